@@ -10,6 +10,7 @@ pub mod dist;
 pub mod names;
 pub mod promises;
 pub mod tidy;
+pub mod types;
 
 /// What a command came to; an error is told and fails the command.
 pub type Outcome = Result<(), String>;

@@ -65,7 +65,7 @@ fn forbidden(text: &str) -> Vec<(usize, &'static str, &'static str)> {
 }
 
 /// The type that a line defines.
-fn defined(line: &str) -> Option<&str> {
+pub(crate) fn defined(line: &str) -> Option<&str> {
     let mut rest = line.trim_start();
     if let Some(public) = rest.strip_prefix("pub") {
         let public = public.trim_start();

@@ -67,6 +67,7 @@ pub fn check(root: &Path) -> Outcome {
     wrong.extend(sources(root));
     wrong.extend(harnesses(root));
     wrong.extend(crate::names::check(root));
+    wrong.extend(crate::types::check(root));
     if wrong.is_empty() { Ok(()) } else { Err(wrong.join("\n")) }
 }
 

@@ -18,13 +18,13 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use converge::Mode;
+use converge::RunMode;
 use host::Cancel;
 use lang::Value;
 use model::exchange::{CheckIn, TraitReport};
 use model::log::{Cursor, FactBody};
 use model::{Digest, Timestamp};
-use node::{Adoption, Effect, Input, Node, RunOrder};
+use node::{Adoption, Node, NodeEffect, NodeInput, RunOrder};
 use providers::traits::Collectors;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
@@ -32,10 +32,10 @@ use tokio::time::Instant;
 use crate::clock::now;
 use crate::dialing::TransportDialer;
 use crate::events::{self, DaemonEvent, DaemonHandle, DaemonInbox};
-use crate::exchange::Exchange;
+use crate::exchange::CheckInClient;
 use crate::fetch;
 use crate::machine::Machine;
-use crate::release::HeldRelease;
+use crate::release::ActiveRelease;
 use crate::render::chain;
 use crate::runner::Runner;
 use crate::session::Session;
@@ -66,7 +66,7 @@ pub fn run(machine: Machine) -> Result<(), Box<dyn std::error::Error>> {
 struct Daemon {
     node: Node,
     storage: Storage,
-    release: Arc<HeldRelease>,
+    release: Arc<ActiveRelease>,
     session: Arc<Session>,
     runner: Arc<Runner>,
     collectors: Arc<Mutex<Collectors>>,
@@ -75,7 +75,7 @@ struct Daemon {
     handle: DaemonHandle,
     sync: Arc<Synchronization>,
     work: WorkHandle,
-    exchange: Arc<Exchange>,
+    exchange: Arc<CheckInClient>,
     /// The last check-in, facts and traits apart.
     last_check_in: Option<CheckIn>,
     /// Check-ins made.
@@ -108,7 +108,7 @@ impl Daemon {
         kinds.sweep(durable.ledger().entries.values().map(|entry| entry.path.as_str()));
         let storage = Storage::start(durable.clone())?;
         let runner = Runner::new(kinds, storage.clone(), membership.hostname.to_string());
-        let release = Arc::new(HeldRelease::open(&durable)?);
+        let release = Arc::new(ActiveRelease::open(&durable)?);
         let sets = Arc::new(Sets::open(durable.clone())?);
         let view = Arc::new(View::default());
         let operations = OperationQueue::default();
@@ -135,7 +135,7 @@ impl Daemon {
         };
         let dialer = TransportDialer::new(session.clone(), membership.hostname.clone());
         let sync = Arc::new(Synchronization::start(context, release.terms(), dialer, seed)?);
-        let exchange = Exchange::new(session.clone(), sync.clone(), storage.clone(), handle.clone());
+        let exchange = CheckInClient::new(session.clone(), sync.clone(), storage.clone(), handle.clone());
         let daemon = Daemon {
             node,
             storage,
@@ -172,15 +172,15 @@ impl Daemon {
             return;
         };
         self.append_started();
-        self.take(Input::Tick);
+        self.take(NodeInput::Tick);
         loop {
             let deadline = self.node.next_deadline().map(|(at, _)| at);
             let flush = self.flush_at;
             tokio::select! {
                 event = inbox.next() => self.hear(event),
-                () = sleep_until(deadline) => self.take(Input::Tick),
+                () = sleep_until(deadline) => self.take(NodeInput::Tick),
                 () = sleep_to(flush) => self.flush(),
-                _ = hangup.recv() => self.take(Input::Nudge),
+                _ = hangup.recv() => self.take(NodeInput::Nudge),
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
             }
@@ -193,32 +193,32 @@ impl Daemon {
             DaemonEvent::Input(input) => self.take(input),
             DaemonEvent::Answered { answer, acked_before } => {
                 self.acked_before = acked_before;
-                self.take(Input::Answered(answer));
+                self.take(NodeInput::Answered(answer));
             }
-            DaemonEvent::Contact => self.take(Input::FactsWait),
+            DaemonEvent::Contact => self.take(NodeInput::FactsWait),
             DaemonEvent::FactsWait if self.sync.links.is_open() => {
                 self.flush_at = self.flush_at.or(Some(Instant::now() + FLUSH));
             }
-            DaemonEvent::FactsWait => self.take(Input::FactsWait),
+            DaemonEvent::FactsWait => self.take(NodeInput::FactsWait),
             DaemonEvent::Flushed { acked, acked_before, contact } => {
                 match acked {
                     Some(cursor) => self.ack(cursor, acked_before, true),
                     None => self.flushing = false,
                 }
                 if contact && !self.stopping {
-                    self.take(Input::FactsWait);
+                    self.take(NodeInput::FactsWait);
                 }
             }
             DaemonEvent::Appended { check_ins } => {
                 self.appending -= 1;
                 // A check-in that was made meanwhile did not carry it.
                 if check_ins != self.check_ins {
-                    self.take(Input::FactsWait);
+                    self.take(NodeInput::FactsWait);
                 }
             }
             DaemonEvent::NotAppended => {
                 self.appending -= 1;
-                self.take(Input::NotAppended);
+                self.take(NodeInput::NotAppended);
             }
             DaemonEvent::Acknowledged { delivery, more } => self.acknowledged(delivery, more),
         }
@@ -231,7 +231,7 @@ impl Daemon {
         }
         match (delivery, more) {
             (true, true) => self.flush_at = self.flush_at.or(Some(Instant::now())),
-            (false, true) => self.take(Input::FactsWait),
+            (false, true) => self.take(NodeInput::FactsWait),
             (_, false) => {}
         }
     }
@@ -244,7 +244,7 @@ impl Daemon {
             self.flush_at = Some(Instant::now() + FLUSH);
             return;
         }
-        let Some(last) = self.last_check_in.clone() else { return self.take(Input::FactsWait) };
+        let Some(last) = self.last_check_in.clone() else { return self.take(NodeInput::FactsWait) };
         let message = CheckIn { held: self.node.adoption().map(Adoption::held), ..last };
         self.flushing = true;
         let exchange = self.exchange.clone();
@@ -266,19 +266,19 @@ impl Daemon {
         }
     }
 
-    fn take(&mut self, input: Input) {
+    fn take(&mut self, input: NodeInput) {
         let mut queue = VecDeque::from([input]);
         while let Some(input) = queue.pop_front() {
             match &input {
-                Input::Ran(_) | Input::RunFailed(_) => self.running = false,
-                Input::Unreachable(_) => self.checking_in = false,
-                Input::Answered(answer) => {
+                NodeInput::Ran(_) | NodeInput::RunFailed(_) => self.running = false,
+                NodeInput::Unreachable(_) => self.checking_in = false,
+                NodeInput::Answered(answer) => {
                     self.checking_in = false;
                     if answer.stream_requested {
                         self.sync.links.requested();
                     }
                 }
-                Input::Traits(_) => {
+                NodeInput::Traits(_) => {
                     let seen = self.observed.lock().unwrap_or_else(PoisonError::into_inner).take();
                     if let Some(seen) = seen {
                         self.traits = seen;
@@ -293,16 +293,16 @@ impl Daemon {
     }
 
     /// Carries an effect out; what it comes to is an event.
-    fn perform(&mut self, effect: Effect) {
+    fn perform(&mut self, effect: NodeEffect) {
         match effect {
-            Effect::CollectTraits => self.collect_traits(),
-            Effect::CheckIn(check_in) => self.check_in(*check_in),
-            Effect::Fetch { contents, inline } => self.fetch(contents, inline),
-            Effect::Adopt(adoption) => self.adopt(*adoption),
-            Effect::Run(order) => self.start_run(order),
-            Effect::Append(body) => self.append(body),
-            Effect::Ack(cursor) => self.ack(cursor, self.acked_before, false),
-            Effect::SaveRun(last) => {
+            NodeEffect::CollectTraits => self.collect_traits(),
+            NodeEffect::CheckIn(check_in) => self.check_in(*check_in),
+            NodeEffect::Fetch { contents, inline } => self.fetch(contents, inline),
+            NodeEffect::Adopt(adoption) => self.adopt(*adoption),
+            NodeEffect::Run(order) => self.start_run(order),
+            NodeEffect::Append(body) => self.append(body),
+            NodeEffect::Ack(cursor) => self.ack(cursor, self.acked_before, false),
+            NodeEffect::SaveRun(last) => {
                 let storage = self.storage.clone();
                 tokio::spawn(async move {
                     if let Err(error) = storage.run(move |durable| durable.save_last_run(&last)).await {
@@ -310,7 +310,7 @@ impl Daemon {
                     }
                 });
             }
-            Effect::Warn(text) => tracing::warn!("{text}"),
+            NodeEffect::Warn(text) => tracing::warn!("{text}"),
         }
     }
 
@@ -336,7 +336,7 @@ impl Daemon {
             }
             let report = trait_report(&collected.traits);
             *observed.lock().unwrap_or_else(PoisonError::into_inner) = Some(collected.traits);
-            handle.send_blocking(DaemonEvent::Input(Input::Traits(report)));
+            handle.send_blocking(DaemonEvent::Input(NodeInput::Traits(report)));
         });
     }
 
@@ -353,8 +353,8 @@ impl Daemon {
         let (session, storage, handle) = (self.session.clone(), self.storage.clone(), self.handle.clone());
         tokio::spawn(async move {
             let input = match fetch::all(&storage, &session, contents, inline).await {
-                Ok(()) => Input::Fetched,
-                Err(error) => Input::FetchFailed(chain(&error)),
+                Ok(()) => NodeInput::Fetched,
+                Err(error) => NodeInput::FetchFailed(chain(&error)),
             };
             handle.send(DaemonEvent::Input(input)).await;
         });
@@ -368,9 +368,9 @@ impl Daemon {
             let input = match adopted {
                 Ok(policy) => {
                     tracing::info!(seq, root = %root.short(), "adopted a release");
-                    Input::Adopted(policy)
+                    NodeInput::Adopted(policy)
                 }
-                Err(error) => Input::AdoptFailed(chain(&error)),
+                Err(error) => NodeInput::AdoptFailed(chain(&error)),
             };
             handle.send(DaemonEvent::Input(input)).await;
         });
@@ -384,20 +384,20 @@ impl Daemon {
         let (runner, handle, traits) = (self.runner.clone(), self.handle.clone(), self.traits.clone());
         let spawned = std::thread::Builder::new().name("muster run".to_owned()).spawn(move || {
             // A panic ends this run, not the keeping of the host.
-            let run = catch_unwind(AssertUnwindSafe(|| runner.run(&order, &traits, Mode::Apply)));
+            let run = catch_unwind(AssertUnwindSafe(|| runner.run(&order, &traits, RunMode::Apply)));
             let input = match run {
                 Ok(Ok(report)) => {
                     log_run(&report);
-                    Input::Ran(Box::new(report))
+                    NodeInput::Ran(Box::new(report))
                 }
-                Ok(Err(error)) => Input::RunFailed(chain(&error)),
-                Err(_) => Input::RunFailed("the agent panicked; see its log".to_owned()),
+                Ok(Err(error)) => NodeInput::RunFailed(chain(&error)),
+                Err(_) => NodeInput::RunFailed("the agent panicked; see its log".to_owned()),
             };
             handle.send_blocking(DaemonEvent::Input(input));
         });
         if let Err(error) = spawned {
             let handle = self.handle.clone();
-            let failed = Input::RunFailed(format!("no thread could be started: {error}"));
+            let failed = NodeInput::RunFailed(format!("no thread could be started: {error}"));
             tokio::spawn(async move { handle.send(DaemonEvent::Input(failed)).await });
         }
     }

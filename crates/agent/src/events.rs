@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 use model::exchange::Answer;
 use model::log::Cursor;
-use node::Input;
+use node::NodeInput;
 use tokio::sync::{Notify, mpsc};
 
 /// The most events that wait for the daemon. Each is the end of one thing under way: a check-in,
@@ -24,7 +24,7 @@ const EVENTS: usize = 16;
 #[derive(Debug)]
 pub enum DaemonEvent {
     /// For the node's step.
-    Input(Input),
+    Input(NodeInput),
     /// A check-in was answered.
     Answered {
         /// The answer.
@@ -138,11 +138,11 @@ mod tests {
         let more = tokio::time::timeout(Duration::ZERO, inbox.next()).await;
         assert!(more.is_err(), "a flag that was raised often is one event: {more:?}");
         for _ in 0..EVENTS {
-            handle.send(DaemonEvent::Input(Input::Tick)).await;
+            handle.send(DaemonEvent::Input(NodeInput::Tick)).await;
         }
-        let over = handle.send(DaemonEvent::Input(Input::Tick));
+        let over = handle.send(DaemonEvent::Input(NodeInput::Tick));
         assert!(tokio::time::timeout(Duration::ZERO, over).await.is_err(), "a sender waits");
-        assert!(matches!(inbox.next().await, DaemonEvent::Input(Input::Tick)));
-        handle.send(DaemonEvent::Input(Input::Tick)).await;
+        assert!(matches!(inbox.next().await, DaemonEvent::Input(NodeInput::Tick)));
+        handle.send(DaemonEvent::Input(NodeInput::Tick)).await;
     }
 }

@@ -1,4 +1,4 @@
-//! [`Exchange`]: check-ins, over the open stream or by a request of their own.
+//! [`CheckInClient`]: check-ins, over the open stream or by a request of their own.
 //!
 //! ```text
 //! node's check-in  --> stream, when it is open and free ----+--> DaemonEvent::Answered
@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use model::Digest;
 use model::exchange::{Answer, CheckIn, Signed};
 use model::log::Cursor;
-use node::{Input, Witness};
+use node::{NodeInput, Witness};
 use tokio::sync::Semaphore;
 use trust::seen::Seen;
 use wire::route;
@@ -27,7 +27,7 @@ use crate::storage::Storage;
 use crate::sync::Synchronization;
 
 /// The way of check-ins.
-pub struct Exchange {
+pub struct CheckInClient {
     session: Arc<Session>,
     sync: Arc<Synchronization>,
     storage: Storage,
@@ -38,15 +38,15 @@ pub struct Exchange {
     witness: Mutex<Witness>,
 }
 
-impl Exchange {
+impl CheckInClient {
     /// Check-ins over the stream of `sync` when there is one, else by this session.
     pub fn new(
         session: Arc<Session>,
         sync: Arc<Synchronization>,
         storage: Storage,
         daemon: DaemonHandle,
-    ) -> Exchange {
-        Exchange { session, sync, storage, daemon, stream: Semaphore::new(1), witness: Mutex::default() }
+    ) -> CheckInClient {
+        CheckInClient { session, sync, storage, daemon, stream: Semaphore::new(1), witness: Mutex::default() }
     }
 
     /// Puts the facts that wait into a check-in, and the `seen` document if it says something new;
@@ -97,7 +97,7 @@ impl Exchange {
             return self.daemon.send(DaemonEvent::Answered { answer: Box::new(answer), acked_before }).await;
         }
         let answer: Result<Answer, CallError> = self.session.post(route::CHECKIN, &message).await;
-        self.daemon.send(DaemonEvent::Input(Input::ServerTime(self.session.server_time()))).await;
+        self.daemon.send(DaemonEvent::Input(NodeInput::ServerTime(self.session.server_time()))).await;
         let event = match answer {
             Ok(answer) => {
                 self.sync.links.reached();
@@ -107,7 +107,7 @@ impl Exchange {
             Err(error) => {
                 let why = chain(&error);
                 tracing::info!(why, "no check-in");
-                DaemonEvent::Input(Input::Unreachable(why))
+                DaemonEvent::Input(NodeInput::Unreachable(why))
             }
         };
         self.daemon.send(event).await;

@@ -10,7 +10,7 @@ use http::{Request, header};
 use http_body_util::Full;
 use net::ServerUrl;
 use net::client::{Client, ClientError};
-use net::identity::Role;
+use net::identity::PeerRole;
 use trust::PublicKey;
 use trust::token::{self, Claims, TokenError};
 use wire::Problem;
@@ -183,7 +183,7 @@ fn check(claims: &Claims, answer: &EnrollAnswer, key: &PublicKey) -> Result<(), 
     }
     let certificate = net::tls::certificates(&answer.cert_pem).ok().and_then(|all| all.into_iter().next());
     match certificate.and_then(|der| net::identity::read(&der).ok()).map(|peer| peer.role) {
-        Some(Role::Node { key: certified, .. }) if *certified == *key => {}
+        Some(PeerRole::Node { key: certified, .. }) if *certified == *key => {}
         _ => return Err(JoinError::NotAsPromised("a certificate that is not this key's")),
     }
     Ok(())

@@ -50,7 +50,7 @@ impl MachineOptions {
 
 /// Why the agent cannot start.
 #[derive(Debug, thiserror::Error)]
-pub enum OpenError {
+pub enum OpenMachineError {
     /// The state directory cannot be used.
     #[error("the state directory {} cannot be used", path.display())]
     State {
@@ -92,18 +92,18 @@ impl Machine {
     /// Opens a joined host.
     ///
     /// # Errors
-    /// [`OpenError`] says what is in the way.
-    pub fn open(options: &MachineOptions) -> Result<Machine, OpenError> {
+    /// [`OpenMachineError`] says what is in the way.
+    pub fn open(options: &MachineOptions) -> Result<Machine, OpenMachineError> {
         Machine::open_at(options, &StateDir::at(&options.state_dir(), spool::Disk::new()))
     }
 
     /// As [`Machine::open`], over a state directory whose disk the caller chose.
     ///
     /// # Errors
-    /// [`OpenError`] says what is in the way.
-    pub fn open_at(options: &MachineOptions, dir: &StateDir) -> Result<Machine, OpenError> {
+    /// [`OpenMachineError`] says what is in the way.
+    pub fn open_at(options: &MachineOptions, dir: &StateDir) -> Result<Machine, OpenMachineError> {
         let state = options.state_dir();
-        let failed = |source| OpenError::State { path: state.clone(), source };
+        let failed = |source| OpenMachineError::State { path: state.clone(), source };
         if let Some(aside) = dir.set_aside_earlier().map_err(failed)? {
             return Err(failed(StateError::Earlier { path: state.clone(), aside }));
         }
@@ -114,7 +114,7 @@ impl Machine {
         let root = root.unwrap_or_else(|| PathBuf::from("/"));
         let allow_exec = options.allow_exec || membership.allow_exec;
         let cancel = Cancel::default();
-        let host = Arc::new(Host::open(&root, host::Options { allow_exec, cancel: cancel.clone() })?);
+        let host = Arc::new(Host::open(&root, host::HostOptions { allow_exec, cancel: cancel.clone() })?);
         let kinds = Arc::new(Kinds::new(host, durable.clone()));
         Ok(Machine { membership, durable, kinds, cancel, state, root })
     }
@@ -131,7 +131,7 @@ impl Machine {
     ///
     /// # Errors
     /// When key or certificate cannot be used.
-    pub fn session(&self) -> Result<Session, OpenError> {
+    pub fn session(&self) -> Result<Session, OpenMachineError> {
         let key = self.key()?;
         let member = &self.membership;
         let tls = match member.tls_termination {
@@ -148,8 +148,8 @@ impl Machine {
     ///
     /// # Errors
     /// When the state cannot be read.
-    pub fn start_of_node(&self) -> Result<(Identity, Restored, u64), OpenError> {
-        let failed = |source| OpenError::State { path: self.state.clone(), source };
+    pub fn start_of_node(&self) -> Result<(Identity, Restored, u64), OpenMachineError> {
+        let failed = |source| OpenMachineError::State { path: self.state.clone(), source };
         let durable = &self.durable;
         let adoption = durable.adoption().map_err(failed)?;
         let policy = match &adoption {
@@ -169,7 +169,7 @@ impl Machine {
             built: BUILT,
         };
         let mut seed = [0; 8];
-        getrandom::fill(&mut seed).map_err(OpenError::Random)?;
+        getrandom::fill(&mut seed).map_err(OpenMachineError::Random)?;
         Ok((identity, restored, u64::from_le_bytes(seed)))
     }
 

@@ -1,4 +1,4 @@
-//! [`HeldRelease`]: the release that this node holds, adopted durably and then observed by all who
+//! [`ActiveRelease`]: the release that this node holds, adopted durably and then observed by all who
 //! go by it.
 //!
 //! ```text
@@ -35,17 +35,17 @@ pub struct ReleaseTerms {
 }
 
 /// The release that is held.
-pub struct HeldRelease {
+pub struct ActiveRelease {
     terms: watch::Sender<ReleaseTerms>,
     delegations: Arc<DelegationGate>,
 }
 
-impl HeldRelease {
+impl ActiveRelease {
     /// The release that the state directory holds; terms that allow nothing when it holds none.
     ///
     /// # Errors
     /// When the state cannot be read.
-    pub fn open(durable: &Durable) -> Result<HeldRelease, StateError> {
+    pub fn open(durable: &Durable) -> Result<ActiveRelease, StateError> {
         let mut terms = ReleaseTerms::default();
         let mut delegations = Delegations::default();
         if let Some(adoption) = durable.adoption()? {
@@ -53,7 +53,7 @@ impl HeldRelease {
             delegations = terms.read(durable, &adoption);
         }
         let delegations = Arc::new(DelegationGate::new(delegations));
-        Ok(HeldRelease { terms: watch::Sender::new(terms), delegations })
+        Ok(ActiveRelease { terms: watch::Sender::new(terms), delegations })
     }
 
     /// What the release says, and each one adopted after it.

@@ -14,7 +14,8 @@ use catalog::spec::{FileSpec, Spec};
 use converge::bind::{Inputs, bind, reads_trait};
 use converge::kinds::{Applied, Checked};
 use converge::{
-    BoundResource, Desired, Done, Finished, Job, JobId, Mode, Options, Outcome, Record, Run, Undo, Work,
+    BoundResource, Desired, FinishedRun, Job, JobDone, JobId, JobOutcome, JobWork, Record, Run, RunMode,
+    RunOptions, Undo,
 };
 use lang::Value;
 use model::{Digest, Kind, RunReport};
@@ -42,7 +43,7 @@ pub enum RunnerError {
 
 /// Runs over one host.
 pub struct Runner {
-    worker: Worker,
+    worker: JobWorker,
     hostname: String,
     bound: Mutex<Option<Bound>>,
 }
@@ -56,20 +57,20 @@ struct Bound {
 impl Runner {
     /// A runner over a host and its state.
     pub fn new(kinds: Arc<Kinds>, storage: Storage, hostname: String) -> Runner {
-        Runner { worker: Worker { kinds, storage }, hostname, bound: Mutex::new(None) }
+        Runner { worker: JobWorker { kinds, storage }, hostname, bound: Mutex::new(None) }
     }
 
     /// Binds the held set and converges, or only says what would change.
     ///
     /// # Errors
     /// When there is nothing to bind, or the state cannot be read.
-    pub fn run(&self, order: &RunOrder, traits: &Value, mode: Mode) -> Result<RunReport, RunnerError> {
+    pub fn run(&self, order: &RunOrder, traits: &Value, mode: RunMode) -> Result<RunReport, RunnerError> {
         let durable = self.worker.storage.durable();
         let adoption = durable.adoption()?.ok_or(RunnerError::NothingHeld)?;
         let desired = self.desired(&adoption, traits)?;
         durable.begin_run();
         let (ledger, pending) = (durable.ledger(), durable.pending()?);
-        let options = Options {
+        let options = RunOptions {
             max_parallel: converge::run::DEFAULT_PARALLEL,
             seq: order.seq,
             root: order.root,
@@ -107,7 +108,7 @@ impl Runner {
         Ok(desired)
     }
 
-    fn carry_out(&self, mut run: Run) -> Finished {
+    fn carry_out(&self, mut run: Run) -> FinishedRun {
         let (results, done) = channel();
         loop {
             let mut progressed = false;
@@ -129,7 +130,7 @@ impl Runner {
         }
     }
 
-    fn spawn(&self, job: Job, results: Sender<(JobId, Outcome)>) {
+    fn spawn(&self, job: Job, results: Sender<(JobId, JobOutcome)>) {
         let worker = self.worker.clone();
         let (id, failed) = (job.id, results.clone());
         let spawned = std::thread::Builder::new().name(format!("muster {id}")).spawn(move || {
@@ -145,51 +146,51 @@ impl Runner {
 }
 
 /// Whether a job may start a command, which may hang.
-fn may_start_command(work: &Work) -> bool {
+fn may_start_command(work: &JobWork) -> bool {
     let runs = |resource: &BoundResource| match &resource.spec {
         Ok(Spec::Exec(_) | Spec::Custom(_)) => true,
         Ok(Spec::File(FileSpec { validate, .. })) => validate.is_some(),
         Ok(Spec::Directory(_) | Spec::Symlink(_) | Spec::Line(_)) | Err(_) => false,
     };
     match work {
-        Work::Check { resource, .. } | Work::Apply { resource, .. } => runs(resource),
-        Work::Verify { .. } => true,
-        Work::Probe(_) | Work::Undo { .. } | Work::Remove { .. } | Work::Persist { .. } => false,
+        JobWork::Check { resource, .. } | JobWork::Apply { resource, .. } => runs(resource),
+        JobWork::Verify { .. } => true,
+        JobWork::Probe(_) | JobWork::Undo { .. } | JobWork::Remove { .. } | JobWork::Persist { .. } => false,
     }
 }
 
 #[derive(Clone)]
-struct Worker {
+struct JobWorker {
     kinds: Arc<Kinds>,
     storage: Storage,
 }
 
-impl Worker {
-    fn perform(&self, job: Job) -> Outcome {
+impl JobWorker {
+    fn perform(&self, job: Job) -> JobOutcome {
         Ok(match job.what {
-            Work::Probe(probe) => Done::Probed(self.kinds.probe(&probe).unwrap_or_else(|why| {
+            JobWork::Probe(probe) => JobDone::Probed(self.kinds.probe(&probe).unwrap_or_else(|why| {
                 // A host that cannot tell is one where the file is not seen.
                 tracing::warn!(%probe, why, "the host cannot tell");
                 false
             })),
-            Work::Check { resource, plan } => {
+            JobWork::Check { resource, plan } => {
                 return self.kinds.check(&resource.name, spec(&resource)?, resource.timeout, plan);
             }
-            Work::Apply { resource, checked, record } => {
-                Done::Applied(self.apply(&resource, &checked, &record)?)
+            JobWork::Apply { resource, checked, record } => {
+                JobDone::Applied(self.apply(&resource, &checked, &record)?)
             }
-            Work::Verify { command, timeout, .. } => {
+            JobWork::Verify { command, timeout, .. } => {
                 self.kinds.verify(&command, timeout)?;
-                Done::Verified
+                JobDone::Verified
             }
-            Work::Undo { undo, .. } => {
+            JobWork::Undo { undo, .. } => {
                 self.undo(&undo)?;
-                Done::Undone
+                JobDone::Undone
             }
-            Work::Remove { entry, how, .. } => Done::Removed(self.kinds.remove(&entry, how)?),
-            Work::Persist { record } => {
+            JobWork::Remove { entry, how, .. } => JobDone::Removed(self.kinds.remove(&entry, how)?),
+            JobWork::Persist { record } => {
                 self.persist(&record)?;
-                Done::Persisted
+                JobDone::Persisted
             }
         })
     }

@@ -215,7 +215,7 @@ impl StateDir {
         let ledger = Journal::open(disk, &self.path.join("ledger")).map_err(spool("read the ledger"))?;
         let mut repairs = ledger.repairs;
         let fresh = fresh_incarnation()?;
-        let log = FactLog::open(disk, &self.path.join("log"), &fresh, spool::Limits::default());
+        let log = FactLog::open(disk, &self.path.join("log"), &fresh, spool::LogLimits::default());
         let log = log.map_err(spool("read the log"))?;
         repairs.extend(log.repairs);
         let contents = BlobStore::open_dir(disk, &self.path.join("content"), spool::blobs::MAX_BLOBS);

@@ -16,7 +16,7 @@ use crate::sync::{self, view::SyncStatus};
 /// A node's state as the node itself sees it.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct StatusView {
+pub struct AgentStatusView {
     fleet: model::FleetId,
     hostname: model::Hostname,
     node_id: model::NodeId,
@@ -27,7 +27,7 @@ pub struct StatusView {
     #[serde(skip_serializing_if = "Option::is_none")]
     last_changed_run: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
-    last_counts: Option<model::Counts>,
+    last_counts: Option<model::RunCounts>,
     /// Synchronization and work, as the daemon wrote last.
     #[serde(skip_serializing_if = "Option::is_none")]
     sync: Option<SyncStatus>,
@@ -47,7 +47,7 @@ struct ReleaseView {
 ///
 /// # Errors
 /// When the host has not joined, or a file cannot be read.
-pub fn read(state: &Path) -> Result<StatusView, StateError> {
+pub fn read(state: &Path) -> Result<AgentStatusView, StateError> {
     let disk = Disk::new();
     let membership = StateDir::at(state, disk.clone()).membership()?;
     let membership = membership.ok_or_else(|| StateError::NotJoined(state.to_owned()))?;
@@ -62,7 +62,7 @@ pub fn read(state: &Path) -> Result<StatusView, StateError> {
         adopted_at: adoption.adopted_at,
     });
     let last = last_run.load().map_err(failed)?.value;
-    Ok(StatusView {
+    Ok(AgentStatusView {
         fleet: membership.trust.fleet,
         hostname: membership.hostname,
         node_id: membership.node_id,
@@ -75,7 +75,7 @@ pub fn read(state: &Path) -> Result<StatusView, StateError> {
     })
 }
 
-impl fmt::Display for StatusView {
+impl fmt::Display for AgentStatusView {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         writeln!(f, "{} ({}) of fleet {}", self.hostname, self.node_id, self.fleet)?;
         for server in &self.servers {

@@ -31,12 +31,12 @@ use crate::state::{Durable, FactsWaiting, StateError};
 const DEPTH: usize = 256;
 
 type Answer<T> = oneshot::Sender<Result<T, StateError>>;
-type Operation = Box<dyn FnOnce(&Durable) + Send>;
+type DurableJob = Box<dyn FnOnce(&Durable) + Send>;
 
 enum Command {
     Append(FactBody, Answer<()>),
     Persist(Record, Answer<()>),
-    Other(Operation),
+    Other(DurableJob),
 }
 
 /// The way to the storage thread, which ends with the last of them. Cheap to clone.
@@ -72,7 +72,7 @@ impl Storage {
         let (commands, inbox) = mpsc::channel(DEPTH);
         let facts = Arc::new(Mutex::new(durable.first_facts()?));
         let worker =
-            Worker { durable: durable.clone(), facts: facts.clone(), inbox, queue: Queue::default() };
+            StorageThread { durable: durable.clone(), facts: facts.clone(), inbox, queue: Queue::default() };
         let builder = std::thread::Builder::new().name("muster storage".to_owned());
         let thread = builder.spawn(move || worker.run()).map_err(StateError::Thread)?;
         Ok(Storage(Arc::new(Shared { durable, facts, commands: Some(commands), thread: Some(thread) })))
@@ -177,7 +177,7 @@ fn refresh(durable: &Durable, facts: &Mutex<FactsWaiting>) {
 struct Queue {
     facts: Vec<(FactBody, Answer<()>)>,
     records: Vec<(Record, Answer<()>)>,
-    others: VecDeque<Operation>,
+    others: VecDeque<DurableJob>,
 }
 
 impl Queue {
@@ -194,14 +194,14 @@ impl Queue {
     }
 }
 
-struct Worker {
+struct StorageThread {
     durable: Arc<Durable>,
     facts: Arc<Mutex<FactsWaiting>>,
     inbox: mpsc::Receiver<Command>,
     queue: Queue,
 }
 
-impl Worker {
+impl StorageThread {
     fn run(mut self) {
         loop {
             if self.queue.len() == 0 {

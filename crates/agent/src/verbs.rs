@@ -6,7 +6,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Parser, Subcommand};
-use converge::Mode;
+use converge::RunMode;
 use model::RunReport;
 use model::log::FactBody;
 use node::{LastRun, RunOrder};
@@ -15,7 +15,7 @@ use trust::token::KeySource;
 
 use crate::clock::now;
 use crate::join::{self, JoinError, JoinRequest};
-use crate::machine::{Machine, MachineOptions, OpenError};
+use crate::machine::{Machine, MachineOptions, OpenMachineError};
 use crate::render::{chain, report};
 use crate::runner::{Runner, RunnerError};
 use crate::state::{StateDir, StateError};
@@ -145,8 +145,8 @@ fn carry_out(cli: Cli) -> Result<ExitCode, Failure> {
             daemon::run(Machine::open(&place)?)?;
             Ok(ExitCode::SUCCESS)
         }
-        Verb::Apply { once: _ } => run(&place, Mode::Apply, cli.json),
-        Verb::Plan => run(&place, Mode::Plan, cli.json),
+        Verb::Apply { once: _ } => run(&place, RunMode::Apply, cli.json),
+        Verb::Plan => run(&place, RunMode::Plan, cli.json),
         Verb::Status => status(&place, cli.json),
         Verb::ApproveDeletes => approve_deletes(&place),
         Verb::Fingerprint { ssh_host_key: true, .. } => fingerprint(&place, KeySource::SshHost),
@@ -196,13 +196,13 @@ fn joined(
 #[error("no token: give --token, --token-file or MUSTER_TOKEN")]
 struct NoToken;
 
-fn run(place: &MachineOptions, mode: Mode, json: bool) -> Result<ExitCode, Failure> {
+fn run(place: &MachineOptions, mode: RunMode, json: bool) -> Result<ExitCode, Failure> {
     let machine = Machine::open(place)?;
     let done = run_once(&machine, mode)?;
     show(json, &done, || report(&done))?;
     Ok(match (&done.counts.failed, mode) {
         (1.., _) => ExitCode::from(exit::SOME_FAILED),
-        (_, Mode::Plan) if done.counts.would_change > 0 => ExitCode::from(exit::DIFFERENCES),
+        (_, RunMode::Plan) if done.counts.would_change > 0 => ExitCode::from(exit::DIFFERENCES),
         _ => ExitCode::SUCCESS,
     })
 }
@@ -212,7 +212,7 @@ fn run(place: &MachineOptions, mode: Mode, json: bool) -> Result<ExitCode, Failu
 ///
 /// # Errors
 /// When nothing is held, or the state cannot be used.
-pub fn run_once(machine: &Machine, mode: Mode) -> Result<RunReport, Failure> {
+pub fn run_once(machine: &Machine, mode: RunMode) -> Result<RunReport, Failure> {
     let durable = &machine.durable;
     let adoption = durable.adoption()?.ok_or(RunnerError::NothingHeld)?;
     let traits = providers::traits::collect(machine.kinds.host(), env!("CARGO_PKG_VERSION"), now()).traits;
@@ -224,7 +224,7 @@ pub fn run_once(machine: &Machine, mode: Mode) -> Result<RunReport, Failure> {
     let storage = Storage::start(durable.clone())?;
     let runner = Runner::new(machine.kinds.clone(), storage.clone(), hostname);
     let report = runner.run(&order, &traits, mode)?;
-    if mode == Mode::Apply {
+    if mode == RunMode::Apply {
         let written = LastRun::after(last.as_ref(), inputs, &report, &durable.incarnation(), now());
         if written.fact {
             storage.append_blocking(FactBody::Run(report.clone()))?;
@@ -270,7 +270,7 @@ fn executor_test(place: &MachineOptions, script: &Path, timeout: Duration) -> Re
     if request.trim_ascii().is_empty() {
         request = br#"{"name":"test","state":"present","params":{}}"#.to_vec();
     }
-    let options = host::Options { allow_exec: place.allow_exec, ..host::Options::default() };
+    let options = host::HostOptions { allow_exec: place.allow_exec, ..host::HostOptions::default() };
     let host = host::Host::open(&place.root_dir(), options)?;
     let tested = providers::custom::test_script(&host, script, &request, timeout)?;
     if !tested.stderr.is_empty() {
@@ -320,10 +320,10 @@ fn hint(error: &(dyn std::error::Error + 'static)) -> Option<String> {
         return Some(format!("to join another fleet, move {} away first", state.display()));
     }
     match error.downcast_ref() {
-        Some(OpenError::State { source: StateError::NotJoined(_), .. }) => {
+        Some(OpenMachineError::State { source: StateError::NotJoined(_), .. }) => {
             Some("join first: muster-agent join --token TOKEN (and the same --state and --root)".to_owned())
         }
-        Some(OpenError::State {
+        Some(OpenMachineError::State {
             source: StateError::Spool { source: spool::SpoolError::Locked { .. }, .. },
             ..
         }) => Some("the daemon is running; `kill -HUP` makes it check in and converge at once".to_owned()),

@@ -14,14 +14,12 @@ use std::time::{Duration, Instant};
 use backends::OperationRequest;
 use bytes::Bytes;
 use catalog::delegation;
-use host::{Command, End, Event, Host, Program, RunError, Streaming};
+use host::{Command, CommandEvent, End, Host, Program, RunError, Streaming};
 use model::log::FactBody;
 use model::replication::ObjectOperation;
-use model::work::{
-    ActionEvent, ActionFact, ActionRefusal, Delegation, Outcome, RefusalCode, Work as ActionWork,
-};
+use model::work::{ActionEvent, ActionFact, ActionOutcome, ActionRefusal, Delegation, RefusalCode, Work};
 use model::{ObjectKey, Timestamp};
-use node::work::{At, Effect, Input, Leave, Mark, Restored, Stage, Work, order_of};
+use node::work::{ActionMark, At, Leave, RestoredWork, Stage, WorkEffect, WorkInput, WorkMachine, order_of};
 use providers::query::{self, Ask};
 use spool::Journal;
 use tokio::sync::watch;
@@ -66,9 +64,9 @@ pub enum StartWorkError {
 #[derive(Debug)]
 enum WorkEvent {
     /// For the machine.
-    Input(Input),
+    Input(WorkInput),
     /// What was begun is over.
-    Ended { id: String, outcome: Outcome },
+    Ended { id: String, outcome: ActionOutcome },
     /// Nobody has a handle any more.
     Closed,
 }
@@ -125,10 +123,10 @@ enum Running {
     },
 }
 
-struct Worker {
-    work: Work,
-    inputs: VecDeque<Input>,
-    marks: Journal<String, Mark>,
+struct WorkThread {
+    work: WorkMachine,
+    inputs: VecDeque<WorkInput>,
+    marks: Journal<String, ActionMark>,
     running: BTreeMap<String, (Instant, Running)>,
     setup: WorkSetup,
     /// What was delegated when the last input was judged.
@@ -141,11 +139,11 @@ struct Worker {
 
 impl ActionSink for WorkHandle {
     fn put(&self, id: &str, content: Bytes) {
-        self.send(Input::Put { id: id.to_owned(), order: order_of(&content) });
+        self.send(WorkInput::Put { id: id.to_owned(), order: order_of(&content) });
     }
 
     fn removed(&self, id: &str) {
-        self.send(Input::Removed { id: id.to_owned() });
+        self.send(WorkInput::Removed { id: id.to_owned() });
     }
 }
 
@@ -162,20 +160,21 @@ impl WorkHandle {
     pub fn release_changed(&self) {
         // With the first input that is judged by another release, what waits is too; while much
         // waits there, such inputs come anyway.
-        let _ = self.events.0.try_send(WorkEvent::Input(Input::Tick));
+        let _ = self.events.0.try_send(WorkEvent::Input(WorkInput::Tick));
     }
 
     /// Begins nothing more; what runs may end, within the machine's bound. Returns when
     /// nothing runs any more.
     pub async fn drain(&self) {
         let sender = self.events.clone();
-        let _ = tokio::task::spawn_blocking(move || sender.0.send(WorkEvent::Input(Input::Stopping))).await;
+        let _ =
+            tokio::task::spawn_blocking(move || sender.0.send(WorkEvent::Input(WorkInput::Stopping))).await;
         let mut drained = self.drained.clone();
         // Closed when the thread is gone: then nothing runs either.
         let _ = drained.wait_for(|drained| *drained).await;
     }
 
-    fn send(&self, input: Input) {
+    fn send(&self, input: WorkInput) {
         // The thread is there as long as a handle is; if it panicked, that is shown. The action
         // is in the replica, and is found there at the next start.
         let _ = self.events.0.send(WorkEvent::Input(input));
@@ -194,11 +193,11 @@ pub fn start(setup: WorkSetup) -> Result<WorkHandle, StartWorkError> {
     let restored = restored(&setup, &marks, damaged)?;
     let held = setup.delegations.held().clone();
     let at = at(&setup.signer, held.newest);
-    let (work, first) = Work::new(restored, at, &|asked| allows(&held, asked));
+    let (work, first) = WorkMachine::new(restored, at, &|asked| allows(&held, asked));
     let own = own(setup.storage.durable(), &setup.host);
     let view = setup.view.clone();
     let (running, inputs) = (BTreeMap::new(), VecDeque::new());
-    let mut worker = Worker { running, inputs, work, marks, setup, held, own, events, drained };
+    let mut worker = WorkThread { running, inputs, work, marks, setup, held, own, events, drained };
     let builder = std::thread::Builder::new().name("muster work".to_owned()).stack_size(STACK);
     builder.spawn(move || {
         watched(&view, "work", "actions are not carried out", move || worker.run(first, &inbox));
@@ -209,10 +208,10 @@ pub fn start(setup: WorkSetup) -> Result<WorkHandle, StartWorkError> {
 /// What is known of actions from before.
 fn restored(
     setup: &WorkSetup,
-    marks: &Journal<String, Mark>,
+    marks: &Journal<String, ActionMark>,
     damaged: bool,
-) -> Result<Restored, StartWorkError> {
-    let mut restored = Restored { marks: marks.entries().clone(), ..Restored::default() };
+) -> Result<RestoredWork, StartWorkError> {
+    let mut restored = RestoredWork { marks: marks.entries().clone(), ..RestoredWork::default() };
     // The log says more than the marks only where something was begun and did not end.
     if damaged || marks.entries().values().any(|mark| mark.stage == Stage::Begun) {
         for fact in setup.storage.durable().facts(usize::MAX, usize::MAX)? {
@@ -233,9 +232,9 @@ fn at(signer: &Signer, newest: Timestamp) -> At {
     At { now, trusted: trusted.now() }
 }
 
-fn allows(held: &Delegations, asked: &ActionWork) -> Result<Leave<Job>, ActionRefusal> {
+fn allows(held: &Delegations, asked: &Work) -> Result<Leave<Job>, ActionRefusal> {
     let refused = |message: String| ActionRefusal { code: RefusalCode::NotDelegated, message };
-    if let ActionWork::Operation { operation, object } = asked {
+    if let Work::Operation { operation, object } = asked {
         catalog::sync::allows(held.sync.as_deref(), *operation, object)?;
         let permitted = Job::Operation(*operation, object.key());
         return Ok(Leave { permitted, timeout_secs: OPERATION_SECS });
@@ -244,7 +243,7 @@ fn allows(held: &Delegations, asked: &ActionWork) -> Result<Leave<Job>, ActionRe
         delegation::allows(&held.delegations, asked).map_err(|error| refused(error.to_string()))?;
     let timeout_secs = permitted.timeout_secs;
     let job = match asked {
-        ActionWork::Query { what, .. } => {
+        Work::Query { what, .. } => {
             let ask = Ask::of(what, permitted.path.as_deref());
             let unknown = || refused(format!("this agent does not know the query {what:?}"));
             Job::Query(ask.ok_or_else(unknown)?)
@@ -262,8 +261,8 @@ fn own(durable: &Durable, host: &Host) -> Option<String> {
     Some(Path::new("/").join(below).to_string_lossy().into_owned())
 }
 
-impl Worker {
-    fn run(&mut self, first: Vec<Effect<Job>>, inbox: &Receiver<WorkEvent>) {
+impl WorkThread {
+    fn run(&mut self, first: Vec<WorkEffect<Job>>, inbox: &Receiver<WorkEvent>) {
         self.perform(first);
         self.go_on();
         loop {
@@ -274,7 +273,7 @@ impl Worker {
                 Ok(WorkEvent::Ended { id, outcome }) => self.ended(id, outcome),
                 Err(RecvTimeoutError::Timeout) => {
                     self.give_up_late();
-                    self.handle(Input::Tick);
+                    self.handle(WorkInput::Tick);
                 }
             }
         }
@@ -295,16 +294,16 @@ impl Worker {
         self.setup.view.set(|view| (view.actions_running, view.actions_waiting) = (running, waiting));
     }
 
-    fn ended(&mut self, id: String, outcome: Outcome) {
+    fn ended(&mut self, id: String, outcome: ActionOutcome) {
         self.over(id, outcome);
         self.go_on();
     }
 
-    fn over(&mut self, id: String, outcome: Outcome) {
+    fn over(&mut self, id: String, outcome: ActionOutcome) {
         // A query that was given up may answer after all.
         let Some((began, _)) = self.running.remove(&id) else { return };
         let duration_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(u64::MAX);
-        self.inputs.push_back(Input::Ended { id, outcome, duration_ms });
+        self.inputs.push_back(WorkInput::Ended { id, outcome, duration_ms });
     }
 
     fn give_up_late(&mut self) {
@@ -312,12 +311,12 @@ impl Worker {
         let late: BTreeSet<String> =
             self.running.iter().filter(|(_, one)| late(one)).map(|(id, _)| id.clone()).collect();
         for id in late {
-            self.ended(id, Outcome::TimedOut);
+            self.ended(id, ActionOutcome::TimedOut);
         }
     }
 
     /// Gives the machine an input, and does what it decides; what comes of that is its next input.
-    fn handle(&mut self, input: Input) {
+    fn handle(&mut self, input: WorkInput) {
         self.inputs.push_back(input);
         self.go_on();
     }
@@ -329,7 +328,7 @@ impl Worker {
             let held = gate.held();
             if held.number != self.held.number {
                 self.held = held.clone();
-                self.judge(Input::Delegations);
+                self.judge(WorkInput::Delegations);
             }
             // Nothing is delegated while an adoption that failed halfway is not made good.
             self.held = held.clone();
@@ -337,28 +336,28 @@ impl Worker {
         }
     }
 
-    fn judge(&mut self, input: Input) {
+    fn judge(&mut self, input: WorkInput) {
         let at = at(&self.setup.signer, self.held.newest);
         let held = self.held.clone();
         let effects = self.work.handle(input, at, &|asked| allows(&held, asked));
         self.perform(effects);
     }
 
-    fn perform(&mut self, effects: Vec<Effect<Job>>) {
+    fn perform(&mut self, effects: Vec<WorkEffect<Job>>) {
         for effect in effects {
             match effect {
-                Effect::Begin { id, mark } => self.begin(id, mark),
-                Effect::Execute { id, permitted, timeout } => self.execute(id, permitted, timeout),
-                Effect::Kill { id } => self.kill(id),
-                Effect::Say(fact) => self.say(fact),
-                Effect::End { fact, mark } => self.end(fact, mark),
-                Effect::Remember { id, mark } => self.remember(id, mark),
-                Effect::Forget { id } => {
+                WorkEffect::Begin { id, mark } => self.begin(id, mark),
+                WorkEffect::Execute { id, permitted, timeout } => self.execute(id, permitted, timeout),
+                WorkEffect::Kill { id } => self.kill(id),
+                WorkEffect::Say(fact) => self.say(fact),
+                WorkEffect::End { fact, mark } => self.end(fact, mark),
+                WorkEffect::Remember { id, mark } => self.remember(id, mark),
+                WorkEffect::Forget { id } => {
                     if let Err(error) = self.marks.remove(id) {
                         tracing::warn!(error = %chain(&error), "the mark of an action stays");
                     }
                 }
-                Effect::Drained => {
+                WorkEffect::Drained => {
                     self.drained.send_replace(true);
                 }
             }
@@ -366,19 +365,19 @@ impl Worker {
     }
 
     /// The mark first, then the fact; then it may be done (LIF-5).
-    fn begin(&mut self, id: String, mark: Mark) {
+    fn begin(&mut self, id: String, mark: ActionMark) {
         let fact = ActionFact { id: id.clone(), event: ActionEvent::Started };
         let marked = self.marks.put(id.clone(), mark).map_err(|error| chain(&error));
         match marked.and_then(|()| self.append(fact)) {
-            Ok(()) => self.inputs.push_back(Input::Begun { id }),
+            Ok(()) => self.inputs.push_back(WorkInput::Begun { id }),
             Err(message) => {
                 tracing::error!(id, message, "an action cannot be begun");
-                self.inputs.push_back(Input::NotBegun { id, message });
+                self.inputs.push_back(WorkInput::NotBegun { id, message });
             }
         }
     }
 
-    fn end(&mut self, fact: ActionFact, mark: Option<Mark>) {
+    fn end(&mut self, fact: ActionFact, mark: Option<ActionMark>) {
         let id = fact.id.clone();
         if let ActionEvent::Ended { outcome, duration_ms } = &fact.event {
             tracing::info!(id, %outcome, ms = duration_ms, "an action ended");
@@ -389,15 +388,15 @@ impl Worker {
             None => Ok(()),
         });
         match kept {
-            Ok(()) => self.inputs.push_back(Input::Kept { id }),
+            Ok(()) => self.inputs.push_back(WorkInput::Kept { id }),
             Err(message) => {
                 tracing::error!(id, message, "the end of an action cannot be kept; it is tried again");
-                self.inputs.push_back(Input::NotKept { id });
+                self.inputs.push_back(WorkInput::NotKept { id });
             }
         }
     }
 
-    fn remember(&mut self, id: String, mark: Mark) {
+    fn remember(&mut self, id: String, mark: ActionMark) {
         if let Err(error) = self.marks.put(id, mark) {
             tracing::warn!(error = %chain(&error), "the mark of an action cannot be kept");
         }
@@ -410,7 +409,7 @@ impl Worker {
         };
         let id = fact.id.clone();
         if let (Err(_), Some((stream, bytes))) = (self.append(fact), lost) {
-            self.inputs.push_back(Input::OutputLost { id, stream, bytes });
+            self.inputs.push_back(WorkInput::OutputLost { id, stream, bytes });
         }
     }
 
@@ -432,9 +431,9 @@ impl Worker {
         match running {
             Ok(running) => drop(self.running.insert(id, (began, running))),
             Err(message) => {
-                self.inputs.push_back(Input::Ended {
+                self.inputs.push_back(WorkInput::Ended {
                     id,
-                    outcome: Outcome::Failed { message },
+                    outcome: ActionOutcome::Failed { message },
                     duration_ms: 0,
                 });
             }
@@ -443,12 +442,12 @@ impl Worker {
 
     fn command(&self, id: &str, argv: Vec<String>, timeout: Duration) -> Result<Streaming, String> {
         let (events, id) = (self.events.clone(), id.to_owned());
-        let listener = move |event: Event<'_>| {
+        let listener = move |event: CommandEvent<'_>| {
             let event = match event {
-                Event::Output(stream, bytes) => {
-                    WorkEvent::Input(Input::Output { id: id.clone(), stream, bytes: bytes.to_vec() })
+                CommandEvent::Output(stream, bytes) => {
+                    WorkEvent::Input(WorkInput::Output { id: id.clone(), stream, bytes: bytes.to_vec() })
                 }
-                Event::Ended(end) => WorkEvent::Ended { id: id.clone(), outcome: outcome(end) },
+                CommandEvent::Ended(end) => WorkEvent::Ended { id: id.clone(), outcome: outcome(end) },
             };
             // Not heard when the thread is gone: the agent ends.
             let _ = events.send(event);
@@ -463,8 +462,8 @@ impl Worker {
         let answer = move || {
             let may = |real: &str| !is_own(own.as_deref(), real) && shows(&delegations, real);
             let outcome = match query::answer(&host, &ask, env!("CARGO_PKG_VERSION"), now(), &may) {
-                Ok(result) => Outcome::Answered { result },
-                Err(message) => Outcome::Failed { message },
+                Ok(result) => ActionOutcome::Answered { result },
+                Err(message) => ActionOutcome::Failed { message },
             };
             let _ = events.send(WorkEvent::Ended { id, outcome });
         };
@@ -485,7 +484,7 @@ impl Worker {
     fn kill(&mut self, id: String) {
         match self.running.get(&id) {
             Some((_, Running::Command(command))) => command.kill(),
-            Some((_, Running::Elsewhere { .. })) => self.over(id, Outcome::Cancelled),
+            Some((_, Running::Elsewhere { .. })) => self.over(id, ActionOutcome::Cancelled),
             None => {}
         }
     }
@@ -498,16 +497,16 @@ fn is_own(own: Option<&str>, real: &str) -> bool {
 
 /// Whether a release lets a file be shown, by where it really lies.
 fn shows(delegations: &[Delegation], real: &str) -> bool {
-    let asked = ActionWork::Query { what: "file".to_owned(), path: Some(real.to_owned()) };
+    let asked = Work::Query { what: "file".to_owned(), path: Some(real.to_owned()) };
     delegation::allows(delegations, &asked).is_ok()
 }
 
-fn outcome(end: Result<End, RunError>) -> Outcome {
+fn outcome(end: Result<End, RunError>) -> ActionOutcome {
     match end {
-        Ok(End::Exited(code)) => Outcome::Exited { code },
-        Ok(End::Signaled(signal)) => Outcome::Signalled { signal },
-        Ok(End::TimedOut) => Outcome::TimedOut,
-        Ok(End::Cancelled) => Outcome::Cancelled,
-        Err(error) => Outcome::Failed { message: chain(&error) },
+        Ok(End::Exited(code)) => ActionOutcome::Exited { code },
+        Ok(End::Signaled(signal)) => ActionOutcome::Signalled { signal },
+        Ok(End::TimedOut) => ActionOutcome::TimedOut,
+        Ok(End::Cancelled) => ActionOutcome::Cancelled,
+        Err(error) => ActionOutcome::Failed { message: chain(&error) },
     }
 }

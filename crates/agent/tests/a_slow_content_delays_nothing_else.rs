@@ -7,7 +7,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::Duration;
 
 use test_support::scripted::stage::{Stage, join, make, plan};
-use test_support::scripted::{Control, Daemon, problem};
+use test_support::scripted::{DaemonProcess, ScriptedControl, problem};
 use test_support::wait::until;
 use wire::{Code, Problem, route};
 
@@ -46,7 +46,7 @@ async fn check_ins_and_streams_go_on_while_a_content_is_fetched() {
     stage.play().next_checkin_secs = Some(1);
     stage.play().stream_requested = true;
     let (answers, passage) = (stage.clone(), gate.clone());
-    let control = Control::start(&["127.0.0.1"], move |parts, body| {
+    let control = ScriptedControl::start(&["127.0.0.1"], move |parts, body| {
         let blob = route::BLOB.split('{').next().unwrap();
         if parts.uri.path() == route::SUBSCRIBE {
             passage.state.lock().unwrap().streams_asked += 1;
@@ -67,7 +67,7 @@ async fn check_ins_and_streams_go_on_while_a_content_is_fetched() {
     let made = make(&release);
     stage.play().contents.extend(made.contents);
     stage.play().offer = Some(made.offer);
-    let mut daemon = Daemon::start(&state, &root);
+    let mut daemon = DaemonProcess::start(&state, &root);
     let asked = || gate.state.lock().unwrap().contents_asked;
     until("a content is asked for", async || (asked() > 0).then_some(())).await;
     let (check_ins, streams) = (stage.play().check_ins, gate.state.lock().unwrap().streams_asked);

@@ -14,10 +14,10 @@ use agent::machine::Machine;
 use agent::state::{Durable, StateDir};
 use agent::storage::Storage;
 use model::log::FactBody;
-use spool::{Disk, FaultAction, Faults, Op, Point};
+use spool::{Disk, DiskOp, FaultAction, Faults, Point};
 use test_support::agent_state::place;
 use test_support::scripted::stage::{Stage, join, make, plan};
-use test_support::scripted::{Control, now};
+use test_support::scripted::{ScriptedControl, now};
 use test_support::wait::until;
 
 /// How long each sync of the slow disk takes.
@@ -57,7 +57,7 @@ impl SlowDisk {
 
 impl Faults for SlowDisk {
     fn before(&self, point: Point<'_>) -> FaultAction {
-        if matches!(point.op, Op::Sync | Op::SyncDir) {
+        if matches!(point.op, DiskOp::Sync | DiskOp::SyncDir) {
             let mut state = self.state.lock().unwrap();
             state.begun += 1;
             // Longer than a test may take, so that a failed one ends.
@@ -113,7 +113,7 @@ struct Scene {
     root: PathBuf,
     /// For writing beside the daemon.
     durable: Arc<Durable>,
-    _control: Control,
+    _control: ScriptedControl,
     _dir: tempfile::TempDir,
 }
 
@@ -123,7 +123,8 @@ impl Scene {
         let stage = Stage::default();
         stage.play().next_checkin_secs = Some(1);
         let answers = stage.clone();
-        let control = Control::start(&["127.0.0.1"], move |parts, body| answers.answer(parts, &body)).await;
+        let control =
+            ScriptedControl::start(&["127.0.0.1"], move |parts, body| answers.answer(parts, &body)).await;
         let dir = tempfile::tempdir().unwrap();
         let (state, root) = (dir.path().join("state"), dir.path().join("root"));
         std::fs::create_dir_all(root.join("etc")).unwrap();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use agent::delegated::Delegations;
 use model::log::FactBody;
 use model::replication::Mode;
-use model::work::{ActionEvent, Delegation, Order, Outcome, QuerySpec, Work};
+use model::work::{ActionEvent, ActionOutcome, Delegation, Order, QuerySpec, Work};
 use model::{Kind, ObjectKey, Timestamp};
 use spool::Disk;
 use test_support::agent_links::{Node, block_on, doomed, killed, policy};
@@ -41,7 +41,7 @@ fn source(work: Work) -> Arc<MemoryLinkHandler> {
     source
 }
 
-fn outcomes(node: &Node) -> Vec<Outcome> {
+fn outcomes(node: &Node) -> Vec<ActionOutcome> {
     let facts = node.durable.facts(1000, 1 << 20).unwrap();
     let ends = facts.into_iter().filter_map(|fact| match fact.body {
         FactBody::Action(fact) => match fact.event {
@@ -54,7 +54,7 @@ fn outcomes(node: &Node) -> Vec<Outcome> {
 }
 
 /// Takes the action, and waits for its answer.
-async fn take(dir: &Path, disk: Disk, work: Work, delegations: Vec<Delegation>) -> Outcome {
+async fn take(dir: &Path, disk: Disk, work: Work, delegations: Vec<Delegation>) -> ActionOutcome {
     let node = Node::start(dir, disk, policy(Mode::Off, None), delegations);
     let link = node.link(&source(work)).await;
     eventually("the action is answered", || !outcomes(&node).is_empty()).await;
@@ -85,11 +85,11 @@ fn a_killed_agent_runs_nothing_twice() {
         let ran = runs(temp.path());
         assert!(ran <= 1, "point {point}: it ran {ran} times");
         match outcome {
-            Outcome::Exited { code: 0 } => {
+            ActionOutcome::Exited { code: 0 } => {
                 assert_eq!(ran, 1, "point {point}");
                 known += 1;
             }
-            Outcome::Unknown => unknown += 1,
+            ActionOutcome::Unknown => unknown += 1,
             other => panic!("point {point}: {other:?}"),
         }
         if !was_killed {
@@ -108,7 +108,7 @@ fn only_delegated_work_runs() {
         let outcome = block_on(take(temp.path(), Disk::new(), work, delegations));
         assert_eq!(runs(temp.path()), 0);
         match outcome {
-            Outcome::Refused { message, .. } => message,
+            ActionOutcome::Refused { message, .. } => message,
             other => panic!("{other:?}"),
         }
     };
@@ -141,7 +141,7 @@ fn nothing_begins_by_the_word_of_a_release_that_is_not_held_any_more() {
         adopting.join().unwrap();
         node.work.release_changed();
         eventually("it is answered", || !outcomes(&node).is_empty()).await;
-        assert!(matches!(outcomes(&node)[0], Outcome::Refused { .. }), "{:?}", outcomes(&node));
+        assert!(matches!(outcomes(&node)[0], ActionOutcome::Refused { .. }), "{:?}", outcomes(&node));
         assert_eq!(runs(temp.path()), 0);
         link.end().await;
     });
@@ -162,7 +162,10 @@ fn no_query_shows_the_agent_s_own_files() {
         block_on(take(temp.path(), Disk::new(), work, delegations))
     };
     let seen = ask("/plain");
-    assert!(matches!(&seen, Outcome::Answered { result } if result["text"] == "to be seen"), "{seen:?}");
+    assert!(
+        matches!(&seen, ActionOutcome::Answered { result } if result["text"] == "to be seen"),
+        "{seen:?}"
+    );
     let hidden = ask("/state/identity.key");
-    assert!(matches!(&hidden, Outcome::Failed { .. }), "{hidden:?}");
+    assert!(matches!(&hidden, ActionOutcome::Failed { .. }), "{hidden:?}");
 }

@@ -11,7 +11,7 @@ use agent::state::{Durable, StateDir};
 use converge::{LedgerEntry, Pending, Record, ResourceId};
 use model::Digest;
 use model::replication::Mode;
-use node::work::Mark;
+use node::work::ActionMark;
 use node::{Adoption, LastRun};
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
@@ -26,7 +26,7 @@ struct Kept {
     last_run: LastRun,
     pending: Pending,
     entry: (ResourceId, LedgerEntry),
-    mark: (String, Mark),
+    mark: (String, ActionMark),
 }
 
 const CONTENT: &[u8] = b"{\"content\":1}";

@@ -10,17 +10,17 @@ use model::exchange::{HeldRelease, Offer, SetOffer};
 use model::log::FactBody;
 use model::selection::SelectionEntry;
 use model::{Digest, Edit, Timestamp};
-use test_support::scripted::stage::{BLOB_PART, DAY, Plan, RELEASE, Spoil, Stage, join, make, plan};
-use test_support::scripted::{Control, Daemon, key, now};
+use test_support::scripted::stage::{BLOB_PART, DAY, OfferPlan, RELEASE, Spoil, Stage, join, make, plan};
+use test_support::scripted::{DaemonProcess, ScriptedControl, key, now};
 use test_support::wait::until;
 use trust::{Beacon, Header, signed};
 
 /// A joined host with its daemon, and the control plane that it calls.
 struct Scene {
     stage: Stage,
-    daemon: Daemon,
+    daemon: DaemonProcess,
     root: PathBuf,
-    _control: Control,
+    _control: ScriptedControl,
     _dir: tempfile::TempDir,
 }
 
@@ -29,12 +29,13 @@ impl Scene {
     async fn at_release_5() -> Scene {
         let stage = Stage::default();
         let answers = stage.clone();
-        let control = Control::start(&["127.0.0.1"], move |parts, body| answers.answer(parts, &body)).await;
+        let control =
+            ScriptedControl::start(&["127.0.0.1"], move |parts, body| answers.answer(parts, &body)).await;
         let dir = tempfile::tempdir().unwrap();
         let (state, root) = (dir.path().join("state"), dir.path().join("root"));
         std::fs::create_dir_all(root.join("etc")).unwrap();
         join(&control, &state, &root);
-        let daemon = Daemon::start(&state, &root);
+        let daemon = DaemonProcess::start(&state, &root);
         let scene = Scene { stage, daemon, root, _control: control, _dir: dir };
         // Before its first contact it may not take a signal yet.
         until("the first contact", async || (scene.stage.play().check_ins > 0).then_some(())).await;
@@ -47,7 +48,7 @@ impl Scene {
     }
 
     /// An honest release is adopted and converged on.
-    async fn adopts(&self, plan: &Plan) {
+    async fn adopts(&self, plan: &OfferPlan) {
         let made = make(plan);
         let header = signed::digest(&made.offer.header);
         {
@@ -130,7 +131,7 @@ fn made_up() -> Vec<(&'static str, Offer, &'static str)> {
     unsigned.signatures.clear();
     let mut flipped = honest.header.clone();
     flipped.payload = flipped.payload.replace(r#""seq":6"#, r#""seq":7"#);
-    let mut other_sort = make(&Plan { label: Some("c"), ..six() }).offer.header;
+    let mut other_sort = make(&OfferPlan { label: Some("c"), ..six() }).offer.header;
     let beacon = beacon_for(&honest, RELEASE, now());
     other_sort.signatures = beacon.signatures.clone();
     let mut of_another = honest.clone();
@@ -141,7 +142,7 @@ fn made_up() -> Vec<(&'static str, Offer, &'static str)> {
         let Edit::Add { to } = first else { panic!("all is new") };
         to.digest.0[0] ^= 1;
     }
-    let missing = Offer { set: None, ..make(&Plan { label: Some("d"), ..six() }).offer };
+    let missing = Offer { set: None, ..make(&OfferPlan { label: Some("d"), ..six() }).offer };
     let odd_base = {
         let mut offer = honest.clone();
         offer.set.as_mut().unwrap().base = Some(Digest::of(b"held by nobody"));
@@ -150,19 +151,27 @@ fn made_up() -> Vec<(&'static str, Offer, &'static str)> {
     let two_days_ago = now().minus(DAY * 2);
     vec![
         ("unsigned", with_header(unsigned), "release_unsigned"),
-        ("another key's", make(&Plan { signer: 9, label: Some("a"), ..six() }).offer, "release_signature"),
-        ("the root key's", make(&Plan { signer: 3, label: Some("b"), ..six() }).offer, "release_signature"),
+        (
+            "another key's",
+            make(&OfferPlan { signer: 9, label: Some("a"), ..six() }).offer,
+            "release_signature",
+        ),
+        (
+            "the root key's",
+            make(&OfferPlan { signer: 3, label: Some("b"), ..six() }).offer,
+            "release_signature",
+        ),
         ("a flipped digit", with_header(flipped), "release_signature"),
         ("a beacon's signature", with_header(other_sort), "release_signature"),
-        ("another fleet", make(&Plan { fleet: "other-1", ..six() }).offer, "release_other_fleet"),
+        ("another fleet", make(&OfferPlan { fleet: "other-1", ..six() }).offer, "release_other_fleet"),
         ("older", make(&plan(4, "evil\n")).offer, "release_older"),
         (
             "the same number again",
-            make(&Plan { label: Some("x"), ..plan(5, "evil\n") }).offer,
+            make(&OfferPlan { label: Some("x"), ..plan(5, "evil\n") }).offer,
             "release_two_headers",
         ),
-        ("stale", make(&Plan { created: two_days_ago, ..six() }).offer, "release_stale"),
-        ("of tomorrow", make(&Plan { created: now().plus(DAY), ..six() }).offer, "release_future"),
+        ("stale", make(&OfferPlan { created: two_days_ago, ..six() }).offer, "release_stale"),
+        ("of tomorrow", make(&OfferPlan { created: now().plus(DAY), ..six() }).offer, "release_future"),
         ("another node's proof", of_another, "release_proof"),
         (
             "another channel's entry",
@@ -179,7 +188,7 @@ fn made_up() -> Vec<(&'static str, Offer, &'static str)> {
             "a beacon of nobody",
             Offer {
                 beacon: Some(beacon_for(&honest, 9, now())),
-                ..make(&Plan { created: two_days_ago, ..six() }).offer
+                ..make(&OfferPlan { created: two_days_ago, ..six() }).offer
             },
             "beacon_signature",
         ),
@@ -230,7 +239,7 @@ async fn a_spoiled_piece_is_not_used_and_not_kept() {
     ];
     for (number, (what, spoil)) in (6u64..).zip(spoils) {
         let text = format!("release {number}\n{}", "x".repeat(2 * BLOB_PART + 10));
-        let plan = Plan { blob: Some(text.clone().into_bytes()), ..plan(number, &text) };
+        let plan = OfferPlan { blob: Some(text.clone().into_bytes()), ..plan(number, &text) };
         let made = make(&plan);
         let (before, motd, held) = (scene.stage.last(), scene.motd(), scene.stage.play().held.clone());
         let asked = {

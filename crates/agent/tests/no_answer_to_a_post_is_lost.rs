@@ -12,7 +12,7 @@ use sync::frame::Ping;
 use sync::link::LinkConfig;
 use sync::{Frame, Role};
 use test_support::agent_links::{Node, policy, session};
-use test_support::scripted::{Control, Reply, hello, problem, said};
+use test_support::scripted::{Reply, ScriptedControl, hello, problem, said};
 use wire::batch::{self, MAX_REQUEST};
 use wire::cloudevents::Origin;
 use wire::{Code, Problem};
@@ -45,7 +45,8 @@ fn answered(heard: &Heard, body: &[u8], lost: usize) -> Reply {
 async fn posts(questions: u64, lost: usize) -> Vec<Vec<u64>> {
     let heard = Heard::default();
     let answers = heard.clone();
-    let control = Control::start(&["127.0.0.1"], move |_, body| answered(&answers, &body, lost)).await;
+    let control =
+        ScriptedControl::start(&["127.0.0.1"], move |_, body| answered(&answers, &body, lost)).await;
     let temp = tempfile::tempdir().unwrap();
     let node = Node::start(temp.path(), Disk::new(), policy(Mode::Managed, None), Vec::new());
     // Before it goes by its rules it begins its own set anew.

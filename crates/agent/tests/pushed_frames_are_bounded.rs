@@ -12,7 +12,7 @@ use sync::frame::{Event, Op};
 use sync::object::MAX_CONTENT;
 use sync::{Frame, Position};
 use test_support::agent_links::{Node, item, policy};
-use test_support::scripted::{Control, hello, reply, said};
+use test_support::scripted::{ScriptedControl, hello, reply, said};
 use test_support::wait::eventually;
 use wire::cloudevents::Origin;
 use wire::{route, sse};
@@ -35,7 +35,7 @@ fn pushed(count: u64) -> Vec<u8> {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_stream_with_too_much_before_a_ping_is_given_up() {
     let endless = pushed(8);
-    let control = Control::start(&["127.0.0.1"], move |head, _| match head.uri.path() {
+    let control = ScriptedControl::start(&["127.0.0.1"], move |head, _| match head.uri.path() {
         route::STREAM => reply(StatusCode::OK, sse::CONTENT, endless.clone()),
         _ => said(vec![hello()]),
     })

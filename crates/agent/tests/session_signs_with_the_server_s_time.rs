@@ -14,7 +14,7 @@ use model::log::Cursor;
 use model::time::SLACK;
 use net::client::ClientError;
 use net::tls::ClientKey;
-use test_support::scripted::{AsSent, Control, Reply, json, key, now, problem};
+use test_support::scripted::{AsSent, Reply, ScriptedControl, json, key, now, problem};
 use trust::token::TlsTermination;
 use wire::signature::{self, SignatureError};
 use wire::{Code, Problem, route};
@@ -52,11 +52,11 @@ impl Server {
     }
 }
 
-fn session(control: &Control) -> Session {
+fn session(control: &ScriptedControl) -> Session {
     session_through(control, TlsTermination::ControlPlane)
 }
 
-fn session_through(control: &Control, tls_termination: TlsTermination) -> Session {
+fn session_through(control: &ScriptedControl, tls_termination: TlsTermination) -> Session {
     let key = Arc::new(key(1));
     let cert = control.certificate(&key, &"web-1".parse().unwrap());
     let tls = net::tls::client(control.ca().cert_pem(), &cert, ClientKey::Node(&key)).unwrap();
@@ -74,7 +74,7 @@ async fn an_hour_either_way_is_overcome_in_one_call() {
         let server = Server::default();
         *server.ahead_ms.lock().unwrap() = ahead;
         let seen = server.clone();
-        let control = Control::start(&["127.0.0.1"], move |parts, _| seen.answer(parts)).await;
+        let control = ScriptedControl::start(&["127.0.0.1"], move |parts, _| seen.answer(parts)).await;
         let session = session(&control);
         for _ in 0..5 {
             report(&session).await.unwrap();
@@ -103,7 +103,7 @@ async fn a_proxy_moves_the_time_by_minutes_alone() {
         let server = Server::default();
         *server.ahead_ms.lock().unwrap() = ahead;
         let seen = server.clone();
-        let control = Control::start(&["127.0.0.1"], move |parts, _| seen.answer(parts)).await;
+        let control = ScriptedControl::start(&["127.0.0.1"], move |parts, _| seen.answer(parts)).await;
         let session = session_through(&control, TlsTermination::Proxy);
         for _ in 0..2 {
             let error = report(&session).await.unwrap_err();
@@ -118,7 +118,7 @@ async fn a_proxy_moves_the_time_by_minutes_alone() {
     let server = Server::default();
     *server.ahead_ms.lock().unwrap() = bound - 10_000;
     let seen = server.clone();
-    let control = Control::start(&["127.0.0.1"], move |parts, _| seen.answer(parts)).await;
+    let control = ScriptedControl::start(&["127.0.0.1"], move |parts, _| seen.answer(parts)).await;
     report(&session_through(&control, TlsTermination::Proxy)).await.unwrap();
 }
 
@@ -129,7 +129,7 @@ async fn a_replay_s_refusal_says_where_to_go_on() {
     let highest = Arc::new(Mutex::new(u64::try_from(now().plus(SLACK).0).unwrap() * 1000));
     let asked = Arc::new(Mutex::new(0));
     let (seen, count) = (highest.clone(), asked.clone());
-    let control = Control::start(&["127.0.0.1"], move |parts, _| {
+    let control = ScriptedControl::start(&["127.0.0.1"], move |parts, _| {
         *count.lock().unwrap() += 1;
         let signed = signature::parse(&parts.headers).unwrap();
         let mut highest = seen.lock().unwrap();
@@ -159,7 +159,7 @@ async fn a_replay_s_refusal_says_where_to_go_on() {
 async fn a_server_that_is_never_content_is_given_up() {
     let asked = Arc::new(Mutex::new(0));
     let count = asked.clone();
-    let control = Control::start(&["127.0.0.1"], move |_, _| {
+    let control = ScriptedControl::start(&["127.0.0.1"], move |_, _| {
         *count.lock().unwrap() += 1;
         let mut told = Problem::new(Code::Skewed, "never");
         // The latest time that can be written.
@@ -182,7 +182,7 @@ async fn a_server_that_is_never_content_is_given_up() {
 #[tokio::test]
 async fn the_next_url_is_tried_after_one_that_does_not_answer() {
     let server = Server::default();
-    let control = Control::start(&["127.0.0.1"], move |parts, _| server.answer(parts)).await;
+    let control = ScriptedControl::start(&["127.0.0.1"], move |parts, _| server.answer(parts)).await;
     let dead = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let nobody = format!("https://{}", dead.local_addr().unwrap()).parse().unwrap();
     drop(dead);

@@ -14,7 +14,7 @@ use http::StatusCode;
 use model::Digest;
 use net::client::ClientError;
 use net::issue::{Ca, CertificateRequest};
-use test_support::scripted::{Control, Reply, json, key, now, problem, reply};
+use test_support::scripted::{Reply, ScriptedControl, json, key, now, problem, reply};
 use trust::token::{self, Claims, KeySource};
 use trust::{Slots, TrustDocument};
 use wire::enroll::{EnrollAnswer, EnrollRequest};
@@ -51,7 +51,10 @@ struct Enrolls {
 }
 
 impl Enrolls {
-    async fn start(&self, twist: impl Fn(EnrollAnswer) -> Reply + Clone + Send + Sync + 'static) -> Control {
+    async fn start(
+        &self,
+        twist: impl Fn(EnrollAnswer) -> Reply + Clone + Send + Sync + 'static,
+    ) -> ScriptedControl {
         self.start_as(&["127.0.0.1"], twist).await
     }
 
@@ -59,9 +62,9 @@ impl Enrolls {
         &self,
         names: &[&str],
         twist: impl Fn(EnrollAnswer) -> Reply + Clone + Send + Sync + 'static,
-    ) -> Control {
+    ) -> ScriptedControl {
         let enrolls = self.clone();
-        let control = Control::start(names, move |_, body| {
+        let control = ScriptedControl::start(names, move |_, body| {
             let request: EnrollRequest = serde_json::from_slice(&body).unwrap();
             let csr = CertificateRequest::read(&request.csr_pem).unwrap();
             enrolls.asked.lock().unwrap().push(request);

@@ -9,11 +9,11 @@ use std::sync::{Arc, Mutex};
 use agent::sync::transport::Links;
 use http::request::Parts as Head;
 use model::replication::{Mode, TransportPolicy};
-use net::Role;
+use net::PeerRole;
 use net::accept::Connection;
 use spool::Disk;
 use test_support::agent_links::{Node, policy};
-use test_support::scripted::{Control, Reply, key, now, problem};
+use test_support::scripted::{Reply, ScriptedControl, key, now, problem};
 use test_support::wait::eventually;
 use wire::signature;
 use wire::{Code, Problem, route};
@@ -45,7 +45,7 @@ impl Deaf {
 fn is_of_the_session(head: &Head) {
     let connection = head.extensions.get::<Connection>().unwrap();
     let peer = connection.peer.as_ref().expect("the certificate of the node");
-    assert!(matches!(&peer.role, Role::Node { key: own, .. } if **own == key(1).public()));
+    assert!(matches!(&peer.role, PeerRole::Node { key: own, .. } if **own == key(1).public()));
     assert!(signature::parse(&head.headers).is_err(), "nothing is signed");
 }
 
@@ -56,14 +56,17 @@ fn is_signed(head: &Head) {
     verified.and_then(|signed| signed.holds(b"")).unwrap();
 }
 
-async fn links(transport: TransportPolicy) -> (Deaf, Node, Links, Control, tempfile::TempDir) {
+async fn links(transport: TransportPolicy) -> (Deaf, Node, Links, ScriptedControl, tempfile::TempDir) {
     links_in(Mode::Managed, transport).await
 }
 
-async fn links_in(mode: Mode, transport: TransportPolicy) -> (Deaf, Node, Links, Control, tempfile::TempDir) {
+async fn links_in(
+    mode: Mode,
+    transport: TransportPolicy,
+) -> (Deaf, Node, Links, ScriptedControl, tempfile::TempDir) {
     let deaf = Deaf::default();
     let answers = deaf.clone();
-    let control = Control::start(&["127.0.0.1"], move |head, _| answers.answer(head)).await;
+    let control = ScriptedControl::start(&["127.0.0.1"], move |head, _| answers.answer(head)).await;
     let temp = tempfile::tempdir().unwrap();
     let node = Node::start(temp.path(), Disk::new(), policy(mode, None), Vec::new());
     let links = node.links(&control, transport);

@@ -13,14 +13,14 @@ use crate::manifest;
 
 /// An object as a backend has it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Found {
+pub struct FoundObject {
     /// Kind, namespace, name.
     pub key: ObjectKey,
     /// Its uid here: its own, or the one given by [`Backend::assign_uid`].
     pub uid: Option<String>,
     /// Its version: changes with everything but its status, and only then. Opaque; equal
     /// versions of one key are equal content. After [`Backend::apply`] it is what
-    /// [`Applied::version`] said, until somebody else changes the object.
+    /// [`AppliedVersion::version`] said, until somebody else changes the object.
     pub version: String,
     /// Its spec content: canonical JSON.
     pub spec: Bytes,
@@ -35,7 +35,7 @@ pub struct Found {
 
 /// Something that a backend has and cannot take as an object; for operators.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct ListingProblem {
     /// Where: a path in the folder, or an object's key. Empty for the whole backend.
     pub place: String,
     /// The line, from 1, where one can be named.
@@ -48,10 +48,10 @@ pub struct Problem {
     pub kept: Vec<ObjectKey>,
 }
 
-impl Problem {
+impl ListingProblem {
     /// A problem that keeps no object as it was.
-    pub(crate) fn of(place: &str, line: Option<u32>, code: &'static str, message: String) -> Problem {
-        Problem { place: place.to_owned(), line, code, message, kept: Vec::new() }
+    pub(crate) fn of(place: &str, line: Option<u32>, code: &'static str, message: String) -> ListingProblem {
+        ListingProblem { place: place.to_owned(), line, code, message, kept: Vec::new() }
     }
 }
 
@@ -59,9 +59,9 @@ impl Problem {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Listing {
     /// The objects, by key.
-    pub objects: Vec<Found>,
+    pub objects: Vec<FoundObject>,
     /// What could not be taken.
-    pub problems: Vec<Problem>,
+    pub problems: Vec<ListingProblem>,
     /// An object that is not in `objects` is not there. When false, something could not be
     /// looked at: nothing may be taken for deleted.
     pub complete: bool,
@@ -81,7 +81,7 @@ pub enum Expect {
 
 impl Expect {
     /// Whether what is there is as it must be.
-    pub fn holds(&self, found: Option<&Found>) -> bool {
+    pub fn holds(&self, found: Option<&FoundObject>) -> bool {
         match (self, found) {
             (Expect::Anything, _) | (Expect::Absent, None) => true,
             (Expect::Version(version), Some(found)) => *version == found.version,
@@ -92,7 +92,7 @@ impl Expect {
 
 /// An object to be put.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Apply<'a> {
+pub struct ApplyRequest<'a> {
     /// Kind, namespace, name.
     pub key: &'a ObjectKey,
     /// Its spec content, at most [`sync::object::MAX_CONTENT`] bytes.
@@ -105,7 +105,7 @@ pub struct Apply<'a> {
 
 /// A change that was made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Applied {
+pub struct AppliedVersion {
     /// The object's version now: whoever finds it finds what was put, and no local edit.
     pub version: String,
 }
@@ -202,7 +202,7 @@ pub trait Backend: Send {
     ///
     /// # Errors
     /// As [`Backend::list`].
-    fn get(&mut self, key: &ObjectKey) -> Result<Option<Found>, BackendError>;
+    fn get(&mut self, key: &ObjectKey) -> Result<Option<FoundObject>, BackendError>;
 
     /// Puts an object: makes it, or replaces its spec, and leaves its status alone. The listener
     /// does not hear of it.
@@ -210,7 +210,7 @@ pub trait Backend: Send {
     /// # Errors
     /// Recoverable `conflict` when `expect` does not hold; permanent when the content is not
     /// one of this object; temporary when the backend is gone, full or busy.
-    fn apply(&mut self, apply: Apply<'_>) -> Result<Applied, BackendError>;
+    fn apply(&mut self, apply: ApplyRequest<'_>) -> Result<AppliedVersion, BackendError>;
 
     /// Deletes an object with its status. The listener does not hear of it.
     ///
@@ -231,7 +231,7 @@ pub trait Backend: Send {
     }
 
     /// Tells the uid that the caller gave to an object that has none of its own. The backend
-    /// says it in [`Found::uid`] as long as the object lives here, so that one that was deleted
+    /// says it in [`FoundObject::uid`] as long as the object lives here, so that one that was deleted
     /// and made again is seen as another. It is not kept over a restart: the caller does that.
     fn assign_uid(&mut self, key: &ObjectKey, uid: &str);
 

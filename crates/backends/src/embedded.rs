@@ -7,7 +7,9 @@ use std::collections::BTreeMap;
 use bytes::Bytes;
 use model::ObjectKey;
 
-use crate::backend::{Applied, Apply, Backend, BackendError, Deleted, Expect, Found, Listing};
+use crate::backend::{
+    AppliedVersion, ApplyRequest, Backend, BackendError, Deleted, Expect, FoundObject, Listing,
+};
 use crate::manifest;
 
 /// The most objects.
@@ -18,7 +20,7 @@ pub const MAX_BYTES: u64 = sync::replica::MAX_BYTES;
 /// The backend.
 #[derive(Debug, Default)]
 pub struct Embedded {
-    objects: BTreeMap<ObjectKey, Found>,
+    objects: BTreeMap<ObjectKey, FoundObject>,
     /// Of all specs.
     bytes: u64,
 }
@@ -35,7 +37,7 @@ impl Embedded {
         uid: Option<String>,
         source_uid: Option<&str>,
         spec: Bytes,
-    ) -> Result<Applied, BackendError> {
+    ) -> Result<AppliedVersion, BackendError> {
         let version = manifest::version(&spec, source_uid, None);
         let old = self.objects.get(key).map_or(0, |old| old.spec.len() as u64);
         let new = spec.len() as u64;
@@ -49,11 +51,18 @@ impl Embedded {
             return Err(BackendError::permanent("too-many", message));
         }
         let (key, source_uid) = (key.clone(), source_uid.map(str::to_owned));
-        let found =
-            Found { key, uid, version: version.clone(), spec, status: None, source_uid, deleting: false };
+        let found = FoundObject {
+            key,
+            uid,
+            version: version.clone(),
+            spec,
+            status: None,
+            source_uid,
+            deleting: false,
+        };
         self.objects.insert(found.key.clone(), found);
         self.bytes = bytes;
-        Ok(Applied { version })
+        Ok(AppliedVersion { version })
     }
 }
 
@@ -63,11 +72,11 @@ impl Backend for Embedded {
         Ok(Listing { objects, problems: Vec::new(), complete: true })
     }
 
-    fn get(&mut self, key: &ObjectKey) -> Result<Option<Found>, BackendError> {
+    fn get(&mut self, key: &ObjectKey) -> Result<Option<FoundObject>, BackendError> {
         Ok(self.objects.get(key).cloned())
     }
 
-    fn apply(&mut self, apply: Apply<'_>) -> Result<Applied, BackendError> {
+    fn apply(&mut self, apply: ApplyRequest<'_>) -> Result<AppliedVersion, BackendError> {
         manifest::identify(apply.key, apply.spec)?;
         let old = self.objects.get(apply.key);
         if !apply.expect.holds(old) {

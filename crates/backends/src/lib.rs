@@ -13,8 +13,8 @@ pub mod manifest;
 pub mod reconcile;
 
 pub use backend::{
-    Applied, Apply, Backend, BackendError, ChangeListener, Deleted, ErrorClass, Expect, Found, Listing,
-    OperationRequest, Problem,
+    AppliedVersion, ApplyRequest, Backend, BackendError, ChangeListener, Deleted, ErrorClass, Expect,
+    FoundObject, Listing, ListingProblem, OperationRequest,
 };
 pub use embedded::Embedded;
 pub use folder::Folder;

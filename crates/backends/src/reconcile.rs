@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use model::replication::SyncPolicy;
 use model::{Digest, ObjectKey, Stub};
 
-use crate::backend::{Found, Listing};
+use crate::backend::{FoundObject, Listing};
 
 /// What was put into the backend last, durably known.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -47,9 +47,9 @@ pub fn managed(
     wanted: &BTreeMap<ObjectKey, Stub>,
     applied: &BTreeMap<ObjectKey, LastApplied>,
     listing: &Listing,
-    mut same: impl FnMut(&Found) -> bool,
+    mut same: impl FnMut(&FoundObject) -> bool,
 ) -> BTreeMap<ObjectKey, Correction> {
-    let found: BTreeMap<&ObjectKey, &Found> = listing.objects.iter().map(|it| (&it.key, it)).collect();
+    let found: BTreeMap<&ObjectKey, &FoundObject> = listing.objects.iter().map(|it| (&it.key, it)).collect();
     let damaged: BTreeSet<&ObjectKey> = listing.problems.iter().flat_map(|problem| &problem.kept).collect();
     let mut corrections = BTreeMap::new();
     for (key, wanted) in wanted {
@@ -75,8 +75,8 @@ pub fn managed(
 fn present(
     wanted: &Stub,
     last: Option<&LastApplied>,
-    found: &Found,
-    same: &mut impl FnMut(&Found) -> bool,
+    found: &FoundObject,
+    same: &mut impl FnMut(&FoundObject) -> bool,
 ) -> Option<Correction> {
     if found.deleting {
         // It can be made anew when it is gone; the backend will tell.
@@ -126,7 +126,7 @@ pub struct Guard {
 
 /// What is to be done to the feed in autonomous mode.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Changes {
+pub struct FeedChanges {
     /// Put these as found: new, edited, or another object under the name (its uid differs).
     pub put: BTreeSet<ObjectKey>,
     /// Take these out.
@@ -158,8 +158,8 @@ pub enum Why {
 
 /// What leads from the feed to what is found, in autonomous mode. The caller leaves kinds
 /// that are not synchronized out of both.
-pub fn autonomous(feed: &BTreeMap<ObjectKey, Stub>, listing: &Listing, guard: Guard) -> Changes {
-    let mut changes = Changes::default();
+pub fn autonomous(feed: &BTreeMap<ObjectKey, Stub>, listing: &Listing, guard: Guard) -> FeedChanges {
+    let mut changes = FeedChanges::default();
     let mut there = BTreeSet::new();
     for found in &listing.objects {
         there.insert(&found.key);

@@ -5,7 +5,7 @@
 use std::os::unix::fs::PermissionsExt;
 
 use crate::support::{Stage, app};
-use backends::{Apply, Backend as _, BackendError, ErrorClass, Expect, Folder};
+use backends::{ApplyRequest, Backend as _, BackendError, ErrorClass, Expect, Folder};
 
 fn base() -> (tempfile::TempDir, std::path::PathBuf) {
     let temp = tempfile::tempdir().unwrap();
@@ -27,7 +27,7 @@ fn all_that_is_missing_is_made_once() {
     let mut folder = Folder::new(&path);
     let spec = br#"{"kind":"App","metadata":{"name":"e"}}"#;
     let key = app("e");
-    folder.apply(Apply { key: &key, spec, source_uid: None, expect: Expect::Anything }).unwrap();
+    folder.apply(ApplyRequest { key: &key, spec, source_uid: None, expect: Expect::Anything }).unwrap();
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn why_nothing_can_be_put_is_said_with_path_and_cause() {
     std::fs::rename(stage.root(), stage.outside("away")).unwrap();
     let key = app("e");
     let spec = br#"{"kind":"App","metadata":{"name":"e"}}"#;
-    let apply = Apply { key: &key, spec, source_uid: None, expect: Expect::Anything };
+    let apply = ApplyRequest { key: &key, spec, source_uid: None, expect: Expect::Anything };
     let refused = stage.folder.apply(apply).unwrap_err();
     let text = refused.to_string();
     assert!(text.contains(stage.root().to_str().unwrap()) && text.contains("No such file"), "{text}");

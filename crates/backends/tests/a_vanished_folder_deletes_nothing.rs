@@ -1,7 +1,7 @@
 //! SYN-9: a folder that is unmounted, renamed, unreadable or replaced says nothing.
 
 use crate::support::{Stage, app, changed, yaml};
-use backends::{Apply, Backend as _, BackendError, ErrorClass, Expect};
+use backends::{ApplyRequest, Backend as _, BackendError, ErrorClass, Expect};
 
 fn filled() -> Stage {
     let mut stage = Stage::new();
@@ -34,7 +34,7 @@ fn renamed_and_back() {
     assert!(changed(&told), "that it is gone is told");
     let key = app("e");
     let spec = br#"{"kind":"App","metadata":{"name":"e"}}"#;
-    let apply = Apply { key: &key, spec, source_uid: None, expect: Expect::Anything };
+    let apply = ApplyRequest { key: &key, spec, source_uid: None, expect: Expect::Anything };
     let refused = stage.folder.apply(apply);
     assert!(
         matches!(refused, Err(BackendError { class: ErrorClass::Temporary, code: "folder-gone", .. })),

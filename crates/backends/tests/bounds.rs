@@ -1,7 +1,7 @@
 //! SYN-9: a folder has bounds; beyond them nothing is deleted and it is told.
 
 use crate::support::{Stage, app, yaml};
-use backends::{Apply, Backend as _, Expect};
+use backends::{ApplyRequest, Backend as _, Expect};
 
 #[test]
 fn a_file_that_is_too_large() {
@@ -61,7 +61,7 @@ fn more_bytes_than_are_kept() {
     assert!(!listing.complete && listing.problems.len() == 3);
     let key = app("new");
     let spec = format!(r#"{{"kind":"App","metadata":{{"name":"new"}},"spec":"{filler}"}}"#);
-    let apply = Apply { key: &key, spec: spec.as_bytes(), source_uid: None, expect: Expect::Anything };
+    let apply = ApplyRequest { key: &key, spec: spec.as_bytes(), source_uid: None, expect: Expect::Anything };
     assert_eq!(stage.folder.apply(apply).unwrap_err().code, "too-large");
 }
 
@@ -71,8 +71,12 @@ fn the_longest_names_fit_into_file_names() {
     for (n, name) in ["a".repeat(253), format!("{}b", "a".repeat(252))].iter().enumerate() {
         let key = app(name);
         let spec = format!(r#"{{"kind":"App","metadata":{{"name":"{name}"}},"spec":{{"v":{n}}}}}"#);
-        let apply =
-            Apply { key: &key, spec: spec.as_bytes(), source_uid: Some("u"), expect: Expect::Anything };
+        let apply = ApplyRequest {
+            key: &key,
+            spec: spec.as_bytes(),
+            source_uid: Some("u"),
+            expect: Expect::Anything,
+        };
         stage.folder.apply(apply).unwrap();
     }
     for file in std::fs::read_dir(stage.path("app/_")).unwrap().map(|file| file.unwrap().path()) {
@@ -90,7 +94,8 @@ fn kinds_that_differ_in_case_alone_have_files_of_their_own() {
     for kind in ["App", "APP", "app"] {
         let key = model::ObjectKey::of(kind, "a");
         let spec = format!(r#"{{"kind":"{kind}","metadata":{{"name":"a"}}}}"#);
-        let apply = Apply { key: &key, spec: spec.as_bytes(), source_uid: None, expect: Expect::Anything };
+        let apply =
+            ApplyRequest { key: &key, spec: spec.as_bytes(), source_uid: None, expect: Expect::Anything };
         stage.folder.apply(apply).unwrap();
     }
     stage.restart();
@@ -99,7 +104,7 @@ fn kinds_that_differ_in_case_alone_have_files_of_their_own() {
 
 #[test]
 fn objects_in_memory_are_bounded_by_their_bytes() {
-    use backends::{Apply, Backend as _, BackendError, Embedded, ErrorClass, Expect};
+    use backends::{ApplyRequest, Backend as _, BackendError, Embedded, ErrorClass, Expect};
     let large = bytes::Bytes::from(vec![b'x'; 1 << 20]);
     let most = backends::embedded::MAX_BYTES >> 20;
     let mut full = Embedded::default();
@@ -111,7 +116,7 @@ fn objects_in_memory_are_bounded_by_their_bytes() {
     assert!(matches!(over, BackendError { class: ErrorClass::Permanent, code: "too-many", .. }), "{over:?}");
     let (more, spec) = (crate::support::app("one-more"), br#"{"kind":"App","metadata":{"name":"one-more"}}"#);
     let put = |full: &mut Embedded| {
-        full.apply(Apply { key: &more, spec, source_uid: None, expect: Expect::Anything })
+        full.apply(ApplyRequest { key: &more, spec, source_uid: None, expect: Expect::Anything })
     };
     assert!(matches!(
         put(&mut full),

@@ -1,7 +1,7 @@
 //! SYN-9: what every backend keeps, checked on the folder and on the embedded store.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use backends::{Apply, Backend, Embedded, Expect};
+use backends::{ApplyRequest, Backend, Embedded, Expect};
 use model::ObjectKey;
 
 use crate::support::Stage;
@@ -17,7 +17,7 @@ impl Subject for Store {
     }
 
     fn edit(&mut self, key: &ObjectKey, spec: &[u8]) {
-        let apply = Apply { key, spec, source_uid: None, expect: Expect::Anything };
+        let apply = ApplyRequest { key, spec, source_uid: None, expect: Expect::Anything };
         self.0.apply(apply).unwrap();
     }
 
@@ -50,6 +50,6 @@ fn the_embedded_store_begins_with_what_was_kept() {
     let found = store.get(&key).unwrap().unwrap();
     assert_eq!((found.uid.as_deref(), found.source_uid.as_deref()), (Some("here-1"), Some("u-1")));
     assert_eq!(found.spec, spec);
-    let apply = Apply { key: &key, spec: &spec, source_uid: Some("u-1"), expect: Expect::Anything };
+    let apply = ApplyRequest { key: &key, spec: &spec, source_uid: Some("u-1"), expect: Expect::Anything };
     assert_eq!(store.apply(apply).unwrap().version, found.version, "versions outlive the process");
 }

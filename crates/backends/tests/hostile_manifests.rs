@@ -90,7 +90,9 @@ fn bombs_are_cheap() {
     assert_eq!(refused(&yaml(&laughs), Format::Yaml).1, "too-many");
     let text = format!("t: &t {}\nl: [{}]\n", "x".repeat(900_000), "*t, ".repeat(1000));
     match read(yaml(&text).as_bytes(), Format::Yaml).unwrap_err().problem {
-        manifest::Problem::TooLarge { size } => assert!(size < 16 * 1024 * 1024, "it was written out"),
+        manifest::ManifestProblem::TooLarge { size } => {
+            assert!(size < 16 * 1024 * 1024, "it was written out")
+        }
         other => panic!("{other}"),
     }
     let deep = format!("spec: {}{}", "[".repeat(100), "]".repeat(100));

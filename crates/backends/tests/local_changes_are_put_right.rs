@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 
 use backends::reconcile::{self, Correction, Guard, LastApplied, Why};
-use backends::{Found, Listing, Problem};
+use backends::{FoundObject, Listing, ListingProblem};
 use bytes::Bytes;
 use model::{ObjectKey, Stub};
 
@@ -16,8 +16,8 @@ fn stub(uid: &str, content: &str) -> Stub {
     Stub { uid: uid.into(), ..Stub::of(content.as_bytes()) }
 }
 
-fn found(name: &str, version: &str, source: Option<&str>) -> Found {
-    Found {
+fn found(name: &str, version: &str, source: Option<&str>) -> FoundObject {
+    FoundObject {
         key: key(name),
         uid: None,
         version: version.into(),
@@ -33,7 +33,7 @@ struct Case {
     says: &'static str,
     wanted: Option<(&'static str, &'static str)>,
     applied: Option<(&'static str, &'static str, &'static str)>,
-    found: Option<Found>,
+    found: Option<FoundObject>,
     complete: bool,
     same: bool,
     expect: Option<Correction>,
@@ -48,7 +48,7 @@ fn managed() {
     let wanted = Some(("d1", "u1"));
     let applied = Some(("d1", "u1", "v1"));
     let ours = |version| Some(found("a", version, Some("u1")));
-    let going = |source| Some(Found { deleting: true, ..found("a", "v1", source) });
+    let going = |source| Some(FoundObject { deleting: true, ..found("a", "v1", source) });
     for case in [
         Case { wanted, expect: Some(Correction::Apply), ..case("never put") },
         Case { wanted, complete: false, ..case("never put, and perhaps there") },
@@ -147,7 +147,7 @@ fn managed() {
 fn a_damaged_manifest_of_the_source_is_put_again() {
     let wanted = BTreeMap::from([(key("a"), stub("u1", "d1"))]);
     let last = LastApplied { stub: stub("u1", "d1"), version: "v1".into() };
-    let problem = Problem {
+    let problem = ListingProblem {
         place: "a.yaml".into(),
         line: None,
         code: "not-yaml",

@@ -5,7 +5,7 @@
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 
 use crate::support::{Stage, app, changed, yaml};
-use backends::{Apply, Backend as _, Deleted, Expect};
+use backends::{ApplyRequest, Backend as _, Deleted, Expect};
 
 fn spec(name: &str, v: u32) -> Vec<u8> {
     format!(r#"{{"kind":"App","metadata":{{"name":"{name}"}},"spec":{{"v":{v}}}}}"#).into_bytes()
@@ -13,7 +13,7 @@ fn spec(name: &str, v: u32) -> Vec<u8> {
 
 fn apply(stage: &mut Stage, name: &str, v: u32) -> String {
     let (key, spec) = (app(name), spec(name, v));
-    let apply = Apply { key: &key, spec: &spec, source_uid: Some("u-1"), expect: Expect::Anything };
+    let apply = ApplyRequest { key: &key, spec: &spec, source_uid: Some("u-1"), expect: Expect::Anything };
     stage.folder.apply(apply).unwrap().version
 }
 
@@ -67,7 +67,7 @@ fn an_edit_that_has_not_settled_is_not_lost_to_an_expectation() {
     stage.settle();
     stage.write("app/_/a.yaml", yaml("a", 55));
     let (key, new) = (app("a"), spec("a", 2));
-    let with = |expect| Apply { key: &key, spec: &new, source_uid: Some("u-1"), expect };
+    let with = |expect| ApplyRequest { key: &key, spec: &new, source_uid: Some("u-1"), expect };
     let error = stage.folder.apply(with(Expect::Version(version.clone()))).unwrap_err();
     assert_eq!(error.code, "unsettled");
     let gone = stage.folder.delete(&key, &Expect::Version(version));

@@ -3,9 +3,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use crate::support::{Stage, app, changed, yaml};
-use backends::{Apply, Backend as _, Deleted, Expect, Found};
+use backends::{ApplyRequest, Backend as _, Deleted, Expect, FoundObject};
 
-fn found(stage: &mut Stage, name: &str) -> Found {
+fn found(stage: &mut Stage, name: &str) -> FoundObject {
     stage.folder.get(&app(name)).unwrap().unwrap()
 }
 
@@ -81,8 +81,12 @@ fn another_spec_leaves_it_alone() {
     for name in ["a", "b"] {
         let (key, spec) =
             (app(name), format!(r#"{{"kind":"App","metadata":{{"name":"{name}"}},"spec":{{"v":2}}}}"#));
-        let apply =
-            Apply { key: &key, spec: spec.as_bytes(), source_uid: Some("u-1"), expect: Expect::Anything };
+        let apply = ApplyRequest {
+            key: &key,
+            spec: spec.as_bytes(),
+            source_uid: Some("u-1"),
+            expect: Expect::Anything,
+        };
         stage.folder.apply(apply).unwrap();
     }
     stage.settle();

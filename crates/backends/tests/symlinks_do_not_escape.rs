@@ -3,7 +3,7 @@
 use std::os::unix::fs::symlink;
 
 use crate::support::{Stage, app, yaml};
-use backends::{Apply, Backend as _, Expect, OperationRequest};
+use backends::{ApplyRequest, Backend as _, Expect, OperationRequest};
 use model::Timestamp;
 use model::replication::ObjectOperation;
 
@@ -64,7 +64,7 @@ fn writes_go_through_no_link() {
     let mut stage = Stage::new();
     let put = |stage: &mut Stage| {
         let (key, spec) = (app("a"), br#"{"kind":"App","metadata":{"name":"a"},"spec":{"v":1}}"#);
-        stage.folder.apply(Apply { key: &key, spec, source_uid: None, expect: Expect::Anything })
+        stage.folder.apply(ApplyRequest { key: &key, spec, source_uid: None, expect: Expect::Anything })
     };
     std::fs::create_dir(stage.outside("dir")).unwrap();
     symlink(stage.outside("dir"), stage.path("app")).unwrap();

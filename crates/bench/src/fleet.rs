@@ -12,7 +12,7 @@ use model::selection::SelectionEntry;
 use model::{Channel, Hostname, Kind, NodeId, ObjectSet, Selection, Stub, Timestamp, chunk};
 use net::issue::CertificateRequest;
 use rustls::ClientConfig;
-use server::api::Summary;
+use server::api::ReleaseSummary;
 use server::posture;
 use store::{FleetMeta, NewNode, Release, Store, TokenUse};
 use trust::{Header, SigningKey, signed};
@@ -146,7 +146,7 @@ async fn release(
     let selection = Selection::new(model::trie::Trie::build(leaves), Vec::new());
     store.put_contents(contents.into_keys().map(Into::into).collect(), now()).await?;
     // Sections of one object are in the chunk of their set.
-    let mut chunks: Vec<chunk::Chunk> = sets.iter().map(chunk::of_set).collect();
+    let mut chunks: Vec<chunk::TreeChunk> = sets.iter().map(chunk::of_set).collect();
     collect(selection.exact(), &mut chunks);
     chunks.push(chunk::of_selection(&selection));
     for part in chunks.chunks(10_000) {
@@ -181,7 +181,8 @@ async fn release(
     }
     let contact_secs = CHANNELS.iter().map(|(name, secs)| Ok((name.parse()?, *secs)));
     let contact_secs: BTreeMap<Channel, u64> = contact_secs.collect::<Result<_, BenchError>>()?;
-    let summary = serde_json::to_value(Summary { contact_secs, nodes: count, ..Summary::default() })?;
+    let summary =
+        serde_json::to_value(ReleaseSummary { contact_secs, nodes: count, ..ReleaseSummary::default() })?;
     let release =
         Release { seq: 1, ref_label: "bench".to_owned(), created: now(), selection: root, headers, summary };
     store.commit_release(release, None).await?;
@@ -189,7 +190,7 @@ async fn release(
 }
 
 /// The chunks of a trie, each after those below it.
-fn collect(trie: &model::trie::Trie, out: &mut Vec<chunk::Chunk>) {
+fn collect(trie: &model::trie::Trie, out: &mut Vec<chunk::TreeChunk>) {
     if let model::trie::Top::Branch(children) = trie.top() {
         for child in children {
             collect(child, out);

@@ -11,7 +11,7 @@ use crate::BenchError;
 use crate::process::{ANY_PORT, Server, memory_of};
 use crate::table::{Row, print};
 use cli::credentials;
-use cli::folder::Folder;
+use cli::folder::RepoFolder;
 use cli::publish::{Published, Publisher};
 
 /// A first publish of everything may take this long, in seconds.
@@ -32,7 +32,7 @@ pub(super) async fn run(count: usize) -> Result<(), BenchError> {
     let credentials: Credentials = server::posture::read_json(&operator)?;
     let key = credentials::release_key(None, &operator)?;
     let mut publisher = Publisher::connect(credentials, key).await?;
-    let mut folder = Folder::open(&repo)?;
+    let mut folder = RepoFolder::open(&repo)?;
     let (full, full_time) = publish(&mut publisher, &mut folder, None).await?;
     let peak = memory_of("self", "VmHWM:")? as f64 / 1048576.0;
     let edited = PathBuf::from(format!("nodes/{:04}.yaml", count / SHARD / 2));
@@ -65,7 +65,7 @@ pub(super) async fn run(count: usize) -> Result<(), BenchError> {
 
 async fn publish(
     publisher: &mut Publisher,
-    folder: &mut Folder,
+    folder: &mut RepoFolder,
     edited: Option<&Path>,
 ) -> Result<(Published, Duration), BenchError> {
     let started = Instant::now();
@@ -82,7 +82,7 @@ async fn publish(
 /// An edit that only adds a comment.
 async fn bytes_of_nothing(
     publisher: &mut Publisher,
-    folder: &mut Folder,
+    folder: &mut RepoFolder,
     path: &Path,
 ) -> Result<u64, BenchError> {
     let file = folder.root().join(path);

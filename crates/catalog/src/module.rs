@@ -29,7 +29,7 @@ pub struct Module {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub handlers: Vec<Resource>,
     /// Run after the writes and before the handlers; failure restores the files.
-    pub verify: Option<Command>,
+    pub verify: Option<CommandLine>,
     /// Only report what would change.
     #[serde(default, skip_serializing_if = "is_false")]
     pub observe: bool,
@@ -56,7 +56,7 @@ pub struct FileRef {
 /// A command: an argv list, or a text for `/bin/sh -c`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Command {
+pub enum CommandLine {
     /// Program and arguments; no shell is involved.
     Argv(Vec<String>),
     /// A text that `/bin/sh -c` runs.

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use lang::Value;
 use model::Digest;
 
-use crate::module::Command;
+use crate::module::CommandLine;
 
 /// A bound resource's own part, by type.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,7 +60,7 @@ pub struct Ownership {
 
 /// The bytes that a file should hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Content {
+pub enum FileContent {
     /// Inline or rendered text, with its digest.
     Text {
         /// The bytes.
@@ -85,12 +85,12 @@ pub struct FileSpec {
     /// Present or absent.
     pub ensure: Ensure,
     /// Wanted bytes; `None` leaves the content as it is (the file is made empty if missing).
-    pub content: Option<Content>,
+    pub content: Option<FileContent>,
     /// Wanted ownership.
     pub ownership: Ownership,
     /// Command that must succeed on the new bytes before they become visible; `%s`
     /// stands for the temporary file's path.
-    pub validate: Option<Command>,
+    pub validate: Option<CommandLine>,
     /// Keep the previous bytes beside the file as `NAME.muster-backup`.
     pub backup: bool,
 }
@@ -142,13 +142,13 @@ pub struct LineSpec {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ExecSpec {
     /// What to run.
-    pub command: Command,
+    pub command: CommandLine,
     /// Skip when this path exists.
     pub creates: Option<String>,
     /// Skip when this succeeds.
-    pub unless: Option<Command>,
+    pub unless: Option<CommandLine>,
     /// Skip unless this succeeds.
-    pub onlyif: Option<Command>,
+    pub onlyif: Option<CommandLine>,
     /// Run every time, and report a change every time.
     pub always: bool,
     /// Working directory; `/` by default.

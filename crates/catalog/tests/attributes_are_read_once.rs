@@ -4,9 +4,9 @@
 
 use std::collections::BTreeMap;
 
-use catalog::module::{Command, FileRef};
+use catalog::module::{CommandLine, FileRef};
 use catalog::schema::{ProblemKind, bind, check, find};
-use catalog::spec::{Content, Ensure, Script, Spec};
+use catalog::spec::{Ensure, FileContent, Script, Spec};
 use lang::Value;
 use model::Digest;
 
@@ -35,7 +35,7 @@ fn files_are_typed() {
         (Some(0o644), Some("0"), true)
     );
     assert!(
-        matches!(&spec.content, Some(Content::Text { text, digest }) if &**text == "a" && *digest == Digest::of(b"a"))
+        matches!(&spec.content, Some(FileContent::Text { text, digest }) if &**text == "a" && *digest == Digest::of(b"a"))
     );
     let Spec::File(spec) =
         bound("file", "/etc/x", r#"{"source": "a.txt", "mode": 640, "validate": "true %s"}"#).unwrap()
@@ -43,8 +43,8 @@ fn files_are_typed() {
         panic!("not a file")
     };
     assert_eq!(spec.ownership.mode, Some(0o640));
-    assert_eq!(spec.validate, Some(Command::Shell("true %s".into())));
-    assert!(matches!(spec.content, Some(Content::Blob { size: 1, .. })));
+    assert_eq!(spec.validate, Some(CommandLine::Shell("true %s".into())));
+    assert!(matches!(spec.content, Some(FileContent::Blob { size: 1, .. })));
     let Spec::File(spec) = bound("file", "/etc/x", r#"{"state": "absent"}"#).unwrap() else {
         panic!("not a file")
     };
@@ -61,7 +61,7 @@ fn the_other_types() {
     else {
         panic!("not an exec")
     };
-    assert_eq!(exec.command, Command::Argv(vec!["a".into(), "1".into()]));
+    assert_eq!(exec.command, CommandLine::Argv(vec!["a".into(), "1".into()]));
     assert_eq!((exec.returns, exec.environment["A"].as_str()), (vec![0, 2], "true"));
     let Ok(Spec::Custom(custom)) =
         bound("custom", "x", r#"{"script": "executors/h.sh", "params": {"n": 1}}"#)

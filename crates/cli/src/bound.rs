@@ -3,8 +3,8 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use catalog::module::{Command, Module, OnRemove, Params};
-use catalog::spec::{Content, Ensure, Ownership, Script, Spec};
+use catalog::module::{CommandLine, Module, OnRemove, Params};
+use catalog::spec::{Ensure, FileContent, Ownership, Script, Spec};
 use converge::bind::Inputs;
 use converge::{BoundModule, BoundResource, Desired, When, bind};
 use lang::Value;
@@ -40,13 +40,13 @@ impl NodeSet {
 }
 
 /// Where the bytes of shipped files come from; those that are not there are named by digest.
-pub type Blobs<'a> = &'a dyn Fn(&Digest) -> Option<Arc<[u8]>>;
+pub type BlobLookup<'a> = &'a dyn Fn(&Digest) -> Option<Arc<[u8]>>;
 
 /// What stands in for text that is not to be shown.
 pub const HIDDEN: &str = "(hidden: sensitive)";
 
 /// A bound resource as named texts. What is sensitive is in them: [`hide`] takes it out.
-pub fn fields(resource: &BoundResource, blobs: Blobs<'_>) -> Fields {
+pub fn fields(resource: &BoundResource, blobs: BlobLookup<'_>) -> Fields {
     let mut fields = Fields::new();
     match &resource.spec {
         // Not wanted here, so there is nothing to bind.
@@ -120,14 +120,14 @@ pub fn removal(on_remove: OnRemove) -> &'static str {
 }
 
 /// A command as it is written.
-pub fn command(command: &Command) -> String {
+pub fn command(command: &CommandLine) -> String {
     match command {
-        Command::Argv(argv) => format!("[{}]", argv.join(", ")),
-        Command::Shell(text) => text.clone(),
+        CommandLine::Argv(argv) => format!("[{}]", argv.join(", ")),
+        CommandLine::Shell(text) => text.clone(),
     }
 }
 
-fn of_spec(fields: &mut Fields, spec: &Spec, blobs: Blobs<'_>) {
+fn of_spec(fields: &mut Fields, spec: &Spec, blobs: BlobLookup<'_>) {
     match spec {
         Spec::File(file) => {
             state(fields, file.ensure);
@@ -176,10 +176,10 @@ fn of_spec(fields: &mut Fields, spec: &Spec, blobs: Blobs<'_>) {
     }
 }
 
-fn text(content: &Content, blobs: Blobs<'_>) -> String {
+fn text(content: &FileContent, blobs: BlobLookup<'_>) -> String {
     match content {
-        Content::Text { text, .. } => text.to_string(),
-        Content::Blob { digest, size } => {
+        FileContent::Text { text, .. } => text.to_string(),
+        FileContent::Blob { digest, size } => {
             let bytes = blobs(digest).filter(|bytes| bytes.len() <= MAX_FIELD);
             let whole = bytes.and_then(|bytes| String::from_utf8(bytes.to_vec()).ok());
             whole.unwrap_or_else(|| format!("sha256:{} ({size} bytes)", digest.short()))

@@ -9,7 +9,7 @@ use serde::Serialize;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::folder::{Folder, FolderError};
+use crate::folder::{FolderError, RepoFolder};
 use crate::publish::PublishError;
 use crate::screen::{Screen, plural};
 
@@ -47,7 +47,7 @@ struct Mistakes<'a> {
 }
 
 /// A fleet repo as it was read: what it means, or what is wrong with it.
-pub struct Checked {
+pub struct CheckedRepo {
     /// The files.
     pub tree: Tree,
     /// What they mean.
@@ -58,11 +58,11 @@ pub struct Checked {
 ///
 /// # Errors
 /// When it cannot be read; mistakes are no error here.
-pub fn read(folder: &mut Folder) -> Result<Checked, FolderError> {
+pub fn read(folder: &mut RepoFolder) -> Result<CheckedRepo, FolderError> {
     let files = folder.scan()?.into_iter().filter_map(|(path, bytes)| Some((path, bytes?)));
     let tree = Tree { files: files.collect() };
     let fleet = resolve::check(&tree);
-    Ok(Checked { tree, fleet })
+    Ok(CheckedRepo { tree, fleet })
 }
 
 /// Reads a fleet repo that has to be right; its mistakes are told.
@@ -70,7 +70,7 @@ pub fn read(folder: &mut Folder) -> Result<Checked, FolderError> {
 /// # Errors
 /// When it cannot be read, or has mistakes.
 pub fn fleet(dir: &Path) -> Result<Fleet, Failure> {
-    let checked = read(&mut Folder::open(dir)?)?;
+    let checked = read(&mut RepoFolder::open(dir)?)?;
     Ok(checked.fleet.map_err(|diagnostics| PublishError::broken(&diagnostics, &checked.tree))?)
 }
 
@@ -79,7 +79,7 @@ pub fn fleet(dir: &Path) -> Result<Fleet, Failure> {
 /// # Errors
 /// When the folder cannot be read.
 pub fn run(args: &CheckArgs, screen: Screen) -> Result<Exit, Failure> {
-    let checked = read(&mut Folder::open(&args.dir)?)?;
+    let checked = read(&mut RepoFolder::open(&args.dir)?)?;
     match &checked.fleet {
         Ok(fleet) => {
             let specialized = fleet.specialize();

@@ -6,7 +6,7 @@ use std::fmt::Write as _;
 use serde_json::json;
 
 use crate::exit::Exit;
-use crate::operator::CallError;
+use crate::operator::OperatorCallError;
 
 /// What an error tells besides its message.
 pub trait UserError: Error + Send + Sync + 'static {
@@ -44,7 +44,8 @@ pub struct Failure {
 impl<E: UserError> From<E> for Failure {
     fn from(error: E) -> Failure {
         // What the control plane says of it counts, however deep it lies.
-        let (mut next, mut call): (Option<&(dyn Error + 'static)>, Option<&CallError>) = (Some(&error), None);
+        let (mut next, mut call): (Option<&(dyn Error + 'static)>, Option<&OperatorCallError>) =
+            (Some(&error), None);
         while let (Some(error), None) = (next, call) {
             (call, next) = (error.downcast_ref(), error.source());
         }

@@ -4,7 +4,7 @@ use clap::{Args, Subcommand};
 use model::log::FactBody;
 use serde::Serialize;
 use server::api::objects::{SYNC, SyncView};
-use server::api::{self, History, NodeView, Push};
+use server::api::{self, History, NodeView, RunRequest};
 use store::FactRecord;
 
 use crate::clock::{ago, now, short};
@@ -146,7 +146,7 @@ async fn push(operator: &Operator, pattern: &str, yes: bool, screen: Screen) -> 
     }
     for batch in nodes.chunks(PUSH_BATCH) {
         let nodes = batch.iter().map(|node| node.id.to_string()).collect();
-        operator.call(&api::PUSH, Push { nodes }).await?;
+        operator.call(&api::PUSH, RunRequest { nodes }).await?;
     }
     let view = PushedView { nodes: nodes.len() };
     screen.result(&view, || {

@@ -30,7 +30,7 @@ const MAX_CONTENT: usize = model::object::MAX_BLOB as usize;
 
 /// Why the control plane did not do what it was asked.
 #[derive(Debug, thiserror::Error)]
-pub enum CallError {
+pub enum OperatorCallError {
     /// The credentials cannot be used for TLS.
     #[error("the operator's credentials cannot be used")]
     Credentials(#[source] TlsError),
@@ -68,14 +68,14 @@ pub enum CallError {
     },
 }
 
-impl CallError {
+impl OperatorCallError {
     /// The control plane refused with this code.
     pub fn is(&self, code: Code) -> bool {
         self.code() == Some(code.as_str())
     }
 }
 
-impl UserError for CallError {
+impl UserError for OperatorCallError {
     fn exit(&self) -> Exit {
         let policy = [
             Code::ReleaseRefused,
@@ -87,24 +87,24 @@ impl UserError for CallError {
             Code::UnknownKind,
         ];
         match self {
-            CallError::Unreachable(_) => Exit::Unreachable,
-            CallError::Refused(_) if policy.iter().any(|code| self.is(*code)) => Exit::Refused,
+            OperatorCallError::Unreachable(_) => Exit::Unreachable,
+            OperatorCallError::Refused(_) if policy.iter().any(|code| self.is(*code)) => Exit::Refused,
             _ => Exit::Error,
         }
     }
 
     fn hint(&self) -> Option<String> {
         match self {
-            CallError::Unreachable(ClientError::Handshake { .. }) => Some(
+            OperatorCallError::Unreachable(ClientError::Handshake { .. }) => Some(
                 "the credentials are of another control plane, or a proxy answers; use the operator.json that \
                  this one wrote, and its operator port itself"
                     .to_owned(),
             ),
-            CallError::Unreachable(_) => {
+            OperatorCallError::Unreachable(_) => {
                 Some("is `muster server` running, and can its operator port be reached from here?".to_owned())
             }
-            CallError::Refused(problem) => problem.help.clone(),
-            CallError::Answer { .. } | CallError::Status { .. } => {
+            OperatorCallError::Refused(problem) => problem.help.clone(),
+            OperatorCallError::Answer { .. } | OperatorCallError::Status { .. } => {
                 Some("use a muster of the control plane's version".to_owned())
             }
             _ => None,
@@ -113,13 +113,13 @@ impl UserError for CallError {
 
     fn code(&self) -> Option<&str> {
         match self {
-            CallError::Refused(problem) => Some(&problem.code),
+            OperatorCallError::Refused(problem) => Some(&problem.code),
             _ => None,
         }
     }
 }
 
-type Called<T> = Result<T, CallError>;
+type Called<T> = Result<T, OperatorCallError>;
 
 /// A session with a control plane's operator port.
 #[derive(Clone, Debug)]
@@ -134,8 +134,9 @@ impl Operator {
     /// When the credentials cannot be used, or the control plane does not answer.
     pub async fn dial(credentials: &Credentials) -> Called<Operator> {
         let Credentials { url, ca_pem, cert_pem, key_pem } = credentials;
-        let tls = tls::client(ca_pem, cert_pem, ClientKey::Pem(key_pem)).map_err(CallError::Credentials)?;
-        let client = Client::dial(url, tls).await.map_err(CallError::Unreachable)?;
+        let tls =
+            tls::client(ca_pem, cert_pem, ClientKey::Pem(key_pem)).map_err(OperatorCallError::Credentials)?;
+        let client = Client::dial(url, tls).await.map_err(OperatorCallError::Unreachable)?;
         Ok(Operator { client })
     }
 
@@ -214,7 +215,7 @@ impl Operator {
         let body = operation.body(request).map_err(unmade(&path))?;
         let request = self.request(operation.method.clone(), &path, JSON, body.into())?;
         let bytes = self.send(request, MAX_JSON, operation.within).await?;
-        body::decode(&bytes).map_err(|source| CallError::Answer { path, source })
+        body::decode(&bytes).map_err(|source| OperatorCallError::Answer { path, source })
     }
 
     fn request(
@@ -242,27 +243,27 @@ impl Operator {
     async fn send(&self, request: Request<Full<Bytes>>, limit: usize, timeout: Duration) -> Called<Bytes> {
         let path = request.uri().path().to_owned();
         let mut client = self.client.clone();
-        let response = client.call(request, limit, timeout).await.map_err(CallError::Unreachable)?;
+        let response = client.call(request, limit, timeout).await.map_err(OperatorCallError::Unreachable)?;
         let text = |name| response.headers().get(name).and_then(|value: &HeaderValue| value.to_str().ok());
         let (status, is_problem) = (response.status(), text(header::CONTENT_TYPE) == Some(PROBLEM_JSON));
         let bytes = match text(header::CONTENT_ENCODING) {
             None => response.body().clone(),
             coding => {
                 let unpacked = body::unpack(response.body().to_vec(), coding, limit);
-                unpacked.map_err(|source| CallError::Answer { path: path.clone(), source })?.into()
+                unpacked.map_err(|source| OperatorCallError::Answer { path: path.clone(), source })?.into()
             }
         };
         if status.is_success() {
             return Ok(bytes);
         }
         match body::decode::<Problem>(&bytes) {
-            Ok(problem) if is_problem => Err(CallError::Refused(Box::new(problem))),
-            Ok(_) | Err(_) => Err(CallError::Status { path, status }),
+            Ok(problem) if is_problem => Err(OperatorCallError::Refused(Box::new(problem))),
+            Ok(_) | Err(_) => Err(OperatorCallError::Status { path, status }),
         }
     }
 }
 
-fn unmade<E: std::error::Error + Send + Sync + 'static>(path: &str) -> impl FnOnce(E) -> CallError {
+fn unmade<E: std::error::Error + Send + Sync + 'static>(path: &str) -> impl FnOnce(E) -> OperatorCallError {
     let path = path.to_owned();
-    move |error| CallError::Request { path, source: Box::new(error) }
+    move |error| OperatorCallError::Request { path, source: Box::new(error) }
 }

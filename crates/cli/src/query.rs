@@ -8,7 +8,7 @@ use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::screen::Screen;
-use crate::task::{Caller, OrderError, Outputs, answers, answers_text, follow};
+use crate::task::{Caller, NewTaskError, Outputs, answers, answers_text, follow};
 use crate::whom;
 
 const AFTER: &str = "\
@@ -85,7 +85,7 @@ pub async fn run(args: &QueryArgs, screen: Screen) -> Result<Exit, Failure> {
     let work = args.what.work();
     let wait_secs = u64::from(args.wait);
     let task = NewTask { wait_secs, ..NewTask::new(&args.selector, work, u64::from(args.timeout)) };
-    task.spec("q", "").check(selected.count).map_err(OrderError::Spec)?;
+    task.spec("q", "").check(selected.count).map_err(NewTaskError::Spec)?;
     let begun = operator.call(&BEGIN_TASK, task).await?;
     let mut caller = Caller::new(&args.connect, operator);
     let report = follow(&mut caller, begun, Outputs::none(), true, screen).await?;

@@ -2,7 +2,7 @@
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
-use server::api::{self, History, Summary};
+use server::api::{self, History, ReleaseSummary};
 use store::Release;
 use trust::Header;
 
@@ -107,7 +107,7 @@ fn headers(release: &Release) -> Vec<Header> {
     release.headers.values().filter_map(|signed| serde_json::from_str(&signed.payload).ok()).collect()
 }
 
-fn summary(release: &Release) -> Summary {
+fn summary(release: &Release) -> ReleaseSummary {
     serde_json::from_value(release.summary.clone()).unwrap_or_default()
 }
 

@@ -3,20 +3,20 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use model::chunk::{Chunk, ChunkError};
+use model::chunk::{ChunkError, TreeChunk};
 use model::descent::{self, Descent, DescentError, Frontier, MAX_OBJECTS};
 use model::selection::{PatternEntry, SelectionEntry};
 use model::{Digest, ObjectSet, Selection, Trie};
 use server::api::{self, Digests, MAX_FETCH};
 
-use crate::operator::{CallError, Operator};
+use crate::operator::{Operator, OperatorCallError};
 
 /// Why what is published cannot be read.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoteError {
     /// The control plane did not answer, or refused.
     #[error("the control plane could not be asked")]
-    Call(#[from] CallError),
+    Call(#[from] OperatorCallError),
     /// A chunk is not what its digest says, or not there.
     #[error("the control plane holds a broken release")]
     Descent(#[from] DescentError),
@@ -46,7 +46,7 @@ pub struct ExactChange {
 /// When it cannot be read.
 pub async fn top(operator: &Operator, root: &Digest) -> Result<OldTop, RemoteError> {
     match fetch(operator, &[*root]).await?.remove(root) {
-        Some(Chunk::Selection { exact, patterns }) => Ok(OldTop { exact, patterns }),
+        Some(TreeChunk::Selection { exact, patterns }) => Ok(OldTop { exact, patterns }),
         _ => Err(DescentError::from(ChunkError::Malformed("not a selection")).into()),
     }
 }
@@ -83,7 +83,7 @@ pub async fn changed(
 }
 
 /// Chunks by digest, each verified: all that are asked for, at most [`MAX_FETCH`].
-async fn fetch(operator: &Operator, digests: &[Digest]) -> Result<BTreeMap<Digest, Chunk>, RemoteError> {
+async fn fetch(operator: &Operator, digests: &[Digest]) -> Result<BTreeMap<Digest, TreeChunk>, RemoteError> {
     let mut found = BTreeMap::new();
     let asked = Digests { chunks: digests.to_vec(), contents: Vec::new() };
     for chunk in operator.call(&api::FETCH, asked).await?.chunks {
@@ -99,7 +99,7 @@ async fn fetch(operator: &Operator, digests: &[Digest]) -> Result<BTreeMap<Diges
 #[derive(Default)]
 pub struct OldSets {
     frontier: Frontier<()>,
-    chunks: BTreeMap<Digest, Chunk>,
+    chunks: BTreeMap<Digest, TreeChunk>,
 }
 
 impl OldSets {

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand};
 use model::delta::render_edit;
-use model::{Action, Counts, NodeId, ResourceReport};
+use model::{Action, NodeId, ResourceReport, RunCounts};
 use server::api::{self, History, NodeView};
 use store::RunRecord;
 
@@ -101,7 +101,7 @@ fn names(nodes: Vec<NodeView>) -> BTreeMap<NodeId, String> {
 }
 
 /// A run's totals in words; what is zero is left out.
-pub fn counts(counts: &Counts) -> String {
+pub fn counts(counts: &RunCounts) -> String {
     let said = tally([
         (counts.failed as usize, "failed"),
         (counts.changed as usize, "changed"),

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use model::replication::{Bounds, LinkSettings};
 use serde::Serialize;
 use server::api::{self, LogLevel};
-use server::{Config, LogControl, Posture, Running, StartError, StreamConfig};
+use server::{Config, LogControl, Posture, Running, ServerStartError, StreamConfig};
 use store::StoreError;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -121,7 +121,7 @@ impl ServerArgs {
 pub enum ServerError {
     /// It cannot start.
     #[error("the control plane cannot start")]
-    Start(#[source] StartError),
+    Start(#[source] ServerStartError),
     /// Signals cannot be listened to.
     #[error("this process cannot listen to signals")]
     Signal(#[source] std::io::Error),
@@ -130,13 +130,13 @@ pub enum ServerError {
 impl UserError for ServerError {
     fn hint(&self) -> Option<String> {
         match self {
-            ServerError::Start(StartError::Listen { .. }) => Some(
+            ServerError::Start(ServerStartError::Listen { .. }) => Some(
                 "another control plane may run here; choose with --listen and --operator-listen".to_owned(),
             ),
-            ServerError::Start(StartError::Database { source: StoreError::InUse, .. }) => {
+            ServerError::Start(ServerStartError::Database { source: StoreError::InUse, .. }) => {
                 Some("one control plane at a time may use a directory; choose with --data".to_owned())
             }
-            ServerError::Start(StartError::Certificate { .. }) => {
+            ServerError::Start(ServerStartError::Certificate { .. }) => {
                 Some("a --name is a host name or an address, without a port".to_owned())
             }
             _ => None,

@@ -16,7 +16,7 @@ use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::object::{counted, known};
-use crate::operator::{CallError, Operator};
+use crate::operator::{Operator, OperatorCallError};
 use crate::screen::{Mark, Screen};
 use crate::table::table;
 use crate::whom::nodes;
@@ -61,7 +61,7 @@ struct FleetReport {
 
 /// How many nodes are in each state of synchronization; those that do not synchronize are
 /// left out.
-async fn sync(operator: &Operator) -> Result<BTreeMap<SyncState, usize>, CallError> {
+async fn sync(operator: &Operator) -> Result<BTreeMap<SyncState, usize>, OperatorCallError> {
     let view = known(operator.call(&SYNC, Matching { limit: 1.into(), ..Matching::default() }).await)?;
     let mut states = view.map(|view| view.states).unwrap_or_default();
     states.remove(&SyncState::Off);

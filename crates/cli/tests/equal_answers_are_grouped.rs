@@ -6,12 +6,12 @@
 use cli::screen::Screen;
 use cli::task::{answers, answers_text as text, within};
 use model::Timestamp;
-use model::work::Outcome;
+use model::work::ActionOutcome;
 use plane::work::NodeStage;
 use serde_json::{Value, json};
 use server::api::work::TaskNodeView;
 
-fn node(name: &str, outcome: Option<Outcome>) -> TaskNodeView {
+fn node(name: &str, outcome: Option<ActionOutcome>) -> TaskNodeView {
     TaskNodeView {
         node: format!("n-{}", &model::Digest::of(name.as_bytes()).to_string()[..32]).parse().unwrap(),
         hostname: Some(format!("{name}.test").parse().unwrap()),
@@ -24,7 +24,7 @@ fn node(name: &str, outcome: Option<Outcome>) -> TaskNodeView {
 }
 
 fn answered(name: &str, result: Value) -> TaskNodeView {
-    node(name, Some(Outcome::Answered { result }))
+    node(name, Some(ActionOutcome::Answered { result }))
 }
 
 fn told(nodes: &[TaskNodeView], path: Option<&str>) -> String {

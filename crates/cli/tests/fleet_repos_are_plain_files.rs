@@ -9,7 +9,7 @@ use std::os::unix::fs::symlink;
 use std::path::Path;
 use std::time::Duration;
 
-use cli::folder::{Folder, FolderError, Seen, Watch};
+use cli::folder::{FolderChange, FolderError, RepoFolder, Watch};
 
 fn write(dir: &Path, path: &str, text: &str) {
     let path = dir.join(path);
@@ -28,14 +28,14 @@ fn repo() -> tempfile::TempDir {
     dir
 }
 
-fn paths(folder: &mut Folder) -> Vec<String> {
+fn paths(folder: &mut RepoFolder) -> Vec<String> {
     folder.scan().unwrap().into_keys().collect()
 }
 
 #[test]
 fn what_muster_could_mean_is_read_once() {
     let dir = repo();
-    let mut folder = Folder::open(dir.path()).unwrap();
+    let mut folder = RepoFolder::open(dir.path()).unwrap();
     assert_eq!(paths(&mut folder), ["fleet.yaml", "modules/app/files/logo.png", "modules/app/module.yaml"]);
     assert!(paths(&mut folder).is_empty(), "nothing changed");
     write(dir.path(), "hosts/a.yaml", "vars: {}\n");
@@ -50,20 +50,20 @@ fn what_muster_could_mean_is_read_once() {
 fn links_and_devices_are_refused() {
     let dir = repo();
     symlink("/etc/passwd", dir.path().join("modules/app/files/passwd")).unwrap();
-    let refused = Folder::open(dir.path()).unwrap().scan();
+    let refused = RepoFolder::open(dir.path()).unwrap().scan();
     assert!(
         matches!(&refused, Err(FolderError::Special(named)) if named == &["modules/app/files/passwd"]),
         "{refused:?}"
     );
     fs::remove_file(dir.path().join("modules/app/files/passwd")).unwrap();
     symlink("modules", dir.path().join("roles")).unwrap();
-    assert!(matches!(Folder::open(dir.path()).unwrap().scan(), Err(FolderError::Special(_))));
+    assert!(matches!(RepoFolder::open(dir.path()).unwrap().scan(), Err(FolderError::Special(_))));
 }
 
 #[test]
 fn a_link_that_takes_a_files_place_is_not_followed() {
     let dir = repo();
-    let mut folder = Folder::open(dir.path()).unwrap();
+    let mut folder = RepoFolder::open(dir.path()).unwrap();
     folder.scan().unwrap();
     fs::remove_file(dir.path().join("fleet.yaml")).unwrap();
     symlink("/etc/passwd", dir.path().join("fleet.yaml")).unwrap();
@@ -73,7 +73,7 @@ fn a_link_that_takes_a_files_place_is_not_followed() {
 
 #[test]
 fn no_folder_is_told() {
-    assert!(matches!(Folder::open(Path::new("/nonexistent")), Err(FolderError::NoFolder(_))));
+    assert!(matches!(RepoFolder::open(Path::new("/nonexistent")), Err(FolderError::NoFolder(_))));
 }
 
 #[tokio::test]
@@ -83,17 +83,17 @@ async fn a_watch_names_what_was_edited() {
     write(dir.path(), "modules/app/module.yaml", "resources: [] # edited\n");
     write(dir.path(), "README.md", "not read");
     let seen = tokio::time::timeout(Duration::from_secs(10), watch.next()).await.unwrap().unwrap();
-    assert_eq!(seen, Seen::Files(BTreeSet::from(["modules/app/module.yaml".to_owned()])));
+    assert_eq!(seen, FolderChange::Files(BTreeSet::from(["modules/app/module.yaml".to_owned()])));
     // An editor that writes beside and renames.
     write(dir.path(), "modules/app/.new", "resources: []\n");
     fs::rename(dir.path().join("modules/app/.new"), dir.path().join("fleet.yaml")).unwrap();
     let seen = tokio::time::timeout(Duration::from_secs(10), watch.next()).await.unwrap().unwrap();
-    assert_eq!(seen, Seen::Files(BTreeSet::from(["fleet.yaml".to_owned()])));
+    assert_eq!(seen, FolderChange::Files(BTreeSet::from(["fleet.yaml".to_owned()])));
     // A new folder is watched too.
     write(dir.path(), "hosts/a.yaml", "vars: {}\n");
     let seen = tokio::time::timeout(Duration::from_secs(10), watch.next()).await.unwrap().unwrap();
-    assert_eq!(seen, Seen::Everything);
+    assert_eq!(seen, FolderChange::Everything);
     write(dir.path(), "hosts/a.yaml", "vars: {} # edited\n");
     let seen = tokio::time::timeout(Duration::from_secs(10), watch.next()).await.unwrap().unwrap();
-    assert_eq!(seen, Seen::Files(BTreeSet::from(["hosts/a.yaml".to_owned()])));
+    assert_eq!(seen, FolderChange::Files(BTreeSet::from(["hosts/a.yaml".to_owned()])));
 }

@@ -7,8 +7,8 @@ use cli::exit::Exit;
 use cli::screen::Screen;
 use cli::task::{Lines, exit, groups, line, list, show, summary, why_it_waits};
 use model::Timestamp;
-use model::work::{Outcome, Stream, Work};
-use plane::work::{NodeStage, Progress, Summary, TaskState};
+use model::work::{ActionOutcome, OutputStream, Work};
+use plane::work::{NodeStage, TaskProgress, TaskState, TaskSummary};
 use serde_json::json;
 use server::api::NodeView;
 use server::api::work::{OutputView, TaskNodeView, TaskView};
@@ -17,7 +17,7 @@ fn screen() -> Screen {
     Screen::of_process(false)
 }
 
-fn node(name: &str, stage: NodeStage, outcome: Option<Outcome>) -> TaskNodeView {
+fn node(name: &str, stage: NodeStage, outcome: Option<ActionOutcome>) -> TaskNodeView {
     TaskNodeView {
         node: format!("n-{}", &model::Digest::of(name.as_bytes()).to_string()[..32]).parse().unwrap(),
         hostname: Some(format!("{name}.test").parse().unwrap()),
@@ -29,11 +29,11 @@ fn node(name: &str, stage: NodeStage, outcome: Option<Outcome>) -> TaskNodeView 
     }
 }
 
-fn ended(name: &str, outcome: Outcome) -> TaskNodeView {
+fn ended(name: &str, outcome: ActionOutcome) -> TaskNodeView {
     node(name, NodeStage::Ended, Some(outcome))
 }
 
-fn task(state: TaskState, progress: Progress) -> TaskView {
+fn task(state: TaskState, progress: TaskProgress) -> TaskView {
     TaskView {
         id: "t-1".to_owned(),
         by: "ada".to_owned(),
@@ -43,30 +43,30 @@ fn task(state: TaskState, progress: Progress) -> TaskView {
         finished: Some(Timestamp(13_000)),
         workflow: None,
         version: 9,
-        summary: Summary { state, why: None, progress },
+        summary: TaskSummary { state, why: None, progress },
     }
 }
 
 fn mixed() -> (TaskView, Vec<TaskNodeView>) {
     let nodes = vec![
-        ended("web-1", Outcome::Exited { code: 0 }),
-        ended("web-2", Outcome::Exited { code: 0 }),
-        ended("web-3", Outcome::Exited { code: 7 }),
-        ended("web-4", Outcome::Exited { code: 7 }),
-        ended("web-5", Outcome::Exited { code: 7 }),
-        ended("web-6", Outcome::Exited { code: 7 }),
-        ended("web-7", Outcome::Unknown),
+        ended("web-1", ActionOutcome::Exited { code: 0 }),
+        ended("web-2", ActionOutcome::Exited { code: 0 }),
+        ended("web-3", ActionOutcome::Exited { code: 7 }),
+        ended("web-4", ActionOutcome::Exited { code: 7 }),
+        ended("web-5", ActionOutcome::Exited { code: 7 }),
+        ended("web-6", ActionOutcome::Exited { code: 7 }),
+        ended("web-7", ActionOutcome::Unknown),
         node("web-8", NodeStage::Offline, None),
         node("web-9", NodeStage::Silent, None),
     ];
-    let progress = Progress {
+    let progress = TaskProgress {
         total: 9,
         succeeded: 2,
         failed: 4,
         unknown: 1,
         offline: 1,
         silent: 1,
-        ..Progress::default()
+        ..TaskProgress::default()
     };
     (task(TaskState::Done, progress), nodes)
 }
@@ -105,10 +105,10 @@ fn a_task_is_shown_with_what_it_does_and_each_node() {
 fn a_query_is_shown_with_its_answers_in_words() {
     let (_, mut nodes) = mixed();
     for node in &mut nodes[..2] {
-        node.outcome = Some(Outcome::Answered { result: json!({"os": {"id": "debian"}}) });
+        node.outcome = Some(ActionOutcome::Answered { result: json!({"os": {"id": "debian"}}) });
     }
     let work = Work::Query { what: "traits".to_owned(), path: None };
-    let query = TaskView { work, ..task(TaskState::Done, Progress::default()) };
+    let query = TaskView { work, ..task(TaskState::Done, TaskProgress::default()) };
     let text = show(&query, &nodes, &[], false, screen());
     let answers =
         "\n9 nodes: 1 answer\n\n     2x  web-1.test, web-2.test\n         os:\n           id: debian\n";
@@ -156,19 +156,19 @@ fn a_node_that_is_waited_for_is_told_with_when_it_was_heard_and_until_when_it_ma
 #[test]
 fn every_outcome_that_is_no_success_has_a_next_step_or_an_operators_word() {
     let outcomes = [
-        Outcome::Exited { code: 1 },
-        Outcome::Signalled { signal: 9 },
-        Outcome::TimedOut,
-        Outcome::Refused { code: Default::default(), message: "no delegation allows it".to_owned() },
-        Outcome::Failed { message: "no such program".to_owned() },
-        Outcome::Expired,
-        Outcome::Unknown,
+        ActionOutcome::Exited { code: 1 },
+        ActionOutcome::Signalled { signal: 9 },
+        ActionOutcome::TimedOut,
+        ActionOutcome::Refused { code: Default::default(), message: "no delegation allows it".to_owned() },
+        ActionOutcome::Failed { message: "no such program".to_owned() },
+        ActionOutcome::Expired,
+        ActionOutcome::Unknown,
     ];
     for outcome in outcomes {
         let found = groups("t-1", &[ended("web-1", outcome.clone())]);
         assert!(found[0].next.is_some(), "{outcome:?}");
     }
-    let cancelled = groups("t-1", &[ended("web-1", Outcome::Cancelled)]);
+    let cancelled = groups("t-1", &[ended("web-1", ActionOutcome::Cancelled)]);
     assert_eq!((cancelled[0].said.as_str(), &cancelled[0].next), ("cancelled", &None));
 }
 
@@ -176,38 +176,39 @@ fn every_outcome_that_is_no_success_has_a_next_step_or_an_operators_word() {
 fn exit_codes_say_what_a_task_came_to() {
     let (task, nodes) = mixed();
     assert_eq!(exit(&task.summary.progress, &nodes), Exit::SomeFailed);
-    let all = Progress { total: 2, succeeded: 2, ..Progress::default() };
+    let all = TaskProgress { total: 2, succeeded: 2, ..TaskProgress::default() };
     assert_eq!(exit(&all, &nodes[..2]), Exit::Ok);
-    let refused = || Outcome::Refused { code: Default::default(), message: String::new() };
-    let progress = Progress { total: 2, failed: 2, ..Progress::default() };
+    let refused = || ActionOutcome::Refused { code: Default::default(), message: String::new() };
+    let progress = TaskProgress { total: 2, failed: 2, ..TaskProgress::default() };
     let both = [ended("web-1", refused()), ended("web-2", refused())];
     assert_eq!(exit(&progress, &both), Exit::Refused);
-    let one = [ended("web-1", refused()), ended("web-2", Outcome::Exited { code: 1 })];
+    let one = [ended("web-1", refused()), ended("web-2", ActionOutcome::Exited { code: 1 })];
     assert_eq!(exit(&progress, &one), Exit::SomeFailed);
-    let some = Progress { total: 2, succeeded: 1, failed: 1, ..Progress::default() };
-    let some_refused = [ended("web-1", refused()), ended("web-2", Outcome::Exited { code: 0 })];
+    let some = TaskProgress { total: 2, succeeded: 1, failed: 1, ..TaskProgress::default() };
+    let some_refused = [ended("web-1", refused()), ended("web-2", ActionOutcome::Exited { code: 0 })];
     assert_eq!(exit(&some, &some_refused), Exit::SomeFailed);
     for stage in [NodeStage::Offline, NodeStage::Silent, NodeStage::Withdrawn, NodeStage::Removed] {
-        let progress = Progress { total: 1, ..Progress::default() };
+        let progress = TaskProgress { total: 1, ..TaskProgress::default() };
         assert_eq!(exit(&progress, &[node("web-1", stage, None)]), Exit::SomeFailed, "{stage:?}");
     }
 }
 
 #[test]
 fn how_far_a_task_is_fits_on_a_line() {
-    let progress = Progress {
+    let progress = TaskProgress {
         total: 812,
         waiting: 489,
         issued: 3,
         running: 17,
         succeeded: 300,
         failed: 3,
-        ..Progress::default()
+        ..TaskProgress::default()
     };
-    let summary = Summary { state: TaskState::Running, why: None, progress };
+    let summary = TaskSummary { state: TaskState::Running, why: None, progress };
     let want = "running, 812 nodes: 300 succeeded, 3 failed, 17 running, 3 asked, 489 waiting";
     assert_eq!(line(&summary), want);
-    let halted = Summary { state: TaskState::Halted, why: Some("4 failed, over 3".to_owned()), ..summary };
+    let halted =
+        TaskSummary { state: TaskState::Halted, why: Some("4 failed, over 3".to_owned()), ..summary };
     assert!(line(&halted).starts_with("halted (4 failed, over 3), 812 nodes: "));
 }
 
@@ -221,13 +222,16 @@ fn output_comes_in_whole_lines_under_the_nodes_name() {
         dropped,
     };
     let mut lines = Lines::of("web-1");
-    assert_eq!(lines.take(&piece(1, Stream::Stdout, "one\ntw", 0), screen()), "web-1 | one\n");
-    assert_eq!(lines.take(&piece(2, Stream::Stderr, "oops\n", 0), screen()), "web-1 ! oops\n");
-    assert_eq!(lines.take(&piece(3, Stream::Stdout, "o\n\nthree", 0), screen()), "web-1 | two\nweb-1 | \n");
-    let cut = lines.take(&piece(4, Stream::Stdout, " and\n", 500), screen());
+    assert_eq!(lines.take(&piece(1, OutputStream::Stdout, "one\ntw", 0), screen()), "web-1 | one\n");
+    assert_eq!(lines.take(&piece(2, OutputStream::Stderr, "oops\n", 0), screen()), "web-1 ! oops\n");
+    assert_eq!(
+        lines.take(&piece(3, OutputStream::Stdout, "o\n\nthree", 0), screen()),
+        "web-1 | two\nweb-1 | \n"
+    );
+    let cut = lines.take(&piece(4, OutputStream::Stdout, " and\n", 500), screen());
     assert_eq!(cut, "web-1 | (500 B left out)\nweb-1 | three and\n");
-    lines.take(&piece(5, Stream::Stdout, "end", 0), screen());
+    lines.take(&piece(5, OutputStream::Stdout, "end", 0), screen());
     assert_eq!(lines.rest(screen()), "web-1 | end\n");
     assert_eq!(lines.rest(screen()), "");
-    assert_eq!(Lines::bare().take(&piece(1, Stream::Stdout, "as it is\n", 0), screen()), "as it is\n");
+    assert_eq!(Lines::bare().take(&piece(1, OutputStream::Stdout, "as it is\n", 0), screen()), "as it is\n");
 }

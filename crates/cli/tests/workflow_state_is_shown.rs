@@ -7,16 +7,16 @@ use cli::exit::Exit;
 use cli::screen::Screen;
 use cli::workflow::{WorkflowProgress, exit, line, list, show, standing};
 use model::Timestamp;
-use plane::work::{Progress, Summary, TaskState};
+use plane::work::{TaskProgress, TaskState, TaskSummary};
 use server::api::work::{StepView, WorkflowView};
 
 fn view(state: &str) -> WorkflowView {
-    let progress = Progress { total: 4, succeeded: 3, failed: 1, ..Progress::default() };
+    let progress = TaskProgress { total: 4, succeeded: 3, failed: 1, ..TaskProgress::default() };
     let step = |name: &str, state: &str, tasks: &[&str]| StepView {
         name: name.to_owned(),
         state: state.to_owned(),
         tasks: tasks.iter().map(|task| (*task).to_owned()).collect(),
-        summary: (!tasks.is_empty()).then_some(Summary { state: TaskState::Halted, why: None, progress }),
+        summary: (!tasks.is_empty()).then_some(TaskSummary { state: TaskState::Halted, why: None, progress }),
     };
     WorkflowView {
         id: "w-1".to_owned(),

@@ -17,4 +17,6 @@ pub use bind::{BoundModule, BoundResource, Desired, bind};
 pub use condition::{Condition, When};
 pub use id::ResourceId;
 pub use ledger::{Ledger, LedgerEntry};
-pub use run::{Done, Finished, Job, JobId, Mode, Options, Outcome, Pending, Record, Run, Undo, Work};
+pub use run::{
+    FinishedRun, Job, JobDone, JobId, JobOutcome, JobWork, Pending, Record, Run, RunMode, RunOptions, Undo,
+};

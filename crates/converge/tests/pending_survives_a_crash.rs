@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use crate::common::{Host, Killed, Set, drive, set};
-use converge::Mode;
+use converge::RunMode;
 use serde_json::json;
 
 fn web() -> Set {
@@ -39,10 +39,10 @@ fn killed_twice(set: &Set, start: &Host, kills: [u32; 2], seed: u64) -> (Host, b
     let mut died = false;
     for lives in kills {
         host.lives = Some(lives);
-        died |= drive(&mut host, &set.bind(), Mode::Apply, seed).is_err_and(|killed| killed == Killed);
+        died |= drive(&mut host, &set.bind(), RunMode::Apply, seed).is_err_and(|killed| killed == Killed);
     }
     host.lives = None;
-    let finished = drive(&mut host, &set.bind(), Mode::Apply, seed).unwrap();
+    let finished = drive(&mut host, &set.bind(), RunMode::Apply, seed).unwrap();
     assert_eq!(finished.ledger, host.disk.ledger, "{kills:?}");
     assert_eq!(finished.pending, host.disk.pending, "{kills:?}");
     (host, died)
@@ -51,7 +51,7 @@ fn killed_twice(set: &Set, start: &Host, kills: [u32; 2], seed: u64) -> (Host, b
 #[test]
 fn no_handler_that_was_due_is_lost() {
     let mut undisturbed = host();
-    drive(&mut undisturbed, &web().bind(), Mode::Apply, 0).unwrap();
+    drive(&mut undisturbed, &web().bind(), RunMode::Apply, 0).unwrap();
     let mut longest = 0;
     for n in 0.. {
         let (after, died) = killed_twice(&web(), &host(), [n, 1000], u64::from(n));
@@ -81,7 +81,7 @@ fn no_handler_that_was_due_is_lost() {
 #[test]
 fn killed_twice_is_no_worse() {
     let mut undisturbed = host();
-    drive(&mut undisturbed, &web().bind(), Mode::Apply, 0).unwrap();
+    drive(&mut undisturbed, &web().bind(), RunMode::Apply, 0).unwrap();
     for n in (0..60).step_by(3) {
         for m in 0..40 {
             let (after, _) = killed_twice(&web(), &host(), [n, m], u64::from(n * m));
@@ -121,7 +121,7 @@ fn a_run_without_changes_verifies_what_an_earlier_one_left() {
     for n in 0.. {
         dead = host();
         dead.lives = Some(n);
-        drive(&mut dead, &web().bind(), Mode::Apply, 0).unwrap_err();
+        drive(&mut dead, &web().bind(), RunMode::Apply, 0).unwrap_err();
         if dead.count("apply web/exec:init") == 1 && dead.nodes.contains_key("/init") {
             break;
         }
@@ -129,7 +129,7 @@ fn a_run_without_changes_verifies_what_an_earlier_one_left() {
     assert_eq!(dead.count("verify web"), 0);
     dead.lives = None;
     let before = dead.log.len();
-    drive(&mut dead, &web().bind(), Mode::Apply, 0).unwrap();
+    drive(&mut dead, &web().bind(), RunMode::Apply, 0).unwrap();
     let rest = &dead.log[before..];
     assert!(rest.contains(&"verify web".to_owned()) && rest.contains(&"run reload".to_owned()), "{rest:?}");
     assert!(!rest.iter().any(|line| line.starts_with("apply web/file")), "{rest:?}");
@@ -142,7 +142,7 @@ fn a_removal_that_was_killed_is_finished() {
     left.params.modules = vec!["late".into()];
     left.modules.retain(|name, _| name == "late");
     let mut start = host();
-    drive(&mut start, &full.bind(), Mode::Apply, 0).unwrap();
+    drive(&mut start, &full.bind(), RunMode::Apply, 0).unwrap();
     for n in 0.. {
         let (after, died) = killed_twice(&left, &start, [n, 1000], 0);
         if !died {

@@ -5,7 +5,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::common::{Host, Set, drive, set};
-use converge::Mode;
+use converge::RunMode;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -134,12 +134,12 @@ proptest! {
         let model = expected(&fleet, &old);
 
         let mut planned = start.clone();
-        let plan = drive(&mut planned, &desired, Mode::Plan, seed).unwrap();
+        let plan = drive(&mut planned, &desired, RunMode::Plan, seed).unwrap();
         prop_assert!(planned.log.is_empty() && planned.nodes == start.nodes && planned.disk.ledger.entries.is_empty());
         prop_assert_eq!(plan.report.counts.changed, 0);
 
         let mut host = start.clone();
-        let finished = drive(&mut host, &desired, Mode::Apply, seed).unwrap();
+        let finished = drive(&mut host, &desired, RunMode::Apply, seed).unwrap();
         prop_assert_eq!(files(&host), model.files);
         prop_assert_eq!(finished.report.counts.failed > 0, model.failed);
         prop_assert_eq!(&finished.pending, &host.disk.pending);
@@ -168,7 +168,7 @@ proptest! {
 
         if !model.failed {
             host.log.clear();
-            let again = drive(&mut host, &desired, Mode::Apply, seed).unwrap();
+            let again = drive(&mut host, &desired, RunMode::Apply, seed).unwrap();
             prop_assert!(host.log.is_empty() && again.report.counts.changed == 0);
         }
     }
@@ -185,10 +185,10 @@ proptest! {
         let model = expected(&fleet, &old);
         for lives in kills {
             host.lives = Some(lives);
-            let _ = drive(&mut host, &desired, Mode::Apply, seed);
+            let _ = drive(&mut host, &desired, RunMode::Apply, seed);
         }
         host.lives = None;
-        let finished = drive(&mut host, &desired, Mode::Apply, seed).unwrap();
+        let finished = drive(&mut host, &desired, RunMode::Apply, seed).unwrap();
         prop_assert_eq!(files(&host), model.files);
         for m in model.handlers.keys() {
             prop_assert!(host.count(&format!("run reload{m}")) >= 1, "reload{} was lost: {:?}", m, &host.log);

@@ -2,7 +2,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use crate::common::{Host, apply, drive, set};
-use converge::{Mode, Run, Work};
+use converge::{JobWork, Run, RunMode};
 use model::{PathState, Timestamp};
 use serde_json::json;
 
@@ -40,7 +40,7 @@ fn a_run_that_changes_nothing_asks_only_for_checks() {
         set.bind(),
         host.disk.ledger.clone(),
         host.disk.pending.clone(),
-        Mode::Apply,
+        RunMode::Apply,
         crate::common::options(),
     );
     let mut checks = 0;
@@ -50,13 +50,13 @@ fn a_run_that_changes_nothing_asks_only_for_checks() {
             break;
         }
         for job in jobs {
-            let Work::Check { resource, .. } = job.what else { panic!("{:?}", job.what) };
+            let JobWork::Check { resource, .. } = job.what else { panic!("{:?}", job.what) };
             checks += 1;
             let prior = PathState::Missing;
             drop(resource);
             run.done(
                 job.id,
-                Ok(converge::Done::Checked(converge::kinds::Checked::in_sync(prior))),
+                Ok(converge::JobDone::Checked(converge::kinds::Checked::in_sync(prior))),
                 Timestamp(2),
             );
         }
@@ -73,7 +73,7 @@ fn a_thing_changed_by_hand_is_put_right_alone() {
     let right = host.nodes.clone();
     host.write("/srv/f0003", "by hand");
     host.log.clear();
-    let finished = drive(&mut host, &set.bind(), Mode::Apply, 7).unwrap();
+    let finished = drive(&mut host, &set.bind(), RunMode::Apply, 7).unwrap();
     assert_eq!(host.nodes, right);
     assert_eq!(
         host.log,
@@ -86,14 +86,19 @@ fn a_thing_changed_by_hand_is_put_right_alone() {
 #[test]
 fn stray_outcomes_are_ignored() {
     let set = many(2);
-    let mut run =
-        Run::new(set.bind(), Default::default(), Default::default(), Mode::Apply, crate::common::options());
+    let mut run = Run::new(
+        set.bind(),
+        Default::default(),
+        Default::default(),
+        RunMode::Apply,
+        crate::common::options(),
+    );
     let job = run.ready(Timestamp(1)).remove(0);
     assert!(run.ready(Timestamp(1)).is_empty(), "a module waits for its job");
     assert!(run.finish().is_none());
     let missing = || Err("no".into());
     run.done(converge::JobId(99), missing(), Timestamp(1));
-    run.done(job.id, Ok(converge::Done::Undone), Timestamp(1));
+    run.done(job.id, Ok(converge::JobDone::Undone), Timestamp(1));
     run.done(job.id, missing(), Timestamp(1));
     let job = run.ready(Timestamp(1)).remove(0);
     run.done(job.id, missing(), Timestamp(1));

@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::ExitStatus;
 
 use cli::failure::UserError;
-use server::StartError;
+use server::ServerStartError;
 
 use crate::agents::AGENT;
 use crate::steps::DEADLINE;
@@ -33,7 +33,7 @@ pub enum DemoError {
     Build(ExitStatus),
     /// The control plane does not start.
     #[error("the demo's control plane cannot start")]
-    Start(#[source] StartError),
+    Start(#[source] ServerStartError),
     /// A host did not join.
     #[error("{host} did not join: {said}")]
     Join {

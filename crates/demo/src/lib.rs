@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
-use server::{Config, Running, StartError};
+use server::{Config, Running, ServerStartError};
 use tokio::signal::unix::{SignalKind, signal};
 
 use cli::exit::Exit;
@@ -99,7 +99,7 @@ pub async fn run(args: DemoArgs, screen: Screen) -> Result<Exit, Failure> {
     end
 }
 
-async fn start(dirs: &DemoDir) -> Result<Running, StartError> {
+async fn start(dirs: &DemoDir) -> Result<Running, ServerStartError> {
     let loopback = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     server::start(Config {
         dir: dirs.control(),

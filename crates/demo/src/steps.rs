@@ -19,8 +19,8 @@ use crate::error::DemoError;
 use cli::clock::now;
 use cli::credentials::{self, MintFiles};
 use cli::failure::Failure;
-use cli::folder::Folder;
-use cli::operator::{CallError, Operator};
+use cli::folder::RepoFolder;
+use cli::operator::{Operator, OperatorCallError};
 use cli::publish::Publisher;
 use cli::run;
 use cli::screen::Screen;
@@ -96,7 +96,7 @@ impl Demo<'_> {
         let operator = self.dirs.control().join("operator.json");
         let key = credentials::release_key(None, &operator)?;
         let mut publisher = Publisher::connect(credentials, key).await?;
-        let prepared = publisher.take(Folder::open(&self.dirs.fleet())?.scan()?)?;
+        let prepared = publisher.take(RepoFolder::open(&self.dirs.fleet())?.scan()?)?;
         let changed = publisher.compare(&prepared).await?;
         let published = publisher.publish(&prepared, Some("demo".to_owned()), changed).await?;
         let step = format!("the fleet repo was checked, signed and published as release {}", published.seq);
@@ -275,7 +275,7 @@ impl Demo<'_> {
 }
 
 /// The newest runs of a node.
-async fn runs(operator: &Operator, name: &str) -> Result<Vec<RunRecord>, CallError> {
+async fn runs(operator: &Operator, name: &str) -> Result<Vec<RunRecord>, OperatorCallError> {
     let asked = History { node: Some(name.to_owned()), before: None, limit: 20.into() };
     operator.call(&api::RUNS, asked).await
 }

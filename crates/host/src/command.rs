@@ -39,7 +39,7 @@ pub enum Program {
     /// A text for `/bin/sh -c`.
     Shell(String),
     /// A script that was verified in memory.
-    Script(Script),
+    Script(SealedScript),
 }
 
 impl Program {
@@ -92,18 +92,18 @@ impl Command {
 /// An executable that lies in memory, sealed: what was verified is what runs, whatever
 /// happens to the file that it came from.
 #[derive(Clone, Debug)]
-pub struct Script {
+pub struct SealedScript {
     name: String,
     file: Arc<File>,
     executable: bool,
 }
 
-impl Script {
+impl SealedScript {
     /// Puts the bytes of a script or program into memory under a name for `ps` and errors.
     ///
     /// # Errors
     /// When the kernel gives no memory file.
-    pub fn new(name: &str, bytes: &[u8]) -> io::Result<Script> {
+    pub fn new(name: &str, bytes: &[u8]) -> io::Result<SealedScript> {
         let shown: String = name
             .chars()
             .filter(|c| *c != '\0')
@@ -122,7 +122,7 @@ impl Script {
         file.write_all(bytes)?;
         fcntl_add_seals(&file, SealFlags::WRITE | SealFlags::GROW | SealFlags::SHRINK | SealFlags::SEAL)?;
         let executable = bytes.starts_with(b"#!") || bytes.starts_with(b"\x7fELF");
-        Ok(Script { name: shown, file: Arc::new(file), executable })
+        Ok(SealedScript { name: shown, file: Arc::new(file), executable })
     }
 
     /// It begins as a script or a program does.

@@ -25,7 +25,7 @@ pub struct HostError {
     /// The path on the host.
     pub path: String,
     /// Why it failed.
-    pub source: Problem,
+    pub source: PathProblem,
 }
 
 /// What is done at a path.
@@ -56,14 +56,14 @@ pub enum HostOperation {
 
 impl HostOperation {
     /// The error of this operation on a path.
-    pub(crate) fn failed(self, path: &str) -> impl Fn(Problem) -> HostError {
+    pub(crate) fn failed(self, path: &str) -> impl Fn(PathProblem) -> HostError {
         move |source| HostError { operation: self, path: path.to_owned(), source }
     }
 }
 
 /// Why an operation on a path failed.
 #[derive(Debug, thiserror::Error)]
-pub enum Problem {
+pub enum PathProblem {
     /// The path itself cannot be used.
     #[error("not a usable path: {0}")]
     BadPath(&'static str),
@@ -141,28 +141,28 @@ pub enum Problem {
     Io(io::Error),
 }
 
-impl From<Errno> for Problem {
-    fn from(errno: Errno) -> Problem {
+impl From<Errno> for PathProblem {
+    fn from(errno: Errno) -> PathProblem {
         match errno {
-            Errno::LOOP => Problem::SymlinkLoop,
-            Errno::NOENT => Problem::NoParent,
-            Errno::NOTDIR => Problem::NotDirectory,
-            Errno::ISDIR => Problem::IsDirectory,
-            Errno::NOTEMPTY | Errno::EXIST => Problem::NotEmpty,
-            Errno::NOSPC => Problem::NoSpace,
-            Errno::DQUOT => Problem::Quota,
-            Errno::ROFS => Problem::ReadOnly,
-            Errno::ACCESS | Errno::PERM => Problem::Denied,
-            other => Problem::Io(other.into()),
+            Errno::LOOP => PathProblem::SymlinkLoop,
+            Errno::NOENT => PathProblem::NoParent,
+            Errno::NOTDIR => PathProblem::NotDirectory,
+            Errno::ISDIR => PathProblem::IsDirectory,
+            Errno::NOTEMPTY | Errno::EXIST => PathProblem::NotEmpty,
+            Errno::NOSPC => PathProblem::NoSpace,
+            Errno::DQUOT => PathProblem::Quota,
+            Errno::ROFS => PathProblem::ReadOnly,
+            Errno::ACCESS | Errno::PERM => PathProblem::Denied,
+            other => PathProblem::Io(other.into()),
         }
     }
 }
 
-impl From<io::Error> for Problem {
-    fn from(error: io::Error) -> Problem {
+impl From<io::Error> for PathProblem {
+    fn from(error: io::Error) -> PathProblem {
         match Errno::from_io_error(&error) {
             Some(errno) => errno.into(),
-            None => Problem::Io(error),
+            None => PathProblem::Io(error),
         }
     }
 }
@@ -189,7 +189,7 @@ pub enum RunError {
         path: String,
         /// Why.
         #[source]
-        source: Problem,
+        source: PathProblem,
     },
     /// The bytes are neither a script with a `#!` line nor a program.
     #[error("it is not executable: it has no `#!` line and is no program")]

@@ -12,7 +12,7 @@ use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, read
 use rustix::io::{Errno, retry_on_intr};
 
 use crate::path::{DirEntryRef, check, links_matter};
-use crate::{Host, HostError, HostOperation, MAX_FILE, Problem};
+use crate::{Host, HostError, HostOperation, MAX_FILE, PathProblem};
 
 /// How much is read at a time, in bytes.
 const CHUNK: usize = 64 * 1024;
@@ -48,7 +48,7 @@ impl Host {
         });
         match found {
             Ok(exists) => Ok(exists),
-            Err(Problem::NoParent | Problem::NotDirectory) => Ok(false),
+            Err(PathProblem::NoParent | PathProblem::NotDirectory) => Ok(false),
             Err(source) => Err(HostOperation::Look.failed(path)(source)),
         }
     }
@@ -61,7 +61,7 @@ impl Host {
         let failed = HostOperation::Read.failed(path);
         match self.place(path).and_then(|place| open_regular(&place)) {
             Ok((fd, _)) => Ok(Some(File::from(fd))),
-            Err(Problem::NoParent) => Ok(None),
+            Err(PathProblem::NoParent) => Ok(None),
             Err(source) => Err(failed(source)),
         }
     }
@@ -93,17 +93,17 @@ impl Host {
         let mut names: Vec<String> = match names {
             Ok(Some(names)) => names.into_iter().filter_map(|(name, _)| name.into_string().ok()).collect(),
             Ok(None) => {
-                let source = Problem::TooMany { entries: limit, depth: 1 };
+                let source = PathProblem::TooMany { entries: limit, depth: 1 };
                 return Err(HostOperation::Read.failed(path)(source));
             }
-            Err(Problem::NoParent) => return Ok(None),
+            Err(PathProblem::NoParent) => return Ok(None),
             Err(source) => return Err(HostOperation::Read.failed(path)(source)),
         };
         names.sort();
         Ok(Some(names))
     }
 
-    fn found(&self, path: &str) -> Result<PathState, Problem> {
+    fn found(&self, path: &str) -> Result<PathState, PathProblem> {
         let path = check(path)?;
         match self.open_plain(path, READ) {
             Ok(fd) => found_open(&fd),
@@ -112,7 +112,7 @@ impl Host {
             Err(errno) if links_matter(errno) || matches!(errno, Errno::NXIO | Errno::ACCESS) => {
                 match self.place(path) {
                     Ok(place) => found_at(&place),
-                    Err(Problem::NoParent) => Ok(PathState::Missing),
+                    Err(PathProblem::NoParent) => Ok(PathState::Missing),
                     Err(problem) => Err(problem),
                 }
             }
@@ -122,7 +122,7 @@ impl Host {
 }
 
 /// What a name in a directory is, without following it.
-pub(crate) fn stat_at(place: &DirEntryRef) -> Result<Option<Stat>, Problem> {
+pub(crate) fn stat_at(place: &DirEntryRef) -> Result<Option<Stat>, PathProblem> {
     match statat(&place.dir, &place.name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(stat)),
         Err(Errno::NOENT) => Ok(None),
@@ -131,17 +131,17 @@ pub(crate) fn stat_at(place: &DirEntryRef) -> Result<Option<Stat>, Problem> {
 }
 
 /// Opens a regular file, and nothing else, for reading.
-pub(crate) fn open_regular(place: &DirEntryRef) -> Result<(OwnedFd, Stat), Problem> {
+pub(crate) fn open_regular(place: &DirEntryRef) -> Result<(OwnedFd, Stat), PathProblem> {
     let fd = openat(&place.dir, &place.name, READ, Mode::empty()).map_err(|errno| match errno {
-        Errno::LOOP => Problem::NotRegular("a symlink"),
-        Errno::NXIO => Problem::NotRegular("a socket"),
+        Errno::LOOP => PathProblem::NotRegular("a symlink"),
+        Errno::NXIO => PathProblem::NotRegular("a socket"),
         other => other.into(),
     })?;
     let stat = fstat(&fd)?;
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => Ok((fd, stat)),
-        FileType::Directory => Err(Problem::IsDirectory),
-        other => Err(Problem::NotRegular(what(other))),
+        FileType::Directory => Err(PathProblem::IsDirectory),
+        other => Err(PathProblem::NotRegular(what(other))),
     }
 }
 
@@ -164,7 +164,7 @@ pub(crate) fn what(kind: FileType) -> &'static str {
     }
 }
 
-fn found_at(place: &DirEntryRef) -> Result<PathState, Problem> {
+fn found_at(place: &DirEntryRef) -> Result<PathState, PathProblem> {
     let Some(stat) = stat_at(place)? else {
         return Ok(PathState::Missing);
     };
@@ -184,7 +184,7 @@ fn found_at(place: &DirEntryRef) -> Result<PathState, Problem> {
     }
 }
 
-fn found_open(fd: &OwnedFd) -> Result<PathState, Problem> {
+fn found_open(fd: &OwnedFd) -> Result<PathState, PathProblem> {
     let stat = fstat(fd)?;
     let (mode, uid, gid) = (mode_of(&stat), stat.st_uid, stat.st_gid);
     match FileType::from_raw_mode(stat.st_mode) {
@@ -202,9 +202,9 @@ fn size_of(stat: &Stat) -> u64 {
 }
 
 /// Hashes a file in one read where `size` (from its stat) fits a chunk.
-fn digest(fd: &OwnedFd, size: u64) -> Result<(Digest, u64), Problem> {
+fn digest(fd: &OwnedFd, size: u64) -> Result<(Digest, u64), PathProblem> {
     if size > MAX_FILE {
-        return Err(Problem::TooLarge { limit: MAX_FILE });
+        return Err(PathProblem::TooLarge { limit: MAX_FILE });
     }
     let wanted = usize::try_from(size).unwrap_or(CHUNK).saturating_add(1).clamp(512, CHUNK);
     let mut buffer: Vec<u8> = Vec::with_capacity(wanted);
@@ -216,7 +216,7 @@ fn digest(fd: &OwnedFd, size: u64) -> Result<(Digest, u64), Problem> {
         hasher.update(&buffer);
         total += got as u64;
         if total > MAX_FILE {
-            return Err(Problem::TooLarge { limit: MAX_FILE });
+            return Err(PathProblem::TooLarge { limit: MAX_FILE });
         }
         // A read that ends where the size says is the last one; /proc has size 0 and more bytes.
         if got == 0 || (total == size && got < buffer.capacity()) {
@@ -225,11 +225,11 @@ fn digest(fd: &OwnedFd, size: u64) -> Result<(Digest, u64), Problem> {
     }
 }
 
-fn bytes(fd: OwnedFd, limit: u64) -> Result<Vec<u8>, Problem> {
+fn bytes(fd: OwnedFd, limit: u64) -> Result<Vec<u8>, PathProblem> {
     let mut bytes = Vec::new();
     File::from(fd).take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {
-        return Err(Problem::TooLarge { limit });
+        return Err(PathProblem::TooLarge { limit });
     }
     Ok(bytes)
 }
@@ -237,22 +237,22 @@ fn bytes(fd: OwnedFd, limit: u64) -> Result<Vec<u8>, Problem> {
 /// The bytes of the file at a place; `None` when there is none.
 fn read_at(
     path: &str,
-    place: Result<DirEntryRef, Problem>,
+    place: Result<DirEntryRef, PathProblem>,
     limit: u64,
 ) -> Result<Option<Vec<u8>>, HostError> {
     match place.and_then(|place| open_regular(&place)).and_then(|(fd, _)| bytes(fd, limit)) {
         Ok(bytes) => Ok(Some(bytes)),
-        Err(Problem::NoParent) => Ok(None),
+        Err(PathProblem::NoParent) => Ok(None),
         Err(source) => Err(HostOperation::Read.failed(path)(source)),
     }
 }
 
-fn is_empty(dir: &OwnedFd) -> Result<bool, Problem> {
+fn is_empty(dir: &OwnedFd) -> Result<bool, PathProblem> {
     Ok(entries(dir, 0)?.is_some())
 }
 
 /// The names in a directory and whether each is a directory; `None` beyond `limit`.
-pub(crate) fn entries(dir: &OwnedFd, limit: usize) -> Result<Option<Vec<(CString, bool)>>, Problem> {
+pub(crate) fn entries(dir: &OwnedFd, limit: usize) -> Result<Option<Vec<(CString, bool)>>, PathProblem> {
     let mut found = Vec::new();
     for entry in Dir::read_from(dir)? {
         let entry = entry?;

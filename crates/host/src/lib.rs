@@ -6,7 +6,7 @@
 //!
 //! - A write stays inside the managed path whatever symbolic links say: the last
 //!   component is never followed, and a link on the way is followed only where no one
-//!   but root and the agent could have made it ([`Problem::UntrustedLink`]).
+//!   but root and the agent could have made it ([`PathProblem::UntrustedLink`]).
 //! - A write is atomic: at any moment, and after a crash at any moment, a path shows
 //!   the old state or the new one, with its final mode and owner.
 //! - Looking never blocks and never writes: a FIFO or a device is named, not read.
@@ -38,14 +38,14 @@ use std::sync::{Arc, Mutex};
 use rustix::fs::{Mode, OFlags};
 
 pub use accounts::{Accounts, User};
-pub use command::{Cancel, Command, Program, Script};
-pub use error::{HostError, HostOperation, OpenHostError, Problem, RunError};
-pub use process::{End, Finished, Output};
+pub use command::{Cancel, Command, Program, SealedScript};
+pub use error::{HostError, HostOperation, OpenHostError, PathProblem, RunError};
+pub use process::{End, FinishedCommand, ProcessOutput};
 pub use real::Real;
-pub use streaming::{Event, Streaming};
+pub use streaming::{CommandEvent, Streaming};
 pub use system::Kernel;
 pub use usage::Usage;
-pub use write::{Validate, Write};
+pub use write::{FileWrite, Validate};
 
 /// The largest file, in bytes, that is read, hashed or written.
 pub const MAX_FILE: u64 = 256 * 1024 * 1024;
@@ -54,7 +54,7 @@ pub const OWNERSHIP_NOTE: &str = "ownership not enforced: rooted without privile
 
 /// How a host is opened.
 #[derive(Clone, Debug, Default)]
-pub struct Options {
+pub struct HostOptions {
     /// Under a root other than `/`: commands may run (they see the real host, with
     /// `MUSTER_ROOT` set). Without a root they always may.
     pub allow_exec: bool,
@@ -81,7 +81,7 @@ impl Host {
     ///
     /// # Errors
     /// When `root` cannot be opened as a directory.
-    pub fn open(root: &Path, options: Options) -> Result<Host, OpenHostError> {
+    pub fn open(root: &Path, options: HostOptions) -> Result<Host, OpenHostError> {
         let failed = |source| OpenHostError { path: root.to_owned(), source };
         let root_path = root.canonicalize().map_err(failed)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use crate::find::{stat_at, what};
 use crate::path::{DIRECTORY, DirEntryRef};
 use crate::write::{discard, sync_directory, temporary_name};
-use crate::{Host, HostError, HostOperation, Problem};
+use crate::{Host, HostError, HostOperation, PathProblem};
 
 impl Host {
     /// Makes a directory with its final mode and owner; its parent must be there.
@@ -24,7 +24,7 @@ impl Host {
     ) -> Result<(), HostError> {
         self.at(HostOperation::MakeDirectory, path, |place| {
             if let Some(stat) = stat_at(place)? {
-                return Err(Problem::NotRegular(what(FileType::from_raw_mode(stat.st_mode))));
+                return Err(PathProblem::NotRegular(what(FileType::from_raw_mode(stat.st_mode))));
             }
             let temporary = temporary_name(&place.name);
             discard(&place.dir, &temporary);
@@ -45,11 +45,11 @@ impl Host {
         self.at(HostOperation::MakeSymlink, path, |place| {
             match stat_at(place)?.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
                 None | Some(FileType::Symlink | FileType::RegularFile) => {}
-                Some(FileType::Directory) => return Err(Problem::IsDirectory),
-                Some(other) => return Err(Problem::NotRegular(what(other))),
+                Some(FileType::Directory) => return Err(PathProblem::IsDirectory),
+                Some(other) => return Err(PathProblem::NotRegular(what(other))),
             }
             if target.is_empty() || target.contains('\0') {
-                return Err(Problem::BadPath("the target is empty or holds a NUL byte"));
+                return Err(PathProblem::BadPath("the target is empty or holds a NUL byte"));
             }
             let temporary = temporary_name(&place.name);
             discard(&place.dir, &temporary);
@@ -68,7 +68,7 @@ impl Host {
         temporary: &std::ffi::OsStr,
         ownership: &PathOwnership,
         default_mode: u32,
-    ) -> Result<(), Problem> {
+    ) -> Result<(), PathProblem> {
         let fd = openat(&place.dir, temporary, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
         let wanted = ownership.or(PathOwnership { mode: Some(default_mode), ..PathOwnership::default() });
         self.own(&fd, &fstat(&fd)?, &wanted)?;

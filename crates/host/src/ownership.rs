@@ -8,7 +8,7 @@ use rustix::io::Errno;
 
 use crate::find::mode_of;
 use crate::path::others_write;
-use crate::{Host, HostError, HostOperation, Problem};
+use crate::{Host, HostError, HostOperation, PathProblem};
 
 pub(crate) fn ownership_of(stat: &Stat) -> PathOwnership {
     PathOwnership { mode: Some(mode_of(stat)), uid: Some(stat.st_uid), gid: Some(stat.st_gid) }
@@ -25,7 +25,7 @@ impl Host {
         self.at(HostOperation::SetOwnership, path, |place| {
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
             let fd = openat(&place.dir, &place.name, flags, Mode::empty()).map_err(|errno| match errno {
-                Errno::LOOP => Problem::NotRegular("a symlink"),
+                Errno::LOOP => PathProblem::NotRegular("a symlink"),
                 other => other.into(),
             })?;
             let stat = fstat(&fd)?;
@@ -34,10 +34,10 @@ impl Host {
                 FileType::RegularFile => {
                     // A second name may be one that someone else keeps for a file they want given away.
                     if stat.st_nlink > 1 && others_choose(self, &fstat(&place.dir)?) {
-                        return Err(Problem::HardLinks);
+                        return Err(PathProblem::HardLinks);
                     }
                 }
-                other => return Err(Problem::NotRegular(crate::find::what(other))),
+                other => return Err(PathProblem::NotRegular(crate::find::what(other))),
             }
             self.own(&fd, &stat, ownership)?;
             fsync(&fd)?;
@@ -48,7 +48,7 @@ impl Host {
     /// Makes an open file owned and permitted as given. Rights are narrowed before the
     /// owner changes and widened after, so that nobody has more than the old or the new
     /// owner and mode allow.
-    pub(crate) fn own(&self, fd: impl AsFd, now: &Stat, wanted: &PathOwnership) -> Result<(), Problem> {
+    pub(crate) fn own(&self, fd: impl AsFd, now: &Stat, wanted: &PathOwnership) -> Result<(), PathProblem> {
         let mode = wanted.mode.unwrap_or_else(|| mode_of(now)) & 0o7777;
         let uid = wanted.uid.filter(|uid| *uid != now.st_uid);
         let gid = wanted.gid.filter(|gid| *gid != now.st_gid);

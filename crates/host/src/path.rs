@@ -8,7 +8,7 @@ use std::path::PathBuf;
 use rustix::fs::{FileType, Mode, OFlags, ResolveFlags, Stat, fstat, openat, openat2, readlinkat};
 use rustix::io::Errno;
 
-use crate::{Host, HostError, HostOperation, Problem};
+use crate::{Host, HostError, HostOperation, PathProblem};
 
 /// The longest path, in bytes, that is accepted: the kernel's own bound.
 const MAX_PATH: usize = 4095;
@@ -22,28 +22,28 @@ const PLAIN: ResolveFlags =
 pub(crate) const DIRECTORY: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::CLOEXEC);
 
 /// Checks a path of the host: absolute, no `..`, no NUL. A trailing slash is dropped.
-pub(crate) fn check(path: &str) -> Result<&str, Problem> {
+pub(crate) fn check(path: &str) -> Result<&str, PathProblem> {
     if !path.starts_with('/') {
-        return Err(Problem::BadPath("it must be absolute"));
+        return Err(PathProblem::BadPath("it must be absolute"));
     }
     if path.len() > MAX_PATH {
-        return Err(Problem::BadPath("it is too long"));
+        return Err(PathProblem::BadPath("it is too long"));
     }
     if path.contains('\0') {
-        return Err(Problem::BadPath("it holds a NUL byte"));
+        return Err(PathProblem::BadPath("it holds a NUL byte"));
     }
     if path.contains("..") && path.split('/').any(|part| part == "..") {
-        return Err(Problem::BadPath("it must not hold `..`"));
+        return Err(PathProblem::BadPath("it must not hold `..`"));
     }
     let trimmed = path.trim_end_matches('/');
     Ok(if trimmed.is_empty() { "/" } else { trimmed })
 }
 
 /// Splits a checked path into the directory and the name in it.
-pub(crate) fn split(path: &str) -> Result<(&str, &str), Problem> {
-    let (parent, name) = path.rsplit_once('/').ok_or(Problem::BadPath("it must be absolute"))?;
+pub(crate) fn split(path: &str) -> Result<(&str, &str), PathProblem> {
+    let (parent, name) = path.rsplit_once('/').ok_or(PathProblem::BadPath("it must be absolute"))?;
     if name.is_empty() || name == "." {
-        return Err(Problem::BadPath("it names no entry of a directory"));
+        return Err(PathProblem::BadPath("it names no entry of a directory"));
     }
     Ok((if parent.is_empty() { "/" } else { parent }, name))
 }
@@ -64,7 +64,7 @@ impl Host {
 
     /// The place of a path: its directory, links on the way followed where they can be
     /// trusted, and its last name, which is not followed.
-    pub(crate) fn place(&self, path: &str) -> Result<DirEntryRef, Problem> {
+    pub(crate) fn place(&self, path: &str) -> Result<DirEntryRef, PathProblem> {
         let path = check(path)?;
         let (parent, name) = split(path)?;
         match self.open_plain(parent, DIRECTORY) {
@@ -79,18 +79,18 @@ impl Host {
         &self,
         operation: HostOperation,
         path: &str,
-        act: impl FnOnce(&DirEntryRef) -> Result<T, Problem>,
+        act: impl FnOnce(&DirEntryRef) -> Result<T, PathProblem>,
     ) -> Result<T, HostError> {
         self.place(path).and_then(|place| act(&place)).map_err(operation.failed(path))
     }
 
     /// As [`Host::place`], and the last name is followed too, so that it is no link.
-    pub(crate) fn place_followed(&self, path: &str) -> Result<DirEntryRef, Problem> {
+    pub(crate) fn place_followed(&self, path: &str) -> Result<DirEntryRef, PathProblem> {
         self.walk(check(path)?, true)
     }
 
     /// Opens a directory, its own name followed too.
-    pub(crate) fn directory(&self, path: &str) -> Result<OwnedFd, Problem> {
+    pub(crate) fn directory(&self, path: &str) -> Result<OwnedFd, PathProblem> {
         let path = check(path)?;
         match self.open_plain(path, DIRECTORY) {
             Ok(dir) => Ok(dir),
@@ -103,7 +103,7 @@ impl Host {
     }
 
     /// Walks a path one name at a time, so that each link is judged before it is followed.
-    fn walk(&self, path: &str, follow_last: bool) -> Result<DirEntryRef, Problem> {
+    fn walk(&self, path: &str, follow_last: bool) -> Result<DirEntryRef, PathProblem> {
         let mut walk = PathResolution { host: self, way: Vec::new(), todo: Vec::new(), links: 0 };
         walk.push_parts(path.as_bytes());
         let mut last = None;
@@ -128,7 +128,7 @@ impl Host {
                 FileType::Symlink => walk.follow(&part, &fd, &stat)?,
                 _ if walk.todo.is_empty() => last = Some(part),
                 FileType::Directory => walk.way.push((part, fd)),
-                _ => return Err(Problem::NotDirectory),
+                _ => return Err(PathProblem::NotDirectory),
             }
         }
         let dir = openat(walk.here(), ".", DIRECTORY, Mode::empty())?;
@@ -166,10 +166,10 @@ impl PathResolution<'_> {
         Ok((fd, stat))
     }
 
-    fn follow(&mut self, part: &OsStr, link: &OwnedFd, stat: &Stat) -> Result<(), Problem> {
+    fn follow(&mut self, part: &OsStr, link: &OwnedFd, stat: &Stat) -> Result<(), PathProblem> {
         self.links += 1;
         if self.links > MAX_LINKS {
-            return Err(Problem::SymlinkLoop);
+            return Err(PathProblem::SymlinkLoop);
         }
         self.trust(part, stat)?;
         let target = readlinkat(link, "", Vec::new())?.into_bytes();
@@ -181,7 +181,7 @@ impl PathResolution<'_> {
     }
 
     /// A link is followed only when nobody but root and the agent can have put it there.
-    fn trust(&self, part: &OsStr, link: &Stat) -> Result<(), Problem> {
+    fn trust(&self, part: &OsStr, link: &Stat) -> Result<(), PathProblem> {
         let dir = fstat(self.here())?;
         let ours = |uid: u32| uid == 0 || uid == self.host.euid;
         let why = if !ours(link.st_uid) {
@@ -195,7 +195,7 @@ impl PathResolution<'_> {
         path.extend(self.way.iter().map(|(name, _)| name));
         path.push(part);
         let link = String::from_utf8_lossy(&path.into_os_string().into_vec()).into_owned();
-        Err(Problem::UntrustedLink { link, why })
+        Err(PathProblem::UntrustedLink { link, why })
     }
 }
 

@@ -6,7 +6,7 @@ use std::process::Stdio;
 
 use crate::running::{Running, Sink};
 use crate::{Cancel, Command, Host, Program, RunError};
-use model::work::Stream;
+use model::work::OutputStream;
 
 /// Where programs are looked for.
 const PATH: &str = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin";
@@ -26,7 +26,7 @@ pub enum End {
 
 /// One output: its beginning, and how long it was.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Output {
+pub struct ProcessOutput {
     /// At most the command's limit.
     pub bytes: Vec<u8>,
     /// Bytes printed in all.
@@ -35,16 +35,16 @@ pub struct Output {
 
 /// A command that ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Finished {
+pub struct FinishedCommand {
     /// How.
     pub end: End,
     /// Standard output.
-    pub stdout: Output,
+    pub stdout: ProcessOutput,
     /// Standard error.
-    pub stderr: Output,
+    pub stderr: ProcessOutput,
 }
 
-impl Output {
+impl ProcessOutput {
     fn take(&mut self, bytes: &[u8], limit: usize) {
         let room = limit.saturating_sub(self.bytes.len()).min(bytes.len());
         self.bytes.extend_from_slice(&bytes[..room]);
@@ -58,13 +58,13 @@ impl Host {
     ///
     /// # Errors
     /// When it cannot be started, or commands may not run here.
-    pub fn run(&self, command: &Command) -> Result<Finished, RunError> {
-        let (mut stdout, mut stderr) = (Output::default(), Output::default());
+    pub fn run(&self, command: &Command) -> Result<FinishedCommand, RunError> {
+        let (mut stdout, mut stderr) = (ProcessOutput::default(), ProcessOutput::default());
         let end = self.attend(command, None, &mut |stream, bytes| match stream {
-            Stream::Stdout => stdout.take(bytes, command.output_limit),
-            Stream::Stderr => stderr.take(bytes, command.output_limit),
+            OutputStream::Stdout => stdout.take(bytes, command.output_limit),
+            OutputStream::Stderr => stderr.take(bytes, command.output_limit),
         })?;
-        Ok(Finished { end, stdout, stderr })
+        Ok(FinishedCommand { end, stdout, stderr })
     }
 
     /// Starts a command and stays with it until it has ended. The switch ends it, as the

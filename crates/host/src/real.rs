@@ -12,7 +12,7 @@ use model::digest::Hasher;
 use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
 
 use crate::find::{mode_of, what};
-use crate::{Host, HostError, HostOperation, MAX_FILE, Problem};
+use crate::{Host, HostError, HostOperation, MAX_FILE, PathProblem};
 
 /// Neither a last link nor a FIFO nor a device is waited for or followed.
 const OPEN: OFlags = OFlags::RDONLY
@@ -41,12 +41,12 @@ impl Host {
     pub fn real(&self, path: &str) -> Result<Option<Real>, HostError> {
         match self.find_real(path) {
             Ok(real) => Ok(Some(real)),
-            Err(Problem::NoParent | Problem::NotDirectory) => Ok(None),
+            Err(PathProblem::NoParent | PathProblem::NotDirectory) => Ok(None),
             Err(source) => Err(HostOperation::Look.failed(path)(source)),
         }
     }
 
-    fn find_real(&self, path: &str) -> Result<Real, Problem> {
+    fn find_real(&self, path: &str) -> Result<Real, PathProblem> {
         let place = self.place_followed(path)?;
         let stat = statat(&place.dir, &place.name, AtFlags::SYMLINK_NOFOLLOW)?;
         let openable =
@@ -63,20 +63,21 @@ impl Host {
     }
 
     /// Where something open lies, by the kernel's word, below the host's root.
-    fn path_of(&self, open: &OwnedFd) -> Result<PathBuf, Problem> {
+    fn path_of(&self, open: &OwnedFd) -> Result<PathBuf, PathProblem> {
         let link = format!("/proc/self/fd/{}", open.as_raw_fd());
         let target = readlinkat(rustix::fs::CWD, &link, Vec::new())?;
         let real = PathBuf::from(OsString::from_vec(target.into_bytes()));
-        let below =
-            real.strip_prefix(self.root()).map_err(|_| Problem::BadPath("it lies outside of the root"))?;
+        let below = real
+            .strip_prefix(self.root())
+            .map_err(|_| PathProblem::BadPath("it lies outside of the root"))?;
         Ok(Path::new("/").join(below))
     }
 }
 
-fn text(path: PathBuf) -> Result<String, Problem> {
+fn text(path: PathBuf) -> Result<String, PathProblem> {
     path.into_os_string()
         .into_string()
-        .map_err(|_| Problem::BadPath("it really lies at a path that is not UTF-8"))
+        .map_err(|_| PathProblem::BadPath("it really lies at a path that is not UTF-8"))
 }
 
 impl Real {
@@ -128,22 +129,22 @@ impl Real {
         let failed = |source| HostOperation::Read.failed(&self.path)(source);
         let open = match &self.open {
             Some(open) if self.is_file() => open,
-            _ => return Err(failed(Problem::NotRegular(self.kind()))),
+            _ => return Err(failed(PathProblem::NotRegular(self.kind()))),
         };
-        let again = |error: io::Error| failed(Problem::from(error));
+        let again = |error: io::Error| failed(PathProblem::from(error));
         let file = File::from(open.try_clone().map_err(again)?);
         read(file, limit).map_err(failed)
     }
 }
 
-fn read(mut file: File, limit: usize) -> Result<(Digest, Vec<u8>), Problem> {
+fn read(mut file: File, limit: usize) -> Result<(Digest, Vec<u8>), PathProblem> {
     file.seek(SeekFrom::Start(0))?;
     let (mut hasher, mut first) = (Hasher::new(), Vec::new());
     (&file).take(limit as u64).read_to_end(&mut first)?;
     hasher.update(&first);
     let most = MAX_FILE.saturating_sub(first.len() as u64);
     if io::copy(&mut file.take(most.saturating_add(1)), &mut hasher)? > most {
-        return Err(Problem::TooLarge { limit: MAX_FILE });
+        return Err(PathProblem::TooLarge { limit: MAX_FILE });
     }
     Ok((hasher.finish(), first))
 }

@@ -9,7 +9,7 @@ use rustix::io::Errno;
 use crate::find::{entries, stat_at, what};
 use crate::path::{DIRECTORY, DirEntryRef};
 use crate::write::sync_directory;
-use crate::{Host, HostError, HostOperation, Problem};
+use crate::{Host, HostError, HostOperation, PathProblem};
 
 /// The most entries of a tree that is removed in one go.
 const MAX_ENTRIES: usize = 100_000;
@@ -26,8 +26,8 @@ impl Host {
             FileType::RegularFile | FileType::Symlink => {
                 Ok(unlinkat(&place.dir, &place.name, AtFlags::empty())?)
             }
-            FileType::Directory => Err(Problem::IsDirectory),
-            other => Err(Problem::NotRegular(what(other))),
+            FileType::Directory => Err(PathProblem::IsDirectory),
+            other => Err(PathProblem::NotRegular(what(other))),
         })
     }
 
@@ -40,11 +40,11 @@ impl Host {
     pub fn remove_directory(&self, path: &str, recurse: bool) -> Result<bool, HostError> {
         self.remove(path, |place, kind| {
             if kind != FileType::Directory {
-                return Err(Problem::NotRegular(what(kind)));
+                return Err(PathProblem::NotRegular(what(kind)));
             }
             if recurse {
                 let name =
-                    CString::new(place.name.as_encoded_bytes()).map_err(|_| Problem::BadPath("NUL"))?;
+                    CString::new(place.name.as_encoded_bytes()).map_err(|_| PathProblem::BadPath("NUL"))?;
                 let dir = enter(&place.dir, &name, path)?;
                 // Nothing is removed of what cannot be removed whole.
                 go_through(&dir, path, 0, &mut 0, false)?;
@@ -58,7 +58,7 @@ impl Host {
     fn remove(
         &self,
         path: &str,
-        by: impl FnOnce(&DirEntryRef, FileType) -> Result<(), Problem>,
+        by: impl FnOnce(&DirEntryRef, FileType) -> Result<(), PathProblem>,
     ) -> Result<bool, HostError> {
         let removed = || {
             let place = self.place(path)?;
@@ -67,24 +67,24 @@ impl Host {
             sync_directory(&place.dir).map(|()| true)
         };
         match removed() {
-            Err(Problem::NoParent) => Ok(false),
+            Err(PathProblem::NoParent) => Ok(false),
             removed => removed.map_err(HostOperation::Remove.failed(path)),
         }
     }
 }
 
 /// Opens a directory inside another, refusing links and other file systems.
-fn enter(dir: impl AsFd, name: &CStr, path: &str) -> Result<OwnedFd, Problem> {
+fn enter(dir: impl AsFd, name: &CStr, path: &str) -> Result<OwnedFd, PathProblem> {
     let flags = DIRECTORY | OFlags::NOFOLLOW;
     let inside = ResolveFlags::BENEATH | ResolveFlags::NO_XDEV | ResolveFlags::NO_SYMLINKS;
     match openat2(&dir, name, flags, Mode::empty(), inside) {
-        Err(Errno::XDEV) => Err(Problem::MountPoint(path.to_owned())),
+        Err(Errno::XDEV) => Err(PathProblem::MountPoint(path.to_owned())),
         Err(Errno::NOSYS) => {
             let fd = openat(&dir, name, flags, Mode::empty())?;
             if fstat(&fd)?.st_dev == fstat(&dir)?.st_dev {
                 Ok(fd)
             } else {
-                Err(Problem::MountPoint(path.to_owned()))
+                Err(PathProblem::MountPoint(path.to_owned()))
             }
         }
         other => Ok(other?),
@@ -99,8 +99,8 @@ fn go_through(
     depth: usize,
     count: &mut usize,
     remove: bool,
-) -> Result<(), Problem> {
-    let too_many = || Problem::TooMany { entries: MAX_ENTRIES, depth: MAX_DEPTH };
+) -> Result<(), PathProblem> {
+    let too_many = || PathProblem::TooMany { entries: MAX_ENTRIES, depth: MAX_DEPTH };
     if depth >= MAX_DEPTH {
         return Err(too_many());
     }

@@ -6,7 +6,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
 use std::time::{Duration, Instant};
 
-use model::work::Stream;
+use model::work::OutputStream;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{
@@ -37,11 +37,11 @@ const CHUNK: usize = 64 * 1024;
 const TURN: usize = 16;
 
 /// Who hears what a command prints, as it comes, at most [`CHUNK`] bytes at a time.
-pub(crate) type Sink<'a> = &'a mut dyn FnMut(Stream, &[u8]);
+pub(crate) type Sink<'a> = &'a mut dyn FnMut(OutputStream, &[u8]);
 
 /// An output that is being read.
 struct Capture {
-    stream: Stream,
+    stream: OutputStream,
     pipe: Option<OwnedFd>,
 }
 
@@ -98,8 +98,8 @@ impl Running {
             stdin: child.stdin.take().map(OwnedFd::from),
             input: command.stdin.clone(),
             sent: 0,
-            stdout: Capture { stream: Stream::Stdout, pipe: child.stdout.take().map(OwnedFd::from) },
-            stderr: Capture { stream: Stream::Stderr, pipe: child.stderr.take().map(OwnedFd::from) },
+            stdout: Capture { stream: OutputStream::Stdout, pipe: child.stdout.take().map(OwnedFd::from) },
+            stderr: Capture { stream: OutputStream::Stderr, pipe: child.stderr.take().map(OwnedFd::from) },
             deadline: Instant::now() + command.timeout,
             ending: Ending::No,
             exited: None,

@@ -5,17 +5,17 @@ use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use crate::{Cancel, Command, End, Host, RunError};
-use model::work::Stream;
+use model::work::OutputStream;
 
 /// The stack of the thread that stays with a command, in bytes.
 const STACK: usize = 256 * 1024;
 
 /// What happens to a command that runs beside.
 #[derive(Debug)]
-pub enum Event<'a> {
+pub enum CommandEvent<'a> {
     /// It printed something: at most 64 KiB at a time, as it came. [`Command::output_limit`]
     /// does not count here.
-    Output(Stream, &'a [u8]),
+    Output(OutputStream, &'a [u8]),
     /// It is over, with its process group. The last event.
     Ended(Result<End, RunError>),
 }
@@ -57,15 +57,15 @@ impl Host {
     pub fn run_streaming(
         self: &Arc<Host>,
         command: Command,
-        mut listener: impl FnMut(Event<'_>) + Send + 'static,
+        mut listener: impl FnMut(CommandEvent<'_>) + Send + 'static,
     ) -> Result<Streaming, RunError> {
         let (host, cancel) = (Arc::clone(self), Cancel::default());
         let switch = cancel.clone();
         let program = command.program.name().to_owned();
         let stay = move || {
-            let mut sink = |stream, bytes: &[u8]| listener(Event::Output(stream, bytes));
+            let mut sink = |stream, bytes: &[u8]| listener(CommandEvent::Output(stream, bytes));
             let ended = host.attend(&command, Some(&switch), &mut sink);
-            listener(Event::Ended(ended));
+            listener(CommandEvent::Ended(ended));
         };
         let builder = std::thread::Builder::new().name("command".to_owned()).stack_size(STACK);
         let thread = builder.spawn(stay).map_err(|source| RunError::Attend { program, source })?;

@@ -2,7 +2,7 @@
 
 use rustix::fs::fstatvfs;
 
-use crate::{Host, HostError, HostOperation, Problem};
+use crate::{Host, HostError, HostOperation, PathProblem};
 
 /// How full the file system at a path is, in bytes and in inodes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -27,7 +27,7 @@ impl Host {
     pub fn usage(&self, directory: &str) -> Result<Usage, HostError> {
         let failed = HostOperation::Look.failed(directory);
         let open = self.directory(directory).map_err(&failed)?;
-        let stat = fstatvfs(&open).map_err(|errno| failed(Problem::from(errno)))?;
+        let stat = fstatvfs(&open).map_err(|errno| failed(PathProblem::from(errno)))?;
         let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
         Ok(Usage {
             total: bytes(stat.f_blocks),

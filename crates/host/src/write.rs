@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use crate::find::{open_regular, stat_at, what};
 use crate::ownership::{others_choose, ownership_of};
 use crate::path::DirEntryRef;
-use crate::{Host, HostError, HostOperation, MAX_FILE, Problem};
+use crate::{Host, HostError, HostOperation, MAX_FILE, PathProblem};
 
 /// What a name gets while it is being made. One run writes at a time, so a name that is
 /// there already was left by a run that died, and goes.
@@ -32,7 +32,7 @@ const CHUNK: usize = 64 * 1024;
 pub type Validate<'a> = &'a dyn Fn(&Path) -> Result<(), String>;
 
 /// A file to be written.
-pub struct Write<'a> {
+pub struct FileWrite<'a> {
     /// Its bytes, at most [`MAX_FILE`].
     pub content: &'a mut dyn Read,
     /// What the bytes must be.
@@ -56,7 +56,7 @@ impl Host {
     /// When what is there is a directory, FIFO, socket or device, or has other names where
     /// others may have made them and its mode or owner would be kept; when content,
     /// validation, disk or rights fail. The old file is as it was then.
-    pub fn write(&self, path: &str, write: Write<'_>) -> Result<(), HostError> {
+    pub fn write(&self, path: &str, write: FileWrite<'_>) -> Result<(), HostError> {
         self.at(HostOperation::Write, path, |place| self.write_at(place, path, write))
     }
 
@@ -69,13 +69,13 @@ impl Host {
         }
     }
 
-    fn write_at(&self, place: &DirEntryRef, path: &str, write: Write<'_>) -> Result<(), Problem> {
+    fn write_at(&self, place: &DirEntryRef, path: &str, write: FileWrite<'_>) -> Result<(), PathProblem> {
         let old = stat_at(place)?;
         let kept = match old.map(|old| (FileType::from_raw_mode(old.st_mode), old)) {
             None | Some((FileType::Symlink, _)) => PathOwnership::default(),
             Some((FileType::RegularFile, old)) => self.kept(place, &old, &write)?,
-            Some((FileType::Directory, _)) => return Err(Problem::IsDirectory),
-            Some((other, _)) => return Err(Problem::NotRegular(what(other))),
+            Some((FileType::Directory, _)) => return Err(PathProblem::IsDirectory),
+            Some((other, _)) => return Err(PathProblem::NotRegular(what(other))),
         };
         let default = PathOwnership { mode: Some(write.default_mode), ..PathOwnership::default() };
         let ownership = write.ownership.or(kept).or(default);
@@ -85,7 +85,7 @@ impl Host {
         temporary.file.sync_all()?;
         if let Some(validate) = write.validate {
             let real = self.real_path(&place.dir, path).join(&temporary.name);
-            validate(&real).map_err(Problem::Invalid)?;
+            validate(&real).map_err(PathProblem::Invalid)?;
         }
         if write.backup && kept != PathOwnership::default() {
             self.back_up(place)?;
@@ -95,22 +95,27 @@ impl Host {
 
     /// Mode and owner of the old file, for what is not declared. A second name may be one that
     /// someone else put here for what it has: a set-id bit, with root as its owner.
-    fn kept(&self, place: &DirEntryRef, old: &Stat, write: &Write<'_>) -> Result<PathOwnership, Problem> {
+    fn kept(
+        &self,
+        place: &DirEntryRef,
+        old: &Stat,
+        write: &FileWrite<'_>,
+    ) -> Result<PathOwnership, PathProblem> {
         let PathOwnership { mode, uid, gid } = write.ownership;
         let declared = mode.is_some() && uid.is_some() && gid.is_some();
         if old.st_nlink > 1 && !declared && others_choose(self, &fstat(&place.dir)?) {
-            return Err(Problem::HardLinks);
+            return Err(PathProblem::HardLinks);
         }
         Ok(ownership_of(old))
     }
 
     /// Copies the file at `place` to its backup name, whole or not at all.
-    fn back_up(&self, place: &DirEntryRef) -> Result<(), Problem> {
+    fn back_up(&self, place: &DirEntryRef) -> Result<(), PathProblem> {
         let (fd, stat) = open_regular(place)?;
         let backup = DirEntryRef { dir: place.dir.try_clone()?, name: suffixed(&place.name, BACKUP) };
         match stat_at(&backup)?.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
             None | Some(FileType::RegularFile) => {}
-            Some(other) => return Err(Problem::NotRegular(what(other))),
+            Some(other) => return Err(PathProblem::NotRegular(what(other))),
         }
         let temporary = Temporary::file(&backup.dir, &backup.name)?;
         pump(&mut File::from(fd), &temporary.file)?;
@@ -138,7 +143,7 @@ struct Temporary<'a> {
 }
 
 impl<'a> Temporary<'a> {
-    fn file(dir: &'a OwnedFd, name: &OsStr) -> Result<Temporary<'a>, Problem> {
+    fn file(dir: &'a OwnedFd, name: &OsStr) -> Result<Temporary<'a>, PathProblem> {
         let name = temporary_name(name);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let create = || openat(dir, &name, flags, Mode::RUSR | Mode::WUSR);
@@ -152,7 +157,7 @@ impl<'a> Temporary<'a> {
         Ok(Temporary { dir, name, file: File::from(fd), published: false })
     }
 
-    fn publish(mut self, name: &OsStr) -> Result<(), Problem> {
+    fn publish(mut self, name: &OsStr) -> Result<(), PathProblem> {
         renameat(self.dir, &self.name, self.dir, name)?;
         self.published = true;
         sync_directory(self.dir)
@@ -183,7 +188,7 @@ pub(crate) fn discard(dir: &OwnedFd, name: &OsStr) {
 }
 
 /// Makes renames and removals in a directory durable, where its file system can.
-pub(crate) fn sync_directory(dir: impl AsFd) -> Result<(), Problem> {
+pub(crate) fn sync_directory(dir: impl AsFd) -> Result<(), PathProblem> {
     match fsync(dir) {
         Err(Errno::INVAL | Errno::NOTSUP) => Ok(()),
         other => Ok(other?),
@@ -200,12 +205,12 @@ fn suffixed(name: &OsStr, suffix: &str) -> OsString {
     name
 }
 
-fn copy(content: &mut dyn Read, file: &File, digest: &Digest) -> Result<(), Problem> {
-    if pump(content, file)? == *digest { Ok(()) } else { Err(Problem::WrongDigest) }
+fn copy(content: &mut dyn Read, file: &File, digest: &Digest) -> Result<(), PathProblem> {
+    if pump(content, file)? == *digest { Ok(()) } else { Err(PathProblem::WrongDigest) }
 }
 
 /// Copies at most [`MAX_FILE`] bytes and tells their digest.
-fn pump(content: &mut dyn Read, mut file: &File) -> Result<Digest, Problem> {
+fn pump(content: &mut dyn Read, mut file: &File) -> Result<Digest, PathProblem> {
     let mut buffer = vec![0; CHUNK];
     let mut hasher = Hasher::new();
     let mut total = 0u64;
@@ -214,11 +219,11 @@ fn pump(content: &mut dyn Read, mut file: &File) -> Result<Digest, Problem> {
             Ok(0) => return Ok(hasher.finish()),
             Ok(got) => got,
             Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-            Err(error) => return Err(Problem::Content(error)),
+            Err(error) => return Err(PathProblem::Content(error)),
         };
         total += got as u64;
         if total > MAX_FILE {
-            return Err(Problem::TooLarge { limit: MAX_FILE });
+            return Err(PathProblem::TooLarge { limit: MAX_FILE });
         }
         hasher.update(&buffer[..got]);
         file.write_all(&buffer[..got])?;

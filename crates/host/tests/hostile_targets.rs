@@ -10,12 +10,12 @@ use std::path::Path;
 use std::process::Command;
 use std::time::{Duration, Instant};
 
-use host::{Host, HostError, Options, Write};
+use host::{FileWrite, Host, HostError, HostOptions};
 use model::Digest;
 use model::{PathOwnership, PathState};
 
 fn host(root: &Path) -> Host {
-    Host::open(root, Options::default()).unwrap()
+    Host::open(root, HostOptions::default()).unwrap()
 }
 
 fn write(host: &Host, path: &str, mut bytes: &[u8]) -> Result<(), HostError> {
@@ -23,7 +23,14 @@ fn write(host: &Host, path: &str, mut bytes: &[u8]) -> Result<(), HostError> {
     let ownership = PathOwnership::default();
     host.write(
         path,
-        Write { content: &mut bytes, digest, ownership, default_mode: 0o644, backup: false, validate: None },
+        FileWrite {
+            content: &mut bytes,
+            digest,
+            ownership,
+            default_mode: 0o644,
+            backup: false,
+            validate: None,
+        },
     )
 }
 

@@ -7,16 +7,16 @@ use std::fs;
 use std::os::unix::fs::{MetadataExt, PermissionsExt};
 use std::path::Path;
 
-use host::{Accounts, Host, Options, Write};
+use host::{Accounts, FileWrite, Host, HostOptions};
 use model::Digest;
 use model::PathOwnership;
 
 fn host(root: &Path) -> Host {
-    Host::open(root, Options::default()).unwrap()
+    Host::open(root, HostOptions::default()).unwrap()
 }
 
 fn write(host: &Host, path: &str, ownership: PathOwnership) {
-    let write = Write {
+    let write = FileWrite {
         content: &mut &b"x"[..],
         digest: Digest::of(b"x"),
         ownership,

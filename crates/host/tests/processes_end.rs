@@ -7,24 +7,24 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use host::{Cancel, Command, End, Finished, Host, Options, Program, RunError, Script};
+use host::{Cancel, Command, End, FinishedCommand, Host, HostOptions, Program, RunError, SealedScript};
 
 const LIMIT: usize = 10_000;
 const LONG: Duration = Duration::from_secs(60);
 
 fn host() -> Host {
-    Host::open(Path::new("/"), Options::default()).unwrap()
+    Host::open(Path::new("/"), HostOptions::default()).unwrap()
 }
 
 fn shell(text: &str, timeout: Duration) -> Command {
     Command::new(Program::Shell(text.to_owned()), timeout, LIMIT)
 }
 
-fn run(command: &Command) -> Finished {
+fn run(command: &Command) -> FinishedCommand {
     host().run(command).unwrap()
 }
 
-fn text(finished: &Finished) -> String {
+fn text(finished: &FinishedCommand) -> String {
     String::from_utf8(finished.stdout.bytes.clone()).unwrap()
 }
 
@@ -111,7 +111,8 @@ fn a_command_that_does_not_read_its_input_is_no_failure() {
 #[test]
 fn a_stopping_agent_ends_what_runs() {
     let cancel = Cancel::default();
-    let host = Host::open(Path::new("/"), Options { cancel: cancel.clone(), ..Options::default() }).unwrap();
+    let host =
+        Host::open(Path::new("/"), HostOptions { cancel: cancel.clone(), ..HostOptions::default() }).unwrap();
     let started = Instant::now();
     std::thread::scope(|scope| {
         let run = scope.spawn(|| host.run(&shell("sleep 7671", LONG)).unwrap());
@@ -142,9 +143,9 @@ fn the_environment_is_small_and_known() {
 fn under_a_root_commands_need_to_be_allowed() {
     let dir = tempfile::tempdir().unwrap();
     fs::create_dir(dir.path().join("work")).unwrap();
-    let refused = Host::open(dir.path(), Options::default()).unwrap();
+    let refused = Host::open(dir.path(), HostOptions::default()).unwrap();
     assert!(matches!(refused.run(&shell("true", LONG)), Err(RunError::Rooted)));
-    let allowed = Host::open(dir.path(), Options { allow_exec: true, ..Options::default() }).unwrap();
+    let allowed = Host::open(dir.path(), HostOptions { allow_exec: true, ..HostOptions::default() }).unwrap();
     let mut command = shell("echo $MUSTER_ROOT; pwd -P", LONG);
     command.cwd = Some("/work".to_owned());
     let root = dir.path().canonicalize().unwrap();
@@ -184,14 +185,14 @@ fn what_cannot_start_says_why() {
     );
     assert_eq!(failed(argv(&[])), "the command is empty");
     assert_eq!(failed(argv(&["echo", "a\0b"])), "cannot start `echo`: nul byte found in provided data");
-    let script = |bytes: &[u8]| Program::Script(Script::new("s", bytes).unwrap());
+    let script = |bytes: &[u8]| Program::Script(SealedScript::new("s", bytes).unwrap());
     assert_eq!(failed(script(b"echo hi")), "it is not executable: it has no `#!` line and is no program");
     assert!(failed(script(b"#!/no/such/interpreter\n")).contains("cannot start `s`"));
 }
 
 #[test]
 fn a_script_runs_from_memory() {
-    let script = Script::new("hello.sh", b"#!/bin/sh\necho \"$1\"; cat").unwrap();
+    let script = SealedScript::new("hello.sh", b"#!/bin/sh\necho \"$1\"; cat").unwrap();
     let mut command = Command::new(Program::Script(script), LONG, LIMIT);
     command.stdin = b"in".to_vec();
     assert_eq!(text(&run(&command)), "\nin");

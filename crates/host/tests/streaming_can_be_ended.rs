@@ -10,18 +10,18 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use host::{Cancel, Command, End, Event, Host, Options, Program, RunError, Streaming};
-use model::work::Stream;
+use host::{Cancel, Command, CommandEvent, End, Host, HostOptions, Program, RunError, Streaming};
+use model::work::OutputStream;
 
 const LONG: Duration = Duration::from_secs(60);
 
 #[derive(Debug)]
 enum Heard {
-    Output(Stream, String),
+    Output(OutputStream, String),
     Ended(Result<End, RunError>),
 }
 
-fn host_with(options: Options) -> Arc<Host> {
+fn host_with(options: HostOptions) -> Arc<Host> {
     Arc::new(Host::open(Path::new("/"), options).unwrap())
 }
 
@@ -31,11 +31,11 @@ fn start(host: &Arc<Host>, text: &str, timeout: Duration) -> (Streaming, Receive
     let streaming = host
         .run_streaming(command, move |event| {
             let event = match event {
-                Event::Output(stream, bytes) => {
+                CommandEvent::Output(stream, bytes) => {
                     assert!(bytes.len() <= 64 * 1024);
                     Heard::Output(stream, String::from_utf8_lossy(bytes).into_owned())
                 }
-                Event::Ended(end) => Heard::Ended(end),
+                CommandEvent::Ended(end) => Heard::Ended(end),
             };
             let _ = tell.send(event);
         })
@@ -76,12 +76,12 @@ fn output_comes_while_the_command_runs() {
     let gate = dir.path().join("gate");
     let text =
         format!("echo first; until [ -e {0} ]; do sleep 0.02; done; echo second >&2; exit 3", gate.display());
-    let (streaming, heard) = start(&host_with(Options::default()), &text, LONG);
-    let Heard::Output(Stream::Stdout, first) = heard.recv_timeout(LONG).unwrap() else { panic!() };
+    let (streaming, heard) = start(&host_with(HostOptions::default()), &text, LONG);
+    let Heard::Output(OutputStream::Stdout, first) = heard.recv_timeout(LONG).unwrap() else { panic!() };
     assert_eq!(first, "first\n");
     assert!(!streaming.is_over());
     fs::write(&gate, "").unwrap();
-    let Heard::Output(Stream::Stderr, second) = heard.recv_timeout(LONG).unwrap() else { panic!() };
+    let Heard::Output(OutputStream::Stderr, second) = heard.recv_timeout(LONG).unwrap() else { panic!() };
     assert_eq!(second, "second\n");
     assert_eq!(rest(&heard), (String::new(), End::Exited(3)));
     streaming.wait();
@@ -90,14 +90,14 @@ fn output_comes_while_the_command_runs() {
 
 #[test]
 fn everything_is_told_and_nothing_is_kept() {
-    let (_, heard) = start(&host_with(Options::default()), "head -c 50000000 /dev/zero", LONG);
+    let (_, heard) = start(&host_with(HostOptions::default()), "head -c 50000000 /dev/zero", LONG);
     let (all, end) = rest(&heard);
     assert_eq!((all.len(), end), (50_000_000, End::Exited(0)));
 }
 
 #[test]
 fn a_kill_ends_the_whole_group_and_only_this_command() {
-    let host = host_with(Options::default());
+    let host = host_with(HostOptions::default());
     let (streaming, heard) =
         start(&host, &format!("sleep {} & echo ready; sleep {}", secs(8101), secs(8102)), LONG);
     let (other, other_heard) = start(&host, "read x < /dev/null; echo ready; sleep 0.5; echo done", LONG);
@@ -117,7 +117,7 @@ fn a_kill_ends_the_whole_group_and_only_this_command() {
 #[test]
 fn what_does_not_listen_is_killed() {
     let text = format!("trap '' TERM; echo ready; while :; do sleep {}; done", secs(8111));
-    let (streaming, heard) = start(&host_with(Options::default()), &text, LONG);
+    let (streaming, heard) = start(&host_with(HostOptions::default()), &text, LONG);
     heard.recv_timeout(LONG).unwrap();
     streaming.kill();
     assert_eq!(rest(&heard).1, End::Cancelled);
@@ -126,12 +126,15 @@ fn what_does_not_listen_is_killed() {
 
 #[test]
 fn time_and_the_stop_of_the_agent_end_it_too() {
-    let (_, heard) =
-        start(&host_with(Options::default()), &format!("sleep {}", secs(8121)), Duration::from_millis(200));
+    let (_, heard) = start(
+        &host_with(HostOptions::default()),
+        &format!("sleep {}", secs(8121)),
+        Duration::from_millis(200),
+    );
     assert_eq!(rest(&heard).1, End::TimedOut);
     assert!(!sleeps(8121));
     let cancel = Cancel::default();
-    let host = host_with(Options { cancel: cancel.clone(), ..Options::default() });
+    let host = host_with(HostOptions { cancel: cancel.clone(), ..HostOptions::default() });
     let (_, heard) = start(&host, &format!("echo ready; sleep {}", secs(8122)), LONG);
     heard.recv_timeout(LONG).unwrap();
     cancel.cancel();
@@ -142,7 +145,7 @@ fn time_and_the_stop_of_the_agent_end_it_too() {
 #[test]
 fn children_that_stay_behind_end_with_it() {
     let (_, heard) = start(
-        &host_with(Options::default()),
+        &host_with(HostOptions::default()),
         &format!("sleep {} >/dev/null 2>&1 & echo done", secs(8131)),
         LONG,
     );
@@ -154,19 +157,19 @@ fn children_that_stay_behind_end_with_it() {
 fn the_environment_is_made_for_it() {
     // The test runner has many more.
     let (_, heard) =
-        start(&host_with(Options::default()), "env | sed 's/=.*//' | sort | tr '\\n' ' '; pwd", LONG);
+        start(&host_with(HostOptions::default()), "env | sed 's/=.*//' | sort | tr '\\n' ' '; pwd", LONG);
     let (all, _) = rest(&heard);
     assert_eq!(all, "HOME LANG PATH PWD /\n");
 }
 
 #[test]
 fn what_cannot_start_is_told_as_its_end() {
-    let host = host_with(Options::default());
+    let host = host_with(HostOptions::default());
     let argv = vec!["/no/such/program".to_owned()];
     let (tell, heard) = channel();
     let command = Command::new(Program::Argv(argv), LONG, 0);
     host.run_streaming(command, move |event| {
-        let Event::Ended(end) = event else { panic!("it printed") };
+        let CommandEvent::Ended(end) = event else { panic!("it printed") };
         tell.send(end.unwrap_err()).unwrap();
     })
     .unwrap();

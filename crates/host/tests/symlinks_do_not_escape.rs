@@ -7,12 +7,12 @@ use std::fs;
 use std::os::unix::fs::{PermissionsExt, lchown, symlink};
 use std::path::Path;
 
-use host::{Host, HostError, HostOperation, Options, Problem, Write};
+use host::{FileWrite, Host, HostError, HostOperation, HostOptions, PathProblem};
 use model::Digest;
 use model::{PathOwnership, PathState};
 
 fn host(root: &Path) -> Host {
-    Host::open(root, Options::default()).unwrap()
+    Host::open(root, HostOptions::default()).unwrap()
 }
 
 fn write(host: &Host, path: &str, mut bytes: &[u8]) -> Result<(), HostError> {
@@ -20,7 +20,14 @@ fn write(host: &Host, path: &str, mut bytes: &[u8]) -> Result<(), HostError> {
     let ownership = PathOwnership::default();
     host.write(
         path,
-        Write { content: &mut bytes, digest, ownership, default_mode: 0o644, backup: false, validate: None },
+        FileWrite {
+            content: &mut bytes,
+            digest,
+            ownership,
+            default_mode: 0o644,
+            backup: false,
+            validate: None,
+        },
     )
 }
 
@@ -71,7 +78,7 @@ fn a_link_on_the_way_leads_below_the_root_only() {
     symlink("/tmp", dir.path().join("tmp-link")).unwrap();
     let missed = write(&host, "/tmp-link/escaped", b"3").unwrap_err();
     assert!(
-        matches!(missed, HostError { operation: HostOperation::Write, source: Problem::NoParent, .. }),
+        matches!(missed, HostError { operation: HostOperation::Write, source: PathProblem::NoParent, .. }),
         "{missed:?}"
     );
     assert_eq!(host.look("/tmp-link/escaped").unwrap(), PathState::Missing);
@@ -86,7 +93,7 @@ fn paths_that_climb_are_refused() {
         assert!(
             matches!(
                 refused,
-                Err(HostError { operation: HostOperation::Write, source: Problem::BadPath(_), .. })
+                Err(HostError { operation: HostOperation::Write, source: PathProblem::BadPath(_), .. })
             ),
             "{path:?}: {refused:?}"
         );
@@ -138,7 +145,7 @@ fn removing_a_tree_removes_links_and_not_what_they_point_to() {
     let host = host(dir.path());
     let full = host.remove_directory("/tree", false).unwrap_err();
     assert!(
-        matches!(full, HostError { operation: HostOperation::Remove, source: Problem::NotEmpty, .. }),
+        matches!(full, HostError { operation: HostOperation::Remove, source: PathProblem::NotEmpty, .. }),
         "{full:?}"
     );
     assert!(host.remove_directory("/tree", true).unwrap());
@@ -157,7 +164,7 @@ fn a_tree_too_deep_is_left_whole() {
     assert!(
         matches!(
             refused,
-            HostError { operation: HostOperation::Remove, source: Problem::TooMany { .. }, .. }
+            HostError { operation: HostOperation::Remove, source: PathProblem::TooMany { .. }, .. }
         ),
         "{refused:?}"
     );
@@ -179,7 +186,7 @@ fn a_hard_link_where_others_write_is_not_given_away() {
     assert!(
         matches!(
             refused,
-            HostError { operation: HostOperation::SetOwnership, source: Problem::HardLinks, .. }
+            HostError { operation: HostOperation::SetOwnership, source: PathProblem::HardLinks, .. }
         ),
         "{refused:?}"
     );
@@ -200,7 +207,7 @@ fn the_mode_of_a_hard_link_where_others_write_is_not_kept() {
     fs::set_permissions(&open, fs::Permissions::from_mode(0o1777)).unwrap();
     let refused = write(&host, "/open/profile", b"theirs").unwrap_err();
     assert!(
-        matches!(refused, HostError { operation: HostOperation::Write, source: Problem::HardLinks, .. }),
+        matches!(refused, HostError { operation: HostOperation::Write, source: PathProblem::HardLinks, .. }),
         "{refused:?}"
     );
     assert_eq!(fs::read(open.join("profile")).unwrap(), b"a program");

@@ -10,12 +10,12 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use host::{Host, HostError, HostOperation, Options, Problem, Validate, Write};
+use host::{FileWrite, Host, HostError, HostOperation, HostOptions, PathProblem, Validate};
 use model::Digest;
 use model::PathOwnership;
 
 fn host(root: &Path) -> Host {
-    Host::open(root, Options::default()).unwrap()
+    Host::open(root, HostOptions::default()).unwrap()
 }
 
 fn write(host: &Host, path: &str, bytes: &[u8], mode: Option<u32>) -> Result<(), HostError> {
@@ -33,7 +33,7 @@ fn write_validated(
     let ownership = PathOwnership { mode, ..PathOwnership::default() };
     host.write(
         path,
-        Write { content: &mut bytes, digest, ownership, default_mode: 0o644, backup: false, validate },
+        FileWrite { content: &mut bytes, digest, ownership, default_mode: 0o644, backup: false, validate },
     )
 }
 
@@ -137,7 +137,7 @@ fn a_write_that_fails_leaves_the_old_file_and_nothing_else() {
     let digest = Digest::of(b"new");
     let torn = host.write(
         "/file",
-        Write {
+        FileWrite {
             content: &mut Breaks(3),
             digest,
             ownership,
@@ -147,12 +147,15 @@ fn a_write_that_fails_leaves_the_old_file_and_nothing_else() {
         },
     );
     assert!(
-        matches!(torn, Err(HostError { operation: HostOperation::Write, source: Problem::Content(_), .. })),
+        matches!(
+            torn,
+            Err(HostError { operation: HostOperation::Write, source: PathProblem::Content(_), .. })
+        ),
         "{torn:?}"
     );
     let other = host.write(
         "/file",
-        Write {
+        FileWrite {
             content: &mut &b"not new"[..],
             digest,
             ownership,
@@ -162,12 +165,15 @@ fn a_write_that_fails_leaves_the_old_file_and_nothing_else() {
         },
     );
     assert!(
-        matches!(other, Err(HostError { operation: HostOperation::Write, source: Problem::WrongDigest, .. })),
+        matches!(
+            other,
+            Err(HostError { operation: HostOperation::Write, source: PathProblem::WrongDigest, .. })
+        ),
         "{other:?}"
     );
     let endless = host.write(
         "/file",
-        Write {
+        FileWrite {
             content: &mut io::repeat(0),
             digest,
             ownership,
@@ -179,7 +185,7 @@ fn a_write_that_fails_leaves_the_old_file_and_nothing_else() {
     assert!(
         matches!(
             endless,
-            Err(HostError { operation: HostOperation::Write, source: Problem::TooLarge { .. }, .. })
+            Err(HostError { operation: HostOperation::Write, source: PathProblem::TooLarge { .. }, .. })
         ),
         "{endless:?}"
     );
@@ -235,7 +241,7 @@ fn a_silent_mode_is_kept_and_a_backup_holds_the_previous_version() {
     let write = |mut bytes: &[u8]| {
         let digest = Digest::of(bytes);
         let ownership = PathOwnership::default();
-        let write = Write {
+        let write = FileWrite {
             content: &mut bytes,
             digest,
             ownership,

@@ -6,7 +6,7 @@ use serde::Serialize;
 
 /// A place in a source file. Lines and columns count from 1, columns in characters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
-pub struct Span {
+pub struct SourceSpan {
     /// Path relative to the fleet repo.
     pub file: Arc<str>,
     /// Line, from 1.
@@ -21,7 +21,7 @@ pub struct Span {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Label {
     /// Where.
-    pub span: Span,
+    pub span: SourceSpan,
     /// What is there.
     pub text: String,
 }
@@ -35,7 +35,7 @@ pub struct Diagnostic {
     /// One sentence without a final stop.
     pub message: String,
     /// Where the mistake is; absent when no file is to blame.
-    pub span: Option<Span>,
+    pub span: Option<SourceSpan>,
     /// What to write instead, or what to do.
     pub help: Option<String>,
     /// Other places that matter.

@@ -21,7 +21,7 @@ pub mod selector;
 pub mod template;
 pub mod value;
 
-pub use diagnostic::{Diagnostic, Diagnostics, Label, Span};
+pub use diagnostic::{Diagnostic, Diagnostics, Label, SourceSpan};
 pub use expr::{EvalError, Expr, NameUse, ParseError};
 pub use interpolate::Text;
 pub use nearest::nearest;

@@ -19,7 +19,7 @@ use crate::trie::{BUCKET, Leaf, Top, Trie, TrieNode, bucket_hash};
 /// A piece of a tree.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "t", rename_all = "lowercase")]
-pub enum Chunk {
+pub enum TreeChunk {
     /// A set: its sections.
     Set {
         /// In order.
@@ -99,19 +99,19 @@ pub struct Needs {
     pub contents: Vec<(Digest, u64)>,
 }
 
-impl Chunk {
+impl TreeChunk {
     /// The hash that this chunk stands for.
     ///
     /// # Errors
     /// When it is malformed.
     pub fn hash(&self) -> Result<Digest, ChunkError> {
         match self {
-            Chunk::Set { sections } => {
+            TreeChunk::Set { sections } => {
                 let roots = section_roots(sections)?;
                 Ok(root_of_sections(roots.iter().map(|(key, root)| (key, *root))))
             }
-            Chunk::Branch { children } => Ok(TrieNode::branch_hash(children)),
-            Chunk::Bucket { kind, namespace, leaves } => {
+            TreeChunk::Branch { children } => Ok(TrieNode::branch_hash(children)),
+            TreeChunk::Bucket { kind, namespace, leaves } => {
                 if leaves.is_empty() || leaves.len() > BUCKET {
                     return Err(ChunkError::Malformed("1 to 8 leaves"));
                 }
@@ -123,7 +123,7 @@ impl Chunk {
                 }
                 Ok(bucket_hash(pairs))
             }
-            Chunk::Selection { exact, patterns } => {
+            TreeChunk::Selection { exact, patterns } => {
                 let patterns = patterns_digest(patterns).map_err(|_| ChunkError::Malformed("patterns"))?;
                 Ok(root_of(exact, &patterns))
             }
@@ -133,11 +133,11 @@ impl Chunk {
     /// The node of a trie, and the section that a bucket is of; `None` for the top of a tree.
     pub fn into_node(self) -> Option<(SectionKey, TrieNode)> {
         match self {
-            Chunk::Branch { children } => Some((section_key("", ""), TrieNode::Branch(children))),
-            Chunk::Bucket { kind, namespace, leaves } => {
+            TreeChunk::Branch { children } => Some((section_key("", ""), TrieNode::Branch(children))),
+            TreeChunk::Bucket { kind, namespace, leaves } => {
                 Some((section_key(&kind, &namespace), TrieNode::Bucket(leaves)))
             }
-            Chunk::Set { .. } | Chunk::Selection { .. } => None,
+            TreeChunk::Set { .. } | TreeChunk::Selection { .. } => None,
         }
     }
 
@@ -145,20 +145,20 @@ impl Chunk {
     pub fn needs(&self) -> Needs {
         let mut needs = Needs::default();
         match self {
-            Chunk::Set { sections } => {
+            TreeChunk::Set { sections } => {
                 for section in sections {
                     needs.chunks.extend(section.root);
                     needs.contents.extend(section.leaf.iter().map(|l| (l.stub.digest, l.stub.size)));
                 }
             }
-            Chunk::Branch { children } => {
+            TreeChunk::Branch { children } => {
                 needs.chunks.extend(children.iter().filter(|hash| **hash != Digest::ZERO));
             }
-            Chunk::Bucket { kind, leaves, .. } if kind != Kind::SELECTION => {
+            TreeChunk::Bucket { kind, leaves, .. } if kind != Kind::SELECTION => {
                 needs.contents.extend(leaves.iter().map(|l| (l.stub.digest, l.stub.size)));
             }
-            Chunk::Bucket { leaves, .. } => needs.chunks.extend(leaves.iter().map(|l| l.stub.digest)),
-            Chunk::Selection { exact, patterns } => {
+            TreeChunk::Bucket { leaves, .. } => needs.chunks.extend(leaves.iter().map(|l| l.stub.digest)),
+            TreeChunk::Selection { exact, patterns } => {
                 needs.chunks.extend((*exact != Digest::ZERO).then_some(exact));
                 needs.chunks.extend(patterns.iter().map(|pattern| pattern.entry.root));
             }
@@ -193,7 +193,7 @@ pub(crate) fn section_roots(sections: &[SectionChunk]) -> Result<Vec<(SectionKey
 }
 
 /// The chunk of a set's top.
-pub fn of_set(set: &ObjectSet) -> Chunk {
+pub fn of_set(set: &ObjectSet) -> TreeChunk {
     let sections = set.sections().map(|(key, trie)| {
         let leaf = match trie.top() {
             Top::Bucket([only]) => Some(LeafChunk::of(only)),
@@ -202,22 +202,22 @@ pub fn of_set(set: &ObjectSet) -> Chunk {
         let root = leaf.is_none().then(|| trie.hash());
         SectionChunk { kind: key.kind.to_string(), namespace: key.namespace.to_string(), root, leaf }
     });
-    Chunk::Set { sections: sections.collect() }
+    TreeChunk::Set { sections: sections.collect() }
 }
 
 /// The chunk of a trie's top; `None` for the empty trie.
-pub fn of_trie(section: &SectionKey, trie: &Trie) -> Option<Chunk> {
+pub fn of_trie(section: &SectionKey, trie: &Trie) -> Option<TreeChunk> {
     match TrieNode::of(trie) {
-        TrieNode::Branch(children) => Some(Chunk::Branch { children }),
+        TrieNode::Branch(children) => Some(TreeChunk::Branch { children }),
         TrieNode::Bucket(leaves) if leaves.is_empty() => None,
         TrieNode::Bucket(leaves) => {
             let (kind, namespace) = (section.kind.to_string(), section.namespace.to_string());
-            Some(Chunk::Bucket { kind, namespace, leaves })
+            Some(TreeChunk::Bucket { kind, namespace, leaves })
         }
     }
 }
 
 /// The chunk of a selection's top.
-pub fn of_selection(selection: &Selection) -> Chunk {
-    Chunk::Selection { exact: selection.exact().hash(), patterns: selection.patterns().to_vec() }
+pub fn of_selection(selection: &Selection) -> TreeChunk {
+    TreeChunk::Selection { exact: selection.exact().hash(), patterns: selection.patterns().to_vec() }
 }

@@ -28,13 +28,13 @@ use crate::log::Cursor;
 
 pub use difference::{Difference, MAX_MESSAGE, NodeProblem, Rejection, node_status_key};
 
-/// Which way a set travels.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+/// Which way a set travels, and each object of it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Direction {
     /// The set that the control plane authors for the node.
     Down,
-    /// The set that the node authors.
+    /// The set that the node authors; the control plane has a copy that nobody changes there.
     Up,
 }
 

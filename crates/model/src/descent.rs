@@ -29,7 +29,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use crate::Digest;
-use crate::chunk::{Chunk, ChunkError, SectionChunk, section_roots};
+use crate::chunk::{ChunkError, SectionChunk, TreeChunk, section_roots};
 use crate::object::{ObjectKey, SectionKey};
 use crate::set::{MAX_SECTIONS, ObjectSet, leaf};
 use crate::trie::{BUCKET, Leaf, Trie, TrieNode, bucket_hash, nibble_at};
@@ -90,11 +90,12 @@ impl<P> Frontier<P> {
 /// [`DescentError`], and those of `fetch`.
 pub fn read_set<E: From<DescentError>>(
     root: &Digest,
-    fetch: &mut dyn FnMut(&Digest) -> Result<Option<Chunk>, E>,
+    fetch: &mut dyn FnMut(&Digest) -> Result<Option<TreeChunk>, E>,
 ) -> Result<ObjectSet, E> {
-    let mut chunk =
-        |digest: &Digest| -> Result<Chunk, E> { Ok(fetch(digest)?.ok_or(DescentError::Missing(*digest))?) };
-    let Chunk::Set { sections } = chunk(root)? else {
+    let mut chunk = |digest: &Digest| -> Result<TreeChunk, E> {
+        Ok(fetch(digest)?.ok_or(DescentError::Missing(*digest))?)
+    };
+    let TreeChunk::Set { sections } = chunk(root)? else {
         return Err(DescentError::from(ChunkError::Malformed("not a set")).into());
     };
     let mut descent = Descent::of_set(sections, ObjectSet::new(), MAX_OBJECTS)?;
@@ -204,7 +205,7 @@ impl Descent {
     ///
     /// # Errors
     /// When it is malformed, or not needed; then nothing of it is taken.
-    pub fn supply(&mut self, chunk: Chunk) -> Result<(), DescentError> {
+    pub fn supply(&mut self, chunk: TreeChunk) -> Result<(), DescentError> {
         let (section, node) = chunk.into_node().ok_or(ChunkError::Malformed("not a trie"))?;
         self.take(&section, None, node)
     }

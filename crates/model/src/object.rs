@@ -168,18 +168,18 @@ impl fmt::Display for ObjectKey {
 /// The text is not `Kind/namespace/name`.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("an object's key is Kind/namespace/name")]
-pub struct ParseKeyError;
+pub struct ParseObjectKeyError;
 
 impl FromStr for ObjectKey {
-    type Err = ParseKeyError;
+    type Err = ParseObjectKeyError;
 
-    fn from_str(text: &str) -> Result<ObjectKey, ParseKeyError> {
+    fn from_str(text: &str) -> Result<ObjectKey, ParseObjectKeyError> {
         let mut parts = text.splitn(3, '/');
         let (Some(kind), Some(namespace), Some(name)) = (parts.next(), parts.next(), parts.next()) else {
-            return Err(ParseKeyError);
+            return Err(ParseObjectKeyError);
         };
         if kind.is_empty() || name.is_empty() {
-            return Err(ParseKeyError);
+            return Err(ParseObjectKeyError);
         }
         let section = SectionKey { kind: Kind::new(kind), namespace: namespace.into() };
         Ok(ObjectKey { section, name: name.into() })

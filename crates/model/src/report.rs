@@ -26,7 +26,7 @@ pub struct RunReport {
     /// The set was adopted since the last run, so changes are intended and no drift.
     pub intended: bool,
     /// Totals.
-    pub counts: Counts,
+    pub counts: RunCounts,
     /// Every resource that was not simply right, at most [`MAX_ITEMS`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub items: Vec<ResourceReport>,
@@ -35,7 +35,7 @@ pub struct RunReport {
 /// Totals of a run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Counts {
+pub struct RunCounts {
     /// Modules in the set.
     pub modules: u32,
     /// Resources already as declared.

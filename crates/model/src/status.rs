@@ -6,7 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
-use crate::{Counts, RunReport, Timestamp};
+use crate::{RunCounts, RunReport, Timestamp};
 
 /// Corrective runs in a row that make a node `relapsed`.
 pub const RELAPSED_AFTER: u32 = 2;
@@ -143,7 +143,7 @@ impl fmt::Display for Word {
 }
 
 /// What a run came to, from its totals.
-pub fn result_of(counts: &Counts) -> RunResult {
+pub fn result_of(counts: &RunCounts) -> RunResult {
     // Not a sum: these are a node's own word, and may be as large as they like.
     match (counts.failed, counts.ok | counts.changed | counts.would_change) {
         (0, _) => RunResult::Ok,

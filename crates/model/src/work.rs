@@ -184,9 +184,9 @@ pub struct ActionRefusal {
     pub message: String,
 }
 
-impl From<ActionRefusal> for Outcome {
-    fn from(refusal: ActionRefusal) -> Outcome {
-        Outcome::Refused { code: refusal.code, message: refusal.message }
+impl From<ActionRefusal> for ActionOutcome {
+    fn from(refusal: ActionRefusal) -> ActionOutcome {
+        ActionOutcome::Refused { code: refusal.code, message: refusal.message }
     }
 }
 
@@ -209,7 +209,7 @@ pub enum ActionEvent {
     /// Output, in order.
     Output {
         /// The stream.
-        stream: Stream,
+        stream: OutputStream,
         /// Bytes as text; what is no UTF-8 is replaced.
         text: String,
         /// Bytes left out before this, over the bound.
@@ -219,7 +219,7 @@ pub enum ActionEvent {
     /// It is over.
     Ended {
         /// How.
-        outcome: Outcome,
+        outcome: ActionOutcome,
         /// How long it took, in milliseconds.
         #[serde(rename = "durationMs")]
         duration_ms: u64,
@@ -233,7 +233,7 @@ fn is_zero(value: &u64) -> bool {
 /// Which stream of a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
-pub enum Stream {
+pub enum OutputStream {
     /// Standard output.
     Stdout,
     /// Standard error.
@@ -243,7 +243,7 @@ pub enum Stream {
 /// How an action ended: its terminal fact.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(tag = "outcome", rename_all = "camelCase")]
-pub enum Outcome {
+pub enum ActionOutcome {
     /// The command exited with this code; 0 is success.
     Exited {
         /// The code.
@@ -285,19 +285,19 @@ pub enum Outcome {
     HandedOver,
 }
 
-impl std::fmt::Display for Outcome {
+impl std::fmt::Display for ActionOutcome {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
-            Outcome::Exited { code } => write!(f, "exit {code}"),
-            Outcome::Signalled { signal } => write!(f, "ended by signal {signal}"),
-            Outcome::TimedOut => f.write_str("took too long"),
-            Outcome::Cancelled => f.write_str("cancelled"),
-            Outcome::Refused { message, .. } => write!(f, "refused: {message}"),
-            Outcome::Failed { message } => write!(f, "failed: {message}"),
-            Outcome::Expired => f.write_str("did not begin in time"),
-            Outcome::Unknown => f.write_str("unknown: the agent died while it ran"),
-            Outcome::Answered { .. } => f.write_str("answered"),
-            Outcome::HandedOver => f.write_str("handed over"),
+            ActionOutcome::Exited { code } => write!(f, "exit {code}"),
+            ActionOutcome::Signalled { signal } => write!(f, "ended by signal {signal}"),
+            ActionOutcome::TimedOut => f.write_str("took too long"),
+            ActionOutcome::Cancelled => f.write_str("cancelled"),
+            ActionOutcome::Refused { message, .. } => write!(f, "refused: {message}"),
+            ActionOutcome::Failed { message } => write!(f, "failed: {message}"),
+            ActionOutcome::Expired => f.write_str("did not begin in time"),
+            ActionOutcome::Unknown => f.write_str("unknown: the agent died while it ran"),
+            ActionOutcome::Answered { .. } => f.write_str("answered"),
+            ActionOutcome::HandedOver => f.write_str("handed over"),
         }
     }
 }
@@ -312,9 +312,12 @@ impl std::fmt::Display for ActionEvent {
     }
 }
 
-impl Outcome {
+impl ActionOutcome {
     /// It is what was asked for.
     pub fn is_success(&self) -> bool {
-        matches!(self, Outcome::Exited { code: 0 } | Outcome::Answered { .. } | Outcome::HandedOver)
+        matches!(
+            self,
+            ActionOutcome::Exited { code: 0 } | ActionOutcome::Answered { .. } | ActionOutcome::HandedOver
+        )
     }
 }

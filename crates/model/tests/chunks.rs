@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use model::chunk::{self, Chunk, ChunkError};
+use model::chunk::{self, ChunkError, TreeChunk};
 use model::descent::{self, Descent, DescentError, MAX_OBJECTS};
 use model::object::SectionKey;
 use model::selection::PatternEntry;
@@ -11,7 +11,7 @@ use model::set::leaf;
 use model::trie::{Top, Trie};
 use model::{Digest, Kind, ObjectKey, ObjectSet, Selection, SelectionEntry, Stub};
 
-type Store = BTreeMap<Digest, Chunk>;
+type Store = BTreeMap<Digest, TreeChunk>;
 
 fn set(modules: u32) -> ObjectSet {
     let module = |i: u32| (ObjectKey::of(Kind::MODULE, &format!("m{i}")), Stub::of(&i.to_be_bytes()));
@@ -52,10 +52,10 @@ fn read(mut descent: Descent, store: &Store) -> Result<ObjectSet, DescentError> 
     }
 }
 
-fn put(store: &mut Store, name: Digest, chunk: Chunk) {
+fn put(store: &mut Store, name: Digest, chunk: TreeChunk) {
     assert_eq!(chunk.hash().unwrap(), name, "a chunk is named by its hash");
     let wire = serde_json::to_string(&chunk).unwrap();
-    assert_eq!(serde_json::from_str::<Chunk>(&wire).unwrap(), chunk);
+    assert_eq!(serde_json::from_str::<TreeChunk>(&wire).unwrap(), chunk);
     store.insert(name, chunk);
 }
 
@@ -141,7 +141,7 @@ fn a_selection_has_the_root_that_its_chunk_says() {
 #[test]
 fn malformed_chunks_are_refused() {
     let leaf_chunk = |name: &str| chunk::LeafChunk { name: name.into(), stub: Stub::of(name.as_bytes()) };
-    let bucket = |names: &[String]| Chunk::Bucket {
+    let bucket = |names: &[String]| TreeChunk::Bucket {
         kind: "Module".into(),
         namespace: String::new(),
         leaves: names.iter().map(|name| leaf_chunk(name)).collect(),
@@ -163,15 +163,15 @@ fn malformed_chunks_are_refused() {
         ("a leaf twice", bucket(&[sorted[0].clone(), sorted[0].clone()])),
         (
             "sections backwards",
-            Chunk::Set { sections: vec![section("b", true, false), section("a", true, false)] },
+            TreeChunk::Set { sections: vec![section("b", true, false), section("a", true, false)] },
         ),
         (
             "a section twice",
-            Chunk::Set { sections: vec![section("a", true, false), section("a", true, false)] },
+            TreeChunk::Set { sections: vec![section("a", true, false), section("a", true, false)] },
         ),
-        ("root and leaf", Chunk::Set { sections: vec![section("a", true, true)] }),
-        ("neither", Chunk::Set { sections: vec![section("a", false, false)] }),
-        ("too many sections", Chunk::Set { sections: many }),
+        ("root and leaf", TreeChunk::Set { sections: vec![section("a", true, true)] }),
+        ("neither", TreeChunk::Set { sections: vec![section("a", false, false)] }),
+        ("too many sections", TreeChunk::Set { sections: many }),
     ] {
         assert!(matches!(chunk.hash(), Err(ChunkError::Malformed(_))), "{what}");
     }
@@ -184,7 +184,7 @@ fn a_tree_of_the_wrong_form_is_not_read() {
     let mut children = [Digest::ZERO; 16];
     let nibble = model::trie::nibble_at(&Digest::of(b"only"), 0);
     children[nibble] = few.hash();
-    let branch = Chunk::Branch { children: Box::new(children) };
+    let branch = TreeChunk::Branch { children: Box::new(children) };
     let name = branch.hash().unwrap();
     let mut store = Store::from([(name, branch)]);
     store_trie(&key, &few, &mut store);
@@ -195,5 +195,5 @@ fn a_tree_of_the_wrong_form_is_not_read() {
     let top = chunk::of_set(&ObjectSet::new());
     assert_eq!(descent(name).supply(top).err(), malformed("not a trie"));
     let fifteen = serde_json::json!({ "t": "branch", "children": vec![Digest::ZERO; 15] });
-    assert!(serde_json::from_value::<Chunk>(fifteen).is_err());
+    assert!(serde_json::from_value::<TreeChunk>(fifteen).is_err());
 }

@@ -4,7 +4,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use model::chunk::{self, Chunk, LeafChunk};
+use model::chunk::{self, LeafChunk, TreeChunk};
 use model::descent::{self, Descent, DescentError, Found, Frontier, MAX_DEPTH};
 use model::object::SectionKey;
 use model::set::leaf;
@@ -51,8 +51,8 @@ fn roots(set: &ObjectSet) -> Vec<(SectionKey, Digest)> {
 }
 
 /// All nodes of a set, as a store has them.
-fn nodes(set: &ObjectSet) -> BTreeMap<Digest, Chunk> {
-    fn store(section: &SectionKey, trie: &Trie, nodes: &mut BTreeMap<Digest, Chunk>) {
+fn nodes(set: &ObjectSet) -> BTreeMap<Digest, TreeChunk> {
+    fn store(section: &SectionKey, trie: &Trie, nodes: &mut BTreeMap<Digest, TreeChunk>) {
         nodes.extend(chunk::of_trie(section, trie).map(|chunk| (trie.hash(), chunk)));
         if let Top::Branch(children) = trie.top() {
             children.iter().for_each(|child| store(section, child, nodes));
@@ -131,7 +131,7 @@ proptest! {
     #[test]
     fn two_unrelated_sets_are_compared((source, known) in (maps(), maps())) {
         let (theirs, mine) = (set(&source), set(&known));
-        let Chunk::Set { sections } = chunk::of_set(&theirs) else { unreachable!() };
+        let TreeChunk::Set { sections } = chunk::of_set(&theirs) else { unreachable!() };
         let (descent, ..) = by_hash(Descent::of_set(sections, mine, 2000).unwrap(), &theirs);
         check(descent.finish().unwrap(), &source, &known);
     }
@@ -190,7 +190,7 @@ fn endless_branches_are_bounded() {
             child => Digest::of_parts([hash.as_bytes().as_slice(), &[child as u8]]),
         }));
         hash = TrieNode::branch_hash(&children);
-        branches.push(Chunk::Branch { children });
+        branches.push(TreeChunk::Branch { children });
     }
     let mut descent = Descent::new([(section(0), hash)], ObjectSet::new(), 2000).unwrap();
     let mut supplied = branches.iter().rev().map(|branch| descent.supply(branch.clone()));

@@ -6,7 +6,7 @@ use std::time::Duration;
 use model::status::{
     Contact, Drift, ReleaseState, RunResult, Status, contact_of, drift_of, result_of, streak_after,
 };
-use model::{Counts, Digest, RunReport, Timestamp};
+use model::{Digest, RunCounts, RunReport, Timestamp};
 
 #[test]
 fn the_word_that_matters_most() {
@@ -33,8 +33,13 @@ fn the_word_that_matters_most() {
 
 #[test]
 fn what_a_run_came_to() {
-    let counts =
-        |ok, changed, failed, would_change| Counts { ok, changed, failed, would_change, ..Counts::default() };
+    let counts = |ok, changed, failed, would_change| RunCounts {
+        ok,
+        changed,
+        failed,
+        would_change,
+        ..RunCounts::default()
+    };
     for (counts, want) in [
         (counts(0, 0, 0, 0), RunResult::Ok),
         (counts(5, 1, 0, 0), RunResult::Ok),
@@ -71,7 +76,7 @@ fn only_corrections_in_a_row_are_drift() {
             seq: 1,
             root: Digest::ZERO,
             intended,
-            counts: Counts { changed, ..Counts::default() },
+            counts: RunCounts { changed, ..RunCounts::default() },
             items: vec![],
         };
         streak = streak_after(streak, &report);
@@ -83,7 +88,7 @@ fn only_corrections_in_a_row_are_drift() {
         seq: 1,
         root: Digest::ZERO,
         intended: false,
-        counts: Counts { changed: 1, ..Counts::default() },
+        counts: RunCounts { changed: 1, ..RunCounts::default() },
         items: vec![],
     };
     assert_eq!(streak_after(u32::MAX, &report), u32::MAX, "the count does not wrap");

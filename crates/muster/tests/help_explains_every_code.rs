@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use backends::manifest::Problem;
+use backends::manifest::ManifestProblem;
 use model::condition::SyncCause;
 use model::selection::ProofError;
 use model::{Digest, Timestamp};
@@ -68,34 +68,45 @@ fn every_code_is_explained() {
 }
 
 /// What is wrong with a manifest: one of each; the match fails to compile when a new sort is added.
-fn mistakes() -> Vec<Problem> {
+fn mistakes() -> Vec<ManifestProblem> {
     let text = String::new;
     let all = vec![
-        Problem::NotText,
-        Problem::NotYaml(text()),
-        Problem::NotJson(text()),
-        Problem::NotPlain(text()),
-        Problem::NotMap,
-        Problem::NoKind,
-        Problem::NoName,
-        Problem::NotAText(""),
-        Problem::BadName { field: "", value: text(), why: "" },
-        Problem::Reserved(text()),
-        Problem::Duplicate(text()),
-        Problem::DuplicateObject(text()),
-        Problem::FileTooLarge,
-        Problem::TooLarge { size: 0 },
-        Problem::TooDeep,
-        Problem::TooManyValues,
-        Problem::TooManyDocuments,
+        ManifestProblem::NotText,
+        ManifestProblem::NotYaml(text()),
+        ManifestProblem::NotJson(text()),
+        ManifestProblem::NotPlain(text()),
+        ManifestProblem::NotMap,
+        ManifestProblem::NoKind,
+        ManifestProblem::NoName,
+        ManifestProblem::NotAText(""),
+        ManifestProblem::BadName { field: "", value: text(), why: "" },
+        ManifestProblem::Reserved(text()),
+        ManifestProblem::Duplicate(text()),
+        ManifestProblem::DuplicateObject(text()),
+        ManifestProblem::FileTooLarge,
+        ManifestProblem::TooLarge { size: 0 },
+        ManifestProblem::TooDeep,
+        ManifestProblem::TooManyValues,
+        ManifestProblem::TooManyDocuments,
     ];
     for problem in &all {
         match problem {
-            Problem::NotText | Problem::NotYaml(_) | Problem::NotJson(_) | Problem::NotPlain(_) => {}
-            Problem::NotMap | Problem::NoKind | Problem::NoName | Problem::NotAText(_) => {}
-            Problem::BadName { .. } | Problem::Reserved(_) | Problem::Duplicate(_) => {}
-            Problem::DuplicateObject(_) | Problem::FileTooLarge | Problem::TooLarge { .. } => {}
-            Problem::TooDeep | Problem::TooManyValues | Problem::TooManyDocuments => {}
+            ManifestProblem::NotText
+            | ManifestProblem::NotYaml(_)
+            | ManifestProblem::NotJson(_)
+            | ManifestProblem::NotPlain(_) => {}
+            ManifestProblem::NotMap
+            | ManifestProblem::NoKind
+            | ManifestProblem::NoName
+            | ManifestProblem::NotAText(_) => {}
+            ManifestProblem::BadName { .. }
+            | ManifestProblem::Reserved(_)
+            | ManifestProblem::Duplicate(_) => {}
+            ManifestProblem::DuplicateObject(_)
+            | ManifestProblem::FileTooLarge
+            | ManifestProblem::TooLarge { .. } => {}
+            ManifestProblem::TooDeep | ManifestProblem::TooManyValues | ManifestProblem::TooManyDocuments => {
+            }
         }
     }
     all
@@ -108,7 +119,7 @@ fn every_reason_why_an_object_is_not_taken_is_explained() {
     // Those of the folder, and those of the command line itself.
     let others = ["not-writable", "not-a-file", "no-name", "no-node", "not-json"];
     let of_manifests = mistakes();
-    let all = of_links.into_iter().chain(others).chain(of_manifests.iter().map(Problem::code));
+    let all = of_links.into_iter().chain(others).chain(of_manifests.iter().map(ManifestProblem::code));
     for code in all {
         let found = explain(code).unwrap_or_else(|| panic!("{code} is not explained"));
         assert!(found.text.len() > 20, "{found:?}");

@@ -7,9 +7,10 @@ use cli::exit::Exit;
 use cli::object::{changes, exit, list, results_text, show};
 use cli::screen::Screen;
 use model::Timestamp;
+use model::condition::Direction;
 use model::delta::render;
 use serde_json::{Value, json};
-use server::api::objects::{ApplyOutcome, Direction, Done, ObjectName, ObjectView};
+use server::api::objects::{ApplyOutcome, Done, ObjectName, ObjectView};
 use test_support::programs::repo::{code, err, muster, out, write};
 
 fn done(name: &str, outcome: ApplyOutcome) -> Done {

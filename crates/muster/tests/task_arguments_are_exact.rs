@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use clap::Parser;
-use cli::task::{OrderError, RunArgs, new_task};
+use cli::task::{NewTaskError, TaskRunArgs, new_task};
 use model::work::Work;
 use muster::args::Cli;
 use plane::work::{Share, SpecError};
@@ -14,10 +14,10 @@ use test_support::programs::repo::{code, err, muster};
 #[derive(Parser)]
 struct Only {
     #[command(flatten)]
-    run: RunArgs,
+    run: TaskRunArgs,
 }
 
-fn parsed(arguments: &[&str]) -> Result<RunArgs, clap::Error> {
+fn parsed(arguments: &[&str]) -> Result<TaskRunArgs, clap::Error> {
     let all = ["run"].iter().chain(arguments);
     Only::try_parse_from(all).map(|only| only.run)
 }
@@ -72,10 +72,10 @@ fn what_cannot_be_asked_for_is_refused() {
         assert!(parsed(line).is_err(), "{line:?}");
     }
     let refused = |line: &[&str]| new_task(&parsed(line).unwrap(), &selected(2)).unwrap_err();
-    assert_eq!(refused(&["web-1", "--", "uptime"]), OrderError::Relative("uptime".to_owned()));
-    assert_eq!(refused(&["web-1", "--action", "x", "a=1", "a=2"]), OrderError::Twice("a".to_owned()));
+    assert_eq!(refused(&["web-1", "--", "uptime"]), NewTaskError::Relative("uptime".to_owned()));
+    assert_eq!(refused(&["web-1", "--action", "x", "a=1", "a=2"]), NewTaskError::Twice("a".to_owned()));
     let spec = |line: &[&str]| match refused(line) {
-        OrderError::Spec(error) => error,
+        NewTaskError::Spec(error) => error,
         other => panic!("{other}"),
     };
     assert_eq!(spec(&["*", "--timeout", "2d", "--", "/bin/ls"]), SpecError::Timeout);

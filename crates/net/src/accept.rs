@@ -25,11 +25,11 @@ use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
-use crate::identity::{self, CertifiedPeer, Role};
+use crate::identity::{self, CertifiedPeer, PeerRole};
 
 /// Bounds of one listener.
 #[derive(Clone, Copy, Debug)]
-pub struct Limits {
+pub struct AcceptLimits {
     /// Connections at once; more wait in the kernel's queue.
     pub connections: usize,
     /// Requests at once on one connection.
@@ -57,16 +57,16 @@ pub struct Limits {
     pub ending: Duration,
 }
 
-impl Limits {
+impl AcceptLimits {
     /// Bounds of a listener for proxies: many nodes share a connection, and it idles between them.
-    pub fn of_proxies(connections: usize) -> Limits {
-        Limits { connections, streams: 128, head: Duration::from_secs(120), ..Limits::default() }
+    pub fn of_proxies(connections: usize) -> AcceptLimits {
+        AcceptLimits { connections, streams: 128, head: Duration::from_secs(120), ..AcceptLimits::default() }
     }
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits {
+impl Default for AcceptLimits {
+    fn default() -> AcceptLimits {
+        AcceptLimits {
             connections: 16_000,
             streams: 8,
             per_peer: 8,
@@ -147,7 +147,7 @@ impl Flag {
 
 impl Connection {
     /// Waits until the connection is to end: it is old, or the server stops. Streams on it
-    /// then say goodbye within [`Limits::ending`], after which they are cut.
+    /// then say goodbye within [`AcceptLimits::ending`], after which they are cut.
     pub async fn closing(&self) {
         self.closer.closing.wait().await;
     }
@@ -168,7 +168,7 @@ impl Connection {
     /// At the other end is a proxy that ends the TLS sessions of nodes: what comes is of many
     /// nodes, and each request's own signature says of which (IDN-4).
     pub fn is_proxy(&self) -> bool {
-        self.peer.as_ref().is_some_and(|peer| matches!(peer.role, Role::Proxy(_)))
+        self.peer.as_ref().is_some_and(|peer| matches!(peer.role, PeerRole::Proxy(_)))
     }
 
     /// Closes the connection once this request is answered: an idle node costs nothing. A proxy's
@@ -186,7 +186,7 @@ impl Connection {
 pub async fn serve<H, F, B>(
     listener: TcpListener,
     tls: watch::Receiver<Arc<ServerConfig>>,
-    limits: Limits,
+    limits: AcceptLimits,
     mut shutdown: watch::Receiver<bool>,
     handle: H,
 ) where
@@ -235,7 +235,7 @@ pub async fn stopped(shutdown: &mut watch::Receiver<bool>) {
 }
 
 /// Waits until the connections have ended, within the bound of a drain.
-async fn drain(slots: &Semaphore, limits: Limits) {
+async fn drain(slots: &Semaphore, limits: AcceptLimits) {
     const DRAIN: Duration = Duration::from_secs(5);
     let all = u32::try_from(limits.connections).unwrap_or(u32::MAX);
     let _ = tokio::time::timeout(DRAIN, slots.acquire_many(all)).await;
@@ -244,7 +244,7 @@ async fn drain(slots: &Semaphore, limits: Limits) {
 struct One {
     stream: TcpStream,
     address: SocketAddr,
-    limits: Limits,
+    limits: AcceptLimits,
     slot: OwnedSemaphorePermit,
     peers: Arc<Peers>,
     door: Arc<Semaphore>,
@@ -328,8 +328,8 @@ impl One {
         };
         let connection = connection(&tls, address)?;
         let node = match connection.peer.as_deref().map(|peer| &peer.role) {
-            Some(Role::Node { id, .. }) => Some(id),
-            Some(Role::Operator(_) | Role::Proxy(_)) | None => None,
+            Some(PeerRole::Node { id, .. }) => Some(id),
+            Some(PeerRole::Operator(_) | PeerRole::Proxy(_)) | None => None,
         };
         let Some(place) = peers.enter(node, limits.per_peer) else {
             tracing::warn!(%address, "a node has too many connections; this one is closed");
@@ -343,7 +343,7 @@ impl One {
 struct Met {
     tls: Box<TlsStream<TcpStream>>,
     connection: Connection,
-    limits: Limits,
+    limits: AcceptLimits,
     shutdown: watch::Receiver<bool>,
     _place: PeerPermit,
     _slot: OwnedSemaphorePermit,
@@ -415,7 +415,7 @@ fn connection(tls: &TlsStream<TcpStream>, address: SocketAddr) -> Option<Connect
     let peer = peer.and_then(|cert| identity::read(cert).ok()).map(Arc::new);
     let http1 = match session.alpn_protocol() {
         // A proxy that names no protocol means HTTP/1.1, as nginx does.
-        None => matches!(peer.as_deref(), Some(CertifiedPeer { role: Role::Proxy(_), .. })),
+        None => matches!(peer.as_deref(), Some(CertifiedPeer { role: PeerRole::Proxy(_), .. })),
         Some(protocol) => protocol == crate::tls::HTTP1,
     };
     Some(Connection { peer, address, http1, closer: Arc::default() })
@@ -471,7 +471,7 @@ where
     ended
 }
 
-fn builder(limits: &Limits) -> hyper::server::conn::http2::Builder<TokioExecutor> {
+fn builder(limits: &AcceptLimits) -> hyper::server::conn::http2::Builder<TokioExecutor> {
     let mut builder = hyper::server::conn::http2::Builder::new(TokioExecutor::new());
     builder
         .timer(TokioTimer::new())
@@ -488,7 +488,7 @@ fn builder(limits: &Limits) -> hyper::server::conn::http2::Builder<TokioExecutor
     builder
 }
 
-fn http1_builder(limits: &Limits) -> hyper::server::conn::http1::Builder {
+fn http1_builder(limits: &AcceptLimits) -> hyper::server::conn::http1::Builder {
     let mut builder = hyper::server::conn::http1::Builder::new();
     builder
         .timer(TokioTimer::new())

@@ -23,7 +23,7 @@ use tokio_rustls::TlsConnector;
 
 use crate::stream::{Receiver, RequestBody, Stream};
 use crate::url::ServerUrl;
-use crate::websocket::{Bounds, WebSocket};
+use crate::websocket::{SocketBounds, WebSocket};
 
 /// How long dialling and the TLS handshake may take together.
 pub const DIAL_TIMEOUT: Duration = Duration::from_secs(15);
@@ -260,7 +260,7 @@ impl Http1 {
     pub async fn upgrade(
         mut self,
         mut request: Request<()>,
-        bounds: Bounds,
+        bounds: SocketBounds,
         timeout: Duration,
     ) -> Result<Upgraded, ClientError> {
         let url = self.url.clone();

@@ -15,14 +15,14 @@ const PROXY_URI: &str = "muster:proxy:";
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CertifiedPeer {
     /// Node, operator or proxy.
-    pub role: Role,
+    pub role: PeerRole,
     /// When the certificate begins to count.
     pub not_before: Timestamp,
 }
 
 /// What a certificate entitles to.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Role {
+pub enum PeerRole {
     /// A node.
     Node {
         /// Its id.
@@ -69,24 +69,24 @@ pub fn read(der: &[u8]) -> Result<CertifiedPeer, ReadIdentityError> {
     Ok(CertifiedPeer { role, not_before })
 }
 
-fn role(certificate: &X509Certificate<'_>) -> Option<Role> {
+fn role(certificate: &X509Certificate<'_>) -> Option<PeerRole> {
     let names = certificate.subject_alternative_name().ok()??;
     let uri = names.value.general_names.iter().find_map(|name| match name {
         GeneralName::URI(uri) => Some(*uri),
         _ => None,
     })?;
     if let Some(name) = uri.strip_prefix(OPERATOR_URI) {
-        return Some(Role::Operator(name.to_owned()));
+        return Some(PeerRole::Operator(name.to_owned()));
     }
     if let Some(name) = uri.strip_prefix(PROXY_URI) {
-        return Some(Role::Proxy(name.to_owned()));
+        return Some(PeerRole::Proxy(name.to_owned()));
     }
     let id: NodeId = uri.strip_prefix(NODE_URI)?.parse().ok()?;
     let name = certificate.subject().iter_common_name().next()?.as_str().ok()?;
     let key = public_key(certificate.public_key())?;
     // The id is derived from the key, so a certificate cannot join one to another.
     (key.node_id() == id).then_some(())?;
-    Some(Role::Node { id, hostname: name.parse().ok()?, key: Box::new(key) })
+    Some(PeerRole::Node { id, hostname: name.parse().ok()?, key: Box::new(key) })
 }
 
 /// The key in a SubjectPublicKeyInfo; the algorithm is the one that it names, never guessed.

@@ -14,5 +14,5 @@ pub mod tls;
 pub mod url;
 pub mod websocket;
 
-pub use identity::{CertifiedPeer, Role};
+pub use identity::{CertifiedPeer, PeerRole};
 pub use url::ServerUrl;

@@ -13,7 +13,7 @@ use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, Server
 use trust::SigningKey;
 use trust::token::TlsTermination;
 
-use crate::identity::{self, CertifiedPeer, Role};
+use crate::identity::{self, CertifiedPeer, PeerRole};
 
 /// HTTP/2, the application protocol of everything but WebSockets.
 const H2: &[u8] = b"h2";
@@ -235,7 +235,8 @@ impl ServerCertVerifier for Verifier {
     ) -> Result<ServerCertVerified, rustls::Error> {
         let verifier = self.ca.verifier(intermediates)?;
         let verified = verifier.verify_server_cert(end_entity, &[], server_name, ocsp_response, now)?;
-        let is_proxy = matches!(identity::read(end_entity), Ok(CertifiedPeer { role: Role::Proxy(_), .. }));
+        let is_proxy =
+            matches!(identity::read(end_entity), Ok(CertifiedPeer { role: PeerRole::Proxy(_), .. }));
         match (self.ends_at, is_proxy) {
             (TlsTermination::ControlPlane, true) => Err(refused(
                 "the server shows a proxy's certificate, not the control plane's: reach the control plane \

@@ -42,7 +42,7 @@ const MAX_REASON: usize = 123;
 
 /// Bounds of one socket.
 #[derive(Clone, Copy, Debug)]
-pub struct Bounds {
+pub struct SocketBounds {
     /// The longest message that is read, in bytes, as sent and as unpacked.
     pub read: usize,
     /// The longest message that is sent, in bytes.
@@ -90,7 +90,7 @@ pub enum Received {
 #[derive(Debug)]
 pub struct WebSocket {
     inner: Box<WebSocketStream<TokioIo<Upgraded>>>,
-    bounds: Bounds,
+    bounds: SocketBounds,
     place: Option<SocketPermit>,
 }
 
@@ -106,16 +106,16 @@ impl Drop for SocketPermit {
 
 /// The sending half of a socket.
 #[derive(Debug)]
-pub struct Sender {
+pub struct SocketSender {
     inner: SplitSink<Box<WebSocketStream<TokioIo<Upgraded>>>, Message>,
-    bounds: Bounds,
+    bounds: SocketBounds,
 }
 
 /// The receiving half of a socket. The connection's place is given back with it.
 #[derive(Debug)]
-pub struct Receiver {
+pub struct SocketReceiver {
     inner: SplitStream<Box<WebSocketStream<TokioIo<Upgraded>>>>,
-    bounds: Bounds,
+    bounds: SocketBounds,
     place: Option<SocketPermit>,
 }
 
@@ -124,7 +124,7 @@ pub struct Receiver {
 pub struct Upgrade {
     on: OnUpgrade,
     place: Option<SocketPermit>,
-    bounds: Bounds,
+    bounds: SocketBounds,
 }
 
 /// Agrees to a request's upgrade: send the response, and in another task wait for the socket.
@@ -133,7 +133,7 @@ pub struct Upgrade {
 /// [`WebSocketError::NotAnUpgrade`] says what the request lacks.
 pub fn accept<B>(
     request: &mut Request<B>,
-    bounds: Bounds,
+    bounds: SocketBounds,
 ) -> Result<(Response<()>, Upgrade), WebSocketError> {
     let response = create_response_with_body(request, || ());
     let mut response = response.map_err(|error| WebSocketError::NotAnUpgrade(error.to_string()))?;
@@ -186,7 +186,7 @@ pub(crate) fn agreed(response: &HeaderMap, expected: &str) -> bool {
 }
 
 impl WebSocket {
-    async fn over(io: Upgraded, role: Role, bounds: Bounds, place: Option<SocketPermit>) -> WebSocket {
+    async fn over(io: Upgraded, role: Role, bounds: SocketBounds, place: Option<SocketPermit>) -> WebSocket {
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BUFFER)
             .write_buffer_size(0)
@@ -198,19 +198,19 @@ impl WebSocket {
     }
 
     /// A client's socket, after the answer to its request.
-    pub(crate) async fn client(io: Upgraded, bounds: Bounds) -> WebSocket {
+    pub(crate) async fn client(io: Upgraded, bounds: SocketBounds) -> WebSocket {
         WebSocket::over(io, Role::Client, bounds, None).await
     }
 
     /// Both halves, so that neither waits for the other.
-    pub fn split(self) -> (Sender, Receiver) {
+    pub fn split(self) -> (SocketSender, SocketReceiver) {
         let (sink, stream) = self.inner.split();
         let bounds = self.bounds;
-        (Sender { inner: sink, bounds }, Receiver { inner: stream, bounds, place: self.place })
+        (SocketSender { inner: sink, bounds }, SocketReceiver { inner: stream, bounds, place: self.place })
     }
 }
 
-impl Sender {
+impl SocketSender {
     /// Sends JSON; with `gzip` compressed if that is worth it. Waits until it is written.
     ///
     /// # Errors
@@ -252,7 +252,7 @@ impl Sender {
     }
 }
 
-impl Receiver {
+impl SocketReceiver {
     /// Waits for the next message; giving up in the middle loses nothing.
     ///
     /// # Errors

@@ -17,7 +17,7 @@ use http::{Request, Response};
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Frame as BodyFrame, Incoming};
 use hyper_util::rt::TokioIo;
-use net::accept::Limits;
+use net::accept::AcceptLimits;
 use rustls_pki_types::ServerName;
 use sync::Frame;
 use test_support::tls_server::TlsServer;
@@ -25,7 +25,7 @@ use test_support::wait::soon;
 use tonic::codec::CompressionEncoding;
 use tonic::transport::{Channel, Endpoint};
 use wire::cloudevents::{MAX_UP, Origin, PREFIX, protobuf};
-use wire::grpc::{self, Decoder, Status};
+use wire::grpc::{self, GrpcDecoder, GrpcStatus};
 use wire::rpc;
 use wire::{Code, Problem, route};
 
@@ -46,15 +46,15 @@ async fn handle(request: Request<Incoming>) -> Response<StreamBody<Pieces>> {
     let mut answer = Response::new(());
     let (parts, body) = request.into_parts();
     let pieces: Pieces = match grpc::agree(&parts.headers) {
-        Err(problem) => ended(Vec::new(), &Status::of(problem)),
+        Err(problem) => ended(Vec::new(), &GrpcStatus::of(problem)),
         Ok(agreed) => {
             grpc::announce(answer.headers_mut(), agreed.outgoing_gzip);
-            let decoder = Decoder::new(MAX_UP, agreed.incoming_gzip);
+            let decoder = GrpcDecoder::new(MAX_UP, agreed.incoming_gzip);
             match parts.uri.path() {
                 route::SUBSCRIBE => subscribe(body, decoder, agreed.outgoing_gzip),
                 path => match unary(path, body, decoder).await {
-                    Ok(message) => ended(vec![frame_of(&message, agreed.outgoing_gzip)], &Status::ok()),
-                    Err(problem) => ended(Vec::new(), &Status::of(problem)),
+                    Ok(message) => ended(vec![frame_of(&message, agreed.outgoing_gzip)], &GrpcStatus::ok()),
+                    Err(problem) => ended(Vec::new(), &GrpcStatus::of(problem)),
                 },
             }
         }
@@ -62,12 +62,12 @@ async fn handle(request: Request<Incoming>) -> Response<StreamBody<Pieces>> {
     answer.map(|()| StreamBody::new(pieces))
 }
 
-fn ended(mut frames: Vec<BodyFrame<Bytes>>, status: &Status) -> Pieces {
+fn ended(mut frames: Vec<BodyFrame<Bytes>>, status: &GrpcStatus) -> Pieces {
     frames.push(BodyFrame::trailers(status.headers()));
     Box::pin(futures_util::stream::iter(frames.into_iter().map(Ok)))
 }
 
-async fn unary(path: &str, body: Incoming, mut decoder: Decoder) -> Result<Vec<u8>, Problem> {
+async fn unary(path: &str, body: Incoming, mut decoder: GrpcDecoder) -> Result<Vec<u8>, Problem> {
     decoder.push(body.collect().await.unwrap().to_bytes());
     let mut messages = Vec::new();
     while let Some(message) = decoder.next().unwrap() {
@@ -95,12 +95,12 @@ async fn unary(path: &str, body: Incoming, mut decoder: Decoder) -> Result<Vec<u
 }
 
 /// Every ping is answered, and every other frame comes back.
-fn subscribe(body: Incoming, decoder: Decoder, gzip: bool) -> Pieces {
+fn subscribe(body: Incoming, decoder: GrpcDecoder, gzip: bool) -> Pieces {
     let state = (Some(body), decoder, Origin::principal("link-1"));
     Box::pin(futures_util::stream::unfold(state, move |(body, mut decoder, mut origin)| async move {
         let mut body = body?;
         let Some(frame) = body.frame().await else {
-            let last = BodyFrame::trailers(Status::ok().headers());
+            let last = BodyFrame::trailers(GrpcStatus::ok().headers());
             return Some((Ok(last), (None, decoder, origin)));
         };
         if let Ok(Ok(data)) = frame.map(BodyFrame::into_data) {
@@ -114,7 +114,7 @@ fn subscribe(body: Incoming, decoder: Decoder, gzip: bool) -> Pieces {
                 }
                 Ok(other) => other,
                 Err(error) => {
-                    let last = BodyFrame::trailers(Status::of(error.into()).headers());
+                    let last = BodyFrame::trailers(GrpcStatus::of(error.into()).headers());
                     return Some((Ok(last), (None, decoder, origin)));
                 }
             };
@@ -153,7 +153,7 @@ fn event(name: &str, data: &str) -> Event {
 
 #[tokio::test]
 async fn version_and_ping() {
-    let server = TlsServer::start(Limits::default(), false, handle).await;
+    let server = TlsServer::start(AcceptLimits::default(), false, handle).await;
     let channel = channel(&server).await;
     let mut version = VersionClient::new(channel.clone());
     let spoken = soon(version.version(VersionRequest { lowest: 1, highest: 7 })).await.unwrap().into_inner();
@@ -170,7 +170,7 @@ async fn version_and_ping() {
 
 #[tokio::test]
 async fn subscribe_both_ways_packed_or_not() {
-    let server = TlsServer::start(Limits::default(), false, handle).await;
+    let server = TlsServer::start(AcceptLimits::default(), false, handle).await;
     for gzip in [false, true] {
         let mut events = EventStreamClient::new(channel(&server).await);
         if gzip {
@@ -204,7 +204,7 @@ async fn subscribe_both_ways_packed_or_not() {
 
 #[tokio::test]
 async fn push_is_summed_up_and_a_bad_event_refused_by_name() {
-    let server = TlsServer::start(Limits::default(), false, handle).await;
+    let server = TlsServer::start(AcceptLimits::default(), false, handle).await;
     let mut events = EventStreamClient::new(channel(&server).await);
     let good = futures_util::stream::iter([event("ping", ""), event("state-updated", ""), event("ping", "")]);
     let summary = soon(events.push(good)).await.unwrap().into_inner();

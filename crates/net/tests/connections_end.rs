@@ -8,7 +8,7 @@ use http::{Request, Response};
 use http_body_util::{Empty, Full};
 use hyper_util::rt::{TokioExecutor, TokioIo};
 use model::Timestamp;
-use net::accept::{Limits, serve};
+use net::accept::{AcceptLimits, serve};
 use net::issue::Ca;
 use net::tls::{self, ClientAuth};
 use rustls_pki_types::ServerName;
@@ -40,7 +40,8 @@ impl Server {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let at = listener.local_addr().unwrap();
         let stop = watch::Sender::new(false);
-        let limits = Limits { connections: 1, anonymous_age: SHORT, ending: SHORT, ..Limits::default() };
+        let limits =
+            AcceptLimits { connections: 1, anonymous_age: SHORT, ending: SHORT, ..AcceptLimits::default() };
         let tls = watch::Sender::new(config.unwrap());
         let shutdown = stop.subscribe();
         tokio::spawn(async move {

@@ -11,7 +11,7 @@ use bytes::Bytes;
 use http::{Request, Response};
 use http_body_util::StreamBody;
 use hyper::body::{Frame, Incoming};
-use net::accept::{Connection, Limits};
+use net::accept::{AcceptLimits, Connection};
 use net::client::Client;
 use net::stream::BodyFrame;
 use rustls::client::Resumption;
@@ -49,7 +49,7 @@ async fn connect(server: &TlsServer, tls: &Arc<ClientConfig>) -> TlsStream<TcpSt
 
 #[tokio::test]
 async fn no_session_is_resumed_and_none_carries_early_data() {
-    let server = TlsServer::start(Limits::default(), false, until_closing).await;
+    let server = TlsServer::start(AcceptLimits::default(), false, until_closing).await;
     // A client that would like both.
     let mut tls = ClientConfig::clone(&server.node(1));
     tls.resumption = Resumption::in_memory_sessions(8);
@@ -66,8 +66,8 @@ async fn no_session_is_resumed_and_none_carries_early_data() {
 
 #[tokio::test]
 async fn an_old_connection_lets_its_streams_end_and_takes_no_more() {
-    assert_eq!(Limits::default().age, Duration::from_secs(3600), "certificates are verified each hour");
-    let limits = Limits { age: Duration::from_millis(50), ..Limits::default() };
+    assert_eq!(AcceptLimits::default().age, Duration::from_secs(3600), "certificates are verified each hour");
+    let limits = AcceptLimits { age: Duration::from_millis(50), ..AcceptLimits::default() };
     let server = TlsServer::start(limits, false, until_closing).await;
     let mut client = Client::dial(&server.url, server.node(1)).await.unwrap();
     let request = || Request::get(server.url.to_string()).body(()).unwrap();

@@ -8,7 +8,7 @@ use http::{Request, Response};
 use http_body_util::Full;
 use model::{Hostname, Timestamp};
 use net::ServerUrl;
-use net::accept::{Limits, serve};
+use net::accept::{AcceptLimits, serve};
 use net::client::Client;
 use net::issue::{Ca, CertificateRequest, node_request};
 use net::tls::{self, ClientAuth, ClientKey};
@@ -34,7 +34,7 @@ async fn start() -> Server {
     let url = format!("https://{}", listener.local_addr().unwrap()).parse().unwrap();
     let stop = watch::Sender::new(false);
     let (tls, shutdown) = (watch::Sender::new(config), stop.subscribe());
-    let limits = Limits { per_peer: 2, ..Limits::default() };
+    let limits = AcceptLimits { per_peer: 2, ..AcceptLimits::default() };
     tokio::spawn(async move {
         serve(listener, tls.subscribe(), limits, shutdown, |_| async {
             Response::new(Full::new(Bytes::from_static(b"hello")))

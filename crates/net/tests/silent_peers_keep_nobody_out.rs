@@ -9,14 +9,14 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use http::Response;
 use http_body_util::Full;
-use net::accept::Limits;
+use net::accept::AcceptLimits;
 use net::client::Client;
 use tokio::io::AsyncWriteExt;
 use tokio::net::TcpStream;
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_good_client_gets_in_past_many_silent_ones() {
-    let limits = Limits { handshakes: 4, ..Limits::default() };
+    let limits = AcceptLimits { handshakes: 4, ..AcceptLimits::default() };
     let server = test_support::tls_server::TlsServer::start(limits, false, |_| async {
         Response::new(Full::new(Bytes::from_static(b"here")))
     })

@@ -6,7 +6,7 @@ use http::{HeaderMap, Request, Response};
 use http_body_util::combinators::BoxBody;
 use http_body_util::{BodyExt, StreamBody};
 use hyper::body::{Frame, Incoming};
-use net::accept::{Connection, Limits};
+use net::accept::{AcceptLimits, Connection};
 use net::client::Client;
 use net::stream::BodyFrame;
 use test_support::tls_server::TlsServer;
@@ -41,7 +41,7 @@ fn request(server: &TlsServer, path: &str) -> Request<()> {
 
 #[tokio::test]
 async fn chunks_and_trailers_come_while_the_body_goes_on() {
-    let server = TlsServer::start(Limits::default(), false, echo).await;
+    let server = TlsServer::start(AcceptLimits::default(), false, echo).await;
     let mut client = Client::dial(&server.url, server.node(1)).await.unwrap();
     let first = Bytes::from_static(b"first");
     let mut stream = client.open_stream(request(&server, "/"), first.clone(), DEADLINE).await.unwrap();
@@ -69,7 +69,7 @@ async fn chunks_and_trailers_come_while_the_body_goes_on() {
 
 #[tokio::test]
 async fn a_sender_waits_while_nobody_reads() {
-    let server = TlsServer::start(Limits::default(), false, |request: Request<Incoming>| async move {
+    let server = TlsServer::start(AcceptLimits::default(), false, |request: Request<Incoming>| async move {
         // The body is held, never read.
         let held = request.into_body();
         let pieces = futures_util::stream::once(async move {

@@ -7,17 +7,17 @@ use bytes::Bytes;
 use http::{Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
-use net::accept::{Connection, Limits};
+use net::accept::{AcceptLimits, Connection};
 use net::client::{Client, ClientError, Http1, Upgraded};
-use net::websocket::{self, Bounds, Received, Receiver, Sender, WebSocketError};
+use net::websocket::{self, Received, SocketBounds, SocketReceiver, SocketSender, WebSocketError};
 use test_support::tls_server::TlsServer;
 use test_support::wait::{DEADLINE, soon};
 use wire::Code;
 
-const BOUNDS: Bounds = Bounds { read: 64 * 1024, write: 64 * 1024 };
+const BOUNDS: SocketBounds = SocketBounds { read: 64 * 1024, write: 64 * 1024 };
 
 /// Sends back what comes, and says goodbye when the connection is to end.
-async fn echo(mut tx: Sender, mut rx: Receiver, connection: Connection) {
+async fn echo(mut tx: SocketSender, mut rx: SocketReceiver, connection: Connection) {
     loop {
         let received = tokio::select! {
             received = rx.recv() => received,
@@ -75,7 +75,7 @@ fn request() -> Request<()> {
     Request::get("/v1/agent/stream").body(()).unwrap()
 }
 
-async fn dial(server: &TlsServer, node: u8) -> Result<(Sender, Receiver), ClientError> {
+async fn dial(server: &TlsServer, node: u8) -> Result<(SocketSender, SocketReceiver), ClientError> {
     let client = Http1::dial(&server.url, &server.node(node)).await?;
     match client.upgrade(request(), BOUNDS, DEADLINE).await? {
         Upgraded::Socket(socket) => Ok(socket.split()),
@@ -85,7 +85,7 @@ async fn dial(server: &TlsServer, node: u8) -> Result<(Sender, Receiver), Client
 
 #[tokio::test]
 async fn messages_go_both_ways_packed_or_not() {
-    let server = TlsServer::start(Limits::default(), true, handle).await;
+    let server = TlsServer::start(AcceptLimits::default(), true, handle).await;
     let (mut tx, mut rx) = dial(&server, 1).await.unwrap();
     for (size, gzip) in [(2, false), (2, true), (5000, true), (60_000, true), (60_000, false)] {
         let json = format!("\"{}\"", "x".repeat(size)).into_bytes();
@@ -103,9 +103,9 @@ async fn messages_go_both_ways_packed_or_not() {
 
 #[tokio::test]
 async fn messages_are_bounded_both_ways_and_as_unpacked() {
-    let server = TlsServer::start(Limits::default(), true, handle).await;
+    let server = TlsServer::start(AcceptLimits::default(), true, handle).await;
     let client = Http1::dial(&server.url, &server.node(1)).await.unwrap();
-    let wide = Bounds { write: 1024 * 1024, ..BOUNDS };
+    let wide = SocketBounds { write: 1024 * 1024, ..BOUNDS };
     let Upgraded::Socket(socket) = client.upgrade(request(), wide, DEADLINE).await.unwrap() else {
         panic!("refused")
     };
@@ -131,7 +131,7 @@ async fn messages_are_bounded_both_ways_and_as_unpacked() {
 
 #[tokio::test]
 async fn http1_answers_nothing_but_the_upgrade() {
-    let server = TlsServer::start(Limits::default(), true, handle).await;
+    let server = TlsServer::start(AcceptLimits::default(), true, handle).await;
     for (method, path) in [("GET", "/v1/agent/stream"), ("POST", "/v1/agent/checkin")] {
         // The headers of an upgrade are put in; POST cannot have one, and GET without a key neither.
         let client = Http1::dial(&server.url, &server.node(1)).await.unwrap();
@@ -153,14 +153,14 @@ async fn http1_answers_nothing_but_the_upgrade() {
 
 #[tokio::test]
 async fn without_the_offer_there_is_no_http1() {
-    let server = TlsServer::start(Limits::default(), false, handle).await;
+    let server = TlsServer::start(AcceptLimits::default(), false, handle).await;
     let refused = Http1::dial(&server.url, &server.node(1)).await.unwrap_err();
     assert!(matches!(refused, ClientError::Handshake { .. }), "{refused:?}");
 }
 
 #[tokio::test]
 async fn a_socket_counts_as_a_connection_of_its_node_until_it_ends() {
-    let limits = Limits { per_peer: 1, ..Limits::default() };
+    let limits = AcceptLimits { per_peer: 1, ..AcceptLimits::default() };
     let server = TlsServer::start(limits, true, handle).await;
     let (tx, rx) = dial(&server, 1).await.unwrap();
     assert!(dial(&server, 1).await.is_err(), "the node has its connection");
@@ -175,11 +175,11 @@ async fn a_socket_counts_as_a_connection_of_its_node_until_it_ends() {
 
 #[tokio::test]
 async fn a_socket_is_told_when_the_server_stops_and_when_it_is_old() {
-    let server = TlsServer::start(Limits::default(), true, handle).await;
+    let server = TlsServer::start(AcceptLimits::default(), true, handle).await;
     let (_tx, mut rx) = dial(&server, 1).await.unwrap();
     server.stop.send_replace(true);
     assert_eq!(soon(rx.recv()).await.unwrap(), Received::Close(1001, "the server stops".to_owned()));
-    let old = Limits { age: Duration::from_millis(200), ..Limits::default() };
+    let old = AcceptLimits { age: Duration::from_millis(200), ..AcceptLimits::default() };
     let server = TlsServer::start(old, true, handle).await;
     let (_tx, mut rx) = dial(&server, 1).await.unwrap();
     assert_eq!(soon(rx.recv()).await.unwrap(), Received::Close(1001, "the server stops".to_owned()));
@@ -189,7 +189,7 @@ async fn a_socket_is_told_when_the_server_stops_and_when_it_is_old() {
 #[tokio::test]
 async fn a_socket_that_does_not_end_by_itself_is_cut() {
     let short = Duration::from_millis(200);
-    let limits = Limits { per_peer: 1, age: short, ending: short, ..Limits::default() };
+    let limits = AcceptLimits { per_peer: 1, age: short, ending: short, ..AcceptLimits::default() };
     let server = TlsServer::start(limits, true, |mut request: Request<Incoming>| async move {
         let (response, upgrade) = websocket::accept(&mut request, BOUNDS).unwrap();
         tokio::spawn(async move {

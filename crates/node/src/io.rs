@@ -38,7 +38,7 @@ pub struct Restored {
 
 /// What happened.
 #[derive(Clone, Debug)]
-pub enum Input {
+pub enum NodeInput {
     /// Time passed.
     Tick,
     /// Traits were collected.
@@ -47,7 +47,7 @@ pub enum Input {
     Answered(Box<Answer>),
     /// A check-in failed; for people.
     Unreachable(String),
-    /// Everything asked for with [`Effect::Fetch`] is in the blob store.
+    /// Everything asked for with [`NodeEffect::Fetch`] is in the blob store.
     Fetched,
     /// Something asked for could not be fetched; for people.
     FetchFailed(String),
@@ -72,25 +72,25 @@ pub enum Input {
 
 /// What the shell is to do.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
-    /// Collect traits, then [`Input::Traits`].
+pub enum NodeEffect {
+    /// Collect traits, then [`NodeInput::Traits`].
     CollectTraits,
-    /// Send a check-in with the facts that wait, then [`Input::Answered`] or
-    /// [`Input::Unreachable`].
+    /// Send a check-in with the facts that wait, then [`NodeInput::Answered`] or
+    /// [`NodeInput::Unreachable`].
     CheckIn(Box<CheckIn>),
     /// Keep the contents that came with the offer if they are among these, fetch the other
-    /// ones, then [`Input::Fetched`].
+    /// ones, then [`NodeInput::Fetched`].
     Fetch {
         /// Contents that the blob store must hold.
         contents: BTreeSet<Digest>,
         /// Contents that came inside the answer.
         inline: Vec<String>,
     },
-    /// Make the adoption durable, then [`Input::Adopted`].
+    /// Make the adoption durable, then [`NodeInput::Adopted`].
     Adopt(Box<Adoption>),
-    /// Bind and converge, then [`Input::Ran`].
+    /// Bind and converge, then [`NodeInput::Ran`].
     Run(RunOrder),
-    /// Append a fact to the log; if that fails, [`Input::NotAppended`].
+    /// Append a fact to the log; if that fails, [`NodeInput::NotAppended`].
     Append(FactBody),
     /// Everything up to this is durable at the control plane.
     Ack(Cursor),

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::exchange::{HeldRelease, Signed};
-use model::{Channel, Counts, Digest, Incarnation, ObjectKey, ObjectSet, RunReport, Stub, Timestamp};
+use model::{Channel, Digest, Incarnation, ObjectKey, ObjectSet, RunCounts, RunReport, Stub, Timestamp};
 use serde::{Deserialize, Serialize};
 use trust::Floor;
 
@@ -52,7 +52,7 @@ pub struct LastRun {
     pub at: Timestamp,
     /// Its totals.
     #[serde(default)]
-    pub counts: Counts,
+    pub counts: RunCounts,
     /// The incarnation of the log that holds its report, or that of a run alike: in another incarnation
     /// nothing was said yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]

@@ -13,7 +13,7 @@ use trust::clock::TrustTime;
 use trust::feature::FEATURES;
 
 use crate::backoff::Spread;
-use crate::io::{Effect, Identity, Input, Restored, RunOrder};
+use crate::io::{Identity, NodeEffect, NodeInput, Restored, RunOrder};
 use crate::state::{Adoption, LastRun};
 
 /// The shortest wait that a control plane may ask for between contacts.
@@ -159,42 +159,42 @@ impl Node {
     }
 
     /// What to do about an input.
-    pub fn handle(&mut self, input: Input, now: Timestamp) -> Vec<Effect> {
+    pub fn handle(&mut self, input: NodeInput, now: Timestamp) -> Vec<NodeEffect> {
         let mut effects = Vec::new();
         self.notice_time(now);
         match input {
-            Input::Tick => {}
-            Input::Nudge => {
+            NodeInput::Tick => {}
+            NodeInput::Nudge => {
                 self.next_contact = now;
                 self.run_due = self.adoption.is_some();
             }
-            Input::FactsWait => {
+            NodeInput::FactsWait => {
                 self.facts_pending = true;
                 if self.failures == 0 {
                     self.hurry(now);
                 }
             }
-            Input::Traits(traits) => self.on_traits(traits, now, &mut effects),
-            Input::Answered(answer) => self.on_answer(*answer, now, &mut effects),
-            Input::Unreachable(why) => self.on_unreachable(&why, now, &mut effects),
-            Input::Fetched => self.on_fetched(now, &mut effects),
-            Input::FetchFailed(why) => {
-                effects.push(Effect::Warn(format!("the release could not be fetched: {why}")));
+            NodeInput::Traits(traits) => self.on_traits(traits, now, &mut effects),
+            NodeInput::Answered(answer) => self.on_answer(*answer, now, &mut effects),
+            NodeInput::Unreachable(why) => self.on_unreachable(&why, now, &mut effects),
+            NodeInput::Fetched => self.on_fetched(now, &mut effects),
+            NodeInput::FetchFailed(why) => {
+                effects.push(NodeEffect::Warn(format!("the release could not be fetched: {why}")));
                 self.on_stuck(now);
             }
-            Input::Adopted(policy) => self.on_adopted(policy, now, &mut effects),
-            Input::AdoptFailed(why) => {
-                effects.push(Effect::Warn(format!("the release could not be kept: {why}")));
+            NodeInput::Adopted(policy) => self.on_adopted(policy, now, &mut effects),
+            NodeInput::AdoptFailed(why) => {
+                effects.push(NodeEffect::Warn(format!("the release could not be kept: {why}")));
                 self.on_stuck(now);
             }
-            Input::NotAppended => self.on_not_appended(&mut effects),
-            Input::ServerTime(theirs) => self.ahead = theirs.since(now),
-            Input::Ran(report) => self.on_ran(&report, now, &mut effects),
-            Input::RunFailed(why) => {
+            NodeInput::NotAppended => self.on_not_appended(&mut effects),
+            NodeInput::ServerTime(theirs) => self.ahead = theirs.since(now),
+            NodeInput::Ran(report) => self.on_ran(&report, now, &mut effects),
+            NodeInput::RunFailed(why) => {
                 let push = self.running.take().and_then(|running| running.push);
                 self.push = self.push.or(push);
                 self.next_run = now.plus(self.interval());
-                effects.push(Effect::Warn(format!("the run could not be made: {why}")));
+                effects.push(NodeEffect::Warn(format!("the run could not be made: {why}")));
             }
         }
         self.start_what_is_due(now, &mut effects);
@@ -213,10 +213,10 @@ impl Node {
         }
     }
 
-    fn start_what_is_due(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+    fn start_what_is_due(&mut self, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         if matches!(self.talk, Talk::Idle) && now >= self.next_contact {
             self.talk = Talk::Traits;
-            effects.push(Effect::CollectTraits);
+            effects.push(NodeEffect::CollectTraits);
         }
         // Without traits nothing can be bound; the contact that collects them comes first.
         if self.running.is_some() || self.traits.is_none() {
@@ -227,17 +227,17 @@ impl Node {
         }
     }
 
-    fn start_run(&mut self, effects: &mut Vec<Effect>) {
+    fn start_run(&mut self, effects: &mut Vec<NodeEffect>) {
         let Some(adoption) = &self.adoption else { return };
         let traits = self.traits.as_ref().map_or(Digest::ZERO, |traits| traits.digest);
         let inputs = inputs_digest(&adoption.root, &traits);
         let intended = self.last_run.as_ref().is_none_or(|last| last.inputs != inputs);
         self.run_due = false;
         self.running = Some(Running { inputs, push: self.push.take() });
-        effects.push(Effect::Run(RunOrder { seq: adoption.seq, root: adoption.root, intended }));
+        effects.push(NodeEffect::Run(RunOrder { seq: adoption.seq, root: adoption.root, intended }));
     }
 
-    fn on_traits(&mut self, traits: TraitReport, now: Timestamp, effects: &mut Vec<Effect>) {
+    fn on_traits(&mut self, traits: TraitReport, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         if self.traits.as_ref().is_some_and(|known| known.digest != traits.digest) {
             // A changed trait binds anew at once, offline too (DLT-4).
             self.run_due = true;
@@ -247,7 +247,7 @@ impl Node {
             return;
         }
         self.talk = Talk::Waiting;
-        effects.push(Effect::CheckIn(Box::new(self.check_in(now))));
+        effects.push(NodeEffect::CheckIn(Box::new(self.check_in(now))));
     }
 
     fn check_in(&mut self, now: Timestamp) -> CheckIn {
@@ -269,7 +269,7 @@ impl Node {
         }
     }
 
-    fn on_unreachable(&mut self, why: &str, now: Timestamp, effects: &mut Vec<Effect>) {
+    fn on_unreachable(&mut self, why: &str, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         self.failures = self.failures.saturating_add(1);
         self.talk = Talk::Idle;
         self.next_contact = now.plus(self.spread.backoff(self.failures, self.policy.contact()));
@@ -277,7 +277,7 @@ impl Node {
         let silent = self.confirmed_at.is_some_and(|at| now.since(at).as_secs() > grace);
         if silent && !self.warned_offline {
             self.warned_offline = true;
-            effects.push(Effect::Warn(format!(
+            effects.push(NodeEffect::Warn(format!(
                 "no contact with the control plane for more than {grace} s ({why}); converging on what is held"
             )));
         }
@@ -291,7 +291,7 @@ impl Node {
         self.next_contact = now.plus(self.spread.backoff(self.stuck, self.policy.contact()));
     }
 
-    fn on_answer(&mut self, answer: Answer, now: Timestamp, effects: &mut Vec<Effect>) {
+    fn on_answer(&mut self, answer: Answer, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         if !matches!(self.talk, Talk::Waiting) {
             return;
         }
@@ -303,7 +303,7 @@ impl Node {
             self.pushed = None;
         }
         if let Some(cursor) = answer.acked {
-            effects.push(Effect::Ack(cursor));
+            effects.push(NodeEffect::Ack(cursor));
         }
         self.traits_acked = if answer.want_traits { None } else { self.traits_sent.or(self.traits_acked) };
         // By the policy, which is signed: a control plane cannot send its nodes away for long.
@@ -333,7 +333,7 @@ impl Node {
         self.run_due |= (near || self.push.is_some()) && self.adoption.is_some();
     }
 
-    fn on_offer(&mut self, offer: Offer, now: Timestamp, effects: &mut Vec<Effect>) {
+    fn on_offer(&mut self, offer: Offer, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         if !matches!(self.change, Change::None) {
             // One release at a time; its end leads to the next check-in.
             return self.run_after_answer(now);
@@ -386,7 +386,7 @@ impl Node {
         Ok(set)
     }
 
-    fn refuse(&mut self, offer: &Offer, refusal: &Refusal, now: Timestamp, effects: &mut Vec<Effect>) {
+    fn refuse(&mut self, offer: &Offer, refusal: &Refusal, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         self.stuck = 0;
         // What does not fit what is held is asked for whole: it may be the held that is odd.
         self.want_full = matches!(refusal, Refusal::Malformed(_) | Refusal::OtherRoot { .. });
@@ -395,20 +395,20 @@ impl Node {
         if self.refused != Some(what) {
             self.refused = Some(what);
             let (code, message) = (refusal.code().to_owned(), refusal.to_string());
-            effects.push(Effect::Warn(format!("refused what the control plane points to: {message}")));
+            effects.push(NodeEffect::Warn(format!("refused what the control plane points to: {message}")));
             self.append(FactBody::Refused { code, message }, now, effects);
         }
         self.run_after_answer(now);
     }
 
-    fn fetch(&mut self, pending: Pending, effects: &mut Vec<Effect>) {
+    fn fetch(&mut self, pending: Pending, effects: &mut Vec<NodeEffect>) {
         let contents = pending.set.objects().map(|(_, stub)| stub.digest).collect();
         let inline = pending.offer.set.as_ref().map(|set| set.contents.clone()).unwrap_or_default();
         self.change = Change::Fetching(Box::new(pending));
-        effects.push(Effect::Fetch { contents, inline });
+        effects.push(NodeEffect::Fetch { contents, inline });
     }
 
-    fn on_fetched(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+    fn on_fetched(&mut self, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         let pending = match std::mem::take(&mut self.change) {
             Change::Fetching(pending) => pending,
             other => return self.change = other,
@@ -425,10 +425,10 @@ impl Node {
             adopted_at: now,
         };
         self.change = Change::Adopting(Box::new(adoption.clone()));
-        effects.push(Effect::Adopt(Box::new(adoption)));
+        effects.push(NodeEffect::Adopt(Box::new(adoption)));
     }
 
-    fn on_adopted(&mut self, policy: Policy, now: Timestamp, effects: &mut Vec<Effect>) {
+    fn on_adopted(&mut self, policy: Policy, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         let adoption = match std::mem::take(&mut self.change) {
             Change::Adopting(adoption) => adoption,
             other => return self.change = other,
@@ -448,7 +448,7 @@ impl Node {
         }
     }
 
-    fn on_ran(&mut self, report: &RunReport, now: Timestamp, effects: &mut Vec<Effect>) {
+    fn on_ran(&mut self, report: &RunReport, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         let Some(Running { inputs, push }) = self.running.take() else { return };
         self.next_run = now.plus(self.spread.jitter(self.interval(), self.policy.jitter_percent));
         if let Some(push) = push {
@@ -462,20 +462,20 @@ impl Node {
             self.append(FactBody::Run(report.clone()), now, effects);
         }
         if written.save {
-            effects.push(Effect::SaveRun(written.last));
+            effects.push(NodeEffect::SaveRun(written.last));
         }
     }
 
     /// A report that is not in the log must not be taken for said: the next run says it.
-    fn on_not_appended(&mut self, effects: &mut Vec<Effect>) {
+    fn on_not_appended(&mut self, effects: &mut Vec<NodeEffect>) {
         if let Some(last) = &mut self.last_run {
             last.incarnation = None;
-            effects.push(Effect::SaveRun(last.clone()));
+            effects.push(NodeEffect::SaveRun(last.clone()));
         }
     }
 
-    fn append(&mut self, body: FactBody, now: Timestamp, effects: &mut Vec<Effect>) {
-        effects.push(Effect::Append(body));
+    fn append(&mut self, body: FactBody, now: Timestamp, effects: &mut Vec<NodeEffect>) {
+        effects.push(NodeEffect::Append(body));
         self.facts_pending = true;
         if self.failures == 0 {
             self.deliver_soon(now);

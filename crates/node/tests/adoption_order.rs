@@ -10,19 +10,19 @@ use model::exchange::Answer;
 use model::log::FactBody;
 use model::policy::Policy;
 use model::{Digest, Edit, ObjectSet, Stub};
-use node::{Effect, Input, Restored};
+use node::{NodeEffect, NodeInput, Restored};
 
 #[test]
 fn step_by_step() {
     let release = Release::new(1, START, &["a", "b"]);
     let mut bench = Bench::new();
     let effects = bench.exchange(offering(release.offer(None)));
-    let [Effect::Fetch { contents, inline }] = &effects[..] else { panic!("{effects:?}") };
+    let [NodeEffect::Fetch { contents, inline }] = &effects[..] else { panic!("{effects:?}") };
     assert_eq!(contents, &["a", "b"].map(|text| Digest::of(text.as_bytes())).into());
     assert_eq!(inline, &["a", "b"]);
     assert_eq!(bench.node.adoption(), None, "offered is not adopted");
 
-    let effects = bench.give(Input::Fetched);
+    let effects = bench.give(NodeInput::Fetched);
     let adoption = adoption_of(&effects).unwrap().clone();
     assert_eq!((effects.len(), adoption.seq, adoption.root), (1, 1, release.set.root()));
     assert_eq!(
@@ -33,7 +33,7 @@ fn step_by_step() {
     assert_eq!(adoption.set().root(), release.set.root());
     assert_eq!(bench.node.adoption(), None, "what is not durable is not held");
 
-    let effects = bench.give(Input::Adopted(Policy::default()));
+    let effects = bench.give(NodeInput::Adopted(Policy::default()));
     assert_eq!(bench.node.adoption(), Some(&adoption));
     let FactBody::Adopted { seq: 1, root, .. } = facts(&effects)[0] else { panic!("{effects:?}") };
     assert_eq!(*root, release.set.root());
@@ -48,12 +48,12 @@ fn a_failure_on_the_way_leaves_what_was_held() {
     let mut bench = Bench::holding(&held);
     let before = bench.node.adoption().cloned();
     bench.exchange(offering(next.offer(Some(&held.set))));
-    let effects = bench.give(Input::FetchFailed("cut off".to_owned()));
+    let effects = bench.give(NodeInput::FetchFailed("cut off".to_owned()));
     assert_eq!(warnings(&effects), ["the release could not be fetched: cut off"]);
     assert_eq!(bench.node.adoption(), before.as_ref());
     bench.exchange(offering(next.offer(Some(&held.set))));
-    bench.give(Input::Fetched);
-    let effects = bench.give(Input::AdoptFailed("disk full".to_owned()));
+    bench.give(NodeInput::Fetched);
+    let effects = bench.give(NodeInput::AdoptFailed("disk full".to_owned()));
     assert_eq!(warnings(&effects), ["the release could not be kept: disk full"]);
     assert_eq!(bench.node.adoption(), before.as_ref());
     // And it is tried again.
@@ -68,17 +68,17 @@ fn check_ins_go_on_while_a_release_is_fetched_and_kept() {
     let (held, next) = (Release::new(1, START, &["a"]), Release::new(2, START, &["b"]));
     let mut bench = Bench::holding(&held);
     let effects = bench.exchange(offering(next.offer(Some(&held.set))));
-    assert!(matches!(effects[..], [Effect::Fetch { .. }]), "{effects:?}");
+    assert!(matches!(effects[..], [NodeEffect::Fetch { .. }]), "{effects:?}");
     for _ in 0..3 {
         assert!(bench.wait().is_some(), "the next contact has its time");
         let effects = bench.exchange(offering(next.offer(Some(&held.set))));
-        assert!(!effects.iter().any(|effect| matches!(effect, Effect::Fetch { .. })), "{effects:?}");
+        assert!(!effects.iter().any(|effect| matches!(effect, NodeEffect::Fetch { .. })), "{effects:?}");
     }
-    bench.give(Input::Fetched);
+    bench.give(NodeInput::Fetched);
     assert_eq!(bench.check_in().held.unwrap().seq, 1, "the release before, until the next one is durable");
-    bench.give(Input::Adopted(Policy::default()));
+    bench.give(NodeInput::Adopted(Policy::default()));
     // The answer to the check-in before the adoption: an offer that is held by now.
-    let effects = bench.give(Input::Answered(Box::new(offering(next.offer(Some(&held.set))))));
+    let effects = bench.give(NodeInput::Answered(Box::new(offering(next.offer(Some(&held.set))))));
     assert_eq!((warnings(&effects), facts(&effects).len()), (vec![], 0), "{effects:?}");
     assert_eq!(bench.check_in().held.unwrap().seq, 2);
 }
@@ -109,7 +109,9 @@ fn a_refusal_is_one_fact_and_leaves_what_was_held() {
             }
             _ => assert!(refused.is_empty() && warnings(&effects).is_empty(), "said again in round {round}"),
         }
-        assert!(!effects.iter().any(|effect| matches!(effect, Effect::Fetch { .. } | Effect::Adopt(_))));
+        assert!(
+            !effects.iter().any(|effect| matches!(effect, NodeEffect::Fetch { .. } | NodeEffect::Adopt(_)))
+        );
         assert_eq!(bench.node.adoption(), before.as_ref());
     }
     // Another reason is another fact.
@@ -118,7 +120,7 @@ fn a_refusal_is_one_fact_and_leaves_what_was_held() {
     assert!(matches!(facts(&effects)[..], [FactBody::Refused { code, .. }] if code == "release_stale"));
     // After an adoption the old reason counts anew.
     bench.adopt(&Release::new(4, START, &["d"]));
-    bench.give(Input::Ran(Box::new(common::report(1, 1))));
+    bench.give(NodeInput::Ran(Box::new(common::report(1, 1))));
     let effects = bench.exchange(offering(stale.offer(None)));
     assert!(matches!(facts(&effects)[..], [FactBody::Refused { code, .. }] if code == "release_older"));
 }
@@ -148,11 +150,11 @@ fn a_set_that_is_not_the_release_s_is_refused() {
         assert_eq!(bench.node.adoption().unwrap().seq, 1, "{what}");
         // It may be the held that is odd: the next time the whole set is asked for.
         assert!(bench.check_in().full, "{what}");
-        bench.give(Input::Answered(Box::new(offering(next.offer(None)))));
-        bench.give(Input::Fetched);
-        bench.give(Input::Adopted(Policy::default()));
+        bench.give(NodeInput::Answered(Box::new(offering(next.offer(None)))));
+        bench.give(NodeInput::Fetched);
+        bench.give(NodeInput::Adopted(Policy::default()));
         assert_eq!(bench.node.adoption().unwrap().seq, 2, "{what}");
-        bench.give(Input::Ran(Box::new(common::report(1, 1))));
+        bench.give(NodeInput::Ran(Box::new(common::report(1, 1))));
         assert!(!bench.check_in().full, "{what}");
     }
 }
@@ -174,9 +176,9 @@ fn a_host_s_slow_clock_locks_it_out_of_nothing() {
     let effects = bench.exchange(offering(release.offer(None)));
     assert!(matches!(facts(&effects)[..], [FactBody::Refused { code, .. }] if code == "release_future"));
     bench.check_in();
-    bench.give(Input::ServerTime(bench.now.plus(month)));
-    bench.give(Input::Answered(Box::new(offering(release.offer(None)))));
-    assert!(adoption_of(&bench.give(Input::Fetched)).is_some());
+    bench.give(NodeInput::ServerTime(bench.now.plus(month)));
+    bench.give(NodeInput::Answered(Box::new(offering(release.offer(None)))));
+    assert!(adoption_of(&bench.give(NodeInput::Fetched)).is_some());
 }
 
 #[test]
@@ -184,7 +186,7 @@ fn a_control_plane_that_lies_about_the_time_makes_nothing_fresh() {
     let stale = Release::new(1, START.minus(FRESH * 2), &["a"]);
     for theirs in [START.minus(FRESH * 2), START, START.plus(FRESH * 9)] {
         let mut bench = Bench::new();
-        bench.give(Input::ServerTime(theirs));
+        bench.give(NodeInput::ServerTime(theirs));
         let effects = bench.exchange(offering(stale.offer(None)));
         assert!(
             matches!(facts(&effects)[..], [FactBody::Refused { code, .. }] if code == "release_stale"),
@@ -198,11 +200,11 @@ fn inputs_that_nobody_waits_for_change_nothing() {
     let (held, next) = (Release::new(1, START, &["a"]), Release::new(2, START, &["b"]));
     let mut bench = Bench::holding(&held);
     let before = bench.node.adoption().cloned();
-    let stray: [Input; 4] = [
-        Input::Answered(Box::new(offering(next.offer(None)))),
-        Input::Fetched,
-        Input::Adopted(Policy::default()),
-        Input::Ran(Box::new(common::report(9, 9))),
+    let stray: [NodeInput; 4] = [
+        NodeInput::Answered(Box::new(offering(next.offer(None)))),
+        NodeInput::Fetched,
+        NodeInput::Adopted(Policy::default()),
+        NodeInput::Ran(Box::new(common::report(9, 9))),
     ];
     for input in stray {
         assert_eq!(bench.give(input.clone()), [], "{input:?}");

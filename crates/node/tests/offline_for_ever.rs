@@ -8,7 +8,7 @@ use std::time::Duration;
 use common::{Bench, Release, START, answer, facts, report, run_of, sent, traits, warnings};
 use model::log::FactBody;
 use model::policy::Policy;
-use node::{Effect, Input};
+use node::{NodeEffect, NodeInput};
 
 const DAY: Duration = Duration::from_secs(86_400);
 
@@ -19,19 +19,21 @@ fn it_runs_on_and_warns_once() {
     while bench.now < START.plus(DAY * 30) {
         let (at, _) = bench.node.next_deadline().expect("something is due for ever");
         bench.now = bench.now.max(at);
-        let mut effects = bench.give(Input::Tick);
-        if effects.contains(&Effect::CollectTraits) {
-            effects.extend(bench.give(Input::Traits(bench.traits.clone())));
+        let mut effects = bench.give(NodeInput::Tick);
+        if effects.contains(&NodeEffect::CollectTraits) {
+            effects.extend(bench.give(NodeInput::Traits(bench.traits.clone())));
             assert!(sent(&effects).is_some());
             tries += 1;
-            effects.extend(bench.give(Input::Unreachable("no route".to_owned())));
+            effects.extend(bench.give(NodeInput::Unreachable("no route".to_owned())));
         }
         if run_of(&effects).is_some() {
             runs += 1;
-            effects.extend(bench.give(Input::Ran(Box::new(report(0, 2)))));
+            effects.extend(bench.give(NodeInput::Ran(Box::new(report(0, 2)))));
         }
         warned.extend(warnings(&effects).iter().map(|text| (bench.now, (*text).to_owned())));
-        assert!(!effects.iter().any(|effect| matches!(effect, Effect::Adopt(_) | Effect::Fetch { .. })));
+        assert!(
+            !effects.iter().any(|effect| matches!(effect, NodeEffect::Adopt(_) | NodeEffect::Fetch { .. }))
+        );
     }
     let expected = 30 * 86_400 / 300;
     assert!((expected - expected / 10..=expected + expected / 10).contains(&runs), "{runs} runs in 30 days");
@@ -52,7 +54,7 @@ fn contact_again_arms_the_warning_again() {
         bench.now = bench.now.plus(DAY * 8);
         for want in [1, 0, 0] {
             bench.check_in();
-            let effects = bench.give(Input::Unreachable("no route".to_owned()));
+            let effects = bench.give(NodeInput::Unreachable("no route".to_owned()));
             assert_eq!(warnings(&effects).len(), want);
         }
         bench.exchange(answer());
@@ -63,12 +65,12 @@ fn contact_again_arms_the_warning_again() {
 fn past_its_age_the_set_is_stale_and_asked_for_whole() {
     let mut bench = Bench::holding(&Release::new(1, START, &["a"]));
     assert!(!bench.check_in().full);
-    bench.give(Input::Unreachable(String::new()));
+    bench.give(NodeInput::Unreachable(String::new()));
     assert!(!bench.node.is_stale(bench.now));
     bench.now = bench.now.plus(DAY * 2);
     assert!(bench.node.is_stale(bench.now));
     assert!(bench.check_in().full);
-    bench.give(Input::Answered(Box::new(answer())));
+    bench.give(NodeInput::Answered(Box::new(answer())));
     assert!(!bench.node.is_stale(bench.now), "word from the control plane, also that nothing changed");
     assert!(!bench.check_in().full);
 }
@@ -77,20 +79,20 @@ fn past_its_age_the_set_is_stale_and_asked_for_whole() {
 fn a_changed_trait_binds_anew_at_once_and_offline() {
     let mut bench = Bench::holding(&Release::new(1, START, &["a"]));
     bench.check_in();
-    bench.give(Input::Unreachable(String::new()));
+    bench.give(NodeInput::Unreachable(String::new()));
     assert_eq!(
-        run_of(&bench.give(Input::Traits(bench.traits.clone()))),
+        run_of(&bench.give(NodeInput::Traits(bench.traits.clone()))),
         None,
         "the same traits are no reason"
     );
-    let effects = bench.give(Input::Traits(traits("alpine")));
+    let effects = bench.give(NodeInput::Traits(traits("alpine")));
     let order = run_of(&effects).expect("a run at once");
     assert!(order.intended, "what a new trait changes is no drift");
-    bench.give(Input::Ran(Box::new(report(1, 1))));
+    bench.give(NodeInput::Ran(Box::new(report(1, 1))));
     bench.traits = traits("alpine");
     let again = bench.check_in();
     assert_eq!(again.traits, Some(traits("alpine")), "unacknowledged traits are sent until they are taken");
-    bench.give(Input::Answered(Box::new(answer())));
+    bench.give(NodeInput::Answered(Box::new(answer())));
     assert_eq!(bench.check_in().traits, None);
 }
 
@@ -98,8 +100,8 @@ fn a_changed_trait_binds_anew_at_once_and_offline() {
 fn a_trait_that_changes_while_a_run_is_under_way_leads_to_another() {
     let mut bench = Bench::new();
     bench.adopt(&Release::new(1, START, &["a"]));
-    assert_eq!(run_of(&bench.give(Input::Traits(traits("alpine")))), None, "one run at a time");
-    let effects = bench.give(Input::Ran(Box::new(report(1, 1))));
+    assert_eq!(run_of(&bench.give(NodeInput::Traits(traits("alpine")))), None, "one run at a time");
+    let effects = bench.give(NodeInput::Ran(Box::new(report(1, 1))));
     assert!(run_of(&effects).is_some());
 }
 
@@ -110,9 +112,9 @@ fn a_restart_without_network_goes_on() {
     let adoption = before.node.adoption().cloned();
     let restored = node::Restored { adoption, policy: Policy::default(), ..node::Restored::default() };
     let mut bench = Bench::restored(restored);
-    let first = bench.give(Input::Tick);
-    assert_eq!(first, [Effect::CollectTraits], "nothing is bound without traits");
-    let effects = bench.give(Input::Traits(bench.traits.clone()));
+    let first = bench.give(NodeInput::Tick);
+    assert_eq!(first, [NodeEffect::CollectTraits], "nothing is bound without traits");
+    let effects = bench.give(NodeInput::Traits(bench.traits.clone()));
     assert!(run_of(&effects).is_some(), "and no network is needed for the rest");
 }
 
@@ -120,12 +122,12 @@ fn a_restart_without_network_goes_on() {
 fn facts_wait_for_the_next_contact() {
     let mut bench = Bench::holding(&Release::new(1, START, &["a"]));
     bench.check_in();
-    bench.give(Input::Unreachable(String::new()));
+    bench.give(NodeInput::Unreachable(String::new()));
     bench.now = bench.now.plus(Duration::from_secs(3600));
-    while run_of(&bench.give(Input::Tick)).is_none() {
+    while run_of(&bench.give(NodeInput::Tick)).is_none() {
         bench.now = bench.now.plus(Duration::from_secs(60));
-        bench.give(Input::Unreachable(String::new()));
+        bench.give(NodeInput::Unreachable(String::new()));
     }
-    let effects = bench.give(Input::Ran(Box::new(report(1, 1))));
+    let effects = bench.give(NodeInput::Ran(Box::new(report(1, 1))));
     assert!(matches!(facts(&effects)[..], [FactBody::Run(_)]), "appended to the log, to be sent later");
 }

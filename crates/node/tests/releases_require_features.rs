@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use common::{Bench, Release, START, adoption_of, facts, offering, report, run_of, warnings};
 use model::log::FactBody;
-use node::{Effect, Input};
+use node::{NodeEffect, NodeInput};
 
 #[test]
 fn a_release_that_requires_what_is_lacking_is_refused_and_the_held_one_goes_on() {
@@ -23,12 +23,12 @@ fn a_release_that_requires_what_is_lacking_is_refused_and_the_held_one_goes_on()
     let said = "release 2 requires waves, x, which this agent does not have; install a newer muster-agent";
     assert_eq!(message, said);
     assert_eq!(warnings(&effects).len(), 1);
-    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Fetch { .. } | Effect::Adopt(_))));
+    assert!(!effects.iter().any(|effect| matches!(effect, NodeEffect::Fetch { .. } | NodeEffect::Adopt(_))));
     // Offered again, it is the same news.
     assert!(facts(&bench.exchange(offering(offer))).is_empty());
     // The held release is converged on at its next time.
     assert_eq!(bench.node.adoption().unwrap().seq, 1);
-    bench.give(Input::Ran(Box::new(report(0, 1))));
+    bench.give(NodeInput::Ran(Box::new(report(0, 1))));
     let mut runs = (0..100).filter_map(|_| run_of(&bench.pass(Duration::from_secs(60))).cloned());
     assert_eq!(runs.next().expect("a run on the held set").seq, 1);
     // The floor did not rise: the same number without the requirement is taken.
@@ -36,5 +36,5 @@ fn a_release_that_requires_what_is_lacking_is_refused_and_the_held_one_goes_on()
     bench.exchange(offering(next.offer(Some(&held.set))));
     next.header.requires.clear();
     bench.exchange(offering(next.offer(Some(&held.set))));
-    assert!(adoption_of(&bench.give(Input::Fetched)).is_some());
+    assert!(adoption_of(&bench.give(NodeInput::Fetched)).is_some());
 }

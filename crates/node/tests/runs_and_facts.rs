@@ -9,20 +9,20 @@ use common::{Bench, Release, START, answer, facts, report, run_of};
 use model::RunReport;
 use model::exchange::Answer;
 use model::log::{Cursor, FactBody};
-use node::{Effect, Input, LastRun, Restored};
+use node::{LastRun, NodeEffect, NodeInput, Restored};
 
 fn bench() -> Bench {
     Bench::holding(&Release::new(1, START, &["a"]))
 }
 
 /// The next run that is due by itself ends with a report; what comes of it.
-fn run(bench: &mut Bench, report: &RunReport) -> Vec<Effect> {
+fn run(bench: &mut Bench, report: &RunReport) -> Vec<NodeEffect> {
     if run_of(&bench.exchange(answer())).is_some() {
-        return bench.give(Input::Ran(Box::new(report.clone())));
+        return bench.give(NodeInput::Ran(Box::new(report.clone())));
     }
     for _ in 0..50 {
         if run_of(&bench.pass(Duration::from_secs(30))).is_some() {
-            return bench.give(Input::Ran(Box::new(report.clone())));
+            return bench.give(NodeInput::Ran(Box::new(report.clone())));
         }
     }
     panic!("no run");
@@ -37,7 +37,10 @@ fn an_unchanged_run_is_no_fact() {
         let slower = RunReport { duration_ms: 99, started: bench.now, ..report(0, 1) };
         let effects = run(&mut bench, &slower);
         assert_eq!(facts(&effects), [] as [&FactBody; 0]);
-        assert!(!effects.iter().any(|effect| matches!(effect, Effect::SaveRun(_))), "and no write either");
+        assert!(
+            !effects.iter().any(|effect| matches!(effect, NodeEffect::SaveRun(_))),
+            "and no write either"
+        );
     }
     let note = bench.check_in().run.unwrap();
     assert!(note.at > START, "the check-in carries its time");
@@ -57,8 +60,8 @@ fn every_corrective_run_is_a_fact() {
 fn the_fact_is_appended_before_what_hides_it() {
     let mut bench = bench();
     let effects = run(&mut bench, &report(0, 2));
-    let append = effects.iter().position(|effect| matches!(effect, Effect::Append(_))).unwrap();
-    let save = effects.iter().position(|effect| matches!(effect, Effect::SaveRun(_))).unwrap();
+    let append = effects.iter().position(|effect| matches!(effect, NodeEffect::Append(_))).unwrap();
+    let save = effects.iter().position(|effect| matches!(effect, NodeEffect::SaveRun(_))).unwrap();
     assert!(append < save);
 }
 
@@ -67,20 +70,20 @@ fn only_the_first_run_on_new_inputs_is_intended() {
     let (one, two) = (Release::new(1, START, &["a"]), Release::new(2, START, &["b"]));
     let mut bench = Bench::new();
     assert!(run_of(&bench.adopt(&one)).unwrap().intended);
-    let effects = bench.give(Input::Ran(Box::new(report(1, 1))));
+    let effects = bench.give(NodeInput::Ran(Box::new(report(1, 1))));
     let last = effects.iter().find_map(|effect| match effect {
-        Effect::SaveRun(last) => Some(last.clone()),
+        NodeEffect::SaveRun(last) => Some(last.clone()),
         _ => None,
     });
     let (last, adoption) = (last.unwrap(), bench.node.adoption().cloned());
-    bench.give(Input::Nudge);
-    bench.give(Input::Ran(Box::new(report(0, 2))));
+    bench.give(NodeInput::Nudge);
+    bench.give(NodeInput::Ran(Box::new(report(0, 2))));
     assert!(run_of(&bench.adopt(&two)).unwrap().intended);
     // A restart in between does not turn drift into intended change.
     let mut bench = Bench::restored(Restored { adoption, last_run: Some(last), ..Restored::default() });
-    bench.give(Input::Tick);
+    bench.give(NodeInput::Tick);
     let traits = bench.traits.clone();
-    assert!(!run_of(&bench.give(Input::Traits(traits))).unwrap().intended);
+    assert!(!run_of(&bench.give(NodeInput::Traits(traits))).unwrap().intended);
 }
 
 #[test]
@@ -89,9 +92,9 @@ fn a_no_change_answer_leads_to_a_run_unless_one_was_just_made() {
         let mut bench = bench();
         bench.exchange(answer());
         bench.now = bench.now.plus(Duration::from_secs(waited));
-        bench.give(Input::FactsWait);
-        let mut effects = bench.give(Input::Traits(bench.traits.clone()));
-        effects.extend(bench.give(Input::Answered(Box::new(answer()))));
+        bench.give(NodeInput::FactsWait);
+        let mut effects = bench.give(NodeInput::Traits(bench.traits.clone()));
+        effects.extend(bench.give(NodeInput::Answered(Box::new(answer()))));
         assert_eq!(run_of(&effects).is_some(), want, "{waited} s after the last");
     }
 }
@@ -104,29 +107,29 @@ fn a_push_is_carried_out_and_confirmed() {
     assert!(run_of(&effects).is_some(), "at once, whenever the next run was due");
     // Told again while the run is under way, it is no second push.
     assert_eq!(bench.exchange(pushing.clone()), []);
-    let effects = bench.give(Input::Ran(Box::new(report(0, 1))));
+    let effects = bench.give(NodeInput::Ran(Box::new(report(0, 1))));
     assert_eq!(run_of(&effects), None);
-    assert!(effects.contains(&Effect::CollectTraits), "the check-in that confirms it begins at once");
+    assert!(effects.contains(&NodeEffect::CollectTraits), "the check-in that confirms it begins at once");
     assert_eq!(bench.check_in().pushed, Some(5));
     // The confirmation was lost: it is said again, and not done again.
-    let effects = bench.give(Input::Answered(Box::new(pushing)));
+    let effects = bench.give(NodeInput::Answered(Box::new(pushing)));
     assert_eq!(run_of(&effects), None);
     assert_eq!(bench.check_in().pushed, Some(5));
-    bench.give(Input::Answered(Box::new(answer())));
+    bench.give(NodeInput::Answered(Box::new(answer())));
     assert_eq!(bench.check_in().pushed, None, "taken");
 }
 
 #[test]
 fn a_push_is_confirmed_only_by_a_run_that_began_after_it() {
     let mut bench = bench();
-    assert!(run_of(&bench.give(Input::Nudge)).is_some());
+    assert!(run_of(&bench.give(NodeInput::Nudge)).is_some());
     let effects = bench.exchange(Answer { push: Some(5), ..answer() });
     assert_eq!(run_of(&effects), None, "the nudge's run is under way");
-    let effects = bench.give(Input::Ran(Box::new(report(0, 1))));
+    let effects = bench.give(NodeInput::Ran(Box::new(report(0, 1))));
     assert!(run_of(&effects).is_some(), "a run of the push's own");
     assert_eq!(bench.check_in().pushed, None, "not before it ended");
-    bench.give(Input::Answered(Box::new(answer())));
-    bench.give(Input::Ran(Box::new(report(0, 1))));
+    bench.give(NodeInput::Answered(Box::new(answer())));
+    bench.give(NodeInput::Ran(Box::new(report(0, 1))));
     assert_eq!(bench.check_in().pushed, Some(5));
 }
 
@@ -134,11 +137,11 @@ fn a_push_is_confirmed_only_by_a_run_that_began_after_it() {
 fn a_run_that_could_not_be_made_confirms_no_push() {
     let mut bench = bench();
     bench.exchange(Answer { push: Some(5), ..answer() });
-    let effects = bench.give(Input::RunFailed("no memory".to_owned()));
+    let effects = bench.give(NodeInput::RunFailed("no memory".to_owned()));
     assert_eq!(common::warnings(&effects), ["the run could not be made: no memory"]);
     assert_eq!(bench.check_in().pushed, None);
-    bench.give(Input::Answered(Box::new(Answer { push: Some(5), ..answer() })));
-    bench.give(Input::Ran(Box::new(report(0, 1))));
+    bench.give(NodeInput::Answered(Box::new(Answer { push: Some(5), ..answer() })));
+    bench.give(NodeInput::Ran(Box::new(report(0, 1))));
     assert_eq!(bench.check_in().pushed, Some(5), "the next that is made does");
 }
 
@@ -149,13 +152,13 @@ fn facts_are_delivered_soon_also_those_that_came_during_a_check_in() {
     assert!(bench.wait().unwrap() <= soon, "the first run was a fact");
     bench.check_in();
     let cursor = Cursor { incarnation: "i1".parse().unwrap(), seq: 2 };
-    bench.give(Input::Answered(Box::new(Answer { acked: Some(cursor), ..answer() })));
+    bench.give(NodeInput::Answered(Box::new(Answer { acked: Some(cursor), ..answer() })));
     assert!(bench.wait().unwrap() > soon, "all is said");
-    assert!(run_of(&bench.give(Input::Nudge)).is_some());
+    assert!(run_of(&bench.give(NodeInput::Nudge)).is_some());
     bench.check_in();
     // The check-in is on its way when the run ends.
-    assert_eq!(facts(&bench.give(Input::Ran(Box::new(report(1, 1))))).len(), 1);
-    bench.give(Input::Answered(Box::new(answer())));
+    assert_eq!(facts(&bench.give(NodeInput::Ran(Box::new(report(1, 1))))).len(), 1);
+    bench.give(NodeInput::Answered(Box::new(answer())));
     assert!(bench.wait().unwrap() <= soon, "{:?}", bench.wait());
 }
 
@@ -164,8 +167,8 @@ fn a_report_that_is_not_in_the_log_is_given_again() {
     let mut bench = bench();
     run(&mut bench, &report(1, 0));
     assert_eq!(facts(&run(&mut bench, &report(0, 1))).len(), 1);
-    let effects = bench.give(Input::NotAppended);
-    assert!(matches!(&effects[..], [Effect::SaveRun(last)] if last.incarnation.is_none()), "{effects:?}");
+    let effects = bench.give(NodeInput::NotAppended);
+    assert!(matches!(&effects[..], [NodeEffect::SaveRun(last)] if last.incarnation.is_none()), "{effects:?}");
     assert_eq!(facts(&run(&mut bench, &report(0, 1))).len(), 1);
     assert_eq!(facts(&run(&mut bench, &report(0, 1))).len(), 0);
 }
@@ -176,17 +179,17 @@ fn in_a_new_life_of_the_log_nothing_is_told_yet() {
     run(&mut before, &report(1, 0));
     let effects = run(&mut before, &report(0, 1));
     let saved = effects.iter().find_map(|effect| match effect {
-        Effect::SaveRun(last) => Some(last.clone()),
+        NodeEffect::SaveRun(last) => Some(last.clone()),
         _ => None,
     });
     for (incarnation, want) in [("i1", 0), ("of-a-log-that-was-lost", 1)] {
         let last = LastRun { incarnation: Some(incarnation.parse().unwrap()), ..saved.clone().unwrap() };
         let adoption = before.node.adoption().cloned();
         let mut bench = Bench::restored(Restored { adoption, last_run: Some(last), ..Restored::default() });
-        bench.give(Input::Tick);
-        let order = bench.give(Input::Traits(bench.traits.clone()));
+        bench.give(NodeInput::Tick);
+        let order = bench.give(NodeInput::Traits(bench.traits.clone()));
         assert!(!run_of(&order).unwrap().intended, "what is bound is the same");
-        assert_eq!(facts(&bench.give(Input::Ran(Box::new(report(0, 1))))).len(), want, "{incarnation}");
+        assert_eq!(facts(&bench.give(NodeInput::Ran(Box::new(report(0, 1))))).len(), want, "{incarnation}");
     }
 }
 
@@ -195,5 +198,5 @@ fn the_cursor_reaches_the_log() {
     let mut bench = bench();
     let cursor = Cursor { incarnation: "i1".parse().unwrap(), seq: 7 };
     let effects = bench.exchange(Answer { acked: Some(cursor.clone()), ..answer() });
-    assert!(effects.contains(&Effect::Ack(cursor)));
+    assert!(effects.contains(&NodeEffect::Ack(cursor)));
 }

@@ -11,7 +11,7 @@ use model::policy::Policy;
 use model::replication::TransportPolicy;
 use node::backoff::{FIRST, LONGEST, Spread};
 use node::step::{LONG_CONTACT, MIN_CONTACT};
-use node::{Input, Restored};
+use node::{NodeInput, Restored};
 use proptest::prelude::*;
 
 #[test]
@@ -56,7 +56,7 @@ fn without_an_answer_it_asks_ever_less_often() {
     let mut last = Duration::ZERO;
     for failures in 1..20 {
         bench.check_in();
-        bench.give(Input::Unreachable(String::new()));
+        bench.give(NodeInput::Unreachable(String::new()));
         let wait = bench.wait().unwrap();
         let full = FIRST.saturating_mul(1 << (failures - 1)).min(Duration::from_secs(300));
         assert!(wait >= full / 2 && wait <= full, "after {failures}: {wait:?}");
@@ -66,7 +66,7 @@ fn without_an_answer_it_asks_ever_less_often() {
     bench.exchange(answer());
     assert!(bench.wait().unwrap() >= Duration::from_secs(240), "an answer ends it");
     bench.check_in();
-    bench.give(Input::Unreachable(String::new()));
+    bench.give(NodeInput::Unreachable(String::new()));
     assert!(bench.wait().unwrap() <= FIRST, "and the next failure begins anew");
 }
 
@@ -79,10 +79,10 @@ fn what_cannot_be_fetched_or_kept_is_tried_ever_less_often() {
         for failures in 1..16 {
             bench.exchange(offering(release.offer(None)));
             if kept {
-                bench.give(Input::Fetched);
-                bench.give(Input::AdoptFailed("disk full".to_owned()));
+                bench.give(NodeInput::Fetched);
+                bench.give(NodeInput::AdoptFailed("disk full".to_owned()));
             } else {
-                bench.give(Input::FetchFailed("not there".to_owned()));
+                bench.give(NodeInput::FetchFailed("not there".to_owned()));
             }
             let wait = bench.wait().unwrap();
             let full = FIRST.saturating_mul(1 << (failures - 1)).min(Duration::from_secs(300));
@@ -112,11 +112,11 @@ fn a_clock_set_back_lengthens_no_wait() {
     bench.exchange(answer());
     let (wait, year) = (bench.wait().unwrap(), Duration::from_secs(365 * 86_400));
     bench.now = bench.now.minus(year);
-    bench.give(Input::Tick);
+    bench.give(NodeInput::Tick);
     assert_eq!(bench.wait(), Some(wait));
     assert!(!bench.node.is_stale(bench.now));
     bench.now = bench.now.plus(year);
-    bench.give(Input::Tick);
+    bench.give(NodeInput::Tick);
     assert_eq!(bench.wait(), None, "set forward, all is due at once");
 }
 
@@ -138,7 +138,7 @@ fn a_wild_policy_is_survived() {
         let mut bench = Bench::restored(Restored { adoption, policy, ..Restored::default() });
         for _ in 0..20 {
             bench.check_in();
-            bench.give(Input::Unreachable(String::new()));
+            bench.give(NodeInput::Unreachable(String::new()));
             bench.exchange(answer());
         }
     }
@@ -153,8 +153,12 @@ fn no_answer_makes_it_spin() {
         bench.check_in();
         let began = bench.now;
         for push in 0..20 {
-            bench.give(Input::Answered(Box::new(Answer { push: pushes.then_some(push), ..answer() })));
-            bench.give(if pushes { Input::Ran(Box::new(common::report(0, 1))) } else { Input::FactsWait });
+            bench.give(NodeInput::Answered(Box::new(Answer { push: pushes.then_some(push), ..answer() })));
+            bench.give(if pushes {
+                NodeInput::Ran(Box::new(common::report(0, 1)))
+            } else {
+                NodeInput::FactsWait
+            });
             bench.check_in();
         }
         assert!(bench.now.since(began) >= 19 * MIN_CONTACT, "pushes: {pushes}");
@@ -167,9 +171,9 @@ fn nothing_is_due_that_a_tick_cannot_start() {
     let release = Release::new(1, START, &["a"]);
     let adoption = Bench::holding(&release).node.adoption().cloned();
     let mut bench = Bench::restored(Restored { adoption, ..Restored::default() });
-    bench.give(Input::Tick);
+    bench.give(NodeInput::Tick);
     assert_eq!(bench.wait(), None, "traits are being collected; a run needs them");
-    bench.give(Input::Traits(bench.traits.clone()));
+    bench.give(NodeInput::Traits(bench.traits.clone()));
     assert_eq!(bench.wait(), None, "a check-in and a run are under way");
 }
 
@@ -213,23 +217,23 @@ proptest! {
             let input = match step {
                 Do::Wait(secs) => {
                     bench.now = bench.now.plus(Duration::from_secs(u64::from(secs)));
-                    Input::Tick
+                    NodeInput::Tick
                 }
-                Do::Answer(push) => Input::Answered(Box::new(Answer { push, ..answer() })),
-                Do::Offer(second) => Input::Answered(Box::new(offering(releases[usize::from(second)].offer(None)))),
-                Do::Fail => Input::Unreachable(String::new()),
-                Do::Fetched => Input::Fetched,
-                Do::Adopted => Input::Adopted(Policy::default()),
-                Do::Traits(n) => Input::Traits(common::traits(&n.to_string())),
-                Do::Ran(changed) => Input::Ran(Box::new(common::report(changed.into(), 1))),
-                Do::RunFailed => Input::RunFailed(String::new()),
-                Do::Nudge => Input::Nudge,
+                Do::Answer(push) => NodeInput::Answered(Box::new(Answer { push, ..answer() })),
+                Do::Offer(second) => NodeInput::Answered(Box::new(offering(releases[usize::from(second)].offer(None)))),
+                Do::Fail => NodeInput::Unreachable(String::new()),
+                Do::Fetched => NodeInput::Fetched,
+                Do::Adopted => NodeInput::Adopted(Policy::default()),
+                Do::Traits(n) => NodeInput::Traits(common::traits(&n.to_string())),
+                Do::Ran(changed) => NodeInput::Ran(Box::new(common::report(changed.into(), 1))),
+                Do::RunFailed => NodeInput::RunFailed(String::new()),
+                Do::Nudge => NodeInput::Nudge,
             };
             bench.give(input);
             if let Some((at, why)) = bench.node.next_deadline() {
                 let mut later = bench.now.max(at);
                 std::mem::swap(&mut later, &mut bench.now);
-                let effects = bench.give(Input::Tick);
+                let effects = bench.give(NodeInput::Tick);
                 prop_assert!(!effects.is_empty(), "{} was due and did nothing", why);
                 bench.now = later.max(bench.now);
             }

@@ -10,8 +10,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::Timestamp;
-use model::work::{ActionEvent, ActionFact, ActionRefusal, Order, Outcome, RefusalCode};
-use node::work::{At, Effect, Input, Leave, MAX_PARALLEL, Mark, Restored, Work};
+use model::work::{ActionEvent, ActionFact, ActionOutcome, ActionRefusal, Order, RefusalCode};
+use node::work::{ActionMark, At, Leave, MAX_PARALLEL, RestoredWork, WorkEffect, WorkInput, WorkMachine};
 use proptest::prelude::*;
 
 const SECS: i64 = 1000;
@@ -20,7 +20,7 @@ const EXPIRES: i64 = 600 * SECS;
 /// What survives.
 #[derive(Default)]
 struct Disk {
-    marks: BTreeMap<String, Mark>,
+    marks: BTreeMap<String, ActionMark>,
     log: Vec<ActionFact>,
     acked: usize,
     replica: Vec<(String, Order)>,
@@ -40,9 +40,9 @@ struct Seen {
 type Durable = Box<dyn FnOnce(&mut World)>;
 
 struct Agent {
-    work: Work,
+    work: WorkMachine,
     running: BTreeSet<String>,
-    pending: Vec<Effect<()>>,
+    pending: Vec<WorkEffect<()>>,
 }
 
 struct World {
@@ -52,7 +52,7 @@ struct World {
     now: i64,
     next: u32,
     /// Terminal facts that the control plane knows.
-    known: BTreeMap<String, Outcome>,
+    known: BTreeMap<String, ActionOutcome>,
     issued: BTreeMap<String, Order>,
 }
 
@@ -68,7 +68,7 @@ fn allows(work: &model::work::Work) -> Result<Leave<()>, ActionRefusal> {
 impl World {
     fn new() -> World {
         let at = At { now: Timestamp(0), trusted: Timestamp(0) };
-        let (work, pending) = Work::new(Restored::default(), at, &allows);
+        let (work, pending) = WorkMachine::new(RestoredWork::default(), at, &allows);
         World {
             disk: Disk::default(),
             seen: Seen::default(),
@@ -84,7 +84,7 @@ impl World {
         At { now: Timestamp(self.now), trusted: Timestamp(self.now) }
     }
 
-    fn tell(&mut self, input: Input) {
+    fn tell(&mut self, input: WorkInput) {
         let at = self.at();
         let effects = self.agent.work.handle(input, at, &allows);
         self.agent.pending.extend(effects);
@@ -98,14 +98,14 @@ impl World {
             let mut writes: Vec<Durable> = Vec::new();
             let mut then = None;
             match effect {
-                Effect::Begin { id, mark } => {
+                WorkEffect::Begin { id, mark } => {
                     let fact = ActionFact { id: id.clone(), event: ActionEvent::Started };
                     let marked = id.clone();
                     writes.push(Box::new(move |w| w.mark(marked, mark)));
                     writes.push(Box::new(move |w| w.disk.log.push(fact)));
-                    then = Some(Input::Begun { id });
+                    then = Some(WorkInput::Begun { id });
                 }
-                Effect::Execute { id, .. } => {
+                WorkEffect::Execute { id, .. } => {
                     let started = ActionFact { id: id.clone(), event: ActionEvent::Started };
                     assert!(self.disk.log.contains(&started), "`started` is durable before the command");
                     assert!(self.disk.marks.contains_key(&id));
@@ -113,13 +113,14 @@ impl World {
                     assert_eq!(self.seen.executed[&id], 1, "{id} is executed twice");
                     self.agent.running.insert(id);
                 }
-                Effect::Kill { id } => {
+                WorkEffect::Kill { id } => {
                     if self.agent.running.remove(&id) {
-                        then = Some(Input::Ended { id, outcome: Outcome::Cancelled, duration_ms: 1 });
+                        then =
+                            Some(WorkInput::Ended { id, outcome: ActionOutcome::Cancelled, duration_ms: 1 });
                     }
                 }
-                Effect::Say(fact) => writes.push(Box::new(move |w| w.disk.log.push(fact))),
-                Effect::End { fact, mark } => {
+                WorkEffect::Say(fact) => writes.push(Box::new(move |w| w.disk.log.push(fact))),
+                WorkEffect::End { fact, mark } => {
                     let id = fact.id.clone();
                     let waits = &self.disk.log[self.disk.acked..];
                     let said = waits.iter().any(|fact| is_end(fact) && fact.id == id);
@@ -127,7 +128,10 @@ impl World {
                     // remembered no more: that it is too late is said as often as it asks.
                     let late = matches!(
                         fact.event,
-                        ActionEvent::Ended { outcome: Outcome::Expired | Outcome::Refused { .. }, .. }
+                        ActionEvent::Ended {
+                            outcome: ActionOutcome::Expired | ActionOutcome::Refused { .. },
+                            ..
+                        }
                     );
                     assert!(!said || late, "the terminal fact of {id} is in the log, and is said again");
                     writes.push(Box::new(move |w| w.disk.log.push(fact)));
@@ -135,17 +139,17 @@ impl World {
                     if let Some(mark) = mark {
                         writes.push(Box::new(move |w| w.mark(marked, mark)));
                     }
-                    then = Some(Input::Kept { id });
+                    then = Some(WorkInput::Kept { id });
                 }
-                Effect::Remember { id, mark } => {
+                WorkEffect::Remember { id, mark } => {
                     writes.push(Box::new(move |w| w.mark(id, mark)));
                 }
-                Effect::Forget { id } => {
+                WorkEffect::Forget { id } => {
                     writes.push(Box::new(move |w| {
                         w.disk.marks.remove(&id);
                     }));
                 }
-                Effect::Drained => {}
+                WorkEffect::Drained => {}
             }
             for write in writes {
                 if steps == 0 {
@@ -173,11 +177,11 @@ impl World {
                 self.seen.lost.insert(id.clone());
             }
         }
-        let mut restored = Restored { marks: self.disk.marks.clone(), ..Restored::default() };
+        let mut restored = RestoredWork { marks: self.disk.marks.clone(), ..RestoredWork::default() };
         self.disk.log[self.disk.acked..].iter().for_each(|fact| restored.notice(fact));
         restored.orders =
             self.disk.replica.iter().map(|(id, order)| (id.clone(), Ok(order.clone()))).collect();
-        let (work, pending) = Work::new(restored, self.at(), &allows);
+        let (work, pending) = WorkMachine::new(restored, self.at(), &allows);
         self.agent = Agent { work, running: BTreeSet::new(), pending };
     }
 
@@ -193,19 +197,19 @@ impl World {
         self.disk.acked = upto;
     }
 
-    fn mark(&mut self, id: String, mark: Mark) {
+    fn mark(&mut self, id: String, mark: ActionMark) {
         self.disk.marks.insert(id, mark);
     }
 
     fn put(&mut self, id: String, order: Order) {
         self.disk.replica.retain(|(name, _)| *name != id);
         self.disk.replica.push((id.clone(), order.clone()));
-        self.tell(Input::Put { id, order: Ok(order) });
+        self.tell(WorkInput::Put { id, order: Ok(order) });
     }
 
     fn remove(&mut self, id: String) {
         self.disk.replica.retain(|(name, _)| *name != id);
-        self.tell(Input::Removed { id });
+        self.tell(WorkInput::Removed { id });
     }
 
     fn any<'a, T>(&self, from: impl Iterator<Item = &'a T>, pick: u8) -> Option<T>
@@ -271,15 +275,15 @@ fn act(world: &mut World, op: Op) -> u32 {
         }
         Op::Print(pick) => {
             if let Some(id) = world.any(world.agent.running.iter(), pick) {
-                let stream = model::work::Stream::Stdout;
-                world.tell(Input::Output { id, stream, bytes: b"line\n".to_vec() });
+                let stream = model::work::OutputStream::Stdout;
+                world.tell(WorkInput::Output { id, stream, bytes: b"line\n".to_vec() });
             }
         }
         Op::Exit(pick) => {
             if let Some(id) = world.any(world.agent.running.iter(), pick) {
                 world.agent.running.remove(&id);
-                let outcome = Outcome::Exited { code: i32::from(pick % 2) };
-                world.tell(Input::Ended { id, outcome, duration_ms: 1 });
+                let outcome = ActionOutcome::Exited { code: i32::from(pick % 2) };
+                world.tell(WorkInput::Ended { id, outcome, duration_ms: 1 });
             }
         }
         Op::TakeIn(share) => {
@@ -300,7 +304,7 @@ fn act(world: &mut World, op: Op) -> u32 {
         }
         Op::Pass(secs) => {
             world.now += i64::from(secs % 400) * SECS;
-            world.tell(Input::Tick);
+            world.tell(WorkInput::Tick);
         }
         Op::Die(steps) => return steps,
     }
@@ -312,7 +316,7 @@ fn check(world: &mut World) {
     world.settle(u32::MAX);
     while let Some(id) = world.agent.running.iter().next().cloned() {
         world.agent.running.remove(&id);
-        world.tell(Input::Ended { id, outcome: Outcome::Exited { code: 0 }, duration_ms: 1 });
+        world.tell(WorkInput::Ended { id, outcome: ActionOutcome::Exited { code: 0 }, duration_ms: 1 });
         world.settle(u32::MAX);
     }
     assert_eq!((world.agent.work.active(), world.agent.work.waiting()), (0, 0));
@@ -321,13 +325,13 @@ fn check(world: &mut World) {
         assert!(world.known.contains_key(id), "{id} is never answered");
     }
     for (id, outcome) in &world.known {
-        let unknown = *outcome == Outcome::Unknown;
+        let unknown = *outcome == ActionOutcome::Unknown;
         assert!(!unknown || world.seen.lost.contains(id), "{id} was not lost and is said to be unknown");
         assert!(
             !world.seen.killed_within.contains(id) || unknown,
             "{id} was lost and is said to be {outcome}"
         );
-        let refused = matches!(outcome, Outcome::Refused { .. });
+        let refused = matches!(outcome, ActionOutcome::Refused { .. });
         assert!(!(refused && world.seen.executed.contains_key(id)), "{id} was refused and executed");
     }
     // What is answered and gone is forgotten once it has expired.
@@ -335,7 +339,7 @@ fn check(world: &mut World) {
         world.remove(id);
     }
     world.now += 2 * EXPIRES;
-    world.tell(Input::Tick);
+    world.tell(WorkInput::Tick);
     world.settle(u32::MAX);
     assert!(world.disk.marks.is_empty() && world.agent.work.marks().is_empty(), "{:?}", world.disk.marks);
 }
@@ -381,7 +385,7 @@ fn a_kill_between_any_two_steps_of_one_action() {
         check(&mut world);
         outcomes.insert(steps, (executed, world.known["t0"].to_string()));
     }
-    let unknown = Outcome::Unknown.to_string();
+    let unknown = ActionOutcome::Unknown.to_string();
     let wanted = [
         (0, (1, "exit 0".to_owned())),
         // The mark is there, and the fact is not: it may have run, for all that is known.

@@ -55,7 +55,7 @@ pub struct NodeState {
     /// How far its log is durable here.
     pub cursor: Option<Cursor>,
     /// What its last reported run came to.
-    pub summary: Summary,
+    pub summary: ReportSummary,
     /// The digest of its traits as stored.
     pub traits: Option<Digest>,
     /// The newest `seen` document that it sent.
@@ -80,9 +80,9 @@ pub struct ReportedRefusal {
 
 /// What status needs of the last reported run.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Summary {
+pub struct ReportSummary {
     /// Totals; `None` before the first run.
-    pub counts: Option<model::Counts>,
+    pub counts: Option<model::RunCounts>,
     /// Corrective runs in a row.
     pub streak: u32,
     /// The first failure, or the first thing that would change.
@@ -91,9 +91,9 @@ pub struct Summary {
     pub since: Option<Timestamp>,
 }
 
-impl Summary {
+impl ReportSummary {
     /// The summary after one more reported run.
-    pub fn after(&self, report: &RunReport) -> Summary {
+    pub fn after(&self, report: &RunReport) -> ReportSummary {
         let cause = report
             .items
             .iter()
@@ -104,9 +104,9 @@ impl Summary {
                 None => item.resource.clone(),
             });
         let counts = Some(report.counts);
-        let same = |old: &model::Counts| old.failed == report.counts.failed;
+        let same = |old: &model::RunCounts| old.failed == report.counts.failed;
         let since = self.since.filter(|_| self.counts.as_ref().is_some_and(same));
-        Summary {
+        ReportSummary {
             counts,
             streak: status::streak_after(self.streak, report),
             cause: cause.map(|text| clip(&text).into()),
@@ -167,7 +167,7 @@ impl NodeState {
             held: None,
             run: None,
             cursor: None,
-            summary: Summary::default(),
+            summary: ReportSummary::default(),
             traits: None,
             seen: None,
             push: None,

@@ -3,10 +3,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use model::work::{MAX_TIMEOUT_SECS, Order, Outcome, Work};
+use model::work::{ActionOutcome, MAX_TIMEOUT_SECS, Order, Work};
 use model::{NodeId, Timestamp};
 use plane::work::{
-    Effect, Input, MAX_TARGETS, NodeStage, Progress, Reach, Share, SpecError, Task, TaskSpec, TaskState,
+    MAX_TARGETS, NodeStage, Reach, Share, SpecError, Task, TaskEffect, TaskInput, TaskProgress, TaskSpec,
+    TaskState,
 };
 
 fn node(n: u8) -> NodeId {
@@ -29,9 +30,9 @@ fn spec() -> TaskSpec {
     }
 }
 
-fn begun(spec: TaskSpec, targets: u8, reach: &dyn Fn(&NodeId) -> Reach) -> (Task, Vec<Effect>) {
+fn begun(spec: TaskSpec, targets: u8, reach: &dyn Fn(&NodeId) -> Reach) -> (Task, Vec<TaskEffect>) {
     let mut task = Task::new(spec, (0..targets).map(node).collect(), Timestamp(0)).unwrap();
-    let effects = task.handle(Input::Begin, Timestamp(0), reach);
+    let effects = task.handle(TaskInput::Begin, Timestamp(0), reach);
     (task, effects)
 }
 
@@ -39,16 +40,16 @@ fn online(_: &NodeId) -> Reach {
     Reach::Online
 }
 
-fn puts(effects: &[Effect]) -> Vec<(NodeId, Order)> {
-    let put = |effect: &Effect| match effect {
-        Effect::Put { node, order, .. } => Some((node.clone(), (**order).clone())),
+fn puts(effects: &[TaskEffect]) -> Vec<(NodeId, Order)> {
+    let put = |effect: &TaskEffect| match effect {
+        TaskEffect::Put { node, order, .. } => Some((node.clone(), (**order).clone())),
         _ => None,
     };
     effects.iter().filter_map(put).collect()
 }
 
-fn ended(n: u8, code: i32) -> Input {
-    Input::Ended { node: node(n), outcome: Outcome::Exited { code }, duration_ms: 1 }
+fn ended(n: u8, code: i32) -> TaskInput {
+    TaskInput::Ended { node: node(n), outcome: ActionOutcome::Exited { code }, duration_ms: 1 }
 }
 
 fn stages(task: &Task, targets: u8) -> Vec<NodeStage> {
@@ -73,12 +74,14 @@ fn offline_is_an_answer_at_once() {
     let effects = task.handle(ended(1, 3), Timestamp(0), &reach);
     assert_eq!(stages(&task, 4), [Ended, Ended, Offline, Removed]);
     let progress =
-        Progress { total: 4, succeeded: 1, failed: 1, offline: 1, removed: 1, ..Progress::default() };
+        TaskProgress { total: 4, succeeded: 1, failed: 1, offline: 1, removed: 1, ..TaskProgress::default() };
     assert_eq!((task.summary().state, task.summary().progress), (TaskState::Done, progress));
-    assert!(matches!(effects.last(), Some(Effect::Finished(_))));
+    assert!(matches!(effects.last(), Some(TaskEffect::Finished(_))));
     // What was not saved must not be done.
-    assert!(matches!(effects[0], Effect::SaveNodes(_)) && matches!(effects[1], Effect::SaveDocument(_)));
-    assert!(matches!(effects[2], Effect::Drop { .. }));
+    assert!(
+        matches!(effects[0], TaskEffect::SaveNodes(_)) && matches!(effects[1], TaskEffect::SaveDocument(_))
+    );
+    assert!(matches!(effects[2], TaskEffect::Drop { .. }));
 }
 
 #[test]
@@ -91,9 +94,9 @@ fn who_is_waited_for_is_asked_when_it_calls_and_holds_nobody_up() {
     assert_eq!((task.summary().state, task.summary().progress.deferred), (TaskState::Running, 1));
     assert_eq!(task.next_deadline(), Some(Timestamp(3_600_000)));
     let mut other = task.clone();
-    let effects = task.handle(Input::Online(node(0)), Timestamp(9), &online);
+    let effects = task.handle(TaskInput::Online(node(0)), Timestamp(9), &online);
     assert_eq!(puts(&effects)[0].0, node(0));
-    other.handle(Input::Tick, Timestamp(3_600_000), &first_away);
+    other.handle(TaskInput::Tick, Timestamp(3_600_000), &first_away);
     assert_eq!((other.summary().state, other.summary().progress.offline), (TaskState::Done, 1));
 }
 
@@ -102,7 +105,7 @@ fn a_spent_budget_withdraws_what_has_not_begun_and_leaves_what_runs() {
     let spec = TaskSpec { batch: Share::Count(3), max_failures: Some(Share::Count(2)), ..spec() };
     let (mut task, effects) = begun(spec, 10, &online);
     assert_eq!(puts(&effects).len(), 3);
-    task.handle(Input::Started(node(0)), Timestamp(0), &online);
+    task.handle(TaskInput::Started(node(0)), Timestamp(0), &online);
     task.handle(ended(1, 1), Timestamp(0), &online);
     // One failed and two are in flight: a third place would be one too many to fail.
     assert_eq!(task.summary().progress.in_flight(), 2);
@@ -115,7 +118,7 @@ fn a_spent_budget_withdraws_what_has_not_begun_and_leaves_what_runs() {
     assert_eq!((summary.state, summary.progress.failed), (TaskState::Halted, 3));
     assert_eq!(summary.progress.withdrawn, 6);
     assert_eq!(summary.why.as_deref(), Some("3 failed, and 2 may"));
-    let Effect::SaveDocument(decided) = &effects[0] else { panic!("{effects:?}") };
+    let TaskEffect::SaveDocument(decided) = &effects[0] else { panic!("{effects:?}") };
     assert_eq!(decided.summary.state, TaskState::Halting, "the decision is durable first");
 }
 
@@ -127,15 +130,15 @@ fn silence_has_an_end_and_a_late_word_counts() {
     // Node 1 is asked; it goes silent, which is the second failure.
     let due = task.next_deadline().unwrap();
     assert_eq!(due, Timestamp(300_000 + 60_000 + 600_000));
-    let effects = task.handle(Input::Tick, due, &online);
+    let effects = task.handle(TaskInput::Tick, due, &online);
     assert_eq!(task.summary().state, TaskState::Halted);
     let [(silent, order)] = &puts(&effects)[..] else { panic!("{effects:?}") };
     assert_eq!((silent, order.cancel, order.expires), (&node(1), true, Timestamp(0)));
     // It comes back after all: its word counts, and the object goes.
-    let late = Input::Ended { node: node(1), outcome: Outcome::Unknown, duration_ms: 0 };
+    let late = TaskInput::Ended { node: node(1), outcome: ActionOutcome::Unknown, duration_ms: 0 };
     let effects = task.handle(late, Timestamp(due.0 + 1), &online);
-    assert!(effects.iter().any(|effect| matches!(effect, Effect::Drop { .. })));
-    assert!(!effects.iter().any(|effect| matches!(effect, Effect::Finished(_))));
+    assert!(effects.iter().any(|effect| matches!(effect, TaskEffect::Drop { .. })));
+    assert!(!effects.iter().any(|effect| matches!(effect, TaskEffect::Finished(_))));
     let progress = task.summary().progress;
     assert_eq!((progress.unknown, progress.silent, progress.withdrawn), (1, 0, 2));
 }
@@ -153,7 +156,7 @@ fn canaries_go_first_and_alone() {
     let [(other, order)] = &puts(&effects)[..] else { panic!("{effects:?}") };
     assert_eq!((other, order.cancel, order.expires), (&node(1), false, Timestamp::default()));
     assert_eq!(failing.summary().state, TaskState::Halting);
-    let expired = Input::Ended { node: node(1), outcome: Outcome::Expired, duration_ms: 0 };
+    let expired = TaskInput::Ended { node: node(1), outcome: ActionOutcome::Expired, duration_ms: 0 };
     failing.handle(expired, Timestamp(0), &online);
     let summary = failing.summary();
     assert_eq!(
@@ -165,16 +168,16 @@ fn canaries_go_first_and_alone() {
 #[test]
 fn cancelling_ends_what_runs_and_begins_nothing() {
     let (mut task, _) = begun(TaskSpec { batch: Share::Count(2), ..spec() }, 4, &online);
-    task.handle(Input::Started(node(0)), Timestamp(0), &online);
-    let effects = task.handle(Input::Cancel { by: "bob".into() }, Timestamp(5), &online);
+    task.handle(TaskInput::Started(node(0)), Timestamp(0), &online);
+    let effects = task.handle(TaskInput::Cancel { by: "bob".into() }, Timestamp(5), &online);
     assert!(puts(&effects).iter().all(|(_, order)| order.cancel) && puts(&effects).len() == 2);
-    assert!(task.handle(Input::Cancel { by: "eve".into() }, Timestamp(5), &online).is_empty(), "once");
+    assert!(task.handle(TaskInput::Cancel { by: "eve".into() }, Timestamp(5), &online).is_empty(), "once");
     for n in [0, 1] {
-        let cancelled = Input::Ended { node: node(n), outcome: Outcome::Cancelled, duration_ms: 0 };
+        let cancelled = TaskInput::Ended { node: node(n), outcome: ActionOutcome::Cancelled, duration_ms: 0 };
         task.handle(cancelled, Timestamp(6), &online);
     }
     let summary = task.summary();
-    let wanted = Progress { total: 4, cancelled: 1, withdrawn: 3, ..Progress::default() };
+    let wanted = TaskProgress { total: 4, cancelled: 1, withdrawn: 3, ..TaskProgress::default() };
     assert_eq!((summary.state, summary.progress), (TaskState::Cancelled, wanted));
     assert_eq!(summary.why.as_deref(), Some("cancelled by bob"));
     assert_eq!(task.document().finished, Some(Timestamp(6)));
@@ -183,22 +186,26 @@ fn cancelling_ends_what_runs_and_begins_nothing() {
 #[test]
 fn every_way_of_not_succeeding_is_counted() {
     let outcomes = [
-        Outcome::Exited { code: 1 },
-        Outcome::Signalled { signal: 9 },
-        Outcome::TimedOut,
-        Outcome::Cancelled,
-        Outcome::Refused { code: Default::default(), message: "x".repeat(5000) },
-        Outcome::Failed { message: String::new() },
-        Outcome::Expired,
-        Outcome::Unknown,
+        ActionOutcome::Exited { code: 1 },
+        ActionOutcome::Signalled { signal: 9 },
+        ActionOutcome::TimedOut,
+        ActionOutcome::Cancelled,
+        ActionOutcome::Refused { code: Default::default(), message: "x".repeat(5000) },
+        ActionOutcome::Failed { message: String::new() },
+        ActionOutcome::Expired,
+        ActionOutcome::Unknown,
     ];
     let targets = u8::try_from(outcomes.len()).unwrap();
     let (mut task, _) = begun(spec(), targets + 1, &online);
     for (n, outcome) in (0u8..).zip(outcomes) {
-        task.handle(Input::Ended { node: node(n), outcome, duration_ms: 1 }, Timestamp(0), &online);
+        task.handle(TaskInput::Ended { node: node(n), outcome, duration_ms: 1 }, Timestamp(0), &online);
     }
-    let answer = Outcome::Answered { result: serde_json::json!({"large": "answer"}) };
-    task.handle(Input::Ended { node: node(targets), outcome: answer, duration_ms: 1 }, Timestamp(0), &online);
+    let answer = ActionOutcome::Answered { result: serde_json::json!({"large": "answer"}) };
+    task.handle(
+        TaskInput::Ended { node: node(targets), outcome: answer, duration_ms: 1 },
+        Timestamp(0),
+        &online,
+    );
     let progress = task.summary().progress;
     assert_eq!((progress.failures(), progress.unknown, progress.succeeded), (8, 1, 1));
     let rows = serde_json::to_string(task.nodes()).unwrap();

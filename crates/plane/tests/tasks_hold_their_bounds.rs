@@ -6,10 +6,10 @@
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
-use model::work::{Order, Outcome, Work};
+use model::work::{ActionOutcome, Order, Work};
 use model::{NodeId, Timestamp};
 use plane::work::{
-    Effect, Input, NodeStage, NodeWork, Reach, Share, Task, TaskDocument, TaskSpec, action_id,
+    NodeStage, NodeWork, Reach, Share, Task, TaskDocument, TaskEffect, TaskInput, TaskSpec, action_id,
     parse_action_id,
 };
 use proptest::prelude::*;
@@ -35,7 +35,7 @@ enum Did {
 #[derive(Clone, Debug)]
 enum Said {
     Started,
-    Ended(Outcome),
+    Ended(ActionOutcome),
 }
 
 /// A control plane's durable state, its fleet, and the task in its memory.
@@ -50,7 +50,7 @@ struct World {
     online: BTreeSet<NodeId>,
     task: Task,
     now: Timestamp,
-    pending: VecDeque<Effect>,
+    pending: VecDeque<TaskEffect>,
     /// The first expiry that each node was given.
     asked: BTreeMap<NodeId, Timestamp>,
     finished: u32,
@@ -81,7 +81,7 @@ impl World {
         }
     }
 
-    fn tell(&mut self, input: Input) {
+    fn tell(&mut self, input: TaskInput) {
         let reach = reach(&self.online);
         let effects = self.task.handle(input, self.now, &reach);
         self.pending.extend(effects);
@@ -122,13 +122,13 @@ impl World {
             }
             steps -= 1;
             match effect {
-                Effect::SaveDocument(document) => self.document = Some(*document),
-                Effect::SaveNodes(nodes) => {
+                TaskEffect::SaveDocument(document) => self.document = Some(*document),
+                TaskEffect::SaveNodes(nodes) => {
                     for node in nodes {
                         self.rows.insert(node.clone(), self.task.nodes()[&node].clone());
                     }
                 }
-                Effect::Put { node, id, order } => {
+                TaskEffect::Put { node, id, order } => {
                     assert_eq!(parse_action_id(&id), Some((self.task.spec().id.as_str(), node.clone())));
                     assert!(self.rows[&node].issued.is_some(), "that it is asked is durable before it is");
                     if order.expires != Timestamp::default() {
@@ -137,11 +137,11 @@ impl World {
                     }
                     self.feed.insert(node, *order);
                 }
-                Effect::Drop { node, .. } => {
+                TaskEffect::Drop { node, .. } => {
                     assert!(self.rows[&node].outcome.is_some(), "the terminal fact is durable");
                     self.feed.remove(&node);
                 }
-                Effect::Finished(_) => self.finished += 1,
+                TaskEffect::Finished(_) => self.finished += 1,
             }
         }
         true
@@ -164,24 +164,24 @@ impl World {
         let facts = self.facts.entry(node.clone()).or_default();
         match self.did[&node] {
             Did::Nothing if order.cancel => {
-                facts.push_back(Said::Ended(Outcome::Cancelled));
+                facts.push_back(Said::Ended(ActionOutcome::Cancelled));
                 self.did.insert(node, Did::Declined);
             }
             Did::Nothing if self.now > order.expires => {
-                facts.push_back(Said::Ended(Outcome::Expired));
+                facts.push_back(Said::Ended(ActionOutcome::Expired));
                 self.did.insert(node, Did::Declined);
             }
             Did::Nothing => {
                 facts.push_back(Said::Started);
                 self.did.insert(node, Did::Runs);
             }
-            Did::Runs if order.cancel => self.end(n, Outcome::Cancelled, true),
+            Did::Runs if order.cancel => self.end(n, ActionOutcome::Cancelled, true),
             Did::Runs | Did::Ended { .. } | Did::Declined => {}
         }
     }
 
     /// `fine`: it is no failure in the sense of the budget.
-    fn end(&mut self, n: u8, outcome: Outcome, fine: bool) {
+    fn end(&mut self, n: u8, outcome: ActionOutcome, fine: bool) {
         let node = node(n);
         if self.did.get(&node) == Some(&Did::Runs) {
             self.facts.entry(node.clone()).or_default().push_back(Said::Ended(outcome));
@@ -203,7 +203,7 @@ impl World {
         }
         if there {
             self.online.insert(node.clone());
-            self.tell(Input::Online(node));
+            self.tell(TaskInput::Online(node));
         } else {
             self.online.remove(&node);
         }
@@ -219,7 +219,7 @@ impl World {
                 self.online(n, true);
                 self.settle(u32::MAX);
                 self.hear(n);
-                self.end(n, Outcome::Exited { code: 0 }, true);
+                self.end(n, ActionOutcome::Exited { code: 0 }, true);
                 self.take_in(n);
                 self.settle(u32::MAX);
                 self.check();
@@ -238,10 +238,12 @@ fn reach(online: &BTreeSet<NodeId>) -> impl Fn(&NodeId) -> Reach + use<> {
     }
 }
 
-fn input(node: &NodeId, said: &Said) -> Input {
+fn input(node: &NodeId, said: &Said) -> TaskInput {
     match said {
-        Said::Started => Input::Started(node.clone()),
-        Said::Ended(outcome) => Input::Ended { node: node.clone(), outcome: outcome.clone(), duration_ms: 1 },
+        Said::Started => TaskInput::Started(node.clone()),
+        Said::Ended(outcome) => {
+            TaskInput::Ended { node: node.clone(), outcome: outcome.clone(), duration_ms: 1 }
+        }
     }
 }
 
@@ -274,16 +276,16 @@ fn op() -> impl Strategy<Value = Op> {
 fn act(world: &mut World, op: &Op) {
     match *op {
         Op::Hear(n) => world.hear(n),
-        Op::Succeed(n) => world.end(n, Outcome::Exited { code: 0 }, true),
-        Op::Fail(n) => world.end(n, Outcome::Exited { code: 1 }, false),
-        Op::Lose(n) => world.end(n, Outcome::Unknown, false),
+        Op::Succeed(n) => world.end(n, ActionOutcome::Exited { code: 0 }, true),
+        Op::Fail(n) => world.end(n, ActionOutcome::Exited { code: 1 }, false),
+        Op::Lose(n) => world.end(n, ActionOutcome::Unknown, false),
         Op::TakeIn(n) => world.take_in(n),
         Op::Online(n, there) => world.online(n, there),
         Op::Pass(secs) => {
             world.now = Timestamp(world.now.0 + i64::from(secs % 1500) * SECOND);
-            world.tell(Input::Tick);
+            world.tell(TaskInput::Tick);
         }
-        Op::Cancel => world.tell(Input::Cancel { by: "ada".into() }),
+        Op::Cancel => world.tell(TaskInput::Cancel { by: "ada".into() }),
     }
 }
 
@@ -320,7 +322,7 @@ proptest! {
         ops in prop::collection::vec((op(), prop::option::weighted(0.15, 0u32..6)), 0..80),
     ) {
         let mut world = World::new(spec, targets, &online);
-        world.tell(Input::Begin);
+        world.tell(TaskInput::Begin);
         world.settle(u32::MAX);
         for (op, dies_after) in &ops {
             act(&mut world, op);
@@ -357,7 +359,7 @@ proptest! {
         let mut one = World::new(spec.clone(), targets, &online);
         let mut other = World::new(spec, targets, &online);
         for world in [&mut one, &mut other] {
-            world.tell(Input::Begin);
+            world.tell(TaskInput::Begin);
             world.settle(u32::MAX);
         }
         for (op, restart) in &ops {

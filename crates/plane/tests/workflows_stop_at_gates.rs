@@ -7,7 +7,7 @@
 use model::Timestamp;
 use model::work::Work;
 use plane::work::{
-    Gate, MAX_ATTEMPTS, MAX_STEPS, Phase, Progress, Share, StepSpec, Summary, TaskState, Workflow,
+    Gate, MAX_ATTEMPTS, MAX_STEPS, Phase, Share, StepSpec, TaskProgress, TaskState, TaskSummary, Workflow,
     WorkflowEffect, WorkflowError, WorkflowInput, WorkflowSpec,
 };
 use serde_json::{Value, json};
@@ -44,13 +44,17 @@ impl Bench {
         assert_eq!(saved, self.flow != before, "what changed is kept, before anything is done");
     }
 
-    fn finished(&mut self, task: &str, state: TaskState, progress: Progress) {
-        let summary = Summary { state, why: None, progress };
+    fn finished(&mut self, task: &str, state: TaskState, progress: TaskProgress) {
+        let summary = TaskSummary { state, why: None, progress };
         self.tell(WorkflowInput::TaskFinished { task: task.into(), summary });
     }
 
     fn succeeded(&mut self, task: &str) {
-        self.finished(task, TaskState::Done, Progress { total: 4, succeeded: 4, ..Progress::default() });
+        self.finished(
+            task,
+            TaskState::Done,
+            TaskProgress { total: 4, succeeded: 4, ..TaskProgress::default() },
+        );
     }
 
     /// The task that was begun, and those whose nodes are left out.
@@ -93,7 +97,7 @@ fn steps_follow_one_another() {
 fn a_gate_is_share_then_soak_then_approval() {
     let gate = json!({"success_percent": 50, "soak": "10m", "approve": true});
     let mut bench = Bench::new(vec![step("one", gate), step("two", json!({}))]);
-    let half = Progress { total: 4, succeeded: 2, failed: 2, ..Progress::default() };
+    let half = TaskProgress { total: 4, succeeded: 2, failed: 2, ..TaskProgress::default() };
     bench.now = 1000;
     bench.finished("w7-1-1", TaskState::Done, half);
     assert_eq!(bench.flow.next_deadline(), Some(Timestamp(601_000)));
@@ -114,8 +118,8 @@ fn a_gate_is_share_then_soak_then_approval() {
 
 #[test]
 fn what_does_not_pass_stands_still() {
-    let all = Progress { total: 4, succeeded: 4, ..Progress::default() };
-    let offline = Progress { total: 4, succeeded: 3, offline: 1, ..Progress::default() };
+    let all = TaskProgress { total: 4, succeeded: 4, ..TaskProgress::default() };
+    let offline = TaskProgress { total: 4, succeeded: 3, offline: 1, ..TaskProgress::default() };
     let table = [
         (TaskState::Halted, all, "halted"),
         (TaskState::Cancelled, all, "cancelled"),
@@ -137,13 +141,18 @@ fn what_does_not_pass_stands_still() {
 fn resuming_asks_who_did_not_succeed_and_the_gate_counts_all_attempts() {
     let mut bench = Bench::new(vec![step("one", json!({"success_percent": 90})), step("two", json!({}))]);
     // 10 targets: 5 succeeded, 3 failed, 1 unknown, 1 silent.
-    let first = Progress { total: 10, succeeded: 5, failed: 3, unknown: 1, silent: 1, ..Progress::default() };
+    let first =
+        TaskProgress { total: 10, succeeded: 5, failed: 3, unknown: 1, silent: 1, ..TaskProgress::default() };
     bench.finished("w7-1-1", TaskState::Done, first);
     bench.resume(false);
     let earlier = names(&["w7-1-1"]);
     assert_eq!(bench.begun(), Some(("w7-1-2".into(), earlier.clone(), earlier.clone())));
     // The three that failed succeed; the two of whom nobody knows are still no success.
-    bench.finished("w7-1-2", TaskState::Done, Progress { total: 3, succeeded: 3, ..Progress::default() });
+    bench.finished(
+        "w7-1-2",
+        TaskState::Done,
+        TaskProgress { total: 3, succeeded: 3, ..TaskProgress::default() },
+    );
     let Phase::Failed { why } = &bench.flow.phase else { panic!() };
     assert!(why.contains("8 of 10"), "{why}");
     bench.resume(true);
@@ -152,7 +161,7 @@ fn resuming_asks_who_did_not_succeed_and_the_gate_counts_all_attempts() {
     bench.finished(
         "w7-1-3",
         TaskState::Done,
-        Progress { total: 2, succeeded: 1, unknown: 1, ..Progress::default() },
+        TaskProgress { total: 2, succeeded: 1, unknown: 1, ..TaskProgress::default() },
     );
     assert_eq!(bench.begun().unwrap().0, "w7-2-1", "9 of 10 are enough");
     // Of the third attempt the unknown counts, of the first it does not any more.
@@ -162,13 +171,13 @@ fn resuming_asks_who_did_not_succeed_and_the_gate_counts_all_attempts() {
     strict.finished(
         "w7-1-2",
         TaskState::Done,
-        Progress { total: 5, succeeded: 4, unknown: 1, ..Progress::default() },
+        TaskProgress { total: 5, succeeded: 4, unknown: 1, ..TaskProgress::default() },
     );
     strict.resume(false);
     let wanted = (names(&["w7-1-1", "w7-1-2"]), names(&["w7-1-2"]));
     let (_, succeeded, unknown) = strict.begun().unwrap();
     assert_eq!((succeeded, unknown), wanted);
-    strict.finished("w7-1-3", TaskState::Done, Progress::default());
+    strict.finished("w7-1-3", TaskState::Done, TaskProgress::default());
     let Phase::Failed { why } = &strict.flow.phase else { panic!() };
     assert!(why.contains("9 of 10"), "{why}");
 }
@@ -177,7 +186,7 @@ fn resuming_asks_who_did_not_succeed_and_the_gate_counts_all_attempts() {
 fn a_step_is_not_begun_for_ever() {
     let mut bench = Bench::new(vec![step("one", json!({}))]);
     for attempt in 1..=MAX_ATTEMPTS {
-        bench.finished(&format!("w7-1-{attempt}"), TaskState::Halted, Progress::default());
+        bench.finished(&format!("w7-1-{attempt}"), TaskState::Halted, TaskProgress::default());
         bench.resume(false);
     }
     assert_eq!(bench.begun(), None);
@@ -195,7 +204,7 @@ fn aborting_ends_the_task_and_then_the_workflow() {
     let cancel = WorkflowEffect::CancelTask { task: "w7-1-1".into(), by: "eve".into() };
     assert_eq!(bench.effects, [WorkflowEffect::Save, cancel.clone()]);
     assert_eq!(bench.flow.resume_after_restart(), [cancel]);
-    bench.finished("w7-1-1", TaskState::Cancelled, Progress::default());
+    bench.finished("w7-1-1", TaskState::Cancelled, TaskProgress::default());
     assert_eq!((&bench.flow.phase, bench.effects.last()), (&Phase::Aborted, Some(&WorkflowEffect::Finished)));
     let mut idle = Bench::new(vec![step("one", json!({"approve": true})), step("two", json!({}))]);
     idle.succeeded("w7-1-1");
@@ -209,7 +218,11 @@ fn a_restart_says_the_same_task_again() {
     bench.succeeded("w7-1-1");
     let begun = bench.effects[1].clone();
     assert_eq!(bench.flow.resume_after_restart(), [begun]);
-    bench.finished("w7-2-1", TaskState::Halted, Progress { total: 2, failed: 2, ..Progress::default() });
+    bench.finished(
+        "w7-2-1",
+        TaskState::Halted,
+        TaskProgress { total: 2, failed: 2, ..TaskProgress::default() },
+    );
     assert_eq!(bench.flow.resume_after_restart(), []);
     bench.resume(true);
     let begun = bench.effects[1].clone();

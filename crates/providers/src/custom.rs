@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use catalog::spec::{CustomSpec, Script};
 use converge::kinds::{Applied, Checked, custom};
-use host::{End, Finished, Host, Program};
+use host::{End, FinishedCommand, Host, Program};
 use model::{Digest, PathState};
 
 use crate::Kinds;
@@ -54,7 +54,7 @@ pub fn test_script(
     let bytes = executable(&shown, file)?;
     let started = Instant::now();
     let finished = run(host, &shown, &bytes, request.to_vec(), timeout)?;
-    let printed = |output: &host::Output| String::from_utf8_lossy(&output.bytes).into_owned();
+    let printed = |output: &host::ProcessOutput| String::from_utf8_lossy(&output.bytes).into_owned();
     Ok(ScriptTest {
         reply: reply(&finished, timeout),
         stdout: printed(&finished.stdout),
@@ -160,10 +160,10 @@ fn run(
     bytes: &[u8],
     request: Vec<u8>,
     timeout: Duration,
-) -> Result<Finished, String> {
+) -> Result<FinishedCommand, String> {
     let name = path.rsplit('/').next().unwrap_or(path);
-    let script =
-        host::Script::new(name, bytes).map_err(|error| format!("cannot load the script {path}: {error}"))?;
+    let script = host::SealedScript::new(name, bytes)
+        .map_err(|error| format!("cannot load the script {path}: {error}"))?;
     // One byte over the bound is enough to see that a reply is too long.
     let limit = custom::MAX_REPLY + 1;
     let command =
@@ -172,7 +172,7 @@ fn run(
 }
 
 /// Reads the reply of a script that ended by itself; its exit code does not matter.
-fn reply(finished: &Finished, timeout: Duration) -> Result<custom::Reply, String> {
+fn reply(finished: &FinishedCommand, timeout: Duration) -> Result<custom::Reply, String> {
     match finished.end {
         End::Exited(_) => {}
         End::Signaled(_) | End::TimedOut | End::Cancelled => {
@@ -187,7 +187,7 @@ fn reply(finished: &Finished, timeout: Duration) -> Result<custom::Reply, String
         ));
     }
     custom::reply(&finished.stdout.bytes).map_err(|why| {
-        let errors = Finished { stdout: host::Output::default(), ..finished.clone() };
+        let errors = FinishedCommand { stdout: host::ProcessOutput::default(), ..finished.clone() };
         match output(&errors) {
             Some(errors) => format!("{why}; its errors: {errors}"),
             None => why,

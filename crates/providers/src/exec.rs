@@ -4,10 +4,10 @@ use model::PathState;
 use model::text::chain;
 use std::time::Duration;
 
-use catalog::module::Command;
+use catalog::module::CommandLine;
 use catalog::spec::ExecSpec;
 use converge::kinds::{Applied, Checked, exec};
-use host::{End, Finished};
+use host::{End, FinishedCommand};
 
 use crate::Kinds;
 use crate::kinds::{MAX_OUTPUT, failure, output, program, text};
@@ -52,7 +52,7 @@ fn guard(
     kinds: &Kinds,
     spec: &ExecSpec,
     attribute: &str,
-    command: Option<&Command>,
+    command: Option<&CommandLine>,
     timeout: Duration,
 ) -> Result<Option<bool>, String> {
     let Some(command) = command else {
@@ -65,7 +65,12 @@ fn guard(
     }
 }
 
-fn run(kinds: &Kinds, spec: &ExecSpec, command: &Command, timeout: Duration) -> Result<Finished, String> {
+fn run(
+    kinds: &Kinds,
+    spec: &ExecSpec,
+    command: &CommandLine,
+    timeout: Duration,
+) -> Result<FinishedCommand, String> {
     let command = host::Command {
         cwd: spec.cwd.clone(),
         env: spec.environment.clone(),

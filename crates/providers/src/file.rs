@@ -5,10 +5,10 @@ use std::io::Read;
 use std::path::Path;
 use std::time::Duration;
 
-use catalog::module::Command;
-use catalog::spec::{Content, Ensure, FileSpec};
+use catalog::module::CommandLine;
+use catalog::spec::{Ensure, FileContent, FileSpec};
 use converge::kinds::{DEFAULT_FILE_MODE, file};
-use host::{Program, Write};
+use host::{FileWrite, Program};
 use model::{Digest, PathOwnership};
 
 use crate::Kinds;
@@ -26,8 +26,8 @@ impl Managed for FileSpec {
         }
         let old = kinds.shown_file(&self.path, &prior);
         let new = match &self.content {
-            Some(Content::Blob { digest, size }) => kinds.shown_blob(digest, *size),
-            Some(Content::Text { .. }) | None => None,
+            Some(FileContent::Blob { digest, size }) => kinds.shown_blob(digest, *size),
+            Some(FileContent::Text { .. }) | None => None,
         };
         let bytes = file::Bytes { old: old.as_deref(), new: new.as_deref() };
         let edit = file::assess(self, &prior, &wanted, bytes, &kinds.names())?;
@@ -54,11 +54,11 @@ fn write(kinds: &Kinds, spec: &FileSpec, wanted: &PathOwnership, timeout: Durati
     let mut inline: &[u8];
     let mut blob: Box<dyn Read>;
     let (content, digest): (&mut dyn Read, Digest) = match &spec.content {
-        Some(Content::Text { text, digest }) => {
+        Some(FileContent::Text { text, digest }) => {
             inline = text.as_bytes();
             (&mut inline, *digest)
         }
-        Some(Content::Blob { digest, .. }) => {
+        Some(FileContent::Blob { digest, .. }) => {
             blob = kinds.blob(digest)?;
             (&mut *blob, *digest)
         }
@@ -68,7 +68,7 @@ fn write(kinds: &Kinds, spec: &FileSpec, wanted: &PathOwnership, timeout: Durati
         Some(command) => run_validate(kinds, command, path, timeout),
         None => Ok(()),
     };
-    let write = Write {
+    let write = FileWrite {
         content,
         digest,
         ownership: *wanted,
@@ -79,11 +79,13 @@ fn write(kinds: &Kinds, spec: &FileSpec, wanted: &PathOwnership, timeout: Durati
     kinds.host.write(&spec.path, write).map_err(text)
 }
 
-fn run_validate(kinds: &Kinds, command: &Command, path: &Path, timeout: Duration) -> Result<(), String> {
+fn run_validate(kinds: &Kinds, command: &CommandLine, path: &Path, timeout: Duration) -> Result<(), String> {
     let path = path.to_str().ok_or("the temporary file's path is not UTF-8")?;
     let program = match command {
-        Command::Argv(argv) => Program::Argv(argv.iter().map(|arg| arg.replace(PLACEHOLDER, path)).collect()),
-        Command::Shell(text) => {
+        CommandLine::Argv(argv) => {
+            Program::Argv(argv.iter().map(|arg| arg.replace(PLACEHOLDER, path)).collect())
+        }
+        CommandLine::Shell(text) => {
             let quoted = format!("'{}'", path.replace('\'', r"'\''"));
             Program::Shell(text.replace(PLACEHOLDER, &quoted))
         }

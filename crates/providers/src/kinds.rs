@@ -4,11 +4,11 @@ use std::io::{self, Read};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use catalog::module::Command;
+use catalog::module::CommandLine;
 use catalog::spec::{Ensure, Ownership, Spec};
-use converge::kinds::{Applied, Checked, Names};
-use converge::{Done, Outcome};
-use host::{Accounts, End, Finished, Host, HostError, OWNERSHIP_NOTE, Program};
+use converge::kinds::{AccountLookup, Applied, Checked};
+use converge::{JobDone, JobOutcome};
+use host::{Accounts, End, FinishedCommand, Host, HostError, OWNERSHIP_NOTE, Program};
 use lang::scope::Probe;
 use model::delta::MAX_FIELD;
 use model::report::MAX_TEXT;
@@ -79,19 +79,19 @@ impl Kinds {
     ///
     /// # Errors
     /// In words, when it could not be checked.
-    pub fn check(&self, name: &str, spec: &Spec, timeout: Duration, plan: bool) -> Outcome {
+    pub fn check(&self, name: &str, spec: &Spec, timeout: Duration, plan: bool) -> JobOutcome {
         let checked = match spec {
             Spec::File(spec) => return self.check_path(spec),
             Spec::Directory(spec) => return self.check_path(spec),
             Spec::Symlink(spec) => return self.check_path(spec),
             Spec::Line(spec) => return self.check_path(spec),
             Spec::Exec(_) | Spec::Custom(_) if !self.host.exec_allowed() => {
-                return Ok(Done::Skipped(ROOTED.to_owned()));
+                return Ok(JobDone::Skipped(ROOTED.to_owned()));
             }
             Spec::Exec(spec) => exec::check(self, spec, timeout),
             Spec::Custom(spec) => custom::check(self, name, spec, timeout, plan),
         };
-        checked.map(Done::Checked)
+        checked.map(JobDone::Checked)
     }
 
     /// Makes the host as declared and tells what was changed. It looks again first; what
@@ -129,7 +129,7 @@ impl Kinds {
     ///
     /// # Errors
     /// In words, when it did not succeed.
-    pub fn verify(&self, command: &Command, timeout: Duration) -> Result<(), String> {
+    pub fn verify(&self, command: &CommandLine, timeout: Duration) -> Result<(), String> {
         if !self.host.exec_allowed() {
             tracing::debug!(reason = ROOTED, "verify skipped");
             return Ok(());
@@ -150,15 +150,15 @@ impl Kinds {
         }
     }
 
-    fn check_path(&self, spec: &impl Managed) -> Outcome {
+    fn check_path(&self, spec: &impl Managed) -> JobOutcome {
         let decided = spec.decide(self)?;
         if spec.needs_command(&decided) && !self.host.exec_allowed() {
-            return Ok(Done::Skipped(ROOTED.to_owned()));
+            return Ok(JobDone::Skipped(ROOTED.to_owned()));
         }
         let Decided { prior, edit, note, .. } = decided;
         let cannot_undo = edit.as_ref().and_then(|_| undo_note(&prior));
         let note = note.into_iter().chain(cannot_undo).reduce(|a, b| format!("{a}; {b}"));
-        Ok(Done::Checked(Checked { edit, prior, note, unknown: false }))
+        Ok(JobDone::Checked(Checked { edit, prior, note, unknown: false }))
     }
 
     fn apply_path(&self, spec: &impl Managed, timeout: Duration) -> Result<Applied, String> {
@@ -257,7 +257,7 @@ impl Kinds {
 /// Names of users and groups from the host's accounts.
 pub(crate) struct AccountNames(Arc<Accounts>);
 
-impl Names for AccountNames {
+impl AccountLookup for AccountNames {
     fn user(&self, uid: u32) -> String {
         self.0.user_name(uid).map_or_else(|| uid.to_string(), str::to_owned)
     }
@@ -273,15 +273,15 @@ pub(crate) fn text(error: HostError) -> String {
 }
 
 /// A declared command as a program.
-pub(crate) fn program(command: &Command) -> Program {
+pub(crate) fn program(command: &CommandLine) -> Program {
     match command {
-        Command::Argv(argv) => Program::Argv(argv.clone()),
-        Command::Shell(text) => Program::Shell(text.clone()),
+        CommandLine::Argv(argv) => Program::Argv(argv.clone()),
+        CommandLine::Shell(text) => Program::Shell(text.clone()),
     }
 }
 
 /// The end of a command in words, unless it exited with 0.
-pub(crate) fn succeeded(finished: &Finished, timeout: Duration) -> Result<(), String> {
+pub(crate) fn succeeded(finished: &FinishedCommand, timeout: Duration) -> Result<(), String> {
     match finished.end {
         End::Exited(0) => Ok(()),
         end => Err(failure(end, finished, timeout)),
@@ -289,7 +289,7 @@ pub(crate) fn succeeded(finished: &Finished, timeout: Duration) -> Result<(), St
 }
 
 /// Why a command failed, with the end of what it printed.
-pub(crate) fn failure(end: End, finished: &Finished, timeout: Duration) -> String {
+pub(crate) fn failure(end: End, finished: &FinishedCommand, timeout: Duration) -> String {
     let what = match end {
         End::Exited(code) => format!("exited with {code}"),
         End::Signaled(signal) => format!("was ended by signal {signal}"),
@@ -303,8 +303,8 @@ pub(crate) fn failure(end: End, finished: &Finished, timeout: Duration) -> Strin
 }
 
 /// The end of what a command printed, errors before output, at most [`MAX_TEXT`] bytes.
-pub(crate) fn output(finished: &Finished) -> Option<String> {
-    let printed = |output: &host::Output| {
+pub(crate) fn output(finished: &FinishedCommand) -> Option<String> {
+    let printed = |output: &host::ProcessOutput| {
         let text = String::from_utf8_lossy(&output.bytes);
         let text = text.trim();
         (!text.is_empty()).then(|| text.to_owned())

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use catalog::spec::LineSpec;
 use converge::kinds::{DEFAULT_FILE_MODE, line};
-use host::Write;
+use host::FileWrite;
 use model::{Digest, PathState};
 
 use crate::Kinds;
@@ -25,7 +25,7 @@ impl Managed for LineSpec {
     fn act(&self, kinds: &Kinds, decided: &Decided, _: Duration) -> Result<(), String> {
         match &decided.bytes {
             Some(bytes) => {
-                let write = Write {
+                let write = FileWrite {
                     content: &mut bytes.as_slice(),
                     digest: Digest::of(bytes),
                     ownership: decided.wanted,

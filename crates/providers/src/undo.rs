@@ -7,7 +7,7 @@ use catalog::spec::Spec;
 use converge::kinds::{Checked, DEFAULT_DIRECTORY_MODE, DEFAULT_FILE_MODE};
 use converge::ledger::{LedgerEntry, MAX_KEPT};
 use converge::run::Undo;
-use host::{Host, Write};
+use host::{FileWrite, Host};
 use model::{Digest, PathOwnership, PathState};
 
 use crate::Kinds;
@@ -121,7 +121,7 @@ impl Kinds {
         if !kept {
             return Err(format!("{path} cannot be put back: its previous content was too large to keep"));
         }
-        let write = Write {
+        let write = FileWrite {
             content: &mut *self.blob(digest)?,
             digest: *digest,
             ownership,

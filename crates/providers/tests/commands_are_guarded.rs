@@ -7,13 +7,13 @@ mod common;
 
 use std::time::Duration;
 
-use catalog::module::Command;
+use catalog::module::CommandLine;
 use catalog::spec::{ExecSpec, Spec};
 use common::{LONG, Lab, exec, file, lab};
 use lang::Probe;
 
-fn shell(text: &str) -> Option<Command> {
-    Some(Command::Shell(text.to_owned()))
+fn shell(text: &str) -> Option<CommandLine> {
+    Some(CommandLine::Shell(text.to_owned()))
 }
 
 fn would_run(lab: &Lab, spec: ExecSpec) -> bool {
@@ -75,7 +75,8 @@ fn a_validate_command_sees_the_new_bytes_and_can_refuse_them() {
     spec.validate = shell("grep -q new %s && ! grep -q old %s");
     assert!(lab.apply(&Spec::File(spec.clone())).unwrap().changed);
     spec.content = Some(common::text("worse"));
-    spec.validate = Some(Command::Argv(vec!["sh".into(), "-c".into(), "cat $0; exit 4".into(), "%s".into()]));
+    spec.validate =
+        Some(CommandLine::Argv(vec!["sh".into(), "-c".into(), "cat $0; exit 4".into(), "%s".into()]));
     let refused = lab.apply(&Spec::File(spec)).unwrap_err();
     assert_eq!(refused, "cannot write /f: validation failed, nothing was written: exited with 4: worse");
     assert_eq!(lab.read("/f"), "new");
@@ -85,8 +86,8 @@ fn a_validate_command_sees_the_new_bytes_and_can_refuse_them() {
 fn verify_and_probes() {
     let lab = lab();
     lab.write("/there", b"");
-    assert_eq!(lab.kinds.verify(&Command::Shell("true".to_owned()), LONG), Ok(()));
-    let failed = lab.kinds.verify(&Command::Shell("echo bad >&2; exit 1".to_owned()), LONG);
+    assert_eq!(lab.kinds.verify(&CommandLine::Shell("true".to_owned()), LONG), Ok(()));
+    let failed = lab.kinds.verify(&CommandLine::Shell("echo bad >&2; exit 1".to_owned()), LONG);
     assert_eq!(failed, Err("exited with 1: bad".to_owned()));
     assert_eq!(lab.kinds.probe(&Probe::FileExists("/there".to_owned())), Ok(true));
     assert_eq!(lab.kinds.probe(&Probe::FileExists("/not/there".to_owned())), Ok(false));

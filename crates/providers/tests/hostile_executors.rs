@@ -12,9 +12,9 @@ use std::time::{Duration, Instant};
 
 use catalog::spec::{CustomSpec, Script, Spec};
 use common::{LONG, Lab, lab, lab_with, shipped};
-use converge::Done;
+use converge::JobDone;
 use converge::kinds::{Applied, Checked};
-use host::Options;
+use host::HostOptions;
 use lang::Value;
 use model::Digest;
 use providers::{ROOTED, custom};
@@ -57,7 +57,7 @@ fn a_plan_starts_only_what_knows_dry_runs() {
     let script = "#!/bin/sh\ncat > $MUSTER_ROOT/ran\necho '{\"changed\": true}'\n";
     let mut spec = shipped(&lab, script);
     let plan = |spec: &CustomSpec| match lab.kinds.check("app", &Spec::Custom(spec.clone()), LONG, true) {
-        Ok(Done::Checked(checked)) => checked,
+        Ok(JobDone::Checked(checked)) => checked,
         other => panic!("{other:?}"),
     };
     assert!(plan(&spec).unknown);
@@ -194,14 +194,14 @@ fn a_script_replaced_while_it_runs_changes_nothing() {
 
 #[test]
 fn under_a_root_nothing_runs_unless_allowed() {
-    let lab = lab_with(Options::default());
+    let lab = lab_with(HostOptions::default());
     let custom = Spec::Custom(shipped(&lab, "#!/bin/sh\necho '{}'\n"));
     let exec = Spec::Exec(common::exec("true"));
     let mut validated = common::file("/f", "x");
-    validated.validate = Some(catalog::module::Command::Shell("true".to_owned()));
+    validated.validate = Some(catalog::module::CommandLine::Shell("true".to_owned()));
     for spec in [custom, exec, Spec::File(validated)] {
         let outcome = lab.kinds.check("app", &spec, LONG, false);
-        assert_eq!(outcome, Ok(Done::Skipped(ROOTED.to_owned())));
+        assert_eq!(outcome, Ok(JobDone::Skipped(ROOTED.to_owned())));
         assert!(lab.kinds.apply("app", &spec, &Checked::unknown(), LONG).is_err());
     }
     assert!(!lab.path("/f").exists());
@@ -214,9 +214,9 @@ fn a_script_can_be_tried_out() {
     let script = "#!/bin/sh\ncat >&2\necho '{\"changed\": true}'\n";
     fs::write(&path, script).unwrap();
     let request = br#"{"name":"a","state":"present","params":{}}"#;
-    let rooted = host::Host::open(dir.path(), host::Options::default()).unwrap();
+    let rooted = host::Host::open(dir.path(), host::HostOptions::default()).unwrap();
     assert!(custom::test_script(&rooted, &path, request, LONG).unwrap_err().contains("--allow-exec"));
-    let whole = host::Host::open(std::path::Path::new("/"), host::Options::default()).unwrap();
+    let whole = host::Host::open(std::path::Path::new("/"), host::HostOptions::default()).unwrap();
     assert!(custom::test_script(&whole, &path, request, LONG).unwrap_err().contains("is not executable"));
     fs::set_permissions(&path, fs::Permissions::from_mode(0o700)).unwrap();
     let test = custom::test_script(&whole, &path, request, LONG).unwrap();

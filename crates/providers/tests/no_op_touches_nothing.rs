@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use catalog::spec::{Content, DirectorySpec, Ensure, LineSpec, Ownership, Spec, SymlinkSpec};
+use catalog::spec::{DirectorySpec, Ensure, FileContent, LineSpec, Ownership, Spec, SymlinkSpec};
 use common::{exec, file, lab};
 
 /// Everything that a write would change, for every path below a directory.
@@ -46,7 +46,7 @@ fn the_second_run_changes_nothing() {
     let big = vec![b'z'; 300_000];
     let digest = lab.blobs.put(&big);
     let mut blob = file("/dir/blob", "");
-    blob.content = Some(Content::Blob { digest, size: big.len() as u64 });
+    blob.content = Some(FileContent::Blob { digest, size: big.len() as u64 });
     blob.backup = true;
     let mut script = exec("echo once > $MUSTER_ROOT/dir/once");
     script.creates = Some("/dir/once".to_owned());

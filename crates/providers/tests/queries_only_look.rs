@@ -9,13 +9,13 @@ use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::sync::Arc;
 
-use host::{Host, Options};
+use host::{Host, HostOptions};
 use model::{Digest, Timestamp};
 use providers::query::{Ask, MAX_ANSWER, MAX_CONTENT, answer};
 use serde_json::{Value, json};
 
 fn ask_with(root: &Path, ask: &Ask, allowed: &dyn Fn(&str) -> bool) -> Result<Value, String> {
-    let host = Arc::new(Host::open(root, Options::default()).unwrap());
+    let host = Arc::new(Host::open(root, HostOptions::default()).unwrap());
     let answer = answer(&host, ask, "1.2.3", Timestamp(0), allowed)?;
     assert!(answer.to_string().len() <= MAX_ANSWER);
     Ok(answer)

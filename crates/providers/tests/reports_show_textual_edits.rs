@@ -7,7 +7,7 @@ mod common;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use catalog::spec::{Content, DirectorySpec, Ensure, LineSpec, Ownership, Spec, SymlinkSpec};
+use catalog::spec::{DirectorySpec, Ensure, FileContent, LineSpec, Ownership, Spec, SymlinkSpec};
 use common::{Lab, exec, file, is_root, lab};
 use model::delta::render_edit;
 
@@ -40,7 +40,7 @@ fn files() {
     fs::set_permissions(lab.path("/f"), fs::Permissions::from_mode(0o666)).unwrap();
     assert_eq!(told(&lab, &Spec::File(spec.clone())), "~ it\n    mode: 0666 -> 0600\n");
     let digest = lab.blobs.put(&[0xff; 3]);
-    spec.content = Some(Content::Blob { digest, size: 3 });
+    spec.content = Some(FileContent::Blob { digest, size: 3 });
     let text = told(&lab, &Spec::File(spec.clone()));
     assert!(text.contains(&format!("+sha256:{} (3 bytes)", digest.short())), "{text}");
     (spec.ensure, spec.content) = (Ensure::Absent, None);
@@ -161,7 +161,7 @@ fn a_blob_that_is_missing_or_wrong_changes_nothing() {
     lab.write("/f", b"old");
     let digest = model::Digest::of(b"new");
     let mut spec = file("/f", "");
-    spec.content = Some(Content::Blob { digest, size: 3 });
+    spec.content = Some(FileContent::Blob { digest, size: 3 });
     let spec = Spec::File(spec);
     let checked = lab.check(&spec);
     let missing = lab.kinds.apply("n", &spec, &checked, common::LONG).unwrap_err();

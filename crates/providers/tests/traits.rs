@@ -11,7 +11,7 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::time::{Duration, Instant};
 
 use catalog::traits::TRAITS;
-use host::{Host, Options};
+use host::{Host, HostOptions};
 use lang::Value;
 use model::Timestamp;
 use providers::traits::{self, Collector, Collectors, VOLATILE};
@@ -19,7 +19,7 @@ use providers::traits::{self, Collector, Collectors, VOLATILE};
 const NOW: Timestamp = Timestamp::from_secs(1_000_000);
 
 fn host(root: &Path) -> Arc<Host> {
-    Arc::new(Host::open(root, Options::default()).unwrap())
+    Arc::new(Host::open(root, HostOptions::default()).unwrap())
 }
 
 #[test]
@@ -86,7 +86,7 @@ fn a_root_speaks_for_itself() {
 fn collector(
     name: &'static str,
     ttl: u64,
-    observe: impl Fn(&Host) -> Result<traits::Group, String> + Send + Sync + 'static,
+    observe: impl Fn(&Host) -> Result<traits::TraitGroup, String> + Send + Sync + 'static,
 ) -> Collector {
     Collector {
         name,
@@ -96,7 +96,7 @@ fn collector(
     }
 }
 
-fn one(value: i64) -> traits::Group {
+fn one(value: i64) -> traits::TraitGroup {
     BTreeMap::from([("value".to_owned(), Value::Int(value))])
 }
 

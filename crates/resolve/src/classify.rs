@@ -2,7 +2,6 @@
 //! earlier pattern takes, or that stands twice, is a mistake, so that looking the exact
 //! names up first gives the same answer.
 
-use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -10,7 +9,7 @@ use lang::{Pattern, pattern};
 pub use model::selection::MAX_PATTERNS;
 
 use crate::decl::nodes::{Item, NodesEntry};
-use crate::parse::{Content, Parsed};
+use crate::parse::{FileDecl, Files, Parsed};
 use crate::sink::Sink;
 use crate::specialize::ByName;
 use crate::yaml::At;
@@ -55,12 +54,10 @@ pub(crate) struct Index {
     pub(crate) rules: Arc<Vec<Rule>>,
 }
 
-type Files = BTreeMap<String, Arc<Parsed>>;
-
 /// The entries of a nodes file; none for any other file.
 pub(crate) fn entries(file: Option<&Arc<Parsed>>) -> &[NodesEntry] {
     match file.map(|file| &file.content) {
-        Some(Content::Nodes(entries)) => entries,
+        Some(FileDecl::Nodes(entries)) => entries,
         _ => &[],
     }
 }
@@ -75,7 +72,7 @@ pub(crate) fn exact_names(file: Option<&Arc<Parsed>>) -> impl Iterator<Item = &s
 pub(crate) fn nodes_files(files: &Files) -> impl Iterator<Item = (&String, &Arc<Parsed>)> {
     // `nodes.yaml` and all of `nodes/`; 0 comes after both the dot and the slash.
     let range = files.range::<str, _>((Bound::Included("nodes."), Bound::Excluded("nodes0")));
-    range.filter(|(_, file)| matches!(file.content, Content::Nodes(_)))
+    range.filter(|(_, file)| matches!(file.content, FileDecl::Nodes(_)))
 }
 
 /// The patterns of all nodes files, in order.

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 /// A code and its explanation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Code {
+pub struct DiagnosticCode {
     /// `E` and three digits. A code keeps its meaning for ever.
     pub code: &'static str,
     /// What is wrong, in a few words.
@@ -14,16 +14,16 @@ pub struct Code {
 }
 
 /// Every code, sorted: in the file a line with code and title, then one with the text.
-pub static CODES: LazyLock<Vec<Code>> = LazyLock::new(|| {
+pub static CODES: LazyLock<Vec<DiagnosticCode>> = LazyLock::new(|| {
     let mut lines = include_str!("codes.txt").lines();
     let code = || {
         let (code, title) = lines.next()?.split_once(' ')?;
-        Some(Code { code, title, text: lines.next()?.trim_start() })
+        Some(DiagnosticCode { code, title, text: lines.next()?.trim_start() })
     };
     std::iter::from_fn(code).collect()
 });
 
 /// What a code means.
-pub fn explain(code: &str) -> Option<&'static Code> {
+pub fn explain(code: &str) -> Option<&'static DiagnosticCode> {
     CODES.iter().find(|known| known.code.eq_ignore_ascii_case(code))
 }

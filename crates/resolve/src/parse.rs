@@ -24,14 +24,17 @@ pub(crate) struct Parsed {
     pub(crate) bytes: Arc<[u8]>,
     pub(crate) found: FileSink,
     pub(crate) uses: Uses,
-    pub(crate) content: Content,
+    pub(crate) content: FileDecl,
     /// Some entry matches by a pattern.
     pub(crate) has_patterns: bool,
 }
 
+/// The files of a repo, by path.
+pub(crate) type Files = BTreeMap<String, Arc<Parsed>>;
+
 /// What a file declares.
 #[derive(Debug)]
-pub(crate) enum Content {
+pub(crate) enum FileDecl {
     Fleet(Box<FleetDecl>),
     Nodes(Vec<NodesEntry>),
     Groups(Vec<Group>),
@@ -49,8 +52,8 @@ impl Parsed {
     /// The label names that the file's entries declare.
     pub(crate) fn labels(&self) -> Vec<&str> {
         let facts: Vec<&nodes::Facts> = match &self.content {
-            Content::Nodes(entries) => entries.iter().map(|entry| &entry.facts).collect(),
-            Content::Host(host) => vec![&host.facts],
+            FileDecl::Nodes(entries) => entries.iter().map(|entry| &entry.facts).collect(),
+            FileDecl::Host(host) => vec![&host.facts],
             _ => Vec::new(),
         };
         facts.iter().flat_map(|facts| facts.labels.iter().map(|(name, _)| name.as_str())).collect()
@@ -61,64 +64,64 @@ impl Parsed {
 pub(crate) fn parse(path: &str, bytes: &Arc<[u8]>) -> Parsed {
     let mut found = FileSink::new(path);
     let (mut content, uses) = content(path, bytes, &mut found);
-    if let Content::Module(module) = &mut content {
+    if let FileDecl::Module(module) = &mut content {
         module.broken = found.hides();
     }
     let has_pattern = |entry: &NodesEntry| entry.matches.iter().any(|item| !item.pattern.is_exact());
-    let has_patterns = matches!(&content, Content::Nodes(entries) if entries.iter().any(has_pattern));
+    let has_patterns = matches!(&content, FileDecl::Nodes(entries) if entries.iter().any(has_pattern));
     Parsed { bytes: bytes.clone(), found, uses, content, has_patterns }
 }
 
-fn content(path: &str, bytes: &[u8], sink: &mut FileSink) -> (Content, Uses) {
+fn content(path: &str, bytes: &[u8], sink: &mut FileSink) -> (FileDecl, Uses) {
     let none = Uses::default;
     match tree::kind(path) {
-        FileKind::Other => (Content::Other, none()),
+        FileKind::Other => (FileDecl::Other, none()),
         FileKind::Misplaced { message, help } => {
             sink.whole_file("E021", message).help(help);
-            (Content::Other, none())
+            (FileDecl::Other, none())
         }
         FileKind::Shipped { .. } if bytes.len() > MAX_SHIPPED => {
             sink.whole_file("E003", format!("a file of a module has at most {} MiB", MAX_SHIPPED >> 20));
-            (Content::Other, none())
+            (FileDecl::Other, none())
         }
-        FileKind::Shipped { .. } => (Content::Shipped(Digest::of(bytes)), none()),
+        FileKind::Shipped { .. } => (FileDecl::Shipped(Digest::of(bytes)), none()),
         FileKind::Template { name, .. } => template(name, bytes, sink),
         kind => yaml_content(&kind, bytes, sink),
     }
 }
 
-fn template(name: &str, bytes: &[u8], sink: &mut FileSink) -> (Content, Uses) {
+fn template(name: &str, bytes: &[u8], sink: &mut FileSink) -> (FileDecl, Uses) {
     if bytes.len() > MAX_TEMPLATE {
         sink.whole_file("E003", format!("a template has at most {} KiB", MAX_TEMPLATE >> 10))
             .help("ship what need not be rendered as a file (`source:`)");
-        return (Content::Template(None), Uses::default());
+        return (FileDecl::Template(None), Uses::default());
     }
-    let Some(source) = yaml::text(bytes, sink) else { return (Content::Template(None), Uses::default()) };
+    let Some(source) = yaml::text(bytes, sink) else { return (FileDecl::Template(None), Uses::default()) };
     let mut reading = Reading::new(source, sink);
     let body = template::read(&mut reading, name).map(Box::new);
-    (Content::Template(body), reading.uses)
+    (FileDecl::Template(body), reading.uses)
 }
 
-fn yaml_content(kind: &FileKind<'_>, bytes: &[u8], sink: &mut FileSink) -> (Content, Uses) {
+fn yaml_content(kind: &FileKind<'_>, bytes: &[u8], sink: &mut FileSink) -> (FileDecl, Uses) {
     name_of_file(kind, sink);
     let root = root(bytes, sink);
     let source = std::str::from_utf8(bytes).unwrap_or_default();
     let mut reading = Reading::new(source.strip_prefix('\u{feff}').unwrap_or(source), sink);
     let content = match kind {
-        FileKind::Fleet => Content::Fleet(Box::new(fleet::read(&mut reading, &root))),
-        FileKind::Nodes => Content::Nodes(nodes::read(&mut reading, &root)),
-        FileKind::Groups => Content::Groups(groups::read(&mut reading, &root)),
-        FileKind::Host(_) => Content::Host(Box::new(nodes::read_host(&mut reading, &root))),
-        FileKind::Role(_) => Content::Role(Box::new(layers::read_role(&mut reading, &root))),
-        FileKind::Environments => Content::Environments(layers::read_environments(&mut reading, &root)),
+        FileKind::Fleet => FileDecl::Fleet(Box::new(fleet::read(&mut reading, &root))),
+        FileKind::Nodes => FileDecl::Nodes(nodes::read(&mut reading, &root)),
+        FileKind::Groups => FileDecl::Groups(groups::read(&mut reading, &root)),
+        FileKind::Host(_) => FileDecl::Host(Box::new(nodes::read_host(&mut reading, &root))),
+        FileKind::Role(_) => FileDecl::Role(Box::new(layers::read_role(&mut reading, &root))),
+        FileKind::Environments => FileDecl::Environments(layers::read_environments(&mut reading, &root)),
         FileKind::Environment(_) => {
-            Content::Environment(Box::new(layers::read_environment(&mut reading, &root)))
+            FileDecl::Environment(Box::new(layers::read_environment(&mut reading, &root)))
         }
-        FileKind::Module(_) => Content::Module(Box::new(module::read(&mut reading, &root))),
+        FileKind::Module(_) => FileDecl::Module(Box::new(module::read(&mut reading, &root))),
         FileKind::Template { .. }
         | FileKind::Shipped { .. }
         | FileKind::Other
-        | FileKind::Misplaced { .. } => Content::Other,
+        | FileKind::Misplaced { .. } => FileDecl::Other,
     };
     let uses = std::mem::take(&mut reading.uses);
     (content, uses)

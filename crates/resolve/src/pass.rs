@@ -8,14 +8,13 @@ use lang::Pattern;
 use crate::check::context::Context;
 use crate::classify::{self, Index, Loc, MAX_PATTERNS, entries};
 use crate::decl::nodes::Host;
-use crate::parse::{Content, Parsed};
+use crate::parse::{FileDecl, Files, Parsed};
 use crate::resolver::Fleet;
 use crate::sink::Sink;
 use crate::specialize::{self, ByName, Holding, Memo, NodeSpec, PatternShare, PatternSpec, ReadEntry};
 use crate::tree::{self, FileKind};
 use crate::yaml::At;
 
-pub(crate) type Files = BTreeMap<String, Arc<Parsed>>;
 /// Paths that were given since the last good state, with what they held then.
 pub(crate) type Dirty = BTreeMap<String, Option<Arc<Parsed>>>;
 pub(crate) type Specs = ByName<Arc<NodeSpec>>;
@@ -240,7 +239,7 @@ impl<'p> Pass<'p> {
 
     fn host_file_at(&mut self, path: &str, index: &Index, hosts: &mut Hosts, exact: &mut Specs) {
         let files = self.files;
-        let (FileKind::Host(name), Some(Content::Host(host))) =
+        let (FileKind::Host(name), Some(FileDecl::Host(host))) =
             (tree::kind(path), files.get(path).map(|f| &f.content))
         else {
             return;

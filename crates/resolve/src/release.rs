@@ -25,7 +25,7 @@ use trust::Header;
 use trust::feature::FEATURES;
 use trust::release::Fallback;
 
-pub use walk::{Below, Built, Content, ReleaseChunk};
+pub use walk::{Below, Built, ReleaseChunk, ReleaseContent};
 
 use crate::resolver::Changed;
 use crate::specialize::{NodeSpec, Specialized};
@@ -68,11 +68,11 @@ pub enum ReleaseError {
 /// Builds releases one after the other; each costs what changed since the one before.
 #[derive(Default)]
 pub struct Builder {
-    known: Option<Known>,
+    known: Option<LastRelease>,
 }
 
 /// What the last release was built from.
-struct Known {
+struct LastRelease {
     selection: Selection,
     shared: Arc<Shared>,
 }
@@ -155,7 +155,7 @@ impl Builder {
             Some(known) if !changed.patterns => known.selection.with_exact(exact),
             _ => Selection::new(exact, patterns(fleet, &shared)?),
         };
-        self.known = Some(Known { selection: selection.clone(), shared: shared.clone() });
+        self.known = Some(LastRelease { selection: selection.clone(), shared: shared.clone() });
         Ok(Built { selection, fleet: fleet.clone(), shared })
     }
 }

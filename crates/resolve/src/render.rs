@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use lang::{Diagnostic, Diagnostics, Span};
+use lang::{Diagnostic, Diagnostics, SourceSpan};
 
 use crate::tree::Tree;
 
@@ -46,7 +46,7 @@ fn one(out: &mut String, diagnostic: &Diagnostic, tree: &Tree) -> std::fmt::Resu
     Ok(())
 }
 
-fn snippet(out: &mut String, span: &Span, help: Option<&str>, tree: &Tree) -> std::fmt::Result {
+fn snippet(out: &mut String, span: &SourceSpan, help: Option<&str>, tree: &Tree) -> std::fmt::Result {
     let bytes = tree.files.get(&*span.file).map(|bytes| &**bytes).unwrap_or_default();
     let line = bytes.split(|byte| *byte == b'\n').nth(span.line as usize - 1).unwrap_or_default();
     let line = String::from_utf8_lossy(line);

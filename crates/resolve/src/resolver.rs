@@ -8,8 +8,8 @@ use lang::Diagnostics;
 
 use crate::check::context::Context;
 use crate::check::modules::Modules;
-use crate::parse::{self, Parsed};
-use crate::pass::{Dirty, Files, Good, Next, Pass};
+use crate::parse::{self, Files, Parsed};
+use crate::pass::{Dirty, Good, Next, Pass};
 use crate::sink::Sink;
 use crate::specialize::Specialized;
 use crate::tree::{self, FileKind, MAX_FILES, Tree};

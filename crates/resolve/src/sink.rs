@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use lang::{Diagnostic, Diagnostics, Label, Span};
+use lang::{Diagnostic, Diagnostics, Label, SourceSpan};
 
 use crate::yaml::At;
 
@@ -43,7 +43,7 @@ impl FileSink {
         self.error(code, At { line: 1, column: 1, len: 1 }, message)
     }
 
-    fn push(&mut self, code: &'static str, span: Option<Span>, message: String) -> Added<'_> {
+    fn push(&mut self, code: &'static str, span: Option<SourceSpan>, message: String) -> Added<'_> {
         let said = |known: &Diagnostic| known.code == code && known.span == span && known.message == message;
         if self.found.iter().any(said) {
             return Added(None);
@@ -174,6 +174,6 @@ impl Sink {
     }
 }
 
-pub(crate) fn span(file: &Arc<str>, at: At) -> Span {
-    Span { file: file.clone(), line: at.line.max(1), column: at.column.max(1), len: at.len.max(1) }
+pub(crate) fn span(file: &Arc<str>, at: At) -> SourceSpan {
+    SourceSpan { file: file.clone(), line: at.line.max(1), column: at.column.max(1), len: at.len.max(1) }
 }

@@ -8,7 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use catalog::module::{Module, Params};
 use model::canonical;
-use model::chunk::Chunk;
+use model::chunk::TreeChunk;
 use model::descent::{self, DescentError};
 use model::policy::Policy;
 use model::replication::{Mode, SyncPolicy, TransportPolicy};
@@ -57,7 +57,7 @@ fn built(fleet: &Specialized) -> Built {
 }
 
 /// Everything below the top: chunks and contents by digest.
-fn walk(built: &Built) -> (BTreeMap<Digest, Chunk>, BTreeMap<Digest, Vec<u8>>) {
+fn walk(built: &Built) -> (BTreeMap<Digest, TreeChunk>, BTreeMap<Digest, Vec<u8>>) {
     let (mut chunks, mut contents) = (BTreeMap::new(), BTreeMap::new());
     let mut level = vec![built.top().unwrap()];
     while let Some(piece) = level.pop() {

@@ -6,10 +6,10 @@ pub mod work;
 
 use std::collections::BTreeMap;
 
-use model::chunk::Chunk;
+use model::chunk::TreeChunk;
 use model::exchange::{HeldRelease, Signed, TraitReport};
 use model::status::{Status, Word};
-use model::{Channel, Counts, Digest, FleetId, Hostname, Incarnation, NodeId, Timestamp};
+use model::{Channel, Digest, FleetId, Hostname, Incarnation, NodeId, RunCounts, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{FactRecord, Release, RunRecord};
@@ -40,19 +40,19 @@ pub static HEAD: Operation<Empty, HeadView> = Operation::get("/v1/head");
 /// Releases, the newest first.
 pub static RELEASES: Operation<History, Vec<Release>> = Operation::get("/v1/releases");
 /// One chunk.
-pub static CHUNK: Operation<ChunkName, Chunk> = Operation::get("/v1/chunks/{digest}");
+pub static CHUNK: Operation<ChunkName, TreeChunk> = Operation::get("/v1/chunks/{digest}");
 /// Which of these are not stored.
 pub static MISSING: Operation<Digests, Digests> = Operation::transfer("/v1/missing");
 /// Up to [`MAX_FETCH`] chunks; those that are not stored are left out.
-pub static FETCH: Operation<Digests, Chunks> = Operation::transfer("/v1/fetch");
+pub static FETCH: Operation<Digests, TreeChunks> = Operation::transfer("/v1/fetch");
 /// Stores chunks whose needs are stored; answers how many were new.
-pub static PUT_CHUNKS: Operation<Chunks, usize> = Operation::transfer("/v1/chunks");
+pub static PUT_CHUNKS: Operation<TreeChunks, usize> = Operation::transfer("/v1/chunks");
 /// Points the fleet to a release whose chunks are stored; answers its number.
 pub static COMMIT: Operation<Commit, u64> = Operation::transfer("/v1/releases");
 /// Stores beacons; answers how many there were.
 pub static ADD_BEACONS: Operation<Beacons, usize> = Operation::post("/v1/beacons");
 /// Requests that nodes run now.
-pub static PUSH: Operation<Push, Pushed> = Operation::post("/v1/pushes");
+pub static PUSH: Operation<RunRequest, RunRequested> = Operation::post("/v1/pushes");
 /// Issues the certificate of a proxy that ends the TLS sessions of nodes (IDN-4).
 pub static ISSUE_PROXY: Operation<IssueProxy, ProxyCertificate> = Operation::post("/v1/proxies");
 /// Changes the level of the control plane's logs.
@@ -229,7 +229,7 @@ pub struct NodeView {
     /// When its newest run ended.
     pub last_run: Option<Timestamp>,
     /// What its last reported run came to.
-    pub counts: Option<Counts>,
+    pub counts: Option<RunCounts>,
     /// What is the matter.
     pub cause: Option<String>,
     /// Since when.
@@ -288,9 +288,9 @@ pub struct Digests {
 
 /// Chunks that are sent or answered.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Chunks {
+pub struct TreeChunks {
     /// Every one after those that it needs, or in one message with them.
-    pub chunks: Vec<Chunk>,
+    pub chunks: Vec<TreeChunk>,
 }
 
 /// A release to point to.
@@ -303,15 +303,14 @@ pub struct Commit {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expected_head: Option<u64>,
     /// What it comes to.
-    pub summary: Summary,
+    pub summary: ReleaseSummary,
 }
 
 /// What a release comes to, for people, and what the control plane needs to know of its
 /// channels without reading every set.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-#[schemars(rename = "ReleaseSummary")]
-pub struct Summary {
+pub struct ReleaseSummary {
     /// Seconds between contacts, by channel.
     pub contact_secs: BTreeMap<Channel, u64>,
     /// Exact entries.
@@ -334,14 +333,14 @@ pub struct Beacons {
 
 /// A request that nodes run now.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Push {
+pub struct RunRequest {
     /// Hostnames or ids.
     pub nodes: Vec<String>,
 }
 
-/// The answer to [`Push`].
+/// The answer to [`RunRequest`].
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
-pub struct Pushed {
+pub struct RunRequested {
     /// The push's number.
     pub push: u64,
     /// How many nodes it is for.

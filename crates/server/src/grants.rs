@@ -9,7 +9,7 @@ use std::sync::Arc;
 
 use catalog::delegation::MAX_DELEGATIONS;
 use lang::Value;
-use model::chunk::{Chunk, SectionChunk};
+use model::chunk::{SectionChunk, TreeChunk};
 use model::object::MAX_INLINE;
 use model::replication::{Mode, SyncPolicy};
 use model::work::Delegation;
@@ -102,7 +102,7 @@ impl Grants {
 
     async fn sections(&self, root: &Digest) -> Result<Option<Vec<SectionChunk>>, StoreError> {
         match self.store.chunk(root).await? {
-            Some(Chunk::Set { sections }) => Ok(Some(sections)),
+            Some(TreeChunk::Set { sections }) => Ok(Some(sections)),
             _ => Ok(None),
         }
     }

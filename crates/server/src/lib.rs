@@ -35,5 +35,5 @@ mod work;
 
 pub use log::LogControl;
 pub use posture::{Credentials, EnrollInfo, Founded, Posture};
-pub use run::{Config, Running, StartError, start};
+pub use run::{Config, Running, ServerStartError, start};
 pub use streams::StreamConfig;

@@ -27,7 +27,7 @@ use crate::streams;
 
 pub(crate) use caller::Caller;
 use caller::SignedRequest;
-pub(crate) use checkin::{check_in, whole};
+pub(crate) use checkin::check_in;
 
 /// How much of a path that leads nowhere is repeated, in characters.
 const MAX_SHOWN: usize = 200;

@@ -9,17 +9,16 @@ use model::{Channel, Digest, Selection};
 use plane::heads::Patterns;
 use plane::node::DEFAULT_CONTACT_SECS;
 use plane::{Head, Heads};
-use store::{CommitError, Release};
+use store::{Release, ReleaseCommitError};
 use trust::feature::{self, FEATURES};
 use trust::signed::{self, Document};
 use trust::{Beacon, Header, SigningKey};
 use wire::{Code, Problem};
 
 use crate::answer::store_problem;
-use crate::api::{Commit, Summary};
-use crate::node_port::whole;
+use crate::api::{Commit, ReleaseSummary};
 use crate::operator_port::Call;
-use crate::state::{ControlPlane, now};
+use crate::state::{ControlPlane, now, run_to_completion};
 
 /// Reads the heads from the store, verifies them and points the fleet to them. While that
 /// fails, check-ins are refused with the reason (WIR-4).
@@ -65,7 +64,7 @@ async fn read_heads(plane: &ControlPlane, mut selections: Read) -> Result<Heads,
         selections.insert(header.selection, (selection.clone(), patterns.clone()));
         let release = plane.store.release(head.seq).await.map_err(store_problem)?;
         let contact_secs = release
-            .and_then(|release| serde_json::from_value::<Summary>(release.summary).ok())
+            .and_then(|release| serde_json::from_value::<ReleaseSummary>(release.summary).ok())
             .and_then(|summary| summary.contact_secs.get(&head.channel).copied())
             .unwrap_or(DEFAULT_CONTACT_SECS);
         let head = Head {
@@ -103,7 +102,7 @@ fn verified<D: Document>(plane: &ControlPlane, document: &Signed) -> Result<D, P
 /// middle: a release that is stored is one that nodes are pointed to.
 pub(crate) async fn commit(call: Call, sent: Commit) -> Result<u64, Problem> {
     let Call { plane, by } = call;
-    whole(async move { commit_whole(&plane, sent, &by).await }).await
+    run_to_completion(async move { commit_whole(&plane, sent, &by).await }).await
 }
 
 /// Every header verified, all of one number and selection, everything below it stored; then
@@ -113,7 +112,7 @@ async fn commit_whole(plane: &ControlPlane, commit: Commit, by: &str) -> Result<
     let first = check(plane, &commit)?;
     // Refused before it is stored if a pattern cannot be read.
     let read = selection(plane, &first.selection).await?;
-    let summary = Summary { by: Some(by.to_owned()), ..commit.summary };
+    let summary = ReleaseSummary { by: Some(by.to_owned()), ..commit.summary };
     let release = Release {
         seq: first.seq,
         ref_label: first.label.clone().unwrap_or_default(),
@@ -156,12 +155,12 @@ fn check(plane: &ControlPlane, commit: &Commit) -> Result<Header, Problem> {
     first.ok_or_else(|| refused("there is no header"))
 }
 
-fn commit_problem(error: CommitError) -> Problem {
+fn commit_problem(error: ReleaseCommitError) -> Problem {
     match error {
-        CommitError::HeadMoved { .. } => Problem::new(Code::HeadMoved, error.to_string()),
-        CommitError::NotComplete { .. } => Problem::new(Code::Incomplete, error.to_string()),
-        CommitError::NoHeader => Problem::new(Code::ReleaseRefused, error.to_string()),
-        CommitError::Store(error) => store_problem(error),
+        ReleaseCommitError::HeadMoved { .. } => Problem::new(Code::HeadMoved, error.to_string()),
+        ReleaseCommitError::NotComplete { .. } => Problem::new(Code::Incomplete, error.to_string()),
+        ReleaseCommitError::NoHeader => Problem::new(Code::ReleaseRefused, error.to_string()),
+        ReleaseCommitError::Store(error) => store_problem(error),
     }
 }
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use net::ServerUrl;
-use net::accept::{self, Limits, stopped};
+use net::accept::{self, AcceptLimits, stopped};
 use net::tls::{self, ClientAuth, TlsError};
 use rustls::ServerConfig;
 use store::{FleetMeta, Store, StoreError};
@@ -64,7 +64,7 @@ pub struct Config {
 
 /// Why a control plane could not start.
 #[derive(Debug, thiserror::Error)]
-pub enum StartError {
+pub enum ServerStartError {
     /// Its directory cannot be used.
     #[error("the control plane's directory cannot be used")]
     Found(#[from] FoundError),
@@ -148,8 +148,8 @@ impl Running {
 /// Starts a control plane.
 ///
 /// # Errors
-/// [`StartError`] says what is in the way.
-pub async fn start(config: Config) -> Result<Running, StartError> {
+/// [`ServerStartError`] says what is in the way.
+pub async fn start(config: Config) -> Result<Running, ServerStartError> {
     let founded = posture::open(&config.dir, &config.fleet, now())?;
     let (store, closed) = open_store(&config, &founded).await?;
     let (nodes, node_port) = listen(config.node_address).await?;
@@ -173,9 +173,9 @@ pub async fn start(config: Config) -> Result<Running, StartError> {
     let tls = server_tls(&plane, &operator_ca)?.map(watch::Sender::new);
     let [node_tls, proxy_tls, operator_tls] = tls.each_ref().map(watch::Sender::subscribe);
     let stop = watch::Sender::new(false);
-    let limits = Limits { connections: config.connections, ..Limits::default() };
-    let few = Limits { connections: OPERATOR_CONNECTIONS, ..limits };
-    let many = Limits::of_proxies(config.connections);
+    let limits = AcceptLimits { connections: config.connections, ..AcceptLimits::default() };
+    let few = AcceptLimits { connections: OPERATOR_CONNECTIONS, ..limits };
+    let many = AcceptLimits::of_proxies(config.connections);
     let (for_nodes, for_operators, for_proxies) = (plane.clone(), plane.clone(), plane.clone());
     let mut tasks = vec![
         tokio::spawn(accept::serve(nodes, node_tls, limits, stop.subscribe(), move |request| {
@@ -237,16 +237,16 @@ fn own_names(mut names: Vec<String>, operator_host: String) -> Vec<String> {
 }
 
 /// Opens the database; the other is done when it is closed.
-async fn open_store(config: &Config, founded: &Founded) -> Result<(Arc<Store>, Closed), StartError> {
+async fn open_store(config: &Config, founded: &Founded) -> Result<(Arc<Store>, Closed), ServerStartError> {
     let path = config.dir.join(DATABASE);
     // Its journals get the mode of the database itself.
     posture::private(&path)?;
-    let failed = |source| StartError::Database { path: path.clone(), source };
+    let failed = |source| ServerStartError::Database { path: path.clone(), source };
     let store = store::Store::open(&path).map_err(failed)?;
     let meta = FleetMeta { fleet: founded.trust.fleet.clone(), created: now() };
     let stored = store.found_fleet(meta.clone()).await.map_err(failed)?;
     if stored.fleet != meta.fleet {
-        return Err(StartError::OtherFleet { database: stored.fleet, keys: meta.fleet });
+        return Err(ServerStartError::OtherFleet { database: stored.fleet, keys: meta.fleet });
     }
     store.open_epoch(now()).await.map_err(failed)?;
     let closed = Box::pin(store.closed());
@@ -259,11 +259,11 @@ async fn plane(
     names: Vec<String>,
     log: Option<LogControl>,
     links: StreamConfig,
-) -> Result<Arc<ControlPlane>, StartError> {
+) -> Result<Arc<ControlPlane>, ServerStartError> {
     let boot = data_encoding::HEXLOWER.encode(&posture::random::<4>()?);
     let records = store.nodes().await;
     let plane = ControlPlane::new(store, founded, names, log, boot, links);
-    let unread = |source| StartError::Database { path: DATABASE.into(), source };
+    let unread = |source| ServerStartError::Database { path: DATABASE.into(), source };
     plane.index.fill(records.map_err(unread)?);
     plane.hub.fill().await.map_err(unread)?;
     if let Err(problem) = releases::load(&plane).await {
@@ -275,14 +275,14 @@ async fn plane(
     Ok(plane)
 }
 
-async fn listen(address: SocketAddr) -> Result<(TcpListener, u16), StartError> {
-    let failed = |source| StartError::Listen { address, source };
+async fn listen(address: SocketAddr) -> Result<(TcpListener, u16), ServerStartError> {
+    let failed = |source| ServerStartError::Listen { address, source };
     let listener = TcpListener::bind(address).await.map_err(failed)?;
     let port = listener.local_addr().map_err(failed)?.port();
     Ok((listener, port))
 }
 
-async fn listen_if(address: Option<SocketAddr>) -> Result<Option<(TcpListener, u16)>, StartError> {
+async fn listen_if(address: Option<SocketAddr>) -> Result<Option<(TcpListener, u16)>, ServerStartError> {
     match address {
         Some(address) => Ok(Some(listen(address).await?)),
         None => Ok(None),
@@ -298,13 +298,14 @@ type Tls = Arc<ServerConfig>;
 
 /// Makes the control plane's certificate and from it the configurations of the ports: for nodes, for
 /// proxies, for operators.
-fn server_tls(plane: &ControlPlane, operator_ca: &str) -> Result<[Tls; 3], StartError> {
+fn server_tls(plane: &ControlPlane, operator_ca: &str) -> Result<[Tls; 3], ServerStartError> {
     let serial = posture::random()?;
     let issued = plane.node_ca.issue_server(&plane.names, serial, now());
-    let own = issued.map_err(|source| StartError::Certificate { names: plane.names.clone(), source })?;
+    let own =
+        issued.map_err(|source| ServerStartError::Certificate { names: plane.names.clone(), source })?;
     let ca = plane.node_ca.cert_pem();
     let config = |client_ca: &str, auth| {
-        tls::server(&own.cert_pem, &own.key_pem, ca, client_ca, auth).map_err(StartError::Tls)
+        tls::server(&own.cert_pem, &own.key_pem, ca, client_ca, auth).map_err(ServerStartError::Tls)
     };
     let nodes = tls::with_http1(config(ca, ClientAuth::Optional)?.as_ref());
     let proxies = tls::with_http1(config(ca, ClientAuth::Required)?.as_ref());

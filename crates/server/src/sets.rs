@@ -48,15 +48,15 @@ impl<V: Clone> Cache<V> {
 }
 
 /// Sets by root, and the blobs that an object's content names.
-pub(crate) struct Sets {
+pub(crate) struct ReleaseSets {
     store: Arc<Store>,
     sets: Cache<Arc<ObjectSet>>,
     blobs: Cache<Arc<BTreeSet<Digest>>>,
 }
 
-impl Sets {
-    pub(crate) fn new(store: Arc<Store>) -> Sets {
-        Sets { store, sets: Cache::new(), blobs: Cache::new() }
+impl ReleaseSets {
+    pub(crate) fn new(store: Arc<Store>) -> ReleaseSets {
+        ReleaseSets { store, sets: Cache::new(), blobs: Cache::new() }
     }
 
     /// A set by root; `None` when it is not known here.

@@ -11,6 +11,7 @@ use plane::Heads;
 use store::Store;
 use tokio::sync::{Notify, Semaphore, watch};
 use trust::{SigningKey, TrustDocument};
+use wire::{Code, Problem};
 
 use crate::grants::Grants;
 use crate::hub::Hub;
@@ -18,8 +19,8 @@ use crate::index::FleetIndex;
 use crate::log::LogControl;
 use crate::metrics::Metrics;
 use crate::posture::{Founded, Posture};
-use crate::sets::Sets;
-use crate::streams::{Links, StreamConfig};
+use crate::sets::ReleaseSets;
+use crate::streams::{FleetAdmission, StreamConfig};
 use crate::work::Orchestrator;
 
 /// Enrollments at once; more are told to come back.
@@ -30,7 +31,7 @@ const BLOBS: usize = 8;
 pub(crate) struct ControlPlane {
     pub(crate) store: Arc<Store>,
     pub(crate) index: Arc<FleetIndex>,
-    pub(crate) sets: Sets,
+    pub(crate) sets: ReleaseSets,
     /// What releases grant, by root.
     pub(crate) grants: Grants,
     /// The two sets of every node that synchronizes, and their links.
@@ -63,7 +64,7 @@ pub(crate) struct ControlPlane {
     requests: AtomicU64,
     boot: String,
     /// What all links with nodes share.
-    pub(crate) links: Links,
+    pub(crate) links: FleetAdmission,
 }
 
 impl ControlPlane {
@@ -78,7 +79,7 @@ impl ControlPlane {
     ) -> ControlPlane {
         let index = Arc::new(FleetIndex::default());
         ControlPlane {
-            sets: Sets::new(store.clone()),
+            sets: ReleaseSets::new(store.clone()),
             grants: Grants::new(store.clone()),
             hub: Arc::new(Hub::new(store.clone(), index.clone())),
             work: Orchestrator::new(),
@@ -102,7 +103,7 @@ impl ControlPlane {
             not_ready: Mutex::new(None),
             requests: AtomicU64::new(0),
             boot,
-            links: Links::new(links),
+            links: FleetAdmission::new(links),
         }
     }
 
@@ -131,4 +132,23 @@ impl ControlPlane {
 pub(crate) fn now() -> Timestamp {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
+}
+
+/// Does something to its end, even when the request that it is for is given up: what the store took and memory
+/// did not would be known to nobody until it is loaded anew.
+pub(crate) async fn run_to_completion<T: Send + 'static, E: From<GivenUp> + Send + 'static>(
+    work: impl Future<Output = Result<T, E>> + Send + 'static,
+) -> Result<T, E> {
+    tokio::spawn(work).await.unwrap_or_else(|_| Err(GivenUp.into()))
+}
+
+/// Work came to no end: it panicked, or the program stops.
+#[derive(Clone, Copy, Debug, thiserror::Error)]
+#[error("the work was given up")]
+pub(crate) struct GivenUp;
+
+impl From<GivenUp> for Problem {
+    fn from(_: GivenUp) -> Problem {
+        Code::Internal.into()
+    }
 }

@@ -132,7 +132,7 @@ async fn streams_of_two_ways_are_refused_with_the_reason() {
     // A signature does not help.
     let http1 = Http1::dial(&node.url, &node.tls).await.unwrap();
     let request = node.signed(Method::GET, route::STREAM, Vec::new()).map(drop);
-    let bounds = net::websocket::Bounds { read: 1024, write: 1024 };
+    let bounds = net::websocket::SocketBounds { read: 1024, write: 1024 };
     match http1.upgrade(request, bounds, PATIENCE).await.unwrap() {
         Upgraded::Refused(response) => drop(refused(&response, Code::BehindProxy)),
         Upgraded::Socket(_) => panic!("it was opened"),

@@ -16,7 +16,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use model::exchange::{Answer, CheckIn};
 use model::log::{Fact, FactBody};
 use rustls_pki_types::ServerName;
-use test_support::fleet::{Fleet, Member, call, now, number, plain, quiet, refused, told};
+use test_support::fleet::{Fleet, Member, call, now, number, plain, problem, quiet, refused, told};
 use wire::headers::{AGENT_VERSION_HEADER, CONTENT_DIGEST, PROTOCOL_HEADER};
 use wire::{Code, body, route};
 
@@ -67,6 +67,29 @@ async fn a_zip_bomb_costs_its_sender_a_413_and_the_server_nothing() {
     request.headers_mut().insert(header::CONTENT_ENCODING, HeaderValue::from_static("gzip"));
     refused(&call(&mut fleet.anonymous().await, request).await, Code::BodyTooLarge);
     node.survives().await;
+}
+
+/// SCL-3: what a body unpacks to is of the node's share, however little travelled.
+#[tokio::test]
+async fn what_is_unpacked_is_of_the_nodes_share() {
+    /// More than a node may send at once, in bodies of nearly a MiB.
+    const MOST: usize = 80;
+    let fleet = Fleet::start().await;
+    let (node, other) = (fleet.node("web-1").await, fleet.node("web-2").await);
+    let large = packed(|out| out.write_all(&vec![b' '; 1024 * 1024 - 1]).unwrap());
+    assert!(large.len() * MOST < 1024 * 1024, "{} bytes each", large.len());
+    let mut connection = node.dial().await;
+    let mut sent = 0;
+    loop {
+        let problem = problem(&call(&mut connection, gzipped(&node, large.clone())).await);
+        if problem.code == Code::Busy.as_str() {
+            break;
+        }
+        assert_eq!(problem.code, Code::BadBody.as_str(), "{problem}");
+        sent += 1;
+        assert!(sent < MOST, "{sent} MiB were unpacked");
+    }
+    other.survives().await;
 }
 
 #[tokio::test]

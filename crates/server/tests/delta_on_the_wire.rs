@@ -8,7 +8,7 @@ use http::Method;
 use model::exchange::{Answer, CheckIn, HeldRelease, SetOffer};
 use model::object::{MAX_INLINE, ObjectKey};
 use model::{Digest, Edit, Kind, ObjectSet};
-use server::api::{Push, Pushed};
+use server::api::{RunRequest, RunRequested};
 use test_support::fleet::release::{Made, Plan, make, module, params};
 use test_support::fleet::{Fleet, Member, call, quiet, refused, refuses, told};
 use wire::{Code, body, route};
@@ -166,8 +166,8 @@ async fn a_push_overrides_what_is_held_until_it_is_confirmed() {
     let held = || holds(made.held("web-1"));
     assert!(answer(&node, &held()).await.0.push.is_none());
     let mut operator = fleet.operator().await;
-    let asked = Push { nodes: vec!["web-1".to_owned()] };
-    let pushed: Pushed = operator.post("/v1/pushes", &asked).await.unwrap();
+    let asked = RunRequest { nodes: vec!["web-1".to_owned()] };
+    let pushed: RunRequested = operator.post("/v1/pushes", &asked).await.unwrap();
     // Not lost when the control plane starts anew (DLT-5).
     fleet.stop().await;
     fleet.start_again().await;
@@ -183,8 +183,8 @@ async fn a_push_overrides_what_is_held_until_it_is_confirmed() {
     assert_eq!((told.push, told.offer), (None, None));
     assert_eq!(fleet.operator().await.node("web-1").await.push, None);
     // One for a node that is not there is refused as a whole.
-    let both = Push { nodes: vec!["web-1".to_owned(), "web-9".to_owned()] };
-    refuses(fleet.operator().await.post::<_, Pushed>("/v1/pushes", &both).await, Code::NotFound);
+    let both = RunRequest { nodes: vec!["web-1".to_owned(), "web-9".to_owned()] };
+    refuses(fleet.operator().await.post::<_, RunRequested>("/v1/pushes", &both).await, Code::NotFound);
     assert_eq!(fleet.operator().await.node("web-1").await.push, None);
 }
 
@@ -206,8 +206,8 @@ async fn a_long_poll_is_answered_when_there_is_something_to_say() {
     let told = poll.await.unwrap();
     assert_eq!(told.offer.unwrap().entry.root, second.held("web-1").root);
     let poll = waiting(second.held("web-1"));
-    let asked = Push { nodes: vec!["web-1".to_owned()] };
-    let pushed: Pushed = fleet.operator().await.post("/v1/pushes", &asked).await.unwrap();
+    let asked = RunRequest { nodes: vec!["web-1".to_owned()] };
+    let pushed: RunRequested = fleet.operator().await.post("/v1/pushes", &asked).await.unwrap();
     assert_eq!(poll.await.unwrap().push, Some(pushed.push));
 }
 

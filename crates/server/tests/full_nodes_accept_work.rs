@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use model::work::Outcome;
+use model::work::ActionOutcome;
 use server::api::work::TaskNodesView;
 use test_support::fleet::synced::{ended, manifest, one_managed};
 
@@ -43,5 +43,5 @@ async fn an_action_has_room_beside_a_full_set() {
     node.says(1, vec![(&action, ended())]).await;
     operator.task_over(&task.id).await;
     let nodes: TaskNodesView = operator.get(&format!("/v1/tasks/{}/nodes", task.id)).await.unwrap();
-    assert_eq!(nodes.nodes[0].outcome, Some(Outcome::Exited { code: 0 }));
+    assert_eq!(nodes.nodes[0].outcome, Some(ActionOutcome::Exited { code: 0 }));
 }

@@ -3,9 +3,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use model::condition::Direction;
 use rusqlite::Connection;
 use serde_json::json;
-use server::api::objects::{Apply, ApplyOutcome, Direction, ObjectView, Results};
+use server::api::objects::{Apply, ApplyOutcome, ObjectView, Results};
 use test_support::fleet::synced::{apply, manifest, one_managed};
 use wire::Code;
 

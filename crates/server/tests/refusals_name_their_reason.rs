@@ -11,7 +11,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use model::replication::Mode;
 use net::client::{Http1, Upgraded};
 use net::stream::{BodyFrame, Receiver, Stream};
-use net::websocket::{Bounds, Received, WebSocketError};
+use net::websocket::{Received, SocketBounds, WebSocketError};
 use rustls_pki_types::ServerName;
 use sync::Frame;
 use sync::frame::{GoAway, Ping};
@@ -21,7 +21,7 @@ use test_support::fleet::{Fleet, Member, plain, quiet, refused};
 use test_support::wait::{DEADLINE, soon};
 use tokio::net::TcpStream;
 use wire::cloudevents::{MAX_DOWN, MAX_UP, Origin, PRINCIPAL, protobuf};
-use wire::grpc::{self, Decoder, Status, StatusCode};
+use wire::grpc::{self, GrpcDecoder, GrpcStatus, StatusCode};
 use wire::headers::{PROTOCOL, PROTOCOL_HEADER};
 use wire::{Code, route};
 
@@ -40,11 +40,13 @@ fn message(frame: &Frame, hostname: &str) -> Vec<u8> {
     out
 }
 
-fn greeting() -> Vec<u8> {
+/// A hello of the node `edge-1` as it travels.
+pub(crate) fn greeting() -> Vec<u8> {
     message(&Frame::Hello(Box::new(hello(Mode::Managed, "one"))), "edge-1")
 }
 
-fn call(node: &Member, path: &str) -> Request<()> {
+/// A request for a call of gRPC.
+pub(crate) fn call(node: &Member, path: &str) -> Request<()> {
     let mut request = Request::post(format!("{}{path}", node.url)).body(()).unwrap();
     grpc::announce(request.headers_mut(), true);
     request.headers_mut().insert(PROTOCOL_HEADER, HeaderValue::from_static(PROTOCOL));
@@ -52,12 +54,12 @@ fn call(node: &Member, path: &str) -> Request<()> {
 }
 
 /// What a call came to: the messages of its answer, and its status.
-async fn outcome(response: response::Parts, mut receiver: Receiver) -> (Vec<Bytes>, Status) {
+async fn outcome(response: response::Parts, mut receiver: Receiver) -> (Vec<Bytes>, GrpcStatus) {
     assert_eq!(response.status, 200, "gRPC says in its own way what is wrong");
-    if let Some(status) = Status::read(&response.headers) {
+    if let Some(status) = GrpcStatus::read(&response.headers) {
         return (Vec::new(), status);
     }
-    let mut decoder = Decoder::new(MAX_DOWN, true);
+    let mut decoder = GrpcDecoder::new(MAX_DOWN, true);
     let mut messages = Vec::new();
     let mut trailers = HeaderMap::new();
     let read = async {
@@ -74,11 +76,11 @@ async fn outcome(response: response::Parts, mut receiver: Receiver) -> (Vec<Byte
         }
     };
     soon(read).await;
-    (messages, Status::read(&trailers).expect("a status"))
+    (messages, GrpcStatus::read(&trailers).expect("a status"))
 }
 
 /// Opens a stream, says this, and gives the go-away and the status that come back.
-async fn told(node: &Member, said: Vec<u8>) -> (GoAway, Status) {
+async fn told(node: &Member, said: Vec<u8>) -> (GoAway, GrpcStatus) {
     let mut client = node.dial().await;
     let stream = client.open_stream(call(node, route::SUBSCRIBE), said.into(), DEADLINE).await.unwrap();
     // The way up stays open: it is the control plane that ends this.
@@ -127,7 +129,7 @@ async fn a_control_plane_that_stops_is_unavailable() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_websocket_is_closed_with_the_code() {
     let (_fleet, node) = fleet().await;
-    let bounds = Bounds { read: MAX_DOWN, write: 2 * MAX_UP };
+    let bounds = SocketBounds { read: MAX_DOWN, write: 2 * MAX_UP };
     let too_long = format!("[{}]", " ".repeat(MAX_UP));
     for (bad, close) in [("nothing of JSON".to_owned(), 1007), ("{}".to_owned(), 1007), (too_long, 1009)] {
         let http1 = Http1::dial(&node.url, &node.tls).await.unwrap();
@@ -155,7 +157,7 @@ async fn a_websocket_is_closed_with_the_code() {
 }
 
 /// A call whose request is there as a whole: the messages of its answer, and its status.
-async fn whole(node: &Member, request: Request<()>, body: Vec<u8>) -> (Vec<Bytes>, Status) {
+async fn whole(node: &Member, request: Request<()>, body: Vec<u8>) -> (Vec<Bytes>, GrpcStatus) {
     let tcp = TcpStream::connect(node.url.authority()).await.unwrap();
     let name = ServerName::try_from(node.url.host().to_owned()).unwrap();
     let tls = tokio_rustls::TlsConnector::from(node.tls.clone()).connect(name, tcp).await.unwrap();
@@ -164,10 +166,10 @@ async fn whole(node: &Member, request: Request<()>, body: Vec<u8>) -> (Vec<Bytes
     tokio::spawn(connection);
     let response = soon(send.send_request(request.map(|()| body.into()))).await.unwrap();
     assert_eq!(response.status(), 200, "gRPC says in its own way what is wrong");
-    let at_once = Status::read(response.headers());
+    let at_once = GrpcStatus::read(response.headers());
     let collected = soon(response.into_body().collect()).await.expect("it ends in order");
-    let status = at_once.or_else(|| Status::read(collected.trailers()?)).expect("a status");
-    let mut decoder = Decoder::new(MAX_DOWN, true);
+    let status = at_once.or_else(|| GrpcStatus::read(collected.trailers()?)).expect("a status");
+    let mut decoder = GrpcDecoder::new(MAX_DOWN, true);
     decoder.push(collected.to_bytes());
     let mut messages = Vec::new();
     while let Some(message) = decoder.next().unwrap() {
@@ -176,7 +178,7 @@ async fn whole(node: &Member, request: Request<()>, body: Vec<u8>) -> (Vec<Bytes
     (messages, status)
 }
 
-async fn push(node: &Member, body: Vec<u8>) -> (Vec<Bytes>, Status) {
+async fn push(node: &Member, body: Vec<u8>) -> (Vec<Bytes>, GrpcStatus) {
     whole(node, call(node, route::PUSH), body).await
 }
 
@@ -208,7 +210,7 @@ async fn an_unknown_method_is_unimplemented() {
         request.headers_mut().remove(PROTOCOL_HEADER);
         let mut client = node.dial().await;
         let stream = client.open_stream(request, Bytes::new(), DEADLINE).await.unwrap();
-        assert!(Status::read(&stream.response.headers).is_some(), "headers alone");
+        assert!(GrpcStatus::read(&stream.response.headers).is_some(), "headers alone");
         let (_, status) = outcome(stream.response, stream.receiver).await;
         assert_eq!(status.code, StatusCode::UNIMPLEMENTED, "{path}: {status}");
     }
@@ -238,7 +240,7 @@ async fn what_is_wrong_with_a_request_is_named() {
 }
 
 /// Sends one message to a service that any gRPC client knows, without a header of Muster.
-async fn standard(node: &Member, path: &str, message: &[u8]) -> (Vec<Bytes>, Status) {
+async fn standard(node: &Member, path: &str, message: &[u8]) -> (Vec<Bytes>, GrpcStatus) {
     let mut request = call(node, path);
     request.headers_mut().remove(PROTOCOL_HEADER);
     whole(node, request, framed(message)).await

@@ -7,10 +7,10 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use model::chunk::Chunk;
+use model::chunk::TreeChunk;
 use model::exchange::Signed;
 use model::{Channel, Digest};
-use server::api::{Beacons, Chunks, Commit, pack_contents};
+use server::api::{Beacons, Commit, TreeChunks, pack_contents};
 use test_support::fleet::release::{CHANNEL, Made, Plan, make, module, params};
 use test_support::fleet::{Fleet, Operator, new_key, now, quiet, refuses};
 use trust::{Beacon, Header, signed};
@@ -122,7 +122,7 @@ async fn a_release_whose_pieces_are_missing_is_refused() {
     // Nothing of it was uploaded: another selection than any that is known here.
     refused_with(&mut operator, &made.commit, Code::Incomplete, "missing").await;
     // Chunks before their contents, and above chunks that are not there.
-    let chunks = Chunks { chunks: made.chunks.clone() };
+    let chunks = TreeChunks { chunks: made.chunks.clone() };
     let result: Result<usize, Problem> = operator.post("/v1/chunks", &chunks).await;
     refuses(result, Code::Incomplete);
     let some = made.contents.iter().filter(|bytes| bytes.as_slice() != b"blob").map(Vec::as_slice);
@@ -131,13 +131,17 @@ async fn a_release_whose_pieces_are_missing_is_refused() {
     refuses(result, Code::Incomplete);
     let _: usize =
         operator.ask(http::Method::POST, "/v1/contents", pack_contents([&b"blob"[..]])).await.unwrap();
-    let top = Chunks { chunks: made.chunks.last().cloned().into_iter().collect() };
+    let top = TreeChunks { chunks: made.chunks.last().cloned().into_iter().collect() };
     let result: Result<usize, Problem> = operator.post("/v1/chunks", &top).await;
     refuses(result, Code::Incomplete);
     refused_with(&mut operator, &made.commit, Code::Incomplete, "missing").await;
     // A piece that is none, and a body that is not whole.
-    let broken = Chunks {
-        chunks: vec![Chunk::Bucket { kind: "Module".into(), namespace: String::new(), leaves: Vec::new() }],
+    let broken = TreeChunks {
+        chunks: vec![TreeChunk::Bucket {
+            kind: "Module".into(),
+            namespace: String::new(),
+            leaves: Vec::new(),
+        }],
     };
     let result: Result<usize, Problem> = operator.post("/v1/chunks", &broken).await;
     refuses(result, Code::ReleaseRefused);

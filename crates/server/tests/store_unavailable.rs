@@ -6,12 +6,18 @@
 use std::sync::Arc;
 
 use http::{Method, header};
+use model::condition::SyncState;
 use model::exchange::{Acked, CheckIn, Report};
 use model::log::{Fact, FactBody};
+use model::replication::Mode;
 use model::status::Word;
-use model::{Action, Counts, Digest, ResourceReport, RunReport};
+use model::{Action, Digest, ResourceReport, RunCounts, RunReport};
 use rusqlite::Connection;
+use serde_json::json;
+use server::api::objects::{Results, SyncView, SyncsView};
+use test_support::fleet::link::{handler, linked, publish_mode};
 use test_support::fleet::{Fleet, new_key, now, plain, quiet, refuses};
+use test_support::wait::until;
 use wire::enroll::EnrollRequest;
 use wire::{Code, Problem, body, route};
 
@@ -126,7 +132,7 @@ async fn facts_whose_sender_hung_up_count_all_the_same() {
         seq: 1,
         root: Digest::of(b"root"),
         intended: true,
-        counts: Counts { failed: 1, ..Counts::default() },
+        counts: RunCounts { failed: 1, ..RunCounts::default() },
         items: vec![ResourceReport {
             resource: "base/file:/etc/motd".to_owned(),
             action: Action::Failed,
@@ -163,4 +169,52 @@ async fn facts_whose_sender_hung_up_count_all_the_same() {
     .await;
     assert_eq!(view.counts.unwrap().failed, 1);
     assert!([Word::Failed, Word::Unassigned].contains(&view.word), "{view:?}");
+}
+
+/// SYN-4, CNV-3: how far a node is, and what the comparison of its sets came to, is persisted once it can be: the
+/// node says it no second time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn cursors_and_conditions_that_are_not_stored_are_stored_later() {
+    let mut fleet = Fleet::start().await;
+    let node = fleet.node("web-1").await;
+    publish_mode(&fleet, &["web-1"], Mode::Managed, 1).await;
+    node.survives().await;
+    let manifest = json!({"apiVersion": "test/v1", "kind": "Item",
+        "metadata": {"namespace": "web", "name": "a"}, "spec": {}});
+    let apply = json!({"manifests": [manifest], "node": "web-1"});
+    let _: Results = fleet.operator().await.post("/v1/objects", &apply).await.unwrap();
+    let database = Connection::open(fleet.dir.path().join("muster.db")).unwrap();
+    database.busy_timeout(test_support::fleet::PATIENCE).unwrap();
+    let refuse = "CREATE TRIGGER refuse BEFORE UPDATE OF acked_rev, condition ON sync
+        BEGIN SELECT RAISE(ABORT, 'not now'); END";
+    database.execute_batch(refuse).unwrap();
+    let link = linked(&node, Mode::Managed, "one", &handler("n1")).await;
+    until("the sets are equal", async || {
+        let view = view(&fleet).await;
+        (view.condition.state == SyncState::InSync && view.behind == 0).then_some(())
+    })
+    .await;
+    // Contacts are persisted after cursors, whatever came of these.
+    let contact = || {
+        database
+            .query_row("SELECT max(last_seen) FROM contact", [], |row| row.get::<_, Option<i64>>(0))
+            .unwrap()
+    };
+    let called = now().0;
+    node.survives().await;
+    until("a flush is over", async || contact().filter(|seen| *seen >= called)).await;
+    database.execute_batch("DROP TRIGGER refuse").unwrap();
+    link.stop().await;
+    // It flushes once more.
+    fleet.stop().await;
+    fleet.start_again().await;
+    let view = view(&fleet).await;
+    assert_eq!(view.behind, 0, "{view:?}");
+    assert_eq!(view.condition.reason, "not-compared-since-restart", "{view:?}");
+}
+
+/// How synchronization of the one node stands.
+async fn view(fleet: &Fleet) -> SyncView {
+    let page: SyncsView = fleet.operator().await.get("/v1/sync").await.unwrap();
+    page.nodes.into_iter().next().unwrap()
 }

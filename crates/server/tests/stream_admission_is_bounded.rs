@@ -209,6 +209,41 @@ async fn a_node_opens_links_at_a_pace() {
     node.survives().await;
 }
 
+/// Opens streams and says nothing on them until no more are let in.
+async fn use_up_pace(node: &Member) {
+    let mut client = node.dial().await;
+    for _ in 0..60 {
+        if let Err(error) = grpc(node, &mut client).await {
+            assert!(matches!(&error, OpenError::Refused(problem) if problem.code == Code::Busy.as_str()));
+            return;
+        }
+    }
+    panic!("it is not slowed down");
+}
+
+/// SYN-13: a post for which the node's sets have to be loaded costs as much as a link, and takes its place
+/// among them; the posts that follow do not.
+#[tokio::test(flavor = "multi_thread")]
+async fn posts_that_load_sets_are_paced() {
+    const NODES: [&str; 3] = ["edge-2", "edge-3", "edge-4"];
+    let (fleet, known) = fleet(Mode::Managed).await;
+    publish_mode(&fleet, &["edge-1", NODES[0], NODES[1], NODES[2]], Mode::Managed, 2).await;
+    let posts = async |node: &Member| post(node, vec![said(hello(Mode::Managed, "one"))]).await;
+    posts(&known).await.unwrap();
+    use_up_pace(&known).await;
+    posts(&known).await.expect("its sets are in memory");
+    let mut refused = Vec::new();
+    for name in NODES {
+        let node = fleet.node(name).await;
+        use_up_pace(&node).await;
+        // A second is enough for one more, on a machine that is busy.
+        refused.extend(posts(&node).await.err());
+    }
+    let busy =
+        |problem: &wire::Problem| problem.code == Code::Busy.as_str() && problem.retry_after_secs > Some(0);
+    assert!(!refused.is_empty() && refused.iter().all(|problem| busy(problem)), "{refused:?}");
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_ends_when_its_release_says_otherwise() {
     let (fleet, node) = fleet(Mode::Managed).await;

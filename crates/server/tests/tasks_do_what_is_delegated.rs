@@ -4,7 +4,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use model::work::{ActionEvent, Outcome, Stream};
+use model::work::{ActionEvent, ActionOutcome, OutputStream};
 use plane::work::{NodeStage, TaskState};
 use serde_json::json;
 use server::api::work::{OutputView, Selected, TaskNodesView, TaskView};
@@ -23,7 +23,7 @@ async fn what_is_plainly_not_delegated_is_refused_without_the_node() {
     let [node] = nodes.nodes.as_slice() else { panic!("{nodes:?}") };
     assert_eq!(node.stage, NodeStage::Ended);
     assert!(
-        matches!(&node.outcome, Some(Outcome::Refused { message, .. }) if message.contains("rm")),
+        matches!(&node.outcome, Some(ActionOutcome::Refused { message, .. }) if message.contains("rm")),
         "{node:?}"
     );
     assert!(operator.actions("web-1").await.is_empty());
@@ -104,7 +104,7 @@ async fn output_and_answers_are_kept_and_shown() {
     let task = operator.begin("web-1", &["/bin/true", "x"]).await;
     let action = operator.actions_when("web-1", 1).await.remove(0);
     let piece =
-        |text: &str| ActionEvent::Output { stream: Stream::Stdout, text: text.to_owned(), dropped: 0 };
+        |text: &str| ActionEvent::Output { stream: OutputStream::Stdout, text: text.to_owned(), dropped: 0 };
     let seen = operator.task(&task.id).await.version;
     node.says(1, vec![(&action, ActionEvent::Started), (&action, piece("one\n")), (&action, piece("two\n"))])
         .await;
@@ -123,7 +123,7 @@ async fn output_and_answers_are_kept_and_shown() {
     let asked = json!({"selector": "web-1", "work": {"kind": "query", "what": "traits"}, "timeoutSecs": 30});
     let task: TaskView = operator.post("/v1/tasks", &asked).await.unwrap();
     let action = operator.actions_when("web-1", 1).await.remove(0);
-    let outcome = Outcome::Answered { result: json!({"os": {"id": "debian"}}) };
+    let outcome = ActionOutcome::Answered { result: json!({"os": {"id": "debian"}}) };
     node.says(5, vec![(&action, ActionEvent::Ended { outcome: outcome.clone(), duration_ms: 3 })]).await;
     operator.task_over(&task.id).await;
     let nodes: TaskNodesView = operator.get(&format!("/v1/tasks/{}/nodes", task.id)).await.unwrap();
@@ -141,7 +141,7 @@ async fn a_task_is_called_off() {
     let object: server::api::objects::ObjectView =
         operator.get(&format!("/v1/objects/web-1/Action/_/{action}")).await.unwrap();
     assert_eq!(object.manifest.unwrap()["cancel"], true);
-    let cancelled = ActionEvent::Ended { outcome: Outcome::Cancelled, duration_ms: 0 };
+    let cancelled = ActionEvent::Ended { outcome: ActionOutcome::Cancelled, duration_ms: 0 };
     node.says(1, vec![(&action, cancelled)]).await;
     let view = operator.task_over(&task.id).await;
     assert_eq!((view.summary.state, view.summary.progress.withdrawn), (TaskState::Cancelled, 1));

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use model::work::{ActionEvent, Outcome};
+use model::work::{ActionEvent, ActionOutcome};
 use plane::work::{NodeStage, TaskState};
 use rusqlite::Connection;
 use server::api::work::TaskNodesView;
@@ -129,7 +129,7 @@ async fn at_most_once_and_the_first_word_counts() {
     let (_fleet, mut operator, node) = one_managed().await;
     let task = operator.begin("web-1", &["/bin/true"]).await;
     let action = operator.actions_when("web-1", 1).await.remove(0);
-    let unknown = ActionEvent::Ended { outcome: Outcome::Unknown, duration_ms: 0 };
+    let unknown = ActionEvent::Ended { outcome: ActionOutcome::Unknown, duration_ms: 0 };
     node.says(1, vec![(&action, ActionEvent::Started), (&action, unknown)]).await;
     let view = operator.task_over(&task.id).await;
     assert_eq!(view.summary.progress.unknown, 1);
@@ -137,7 +137,7 @@ async fn at_most_once_and_the_first_word_counts() {
     operator.actions_when("web-1", 0).await;
     node.says(3, vec![(&action, ActionEvent::Started), (&action, ended())]).await;
     let nodes: TaskNodesView = operator.get(&format!("/v1/tasks/{}/nodes", task.id)).await.unwrap();
-    assert_eq!(nodes.nodes[0].outcome, Some(Outcome::Unknown));
+    assert_eq!(nodes.nodes[0].outcome, Some(ActionOutcome::Unknown));
     assert!(operator.actions("web-1").await.is_empty());
 }
 

@@ -6,7 +6,10 @@
 use std::time::{Duration, Instant};
 
 use model::exchange::Answer;
+use model::replication::Mode;
 use server::api::objects::{Resynced, SyncsView};
+use sync::Frame;
+use test_support::fleet::link::{Poller, config, handler, hello, post};
 use test_support::fleet::synced::{managed, manifest};
 use test_support::fleet::{Fleet, Member, body_of, quiet};
 use wire::route;
@@ -74,4 +77,16 @@ async fn a_resync_on_an_operators_word_asks_too() {
     let told: Resynced = operator.post("/v1/resyncs", &asked).await.unwrap();
     assert_eq!((told.now, told.nodes), (0, 1));
     assert!(poll(&node, &held, 0).await.stream_requested);
+}
+
+/// What the first post begins takes several: until both sets are compared a link is asked for.
+#[tokio::test]
+async fn a_resync_that_polls_have_begun_asks_until_it_ends() {
+    let (_fleet, mut operator, node, held) = one().await;
+    let asked = serde_json::json!({"nodes": ["web-1"]});
+    let _: Resynced = operator.post("/v1/resyncs", &asked).await.unwrap();
+    post(&node, vec![Frame::Hello(Box::new(hello(Mode::Managed, "one")))]).await.unwrap();
+    assert!(poll(&node, &held, 0).await.stream_requested, "it was passed on, and nothing came of it yet");
+    Poller::new(config(Mode::Managed, "one"), &handler("n1")).all(&node).await;
+    assert!(!poll(&node, &held, 0).await.stream_requested);
 }

@@ -11,8 +11,8 @@ use model::exchange::{HeldRelease, TraitReport};
 use model::log::FactBody;
 use model::policy::Policy;
 use model::time::SLACK;
-use model::{Counts, Digest, Hostname, Incarnation, NodeId, RunReport, Timestamp};
-use node::{Adoption, Effect, Identity, Input, Node, Restored, RunOrder};
+use model::{Digest, Hostname, Incarnation, NodeId, RunCounts, RunReport, Timestamp};
+use node::{Adoption, Identity, Node, NodeEffect, NodeInput, Restored, RunOrder};
 use plane::Head;
 use trust::{PublicKey, SigningKey};
 
@@ -151,7 +151,7 @@ impl Machine {
         if self.append(body, now) == Err(WriteError::PowerLost) {
             return self.die();
         }
-        self.take(Input::Tick, now, publisher)
+        self.take(NodeInput::Tick, now, publisher)
     }
 
     /// The process is gone at once.
@@ -169,7 +169,7 @@ impl Machine {
     }
 
     /// Lets the step take an input, and carries out what it asks for.
-    pub(crate) fn take(&mut self, input: Input, now: Timestamp, publisher: &Publisher) -> Vec<Ask> {
+    pub(crate) fn take(&mut self, input: NodeInput, now: Timestamp, publisher: &Publisher) -> Vec<Ask> {
         let (mut queue, mut asks) = (VecDeque::from([input]), vec![]);
         while let Some(input) = queue.pop_front() {
             let clock = self.clock(now);
@@ -190,39 +190,39 @@ impl Machine {
 
     fn perform(
         &mut self,
-        effect: Effect,
+        effect: NodeEffect,
         now: Timestamp,
         publisher: &Publisher,
         asks: &mut Vec<Ask>,
-    ) -> Result<Option<Input>, WriteError> {
+    ) -> Result<Option<NodeInput>, WriteError> {
         match effect {
-            Effect::CollectTraits => asks.push(Ask::Traits),
-            Effect::CheckIn(mut message) => {
+            NodeEffect::CollectTraits => asks.push(Ask::Traits),
+            NodeEffect::CheckIn(mut message) => {
                 message.facts = self.disk.files().log.facts.iter().take(FACTS).cloned().collect();
                 asks.extend(self.call(Body::CheckIn(message), now));
             }
-            Effect::Fetch { contents, inline } => return self.fetch(contents, inline, now, asks),
-            Effect::Adopt(adoption) => return self.adopt(*adoption, publisher),
-            Effect::Run(order) => {
+            NodeEffect::Fetch { contents, inline } => return self.fetch(contents, inline, now, asks),
+            NodeEffect::Adopt(adoption) => return self.adopt(*adoption, publisher),
+            NodeEffect::Run(order) => {
                 let durable = self.disk.files().adoption.as_ref().map(|adoption| adoption.root);
                 if durable != Some(order.root) {
                     self.violation = Some("it converges on a set that is not durable".to_owned());
                 }
                 asks.push(Ask::Run(order));
             }
-            Effect::Append(body) => match self.append(body, now) {
-                Err(WriteError::Full) => return Ok(Some(Input::NotAppended)),
+            NodeEffect::Append(body) => match self.append(body, now) {
+                Err(WriteError::Full) => return Ok(Some(NodeInput::NotAppended)),
                 other => other?,
             },
-            Effect::Ack(cursor) => {
+            NodeEffect::Ack(cursor) => {
                 if cursor.incarnation == self.disk.files().log.incarnation {
                     self.disk.write(|files| files.log.ack(cursor.seq))?;
                 }
                 let waits = !self.disk.files().log.facts.is_empty();
-                return Ok(waits.then_some(Input::FactsWait));
+                return Ok(waits.then_some(NodeInput::FactsWait));
             }
-            Effect::SaveRun(last) => self.disk.write(|files| files.last_run = Some(last))?,
-            Effect::Warn(text) => self.notes.push(text),
+            NodeEffect::SaveRun(last) => self.disk.write(|files| files.last_run = Some(last))?,
+            NodeEffect::Warn(text) => self.notes.push(text),
         }
         Ok(None)
     }
@@ -246,14 +246,14 @@ impl Machine {
         inline: Vec<String>,
         now: Timestamp,
         asks: &mut Vec<Ask>,
-    ) -> Result<Option<Input>, WriteError> {
+    ) -> Result<Option<NodeInput>, WriteError> {
         if let Err(error) = self.keep(&contents, inline) {
-            return given_up(error).map(|why| Some(Input::FetchFailed(why)));
+            return given_up(error).map(|why| Some(NodeInput::FetchFailed(why)));
         }
         let missing: BTreeSet<Digest> =
             contents.into_iter().filter(|digest| !self.disk.files().contents.contains_key(digest)).collect();
         if missing.is_empty() {
-            return Ok(Some(Input::Fetched));
+            return Ok(Some(NodeInput::Fetched));
         }
         asks.extend(self.call(Body::Contents(missing), now));
         Ok(None)
@@ -269,7 +269,7 @@ impl Machine {
         Ok(())
     }
 
-    fn adopt(&mut self, adoption: Adoption, publisher: &Publisher) -> Result<Option<Input>, WriteError> {
+    fn adopt(&mut self, adoption: Adoption, publisher: &Publisher) -> Result<Option<NodeInput>, WriteError> {
         if let Err(why) = self.may_adopt(&adoption, publisher) {
             self.violation = Some(format!("it adopts release {}: {why}", adoption.seq));
         }
@@ -285,9 +285,9 @@ impl Machine {
         match written {
             Ok(()) => {
                 self.disk.write(|files| files.contents.retain(|digest, _| keep.contains(digest)))?;
-                Ok(Some(Input::Adopted(policy())))
+                Ok(Some(NodeInput::Adopted(policy())))
             }
-            Err(error) => given_up(error).map(|why| Some(Input::AdoptFailed(why))),
+            Err(error) => given_up(error).map(|why| Some(NodeInput::AdoptFailed(why))),
         }
     }
 
@@ -365,22 +365,22 @@ impl Machine {
             return self.send(number, clock).into_iter().collect();
         }
         let theirs = Timestamp(clock.0 + process.offset);
-        let mut asks = self.take(Input::ServerTime(theirs), now, publisher);
+        let mut asks = self.take(NodeInput::ServerTime(theirs), now, publisher);
         let why = match &response {
             None => "no answer".to_owned(),
             Some(response) => format!("{response:?}").chars().take(40).collect(),
         };
         let input = match (call.body, response) {
-            (Body::CheckIn(_), Some(Response::Answer(answer))) => Input::Answered(answer),
-            (Body::CheckIn(_), _) => Input::Unreachable(why),
+            (Body::CheckIn(_), Some(Response::Answer(answer))) => NodeInput::Answered(answer),
+            (Body::CheckIn(_), _) => NodeInput::Unreachable(why),
             (Body::Contents(wanted), Some(Response::Contents(contents))) => {
                 match self.keep(&wanted, contents.into_values().collect()) {
-                    Ok(()) => Input::Fetched,
-                    Err(WriteError::Full) => Input::FetchFailed("the disk is full".to_owned()),
+                    Ok(()) => NodeInput::Fetched,
+                    Err(WriteError::Full) => NodeInput::FetchFailed("the disk is full".to_owned()),
                     Err(WriteError::PowerLost) => return self.die(),
                 }
             }
-            (Body::Contents(_), _) => Input::FetchFailed(why),
+            (Body::Contents(_), _) => NodeInput::FetchFailed(why),
         };
         asks.extend(self.take(input, now, publisher));
         asks
@@ -403,7 +403,7 @@ impl Machine {
             seq: order.seq,
             root: order.root,
             intended: order.intended,
-            counts: Counts { ok: 3, changed, ..Counts::default() },
+            counts: RunCounts { ok: 3, changed, ..RunCounts::default() },
             items: vec![],
         }
     }

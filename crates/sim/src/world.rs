@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use model::Timestamp;
-use node::{Input, RunOrder};
+use node::{NodeInput, RunOrder};
 
 use crate::chance::Chance;
 use crate::control::{Body, ControlPlane, Request, Response};
@@ -206,14 +206,14 @@ impl World {
         let machine = &mut self.machines[index];
         machine.disk.full = now < self.full_until[index];
         let asks = match own {
-            Own::Wake => machine.take(Input::Tick, now, &self.publisher),
+            Own::Wake => machine.take(NodeInput::Tick, now, &self.publisher),
             Own::Traits => {
                 let traits = machine.traits();
-                machine.take(Input::Traits(traits), now, &self.publisher)
+                machine.take(NodeInput::Traits(traits), now, &self.publisher)
             }
             Own::Returns(call, response) => machine.returned(call, response, now, &self.publisher),
             Own::RunEnds(_) if !self.calm && self.chance.one_in(30) => {
-                machine.take(Input::RunFailed("no memory".to_owned()), now, &self.publisher)
+                machine.take(NodeInput::RunFailed("no memory".to_owned()), now, &self.publisher)
             }
             Own::RunEnds(order) => {
                 let report = machine.run_ends(&order, now);
@@ -223,7 +223,7 @@ impl World {
                         if report.intended { "runs: intended change" } else { "runs: drift put right" };
                     *self.tally.entry(what).or_default() += 1;
                 }
-                machine.take(Input::Ran(Box::new(report)), now, &self.publisher)
+                machine.take(NodeInput::Ran(Box::new(report)), now, &self.publisher)
             }
         };
         self.asked(index, asks);

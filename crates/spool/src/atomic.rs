@@ -11,7 +11,7 @@ use serde::de::DeserializeOwned;
 
 use crate::disk::failed;
 use crate::error::{Result, SpoolError};
-use crate::{Disk, FORMAT, Op, READABLE_FROM};
+use crate::{Disk, DiskOp, FORMAT, READABLE_FROM};
 
 /// The largest file that a [`Slot`] reads, in bytes.
 pub const MAX_SLOT: u64 = 16 * 1024 * 1024;
@@ -75,8 +75,8 @@ impl<'a> WholeFile<'a> {
         // One left over from a crash may have another mode or owner.
         disk.unlink(path)?;
         let mut file = disk.create(path, self.mode)?;
-        disk.write(Op::Write, &mut file, path, bytes)?;
-        (self.dress)(&file).map_err(|error| failed(Op::Write, path, error))?;
+        disk.write(DiskOp::Write, &mut file, path, bytes)?;
+        (self.dress)(&file).map_err(|error| failed(DiskOp::Write, path, error))?;
         if self.durable { disk.sync(&file, path) } else { Ok(()) }
     }
 
@@ -116,11 +116,11 @@ pub(crate) fn read_up_to(path: &Path, most: u64) -> Result<Option<Vec<u8>>> {
     let file = match File::open(path) {
         Ok(file) => file,
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
-        Err(error) => return Err(failed(Op::Open, path, error)),
+        Err(error) => return Err(failed(DiskOp::Open, path, error)),
     };
     let mut bytes = Vec::new();
     let read = file.take(most).read_to_end(&mut bytes);
-    read.map_err(|error| failed(Op::Read, path, error))?;
+    read.map_err(|error| failed(DiskOp::Read, path, error))?;
     Ok(Some(bytes))
 }
 
@@ -245,7 +245,7 @@ pub fn set_aside_earlier(disk: &Disk, directory: &Path, keep: &[&str]) -> Result
     // There is always a number that was not used.
     let aside = numbers.into_iter().find(|path| !path.exists()).unwrap_or_default();
     disk.make_dir(&aside)?;
-    let read = |error| failed(Op::Read, directory, error);
+    let read = |error| failed(DiskOp::Read, directory, error);
     for entry in std::fs::read_dir(directory).map_err(read)? {
         let name = entry.map_err(read)?.file_name();
         let is_kept = name.to_str().is_some_and(|name| keep.contains(&name) || name.starts_with(EARLIER));

@@ -12,7 +12,7 @@ use model::digest::Hasher;
 use crate::atomic::MAX_SET_ASIDE;
 use crate::disk::failed;
 use crate::error::{Result, SpoolError};
-use crate::{Disk, Op};
+use crate::{Disk, DiskOp};
 
 /// The most bytes that all blobs together may have, by default.
 pub const MAX_BLOBS: u64 = 4 * 1024 * 1024 * 1024;
@@ -110,15 +110,15 @@ impl BlobStore {
         let mut file = match File::open(&path) {
             Ok(file) => file,
             Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(None),
-            Err(error) => return Err(failed(Op::Open, &path, error)),
+            Err(error) => return Err(failed(DiskOp::Open, &path, error)),
         };
-        let (found, length) = hash(&mut file).map_err(|error| failed(Op::Read, &path, error))?;
+        let (found, length) = hash(&mut file).map_err(|error| failed(DiskOp::Read, &path, error))?;
         if found != *digest {
             self.forget(length);
             self.set_aside(&path)?;
             return Ok(None);
         }
-        file.seek(SeekFrom::Start(0)).map_err(|error| failed(Op::Read, &path, error))?;
+        file.seek(SeekFrom::Start(0)).map_err(|error| failed(DiskOp::Read, &path, error))?;
         Ok(Some(file))
     }
 
@@ -144,7 +144,7 @@ impl BlobStore {
     pub fn partial(&self, digest: &Digest) -> Result<Partial> {
         let path = self.partial.join(digest.to_string());
         let file = self.disk.open_append(&path, MODE)?;
-        let offset = file.metadata().map_err(|error| failed(Op::Read, &path, error))?.len();
+        let offset = file.metadata().map_err(|error| failed(DiskOp::Read, &path, error))?.len();
         Ok(Partial { disk: self.disk.clone(), path, file, offset })
     }
 
@@ -156,8 +156,8 @@ impl BlobStore {
     /// is no room for it, and those of the disk.
     pub fn finish(&self, digest: &Digest) -> Result<()> {
         let path = self.partial.join(digest.to_string());
-        let mut file = File::open(&path).map_err(|error| failed(Op::Open, &path, error))?;
-        let (found, length) = hash(&mut file).map_err(|error| failed(Op::Read, &path, error))?;
+        let mut file = File::open(&path).map_err(|error| failed(DiskOp::Open, &path, error))?;
+        let (found, length) = hash(&mut file).map_err(|error| failed(DiskOp::Read, &path, error))?;
         if found != *digest {
             self.disk.unlink(&path)?;
             return Err(SpoolError::WrongDigest { expected: *digest, found });
@@ -198,7 +198,7 @@ impl BlobStore {
         let (mut hasher, mut length) = (Hasher::new(), 0);
         let mut piece = vec![0; PIECE];
         loop {
-            let read = source.read(&mut piece).map_err(|error| failed(Op::Read, path, error))?;
+            let read = source.read(&mut piece).map_err(|error| failed(DiskOp::Read, path, error))?;
             if read == 0 {
                 break;
             }
@@ -207,7 +207,7 @@ impl BlobStore {
                 return Err(SpoolError::TooLarge { what: "a blob", limit: max });
             }
             hasher.update(&piece[..read]);
-            self.disk.write(Op::Write, &mut file, path, &piece[..read])?;
+            self.disk.write(DiskOp::Write, &mut file, path, &piece[..read])?;
         }
         let found = hasher.finish();
         if let Some(expected) = expected
@@ -285,7 +285,7 @@ impl Partial {
         if self.offset + bytes.len() as u64 > max {
             return Err(SpoolError::TooLarge { what: "a blob", limit: max });
         }
-        if let Err(error) = self.disk.write(Op::Append, &mut self.file, &self.path, bytes) {
+        if let Err(error) = self.disk.write(DiskOp::Append, &mut self.file, &self.path, bytes) {
             // If this fails too, the verification at the end finds it.
             let _ = self.disk.truncate(&self.file, &self.path, self.offset);
             return Err(error);
@@ -302,7 +302,7 @@ fn hash(file: &mut File) -> std::io::Result<(Digest, u64)> {
 }
 
 fn length(path: &Path) -> Result<u64> {
-    let metadata = path.metadata().map_err(|error| failed(Op::Read, path, error))?;
+    let metadata = path.metadata().map_err(|error| failed(DiskOp::Read, path, error))?;
     Ok(metadata.len())
 }
 
@@ -315,7 +315,7 @@ fn files(directory: &Path) -> Result<Vec<PathBuf>> {
 }
 
 fn entries(directory: &Path) -> Result<Vec<PathBuf>> {
-    let read = |error| failed(Op::Read, directory, error);
+    let read = |error| failed(DiskOp::Read, directory, error);
     let mut paths = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(read)? {
         paths.push(entry.map_err(read)?.path());

@@ -15,7 +15,7 @@ const DIR_MODE: u32 = 0o700;
 
 /// What is done at a persistence point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Op {
+pub enum DiskOp {
     /// Open or create a file.
     Open,
     /// Read a file or a directory.
@@ -40,20 +40,20 @@ pub enum Op {
     Lock,
 }
 
-impl fmt::Display for Op {
+impl fmt::Display for DiskOp {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Op::Open => "open",
-            Op::Read => "read",
-            Op::Write => "write",
-            Op::Append => "append to",
-            Op::Sync => "sync",
-            Op::SyncDir => "sync the directory",
-            Op::Rename => "rename to",
-            Op::Truncate => "truncate",
-            Op::Unlink => "remove",
-            Op::MakeDir => "make the directory",
-            Op::Lock => "lock",
+            DiskOp::Open => "open",
+            DiskOp::Read => "read",
+            DiskOp::Write => "write",
+            DiskOp::Append => "append to",
+            DiskOp::Sync => "sync",
+            DiskOp::SyncDir => "sync the directory",
+            DiskOp::Rename => "rename to",
+            DiskOp::Truncate => "truncate",
+            DiskOp::Unlink => "remove",
+            DiskOp::MakeDir => "make the directory",
+            DiskOp::Lock => "lock",
         })
     }
 }
@@ -64,7 +64,7 @@ pub struct Point<'a> {
     /// 0, 1, 2 and so on for one [`Disk`] and its clones.
     pub number: u64,
     /// What is about to be done.
-    pub op: Op,
+    pub op: DiskOp,
     /// On what.
     pub path: &'a Path,
 }
@@ -123,7 +123,7 @@ impl Disk {
             if let Some(parent) = path.parent().filter(|parent| !parent.as_os_str().is_empty()) {
                 self.make_dir(parent)?;
             }
-            self.at(Op::MakeDir, path, || fs::DirBuilder::new().mode(DIR_MODE).create(path))?;
+            self.at(DiskOp::MakeDir, path, || fs::DirBuilder::new().mode(DIR_MODE).create(path))?;
         }
         // Also when it is there: an earlier try may have failed just here.
         self.sync_parent(path)
@@ -132,7 +132,7 @@ impl Disk {
     /// Makes a file for writing, with exactly this mode; never one that is there, nor through a
     /// link.
     pub(crate) fn create(&self, path: &Path, mode: u32) -> Result<File> {
-        self.at(Op::Open, path, || {
+        self.at(DiskOp::Open, path, || {
             let file = OpenOptions::new().create_new(true).write(true).mode(mode).open(path)?;
             file.set_permissions(Permissions::from_mode(mode))?;
             Ok(file)
@@ -141,13 +141,13 @@ impl Disk {
 
     /// Opens a file to read it and to write at its end, made with this mode if need be.
     pub(crate) fn open_append(&self, path: &Path, mode: u32) -> Result<File> {
-        self.at(Op::Open, path, || {
+        self.at(DiskOp::Open, path, || {
             OpenOptions::new().create(true).read(true).append(true).mode(mode).open(path)
         })
     }
 
-    /// Writes all of it. `op` is [`Op::Write`] or [`Op::Append`].
-    pub(crate) fn write(&self, op: Op, file: &mut File, path: &Path, bytes: &[u8]) -> Result<()> {
+    /// Writes all of it. `op` is [`DiskOp::Write`] or [`DiskOp::Append`].
+    pub(crate) fn write(&self, op: DiskOp, file: &mut File, path: &Path, bytes: &[u8]) -> Result<()> {
         if let Some(kind) = self.torn(op, path)? {
             let half = file.write_all(&bytes[..bytes.len() / 2]);
             return Err(failed(op, path, half.err().unwrap_or(kind.into())));
@@ -157,12 +157,12 @@ impl Disk {
 
     /// Brings a file's content to the disk.
     pub(crate) fn sync(&self, file: &File, path: &Path) -> Result<()> {
-        self.at(Op::Sync, path, || file.sync_data())
+        self.at(DiskOp::Sync, path, || file.sync_data())
     }
 
     /// Brings a directory's entries to the disk.
     pub(crate) fn sync_dir(&self, path: &Path) -> Result<()> {
-        self.at(Op::SyncDir, path, || match File::open(path)?.sync_all() {
+        self.at(DiskOp::SyncDir, path, || match File::open(path)?.sync_all() {
             // File systems that cannot do this need not.
             Err(error) if matches!(error.kind(), ErrorKind::InvalidInput | ErrorKind::Unsupported) => Ok(()),
             other => other,
@@ -177,25 +177,25 @@ impl Disk {
 
     /// Renames, in place of what may be there.
     pub(crate) fn rename(&self, from: &Path, to: &Path) -> Result<()> {
-        self.at(Op::Rename, to, || fs::rename(from, to))
+        self.at(DiskOp::Rename, to, || fs::rename(from, to))
     }
 
     /// Gives a file a second name; fails when that is taken.
     pub(crate) fn link(&self, from: &Path, to: &Path) -> Result<()> {
-        self.at(Op::Rename, to, || fs::hard_link(from, to))
+        self.at(DiskOp::Rename, to, || fs::hard_link(from, to))
     }
 
     /// Cuts a file.
     pub(crate) fn truncate(&self, file: &File, path: &Path, length: u64) -> Result<()> {
-        self.at(Op::Truncate, path, || file.set_len(length))
+        self.at(DiskOp::Truncate, path, || file.set_len(length))
     }
 
     /// Removes a file; fine if there is none.
     pub(crate) fn unlink(&self, path: &Path) -> Result<()> {
-        self.at(Op::Unlink, path, || fs::remove_file(path).or_else(absent_is_fine))
+        self.at(DiskOp::Unlink, path, || fs::remove_file(path).or_else(absent_is_fine))
     }
 
-    fn at<T>(&self, op: Op, path: &Path, run: impl FnOnce() -> io::Result<T>) -> Result<T> {
+    fn at<T>(&self, op: DiskOp, path: &Path, run: impl FnOnce() -> io::Result<T>) -> Result<T> {
         if let Some(kind) = self.torn(op, path)? {
             return Err(failed(op, path, kind.into()));
         }
@@ -203,7 +203,7 @@ impl Disk {
     }
 
     /// Passes a point; `Some` when the operation shall be torn there.
-    fn torn(&self, op: Op, path: &Path) -> Result<Option<io::ErrorKind>> {
+    fn torn(&self, op: DiskOp, path: &Path) -> Result<Option<io::ErrorKind>> {
         let number = self.points.fetch_add(1, Ordering::Relaxed);
         let Some(faults) = &self.faults else { return Ok(None) };
         match faults.before(Point { number, op, path }) {
@@ -216,7 +216,7 @@ impl Disk {
 }
 
 /// The error of an operation on a path.
-pub(crate) fn failed(op: Op, path: &Path, source: io::Error) -> SpoolError {
+pub(crate) fn failed(op: DiskOp, path: &Path, source: io::Error) -> SpoolError {
     SpoolError::Disk { op, path: path.to_owned(), source }
 }
 

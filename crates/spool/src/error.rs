@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use model::Digest;
 
-use crate::{FORMAT, Op};
+use crate::{DiskOp, FORMAT};
 
 /// The result of a durable operation.
 pub type Result<T, E = SpoolError> = std::result::Result<T, E>;
@@ -17,7 +17,7 @@ pub enum SpoolError {
     #[error("cannot {op} {}", path.display())]
     Disk {
         /// What was attempted.
-        op: Op,
+        op: DiskOp,
         /// On what.
         path: PathBuf,
         /// Why it failed.

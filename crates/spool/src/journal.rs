@@ -40,7 +40,7 @@ pub struct Journal<K, V> {
 
 /// A journal, and what had to be done to open it.
 #[derive(Debug)]
-pub struct Opened<K, V> {
+pub struct OpenedJournal<K, V> {
     /// The journal, with what was not damaged.
     pub journal: Journal<K, V>,
     /// What was found damaged and what became of it, in words; empty after an ordinary crash.
@@ -57,9 +57,9 @@ where
     ///
     /// # Errors
     /// [`SpoolError::TooNew`], and those of the disk.
-    pub fn open(disk: &Disk, directory: &Path) -> Result<Opened<K, V>> {
+    pub fn open(disk: &Disk, directory: &Path) -> Result<OpenedJournal<K, V>> {
         let (mut entries, mut written) = (BTreeMap::new(), 0);
-        let segmented::Opened { log, damaged } =
+        let segmented::RecoveredLog { log, damaged } =
             SegmentedLog::open(disk, directory, "journal", SEGMENT, &mut |_, payload| {
                 let read = serde_json::from_slice::<(K, Option<V>)>(payload).ok();
                 written += 1;
@@ -71,7 +71,7 @@ where
         } else {
             segmented::repairs("entries", directory, &journal.compact(&damaged)?)
         };
-        Ok(Opened { journal, repairs })
+        Ok(OpenedJournal { journal, repairs })
     }
 
     /// The entries.

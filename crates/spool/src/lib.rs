@@ -32,9 +32,9 @@ pub const READABLE_FROM: u32 = 1;
 
 pub use atomic::{Loaded, Slot};
 pub use blobs::BlobStore;
-pub use disk::{Disk, FaultAction, Faults, Op, Point};
+pub use disk::{Disk, DiskOp, FaultAction, Faults, Point};
 pub use error::{Result, SpoolError};
 pub use journal::Journal;
 pub use lock::StateLock;
-pub use log::{FactLog, Limits};
+pub use log::{FactLog, LogLimits};
 pub use objects::ObjectLog;

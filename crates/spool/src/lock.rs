@@ -5,7 +5,7 @@ use std::io::{Read, Seek, SeekFrom, Write};
 use std::os::unix::fs::OpenOptionsExt;
 use std::path::Path;
 
-use crate::Op;
+use crate::DiskOp;
 use crate::disk::failed;
 use crate::error::{Result, SpoolError};
 
@@ -28,11 +28,11 @@ impl StateLock {
         let path = directory.join(NAME);
         let mut options = OpenOptions::new();
         options.create(true).truncate(false).read(true).write(true).mode(0o600);
-        let mut file = options.open(&path).map_err(|error| failed(Op::Open, &path, error))?;
+        let mut file = options.open(&path).map_err(|error| failed(DiskOp::Open, &path, error))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => return Err(SpoolError::Locked { pid: holder(&mut file), path }),
-            Err(TryLockError::Error(error)) => return Err(failed(Op::Lock, &path, error)),
+            Err(TryLockError::Error(error)) => return Err(failed(DiskOp::Lock, &path, error)),
         }
         // Only for the message of the process that comes second: a full disk is no reason
         // not to start (LIF-10).

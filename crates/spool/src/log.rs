@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use model::log::{Fact, FactBody, MAX_FACT_BYTES};
-use model::work::{ActionEvent, ActionFact, Outcome};
+use model::work::{ActionEvent, ActionFact, ActionOutcome};
 use model::{Incarnation, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -36,7 +36,7 @@ const FACT: &str = "a fact";
 
 /// How much a log may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
+pub struct LogLimits {
     /// The most bytes that wait.
     pub max_bytes: u64,
     /// The part of them that only facts other than runs may use. As much again is kept from
@@ -46,15 +46,15 @@ pub struct Limits {
     pub segment_bytes: u64,
 }
 
-impl Default for Limits {
-    fn default() -> Limits {
-        Limits { max_bytes: MAX_LOG, reserve_bytes: RESERVE, segment_bytes: SEGMENT }
+impl Default for LogLimits {
+    fn default() -> LogLimits {
+        LogLimits { max_bytes: MAX_LOG, reserve_bytes: RESERVE, segment_bytes: SEGMENT }
     }
 }
 
 /// A log, and what had to be done to open it.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedLog {
     /// The log.
     pub log: FactLog,
     /// What was found damaged and what became of it, in words; empty after an ordinary
@@ -67,7 +67,7 @@ pub struct Opened {
 #[derive(Debug)]
 pub struct FactLog {
     log: SegmentedLog<State>,
-    limits: Limits,
+    limits: LogLimits,
     state: State,
     /// The position of the last fact in each segment that has one.
     lasts: BTreeMap<u64, u64>,
@@ -98,10 +98,10 @@ impl FactLog {
     ///
     /// # Errors
     /// [`SpoolError::TooNew`], and those of the disk.
-    pub fn open(disk: &Disk, directory: &Path, fresh: &Incarnation, limits: Limits) -> Result<Opened> {
+    pub fn open(disk: &Disk, directory: &Path, fresh: &Incarnation, limits: LogLimits) -> Result<OpenedLog> {
         let (mut lasts, mut head) = (BTreeMap::new(), 0);
         let segment = limits.segment_bytes;
-        let segmented::Opened { log, damaged } =
+        let segmented::RecoveredLog { log, damaged } =
             SegmentedLog::open(disk, directory, "facts", segment, &mut |location, payload| {
                 let Some((position, _)) = split(payload) else { return false };
                 head = position.max(head);
@@ -120,7 +120,7 @@ impl FactLog {
         } else if is_new {
             log.append_staged(log.state.clone())?;
         }
-        Ok(Opened { log, repairs })
+        Ok(OpenedLog { log, repairs })
     }
 
     /// The incarnation of this log.
@@ -333,13 +333,16 @@ fn reserves(body: &FactBody) -> u64 {
     match body {
         // At most as many as run at a time, and none begins when its beginning has no room.
         FactBody::Action(ActionFact { event: ActionEvent::Ended { outcome, .. }, .. }) => match outcome {
-            Outcome::Exited { .. }
-            | Outcome::Signalled { .. }
-            | Outcome::TimedOut
-            | Outcome::Unknown
-            | Outcome::Answered { .. }
-            | Outcome::HandedOver => 0,
-            Outcome::Cancelled | Outcome::Refused { .. } | Outcome::Failed { .. } | Outcome::Expired => 2,
+            ActionOutcome::Exited { .. }
+            | ActionOutcome::Signalled { .. }
+            | ActionOutcome::TimedOut
+            | ActionOutcome::Unknown
+            | ActionOutcome::Answered { .. }
+            | ActionOutcome::HandedOver => 0,
+            ActionOutcome::Cancelled
+            | ActionOutcome::Refused { .. }
+            | ActionOutcome::Failed { .. }
+            | ActionOutcome::Expired => 2,
         },
         FactBody::Action(_) => 2,
         FactBody::Run(_) => 1,

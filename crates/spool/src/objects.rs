@@ -65,7 +65,7 @@ impl Default for ObjectLimits {
 
 /// A log of objects, and what had to be done to open it.
 #[derive(Debug)]
-pub struct Opened {
+pub struct OpenedObjects {
     /// The log.
     pub log: ObjectLog,
     /// Everything in it, contents apart.
@@ -113,7 +113,12 @@ impl ObjectLog {
     ///
     /// # Errors
     /// [`SpoolError::TooNew`], and those of the disk.
-    pub fn open(disk: &Disk, directory: &Path, fresh: &Incarnation, limits: ObjectLimits) -> Result<Opened> {
+    pub fn open(
+        disk: &Disk,
+        directory: &Path,
+        fresh: &Incarnation,
+        limits: ObjectLimits,
+    ) -> Result<OpenedObjects> {
         recovery::open(disk, directory, fresh, limits)
     }
 

@@ -26,11 +26,11 @@ use std::path::{Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
 
-pub(crate) use self::recovery::Opened;
+pub(crate) use self::recovery::RecoveredLog;
 use crate::atomic::{free_name, read_up_to};
 use crate::disk::failed;
 use crate::error::{Result, SpoolError};
-use crate::{Disk, FORMAT, Op, READABLE_FROM};
+use crate::{Disk, DiskOp, FORMAT, READABLE_FROM};
 
 /// Begins every segment.
 const MAGIC: [u8; 8] = *b"\x89MUSTER\n";
@@ -199,7 +199,7 @@ impl<S: Serialize> SegmentedLog<S> {
         let start = segment.bytes;
         let written = self
             .disk
-            .write(Op::Append, file, &segment.path, bytes)
+            .write(DiskOp::Append, file, &segment.path, bytes)
             .and_then(|()| self.disk.sync(file, &segment.path));
         if let Err(error) = written {
             // What the file holds now is not known for sure, so it is not appended to any
@@ -219,7 +219,7 @@ impl<S: Serialize> SegmentedLog<S> {
             // One left over from an append that failed.
             self.disk.unlink(&path)?;
             let mut file = self.disk.create(&path, MODE)?;
-            self.disk.write(Op::Append, &mut file, &path, bytes)?;
+            self.disk.write(DiskOp::Append, &mut file, &path, bytes)?;
             self.disk.sync(&file, &path)?;
             self.disk.sync_dir(&self.directory)?;
             Ok(file)
@@ -340,13 +340,13 @@ impl Reader<'_> {
         let path = &self.segments.get(&segment).ok_or_else(|| self.damaged(segment))?.path;
         let file = match self.open.take().filter(|(number, _)| *number == segment) {
             Some((_, file)) => file,
-            None => File::open(path).map_err(|error| failed(Op::Open, path, error))?,
+            None => File::open(path).map_err(|error| failed(DiskOp::Open, path, error))?,
         };
         let read = file.read_exact_at(bytes, offset);
         self.open = Some((segment, file));
         read.map_err(|error| match error.kind() {
             std::io::ErrorKind::UnexpectedEof => self.damaged(segment),
-            _ => failed(Op::Read, path, error),
+            _ => failed(DiskOp::Read, path, error),
         })
     }
 

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use common::{incarnation, now, open, pending, said};
-use spool::{Disk, FactLog, FaultAction, Faults, Journal, Limits, ObjectLog, Op, Point, SpoolError};
+use spool::{Disk, DiskOp, FactLog, FaultAction, Faults, Journal, LogLimits, ObjectLog, Point, SpoolError};
 
 /// Counts fsyncs of files; fails them while the switch is on.
 #[derive(Default)]
@@ -20,7 +20,7 @@ struct Syncs {
 
 impl Faults for Syncs {
     fn before(&self, point: Point<'_>) -> FaultAction {
-        if point.op != Op::Sync {
+        if point.op != DiskOp::Sync {
             return FaultAction::Go;
         }
         self.count.fetch_add(1, Ordering::Relaxed);
@@ -59,7 +59,7 @@ fn staged_facts_and_an_acknowledgement_cost_one_fsync() {
 #[test]
 fn a_fact_without_room_leaves_the_others_staged() {
     let directory = common::tempdir();
-    let limits = Limits { max_bytes: 2000, reserve_bytes: 0, ..Limits::default() };
+    let limits = LogLimits { max_bytes: 2000, reserve_bytes: 0, ..LogLimits::default() };
     let mut log = FactLog::open(&Disk::new(), directory.path(), &incarnation("one"), limits).unwrap().log;
     log.stage(vec![said("fits")], now()).unwrap();
     let refused = log.stage(vec![said("x"), said(&"x".repeat(2000))], now()).unwrap_err();

@@ -9,9 +9,9 @@ use std::sync::atomic::Ordering;
 
 use common::{Full, SMALL, incarnation, now, open, pending, said};
 use model::log::FactBody;
-use model::work::{ActionEvent, ActionFact, Outcome, Stream};
-use model::{Counts, Digest, RunReport};
-use spool::{BlobStore, Disk, FactLog, Journal, Limits, Slot, SpoolError};
+use model::work::{ActionEvent, ActionFact, ActionOutcome, OutputStream};
+use model::{Digest, RunCounts, RunReport};
+use spool::{BlobStore, Disk, FactLog, Journal, LogLimits, Slot, SpoolError};
 
 fn run() -> FactBody {
     FactBody::Run(RunReport {
@@ -20,7 +20,7 @@ fn run() -> FactBody {
         seq: 1,
         root: Digest::of(b"root"),
         intended: false,
-        counts: Counts::default(),
+        counts: RunCounts::default(),
         items: vec![],
     })
 }
@@ -88,7 +88,7 @@ fn facts_can_be_acknowledged_on_a_full_disk_as_soon_as_there_is_room() {
 #[test]
 fn runs_stop_first_then_all() {
     let directory = common::tempdir();
-    let limits = Limits { max_bytes: 8000, reserve_bytes: 2000, ..SMALL };
+    let limits = LogLimits { max_bytes: 8000, reserve_bytes: 2000, ..SMALL };
     let mut log = FactLog::open(&Disk::new(), directory.path(), &incarnation("one"), limits).unwrap().log;
     let refused = loop {
         if let Err(refused) = log.append(run(), now()) {
@@ -111,24 +111,29 @@ fn runs_stop_first_then_all() {
 #[test]
 fn what_actions_say_leaves_room_for_runs_and_for_the_rest() {
     let directory = common::tempdir();
-    let limits = Limits { max_bytes: 8000, reserve_bytes: 2000, ..SMALL };
+    let limits = LogLimits { max_bytes: 8000, reserve_bytes: 2000, ..SMALL };
     let mut log = FactLog::open(&Disk::new(), directory.path(), &incarnation("one"), limits).unwrap().log;
     let action = |event: ActionEvent| FactBody::Action(ActionFact { id: "t.n".into(), event });
-    let ended = |outcome: Outcome| action(ActionEvent::Ended { outcome, duration_ms: 0 });
-    let refused =
-        || ended(Outcome::Refused { code: Default::default(), message: "no release delegates it".into() });
+    let ended = |outcome: ActionOutcome| action(ActionEvent::Ended { outcome, duration_ms: 0 });
+    let refused = || {
+        ended(ActionOutcome::Refused { code: Default::default(), message: "no release delegates it".into() })
+    };
     while log.append(refused(), now()).is_ok() {}
     assert!(log.bytes() <= 4000, "refusals fill the log");
-    let (text, stream) = ("x".repeat(200), Stream::Stdout);
+    let (text, stream) = ("x".repeat(200), OutputStream::Stdout);
     assert!(log.append(action(ActionEvent::Output { stream, text, dropped: 0 }), now()).is_err());
     while log.append(action(ActionEvent::Started), now()).is_ok() {}
-    for outcome in [Outcome::Expired, Outcome::Cancelled, Outcome::Failed { message: "no".repeat(100) }] {
+    for outcome in [
+        ActionOutcome::Expired,
+        ActionOutcome::Cancelled,
+        ActionOutcome::Failed { message: "no".repeat(100) },
+    ] {
         assert!(matches!(log.append(ended(outcome), now()), Err(SpoolError::LogFull { limit: 4000 })));
     }
     while log.append(run(), now()).is_ok() {}
     assert!((5500..=6000).contains(&log.bytes()), "runs have more room: {}", log.bytes());
     // What became of an action that ran is told all the same.
-    for outcome in [Outcome::Exited { code: 0 }, Outcome::Unknown, Outcome::TimedOut] {
+    for outcome in [ActionOutcome::Exited { code: 0 }, ActionOutcome::Unknown, ActionOutcome::TimedOut] {
         log.append(ended(outcome), now()).unwrap();
     }
     log.append(said("and the rest"), now()).unwrap();
@@ -138,7 +143,7 @@ fn what_actions_say_leaves_room_for_runs_and_for_the_rest() {
 fn a_fact_that_no_request_could_carry_is_refused() {
     let directory = common::tempdir();
     let mut log =
-        FactLog::open(&Disk::new(), directory.path(), &incarnation("one"), Limits::default()).unwrap().log;
+        FactLog::open(&Disk::new(), directory.path(), &incarnation("one"), LogLimits::default()).unwrap().log;
     let refused = log.append(said(&"x".repeat(model::log::MAX_FACT_BYTES)), now()).unwrap_err();
     assert!(matches!(refused, SpoolError::TooLarge { .. }), "{refused:?}");
     assert_eq!(log.last(), 0);

@@ -11,7 +11,7 @@ use common::objects::{Sets, cursor, gone, put, their, theirs};
 use common::{incarnation, now, pending, said};
 use serde::{Deserialize, Serialize};
 use spool::objects::{ObjectLimits, ObjectLog};
-use spool::{Disk, FORMAT, FactLog, Journal, Limits, Slot};
+use spool::{Disk, FORMAT, FactLog, Journal, LogLimits, Slot};
 use sync::Write;
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -45,7 +45,7 @@ fn files(directory: &Path) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 fn facts(directory: &Path) -> FactLog {
-    let limits = Limits { segment_bytes: 500, ..Limits::default() };
+    let limits = LogLimits { segment_bytes: 500, ..LogLimits::default() };
     FactLog::open(&Disk::new(), &directory.join("facts"), &incarnation("one"), limits).unwrap().log
 }
 
@@ -53,7 +53,7 @@ fn journal(directory: &Path) -> Journal<String, u32> {
     Journal::open(&Disk::new(), &directory.join("journal")).unwrap().journal
 }
 
-fn objects(directory: &Path) -> spool::objects::Opened {
+fn objects(directory: &Path) -> spool::objects::OpenedObjects {
     let limits = ObjectLimits { segment_bytes: 1500, ..ObjectLimits::default() };
     ObjectLog::open(&Disk::new(), &directory.join("objects"), &incarnation("fresh"), limits).unwrap()
 }

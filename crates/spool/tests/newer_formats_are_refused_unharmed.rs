@@ -12,7 +12,7 @@ use common::objects::{SMALL, Sets};
 use common::{incarnation, open, pending};
 use model::Digest;
 use spool::objects::ObjectLog;
-use spool::{Disk, FactLog, Journal, Limits, Slot, SpoolError};
+use spool::{Disk, FactLog, Journal, LogLimits, Slot, SpoolError};
 
 /// A record: mark, kind, length, checksum of kind, length and payload, payload.
 fn record(kind: u8, payload: &[u8]) -> Vec<u8> {
@@ -95,7 +95,7 @@ fn a_newer_segment_that_this_version_can_read_is_read() {
     let records = [fact(1, body), skipped.clone(), fact(2, unknown), commit(FACTS)];
     put(&directory.path().join("facts"), &segment("facts", 2, 1, &records));
     let path = directory.path().join("facts");
-    let limits = Limits::default();
+    let limits = LogLimits::default();
     let opened = FactLog::open(&Disk::new(), &path, &incarnation("fresh"), limits).unwrap();
     assert_eq!((opened.repairs, opened.log.incarnation()), (vec![], &incarnation("one")));
     let facts = pending(&opened.log);

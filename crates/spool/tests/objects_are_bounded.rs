@@ -133,7 +133,7 @@ impl spool::Faults for Tight {
     fn before(&self, point: spool::Point<'_>) -> spool::FaultAction {
         let used: u64 =
             std::fs::read_dir(&self.directory).unwrap().map(|e| e.unwrap().metadata().unwrap().len()).sum();
-        if point.op == spool::Op::Append && used > self.room {
+        if point.op == spool::DiskOp::Append && used > self.room {
             return spool::FaultAction::Tear(std::io::ErrorKind::StorageFull);
         }
         spool::FaultAction::Go

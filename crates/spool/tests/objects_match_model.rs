@@ -11,7 +11,7 @@ use std::sync::Arc;
 use common::objects::{Sets, cursor, gone, open, ours, put, their, theirs};
 use common::{Plan, incarnation};
 use proptest::prelude::*;
-use spool::objects::Opened;
+use spool::objects::OpenedObjects;
 use spool::{Disk, FaultAction};
 use sync::Write;
 
@@ -100,7 +100,7 @@ struct Model {
 }
 
 impl Model {
-    fn opened(&mut self, opened: &Opened) {
+    fn opened(&mut self, opened: &OpenedObjects) {
         assert_eq!(opened.repairs, Vec::<String>::new(), "a failure is no damage");
         let there = Sets::of(opened);
         let allowed = there == self.sets || self.maybe.contains(&there);

@@ -6,7 +6,7 @@ mod common;
 use std::path::PathBuf;
 
 use common::{incarnation, now, open, pending, said};
-use spool::{Disk, FactLog, Journal, Limits};
+use spool::{Disk, FactLog, Journal, LogLimits};
 
 fn last_segment(directory: &std::path::Path) -> PathBuf {
     let mut files: Vec<PathBuf> =
@@ -62,7 +62,7 @@ fn a_first_append_cut_anywhere_leaves_an_empty_log() {
 #[test]
 fn zeros_at_the_end_are_cut() {
     let directory = common::tempdir();
-    let limits = Limits::default();
+    let limits = LogLimits::default();
     let mut log = FactLog::open(&Disk::new(), directory.path(), &incarnation("one"), limits).unwrap().log;
     log.append(said("first"), now()).unwrap();
     drop(log);

@@ -5,7 +5,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use model::chunk::{Chunk, ChunkError, LeafChunk, Needs};
+use model::chunk::{ChunkError, LeafChunk, Needs, TreeChunk};
 use model::descent::{Descent, DescentError, MAX_OBJECTS};
 use model::{Digest, Kind, ObjectSet, Selection};
 use rusqlite::Connection;
@@ -28,20 +28,20 @@ pub(crate) struct Prepared {
 }
 
 /// The contents right below a chunk that may name blobs: those of modules.
-pub(crate) fn modules(chunk: &Chunk) -> Vec<Digest> {
+pub(crate) fn modules(chunk: &TreeChunk) -> Vec<Digest> {
     let leaves: Vec<&LeafChunk> = match chunk {
-        Chunk::Set { sections } => {
+        TreeChunk::Set { sections } => {
             let modules = sections.iter().filter(|section| section.kind == Kind::MODULE);
             modules.filter_map(|section| section.leaf.as_ref()).collect()
         }
-        Chunk::Bucket { kind, leaves, .. } if kind == Kind::MODULE => leaves.iter().collect(),
-        Chunk::Bucket { .. } | Chunk::Branch { .. } | Chunk::Selection { .. } => Vec::new(),
+        TreeChunk::Bucket { kind, leaves, .. } if kind == Kind::MODULE => leaves.iter().collect(),
+        TreeChunk::Bucket { .. } | TreeChunk::Branch { .. } | TreeChunk::Selection { .. } => Vec::new(),
     };
     leaves.into_iter().map(|leaf| leaf.stub.digest).collect()
 }
 
 /// Hashes and encodes chunks; returns their digests in the order given, and each once.
-pub(crate) fn prepare(chunks: &[Chunk]) -> Result<(Vec<Digest>, BTreeMap<Digest, Prepared>), PutError> {
+pub(crate) fn prepare(chunks: &[TreeChunk]) -> Result<(Vec<Digest>, BTreeMap<Digest, Prepared>), PutError> {
     limit("chunks in one put", chunks.len() as u64, MAX_CHUNKS_IN_PUT as u64)?;
     let mut digests = Vec::with_capacity(chunks.len());
     let mut prepared = BTreeMap::new();
@@ -71,13 +71,13 @@ pub(crate) fn limit(what: &'static str, size: u64, limit: u64) -> Result<()> {
 }
 
 /// The stored form of a chunk.
-pub(crate) fn encode(chunk: &Chunk) -> Result<Vec<u8>> {
+pub(crate) fn encode(chunk: &TreeChunk) -> Result<Vec<u8>> {
     serde_json::to_vec(chunk)
         .map_err(|error| StoreError::Backend { operation: "encode a chunk", source: Arc::new(error) })
 }
 
 /// A chunk from its stored form.
-pub(crate) fn decode(body: &[u8]) -> Result<Chunk> {
+pub(crate) fn decode(body: &[u8]) -> Result<TreeChunk> {
     serde_json::from_slice(body).map_err(|error| StoreError::Corrupt(format!("a chunk: {error}")))
 }
 
@@ -204,7 +204,7 @@ pub(crate) fn read_set(root: &Digest, stored: &Connection) -> Result<Option<Obje
     let malformed = malformed(*root);
     match chunks::chunk(stored, root)? {
         None => Ok(None),
-        Some(Chunk::Set { sections }) => {
+        Some(TreeChunk::Set { sections }) => {
             let descent = Descent::of_set(sections, ObjectSet::new(), MAX_OBJECTS).map_err(malformed)?;
             descend(root, descent, stored).map(Some)
         }
@@ -221,7 +221,7 @@ pub(crate) fn read_selection(
     let malformed = malformed(*root);
     match chunks::chunk(stored, root)? {
         None => Ok(None),
-        Some(Chunk::Selection { exact, patterns }) => {
+        Some(TreeChunk::Selection { exact, patterns }) => {
             let section = Selection::section();
             let known = ObjectSet::of_sections([(section.clone(), known.exact().clone())]);
             let descent = Descent::new([(section.clone(), exact)], known, MAX_OBJECTS).map_err(malformed)?;

@@ -124,7 +124,7 @@ pub enum PutError {
 
 /// Why a release was not committed.
 #[derive(Debug, Clone, thiserror::Error)]
-pub enum CommitError {
+pub enum ReleaseCommitError {
     /// The newest release is not the one that the publisher built on, or the new number
     /// is not above it.
     #[error("the newest release is {}, not the one that this was built on",

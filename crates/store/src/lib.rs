@@ -20,8 +20,8 @@ mod record;
 pub mod sqlite;
 mod tasks;
 
-pub use error::{CommitError, EnrollError, PutError, Result, StoreError};
-pub use objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead};
+pub use error::{ReleaseCommitError, EnrollError, PutError, Result, StoreError};
+pub use objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead, SyncProgress};
 pub use record::{
     Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, NewNode, NodeRecord, Pruned, Release,
     Retention, RunFilter, RunRecord, RunSummary, TokenUse, Touch,

@@ -24,6 +24,17 @@ pub struct SyncHead {
     pub changed: Timestamp,
 }
 
+/// What is known of how far one node's sets are; kept as it is known, `None` leaves what was kept.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SyncProgress {
+    /// Which node.
+    pub node: NodeId,
+    /// How far it said that it has our feed.
+    pub acked: Option<FeedCursor>,
+    /// What the last comparison of the sets came to.
+    pub condition: Option<SyncCondition>,
+}
+
 /// Which objects are wanted; what is `None` is no condition.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ObjectFilter {

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use model::exchange::{HeldRelease, RunNote, Signed};
 use model::log::{Cursor, Fact};
-use model::{Channel, Counts, Digest, FleetId, Hostname, Incarnation, NodeId, RunReport, Timestamp};
+use model::{Channel, Digest, FleetId, Hostname, Incarnation, NodeId, RunCounts, RunReport, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -110,7 +110,7 @@ pub struct RunSummary {
     /// When it began.
     pub started: Timestamp,
     /// Totals.
-    pub counts: Counts,
+    pub counts: RunCounts,
 }
 
 /// One contact, to be persisted with others (CNV-4).

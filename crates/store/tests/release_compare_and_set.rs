@@ -4,7 +4,7 @@
 
 use std::sync::Arc;
 
-use store::{CommitError, Store};
+use store::{ReleaseCommitError, Store};
 
 #[path = "conformance/fixture.rs"]
 #[allow(dead_code, reason = "shared with other tests")]
@@ -41,7 +41,7 @@ async fn publishers_at_once() {
                             done.push((head, seq));
                             head = Some(seq);
                         }
-                        Err(CommitError::HeadMoved { head: now }) => head = now,
+                        Err(ReleaseCommitError::HeadMoved { head: now }) => head = now,
                         Err(other) => panic!("{other:?}"),
                     }
                 }

@@ -7,7 +7,7 @@ use hyper::body::Incoming as Body;
 use model::SectionKey;
 use sync::Frame;
 use wire::cloudevents::{Origin, ReadFrameError, protobuf};
-use wire::grpc::{self, Decoder, Status};
+use wire::grpc::{self, GrpcDecoder, GrpcStatus};
 
 use crate::body::ResponsePipe;
 use crate::transport::{FrameReader, FrameWriter, TransportError};
@@ -20,7 +20,7 @@ pub enum Chunk {
     /// Bytes of messages.
     Data(Bytes),
     /// The end, with how the call ended, when that was said.
-    End(Option<Status>),
+    End(Option<GrpcStatus>),
 }
 
 /// Where a body's pieces come from.
@@ -36,14 +36,14 @@ pub trait Chunks: Send {
 /// The messages of a gRPC body.
 pub struct Messages<C> {
     chunks: C,
-    decoder: Decoder,
+    decoder: GrpcDecoder,
     ended: bool,
 }
 
 impl<C: Chunks> Messages<C> {
     /// Reads messages of at most `limit` bytes.
     pub fn new(chunks: C, gzip: bool, limit: usize) -> Messages<C> {
-        Messages { chunks, decoder: Decoder::new(limit, gzip), ended: false }
+        Messages { chunks, decoder: GrpcDecoder::new(limit, gzip), ended: false }
     }
 
     /// Waits for the next message; `None` at the end. When given up in the middle nothing is lost.
@@ -174,7 +174,7 @@ impl Chunks for ResponseChunks {
         Ok(match piece {
             None => Chunk::End(None),
             Some(net::stream::BodyFrame::Data(data)) => Chunk::Data(data),
-            Some(net::stream::BodyFrame::Trailers(trailers)) => Chunk::End(Status::read(&trailers)),
+            Some(net::stream::BodyFrame::Trailers(trailers)) => Chunk::End(GrpcStatus::read(&trailers)),
         })
     }
 }
@@ -189,7 +189,7 @@ pub trait Pipe: Send {
     async fn put(&mut self, bytes: Bytes) -> Result<(), TransportError>;
 
     /// Ends the body in order; `status` says how the call ended, where this side says that.
-    async fn end(&mut self, status: &Status);
+    async fn end(&mut self, status: &GrpcStatus);
 }
 
 /// Frames into a body of gRPC messages.
@@ -198,13 +198,13 @@ pub struct GrpcWriter<P> {
     origin: Origin,
     gzip: bool,
     /// How the call ends: as the go-away said that was sent last.
-    status: Status,
+    status: GrpcStatus,
 }
 
 impl<P: Pipe> GrpcWriter<P> {
     /// Writes messages of this origin.
     pub fn new(pipe: P, origin: Origin, gzip: bool) -> GrpcWriter<P> {
-        GrpcWriter { pipe, origin, gzip, status: Status::ok() }
+        GrpcWriter { pipe, origin, gzip, status: GrpcStatus::ok() }
     }
 }
 
@@ -215,7 +215,7 @@ impl<P: Pipe> FrameWriter for GrpcWriter<P> {
         for frame in &frames {
             grpc::append(&mut out, self.gzip, |out| protobuf::encode(&mut self.origin, frame, out))?;
             if let Frame::GoAway(away) = frame {
-                self.status = Status::of_go_away(&away.code, &away.message);
+                self.status = GrpcStatus::of_go_away(&away.code, &away.message);
             }
         }
         drop(frames);
@@ -240,7 +240,7 @@ impl Pipe for RequestPipe {
         }
     }
 
-    async fn end(&mut self, _: &Status) {
+    async fn end(&mut self, _: &GrpcStatus) {
         self.0 = None;
     }
 }
@@ -251,7 +251,7 @@ impl Pipe for ResponsePipe {
         ResponsePipe::put(self, bytes).await
     }
 
-    async fn end(&mut self, status: &Status) {
+    async fn end(&mut self, status: &GrpcStatus) {
         ResponsePipe::end(self, Some(status.headers())).await;
     }
 }

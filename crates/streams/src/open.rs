@@ -11,9 +11,9 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, response};
 use model::Hostname;
 use net::client::{Client, ClientError, Http1, Upgraded};
 use net::stream::{Receiver, Stream};
-use net::websocket::{Bounds, WebSocket};
+use net::websocket::{SocketBounds, WebSocket};
 use wire::cloudevents::{MAX_DOWN, MAX_UP, Origin, PRINCIPAL};
-use wire::grpc::{self, Status};
+use wire::grpc::{self, GrpcStatus};
 use wire::headers::{AGENT_VERSION_HEADER, PROTOCOL, PROTOCOL_HEADER, SIGNATURE, SIGNATURE_INPUT};
 use wire::signature::{self, SignatureHeaders, Target};
 use wire::{Code, Problem, route, sse};
@@ -84,7 +84,7 @@ impl StreamDialer<'_> {
             Ok(agreed) if stream.response.status == StatusCode::OK => agreed,
             Ok(_) | Err(_) => return Err(refusal(stream.response, stream.receiver).await),
         };
-        if Status::read(&stream.response.headers).is_some() {
+        if GrpcStatus::read(&stream.response.headers).is_some() {
             return Err(refusal(stream.response, stream.receiver).await);
         }
         let Stream { sender, receiver, .. } = stream;
@@ -100,7 +100,7 @@ impl StreamDialer<'_> {
     /// [`OpenError`] says what is in the way.
     pub async fn websocket(&self, http1: Http1) -> Result<LinkTransport, OpenError> {
         let request = self.request(Method::GET, route::STREAM)?;
-        let bounds = Bounds { read: MAX_DOWN, write: MAX_UP };
+        let bounds = SocketBounds { read: MAX_DOWN, write: MAX_UP };
         match http1.upgrade(request, bounds, OPEN_WITHIN).await? {
             Upgraded::Socket(socket) => Ok(self.websocket_ends(socket)),
             Upgraded::Refused(response) => Err(OpenError::Refused(Box::new(problem(&response)))),
@@ -149,7 +149,7 @@ impl StreamDialer<'_> {
 }
 
 async fn refusal(response: response::Parts, receiver: Receiver) -> OpenError {
-    if let Some(problem) = Status::read(&response.headers).and_then(|status| status.problem) {
+    if let Some(problem) = GrpcStatus::read(&response.headers).and_then(|status| status.problem) {
         return OpenError::Refused(problem);
     }
     match receiver.rest(MAX_REFUSAL).await {

@@ -5,7 +5,7 @@ use bytes::Bytes;
 use net::stream::{BodyFrame, Receiver};
 use sync::Frame;
 use wire::cloudevents::{Origin, json};
-use wire::sse::{self, Decoder};
+use wire::sse::{self, SseDecoder};
 
 use crate::body::ResponsePipe;
 use crate::transport::{FrameReader, FrameWriter, TransportError};
@@ -13,7 +13,7 @@ use crate::transport::{FrameReader, FrameWriter, TransportError};
 /// Frames from a response of events, at the agent.
 pub struct SseReader {
     receiver: Receiver,
-    decoder: Decoder,
+    decoder: SseDecoder,
     limit: usize,
     source: String,
 }
@@ -21,7 +21,7 @@ pub struct SseReader {
 impl SseReader {
     /// Reads events of at most `limit` bytes from `source` alone.
     pub fn new(receiver: Receiver, limit: usize, source: String) -> SseReader {
-        SseReader { receiver, decoder: Decoder::new(limit), limit, source }
+        SseReader { receiver, decoder: SseDecoder::new(limit), limit, source }
     }
 
     fn decoded(&mut self) -> Result<Vec<Frame>, TransportError> {

@@ -26,7 +26,7 @@ use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use model::{ObjectKey, Timestamp};
 use sync::frame::{CloseReason, GoAway};
-use sync::link::{Input, Link, LinkConfig, Output, Span, may_overtake};
+use sync::link::{Input, Link, LinkConfig, LoadFor, Output, Span, may_overtake};
 use sync::{FeedCursor, Frame};
 use tokio::sync::watch;
 use tokio::time::Instant;
@@ -228,7 +228,7 @@ struct LinkTask<S> {
     data: VecDeque<Frame>,
     queued: usize,
     /// Loads that wait until less is queued.
-    loads: VecDeque<(u64, Vec<(ObjectKey, u64)>)>,
+    loads: VecDeque<(LoadFor, Vec<(ObjectKey, u64)>)>,
     jobs: FuturesUnordered<BoxFuture<'static, Done>>,
     /// Frames of the handler's that are worked on.
     received: usize,

@@ -1,7 +1,7 @@
 //! Frames over a WebSocket: JSON arrays of CloudEvents.
 
 use async_trait::async_trait;
-use net::websocket::{Received, Receiver, Sender, WebSocket, WebSocketError};
+use net::websocket::{Received, SocketReceiver, SocketSender, WebSocket, WebSocketError};
 use sync::Frame;
 use sync::frame::{CloseReason, GoAway};
 use wire::cloudevents::{Origin, json};
@@ -19,14 +19,14 @@ const FAILURE: u16 = 1011;
 
 /// Frames from a socket.
 pub struct WsIncoming {
-    receiver: Receiver,
+    receiver: SocketReceiver,
     limit: usize,
     source: String,
 }
 
 /// Frames into a socket.
 pub struct WsOutgoing {
-    sender: Sender,
+    sender: SocketSender,
     origin: Origin,
     gzip: bool,
     /// How the socket is closed: as the go-away said that was sent last.

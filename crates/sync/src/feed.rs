@@ -13,18 +13,17 @@
 //! Invariants: changes are numbered 1, 2, 3 within an incarnation; a tombstone is forgotten only behind
 //! `compacted`, which says so; the set is worked out when it is looked at.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::ops::Bound::{Excluded, Included, Unbounded};
 use std::sync::Arc;
 
 use crate::cursor::{FeedCursor, Position};
+use crate::totals::{Room, SetIndex, Totals};
 use model::set::MAX_SECTIONS;
-use model::{Digest, Incarnation, Kind, ObjectKey, ObjectSet, SectionKey, Stub};
+use model::{Digest, Incarnation, Kind, ObjectKey, ObjectSet, Stub};
 
 /// The most tombstones that a feed keeps; who is behind an older one resyncs by content.
 pub const MAX_TOMBSTONES: usize = 10_000;
-/// The most changes that wait to be worked into the set; then all are, in one go.
-const MAX_UNSETTLED: usize = 8192;
 
 /// One change of a feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -63,9 +62,9 @@ impl ObjectState {
         }
     }
 
-    /// Bytes of its content.
-    pub fn size(&self) -> u64 {
-        self.stub().map_or(0, |stub| stub.size)
+    /// Bytes of its content; `None` when it is gone.
+    pub fn size(&self) -> Option<u64> {
+        self.stub().map(|stub| stub.size)
     }
 }
 
@@ -122,6 +121,15 @@ struct Lane {
     gone: BTreeMap<u64, ObjectKey>,
 }
 
+impl Lane {
+    fn of(&mut self, state: &ObjectState) -> &mut BTreeMap<u64, ObjectKey> {
+        match state {
+            ObjectState::Live { .. } => &mut self.live,
+            ObjectState::Deleted { .. } => &mut self.gone,
+        }
+    }
+}
+
 /// A set with the order of its changes.
 #[derive(Clone, Debug)]
 pub struct Feed {
@@ -129,15 +137,9 @@ pub struct Feed {
     head: u64,
     compacted: u64,
     most_gone: usize,
-    gone: usize,
-    /// Bytes of the contents of all objects.
-    bytes: u64,
     by_key: BTreeMap<ObjectKey, (u64, ObjectState)>,
-    /// Objects of each section.
-    sections: BTreeMap<SectionKey, usize>,
     lanes: BTreeMap<Kind, Lane>,
-    set: ObjectSet,
-    unsettled: Vec<ObjectKey>,
+    index: SetIndex,
 }
 
 impl Feed {
@@ -148,13 +150,9 @@ impl Feed {
             head: 0,
             compacted: 0,
             most_gone: MAX_TOMBSTONES,
-            gone: 0,
-            bytes: 0,
             by_key: BTreeMap::new(),
-            sections: BTreeMap::new(),
             lanes: BTreeMap::new(),
-            set: ObjectSet::new(),
-            unsettled: Vec::new(),
+            index: SetIndex::default(),
         }
     }
 
@@ -207,13 +205,7 @@ impl Feed {
 
     /// Plans several changes that become durable together.
     pub fn planner(&self) -> Planner<'_> {
-        Planner {
-            feed: self,
-            next: self.head + 1,
-            totals: (self.len(), self.bytes),
-            over: BTreeMap::new(),
-            sections: BTreeSet::new(),
-        }
+        Planner { feed: self, next: self.head + 1, room: self.index.room(), over: BTreeMap::new() }
     }
 
     /// Takes a change that is durable. Returned is the new compacted revision when tombstones had to be
@@ -226,69 +218,35 @@ impl Feed {
             return Err(CommitError { rev: change.rev, head: self.head });
         }
         self.place(change);
-        Ok((self.gone > self.most_gone).then(|| self.forget_tombstones()))
+        Ok((self.tombstones() > self.most_gone).then(|| self.forget_tombstones()))
     }
 
     fn place(&mut self, change: Change) {
         let Change { rev, key, state } = change;
         self.head = self.head.max(rev);
-        self.unsettled.push(key.clone());
         let lane = match self.lanes.get_mut(&key.section.kind) {
             Some(lane) => lane,
             None => self.lanes.entry(key.section.kind.clone()).or_default(),
         };
-        let live = state.stub().is_some();
-        self.bytes = self.bytes.saturating_add(state.size());
-        if live {
-            lane.live.insert(rev, key.clone());
-        } else {
-            self.gone += 1;
-            lane.gone.insert(rev, key.clone());
-        }
-        let section = &key.section;
-        let was = match self.by_key.get_mut(&key) {
-            Some((old, was)) => {
-                self.bytes = self.bytes.saturating_sub(was.size());
-                let was_live = was.stub().is_some();
-                if was_live {
-                    lane.live.remove(old);
-                } else {
-                    self.gone -= 1;
-                    lane.gone.remove(old);
-                }
-                (*old, *was) = (rev, state);
-                was_live
-            }
-            None => {
-                self.by_key.insert(key.clone(), (rev, state));
-                false
-            }
+        lane.of(&state).insert(rev, key.clone());
+        let size = state.size();
+        let old = match self.by_key.get_mut(&key) {
+            Some(entry) => Some(std::mem::replace(entry, (rev, state))),
+            None => self.by_key.insert(key.clone(), (rev, state)),
         };
-        if live != was {
-            self.count_section(section, live);
+        if let Some((old, was)) = &old {
+            lane.of(was).remove(old);
         }
-        if self.unsettled.len() > MAX_UNSETTLED {
-            self.settle();
-        }
-    }
-
-    fn count_section(&mut self, section: &SectionKey, more: bool) {
-        match self.sections.get_mut(section) {
-            Some(count) if more => *count += 1,
-            Some(count) => {
-                *count -= 1;
-                if *count == 0 {
-                    self.sections.remove(section);
-                }
-            }
-            None => drop(self.sections.insert(section.clone(), 1)),
+        self.index.replace(&key.section, old.and_then(|(_, was)| was.size()), size);
+        if self.index.changed(key) {
+            self.set();
         }
     }
 
     /// Forgets an eighth of the tombstones, oldest first, so that it is not done each time.
     fn forget_tombstones(&mut self) -> u64 {
         let keep = self.most_gone - self.most_gone / 8;
-        while self.gone > keep {
+        while self.tombstones() > keep {
             let oldest = self.lanes.values_mut().filter(|lane| !lane.gone.is_empty());
             let Some((rev, key)) = oldest
                 .min_by_key(|lane| lane.gone.keys().next().copied())
@@ -296,7 +254,6 @@ impl Feed {
             else {
                 break;
             };
-            self.gone -= 1;
             self.compacted = rev;
             self.by_key.remove(&key);
         }
@@ -325,7 +282,7 @@ impl Feed {
 
     /// How many objects there are.
     pub fn len(&self) -> usize {
-        self.by_key.len() - self.gone
+        self.index.totals.objects
     }
 
     /// There is no object.
@@ -333,9 +290,9 @@ impl Feed {
         self.len() == 0
     }
 
-    /// Bytes of the contents of all objects.
-    pub fn bytes(&self) -> u64 {
-        self.bytes
+    /// Objects, and bytes of their contents.
+    pub fn totals(&self) -> Totals {
+        self.index.totals
     }
 
     /// How many objects of a kind there are.
@@ -345,7 +302,7 @@ impl Feed {
 
     /// How many tombstones there are.
     pub fn tombstones(&self) -> usize {
-        self.gone
+        self.by_key.len() - self.len()
     }
 
     /// The newest change of an object, live or gone.
@@ -448,25 +405,13 @@ impl Feed {
 
     /// The set. Changes are worked into it here, many at once; a clone is cheap and stays.
     pub fn set(&mut self) -> &ObjectSet {
-        self.settle();
-        &self.set
+        let now = |key: &ObjectKey| self.by_key.get(key)?.1.stub().cloned();
+        self.index.set(now)
     }
 
     /// The root of the set.
     pub fn root(&mut self) -> Digest {
         self.set().root()
-    }
-
-    fn settle(&mut self) {
-        if self.unsettled.is_empty() {
-            return;
-        }
-        let keys = std::mem::take(&mut self.unsettled);
-        let by_key = &self.by_key;
-        self.set.edit_all(keys.into_iter().map(|key| {
-            let stub = by_key.get(&key).and_then(|(_, state)| state.stub().cloned());
-            (key, stub)
-        }));
     }
 }
 
@@ -475,11 +420,8 @@ impl Feed {
 pub struct Planner<'a> {
     feed: &'a Feed,
     next: u64,
-    /// Objects, and bytes of their contents, with what is planned.
-    totals: (usize, u64),
+    room: Room,
     over: BTreeMap<ObjectKey, ObjectState>,
-    /// Sections that begin with what is planned.
-    sections: BTreeSet<SectionKey>,
 }
 
 impl Planner<'_> {
@@ -501,13 +443,11 @@ impl Planner<'_> {
             Some(ObjectState::Live { stub: old, born }) if old.uid == stub.uid => *born,
             _ => self.next,
         };
-        let (known, fresh) = (&self.feed.sections, &self.sections);
-        if !known.contains_key(&key.section) && !fresh.contains(&key.section) {
-            if known.len() + fresh.len() >= MAX_SECTIONS {
-                return Err(TooManySections { key: key.clone() });
-            }
-            self.sections.insert(key.section.clone());
-        }
+        let (old, all) =
+            (self.stub(key).map(|old| old.size), Totals { objects: usize::MAX, bytes: u64::MAX });
+        self.room
+            .put(&self.feed.index, &key.section, (old, stub.size), all)
+            .map_err(|_| TooManySections { key: key.clone() })?;
         Ok(Some(self.change(key, ObjectState::Live { stub: stub.clone(), born })))
     }
 
@@ -515,7 +455,8 @@ impl Planner<'_> {
     pub fn remove(&mut self, key: &ObjectKey) -> Option<Change> {
         match self.now(key) {
             Some(ObjectState::Live { stub, .. }) => {
-                let uid = stub.uid.clone();
+                let (uid, size) = (stub.uid.clone(), stub.size);
+                self.room.remove(size);
                 Some(self.change(key, ObjectState::Deleted { uid }))
             }
             _ => None,
@@ -533,9 +474,9 @@ impl Planner<'_> {
         kept.chain(self.over.iter().filter_map(|(key, state)| Some((key, state.stub()?))))
     }
 
-    /// How many objects there are, and bytes of their contents together.
-    pub fn totals(&self) -> (usize, u64) {
-        self.totals
+    /// Objects, and bytes of their contents, with what is planned.
+    pub fn totals(&self) -> Totals {
+        self.room.totals
     }
 
     fn now(&self, key: &ObjectKey) -> Option<&ObjectState> {
@@ -545,12 +486,6 @@ impl Planner<'_> {
     fn change(&mut self, key: &ObjectKey, state: ObjectState) -> Change {
         let rev = self.next;
         self.next += 1;
-        let before = self.stub(key).map(|stub| stub.size);
-        let (objects, bytes) = self.totals;
-        self.totals = (
-            objects + usize::from(state.stub().is_some()) - usize::from(before.is_some()),
-            bytes.saturating_add(state.size()).saturating_sub(before.unwrap_or(0)),
-        );
         self.over.insert(key.clone(), state.clone());
         Change { rev, key: key.clone(), state }
     }

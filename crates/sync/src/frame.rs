@@ -70,8 +70,8 @@ pub enum Frame {
     Unknown(String),
 }
 
-fn is_zero(number: &u64) -> bool {
-    *number == 0
+fn is_default<T: Default + PartialEq>(value: &T) -> bool {
+    *value == T::default()
 }
 
 /// Capabilities a side may have; the link uses those that both have. On the wire they are names.
@@ -220,7 +220,7 @@ pub struct Ack {
     pub cursor: Option<FeedCursor>,
     /// How many objects the receiver holds otherwise than the feed says: could not be taken, or
     /// gone at the source and kept until an operator confirms their removal.
-    #[serde(default, skip_serializing_if = "is_zero", deserialize_with = "bounded")]
+    #[serde(default, skip_serializing_if = "is_default", deserialize_with = "bounded")]
     pub refused: u64,
 }
 
@@ -351,14 +351,8 @@ pub struct Ping {
     #[serde(default, deserialize_with = "bounded")]
     pub head: u64,
     /// What it may overtake on its way.
-    #[serde(default, skip_serializing_if = "PingOrder::is_any")]
+    #[serde(default, skip_serializing_if = "is_default")]
     pub order: PingOrder,
-}
-
-impl PingOrder {
-    fn is_any(&self) -> bool {
-        *self == PingOrder::Any
-    }
 }
 
 /// What a ping may overtake.

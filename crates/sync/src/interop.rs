@@ -26,20 +26,3 @@ pub fn source(mode: Mode) -> Option<Role> {
         Mode::Autonomous => Some(Role::Agent),
     }
 }
-
-/// What a side that was restarted says first, to one without the trie resync: the source of truth asks
-/// the other to begin, the replica begins by itself. `None` when nothing is synchronized.
-pub fn first_word(mode: Mode, restarted: Role) -> Option<ResyncStart> {
-    let source = source(mode)?;
-    Some(if restarted == source { ResyncStart::AskPeerToBegin } else { ResyncStart::Begin })
-}
-
-/// How a resync is opened.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ResyncStart {
-    /// `request-resource-resync`: from the source of truth.
-    AskPeerToBegin,
-    /// `request-update` for each object with its checksum, then
-    /// `request-synced-resource-list`: from the replica.
-    Begin,
-}

@@ -20,6 +20,7 @@ pub mod mode;
 pub mod object;
 pub mod refusal;
 pub mod replica;
+mod totals;
 
 pub use cursor::{FeedCursor, PassPosition, Position};
 pub use durable::{Content, Saved, SavedReplica, Side, Write};
@@ -28,3 +29,4 @@ pub use frame::Frame;
 pub use link::{Input, Link, LinkConfig, Output};
 pub use mode::{Mode, Role};
 pub use replica::Replica;
+pub use totals::Totals;

@@ -13,16 +13,17 @@
 //! Invariants: what is here of objects is durable; a link changes it, and the shell alone takes another one
 //! in its place; what is evicted is in no root; a uid belongs to one object of a kind.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::cursor::{FeedCursor, Position};
-use model::set::MAX_SECTIONS;
-use model::{Digest, Incarnation, Kind, ObjectKey, ObjectSet, SectionKey, Stub};
+use model::{Digest, Incarnation, Kind, ObjectKey, ObjectSet, Stub};
 
 use crate::durable::SavedReplica;
 use crate::frame::Op;
 use crate::link::Resync;
+use crate::refusal;
+use crate::totals::{SetIndex, Totals};
 
 /// The most objects of a replica: all that one side may author, and a status of each.
 pub const MAX_OBJECTS: usize = 200_000;
@@ -66,18 +67,10 @@ pub struct Replica {
     rejected: BTreeMap<ObjectKey, RejectedObject>,
     /// Others that could not be taken, of which nothing is kept.
     evicted: u64,
-    /// Objects of each section.
-    sections: BTreeMap<SectionKey, usize>,
-    /// Bytes of the contents of all objects.
-    bytes: u64,
-    set: ObjectSet,
-    unsettled: Vec<ObjectKey>,
+    index: SetIndex,
     /// How far the resync came of which a link was cut, for the next link: in memory alone.
     resync: Resync,
 }
-
-/// The most changes that wait to be worked into the set; then all are, in one go.
-const MAX_UNSETTLED: usize = 8192;
 
 impl Replica {
     /// A replica of which nothing is known.
@@ -119,17 +112,16 @@ impl Replica {
 
     /// Bytes of the contents of all objects.
     pub fn bytes(&self) -> u64 {
-        self.bytes
+        self.index.totals.bytes
     }
 
     /// How many sections there are.
     pub fn sections(&self) -> usize {
-        self.sections.len()
+        self.index.sections()
     }
 
-    /// There is an object in this section.
-    pub fn has_section(&self, section: &SectionKey) -> bool {
-        self.sections.contains_key(section)
+    pub(crate) fn index(&self) -> &SetIndex {
+        &self.index
     }
 
     /// An object and the revision that it is of.
@@ -166,8 +158,11 @@ impl Replica {
     /// The set as received: with what could not be taken laid over it. Changes are worked in
     /// here, many at once; a clone is cheap and stays.
     pub fn set(&mut self) -> &ObjectSet {
-        self.settle();
-        &self.set
+        let (objects, rejected) = (&self.objects, &self.rejected);
+        self.index.set(|key| match rejected.get(key) {
+            Some(rejected) => rejected.stub.clone(),
+            None => objects.get(key).map(|(stub, _)| stub.clone()),
+        })
     }
 
     /// The root of the set as received.
@@ -217,25 +212,17 @@ impl Replica {
         if !self.rejected.is_empty() {
             self.rejected.remove(&key);
         }
-        self.bytes = self.bytes.saturating_add(stub.size);
-        match self.objects.get_mut(&key) {
-            Some((old, old_rev)) => {
-                self.bytes = self.bytes.saturating_sub(old.size);
-                if old.uid != stub.uid {
-                    let kind = key.section.kind.clone();
-                    self.uids.remove(&(kind.clone(), old.uid.clone()));
-                    self.uids.insert((kind, stub.uid.clone()), key.clone());
-                }
-                (*old, *old_rev) = (stub, rev);
-            }
-            None => {
-                match self.sections.get_mut(&key.section) {
-                    Some(count) => *count += 1,
-                    None => drop(self.sections.insert(key.section.clone(), 1)),
-                }
-                self.uids.insert((key.section.kind.clone(), stub.uid.clone()), key.clone());
-                self.objects.insert(key.clone(), (stub, rev));
-            }
+        let (uid, size) = (stub.uid.clone(), Some(stub.size));
+        let old = match self.objects.get_mut(&key) {
+            Some(entry) => Some(std::mem::replace(entry, (stub, rev))),
+            None => self.objects.insert(key.clone(), (stub, rev)),
+        };
+        let old = old.map(|(old, _)| old);
+        self.index.replace(&key.section, old.as_ref().map(|old| old.size), size);
+        if old.as_ref().is_none_or(|old| old.uid != uid) {
+            let kind = &key.section.kind;
+            old.map(|old| self.uids.remove(&(kind.clone(), old.uid)));
+            self.uids.insert((kind.clone(), uid), key.clone());
         }
         self.changed(key);
     }
@@ -243,13 +230,7 @@ impl Replica {
     pub(crate) fn remove(&mut self, key: &ObjectKey) {
         self.rejected.remove(key);
         if let Some((old, _)) = self.objects.remove(key) {
-            self.bytes = self.bytes.saturating_sub(old.size);
-            if let Some(count) = self.sections.get_mut(&key.section) {
-                *count -= 1;
-                if *count == 0 {
-                    self.sections.remove(&key.section);
-                }
-            }
+            self.index.replace(&key.section, Some(old.size), None);
             self.uids.remove(&(key.section.kind.clone(), old.uid));
         }
         self.changed(key.clone());
@@ -278,83 +259,49 @@ impl Replica {
 
     /// Forgets refusals for want of room once there is room for all of them; whether there
     /// were any.
-    pub(crate) fn forget_rejected_for_room(&mut self, most: usize, most_bytes: u64) -> bool {
-        let (mut free, mut bytes, mut sections) = (Vec::new(), self.bytes, BTreeSet::new());
-        for (key, rejected) in
-            self.rejected.iter().filter(|(_, rejected)| rejected.code == crate::refusal::TOO_MANY)
-        {
-            bytes = bytes.saturating_add(rejected.stub.as_ref().map_or(0, |stub| stub.size));
-            if !self.has_section(&key.section) {
-                sections.insert(&key.section);
-            }
-            free.push(key.clone());
-        }
-        let fits = self.objects.len() + free.len() <= most
-            && bytes <= most_bytes
-            && self.sections.len() + sections.len() <= MAX_SECTIONS;
-        if !fits {
-            return false;
-        }
-        let any = !free.is_empty();
-        self.forget(free);
-        any
+    pub(crate) fn forget_rejected_for_room(&mut self, most: Totals) -> bool {
+        let mut room = self.index.room();
+        let mut fits = |(key, rejected): (&ObjectKey, &RejectedObject)| {
+            let old = self.objects.get(key).map(|(stub, _)| stub.size);
+            let new = rejected.stub.as_ref().map_or(0, |stub| stub.size);
+            rejected.code != refusal::TOO_MANY
+                || room.put(&self.index, &key.section, (old, new), most).is_ok()
+        };
+        self.rejected.iter().all(&mut fits)
+            && self.forget(|_, _, rejected| rejected.code == refusal::TOO_MANY) > 0
     }
 
     /// Forgets what failed for now on a link that is over, as nobody tries it any more; how many
     /// objects these are.
     pub(crate) fn forget_failing(&mut self) -> u64 {
-        let failing = self.rejected.iter().filter(|(_, rejected)| rejected.code == crate::refusal::FAILS);
-        let failing: Vec<ObjectKey> = failing.map(|(key, _)| key.clone()).collect();
-        let count = failing.len() as u64;
-        self.forget(failing);
-        count
-    }
-
-    fn forget(&mut self, refused: Vec<ObjectKey>) {
-        for key in refused {
-            self.rejected.remove(&key);
-            self.changed(key);
-        }
+        self.forget(|_, _, rejected| rejected.code == refusal::FAILS)
     }
 
     /// Forgets refusals for a uid that no other object has any more; whether there were any.
     pub(crate) fn forget_rejected_for_uid(&mut self) -> bool {
-        let free = |key: &ObjectKey, rejected: &RejectedObject| {
-            let uid = rejected.stub.as_ref().map(|stub| &stub.uid);
-            rejected.code == crate::refusal::UID_TWICE
-                && uid
-                    .is_some_and(|uid| self.holder(&key.section.kind, uid).is_none_or(|holder| holder == key))
+        let is_free = |replica: &Replica, key: &ObjectKey, rejected: &RejectedObject| {
+            let holder = |stub: &Stub| replica.holder(&key.section.kind, &stub.uid);
+            rejected.code == refusal::UID_TWICE
+                && rejected.stub.as_ref().is_some_and(|stub| holder(stub).is_none_or(|holder| holder == key))
         };
-        let free: Vec<ObjectKey> = self
-            .rejected
-            .iter()
-            .filter(|(key, rejected)| free(key, rejected))
-            .map(|(key, _)| key.clone())
-            .collect();
-        let any = !free.is_empty();
-        self.forget(free);
-        any
+        self.forget(is_free) > 0
+    }
+
+    /// Forgets refusals; how many.
+    fn forget(&mut self, which: impl Fn(&Replica, &ObjectKey, &RejectedObject) -> bool) -> u64 {
+        let refused = self.rejected.iter().filter(|(key, rejected)| which(self, key, rejected));
+        let refused: Vec<ObjectKey> = refused.map(|(key, _)| key.clone()).collect();
+        let count = refused.len() as u64;
+        for key in refused {
+            self.rejected.remove(&key);
+            self.changed(key);
+        }
+        count
     }
 
     fn changed(&mut self, key: ObjectKey) {
-        self.unsettled.push(key);
-        if self.unsettled.len() > MAX_UNSETTLED {
-            self.settle();
+        if self.index.changed(key) {
+            self.set();
         }
-    }
-
-    fn settle(&mut self) {
-        if self.unsettled.is_empty() {
-            return;
-        }
-        let keys = std::mem::take(&mut self.unsettled);
-        let (objects, rejected) = (&self.objects, &self.rejected);
-        self.set.edit_all(keys.into_iter().map(|key| {
-            let stub = match rejected.get(&key) {
-                Some(rejected) => rejected.stub.clone(),
-                None => objects.get(&key).map(|(stub, _)| stub.clone()),
-            };
-            (key, stub)
-        }));
     }
 }

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use model::{Digest, Kind, ObjectKey};
-use sync::interop::{ResyncStart, first_word, inventory_checksum};
+use sync::interop::inventory_checksum;
 use sync::refusal::{KIND, WRONG_SIDE, of_kind};
 use sync::{Mode, Role};
 
@@ -40,19 +40,4 @@ fn the_inventory_checksum_is_over_sorted_kind_name_uid() {
     let checksum = inventory_checksum(keys.iter().zip(["2", "1"]));
     assert_eq!(checksum, Digest::of(b"A/a/1B/b/2"), "sorted, joined, without the namespace");
     assert_eq!(inventory_checksum(std::iter::empty()), Digest::of(b""));
-}
-
-#[test]
-fn who_speaks_first_after_a_restart() {
-    use Role::{Agent, Principal};
-    let cases = [
-        (Mode::Managed, Principal, Some(ResyncStart::AskPeerToBegin)),
-        (Mode::Managed, Agent, Some(ResyncStart::Begin)),
-        (Mode::Autonomous, Agent, Some(ResyncStart::AskPeerToBegin)),
-        (Mode::Autonomous, Principal, Some(ResyncStart::Begin)),
-        (Mode::Off, Agent, None),
-    ];
-    for (mode, restarted, expected) in cases {
-        assert_eq!(first_word(mode, restarted), expected, "{mode:?} {restarted:?}");
-    }
 }

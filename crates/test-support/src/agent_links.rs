@@ -37,7 +37,7 @@ use tokio::sync::{mpsc, watch};
 use trust::SigningKey;
 
 use crate::children::test_beside;
-use crate::scripted::{Control, key};
+use crate::scripted::{ScriptedControl, key};
 use crate::wait::eventually;
 
 pub const POINT: &str = "MUSTER_TEST_KILL_AT";
@@ -104,7 +104,7 @@ impl Node {
         let durable = open(dir, disk);
         std::fs::create_dir_all(dir.join("root")).unwrap();
         let root = dir.join("root").canonicalize().unwrap();
-        let options = host::Options { allow_exec: true, ..host::Options::default() };
+        let options = host::HostOptions { allow_exec: true, ..host::HostOptions::default() };
         let host = Arc::new(host::Host::open(&root, options).unwrap());
         let key = Arc::new(SigningKey::from_seed(&[7; 32]));
         let signer = Arc::new(Signer::new(key.public().node_id(), key, Default::default()));
@@ -147,7 +147,7 @@ impl Node {
     }
 
     /// Links of the node over a transport to a control plane by hand.
-    pub fn links(&self, control: &Control, transport: TransportPolicy) -> Links {
+    pub fn links(&self, control: &ScriptedControl, transport: TransportPolicy) -> Links {
         let policy = Policy { transport, ..Policy::default() };
         let terms = watch::channel(ReleaseTerms { policy, ..ReleaseTerms::default() }).1;
         let dialer = TransportDialer::new(session(control), "web-1".parse().unwrap());
@@ -187,7 +187,7 @@ impl Node {
 }
 
 /// A session of the node `web-1`, whose key is the first, with a control plane by hand.
-pub fn session(control: &Control) -> Arc<Session> {
+pub fn session(control: &ScriptedControl) -> Arc<Session> {
     let own = Arc::new(key(1));
     let certificate = control.certificate(&own, &"web-1".parse().unwrap());
     let tls = net::tls::client(control.ca().cert_pem(), &certificate, ClientKey::Node(&own)).unwrap();

@@ -6,7 +6,7 @@ use std::path::Path;
 use agent::identity::Membership;
 use agent::machine::MachineOptions;
 use agent::state::StateDir;
-use catalog::module::{Command, Declared, Module, Params, Resource};
+use catalog::module::{CommandLine, Declared, Module, Params, Resource};
 use lang::Value;
 use model::exchange::Signed;
 use model::object::ObjectKey;
@@ -130,6 +130,6 @@ pub fn handler(name: &str, script: &str) -> Resource {
 }
 
 /// A verify command.
-pub fn verify(script: &str) -> Option<Command> {
-    Some(Command::Shell(script.to_owned()))
+pub fn verify(script: &str) -> Option<CommandLine> {
+    Some(CommandLine::Shell(script.to_owned()))
 }

@@ -9,7 +9,7 @@ use http::{Request, Response};
 use hyper::body::{Body, Incoming};
 use model::{Hostname, Timestamp};
 use net::ServerUrl;
-use net::accept::{Limits, serve};
+use net::accept::{AcceptLimits, serve};
 use net::issue::{Ca, CertificateRequest, node_request};
 use net::tls::{self, ClientAuth, ClientKey};
 use rustls::ClientConfig;
@@ -33,7 +33,7 @@ pub fn now() -> Timestamp {
 
 impl TlsServer {
     /// Serves with `handle`; HTTP/1.1 is offered as `http1` says.
-    pub async fn start<H, F, B>(limits: Limits, http1: bool, handle: H) -> TlsServer
+    pub async fn start<H, F, B>(limits: AcceptLimits, http1: bool, handle: H) -> TlsServer
     where
         H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = Response<B>> + Send + 'static,
@@ -43,7 +43,7 @@ impl TlsServer {
     }
 
     /// The same, whose certificate has other names.
-    pub async fn named<H, F, B>(names: &[&str], limits: Limits, http1: bool, handle: H) -> TlsServer
+    pub async fn named<H, F, B>(names: &[&str], limits: AcceptLimits, http1: bool, handle: H) -> TlsServer
     where
         H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = Response<B>> + Send + 'static,

@@ -24,7 +24,7 @@ pub const ENCODING: HeaderName = HeaderName::from_static("grpc-encoding");
 pub const ACCEPT_ENCODING: HeaderName = HeaderName::from_static("grpc-accept-encoding");
 /// How long the client waits for the whole call.
 pub const TIMEOUT: HeaderName = HeaderName::from_static("grpc-timeout");
-/// How a call ended: a [`Status`]' number.
+/// How a call ended: a [`GrpcStatus`]' number.
 pub const STATUS: HeaderName = HeaderName::from_static("grpc-status");
 /// Why, for people, percent-encoded.
 pub const MESSAGE: HeaderName = HeaderName::from_static("grpc-message");
@@ -97,7 +97,7 @@ pub fn append<E>(
 /// It holds nothing but the part of a message that has not come whole; between messages it
 /// holds no memory at all.
 #[derive(Debug)]
-pub struct Decoder {
+pub struct GrpcDecoder {
     limit: usize,
     gzip: bool,
     /// What came and is not yet given, when it is in one piece.
@@ -106,14 +106,14 @@ pub struct Decoder {
     partial: BytesMut,
 }
 
-impl Decoder {
+impl GrpcDecoder {
     /// A decoder of messages of at most `limit` bytes; `gzip` says that the other side named
     /// that coding.
-    pub fn new(limit: usize, gzip: bool) -> Decoder {
-        Decoder { limit, gzip, chunk: Bytes::new(), partial: BytesMut::new() }
+    pub fn new(limit: usize, gzip: bool) -> GrpcDecoder {
+        GrpcDecoder { limit, gzip, chunk: Bytes::new(), partial: BytesMut::new() }
     }
 
-    /// Takes the next chunk. [`Decoder::next`] is to be called until it gives nothing more.
+    /// Takes the next chunk. [`GrpcDecoder::next`] is to be called until it gives nothing more.
     pub fn push(&mut self, chunk: Bytes) {
         if self.partial.is_empty() && self.chunk.is_empty() {
             self.chunk = chunk;
@@ -254,7 +254,7 @@ impl StatusCode {
 
 /// How a call ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Status {
+pub struct GrpcStatus {
     /// The number.
     pub code: StatusCode,
     /// Why, for people.
@@ -265,14 +265,14 @@ pub struct Status {
     pub problem: Option<Box<Problem>>,
 }
 
-impl Status {
+impl GrpcStatus {
     /// A call that ended well.
-    pub fn ok() -> Status {
-        Status { code: StatusCode::OK, message: String::new(), reason: None, problem: None }
+    pub fn ok() -> GrpcStatus {
+        GrpcStatus { code: StatusCode::OK, message: String::new(), reason: None, problem: None }
     }
 
     /// The status of a problem; the problem travels with it.
-    pub fn of(problem: Problem) -> Status {
+    pub fn of(problem: Problem) -> GrpcStatus {
         let code = match (problem.code.as_str(), problem.status) {
             (code, _) if code == Code::MethodNotAllowed.as_str() => StatusCode::UNIMPLEMENTED,
             (_, 400) => StatusCode::INVALID_ARGUMENT,
@@ -287,11 +287,11 @@ impl Status {
             _ => StatusCode::UNKNOWN,
         };
         let reason = Some(problem.code.clone());
-        Status { code, message: problem.to_string(), reason, problem: Some(Box::new(problem)) }
+        GrpcStatus { code, message: problem.to_string(), reason, problem: Some(Box::new(problem)) }
     }
 
     /// The status of a stream that ended with a go-away of this code, for people `message`.
-    pub fn of_go_away(code: &str, message: &str) -> Status {
+    pub fn of_go_away(code: &str, message: &str) -> GrpcStatus {
         let number = match code {
             "unreadable" | "ack-of-unsent" | "out-of-order" | "wrong-node" | "no-hello" => {
                 StatusCode::INVALID_ARGUMENT
@@ -306,7 +306,7 @@ impl Status {
             _ => StatusCode::ABORTED,
         };
         let (message, reason) = (format!("{code}: {message}"), Some(code.to_owned()));
-        Status { code: number, message, reason, problem: None }
+        GrpcStatus { code: number, message, reason, problem: None }
     }
 
     /// The status as trailers, or as headers of a response without body.
@@ -335,17 +335,17 @@ impl Status {
     }
 
     /// Reads trailers, or the headers of a response without body; `None` when they say nothing.
-    pub fn read(headers: &HeaderMap) -> Option<Status> {
+    pub fn read(headers: &HeaderMap) -> Option<GrpcStatus> {
         let text = |name: HeaderName| headers.get(name)?.to_str().ok().filter(|t| t.len() <= 3 * MAX_MESSAGE);
         let code = text(STATUS)?.parse().map_or(StatusCode::UNKNOWN, StatusCode);
         let message = text(MESSAGE).map(percent::decode).unwrap_or_default();
         let problem = text(PROBLEM).map(percent::decode);
         let problem = problem.and_then(|json| serde_json::from_str(&json).ok()).map(Box::new);
-        Some(Status { code, message, reason: text(CODE).map(percent::decode), problem })
+        Some(GrpcStatus { code, message, reason: text(CODE).map(percent::decode), problem })
     }
 }
 
-impl fmt::Display for Status {
+impl fmt::Display for GrpcStatus {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "gRPC status {}: {}", self.code.0, self.message)
     }

@@ -80,7 +80,7 @@ fn line(field: &str, value: &[u8], out: &mut Vec<u8>) {
 
 /// An event as read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Event {
+pub struct SseEvent {
     /// The last id that the stream named, up to this event.
     pub id: Option<String>,
     /// Its type; empty when the stream names none.
@@ -105,7 +105,7 @@ pub enum ReadSseError {
 
 /// Takes a stream's chunks, however it is cut, and gives its events.
 #[derive(Debug)]
-pub struct Decoder {
+pub struct SseDecoder {
     limit: usize,
     /// What came and has not been looked at, from `at` on.
     input: Bytes,
@@ -121,10 +121,10 @@ pub struct Decoder {
     retry: Option<u64>,
 }
 
-impl Decoder {
+impl SseDecoder {
     /// A decoder of events of at most `limit` bytes.
-    pub fn new(limit: usize) -> Decoder {
-        Decoder {
+    pub fn new(limit: usize) -> SseDecoder {
+        SseDecoder {
             limit,
             input: Bytes::new(),
             line: Vec::new(),
@@ -167,7 +167,7 @@ impl Decoder {
     /// # Errors
     /// [`ReadSseError`]; the stream is of no use from there on.
     #[expect(clippy::should_implement_trait, reason = "more may come after `None`")]
-    pub fn next(&mut self) -> Result<Option<Event>, ReadSseError> {
+    pub fn next(&mut self) -> Result<Option<SseEvent>, ReadSseError> {
         loop {
             if self.after_return && !self.input.is_empty() {
                 self.after_return = false;
@@ -198,14 +198,14 @@ impl Decoder {
         }
     }
 
-    fn whole_line(&mut self, line: &[u8]) -> Result<Option<Event>, ReadSseError> {
+    fn whole_line(&mut self, line: &[u8]) -> Result<Option<SseEvent>, ReadSseError> {
         if line.is_empty() {
             let event = std::mem::take(&mut self.event);
             if !std::mem::take(&mut self.has_data) {
                 return Ok(None);
             }
             let data = std::mem::take(&mut self.data).into();
-            return Ok(Some(Event { id: self.id.clone(), event, data }));
+            return Ok(Some(SseEvent { id: self.id.clone(), event, data }));
         }
         let colon = line.iter().position(|b| *b == b':');
         let (field, value) = match colon {

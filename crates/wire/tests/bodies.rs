@@ -7,7 +7,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use model::exchange::{Answer, CheckIn, HeldRelease, RunNote, TraitReport};
 use model::log::{Cursor, Fact, FactBody};
-use model::{Action, Counts, Digest, ResourceReport, RunReport, Timestamp};
+use model::{Action, Digest, ResourceReport, RunCounts, RunReport, Timestamp};
 use proptest::option;
 use proptest::prelude::*;
 use wire::BodyError;
@@ -156,7 +156,7 @@ fn reports() -> impl Strategy<Value = RunReport> {
             seq,
             root,
             intended,
-            counts: Counts::default(),
+            counts: RunCounts::default(),
             items,
         },
     )

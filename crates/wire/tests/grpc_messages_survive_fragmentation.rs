@@ -8,7 +8,8 @@ use bytes::Bytes;
 use http::{HeaderMap, HeaderValue};
 use proptest::prelude::*;
 use wire::grpc::{
-    COMPRESS_FROM, Decoder, PREFIX, ReadGrpcError, Status, StatusCode, agree, announce, append, is_grpc,
+    COMPRESS_FROM, GrpcDecoder, GrpcStatus, PREFIX, ReadGrpcError, StatusCode, agree, announce, append,
+    is_grpc,
 };
 use wire::{Code, Problem};
 
@@ -27,7 +28,7 @@ fn packed(messages: &[Vec<u8>], gzip: bool) -> Vec<u8> {
 }
 
 fn unpacked(
-    decoder: &mut Decoder,
+    decoder: &mut GrpcDecoder,
     chunks: impl IntoIterator<Item = Bytes>,
 ) -> Result<Vec<Vec<u8>>, ReadGrpcError> {
     let mut found = Vec::new();
@@ -59,7 +60,7 @@ proptest! {
             chunks.push(rest.split_to((cut + 1).min(rest.len())));
         }
         chunks.push(rest);
-        let mut decoder = Decoder::new(LIMIT, gzip);
+        let mut decoder = GrpcDecoder::new(LIMIT, gzip);
         prop_assert_eq!(unpacked(&mut decoder, chunks).unwrap(), messages);
         prop_assert_eq!(decoder.held(), 0);
         prop_assert_eq!(decoder.finish(), Ok(()));
@@ -70,7 +71,7 @@ proptest! {
 fn byte_by_byte() {
     let messages = vec![b"one".to_vec(), Vec::new(), vec![b'x'; 3000]];
     let bytes = Bytes::from(packed(&messages, true));
-    let mut decoder = Decoder::new(LIMIT, true);
+    let mut decoder = GrpcDecoder::new(LIMIT, true);
     let chunks = (0..bytes.len()).map(|at| bytes.slice(at..=at));
     assert_eq!(unpacked(&mut decoder, chunks).unwrap(), messages);
 }
@@ -79,7 +80,7 @@ fn byte_by_byte() {
 fn a_message_that_came_whole_is_not_copied() {
     let bytes = Bytes::from(packed(&[b"one".to_vec(), b"two".to_vec()], false));
     let at = bytes.as_ptr();
-    let mut decoder = Decoder::new(LIMIT, false);
+    let mut decoder = GrpcDecoder::new(LIMIT, false);
     decoder.push(bytes);
     assert_eq!(decoder.next().unwrap().unwrap().as_ptr(), at.wrapping_add(PREFIX));
 }
@@ -89,7 +90,7 @@ fn pieces_may_come_before_they_are_asked_for() {
     let messages: Vec<Vec<u8>> = (1..40_u8).map(|n| vec![n; usize::from(n) * 3]).collect();
     let all = Bytes::from(packed(&messages, false));
     for size in [1, 2, 7, 50, 400] {
-        let mut decoder = Decoder::new(LIMIT, false);
+        let mut decoder = GrpcDecoder::new(LIMIT, false);
         let mut found = Vec::new();
         for (at, piece) in all.chunks(size).enumerate() {
             decoder.push(Bytes::copy_from_slice(piece));
@@ -109,7 +110,7 @@ fn pieces_may_come_before_they_are_asked_for() {
 #[test]
 fn bounds_and_marks_are_kept() {
     let decode = |bytes: Vec<u8>, limit, gzip| {
-        let mut decoder = Decoder::new(limit, gzip);
+        let mut decoder = GrpcDecoder::new(limit, gzip);
         unpacked(&mut decoder, [Bytes::from(bytes)])
     };
     let message = vec![b'x'; COMPRESS_FROM];
@@ -129,7 +130,7 @@ fn bounds_and_marks_are_kept() {
     let last = broken.len() - 6;
     broken[last] ^= 1;
     assert_eq!(decode(broken, all, true), Err(ReadGrpcError::Compression));
-    let mut decoder = Decoder::new(LIMIT, false);
+    let mut decoder = GrpcDecoder::new(LIMIT, false);
     decoder.push(Bytes::from_static(&[0, 0, 0]));
     assert_eq!(decoder.next(), Ok(None));
     assert_eq!(decoder.finish(), Err(ReadGrpcError::CutOff));
@@ -178,22 +179,22 @@ fn headers_say_what_is_spoken() {
 
 #[test]
 fn a_call_ends_with_a_status_that_carries_its_problem() {
-    let ok = Status::ok().headers();
+    let ok = GrpcStatus::ok().headers();
     assert_eq!((ok.len(), &ok["grpc-status"]), (1, &HeaderValue::from_static("0")));
     for code in Code::ALL {
         let problem = Problem::new(*code, "100 % wrong: ä\nand more");
-        let status = Status::of(problem.clone());
+        let status = GrpcStatus::of(problem.clone());
         assert_ne!(status.code, StatusCode::OK);
         let headers = status.headers();
         assert!(headers["grpc-message"].to_str().unwrap().contains("100 %25 wrong: %C3%A4%0Aand"));
-        assert_eq!(Status::read(&headers), Some(status), "{}", problem.code);
+        assert_eq!(GrpcStatus::read(&headers), Some(status), "{}", problem.code);
     }
-    assert_eq!(Status::read(&HeaderMap::new()), None);
+    assert_eq!(GrpcStatus::read(&HeaderMap::new()), None);
     let mut odd = HeaderMap::new();
     odd.insert("grpc-status", HeaderValue::from_static("x"));
     odd.insert("grpc-message", HeaderValue::from_static("%zz%4"));
-    let odd = Status::read(&odd).unwrap();
+    let odd = GrpcStatus::read(&odd).unwrap();
     assert_eq!((odd.code, odd.message.as_str()), (StatusCode::UNKNOWN, "%zz%4"));
-    assert_eq!(Status::of(Code::CertificateRequired.into()).code, StatusCode::UNAUTHENTICATED);
-    assert_eq!(Status::of(Code::Busy.into()).code, StatusCode::UNAVAILABLE);
+    assert_eq!(GrpcStatus::of(Code::CertificateRequired.into()).code, StatusCode::UNAUTHENTICATED);
+    assert_eq!(GrpcStatus::of(Code::Busy.into()).code, StatusCode::UNAVAILABLE);
 }

@@ -27,10 +27,10 @@ fn read_all(bytes: &Bytes) {
     let _ = json::decode(bytes, Some("web-1"), MAX_UP);
     let _ = json::decode_all(bytes, None, MAX_UP);
     let _ = batch::decode(bytes, None, MAX_UP);
-    let mut decoder = grpc::Decoder::new(100, true);
+    let mut decoder = grpc::GrpcDecoder::new(100, true);
     decoder.push(bytes.clone());
     while let Ok(Some(_)) = decoder.next() {}
-    let mut decoder = sse::Decoder::new(100);
+    let mut decoder = sse::SseDecoder::new(100);
     decoder.push(bytes.clone());
     while let Ok(Some(_)) = decoder.next() {}
     let _ = wire::rpc::read::<wire::rpc::VersionResponse>(bytes);

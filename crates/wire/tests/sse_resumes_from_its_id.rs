@@ -8,12 +8,12 @@ use proptest::prelude::*;
 use support::{cursor, frames, hello, put};
 use sync::{Frame, Role};
 use wire::cloudevents::{MAX_DOWN, Origin, json};
-use wire::sse::{self, Decoder, Event, ReadSseError, cursor_text, read_cursor};
+use wire::sse::{self, ReadSseError, SseDecoder, SseEvent, cursor_text, read_cursor};
 
 fn events(
-    decoder: &mut Decoder,
+    decoder: &mut SseDecoder,
     chunks: impl IntoIterator<Item = Bytes>,
-) -> Result<Vec<Event>, ReadSseError> {
+) -> Result<Vec<SseEvent>, ReadSseError> {
     let mut found = Vec::new();
     for chunk in chunks {
         decoder.push(chunk);
@@ -34,7 +34,7 @@ proptest! {
             sse::encode(&mut origin, frame, &mut out).unwrap();
             sse::keepalive(&mut out);
         }
-        let mut decoder = Decoder::new(MAX_DOWN);
+        let mut decoder = SseDecoder::new(MAX_DOWN);
         let found = events(&mut decoder, out.chunks(cut).map(Bytes::copy_from_slice)).unwrap();
         let read = found.iter().map(|e| json::decode(&e.data, Some("principal"), MAX_DOWN).unwrap());
         prop_assert_eq!(read.collect::<Vec<_>>(), frames);
@@ -66,7 +66,7 @@ fn a_numbered_change_has_the_cursor_as_its_id() {
     let text = String::from_utf8(out.clone()).unwrap();
     assert_eq!(text.matches("id: ").count(), 1, "{text}");
     assert!(text.contains("\nid: i1.9\ndata: {"), "{text}");
-    let mut decoder = Decoder::new(MAX_DOWN);
+    let mut decoder = SseDecoder::new(MAX_DOWN);
     let found = events(&mut decoder, [Bytes::from(out)]).unwrap();
     let ids: Vec<Option<&str>> = found.iter().map(|event| event.id.as_deref()).collect();
     assert_eq!(ids, [None, Some("i1.9"), Some("i1.9"), Some("i1.9")]);
@@ -81,9 +81,9 @@ fn a_numbered_change_has_the_cursor_as_its_id() {
 fn the_forms_that_others_write_are_read() {
     let text = "\u{feff}event: add\r\ndata: one\rdata:two\n: comment\nid: 7\nretry: x\nother\n\n\
                 id\ndata\n\nevent: nothing\n\ndata: last";
-    let mut decoder = Decoder::new(100);
+    let mut decoder = SseDecoder::new(100);
     let found = events(&mut decoder, text.as_bytes().chunks(1).map(Bytes::copy_from_slice)).unwrap();
-    let event = |id: Option<&str>, event: &str, data: &'static str| Event {
+    let event = |id: Option<&str>, event: &str, data: &'static str| SseEvent {
         id: id.map(str::to_owned),
         event: event.to_owned(),
         data: Bytes::from_static(data.as_bytes()),
@@ -94,13 +94,13 @@ fn the_forms_that_others_write_are_read() {
 
 #[test]
 fn an_event_is_bounded() {
-    let mut decoder = Decoder::new(100);
+    let mut decoder = SseDecoder::new(100);
     let endless = std::iter::repeat_n(Bytes::from_static(b"data: xxxxxxxx"), 20);
     assert_eq!(events(&mut decoder, endless), Err(ReadSseError::TooLarge { limit: 100 }));
-    let mut decoder = Decoder::new(100);
+    let mut decoder = SseDecoder::new(100);
     let lines = std::iter::repeat_n(Bytes::from_static(b"data: xxxxxxxx\n"), 20);
     assert_eq!(events(&mut decoder, lines), Err(ReadSseError::TooLarge { limit: 100 }));
-    let mut decoder = Decoder::new(100);
+    let mut decoder = SseDecoder::new(100);
     let comments = std::iter::repeat_n(Bytes::from_static(b":\n\n"), 1000);
     assert_eq!(events(&mut decoder, comments), Ok(vec![]), "what is kept alive is not counted");
 }

@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use node::Input;
+use node::NodeInput;
 use tokio::task::JoinHandle;
 
 use super::{Daemon, sleep_to};
@@ -59,7 +59,7 @@ impl Daemon {
 
     fn hear_stopping(&mut self, event: DaemonEvent) {
         match event {
-            DaemonEvent::Input(input @ (Input::Ran(_) | Input::RunFailed(_))) => self.take(input),
+            DaemonEvent::Input(input @ (NodeInput::Ran(_) | NodeInput::RunFailed(_))) => self.take(input),
             DaemonEvent::Appended { .. } | DaemonEvent::NotAppended => self.appending -= 1,
             DaemonEvent::FactsWait | DaemonEvent::Flushed { .. } | DaemonEvent::Acknowledged { .. }
                 if self.sync.links.is_open() =>

@@ -7,9 +7,9 @@ use model::replication::{Mode, SyncPolicy};
 use model::work::Delegation;
 use model::{Kind, ObjectKey};
 use node::Adoption;
-use node::work::Mark;
+use node::work::ActionMark;
 use serde::{Deserialize, Serialize};
-use spool::objects::{ObjectLimits, Opened};
+use spool::objects::{ObjectLimits, OpenedObjects};
 use spool::{Journal, ObjectLog, Slot};
 
 use super::{Durable, MODE, StateError, fresh_incarnation, spool};
@@ -56,7 +56,7 @@ impl Durable {
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn open_objects(&self) -> Result<Opened, StateError> {
+    pub fn open_objects(&self) -> Result<OpenedObjects, StateError> {
         let fresh = fresh_incarnation()?;
         let directory = self.path.join("objects");
         let opened = ObjectLog::open(&self.disk, &directory, &fresh, ObjectLimits::default());
@@ -123,7 +123,7 @@ impl Durable {
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn open_actions(&self) -> Result<(Journal<String, Mark>, bool), StateError> {
+    pub fn open_actions(&self) -> Result<(Journal<String, ActionMark>, bool), StateError> {
         let opened = Journal::open(&self.disk, &self.path.join("actions"));
         let opened = opened.map_err(spool("read the marks of actions"))?;
         let damaged = !opened.repairs.is_empty();

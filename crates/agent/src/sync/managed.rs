@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 
 use backends::reconcile::{self, Correction, LastApplied};
-use backends::{Apply, Backend, BackendError, Deleted, ErrorClass, Expect, Found, Listing};
+use backends::{ApplyRequest, Backend, BackendError, Deleted, ErrorClass, Expect, FoundObject, Listing};
 use bytes::Bytes;
 use model::condition::node_status_key;
 use model::{ObjectKey, Stub};
@@ -87,7 +87,7 @@ impl Reconciler {
         spec: &Bytes,
         expect: Expect,
     ) -> Result<(), BackendError> {
-        let applied = self.backend()?.apply(Apply { key, spec, source_uid: Some(&stub.uid), expect })?;
+        let applied = self.backend()?.apply(ApplyRequest { key, spec, source_uid: Some(&stub.uid), expect })?;
         self.record(key, stub, applied.version);
         Ok(())
     }
@@ -103,7 +103,7 @@ impl Reconciler {
         key: &ObjectKey,
         uid: &str,
         content: &[u8],
-        found: Option<&Found>,
+        found: Option<&FoundObject>,
         same: bool,
     ) -> Decision {
         let local = found.map(|found| Local { source_uid: found.source_uid.as_deref(), same });
@@ -136,7 +136,7 @@ impl Reconciler {
     /// whether all went well.
     pub(super) fn reconcile_managed(&mut self, listing: &Listing) -> bool {
         let OpenedBackend { backend: Some(backend), wanted, applied, .. } = &self.opened else { return true };
-        let same = |found: &Found| {
+        let same = |found: &FoundObject| {
             let wanted = self.context.sets.contents(Side::Theirs, std::slice::from_ref(&found.key));
             let wanted = wanted.ok().and_then(|mut contents| contents.pop().flatten());
             wanted.is_some_and(|wanted| backend.equivalent(&wanted.bytes, &found.spec))
@@ -157,7 +157,7 @@ impl Reconciler {
             }
         }
         let wanted = &self.opened.wanted;
-        let uid = |found: &Found| Some(wanted.get(&found.key)?.uid.clone());
+        let uid = |found: &FoundObject| Some(wanted.get(&found.key)?.uid.clone());
         let own = self.statuses(listing, uid);
         self.own(own) && well
     }
@@ -203,7 +203,7 @@ impl Reconciler {
     pub(super) fn statuses(
         &self,
         listing: &Listing,
-        uid: impl Fn(&Found) -> Option<std::sync::Arc<str>>,
+        uid: impl Fn(&FoundObject) -> Option<std::sync::Arc<str>>,
     ) -> Vec<Own> {
         let mut there: BTreeMap<ObjectKey, Own> = BTreeMap::new();
         for found in &listing.objects {

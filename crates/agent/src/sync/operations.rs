@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! work thread -> OperationQueue -> mailbox -> reconciler -> Backend::request_operation -> owner
-//!      ^---------------- Outcome: handed over, refused, failed -+
+//!      ^---------------- ActionOutcome: handed over, refused, failed -+
 //! ```
 //!
 //! Invariants: the release allowed the operation before it is posted here; posting never waits;
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use backends::{BackendError, ErrorClass, OperationRequest};
 use model::ObjectKey;
 use model::replication::Mode;
-use model::work::{Outcome, RefusalCode};
+use model::work::{ActionOutcome, RefusalCode};
 
 use super::mailbox::Mailbox;
 use super::reconciler::Reconciler;
@@ -32,7 +32,7 @@ impl OperationQueue {
         &self,
         key: ObjectKey,
         request: OperationRequest,
-        answer: impl FnOnce(Outcome) + Send + 'static,
+        answer: impl FnOnce(ActionOutcome) + Send + 'static,
     ) -> Result<(), String> {
         let posted = self.0.run(move |reconciler| answer(reconciler.hand_over(&key, &request)));
         posted.then_some(()).ok_or_else(|| "too many operations wait on this node, or it stops".to_owned())
@@ -45,20 +45,20 @@ impl OperationQueue {
 
 impl Reconciler {
     /// Hands an operation to the owner of its object.
-    fn hand_over(&mut self, key: &ObjectKey, request: &OperationRequest) -> Outcome {
+    fn hand_over(&mut self, key: &ObjectKey, request: &OperationRequest) -> ActionOutcome {
         // The release that allowed it may be one that this thread does not go by yet.
         let current = self.policy.mode == Mode::Autonomous && self.kinds.contains(&key.section.kind);
         let Some(backend) = self.opened.backend.as_mut().filter(|_| current) else {
             let why = self.opened.unusable.clone();
             let message = why.unwrap_or_else(|| "the node is changing its mode; ask again".to_owned());
-            return Outcome::Failed { message };
+            return ActionOutcome::Failed { message };
         };
         match backend.request_operation(key, request) {
-            Ok(()) => Outcome::HandedOver,
+            Ok(()) => ActionOutcome::HandedOver,
             Err(BackendError { class: ErrorClass::Recoverable, message, .. }) => {
-                Outcome::Refused { code: RefusalCode::ObjectAbsent, message }
+                ActionOutcome::Refused { code: RefusalCode::ObjectAbsent, message }
             }
-            Err(error) => Outcome::Failed { message: error.to_string() },
+            Err(error) => ActionOutcome::Failed { message: error.to_string() },
         }
     }
 }

@@ -17,7 +17,7 @@ use rustix::io::Errno;
 
 use super::names::{self, Role};
 use super::tree::{Identity, Stamp, Tree};
-use crate::backend::Problem;
+use crate::backend::ListingProblem;
 
 /// The most manifests and statuses in one folder.
 pub(crate) const MAX_FILES: usize = 50_000;
@@ -227,7 +227,7 @@ impl TreeScan<'_> {
     }
 
     fn tell(&mut self, path: &str, code: &'static str, message: String) {
-        self.tree.problems.push(Problem::of(path, None, code, message));
+        self.tree.problems.push(ListingProblem::of(path, None, code, message));
     }
 
     fn blind(&mut self, path: &str, code: &'static str, message: String) {

@@ -4,7 +4,7 @@ use bytes::Bytes;
 
 use super::names::Role;
 use super::tree::Stamp;
-use crate::backend::Problem;
+use crate::backend::ListingProblem;
 use crate::manifest::{Manifest, ReadManifestError};
 
 /// A file is read once it has had one stamp for this long, in milliseconds.
@@ -50,7 +50,7 @@ pub(crate) struct File {
     pub(crate) known: bool,
     pub(crate) manifests: Vec<Manifest>,
     pub(crate) status: Option<Bytes>,
-    pub(crate) problem: Option<Problem>,
+    pub(crate) problem: Option<ListingProblem>,
 }
 
 /// A change that has not settled.
@@ -160,7 +160,7 @@ impl File {
             let kept: Vec<_> = self.manifests.iter().map(|manifest| manifest.key.clone()).collect();
             let stays = !kept.is_empty() || self.status.is_some();
             let message = format!("{text}{}", if stays { "; what it said before stays" } else { "" });
-            Problem { kept, ..Problem::of(path, line, code, message) }
+            ListingProblem { kept, ..ListingProblem::of(path, line, code, message) }
         });
     }
 }

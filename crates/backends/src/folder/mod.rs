@@ -38,7 +38,8 @@ use std::time::Instant;
 use model::ObjectKey;
 
 use crate::backend::{
-    Applied, Apply, Backend, BackendError, ChangeListener, Deleted, Expect, Found, Listing, OperationRequest,
+    AppliedVersion, ApplyRequest, Backend, BackendError, ChangeListener, Deleted, Expect, FoundObject,
+    Listing, OperationRequest,
 };
 use state::State;
 use view::Presence;
@@ -97,14 +98,14 @@ impl Backend for Folder {
         Ok(self.lock().view.listing())
     }
 
-    fn get(&mut self, key: &ObjectKey) -> Result<Option<Found>, BackendError> {
+    fn get(&mut self, key: &ObjectKey) -> Result<Option<FoundObject>, BackendError> {
         self.started();
         Ok(self.lock().view.object(key).map(|placed| placed.found.clone()))
     }
 
     /// Temporary `unsettled` when an expectation is to be checked against a file that somebody
     /// is writing, and `folder-gone` when there is no folder.
-    fn apply(&mut self, apply: Apply<'_>) -> Result<Applied, BackendError> {
+    fn apply(&mut self, apply: ApplyRequest<'_>) -> Result<AppliedVersion, BackendError> {
         self.started();
         self.lock().apply(&apply)
     }

@@ -13,7 +13,8 @@ use super::tree::{Look, Stamp};
 use super::view::{Due, Placed, Presence, View};
 use super::write;
 use crate::backend::{
-    Applied, Apply, BackendError, ChangeListener, Deleted, Expect, OperationRequest, Problem,
+    AppliedVersion, ApplyRequest, BackendError, ChangeListener, Deleted, Expect, ListingProblem,
+    OperationRequest,
 };
 use crate::manifest::{self, Extras, Format, Manifest};
 
@@ -92,12 +93,12 @@ impl State {
             }
             Err(errno) => {
                 let message = format!("it cannot be read: {errno}");
-                self.view.not_loaded(&due.path, Problem::of(&due.path, None, "not-readable", message));
+                self.view.not_loaded(&due.path, ListingProblem::of(&due.path, None, "not-readable", message));
             }
         }
     }
 
-    pub(crate) fn apply(&mut self, apply: &Apply<'_>) -> Result<Applied, BackendError> {
+    pub(crate) fn apply(&mut self, apply: &ApplyRequest<'_>) -> Result<AppliedVersion, BackendError> {
         manifest::identify(apply.key, apply.spec)?;
         let root = self.root()?;
         let old = self.view.object(apply.key).cloned();
@@ -119,7 +120,7 @@ impl State {
             && old.readable
             && old.found.version == version
         {
-            return Ok(Applied { version });
+            return Ok(AppliedVersion { version });
         }
         if apply.spec.len() > self.view.room() {
             let message = "the folder has as many bytes of objects as it may have";
@@ -135,7 +136,7 @@ impl State {
             _ => return Err(unwritable(apply.key)),
         }
         self.write(&root, &path, text.as_bytes(), read)?;
-        Ok(Applied { version })
+        Ok(AppliedVersion { version })
     }
 
     /// The new text of the file in which an object stands.
@@ -143,7 +144,7 @@ impl State {
         &self,
         root: &OwnedFd,
         old: &Placed,
-        apply: &Apply<'_>,
+        apply: &ApplyRequest<'_>,
         extras: &Extras,
     ) -> Result<String, BackendError> {
         let format = format_of(&old.path);
@@ -173,7 +174,7 @@ impl State {
     fn new_file(
         &self,
         root: &OwnedFd,
-        apply: &Apply<'_>,
+        apply: &ApplyRequest<'_>,
         extras: &Extras,
     ) -> Result<(String, String), BackendError> {
         if self.view.len() >= disk::MAX_FILES {
@@ -310,7 +311,7 @@ fn extras(old: Option<&Placed>, source_uid: Option<&str>) -> Extras {
 }
 
 /// The version that the object will be found with.
-fn normal_version(apply: &Apply<'_>, extras: &Extras) -> Result<String, BackendError> {
+fn normal_version(apply: &ApplyRequest<'_>, extras: &Extras) -> Result<String, BackendError> {
     let manifests: Vec<Manifest> = manifest::read(apply.spec, Format::Json)?;
     let only = manifests.first().ok_or_else(|| unwritable(apply.key))?;
     Ok(manifest::version(&only.spec, apply.source_uid, extras.uid.as_deref()))

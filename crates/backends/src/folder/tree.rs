@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::backend::Problem;
+use crate::backend::ListingProblem;
 
 /// What distinguishes two states of a file without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -50,7 +50,7 @@ pub(crate) struct Tree {
     /// Paths that could not be looked at, with all below; the empty one for everything.
     pub(crate) blind: Vec<String>,
     /// What else is to be told.
-    pub(crate) problems: Vec<Problem>,
+    pub(crate) problems: Vec<ListingProblem>,
 }
 
 impl Tree {

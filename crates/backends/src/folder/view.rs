@@ -14,7 +14,7 @@ use model::ObjectKey;
 use super::file::{File, MAX_TOTAL, Read, SETTLE};
 use super::names::{self, Role};
 use super::tree::{Identity, Look, Stamp, Tree};
-use crate::backend::{Found, Listing, Problem};
+use crate::backend::{FoundObject, Listing, ListingProblem};
 use crate::manifest::Manifest;
 
 /// The most problems that are told one by one.
@@ -22,7 +22,7 @@ pub(crate) const MAX_PROBLEMS: usize = 100;
 /// An object as published, and where it stands.
 #[derive(Clone, Debug)]
 pub(crate) struct Placed {
-    pub(crate) found: Found,
+    pub(crate) found: FoundObject,
     pub(crate) manifest: Manifest,
     pub(crate) path: String,
     /// Its file holds nothing else.
@@ -57,7 +57,7 @@ pub(crate) struct View {
     total: usize,
     objects: BTreeMap<ObjectKey, Placed>,
     uids: BTreeMap<ObjectKey, String>,
-    problems: Vec<Problem>,
+    problems: Vec<ListingProblem>,
     complete: bool,
     /// What is published may not be what is here.
     stale: bool,
@@ -176,7 +176,7 @@ impl View {
     }
 
     /// A file could not be read, and will be tried again.
-    pub(crate) fn not_loaded(&mut self, path: &str, problem: Problem) {
+    pub(crate) fn not_loaded(&mut self, path: &str, problem: ListingProblem) {
         if let Some(file) = self.files.get_mut(path) {
             file.problem = Some(problem);
             self.stale = true;
@@ -284,7 +284,7 @@ impl View {
 
     /// All objects with their places. Files that are there come before files that are
     /// missing, each in the order of their paths; the first to say an object counts.
-    fn collect(&self) -> (BTreeMap<ObjectKey, Placed>, Vec<Problem>) {
+    fn collect(&self) -> (BTreeMap<ObjectKey, Placed>, Vec<ListingProblem>) {
         let mut objects: BTreeMap<ObjectKey, Placed> = BTreeMap::new();
         let mut problems = Vec::new();
         let (missing, there): (Vec<_>, Vec<_>) =
@@ -308,7 +308,7 @@ impl View {
         let alone = file.manifests.len() == 1;
         let beside = names::statuses(path, &manifest.key, alone);
         let beside = beside.iter().find_map(|path| self.files.get(path)?.status.clone());
-        let found = Found {
+        let found = FoundObject {
             key: manifest.key.clone(),
             uid: manifest.uid.clone().or_else(|| self.uids.get(&manifest.key).cloned()),
             version: manifest.version(),
@@ -321,26 +321,26 @@ impl View {
         Placed { found, manifest: manifest.clone(), path: path.to_owned(), alone, readable }
     }
 
-    fn gone_problem(&self) -> Option<Problem> {
+    fn gone_problem(&self) -> Option<ListingProblem> {
         let Presence::Unusable(why) = &self.presence else { return None };
         let message = format!(
             "the folder is not there: {why}; make or mount it, or start the agent anew if it is meant to be empty. Nothing is deleted meanwhile"
         );
-        Some(Problem::of("", None, "folder-gone", message))
+        Some(ListingProblem::of("", None, "folder-gone", message))
     }
 }
 
-fn twice(path: &str, manifest: &Manifest, first: &str) -> Problem {
+fn twice(path: &str, manifest: &Manifest, first: &str) -> ListingProblem {
     let message = format!("{} stands in {first} too, and counts there; remove one of them", manifest.key);
-    Problem::of(path, Some(manifest.line), "object-twice", message)
+    ListingProblem::of(path, Some(manifest.line), "object-twice", message)
 }
 
-fn bounded(mut problems: Vec<Problem>) -> Vec<Problem> {
+fn bounded(mut problems: Vec<ListingProblem>) -> Vec<ListingProblem> {
     let more = problems.len().saturating_sub(MAX_PROBLEMS);
     if more > 0 {
         problems.truncate(MAX_PROBLEMS);
         let message = format!("{more} more problems; mend those before them first");
-        problems.push(Problem::of("", None, "more-problems", message));
+        problems.push(ListingProblem::of("", None, "more-problems", message));
     }
     problems
 }

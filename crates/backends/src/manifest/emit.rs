@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use serde_json::{Map, Value, json};
 
-use super::error::Problem;
+use super::error::ManifestProblem;
 use super::{ARGO_GROUP, ARGO_SOURCE_UID, Format, SOURCE_UID};
 
 /// What a manifest carries beside its spec content.
@@ -23,13 +23,13 @@ pub struct Extras {
 ///
 /// # Errors
 /// When the content is no JSON map.
-pub fn render(spec: &[u8], extras: &Extras, format: Format) -> Result<String, Problem> {
-    let not_json = |error: serde_json::Error| Problem::NotJson(error.to_string());
+pub fn render(spec: &[u8], extras: &Extras, format: Format) -> Result<String, ManifestProblem> {
+    let not_json = |error: serde_json::Error| ManifestProblem::NotJson(error.to_string());
     let Value::Object(mut map) = serde_json::from_slice(spec).map_err(not_json)? else {
-        return Err(Problem::NotMap);
+        return Err(ManifestProblem::NotMap);
     };
     let argo = map.get("apiVersion").and_then(Value::as_str).is_some_and(|it| it.starts_with(ARGO_GROUP));
-    let Some(Value::Object(metadata)) = map.get_mut("metadata") else { return Err(Problem::NoName) };
+    let Some(Value::Object(metadata)) = map.get_mut("metadata") else { return Err(ManifestProblem::NoName) };
     if let Some(uid) = &extras.uid {
         metadata.insert("uid".into(), json!(uid));
     }

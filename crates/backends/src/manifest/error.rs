@@ -9,12 +9,12 @@ pub struct ReadManifestError {
     /// The line that it is about, from 1, where one can be named.
     pub line: Option<u32>,
     /// What is wrong.
-    pub problem: Problem,
+    pub problem: ManifestProblem,
 }
 
 /// What is wrong with a manifest.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Problem {
+pub enum ManifestProblem {
     /// The bytes are no text.
     #[error("it is not UTF-8; save it as UTF-8")]
     NotText,
@@ -78,25 +78,25 @@ pub enum Problem {
     TooManyDocuments,
 }
 
-impl Problem {
+impl ManifestProblem {
     /// A stable code.
     pub fn code(&self) -> &'static str {
         match self {
-            Problem::NotText => "not-text",
-            Problem::NotYaml(_) => "not-yaml",
-            Problem::NotJson(_) => "not-json",
-            Problem::NotPlain(_) => "not-plain",
-            Problem::NotMap => "not-a-map",
-            Problem::NoKind => "no-kind",
-            Problem::NoName => "no-name",
-            Problem::NotAText(_) => "not-a-text",
-            Problem::BadName { .. } => "bad-name",
-            Problem::Reserved(_) => "reserved-kind",
-            Problem::Duplicate(_) => "duplicate-key",
-            Problem::DuplicateObject(_) => "duplicate-object",
-            Problem::FileTooLarge | Problem::TooLarge { .. } => "too-large",
-            Problem::TooDeep => "too-deep",
-            Problem::TooManyValues | Problem::TooManyDocuments => "too-many",
+            ManifestProblem::NotText => "not-text",
+            ManifestProblem::NotYaml(_) => "not-yaml",
+            ManifestProblem::NotJson(_) => "not-json",
+            ManifestProblem::NotPlain(_) => "not-plain",
+            ManifestProblem::NotMap => "not-a-map",
+            ManifestProblem::NoKind => "no-kind",
+            ManifestProblem::NoName => "no-name",
+            ManifestProblem::NotAText(_) => "not-a-text",
+            ManifestProblem::BadName { .. } => "bad-name",
+            ManifestProblem::Reserved(_) => "reserved-kind",
+            ManifestProblem::Duplicate(_) => "duplicate-key",
+            ManifestProblem::DuplicateObject(_) => "duplicate-object",
+            ManifestProblem::FileTooLarge | ManifestProblem::TooLarge { .. } => "too-large",
+            ManifestProblem::TooDeep => "too-deep",
+            ManifestProblem::TooManyValues | ManifestProblem::TooManyDocuments => "too-many",
         }
     }
 
@@ -111,12 +111,12 @@ impl Problem {
     }
 
     /// A name that cannot be one; of a long value only the beginning is told.
-    pub(crate) fn bad_name(field: &'static str, value: &str, why: &'static str) -> Problem {
+    pub(crate) fn bad_name(field: &'static str, value: &str, why: &'static str) -> ManifestProblem {
         let mut end = value.len().min(MAX_NAME);
         while !value.is_char_boundary(end) {
             end -= 1;
         }
         let value = value[..end].escape_debug().to_string();
-        Problem::BadName { field, value, why }
+        ManifestProblem::BadName { field, value, why }
     }
 }

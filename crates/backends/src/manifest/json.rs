@@ -4,7 +4,7 @@ use model::canonical::{self, Violation};
 use serde_json::Value;
 
 use super::document::{Document, Lines};
-use super::error::{Problem, ReadManifestError};
+use super::error::{ManifestProblem, ReadManifestError};
 use super::number;
 
 /// Reads the one document; an empty text holds none.
@@ -37,10 +37,10 @@ fn check(
 ) -> Result<Value, ReadManifestError> {
     let mut violation = None;
     read(&mut violation).map_err(|error| match violation {
-        Some(Violation::TooDeep) => Problem::TooDeep.at(error.line()),
-        Some(Violation::DuplicateKey(key)) => Problem::Duplicate(key).at(error.line()),
-        Some(Violation::TooLarge(_)) => Problem::NotPlain(number::TOO_LARGE.into()).at(error.line()),
-        None => Problem::NotJson(plain(&error)).at(error.line().max(1)),
+        Some(Violation::TooDeep) => ManifestProblem::TooDeep.at(error.line()),
+        Some(Violation::DuplicateKey(key)) => ManifestProblem::Duplicate(key).at(error.line()),
+        Some(Violation::TooLarge(_)) => ManifestProblem::NotPlain(number::TOO_LARGE.into()).at(error.line()),
+        None => ManifestProblem::NotJson(plain(&error)).at(error.line().max(1)),
     })
 }
 

@@ -22,7 +22,7 @@ use serde::Deserialize;
 use serde_json::{Map, Value};
 
 pub use emit::{Extras, render};
-pub use error::{Problem, ReadManifestError};
+pub use error::{ManifestProblem, ReadManifestError};
 pub use splice::splice;
 
 use document::{Document, Lines};
@@ -111,7 +111,7 @@ pub fn read(bytes: &[u8], format: Format) -> Result<Vec<Manifest>, ReadManifestE
     for document in documents(bytes, format)? {
         let manifest = manifest(document)?;
         if !seen.insert(manifest.key.clone()) {
-            return Err(Problem::DuplicateObject(manifest.key.to_string()).at(manifest.line as usize));
+            return Err(ManifestProblem::DuplicateObject(manifest.key.to_string()).at(manifest.line as usize));
         }
         manifests.push(manifest);
     }
@@ -128,13 +128,13 @@ pub fn values(bytes: &[u8], format: Format) -> Result<Vec<Value>, ReadManifestEr
 
 fn documents(bytes: &[u8], format: Format) -> Result<Vec<Document>, ReadManifestError> {
     if bytes.len() > MAX_FILE {
-        return Err(Problem::FileTooLarge.anywhere());
+        return Err(ManifestProblem::FileTooLarge.anywhere());
     }
     let text = match std::str::from_utf8(bytes) {
         Ok(text) => text.strip_prefix('\u{feff}').unwrap_or(text),
         Err(error) => {
             let before = &bytes[..error.valid_up_to()];
-            return Err(Problem::NotText.at(1 + before.iter().filter(|byte| **byte == b'\n').count()));
+            return Err(ManifestProblem::NotText.at(1 + before.iter().filter(|byte| **byte == b'\n').count()));
         }
     };
     match format {
@@ -174,7 +174,7 @@ pub fn normal(spec: &[u8]) -> Option<Bytes> {
 /// When it is no JSON, too large, or names another object.
 pub fn identify(key: &ObjectKey, spec: &[u8]) -> Result<(), ReadManifestError> {
     if spec.len() > sync::object::MAX_CONTENT {
-        return Err(Problem::TooLarge { size: spec.len() }.anywhere());
+        return Err(ManifestProblem::TooLarge { size: spec.len() }.anywhere());
     }
     #[derive(Deserialize)]
     struct Names<'s> {
@@ -191,12 +191,12 @@ pub fn identify(key: &ObjectKey, spec: &[u8]) -> Result<(), ReadManifestError> {
         namespace: Option<std::borrow::Cow<'s, str>>,
     }
     let said: Names<'_> = serde_json::from_slice(spec)
-        .map_err(|error| Problem::NotJson(error.to_string()).at(error.line().max(1)))?;
+        .map_err(|error| ManifestProblem::NotJson(error.to_string()).at(error.line().max(1)))?;
     let namespace = said.metadata.namespace.unwrap_or_default();
-    let said = names::key(&said.kind, &namespace, &said.metadata.name).map_err(Problem::anywhere)?;
+    let said = names::key(&said.kind, &namespace, &said.metadata.name).map_err(ManifestProblem::anywhere)?;
     if said != *key {
         let why = "the content is of another object";
-        return Err(Problem::bad_name("metadata.name", &said.to_string(), why).anywhere());
+        return Err(ManifestProblem::bad_name("metadata.name", &said.to_string(), why).anywhere());
     }
     Ok(())
 }
@@ -206,31 +206,32 @@ pub fn identify(key: &ObjectKey, spec: &[u8]) -> Result<(), ReadManifestError> {
 /// # Errors
 /// When it is none.
 pub fn read_status(bytes: &[u8]) -> Result<Bytes, ReadManifestError> {
-    let text = std::str::from_utf8(bytes).map_err(|_| Problem::NotText.anywhere())?;
+    let text = std::str::from_utf8(bytes).map_err(|_| ManifestProblem::NotText.anywhere())?;
     let value = json::value(text)?;
     if !value.is_object() {
-        return Err(Problem::NotMap.at(1));
+        return Err(ManifestProblem::NotMap.at(1));
     }
-    canonical(&value).map_err(Problem::anywhere)
+    canonical(&value).map_err(ManifestProblem::anywhere)
 }
 
 fn manifest(document: Document) -> Result<Manifest, ReadManifestError> {
     let Document { value, line, lines, place } = document;
-    let at = |problem: Problem, field: &str| problem.at(lines.of(field).unwrap_or(line));
-    let Value::Object(mut map) = value else { return Err(Problem::NotMap.at(line)) };
-    let kind = text(&map, "kind").map_err(|_| at(Problem::NotAText("kind"), "kind"))?;
-    let Some(kind) = kind else { return Err(Problem::NoKind.at(line)) };
+    let at = |problem: ManifestProblem, field: &str| problem.at(lines.of(field).unwrap_or(line));
+    let Value::Object(mut map) = value else { return Err(ManifestProblem::NotMap.at(line)) };
+    let kind = text(&map, "kind").map_err(|_| at(ManifestProblem::NotAText("kind"), "kind"))?;
+    let Some(kind) = kind else { return Err(ManifestProblem::NoKind.at(line)) };
     let Some(Value::Object(mut metadata)) = map.remove("metadata") else {
-        return Err(at(Problem::NoName, "metadata"));
+        return Err(at(ManifestProblem::NoName, "metadata"));
     };
     let of_metadata = |name: &'static str, shown: &'static str| {
-        text(&metadata, name).map_err(|_| at(Problem::NotAText(shown), shown))
+        text(&metadata, name).map_err(|_| at(ManifestProblem::NotAText(shown), shown))
     };
-    let name = of_metadata("name", "metadata.name")?.ok_or_else(|| at(Problem::NoName, "metadata"))?;
+    let name =
+        of_metadata("name", "metadata.name")?.ok_or_else(|| at(ManifestProblem::NoName, "metadata"))?;
     let namespace = of_metadata("namespace", "metadata.namespace")?.unwrap_or_default();
     let uid = of_metadata("uid", "metadata.uid")?.filter(|uid| !uid.is_empty());
     let key = names::key(&kind, &namespace, &name).map_err(|problem| {
-        let field = if let Problem::BadName { field, .. } = &problem { *field } else { "kind" };
+        let field = if let ManifestProblem::BadName { field, .. } = &problem { *field } else { "kind" };
         at(problem, field)
     })?;
     if namespace.is_empty() {
@@ -271,13 +272,13 @@ fn take_source_uid(metadata: &mut Map<String, Value>) -> Option<String> {
     uid.filter(|uid| !uid.is_empty())
 }
 
-fn canonical(value: &Value) -> Result<Bytes, Problem> {
+fn canonical(value: &Value) -> Result<Bytes, ManifestProblem> {
     // Keys are text and numbers finite, so nothing is left that could not be written.
     let written =
         if is_plain(value) { serde_json::to_vec(value) } else { serde_json_canonicalizer::to_vec(value) };
-    let bytes = written.map_err(|error| Problem::NotJson(error.to_string()))?;
+    let bytes = written.map_err(|error| ManifestProblem::NotJson(error.to_string()))?;
     if bytes.len() > sync::object::MAX_CONTENT {
-        return Err(Problem::TooLarge { size: bytes.len() });
+        return Err(ManifestProblem::TooLarge { size: bytes.len() });
     }
     Ok(bytes.into())
 }

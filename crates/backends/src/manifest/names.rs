@@ -3,14 +3,14 @@
 
 use model::{Kind, ObjectKey, SectionKey};
 
-use super::error::Problem;
+use super::error::ManifestProblem;
 use super::{MAX_KIND, MAX_NAME, MAX_NAMESPACE};
 
 /// The key of these names.
 ///
 /// # Errors
 /// When one of them cannot be in a key.
-pub(super) fn key(kind: &str, namespace: &str, name: &str) -> Result<ObjectKey, Problem> {
+pub(super) fn key(kind: &str, namespace: &str, name: &str) -> Result<ObjectKey, ManifestProblem> {
     check("kind", kind, MAX_KIND)?;
     if !namespace.is_empty() {
         check("metadata.namespace", namespace, MAX_NAMESPACE)?;
@@ -18,7 +18,7 @@ pub(super) fn key(kind: &str, namespace: &str, name: &str) -> Result<ObjectKey, 
     check("metadata.name", name, MAX_NAME)?;
     let kind = Kind::new(kind);
     if kind.authority().is_some() {
-        return Err(Problem::Reserved(kind.to_string()));
+        return Err(ManifestProblem::Reserved(kind.to_string()));
     }
     let section = SectionKey { kind, namespace: namespace.into() };
     Ok(ObjectKey { section, name: name.into() })
@@ -26,8 +26,8 @@ pub(super) fn key(kind: &str, namespace: &str, name: &str) -> Result<ObjectKey, 
 
 /// Letters, digits and what stands inside names; nothing that means something in a path, a
 /// shell or a key's text form. A kind has no colon: that marks the kind of a status.
-fn check(field: &'static str, value: &str, limit: usize) -> Result<(), Problem> {
-    let bad = |why| Err(Problem::bad_name(field, value, why));
+fn check(field: &'static str, value: &str, limit: usize) -> Result<(), ManifestProblem> {
+    let bad = |why| Err(ManifestProblem::bad_name(field, value, why));
     let colon = field == "metadata.name";
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.') || (c == ':' && colon);
     if value.len() > limit {

@@ -1,6 +1,6 @@
 //! Changing one document of a text that holds several, and nothing else of it.
 
-use super::error::{Problem, ReadManifestError};
+use super::error::{ManifestProblem, ReadManifestError};
 use super::{Format, Manifest, read, yaml};
 
 /// The text with its document `place` replaced, or removed when there is no new one; the rest
@@ -11,7 +11,8 @@ use super::{Format, Manifest, read, yaml};
 /// others afterwards.
 pub fn splice(text: &str, place: usize, new: Option<&str>) -> Result<String, ReadManifestError> {
     let (_, begins) = yaml::read(text)?;
-    let cannot = || Problem::NotPlain("this document cannot be changed on its own; change it by hand".into());
+    let cannot =
+        || ManifestProblem::NotPlain("this document cannot be changed on its own; change it by hand".into());
     let Some(&from) = begins.get(place) else { return Err(cannot().anywhere()) };
     let until = begins.get(place + 1).copied().unwrap_or(usize::MAX);
     let mut out = String::new();

@@ -7,7 +7,7 @@ use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput};
 use serde_json::{Map, Number, Value};
 
 use super::document::{Document, Lines};
-use super::error::{Problem, ReadManifestError};
+use super::error::{ManifestProblem, ReadManifestError};
 use super::{MAX_DEPTH, MAX_DOCUMENTS, MAX_NODES, MAX_TEXT, number};
 
 /// Reads all documents, but empty ones; and the lines, from 1, on which documents begin, the first
@@ -37,7 +37,7 @@ fn documents(source: &str) -> Result<(Vec<Document>, Vec<usize>), ReadManifestEr
             Event::StreamStart | Event::DocumentEnd | Event::Nothing => {}
             Event::DocumentStart(_) => {
                 if begins.len() >= MAX_DOCUMENTS {
-                    return Err(Problem::TooManyDocuments.at(span.start.line()));
+                    return Err(ManifestProblem::TooManyDocuments.at(span.start.line()));
                 }
                 line = span.start.line();
                 begins.push(if begins.is_empty() { 1 } else { line });
@@ -97,10 +97,10 @@ impl<'s> Reader<'s> {
         self.spent.values += cost.values;
         self.spent.text += cost.text;
         if self.spent.values > MAX_NODES {
-            return Err(Problem::TooManyValues.at(line));
+            return Err(ManifestProblem::TooManyValues.at(line));
         }
         if self.spent.text > MAX_TEXT {
-            return Err(Problem::TooLarge { size: self.spent.text }.at(line));
+            return Err(ManifestProblem::TooLarge { size: self.spent.text }.at(line));
         }
         Ok(())
     }
@@ -114,7 +114,7 @@ impl<'s> Reader<'s> {
     ) -> Result<Node, ReadManifestError> {
         let line = span.start.line();
         if depth > MAX_DEPTH {
-            return Err(Problem::TooDeep.at(line));
+            return Err(ManifestProblem::TooDeep.at(line));
         }
         let (anchor, tagged) = match &event {
             Event::Scalar(_, _, anchor, tag)
@@ -123,9 +123,10 @@ impl<'s> Reader<'s> {
             _ => (0, false),
         };
         if tagged {
-            return Err(
-                Problem::NotPlain("tags (`!name`) are not used in manifests; drop it".into()).at(line)
-            );
+            return Err(ManifestProblem::NotPlain(
+                "tags (`!name`) are not used in manifests; drop it".into(),
+            )
+            .at(line));
         }
         let node = match event {
             Event::Scalar(text, style, _, _) => {
@@ -138,7 +139,7 @@ impl<'s> Reader<'s> {
             Event::SequenceStart(..) => self.list(line, depth)?,
             Event::MappingStart(..) => self.map(line, depth, path)?,
             Event::Alias(id) => self.alias(id, line, depth)?,
-            _ => return Err(Problem::NotYaml("a value is missing".into()).at(line)),
+            _ => return Err(ManifestProblem::NotYaml("a value is missing".into()).at(line)),
         };
         if anchor != 0 {
             self.anchors.insert(anchor, node.clone());
@@ -149,14 +150,16 @@ impl<'s> Reader<'s> {
     fn alias(&mut self, id: usize, line: usize, depth: usize) -> Result<Node, ReadManifestError> {
         // An anchor counts once its value is complete, so no value can hold itself.
         let Some(node) = self.anchors.get(&id) else {
-            return Err(Problem::NotPlain("the alias names nothing that is complete here".into()).at(line));
+            return Err(
+                ManifestProblem::NotPlain("the alias names nothing that is complete here".into()).at(line)
+            );
         };
         let (cost, height) = (node.cost, node.height);
         if depth + height > MAX_DEPTH {
-            return Err(Problem::TooDeep.at(line));
+            return Err(ManifestProblem::TooDeep.at(line));
         }
         self.spend(cost, line)?;
-        self.anchors.get(&id).cloned().ok_or_else(|| Problem::TooDeep.at(line))
+        self.anchors.get(&id).cloned().ok_or_else(|| ManifestProblem::TooDeep.at(line))
     }
 
     fn list(&mut self, line: usize, depth: usize) -> Result<Node, ReadManifestError> {
@@ -186,17 +189,17 @@ impl<'s> Reader<'s> {
                 Event::Scalar(key, style, 0, None) => {
                     if style == ScalarStyle::Plain && key == "<<" {
                         let why = "merge keys (`<<`) are not used in manifests; write the values out";
-                        return Err(Problem::NotPlain(why.into()).at(at));
+                        return Err(ManifestProblem::NotPlain(why.into()).at(at));
                     }
                     key.into_owned()
                 }
-                _ => return Err(Problem::NotPlain("a key must be plain text".into()).at(at)),
+                _ => return Err(ManifestProblem::NotPlain("a key must be plain text".into()).at(at)),
             };
             let key_cost = Cost { values: 0, text: key.len() };
             self.spend(key_cost, at)?;
             cost.text += key_cost.text;
             if map.contains_key(&key) {
-                return Err(Problem::Duplicate(key).at(at));
+                return Err(ManifestProblem::Duplicate(key).at(at));
             }
             let below = match path {
                 Path::Root => Path::Top(&key),
@@ -222,7 +225,7 @@ fn add(cost: &mut Cost, height: &mut usize, node: &Node) {
 }
 
 fn syntax(error: &ScanError) -> ReadManifestError {
-    Problem::NotYaml(error.info().to_owned()).at(error.marker().line())
+    ManifestProblem::NotYaml(error.info().to_owned()).at(error.marker().line())
 }
 
 /// What an unquoted word means.
@@ -235,7 +238,7 @@ fn plain_scalar(text: &str, line: usize) -> Result<Value, ReadManifestError> {
     }
     if matches!(text.to_ascii_lowercase().as_str(), "yes" | "no" | "on" | "off") {
         let why = format!("`{text}` is true or false for some readers and text for others; quote it");
-        return Err(Problem::NotPlain(why).at(line));
+        return Err(ManifestProblem::NotPlain(why).at(line));
     }
     match looks_like_number(text) {
         Shape::Text => Ok(Value::String(text.to_owned())),
@@ -275,8 +278,8 @@ fn looks_like_number(text: &str) -> Shape {
     if mantissa_fits && exponent.is_none_or(digits) { Shape::Float } else { Shape::Text }
 }
 
-fn integer(text: &str) -> Result<Number, Problem> {
-    let too_large = || Problem::NotPlain(number::TOO_LARGE.into());
+fn integer(text: &str) -> Result<Number, ManifestProblem> {
+    let too_large = || ManifestProblem::NotPlain(number::TOO_LARGE.into());
     let parsed = if let Some(hex) = text.strip_prefix("0x") {
         i64::from_str_radix(hex, 16)
     } else if let Some(octal) = text.strip_prefix("0o") {
@@ -286,7 +289,7 @@ fn integer(text: &str) -> Result<Number, Problem> {
         if bare.len() > 1 && bare.starts_with('0') {
             let why =
                 format!("`{text}` is octal for some readers and decimal for others; write 0o... or quote it");
-            return Err(Problem::NotPlain(why));
+            return Err(ManifestProblem::NotPlain(why));
         }
         text.parse::<i64>()
     };
@@ -294,10 +297,11 @@ fn integer(text: &str) -> Result<Number, Problem> {
     number::check(&number).map(|()| number)
 }
 
-fn float(text: &str) -> Result<Number, Problem> {
+fn float(text: &str) -> Result<Number, ManifestProblem> {
     let parsed = text.parse::<f64>().ok().filter(|_| !text.contains(['n', 'N']));
     let number = parsed.and_then(Number::from_f64);
-    let number = number
-        .ok_or_else(|| Problem::NotPlain(format!("`{text}` is no number that JSON can hold; quote it")))?;
+    let number = number.ok_or_else(|| {
+        ManifestProblem::NotPlain(format!("`{text}` is no number that JSON can hold; quote it"))
+    })?;
     number::check(&number).map(|()| number)
 }

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use model::ObjectKey;
 
-use backends::{Apply, Backend, BackendError, Deleted, ErrorClass, Expect, Found};
+use backends::{ApplyRequest, Backend, BackendError, Deleted, ErrorClass, Expect, FoundObject};
 
 use super::{changed, watch};
 
@@ -57,11 +57,11 @@ pub fn spec(name: &str, size: u32) -> Bytes {
 
 fn put(subject: &mut dyn Subject, name: &str, size: u32) -> Result<String, String> {
     let (key, spec) = (key(name), spec(name, size));
-    let apply = Apply { key: &key, spec: &spec, source_uid: Some("u-1"), expect: Expect::Anything };
+    let apply = ApplyRequest { key: &key, spec: &spec, source_uid: Some("u-1"), expect: Expect::Anything };
     subject.backend().apply(apply).map(|applied| applied.version).map_err(said)
 }
 
-fn found(subject: &mut dyn Subject, name: &str) -> Result<Found, String> {
+fn found(subject: &mut dyn Subject, name: &str) -> Result<FoundObject, String> {
     let found = subject.backend().get(&key(name)).map_err(said)?;
     found.ok_or_else(|| format!("{name} is not found"))
 }
@@ -100,7 +100,7 @@ fn apply_is_idempotent(subject: &mut dyn Subject) -> Outcome {
 fn expectations_hold(subject: &mut dyn Subject) -> Outcome {
     let (key, one, two) = (key("a"), spec("a", 1), spec("a", 2));
     let mut apply = |spec: &[u8], expect: Expect| {
-        let apply = Apply { key: &key, spec, source_uid: None, expect };
+        let apply = ApplyRequest { key: &key, spec, source_uid: None, expect };
         subject.backend().apply(apply)
     };
     ensure(conflicts(apply(&one, Expect::Version("x".into()))), "a version of nothing holds")?;
@@ -203,14 +203,14 @@ fn foreign_content_is_refused(subject: &mut dyn Subject) -> Outcome {
     let bodies: [&[u8]; 5] = [&spec("b", 1), b"", b"[]", b"{}", b"{\"kind\":\"Widget\"}"];
     for spec in bodies {
         let key = key("a");
-        let apply = Apply { key: &key, spec, source_uid: None, expect: Expect::Anything };
+        let apply = ApplyRequest { key: &key, spec, source_uid: None, expect: Expect::Anything };
         let refused =
             matches!(subject.backend().apply(apply), Err(BackendError { class: ErrorClass::Permanent, .. }));
         ensure(refused, &format!("content is taken: {}", String::from_utf8_lossy(spec)))?;
     }
     let large = vec![b' '; sync::object::MAX_CONTENT + 1];
     let key = key("a");
-    let apply = Apply { key: &key, spec: &large, source_uid: None, expect: Expect::Anything };
+    let apply = ApplyRequest { key: &key, spec: &large, source_uid: None, expect: Expect::Anything };
     let error = subject.backend().apply(apply).err().map(|error| error.code);
     ensure(error == Some("too-large"), "content beyond the bound is taken")?;
     let listing = subject.backend().list().map_err(said)?;

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::Receiver;
 
-use backends::{Backend, Folder, Found, Listing};
+use backends::{Backend, Folder, FoundObject, Listing};
 use model::ObjectKey;
 
 use self::conformance::Subject;
@@ -104,7 +104,7 @@ fn open(path: &Path, clock: &Arc<AtomicU64>) -> Folder {
     Folder::with_clock(path, Arc::new(move || clock.load(Ordering::SeqCst)))
 }
 
-pub fn said(found: &Found) -> String {
+pub fn said(found: &FoundObject) -> String {
     let spec: serde_json::Value = serde_json::from_slice(&found.spec).unwrap();
     format!("{}={}", found.key.name, spec["spec"]["v"])
 }

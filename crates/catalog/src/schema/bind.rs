@@ -7,9 +7,9 @@ use model::Digest;
 
 use super::read::Read;
 use super::{ResourceType, find, read, rules};
-use crate::module::{Command, FileRef};
+use crate::module::{CommandLine, FileRef};
 use crate::spec::{
-    Content, CustomSpec, DirectorySpec, Ensure, ExecSpec, FileSpec, LineSpec, Ownership, Script, Spec,
+    CustomSpec, DirectorySpec, Ensure, ExecSpec, FileContent, FileSpec, LineSpec, Ownership, Script, Spec,
     SymlinkSpec,
 };
 
@@ -83,7 +83,7 @@ impl Bag {
         matches!(self.0.get(name), Some(Read::Bool(true)))
     }
 
-    fn command(&self, name: &str) -> Option<Command> {
+    fn command(&self, name: &str) -> Option<CommandLine> {
         match self.0.get(name)? {
             Read::Command(command) => Some(command.clone()),
             _ => None,
@@ -113,7 +113,7 @@ fn file(
         let file = files
             .get(&format!("files/{source}"))
             .ok_or_else(|| format!("files/{source} is not in the module"))?;
-        Some(Content::Blob { digest: file.digest, size: file.size })
+        Some(FileContent::Blob { digest: file.digest, size: file.size })
     } else if let Some(template) = bag.text("template") {
         let text = rendered.ok_or_else(|| format!("template {template} was not rendered"))?;
         Some(inline(text))
@@ -130,8 +130,8 @@ fn file(
     })
 }
 
-fn inline(text: String) -> Content {
-    Content::Text { digest: Digest::of(text.as_bytes()), text: text.into() }
+fn inline(text: String) -> FileContent {
+    FileContent::Text { digest: Digest::of(text.as_bytes()), text: text.into() }
 }
 
 fn line(bag: &Bag) -> LineSpec {

@@ -10,7 +10,7 @@ mod table;
 pub use bind::bind;
 pub use markdown::markdown;
 pub use read::command;
-pub use rules::{Problem, ProblemKind, check};
+pub use rules::{AttributeProblem, ProblemKind, check};
 pub use table::{COMMON, LATER_COMMON, LATER_TYPES, TYPES};
 
 use crate::module::OnRemove;
@@ -58,7 +58,7 @@ pub struct Attribute {
     /// Its key.
     pub name: &'static str,
     /// What its value is.
-    pub kind: Kind,
+    pub kind: FieldKind,
     /// It must be given, unless `state: absent`.
     pub required: bool,
     /// What holds without it, for the reference; empty when nothing does.
@@ -69,7 +69,7 @@ pub struct Attribute {
 
 /// What an attribute's value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
+pub enum FieldKind {
     /// Any text.
     Text,
     /// One line of text.
@@ -108,30 +108,30 @@ pub enum Kind {
     Script,
 }
 
-impl Kind {
+impl FieldKind {
     /// How the reference and messages call it.
     pub fn describe(&self) -> String {
         match self {
-            Kind::Text => "text".into(),
-            Kind::Line => "one line of text".into(),
-            Kind::Path => "absolute path".into(),
-            Kind::Mode => "octal mode".into(),
-            Kind::Bool => "bool".into(),
-            Kind::Word(words) => {
+            FieldKind::Text => "text".into(),
+            FieldKind::Line => "one line of text".into(),
+            FieldKind::Path => "absolute path".into(),
+            FieldKind::Mode => "octal mode".into(),
+            FieldKind::Bool => "bool".into(),
+            FieldKind::Word(words) => {
                 words.iter().map(|word| format!("`{word}`")).collect::<Vec<_>>().join(" or ")
             }
-            Kind::Account => "name or number".into(),
-            Kind::Argv => "argv list".into(),
-            Kind::Shell => "shell text".into(),
-            Kind::Command => "argv list or shell text".into(),
-            Kind::Regex => "regular expression".into(),
-            Kind::Texts => "map of texts".into(),
-            Kind::Values => "map".into(),
-            Kind::Codes => "list of exit codes".into(),
-            Kind::Sha256 => "SHA-256 in hex".into(),
-            Kind::Source => "name below `files/`".into(),
-            Kind::Template => "name below `templates/`".into(),
-            Kind::Script => "path below `executors/`, or absolute path".into(),
+            FieldKind::Account => "name or number".into(),
+            FieldKind::Argv => "argv list".into(),
+            FieldKind::Shell => "shell text".into(),
+            FieldKind::Command => "argv list or shell text".into(),
+            FieldKind::Regex => "regular expression".into(),
+            FieldKind::Texts => "map of texts".into(),
+            FieldKind::Values => "map".into(),
+            FieldKind::Codes => "list of exit codes".into(),
+            FieldKind::Sha256 => "SHA-256 in hex".into(),
+            FieldKind::Source => "name below `files/`".into(),
+            FieldKind::Template => "name below `templates/`".into(),
+            FieldKind::Script => "path below `executors/`, or absolute path".into(),
         }
     }
 }

@@ -6,8 +6,8 @@ use lang::Value;
 use lang::regex::Regex;
 use model::Digest;
 
-use super::Kind;
-use crate::module::Command;
+use super::FieldKind;
+use crate::module::CommandLine;
 use crate::params;
 
 /// The longest command argument or text attribute that is no content, in bytes.
@@ -21,57 +21,57 @@ pub(super) enum Read {
     Text(String),
     Mode(u32),
     Bool(bool),
-    Command(Command),
+    Command(CommandLine),
     Texts(BTreeMap<String, String>),
     Values(BTreeMap<String, Value>),
     Codes(Vec<i32>),
     Digest(Digest),
 }
 
-pub(super) fn read(kind: Kind, value: &Value) -> Result<Read, String> {
+pub(super) fn read(kind: FieldKind, value: &Value) -> Result<Read, String> {
     match kind {
-        Kind::Text => params::text(value).map(Read::Text),
-        Kind::Line => line(value).map(Read::Text),
-        Kind::Path => {
+        FieldKind::Text => params::text(value).map(Read::Text),
+        FieldKind::Line => line(value).map(Read::Text),
+        FieldKind::Path => {
             let text = short_text(value)?;
             params::path(&text)?;
             Ok(Read::Text(text))
         }
-        Kind::Mode => mode(value).map(Read::Mode),
-        Kind::Bool => params::bool(value).map(Read::Bool),
-        Kind::Word(words) => word(words, value).map(Read::Text),
-        Kind::Account => account(value).map(Read::Text),
-        Kind::Argv => match value {
+        FieldKind::Mode => mode(value).map(Read::Mode),
+        FieldKind::Bool => params::bool(value).map(Read::Bool),
+        FieldKind::Word(words) => word(words, value).map(Read::Text),
+        FieldKind::Account => account(value).map(Read::Text),
+        FieldKind::Argv => match value {
             Value::List(_) => command(value).map(Read::Command),
             _ => Err(
                 "an argv list is needed, such as [systemctl, reload, nginx]; the `shell` type takes a text"
                     .into(),
             ),
         },
-        Kind::Shell => match value {
+        FieldKind::Shell => match value {
             Value::List(_) => Err("a text is needed; the `exec` type takes an argv list".into()),
             _ => command(value).map(Read::Command),
         },
-        Kind::Command => command(value).map(Read::Command),
-        Kind::Regex => {
+        FieldKind::Command => command(value).map(Read::Command),
+        FieldKind::Regex => {
             let text = short_text(value)?;
             Regex::parse(&text).map_err(|error| error.to_string())?;
             Ok(Read::Text(text))
         }
-        Kind::Texts => texts(value).map(Read::Texts),
-        Kind::Values => match value {
+        FieldKind::Texts => texts(value).map(Read::Texts),
+        FieldKind::Values => match value {
             Value::Map(map) => Ok(Read::Values(map.clone())),
             other => Err(format!("a map is needed, and this is a {}", other.type_name())),
         },
-        Kind::Codes => codes(value).map(Read::Codes),
-        Kind::Sha256 => {
+        FieldKind::Codes => codes(value).map(Read::Codes),
+        FieldKind::Sha256 => {
             let text = short_text(value)?;
             text.parse()
                 .map(Read::Digest)
                 .map_err(|_| format!("`{text}` is not a SHA-256 (64 lower-case hex digits)"))
         }
-        Kind::Source | Kind::Template => relative(value).map(Read::Text),
-        Kind::Script => script(value).map(Read::Text),
+        FieldKind::Source | FieldKind::Template => relative(value).map(Read::Text),
+        FieldKind::Script => script(value).map(Read::Text),
     }
 }
 
@@ -79,7 +79,7 @@ pub(super) fn read(kind: Kind, value: &Value) -> Result<Read, String> {
 ///
 /// # Errors
 /// When it is empty, too long, or holds lists or maps.
-pub fn command(value: &Value) -> Result<Command, String> {
+pub fn command(value: &Value) -> Result<CommandLine, String> {
     match value {
         Value::List(items) if items.is_empty() => Err("an empty list names no program".into()),
         Value::List(items) if items.len() > MAX_ARGS => Err(format!("more than {MAX_ARGS} arguments")),
@@ -88,11 +88,11 @@ pub fn command(value: &Value) -> Result<Command, String> {
             if argv.first().is_some_and(String::is_empty) {
                 return Err("the program's name is empty".into());
             }
-            Ok(Command::Argv(argv))
+            Ok(CommandLine::Argv(argv))
         }
         other => match short_text(other)? {
             text if text.trim().is_empty() => Err("an empty text runs nothing".into()),
-            text => Ok(Command::Shell(text)),
+            text => Ok(CommandLine::Shell(text)),
         },
     }
 }

@@ -4,12 +4,12 @@ use std::collections::BTreeMap;
 
 use lang::Value;
 
-use super::{Kind, ResourceType, Short, read};
+use super::{FieldKind, ResourceType, Short, read};
 use crate::params;
 
 /// A mistake in a resource's attributes.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Problem {
+pub struct AttributeProblem {
     /// The attribute to blame; none when something is missing.
     pub attribute: Option<String>,
     /// What kind of mistake it is.
@@ -20,7 +20,7 @@ pub struct Problem {
     pub help: Option<String>,
 }
 
-/// Kinds of [`Problem`].
+/// Kinds of [`AttributeProblem`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ProblemKind {
     /// The type has no such attribute.
@@ -46,7 +46,7 @@ pub fn check(
     name: &str,
     attributes: &BTreeMap<String, Value>,
     handler: bool,
-) -> Vec<Problem> {
+) -> Vec<AttributeProblem> {
     problems(kind, name, attributes, handler, params::is_dynamic)
 }
 
@@ -56,14 +56,19 @@ pub(super) fn problems(
     attributes: &BTreeMap<String, Value>,
     handler: bool,
     skip: fn(&Value) -> bool,
-) -> Vec<Problem> {
+) -> Vec<AttributeProblem> {
     let mut found = Vec::new();
     let as_name = Value::Str(name.to_owned());
     if kind.short == Short::Path
         && !skip(&as_name)
         && let Err(message) = params::path(name).and_then(|()| no_root(name))
     {
-        found.push(Problem { attribute: Some("name".into()), kind: ProblemKind::Value, message, help: None });
+        found.push(AttributeProblem {
+            attribute: Some("name".into()),
+            kind: ProblemKind::Value,
+            message,
+            help: None,
+        });
     }
     for (key, value) in attributes {
         found.extend(value_problem(kind, key, value, skip));
@@ -84,9 +89,15 @@ fn no_root(path: &str) -> Result<(), String> {
     Err(format!("`{path}` must name something below /, without a slash at the end"))
 }
 
-fn value_problem(kind: &ResourceType, key: &str, value: &Value, skip: fn(&Value) -> bool) -> Option<Problem> {
-    let blame =
-        |kind, message: String, help| Some(Problem { attribute: Some(key.to_owned()), kind, message, help });
+fn value_problem(
+    kind: &ResourceType,
+    key: &str,
+    value: &Value,
+    skip: fn(&Value) -> bool,
+) -> Option<AttributeProblem> {
+    let blame = |kind, message: String, help| {
+        Some(AttributeProblem { attribute: Some(key.to_owned()), kind, message, help })
+    };
     let Some(attribute) = kind.attribute(key) else {
         let names =
             kind.attributes.iter().map(|a| a.name).chain(super::COMMON.iter().map(|(name, _, _)| *name));
@@ -100,8 +111,8 @@ fn value_problem(kind: &ResourceType, key: &str, value: &Value, skip: fn(&Value)
     }
     let message = read::read(attribute.kind, value).err()?;
     let problem = match attribute.kind {
-        Kind::Mode => ProblemKind::Mode,
-        Kind::Regex => ProblemKind::Regex,
+        FieldKind::Mode => ProblemKind::Mode,
+        FieldKind::Regex => ProblemKind::Regex,
         _ => ProblemKind::Value,
     };
     blame(problem, message, None)
@@ -111,7 +122,7 @@ fn is_absent(attributes: &BTreeMap<String, Value>) -> bool {
     attributes.get("state").and_then(Value::as_str) == Some("absent")
 }
 
-fn missing(kind: &ResourceType, attributes: &BTreeMap<String, Value>) -> Vec<Problem> {
+fn missing(kind: &ResourceType, attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
     // Without a line there is nothing to look for, unless an expression says which go.
     let spared = |name: &str| match (kind.name, name) {
         ("line", "path") | ("custom" | "exec" | "shell", _) => false,
@@ -120,8 +131,8 @@ fn missing(kind: &ResourceType, attributes: &BTreeMap<String, Value>) -> Vec<Pro
     };
     let needed =
         kind.attributes.iter().filter(|a| a.required && !attributes.contains_key(a.name) && !spared(a.name));
-    let mut found: Vec<Problem> = needed
-        .map(|a| Problem {
+    let mut found: Vec<AttributeProblem> = needed
+        .map(|a| AttributeProblem {
             attribute: None,
             kind: ProblemKind::Missing,
             message: format!("`{}` needs `{}`", kind.name, a.name),
@@ -131,7 +142,7 @@ fn missing(kind: &ResourceType, attributes: &BTreeMap<String, Value>) -> Vec<Pro
     let host_script =
         attributes.get("script").and_then(Value::as_str).is_some_and(|path| path.starts_with('/'));
     if kind.name == "custom" && host_script && !attributes.contains_key("sha256") {
-        found.push(Problem {
+        found.push(AttributeProblem {
             attribute: Some("script".into()),
             kind: ProblemKind::Missing,
             message: "a script on the host needs `sha256`, its hash".into(),
@@ -141,8 +152,8 @@ fn missing(kind: &ResourceType, attributes: &BTreeMap<String, Value>) -> Vec<Pro
     found
 }
 
-fn conflicts(kind: &ResourceType, attributes: &BTreeMap<String, Value>) -> Vec<Problem> {
-    let conflict = |attribute: &str, message: String, help: &str| Problem {
+fn conflicts(kind: &ResourceType, attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
+    let conflict = |attribute: &str, message: String, help: &str| AttributeProblem {
         attribute: Some(attribute.to_owned()),
         kind: ProblemKind::Conflict,
         message,
@@ -172,13 +183,13 @@ fn conflicts(kind: &ResourceType, attributes: &BTreeMap<String, Value>) -> Vec<P
     found
 }
 
-fn unguarded(kind: &ResourceType, attributes: &BTreeMap<String, Value>) -> Option<Problem> {
+fn unguarded(kind: &ResourceType, attributes: &BTreeMap<String, Value>) -> Option<AttributeProblem> {
     let always = attributes.get("always").is_some_and(|value| params::bool(value) != Ok(false));
     let guarded = ["creates", "unless", "onlyif"].iter().any(|key| attributes.contains_key(*key));
     if always || guarded {
         return None;
     }
-    Some(Problem {
+    Some(AttributeProblem {
         attribute: None,
         kind: ProblemKind::Unguarded,
         message: format!("`{}` would run every time", kind.name),

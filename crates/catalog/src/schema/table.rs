@@ -1,21 +1,22 @@
 //! The table itself.
 
-use super::{Attribute, Kind, ResourceType, Short};
+use super::{Attribute, FieldKind, ResourceType, Short};
 use crate::module::OnRemove::{Delete, Keep, Restore};
 
-const fn a(name: &'static str, kind: Kind, default: &'static str, summary: &'static str) -> Attribute {
+const fn a(name: &'static str, kind: FieldKind, default: &'static str, summary: &'static str) -> Attribute {
     Attribute { name, kind, required: false, default, summary }
 }
 
-const fn must(name: &'static str, kind: Kind, summary: &'static str) -> Attribute {
+const fn must(name: &'static str, kind: FieldKind, summary: &'static str) -> Attribute {
     Attribute { name, kind, required: true, default: "", summary }
 }
 
 const STATE: Attribute =
-    a("state", Kind::Word(&["present", "absent"]), "present", "`absent` removes it on purpose");
-const MODE: Attribute = a("mode", Kind::Mode, "", "permission bits; without it they are left as they are");
-const OWNER: Attribute = a("owner", Kind::Account, "", "owning user; without it, left as it is");
-const GROUP: Attribute = a("group", Kind::Account, "", "owning group; without it, left as it is");
+    a("state", FieldKind::Word(&["present", "absent"]), "present", "`absent` removes it on purpose");
+const MODE: Attribute =
+    a("mode", FieldKind::Mode, "", "permission bits; without it they are left as they are");
+const OWNER: Attribute = a("owner", FieldKind::Account, "", "owning user; without it, left as it is");
+const GROUP: Attribute = a("group", FieldKind::Account, "", "owning group; without it, left as it is");
 const COMMAND_TIMEOUT_SECS: u32 = 600;
 const FILE_TIMEOUT_SECS: u32 = 60;
 
@@ -27,11 +28,11 @@ pub const TYPES: &[ResourceType] = &[
         short: Short::Path,
         attributes: &[
             STATE,
-            a("content", Kind::Text, "", "the bytes, inline; `${{ }}` is evaluated"),
-            a("source", Kind::Source, "", "the bytes, from a file of the module; never rendered"),
+            a("content", FieldKind::Text, "", "the bytes, inline; `${{ }}` is evaluated"),
+            a("source", FieldKind::Source, "", "the bytes, from a file of the module; never rendered"),
             a(
                 "template",
-                Kind::Template,
+                FieldKind::Template,
                 "",
                 "the bytes, from a template of the module; sees params, vars, traits, node",
             ),
@@ -40,13 +41,13 @@ pub const TYPES: &[ResourceType] = &[
             GROUP,
             a(
                 "validate",
-                Kind::Command,
+                FieldKind::Command,
                 "",
                 "must succeed before the new bytes become visible; `%s` is the path of the temporary file",
             ),
             a(
                 "backup",
-                Kind::Bool,
+                FieldKind::Bool,
                 "false",
                 "keep the previous bytes beside the file, as `NAME.muster-backup`",
             ),
@@ -66,7 +67,7 @@ pub const TYPES: &[ResourceType] = &[
             MODE,
             OWNER,
             GROUP,
-            a("recurse", Kind::Bool, "false", "`state: absent` removes what is inside too"),
+            a("recurse", FieldKind::Bool, "false", "`state: absent` removes what is inside too"),
         ],
         timeout_secs: FILE_TIMEOUT_SECS,
         on_remove: &[Keep, Delete, Restore],
@@ -78,7 +79,7 @@ pub const TYPES: &[ResourceType] = &[
         name: "symlink",
         summary: "A symbolic link.",
         short: Short::Path,
-        attributes: &[STATE, must("target", Kind::Text, "what the link points to; it need not exist")],
+        attributes: &[STATE, must("target", FieldKind::Text, "what the link points to; it need not exist")],
         timeout_secs: FILE_TIMEOUT_SECS,
         on_remove: &[Keep, Delete, Restore],
         handler: false,
@@ -91,16 +92,26 @@ pub const TYPES: &[ResourceType] = &[
         short: Short::Attribute("line"),
         attributes: &[
             STATE,
-            must("path", Kind::Path, "the file"),
-            must("line", Kind::Line, "the line, without its newline"),
+            must("path", FieldKind::Path, "the file"),
+            must("line", FieldKind::Line, "the line, without its newline"),
             a(
                 "matching",
-                Kind::Regex,
+                FieldKind::Regex,
                 "",
                 "the last line that matches is replaced; with `state: absent` every such line goes",
             ),
-            a("after", Kind::Regex, "", "a new line goes after the last line that matches, else at the end"),
-            a("create", Kind::Bool, "false", "make the file when it is missing; otherwise that is a failure"),
+            a(
+                "after",
+                FieldKind::Regex,
+                "",
+                "a new line goes after the last line that matches, else at the end",
+            ),
+            a(
+                "create",
+                FieldKind::Bool,
+                "false",
+                "make the file when it is missing; otherwise that is a failure",
+            ),
             MODE,
             OWNER,
             GROUP,
@@ -116,7 +127,7 @@ pub const TYPES: &[ResourceType] = &[
         summary: "A program with its arguments; no shell is involved.",
         short: Short::Attribute("command"),
         attributes: &[
-            must("command", Kind::Argv, "program and arguments"),
+            must("command", FieldKind::Argv, "program and arguments"),
             CREATES,
             UNLESS,
             ONLYIF,
@@ -137,7 +148,7 @@ pub const TYPES: &[ResourceType] = &[
         summary: "A text that `/bin/sh -c` runs.",
         short: Short::Attribute("command"),
         attributes: &[
-            must("command", Kind::Shell, "the text"),
+            must("command", FieldKind::Shell, "the text"),
             CREATES,
             UNLESS,
             ONLYIF,
@@ -158,11 +169,25 @@ pub const TYPES: &[ResourceType] = &[
         summary: "A script that reads `{name, state, params}` as JSON and answers `{changed, error}`.",
         short: Short::Name,
         attributes: &[
-            must("script", Kind::Script, "the script; one of the module is shipped and pinned by its hash"),
-            a("sha256", Kind::Sha256, "", "the hash of a script on the host; needed with an absolute path"),
-            a("state", Kind::Text, "present", "handed to the script"),
-            a("params", Kind::Values, "", "handed to the script"),
-            a("dry_run", Kind::Bool, "false", "the script understands `dryRun` and may be started by a plan"),
+            must(
+                "script",
+                FieldKind::Script,
+                "the script; one of the module is shipped and pinned by its hash",
+            ),
+            a(
+                "sha256",
+                FieldKind::Sha256,
+                "",
+                "the hash of a script on the host; needed with an absolute path",
+            ),
+            a("state", FieldKind::Text, "present", "handed to the script"),
+            a("params", FieldKind::Values, "", "handed to the script"),
+            a(
+                "dry_run",
+                FieldKind::Bool,
+                "false",
+                "the script understands `dryRun` and may be started by a plan",
+            ),
         ],
         timeout_secs: COMMAND_TIMEOUT_SECS,
         on_remove: &[Keep],
@@ -172,14 +197,15 @@ pub const TYPES: &[ResourceType] = &[
     },
 ];
 
-const CREATES: Attribute = a("creates", Kind::Path, "", "do nothing when this path exists");
-const UNLESS: Attribute = a("unless", Kind::Command, "", "do nothing when this succeeds");
-const ONLYIF: Attribute = a("onlyif", Kind::Command, "", "do nothing unless this succeeds");
-const ALWAYS: Attribute = a("always", Kind::Bool, "false", "run every time, and report a change every time");
-const CWD: Attribute = a("cwd", Kind::Path, "/", "working directory");
-const ENVIRONMENT: Attribute = a("environment", Kind::Texts, "", "added to the command's environment");
-const RETURNS: Attribute = a("returns", Kind::Codes, "[0]", "exit codes that mean success");
-const USER: Attribute = a("user", Kind::Account, "root", "user to run as");
+const CREATES: Attribute = a("creates", FieldKind::Path, "", "do nothing when this path exists");
+const UNLESS: Attribute = a("unless", FieldKind::Command, "", "do nothing when this succeeds");
+const ONLYIF: Attribute = a("onlyif", FieldKind::Command, "", "do nothing unless this succeeds");
+const ALWAYS: Attribute =
+    a("always", FieldKind::Bool, "false", "run every time, and report a change every time");
+const CWD: Attribute = a("cwd", FieldKind::Path, "/", "working directory");
+const ENVIRONMENT: Attribute = a("environment", FieldKind::Texts, "", "added to the command's environment");
+const RETURNS: Attribute = a("returns", FieldKind::Codes, "[0]", "exit codes that mean success");
+const USER: Attribute = a("user", FieldKind::Account, "root", "user to run as");
 
 /// Keys that every resource may have, with what they hold and do.
 pub const COMMON: &[(&str, &str, &str)] = &[

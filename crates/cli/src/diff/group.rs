@@ -41,7 +41,7 @@ pub struct Compared {
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub requires: Vec<String>,
     /// The biggest first.
-    pub groups: Vec<Group>,
+    pub groups: Vec<DiffGroup>,
 }
 
 impl Compared {
@@ -54,7 +54,7 @@ impl Compared {
 /// Nodes whose difference is the same.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Group {
+pub struct DiffGroup {
     /// How many.
     pub count: usize,
     /// The first of them, by name.
@@ -120,8 +120,8 @@ pub async fn group(
 }
 
 /// Binds every node; those are alike whose differences read alike.
-async fn by_resources(reader: &mut Reader<'_>, changed: &[NodeChange]) -> Result<Vec<Group>, GroupError> {
-    let mut groups: BTreeMap<Alike, Group> = BTreeMap::new();
+async fn by_resources(reader: &mut Reader<'_>, changed: &[NodeChange]) -> Result<Vec<DiffGroup>, GroupError> {
+    let mut groups: BTreeMap<Alike, DiffGroup> = BTreeMap::new();
     for change in changed {
         let one = reader.bound(change).await?;
         let own = if one.resources.is_empty() { render(&one.params) } else { render(&one.resources) };
@@ -134,7 +134,7 @@ async fn by_resources(reader: &mut Reader<'_>, changed: &[NodeChange]) -> Result
 }
 
 /// Compares the sets of every node; binds the first of those that are alike.
-async fn by_sets(reader: &mut Reader<'_>, changed: &[NodeChange]) -> Result<Vec<Group>, GroupError> {
+async fn by_sets(reader: &mut Reader<'_>, changed: &[NodeChange]) -> Result<Vec<DiffGroup>, GroupError> {
     let mut members: BTreeMap<Alike, Vec<&NodeChange>> = BTreeMap::new();
     for change in changed {
         let (observe, difference) = reader.sets(change)?;
@@ -157,19 +157,19 @@ fn alike(change: &NodeChange, observe: bool, difference: String) -> Alike {
     Alike { pattern: change.is_pattern, assigned, channel, observe, difference }
 }
 
-fn begun(change: &NodeChange, first: NodeDifference) -> Group {
+fn begun(change: &NodeChange, first: NodeDifference) -> DiffGroup {
     let (assigned, channel) = (assigned(change), channel(change));
-    Group { count: 0, nodes: Vec::new(), pattern: change.is_pattern, assigned, channel, first }
+    DiffGroup { count: 0, nodes: Vec::new(), pattern: change.is_pattern, assigned, channel, first }
 }
 
-fn join(group: &mut Group, change: &NodeChange) {
+fn join(group: &mut DiffGroup, change: &NodeChange) {
     group.count += 1;
     if group.nodes.len() < NAMED {
         group.nodes.push(change.shown());
     }
 }
 
-fn biggest(mut groups: Vec<Group>) -> Vec<Group> {
+fn biggest(mut groups: Vec<DiffGroup>) -> Vec<DiffGroup> {
     groups.sort_by_key(|group| std::cmp::Reverse(group.count));
     groups.truncate(MAX_SHOWN);
     groups

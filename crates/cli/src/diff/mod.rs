@@ -26,7 +26,7 @@ use crate::remote::{self, RemoteError};
 use crate::screen::Screen;
 
 pub use compare::{NodeChange, Population};
-pub use group::{Compared, Group};
+pub use group::{Compared, DiffGroup};
 pub use line::Line;
 pub use one::{GroupError, NodeDifference};
 pub(crate) use text::required;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use catalog::module::{Module, OnRemove, Params};
-use catalog::spec::{Content, Spec};
+use catalog::spec::{FileContent, Spec};
 use converge::{BoundResource, Desired, ResourceId};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use lang::{Pattern, Value};
@@ -22,7 +22,7 @@ use super::granted::{self, Granted};
 use super::line::Line;
 use crate::bound::{self, NodeSet};
 use crate::observed::{self, Observed};
-use crate::operator::{CallError, Operator};
+use crate::operator::{Operator, OperatorCallError};
 use crate::remote::{OldSets, RemoteError};
 
 /// Contents, or traits, asked for at once.
@@ -33,7 +33,7 @@ const ASKED: usize = 32;
 pub enum GroupError {
     /// The control plane did not answer, or refused.
     #[error("the control plane could not be asked")]
-    Call(#[from] CallError),
+    Call(#[from] OperatorCallError),
     /// A published set cannot be read.
     #[error("a published set cannot be read")]
     Remote(#[from] RemoteError),
@@ -158,8 +158,9 @@ impl<'a> Reader<'a> {
     async fn fetch(&mut self, digests: BTreeSet<Digest>) -> Result<(), GroupError> {
         let lacking = digests.into_iter().filter(|digest| !self.contents.contains_key(digest));
         let operator = self.operator;
-        let content =
-            |digest: Digest| async move { Ok::<_, CallError>((digest, operator.content(&digest).await?)) };
+        let content = |digest: Digest| async move {
+            Ok::<_, OperatorCallError>((digest, operator.content(&digest).await?))
+        };
         let fetched: Vec<_> =
             stream::iter(lacking.map(content)).buffer_unordered(ASKED).try_collect().await?;
         self.contents.extend(fetched);
@@ -222,7 +223,7 @@ impl<'a> Reader<'a> {
     async fn load_files(&mut self, desired: &Desired) -> Result<(), GroupError> {
         let small = |resource: &Arc<BoundResource>| match &resource.spec {
             Ok(Spec::File(file)) => match file.content {
-                Some(Content::Blob { digest, size }) if size <= MAX_FIELD as u64 => Some(digest),
+                Some(FileContent::Blob { digest, size }) if size <= MAX_FIELD as u64 => Some(digest),
                 _ => None,
             },
             _ => None,
@@ -268,7 +269,7 @@ fn params_delta(old: Option<&NodeSide>, new: Option<&NodeSide>) -> Delta<String,
     Delta::between(&parts(old), &parts(new))
 }
 
-fn all_fields(desired: &Desired, blobs: bound::Blobs<'_>) -> BTreeMap<String, Fields> {
+fn all_fields(desired: &Desired, blobs: bound::BlobLookup<'_>) -> BTreeMap<String, Fields> {
     let resources =
         desired.resources().map(|resource| (resource.id.to_string(), bound::fields(resource, blobs)));
     let modules = desired

@@ -2,7 +2,7 @@
 
 use model::delta::render;
 
-use super::group::{Assigned, Compared, Group, MAX_SHOWN};
+use super::group::{Assigned, Compared, DiffGroup, MAX_SHOWN};
 use crate::screen::{Mark, Screen};
 
 /// Before the lines of a group.
@@ -45,7 +45,7 @@ pub fn required(requires: &[String]) -> String {
     format!("it requires {requires}: a node whose agent lacks that refuses it and keeps what it holds\n")
 }
 
-fn one(group: &Group, screen: Screen) -> String {
+fn one(group: &DiffGroup, screen: Screen) -> String {
     let first = group.nodes.first().map(|name| name.to_string()).unwrap_or_default();
     let who = match (group.pattern, group.count) {
         (true, _) => format!("pattern {first} (no enrolled node)"),

@@ -1,4 +1,4 @@
-//! [`Folder`]: a fleet repo on disk, read whole and then change by change.
+//! [`RepoFolder`]: a fleet repo on disk, read whole and then change by change.
 //!
 //! Only plain files are read; a symbolic link, a device or a FIFO is refused, so that what is
 //! published is what lies in the folder. Names that begin with a dot (`.git`) are not looked at.
@@ -16,7 +16,7 @@ use std::thread;
 use resolve::{MAX_FILES, MAX_SHIPPED};
 use rustix::fs::OFlags;
 
-pub use watch::{Seen, Watch, WatchError};
+pub use watch::{FolderChange, Watch, WatchError};
 
 use crate::failure::UserError;
 
@@ -30,7 +30,7 @@ const PARALLEL_FROM: usize = 256;
 const NAMED: usize = 10;
 
 /// Files that changed, by path relative to the folder; `None` for one that is gone.
-pub type Changes = BTreeMap<String, Option<Arc<[u8]>>>;
+pub type FileChanges = BTreeMap<String, Option<Arc<[u8]>>>;
 
 /// Why a folder cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -104,19 +104,19 @@ struct Stat {
 
 /// A fleet repo on disk.
 #[derive(Debug)]
-pub struct Folder {
+pub struct RepoFolder {
     root: PathBuf,
     seen: BTreeMap<String, Stat>,
 }
 
-impl Folder {
+impl RepoFolder {
     /// A folder of which nothing was read yet.
     ///
     /// # Errors
     /// When it is no folder.
-    pub fn open(root: &Path) -> Result<Folder, FolderError> {
+    pub fn open(root: &Path) -> Result<RepoFolder, FolderError> {
         if root.is_dir() {
-            Ok(Folder { root: root.to_owned(), seen: BTreeMap::new() })
+            Ok(RepoFolder { root: root.to_owned(), seen: BTreeMap::new() })
         } else {
             Err(FolderError::NoFolder(root.to_owned()))
         }
@@ -131,7 +131,7 @@ impl Folder {
     ///
     /// # Errors
     /// [`FolderError`]; then all of it counts as not yet read.
-    pub fn scan(&mut self) -> Result<Changes, FolderError> {
+    pub fn scan(&mut self) -> Result<FileChanges, FolderError> {
         let mut before = std::mem::take(&mut self.seen);
         let mut walk = FolderScan::default();
         walk.folder(&self.root, "", 0)?;
@@ -154,9 +154,9 @@ impl Folder {
     /// Reads these files again, whatever they look like.
     ///
     /// # Errors
-    /// As [`Folder::scan`].
-    pub fn reread(&mut self, paths: &BTreeSet<String>) -> Result<Changes, FolderError> {
-        let mut changes = Changes::new();
+    /// As [`RepoFolder::scan`].
+    pub fn reread(&mut self, paths: &BTreeSet<String>) -> Result<FileChanges, FolderError> {
+        let mut changes = FileChanges::new();
         for path in paths {
             let full = self.root.join(path);
             match fs::symlink_metadata(&full) {
@@ -232,7 +232,7 @@ fn stat(found: &fs::Metadata) -> Stat {
 }
 
 /// Reads files, on several threads where there are many.
-fn read_all(root: &Path, paths: &[&String]) -> Result<Changes, FolderError> {
+fn read_all(root: &Path, paths: &[&String]) -> Result<FileChanges, FolderError> {
     let one = |path: &&String| Ok(((*path).clone(), Some(read(&root.join(path))?)));
     if paths.len() < PARALLEL_FROM {
         return paths.iter().map(one).collect();
@@ -247,7 +247,7 @@ fn read_all(root: &Path, paths: &[&String]) -> Result<Changes, FolderError> {
         });
         ended.collect()
     });
-    let mut changes = Changes::new();
+    let mut changes = FileChanges::new();
     for part in parts {
         changes.extend(part?);
     }

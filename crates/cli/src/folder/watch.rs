@@ -46,7 +46,7 @@ impl UserError for WatchError {}
 
 /// What changed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Seen {
+pub enum FolderChange {
     /// These files.
     Files(BTreeSet<String>),
     /// Folders came, went or moved, or too much happened at once: look at everything.
@@ -106,9 +106,9 @@ impl Watch {
     ///
     /// # Errors
     /// When the kernel's events cannot be read.
-    pub async fn next(&mut self) -> Result<Seen, WatchError> {
-        let mut seen = Seen::Files(BTreeSet::new());
-        while seen == Seen::Files(BTreeSet::new()) {
+    pub async fn next(&mut self) -> Result<FolderChange, WatchError> {
+        let mut seen = FolderChange::Files(BTreeSet::new());
+        while seen == FolderChange::Files(BTreeSet::new()) {
             tokio::time::sleep(TICK).await;
             self.drain(&mut seen)?;
         }
@@ -118,14 +118,14 @@ impl Watch {
                 break;
             }
         }
-        if seen == Seen::Everything {
+        if seen == FolderChange::Everything {
             self.add("", 0)?;
         }
         Ok(seen)
     }
 
     /// Reads the events that wait; says whether there were any.
-    fn drain(&self, seen: &mut Seen) -> Result<bool, WatchError> {
+    fn drain(&self, seen: &mut FolderChange) -> Result<bool, WatchError> {
         let mut buffer = [MaybeUninit::uninit(); EVENTS];
         let mut reader = Reader::new(&self.events, &mut buffer);
         let mut any = false;
@@ -147,15 +147,15 @@ impl Watch {
             }
             let folder = self.folders.get(&event.wd());
             let whole = event.events().intersects(ReadFlags::ISDIR | ReadFlags::QUEUE_OVERFLOW);
-            match (folder, seen as &mut Seen) {
-                (Some(folder), Seen::Files(files)) if !whole => {
+            match (folder, seen as &mut FolderChange) {
+                (Some(folder), FolderChange::Files(files)) if !whole => {
                     let path = if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
                     if is_read(&path) {
                         files.insert(path);
                     }
                 }
-                (_, Seen::Everything) => {}
-                (_, seen) => *seen = Seen::Everything,
+                (_, FolderChange::Everything) => {}
+                (_, seen) => *seen = FolderChange::Everything,
             }
         }
     }

@@ -9,7 +9,7 @@ use super::read::{ReadManifest, Source, read};
 use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::operator::{CallError, Operator};
+use crate::operator::{Operator, OperatorCallError};
 use crate::publish::batches;
 use crate::screen::{Mark, Screen, aside, tally};
 
@@ -71,7 +71,7 @@ async fn send(
     given: &[ReadManifest],
     source: &Source<'_>,
     dry_run: bool,
-) -> (Vec<Done>, Result<(), CallError>) {
+) -> (Vec<Done>, Result<(), OperatorCallError>) {
     let mut results = Vec::new();
     for batch in batches(given, |given| given.size, BATCH, BATCH_BYTES) {
         let apply = Apply {

@@ -4,7 +4,7 @@ use std::str::FromStr;
 
 use server::api::objects::{NO_NAMESPACE, OBJECT, ObjectName, ObjectView};
 
-use crate::operator::{CallError, Operator};
+use crate::operator::{Operator, OperatorCallError};
 
 /// `KIND/NAME` or `KIND/NAMESPACE/NAME`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -62,7 +62,7 @@ pub(super) async fn find(
     operator: &Operator,
     node: &str,
     object: &ObjectRef,
-) -> Result<ObjectView, CallError> {
+) -> Result<ObjectView, OperatorCallError> {
     let (name, other) = object.of(node);
     match (get(operator, name).await, other) {
         (Err(missing), Some(other)) if is_missing(&missing) => match get(operator, other).await {
@@ -74,7 +74,7 @@ pub(super) async fn find(
 }
 
 /// There is no such thing.
-pub(super) fn is_missing(error: &CallError) -> bool {
+pub(super) fn is_missing(error: &OperatorCallError) -> bool {
     error.is(wire::Code::NotFound)
 }
 
@@ -83,7 +83,7 @@ pub(super) async fn resolve(
     operator: &Operator,
     node: &str,
     object: &ObjectRef,
-) -> Result<ObjectName, CallError> {
+) -> Result<ObjectName, OperatorCallError> {
     let (mut name, other) = object.of(node);
     if other.is_some() {
         match find(operator, node, object).await {
@@ -99,7 +99,7 @@ pub(super) async fn resolve(
 ///
 /// # Errors
 /// When the control plane does not answer, or has none.
-pub async fn get(operator: &Operator, mut name: ObjectName) -> Result<ObjectView, CallError> {
+pub async fn get(operator: &Operator, mut name: ObjectName) -> Result<ObjectView, OperatorCallError> {
     if name.namespace.is_empty() {
         NO_NAMESPACE.clone_into(&mut name.namespace);
     }

@@ -1,7 +1,8 @@
 //! Objects for people.
 
 use backends::manifest::{Extras, Format, render};
-use server::api::objects::{Direction, ObjectName, ObjectView, ObjectsQuery};
+use model::condition::Direction;
+use server::api::objects::{ObjectName, ObjectView, ObjectsQuery};
 
 use super::fields::path;
 use crate::clock::{ago, bytes, now};

@@ -10,7 +10,7 @@ use crate::clock::{ago, now};
 use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::operator::CallError;
+use crate::operator::OperatorCallError;
 use crate::screen::{Mark, Screen, name_of};
 use crate::table::table;
 use crate::whom::{self, WhomError, nodes, some_of};
@@ -162,10 +162,10 @@ pub(super) async fn resync(
 }
 
 /// The answer, or `None` from a control plane that does not know the question.
-pub(crate) fn known<T>(answer: Result<T, CallError>) -> Result<Option<T>, CallError> {
+pub(crate) fn known<T>(answer: Result<T, OperatorCallError>) -> Result<Option<T>, OperatorCallError> {
     match answer {
         Ok(answer) => Ok(Some(answer)),
-        Err(CallError::Refused(_)) => Ok(None),
+        Err(OperatorCallError::Refused(_)) => Ok(None),
         Err(error) => Err(error),
     }
 }

@@ -17,7 +17,7 @@ use crate::credentials::{self, RELEASE_KEY_ENV};
 use crate::diff::required;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::folder::{Changes, Folder, Seen, Watch};
+use crate::folder::{FileChanges, FolderChange, RepoFolder, Watch};
 use crate::screen::{Screen, aside};
 use crate::server::ServerError;
 
@@ -79,7 +79,7 @@ pub async fn run(args: &PublishArgs, screen: Screen) -> Result<Exit, Failure> {
     if args.beacon {
         return beacon(&mut publisher, screen).await;
     }
-    let mut folder = Folder::open(&args.repo)?;
+    let mut folder = RepoFolder::open(&args.repo)?;
     // Before the first look: nothing that changes in between is missed.
     let watch = if args.watch { Some(Watch::start(folder.root())?) } else { None };
     let changes = folder.scan()?;
@@ -106,7 +106,7 @@ async fn beacon(publisher: &mut Publisher, screen: Screen) -> Result<Exit, Failu
 /// Publishes what these changes make.
 async fn once(
     publisher: &mut Publisher,
-    changes: Changes,
+    changes: FileChanges,
     args: &PublishArgs,
     screen: Screen,
 ) -> Result<Exit, Failure> {
@@ -167,7 +167,7 @@ fn text(published: &Published, took: u128) -> String {
 /// next one is tried.
 async fn resident(
     publisher: &mut Publisher,
-    folder: &mut Folder,
+    folder: &mut RepoFolder,
     mut watch: Watch,
     args: &PublishArgs,
     screen: Screen,
@@ -181,10 +181,10 @@ async fn resident(
     loop {
         let changes = tokio::select! {
             seen = watch.next() => match seen? {
-                Seen::Files(files) => folder.reread(&files),
-                Seen::Everything => folder.scan(),
+                FolderChange::Files(files) => folder.reread(&files),
+                FolderChange::Everything => folder.scan(),
             },
-            () = tokio::time::sleep(RETRY), if again => Ok(Changes::new()),
+            () = tokio::time::sleep(RETRY), if again => Ok(FileChanges::new()),
             _ = terminate.recv() => return Ok(Exit::Ok),
             _ = interrupt.recv() => return Ok(Exit::Ok),
         };

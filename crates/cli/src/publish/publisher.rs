@@ -12,7 +12,7 @@ use resolve::{Resolver, Tree};
 use serde::Serialize;
 use server::Credentials;
 use server::api::operation::Empty;
-use server::api::{self, Beacons, Commit, HeadView, Summary};
+use server::api::{self, Beacons, Commit, HeadView, ReleaseSummary};
 use tokio::task::JoinError;
 use trust::feature::FEATURES;
 use trust::signed::VerifyError;
@@ -22,8 +22,8 @@ use wire::Code;
 use super::upload::{Uploaded, upload};
 use crate::exit::Exit;
 use crate::failure::UserError;
-use crate::folder::Changes;
-use crate::operator::{CallError, Operator};
+use crate::folder::FileChanges;
+use crate::operator::{Operator, OperatorCallError};
 use crate::remote::{self, RemoteError};
 use crate::screen::{aside, plural};
 
@@ -38,7 +38,7 @@ pub enum PublishError {
     Broken(usize),
     /// The control plane did not do what it was asked.
     #[error("the control plane could not be asked")]
-    Call(#[from] CallError),
+    Call(#[from] OperatorCallError),
     /// What is published now cannot be read.
     #[error("the release that is published now cannot be read")]
     Remote(#[from] RemoteError),
@@ -168,7 +168,7 @@ impl Publisher {
     /// # Errors
     /// [`PublishError::Broken`] with every mistake; the changes are kept, and the next ones
     /// are relative to them.
-    pub fn take(&mut self, changes: Changes) -> Result<Built, PublishError> {
+    pub fn take(&mut self, changes: FileChanges) -> Result<Built, PublishError> {
         let began = Instant::now();
         let (fleet, changed) = match self.resolver.update(changes) {
             Ok(done) => done,
@@ -328,7 +328,7 @@ impl Publisher {
             headers.insert(channel, signed::sign(&header, &[&self.key]).map_err(PublishError::Sign)?);
         }
         let fleet = built.fleet();
-        let summary = Summary {
+        let summary = ReleaseSummary {
             contact_secs: built.contact_secs(),
             nodes: fleet.exact.size(),
             patterns: fleet.patterns.len(),

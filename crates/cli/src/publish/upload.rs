@@ -12,7 +12,7 @@ use futures_util::{StreamExt, TryStreamExt, stream};
 use model::Digest;
 use model::descent::Frontier;
 use resolve::release::{Built, ReleaseChunk};
-use server::api::{self, Chunks, Digests};
+use server::api::{self, Digests, TreeChunks};
 
 use super::PublishError;
 use crate::operator::Operator;
@@ -122,7 +122,7 @@ async fn send_chunks(
         let (operator, built, batch) = (operator.clone(), built.clone(), batch.to_vec());
         async move {
             let chunks: Result<Vec<_>, _> = batch.iter().map(|chunk| built.chunk(chunk)).collect();
-            operator.call(&api::PUT_CHUNKS, Chunks { chunks: chunks? }).await?;
+            operator.call(&api::PUT_CHUNKS, TreeChunks { chunks: chunks? }).await?;
             Ok(())
         }
     };

@@ -2,13 +2,13 @@
 
 use std::collections::BTreeMap;
 
-use model::work::Outcome;
+use model::work::ActionOutcome;
 use plane::work::NodeStage;
 use serde::Serialize;
 use serde_json::Value;
 use server::api::work::TaskNodeView;
 
-use super::outcome::{Group, groups};
+use super::outcome::{OutcomeGroup, groups};
 
 /// What nodes answered.
 #[derive(Clone, Debug, Serialize)]
@@ -19,7 +19,7 @@ pub struct Answers {
     pub answers: Vec<SameAnswer>,
     /// Nodes without an answer, by why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    pub without: Vec<Group>,
+    pub without: Vec<OutcomeGroup>,
 }
 
 /// Nodes with one answer.
@@ -36,7 +36,7 @@ pub fn answers(task: &str, nodes: &[TaskNodeView], path: Option<&str>) -> Answer
     let mut same: BTreeMap<String, SameAnswer> = BTreeMap::new();
     let mut without = Vec::new();
     for node in nodes {
-        let (NodeStage::Ended, Some(Outcome::Answered { result })) = (node.stage, &node.outcome) else {
+        let (NodeStage::Ended, Some(ActionOutcome::Answered { result })) = (node.stage, &node.outcome) else {
             without.push(node.clone());
             continue;
         };

@@ -6,7 +6,7 @@ use server::api::work::WorkQuery;
 
 use super::ticker::Ticker;
 use crate::connect::Connect;
-use crate::operator::{CallError, Operator};
+use crate::operator::{Operator, OperatorCallError};
 
 /// How long the control plane holds a question while there is nothing new, in seconds; well below
 /// the time for an answer.
@@ -41,12 +41,12 @@ impl<'a> Caller<'a> {
     pub(crate) async fn ask<T>(
         &mut self,
         ticker: &mut Ticker,
-        question: impl AsyncFn(&Operator) -> Result<T, CallError>,
-    ) -> Result<T, CallError> {
+        question: impl AsyncFn(&Operator) -> Result<T, OperatorCallError>,
+    ) -> Result<T, OperatorCallError> {
         let mut tries = 0;
         loop {
             match question(&self.operator).await {
-                Err(CallError::Unreachable(_)) if tries < MAX_REDIALS => {
+                Err(OperatorCallError::Unreachable(_)) if tries < MAX_REDIALS => {
                     tries += 1;
                     ticker.show(&format!(
                         "the control plane does not answer; it is asked again ({tries} of {MAX_REDIALS})"

@@ -25,8 +25,8 @@ pub use answers_text::{answers_of, text as answers_text};
 pub(crate) use caller::{Caller, news, pace};
 pub use follow::Interrupted;
 pub(crate) use follow::follow;
-pub use order::{OrderError, RunArgs, new_task};
-pub use outcome::{Group, exit, groups, line};
+pub use order::{NewTaskError, TaskRunArgs, new_task};
+pub use outcome::{OutcomeGroup, exit, groups, line};
 pub use output::{Lines, Outputs};
 use output::{NodeOutput, TaskReport};
 pub use show::{list, show, summary};
@@ -67,7 +67,7 @@ pub struct TaskArgs {
 enum TaskVerb {
     /// Run a command or a named action on nodes
     #[command(after_help = RUN_AFTER)]
-    Run(RunArgs),
+    Run(TaskRunArgs),
     /// List tasks, newest first
     List {
         /// At most this many

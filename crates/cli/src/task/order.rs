@@ -25,7 +25,7 @@ const TIMEOUT: &str = "5m";
 
 /// Arguments of `muster task run`.
 #[derive(Args, Clone, Debug)]
-pub struct RunArgs {
+pub struct TaskRunArgs {
     /// On which nodes
     pub selector: String,
     /// Run this named action
@@ -76,7 +76,7 @@ fn pair(text: &str) -> Result<(String, String), String> {
 
 /// A task that cannot be asked for.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum OrderError {
+pub enum NewTaskError {
     /// The program has no absolute path.
     #[error("{0:?} is no absolute path of a program")]
     Relative(String),
@@ -88,14 +88,14 @@ pub enum OrderError {
     Spec(#[from] SpecError),
 }
 
-impl UserError for OrderError {
+impl UserError for NewTaskError {
     fn hint(&self) -> Option<String> {
         match self {
-            OrderError::Relative(_) => Some(
+            NewTaskError::Relative(_) => Some(
                 "no shell and no PATH is used on nodes: write /usr/bin/uptime; for a shell /bin/sh -c '...'"
                     .to_owned(),
             ),
-            OrderError::Twice(_) | OrderError::Spec(_) => None,
+            NewTaskError::Twice(_) | NewTaskError::Spec(_) => None,
         }
     }
 }
@@ -103,8 +103,8 @@ impl UserError for OrderError {
 /// The task that arguments ask for, on so many nodes.
 ///
 /// # Errors
-/// [`OrderError`].
-pub fn new_task(args: &RunArgs, selected: &Selected) -> Result<NewTask, OrderError> {
+/// [`NewTaskError`].
+pub fn new_task(args: &TaskRunArgs, selected: &Selected) -> Result<NewTask, NewTaskError> {
     let task = NewTask {
         batch: args.batch,
         max_failures: args.max_failures,
@@ -118,24 +118,24 @@ pub fn new_task(args: &RunArgs, selected: &Selected) -> Result<NewTask, OrderErr
     Ok(task)
 }
 
-fn work(args: &RunArgs) -> Result<Work, OrderError> {
+fn work(args: &TaskRunArgs) -> Result<Work, NewTaskError> {
     let Some(name) = &args.action else {
         return match args.command.first() {
-            Some(program) if !program.starts_with('/') => Err(OrderError::Relative(program.clone())),
+            Some(program) if !program.starts_with('/') => Err(NewTaskError::Relative(program.clone())),
             _ => Ok(Work::Command { argv: args.command.clone() }),
         };
     };
     let mut given = BTreeMap::new();
     for (key, value) in &args.args {
         if given.insert(key.clone(), value.clone()).is_some() {
-            return Err(OrderError::Twice(key.clone()));
+            return Err(NewTaskError::Twice(key.clone()));
         }
     }
     Ok(Work::Action { name: name.clone(), args: given })
 }
 
 /// Begins a task, follows it, and tells what it came to.
-pub(super) async fn run(connect: &Connect, args: &RunArgs, screen: Screen) -> Result<Exit, Failure> {
+pub(super) async fn run(connect: &Connect, args: &TaskRunArgs, screen: Screen) -> Result<Exit, Failure> {
     // What can be seen to be wrong is told before anybody is asked.
     work(args)?;
     let operator = connect.dial().await?;

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use model::work::{Outcome, RefusalCode};
-use plane::work::{NodeStage, Progress, Summary};
+use model::work::{ActionOutcome, RefusalCode};
+use plane::work::{NodeStage, TaskProgress, TaskSummary};
 use serde::Serialize;
 use server::api::work::TaskNodeView;
 
@@ -14,7 +14,7 @@ use crate::whom::MAX_NAMES;
 
 /// Nodes that came to the same.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Group {
+pub struct OutcomeGroup {
     /// What they came to.
     pub said: String,
     /// How much it matters.
@@ -31,13 +31,13 @@ pub struct Group {
 
 /// Nodes grouped by what they came to: what went well first, then the most frequent. Within a
 /// group the nodes are in the order of their names.
-pub fn groups(task: &str, nodes: &[TaskNodeView]) -> Vec<Group> {
-    let mut by_words: BTreeMap<String, Group> = BTreeMap::new();
+pub fn groups(task: &str, nodes: &[TaskNodeView]) -> Vec<OutcomeGroup> {
+    let mut by_words: BTreeMap<String, OutcomeGroup> = BTreeMap::new();
     let mut named: Vec<(String, &TaskNodeView)> = nodes.iter().map(|node| (name(node), node)).collect();
     named.sort_by(|(one, _), (other, _)| one.cmp(other));
     for (hostname, node) in named {
         let (said, mark, next) = words(task, &hostname, node);
-        let group = by_words.entry(said.clone()).or_insert_with(|| Group {
+        let group = by_words.entry(said.clone()).or_insert_with(|| OutcomeGroup {
             said,
             mark,
             count: 0,
@@ -49,7 +49,7 @@ pub fn groups(task: &str, nodes: &[TaskNodeView]) -> Vec<Group> {
             group.nodes.push(hostname);
         }
     }
-    let mut groups: Vec<Group> = by_words.into_values().collect();
+    let mut groups: Vec<OutcomeGroup> = by_words.into_values().collect();
     groups.sort_by_key(|group| (group.mark != Mark::Good, std::cmp::Reverse(group.count)));
     groups
 }
@@ -81,20 +81,22 @@ pub(super) fn words(task: &str, node: &str, view: &TaskNodeView) -> (String, Mar
     }
 }
 
-fn of_outcome(task: &str, node: &str, outcome: &Outcome) -> (String, Mark, Option<String>) {
+fn of_outcome(task: &str, node: &str, outcome: &ActionOutcome) -> (String, Mark, Option<String>) {
     let look = || Some(format!("muster task output {task} {node}"));
     let (mark, next) = match outcome {
-        Outcome::Exited { code: 0 } => return ("succeeded".to_owned(), Mark::Good, None),
-        Outcome::HandedOver => return ("handed over".to_owned(), Mark::Good, None),
-        Outcome::Answered { .. } => return ("answered".to_owned(), Mark::Good, None),
-        Outcome::Exited { .. } | Outcome::Signalled { .. } | Outcome::Failed { .. } => (Mark::Bad, look()),
-        Outcome::TimedOut => {
+        ActionOutcome::Exited { code: 0 } => return ("succeeded".to_owned(), Mark::Good, None),
+        ActionOutcome::HandedOver => return ("handed over".to_owned(), Mark::Good, None),
+        ActionOutcome::Answered { .. } => return ("answered".to_owned(), Mark::Good, None),
+        ActionOutcome::Exited { .. } | ActionOutcome::Signalled { .. } | ActionOutcome::Failed { .. } => {
+            (Mark::Bad, look())
+        }
+        ActionOutcome::TimedOut => {
             (Mark::Bad, Some("--timeout gives it longer, up to what its delegation allows".to_owned()))
         }
-        Outcome::Cancelled => (Mark::Warn, None),
-        Outcome::Refused { code, .. } => (Mark::Bad, Some(allowed_where(*code).to_owned())),
-        Outcome::Expired => (Mark::Warn, Some("run it again; nothing of it was done there".to_owned())),
-        Outcome::Unknown => (
+        ActionOutcome::Cancelled => (Mark::Warn, None),
+        ActionOutcome::Refused { code, .. } => (Mark::Bad, Some(allowed_where(*code).to_owned())),
+        ActionOutcome::Expired => (Mark::Warn, Some("run it again; nothing of it was done there".to_owned())),
+        ActionOutcome::Unknown => (
             Mark::Bad,
             Some(format!(
                 "it may have been done, or still run: look at {node}, then run it again if it is to"
@@ -118,7 +120,7 @@ fn allowed_where(code: RefusalCode) -> &'static str {
 }
 
 /// How a task stands, in one line.
-pub fn line(summary: &Summary) -> String {
+pub fn line(summary: &TaskSummary) -> String {
     let progress = &summary.progress;
     let said = tally([
         (progress.succeeded, "succeeded"),
@@ -139,8 +141,8 @@ pub fn line(summary: &Summary) -> String {
 }
 
 /// What a task that ended means for scripts.
-pub fn exit(progress: &Progress, nodes: &[TaskNodeView]) -> Exit {
-    let refused = |node: &TaskNodeView| matches!(node.outcome, Some(Outcome::Refused { .. }));
+pub fn exit(progress: &TaskProgress, nodes: &[TaskNodeView]) -> Exit {
+    let refused = |node: &TaskNodeView| matches!(node.outcome, Some(ActionOutcome::Refused { .. }));
     if progress.succeeded == progress.total {
         Exit::Ok
     } else if !nodes.is_empty() && nodes.iter().all(refused) {

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::NodeId;
 use model::text::printable;
-use model::work::Stream;
+use model::work::OutputStream;
 use plane::work::NodeStage;
 use serde::Serialize;
 use server::api::work::{OUTPUT, OutputQuery, OutputView, TASK_NODES, TaskNodeView, TaskView};
@@ -58,7 +58,7 @@ impl Lines {
     /// What did not end with a line's end.
     pub fn rest(&mut self, screen: Screen) -> String {
         let mut out = String::new();
-        for stream in [Stream::Stdout, Stream::Stderr] {
+        for stream in [OutputStream::Stdout, OutputStream::Stderr] {
             let begun = std::mem::take(&mut self.begun[place(stream)]);
             if !begun.is_empty() {
                 out.push_str(&self.line(stream, &begun, screen));
@@ -67,10 +67,10 @@ impl Lines {
         out
     }
 
-    fn line(&self, stream: Stream, text: &str, screen: Screen) -> String {
+    fn line(&self, stream: OutputStream, text: &str, screen: Screen) -> String {
         let (sign, mark) = match stream {
-            Stream::Stdout => ("|", Mark::Dim),
-            Stream::Stderr => ("!", Mark::Warn),
+            OutputStream::Stdout => ("|", Mark::Dim),
+            OutputStream::Stderr => ("!", Mark::Warn),
         };
         match &self.name {
             Some(name) => format!("{} {text}\n", screen.mark(mark, &format!("{name} {sign}"))),
@@ -79,10 +79,10 @@ impl Lines {
     }
 }
 
-fn place(stream: Stream) -> usize {
+fn place(stream: OutputStream) -> usize {
     match stream {
-        Stream::Stdout => 0,
-        Stream::Stderr => 1,
+        OutputStream::Stdout => 0,
+        OutputStream::Stderr => 1,
     }
 }
 

@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::module::{Command, Module, OnRemove, Params, Resource};
+use catalog::module::{CommandLine, Module, OnRemove, Params, Resource};
 use catalog::params::Resolved;
 use catalog::spec::{Ensure, Spec};
 use lang::{Expr, Value};
@@ -66,7 +66,7 @@ pub struct BoundModule {
     /// In the order in which they run when notified.
     pub handlers: Vec<Arc<BoundResource>>,
     /// Run after the writes; failure restores them.
-    pub verify: Option<Command>,
+    pub verify: Option<CommandLine>,
     /// Why the module as a whole cannot run.
     pub error: Option<String>,
     /// Some resource's name is not known, so the ledger cannot tell which one left.
@@ -125,8 +125,8 @@ impl BoundResource {
             Ok(Spec::Line(spec)) => vec![&spec.path],
             Ok(Spec::Exec(spec)) => {
                 let program = match &spec.command {
-                    Command::Argv(argv) => argv.first().map(String::as_str),
-                    Command::Shell(_) => None,
+                    CommandLine::Argv(argv) => argv.first().map(String::as_str),
+                    CommandLine::Shell(_) => None,
                 };
                 program.into_iter().chain(spec.cwd.as_deref()).collect()
             }

@@ -1,6 +1,6 @@
 //! Which traits a node's set may read, told from its expressions without evaluating them.
 
-use catalog::module::{Command, Module, Resource};
+use catalog::module::{CommandLine, Module, Resource};
 use lang::{Expr, Template, Text, Value};
 
 use super::Inputs;
@@ -31,8 +31,8 @@ impl Reads<'_> {
             || module.params.values().any(|decl| decl.default.as_ref().is_some_and(|it| self.value(it)))
             || module.resources.iter().chain(&module.handlers).any(|resource| self.resource(resource))
             || module.verify.as_ref().is_some_and(|verify| match verify {
-                Command::Shell(text) => self.text(text),
-                Command::Argv(argv) => argv.iter().any(|text| self.text(text)),
+                CommandLine::Shell(text) => self.text(text),
+                CommandLine::Argv(argv) => argv.iter().any(|text| self.text(text)),
             })
             || module.templates.values().any(template)
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::module::{Command, Module, OnRemove, Resource};
+use catalog::module::{CommandLine, Module, OnRemove, Resource};
 use catalog::params::{evaluate, is_dynamic};
 use catalog::schema;
 use catalog::spec::Spec;
@@ -114,11 +114,11 @@ impl<'a> Binder<'a> {
 }
 
 /// Evaluates the `${{ }}` of a command.
-pub(super) fn command(command: &Command, scope: &ModuleScope) -> Result<Command, String> {
+pub(super) fn command(command: &CommandLine, scope: &ModuleScope) -> Result<CommandLine, String> {
     match command {
-        Command::Shell(text) => evaluated_text(text, scope).map(Command::Shell),
-        Command::Argv(argv) => {
-            argv.iter().map(|arg| evaluated_text(arg, scope)).collect::<Result<_, _>>().map(Command::Argv)
+        CommandLine::Shell(text) => evaluated_text(text, scope).map(CommandLine::Shell),
+        CommandLine::Argv(argv) => {
+            argv.iter().map(|arg| evaluated_text(arg, scope)).collect::<Result<_, _>>().map(CommandLine::Argv)
         }
     }
 }

@@ -3,7 +3,7 @@
 use catalog::spec::{DirectorySpec, Ensure};
 use model::{Edit, Fields, PathOwnership, PathState};
 
-use super::{DEFAULT_DIRECTORY_MODE, Difference, Names, mode_field, ownership_differs};
+use super::{AccountLookup, DEFAULT_DIRECTORY_MODE, Difference, mode_field, ownership_differs};
 
 /// What differs between the declared directory and what is there.
 ///
@@ -17,7 +17,7 @@ pub fn assess(
     spec: &DirectorySpec,
     prior: &PathState,
     wanted: &PathOwnership,
-    names: &dyn Names,
+    names: &dyn AccountLookup,
 ) -> Result<Option<Edit<Fields>>, String> {
     let mut edit = Difference::default();
     match (spec.ensure, prior) {

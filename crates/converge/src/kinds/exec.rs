@@ -1,6 +1,6 @@
 //! `exec` and `shell`: whether a command is to run, and what its exit means.
 
-use catalog::module::Command;
+use catalog::module::CommandLine;
 use catalog::spec::ExecSpec;
 use model::{Edit, Fields};
 
@@ -32,10 +32,10 @@ pub fn succeeded(spec: &ExecSpec, code: i32) -> bool {
 }
 
 /// A command as people read it: arguments that need it are quoted.
-pub fn command_text(command: &Command) -> String {
+pub fn command_text(command: &CommandLine) -> String {
     let text = match command {
-        Command::Shell(text) => text.clone(),
-        Command::Argv(argv) => argv.iter().map(|arg| quoted(arg)).collect::<Vec<_>>().join(" "),
+        CommandLine::Shell(text) => text.clone(),
+        CommandLine::Argv(argv) => argv.iter().map(|arg| quoted(arg)).collect::<Vec<_>>().join(" "),
     };
     match text.char_indices().nth(MAX_SHOWN) {
         Some((end, _)) => format!("{}...", &text[..end]),
@@ -43,7 +43,7 @@ pub fn command_text(command: &Command) -> String {
     }
 }
 
-fn shown(command: &Command) -> Fields {
+fn shown(command: &CommandLine) -> Fields {
     Fields::from([("command".to_owned(), command_text(command))])
 }
 

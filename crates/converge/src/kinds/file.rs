@@ -1,9 +1,9 @@
 //! `file`: bytes, mode, owner and group of a regular file.
 
-use catalog::spec::{Content, Ensure, FileSpec};
+use catalog::spec::{Ensure, FileContent, FileSpec};
 use model::{Digest, Edit, Fields, PathOwnership, PathState};
 
-use super::{DEFAULT_FILE_MODE, Difference, Names, content_field, mode_field, ownership_differs};
+use super::{AccountLookup, DEFAULT_FILE_MODE, Difference, content_field, mode_field, ownership_differs};
 
 /// The bytes that an edit may show; what is absent is named by digest.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,7 +46,7 @@ pub fn assess(
     prior: &PathState,
     wanted: &PathOwnership,
     bytes: Bytes<'_>,
-    names: &dyn Names,
+    names: &dyn AccountLookup,
 ) -> Result<Option<Edit<Fields>>, String> {
     if !differs(spec, prior, wanted) {
         return Ok(None);
@@ -91,7 +91,7 @@ fn symlink(
     target: &str,
     wanted: &PathOwnership,
     bytes: Bytes<'_>,
-    names: &dyn Names,
+    names: &dyn AccountLookup,
 ) -> Result<Edit<Fields>, String> {
     let mut edit = Difference::default();
     if spec.ensure == Ensure::Absent {
@@ -113,16 +113,16 @@ fn symlink(
 
 fn content_differs(spec: &FileSpec, now: &Digest) -> bool {
     match &spec.content {
-        Some(Content::Text { digest, .. } | Content::Blob { digest, .. }) => digest != now,
+        Some(FileContent::Text { digest, .. } | FileContent::Blob { digest, .. }) => digest != now,
         None => false,
     }
 }
 
 fn new_content(spec: &FileSpec, bytes: Bytes<'_>) -> Option<String> {
     match spec.content.as_ref()? {
-        Content::Text { text, digest } => {
+        FileContent::Text { text, digest } => {
             Some(content_field(Some(text.as_bytes()), digest, text.len() as u64))
         }
-        Content::Blob { digest, size } => Some(content_field(bytes.new, digest, *size)),
+        FileContent::Blob { digest, size } => Some(content_field(bytes.new, digest, *size)),
     }
 }

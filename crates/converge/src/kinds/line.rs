@@ -7,7 +7,7 @@ use catalog::spec::{Ensure, LineSpec};
 use lang::regex::Regex;
 use model::{Edit, Fields, PathOwnership, PathState};
 
-use super::{DEFAULT_FILE_MODE, Difference, Names, ownership_differs};
+use super::{AccountLookup, DEFAULT_FILE_MODE, Difference, ownership_differs};
 
 /// The largest file, in bytes, that a line is edited in.
 pub const MAX_FILE: u64 = 4 * 1024 * 1024;
@@ -16,7 +16,7 @@ const MAX_SHOWN: usize = 1024;
 
 /// The new bytes of a file, and which line made the difference.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Change {
+pub struct LineChange {
     /// The whole file.
     pub bytes: Vec<u8>,
     /// The lines that go, joined by newlines.
@@ -36,7 +36,7 @@ pub struct Change {
 /// # Errors
 /// When a regular expression cannot be read, the line holds a line break, or the file
 /// is missing and may not be made.
-pub fn edit(spec: &LineSpec, bytes: Option<&[u8]>) -> Result<Option<Change>, String> {
+pub fn edit(spec: &LineSpec, bytes: Option<&[u8]>) -> Result<Option<LineChange>, String> {
     if spec.line.contains(['\n', '\r']) {
         return Err("`line` holds a line break; it must be one line".to_owned());
     }
@@ -61,7 +61,7 @@ pub fn assess(
     prior: &PathState,
     bytes: Option<&[u8]>,
     wanted: &PathOwnership,
-    names: &dyn Names,
+    names: &dyn AccountLookup,
 ) -> Result<Option<Edit<Fields>>, String> {
     let ownership = match prior {
         PathState::Missing => None,
@@ -89,10 +89,10 @@ pub fn assess(
     Ok(edit.change())
 }
 
-fn missing(spec: &LineSpec) -> Result<Option<Change>, String> {
+fn missing(spec: &LineSpec) -> Result<Option<LineChange>, String> {
     match (spec.ensure, spec.create) {
         (Ensure::Absent, _) => Ok(None),
-        (Ensure::Present, true) => Ok(Some(Change {
+        (Ensure::Present, true) => Ok(Some(LineChange {
             bytes: format!("{}\n", spec.line).into_bytes(),
             from: None,
             to: Some(shown(spec.line.as_bytes())),
@@ -103,7 +103,7 @@ fn missing(spec: &LineSpec) -> Result<Option<Change>, String> {
     }
 }
 
-fn remove(spec: &LineSpec, lines: &[Line<'_>], matching: Option<&Regex>) -> Option<Change> {
+fn remove(spec: &LineSpec, lines: &[Line<'_>], matching: Option<&Regex>) -> Option<LineChange> {
     let goes = |line: &Line<'_>| match matching {
         Some(regex) => line.matches(regex),
         None => line.text == spec.line.as_bytes(),
@@ -114,7 +114,7 @@ fn remove(spec: &LineSpec, lines: &[Line<'_>], matching: Option<&Regex>) -> Opti
     let bytes = lines.iter().filter(|line| !goes(line)).flat_map(Line::bytes).collect();
     let gone: Vec<u8> =
         lines.iter().filter(|line| goes(line)).map(|line| line.text).collect::<Vec<_>>().join(&b'\n');
-    Some(Change { bytes, from: Some(shown(&gone)), to: None })
+    Some(LineChange { bytes, from: Some(shown(&gone)), to: None })
 }
 
 fn put(
@@ -122,7 +122,7 @@ fn put(
     lines: &[Line<'_>],
     matching: Option<&Regex>,
     after: Option<&Regex>,
-) -> Option<Change> {
+) -> Option<LineChange> {
     let wanted = spec.line.as_bytes();
     let present = || lines.iter().any(|line| line.text == wanted);
     if let Some(regex) = matching {
@@ -141,7 +141,7 @@ fn put(
     Some(insert(wanted, lines, after))
 }
 
-fn replace(wanted: &[u8], lines: &[Line<'_>], at: usize) -> Option<Change> {
+fn replace(wanted: &[u8], lines: &[Line<'_>], at: usize) -> Option<LineChange> {
     if lines[at].text == wanted {
         return None;
     }
@@ -152,12 +152,12 @@ fn replace(wanted: &[u8], lines: &[Line<'_>], at: usize) -> Option<Change> {
         bytes.extend_from_slice(text);
         bytes.extend_from_slice(end);
     }
-    Some(Change { bytes, from: Some(shown(lines[at].text)), to: Some(shown(wanted)) })
+    Some(LineChange { bytes, from: Some(shown(lines[at].text)), to: Some(shown(wanted)) })
 }
 
 /// Puts the line after the one at `after`, else at the end. A file whose last line has
 /// no newline keeps that habit: the line before gets one, the new last line has none.
-fn insert(wanted: &[u8], lines: &[Line<'_>], after: Option<usize>) -> Change {
+fn insert(wanted: &[u8], lines: &[Line<'_>], after: Option<usize>) -> LineChange {
     let at = after.map_or(lines.len(), |after| after + 1);
     let mut bytes: Vec<u8> = lines[..at].iter().flat_map(Line::bytes).collect();
     let before = at.checked_sub(1).map(|before| &lines[before]);
@@ -177,7 +177,7 @@ fn insert(wanted: &[u8], lines: &[Line<'_>], after: Option<usize>) -> Change {
         }
     }
     bytes.extend(lines[at..].iter().flat_map(Line::bytes));
-    Change { bytes, from: None, to: Some(shown(wanted)) }
+    LineChange { bytes, from: None, to: Some(shown(wanted)) }
 }
 
 /// How lines of this file end.

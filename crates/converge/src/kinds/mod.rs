@@ -64,7 +64,7 @@ pub struct Applied {
 }
 
 /// Names for numbers, as the host's account files give them.
-pub trait Names {
+pub trait AccountLookup {
     /// The user's name, or the number as text.
     fn user(&self, uid: u32) -> String;
     /// The group's name, or the number as text.
@@ -99,7 +99,7 @@ impl Difference {
     }
 
     /// Adds mode, owner and group where they are wanted and differ from `now`.
-    fn ownership(&mut self, wanted: &PathOwnership, now: Option<(u32, u32, u32)>, names: &dyn Names) {
+    fn ownership(&mut self, wanted: &PathOwnership, now: Option<(u32, u32, u32)>, names: &dyn AccountLookup) {
         let differs = |want: Option<u32>, now: Option<u32>| want.filter(|want| now != Some(*want));
         if let Some(mode) = differs(wanted.mode, now.map(|now| now.0)) {
             self.field("mode", now.map(|now| mode_field(now.0)), Some(mode_field(mode)));
@@ -113,7 +113,7 @@ impl Difference {
     }
 
     /// Mode and owners of what is made.
-    fn new_ownership(&mut self, wanted: &PathOwnership, default_mode: u32, names: &dyn Names) {
+    fn new_ownership(&mut self, wanted: &PathOwnership, default_mode: u32, names: &dyn AccountLookup) {
         let mode = wanted.mode.or(Some(default_mode));
         self.ownership(&PathOwnership { mode, ..*wanted }, None, names);
     }

@@ -9,7 +9,7 @@ use model::{RunReport, Timestamp};
 use super::module::Progress;
 use super::removal::Removal;
 use super::report::Collector;
-use super::{Finished, Job, JobId, Mode, Options, Outcome, Pending, Record, Work};
+use super::{FinishedRun, Job, JobId, JobOutcome, JobWork, Pending, Record, RunMode, RunOptions};
 use crate::{BoundResource, Desired, Ledger, LedgerEntry, ResourceId};
 
 /// One run over a desired state. Feed it: [`Run::ready`] for jobs, [`Run::done`] for each
@@ -17,7 +17,7 @@ use crate::{BoundResource, Desired, Ledger, LedgerEntry, ResourceId};
 #[derive(Debug)]
 pub struct Run {
     pub(super) desired: Desired,
-    pub(super) mode: Mode,
+    pub(super) mode: RunMode,
     pub(super) ledger: Ledger,
     pub(super) pending: Pending,
     pub(super) modules: Vec<Progress>,
@@ -29,7 +29,7 @@ pub struct Run {
     /// Ledger entries for the next record.
     pub(super) put: BTreeMap<ResourceId, LedgerEntry>,
     pub(super) forget: BTreeSet<ResourceId>,
-    options: Options,
+    options: RunOptions,
     generation: u64,
     /// Modules that nothing holds back and that have not begun.
     startable: BTreeSet<usize>,
@@ -59,7 +59,13 @@ pub(super) struct Prediction {
 
 impl Run {
     /// A run over `desired`, with what the ledger knows and what earlier runs still owe.
-    pub fn new(desired: Desired, ledger: Ledger, pending: Pending, mode: Mode, options: Options) -> Run {
+    pub fn new(
+        desired: Desired,
+        ledger: Ledger,
+        pending: Pending,
+        mode: RunMode,
+        options: RunOptions,
+    ) -> Run {
         let modules = Progress::all(&desired);
         let startable = (0..modules.len()).filter(|m| modules[*m].blockers == 0).collect();
         let removal = Removal::new(&desired, &ledger);
@@ -86,7 +92,7 @@ impl Run {
             desired,
         };
         run.report.counts.modules = u32::try_from(run.desired.modules.len()).unwrap_or(u32::MAX);
-        if mode == Mode::Apply {
+        if mode == RunMode::Apply {
             run.drop_debts_of_the_gone();
             run.follow_moved();
         }
@@ -120,7 +126,7 @@ impl Run {
     }
 
     /// Takes in what came of a job. An unknown job, or one answered twice, is ignored.
-    pub fn done(&mut self, id: JobId, outcome: Outcome, now: Timestamp) {
+    pub fn done(&mut self, id: JobId, outcome: JobOutcome, now: Timestamp) {
         self.now = self.now.max(now);
         match self.jobs.remove(&id) {
             Some(Task::Module(m)) => {
@@ -133,7 +139,7 @@ impl Run {
     }
 
     /// The result, once, when nothing is left to do and no job is out.
-    pub fn finish(&mut self) -> Option<Finished> {
+    pub fn finish(&mut self) -> Option<FinishedRun> {
         let over = self.modules_are_done() && self.jobs.is_empty() && self.removal.is_over();
         if self.finished || !over {
             return None;
@@ -151,7 +157,7 @@ impl Run {
             items,
         };
         let (ledger, pending) = (std::mem::take(&mut self.ledger), std::mem::take(&mut self.pending));
-        Some(Finished { report, ledger, pending })
+        Some(FinishedRun { report, ledger, pending })
     }
 
     pub(super) fn resource(&self, m: usize, slot: usize) -> &Arc<BoundResource> {
@@ -183,8 +189,8 @@ impl Run {
         &mut self.removal
     }
 
-    fn issue(&mut self, task: Task, what: Work) -> Job {
-        debug_assert!(!matches!(&what, Work::Probe(Probe::Changed(_))));
+    fn issue(&mut self, task: Task, what: JobWork) -> Job {
+        debug_assert!(!matches!(&what, JobWork::Probe(Probe::Changed(_))));
         self.next_job += 1;
         let id = JobId(self.next_job);
         self.jobs.insert(id, task);

@@ -19,7 +19,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::module::{Command, OnRemove};
+use catalog::module::{CommandLine, OnRemove};
 use lang::Probe;
 use model::{Digest, RunReport, Timestamp};
 
@@ -36,7 +36,7 @@ pub const VERIFY_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// Whether a run changes the host.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Mode {
+pub enum RunMode {
     /// Make it so.
     Apply,
     /// Only say what would change; nothing is touched and nothing is persisted (CNV-6).
@@ -45,7 +45,7 @@ pub enum Mode {
 
 /// What a run is about.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct RunOptions {
     /// Modules at once; at least 1.
     pub max_parallel: usize,
     /// The release's number, for the report.
@@ -74,15 +74,15 @@ pub struct Job {
     /// Its name.
     pub id: JobId,
     /// What to do.
-    pub what: Work,
+    pub what: JobWork,
 }
 
 /// What a job asks for; beside each the outcome that answers it.
 #[derive(Clone, Debug)]
-pub enum Work {
-    /// Answer a question about the host: [`Done::Probed`]. Only [`Probe::FileExists`].
+pub enum JobWork {
+    /// Answer a question about the host: [`JobDone::Probed`]. Only [`Probe::FileExists`].
     Probe(Probe),
-    /// Look, and touch nothing: [`Done::Checked`] or [`Done::Skipped`].
+    /// Look, and touch nothing: [`JobDone::Checked`] or [`JobDone::Skipped`].
     Check {
         /// What to look at; its spec is `Ok`.
         resource: Arc<BoundResource>,
@@ -90,7 +90,7 @@ pub enum Work {
         plan: bool,
     },
     /// Keep the prior bytes where the record says so, make the record durable, then apply:
-    /// [`Done::Applied`] or [`Done::Skipped`].
+    /// [`JobDone::Applied`] or [`JobDone::Skipped`].
     Apply {
         /// What to apply; its spec is `Ok`.
         resource: Arc<BoundResource>,
@@ -99,16 +99,16 @@ pub enum Work {
         /// What must be durable before the host is touched.
         record: Record,
     },
-    /// Run a module's verify: [`Done::Verified`].
+    /// Run a module's verify: [`JobDone::Verified`].
     Verify {
         /// The module.
         module: String,
         /// The command.
-        command: Command,
+        command: CommandLine,
         /// Kill it after this long.
         timeout: Duration,
     },
-    /// Put back, in this order, what a module changed: [`Done::Undone`]. Undoing twice
+    /// Put back, in this order, what a module changed: [`JobDone::Undone`]. Undoing twice
     /// must do no harm.
     Undo {
         /// The module.
@@ -116,7 +116,7 @@ pub enum Work {
         /// The last change first.
         undo: Vec<Undo>,
     },
-    /// A resource left the set: [`Done::Removed`]. Removing twice must do no harm.
+    /// A resource left the set: [`JobDone::Removed`]. Removing twice must do no harm.
     Remove {
         /// The resource.
         id: ResourceId,
@@ -125,7 +125,7 @@ pub enum Work {
         /// `Delete` or `Restore`.
         how: OnRemove,
     },
-    /// Make the record durable: [`Done::Persisted`].
+    /// Make the record durable: [`JobDone::Persisted`].
     Persist {
         /// What to write.
         record: Record,
@@ -157,32 +157,32 @@ impl Record {
 }
 
 /// What came of a job; in words why it failed.
-pub type Outcome = Result<Done, String>;
+pub type JobOutcome = Result<JobDone, String>;
 
 /// What a job found or did.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Done {
-    /// Of [`Work::Probe`].
+pub enum JobDone {
+    /// Of [`JobWork::Probe`].
     Probed(bool),
-    /// Of [`Work::Check`].
+    /// Of [`JobWork::Check`].
     Checked(Checked),
     /// The host does not do this kind of work here; the reason (`rooted`).
     Skipped(String),
-    /// Of [`Work::Apply`].
+    /// Of [`JobWork::Apply`].
     Applied(Applied),
-    /// Of [`Work::Verify`].
+    /// Of [`JobWork::Verify`].
     Verified,
-    /// Of [`Work::Undo`].
+    /// Of [`JobWork::Undo`].
     Undone,
-    /// Of [`Work::Remove`]: whether anything was changed.
+    /// Of [`JobWork::Remove`]: whether anything was changed.
     Removed(bool),
-    /// Of [`Work::Persist`].
+    /// Of [`JobWork::Persist`].
     Persisted,
 }
 
 /// What a run leaves.
 #[derive(Clone, Debug)]
-pub struct Finished {
+pub struct FinishedRun {
     /// What was done.
     pub report: RunReport,
     /// The ledger after it, as it is on disk.

@@ -8,7 +8,7 @@ use model::{Action, Timestamp};
 
 use super::report::{bare, item};
 use super::slot::{Applying, source, waits_for};
-use super::{Done, Mode, Outcome, Run, Undo, VERIFY_TIMEOUT, Work};
+use super::{JobDone, JobOutcome, JobWork, Run, RunMode, Undo, VERIFY_TIMEOUT};
 use crate::kinds::Checked;
 use crate::{Desired, ResourceId};
 
@@ -93,7 +93,7 @@ impl Progress {
 
 impl Run {
     /// Goes on with a module: the next job, or `None` when it is done.
-    pub(super) fn step(&mut self, m: usize) -> Option<Work> {
+    pub(super) fn step(&mut self, m: usize) -> Option<JobWork> {
         loop {
             let work = match self.modules[m].phase {
                 Phase::Start => self.start(m),
@@ -111,19 +111,21 @@ impl Run {
     }
 
     /// Takes in the outcome of the module's job.
-    pub(super) fn settle(&mut self, m: usize, outcome: Outcome) {
+    pub(super) fn settle(&mut self, m: usize, outcome: JobOutcome) {
         let phase = self.modules[m].phase;
         let why = match (phase, outcome) {
-            (Phase::Start | Phase::Slot(_), Ok(Done::Probed(answer))) => {
+            (Phase::Start | Phase::Slot(_), Ok(JobDone::Probed(answer))) => {
                 let progress = &mut self.modules[m];
                 return progress.answers.extend(progress.asked.take().map(|probe| (probe, answer)));
             }
-            (Phase::Slot(slot), Ok(Done::Skipped(reason))) => return self.skipped_by_host(m, slot, reason),
-            (Phase::Slot(slot), Ok(Done::Checked(checked))) => return self.checked(m, slot, Ok(checked)),
-            (Phase::Apply(slot), Ok(Done::Applied(applied))) => return self.applied(m, slot, Ok(applied)),
-            (Phase::Verify, Ok(Done::Verified)) => return self.verified(m, Ok(())),
-            (Phase::Undo, Ok(Done::Undone)) => return self.undone(m, Ok(())),
-            (Phase::End, Ok(Done::Persisted)) => return self.persisted(m, Ok(())),
+            (Phase::Slot(slot), Ok(JobDone::Skipped(reason))) => {
+                return self.skipped_by_host(m, slot, reason);
+            }
+            (Phase::Slot(slot), Ok(JobDone::Checked(checked))) => return self.checked(m, slot, Ok(checked)),
+            (Phase::Apply(slot), Ok(JobDone::Applied(applied))) => return self.applied(m, slot, Ok(applied)),
+            (Phase::Verify, Ok(JobDone::Verified)) => return self.verified(m, Ok(())),
+            (Phase::Undo, Ok(JobDone::Undone)) => return self.undone(m, Ok(())),
+            (Phase::End, Ok(JobDone::Persisted)) => return self.persisted(m, Ok(())),
             (_, Err(why)) => why,
             (_, Ok(_)) => "the host answered a question that was not asked".to_owned(),
         };
@@ -138,7 +140,7 @@ impl Run {
         }
     }
 
-    fn start(&mut self, m: usize) -> Option<Work> {
+    fn start(&mut self, m: usize) -> Option<JobWork> {
         let module = Arc::clone(&self.desired.modules[m]);
         if let Some(error) = &module.error {
             self.fail_module(m, error.clone());
@@ -150,7 +152,7 @@ impl Run {
         }
         let wanted = match self.ask(m, None, &module.when) {
             Ok(wanted) => wanted,
-            Err(probe) => return Some(Work::Probe(probe)),
+            Err(probe) => return Some(JobWork::Probe(probe)),
         };
         match wanted {
             Ok(true) => self.modules[m].phase = self.after_slots(m, 0),
@@ -202,7 +204,7 @@ impl Run {
     }
 
     pub(super) fn observes_module(&self, m: usize) -> bool {
-        self.mode == Mode::Plan || self.desired.observe || self.desired.modules[m].observe
+        self.mode == RunMode::Plan || self.desired.observe || self.desired.modules[m].observe
     }
 
     /// The phase when the slots before `slot` are through: verify stands between resources
@@ -218,13 +220,13 @@ impl Run {
         }
     }
 
-    fn end(&mut self, m: usize) -> Option<Work> {
+    fn end(&mut self, m: usize) -> Option<JobWork> {
         let progress = &mut self.modules[m];
         if progress.end == End::Open {
             let failed = progress.states.contains(&State::Failed);
             progress.end = if failed { End::Failed } else { End::Fine };
         }
-        if self.mode == Mode::Plan {
+        if self.mode == RunMode::Plan {
             self.modules[m].phase = Phase::Done;
             return None;
         }
@@ -233,7 +235,7 @@ impl Run {
             self.modules[m].phase = Phase::Done;
             return None;
         }
-        Some(Work::Persist { record })
+        Some(JobWork::Persist { record })
     }
 
     fn persisted(&mut self, m: usize, result: Result<(), String>) {
@@ -249,11 +251,11 @@ impl Run {
         }
     }
 
-    fn verify(&mut self, m: usize) -> Option<Work> {
+    fn verify(&mut self, m: usize) -> Option<JobWork> {
         let module = &self.desired.modules[m];
         let due = self.pending.unverified.contains_key(&module.name) && !self.observes_module(m);
         match &module.verify {
-            Some(command) if due => Some(Work::Verify {
+            Some(command) if due => Some(JobWork::Verify {
                 module: module.name.clone(),
                 command: command.clone(),
                 timeout: VERIFY_TIMEOUT,
@@ -289,7 +291,7 @@ impl Run {
         self.dirty = true;
     }
 
-    fn undo(&mut self, m: usize) -> Option<Work> {
+    fn undo(&mut self, m: usize) -> Option<JobWork> {
         let module = self.desired.modules[m].name.clone();
         let undo: Vec<Undo> =
             self.pending.unverified.get(&module).into_iter().flatten().rev().cloned().collect();
@@ -297,7 +299,7 @@ impl Run {
             self.undone(m, Ok(()));
             return None;
         }
-        Some(Work::Undo { module, undo })
+        Some(JobWork::Undo { module, undo })
     }
 
     fn undone(&mut self, m: usize, result: Result<(), String>) {

@@ -7,7 +7,7 @@ use model::delta::{Edit, Fields};
 use model::{Action, PathState, ResourceReport};
 
 use super::report::bare;
-use super::{Done, Mode, Outcome, Run, Work};
+use super::{JobDone, JobOutcome, JobWork, Run, RunMode};
 use crate::{Desired, Ledger, LedgerEntry, ResourceId};
 
 /// Where removals stand in the report: after every module.
@@ -63,10 +63,10 @@ impl Removal {
 
 impl Run {
     /// The next removal, then what is left to be written, then nothing.
-    pub(super) fn remove_next(&mut self) -> Option<Work> {
+    pub(super) fn remove_next(&mut self) -> Option<JobWork> {
         while let Some(id) = self.removal().left.pop_front() {
             let Some(entry) = self.ledger.entries.get(&id).cloned() else { continue };
-            if self.mode == Mode::Plan || self.desired.observe {
+            if self.mode == RunMode::Plan || self.desired.observe {
                 self.predict_removal(&id, &entry);
                 continue;
             }
@@ -77,16 +77,16 @@ impl Run {
             }
             self.removal().current = Some(id.clone());
             let how = entry.on_remove;
-            return Some(Work::Remove { id, entry, how });
+            return Some(JobWork::Remove { id, entry, how });
         }
         let record = self.record();
-        let write = self.mode == Mode::Apply && !record.is_empty();
+        let write = self.mode == RunMode::Apply && !record.is_empty();
         self.removal().over = !write;
-        write.then_some(Work::Persist { record })
+        write.then_some(JobWork::Persist { record })
     }
 
     /// Takes in the outcome of a removal, or of the last record.
-    pub(super) fn removed(&mut self, outcome: Outcome) {
+    pub(super) fn removed(&mut self, outcome: JobOutcome) {
         let Some(id) = self.removal().current.take() else {
             self.removal().over = true;
             if let Err(error) = outcome {
@@ -95,7 +95,7 @@ impl Run {
             return;
         };
         match outcome {
-            Ok(Done::Removed(changed)) => {
+            Ok(JobDone::Removed(changed)) => {
                 let entry = self.ledger.entries.remove(&id);
                 if let Some(entry) = entry.filter(|_| changed) {
                     let deleted = entry.on_remove == OnRemove::Delete;

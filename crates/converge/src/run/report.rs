@@ -3,7 +3,7 @@
 use catalog::spec::Spec;
 use model::delta::{Edit, Fields};
 use model::report::{MAX_ITEMS, MAX_TEXT};
-use model::{Action, Counts, ResourceReport};
+use model::{Action, ResourceReport, RunCounts};
 
 use crate::BoundResource;
 
@@ -13,7 +13,7 @@ pub(super) type Position = (usize, usize);
 /// Everything that was not simply right.
 #[derive(Debug, Default)]
 pub(super) struct Collector {
-    pub(super) counts: Counts,
+    pub(super) counts: RunCounts,
     items: Vec<(Position, ResourceReport)>,
 }
 
@@ -35,7 +35,7 @@ impl Collector {
 
     /// The items in order of modules and resources, at most [`MAX_ITEMS`]: when there are
     /// more, failures stay.
-    pub(super) fn finish(self) -> (Counts, Vec<ResourceReport>) {
+    pub(super) fn finish(self) -> (RunCounts, Vec<ResourceReport>) {
         let mut items = self.items;
         if items.len() > MAX_ITEMS {
             items.sort_by_key(|(position, item)| (item.action != Action::Failed, *position));

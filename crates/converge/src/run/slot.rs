@@ -12,7 +12,7 @@ use model::{Action, PathState};
 use super::module::{End, Phase, State};
 use super::pending::Ahead;
 use super::report::item;
-use super::{Mode, Record, Run, Undo, Work};
+use super::{JobWork, Record, Run, RunMode, Undo};
 use crate::bind::parents;
 use crate::kinds::{Applied, Checked};
 use crate::ledger::MAX_KEPT;
@@ -29,11 +29,11 @@ pub(super) struct Applying {
 
 impl Run {
     pub(super) fn observes(&self, resource: &BoundResource) -> bool {
-        self.mode == Mode::Plan || self.desired.observe || resource.observe
+        self.mode == RunMode::Plan || self.desired.observe || resource.observe
     }
 
     /// From the beginning of a slot to its check.
-    pub(super) fn slot(&mut self, m: usize, slot: usize) -> Option<Work> {
+    pub(super) fn slot(&mut self, m: usize, slot: usize) -> Option<JobWork> {
         let resource = Arc::clone(self.resource(m, slot));
         let handler = slot >= self.desired.modules[m].resources.len();
         let observe = self.observes(&resource);
@@ -49,13 +49,13 @@ impl Run {
         }
         let wanted = match self.ask(m, Some(&resource), &resource.when) {
             Ok(wanted) => wanted,
-            Err(probe) => return Some(Work::Probe(probe)),
+            Err(probe) => return Some(JobWork::Probe(probe)),
         };
         let bound = resource.spec.as_ref().map(|_| true).map_err(Clone::clone);
         match wanted.and_then(|wanted| if wanted { bound } else { Ok(false) }) {
             Ok(true) => {
                 self.modules[m].began = self.now;
-                return Some(Work::Check { resource, plan: observe });
+                return Some(JobWork::Check { resource, plan: observe });
             }
             Ok(false) => {
                 let reason = format!("when is false: {}", source(&resource.when));
@@ -160,7 +160,7 @@ impl Run {
     }
 
     /// Hands out the apply, with everything that must be durable before it.
-    pub(super) fn apply(&mut self, m: usize, slot: usize) -> Option<Work> {
+    pub(super) fn apply(&mut self, m: usize, slot: usize) -> Option<JobWork> {
         let resource = Arc::clone(self.resource(m, slot));
         let checked = self.modules[m].checked.take().unwrap_or_else(Checked::unknown);
         let module = Arc::clone(&self.desired.modules[m]);
@@ -186,7 +186,7 @@ impl Run {
         }
         let edit = checked.edit.clone();
         self.modules[m].applying = Some(Applying { edit, ahead, new_entry });
-        Some(Work::Apply { resource, checked, record })
+        Some(JobWork::Apply { resource, checked, record })
     }
 
     pub(super) fn applied(&mut self, m: usize, slot: usize, result: Result<Applied, String>) {

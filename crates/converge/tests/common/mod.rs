@@ -5,13 +5,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use catalog::module::{Command, Module, OnRemove, Params};
-use catalog::spec::{Content, Ensure, FileSpec, Spec};
+use catalog::module::{CommandLine, Module, OnRemove, Params};
+use catalog::spec::{Ensure, FileContent, FileSpec, Spec};
 use converge::bind::Inputs;
 use converge::kinds::{Applied, Checked, custom, exec};
 use converge::{
-    BoundResource, Desired, Done, Finished, Ledger, Mode, Options, Outcome, Pending, Record, ResourceId, Run,
-    Work, bind,
+    BoundResource, Desired, FinishedRun, JobDone, JobOutcome, JobWork, Ledger, Pending, Record, ResourceId,
+    Run, RunMode, RunOptions, bind,
 };
 use lang::{Probe, Value};
 use model::{Action, Digest, Edit, Fields, PathState, RunReport, Timestamp};
@@ -81,42 +81,42 @@ impl Host {
     }
 
     /// Carries out one job; every point at which a process may die is a `tick`.
-    fn work(&mut self, work: Work) -> Result<Outcome, Killed> {
+    fn work(&mut self, work: JobWork) -> Result<JobOutcome, Killed> {
         self.tick()?;
         let outcome = match work {
-            Work::Probe(Probe::FileExists(path)) => Ok(Done::Probed(self.nodes.contains_key(&path))),
-            Work::Probe(Probe::Changed(_)) => panic!("the run answers that itself"),
-            Work::Check { resource, plan } => self.check(&resource, plan),
-            Work::Apply { resource, checked, record } => {
+            JobWork::Probe(Probe::FileExists(path)) => Ok(JobDone::Probed(self.nodes.contains_key(&path))),
+            JobWork::Probe(Probe::Changed(_)) => panic!("the run answers that itself"),
+            JobWork::Check { resource, plan } => self.check(&resource, plan),
+            JobWork::Apply { resource, checked, record } => {
                 self.persist(record)?;
                 self.tick()?;
                 self.apply(&resource, &checked)
             }
-            Work::Verify { module, command, .. } => {
+            JobWork::Verify { module, command, .. } => {
                 self.log.push(format!("verify {module}"));
-                self.command(&command).map(|()| Done::Verified)
+                self.command(&command).map(|()| JobDone::Verified)
             }
-            Work::Undo { module, undo } => {
+            JobWork::Undo { module, undo } => {
                 self.log.push(format!("undo {module}"));
                 let mut result = Ok(());
                 for undo in undo {
                     self.tick()?;
                     result = result.and(self.restore(&undo.path, &undo.prior));
                 }
-                result.map(|()| Done::Undone)
+                result.map(|()| JobDone::Undone)
             }
-            Work::Remove { id, entry, how } => {
+            JobWork::Remove { id, entry, how } => {
                 self.log.push(format!("remove {id}"));
                 let before = self.nodes.clone();
                 let result = match how {
                     OnRemove::Delete => self.restore(&entry.path, &PathState::Missing),
                     _ => self.restore(&entry.path, &entry.prior),
                 };
-                result.map(|()| Done::Removed(self.nodes != before))
+                result.map(|()| JobDone::Removed(self.nodes != before))
             }
-            Work::Persist { record } => {
+            JobWork::Persist { record } => {
                 self.persist(record)?;
-                Ok(Done::Persisted)
+                Ok(JobDone::Persisted)
             }
         };
         self.tick()?;
@@ -176,9 +176,9 @@ impl Host {
         Ok(())
     }
 
-    fn check(&mut self, resource: &BoundResource, plan: bool) -> Outcome {
+    fn check(&mut self, resource: &BoundResource, plan: bool) -> JobOutcome {
         let checked = match resource.spec.as_ref().expect("only what is bound is checked") {
-            Spec::Exec(_) | Spec::Custom(_) if self.rooted => return Ok(Done::Skipped("rooted".into())),
+            Spec::Exec(_) | Spec::Custom(_) if self.rooted => return Ok(JobDone::Skipped("rooted".into())),
             Spec::Exec(spec) => {
                 let created = spec.creates.as_ref().map(|path| self.nodes.contains_key(path));
                 let guards = exec::Guards { created, ..exec::Guards::default() };
@@ -206,10 +206,10 @@ impl Host {
                 }
             }
         };
-        Ok(Done::Checked(checked))
+        Ok(JobDone::Checked(checked))
     }
 
-    fn apply(&mut self, resource: &BoundResource, checked: &Checked) -> Outcome {
+    fn apply(&mut self, resource: &BoundResource, checked: &Checked) -> JobOutcome {
         self.log.push(format!("apply {}", resource.id));
         let result = match resource.spec.as_ref().expect("only what is bound is applied") {
             Spec::Exec(spec) => self.command(&spec.command),
@@ -217,7 +217,7 @@ impl Host {
                 self.log.push(format!("custom {}", resource.name));
                 match spec.params.get("answer").and_then(Value::as_str) {
                     Some("same") => {
-                        return Ok(Done::Applied(Applied { edit: None, changed: false, output: None }));
+                        return Ok(JobDone::Applied(Applied { edit: None, changed: false, output: None }));
                     }
                     Some("fail") => Err("the script said no".to_owned()),
                     _ => Ok(()),
@@ -241,10 +241,10 @@ impl Host {
                 }
             }
         };
-        result.map(|()| Done::Applied(Applied { edit: checked.edit.clone(), changed: true, output: None }))
+        result.map(|()| JobDone::Applied(Applied { edit: checked.edit.clone(), changed: true, output: None }))
     }
 
-    fn command(&mut self, command: &Command) -> Result<(), String> {
+    fn command(&mut self, command: &CommandLine) -> Result<(), String> {
         let text = exec::command_text(command);
         self.log.push(format!("run {text}"));
         if self.broken.contains(&text) {
@@ -269,8 +269,8 @@ fn wanted(spec: &Spec) -> (String, Option<Node>) {
 
 pub fn text(spec: &FileSpec) -> String {
     match &spec.content {
-        Some(Content::Text { text, .. }) => text.to_string(),
-        Some(Content::Blob { .. }) => "blob".into(),
+        Some(FileContent::Text { text, .. }) => text.to_string(),
+        Some(FileContent::Blob { .. }) => "blob".into(),
         None => String::new(),
     }
 }
@@ -327,13 +327,18 @@ impl Set {
     }
 }
 
-pub fn options() -> Options {
-    Options { max_parallel: 4, seq: 1, root: Digest::ZERO, intended: true, started: Timestamp(0) }
+pub fn options() -> RunOptions {
+    RunOptions { max_parallel: 4, seq: 1, root: Digest::ZERO, intended: true, started: Timestamp(0) }
 }
 
 /// A run to its end or its death; jobs that are out at once are answered in an order that
 /// `seed` chooses.
-pub fn drive(host: &mut Host, desired: &Desired, mode: Mode, mut seed: u64) -> Result<Finished, Killed> {
+pub fn drive(
+    host: &mut Host,
+    desired: &Desired,
+    mode: RunMode,
+    mut seed: u64,
+) -> Result<FinishedRun, Killed> {
     host.disk.generation = 0;
     let mut run =
         Run::new(desired.clone(), host.disk.ledger.clone(), host.disk.pending.clone(), mode, options());
@@ -357,7 +362,7 @@ pub fn drive(host: &mut Host, desired: &Desired, mode: Mode, mut seed: u64) -> R
 
 /// A run that is not killed; what it leaves is what is on disk.
 pub fn apply(host: &mut Host, set: &Set) -> RunReport {
-    let finished = drive(host, &set.bind(), Mode::Apply, 0).unwrap();
+    let finished = drive(host, &set.bind(), RunMode::Apply, 0).unwrap();
     assert_eq!(finished.ledger, host.disk.ledger);
     assert_eq!(finished.pending, host.disk.pending);
     finished.report
@@ -366,7 +371,7 @@ pub fn apply(host: &mut Host, set: &Set) -> RunReport {
 /// A plan; it touches nothing.
 pub fn plan(host: &mut Host, set: &Set) -> RunReport {
     let before = (host.nodes.clone(), host.disk.ledger.clone(), host.disk.pending.clone(), host.log.clone());
-    let finished = drive(host, &set.bind(), Mode::Plan, 0).unwrap();
+    let finished = drive(host, &set.bind(), RunMode::Plan, 0).unwrap();
     assert_eq!(
         before,
         (host.nodes.clone(), host.disk.ledger.clone(), host.disk.pending.clone(), host.log.clone())

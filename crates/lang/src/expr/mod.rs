@@ -38,10 +38,10 @@ use crate::{Scope, Value};
 /// A parsed expression. Cheap to clone; keeps its source.
 #[derive(Clone)]
 pub struct Expr {
-    inner: Arc<Inner>,
+    inner: Arc<ParsedExpr>,
 }
 
-struct Inner {
+struct ParsedExpr {
     source: String,
     root: Node,
 }
@@ -51,7 +51,7 @@ impl Expr {
     /// Unknown functions and filters are errors here, not later.
     pub fn parse(source: &str) -> Result<Expr, ParseError> {
         let root = parse::parse(source)?;
-        Ok(Expr { inner: Arc::new(Inner { source: source.to_owned(), root }) })
+        Ok(Expr { inner: Arc::new(ParsedExpr { source: source.to_owned(), root }) })
     }
 
     /// Evaluates within [`MAX_STEPS`] and [`MAX_BYTES`].

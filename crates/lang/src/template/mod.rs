@@ -37,10 +37,10 @@ pub const MAX_NESTING: usize = 32;
 /// A parsed template. Cheap to clone.
 #[derive(Clone)]
 pub struct Template {
-    inner: Arc<Inner>,
+    inner: Arc<ParsedTemplate>,
 }
 
-struct Inner {
+struct ParsedTemplate {
     name: String,
     source: String,
     body: Vec<Item>,
@@ -99,7 +99,9 @@ impl Template {
     /// Parses a template of at most [`MAX_TEMPLATE`] bytes. `name` is for messages.
     pub fn parse(name: &str, source: &str) -> Result<Template, TemplateError> {
         let body = parse::parse(source).map_err(|mistake| at(mistake, name, source))?;
-        Ok(Template { inner: Arc::new(Inner { name: name.to_owned(), source: source.to_owned(), body }) })
+        Ok(Template {
+            inner: Arc::new(ParsedTemplate { name: name.to_owned(), source: source.to_owned(), body }),
+        })
     }
 
     /// Renders with these root names, within [`MAX_FUEL`], [`MAX_BYTES`] and [`MAX_OUTPUT`].

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use model::Timestamp;
-use model::work::{ActionEvent, ActionFact, Order, Outcome, Stream};
+use model::work::{ActionEvent, ActionFact, ActionOutcome, Order, OutputStream};
 use serde::{Deserialize, Serialize};
 
 use super::OrderError;
@@ -21,7 +21,7 @@ pub struct At {
 
 /// What is durable of an action, besides its facts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Mark {
+pub struct ActionMark {
     /// How far it came.
     pub stage: Stage,
     /// When its order expires: until then the mark is kept, whether or not the object is.
@@ -40,9 +40,9 @@ pub enum Stage {
 
 /// What the shell found at the start.
 #[derive(Clone, Debug, Default)]
-pub struct Restored {
+pub struct RestoredWork {
     /// The marks.
-    pub marks: BTreeMap<String, Mark>,
+    pub marks: BTreeMap<String, ActionMark>,
     /// Actions whose `started` lies in the log.
     pub begun: BTreeSet<String>,
     /// Actions whose terminal fact lies in the log.
@@ -51,7 +51,7 @@ pub struct Restored {
     pub orders: Vec<(String, Result<Order, OrderError>)>,
 }
 
-impl Restored {
+impl RestoredWork {
     /// Notices a fact of the log that was not acknowledged yet.
     pub fn notice(&mut self, fact: &ActionFact) {
         match &fact.event {
@@ -73,7 +73,7 @@ pub struct Leave<P> {
 
 /// What happened.
 #[derive(Clone, Debug)]
-pub enum Input {
+pub enum WorkInput {
     /// Time passed.
     Tick,
     /// An Action object came or changed; [`super::order_of`] its content.
@@ -90,12 +90,12 @@ pub enum Input {
     },
     /// Another release is held: what waits is judged anew.
     Delegations,
-    /// [`Effect::Begin`] is durable.
+    /// [`WorkEffect::Begin`] is durable.
     Begun {
         /// The action.
         id: String,
     },
-    /// [`Effect::Begin`] could not be made durable.
+    /// [`WorkEffect::Begin`] could not be made durable.
     NotBegun {
         /// The action.
         id: String,
@@ -107,7 +107,7 @@ pub enum Input {
         /// The action.
         id: String,
         /// Where.
-        stream: Stream,
+        stream: OutputStream,
         /// What.
         bytes: Vec<u8>,
     },
@@ -116,7 +116,7 @@ pub enum Input {
         /// The action.
         id: String,
         /// The stream.
-        stream: Stream,
+        stream: OutputStream,
         /// How many bytes it had.
         bytes: u64,
     },
@@ -125,16 +125,16 @@ pub enum Input {
         /// The action.
         id: String,
         /// How it ended.
-        outcome: Outcome,
+        outcome: ActionOutcome,
         /// How long it took, in milliseconds.
         duration_ms: u64,
     },
-    /// [`Effect::End`] is durable.
+    /// [`WorkEffect::End`] is durable.
     Kept {
         /// The action.
         id: String,
     },
-    /// [`Effect::End`] could not be made durable; it is tried again.
+    /// [`WorkEffect::End`] could not be made durable; it is tried again.
     NotKept {
         /// The action.
         id: String,
@@ -145,46 +145,46 @@ pub enum Input {
 
 /// What the shell is to do, in this order.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Effect<P> {
-    /// Make the mark durable, then the fact `started`; then [`Input::Begun`], or
-    /// [`Input::NotBegun`] when either fails.
+pub enum WorkEffect<P> {
+    /// Make the mark durable, then the fact `started`; then [`WorkInput::Begun`], or
+    /// [`WorkInput::NotBegun`] when either fails.
     Begin {
         /// The action.
         id: String,
         /// Its mark.
-        mark: Mark,
+        mark: ActionMark,
     },
-    /// Do it: [`Input::Output`] as it comes, then [`Input::Ended`] once.
+    /// Do it: [`WorkInput::Output`] as it comes, then [`WorkInput::Ended`] once.
     Execute {
         /// The action.
         id: String,
         /// What.
         permitted: P,
-        /// The longest time for it; then it is ended and [`Outcome::TimedOut`].
+        /// The longest time for it; then it is ended and [`ActionOutcome::TimedOut`].
         timeout: Duration,
     },
-    /// End what runs; its [`Input::Ended`] follows, with [`Outcome::Cancelled`] unless it
+    /// End what runs; its [`WorkInput::Ended`] follows, with [`ActionOutcome::Cancelled`] unless it
     /// was over already.
     Kill {
         /// The action.
         id: String,
     },
-    /// Append a fact of output; [`Input::OutputLost`] when that fails.
+    /// Append a fact of output; [`WorkInput::OutputLost`] when that fails.
     Say(ActionFact),
     /// Append the terminal fact, then make the mark durable, if there is one; then
-    /// [`Input::Kept`], or [`Input::NotKept`] when either fails.
+    /// [`WorkInput::Kept`], or [`WorkInput::NotKept`] when either fails.
     End {
         /// The terminal fact.
         fact: ActionFact,
         /// The mark.
-        mark: Option<Mark>,
+        mark: Option<ActionMark>,
     },
     /// Make a mark durable. Nothing depends on it.
     Remember {
         /// The action.
         id: String,
         /// Its mark.
-        mark: Mark,
+        mark: ActionMark,
     },
     /// Take a mark away.
     Forget {

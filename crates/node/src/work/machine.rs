@@ -1,4 +1,4 @@
-//! [`Work`]: inputs to effects.
+//! [`WorkMachine`]: inputs to effects.
 //!
 //! ```text
 //! Put --> waiting (queue) --Begin--> mark --Begun--> running --Ended--> answered
@@ -11,13 +11,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use model::Timestamp;
-use model::work::{ActionEvent, ActionFact, ActionRefusal, MAX_TIMEOUT_SECS, Order, Outcome, RefusalCode};
+use model::work::{
+    ActionEvent, ActionFact, ActionOutcome, ActionRefusal, MAX_TIMEOUT_SECS, Order, RefusalCode,
+};
 
 use super::output::Output;
 use super::pace::RefusalLimiter;
 use super::{
-    At, DRAIN, Effect, Input, Leave, MAX_ENDING, MAX_EXPIRES, MAX_MARKS, MAX_MESSAGE, MAX_PARALLEL,
-    MAX_WAITING, Mark, OrderError, RETRY, Restored, Stage,
+    ActionMark, At, DRAIN, Leave, MAX_ENDING, MAX_EXPIRES, MAX_MARKS, MAX_MESSAGE, MAX_PARALLEL, MAX_WAITING,
+    OrderError, RETRY, RestoredWork, Stage, WorkEffect, WorkInput,
 };
 
 /// Says whether a held release lets something be done, and if not, why.
@@ -25,8 +27,8 @@ pub type Allows<'a, P> = &'a dyn Fn(&model::work::Work) -> Result<Leave<P>, Acti
 
 /// The actions of a node.
 #[derive(Debug, Default)]
-pub struct Work {
-    marks: BTreeMap<String, Mark>,
+pub struct WorkMachine {
+    marks: BTreeMap<String, ActionMark>,
     /// The Action objects that are in the replica.
     present: BTreeSet<String>,
     /// Marks whose objects are gone, by when they may go too.
@@ -71,7 +73,7 @@ enum Phase {
 #[derive(Debug)]
 struct Ending {
     fact: ActionFact,
-    mark: Option<Mark>,
+    mark: Option<ActionMark>,
     /// It is said then: it could not be kept, or too much was said before it.
     later: Option<Timestamp>,
     /// It never ran, and was not said yet.
@@ -87,11 +89,15 @@ enum Stopping {
     Drained,
 }
 
-impl Work {
+impl WorkMachine {
     /// The work of a node at the start of the agent, and what is to be done first: what was
     /// begun and has no terminal fact is said to be unknown.
-    pub fn new<P>(restored: Restored, at: At, allows: Allows<'_, P>) -> (Work, Vec<Effect<P>>) {
-        let mut work = Work { marks: restored.marks, seen: at.now, ..Work::default() };
+    pub fn new<P>(
+        restored: RestoredWork,
+        at: At,
+        allows: Allows<'_, P>,
+    ) -> (WorkMachine, Vec<WorkEffect<P>>) {
+        let mut work = WorkMachine { marks: restored.marks, seen: at.now, ..WorkMachine::default() };
         let mut effects = Vec::new();
         // The log alone can know of a beginning when the marks were damaged.
         for id in restored.begun.iter().chain(&restored.ended) {
@@ -100,9 +106,9 @@ impl Work {
                 Some((_, Ok(order))) => bounded(order.expires, at),
                 Some((_, Err(_))) | None => at.trusted,
             };
-            work.marks.entry(id.clone()).or_insert(Mark { stage: Stage::Begun, expires });
+            work.marks.entry(id.clone()).or_insert(ActionMark { stage: Stage::Begun, expires });
         }
-        let begun: Vec<(String, Mark)> = work
+        let begun: Vec<(String, ActionMark)> = work
             .marks
             .iter()
             .filter(|(_, mark)| mark.stage == Stage::Begun)
@@ -110,11 +116,11 @@ impl Work {
             .collect();
         for (id, mark) in begun {
             if restored.ended.contains(&id) {
-                let mark = Mark { stage: Stage::Done, ..mark };
+                let mark = ActionMark { stage: Stage::Done, ..mark };
                 work.marks.insert(id.clone(), mark);
-                effects.push(Effect::Remember { id, mark });
+                effects.push(WorkEffect::Remember { id, mark });
             } else {
-                work.end(id, Outcome::Unknown, 0, Some(mark.expires), &mut effects);
+                work.end(id, ActionOutcome::Unknown, 0, Some(mark.expires), &mut effects);
             }
         }
         for (id, order) in restored.orders {
@@ -128,40 +134,40 @@ impl Work {
     }
 
     /// What to do about an input.
-    pub fn handle<P>(&mut self, input: Input, at: At, allows: Allows<'_, P>) -> Vec<Effect<P>> {
+    pub fn handle<P>(&mut self, input: WorkInput, at: At, allows: Allows<'_, P>) -> Vec<WorkEffect<P>> {
         let mut effects = Vec::new();
         self.see(at);
         match input {
-            Input::Tick => {}
-            Input::Put { id, order } => self.put(id, order, at, allows, &mut effects),
-            Input::Removed { id } => self.removed(&id),
-            Input::Delegations => self.reauthorize_waiting(at, allows, &mut effects),
-            Input::Begun { id } => self.begun(&id, allows, &mut effects),
-            Input::NotBegun { id, message } => {
+            WorkInput::Tick => {}
+            WorkInput::Put { id, order } => self.put(id, order, at, allows, &mut effects),
+            WorkInput::Removed { id } => self.removed(&id),
+            WorkInput::Delegations => self.reauthorize_waiting(at, allows, &mut effects),
+            WorkInput::Begun { id } => self.begun(&id, allows, &mut effects),
+            WorkInput::NotBegun { id, message } => {
                 if self.active.remove(&id).is_some() {
-                    self.end(id, Outcome::Failed { message }, 0, None, &mut effects);
+                    self.end(id, ActionOutcome::Failed { message }, 0, None, &mut effects);
                 }
             }
-            Input::Output { id, stream, bytes } => {
+            WorkInput::Output { id, stream, bytes } => {
                 if let Some(output) = self.output(&id) {
                     say(&id, output.take(stream, &bytes, at.now), &mut effects);
                 }
             }
-            Input::OutputLost { id, stream, bytes } => {
+            WorkInput::OutputLost { id, stream, bytes } => {
                 if let Some(output) = self.output(&id) {
                     output.lost(stream, bytes);
                 }
             }
-            Input::Ended { id, outcome, duration_ms } => {
+            WorkInput::Ended { id, outcome, duration_ms } => {
                 if let Some(Active { phase: Phase::Running { mut output, .. }, .. }) = self.active.remove(&id)
                 {
                     say(&id, output.finish(), &mut effects);
                     self.end(id, outcome, duration_ms, None, &mut effects);
                 }
             }
-            Input::Kept { id } => self.kept(&id),
-            Input::NotKept { id } => self.put_off(&id, at.now.plus(RETRY)),
-            Input::Stopping => {
+            WorkInput::Kept { id } => self.kept(&id),
+            WorkInput::NotKept { id } => self.put_off(&id, at.now.plus(RETRY)),
+            WorkInput::Stopping => {
                 if self.stopping == Stopping::No {
                     self.stopping = Stopping::Until(at.now.plus(DRAIN));
                 }
@@ -191,7 +197,7 @@ impl Work {
             .collect();
     }
 
-    /// When a [`Input::Tick`] is due next, by the host's clock; `None` when nothing waits for time.
+    /// When a [`WorkInput::Tick`] is due next, by the host's clock; `None` when nothing waits for time.
     pub fn next_deadline(&self, at: At) -> Option<Timestamp> {
         let flush = self.active.values().filter_map(|active| match &active.phase {
             Phase::Running { output, .. } => output.due(),
@@ -210,7 +216,7 @@ impl Work {
     }
 
     /// The marks as they are, or are about to be: what must be durable.
-    pub fn marks(&self) -> &BTreeMap<String, Mark> {
+    pub fn marks(&self) -> &BTreeMap<String, ActionMark> {
         &self.marks
     }
 
@@ -230,7 +236,7 @@ impl Work {
         order: Result<Order, OrderError>,
         at: At,
         allows: Allows<'_, P>,
-        effects: &mut Vec<Effect<P>>,
+        effects: &mut Vec<WorkEffect<P>>,
     ) {
         self.present.insert(id.clone());
         if let Some(mark) = self.marks.get(&id) {
@@ -248,7 +254,7 @@ impl Work {
             Ok(order) => order,
             Err(error) => {
                 self.drop_waiting(&id);
-                let outcome = Outcome::Failed { message: error.to_string() };
+                let outcome = ActionOutcome::Failed { message: error.to_string() };
                 return self.refuse_unstarted(id, outcome, at.trusted.plus(MAX_EXPIRES), at, effects);
             }
         };
@@ -306,7 +312,7 @@ impl Work {
         Some(waiting.order)
     }
 
-    fn reauthorize_waiting<P>(&mut self, at: At, allows: Allows<'_, P>, effects: &mut Vec<Effect<P>>) {
+    fn reauthorize_waiting<P>(&mut self, at: At, allows: Allows<'_, P>, effects: &mut Vec<WorkEffect<P>>) {
         let refused: Vec<(String, ActionRefusal)> = self
             .waiting
             .iter()
@@ -318,13 +324,13 @@ impl Work {
         }
     }
 
-    fn begun<P>(&mut self, id: &str, allows: Allows<'_, P>, effects: &mut Vec<Effect<P>>) {
+    fn begun<P>(&mut self, id: &str, allows: Allows<'_, P>, effects: &mut Vec<WorkEffect<P>>) {
         let stopping = self.stopping != Stopping::No;
         let Some(active) = self.active.get_mut(id) else { return };
         let Phase::Beginning { work, timeout_secs } = &active.phase else { return };
         if active.cancel || stopping {
             self.active.remove(id);
-            return self.end(id.to_owned(), Outcome::Cancelled, 0, None, effects);
+            return self.end(id.to_owned(), ActionOutcome::Cancelled, 0, None, effects);
         }
         // Another release may be held by now.
         let leave = match allows(work) {
@@ -335,7 +341,7 @@ impl Work {
             }
         };
         let timeout = Duration::from_secs((*timeout_secs).min(leave.timeout_secs).max(1));
-        effects.push(Effect::Execute { id: id.to_owned(), permitted: leave.permitted, timeout });
+        effects.push(WorkEffect::Execute { id: id.to_owned(), permitted: leave.permitted, timeout });
         active.phase = Phase::Running { output: Output::default(), killed: false };
     }
 
@@ -345,10 +351,10 @@ impl Work {
     fn refuse_unstarted<P>(
         &mut self,
         id: String,
-        outcome: Outcome,
+        outcome: ActionOutcome,
         expires: Timestamp,
         at: At,
-        effects: &mut Vec<Effect<P>>,
+        effects: &mut Vec<WorkEffect<P>>,
     ) {
         if self.ending.len() >= MAX_ENDING {
             return;
@@ -385,17 +391,18 @@ impl Work {
     fn end<P>(
         &mut self,
         id: String,
-        outcome: Outcome,
+        outcome: ActionOutcome,
         duration_ms: u64,
         expires: Option<Timestamp>,
-        effects: &mut Vec<Effect<P>>,
+        effects: &mut Vec<WorkEffect<P>>,
     ) {
         let outcome = shortened(outcome);
         let known = self.marks.get(&id).map(|mark| mark.expires);
         let room = known.is_some() || self.marks.len() < MAX_MARKS;
-        let mark = known.or(expires).filter(|_| room).map(|expires| Mark { stage: Stage::Done, expires });
+        let mark =
+            known.or(expires).filter(|_| room).map(|expires| ActionMark { stage: Stage::Done, expires });
         let fact = ActionFact { id: id.clone(), event: ActionEvent::Ended { outcome, duration_ms } };
-        effects.push(Effect::End { fact: fact.clone(), mark });
+        effects.push(WorkEffect::End { fact: fact.clone(), mark });
         self.ending.insert(id, Ending { fact, mark, later: None, unsaid: false });
     }
 
@@ -415,7 +422,7 @@ impl Work {
     }
 
     /// Everything that time or room makes possible.
-    fn go_on<P>(&mut self, at: At, allows: Allows<'_, P>, effects: &mut Vec<Effect<P>>) {
+    fn go_on<P>(&mut self, at: At, allows: Allows<'_, P>, effects: &mut Vec<WorkEffect<P>>) {
         self.flush(at, effects);
         self.retry(at, effects);
         self.drop_late(at, effects);
@@ -426,7 +433,7 @@ impl Work {
         self.drained(effects);
     }
 
-    fn flush<P>(&mut self, at: At, effects: &mut Vec<Effect<P>>) {
+    fn flush<P>(&mut self, at: At, effects: &mut Vec<WorkEffect<P>>) {
         for (id, active) in &mut self.active {
             if let Phase::Running { output, .. } = &mut active.phase {
                 say(id, output.flush(at.now), effects);
@@ -434,23 +441,23 @@ impl Work {
         }
     }
 
-    fn retry<P>(&mut self, at: At, effects: &mut Vec<Effect<P>>) {
+    fn retry<P>(&mut self, at: At, effects: &mut Vec<WorkEffect<P>>) {
         while self.later.first().is_some_and(|(due, _)| *due <= at.now) {
             let Some((_, id)) = self.later.pop_first() else { return };
             if let Some(ending) = self.ending.get_mut(&id) {
                 (ending.later, ending.unsaid) = (None, false);
-                effects.push(Effect::End { fact: ending.fact.clone(), mark: ending.mark });
+                effects.push(WorkEffect::End { fact: ending.fact.clone(), mark: ending.mark });
             }
         }
     }
 
     /// What was cancelled or expired while it waited.
-    fn drop_late<P>(&mut self, at: At, effects: &mut Vec<Effect<P>>) {
+    fn drop_late<P>(&mut self, at: At, effects: &mut Vec<WorkEffect<P>>) {
         let late = |order: &Order| {
-            let cancelled = order.cancel.then_some(Outcome::Cancelled);
-            cancelled.or_else(|| (at.trusted > order.expires).then_some(Outcome::Expired))
+            let cancelled = order.cancel.then_some(ActionOutcome::Cancelled);
+            cancelled.or_else(|| (at.trusted > order.expires).then_some(ActionOutcome::Expired))
         };
-        let ends: Vec<(String, Outcome)> = self
+        let ends: Vec<(String, ActionOutcome)> = self
             .waiting
             .iter()
             .filter_map(|(id, waiting)| Some((id.clone(), late(&waiting.order)?)))
@@ -468,17 +475,17 @@ impl Work {
         }
     }
 
-    fn kill<P>(&mut self, effects: &mut Vec<Effect<P>>) {
+    fn kill<P>(&mut self, effects: &mut Vec<WorkEffect<P>>) {
         for (id, active) in self.active.iter_mut().filter(|(_, active)| active.cancel) {
             if let Phase::Running { killed, .. } = &mut active.phase
                 && !std::mem::replace(killed, true)
             {
-                effects.push(Effect::Kill { id: id.clone() });
+                effects.push(WorkEffect::Kill { id: id.clone() });
             }
         }
     }
 
-    fn begin<P>(&mut self, at: At, allows: Allows<'_, P>, effects: &mut Vec<Effect<P>>) {
+    fn begin<P>(&mut self, at: At, allows: Allows<'_, P>, effects: &mut Vec<WorkEffect<P>>) {
         while self.stopping == Stopping::No && self.active.len() < MAX_PARALLEL {
             let Some((_, id)) = self.queue.first_key_value().map(|(arrival, id)| (*arrival, id.clone()))
             else {
@@ -492,9 +499,9 @@ impl Work {
                 }
                 Ok(leave) => {
                     let timeout_secs = order.timeout_secs.min(leave.timeout_secs).clamp(1, MAX_TIMEOUT_SECS);
-                    let mark = Mark { stage: Stage::Begun, expires };
+                    let mark = ActionMark { stage: Stage::Begun, expires };
                     self.marks.insert(id.clone(), mark);
-                    effects.push(Effect::Begin { id: id.clone(), mark });
+                    effects.push(WorkEffect::Begin { id: id.clone(), mark });
                     let phase = Phase::Beginning { work: order.work, timeout_secs };
                     self.active.insert(id, Active { cancel: false, phase });
                 }
@@ -502,24 +509,24 @@ impl Work {
         }
     }
 
-    fn forget<P>(&mut self, at: At, effects: &mut Vec<Effect<P>>) {
+    fn forget<P>(&mut self, at: At, effects: &mut Vec<WorkEffect<P>>) {
         while let Some((expires, id)) = self.fading.first().cloned() {
             if at.trusted <= expires {
                 return;
             }
             self.fading.pop_first();
             self.marks.remove(&id);
-            effects.push(Effect::Forget { id });
+            effects.push(WorkEffect::Forget { id });
         }
     }
 
-    fn drained<P>(&mut self, effects: &mut Vec<Effect<P>>) {
+    fn drained<P>(&mut self, effects: &mut Vec<WorkEffect<P>>) {
         let stopping = matches!(self.stopping, Stopping::Until(_) | Stopping::Killed);
         // A fact that could not be kept does not hold the stop up: the mark says unknown then.
         let tried = self.ending.len() == self.later.len();
         if stopping && self.active.is_empty() && tried {
             self.stopping = Stopping::Drained;
-            effects.push(Effect::Drained);
+            effects.push(WorkEffect::Drained);
         }
     }
 }
@@ -530,13 +537,13 @@ fn bounded(expires: Timestamp, at: At) -> Timestamp {
 }
 
 /// What is said for people has a bound: an order that cannot be read may be quoted in it.
-fn shortened(mut outcome: Outcome) -> Outcome {
-    if let Outcome::Refused { message, .. } | Outcome::Failed { message } = &mut outcome {
+fn shortened(mut outcome: ActionOutcome) -> ActionOutcome {
+    if let ActionOutcome::Refused { message, .. } | ActionOutcome::Failed { message } = &mut outcome {
         message.truncate(message.floor_char_boundary(MAX_MESSAGE));
     }
     outcome
 }
 
-fn say<P>(id: &str, events: Vec<ActionEvent>, effects: &mut Vec<Effect<P>>) {
-    effects.extend(events.into_iter().map(|event| Effect::Say(ActionFact { id: id.to_owned(), event })));
+fn say<P>(id: &str, events: Vec<ActionEvent>, effects: &mut Vec<WorkEffect<P>>) {
+    effects.extend(events.into_iter().map(|event| WorkEffect::Say(ActionFact { id: id.to_owned(), event })));
 }

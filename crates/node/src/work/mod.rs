@@ -11,14 +11,14 @@
 //! object gone and order expired   --> Forget the mark
 //! ```
 //!
-//! Pure: [`Work::handle`] turns an [`Input`] into [`Effect`]s; the shell carries them out
+//! Pure: [`WorkMachine::handle`] turns an [`WorkInput`] into [`WorkEffect`]s; the shell carries them out
 //! in their order and reports back. What a node may be asked for is judged by a function
 //! that the shell gives: over the delegations, and for operations over the leave to synchronize,
 //! of the release that is held at that moment.
 //!
 //! Invariants:
 //!
-//! - *At most once.* A [`Mark`] and the fact `started` are durable before anything is
+//! - *At most once.* A [`ActionMark`] and the fact `started` are durable before anything is
 //!   executed. An id with a mark is never begun again; a mark goes only when its object is
 //!   gone *and* its order has expired, so that even a control plane that was restored from
 //!   an old backup and asks again is answered with "expired".
@@ -28,8 +28,8 @@
 //! - What never runs is answered at a pace: [`REFUSALS`] at once, then one in [`REFUSAL_EVERY`].
 //! - Output is kept up to [`model::work::MAX_OUTPUT`]; what is left out is counted.
 //!
-//! What must be durable: each mark, by id ([`Effect::Begin`], [`Effect::End`],
-//! [`Effect::Remember`] write one, [`Effect::Forget`] takes one away), and the fact log.
+//! What must be durable: each mark, by id ([`WorkEffect::Begin`], [`WorkEffect::End`],
+//! [`WorkEffect::Remember`] write one, [`WorkEffect::Forget`] takes one away), and the fact log.
 
 mod io;
 mod machine;
@@ -37,8 +37,8 @@ mod order;
 mod output;
 mod pace;
 
-pub use io::{At, Effect, Input, Leave, Mark, Restored, Stage};
-pub use machine::{Allows, Work};
+pub use io::{ActionMark, At, Leave, RestoredWork, Stage, WorkEffect, WorkInput};
+pub use machine::{Allows, WorkMachine};
 pub use order::{MAX_ORDER, OrderError, order_of};
 
 use std::time::Duration;

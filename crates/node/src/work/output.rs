@@ -1,11 +1,11 @@
 //! What an action prints, on its way into facts: bounded, in chunks, as text.
 
 use model::Timestamp;
-use model::work::{ActionEvent, MAX_OUTPUT, MAX_OUTPUT_CHUNK, Stream};
+use model::work::{ActionEvent, MAX_OUTPUT, MAX_OUTPUT_CHUNK, OutputStream};
 
 use super::{FLUSH, FLUSHES_PER_STEP, MAX_FLUSH};
 
-const STREAMS: [Stream; 2] = [Stream::Stdout, Stream::Stderr];
+const STREAMS: [OutputStream; 2] = [OutputStream::Stdout, OutputStream::Stderr];
 
 /// The output of one action that is no fact yet.
 #[derive(Debug, Default)]
@@ -29,7 +29,7 @@ struct Buffer {
 
 impl Output {
     /// Takes bytes; gives the facts that are full.
-    pub(super) fn take(&mut self, stream: Stream, bytes: &[u8], now: Timestamp) -> Vec<ActionEvent> {
+    pub(super) fn take(&mut self, stream: OutputStream, bytes: &[u8], now: Timestamp) -> Vec<ActionEvent> {
         let room = usize::try_from(MAX_OUTPUT - self.kept).unwrap_or(usize::MAX).min(bytes.len());
         self.kept += room as u64;
         let buffer = self.buffer(stream);
@@ -76,7 +76,7 @@ impl Output {
     }
 
     /// Bytes that could not be kept after all.
-    pub(super) fn lost(&mut self, stream: Stream, bytes: u64) {
+    pub(super) fn lost(&mut self, stream: OutputStream, bytes: u64) {
         let buffer = self.buffer(stream);
         buffer.dropped = buffer.dropped.saturating_add(bytes);
     }
@@ -99,10 +99,10 @@ impl Output {
         (FLUSH * (1 << doubled)).min(MAX_FLUSH)
     }
 
-    fn buffer(&mut self, stream: Stream) -> &mut Buffer {
+    fn buffer(&mut self, stream: OutputStream) -> &mut Buffer {
         match stream {
-            Stream::Stdout => &mut self.stdout,
-            Stream::Stderr => &mut self.stderr,
+            OutputStream::Stdout => &mut self.stdout,
+            OutputStream::Stderr => &mut self.stderr,
         }
     }
 }
@@ -134,6 +134,6 @@ impl Buffer {
     }
 }
 
-fn event(stream: Stream, text: String) -> ActionEvent {
+fn event(stream: OutputStream, text: String) -> ActionEvent {
     ActionEvent::Output { stream, text, dropped: 0 }
 }

@@ -8,9 +8,9 @@ use model::log::FactBody;
 use model::policy::Policy;
 use model::trie::Trie;
 use model::{
-    Counts, Digest, Kind, ObjectKey, ObjectSet, RunReport, Selection, SelectionEntry, Stub, Timestamp,
+    Digest, Kind, ObjectKey, ObjectSet, RunCounts, RunReport, Selection, SelectionEntry, Stub, Timestamp,
 };
-use node::{Adoption, Effect, Identity, Input, Node, Restored, RunOrder};
+use node::{Adoption, Identity, Node, NodeEffect, NodeInput, Restored, RunOrder};
 use trust::adopt::takes;
 use trust::signed::sign;
 use trust::{Header, SigningKey, Slots, TrustDocument};
@@ -92,7 +92,7 @@ pub fn traits(text: &str) -> TraitReport {
 }
 
 pub fn report(changed: u32, ok: u32) -> RunReport {
-    let counts = Counts { ok, changed, ..Counts::default() };
+    let counts = RunCounts { ok, changed, ..RunCounts::default() };
     RunReport {
         started: START,
         duration_ms: 3,
@@ -138,33 +138,34 @@ impl Bench {
     pub fn holding(release: &Release) -> Bench {
         let mut bench = Bench::new();
         bench.adopt(release);
-        bench.give(Input::Ran(Box::new(report(0, 1))));
+        bench.give(NodeInput::Ran(Box::new(report(0, 1))));
         bench
     }
 
-    pub fn give(&mut self, input: Input) -> Vec<Effect> {
-        let got_traits = matches!(input, Input::Traits(_));
+    pub fn give(&mut self, input: NodeInput) -> Vec<NodeEffect> {
+        let got_traits = matches!(input, NodeInput::Traits(_));
         let effects = self.node.handle(input, self.now);
-        self.collecting = effects.contains(&Effect::CollectTraits) || (self.collecting && !got_traits);
+        self.collecting = effects.contains(&NodeEffect::CollectTraits) || (self.collecting && !got_traits);
         effects
     }
 
-    pub fn pass(&mut self, time: Duration) -> Vec<Effect> {
+    pub fn pass(&mut self, time: Duration) -> Vec<NodeEffect> {
         self.now = self.now.plus(time);
-        self.give(Input::Tick)
+        self.give(NodeInput::Tick)
     }
 
     /// Waits until a check-in is due, and lets it be sent. Runs on the way change nothing.
     pub fn check_in(&mut self) -> CheckIn {
         for _ in 0..5000 {
-            let input = if self.collecting { Input::Traits(self.traits.clone()) } else { Input::Tick };
+            let input =
+                if self.collecting { NodeInput::Traits(self.traits.clone()) } else { NodeInput::Tick };
             if !self.collecting {
                 let (at, _) = self.node.next_deadline().expect("something is due");
                 self.now = self.now.max(at);
             }
             let effects = self.give(input);
             if run_of(&effects).is_some() {
-                self.give(Input::Ran(Box::new(report(0, 1))));
+                self.give(NodeInput::Ran(Box::new(report(0, 1))));
             }
             if let Some(check_in) = sent(&effects) {
                 return check_in.clone();
@@ -174,17 +175,17 @@ impl Bench {
     }
 
     /// A whole exchange; what the answer leads to.
-    pub fn exchange(&mut self, answer: Answer) -> Vec<Effect> {
+    pub fn exchange(&mut self, answer: Answer) -> Vec<NodeEffect> {
         self.check_in();
-        self.give(Input::Answered(Box::new(answer)))
+        self.give(NodeInput::Answered(Box::new(answer)))
     }
 
     /// Adopts a release, with all in between.
-    pub fn adopt(&mut self, release: &Release) -> Vec<Effect> {
+    pub fn adopt(&mut self, release: &Release) -> Vec<NodeEffect> {
         let held = self.node.adoption().map(Adoption::set);
         self.exchange(offering(release.offer(held.as_ref())));
-        assert!(adoption_of(&self.give(Input::Fetched)).is_some());
-        self.give(Input::Adopted(Policy::default()))
+        assert!(adoption_of(&self.give(NodeInput::Fetched)).is_some());
+        self.give(NodeInput::Adopted(Policy::default()))
     }
 
     /// How long until the next check-in or run.
@@ -193,38 +194,38 @@ impl Bench {
     }
 }
 
-pub fn sent(effects: &[Effect]) -> Option<&CheckIn> {
+pub fn sent(effects: &[NodeEffect]) -> Option<&CheckIn> {
     effects.iter().find_map(|effect| match effect {
-        Effect::CheckIn(check_in) => Some(&**check_in),
+        NodeEffect::CheckIn(check_in) => Some(&**check_in),
         _ => None,
     })
 }
 
-pub fn run_of(effects: &[Effect]) -> Option<&RunOrder> {
+pub fn run_of(effects: &[NodeEffect]) -> Option<&RunOrder> {
     effects.iter().find_map(|effect| match effect {
-        Effect::Run(order) => Some(order),
+        NodeEffect::Run(order) => Some(order),
         _ => None,
     })
 }
 
-pub fn adoption_of(effects: &[Effect]) -> Option<&Adoption> {
+pub fn adoption_of(effects: &[NodeEffect]) -> Option<&Adoption> {
     effects.iter().find_map(|effect| match effect {
-        Effect::Adopt(adoption) => Some(&**adoption),
+        NodeEffect::Adopt(adoption) => Some(&**adoption),
         _ => None,
     })
 }
 
-pub fn facts(effects: &[Effect]) -> Vec<&FactBody> {
+pub fn facts(effects: &[NodeEffect]) -> Vec<&FactBody> {
     let facts = effects.iter().filter_map(|effect| match effect {
-        Effect::Append(body) => Some(body),
+        NodeEffect::Append(body) => Some(body),
         _ => None,
     });
     facts.collect()
 }
 
-pub fn warnings(effects: &[Effect]) -> Vec<&str> {
+pub fn warnings(effects: &[NodeEffect]) -> Vec<&str> {
     let warnings = effects.iter().filter_map(|effect| match effect {
-        Effect::Warn(text) => Some(text.as_str()),
+        NodeEffect::Warn(text) => Some(text.as_str()),
         _ => None,
     });
     warnings.collect()

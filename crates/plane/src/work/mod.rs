@@ -38,10 +38,10 @@ mod task;
 mod workflow;
 mod workflow_spec;
 
-pub use progress::{Progress, Summary, TaskState};
+pub use progress::{TaskProgress, TaskState, TaskSummary};
 pub use spec::{ParseShareError, Share, SpecError, TaskSpec};
 pub use target::{NodeStage, NodeWork, Reach, action_id, parse_action_id};
-pub use task::{Effect, Input, Task, TaskDocument};
+pub use task::{Task, TaskDocument, TaskEffect, TaskInput};
 pub use workflow::{Attempt, Phase, Workflow, WorkflowEffect, WorkflowInput};
 pub use workflow_spec::{Gate, StepSpec, WorkflowError, WorkflowSpec};
 

@@ -1,6 +1,6 @@
 //! How a task stands, in numbers.
 
-use model::work::Outcome;
+use model::work::ActionOutcome;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -49,7 +49,7 @@ impl TaskState {
 /// The targets of a task by how they stand; each is in one of these but `total`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Progress {
+pub struct TaskProgress {
     /// All of them.
     pub total: usize,
     /// Not asked yet.
@@ -78,7 +78,7 @@ pub struct Progress {
     pub removed: usize,
 }
 
-impl Progress {
+impl TaskProgress {
     /// How many take a place of the batch.
     pub fn in_flight(&self) -> usize {
         self.issued + self.running
@@ -102,7 +102,7 @@ impl Progress {
             (NodeStage::Issued, _) => &mut self.issued,
             (NodeStage::Running, _) => &mut self.running,
             (NodeStage::Ended, _) if work.succeeded() => &mut self.succeeded,
-            (NodeStage::Ended, Some(Outcome::Unknown)) => &mut self.unknown,
+            (NodeStage::Ended, Some(ActionOutcome::Unknown)) => &mut self.unknown,
             (NodeStage::Ended, _) if work.failed() => &mut self.failed,
             (NodeStage::Ended, _) => &mut self.cancelled,
             (NodeStage::Offline, _) => &mut self.offline,
@@ -123,7 +123,7 @@ impl Progress {
 /// What a task came to, or how far it is.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Summary {
+pub struct TaskSummary {
     /// How it stands.
     pub state: TaskState,
     /// Why it was called off.
@@ -131,5 +131,5 @@ pub struct Summary {
     pub why: Option<String>,
     /// In numbers.
     #[serde(flatten)]
-    pub progress: Progress,
+    pub progress: TaskProgress,
 }

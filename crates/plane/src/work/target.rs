@@ -1,6 +1,6 @@
 //! One node of a task.
 
-use model::work::Outcome;
+use model::work::ActionOutcome;
 use model::{NodeId, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -91,7 +91,7 @@ pub struct NodeWork {
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cancelled: bool,
     /// How it ended. The answer of a query is left out here: it is in the facts.
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<ActionOutcome>,
     /// How long it took, in milliseconds.
     pub duration_ms: Option<u64>,
 }
@@ -104,12 +104,13 @@ impl NodeWork {
 
     /// Takes a terminal fact in; `false` when one is here already: the first counts. Also
     /// for a target of a task that is finished, without the task.
-    pub fn end(&mut self, outcome: Outcome, duration_ms: u64, now: Timestamp) -> bool {
+    pub fn end(&mut self, outcome: ActionOutcome, duration_ms: u64, now: Timestamp) -> bool {
         if self.outcome.is_some() {
             return false;
         }
         let called_off = self.withdrawn || self.cancelled;
-        let not_begun = self.begun.is_none() && matches!(outcome, Outcome::Expired | Outcome::Cancelled);
+        let not_begun =
+            self.begun.is_none() && matches!(outcome, ActionOutcome::Expired | ActionOutcome::Cancelled);
         self.enter(if called_off && not_begun { NodeStage::Withdrawn } else { NodeStage::Ended }, now);
         self.outcome = Some(kept(outcome));
         self.duration_ms = Some(duration_ms);
@@ -118,14 +119,14 @@ impl NodeWork {
 
     /// It is what was asked for.
     pub fn succeeded(&self) -> bool {
-        self.stage == NodeStage::Ended && self.outcome.as_ref().is_some_and(Outcome::is_success)
+        self.stage == NodeStage::Ended && self.outcome.as_ref().is_some_and(ActionOutcome::is_success)
     }
 
     /// It counts against the failure budget.
     pub fn failed(&self) -> bool {
         match self.stage {
             NodeStage::Ended => {
-                let called_off = self.cancelled && self.outcome == Some(Outcome::Cancelled);
+                let called_off = self.cancelled && self.outcome == Some(ActionOutcome::Cancelled);
                 !(self.succeeded() || called_off)
             }
             NodeStage::Silent => true,
@@ -142,16 +143,16 @@ impl NodeWork {
 }
 
 /// An outcome without what may be large.
-fn kept(outcome: Outcome) -> Outcome {
+fn kept(outcome: ActionOutcome) -> ActionOutcome {
     let clip = |mut message: String| {
         let end = (0..=MAX_MESSAGE.min(message.len())).rev().find(|end| message.is_char_boundary(*end));
         message.truncate(end.unwrap_or(0));
         message
     };
     match outcome {
-        Outcome::Answered { .. } => Outcome::Answered { result: serde_json::Value::Null },
-        Outcome::Refused { code, message } => Outcome::Refused { code, message: clip(message) },
-        Outcome::Failed { message } => Outcome::Failed { message: clip(message) },
+        ActionOutcome::Answered { .. } => ActionOutcome::Answered { result: serde_json::Value::Null },
+        ActionOutcome::Refused { code, message } => ActionOutcome::Refused { code, message: clip(message) },
+        ActionOutcome::Failed { message } => ActionOutcome::Failed { message: clip(message) },
         other => other,
     }
 }

@@ -3,18 +3,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use model::work::{Order, Outcome};
+use model::work::{ActionOutcome, Order};
 use model::{NodeId, Timestamp};
 use serde::{Deserialize, Serialize};
 
-use super::progress::{Progress, Summary, TaskState};
+use super::progress::{TaskProgress, TaskState, TaskSummary};
 use super::spec::{SpecError, TaskSpec};
 use super::target::{NodeStage, NodeWork, Reach, action_id};
 use super::{GRACE, MAX_WAIT_SECS};
 
 /// What happened.
 #[derive(Clone, Debug)]
-pub enum Input {
+pub enum TaskInput {
     /// Everything is written down: begin.
     Begin,
     /// A node's log says that it began.
@@ -24,7 +24,7 @@ pub enum Input {
         /// The node.
         node: NodeId,
         /// How it ended.
-        outcome: Outcome,
+        outcome: ActionOutcome,
         /// How long it took, in milliseconds.
         duration_ms: u64,
     },
@@ -43,7 +43,7 @@ pub enum Input {
 
 /// What the shell is to do, in this order.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Effect {
+pub enum TaskEffect {
     /// Make the document durable.
     SaveDocument(Box<TaskDocument>),
     /// Make the states of these targets durable, as [`Task::nodes`] has them.
@@ -66,7 +66,7 @@ pub enum Effect {
         id: String,
     },
     /// It is over. Said once for each task, and perhaps again after a restart of the control plane.
-    Finished(Summary),
+    Finished(TaskSummary),
 }
 
 /// What is kept of a task besides its targets.
@@ -77,7 +77,7 @@ pub struct TaskDocument {
     /// What was asked for.
     pub spec: TaskSpec,
     /// How it stands. Its numbers are of the moment at which it was kept.
-    pub summary: Summary,
+    pub summary: TaskSummary,
     /// When it was asked for.
     pub created: Timestamp,
     /// When it began.
@@ -110,7 +110,7 @@ pub struct Task {
 
 impl Task {
     /// A task that is planned: write the document and all targets down, then
-    /// [`Input::Begin`]. A target that is named twice is one.
+    /// [`TaskInput::Begin`]. A target that is named twice is one.
     ///
     /// # Errors
     /// When it breaks a bound.
@@ -122,7 +122,7 @@ impl Task {
         }
         let document = TaskDocument {
             spec,
-            summary: Summary { state: TaskState::Planned, why: None, progress: Progress::default() },
+            summary: TaskSummary { state: TaskState::Planned, why: None, progress: TaskProgress::default() },
             created: now,
             begun: None,
             finished: None,
@@ -132,7 +132,7 @@ impl Task {
 
     /// A task as it was kept; [`Task::resume`] it.
     pub fn restore(mut document: TaskDocument, nodes: BTreeMap<NodeId, NodeWork>) -> Task {
-        document.summary.progress = Progress::default();
+        document.summary.progress = TaskProgress::default();
         let mut task = Task {
             document,
             nodes: BTreeMap::new(),
@@ -150,9 +150,9 @@ impl Task {
     }
 
     /// After a restart of the control plane: says again what may not have been done. First
-    /// tell it the facts of its open targets that are stored: [`Input::Started`],
-    /// [`Input::Ended`]. One that was never begun is called off.
-    pub fn resume(&mut self, now: Timestamp, reach: Reaches<'_>) -> Vec<Effect> {
+    /// tell it the facts of its open targets that are stored: [`TaskInput::Started`],
+    /// [`TaskInput::Ended`]. One that was never begun is called off.
+    pub fn resume(&mut self, now: Timestamp, reach: Reaches<'_>) -> Vec<TaskEffect> {
         let mut effects = Vec::new();
         match self.document.summary.state {
             TaskState::Planned => {
@@ -176,43 +176,43 @@ impl Task {
             self.put(node, &mut effects);
         }
         if self.document.summary.state.is_final() {
-            effects.push(Effect::Finished(self.summary()));
+            effects.push(TaskEffect::Finished(self.summary()));
         }
         self.go_on(now, reach, &mut effects);
         self.saved(effects)
     }
 
     /// What to do about an input.
-    pub fn handle(&mut self, input: Input, now: Timestamp, reach: Reaches<'_>) -> Vec<Effect> {
+    pub fn handle(&mut self, input: TaskInput, now: Timestamp, reach: Reaches<'_>) -> Vec<TaskEffect> {
         let mut effects = Vec::new();
         match input {
-            Input::Tick => {}
-            Input::Begin => {
+            TaskInput::Tick => {}
+            TaskInput::Begin => {
                 if self.document.summary.state == TaskState::Planned {
                     (self.document.summary.state, self.document.begun) = (TaskState::Running, Some(now));
                     self.decided = Some(Box::new(self.document()));
                     self.answer_offline(now, reach);
                 }
             }
-            Input::Started(node) => self.started(&node, now),
-            Input::Ended { node, outcome, duration_ms } => {
+            TaskInput::Started(node) => self.started(&node, now),
+            TaskInput::Ended { node, outcome, duration_ms } => {
                 let mut ended = false;
                 self.change(&node, |work| ended = work.end(outcome, duration_ms, now));
                 if ended {
-                    effects.push(Effect::Drop { id: self.action(&node), node });
+                    effects.push(TaskEffect::Drop { id: self.action(&node), node });
                 }
             }
-            Input::Online(node) => self.change(&node, |work| {
+            TaskInput::Online(node) => self.change(&node, |work| {
                 if work.stage == NodeStage::Deferred {
                     work.enter(NodeStage::Waiting, now);
                 }
             }),
-            Input::Removed(node) => self.change(&node, |work| {
+            TaskInput::Removed(node) => self.change(&node, |work| {
                 if work.stage.is_open() || work.stage.has_object() {
                     work.enter(NodeStage::Removed, now);
                 }
             }),
-            Input::Cancel { by } => {
+            TaskInput::Cancel { by } => {
                 if !self.document.summary.state.is_final()
                     && self.document.summary.state != TaskState::Cancelling
                 {
@@ -225,7 +225,7 @@ impl Task {
         self.saved(effects)
     }
 
-    /// When an [`Input::Tick`] is due next; `None` when nothing waits for time.
+    /// When an [`TaskInput::Tick`] is due next; `None` when nothing waits for time.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         let silent = self.deadlines.first().map(|(at, _)| *at);
         let waited = (!self.deferred.is_empty()).then(|| self.waited_until()).flatten();
@@ -248,7 +248,7 @@ impl Task {
     }
 
     /// How it stands.
-    pub fn summary(&self) -> Summary {
+    pub fn summary(&self) -> TaskSummary {
         self.document.summary.clone()
     }
 
@@ -352,7 +352,7 @@ impl Task {
     }
 
     /// Everything that time, room and budget make possible.
-    fn go_on(&mut self, now: Timestamp, reach: Reaches<'_>, effects: &mut Vec<Effect>) {
+    fn go_on(&mut self, now: Timestamp, reach: Reaches<'_>, effects: &mut Vec<TaskEffect>) {
         self.mark_silent(now, effects);
         if self.waited_until().is_some_and(|until| now >= until) {
             for node in self.deferred.clone() {
@@ -368,7 +368,7 @@ impl Task {
         self.finish(now, effects);
     }
 
-    fn mark_silent(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+    fn mark_silent(&mut self, now: Timestamp, effects: &mut Vec<TaskEffect>) {
         while let Some((due, node)) = self.deadlines.first().cloned() {
             if now < due {
                 return;
@@ -396,14 +396,14 @@ impl Task {
     /// One more may begin: there is room in the batch, and if all in flight fail the budget
     /// is passed by one at the most.
     fn has_room(&self) -> bool {
-        let Progress { succeeded, .. } = self.document.summary.progress;
+        let TaskProgress { succeeded, .. } = self.document.summary.progress;
         let in_flight = self.document.summary.progress.in_flight();
         let proven = succeeded >= self.canaries() || succeeded + in_flight < self.canaries();
         let within = self.document.summary.progress.failures() + in_flight <= self.max_failures();
         self.document.summary.state == TaskState::Running && in_flight < self.batch() && within && proven
     }
 
-    fn issue(&mut self, now: Timestamp, reach: Reaches<'_>, effects: &mut Vec<Effect>) {
+    fn issue(&mut self, now: Timestamp, reach: Reaches<'_>, effects: &mut Vec<TaskEffect>) {
         while self.has_room() {
             let Some((_, node)) = self.waiting.first().cloned() else { return };
             let within_secs = match reach(&node) {
@@ -432,7 +432,7 @@ impl Task {
     }
 
     /// Nothing more begins; with [`TaskState::Cancelling`] what runs is ended too.
-    fn call_off(&mut self, state: TaskState, why: &str, now: Timestamp, effects: &mut Vec<Effect>) {
+    fn call_off(&mut self, state: TaskState, why: &str, now: Timestamp, effects: &mut Vec<TaskEffect>) {
         self.document.summary.state = state;
         self.document.summary.why.get_or_insert_with(|| why.to_owned());
         self.decided = Some(Box::new(self.document()));
@@ -463,13 +463,17 @@ impl Task {
         }
     }
 
-    fn put(&self, node: &NodeId, effects: &mut Vec<Effect>) {
+    fn put(&self, node: &NodeId, effects: &mut Vec<TaskEffect>) {
         if let Some(order) = self.order_for(node) {
-            effects.push(Effect::Put { node: node.clone(), id: self.action(node), order: Box::new(order) });
+            effects.push(TaskEffect::Put {
+                node: node.clone(),
+                id: self.action(node),
+                order: Box::new(order),
+            });
         }
     }
 
-    fn finish(&mut self, now: Timestamp, effects: &mut Vec<Effect>) {
+    fn finish(&mut self, now: Timestamp, effects: &mut Vec<TaskEffect>) {
         let state = match self.document.summary.state {
             TaskState::Running => TaskState::Done,
             TaskState::Halting => TaskState::Halted,
@@ -478,19 +482,20 @@ impl Task {
         };
         if self.document.summary.progress.in_flight() == 0 && self.document.summary.progress.open() == 0 {
             (self.document.summary.state, self.document.finished) = (state, Some(now));
-            effects.push(Effect::Finished(self.summary()));
+            effects.push(TaskEffect::Finished(self.summary()));
         }
     }
 
     /// Saving goes first: what was not kept must not be done.
-    fn saved(&mut self, effects: Vec<Effect>) -> Vec<Effect> {
-        let mut all: Vec<Effect> = self.decided.take().map(Effect::SaveDocument).into_iter().collect();
+    fn saved(&mut self, effects: Vec<TaskEffect>) -> Vec<TaskEffect> {
+        let mut all: Vec<TaskEffect> =
+            self.decided.take().map(TaskEffect::SaveDocument).into_iter().collect();
         let nodes: Vec<NodeId> = std::mem::take(&mut self.dirty).into_iter().collect();
         if !nodes.is_empty() {
-            all.push(Effect::SaveNodes(nodes));
+            all.push(TaskEffect::SaveNodes(nodes));
         }
-        if effects.iter().any(|effect| matches!(effect, Effect::Finished(_))) {
-            all.push(Effect::SaveDocument(Box::new(self.document())));
+        if effects.iter().any(|effect| matches!(effect, TaskEffect::Finished(_))) {
+            all.push(TaskEffect::SaveDocument(Box::new(self.document())));
         }
         all.extend(effects);
         all

@@ -21,7 +21,7 @@ use serde::{Deserialize, Serialize};
 use std::time::Duration;
 
 use super::MAX_ATTEMPTS;
-use super::progress::{Summary, TaskState};
+use super::progress::{TaskState, TaskSummary};
 use super::spec::TaskSpec;
 use super::workflow_spec::{WorkflowError, WorkflowSpec};
 
@@ -66,7 +66,7 @@ pub struct Attempt {
     pub include_unknown: bool,
     /// What it came to; absent while it goes on.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub summary: Option<Summary>,
+    pub summary: Option<TaskSummary>,
 }
 
 impl Attempt {
@@ -87,7 +87,7 @@ pub enum WorkflowInput {
         /// The task.
         task: String,
         /// What it came to.
-        summary: Summary,
+        summary: TaskSummary,
     },
     /// A task could not be begun: its selector cannot be used, or means no node.
     TaskRefused {
@@ -295,7 +295,7 @@ impl Workflow {
         })
     }
 
-    fn task_finished(&mut self, task: &str, summary: Summary, now: Timestamp) {
+    fn task_finished(&mut self, task: &str, summary: TaskSummary, now: Timestamp) {
         if !self.is_current(task) {
             return;
         }
@@ -314,7 +314,7 @@ impl Workflow {
     }
 
     /// Why the step did not pass.
-    fn missed(&self, last: &Summary, percent: u8) -> Option<String> {
+    fn missed(&self, last: &TaskSummary, percent: u8) -> Option<String> {
         let all: Vec<&Attempt> = self.attempts_of(self.step).collect();
         let (_, earlier) = all.split_last()?;
         let before: usize = earlier.iter().map(|attempt| attempt.counted().0).sum();

@@ -26,10 +26,10 @@ const TIMEOUT: Duration = Duration::from_secs(5);
 const STACK: usize = 256 * 1024;
 
 /// What one collector observes, by name below its group.
-pub type Group = BTreeMap<String, Value>;
+pub type TraitGroup = BTreeMap<String, Value>;
 
 /// Looks at a host, or says why it cannot.
-pub type Observe = Arc<dyn Fn(&Host) -> Result<Group, String> + Send + Sync>;
+pub type Observe = Arc<dyn Fn(&Host) -> Result<TraitGroup, String> + Send + Sync>;
 
 /// What was observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -79,7 +79,7 @@ pub struct Collectors {
 /// A collector and its last good observation.
 struct CachedCollector {
     collector: Collector,
-    seen: Option<(Timestamp, Group)>,
+    seen: Option<(Timestamp, TraitGroup)>,
     /// Its thread is still running, perhaps from an earlier call: no second one is started.
     busy: Arc<AtomicBool>,
 }
@@ -159,7 +159,7 @@ impl CachedCollector {
         &self,
         index: usize,
         host: &Arc<Host>,
-        results: Sender<(usize, Result<Group, String>)>,
+        results: Sender<(usize, Result<TraitGroup, String>)>,
     ) -> Result<Instant, String> {
         if self.busy.swap(true, Ordering::AcqRel) {
             return Err("is still busy from before".to_owned());

@@ -6,7 +6,7 @@ use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 use host::{Host, Kernel};
 use lang::Value;
 
-use super::Group;
+use super::TraitGroup;
 use super::observe::{etc, group, system, text};
 use model::text::chain;
 
@@ -18,7 +18,7 @@ const MAX_INTERFACES: usize = 65_536;
 const PASSING: u32 = 0x01 | 0x20 | 0x40;
 
 /// Observes the network.
-pub(super) fn observe(host: &Host) -> Result<Group, String> {
+pub(super) fn observe(host: &Host) -> Result<TraitGroup, String> {
     let hostname = hostname(host)?;
     let fqdn = fqdn(host, &hostname)?;
     let mut addresses: BTreeSet<IpAddr> = BTreeSet::new();

@@ -8,7 +8,7 @@ use std::io::Read;
 use host::{Host, Kernel};
 use lang::Value;
 
-use super::Group;
+use super::TraitGroup;
 
 /// The largest file, in bytes, that a trait is read from.
 const MAX_SOURCE: u64 = 1024 * 1024;
@@ -17,7 +17,7 @@ const MAX_TEXT: usize = 256;
 const UNKNOWN_ZONE: &str = "UTC";
 
 /// `os`: the distribution from os-release, of the host root where it has one.
-pub(super) fn os(host: &Host) -> Result<Group, String> {
+pub(super) fn os(host: &Host) -> Result<TraitGroup, String> {
     let mut release = None;
     for path in ["/etc/os-release", "/usr/lib/os-release"] {
         release = system(host, path)?;
@@ -41,7 +41,7 @@ pub(super) fn os(host: &Host) -> Result<Group, String> {
 }
 
 /// `hardware`: who made the machine, where firmware tells.
-pub(super) fn hardware(host: &Host) -> Result<Group, String> {
+pub(super) fn hardware(host: &Host) -> Result<TraitGroup, String> {
     let machine = Kernel::observe().machine;
     let dmi = |name: &str| -> Result<Value, String> {
         Ok(text(system(host, &format!("/sys/class/dmi/id/{name}"))?.unwrap_or_default().trim()))
@@ -55,7 +55,7 @@ pub(super) fn hardware(host: &Host) -> Result<Group, String> {
 }
 
 /// `cpu`: logical processors, and the name of the first.
-pub(super) fn cpu(host: &Host) -> Result<Group, String> {
+pub(super) fn cpu(host: &Host) -> Result<TraitGroup, String> {
     let info = required(host, "/proc/cpuinfo")?;
     let field = |line: &str, name: &str| {
         let (key, value) = line.split_once(':')?;
@@ -67,7 +67,7 @@ pub(super) fn cpu(host: &Host) -> Result<Group, String> {
 }
 
 /// `memory`: main memory and swap space in MiB.
-pub(super) fn memory(host: &Host) -> Result<Group, String> {
+pub(super) fn memory(host: &Host) -> Result<TraitGroup, String> {
     let info = required(host, "/proc/meminfo")?;
     let mib = |name: &str| {
         let line = info.lines().find(|line| line.starts_with(name))?;
@@ -78,7 +78,7 @@ pub(super) fn memory(host: &Host) -> Result<Group, String> {
 }
 
 /// `uptime`: seconds since boot, and which boot it was.
-pub(super) fn uptime(host: &Host) -> Result<Group, String> {
+pub(super) fn uptime(host: &Host) -> Result<TraitGroup, String> {
     let uptime = required(host, "/proc/uptime")?;
     let seconds = uptime.split('.').next().and_then(|whole| whole.trim().parse::<u64>().ok());
     let boot = required(host, "/proc/sys/kernel/random/boot_id")?;
@@ -89,7 +89,7 @@ pub(super) fn uptime(host: &Host) -> Result<Group, String> {
 }
 
 /// `time`: the zone that `/etc/localtime` points to, else what `/etc/timezone` says.
-pub(super) fn time(host: &Host) -> Result<Group, String> {
+pub(super) fn time(host: &Host) -> Result<TraitGroup, String> {
     let linked = match host.look("/etc/localtime") {
         Ok(PathState::Symlink { target }) => target.split_once("zoneinfo/").map(|(_, zone)| zone.to_owned()),
         Ok(_) | Err(_) => None,
@@ -102,7 +102,7 @@ pub(super) fn time(host: &Host) -> Result<Group, String> {
 }
 
 /// `agent`: the agent itself.
-pub(super) fn agent(host: &Host, version: &str) -> Group {
+pub(super) fn agent(host: &Host, version: &str) -> TraitGroup {
     group([("version", text(version)), ("rooted", Value::Bool(host.rooted()))])
 }
 
@@ -136,7 +136,7 @@ fn required(host: &Host, path: &str) -> Result<String, String> {
 }
 
 /// Named traits as a group.
-pub(super) fn group<const N: usize>(traits: [(&str, Value); N]) -> Group {
+pub(super) fn group<const N: usize>(traits: [(&str, Value); N]) -> TraitGroup {
     traits.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
 }
 

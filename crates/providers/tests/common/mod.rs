@@ -9,10 +9,10 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use catalog::spec::{Content, CustomSpec, Ensure, ExecSpec, FileSpec, Ownership, Script, Spec};
-use converge::Done;
+use catalog::spec::{CustomSpec, Ensure, ExecSpec, FileContent, FileSpec, Ownership, Script, Spec};
+use converge::JobDone;
 use converge::kinds::{Applied, Checked};
-use host::{Host, Options};
+use host::{Host, HostOptions};
 use model::Digest;
 use providers::{Blobs, Kinds};
 
@@ -56,10 +56,10 @@ pub struct Lab {
 
 /// A host where commands may run.
 pub fn lab() -> Lab {
-    lab_with(Options { allow_exec: true, ..Options::default() })
+    lab_with(HostOptions { allow_exec: true, ..HostOptions::default() })
 }
 
-pub fn lab_with(options: Options) -> Lab {
+pub fn lab_with(options: HostOptions) -> Lab {
     let dir = tempfile::tempdir().unwrap();
     let blobs = Arc::new(Memory::default());
     let host = Arc::new(Host::open(dir.path(), options).unwrap());
@@ -84,7 +84,7 @@ impl Lab {
 
     pub fn check(&self, spec: &Spec) -> Checked {
         match self.kinds.check("name", spec, LONG, false) {
-            Ok(Done::Checked(checked)) => checked,
+            Ok(JobDone::Checked(checked)) => checked,
             other => panic!("{other:?}"),
         }
     }
@@ -101,8 +101,8 @@ impl Lab {
     }
 }
 
-pub fn text(text: &str) -> Content {
-    Content::Text { text: text.into(), digest: Digest::of(text.as_bytes()) }
+pub fn text(text: &str) -> FileContent {
+    FileContent::Text { text: text.into(), digest: Digest::of(text.as_bytes()) }
 }
 
 pub fn file(path: &str, content: &str) -> FileSpec {
@@ -118,7 +118,7 @@ pub fn file(path: &str, content: &str) -> FileSpec {
 
 pub fn exec(command: &str) -> ExecSpec {
     ExecSpec {
-        command: catalog::module::Command::Shell(command.to_owned()),
+        command: catalog::module::CommandLine::Shell(command.to_owned()),
         creates: None,
         unless: None,
         onlyif: None,

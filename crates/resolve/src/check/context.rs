@@ -14,7 +14,7 @@ use crate::decl::fleet::FleetDecl;
 use crate::decl::groups::Group;
 use crate::decl::layers::Environment;
 use crate::decl::module::Interface;
-use crate::parse::{Content, Parsed};
+use crate::parse::{FileDecl, Files};
 use crate::shape::near_or_all;
 use crate::sink::Sink;
 use crate::tree::{self, FileKind};
@@ -73,8 +73,6 @@ pub(crate) struct Context {
     pub(crate) reaches: Vec<Reach>,
 }
 
-type Files = BTreeMap<String, Arc<Parsed>>;
-
 impl Context {
     /// Builds and checks it. `others` are all files but those of nodes and hosts.
     pub(crate) fn build(
@@ -87,7 +85,7 @@ impl Context {
         let mut context = Context { labels, clashes, reaches, ..Context::default() };
         context.labels_hidden = files
             .values()
-            .any(|file| matches!(file.content, Content::Nodes(_) | Content::Host(_)) && file.found.hides());
+            .any(|file| matches!(file.content, FileDecl::Nodes(_) | FileDecl::Host(_)) && file.found.hides());
         for (name, decl) in &modules.decls {
             context.modules.insert(name.clone(), module_info(name, &decl.interface, decl.broken));
         }
@@ -165,7 +163,7 @@ fn read_fleet(files: &Files, context: &mut Context, sink: &mut Sink) {
         return;
     };
     context.fleet_broken = !file.found.is_empty();
-    if let Content::Fleet(fleet) = &file.content {
+    if let FileDecl::Fleet(fleet) = &file.content {
         context.fleet = (**fleet).clone();
         context.vars = layer(context, path, &fleet.vars, sink);
         if let Some(channel) = &fleet.channel {
@@ -181,10 +179,10 @@ fn read_environments(files: &Files, context: &mut Context, sink: &mut Sink) {
     let mut places: BTreeMap<String, (String, At)> = BTreeMap::new();
     for (path, file) in files {
         let found: Vec<(String, &Environment, At)> = match &file.content {
-            Content::Environments(all) => {
+            FileDecl::Environments(all) => {
                 all.iter().map(|(name, (environment, at))| (name.clone(), environment, *at)).collect()
             }
-            Content::Environment(environment) => match tree::kind(path) {
+            FileDecl::Environment(environment) => match tree::kind(path) {
                 FileKind::Environment(name) => vec![(name.to_owned(), &**environment, At::default())],
                 _ => Vec::new(),
             },
@@ -207,7 +205,9 @@ fn read_environments(files: &Files, context: &mut Context, sink: &mut Sink) {
 
 fn read_roles(files: &Files, context: &mut Context, sink: &mut Sink) {
     for (path, file) in files {
-        let (Content::Role(role), FileKind::Role(name)) = (&file.content, tree::kind(path)) else { continue };
+        let (FileDecl::Role(role), FileKind::Role(name)) = (&file.content, tree::kind(path)) else {
+            continue;
+        };
         let modules = role
             .modules
             .iter()
@@ -222,7 +222,7 @@ fn read_roles(files: &Files, context: &mut Context, sink: &mut Sink) {
 fn read_groups(files: &Files, context: &mut Context, sink: &mut Sink) {
     let path = "groups.yaml";
     context.groups_file = path.into();
-    let Some(Content::Groups(groups)) = files.get(path).map(|file| &file.content) else { return };
+    let Some(FileDecl::Groups(groups)) = files.get(path).map(|file| &file.content) else { return };
     if let Some(over) = groups.get(MAX_GROUPS) {
         sink.error(path, "E099", over.at, format!("more than {MAX_GROUPS} groups")).help("join some");
     }

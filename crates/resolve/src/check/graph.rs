@@ -36,14 +36,14 @@ pub(crate) fn cycles(edges: &Edges) -> Vec<Vec<String>> {
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum State {
+enum VisitState {
     OnPath,
     Done,
 }
 
 struct CycleSearch<'e> {
     edges: &'e Edges,
-    state: BTreeMap<&'e str, State>,
+    state: BTreeMap<&'e str, VisitState>,
     found: Vec<Vec<String>>,
 }
 
@@ -54,23 +54,23 @@ impl<'e> CycleSearch<'e> {
             return;
         }
         let mut path: Vec<(&'e str, usize)> = vec![(start, 0)];
-        self.state.insert(start, State::OnPath);
+        self.state.insert(start, VisitState::OnPath);
         while let Some((node, next)) = path.last_mut() {
             let node = *node;
             let target = self.edges.get(node).and_then(|targets| targets.get(*next));
             *next += 1;
             match target {
                 None => {
-                    self.state.insert(node, State::Done);
+                    self.state.insert(node, VisitState::Done);
                     path.pop();
                 }
                 Some(target) => match self.state.get(target.as_str()) {
                     None => {
-                        self.state.insert(target, State::OnPath);
+                        self.state.insert(target, VisitState::OnPath);
                         path.push((target, 0));
                     }
-                    Some(State::OnPath) => self.close(&path, target),
-                    Some(State::Done) => {}
+                    Some(VisitState::OnPath) => self.close(&path, target),
+                    Some(VisitState::Done) => {}
                 },
             }
         }

@@ -13,7 +13,7 @@ use super::identity::{self, Clash};
 use super::references::{self, Reach};
 use crate::decl::module::ModuleDecl;
 use crate::exprs::{self, ExprSite, Uses};
-use crate::parse::{Content, Parsed};
+use crate::parse::{FileDecl, Parsed};
 use crate::shape::{Reading, near_or_all};
 use crate::sink::Sink;
 use crate::tree::{self, FileKind};
@@ -65,10 +65,10 @@ impl Modules {
             let below = path.get("modules/".len() + module.len() + 1..).unwrap_or_default();
             of_modules.entry(module.to_owned()).or_default().insert(below.to_owned(), file.clone());
             match &file.content {
-                Content::Module(decl) => {
+                FileDecl::Module(decl) => {
                     modules.decls.insert(module.to_owned(), (**decl).clone());
                 }
-                Content::Shipped(digest) => {
+                FileDecl::Shipped(digest) => {
                     blobs.insert(*digest, file.bytes.clone());
                 }
                 _ => {}
@@ -136,7 +136,7 @@ fn templates(
 ) -> BTreeMap<String, Uses> {
     let mut all = BTreeMap::new();
     for (below, file) in files {
-        let Content::Template(Some(body)) = &file.content else { continue };
+        let FileDecl::Template(Some(body)) = &file.content else { continue };
         let path = format!("modules/{module}/{below}");
         let params = (!decl.broken).then_some(&decl.interface.params);
         let mut reading = Reading::new(&body.text, sink.file(&path));
@@ -162,11 +162,11 @@ fn share(
         let mut module = decl.to_module(name);
         for (path, file) in files.get(name).into_iter().flatten() {
             match &file.content {
-                Content::Template(Some(body)) => {
+                FileDecl::Template(Some(body)) => {
                     let template = path.strip_prefix("templates/").unwrap_or(path);
                     module.templates.insert(template.to_owned(), body.text.clone());
                 }
-                Content::Shipped(digest) => {
+                FileDecl::Shipped(digest) => {
                     let size = u64::try_from(file.bytes.len()).unwrap_or(u64::MAX);
                     module.files.insert(path.clone(), FileRef { digest: *digest, size });
                     module.blobs.insert(*digest);

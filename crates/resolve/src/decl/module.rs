@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use catalog::module::{Command, Module, ParamDecl};
+use catalog::module::{CommandLine, Module, ParamDecl};
 use catalog::schema;
 
 use super::params;
@@ -28,7 +28,7 @@ pub(crate) struct ModuleDecl {
     pub(crate) depends_on: Vec<Spanned<String>>,
     pub(crate) when: Option<String>,
     pub(crate) observe: bool,
-    pub(crate) verify: Option<Command>,
+    pub(crate) verify: Option<CommandLine>,
     pub(crate) resources: Vec<Placed>,
     pub(crate) handlers: Vec<Placed>,
     /// The file has a mistake, so what is missing here may be there.
@@ -72,7 +72,11 @@ pub(crate) fn read(reading: &mut Reading<'_>, root: &Node) -> ModuleDecl {
     module
 }
 
-fn verify(reading: &mut Reading<'_>, node: &Node, params: &BTreeMap<String, ParamDecl>) -> Option<Command> {
+fn verify(
+    reading: &mut Reading<'_>,
+    node: &Node,
+    params: &BTreeMap<String, ParamDecl>,
+) -> Option<CommandLine> {
     exprs::texts(reading, node, ExprSite::Attribute, Some(params));
     let value = reading.value(node)?;
     match schema::command(&value) {

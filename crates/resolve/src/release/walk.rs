@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use catalog::module::Resource;
-use model::chunk::{self, Chunk};
+use model::chunk::{self, TreeChunk};
 use model::policy::Policy;
 use model::set::ObjectSet;
 use model::trie::{Leaf, Top, Trie};
@@ -41,7 +41,7 @@ enum ChunkContent {
 
 /// The bytes of an object, or a blob that one names.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Content {
+pub struct ReleaseContent {
     /// SHA-256 of the bytes.
     pub digest: Digest,
     /// The bytes.
@@ -54,7 +54,7 @@ pub struct Below {
     /// Chunks.
     pub pieces: Vec<ReleaseChunk>,
     /// Contents, and the blobs that they name.
-    pub contents: Vec<Content>,
+    pub contents: Vec<ReleaseContent>,
 }
 
 impl Built {
@@ -131,7 +131,7 @@ impl Built {
     ///
     /// # Errors
     /// Never for a piece of this release.
-    pub fn chunk(&self, piece: &ReleaseChunk) -> Result<Chunk, ReleaseError> {
+    pub fn chunk(&self, piece: &ReleaseChunk) -> Result<TreeChunk, ReleaseError> {
         let trie = |section: &SectionKey, trie| chunk::of_trie(section, trie).ok_or(ReleaseError::Empty);
         match &piece.what {
             ChunkContent::Selection => Ok(chunk::of_selection(&self.selection)),
@@ -195,7 +195,7 @@ impl Built {
         };
         let policy = self.shared.policy(spec)?;
         for bytes in [&spec.params, &policy.bytes] {
-            below.contents.push(Content { digest: Digest::of(bytes), bytes: bytes.clone() });
+            below.contents.push(ReleaseContent { digest: Digest::of(bytes), bytes: bytes.clone() });
         }
         below.contents.extend(spec.grants.sync.iter().map(content));
         let delegations = spec.grants.delegation_section();
@@ -220,11 +220,11 @@ impl Built {
         let mut contents = Vec::new();
         for leaf in leaves {
             let module = self.shared.module(&leaf.name)?;
-            contents.push(Content { digest: module.digest, bytes: module.bytes.clone() });
+            contents.push(ReleaseContent { digest: module.digest, bytes: module.bytes.clone() });
             let blobs = module.module.blobs.iter();
             contents.extend(blobs.filter_map(|digest| {
                 let bytes = self.fleet.blobs.get(digest)?.clone();
-                Some(Content { digest: *digest, bytes })
+                Some(ReleaseContent { digest: *digest, bytes })
             }));
         }
         Ok(Below { pieces: Vec::new(), contents })
@@ -247,8 +247,8 @@ fn below_delegations(delegations: &Trie, grants: &Arc<Grants>) -> Below {
     }
 }
 
-fn content(grant: &Grant) -> Content {
-    Content { digest: grant.digest, bytes: grant.bytes.clone() }
+fn content(grant: &Grant) -> ReleaseContent {
+    ReleaseContent { digest: grant.digest, bytes: grant.bytes.clone() }
 }
 
 fn parts(children: &[Trie; 16], what: impl Fn(Trie) -> ChunkContent) -> Vec<ReleaseChunk> {

@@ -7,7 +7,7 @@ use catalog::module::{Declared, Merge};
 use lang::{EvalError, Names, Value};
 
 use super::entry::lay;
-use super::grants::{Grants, Holding, Known};
+use super::grants::{GrantCache, Grants, Holding};
 use crate::check::context::{Context, RoleInfo};
 use crate::check::typed::Typed;
 use crate::sink::Sink;
@@ -60,7 +60,7 @@ pub(crate) struct Memo {
     bases: BTreeMap<BaseKey, Arc<Base>>,
     groups: BTreeMap<Vec<Option<String>>, Arc<[usize]>>,
     channels: BTreeMap<String, Arc<str>>,
-    grants: Known,
+    grants: GrantCache,
 }
 
 /// Beyond this many different kinds of nodes, what they share is worked out anew.

@@ -117,9 +117,9 @@ impl Holding {
 
 /// Grants that were made already in one pass over many nodes.
 #[derive(Default)]
-pub(crate) struct Known(BTreeMap<Holding, Arc<Grants>>);
+pub(crate) struct GrantCache(BTreeMap<Holding, Arc<Grants>>);
 
-impl Known {
+impl GrantCache {
     /// The grants of nodes for which the same holds. Two delegations that disagree are reported.
     pub(crate) fn grants(&mut self, context: &Context, holding: Holding, sink: &mut Sink) -> Arc<Grants> {
         if let Some(known) = self.0.get(&holding) {

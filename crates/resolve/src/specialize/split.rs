@@ -105,7 +105,7 @@ struct NameSearch<'w> {
 }
 
 /// For each glob the places that are reached, each once and in order.
-type State = Vec<Vec<u16>>;
+type GlobStates = Vec<Vec<u16>>;
 
 /// The patterns that a name matches.
 type Combination<'w> = BTreeSet<&'w str>;
@@ -129,7 +129,7 @@ impl<'w> NameSearch<'w> {
 
     fn run(&self) -> Result<BTreeSet<Combination<'w>>, TooMany> {
         let mut found: BTreeSet<Combination<'w>> = BTreeSet::new();
-        let start: State = self.globs.iter().map(|glob| closed(glob, vec![0])).collect();
+        let start: GlobStates = self.globs.iter().map(|glob| closed(glob, vec![0])).collect();
         let mut seen = BTreeSet::from([start.clone()]);
         let mut todo = vec![start];
         while let Some(state) = todo.pop() {
@@ -152,14 +152,14 @@ impl<'w> NameSearch<'w> {
         self.with_free(found)
     }
 
-    fn accepts(&self, state: &State, glob: usize) -> bool {
+    fn accepts(&self, state: &GlobStates, glob: usize) -> bool {
         let end = self.globs.get(glob).map_or(0, |glob| glob.tokens().len());
         state.get(glob).and_then(|places| places.last()).is_some_and(|last| usize::from(*last) == end)
     }
 
     /// One of each sort of character that leads on: those that some glob waits for, the dot,
     /// and any other.
-    fn characters(&self, state: &State) -> Vec<Option<char>> {
+    fn characters(&self, state: &GlobStates) -> Vec<Option<char>> {
         let mut waited: BTreeSet<char> = BTreeSet::from(['.']);
         for (glob, places) in self.globs.iter().zip(state) {
             waited.extend(places.iter().filter_map(|place| match glob.tokens().get(usize::from(*place)) {
@@ -171,7 +171,7 @@ impl<'w> NameSearch<'w> {
     }
 
     /// The state after a character; `None` is any that no glob waits for.
-    fn step(&self, state: &State, c: Option<char>) -> State {
+    fn step(&self, state: &GlobStates, c: Option<char>) -> GlobStates {
         let dot = c == Some('.');
         let one = |(glob, places): (&Glob, &Vec<u16>)| {
             let mut next = Vec::new();

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::condition::{Attention, ConditionStatus, Evidence, SyncCondition, SyncState};
+use model::condition::{Attention, ConditionStatus, Direction, Evidence, SyncCondition, SyncState};
 use model::replication::{Mode, TransportKind};
 use model::{Digest, Hostname, Timestamp};
 use schemars::JsonSchema;
@@ -51,16 +51,6 @@ pub struct ObjectsQuery {
     pub from: Option<String>,
     /// The most in one answer.
     pub limit: Limit,
-}
-
-/// Which way an object goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "lowercase")]
-pub enum Direction {
-    /// The control plane's word for the node.
-    Down,
-    /// The node's word, mirrored; nobody changes it here.
-    Up,
 }
 
 /// An object of one node; manifest and status only in the answer to [`OBJECT`].

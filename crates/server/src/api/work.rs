@@ -2,9 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use model::work::{Outcome, Stream, Work};
+use model::work::{ActionOutcome, OutputStream, Work};
 use model::{Hostname, NodeId, Timestamp};
-use plane::work::{BEGIN_SECS, NodeStage, Share, Summary, TaskSpec};
+use plane::work::{BEGIN_SECS, NodeStage, Share, TaskSpec, TaskSummary};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -192,7 +192,7 @@ pub struct TaskView {
     /// Rises whenever something about it or its nodes changes; to be given as `after`.
     pub version: u64,
     /// How it stands.
-    pub summary: Summary,
+    pub summary: TaskSummary,
 }
 
 /// One node of a task.
@@ -211,7 +211,7 @@ pub struct TaskNodeView {
     /// When it begins no more, once it was asked.
     pub expires: Option<Timestamp>,
     /// How it ended; with the answer, when it was a query.
-    pub outcome: Option<Outcome>,
+    pub outcome: Option<ActionOutcome>,
     /// How long it took, in milliseconds.
     pub duration_ms: Option<u64>,
 }
@@ -243,7 +243,7 @@ pub struct OutputView {
     /// When.
     pub at: Timestamp,
     /// Which stream.
-    pub stream: Stream,
+    pub stream: OutputStream,
     /// The text.
     pub text: String,
     /// Bytes left out before it.
@@ -288,7 +288,7 @@ pub struct StepView {
     pub tasks: Vec<String>,
     /// How the newest task stands.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub summary: Option<Summary>,
+    pub summary: Option<TaskSummary>,
 }
 
 /// A workflow to begin.

@@ -3,7 +3,7 @@
 //! ```text
 //! link, feed, operator --update(node, ..)--> SyncSummary --> FleetIndex slot: work waits?
 //! status, metrics, listings <--read(node, ..)-- SyncSummary     --> wakes the node's long polls
-//! flush: take_acked, take_concluded --> store
+//! flush: take_unsaved --> store
 //! ```
 //!
 //! Invariants: a node that is not in the [`FleetIndex`] gets no summary, so the last words of a
@@ -13,14 +13,12 @@
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use model::condition::{SyncCause, SyncCondition};
 use model::replication::TransportKind;
 use model::{Kind, NodeId};
-use store::SyncHead;
+use store::{SyncHead, SyncProgress};
 use sync::Feed;
-use sync::FeedCursor;
 
-use super::link::{NodeLink, Wants};
+use super::link::{LinkReport, NodeLink, Wants};
 use super::summary::SyncSummary;
 use crate::index::FleetIndex;
 use crate::state::now;
@@ -43,6 +41,10 @@ pub(crate) struct Totals {
     /// Objects that came up.
     pub(crate) up: u64,
 }
+
+/// The node is in the fleet no more.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Removed;
 
 /// All nodes that have sets, links or wishes.
 pub(crate) struct SyncIndex {
@@ -145,20 +147,11 @@ impl SyncIndex {
         }
     }
 
-    /// The node's link says how both sets stand. A link that synchronizes no objects says nothing
-    /// of them.
-    pub(crate) fn observed(&self, link: &Arc<NodeLink>, cause: SyncCause) {
-        let of_objects = link.synchronizes();
-        self.update(&link.node, |summary| {
-            if of_objects && summary.accepts_report_of(link) {
-                summary.observed(&cause, now());
-            }
-            // What is posted is the way up of the node's stream.
-            if let Some(stream) = summary.link().filter(|_| link.transport == TransportKind::Poll) {
-                stream.observed(cause.clone());
-            }
-        });
-        link.observed(cause);
+    /// The node's link reports how both sets stand.
+    pub(crate) fn reported(&self, link: &Arc<NodeLink>, report: LinkReport) {
+        if let Some(before) = link.reports(&report) {
+            self.update(&link.node, |summary| summary.reported(link, report, before, now()));
+        }
     }
 
     /// What operators asked of the node was passed on.
@@ -168,29 +161,29 @@ impl SyncIndex {
         }
     }
 
-    /// A link takes the place of the one before, which is told to go away and returned; `false`
-    /// when there is no such node (any more). A post of the process that has a stream down is no
-    /// other link.
-    pub(super) fn link_opened(&self, link: &Arc<NodeLink>) -> (bool, Option<Arc<NodeLink>>) {
+    /// A link takes the place of the one before, if there is one, which is told to go away and returned;
+    /// a post of the process that has a stream down is no other link.
+    ///
+    /// # Errors
+    /// There is no such node (any more).
+    pub(crate) fn link_opened(&self, link: &Arc<NodeLink>) -> Result<Option<Arc<NodeLink>>, Removed> {
         let mut nodes = self.nodes();
         // Whoever removes a node takes it out of the fleet's index first, then out of here.
-        if self.index.get(&link.node).is_none() {
-            return (false, None);
-        }
+        self.index.get(&link.node).ok_or(Removed)?;
         let summary = nodes.entry(link.node.clone()).or_default();
         if summary.link().is_some_and(|stream| stream.goes_up_by(link)) {
-            return (true, None);
+            return Ok(None);
         }
         let before = summary.link_opened(link);
         if let Some(before) = &before {
             before.end("replaced", "the node opened another link");
         }
         self.show(&link.node, summary);
-        (true, before)
+        Ok(before)
     }
 
     /// A link is gone; a newer one stays.
-    pub(super) fn link_closed(&self, link: &Arc<NodeLink>) {
+    pub(crate) fn link_closed(&self, link: &Arc<NodeLink>) {
         let mut nodes = self.nodes();
         // A node that was removed meanwhile does not come back by this.
         let Some(summary) = nodes.get_mut(&link.node) else { return };
@@ -208,26 +201,16 @@ impl SyncIndex {
         self.nodes().remove(id)
     }
 
-    /// How far nodes acknowledged since the last time.
-    pub(super) fn take_acked(&self) -> Vec<(NodeId, FeedCursor)> {
-        let mut nodes = self.nodes();
-        let taken = nodes.iter_mut().filter_map(|(id, summary)| Some((id.clone(), summary.take_acked()?)));
-        taken.collect()
-    }
-
-    /// What comparisons came to since the last time.
-    pub(super) fn take_concluded(&self) -> Vec<(NodeId, Option<SyncCondition>)> {
-        let mut nodes = self.nodes();
-        let taken =
-            nodes.iter_mut().filter_map(|(id, summary)| Some((id.clone(), summary.take_concluded()?)));
-        taken.collect()
+    /// How far nodes acknowledged and what comparisons came to since the last time.
+    pub(super) fn take_unsaved(&self) -> Vec<SyncProgress> {
+        self.nodes().iter_mut().filter_map(|(id, summary)| summary.take_unsaved(id)).collect()
     }
 
     /// These outcomes could not be persisted: they are taken again.
-    pub(super) fn not_saved<T>(&self, lost: &[(NodeId, T)]) {
+    pub(super) fn not_saved(&self, lost: &[SyncProgress]) {
         let mut nodes = self.nodes();
-        for (id, _) in lost {
-            if let Some(summary) = nodes.get_mut(id) {
+        for progress in lost {
+            if let Some(summary) = nodes.get_mut(&progress.node) {
                 summary.not_saved();
             }
         }

@@ -6,8 +6,8 @@
 //!
 //! Invariants: the first reason to end counts; nothing is asked of the other side before its hello.
 
-use std::sync::atomic::{AtomicBool, AtomicI64, Ordering};
-use std::sync::{Arc, Mutex, OnceLock, PoisonError};
+use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use model::condition::SyncCause;
@@ -15,76 +15,69 @@ use model::replication::{Mode, SyncPolicy, TransportKind};
 use model::{NodeId, Timestamp};
 use streams::task::link_time;
 use streams::{LinkCommands, LinkHandle};
-use sync::Frame;
 use sync::frame::{GoAway, Interop, Ping};
-use tokio::sync::Notify;
-
-use super::Hub;
+use sync::{FeedCursor, Frame};
+use tokio::sync::SetOnce;
 
 pub(crate) use streams::LinkCommand;
 
 /// How long the other side of a link that is probed has to say something.
 const PROBE: Duration = Duration::from_secs(5);
+/// Between two looks whether it did.
+const PROBE_AGAIN: Duration = Duration::from_millis(50);
 
 /// The link that a node has now.
 #[derive(Debug)]
 pub(crate) struct NodeLink {
     pub(crate) node: NodeId,
     pub(crate) transport: TransportKind,
+    /// The instance of the agent that opened it, when it is known; never empty.
+    pub(crate) instance: Option<Arc<str>>,
     pub(crate) since: Timestamp,
-    /// One instance of the agent, once it is known; never empty.
-    instance: OnceLock<String>,
     /// What the release said of synchronization when the link was made.
     rules: OnceLock<Option<Arc<SyncPolicy>>>,
-    /// The other side said hello.
-    met: AtomicBool,
-    cause: Mutex<SyncCause>,
+    report: Mutex<LinkReport>,
     commands: LinkHandle,
-    ending: OnceLock<GoAway>,
-    /// Wakes who waits for the end.
-    ends: Notify,
-    /// When the other side was heard last, in the milliseconds of links, and who waits for it.
+    ending: SetOnce<GoAway>,
+    /// When the other side was heard last, in the milliseconds of links; before its hello long ago.
     heard: AtomicI64,
-    hears: Notify,
+}
+
+/// What a link reports of both sets.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LinkReport {
+    /// How they stand.
+    pub(crate) cause: SyncCause,
+    /// How far the node has our feed, durably; nothing beyond what the feed has.
+    pub(crate) acked: Option<FeedCursor>,
+    /// Objects of the replica of the node's feed.
+    pub(crate) objects: u64,
+    /// How many objects the node rejects, as it said last.
+    pub(crate) rejected: Option<u64>,
 }
 
 impl NodeLink {
-    pub(super) fn new(
+    /// A link that is about to begin, and what it is told from elsewhere.
+    pub(crate) fn new(
         node: NodeId,
         transport: TransportKind,
-        instance: Option<&str>,
+        instance: Option<Arc<str>>,
         since: Timestamp,
     ) -> (NodeLink, LinkCommands) {
         let (commands, taken) = streams::task::commands();
+        let report = LinkReport { cause: SyncCause::Connecting, acked: None, objects: 0, rejected: None };
         let link = NodeLink {
             node,
             transport,
+            instance,
             since,
-            instance: OnceLock::new(),
             rules: OnceLock::new(),
-            met: AtomicBool::new(false),
-            cause: Mutex::new(SyncCause::Connecting),
+            report: Mutex::new(report),
             commands,
-            ending: OnceLock::new(),
-            ends: Notify::new(),
+            ending: SetOnce::new(),
             heard: AtomicI64::new(i64::MIN),
-            hears: Notify::new(),
         };
-        if let Some(instance) = instance {
-            link.is_of(instance);
-        }
         (link, taken)
-    }
-
-    /// The instance of the agent, when it is known.
-    pub(crate) fn instance(&self) -> Option<&str> {
-        self.instance.get().map(String::as_str)
-    }
-
-    /// Learns whose link it is; `false` when it is known to be another's. An empty name says
-    /// nothing.
-    pub(crate) fn is_of(&self, instance: &str) -> bool {
-        instance.is_empty() || self.instance.get_or_init(|| instance.to_owned()) == instance
     }
 
     /// What the release said of synchronization when the link was made; `None` before.
@@ -106,16 +99,13 @@ impl NodeLink {
     /// Whether a post is the way up of this link: that is a stream down of the same process.
     pub(super) fn goes_up_by(&self, post: &NodeLink) -> bool {
         let (down, up) = (TransportKind::Sse, TransportKind::Poll);
-        self.transport == down && post.transport == up && post.instance().is_none_or(|one| self.is_of(one))
+        let other = self.instance.is_some() && post.instance.is_some() && self.instance != post.instance;
+        self.transport == down && post.transport == up && !other
     }
 
     /// Whether the other side said hello: before that it cannot be told anything.
     pub(super) fn has_met(&self) -> bool {
-        self.met.load(Ordering::Acquire)
-    }
-
-    pub(super) fn meets(&self) {
-        self.met.store(true, Ordering::Release);
+        self.heard.load(Ordering::Acquire) > i64::MIN
     }
 
     /// Sends the link a command; `false` when it takes no more now.
@@ -136,14 +126,8 @@ impl NodeLink {
         }
         let asked = link_time();
         let heard = async {
-            loop {
-                let mut hears = std::pin::pin!(self.hears.notified());
-                // Before looking, so that nothing is missed in between.
-                hears.as_mut().enable();
-                if self.heard.load(Ordering::Acquire) >= asked.0 {
-                    return;
-                }
-                hears.await;
+            while self.heard.load(Ordering::Acquire) < asked.0 {
+                tokio::time::sleep(PROBE_AGAIN).await;
             }
         };
         let ping = Frame::Ping(Ping::default());
@@ -153,60 +137,37 @@ impl NodeLink {
     /// The other side was heard at that time of links.
     pub(crate) fn hears(&self, at: Timestamp) {
         self.heard.store(at.0, Ordering::Release);
-        self.hears.notify_waiters();
     }
 
     /// The link is to end, however much it has to do. The first reason counts.
     pub(crate) fn end(&self, code: &str, message: &str) {
         let why = GoAway { code: code.to_owned(), message: message.to_owned(), retry_after: None };
-        if self.ending.set(why).is_ok() {
-            self.ends.notify_waiters();
-        }
+        let _ = self.ending.set(why);
     }
 
     /// Waits until the link is to end.
     pub(crate) async fn ending(&self) -> GoAway {
-        loop {
-            let mut told = std::pin::pin!(self.ends.notified());
-            // Before looking, so that nothing is missed in between.
-            told.as_mut().enable();
-            if let Some(ending) = self.ending.get() {
-                return ending.clone();
-            }
-            told.await;
-        }
+        self.ending.wait().await.clone()
+    }
+
+    fn report(&self) -> MutexGuard<'_, LinkReport> {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How both sets stand, as the link saw them last.
     pub(crate) fn cause(&self) -> SyncCause {
-        self.cause.lock().unwrap_or_else(PoisonError::into_inner).clone()
+        self.report().cause.clone()
     }
 
     /// The link sees both sets so.
     pub(super) fn observed(&self, cause: SyncCause) {
-        *self.cause.lock().unwrap_or_else(PoisonError::into_inner) = cause;
-    }
-}
-
-/// A link in the registry; dropping it takes it out.
-pub(crate) struct OpenLink {
-    pub(crate) link: Arc<NodeLink>,
-    /// What it is told from elsewhere, until somebody listens.
-    pub(super) commands: Option<LinkCommands>,
-    /// The link that it takes the place of; it was told to go away.
-    pub(crate) replaced: Option<Arc<NodeLink>>,
-    pub(super) hub: Arc<Hub>,
-}
-
-impl Wants {
-    /// Those that are among what is said to the node.
-    pub(crate) fn said_in(frames: &[Frame]) -> Wants {
-        Wants { resync: frames.contains(&Wants::resync_frame()), approve: frames.contains(&Frame::Approve) }
+        self.report().cause = cause;
     }
 
-    /// With what the node is asked to compare everything.
-    pub(super) fn resync_frame() -> Frame {
-        Frame::Interop(Box::new(Interop::RequestResync))
+    /// The link reports this; what it reported before, when that was something else.
+    pub(super) fn reports(&self, report: &LinkReport) -> Option<LinkReport> {
+        let mut last = self.report();
+        (*last != *report).then(|| std::mem::replace(&mut *last, report.clone()))
     }
 }
 
@@ -219,15 +180,14 @@ pub(crate) struct Wants {
     pub(crate) approve: bool,
 }
 
-impl OpenLink {
-    /// What it is told from elsewhere, to be taken once.
-    pub(crate) fn take_commands(&mut self) -> LinkCommands {
-        self.commands.take().unwrap_or_else(|| streams::task::commands().1)
+impl Wants {
+    /// Those that are among what is said to the node.
+    pub(crate) fn said_in(frames: &[Frame]) -> Wants {
+        Wants { resync: frames.contains(&Wants::resync_frame()), approve: frames.contains(&Frame::Approve) }
     }
-}
 
-impl Drop for OpenLink {
-    fn drop(&mut self) {
-        self.hub.sync_index.link_closed(&self.link);
+    /// With what the node is asked to compare everything.
+    pub(super) fn resync_frame() -> Frame {
+        Frame::Interop(Box::new(Interop::RequestResync))
     }
 }

@@ -12,7 +12,6 @@
 //! node has at most one link of a stream, and a newer one ends the one before; the answer to "how does
 //! it stand" loads no set.
 
-mod condition;
 mod index;
 pub(crate) mod link;
 pub(crate) mod node;
@@ -24,20 +23,18 @@ use std::sync::{Arc, Mutex, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use model::condition::{NodeProblem, node_status_key};
-use model::replication::TransportKind;
 use model::{Incarnation, Kind, NodeId};
 use store::{ObjectFilter, ObjectRecord, Store, StoreError};
 use sync::Side;
 
-pub(crate) use condition::ConditionContext;
 pub(crate) use index::{SyncIndex, Totals};
-pub(crate) use link::{NodeLink, OpenLink, Wants};
+pub(crate) use link::{LinkReport, NodeLink, Wants};
 pub(crate) use node::{Edit, EditOutcome, NodeSync, Uid};
-pub(crate) use summary::SyncSummary;
+pub(crate) use summary::{ConditionContext, SyncSummary};
 
 use crate::index::FleetIndex;
 use crate::posture;
-use crate::state::now;
+use crate::state::GivenUp;
 
 /// Entries of nodes that nobody holds any more are swept when there are this many.
 const SWEEP_AT: usize = 1024;
@@ -49,8 +46,6 @@ const RECENT: usize = 64;
 const RESYNC_WITHIN: Duration = Duration::from_secs(300);
 /// Objects read at once.
 const PAGE: usize = 1000;
-/// The most cursors or conditions persisted in one call.
-const CHUNK: usize = 1000;
 
 /// Why a node's sets cannot be had or changed.
 #[derive(Debug, thiserror::Error)]
@@ -62,8 +57,8 @@ pub(crate) enum HubError {
     #[error("no randomness")]
     Random,
     /// The work was given up.
-    #[error("the change was given up")]
-    GivenUp,
+    #[error(transparent)]
+    GivenUp(#[from] GivenUp),
 }
 
 /// All nodes' sets.
@@ -187,20 +182,6 @@ impl Hub {
         self.node(id).await?.change(edits).await
     }
 
-    /// Registers a node's link; the one before, if there is one, is told to go away. `None` when
-    /// there is no such node (any more).
-    pub(crate) fn open(
-        self: &Arc<Self>,
-        id: &NodeId,
-        transport: TransportKind,
-        instance: Option<&str>,
-    ) -> Option<OpenLink> {
-        let (link, commands) = NodeLink::new(id.clone(), transport, instance, now());
-        let link = Arc::new(link);
-        let (there, replaced) = self.sync_index.link_opened(&link);
-        there.then(|| OpenLink { link, commands: Some(commands), replaced, hub: self.clone() })
-    }
-
     /// A node is removed from the fleet: its link ends, and nothing of it stays.
     pub(crate) fn remove(&self, id: &NodeId) {
         let summary = self.sync_index.remove(id);
@@ -213,18 +194,9 @@ impl Hub {
 
     /// Persists how far nodes said that they are, and what comparisons came to.
     pub(crate) async fn flush(&self) -> Result<(), StoreError> {
-        let acked = self.sync_index.take_acked();
-        for chunk in acked.chunks(CHUNK) {
-            let kept = self.store.sync_acked(chunk.to_vec()).await;
-            kept.inspect_err(|_| self.sync_index.not_saved(&acked))?;
-        }
-        let concluded = self.sync_index.take_concluded();
-        for chunk in concluded.chunks(CHUNK) {
-            // A link says it again only when it changes.
-            let kept = self.store.sync_conditions(chunk.to_vec()).await;
-            kept.inspect_err(|_| self.sync_index.not_saved(&concluded))?;
-        }
-        Ok(())
+        let unsaved = self.sync_index.take_unsaved();
+        let kept = self.store.sync_progress(unsaved.clone()).await;
+        kept.inspect_err(|_| self.sync_index.not_saved(&unsaved))
     }
 }
 

@@ -24,7 +24,7 @@ use super::index::SyncIndex;
 use super::recent::RecentContents;
 use super::summary::{FeedChange, is_action};
 use super::{HubError, fresh_incarnation};
-use crate::state::now;
+use crate::state::{now, run_to_completion};
 
 /// The most objects that the control plane authors for one node, without actions: a feed that
 /// begins its incarnation anew is one write.
@@ -288,14 +288,6 @@ impl NodeSync {
     }
 }
 
-/// Work that goes to its end also when the one who asked hangs up: what the store took and
-/// memory did not would be known to nobody until the next load.
-async fn run_to_completion<T: Send + 'static>(
-    work: impl Future<Output = Result<T, HubError>> + Send + 'static,
-) -> Result<T, HubError> {
-    tokio::spawn(work).await.unwrap_or(Err(HubError::GivenUp))
-}
-
 impl Sets {
     fn commit(&mut self, node: &NodeId, change: Change) {
         // The planner numbers them one after the other; nobody else commits meanwhile.
@@ -382,7 +374,7 @@ impl EditPlanner<'_> {
             }
         };
         let (size, old) = (content.bytes.len() as u64, before.map_or(0, |stub| stub.size));
-        let (objects, bytes) = self.planner.totals();
+        let sync::Totals { objects, bytes } = self.planner.totals();
         let (more, more_bytes) = if is_action(key) { (ACTIONS, ACTIONS_BYTES) } else { (0, 0) };
         // What grows neither is let in: a feed that is full of actions can still be edited.
         if before.is_none() && objects >= MAX_OBJECTS + more {

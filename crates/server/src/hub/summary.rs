@@ -16,18 +16,23 @@
 //! `concluded`) is marked unsaved until the store has it. What a link
 //! says of the sets counts while it is the node's last one, or an exchange. Actions are no objects: a node that lacks only actions is not behind (SYN-6).
 
+mod condition;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use model::condition::{NodeProblem, Rejection, SyncCause, SyncCondition};
 use model::replication::TransportKind;
-use model::{Kind, ObjectKey, Timestamp};
-use store::SyncHead;
+use model::{Kind, NodeId, ObjectKey, Timestamp};
+use store::{SyncHead, SyncProgress};
+use streams::task::link_time;
 use sync::{Feed, FeedCursor, Frame, Input};
 use tokio::time::Instant;
 
-use super::link::{LinkCommand, NodeLink, Wants};
+pub(crate) use condition::ConditionContext;
+
+use super::link::{LinkCommand, LinkReport, NodeLink, Wants};
 
 /// The most rejections that are remembered of one node.
 const MAX_REJECTED: usize = 100;
@@ -66,8 +71,8 @@ pub(crate) struct SyncSummary {
     /// A comparison is wanted: the last one was with another instance of the control plane, or
     /// was broken off.
     unconfirmed: bool,
-    acked_unsaved: bool,
-    concluded_unsaved: bool,
+    /// The store does not have `acked` and `concluded` as they are.
+    unsaved: bool,
 }
 
 impl SyncSummary {
@@ -155,21 +160,6 @@ impl SyncSummary {
         &self.rejected
     }
 
-    /// What the last comparison came to.
-    pub(super) fn concluded(&self) -> Option<&SyncCondition> {
-        self.concluded.as_ref()
-    }
-
-    /// Since when the node is behind.
-    pub(super) fn behind_since(&self) -> Option<Timestamp> {
-        self.behind_since
-    }
-
-    /// What is wrong where the node's objects live, as the node says.
-    pub(super) fn node_problem(&self) -> Option<&NodeProblem> {
-        self.node_problem.as_ref()
-    }
-
     /// The node says what is wrong where its objects live, or that nothing is any more.
     pub(crate) fn node_reports(&mut self, problem: Option<NodeProblem>) {
         self.node_problem = problem;
@@ -215,21 +205,41 @@ impl SyncSummary {
         self.behind_since = (self.behind() > 0).then(|| self.behind_since.unwrap_or(now));
     }
 
+    /// A link reports this, and reported `before` last. Of objects it says nothing when it synchronizes none.
+    pub(super) fn reported(
+        &mut self,
+        link: &Arc<NodeLink>,
+        report: LinkReport,
+        before: LinkReport,
+        now: Timestamp,
+    ) {
+        let LinkReport { cause, acked, objects, rejected } = report;
+        if link.synchronizes() && self.accepts_report_of(link) {
+            self.observed(&cause, now);
+        }
+        // What is posted is the way up of the node's stream.
+        if let Some(stream) = self.link.as_ref().filter(|_| link.transport == TransportKind::Poll) {
+            stream.observed(cause);
+        }
+        if let Some(acked) = acked {
+            self.acknowledged(acked);
+        }
+        if let Some(count) = rejected.filter(|_| rejected != before.rejected) {
+            self.rejects_still(count);
+        }
+        self.up = objects;
+    }
+
     /// The node has our feed durably up to here.
-    pub(crate) fn acknowledged(&mut self, cursor: FeedCursor) {
+    fn acknowledged(&mut self, cursor: FeedCursor) {
         if self.acked.as_ref() == Some(&cursor) {
             return;
         }
-        (self.acked, self.acked_unsaved) = (Some(cursor), true);
+        (self.acked, self.unsaved) = (Some(cursor), true);
         self.lacks(self.lacks);
         if self.behind() == 0 {
             self.behind_since = None;
         }
-    }
-
-    /// The replica of the node's feed has so many objects.
-    pub(crate) fn received(&mut self, objects: u64) {
-        self.up = objects;
     }
 
     /// The node does not take an object of ours; whether that is news.
@@ -243,7 +253,7 @@ impl SyncSummary {
 
     /// The node rejects so many objects now: if what it rejects for good is as many, it has taken
     /// what it could not take for a while.
-    pub(crate) fn rejects_still(&mut self, count: u64) {
+    fn rejects_still(&mut self, count: u64) {
         if count == 0 {
             self.rejected.clear();
         }
@@ -258,8 +268,7 @@ impl SyncSummary {
         self.duplicate = Some(Instant::now());
     }
 
-    /// The node's link says how both sets stand.
-    pub(super) fn observed(&mut self, cause: &SyncCause, now: Timestamp) {
+    fn observed(&mut self, cause: &SyncCause, now: Timestamp) {
         match cause {
             SyncCause::InSync(_) => self.unconfirmed = false,
             SyncCause::OutOfSync { .. } => {}
@@ -277,17 +286,17 @@ impl SyncSummary {
         let same = before.filter(|before| before.cause.reason() == cause.reason());
         let since = same.and_then(|before| before.since).unwrap_or(now);
         self.concluded = Some(SyncCondition::new(cause, Some(since)));
-        self.concluded_unsaved = true;
+        self.unsaved = true;
     }
 
     /// The link is the one that the node has.
-    pub(super) fn is_linked_by(&self, link: &Arc<NodeLink>) -> bool {
+    fn is_linked_by(&self, link: &Arc<NodeLink>) -> bool {
         self.link.as_ref().is_some_and(|now| Arc::ptr_eq(now, link))
     }
 
     /// What the link says of the sets counts: it is the node's, or an exchange, of which there is one at
     /// a time.
-    pub(super) fn accepts_report_of(&self, link: &Arc<NodeLink>) -> bool {
+    fn accepts_report_of(&self, link: &Arc<NodeLink>) -> bool {
         link.transport == TransportKind::Poll || self.is_linked_by(link)
     }
 
@@ -320,7 +329,7 @@ impl SyncSummary {
         if link.transport == TransportKind::Poll {
             return;
         }
-        link.meets();
+        link.hears(link_time());
         if self.is_linked_by(link) {
             let Wants { resync, approve } = self.wants;
             self.wants.resync = resync && !link.try_send(LinkCommand::Resync);
@@ -364,19 +373,18 @@ impl SyncSummary {
         self.wants.approve &= !wants.approve;
     }
 
-    /// How far the node acknowledged, when the store does not have that yet.
-    pub(super) fn take_acked(&mut self) -> Option<FeedCursor> {
-        std::mem::take(&mut self.acked_unsaved).then(|| self.acked.clone()).flatten()
+    /// How far the node acknowledged and what the last comparison came to, when the store does not have it so.
+    pub(super) fn take_unsaved(&mut self, node: &NodeId) -> Option<SyncProgress> {
+        std::mem::take(&mut self.unsaved).then(|| SyncProgress {
+            node: node.clone(),
+            acked: self.acked.clone(),
+            condition: self.concluded.clone(),
+        })
     }
 
-    /// What the last comparison came to, when the store does not have that yet.
-    pub(super) fn take_concluded(&mut self) -> Option<Option<SyncCondition>> {
-        std::mem::take(&mut self.concluded_unsaved).then(|| self.concluded.clone())
-    }
-
-    /// The store did not take how far the node is, or what the last comparison came to.
+    /// The store did not take it.
     pub(super) fn not_saved(&mut self) {
-        (self.acked_unsaved, self.concluded_unsaved) = (self.acked.is_some(), true);
+        self.unsaved = true;
     }
 }
 

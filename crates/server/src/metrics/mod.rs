@@ -14,6 +14,7 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Metric, Registry};
+use sync::link::Counters as LinkCounters;
 
 /// One label; both parts are words of this program, never of anybody else.
 type Label = [(&'static str, &'static str); 1];
@@ -29,25 +30,6 @@ fn latencies() -> Histogram {
 /// Buckets of how long links live: 1 s to 12 days.
 fn link_times() -> Histogram {
     Histogram::new(exponential_buckets(1.0, 4.0, 11))
-}
-
-/// Which way an event went.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Direction {
-    In,
-    Out,
-}
-
-/// What a link counted since the last time; [`sync`] names what each is.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct LinkCounts {
-    pub(crate) coalesced: u64,
-    pub(crate) superseded: u64,
-    pub(crate) duplicates: u64,
-    pub(crate) applied: u64,
-    pub(crate) refused: u64,
-    pub(crate) resync_frames: u64,
-    pub(crate) resync_objects: u64,
 }
 
 /// Everything that is counted. Each method is one moment in the program.
@@ -135,12 +117,6 @@ impl Metrics {
         self.link_seconds.get_or_create(&[("transport", transport.as_str())]).observe(lived.as_secs_f64());
     }
 
-    /// Frames went over a link.
-    pub(crate) fn events(&self, way: Direction, kind: &'static str, count: u64) {
-        let family = if way == Direction::In { &self.events_in } else { &self.events_out };
-        family.get_or_create(&[("type", kind)]).inc_by(count);
-    }
-
     /// A batch of events was made durable.
     pub(crate) fn processed(&self, took: Duration) {
         self.event_seconds.observe(took.as_secs_f64());
@@ -164,26 +140,26 @@ impl Metrics {
         self.accepted.inc_by(count);
     }
 
-    /// What a link counted since the last time.
-    pub(crate) fn counted(&self, counts: LinkCounts) {
-        let LinkCounts { coalesced, superseded, duplicates, applied, refused, .. } = counts;
-        let LinkCounts { resync_frames, resync_objects, .. } = counts;
-        for (what, count) in [
-            ("coalesced", coalesced),
-            ("superseded", superseded),
-            ("duplicate", duplicates),
-            ("applied", applied),
-            ("refused", refused),
-            ("resync_frames", resync_frames),
-            ("resync_objects", resync_objects),
-        ] {
-            self.link_counts.get_or_create(&[("what", what)]).inc_by(count);
+    /// A link counted this, and `before` the last time.
+    pub(crate) fn counted(&self, now: &LinkCounters, before: &LinkCounters) {
+        type Of = fn(&LinkCounters) -> u64;
+        let rows: [(&Counters, &'static str, &'static str, Of); 12] = [
+            (&self.events_out, "type", "event", |c| c.sent),
+            (&self.events_out, "type", "processed", |c| c.acks_sent),
+            (&self.events_in, "type", "event", |c| c.received),
+            (&self.events_in, "type", "processed", |c| c.acks_received),
+            (&self.link_counts, "what", "coalesced", |c| c.coalesced),
+            (&self.link_counts, "what", "superseded", |c| c.superseded),
+            (&self.link_counts, "what", "duplicate", |c| c.duplicates),
+            (&self.link_counts, "what", "applied", |c| c.applied),
+            (&self.link_counts, "what", "refused", |c| c.refused_here + c.refused_there),
+            (&self.link_counts, "what", "resync_frames", |c| c.resync_frames),
+            (&self.link_counts, "what", "resync_objects", |c| c.resync_objects),
+            (&self.resyncs, "what", "started", |c| c.resyncs + c.resyncs_served),
+        ];
+        for (family, label, value, of) in rows {
+            family.get_or_create(&[(label, value)]).inc_by(of(now).saturating_sub(of(before)));
         }
-    }
-
-    /// A resync began.
-    pub(crate) fn resync_began(&self) {
-        self.resyncs.get_or_create(&[("what", "started")]).inc();
     }
 
     /// No permit for a resync at the time.

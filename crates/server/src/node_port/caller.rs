@@ -15,7 +15,7 @@ use std::time::Duration;
 use http::request::Parts;
 use model::NodeId;
 use net::accept::{Connection, PeerPermit};
-use net::identity::Role;
+use net::identity::PeerRole;
 use wire::signature::{self, Parsed, SignatureError, SignedBody};
 use wire::{Code, Problem};
 
@@ -41,9 +41,9 @@ impl Caller {
     /// now, gets nothing more on a connection that is still open (IDN-4).
     pub(super) fn by_session(plane: &ControlPlane, connection: &Connection) -> Result<Caller, Problem> {
         let (id, key) = match connection.peer.as_deref().map(|peer| &peer.role) {
-            Some(Role::Node { id, key, .. }) => (id, key),
-            Some(Role::Proxy(_)) => return Err(Code::BehindProxy.into()),
-            Some(Role::Operator(_)) | None => return Err(Code::CertificateRequired.into()),
+            Some(PeerRole::Node { id, key, .. }) => (id, key),
+            Some(PeerRole::Proxy(_)) => return Err(Code::BehindProxy.into()),
+            Some(PeerRole::Operator(_)) | None => return Err(Code::CertificateRequired.into()),
         };
         let caller = Caller::enrolled(plane, id)?;
         if caller.slot.lock().node.key != **key {
@@ -58,7 +58,7 @@ impl Caller {
     }
 
     /// Takes bytes out of the node's share of what the control plane takes in (SCL-3).
-    pub(super) fn charge(&self, bytes: usize) -> Result<(), Problem> {
+    pub(crate) fn charge(&self, bytes: usize) -> Result<(), Problem> {
         match self.slot.lock().node.budget.take(bytes as u64, now()) {
             true => Ok(()),
             false => Err(Problem::new(Code::Busy, "the node sends more than its share")),

@@ -12,7 +12,7 @@ use wire::{Code, Problem};
 
 use super::Caller;
 use crate::answer::store_problem;
-use crate::state::{ControlPlane, now};
+use crate::state::{ControlPlane, now, run_to_completion};
 
 /// The longest that a long poll is held.
 pub(super) const MAX_WAIT: Duration = Duration::from_secs(60);
@@ -167,7 +167,7 @@ async fn accept_facts(
     let incarnation = incarnation.clone();
     // Whole, also when the node hangs up in the middle: what the store took and the index
     // did not would be known to nobody until the next start.
-    whole(async move {
+    run_to_completion(async move {
         let appended = plane.store.append_facts(&id, &incarnation, facts, now()).await;
         let accepted = appended.map_err(store_problem)?;
         slot.lock().node.accepted(accepted.cursor.clone(), &accepted.new);
@@ -178,13 +178,6 @@ async fn accept_facts(
         Ok(accepted.cursor)
     })
     .await
-}
-
-/// Does something to its end, even when the request that it is for is given up.
-pub(crate) async fn whole<T: Send + 'static>(
-    work: impl Future<Output = Result<T, Problem>> + Send + 'static,
-) -> Result<T, Problem> {
-    tokio::spawn(work).await.unwrap_or_else(|_| Err(Code::Internal.into()))
 }
 
 /// Puts the set into an offer that needs one.

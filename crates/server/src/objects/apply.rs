@@ -99,7 +99,7 @@ fn read(value: &Value) -> Result<Manifest, Refusal> {
         refused(Code::ObjectTooLarge, text)
     };
     manifest::of_value(value).map_err(|error| match &error.problem {
-        manifest::Problem::TooLarge { size } => too_large(*size),
+        manifest::ManifestProblem::TooLarge { size } => too_large(*size),
         _ => refused(Code::BadBody, &error),
     })
 }

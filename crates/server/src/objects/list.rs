@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 use std::ops::Bound;
 
+use model::condition::Direction;
 use model::{Kind, NodeId, ObjectKey};
 use store::{ObjectFilter, ObjectPlace, ObjectRecord};
 use sync::{Content, Side};
@@ -10,22 +11,20 @@ use wire::{Code, Problem};
 
 use super::{apply, hub_problem, is_internal};
 use crate::answer::store_problem;
-use crate::api::objects::{Direction, NO_NAMESPACE, ObjectName, ObjectView, ObjectsQuery, ObjectsView};
+use crate::api::objects::{NO_NAMESPACE, ObjectName, ObjectView, ObjectsQuery, ObjectsView};
 use crate::hub::SyncSummary;
 use crate::operator_port::Call;
 use crate::state::ControlPlane;
 use crate::work::select;
 
-impl From<Direction> for Side {
-    fn from(way: Direction) -> Side {
-        if way == Direction::Down { Side::Ours } else { Side::Theirs }
-    }
+/// The set that travels this way.
+fn side_of(way: Direction) -> Side {
+    if way == Direction::Down { Side::Ours } else { Side::Theirs }
 }
 
-impl From<Side> for Direction {
-    fn from(side: Side) -> Direction {
-        if side == Side::Ours { Direction::Down } else { Direction::Up }
-    }
+/// The way that a set travels.
+fn way_of(side: Side) -> Direction {
+    if side == Side::Ours { Direction::Down } else { Direction::Up }
 }
 
 /// One page of objects. Actions and statuses are listed when their kind is asked for alone:
@@ -36,7 +35,7 @@ pub(crate) async fn list(call: Call, asked: ObjectsQuery) -> Result<ObjectsView,
     let all_kinds = asked.kind.is_none();
     let filter = ObjectFilter {
         node: None,
-        side: asked.way.map(Side::from),
+        side: asked.way.map(side_of),
         kind: asked.kind.as_deref().map(Kind::new),
         namespace: asked.namespace.map(|text| if text == NO_NAMESPACE { String::new() } else { text }),
         name: asked.name,
@@ -48,7 +47,7 @@ pub(crate) async fn list(call: Call, asked: ObjectsQuery) -> Result<ObjectsView,
         }
         None => None,
     };
-    let mut page = Page { plane, objects: Vec::new(), limit: asked.limit.get(), all_kinds };
+    let mut page = ObjectsPage { plane, objects: Vec::new(), limit: asked.limit.get(), all_kinds };
     match meant {
         None => page.fill(&filter, &mut after).await?,
         Some(meant) => {
@@ -73,14 +72,14 @@ pub(crate) async fn list(call: Call, asked: ObjectsQuery) -> Result<ObjectsView,
 }
 
 /// A page while it is filled.
-struct Page<'a> {
+struct ObjectsPage<'a> {
     plane: &'a ControlPlane,
     objects: Vec<ObjectView>,
     limit: usize,
     all_kinds: bool,
 }
 
-impl Page<'_> {
+impl ObjectsPage<'_> {
     fn is_full(&self) -> bool {
         self.objects.len() >= self.limit
     }
@@ -108,7 +107,7 @@ fn view(plane: &ControlPlane, record: ObjectRecord) -> Option<ObjectView> {
     let (delivered, refused) = delivery;
     Some(ObjectView {
         node,
-        way: side.into(),
+        way: way_of(side),
         kind: key.section.kind.to_string(),
         namespace: key.section.namespace.to_string(),
         name: key.name.to_string(),

@@ -34,6 +34,6 @@ fn is_internal(kind: &Kind) -> bool {
 pub(crate) fn hub_problem(error: HubError) -> Problem {
     match error {
         HubError::Store(error) => store_problem(error),
-        HubError::Random | HubError::GivenUp => Problem::new(Code::Internal, error.to_string()),
+        HubError::Random | HubError::GivenUp(_) => Problem::new(Code::Internal, error.to_string()),
     }
 }

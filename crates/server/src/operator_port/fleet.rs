@@ -14,8 +14,8 @@ use wire::{Code, Problem};
 use super::Call;
 use crate::answer::store_problem;
 use crate::api::{
-    CauseView, ChannelView, History, MAX_CAUSES, Matching, NodeName, NodeView, NodesView, Push, Pushed,
-    RunName, StatusView,
+    CauseView, ChannelView, History, MAX_CAUSES, Matching, NodeName, NodeView, NodesView, RunName,
+    RunRequest, RunRequested, StatusView,
 };
 use crate::state::{ControlPlane, now};
 
@@ -206,7 +206,7 @@ pub(super) async fn remove(call: Call, asked: NodeName) -> Result<NodeView, Prob
     Ok(view)
 }
 
-pub(super) async fn push(call: Call, push: Push) -> Result<Pushed, Problem> {
+pub(super) async fn push(call: Call, push: RunRequest) -> Result<RunRequested, Problem> {
     let plane = &call.plane;
     let slots = push.nodes.iter().map(|name| plane.index.named(name)).collect::<Result<Vec<_>, _>>()?;
     let ids: Vec<_> = slots.iter().map(|slot| slot.id()).collect();
@@ -218,5 +218,5 @@ pub(super) async fn push(call: Call, push: Push) -> Result<Pushed, Problem> {
         slot.wake.notify_waiters();
     }
     plane.pushes.notify_waiters();
-    Ok(Pushed { push: number, nodes: slots.len() })
+    Ok(RunRequested { push: number, nodes: slots.len() })
 }

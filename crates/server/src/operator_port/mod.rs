@@ -23,7 +23,7 @@ use bytes::Bytes;
 use http::{Method, Request};
 use hyper::body::Incoming;
 use net::accept::Connection;
-use net::identity::Role;
+use net::identity::PeerRole;
 use net::issue::{CertificateRequest, IssueError, PROXY_LIFE};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -150,7 +150,7 @@ pub(crate) async fn handle(plane: Arc<ControlPlane>, request: Request<Incoming>)
 fn operator(request: &Request<Incoming>) -> Result<String, Problem> {
     let peer = request.extensions().get::<Connection>().and_then(|c| c.peer.as_deref());
     match peer.map(|peer| &peer.role) {
-        Some(Role::Operator(name)) => Ok(name.clone()),
+        Some(PeerRole::Operator(name)) => Ok(name.clone()),
         _ => Err(Code::CertificateRequired.into()),
     }
 }

@@ -7,7 +7,7 @@ use wire::{Code, Problem};
 
 use super::Call;
 use crate::answer::{Reply, json, reply, store_problem};
-use crate::api::{Beacons, ChunkName, Chunks, Digests, HeadView, History, MAX_FETCH, unpack_contents};
+use crate::api::{Beacons, ChunkName, Digests, HeadView, History, MAX_FETCH, TreeChunks, unpack_contents};
 use crate::releases;
 use crate::state::{ControlPlane, now};
 
@@ -23,7 +23,7 @@ pub(super) async fn releases(call: Call, asked: History) -> Result<Vec<Release>,
     call.plane.store.releases(asked.limit.get(), asked.before).await.map_err(store_problem)
 }
 
-pub(super) async fn chunk(call: Call, asked: ChunkName) -> Result<model::chunk::Chunk, Problem> {
+pub(super) async fn chunk(call: Call, asked: ChunkName) -> Result<model::chunk::TreeChunk, Problem> {
     let chunk = call.plane.store.chunk(&asked.digest).await.map_err(store_problem)?;
     chunk.ok_or_else(|| Code::NotFound.into())
 }
@@ -36,7 +36,7 @@ pub(super) async fn missing(call: Call, asked: Digests) -> Result<Digests, Probl
 }
 
 /// Chunks of a set or a selection, to compare it with another.
-pub(super) async fn fetch(call: Call, asked: Digests) -> Result<Chunks, Problem> {
+pub(super) async fn fetch(call: Call, asked: Digests) -> Result<TreeChunks, Problem> {
     if asked.chunks.len() > MAX_FETCH {
         return Err(Problem::new(Code::BodyTooLarge, format!("more than {MAX_FETCH} chunks are asked for")));
     }
@@ -44,10 +44,10 @@ pub(super) async fn fetch(call: Call, asked: Digests) -> Result<Chunks, Problem>
     for digest in &asked.chunks {
         chunks.extend(call.plane.store.chunk(digest).await.map_err(store_problem)?);
     }
-    Ok(Chunks { chunks })
+    Ok(TreeChunks { chunks })
 }
 
-pub(super) async fn put_chunks(call: Call, sent: Chunks) -> Result<usize, Problem> {
+pub(super) async fn put_chunks(call: Call, sent: TreeChunks) -> Result<usize, Problem> {
     let stored = call.plane.store.put_chunks(sent.chunks, now()).await.map_err(put_problem)?;
     Ok(stored.len())
 }

@@ -6,8 +6,7 @@ use wire::{Code, Problem};
 use super::Call;
 use crate::answer::chain;
 use crate::api::work::{ControlWorkflow, NewTask, NewWorkflow, TaskView, Turn, WorkQuery, WorkflowView};
-use crate::node_port::whole;
-use crate::state::now;
+use crate::state::{now, run_to_completion};
 use crate::work::{fresh_id, select, views};
 
 pub(super) async fn begin_task(call: Call, asked: NewTask) -> Result<TaskView, Problem> {
@@ -17,7 +16,7 @@ pub(super) async fn begin_task(call: Call, asked: NewTask) -> Result<TaskView, P
     let spec = asked.spec(&fresh_id('t')?, &by);
     let (id, begun) = (spec.id.clone(), plane.clone());
     // Whole, also when the operator hangs up: a task half written down is begun by nobody.
-    whole(async move { begun.work.begin(&begun, spec, targets).await }).await?;
+    run_to_completion(async move { begun.work.begin(&begun, spec, targets).await }).await?;
     views::task_now(&plane, &id).await
 }
 
@@ -48,7 +47,7 @@ pub(super) async fn begin_workflow(call: Call, asked: NewWorkflow) -> Result<Wor
     let id = fresh_id('w')?;
     let workflow = Workflow::new(&id, &by, spec, now()).map_err(|error| refused(chain(&error)))?;
     let begun = plane.clone();
-    whole(async move { begun.work.workflows.begin(&begun, workflow).await }).await?;
+    run_to_completion(async move { begun.work.workflows.begin(&begun, workflow).await }).await?;
     views::workflow_now(&plane, &id).await
 }
 

@@ -1,32 +1,72 @@
-//! [`StreamAdmission`]: of one node, how often links are opened, who of them waits, and whose turn it
-//! is (SYN-13, IDN-10).
+//! [`FleetAdmission`] and [`StreamAdmission`]: how often links are opened and resyncs begun, of all nodes
+//! together and of one, who of one node waits, and whose turn it is (SYN-6, SYN-13, IDN-10).
 //!
 //! ```text
-//! request --enter: rate--> wait: among MAX_WAITING --judging--> lease --> link
+//! request --enter: rate of the node, of the fleet--> wait: among MAX_WAITING --judging--> lease --> link
 //! ```
 //!
-//! Invariant: of more that wait than there is room for the oldest gives up.
+//! Invariants: of more that wait than there is room for the oldest gives up; an instance that another one
+//! took the place of does not come back.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use model::Timestamp;
-use sync::admission::RateLimiter;
+use model::replication::{LinkSettings, TransportKind};
+use model::{NodeId, Timestamp};
+use streams::task::link_time;
+use sync::admission::{RateLimiter, ResyncAdmission};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
 
+use super::StreamConfig;
+
+/// Links opened in a second, when many come back at once (SYN-13).
+const FLEET_PER_SEC: u32 = 1500;
+/// Links opened at once after a rest.
+const FLEET_AT_ONCE: u32 = 3000;
 /// Links that one node opens in a second.
-const OPENED_PER_SEC: u32 = 1;
+const NODE_PER_SEC: u32 = 1;
 /// Links that one node opens at once after a rest.
-const OPENED_AT_ONCE: u32 = 30;
+const NODE_AT_ONCE: u32 = 30;
 /// The most openings of one node that wait for the link before to end: they hold what came.
 pub(super) const MAX_WAITING: usize = 2;
 /// A feed's incarnation is begun anew at most once in this: each time costs as much as the feed holds.
 pub(super) const REINCARNATION_INTERVAL: Duration = Duration::from_secs(3600);
-
 /// Who posted within this holds the node's identity, as one with a link does.
 const POSTED_WITHIN: Duration = Duration::from_secs(300);
+
+/// What the links of all nodes share.
+pub(crate) struct FleetAdmission {
+    /// Bounds and waits of each link.
+    pub(super) settings: LinkSettings,
+    resyncs: Mutex<ResyncAdmission<NodeId>>,
+    rate: Mutex<RateLimiter>,
+}
+
+impl FleetAdmission {
+    pub(crate) fn new(config: StreamConfig) -> FleetAdmission {
+        let resyncs = config.resyncs.clamp(StreamConfig::RESYNCS.min, StreamConfig::RESYNCS.max);
+        FleetAdmission {
+            settings: config.settings.bounded(),
+            resyncs: Mutex::new(ResyncAdmission::new(resyncs as usize)),
+            rate: Mutex::new(RateLimiter::new(FLEET_PER_SEC, FLEET_AT_ONCE, Timestamp(0))),
+        }
+    }
+
+    /// Takes a place in the line of those who connect, behind that of the node's own links.
+    ///
+    /// # Errors
+    /// How long to stay away.
+    pub(super) fn enter(&self, node: &StreamAdmission) -> Result<(), Duration> {
+        node.known().rate.take(link_time())?;
+        self.rate.lock().unwrap_or_else(PoisonError::into_inner).take(link_time())
+    }
+
+    pub(super) fn resyncs(&self) -> MutexGuard<'_, ResyncAdmission<NodeId>> {
+        self.resyncs.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
 
 /// What is known of a node's openings.
 pub(crate) struct StreamAdmission {
@@ -40,31 +80,26 @@ pub(crate) struct StreamAdmission {
 }
 
 struct Known {
-    pace: RateLimiter,
-    /// Instances of agents that another took the place of: one that comes back is a second agent.
-    replaced: [Option<String>; 2],
-    waiting: VecDeque<(u64, oneshot::Sender<()>)>,
-    count: u64,
+    rate: RateLimiter,
+    /// The instance of the agent that opened a link last, or posted.
+    instance: Option<Arc<str>>,
+    /// Instances that another one took the place of: one that comes back is a second agent.
+    replaced: [Option<Arc<str>>; 2],
+    posted: Option<Instant>,
+    /// Dropping its end tells one that waits to give up.
+    waiting: VecDeque<oneshot::Sender<()>>,
     reincarnated: Option<Instant>,
-    /// The instance that posted last, and when.
-    posted: Option<(String, Instant)>,
-}
-
-impl Known {
-    fn replace(&mut self, old: &str) {
-        self.replaced = [Some(old.to_owned()), self.replaced[0].take()];
-    }
 }
 
 impl Default for StreamAdmission {
     fn default() -> StreamAdmission {
         let known = Known {
-            pace: RateLimiter::new(OPENED_PER_SEC, OPENED_AT_ONCE, Timestamp(0)),
+            rate: RateLimiter::new(NODE_PER_SEC, NODE_AT_ONCE, Timestamp(0)),
+            instance: None,
             replaced: [None, None],
-            waiting: VecDeque::new(),
-            count: 0,
-            reincarnated: None,
             posted: None,
+            waiting: VecDeque::new(),
+            reincarnated: None,
         };
         StreamAdmission {
             known: Mutex::new(known),
@@ -80,53 +115,42 @@ impl StreamAdmission {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes a place in the line of the node's own openings.
-    ///
-    /// # Errors
-    /// How long to stay away.
-    pub(super) fn enter(&self, now: Timestamp) -> Result<(), Duration> {
-        self.known().pace.take(now)
-    }
-
-    /// Waits for the seat among at most [`MAX_WAITING`]; of more the oldest gives up: the newest
-    /// speaks for the node.
-    pub(super) fn wait(self: &Arc<Self>) -> Waiting {
-        let mut known = self.known();
-        known.count += 1;
-        let number = known.count;
+    /// Waits for the lease among at most [`MAX_WAITING`]: what is returned ends when newer ones took the
+    /// place, as the newest speaks for the node.
+    pub(super) fn wait(&self) -> oneshot::Receiver<()> {
         let (hold, given_up) = oneshot::channel();
-        known.waiting.push_back((number, hold));
-        while known.waiting.len() > MAX_WAITING {
-            // Dropping its end tells it.
-            known.waiting.pop_front();
+        let waiting = &mut self.known().waiting;
+        waiting.retain(|other| !other.is_closed());
+        waiting.push_back(hold);
+        if waiting.len() > MAX_WAITING {
+            waiting.pop_front();
         }
-        drop(known);
-        Waiting { admission: self.clone(), number, given_up }
+        given_up
     }
 
-    /// Remembers that one instance of the node's agent took the place of another.
-    pub(super) fn replace(&self, old: &str) {
-        self.known().replace(old);
-    }
-
-    /// Whether this instance was replaced by another one before: a process does not come back.
-    pub(super) fn was_replaced(&self, instance: &str) -> bool {
-        self.known().replaced.iter().flatten().any(|replaced| replaced == instance)
-    }
-
-    /// An instance posts: it takes the place of another one that posted.
-    pub(super) fn posts(&self, instance: Option<&str>) {
-        let Some(instance) = instance else { return };
+    /// An instance of the agent opens a link, and takes the place of another one.
+    pub(super) fn opened_by(&self, instance: &Arc<str>, transport: TransportKind) {
         let mut known = self.known();
-        let before = known.posted.replace((instance.to_owned(), Instant::now()));
-        if let Some((old, _)) = before.filter(|(old, _)| old != instance) {
-            known.replace(&old);
+        if transport == TransportKind::Poll {
+            known.posted = Some(Instant::now());
         }
+        if known.instance.as_ref() != Some(instance)
+            && let Some(old) = known.instance.replace(instance.clone())
+        {
+            known.replaced = [Some(old), known.replaced[0].take()];
+        }
+    }
+
+    /// Whether another instance took the place of this one: a process does not come back.
+    pub(super) fn was_replaced(&self, instance: &Arc<str>) -> bool {
+        let known = self.known();
+        known.instance.as_ref() != Some(instance)
+            && known.replaced.iter().flatten().any(|old| old == instance)
     }
 
     /// Whether somebody posted not long ago.
     pub(super) fn has_recent_post(&self) -> bool {
-        self.known().posted.as_ref().is_some_and(|(_, at)| at.elapsed() < POSTED_WITHIN)
+        self.known().posted.is_some_and(|at| at.elapsed() < POSTED_WITHIN)
     }
 
     /// How long it is until the feed's incarnation may be begun anew again, if it may not now.
@@ -138,26 +162,5 @@ impl StreamAdmission {
     /// The feed's incarnation is begun anew now.
     pub(super) fn reincarnates(&self) {
         self.known().reincarnated = Some(Instant::now());
-    }
-}
-
-/// One opening that waits; dropping it takes it out of the line.
-pub(super) struct Waiting {
-    admission: Arc<StreamAdmission>,
-    number: u64,
-    given_up: oneshot::Receiver<()>,
-}
-
-impl Waiting {
-    /// Ends when newer ones took the place.
-    pub(super) async fn given_up(&mut self) {
-        // Nobody ever sends; the other end is dropped.
-        let _ = (&mut self.given_up).await;
-    }
-}
-
-impl Drop for Waiting {
-    fn drop(&mut self) {
-        self.admission.known().waiting.retain(|(number, _)| *number != self.number);
     }
 }

@@ -36,7 +36,7 @@ pub(crate) async fn announce(plane: Arc<ControlPlane>, mut shutdown: watch::Rece
                 Err(_) => return,
             },
             () = pushed => {}
-            () = until(rules_due) => {
+            () = tokio::time::sleep_until(rules_due.unwrap_or_else(Instant::now)), if rules_due.is_some() => {
                 rules_due = None;
                 enforce(&plane).await;
                 continue;
@@ -44,13 +44,6 @@ pub(crate) async fn announce(plane: Arc<ControlPlane>, mut shutdown: watch::Rece
             () = stopped(&mut shutdown) => return,
         }
         tell(&plane).await;
-    }
-}
-
-async fn until(at: Option<Instant>) {
-    match at {
-        Some(at) => tokio::time::sleep_until(at).await,
-        None => std::future::pending().await,
     }
 }
 

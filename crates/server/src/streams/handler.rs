@@ -1,12 +1,12 @@
 //! [`PlaneLinkHandler`]: what lies behind a link at the control plane: the store, check-ins, status.
 
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use model::condition::{Evidence, NodeProblem, Rejection, SyncCause, node_status_key};
+use model::condition::{Evidence, NodeProblem, Rejection, node_status_key};
 use model::{ObjectKey, Timestamp};
+use streams::task::{Ended, link_time};
 use streams::{LinkHandler, LoadError};
 use sync::FeedCursor;
 use sync::admission::Permits;
@@ -14,10 +14,11 @@ use sync::frame::{Hello, Op, Refused};
 use sync::link::{Batch, Counters, ItemOutcome, Link, NotKept, Note};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
+use tokio::sync::OwnedMutexGuard;
 use tokio::time::Instant;
 
-use crate::hub::{NodeLink, NodeSync, OpenLink};
-use crate::metrics::{Direction, LinkCounts};
+use super::serve::StreamRequest;
+use crate::hub::{LinkReport, NodeLink, NodeSync};
 use crate::node_port::{self, Caller};
 use crate::state::{ControlPlane, now};
 
@@ -34,89 +35,58 @@ const SHARE_AGAIN: Duration = Duration::from_secs(1);
 /// How often what a link counts is added to the metrics.
 const COUNT_EVERY: Duration = Duration::from_secs(5);
 
-/// One link's end at the control plane.
+/// One link's end at the control plane. While it is there no other one works on the node's sets.
 pub(super) struct PlaneLinkHandler {
     pub(super) plane: Arc<ControlPlane>,
     pub(super) caller: Caller,
     pub(super) sets: Arc<NodeSync>,
     pub(super) link: Arc<NodeLink>,
-    /// The incarnation of the agent whose link this one took the place of.
-    replaced: Option<String>,
-    reported: Mutex<Reported>,
-    received: AtomicU64,
+    progress: Mutex<Progress>,
+    _lease: OwnedMutexGuard<()>,
 }
 
-/// What the hub was told last of the link.
+/// What is known of the link from the time before.
 #[derive(Default)]
-struct Reported {
-    cause: Option<SyncCause>,
+struct Progress {
     /// The sets were found equal then, and that is not yet part of the evidence.
     compared: Option<Timestamp>,
     evidence: Option<Evidence>,
-    acked: Option<FeedCursor>,
-    objects: usize,
     counted: Counters,
     counted_at: Option<Instant>,
-    /// How many objects the node rejects, as it said last.
-    rejected: Option<u64>,
 }
 
 impl PlaneLinkHandler {
     pub(super) fn new(
-        plane: &Arc<ControlPlane>,
-        caller: Caller,
-        sets: &Arc<NodeSync>,
-        open: &OpenLink,
+        request: &StreamRequest,
+        link: &Arc<NodeLink>,
+        sets: Arc<NodeSync>,
+        lease: OwnedMutexGuard<()>,
     ) -> Arc<PlaneLinkHandler> {
-        let (plane, sets, link) = (plane.clone(), sets.clone(), open.link.clone());
-        let replaced = open.replaced.as_ref().and_then(|old| old.instance().map(str::to_owned));
-        let (reported, received) = (Mutex::default(), AtomicU64::new(0));
-        Arc::new(PlaneLinkHandler { plane, caller, sets, link, replaced, reported, received })
+        let (plane, caller, link) = (request.plane.clone(), request.caller.clone(), link.clone());
+        Arc::new(PlaneLinkHandler { plane, caller, sets, link, progress: Mutex::default(), _lease: lease })
     }
 
-    /// Check-ins that came over the link.
-    pub(super) fn check_ins(&self) -> u64 {
-        self.received.load(Ordering::Relaxed)
+    /// The link ended: counts what it counted, and says why.
+    pub(super) fn ended(&self, ended: &Ended) {
+        self.count(&mut self.progress(), &ended.counters);
+        let (node, transport) = (&self.link.node, self.link.transport.as_str());
+        let (code, message, counters) = (&ended.code, &ended.message, &ended.counters);
+        let error = ended.error.as_ref().map(|error| crate::answer::chain(error));
+        let (sent, received) = (counters.sent, counters.received);
+        tracing::debug!(%node, transport, code, message, error, sent, received, "a link ended");
     }
 
     /// Adds to the metrics what the link counted since the last time.
-    pub(super) fn count(&self, counters: &Counters) {
-        let before = {
-            let mut reported = self.reported();
-            reported.counted_at = Some(Instant::now());
-            std::mem::replace(&mut reported.counted, *counters)
-        };
-        if before == *counters {
-            return;
-        }
-        let metrics = &self.plane.metrics;
-        let since = |of: fn(&Counters) -> u64| of(counters).saturating_sub(of(&before));
-        for (way, kind, count) in [
-            (Direction::Out, "event", since(|c| c.sent)),
-            (Direction::Out, "processed", since(|c| c.acks_sent)),
-            (Direction::In, "event", since(|c| c.received)),
-            (Direction::In, "processed", since(|c| c.acks_received)),
-        ] {
-            if count > 0 {
-                metrics.events(way, kind, count);
-            }
-        }
-        metrics.counted(LinkCounts {
-            coalesced: since(|c| c.coalesced),
-            superseded: since(|c| c.superseded),
-            duplicates: since(|c| c.duplicates),
-            applied: since(|c| c.applied),
-            refused: since(|c| c.refused_here + c.refused_there),
-            resync_frames: since(|c| c.resync_frames),
-            resync_objects: since(|c| c.resync_objects),
-        });
-        for _ in 0..since(|c| c.resyncs + c.resyncs_served) {
-            metrics.resync_began();
+    fn count(&self, progress: &mut Progress, counters: &Counters) {
+        progress.counted_at = Some(Instant::now());
+        let before = std::mem::replace(&mut progress.counted, *counters);
+        if before != *counters {
+            self.plane.metrics.counted(counters, &before);
         }
     }
 
-    fn reported(&self) -> MutexGuard<'_, Reported> {
-        self.reported.lock().unwrap_or_else(PoisonError::into_inner)
+    fn progress(&self) -> MutexGuard<'_, Progress> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What the node says of the place where its objects live, when the batch has it.
@@ -134,14 +104,12 @@ impl PlaneLinkHandler {
 
     /// Takes bytes of a check-in out of the node's share of what the control plane takes in
     /// (SCL-3); `false` when it does not fit in good time.
-    async fn charge(&self, bytes: u64) -> bool {
+    async fn charge(&self, bytes: usize) -> bool {
         let until = Instant::now() + SHARE_WITHIN;
         loop {
-            if self.caller.slot.lock().node.budget.take(bytes, now()) {
-                return true;
-            }
-            if Instant::now() >= until {
-                return false;
+            let charged = self.caller.charge(bytes).is_ok();
+            if charged || Instant::now() >= until {
+                return charged;
             }
             tokio::time::sleep(SHARE_AGAIN).await;
         }
@@ -189,8 +157,7 @@ impl LinkHandler for PlaneLinkHandler {
 
     async fn received(&self, frame: Frame) -> Option<Frame> {
         let Frame::CheckIn(request) = frame else { return None };
-        self.received.fetch_add(1, Ordering::Relaxed);
-        if !self.charge(wire::body::encoded_len(&request) as u64).await {
+        if !self.charge(wire::body::encoded_len(&request)).await {
             tracing::info!(node = %self.caller.id, "the node sends more than its share; a check-in is refused");
             return None;
         }
@@ -205,13 +172,6 @@ impl LinkHandler for PlaneLinkHandler {
     }
 
     fn hello(&self, hello: &Hello) {
-        if !self.link.is_of(&hello.instance) {
-            return self.link.end("instance", "another process said hello than the one that opened the link");
-        }
-        let other = |old: &&String| self.link.instance().is_some_and(|instance| instance != *old);
-        if let Some(old) = self.replaced.as_ref().filter(other) {
-            self.caller.slot.stream_admission().replace(old);
-        }
         self.plane.hub.sync_index().update(&self.caller.id, |summary| summary.link_met(&self.link));
         tracing::debug!(node = %self.caller.id, mode = ?hello.mode, "a link is up");
     }
@@ -243,7 +203,7 @@ impl LinkHandler for PlaneLinkHandler {
                 metrics.resync_ended(*took);
             }
             Note::Missing(key) => tracing::warn!(%node, %key, "an object of a feed has no content"),
-            Note::InSync => self.reported().compared = Some(now()),
+            Note::InSync => self.progress().compared = Some(now()),
             // What comes by a resync has no time, and deletes have none.
             Note::Applied { oldest: ..=0, .. } => {}
             Note::Applied { oldest, .. } => {
@@ -258,61 +218,42 @@ impl LinkHandler for PlaneLinkHandler {
         if link.peer().is_none() {
             return;
         }
-        let (node, index) = (&self.caller.id, self.plane.hub.sync_index());
         self.link.hears(link.heard());
-        let mut reported = self.reported();
-        let (cause, objects, acked) = {
+        let mut progress = self.progress();
+        let report = {
             let sets = self.sets.sets();
-            if let Some(at) = reported.compared.take() {
+            if let Some(at) = progress.compared.take() {
                 let (instance, down) =
                     (self.plane.boot().to_owned(), link.acked().map(FeedCursor::checkpoint));
                 let up = sets.replica.cursor().map(FeedCursor::checkpoint);
-                reported.evidence = Some(Evidence { at, instance, down, up });
+                progress.evidence = Some(Evidence { at, instance, down, up });
             }
-            let cause = link.cause(&sets.feed, &sets.replica, reported.evidence.clone());
             // What a node claims to have beyond our feed is no progress.
             let ours = |cursor: &&FeedCursor| {
                 cursor.incarnation == *sets.feed.incarnation() && cursor.revision <= sets.feed.head()
             };
-            let acked = link.acked().filter(ours).cloned();
-            (cause, sets.replica.len(), acked)
+            LinkReport {
+                cause: link.cause(&sets.feed, &sets.replica, progress.evidence.clone()),
+                acked: link.acked().filter(ours).cloned(),
+                objects: sets.replica.len() as u64,
+                rejected: link.refused_there(),
+            }
         };
-        if reported.cause.as_ref() != Some(&cause) {
-            reported.cause = Some(cause.clone());
-            index.observed(&self.link, cause);
-        }
-        if let Some(acked) = acked
-            && reported.acked.as_ref() != Some(&acked)
-        {
-            reported.acked = Some(acked.clone());
-            index.update(node, |summary| summary.acknowledged(acked));
-        }
-        if let Some(count) = link.refused_there().filter(|count| reported.rejected != Some(*count)) {
-            reported.rejected = Some(count);
-            index.update(node, |summary| summary.rejects_still(count));
-        }
-        if reported.objects != objects {
-            reported.objects = objects;
-            index.update(node, |summary| summary.received(objects as u64));
-        }
-        let due = reported.counted_at.is_none_or(|at| at.elapsed() >= COUNT_EVERY);
-        drop(reported);
-        if due {
-            self.count(link.counters());
+        self.plane.hub.sync_index().reported(&self.link, report);
+        if progress.counted_at.is_none_or(|at| at.elapsed() >= COUNT_EVERY) {
+            self.count(&mut progress, link.counters());
         }
     }
 
     async fn reincarnate(&self) -> Result<(), Duration> {
-        if let Some(left) = self.caller.slot.stream_admission().reincarnation_allowed_in() {
-            let node = &self.caller.id;
+        let (node, admission) = (&self.caller.id, self.caller.slot.stream_admission());
+        if let Some(left) = admission.reincarnation_allowed_in() {
             tracing::warn!(%node, "the node claims again to have more than its feed; nothing is done");
             return Err(left);
         }
         match self.sets.reincarnate().await {
-            Ok(()) => self.caller.slot.stream_admission().reincarnates(),
-            Err(error) => {
-                tracing::error!(node = %self.caller.id, %error, "a feed cannot begin its incarnation anew");
-            }
+            Ok(()) => admission.reincarnates(),
+            Err(error) => tracing::error!(%node, %error, "a feed cannot begin its incarnation anew"),
         }
         Ok(())
     }
@@ -320,11 +261,11 @@ impl LinkHandler for PlaneLinkHandler {
 
 impl Permits for PlaneLinkHandler {
     fn take(&self) -> Result<(), Duration> {
-        let permit = self.plane.links.permit(&self.caller.id);
+        let permit = self.plane.links.resyncs().ask(&self.caller.id, link_time());
         permit.inspect_err(|_| self.plane.metrics.resync_refused())
     }
 
     fn give_back(&self) {
-        self.plane.links.return_permit(&self.caller.id);
+        self.plane.links.resyncs().give_back(&self.caller.id);
     }
 }

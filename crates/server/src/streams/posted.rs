@@ -17,24 +17,22 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use model::replication::TransportKind;
-use streams::task::Ended;
 use streams::task::SLOW;
-use streams::{Exchange, FrameWriter, LinkCommand};
-use sync::frame::{CloseReason, GoAway, Ping};
+use streams::{Exchange, FrameWriter, LinkCommand, LinkCommands};
+use sync::frame::{GoAway, Ping};
 use sync::link::Input;
 use sync::{FeedCursor, Frame};
-use tokio::sync::OwnedMutexGuard;
-use tokio::time::Instant;
+use tokio::sync::{OwnedMutexGuard, watch};
 use wire::batch::{self, FrameBatch, MAX_REQUEST};
 use wire::body::JSON;
 use wire::{Code, Problem};
 
 use super::handler::PlaneLinkHandler;
-use super::serve::{Lease, StreamRequest, away, config, lease, log_end, register};
+use super::serve::{OpenLink, Refusal, StreamRequest, away, busy, lease, over, register};
 use crate::answer::{Reply, reply};
-use crate::hub::{NodeLink, OpenLink, SyncSummary, Wants};
+use crate::hub::{NodeLink, NodeSync, SyncSummary, Wants};
 use crate::node_port::Caller;
-use crate::state::ControlPlane;
+use crate::state::{ControlPlane, run_to_completion};
 
 /// How long what follows from posted frames may take.
 pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(45);
@@ -51,21 +49,24 @@ pub(crate) async fn events(
 ) -> Result<Reply, Problem> {
     let source = caller.slot.lock().node.hostname.to_string();
     let FrameBatch { frames, .. } = batch::decode(body, Some(&source), MAX_REQUEST)?;
+    if !matches!(frames.first(), Some(Frame::Hello(_))) {
+        return Err(Problem::new(Code::BadBody, "frames begin with a hello"));
+    }
     let node = caller.id.clone();
     let request = StreamRequest::new(plane, caller, connection, TransportKind::Poll);
     let mut origin = request.origin();
-    // It goes to its end also when the one who posted hangs up.
-    let answered = tokio::spawn(async move {
-        let mut exchange = match NodeExchange::begin(request, &frames).await? {
+    let said = run_to_completion(async move {
+        let mut exchange = match NodeExchange::begin(request, &frames).await {
             Ok(exchange) => exchange,
-            Err(why) => return Ok(FrameBatch { frames: vec![Frame::GoAway(why)], more: false }),
+            Err(Refusal::GoAway(why)) => return Ok(FrameBatch { frames: vec![Frame::GoAway(why)], more: false }),
+            Err(Refusal::Request(problem)) => return Err(*problem),
         };
         exchange.take_wants();
         let said = exchange.say(frames).await;
         exchange.end().await;
-        Ok::<_, Problem>(said)
-    });
-    let said = answered.await.map_err(|_| Code::Internal)??;
+        Ok(said)
+    })
+    .await?;
     let out =
         batch::encode(&mut origin, &said).map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
     // Who hung up meanwhile is told with the next post.
@@ -80,49 +81,30 @@ pub(super) struct NodeExchange {
     exchange: Exchange<PlaneLinkHandler>,
     handler: Arc<PlaneLinkHandler>,
     open: OpenLink,
-    began: Instant,
     _one: OwnedMutexGuard<()>,
-    _lease: Lease,
 }
 
 impl NodeExchange {
     /// Begins with frames whose first is a hello.
     ///
     /// # Errors
-    /// Another post of the node is worked on, or there is no hello. The go-away says why the node
-    /// gets no link.
+    /// Another post of the node is worked on, there is no hello, or why the node gets no link.
     pub(super) async fn begin(
         mut request: Box<StreamRequest>,
         frames: &[Frame],
-    ) -> Result<Result<NodeExchange, GoAway>, Problem> {
-        let Some(Frame::Hello(hello)) = frames.first() else {
-            return Err(Problem::new(Code::BadBody, "frames begin with a hello"));
-        };
-        request.instance = (!hello.instance.is_empty()).then(|| hello.instance.clone());
-        let (plane, node) = (request.plane.clone(), request.caller.id.clone());
-        let Ok(one) = request.caller.slot.stream_admission().posting.clone().try_lock_owned() else {
-            let mut problem = Problem::new(Code::Busy, "what was posted before is still worked on");
-            problem.retry_after_secs = Some(BUSY_RETRY);
-            return Err(problem);
-        };
-        if plane.hub.held(&node).is_none() {
+    ) -> Result<NodeExchange, Refusal> {
+        request.greeted(frames)?;
+        let admission = request.caller.slot.stream_admission();
+        let one = admission.posting.clone().try_lock_owned();
+        let one = one.map_err(|_| busy("what was posted before is still worked on", BUSY_RETRY))?;
+        if request.plane.hub.held(&request.caller.id).is_none() {
             request.paced()?;
         }
-        let open = match register(&request).await {
-            Ok(open) => open,
-            Err(why) => return Ok(Err(why)),
-        };
-        let lease = match lease(&request).await {
-            Ok(lease) => lease,
-            Err(why) => return Ok(Err(why)),
-        };
-        plane.hub.remember(&lease.sets);
-        let config = Box::pin(config(&request, &open.link)).await;
-        let handler = PlaneLinkHandler::new(&plane, request.caller.clone(), &lease.sets, &open);
+        let (open, _) = register(&request).await?;
+        let (handler, config) = lease(&request, &open.link).await?;
+        request.plane.hub.remember(&handler.sets);
         let exchange = Exchange::open(config, None, handler.clone());
-        plane.metrics.link_opened(TransportKind::Poll, open.replaced.is_some());
-        let began = Instant::now();
-        Ok(Ok(NodeExchange { exchange, handler, open, began, _one: one, _lease: lease }))
+        Ok(NodeExchange { exchange, handler, open, _one: one })
     }
 
     /// Does what operators asked of the node's link, and says it to the node.
@@ -150,14 +132,10 @@ impl NodeExchange {
     }
 
     /// Ends it in order.
-    pub(super) async fn end(self) -> Ended {
-        let NodeExchange { exchange, handler, open, began, .. } = self;
-        let ended = exchange.end().await;
-        drop(open);
-        handler.plane.metrics.link_closed(TransportKind::Poll, began.elapsed());
-        handler.count(&ended.counters);
-        log_end(&handler.caller.id, TransportKind::Poll, &ended, handler.check_ins());
-        ended
+    pub(super) async fn end(self) {
+        let ended = self.exchange.end().await;
+        drop(self.open);
+        self.handler.ended(&ended);
     }
 }
 
@@ -165,72 +143,61 @@ impl NodeExchange {
 /// node's durable cursor, where the request says it.
 pub(super) async fn push_down(
     request: Box<StreamRequest>,
-    mut open: OpenLink,
+    open: OpenLink,
+    mut commands: LinkCommands,
     mut writer: Box<dyn FrameWriter>,
     mut from: Option<FeedCursor>,
 ) {
-    let (plane, connection) = (request.plane.clone(), request.connection.clone());
-    let (link, mut commands) = (open.link.clone(), open.take_commands());
-    let every = Duration::from_secs(plane.links.settings().keepalive_secs.into());
-    plane.metrics.link_opened(TransportKind::Sse, open.replaced.is_some());
-    let began = Instant::now();
-    let mut said = Vec::new();
-    let why = 'open: loop {
-        let lease = match lease(&request).await {
-            Ok(lease) => lease,
-            Err(why) => break why,
-        };
-        let (sets, mut head) = (lease.sets.clone(), lease.sets.watch());
-        let frames = pushed(&request, lease, &open, from.take(), std::mem::take(&mut said)).await;
-        let sent = tokio::select! {
-            sent = tokio::time::timeout(SLOW, writer.send(frames)) => matches!(sent, Ok(Ok(()))),
-            () = connection.closing() => break away(CloseReason::SHUTDOWN, "the connection is to end", BUSY_RETRY),
-            why = link.ending() => break why,
-        };
-        if !sent {
-            break away("lost", "the stream is not read any more", BUSY_RETRY);
-        }
-        let due = Instant::now() + every;
+    let every = Duration::from_secs(request.plane.links.settings.keepalive_secs.into());
+    let mut said = None;
+    let why = {
+        let mut over = std::pin::pin!(over(&open.link, &request.connection));
         loop {
+            let pushed = Box::pin(pushed(&request, &open.link, from.take(), said.take())).await;
+            let (frames, sets, mut head) = match pushed {
+                Ok(pushed) => pushed,
+                Err(why) => break why,
+            };
             tokio::select! {
-                Ok(()) = head.changed() => if sets.is_answered() { continue },
-                Some(command) = commands.next() => if let LinkCommand::Send(frame) = command {
-                    said.push(*frame);
+                sent = tokio::time::timeout(SLOW, writer.send(frames)) => if !matches!(sent, Ok(Ok(()))) {
+                    break away("lost", "the stream is not read any more", BUSY_RETRY);
                 },
-                () = tokio::time::sleep_until(due) => {}
-                () = connection.closing() => {
-                    break 'open away(CloseReason::SHUTDOWN, "the connection is to end", BUSY_RETRY);
-                }
-                why = link.ending() => break 'open why,
+                why = &mut over => break why,
             }
-            break;
+            let news = async {
+                // What a post was answered with is no news.
+                while head.changed().await.is_ok() && sets.is_answered() {}
+            };
+            tokio::select! {
+                () = news => {}
+                Some(LinkCommand::Send(frame)) = commands.next() => said = Some(*frame),
+                () = tokio::time::sleep(every) => {}
+                why = &mut over => break why,
+            }
         }
     };
     drop(open);
-    plane.metrics.link_closed(TransportKind::Sse, began.elapsed());
     super::serve::refuse(writer, why).await;
 }
 
 /// One answer to a post that nobody made: hello, what follows the acknowledged cursor, and a ping,
-/// which is answered with a post.
+/// which is answered with a post. With it come the sets, and what tells when the feed changed since.
 async fn pushed(
     request: &StreamRequest,
-    lease: Lease,
-    open: &OpenLink,
+    link: &Arc<NodeLink>,
     from: Option<FeedCursor>,
-    said: Vec<Frame>,
-) -> Vec<Frame> {
-    let (plane, node) = (&request.plane, &request.caller.id);
-    let acked = plane.hub.sync_index().read(node, |summary| summary.acked().cloned());
-    let handler = PlaneLinkHandler::new(plane, request.caller.clone(), &lease.sets, open);
-    let config = config(request, &open.link).await;
-    handler.sets.answered();
+    said: Option<Frame>,
+) -> Result<(Vec<Frame>, Arc<NodeSync>, watch::Receiver<u64>), GoAway> {
+    let (handler, config) = lease(request, link).await?;
+    let index = request.plane.hub.sync_index();
+    let acked = index.read(&request.caller.id, |summary| summary.acked().cloned());
+    let (sets, head) = (handler.sets.clone(), handler.sets.watch());
+    sets.answered();
     let mut exchange = Exchange::open(config, from.or(acked), handler.clone());
     said.into_iter().for_each(|frame| exchange.request(Input::Send(frame)));
     let mut frames = exchange.say(Vec::new()).await.frames;
-    let ended = exchange.end().await;
-    handler.count(&ended.counters);
-    let head = lease.sets.sets().feed.head();
-    frames.push(Frame::Ping(Ping { head, ..Ping::default() }));
-    frames
+    handler.ended(&exchange.end().await);
+    let head_of = sets.sets().feed.head();
+    frames.push(Frame::Ping(Ping { head: head_of, ..Ping::default() }));
+    Ok((frames, sets, head))
 }

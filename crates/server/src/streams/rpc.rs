@@ -12,19 +12,18 @@ use streams::body::ResponsePipe;
 use streams::grpc::{GrpcReader, Messages, RequestChunks};
 use streams::{FrameReader, TransportError};
 use sync::Frame;
-use sync::frame::{CloseReason, GoAway};
 use wire::cloudevents::MAX_UP;
-use wire::grpc::{self, Status};
+use wire::grpc::{self, GrpcStatus};
 use wire::headers::{PROTOCOL, PROTOCOL_HEADER};
 use wire::rpc::{self, PingRequest, PongReply, PushSummary, VersionRequest, VersionResponse};
 use wire::{Code, Problem};
 
 use super::posted::NodeExchange;
-use super::serve::StreamRequest;
+use super::serve::{Refusal, StreamRequest, away, over};
 use crate::answer::Reply;
 use crate::body::ReplyBody;
 use crate::node_port::Caller;
-use crate::state::ControlPlane;
+use crate::state::{ControlPlane, run_to_completion};
 
 /// The longest message of a unary call, in bytes.
 pub(super) const MAX_CALL: usize = 4 * 1024;
@@ -60,34 +59,21 @@ pub(crate) async fn push(
     connection: Connection,
     request: Request<Body>,
 ) -> Result<Reply, Problem> {
-    // It goes to its end also when the one who pushes hangs up.
     let plane = plane.clone();
-    let pushed = tokio::spawn(async move { pushed(&plane, caller, connection, request).await });
-    match pushed.await.map_err(|_| Code::Internal)? {
-        Ok(summary) => Ok(message_reply(rpc::write(&summary))),
-        Err(PushError::Refused(problem)) => Err(*problem),
-        Err(PushError::WentAway(code, message)) => Ok(status_reply(&Status::of_go_away(&code, &message))),
-    }
+    run_to_completion(async move {
+        match pushed(&plane, caller, connection, request).await {
+            Ok(summary) => Ok(message_reply(rpc::write(&summary))),
+            Err(Refusal::Request(problem)) => Err(*problem),
+            Err(Refusal::GoAway(why)) => Ok(status_reply(&GrpcStatus::of_go_away(&why.code, &why.message))),
+        }
+    })
+    .await
 }
 
-/// Why not all that was pushed was taken.
-enum PushError {
-    /// The call is refused, or could not be worked on.
-    Refused(Box<Problem>),
-    /// The link ended, with the code and message of its go-away.
-    WentAway(String, String),
-}
-
-impl From<Problem> for PushError {
-    fn from(problem: Problem) -> PushError {
-        PushError::Refused(Box::new(problem))
-    }
-}
-
-impl From<TransportError> for PushError {
-    fn from(error: TransportError) -> PushError {
+impl From<TransportError> for Refusal {
+    fn from(error: TransportError) -> Refusal {
         match error.refusal() {
-            Some(code) => PushError::WentAway(code.to_owned(), error.explained()),
+            Some(code) => away(code, &error.explained(), None).into(),
             None => Problem::new(Code::BadBody, crate::answer::chain(&error)).into(),
         }
     }
@@ -98,36 +84,17 @@ async fn pushed(
     caller: Caller,
     connection: Connection,
     request: Request<Body>,
-) -> Result<PushSummary, PushError> {
+) -> Result<PushSummary, Refusal> {
     let agreed = grpc::agree(request.headers())?;
     let source = caller.slot.lock().node.hostname.to_string();
     let chunks = RequestChunks(request.into_body());
     let mut reader = GrpcReader::new(chunks, agreed.incoming_gzip, MAX_UP, source);
     let first = reader.next().await?.unwrap_or_default();
-    if !matches!(first.first(), Some(Frame::Hello(_))) {
-        let message = "a link begins with a hello".to_owned();
-        return Err(PushError::WentAway("no-hello".to_owned(), message));
-    }
     let opening = StreamRequest::enter(plane, caller, connection.clone(), TransportKind::Poll)?;
-    let mut exchange = NodeExchange::begin(opening, &first).await?.map_err(went_away)?;
+    let mut exchange = NodeExchange::begin(opening, &first).await?;
     let pushed = all_pushed(&mut exchange, first, &mut reader, &connection).await;
     exchange.end().await;
-    let Pushed { received, highest, processed } = pushed?;
-    if processed < highest {
-        let message = format!("events up to {highest} were pushed, those up to {processed} are durable");
-        return Err(PushError::WentAway("out-of-order".to_owned(), message));
-    }
-    Ok(PushSummary { result: "ok".to_owned(), received, processed })
-}
-
-/// What was pushed until now.
-#[derive(Default)]
-struct Pushed {
-    received: u64,
-    /// The highest number of an event.
-    highest: u64,
-    /// Up to which number events are durable.
-    processed: u64,
+    pushed
 }
 
 /// Takes all frames of a push.
@@ -136,40 +103,38 @@ async fn all_pushed(
     first: Vec<Frame>,
     reader: &mut GrpcReader<RequestChunks>,
     connection: &Connection,
-) -> Result<Pushed, PushError> {
-    let (mut pushed, mut frames, link) = (Pushed::default(), first, exchange.link());
+) -> Result<PushSummary, Refusal> {
+    let (mut received, mut highest, mut processed) = (0, 0, 0);
+    let (mut frames, link) = (first, exchange.link());
     loop {
-        pushed.received += frames.len() as u64;
-        if pushed.received > MAX_PUSHED {
-            let why = format!("at most {MAX_PUSHED} frames a push");
-            return Err(Problem::new(Code::BodyTooLarge, why).into());
+        received += frames.len() as u64;
+        if received > MAX_PUSHED {
+            return Err(
+                Problem::new(Code::BodyTooLarge, format!("at most {MAX_PUSHED} frames a push")).into()
+            );
         }
-        pushed.highest = pushed.highest.max(highest_number(&frames));
+        highest = highest.max(highest_number(&frames));
         for frame in exchange.say(frames).await.frames {
             match frame {
-                Frame::Ack(ack) => pushed.processed = pushed.processed.max(ack.seq),
-                Frame::GoAway(why) => return Err(went_away(why)),
+                Frame::Ack(ack) => processed = processed.max(ack.seq),
+                Frame::GoAway(why) => return Err(why.into()),
                 _ => {}
             }
         }
         let late = |_| Problem::new(Code::BadBody, "nothing more of the push came in time");
         let more = tokio::select! {
             more = tokio::time::timeout(PUSHED_WITHIN, reader.next()) => more.map_err(late)??,
-            why = link.ending() => return Err(went_away(why)),
-            () = connection.closing() => {
-                let message = "the connection is to end".to_owned();
-                return Err(PushError::WentAway(CloseReason::SHUTDOWN.to_owned(), message));
-            }
+            why = over(&link, connection) => return Err(why.into()),
         };
         match more {
             Some(more) => frames = more,
-            None => return Ok(pushed),
+            None if processed < highest => {
+                let why = format!("events up to {highest} were pushed, those up to {processed} are durable");
+                return Err(away("out-of-order", &why, None).into());
+            }
+            None => return Ok(PushSummary { result: "ok".to_owned(), received, processed }),
         }
     }
-}
-
-fn went_away(why: GoAway) -> PushError {
-    PushError::WentAway(why.code, why.message)
 }
 
 /// The highest sequence number of the events among these.
@@ -213,7 +178,7 @@ pub(super) fn packed(message: &[u8]) -> Vec<u8> {
 /// A response of one message.
 pub(super) fn message_reply(message: Vec<u8>) -> Reply {
     let out = packed(&message);
-    announced(ReplyBody::Parts(streams::body::whole(out.into(), Status::ok().headers())), false)
+    announced(ReplyBody::Parts(streams::body::whole(out.into(), GrpcStatus::ok().headers())), false)
 }
 
 /// A response that goes on, and the way into it.
@@ -231,11 +196,11 @@ fn announced(body: ReplyBody, gzip: bool) -> Reply {
 
 /// A problem as a response of gRPC.
 pub(crate) fn refused(problem: Problem) -> Reply {
-    status_reply(&Status::of(problem))
+    status_reply(&GrpcStatus::of(problem))
 }
 
 /// A response of a status and no message: headers alone, which are the trailers too.
-pub(super) fn status_reply(status: &Status) -> Reply {
+pub(super) fn status_reply(status: &GrpcStatus) -> Reply {
     let mut response = announced(Bytes::new().into(), false);
     response.headers_mut().extend(status.headers());
     response

@@ -6,7 +6,7 @@
 //!                                    one node: judged one by one; the link before ends first
 //! ```
 //!
-//! Invariant: who holds the [`Lease`] alone runs a link over the node's sets; operators' edits need none.
+//! Invariant: who holds the lease alone runs a link over the node's sets; operators' edits need none.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -16,16 +16,15 @@ use http::{HeaderValue, Request, Response, StatusCode, header};
 use hyper::body::Incoming as Body;
 use model::replication::TransportKind;
 use net::accept::Connection;
-use net::websocket::{self as ws, Bounds};
+use net::websocket::{self as ws, SocketBounds};
 use streams::grpc::{GrpcReader, GrpcWriter, RequestChunks};
 use streams::open::INSTANCE;
 use streams::sse::SseWriter;
 use streams::task::{Ended, LinkTransport, run_link};
-use streams::{FrameReader, FrameWriter, LinkCommand, LinkHandler};
-use sync::frame::GoAway;
+use streams::{FrameReader, FrameWriter, LinkCommand, LinkCommands, LinkHandler};
+use sync::frame::{CloseReason, GoAway};
 use sync::link::LinkConfig;
 use sync::{Frame, Role};
-use tokio::sync::OwnedMutexGuard;
 use wire::cloudevents::{MAX_DOWN, MAX_UP, Origin};
 use wire::headers::{PROTOCOL, PROTOCOL_HEADER};
 use wire::{Code, Problem, grpc, sse as events};
@@ -35,10 +34,10 @@ use super::handler::PlaneLinkHandler;
 use super::posted::push_down;
 use crate::answer::Reply;
 use crate::body::ReplyBody;
-use crate::hub::{NodeLink, NodeSync, OpenLink, SyncSummary};
+use crate::hub::{NodeLink, SyncSummary};
 use crate::node_port::Caller;
 use crate::objects;
-use crate::state::ControlPlane;
+use crate::state::{ControlPlane, now};
 
 /// The other side must say hello within this.
 const HELLO_WITHIN: Duration = Duration::from_secs(15);
@@ -61,9 +60,8 @@ pub(super) struct StreamRequest {
     pub(super) caller: Caller,
     pub(super) connection: Connection,
     pub(super) transport: TransportKind,
-    pub(super) number: u64,
     /// The instance of the agent, where it is known; never empty.
-    pub(super) instance: Option<String>,
+    pub(super) instance: Option<Arc<str>>,
 }
 
 impl StreamRequest {
@@ -81,11 +79,8 @@ impl StreamRequest {
 
     /// Takes a place in that line: for a link, and for a post for which the node's sets are to be loaded.
     pub(super) fn paced(&self) -> Result<(), Problem> {
-        self.plane.links.enter(self.caller.slot.stream_admission()).map_err(|wait| {
-            let mut problem = Problem::new(Code::Busy, "too many links are being opened");
-            problem.retry_after_secs = Some(wait.as_secs().saturating_add(1));
-            problem
-        })
+        let entered = self.plane.links.enter(self.caller.slot.stream_admission());
+        entered.map_err(|wait| busy("too many links are being opened", wait.as_secs().saturating_add(1)))
     }
 
     /// One that takes no place in that line.
@@ -95,12 +90,12 @@ impl StreamRequest {
         connection: Connection,
         transport: TransportKind,
     ) -> Box<StreamRequest> {
-        let (plane, number) = (plane.clone(), plane.links.number());
-        Box::new(StreamRequest { plane, caller, connection, transport, number, instance: None })
+        let plane = plane.clone();
+        Box::new(StreamRequest { plane, caller, connection, transport, instance: None })
     }
 
     pub(super) fn origin(&self) -> Origin {
-        Origin::principal(&format!("{}-{}", self.plane.boot(), self.number))
+        Origin::principal(&self.plane.request_id())
     }
 
     /// Itself, without the box.
@@ -111,6 +106,45 @@ impl StreamRequest {
 
     fn source(&self) -> String {
         self.caller.slot.lock().node.hostname.to_string()
+    }
+
+    /// The hello with which its frames begin says whose they are.
+    ///
+    /// # Errors
+    /// They begin with something else.
+    pub(super) fn greeted(&mut self, frames: &[Frame]) -> Result<(), GoAway> {
+        let Some(Frame::Hello(hello)) = frames.first() else {
+            return Err(away("no-hello", "a link begins with a hello", HELLO_RETRY));
+        };
+        self.instance = (!hello.instance.is_empty()).then(|| hello.instance.as_str().into());
+        Ok(())
+    }
+}
+
+/// A request that may come again after so many seconds.
+pub(super) fn busy(detail: &str, retry_after_secs: u64) -> Problem {
+    let mut problem = Problem::new(Code::Busy, detail);
+    problem.retry_after_secs = Some(retry_after_secs);
+    problem
+}
+
+/// Why a node gets no link.
+pub(super) enum Refusal {
+    /// Its request is refused.
+    Request(Box<Problem>),
+    /// The link ends before it began.
+    GoAway(GoAway),
+}
+
+impl From<Problem> for Refusal {
+    fn from(problem: Problem) -> Refusal {
+        Refusal::Request(Box::new(problem))
+    }
+}
+
+impl From<GoAway> for Refusal {
+    fn from(why: GoAway) -> Refusal {
+        Refusal::GoAway(why)
     }
 }
 
@@ -138,7 +172,7 @@ pub(crate) fn websocket(
     connection: Connection,
     mut request: Request<Body>,
 ) -> Result<Reply, Problem> {
-    let bounds = Bounds { read: MAX_UP, write: MAX_DOWN };
+    let bounds = SocketBounds { read: MAX_UP, write: MAX_DOWN };
     let (response, upgrade) = ws::accept(&mut request, bounds)
         .map_err(|error| Problem::new(Code::UpgradeRequired, error.to_string()))?;
     let stream = StreamRequest::enter(plane, caller, connection, TransportKind::Websocket)?;
@@ -172,7 +206,7 @@ pub(crate) fn sse(
     let writer = Box::new(SseWriter::new(pipe, stream.origin()));
     tokio::spawn(Box::pin(async move {
         match register(&stream).await {
-            Ok(open) => push_down(stream, open, writer, from).await,
+            Ok((open, commands)) => push_down(stream, open, commands, writer, from).await,
             Err(why) => refuse(writer, why).await,
         }
     }));
@@ -187,9 +221,9 @@ pub(crate) fn sse(
 
 /// The instance of the agent as a signed query says it: events go down before a hello
 /// comes up.
-fn instance_in_query(query: &str) -> Option<String> {
+fn instance_in_query(query: &str) -> Option<Arc<str>> {
     let said = query.split('&').find_map(|pair| pair.strip_prefix(INSTANCE)?.strip_prefix('='))?;
-    (!said.is_empty() && said.len() <= MAX_INSTANCE).then(|| said.to_owned())
+    (!said.is_empty() && said.len() <= MAX_INSTANCE).then(|| said.into())
 }
 
 /// A link over a transport of two ways: its first frame says who speaks.
@@ -212,9 +246,7 @@ async fn streamed(
         Err(why) => Err(why),
     };
     match begun {
-        Ok(((open, lease), first)) => {
-            serve(request, open, lease, LinkTransport { reader, writer }, first).await;
-        }
+        Ok((begun, first)) => serve(request, begun, LinkTransport { reader, writer }, first).await,
         Err(why) => {
             tracing::info!(node = %request.caller.id, why.code, why.message, "a link is not begun");
             refuse(writer, why).await;
@@ -222,82 +254,101 @@ async fn streamed(
     }
 }
 
-/// The exclusive right of one link to a node's sets.
-pub(super) struct Lease {
-    pub(super) sets: Arc<NodeSync>,
-    _one: OwnedMutexGuard<()>,
+/// The link of a request in the registry; dropping it takes it out.
+pub(super) struct OpenLink {
+    plane: Arc<ControlPlane>,
+    pub(super) link: Arc<NodeLink>,
 }
 
-pub(super) fn away(code: &str, message: &str, retry_after: u64) -> GoAway {
-    GoAway { code: code.to_owned(), message: message.to_owned(), retry_after: Some(retry_after) }
+impl Drop for OpenLink {
+    fn drop(&mut self) {
+        self.plane.hub.sync_index().link_closed(&self.link);
+        self.plane.metrics.link_closed(self.link.transport, now().since(self.link.since));
+    }
+}
+
+/// The end of a link that may run, and what it is made with.
+pub(super) type Leased = (Arc<PlaneLinkHandler>, LinkConfig);
+
+pub(super) fn away(code: &str, message: &str, retry_after: impl Into<Option<u64>>) -> GoAway {
+    GoAway { code: code.to_owned(), message: message.to_owned(), retry_after: retry_after.into() }
 }
 
 /// Takes the place of the link before and waits until that one has ended.
-async fn begin(request: &mut StreamRequest, first: &[Frame]) -> Result<(OpenLink, Lease), GoAway> {
-    request.instance = first.iter().find_map(|frame| match frame {
-        Frame::Hello(hello) if !hello.instance.is_empty() => Some(hello.instance.clone()),
-        _ => None,
-    });
-    let mut waiting = request.caller.slot.stream_admission().wait();
+async fn begin(
+    request: &mut StreamRequest,
+    first: &[Frame],
+) -> Result<(OpenLink, LinkCommands, Leased), GoAway> {
+    request.greeted(first)?;
+    let given_up = request.caller.slot.stream_admission().wait();
     let begun = async {
-        let open = register(request).await?;
-        Ok((open, lease(request).await?))
+        let (open, commands) = register(request).await?;
+        let leased = lease(request, &open.link).await?;
+        Ok((open, commands, leased))
     };
     tokio::select! {
         begun = begun => begun,
-        () = waiting.given_up() => Err(away("superseded", "newer links of the node wait", AGAIN)),
+        _ = given_up => Err(away("superseded", "newer links of the node wait", AGAIN)),
     }
 }
 
 /// Judges who opens, and takes the place of the link before.
-pub(super) async fn register(request: &StreamRequest) -> Result<OpenLink, GoAway> {
+pub(super) async fn register(request: &StreamRequest) -> Result<(OpenLink, LinkCommands), GoAway> {
     let admission = request.caller.slot.stream_admission();
     let _one = admission.judging.lock().await;
     if is_duplicate_agent(request, admission).await {
         let message = "another agent holds a link under this node's identity";
         return Err(away(Code::DuplicateIdentity.as_str(), message, DUPLICATE_RETRY));
     }
-    if request.transport == TransportKind::Poll {
-        admission.posts(request.instance.as_deref());
+    let (plane, transport, instance) = (&request.plane, request.transport, &request.instance);
+    if let Some(instance) = instance {
+        admission.opened_by(instance, transport);
     }
-    let open = request.plane.hub.open(&request.caller.id, request.transport, request.instance.as_deref());
-    open.ok_or_else(|| away("removed", "the node was removed from the fleet", DUPLICATE_RETRY))
+    let (link, commands) = NodeLink::new(request.caller.id.clone(), transport, instance.clone(), now());
+    let link = Arc::new(link);
+    let replaced = plane.hub.sync_index().link_opened(&link);
+    let removed = |_| away("removed", "the node was removed from the fleet", DUPLICATE_RETRY);
+    plane.metrics.link_opened(transport, replaced.map_err(removed)?.is_some());
+    Ok((OpenLink { plane: plane.clone(), link }, commands))
 }
 
-/// Waits until the link before has ended.
-pub(super) async fn lease(request: &StreamRequest) -> Result<Lease, GoAway> {
+/// Waits until the link before has ended; from then on this one alone works on the node's sets.
+pub(super) async fn lease(request: &StreamRequest, link: &Arc<NodeLink>) -> Result<Leased, GoAway> {
     let (plane, node) = (&request.plane, &request.caller.id);
     let lease = request.caller.slot.stream_admission().lease.clone();
-    let one = tokio::time::timeout(LEASE_WITHIN, lease.lock_owned()).await;
-    let one = one.map_err(|_| away("busy", "the link before did not end", AGAIN))?;
+    let lease = tokio::time::timeout(LEASE_WITHIN, lease.lock_owned()).await;
+    let lease = lease.map_err(|_| away("busy", "the link before did not end", AGAIN))?;
     let sets = plane.hub.node(node).await.map_err(|error| {
         tracing::warn!(%node, %error, "the node's sets cannot be loaded");
         away(Code::Internal.as_str(), "the node's sets cannot be loaded", AGAIN)
     })?;
-    Ok(Lease { sets, _one: one })
+    // The mode and kinds of the release that the node is pointed to.
+    let policy = match Box::pin(objects::policy(plane, &request.caller.slot)).await {
+        Ok(policy) => {
+            link.ruled_by(policy.clone());
+            policy
+        }
+        Err(error) => {
+            tracing::warn!(%node, %error, "what the release grants cannot be read");
+            None
+        }
+    };
+    let config = LinkConfig::under(policy.as_deref(), Role::Principal, plane.boot(), plane.links.settings);
+    Ok((PlaneLinkHandler::new(request, link, sets, lease), config))
 }
 
 async fn serve(
     request: Box<StreamRequest>,
-    mut open: OpenLink,
-    lease: Lease,
+    (open, commands, (handler, config)): (OpenLink, LinkCommands, Leased),
     ends: LinkTransport,
     first: Vec<Frame>,
 ) {
-    let entry = open.link.clone();
-    let config = Box::pin(config(&request, &entry)).await;
-    let StreamRequest { plane, caller, connection, transport, .. } = request.unboxed();
-    let node = caller.id.clone();
-    let handler = PlaneLinkHandler::new(&plane, caller, &lease.sets, &open);
-    plane.metrics.link_opened(transport, open.replaced.is_some());
-    let began = tokio::time::Instant::now();
-    let running = run_link(config, handler.clone(), ends, first, handler.sets.watch(), open.take_commands());
-    let ended = run(Box::pin(running), &handler, &entry, &connection).await;
+    let connection = request.unboxed().connection;
+    let running = run_link(config, handler.clone(), ends, first, handler.sets.watch(), commands);
+    let ended = run(Box::pin(running), &handler, &connection).await;
     drop(open);
-    plane.metrics.link_closed(transport, began.elapsed());
     if let Some(ended) = ended {
-        handler.count(&ended.counters);
-        log_end(&node, transport, &ended, handler.check_ins());
+        handler.ended(&ended);
     }
 }
 
@@ -306,10 +357,9 @@ async fn serve(
 async fn run(
     mut running: Pin<Box<impl Future<Output = Ended>>>,
     handler: &PlaneLinkHandler,
-    entry: &NodeLink,
     connection: &Connection,
 ) -> Option<Ended> {
-    let mut closing = false;
+    let (entry, mut closing) = (&handler.link, false);
     loop {
         tokio::select! {
             ended = &mut running => return Some(ended),
@@ -317,64 +367,42 @@ async fn run(
                 closing = true;
                 entry.try_send(LinkCommand::Shutdown);
             }
-            why = entry.ending() => return Box::pin(end(entry, why, running, handler)).await,
+            why = entry.ending() => return Box::pin(end(handler, why, running)).await,
         }
     }
 }
 
 /// Ends a link that has to end, however much it has to do.
-async fn end(
-    entry: &NodeLink,
-    why: GoAway,
-    running: impl Future<Output = Ended>,
-    handler: &PlaneLinkHandler,
-) -> Option<Ended> {
-    let told = async { tokio::join!(entry.send(LinkCommand::GoAway(Box::new(why))), running).1 };
+async fn end(handler: &PlaneLinkHandler, why: GoAway, running: impl Future<Output = Ended>) -> Option<Ended> {
+    let told = async { tokio::join!(handler.link.send(LinkCommand::GoAway(Box::new(why))), running).1 };
     let ended = tokio::time::timeout(END_WITHIN, told).await.ok();
     if ended.is_none() {
-        tracing::warn!(node = %entry.node, "a link did not end in time; it is given up");
+        tracing::warn!(node = %handler.link.node, "a link did not end in time; it is given up");
         handler.sets.abandon();
         handler.permits().give_back();
     }
     ended
 }
 
-pub(super) fn log_end(node: &model::NodeId, transport: TransportKind, ended: &Ended, check_ins: u64) {
-    let (code, message, counters) = (&ended.code, &ended.message, &ended.counters);
-    let error = ended.error.as_ref().map(|error| crate::answer::chain(error));
-    tracing::debug!(
-        %node, transport = transport.as_str(), code, message, error,
-        sent = counters.sent, received = counters.received, check_ins, "a link ended"
-    );
-}
-
-/// What the link is made with: the mode and kinds of the release that the node is pointed to.
-pub(super) async fn config(request: &StreamRequest, entry: &NodeLink) -> LinkConfig {
-    let plane = &request.plane;
-    let policy = match objects::policy(plane, &request.caller.slot).await {
-        Ok(policy) => {
-            entry.ruled_by(policy.clone());
-            policy
-        }
-        Err(error) => {
-            tracing::warn!(node = %entry.node, %error, "what the release grants cannot be read");
-            None
-        }
-    };
-    LinkConfig::under(policy.as_deref(), Role::Principal, plane.boot(), plane.links.settings())
+/// Waits until a link is to end that runs in no task of its own: it has to, or its connection is to.
+pub(super) async fn over(link: &NodeLink, connection: &Connection) -> GoAway {
+    tokio::select! {
+        why = link.ending() => why,
+        () = connection.closing() => away(CloseReason::SHUTDOWN, "the connection is to end", AGAIN),
+    }
 }
 
 /// Whether this request is of a second agent under the node's identity (IDN-10): the node's link is
 /// alive, and of another process; or this process was replaced before. A request that does not name
 /// its process is a second one's as long as the link before is alive.
 async fn is_duplicate_agent(request: &StreamRequest, admission: &StreamAdmission) -> bool {
-    let (node, instance) = (&request.caller.id, request.instance.as_deref());
+    let (node, instance) = (&request.caller.id, &request.instance);
     let old = request.plane.hub.sync_index().link(node);
-    if instance.is_some() && instance == old.as_ref().and_then(|old| old.instance()) {
+    if instance.is_some() && old.as_ref().is_some_and(|old| old.instance == *instance) {
         return false;
     }
     let replaced = (old.is_some() || admission.has_recent_post())
-        && instance.is_some_and(|it| admission.was_replaced(it));
+        && instance.as_ref().is_some_and(|instance| admission.was_replaced(instance));
     let alive = replaced
         || match old {
             Some(old) => old.is_alive().await,

@@ -9,7 +9,7 @@ use net::accept::Connection;
 use streams::body::ResponsePipe;
 use streams::grpc::{Messages, RequestChunks};
 use sync::frame::CloseReason;
-use wire::grpc::{self, Status, StatusCode};
+use wire::grpc::{self, GrpcStatus, StatusCode};
 use wire::standard::{Descriptors, Serving, health_response, read_health_request};
 use wire::{Code, Problem};
 
@@ -26,7 +26,7 @@ const MAX_QUESTIONS: usize = 1000;
 pub(crate) async fn health_check(plane: &ControlPlane, request: Request<Body>) -> Result<Reply, Problem> {
     let service = read_health_request(&called(request).await?)?;
     Ok(match serving(plane, &service)? {
-        Serving::Unknown => super::rpc::status_reply(&Status {
+        Serving::Unknown => super::rpc::status_reply(&GrpcStatus {
             code: StatusCode::NOT_FOUND,
             message: format!("there is no service {service:?}"),
             reason: None,
@@ -58,7 +58,7 @@ pub(crate) async fn health_watch(
         while said.is_ok() && !pipe.is_closed() {
             tokio::select! {
                 () = connection.closing() => {
-                    let status = Status::of_go_away(CloseReason::SHUTDOWN, "the connection is to end");
+                    let status = GrpcStatus::of_go_away(CloseReason::SHUTDOWN, "the connection is to end");
                     return pipe.end(Some(status.headers())).await;
                 }
                 () = tokio::time::sleep(LOOK_EVERY) => {}
@@ -83,8 +83,8 @@ pub(crate) fn reflection(connection: Connection, request: Request<Body>) -> Resu
     tokio::spawn(async move {
         let answered = answer(&descriptors, &mut questions, &mut pipe, &connection).await;
         let status = match answered {
-            Ok(()) => Status::ok(),
-            Err(problem) => Status::of(problem),
+            Ok(()) => GrpcStatus::ok(),
+            Err(problem) => GrpcStatus::of(problem),
         };
         pipe.end(Some(status.headers())).await;
     });

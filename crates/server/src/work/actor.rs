@@ -7,9 +7,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use model::NodeId;
-use model::work::{Order, Outcome};
+use model::work::{ActionOutcome, Order};
 use net::accept::stopped;
-use plane::work::{Effect, Input, NodeStage, Reach, Task, TaskDocument, WorkflowInput, action_id};
+use plane::work::{NodeStage, Reach, Task, TaskDocument, TaskEffect, TaskInput, WorkflowInput, action_id};
 use store::TaskNode;
 use sync::Content;
 use tokio::sync::{mpsc, watch};
@@ -17,7 +17,7 @@ use tokio::task::JoinSet;
 
 use super::{OpenTask, action_key, reach, record, restore, row, views, without};
 use crate::hub::{Edit, EditOutcome, HubError, Uid};
-use crate::state::{ControlPlane, now};
+use crate::state::{ControlPlane, GivenUp, now};
 
 /// Between two attempts at what the store did not take.
 pub(super) const PAUSE: Duration = Duration::from_secs(1);
@@ -31,7 +31,7 @@ pub(super) struct Actor {
     plane: Arc<ControlPlane>,
     open: Arc<OpenTask>,
     task: Task,
-    said: mpsc::Receiver<Input>,
+    said: mpsc::Receiver<TaskInput>,
     stop: watch::Receiver<bool>,
     /// Nodes whose object is perhaps not what it has to be.
     undone: BTreeSet<NodeId>,
@@ -45,7 +45,7 @@ impl Actor {
         plane: Arc<ControlPlane>,
         open: Arc<OpenTask>,
         task: Task,
-        said: mpsc::Receiver<Input>,
+        said: mpsc::Receiver<TaskInput>,
         stop: watch::Receiver<bool>,
     ) -> Actor {
         Actor { plane, open, task, said, stop, undone: BTreeSet::new() }
@@ -79,16 +79,16 @@ impl Actor {
     }
 
     /// Nodes of which it is plain that they would refuse are answered here; then it begins.
-    async fn begin(&mut self) -> Vec<Effect> {
+    async fn begin(&mut self) -> Vec<TaskEffect> {
         let mut inputs = Vec::new();
         for (node, refusal) in super::select::refusals(&self.plane, &self.task).await {
-            inputs.push(Input::Ended { node, outcome: refusal.into(), duration_ms: 0 });
+            inputs.push(TaskInput::Ended { node, outcome: refusal.into(), duration_ms: 0 });
         }
-        inputs.push(Input::Begin);
+        inputs.push(TaskInput::Begin);
         self.handle(inputs)
     }
 
-    async fn resume(&mut self) -> Vec<Effect> {
+    async fn resume(&mut self) -> Vec<TaskEffect> {
         let inputs = restore::stored_facts(&self.plane, &self.task).await;
         let mut effects = self.handle(inputs);
         let plane = self.plane.clone();
@@ -96,18 +96,18 @@ impl Actor {
         effects
     }
 
-    fn handle(&mut self, inputs: Vec<Input>) -> Vec<Effect> {
+    fn handle(&mut self, inputs: Vec<TaskInput>) -> Vec<TaskEffect> {
         let plane = self.plane.clone();
         let reached = |node: &NodeId| reach(&plane, node);
         inputs.into_iter().flat_map(|input| self.task.handle(input, now(), &reached)).collect()
     }
 
-    fn take(&mut self, said: Vec<Input>) -> Vec<Effect> {
-        if said.is_empty() { self.handle(vec![Input::Tick]) } else { self.handle(said) }
+    fn take(&mut self, said: Vec<TaskInput>) -> Vec<TaskEffect> {
+        if said.is_empty() { self.handle(vec![TaskInput::Tick]) } else { self.handle(said) }
     }
 
     /// What was said since, or nothing when time is up.
-    async fn next(&mut self) -> Vec<Input> {
+    async fn next(&mut self) -> Vec<TaskInput> {
         let mut said = Vec::new();
         let wait = match self.task.next_deadline() {
             _ if !self.undone.is_empty() => PAUSE,
@@ -129,12 +129,12 @@ impl Actor {
     }
 
     /// What may have been said while there was no room for it.
-    async fn missed(&self) -> Vec<Input> {
+    async fn missed(&self) -> Vec<TaskInput> {
         let mut inputs = restore::stored_facts(&self.plane, &self.task).await;
         for (node, _) in self.task.nodes().iter().filter(|(_, work)| work.stage == NodeStage::Deferred) {
             match reach(&self.plane, node) {
-                Reach::Online | Reach::Promotable { .. } => inputs.push(Input::Online(node.clone())),
-                Reach::Removed => inputs.push(Input::Removed(node.clone())),
+                Reach::Online | Reach::Promotable { .. } => inputs.push(TaskInput::Online(node.clone())),
+                Reach::Removed => inputs.push(TaskInput::Removed(node.clone())),
                 Reach::Offline => {}
             }
         }
@@ -142,7 +142,7 @@ impl Actor {
     }
 
     /// Everything durable first, then what is to be done; nothing of it is forgotten.
-    async fn carry_out(&mut self, mut effects: Vec<Effect>) -> Result<(), Stopped> {
+    async fn carry_out(&mut self, mut effects: Vec<TaskEffect>) -> Result<(), Stopped> {
         loop {
             let refused = self.carry_out_once(effects).await?;
             if refused.is_empty() {
@@ -155,15 +155,17 @@ impl Actor {
     /// Effects of several inputs as one: everything is saved before anything is done, and an
     /// object is put once, as it has to be in the end. Returns how those ended whose objects do not
     /// fit.
-    async fn carry_out_once(&mut self, effects: Vec<Effect>) -> Result<Vec<Input>, Stopped> {
+    async fn carry_out_once(&mut self, effects: Vec<TaskEffect>) -> Result<Vec<TaskInput>, Stopped> {
         let (mut decided, mut ended, mut nodes, mut finished) = (None, None, BTreeSet::new(), None);
         for effect in effects {
             match effect {
-                Effect::SaveDocument(document) if document.finished.is_some() => ended = Some(document),
-                Effect::SaveDocument(document) => decided = Some(document),
-                Effect::SaveNodes(more) => nodes.extend(more),
-                Effect::Put { node, .. } | Effect::Drop { node, .. } => drop(self.undone.insert(node)),
-                Effect::Finished(summary) => finished = Some(summary),
+                TaskEffect::SaveDocument(document) if document.finished.is_some() => ended = Some(document),
+                TaskEffect::SaveDocument(document) => decided = Some(document),
+                TaskEffect::SaveNodes(more) => nodes.extend(more),
+                TaskEffect::Put { node, .. } | TaskEffect::Drop { node, .. } => {
+                    self.undone.insert(node);
+                }
+                TaskEffect::Finished(summary) => finished = Some(summary),
             }
         }
         if let Some(document) = decided {
@@ -223,7 +225,7 @@ impl Actor {
 
     /// Makes the objects of all nodes that are undone what they have to be. Nodes that have no
     /// room for theirs are returned, as ended.
-    async fn put_right(&mut self) -> Vec<Input> {
+    async fn put_right(&mut self) -> Vec<TaskInput> {
         let mut running = JoinSet::new();
         let mut under_way = HashMap::new();
         let mut left: Vec<NodeId> = std::mem::take(&mut self.undone).into_iter().collect();
@@ -240,7 +242,7 @@ impl Actor {
             let (id, came) = match running.join_next_with_id().await {
                 None => return refused,
                 Some(Ok(done)) => done,
-                Some(Err(broke)) => (broke.id(), Err(HubError::GivenUp)),
+                Some(Err(broke)) => (broke.id(), Err(GivenUp.into())),
             };
             let Some(node) = under_way.remove(&id) else { continue };
             match came {
@@ -281,7 +283,7 @@ impl Actor {
             said.extend(self.missed().await);
         }
         for input in said {
-            if let Input::Ended { node, outcome, duration_ms } = input {
+            if let TaskInput::Ended { node, outcome, duration_ms } = input {
                 restore::late(&self.plane, &self.open.spec.id, &node, &outcome, duration_ms).await;
             }
         }
@@ -294,10 +296,10 @@ fn is_gone(error: &HubError) -> bool {
 }
 
 /// A node that has no room for an action does not get it.
-fn no_room(node: &NodeId, came: EditOutcome) -> Option<Input> {
+fn no_room(node: &NodeId, came: EditOutcome) -> Option<TaskInput> {
     let EditOutcome::Refused(why) = came else { return None };
-    let outcome = Outcome::Failed { message: why.to_string() };
-    Some(Input::Ended { node: node.clone(), outcome, duration_ms: 0 })
+    let outcome = ActionOutcome::Failed { message: why.to_string() };
+    Some(TaskInput::Ended { node: node.clone(), outcome, duration_ms: 0 })
 }
 
 /// Puts an action's object.

@@ -17,10 +17,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use model::log::{Fact, FactBody};
-use model::work::{ActionEvent, ActionFact, Outcome};
+use model::work::{ActionEvent, ActionFact, ActionOutcome};
 use model::{Kind, NodeId, ObjectKey, Timestamp};
 use plane::work::{
-    Input, MAX_OPEN_TASKS, NodeWork, Reach, Task, TaskDocument, TaskSpec, TaskState, action_id,
+    MAX_OPEN_TASKS, NodeWork, Reach, Task, TaskDocument, TaskInput, TaskSpec, TaskState, action_id,
     parse_action_id,
 };
 use store::{StoreError, TaskKind, TaskNode, TaskRecord};
@@ -55,7 +55,7 @@ pub(crate) struct Orchestrator {
 /// A task under way, as everybody but its actor sees it.
 pub(crate) struct OpenTask {
     pub(crate) spec: TaskSpec,
-    inputs: mpsc::Sender<Input>,
+    inputs: mpsc::Sender<TaskInput>,
     /// There was no room for something that was said: what is stored tells it.
     missed: AtomicBool,
     /// Wakes the actor: output came, or something was missed.
@@ -75,7 +75,7 @@ enum Delivery {
 impl OpenTask {
     /// Tells the task something without ever waiting for it: one that cannot save must not hold
     /// up those who speak to it.
-    fn tell(&self, input: Input) -> Delivery {
+    fn tell(&self, input: TaskInput) -> Delivery {
         match self.inputs.try_send(input) {
             Ok(()) => Delivery::Heard,
             Err(TrySendError::Full(_)) => {
@@ -199,7 +199,7 @@ impl Orchestrator {
         let task = self.get(id).ok_or_else(gone)?;
         let called_off = async {
             let mut news = task.news.subscribe();
-            let input = Input::Cancel { by: by.to_owned() };
+            let input = TaskInput::Cancel { by: by.to_owned() };
             task.inputs.send(input).await.map_err(|_| gone())?;
             let called_off = |news: &TaskView| {
                 news.summary.state.is_final() || matches!(news.summary.state, TaskState::Cancelling)
@@ -249,7 +249,7 @@ impl Orchestrator {
         let waiting = |task: &&Arc<OpenTask>| task.spec.wait_secs > 0;
         let tasks: Vec<_> = self.open().values().filter(waiting).cloned().collect();
         for task in tasks {
-            task.tell(Input::Online(node.clone()));
+            task.tell(TaskInput::Online(node.clone()));
         }
     }
 
@@ -257,18 +257,18 @@ impl Orchestrator {
     pub(crate) fn removed(&self, node: &NodeId) {
         let tasks: Vec<_> = self.open().values().cloned().collect();
         for task in tasks {
-            task.tell(Input::Removed(node.clone()));
+            task.tell(TaskInput::Removed(node.clone()));
         }
     }
 }
 
 /// What an event of an action is to its task.
-fn input(node: &NodeId, event: &ActionEvent) -> Option<Input> {
+fn input(node: &NodeId, event: &ActionEvent) -> Option<TaskInput> {
     match event {
-        ActionEvent::Started => Some(Input::Started(node.clone())),
+        ActionEvent::Started => Some(TaskInput::Started(node.clone())),
         ActionEvent::Ended { outcome, duration_ms } => {
             let (outcome, duration_ms) = (outcome.clone(), *duration_ms);
-            Some(Input::Ended { node: node.clone(), outcome, duration_ms })
+            Some(TaskInput::Ended { node: node.clone(), outcome, duration_ms })
         }
         ActionEvent::Output { .. } => None,
     }
@@ -358,18 +358,18 @@ pub(crate) fn version_at(at: Timestamp) -> u64 {
     u64::try_from(at.0).unwrap_or(0).saturating_mul(1000)
 }
 
-fn outcome_word(outcome: &Outcome) -> &'static str {
+fn outcome_word(outcome: &ActionOutcome) -> &'static str {
     match outcome {
-        Outcome::Exited { code: 0 } => "succeeded",
-        Outcome::Exited { .. } => "exited",
-        Outcome::Signalled { .. } => "signalled",
-        Outcome::TimedOut => "timed-out",
-        Outcome::Cancelled => "cancelled",
-        Outcome::Refused { .. } => "refused",
-        Outcome::Failed { .. } => "failed",
-        Outcome::Expired => "expired",
-        Outcome::Unknown => "unknown",
-        Outcome::Answered { .. } => "answered",
-        Outcome::HandedOver => "handed-over",
+        ActionOutcome::Exited { code: 0 } => "succeeded",
+        ActionOutcome::Exited { .. } => "exited",
+        ActionOutcome::Signalled { .. } => "signalled",
+        ActionOutcome::TimedOut => "timed-out",
+        ActionOutcome::Cancelled => "cancelled",
+        ActionOutcome::Refused { .. } => "refused",
+        ActionOutcome::Failed { .. } => "failed",
+        ActionOutcome::Expired => "expired",
+        ActionOutcome::Unknown => "unknown",
+        ActionOutcome::Answered { .. } => "answered",
+        ActionOutcome::HandedOver => "handed-over",
     }
 }

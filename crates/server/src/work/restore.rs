@@ -5,10 +5,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::log::FactBody;
-use model::work::Outcome;
+use model::work::ActionOutcome;
 use model::{Kind, NodeId};
 use net::accept::stopped;
-use plane::work::{Input, Task, TaskDocument, Workflow, action_id, parse_action_id};
+use plane::work::{Task, TaskDocument, TaskInput, Workflow, action_id, parse_action_id};
 use store::{ObjectFilter, StoreError, TaskKind, TaskRecord};
 
 use tokio::sync::watch;
@@ -49,11 +49,11 @@ fn unreadable(record: &TaskRecord, error: &serde_json::Error) {
 }
 
 /// What the log of each open target says that the task may not have heard.
-pub(super) async fn stored_facts(plane: &ControlPlane, task: &Task) -> Vec<Input> {
+pub(super) async fn stored_facts(plane: &ControlPlane, task: &Task) -> Vec<TaskInput> {
     let mut inputs = Vec::new();
     for (node, _) in task.nodes().iter().filter(|(_, work)| work.stage.has_object()) {
         if plane.index.get(node).is_none() {
-            inputs.push(Input::Removed(node.clone()));
+            inputs.push(TaskInput::Removed(node.clone()));
             continue;
         }
         let facts = plane.store.action_facts(node, &action_id(&task.spec().id, node)).await;
@@ -73,7 +73,13 @@ pub(super) async fn stored_facts(plane: &ControlPlane, task: &Task) -> Vec<Input
 }
 
 /// A terminal fact of a task that is not open: its object goes, and what it came to is kept.
-pub(super) async fn late(plane: &ControlPlane, task: &str, node: &NodeId, outcome: &Outcome, took: u64) {
+pub(super) async fn late(
+    plane: &ControlPlane,
+    task: &str,
+    node: &NodeId,
+    outcome: &ActionOutcome,
+    took: u64,
+) {
     if let Err(error) = plane.hub.change(node, vec![without(&action_id(task, node))]).await {
         tracing::warn!(task, %node, %error, "an ended action could not be taken away");
     }
@@ -86,7 +92,7 @@ async fn keep_late(
     plane: &ControlPlane,
     task: &str,
     node: &NodeId,
-    outcome: &Outcome,
+    outcome: &ActionOutcome,
     took: u64,
 ) -> Result<(), StoreError> {
     let kept = targets(plane, task).await?.into_iter().find(|(id, _)| id == node);

@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use model::NodeId;
 use model::log::FactBody;
-use model::work::{ActionEvent, Outcome};
+use model::work::{ActionEvent, ActionOutcome};
 use plane::work::{NodeWork, Phase, TaskDocument, TaskSpec, Workflow, action_id};
 use store::{FactRecord, TaskKind, TaskRecord};
 use tokio::time::Instant;
@@ -105,7 +105,7 @@ pub(crate) async fn nodes(call: Call, asked: TaskNodesQuery) -> Result<TaskNodes
     let (mut nodes, mut bytes) = (Vec::with_capacity(page.len()), 0);
     for row in page {
         let Ok(mut work) = serde_json::from_str::<NodeWork>(&row.state) else { continue };
-        if let Some(Outcome::Answered { .. }) = &work.outcome {
+        if let Some(ActionOutcome::Answered { .. }) = &work.outcome {
             let (answer, size) = answer(plane, id, &row.node).await?;
             bytes += size;
             work.outcome = answer.or(work.outcome);
@@ -127,7 +127,7 @@ async fn answer(
     plane: &ControlPlane,
     task: &str,
     node: &NodeId,
-) -> Result<(Option<Outcome>, usize), Problem> {
+) -> Result<(Option<ActionOutcome>, usize), Problem> {
     let facts = plane.store.action_facts(node, &action_id(task, node)).await.map_err(store_problem)?;
     let ended = facts.into_iter().find_map(|record| match record.fact.body {
         FactBody::Action(action) => match action.event {
@@ -137,7 +137,7 @@ async fn answer(
         _ => None,
     });
     let size = match &ended {
-        Some(Outcome::Answered { result }) => serde_json::to_vec(result).map_or(0, |bytes| bytes.len()),
+        Some(ActionOutcome::Answered { result }) => serde_json::to_vec(result).map_or(0, |bytes| bytes.len()),
         _ => 0,
     };
     Ok((ended, size))

@@ -7,8 +7,8 @@ use std::time::Duration;
 use model::NodeId;
 use net::accept::stopped;
 use plane::work::{
-    MAX_OPEN_WORKFLOWS, NodeStage, NodeWork, Progress, Summary, TaskDocument, TaskSpec, TaskState, Workflow,
-    WorkflowEffect, WorkflowInput,
+    MAX_OPEN_WORKFLOWS, NodeStage, NodeWork, TaskDocument, TaskProgress, TaskSpec, TaskState, TaskSummary,
+    Workflow, WorkflowEffect, WorkflowInput,
 };
 use store::{TaskKind, TaskRecord};
 use tokio::sync::{mpsc, oneshot, watch};
@@ -192,8 +192,8 @@ async fn carry_out(plane: &Arc<ControlPlane>, id: &str, effects: Vec<WorkflowEff
                     Ok(Started::Begun) => continue,
                     Ok(Started::Over(summary)) => WorkflowInput::TaskFinished { task, summary },
                     Ok(Started::Nobody) if earlier => {
-                        let progress = Progress::default();
-                        let summary = Summary { state: TaskState::Done, why: None, progress };
+                        let progress = TaskProgress::default();
+                        let summary = TaskSummary { state: TaskState::Done, why: None, progress };
                         WorkflowInput::TaskFinished { task, summary }
                     }
                     Ok(Started::Nobody) => {
@@ -225,7 +225,7 @@ async fn carry_out(plane: &Arc<ControlPlane>, id: &str, effects: Vec<WorkflowEff
 /// What became of a step's task.
 enum Started {
     Begun,
-    Over(Summary),
+    Over(TaskSummary),
     Nobody,
 }
 
@@ -255,7 +255,7 @@ async fn start(
 
 /// It is not known whether it did it.
 fn is_unknown(work: &NodeWork) -> bool {
-    work.stage == NodeStage::Silent || work.outcome == Some(model::work::Outcome::Unknown)
+    work.stage == NodeStage::Silent || work.outcome == Some(model::work::ActionOutcome::Unknown)
 }
 
 /// The targets of tasks for which something holds.
@@ -273,7 +273,7 @@ async fn nodes_of(
 }
 
 /// What a task that is over came to.
-async fn ended(plane: &ControlPlane, task: &str) -> Option<Summary> {
+async fn ended(plane: &ControlPlane, task: &str) -> Option<TaskSummary> {
     let record = plane.store.task(task).await.ok().flatten()?;
     let document: TaskDocument = serde_json::from_str(&record.document).ok()?;
     document.finished.map(|_| document.summary)

@@ -10,7 +10,7 @@ use sync::{Change, Saved, SavedFeed, SavedReplica, Side};
 use super::compaction::Moving;
 use super::index::{Index, IndexEntry};
 use super::record::{self, FeedHead, Heads, Record};
-use super::{Changes, ObjectLimits, ObjectLog, Opened};
+use super::{Changes, ObjectLimits, ObjectLog, OpenedObjects};
 use crate::Disk;
 use crate::error::Result;
 use crate::segmented::{self, Location, SegmentedLog};
@@ -23,9 +23,9 @@ pub(super) fn open(
     directory: &Path,
     fresh: &Incarnation,
     limits: ObjectLimits,
-) -> Result<Opened> {
+) -> Result<OpenedObjects> {
     let mut replay = Replay::default();
-    let segmented::Opened { log, damaged } =
+    let segmented::RecoveredLog { log, damaged } =
         SegmentedLog::open(disk, directory, "objects", limits.segment_bytes, &mut |location, payload| {
             record::read(payload).map(|(record, _)| replay.take(record, location)).is_some()
         })?;
@@ -33,7 +33,7 @@ pub(super) fn open(
     let mut objects = log.objects(replay.states);
     let repairs = if damaged.is_empty() { Vec::new() } else { log.repair(&mut objects, &damaged, fresh)? };
     let saved = log.saved(objects);
-    Ok(Opened { log, saved, repairs })
+    Ok(OpenedObjects { log, saved, repairs })
 }
 
 /// What is saved of both sets, without how far they are.

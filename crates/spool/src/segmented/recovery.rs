@@ -14,7 +14,7 @@ use super::{
 use crate::atomic::read_up_to;
 use crate::disk::failed;
 use crate::error::{Result, SpoolError};
-use crate::{Disk, FORMAT, Op};
+use crate::{Disk, DiskOp, FORMAT};
 
 /// The largest segment that is read, in bytes; those written here are far smaller.
 const MAX_SEGMENT: u64 = 1024 * 1024 * 1024;
@@ -22,7 +22,7 @@ const MAX_SEGMENT: u64 = 1024 * 1024 * 1024;
 const MAX_HEADER: u64 = 1024;
 
 /// A log, and what is damaged in it.
-pub(crate) struct Opened<S> {
+pub(crate) struct RecoveredLog<S> {
     pub(crate) log: SegmentedLog<S>,
     /// The numbers of the segments that are damaged, and the last of those missing in a row. The
     /// index has to append without them ([`SegmentedLog::append_without`]) before anything else.
@@ -57,7 +57,7 @@ impl<S: Serialize + DeserializeOwned> SegmentedLog<S> {
         name: &'static str,
         segment_bytes: u64,
         take: &mut dyn FnMut(Location, &[u8]) -> bool,
-    ) -> Result<Opened<S>> {
+    ) -> Result<RecoveredLog<S>> {
         disk.make_dir(directory)?;
         let mut files = candidates(directory)?;
         let mut log = SegmentedLog {
@@ -91,7 +91,7 @@ impl<S: Serialize + DeserializeOwned> SegmentedLog<S> {
         if damaged.is_empty() && last.is_some_and(of_this_format) {
             log.open_last()?;
         }
-        Ok(Opened { log, damaged })
+        Ok(RecoveredLog { log, damaged })
     }
 
     /// The last sound commit says where the log begins.
@@ -166,7 +166,7 @@ impl<S: Serialize + DeserializeOwned> SegmentedLog<S> {
     fn open_last(&mut self) -> Result<()> {
         let Some((_, last)) = self.segments.last_key_value() else { return Ok(()) };
         let file = self.disk.open_append(&last.path, MODE)?;
-        let length = file.metadata().map_err(|error| failed(Op::Read, &last.path, error))?.len();
+        let length = file.metadata().map_err(|error| failed(DiskOp::Read, &last.path, error))?.len();
         if length > last.bytes {
             self.disk.truncate(&file, &last.path, last.bytes)?;
             self.disk.sync(&file, &last.path)?;
@@ -208,7 +208,7 @@ fn end(files: &[Candidate], at: usize) -> Option<u64> {
 
 /// The segments of a directory by number.
 fn candidates(directory: &Path) -> Result<Vec<Candidate>> {
-    let read = |error| failed(Op::Read, directory, error);
+    let read = |error| failed(DiskOp::Read, directory, error);
     let mut files = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(read)? {
         let path = entry.map_err(read)?.path();

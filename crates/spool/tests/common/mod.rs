@@ -10,8 +10,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use model::log::{Fact, FactBody};
 use model::{Incarnation, Timestamp};
-use spool::log::Opened;
-use spool::{Disk, FactLog, FaultAction, Faults, Limits, Point};
+use spool::log::OpenedLog;
+use spool::{Disk, FactLog, FaultAction, Faults, LogLimits, Point};
 
 /// A directory in memory where there is one: no test here waits for a disk.
 pub fn tempdir() -> tempfile::TempDir {
@@ -42,7 +42,7 @@ pub struct Full {
 
 impl Faults for Full {
     fn before(&self, point: Point<'_>) -> FaultAction {
-        use spool::Op::{Append, MakeDir, Open, Write};
+        use spool::DiskOp::{Append, MakeDir, Open, Write};
         if !self.on.load(Ordering::Relaxed) || !matches!(point.op, Append | Write | MakeDir | Open) {
             return FaultAction::Go;
         }
@@ -55,13 +55,13 @@ impl Faults for Full {
 }
 
 /// Small segments, so that a few facts fill several.
-pub const SMALL: Limits = Limits { max_bytes: 1 << 20, reserve_bytes: 1 << 18, segment_bytes: 300 };
+pub const SMALL: LogLimits = LogLimits { max_bytes: 1 << 20, reserve_bytes: 1 << 18, segment_bytes: 300 };
 
 pub fn incarnation(name: &str) -> Incarnation {
     name.parse().unwrap()
 }
 
-pub fn open(disk: &Disk, directory: &Path, fresh: &str) -> spool::Result<Opened> {
+pub fn open(disk: &Disk, directory: &Path, fresh: &str) -> spool::Result<OpenedLog> {
     FactLog::open(disk, directory, &incarnation(fresh), SMALL)
 }
 

@@ -6,7 +6,7 @@ use std::path::Path;
 use bytes::Bytes;
 use model::{ObjectKey, Stub};
 use spool::Disk;
-use spool::objects::{ObjectLimits, ObjectLog, Opened};
+use spool::objects::{ObjectLimits, ObjectLog, OpenedObjects};
 use sync::feed::ObjectState;
 use sync::{Change, Content, FeedCursor, Saved, SavedFeed, Side, Write};
 
@@ -15,7 +15,7 @@ use super::incarnation;
 /// Small files and small steps, so that a few objects fill several and moving takes long.
 pub const SMALL: ObjectLimits = ObjectLimits { max_bytes: 1 << 20, segment_bytes: 1500, step_bytes: 400 };
 
-pub fn open(disk: &Disk, directory: &Path, fresh: &str) -> spool::Result<Opened> {
+pub fn open(disk: &Disk, directory: &Path, fresh: &str) -> spool::Result<OpenedObjects> {
     ObjectLog::open(disk, directory, &incarnation(fresh), SMALL)
 }
 
@@ -101,7 +101,7 @@ impl Sets {
     }
 
     /// What a log holds: as it was saved, with every content read.
-    pub fn of(opened: &Opened) -> Sets {
+    pub fn of(opened: &OpenedObjects) -> Sets {
         let Saved { feed, replica } = opened.saved.clone();
         let log = &opened.log;
         let mut sets = Sets { cursor: replica.cursor, ..Sets::default() };

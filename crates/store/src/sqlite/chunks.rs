@@ -6,7 +6,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use model::chunk::Chunk;
+use model::chunk::TreeChunk;
 use model::object::blobs_named;
 use model::{Digest, Timestamp};
 use rusqlite::{Connection, Row, params};
@@ -111,7 +111,7 @@ pub(crate) fn size(db: &Connection, content: &Digest) -> Result<Option<u64>> {
 }
 
 /// A stored chunk.
-pub(crate) fn chunk(db: &Connection, digest: &Digest) -> Result<Option<Chunk>> {
+pub(crate) fn chunk(db: &Connection, digest: &Digest) -> Result<Option<TreeChunk>> {
     let sql = "SELECT body FROM chunk WHERE digest = ?1";
     let decode = |row: &Row<'_>| Ok(closure::decode(row.get_ref(0)?.as_blob()?));
     query::one(db, "read a chunk", sql, [dig(digest)], decode)?.transpose()

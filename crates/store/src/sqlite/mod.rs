@@ -21,10 +21,8 @@ mod writer;
 use std::ops::Range;
 use std::path::Path;
 
-use ::sync::FeedCursor;
 use bytes::Bytes;
-use model::chunk::Chunk;
-use model::condition::SyncCondition;
+use model::chunk::TreeChunk;
 use model::exchange::{Signed, TraitReport};
 use model::log::Fact;
 use model::{Channel, Digest, FleetId, Incarnation, NodeId, ObjectKey, ObjectSet, Selection, Timestamp};
@@ -36,8 +34,8 @@ use self::chunks::Table;
 use self::readers::Readers;
 use self::writer::{Cause, Session, Writer};
 use crate::closure::{self, limit};
-use crate::error::{CommitError, EnrollError, PutError, Result};
-use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead};
+use crate::error::{ReleaseCommitError, EnrollError, PutError, Result};
+use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead, SyncProgress};
 use crate::record::{
     Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, NewNode, NodeRecord, Pruned, Release,
     Retention, RunFilter, RunRecord, TokenUse, Touch,
@@ -320,29 +318,12 @@ impl Store {
         self.read(objects::heads).await
     }
 
-    /// Keeps how far nodes said that they have our feed. One that is not active, and one
-    /// of another incarnation of the feed, is left out.
-    pub async fn sync_acked(&self, mut acked: Vec<(NodeId, FeedCursor)>) -> Result<()> {
-        while !acked.is_empty() {
-            let batch: Vec<_> = acked.drain(..acked.len().min(TOUCHES_IN_BATCH)).collect();
-            let note = move |s: &mut Session| {
-                batch.iter().try_for_each(|(node, cursor)| sync::acked(&s.db, node, cursor))
-            };
-            self.write(0, note).await?;
-        }
-        Ok(())
-    }
-
-    /// Keeps what comparisons of nodes' sets came to; `None`: they were not compared to the end.
-    /// One that is not active is left out.
-    pub async fn sync_conditions(&self, mut conditions: Vec<(NodeId, Option<SyncCondition>)>) -> Result<()> {
-        while !conditions.is_empty() {
-            let batch: Vec<_> = conditions.drain(..conditions.len().min(TOUCHES_IN_BATCH)).collect();
-            let note = move |s: &mut Session| {
-                batch
-                    .iter()
-                    .try_for_each(|(node, condition)| sync::keep_condition(&s.db, node, condition.as_ref()))
-            };
+    /// Keeps how far nodes said that they have our feed, and what comparisons of their sets came to. A node
+    /// that is not active is left out, and so is a cursor of another incarnation of the feed.
+    pub async fn sync_progress(&self, mut progress: Vec<SyncProgress>) -> Result<()> {
+        while !progress.is_empty() {
+            let batch: Vec<_> = progress.drain(..progress.len().min(TOUCHES_IN_BATCH)).collect();
+            let note = move |s: &mut Session| batch.iter().try_for_each(|one| sync::progress(&s.db, one));
             self.write(0, note).await?;
         }
         Ok(())
@@ -442,7 +423,7 @@ impl Store {
     ///
     /// # Errors
     /// [`PutError`]; then none is stored.
-    pub async fn put_chunks(&self, chunks: Vec<Chunk>, now: Timestamp) -> Result<Vec<Digest>, PutError> {
+    pub async fn put_chunks(&self, chunks: Vec<TreeChunk>, now: Timestamp) -> Result<Vec<Digest>, PutError> {
         let prepared = self.read(move |_| closure::prepare(&chunks)).await;
         let (digests, prepared) = prepared?;
         let bytes = prepared.values().map(|chunk| chunk.body.len()).sum();
@@ -454,7 +435,7 @@ impl Store {
     }
 
     /// A chunk.
-    pub async fn chunk(&self, digest: &Digest) -> Result<Option<Chunk>> {
+    pub async fn chunk(&self, digest: &Digest) -> Result<Option<TreeChunk>> {
         let digest = *digest;
         self.read(move |db| chunks::chunk(db, &digest)).await
     }
@@ -490,8 +471,12 @@ impl Store {
     /// the first), and points its channels to it. The same release again is `Ok`, so a publisher may retry.
     ///
     /// # Errors
-    /// [`CommitError`] names the refusal.
-    pub async fn commit_release(&self, release: Release, built_on: Option<u64>) -> Result<(), CommitError> {
+    /// [`ReleaseCommitError`] names the refusal.
+    pub async fn commit_release(
+        &self,
+        release: Release,
+        built_on: Option<u64>,
+    ) -> Result<(), ReleaseCommitError> {
         self.write(0, move |session| releases::commit(session, &release, built_on)).await
     }
 

@@ -14,18 +14,18 @@ use crate::error::{Result, StoreError};
 /// The most reads that may wait.
 const MAX_QUEUED: usize = 4096;
 
-type Job = Box<dyn FnOnce(&Connection) + Send>;
+type ReadJob = Box<dyn FnOnce(&Connection) + Send>;
 
 /// The queue's end of the readers. Dropping it ends the threads.
 pub(super) struct Readers {
-    queue: Option<SyncSender<Job>>,
+    queue: Option<SyncSender<ReadJob>>,
     threads: Vec<JoinHandle<()>>,
 }
 
 impl Readers {
     /// Starts a thread for each connection.
     pub(super) fn start(connections: Vec<Connection>) -> Result<Readers> {
-        let (queue, jobs) = sync_channel::<Job>(MAX_QUEUED);
+        let (queue, jobs) = sync_channel::<ReadJob>(MAX_QUEUED);
         let jobs = Arc::new(Mutex::new(jobs));
         let mut readers = Readers { queue: Some(queue), threads: Vec::new() };
         for db in connections {
@@ -52,7 +52,7 @@ impl Readers {
         E: Cause,
     {
         let (sender, receiver) = oneshot::channel();
-        let job: Job = Box::new(move |db| {
+        let job: ReadJob = Box::new(move |db| {
             let result = match db.unchecked_transaction().or_fail("begin to read") {
                 Ok(_snapshot) => work(db),
                 Err(error) => Err(error.into()),
@@ -79,7 +79,7 @@ impl Drop for Readers {
     }
 }
 
-fn work_off(db: &Connection, jobs: &Mutex<Receiver<Job>>) {
+fn work_off(db: &Connection, jobs: &Mutex<Receiver<ReadJob>>) {
     loop {
         let next = jobs.lock().unwrap_or_else(PoisonError::into_inner).recv();
         match next {

@@ -1,6 +1,6 @@
 //! Releases and what channels point to.
 
-use model::chunk::Chunk;
+use model::chunk::TreeChunk;
 use model::exchange::Signed;
 use model::{Channel, Digest, Timestamp};
 use rusqlite::{Connection, Row, params};
@@ -10,23 +10,27 @@ use super::chunks::{self, Table};
 use super::query::{self, change, listed, upper};
 use super::sweep::Recent;
 use super::writer::Session;
-use crate::error::{CommitError, Result};
+use crate::error::{ReleaseCommitError, Result};
 use crate::record::{ChannelHead, Release};
 
-pub(super) fn commit(session: &mut Session, new: &Release, built_on: Option<u64>) -> Result<(), CommitError> {
+pub(super) fn commit(
+    session: &mut Session,
+    new: &Release,
+    built_on: Option<u64>,
+) -> Result<(), ReleaseCommitError> {
     let db = &session.db;
     if release(db, new.seq)?.as_ref() == Some(new) {
         return Ok(());
     }
     if new.headers.is_empty() {
-        return Err(CommitError::NoHeader);
+        return Err(ReleaseCommitError::NoHeader);
     }
     let head = newest(db)?;
     if head != built_on || head.is_some_and(|head| head >= new.seq) {
-        return Err(CommitError::HeadMoved { head });
+        return Err(ReleaseCommitError::HeadMoved { head });
     }
-    if !matches!(chunks::chunk(db, &new.selection)?, Some(Chunk::Selection { .. })) {
-        return Err(CommitError::NotComplete { missing: vec![new.selection] });
+    if !matches!(chunks::chunk(db, &new.selection)?, Some(TreeChunk::Selection { .. })) {
+        return Err(ReleaseCommitError::NotComplete { missing: vec![new.selection] });
     }
     insert(db, new)?;
     Recent::note(&mut session.recent, Table::Chunk, &new.selection);

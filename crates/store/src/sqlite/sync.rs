@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
-use model::condition::SyncCondition;
 use model::object::SectionKey;
 use model::{NodeId, ObjectKey, Stub, Timestamp};
 use rusqlite::{CachedStatement, Connection, OptionalExtension, Row, params};
@@ -16,6 +15,7 @@ use super::nodes::active;
 use super::query::{self, change};
 use super::writer::Session;
 use crate::error::{Result, StoreError};
+use crate::objects::SyncProgress;
 
 /// The column of [`sync::Side::Ours`].
 pub(super) const OURS: i64 = 0;
@@ -184,25 +184,28 @@ pub(super) fn forget_some(db: &Connection, node: i64, most: usize) -> Result<(u6
     Ok((gone, all))
 }
 
-pub(super) fn acked(db: &Connection, node: &NodeId, cursor: &FeedCursor) -> Result<()> {
-    const SQL: &str = "UPDATE sync SET acked_incarnation = incarnation, acked_rev = ?3 WHERE incarnation = ?2
-        AND node = (SELECT no FROM node WHERE id = ?1 AND removed IS NULL)";
-    let row = params![node.as_str(), cursor.incarnation.as_str(), int(cursor.revision)];
-    change(db, "note how far a node is", SQL, row).map(|_| ())
-}
-
-pub(super) fn keep_condition(
+/// Keeps of one node what is known of it.
+pub(super) fn progress(
     db: &Connection,
-    node: &NodeId,
-    condition: Option<&SyncCondition>,
+    SyncProgress { node, acked, condition }: &SyncProgress,
 ) -> Result<()> {
-    const SQL: &str = "INSERT INTO sync
+    const ACKED: &str =
+        "UPDATE sync SET acked_incarnation = incarnation, acked_rev = ?3 WHERE incarnation = ?2
+        AND node = (SELECT no FROM node WHERE id = ?1 AND removed IS NULL)";
+    const CONDITION: &str = "INSERT INTO sync
             (node, head, compacted, theirs_rev, acked_rev, our_objects, their_objects, changed, condition)
         SELECT no, 0, 0, 0, 0, 0, 0, 0, ?2 FROM node WHERE id = ?1 AND removed IS NULL
         ON CONFLICT (node) DO UPDATE SET condition = ?2";
-    // A condition is texts and numbers, which JSON always has.
-    let json = condition.and_then(|condition| serde_json::to_string(condition).ok());
-    change(db, "keep what a comparison came to", SQL, params![node.as_str(), json]).map(|_| ())
+    if let Some(cursor) = acked {
+        let row = params![node.as_str(), cursor.incarnation.as_str(), int(cursor.revision)];
+        change(db, "note how far a node is", ACKED, row)?;
+    }
+    if let Some(condition) = condition {
+        // A condition is texts and numbers, which JSON always has.
+        let json = serde_json::to_string(condition).ok();
+        change(db, "keep what a comparison came to", CONDITION, params![node.as_str(), json])?;
+    }
+    Ok(())
 }
 
 /// One write, with its statements at hand: they run once for each object.
@@ -216,7 +219,8 @@ struct Pen<'db> {
     /// Sections that lost an object.
     lost: BTreeSet<i64>,
     find: CachedStatement<'db>,
-    put: CachedStatement<'db>,
+    insert: CachedStatement<'db>,
+    update: CachedStatement<'db>,
     put_body: CachedStatement<'db>,
     take: CachedStatement<'db>,
     take_body: CachedStatement<'db>,
@@ -230,11 +234,12 @@ impl<'db> Pen<'db> {
         next_body: i64,
         objects: [u64; 2],
     ) -> Result<Pen<'db>> {
-        const PUT: &str = "INSERT INTO object
+        const INSERT: &str = "INSERT INTO object
                 (node, side, section, name, rev, born, uid, digest, size, at, trace, body)
-            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)
-            ON CONFLICT DO UPDATE SET rev = ?5, born = ?6, uid = ?7, digest = ?8, size = ?9, at = ?10,
-                trace = ?11, body = ?12";
+            VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
+        const UPDATE: &str = "UPDATE object SET rev = ?5, born = ?6, uid = ?7, digest = ?8, size = ?9, at = ?10,
+                trace = ?11, body = ?12
+            WHERE node = ?1 AND side = ?2 AND section = ?3 AND name = ?4";
         const FIND: &str = "SELECT body FROM object
             WHERE node = ?1 AND side = ?2 AND section = ?3 AND name = ?4";
         const PUT_BODY: &str = "INSERT OR REPLACE INTO object_body (no, bytes) VALUES (?1, ?2)";
@@ -250,7 +255,8 @@ impl<'db> Pen<'db> {
             sections: BTreeMap::new(),
             lost: BTreeSet::new(),
             find: prepare(FIND)?,
-            put: prepare(PUT)?,
+            insert: prepare(INSERT)?,
+            update: prepare(UPDATE)?,
             put_body: prepare(PUT_BODY)?,
             take: prepare(TAKE)?,
             take_body: prepare(TAKE_BODY)?,
@@ -287,15 +293,15 @@ impl<'db> Pen<'db> {
         content: &Content,
     ) -> Result<()> {
         let section = self.section(&key.section)?;
+        let row = self.row(side, section, &key.name)?;
+        // An upsert would look for the row once more.
+        let put = if row.is_some() { &mut self.update } else { &mut self.insert };
         // A live object keeps the number of its body.
-        let body = match self.body(side, section, &key.name)? {
-            Some(body) => body,
-            None => {
-                self.next_body += 1;
-                self.objects[side as usize] += 1;
-                self.next_body - 1
-            }
-        };
+        let body = row.flatten().unwrap_or_else(|| {
+            self.next_body += 1;
+            self.objects[side as usize] += 1;
+            self.next_body - 1
+        });
         let row = params![
             self.node,
             side,
@@ -310,7 +316,7 @@ impl<'db> Pen<'db> {
             content.trace.as_deref(),
             body
         ];
-        self.put.execute(row).or_fail(WRITE)?;
+        put.execute(row).or_fail(WRITE)?;
         let bytes: &Bytes = &content.bytes;
         self.put_body.execute(params![body, &bytes[..]]).or_fail(WRITE).map(|_| ())
     }
@@ -318,7 +324,7 @@ impl<'db> Pen<'db> {
     /// Takes an object away, if it is there.
     fn take(&mut self, side: i64, key: &ObjectKey) -> Result<()> {
         let section = self.section(&key.section)?;
-        let body = self.body(side, section, &key.name)?;
+        let body = self.row(side, section, &key.name)?.flatten();
         self.take.execute(params![self.node, side, section, &*key.name]).or_fail(WRITE)?;
         self.lost.insert(section);
         if let Some(body) = body {
@@ -328,10 +334,10 @@ impl<'db> Pen<'db> {
         Ok(())
     }
 
-    /// The number of the body of an object that is there.
-    fn body(&mut self, side: i64, section: i64, name: &str) -> Result<Option<i64>> {
+    /// The row of an object, if there is one: the number of its body, which a tombstone has not.
+    fn row(&mut self, side: i64, section: i64, name: &str) -> Result<Option<Option<i64>>> {
         let body = self.find.query_row(params![self.node, side, section, name], |row| row.get(0));
-        Ok(body.optional().or_fail(WRITE)?.flatten())
+        body.optional().or_fail(WRITE)
     }
 
     /// Puts a tombstone in the place of an object of ours.

@@ -13,7 +13,7 @@ use tokio::sync::oneshot;
 
 use super::cell::OrFail;
 use super::sweep::Recent;
-use crate::error::{CommitError, EnrollError, PutError, Result, StoreError};
+use crate::error::{EnrollError, PutError, ReleaseCommitError, Result, StoreError};
 
 /// The most writes that may wait.
 const MAX_QUEUED: usize = 4096;
@@ -42,7 +42,7 @@ pub(super) trait Cause: From<StoreError> + Send + 'static {
 
 /// The queue's end of the writer. Dropping it runs what waits and ends the thread.
 pub(super) struct Writer {
-    queue: Option<SyncSender<Job>>,
+    queue: Option<SyncSender<WriteJob>>,
     gauge: Arc<Gauge>,
     thread: Option<JoinHandle<()>>,
 }
@@ -55,7 +55,7 @@ struct Gauge {
     failure: Mutex<Option<String>>,
 }
 
-struct Job {
+struct WriteJob {
     bytes: usize,
     work: Work,
 }
@@ -115,11 +115,11 @@ impl Writer {
             };
             Ran { failed, cause, reply: Box::new(reply) }
         });
-        self.submit(Job { bytes, work })?;
+        self.submit(WriteJob { bytes, work })?;
         receiver.await.unwrap_or(Err(E::from(StoreError::Closed)))
     }
 
-    fn submit(&self, job: Job) -> Result<()> {
+    fn submit(&self, job: WriteJob) -> Result<()> {
         let bytes = job.bytes;
         let queue = self.queue.as_ref().ok_or(StoreError::Closed)?;
         let waiting = self.gauge.bytes.fetch_add(bytes, Ordering::Relaxed);
@@ -174,7 +174,7 @@ impl Gauge {
     }
 }
 
-fn work_off(mut session: Session, jobs: &Receiver<Job>, gauge: &Gauge) {
+fn work_off(mut session: Session, jobs: &Receiver<WriteJob>, gauge: &Gauge) {
     while let Ok(first) = jobs.recv() {
         let mut group = vec![first];
         while group.len() < MAX_GROUP
@@ -186,7 +186,7 @@ fn work_off(mut session: Session, jobs: &Receiver<Job>, gauge: &Gauge) {
     }
 }
 
-fn run_group(session: &mut Session, group: Vec<Job>, gauge: &Gauge) {
+fn run_group(session: &mut Session, group: Vec<WriteJob>, gauge: &Gauge) {
     let mut replies = Vec::with_capacity(group.len());
     let mut outcome = execute(session, "BEGIN IMMEDIATE");
     let mut failure = None;
@@ -282,7 +282,7 @@ macro_rules! cause {
     )*};
 }
 
-cause!(EnrollError, PutError, CommitError);
+cause!(EnrollError, PutError, ReleaseCommitError);
 
 #[cfg(test)]
 mod tests {

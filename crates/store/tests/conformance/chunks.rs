@@ -2,7 +2,7 @@
 
 use bytes::Bytes;
 use model::Digest;
-use model::chunk::Chunk;
+use model::chunk::TreeChunk;
 
 use super::fixture::{self, at, put, tree};
 use store::{PutError, Store, StoreError};
@@ -68,7 +68,7 @@ pub(super) async fn bad_chunks_are_refused(store: &Store) {
     put(store, &tree, at(0)).await;
     children[0] = tree.root;
     for _ in 0..300 {
-        let chunk = Chunk::Branch { children: children.clone() };
+        let chunk = TreeChunk::Branch { children: children.clone() };
         let hash = chunk.hash().unwrap();
         match store.put_chunks(vec![chunk], at(0)).await {
             Ok(_) => children[0] = hash,
@@ -85,7 +85,7 @@ pub(super) async fn bad_chunks_are_refused(store: &Store) {
     let mut chunks = Vec::new();
     children[0] = tree.root;
     for _ in 0..store::MAX_CHUNKS_IN_PUT {
-        let chunk = Chunk::Branch { children: children.clone() };
+        let chunk = TreeChunk::Branch { children: children.clone() };
         children[0] = chunk.hash().unwrap();
         chunks.push(chunk);
     }
@@ -93,17 +93,18 @@ pub(super) async fn bad_chunks_are_refused(store: &Store) {
     assert!(matches!(refused, PutError::Malformed(_)), "{refused:?}");
 
     // A content of another size than the chunk says.
-    let Some(Chunk::Set { mut sections }) =
+    let Some(TreeChunk::Set { mut sections }) =
         store.chunk(&tree.sets.values().next().unwrap().root()).await.unwrap()
     else {
         panic!("the set is there")
     };
     let params = sections.iter_mut().find(|section| section.kind == "Params").unwrap();
     params.leaf.as_mut().unwrap().stub.size += 1;
-    let refused = store.put_chunks(vec![Chunk::Set { sections }], at(0)).await.unwrap_err();
+    let refused = store.put_chunks(vec![TreeChunk::Set { sections }], at(0)).await.unwrap_err();
     assert!(matches!(refused, PutError::WrongSize { .. }), "{refused:?}");
 
-    let many = vec![Chunk::Branch { children: Box::new([Digest::ZERO; 16]) }; store::MAX_CHUNKS_IN_PUT + 1];
+    let many =
+        vec![TreeChunk::Branch { children: Box::new([Digest::ZERO; 16]) }; store::MAX_CHUNKS_IN_PUT + 1];
     let refused = store.put_chunks(many, at(0)).await.unwrap_err();
     assert!(matches!(refused, PutError::Store(StoreError::TooLarge { .. })), "{refused:?}");
     let large = Bytes::from(vec![0; usize::try_from(model::object::MAX_BLOB).unwrap() + 1]);
@@ -112,8 +113,8 @@ pub(super) async fn bad_chunks_are_refused(store: &Store) {
 }
 
 /// What is malformed as soon as it is looked at.
-fn empty_bucket() -> Chunk {
-    Chunk::Bucket { kind: "Module".into(), namespace: String::new(), leaves: Vec::new() }
+fn empty_bucket() -> TreeChunk {
+    TreeChunk::Bucket { kind: "Module".into(), namespace: String::new(), leaves: Vec::new() }
 }
 
 pub(super) async fn trees_are_read_back(store: &Store) {

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 
 use bytes::Bytes;
-use model::chunk::{self, Chunk};
+use model::chunk::{self, TreeChunk};
 use model::exchange::{Signature, Signed};
 use model::log::{Fact, FactBody};
 use model::object::SectionKey;
 use model::trie::{Top, Trie};
 use model::{
-    Counts, Digest, Hostname, Incarnation, NodeId, ObjectKey, ObjectSet, RunReport, Selection,
+    Digest, Hostname, Incarnation, NodeId, ObjectKey, ObjectSet, RunCounts, RunReport, Selection,
     SelectionEntry, Timestamp,
 };
 
@@ -69,7 +69,7 @@ pub fn run(seq: u64, changed: u32, intended: bool) -> Fact {
         seq: 1,
         root: Digest::of(b"root"),
         intended,
-        counts: Counts { modules: 1, ok: 3, changed, ..Counts::default() },
+        counts: RunCounts { modules: 1, ok: 3, changed, ..RunCounts::default() },
         items: Vec::new(),
     };
     Fact { seq, at: at(100), body: FactBody::Run(report) }
@@ -86,7 +86,7 @@ pub struct Tree {
     /// Contents.
     pub contents: Vec<Bytes>,
     /// Chunks, those below before those above.
-    pub chunks: Vec<Chunk>,
+    pub chunks: Vec<TreeChunk>,
     /// The selection.
     pub selection: Selection,
     /// Its root.
@@ -139,10 +139,10 @@ pub fn tree_with_blobs(blobs: &[Bytes]) -> Tree {
     Tree { contents, chunks, selection, root, sets }
 }
 
-fn chunks_of<'a>(selection: &Selection, sets: impl Iterator<Item = &'a ObjectSet>) -> Vec<Chunk> {
+fn chunks_of<'a>(selection: &Selection, sets: impl Iterator<Item = &'a ObjectSet>) -> Vec<TreeChunk> {
     let mut chunks = BTreeMap::new();
     let mut order = Vec::new();
-    let mut push = |chunk: Chunk| {
+    let mut push = |chunk: TreeChunk| {
         let digest = chunk.hash().unwrap();
         if chunks.insert(digest, ()).is_none() {
             order.push(chunk);
@@ -161,7 +161,7 @@ fn chunks_of<'a>(selection: &Selection, sets: impl Iterator<Item = &'a ObjectSet
     order
 }
 
-fn trie_chunks(section: &SectionKey, trie: &Trie, push: &mut dyn FnMut(Chunk)) {
+fn trie_chunks(section: &SectionKey, trie: &Trie, push: &mut dyn FnMut(TreeChunk)) {
     if let Top::Branch(children) = trie.top() {
         children.iter().for_each(|child| trie_chunks(section, child, push));
     }

@@ -7,22 +7,22 @@ use bytes::Bytes;
 use model::Digest;
 
 use super::fixture::{DAY, Tree, at, put, release, signed, tree, tree_with_blobs};
-use store::{CommitError, PutError, Store};
 use store::{Pruned, Release, Retention};
+use store::{PutError, ReleaseCommitError, Store};
 
 /// ROL-2: compare and set.
 pub(super) async fn releases_are_committed_in_order(store: &Store) {
     let tree = tree(3, "a");
     let refused = store.commit_release(release(1, tree.root), None).await.unwrap_err();
-    assert!(matches!(refused, CommitError::NotComplete { .. }), "{refused:?}");
+    assert!(matches!(refused, ReleaseCommitError::NotComplete { .. }), "{refused:?}");
     put(store, &tree, at(0)).await;
     let set = tree.sets.values().next().unwrap().root();
     let refused = store.commit_release(release(1, set), None).await.unwrap_err();
-    assert!(matches!(refused, CommitError::NotComplete { .. }), "a set is no selection: {refused:?}");
+    assert!(matches!(refused, ReleaseCommitError::NotComplete { .. }), "a set is no selection: {refused:?}");
     let mut empty = release(1, tree.root);
     empty.headers.clear();
     let refused = store.commit_release(empty, None).await.unwrap_err();
-    assert!(matches!(refused, CommitError::NoHeader), "{refused:?}");
+    assert!(matches!(refused, ReleaseCommitError::NoHeader), "{refused:?}");
 
     store.commit_release(release(5, tree.root), None).await.unwrap();
     store.commit_release(release(5, tree.root), None).await.unwrap();
@@ -30,7 +30,7 @@ pub(super) async fn releases_are_committed_in_order(store: &Store) {
         let mut other = release(seq, tree.root);
         other.ref_label = "other".into();
         let refused = store.commit_release(other, expected).await.unwrap_err();
-        let CommitError::HeadMoved { head } = refused else { panic!("{refused:?}") };
+        let ReleaseCommitError::HeadMoved { head } = refused else { panic!("{refused:?}") };
         assert_eq!(head, Some(5), "r{seq} on {expected:?}");
     }
     store.commit_release(release(6, tree.root), Some(5)).await.unwrap();

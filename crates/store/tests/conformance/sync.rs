@@ -9,9 +9,9 @@ use sync::feed::ObjectState;
 use sync::{Change, Content, Saved, SavedFeed, SavedReplica, Side, Write};
 
 use super::fixture::{DAY, at, enrolled, incarnation, new_node, token};
-use store::ObjectFilter;
 use store::Retention;
 use store::{MAX_CHANGES_IN_WRITE, Store, StoreError};
+use store::{ObjectFilter, SyncProgress};
 
 fn key(kind: &str, namespace: &str, name: &str) -> ObjectKey {
     let section = SectionKey { kind: Kind::new(kind), namespace: namespace.into() };
@@ -132,7 +132,8 @@ pub(super) async fn a_side_is_forgotten_whole(store: &Store) {
         ..Write::default()
     };
     store.sync_write(&node, first, at(1)).await.unwrap();
-    store.sync_acked(vec![(node.clone(), cursor("f1", 2).unwrap())]).await.unwrap();
+    let progress = SyncProgress { node: node.clone(), acked: cursor("f1", 2), condition: None };
+    store.sync_progress(vec![progress]).await.unwrap();
     let anew =
         Write { found: Some(incarnation("f2")), ours: vec![live(1, 1, "c", "new")], ..Write::default() };
     store.sync_write(&node, anew, at(2)).await.unwrap();
@@ -218,8 +219,12 @@ pub(super) async fn heads_say_how_far_each_is(store: &Store) {
     let second = Write { theirs: vec![put("x", 1, "x")], cursor: cursor("t", 4), ..Write::default() };
     store.sync_write(&two, second, at(2)).await.unwrap();
     let acked = [(&one, "f1", 3), (&one, "f0", 9), (&two, "f1", 3), (&new_node(9).node_id, "f1", 3)];
-    let acked = acked.map(|(node, incarnation, seq)| (node.clone(), cursor(incarnation, seq).unwrap()));
-    store.sync_acked(acked.to_vec()).await.unwrap();
+    let acked = acked.map(|(node, incarnation, seq)| SyncProgress {
+        node: node.clone(),
+        acked: cursor(incarnation, seq),
+        condition: None,
+    });
+    store.sync_progress(acked.to_vec()).await.unwrap();
 
     let found = |cause| Some(SyncCondition::new(cause, Some(at(5))));
     let difference = Difference::DeletionsUnconfirmed { kept: 3, of: 4 };
@@ -239,8 +244,12 @@ pub(super) async fn heads_say_how_far_each_is(store: &Store) {
         (&unknown, &out_of_sync),
         (&three, &in_sync),
     ];
-    let conditions = conditions.map(|(node, condition)| (node.clone(), condition.clone())).to_vec();
-    store.sync_conditions(conditions).await.unwrap();
+    let conditions = conditions.map(|(node, condition)| SyncProgress {
+        node: node.clone(),
+        acked: None,
+        condition: condition.clone(),
+    });
+    store.sync_progress(conditions.to_vec()).await.unwrap();
     // A write takes nothing of it away.
     let third = Write { ours: vec![live(6, 6, "d", "d")], ..Write::default() };
     store.sync_write(&one, third, at(1)).await.unwrap();
@@ -258,9 +267,6 @@ pub(super) async fn heads_say_how_far_each_is(store: &Store) {
     let conditions = [of(&one).condition, of(&two).condition, of(&three).condition];
     assert_eq!(conditions, [out_of_sync, in_sync.clone(), in_sync]);
     assert_eq!((of(&three).ours, of(&three).theirs), (None, None), "nothing else is known of it");
-    store.sync_conditions(vec![(two.clone(), None)]).await.unwrap();
-    let heads = store.sync_heads().await.unwrap();
-    assert_eq!(heads.iter().find(|(id, _)| *id == two).unwrap().1.condition, None);
 }
 
 pub(super) async fn objects_are_listed_in_pages(store: &Store) {

@@ -1,7 +1,7 @@
 //! Tasks, workflows and the facts of actions: OPS-2, LIF-5.
 
 use model::log::{Fact, FactBody};
-use model::work::{ActionEvent, ActionFact, Outcome, Stream};
+use model::work::{ActionEvent, ActionFact, ActionOutcome, OutputStream};
 
 use super::fixture::{at, enrolled, incarnation, new_node, run, started};
 use store::Retention;
@@ -110,11 +110,11 @@ fn of_action(seq: u64, id: &str, event: ActionEvent) -> Fact {
 
 fn output(seq: u64, id: &str) -> Fact {
     let text = "x".repeat(5000);
-    of_action(seq, id, ActionEvent::Output { stream: Stream::Stdout, text, dropped: 0 })
+    of_action(seq, id, ActionEvent::Output { stream: OutputStream::Stdout, text, dropped: 0 })
 }
 
 fn ended(seq: u64, id: &str) -> Fact {
-    let outcome = Outcome::Exited { code: 0 };
+    let outcome = ActionOutcome::Exited { code: 0 };
     of_action(seq, id, ActionEvent::Ended { outcome, duration_ms: 5 })
 }
 

@@ -19,10 +19,13 @@ pub struct Item {
     pub trace: Option<String>,
     /// When the source accepted it: milliseconds since 1970.
     pub at: i64,
-    pub(super) place: u64,
+    /// Where it stands among all that came.
+    pub(super) position: u64,
     /// Its number on the link; 0 when it stands outside.
     pub(super) seq: u64,
     pub(super) tries: u32,
+    /// It failed again and again: the cursor goes on without it, and roots are compared without it.
+    pub(super) released: bool,
 }
 
 /// What became of an item (SYN-12).

@@ -1,13 +1,13 @@
 //! The receiving half of a link: events into one lane per object, batches out of them.
 //!
 //! ```text
-//! event --> waiting: one of each object --ready--> batch in flight --> applied
-//!              ^   \-- held until a retry, or until it is fetched anew     |
-//!              +----------------- failed ---------------------------------+
+//! event --> waiting: one of each object --due--> batch in flight --> applied
+//!              ^   \-- held until a retry, or until it is fetched anew   |
+//!              +----------------- failed -------------------------------+
 //! ```
 //!
-//! Every accepted event has a *place*, a number that rises; what is sent again keeps the place of what it
-//! replaces. The cursor may move to what a place stands for once no place up to it is open. The newest
+//! Every accepted event has a *position*, a number that rises; an event keeps the position of what it
+//! replaces. The cursor may move to what a position stands for once nothing up to it waits. The newest
 //! event of an object replaces one that waits; what waits for a retry holds up the cursor and the
 //! comparison of roots until it is released, and nothing else.
 
@@ -15,43 +15,40 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use crate::cursor::{FeedCursor, Position};
-use model::set::MAX_SECTIONS;
-use model::{ObjectKey, SectionKey, Timestamp};
+use model::{ObjectKey, Timestamp};
 
 use super::batch::{Batch, Item, ItemOutcome};
-use super::types::{Limits, Output};
+use super::types::Output;
 use super::{Cx, Link};
 use crate::frame::{Ack, Checkpoint, Event, Frame, Op};
 use crate::identity;
-use crate::object::MAX_CONTENT;
 use crate::refusal;
-use crate::replica::{RejectedObject, Replica};
-
-/// Places from here on hold back nothing: of what fails again and again.
-pub(super) const FIRST_RELEASED_POSITION: u64 = 1 << 62;
+use crate::replica::RejectedObject;
 
 /// Why something waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Hold {
-    /// It does not: it goes with the next batch.
+    /// It goes with the next batch.
     Ready,
     /// For a retry.
-    Until(Timestamp),
+    Retry,
     /// For the object to be sent anew; asked again then.
-    Fetch(Timestamp),
+    Fetch,
 }
 
 #[derive(Clone, Debug)]
 pub(super) struct Pending {
     pub item: Item,
     pub hold: Hold,
+    /// It goes with no batch before.
+    pub due: Timestamp,
 }
 
-impl Pending {
-    /// The cursor goes on without it, and roots are compared without it.
-    pub fn is_released(&self) -> bool {
-        self.item.place >= FIRST_RELEASED_POSITION
-    }
+/// Of things that wait.
+#[derive(Clone, Copy, Debug, Default)]
+struct Load {
+    objects: usize,
+    bytes: u64,
 }
 
 #[derive(Debug)]
@@ -65,18 +62,15 @@ pub(super) struct InFlightBatch {
 pub(super) struct Inbox {
     /// The number of the last event.
     pub seq: u64,
-    place: u64,
-    open: BTreeSet<u64>,
+    /// The position of the last one that was accepted.
+    position: u64,
+    /// Cursors that are reached once nothing up to a position waits.
     uptos: VecDeque<(u64, FeedCursor)>,
     pub waiting: BTreeMap<ObjectKey, Pending>,
-    ready: BTreeMap<u64, ObjectKey>,
-    pub held: BTreeMap<(Timestamp, u64), ObjectKey>,
-    /// How many wait that are released, and how many ever were.
-    pub set_aside: usize,
-    pub released_total: u64,
-    /// Bytes of the contents of what is ready, and of what is held.
-    bytes: u64,
-    held_bytes: u64,
+    /// What waits, in the order in which it is due.
+    order: BTreeMap<(Timestamp, u64), ObjectKey>,
+    ready: Load,
+    held: Load,
     pub in_flight: Option<InFlightBatch>,
     batches: u64,
     pub ack_due: bool,
@@ -88,33 +82,36 @@ pub(super) struct Inbox {
     pub announced: u64,
     /// A batch could not be kept: a cursor alone is written no sooner.
     pub cursor_again: Option<Timestamp>,
-    /// Refusals noted since an instant.
-    pub noted: (Timestamp, u32),
 }
 
 impl Inbox {
     /// Nothing is under way but retries.
     pub fn is_drained(&self) -> bool {
-        self.in_flight.is_none() && self.ready.is_empty()
+        self.in_flight.is_none() && self.ready.objects == 0
     }
 
     /// Nothing is under way that a comparison of roots would miss.
     pub fn is_settled(&self) -> bool {
-        self.in_flight.is_none() && self.waiting.len() == self.set_aside
+        self.in_flight.is_none() && self.waiting.values().all(|pending| pending.item.released)
     }
 
     pub fn under_way(&self) -> usize {
         self.waiting.len() + self.in_flight.as_ref().map_or(0, |batch| batch.batch.items.len())
     }
 
+    /// How many wait for a retry.
+    pub fn held(&self) -> usize {
+        self.held.objects
+    }
+
     /// There is room to hold one more of this size for a retry.
     pub fn may_hold(&self, bytes: u64, most: u64) -> bool {
-        self.held.is_empty() || self.held_bytes.saturating_add(bytes) <= most
+        self.held.objects == 0 || self.held.bytes.saturating_add(bytes) <= most
     }
 
     /// There is no room for more.
     pub fn is_full(&self, events: usize, bytes: u64) -> bool {
-        self.ready.len() >= events || self.bytes >= bytes
+        self.ready.objects >= events || self.ready.bytes >= bytes
     }
 
     /// Up to which number events are settled, or kept for a retry.
@@ -125,80 +122,63 @@ impl Inbox {
         first.map_or(self.seq, |first| first - 1)
     }
 
-    /// The newest cursor that no open place holds back, but for those of these items.
-    fn reached(&self, settled: &[Item]) -> Option<&FeedCursor> {
-        let settled: BTreeSet<u64> = settled.iter().map(|item| item.place).collect();
-        let block = self.open.iter().find(|place| !settled.contains(place)).copied().unwrap_or(u64::MAX);
-        self.uptos.iter().rev().find(|(place, _)| *place < block).map(|(_, cursor)| cursor)
+    /// The first position that holds back the cursor, of what waits and of these items.
+    fn first_open(&self, items: &[Item]) -> u64 {
+        let open = self.waiting.values().map(|pending| &pending.item).chain(items);
+        open.filter(|item| !item.released).map(|item| item.position).min().unwrap_or(u64::MAX)
+    }
+
+    /// The newest cursor that neither what waits holds back nor these items.
+    fn reached(&self, items: &[Item]) -> Option<&FeedCursor> {
+        let open = self.first_open(items);
+        self.uptos.iter().rev().find(|(position, _)| *position < open).map(|(_, cursor)| cursor)
     }
 
     /// Once everything accepted so far is settled, the replica is complete up to here.
     pub fn complete_to(&mut self, cursor: FeedCursor, durable: Option<&FeedCursor>) {
         let known = |old: &FeedCursor| old.incarnation == cursor.incarnation && !cursor.is_ahead_of(old);
-        if durable.is_some_and(known) {
+        if durable.into_iter().chain(self.uptos.back().map(|(_, last)| last)).any(known) {
             return;
         }
-        if let Some((place, last)) = self.uptos.back_mut() {
-            if last.incarnation == cursor.incarnation && !cursor.is_ahead_of(last) {
-                return;
-            }
-            // With nothing open in between the older says nothing any more.
-            if self.open.range(*place..).next().is_none() {
-                (*place, *last) = (self.place, cursor);
-                return;
-            }
-        }
-        self.uptos.push_back((self.place, cursor));
+        self.uptos.pop_back_if(|(position, _)| *position == self.position);
+        self.uptos.push_back((self.position, cursor));
     }
 
+    /// Older cursors than the one that is reached say nothing any more.
     pub fn forget_uptos(&mut self) {
-        let block = self.open.first().copied().unwrap_or(u64::MAX);
-        while self.uptos.get(1).is_some_and(|(place, _)| *place < block) {
+        let open = self.first_open(&[]);
+        while self.uptos.get(1).is_some_and(|(position, _)| *position < open) {
             self.uptos.pop_front();
         }
     }
 
-    /// Takes what waits for an object out of every order.
+    fn load(&mut self, hold: Hold) -> &mut Load {
+        if hold == Hold::Ready { &mut self.ready } else { &mut self.held }
+    }
+
+    /// What goes with the next batch first.
+    fn first_due(&self, now: Timestamp) -> Option<&Pending> {
+        let ((due, _), key) = self.order.first_key_value()?;
+        self.waiting.get(key).filter(|_| *due <= now)
+    }
+
+    /// Takes what waits for an object out of the order.
     pub fn take(&mut self, key: &ObjectKey) -> Option<Pending> {
         let pending = self.waiting.remove(key)?;
-        self.set_aside -= usize::from(pending.is_released());
-        let (place, bytes) = (pending.item.place, pending.item.change.content_len());
-        match pending.hold {
-            Hold::Ready => {
-                self.ready.remove(&place);
-                self.bytes -= bytes;
-            }
-            Hold::Until(at) | Hold::Fetch(at) => {
-                self.held.remove(&(at, place));
-                self.held_bytes -= bytes;
-            }
-        }
+        self.order.remove(&(pending.due, pending.item.position));
+        let load = self.load(pending.hold);
+        load.objects -= 1;
+        load.bytes -= pending.item.change.content_len();
         Some(pending)
     }
 
     pub fn insert(&mut self, pending: Pending) {
-        let (place, key) = (pending.item.place, pending.item.key.clone());
-        if pending.is_released() {
-            self.set_aside += 1;
-        } else {
-            self.open.insert(place);
-        }
-        let bytes = pending.item.change.content_len();
-        match pending.hold {
-            Hold::Ready => {
-                self.ready.insert(place, key.clone());
-                self.bytes += bytes;
-            }
-            Hold::Until(at) | Hold::Fetch(at) => {
-                self.held.insert((at, place), key.clone());
-                self.held_bytes += bytes;
-            }
-        }
-        self.waiting.insert(key, pending);
-    }
-
-    pub fn settle(&mut self, place: u64) {
-        self.open.remove(&place);
+        let load = self.load(pending.hold);
+        load.objects += 1;
+        load.bytes += pending.item.change.content_len();
+        let key = &pending.item.key;
+        self.order.insert((pending.due, pending.item.position), key.clone());
+        self.waiting.insert(key.clone(), pending);
     }
 }
 
@@ -206,8 +186,7 @@ impl Link {
     /// An event of the stream.
     pub(super) fn event(&mut self, event: Event, cx: &mut Cx<'_>) {
         self.counters.received += 1;
-        self.resync.requested_at = cx.now;
-        self.counters.received_bytes += event.op.content_len();
+        self.resync.is_answered(cx.now);
         if event.seq == 0 {
             self.answered(event, cx);
             return;
@@ -229,7 +208,6 @@ impl Link {
         self.inbox.verified = false;
         let upto = FeedCursor::new(incarnation, event.upto);
         let seq = event.seq;
-        self.resync.changed(&event.key, cx.now);
         self.accept(event, seq, cx);
         self.inbox.complete_to(upto, cx.replica.cursor());
     }
@@ -242,8 +220,6 @@ impl Link {
 
     /// Into the lane of its object.
     pub(super) fn accept(&mut self, event: Event, seq: u64, cx: &mut Cx<'_>) {
-        self.inbox.place += 1;
-        let place = self.inbox.place;
         let refusal = refusal::of_kind(
             &event.key.section.kind,
             self.config.role.other(),
@@ -251,37 +227,27 @@ impl Link {
             &self.config.kinds,
         )
         .or_else(|| refusal::of_event(&event));
+        self.inbox.position += 1;
         // Revisions are not compared: frames come in order, and a restored source may have given
         // out a revision twice.
         let before = self.inbox.take(&event.key);
-        let tries = match &before {
-            Some(before) => {
-                self.inbox.settle(before.item.place);
-                self.counters.superseded += 1;
-                let failing = matches!(before.hold, Hold::Fetch(_)) || before.is_released();
-                if before.item.rev == event.rev || failing { before.item.tries } else { 0 }
-            }
-            None => 0,
-        };
+        self.counters.superseded += u64::from(before.is_some());
         if let Some((code, message)) = refusal {
             return self.refuse(event.key, RejectedObject::of(&event.op, event.rev, code, message), cx);
         }
-        // What is said again, or answers a question, keeps the place of what it replaces, so
-        // that the cursor stays below it.
-        let again =
-            before.filter(|before| !before.is_released() && (seq == 0 || before.item.rev == event.rev));
-        let place = again.map_or(place, |before| before.item.place);
+        let before = before.as_ref().map(|before| &before.item);
         let item = Item {
             key: event.key,
             rev: event.rev,
             change: event.op,
             trace: event.trace,
             at: event.at,
-            place,
+            position: before.map_or(self.inbox.position, |before| before.position),
             seq,
-            tries,
+            tries: before.map_or(0, |before| before.tries),
+            released: false,
         };
-        self.inbox.insert(Pending { item, hold: Hold::Ready });
+        self.inbox.insert(Pending { item, hold: Hold::Ready, due: cx.now });
     }
 
     /// Takes an orphan out with the next batch.
@@ -295,7 +261,7 @@ impl Link {
 
     /// An answer to a question: of a resync, or of a recovery.
     fn answered(&mut self, event: Event, cx: &mut Cx<'_>) {
-        let recovers = self.inbox.waiting.get(&event.key).is_some_and(|p| matches!(p.hold, Hold::Fetch(_)));
+        let recovers = self.inbox.waiting.get(&event.key).is_some_and(|p| p.hold == Hold::Fetch);
         let Some(event) = self.resync_answer(event, cx) else { return };
         if recovers {
             self.accept(event, 0, cx);
@@ -309,7 +275,6 @@ impl Link {
         if self.inbox.in_flight.is_some() {
             return;
         }
-        self.wake(cx);
         let items = self.collect(cx);
         let nowhere = self.peer_incarnation().map(|incarnation| FeedCursor::at(incarnation.clone(), 0));
         let inbox = &mut self.inbox;
@@ -317,14 +282,14 @@ impl Link {
         let moved = |reached: Option<&FeedCursor>| {
             reached.filter(|reached| Some(*reached) != cx.replica.cursor()).cloned()
         };
-        let settled = moved(inbox.reached(&items));
+        let settled = moved(inbox.reached(&[]));
         let waits = inbox.cursor_again.is_some_and(|at| cx.now < at);
         if items.is_empty() && (settled.is_none() || waits) {
             return;
         }
         inbox.cursor_again = None;
         inbox.batches += 1;
-        let (settled, unsettled) = (settled.or(base.clone()), moved(inbox.reached(&[])).or(base));
+        let (settled, unsettled) = (settled.or(base.clone()), moved(inbox.reached(&items)).or(base));
         let batch = Arc::new(Batch { id: inbox.batches, items, settled, unsettled });
         cx.out.push(Output::Apply(batch.clone()));
         self.counters.batches += 1;
@@ -335,42 +300,57 @@ impl Link {
         let limits = self.config.limits;
         let (mut items, mut bytes) = (Vec::new(), 0);
         let mut uids = BTreeSet::new();
-        let mut room = Room::of(cx.replica, &limits);
-        while let Some((_, key)) = self.inbox.ready.first_key_value() {
-            let key = key.clone();
-            let next = self.inbox.waiting.get(&key).map_or(0, |pending| pending.item.change.content_len());
+        let mut room = cx.replica.index().room();
+        while let Some(first) = self.inbox.first_due(cx.now) {
+            let (key, next) = (first.item.key.clone(), first.item.change.content_len());
             if !items.is_empty() && (items.len() >= limits.batch_events || bytes + next > limits.batch_bytes)
             {
                 break;
             }
             let Some(pending) = self.inbox.take(&key) else { break };
-            if self.is_already_applied(&pending.item, cx) {
-                self.counters.duplicates += 1;
-                self.inbox.settle(pending.item.place);
-                self.inbox.ack_due = true;
+            if pending.hold == Hold::Fetch {
+                // The answer was lost, or the source is slow: that counts as a try.
+                let why = ItemOutcome::Recoverable("the source did not send it".to_owned());
+                self.failed(pending, why, cx);
                 continue;
             }
-            if let Op::Delete { uid } = &pending.item.change
-                && let Some((here, rev)) = cx.replica.get(&pending.item.key)
-                && !identity::delete_applies(Some(&here.uid), rev, uid, pending.item.rev)
-            {
-                let message = format!("the object here has uid {}, and is not older", here.uid);
-                self.give_up(pending, refusal::UID_MISMATCH, message, cx);
-                continue;
-            }
-            if let Op::Put { stub, .. } = &pending.item.change {
-                let kind = &pending.item.key.section.kind;
-                let twice = match cx.replica.holder(kind, &stub.uid) {
-                    Some(holder) => *holder != pending.item.key,
-                    None => !uids.insert((kind.clone(), stub.uid.clone())),
-                };
-                if twice {
-                    self.failed(pending, ItemOutcome::Recoverable(refusal::UID_TWICE.to_owned()), cx);
+            let here = cx.replica.get(&key).map(|(stub, rev)| (stub.clone(), rev));
+            match (&pending.item.change, here) {
+                // The replica is like that already; what is only remembered is put right.
+                (Op::Put { stub, .. }, Some((here, _)))
+                    if here.uid == stub.uid && here.digest == stub.digest =>
+                {
+                    cx.replica.put(key, here, pending.item.rev);
+                    self.duplicate();
                     continue;
                 }
-                if let Some(full) = room.take(cx.replica, &limits, &pending.item.key, stub.size) {
-                    self.give_up(pending, refusal::TOO_MANY, full, cx);
+                (Op::Delete { .. }, None) => {
+                    cx.replica.remove(&key);
+                    self.duplicate();
                     continue;
+                }
+                (Op::Delete { uid }, Some((here, rev))) => {
+                    if !identity::delete_applies(Some(&here.uid), rev, uid, pending.item.rev) {
+                        let message = format!("the object here has uid {}, and is not older", here.uid);
+                        self.give_up(pending, refusal::UID_MISMATCH, message, cx);
+                        continue;
+                    }
+                }
+                (Op::Put { stub, .. }, here) => {
+                    let kind = &key.section.kind;
+                    let twice = match cx.replica.holder(kind, &stub.uid) {
+                        Some(holder) => *holder != key,
+                        None => !uids.insert((kind.clone(), stub.uid.clone())),
+                    };
+                    if twice {
+                        self.failed(pending, ItemOutcome::Recoverable(refusal::UID_TWICE.to_owned()), cx);
+                        continue;
+                    }
+                    let sizes = (here.map(|(stub, _)| stub.size), stub.size);
+                    if let Err(full) = room.put(cx.replica.index(), &key.section, sizes, limits.totals()) {
+                        self.give_up(pending, refusal::TOO_MANY, full.to_string(), cx);
+                        continue;
+                    }
                 }
             }
             bytes += next;
@@ -379,20 +359,9 @@ impl Link {
         items
     }
 
-    /// The replica is like that already; what is only remembered is put right.
-    fn is_already_applied(&self, item: &Item, cx: &mut Cx<'_>) -> bool {
-        let here = cx.replica.get(&item.key).map(|(stub, _)| stub);
-        match (&item.change, here) {
-            (Op::Put { stub, .. }, Some(here)) if here.uid == stub.uid && here.digest == stub.digest => {
-                cx.replica.put(item.key.clone(), stub.clone(), item.rev);
-                true
-            }
-            (Op::Delete { .. }, None) => {
-                cx.replica.remove(&item.key);
-                true
-            }
-            _ => false,
-        }
+    fn duplicate(&mut self) {
+        self.counters.duplicates += 1;
+        self.inbox.ack_due = true;
     }
 
     /// Says what is durable, once for all that happened.
@@ -412,62 +381,13 @@ impl Link {
         }));
     }
 
+    /// When what waits is due, or an acknowledgement while a batch takes long.
     pub(super) fn inbox_deadline(&self) -> Option<Timestamp> {
-        let held = self.inbox.held.first_key_value().map(|(&(at, _), _)| at);
-        let held = if self.inbox.in_flight.is_some() { None } else { held };
-        let alive = self
-            .inbox
-            .in_flight
-            .as_ref()
-            .map(|batch| batch.since.max(self.inbox.ack_at).plus(self.config.limits.ack_within / 4));
-        held.into_iter().chain(alive).chain(self.inbox.cursor_again).min()
-    }
-}
-
-/// What a batch may still add to the replica.
-#[derive(Debug, Default)]
-struct Room {
-    /// The replica is so full that each item has to be looked at.
-    tight: bool,
-    objects: usize,
-    added: u64,
-    freed: u64,
-    sections: BTreeSet<SectionKey>,
-}
-
-impl Room {
-    fn of(replica: &Replica, limits: &Limits) -> Room {
-        let bytes = limits.batch_bytes.max(MAX_CONTENT as u64);
-        let tight = replica.len().saturating_add(limits.batch_events) >= limits.objects
-            || replica.bytes().saturating_add(bytes) >= limits.object_bytes;
-        Room { tight, ..Room::default() }
-    }
-
-    /// Takes room for an item that puts; why there is none.
-    fn take(&mut self, replica: &Replica, limits: &Limits, key: &ObjectKey, size: u64) -> Option<String> {
-        let begins = !replica.has_section(&key.section) && !self.sections.contains(&key.section);
-        if begins && replica.sections() + self.sections.len() >= MAX_SECTIONS {
-            return Some(format!("a replica has at most {MAX_SECTIONS} kinds and namespaces"));
-        }
-        if self.tight {
-            let old = replica.get(key).map(|(stub, _)| stub.size);
-            let objects = self.objects + usize::from(old.is_none());
-            let (added, freed) =
-                (self.added.saturating_add(size), self.freed.saturating_add(old.unwrap_or(0)));
-            if replica.len() + objects > limits.objects {
-                return Some(format!("a replica has at most {} objects", limits.objects));
-            }
-            // An object that does not grow is taken, also where there is too much already.
-            let bytes = replica.bytes().saturating_add(added).saturating_sub(freed);
-            if bytes > limits.object_bytes && old.is_none_or(|old| old < size) {
-                let most = limits.object_bytes;
-                return Some(format!("the objects of a replica hold at most {most} bytes together"));
-            }
-            (self.objects, self.added, self.freed) = (objects, added, freed);
-        }
-        if begins {
-            self.sections.insert(key.section.clone());
-        }
-        None
+        let inbox = &self.inbox;
+        let next = match &inbox.in_flight {
+            Some(batch) => Some(batch.since.max(inbox.ack_at).plus(self.config.limits.ack_within / 4)),
+            None => inbox.order.first_key_value().map(|(&(due, _), _)| due),
+        };
+        next.into_iter().chain(inbox.cursor_again).min()
     }
 }

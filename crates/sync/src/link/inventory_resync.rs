@@ -81,11 +81,6 @@ impl InventoryResync {
         }
     }
 
-    /// A part was asked for, and not all its answers came.
-    pub fn is_waiting(&self) -> bool {
-        self.barrier.is_some()
-    }
-
     /// Keeps a delete back until all orphans are known; another answer goes on at once.
     pub fn keeps(&mut self, event: &Event, replica: &Replica) -> bool {
         let orphan = matches!(event.op, Op::Delete { .. });
@@ -119,20 +114,16 @@ pub(super) fn key_of(resource: &Resource) -> ObjectKey {
 }
 
 impl Link {
-    pub(super) fn step_inventory(&mut self, cx: &mut Cx<'_>) {
-        let ResyncStage::InventoryResync(inventory) = &self.resync.stage else { return };
-        if inventory.is_waiting() {
-            return;
-        }
-        if self.inbox.is_full(self.config.limits.window_events, self.config.limits.window_bytes) {
-            return;
-        }
-        self.ask_part(cx);
-    }
-
     /// Asks for a part, and for a sign that all its answers were sent.
-    fn ask_part(&mut self, cx: &mut Cx<'_>) {
+    pub(super) fn step_inventory(&mut self, cx: &mut Cx<'_>) {
+        let full = self.inbox.is_full(self.config.limits.window_events, self.config.limits.window_bytes);
         let ResyncStage::InventoryResync(inventory) = &mut self.resync.stage else { return };
+        if full || inventory.barrier.is_some() {
+            return;
+        }
+        self.pings += 1;
+        let number = BARRIERS + self.pings;
+        (inventory.barrier, inventory.exchanges) = (Some(number), 0);
         let mut frames = Vec::new();
         match inventory.part {
             InventoryStep::Begin => {}
@@ -148,9 +139,7 @@ impl Link {
                 }
             }
         }
-        let number = BARRIERS + self.next_load();
-        set_barrier(&mut self.resync.stage, number);
-        self.resync.requested_at = cx.now;
+        self.resync.asked_at = Some(cx.now);
         self.resync.frames += frames.len() as u64 + 1;
         self.counters.resync_frames += frames.len() as u64;
         for frame in frames {
@@ -165,15 +154,15 @@ impl Link {
             self.counters.ignored += 1;
             return;
         };
-        self.resync.requested_at = cx.now;
         let key = key_of(resource);
         // What is here was compared by content before.
         if cx.replica.get(&key).is_none() && !cx.replica.rejected().contains_key(&key) {
             inventory.listed.insert(key);
             if inventory.listed.len() > self.config.limits.objects {
-                self.too_many(cx);
+                return self.too_many(cx);
             }
         }
+        self.resync.is_answered(cx.now);
     }
 
     /// All answers to a part were sent.
@@ -183,7 +172,7 @@ impl Link {
         if inventory.barrier != Some(pong.number) {
             return;
         }
-        inventory.barrier = None;
+        (inventory.barrier, self.resync.asked_at) = (None, None);
         let most = self.config.limits.requested.min(MAX_REQUESTED);
         match inventory.part {
             InventoryStep::Begin => {
@@ -217,11 +206,5 @@ impl Link {
         self.take_orphans(orphans, start.revision, cx);
         self.inbox.complete_to(start.clone(), cx.replica.cursor());
         self.end_resync(start, cx);
-    }
-}
-
-fn set_barrier(stage: &mut ResyncStage, number: u64) {
-    if let ResyncStage::InventoryResync(inventory) = stage {
-        (inventory.barrier, inventory.exchanges) = (Some(number), 0);
     }
 }

@@ -23,21 +23,23 @@ use crate::cursor::{FeedCursor, KindOrder, Position};
 use model::{Incarnation, ObjectSet, Timestamp};
 use std::time::Duration;
 
-use crate::admission::Permits;
+use crate::admission::{Permits, RateLimiter};
 use crate::backoff;
 use crate::feed::{Feed, Resume};
 use crate::frame::{Capabilities, CloseReason, Frame, GoAway, Have, Hello, Interop, Ping, PingOrder};
-use crate::interop::{self, ResyncStart};
+use crate::interop;
 use crate::mode::Role;
 use crate::replica::Replica;
 
 pub use batch::{Batch, Item, ItemOutcome, NotKept};
 pub(crate) use trie_resync::Resync;
-pub use types::{Counters, Input, Limits, LinkConfig, Note, Output, Span};
+pub use types::{Counters, Input, Limits, LinkConfig, LoadFor, Note, Output, Span};
 
 /// How long the other side is asked to stay away when what it does cannot be helped, in
 /// seconds.
 const STAY_AWAY: u64 = 3600;
+/// Refusals that are noted at once, and in a second after that; the others are counted only.
+const NOTED: (u32, u32) = (32, 3);
 
 use inbox::Inbox;
 use outbox::{Flow, Outbox};
@@ -59,7 +61,8 @@ pub struct Link {
     /// The permit for a resync that it holds, since when.
     permit: Option<(PermitUse, Timestamp)>,
     counters: Counters,
-    loads: u64,
+    /// Bounds the notes of refusals.
+    notes: RateLimiter,
     opened: Timestamp,
     heard: Timestamp,
     spoke: Timestamp,
@@ -80,6 +83,16 @@ struct Cx<'a> {
     permits: &'a dyn Permits,
     now: Timestamp,
     out: Vec<Output>,
+}
+
+/// What is due at an instant.
+enum Due {
+    /// The link ends; the other side may come back after so many seconds.
+    End { code: &'static str, message: &'static str, again: u64 },
+    /// A sign of life.
+    Ping,
+    /// What [`Link::go_on`] does whenever it can.
+    Step,
 }
 
 impl Cx<'_> {
@@ -132,7 +145,7 @@ impl Link {
             server: Server::default(),
             permit: None,
             counters: Counters::default(),
-            loads: 0,
+            notes: RateLimiter::new(NOTED.1, NOTED.0, now),
             opened: now,
             heard: now,
             spoke: now,
@@ -169,13 +182,8 @@ impl Link {
             Input::Open => self.open(cx),
             Input::Frame(frame) => self.frame(frame, cx),
             Input::FeedChanged | Input::Tick => {}
-            Input::Loaded { id, contents } => {
-                if self.out.loads(id) {
-                    self.stream_loaded(contents, cx);
-                } else {
-                    self.answers_loaded(id, contents, cx);
-                }
-            }
+            Input::Loaded { id: LoadFor::Events, contents } => self.events_loaded(contents, cx),
+            Input::Loaded { id: LoadFor::Answers, contents } => self.answers_loaded(contents, cx),
             Input::Applied { id, outcomes } => self.applied(id, outcomes, cx),
             Input::Approve => {
                 self.resync_now(true, cx);
@@ -289,7 +297,7 @@ impl Link {
         if cx.replica.is_of(&hello.head.incarnation) {
             cx.replica.begin_incarnation(&hello.head.incarnation);
         }
-        self.resync.source_is_of(&hello.head.incarnation, cx.now);
+        self.resync.source_stands_at(&hello.head, cx.now);
         cx.out.push(Output::Hello(hello.clone()));
         let (have, after) = (hello.have.clone(), hello.after.clone());
         (self.peer_head, self.inbox.announced) = (hello.head.revision, hello.head.revision);
@@ -322,11 +330,13 @@ impl Link {
         if self.both.trie_resync || !started {
             return;
         }
-        match interop::first_word(self.config.mode, self.config.role) {
-            Some(ResyncStart::AskPeerToBegin) if have.is_some() => {
-                cx.send(Frame::Interop(Box::new(Interop::RequestResync)));
+        match interop::source(self.config.mode) {
+            Some(source) if source == self.config.role => {
+                if have.is_some() {
+                    cx.send(Frame::Interop(Box::new(Interop::RequestResync)));
+                }
             }
-            Some(ResyncStart::Begin) if !cx.replica.is_empty() => self.want_resync(cx),
+            Some(_) if !cx.replica.is_empty() => self.want_resync(cx),
             _ => {}
         }
     }
@@ -431,27 +441,58 @@ impl Link {
 
     /// What is due by time alone.
     fn time(&mut self, cx: &mut Cx<'_>) {
-        let limits = self.config.limits;
-        if self.peer.is_none() && cx.now.since(self.opened) >= limits.hello_within {
-            return self.go_away("no-hello", "the other side did not say hello", Some(1), cx);
+        let due: Vec<Due> = self.deadlines().filter(|(at, _)| *at <= cx.now).map(|(_, due)| due).collect();
+        for due in due {
+            match due {
+                Due::End { code, message, again } => return self.go_away(code, message, Some(again), cx),
+                Due::Ping => {
+                    self.pings += 1;
+                    let (number, head) = (self.pings, cx.feed.head());
+                    cx.send(Frame::Ping(Ping { number, head, order: PingOrder::Any }));
+                }
+                Due::Step => {}
+            }
         }
-        if cx.now.since(self.heard) >= limits.dead_after {
-            return self.go_away("silence", "nothing was heard for too long", Some(1), cx);
-        }
-        let held = self.permit_held_since();
-        if held.is_some_and(|since| cx.now.since(since) >= limits.resync_within) {
-            return self.go_away("endless-resync", "a resync takes too long", Some(60), cx);
-        }
-        if self.reincarnating {
-            return;
-        }
-        self.check_acknowledged(cx);
-        self.check_resync_answered(cx);
-        self.check_served(cx);
-        if !self.closing && cx.now.since(self.spoke) >= limits.ping_every && self.peer.is_some() {
-            self.pings += 1;
-            cx.send(Frame::Ping(Ping { number: self.pings, head: cx.feed.head(), order: PingOrder::Any }));
-        }
+    }
+
+    /// What becomes due, and when.
+    fn deadlines(&self) -> impl Iterator<Item = (Timestamp, Due)> {
+        let limits = &self.config.limits;
+        let (met, serves) = (self.peer.is_some(), self.stopping.is_none());
+        let end = |since: Option<Timestamp>, within: Duration, code, message, again| {
+            Some((since?.plus(within), Due::End { code, message, again }))
+        };
+        let step = |at: Option<Timestamp>| Some((at?, Due::Step));
+        let (opened, permit) = ((!met).then_some(self.opened), self.permit.map(|(_, since)| since));
+        let (unacknowledged, unanswered) = (self.out.waits_since(), self.resync.waits_since());
+        [
+            end(opened, limits.hello_within, "no-hello", "the other side did not say hello", 1),
+            end(Some(self.heard), limits.dead_after, "silence", "nothing was heard for too long", 1),
+            end(permit, limits.resync_within, "endless-resync", "a resync takes too long", 60),
+            end(
+                unacknowledged,
+                limits.ack_within,
+                "no-acknowledgement",
+                "nothing was acknowledged for too long",
+                1,
+            ),
+            end(unanswered, limits.answer_within, "no-answer", "a request of a resync was not answered", 1),
+            end(
+                self.server.served,
+                serve::RESYNC_IDLE,
+                "no-request",
+                "a resync was begun and not gone on with",
+                1,
+            ),
+            met.then(|| (self.spoke.plus(limits.ping_every), Due::Ping)),
+            step(self.stopping.map(|since| since.plus(limits.shutdown_within))),
+            step(self.out.checkpoint_due(limits).filter(|_| serves && self.out.is_quiet())),
+            step(self.inbox_deadline()),
+            step(self.resync.begins_at().filter(|_| met)),
+            step(self.server.list_due().filter(|_| serves)),
+        ]
+        .into_iter()
+        .flatten()
     }
 
     fn stop(&mut self, cx: &mut Cx<'_>) {
@@ -467,25 +508,7 @@ impl Link {
         if self.closing {
             return self.inbox_deadline();
         }
-        let limits = &self.config.limits;
-        let hello = self.peer.is_none().then(|| self.opened.plus(limits.hello_within));
-        let ping = self.peer.is_some().then(|| self.spoke.plus(limits.ping_every));
-        let dead = Some(self.heard.plus(limits.dead_after));
-        let stop = self.stopping.map(|since| since.plus(limits.shutdown_within));
-        [
-            hello,
-            ping,
-            dead,
-            stop,
-            self.outbox_deadline(),
-            self.inbox_deadline(),
-            self.resync_deadline(),
-            self.server.deadline(),
-            self.permit_held_since().map(|since| since.plus(limits.resync_within)),
-        ]
-        .into_iter()
-        .flatten()
-        .min()
+        self.deadlines().map(|(at, _)| at).min()
     }
 
     /// Whether the shell may read more from the transport. When it may not, it does not, and
@@ -551,10 +574,5 @@ impl Link {
     /// The incarnation of the other side's feed; `None` before its hello.
     fn peer_incarnation(&self) -> Option<&Incarnation> {
         self.peer.as_ref().map(|hello| &hello.head.incarnation)
-    }
-
-    fn next_load(&mut self) -> u64 {
-        self.loads += 1;
-        self.loads
     }
 }

@@ -29,7 +29,7 @@ use super::{Cx, Link};
 use crate::durable::Content;
 use crate::feed::{Feed, ObjectState, Resume};
 use crate::frame::{Ack, Checkpoint, Event, Frame, Interop, Op};
-use crate::link::types::{Limits, Note, Output};
+use crate::link::types::{Limits, LoadFor, Note, Output};
 
 /// Whether events flow.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -123,8 +123,16 @@ fn put_ranks(declared: &[Kind]) -> u32 {
 
 /// The rank of puts of a kind: declared kinds in their order, their statuses, all others.
 fn put_rank(kind: &Kind, declared: &[Kind]) -> u32 {
-    let (place, _) = rank(kind, declared);
-    u32::try_from(place).unwrap_or(u32::MAX).min(put_ranks(declared) - 1)
+    let status = crate::object::kind_of_status(kind);
+    let place = |kind: &Kind| declared.iter().position(|one| one == kind);
+    let of_status = || status.as_ref().and_then(place).map(|at| at + declared.len());
+    let rank = place(kind).or_else(of_status).and_then(|at| u32::try_from(at).ok());
+    rank.unwrap_or(put_ranks(declared) - 1)
+}
+
+/// The place of an object in the order of application.
+pub(super) fn order_of(key: &ObjectKey, declared: &[Kind]) -> (u32, Kind) {
+    (put_rank(&key.section.kind, declared), key.section.kind.clone())
 }
 
 /// An event before it has its content.
@@ -202,11 +210,11 @@ pub(super) struct Outbox {
     pub compared: bool,
     /// Since when an acknowledgement is waited for; meaningless with an empty window.
     waits_since: Timestamp,
-    /// Contents that the shell was asked for; without a plan they are of no use any more,
-    /// but the next ones are asked for only when they have come.
-    load: Option<(u64, Option<Vec<Planned>>)>,
-    checkpoint_sent: bool,
-    checkpoint_sent_at: Timestamp,
+    /// What the shell was asked for contents of; nothing where they are of no use any more. The
+    /// next ones are asked for only when they have come.
+    load: Option<Vec<Planned>>,
+    /// When the last checkpoint was sent; `None`: one is wanted.
+    checkpoint_sent: Option<Timestamp>,
     sent_since_checkpoint: bool,
     /// How many of our objects the other side could not take.
     pub refused_there: Option<u64>,
@@ -227,8 +235,7 @@ impl Outbox {
             compared: false,
             waits_since: now,
             load: None,
-            checkpoint_sent: false,
-            checkpoint_sent_at: now,
+            checkpoint_sent: None,
             sent_since_checkpoint: false,
             refused_there: None,
         }
@@ -237,7 +244,7 @@ impl Outbox {
     /// Sends the changes after a position from now on.
     fn go_on_after(&mut self, position: Position) {
         self.stop(Flow::Open);
-        (self.done, self.checkpoint_sent) = (position.revision, false);
+        (self.done, self.checkpoint_sent) = (position.revision, None);
         self.deletes_after = position.needs_deletes_after();
         self.resumes = position.pass;
     }
@@ -245,8 +252,8 @@ impl Outbox {
     /// What was planned is not sent.
     fn stop(&mut self, flow: Flow) {
         (self.flow, self.pass) = (flow, None);
-        if let Some((_, planned)) = &mut self.load {
-            *planned = None;
+        if let Some(planned) = &mut self.load {
+            planned.clear();
         }
     }
 
@@ -254,19 +261,26 @@ impl Outbox {
         self.window.len()
     }
 
-    /// Whether a question for contents is the stream's.
-    pub fn loads(&self, id: u64) -> bool {
-        self.load.as_ref().is_some_and(|(ours, _)| *ours == id)
-    }
-
     /// Everything was said, and is acknowledged.
     pub fn is_fully_acknowledged(&self, feed: &Feed) -> bool {
-        self.flow == Flow::Open && self.done == feed.head() && self.window.is_empty() && self.load.is_none()
+        self.flow == Flow::Open && self.done == feed.head() && self.is_quiet()
     }
 
-    /// When a peer that acknowledges nothing loses the link.
-    fn overdue_at(&self, limits: &Limits) -> Option<Timestamp> {
-        (!self.window.is_empty()).then(|| self.waits_since.plus(limits.ack_within))
+    /// Since when an acknowledgement is waited for.
+    pub fn waits_since(&self) -> Option<Timestamp> {
+        (!self.window.is_empty()).then_some(self.waits_since)
+    }
+
+    /// Nothing is in flight, nor asked of the shell.
+    pub fn is_quiet(&self) -> bool {
+        self.window.is_empty() && self.load.is_none()
+    }
+
+    /// When the next checkpoint is due after one that was sent.
+    pub fn checkpoint_due(&self, limits: &Limits) -> Option<Timestamp> {
+        let changed = self.sent_since_checkpoint && self.window.is_empty();
+        let after = if changed { limits.checkpoint_after } else { limits.periodic };
+        self.checkpoint_sent.filter(|_| self.flow == Flow::Open).map(|at| at.plus(after))
     }
 }
 
@@ -317,8 +331,7 @@ impl Link {
     fn send_checkpoint(&mut self, cx: &mut Cx<'_>) {
         let (seq, cursor, root) = (self.out.seq, cx.feed.cursor(), cx.feed.root());
         cx.send(Frame::Checkpoint(Checkpoint { seq, cursor, root }));
-        self.out.checkpoint_sent = true;
-        self.out.checkpoint_sent_at = cx.now;
+        self.out.checkpoint_sent = Some(cx.now);
         self.out.sent_since_checkpoint = false;
     }
 
@@ -326,7 +339,7 @@ impl Link {
     /// a checkpoint says whether it helped.
     pub(super) fn resync_done(&mut self, from: &FeedCursor, cx: &mut Cx<'_>) {
         self.stop_serving(cx);
-        self.out.checkpoint_sent = false;
+        self.out.checkpoint_sent = None;
         if self.out.flow != Flow::Stuck {
             return;
         }
@@ -355,9 +368,8 @@ impl Link {
                 self.say(planned, Vec::new(), cx);
                 continue;
             }
-            let id = self.next_load();
-            self.out.load = Some((id, Some(planned)));
-            cx.out.push(Output::Load { id, wants });
+            self.out.load = Some(planned);
+            cx.out.push(Output::Load { id: LoadFor::Events, wants });
         }
         self.send_checkpoint_when_due(cx);
     }
@@ -386,7 +398,7 @@ impl Link {
                 continue;
             };
             let Some((_, state)) = cx.feed.get(key) else { return planned };
-            let size = state.size();
+            let size = state.size().unwrap_or(0);
             if bytes.saturating_add(size) > limits.window_bytes && in_flight > 0 {
                 return planned;
             }
@@ -411,10 +423,9 @@ impl Link {
     }
 
     /// Contents came: sends what is still the newest.
-    pub(super) fn stream_loaded(&mut self, contents: Vec<Option<Content>>, cx: &mut Cx<'_>) {
-        if let Some((_, Some(planned))) = self.out.load.take() {
-            self.say(planned, contents, cx);
-        }
+    pub(super) fn events_loaded(&mut self, contents: Vec<Option<Content>>, cx: &mut Cx<'_>) {
+        let planned = self.out.load.take().unwrap_or_default();
+        self.say(planned, contents, cx);
     }
 
     fn say(&mut self, planned: Vec<Planned>, contents: Vec<Option<Content>>, cx: &mut Cx<'_>) {
@@ -438,7 +449,6 @@ impl Link {
         self.out.sent_since_checkpoint = true;
         event.seq = self.out.seq;
         self.counters.sent += 1;
-        self.counters.sent_bytes += size;
         cx.send(Frame::Event(Box::new(event)));
     }
 
@@ -447,11 +457,7 @@ impl Link {
         if out.flow != Flow::Open || out.done < cx.feed.head() || out.load.is_some() {
             return;
         }
-        let since = cx.now.since(out.checkpoint_sent_at);
-        let quiet = out.sent_since_checkpoint
-            && out.window.is_empty()
-            && since >= self.config.limits.checkpoint_after;
-        if !out.checkpoint_sent || quiet || since >= self.config.limits.periodic {
+        if out.checkpoint_due(&self.config.limits).is_none_or(|at| at <= cx.now) {
             self.send_checkpoint(cx);
         }
     }
@@ -469,7 +475,7 @@ impl Link {
             return;
         }
         self.out.refused_there = Some(ack.refused);
-        self.out.compared |= self.out.checkpoint_sent && ack.seq == self.out.seq;
+        self.out.compared |= self.out.checkpoint_sent.is_some() && ack.seq == self.out.seq;
         self.out.waits_since = cx.now;
         self.server.is_heard(cx.now);
         while self.out.window.front().is_some_and(|(first, _)| *first <= ack.seq) {
@@ -489,30 +495,4 @@ impl Link {
             }
         }
     }
-
-    /// Ends the link with a peer that acknowledges nothing of what is in flight.
-    pub(super) fn check_acknowledged(&mut self, cx: &mut Cx<'_>) {
-        if self.out.overdue_at(&self.config.limits).is_some_and(|at| at <= cx.now) {
-            self.go_away("no-acknowledgement", "nothing was acknowledged for too long", Some(1), cx);
-        }
-    }
-
-    pub(super) fn outbox_deadline(&self) -> Option<Timestamp> {
-        let limits = &self.config.limits;
-        let checkpoint = (self.out.flow == Flow::Open).then(|| {
-            let quiet = self.out.sent_since_checkpoint && self.out.window.is_empty();
-            self.out.checkpoint_sent_at.plus(if quiet { limits.checkpoint_after } else { limits.periodic })
-        });
-        self.out.overdue_at(limits).into_iter().chain(checkpoint).min()
-    }
-}
-
-/// The place of a kind in the order of application: declared kinds, their statuses, others.
-pub(super) fn rank(kind: &Kind, kinds: &[Kind]) -> (usize, Kind) {
-    let status = crate::object::kind_of_status(kind);
-    let declared = |kind: &Kind| kinds.iter().position(|one| one == kind);
-    let place = declared(kind)
-        .or_else(|| status.as_ref().and_then(declared).map(|at| at + kinds.len()))
-        .unwrap_or(usize::MAX);
-    (place, kind.clone())
 }

@@ -12,23 +12,16 @@
 //! Invariant: the cursor stays below what is held, until it is rejected; roots are different while
 //! something is evicted.
 
-use std::time::Duration;
-
 use model::ObjectKey;
 
 use super::batch::{Item, ItemOutcome, NotKept};
-use super::inbox::{FIRST_RELEASED_POSITION, Hold, InFlightBatch, Pending};
+use super::inbox::{Hold, InFlightBatch, Pending};
 use super::inventory_resync::resource;
 use super::types::Note;
 use super::{Cx, Link};
 use crate::frame::{Frame, Interop, Op, Refused};
 use crate::refusal;
 use crate::replica::RejectedObject;
-
-/// So many refusals are noted within [`NOTED_IN`]; the others are counted only.
-const NOTED: u32 = 32;
-/// See [`NOTED`].
-const NOTED_IN: Duration = Duration::from_secs(10);
 
 impl Link {
     /// A batch is durable, or nothing of it is.
@@ -74,9 +67,11 @@ impl Link {
                         Op::Put { stub, .. } => cx.replica.put(item.key.clone(), stub.clone(), item.rev),
                         Op::Delete { .. } => cx.replica.remove(&item.key),
                     }
-                    self.inbox.settle(item.place);
                 }
-                other => self.failed(Pending { item: item.clone(), hold: Hold::Ready }, other, cx),
+                other => {
+                    let pending = Pending { item: item.clone(), hold: Hold::Ready, due: cx.now };
+                    self.failed(pending, other, cx);
+                }
             }
         }
         self.counters.applied += done as u64;
@@ -84,8 +79,8 @@ impl Link {
             cx.note(Note::Applied { items: done, oldest: if oldest == i64::MAX { 0 } else { oldest } });
         }
         if !cx.replica.rejected().is_empty() {
-            let (objects, bytes) = (self.config.limits.objects, self.config.limits.object_bytes);
-            if cx.replica.forget_rejected_for_uid() | cx.replica.forget_rejected_for_room(objects, bytes) {
+            let most = self.config.limits.totals();
+            if cx.replica.forget_rejected_for_uid() | cx.replica.forget_rejected_for_room(most) {
                 self.want_resync(cx);
             }
         }
@@ -95,7 +90,6 @@ impl Link {
 
     /// An item did not work out.
     pub(super) fn failed(&mut self, mut pending: Pending, outcome: ItemOutcome, cx: &mut Cx<'_>) {
-        self.inbox.settle(pending.item.place);
         let newer = self.inbox.waiting.contains_key(&pending.item.key);
         if newer && !matches!(outcome, ItemOutcome::Permanent { .. }) {
             self.counters.superseded += 1;
@@ -103,7 +97,7 @@ impl Link {
         }
         pending.item.tries += 1;
         let wait = self.config.limits.retry_first * (1 << (pending.item.tries - 1).min(16));
-        let again = cx.now.plus(wait.min(self.config.limits.retry_longest));
+        pending.due = cx.now.plus(wait.min(self.config.limits.retry_longest));
         let bytes = pending.item.change.content_len();
         match outcome {
             ItemOutcome::Temporary(why) if !self.inbox.may_hold(bytes, self.config.limits.window_bytes) => {
@@ -111,10 +105,10 @@ impl Link {
             }
             ItemOutcome::Temporary(why) => {
                 self.counters.temporary += 1;
-                pending.hold = Hold::Until(again);
+                pending.hold = Hold::Retry;
                 self.set_aside(&mut pending, why, cx);
             }
-            ItemOutcome::Done => pending.hold = Hold::Until(again),
+            ItemOutcome::Done => pending.hold = Hold::Retry,
             ItemOutcome::Recoverable(why) if pending.item.tries > self.config.limits.refetches => {
                 let code =
                     if why == refusal::UID_TWICE { refusal::UID_TWICE } else { refusal::RECOVERY_FAILED };
@@ -122,14 +116,13 @@ impl Link {
                 return self.give_up(pending, code, message, cx);
             }
             ItemOutcome::Recoverable(_) => {
-                self.counters.recoverable += 1;
-                pending.hold = Hold::Fetch(again);
+                pending.hold = Hold::Fetch;
                 self.refetch(&pending.item.key, cx);
             }
             ItemOutcome::Permanent { code, message } => return self.give_up(pending, &code, message, cx),
         }
         // Acknowledgements go on past what waits, as long as there is room for it.
-        if pending.item.seq > 0 && self.inbox.held.len() < self.config.limits.pending_retries {
+        if pending.item.seq > 0 && self.inbox.held() < self.config.limits.pending_retries {
             pending.item.seq = 0;
         }
         self.inbox.insert(pending);
@@ -139,18 +132,12 @@ impl Link {
     /// comparisons go on without it. When the link or the process ends before it works, the roots will differ,
     /// and a resync brings it again.
     fn set_aside(&mut self, pending: &mut Pending, why: String, cx: &mut Cx<'_>) {
-        let limits = &self.config.limits;
-        if pending.item.tries < limits.shown_after
-            || pending.is_released()
-            || self.inbox.set_aside >= limits.pending_retries
-        {
+        let (limits, item) = (&self.config.limits, &mut pending.item);
+        let released = || self.inbox.waiting.values().filter(|other| other.item.released).count();
+        if item.tries < limits.shown_after || item.released || released() >= limits.pending_retries {
             return;
         }
-        self.inbox.settle(pending.item.place);
-        pending.item.seq = 0;
-        pending.item.place = FIRST_RELEASED_POSITION + self.inbox.released_total;
-        self.inbox.released_total += 1;
-        let item = &pending.item;
+        (item.seq, item.released) = (0, true);
         let rejected = RejectedObject::of(&item.change, item.rev, refusal::FAILS, why);
         self.report_rejection(item.key.clone(), rejected, cx);
     }
@@ -168,7 +155,6 @@ impl Link {
 
     pub(super) fn give_up(&mut self, pending: Pending, code: &str, message: String, cx: &mut Cx<'_>) {
         let item = pending.item;
-        self.inbox.settle(item.place);
         self.refuse(item.key, RejectedObject::of(&item.change, item.rev, code, message), cx);
     }
 
@@ -183,12 +169,7 @@ impl Link {
     fn report_rejection(&mut self, key: ObjectKey, rejected: RejectedObject, cx: &mut Cx<'_>) {
         let RejectedObject { rev, code, message, .. } = rejected.clone();
         let refused = Refused { rev, key: key.clone(), code, message };
-        let (since, count) = &mut self.inbox.noted;
-        if cx.now.since(*since) >= NOTED_IN {
-            (*since, *count) = (cx.now, 0);
-        }
-        *count = count.saturating_add(1);
-        if *count <= NOTED {
+        if self.notes.take(cx.now).is_ok() {
             cx.note(Note::RefusedHere(refused.clone()));
         }
         cx.send(Frame::Refused(Box::new(refused)));
@@ -199,24 +180,5 @@ impl Link {
     fn refetch(&mut self, key: &ObjectKey, cx: &mut Cx<'_>) {
         let resource = resource(key, "", None);
         cx.send(Frame::Interop(Box::new(Interop::RequestUpdate(resource))));
-    }
-
-    /// Retries whose time has come.
-    pub(super) fn wake(&mut self, cx: &mut Cx<'_>) {
-        while let Some((&(at, _), key)) = self.inbox.held.first_key_value() {
-            if at > cx.now {
-                return;
-            }
-            let key = key.clone();
-            let Some(mut pending) = self.inbox.take(&key) else { return };
-            if matches!(pending.hold, Hold::Fetch(_)) {
-                // The answer was lost, or the source is slow: that counts as a try.
-                let why = ItemOutcome::Recoverable("the source did not send it".to_owned());
-                self.failed(pending, why, cx);
-            } else {
-                pending.hold = Hold::Ready;
-                self.inbox.insert(pending);
-            }
-        }
     }
 }

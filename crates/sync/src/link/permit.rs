@@ -3,8 +3,6 @@
 
 use std::time::Duration;
 
-use model::Timestamp;
-
 use super::{Cx, Link};
 use crate::mode::Role;
 
@@ -50,10 +48,5 @@ impl Link {
         if self.permit.is_some_and(|(held, _)| held == done) {
             self.return_permit(cx);
         }
-    }
-
-    /// Since when it is held, for whatever.
-    pub(super) fn permit_held_since(&self) -> Option<Timestamp> {
-        self.permit.map(|(_, since)| since)
     }
 }

@@ -18,7 +18,7 @@ use model::{Digest, ObjectKey, Timestamp, TrieNode};
 use super::inventory_resync::{key_of, resource};
 use super::outbox::{Loaded, Planned};
 use super::permit::PermitUse;
-use super::types::{Note, Output};
+use super::types::{LoadFor, Note, Output};
 use super::{Cx, Link, STAY_AWAY};
 use crate::cursor::Position;
 use crate::durable::Content;
@@ -27,7 +27,7 @@ use crate::frame::{Frame, Interop, MAX_REQUESTED, Ping, Pong, ResyncRequest, Res
 use crate::interop;
 
 /// The link ends when nobody goes on with the resync that it serves for so long.
-const RESYNC_IDLE: Duration = Duration::from_secs(60);
+pub(super) const RESYNC_IDLE: Duration = Duration::from_secs(60);
 /// Names in one part of a list.
 const LISTED: usize = 512;
 /// How long after a list the next one is begun at the earliest: each looks at all objects.
@@ -49,11 +49,10 @@ enum PendingAnswer {
 /// A list that was asked for: one at a time, said in parts.
 #[derive(Clone, Debug)]
 struct List {
-    /// The asker's inventory.
-    checksum: Digest,
+    /// The asker's inventory, until the list begins.
+    checksum: Option<Digest>,
     /// It begins no sooner.
     not_before: Option<Timestamp>,
-    begun: bool,
     /// Up to here it is said.
     after: Option<ObjectKey>,
 }
@@ -62,13 +61,13 @@ struct List {
 #[derive(Debug, Default)]
 pub(super) struct Server {
     /// A resync is served; the last sign of it.
-    served: Option<Timestamp>,
+    pub served: Option<Timestamp>,
     /// The head of the own feed as the other side knows it.
     pub announced: u64,
     answers: VecDeque<PendingAnswer>,
     list: Option<Box<List>>,
     listed: Option<Timestamp>,
-    load: Option<(u64, Vec<Planned>)>,
+    load: Option<Vec<Planned>>,
 }
 
 impl Server {
@@ -86,13 +85,9 @@ impl Server {
         self.answers.len() >= most
     }
 
-    pub fn deadline(&self) -> Option<Timestamp> {
-        self.idle().into_iter().chain(self.list.as_ref().and_then(|list| list.not_before)).min()
-    }
-
-    /// When a resync that nobody goes on with loses the link.
-    fn idle(&self) -> Option<Timestamp> {
-        self.served.map(|at| at.plus(RESYNC_IDLE))
+    /// When a list begins that is to wait.
+    pub fn list_due(&self) -> Option<Timestamp> {
+        self.list.as_ref().filter(|_| self.load.is_none())?.not_before
     }
 }
 
@@ -167,16 +162,6 @@ impl Link {
         self.return_permit_of(PermitUse::Serving, cx);
     }
 
-    /// Ends the link with a replica that does not go on with its resync.
-    pub(super) fn check_served(&mut self, cx: &mut Cx<'_>) {
-        if let Some(list) = &mut self.server.list {
-            list.not_before = list.not_before.filter(|at| *at > cx.now);
-        }
-        if self.server.idle().is_some_and(|at| at <= cx.now) {
-            self.go_away("no-request", "a resync was begun and not gone on with", Some(1), cx);
-        }
-    }
-
     /// The resync of the source document, as asked of us.
     pub(super) fn interop(&mut self, interop: Interop, cx: &mut Cx<'_>) {
         match interop {
@@ -191,7 +176,7 @@ impl Link {
             }
             Interop::RequestList { checksum } => {
                 let not_before = self.server.listed.map(|at| at.plus(LIST_EVERY)).filter(|at| *at > cx.now);
-                let list = List { checksum, not_before, begun: false, after: None };
+                let list = List { checksum: Some(checksum), not_before, after: None };
                 self.server.list = Some(Box::new(list));
                 self.server.answers.push_back(PendingAnswer::List);
             }
@@ -224,7 +209,7 @@ impl Link {
                     Some((rev, state)) => (rev, state.clone()),
                     None => (cx.feed.head(), ObjectState::Deleted { uid: uid.as_str().into() }),
                 };
-                let size = state.size();
+                let size = state.size().unwrap_or(0);
                 let limits = &self.config.limits;
                 if !wanted.is_empty()
                     && (wanted.len() >= limits.load_events || size.saturating_add(bytes) > limits.batch_bytes)
@@ -257,7 +242,8 @@ impl Link {
     /// Says the next part of the list; whether all of it is said.
     fn list(&mut self, cx: &mut Cx<'_>) -> bool {
         let Some(mut list) = self.server.list.take() else { return true };
-        if !list.begun {
+        if let Some(checksum) = list.checksum {
+            list.not_before = list.not_before.filter(|at| *at > cx.now);
             if list.not_before.is_none()
                 && self.permit.is_none()
                 && let Err(wait) = self.take_permit(PermitUse::Serving, cx)
@@ -268,9 +254,9 @@ impl Link {
                 self.server.list = Some(list);
                 return false;
             }
-            list.begun = true;
+            list.checksum = None;
             let ours = interop::inventory_checksum(cx.feed.objects().map(|(key, stub)| (key, &*stub.uid)));
-            if ours == list.checksum {
+            if ours == checksum {
                 self.end_list(cx);
                 return true;
             }
@@ -288,9 +274,8 @@ impl Link {
         }
         self.server.list = Some(list);
         // The next part goes when the shell has room for more.
-        let id = self.next_load();
-        self.server.load = Some((id, Vec::new()));
-        cx.out.push(Output::Load { id, wants: Vec::new() });
+        self.server.load = Some(Vec::new());
+        cx.out.push(Output::Load { id: LoadFor::Answers, wants: Vec::new() });
         false
     }
 
@@ -305,17 +290,14 @@ impl Link {
             self.send_answers(wanted, Vec::new(), cx);
             return;
         }
-        let id = self.next_load();
-        self.server.load = Some((id, wanted));
-        cx.out.push(Output::Load { id, wants });
+        self.server.load = Some(wanted);
+        cx.out.push(Output::Load { id: LoadFor::Answers, wants });
     }
 
     /// Contents for answers came.
-    pub(super) fn answers_loaded(&mut self, id: u64, contents: Vec<Option<Content>>, cx: &mut Cx<'_>) {
-        match self.server.load.take() {
-            Some((ours, wanted)) if ours == id => self.send_answers(wanted, contents, cx),
-            other => self.server.load = other,
-        }
+    pub(super) fn answers_loaded(&mut self, contents: Vec<Option<Content>>, cx: &mut Cx<'_>) {
+        let wanted = self.server.load.take().unwrap_or_default();
+        self.send_answers(wanted, contents, cx);
     }
 
     fn send_answers(&mut self, wanted: Vec<Planned>, contents: Vec<Option<Content>>, cx: &mut Cx<'_>) {
@@ -325,7 +307,6 @@ impl Link {
             match loaded {
                 Loaded::Event(event) => {
                     self.counters.sent += 1;
-                    self.counters.sent_bytes += event.op.content_len();
                     cx.send(Frame::Event(Box::new(event)));
                 }
                 Loaded::Overtaken(key) => again.push(PendingAnswer::Object { key, uid: String::new() }),

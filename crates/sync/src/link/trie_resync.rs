@@ -10,8 +10,8 @@
 //!
 //! The replica asks level by level where hashes differ, fetches what is missing or different,
 //! and takes its orphans out. The cost is in proportion to the difference. The replica applies all
-//! events that came before the sections, then compares. Events keep coming meanwhile; an object that
-//! changed is not taken for an orphan. At the end the replica is complete up to the cursor of the
+//! events that came before the sections, then compares. Events keep coming meanwhile; an object of a
+//! later revision than the sections is not taken for an orphan. At the end the replica is complete up to the cursor of the
 //! sections, and a source that was stuck goes on from there after Done.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -22,21 +22,18 @@ use model::descent::{Found, key_of};
 use model::replication::SyncPolicy;
 use model::set::MAX_SECTIONS;
 use model::trie::Leaf;
-use model::{Descent, DescentError, Digest, Incarnation, Kind, ObjectKey, SectionKey, Timestamp};
+use model::{Descent, DescentError, Digest, Kind, ObjectKey, SectionKey, Timestamp};
 
 use super::inventory_resync::InventoryResync;
-use super::outbox::rank;
+use super::outbox::order_of;
 use super::permit::PermitUse;
-use super::types::{Limits, Note, Span};
+use super::types::{Note, Span};
 use super::{Cx, Link, STAY_AWAY};
 use crate::frame::{Event, Frame, MAX_REQUESTED, ResyncRequest, ResyncResponse};
 
 /// So long an operator's word counts also for a comparison after the first: what it is about may
 /// reach this side only after the source heard of it.
 const APPROVED_FOR: Duration = Duration::from_secs(15);
-
-/// The most objects that may change while a comparison goes on; with more it begins anew.
-const MAX_CHANGED: usize = 20_000;
 
 /// An operator's word that orphans may go, good for one mass of them.
 #[derive(Clone, Copy, Debug)]
@@ -52,8 +49,8 @@ pub(crate) enum ResyncStage {
     /// None is wanted.
     #[default]
     Idle,
-    /// One begins at this instant.
-    Scheduled(Timestamp),
+    /// One begins at this instant, or the one goes on that was under way.
+    Scheduled(Timestamp, Option<Box<TrieResync>>),
     /// The sections were asked for.
     Requested,
     /// The walk is under way.
@@ -68,8 +65,6 @@ pub(crate) struct Resync {
     pub stage: ResyncStage,
     /// A link of this process was there before.
     pub linked: bool,
-    /// One that a link before this one began, in the middle.
-    unfinished: Option<Box<TrieResync>>,
     /// Resyncs in a row that did not make the sets equal.
     failures: u32,
     approved: Option<Approval>,
@@ -80,8 +75,8 @@ pub(crate) struct Resync {
     /// A resync ended, and the roots were different all the same.
     differs: bool,
     pub began: Timestamp,
-    /// The last sign that the source works on a request.
-    pub requested_at: Timestamp,
+    /// Since when the source does not answer a request, or sent nothing of the answer.
+    pub asked_at: Option<Timestamp>,
     pub frames: u64,
     pub fetched: usize,
 }
@@ -90,57 +85,48 @@ impl Resync {
     /// What a link left, on the next one: requests that were not answered are made again. Of an
     /// inventory resync only the next exchange hears the answers.
     pub fn continued(mut self, span: &Span, now: Timestamp) -> Resync {
-        self.stage = match std::mem::take(&mut self.stage) {
-            ResyncStage::Idle => ResyncStage::Idle,
-            ResyncStage::Scheduled(at) => ResyncStage::Scheduled(at),
-            ResyncStage::InventoryResync(mut inventory) if *span != Span::Transport => {
-                inventory.carried_over();
-                ResyncStage::InventoryResync(inventory)
-            }
-            ResyncStage::TrieResync(resync) => self.set_aside(resync, now),
-            ResyncStage::Requested | ResyncStage::InventoryResync(_) => ResyncStage::Scheduled(now),
-        };
-        self.requested_at = now;
+        match &mut self.stage {
+            ResyncStage::Idle | ResyncStage::Scheduled(..) => {}
+            ResyncStage::InventoryResync(inventory) if *span != Span::Transport => inventory.carried_over(),
+            _ => self.ask_again(now),
+        }
+        self.is_answered(now);
         self
     }
 
-    /// The comparison goes on from that instant.
-    fn set_aside(&mut self, mut resync: Box<TrieResync>, at: Timestamp) -> ResyncStage {
-        resync.unanswered();
-        resync.resumed = true;
-        self.unfinished = Some(resync);
-        ResyncStage::Scheduled(at)
-    }
-
-    /// The source is in this incarnation: a comparison with another one's set is of no use.
-    pub fn source_is_of(&mut self, incarnation: &Incarnation, now: Timestamp) {
-        if let ResyncStage::TrieResync(resync) = &self.stage
-            && resync.cursor.incarnation != *incarnation
-        {
-            self.stage = ResyncStage::Scheduled(now);
-        }
-    }
-
-    /// A change of this object came: it is newer than what a comparison finds.
-    pub fn changed(&mut self, key: &ObjectKey, now: Timestamp) {
-        let resync = match &mut self.stage {
-            ResyncStage::TrieResync(resync) => Some(resync),
-            _ => self.unfinished.as_mut(),
+    /// What was asked for and not answered is asked for again from that instant on.
+    fn ask_again(&mut self, at: Timestamp) {
+        let unfinished = match std::mem::take(&mut self.stage) {
+            ResyncStage::TrieResync(mut resync) => {
+                resync.resumed = true;
+                if let Phase::Fetching(fetching) = &mut resync.phase {
+                    fetching.wants.extend(std::mem::take(&mut fetching.asked));
+                }
+                Some(resync)
+            }
+            _ => None,
         };
-        let Some(resync) = resync else { return };
-        if resync.changed.len() < MAX_CHANGED {
-            resync.changed.insert(key.clone());
-            return;
+        self.stage = ResyncStage::Scheduled(at, unfinished);
+    }
+
+    /// The source stands here: a comparison with a set of another incarnation, or with one that the
+    /// source does not have yet, is of no use.
+    pub fn source_stands_at(&mut self, head: &FeedCursor, now: Timestamp) {
+        let cursor = match &self.stage {
+            ResyncStage::TrieResync(resync) | ResyncStage::Scheduled(_, Some(resync)) => &resync.cursor,
+            _ => return,
+        };
+        if cursor.incarnation != head.incarnation || cursor.revision > head.revision {
+            self.compare_anew(now);
         }
-        // What was compared is old by now.
-        self.compare_anew(now);
     }
 
     /// Gives up a comparison that is under way, for one from its beginning.
     pub fn compare_anew(&mut self, now: Timestamp) {
-        self.unfinished = None;
-        if matches!(self.stage, ResyncStage::TrieResync(_)) {
-            self.stage = ResyncStage::Scheduled(now);
+        match &mut self.stage {
+            ResyncStage::TrieResync(_) => self.stage = ResyncStage::Scheduled(now, None),
+            ResyncStage::Scheduled(_, unfinished) => *unfinished = None,
+            _ => {}
         }
     }
 
@@ -165,27 +151,31 @@ impl Resync {
 
     /// One began and is not at its end, on this link or for the next.
     pub fn is_under_way(&self) -> bool {
-        self.is_busy() || self.unfinished.is_some()
+        self.is_busy() || matches!(self.stage, ResyncStage::Scheduled(_, Some(_)))
     }
 
     pub fn is_wanted(&self) -> bool {
         !matches!(self.stage, ResyncStage::Idle)
     }
 
-    /// When a source that does not answer loses the link; `None` when nothing is asked of it.
-    fn unanswered_at(&self, limits: &Limits) -> Option<Timestamp> {
-        let waits = match &self.stage {
-            ResyncStage::Requested => true,
-            ResyncStage::TrieResync(resync) => resync.is_waiting(),
-            ResyncStage::InventoryResync(inventory) => inventory.is_waiting(),
-            ResyncStage::Idle | ResyncStage::Scheduled(_) => false,
-        };
-        waits.then(|| self.requested_at.plus(limits.answer_within))
+    /// When the next one begins.
+    pub fn begins_at(&self) -> Option<Timestamp> {
+        if let ResyncStage::Scheduled(at, _) = self.stage { Some(at) } else { None }
+    }
+
+    /// Since when the source does not answer; `None` when nothing is asked of it.
+    pub fn waits_since(&self) -> Option<Timestamp> {
+        self.asked_at.filter(|_| self.is_busy())
+    }
+
+    /// The source works on what was asked.
+    pub fn is_answered(&mut self, now: Timestamp) {
+        self.asked_at = self.asked_at.map(|_| now);
     }
 
     pub fn succeeded(&mut self) {
         (self.failures, self.failing, self.kept, self.differs) = (0, 0, None, false);
-        if matches!(self.stage, ResyncStage::Scheduled(_)) {
+        if matches!(self.stage, ResyncStage::Scheduled(..)) {
             self.stage = ResyncStage::Idle;
         }
     }
@@ -201,18 +191,16 @@ pub(crate) struct TrieResync {
     /// The sections' place in the feed.
     cursor: FeedCursor,
     phase: Phase,
-    /// A link before this one began it: what the source's set is by now, its hello alone says.
+    /// A link before this one began it: the source may have been restored since.
     resumed: bool,
-    /// Objects whose changes came since.
-    changed: BTreeSet<ObjectKey>,
 }
 
 #[derive(Clone, Debug)]
 enum Phase {
     /// What came before the sections is applied first; then these sections are compared.
     Settling(Vec<(SectionKey, Digest)>),
-    /// Nodes are compared; some were asked for.
-    Comparing { descent: Box<Descent>, asked: Option<(SectionKey, Vec<Vec<u8>>)> },
+    /// Nodes are compared.
+    Comparing(Descent),
     /// Objects that differ are fetched.
     Fetching(Fetching),
 }
@@ -222,8 +210,6 @@ struct Fetching {
     /// Keys and sizes; taken from the end.
     wants: Vec<(ObjectKey, u64)>,
     asked: BTreeMap<ObjectKey, u64>,
-    /// Objects were asked for, and the word that all were sent is not here.
-    answering: bool,
     orphans: BTreeSet<ObjectKey>,
 }
 
@@ -232,32 +218,9 @@ impl Fetching {
         let want = |(section, leaf): &(SectionKey, Leaf)| (key_of(section, leaf), leaf.stub.size);
         let mut wants: Vec<_> = found.differing.iter().map(want).collect();
         // The first kind comes first.
-        wants.sort_by_key(|(key, _)| std::cmp::Reverse(rank(&key.section.kind, kinds)));
+        wants.sort_by_key(|(key, _)| std::cmp::Reverse(order_of(key, kinds)));
         let orphans = found.orphans.iter().map(|(section, leaf)| key_of(section, leaf)).collect();
-        Fetching { wants, asked: BTreeMap::new(), answering: false, orphans }
-    }
-}
-
-impl TrieResync {
-    /// A request is under way.
-    fn is_waiting(&self) -> bool {
-        match &self.phase {
-            Phase::Settling(_) => false,
-            Phase::Comparing { asked, .. } => asked.is_some(),
-            Phase::Fetching(fetching) => fetching.answering,
-        }
-    }
-
-    /// What was asked for and did not come is to be asked for again.
-    fn unanswered(&mut self) {
-        match &mut self.phase {
-            Phase::Settling(_) => {}
-            Phase::Comparing { asked, .. } => *asked = None,
-            Phase::Fetching(fetching) => {
-                fetching.answering = false;
-                fetching.wants.extend(std::mem::take(&mut fetching.asked));
-            }
-        }
+        Fetching { wants, asked: BTreeMap::new(), orphans }
     }
 }
 
@@ -268,7 +231,7 @@ impl Link {
             return;
         }
         let wait = match self.resync.failures {
-            0 => std::time::Duration::ZERO,
+            0 => Duration::ZERO,
             n => (self.config.limits.retry_first * (1 << n.min(10))).min(self.config.limits.periodic),
         };
         // Nothing else than before is to be expected: not in a hurry.
@@ -277,7 +240,7 @@ impl Link {
         } else {
             wait
         };
-        self.resync.stage = ResyncStage::Scheduled(cx.now.plus(wait));
+        self.resync.stage = ResyncStage::Scheduled(cx.now.plus(wait), None);
     }
 
     /// An operator asked for it, or confirmed: at once.
@@ -285,8 +248,10 @@ impl Link {
         if approved {
             self.resync.approved = Some(Approval { at: cx.now, compared: false });
         }
-        if matches!(self.resync.stage, ResyncStage::Idle | ResyncStage::Scheduled(_)) {
-            self.resync.stage = ResyncStage::Scheduled(cx.now);
+        match &mut self.resync.stage {
+            ResyncStage::Scheduled(at, _) => *at = cx.now,
+            stage @ ResyncStage::Idle => *stage = ResyncStage::Scheduled(cx.now, None),
+            _ => {}
         }
     }
 
@@ -295,26 +260,26 @@ impl Link {
         if self.peer.is_none() && !self.sends_before_hello() || self.closing {
             return;
         }
-        match self.resync.stage {
-            ResyncStage::Scheduled(at) if at <= cx.now => match self.take_permit(PermitUse::Requesting, cx) {
-                Ok(()) => self.begin_resync(cx),
-                Err(wait) => self.resync.stage = ResyncStage::Scheduled(cx.now.plus(wait)),
-            },
-            ResyncStage::Idle | ResyncStage::Scheduled(_) => {}
+        match &self.resync.stage {
+            ResyncStage::Scheduled(at, _) if *at <= cx.now => {
+                let permit = self.take_permit(PermitUse::Requesting, cx);
+                match (permit, &mut self.resync.stage) {
+                    (Err(wait), ResyncStage::Scheduled(at, _)) => *at = cx.now.plus(wait),
+                    _ => self.begin_resync(cx),
+                }
+            }
+            ResyncStage::Idle | ResyncStage::Scheduled(..) => {}
             ResyncStage::Requested | ResyncStage::TrieResync(_) => self.step_trie_resync(cx),
             ResyncStage::InventoryResync(_) => self.step_inventory(cx),
         }
     }
 
     fn begin_resync(&mut self, cx: &mut Cx<'_>) {
-        let incarnation = self.peer_incarnation().cloned();
         self.counters.resyncs += 1;
         cx.replica.reset_evicted();
         let resync = &mut self.resync;
-        (resync.began, resync.requested_at) = (cx.now, cx.now);
-        if let Some(unfinished) = resync.unfinished.take()
-            && incarnation.is_none_or(|incarnation| unfinished.cursor.incarnation == incarnation)
-        {
+        (resync.began, resync.asked_at) = (cx.now, None);
+        if let ResyncStage::Scheduled(_, Some(unfinished)) = std::mem::take(&mut resync.stage) {
             resync.stage = ResyncStage::TrieResync(unfinished);
             return self.step_trie_resync(cx);
         }
@@ -329,7 +294,7 @@ impl Link {
     }
 
     fn request(&mut self, request: ResyncRequest, cx: &mut Cx<'_>) {
-        self.resync.requested_at = cx.now;
+        self.resync.asked_at = Some(cx.now);
         self.resync.frames += 1;
         self.counters.resync_frames += 1;
         cx.send(Frame::ResyncRequest(Box::new(request)));
@@ -338,6 +303,7 @@ impl Link {
     /// The source answers.
     pub(super) fn resync_responded(&mut self, response: ResyncResponse, cx: &mut Cx<'_>) {
         let (incarnation, head) = (self.peer_incarnation().cloned(), self.peer_head);
+        let most = self.config.limits.requested.min(MAX_REQUESTED);
         self.resync.frames += 1;
         self.counters.resync_frames += 1;
         match (&mut self.resync.stage, response) {
@@ -349,31 +315,28 @@ impl Link {
             (ResyncStage::Requested, ResyncResponse::Sections { cursor, sections })
                 if Some(&cursor.incarnation) == incarnation.as_ref() =>
             {
+                self.resync.asked_at = None;
                 self.inbox.announced = self.inbox.announced.max(cursor.revision);
-                let (phase, changed) = (Phase::Settling(sections), BTreeSet::new());
-                let resync = TrieResync { cursor, phase, resumed: false, changed };
+                let resync = TrieResync { cursor, phase: Phase::Settling(sections), resumed: false };
                 self.resync.stage = ResyncStage::TrieResync(Box::new(resync));
             }
             (ResyncStage::Requested | ResyncStage::TrieResync(_), ResyncResponse::Wait(secs)) => {
-                let at = cx.now.plus(std::time::Duration::from_secs(secs.clamp(1, 600)));
-                self.resync.stage = match std::mem::take(&mut self.resync.stage) {
-                    ResyncStage::TrieResync(resync) => self.resync.set_aside(resync, at),
-                    _ => ResyncStage::Scheduled(at),
-                };
+                self.resync.ask_again(cx.now.plus(Duration::from_secs(secs.clamp(1, 600))));
                 self.return_permit(cx);
             }
             (ResyncStage::TrieResync(resync), ResyncResponse::Tops { section, tops }) => {
-                let Phase::Comparing { descent, asked } = &mut resync.phase else {
+                let answers = |descent: &&mut Descent| {
+                    descent.needs_at(most).is_some_and(|(of, paths)| {
+                        of == section && tops.iter().map(|(path, _)| path).eq(&paths)
+                    })
+                };
+                let asked =
+                    if let Phase::Comparing(descent) = &mut resync.phase { Some(descent) } else { None };
+                let Some(descent) = asked.filter(answers).filter(|_| self.resync.asked_at.take().is_some())
+                else {
                     self.counters.ignored += 1;
                     return;
                 };
-                let answered = |(of, paths): &mut (SectionKey, Vec<Vec<u8>>)| {
-                    *of == section && tops.iter().map(|(path, _)| path).eq(&*paths)
-                };
-                if asked.take_if(answered).is_none() {
-                    self.counters.ignored += 1;
-                    return;
-                }
                 let changed = resync.resumed || head > resync.cursor.revision;
                 let supplied = tops.into_iter().try_for_each(|(path, node)| match changed {
                     true => descent.supply_current_at(&section, &path, node),
@@ -387,7 +350,7 @@ impl Link {
                 Phase::Fetching(fetching) => {
                     // What did not come by now is not at the source in a form that it can send.
                     fetching.asked.clear();
-                    fetching.answering = false;
+                    self.resync.asked_at = None;
                 }
                 _ => self.counters.ignored += 1,
             },
@@ -413,7 +376,7 @@ impl Link {
         }
         self.resync.fetched += 1;
         self.counters.resync_objects += 1;
-        self.resync.requested_at = cx.now;
+        self.resync.is_answered(cx.now);
         self.accept(event, 0, cx);
         None
     }
@@ -430,21 +393,18 @@ impl Link {
             cx.replica.begin_incarnation(&resync.cursor.incarnation);
             let known = cx.replica.set().clone();
             match Descent::new(std::mem::take(sections), known, objects) {
-                Ok(descent) => {
-                    resync.phase = Phase::Comparing { descent: Box::new(descent), asked: None };
-                }
+                Ok(descent) => resync.phase = Phase::Comparing(descent),
                 Err(error) => return self.end_descent(&error, cx),
             }
         }
-        if resync.is_waiting() {
+        if self.resync.asked_at.is_some() {
             return;
         }
-        if let Phase::Comparing { descent, asked } = &mut resync.phase {
+        if let Phase::Comparing(descent) = &mut resync.phase {
             if let Some((section, paths)) = descent.needs_at(most) {
-                *asked = Some((section.clone(), paths.clone()));
                 return self.request(ResyncRequest::Tops { section, paths }, cx);
             }
-            match std::mem::take(&mut **descent).finish() {
+            match std::mem::take(descent).finish() {
                 Ok(found) => resync.phase = Phase::Fetching(Fetching::of(found, &self.config.kinds)),
                 Err(error) => return self.end_descent(&error, cx),
             }
@@ -460,7 +420,11 @@ impl Link {
         let ResyncStage::TrieResync(resync) = &mut self.resync.stage else { return };
         let Phase::Fetching(fetching) = &mut resync.phase else { return };
         if fetching.wants.is_empty() {
-            return self.end_trie_resync(cx);
+            // What is in a batch may be newer than what was compared.
+            if self.inbox.in_flight.is_none() {
+                self.end_trie_resync(cx);
+            }
+            return;
         }
         if full {
             return;
@@ -474,7 +438,6 @@ impl Link {
             fetching.asked.insert(key.clone(), *size);
             fetching.wants.pop();
         }
-        fetching.answering = true;
         let keys = fetching.asked.keys().cloned().collect();
         self.request(ResyncRequest::Objects(keys), cx);
     }
@@ -498,14 +461,19 @@ impl Link {
 
     fn end_trie_resync(&mut self, cx: &mut Cx<'_>) {
         let ResyncStage::TrieResync(resync) = std::mem::take(&mut self.resync.stage) else { return };
+        let TrieResync { cursor, phase, .. } = *resync;
         // One that came meanwhile may be of an older set; after Done comes a newer one.
         self.inbox.checkpoint = None;
-        if let Phase::Fetching(mut fetching) = resync.phase {
-            fetching.orphans.retain(|key| !resync.changed.contains(key));
-            self.take_orphans(fetching.orphans, resync.cursor.revision, cx);
+        if let Phase::Fetching(mut fetching) = phase {
+            // What changed since is newer than what was compared.
+            fetching.orphans.retain(|key| {
+                let here = cx.replica.get(key).is_some_and(|(_, rev)| rev <= cursor.revision);
+                here && !self.inbox.waiting.contains_key(key)
+            });
+            self.take_orphans(fetching.orphans, cursor.revision, cx);
         }
-        self.inbox.complete_to(resync.cursor.clone(), cx.replica.cursor());
-        self.end_resync(resync.cursor, cx);
+        self.inbox.complete_to(cursor.clone(), cx.replica.cursor());
+        self.end_resync(cursor, cx);
     }
 
     /// Deletes orphans, or keeps them all when they are too many to go unasked.
@@ -531,7 +499,7 @@ impl Link {
         }
         self.inbox.ack_due |= self.resync.kept.take().is_some();
         let mut orphans: Vec<ObjectKey> = orphans.into_iter().collect();
-        orphans.sort_by_key(|key| std::cmp::Reverse(rank(&key.section.kind, kinds)));
+        orphans.sort_by_key(|key| std::cmp::Reverse(order_of(key, kinds)));
         self.note_resynced(orphans.len(), 0, cx);
         for key in orphans {
             self.delete_orphan(key, rev, cx);
@@ -546,23 +514,9 @@ impl Link {
     /// The source goes on with the changes after `from`.
     pub(super) fn end_resync(&mut self, from: FeedCursor, cx: &mut Cx<'_>) {
         self.request(ResyncRequest::Done { from }, cx);
-        self.resync.stage = ResyncStage::Idle;
+        (self.resync.stage, self.resync.asked_at) = (ResyncStage::Idle, None);
         // Until a checkpoint says that it helped.
         self.resync.failures += 1;
         self.return_permit(cx);
-    }
-
-    pub(super) fn resync_deadline(&self) -> Option<Timestamp> {
-        match self.resync.stage {
-            ResyncStage::Scheduled(at) if self.peer.is_some() => Some(at),
-            _ => self.resync.unanswered_at(&self.config.limits),
-        }
-    }
-
-    /// Ends the link with a source that does not answer.
-    pub(super) fn check_resync_answered(&mut self, cx: &mut Cx<'_>) {
-        if self.resync.unanswered_at(&self.config.limits).is_some_and(|at| at <= cx.now) {
-            self.go_away("no-answer", "a request of a resync was not answered", Some(1), cx);
-        }
     }
 }

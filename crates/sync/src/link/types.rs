@@ -166,7 +166,7 @@ pub enum Input {
     /// Contents asked for by [`Output::Load`], in its order; `None` where the shell has none.
     Loaded {
         /// Which question.
-        id: u64,
+        id: LoadFor,
         /// The contents.
         contents: Vec<Option<Content>>,
     },
@@ -194,17 +194,25 @@ pub enum Input {
     Disconnected,
 }
 
+/// What contents are asked of the shell for: at most one load is under way for each.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LoadFor {
+    /// Events of the own feed.
+    Events,
+    /// Answers to requests of a resync.
+    Answers,
+}
+
 /// What the shell is to do, in this order.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Output {
     /// Send a frame; those that [`super::may_overtake`] allows go before waiting data.
     Send(Frame),
-    /// Bring these contents of the own feed, each at this change or newer. At most one for
-    /// the stream and one for answers is under way. Not to be carried out while much waits to
+    /// Bring these contents of the own feed, each at this change or newer. Not to be carried out while much waits to
     /// be sent: it makes more. With nothing wanted it asks for just that.
     Load {
         /// Comes back with them.
-        id: u64,
+        id: LoadFor,
         /// Object, change.
         wants: Vec<(ObjectKey, u64)>,
     },
@@ -276,10 +284,6 @@ pub struct Counters {
     pub sent: u64,
     /// Events received.
     pub received: u64,
-    /// Bytes of content sent.
-    pub sent_bytes: u64,
-    /// Bytes of content received.
-    pub received_bytes: u64,
     /// Acknowledgements sent.
     pub acks_sent: u64,
     /// Acknowledgements received.
@@ -295,8 +299,6 @@ pub struct Counters {
     pub applied: u64,
     /// Temporary errors.
     pub temporary: u64,
-    /// Recoverable errors.
-    pub recoverable: u64,
     /// Objects of the other side that could not be taken.
     pub refused_here: u64,
     /// Objects of ours that the other side could not take.

@@ -12,7 +12,7 @@ use sync::FeedCursor;
 use sync::admission::Permits;
 use sync::durable::{Content, Write};
 use sync::frame::{Frame, Refused, ResyncResponse};
-use sync::link::{Batch, ItemOutcome, Limits, Note, Span};
+use sync::link::{Batch, ItemOutcome, Limits, LoadFor, Note, Span};
 use sync::{Feed, Input, Link, LinkConfig, Mode, Output, Replica, Role, refusal};
 
 #[path = "changes.rs"]
@@ -35,7 +35,7 @@ const BATCH: usize = 3;
 const PARKED: usize = 2;
 
 enum Job {
-    Load(u64, Vec<(ObjectKey, u64)>),
+    Load(LoadFor, Vec<(ObjectKey, u64)>),
     Apply(Arc<Batch>),
     Applied(u64, Vec<ItemOutcome>),
     Reincarnate,

@@ -3,13 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use model::chunk::{self, Chunk};
+use model::chunk::{self, TreeChunk};
 use model::exchange::{HeldRelease, Signed};
 use model::object::ObjectKey;
 use model::selection::{PatternEntry, SelectionEntry};
 use model::trie::{Top, Trie};
 use model::{Channel, Digest, FleetId, Kind, ObjectSet, SectionKey, Selection, Stub, Timestamp};
-use server::api::{Chunks, Commit, Summary, pack_contents};
+use server::api::{Commit, ReleaseSummary, TreeChunks, pack_contents};
 use trust::{Header, SigningKey, signed};
 use wire::Problem;
 
@@ -79,7 +79,7 @@ pub struct Made {
     pub selection: Selection,
     pub header: Signed,
     pub contents: Vec<Vec<u8>>,
-    pub chunks: Vec<Chunk>,
+    pub chunks: Vec<TreeChunk>,
     pub commit: Commit,
 }
 
@@ -137,10 +137,10 @@ pub fn make(plan: &Plan, key: &SigningKey) -> Made {
         requires: Vec::new(),
     };
     let header = signed::sign(&header, &[key]).unwrap();
-    let summary = Summary {
+    let summary = ReleaseSummary {
         contact_secs: BTreeMap::from([(channel.clone(), plan.contact_secs)]),
         nodes: sets.len(),
-        ..Summary::default()
+        ..ReleaseSummary::default()
     };
     let headers = BTreeMap::from([(channel, header.clone())]);
     let commit = Commit { headers, expected_head: plan.expected_head, summary };
@@ -148,7 +148,7 @@ pub fn make(plan: &Plan, key: &SigningKey) -> Made {
 }
 
 /// The chunks of a trie, each after those below it.
-fn collect(section: &SectionKey, trie: &Trie, out: &mut Vec<Chunk>) {
+fn collect(section: &SectionKey, trie: &Trie, out: &mut Vec<TreeChunk>) {
     if let Top::Branch(children) = trie.top() {
         for child in children {
             collect(section, child, out);
@@ -167,7 +167,7 @@ impl Operator {
     pub async fn upload(&mut self, made: &Made) -> Result<(), Problem> {
         let packed = pack_contents(made.contents.iter().map(Vec::as_slice));
         let _: usize = self.ask(http::Method::POST, "/v1/contents", packed).await?;
-        let _: usize = self.post("/v1/chunks", &Chunks { chunks: made.chunks.clone() }).await?;
+        let _: usize = self.post("/v1/chunks", &TreeChunks { chunks: made.chunks.clone() }).await?;
         Ok(())
     }
 

@@ -4,7 +4,7 @@ use model::exchange::{Acked, CheckIn, Report};
 use model::log::{Fact, FactBody};
 use model::object::ObjectKey;
 use model::replication::{Mismatch, Mode, SyncPolicy};
-use model::work::{ActionEvent, ActionFact, Delegation, Outcome, QuerySpec};
+use model::work::{ActionEvent, ActionFact, ActionOutcome, Delegation, QuerySpec};
 use model::{Kind, Timestamp};
 use serde_json::{Value, json};
 use server::api::objects::{Apply, Mapping, ObjectView, ObjectsView, Results};
@@ -156,12 +156,12 @@ impl Member {
 
 /// It ended well.
 pub fn ended() -> ActionEvent {
-    ActionEvent::Ended { outcome: Outcome::Exited { code: 0 }, duration_ms: 12 }
+    ActionEvent::Ended { outcome: ActionOutcome::Exited { code: 0 }, duration_ms: 12 }
 }
 
 /// It ended with this exit code.
 pub fn exited(code: i32) -> ActionEvent {
-    ActionEvent::Ended { outcome: Outcome::Exited { code }, duration_ms: 12 }
+    ActionEvent::Ended { outcome: ActionOutcome::Exited { code }, duration_ms: 12 }
 }
 
 /// A check-in of a node that holds what it is pointed to.

@@ -8,7 +8,7 @@ use std::process::Output;
 use std::sync::Arc;
 
 use cli::credentials;
-use cli::folder::Changes;
+use cli::folder::FileChanges;
 use cli::operator::Operator;
 use cli::publish::{Published, Publisher};
 use server::{Config, Credentials, Running};
@@ -57,12 +57,12 @@ impl Control {
 }
 
 /// Files as changes of a folder that held nothing.
-pub fn changes(files: &[(&str, String)]) -> Changes {
+pub fn changes(files: &[(&str, String)]) -> FileChanges {
     files.iter().map(|(path, text)| ((*path).to_owned(), Some(Arc::from(text.as_bytes())))).collect()
 }
 
 /// Takes changes in and publishes what they make.
-pub async fn publish(publisher: &mut Publisher, changes: Changes) -> Published {
+pub async fn publish(publisher: &mut Publisher, changes: FileChanges) -> Published {
     let prepared = publisher.take(changes).unwrap();
     let changed = publisher.compare(&prepared).await.unwrap();
     publisher.publish(&prepared, None, changed).await.unwrap()

@@ -14,7 +14,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use model::Hostname;
 use net::ServerUrl;
-use net::accept::Limits;
+use net::accept::AcceptLimits;
 use net::issue::{Ca, CertificateRequest};
 use serde::Serialize;
 use sync::frame::{Capabilities, Hello, VERSIONS};
@@ -37,19 +37,19 @@ pub fn key(number: u8) -> SigningKey {
 }
 
 /// A server under a CA, with a handler of its test.
-pub struct Control {
+pub struct ScriptedControl {
     server: TlsServer,
 }
 
-impl Control {
+impl ScriptedControl {
     /// Serves on loopback under a new CA; the handler gets each request with its body
     /// unpacked.
-    pub async fn start<H>(names: &[&str], handle: H) -> Control
+    pub async fn start<H>(names: &[&str], handle: H) -> ScriptedControl
     where
         H: Fn(&Parts, Bytes) -> Reply + Clone + Send + Sync + 'static,
     {
         let answer = move |request| answer(request, handle.clone());
-        Control { server: TlsServer::named(names, Limits::default(), false, answer).await }
+        ScriptedControl { server: TlsServer::named(names, AcceptLimits::default(), false, answer).await }
     }
 
     /// Where nodes call: a port of this machine.
@@ -132,14 +132,14 @@ pub fn said(frames: Vec<Frame>) -> Reply {
 }
 
 /// The daemon as a process of its own; ended when it goes.
-pub struct Daemon(Child);
+pub struct DaemonProcess(Child);
 
-impl Daemon {
-    pub fn start(state: &Path, root: &Path) -> Daemon {
+impl DaemonProcess {
+    pub fn start(state: &Path, root: &Path) -> DaemonProcess {
         let mut command = Command::new(program("muster-agent"));
         command.arg("--state").arg(state).arg("--root").arg(root).arg("daemon");
         command.env("MUSTER_LOG", "warn").stdout(Stdio::null());
-        Daemon(command.spawn().unwrap())
+        DaemonProcess(command.spawn().unwrap())
     }
 
     /// Makes it check in and converge at once.
@@ -153,7 +153,7 @@ impl Daemon {
     }
 }
 
-impl Drop for Daemon {
+impl Drop for DaemonProcess {
     fn drop(&mut self) {
         let _ = self.0.kill();
         let _ = self.0.wait();

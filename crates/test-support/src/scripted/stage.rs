@@ -25,7 +25,7 @@ use wire::{Code, Problem, route};
 
 use crate::agent_state;
 
-use super::{Control, Reply, json, key, now, problem, reply};
+use super::{Reply, ScriptedControl, json, key, now, problem, reply};
 
 pub const DAY: Duration = Duration::from_secs(24 * 3600);
 /// The most of a content in one response.
@@ -108,7 +108,7 @@ impl Play {
 
 /// What an offer is made from; an honest one unless something is twisted.
 #[derive(Clone)]
-pub struct Plan {
+pub struct OfferPlan {
     pub fleet: &'static str,
     pub channel: &'static str,
     pub label: Option<&'static str>,
@@ -122,17 +122,26 @@ pub struct Plan {
 /// The release key's number; every other key is nobody's.
 pub const RELEASE: u8 = 2;
 
-pub fn plan(seq: u64, motd: &str) -> Plan {
+pub fn plan(seq: u64, motd: &str) -> OfferPlan {
     let (motd, created) = (motd.to_owned(), now());
-    Plan { fleet: "test-1", channel: "stable", label: None, seq, created, motd, blob: None, signer: RELEASE }
+    OfferPlan {
+        fleet: "test-1",
+        channel: "stable",
+        label: None,
+        seq,
+        created,
+        motd,
+        blob: None,
+        signer: RELEASE,
+    }
 }
 
-pub struct Made {
+pub struct MadeOffer {
     pub offer: Offer,
     pub contents: BTreeMap<Digest, Vec<u8>>,
 }
 
-pub fn make(plan: &Plan) -> Made {
+pub fn make(plan: &OfferPlan) -> MadeOffer {
     let mut module = agent_state::module("base");
     let motd = match &plan.blob {
         None => agent_state::file("/etc/motd", &plan.motd),
@@ -182,11 +191,11 @@ pub fn make(plan: &Plan) -> Made {
         set: Some(SetOffer { base: None, delta, contents: texts.collect() }),
     };
     let contents = objects.into_iter().map(|(_, bytes)| bytes).chain(plan.blob.clone());
-    Made { offer, contents: contents.map(|bytes| (Digest::of(&bytes), bytes)).collect() }
+    MadeOffer { offer, contents: contents.map(|bytes| (Digest::of(&bytes), bytes)).collect() }
 }
 
 /// A host that joined this control plane, as `web-1`.
-pub fn join(control: &Control, state: &Path, root: &Path) {
+pub fn join(control: &ScriptedControl, state: &Path, root: &Path) {
     let hostname: Hostname = "web-1".parse().unwrap();
     let own = key(1);
     let (release, root_key) = (Slots::of(key(RELEASE).public()), Slots::of(key(3).public()));

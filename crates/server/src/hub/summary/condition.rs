@@ -14,7 +14,7 @@ use model::condition::{Delivery, Difference, Direction, SyncCause, SyncCondition
 use model::replication::Mode;
 use plane::work::Reach;
 
-use super::summary::SyncSummary;
+use super::SyncSummary;
 
 /// What a node's condition depends on besides its summary.
 #[derive(Clone, Copy, Debug)]
@@ -38,7 +38,7 @@ impl ConditionContext<'_> {
 impl SyncSummary {
     /// How synchronization of the node stands.
     pub(crate) fn condition(&self, around: ConditionContext<'_>) -> SyncCondition {
-        let link = self.link().map(|link| (link.cause(), link.since));
+        let link = self.link.as_ref().map(|link| (link.cause(), link.since));
         if self.is_duplicate() {
             return SyncCondition::new(SyncCause::DuplicateIdentity, None);
         }
@@ -51,7 +51,7 @@ impl SyncSummary {
             }
             return out_of_sync;
         }
-        if let Some(problem) = self.node_problem().filter(|_| around.mode != Mode::Off) {
+        if let Some(problem) = self.node_problem.as_ref().filter(|_| around.mode != Mode::Off) {
             return SyncCondition::new(SyncCause::AtNode { problem: problem.clone() }, None);
         }
         if let Some((SyncCause::Comparing, since)) = link {
@@ -61,7 +61,7 @@ impl SyncSummary {
             return SyncCondition::new(rejected, None);
         }
         if let Some(behind) = self.behind_cause(link.as_ref().map(|(cause, _)| cause), around) {
-            return SyncCondition::new(behind, self.behind_since());
+            return SyncCondition::new(behind, self.behind_since);
         }
         // Nothing to be equal about; actions alone come and go.
         if around.mode == Mode::Off {
@@ -79,7 +79,7 @@ impl SyncSummary {
 
     /// The sets differ, and that is not under way to be put right.
     fn out_of_sync(&self, link: Option<&SyncCause>) -> Option<SyncCondition> {
-        let concluded = self.concluded().filter(|it| matches!(it.cause, SyncCause::OutOfSync { .. }));
+        let concluded = self.concluded.as_ref().filter(|it| matches!(it.cause, SyncCause::OutOfSync { .. }));
         match link {
             Some(SyncCause::OutOfSync { .. }) | None | Some(SyncCause::Connecting) => concluded.cloned(),
             Some(SyncCause::Behind { down, up, .. }) if down.saturating_add(*up) <= self.actions_behind() => {
@@ -91,9 +91,9 @@ impl SyncSummary {
 
     /// The node does not take an object of ours.
     fn first_rejected(&self) -> Option<SyncCause> {
-        let (object, rejection) = self.rejected().first_key_value()?;
+        let (object, rejection) = self.rejected.first_key_value()?;
         let (object, rejection) = (object.clone(), rejection.clone());
-        let others = self.rejected().len() as u64 - 1;
+        let others = self.rejected.len() as u64 - 1;
         let difference = Difference::Rejected { object, rejection, others };
         Some(SyncCause::OutOfSync { direction: Direction::Down, difference })
     }
@@ -114,7 +114,7 @@ impl SyncSummary {
 
     /// Nothing waits: what the last comparison came to, if it counts.
     fn rests_on_comparison(&self, around: ConditionContext<'_>, linked: Option<Timestamp>) -> SyncCondition {
-        let Some(SyncCondition { cause, since }) = self.concluded().cloned() else {
+        let Some(SyncCondition { cause, since }) = self.concluded.clone() else {
             let cause = if linked.is_some() { SyncCause::Connecting } else { SyncCause::NeverCompared };
             return SyncCondition::new(cause, linked);
         };
