@@ -12,12 +12,9 @@ const NOT_PRODUCT: &[&str] = &["test-support", "bench", "demo", "sim"];
 
 /// Names that are right for more than one type, each with the reason.
 const ALLOWED: &[(&str, &str)] = &[
-    ("Answer", "of a check-in, and what hears the end of an operation; the latter gets another name"),
-    ("Batch", "of a link, and the frames of a post; the latter gets another name"),
     ("Cli", "the command line of each of two programs"),
     ("Resource", "of a module, and the source document's; the latter gets another name"),
     ("Result", "std's alias with a crate's own error"),
-    ("SyncView", "the API's, and the agent's; the latter gets another name"),
 ];
 
 /// A type and where it is defined.

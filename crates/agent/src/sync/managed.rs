@@ -87,7 +87,8 @@ impl Reconciler {
         spec: &Bytes,
         expect: Expect,
     ) -> Result<(), BackendError> {
-        let applied = self.backend()?.apply(ApplyRequest { key, spec, source_uid: Some(&stub.uid), expect })?;
+        let applied =
+            self.backend()?.apply(ApplyRequest { key, spec, source_uid: Some(&stub.uid), expect })?;
         self.record(key, stub, applied.version);
         Ok(())
     }

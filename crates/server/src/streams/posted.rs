@@ -58,7 +58,9 @@ pub(crate) async fn events(
     let said = run_to_completion(async move {
         let mut exchange = match NodeExchange::begin(request, &frames).await {
             Ok(exchange) => exchange,
-            Err(Refusal::GoAway(why)) => return Ok(FrameBatch { frames: vec![Frame::GoAway(why)], more: false }),
+            Err(Refusal::GoAway(why)) => {
+                return Ok(FrameBatch { frames: vec![Frame::GoAway(why)], more: false });
+            }
             Err(Refusal::Request(problem)) => return Err(*problem),
         };
         exchange.take_wants();
