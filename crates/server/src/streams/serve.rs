@@ -17,7 +17,7 @@ use hyper::body::Incoming as Body;
 use model::replication::TransportKind;
 use net::accept::Connection;
 use net::websocket::{self as ws, SocketBounds};
-use streams::grpc::{GrpcReader, GrpcWriter, RequestChunks};
+use streams::grpc::{GrpcReader, GrpcWriter};
 use streams::open::INSTANCE;
 use streams::sse::SseWriter;
 use streams::task::{Ended, LinkTransport, run_link};
@@ -33,7 +33,6 @@ use super::admission::StreamAdmission;
 use super::handler::PlaneLinkHandler;
 use super::posted::push_down;
 use crate::answer::Reply;
-use crate::body::ReplyBody;
 use crate::hub::{NodeLink, SyncSummary};
 use crate::node_port::Caller;
 use crate::objects;
@@ -152,7 +151,7 @@ pub(crate) fn subscribe(
     let agreed = grpc::agree(request.headers())?;
     let stream = StreamRequest::enter(plane, caller, connection, TransportKind::Grpc)?;
     let (pipe, response) = super::rpc::stream(agreed.outgoing_gzip);
-    let chunks = RequestChunks(request.into_body());
+    let chunks = request.into_body();
     let reader = GrpcReader::new(chunks, agreed.incoming_gzip, MAX_UP, stream.source());
     let writer = GrpcWriter::new(pipe, stream.origin(), agreed.outgoing_gzip);
     tokio::spawn(Box::pin(streamed(stream, Box::new(reader), Box::new(writer))));
@@ -196,7 +195,7 @@ pub(crate) fn sse(
     let last = head.headers.get(events::LAST_EVENT_ID).and_then(|value| value.to_str().ok());
     let from = last.and_then(events::read_cursor);
     stream.instance = head.uri.query().and_then(instance_in_query);
-    let (pipe, parts) = streams::body::response();
+    let (pipe, parts) = net::stream::channel(bytes::Bytes::new());
     let writer = Box::new(SseWriter::new(pipe, stream.origin()));
     tokio::spawn(Box::pin(async move {
         match register(&stream).await {
@@ -204,7 +203,7 @@ pub(crate) fn sse(
             Err(why) => refuse(writer, why).await,
         }
     }));
-    let mut response = Response::new(ReplyBody::Parts(parts));
+    let mut response = Response::new(parts);
     *response.status_mut() = StatusCode::OK;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(events::CONTENT));

@@ -37,7 +37,7 @@ const PARKED: usize = 2;
 enum Job {
     Load(LoadFor, Vec<(ObjectKey, u64)>),
     Apply(Arc<Batch>),
-    Applied(u64, Vec<ItemOutcome>),
+    Applied(Vec<ItemOutcome>),
     Reincarnate,
 }
 
@@ -525,9 +525,9 @@ impl World {
                     }
                 }
                 self.sides[at].disk.write(write);
-                self.sides[at].jobs.push_front(Job::Applied(batch.id, outcomes));
+                self.sides[at].jobs.push_front(Job::Applied(outcomes));
             }
-            Job::Applied(id, outcomes) => self.give(at, Input::Applied { id, outcomes: Ok(outcomes) }),
+            Job::Applied(outcomes) => self.give(at, Input::Applied(Ok(outcomes))),
             Job::Reincarnate => {
                 self.reincarnate(at);
                 self.give(at, Input::Reincarnated(Ok(())));
