@@ -13,7 +13,6 @@ const NOT_PRODUCT: &[&str] = &["test-support", "bench", "demo", "sim"];
 /// Names that are right for more than one type, each with the reason.
 const ALLOWED: &[(&str, &str)] = &[
     ("Cli", "the command line of each of two programs"),
-    ("Resource", "of a module, and the source document's; the latter gets another name"),
     ("Result", "std's alias with a crate's own error"),
 ];
 
