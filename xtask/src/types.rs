@@ -74,7 +74,8 @@ fn repeated(definitions: &[Definition], allowed: &[(&str, &str)]) -> Vec<String>
     }
     let is_product = |one: &Definition| one.is_public && !NOT_PRODUCT.contains(&one.owner.as_str());
     let clash = |one: &Definition, other: &Definition| {
-        one.at != other.at && (one.owner == other.owner || is_product(one) && is_product(other))
+        let both = one.owner == other.owner || is_product(one) && is_product(other);
+        both && !std::ptr::eq(one, other)
     };
     let mut wrong = Vec::new();
     for (name, all) in &named {

@@ -11,7 +11,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::header::HOST;
 use http::{HeaderValue, Request, Response, StatusCode, response};
-use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
+use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::SendRequest;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -21,7 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
-use crate::stream::{Receiver, RequestBody, Stream};
+use crate::stream::{Receiver, SentBody, Stream};
 use crate::url::ServerUrl;
 use crate::websocket::{SocketBounds, WebSocket};
 
@@ -99,7 +99,7 @@ pub struct Traffic {
 #[derive(Clone, Debug)]
 pub struct Client {
     url: ServerUrl,
-    send: SendRequest<RequestBody>,
+    send: SendRequest<SentBody>,
     /// What this connection moved.
     pub traffic: Arc<Traffic>,
 }
@@ -155,7 +155,7 @@ impl Client {
     ) -> Result<Response<Bytes>, ClientError> {
         let url = self.url.clone();
         let exchange = async {
-            let (parts, receiver) = self.open(request.map(Either::Left)).await?;
+            let (parts, receiver) = self.open(request.map(SentBody::Whole)).await?;
             Ok(Response::from_parts(parts, receiver.rest(limit).await?))
         };
         within(&url, timeout, exchange).await
@@ -189,13 +189,10 @@ impl Client {
         timeout: Duration,
     ) -> Result<(response::Parts, Receiver), ClientError> {
         let url = self.url.clone();
-        within(&url, timeout, self.open(request.map(|()| Either::Left(Full::default())))).await
+        within(&url, timeout, self.open(request.map(|()| Bytes::new().into()))).await
     }
 
-    async fn open(
-        &mut self,
-        request: Request<RequestBody>,
-    ) -> Result<(response::Parts, Receiver), ClientError> {
+    async fn open(&mut self, request: Request<SentBody>) -> Result<(response::Parts, Receiver), ClientError> {
         let broke = |source| ClientError::Exchange { url: self.url.clone(), source };
         self.send.ready().await.map_err(broke)?;
         let (response, body) = self.send.send_request(request).await.map_err(broke)?.into_parts();
@@ -217,7 +214,7 @@ async fn within<T>(
 #[derive(Debug)]
 pub struct Http1 {
     url: ServerUrl,
-    send: hyper::client::conn::http1::SendRequest<RequestBody>,
+    send: hyper::client::conn::http1::SendRequest<SentBody>,
     /// What this connection moved.
     pub traffic: Arc<Traffic>,
 }
@@ -270,7 +267,7 @@ impl Http1 {
         }
         let exchange = async {
             let broke = |source| ClientError::Exchange { url: url.clone(), source };
-            let request = request.map(|()| Either::Left(Full::default()));
+            let request = request.map(|()| Bytes::new().into());
             let response = self.send.send_request(request).await.map_err(broke)?;
             if response.status() != StatusCode::SWITCHING_PROTOCOLS {
                 let (parts, body) = response.into_parts();

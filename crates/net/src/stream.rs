@@ -1,21 +1,23 @@
-//! A request whose body goes on while its response comes: both ways over one HTTP/2 stream.
+//! Bodies that go on while their exchange lives: a request's while its response comes, both ways over
+//! one HTTP/2 stream, and a response's.
 
 use std::convert::Infallible;
 use std::pin::Pin;
 use std::task::{Context, Poll};
 
 use bytes::Bytes;
+use futures_channel::mpsc;
+use futures_util::{SinkExt, Stream as _};
 use http::HeaderMap;
-use http_body::Frame;
-use http_body_util::{BodyExt, Either, Full};
+use http_body::{Frame, SizeHint};
+use http_body_util::{BodyExt, Full};
 use hyper::body::{Body, Incoming};
-use tokio::sync::mpsc;
 
 use crate::client::ClientError;
 use crate::url::ServerUrl;
 
-/// The chunks that may wait to be sent; then the sender waits.
-const DEPTH: usize = 4;
+/// The parts of a body that may wait to be sent, and one more; then the sender waits.
+const DEPTH: usize = 1;
 
 /// A stream that was opened.
 #[derive(Debug)]
@@ -23,32 +25,43 @@ pub struct Stream {
     /// The response's status and headers.
     pub response: http::response::Parts,
     /// What goes up.
-    pub sender: Sender,
+    pub sender: BodySender,
     /// What comes down.
     pub receiver: Receiver,
 }
-
-/// The sending half. Dropping it ends the request's body.
-#[derive(Clone, Debug)]
-pub struct Sender(mpsc::Sender<Bytes>);
 
 /// The other side reads no more.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, thiserror::Error)]
 #[error("the stream is closed")]
 pub struct StreamClosed;
 
-impl Sender {
-    /// Hands a chunk over, waiting while too many wait already.
+/// The way into a body; dropping it ends the body, too. With its other end it takes a few hundred bytes: an
+/// idle link has one.
+#[derive(Debug)]
+pub struct BodySender(mpsc::Sender<Frame<Bytes>>);
+
+impl BodySender {
+    /// Hands bytes on, and waits until there is room for more.
     ///
     /// # Errors
-    /// When the stream is closed.
-    pub async fn send(&self, chunk: Bytes) -> Result<(), StreamClosed> {
-        self.0.send(chunk).await.map_err(|_| StreamClosed)
+    /// When nobody reads the body any more.
+    pub async fn put(&mut self, bytes: Bytes) -> Result<(), StreamClosed> {
+        self.0.send(Frame::data(bytes)).await.map_err(|_| StreamClosed)?;
+        if self.0.is_closed() { Err(StreamClosed) } else { Ok(()) }
     }
 
-    /// Waits until nobody reads any more.
-    pub async fn closed(&self) {
-        self.0.closed().await;
+    /// Ends the body, with trailers if it has any.
+    pub async fn end(&mut self, trailers: Option<HeaderMap>) {
+        if let Some(trailers) = trailers {
+            // Who does not read it any more needs no end.
+            let _ = self.0.send(Frame::trailers(trailers)).await;
+        }
+        self.0.close_channel();
+    }
+
+    /// Nobody reads the body any more.
+    pub fn is_closed(&self) -> bool {
+        self.0.is_closed()
     }
 }
 
@@ -93,6 +106,11 @@ impl Receiver {
         }
     }
 
+    /// All that comes, as it comes.
+    pub fn into_body(self) -> Incoming {
+        self.body
+    }
+
     /// Reads the whole rest, at most `limit` bytes: the body of a refusal.
     ///
     /// # Errors
@@ -102,24 +120,42 @@ impl Receiver {
     }
 }
 
-/// A request's body: whole, or still being written.
-pub(crate) type RequestBody = Either<Full<Bytes>, ChannelBody>;
-
-/// A body that comes through a channel.
+/// A body that this side sends: whole, or still being written.
 #[derive(Debug)]
-pub(crate) struct ChannelBody(mpsc::Receiver<Bytes>);
-
-/// A body that goes on, beginning with `first`.
-pub(crate) fn channel(first: Bytes) -> (Sender, RequestBody) {
-    let (sender, receiver) = mpsc::channel(DEPTH);
-    if !first.is_empty() {
-        // There is room: nothing was sent yet.
-        let _ = sender.try_send(first);
-    }
-    (Sender(sender), Either::Right(ChannelBody(receiver)))
+pub enum SentBody {
+    /// All of it.
+    Whole(Full<Bytes>),
+    /// What comes as it comes.
+    Parts(mpsc::Receiver<Frame<Bytes>>),
 }
 
-impl Body for ChannelBody {
+/// A body that goes on, beginning with `first`.
+pub fn channel(first: Bytes) -> (BodySender, SentBody) {
+    let (mut sender, parts) = mpsc::channel(DEPTH);
+    if !first.is_empty() {
+        // There is room: nothing was sent yet.
+        let _ = sender.try_send(Frame::data(first));
+    }
+    (BodySender(sender), SentBody::Parts(parts))
+}
+
+impl SentBody {
+    /// A body that is there already, with its trailers.
+    pub fn with_trailers(bytes: Bytes, trailers: HeaderMap) -> SentBody {
+        let (mut sender, body) = channel(bytes);
+        // There is room for both.
+        let _ = sender.0.try_send(Frame::trailers(trailers));
+        body
+    }
+}
+
+impl From<Bytes> for SentBody {
+    fn from(bytes: Bytes) -> SentBody {
+        SentBody::Whole(Full::new(bytes))
+    }
+}
+
+impl Body for SentBody {
     type Data = Bytes;
     type Error = Infallible;
 
@@ -127,10 +163,23 @@ impl Body for ChannelBody {
         mut self: Pin<&mut Self>,
         cx: &mut Context<'_>,
     ) -> Poll<Option<Result<Frame<Bytes>, Infallible>>> {
-        self.0.poll_recv(cx).map(|next| next.map(|chunk| Ok(Frame::data(chunk))))
+        match &mut *self {
+            SentBody::Whole(whole) => Pin::new(whole).poll_frame(cx),
+            SentBody::Parts(parts) => Pin::new(parts).poll_next(cx).map(|next| next.map(Ok)),
+        }
     }
 
     fn is_end_stream(&self) -> bool {
-        self.0.is_closed() && self.0.is_empty()
+        match self {
+            SentBody::Whole(whole) => whole.is_end_stream(),
+            SentBody::Parts(_) => false,
+        }
+    }
+
+    fn size_hint(&self) -> SizeHint {
+        match self {
+            SentBody::Whole(whole) => whole.size_hint(),
+            SentBody::Parts(_) => SizeHint::default(),
+        }
     }
 }

@@ -49,7 +49,7 @@ async fn chunks_and_trailers_come_while_the_body_goes_on() {
     assert_eq!(soon(stream.receiver.next()).await.unwrap(), Some(BodyFrame::Data(first)));
     for count in 0..200_u32 {
         let chunk = Bytes::from(vec![count as u8; 1000]);
-        soon(stream.sender.send(chunk.clone())).await.unwrap();
+        soon(stream.sender.put(chunk.clone())).await.unwrap();
         let mut found = Vec::new();
         while found.len() < chunk.len() {
             match soon(stream.receiver.next()).await.unwrap() {
@@ -81,11 +81,11 @@ async fn a_sender_waits_while_nobody_reads() {
     })
     .await;
     let mut client = Client::dial(&server.url, server.node(1)).await.unwrap();
-    let stream = client.open_stream(request(&server, "/"), Bytes::new(), DEADLINE).await.unwrap();
+    let mut stream = client.open_stream(request(&server, "/"), Bytes::new(), DEADLINE).await.unwrap();
     let mut sent = 0_usize;
     let chunk = Bytes::from(vec![b'x'; 16 * 1024]);
     let patience = std::time::Duration::from_millis(500);
-    while tokio::time::timeout(patience, stream.sender.send(chunk.clone())).await.is_ok() {
+    while tokio::time::timeout(patience, stream.sender.put(chunk.clone())).await.is_ok() {
         sent += chunk.len();
         assert!(sent < 2 * 1024 * 1024, "nothing holds the sender back");
     }

@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::{HeaderValue, Response, StatusCode, header};
 pub(crate) use model::text::chain;
+use net::stream::SentBody;
 use serde::Serialize;
 use store::StoreError;
 use wire::body::{self, GZIP, JSON};
@@ -10,10 +11,8 @@ use wire::headers::{PROTOCOL, PROTOCOL_HEADER};
 use wire::problem::PROBLEM_JSON;
 use wire::{Code, Problem};
 
-use crate::body::ReplyBody;
-
 /// A response as both ports give it.
-pub(crate) type Reply = Response<ReplyBody>;
+pub(crate) type Reply = Response<SentBody>;
 
 /// A JSON response.
 pub(crate) fn json<T: Serialize>(value: &T, gzip: bool) -> Result<Reply, Problem> {
@@ -30,7 +29,7 @@ pub(crate) fn reply(
     coding: Option<&'static str>,
     bytes: Bytes,
 ) -> Reply {
-    let mut response = Response::new(ReplyBody::from(bytes));
+    let mut response = Response::new(SentBody::from(bytes));
     *response.status_mut() = status;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));

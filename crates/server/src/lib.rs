@@ -13,7 +13,6 @@
 
 mod answer;
 pub mod api;
-mod body;
 mod enroll;
 mod grants;
 mod hub;

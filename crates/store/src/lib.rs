@@ -20,7 +20,7 @@ mod record;
 pub mod sqlite;
 mod tasks;
 
-pub use error::{ReleaseCommitError, EnrollError, PutError, Result, StoreError};
+pub use error::{EnrollError, PutError, ReleaseCommitError, Result, StoreError};
 pub use objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead, SyncProgress};
 pub use record::{
     Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, NewNode, NodeRecord, Pruned, Release,

@@ -3,47 +3,29 @@
 use async_trait::async_trait;
 use bytes::Bytes;
 use http_body_util::BodyExt;
-use hyper::body::Incoming as Body;
+use hyper::body::{Frame as BodyFrame, Incoming};
 use model::SectionKey;
+use net::stream::BodySender;
 use sync::Frame;
 use wire::cloudevents::{Origin, ReadFrameError, protobuf};
 use wire::grpc::{self, GrpcDecoder, GrpcStatus};
 
-use crate::body::ResponsePipe;
 use crate::transport::{FrameReader, FrameWriter, TransportError};
 
 /// The most frames that are read before they are handled.
 const AT_ONCE: usize = 512;
 
-/// A piece of a body.
-pub enum Chunk {
-    /// Bytes of messages.
-    Data(Bytes),
-    /// The end, with how the call ended, when that was said.
-    End(Option<GrpcStatus>),
-}
-
-/// Where a body's pieces come from.
-#[async_trait]
-pub trait Chunks: Send {
-    /// Waits for the next piece. When given up in the middle nothing is lost.
-    ///
-    /// # Errors
-    /// When the connection broke.
-    async fn chunk(&mut self) -> Result<Chunk, TransportError>;
-}
-
 /// The messages of a gRPC body.
-pub struct Messages<C> {
-    chunks: C,
+pub struct Messages {
+    body: Incoming,
     decoder: GrpcDecoder,
     ended: bool,
 }
 
-impl<C: Chunks> Messages<C> {
+impl Messages {
     /// Reads messages of at most `limit` bytes.
-    pub fn new(chunks: C, gzip: bool, limit: usize) -> Messages<C> {
-        Messages { chunks, decoder: GrpcDecoder::new(limit, gzip), ended: false }
+    pub fn new(body: Incoming, gzip: bool, limit: usize) -> Messages {
+        Messages { body, decoder: GrpcDecoder::new(limit, gzip), ended: false }
     }
 
     /// Waits for the next message; `None` at the end. When given up in the middle nothing is lost.
@@ -74,23 +56,29 @@ impl<C: Chunks> Messages<C> {
         if self.ended {
             return Ok(false);
         }
-        match self.chunks.chunk().await? {
-            Chunk::Data(bytes) => self.decoder.push(bytes),
-            Chunk::End(status) => {
-                self.ended = true;
-                if let Some(problem) = status.and_then(|status| status.problem) {
-                    return Err(TransportError::Problem(problem));
-                }
-                self.decoder.finish().map_err(|error| TransportError::Framing(error.to_string()))?;
+        let frame = self.body.frame().await.transpose();
+        let frame = frame.map_err(|error| TransportError::Broke(error.to_string()))?;
+        let trailers = match frame.map(BodyFrame::into_data) {
+            Some(Ok(data)) => {
+                self.decoder.push(data);
+                return Ok(true);
             }
+            Some(Err(frame)) => frame.into_trailers().ok(),
+            None => None,
+        };
+        self.ended = true;
+        // How the call ended, when that was said.
+        if let Some(problem) = trailers.and_then(|trailers| GrpcStatus::read(&trailers)?.problem) {
+            return Err(TransportError::Problem(problem));
         }
+        self.decoder.finish().map_err(|error| TransportError::Framing(error.to_string()))?;
         Ok(true)
     }
 }
 
 /// Frames from a body of gRPC messages.
-pub struct GrpcReader<C> {
-    messages: Messages<C>,
+pub struct GrpcReader {
+    messages: Messages,
     limit: usize,
     /// The only source that frames may name.
     source: String,
@@ -99,10 +87,10 @@ pub struct GrpcReader<C> {
     section: Option<SectionKey>,
 }
 
-impl<C: Chunks> GrpcReader<C> {
+impl GrpcReader {
     /// Reads messages of at most `limit` bytes from `source` alone.
-    pub fn new(chunks: C, gzip: bool, limit: usize, source: String) -> GrpcReader<C> {
-        GrpcReader { messages: Messages::new(chunks, gzip, limit), limit, source, section: None }
+    pub fn new(body: Incoming, gzip: bool, limit: usize, source: String) -> GrpcReader {
+        GrpcReader { messages: Messages::new(body, gzip, limit), limit, source, section: None }
     }
 
     fn decoded(&mut self) -> Result<Vec<Frame>, TransportError> {
@@ -130,7 +118,7 @@ impl<C: Chunks> GrpcReader<C> {
 }
 
 #[async_trait]
-impl<C: Chunks> FrameReader for GrpcReader<C> {
+impl FrameReader for GrpcReader {
     async fn next(&mut self) -> Result<Option<Vec<Frame>>, TransportError> {
         loop {
             let frames = self.decoded()?;
@@ -144,114 +132,42 @@ impl<C: Chunks> FrameReader for GrpcReader<C> {
     }
 }
 
-/// The body of a request at the control plane.
-pub struct RequestChunks(pub Body);
-
-#[async_trait]
-impl Chunks for RequestChunks {
-    async fn chunk(&mut self) -> Result<Chunk, TransportError> {
-        loop {
-            match self.0.frame().await {
-                None => return Ok(Chunk::End(None)),
-                Some(Err(error)) => return Err(TransportError::Broke(error.to_string())),
-                Some(Ok(frame)) => {
-                    if let Ok(data) = frame.into_data() {
-                        return Ok(Chunk::Data(data));
-                    }
-                }
-            }
-        }
-    }
-}
-
-/// The body of a response at the agent.
-pub struct ResponseChunks(pub net::stream::Receiver);
-
-#[async_trait]
-impl Chunks for ResponseChunks {
-    async fn chunk(&mut self) -> Result<Chunk, TransportError> {
-        let piece = self.0.next().await.map_err(|error| TransportError::Broke(error.to_string()))?;
-        Ok(match piece {
-            None => Chunk::End(None),
-            Some(net::stream::BodyFrame::Data(data)) => Chunk::Data(data),
-            Some(net::stream::BodyFrame::Trailers(trailers)) => Chunk::End(GrpcStatus::read(&trailers)),
-        })
-    }
-}
-
-/// Where a body's bytes go.
-#[async_trait]
-pub trait Pipe: Send {
-    /// Waits until the bytes are taken.
-    ///
-    /// # Errors
-    /// When nobody takes them any more.
-    async fn put(&mut self, bytes: Bytes) -> Result<(), TransportError>;
-
-    /// Ends the body in order; `status` says how the call ended, where this side says that.
-    async fn end(&mut self, status: &GrpcStatus);
-}
-
 /// Frames into a body of gRPC messages.
-pub struct GrpcWriter<P> {
-    pipe: P,
+pub struct GrpcWriter {
+    body: BodySender,
     origin: Origin,
     gzip: bool,
-    /// How the call ends: as the go-away said that was sent last.
-    status: GrpcStatus,
+    /// How the call ends, at the end that says it: as the go-away said that was sent last.
+    status: Option<GrpcStatus>,
 }
 
-impl<P: Pipe> GrpcWriter<P> {
-    /// Writes messages of this origin.
-    pub fn new(pipe: P, origin: Origin, gzip: bool) -> GrpcWriter<P> {
-        GrpcWriter { pipe, origin, gzip, status: GrpcStatus::ok() }
+impl GrpcWriter {
+    /// Writes messages of this origin into a response.
+    pub fn new(body: BodySender, origin: Origin, gzip: bool) -> GrpcWriter {
+        GrpcWriter { body, origin, gzip, status: Some(GrpcStatus::ok()) }
+    }
+
+    /// Writes messages of this origin into a request, which says no status.
+    pub fn of_request(body: BodySender, origin: Origin, gzip: bool) -> GrpcWriter {
+        GrpcWriter { status: None, ..GrpcWriter::new(body, origin, gzip) }
     }
 }
 
 #[async_trait]
-impl<P: Pipe> FrameWriter for GrpcWriter<P> {
+impl FrameWriter for GrpcWriter {
     async fn send(&mut self, frames: Vec<Frame>) -> Result<(), TransportError> {
         let mut out = Vec::new();
         for frame in &frames {
             grpc::append(&mut out, self.gzip, |out| protobuf::encode(&mut self.origin, frame, out))?;
-            if let Frame::GoAway(away) = frame {
-                self.status = GrpcStatus::of_go_away(&away.code, &away.message);
+            if let (Frame::GoAway(away), Some(status)) = (frame, &mut self.status) {
+                *status = GrpcStatus::of_go_away(&away.code, &away.message);
             }
         }
         drop(frames);
-        self.pipe.put(out.into()).await
+        Ok(self.body.put(out.into()).await?)
     }
 
     async fn finish(&mut self) {
-        self.pipe.end(&self.status).await;
-    }
-}
-
-/// The pipe into the body of a request at the agent.
-pub struct RequestPipe(pub Option<net::stream::Sender>);
-
-#[async_trait]
-impl Pipe for RequestPipe {
-    async fn put(&mut self, bytes: Bytes) -> Result<(), TransportError> {
-        let closed = || TransportError::Broke("the request's body was closed".to_owned());
-        match &mut self.0 {
-            Some(sender) => sender.send(bytes).await.map_err(|_| closed()),
-            None => Err(closed()),
-        }
-    }
-
-    async fn end(&mut self, _: &GrpcStatus) {
-        self.0 = None;
-    }
-}
-
-#[async_trait]
-impl Pipe for ResponsePipe {
-    async fn put(&mut self, bytes: Bytes) -> Result<(), TransportError> {
-        ResponsePipe::put(self, bytes).await
-    }
-
-    async fn end(&mut self, status: &GrpcStatus) {
-        ResponsePipe::end(self, Some(status.headers())).await;
+        self.body.end(self.status.as_ref().map(GrpcStatus::headers)).await;
     }
 }

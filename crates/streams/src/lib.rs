@@ -13,7 +13,6 @@
 //! control lane among themselves and before data ([`sync::link::may_overtake`]); what is queued is
 //! bounded, and above the bound the task stops reading instead of dropping.
 
-pub mod body;
 mod command;
 pub mod grpc;
 pub mod handler;

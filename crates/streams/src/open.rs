@@ -11,14 +11,14 @@ use http::{HeaderValue, Method, Request, Response, StatusCode, response};
 use model::Hostname;
 use net::client::{Client, ClientError, Http1, Upgraded};
 use net::stream::{Receiver, Stream};
-use net::websocket::{SocketBounds, WebSocket};
+use net::websocket::SocketBounds;
 use wire::cloudevents::{MAX_DOWN, MAX_UP, Origin, PRINCIPAL};
 use wire::grpc::{self, GrpcStatus};
 use wire::headers::{AGENT_VERSION_HEADER, PROTOCOL, PROTOCOL_HEADER, SIGNATURE, SIGNATURE_INPUT};
 use wire::signature::{self, SignatureHeaders, Target};
 use wire::{Code, Problem, route, sse};
 
-use crate::grpc::{GrpcReader, GrpcWriter, RequestPipe, ResponseChunks};
+use crate::grpc::{GrpcReader, GrpcWriter};
 use crate::sse::SseReader;
 use crate::task::LinkTransport;
 
@@ -88,9 +88,9 @@ impl StreamDialer<'_> {
             return Err(refusal(stream.response, stream.receiver).await);
         }
         let Stream { sender, receiver, .. } = stream;
-        let chunks = ResponseChunks(receiver);
-        let reader = GrpcReader::new(chunks, agreed.incoming_gzip, MAX_DOWN, PRINCIPAL.to_owned());
-        let writer = GrpcWriter::new(RequestPipe(Some(sender)), self.origin(), agreed.outgoing_gzip);
+        let body = receiver.into_body();
+        let reader = GrpcReader::new(body, agreed.incoming_gzip, MAX_DOWN, PRINCIPAL.to_owned());
+        let writer = GrpcWriter::of_request(sender, self.origin(), agreed.outgoing_gzip);
         Ok(LinkTransport { reader: Box::new(reader), writer: Box::new(writer) })
     }
 
@@ -102,15 +102,13 @@ impl StreamDialer<'_> {
         let request = self.request(Method::GET, route::STREAM)?;
         let bounds = SocketBounds { read: MAX_DOWN, write: MAX_UP };
         match http1.upgrade(request, bounds, OPEN_WITHIN).await? {
-            Upgraded::Socket(socket) => Ok(self.websocket_ends(socket)),
+            Upgraded::Socket(socket) => {
+                let (origin, source) = (self.origin(), PRINCIPAL.to_owned());
+                let (reader, writer) = crate::websocket::ends(socket, origin, true, MAX_DOWN, source);
+                Ok(LinkTransport { reader: Box::new(reader), writer: Box::new(writer) })
+            }
             Upgraded::Refused(response) => Err(OpenError::Refused(Box::new(problem(&response)))),
         }
-    }
-
-    fn websocket_ends(&self, socket: WebSocket) -> LinkTransport {
-        let source = PRINCIPAL.to_owned();
-        let (reader, writer) = crate::websocket::ends(socket, self.origin(), true, MAX_DOWN, source);
-        LinkTransport { reader: Box::new(reader), writer: Box::new(writer) }
     }
 
     /// Opens server-sent events: what the control plane would answer a post with, as soon as there is

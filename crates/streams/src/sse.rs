@@ -2,12 +2,11 @@
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use net::stream::{BodyFrame, Receiver};
+use net::stream::{BodyFrame, BodySender, Receiver};
 use sync::Frame;
 use wire::cloudevents::{Origin, json};
 use wire::sse::{self, SseDecoder};
 
-use crate::body::ResponsePipe;
 use crate::transport::{FrameReader, FrameWriter, TransportError};
 
 /// Frames from a response of events, at the agent.
@@ -52,14 +51,14 @@ impl FrameReader for SseReader {
 
 /// Frames into a response of events, at the control plane.
 pub struct SseWriter {
-    pipe: ResponsePipe,
+    body: BodySender,
     origin: Origin,
 }
 
 impl SseWriter {
     /// Writes events of this origin.
-    pub fn new(pipe: ResponsePipe, origin: Origin) -> SseWriter {
-        SseWriter { pipe, origin }
+    pub fn new(body: BodySender, origin: Origin) -> SseWriter {
+        SseWriter { body, origin }
     }
 }
 
@@ -70,10 +69,10 @@ impl FrameWriter for SseWriter {
         for frame in &frames {
             sse::encode(&mut self.origin, frame, &mut out)?;
         }
-        self.pipe.put(Bytes::from(out)).await
+        Ok(self.body.put(Bytes::from(out)).await?)
     }
 
     async fn finish(&mut self) {
-        self.pipe.end(None).await;
+        self.body.end(None).await;
     }
 }

@@ -219,8 +219,6 @@ struct LinkTask<S> {
     writer: Option<Box<dyn FrameWriter>>,
     /// Nothing is loaded while so many bytes wait to be sent, nor read from a transport.
     most_queued: usize,
-    /// Nothing can be sent any more; until when the other side's last words are waited for.
-    listens_until: Option<Instant>,
     sending: Option<Sending>,
     /// Frames that came and were not taken yet.
     backlog: VecDeque<Frame>,
@@ -232,12 +230,11 @@ struct LinkTask<S> {
     jobs: FuturesUnordered<BoxFuture<'static, Done>>,
     /// Frames of the handler's that are worked on.
     received: usize,
-    closed: Option<GoAway>,
-    /// With what the other side went away.
-    away: Option<CloseReason>,
-    /// Until when the last words may be sent.
-    closes_by: Option<Instant>,
-    disconnected: bool,
+    /// Why the link ends, and which side ended it.
+    closed: Option<(GoAway, EndedBy)>,
+    /// When the task ends, whatever is left to be sent or heard.
+    over_at: Option<Instant>,
+    /// Why nothing can be sent any more.
     error: Option<TransportError>,
 }
 
@@ -252,7 +249,6 @@ impl<S: LinkHandler> LinkTask<S> {
             link,
             handler,
             most_queued,
-            listens_until: None,
             writer,
             sending: None,
             backlog: VecDeque::new(),
@@ -263,9 +259,7 @@ impl<S: LinkHandler> LinkTask<S> {
             jobs: FuturesUnordered::new(),
             received: 0,
             closed: None,
-            away: None,
-            closes_by: None,
-            disconnected: false,
+            over_at: None,
             error: None,
         }
     }
@@ -273,7 +267,7 @@ impl<S: LinkHandler> LinkTask<S> {
     fn deadline(&self) -> Option<Instant> {
         let since = |at: Timestamp| Duration::from_millis(u64::try_from(at.0).unwrap_or(0));
         let link = self.link.next_deadline().map(|at| *BEGAN + since(at));
-        link.into_iter().chain(self.closes_by).chain(self.listens_until).min()
+        link.into_iter().chain(self.over_at).min()
     }
 
     fn wants_input(&self) -> bool {
@@ -285,16 +279,19 @@ impl<S: LinkHandler> LinkTask<S> {
 
     /// Nothing is left to be said, or nobody is there to hear it.
     fn is_over(&self) -> bool {
-        let said = self.listens_until.is_some() || self.queued == 0 && self.sending.is_none();
-        let past = |until: Instant| Instant::now() >= until;
-        let late = self.closes_by.is_some_and(past);
-        self.disconnected || self.listens_until.is_some_and(past) || (self.closed.is_some() && (said || late))
+        let said = self.error.is_some() || self.queued == 0 && self.sending.is_none();
+        self.over_at.is_some_and(|at| Instant::now() >= at) || (self.closed.is_some() && said)
+    }
+
+    fn ends_within(&mut self, wait: Duration) {
+        let at = Instant::now() + wait;
+        self.over_at = Some(self.over_at.map_or(at, |before| before.min(at)));
     }
 
     fn read(&mut self, read: Result<Option<Vec<Frame>>, TransportError>) {
         match read {
             Ok(Some(frames)) => self.frames(frames),
-            Ok(None) => self.disconnected = true,
+            Ok(None) => self.ends_within(Duration::ZERO),
             Err(error) => match error.refusal() {
                 Some(code) => self.go_away(GoAway {
                     code: code.to_owned(),
@@ -303,7 +300,7 @@ impl<S: LinkHandler> LinkTask<S> {
                 }),
                 None => {
                     self.error = Some(error);
-                    self.disconnected = true;
+                    self.ends_within(Duration::ZERO);
                 }
             },
         }
@@ -330,7 +327,7 @@ impl<S: LinkHandler> LinkTask<S> {
             && let Some((id, wants)) = self.loads.pop_front()
         {
             let handler = self.handler.clone();
-            self.jobs.push(Box::pin(async move {
+            self.job(async move {
                 let loaded = if wants.is_empty() { Ok(Vec::new()) } else { handler.load(wants).await };
                 match loaded {
                     Ok(contents) => Done::Input(Input::Loaded { id, contents }),
@@ -340,7 +337,7 @@ impl<S: LinkHandler> LinkTask<S> {
                         retry_after: Some(LOAD_AGAIN),
                     }),
                 }
-            }));
+            });
         }
         self.backlog.len() < before
     }
@@ -361,7 +358,7 @@ impl<S: LinkHandler> LinkTask<S> {
         let permits = self.handler.permits();
         let outputs =
             self.handler.with_sets(|feed, replica| self.link.handle(input, feed, replica, permits, now));
-        self.perform(outputs);
+        outputs.into_iter().for_each(|output| self.perform(output));
     }
 
     fn command(&mut self, command: LinkCommand) {
@@ -377,22 +374,17 @@ impl<S: LinkHandler> LinkTask<S> {
     fn go_away(&mut self, why: GoAway) {
         if self.closed.is_none() {
             self.take(Input::Send(Frame::GoAway(why.clone())));
-            self.closes(why);
+            let by = EndedBy::Us(CloseReason::of(&why.code));
+            self.closes(why, by);
         }
     }
 
-    fn closes(&mut self, why: GoAway) {
-        self.closed = Some(why);
-        self.closes_by = Some(Instant::now() + GO_AWAY_WITHIN);
+    fn closes(&mut self, why: GoAway, by: EndedBy) {
+        self.closed = Some((why, by));
+        self.ends_within(GO_AWAY_WITHIN);
     }
 
-    fn perform(&mut self, outputs: Vec<Output>) {
-        for output in outputs {
-            self.perform_one(output);
-        }
-    }
-
-    fn perform_one(&mut self, output: Output) {
+    fn perform(&mut self, output: Output) {
         let handler = self.handler.clone();
         match output {
             Output::Send(frame) => {
@@ -409,27 +401,26 @@ impl<S: LinkHandler> LinkTask<S> {
                 self.loads.push_back((id, wants));
             }
             Output::Apply(batch) => {
-                let id = batch.id;
-                self.job(async move { Input::Applied { id, outcomes: handler.apply(batch).await } });
+                self.job(async move { Done::Input(Input::Applied(handler.apply(batch).await)) });
             }
             Output::Reincarnate => {
-                self.job(async move { Input::Reincarnated(handler.reincarnate().await) });
+                self.job(async move { Done::Input(Input::Reincarnated(handler.reincarnate().await)) });
             }
             Output::Received(frame) => {
                 self.received += 1;
-                self.jobs.push(Box::pin(async move { Done::Received(handler.received(frame).await) }));
+                self.job(async move { Done::Received(handler.received(frame).await) });
             }
             Output::Hello(hello) => handler.hello(&hello),
             Output::Note(note) => handler.note(&note),
             Output::Close { code, message, retry_after, away } => {
-                self.away = away;
-                self.closes(GoAway { code: code.to_owned(), message, retry_after });
+                let by = away.map_or(EndedBy::Us(CloseReason::of(code)), EndedBy::Them);
+                self.closes(GoAway { code: code.to_owned(), message, retry_after }, by);
             }
         }
     }
 
-    fn job(&mut self, job: impl Future<Output = Input> + Send + 'static) {
-        self.jobs.push(Box::pin(async move { Done::Input(job.await) }));
+    fn job(&mut self, job: impl Future<Output = Done> + Send + 'static) {
+        self.jobs.push(Box::pin(job));
     }
 
     /// Gives the transport the next group, if it is free.
@@ -457,7 +448,7 @@ impl<S: LinkHandler> LinkTask<S> {
             Ok(()) => self.writer = Some(writer),
             Err(error) => {
                 self.error = Some(error);
-                self.listens_until = Some(Instant::now() + LISTEN);
+                self.ends_within(LISTEN);
             }
         }
     }
@@ -491,8 +482,7 @@ impl<S: LinkHandler> LinkTask<S> {
         // nothing more.
         match self.closed.take() {
             None => Ended { met, counters, ..Ended::lost(self.error) },
-            Some(GoAway { code, message, retry_after }) => {
-                let how = self.away.map_or(EndedBy::Us(CloseReason::of(&code)), EndedBy::Them);
+            Some((GoAway { code, message, retry_after }, how)) => {
                 Ended { code, message, retry_after, counters, how, met, error: None }
             }
         }

@@ -1,6 +1,7 @@
 //! The two ends of a transport: frames in, frames out.
 
 use async_trait::async_trait;
+use net::stream::StreamClosed;
 use sync::Frame;
 use wire::cloudevents::{ReadFrameError, WriteFrameError};
 
@@ -31,6 +32,12 @@ pub enum TransportError {
     /// The control plane refused the stream, or ended it with a problem.
     #[error("the stream was ended: {0}")]
     Problem(Box<wire::Problem>),
+}
+
+impl From<StreamClosed> for TransportError {
+    fn from(closed: StreamClosed) -> TransportError {
+        TransportError::Broke(closed.to_string())
+    }
 }
 
 impl TransportError {

@@ -7,25 +7,12 @@ pub(crate) const FRAME: usize = 256;
 
 /// About how many bytes a frame takes.
 pub fn weight(frame: &Frame) -> usize {
-    match frame {
-        Frame::Event(event) => FRAME + event.op.content_len() as usize,
-        Frame::ResyncResponse(tell) => FRAME + response_weight(tell),
-        Frame::Refused(refused) => FRAME + refused.message.len() + refused.key.name.len(),
-        Frame::Answer(answer) => FRAME + wire::body::encoded_len(answer),
-        _ => FRAME,
-    }
-}
-
-fn response_weight(tell: &sync::frame::ResyncResponse) -> usize {
-    use model::TrieNode;
-    use sync::frame::ResyncResponse;
-    let top = |node: &TrieNode| match node {
-        TrieNode::Branch(hashes) => hashes.len() * 44,
-        TrieNode::Bucket(objects) => objects.len() * 160,
+    let content = match frame {
+        Frame::Event(event) => event.op.content_len() as usize,
+        Frame::ResyncResponse(response) => wire::body::encoded_len(response),
+        Frame::Refused(refused) => refused.message.len() + refused.key.name.len(),
+        Frame::Answer(answer) => wire::body::encoded_len(answer),
+        _ => 0,
     };
-    match tell {
-        ResyncResponse::Sections { sections, .. } => sections.len() * 120,
-        ResyncResponse::Tops { tops, .. } => tops.iter().map(|(_, one)| 16 + top(one)).sum(),
-        ResyncResponse::Objects(_) | ResyncResponse::Wait(_) => 0,
-    }
+    FRAME + content
 }

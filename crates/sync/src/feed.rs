@@ -191,34 +191,24 @@ impl Feed {
         }
     }
 
-    /// The change that puts an object; `None` when it is like that already, or would begin a
-    /// section too many ([`Planner::try_put`] tells). Another uid is another object: it is
-    /// born anew.
-    pub fn plan_put(&self, key: &ObjectKey, stub: &Stub) -> Option<Change> {
-        self.planner().put(key, stub)
-    }
-
-    /// The change that takes an object out; `None` when it is not there.
-    pub fn plan_remove(&self, key: &ObjectKey) -> Option<Change> {
-        self.planner().remove(key)
-    }
-
-    /// Plans several changes that become durable together.
+    /// Plans changes that become durable together.
     pub fn planner(&self) -> Planner<'_> {
         Planner { feed: self, next: self.head + 1, room: self.index.room(), over: BTreeMap::new() }
     }
 
-    /// Takes a change that is durable. Returned is the new compacted revision when tombstones had to be
-    /// forgotten: it belongs into the next [`crate::durable::Write`].
+    /// Takes a change that is durable, and forgets tombstones when there are too many.
     ///
     /// # Errors
     /// When the change does not follow the last one.
-    pub fn commit(&mut self, change: Change) -> Result<Option<u64>, CommitError> {
+    pub fn commit(&mut self, change: Change) -> Result<(), CommitError> {
         if change.rev != self.head + 1 {
             return Err(CommitError { rev: change.rev, head: self.head });
         }
         self.place(change);
-        Ok((self.tombstones() > self.most_gone).then(|| self.forget_tombstones()))
+        if self.tombstones() > self.most_gone {
+            self.forget_tombstones();
+        }
+        Ok(())
     }
 
     fn place(&mut self, change: Change) {
@@ -244,7 +234,7 @@ impl Feed {
     }
 
     /// Forgets an eighth of the tombstones, oldest first, so that it is not done each time.
-    fn forget_tombstones(&mut self) -> u64 {
+    fn forget_tombstones(&mut self) {
         let keep = self.most_gone - self.most_gone / 8;
         while self.tombstones() > keep {
             let oldest = self.lanes.values_mut().filter(|lane| !lane.gone.is_empty());
@@ -257,7 +247,6 @@ impl Feed {
             self.compacted = rev;
             self.by_key.remove(&key);
         }
-        self.compacted
     }
 
     /// Which incarnation of the feed this is.
@@ -372,14 +361,15 @@ impl Feed {
 
     /// Whether a replica that stands at a cursor can go on by changes alone.
     pub fn can_resume(&self, cursor: &FeedCursor) -> Resume {
+        let position = cursor.position();
         if cursor.incarnation != self.incarnation {
             Resume::OtherIncarnation
-        } else if cursor.position().highest() > self.head {
+        } else if position.highest() > self.head {
             Resume::AheadOfHead
-        } else if cursor.position().needs_deletes_after() < self.compacted {
+        } else if position.needs_deletes_after() < self.compacted {
             Resume::Behind
         } else {
-            Resume::From(cursor.position())
+            Resume::From(position)
         }
     }
 
@@ -387,18 +377,12 @@ impl Feed {
     /// feed restored from an old backup, whose numbers were given out before.
     #[must_use]
     pub fn reincarnate(&self, incarnation: Incarnation) -> Feed {
-        let mut feed = Feed::new(incarnation);
-        feed.most_gone = self.most_gone;
-        let mut live: Vec<(u64, &ObjectKey, &Stub)> =
-            self.by_key.iter().filter_map(|(key, (rev, state))| Some((*rev, key, state.stub()?))).collect();
-        live.sort_by_key(|(rev, ..)| *rev);
-        for (at, (_, key, stub)) in live.into_iter().enumerate() {
-            let rev = at as u64 + 1;
-            feed.place(Change {
-                rev,
-                key: key.clone(),
-                state: ObjectState::Live { stub: stub.clone(), born: rev },
-            });
+        let mut feed = Feed::new(incarnation).keeping_tombstones(self.most_gone);
+        for change in self.changes_after(0, usize::MAX) {
+            if let ObjectState::Live { stub, .. } = change.state {
+                let rev = feed.head + 1;
+                feed.place(Change { rev, key: change.key, state: ObjectState::Live { stub, born: rev } });
+            }
         }
         feed
     }

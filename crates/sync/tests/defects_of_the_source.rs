@@ -229,7 +229,7 @@ fn an_operators_word_outlives_a_comparison_that_found_nothing() {
         pair.give(AGENT, Input::Resync);
         for number in 0..40 {
             let feed = &mut pair.sides[PRINCIPAL].feed;
-            let change = feed.plan_remove(&key(APP, &format!("a{number}"))).unwrap();
+            let change = feed.planner().remove(&key(APP, &format!("a{number}"))).unwrap();
             feed.commit(change).unwrap();
         }
         pair.run();

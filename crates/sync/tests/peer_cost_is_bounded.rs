@@ -48,7 +48,7 @@ fn codes(pair: &Pair, at: usize) -> Vec<&str> {
 #[test]
 fn a_replica_has_only_so_many_objects() {
     let mut pair = filled(15);
-    pair.sides[AGENT].config.limits.objects = 10;
+    pair.sides[AGENT].config.limits.replica.objects = 10;
     pair.connect();
     assert_eq!(pair.sides[AGENT].replica.len(), 10);
     assert_eq!(codes(&pair, AGENT), ["too-many"; 5]);
@@ -69,7 +69,7 @@ fn a_replica_has_only_so_many_objects() {
 #[test]
 fn a_replica_has_only_so_many_bytes() {
     let mut pair = filled(10);
-    pair.sides[AGENT].config.limits.object_bytes = 25;
+    pair.sides[AGENT].config.limits.replica.bytes = 25;
     pair.connect();
     assert_eq!((pair.sides[AGENT].replica.len(), pair.sides[AGENT].replica.bytes()), (5, 25));
     pair.put(PRINCIPAL, &key(APP, "a0000"), "u0", "123456");
@@ -96,7 +96,7 @@ fn sets_have_only_so_many_sections() {
     let refused = feed.planner().try_put(&section(MAX_SECTIONS), &stub(0)).unwrap_err();
     assert!(refused.to_string().starts_with("too-many-sections"), "{refused}");
     // One that goes makes room.
-    let change = feed.plan_remove(&section(0)).unwrap();
+    let change = feed.planner().remove(&section(0)).unwrap();
     feed.commit(change).unwrap();
     assert!(feed.planner().try_put(&section(MAX_SECTIONS), &stub(0)).unwrap().is_some());
 
@@ -136,7 +136,7 @@ fn what_is_refused_is_remembered_only_so_far() {
 #[test]
 fn a_walk_and_a_list_have_an_end() {
     let mut pair = filled(500);
-    pair.sides[AGENT].config.limits.objects = 8;
+    pair.sides[AGENT].config.limits.replica.objects = 8;
     let cursor = Some(FeedCursor::at("other".parse().unwrap(), 7));
     let objects = vec![(key(APP, "old"), Stub { uid: "o".into(), ..Stub::of(b"") }, 1)];
     pair.sides[AGENT].replica = Replica::restore(sync::SavedReplica { cursor, objects });
@@ -144,7 +144,7 @@ fn a_walk_and_a_list_have_an_end() {
     assert_eq!(pair.sides[AGENT].closed, Some(("too-many", Some(3600))));
 
     let mut pair = filled(1);
-    pair.sides[AGENT].config.limits.objects = 8;
+    pair.sides[AGENT].config.limits.replica.objects = 8;
     pair.sides[AGENT].config.capabilities.trie_resync = false;
     pair.drops = |_, frame| matches!(frame, Frame::Pong(_));
     pair.connect();

@@ -82,7 +82,7 @@ impl MemoryLinkHandler {
         let mut state = self.state();
         for (key, uid, bytes) in objects {
             let stub = Stub { uid, digest: Digest::of(&bytes), size: bytes.len() as u64 };
-            if let Some(change) = state.feed.plan_put(&key, &stub) {
+            if let Some(change) = state.feed.planner().put(&key, &stub) {
                 state.ours.insert(key, Content { bytes, trace: None, at });
                 // It is the planned one, in its order.
                 let _ = state.feed.commit(change);
@@ -101,7 +101,7 @@ impl MemoryLinkHandler {
     /// Takes an object out of the feed.
     pub fn remove(&self, key: &ObjectKey) {
         let mut state = self.state();
-        if let Some(change) = state.feed.plan_remove(key) {
+        if let Some(change) = state.feed.planner().remove(key) {
             state.ours.remove(key);
             let _ = state.feed.commit(change);
         }

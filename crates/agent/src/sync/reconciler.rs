@@ -303,7 +303,7 @@ impl Reconciler {
             return Err(NotKept("the release says otherwise by now".to_owned()));
         }
         let outcomes: Vec<ItemOutcome> = batch.items.iter().map(|item| self.item(item)).collect();
-        if let Err(error) = self.context.sets.keep(batch.write(&outcomes)) {
+        if let Err(error) = self.context.sets.keep(&batch.write(&outcomes)) {
             let why = chain(&error);
             // What was put into the backend just now is wanted, and not known to be.
             self.complete = false;

@@ -100,13 +100,13 @@ impl Stage {
         let mut write = Write::default();
         let incarnation: model::Incarnation = format!("s{node}").parse()?;
         let feed = self.feeds.entry(node).or_insert_with(|| {
-            write.found = Some(incarnation.clone());
+            write.begin = Some(incarnation.clone());
             Feed::new(incarnation)
         });
         for number in objects {
             let bytes = content(number, size, version);
             let stub = Stub { uid: uid(number), digest: Digest::of(&bytes), size: bytes.len() as u64 };
-            if let Some(change) = feed.plan_put(&key(number)?, &stub) {
+            if let Some(change) = feed.planner().put(&key(number)?, &stub) {
                 feed.commit(change.clone())?;
                 write.ours.push((change, Some(Content { bytes, trace: None, at: now().0 })));
             }

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming as Body;
 use net::accept::Connection;
-use streams::body::ResponsePipe;
-use streams::grpc::{GrpcReader, Messages, RequestChunks};
+use net::stream::{BodySender, SentBody};
+use streams::grpc::{GrpcReader, Messages};
 use streams::{FrameReader, TransportError};
 use sync::Frame;
 use wire::cloudevents::MAX_UP;
@@ -21,7 +21,6 @@ use wire::{Code, Problem};
 use super::posted::NodeExchange;
 use super::serve::{Refusal, StreamRequest, away, over};
 use crate::answer::Reply;
-use crate::body::ReplyBody;
 use crate::node_port::Caller;
 use crate::state::{ControlPlane, run_to_completion};
 
@@ -87,7 +86,7 @@ async fn pushed(
 ) -> Result<PushSummary, Refusal> {
     let agreed = grpc::agree(request.headers())?;
     let source = caller.slot.lock().node.hostname.to_string();
-    let chunks = RequestChunks(request.into_body());
+    let chunks = request.into_body();
     let mut reader = GrpcReader::new(chunks, agreed.incoming_gzip, MAX_UP, source);
     let first = reader.next().await?.unwrap_or_default();
     let opening = StreamRequest::enter(plane, caller, connection.clone(), TransportKind::Poll)?;
@@ -101,7 +100,7 @@ async fn pushed(
 async fn all_pushed(
     exchange: &mut NodeExchange,
     first: Vec<Frame>,
-    reader: &mut GrpcReader<RequestChunks>,
+    reader: &mut GrpcReader,
     connection: &Connection,
 ) -> Result<PushSummary, Refusal> {
     let (mut received, mut highest, mut processed) = (0, 0, 0);
@@ -149,7 +148,7 @@ fn highest_number(frames: &[Frame]) -> u64 {
 /// The one message of a unary call.
 pub(super) async fn called(request: Request<Body>) -> Result<Bytes, Problem> {
     let agreed = grpc::agree(request.headers())?;
-    let chunks = RequestChunks(request.into_body());
+    let chunks = request.into_body();
     let mut messages = Messages::new(chunks, agreed.incoming_gzip, MAX_CALL);
     let late = |_| Problem::new(Code::BadBody, "the call did not arrive in time");
     let message = tokio::time::timeout(CALL_WITHIN, messages.next()).await.map_err(late)?;
@@ -178,16 +177,16 @@ pub(super) fn packed(message: &[u8]) -> Vec<u8> {
 /// A response of one message.
 pub(super) fn message_reply(message: Vec<u8>) -> Reply {
     let out = packed(&message);
-    announced(ReplyBody::Parts(streams::body::whole(out.into(), GrpcStatus::ok().headers())), false)
+    announced(SentBody::with_trailers(out.into(), GrpcStatus::ok().headers()), false)
 }
 
 /// A response that goes on, and the way into it.
-pub(super) fn stream(gzip: bool) -> (ResponsePipe, Reply) {
-    let (pipe, parts) = streams::body::response();
-    (pipe, announced(ReplyBody::Parts(parts), gzip))
+pub(super) fn stream(gzip: bool) -> (BodySender, Reply) {
+    let (pipe, parts) = net::stream::channel(Bytes::new());
+    (pipe, announced(parts, gzip))
 }
 
-fn announced(body: ReplyBody, gzip: bool) -> Reply {
+fn announced(body: SentBody, gzip: bool) -> Reply {
     let mut response = Response::new(body);
     grpc::announce(response.headers_mut(), gzip);
     response.headers_mut().insert(PROTOCOL_HEADER, HeaderValue::from_static(PROTOCOL));

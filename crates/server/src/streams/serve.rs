@@ -6,7 +6,7 @@
 //!                                    one node: judged one by one; the link before ends first
 //! ```
 //!
-//! Invariant: who holds the lease alone runs a link over the node's sets; operators' edits need none.
+//! Invariant: the holder of the lease alone runs a link over the node's sets; operators' edits need none.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -17,7 +17,7 @@ use hyper::body::Incoming as Body;
 use model::replication::TransportKind;
 use net::accept::Connection;
 use net::websocket::{self as ws, SocketBounds};
-use streams::grpc::{GrpcReader, GrpcWriter, RequestChunks};
+use streams::grpc::{GrpcReader, GrpcWriter};
 use streams::open::INSTANCE;
 use streams::sse::SseWriter;
 use streams::task::{Ended, LinkTransport, run_link};
@@ -33,7 +33,6 @@ use super::admission::StreamAdmission;
 use super::handler::PlaneLinkHandler;
 use super::posted::push_down;
 use crate::answer::Reply;
-use crate::body::ReplyBody;
 use crate::hub::{NodeLink, SyncSummary};
 use crate::node_port::Caller;
 use crate::objects;
@@ -49,8 +48,8 @@ const END_WITHIN: Duration = Duration::from_secs(15);
 const MAX_INSTANCE: usize = 128;
 /// How soon an opening that could not be served now may be tried again, in seconds.
 const AGAIN: u64 = 5;
-/// How soon one that did not say hello in time may try again, in seconds.
-const HELLO_RETRY: u64 = 1;
+/// How soon a request against which nothing stands may come again, in seconds.
+pub(super) const SOON: u64 = 1;
 /// How soon a second agent under one identity may try again, in seconds.
 const DUPLICATE_RETRY: u64 = 300;
 
@@ -65,7 +64,7 @@ pub(super) struct StreamRequest {
 }
 
 impl StreamRequest {
-    /// Takes a place in the line of those who open links.
+    /// Takes a place in the line of the requests for links.
     pub(super) fn enter(
         plane: &Arc<ControlPlane>,
         caller: Caller,
@@ -79,7 +78,7 @@ impl StreamRequest {
 
     /// Takes a place in that line: for a link, and for a post for which the node's sets are to be loaded.
     pub(super) fn paced(&self) -> Result<(), Problem> {
-        let entered = self.plane.links.enter(self.caller.slot.stream_admission());
+        let entered = self.plane.admission.enter(self.caller.slot.stream_admission());
         entered.map_err(|wait| busy("too many links are being opened", wait.as_secs().saturating_add(1)))
     }
 
@@ -98,12 +97,6 @@ impl StreamRequest {
         Origin::principal(&self.plane.request_id())
     }
 
-    /// Itself, without the box.
-    #[expect(clippy::boxed_local, reason = "a box that things were taken out of stays to the end")]
-    fn unboxed(self: Box<StreamRequest>) -> StreamRequest {
-        *self
-    }
-
     fn source(&self) -> String {
         self.caller.slot.lock().node.hostname.to_string()
     }
@@ -114,7 +107,7 @@ impl StreamRequest {
     /// They begin with something else.
     pub(super) fn greeted(&mut self, frames: &[Frame]) -> Result<(), GoAway> {
         let Some(Frame::Hello(hello)) = frames.first() else {
-            return Err(away("no-hello", "a link begins with a hello", HELLO_RETRY));
+            return Err(away("no-hello", "a link begins with a hello", SOON));
         };
         self.instance = (!hello.instance.is_empty()).then(|| hello.instance.as_str().into());
         Ok(())
@@ -158,7 +151,7 @@ pub(crate) fn subscribe(
     let agreed = grpc::agree(request.headers())?;
     let stream = StreamRequest::enter(plane, caller, connection, TransportKind::Grpc)?;
     let (pipe, response) = super::rpc::stream(agreed.outgoing_gzip);
-    let chunks = RequestChunks(request.into_body());
+    let chunks = request.into_body();
     let reader = GrpcReader::new(chunks, agreed.incoming_gzip, MAX_UP, stream.source());
     let writer = GrpcWriter::new(pipe, stream.origin(), agreed.outgoing_gzip);
     tokio::spawn(Box::pin(streamed(stream, Box::new(reader), Box::new(writer))));
@@ -202,7 +195,7 @@ pub(crate) fn sse(
     let last = head.headers.get(events::LAST_EVENT_ID).and_then(|value| value.to_str().ok());
     let from = last.and_then(events::read_cursor);
     stream.instance = head.uri.query().and_then(instance_in_query);
-    let (pipe, parts) = streams::body::response();
+    let (pipe, parts) = net::stream::channel(bytes::Bytes::new());
     let writer = Box::new(SseWriter::new(pipe, stream.origin()));
     tokio::spawn(Box::pin(async move {
         match register(&stream).await {
@@ -210,7 +203,7 @@ pub(crate) fn sse(
             Err(why) => refuse(writer, why).await,
         }
     }));
-    let mut response = Response::new(ReplyBody::Parts(parts));
+    let mut response = Response::new(parts);
     *response.status_mut() = StatusCode::OK;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(events::CONTENT));
@@ -226,7 +219,7 @@ fn instance_in_query(query: &str) -> Option<Arc<str>> {
     (!said.is_empty() && said.len() <= MAX_INSTANCE).then(|| said.into())
 }
 
-/// A link over a transport of two ways: its first frame says who speaks.
+/// A link over a transport of two ways: its first frame names the instance of the agent.
 async fn streamed(
     mut request: Box<StreamRequest>,
     mut reader: Box<dyn FrameReader>,
@@ -237,9 +230,9 @@ async fn streamed(
         Ok(Ok(None)) => return,
         Ok(Err(error)) => {
             let Some(code) = error.refusal() else { return };
-            Err(GoAway { code: code.to_owned(), message: error.explained(), retry_after: None })
+            Err(away(code, &error.explained(), None))
         }
-        Err(_) => Err(away("no-hello", "a link begins with a hello", HELLO_RETRY)),
+        Err(_) => Err(away("no-hello", "a link begins with a hello", SOON)),
     };
     let begun = match first {
         Ok(first) => Box::pin(begin(&mut request, &first)).await.map(|begun| (begun, first)),
@@ -267,8 +260,8 @@ impl Drop for OpenLink {
     }
 }
 
-/// The end of a link that may run, and what it is made with.
-pub(super) type Leased = (Arc<PlaneLinkHandler>, LinkConfig);
+/// The end of a link that may run, and what it is made with: in a box, for which the task of a link has room.
+pub(super) type Leased = (Arc<PlaneLinkHandler>, Box<LinkConfig>);
 
 pub(super) fn away(code: &str, message: &str, retry_after: impl Into<Option<u64>>) -> GoAway {
     GoAway { code: code.to_owned(), message: message.to_owned(), retry_after: retry_after.into() }
@@ -292,7 +285,7 @@ async fn begin(
     }
 }
 
-/// Judges who opens, and takes the place of the link before.
+/// Judges the request, and takes the place of the link before.
 pub(super) async fn register(request: &StreamRequest) -> Result<(OpenLink, LinkCommands), GoAway> {
     let admission = request.caller.slot.stream_admission();
     let _one = admission.judging.lock().await;
@@ -333,8 +326,9 @@ pub(super) async fn lease(request: &StreamRequest, link: &Arc<NodeLink>) -> Resu
             None
         }
     };
-    let config = LinkConfig::under(policy.as_deref(), Role::Principal, plane.boot(), plane.links.settings);
-    Ok((PlaneLinkHandler::new(request, link, sets, lease), config))
+    let config =
+        LinkConfig::under(policy.as_deref(), Role::Principal, plane.boot(), plane.admission.settings);
+    Ok((PlaneLinkHandler::new(request, link, sets, lease), Box::new(config)))
 }
 
 async fn serve(
@@ -343,8 +337,10 @@ async fn serve(
     ends: LinkTransport,
     first: Vec<Frame>,
 ) {
-    let connection = request.unboxed().connection;
-    let running = run_link(config, handler.clone(), ends, first, handler.sets.watch(), commands);
+    let connection = request.connection.clone();
+    // A link that runs needs no room for it.
+    drop(request);
+    let running = run_link(*config, handler.clone(), ends, first, handler.sets.watch(), commands);
     let ended = run(Box::pin(running), &handler, &connection).await;
     drop(open);
     if let Some(ended) = ended {
@@ -388,7 +384,7 @@ async fn end(handler: &PlaneLinkHandler, why: GoAway, running: impl Future<Outpu
 pub(super) async fn over(link: &NodeLink, connection: &Connection) -> GoAway {
     tokio::select! {
         why = link.ending() => why,
-        () = connection.closing() => away(CloseReason::SHUTDOWN, "the connection is to end", AGAIN),
+        () = connection.closing() => away(CloseReason::SHUTDOWN, "the connection is to end", SOON),
     }
 }
 
@@ -416,7 +412,7 @@ async fn is_duplicate_agent(request: &StreamRequest, admission: &StreamAdmission
     alive
 }
 
-/// Tells who opened why it gets no link, or no longer has one.
+/// Says to the node why it gets no link, or no longer has one.
 pub(super) async fn refuse(mut writer: Box<dyn FrameWriter>, why: GoAway) {
     let said = async {
         let _ = writer.send(vec![Frame::GoAway(why)]).await;

@@ -6,8 +6,8 @@ use std::time::Duration;
 use http::Request;
 use hyper::body::Incoming as Body;
 use net::accept::Connection;
-use streams::body::ResponsePipe;
-use streams::grpc::{Messages, RequestChunks};
+use net::stream::BodySender;
+use streams::grpc::Messages;
 use sync::frame::CloseReason;
 use wire::grpc::{self, GrpcStatus, StatusCode};
 use wire::standard::{Descriptors, Serving, health_response, read_health_request};
@@ -77,7 +77,7 @@ pub(crate) async fn health_watch(
 pub(crate) fn reflection(connection: Connection, request: Request<Body>) -> Result<Reply, Problem> {
     let agreed = grpc::agree(request.headers())?;
     let descriptors = Descriptors::built_in()?;
-    let chunks = RequestChunks(request.into_body());
+    let chunks = request.into_body();
     let mut questions = Messages::new(chunks, agreed.incoming_gzip, MAX_CALL);
     let (mut pipe, reply) = stream(false);
     tokio::spawn(async move {
@@ -93,8 +93,8 @@ pub(crate) fn reflection(connection: Connection, request: Request<Body>) -> Resu
 
 async fn answer(
     descriptors: &Descriptors,
-    questions: &mut Messages<RequestChunks>,
-    pipe: &mut ResponsePipe,
+    questions: &mut Messages,
+    pipe: &mut BodySender,
     connection: &Connection,
 ) -> Result<(), Problem> {
     for _ in 0..MAX_QUESTIONS {

@@ -34,7 +34,7 @@ use self::chunks::Table;
 use self::readers::Readers;
 use self::writer::{Cause, Session, Writer};
 use crate::closure::{self, limit};
-use crate::error::{ReleaseCommitError, EnrollError, PutError, Result};
+use crate::error::{EnrollError, PutError, ReleaseCommitError, Result};
 use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead, SyncProgress};
 use crate::record::{
     Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, NewNode, NodeRecord, Pruned, Release,

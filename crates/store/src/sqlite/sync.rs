@@ -70,7 +70,7 @@ pub(super) fn write(session: &mut Session, node: &NodeId, write: &sync::Write, n
     let node = active(&session.db, node)?;
     let mut row = row_of(&session.db, node)?.unwrap_or_default();
     let head = write.check(row.incarnation.as_ref().map(|_| row.head)).map_err(StoreError::Unsound)?;
-    if let Some(incarnation) = &write.found {
+    if let Some(incarnation) = &write.begin {
         forget_side(&session.db, node, OURS)?;
         row = StoredSync {
             incarnation: Some(incarnation.to_string()),
@@ -237,7 +237,8 @@ impl<'db> Pen<'db> {
         const INSERT: &str = "INSERT INTO object
                 (node, side, section, name, rev, born, uid, digest, size, at, trace, body)
             VALUES (?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12)";
-        const UPDATE: &str = "UPDATE object SET rev = ?5, born = ?6, uid = ?7, digest = ?8, size = ?9, at = ?10,
+        const UPDATE: &str =
+            "UPDATE object SET rev = ?5, born = ?6, uid = ?7, digest = ?8, size = ?9, at = ?10,
                 trace = ?11, body = ?12
             WHERE node = ?1 AND side = ?2 AND section = ?3 AND name = ?4";
         const FIND: &str = "SELECT body FROM object

@@ -61,8 +61,6 @@ impl ItemOutcome {
 /// A batch: at most one is under way on a link.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Batch {
-    /// Comes back with [`super::Input::Applied`].
-    pub id: u64,
     /// What to apply, in this order; may be empty, when only the cursor moves.
     pub items: Vec<Item>,
     /// The cursor once every item is settled; `None`: it does not move.

@@ -72,7 +72,6 @@ pub(super) struct Inbox {
     ready: Load,
     held: Load,
     pub in_flight: Option<InFlightBatch>,
-    batches: u64,
     pub ack_due: bool,
     ack_at: Timestamp,
     pub checkpoint: Option<Checkpoint>,
@@ -288,9 +287,8 @@ impl Link {
             return;
         }
         inbox.cursor_again = None;
-        inbox.batches += 1;
         let (settled, unsettled) = (settled.or(base.clone()), moved(inbox.reached(&items)).or(base));
-        let batch = Arc::new(Batch { id: inbox.batches, items, settled, unsettled });
+        let batch = Arc::new(Batch { items, settled, unsettled });
         cx.out.push(Output::Apply(batch.clone()));
         self.counters.batches += 1;
         inbox.in_flight = Some(InFlightBatch { batch, since: cx.now });
@@ -347,7 +345,7 @@ impl Link {
                         continue;
                     }
                     let sizes = (here.map(|(stub, _)| stub.size), stub.size);
-                    if let Err(full) = room.put(cx.replica.index(), &key.section, sizes, limits.totals()) {
+                    if let Err(full) = room.put(cx.replica.index(), &key.section, sizes, limits.replica) {
                         self.give_up(pending, refusal::TOO_MANY, full.to_string(), cx);
                         continue;
                     }

@@ -31,9 +31,10 @@ const BARRIERS: u64 = 1 << 40;
 const EXCHANGES: u32 = 3;
 
 /// What is asked for now.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum InventoryStep {
     /// Where the source stands.
+    #[default]
     Begin,
     /// Objects here.
     Compare,
@@ -44,7 +45,7 @@ enum InventoryStep {
 }
 
 /// An inventory resync.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct InventoryResync {
     part: InventoryStep,
     /// The source's place when it began.
@@ -59,19 +60,6 @@ pub(crate) struct InventoryResync {
 }
 
 impl InventoryResync {
-    pub fn new() -> InventoryResync {
-        InventoryResync {
-            part: InventoryStep::Begin,
-            start: None,
-            queue: VecDeque::new(),
-            asked: Vec::new(),
-            listed: BTreeSet::new(),
-            orphans: BTreeSet::new(),
-            barrier: None,
-            exchanges: 0,
-        }
-    }
-
     /// The exchange is over. The request of a part goes with the next one, whose answer has the pong; if
     /// that is lost, the part is asked for again.
     pub fn carried_over(&mut self) {
@@ -158,7 +146,7 @@ impl Link {
         // What is here was compared by content before.
         if cx.replica.get(&key).is_none() && !cx.replica.rejected().contains_key(&key) {
             inventory.listed.insert(key);
-            if inventory.listed.len() > self.config.limits.objects {
+            if inventory.listed.len() > self.config.limits.replica.objects {
                 return self.too_many(cx);
             }
         }

@@ -139,7 +139,7 @@ impl Link {
             order: KindOrder::of(&config.kinds),
             config,
             peer: None,
-            out: Outbox::new(now),
+            out: Outbox::default(),
             inbox: Inbox::default(),
             resync: Resync::default(),
             server: Server::default(),
@@ -184,7 +184,7 @@ impl Link {
             Input::FeedChanged | Input::Tick => {}
             Input::Loaded { id: LoadFor::Events, contents } => self.events_loaded(contents, cx),
             Input::Loaded { id: LoadFor::Answers, contents } => self.answers_loaded(contents, cx),
-            Input::Applied { id, outcomes } => self.applied(id, outcomes, cx),
+            Input::Applied(outcomes) => self.applied(outcomes, cx),
             Input::Approve => {
                 self.resync_now(true, cx);
                 self.pass_on(Frame::Approve, cx);

@@ -32,9 +32,10 @@ use crate::frame::{Ack, Checkpoint, Event, Frame, Interop, Op};
 use crate::link::types::{Limits, LoadFor, Note, Output};
 
 /// Whether events flow.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) enum Flow {
     /// Where the other side stands is not known.
+    #[default]
     Unknown,
     /// They do.
     Open,
@@ -188,7 +189,7 @@ impl Planned {
 }
 
 /// The sending half.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Outbox {
     pub flow: Flow,
     /// The number of the last event sent.
@@ -221,26 +222,6 @@ pub(super) struct Outbox {
 }
 
 impl Outbox {
-    pub fn new(now: Timestamp) -> Outbox {
-        Outbox {
-            flow: Flow::Unknown,
-            seq: 0,
-            done: 0,
-            resumes: None,
-            deletes_after: 0,
-            pass: None,
-            window: VecDeque::new(),
-            window_bytes: 0,
-            acked: None,
-            compared: false,
-            waits_since: now,
-            load: None,
-            checkpoint_sent: None,
-            sent_since_checkpoint: false,
-            refused_there: None,
-        }
-    }
-
     /// Sends the changes after a position from now on.
     fn go_on_after(&mut self, position: Position) {
         self.stop(Flow::Open);

@@ -15,7 +15,7 @@
 use model::ObjectKey;
 
 use super::batch::{Item, ItemOutcome, NotKept};
-use super::inbox::{Hold, InFlightBatch, Pending};
+use super::inbox::{Hold, Pending};
 use super::inventory_resync::resource;
 use super::types::Note;
 use super::{Cx, Link};
@@ -25,22 +25,11 @@ use crate::replica::RejectedObject;
 
 impl Link {
     /// A batch is durable, or nothing of it is.
-    pub(super) fn applied(&mut self, id: u64, outcomes: Result<Vec<ItemOutcome>, NotKept>, cx: &mut Cx<'_>) {
-        match self.inbox.in_flight.take() {
-            Some(in_flight) if in_flight.batch.id == id => self.settle_batch(in_flight, outcomes, cx),
-            other => {
-                self.inbox.in_flight = other;
-                self.counters.ignored += 1;
-            }
-        }
-    }
-
-    fn settle_batch(
-        &mut self,
-        in_flight: InFlightBatch,
-        outcomes: Result<Vec<ItemOutcome>, NotKept>,
-        cx: &mut Cx<'_>,
-    ) {
+    pub(super) fn applied(&mut self, outcomes: Result<Vec<ItemOutcome>, NotKept>, cx: &mut Cx<'_>) {
+        let Some(in_flight) = self.inbox.in_flight.take() else {
+            self.counters.ignored += 1;
+            return;
+        };
         let batch = in_flight.batch;
         let outcomes = match outcomes {
             Ok(mut outcomes) => {
@@ -79,7 +68,7 @@ impl Link {
             cx.note(Note::Applied { items: done, oldest: if oldest == i64::MAX { 0 } else { oldest } });
         }
         if !cx.replica.rejected().is_empty() {
-            let most = self.config.limits.totals();
+            let most = self.config.limits.replica;
             if cx.replica.forget_rejected_for_uid() | cx.replica.forget_rejected_for_room(most) {
                 self.want_resync(cx);
             }

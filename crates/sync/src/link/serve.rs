@@ -92,22 +92,21 @@ impl Server {
 }
 
 impl Link {
-    /// A request of a trie resync about our feed.
+    /// A request of a trie resync about our feed, answered from the set as it is now: what changes while
+    /// the resync goes on comes with the changes after the cursor that it began at.
     pub(super) fn resync_requested(&mut self, request: ResyncRequest, cx: &mut Cx<'_>) {
         self.counters.resync_frames += 1;
-        match request {
-            ResyncRequest::Done { from } => self.resync_done(&from, cx),
-            _ if !self.both.trie_resync => self.counters.ignored += 1,
-            request => match self.take_permit(PermitUse::Serving, cx) {
-                Ok(()) => self.serve(request, cx),
-                Err(wait) => self.respond(ResyncResponse::Wait(wait.as_secs().max(1)), cx),
-            },
+        match &request {
+            ResyncRequest::Done { from } => return self.resync_done(from, cx),
+            _ if !self.both.trie_resync => {
+                self.counters.ignored += 1;
+                return;
+            }
+            _ => {}
         }
-    }
-
-    /// Answers a request from the set as it is now: what changes while a resync goes on comes with
-    /// the changes after the cursor that it began at.
-    fn serve(&mut self, request: ResyncRequest, cx: &mut Cx<'_>) {
+        if let Err(wait) = self.take_permit(PermitUse::Serving, cx) {
+            return self.respond(ResyncResponse::Wait(wait.as_secs().max(1)), cx);
+        }
         self.server.served = Some(cx.now);
         match request {
             ResyncRequest::Sections => self.serve_sections(cx),

@@ -8,7 +8,6 @@ use model::replication::{LinkSettings, SyncPolicy};
 
 use super::{Limits, LinkConfig};
 use crate::mode::{Mode, Role};
-use crate::totals::Totals;
 
 impl LinkConfig {
     /// One end of a link under a release; `None`: the release synchronizes no objects, and the link
@@ -31,11 +30,6 @@ impl LinkConfig {
 }
 
 impl Limits {
-    /// What a replica may hold.
-    pub(crate) fn totals(&self) -> Totals {
-        Totals { objects: self.objects, bytes: self.object_bytes }
-    }
-
     /// These limits where all that a side sends is to fit into one body of about so many bytes, with
     /// at most so many frames.
     pub fn of_exchange(self, frames: usize, bytes: usize) -> Limits {

@@ -288,7 +288,7 @@ impl Link {
             resync.stage = ResyncStage::Requested;
             self.request(ResyncRequest::Sections, cx);
         } else {
-            resync.stage = ResyncStage::InventoryResync(Box::new(InventoryResync::new()));
+            resync.stage = ResyncStage::InventoryResync(Box::default());
             self.step_inventory(cx);
         }
     }
@@ -384,7 +384,7 @@ impl Link {
     fn step_trie_resync(&mut self, cx: &mut Cx<'_>) {
         let drained = self.inbox.is_drained();
         let most = self.config.limits.requested.min(MAX_REQUESTED);
-        let objects = self.config.limits.objects;
+        let objects = self.config.limits.replica.objects;
         let ResyncStage::TrieResync(resync) = &mut self.resync.stage else { return };
         if let Phase::Settling(sections) = &mut resync.phase {
             if !drained {

@@ -13,6 +13,7 @@ use crate::durable::Content;
 use crate::frame::{Capabilities, CloseReason, Frame, Hello, MAX_REQUESTED, Refused, VERSIONS};
 use crate::mode::{Mode, Role};
 use crate::replica::{MAX_BYTES, MAX_OBJECTS};
+use crate::totals::Totals;
 
 /// What a link is made with.
 #[derive(Clone, Debug)]
@@ -110,10 +111,8 @@ pub struct Limits {
     pub requested: usize,
     /// The most answers to questions that wait to be sent.
     pub answers: usize,
-    /// The most objects of the replica; others are refused.
-    pub objects: usize,
-    /// The most bytes of their contents together.
-    pub object_bytes: u64,
+    /// The most objects of the replica, and bytes of their contents together; others are refused.
+    pub replica: Totals,
     /// So often a temporary error is tried before its object is shown as diverged, and the
     /// cursor and comparisons go on without it. It is still tried.
     pub shown_after: u32,
@@ -145,8 +144,7 @@ impl Default for Limits {
             refetches: 5,
             requested: MAX_REQUESTED,
             answers: 4096,
-            objects: MAX_OBJECTS,
-            object_bytes: MAX_BYTES,
+            replica: Totals { objects: MAX_OBJECTS, bytes: MAX_BYTES },
             shown_after: 8,
             resync_within: PERMIT_KEPT.saturating_sub(Duration::from_secs(60)),
             shutdown_within: Duration::from_secs(10),
@@ -170,13 +168,9 @@ pub enum Input {
         /// The contents.
         contents: Vec<Option<Content>>,
     },
-    /// A batch was applied, and [`Batch::write`] of these outcomes is durable; or nothing of it is.
-    Applied {
-        /// Which batch.
-        id: u64,
-        /// One for each item.
-        outcomes: Result<Vec<ItemOutcome>, NotKept>,
-    },
+    /// The batch was applied, and [`Batch::write`] of these outcomes, one for each item, is durable; or
+    /// nothing of it is.
+    Applied(Result<Vec<ItemOutcome>, NotKept>),
     /// What [`Output::Reincarnate`] asked for was tried; or it is too soon for it, by so long.
     Reincarnated(Result<(), Duration>),
     /// An operator confirms that orphans be deleted, however many: good for one resync. At the

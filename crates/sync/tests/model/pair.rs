@@ -110,7 +110,7 @@ impl Pair {
         let stub = Stub { uid: uid.into(), ..Stub::of(&content) };
         let side = &mut self.sides[at];
         side.contents.insert(key.clone(), content);
-        if let Some(change) = side.feed.plan_put(key, &stub) {
+        if let Some(change) = side.feed.planner().put(key, &stub) {
             side.feed.commit(change).unwrap();
         }
         self.give(at, Input::FeedChanged);
@@ -118,7 +118,7 @@ impl Pair {
 
     pub fn remove(&mut self, at: usize, key: &ObjectKey) {
         let side = &mut self.sides[at];
-        if let Some(change) = side.feed.plan_remove(key) {
+        if let Some(change) = side.feed.planner().remove(key) {
             side.feed.commit(change).unwrap();
         }
         self.give(at, Input::FeedChanged);
@@ -193,7 +193,7 @@ impl Pair {
                         }
                         outcomes.push(outcome);
                     }
-                    side.held.push_back(Input::Applied { id: batch.id, outcomes: Ok(outcomes) });
+                    side.held.push_back(Input::Applied(Ok(outcomes)));
                 }
                 Output::Reincarnate => {
                     side.incarnations += 1;
@@ -220,7 +220,7 @@ impl Pair {
             for at in [PRINCIPAL, AGENT] {
                 let side = &mut self.sides[at];
                 let waits = |input: &Input| match input {
-                    Input::Applied { .. } => side.slow,
+                    Input::Applied(_) => side.slow,
                     Input::Loaded { .. } => side.full,
                     _ => false,
                 };

@@ -1,0 +1,159 @@
+//! SYN-6: a resync goes by what the source has now: what came meanwhile is no orphan, what was fetched
+//! and is not durable is fetched again, and kinds keep their order.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[path = "model/pair.rs"]
+mod pair;
+
+use model::{Digest, ObjectKey, Stub};
+use pair::{AGENT, PRINCIPAL, Pair, key};
+use sync::frame::{Frame, ResyncRequest};
+use sync::{Feed, FeedCursor, Mode, Replica};
+
+const APP: &str = "Application";
+
+/// A source of objects, and a node that lacks the first of them and has a stray one.
+fn different() -> Pair {
+    let mut pair = Pair::new(Mode::Managed);
+    for n in 0..10 {
+        pair.put(PRINCIPAL, &key(APP, &format!("a{n}")), &format!("u{n}"), "content");
+    }
+    pair.connect();
+    pair.disconnect();
+    let mut saved = pair.sides[AGENT].replica.saved();
+    saved.objects.remove(0);
+    saved.objects.push((key(APP, "stray"), Stub { uid: "s".into(), ..Stub::of(b"old") }, 1));
+    pair.sides[AGENT].replica = Replica::restore(saved);
+    pair.sides[AGENT].applied.clear();
+    pair
+}
+
+/// The same once the node asked for what it lacks, and before the source answers.
+fn under_way() -> Pair {
+    let mut pair = different();
+    pair.sides[PRINCIPAL].full = true;
+    pair.connect();
+    assert!(asked(&pair).any(|request| matches!(request, ResyncRequest::Objects(_))));
+    pair
+}
+
+fn asked(pair: &Pair) -> impl Iterator<Item = &ResyncRequest> {
+    pair.sides[AGENT].frames.iter().filter_map(|frame| match frame {
+        Frame::ResyncRequest(request) => Some(&**request),
+        _ => None,
+    })
+}
+
+#[test]
+fn an_orphan_goes() {
+    let mut pair = under_way();
+    pair.sides[PRINCIPAL].full = false;
+    pair.run();
+    assert!(pair.is_equal(PRINCIPAL));
+    assert_eq!(pair.link(AGENT).counters().orphans, 1);
+}
+
+#[test]
+fn what_comes_back_while_sets_are_compared_is_no_orphan() {
+    for slow in [false, true] {
+        let mut pair = under_way();
+        pair.sides[AGENT].slow = slow;
+        pair.put(PRINCIPAL, &key(APP, "stray"), "s", "new");
+        pair.sides[PRINCIPAL].full = false;
+        pair.run();
+        pair.sides[AGENT].slow = false;
+        pair.run();
+        assert!(pair.is_equal(PRINCIPAL));
+        assert_eq!(pair.link(AGENT).counters().orphans, 0, "slow {slow}");
+        let times = pair.sides[AGENT].applied.iter().filter(|key| &*key.name == "stray").count();
+        assert_eq!(times, 1, "it is changed, and never deleted");
+    }
+}
+
+#[test]
+fn what_was_fetched_and_is_not_durable_is_fetched_again() {
+    let mut pair = under_way();
+    (pair.sides[AGENT].slow, pair.sides[PRINCIPAL].full) = (true, false);
+    pair.run();
+    assert_eq!(pair.link(AGENT).under_way(), 1, "it is being applied");
+    pair.disconnect();
+    pair.sides[AGENT].slow = false;
+    pair.connect();
+    assert!(pair.is_equal(PRINCIPAL));
+    assert_eq!(pair.link(AGENT).counters().resyncs, 1, "by one comparison");
+}
+
+#[test]
+fn a_comparison_goes_on_with_the_set_that_it_began_with() {
+    let mut pair = under_way();
+    pair.disconnect();
+    pair.sides[PRINCIPAL].full = false;
+    pair.connect();
+    assert!(pair.is_equal(PRINCIPAL));
+    assert!(!asked(&pair).any(|request| *request == ResyncRequest::Sections), "it is not begun again");
+}
+
+#[test]
+fn a_comparison_with_a_set_that_is_no_more_begins_again() {
+    for restored in [false, true] {
+        let mut pair = different();
+        let backup = pair.sides[PRINCIPAL].feed.saved();
+        for n in 0..3 {
+            pair.put(PRINCIPAL, &key(APP, &format!("late{n}")), &format!("l{n}"), "late");
+        }
+        // Nothing of the feed comes, so that the cursor stays where it was.
+        pair.drops = |to, frame| to == AGENT && matches!(frame, Frame::Event(event) if event.seq > 0);
+        pair.sides[PRINCIPAL].full = true;
+        pair.connect();
+        pair.give(AGENT, sync::Input::Resync);
+        pair.run();
+        assert!(asked(&pair).any(|request| matches!(request, ResyncRequest::Objects(_))));
+        pair.disconnect();
+        pair.drops = |_, _| false;
+        let feed = &mut pair.sides[PRINCIPAL].feed;
+        *feed = if restored { Feed::restore(backup) } else { feed.reincarnate("new".parse().unwrap()) };
+        pair.sides[PRINCIPAL].full = false;
+        pair.connect();
+        assert_eq!(asked(&pair).next(), Some(&ResyncRequest::Sections), "restored {restored}");
+        assert!(pair.is_equal(PRINCIPAL), "restored {restored}");
+    }
+}
+
+#[test]
+fn kinds_keep_their_order() {
+    let kinds = ["AppProject", APP, "Repository"];
+    let keys = |name: &str| -> Vec<ObjectKey> {
+        let key = |kind: &str, namespace: u32| format!("{kind}/ns{namespace}/{name}").parse().unwrap();
+        (0..5).flat_map(|namespace| kinds.map(|kind| key(kind, namespace))).collect()
+    };
+    let mut pair = Pair::new(Mode::Managed);
+    for key in keys("new") {
+        pair.put(PRINCIPAL, &key, &key.to_string(), "content");
+    }
+    let old = |key: ObjectKey| (key.clone(), Stub { uid: key.to_string().into(), ..Stub::of(b"old") }, 1);
+    let cursor = Some(FeedCursor::at("other".parse().unwrap(), 7));
+    let objects = keys("old").into_iter().map(old).collect();
+    pair.sides[AGENT].replica = Replica::restore(sync::SavedReplica { cursor, objects });
+    pair.connect();
+    pair.give(AGENT, sync::Input::Approve);
+    pair.run();
+    assert!(pair.is_equal(PRINCIPAL));
+    let mut applied: Vec<String> =
+        pair.sides[AGENT].applied.iter().map(|key| format!("{} {}", key.name, key.section.kind)).collect();
+    applied.dedup();
+    let new = kinds.map(|kind| format!("new {kind}"));
+    let gone = kinds.map(|kind| format!("old {kind}"));
+    assert_eq!(applied, new.into_iter().chain(gone.into_iter().rev()).collect::<Vec<_>>());
+}
+
+#[test]
+fn an_object_with_other_content_is_fetched_once() {
+    let mut pair = different();
+    let mut saved = pair.sides[AGENT].replica.saved();
+    saved.objects[4].1.digest = Digest::ZERO;
+    pair.sides[AGENT].replica = Replica::restore(saved);
+    pair.connect();
+    assert!(pair.is_equal(PRINCIPAL));
+    assert_eq!(pair.link(AGENT).counters().resync_objects, 2, "the one that was missing, and this one");
+}
