@@ -12,7 +12,7 @@ use bytes::Bytes;
 use model::{Kind, ObjectKey};
 use streams::task::{LinkHandle, LinkTransport, commands, run_link};
 use streams::{Exchange, FrameReader, FrameWriter, LinkHandler, LoadError, TransportError};
-use sync::frame::{Capabilities, Hello, Interop, Resource};
+use sync::frame::{Capabilities, Hello, Interop, InventoryItem};
 use sync::link::{Batch, ItemOutcome, Link, LinkConfig, NotKept, Note};
 use sync::{Content, Feed, Frame, Mode, Replica, Role};
 use test_support::memory::MemoryLinkHandler;
@@ -122,7 +122,7 @@ async fn settled() {
 }
 
 fn ask_big() -> Frame {
-    let resource = Resource {
+    let resource = InventoryItem {
         name: "big".to_owned(),
         namespace: "web".to_owned(),
         uid: String::new(),

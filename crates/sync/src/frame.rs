@@ -315,14 +315,14 @@ pub enum Interop {
         checksum: Digest,
     },
     /// `response-synced-resource`: one that the source has.
-    Listed(Resource),
+    Listed(InventoryItem),
     /// `request-update`: send it if it differs, or say that it is gone.
-    RequestUpdate(Resource),
+    RequestUpdate(InventoryItem),
 }
 
 /// A resource as the source document names it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
-pub struct Resource {
+pub struct InventoryItem {
     /// Its name.
     #[serde(deserialize_with = "named")]
     pub name: String,

@@ -15,7 +15,8 @@ use pair::{AGENT, PRINCIPAL, Pair, key};
 use sync::FeedCursor;
 use sync::cursor::{KindOrder, PassPosition};
 use sync::frame::{
-    Checkpoint, Event, Frame, GoAway, Interop, Op, Ping, PingOrder, Resource, ResyncRequest, ResyncResponse,
+    Checkpoint, Event, Frame, GoAway, Interop, InventoryItem, Op, Ping, PingOrder, ResyncRequest,
+    ResyncResponse,
 };
 use sync::link::{ItemOutcome, Note};
 use sync::replica::MAX_REJECTED_OBJECTS;
@@ -150,7 +151,8 @@ fn a_walk_and_a_list_have_an_end() {
     pair.give(AGENT, Input::Resync);
     for n in 0..9 {
         let (name, kind) = (format!("l{n}"), APP.to_owned());
-        let one = Resource { name, namespace: "ns".to_owned(), uid: "u".to_owned(), kind, checksum: None };
+        let one =
+            InventoryItem { name, namespace: "ns".to_owned(), uid: "u".to_owned(), kind, checksum: None };
         pair.give(AGENT, Input::Frame(Frame::Interop(Box::new(Interop::Listed(one)))));
     }
     assert_eq!(closed(&pair, AGENT), Some("too-many"));

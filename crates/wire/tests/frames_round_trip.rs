@@ -19,7 +19,7 @@ use model::{Digest, Kind, Stub};
 use proptest::prelude::*;
 use prost::Message;
 use support::{contents, frames, hello, put};
-use sync::frame::{Interop, Op, Resource};
+use sync::frame::{Interop, InventoryItem, Op};
 use sync::{Frame, Role};
 use wire::batch::{self, FrameBatch};
 use wire::cloudevents::names::{FOREIGN_PREFIX, PREFIX};
@@ -209,7 +209,7 @@ fn reading_is_liberal() {
 /// choose who handles them.
 #[test]
 fn inventory_resync_events_carry_their_schema() {
-    let one = Resource {
+    let one = InventoryItem {
         name: "a".into(),
         namespace: "b".into(),
         uid: "u".into(),

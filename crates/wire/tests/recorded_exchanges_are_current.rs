@@ -12,7 +12,7 @@ use model::exchange::{Answer, CheckIn};
 use model::{Digest, ObjectKey, SectionKey, Stub, TrieNode};
 use support::{cursor, hello, put};
 use sync::frame::{
-    Ack, Checkpoint, Event, GoAway, Have, Interop, Op, Ping, PingOrder, Pong, Refused, Resource,
+    Ack, Checkpoint, Event, GoAway, Have, Interop, InventoryItem, Op, Ping, PingOrder, Pong, Refused,
     ResyncRequest, ResyncResponse,
 };
 use sync::{Frame, Role};
@@ -219,7 +219,7 @@ fn resync() -> Vec<Said> {
 
 /// The resync of the source document, for peers without the trie resync.
 fn interop() -> Vec<Said> {
-    let resource = |checksum| Resource {
+    let resource = |checksum| InventoryItem {
         name: "guestbook".to_owned(),
         namespace: "argocd".to_owned(),
         uid: "b2c4".to_owned(),

@@ -14,7 +14,7 @@ use serde_json::Value;
 use support::frames;
 use sync::Frame;
 use sync::frame::{
-    Ack, Checkpoint, GoAway, Hello, Ping, Pong, Refused, Resource, ResyncRequest, ResyncResponse,
+    Ack, Checkpoint, GoAway, Hello, InventoryItem, Ping, Pong, Refused, ResyncRequest, ResyncResponse,
 };
 use wire::Problem;
 use wire::cloudevents::names::PREFIX;
@@ -52,8 +52,8 @@ fn data() -> Vec<(&'static str, Schema)> {
         ("checkpoint", schema_for!(Checkpoint)),
         ("resync-request", schema_for!(ResyncRequest)),
         ("resync-response", schema_for!(ResyncResponse)),
-        ("response-synced-resource", schema_for!(Resource)),
-        ("request-update", schema_for!(Resource)),
+        ("response-synced-resource", schema_for!(InventoryItem)),
+        ("request-update", schema_for!(InventoryItem)),
         ("ping", schema_for!(Ping)),
         ("pong", schema_for!(Pong)),
         ("go-away", schema_for!(GoAway)),

@@ -19,7 +19,7 @@ use model::{Digest, Kind, ObjectKey, SectionKey};
 
 use super::trie_resync::ResyncStage;
 use super::{Cx, Link};
-use crate::frame::{Event, Frame, Interop, MAX_REQUESTED, Op, Ping, PingOrder, Pong, Resource};
+use crate::frame::{Event, Frame, Interop, InventoryItem, MAX_REQUESTED, Op, Ping, PingOrder, Pong};
 use crate::interop;
 use crate::replica::Replica;
 
@@ -84,8 +84,8 @@ impl InventoryResync {
 }
 
 /// A resource's name as the source document has it.
-pub(super) fn resource(key: &ObjectKey, uid: &str, checksum: Option<Digest>) -> Resource {
-    Resource {
+pub(super) fn resource(key: &ObjectKey, uid: &str, checksum: Option<Digest>) -> InventoryItem {
+    InventoryItem {
         name: key.name.to_string(),
         namespace: key.section.namespace.to_string(),
         uid: uid.to_owned(),
@@ -95,7 +95,7 @@ pub(super) fn resource(key: &ObjectKey, uid: &str, checksum: Option<Digest>) -> 
 }
 
 /// The key of a resource.
-pub(super) fn key_of(resource: &Resource) -> ObjectKey {
+pub(super) fn key_of(resource: &InventoryItem) -> ObjectKey {
     let section =
         SectionKey { kind: Kind::new(&resource.kind), namespace: resource.namespace.as_str().into() };
     ObjectKey { section, name: resource.name.as_str().into() }
@@ -137,7 +137,7 @@ impl Link {
     }
 
     /// The source has one like this.
-    pub(super) fn listed(&mut self, resource: &Resource, cx: &mut Cx<'_>) {
+    pub(super) fn listed(&mut self, resource: &InventoryItem, cx: &mut Cx<'_>) {
         let ResyncStage::InventoryResync(inventory) = &mut self.resync.stage else {
             self.counters.ignored += 1;
             return;

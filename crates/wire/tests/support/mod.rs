@@ -10,8 +10,8 @@ use proptest::collection::vec;
 use proptest::option;
 use proptest::prelude::*;
 use sync::frame::{
-    Ack, Capabilities, Checkpoint, Event, GoAway, Have, Hello, Interop, Op, Ping, PingOrder, Pong, Refused,
-    Resource, ResyncRequest, ResyncResponse,
+    Ack, Capabilities, Checkpoint, Event, GoAway, Have, Hello, Interop, InventoryItem, Op, Ping, PingOrder,
+    Pong, Refused, ResyncRequest, ResyncResponse,
 };
 use sync::object::MAX_CONTENT;
 use sync::{FeedCursor, Frame, Mode, PassPosition, Position, Role};
@@ -214,7 +214,7 @@ fn tells() -> impl Strategy<Value = ResyncResponse> {
 fn interops() -> impl Strategy<Value = Interop> {
     let resource = || {
         (texts(), option::of(texts()), option::of(texts()), texts(), option::of(digests())).prop_map(
-            |(name, namespace, uid, kind, checksum)| Resource {
+            |(name, namespace, uid, kind, checksum)| InventoryItem {
                 name,
                 namespace: namespace.unwrap_or_default(),
                 uid: uid.unwrap_or_default(),
