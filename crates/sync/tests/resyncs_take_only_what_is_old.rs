@@ -8,7 +8,7 @@ mod pair;
 
 use model::{Digest, ObjectKey, Stub};
 use pair::{AGENT, PRINCIPAL, Pair, key};
-use sync::frame::{Frame, ResyncRequest};
+use sync::frame::{Checkpoint, Frame, ResyncRequest};
 use sync::{Feed, FeedCursor, Mode, Replica};
 
 const APP: &str = "Application";
@@ -56,19 +56,49 @@ fn an_orphan_goes() {
 
 #[test]
 fn what_comes_back_while_sets_are_compared_is_no_orphan() {
-    for slow in [false, true] {
+    for (slow, behind) in [(false, false), (true, false), (true, true)] {
         let mut pair = under_way();
         pair.sides[AGENT].slow = slow;
+        if behind {
+            pair.put(PRINCIPAL, &key(APP, "before"), "b", "new");
+        }
         pair.put(PRINCIPAL, &key(APP, "stray"), "s", "new");
         pair.sides[PRINCIPAL].full = false;
         pair.run();
         pair.sides[AGENT].slow = false;
         pair.run();
         assert!(pair.is_equal(PRINCIPAL));
-        assert_eq!(pair.link(AGENT).counters().orphans, 0, "slow {slow}");
+        assert_eq!(pair.link(AGENT).counters().orphans, 0, "slow {slow}, behind another {behind}");
         let times = pair.sides[AGENT].applied.iter().filter(|key| &*key.name == "stray").count();
         assert_eq!(times, 1, "it is changed, and never deleted");
     }
+}
+
+#[test]
+fn a_checkpoint_of_before_the_end_begins_no_other_resync() {
+    let mut pair = under_way();
+    let cursor = pair.sides[PRINCIPAL].feed.cursor();
+    let older = Checkpoint { seq: 0, cursor, root: Digest::of(b"an older set") };
+    pair.give(AGENT, sync::Input::Frame(Frame::Checkpoint(older)));
+    pair.sides[PRINCIPAL].full = false;
+    pair.run();
+    assert!(pair.is_equal(PRINCIPAL));
+    assert_eq!(pair.link(AGENT).counters().resyncs, 1);
+}
+
+#[test]
+fn the_cursor_is_moved_by_the_resync_itself() {
+    let mut pair = different();
+    let mut saved = pair.sides[AGENT].replica.saved();
+    saved.cursor = Some(FeedCursor::at("other".parse().unwrap(), 7));
+    pair.sides[AGENT].replica = Replica::restore(saved);
+    pair.sides[PRINCIPAL].full = true;
+    pair.connect();
+    pair.drops = |_, frame| matches!(frame, Frame::Checkpoint(_));
+    pair.sides[PRINCIPAL].full = false;
+    pair.run();
+    assert!(pair.is_equal(PRINCIPAL));
+    assert_eq!(pair.sides[AGENT].replica.cursor(), Some(&pair.sides[PRINCIPAL].feed.cursor()));
 }
 
 #[test]
