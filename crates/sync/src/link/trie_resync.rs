@@ -449,16 +449,16 @@ impl Link {
         if full {
             return;
         }
-        let mut bytes = 0;
+        let (mut keys, mut bytes) = (Vec::new(), 0);
         while let Some((key, size)) = fetching.wants.last() {
             bytes = size.saturating_add(bytes);
             if fetching.asked.len() >= most || (bytes > most_bytes && !fetching.asked.is_empty()) {
                 break;
             }
             fetching.asked.insert(key.clone(), *size);
+            keys.push(key.clone());
             fetching.wants.pop();
         }
-        let keys = fetching.asked.keys().cloned().collect();
         self.request(ResyncRequest::Objects(keys), cx);
     }
 
