@@ -12,12 +12,8 @@ const NOT_PRODUCT: &[&str] = &["test-support", "bench", "demo", "sim"];
 
 /// Names that are right for more than one type, each with the reason.
 const ALLOWED: &[(&str, &str)] = &[
-    ("Answer", "of a check-in, and what hears the end of an operation; the latter gets another name"),
-    ("Batch", "of a link, and the frames of a post; the latter gets another name"),
     ("Cli", "the command line of each of two programs"),
-    ("Resource", "of a module, and the source document's; the latter gets another name"),
     ("Result", "std's alias with a crate's own error"),
-    ("SyncView", "the API's, and the agent's; the latter gets another name"),
 ];
 
 /// A type and where it is defined.
@@ -78,7 +74,8 @@ fn repeated(definitions: &[Definition], allowed: &[(&str, &str)]) -> Vec<String>
     }
     let is_product = |one: &Definition| one.is_public && !NOT_PRODUCT.contains(&one.owner.as_str());
     let clash = |one: &Definition, other: &Definition| {
-        one.at != other.at && (one.owner == other.owner || is_product(one) && is_product(other))
+        let both = one.owner == other.owner || is_product(one) && is_product(other);
+        both && !std::ptr::eq(one, other)
     };
     let mut wrong = Vec::new();
     for (name, all) in &named {

@@ -109,7 +109,7 @@ pub struct WorkSetup {
 
 /// What is to be done, as a release allows it.
 #[derive(Clone, Debug)]
-enum Job {
+enum ActionJob {
     Command(Vec<String>),
     Query(Ask),
     Operation(ObjectOperation, ObjectKey),
@@ -232,11 +232,11 @@ fn at(signer: &Signer, newest: Timestamp) -> At {
     At { now, trusted: trusted.now() }
 }
 
-fn allows(held: &Delegations, asked: &Work) -> Result<Leave<Job>, ActionRefusal> {
+fn allows(held: &Delegations, asked: &Work) -> Result<Leave<ActionJob>, ActionRefusal> {
     let refused = |message: String| ActionRefusal { code: RefusalCode::NotDelegated, message };
     if let Work::Operation { operation, object } = asked {
         catalog::sync::allows(held.sync.as_deref(), *operation, object)?;
-        let permitted = Job::Operation(*operation, object.key());
+        let permitted = ActionJob::Operation(*operation, object.key());
         return Ok(Leave { permitted, timeout_secs: OPERATION_SECS });
     }
     let permitted =
@@ -246,9 +246,9 @@ fn allows(held: &Delegations, asked: &Work) -> Result<Leave<Job>, ActionRefusal>
         Work::Query { what, .. } => {
             let ask = Ask::of(what, permitted.path.as_deref());
             let unknown = || refused(format!("this agent does not know the query {what:?}"));
-            Job::Query(ask.ok_or_else(unknown)?)
+            ActionJob::Query(ask.ok_or_else(unknown)?)
         }
-        _ => Job::Command(permitted.argv),
+        _ => ActionJob::Command(permitted.argv),
     };
     Ok(Leave { permitted: job, timeout_secs })
 }
@@ -262,7 +262,7 @@ fn own(durable: &Durable, host: &Host) -> Option<String> {
 }
 
 impl WorkThread {
-    fn run(&mut self, first: Vec<WorkEffect<Job>>, inbox: &Receiver<WorkEvent>) {
+    fn run(&mut self, first: Vec<WorkEffect<ActionJob>>, inbox: &Receiver<WorkEvent>) {
         self.perform(first);
         self.go_on();
         loop {
@@ -343,7 +343,7 @@ impl WorkThread {
         self.perform(effects);
     }
 
-    fn perform(&mut self, effects: Vec<WorkEffect<Job>>) {
+    fn perform(&mut self, effects: Vec<WorkEffect<ActionJob>>) {
         for effect in effects {
             match effect {
                 WorkEffect::Begin { id, mark } => self.begin(id, mark),
@@ -419,14 +419,14 @@ impl WorkThread {
         Ok(())
     }
 
-    fn execute(&mut self, id: String, job: Job, timeout: Duration) {
+    fn execute(&mut self, id: String, job: ActionJob, timeout: Duration) {
         tracing::info!(id, "an action begins");
         let began = Instant::now();
         let elsewhere = || Running::Elsewhere { until: began.checked_add(timeout).unwrap_or(began) };
         let running = match job {
-            Job::Command(argv) => self.command(&id, argv, timeout).map(Running::Command),
-            Job::Query(ask) => self.query(&id, ask).map(|()| elsewhere()),
-            Job::Operation(operation, key) => self.operation(&id, operation, key).map(|()| elsewhere()),
+            ActionJob::Command(argv) => self.command(&id, argv, timeout).map(Running::Command),
+            ActionJob::Query(ask) => self.query(&id, ask).map(|()| elsewhere()),
+            ActionJob::Operation(operation, key) => self.operation(&id, operation, key).map(|()| elsewhere()),
         };
         match running {
             Ok(running) => drop(self.running.insert(id, (began, running))),

@@ -24,10 +24,10 @@ pub struct Module {
     pub params: BTreeMap<String, ParamDecl>,
     /// Resources in declared order.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub resources: Vec<Resource>,
+    pub resources: Vec<DeclaredResource>,
     /// Handlers: run once at the end of the module, only when notified.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub handlers: Vec<Resource>,
+    pub handlers: Vec<DeclaredResource>,
     /// Run after the writes and before the handlers; failure restores the files.
     pub verify: Option<CommandLine>,
     /// Only report what would change.
@@ -66,7 +66,7 @@ pub enum CommandLine {
 /// A resource as declared: attributes still hold `${{ }}` expressions.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Resource {
+pub struct DeclaredResource {
     /// The type's name: `file`, `directory`, `symlink`, `line`, `exec`, `shell`, `custom`.
     #[serde(rename = "type")]
     pub kind: String,
@@ -106,7 +106,7 @@ pub struct Resource {
     pub attributes: BTreeMap<String, Value>,
 }
 
-impl Resource {
+impl DeclaredResource {
     /// What reports call it: `file:/etc/motd`.
     pub fn label(&self) -> String {
         format!("{}:{}", self.kind, self.name)

@@ -222,7 +222,7 @@ async fn exchange(
         route::CHECKIN => {
             let (answer, idle) = check_in(plane, caller, body::decode(&body)?, wait(&parts)?).await?;
             // A link may be on this very connection.
-            if idle && !plane.hub.sync_index().has_link(&caller.id) {
+            if idle && plane.hub.sync_index().link(&caller.id).is_none() {
                 connection.close_after_answer();
             }
             json(&answer, gzip)

@@ -64,7 +64,7 @@ pub(crate) struct ControlPlane {
     requests: AtomicU64,
     boot: String,
     /// What all links with nodes share.
-    pub(crate) links: FleetAdmission,
+    pub(crate) admission: FleetAdmission,
 }
 
 impl ControlPlane {
@@ -103,7 +103,7 @@ impl ControlPlane {
             not_ready: Mutex::new(None),
             requests: AtomicU64::new(0),
             boot,
-            links: FleetAdmission::new(links),
+            admission: FleetAdmission::new(links),
         }
     }
 

@@ -200,7 +200,7 @@ impl ObjectLog {
     fn hold_to_limits(&self, write: &Write, changes: &Changes) -> Result<()> {
         let limit = self.limits.max_bytes;
         let forgotten = |side| match side {
-            Side::Ours => write.found.is_some(),
+            Side::Ours => write.begin.is_some(),
             Side::Theirs => write.forget_theirs,
         };
         let (mut more, mut less) = (0, 0);
@@ -257,7 +257,7 @@ impl ObjectLog {
 impl Heads {
     /// What holds after a write, by which the own feed comes to `head`.
     fn change(&mut self, write: &Write, head: Option<u64>) {
-        if let Some(incarnation) = &write.found {
+        if let Some(incarnation) = &write.begin {
             self.feed = Some(FeedHead { incarnation: incarnation.clone(), head: 0, compacted: 0 });
         }
         if let Some(feed) = &mut self.feed {
@@ -277,7 +277,7 @@ impl Changes {
     fn of(write: &Write) -> Result<Changes> {
         let mut changes = Changes::default();
         changes.batch.bytes.reserve(write.bytes() + 300 * write.changes());
-        if write.found.is_some() {
+        if write.begin.is_some() {
             changes.forget(Side::Ours)?;
         }
         if write.forget_theirs {

@@ -34,7 +34,7 @@ fn filled(directory: &Path) -> Sets {
     let mut sets = Sets::default();
     for n in 1..=12 {
         let mut write = Write {
-            found: (n == 1).then(|| incarnation("f")),
+            begin: (n == 1).then(|| incarnation("f")),
             ours: vec![put(n, &format!("o{n}"), &text(n))],
             theirs: vec![their(n, &format!("t{n}"), &text(n))],
             cursor: cursor("t", n),

@@ -61,7 +61,7 @@ fn objects(directory: &Path) -> spool::objects::OpenedObjects {
 fn object_writes() -> [Write; 4] {
     [
         Write {
-            found: Some(incarnation("f")),
+            begin: Some(incarnation("f")),
             ours: vec![put(1, "a", "one"), put(2, "b", "two")],
             theirs: vec![their(7, "s", "status"), their(8, "t", "")],
             cursor: cursor("t", 8),

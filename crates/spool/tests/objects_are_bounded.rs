@@ -64,14 +64,14 @@ fn what_counts_is_bounded_and_removing_makes_room() {
     let mut log =
         ObjectLog::open(&Disk::new(), directory.path(), &incarnation("unused"), limits).unwrap().log;
     let mut rev = 0;
-    let mut write = Write { found: Some(incarnation("f")), ..Write::default() };
+    let mut write = Write { begin: Some(incarnation("f")), ..Write::default() };
     let refused = loop {
         write.ours = vec![put(rev + 1, &format!("o{rev}"), &text(rev))];
         match log.write(&write) {
             Ok(()) => rev += 1,
             Err(refused) => break refused,
         }
-        write.found = None;
+        write.begin = None;
         assert!(rev < 100);
     };
     assert!(matches!(refused, SpoolError::ObjectsFull { .. }) && refused.is_full(), "{refused}");
@@ -99,7 +99,7 @@ fn a_full_disk_loses_nothing_and_it_passes() {
         let mut sets = Sets::default();
         for n in 1..=60 {
             let write = Write {
-                found: (n == 1).then(|| incarnation("f")),
+                begin: (n == 1).then(|| incarnation("f")),
                 ours: vec![put(n, &format!("o{}", n % 7), &text(n))],
                 theirs: vec![their(n, &format!("t{}", n % 9), &text(n))],
                 ..Write::default()

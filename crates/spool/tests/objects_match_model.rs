@@ -82,7 +82,7 @@ fn write(step: &Step, sets: &Sets, count: u64) -> Option<Write> {
         None => (theirs(NAMES[*name]), None),
     });
     Some(Write {
-        found: found.then(|| incarnation(&format!("incarnation-{count}"))),
+        begin: found.then(|| incarnation(&format!("incarnation-{count}"))),
         ours,
         compacted: compacted.then_some(rev / 2),
         theirs: theirs.collect(),
@@ -146,7 +146,7 @@ proptest! {
 fn a_refused_write_changes_nothing() {
     let directory = common::tempdir();
     let mut log = open(&Disk::new(), directory.path(), "fresh").unwrap().log;
-    let first = Write { found: Some(incarnation("f")), ours: vec![put(1, "a", "one")], ..Write::default() };
+    let first = Write { begin: Some(incarnation("f")), ours: vec![put(1, "a", "one")], ..Write::default() };
     log.write(&first).unwrap();
     for unsound in [vec![put(1, "a", "x")], vec![put(3, "a", "x")], vec![(put(2, "a", "x").0, None)]] {
         let write = Write { ours: unsound, theirs: vec![their(1, "b", "b")], ..Write::default() };

@@ -33,7 +33,7 @@ fn write(step: u64) -> Write {
     let text = |n: u64| format!("{step}.{n} {}", "x".repeat(150));
     let rev = 3 * (step - 1);
     Write {
-        found: (step == 1).then(|| incarnation("f")),
+        begin: (step == 1).then(|| incarnation("f")),
         ours: vec![
             put(rev + 1, &format!("stays-{step}"), &text(1)),
             put(rev + 2, "changes", &text(2)),

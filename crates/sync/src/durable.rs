@@ -7,7 +7,7 @@ use crate::cursor::FeedCursor;
 use bytes::Bytes;
 use model::{ObjectKey, Stub};
 
-use crate::feed::{Change, ObjectState, SavedFeed};
+use crate::feed::{Change, Feed, ObjectState, SavedFeed};
 
 /// Which of the two sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -54,7 +54,7 @@ pub type ReplicaObject = (Stub, u64, Content);
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Write {
     /// Begin the own feed (again) in this incarnation: whatever it held is forgotten first.
-    pub found: Option<model::Incarnation>,
+    pub begin: Option<model::Incarnation>,
     /// Changes of the own feed in the order of their revisions, puts with their content.
     pub ours: Vec<(Change, Option<Content>)>,
     /// Tombstones of the own feed up to this revision are forgotten.
@@ -105,7 +105,7 @@ impl Write {
     /// # Errors
     /// [`UnsoundWrite`] names what is wrong.
     pub fn check(&self, head: Option<u64>) -> Result<Option<u64>, UnsoundWrite> {
-        let mut head = if self.found.is_some() { Some(0) } else { head };
+        let mut head = if self.begin.is_some() { Some(0) } else { head };
         for (change, content) in &self.ours {
             let last = head.ok_or(UnsoundWrite::NoFeed)?;
             if last.checked_add(1) != Some(change.rev) {
@@ -133,6 +133,14 @@ impl Write {
             }
         }
         Ok(head)
+    }
+
+    /// Planned changes of a feed, with what else of it is to be kept: that it begins, before the first one, and
+    /// how far its tombstones are forgotten.
+    pub fn of(feed: &Feed, ours: Vec<(Change, Option<Content>)>) -> Write {
+        let begin = (feed.head() == 0).then(|| feed.incarnation().clone());
+        let compacted = Some(feed.compacted()).filter(|compacted| *compacted > 0);
+        Write { begin, ours, compacted, ..Write::default() }
     }
 
     /// The bytes of all contents in it.

@@ -196,17 +196,19 @@ impl Feed {
         Planner { feed: self, next: self.head + 1, room: self.index.room(), over: BTreeMap::new() }
     }
 
-    /// Takes a change that is durable. Returned is the new compacted revision when tombstones had to be
-    /// forgotten: it belongs into the next [`crate::durable::Write`].
+    /// Takes a change that is durable, and forgets tombstones when there are too many.
     ///
     /// # Errors
     /// When the change does not follow the last one.
-    pub fn commit(&mut self, change: Change) -> Result<Option<u64>, CommitError> {
+    pub fn commit(&mut self, change: Change) -> Result<(), CommitError> {
         if change.rev != self.head + 1 {
             return Err(CommitError { rev: change.rev, head: self.head });
         }
         self.place(change);
-        Ok((self.tombstones() > self.most_gone).then(|| self.forget_tombstones()))
+        if self.tombstones() > self.most_gone {
+            self.forget_tombstones();
+        }
+        Ok(())
     }
 
     fn place(&mut self, change: Change) {
@@ -232,7 +234,7 @@ impl Feed {
     }
 
     /// Forgets an eighth of the tombstones, oldest first, so that it is not done each time.
-    fn forget_tombstones(&mut self) -> u64 {
+    fn forget_tombstones(&mut self) {
         let keep = self.most_gone - self.most_gone / 8;
         while self.tombstones() > keep {
             let oldest = self.lanes.values_mut().filter(|lane| !lane.gone.is_empty());
@@ -245,7 +247,6 @@ impl Feed {
             self.compacted = rev;
             self.by_key.remove(&key);
         }
-        self.compacted
     }
 
     /// Which incarnation of the feed this is.

@@ -6,7 +6,7 @@ use std::path::Path;
 use agent::identity::Membership;
 use agent::machine::MachineOptions;
 use agent::state::StateDir;
-use catalog::module::{CommandLine, Declared, Module, Params, Resource};
+use catalog::module::{CommandLine, Declared, DeclaredResource, Module, Params};
 use lang::Value;
 use model::exchange::Signed;
 use model::object::ObjectKey;
@@ -100,8 +100,8 @@ pub fn module(name: &str) -> Module {
 }
 
 /// A resource with these attributes.
-pub fn resource(kind: &str, name: &str, attributes: &[(&str, Value)]) -> Resource {
-    Resource {
+pub fn resource(kind: &str, name: &str, attributes: &[(&str, Value)]) -> DeclaredResource {
+    DeclaredResource {
         kind: kind.to_owned(),
         name: name.to_owned(),
         id: None,
@@ -120,12 +120,12 @@ pub fn resource(kind: &str, name: &str, attributes: &[(&str, Value)]) -> Resourc
 }
 
 /// A file with this content.
-pub fn file(path: &str, content: &str) -> Resource {
+pub fn file(path: &str, content: &str) -> DeclaredResource {
     resource("file", path, &[("content", content.into()), ("mode", "0644".into())])
 }
 
 /// A shell handler.
-pub fn handler(name: &str, script: &str) -> Resource {
+pub fn handler(name: &str, script: &str) -> DeclaredResource {
     resource("shell", name, &[("command", script.into())])
 }
 

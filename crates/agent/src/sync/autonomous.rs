@@ -55,7 +55,7 @@ impl Vanishing {
 
 impl Reconciler {
     /// What is found goes into the own set; what vanished goes out of it, unless that is a
-    /// mass that nobody confirmed. Says whether all went well.
+    /// mass that nobody confirmed. True when all went well.
     pub(super) fn reconcile_autonomous(&mut self, listing: &Listing) -> bool {
         let kinds = &self.kinds;
         let fed: BTreeMap<ObjectKey, Stub> =
@@ -72,13 +72,7 @@ impl Reconciler {
             self.reconcile_within(VANISHING);
         }
         self.hold_back(changes.held.as_ref());
-        let uids = match self.uids(listing, &fed) {
-            Ok(uids) => uids,
-            Err(error) => {
-                self.problem("objects", Some(format!("no randomness for a uid: {error}")));
-                return false;
-            }
-        };
+        let uids = self.uids(listing, &fed);
         // What the release names the kind of no longer.
         let mut own = self.gone(|key| {
             let kind = object::kind_of_status(&key.section.kind);
@@ -88,7 +82,7 @@ impl Reconciler {
         let put = listing.objects.iter().filter(|found| changes.put.contains(&found.key));
         own.extend(put.filter_map(|found| self.up(&found.key, uids.get(&found.key)?, &found.spec)));
         own.extend(self.statuses(listing, |found| uids.get(&found.key).cloned()));
-        let well = self.own(own);
+        let well = self.own(own) && uids.len() == listing.objects.len();
         if well && confirmed && self.opened.held.is_none() {
             self.approval_used();
         }
@@ -118,38 +112,35 @@ impl Reconciler {
         self.context.view.set(|view| view.held = text);
     }
 
-    /// The uid of each object found: its own, else the one that it has in the own set, else
-    /// a new one.
-    fn uids(
-        &mut self,
-        listing: &Listing,
-        fed: &BTreeMap<ObjectKey, Stub>,
-    ) -> Result<BTreeMap<ObjectKey, Arc<str>>, getrandom::Error> {
+    /// The uid of each object found: its own, else the one that it has in the own set, else a new one,
+    /// if the system has randomness for it.
+    fn uids(&mut self, listing: &Listing, fed: &BTreeMap<ObjectKey, Stub>) -> BTreeMap<ObjectKey, Arc<str>> {
         let mut uids = BTreeMap::new();
         for found in &listing.objects {
             let known = found.uid.as_deref().map(Arc::from);
             let known = known.or_else(|| fed.get(&found.key).map(|fed| fed.uid.clone()));
-            let uid = known.map_or_else(fresh_uid, Ok)?;
+            let Some(uid) = known.or_else(|| self.fresh_uid()) else { continue };
             if let (None, Some(backend)) = (&found.uid, &mut self.opened.backend) {
                 backend.assign_uid(&found.key, &uid);
             }
             uids.insert(found.key.clone(), uid);
         }
-        Ok(uids)
+        uids
     }
 
-    /// It goes into the own set, unless it is too large.
+    /// A uid that no object has.
+    fn fresh_uid(&self) -> Option<Arc<str>> {
+        let mut bytes = [0; 16];
+        let filled = getrandom::fill(&mut bytes).map_err(|error| format!("no randomness for a uid: {error}"));
+        filled.map_err(|problem| self.problem("objects", Some(problem))).ok()?;
+        Some(sync::identity::uid(bytes))
+    }
+
+    /// The change that puts an object into the own set, unless it is too large.
     pub(super) fn up(&self, key: &ObjectKey, uid: &Arc<str>, content: &Bytes) -> Option<Own> {
         let large = content.len() > MAX_CONTENT;
         let why = || format!("it is larger than {MAX_CONTENT} bytes, and is not synchronized");
         self.problem(&format!("object {key}"), large.then(why));
         (!large).then(|| Own::Put { key: key.clone(), uid: uid.clone(), content: content.clone() })
     }
-}
-
-/// A uid that nothing has.
-fn fresh_uid() -> Result<Arc<str>, getrandom::Error> {
-    let mut bytes = [0; 16];
-    getrandom::fill(&mut bytes)?;
-    Ok(sync::identity::uid(bytes))
 }

@@ -34,18 +34,18 @@ pub struct AgentLinkHandler {
 
 /// What is known of the link.
 #[derive(Default)]
-struct LinkState {
+pub(super) struct LinkState {
     /// The control plane said hello, and takes check-ins on the link.
-    takes_check_ins: bool,
+    pub(super) takes_check_ins: bool,
     /// The check-in that waits for its answer.
     asker: Option<oneshot::Sender<Answer>>,
-    /// The control plane's durable cursor in the own feed, if it is known.
-    acked: Option<FeedCursor>,
+    /// After which cursor of the own set the next link goes on, as far as this one knows.
+    pub(super) acked: Option<FeedCursor>,
     /// The sets were found equal then, and that is not yet part of the evidence.
     compared: Option<Timestamp>,
     evidence: Option<Evidence>,
     /// Since when both directions are equal and nothing moved.
-    quiet: Option<Instant>,
+    pub(super) quiet: Option<Instant>,
     counters: Counters,
 }
 
@@ -60,30 +60,16 @@ impl AgentLinkHandler {
         AgentLinkHandler { context, reconciler, transport, rules, state: Mutex::default() }
     }
 
-    fn state(&self) -> MutexGuard<'_, LinkState> {
+    /// What is known of the link now.
+    pub(super) fn state(&self) -> MutexGuard<'_, LinkState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Whether check-ins can go over the link.
-    pub fn takes_check_ins(&self) -> bool {
-        self.state().takes_check_ins
-    }
-
-    /// Waits for the answer to the check-in that is said next. One at a time.
+    /// The answer to the check-in that is sent next. One at a time.
     pub fn ask(&self) -> oneshot::Receiver<Answer> {
         let (asker, answer) = oneshot::channel();
         self.state().asker = Some(asker);
         answer
-    }
-
-    /// Since when both directions are equal and nothing moved.
-    pub fn quiet(&self) -> Option<Instant> {
-        self.state().quiet
-    }
-
-    /// After which cursor of the own set the next link goes on, as far as this one knows.
-    pub fn acked(&self) -> Option<FeedCursor> {
-        self.state().acked.clone()
     }
 }
 
@@ -126,7 +112,7 @@ impl LinkHandler for AgentLinkHandler {
     fn hello(&self, hello: &Hello) {
         tracing::debug!(instance = hello.instance, "the link is up");
         if matches!(self.transport, TransportKind::Grpc | TransportKind::Websocket) {
-            // A publish while there was no stream was announced to nobody (SYN-11).
+            // The control plane could not announce a publish while there was no stream (SYN-11).
             self.context.daemon.contact();
         }
     }

@@ -21,12 +21,12 @@ use super::reconciler::Reconciler;
 const MAX_JOBS: usize = 24;
 
 /// What is done on the reconciler's thread.
-type Job = Box<dyn FnOnce(&mut Reconciler) + Send>;
+type ReconcilerJob = Box<dyn FnOnce(&mut Reconciler) + Send>;
 
 /// What was posted and not taken.
 #[derive(Default)]
 pub(super) struct Waiting {
-    pub(super) jobs: Vec<Job>,
+    pub(super) jobs: Vec<ReconcilerJob>,
     /// Another release is held, which says this.
     pub(super) policy: Option<SyncPolicy>,
     /// An operator confirms that what vanished is to be deleted.

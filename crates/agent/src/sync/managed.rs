@@ -98,7 +98,7 @@ impl Reconciler {
         self.opened.applied.insert(key.clone(), LastApplied { stub: stub.clone(), version });
     }
 
-    /// What to do with what came under this uid, where this was `found`, the `same` or not.
+    /// What to do with an object of this uid, where the backend has `found`, the `same` or not.
     fn decide(
         &self,
         key: &ObjectKey,
@@ -173,8 +173,8 @@ impl Reconciler {
     ) -> Result<(), BackendError> {
         let wanted = self.opened.wanted.get(key).cloned().zip(content.map(|content| content.bytes));
         match (correction, wanted) {
-            // Marked, but maybe by what came when the agent was killed: whether it is wanted is
-            // known once both sides compared.
+            // An item that was applied when the agent was killed may have marked it: whether it is wanted
+            // is known once both sides compared.
             (Correction::Remove, _) => {
                 let Some(version) = version.filter(|_| self.complete) else { return Ok(()) };
                 tracing::info!(%key, "an object that the control plane has no more is removed");

@@ -1,4 +1,4 @@
-//! Operations on objects, on their way to whoever owns the objects (SYN-2, SYN-5).
+//! Operations on objects, on their way to the objects' owners (SYN-2, SYN-5).
 //!
 //! ```text
 //! work thread -> OperationQueue -> mailbox -> reconciler -> Backend::request_operation -> owner

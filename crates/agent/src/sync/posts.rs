@@ -37,7 +37,7 @@ pub struct Poster {
     session: Arc<Session>,
     origin: Origin,
     /// What exchanges had to say and no more room for.
-    left: VecDeque<Frame>,
+    pub(super) left: VecDeque<Frame>,
 }
 
 /// What an exchange came to.
@@ -57,11 +57,6 @@ impl Poster {
     /// Posts over this session; frames say to come from `origin`.
     pub fn new(session: Arc<Session>, origin: Origin) -> Poster {
         Poster { session, origin, left: VecDeque::new() }
-    }
-
-    /// Goes on with what another one did not post.
-    pub fn after(self, before: &mut Poster) -> Poster {
-        Poster { left: std::mem::take(&mut before.left), ..self }
     }
 
     /// One request and its answer, or what was `pushed` down in place of them. `after` is the
@@ -103,7 +98,7 @@ impl Poster {
         let progress = match (failed, moved || brought || !self.left.is_empty()) {
             (true, _) => Progress::Failed,
             (false, true) => Progress::Moved,
-            (false, false) if handler.quiet().is_some() => Progress::Quiet,
+            (false, false) if handler.state().quiet.is_some() => Progress::Quiet,
             (false, false) => Progress::Stuck,
         };
         (ended, progress)

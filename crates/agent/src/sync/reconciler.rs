@@ -6,7 +6,7 @@
 //! release --policy---+                     +--> Sets: one durable write a batch, then the answer
 //! ```
 //!
-//! Invariants: one thread applies what comes over a link and reconciles what users change (managed:
+//! Invariants: one thread applies the batches of links and reconciles what users change (managed:
 //! it is put right; autonomous: it goes up), so that neither is taken for the other; what it
 //! answers is durable.
 
@@ -199,7 +199,7 @@ impl ObjectReconciler {
         let (done, is_done) = oneshot::channel();
         self.mailbox.0.run(move |reconciler| {
             reconciler.reincarnate();
-            // Nobody waits for it when its link is gone.
+            // The link that waits for it may be gone.
             let _ = done.send(());
         });
         let _ = is_done.await;
@@ -233,7 +233,7 @@ impl Reconciler {
                 self.reconcile_at.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
             let all = mailbox.next(wait.min(LOOK));
             if all.closed {
-                // Who posts from now on is refused.
+                // Jobs that are posted from now on are refused.
                 return mailbox.post(|waiting| waiting.closed = true);
             }
             // First: batches of links under the one before are refused.
@@ -297,13 +297,13 @@ impl Reconciler {
         Ok(())
     }
 
-    /// Applies what came, then makes it durable in one write; then actions may begin.
+    /// Applies a batch, then makes it durable in one write; then actions may begin.
     fn batch(&mut self, batch: &Batch, of: u64) -> Result<Vec<ItemOutcome>, NotKept> {
         if self.rules.borrow().number != of {
             return Err(NotKept("the release says otherwise by now".to_owned()));
         }
         let outcomes: Vec<ItemOutcome> = batch.items.iter().map(|item| self.item(item)).collect();
-        if let Err(error) = self.context.sets.keep(batch.write(&outcomes)) {
+        if let Err(error) = self.context.sets.keep(&batch.write(&outcomes)) {
             let why = chain(&error);
             // What was put into the backend just now is wanted, and not known to be.
             self.complete = false;
@@ -419,7 +419,7 @@ impl Reconciler {
         }
     }
 
-    /// What came of work on the sets; a failure is shown.
+    /// The result of work on the sets; a failure is shown.
     pub(super) fn kept<T>(&self, result: Result<T, SetsError>) -> Option<T> {
         result.inspect_err(|error| self.problem("objects", Some(chain(error)))).ok()
     }

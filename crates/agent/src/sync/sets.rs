@@ -59,17 +59,11 @@ struct Memory {
     replica: Replica,
 }
 
-struct Disk {
-    log: ObjectLog,
-    /// Tombstones up to here are forgotten with the next write.
-    compacted: Option<u64>,
-}
-
 /// Both sets of a node.
 pub struct Sets {
     durable: Arc<Durable>,
     memory: Mutex<Memory>,
-    disk: Mutex<Disk>,
+    disk: Mutex<ObjectLog>,
     changed: watch::Sender<u64>,
 }
 
@@ -90,14 +84,14 @@ impl Sets {
             Some(saved) => Feed::restore(saved),
             None => {
                 let incarnation = fresh_incarnation()?;
-                log.write(&Write { found: Some(incarnation.clone()), ..Write::default() })?;
+                log.write(&Write { begin: Some(incarnation.clone()), ..Write::default() })?;
                 Feed::new(incarnation)
             }
         };
         Ok(Sets {
             durable,
             memory: Mutex::new(Memory { feed, replica: Replica::restore(replica) }),
-            disk: Mutex::new(Disk { log, compacted: None }),
+            disk: Mutex::new(log),
             changed: watch::Sender::new(0),
         })
     }
@@ -137,21 +131,15 @@ impl Sets {
     /// # Errors
     /// When the disk refuses.
     pub fn contents(&self, side: Side, keys: &[ObjectKey]) -> Result<Vec<Option<Content>>, SetsError> {
-        Ok(locked(&self.disk).log.contents(side, keys)?)
+        Ok(locked(&self.disk).contents(side, keys)?)
     }
 
     /// Makes a write durable; its own changes, if any, are not yet in memory.
     ///
     /// # Errors
     /// When the disk refuses; nothing of it is kept then.
-    pub fn keep(&self, mut write: Write) -> Result<(), SetsError> {
-        let mut disk = locked(&self.disk);
-        if write.found.is_none() {
-            write.compacted = write.compacted.or(disk.compacted);
-        }
-        disk.log.write(&write)?;
-        disk.compacted = None;
-        Ok(())
+    pub fn keep(&self, write: &Write) -> Result<(), SetsError> {
+        Ok(locked(&self.disk).write(write)?)
     }
 
     /// Changes the own set: durable first. Says how many changes there were. For the one
@@ -182,7 +170,7 @@ impl Sets {
 
     fn change_group(&self, group: Vec<Own>) -> Result<usize, SetsError> {
         let at = now().0;
-        let ours: Vec<_> = self.with(|feed, _| {
+        let write = self.with(|feed, _| {
             let mut planner = feed.planner();
             let plan = |own: Own| match own {
                 Own::Put { key, uid, content } => {
@@ -195,25 +183,20 @@ impl Sets {
                 }
                 Own::Remove(key) => Some((planner.remove(&key)?, None)),
             };
-            group.into_iter().filter_map(plan).collect()
+            let ours = group.into_iter().filter_map(plan).collect();
+            Write::of(feed, ours)
         });
-        if ours.is_empty() {
+        if write.ours.is_empty() {
             return Ok(0);
         }
-        let changes: Vec<_> = ours.iter().map(|(change, _)| change.clone()).collect();
-        let count = changes.len();
-        self.keep(Write { ours, ..Write::default() })?;
-        let compacted = self.with(|feed, _| {
-            let mut compacted = None;
-            for change in changes {
+        self.keep(&write)?;
+        let count = write.ours.len();
+        self.with(|feed, _| {
+            for (change, _) in write.ours {
                 // Planned from this feed by its one writer, so it follows.
-                compacted = feed.commit(change).unwrap_or_default().or(compacted);
+                let _ = feed.commit(change);
             }
-            compacted
         });
-        if compacted.is_some() {
-            locked(&self.disk).compacted = compacted;
-        }
         Ok(count)
     }
 
@@ -223,7 +206,7 @@ impl Sets {
     /// When the disk refuses; both are as before then.
     pub fn begin_anew(&self) -> Result<(), SetsError> {
         let incarnation = fresh_incarnation()?;
-        self.keep(Write { found: Some(incarnation.clone()), forget_theirs: true, ..Write::default() })?;
+        self.keep(&Write { begin: Some(incarnation.clone()), forget_theirs: true, ..Write::default() })?;
         self.with(|feed, replica| (*feed, *replica) = (Feed::new(incarnation), Replica::new()));
         self.changed.send_modify(|changes| *changes += 1);
         Ok(())
@@ -241,7 +224,7 @@ impl Sets {
             (feed.reincarnate(incarnation.clone()), bytes)
         });
         let whole = usize::try_from(bytes).is_ok_and(|bytes| bytes < MAX_OBJECT_WRITE);
-        let mut write = Write { found: Some(incarnation.clone()), ..Write::default() };
+        let mut write = Write { begin: Some(incarnation.clone()), ..Write::default() };
         if whole {
             let changes = feed.changes_after(0, usize::MAX);
             let keys: Vec<ObjectKey> = changes.iter().map(|change| change.key.clone()).collect();
@@ -256,7 +239,7 @@ impl Sets {
         if !kept {
             feed = Feed::new(incarnation);
         }
-        self.keep(write)?;
+        self.keep(&write)?;
         self.with(|ours, _| *ours = feed);
         self.changed.send_modify(|changes| *changes += 1);
         Ok(kept)
@@ -269,7 +252,7 @@ impl Sets {
     pub fn reload(&self) -> Result<(), SetsError> {
         let mut disk = locked(&self.disk);
         let opened = self.durable.open_objects()?;
-        disk.log = opened.log;
+        *disk = opened.log;
         self.with(|feed, replica| {
             *replica = Replica::restore(opened.saved.replica);
             if let Some(saved) = opened.saved.feed {

@@ -34,7 +34,7 @@ use sync::frame::CloseReason;
 use sync::link::LinkConfig;
 use sync::{Frame, Role};
 use tokio::sync::{Notify, watch};
-use tokio::task::{JoinHandle, JoinSet};
+use tokio::task::JoinHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::SyncContext;
@@ -48,7 +48,7 @@ use crate::dialing::{DialError, TransportDialer};
 use crate::release::ReleaseTerms;
 use crate::render::chain;
 
-/// A link that nobody needs any more is closed after so long a rest.
+/// The agent closes a link that neither side needs any more after so long a rest.
 pub const IDLE_CLOSE: Duration = Duration::from_secs(60);
 /// How often it is looked whether a link rests.
 const LOOK: Duration = Duration::from_secs(5);
@@ -150,7 +150,7 @@ impl Links {
     }
 
     fn stream(&self) -> Option<OpenLink> {
-        self.open.borrow().clone().filter(|open| open.handler.takes_check_ins())
+        self.open.borrow().clone().filter(|open| open.handler.state().takes_check_ins)
     }
 
     /// Checks in over the open stream; `None`: there is none, or no answer came.
@@ -170,11 +170,10 @@ impl Links {
     pub async fn stop(&self) {
         self.stop.send_replace(true);
         let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(mut task) = task
-            && timeout(STOP_WITHIN, &mut task).await.is_err()
+        if let Some(task) = task
+            && timeout(STOP_WITHIN, task).await.is_err()
         {
             tracing::warn!("the link did not end in order");
-            task.abort();
         }
     }
 }
@@ -189,15 +188,12 @@ async fn restarted<F>(
 ) where
     F: Future<Output = ()> + Send + 'static,
 {
-    // With it ends what it runs.
-    let mut tasks = JoinSet::new();
     loop {
-        tasks.spawn(begin());
-        let ended = tasks.join_next().await;
+        let ended = tokio::spawn(begin()).await;
         if *stopped.borrow() {
             return;
         }
-        let why = if matches!(ended, Some(Ok(()))) { "ended" } else { "panicked" };
+        let why = if ended.is_ok() { "ended" } else { "panicked" };
         tracing::error!(why, "the task that keeps links is gone; it is begun again");
         let problem = format!("the task that keeps links {why}, and was begun again; report the agent's log");
         view.problem(LINKS, Some(problem));
@@ -388,12 +384,11 @@ impl Manager {
     async fn open(&mut self, transport_kind: TransportKind) -> Result<Opened, DialError> {
         self.count += 1;
         let name = format!("{}-{}", self.instance, self.count);
-        let poster = self.dialer.poster(&name);
-        // A stream of two ways has what is to be said asked for anew.
-        self.poster = match transport_kind {
-            TransportKind::Grpc | TransportKind::Websocket => poster,
-            TransportKind::Sse | TransportKind::Poll => poster.after(&mut self.poster),
-        };
+        let before = std::mem::replace(&mut self.poster, self.dialer.poster(&name));
+        // Over a stream of two ways the control plane asks anew for what was left.
+        if matches!(transport_kind, TransportKind::Sse | TransportKind::Poll) {
+            self.poster.left = before.left;
+        }
         Ok(match transport_kind {
             TransportKind::Grpc => Opened::Stream(self.dialer.grpc(&name).await?),
             TransportKind::Websocket => Opened::Stream(self.dialer.websocket(&name).await?),
@@ -451,19 +446,19 @@ impl Manager {
         tokio::pin!(running);
         let (ended, closing) = tokio::select! {
             ended = &mut running => (ended, Closing::No),
-            closing = self.closes(transport_kind, rules.number, || handler.quiet()) => {
+            closing = self.closes(transport_kind, rules.number, || handler.state().quiet) => {
                 // A link that has more commands than it can hold ends by itself.
                 let _ = commands.try_send(LinkCommand::Shutdown);
                 (running.await, closing)
             }
         };
         self.current.send_replace(None);
-        self.acked = handler.acked().or(self.acked.take());
-        LinkOutcome { ended, quiet: handler.quiet().is_some(), closing }
+        self.acked = handler.state().acked.clone().or(self.acked.take());
+        LinkOutcome { ended, quiet: handler.state().quiet.is_some(), closing }
     }
 
     /// Waits for a reason of this side to end a link: a stop, another release, or that nothing moves and
-    /// nobody needs the link.
+    /// no action runs.
     async fn closes(
         &mut self,
         transport_kind: TransportKind,
@@ -500,8 +495,8 @@ impl Manager {
             _ if problem.is_some() => LinkEnd::Refused,
             _ => LinkEnd::Lost,
         };
-        let told = how != LinkEnd::Lost || matches!(ended.how, EndedBy::Them(_));
-        let other = !ended.met && !told && self.transports.failed(transport_kind, Instant::now());
+        let other =
+            !ended.met && how == LinkEnd::Lost && self.transports.failed(transport_kind, Instant::now());
         self.wait(other, how, ended.retry_after.or(problem.flatten()).map(Duration::from_secs));
     }
 }

@@ -100,7 +100,7 @@ impl Stage {
         let mut write = Write::default();
         let incarnation: model::Incarnation = format!("s{node}").parse()?;
         let feed = self.feeds.entry(node).or_insert_with(|| {
-            write.found = Some(incarnation.clone());
+            write.begin = Some(incarnation.clone());
             Feed::new(incarnation)
         });
         for number in objects {

@@ -4,13 +4,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use catalog::module::Resource;
+use catalog::module::DeclaredResource;
 use lang::nearest;
 
 use super::{BoundModule, BoundResource};
 
 /// The names that others know a resource by: its id, its name as declared, its label.
-fn names(resource: &Resource) -> impl Iterator<Item = String> {
+fn names(resource: &DeclaredResource) -> impl Iterator<Item = String> {
     resource.id.iter().cloned().chain([resource.name.clone(), resource.label()])
 }
 
@@ -19,7 +19,7 @@ type ResourceIndex = (usize, usize);
 
 /// Resolves every reference. One that names nothing fails its resource, one edge that is
 /// meant for another resource (`before`, `subscribes`) is written there.
-pub(super) fn resolve(modules: &mut [BoundModule], declared: &[Vec<&Resource>]) {
+pub(super) fn resolve(modules: &mut [BoundModule], declared: &[Vec<&DeclaredResource>]) {
     let names: Vec<BTreeMap<String, Vec<usize>>> = declared.iter().map(|module| by_name(module)).collect();
     let by_module: BTreeMap<String, usize> =
         modules.iter().enumerate().map(|(m, module)| (module.name.clone(), m)).collect();
@@ -74,7 +74,7 @@ enum Edge {
 
 fn link(
     modules: &mut [BoundModule],
-    declared: &[Vec<&Resource>],
+    declared: &[Vec<&DeclaredResource>],
     edge: Edge,
     from: ResourceIndex,
     to: ResourceIndex,
@@ -124,7 +124,7 @@ fn resource(module: &mut BoundModule, slot: usize) -> &mut BoundResource {
     Arc::make_mut(shared)
 }
 
-fn by_name(module: &[&Resource]) -> BTreeMap<String, Vec<usize>> {
+fn by_name(module: &[&DeclaredResource]) -> BTreeMap<String, Vec<usize>> {
     let mut by_name: BTreeMap<String, Vec<usize>> = BTreeMap::new();
     for (slot, resource) in module.iter().enumerate() {
         names(resource).for_each(|name| push_new(by_name.entry(name).or_default(), slot));

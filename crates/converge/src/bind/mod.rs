@@ -13,7 +13,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::module::{CommandLine, Module, OnRemove, Params, Resource};
+use catalog::module::{CommandLine, DeclaredResource, Module, OnRemove, Params};
 use catalog::params::Resolved;
 use catalog::spec::{Ensure, Spec};
 use lang::{Expr, Value};
@@ -152,7 +152,7 @@ pub fn bind(inputs: &Inputs<'_>) -> Desired {
     let resolved = catalog::params::resolve(inputs.modules, inputs.params, &holds, &shared.names());
     let shared = Arc::new(SharedScope { vars: nested(&resolved), ..shared });
     let mut modules: Vec<BoundModule> = Vec::new();
-    let mut declared: Vec<Vec<&Resource>> = Vec::new();
+    let mut declared: Vec<Vec<&DeclaredResource>> = Vec::new();
     let mut seen = std::collections::BTreeSet::new();
     for name in inputs.params.modules.iter().filter(|name| seen.insert(*name)) {
         let Some(module) = inputs.modules.get(name) else {

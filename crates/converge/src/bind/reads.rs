@@ -1,6 +1,6 @@
 //! Which traits a node's set may read, told from its expressions without evaluating them.
 
-use catalog::module::{CommandLine, Module, Resource};
+use catalog::module::{CommandLine, DeclaredResource, Module};
 use lang::{Expr, Template, Text, Value};
 
 use super::Inputs;
@@ -37,7 +37,7 @@ impl Reads<'_> {
             || module.templates.values().any(template)
     }
 
-    fn resource(&self, resource: &Resource) -> bool {
+    fn resource(&self, resource: &DeclaredResource) -> bool {
         self.text(&resource.name)
             || resource.when.as_ref().is_some_and(|when| self.expr(when))
             || resource.attributes.values().any(|value| self.value(value))

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::module::{CommandLine, Module, OnRemove, Resource};
+use catalog::module::{CommandLine, DeclaredResource, Module, OnRemove};
 use catalog::params::{evaluate, is_dynamic};
 use catalog::schema;
 use catalog::spec::Spec;
@@ -30,7 +30,7 @@ impl<'a> Binder<'a> {
         Binder { module, scope, observe, templates: BTreeMap::new(), unnamed: false }
     }
 
-    pub(super) fn bind(&mut self, resource: &Resource) -> BoundResource {
+    pub(super) fn bind(&mut self, resource: &DeclaredResource) -> BoundResource {
         let kind = schema::find(&resource.kind);
         let name = self.text(&resource.name);
         self.unnamed |= name.is_err();
@@ -64,7 +64,7 @@ impl<'a> Binder<'a> {
         }
     }
 
-    fn spec(&mut self, resource: &Resource, name: &str) -> Result<Spec, String> {
+    fn spec(&mut self, resource: &DeclaredResource, name: &str) -> Result<Spec, String> {
         let attributes = self.attributes(&resource.attributes)?;
         let rendered = match attributes.get("template").and_then(Value::as_str) {
             Some(template) if resource.kind == "file" => Some(self.render(template)?),

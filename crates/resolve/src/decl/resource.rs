@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use catalog::module::{OnRemove, ParamDecl, Resource};
+use catalog::module::{DeclaredResource, OnRemove, ParamDecl};
 use catalog::schema::{self, COMMON, LATER_COMMON, ProblemKind, ResourceType, Short, TYPES};
 use lang::{Expr, Value};
 
@@ -22,7 +22,7 @@ const REFERENCES: [&str; 4] = ["depends_on", "before", "notify", "subscribes"];
 /// A resource and the places of its parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Placed {
-    pub(crate) resource: Resource,
+    pub(crate) resource: DeclaredResource,
     pub(crate) at: At,
     pub(crate) id_at: At,
     pub(crate) attributes: BTreeMap<String, At>,
@@ -44,7 +44,7 @@ pub(crate) fn read(
         return None;
     }
     let (kind, short) = kind::find(reading, node, entries)?;
-    let resource = Resource { kind: kind.name.to_owned(), ..Resource::default() };
+    let resource = DeclaredResource { kind: kind.name.to_owned(), ..DeclaredResource::default() };
     let mut placed = Placed { resource, at: node.at, id_at: node.at, ..Placed::default() };
     if let Some(entry) = short {
         short_value(reading, kind, entry, &mut placed);

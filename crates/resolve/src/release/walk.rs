@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use catalog::module::Resource;
+use catalog::module::DeclaredResource;
 use model::chunk::{self, TreeChunk};
 use model::policy::Policy;
 use model::set::ObjectSet;
@@ -80,7 +80,8 @@ impl Built {
     /// `features` that something in it uses.
     pub fn requires(&self, features: &[Feature]) -> Vec<String> {
         let uses = |feature: &Feature| {
-            let needs = |resource: &Resource| feature.resource_types.contains(&resource.kind.as_str());
+            let needs =
+                |resource: &DeclaredResource| feature.resource_types.contains(&resource.kind.as_str());
             let modules = self.shared.modules.values();
             modules
                 .map(|shared| &shared.module)

@@ -18,7 +18,7 @@ use model::{Kind, NodeId};
 use store::{SyncHead, SyncProgress};
 use sync::Feed;
 
-use super::link::{LinkReport, NodeLink, Wants};
+use super::link::{LinkReport, NodeLink};
 use super::summary::SyncSummary;
 use crate::index::FleetIndex;
 use crate::state::now;
@@ -112,11 +112,6 @@ impl SyncIndex {
         self.nodes().get(id)?.link().cloned()
     }
 
-    /// The node has a link.
-    pub(crate) fn has_link(&self, id: &NodeId) -> bool {
-        self.nodes().get(id).is_some_and(|summary| summary.link().is_some())
-    }
-
     /// Everything in numbers. Cost: the nodes that synchronize.
     pub(crate) fn totals(&self) -> Totals {
         let mut totals = Totals::default();
@@ -151,13 +146,6 @@ impl SyncIndex {
     pub(crate) fn reported(&self, link: &Arc<NodeLink>, report: LinkReport) {
         if let Some(before) = link.reports(&report) {
             self.update(&link.node, |summary| summary.reported(link, report, before, now()));
-        }
-    }
-
-    /// What operators asked of the node was passed on.
-    pub(crate) fn passed_on(&self, id: &NodeId, wants: Wants) {
-        if wants != Wants::default() {
-            self.update(id, |summary| summary.passed_on(wants));
         }
     }
 

@@ -57,7 +57,7 @@ pub(crate) struct LinkReport {
 }
 
 impl NodeLink {
-    /// A link that is about to begin, and what it is told from elsewhere.
+    /// A link that is about to begin, and the commands that it gets from elsewhere.
     pub(crate) fn new(
         node: NodeId,
         transport: TransportKind,
@@ -103,7 +103,7 @@ impl NodeLink {
         self.transport == down && post.transport == up && !other
     }
 
-    /// Whether the other side said hello: before that it cannot be told anything.
+    /// Whether the node said hello: before that no command reaches it.
     pub(super) fn has_met(&self) -> bool {
         self.heard.load(Ordering::Acquire) > i64::MIN
     }
@@ -119,7 +119,7 @@ impl NodeLink {
         let _ = self.commands.send(command).await;
     }
 
-    /// Whether somebody is at the other end, as far as a stream of two ways tells.
+    /// Whether an agent is at the other end, as far as a stream of two ways tells.
     pub(crate) async fn is_alive(&self) -> bool {
         if matches!(self.transport, TransportKind::Poll | TransportKind::Sse) {
             return false;
@@ -181,7 +181,7 @@ pub(crate) struct Wants {
 }
 
 impl Wants {
-    /// Those that are among what is said to the node.
+    /// Those that these frames pass on to the node.
     pub(crate) fn said_in(frames: &[Frame]) -> Wants {
         Wants { resync: frames.contains(&Wants::resync_frame()), approve: frames.contains(&Frame::Approve) }
     }

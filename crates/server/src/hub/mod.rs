@@ -1,4 +1,4 @@
-//! [`Hub`]: the two sets of every node that synchronizes, in memory while somebody needs them, and
+//! [`Hub`]: the two sets of every node that synchronizes, in memory while a link, a post or an operator needs them, and
 //! of all nodes a [`SyncSummary`], always.
 //!
 //! ```text
@@ -36,7 +36,7 @@ use crate::index::FleetIndex;
 use crate::posture;
 use crate::state::GivenUp;
 
-/// Entries of nodes that nobody holds any more are swept when there are this many.
+/// Entries of nodes whose sets are not held any more are swept when there are this many.
 const SWEEP_AT: usize = 1024;
 /// Nodes loaded at once; one node never twice.
 const LOADS: usize = 16;
@@ -65,7 +65,7 @@ pub(crate) enum HubError {
 pub(crate) struct Hub {
     store: Arc<Store>,
     sync_index: Arc<SyncIndex>,
-    /// Those that somebody holds.
+    /// Those that a link, a post or an operator's request holds.
     nodes: Mutex<HashMap<NodeId, Weak<NodeSync>>>,
     /// Sets that posts were answered from last: the next posts want them.
     recent: Mutex<VecDeque<(Arc<NodeSync>, Instant)>>,

@@ -13,7 +13,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use model::set::MAX_SECTIONS;
-use model::{Digest, Incarnation, Kind, NodeId, ObjectKey, Stub};
+use model::{Digest, Kind, NodeId, ObjectKey, Stub};
 use store::{Store, StoreError};
 use sync::feed::{Change, Feed, Planner};
 use sync::replica::Replica;
@@ -42,7 +42,7 @@ pub(crate) struct NodeSync {
     pub(crate) id: NodeId,
     store: Arc<Store>,
     sync_index: Arc<SyncIndex>,
-    sets: Mutex<Sets>,
+    sets: Mutex<NodeSets>,
     /// One change of the feed at a time.
     changing: tokio::sync::Mutex<()>,
     /// The feed's last change.
@@ -50,20 +50,16 @@ pub(crate) struct NodeSync {
     /// The feed's end when a post was answered last, or something pushed: the node has what is up to
     /// there, or comes for it.
     answered: AtomicU64,
-    /// The store may have taken what memory has not: nobody begins with this one any more.
+    /// The store may have taken what memory has not: no link or request begins with this one any more.
     stale: AtomicBool,
 }
 
 /// What is kept of a node.
-pub(crate) struct Sets {
+pub(crate) struct NodeSets {
     /// What the control plane authors for the node.
     pub(crate) feed: Feed,
     /// What the node authors.
     pub(crate) replica: Replica,
-    /// The feed is in the store.
-    founded: bool,
-    /// Goes into the next write.
-    compacted: Option<u64>,
     /// What a link sends next.
     recent: RecentContents,
 }
@@ -89,9 +85,9 @@ impl Edit {
 /// Under which uid an object is put.
 #[derive(Clone, Debug)]
 pub(crate) enum Uid {
-    /// This one, which nobody else has: the caller knows.
+    /// This one, which no other object has: the caller knows.
     Known(Arc<str>),
-    /// This one, as somebody said; another than before is another incarnation.
+    /// This one, as a manifest says it; another than before is another incarnation.
     Said(Arc<str>),
     /// The one that it has; this one when it comes into being.
     Kept(Arc<str>),
@@ -128,7 +124,6 @@ impl NodeSync {
         sync_index: Arc<SyncIndex>,
         saved: sync::Saved,
     ) -> Result<NodeSync, HubError> {
-        let founded = saved.feed.is_some();
         let feed = match saved.feed {
             Some(saved) => Feed::restore(saved),
             None => Feed::new(fresh_incarnation()?),
@@ -136,8 +131,7 @@ impl NodeSync {
         sync_index.feed_loaded(&id, &feed);
         let head = watch::Sender::new(feed.head());
         let replica = Replica::restore(saved.replica);
-        let sets =
-            Mutex::new(Sets { feed, replica, founded, compacted: None, recent: RecentContents::default() });
+        let sets = Mutex::new(NodeSets { feed, replica, recent: RecentContents::default() });
         let (changing, stale) = (tokio::sync::Mutex::default(), AtomicBool::new(false));
         let answered = AtomicU64::new(0);
         Ok(NodeSync { id, store, sync_index, sets, changing, head, answered, stale })
@@ -145,7 +139,7 @@ impl NodeSync {
 
     /// The sets. A panic while they were held cannot have left them half changed: what is
     /// in the store counts, and every change is one commit.
-    pub(crate) fn sets(&self) -> MutexGuard<'_, Sets> {
+    pub(crate) fn sets(&self) -> MutexGuard<'_, NodeSets> {
         self.sets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -154,12 +148,12 @@ impl NodeSync {
         self.head.subscribe()
     }
 
-    /// The node is told what is in the feed by now.
+    /// A link, a post or pushed events take what is in the feed by now to the node.
     pub(crate) fn answered(&self) {
         self.answered.store(*self.head.borrow(), Ordering::Release);
     }
 
-    /// Whether the node was told, or comes for it.
+    /// Whether the node got all of the feed, or comes for it.
     pub(crate) fn is_answered(&self) -> bool {
         self.answered.load(Ordering::Acquire) >= *self.head.borrow()
     }
@@ -182,34 +176,35 @@ impl NodeSync {
     /// edits of [`store::MAX_WRITE_BYTES`] together.
     pub(crate) async fn change(self: &Arc<Self>, edits: Vec<Edit>) -> Result<Vec<EditOutcome>, HubError> {
         let this = self.clone();
-        run_to_completion(async move { this.change_locked(edits).await }).await
-    }
-
-    async fn change_locked(&self, edits: Vec<Edit>) -> Result<Vec<EditOutcome>, HubError> {
-        let _one = self.changing.lock().await;
-        let (write, came) = self.sets().plan(edits);
-        if write.ours.is_empty() {
-            return Ok(came);
-        }
-        let written = write.ours.clone();
-        self.write(write).await?;
-        let linked = self.head.receiver_count() > 0;
-        let mut sets = self.sets();
-        sets.founded = true;
-        sets.compacted = None;
-        let keys: Vec<ObjectKey> = written.iter().map(|(change, _)| change.key.clone()).collect();
-        for (change, content) in written {
-            sets.recent.keep(change.key.clone(), content.filter(|_| linked));
-            sets.commit(&self.id, change);
-        }
-        let change = FeedChange::of(&sets.feed, keys);
-        drop(sets);
-        self.feed_changed(&change);
-        Ok(came)
+        run_to_completion(async move {
+            let _one = this.changing.lock().await;
+            let (ours, came) = this.sets().plan(edits);
+            if ours.is_empty() {
+                return Ok(came);
+            }
+            let write = Write::of(&this.sets().feed, ours.clone());
+            this.write(write).await?;
+            let linked = this.head.receiver_count() > 0;
+            let keys = ours.iter().map(|(change, _)| change.key.clone()).collect();
+            let change = {
+                let mut sets = this.sets();
+                for (change, content) in ours {
+                    sets.recent.keep(change.key.clone(), content.filter(|_| linked));
+                    // The planner numbers them one after the other; nobody else commits meanwhile.
+                    if let Err(error) = sets.feed.commit(change) {
+                        tracing::error!(node = %this.id, %error, "a change of a feed is out of order");
+                    }
+                }
+                FeedChange::of(&sets.feed, keys)
+            };
+            this.feed_changed(&change);
+            Ok(came)
+        })
+        .await
     }
 
     /// Makes a batch of the replica durable. The link commits it to the replica afterwards,
-    /// and says how many objects it has with [`super::SyncSummary::received`].
+    /// and reports how many objects it has.
     pub(crate) async fn keep(self: &Arc<Self>, write: Write) -> Result<(), HubError> {
         let this = self.clone();
         run_to_completion(async move { this.write(write).await }).await
@@ -226,30 +221,24 @@ impl NodeSync {
     /// Begins the feed's incarnation anew with the same objects: its numbers were given out before.
     pub(crate) async fn reincarnate(self: &Arc<Self>) -> Result<(), HubError> {
         let this = self.clone();
-        run_to_completion(async move { this.reincarnate_locked().await }).await
-    }
-
-    async fn reincarnate_locked(&self) -> Result<(), HubError> {
-        let _one = self.changing.lock().await;
-        let anew = self.sets().feed.reincarnate(fresh_incarnation()?);
-        let changes = anew.changes_after(0, usize::MAX);
-        let keys: Vec<ObjectKey> = changes.iter().map(|change| change.key.clone()).collect();
-        let mut contents = Vec::with_capacity(keys.len());
-        for keys in keys.chunks(store::MAX_CONTENTS_ASKED) {
-            let asked = self.store.sync_contents(&self.id, sync::Side::Ours, keys.to_vec());
-            contents.extend(asked.await?);
-        }
-        let ours = changes.into_iter().zip(contents).collect();
-        self.write(Write { found: Some(anew.incarnation().clone()), ours, ..Write::default() }).await?;
-        let change = FeedChange::of(&anew, Vec::new());
-        {
-            let mut sets = self.sets();
-            sets.feed = anew;
-            sets.founded = true;
-            sets.compacted = None;
-        }
-        self.feed_changed(&change);
-        Ok(())
+        run_to_completion(async move {
+            let _one = this.changing.lock().await;
+            let incarnation = fresh_incarnation()?;
+            let anew = this.sets().feed.reincarnate(incarnation.clone());
+            let changes = anew.changes_after(0, usize::MAX);
+            let keys: Vec<ObjectKey> = changes.iter().map(|change| change.key.clone()).collect();
+            let mut contents = Vec::with_capacity(keys.len());
+            for keys in keys.chunks(store::MAX_CONTENTS_ASKED) {
+                contents.extend(this.contents(sync::Side::Ours, keys.to_vec()).await?);
+            }
+            let ours = changes.into_iter().zip(contents).collect();
+            this.write(Write::of(&Feed::new(incarnation), ours)).await?;
+            let change = FeedChange::of(&anew, Vec::new());
+            this.sets().feed = anew;
+            this.feed_changed(&change);
+            Ok(())
+        })
+        .await
     }
 
     fn feed_changed(&self, change: &FeedChange) {
@@ -288,43 +277,29 @@ impl NodeSync {
     }
 }
 
-impl Sets {
-    fn commit(&mut self, node: &NodeId, change: Change) {
-        // The planner numbers them one after the other; nobody else commits meanwhile.
-        match self.feed.commit(change) {
-            Ok(compacted) => self.compacted = compacted.or(self.compacted),
-            Err(error) => tracing::error!(%node, %error, "a change of a feed is out of order"),
-        }
-    }
-
-    /// The incarnation of the feed when the store does not know it yet.
-    fn found(&self) -> Option<Incarnation> {
-        (!self.founded).then(|| self.feed.incarnation().clone())
-    }
-
-    fn plan(&self, edits: Vec<Edit>) -> (Write, Vec<EditOutcome>) {
-        let mut write = Write { found: self.found(), compacted: self.compacted, ..Write::default() };
+impl NodeSets {
+    /// The changes that edits are, and what each of them comes to.
+    fn plan(&self, edits: Vec<Edit>) -> (Vec<PlannedChange>, Vec<EditOutcome>) {
         let mut planner = EditPlanner { planner: self.feed.planner(), uids: None };
-        let mut came = Vec::with_capacity(edits.len());
-        for edit in edits {
-            let (outcome, change) = match edit {
-                Edit::Put { key, uid, content } => planner.put(&key, uid, content),
-                Edit::Remove { key } => planner.remove(&key),
-            };
-            came.push(outcome);
-            write.ours.extend(change);
-        }
-        (write, came)
+        let planned = edits.into_iter().map(|edit| match edit {
+            Edit::Put { key, uid, content } => planner.put(&key, uid, content),
+            Edit::Remove { key } => planner.remove(&key),
+        });
+        let (outcomes, changes): (Vec<_>, Vec<_>) = planned.unzip();
+        (changes.into_iter().flatten().collect(), outcomes)
     }
 }
 
+/// A change, and what it puts.
+type PlannedChange = (Change, Option<Content>);
+
 /// What an edit comes to, and the change that it is.
-type PlannedEdit = (EditOutcome, Option<(Change, Option<Content>)>);
+type PlannedEdit = (EditOutcome, Option<PlannedChange>);
 
 /// A feed with a part of the edits laid over it.
 struct EditPlanner<'a> {
     planner: Planner<'a>,
-    /// Who has which uid; worked out when somebody says one.
+    /// Which object has which uid; worked out when a manifest says one.
     uids: Option<BTreeMap<(Kind, Arc<str>), ObjectKey>>,
 }
 

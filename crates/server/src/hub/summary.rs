@@ -96,15 +96,15 @@ impl SyncSummary {
         summary
     }
 
+    /// How far the node acknowledged our feed as it is numbered now.
+    fn acked_revision(&self) -> Option<u64> {
+        let head = self.head.as_ref()?;
+        self.acked.as_ref().filter(|acked| acked.incarnation == head.incarnation).map(|acked| acked.revision)
+    }
+
     /// By how many changes the node is behind our feed, actions included; an upper bound.
     pub(crate) fn behind(&self) -> u64 {
-        match (&self.head, &self.acked) {
-            (None, _) => 0,
-            (Some(head), Some(acked)) if head.incarnation == acked.incarnation => {
-                head.revision.saturating_sub(acked.revision)
-            }
-            (Some(_), _) => self.down,
-        }
+        self.acked_revision().map_or(self.down, |acked| self.revision().saturating_sub(acked))
     }
 
     /// How many of the changes by which the node is behind are of actions.
@@ -114,11 +114,7 @@ impl SyncSummary {
 
     /// By how many changes of objects the node is behind our feed; an upper bound.
     pub(crate) fn objects_behind(&self) -> u64 {
-        match (&self.head, &self.acked) {
-            (None, _) => 0,
-            (Some(head), Some(acked)) if head.incarnation == acked.incarnation => self.lacks,
-            (Some(_), _) => self.objects_down(),
-        }
+        self.acked_revision().map_or_else(|| self.objects_down(), |_| self.lacks)
     }
 
     /// Objects that go down.
@@ -146,8 +142,7 @@ impl SyncSummary {
 
     /// The node has our change of this revision.
     pub(crate) fn has(&self, revision: u64) -> bool {
-        let (Some(head), Some(acked)) = (&self.head, &self.acked) else { return false };
-        head.incarnation == acked.incarnation && acked.revision >= revision
+        self.acked_revision().is_some_and(|acked| acked >= revision)
     }
 
     /// The link that the node has.
@@ -324,7 +319,7 @@ impl SyncSummary {
         }
     }
 
-    /// The other side of the link said hello: now it is told what operators asked for.
+    /// The node said hello on the link: the link gets what operators asked for.
     pub(crate) fn link_met(&mut self, link: &Arc<NodeLink>) {
         if link.transport == TransportKind::Poll {
             return;
@@ -337,9 +332,9 @@ impl SyncSummary {
         }
     }
 
-    /// An operator asks for something; `true` when a link was told.
+    /// An operator asks for something; `true` when a link took the command.
     pub(crate) fn want(&mut self, wants: Wants) -> bool {
-        // Before the hello there is nobody who would hear it.
+        // Before the hello no command reaches the node.
         let told = self.link.as_ref().filter(|link| link.has_met()).is_some_and(|link| {
             let approved = !wants.approve || link.try_send(LinkCommand::Approve);
             approved && (!wants.resync || link.try_send(LinkCommand::Resync))
@@ -348,7 +343,7 @@ impl SyncSummary {
             self.wants.resync |= wants.resync;
             self.wants.approve |= wants.approve;
             self.wants_begun = false;
-            // A stream down brings a post, which is told.
+            // Events pushed down bring a post, whose answer passes it on.
             if let Some(stream) = self.link.as_ref().filter(|link| link.transport == TransportKind::Sse) {
                 stream.try_send(LinkCommand::Send(Box::new(Frame::StateUpdated)));
             }
@@ -368,7 +363,7 @@ impl SyncSummary {
     }
 
     /// These wants were passed on to the node.
-    pub(super) fn passed_on(&mut self, wants: Wants) {
+    pub(crate) fn passed_on(&mut self, wants: Wants) {
         self.wants.resync &= !wants.resync;
         self.wants.approve &= !wants.approve;
     }

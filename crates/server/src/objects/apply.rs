@@ -26,22 +26,22 @@ use crate::state::{ControlPlane, now};
 const AT_ONCE: usize = 32;
 
 /// Why something is not done.
-enum Refusal {
+enum EditRefusal {
     /// This object alone is refused.
     Object(String),
     /// The request cannot be answered.
     Request(Problem),
 }
 
-impl From<Problem> for Refusal {
-    fn from(problem: Problem) -> Refusal {
-        Refusal::Request(problem)
+impl From<Problem> for EditRefusal {
+    fn from(problem: Problem) -> EditRefusal {
+        EditRefusal::Request(problem)
     }
 }
 
 /// An object is refused for this reason.
-fn refused(code: Code, detail: impl std::fmt::Display) -> Refusal {
-    Refusal::Object(format!("{}: {detail}", code.as_str()))
+fn refused(code: Code, detail: impl std::fmt::Display) -> EditRefusal {
+    EditRefusal::Object(format!("{}: {detail}", code.as_str()))
 }
 
 /// A request's objects, sorted by their nodes.
@@ -92,7 +92,7 @@ fn name_of(value: &Value, node: Option<&str>) -> ObjectName {
 }
 
 /// A manifest, read by the same rules as from a file.
-fn read(value: &Value) -> Result<Manifest, Refusal> {
+fn read(value: &Value) -> Result<Manifest, EditRefusal> {
     let too_large = |size| {
         let most = sync::object::MAX_CONTENT;
         let text = format!("{size} bytes; a synchronized object has at most {most}");
@@ -118,7 +118,7 @@ impl Batch<'_> {
         value: &Value,
         node: Option<&str>,
         trace: &str,
-    ) -> Result<(Arc<Slot>, Edit), Refusal> {
+    ) -> Result<(Arc<Slot>, Edit), EditRefusal> {
         let nobody = "the manifest names no node: neither its namespace nor its destination does";
         let slot = self.node(node.ok_or_else(|| refused(Code::NotFound, nobody))?)?;
         let manifest = read(value)?;
@@ -137,19 +137,19 @@ impl Batch<'_> {
         Ok((slot, Edit::Put { key: manifest.key, uid, content }))
     }
 
-    async fn remove(&mut self, object: &ObjectName) -> Result<(Arc<Slot>, Edit), Refusal> {
+    async fn remove(&mut self, object: &ObjectName) -> Result<(Arc<Slot>, Edit), EditRefusal> {
         let slot = self.node(&object.node)?;
         self.may(&slot, &Kind::new(&object.kind), true).await?;
         Ok((slot, Edit::Remove { key: key_of(object) }))
     }
 
-    fn node(&self, name: &str) -> Result<Arc<Slot>, Refusal> {
+    fn node(&self, name: &str) -> Result<Arc<Slot>, EditRefusal> {
         let unknown = |problem: Problem| refused(Code::NotFound, problem.detail.unwrap_or_default());
         self.plane.index.named(name).map_err(unknown)
     }
 
     /// Whether an operator may write objects of this kind on this node.
-    async fn may(&mut self, slot: &Slot, kind: &Kind, remove: bool) -> Result<(), Refusal> {
+    async fn may(&mut self, slot: &Slot, kind: &Kind, remove: bool) -> Result<(), EditRefusal> {
         let (id, hostname) = slot.names();
         if !self.policies.contains_key(&id) {
             let known = policy(self.plane, slot).await.map_err(store_problem)?;
@@ -182,7 +182,7 @@ impl Batch<'_> {
     fn take(
         &mut self,
         name: impl FnOnce() -> ObjectName,
-        edit: Result<(Arc<Slot>, Edit), Refusal>,
+        edit: Result<(Arc<Slot>, Edit), EditRefusal>,
     ) -> Result<(), Problem> {
         let (object, why) = match edit {
             Ok((slot, edit)) => {
@@ -197,8 +197,8 @@ impl Batch<'_> {
                 self.edits.entry(id).or_default().push((self.results.len(), edit));
                 (object, format!("{}: it was given up", Code::Internal.as_str()))
             }
-            Err(Refusal::Object(why)) => (name(), why),
-            Err(Refusal::Request(problem)) => return Err(problem),
+            Err(EditRefusal::Object(why)) => (name(), why),
+            Err(EditRefusal::Request(problem)) => return Err(problem),
         };
         let (outcome, why) = (ApplyOutcome::Refused, Some(why));
         self.results.push(Done { object, outcome, why, before: None, after: None });

@@ -1,5 +1,5 @@
 //! [`FleetAdmission`] and [`StreamAdmission`]: how often links are opened and resyncs begun, of all nodes
-//! together and of one, who of one node waits, and whose turn it is (SYN-6, SYN-13, IDN-10).
+//! together and of one, which requests of one node wait, and which link has its turn (SYN-6, SYN-13, IDN-10).
 //!
 //! ```text
 //! request --enter: rate of the node, of the fleet--> wait: among MAX_WAITING --judging--> lease --> link
@@ -33,7 +33,7 @@ const NODE_AT_ONCE: u32 = 30;
 pub(super) const MAX_WAITING: usize = 2;
 /// A feed's incarnation is begun anew at most once in this: each time costs as much as the feed holds.
 pub(super) const REINCARNATION_INTERVAL: Duration = Duration::from_secs(3600);
-/// Who posted within this holds the node's identity, as one with a link does.
+/// An agent that posted within this holds the node's identity, as one with a link does.
 const POSTED_WITHIN: Duration = Duration::from_secs(300);
 
 /// What the links of all nodes share.
@@ -54,7 +54,7 @@ impl FleetAdmission {
         }
     }
 
-    /// Takes a place in the line of those who connect, behind that of the node's own links.
+    /// Takes a token of the node's rate, then one of the fleet's.
     ///
     /// # Errors
     /// How long to stay away.
@@ -71,7 +71,7 @@ impl FleetAdmission {
 /// What is known of a node's openings.
 pub(crate) struct StreamAdmission {
     known: Mutex<Known>,
-    /// Who opens a link is judged one after the other.
+    /// Requests for links are judged one after the other.
     pub(super) judging: tokio::sync::Mutex<()>,
     /// The right of one link to work on the node's sets.
     pub(super) lease: Arc<tokio::sync::Mutex<()>>,
@@ -148,7 +148,7 @@ impl StreamAdmission {
             && known.replaced.iter().flatten().any(|old| old == instance)
     }
 
-    /// Whether somebody posted not long ago.
+    /// Whether the node posted not long ago.
     pub(super) fn has_recent_post(&self) -> bool {
         self.known().posted.is_some_and(|at| at.elapsed() < POSTED_WITHIN)
     }

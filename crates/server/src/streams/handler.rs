@@ -66,9 +66,9 @@ impl PlaneLinkHandler {
         Arc::new(PlaneLinkHandler { plane, caller, sets, link, progress: Mutex::default(), _lease: lease })
     }
 
-    /// The link ended: counts what it counted, and says why.
+    /// The link ended: adds what it counted, and logs why.
     pub(super) fn ended(&self, ended: &Ended) {
-        self.count(&mut self.progress(), &ended.counters);
+        self.count(&ended.counters);
         let (node, transport) = (&self.link.node, self.link.transport.as_str());
         let (code, message, counters) = (&ended.code, &ended.message, &ended.counters);
         let error = ended.error.as_ref().map(|error| crate::answer::chain(error));
@@ -77,9 +77,12 @@ impl PlaneLinkHandler {
     }
 
     /// Adds to the metrics what the link counted since the last time.
-    fn count(&self, progress: &mut Progress, counters: &Counters) {
-        progress.counted_at = Some(Instant::now());
-        let before = std::mem::replace(&mut progress.counted, *counters);
+    pub(super) fn count(&self, counters: &Counters) {
+        let before = {
+            let mut progress = self.progress();
+            progress.counted_at = Some(Instant::now());
+            std::mem::replace(&mut progress.counted, *counters)
+        };
         if before != *counters {
             self.plane.metrics.counted(counters, &before);
         }
@@ -214,7 +217,7 @@ impl LinkHandler for PlaneLinkHandler {
     }
 
     fn progress(&self, link: &Link) {
-        // What is said before the node's hello is nothing that it has or reported.
+        // Before its hello the node has reported nothing.
         if link.peer().is_none() {
             return;
         }
@@ -240,8 +243,10 @@ impl LinkHandler for PlaneLinkHandler {
             }
         };
         self.plane.hub.sync_index().reported(&self.link, report);
-        if progress.counted_at.is_none_or(|at| at.elapsed() >= COUNT_EVERY) {
-            self.count(&mut progress, link.counters());
+        let due = progress.counted_at.is_none_or(|at| at.elapsed() >= COUNT_EVERY);
+        drop(progress);
+        if due {
+            self.count(link.counters());
         }
     }
 
@@ -261,11 +266,11 @@ impl LinkHandler for PlaneLinkHandler {
 
 impl Permits for PlaneLinkHandler {
     fn take(&self) -> Result<(), Duration> {
-        let permit = self.plane.links.resyncs().ask(&self.caller.id, link_time());
+        let permit = self.plane.admission.resyncs().ask(&self.caller.id, link_time());
         permit.inspect_err(|_| self.plane.metrics.resync_refused())
     }
 
     fn give_back(&self) {
-        self.plane.links.resyncs().give_back(&self.caller.id);
+        self.plane.admission.resyncs().give_back(&self.caller.id);
     }
 }

@@ -8,7 +8,7 @@
 //! announce.rs: what a publish or a push changes --> links
 //! ```
 //!
-//! Invariants: a node has one link at a time; whoever opens another one takes the place of the first,
+//! Invariants: a node has one link at a time; another one takes the place of the first,
 //! unless the first lives on under another process: then two agents use one identity. How many open
 //! links and resync at once is bounded for the whole fleet ([`FleetAdmission`]).
 

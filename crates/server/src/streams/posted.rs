@@ -28,7 +28,7 @@ use wire::body::JSON;
 use wire::{Code, Problem};
 
 use super::handler::PlaneLinkHandler;
-use super::serve::{OpenLink, Refusal, StreamRequest, away, busy, lease, over, register};
+use super::serve::{OpenLink, Refusal, SOON, StreamRequest, away, busy, lease, over, register};
 use crate::answer::{Reply, reply};
 use crate::hub::{NodeLink, NodeSync, SyncSummary, Wants};
 use crate::node_port::Caller;
@@ -36,8 +36,6 @@ use crate::state::{ControlPlane, run_to_completion};
 
 /// How long what follows from posted frames may take.
 pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(45);
-/// How soon a post that came beside another one may come again, in seconds.
-const BUSY_RETRY: u64 = 1;
 
 /// Takes posted frames and answers with what there is to say.
 pub(crate) async fn events(
@@ -71,8 +69,9 @@ pub(crate) async fn events(
     .await?;
     let out =
         batch::encode(&mut origin, &said).map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
-    // Who hung up meanwhile is told with the next post.
-    plane.hub.sync_index().passed_on(&node, Wants::said_in(&said.frames));
+    // A node that hung up meanwhile hears of them with the answer to its next post.
+    let wants = Wants::said_in(&said.frames);
+    plane.hub.sync_index().update(&node, |summary| summary.passed_on(wants));
     let packed = if crate::intake::accepts_gzip(parts) { wire::body::compress(&out) } else { None };
     let coding = packed.is_some().then_some(wire::body::GZIP);
     Ok(reply(http::StatusCode::OK, JSON, coding, packed.unwrap_or(out).into()))
@@ -98,14 +97,14 @@ impl NodeExchange {
         request.greeted(frames)?;
         let admission = request.caller.slot.stream_admission();
         let one = admission.posting.clone().try_lock_owned();
-        let one = one.map_err(|_| busy("what was posted before is still worked on", BUSY_RETRY))?;
+        let one = one.map_err(|_| busy("what was posted before is still worked on", SOON))?;
         if request.plane.hub.held(&request.caller.id).is_none() {
             request.paced()?;
         }
         let (open, _) = register(&request).await?;
         let (handler, config) = lease(&request, &open.link).await?;
         request.plane.hub.remember(&handler.sets);
-        let exchange = Exchange::open(config, None, handler.clone());
+        let exchange = Exchange::open(*config, None, handler.clone());
         Ok(NodeExchange { exchange, handler, open, _one: one })
     }
 
@@ -123,7 +122,7 @@ impl NodeExchange {
         said.unwrap_or_else(|_| {
             tracing::warn!(node = %self.handler.caller.id, "what a post brought takes too long; it is given up");
             self.handler.sets.abandon();
-            let why = away(Code::Busy.as_str(), "what was posted takes too long", BUSY_RETRY);
+            let why = away(Code::Busy.as_str(), "what was posted takes too long", SOON);
             FrameBatch { frames: vec![Frame::GoAway(why)], more: false }
         })
     }
@@ -150,7 +149,7 @@ pub(super) async fn push_down(
     mut writer: Box<dyn FrameWriter>,
     mut from: Option<FeedCursor>,
 ) {
-    let every = Duration::from_secs(request.plane.links.settings.keepalive_secs.into());
+    let every = Duration::from_secs(request.plane.admission.settings.keepalive_secs.into());
     let mut said = None;
     let why = {
         let mut over = std::pin::pin!(over(&open.link, &request.connection));
@@ -162,7 +161,7 @@ pub(super) async fn push_down(
             };
             tokio::select! {
                 sent = tokio::time::timeout(SLOW, writer.send(frames)) => if !matches!(sent, Ok(Ok(()))) {
-                    break away("lost", "the stream is not read any more", BUSY_RETRY);
+                    break away("lost", "the stream is not read any more", SOON);
                 },
                 why = &mut over => break why,
             }
@@ -182,7 +181,7 @@ pub(super) async fn push_down(
     super::serve::refuse(writer, why).await;
 }
 
-/// One answer to a post that nobody made: hello, what follows the acknowledged cursor, and a ping,
+/// An answer to no post: hello, what follows the acknowledged cursor, and a ping,
 /// which is answered with a post. With it come the sets, and what tells when the feed changed since.
 async fn pushed(
     request: &StreamRequest,
@@ -195,11 +194,11 @@ async fn pushed(
     let acked = index.read(&request.caller.id, |summary| summary.acked().cloned());
     let (sets, head) = (handler.sets.clone(), handler.sets.watch());
     sets.answered();
-    let mut exchange = Exchange::open(config, from.or(acked), handler.clone());
+    let mut exchange = Exchange::open(*config, from.or(acked), handler.clone());
     said.into_iter().for_each(|frame| exchange.request(Input::Send(frame)));
     let mut frames = exchange.say(Vec::new()).await.frames;
-    handler.ended(&exchange.end().await);
-    let head_of = sets.sets().feed.head();
-    frames.push(Frame::Ping(Ping { head: head_of, ..Ping::default() }));
+    handler.count(&exchange.end().await.counters);
+    let ping = Ping { head: sets.sets().feed.head(), ..Ping::default() };
+    frames.push(Frame::Ping(ping));
     Ok((frames, sets, head))
 }

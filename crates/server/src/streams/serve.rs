@@ -6,7 +6,7 @@
 //!                                    one node: judged one by one; the link before ends first
 //! ```
 //!
-//! Invariant: who holds the lease alone runs a link over the node's sets; operators' edits need none.
+//! Invariant: the holder of the lease alone runs a link over the node's sets; operators' edits need none.
 
 use std::pin::Pin;
 use std::sync::Arc;
@@ -48,8 +48,8 @@ const END_WITHIN: Duration = Duration::from_secs(15);
 const MAX_INSTANCE: usize = 128;
 /// How soon an opening that could not be served now may be tried again, in seconds.
 const AGAIN: u64 = 5;
-/// How soon one that did not say hello in time may try again, in seconds.
-const HELLO_RETRY: u64 = 1;
+/// How soon a request against which nothing stands may come again, in seconds.
+pub(super) const SOON: u64 = 1;
 /// How soon a second agent under one identity may try again, in seconds.
 const DUPLICATE_RETRY: u64 = 300;
 
@@ -64,7 +64,7 @@ pub(super) struct StreamRequest {
 }
 
 impl StreamRequest {
-    /// Takes a place in the line of those who open links.
+    /// Takes a place in the line of the requests for links.
     pub(super) fn enter(
         plane: &Arc<ControlPlane>,
         caller: Caller,
@@ -78,7 +78,7 @@ impl StreamRequest {
 
     /// Takes a place in that line: for a link, and for a post for which the node's sets are to be loaded.
     pub(super) fn paced(&self) -> Result<(), Problem> {
-        let entered = self.plane.links.enter(self.caller.slot.stream_admission());
+        let entered = self.plane.admission.enter(self.caller.slot.stream_admission());
         entered.map_err(|wait| busy("too many links are being opened", wait.as_secs().saturating_add(1)))
     }
 
@@ -97,12 +97,6 @@ impl StreamRequest {
         Origin::principal(&self.plane.request_id())
     }
 
-    /// Itself, without the box.
-    #[expect(clippy::boxed_local, reason = "a box that things were taken out of stays to the end")]
-    fn unboxed(self: Box<StreamRequest>) -> StreamRequest {
-        *self
-    }
-
     fn source(&self) -> String {
         self.caller.slot.lock().node.hostname.to_string()
     }
@@ -113,7 +107,7 @@ impl StreamRequest {
     /// They begin with something else.
     pub(super) fn greeted(&mut self, frames: &[Frame]) -> Result<(), GoAway> {
         let Some(Frame::Hello(hello)) = frames.first() else {
-            return Err(away("no-hello", "a link begins with a hello", HELLO_RETRY));
+            return Err(away("no-hello", "a link begins with a hello", SOON));
         };
         self.instance = (!hello.instance.is_empty()).then(|| hello.instance.as_str().into());
         Ok(())
@@ -225,7 +219,7 @@ fn instance_in_query(query: &str) -> Option<Arc<str>> {
     (!said.is_empty() && said.len() <= MAX_INSTANCE).then(|| said.into())
 }
 
-/// A link over a transport of two ways: its first frame says who speaks.
+/// A link over a transport of two ways: its first frame names the instance of the agent.
 async fn streamed(
     mut request: Box<StreamRequest>,
     mut reader: Box<dyn FrameReader>,
@@ -236,9 +230,9 @@ async fn streamed(
         Ok(Ok(None)) => return,
         Ok(Err(error)) => {
             let Some(code) = error.refusal() else { return };
-            Err(GoAway { code: code.to_owned(), message: error.explained(), retry_after: None })
+            Err(away(code, &error.explained(), None))
         }
-        Err(_) => Err(away("no-hello", "a link begins with a hello", HELLO_RETRY)),
+        Err(_) => Err(away("no-hello", "a link begins with a hello", SOON)),
     };
     let begun = match first {
         Ok(first) => Box::pin(begin(&mut request, &first)).await.map(|begun| (begun, first)),
@@ -266,8 +260,8 @@ impl Drop for OpenLink {
     }
 }
 
-/// The end of a link that may run, and what it is made with.
-pub(super) type Leased = (Arc<PlaneLinkHandler>, LinkConfig);
+/// The end of a link that may run, and what it is made with: in a box, for which the task of a link has room.
+pub(super) type Leased = (Arc<PlaneLinkHandler>, Box<LinkConfig>);
 
 pub(super) fn away(code: &str, message: &str, retry_after: impl Into<Option<u64>>) -> GoAway {
     GoAway { code: code.to_owned(), message: message.to_owned(), retry_after: retry_after.into() }
@@ -291,7 +285,7 @@ async fn begin(
     }
 }
 
-/// Judges who opens, and takes the place of the link before.
+/// Judges the request, and takes the place of the link before.
 pub(super) async fn register(request: &StreamRequest) -> Result<(OpenLink, LinkCommands), GoAway> {
     let admission = request.caller.slot.stream_admission();
     let _one = admission.judging.lock().await;
@@ -332,8 +326,9 @@ pub(super) async fn lease(request: &StreamRequest, link: &Arc<NodeLink>) -> Resu
             None
         }
     };
-    let config = LinkConfig::under(policy.as_deref(), Role::Principal, plane.boot(), plane.links.settings);
-    Ok((PlaneLinkHandler::new(request, link, sets, lease), config))
+    let config =
+        LinkConfig::under(policy.as_deref(), Role::Principal, plane.boot(), plane.admission.settings);
+    Ok((PlaneLinkHandler::new(request, link, sets, lease), Box::new(config)))
 }
 
 async fn serve(
@@ -342,8 +337,10 @@ async fn serve(
     ends: LinkTransport,
     first: Vec<Frame>,
 ) {
-    let connection = request.unboxed().connection;
-    let running = run_link(config, handler.clone(), ends, first, handler.sets.watch(), commands);
+    let connection = request.connection.clone();
+    // A link that runs needs no room for it.
+    drop(request);
+    let running = run_link(*config, handler.clone(), ends, first, handler.sets.watch(), commands);
     let ended = run(Box::pin(running), &handler, &connection).await;
     drop(open);
     if let Some(ended) = ended {
@@ -387,7 +384,7 @@ async fn end(handler: &PlaneLinkHandler, why: GoAway, running: impl Future<Outpu
 pub(super) async fn over(link: &NodeLink, connection: &Connection) -> GoAway {
     tokio::select! {
         why = link.ending() => why,
-        () = connection.closing() => away(CloseReason::SHUTDOWN, "the connection is to end", AGAIN),
+        () = connection.closing() => away(CloseReason::SHUTDOWN, "the connection is to end", SOON),
     }
 }
 
@@ -415,7 +412,7 @@ async fn is_duplicate_agent(request: &StreamRequest, admission: &StreamAdmission
     alive
 }
 
-/// Tells who opened why it gets no link, or no longer has one.
+/// Says to the node why it gets no link, or no longer has one.
 pub(super) async fn refuse(mut writer: Box<dyn FrameWriter>, why: GoAway) {
     let said = async {
         let _ = writer.send(vec![Frame::GoAway(why)]).await;

@@ -276,7 +276,7 @@ fn input(node: &NodeId, event: &ActionEvent) -> Option<TaskInput> {
 
 /// How a node can be reached now (SYN-10).
 pub(crate) fn reach(plane: &ControlPlane, node: &NodeId) -> Reach {
-    if plane.hub.sync_index().has_link(node) {
+    if plane.hub.sync_index().link(node).is_some() {
         return Reach::Online;
     }
     let Some(slot) = plane.index.get(node) else { return Reach::Removed };

@@ -68,7 +68,7 @@ impl Sets {
     /// After a write too.
     pub fn after(&self, write: &Write) -> Sets {
         let mut next = self.clone();
-        if let Some(incarnation) = &write.found {
+        if let Some(incarnation) = &write.begin {
             next.feed =
                 Some(SavedFeed { incarnation: incarnation.clone(), head: 0, compacted: 0, changes: vec![] });
             next.ours.clear();

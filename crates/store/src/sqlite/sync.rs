@@ -70,7 +70,7 @@ pub(super) fn write(session: &mut Session, node: &NodeId, write: &sync::Write, n
     let node = active(&session.db, node)?;
     let mut row = row_of(&session.db, node)?.unwrap_or_default();
     let head = write.check(row.incarnation.as_ref().map(|_| row.head)).map_err(StoreError::Unsound)?;
-    if let Some(incarnation) = &write.found {
+    if let Some(incarnation) = &write.begin {
         forget_side(&session.db, node, OURS)?;
         row = StoredSync {
             incarnation: Some(incarnation.to_string()),

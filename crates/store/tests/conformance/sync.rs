@@ -68,7 +68,7 @@ pub(super) async fn sets_are_kept(store: &Store) {
     let other = enrolled(store, 2).await;
     assert_eq!(load(store, &node).await, Saved::default());
     let first = Write {
-        found: Some(incarnation("f1")),
+        begin: Some(incarnation("f1")),
         ours: vec![live(1, 1, "a", "one"), live(2, 2, "b", ""), live(3, 1, "a", "two"), gone(4, "b")],
         theirs: vec![put("x", 7, "xx"), put("y", 8, "yy")],
         cursor: in_pass("t1", 8),
@@ -125,7 +125,7 @@ pub(super) async fn sets_are_kept(store: &Store) {
 pub(super) async fn a_side_is_forgotten_whole(store: &Store) {
     let node = enrolled(store, 1).await;
     let first = Write {
-        found: Some(incarnation("f1")),
+        begin: Some(incarnation("f1")),
         ours: vec![live(1, 1, "a", "one"), gone(2, "b")],
         theirs: vec![put("x", 7, "xx")],
         cursor: in_pass("t1", 8),
@@ -135,7 +135,7 @@ pub(super) async fn a_side_is_forgotten_whole(store: &Store) {
     let progress = SyncProgress { node: node.clone(), acked: cursor("f1", 2), condition: None };
     store.sync_progress(vec![progress]).await.unwrap();
     let anew =
-        Write { found: Some(incarnation("f2")), ours: vec![live(1, 1, "c", "new")], ..Write::default() };
+        Write { begin: Some(incarnation("f2")), ours: vec![live(1, 1, "c", "new")], ..Write::default() };
     store.sync_write(&node, anew, at(2)).await.unwrap();
     let saved = load(store, &node).await;
     let feed = saved.feed.unwrap();
@@ -166,7 +166,7 @@ pub(super) async fn an_unsound_write_changes_nothing(store: &Store) {
     assert_eq!(load(store, &node).await, Saved::default());
     assert_eq!(store.sync_heads().await.unwrap(), []);
     let first =
-        Write { found: Some(incarnation("f1")), ours: vec![live(1, 1, "a", "a")], ..Write::default() };
+        Write { begin: Some(incarnation("f1")), ours: vec![live(1, 1, "a", "a")], ..Write::default() };
     store.sync_write(&node, first, at(1)).await.unwrap();
     let before = load(store, &node).await;
     let also = || vec![put("x", 1, "x")];
@@ -182,7 +182,7 @@ pub(super) async fn an_unsound_write_changes_nothing(store: &Store) {
         unsound(Write { ours, theirs: also(), cursor: cursor("t", 1), ..Write::default() }).await;
     }
     unsound(Write { compacted: Some(2), theirs: also(), ..Write::default() }).await;
-    unsound(Write { found: Some(incarnation("f2")), ours: vec![live(2, 2, "b", "b")], ..Write::default() })
+    unsound(Write { begin: Some(incarnation("f2")), ours: vec![live(2, 2, "b", "b")], ..Write::default() })
         .await;
     let wrong = (key("Job:status", "b", "x"), Some((stub("s", "xx"), 1, content("x"))));
     unsound(Write { forget_theirs: true, theirs: vec![wrong], ..Write::default() }).await;
@@ -204,7 +204,7 @@ pub(super) async fn heads_say_how_far_each_is(store: &Store) {
     let three = enrolled(store, 3).await;
     assert_eq!(store.sync_heads().await.unwrap(), []);
     let first = Write {
-        found: Some(incarnation("f1")),
+        begin: Some(incarnation("f1")),
         ours: vec![
             live(1, 1, "a", "a"),
             live(2, 2, "b", "b"),
@@ -284,7 +284,7 @@ pub(super) async fn objects_are_listed_in_pages(store: &Store) {
         let ended = ObjectState::Deleted { uid: "u".into() };
         ours.push((Change { rev: rev + 1, key: key("Job", &format!("ns-{n}"), "c"), state: ended }, None));
         let theirs = vec![put("a", 1, "x"), put("z", 2, "z")];
-        let write = Write { found: Some(incarnation("f")), ours, theirs, ..Write::default() };
+        let write = Write { begin: Some(incarnation("f")), ours, theirs, ..Write::default() };
         store.sync_write(node, write, at(1)).await.unwrap();
     }
     store.remove_node(&nodes[2], at(2)).await.unwrap();
@@ -336,7 +336,7 @@ pub(super) async fn objects_are_listed_in_pages(store: &Store) {
 pub(super) async fn a_removed_node_leaves_no_objects(store: &Store) {
     let (one, two) = (enrolled(store, 1).await, enrolled(store, 2).await);
     let write = || Write {
-        found: Some(incarnation("f1")),
+        begin: Some(incarnation("f1")),
         ours: vec![live(1, 1, "a", "a"), gone(2, "b")],
         theirs: vec![put("x", 1, "x")],
         cursor: cursor("t", 1),

@@ -127,20 +127,19 @@ impl World {
             return;
         }
         let changes: Vec<Change> = ours.iter().map(|(change, _)| change.clone()).collect();
-        let compacted = side.compacted.take();
-        side.disk.write(Write { ours, compacted, ..Write::default() });
+        side.disk.write(Write::of(&side.feed, ours));
         if !self.healed && rng.chance(1) {
             self.reach("crash before commit");
             return self.restart(at);
         }
+        let feed = &mut self.sides[at].feed;
         let mut forgot = 0;
         for change in changes {
-            if let Some(compacted) = self.sides[at].feed.commit(change).unwrap() {
-                self.sides[at].compacted = Some(compacted);
-                forgot += 1;
-            }
+            let before = feed.compacted();
+            feed.commit(change).unwrap();
+            forgot += u64::from(feed.compacted() > before);
         }
-        assert!(self.sides[at].feed.tombstones() <= TOMBSTONES);
+        assert!(feed.tombstones() <= TOMBSTONES);
         self.reach_n("compacted", forgot);
         self.give(at, Input::FeedChanged);
     }

@@ -22,7 +22,7 @@ pub struct Disk {
 
 impl Disk {
     pub fn write(&mut self, write: Write) {
-        if let Some(incarnation) = write.found {
+        if let Some(incarnation) = write.begin {
             self.incarnation = incarnation;
             (self.head, self.compacted) = (0, 0);
             self.ours.clear();

@@ -47,7 +47,6 @@ struct Side {
     backup: Option<Disk>,
     feed: Feed,
     replica: Replica,
-    compacted: Option<u64>,
     link: Option<Link>,
     jobs: VecDeque<Job>,
     backend: BTreeMap<ObjectKey, Bytes>,
@@ -138,7 +137,6 @@ impl World {
                 backup: None,
                 feed: Feed::new(incarnation).keeping_tombstones(TOMBSTONES),
                 replica: Replica::new(),
-                compacted: None,
                 link: None,
                 jobs: VecDeque::new(),
                 backend: BTreeMap::new(),
@@ -356,7 +354,6 @@ impl World {
         let side = &mut self.sides[at];
         side.instance += 1;
         side.known = None;
-        side.compacted = None;
         side.feed = side.disk.feed();
         side.replica = side.disk.replica();
         side.backend = side
@@ -493,11 +490,10 @@ impl World {
             (change, content)
         });
         side.disk.write(Write {
-            found: Some(new.incarnation().clone()),
+            begin: Some(new.incarnation().clone()),
             ours: ours.collect(),
             ..Write::default()
         });
-        side.compacted = None;
         side.feed = new;
     }
 

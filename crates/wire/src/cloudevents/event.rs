@@ -191,7 +191,9 @@ impl<'a> CloudEvent<'a> {
         if text(Attribute::Id).is_empty() && text(Attribute::EventId).is_empty() {
             return Err(ReadFrameError::Missing("id"));
         }
-        self.attributes.are_short()?;
+        if let Some((name, _)) = self.attributes.iter().find(|(_, value)| value.len() > MAX_ATTRIBUTE) {
+            return Err(ReadFrameError::Attribute(name));
+        }
         if source.is_some_and(|source| source != text(Attribute::Source)) {
             return Err(ReadFrameError::Source(shown(text(Attribute::Source))));
         }
@@ -269,13 +271,6 @@ impl<'a> Attributes<'a> {
                 }
                 Ok(Data::Bytes(content.clone()))
             }
-        }
-    }
-
-    fn are_short(&self) -> Result<(), ReadFrameError> {
-        match self.iter().find(|(_, value)| value.len() > MAX_ATTRIBUTE) {
-            Some((name, _)) => Err(ReadFrameError::Attribute(name)),
-            None => Ok(()),
         }
     }
 

@@ -76,11 +76,10 @@ pub fn encode_all<'a>(
 /// # Errors
 /// [`ReadFrameError`] says what is wrong.
 pub fn decode(bytes: &Bytes, source: Option<&str>, limit: usize) -> Result<Frame, ReadFrameError> {
-    one(bytes, limit)?.frame(source)
+    frame(read(bytes, limit)?, source)
 }
 
-fn one(json: &[u8], limit: usize) -> Result<CloudEvent<'static>, ReadFrameError> {
-    let members: BTreeMap<Attribute, &RawValue> = read(json, limit)?;
+fn frame(members: BTreeMap<Attribute, &RawValue>, source: Option<&str>) -> Result<Frame, ReadFrameError> {
     let mut event = CloudEvent::default();
     for (name, value) in members {
         let value = value.get();
@@ -101,7 +100,7 @@ fn one(json: &[u8], limit: usize) -> Result<CloudEvent<'static>, ReadFrameError>
             },
         }
     }
-    Ok(event)
+    event.frame(source)
 }
 
 /// Reads an array of events, or a single one, of at most `limit` bytes and [`MAX_FRAMES`]
@@ -123,8 +122,8 @@ pub(crate) fn array(events: &RawValue, source: Option<&str>) -> Result<Vec<Frame
     if parse::<Vec<IgnoredAny>>(text)?.len() > MAX_FRAMES {
         return Err(ReadFrameError::TooMany { what: "frames", limit: MAX_FRAMES });
     }
-    let events: Vec<&RawValue> = parse(text)?;
-    events.into_iter().map(|event| one(event.get().as_bytes(), usize::MAX)?.frame(source)).collect()
+    let events: Vec<BTreeMap<Attribute, &RawValue>> = parse(text)?;
+    events.into_iter().map(|event| frame(event, source)).collect()
 }
 
 /// Reads a message of at most `limit` bytes.

@@ -32,7 +32,7 @@ pub const MAX_UP: usize = 2 * 1024 * 1024;
 /// The longest event that an agent reads, in bytes: the longest answer, with its attributes.
 pub const MAX_DOWN: usize = crate::body::MAX_ANSWER + 64 * 1024;
 
-/// Who says the frames of one link, and what names them.
+/// The source of the frames of one link, and what names them.
 ///
 /// An event of a feed is named `incarnation.rev`, so a repeated one has the same name. Other frames
 /// are named by the link and a running number.
@@ -121,7 +121,7 @@ pub enum ReadFrameError {
     /// An attribute is too long or is not of its form.
     #[error("the event's attribute {0:?} is not of its form")]
     Attribute(&'static str),
-    /// It is said to come from somebody else than who sent it.
+    /// It names another source than its sender.
     #[error("the event names another source than who sent it: {0:?}")]
     Source(String),
     /// What it carries is not of the shape that its type has.

@@ -33,11 +33,11 @@ impl Manager {
     async fn exchange(&mut self, transport_kind: TransportKind, pushed: Vec<Frame>) -> (Ended, Progress) {
         let rules = self.rules.borrow().clone();
         let (mut config, handler) = self.end(transport_kind, &rules);
-        // Nobody waits here for a retry: the next exchange brings what failed.
+        // An exchange does not wait for a retry: the next one brings what failed.
         config.limits.shown_after = 1;
         let after = self.acked.clone().filter(|_| pushed.is_empty());
         let exchanged = self.poster.exchange(config, after, &handler, pushed).await;
-        self.acked = handler.acked().or(self.acked.take());
+        self.acked = handler.state().acked.clone().or(self.acked.take());
         exchanged
     }
 
@@ -53,7 +53,7 @@ impl Manager {
         if polls {
             self.last_poll = Some(link_time());
         } else {
-            // A publish while there was no stream was announced to nobody (SYN-11).
+            // The control plane could not announce a publish while there was no stream (SYN-11).
             self.context.daemon.contact();
         }
         let silence = Duration::from_secs(self.policy.link.bounded().timeout_secs.into());
@@ -64,7 +64,7 @@ impl Manager {
         let (ended, closing) = loop {
             let post = due.unwrap_or(heard + silence);
             let taken = tokio::select! {
-                Some(came) = next(&mut reader) => {
+                Some(came) = async { Some(reader.as_mut()?.next().await) } => {
                     heard = Instant::now();
                     match came {
                         Ok(Some(frames)) => {
@@ -118,9 +118,4 @@ impl Manager {
         };
         LinkOutcome { ended, quiet: quiet.is_some(), closing }
     }
-}
-
-/// What is pushed down next; `None` where nothing is.
-async fn next(reader: &mut Option<Box<SseReader>>) -> Option<Result<Option<Vec<Frame>>, TransportError>> {
-    Some(reader.as_mut()?.next().await)
 }
