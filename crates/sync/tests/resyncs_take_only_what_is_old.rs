@@ -6,9 +6,9 @@
 #[path = "model/pair.rs"]
 mod pair;
 
-use model::{Digest, ObjectKey, Stub};
+use model::{Digest, Kind, ObjectKey, Stub};
 use pair::{AGENT, PRINCIPAL, Pair, key};
-use sync::frame::{Frame, ResyncRequest};
+use sync::frame::{Checkpoint, Frame, ResyncRequest};
 use sync::{Feed, FeedCursor, Mode, Replica};
 
 const APP: &str = "Application";
@@ -56,19 +56,50 @@ fn an_orphan_goes() {
 
 #[test]
 fn what_comes_back_while_sets_are_compared_is_no_orphan() {
-    for slow in [false, true] {
+    for (slow, behind) in [(false, false), (true, false), (true, true)] {
         let mut pair = under_way();
         pair.sides[AGENT].slow = slow;
+        if behind {
+            pair.put(PRINCIPAL, &key(APP, "before"), "b", "new");
+        }
         pair.put(PRINCIPAL, &key(APP, "stray"), "s", "new");
         pair.sides[PRINCIPAL].full = false;
         pair.run();
         pair.sides[AGENT].slow = false;
         pair.run();
         assert!(pair.is_equal(PRINCIPAL));
-        assert_eq!(pair.link(AGENT).counters().orphans, 0, "slow {slow}");
+        assert_eq!(pair.link(AGENT).counters().orphans, 0, "slow {slow}, behind another {behind}");
         let times = pair.sides[AGENT].applied.iter().filter(|key| &*key.name == "stray").count();
         assert_eq!(times, 1, "it is changed, and never deleted");
     }
+}
+
+#[test]
+fn a_checkpoint_of_before_the_end_begins_no_other_resync() {
+    let mut pair = under_way();
+    let cursor = pair.sides[PRINCIPAL].feed.cursor();
+    let older = Checkpoint { seq: 0, cursor, root: Digest::of(b"an older set") };
+    pair.give(AGENT, sync::Input::Frame(Frame::Checkpoint(older)));
+    pair.sides[PRINCIPAL].full = false;
+    pair.run();
+    assert!(pair.is_equal(PRINCIPAL));
+    let counters = pair.link(AGENT).counters();
+    assert_eq!((counters.resyncs, counters.checkpoints_different), (1, 1), "it is not compared");
+}
+
+#[test]
+fn the_cursor_is_moved_by_the_resync_itself() {
+    let mut pair = different();
+    let mut saved = pair.sides[AGENT].replica.saved();
+    saved.cursor = Some(FeedCursor::at("other".parse().unwrap(), 7));
+    pair.sides[AGENT].replica = Replica::restore(saved);
+    pair.sides[PRINCIPAL].full = true;
+    pair.connect();
+    pair.drops = |_, frame| matches!(frame, Frame::Checkpoint(_));
+    pair.sides[PRINCIPAL].full = false;
+    pair.run();
+    assert!(pair.is_equal(PRINCIPAL));
+    assert_eq!(pair.sides[AGENT].replica.cursor(), Some(&pair.sides[PRINCIPAL].feed.cursor()));
 }
 
 #[test]
@@ -122,12 +153,17 @@ fn a_comparison_with_a_set_that_is_no_more_begins_again() {
 
 #[test]
 fn kinds_keep_their_order() {
-    let kinds = ["AppProject", APP, "Repository"];
+    // Not the order of their names.
+    let kinds = ["Repository", APP, "AppProject"];
     let keys = |name: &str| -> Vec<ObjectKey> {
         let key = |kind: &str, namespace: u32| format!("{kind}/ns{namespace}/{name}").parse().unwrap();
         (0..5).flat_map(|namespace| kinds.map(|kind| key(kind, namespace))).collect()
     };
     let mut pair = Pair::new(Mode::Managed);
+    for side in &mut pair.sides {
+        side.config.kinds = kinds.map(Kind::new).to_vec();
+        side.config.limits.requested = 4;
+    }
     for key in keys("new") {
         pair.put(PRINCIPAL, &key, &key.to_string(), "content");
     }

@@ -207,6 +207,7 @@ impl Link {
         self.inbox.verified = false;
         let upto = FeedCursor::new(incarnation, event.upto);
         let seq = event.seq;
+        self.resync.changed(&event.key, cx.now);
         self.accept(event, seq, cx);
         self.inbox.complete_to(upto, cx.replica.cursor());
     }

@@ -330,14 +330,11 @@ impl Link {
         if self.both.trie_resync || !started {
             return;
         }
-        match interop::source(self.config.mode) {
-            Some(source) if source == self.config.role => {
-                if have.is_some() {
-                    cx.send(Frame::Interop(Box::new(Interop::RequestResync)));
-                }
-            }
-            Some(_) if !cx.replica.is_empty() => self.want_resync(cx),
-            _ => {}
+        let Some(source) = interop::source(self.config.mode) else { return };
+        if source != self.config.role && !cx.replica.is_empty() {
+            self.want_resync(cx);
+        } else if source == self.config.role && have.is_some() {
+            cx.send(Frame::Interop(Box::new(Interop::RequestResync)));
         }
     }
 

@@ -10,8 +10,8 @@
 //!
 //! The replica asks level by level where hashes differ, fetches what is missing or different,
 //! and takes its orphans out. The cost is in proportion to the difference. The replica applies all
-//! events that came before the sections, then compares. Events keep coming meanwhile; an object of a
-//! later revision than the sections is not taken for an orphan. At the end the replica is complete up to the cursor of the
+//! events that came before the sections, then compares. Events keep coming meanwhile; an object that
+//! changed is not taken for an orphan. At the end the replica is complete up to the cursor of the
 //! sections, and a source that was stuck goes on from there after Done.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -34,6 +34,9 @@ use crate::frame::{Event, Frame, MAX_REQUESTED, ResyncRequest, ResyncResponse};
 /// So long an operator's word counts also for a comparison after the first: what it is about may
 /// reach this side only after the source heard of it.
 const APPROVED_FOR: Duration = Duration::from_secs(15);
+
+/// The most objects that may change while a comparison goes on; with more it begins anew.
+const MAX_CHANGED: usize = 20_000;
 
 /// An operator's word that orphans may go, good for one mass of them.
 #[derive(Clone, Copy, Debug)]
@@ -121,6 +124,20 @@ impl Resync {
         }
     }
 
+    /// A change of this object came: it is newer than what a comparison finds.
+    pub fn changed(&mut self, key: &ObjectKey, now: Timestamp) {
+        let (ResyncStage::TrieResync(resync) | ResyncStage::Scheduled(_, Some(resync))) = &mut self.stage
+        else {
+            return;
+        };
+        if resync.changed.len() < MAX_CHANGED {
+            resync.changed.insert(key.clone());
+        } else {
+            // What was compared is old by now.
+            self.compare_anew(now);
+        }
+    }
+
     /// Gives up a comparison that is under way, for one from its beginning.
     pub fn compare_anew(&mut self, now: Timestamp) {
         match &mut self.stage {
@@ -193,6 +210,8 @@ pub(crate) struct TrieResync {
     phase: Phase,
     /// A link before this one began it: the source may have been restored since.
     resumed: bool,
+    /// Objects whose changes came since.
+    changed: BTreeSet<ObjectKey>,
 }
 
 #[derive(Clone, Debug)]
@@ -317,7 +336,8 @@ impl Link {
             {
                 self.resync.asked_at = None;
                 self.inbox.announced = self.inbox.announced.max(cursor.revision);
-                let resync = TrieResync { cursor, phase: Phase::Settling(sections), resumed: false };
+                let (phase, changed) = (Phase::Settling(sections), BTreeSet::new());
+                let resync = TrieResync { cursor, phase, resumed: false, changed };
                 self.resync.stage = ResyncStage::TrieResync(Box::new(resync));
             }
             (ResyncStage::Requested | ResyncStage::TrieResync(_), ResyncResponse::Wait(secs)) => {
@@ -420,7 +440,7 @@ impl Link {
         let ResyncStage::TrieResync(resync) = &mut self.resync.stage else { return };
         let Phase::Fetching(fetching) = &mut resync.phase else { return };
         if fetching.wants.is_empty() {
-            // What is in a batch may be newer than what was compared.
+            // What was fetched is durable first: else the next link compares anew.
             if self.inbox.in_flight.is_none() {
                 self.end_trie_resync(cx);
             }
@@ -429,16 +449,16 @@ impl Link {
         if full {
             return;
         }
-        let mut bytes = 0;
+        let (mut keys, mut bytes) = (Vec::new(), 0);
         while let Some((key, size)) = fetching.wants.last() {
             bytes = size.saturating_add(bytes);
             if fetching.asked.len() >= most || (bytes > most_bytes && !fetching.asked.is_empty()) {
                 break;
             }
             fetching.asked.insert(key.clone(), *size);
+            keys.push(key.clone());
             fetching.wants.pop();
         }
-        let keys = fetching.asked.keys().cloned().collect();
         self.request(ResyncRequest::Objects(keys), cx);
     }
 
@@ -461,15 +481,11 @@ impl Link {
 
     fn end_trie_resync(&mut self, cx: &mut Cx<'_>) {
         let ResyncStage::TrieResync(resync) = std::mem::take(&mut self.resync.stage) else { return };
-        let TrieResync { cursor, phase, .. } = *resync;
+        let TrieResync { cursor, phase, changed, .. } = *resync;
         // One that came meanwhile may be of an older set; after Done comes a newer one.
         self.inbox.checkpoint = None;
         if let Phase::Fetching(mut fetching) = phase {
-            // What changed since is newer than what was compared.
-            fetching.orphans.retain(|key| {
-                let here = cx.replica.get(key).is_some_and(|(_, rev)| rev <= cursor.revision);
-                here && !self.inbox.waiting.contains_key(key)
-            });
+            fetching.orphans.retain(|key| !changed.contains(key));
             self.take_orphans(fetching.orphans, cursor.revision, cx);
         }
         self.inbox.complete_to(cursor.clone(), cx.replica.cursor());
