@@ -211,5 +211,5 @@ async fn push_is_summed_up_and_a_bad_event_refused_by_name() {
     assert_eq!((summary.result.as_str(), summary.received, summary.processed), ("ok", 3, 3));
     let refused = soon(events.push(futures_util::stream::iter([event("create", "{}")]))).await.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::InvalidArgument);
-    assert!(refused.message().contains("uid"), "{}", refused.message());
+    assert!(refused.message().contains("resourceid"), "{}", refused.message());
 }

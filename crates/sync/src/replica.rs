@@ -271,10 +271,14 @@ impl Replica {
             && self.forget(|_, _, rejected| rejected.code == refusal::TOO_MANY) > 0
     }
 
-    /// Forgets what failed for now on a link that is over, as nobody tries it any more; how many
-    /// objects these are.
-    pub(crate) fn forget_failing(&mut self) -> u64 {
-        self.forget(|_, _, rejected| rejected.code == refusal::FAILS)
+    /// Forgets what the link that begins may take: what failed for now on the one before, as nobody tries
+    /// it any more, and what was of a kind that is taken by now. How many objects these are.
+    pub(crate) fn forget_for_link(&mut self, takes: impl Fn(&ObjectKey) -> bool) -> u64 {
+        self.forget(|_, key, rejected| match rejected.code.as_str() {
+            refusal::FAILS => true,
+            refusal::KIND | refusal::WRONG_SIDE => takes(key),
+            _ => false,
+        })
     }
 
     /// Forgets refusals for a uid that no other object has any more; whether there were any.

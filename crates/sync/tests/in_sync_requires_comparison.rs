@@ -241,3 +241,65 @@ fn a_cursor_that_was_not_kept_is_not_said() {
     assert!(pair.is_equal(PRINCIPAL));
     assert_eq!(standing(&pair, AGENT), SetCondition::InSync);
 }
+
+/// Time passes in the pair, which asks at each step that nothing is due for ever.
+#[test]
+fn a_full_disk_is_waited_for() {
+    let mut pair = filled(5);
+    pair.sides[AGENT].disk_full = true;
+    pair.connect();
+    pair.pass(200);
+    assert_eq!(pair.sides[AGENT].replica.cursor(), None);
+    pair.sides[AGENT].disk_full = false;
+    pair.pass(130);
+    assert!(pair.is_equal(PRINCIPAL));
+    assert_eq!(standing(&pair, AGENT), SetCondition::InSync);
+}
+
+/// A kind that the node's release does not name, as the next release may or the source may take back.
+fn not_allowed() -> Pair {
+    let mut pair = filled(2);
+    pair.put(PRINCIPAL, &key("Repository", "r"), "r", "x");
+    pair.sides[AGENT].config.kinds.retain(|kind| kind.as_str() != "Repository");
+    pair.connect();
+    let rejected = pair.sides[AGENT].replica.rejected();
+    assert_eq!(rejected[&key("Repository", "r")].code, refusal::KIND);
+    pair
+}
+
+#[test]
+fn what_the_next_release_allows_is_fetched() {
+    let mut pair = not_allowed();
+    pair.sides[AGENT].config.kinds = pair.sides[PRINCIPAL].config.kinds.clone();
+    pair.reconnect();
+    pair.pass(2);
+    assert!(pair.sides[AGENT].replica.get(&key("Repository", "r")).is_some());
+    assert_eq!(standing(&pair, AGENT), SetCondition::InSync);
+}
+
+#[test]
+fn what_is_not_allowed_and_goes_at_its_source_is_no_difference() {
+    let mut pair = not_allowed();
+    pair.remove(PRINCIPAL, &key("Repository", "r"));
+    pair.pass(70);
+    assert!(pair.sides[AGENT].replica.rejected().is_empty());
+    assert_eq!(standing(&pair, AGENT), SetCondition::InSync);
+}
+
+/// SYN-12: tries of one version are not those of the next.
+#[test]
+fn another_version_is_fetched_anew_as_often_as_any() {
+    let mut pair = filled(1);
+    pair.sides[AGENT].outcome = |_, tries| match tries {
+        1..=5 => ItemOutcome::Temporary("busy".to_owned()),
+        6 => ItemOutcome::Recoverable("another one has its uid".to_owned()),
+        _ => ItemOutcome::Done,
+    };
+    pair.connect();
+    pair.pass(16);
+    assert_eq!(pair.sides[AGENT].tries[&key(APP, "a0")], 5);
+    pair.put(PRINCIPAL, &key(APP, "a0"), "u0", "y");
+    pair.pass(5);
+    assert!(pair.is_equal(PRINCIPAL));
+    assert!(!pair.sides[AGENT].frames.iter().any(|frame| matches!(frame, Frame::Refused(_))));
+}

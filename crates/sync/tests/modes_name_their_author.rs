@@ -1,5 +1,5 @@
-//! SYN-5, SYN-6: which side may say what in which mode, who speaks first after a restart, and the
-//! inventory checksum of the source document.
+//! SYN-5, SYN-6: which side may say what in which mode, and the inventory checksum
+//! of the source document.
 
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 

@@ -153,8 +153,13 @@ fn a_comparison_with_a_set_that_is_no_more_begins_again() {
 
 #[test]
 fn kinds_keep_their_order() {
-    // Not the order of their names.
-    let kinds = ["Repository", APP, "AppProject"];
+    // Neither is the order of their names.
+    in_the_order_of(["Repository", APP, "AppProject"], false);
+    in_the_order_of([APP, "Repository", "AppProject"], true);
+}
+
+/// Objects are applied in the order of these kinds, also where the link is `cut` before the first answer.
+fn in_the_order_of(kinds: [&str; 3], cut: bool) {
     let keys = |name: &str| -> Vec<ObjectKey> {
         let key = |kind: &str, namespace: u32| format!("{kind}/ns{namespace}/{name}").parse().unwrap();
         (0..5).flat_map(|namespace| kinds.map(|kind| key(kind, namespace))).collect()
@@ -162,8 +167,9 @@ fn kinds_keep_their_order() {
     let mut pair = Pair::new(Mode::Managed);
     for side in &mut pair.sides {
         side.config.kinds = kinds.map(Kind::new).to_vec();
-        side.config.limits.requested = 4;
+        side.config.limits.requested = if cut { 7 } else { 4 };
     }
+    pair.sides[PRINCIPAL].full = cut;
     for key in keys("new") {
         pair.put(PRINCIPAL, &key, &key.to_string(), "content");
     }
@@ -172,6 +178,12 @@ fn kinds_keep_their_order() {
     let objects = keys("old").into_iter().map(old).collect();
     pair.sides[AGENT].replica = Replica::restore(sync::SavedReplica { cursor, objects });
     pair.connect();
+    if cut {
+        pair.disconnect();
+        pair.sides[PRINCIPAL].full = false;
+        pair.sides[AGENT].config.limits.requested = 4;
+        pair.connect();
+    }
     pair.give(AGENT, sync::Input::Approve);
     pair.run();
     assert!(pair.is_equal(PRINCIPAL));
@@ -180,7 +192,7 @@ fn kinds_keep_their_order() {
     applied.dedup();
     let new = kinds.map(|kind| format!("new {kind}"));
     let gone = kinds.map(|kind| format!("old {kind}"));
-    assert_eq!(applied, new.into_iter().chain(gone.into_iter().rev()).collect::<Vec<_>>());
+    assert_eq!(applied, new.into_iter().chain(gone.into_iter().rev()).collect::<Vec<_>>(), "cut {cut}");
 }
 
 #[test]

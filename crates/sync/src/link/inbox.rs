@@ -19,11 +19,14 @@ use model::{ObjectKey, Timestamp};
 
 use super::batch::{Batch, Item, ItemOutcome};
 use super::types::Output;
-use super::{Cx, Link};
+use super::{Cx, Link, LinkConfig};
 use crate::frame::{Ack, Checkpoint, Event, Frame, Op};
 use crate::identity;
 use crate::refusal;
 use crate::replica::RejectedObject;
+
+/// The most cursors that wait for what holds them back; of more the newest takes the place of the last.
+const MAX_CURSORS: usize = 4096;
 
 /// Why something waits.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -139,7 +142,8 @@ impl Inbox {
         if durable.into_iter().chain(self.uptos.back().map(|(_, last)| last)).any(known) {
             return;
         }
-        self.uptos.pop_back_if(|(position, _)| *position == self.position);
+        let full = self.uptos.len() >= MAX_CURSORS;
+        self.uptos.pop_back_if(|(position, _)| full || *position == self.position);
         self.uptos.push_back((self.position, cursor));
     }
 
@@ -220,13 +224,10 @@ impl Link {
 
     /// Into the lane of its object.
     pub(super) fn accept(&mut self, event: Event, seq: u64, cx: &mut Cx<'_>) {
-        let refusal = refusal::of_kind(
-            &event.key.section.kind,
-            self.config.role.other(),
-            self.config.mode,
-            &self.config.kinds,
-        )
-        .or_else(|| refusal::of_event(&event));
+        // An object that was refused may go at the source: then nothing is left to be refused.
+        let gone = matches!(event.op, Op::Delete { .. }) && cx.replica.get(&event.key).is_none();
+        let refusal = self.refuses_kind(&event.key).filter(|_| !gone);
+        let refusal = refusal.or_else(|| refusal::of_event(&event));
         self.inbox.position += 1;
         // Revisions are not compared: frames come in order, and a restored source may have given
         // out a revision twice.
@@ -235,19 +236,30 @@ impl Link {
         if let Some((code, message)) = refusal {
             return self.refuse(event.key, RejectedObject::of(&event.op, event.rev, code, message), cx);
         }
-        let before = before.as_ref().map(|before| &before.item);
+        // What fails again and again holds back nothing, and its position is behind the cursor by now.
+        let position = before.as_ref().map(|before| &before.item).filter(|item| !item.released);
+        let position = position.map_or(self.inbox.position, |item| item.position);
+        // Another version counts its tries anew, unless one was asked for because of them.
+        let fails = |before: &Pending| before.hold == Hold::Fetch || before.item.released;
+        let tried = before.filter(|before| before.item.rev == event.rev || fails(before));
         let item = Item {
             key: event.key,
             rev: event.rev,
             change: event.op,
             trace: event.trace,
             at: event.at,
-            position: before.map_or(self.inbox.position, |before| before.position),
+            position,
             seq,
-            tries: before.map_or(0, |before| before.tries),
+            tries: tried.map_or(0, |before| before.item.tries),
             released: false,
         };
         self.inbox.insert(Pending { item, hold: Hold::Ready, due: cx.now });
+    }
+
+    /// Why objects of this kind are not taken from the other side.
+    pub(super) fn refuses_kind(&self, key: &ObjectKey) -> Option<(&'static str, String)> {
+        let LinkConfig { role, mode, kinds, .. } = &self.config;
+        refusal::of_kind(&key.section.kind, role.other(), *mode, kinds)
     }
 
     /// Takes an orphan out with the next batch.
@@ -284,10 +296,13 @@ impl Link {
         };
         let settled = moved(inbox.reached(&[]));
         let waits = inbox.cursor_again.is_some_and(|at| cx.now < at);
-        if items.is_empty() && (settled.is_none() || waits) {
+        if items.is_empty() && waits && settled.is_some() {
             return;
         }
         inbox.cursor_again = None;
+        if items.is_empty() && settled.is_none() {
+            return;
+        }
         let (settled, unsettled) = (settled.or(base.clone()), moved(inbox.reached(&items)).or(base));
         let batch = Arc::new(Batch { items, settled, unsettled });
         cx.out.push(Output::Apply(batch.clone()));

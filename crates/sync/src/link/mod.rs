@@ -241,7 +241,7 @@ impl Link {
     fn open(&mut self, cx: &mut Cx<'_>) {
         (self.opened, self.heard) = (cx.now, cx.now);
         self.feed_incarnation = Some(cx.feed.incarnation().clone());
-        let failing = cx.replica.forget_failing();
+        let failing = cx.replica.forget_for_link(|key| self.refuses_kind(key).is_none());
         let known = !cx.replica.is_empty() || cx.replica.refused() > 0;
         let nowhere = || FeedCursor::at(cx.feed.incarnation().clone(), 0);
         let have = match cx.replica.cursor().cloned() {
@@ -490,6 +490,8 @@ impl Link {
         ]
         .into_iter()
         .flatten()
+        // Until the own feed began anew nothing is said or taken.
+        .filter(|(_, due)| !self.reincarnating || matches!(due, Due::End { .. }))
     }
 
     fn stop(&mut self, cx: &mut Cx<'_>) {

@@ -235,11 +235,16 @@ struct Fetching {
 impl Fetching {
     fn of(found: Found, kinds: &[Kind]) -> Fetching {
         let want = |(section, leaf): &(SectionKey, Leaf)| (key_of(section, leaf), leaf.stub.size);
-        let mut wants: Vec<_> = found.differing.iter().map(want).collect();
-        // The first kind comes first.
-        wants.sort_by_key(|(key, _)| std::cmp::Reverse(order_of(key, kinds)));
+        let wants = found.differing.iter().map(want).collect();
         let orphans = found.orphans.iter().map(|(section, leaf)| key_of(section, leaf)).collect();
-        Fetching { wants, asked: BTreeMap::new(), orphans }
+        let mut fetching = Fetching { wants, asked: BTreeMap::new(), orphans };
+        fetching.sort(kinds);
+        fetching
+    }
+
+    /// What is wanted is taken from the end: the first kind comes first.
+    fn sort(&mut self, kinds: &[Kind]) {
+        self.wants.sort_by_key(|(key, _)| std::cmp::Reverse(order_of(key, kinds)));
     }
 }
 
@@ -298,7 +303,10 @@ impl Link {
         cx.replica.reset_evicted();
         let resync = &mut self.resync;
         (resync.began, resync.asked_at) = (cx.now, None);
-        if let ResyncStage::Scheduled(_, Some(unfinished)) = std::mem::take(&mut resync.stage) {
+        if let ResyncStage::Scheduled(_, Some(mut unfinished)) = std::mem::take(&mut resync.stage) {
+            if let Phase::Fetching(fetching) = &mut unfinished.phase {
+                fetching.sort(&self.config.kinds);
+            }
             resync.stage = ResyncStage::TrieResync(unfinished);
             return self.step_trie_resync(cx);
         }

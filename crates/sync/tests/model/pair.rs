@@ -10,7 +10,7 @@ use model::{Incarnation, Kind, ObjectKey, SectionKey, Stub, Timestamp};
 use sync::admission::Permits;
 use sync::durable::Content;
 use sync::frame::Frame;
-use sync::link::{Item, ItemOutcome, Note};
+use sync::link::{Item, ItemOutcome, NotKept, Note};
 use sync::{Feed, Input, Link, LinkConfig, Mode, Output, Replica, Role};
 
 pub const PRINCIPAL: usize = 0;
@@ -41,6 +41,8 @@ pub struct Side {
     pub wanted: Cell<u32>,
     /// Loads wait while this is set.
     pub full: bool,
+    /// Nothing can be kept while this is set.
+    pub disk_full: bool,
 }
 
 /// Permits that are counted, and not given while the rest of the fleet is busy.
@@ -96,6 +98,7 @@ impl Pair {
             busy: false,
             wanted: Cell::new(0),
             full: false,
+            disk_full: false,
         };
         Pair {
             now: Timestamp(0),
@@ -182,6 +185,9 @@ impl Pair {
                     let contents = wants.iter().map(|(key, _)| content(key)).collect();
                     side.held.push_front(Input::Loaded { id, contents });
                 }
+                Output::Apply(_) if side.disk_full => {
+                    side.held.push_back(Input::Applied(Err(NotKept("no space".to_owned()))));
+                }
                 Output::Apply(batch) => {
                     let mut outcomes = Vec::new();
                     for item in &batch.items {
@@ -248,6 +254,10 @@ impl Pair {
             self.now = self.now.plus(Duration::from_secs(1));
             for at in [PRINCIPAL, AGENT] {
                 self.give(at, Input::Tick);
+                // A task that is told of an instant in the past asks again at once, for ever.
+                let link = self.sides[at].link.as_ref().filter(|link| !link.is_closed());
+                let due = link.and_then(Link::next_deadline);
+                assert!(due.is_none_or(|due| due > self.now), "what was due is done");
             }
             self.run();
         }
