@@ -138,10 +138,15 @@ async fn observe(
 /// Writes the status beside the state when it changed, off the runtime's thread: that may wait for the
 /// disk.
 async fn write_view(context: Arc<SyncContext>) {
-    let mut changed = context.view.watch();
+    let (mut changed, mut written) = (context.view.watch(), None);
     loop {
-        let writing = context.clone();
-        let _ = tokio::task::spawn_blocking(move || writing.write_view()).await;
+        // Most of what is set says what was said before.
+        let shown = context.view.shown();
+        if written.as_ref() != Some(&shown) {
+            let writing = context.clone();
+            let _ = tokio::task::spawn_blocking(move || writing.write_view()).await;
+            written = Some(shown);
+        }
         tokio::time::sleep(view::EVERY).await;
         if changed.changed().await.is_err() {
             return;

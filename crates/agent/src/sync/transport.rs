@@ -34,7 +34,7 @@ use sync::frame::CloseReason;
 use sync::link::LinkConfig;
 use sync::{Frame, Role};
 use tokio::sync::{Notify, watch};
-use tokio::task::JoinHandle;
+use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::SyncContext;
@@ -170,10 +170,11 @@ impl Links {
     pub async fn stop(&self) {
         self.stop.send_replace(true);
         let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(task) = task
-            && timeout(STOP_WITHIN, task).await.is_err()
+        if let Some(mut task) = task
+            && timeout(STOP_WITHIN, &mut task).await.is_err()
         {
             tracing::warn!("the link did not end in order");
+            task.abort();
         }
     }
 }
@@ -188,12 +189,15 @@ async fn restarted<F>(
 ) where
     F: Future<Output = ()> + Send + 'static,
 {
+    // With it ends what it runs.
+    let mut tasks = JoinSet::new();
     loop {
-        let ended = tokio::spawn(begin()).await;
+        tasks.spawn(begin());
+        let ended = tasks.join_next().await;
         if *stopped.borrow() {
             return;
         }
-        let why = if ended.is_ok() { "ended" } else { "panicked" };
+        let why = if matches!(ended, Some(Ok(()))) { "ended" } else { "panicked" };
         tracing::error!(why, "the task that keeps links is gone; it is begun again");
         let problem = format!("the task that keeps links {why}, and was begun again; report the agent's log");
         view.problem(LINKS, Some(problem));

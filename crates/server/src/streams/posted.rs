@@ -167,7 +167,9 @@ pub(super) async fn push_down(
             };
             tokio::select! {
                 () = news => {}
-                Some(LinkCommand::Send(frame)) = commands.next() => said = Some(*frame),
+                Some(command) = commands.next() => if let LinkCommand::Send(frame) = command {
+                    said = Some(*frame);
+                },
                 () = tokio::time::sleep(every) => {}
                 why = &mut over => break why,
             }

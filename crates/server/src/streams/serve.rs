@@ -25,6 +25,7 @@ use streams::{FrameReader, FrameWriter, LinkCommand, LinkCommands, LinkHandler};
 use sync::frame::{CloseReason, GoAway};
 use sync::link::LinkConfig;
 use sync::{Frame, Role};
+use tokio::time::Instant;
 use wire::cloudevents::{MAX_DOWN, MAX_UP, Origin};
 use wire::headers::{PROTOCOL, PROTOCOL_HEADER};
 use wire::{Code, Problem, grpc, sse as events};
@@ -250,13 +251,14 @@ async fn streamed(
 /// The link of a request in the registry; dropping it takes it out.
 pub(super) struct OpenLink {
     plane: Arc<ControlPlane>,
+    began: Instant,
     pub(super) link: Arc<NodeLink>,
 }
 
 impl Drop for OpenLink {
     fn drop(&mut self) {
         self.plane.hub.sync_index().link_closed(&self.link);
-        self.plane.metrics.link_closed(self.link.transport, now().since(self.link.since));
+        self.plane.metrics.link_closed(self.link.transport, self.began.elapsed());
     }
 }
 
@@ -302,7 +304,7 @@ pub(super) async fn register(request: &StreamRequest) -> Result<(OpenLink, LinkC
     let replaced = plane.hub.sync_index().link_opened(&link);
     let removed = |_| away("removed", "the node was removed from the fleet", DUPLICATE_RETRY);
     plane.metrics.link_opened(transport, replaced.map_err(removed)?.is_some());
-    Ok((OpenLink { plane: plane.clone(), link }, commands))
+    Ok((OpenLink { plane: plane.clone(), began: Instant::now(), link }, commands))
 }
 
 /// Waits until the link before has ended; from then on this one alone works on the node's sets.
