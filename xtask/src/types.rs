@@ -1,5 +1,5 @@
 //! A type name stands for one thing: no two public types of the product have one name, and no two
-//! types of one crate, however visible. Test modules and types inside functions do not count.
+//! types of one crate, however visible, but for private ones of inline modules. Test modules and types inside functions do not count.
 
 use std::collections::BTreeMap;
 use std::path::Path;

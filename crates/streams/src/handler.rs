@@ -43,7 +43,7 @@ pub trait LinkHandler: Send + Sync + 'static {
     }
 
     /// Takes a frame that is not the link's own; what is returned is said back. Two at most
-    /// are worked on at once, and nothing is read meanwhile: whoever says more than it may is
+    /// are worked on at once; while there are two nothing is read: whoever says more than it may is
     /// held back by waiting here.
     async fn received(&self, frame: Frame) -> Option<Frame>;
 

@@ -1,7 +1,7 @@
 //! [`StreamDialer`]: the request of a node that opens a stream (IDN-4).
 //!
 //! gRPC and WebSocket streams live on a TLS session whose client certificate carries the node's
-//! key; the request says no more than the protocol's version. Server-sent events are the answer
+//! key; the request says the versions of the protocol and of the agent. Server-sent events are the answer
 //! to one request, which is signed as every unary request is.
 
 use std::time::Duration;

@@ -12,7 +12,7 @@
 //! one, and only while little waits to be sent: a peer that asks without reading the answers
 //! is not heard any further, nor is anything loaded for it.
 //!
-//! Nothing that waits is ever dropped: who sends is held back instead (SYN-3).
+//! While the link is open nothing that waits is dropped: who sends is held back instead (SYN-3).
 //!
 //! [`Exchange`] runs a link without a transport: frames of a request in, frames of an answer out.
 

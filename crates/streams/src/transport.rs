@@ -1,4 +1,4 @@
-//! The two ends of a transport: frames in, frames out.
+//! The two halves of a transport: frames in, frames out.
 
 use async_trait::async_trait;
 use net::stream::StreamClosed;

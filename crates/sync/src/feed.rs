@@ -46,7 +46,7 @@ pub enum ObjectState {
         /// The revision of its first change under this uid.
         born: u64,
     },
-    /// It is gone; the uid of the incarnation that ended.
+    /// It is gone; the uid of the object that ended.
     Deleted {
         /// Its uid.
         uid: Arc<str>,
@@ -91,7 +91,7 @@ pub struct CommitError {
     pub head: u64,
 }
 
-/// An object would begin one section too many: no walk could compare the set any more.
+/// An object would begin one section too many: no trie resync could compare the set any more.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error(
     "too-many-sections: objects may be of at most {MAX_SECTIONS} kinds and namespaces, and {key} is of another one"

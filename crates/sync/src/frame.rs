@@ -163,7 +163,7 @@ pub enum Op {
         /// The receiver cannot have had it: it came into being after its cursor (`create`).
         created: bool,
     },
-    /// It is gone; the uid of the incarnation that ended.
+    /// It is gone; the uid of the object that ended.
     Delete {
         /// Its uid.
         uid: std::sync::Arc<str>,

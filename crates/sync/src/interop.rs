@@ -1,4 +1,4 @@
-//! The resync of the source document (SYN-6): who asks, with what, and who answers.
+//! The inventory checksum of the source document's resync, and which side holds the truth (SYN-6).
 
 use model::digest::Hasher;
 use model::{Digest, ObjectKey};

@@ -1,7 +1,7 @@
 //! Replication of sets between control plane and agent.
 //!
-//! Two sides, *principal* (the control plane) and *agent*; two modes, *managed* (the
-//! principal's objects are the truth) and *autonomous* (the agent's are). Each side authors
+//! Two sides, *principal* (the control plane) and *agent*; three modes, *managed* (the
+//! principal's objects are the truth), *autonomous* (the agent's are) and *off* (actions alone). Each side authors
 //! one set towards the other, its [`feed::Feed`], and keeps a replica of the other's. A
 //! [`frame::Frame`] is what travels between them, whatever carries it.
 

@@ -6,9 +6,9 @@
 //!                                  (no room: only counted: evicted)
 //! ```
 //!
-//! The replica holds what is durable and applied here. What was received and can never be applied is
-//! remembered beside it, for as long as the process lives, so that roots can be compared: the set *as
-//! received* is the objects with the rejected ones laid over them.
+//! The replica holds what is durable and applied here. What was received and is not applied, never or not
+//! for now, is remembered beside it while the replica is in memory, so that roots can be compared: the set *as
+//! received* is the objects with the rejected ones laid over them. A new link tries some of them again.
 //!
 //! Invariants: what is here of objects is durable; a link changes it, and the shell alone takes another one
 //! in its place; what is evicted is in no root; a uid belongs to one object of a kind.

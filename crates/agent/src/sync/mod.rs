@@ -10,7 +10,7 @@
 //!                  work                                  v daemon
 //! ```
 //!
-//! Invariants: the reconciler alone writes the disk and the backend; what it answers is durable, and a
+//! Invariants: the reconciler alone writes the object log and the backend; what it answers is durable, and a
 //! link changes the sets in memory after that;
 //! links and reconciler observe the release that is held ([`ReleaseTerms`]) and have no part in
 //! its adoption.

@@ -11,7 +11,8 @@
 //!
 //! `auto` polls by check-ins, and opens the best stream that works when the control plane asks
 //! for one or something of the node's own is to go; it is closed when both directions are
-//! equal and nothing moves. The other transports keep what they name open.
+//! equal and nothing moves. `poll` does the same with polls; the others keep a
+//! stream open.
 //!
 //! Invariants: there is one link at a time; what it goes by is one release, and under another one it
 //! is opened anew; what the daemon asks for is a level, so nothing queues.

@@ -5,8 +5,8 @@
 //! request --enter: rate of the node, of the fleet--> wait: among MAX_WAITING --judging--> lease --> link
 //! ```
 //!
-//! Invariants: of more that wait than there is room for the oldest gives up; an instance that another one
-//! took the place of does not come back.
+//! Invariants: of more that wait than there is room for the oldest gives up; one of the last two
+//! instances that were replaced does not come back while the node has a link or posted recently.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

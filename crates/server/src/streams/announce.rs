@@ -1,5 +1,5 @@
-//! Tells open links that what their nodes are pointed to has changed, or that something was
-//! pushed; so a node on a link checks in at once. Links that go on by an older release's rules
+//! Tells open links that what their nodes are pointed to has changed, or that an operator
+//! requested a run; so a node on a link checks in at once. Links that go on by an older release's rules
 //! are ended after a while. Spread, so that a publish is no storm.
 
 use std::sync::Arc;

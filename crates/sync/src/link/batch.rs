@@ -37,7 +37,7 @@ pub enum ItemOutcome {
     Temporary(String),
     /// What is here does not fit: fetched anew, a bounded number of times, then permanent.
     Recoverable(String),
-    /// Never: the source of truth is told, and the object is shown as diverged.
+    /// Never: the source of truth is told, and the object is shown as out of sync.
     Permanent {
         /// A stable code.
         code: String,

@@ -1,4 +1,4 @@
-//! [`Link`]: one connection between the two sides, as a state machine without IO.
+//! [`Link`]: one protocol session between the two sides, as a state machine without IO.
 //!
 //! A link is the same at both ends. It says the own feed's changes after the other side's
 //! durable cursor, takes those of the other side into batches, and compares roots when all is
@@ -46,7 +46,7 @@ use outbox::{Flow, Outbox};
 use permit::PermitUse;
 use serve::Server;
 
-/// One connection.
+/// One protocol session: of a transport's length, or of one request and its answer ([`Span`]).
 #[derive(Debug)]
 pub struct Link {
     config: LinkConfig,

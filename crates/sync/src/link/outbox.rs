@@ -6,7 +6,7 @@
 //!      |                         ^            | tombstones are forgotten that are needed
 //!      | hello: cannot           | acknowledged cursor, or Done{from}
 //!      +--------------> Stuck ---+ <----------+
-//!      | hello: ahead of the feed
+//!      | hello: ahead of the feed (also from Open)
 //!      +--------------> Reincarnate, and the link ends
 //! ```
 //!

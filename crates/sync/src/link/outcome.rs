@@ -117,7 +117,7 @@ impl Link {
         self.inbox.insert(pending);
     }
 
-    /// What fails again and again is shown as diverged, and the source is told why; the cursor and
+    /// What fails again and again is shown as out of sync, and the source is told why; the cursor and
     /// comparisons go on without it. When the link or the process ends before it works, the roots will differ,
     /// and a resync brings it again.
     fn set_aside(&mut self, pending: &mut Pending, why: String, cx: &mut Cx<'_>) {

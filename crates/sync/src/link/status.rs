@@ -1,13 +1,13 @@
 //! How both sets of a link stand, as [`model::condition`] has it for everybody.
 //!
 //! ```text
-//! own feed --> replica there     own_condition():   acknowledged, and nothing rejected
+//! own feed --> replica there     own_condition():   compared there, acknowledged, and nothing rejected
 //! feed there --> own replica     their_condition(): compared, or all received that is known of
 //! ```
 //!
 //! Invariants: a set is in sync here only when nothing of it is under way, rejected or kept back;
-//! that the sets were *compared* is the evidence that the shell adds after
-//! [`super::Note::InSync`].
+//! the own set only if the other side compared it on this link. When, and with which instance, is the
+//! evidence that the shell adds after [`super::Note::InSync`].
 
 use model::condition::{Difference, Evidence, Rejection, SetCondition, SyncCause};
 

@@ -56,7 +56,7 @@ pub(crate) enum ResyncStage {
     Scheduled(Timestamp, Option<Box<TrieResync>>),
     /// The sections were asked for.
     Requested,
-    /// The walk is under way.
+    /// The descent or the fetch is under way.
     TrieResync(Box<TrieResync>),
     /// The other side cannot resync: the resync of the source document.
     InventoryResync(Box<InventoryResync>),

@@ -22,7 +22,7 @@ pub struct LinkConfig {
     pub role: Role,
     /// The mode that this side takes the node to be in.
     pub mode: Mode,
-    /// One incarnation of this side's process.
+    /// One run of this side's process.
     pub instance: String,
     /// What this side can do.
     pub capabilities: Capabilities,
@@ -96,7 +96,7 @@ pub struct Limits {
     pub dead_after: Duration,
     /// Roots are compared at least so often.
     pub periodic: Duration,
-    /// Roots are compared so long after changes were said.
+    /// The least time between two checkpoints while changes are acknowledged in between.
     pub checkpoint_after: Duration,
     /// The link ends when a request of a resync is not answered for so long.
     pub answer_within: Duration,
@@ -113,7 +113,7 @@ pub struct Limits {
     pub answers: usize,
     /// The most objects of the replica, and bytes of their contents together; others are refused.
     pub replica: Totals,
-    /// So often a temporary error is tried before its object is shown as diverged, and the
+    /// So often a temporary error is tried before its object is shown as out of sync, and the
     /// cursor and comparisons go on without it. It is still tried.
     pub shown_after: u32,
     /// The link goes away when it holds a permit for a resync for so long: sooner than

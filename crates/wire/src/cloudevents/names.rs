@@ -125,7 +125,7 @@ impl Attribute {
 pub(super) struct Attributes<'a>([Option<Cow<'a, str>>; ATTRIBUTES.len()]);
 
 impl<'a> Attributes<'a> {
-    /// The value of one; empty when it is absent.
+    /// The value of one; `None` when it is absent.
     pub(super) fn get(&self, attribute: Attribute) -> Option<&str> {
         self.0.get(attribute as usize)?.as_deref()
     }
