@@ -16,11 +16,11 @@ const SMALL_C: (&str, &str) = (
     "-DMY_ASSEMBLER_IS_TOO_OLD_FOR_ADX_AVX2 -fno-asynchronous-unwind-tables -fno-unwind-tables",
 );
 /// What the build of the agent has in its environment. The linker that the compiler brings for this
-/// target folds identical functions.
+/// target folds identical functions; of symbols the profile alone leaves those of the program.
 const SMALL: &[(&str, &str)] = if cfg!(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")) {
-    &[SMALL_C, ("RUSTFLAGS", "-C link-arg=-Wl,--icf=all")]
+    &[SMALL_C, ("RUSTFLAGS", "-C link-arg=-Wl,--icf=all -C strip=symbols")]
 } else {
-    &[SMALL_C]
+    &[SMALL_C, ("RUSTFLAGS", "-C strip=symbols")]
 };
 
 /// Where they lie side by side, as they expect each other.
