@@ -155,7 +155,7 @@ impl Link {
 
     /// All answers to a part were sent.
     pub(super) fn ponged(&mut self, pong: Pong, cx: &mut Cx<'_>) {
-        let Some(incarnation) = self.peer_incarnation().cloned() else { return };
+        let Some(incarnation) = self.peer_incarnation.clone() else { return };
         let ResyncStage::InventoryResync(inventory) = &mut self.resync.stage else { return };
         if inventory.barrier != Some(pong.number) {
             return;
