@@ -19,7 +19,7 @@ use sync::frame::{
     Checkpoint, Event, Frame, GoAway, Interop, InventoryItem, Op, Ping, PingOrder, ResyncRequest,
     ResyncResponse,
 };
-use sync::link::{ItemOutcome, Note};
+use sync::link::{ItemOutcome, LinkCommand, Note};
 use sync::replica::MAX_REJECTED_OBJECTS;
 use sync::{Feed, Input, Mode, Replica};
 
@@ -91,15 +91,15 @@ fn sets_have_only_so_many_sections() {
     let mut feed = Feed::new("l".parse().unwrap());
     let stub = |n: usize| Stub { uid: format!("u{n}").into(), ..Stub::of(b"x") };
     for n in 0..MAX_SECTIONS {
-        let change = feed.planner().try_put(&section(n), &stub(n)).unwrap().unwrap();
+        let change = feed.planner().put(&section(n), &stub(n)).unwrap().unwrap();
         feed.commit(change).unwrap();
     }
-    let refused = feed.planner().try_put(&section(MAX_SECTIONS), &stub(0)).unwrap_err();
+    let refused = feed.planner().put(&section(MAX_SECTIONS), &stub(0)).unwrap_err();
     assert!(refused.to_string().starts_with("too-many-sections"), "{refused}");
     // One that goes makes room.
     let change = feed.planner().remove(&section(0)).unwrap();
     feed.commit(change).unwrap();
-    assert!(feed.planner().try_put(&section(MAX_SECTIONS), &stub(0)).unwrap().is_some());
+    assert!(feed.planner().put(&section(MAX_SECTIONS), &stub(0)).unwrap().is_some());
 
     // And who says more all the same is refused by name.
     let mut pair = Pair::new(Mode::Managed);
@@ -149,7 +149,7 @@ fn a_walk_and_a_list_have_an_end() {
     pair.sides[AGENT].config.capabilities.trie_resync = false;
     pair.drops = |_, frame| matches!(frame, Frame::Pong(_));
     pair.connect();
-    pair.give(AGENT, Input::Resync);
+    pair.give(AGENT, Input::Command(LinkCommand::Resync));
     for n in 0..9 {
         let (name, kind) = (format!("l{n}"), APP.to_owned());
         let one =

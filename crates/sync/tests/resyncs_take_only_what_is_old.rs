@@ -11,6 +11,7 @@ use std::sync::Arc;
 use model::{Digest, Kind, ObjectKey, Stub};
 use pair::{AGENT, PRINCIPAL, Pair, key};
 use sync::frame::{Checkpoint, Frame, ResyncRequest};
+use sync::link::LinkCommand;
 use sync::{Feed, FeedCursor, Mode, Replica};
 
 const APP: &str = "Application";
@@ -139,7 +140,7 @@ fn a_comparison_with_a_set_that_is_no_more_begins_again() {
         pair.drops = |to, frame| to == AGENT && matches!(frame, Frame::Event(event) if event.seq > 0);
         pair.sides[PRINCIPAL].full = true;
         pair.connect();
-        pair.give(AGENT, sync::Input::Resync);
+        pair.give(AGENT, sync::Input::Command(LinkCommand::Resync));
         pair.run();
         assert!(asked(&pair).any(|request| matches!(request, ResyncRequest::Objects(_))));
         pair.disconnect();
@@ -186,7 +187,7 @@ fn in_the_order_of(kinds: [&str; 3], cut: bool) {
         Arc::make_mut(&mut pair.sides[AGENT].config.limits).requested = 4;
         pair.connect();
     }
-    pair.give(AGENT, sync::Input::Approve);
+    pair.give(AGENT, sync::Input::Command(LinkCommand::Approve));
     pair.run();
     assert!(pair.is_equal(PRINCIPAL));
     let mut applied: Vec<String> =

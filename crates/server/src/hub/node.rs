@@ -225,7 +225,7 @@ impl NodeSync {
             let _one = this.changing.lock().await;
             let incarnation = fresh_incarnation()?;
             let anew = this.sets().feed.reincarnate(incarnation.clone());
-            let changes = anew.changes_after(0, usize::MAX);
+            let changes = anew.changes();
             let keys: Vec<ObjectKey> = changes.iter().map(|change| change.key.clone()).collect();
             let mut contents = Vec::with_capacity(keys.len());
             for keys in keys.chunks(store::MAX_CONTENTS_ASKED) {
@@ -307,7 +307,7 @@ impl EditPlanner<'_> {
     fn put(&mut self, key: &ObjectKey, uid: Uid, content: Content) -> PlannedEdit {
         let before = self.planner.stub(key).cloned();
         let planned = self.fits(key, uid, &content, before.as_ref()).and_then(|stub| {
-            let change = self.planner.try_put(key, &stub).map_err(|_| EditRejection::TooManySections)?;
+            let change = self.planner.put(key, &stub).map_err(|_| EditRejection::TooManySections)?;
             Ok((stub, change))
         });
         match planned {

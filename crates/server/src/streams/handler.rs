@@ -154,8 +154,8 @@ impl LinkHandler for PlaneLinkHandler {
         }
     }
 
-    fn permits(&self) -> &dyn Permits {
-        self
+    fn permits(&self) -> Option<&dyn Permits> {
+        Some(self)
     }
 
     async fn received(&self, frame: Frame) -> Option<Frame> {

@@ -21,7 +21,8 @@ use streams::grpc::{GrpcReader, GrpcWriter};
 use streams::open::INSTANCE;
 use streams::sse::SseWriter;
 use streams::task::{Ended, LinkTransport, run_link};
-use streams::{FrameReader, FrameWriter, LinkCommand, LinkCommands, LinkHandler};
+use streams::{FrameReader, FrameWriter, LinkCommand, LinkCommands};
+use sync::admission::Permits;
 use sync::frame::{CloseReason, GoAway};
 use sync::link::LinkConfig;
 use sync::{Frame, Role};
@@ -385,7 +386,7 @@ impl RunningLink {
         if ended.is_none() {
             tracing::warn!(node = %handler.link.node, "a link did not end in time; it is given up");
             handler.sets.abandon();
-            handler.permits().give_back();
+            Permits::give_back(&**handler);
         }
         ended
     }

@@ -25,6 +25,7 @@ use crate::frame::{Ack, Checkpoint, Event, Frame, Op};
 use crate::identity;
 use crate::refusal;
 use crate::replica::RejectedObject;
+use crate::totals::Totals;
 
 /// The most cursors that wait for what holds them back; of more the newest takes the place of the last.
 const MAX_CURSORS: usize = 4096;
@@ -48,13 +49,6 @@ pub(super) struct Pending {
     pub due: Timestamp,
 }
 
-/// Of things that wait.
-#[derive(Clone, Copy, Debug, Default)]
-struct Load {
-    objects: usize,
-    bytes: u64,
-}
-
 #[derive(Debug)]
 pub(super) struct InFlightBatch {
     pub batch: Arc<Batch>,
@@ -73,8 +67,8 @@ pub(super) struct Inbox {
     pub waiting: BTreeMap<ObjectKey, Pending>,
     /// What waits, in the order in which it is due.
     order: BTreeMap<(Timestamp, u64), ObjectKey>,
-    ready: Load,
-    held: Load,
+    ready: Totals,
+    held: Totals,
     pub in_flight: Option<InFlightBatch>,
     pub ack_due: bool,
     ack_at: Timestamp,
@@ -83,8 +77,8 @@ pub(super) struct Inbox {
     /// The highest revision that the other side said to be at, or sent, otherwise than by a
     /// checkpoint.
     pub announced: u64,
-    /// A batch could not be kept: a cursor alone is written no sooner.
-    pub cursor_again: Option<Timestamp>,
+    /// A batch could not be kept: the next one is made no sooner.
+    pub batch_again: Option<Timestamp>,
 }
 
 impl Inbox {
@@ -156,7 +150,7 @@ impl Inbox {
         }
     }
 
-    fn load(&mut self, hold: Hold) -> &mut Load {
+    fn load(&mut self, hold: Hold) -> &mut Totals {
         if hold == Hold::Ready { &mut self.ready } else { &mut self.held }
     }
 
@@ -289,9 +283,10 @@ impl Link {
 
     /// The next batch, when none is under way.
     pub(super) fn form_batch(&mut self, cx: &mut Cx<'_>) {
-        if self.inbox.in_flight.is_some() {
+        if self.inbox.in_flight.is_some() || self.inbox.batch_again.is_some_and(|at| cx.now < at) {
             return;
         }
+        self.inbox.batch_again = None;
         let items = self.collect(cx);
         let nowhere =
             self.peer_incarnation.as_ref().map(|incarnation| FeedCursor::at(incarnation.clone(), 0));
@@ -301,11 +296,6 @@ impl Link {
             reached.filter(|reached| Some(*reached) != cx.replica.cursor()).cloned()
         };
         let settled = moved(inbox.reached(&[]));
-        let waits = inbox.cursor_again.is_some_and(|at| cx.now < at);
-        if items.is_empty() && waits && settled.is_some() {
-            return;
-        }
-        inbox.cursor_again = None;
         if items.is_empty() && settled.is_none() {
             return;
         }
@@ -406,8 +396,10 @@ impl Link {
         let inbox = &self.inbox;
         let next = match &inbox.in_flight {
             Some(batch) => Some(batch.since.max(inbox.ack_at).plus(self.config.limits.ack_within / 4)),
-            None => inbox.order.first_key_value().map(|(&(due, _), _)| due),
+            None => {
+                inbox.order.first_key_value().map(|(&(due, _), _)| due.max(inbox.batch_again.unwrap_or(due)))
+            }
         };
-        next.into_iter().chain(inbox.cursor_again).min()
+        next.or(inbox.batch_again)
     }
 }
