@@ -37,7 +37,8 @@ pub(crate) struct NodeLink {
     /// What the release said of synchronization when the link was made.
     rules: OnceLock<Option<Arc<SyncPolicy>>>,
     report: Mutex<LinkReport>,
-    commands: LinkHandle,
+    /// Takes commands to the link.
+    pub(crate) commands: LinkHandle,
     ending: SetOnce<GoAway>,
     /// When the other side was heard last, in the milliseconds of links; before its hello long ago.
     heard: AtomicI64,
@@ -108,17 +109,6 @@ impl NodeLink {
         self.heard.load(Ordering::Acquire) > i64::MIN
     }
 
-    /// Sends the link a command; `false` when it takes no more now.
-    pub(crate) fn try_send(&self, command: LinkCommand) -> bool {
-        self.commands.try_send(command)
-    }
-
-    /// Sends the link a command once it has room for it.
-    pub(crate) async fn send(&self, command: LinkCommand) {
-        // One that takes nothing any more has ended.
-        let _ = self.commands.send(command).await;
-    }
-
     /// Whether an agent is at the other end, as far as a stream of two ways tells.
     pub(crate) async fn is_alive(&self) -> bool {
         if matches!(self.transport, TransportKind::Poll | TransportKind::Sse) {
@@ -131,7 +121,8 @@ impl NodeLink {
             }
         };
         let ping = Frame::Ping(Ping::default());
-        self.try_send(LinkCommand::Send(Box::new(ping))) && tokio::time::timeout(PROBE, heard).await.is_ok()
+        self.commands.try_send(LinkCommand::Send(Box::new(ping)))
+            && tokio::time::timeout(PROBE, heard).await.is_ok()
     }
 
     /// The other side was heard at that time of links.
@@ -181,11 +172,6 @@ pub(crate) struct Wants {
 }
 
 impl Wants {
-    /// Those that these frames pass on to the node.
-    pub(crate) fn said_in(frames: &[Frame]) -> Wants {
-        Wants { resync: frames.contains(&Wants::resync_frame()), approve: frames.contains(&Frame::Approve) }
-    }
-
     /// With what the node is asked to compare everything.
     pub(super) fn resync_frame() -> Frame {
         Frame::Interop(Box::new(Interop::RequestResync))

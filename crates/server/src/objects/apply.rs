@@ -127,20 +127,20 @@ impl Batch<'_> {
             Some(uid) if uid.len() > sync::refusal::MAX_TEXT => {
                 return Err(refused(Code::BadBody, "metadata.uid is longer than 512 bytes"));
             }
-            Some(uid) => Uid::Said(uid.as_str().into()),
+            Some(uid) => Uid::Given(uid.as_str().into()),
             None => {
                 let random = posture::random().map_err(|_| Problem::from(Code::Internal))?;
-                Uid::Kept(sync::identity::uid(random))
+                Uid::Generated(sync::identity::uid(random))
             }
         };
         let content = Content { bytes: manifest.spec, trace: Some(trace.to_owned()), at: now().0 };
-        Ok((slot, Edit::Put { key: manifest.key, uid, content }))
+        Ok((slot, Edit { key: manifest.key, put: Some((uid, content)) }))
     }
 
     async fn remove(&mut self, object: &ObjectName) -> Result<(Arc<Slot>, Edit), EditRefusal> {
         let slot = self.node(&object.node)?;
         self.may(&slot, &Kind::new(&object.kind), true).await?;
-        Ok((slot, Edit::Remove { key: key_of(object) }))
+        Ok((slot, Edit { key: key_of(object), put: None }))
     }
 
     fn node(&self, name: &str) -> Result<Arc<Slot>, EditRefusal> {
@@ -187,7 +187,7 @@ impl Batch<'_> {
         let (object, why) = match edit {
             Ok((slot, edit)) => {
                 let (id, hostname) = slot.names();
-                let key = edit.key();
+                let key = &edit.key;
                 let object = ObjectName {
                     node: hostname.to_string(),
                     kind: key.section.kind.to_string(),
@@ -266,12 +266,10 @@ async fn would(plane: &ControlPlane, id: &NodeId, edits: Vec<Edit>) -> Result<Ve
     let value = |bytes: &Bytes| serde_json::from_slice::<Value>(bytes).ok();
     let mut shown = Vec::with_capacity(edits.len());
     for edits in edits.chunks(store::MAX_CONTENTS_ASKED) {
-        let keys = edits.iter().map(|edit| edit.key().clone()).collect();
-        let befores = node.contents(Side::Ours, keys).await?.into_iter();
-        let afters = edits.iter().map(|edit| match edit {
-            Edit::Put { content, .. } => value(&content.bytes),
-            Edit::Remove { .. } => None,
-        });
+        let keys = edits.iter().map(|edit| edit.key.clone()).collect();
+        let befores = plane.store.sync_contents(id, Side::Ours, keys).await?.into_iter();
+        let afters =
+            edits.iter().map(|edit| edit.put.as_ref().and_then(|(_, content)| value(&content.bytes)));
         shown.extend(befores.map(|before| before.and_then(|before| value(&before.bytes))).zip(afters));
     }
     Ok(node.would(edits).into_iter().map(named).zip(shown).collect())
@@ -279,11 +277,7 @@ async fn would(plane: &ControlPlane, id: &NodeId, edits: Vec<Edit>) -> Result<Ve
 
 fn named(outcome: EditOutcome) -> (ApplyOutcome, Option<String>) {
     match outcome {
-        EditOutcome::Created => (ApplyOutcome::Created, None),
-        EditOutcome::Changed => (ApplyOutcome::Changed, None),
-        EditOutcome::Unchanged => (ApplyOutcome::Unchanged, None),
-        EditOutcome::Deleted => (ApplyOutcome::Deleted, None),
-        EditOutcome::Absent => (ApplyOutcome::Absent, None),
-        EditOutcome::Refused(why) => (ApplyOutcome::Refused, Some(why.to_string())),
+        Ok(outcome) => (outcome, None),
+        Err(why) => (ApplyOutcome::Refused, Some(why.to_string())),
     }
 }

@@ -87,7 +87,7 @@ async fn tell(plane: &Arc<ControlPlane>) {
             let held = entry.node.held.as_ref().map(|held| (held.seq, held.root));
             entry.node.push.is_some() || (pointed.is_some() && pointed != held)
         };
-        if !wanted || !link.try_send(LinkCommand::Send(Box::new(Frame::StateUpdated))) {
+        if !wanted || !link.commands.try_send(LinkCommand::Send(Box::new(Frame::StateUpdated))) {
             continue;
         }
         told += 1;

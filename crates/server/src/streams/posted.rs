@@ -17,7 +17,7 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use model::replication::TransportKind;
-use streams::task::SLOW;
+use streams::task::{Ended, SLOW};
 use streams::{Exchange, FrameWriter, LinkCommand, LinkCommands};
 use sync::frame::{GoAway, Ping};
 use sync::link::Input;
@@ -30,7 +30,7 @@ use wire::{Code, Problem};
 use super::handler::PlaneLinkHandler;
 use super::serve::{LinkRefusal, OpenLink, SOON, StreamRequest, away, busy, lease, over, register};
 use crate::answer::{Reply, reply};
-use crate::hub::{NodeLink, NodeSync, SyncSummary, Wants};
+use crate::hub::{NodeLink, NodeSync, SyncSummary};
 use crate::node_port::Caller;
 use crate::state::{ControlPlane, run_to_completion};
 
@@ -45,13 +45,12 @@ pub(crate) async fn events(
     parts: &http::request::Parts,
     body: &Bytes,
 ) -> Result<Reply, Problem> {
-    let source = caller.slot.lock().node.hostname.to_string();
-    let FrameBatch { frames, .. } = batch::decode(body, Some(&source), MAX_REQUEST)?;
+    let node = caller.id.clone();
+    let request = StreamRequest::new(plane, caller, connection, TransportKind::Poll);
+    let FrameBatch { frames, .. } = batch::decode(body, Some(&request.source()), MAX_REQUEST)?;
     if !matches!(frames.first(), Some(Frame::Hello(_))) {
         return Err(Problem::new(Code::BadBody, "frames begin with a hello"));
     }
-    let node = caller.id.clone();
-    let request = StreamRequest::new(plane, caller, connection, TransportKind::Poll);
     let mut origin = request.origin();
     let said = run_to_completion(async move {
         let mut exchange = match NodeExchange::begin(request, &frames).await {
@@ -70,8 +69,7 @@ pub(crate) async fn events(
     let out =
         batch::encode(&mut origin, &said).map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
     // A node that hung up meanwhile hears of them with the answer to its next post.
-    let wants = Wants::said_in(&said.frames);
-    plane.hub.sync_index().update(&node, |summary| summary.passed_on(wants));
+    plane.hub.sync_index().update(&node, |summary| summary.passed_on(&said.frames));
     let packed = if crate::intake::accepts_gzip(parts) { wire::body::compress(&out) } else { None };
     let coding = packed.is_some().then_some(wire::body::GZIP);
     Ok(reply(http::StatusCode::OK, JSON, coding, packed.unwrap_or(out).into()))
@@ -100,7 +98,7 @@ impl NodeExchange {
         let one = admission.posting.clone().try_lock_owned();
         let one = one.map_err(|_| busy("what was posted before is still worked on", SOON))?;
         if request.plane.hub.held(&request.caller.id).is_none() {
-            request.paced()?;
+            request = request.enter()?;
         }
         let (open, _) = register(&request).await?;
         let (handler, config) = lease(&request, &open.link).await?;
@@ -129,10 +127,11 @@ impl NodeExchange {
     }
 
     /// Ends it in order.
-    pub(super) async fn end(self) {
+    pub(super) async fn end(self) -> Ended {
         let ended = self.exchange.end().await;
         drop(self.open);
         self.handler.ended(&ended);
+        ended
     }
 }
 

@@ -1,12 +1,13 @@
 //! The unary and client-streaming calls of gRPC: `Version`, `Ping`, `Push`.
 
-use model::replication::TransportKind;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming as Body;
+use model::replication::TransportKind;
 use net::accept::Connection;
 use net::stream::{BodySender, SentBody};
 use streams::grpc::{GrpcReader, Messages};
@@ -87,15 +88,18 @@ async fn pushed(
     request: Request<Body>,
 ) -> Result<PushSummary, LinkRefusal> {
     let agreed = grpc::agree(request.headers())?;
-    let source = caller.slot.lock().node.hostname.to_string();
-    let chunks = request.into_body();
-    let mut reader = GrpcReader::new(chunks, agreed.incoming_gzip, MAX_UP, source);
+    let link = StreamRequest::new(plane, caller, connection.clone(), TransportKind::Poll);
+    let mut reader = GrpcReader::new(request.into_body(), agreed.incoming_gzip, MAX_UP, link.source());
     let first = reader.next().await?.unwrap_or_default();
-    let opening = StreamRequest::enter(plane, caller, connection.clone(), TransportKind::Poll)?;
-    let mut exchange = NodeExchange::begin(opening, &first).await?;
+    let mut exchange = NodeExchange::begin(link.enter()?, &first).await?;
     let pushed = all_pushed(&mut exchange, first, &mut reader, &connection).await;
-    exchange.end().await;
-    pushed
+    let events = exchange.end().await.counters.received;
+    let summary = pushed?;
+    if summary.processed < events {
+        let why = format!("{events} events were pushed, those up to {} are durable", summary.processed);
+        return Err(away("out-of-order", &why, None).into());
+    }
+    Ok(summary)
 }
 
 /// Takes all frames of a push.
@@ -105,7 +109,7 @@ async fn all_pushed(
     reader: &mut GrpcReader,
     connection: &Connection,
 ) -> Result<PushSummary, LinkRefusal> {
-    let (mut received, mut highest, mut processed) = (0, 0, 0);
+    let (mut received, mut processed) = (0, 0);
     let (mut frames, link) = (first, exchange.open.link.clone());
     loop {
         received += frames.len() as u64;
@@ -114,7 +118,6 @@ async fn all_pushed(
                 Problem::new(Code::BodyTooLarge, format!("at most {MAX_PUSHED} frames a push")).into()
             );
         }
-        highest = highest.max(highest_number(&frames));
         for frame in exchange.say(frames).await.frames {
             match frame {
                 Frame::Ack(ack) => processed = processed.max(ack.seq),
@@ -129,22 +132,9 @@ async fn all_pushed(
         };
         match more {
             Some(more) => frames = more,
-            None if processed < highest => {
-                let why = format!("events up to {highest} were pushed, those up to {processed} are durable");
-                return Err(away("out-of-order", &why, None).into());
-            }
             None => return Ok(PushSummary { result: "ok".to_owned(), received, processed }),
         }
     }
-}
-
-/// The highest sequence number of the events among these.
-fn highest_number(frames: &[Frame]) -> u64 {
-    let numbers = frames.iter().map(|frame| match frame {
-        Frame::Event(event) => event.seq,
-        _ => 0,
-    });
-    numbers.max().unwrap_or(0)
 }
 
 /// The one message of a unary call.
@@ -168,11 +158,10 @@ pub(super) fn unreadable(error: &TransportError) -> Problem {
 /// A message with what stands before it.
 pub(super) fn packed(message: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.len() + grpc::PREFIX);
-    let written: Result<(), std::convert::Infallible> = grpc::append(&mut out, false, |out| {
+    let Ok(()) = grpc::append::<Infallible>(&mut out, false, |out| {
         out.extend_from_slice(message);
         Ok(())
     });
-    let Ok(()) = written;
     out
 }
 

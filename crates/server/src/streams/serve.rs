@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderValue, Request, Response, header};
 use hyper::body::Incoming as Body;
 use model::replication::TransportKind;
 use net::accept::Connection;
@@ -41,8 +41,8 @@ use crate::state::{ControlPlane, now};
 
 /// The other side must say hello within this.
 const HELLO_WITHIN: Duration = Duration::from_secs(15);
-/// How long the link before is waited for to end.
-const LEASE_WITHIN: Duration = Duration::from_secs(20);
+/// How long the requests before are waited for to be judged, and the link before to end.
+const TURN_WITHIN: Duration = Duration::from_secs(20);
 /// How long a link that is to end may take for it.
 const END_WITHIN: Duration = Duration::from_secs(15);
 /// The longest name of an instance of the agent, in bytes.
@@ -65,25 +65,6 @@ pub(super) struct StreamRequest {
 }
 
 impl StreamRequest {
-    /// Takes a place in the line of the requests for links.
-    pub(super) fn enter(
-        plane: &Arc<ControlPlane>,
-        caller: Caller,
-        connection: Connection,
-        transport: TransportKind,
-    ) -> Result<Box<StreamRequest>, Problem> {
-        let request = StreamRequest::new(plane, caller, connection, transport);
-        request.paced()?;
-        Ok(request)
-    }
-
-    /// Takes a place in that line: for a link, and for a post for which the node's sets are to be loaded.
-    pub(super) fn paced(&self) -> Result<(), Problem> {
-        let entered = self.plane.admission.enter(self.caller.slot.stream_admission());
-        entered.map_err(|wait| busy("too many links are being opened", wait.as_secs().saturating_add(1)))
-    }
-
-    /// One that takes no place in that line.
     pub(super) fn new(
         plane: &Arc<ControlPlane>,
         caller: Caller,
@@ -94,11 +75,20 @@ impl StreamRequest {
         Box::new(StreamRequest { plane, caller, connection, transport, instance: None })
     }
 
+    /// Takes a place in the line of the requests for links: for a link, and for a post for which the node's
+    /// sets are to be loaded.
+    pub(super) fn enter(self: Box<Self>) -> Result<Box<StreamRequest>, Problem> {
+        match self.plane.admission.enter(self.caller.slot.stream_admission()) {
+            Ok(()) => Ok(self),
+            Err(wait) => Err(busy("too many links are being opened", wait.as_secs().saturating_add(1))),
+        }
+    }
+
     pub(super) fn origin(&self) -> Origin {
         Origin::principal(&self.plane.request_id())
     }
 
-    fn source(&self) -> String {
+    pub(super) fn source(&self) -> String {
         self.caller.slot.lock().node.hostname.to_string()
     }
 
@@ -150,7 +140,7 @@ pub(crate) fn subscribe(
     request: Request<Body>,
 ) -> Result<Reply, Problem> {
     let agreed = grpc::agree(request.headers())?;
-    let stream = StreamRequest::enter(plane, caller, connection, TransportKind::Grpc)?;
+    let stream = StreamRequest::new(plane, caller, connection, TransportKind::Grpc).enter()?;
     let (pipe, response) = super::rpc::stream(agreed.outgoing_gzip);
     let chunks = request.into_body();
     let reader = GrpcReader::new(chunks, agreed.incoming_gzip, MAX_UP, stream.source());
@@ -169,7 +159,7 @@ pub(crate) fn websocket(
     let bounds = SocketBounds { read: MAX_UP, write: MAX_DOWN };
     let (response, upgrade) = ws::accept(&mut request, bounds)
         .map_err(|error| Problem::new(Code::UpgradeRequired, error.to_string()))?;
-    let stream = StreamRequest::enter(plane, caller, connection, TransportKind::Websocket)?;
+    let stream = StreamRequest::new(plane, caller, connection, TransportKind::Websocket).enter()?;
     tokio::spawn(Box::pin(async move {
         match upgrade.socket().await {
             Ok(socket) => {
@@ -192,7 +182,7 @@ pub(crate) fn sse(
     connection: Connection,
     head: &http::request::Parts,
 ) -> Result<Reply, Problem> {
-    let mut stream = StreamRequest::enter(plane, caller, connection, TransportKind::Sse)?;
+    let mut stream = StreamRequest::new(plane, caller, connection, TransportKind::Sse).enter()?;
     let last = head.headers.get(events::LAST_EVENT_ID).and_then(|value| value.to_str().ok());
     let from = last.and_then(events::read_cursor);
     stream.instance = head.uri.query().and_then(instance_in_query);
@@ -205,7 +195,6 @@ pub(crate) fn sse(
         }
     }));
     let mut response = Response::new(parts);
-    *response.status_mut() = StatusCode::OK;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(events::CONTENT));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -269,28 +258,30 @@ pub(super) fn away(code: &str, message: &str, retry_after: impl Into<Option<u64>
     GoAway { code: code.to_owned(), message: message.to_owned(), retry_after: retry_after.into() }
 }
 
-/// Takes the place of the link before and waits until that one has ended.
+/// Takes the place of the link before and waits until that one has ended, or a newer one takes this place.
 async fn begin(
     request: &mut StreamRequest,
     first: &[Frame],
 ) -> Result<(OpenLink, LinkCommands, Leased), GoAway> {
     request.greeted(first)?;
-    let given_up = request.caller.slot.stream_admission().wait();
-    let begun = async {
-        let (open, commands) = register(request).await?;
-        let leased = lease(request, &open.link).await?;
-        Ok((open, commands, leased))
+    let (open, commands) = register(request).await?;
+    let leased = tokio::select! {
+        leased = lease(request, &open.link) => leased?,
+        why = open.link.ending() => return Err(why),
     };
-    tokio::select! {
-        begun = begun => begun,
-        _ = given_up => Err(away("superseded", "newer links of the node wait", AGAIN)),
-    }
+    Ok((open, commands, leased))
+}
+
+/// Waits for the requests and the link of the node before.
+async fn in_turn<T>(before: impl Future<Output = T>) -> Result<T, GoAway> {
+    let ended = tokio::time::timeout(TURN_WITHIN, before).await;
+    ended.map_err(|_| away("busy", "the link before did not end", AGAIN))
 }
 
 /// Judges the request, and takes the place of the link before.
 pub(super) async fn register(request: &StreamRequest) -> Result<(OpenLink, LinkCommands), GoAway> {
     let admission = request.caller.slot.stream_admission();
-    let _one = admission.judging.lock().await;
+    let _one = in_turn(admission.judging.lock()).await?;
     if is_duplicate_agent(request, admission).await {
         let message = "another agent holds a link under this node's identity";
         return Err(away(Code::DuplicateIdentity.as_str(), message, DUPLICATE_RETRY));
@@ -310,9 +301,7 @@ pub(super) async fn register(request: &StreamRequest) -> Result<(OpenLink, LinkC
 /// Waits until the link before has ended; from then on this one alone works on the node's sets.
 pub(super) async fn lease(request: &StreamRequest, link: &Arc<NodeLink>) -> Result<Leased, GoAway> {
     let (plane, node) = (&request.plane, &request.caller.id);
-    let lease = request.caller.slot.stream_admission().lease.clone();
-    let lease = tokio::time::timeout(LEASE_WITHIN, lease.lock_owned()).await;
-    let lease = lease.map_err(|_| away("busy", "the link before did not end", AGAIN))?;
+    let lease = in_turn(request.caller.slot.stream_admission().lease.clone().lock_owned()).await?;
     let sets = plane.hub.node(node).await.map_err(|error| {
         tracing::warn!(%node, %error, "the node's sets cannot be loaded");
         away(Code::Internal.as_str(), "the node's sets cannot be loaded", AGAIN)
@@ -363,7 +352,7 @@ async fn run(
             ended = &mut running => return Some(ended),
             () = connection.closing(), if !closing => {
                 closing = true;
-                entry.try_send(LinkCommand::Shutdown);
+                entry.commands.try_send(LinkCommand::Shutdown);
             }
             why = entry.ending() => return Box::pin(end(handler, why, running)).await,
         }
@@ -372,7 +361,8 @@ async fn run(
 
 /// Ends a link that has to end, however much it has to do.
 async fn end(handler: &PlaneLinkHandler, why: GoAway, running: impl Future<Output = Ended>) -> Option<Ended> {
-    let told = async { tokio::join!(handler.link.send(LinkCommand::GoAway(Box::new(why))), running).1 };
+    let go_away = LinkCommand::GoAway(Box::new(why));
+    let told = async { tokio::join!(handler.link.commands.send(go_away), running).1 };
     let ended = tokio::time::timeout(END_WITHIN, told).await.ok();
     if ended.is_none() {
         tracing::warn!(node = %handler.link.node, "a link did not end in time; it is given up");
@@ -401,11 +391,10 @@ async fn is_duplicate_agent(request: &StreamRequest, admission: &StreamAdmission
     }
     let replaced = (old.is_some() || admission.has_recent_post())
         && instance.as_ref().is_some_and(|instance| admission.was_replaced(instance));
-    let alive = replaced
-        || match old {
-            Some(old) => old.is_alive().await,
-            None => false,
-        };
+    let alive = match old {
+        Some(old) if !replaced => old.is_alive().await,
+        _ => replaced,
+    };
     if alive {
         request.plane.hub.sync_index().update(node, SyncSummary::duplicate_seen);
         let hostname = request.source();
