@@ -34,8 +34,8 @@ pub(crate) struct NodeLink {
     /// The instance of the agent that opened it, when it is known; never empty.
     pub(crate) instance: Option<Arc<str>>,
     pub(crate) since: Timestamp,
-    /// What the release said of synchronization when the link was made.
-    rules: OnceLock<Option<Arc<SyncPolicy>>>,
+    /// What the release said of synchronization when the link was made; not set before.
+    pub(crate) rules: OnceLock<Arc<SyncPolicy>>,
     report: Mutex<LinkReport>,
     /// Takes commands to the link.
     pub(crate) commands: LinkHandle,
@@ -81,20 +81,9 @@ impl NodeLink {
         (link, taken)
     }
 
-    /// What the release said of synchronization when the link was made; `None` before.
-    pub(crate) fn rules(&self) -> Option<&Option<Arc<SyncPolicy>>> {
-        self.rules.get()
-    }
-
     /// Whether the release synchronized objects when the link was made.
     pub(super) fn synchronizes(&self) -> bool {
-        self.rules().is_some_and(|rules| rules.as_ref().is_some_and(|policy| policy.mode != Mode::Off))
-    }
-
-    /// The link is made with these rules.
-    pub(crate) fn ruled_by(&self, rules: Option<Arc<SyncPolicy>>) {
-        // It is made once.
-        let _ = self.rules.set(rules);
+        self.rules.get().is_some_and(|rules| rules.mode != Mode::Off)
     }
 
     /// Whether a post is the way up of this link: that is a stream down of the same process.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use backends::manifest::{self, Manifest};
 use bytes::Bytes;
-use model::replication::{Mode, SyncPolicy};
+use model::replication::Mode;
 use model::{Kind, NodeId, ObjectKey};
 use serde_json::Value;
 use sync::{Content, Side};
@@ -51,7 +51,6 @@ struct Batch<'a> {
     results: Vec<Done>,
     /// What is to be done, by place in `results`.
     edits: BTreeMap<NodeId, Vec<(usize, Edit)>>,
-    policies: BTreeMap<NodeId, Option<Arc<SyncPolicy>>>,
 }
 
 pub(crate) async fn apply(call: Call, asked: Apply) -> Result<Results, Problem> {
@@ -109,12 +108,12 @@ impl Batch<'_> {
         if count > MAX_APPLY {
             return Err(Problem::new(Code::BodyTooLarge, format!("at most {MAX_APPLY} objects a request")));
         }
-        Ok(Batch { plane, results: Vec::new(), edits: BTreeMap::new(), policies: BTreeMap::new() })
+        Ok(Batch { plane, results: Vec::new(), edits: BTreeMap::new() })
     }
 
     /// What makes an object so as its manifest says, on its node.
     async fn put(
-        &mut self,
+        &self,
         value: &Value,
         node: Option<&str>,
         trace: &str,
@@ -137,7 +136,7 @@ impl Batch<'_> {
         Ok((slot, Edit { key: manifest.key, put: Some((uid, content)) }))
     }
 
-    async fn remove(&mut self, object: &ObjectName) -> Result<(Arc<Slot>, Edit), EditRefusal> {
+    async fn remove(&self, object: &ObjectName) -> Result<(Arc<Slot>, Edit), EditRefusal> {
         let slot = self.node(&object.node)?;
         self.may(&slot, &Kind::new(&object.kind), true).await?;
         Ok((slot, Edit { key: key_of(object), put: None }))
@@ -149,32 +148,29 @@ impl Batch<'_> {
     }
 
     /// Whether an operator may write objects of this kind on this node.
-    async fn may(&mut self, slot: &Slot, kind: &Kind, remove: bool) -> Result<(), EditRefusal> {
-        let (id, hostname) = slot.names();
-        if !self.policies.contains_key(&id) {
-            let known = policy(self.plane, slot).await.map_err(store_problem)?;
-            self.policies.insert(id.clone(), known);
-        }
+    async fn may(&self, slot: &Slot, kind: &Kind, remove: bool) -> Result<(), EditRefusal> {
+        let policy = policy(self.plane, slot).await.map_err(store_problem)?;
         if is_internal(kind) {
             return Err(refused(Code::UnknownKind, format!("kind {kind} is nobody's to write")));
         }
-        match self.policies.get(&id).and_then(Option::as_ref) {
-            Some(policy) if policy.mode == Mode::Autonomous => {
+        let hostname = slot.names().1;
+        match policy.mode {
+            Mode::Autonomous => {
                 let text = format!("{hostname} is the source of truth of its objects; change them there");
                 Err(refused(Code::ReadOnly, text))
             }
             // What is there may go whatever the release says now.
             _ if remove => Ok(()),
-            Some(policy) if policy.mode == Mode::Managed => {
-                if policy.kinds.iter().any(|declared| declared == kind.as_str()) {
-                    return Ok(());
-                }
+            Mode::Managed if policy.kinds.iter().any(|declared| declared == kind.as_str()) => Ok(()),
+            Mode::Managed => {
                 let kinds = policy.kinds.join(", ");
                 let text =
                     format!("kind {kind} is not synchronized with {hostname}; its release has {kinds}");
                 Err(refused(Code::UnknownKind, text))
             }
-            _ => Err(refused(Code::SyncOff, format!("the release of {hostname} synchronizes no objects"))),
+            Mode::Off => {
+                Err(refused(Code::SyncOff, format!("the release of {hostname} synchronizes no objects")))
+            }
         }
     }
 

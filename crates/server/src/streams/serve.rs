@@ -77,11 +77,9 @@ impl StreamRequest {
 
     /// Takes a place in the line of the requests for links: for a link, and for a post for which the node's
     /// sets are to be loaded.
-    pub(super) fn enter(self: Box<Self>) -> Result<Box<StreamRequest>, Problem> {
-        match self.plane.admission.enter(self.caller.slot.stream_admission()) {
-            Ok(()) => Ok(self),
-            Err(wait) => Err(busy("too many links are being opened", wait.as_secs().saturating_add(1))),
-        }
+    pub(super) fn enter(&self) -> Result<(), Problem> {
+        let entered = self.plane.admission.enter(self.caller.slot.stream_admission());
+        entered.map_err(|wait| busy("too many links are being opened", wait.as_secs().saturating_add(1)))
     }
 
     pub(super) fn origin(&self) -> Origin {
@@ -112,26 +110,6 @@ pub(super) fn busy(detail: &str, retry_after_secs: u64) -> Problem {
     problem
 }
 
-/// Why a node gets no link.
-pub(super) enum LinkRefusal {
-    /// Its request is refused.
-    Request(Box<Problem>),
-    /// The link ends before it began.
-    GoAway(GoAway),
-}
-
-impl From<Problem> for LinkRefusal {
-    fn from(problem: Problem) -> LinkRefusal {
-        LinkRefusal::Request(Box::new(problem))
-    }
-}
-
-impl From<GoAway> for LinkRefusal {
-    fn from(why: GoAway) -> LinkRefusal {
-        LinkRefusal::GoAway(why)
-    }
-}
-
 /// `POST /muster.v1.EventStream/Subscribe`.
 pub(crate) fn subscribe(
     plane: &Arc<ControlPlane>,
@@ -140,7 +118,8 @@ pub(crate) fn subscribe(
     request: Request<Body>,
 ) -> Result<Reply, Problem> {
     let agreed = grpc::agree(request.headers())?;
-    let stream = StreamRequest::new(plane, caller, connection, TransportKind::Grpc).enter()?;
+    let stream = StreamRequest::new(plane, caller, connection, TransportKind::Grpc);
+    stream.enter()?;
     let (pipe, response) = super::rpc::stream(agreed.outgoing_gzip);
     let chunks = request.into_body();
     let reader = GrpcReader::new(chunks, agreed.incoming_gzip, MAX_UP, stream.source());
@@ -159,7 +138,8 @@ pub(crate) fn websocket(
     let bounds = SocketBounds { read: MAX_UP, write: MAX_DOWN };
     let (response, upgrade) = ws::accept(&mut request, bounds)
         .map_err(|error| Problem::new(Code::UpgradeRequired, error.to_string()))?;
-    let stream = StreamRequest::new(plane, caller, connection, TransportKind::Websocket).enter()?;
+    let stream = StreamRequest::new(plane, caller, connection, TransportKind::Websocket);
+    stream.enter()?;
     tokio::spawn(Box::pin(async move {
         match upgrade.socket().await {
             Ok(socket) => {
@@ -182,7 +162,8 @@ pub(crate) fn sse(
     connection: Connection,
     head: &http::request::Parts,
 ) -> Result<Reply, Problem> {
-    let mut stream = StreamRequest::new(plane, caller, connection, TransportKind::Sse).enter()?;
+    let mut stream = StreamRequest::new(plane, caller, connection, TransportKind::Sse);
+    stream.enter()?;
     let last = head.headers.get(events::LAST_EVENT_ID).and_then(|value| value.to_str().ok());
     let from = last.and_then(events::read_cursor);
     stream.instance = head.uri.query().and_then(instance_in_query);
@@ -209,28 +190,31 @@ fn instance_in_query(query: &str) -> Option<Arc<str>> {
     (!said.is_empty() && said.len() <= MAX_INSTANCE).then(|| said.into())
 }
 
+/// Frames that come; what cannot be read is told with a code.
+pub(super) async fn read(reader: &mut dyn FrameReader) -> Result<Option<Vec<Frame>>, GoAway> {
+    let read = reader.next().await;
+    read.map_err(|error| away(error.refusal().unwrap_or("lost"), &error.explained(), None))
+}
+
+/// The first frames; none when none come in time.
+pub(super) async fn read_first(reader: &mut dyn FrameReader) -> Result<Vec<Frame>, GoAway> {
+    let first = tokio::time::timeout(HELLO_WITHIN, read(reader)).await.unwrap_or(Ok(None))?;
+    Ok(first.unwrap_or_default())
+}
+
 /// A link over a transport of two ways: its first frame names the instance of the agent.
 async fn streamed(
     mut request: Box<StreamRequest>,
     mut reader: Box<dyn FrameReader>,
     writer: Box<dyn FrameWriter>,
 ) {
-    let first = match tokio::time::timeout(HELLO_WITHIN, reader.next()).await {
-        Ok(Ok(Some(first))) => Ok(first),
-        Ok(Ok(None)) => return,
-        Ok(Err(error)) => {
-            let Some(code) = error.refusal() else { return };
-            Err(away(code, &error.explained(), None))
-        }
-        Err(_) => Err(away("no-hello", "a link begins with a hello", SOON)),
-    };
-    let begun = match first {
-        Ok(first) => Box::pin(begin(&mut request, &first)).await.map(|begun| (begun, first)),
-        Err(why) => Err(why),
-    };
-    match begun {
+    let begun = Box::pin(async {
+        let first = read_first(&mut *reader).await?;
+        Ok((begin(&mut request, &first).await?, first))
+    });
+    match begun.await {
         Ok((begun, first)) => serve(request, begun, LinkTransport { reader, writer }, first).await,
-        Err(why) => {
+        Err::<_, GoAway>(why) => {
             tracing::info!(node = %request.caller.id, why.code, why.message, "a link is not begun");
             refuse(writer, why).await;
         }
@@ -307,18 +291,12 @@ pub(super) async fn lease(request: &StreamRequest, link: &Arc<NodeLink>) -> Resu
         away(Code::Internal.as_str(), "the node's sets cannot be loaded", AGAIN)
     })?;
     // The mode and kinds of the release that the node is pointed to.
-    let policy = match Box::pin(objects::policy(plane, &request.caller.slot)).await {
-        Ok(policy) => {
-            link.ruled_by(policy.clone());
-            policy
-        }
-        Err(error) => {
-            tracing::warn!(%node, %error, "what the release grants cannot be read");
-            None
-        }
-    };
-    let config =
-        LinkConfig::under(policy.as_deref(), Role::Principal, plane.boot(), plane.admission.settings);
+    let rules = Box::pin(objects::policy(plane, &request.caller.slot)).await;
+    let rules = rules.inspect(|rules| drop(link.rules.set(rules.clone()))).unwrap_or_else(|error| {
+        tracing::warn!(%node, %error, "what the release grants cannot be read");
+        Arc::default()
+    });
+    let config = LinkConfig::under(&rules, Role::Principal, plane.boot(), plane.admission.settings);
     Ok((PlaneLinkHandler::new(request, link, sets, lease), Box::new(config)))
 }
 
