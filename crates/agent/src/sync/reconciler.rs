@@ -19,7 +19,7 @@ use backends::reconcile::LastApplied;
 use backends::{Backend, Listing};
 use bytes::Bytes;
 use model::condition::NodeProblem;
-use model::replication::{Mismatch, Mode, SyncPolicy};
+use model::replication::{Mode, SyncPolicy};
 use model::{Kind, ObjectKey, Stub};
 use sync::backoff::Backoff;
 use sync::frame::Op;
@@ -130,10 +130,10 @@ impl ObjectReconciler {
         policy: Option<SyncPolicy>,
     ) -> Result<ObjectReconciler, StateError> {
         let mailbox = context.operations.mailbox();
-        let (rules, current) = watch::channel(Rules { number: 0, policy: off() });
+        let (rules, current) = watch::channel(Rules { number: 0, policy: SyncPolicy::default() });
         let mut worker = Reconciler {
             context: context.clone(),
-            policy: off(),
+            policy: SyncPolicy::default(),
             pending: None,
             kinds: BTreeSet::new(),
             opened: OpenedBackend::default(),
@@ -146,7 +146,7 @@ impl ObjectReconciler {
         let builder = std::thread::Builder::new().name("muster objects".to_owned()).stack_size(STACK);
         let thread = builder.spawn(move || {
             watched(&view, "objects", "objects are not synchronized", move || {
-                worker.switch(policy.unwrap_or_else(off));
+                worker.switch(policy.unwrap_or_default());
                 worker.run(&events);
             });
         });
@@ -161,7 +161,7 @@ impl ObjectReconciler {
 
     /// Another release is held; `None`: it says nothing of synchronization.
     pub fn held(&self, policy: Option<SyncPolicy>) {
-        self.mailbox.0.post(|waiting| waiting.policy = Some(policy.unwrap_or_else(off)));
+        self.mailbox.0.post(|waiting| waiting.policy = Some(policy.unwrap_or_default()));
     }
 
     /// An operator at the control plane approves that what vanished here is deleted.
@@ -212,18 +212,6 @@ impl ObjectReconciler {
 /// When it cannot be written.
 pub fn approve(state: &Path) -> std::io::Result<()> {
     std::fs::write(state.join(APPROVED), b"")
-}
-
-/// Nothing is synchronized.
-fn off() -> SyncPolicy {
-    SyncPolicy {
-        mode: Mode::Off,
-        kinds: Vec::new(),
-        folder: None,
-        mismatch: Mismatch::default(),
-        max_delete_percent: SyncPolicy::MAX_DELETE_PERCENT,
-        operations: Vec::new(),
-    }
 }
 
 impl Reconciler {

@@ -437,7 +437,7 @@ impl Manager {
         let (context, reconciler) = (self.context.clone(), self.reconciler.clone());
         let handler = AgentLinkHandler::new(context, reconciler, transport_kind, rules.number);
         let limits = Arc::new(sync::link::Limits::default().with(self.policy.link));
-        (LinkConfig::under(Some(&rules.policy), Role::Agent, &self.instance, limits), Arc::new(handler))
+        (LinkConfig::under(&rules.policy, Role::Agent, &self.instance, limits), Arc::new(handler))
     }
 
     /// Runs a link over a stream of two ways to its end.
