@@ -165,11 +165,9 @@ impl LinkHandler for AgentLinkHandler {
         });
         state.takes_check_ins = link.peer().is_some_and(|hello| hello.capabilities.checkin);
         let (counters, before) = (*link.counters(), std::mem::replace(&mut state.counters, *link.counters()));
-        let moved = [before.sent, before.received, before.applied]
-            != [counters.sent, counters.received, counters.applied];
         if !settled {
             state.quiet = None;
-        } else if moved || state.quiet.is_none() {
+        } else if counters != before || state.quiet.is_none() {
             state.quiet = Some(Instant::now());
         }
         drop(state);
