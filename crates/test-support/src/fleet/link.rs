@@ -144,7 +144,9 @@ impl Sse {
     /// Opens them.
     pub async fn open(member: &Member, instance: &str) -> Result<Sse, TransportError> {
         let mut client = member.dial().await;
-        let sign = |target: Target<'_>| signature::sign(target, &member.id, &member.key, now(), number());
+        let sign = |target: Target<'_>| {
+            signature::sign(target, &member.fleet, &member.id, &member.key, now(), number())
+        };
         let reader = dialer(member, &link_name()).sse(&mut client, instance, None, sign).await?;
         Ok(Sse { reader, heard: Vec::new() })
     }
