@@ -6,7 +6,6 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::ObjectKey;
 use sync::admission::Permits;
-use sync::frame::Hello;
 use sync::link::{Batch, ItemOutcome, Link, NotKept, Note};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
@@ -46,9 +45,6 @@ pub trait LinkHandler: Send + Sync + 'static {
     /// are worked on at once; while there are two nothing is read: whoever says more than it may is
     /// held back by waiting here.
     async fn received(&self, frame: Frame) -> Option<Frame>;
-
-    /// The other side said hello.
-    fn hello(&self, hello: &Hello);
 
     /// Something to count or to show.
     fn note(&self, note: &Note);

@@ -381,7 +381,6 @@ impl<S: LinkHandler> LinkTask<S> {
                 self.received += 1;
                 self.job(async move { Done::Received(handler.received(frame).await) });
             }
-            Output::Hello(hello) => handler.hello(&hello),
             Output::Note(note) => handler.note(&note),
             Output::Close(why, by) => {
                 self.closed = Some((why, by));

@@ -47,8 +47,6 @@ impl LinkHandler for Counting {
         LinkHandler::received(&self.under, frame).await
     }
 
-    fn hello(&self, _: &Hello) {}
-
     fn note(&self, _: &Note) {}
 
     fn progress(&self, link: &Link) {

@@ -12,7 +12,7 @@ pub const MAX_WAITING: usize = 16_384;
 /// A node that did not come back for its turn loses it after this.
 pub const TURN_KEPT: Duration = Duration::from_secs(120);
 /// A permit is taken back after this: whoever had it is gone, or makes no end. A link goes
-/// away before ([`crate::link::Limits::resync_within`]).
+/// away a minute before.
 pub const PERMIT_KEPT: Duration = Duration::from_secs(600);
 /// How long a resync is taken to last when a wait is suggested.
 const TYPICAL: Duration = Duration::from_millis(500);

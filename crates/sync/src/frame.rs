@@ -66,7 +66,7 @@ pub enum Frame {
     /// An operator confirms that what the source no longer has is deleted, however much it is:
     /// good for one resync, which begins now.
     Approve,
-    /// A sort of event that a newer version knows: skipped, and counted.
+    /// A sort of event that a newer version knows: skipped.
     Unknown(String),
 }
 
@@ -116,7 +116,7 @@ impl From<Capabilities> for Vec<String> {
 }
 
 /// The first frame of each side.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Hello {
     /// The lowest and highest version that the sender speaks.

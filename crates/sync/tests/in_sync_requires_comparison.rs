@@ -7,7 +7,7 @@
 mod pair;
 
 use model::condition::{Difference, SetCondition};
-use pair::{AGENT, PRINCIPAL, Pair, key};
+use pair::{AGENT, PRINCIPAL, Pair, key, saved};
 use sync::cursor::Position;
 use sync::frame::{Checkpoint, Event, Frame, Interop, Op, Refused};
 use sync::link::{ItemOutcome, LinkCommand, Note};
@@ -206,7 +206,7 @@ fn a_source_says_comparing_until_the_other_side_compared() {
     let mut pair = filled(3);
     pair.connect();
     pair.disconnect();
-    let mut saved = pair.sides[AGENT].replica.saved();
+    let mut saved = saved(&pair.sides[AGENT].replica);
     saved.objects.pop();
     pair.sides[AGENT].replica = sync::Replica::restore(saved);
     pair.drops = |to, frame| to == AGENT && matches!(frame, Frame::Checkpoint(_));

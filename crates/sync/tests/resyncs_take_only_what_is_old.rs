@@ -7,7 +7,7 @@
 mod pair;
 
 use model::{Digest, Kind, ObjectKey, Stub};
-use pair::{AGENT, PRINCIPAL, Pair, key};
+use pair::{AGENT, PRINCIPAL, Pair, key, saved, saved_feed};
 use sync::frame::{Checkpoint, Frame, ResyncRequest};
 use sync::link::LinkCommand;
 use sync::{Feed, FeedCursor, Mode, Replica};
@@ -22,7 +22,7 @@ fn different() -> Pair {
     }
     pair.connect();
     pair.disconnect();
-    let mut saved = pair.sides[AGENT].replica.saved();
+    let mut saved = saved(&pair.sides[AGENT].replica);
     saved.objects.remove(0);
     saved.objects.push((key(APP, "stray"), Stub { uid: "s".into(), ..Stub::of(b"old") }, 1));
     pair.sides[AGENT].replica = Replica::restore(saved);
@@ -91,7 +91,7 @@ fn a_checkpoint_of_before_the_end_begins_no_other_resync() {
 #[test]
 fn the_cursor_is_moved_by_the_resync_itself() {
     let mut pair = different();
-    let mut saved = pair.sides[AGENT].replica.saved();
+    let mut saved = saved(&pair.sides[AGENT].replica);
     saved.cursor = Some(FeedCursor::at("other".parse().unwrap(), 7));
     pair.sides[AGENT].replica = Replica::restore(saved);
     pair.sides[PRINCIPAL].full = true;
@@ -130,7 +130,7 @@ fn a_comparison_goes_on_with_the_set_that_it_began_with() {
 fn a_comparison_with_a_set_that_is_no_more_begins_again() {
     for restored in [false, true] {
         let mut pair = different();
-        let backup = pair.sides[PRINCIPAL].feed.saved();
+        let backup = saved_feed(&pair.sides[PRINCIPAL].feed);
         for n in 0..3 {
             pair.put(PRINCIPAL, &key(APP, &format!("late{n}")), &format!("l{n}"), "late");
         }
@@ -199,7 +199,7 @@ fn in_the_order_of(kinds: [&str; 3], cut: bool) {
 #[test]
 fn an_object_with_other_content_is_fetched_once() {
     let mut pair = different();
-    let mut saved = pair.sides[AGENT].replica.saved();
+    let mut saved = saved(&pair.sides[AGENT].replica);
     saved.objects[4].1.digest = Digest::ZERO;
     pair.sides[AGENT].replica = Replica::restore(saved);
     pair.connect();

@@ -8,7 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use model::{Digest, Incarnation, ObjectKey, Stub};
-use sync::frame::{Hello, Op};
+use sync::frame::Op;
 use sync::link::{Batch, Counters, ItemOutcome, Link, NotKept, Note};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
@@ -191,12 +191,10 @@ impl LinkHandler for MemoryLinkHandler {
         None
     }
 
-    fn hello(&self, _: &Hello) {
-        self.state().hellos += 1;
-    }
-
     fn note(&self, note: &Note) {
-        self.state().notes.push(note.clone());
+        let mut state = self.state();
+        state.hellos += u64::from(matches!(note, Note::Met(_)));
+        state.notes.push(note.clone());
     }
 
     fn progress(&self, link: &Link) {

@@ -10,7 +10,7 @@ use model::replication::TransportKind;
 use model::{ObjectKey, Timestamp};
 use streams::{LinkHandler, LoadError};
 use sync::FeedCursor;
-use sync::frame::{Hello, Refused};
+use sync::frame::Refused;
 use sync::link::{Batch, Counters, ItemOutcome, Link, NotKept, Note};
 use sync::{Content, Feed, Frame, Replica, Side};
 use tokio::sync::oneshot;
@@ -109,16 +109,15 @@ impl LinkHandler for AgentLinkHandler {
         None
     }
 
-    fn hello(&self, hello: &Hello) {
-        tracing::debug!(instance = hello.instance, "the link is up");
-        if matches!(self.transport, TransportKind::Grpc | TransportKind::Websocket) {
-            // The control plane could not announce a publish while there was no stream (SYN-11).
-            self.context.daemon.contact();
-        }
-    }
-
     fn note(&self, note: &Note) {
         match note {
+            Note::Met(hello) => {
+                tracing::debug!(instance = hello.instance, "the link is up");
+                if matches!(self.transport, TransportKind::Grpc | TransportKind::Websocket) {
+                    // The control plane could not announce a publish while there was no stream (SYN-11).
+                    self.context.daemon.contact();
+                }
+            }
             // What comes by a resync has no time, and deletes have none.
             Note::Applied { oldest: ..=0, .. } => {}
             Note::Applied { oldest, .. } => {

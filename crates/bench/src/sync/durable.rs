@@ -9,7 +9,6 @@ use model::{Incarnation, ObjectKey};
 use spool::Disk;
 use spool::objects::{ObjectLimits, ObjectLog};
 use streams::{LinkHandler, LoadError};
-use sync::frame::Hello;
 use sync::link::{Batch, ItemOutcome, Link, NotKept, Note};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
@@ -130,8 +129,6 @@ impl LinkHandler for DurableHandler {
     async fn received(&self, _: Frame) -> Option<Frame> {
         None
     }
-
-    fn hello(&self, _: &Hello) {}
 
     fn note(&self, note: &Note) {
         if *note == Note::InSync {

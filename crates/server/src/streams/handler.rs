@@ -10,7 +10,7 @@ use streams::task::{Ended, link_time};
 use streams::{LinkHandler, LoadError};
 use sync::FeedCursor;
 use sync::admission::Permits;
-use sync::frame::{Hello, Op, Refused};
+use sync::frame::{Op, Refused};
 use sync::link::{Batch, Counters, ItemOutcome, Link, NotKept, Note};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
@@ -174,14 +174,13 @@ impl LinkHandler for PlaneLinkHandler {
         }
     }
 
-    fn hello(&self, hello: &Hello) {
-        self.plane.hub.sync_index().update(&self.caller.id, |summary| summary.link_met(&self.link));
-        tracing::debug!(node = %self.caller.id, mode = ?hello.mode, "a link is up");
-    }
-
     fn note(&self, note: &Note) {
         let (node, metrics) = (&self.caller.id, &self.plane.metrics);
         match note {
+            Note::Met(hello) => {
+                self.plane.hub.sync_index().update(node, |summary| summary.link_met(&self.link));
+                tracing::debug!(%node, mode = ?hello.mode, "a link is up");
+            }
             Note::RefusedThere(Refused { key, code, message, .. }) => {
                 if self.sets.sets().feed.get(key).is_none() {
                     tracing::debug!(%node, %key, "the node refuses an object that it was never sent");

@@ -77,10 +77,7 @@ impl Link {
             },
             _ => None,
         };
-        let Some(names) = names else {
-            self.counters.ignored += 1;
-            return;
-        };
+        let Some(names) = names else { return };
         names.insert(key_of(resource));
         if names.len() > cx.replica.len() + self.config.limits.replica.objects {
             return self.too_many(cx);

@@ -23,7 +23,7 @@ use crate::cursor::{FeedCursor, KindOrder, Position};
 use model::{Incarnation, ObjectSet, Timestamp};
 use std::time::Duration;
 
-use crate::admission::{Permits, RateLimiter};
+use crate::admission::{PERMIT_KEPT, Permits, RateLimiter};
 use crate::backoff;
 use crate::feed::{Feed, Resume};
 use crate::frame::{Capabilities, CloseReason, Frame, GoAway, Have, Hello, Interop, Ping, PingOrder};
@@ -38,6 +38,12 @@ pub use types::{Counters, EndedBy, Input, Limits, LinkCommand, LinkConfig, Note,
 /// How long the other side is asked to stay away when what it does cannot be helped, in
 /// seconds.
 const STAY_AWAY: u64 = 3600;
+/// The other side must say hello within this.
+const HELLO_WITHIN: Duration = Duration::from_secs(15);
+/// The link goes away when it holds a permit for a resync for so long: sooner than [`PERMIT_KEPT`].
+const RESYNC_WITHIN: Duration = PERMIT_KEPT.saturating_sub(Duration::from_secs(60));
+/// A shutdown waits no longer than this for what is under way.
+const SHUTDOWN_WITHIN: Duration = Duration::from_secs(10);
 /// Refusals that are noted at once, and in a second after that; the others are counted only.
 const NOTED: (u32, u32) = (32, 3);
 
@@ -273,7 +279,6 @@ impl Link {
 
     fn hello(&mut self, hello: Box<Hello>, cx: &mut Cx<'_>) {
         if self.peer.is_some() {
-            self.counters.ignored += 1;
             return;
         }
         let (ours, theirs) = (self.config.versions, hello.versions);
@@ -294,7 +299,7 @@ impl Link {
             cx.replica.begin_incarnation(&hello.head.incarnation);
         }
         self.resync.source_stands_at(&hello.head, cx.now);
-        cx.out.push(Output::Hello(hello.clone()));
+        cx.note(Note::Met(hello.clone()));
         let (have, after) = (hello.have.clone(), hello.after.clone());
         (self.peer_head, self.inbox.announced) = (hello.head.revision, hello.head.revision);
         let has_all = |have: &Have| have.cursor == cx.feed.cursor() && have.root == cx.feed.root();
@@ -341,13 +346,12 @@ impl Link {
         let early = self.peer.is_none() && !matches!(frame, Frame::Hello(_) | Frame::GoAway(_));
         self.heard = if early { self.heard } else { cx.now };
         if early || self.reincarnating && !matches!(frame, Frame::GoAway(_)) {
-            self.counters.ignored += 1;
             return;
         }
         match frame {
             Frame::Hello(hello) => self.hello(hello, cx),
             // Nothing new is taken by who stops.
-            Frame::Event(_) | Frame::Checkpoint(_) if self.stopping.is_some() => self.counters.ignored += 1,
+            Frame::Event(_) | Frame::Checkpoint(_) if self.stopping.is_some() => {}
             Frame::Event(event) => self.event(*event, cx),
             Frame::Ack(ack) => self.take_ack(ack, cx),
             Frame::Refused(refused) => {
@@ -381,11 +385,10 @@ impl Link {
                 // What is held back before it gets into the own feed is the shell's to let go.
                 cx.out.push(Output::Received(Frame::Approve));
             }
-            Frame::Approve => self.counters.ignored += 1,
             Frame::CheckIn(_) | Frame::Answer(_) | Frame::StateUpdated => {
                 cx.out.push(Output::Received(frame))
             }
-            Frame::Unknown(_) => self.counters.ignored += 1,
+            Frame::Approve | Frame::Unknown(_) => {}
         }
     }
 
@@ -452,9 +455,9 @@ impl Link {
         let opened = (!met).then_some(self.heard);
         let (unacknowledged, unanswered) = (self.out.waits_since(), self.resync.waits_since());
         [
-            end(opened, limits.hello_within, "no-hello", "the other side did not say hello", 1),
+            end(opened, HELLO_WITHIN, "no-hello", "the other side did not say hello", 1),
             end(Some(self.heard), limits.dead_after, "silence", "nothing was heard for too long", 1),
-            end(self.permit, limits.resync_within, "endless-resync", "a resync takes too long", 60),
+            end(self.permit, RESYNC_WITHIN, "endless-resync", "a resync takes too long", 60),
             end(
                 unacknowledged,
                 limits.ack_within,
@@ -462,7 +465,7 @@ impl Link {
                 "nothing was acknowledged for too long",
                 1,
             ),
-            end(unanswered, limits.answer_within, "no-answer", "a request of a resync was not answered", 1),
+            end(unanswered, resync::ANSWER_WITHIN, "no-answer", "a request of a resync was not answered", 1),
             end(
                 self.server.served,
                 serve::RESYNC_IDLE,
@@ -471,7 +474,7 @@ impl Link {
                 1,
             ),
             met.then(|| (self.spoke.plus(limits.ping_every), Due::Ping)),
-            step(self.stopping.map(|since| since.plus(limits.shutdown_within))),
+            step(self.stopping.map(|since| since.plus(SHUTDOWN_WITHIN))),
             step(self.out.checkpoint_due(limits).filter(|_| serves && self.out.is_quiet())),
             step(self.inbox_deadline()),
             step(self.resync.begins_at().filter(|_| met)),
@@ -485,7 +488,7 @@ impl Link {
 
     fn stop(&mut self, cx: &mut Cx<'_>) {
         let Some(since) = self.stopping else { return };
-        let late = cx.now.since(since) >= self.config.limits.shutdown_within;
+        let late = cx.now.since(since) >= SHUTDOWN_WITHIN;
         if self.inbox.is_drained() || late {
             self.go_away(CloseReason::SHUTDOWN, "this side stops", Some(1), cx);
         }
@@ -503,7 +506,7 @@ impl Link {
     /// the other side is held back.
     pub fn wants_input(&self) -> bool {
         let limits = &self.config.limits;
-        !self.inbox.is_full(limits.window_events, limits.window_bytes) && !self.server.is_full(limits.answers)
+        !self.inbox.is_full(limits.window_events, limits.window_bytes) && !self.server.is_full()
     }
 
     /// The link is over; only batches under way may still come to an end.

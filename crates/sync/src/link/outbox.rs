@@ -21,6 +21,7 @@
 //! [`super::Limits::ack_within`] while events are in flight loses the link.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use crate::cursor::{FeedCursor, KindOrder, PassPosition, Position};
 use model::{Kind, ObjectKey, Timestamp};
@@ -30,6 +31,9 @@ use crate::durable::Content;
 use crate::feed::{Feed, ObjectState, Resume};
 use crate::frame::{Ack, Checkpoint, Event, Frame, Interop, Op};
 use crate::link::types::{Limits, Note, Output};
+
+/// The least time between two checkpoints while changes are acknowledged in between.
+const CHECKPOINT_AFTER: Duration = Duration::from_secs(30);
 
 /// Whether events flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -226,7 +230,7 @@ impl Outbox {
     /// When the next checkpoint is due after one that was sent.
     pub fn checkpoint_due(&self, limits: &Limits) -> Option<Timestamp> {
         let changed = self.sent_since_checkpoint && self.window.is_empty();
-        let after = if changed { limits.checkpoint_after } else { limits.periodic };
+        let after = if changed { CHECKPOINT_AFTER } else { limits.periodic };
         self.checkpoint_sent.filter(|_| self.flow == Flow::Open).map(|at| at.plus(after))
     }
 }

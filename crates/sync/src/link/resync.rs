@@ -32,6 +32,9 @@ use super::{Cx, Link, STAY_AWAY};
 use crate::frame::{Event, Frame, MAX_REQUESTED, Op, ResyncRequest, ResyncResponse};
 use crate::mode::Role;
 
+/// The link ends when a request of a resync is not answered for so long.
+pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+
 /// So long an operator's word counts also for a comparison after the first: what it is about may
 /// reach this side only after the source heard of it.
 const APPROVED_FOR: Duration = Duration::from_secs(15);
@@ -90,7 +93,7 @@ impl Resync {
     /// asks in an exchange the node answers with the next one, so these wait for a while.
     pub fn continued(mut self, config: &LinkConfig, now: Timestamp) -> Resync {
         let waits = config.role == Role::Principal && config.span != Span::Transport;
-        let within = config.limits.answer_within / 2;
+        let within = ANSWER_WITHIN / 2;
         self.asked_at = self.asked_at.filter(|at| waits && now.since(*at) < within);
         if self.is_busy() {
             self.go_on_at(now);
@@ -372,7 +375,6 @@ impl Link {
                     if let Phase::Comparing(descent) = &mut comparison.phase { Some(descent) } else { None };
                 let Some(descent) = asked.filter(answers).filter(|_| self.resync.asked_at.take().is_some())
                 else {
-                    self.counters.ignored += 1;
                     return;
                 };
                 let changed = comparison.resumed || head > comparison.cursor.revision;
@@ -385,7 +387,7 @@ impl Link {
                 }
             }
             (ResyncStage::UnderWay(_), ResyncResponse::Objects(_)) => self.all_answered(),
-            _ => self.counters.ignored += 1,
+            _ => {}
         }
     }
 
@@ -400,7 +402,6 @@ impl Link {
             // What did not come by now is not at the source in a form that it can send, or is like that here.
             Phase::Fetching(fetching) => fetching.asked.clear(),
             Phase::Settling(_) | Phase::Comparing(_) => {
-                self.counters.ignored += 1;
                 return;
             }
         }
@@ -424,7 +425,7 @@ impl Link {
         self.resync.fetched += 1;
         self.counters.resync_objects += 1;
         self.resync.is_answered(cx.now);
-        self.accept(event, 0, cx);
+        self.accept(event, cx);
         None
     }
 

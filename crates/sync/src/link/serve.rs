@@ -25,6 +25,8 @@ use crate::interop;
 
 /// The link ends when nobody goes on with the resync that it serves for so long.
 pub(super) const RESYNC_IDLE: Duration = Duration::from_secs(60);
+/// The most answers to requests that wait to be sent; with more nothing is read.
+const MAX_ANSWERS: usize = 4096;
 /// Names in one part of a list.
 const LISTED: usize = 512;
 /// How long after a list the next one is begun at the earliest: each looks at all objects.
@@ -77,8 +79,8 @@ impl Server {
         self.served.is_some() || self.list.is_some()
     }
 
-    pub fn is_full(&self, most: usize) -> bool {
-        self.answers.len() >= most
+    pub fn is_full(&self) -> bool {
+        self.answers.len() >= MAX_ANSWERS
     }
 
     /// When a list begins that is to wait.
@@ -102,7 +104,6 @@ impl Link {
         match &request {
             ResyncRequest::Done { from } => return self.resync_done(from, cx),
             _ if !self.both.trie_resync => {
-                self.counters.ignored += 1;
                 return;
             }
             _ => {}
@@ -167,9 +168,7 @@ impl Link {
                 }
             }
             // Who has the trie resync has no need of it, and one at a time is enough.
-            Interop::RequestList { .. } if self.both.trie_resync || self.server.list.is_some() => {
-                self.counters.ignored += 1;
-            }
+            Interop::RequestList { .. } if self.both.trie_resync || self.server.list.is_some() => {}
             Interop::RequestList { checksum } => {
                 let not_before = self.server.listed.map(|at| at.plus(LIST_EVERY)).filter(|at| *at > cx.now);
                 let list = List { checksum: Some(checksum), not_before, after: None };
