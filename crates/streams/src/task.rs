@@ -102,7 +102,7 @@ pub struct Exchange<S: LinkHandler> {
 impl<S: LinkHandler> Exchange<S> {
     /// Opens the link; `after` as in [`Span::Exchange`].
     pub fn open(mut config: LinkConfig, after: Option<FeedCursor>, handler: Arc<S>) -> Exchange<S> {
-        config.limits = config.limits.of_exchange(EXCHANGE_EVENTS, EXCHANGE_BYTES);
+        config.limits = Arc::new(config.limits.of_exchange(EXCHANGE_EVENTS, EXCHANGE_BYTES));
         config.span = Span::Exchange { after };
         let link = Box::new(Link::new(config, link_time()));
         let mut task = Box::new(LinkTask::new(link, handler, None, EXCHANGE_BYTES));
@@ -447,7 +447,7 @@ impl<S: LinkHandler> LinkTask<S> {
             self.done(done);
         }
         self.handler.progress(&self.link);
-        let (met, counters) = (self.link.peer().is_some(), Box::new(*self.link.counters()));
+        let (met, counters) = (self.link.has_met(), Box::new(*self.link.counters()));
         // Where it is known why the link ended, that what was sent meanwhile did not arrive says
         // nothing more.
         match self.closed.take() {

@@ -6,6 +6,8 @@
 #[path = "model/pair.rs"]
 mod pair;
 
+use std::sync::Arc;
+
 use model::condition::{Difference, SetCondition};
 use pair::{AGENT, PRINCIPAL, Pair, key, saved, saved_feed};
 use sync::frame::{Ack, Capabilities, Frame, Interop, Op, Refused, ResyncResponse};
@@ -348,7 +350,7 @@ fn versions_are_a_range_and_a_mismatch_backs_off() {
 fn who_never_acknowledges_is_left_and_who_acknowledges_the_unsent_too() {
     let mut pair = filled(1);
     // Its acknowledgements are lost, so it takes itself to have spoken.
-    pair.sides[AGENT].config.limits.ping_every = std::time::Duration::from_secs(20);
+    Arc::make_mut(&mut pair.sides[AGENT].config.limits).ping_every = std::time::Duration::from_secs(20);
     pair.drops = |_, frame| matches!(frame, Frame::Ack(_));
     pair.connect();
     pair.pass(1000);

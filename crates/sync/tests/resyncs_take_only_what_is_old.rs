@@ -6,6 +6,8 @@
 #[path = "model/pair.rs"]
 mod pair;
 
+use std::sync::Arc;
+
 use model::{Digest, Kind, ObjectKey, Stub};
 use pair::{AGENT, PRINCIPAL, Pair, key, saved, saved_feed};
 use sync::frame::{Checkpoint, Frame, ResyncRequest};
@@ -168,7 +170,7 @@ fn in_the_order_of(kinds: [&str; 3], cut: bool) {
     let mut pair = Pair::new(Mode::Managed);
     for side in &mut pair.sides {
         side.config.kinds = kinds.map(Kind::new).to_vec();
-        side.config.limits.requested = if cut { 7 } else { 4 };
+        Arc::make_mut(&mut side.config.limits).requested = if cut { 7 } else { 4 };
     }
     pair.sides[PRINCIPAL].full = cut;
     for key in keys("new") {
@@ -182,7 +184,7 @@ fn in_the_order_of(kinds: [&str; 3], cut: bool) {
     if cut {
         pair.disconnect();
         pair.sides[PRINCIPAL].full = false;
-        pair.sides[AGENT].config.limits.requested = 4;
+        Arc::make_mut(&mut pair.sides[AGENT].config.limits).requested = 4;
         pair.connect();
     }
     pair.give(AGENT, sync::Input::Command(LinkCommand::Approve));

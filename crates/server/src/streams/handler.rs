@@ -217,7 +217,7 @@ impl LinkHandler for PlaneLinkHandler {
 
     fn progress(&self, link: &Link) {
         // Before its hello the node has reported nothing.
-        if link.peer().is_none() {
+        if !link.has_met() {
             return;
         }
         self.link.hears(link.heard());

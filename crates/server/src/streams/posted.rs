@@ -144,7 +144,7 @@ pub(super) async fn push_down(
     mut writer: Box<dyn FrameWriter>,
     mut from: Option<FeedCursor>,
 ) {
-    let every = Duration::from_secs(request.plane.admission.settings.keepalive_secs.into());
+    let every = request.plane.admission.limits.ping_every;
     let mut said = None;
     let why = {
         let mut over = std::pin::pin!(over(&open.link, &request.connection));

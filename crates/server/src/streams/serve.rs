@@ -156,7 +156,7 @@ pub(crate) fn subscribe(
     let chunks = request.into_body();
     let reader = GrpcReader::new(chunks, agreed.incoming_gzip, MAX_UP, stream.source());
     let writer = GrpcWriter::new(pipe, stream.origin(), agreed.outgoing_gzip);
-    tokio::spawn(Box::pin(streamed(stream, Box::new(reader), Box::new(writer))));
+    tokio::spawn(streamed(stream, Box::new(reader), Box::new(writer)));
     Ok(response)
 }
 
@@ -221,17 +221,25 @@ fn instance_in_query(query: &str) -> Option<Arc<str>> {
     (!said.is_empty() && said.len() <= MAX_INSTANCE).then(|| said.into())
 }
 
-/// A link over a transport of two ways: its first frame names the instance of the agent.
-async fn streamed(
+/// Serves a link over a transport of two ways. An idle link shall hold little: what opens it lies in a
+/// box, and is gone once it runs.
+async fn streamed(request: Box<StreamRequest>, reader: Box<dyn FrameReader>, writer: Box<dyn FrameWriter>) {
+    if let Some(link) = Box::pin(open(request, reader, writer)).await {
+        link.run().await;
+    }
+}
+
+/// Opens a link: its first frame names the instance of the agent. `None` when there will be none.
+async fn open(
     mut request: Box<StreamRequest>,
     mut reader: Box<dyn FrameReader>,
     writer: Box<dyn FrameWriter>,
-) {
+) -> Option<Box<RunningLink>> {
     let first = match tokio::time::timeout(HELLO_WITHIN, reader.next()).await {
         Ok(Ok(Some(first))) => Ok(first),
-        Ok(Ok(None)) => return,
+        Ok(Ok(None)) => return None,
         Ok(Err(error)) => {
-            let Some(code) = error.refusal() else { return };
+            let code = error.refusal()?;
             Err(away(code, &error.explained(), None))
         }
         Err(_) => Err(away("no-hello", "a link begins with a hello", SOON)),
@@ -241,10 +249,16 @@ async fn streamed(
         Err(why) => Err(why),
     };
     match begun {
-        Ok((begun, first)) => serve(request, begun, LinkTransport { reader, writer }, first).await,
+        Ok(((open, commands, (handler, config)), first)) => {
+            let (ends, feed) = (LinkTransport { reader, writer }, handler.sets.watch());
+            let running = Box::pin(run_link(*config, handler.clone(), ends, first, feed, commands));
+            let connection = request.connection.clone();
+            Some(Box::new(RunningLink { open, handler, connection, running }))
+        }
         Err(why) => {
             tracing::info!(node = %request.caller.id, why.code, why.message, "a link is not begun");
             refuse(writer, why).await;
+            None
         }
     }
 }
@@ -329,58 +343,53 @@ pub(super) async fn lease(request: &StreamRequest, link: &Arc<NodeLink>) -> Resu
             None
         }
     };
-    let config =
-        LinkConfig::under(policy.as_deref(), Role::Principal, plane.boot(), plane.admission.settings);
+    let limits = plane.admission.limits.clone();
+    let config = LinkConfig::under(policy.as_deref(), Role::Principal, plane.boot(), limits);
     Ok((PlaneLinkHandler::new(request, link, sets, lease), Box::new(config)))
 }
 
-async fn serve(
-    request: Box<StreamRequest>,
-    (open, commands, (handler, config)): (OpenLink, LinkCommands, Leased),
-    ends: LinkTransport,
-    first: Vec<Frame>,
-) {
-    let connection = request.connection.clone();
-    // A link that runs needs no room for it.
-    drop(request);
-    let running = run_link(*config, handler.clone(), ends, first, handler.sets.watch(), commands);
-    let ended = run(Box::pin(running), &handler, &connection).await;
-    drop(open);
-    if let Some(ended) = ended {
-        handler.ended(&ended);
-    }
+/// A link that runs in a task of its own.
+struct RunningLink {
+    open: OpenLink,
+    handler: Arc<PlaneLinkHandler>,
+    connection: Connection,
+    running: Pin<Box<dyn Future<Output = Ended> + Send>>,
 }
 
-/// Drives the link until it ends, or its connection is to; `None` when it had to be given up.
-/// What drives it comes in a box: the task of a link has room for it once.
-async fn run(
-    mut running: Pin<Box<impl Future<Output = Ended>>>,
-    handler: &PlaneLinkHandler,
-    connection: &Connection,
-) -> Option<Ended> {
-    let (entry, mut closing) = (&handler.link, false);
-    loop {
-        tokio::select! {
-            ended = &mut running => return Some(ended),
-            () = connection.closing(), if !closing => {
-                closing = true;
-                entry.try_send(LinkCommand::Shutdown);
+impl RunningLink {
+    /// Drives the link until it ends, or its connection is to.
+    async fn run(mut self: Box<Self>) {
+        let mut closing = false;
+        let ended = loop {
+            let entry = &self.handler.link;
+            tokio::select! {
+                ended = &mut self.running => break Some(ended),
+                () = self.connection.closing(), if !closing => {
+                    closing = true;
+                    entry.try_send(LinkCommand::Shutdown);
+                }
+                why = entry.ending() => break Box::pin(self.end(why)).await,
             }
-            why = entry.ending() => return Box::pin(end(handler, why, running)).await,
+        };
+        drop(self.open);
+        if let Some(ended) = ended {
+            self.handler.ended(&ended);
         }
     }
-}
 
-/// Ends a link that has to end, however much it has to do.
-async fn end(handler: &PlaneLinkHandler, why: GoAway, running: impl Future<Output = Ended>) -> Option<Ended> {
-    let told = async { tokio::join!(handler.link.send(LinkCommand::GoAway(Box::new(why))), running).1 };
-    let ended = tokio::time::timeout(END_WITHIN, told).await.ok();
-    if ended.is_none() {
-        tracing::warn!(node = %handler.link.node, "a link did not end in time; it is given up");
-        handler.sets.abandon();
-        Permits::give_back(handler);
+    /// Ends the link, however much it has to do; `None` when it had to be given up.
+    async fn end(&mut self, why: GoAway) -> Option<Ended> {
+        let handler = &self.handler;
+        let told = handler.link.send(LinkCommand::GoAway(Box::new(why)));
+        let ended = async { tokio::join!(told, &mut self.running).1 };
+        let ended = tokio::time::timeout(END_WITHIN, ended).await.ok();
+        if ended.is_none() {
+            tracing::warn!(node = %handler.link.node, "a link did not end in time; it is given up");
+            handler.sets.abandon();
+            handler.give_back();
+        }
+        ended
     }
-    ended
 }
 
 /// Waits until a link is to end that runs in no task of its own: it has to, or its connection is to.

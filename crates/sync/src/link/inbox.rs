@@ -166,6 +166,10 @@ impl Inbox {
         let load = self.load(pending.hold);
         load.objects -= 1;
         load.bytes -= pending.item.change.content_len();
+        if self.waiting.is_empty() {
+            // A map that was emptied keeps kilobytes for what may come.
+            (self.waiting, self.order) = Default::default();
+        }
         Some(pending)
     }
 
@@ -188,7 +192,7 @@ impl Link {
             self.answered(event, cx);
             return;
         }
-        let Some(incarnation) = self.peer_incarnation().cloned() else { return };
+        let Some(incarnation) = self.peer_incarnation.clone() else { return };
         if event.seq != self.inbox.seq.saturating_add(1) {
             return self.out_of_order(event.seq, cx);
         }
@@ -279,7 +283,8 @@ impl Link {
         }
         self.inbox.batch_again = None;
         let items = self.collect(cx);
-        let nowhere = self.peer_incarnation().map(|incarnation| FeedCursor::at(incarnation.clone(), 0));
+        let nowhere =
+            self.peer_incarnation.as_ref().map(|incarnation| FeedCursor::at(incarnation.clone(), 0));
         let inbox = &mut self.inbox;
         let base = if cx.replica.cursor().is_none() { nowhere } else { None };
         let moved = |reached: Option<&FeedCursor>| {
@@ -296,7 +301,7 @@ impl Link {
     }
 
     fn collect(&mut self, cx: &mut Cx<'_>) -> Vec<Item> {
-        let limits = self.config.limits;
+        let limits = self.config.limits.clone();
         let (mut items, mut bytes) = (Vec::new(), 0);
         let mut uids = BTreeSet::new();
         let mut room = cx.replica.index().room();
@@ -367,7 +372,7 @@ impl Link {
     pub(super) fn send_ack(&mut self, cx: &mut Cx<'_>) {
         let busy = self.inbox.in_flight.as_ref().map(|batch| batch.since.max(self.inbox.ack_at));
         let alive = busy.is_some_and(|since| cx.now.since(since) >= self.config.limits.ack_within / 4);
-        if !self.inbox.ack_due && !alive || self.peer.is_none() && !self.sends_before_hello() {
+        if !self.inbox.ack_due && !alive || !self.has_met() && !self.sends_before_hello() {
             return;
         }
         self.inbox.ack_due = false;

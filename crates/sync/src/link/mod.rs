@@ -55,7 +55,8 @@ use serve::Server;
 #[derive(Debug)]
 pub struct Link {
     config: LinkConfig,
-    peer: Option<Box<Hello>>,
+    /// The incarnation of the other side's feed; `None` before its hello.
+    peer_incarnation: Option<Incarnation>,
     both: Capabilities,
     /// The order of kinds in which this side sends.
     order: KindOrder,
@@ -142,7 +143,7 @@ impl Link {
             both: config.capabilities,
             order: KindOrder::of(&config.kinds),
             config,
-            peer: None,
+            peer_incarnation: None,
             out: Outbox::default(),
             inbox: Inbox::default(),
             resync: Resync::default(),
@@ -264,7 +265,7 @@ impl Link {
             capabilities: self.config.capabilities,
             role: self.config.role,
             mode: self.config.mode,
-            instance: self.config.instance.clone(),
+            instance: self.config.instance.to_string(),
             head: cx.feed.cursor(),
             have,
             after: after.clone(),
@@ -278,7 +279,7 @@ impl Link {
     }
 
     fn hello(&mut self, hello: Box<Hello>, cx: &mut Cx<'_>) {
-        if self.peer.is_some() {
+        if self.has_met() {
             return;
         }
         let (ours, theirs) = (self.config.versions, hello.versions);
@@ -299,12 +300,12 @@ impl Link {
             cx.replica.begin_incarnation(&hello.head.incarnation);
         }
         self.resync.source_stands_at(&hello.head, cx.now);
-        cx.note(Note::Met(hello.clone()));
         let (have, after) = (hello.have.clone(), hello.after.clone());
         (self.peer_head, self.inbox.announced) = (hello.head.revision, hello.head.revision);
         let has_all = |have: &Have| have.cursor == cx.feed.cursor() && have.root == cx.feed.root();
         self.out.compared = have.as_ref().is_some_and(has_all);
-        self.peer = Some(hello);
+        self.peer_incarnation = Some(hello.head.incarnation.clone());
+        cx.note(Note::Met(hello));
         if after.is_some_and(|after| !cx.replica.stands_at(&after)) {
             self.out.acked = have.map(|have| have.cursor);
             let message = "the events begin after another cursor than this side's";
@@ -343,7 +344,7 @@ impl Link {
         if self.closing {
             return;
         }
-        let early = self.peer.is_none() && !matches!(frame, Frame::Hello(_) | Frame::GoAway(_));
+        let early = !self.has_met() && !matches!(frame, Frame::Hello(_) | Frame::GoAway(_));
         self.heard = if early { self.heard } else { cx.now };
         if early || self.reincarnating && !matches!(frame, Frame::GoAway(_)) {
             return;
@@ -403,7 +404,7 @@ impl Link {
     /// What an operator asked of the control plane's end counts at the node's, too: its replica
     /// is the other half of the two sets.
     fn pass_on(&self, asked: Frame, cx: &mut Cx<'_>) {
-        if self.config.role == Role::Principal && self.peer.is_some() && !self.closing {
+        if self.config.role == Role::Principal && self.has_met() && !self.closing {
             cx.send(asked);
         }
     }
@@ -447,7 +448,7 @@ impl Link {
     /// What becomes due, and when.
     fn deadlines(&self) -> impl Iterator<Item = (Timestamp, Due)> {
         let limits = &self.config.limits;
-        let (met, serves) = (self.peer.is_some(), self.stopping.is_none());
+        let (met, serves) = (self.has_met(), self.stopping.is_none());
         let end = |since: Option<Timestamp>, within: Duration, code, message, again| {
             Some((since?.plus(within), Due::End { code, message, again }))
         };
@@ -530,9 +531,9 @@ impl Link {
         self.heard
     }
 
-    /// The other side's hello.
-    pub fn peer(&self) -> Option<&Hello> {
-        self.peer.as_deref()
+    /// Whether the other side said hello.
+    pub fn has_met(&self) -> bool {
+        self.peer_incarnation.is_some()
     }
 
     /// How far the other side has our feed, durably: in its present incarnation, and never beyond
@@ -560,10 +561,5 @@ impl Link {
     /// What was counted.
     pub fn counters(&self) -> &Counters {
         &self.counters
-    }
-
-    /// The incarnation of the other side's feed; `None` before its hello.
-    fn peer_incarnation(&self) -> Option<&Incarnation> {
-        self.peer.as_ref().map(|hello| &hello.head.incarnation)
     }
 }

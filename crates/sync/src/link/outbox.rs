@@ -299,7 +299,7 @@ impl Link {
 
     /// Says what may be said now.
     pub(super) fn pump(&mut self, cx: &mut Cx<'_>) {
-        if self.closing || self.peer.is_none() && self.out.flow != Flow::Open {
+        if self.closing || !self.has_met() && self.out.flow != Flow::Open {
             return;
         }
         if self.out.flow == Flow::Open && self.out.deletes_after < cx.feed.compacted() {
@@ -317,7 +317,7 @@ impl Link {
     }
 
     fn plan(&mut self, cx: &mut Cx<'_>) -> Vec<Planned> {
-        let limits = self.config.limits;
+        let limits = self.config.limits.clone();
         let mut planned = Vec::new();
         let mut bytes = self.out.window_bytes;
         loop {

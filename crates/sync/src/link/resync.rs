@@ -283,7 +283,7 @@ impl Link {
 
     /// Begins, repeats and goes on with the resync.
     pub(super) fn step_resync(&mut self, cx: &mut Cx<'_>) {
-        if self.peer.is_none() && !self.sends_before_hello() || self.closing {
+        if !self.has_met() && !self.sends_before_hello() || self.closing {
             return;
         }
         match &self.resync.stage {
@@ -299,7 +299,7 @@ impl Link {
     }
 
     fn begin_resync(&mut self, cx: &mut Cx<'_>) {
-        let peer = self.peer_incarnation().cloned();
+        let peer = self.peer_incarnation.clone();
         let resync = &mut self.resync;
         let unfinished = match (std::mem::take(&mut resync.stage), peer) {
             (ResyncStage::Scheduled(_, Some(mut unfinished)), _) => {
@@ -342,7 +342,7 @@ impl Link {
 
     /// The source answers.
     pub(super) fn resync_responded(&mut self, response: ResyncResponse, cx: &mut Cx<'_>) {
-        let (incarnation, head) = (self.peer_incarnation().cloned(), self.peer_head);
+        let (incarnation, head) = (self.peer_incarnation.clone(), self.peer_head);
         let most = self.config.limits.requested.min(MAX_REQUESTED);
         self.resync.frames += 1;
         self.counters.resync_frames += 1;

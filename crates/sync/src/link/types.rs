@@ -22,7 +22,7 @@ pub struct LinkConfig {
     /// The mode that this side takes the node to be in.
     pub mode: Mode,
     /// One run of this side's process.
-    pub instance: String,
+    pub instance: Arc<str>,
     /// What this side can do.
     pub capabilities: Capabilities,
     /// Lowest and highest version that this side speaks.
@@ -33,8 +33,8 @@ pub struct LinkConfig {
     pub max_delete_percent: u8,
     /// How long it lasts.
     pub span: Span,
-    /// Bounds and waits.
-    pub limits: Limits,
+    /// Bounds and waits; links share them.
+    pub limits: Arc<Limits>,
 }
 
 impl LinkConfig {
@@ -43,13 +43,13 @@ impl LinkConfig {
         LinkConfig {
             role,
             mode,
-            instance: instance.to_owned(),
+            instance: instance.into(),
             capabilities: Capabilities::ALL,
             versions: VERSIONS,
             kinds,
             max_delete_percent: SyncPolicy::MAX_DELETE_PERCENT,
             span: Span::Transport,
-            limits: Limits::default(),
+            limits: Arc::default(),
         }
     }
 }

@@ -245,7 +245,7 @@ impl World {
             let mut config = LinkConfig::new(side.role, self.mode, &format!("i{}", side.instance), kinds);
             config.capabilities.trie_resync = side.walk;
             config.max_delete_percent = 40;
-            config.limits = Limits {
+            config.limits = Arc::new(Limits {
                 window_events: WINDOW,
                 window_bytes: 40,
                 batch_events: BATCH,
@@ -256,9 +256,9 @@ impl World {
                 shown_after: 2,
                 requested: 2,
                 ..Limits::default()
-            };
+            });
             if rng.chance(20) {
-                config.limits.ack_within = Duration::from_secs(4);
+                Arc::make_mut(&mut config.limits).ack_within = Duration::from_secs(4);
             }
             if rng.chance(20) {
                 config.span = Span::Exchange { after: side.known.clone() };
