@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::ObjectKey;
 use sync::admission::Permits;
-use sync::link::{Batch, ItemOutcome, Link, NotKept, Note};
+use sync::link::{Batch, ItemOutcome, Link, NotDurable, Note};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
 
@@ -34,7 +34,7 @@ pub trait LinkHandler: Send + Sync + 'static {
     ///
     /// # Errors
     /// Nothing of it is durable.
-    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotKept>;
+    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotDurable>;
 
     /// Where the permits for resyncs come from; `None`: none is needed, as at the node, which has one link.
     fn permits(&self) -> Option<&dyn Permits> {

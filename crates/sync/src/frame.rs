@@ -30,7 +30,7 @@ pub const VERSIONS: (u32, u32) = (2, 2);
 /// The most paths in one [`ResyncRequest::Tops`], and keys in one [`ResyncRequest::Objects`].
 pub const MAX_REQUESTED: usize = 256;
 
-/// One thing said on a link.
+/// One message of a link.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Frame {
     /// First from each side: who it is, what it can, and from where it goes on.
@@ -260,7 +260,7 @@ pub struct Checkpoint {
 pub enum ResyncRequest {
     /// Begin: which sections are there, with which roots?
     Sections,
-    /// What is at these places?
+    /// What is at these paths?
     Tops {
         /// The section.
         section: SectionKey,
@@ -289,7 +289,7 @@ pub enum ResyncResponse {
         /// Section, root.
         sections: Vec<(SectionKey, Digest)>,
     },
-    /// What is at the places asked for, in their order.
+    /// What is at the requested paths, in their order.
     Tops {
         /// The section.
         section: SectionKey,

@@ -226,7 +226,7 @@ fn a_cursor_that_was_not_kept_is_not_said() {
     let mut pair = filled(2);
     pair.sides[AGENT].slow = true;
     pair.connect();
-    let failed = || Err(sync::link::NotKept("the disk is full".to_owned()));
+    let failed = || Err(sync::link::NotDurable("the disk is full".to_owned()));
     for _ in 0..3 {
         let at = pair.sides[AGENT].held.iter().position(|input| matches!(input, Input::Applied(_)));
         let Some(Input::Applied(_)) = at.and_then(|at| pair.sides[AGENT].held.remove(at)) else {

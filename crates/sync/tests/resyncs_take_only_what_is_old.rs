@@ -128,6 +128,28 @@ fn a_comparison_goes_on_with_the_set_that_it_began_with() {
     assert!(!asked(&pair).any(|request| *request == ResyncRequest::Sections), "it is not begun again");
 }
 
+/// Sections that were asked for twice, as where the first request was told to wait: the second answer says that
+/// the set changed, and nothing else does.
+#[test]
+fn a_second_answer_of_sections_says_that_the_set_changed() {
+    let mut pair = different();
+    pair.drops = |to, frame| match frame {
+        Frame::ResyncRequest(request) => to == PRINCIPAL && matches!(**request, ResyncRequest::Tops { .. }),
+        Frame::Event(event) => to == AGENT && event.seq > 0,
+        _ => false,
+    };
+    pair.connect();
+    let tops = asked(&pair).find(|request| matches!(request, ResyncRequest::Tops { .. })).unwrap().clone();
+    pair.put(PRINCIPAL, &key(APP, "late"), "late", "content");
+    for request in [ResyncRequest::Sections, tops] {
+        pair.give(PRINCIPAL, sync::Input::Frame(Frame::ResyncRequest(Box::new(request))));
+    }
+    pair.drops = |_, _| false;
+    pair.run();
+    assert_eq!(pair.sides[AGENT].closed, None, "the node is that of the newer set");
+    assert!(pair.sides[AGENT].replica.get(&key(APP, "late")).is_some());
+}
+
 #[test]
 fn a_comparison_with_a_set_that_is_no_more_begins_again() {
     for restored in [false, true] {

@@ -9,7 +9,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use model::{Digest, Incarnation, ObjectKey, Stub};
 use sync::frame::Op;
-use sync::link::{Batch, Counters, ItemOutcome, Link, NotKept, Note};
+use sync::link::{Batch, Counters, ItemOutcome, Link, NotDurable, Note};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
 use tokio::sync::watch;
@@ -169,7 +169,7 @@ impl LinkHandler for MemoryLinkHandler {
         Ok(wants.into_iter().map(|(key, _)| state.ours.get(&key).cloned()).collect())
     }
 
-    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotKept> {
+    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotDurable> {
         let mut state = self.state();
         let mut outcomes = Vec::with_capacity(batch.items.len());
         for item in &batch.items {

@@ -11,7 +11,7 @@ use model::{ObjectKey, Timestamp};
 use streams::{LinkHandler, LoadError};
 use sync::FeedCursor;
 use sync::frame::Refused;
-use sync::link::{Batch, Counters, ItemOutcome, Link, NotKept, Note};
+use sync::link::{Batch, Counters, ItemOutcome, Link, NotDurable, Note};
 use sync::{Content, Feed, Frame, Replica, Side};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -91,7 +91,7 @@ impl LinkHandler for AgentLinkHandler {
         read.ok().and_then(Result::ok).ok_or(LoadError)
     }
 
-    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotKept> {
+    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotDurable> {
         self.reconciler.apply(batch, self.rules).await
     }
 

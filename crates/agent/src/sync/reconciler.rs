@@ -23,7 +23,7 @@ use model::replication::{Mismatch, Mode, SyncPolicy};
 use model::{Kind, ObjectKey, Stub};
 use sync::backoff::Backoff;
 use sync::frame::Op;
-use sync::link::{Batch, ItemOutcome, NotKept};
+use sync::link::{Batch, ItemOutcome, NotDurable};
 use sync::object;
 use tokio::sync::{oneshot, watch};
 
@@ -179,9 +179,9 @@ impl ObjectReconciler {
     ///
     /// # Errors
     /// Nothing of it is durable.
-    pub async fn apply(&self, batch: Arc<Batch>, of: u64) -> Result<Vec<ItemOutcome>, NotKept> {
+    pub async fn apply(&self, batch: Arc<Batch>, of: u64) -> Result<Vec<ItemOutcome>, NotDurable> {
         let (answer, outcomes) = oneshot::channel();
-        let later = |why: &str| Err(NotKept(why.to_owned()));
+        let later = |why: &str| Err(NotDurable(why.to_owned()));
         let posted = self.mailbox.0.run(move |reconciler| {
             if answer.send(reconciler.batch(&batch, of)).is_err() {
                 // The link that asked is gone, and what became durable is not in memory.
@@ -298,9 +298,9 @@ impl Reconciler {
     }
 
     /// Applies a batch, then makes it durable in one write; then actions may begin.
-    fn batch(&mut self, batch: &Batch, of: u64) -> Result<Vec<ItemOutcome>, NotKept> {
+    fn batch(&mut self, batch: &Batch, of: u64) -> Result<Vec<ItemOutcome>, NotDurable> {
         if self.rules.borrow().number != of {
-            return Err(NotKept("the release says otherwise by now".to_owned()));
+            return Err(NotDurable("the release says otherwise by now".to_owned()));
         }
         let outcomes: Vec<ItemOutcome> = batch.items.iter().map(|item| self.item(item)).collect();
         if let Err(error) = self.context.sets.keep(&batch.write(&outcomes)) {
@@ -308,7 +308,7 @@ impl Reconciler {
             // What was put into the backend just now is wanted, and not known to be.
             self.complete = false;
             self.problem("objects", Some(why.clone()));
-            return Err(NotKept(why));
+            return Err(NotDurable(why));
         }
         self.problem("objects", None);
         for (item, _) in

@@ -9,7 +9,7 @@ use model::{Incarnation, ObjectKey};
 use spool::Disk;
 use spool::objects::{ObjectLimits, ObjectLog};
 use streams::{LinkHandler, LoadError};
-use sync::link::{Batch, ItemOutcome, Link, NotKept, Note};
+use sync::link::{Batch, ItemOutcome, Link, NotDurable, Note};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
 use tokio::sync::watch;
@@ -110,7 +110,7 @@ impl LinkHandler for DurableHandler {
         Ok(vec![None; wants.len()])
     }
 
-    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotKept> {
+    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotDurable> {
         let (log, write) = (self.log.clone(), batch.clone());
         let written = tokio::task::spawn_blocking(move || {
             let done = vec![ItemOutcome::Done; write.items.len()];
@@ -121,8 +121,8 @@ impl LinkHandler for DurableHandler {
                 self.count(&batch);
                 Ok(done)
             }
-            Ok(Err(error)) => Err(NotKept(error.to_string())),
-            Err(error) => Err(NotKept(error.to_string())),
+            Ok(Err(error)) => Err(NotDurable(error.to_string())),
+            Err(error) => Err(NotDurable(error.to_string())),
         }
     }
 

@@ -11,7 +11,7 @@ use streams::{LinkHandler, LoadError};
 use sync::FeedCursor;
 use sync::admission::Permits;
 use sync::frame::{Op, Refused};
-use sync::link::{Batch, Counters, ItemOutcome, Link, NotKept, Note};
+use sync::link::{Batch, Counters, ItemOutcome, Link, NotDurable, Note};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
 use tokio::sync::OwnedMutexGuard;
@@ -139,7 +139,7 @@ impl LinkHandler for PlaneLinkHandler {
         Err(LoadError)
     }
 
-    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotKept> {
+    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotDurable> {
         let (done, begun) = (vec![ItemOutcome::Done; batch.items.len()], Instant::now());
         match self.sets.keep(batch.write(&done)).await {
             Ok(()) => {
@@ -149,7 +149,7 @@ impl LinkHandler for PlaneLinkHandler {
             }
             Err(error) => {
                 tracing::warn!(node = %self.caller.id, %error, "a batch cannot be kept");
-                Err(NotKept("the control plane cannot store it now".to_owned()))
+                Err(NotDurable("the control plane cannot store it now".to_owned()))
             }
         }
     }
@@ -265,7 +265,7 @@ impl LinkHandler for PlaneLinkHandler {
 
 impl Permits for PlaneLinkHandler {
     fn take(&self) -> Result<(), Duration> {
-        let permit = self.plane.admission.resyncs().ask(&self.caller.id, link_time());
+        let permit = self.plane.admission.resyncs().request(&self.caller.id, link_time());
         permit.inspect_err(|_| self.plane.metrics.resync_refused())
     }
 

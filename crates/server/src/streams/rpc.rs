@@ -115,7 +115,7 @@ async fn all_pushed(
             );
         }
         highest = highest.max(highest_number(&frames));
-        for frame in exchange.say(frames).await.frames {
+        for frame in exchange.step(frames).await.frames {
             match frame {
                 Frame::Ack(ack) => processed = processed.max(ack.seq),
                 Frame::GoAway(why) => return Err(why.into()),

@@ -1,8 +1,8 @@
 //! [`Link`]: one protocol session between the two sides, as a state machine without IO.
 //!
-//! A link is the same at both ends. It says the own feed's changes after the other side's
+//! A link is the same at both ends. It sends the own feed's changes after the other side's
 //! durable cursor, takes those of the other side into batches, and compares roots when all is
-//! said. A shell feeds it [`Input`]s and carries out its [`Output`]s in order; one link at a
+//! sent. A shell feeds it [`Input`]s and carries out its [`Output`]s in order; one link at a
 //! time belongs to a node's feed and replica. Nothing here reads a clock: `now` may be any
 //! instant that never goes back.
 
@@ -31,7 +31,7 @@ use crate::interop;
 use crate::mode::Role;
 use crate::replica::Replica;
 
-pub use batch::{Batch, Item, ItemOutcome, NotKept};
+pub use batch::{Batch, Item, ItemOutcome, NotDurable};
 pub(crate) use resync::Resync;
 pub use types::{Counters, EndedBy, Input, Limits, LinkCommand, LinkConfig, Note, Output, Span};
 
@@ -77,7 +77,7 @@ pub struct Link {
     feed_incarnation: Option<Incarnation>,
     /// The last change of the other side's feed, as far as it said.
     peer_head: u64,
-    /// The shell was asked to begin the own feed anew; until then nothing is said.
+    /// The shell was asked to begin the own feed anew; until then nothing is sent.
     reincarnating: bool,
 }
 
@@ -126,7 +126,7 @@ pub fn may_overtake(frame: &Frame) -> bool {
 }
 
 /// Whether a frame that an exchange had no room or time for is for the next one to say. What has a
-/// number of the link, or is said anew from what is durable, is not.
+/// number of the link, or is sent anew from what is durable, is not.
 pub fn outlives_exchange(frame: &Frame) -> bool {
     match frame {
         Frame::Event(event) => event.seq == 0,
@@ -483,7 +483,7 @@ impl Link {
         ]
         .into_iter()
         .flatten()
-        // Until the own feed began anew nothing is said or taken.
+        // Until the own feed began anew nothing is sent or taken.
         .filter(|(_, due)| !self.reincarnating || matches!(due, Due::End { .. }))
     }
 

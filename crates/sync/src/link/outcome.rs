@@ -16,7 +16,7 @@ use std::time::Duration;
 
 use model::ObjectKey;
 
-use super::batch::{Item, ItemOutcome, NotKept};
+use super::batch::{Item, ItemOutcome, NotDurable};
 use super::inbox::{Hold, Pending};
 use super::inventory_resync::resource;
 use super::types::Note;
@@ -30,7 +30,7 @@ const RETRY_LONGEST: Duration = Duration::from_secs(60);
 
 impl Link {
     /// A batch is durable, or nothing of it is.
-    pub(super) fn applied(&mut self, outcomes: Result<Vec<ItemOutcome>, NotKept>, cx: &mut Cx<'_>) {
+    pub(super) fn applied(&mut self, outcomes: Result<Vec<ItemOutcome>, NotDurable>, cx: &mut Cx<'_>) {
         let Some(in_flight) = self.inbox.in_flight.take() else { return };
         let batch = in_flight.batch;
         let outcomes = match outcomes {
@@ -42,7 +42,7 @@ impl Link {
                 }
                 outcomes
             }
-            Err(NotKept(why)) => {
+            Err(NotDurable(why)) => {
                 self.inbox.batch_again = Some(cx.now.plus(self.config.limits.retry_first));
                 vec![ItemOutcome::Temporary(why); batch.items.len()]
             }

@@ -342,6 +342,9 @@ impl Link {
 
     /// The source answers.
     pub(super) fn resync_responded(&mut self, response: ResyncResponse, cx: &mut Cx<'_>) {
+        if let ResyncResponse::Sections { cursor, .. } = &response {
+            self.observe_peer_head(cursor.revision);
+        }
         let (incarnation, head) = (self.peer_incarnation.clone(), self.peer_head);
         let most = self.config.limits.requested.min(MAX_REQUESTED);
         self.resync.frames += 1;

@@ -45,14 +45,14 @@ enum PendingAnswer {
     Pong(u64),
 }
 
-/// A list that was asked for: one at a time, said in parts.
+/// A list that was asked for: one at a time, sent in parts.
 #[derive(Clone, Debug)]
 struct List {
     /// The asker's inventory, until the list begins.
     checksum: Option<Digest>,
     /// It begins no sooner.
     not_before: Option<Timestamp>,
-    /// Up to here it is said.
+    /// Up to here it is sent.
     after: Option<ObjectKey>,
 }
 
@@ -233,7 +233,7 @@ impl Link {
         }
     }
 
-    /// Says the next part of the list; whether all of it is said.
+    /// Sends the next part of the list; whether all of it is sent.
     fn list(&mut self, cx: &mut Cx<'_>) -> bool {
         let Some(mut list) = self.server.list.take() else { return true };
         if let Some(checksum) = list.checksum {
@@ -254,14 +254,14 @@ impl Link {
                 return true;
             }
         }
-        let (after, mut said) = (list.after.take(), 0);
+        let (after, mut sent) = (list.after.take(), 0);
         for (key, stub) in cx.feed.objects_after(after.as_ref()).take(LISTED) {
             let listed = Interop::Listed(resource(key, &stub.uid, None));
             cx.out.push(Output::Send(Frame::Interop(Box::new(listed))));
-            said += 1;
+            sent += 1;
             list.after = Some(key.clone());
         }
-        if said < LISTED {
+        if sent < LISTED {
             self.server.listed = Some(cx.now);
             return true;
         }

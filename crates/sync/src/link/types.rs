@@ -7,7 +7,7 @@ use crate::cursor::FeedCursor;
 use model::replication::SyncPolicy;
 use model::{Kind, ObjectKey};
 
-use super::batch::{Batch, ItemOutcome, NotKept};
+use super::batch::{Batch, ItemOutcome, NotDurable};
 use crate::durable::Content;
 use crate::frame::{Capabilities, CloseReason, Frame, GoAway, Hello, MAX_REQUESTED, Refused, VERSIONS};
 use crate::mode::{Mode, Role};
@@ -97,7 +97,7 @@ pub struct Limits {
     pub retry_first: Duration,
     /// So often an object is fetched anew before its error is permanent.
     pub refetches: u32,
-    /// The most places or objects in one question of a resync, up to
+    /// The most paths or objects in one request of a resync, up to
     /// [`crate::frame::MAX_REQUESTED`].
     pub requested: usize,
     /// The most objects of the replica, and bytes of their contents together; others are refused.
@@ -140,7 +140,7 @@ pub enum Input {
     Loaded(Vec<Option<Content>>),
     /// The batch was applied, and [`Batch::write`] of these outcomes, one for each item, is durable; or
     /// nothing of it is.
-    Applied(Result<Vec<ItemOutcome>, NotKept>),
+    Applied(Result<Vec<ItemOutcome>, NotDurable>),
     /// What [`Output::Reincarnate`] asked for was tried; or it is too soon for it, by so long.
     Reincarnated(Result<(), Duration>),
     /// A command from outside.
@@ -221,7 +221,7 @@ pub enum Note {
     RefusedHere(Refused),
     /// A resync ended.
     Resynced {
-        /// Questions and answers.
+        /// Requests and responses.
         frames: u64,
         /// Objects fetched.
         fetched: usize,
@@ -266,7 +266,7 @@ pub struct Counters {
     pub resyncs: u64,
     /// Resyncs served.
     pub resyncs_served: u64,
-    /// Questions and answers of resyncs, sent and received.
+    /// Requests and responses of resyncs, sent and received.
     pub resync_frames: u64,
     /// Objects that resyncs brought here.
     pub resync_objects: u64,

@@ -10,7 +10,7 @@ use model::{Incarnation, Kind, ObjectKey, SectionKey, Stub, Timestamp};
 use sync::admission::Permits;
 use sync::durable::Content;
 use sync::frame::Frame;
-use sync::link::{Item, ItemOutcome, NotKept, Note};
+use sync::link::{Item, ItemOutcome, NotDurable, Note};
 use sync::{Feed, Input, Link, LinkConfig, Mode, Output, Replica, Role, SavedFeed, SavedReplica};
 
 pub const PRINCIPAL: usize = 0;
@@ -205,7 +205,7 @@ impl Pair {
                     side.held.push_front(Input::Loaded(contents));
                 }
                 Output::Apply(_) if side.disk_full => {
-                    side.held.push_back(Input::Applied(Err(NotKept("no space".to_owned()))));
+                    side.held.push_back(Input::Applied(Err(NotDurable("no space".to_owned()))));
                 }
                 Output::Apply(batch) => {
                     let mut outcomes = Vec::new();
