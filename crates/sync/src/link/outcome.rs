@@ -69,10 +69,8 @@ impl Link {
         if done > 0 {
             cx.note(Note::Applied { items: done, oldest: if oldest == i64::MAX { 0 } else { oldest } });
         }
-        if !cx.replica.rejected().is_empty() {
-            if cx.replica.forget_what_fits(self.config.limits.replica) {
-                self.want_resync(cx);
-            }
+        if cx.replica.forget_what_fits(self.config.limits.replica) {
+            self.want_resync(cx);
         }
         self.inbox.forget_uptos();
         self.inbox.ack_due = true;

@@ -163,6 +163,15 @@ impl Resync {
         self.differs |= self.failures > 0;
     }
 
+    /// How far the comparison under way is.
+    pub(super) fn phase(&mut self) -> Option<&mut Phase> {
+        if let ResyncStage::UnderWay(comparison) = &mut self.stage {
+            Some(&mut comparison.phase)
+        } else {
+            None
+        }
+    }
+
     pub fn is_busy(&self) -> bool {
         matches!(self.stage, ResyncStage::Requested | ResyncStage::UnderWay(_))
     }
@@ -208,7 +217,7 @@ impl Resync {
 pub(crate) struct Comparison {
     /// Where the feed stood when it began.
     cursor: FeedCursor,
-    pub(super) phase: Phase,
+    phase: Phase,
     /// A link before this one began it: the source may have been restored since.
     resumed: bool,
     /// Objects whose changes came since.
@@ -396,17 +405,15 @@ impl Link {
 
     /// The source sent all that was asked for.
     pub(super) fn all_answered(&mut self) {
-        let ResyncStage::UnderWay(comparison) = &mut self.resync.stage else { return };
-        match &mut comparison.phase {
+        let Some(phase) = self.resync.phase() else { return };
+        match phase {
             Phase::Listing(names) => {
                 let wants = std::mem::take(names).into_iter().map(|key| (key, 0)).collect();
-                comparison.phase = Fetching { wants, ..Fetching::default() }.wanted(&self.config.kinds);
+                *phase = Fetching { wants, ..Fetching::default() }.wanted(&self.config.kinds);
             }
             // What did not come by now is not at the source in a form that it can send, or is like that here.
             Phase::Fetching(fetching) => fetching.asked.clear(),
-            Phase::Settling(_) | Phase::Comparing(_) => {
-                return;
-            }
+            Phase::Settling(_) | Phase::Comparing(_) => return,
         }
         self.resync.asked_at = None;
     }
@@ -414,8 +421,7 @@ impl Link {
     /// An event with number 0: for the resync, or back to who asked. What is gone at the source goes with
     /// the orphans.
     pub(super) fn resync_answer(&mut self, event: Event, cx: &mut Cx<'_>) -> Option<Event> {
-        let ResyncStage::UnderWay(comparison) = &mut self.resync.stage else { return Some(event) };
-        let Phase::Fetching(fetching) = &mut comparison.phase else { return Some(event) };
+        let Some(Phase::Fetching(fetching)) = self.resync.phase() else { return Some(event) };
         if fetching.asked.remove(&event.key).is_none() {
             return Some(event);
         }
@@ -472,8 +478,7 @@ impl Link {
         let full = self.inbox.is_full(self.config.limits.window_events, self.config.limits.window_bytes);
         // One object may always be asked for.
         let most_bytes = self.config.limits.batch_bytes;
-        let ResyncStage::UnderWay(comparison) = &mut self.resync.stage else { return };
-        let Phase::Fetching(fetching) = &mut comparison.phase else { return };
+        let Some(Phase::Fetching(fetching)) = self.resync.phase() else { return };
         if fetching.wants.is_empty() {
             // What was fetched is durable first: else the next link compares anew.
             if self.inbox.in_flight.is_none() {

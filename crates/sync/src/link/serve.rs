@@ -103,9 +103,7 @@ impl Link {
         self.counters.resync_frames += 1;
         match &request {
             ResyncRequest::Done { from } => return self.resync_done(from, cx),
-            _ if !self.both.trie_resync => {
-                return;
-            }
+            _ if !self.both.trie_resync => return,
             _ => {}
         }
         if let Err(wait) = self.take_permit(cx) {
