@@ -108,7 +108,7 @@ impl Node {
         let host = Arc::new(host::Host::open(&root, options).unwrap());
         let key = Arc::new(SigningKey::from_seed(&[7; 32]));
         let signer = Arc::new(Signer::new(key.public().node_id(), key, Default::default()));
-        let sets = Arc::new(Sets::open(durable.clone()).unwrap());
+        let sets = Arc::new(Sets::open(&durable).unwrap());
         let view = Arc::new(View::default());
         let (daemon, inbox) = events::channel();
         let (delegations, sync) = (delegations.into(), Some(Arc::new(policy.clone())));
@@ -175,11 +175,11 @@ impl Node {
             Arc::new(handler),
             ends(from_principal, up),
             Vec::new(),
-            self.sets.watch(),
+            self.sets.changed(),
             taken,
         );
         let (principal_commands, taken) = commands();
-        let (link, watch) = (link(Role::Principal), principal.watch());
+        let (link, watch) = (link(Role::Principal), principal.head());
         let other = run_link(link, principal.clone(), ends(from_node, down), Vec::new(), watch, taken);
         let tasks = vec![tokio::spawn(async { drop(node.await) }), tokio::spawn(async { drop(other.await) })];
         Linked { node_commands, principal_commands, tasks }

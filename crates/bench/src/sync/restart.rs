@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use model::replication::Mode;
 use net::ServerUrl;
-use streams::open::OpenError;
+use streams::TransportError;
 use streams::task::{Ended, EndedBy, link_time};
 use sync::backoff::{LinkEnd, ReconnectPolicy};
 use sync::frame::CloseReason;
@@ -202,7 +202,7 @@ impl Streaming {
         let mut seen = self.handler.seen();
         let (began, hellos) = (Instant::now(), self.handler.hellos());
         let linked =
-            link(&self.node, &self.shared.url, self.mode, &self.handler, self.handler.watch()).await?;
+            link(&self.node, &self.shared.url, self.mode, &self.handler, self.handler.head()).await?;
         let mut ended = linked.ended;
         let (mut met, mut said) = (false, false);
         loop {
@@ -228,7 +228,7 @@ impl Streaming {
     }
 
     fn head(&self) -> u64 {
-        *self.handler.watch().borrow()
+        self.handler.head().get()
     }
 
     /// How often the other side's set was found equal here.
@@ -239,8 +239,8 @@ impl Streaming {
 
 /// How long the control plane said to stay away.
 fn retry_after(error: &(dyn std::error::Error + 'static)) -> Option<Duration> {
-    match error.downcast_ref::<OpenError>() {
-        Some(OpenError::Refused(problem)) => problem.retry_after_secs.map(Duration::from_secs),
+    match error.downcast_ref::<TransportError>() {
+        Some(TransportError::Problem(problem)) => problem.retry_after_secs.map(Duration::from_secs),
         _ => None,
     }
 }

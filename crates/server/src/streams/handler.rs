@@ -108,14 +108,12 @@ impl PlaneLinkHandler {
     /// Takes bytes of a check-in out of the node's share of what the control plane takes in
     /// (SCL-3); `false` when it does not fit in good time.
     async fn charge(&self, bytes: usize) -> bool {
-        let until = Instant::now() + SHARE_WITHIN;
-        loop {
-            let charged = self.caller.charge(bytes).is_ok();
-            if charged || Instant::now() >= until {
-                return charged;
+        let charged = async {
+            while self.caller.charge(bytes).is_err() {
+                tokio::time::sleep(SHARE_AGAIN).await;
             }
-            tokio::time::sleep(SHARE_AGAIN).await;
-        }
+        };
+        tokio::time::timeout(SHARE_WITHIN, charged).await.is_ok()
     }
 }
 

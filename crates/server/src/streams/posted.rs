@@ -17,21 +17,21 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use model::replication::TransportKind;
-use streams::task::SLOW;
+use streams::task::{Ended, SLOW};
 use streams::{Exchange, FrameWriter, LinkCommand, LinkCommands};
 use sync::frame::{GoAway, Ping};
 use sync::{FeedCursor, Frame};
-use tokio::sync::{OwnedMutexGuard, watch};
+use tokio::sync::OwnedMutexGuard;
 use wire::batch::{self, FrameBatch, MAX_REQUEST};
 use wire::body::JSON;
 use wire::{Code, Problem};
 
 use super::handler::PlaneLinkHandler;
-use super::serve::{LinkRefusal, OpenLink, SOON, StreamRequest, away, busy, lease, over, register};
+use super::serve::{OpenLink, SOON, StreamRequest, away, busy, lease, over, register};
 use crate::answer::{Reply, reply};
-use crate::hub::{NodeLink, NodeSync, SyncSummary, Wants};
+use crate::hub::{NodeLink, NodeSync, SyncSummary};
 use crate::node_port::Caller;
-use crate::state::{ControlPlane, run_to_completion};
+use crate::state::{ControlPlane, GivenUp, run_to_completion};
 
 /// How long what follows from posted frames may take.
 pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(45);
@@ -44,36 +44,44 @@ pub(crate) async fn events(
     parts: &http::request::Parts,
     body: &Bytes,
 ) -> Result<Reply, Problem> {
-    let source = caller.slot.lock().node.hostname.to_string();
-    let FrameBatch { frames, .. } = batch::decode(body, Some(&source), MAX_REQUEST)?;
+    let node = caller.id.clone();
+    let request = StreamRequest::new(plane, caller, connection, TransportKind::Poll);
+    let FrameBatch { frames, .. } = batch::decode(body, Some(&request.source()), MAX_REQUEST)?;
     if !matches!(frames.first(), Some(Frame::Hello(_))) {
         return Err(Problem::new(Code::BadBody, "frames begin with a hello"));
     }
-    let node = caller.id.clone();
-    let request = StreamRequest::new(plane, caller, connection, TransportKind::Poll);
-    let mut origin = request.origin();
+    let (mut origin, place) = (request.origin(), place(&request)?);
     let said = run_to_completion(async move {
-        let mut exchange = match NodeExchange::begin(request, &frames).await {
+        let mut exchange = match NodeExchange::begin(request, place, &frames).await {
             Ok(exchange) => exchange,
-            Err(LinkRefusal::GoAway(why)) => {
-                return Ok(FrameBatch { frames: vec![Frame::GoAway(why)], more: false });
-            }
-            Err(LinkRefusal::Request(problem)) => return Err(*problem),
+            Err(why) => return Ok(FrameBatch { frames: vec![Frame::GoAway(why)], more: false }),
         };
         exchange.take_wants();
         let said = exchange.step(frames).await;
         exchange.end().await;
-        Ok(said)
+        Ok::<_, GivenUp>(said)
     })
     .await?;
     let out =
         batch::encode(&mut origin, &said).map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
     // A node that hung up meanwhile hears of them with the answer to its next post.
-    let wants = Wants::said_in(&said.frames);
-    plane.hub.sync_index().update(&node, |summary| summary.passed_on(wants));
+    plane.hub.sync_index().update(&node, |summary| summary.passed_on(&said.frames));
     let packed = if crate::intake::accepts_gzip(parts) { wire::body::compress(&out) } else { None };
     let coding = packed.is_some().then_some(wire::body::GZIP);
     Ok(reply(http::StatusCode::OK, JSON, coding, packed.unwrap_or(out).into()))
+}
+
+/// The place of the node's one post. Where its sets are to be loaded, a post costs as much as a link.
+///
+/// # Errors
+/// Another post of the node is worked on, or too many links are being opened.
+pub(super) fn place(request: &StreamRequest) -> Result<OwnedMutexGuard<()>, Problem> {
+    let place = request.caller.slot.stream_admission().posting.clone().try_lock_owned();
+    let place = place.map_err(|_| busy("what was posted before is still worked on", SOON))?;
+    if request.plane.hub.held(&request.caller.id).is_none() {
+        request.enter()?;
+    }
+    Ok(place)
 }
 
 /// An exchange with a node, at the control plane.
@@ -82,30 +90,25 @@ pub(super) struct NodeExchange {
     handler: Arc<PlaneLinkHandler>,
     /// The link that it is, as everybody else sees it.
     pub(super) open: OpenLink,
-    _one: OwnedMutexGuard<()>,
+    _place: OwnedMutexGuard<()>,
 }
 
 impl NodeExchange {
     /// Begins with frames whose first is a hello.
     ///
     /// # Errors
-    /// Another post of the node is worked on, there is no hello, or why the node gets no link.
+    /// There is no hello, or why the node gets no link.
     pub(super) async fn begin(
         mut request: Box<StreamRequest>,
+        place: OwnedMutexGuard<()>,
         frames: &[Frame],
-    ) -> Result<NodeExchange, LinkRefusal> {
+    ) -> Result<NodeExchange, GoAway> {
         request.greeted(frames)?;
-        let admission = request.caller.slot.stream_admission();
-        let one = admission.posting.clone().try_lock_owned();
-        let one = one.map_err(|_| busy("what was posted before is still worked on", SOON))?;
-        if request.plane.hub.held(&request.caller.id).is_none() {
-            request.paced()?;
-        }
         let (open, _) = register(&request).await?;
         let (handler, config) = lease(&request, &open.link).await?;
         request.plane.hub.remember(&handler.sets);
         let exchange = Exchange::open(*config, None, handler.clone());
-        Ok(NodeExchange { exchange, handler, open, _one: one })
+        Ok(NodeExchange { exchange, handler, open, _place: place })
     }
 
     /// Does what operators asked of the node's link, and says it to the node.
@@ -128,10 +131,11 @@ impl NodeExchange {
     }
 
     /// Ends it in order.
-    pub(super) async fn end(self) {
+    pub(super) async fn end(self) -> Ended {
         let ended = self.exchange.end().await;
         drop(self.open);
         self.handler.ended(&ended);
+        ended
     }
 }
 
@@ -150,7 +154,7 @@ pub(super) async fn push_down(
         let mut over = std::pin::pin!(over(&open.link, &request.connection));
         loop {
             let pushed = Box::pin(pushed(&request, &open.link, from.take(), said.take())).await;
-            let (frames, sets, mut head) = match pushed {
+            let (frames, sets, known) = match pushed {
                 Ok(pushed) => pushed,
                 Err(why) => break why,
             };
@@ -160,12 +164,11 @@ pub(super) async fn push_down(
                 },
                 why = &mut over => break why,
             }
-            let news = async {
-                // What a post was answered with is no news.
-                while head.changed().await.is_ok() && sets.is_answered() {}
-            };
+            let feed = sets.head();
+            // What a post was answered with is no news.
+            let news = feed.until(|head| head != known && !sets.is_answered());
             tokio::select! {
-                () = news => {}
+                _ = news => {}
                 Some(command) = commands.next() => if let LinkCommand::Send(frame) = command {
                     said = Some(*frame);
                 },
@@ -179,17 +182,17 @@ pub(super) async fn push_down(
 }
 
 /// An answer to no post: hello, what follows the acknowledged cursor, and a ping,
-/// which is answered with a post. With it come the sets, and what tells when the feed changed since.
+/// which is answered with a post. With it come the sets, and up to which change it goes.
 async fn pushed(
     request: &StreamRequest,
     link: &Arc<NodeLink>,
     from: Option<FeedCursor>,
     said: Option<Frame>,
-) -> Result<(Vec<Frame>, Arc<NodeSync>, watch::Receiver<u64>), GoAway> {
+) -> Result<(Vec<Frame>, Arc<NodeSync>, u64), GoAway> {
     let (handler, config) = lease(request, link).await?;
     let index = request.plane.hub.sync_index();
     let acked = index.read(&request.caller.id, |summary| summary.acked().cloned());
-    let (sets, head) = (handler.sets.clone(), handler.sets.watch());
+    let (sets, head) = (handler.sets.clone(), handler.sets.head().get());
     sets.answered();
     let mut exchange = Exchange::open(*config, from.or(acked), handler.clone());
     said.into_iter().for_each(|frame| exchange.request(LinkCommand::Send(Box::new(frame))));

@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderValue, Request, Response, header};
 use hyper::body::Incoming as Body;
 use model::replication::TransportKind;
 use net::accept::Connection;
@@ -42,8 +42,8 @@ use crate::state::{ControlPlane, now};
 
 /// The other side must say hello within this.
 const HELLO_WITHIN: Duration = Duration::from_secs(15);
-/// How long the link before is waited for to end.
-const LEASE_WITHIN: Duration = Duration::from_secs(20);
+/// How long the requests before are waited for to be judged, and the link before to end.
+const TURN_WITHIN: Duration = Duration::from_secs(20);
 /// How long a link that is to end may take for it.
 const END_WITHIN: Duration = Duration::from_secs(15);
 /// The longest name of an instance of the agent, in bytes.
@@ -66,25 +66,6 @@ pub(super) struct StreamRequest {
 }
 
 impl StreamRequest {
-    /// Takes a place in the line of the requests for links.
-    pub(super) fn enter(
-        plane: &Arc<ControlPlane>,
-        caller: Caller,
-        connection: Connection,
-        transport: TransportKind,
-    ) -> Result<Box<StreamRequest>, Problem> {
-        let request = StreamRequest::new(plane, caller, connection, transport);
-        request.paced()?;
-        Ok(request)
-    }
-
-    /// Takes a place in that line: for a link, and for a post for which the node's sets are to be loaded.
-    pub(super) fn paced(&self) -> Result<(), Problem> {
-        let entered = self.plane.admission.enter(self.caller.slot.stream_admission());
-        entered.map_err(|wait| busy("too many links are being opened", wait.as_secs().saturating_add(1)))
-    }
-
-    /// One that takes no place in that line.
     pub(super) fn new(
         plane: &Arc<ControlPlane>,
         caller: Caller,
@@ -95,11 +76,18 @@ impl StreamRequest {
         Box::new(StreamRequest { plane, caller, connection, transport, instance: None })
     }
 
+    /// Takes a place in the line of the requests for links: for a link, and for a post for which the node's
+    /// sets are to be loaded.
+    pub(super) fn enter(&self) -> Result<(), Problem> {
+        let entered = self.plane.admission.enter(self.caller.slot.stream_admission());
+        entered.map_err(|wait| busy("too many links are being opened", wait.as_secs().saturating_add(1)))
+    }
+
     pub(super) fn origin(&self) -> Origin {
         Origin::principal(&self.plane.request_id())
     }
 
-    fn source(&self) -> String {
+    pub(super) fn source(&self) -> String {
         self.caller.slot.lock().node.hostname.to_string()
     }
 
@@ -123,26 +111,6 @@ pub(super) fn busy(detail: &str, retry_after_secs: u64) -> Problem {
     problem
 }
 
-/// Why a node gets no link.
-pub(super) enum LinkRefusal {
-    /// Its request is refused.
-    Request(Box<Problem>),
-    /// The link ends before it began.
-    GoAway(GoAway),
-}
-
-impl From<Problem> for LinkRefusal {
-    fn from(problem: Problem) -> LinkRefusal {
-        LinkRefusal::Request(Box::new(problem))
-    }
-}
-
-impl From<GoAway> for LinkRefusal {
-    fn from(why: GoAway) -> LinkRefusal {
-        LinkRefusal::GoAway(why)
-    }
-}
-
 /// `POST /muster.v1.EventStream/Subscribe`.
 pub(crate) fn subscribe(
     plane: &Arc<ControlPlane>,
@@ -151,7 +119,8 @@ pub(crate) fn subscribe(
     request: Request<Body>,
 ) -> Result<Reply, Problem> {
     let agreed = grpc::agree(request.headers())?;
-    let stream = StreamRequest::enter(plane, caller, connection, TransportKind::Grpc)?;
+    let stream = StreamRequest::new(plane, caller, connection, TransportKind::Grpc);
+    stream.enter()?;
     let (pipe, response) = super::rpc::stream(agreed.outgoing_gzip);
     let chunks = request.into_body();
     let reader = GrpcReader::new(chunks, agreed.incoming_gzip, MAX_UP, stream.source());
@@ -170,7 +139,8 @@ pub(crate) fn websocket(
     let bounds = SocketBounds { read: MAX_UP, write: MAX_DOWN };
     let (response, upgrade) = ws::accept(&mut request, bounds)
         .map_err(|error| Problem::new(Code::UpgradeRequired, error.to_string()))?;
-    let stream = StreamRequest::enter(plane, caller, connection, TransportKind::Websocket)?;
+    let stream = StreamRequest::new(plane, caller, connection, TransportKind::Websocket);
+    stream.enter()?;
     tokio::spawn(Box::pin(async move {
         match upgrade.socket().await {
             Ok(socket) => {
@@ -193,7 +163,8 @@ pub(crate) fn sse(
     connection: Connection,
     head: &http::request::Parts,
 ) -> Result<Reply, Problem> {
-    let mut stream = StreamRequest::enter(plane, caller, connection, TransportKind::Sse)?;
+    let mut stream = StreamRequest::new(plane, caller, connection, TransportKind::Sse);
+    stream.enter()?;
     let last = head.headers.get(events::LAST_EVENT_ID).and_then(|value| value.to_str().ok());
     let from = last.and_then(events::read_cursor);
     stream.instance = head.uri.query().and_then(instance_in_query);
@@ -206,7 +177,6 @@ pub(crate) fn sse(
         }
     }));
     let mut response = Response::new(parts);
-    *response.status_mut() = StatusCode::OK;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(events::CONTENT));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -219,6 +189,18 @@ pub(crate) fn sse(
 fn instance_in_query(query: &str) -> Option<Arc<str>> {
     let said = query.split('&').find_map(|pair| pair.strip_prefix(INSTANCE)?.strip_prefix('='))?;
     (!said.is_empty() && said.len() <= MAX_INSTANCE).then(|| said.into())
+}
+
+/// Frames that come; what cannot be read is told with a code.
+pub(super) async fn read(reader: &mut dyn FrameReader) -> Result<Option<Vec<Frame>>, GoAway> {
+    let read = reader.next().await;
+    read.map_err(|error| away(error.refusal().unwrap_or("lost"), &error.explained(), None))
+}
+
+/// The first frames; none when none come in time.
+pub(super) async fn read_first(reader: &mut dyn FrameReader) -> Result<Vec<Frame>, GoAway> {
+    let first = tokio::time::timeout(HELLO_WITHIN, read(reader)).await.unwrap_or(Ok(None))?;
+    Ok(first.unwrap_or_default())
 }
 
 /// Serves a link over a transport of two ways. An idle link shall hold little: what opens it lies in a
@@ -235,27 +217,18 @@ async fn open(
     mut reader: Box<dyn FrameReader>,
     writer: Box<dyn FrameWriter>,
 ) -> Option<Box<RunningLink>> {
-    let first = match tokio::time::timeout(HELLO_WITHIN, reader.next()).await {
-        Ok(Ok(Some(first))) => Ok(first),
-        Ok(Ok(None)) => return None,
-        Ok(Err(error)) => {
-            let code = error.refusal()?;
-            Err(away(code, &error.explained(), None))
-        }
-        Err(_) => Err(away("no-hello", "a link begins with a hello", SOON)),
+    let begun = async {
+        let first = read_first(&mut *reader).await?;
+        Ok((begin(&mut request, &first).await?, first))
     };
-    let begun = match first {
-        Ok(first) => Box::pin(begin(&mut request, &first)).await.map(|begun| (begun, first)),
-        Err(why) => Err(why),
-    };
-    match begun {
+    match begun.await {
         Ok(((open, commands, (handler, config)), first)) => {
-            let (ends, feed) = (LinkTransport { reader, writer }, handler.sets.watch());
+            let (ends, feed) = (LinkTransport { reader, writer }, handler.sets.head());
             let running = Box::pin(run_link(*config, handler.clone(), ends, first, feed, commands));
             let connection = request.connection.clone();
             Some(Box::new(RunningLink { open, handler, connection, running }))
         }
-        Err(why) => {
+        Err::<_, GoAway>(why) => {
             tracing::info!(node = %request.caller.id, why.code, why.message, "a link is not begun");
             refuse(writer, why).await;
             None
@@ -284,28 +257,30 @@ pub(super) fn away(code: &str, message: &str, retry_after: impl Into<Option<u64>
     GoAway { code: code.to_owned(), message: message.to_owned(), retry_after: retry_after.into() }
 }
 
-/// Takes the place of the link before and waits until that one has ended.
+/// Takes the place of the link before and waits until that one has ended, or a newer one takes this place.
 async fn begin(
     request: &mut StreamRequest,
     first: &[Frame],
 ) -> Result<(OpenLink, LinkCommands, Leased), GoAway> {
     request.greeted(first)?;
-    let given_up = request.caller.slot.stream_admission().wait();
-    let begun = async {
-        let (open, commands) = register(request).await?;
-        let leased = lease(request, &open.link).await?;
-        Ok((open, commands, leased))
+    let (open, commands) = register(request).await?;
+    let leased = tokio::select! {
+        leased = lease(request, &open.link) => leased?,
+        why = open.link.ending() => return Err(why),
     };
-    tokio::select! {
-        begun = begun => begun,
-        _ = given_up => Err(away("superseded", "newer links of the node wait", AGAIN)),
-    }
+    Ok((open, commands, leased))
+}
+
+/// Waits for the requests and the link of the node before.
+async fn in_turn<T>(before: impl Future<Output = T>) -> Result<T, GoAway> {
+    let ended = tokio::time::timeout(TURN_WITHIN, before).await;
+    ended.map_err(|_| away("busy", "the link before did not end", AGAIN))
 }
 
 /// Judges the request, and takes the place of the link before.
 pub(super) async fn register(request: &StreamRequest) -> Result<(OpenLink, LinkCommands), GoAway> {
     let admission = request.caller.slot.stream_admission();
-    let _one = admission.judging.lock().await;
+    let _one = in_turn(admission.judging.lock()).await?;
     if is_duplicate_agent(request, admission).await {
         let message = "another agent holds a link under this node's identity";
         return Err(away(Code::DuplicateIdentity.as_str(), message, DUPLICATE_RETRY));
@@ -325,26 +300,18 @@ pub(super) async fn register(request: &StreamRequest) -> Result<(OpenLink, LinkC
 /// Waits until the link before has ended; from then on this one alone works on the node's sets.
 pub(super) async fn lease(request: &StreamRequest, link: &Arc<NodeLink>) -> Result<Leased, GoAway> {
     let (plane, node) = (&request.plane, &request.caller.id);
-    let lease = request.caller.slot.stream_admission().lease.clone();
-    let lease = tokio::time::timeout(LEASE_WITHIN, lease.lock_owned()).await;
-    let lease = lease.map_err(|_| away("busy", "the link before did not end", AGAIN))?;
+    let lease = in_turn(request.caller.slot.stream_admission().lease.clone().lock_owned()).await?;
     let sets = plane.hub.node(node).await.map_err(|error| {
         tracing::warn!(%node, %error, "the node's sets cannot be loaded");
         away(Code::Internal.as_str(), "the node's sets cannot be loaded", AGAIN)
     })?;
     // The mode and kinds of the release that the node is pointed to.
-    let policy = match Box::pin(objects::policy(plane, &request.caller.slot)).await {
-        Ok(policy) => {
-            link.ruled_by(policy.clone());
-            policy
-        }
-        Err(error) => {
-            tracing::warn!(%node, %error, "what the release grants cannot be read");
-            None
-        }
-    };
-    let limits = plane.admission.limits.clone();
-    let config = LinkConfig::under(policy.as_deref(), Role::Principal, plane.boot(), limits);
+    let rules = Box::pin(objects::policy(plane, &request.caller.slot)).await;
+    let rules = rules.inspect(|rules| drop(link.rules.set(rules.clone()))).unwrap_or_else(|error| {
+        tracing::warn!(%node, %error, "what the release grants cannot be read");
+        Arc::default()
+    });
+    let config = LinkConfig::under(&rules, Role::Principal, plane.boot(), plane.admission.limits.clone());
     Ok((PlaneLinkHandler::new(request, link, sets, lease), Box::new(config)))
 }
 
@@ -366,7 +333,7 @@ impl RunningLink {
                 ended = &mut self.running => break Some(ended),
                 () = self.connection.closing(), if !closing => {
                     closing = true;
-                    entry.try_send(LinkCommand::Shutdown);
+                    entry.commands.try_send(LinkCommand::Shutdown);
                 }
                 why = entry.ending() => break Box::pin(self.end(why)).await,
             }
@@ -380,13 +347,13 @@ impl RunningLink {
     /// Ends the link, however much it has to do; `None` when it had to be given up.
     async fn end(&mut self, why: GoAway) -> Option<Ended> {
         let handler = &self.handler;
-        let told = handler.link.send(LinkCommand::GoAway(Box::new(why)));
+        let told = handler.link.commands.send(LinkCommand::GoAway(Box::new(why)));
         let ended = async { tokio::join!(told, &mut self.running).1 };
         let ended = tokio::time::timeout(END_WITHIN, ended).await.ok();
         if ended.is_none() {
             tracing::warn!(node = %handler.link.node, "a link did not end in time; it is given up");
             handler.sets.abandon();
-            handler.give_back();
+            Permits::give_back(&**handler);
         }
         ended
     }
@@ -411,11 +378,10 @@ async fn is_duplicate_agent(request: &StreamRequest, admission: &StreamAdmission
     }
     let replaced = (old.is_some() || admission.has_recent_post())
         && instance.as_ref().is_some_and(|instance| admission.was_replaced(instance));
-    let alive = replaced
-        || match old {
-            Some(old) => old.is_alive().await,
-            None => false,
-        };
+    let alive = match old {
+        Some(old) if !replaced => old.is_alive().await,
+        _ => replaced,
+    };
     if alive {
         request.plane.hub.sync_index().update(node, SyncSummary::duplicate_seen);
         let hostname = request.source();
