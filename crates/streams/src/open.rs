@@ -91,7 +91,7 @@ impl StreamDialer<'_> {
         match http1.upgrade(request, bounds, OPEN_WITHIN).await? {
             Upgraded::Socket(socket) => {
                 let (origin, source) = (self.origin(), PRINCIPAL.to_owned());
-                let (reader, writer) = crate::websocket::ends(socket, origin, true, MAX_DOWN, source);
+                let (reader, writer) = crate::websocket::halves(socket, origin, true, MAX_DOWN, source);
                 Ok(LinkTransport { reader: Box::new(reader), writer: Box::new(writer) })
             }
             Upgraded::Refused(response) => Err(TransportError::Problem(Box::new(problem(&response)))),
