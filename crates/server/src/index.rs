@@ -132,12 +132,6 @@ impl FleetIndex {
         self.nodes.read().unwrap_or_else(PoisonError::into_inner).by_id.len()
     }
 
-    /// All nodes in the order of their hostnames.
-    pub(crate) fn all(&self) -> Vec<Arc<Slot>> {
-        let tables = self.nodes.read().unwrap_or_else(PoisonError::into_inner);
-        tables.by_name.values().filter_map(|id| tables.by_id.get(id).cloned()).collect()
-    }
-
     /// So many nodes in the order of their hostnames, from a hostname on.
     pub(crate) fn page(&self, from: &str, limit: usize) -> Vec<Arc<Slot>> {
         let tables = self.nodes.read().unwrap_or_else(PoisonError::into_inner);
@@ -148,7 +142,7 @@ impl FleetIndex {
     /// Contacts that were not yet persisted; they count as persisted from now on.
     pub(crate) fn take_touches(&self) -> Vec<Touch> {
         let mut touches = Vec::new();
-        for slot in self.all() {
+        for slot in self.page("", usize::MAX) {
             let mut entry = slot.lock();
             if let (true, Some(last_seen)) = (entry.dirty, entry.node.last_seen) {
                 entry.dirty = false;

@@ -99,7 +99,7 @@ impl Hub {
             let asked = self.store.sync_contents(&record.node, Side::Theirs, vec![key.clone()]);
             let content = asked.await?.into_iter().flatten().next();
             let problem = content.and_then(|content| NodeProblem::from_content(&content.bytes));
-            self.sync_index.update(&record.node, |summary| summary.node_reports(problem));
+            self.sync_index.update(&record.node, |summary| summary.node_problem = problem);
         }
         Ok(())
     }
@@ -114,7 +114,7 @@ impl Hub {
     }
 
     /// All objects of a kind, of every node: at most a few of each.
-    async fn all_of(&self, side: Side, kind: &Kind) -> Result<Vec<ObjectRecord>, StoreError> {
+    pub(crate) async fn all_of(&self, side: Side, kind: &Kind) -> Result<Vec<ObjectRecord>, StoreError> {
         let (side, kind) = (Some(side), Some(kind.clone()));
         let filter = ObjectFilter { side, kind, ..ObjectFilter::default() };
         let mut found: Vec<ObjectRecord> = Vec::new();

@@ -226,25 +226,20 @@ impl NodeSync {
         self.head.send_replace(feed.head());
     }
 
-    /// Contents of objects of the feed, to be sent: those that were written just now are given away
-    /// once, the others come from the store. `None` for one that is not there.
+    /// Contents of objects of the feed, to be sent: where all were written just now they are given away
+    /// once, else they come from the store. `None` for one that is not there.
     pub(crate) async fn contents_to_send(
         &self,
         keys: &[ObjectKey],
     ) -> Result<Vec<Option<Content>>, StoreError> {
-        let mut contents: Vec<Option<Content>> = {
+        let recent: Vec<Option<Content>> = {
             let mut sets = self.sets();
             keys.iter().map(|key| sets.recent.take(key)).collect()
         };
-        let lacking = keys.iter().zip(&contents).filter(|(_, content)| content.is_none());
-        let lacking: Vec<ObjectKey> = lacking.map(|(key, _)| key.clone()).collect();
-        if !lacking.is_empty() {
-            let mut stored = self.store.sync_contents(&self.id, Side::Ours, lacking).await?.into_iter();
-            for content in contents.iter_mut().filter(|content| content.is_none()) {
-                *content = stored.next().flatten();
-            }
+        if recent.iter().all(Option::is_some) {
+            return Ok(recent);
         }
-        Ok(contents)
+        self.store.sync_contents(&self.id, Side::Ours, keys.to_vec()).await
     }
 }
 

@@ -60,10 +60,10 @@ pub(crate) struct SyncSummary {
     behind_since: Option<Timestamp>,
     /// When a second agent came last under this identity.
     duplicate: Option<Instant>,
-    /// Objects of ours that the node does not take; of very many only some.
-    rejected: BTreeMap<ObjectKey, Rejection>,
-    /// What the node says of the place where its objects live.
-    node_problem: Option<NodeProblem>,
+    /// Objects of ours that the node does not take, and why; of very many only some.
+    pub(crate) rejected: BTreeMap<ObjectKey, Rejection>,
+    /// What the node says is wrong where its objects live.
+    pub(crate) node_problem: Option<NodeProblem>,
     wants: Wants,
     /// An exchange took the wants to heart at this end.
     wants_begun: bool,
@@ -148,16 +148,6 @@ impl SyncSummary {
     /// The link that the node has.
     pub(crate) fn link(&self) -> Option<&Arc<NodeLink>> {
         self.link.as_ref()
-    }
-
-    /// Why the node does not take objects of ours.
-    pub(crate) fn rejected(&self) -> &BTreeMap<ObjectKey, Rejection> {
-        &self.rejected
-    }
-
-    /// The node says what is wrong where its objects live, or that nothing is any more.
-    pub(crate) fn node_reports(&mut self, problem: Option<NodeProblem>) {
-        self.node_problem = problem;
     }
 
     /// Two agents come under one identity (IDN-10).
@@ -326,29 +316,32 @@ impl SyncSummary {
         }
         link.hears(link_time());
         if self.is_linked_by(link) {
-            let Wants { resync, approve } = self.wants;
-            self.wants.resync = resync && !link.commands.try_send(LinkCommand::Resync);
-            self.wants.approve = approve && !link.commands.try_send(LinkCommand::Approve);
+            self.send_wants(link);
         }
+    }
+
+    /// The link gets what operators asked for, as far as it has room for it now.
+    fn send_wants(&mut self, link: &NodeLink) {
+        let Wants { resync, approve } = self.wants;
+        self.wants.approve = approve && !link.commands.try_send(LinkCommand::Approve);
+        self.wants.resync = resync && !link.commands.try_send(LinkCommand::Resync);
     }
 
     /// An operator asks for something; `true` when a link took the command.
     pub(crate) fn want(&mut self, wants: Wants) -> bool {
-        // Before the hello no command reaches the node.
-        let told = self.link.as_ref().filter(|link| link.has_met()).is_some_and(|link| {
-            let approved = !wants.approve || link.commands.try_send(LinkCommand::Approve);
-            approved && (!wants.resync || link.commands.try_send(LinkCommand::Resync))
-        });
-        if !told {
-            self.wants.resync |= wants.resync;
-            self.wants.approve |= wants.approve;
-            self.wants_begun = false;
+        self.wants.resync |= wants.resync;
+        self.wants.approve |= wants.approve;
+        self.wants_begun = false;
+        match self.link.clone() {
+            // Before the hello no command reaches the node.
+            Some(link) if link.has_met() => self.send_wants(&link),
             // Events pushed down bring a post, whose answer passes it on.
-            if let Some(stream) = self.link.as_ref().filter(|link| link.transport == TransportKind::Sse) {
-                stream.commands.try_send(LinkCommand::Send(Box::new(Frame::StateUpdated)));
+            Some(link) if link.transport == TransportKind::Sse => {
+                link.commands.try_send(LinkCommand::Send(Box::new(Frame::StateUpdated)));
             }
+            _ => {}
         }
-        told
+        self.wants == Wants::default()
     }
 
     /// What operators asked for, for an exchange: at this end it counts with the first one alone, and it

@@ -118,7 +118,7 @@ pub(super) fn nodes(plane: &ControlPlane, asked: Matching) -> Result<NodesView, 
 
 pub(super) fn status(plane: &ControlPlane) -> StatusView {
     let (heads, now) = (plane.heads(), now());
-    let all = plane.index.all();
+    let all = plane.index.page("", usize::MAX);
     let mut words: BTreeMap<Word, usize> = BTreeMap::new();
     let mut causes: BTreeMap<(Word, String), CauseView> = BTreeMap::new();
     for slot in &all {

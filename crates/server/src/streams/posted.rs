@@ -24,12 +24,11 @@ use sync::link::Input;
 use sync::{FeedCursor, Frame};
 use tokio::sync::{OwnedMutexGuard, watch};
 use wire::batch::{self, FrameBatch, MAX_REQUEST};
-use wire::body::JSON;
 use wire::{Code, Problem};
 
 use super::handler::PlaneLinkHandler;
 use super::serve::{OpenLink, SOON, StreamRequest, away, busy, lease, over, register};
-use crate::answer::{Reply, reply};
+use crate::answer::{Reply, encoded};
 use crate::hub::{NodeLink, NodeSync, SyncSummary};
 use crate::node_port::Caller;
 use crate::state::{ControlPlane, GivenUp, run_to_completion};
@@ -42,8 +41,8 @@ pub(crate) async fn events(
     plane: &Arc<ControlPlane>,
     caller: Caller,
     connection: net::accept::Connection,
-    parts: &http::request::Parts,
     body: &Bytes,
+    gzip: bool,
 ) -> Result<Reply, Problem> {
     let node = caller.id.clone();
     let request = StreamRequest::new(plane, caller, connection, TransportKind::Poll);
@@ -67,9 +66,7 @@ pub(crate) async fn events(
         batch::encode(&mut origin, &said).map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
     // A node that hung up meanwhile hears of them with the answer to its next post.
     plane.hub.sync_index().update(&node, |summary| summary.passed_on(&said.frames));
-    let packed = if crate::intake::accepts_gzip(parts) { wire::body::compress(&out) } else { None };
-    let coding = packed.is_some().then_some(wire::body::GZIP);
-    Ok(reply(http::StatusCode::OK, JSON, coding, packed.unwrap_or(out).into()))
+    Ok(encoded(out, gzip))
 }
 
 /// The place of the node's one post. Where its sets are to be loaded, a post costs as much as a link.
