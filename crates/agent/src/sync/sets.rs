@@ -175,7 +175,7 @@ impl Sets {
             let plan = |own: Own| match own {
                 Own::Put { key, uid, content } => {
                     let stub = Stub { uid, digest: Digest::of(&content), size: content.len() as u64 };
-                    let planned = planner.try_put(&key, &stub);
+                    let planned = planner.put(&key, &stub);
                     let refused =
                         |error: &TooManySections| tracing::error!(%error, "an own object is left out");
                     let change = planned.inspect_err(refused).ok().flatten()?;
@@ -226,7 +226,7 @@ impl Sets {
         let whole = usize::try_from(bytes).is_ok_and(|bytes| bytes < MAX_OBJECT_WRITE);
         let mut write = Write { begin: Some(incarnation.clone()), ..Write::default() };
         if whole {
-            let changes = feed.changes_after(0, usize::MAX);
+            let changes = feed.changes();
             let keys: Vec<ObjectKey> = changes.iter().map(|change| change.key.clone()).collect();
             let contents = self.contents(Side::Ours, &keys)?;
             let live = |state: &ObjectState| matches!(state, ObjectState::Live { .. });

@@ -204,7 +204,7 @@ impl NodeSync {
             let _one = this.changing.lock().await;
             let incarnation = fresh_incarnation()?;
             let anew = this.sets().feed.reincarnate(incarnation.clone());
-            let changes = anew.changes_after(0, usize::MAX);
+            let changes = anew.changes();
             let keys: Vec<ObjectKey> = changes.iter().map(|change| change.key.clone()).collect();
             let mut contents = Vec::with_capacity(keys.len());
             for keys in keys.chunks(store::MAX_CONTENTS_ASKED) {
@@ -270,7 +270,7 @@ impl EditPlanner<'_> {
         let (after, change, content) = match put {
             Some((uid, content)) => {
                 let stub = self.fits(&key, uid, &content, before.as_ref())?;
-                let change = self.planner.try_put(&key, &stub);
+                let change = self.planner.put(&key, &stub);
                 (Some(stub), change.map_err(|_| EditRejection::TooManySections)?, Some(content))
             }
             None => (None, self.planner.remove(&key), None),

@@ -27,7 +27,7 @@ use model::replication::TransportKind;
 use model::{Kind, NodeId, ObjectKey, Timestamp};
 use store::{SyncHead, SyncProgress};
 use streams::task::link_time;
-use sync::{Feed, FeedCursor, Frame, Input};
+use sync::{Feed, FeedCursor, Frame};
 use tokio::time::Instant;
 
 pub(crate) use condition::ConditionContext;
@@ -346,13 +346,15 @@ impl SyncSummary {
 
     /// What operators asked for, for an exchange: at this end it counts with the first one alone, and it
     /// is said to the node until an answer with it went out.
-    pub(crate) fn wants_of_exchange(&mut self) -> Vec<Input> {
+    pub(crate) fn wants_of_exchange(&mut self) -> Vec<LinkCommand> {
         let Wants { resync, approve } = self.wants;
         let first = !std::mem::replace(&mut self.wants_begun, resync || approve);
-        let wants =
-            [(resync, Input::Resync, Wants::resync_frame()), (approve, Input::Approve, Frame::Approve)];
+        let wants = [
+            (resync, LinkCommand::Resync, Wants::resync_frame()),
+            (approve, LinkCommand::Approve, Frame::Approve),
+        ];
         let wants = wants.into_iter().filter(|(wanted, ..)| *wanted);
-        wants.map(|(_, begin, say)| if first { begin } else { Input::Send(say) }).collect()
+        wants.map(|(_, begin, say)| if first { begin } else { LinkCommand::Send(Box::new(say)) }).collect()
     }
 
     /// These frames were said to the node, those among them that pass on what operators asked for.

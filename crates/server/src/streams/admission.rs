@@ -12,10 +12,11 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use model::replication::{LinkSettings, TransportKind};
+use model::replication::TransportKind;
 use model::{NodeId, Timestamp};
 use streams::task::link_time;
 use sync::admission::{RateLimiter, ResyncAdmission};
+use sync::link::Limits;
 use tokio::time::Instant;
 
 use super::StreamConfig;
@@ -36,7 +37,7 @@ const POSTED_WITHIN: Duration = Duration::from_secs(300);
 /// What the links of all nodes share.
 pub(crate) struct FleetAdmission {
     /// Bounds and waits of each link.
-    pub(super) settings: LinkSettings,
+    pub(super) limits: Arc<Limits>,
     resyncs: Mutex<ResyncAdmission<NodeId>>,
     rate: Mutex<RateLimiter>,
 }
@@ -45,7 +46,7 @@ impl FleetAdmission {
     pub(crate) fn new(config: StreamConfig) -> FleetAdmission {
         let resyncs = config.resyncs.clamp(StreamConfig::RESYNCS.min, StreamConfig::RESYNCS.max);
         FleetAdmission {
-            settings: config.settings.bounded(),
+            limits: Arc::new(Limits::default().with(config.settings)),
             resyncs: Mutex::new(ResyncAdmission::new(resyncs as usize)),
             rate: Mutex::new(RateLimiter::new(FLEET_PER_SEC, FLEET_AT_ONCE, Timestamp(0))),
         }

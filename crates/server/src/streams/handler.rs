@@ -152,8 +152,8 @@ impl LinkHandler for PlaneLinkHandler {
         }
     }
 
-    fn permits(&self) -> &dyn Permits {
-        self
+    fn permits(&self) -> Option<&dyn Permits> {
+        Some(self)
     }
 
     async fn received(&self, frame: Frame) -> Option<Frame> {
@@ -216,7 +216,7 @@ impl LinkHandler for PlaneLinkHandler {
 
     fn progress(&self, link: &Link) {
         // Before its hello the node has reported nothing.
-        if link.peer().is_none() {
+        if !link.has_met() {
             return;
         }
         self.link.hears(link.heard());

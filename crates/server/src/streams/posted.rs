@@ -20,7 +20,6 @@ use model::replication::TransportKind;
 use streams::task::{Ended, SLOW};
 use streams::{Exchange, FrameWriter, LinkCommand, LinkCommands};
 use sync::frame::{GoAway, Ping};
-use sync::link::Input;
 use sync::{FeedCursor, Frame};
 use tokio::sync::{OwnedMutexGuard, watch};
 use wire::batch::{self, FrameBatch, MAX_REQUEST};
@@ -113,7 +112,7 @@ impl NodeExchange {
     fn take_wants(&mut self) {
         let (index, node) = (self.handler.plane.hub.sync_index(), &self.handler.caller.id);
         let wants = index.update(node, SyncSummary::wants_of_exchange);
-        wants.into_iter().for_each(|input| self.exchange.request(input));
+        wants.into_iter().for_each(|command| self.exchange.request(command));
     }
 
     /// Takes frames; gives what there is to say, once what was taken is durable.
@@ -146,7 +145,7 @@ pub(super) async fn push_down(
     mut writer: Box<dyn FrameWriter>,
     mut from: Option<FeedCursor>,
 ) {
-    let every = Duration::from_secs(request.plane.admission.settings.keepalive_secs.into());
+    let every = request.plane.admission.limits.ping_every;
     let mut said = None;
     let why = {
         let mut over = std::pin::pin!(over(&open.link, &request.connection));
@@ -194,7 +193,7 @@ async fn pushed(
     let (sets, head) = (handler.sets.clone(), handler.sets.watch());
     sets.answered();
     let mut exchange = Exchange::open(*config, from.or(acked), handler.clone());
-    said.into_iter().for_each(|frame| exchange.request(Input::Send(frame)));
+    said.into_iter().for_each(|frame| exchange.request(LinkCommand::Send(Box::new(frame))));
     let mut frames = exchange.say(Vec::new()).await.frames;
     handler.count(&exchange.end().await.counters);
     let ping = Ping { head: sets.sets().feed.head(), ..Ping::default() };

@@ -21,7 +21,8 @@ use streams::grpc::{GrpcReader, GrpcWriter};
 use streams::open::INSTANCE;
 use streams::sse::SseWriter;
 use streams::task::{Ended, LinkTransport, run_link};
-use streams::{FrameReader, FrameWriter, LinkCommand, LinkCommands, LinkHandler};
+use streams::{FrameReader, FrameWriter, LinkCommand, LinkCommands};
+use sync::admission::Permits;
 use sync::frame::{CloseReason, GoAway};
 use sync::link::LinkConfig;
 use sync::{Frame, Role};
@@ -124,7 +125,7 @@ pub(crate) fn subscribe(
     let chunks = request.into_body();
     let reader = GrpcReader::new(chunks, agreed.incoming_gzip, MAX_UP, stream.source());
     let writer = GrpcWriter::new(pipe, stream.origin(), agreed.outgoing_gzip);
-    tokio::spawn(Box::pin(streamed(stream, Box::new(reader), Box::new(writer))));
+    tokio::spawn(streamed(stream, Box::new(reader), Box::new(writer)));
     Ok(response)
 }
 
@@ -202,21 +203,35 @@ pub(super) async fn read_first(reader: &mut dyn FrameReader) -> Result<Vec<Frame
     Ok(first.unwrap_or_default())
 }
 
-/// A link over a transport of two ways: its first frame names the instance of the agent.
-async fn streamed(
+/// Serves a link over a transport of two ways. An idle link shall hold little: what opens it lies in a
+/// box, and is gone once it runs.
+async fn streamed(request: Box<StreamRequest>, reader: Box<dyn FrameReader>, writer: Box<dyn FrameWriter>) {
+    if let Some(link) = Box::pin(open(request, reader, writer)).await {
+        link.run().await;
+    }
+}
+
+/// Opens a link: its first frame names the instance of the agent. `None` when there will be none.
+async fn open(
     mut request: Box<StreamRequest>,
     mut reader: Box<dyn FrameReader>,
     writer: Box<dyn FrameWriter>,
-) {
-    let begun = Box::pin(async {
+) -> Option<Box<RunningLink>> {
+    let begun = async {
         let first = read_first(&mut *reader).await?;
         Ok((begin(&mut request, &first).await?, first))
-    });
+    };
     match begun.await {
-        Ok((begun, first)) => serve(request, begun, LinkTransport { reader, writer }, first).await,
+        Ok(((open, commands, (handler, config)), first)) => {
+            let (ends, feed) = (LinkTransport { reader, writer }, handler.sets.watch());
+            let running = Box::pin(run_link(*config, handler.clone(), ends, first, feed, commands));
+            let connection = request.connection.clone();
+            Some(Box::new(RunningLink { open, handler, connection, running }))
+        }
         Err::<_, GoAway>(why) => {
             tracing::info!(node = %request.caller.id, why.code, why.message, "a link is not begun");
             refuse(writer, why).await;
+            None
         }
     }
 }
@@ -296,58 +311,53 @@ pub(super) async fn lease(request: &StreamRequest, link: &Arc<NodeLink>) -> Resu
         tracing::warn!(%node, %error, "what the release grants cannot be read");
         Arc::default()
     });
-    let config = LinkConfig::under(&rules, Role::Principal, plane.boot(), plane.admission.settings);
+    let limits = plane.admission.limits.clone();
+    let config = LinkConfig::under(&rules, Role::Principal, plane.boot(), limits);
     Ok((PlaneLinkHandler::new(request, link, sets, lease), Box::new(config)))
 }
 
-async fn serve(
-    request: Box<StreamRequest>,
-    (open, commands, (handler, config)): (OpenLink, LinkCommands, Leased),
-    ends: LinkTransport,
-    first: Vec<Frame>,
-) {
-    let connection = request.connection.clone();
-    // A link that runs needs no room for it.
-    drop(request);
-    let running = run_link(*config, handler.clone(), ends, first, handler.sets.watch(), commands);
-    let ended = run(Box::pin(running), &handler, &connection).await;
-    drop(open);
-    if let Some(ended) = ended {
-        handler.ended(&ended);
-    }
+/// A link that runs in a task of its own.
+struct RunningLink {
+    open: OpenLink,
+    handler: Arc<PlaneLinkHandler>,
+    connection: Connection,
+    running: Pin<Box<dyn Future<Output = Ended> + Send>>,
 }
 
-/// Drives the link until it ends, or its connection is to; `None` when it had to be given up.
-/// What drives it comes in a box: the task of a link has room for it once.
-async fn run(
-    mut running: Pin<Box<impl Future<Output = Ended>>>,
-    handler: &PlaneLinkHandler,
-    connection: &Connection,
-) -> Option<Ended> {
-    let (entry, mut closing) = (&handler.link, false);
-    loop {
-        tokio::select! {
-            ended = &mut running => return Some(ended),
-            () = connection.closing(), if !closing => {
-                closing = true;
-                entry.commands.try_send(LinkCommand::Shutdown);
+impl RunningLink {
+    /// Drives the link until it ends, or its connection is to.
+    async fn run(mut self: Box<Self>) {
+        let mut closing = false;
+        let ended = loop {
+            let entry = &self.handler.link;
+            tokio::select! {
+                ended = &mut self.running => break Some(ended),
+                () = self.connection.closing(), if !closing => {
+                    closing = true;
+                    entry.commands.try_send(LinkCommand::Shutdown);
+                }
+                why = entry.ending() => break Box::pin(self.end(why)).await,
             }
-            why = entry.ending() => return Box::pin(end(handler, why, running)).await,
+        };
+        drop(self.open);
+        if let Some(ended) = ended {
+            self.handler.ended(&ended);
         }
     }
-}
 
-/// Ends a link that has to end, however much it has to do.
-async fn end(handler: &PlaneLinkHandler, why: GoAway, running: impl Future<Output = Ended>) -> Option<Ended> {
-    let go_away = LinkCommand::GoAway(Box::new(why));
-    let told = async { tokio::join!(handler.link.commands.send(go_away), running).1 };
-    let ended = tokio::time::timeout(END_WITHIN, told).await.ok();
-    if ended.is_none() {
-        tracing::warn!(node = %handler.link.node, "a link did not end in time; it is given up");
-        handler.sets.abandon();
-        handler.permits().give_back();
+    /// Ends the link, however much it has to do; `None` when it had to be given up.
+    async fn end(&mut self, why: GoAway) -> Option<Ended> {
+        let handler = &self.handler;
+        let told = handler.link.commands.send(LinkCommand::GoAway(Box::new(why)));
+        let ended = async { tokio::join!(told, &mut self.running).1 };
+        let ended = tokio::time::timeout(END_WITHIN, ended).await.ok();
+        if ended.is_none() {
+            tracing::warn!(node = %handler.link.node, "a link did not end in time; it is given up");
+            handler.sets.abandon();
+            Permits::give_back(&**handler);
+        }
+        ended
     }
-    ended
 }
 
 /// Waits until a link is to end that runs in no task of its own: it has to, or its connection is to.

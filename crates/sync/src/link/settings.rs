@@ -1,6 +1,7 @@
 //! What a link goes by, the same at both ends: the release's [`SyncPolicy`] (SYN-5), and what a
 //! channel or a control plane sets of its [`Limits`] (SYN-3).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::Kind;
@@ -12,11 +13,10 @@ use crate::mode::Role;
 impl LinkConfig {
     /// One end of a link under a release; of one that synchronizes no objects the link carries actions
     /// alone.
-    pub fn under(policy: &SyncPolicy, role: Role, instance: &str, settings: LinkSettings) -> LinkConfig {
+    pub fn under(policy: &SyncPolicy, role: Role, instance: &str, limits: Arc<Limits>) -> LinkConfig {
         let kinds = policy.kinds.iter().map(|kind| Kind::new(kind)).collect();
-        let config = LinkConfig::new(role, policy.mode, instance, kinds);
-        let limits = config.limits.with(settings);
-        LinkConfig { max_delete_percent: policy.max_delete_percent, limits, ..config }
+        let max_delete_percent = policy.max_delete_percent;
+        LinkConfig { max_delete_percent, limits, ..LinkConfig::new(role, policy.mode, instance, kinds) }
     }
 }
 
