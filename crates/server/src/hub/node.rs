@@ -260,32 +260,29 @@ struct EditPlanner<'a> {
     planner: Planner<'a>,
     /// What those edits are.
     changes: Vec<PlannedChange>,
-    /// Which object has which uid; worked out when a manifest says one.
+    /// Which object had which uid last; worked out when a manifest says one.
     uids: Option<BTreeMap<(Kind, Arc<str>), ObjectKey>>,
 }
 
 impl EditPlanner<'_> {
     fn plan(&mut self, Edit { key, put }: Edit) -> EditOutcome {
         let before = self.planner.stub(&key).cloned();
-        let (after, change, content) = match put {
+        let (change, content) = match put {
             Some((uid, content)) => {
                 let stub = self.fits(&key, uid, &content, before.as_ref())?;
                 let change = self.planner.put(&key, &stub);
-                (Some(stub), change.map_err(|_| EditRejection::TooManySections)?, Some(content))
+                (change.map_err(|_| EditRejection::TooManySections)?, Some(content))
             }
-            None => (None, self.planner.remove(&key), None),
+            None => (self.planner.remove(&key), None),
         };
-        let outcome = match (&before, &after) {
+        let outcome = match (before, &content) {
             (None, None) => ApplyOutcome::Absent,
             (Some(_), None) => ApplyOutcome::Deleted,
             (_, Some(_)) if change.is_none() => ApplyOutcome::Unchanged,
             (None, Some(_)) => ApplyOutcome::Created,
             (Some(_), Some(_)) => ApplyOutcome::Changed,
         };
-        if let Some(change) = change {
-            self.uid_moves(&key, before.as_ref(), after.as_ref());
-            self.changes.push((change, content));
-        }
+        self.changes.extend(change.map(|change| (change, content)));
         Ok(outcome)
     }
 
@@ -317,13 +314,6 @@ impl EditPlanner<'_> {
         Ok(Stub { uid, digest: Digest::of(&content.bytes), size })
     }
 
-    fn uid_moves(&mut self, key: &ObjectKey, before: Option<&Stub>, after: Option<&Stub>) {
-        let Some(uids) = &mut self.uids else { return };
-        let of = |stub: &Stub| (key.section.kind.clone(), stub.uid.clone());
-        before.map(|stub| uids.remove(&of(stub)));
-        after.map(|stub| uids.insert(of(stub), key.clone()));
-    }
-
     /// No other object of the kind has the uid.
     fn is_its_own(&mut self, key: &ObjectKey, uid: &Arc<str>) -> Result<(), EditRejection> {
         let planner = &self.planner;
@@ -333,9 +323,11 @@ impl EditPlanner<'_> {
             };
             planner.objects().map(of).collect()
         });
-        match uids.get(&(key.section.kind.clone(), uid.clone())) {
-            Some(holder) if holder != key => Err(EditRejection::UidTwice(holder.clone())),
-            _ => Ok(()),
+        let holder = uids.entry((key.section.kind.clone(), uid.clone())).or_insert_with(|| key.clone());
+        if holder != key && planner.stub(holder).is_some_and(|stub| stub.uid == *uid) {
+            return Err(EditRejection::UidTwice(holder.clone()));
         }
+        *holder = key.clone();
+        Ok(())
     }
 }

@@ -290,6 +290,12 @@ impl SyncSummary {
         self.link.replace(link.clone())
     }
 
+    /// Changes of objects are under way on a link that sees both sets so.
+    fn moves_objects(&self, cause: &SyncCause) -> bool {
+        let actions = self.actions_behind();
+        matches!(cause, SyncCause::Behind { down, up, .. } if down.saturating_add(*up) > actions)
+    }
+
     /// The link is gone; a newer one stays.
     pub(super) fn link_closed(&mut self, link: &Arc<NodeLink>, now: Timestamp) {
         if !self.is_linked_by(link) {
@@ -297,11 +303,8 @@ impl SyncSummary {
         }
         self.link = None;
         // Something was under way: what came of it is not known, and another link is to say.
-        let moved = match link.cause() {
-            SyncCause::Behind { down, up, .. } => down.saturating_add(up) > self.actions_behind(),
-            SyncCause::Comparing => link.synchronizes(),
-            _ => false,
-        };
+        let cause = link.cause();
+        let moved = self.moves_objects(&cause) || cause == SyncCause::Comparing && link.synchronizes();
         self.unconfirmed |= moved;
         let was_in_sync = matches!(&self.concluded, Some(it) if matches!(it.cause, SyncCause::InSync(_)));
         if moved && was_in_sync {
