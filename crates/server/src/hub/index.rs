@@ -78,7 +78,7 @@ impl SyncIndex {
         let Some(slot) = self.index.get(id) else { return };
         let (waits, revision) = (summary.wants_link(), summary.revision());
         let mut entry = slot.lock();
-        let news = waits && (!entry.node.work_waits || entry.work_told != Some(revision));
+        let news = waits && (!entry.node.work_waits || entry.work_notified != Some(revision));
         entry.node.work_waits = waits;
         entry.work_head = revision;
         drop(entry);

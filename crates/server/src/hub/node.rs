@@ -1,7 +1,7 @@
 //! [`NodeSync`]: the two sets of one node.
 //!
 //! ```text
-//! edits --plan--> Write --store--> commit to the feed --> head: watch --> link, push
+//! edits --plan--> Write --store--> commit to the feed --> head: watch --> link, server-sent events
 //! link: batch --keep--> store --> the link commits to the replica
 //! ```
 //!
@@ -48,7 +48,7 @@ pub(crate) struct NodeSync {
     changing: tokio::sync::Mutex<()>,
     /// The feed's last change.
     head: watch::Sender<u64>,
-    /// The feed's end when a post was answered last, or something pushed: the node has what is up to
+    /// The feed's end when a post was answered last, or events were sent: the node has what is up to
     /// there, or comes for it.
     answered: AtomicU64,
     /// The store may have taken what memory has not: no link or request begins with this one any more.
@@ -130,7 +130,7 @@ impl NodeSync {
         self.head.subscribe()
     }
 
-    /// A link, a post or pushed events take what is in the feed by now to the node.
+    /// A link, a post or server-sent events take what is in the feed by now to the node.
     pub(crate) fn answered(&self) {
         self.answered.store(*self.head.borrow(), Ordering::Release);
     }

@@ -338,7 +338,7 @@ impl SyncSummary {
         match self.link.clone() {
             // Before the hello no command reaches the node.
             Some(link) if link.has_met() => self.send_wants(&link),
-            // Events pushed down bring a post, whose answer passes it on.
+            // Server-sent events bring a post, whose answer passes it on.
             Some(link) if link.transport == TransportKind::Sse => {
                 link.commands.try_send(LinkCommand::Send(Box::new(Frame::StateUpdated)));
             }

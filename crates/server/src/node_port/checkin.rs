@@ -81,10 +81,10 @@ fn take_step(plane: &ControlPlane, caller: &Caller, request: CheckIn) -> (Step, 
         let late = |seen| contact_of(seen, entry.node.promised, now()) != Contact::Online;
         let was_late = entry.node.last_seen.is_none_or(late);
         let step = entry.node.check_in(request, &heads, now());
-        let told = entry.work_told == Some(entry.work_head);
-        let news = step.answer.stream_requested && !told;
+        let notified = entry.work_notified == Some(entry.work_head);
+        let news = step.answer.stream_requested && !notified;
         if news {
-            entry.work_told = Some(entry.work_head);
+            entry.work_notified = Some(entry.work_head);
         }
         (step, news, was_late)
     };
@@ -131,10 +131,10 @@ async fn persist(
         let undo = |_: &StoreError| caller.slot.lock().node.certificate_used = false;
         stored.inspect_err(undo).map_err(store_problem)?;
     }
-    if let Some(push) = step.push_done {
-        let stored = plane.store.clear_push(&caller.id, push).await;
+    if let Some(number) = step.run_confirmed {
+        let stored = plane.store.confirm_run(&caller.id, number).await;
         let undo = |_: &StoreError| {
-            caller.slot.lock().node.push.get_or_insert(push);
+            caller.slot.lock().node.run_request.get_or_insert(number);
         };
         stored.inspect_err(undo).map_err(store_problem)?;
     }

@@ -138,7 +138,7 @@ impl NodeExchange {
 
 /// Says what there is to say as soon as there is something, until the stream ends. `from` is the
 /// node's durable cursor, where the request says it.
-pub(super) async fn push_down(
+pub(super) async fn send_events(
     request: Box<StreamRequest>,
     open: OpenLink,
     mut commands: LinkCommands,
@@ -146,13 +146,13 @@ pub(super) async fn push_down(
     mut from: Option<FeedCursor>,
 ) {
     let every = request.plane.admission.limits.ping_every;
-    let mut said = None;
+    let mut notice = None;
     let why = {
         let mut over = std::pin::pin!(over(&open.link, &request.connection));
         loop {
-            let pushed = Box::pin(pushed(&request, &open.link, from.take(), said.take())).await;
-            let (frames, sets, mut head) = match pushed {
-                Ok(pushed) => pushed,
+            let next = Box::pin(next_events(&request, &open.link, from.take(), notice.take())).await;
+            let (frames, sets, mut head) = match next {
+                Ok(next) => next,
                 Err(why) => break why,
             };
             tokio::select! {
@@ -161,14 +161,14 @@ pub(super) async fn push_down(
                 },
                 why = &mut over => break why,
             }
-            let news = async {
+            let changed = async {
                 // What a post was answered with is no news.
                 while head.changed().await.is_ok() && sets.is_answered() {}
             };
             tokio::select! {
-                () = news => {}
+                () = changed => {}
                 Some(command) = commands.next() => if let LinkCommand::Send(frame) = command {
-                    said = Some(*frame);
+                    notice = Some(*frame);
                 },
                 () = tokio::time::sleep(every) => {}
                 why = &mut over => break why,
@@ -181,11 +181,11 @@ pub(super) async fn push_down(
 
 /// An answer to no post: hello, what follows the acknowledged cursor, and a ping,
 /// which is answered with a post. With it come the sets, and what tells when the feed changed since.
-async fn pushed(
+async fn next_events(
     request: &StreamRequest,
     link: &Arc<NodeLink>,
     from: Option<FeedCursor>,
-    said: Option<Frame>,
+    notice: Option<Frame>,
 ) -> Result<(Vec<Frame>, Arc<NodeSync>, watch::Receiver<u64>), GoAway> {
     let (handler, config) = lease(request, link).await?;
     let index = request.plane.hub.sync_index();
@@ -193,7 +193,7 @@ async fn pushed(
     let (sets, head) = (handler.sets.clone(), handler.sets.watch());
     sets.answered();
     let mut exchange = Exchange::open(*config, from.or(acked), handler.clone());
-    said.into_iter().for_each(|frame| exchange.request(LinkCommand::Send(Box::new(frame))));
+    notice.into_iter().for_each(|frame| exchange.request(LinkCommand::Send(Box::new(frame))));
     let mut frames = exchange.say(Vec::new()).await.frames;
     handler.count(&exchange.end().await.counters);
     let ping = Ping { head: sets.sets().feed.head(), ..Ping::default() };

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! subscribe, websocket --> hello --> register --> lease --> run_link --> end
-//! sse ---------------------------->  register --> push_down (posted.rs)
+//! sse ---------------------------->  register --> send_events (posted.rs)
 //!                                    one node: judged one by one; the link before ends first
 //! ```
 //!
@@ -33,7 +33,7 @@ use wire::{Code, Problem, grpc, sse as events};
 
 use super::admission::StreamAdmission;
 use super::handler::PlaneLinkHandler;
-use super::posted::push_down;
+use super::posted::send_events;
 use crate::answer::Reply;
 use crate::hub::{NodeLink, SyncSummary};
 use crate::node_port::Caller;
@@ -172,7 +172,7 @@ pub(crate) fn sse(
     let writer = Box::new(SseWriter::new(pipe, stream.origin()));
     tokio::spawn(Box::pin(async move {
         match register(&stream).await {
-            Ok((open, commands)) => push_down(stream, open, commands, writer, from).await,
+            Ok((open, commands)) => send_events(stream, open, commands, writer, from).await,
             Err(why) => refuse(writer, why).await,
         }
     }));
