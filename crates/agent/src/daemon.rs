@@ -109,7 +109,7 @@ impl Daemon {
         let storage = Storage::start(durable.clone())?;
         let runner = Runner::new(kinds, storage.clone(), membership.hostname.to_string());
         let release = Arc::new(ActiveRelease::open(&durable)?);
-        let sets = Arc::new(Sets::open(durable.clone())?);
+        let sets = Arc::new(Sets::open(&durable)?);
         let view = Arc::new(View::default());
         let operations = OperationQueue::default();
         let work = work::start(WorkSetup {

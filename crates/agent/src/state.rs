@@ -132,7 +132,7 @@ impl FactsWaiting {
     }
 }
 
-fn spool(what: &'static str) -> impl Fn(SpoolError) -> StateError {
+pub(crate) fn spool(what: &'static str) -> impl Fn(SpoolError) -> StateError {
     move |source| StateError::Spool { what, source }
 }
 

@@ -34,7 +34,7 @@ use crate::state::{Durable, StateError};
 use crate::storage::Storage;
 use crate::sync::operations::OperationQueue;
 use crate::sync::reconciler::ActionSink;
-use crate::sync::sets::{Sets, SetsError};
+use crate::sync::sets::Sets;
 use crate::sync::view::{View, watched};
 
 /// What may wait for the thread. A piece of output has at most 64 KiB.
@@ -50,11 +50,8 @@ const STACK: usize = 512 * 1024;
 #[derive(Debug, thiserror::Error)]
 pub enum StartWorkError {
     /// The state directory.
-    #[error("the marks of actions cannot be used")]
+    #[error("actions and their marks cannot be used")]
     State(#[from] StateError),
-    /// The replica.
-    #[error("the actions cannot be read")]
-    Sets(#[from] SetsError),
     /// The operating system.
     #[error("no thread could be started")]
     Thread(#[from] std::io::Error),

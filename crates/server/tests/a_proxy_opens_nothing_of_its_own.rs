@@ -11,7 +11,7 @@ use model::exchange::{Acked, Report};
 use model::replication::Mode;
 use net::client::{Client, ClientError, Http1, Upgraded};
 use streams::LinkHandler;
-use streams::open::OpenError;
+use streams::TransportError;
 use test_support::fleet::link::{Poller, Sse, config, dialer, handler, item, link_name, publish_mode};
 use test_support::fleet::proxy::{Forwarder, ProxyTls};
 use test_support::fleet::{
@@ -106,9 +106,9 @@ async fn what_is_not_signed_is_refused_on_every_route() {
     let _: Acked = told(&call(&mut client, report(&node)).await).unwrap();
 }
 
-fn reason<T>(opened: Result<T, OpenError>) -> Problem {
+fn reason<T>(opened: Result<T, TransportError>) -> Problem {
     match opened {
-        Err(OpenError::Refused(problem)) => *problem,
+        Err(TransportError::Problem(problem)) => *problem,
         Err(error) => panic!("{error}"),
         Ok(_) => panic!("it was opened"),
     }

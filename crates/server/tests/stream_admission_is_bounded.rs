@@ -16,7 +16,7 @@ use model::replication::Mode;
 use serde_json::json;
 use server::api::objects::{Resynced, SyncsView};
 use streams::LinkCommand;
-use streams::open::OpenError;
+use streams::TransportError;
 use streams::task::LinkTransport;
 use sync::FeedCursor;
 use sync::Frame;
@@ -198,7 +198,7 @@ async fn a_node_opens_links_at_a_pace() {
     for _ in 0..60 {
         match Sse::open(&node, "one").await {
             Ok(_) => {}
-            Err(OpenError::Refused(problem)) => {
+            Err(TransportError::Problem(problem)) => {
                 refused = Some(problem);
                 break;
             }
@@ -217,7 +217,9 @@ async fn use_up_pace(node: &Member) {
     let mut client = node.dial().await;
     for _ in 0..60 {
         if let Err(error) = grpc(node, &mut client).await {
-            assert!(matches!(&error, OpenError::Refused(problem) if problem.code == Code::Busy.as_str()));
+            assert!(
+                matches!(&error, TransportError::Problem(problem) if problem.code == Code::Busy.as_str())
+            );
             return;
         }
     }

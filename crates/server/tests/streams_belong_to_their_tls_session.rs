@@ -7,7 +7,7 @@
 use http::Method;
 use model::replication::Mode;
 use net::client::Client;
-use streams::open::OpenError;
+use streams::TransportError;
 use sync::Frame;
 use test_support::fleet::link::{Sse, dialer, grpc, handler, linked, publish_mode, websocket};
 use test_support::fleet::{Fleet, Member, call, new_key, plain, refused};
@@ -23,7 +23,7 @@ async fn fleet() -> (Fleet, Member) {
 /// The code with which a gRPC stream is refused on this connection.
 async fn refusal(node: &Member, client: &mut Client) -> String {
     match dialer(node, "late").grpc(client).await {
-        Err(OpenError::Refused(problem)) => problem.code,
+        Err(TransportError::Problem(problem)) => problem.code,
         other => panic!("not refused: {:?}", other.map(|_| ())),
     }
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, StatusCode, response};
 use model::Hostname;
-use net::client::{Client, ClientError, Http1, Upgraded};
+use net::client::{Client, Http1, Upgraded};
 use net::stream::{Receiver, Stream};
 use net::websocket::SocketBounds;
 use wire::cloudevents::{MAX_DOWN, MAX_UP, Origin, PRINCIPAL};
@@ -21,6 +21,7 @@ use wire::{Code, Problem, route, sse};
 use crate::grpc::{GrpcReader, GrpcWriter};
 use crate::sse::SseReader;
 use crate::task::LinkTransport;
+use crate::transport::TransportError;
 
 /// How long the answer to a stream request may take.
 const OPEN_WITHIN: Duration = Duration::from_secs(30);
@@ -30,20 +31,6 @@ const MAX_REFUSAL: usize = 64 * 1024;
 /// Names the instance of the agent in the query of a request for events (IDN-10): where frames go
 /// down before a hello comes up, the control plane could not tell two agents apart otherwise.
 pub const INSTANCE: &str = "instance";
-
-/// Why a link could not be opened.
-#[derive(Debug, thiserror::Error)]
-pub enum OpenError {
-    /// The control plane could not be spoken to.
-    #[error("the control plane cannot be reached")]
-    Reach(#[from] ClientError),
-    /// It refused.
-    #[error("the control plane refused: {0}")]
-    Refused(Box<Problem>),
-    /// A request could not be put together.
-    #[error("the request cannot be made")]
-    Request(#[from] http::Error),
-}
 
 /// Opens the streams of one node.
 #[derive(Clone, Copy)]
@@ -57,13 +44,13 @@ pub struct StreamDialer<'a> {
 }
 
 impl StreamDialer<'_> {
-    fn request(&self, method: Method, uri: &str) -> http::Result<Request<()>> {
-        Request::builder()
+    fn request(&self, method: Method, uri: &str) -> Result<Request<()>, TransportError> {
+        let request = Request::builder()
             .method(method)
             .uri(uri)
             .header(PROTOCOL_HEADER, PROTOCOL)
-            .header(AGENT_VERSION_HEADER, self.version)
-            .body(())
+            .header(AGENT_VERSION_HEADER, self.version);
+        request.body(()).map_err(unwritable)
     }
 
     fn origin(&self) -> Origin {
@@ -73,8 +60,8 @@ impl StreamDialer<'_> {
     /// Opens a link over gRPC.
     ///
     /// # Errors
-    /// [`OpenError`] says what is in the way.
-    pub async fn grpc(&self, client: &mut Client) -> Result<LinkTransport, OpenError> {
+    /// [`TransportError`] says what is in the way.
+    pub async fn grpc(&self, client: &mut Client) -> Result<LinkTransport, TransportError> {
         let uri = format!("https://{}{}", client.url().authority(), route::SUBSCRIBE);
         let mut request = self.request(Method::POST, &uri)?;
         grpc::announce(request.headers_mut(), true);
@@ -97,8 +84,8 @@ impl StreamDialer<'_> {
     /// Opens a link over a WebSocket.
     ///
     /// # Errors
-    /// [`OpenError`] says what is in the way.
-    pub async fn websocket(&self, http1: Http1) -> Result<LinkTransport, OpenError> {
+    /// [`TransportError`] says what is in the way.
+    pub async fn websocket(&self, http1: Http1) -> Result<LinkTransport, TransportError> {
         let request = self.request(Method::GET, route::STREAM)?;
         let bounds = SocketBounds { read: MAX_DOWN, write: MAX_UP };
         match http1.upgrade(request, bounds, OPEN_WITHIN).await? {
@@ -107,7 +94,7 @@ impl StreamDialer<'_> {
                 let (reader, writer) = crate::websocket::ends(socket, origin, true, MAX_DOWN, source);
                 Ok(LinkTransport { reader: Box::new(reader), writer: Box::new(writer) })
             }
-            Upgraded::Refused(response) => Err(OpenError::Refused(Box::new(problem(&response)))),
+            Upgraded::Refused(response) => Err(TransportError::Problem(Box::new(problem(&response)))),
         }
     }
 
@@ -116,20 +103,20 @@ impl StreamDialer<'_> {
     /// `sign` signs the request.
     ///
     /// # Errors
-    /// [`OpenError`] says what is in the way.
+    /// [`TransportError`] says what is in the way.
     pub async fn sse(
         &self,
         client: &mut Client,
         instance: &str,
         last_event: Option<&str>,
         sign: impl FnOnce(Target<'_>) -> SignatureHeaders,
-    ) -> Result<SseReader, OpenError> {
+    ) -> Result<SseReader, TransportError> {
         let query = format!("{INSTANCE}={instance}");
         let uri = format!("https://{}{}?{query}", client.url().authority(), route::STREAM);
         let signed = sign(Target { method: "GET", path: route::STREAM, query: &query, body: &[] });
         let mut request = self.request(Method::GET, &uri)?;
         let headers = request.headers_mut();
-        let value = |text: String| HeaderValue::try_from(text).map_err(http::Error::from);
+        let value = |text: String| HeaderValue::try_from(text).map_err(unwritable);
         headers.insert(SIGNATURE_INPUT, value(signed.input)?);
         headers.insert(SIGNATURE, value(signed.signature)?);
         signature::keep_out_of_table(headers);
@@ -146,14 +133,18 @@ impl StreamDialer<'_> {
     }
 }
 
-async fn refusal(response: response::Parts, receiver: Receiver) -> OpenError {
+async fn refusal(response: response::Parts, receiver: Receiver) -> TransportError {
     if let Some(problem) = GrpcStatus::read(&response.headers).and_then(|status| status.problem) {
-        return OpenError::Refused(problem);
+        return TransportError::Problem(problem);
     }
     match receiver.rest(MAX_REFUSAL).await {
-        Ok(body) => OpenError::Refused(Box::new(problem(&Response::from_parts(response, body)))),
-        Err(error) => OpenError::Reach(error),
+        Ok(body) => TransportError::Problem(Box::new(problem(&Response::from_parts(response, body)))),
+        Err(error) => error.into(),
     }
+}
+
+fn unwritable(error: impl Into<http::Error>) -> TransportError {
+    TransportError::Framing(error.into().to_string())
 }
 
 /// The problem that an answer carries; one made up when it carries none, as a proxy's answer.

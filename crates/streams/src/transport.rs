@@ -1,11 +1,12 @@
 //! The two halves of a transport: frames in, frames out.
 
 use async_trait::async_trait;
+use net::client::ClientError;
 use net::stream::StreamClosed;
 use sync::Frame;
 use wire::cloudevents::{ReadFrameError, WriteFrameError};
 
-/// Why a transport is of no use any more.
+/// Why a transport could not be opened, or is of no use any more.
 #[derive(Debug, thiserror::Error)]
 pub enum TransportError {
     /// What came cannot be read.
@@ -30,8 +31,20 @@ pub enum TransportError {
     #[error("the other side reads too slowly")]
     Slow,
     /// The control plane refused the stream, or ended it with a problem.
-    #[error("the stream was ended: {0}")]
+    #[error("the control plane refused: {0}")]
     Problem(Box<wire::Problem>),
+    /// Nobody is there: another transport would not help.
+    #[error("{0}")]
+    Unreached(String),
+    /// The control plane is there, and this transport does not come through.
+    #[error("the stream does not come through")]
+    Open(#[source] Box<ClientError>),
+}
+
+impl From<ClientError> for TransportError {
+    fn from(error: ClientError) -> TransportError {
+        TransportError::Open(Box::new(error))
+    }
 }
 
 impl From<StreamClosed> for TransportError {
@@ -51,10 +64,7 @@ impl TransportError {
                 Read::TooLarge { .. } | Read::ObjectTooLarge { .. } | Read::TooMany { .. },
             ) => Some(TOO_LARGE),
             TransportError::Read(_) | TransportError::Framing(_) => Some(UNREADABLE),
-            TransportError::Write(_)
-            | TransportError::Broke(_)
-            | TransportError::Slow
-            | TransportError::Problem(_) => None,
+            _ => None,
         }
     }
 

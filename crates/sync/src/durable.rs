@@ -8,6 +8,7 @@ use bytes::Bytes;
 use model::{ObjectKey, Stub};
 
 use crate::feed::{Change, Feed, ObjectState, SavedFeed};
+use crate::replica::Replica;
 
 /// Which of the two sets.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -141,6 +142,29 @@ impl Write {
         let begin = (feed.head() == 0).then(|| feed.incarnation().clone());
         let compacted = Some(feed.compacted()).filter(|compacted| *compacted > 0);
         Write { begin, ours, compacted, ..Write::default() }
+    }
+
+    /// Takes into memory what is durable now.
+    pub fn commit(self, feed: &mut Feed, replica: &mut Replica) {
+        if let Some(incarnation) = self.begin {
+            *feed = Feed::new(incarnation);
+        }
+        for (change, _) in self.ours {
+            // Planned from this feed by its one writer, so it follows.
+            let _ = feed.commit(change);
+        }
+        if self.forget_theirs {
+            *replica = Replica::new();
+        }
+        for (key, put) in self.theirs {
+            match put {
+                Some((stub, rev, _)) => replica.put(key, stub, rev),
+                None => replica.remove(&key),
+            }
+        }
+        if let Some(cursor) = self.cursor {
+            replica.set_cursor(cursor);
+        }
     }
 
     /// The bytes of all contents in it.

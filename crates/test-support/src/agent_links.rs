@@ -108,7 +108,7 @@ impl Node {
         let host = Arc::new(host::Host::open(&root, options).unwrap());
         let key = Arc::new(SigningKey::from_seed(&[7; 32]));
         let signer = Arc::new(Signer::new(key.public().node_id(), key, Default::default()));
-        let sets = Arc::new(Sets::open(durable.clone()).unwrap());
+        let sets = Arc::new(Sets::open(&durable).unwrap());
         let view = Arc::new(View::default());
         let (daemon, inbox) = events::channel();
         let (delegations, sync) = (delegations.into(), Some(Arc::new(policy.clone())));

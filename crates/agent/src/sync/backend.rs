@@ -7,20 +7,16 @@ use model::replication::Mode;
 use model::{Kind, ObjectKey, Stub};
 use sync::{Side, object};
 
-use super::reconciler::{CONTENTS, OpenedBackend, Reconciler};
+use super::reconciler::{OpenedBackend, Reconciler};
 use crate::render::chain;
 
 impl Reconciler {
-    /// Opens the backend of the policy anew, with what the control plane wants as it is durable.
+    /// Opens the backend of the policy anew.
     pub(super) fn open_backend(&mut self) {
         let folder = self.policy.folder.as_ref();
         let name = folder.map_or("the agent's store".to_owned(), |folder| format!("folder {folder}"));
-        let managed = self.policy.mode == Mode::Managed;
-        let wanted =
-            self.context.sets.stubs(Side::Theirs, |key| managed && key.section.kind.as_str() != Kind::ACTION);
-        let opened = OpenedBackend { name, wanted, ..OpenedBackend::default() };
-        let OpenedBackend { name, shown, .. } = std::mem::replace(&mut self.opened, opened);
-        shown.iter().chain([&name]).for_each(|place| self.problem(place, None));
+        self.show(&[]);
+        self.opened = OpenedBackend { name, ..OpenedBackend::default() };
         match self.open_for_mode() {
             Ok(backend) => self.opened.backend = backend,
             Err(why) => {
@@ -78,18 +74,12 @@ impl Reconciler {
         let managed = self.policy.mode == Mode::Managed;
         let side = if managed { Side::Theirs } else { Side::Ours };
         let plain = |kind: &Kind| kind.as_str() != Kind::ACTION && !object::is_status(kind);
-        let stubs: Vec<(ObjectKey, Stub)> = self.context.sets.stubs(side, |key| plain(&key.section.kind));
+        let objects = self.context.sets.objects(side, |key| plain(&key.section.kind));
         let mut embedded = Embedded::default();
-        for group in stubs.chunks(CONTENTS) {
-            let keys: Vec<ObjectKey> = group.iter().map(|(key, _)| key.clone()).collect();
-            let contents = self.context.sets.contents(side, &keys).map_err(|error| chain(&error))?;
-            for ((key, stub), content) in group.iter().zip(contents) {
-                let Some(content) = content else { continue };
-                let (uid, source_uid) =
-                    if managed { (None, Some(&*stub.uid)) } else { (Some(stub.uid.to_string()), None) };
-                let restored = embedded.restore(key, uid, source_uid, content.bytes);
-                restored.map_err(|error| error.to_string())?;
-            }
+        for (key, stub, content) in objects.map_err(|error| chain(&error))? {
+            let (uid, source_uid) =
+                if managed { (None, Some(&*stub.uid)) } else { (Some(stub.uid.to_string()), None) };
+            embedded.restore(&key, uid, source_uid, content).map_err(|error| error.to_string())?;
         }
         Ok(embedded)
     }

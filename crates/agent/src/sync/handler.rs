@@ -171,11 +171,9 @@ impl LinkHandler for AgentLinkHandler {
             (cause, settled, feed.len(), replica.len(), depth)
         });
         let (counters, before) = (*link.counters(), std::mem::replace(&mut state.counters, *link.counters()));
-        let moved = [before.sent, before.received, before.applied]
-            != [counters.sent, counters.received, counters.applied];
         if !settled {
             state.quiet = None;
-        } else if moved || state.quiet.is_none() {
+        } else if counters != before || state.quiet.is_none() {
             state.quiet = Some(Instant::now());
         }
         drop(state);

@@ -17,21 +17,21 @@ use backends::reconcile::{self, Correction, LastApplied};
 use backends::{ApplyRequest, Backend, BackendError, Deleted, ErrorClass, Expect, FoundObject, Listing};
 use bytes::Bytes;
 use model::condition::node_status_key;
-use model::{ObjectKey, Stub};
+use model::{Kind, ObjectKey, Stub};
+use sync::Side;
 use sync::frame::Op;
 use sync::identity::{self, Decision, Incoming, Local};
 use sync::link::{Item, ItemOutcome};
 use sync::object;
-use sync::{Content, Side};
 
-use super::reconciler::{CONTENTS, OpenedBackend, Reconciler};
+use super::reconciler::{CONTENTS, OpenedBackend, Reconciler, SOON};
 use super::sets::Own;
 
 impl Reconciler {
     /// One item of a batch.
     pub(super) fn item(&mut self, item: &Item) -> ItemOutcome {
         let key = &item.key;
-        if key.section.kind.as_str() == model::Kind::ACTION {
+        if key.section.kind.as_str() == Kind::ACTION {
             return ItemOutcome::Done;
         }
         let done = match &item.change {
@@ -58,6 +58,10 @@ impl Reconciler {
         let found = backend.get(key)?;
         let same = found.as_ref().is_some_and(|found| backend.equivalent(content, &found.spec));
         let decision = self.decide(key, &stub.uid, content, found.as_ref(), same);
+        if matches!(decision, Decision::Recreate | Decision::Upsert) {
+            // Its status is still that of the other uid.
+            self.reconcile_within(SOON);
+        }
         let version = found.map(|found| found.version);
         let expect = match decision {
             Decision::Nothing => {
@@ -136,13 +140,15 @@ impl Reconciler {
     /// Puts right what is not as the control plane wants it; then statuses go up. Says
     /// whether all went well.
     pub(super) fn reconcile_managed(&mut self, listing: &Listing) -> bool {
-        let OpenedBackend { backend: Some(backend), wanted, applied, .. } = &self.opened else { return true };
+        let OpenedBackend { backend: Some(backend), applied, .. } = &self.opened else { return true };
+        let wanted: BTreeMap<ObjectKey, Stub> =
+            self.context.sets.stubs(Side::Theirs, |key| key.section.kind.as_str() != Kind::ACTION);
         let same = |found: &FoundObject| {
             let wanted = self.context.sets.contents(Side::Theirs, std::slice::from_ref(&found.key));
             let wanted = wanted.ok().and_then(|mut contents| contents.pop().flatten());
             wanted.is_some_and(|wanted| backend.equivalent(&wanted.bytes, &found.spec))
         };
-        let corrections = reconcile::managed(wanted, applied, listing, same);
+        let corrections = reconcile::managed(&wanted, applied, listing, same);
         let corrections: Vec<(ObjectKey, Correction)> = corrections.into_iter().collect();
         let mut well = true;
         for group in corrections.chunks(CONTENTS) {
@@ -152,12 +158,12 @@ impl Reconciler {
             for ((key, correction), content) in group.iter().zip(contents.unwrap_or_default()) {
                 let found = listing.objects.binary_search_by(|found| found.key.cmp(key)).ok();
                 let version = found.map(|at| listing.objects[at].version.clone());
-                let done = self.correct(key, *correction, content, version);
+                let wanted = wanted.get(key).cloned().zip(content.map(|content| content.bytes));
+                let done = self.correct(key, *correction, wanted, version);
                 well &= done.is_ok();
                 self.problem(&format!("object {key}"), done.err().map(|error| error.to_string()));
             }
         }
-        let wanted = &self.opened.wanted;
         let uid = |found: &FoundObject| Some(wanted.get(&found.key)?.uid.clone());
         let own = self.statuses(listing, uid);
         self.own(own) && well
@@ -168,10 +174,9 @@ impl Reconciler {
         &mut self,
         key: &ObjectKey,
         correction: Correction,
-        content: Option<Content>,
+        wanted: Option<(Stub, Bytes)>,
         version: Option<String>,
     ) -> Result<(), BackendError> {
-        let wanted = self.opened.wanted.get(key).cloned().zip(content.map(|content| content.bytes));
         match (correction, wanted) {
             // An item that was applied when the agent was killed may have marked it: whether it is wanted
             // is known once both sides compared.

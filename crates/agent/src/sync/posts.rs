@@ -27,7 +27,7 @@ use wire::cloudevents::{Origin, PRINCIPAL};
 
 use super::handler::AgentLinkHandler;
 use crate::render::chain;
-use crate::session::{CallError, Session};
+use crate::session::Session;
 
 /// The most answers that wait for a post, in bytes: of an inventory about 32,000 objects. Those
 /// beyond are left out, from the first of them on, so that none seems to be the last.
@@ -121,7 +121,7 @@ impl Poster {
         // Alone they are as many as fit.
         frames.extend(own.take_while(|frame| count == 0 || fits(frame)));
         let body = batch::encode(&mut self.origin, &FrameBatch { frames, more: false })?;
-        let answer = self.session.post_frames(body).await.map_err(of_call);
+        let answer = self.session.post_frames(body).await.map_err(TransportError::from);
         if answer.as_ref().map_or_else(is_unreadable, |_| true) {
             self.left.drain(..count);
         }
@@ -161,11 +161,4 @@ fn is_asked_for_again(frame: &Frame) -> bool {
 /// Whether the same again would be refused again.
 fn is_unreadable(error: &TransportError) -> bool {
     matches!(error, TransportError::Problem(problem) if matches!(problem.status, 400 | 413))
-}
-
-fn of_call(error: CallError) -> TransportError {
-    match error {
-        CallError::Refused(problem) => TransportError::Problem(problem),
-        other => TransportError::Broke(chain(&other)),
-    }
 }

@@ -16,11 +16,11 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use backends::reconcile::LastApplied;
-use backends::{Backend, Listing};
+use backends::{Backend, ListingProblem};
 use bytes::Bytes;
 use model::condition::NodeProblem;
 use model::replication::{Mode, SyncPolicy};
-use model::{Kind, ObjectKey, Stub};
+use model::{Kind, ObjectKey};
 use sync::backoff::Backoff;
 use sync::frame::Op;
 use sync::link::{Batch, ItemOutcome, NotKept};
@@ -30,7 +30,7 @@ use tokio::sync::{oneshot, watch};
 use super::SyncContext;
 use super::autonomous::Vanishing;
 use super::mailbox::Mailbox;
-use super::sets::{Own, SetsError};
+use super::sets::Own;
 use super::view::watched;
 use crate::render::chain;
 use crate::state::StateError;
@@ -40,7 +40,7 @@ const LOOK: Duration = Duration::from_secs(60);
 /// How often an approval is looked for while something is held back.
 const HELD: Duration = Duration::from_secs(2);
 /// How soon the backend is reconciled after objects came under another uid.
-const SOON: Duration = Duration::from_secs(1);
+pub(super) const SOON: Duration = Duration::from_secs(1);
 /// The stack of the threads here, in bytes.
 const STACK: usize = 1024 * 1024;
 /// The contents that are read at once.
@@ -106,8 +106,6 @@ pub(super) struct OpenedBackend {
     pub(super) unusable: Option<String>,
     /// How it is called in problems.
     pub(super) name: String,
-    /// What the control plane wants, as far as it is durable here (managed).
-    pub(super) wanted: BTreeMap<ObjectKey, Stub>,
     /// What was put last. Not kept over a restart: what is found then is compared itself.
     pub(super) applied: BTreeMap<ObjectKey, LastApplied>,
     /// An object was found.
@@ -116,8 +114,6 @@ pub(super) struct OpenedBackend {
     pub(super) vanishing: Vanishing,
     /// Vanished objects are held back (autonomous).
     pub(super) held: Option<NodeProblem>,
-    /// The places whose problems are shown.
-    pub(super) shown: BTreeSet<String>,
 }
 
 impl ObjectReconciler {
@@ -142,16 +138,15 @@ impl ObjectReconciler {
             backoff: Backoff::new(0),
             rules,
         };
-        let (events, view) = (mailbox.clone(), context.view.clone());
+        let handle = ObjectReconciler { mailbox: Arc::new(MailboxCloser(mailbox.clone())), rules: current };
+        handle.held(policy);
+        let view = context.view.clone();
         let builder = std::thread::Builder::new().name("muster objects".to_owned()).stack_size(STACK);
         let thread = builder.spawn(move || {
-            watched(&view, "objects", "objects are not synchronized", move || {
-                worker.switch(policy.unwrap_or_default());
-                worker.run(&events);
-            });
+            watched(&view, "objects", "objects are not synchronized", move || worker.run(&mailbox));
         });
         thread.map_err(StateError::Thread)?;
-        Ok(ObjectReconciler { mailbox: Arc::new(MailboxCloser(mailbox)), rules: current })
+        Ok(handle)
     }
 
     /// What links go by; number 0 until that is known.
@@ -180,29 +175,25 @@ impl ObjectReconciler {
     /// # Errors
     /// Nothing of it is durable.
     pub async fn apply(&self, batch: Arc<Batch>, of: u64) -> Result<Vec<ItemOutcome>, NotKept> {
-        let (answer, outcomes) = oneshot::channel();
-        let later = |why: &str| Err(NotKept(why.to_owned()));
-        let posted = self.mailbox.0.run(move |reconciler| {
-            if answer.send(reconciler.batch(&batch, of)).is_err() {
-                // The link that asked is gone, and what became durable is not in memory.
-                reconciler.kept(reconciler.context.sets.reload());
-            }
-        });
-        match posted {
-            true => outcomes.await.unwrap_or_else(|_| later("the agent's thread of objects has ended")),
-            false => later("too many batches wait on this node"),
-        }
+        let applied = self.run(move |reconciler| reconciler.batch(&batch, of)).await;
+        let gone = || NotKept("the agent's thread of objects has ended, or has too much to do".to_owned());
+        applied.unwrap_or_else(|| Err(gone()))
     }
 
     /// Begins the own set in a new incarnation.
     pub async fn reincarnate(&self) {
-        let (done, is_done) = oneshot::channel();
-        self.mailbox.0.run(move |reconciler| {
-            reconciler.reincarnate();
-            // The link that waits for it may be gone.
-            let _ = done.send(());
-        });
-        let _ = is_done.await;
+        self.run(Reconciler::reincarnate).await;
+    }
+
+    /// Has the thread do a job; `None` when it does not.
+    async fn run<T: Send + 'static>(
+        &self,
+        job: impl FnOnce(&mut Reconciler) -> T + Send + 'static,
+    ) -> Option<T> {
+        let (answer, done) = oneshot::channel();
+        // The link that waits for it may be gone.
+        self.mailbox.0.run(move |reconciler| drop(answer.send(job(reconciler))));
+        done.await.ok()
     }
 }
 
@@ -271,7 +262,7 @@ impl Reconciler {
     }
 
     /// The sets of another mode are others: both begin anew (SYN-5).
-    fn enter_mode(&mut self, mode: Mode) -> Result<(), SetsError> {
+    fn enter_mode(&mut self, mode: Mode) -> Result<(), StateError> {
         if self.context.durable.kept_mode()? == mode {
             return Ok(());
         }
@@ -291,7 +282,7 @@ impl Reconciler {
             return Err(NotKept("the release says otherwise by now".to_owned()));
         }
         let outcomes: Vec<ItemOutcome> = batch.items.iter().map(|item| self.item(item)).collect();
-        if let Err(error) = self.context.sets.keep(&batch.write(&outcomes)) {
+        if let Err(error) = self.context.sets.write(batch.write(&outcomes)) {
             let why = chain(&error);
             // What was put into the backend just now is wanted, and not known to be.
             self.complete = false;
@@ -315,14 +306,8 @@ impl Reconciler {
         match (&item.change, action) {
             (Op::Put { content, .. }, true) => self.context.actions.put(&key.name, content.clone()),
             (Op::Delete { .. }, true) => self.context.actions.removed(&key.name),
-            (Op::Put { stub, .. }, false) => {
-                if self.opened.wanted.insert(key.clone(), stub.clone()).is_some_and(|old| old.uid != stub.uid)
-                {
-                    self.reconcile_within(SOON);
-                }
-            }
+            (Op::Put { .. }, false) => {}
             (Op::Delete { .. }, false) => {
-                self.opened.wanted.remove(key);
                 self.opened.applied.remove(key);
                 self.own(vec![Own::Remove(object::status_key(key))]);
             }
@@ -346,7 +331,7 @@ impl Reconciler {
         });
         let (done, problem) = match listing {
             Ok(listing) => {
-                self.show(&listing);
+                self.show(&listing.problems);
                 let done = match self.policy.mode {
                     Mode::Managed => self.reconcile_managed(&listing),
                     Mode::Autonomous => self.reconcile_autonomous(&listing),
@@ -382,22 +367,25 @@ impl Reconciler {
         self.reconcile_at = Some(self.reconcile_at.map_or(at, |other| other.min(at)));
     }
 
-    /// Problems of the backend, each logged once.
-    fn show(&mut self, listing: &Listing) {
-        let mut now = BTreeSet::new();
-        for problem in &listing.problems {
+    /// Shows the problems of the backend, and none of it besides; each is logged once.
+    pub(super) fn show(&self, problems: &[ListingProblem]) {
+        let name = &self.opened.name;
+        let shown = |problem: &ListingProblem| {
             let line = problem.line.map_or(String::new(), |line| format!(":{line}"));
             let within = if problem.place.is_empty() { "" } else { "/" };
-            let place = format!("{}{within}{}{line}", self.opened.name, problem.place);
-            self.problem(&place, Some(format!("{} ({})", problem.message, problem.code)));
-            now.insert(place);
+            let place = format!("{name}{within}{}{line}", problem.place);
+            (place, format!("{} ({})", problem.message, problem.code))
+        };
+        let now: BTreeMap<String, String> = problems.iter().map(shown).collect();
+        let is_of_backend = |place: &String| {
+            place.strip_prefix(name).is_some_and(|within| within.is_empty() || within.starts_with('/'))
+        };
+        for place in self.context.view.shown().problems.into_keys().filter(is_of_backend) {
+            if !now.contains_key(&place) {
+                self.problem(&place, None);
+            }
         }
-        for gone in std::mem::replace(&mut self.opened.shown, now.clone()).difference(&now) {
-            self.problem(gone, None);
-        }
-        if !now.contains(&self.opened.name) {
-            self.problem(&self.opened.name, None);
-        }
+        now.into_iter().for_each(|(place, text)| self.problem(&place, Some(text)));
     }
 
     pub(super) fn problem(&self, place: &str, problem: Option<String>) {
@@ -408,7 +396,7 @@ impl Reconciler {
     }
 
     /// The result of work on the sets; a failure is shown.
-    pub(super) fn kept<T>(&self, result: Result<T, SetsError>) -> Option<T> {
+    pub(super) fn kept<T>(&self, result: Result<T, StateError>) -> Option<T> {
         result.inspect_err(|error| self.problem("objects", Some(chain(error)))).ok()
     }
 

@@ -2,7 +2,7 @@
 //! on disk.
 //!
 //! ```text
-//! reconciler --change, keep--> object log (disk) --durable--> feed, replica (memory) <--> link
+//! reconciler --change, write--> object log (disk) --durable--> feed, replica (memory) <--> link
 //! ```
 //!
 //! Invariants: the memory is locked for moments only; the disk is written by one thread, the
@@ -12,31 +12,18 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use model::{Digest, Kind, ObjectKey, Stub};
-use spool::objects::MAX_OBJECT_WRITE;
-use spool::{ObjectLog, SpoolError};
-use sync::FeedCursor;
-use sync::feed::{ObjectState, TooManySections};
-use sync::{Content, Feed, Replica, Saved, Side, Write};
+use spool::ObjectLog;
+use sync::feed::TooManySections;
+use sync::{Change, Content, Feed, Replica, Saved, Side, Write};
 use tokio::sync::watch;
 
 use crate::clock::now;
-use crate::state::{Durable, StateError, fresh_incarnation};
+use crate::state::{Durable, StateError, fresh_incarnation, spool};
 
 /// The most own changes of one write.
 const CHANGES: usize = 1024;
 /// The most bytes of contents of one write of own changes.
 const CHANGES_BYTES: usize = 4 * 1024 * 1024;
-
-/// Why the sets cannot be changed.
-#[derive(Debug, thiserror::Error)]
-pub enum SetsError {
-    /// The disk refuses.
-    #[error("the synchronized objects cannot be kept")]
-    Keep(#[from] SpoolError),
-    /// They cannot be opened.
-    #[error("the synchronized objects cannot be opened")]
-    Open(#[from] StateError),
-}
 
 /// A change of the own set.
 #[derive(Clone, Debug)]
@@ -61,7 +48,6 @@ struct Memory {
 
 /// Both sets of a node.
 pub struct Sets {
-    durable: Arc<Durable>,
     memory: Mutex<Memory>,
     disk: Mutex<ObjectLog>,
     changed: watch::Sender<u64>,
@@ -77,19 +63,19 @@ impl Sets {
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn open(durable: Arc<Durable>) -> Result<Sets, SetsError> {
+    pub fn open(durable: &Durable) -> Result<Sets, StateError> {
         let opened = durable.open_objects()?;
         let (mut log, Saved { feed, replica }) = (opened.log, opened.saved);
         let feed = match feed {
             Some(saved) => Feed::restore(saved),
             None => {
                 let incarnation = fresh_incarnation()?;
-                log.write(&Write { begin: Some(incarnation.clone()), ..Write::default() })?;
+                let begin = Write { begin: Some(incarnation.clone()), ..Write::default() };
+                log.write(&begin).map_err(spool("keep the synchronized objects"))?;
                 Feed::new(incarnation)
             }
         };
         Ok(Sets {
-            durable,
             memory: Mutex::new(Memory { feed, replica: Replica::restore(replica) }),
             disk: Mutex::new(log),
             changed: watch::Sender::new(0),
@@ -121,56 +107,35 @@ impl Sets {
         self.changed.subscribe()
     }
 
-    /// Where the own set stands.
-    pub fn own_cursor(&self) -> FeedCursor {
-        locked(&self.memory).feed.cursor()
-    }
-
     /// The contents of objects, in the order of the keys.
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn contents(&self, side: Side, keys: &[ObjectKey]) -> Result<Vec<Option<Content>>, SetsError> {
-        Ok(locked(&self.disk).contents(side, keys)?)
+    pub fn contents(&self, side: Side, keys: &[ObjectKey]) -> Result<Vec<Option<Content>>, StateError> {
+        locked(&self.disk).contents(side, keys).map_err(spool("read the synchronized objects"))
     }
 
-    /// Makes a write durable; its own changes, if any, are not yet in memory.
+    /// Makes a write durable, then takes it into memory. For the one thread that writes.
     ///
     /// # Errors
     /// When the disk refuses; nothing of it is kept then.
-    pub fn keep(&self, write: &Write) -> Result<(), SetsError> {
-        Ok(locked(&self.disk).write(write)?)
+    pub fn write(&self, write: Write) -> Result<(), StateError> {
+        locked(&self.disk).write(&write).map_err(spool("keep the synchronized objects"))?;
+        let own_changes = write.begin.is_some() || !write.ours.is_empty();
+        self.with(|feed, replica| write.commit(feed, replica));
+        if own_changes {
+            self.changed.send_modify(|changes| *changes += 1);
+        }
+        Ok(())
     }
 
-    /// Changes the own set: durable first. Says how many changes there were. For the one
-    /// thread that writes.
+    /// Changes the own set.
     ///
     /// # Errors
     /// When the disk refuses; what was changed before stays.
-    pub fn change(&self, own: Vec<Own>) -> Result<usize, SetsError> {
-        let (mut count, mut rest) = (0, own.into_iter().peekable());
-        while rest.peek().is_some() {
-            let (mut group, mut bytes) = (Vec::new(), 0);
-            while group.len() < CHANGES
-                && bytes < CHANGES_BYTES
-                && let Some(one) = rest.next()
-            {
-                if let Own::Put { content, .. } = &one {
-                    bytes += content.len();
-                }
-                group.push(one);
-            }
-            count += self.change_group(group)?;
-        }
-        if count > 0 {
-            self.changed.send_modify(|changes| *changes += 1);
-        }
-        Ok(count)
-    }
-
-    fn change_group(&self, group: Vec<Own>) -> Result<usize, SetsError> {
+    pub fn change(&self, own: Vec<Own>) -> Result<(), StateError> {
         let at = now().0;
-        let write = self.with(|feed, _| {
+        let mut planned: Vec<(Change, Option<Content>)> = self.with(|feed, _| {
             let mut planner = feed.planner();
             let plan = |own: Own| match own {
                 Own::Put { key, uid, content } => {
@@ -183,33 +148,29 @@ impl Sets {
                 }
                 Own::Remove(key) => Some((planner.remove(&key)?, None)),
             };
-            let ours = group.into_iter().filter_map(plan).collect();
-            Write::of(feed, ours)
+            own.into_iter().filter_map(plan).collect()
         });
-        if write.ours.is_empty() {
-            return Ok(0);
+        while !planned.is_empty() {
+            let mut bytes = 0;
+            let fits = |(_, content): &&(Change, Option<Content>)| {
+                let fits = bytes < CHANGES_BYTES;
+                bytes += content.as_ref().map_or(0, |content| content.bytes.len());
+                fits
+            };
+            let count = planned.iter().take(CHANGES).take_while(fits).count();
+            let rest = planned.split_off(count);
+            let group = std::mem::replace(&mut planned, rest);
+            self.write(self.with(|feed, _| Write::of(feed, group)))?;
         }
-        self.keep(&write)?;
-        let count = write.ours.len();
-        self.with(|feed, _| {
-            for (change, _) in write.ours {
-                // Planned from this feed by its one writer, so it follows.
-                let _ = feed.commit(change);
-            }
-        });
-        Ok(count)
+        Ok(())
     }
 
     /// Forgets both sets; the own one begins a new incarnation: the node's mode is another one.
     ///
     /// # Errors
     /// When the disk refuses; both are as before then.
-    pub fn begin_anew(&self) -> Result<(), SetsError> {
-        let incarnation = fresh_incarnation()?;
-        self.keep(&Write { begin: Some(incarnation.clone()), forget_theirs: true, ..Write::default() })?;
-        self.with(|feed, replica| (*feed, *replica) = (Feed::new(incarnation), Replica::new()));
-        self.changed.send_modify(|changes| *changes += 1);
-        Ok(())
+    pub fn begin_anew(&self) -> Result<(), StateError> {
+        self.write(Write { begin: Some(fresh_incarnation()?), forget_theirs: true, ..Write::default() })
     }
 
     /// The own set in a new incarnation: what the other side has of it is ahead of what is here.
@@ -217,64 +178,40 @@ impl Sets {
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn reincarnate(&self) -> Result<bool, SetsError> {
+    pub fn reincarnate(&self) -> Result<bool, StateError> {
         let incarnation = fresh_incarnation()?;
-        let (mut feed, bytes) = self.with(|feed, _| {
-            let bytes: u64 = feed.objects().map(|(_, stub)| stub.size).sum();
-            (feed.reincarnate(incarnation.clone()), bytes)
-        });
-        let whole = usize::try_from(bytes).is_ok_and(|bytes| bytes < MAX_OBJECT_WRITE);
-        let mut write = Write { begin: Some(incarnation.clone()), ..Write::default() };
-        if whole {
-            let changes = feed.changes();
-            let keys: Vec<ObjectKey> = changes.iter().map(|change| change.key.clone()).collect();
-            let contents = self.contents(Side::Ours, &keys)?;
-            let live = |state: &ObjectState| matches!(state, ObjectState::Live { .. });
-            let all = contents.iter().zip(&changes).all(|(one, change)| one.is_some() == live(&change.state));
-            if all {
-                write.ours = changes.into_iter().zip(contents).collect();
-            }
-        }
-        let kept = !write.ours.is_empty() || feed.is_empty();
-        if !kept {
-            feed = Feed::new(incarnation);
-        }
-        self.keep(&write)?;
-        self.with(|ours, _| *ours = feed);
-        self.changed.send_modify(|changes| *changes += 1);
-        Ok(kept)
+        let feed = self.with(|feed, _| feed.reincarnate(incarnation.clone()));
+        let changes = feed.changes();
+        let keys: Vec<ObjectKey> = changes.iter().map(|change| change.key.clone()).collect();
+        let ours = changes.into_iter().zip(self.contents(Side::Ours, &keys)?).collect();
+        let empty = Write { begin: Some(incarnation), ..Write::default() };
+        // Refused where a content is lost, or they are too many for one write.
+        let whole = self.write(Write { ours, ..empty.clone() });
+        whole.map(|()| true).or_else(|_| self.write(empty).map(|()| false))
     }
 
-    /// Reads the replica again as it is on disk: a batch became durable whose link is gone.
+    /// The objects of a side that are wanted by their key, each with its content.
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn reload(&self) -> Result<(), SetsError> {
-        let mut disk = locked(&self.disk);
-        let opened = self.durable.open_objects()?;
-        *disk = opened.log;
-        self.with(|feed, replica| {
-            *replica = Replica::restore(opened.saved.replica);
-            if let Some(saved) = opened.saved.feed {
-                *feed = Feed::restore(saved);
-            }
-        });
-        Ok(())
+    pub fn objects(
+        &self,
+        side: Side,
+        wanted: impl Fn(&ObjectKey) -> bool,
+    ) -> Result<Vec<(ObjectKey, Stub, Bytes)>, StateError> {
+        let stubs: Vec<(ObjectKey, Stub)> = self.stubs(side, wanted);
+        let keys: Vec<ObjectKey> = stubs.iter().map(|(key, _)| key.clone()).collect();
+        let objects = stubs.into_iter().zip(self.contents(side, &keys)?);
+        Ok(objects.filter_map(|((key, stub), content)| Some((key, stub, content?.bytes))).collect())
     }
 
     /// The Action objects of the replica, in the order of their revisions.
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn actions(&self) -> Result<Vec<(String, Bytes)>, SetsError> {
-        let mut actions: Vec<(u64, ObjectKey)> = self.with(|_, replica| {
-            let of_kind = replica.objects().filter(|(key, _)| key.section.kind.as_str() == Kind::ACTION);
-            of_kind.filter_map(|(key, _)| Some((replica.get(key)?.1, key.clone()))).collect()
-        });
-        actions.sort();
-        let keys: Vec<ObjectKey> = actions.into_iter().map(|(_, key)| key).collect();
-        let contents = self.contents(Side::Theirs, &keys)?;
-        let named = keys.iter().zip(contents);
-        Ok(named.filter_map(|(key, content)| Some((key.name.to_string(), content?.bytes))).collect())
+    pub fn actions(&self) -> Result<Vec<(String, Bytes)>, StateError> {
+        let mut actions = self.objects(Side::Theirs, |key| key.section.kind.as_str() == Kind::ACTION)?;
+        self.with(|_, replica| actions.sort_by_key(|(key, ..)| replica.get(key).map(|(_, rev)| rev)));
+        Ok(actions.into_iter().map(|(key, _, content)| (key.name.to_string(), content)).collect())
     }
 }

@@ -19,7 +19,11 @@
 
 mod exchanges;
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::future::poll_fn;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::pin::{Pin, pin};
+use std::sync::Arc;
+use std::task::Poll;
 use std::time::Duration;
 
 use model::Timestamp;
@@ -35,7 +39,6 @@ use sync::frame::CloseReason;
 use sync::link::LinkConfig;
 use sync::{Frame, Role};
 use tokio::sync::{Notify, watch};
-use tokio::task::{JoinHandle, JoinSet};
 use tokio::time::{Instant, sleep, timeout};
 
 use super::SyncContext;
@@ -45,7 +48,7 @@ use super::reconciler::{ObjectReconciler, Rules};
 use super::transports::TransportSelector;
 use super::view::View;
 use crate::clock::now;
-use crate::dialing::{DialError, TransportDialer};
+use crate::dialing::TransportDialer;
 use crate::release::ReleaseTerms;
 use crate::render::chain;
 
@@ -59,7 +62,7 @@ const LONGEST_SLEEP: Duration = Duration::from_secs(60);
 const GOOD: Duration = Duration::from_secs(10);
 /// How long the answer to a check-in on a link may take, before it goes another way.
 const ANSWER_WITHIN: Duration = Duration::from_secs(20);
-/// The pause before links are kept again, after the task that did so was gone.
+/// The pause before links are kept again, after what did so panicked.
 const AFTER_PANIC: Duration = Duration::from_secs(10);
 /// The name of links in problems.
 const LINKS: &str = "links";
@@ -87,7 +90,6 @@ pub struct Links {
     signals: Arc<Signals>,
     stop: watch::Sender<bool>,
     open: watch::Receiver<Option<OpenLink>>,
-    task: Mutex<Option<JoinHandle<()>>>,
 }
 
 impl Links {
@@ -107,7 +109,7 @@ impl Links {
         let view = context.view.clone();
         let policy = terms.borrow_and_update().policy.clone();
         view.set(|view| view.transport = policy.transport);
-        let manager = Arc::new(tokio::sync::Mutex::new(Manager {
+        let manager = Manager {
             transports: TransportSelector::new(context.tls_termination),
             context,
             rules: reconciler.rules(),
@@ -126,13 +128,9 @@ impl Links {
             requested: false,
             acked: None,
             count: 0,
-        }));
-        let begin = move || {
-            let manager = manager.clone();
-            async move { manager.lock().await.run().await }
         };
-        let task = tokio::spawn(restarted(view, stopped, AFTER_PANIC, begin));
-        Links { signals, stop, open, task: Mutex::new(Some(task)) }
+        tokio::spawn(restarted(view, stopped, AFTER_PANIC, manager, |manager| Box::pin(manager.run())));
+        Links { signals, stop, open }
     }
 
     /// Work waits at the control plane, which wants a stream for it.
@@ -170,38 +168,33 @@ impl Links {
     /// Ends the link in order; no more are opened.
     pub async fn stop(&self) {
         self.stop.send_replace(true);
-        let task = self.task.lock().unwrap_or_else(PoisonError::into_inner).take();
-        if let Some(mut task) = task
-            && timeout(STOP_WITHIN, &mut task).await.is_err()
-        {
+        // The task has all receivers, and drops them with its end.
+        if timeout(STOP_WITHIN, self.stop.closed()).await.is_err() {
             tracing::warn!("the link did not end in order");
-            task.abort();
         }
     }
 }
 
-/// Runs what is begun until a stop. When it ends by itself, that is shown, and after a pause it
-/// is begun again.
-async fn restarted<F>(
+/// Keeps what `state` is of going until a stop. A panic is shown, and after a pause `run` begins again.
+async fn restarted<T>(
     view: Arc<View>,
     mut stopped: watch::Receiver<bool>,
     pause: Duration,
-    begin: impl Fn() -> F,
-) where
-    F: Future<Output = ()> + Send + 'static,
-{
-    // With it ends what it runs.
-    let mut tasks = JoinSet::new();
+    mut state: T,
+    run: impl for<'a> Fn(&'a mut T) -> Pin<Box<dyn Future<Output = ()> + Send + 'a>>,
+) {
     loop {
-        tasks.spawn(begin());
-        let ended = tasks.join_next().await;
-        if *stopped.borrow() {
+        let mut running = pin!(run(&mut state));
+        let ended = poll_fn(|cx| {
+            let polled = catch_unwind(AssertUnwindSafe(|| running.as_mut().poll(cx)));
+            polled.map_or(Poll::Ready(false), |polled| polled.map(|()| true))
+        });
+        if ended.await {
             return;
         }
-        let why = if matches!(ended, Some(Ok(()))) { "ended" } else { "panicked" };
-        tracing::error!(why, "the task that keeps links is gone; it is begun again");
-        let problem = format!("the task that keeps links {why}, and was begun again; report the agent's log");
-        view.problem(LINKS, Some(problem));
+        tracing::error!("the task that keeps links panicked; it is begun again");
+        let problem = "the task that keeps links panicked, and was begun again; report the agent's log";
+        view.problem(LINKS, Some(problem.to_owned()));
         tokio::select! {
             () = sleep(pause) => {}
             () = net::accept::stopped(&mut stopped) => return,
@@ -281,7 +274,7 @@ impl Manager {
                     };
                     match opened {
                         Ok(opened) => self.carry(opened, transport_kind).await,
-                        Err(error) => self.open_failed(transport_kind, &error),
+                        Err(error) => self.open_failed(transport_kind, error),
                     }
                 }
             }
@@ -367,7 +360,7 @@ impl Manager {
 
     /// Something is to go one way or the other.
     fn is_needed(&self) -> bool {
-        let own = self.context.sets.own_cursor();
+        let own = self.context.sets.with(|feed, _| feed.cursor());
         self.requested || (own.revision > 0 && self.acked.as_ref() != Some(&own))
     }
 
@@ -386,13 +379,12 @@ impl Manager {
         first.into_iter().chain(poll).min_by_key(|(at, _)| *at)
     }
 
-    async fn open(&mut self, transport_kind: TransportKind) -> Result<Opened, DialError> {
+    async fn open(&mut self, transport_kind: TransportKind) -> Result<Opened, TransportError> {
         self.count += 1;
         let name = format!("{}-{}", self.instance, self.count);
-        let before = std::mem::replace(&mut self.poster, self.dialer.poster(&name));
         // Over a stream of two ways the control plane asks anew for what was left.
-        if matches!(transport_kind, TransportKind::Sse | TransportKind::Poll) {
-            self.poster.left = before.left;
+        if matches!(transport_kind, TransportKind::Grpc | TransportKind::Websocket) {
+            self.poster.left.clear();
         }
         Ok(match transport_kind {
             TransportKind::Grpc => Opened::Stream(self.dialer.grpc(&name).await?),
@@ -406,30 +398,14 @@ impl Manager {
         })
     }
 
-    fn open_failed(&mut self, transport_kind: TransportKind, error: &DialError) {
-        let why = chain(error);
-        tracing::info!(transport_kind = transport_kind.as_str(), why, "no link");
-        self.context.view.set(|view| view.ended = Some(format!("{}: {why}", transport_kind.as_str())));
-        let unreached = matches!(error, DialError::Reach(_));
-        if unreached && transport_kind == TransportKind::Websocket {
+    fn open_failed(&mut self, transport_kind: TransportKind, error: TransportError) {
+        let (why, kind) = (chain(&error), transport_kind.as_str());
+        tracing::info!(transport_kind = kind, why, "no link");
+        self.context.view.set(|view| view.ended = Some(format!("{kind}: {why}")));
+        if transport_kind == TransportKind::Websocket && matches!(error, TransportError::Unreached(_)) {
             self.dialer.next_url();
         }
-        let other = error.is_of_transport() && self.transports.failed(transport_kind, Instant::now());
-        let how = match error {
-            DialError::Reach(_) => LinkEnd::Unreached,
-            DialError::Refused(_) if !other => LinkEnd::Refused,
-            DialError::Refused(_) | DialError::Transport(_) => LinkEnd::Lost,
-        };
-        self.wait(other, how, error.retry_after());
-    }
-
-    /// Waits before the next link; not when another transport is to be tried.
-    fn wait(&mut self, other: bool, how: LinkEnd, at_least: Option<Duration>) {
-        let now = link_time();
-        match other && !self.policy.transport.names_one() {
-            true => self.reconnect.at_once(now),
-            false => self.reconnect.ended(now, how, at_least),
-        }
+        self.wait_after(transport_kind, &Ended { met: false, ..Ended::lost(Some(error)) });
     }
 
     /// A link over a transport, and what lies behind it.
@@ -487,55 +463,57 @@ impl Manager {
         Closing::Rules
     }
 
-    /// Waits before the link that follows one that was lost.
+    /// Waits before the link that follows one that was lost or could not be opened; not when another
+    /// transport is to be tried.
     fn wait_after(&mut self, transport_kind: TransportKind, ended: &Ended) {
         let problem = match &ended.error {
-            Some(TransportError::Problem(problem)) => Some(problem.retry_after_secs),
+            Some(TransportError::Problem(problem)) => Some(problem),
             _ => None,
         };
-        let how = match ended.how {
+        let mut how = match (ended.how, &ended.error) {
             // The whole fleet lost its links with this one (SYN-13).
-            EndedBy::Them(CloseReason::Shutdown) => LinkEnd::SentAway,
-            EndedBy::Them(_) if !ended.met => LinkEnd::Refused,
-            _ if problem.is_some() => LinkEnd::Refused,
+            (EndedBy::Them(CloseReason::Shutdown), _) => LinkEnd::SentAway,
+            (EndedBy::Them(_), _) if !ended.met => LinkEnd::Refused,
+            (_, Some(TransportError::Unreached(_))) => LinkEnd::Unreached,
+            (_, Some(TransportError::Problem(_))) => LinkEnd::Refused,
             _ => LinkEnd::Lost,
         };
-        let other =
-            !ended.met && how == LinkEnd::Lost && self.transports.failed(transport_kind, Instant::now());
-        self.wait(other, how, ended.retry_after.or(problem.flatten()).map(Duration::from_secs));
+        // What something on the way says, or a control plane that does not know this transport.
+        let by_transport = problem.is_some_and(|it| matches!(it.status, 404 | 405 | 415 | 426 | 500..));
+        let counts = !ended.met && (how == LinkEnd::Lost || by_transport);
+        let other = counts && self.transports.failed(transport_kind, Instant::now());
+        if other {
+            how = LinkEnd::Lost;
+        }
+        let asked = ended.retry_after.or_else(|| problem?.retry_after_secs).map(Duration::from_secs);
+        let now = link_time();
+        match other && !self.policy.transport.names_one() {
+            true => self.reconnect.at_once(now),
+            false => self.reconnect.ended(now, how, asked),
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::sync::atomic::{AtomicUsize, Ordering};
-
     use super::*;
 
     #[tokio::test]
     async fn a_task_that_is_gone_is_shown_and_begun_again() {
-        let (view, runs) = (Arc::new(View::default()), Arc::new(AtomicUsize::new(0)));
-        let (stop, stopped) = watch::channel(false);
-        let (seen, ends) = (runs.clone(), stopped.clone());
-        let begin = move || {
-            let (run, mut ends) = (seen.fetch_add(1, Ordering::SeqCst), ends.clone());
-            async move {
-                match run {
-                    0 => panic!("a defect"),
-                    1 => {}
-                    _ => net::accept::stopped(&mut ends).await,
-                }
-            }
-        };
+        let (view, (stop, stopped)) = (Arc::new(View::default()), watch::channel(false));
+        let (shown, ends) = (view.clone(), stopped.clone());
         let pause = Duration::from_millis(1);
-        let task = tokio::spawn(restarted(view.clone(), stopped, pause, begin));
-        while runs.load(Ordering::SeqCst) < 3 {
-            assert!(!task.is_finished(), "nobody watches");
+        let task = tokio::spawn(restarted(view, stopped, pause, (0, ends), |(runs, ends)| {
+            Box::pin(async move {
+                *runs += 1;
+                assert!(*runs == 3, "a defect");
+                net::accept::stopped(ends).await;
+            })
+        }));
+        while shown.shown().problems.is_empty() {
             tokio::task::yield_now().await;
         }
-        assert!(view.shown().problems.contains_key(LINKS));
         stop.send_replace(true);
         task.await.unwrap();
-        assert_eq!(runs.load(Ordering::SeqCst), 3);
     }
 }

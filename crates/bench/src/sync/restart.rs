@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use model::replication::Mode;
 use net::ServerUrl;
-use streams::open::OpenError;
+use streams::TransportError;
 use streams::task::{Ended, EndedBy, link_time};
 use sync::backoff::{LinkEnd, ReconnectPolicy};
 use sync::frame::CloseReason;
@@ -239,8 +239,8 @@ impl Streaming {
 
 /// How long the control plane said to stay away.
 fn retry_after(error: &(dyn std::error::Error + 'static)) -> Option<Duration> {
-    match error.downcast_ref::<OpenError>() {
-        Some(OpenError::Refused(problem)) => problem.retry_after_secs.map(Duration::from_secs),
+    match error.downcast_ref::<TransportError>() {
+        Some(TransportError::Problem(problem)) => problem.retry_after_secs.map(Duration::from_secs),
         _ => None,
     }
 }

@@ -311,8 +311,7 @@ pub(super) async fn lease(request: &StreamRequest, link: &Arc<NodeLink>) -> Resu
         tracing::warn!(%node, %error, "what the release grants cannot be read");
         Arc::default()
     });
-    let limits = plane.admission.limits.clone();
-    let config = LinkConfig::under(&rules, Role::Principal, plane.boot(), limits);
+    let config = LinkConfig::under(&rules, Role::Principal, plane.boot(), plane.admission.limits.clone());
     Ok((PlaneLinkHandler::new(request, link, sets, lease), Box::new(config)))
 }
 

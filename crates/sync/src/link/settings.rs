@@ -15,8 +15,8 @@ impl LinkConfig {
     /// alone.
     pub fn under(policy: &SyncPolicy, role: Role, instance: &str, limits: Arc<Limits>) -> LinkConfig {
         let kinds = policy.kinds.iter().map(|kind| Kind::new(kind)).collect();
-        let max_delete_percent = policy.max_delete_percent;
-        LinkConfig { max_delete_percent, limits, ..LinkConfig::new(role, policy.mode, instance, kinds) }
+        let config = LinkConfig::new(role, policy.mode, instance, kinds);
+        LinkConfig { max_delete_percent: policy.max_delete_percent, limits, ..config }
     }
 }
 

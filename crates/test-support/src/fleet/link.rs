@@ -8,10 +8,10 @@ use crate::memory::MemoryLinkHandler;
 use model::replication::{Mode, SyncPolicy};
 use model::{Kind, ObjectKey};
 use net::client::{Client, Http1};
-use streams::open::{OpenError, StreamDialer};
+use streams::open::StreamDialer;
 use streams::sse::SseReader;
 use streams::task::{Ended, LinkHandle, LinkTransport, commands, run_link};
-use streams::{Exchange, FrameReader, LinkCommand, LinkHandler};
+use streams::{Exchange, FrameReader, LinkCommand, LinkHandler, TransportError};
 use sync::FeedCursor;
 use sync::frame::{Capabilities, Hello};
 use sync::link::{LinkConfig, outlives_exchange};
@@ -85,12 +85,12 @@ pub fn item(name: &str) -> ObjectKey {
 }
 
 /// Opens over gRPC.
-pub async fn grpc(member: &Member, client: &mut Client) -> Result<LinkTransport, OpenError> {
+pub async fn grpc(member: &Member, client: &mut Client) -> Result<LinkTransport, TransportError> {
     dialer(member, &link_name()).grpc(client).await
 }
 
 /// Opens over a WebSocket.
-pub async fn websocket(member: &Member) -> Result<LinkTransport, OpenError> {
+pub async fn websocket(member: &Member) -> Result<LinkTransport, TransportError> {
     let http1 = Http1::dial(&member.url, &member.tls).await?;
     dialer(member, &link_name()).websocket(http1).await
 }
@@ -142,7 +142,7 @@ pub struct Sse {
 
 impl Sse {
     /// Opens them.
-    pub async fn open(member: &Member, instance: &str) -> Result<Sse, OpenError> {
+    pub async fn open(member: &Member, instance: &str) -> Result<Sse, TransportError> {
         let mut client = member.dial().await;
         let sign = |target: Target<'_>| signature::sign(target, &member.id, &member.key, now(), number());
         let reader = dialer(member, &link_name()).sse(&mut client, instance, None, sign).await?;

@@ -52,21 +52,20 @@ pub fn encode(origin: &mut Origin, frame: &Frame, out: &mut Vec<u8>) -> Result<(
 /// Appends frames to `out` as a JSON array.
 ///
 /// # Errors
-/// [`WriteFrameError`]; then nothing was appended.
+/// [`WriteFrameError`]; then `out` holds a part of it.
 pub fn encode_all<'a>(
     origin: &mut Origin,
     frames: impl IntoIterator<Item = &'a Frame>,
     out: &mut Vec<u8>,
 ) -> Result<(), WriteFrameError> {
-    let start = out.len();
-    for frame in frames {
-        out.push(if out.len() == start { b'[' } else { b',' });
-        if let Err(error) = encode(origin, frame, out) {
-            out.truncate(start);
-            return Err(error);
+    out.push(b'[');
+    for (before, frame) in frames.into_iter().enumerate() {
+        if before > 0 {
+            out.push(b',');
         }
+        encode(origin, frame, out)?;
     }
-    out.extend_from_slice(if out.len() == start { b"[]" } else { b"]" });
+    out.push(b']');
     Ok(())
 }
 
