@@ -185,7 +185,7 @@ impl Hub {
     /// A node is removed from the fleet: its link ends, and nothing of it stays.
     pub(crate) fn remove(&self, id: &NodeId) {
         let summary = self.sync_index.remove(id);
-        if let Some(link) = summary.and_then(|summary| summary.link().cloned()) {
+        if let Some(link) = summary.and_then(|summary| summary.link) {
             link.end("removed", "the node was removed from the fleet");
         }
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner).remove(id);

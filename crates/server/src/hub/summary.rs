@@ -45,7 +45,7 @@ pub(crate) struct SyncSummary {
     /// The end of the feed that the control plane authors.
     head: Option<FeedCursor>,
     /// How far the node acknowledged it.
-    acked: Option<FeedCursor>,
+    pub(crate) acked: Option<FeedCursor>,
     /// What is in the feed: objects, and actions.
     down: u64,
     /// How many of it are actions.
@@ -53,13 +53,13 @@ pub(crate) struct SyncSummary {
     /// How many changes of objects the node lacks, while it has the feed's incarnation; an upper bound.
     lacks: u64,
     /// Objects of the replica of the node's feed.
-    up: u64,
+    pub(crate) up: u64,
     /// What the last comparison of the sets came to.
     concluded: Option<SyncCondition>,
     /// Since when the node is behind.
     behind_since: Option<Timestamp>,
     /// When a second agent came last under this identity.
-    duplicate: Option<Instant>,
+    pub(crate) duplicate: Option<Instant>,
     /// Objects of ours that the node does not take, and why; of very many only some.
     pub(crate) rejected: BTreeMap<ObjectKey, Rejection>,
     /// What the node says is wrong where its objects live.
@@ -67,12 +67,13 @@ pub(crate) struct SyncSummary {
     wants: Wants,
     /// An exchange took the wants to heart at this end.
     wants_begun: bool,
-    link: Option<Arc<NodeLink>>,
+    /// The link that the node has.
+    pub(crate) link: Option<Arc<NodeLink>>,
     /// A comparison is wanted: the last one was with another instance of the control plane, or
     /// was broken off.
     unconfirmed: bool,
     /// The store does not have `acked` and `concluded` as they are.
-    unsaved: bool,
+    pub(super) unsaved: bool,
 }
 
 impl SyncSummary {
@@ -122,11 +123,6 @@ impl SyncSummary {
         self.down.saturating_sub(self.actions)
     }
 
-    /// Objects that came up.
-    pub(crate) fn objects_up(&self) -> u64 {
-        self.up
-    }
-
     /// There are objects or actions in one of its sets.
     pub(crate) fn has_objects(&self) -> bool {
         self.down + self.up > 0
@@ -145,11 +141,6 @@ impl SyncSummary {
         self.acked_revision().is_some_and(|acked| acked >= revision)
     }
 
-    /// The link that the node has.
-    pub(crate) fn link(&self) -> Option<&Arc<NodeLink>> {
-        self.link.as_ref()
-    }
-
     /// Two agents come under one identity (IDN-10).
     pub(super) fn is_duplicate(&self) -> bool {
         self.duplicate.is_some_and(|at| at.elapsed() < DUPLICATE_SHOWN)
@@ -164,11 +155,6 @@ impl SyncSummary {
     /// The last revision of the feed.
     pub(super) fn revision(&self) -> u64 {
         self.head.as_ref().map_or(0, |head| head.revision)
-    }
-
-    /// How far the node acknowledged our feed.
-    pub(crate) fn acked(&self) -> Option<&FeedCursor> {
-        self.acked.as_ref()
     }
 
     /// The feed is loaded: now it is known how many changes of objects the node lacks.
@@ -199,12 +185,14 @@ impl SyncSummary {
         now: Timestamp,
     ) {
         let LinkReport { cause, acked, objects, rejected } = report;
-        if link.synchronizes() && self.accepts_report_of(link) {
+        let is_post = link.transport == TransportKind::Poll;
+        // What a link says of the sets counts while it is the node's, and that of its one post at a time.
+        if link.synchronizes() && (is_post || self.is_linked_by(link)) {
             self.observed(&cause, now);
         }
         // What is posted is the way up of the node's stream.
-        if let Some(stream) = self.link.as_ref().filter(|_| link.transport == TransportKind::Poll) {
-            stream.observed(cause);
+        if let Some(stream) = self.link.as_ref().filter(|_| is_post) {
+            stream.report().cause = cause;
         }
         if let Some(acked) = acked {
             self.acknowledged(acked);
@@ -248,11 +236,6 @@ impl SyncSummary {
         }
     }
 
-    /// A second agent came under the node's identity.
-    pub(crate) fn duplicate_seen(&mut self) {
-        self.duplicate = Some(Instant::now());
-    }
-
     fn observed(&mut self, cause: &SyncCause, now: Timestamp) {
         match cause {
             SyncCause::InSync(_) => self.unconfirmed = false,
@@ -279,17 +262,6 @@ impl SyncSummary {
         self.link.as_ref().is_some_and(|now| Arc::ptr_eq(now, link))
     }
 
-    /// What the link says of the sets counts: it is the node's, or an exchange, of which there is one at
-    /// a time.
-    fn accepts_report_of(&self, link: &Arc<NodeLink>) -> bool {
-        link.transport == TransportKind::Poll || self.is_linked_by(link)
-    }
-
-    /// A link takes the place of the one before, which is returned.
-    pub(super) fn link_opened(&mut self, link: &Arc<NodeLink>) -> Option<Arc<NodeLink>> {
-        self.link.replace(link.clone())
-    }
-
     /// Changes of objects are under way on a link that sees both sets so.
     fn moves_objects(&self, cause: &SyncCause) -> bool {
         let actions = self.actions_behind();
@@ -303,7 +275,7 @@ impl SyncSummary {
         }
         self.link = None;
         // Something was under way: what came of it is not known, and another link is to say.
-        let cause = link.cause();
+        let cause = link.report().cause.clone();
         let moved = self.moves_objects(&cause) || cause == SyncCause::Comparing && link.synchronizes();
         self.unconfirmed |= moved;
         let was_in_sync = matches!(&self.concluded, Some(it) if matches!(it.cause, SyncCause::InSync(_)));
@@ -373,11 +345,6 @@ impl SyncSummary {
             acked: self.acked.clone(),
             condition: self.concluded.clone(),
         })
-    }
-
-    /// The store did not take it.
-    pub(super) fn not_saved(&mut self) {
-        self.unsaved = true;
     }
 }
 

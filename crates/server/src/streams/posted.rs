@@ -189,7 +189,7 @@ async fn next_events(
 ) -> Result<(Vec<Frame>, Arc<NodeSync>, watch::Receiver<u64>), GoAway> {
     let (handler, config) = lease(request, link).await?;
     let index = request.plane.hub.sync_index();
-    let acked = index.read(&request.caller.id, |summary| summary.acked().cloned());
+    let acked = index.read(&request.caller.id, |summary| summary.acked.clone());
     let (sets, head) = (handler.sets.clone(), handler.sets.watch());
     sets.answered();
     let mut exchange = Exchange::open(*config, from.or(acked), handler.clone());

@@ -35,7 +35,7 @@ use super::admission::StreamAdmission;
 use super::handler::PlaneLinkHandler;
 use super::posted::send_events;
 use crate::answer::Reply;
-use crate::hub::{NodeLink, SyncSummary};
+use crate::hub::NodeLink;
 use crate::node_port::Caller;
 use crate::objects;
 use crate::state::{ControlPlane, now};
@@ -383,7 +383,7 @@ async fn is_duplicate_agent(request: &StreamRequest, admission: &StreamAdmission
         _ => replaced,
     };
     if alive {
-        request.plane.hub.sync_index().update(node, SyncSummary::duplicate_seen);
+        request.plane.hub.sync_index().update(node, |summary| summary.duplicate = Some(Instant::now()));
         let hostname = request.source();
         tracing::error!(%node, hostname, "two agents use one identity; the second one is refused");
     }

@@ -38,7 +38,7 @@ impl ConditionContext<'_> {
 impl SyncSummary {
     /// How synchronization of the node stands.
     pub(crate) fn condition(&self, around: ConditionContext<'_>) -> SyncCondition {
-        let link = self.link.as_ref().map(|link| (link.cause(), link.since));
+        let link = self.link.as_ref().map(|link| (link.report().cause.clone(), link.since));
         if self.is_duplicate() {
             return SyncCondition::new(SyncCause::DuplicateIdentity, None);
         }
