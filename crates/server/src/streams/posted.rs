@@ -21,7 +21,7 @@ use streams::task::{Ended, SLOW};
 use streams::{Exchange, FrameWriter, LinkCommand, LinkCommands};
 use sync::frame::{GoAway, Ping};
 use sync::{FeedCursor, Frame};
-use tokio::sync::{OwnedMutexGuard, watch};
+use tokio::sync::OwnedMutexGuard;
 use wire::batch::{self, FrameBatch, MAX_REQUEST};
 use wire::{Code, Problem};
 
@@ -151,7 +151,7 @@ pub(super) async fn send_events(
         let mut over = std::pin::pin!(over(&open.link, &request.connection));
         loop {
             let next = Box::pin(next_events(&request, &open.link, from.take(), notice.take())).await;
-            let (frames, sets, mut head) = match next {
+            let (frames, sets) = match next {
                 Ok(next) => next,
                 Err(why) => break why,
             };
@@ -161,12 +161,10 @@ pub(super) async fn send_events(
                 },
                 why = &mut over => break why,
             }
-            let changed = async {
-                // What a post was answered with is no news.
-                while head.changed().await.is_ok() && sets.is_answered() {}
-            };
+            let feed = sets.head();
             tokio::select! {
-                () = changed => {}
+                // What a post was answered with is no news.
+                _ = feed.until(|_| !sets.is_answered()) => {}
                 Some(command) = commands.next() => if let LinkCommand::Send(frame) = command {
                     notice = Some(*frame);
                 },
@@ -180,17 +178,17 @@ pub(super) async fn send_events(
 }
 
 /// An answer to no post: hello, what follows the acknowledged cursor, and a ping,
-/// which is answered with a post. With it come the sets, and what tells when the feed changed since.
+/// which is answered with a post. With it come the sets.
 async fn next_events(
     request: &StreamRequest,
     link: &Arc<NodeLink>,
     from: Option<FeedCursor>,
     notice: Option<Frame>,
-) -> Result<(Vec<Frame>, Arc<NodeSync>, watch::Receiver<u64>), GoAway> {
+) -> Result<(Vec<Frame>, Arc<NodeSync>), GoAway> {
     let (handler, config) = lease(request, link).await?;
     let index = request.plane.hub.sync_index();
     let acked = index.read(&request.caller.id, |summary| summary.acked.clone());
-    let (sets, head) = (handler.sets.clone(), handler.sets.watch());
+    let sets = handler.sets.clone();
     sets.answered();
     let mut exchange = Exchange::open(*config, from.or(acked), handler.clone());
     notice.into_iter().for_each(|frame| exchange.request(LinkCommand::Send(Box::new(frame))));
@@ -198,5 +196,5 @@ async fn next_events(
     handler.count(&exchange.end().await.counters);
     let ping = Ping { head: sets.sets().feed.head(), ..Ping::default() };
     frames.push(Frame::Ping(ping));
-    Ok((frames, sets, head))
+    Ok((frames, sets))
 }
