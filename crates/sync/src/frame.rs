@@ -61,7 +61,7 @@ pub enum Frame {
     CheckIn(Box<CheckIn>),
     /// Its answer.
     Answer(Box<Answer>),
-    /// What the node is pointed to has changed, or something was pushed: check in now.
+    /// What the node is pointed to has changed, or a run was requested: check in now.
     StateUpdated,
     /// An operator confirms that what the source no longer has is deleted, however much it is:
     /// good for one resync, which begins now.

@@ -102,7 +102,7 @@ impl PlaneLinkHandler {
             None => return,
         };
         let index = self.plane.hub.sync_index();
-        index.update(&self.caller.id, |summary| summary.node_reports(problem));
+        index.update(&self.caller.id, |summary| summary.node_problem = problem);
     }
 
     /// Takes bytes of a check-in out of the node's share of what the control plane takes in
