@@ -246,7 +246,7 @@ impl Default for LinkSettings {
 }
 
 /// The content of the object of kind `Sync`: the release's leave to synchronize objects.
-/// Without it a node takes and sends none.
+/// Without it a node takes and sends none, as the default says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct SyncPolicy {
@@ -268,6 +268,20 @@ pub struct SyncPolicy {
     /// What operators may ask of the node's objects; only in autonomous mode.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub operations: Vec<ObjectOperation>,
+}
+
+impl Default for SyncPolicy {
+    /// Nothing is synchronized.
+    fn default() -> SyncPolicy {
+        SyncPolicy {
+            mode: Mode::Off,
+            kinds: Vec::new(),
+            folder: None,
+            mismatch: Mismatch::default(),
+            max_delete_percent: SyncPolicy::MAX_DELETE_PERCENT,
+            operations: Vec::new(),
+        }
+    }
 }
 
 impl SyncPolicy {

@@ -8,7 +8,7 @@ use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -112,35 +112,48 @@ pub struct Connection {
     closer: Arc<Closer>,
 }
 
+/// What became of a connection; each is told to all who wait for it.
 #[derive(Debug, Default)]
 struct Closer {
-    asked: AtomicBool,
-    notify: Notify,
-    closing: Flag,
-    cut: Flag,
-    upgraded: AtomicBool,
-    upgrade_ended: Flag,
+    steps: AtomicU8,
+    news: Notify,
 }
 
-/// Something that happens once, and that any number may wait for.
-#[derive(Debug, Default)]
-struct Flag {
-    set: AtomicBool,
-    waiting: Notify,
+/// What happens to a connection once, as a bit of [`Closer::steps`].
+#[derive(Clone, Copy)]
+#[repr(u8)]
+enum ClosingStep {
+    /// A handler asked for its end.
+    Asked = 1,
+    /// Streams on it are to end.
+    Closing = 2,
+    /// It was upgraded.
+    Upgraded = 4,
+    /// What goes on on it after an upgrade is to be cut.
+    Cut = 8,
+    /// What went on on it after an upgrade ended.
+    UpgradeEnded = 16,
 }
 
-impl Flag {
-    fn set(&self) {
-        self.set.store(true, Ordering::Release);
-        self.waiting.notify_waiters();
+impl Closer {
+    fn set(&self, step: ClosingStep) {
+        self.steps.fetch_or(step as u8, Ordering::AcqRel);
+        self.news.notify_waiters();
     }
 
-    async fn wait(&self) {
-        let mut notified = std::pin::pin!(self.waiting.notified());
-        // Before looking, so that nothing is missed in between.
-        notified.as_mut().enable();
-        if !self.set.load(Ordering::Acquire) {
-            notified.await;
+    fn is(&self, step: ClosingStep) -> bool {
+        self.steps.load(Ordering::Acquire) & step as u8 != 0
+    }
+
+    async fn wait(&self, step: ClosingStep) {
+        loop {
+            let mut news = std::pin::pin!(self.news.notified());
+            // Before looking, so that nothing is missed in between.
+            news.as_mut().enable();
+            if self.is(step) {
+                return;
+            }
+            news.await;
         }
     }
 }
@@ -149,20 +162,20 @@ impl Connection {
     /// Waits until the connection is to end: it is old, or the server stops. Streams on it
     /// then say goodbye within [`AcceptLimits::ending`], after which they are cut.
     pub async fn closing(&self) {
-        self.closer.closing.wait().await;
+        self.closer.wait(ClosingStep::Closing).await;
     }
 
     /// Waits until an upgraded connection's time is over, whatever goes on on it.
     pub(crate) async fn cut(&self) {
-        self.closer.cut.wait().await;
+        self.closer.wait(ClosingStep::Cut).await;
     }
 
     pub(crate) fn upgrade_began(&self) {
-        self.closer.upgraded.store(true, Ordering::Release);
+        self.closer.set(ClosingStep::Upgraded);
     }
 
     pub(crate) fn upgrade_ended(&self) {
-        self.closer.upgrade_ended.set();
+        self.closer.set(ClosingStep::UpgradeEnded);
     }
 
     /// At the other end is a proxy that ends the TLS sessions of nodes: what comes is of many
@@ -174,8 +187,8 @@ impl Connection {
     /// Closes the connection once this request is answered: an idle node costs nothing. A proxy's
     /// stays, for other nodes are on it.
     pub fn close_after_answer(&self) {
-        if !self.is_proxy() && !self.closer.asked.swap(true, Ordering::Relaxed) {
-            self.closer.notify.notify_one();
+        if !self.is_proxy() {
+            self.closer.set(ClosingStep::Asked);
         }
     }
 }
@@ -194,6 +207,7 @@ pub async fn serve<H, F, B>(
     F: Future<Output = Response<B>> + Send + 'static,
     B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
 {
+    let limits = Arc::new(limits);
     let slots = Arc::new(Semaphore::new(limits.connections));
     let door = Arc::new(Semaphore::new(limits.handshakes));
     let peers = Arc::new(Peers::default());
@@ -203,12 +217,13 @@ pub async fn serve<H, F, B>(
                 Some(accepted) => accepted,
                 None => return,
             },
-            () = stopped(&mut shutdown) => return drain(&slots, limits).await,
+            () = stopped(&mut shutdown) => return drain(&slots, &limits).await,
         };
         match accepted {
             Ok((stream, address)) => {
                 let acceptor = TlsAcceptor::from(tls.borrow().clone());
-                let (shutdown, peers, door) = (shutdown.clone(), peers.clone(), door.clone());
+                let (shutdown, peers, door, limits) =
+                    (shutdown.clone(), peers.clone(), door.clone(), limits.clone());
                 let one = Box::new(One { stream, address, limits, slot, peers, door, shutdown });
                 tokio::spawn(one.run(acceptor, handle.clone()));
             }
@@ -235,7 +250,7 @@ pub async fn stopped(shutdown: &mut watch::Receiver<bool>) {
 }
 
 /// Waits until the connections have ended, within the bound of a drain.
-async fn drain(slots: &Semaphore, limits: AcceptLimits) {
+async fn drain(slots: &Semaphore, limits: &AcceptLimits) {
     const DRAIN: Duration = Duration::from_secs(5);
     let all = u32::try_from(limits.connections).unwrap_or(u32::MAX);
     let _ = tokio::time::timeout(DRAIN, slots.acquire_many(all)).await;
@@ -244,7 +259,7 @@ async fn drain(slots: &Semaphore, limits: AcceptLimits) {
 struct One {
     stream: TcpStream,
     address: SocketAddr,
-    limits: AcceptLimits,
+    limits: Arc<AcceptLimits>,
     slot: OwnedSemaphorePermit,
     peers: Arc<Peers>,
     door: Arc<Semaphore>,
@@ -343,7 +358,7 @@ impl One {
 struct Met {
     tls: Box<TlsStream<TcpStream>>,
     connection: Connection,
-    limits: AcceptLimits,
+    limits: Arc<AcceptLimits>,
     shutdown: watch::Receiver<bool>,
     _place: PeerPermit,
     _slot: OwnedSemaphorePermit,
@@ -356,36 +371,50 @@ impl Met {
         F: Future<Output = Response<B>> + Send + 'static,
         B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
     {
-        let (limits, connection) = (&self.limits, self.connection.clone());
-        let (address, http1) = (connection.address, connection.http1);
-        let age = if connection.peer.is_some() { limits.age } else { limits.anonymous_age };
-        let closer = &self.connection.closer;
-        let service = service_fn(move |mut request: Request<Incoming>| {
-            request.extensions_mut().insert(connection.clone());
-            // In a box of its own: the task of a stream lives on with its body, when what made the
-            // answer is long over.
-            let answer = Box::pin(handle(request));
-            async move { Ok::<_, Infallible>(answer.await) }
-        });
-        let io = TokioIo::new(self.tls);
+        let (limits, closer) = (&self.limits, &self.connection.closer);
+        let age = if self.connection.peer.is_some() { limits.age } else { limits.anonymous_age };
         let wanted = std::pin::pin!(wanted(closer, age, &mut self.shutdown));
-        let ended = if http1 {
-            let http = http1_builder(limits).serve_connection(io, service).with_upgrades();
-            let http = Box::pin(of_http1(http, closer.clone()));
-            // Boxed, so that the many connections of HTTP/2 have no room for it.
+        // Boxed, as a connection has room for the longest of what it waits for.
+        let ended = if self.connection.http1 {
+            let service = service(self.connection.clone(), handle);
+            let http = http1_builder(limits).serve_connection(TokioIo::new(self.tls), service);
+            let http = Box::pin(of_http1(http.with_upgrades(), closer.clone()));
             let ended = Box::pin(run_to_completion(http, wanted, limits.ending, |_| {})).await;
-            closer.cut.set();
+            closer.set(ClosingStep::Cut);
             ended
         } else {
-            let http = Box::pin(builder(limits).serve_connection(io, service));
+            let http = {
+                let service = service(self.connection.clone(), handle);
+                Box::pin(builder(limits).serve_connection(TokioIo::new(self.tls), service))
+            };
             run_to_completion(http, wanted, limits.ending, |http| http.graceful_shutdown()).await
         };
+        let address = self.connection.address;
         match ended {
             Some(Ok(())) => {}
             Some(Err(error)) => tracing::debug!(%address, %error, "a connection ended"),
             None => tracing::debug!(%address, "a connection did not end by itself"),
         }
     }
+}
+
+/// Answers the requests of a connection.
+fn service<H, F, B>(
+    connection: Connection,
+    handle: H,
+) -> impl HttpService<Incoming, ResBody = B, Error = Infallible, Future: Send>
+where
+    H: Fn(Request<Incoming>) -> F,
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: Body,
+{
+    service_fn(move |mut request: Request<Incoming>| {
+        request.extensions_mut().insert(connection.clone());
+        // In a box of its own: the task of a stream lives on with its body, when what made the
+        // answer is long over.
+        let answer = Box::pin(handle(request));
+        async move { Ok::<_, Infallible>(answer.await) }
+    })
 }
 
 /// A TLS handshake. Who says nothing waits outside the door, and who stops in the middle does
@@ -424,11 +453,11 @@ fn connection(tls: &TlsStream<TcpStream>, address: SocketAddr) -> Option<Connect
 /// Waits for a reason to close.
 async fn wanted(closer: &Closer, age: Duration, shutdown: &mut watch::Receiver<bool>) {
     tokio::select! {
-        () = closer.notify.notified() => {}
+        () = closer.wait(ClosingStep::Asked) => {}
         () = tokio::time::sleep(age) => {}
         () = stopped(shutdown) => {}
     }
-    closer.closing.set();
+    closer.set(ClosingStep::Closing);
 }
 
 /// Runs a connection to its end, and closes it once that is wanted; `None` when it had to be cut
@@ -443,7 +472,8 @@ async fn run_to_completion<C: Future>(
         ended = http.as_mut() => Some(ended),
         () = wanted => {
             close(http.as_mut());
-            tokio::time::timeout(within, http).await.ok()
+            // Few of the connections end at a time.
+            Box::pin(tokio::time::timeout(within, http)).await.ok()
         }
     }
 }
@@ -460,13 +490,13 @@ where
     let mut http = std::pin::pin!(http);
     let ended = tokio::select! {
         ended = http.as_mut() => ended,
-        () = closer.closing.wait() => {
+        () = closer.wait(ClosingStep::Closing) => {
             http.as_mut().graceful_shutdown();
             http.await
         }
     };
-    if closer.upgraded.load(Ordering::Acquire) {
-        closer.upgrade_ended.wait().await;
+    if closer.is(ClosingStep::Upgraded) {
+        closer.wait(ClosingStep::UpgradeEnded).await;
     }
     ended
 }

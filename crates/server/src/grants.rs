@@ -27,17 +27,10 @@ const MAX_GRANT: u64 = 256 * MAX_INLINE;
 /// What one set grants.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Granted {
-    /// Which objects are synchronized, and how; `None` when none are.
-    pub(crate) sync: Option<Arc<SyncPolicy>>,
+    /// Which objects are synchronized, and how.
+    pub(crate) sync: Arc<SyncPolicy>,
     /// What the control plane may ask for, in the order of names.
     pub(crate) delegations: Arc<[Delegation]>,
-}
-
-impl Granted {
-    /// Who is the source of truth.
-    pub(crate) fn mode(&self) -> Mode {
-        self.sync.as_ref().map_or(Mode::Off, |sync| sync.mode)
-    }
 }
 
 /// Grants by root of the set.
@@ -47,7 +40,7 @@ pub(crate) struct Grants {
     /// Who is the source of truth, by root: asked of every node of the fleet at once.
     modes: Cache<Mode>,
     /// By digest of the object.
-    policies: Cache<Option<Arc<SyncPolicy>>>,
+    policies: Cache<Arc<SyncPolicy>>,
     /// By root of the section.
     delegations: Cache<Arc<[Delegation]>>,
 }
@@ -87,8 +80,8 @@ impl Grants {
             return Ok(known);
         }
         let Some(granted) = self.of(root).await? else { return Ok(Mode::Off) };
-        self.modes.put(*root, granted.mode());
-        Ok(granted.mode())
+        self.modes.put(*root, granted.sync.mode);
+        Ok(granted.sync.mode)
     }
 
     /// What a set declares of its node, as selectors read it: `labels`, and `groups` where the
@@ -107,11 +100,11 @@ impl Grants {
         }
     }
 
-    async fn policy(&self, stub: &Stub) -> Result<Option<Arc<SyncPolicy>>, StoreError> {
+    async fn policy(&self, stub: &Stub) -> Result<Arc<SyncPolicy>, StoreError> {
         if let Some(known) = self.policies.get(&stub.digest) {
             return Ok(known);
         }
-        let read = self.json::<SyncPolicy>(stub).await?.map(Arc::new);
+        let read = Arc::new(self.json::<SyncPolicy>(stub).await?.unwrap_or_default());
         self.policies.put(stub.digest, read.clone());
         Ok(read)
     }

@@ -21,7 +21,9 @@ use streams::task::LinkTransport;
 use sync::FeedCursor;
 use sync::Frame;
 use sync::frame::{GoAway, Have, Hello, Interop};
-use test_support::fleet::link::{Sse, grpc, handler, hello, item, linked, post, publish_mode};
+use test_support::fleet::link::{
+    Sse, config, grpc, handler, hello, item, linked, post, publish_mode, running,
+};
 use test_support::fleet::{Fleet, Member, now, quiet};
 use test_support::wait::until;
 use wire::Code;
@@ -244,6 +246,49 @@ async fn posts_that_load_sets_are_paced() {
     let busy =
         |problem: &wire::Problem| problem.code == Code::Busy.as_str() && problem.retry_after_secs > Some(0);
     assert!(!refused.is_empty() && refused.iter().all(|problem| busy(problem)), "{refused:?}");
+}
+
+/// Objects of nearly a MiB each: so many bytes that who does not read them keeps its link from its end.
+async fn apply_much(fleet: &Fleet) {
+    let manifest = |n: usize| {
+        json!({"apiVersion": "test/v1", "kind": "Item",
+            "metadata": {"namespace": "web", "name": format!("i{n}")}, "spec": {"text": "x".repeat(900_000)}})
+    };
+    let apply = json!({"manifests": (0..12).map(manifest).collect::<Vec<_>>(), "node": "edge-1"});
+    let _: server::api::objects::Results = fleet.operator().await.post("/v1/objects", &apply).await.unwrap();
+}
+
+/// Since when the node has the link that it has.
+async fn linked_since(fleet: &Fleet) -> Option<model::Timestamp> {
+    let page: SyncsView = fleet.operator().await.get("/v1/sync").await.unwrap();
+    page.nodes[0].linked_since
+}
+
+/// SYN-13: what waits for the link before to end is one request at most, the newest.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_request_that_waits_gives_up_for_a_newer_one() {
+    let (fleet, node) = fleet(Mode::Managed).await;
+    apply_much(&fleet).await;
+    let LinkTransport { mut reader, mut writer } = grpc(&node, &mut node.dial().await).await.unwrap();
+    writer.send(vec![said(hello(Mode::Managed, "one"))]).await.unwrap();
+    // From here on nobody reads: the rest does not fit on the way.
+    let mut heard = Vec::new();
+    while !heard.iter().any(|frame| matches!(frame, Frame::Event(_))) {
+        heard.extend(reader.next().await.unwrap().expect("events come"));
+    }
+    let since = linked_since(&fleet).await;
+    let newest = async {
+        until("the second request is judged", async || {
+            let now = linked_since(&fleet).await;
+            (now != since).then_some(())
+        })
+        .await;
+        let third = grpc(&node, &mut node.dial().await).await.unwrap();
+        running(config(Mode::Managed, "one"), &handler("n1"), third)
+    };
+    let ((met, away), newest) = tokio::join!(ended(&node, hello(Mode::Managed, "one")), newest);
+    assert_eq!((met.is_none(), away.code.as_str()), (true, "replaced"), "it never was the node's link");
+    newest.stop().await;
 }
 
 #[tokio::test(flavor = "multi_thread")]

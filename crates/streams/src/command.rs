@@ -4,28 +4,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_channel::mpsc;
 use futures_util::{SinkExt, StreamExt};
-use sync::Frame;
-use sync::frame::{CloseReason, GoAway};
-use sync::link::Counters;
+use sync::link::{Counters, EndedBy, LinkCommand};
 
 use crate::transport::{FrameReader, FrameWriter, TransportError};
 
 /// Commands that may wait for a link.
 const MAX_COMMANDS: usize = 16;
-
-/// A command to a link.
-pub enum LinkCommand {
-    /// Orphans may be deleted, however many.
-    Approve,
-    /// Compare by a resync now.
-    Resync,
-    /// Send this frame.
-    Send(Box<Frame>),
-    /// End in order: what came is processed first.
-    Shutdown,
-    /// Say why, and close.
-    GoAway(Box<GoAway>),
-}
 
 /// Sends commands to a link.
 #[derive(Clone, Debug)]
@@ -67,17 +51,6 @@ impl LinkCommands {
     pub async fn next(&mut self) -> Option<LinkCommand> {
         self.0.next().await
     }
-}
-
-/// Which side ended a link, and why.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum EndedBy {
-    /// Nobody: its transport is gone.
-    Nobody,
-    /// This side.
-    Us(CloseReason),
-    /// The other side, with a go-away.
-    Them(CloseReason),
 }
 
 /// How a link ended.

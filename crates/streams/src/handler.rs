@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use model::ObjectKey;
-use sync::admission::{Permits, Unlimited};
+use sync::admission::Permits;
 use sync::frame::Hello;
 use sync::link::{Batch, ItemOutcome, Link, NotKept, Note};
 use sync::replica::Replica;
@@ -37,9 +37,9 @@ pub trait LinkHandler: Send + Sync + 'static {
     /// Nothing of it is durable.
     async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotKept>;
 
-    /// Where the permits for resyncs come from; asked at the control plane's end alone.
-    fn permits(&self) -> &dyn Permits {
-        &Unlimited
+    /// Where the permits for resyncs come from; `None`: none is needed, as at the node, which has one link.
+    fn permits(&self) -> Option<&dyn Permits> {
+        None
     }
 
     /// Takes a frame that is not the link's own; what is returned is said back. Two at most

@@ -24,5 +24,6 @@ pub mod websocket;
 pub mod weight;
 
 pub use handler::{LinkHandler, LoadError};
-pub use task::{Ended, Exchange, LinkCommand, LinkCommands, LinkHandle, run_link};
+pub use sync::link::LinkCommand;
+pub use task::{Ended, Exchange, LinkCommands, LinkHandle, run_link};
 pub use transport::{FrameReader, FrameWriter, TransportError};

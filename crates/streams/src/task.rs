@@ -25,14 +25,15 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use model::{ObjectKey, Timestamp};
-use sync::frame::{CloseReason, GoAway};
-use sync::link::{Input, Link, LinkConfig, LoadFor, Output, Span, may_overtake};
+use sync::frame::GoAway;
+pub use sync::link::{EndedBy, LinkCommand};
+use sync::link::{Input, Link, LinkConfig, Output, Span, may_overtake};
 use sync::{FeedCursor, Frame};
 use tokio::sync::watch;
 use tokio::time::Instant;
 use wire::batch::FrameBatch;
 
-pub use crate::command::{Ended, EndedBy, LinkCommand, LinkCommands, LinkHandle, LinkTransport, commands};
+pub use crate::command::{Ended, LinkCommands, LinkHandle, LinkTransport, commands};
 use crate::handler::LinkHandler;
 use crate::transport::{FrameReader, FrameWriter, TransportError};
 use crate::weight::{FRAME, weight};
@@ -95,13 +96,13 @@ pub fn run_link<S: LinkHandler>(
 pub struct Exchange<S: LinkHandler> {
     task: Box<LinkTask<S>>,
     /// What the link is to do once the other side said hello.
-    requests: Vec<Input>,
+    requests: Vec<LinkCommand>,
 }
 
 impl<S: LinkHandler> Exchange<S> {
     /// Opens the link; `after` as in [`Span::Exchange`].
     pub fn open(mut config: LinkConfig, after: Option<FeedCursor>, handler: Arc<S>) -> Exchange<S> {
-        config.limits = config.limits.of_exchange(EXCHANGE_EVENTS, EXCHANGE_BYTES);
+        config.limits = Arc::new(config.limits.of_exchange(EXCHANGE_EVENTS, EXCHANGE_BYTES));
         config.span = Span::Exchange { after };
         let link = Box::new(Link::new(config, link_time()));
         let mut task = Box::new(LinkTask::new(link, handler, None, EXCHANGE_BYTES));
@@ -109,16 +110,16 @@ impl<S: LinkHandler> Exchange<S> {
         Exchange { task, requests: Vec::new() }
     }
 
-    /// Gives the link an input with the frames that it works on next, behind the other side's hello.
-    pub fn request(&mut self, input: Input) {
-        self.requests.push(input);
+    /// Gives the link a command with the frames that it works on next, behind the other side's hello.
+    pub fn request(&mut self, command: LinkCommand) {
+        self.requests.push(command);
     }
 
     /// Works on frames until nothing is under way, or there is enough to say.
     pub async fn say(&mut self, frames: Vec<Frame>) -> FrameBatch {
         let task = &mut self.task;
         task.frames(frames);
-        self.requests.drain(..).for_each(|input| task.take(input));
+        self.requests.drain(..).for_each(|command| task.take(Input::Command(command)));
         while let Some(done) = task.jobs.next().await {
             task.done(done);
             task.work();
@@ -126,7 +127,7 @@ impl<S: LinkHandler> Exchange<S> {
         task.handler.progress(&task.link);
         let frames = task.group(EXCHANGE_BYTES);
         // What was sent is to be acknowledged, at least.
-        let more = task.queued > 0 || !task.loads.is_empty() || task.link.in_flight() > 0;
+        let more = task.queued > 0 || task.load.is_some() || task.link.in_flight() > 0;
         FrameBatch { frames, more }
     }
 
@@ -181,10 +182,10 @@ async fn run<S: LinkHandler>(
                 continue;
             }
             changed = feed.changed(), if feed_open => match changed {
-                Ok(()) => task.take(Input::FeedChanged),
+                Ok(()) => task.take(Input::Tick),
                 Err(_) => feed_open = false,
             },
-            Some(command) = commands.next() => task.command(command),
+            Some(command) = commands.next() => task.take(Input::Command(command)),
             () = alarm.as_mut(), if timed => task.take(Input::Tick),
         }
         task.handler.progress(&task.link);
@@ -208,8 +209,11 @@ enum Done {
     Input(Input),
     /// A frame of the handler's was worked on; what is said back.
     Received(Option<Frame>),
-    /// The link is to end.
-    GoAway(GoAway),
+}
+
+/// The link is to end.
+fn go_away(code: &str, message: String, retry_after: Option<u64>) -> Input {
+    Input::Command(LinkCommand::GoAway(Box::new(GoAway { code: code.to_owned(), message, retry_after })))
 }
 
 struct LinkTask<S> {
@@ -225,8 +229,8 @@ struct LinkTask<S> {
     control: VecDeque<Frame>,
     data: VecDeque<Frame>,
     queued: usize,
-    /// Loads that wait until less is queued.
-    loads: VecDeque<(LoadFor, Vec<(ObjectKey, u64)>)>,
+    /// A load that waits until less is queued.
+    load: Option<Vec<(ObjectKey, u64)>>,
     jobs: FuturesUnordered<BoxFuture<'static, Done>>,
     /// Frames of the handler's that are worked on.
     received: usize,
@@ -255,7 +259,7 @@ impl<S: LinkHandler> LinkTask<S> {
             control: VecDeque::new(),
             data: VecDeque::new(),
             queued: 0,
-            loads: VecDeque::new(),
+            load: None,
             jobs: FuturesUnordered::new(),
             received: 0,
             closed: None,
@@ -293,11 +297,7 @@ impl<S: LinkHandler> LinkTask<S> {
             Ok(Some(frames)) => self.frames(frames),
             Ok(None) => self.ends_within(Duration::ZERO),
             Err(error) => match error.refusal() {
-                Some(code) => self.go_away(GoAway {
-                    code: code.to_owned(),
-                    message: error.explained(),
-                    retry_after: None,
-                }),
+                Some(code) => self.take(go_away(code, error.explained(), None)),
                 None => {
                     self.error = Some(error);
                     self.ends_within(Duration::ZERO);
@@ -321,22 +321,18 @@ impl<S: LinkHandler> LinkTask<S> {
         }
         if self.closed.is_some() {
             self.backlog.clear();
-            self.loads.clear();
+            self.load = None;
         }
-        while self.queued < self.most_queued
-            && let Some((id, wants)) = self.loads.pop_front()
+        if self.queued < self.most_queued
+            && let Some(wants) = self.load.take()
         {
             let handler = self.handler.clone();
             self.job(async move {
                 let loaded = if wants.is_empty() { Ok(Vec::new()) } else { handler.load(wants).await };
-                match loaded {
-                    Ok(contents) => Done::Input(Input::Loaded { id, contents }),
-                    Err(error) => Done::GoAway(GoAway {
-                        code: "internal".to_owned(),
-                        message: error.to_string(),
-                        retry_after: Some(LOAD_AGAIN),
-                    }),
-                }
+                Done::Input(match loaded {
+                    Ok(contents) => Input::Loaded(contents),
+                    Err(error) => go_away("internal", error.to_string(), Some(LOAD_AGAIN)),
+                })
             });
         }
         self.backlog.len() < before
@@ -345,10 +341,10 @@ impl<S: LinkHandler> LinkTask<S> {
     fn done(&mut self, done: Done) {
         match done {
             Done::Input(input) => self.take(input),
-            Done::GoAway(why) => self.go_away(why),
             Done::Received(answer) => {
                 self.received -= 1;
-                self.take(answer.map_or(Input::Tick, Input::Send));
+                let send = |frame| Input::Command(LinkCommand::Send(Box::new(frame)));
+                self.take(answer.map_or(Input::Tick, send));
             }
         }
     }
@@ -359,29 +355,6 @@ impl<S: LinkHandler> LinkTask<S> {
         let outputs =
             self.handler.with_sets(|feed, replica| self.link.handle(input, feed, replica, permits, now));
         outputs.into_iter().for_each(|output| self.perform(output));
-    }
-
-    fn command(&mut self, command: LinkCommand) {
-        match command {
-            LinkCommand::Approve => self.take(Input::Approve),
-            LinkCommand::Resync => self.take(Input::Resync),
-            LinkCommand::Send(frame) => self.take(Input::Send(*frame)),
-            LinkCommand::Shutdown => self.take(Input::Shutdown),
-            LinkCommand::GoAway(why) => self.go_away(*why),
-        }
-    }
-
-    fn go_away(&mut self, why: GoAway) {
-        if self.closed.is_none() {
-            self.take(Input::Send(Frame::GoAway(why.clone())));
-            let by = EndedBy::Us(CloseReason::of(&why.code));
-            self.closes(why, by);
-        }
-    }
-
-    fn closes(&mut self, why: GoAway, by: EndedBy) {
-        self.closed = Some((why, by));
-        self.ends_within(GO_AWAY_WITHIN);
     }
 
     fn perform(&mut self, output: Output) {
@@ -397,9 +370,7 @@ impl<S: LinkHandler> LinkTask<S> {
                 }
                 queue.push_back(frame);
             }
-            Output::Load { id, wants } => {
-                self.loads.push_back((id, wants));
-            }
+            Output::Load(wants) => self.load = Some(wants),
             Output::Apply(batch) => {
                 self.job(async move { Done::Input(Input::Applied(handler.apply(batch).await)) });
             }
@@ -412,9 +383,9 @@ impl<S: LinkHandler> LinkTask<S> {
             }
             Output::Hello(hello) => handler.hello(&hello),
             Output::Note(note) => handler.note(&note),
-            Output::Close { code, message, retry_after, away } => {
-                let by = away.map_or(EndedBy::Us(CloseReason::of(code)), EndedBy::Them);
-                self.closes(GoAway { code: code.to_owned(), message, retry_after }, by);
+            Output::Close(why, by) => {
+                self.closed = Some((why, by));
+                self.ends_within(GO_AWAY_WITHIN);
             }
         }
     }
@@ -477,7 +448,7 @@ impl<S: LinkHandler> LinkTask<S> {
             self.done(done);
         }
         self.handler.progress(&self.link);
-        let (met, counters) = (self.link.peer().is_some(), Box::new(*self.link.counters()));
+        let (met, counters) = (self.link.has_met(), Box::new(*self.link.counters()));
         // Where it is known why the link ended, that what was sent meanwhile did not arrive says
         // nothing more.
         match self.closed.take() {

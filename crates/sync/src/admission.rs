@@ -37,18 +37,6 @@ pub trait Permits {
     fn give_back(&self);
 }
 
-/// There are always permits: at the node, which has one link.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Unlimited;
-
-impl Permits for Unlimited {
-    fn take(&self) -> Result<(), Duration> {
-        Ok(())
-    }
-
-    fn give_back(&self) {}
-}
-
 impl<Who: Clone + PartialEq> ResyncAdmission<Who> {
     /// At most `most` permits at once; at least one.
     pub fn new(most: usize) -> ResyncAdmission<Who> {

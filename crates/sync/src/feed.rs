@@ -106,10 +106,8 @@ pub struct TooManySections {
 pub enum Resume {
     /// Yes: with the changes after this position.
     From(Position),
-    /// No: tombstones after its cursor are forgotten.
+    /// No: its cursor is of another incarnation of the feed, or tombstones after it are forgotten.
     Behind,
-    /// No: its cursor is of another incarnation of the feed.
-    OtherIncarnation,
     /// No: it has more than the feed knows; the feed was restored from an old backup.
     AheadOfHead,
 }
@@ -178,16 +176,11 @@ impl Feed {
 
     /// What is to be kept of it.
     pub fn saved(&self) -> SavedFeed {
-        let change = |(key, (rev, state)): (&ObjectKey, &(u64, ObjectState))| Change {
-            rev: *rev,
-            key: key.clone(),
-            state: state.clone(),
-        };
         SavedFeed {
             incarnation: self.incarnation.clone(),
             head: self.head,
             compacted: self.compacted,
-            changes: self.by_key.iter().map(change).collect(),
+            changes: self.changes(),
         }
     }
 
@@ -316,21 +309,15 @@ impl Feed {
         from.filter_map(|(key, (_, state))| Some((key, state.stub()?)))
     }
 
-    /// At most `limit` changes after `rev`, in the order of their numbers.
-    pub fn changes_after(&self, rev: u64, limit: usize) -> Vec<Change> {
-        let mut changes = Vec::new();
-        let mut at = rev;
-        while changes.len() < limit {
-            let next = |map: &BTreeMap<u64, ObjectKey>| {
-                map.range((Excluded(at), Unbounded)).next().map(|(rev, key)| (*rev, key.clone()))
-            };
-            let firsts = self.lanes.values().flat_map(|lane| [next(&lane.live), next(&lane.gone)]).flatten();
-            let Some((rev, key)) = firsts.min_by_key(|(rev, _)| *rev) else { break };
-            at = rev;
-            if let Some((_, state)) = self.by_key.get(&key) {
-                changes.push(Change { rev, key: key.clone(), state: state.clone() });
-            }
-        }
+    /// The newest change of each object, in the order of their numbers.
+    pub fn changes(&self) -> Vec<Change> {
+        let change = |(key, (rev, state)): (&ObjectKey, &(u64, ObjectState))| Change {
+            rev: *rev,
+            key: key.clone(),
+            state: state.clone(),
+        };
+        let mut changes: Vec<Change> = self.by_key.iter().map(change).collect();
+        changes.sort_by_key(|change| change.rev);
         changes
     }
 
@@ -361,15 +348,13 @@ impl Feed {
 
     /// Whether a replica that stands at a cursor can go on by changes alone.
     pub fn can_resume(&self, cursor: &FeedCursor) -> Resume {
-        let position = cursor.position();
-        if cursor.incarnation != self.incarnation {
-            Resume::OtherIncarnation
-        } else if position.highest() > self.head {
+        let (position, same) = (cursor.position(), cursor.incarnation == self.incarnation);
+        if same && position.highest() > self.head {
             Resume::AheadOfHead
-        } else if position.needs_deletes_after() < self.compacted {
-            Resume::Behind
-        } else {
+        } else if same && position.needs_deletes_after() >= self.compacted {
             Resume::From(position)
+        } else {
+            Resume::Behind
         }
     }
 
@@ -378,7 +363,7 @@ impl Feed {
     #[must_use]
     pub fn reincarnate(&self, incarnation: Incarnation) -> Feed {
         let mut feed = Feed::new(incarnation).keeping_tombstones(self.most_gone);
-        for change in self.changes_after(0, usize::MAX) {
+        for change in self.changes() {
             if let ObjectState::Live { stub, .. } = change.state {
                 let rev = feed.head + 1;
                 feed.place(Change { rev, key: change.key, state: ObjectState::Live { stub, born: rev } });
@@ -409,17 +394,11 @@ pub struct Planner<'a> {
 }
 
 impl Planner<'_> {
-    /// The change that puts an object; `None` when it is like that already, or would begin a
-    /// section too many.
-    pub fn put(&mut self, key: &ObjectKey, stub: &Stub) -> Option<Change> {
-        self.try_put(key, stub).unwrap_or_default()
-    }
-
     /// The change that puts an object; `None` when it is like that already.
     ///
     /// # Errors
     /// When it would begin one section more than a set may have.
-    pub fn try_put(&mut self, key: &ObjectKey, stub: &Stub) -> Result<Option<Change>, TooManySections> {
+    pub fn put(&mut self, key: &ObjectKey, stub: &Stub) -> Result<Option<Change>, TooManySections> {
         let born = match self.now(key) {
             Some(ObjectState::Live { stub: old, .. }) if old.uid == stub.uid && old.digest == stub.digest => {
                 return Ok(None);

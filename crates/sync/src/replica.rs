@@ -129,6 +129,14 @@ impl Replica {
         self.objects.get(key).map(|(stub, rev)| (stub, *rev))
     }
 
+    /// An object as it was received: as the source has it, also where it could not be taken.
+    pub(crate) fn received(&self, key: &ObjectKey) -> Option<&Stub> {
+        match self.rejected.get(key) {
+            Some(rejected) => rejected.stub.as_ref(),
+            None => self.objects.get(key).map(|(stub, _)| stub),
+        }
+    }
+
     /// All objects in the order of their keys.
     pub fn objects(&self) -> impl Iterator<Item = (&ObjectKey, &Stub)> {
         self.objects.iter().map(|(key, (stub, _))| (key, stub))

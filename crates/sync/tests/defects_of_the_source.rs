@@ -6,10 +6,12 @@
 #[path = "model/pair.rs"]
 mod pair;
 
+use std::sync::Arc;
+
 use model::condition::{Difference, SetCondition};
 use pair::{AGENT, PRINCIPAL, Pair, key};
 use sync::frame::{Ack, Capabilities, Frame, Interop, Op, Refused, ResyncResponse};
-use sync::link::{ItemOutcome, Note, may_overtake};
+use sync::link::{ItemOutcome, LinkCommand, Note, may_overtake};
 use sync::object::status_key;
 use sync::{Input, Link, Mode};
 
@@ -206,7 +208,7 @@ fn many_orphans_wait_for_an_operator() {
         pair.put(PRINCIPAL, &key(APP, "new"), "n", "new");
         pair.run();
         assert_eq!(pair.sides[AGENT].replica.len(), 51);
-        pair.give(AGENT, Input::Approve);
+        pair.give(AGENT, Input::Command(LinkCommand::Approve));
         pair.run();
         assert_eq!(pair.sides[AGENT].replica.len(), 1, "walk {walk}");
         assert!(pair.is_equal(PRINCIPAL));
@@ -220,13 +222,13 @@ fn an_operators_word_outlives_a_comparison_that_found_nothing() {
     for (later, gone) in [(5, true), (60, false)] {
         let mut pair = filled(50);
         pair.connect();
-        pair.give(AGENT, Input::Approve);
+        pair.give(AGENT, Input::Command(LinkCommand::Approve));
         pair.run();
         pair.pass(later);
         // What was removed is known by a comparison only: its tombstones are forgotten.
         let feed = &mut pair.sides[PRINCIPAL].feed;
         *feed = std::mem::replace(feed, sync::Feed::new("gone".parse().unwrap())).keeping_tombstones(1);
-        pair.give(AGENT, Input::Resync);
+        pair.give(AGENT, Input::Command(LinkCommand::Resync));
         for number in 0..40 {
             let feed = &mut pair.sides[PRINCIPAL].feed;
             let change = feed.planner().remove(&key(APP, &format!("a{number}"))).unwrap();
@@ -348,7 +350,7 @@ fn versions_are_a_range_and_a_mismatch_backs_off() {
 fn who_never_acknowledges_is_left_and_who_acknowledges_the_unsent_too() {
     let mut pair = filled(1);
     // Its acknowledgements are lost, so it takes itself to have spoken.
-    pair.sides[AGENT].config.limits.ping_every = std::time::Duration::from_secs(20);
+    Arc::make_mut(&mut pair.sides[AGENT].config.limits).ping_every = std::time::Duration::from_secs(20);
     pair.drops = |_, frame| matches!(frame, Frame::Ack(_));
     pair.connect();
     pair.pass(1000);
@@ -365,7 +367,7 @@ fn received_events_come_to_their_end_at_a_shutdown() {
     let mut pair = filled(100);
     pair.sides[AGENT].slow = true;
     pair.connect();
-    pair.give(AGENT, Input::Shutdown);
+    pair.give(AGENT, Input::Command(LinkCommand::Shutdown));
     assert_eq!(pair.sides[AGENT].closed, None, "a batch is under way");
     pair.sides[AGENT].slow = false;
     pair.run();
@@ -481,8 +483,8 @@ fn a_peer_without_the_walk_is_asked_as_the_source_document_says() {
             words
         };
         assert_eq!(said(source)[0], "request-resource-resync", "{mode:?}");
-        assert!(said(source).ends_with(&["response-synced-resource", "put"]), "{:?}", said(source));
-        assert_eq!(said(1 - source), ["request-update", "request-synced-resource-list", "request-update"]);
+        assert!(said(source).ends_with(&["response-synced-resource", "delete", "put"]), "{:?}", said(source));
+        assert_eq!(said(1 - source), ["request-synced-resource-list", "request-update"]);
     }
 }
 

@@ -10,7 +10,7 @@ use model::condition::{Difference, SetCondition};
 use pair::{AGENT, PRINCIPAL, Pair, key};
 use sync::cursor::Position;
 use sync::frame::{Checkpoint, Event, Frame, Interop, Op, Refused};
-use sync::link::{ItemOutcome, Note};
+use sync::link::{ItemOutcome, LinkCommand, Note};
 use sync::{FeedCursor, Input, Mode, refusal};
 
 const APP: &str = "Application";
@@ -107,8 +107,8 @@ fn what_failed_on_a_link_that_is_over_comes_again_on_the_next() {
 fn what_an_operator_asks_is_passed_on_to_the_node() {
     let mut pair = filled(1);
     pair.connect();
-    pair.give(PRINCIPAL, Input::Approve);
-    pair.give(PRINCIPAL, Input::Resync);
+    pair.give(PRINCIPAL, Input::Command(LinkCommand::Approve));
+    pair.give(PRINCIPAL, Input::Command(LinkCommand::Resync));
     pair.run();
     let frames = &pair.sides[PRINCIPAL].frames;
     assert!(frames.contains(&Frame::Approve));

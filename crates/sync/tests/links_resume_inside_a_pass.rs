@@ -7,6 +7,7 @@
 #[path = "model/pair.rs"]
 mod pair;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::ObjectKey;
@@ -30,8 +31,8 @@ fn filled(objects: usize) -> Pair {
         pair.put(PRINCIPAL, &name(n), &format!("u{n}"), "content");
     }
     for side in &mut pair.sides {
-        side.config.limits.window_events = WINDOW;
-        side.config.limits.batch_events = 8;
+        Arc::make_mut(&mut side.config.limits).window_events = WINDOW;
+        Arc::make_mut(&mut side.config.limits).batch_events = 8;
     }
     pair
 }

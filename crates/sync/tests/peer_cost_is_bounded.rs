@@ -6,6 +6,7 @@
 #[path = "model/pair.rs"]
 mod pair;
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::condition::SetCondition;
@@ -18,7 +19,7 @@ use sync::frame::{
     Checkpoint, Event, Frame, GoAway, Interop, InventoryItem, Op, Ping, PingOrder, ResyncRequest,
     ResyncResponse,
 };
-use sync::link::{ItemOutcome, Note};
+use sync::link::{ItemOutcome, LinkCommand, Note};
 use sync::replica::MAX_REJECTED_OBJECTS;
 use sync::{Feed, Input, Mode, Replica};
 
@@ -48,7 +49,7 @@ fn codes(pair: &Pair, at: usize) -> Vec<&str> {
 #[test]
 fn a_replica_has_only_so_many_objects() {
     let mut pair = filled(15);
-    pair.sides[AGENT].config.limits.replica.objects = 10;
+    Arc::make_mut(&mut pair.sides[AGENT].config.limits).replica.objects = 10;
     pair.connect();
     assert_eq!(pair.sides[AGENT].replica.len(), 10);
     assert_eq!(codes(&pair, AGENT), ["too-many"; 5]);
@@ -69,7 +70,7 @@ fn a_replica_has_only_so_many_objects() {
 #[test]
 fn a_replica_has_only_so_many_bytes() {
     let mut pair = filled(10);
-    pair.sides[AGENT].config.limits.replica.bytes = 25;
+    Arc::make_mut(&mut pair.sides[AGENT].config.limits).replica.bytes = 25;
     pair.connect();
     assert_eq!((pair.sides[AGENT].replica.len(), pair.sides[AGENT].replica.bytes()), (5, 25));
     pair.put(PRINCIPAL, &key(APP, "a0000"), "u0", "123456");
@@ -90,15 +91,15 @@ fn sets_have_only_so_many_sections() {
     let mut feed = Feed::new("l".parse().unwrap());
     let stub = |n: usize| Stub { uid: format!("u{n}").into(), ..Stub::of(b"x") };
     for n in 0..MAX_SECTIONS {
-        let change = feed.planner().try_put(&section(n), &stub(n)).unwrap().unwrap();
+        let change = feed.planner().put(&section(n), &stub(n)).unwrap().unwrap();
         feed.commit(change).unwrap();
     }
-    let refused = feed.planner().try_put(&section(MAX_SECTIONS), &stub(0)).unwrap_err();
+    let refused = feed.planner().put(&section(MAX_SECTIONS), &stub(0)).unwrap_err();
     assert!(refused.to_string().starts_with("too-many-sections"), "{refused}");
     // One that goes makes room.
     let change = feed.planner().remove(&section(0)).unwrap();
     feed.commit(change).unwrap();
-    assert!(feed.planner().try_put(&section(MAX_SECTIONS), &stub(0)).unwrap().is_some());
+    assert!(feed.planner().put(&section(MAX_SECTIONS), &stub(0)).unwrap().is_some());
 
     // And who says more all the same is refused by name.
     let mut pair = Pair::new(Mode::Managed);
@@ -136,7 +137,7 @@ fn what_is_refused_is_remembered_only_so_far() {
 #[test]
 fn a_walk_and_a_list_have_an_end() {
     let mut pair = filled(500);
-    pair.sides[AGENT].config.limits.replica.objects = 8;
+    Arc::make_mut(&mut pair.sides[AGENT].config.limits).replica.objects = 8;
     let cursor = Some(FeedCursor::at("other".parse().unwrap(), 7));
     let objects = vec![(key(APP, "old"), Stub { uid: "o".into(), ..Stub::of(b"") }, 1)];
     pair.sides[AGENT].replica = Replica::restore(sync::SavedReplica { cursor, objects });
@@ -144,11 +145,11 @@ fn a_walk_and_a_list_have_an_end() {
     assert_eq!(pair.sides[AGENT].closed, Some(("too-many", Some(3600))));
 
     let mut pair = filled(1);
-    pair.sides[AGENT].config.limits.replica.objects = 8;
+    Arc::make_mut(&mut pair.sides[AGENT].config.limits).replica.objects = 8;
     pair.sides[AGENT].config.capabilities.trie_resync = false;
     pair.drops = |_, frame| matches!(frame, Frame::Pong(_));
     pair.connect();
-    pair.give(AGENT, Input::Resync);
+    pair.give(AGENT, Input::Command(LinkCommand::Resync));
     for n in 0..9 {
         let (name, kind) = (format!("l{n}"), APP.to_owned());
         let one =
@@ -309,7 +310,7 @@ fn numbers_of_the_other_side_overflow_nothing() {
 #[test]
 fn contents_that_fail_for_now_do_not_stop_reading() {
     let mut pair = Pair::new(Mode::Managed);
-    pair.sides[AGENT].config.limits.window_bytes = 1000;
+    Arc::make_mut(&mut pair.sides[AGENT].config.limits).window_bytes = 1000;
     pair.sides[AGENT].outcome = |item, _| {
         if item.key.name.starts_with("large") {
             ItemOutcome::Temporary("the disk is full".to_owned())

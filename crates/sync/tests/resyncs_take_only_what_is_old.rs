@@ -6,9 +6,12 @@
 #[path = "model/pair.rs"]
 mod pair;
 
+use std::sync::Arc;
+
 use model::{Digest, Kind, ObjectKey, Stub};
 use pair::{AGENT, PRINCIPAL, Pair, key};
 use sync::frame::{Checkpoint, Frame, ResyncRequest};
+use sync::link::LinkCommand;
 use sync::{Feed, FeedCursor, Mode, Replica};
 
 const APP: &str = "Application";
@@ -137,7 +140,7 @@ fn a_comparison_with_a_set_that_is_no_more_begins_again() {
         pair.drops = |to, frame| to == AGENT && matches!(frame, Frame::Event(event) if event.seq > 0);
         pair.sides[PRINCIPAL].full = true;
         pair.connect();
-        pair.give(AGENT, sync::Input::Resync);
+        pair.give(AGENT, sync::Input::Command(LinkCommand::Resync));
         pair.run();
         assert!(asked(&pair).any(|request| matches!(request, ResyncRequest::Objects(_))));
         pair.disconnect();
@@ -167,7 +170,7 @@ fn in_the_order_of(kinds: [&str; 3], cut: bool) {
     let mut pair = Pair::new(Mode::Managed);
     for side in &mut pair.sides {
         side.config.kinds = kinds.map(Kind::new).to_vec();
-        side.config.limits.requested = if cut { 7 } else { 4 };
+        Arc::make_mut(&mut side.config.limits).requested = if cut { 7 } else { 4 };
     }
     pair.sides[PRINCIPAL].full = cut;
     for key in keys("new") {
@@ -181,10 +184,10 @@ fn in_the_order_of(kinds: [&str; 3], cut: bool) {
     if cut {
         pair.disconnect();
         pair.sides[PRINCIPAL].full = false;
-        pair.sides[AGENT].config.limits.requested = 4;
+        Arc::make_mut(&mut pair.sides[AGENT].config.limits).requested = 4;
         pair.connect();
     }
-    pair.give(AGENT, sync::Input::Approve);
+    pair.give(AGENT, sync::Input::Command(LinkCommand::Approve));
     pair.run();
     assert!(pair.is_equal(PRINCIPAL));
     let mut applied: Vec<String> =

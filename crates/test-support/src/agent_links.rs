@@ -166,8 +166,8 @@ impl Node {
             let kinds = self.policy.kinds.iter().map(|kind| Kind::new(kind)).collect();
             let mut config = LinkConfig::new(role, self.policy.mode, "one", kinds);
             config.max_delete_percent = 100;
-            config.limits.retry_first = RETRY;
-            config.limits.shown_after = 2;
+            Arc::make_mut(&mut config.limits).retry_first = RETRY;
+            Arc::make_mut(&mut config.limits).shown_after = 2;
             config
         };
         let node = run_link(

@@ -82,7 +82,7 @@ impl MemoryLinkHandler {
         let mut state = self.state();
         for (key, uid, bytes) in objects {
             let stub = Stub { uid, digest: Digest::of(&bytes), size: bytes.len() as u64 };
-            if let Some(change) = state.feed.planner().put(&key, &stub) {
+            if let Ok(Some(change)) = state.feed.planner().put(&key, &stub) {
                 state.ours.insert(key, Content { bytes, trace: None, at });
                 // It is the planned one, in its order.
                 let _ = state.feed.commit(change);

@@ -43,6 +43,8 @@ pub(super) struct LinkState {
     pub(super) acked: Option<FeedCursor>,
     /// The sets were found equal then, and that is not yet part of the evidence.
     compared: Option<Timestamp>,
+    /// One run of the control plane's process, as its hello said.
+    peer_instance: String,
     evidence: Option<Evidence>,
     /// Since when both directions are equal and nothing moved.
     pub(super) quiet: Option<Instant>,
@@ -111,6 +113,11 @@ impl LinkHandler for AgentLinkHandler {
 
     fn hello(&self, hello: &Hello) {
         tracing::debug!(instance = hello.instance, "the link is up");
+        {
+            let mut state = self.state();
+            state.peer_instance = hello.instance.clone();
+            state.takes_check_ins = hello.capabilities.checkin;
+        }
         if matches!(self.transport, TransportKind::Grpc | TransportKind::Websocket) {
             // The control plane could not announce a publish while there was no stream (SYN-11).
             self.context.daemon.contact();
@@ -153,7 +160,7 @@ impl LinkHandler for AgentLinkHandler {
             if let Some(at) = state.compared.take() {
                 let (down, up) = (replica.cursor(), link.acked());
                 let (down, up) = (down.map(FeedCursor::checkpoint), up.map(FeedCursor::checkpoint));
-                let instance = link.peer().map_or_else(String::new, |hello| hello.instance.clone());
+                let instance = state.peer_instance.clone();
                 state.evidence = Some(Evidence { at, instance, down, up });
             }
             let cause = link.cause(feed, replica, state.evidence.clone());
@@ -163,7 +170,6 @@ impl LinkHandler for AgentLinkHandler {
             state.acked = link.resumes_after(feed);
             (cause, settled, feed.len(), replica.len(), depth)
         });
-        state.takes_check_ins = link.peer().is_some_and(|hello| hello.capabilities.checkin);
         let (counters, before) = (*link.counters(), std::mem::replace(&mut state.counters, *link.counters()));
         if !settled {
             state.quiet = None;

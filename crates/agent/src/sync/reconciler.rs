@@ -19,7 +19,7 @@ use backends::reconcile::LastApplied;
 use backends::{Backend, ListingProblem};
 use bytes::Bytes;
 use model::condition::NodeProblem;
-use model::replication::{Mismatch, Mode, SyncPolicy};
+use model::replication::{Mode, SyncPolicy};
 use model::{Kind, ObjectKey};
 use sync::backoff::Backoff;
 use sync::frame::Op;
@@ -126,10 +126,10 @@ impl ObjectReconciler {
         policy: Option<SyncPolicy>,
     ) -> Result<ObjectReconciler, StateError> {
         let mailbox = context.operations.mailbox();
-        let (rules, current) = watch::channel(Rules { number: 0, policy: off() });
+        let (rules, current) = watch::channel(Rules { number: 0, policy: SyncPolicy::default() });
         let mut worker = Reconciler {
             context: context.clone(),
-            policy: off(),
+            policy: SyncPolicy::default(),
             pending: None,
             kinds: BTreeSet::new(),
             opened: OpenedBackend::default(),
@@ -156,7 +156,7 @@ impl ObjectReconciler {
 
     /// Another release is held; `None`: it says nothing of synchronization.
     pub fn held(&self, policy: Option<SyncPolicy>) {
-        self.mailbox.0.post(|waiting| waiting.policy = Some(policy.unwrap_or_else(off)));
+        self.mailbox.0.post(|waiting| waiting.policy = Some(policy.unwrap_or_default()));
     }
 
     /// An operator at the control plane approves that what vanished here is deleted.
@@ -203,18 +203,6 @@ impl ObjectReconciler {
 /// When it cannot be written.
 pub fn approve(state: &Path) -> std::io::Result<()> {
     std::fs::write(state.join(APPROVED), b"")
-}
-
-/// Nothing is synchronized.
-fn off() -> SyncPolicy {
-    SyncPolicy {
-        mode: Mode::Off,
-        kinds: Vec::new(),
-        folder: None,
-        mismatch: Mismatch::default(),
-        max_delete_percent: SyncPolicy::MAX_DELETE_PERCENT,
-        operations: Vec::new(),
-    }
 }
 
 impl Reconciler {

@@ -134,7 +134,7 @@ impl Sets {
             let plan = |own: Own| match own {
                 Own::Put { key, uid, content } => {
                     let stub = Stub { uid, digest: Digest::of(&content), size: content.len() as u64 };
-                    let planned = planner.try_put(&key, &stub);
+                    let planned = planner.put(&key, &stub);
                     let refused =
                         |error: &TooManySections| tracing::error!(%error, "an own object is left out");
                     let change = planned.inspect_err(refused).ok().flatten()?;
@@ -175,7 +175,7 @@ impl Sets {
     pub fn reincarnate(&self) -> Result<bool, StateError> {
         let incarnation = fresh_incarnation()?;
         let feed = self.with(|feed, _| feed.reincarnate(incarnation.clone()));
-        let changes = feed.changes_after(0, usize::MAX);
+        let changes = feed.changes();
         let keys: Vec<ObjectKey> = changes.iter().map(|change| change.key.clone()).collect();
         let ours = changes.into_iter().zip(self.contents(Side::Ours, &keys)?).collect();
         let empty = Write { begin: Some(incarnation), ..Write::default() };

@@ -412,8 +412,8 @@ impl Manager {
     fn end(&self, transport_kind: TransportKind, rules: &Rules) -> (LinkConfig, Arc<AgentLinkHandler>) {
         let (context, reconciler) = (self.context.clone(), self.reconciler.clone());
         let handler = AgentLinkHandler::new(context, reconciler, transport_kind, rules.number);
-        let settings = self.policy.link;
-        (LinkConfig::under(Some(&rules.policy), Role::Agent, &self.instance, settings), Arc::new(handler))
+        let limits = Arc::new(sync::link::Limits::default().with(self.policy.link));
+        (LinkConfig::under(&rules.policy, Role::Agent, &self.instance, limits), Arc::new(handler))
     }
 
     /// Runs a link over a stream of two ways to its end.

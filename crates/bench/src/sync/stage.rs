@@ -106,7 +106,7 @@ impl Stage {
         for number in objects {
             let bytes = content(number, size, version);
             let stub = Stub { uid: uid(number), digest: Digest::of(&bytes), size: bytes.len() as u64 };
-            if let Some(change) = feed.planner().put(&key(number)?, &stub) {
+            if let Ok(Some(change)) = feed.planner().put(&key(number)?, &stub) {
                 feed.commit(change.clone())?;
                 write.ours.push((change, Some(Content { bytes, trace: None, at: now().0 })));
             }

@@ -34,10 +34,11 @@ pub(crate) struct NodeLink {
     /// The instance of the agent that opened it, when it is known; never empty.
     pub(crate) instance: Option<Arc<str>>,
     pub(crate) since: Timestamp,
-    /// What the release said of synchronization when the link was made.
-    rules: OnceLock<Option<Arc<SyncPolicy>>>,
+    /// What the release said of synchronization when the link was made; not set before.
+    pub(crate) rules: OnceLock<Arc<SyncPolicy>>,
     report: Mutex<LinkReport>,
-    commands: LinkHandle,
+    /// Takes commands to the link.
+    pub(crate) commands: LinkHandle,
     ending: SetOnce<GoAway>,
     /// When the other side was heard last, in the milliseconds of links; before its hello long ago.
     heard: AtomicI64,
@@ -80,20 +81,9 @@ impl NodeLink {
         (link, taken)
     }
 
-    /// What the release said of synchronization when the link was made; `None` before.
-    pub(crate) fn rules(&self) -> Option<&Option<Arc<SyncPolicy>>> {
-        self.rules.get()
-    }
-
     /// Whether the release synchronized objects when the link was made.
     pub(super) fn synchronizes(&self) -> bool {
-        self.rules().is_some_and(|rules| rules.as_ref().is_some_and(|policy| policy.mode != Mode::Off))
-    }
-
-    /// The link is made with these rules.
-    pub(crate) fn ruled_by(&self, rules: Option<Arc<SyncPolicy>>) {
-        // It is made once.
-        let _ = self.rules.set(rules);
+        self.rules.get().is_some_and(|rules| rules.mode != Mode::Off)
     }
 
     /// Whether a post is the way up of this link: that is a stream down of the same process.
@@ -108,17 +98,6 @@ impl NodeLink {
         self.heard.load(Ordering::Acquire) > i64::MIN
     }
 
-    /// Sends the link a command; `false` when it takes no more now.
-    pub(crate) fn try_send(&self, command: LinkCommand) -> bool {
-        self.commands.try_send(command)
-    }
-
-    /// Sends the link a command once it has room for it.
-    pub(crate) async fn send(&self, command: LinkCommand) {
-        // One that takes nothing any more has ended.
-        let _ = self.commands.send(command).await;
-    }
-
     /// Whether an agent is at the other end, as far as a stream of two ways tells.
     pub(crate) async fn is_alive(&self) -> bool {
         if matches!(self.transport, TransportKind::Poll | TransportKind::Sse) {
@@ -131,7 +110,8 @@ impl NodeLink {
             }
         };
         let ping = Frame::Ping(Ping::default());
-        self.try_send(LinkCommand::Send(Box::new(ping))) && tokio::time::timeout(PROBE, heard).await.is_ok()
+        self.commands.try_send(LinkCommand::Send(Box::new(ping)))
+            && tokio::time::timeout(PROBE, heard).await.is_ok()
     }
 
     /// The other side was heard at that time of links.
@@ -181,11 +161,6 @@ pub(crate) struct Wants {
 }
 
 impl Wants {
-    /// Those that these frames pass on to the node.
-    pub(crate) fn said_in(frames: &[Frame]) -> Wants {
-        Wants { resync: frames.contains(&Wants::resync_frame()), approve: frames.contains(&Frame::Approve) }
-    }
-
     /// With what the node is asked to compare everything.
     pub(super) fn resync_frame() -> Frame {
         Frame::Interop(Box::new(Interop::RequestResync))

@@ -17,13 +17,14 @@ use model::{Digest, Kind, NodeId, ObjectKey, Stub};
 use store::{Store, StoreError};
 use sync::feed::{Change, Feed, Planner};
 use sync::replica::Replica;
-use sync::{Content, Write};
+use sync::{Content, Side, Write};
 use tokio::sync::watch;
 
 use super::index::SyncIndex;
 use super::recent::RecentContents;
-use super::summary::{FeedChange, is_action};
+use super::summary::is_action;
 use super::{HubError, fresh_incarnation};
+use crate::api::objects::ApplyOutcome;
 use crate::state::{now, run_to_completion};
 
 /// The most objects that the control plane authors for one node, without actions: a feed that
@@ -66,43 +67,24 @@ pub(crate) struct NodeSets {
 
 /// A change to make to a feed.
 #[derive(Clone, Debug)]
-pub(crate) enum Edit {
-    /// The object is to have this content.
-    Put { key: ObjectKey, uid: Uid, content: Content },
-    /// The object is to go.
-    Remove { key: ObjectKey },
-}
-
-impl Edit {
+pub(crate) struct Edit {
     /// Which object.
-    pub(crate) fn key(&self) -> &ObjectKey {
-        match self {
-            Edit::Put { key, .. } | Edit::Remove { key } => key,
-        }
-    }
+    pub(crate) key: ObjectKey,
+    /// What it is to be; `None`: it is to go.
+    pub(crate) put: Option<(Uid, Content)>,
 }
 
 /// Under which uid an object is put.
 #[derive(Clone, Debug)]
 pub(crate) enum Uid {
-    /// This one, which no other object has: the caller knows.
-    Known(Arc<str>),
     /// This one, as a manifest says it; another than before is another incarnation.
-    Said(Arc<str>),
-    /// The one that it has; this one when it comes into being.
-    Kept(Arc<str>),
+    Given(Arc<str>),
+    /// The one that it has; this one, which no other object has, when it comes into being.
+    Generated(Arc<str>),
 }
 
 /// What an edit came to.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum EditOutcome {
-    Created,
-    Changed,
-    Unchanged,
-    Deleted,
-    Absent,
-    Refused(EditRejection),
-}
+pub(crate) type EditOutcome = Result<ApplyOutcome, EditRejection>;
 
 /// Why an object does not fit into a node's feed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -178,27 +160,24 @@ impl NodeSync {
         let this = self.clone();
         run_to_completion(async move {
             let _one = this.changing.lock().await;
-            let (ours, came) = this.sets().plan(edits);
+            let (ours, outcomes) = this.sets().plan(edits);
             if ours.is_empty() {
-                return Ok(came);
+                return Ok(outcomes);
             }
             let write = Write::of(&this.sets().feed, ours.clone());
             this.write(write).await?;
             let linked = this.head.receiver_count() > 0;
-            let keys = ours.iter().map(|(change, _)| change.key.clone()).collect();
-            let change = {
-                let mut sets = this.sets();
-                for (change, content) in ours {
-                    sets.recent.keep(change.key.clone(), content.filter(|_| linked));
-                    // The planner numbers them one after the other; nobody else commits meanwhile.
-                    if let Err(error) = sets.feed.commit(change) {
-                        tracing::error!(node = %this.id, %error, "a change of a feed is out of order");
-                    }
+            let keys: Vec<ObjectKey> = ours.iter().map(|(change, _)| change.key.clone()).collect();
+            let mut sets = this.sets();
+            for (change, content) in ours {
+                sets.recent.keep(change.key.clone(), content.filter(|_| linked));
+                // The planner numbers them one after the other; nobody else commits meanwhile.
+                if let Err(error) = sets.feed.commit(change) {
+                    tracing::error!(node = %this.id, %error, "a change of a feed is out of order");
                 }
-                FeedChange::of(&sets.feed, keys)
-            };
-            this.feed_changed(&change);
-            Ok(came)
+            }
+            this.feed_changed(&sets.feed, &keys);
+            Ok(outcomes)
         })
         .await
     }
@@ -225,25 +204,26 @@ impl NodeSync {
             let _one = this.changing.lock().await;
             let incarnation = fresh_incarnation()?;
             let anew = this.sets().feed.reincarnate(incarnation.clone());
-            let changes = anew.changes_after(0, usize::MAX);
+            let changes = anew.changes();
             let keys: Vec<ObjectKey> = changes.iter().map(|change| change.key.clone()).collect();
             let mut contents = Vec::with_capacity(keys.len());
             for keys in keys.chunks(store::MAX_CONTENTS_ASKED) {
-                contents.extend(this.contents(sync::Side::Ours, keys.to_vec()).await?);
+                contents.extend(this.store.sync_contents(&this.id, Side::Ours, keys.to_vec()).await?);
             }
             let ours = changes.into_iter().zip(contents).collect();
             this.write(Write::of(&Feed::new(incarnation), ours)).await?;
-            let change = FeedChange::of(&anew, Vec::new());
-            this.sets().feed = anew;
-            this.feed_changed(&change);
+            let mut sets = this.sets();
+            sets.feed = anew;
+            this.feed_changed(&sets.feed, &[]);
             Ok(())
         })
         .await
     }
 
-    fn feed_changed(&self, change: &FeedChange) {
-        self.sync_index.update(&self.id, |summary| summary.feed_changed(change, now()));
-        self.head.send_replace(change.head.revision);
+    /// The feed is this now; these objects changed last in it.
+    fn feed_changed(&self, feed: &Feed, keys: &[ObjectKey]) {
+        self.sync_index.update(&self.id, |summary| summary.feed_changed(feed, keys, now()));
+        self.head.send_replace(feed.head());
     }
 
     /// Contents of objects of the feed, to be sent: those that were written just now are given away
@@ -251,7 +231,7 @@ impl NodeSync {
     pub(crate) async fn contents_to_send(
         &self,
         keys: &[ObjectKey],
-    ) -> Result<Vec<Option<Content>>, HubError> {
+    ) -> Result<Vec<Option<Content>>, StoreError> {
         let mut contents: Vec<Option<Content>> = {
             let mut sets = self.sets();
             keys.iter().map(|key| sets.recent.take(key)).collect()
@@ -259,77 +239,59 @@ impl NodeSync {
         let lacking = keys.iter().zip(&contents).filter(|(_, content)| content.is_none());
         let lacking: Vec<ObjectKey> = lacking.map(|(key, _)| key.clone()).collect();
         if !lacking.is_empty() {
-            let mut stored = self.contents(sync::Side::Ours, lacking).await?.into_iter();
+            let mut stored = self.store.sync_contents(&self.id, Side::Ours, lacking).await?.into_iter();
             for content in contents.iter_mut().filter(|content| content.is_none()) {
                 *content = stored.next().flatten();
             }
         }
         Ok(contents)
     }
-
-    /// Contents of objects on one side; `None` for one that is not there.
-    pub(crate) async fn contents(
-        &self,
-        side: sync::Side,
-        keys: Vec<ObjectKey>,
-    ) -> Result<Vec<Option<Content>>, HubError> {
-        Ok(self.store.sync_contents(&self.id, side, keys).await?)
-    }
 }
 
 impl NodeSets {
     /// The changes that edits are, and what each of them comes to.
     fn plan(&self, edits: Vec<Edit>) -> (Vec<PlannedChange>, Vec<EditOutcome>) {
-        let mut planner = EditPlanner { planner: self.feed.planner(), uids: None };
-        let planned = edits.into_iter().map(|edit| match edit {
-            Edit::Put { key, uid, content } => planner.put(&key, uid, content),
-            Edit::Remove { key } => planner.remove(&key),
-        });
-        let (outcomes, changes): (Vec<_>, Vec<_>) = planned.unzip();
-        (changes.into_iter().flatten().collect(), outcomes)
+        let mut planner = EditPlanner { planner: self.feed.planner(), changes: Vec::new(), uids: None };
+        let outcomes = edits.into_iter().map(|edit| planner.plan(edit)).collect();
+        (planner.changes, outcomes)
     }
 }
 
 /// A change, and what it puts.
 type PlannedChange = (Change, Option<Content>);
 
-/// What an edit comes to, and the change that it is.
-type PlannedEdit = (EditOutcome, Option<PlannedChange>);
-
 /// A feed with a part of the edits laid over it.
 struct EditPlanner<'a> {
     planner: Planner<'a>,
+    /// What those edits are.
+    changes: Vec<PlannedChange>,
     /// Which object has which uid; worked out when a manifest says one.
     uids: Option<BTreeMap<(Kind, Arc<str>), ObjectKey>>,
 }
 
 impl EditPlanner<'_> {
-    fn put(&mut self, key: &ObjectKey, uid: Uid, content: Content) -> PlannedEdit {
-        let before = self.planner.stub(key).cloned();
-        let planned = self.fits(key, uid, &content, before.as_ref()).and_then(|stub| {
-            let change = self.planner.try_put(key, &stub).map_err(|_| EditRejection::TooManySections)?;
-            Ok((stub, change))
-        });
-        match planned {
-            Err(rejection) => (EditOutcome::Refused(rejection), None),
-            Ok((_, None)) => (EditOutcome::Unchanged, None),
-            Ok((stub, Some(change))) => {
-                self.uid_moves(key, before.as_ref(), Some(&stub));
-                let outcome = if before.is_some() { EditOutcome::Changed } else { EditOutcome::Created };
-                (outcome, Some((change, Some(content))))
+    fn plan(&mut self, Edit { key, put }: Edit) -> EditOutcome {
+        let before = self.planner.stub(&key).cloned();
+        let (after, change, content) = match put {
+            Some((uid, content)) => {
+                let stub = self.fits(&key, uid, &content, before.as_ref())?;
+                let change = self.planner.put(&key, &stub);
+                (Some(stub), change.map_err(|_| EditRejection::TooManySections)?, Some(content))
             }
+            None => (None, self.planner.remove(&key), None),
+        };
+        let outcome = match (&before, &after) {
+            (None, None) => ApplyOutcome::Absent,
+            (Some(_), None) => ApplyOutcome::Deleted,
+            (_, Some(_)) if change.is_none() => ApplyOutcome::Unchanged,
+            (None, Some(_)) => ApplyOutcome::Created,
+            (Some(_), Some(_)) => ApplyOutcome::Changed,
+        };
+        if let Some(change) = change {
+            self.uid_moves(&key, before.as_ref(), after.as_ref());
+            self.changes.push((change, content));
         }
-    }
-
-    fn remove(&mut self, key: &ObjectKey) -> PlannedEdit {
-        let before = self.planner.stub(key).cloned();
-        match self.planner.remove(key) {
-            None => (EditOutcome::Absent, None),
-            Some(change) => {
-                self.uid_moves(key, before.as_ref(), None);
-                (EditOutcome::Deleted, Some((change, None)))
-            }
-        }
+        Ok(outcome)
     }
 
     /// The stub to put, when there is room for it and its uid is its own.
@@ -341,9 +303,8 @@ impl EditPlanner<'_> {
         before: Option<&Stub>,
     ) -> Result<Stub, EditRejection> {
         let uid = match uid {
-            Uid::Known(uid) => uid,
-            Uid::Kept(fresh) => before.map_or(fresh, |stub| stub.uid.clone()),
-            Uid::Said(uid) => {
+            Uid::Generated(uid) => before.map_or(uid, |stub| stub.uid.clone()),
+            Uid::Given(uid) => {
                 self.is_its_own(key, &uid)?;
                 uid
             }

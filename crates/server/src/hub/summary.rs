@@ -27,7 +27,7 @@ use model::replication::TransportKind;
 use model::{Kind, NodeId, ObjectKey, Timestamp};
 use store::{SyncHead, SyncProgress};
 use streams::task::link_time;
-use sync::{Feed, FeedCursor, Frame, Input};
+use sync::{Feed, FeedCursor, Frame};
 use tokio::time::Instant;
 
 pub(crate) use condition::ConditionContext;
@@ -186,17 +186,17 @@ impl SyncSummary {
         self.lacks = changes.min(self.behind());
     }
 
-    /// The feed changed.
-    pub(super) fn feed_changed(&mut self, change: &FeedChange, now: Timestamp) {
-        let head = &change.head;
-        self.lacks += change.keys.iter().filter(|key| !is_action(key)).count() as u64;
+    /// The feed changed: in these objects last, one change each, up to its end.
+    pub(super) fn feed_changed(&mut self, feed: &Feed, keys: &[ObjectKey], now: Timestamp) {
+        (self.down, self.actions) = (feed.len() as u64, feed.len_of(&Kind::new(Kind::ACTION)) as u64);
+        self.lacks += keys.iter().filter(|key| !is_action(key)).count() as u64;
         // What was rejected was another version of the object, or another incarnation's.
-        if self.head.as_ref().is_none_or(|before| before.incarnation != head.incarnation) {
+        keys.iter().for_each(|key| drop(self.rejected.remove(key)));
+        let before = self.head.replace(feed.cursor());
+        if before.is_none_or(|before| before.incarnation != *feed.incarnation()) {
             self.rejected.clear();
-            self.lacks = change.objects - change.actions;
+            self.lacks = self.objects_down();
         }
-        change.keys.iter().for_each(|key| drop(self.rejected.remove(key)));
-        (self.head, self.down, self.actions) = (Some(head.clone()), change.objects, change.actions);
         self.behind_since = (self.behind() > 0).then(|| self.behind_since.unwrap_or(now));
     }
 
@@ -327,8 +327,8 @@ impl SyncSummary {
         link.hears(link_time());
         if self.is_linked_by(link) {
             let Wants { resync, approve } = self.wants;
-            self.wants.resync = resync && !link.try_send(LinkCommand::Resync);
-            self.wants.approve = approve && !link.try_send(LinkCommand::Approve);
+            self.wants.resync = resync && !link.commands.try_send(LinkCommand::Resync);
+            self.wants.approve = approve && !link.commands.try_send(LinkCommand::Approve);
         }
     }
 
@@ -336,8 +336,8 @@ impl SyncSummary {
     pub(crate) fn want(&mut self, wants: Wants) -> bool {
         // Before the hello no command reaches the node.
         let told = self.link.as_ref().filter(|link| link.has_met()).is_some_and(|link| {
-            let approved = !wants.approve || link.try_send(LinkCommand::Approve);
-            approved && (!wants.resync || link.try_send(LinkCommand::Resync))
+            let approved = !wants.approve || link.commands.try_send(LinkCommand::Approve);
+            approved && (!wants.resync || link.commands.try_send(LinkCommand::Resync))
         });
         if !told {
             self.wants.resync |= wants.resync;
@@ -345,7 +345,7 @@ impl SyncSummary {
             self.wants_begun = false;
             // Events pushed down bring a post, whose answer passes it on.
             if let Some(stream) = self.link.as_ref().filter(|link| link.transport == TransportKind::Sse) {
-                stream.try_send(LinkCommand::Send(Box::new(Frame::StateUpdated)));
+                stream.commands.try_send(LinkCommand::Send(Box::new(Frame::StateUpdated)));
             }
         }
         told
@@ -353,19 +353,21 @@ impl SyncSummary {
 
     /// What operators asked for, for an exchange: at this end it counts with the first one alone, and it
     /// is said to the node until an answer with it went out.
-    pub(crate) fn wants_of_exchange(&mut self) -> Vec<Input> {
+    pub(crate) fn wants_of_exchange(&mut self) -> Vec<LinkCommand> {
         let Wants { resync, approve } = self.wants;
         let first = !std::mem::replace(&mut self.wants_begun, resync || approve);
-        let wants =
-            [(resync, Input::Resync, Wants::resync_frame()), (approve, Input::Approve, Frame::Approve)];
+        let wants = [
+            (resync, LinkCommand::Resync, Wants::resync_frame()),
+            (approve, LinkCommand::Approve, Frame::Approve),
+        ];
         let wants = wants.into_iter().filter(|(wanted, ..)| *wanted);
-        wants.map(|(_, begin, say)| if first { begin } else { Input::Send(say) }).collect()
+        wants.map(|(_, begin, say)| if first { begin } else { LinkCommand::Send(Box::new(say)) }).collect()
     }
 
-    /// These wants were passed on to the node.
-    pub(crate) fn passed_on(&mut self, wants: Wants) {
-        self.wants.resync &= !wants.resync;
-        self.wants.approve &= !wants.approve;
+    /// These frames were said to the node, those among them that pass on what operators asked for.
+    pub(crate) fn passed_on(&mut self, frames: &[Frame]) {
+        self.wants.resync &= !frames.contains(&Wants::resync_frame());
+        self.wants.approve &= !frames.contains(&Frame::Approve);
     }
 
     /// How far the node acknowledged and what the last comparison came to, when the store does not have it so.
@@ -380,27 +382,6 @@ impl SyncSummary {
     /// The store did not take it.
     pub(super) fn not_saved(&mut self) {
         self.unsaved = true;
-    }
-}
-
-/// A change of the feed that the control plane authors for a node.
-#[derive(Clone, Debug)]
-pub(super) struct FeedChange {
-    /// The feed's end.
-    pub(super) head: FeedCursor,
-    /// Objects and actions in it.
-    pub(super) objects: u64,
-    /// Actions in it.
-    pub(super) actions: u64,
-    /// What changed, one change each, up to its end.
-    pub(super) keys: Vec<ObjectKey>,
-}
-
-impl FeedChange {
-    /// These objects changed last in the feed.
-    pub(super) fn of(feed: &Feed, keys: Vec<ObjectKey>) -> FeedChange {
-        let actions = feed.len_of(&Kind::new(Kind::ACTION)) as u64;
-        FeedChange { head: feed.cursor(), objects: feed.len() as u64, actions, keys }
     }
 }
 

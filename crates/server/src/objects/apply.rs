@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use backends::manifest::{self, Manifest};
 use bytes::Bytes;
-use model::replication::{Mode, SyncPolicy};
+use model::replication::Mode;
 use model::{Kind, NodeId, ObjectKey};
 use serde_json::Value;
 use sync::{Content, Side};
@@ -51,7 +51,6 @@ struct Batch<'a> {
     results: Vec<Done>,
     /// What is to be done, by place in `results`.
     edits: BTreeMap<NodeId, Vec<(usize, Edit)>>,
-    policies: BTreeMap<NodeId, Option<Arc<SyncPolicy>>>,
 }
 
 pub(crate) async fn apply(call: Call, asked: Apply) -> Result<Results, Problem> {
@@ -109,12 +108,12 @@ impl Batch<'_> {
         if count > MAX_APPLY {
             return Err(Problem::new(Code::BodyTooLarge, format!("at most {MAX_APPLY} objects a request")));
         }
-        Ok(Batch { plane, results: Vec::new(), edits: BTreeMap::new(), policies: BTreeMap::new() })
+        Ok(Batch { plane, results: Vec::new(), edits: BTreeMap::new() })
     }
 
     /// What makes an object so as its manifest says, on its node.
     async fn put(
-        &mut self,
+        &self,
         value: &Value,
         node: Option<&str>,
         trace: &str,
@@ -127,20 +126,20 @@ impl Batch<'_> {
             Some(uid) if uid.len() > sync::refusal::MAX_TEXT => {
                 return Err(refused(Code::BadBody, "metadata.uid is longer than 512 bytes"));
             }
-            Some(uid) => Uid::Said(uid.as_str().into()),
+            Some(uid) => Uid::Given(uid.as_str().into()),
             None => {
                 let random = posture::random().map_err(|_| Problem::from(Code::Internal))?;
-                Uid::Kept(sync::identity::uid(random))
+                Uid::Generated(sync::identity::uid(random))
             }
         };
         let content = Content { bytes: manifest.spec, trace: Some(trace.to_owned()), at: now().0 };
-        Ok((slot, Edit::Put { key: manifest.key, uid, content }))
+        Ok((slot, Edit { key: manifest.key, put: Some((uid, content)) }))
     }
 
-    async fn remove(&mut self, object: &ObjectName) -> Result<(Arc<Slot>, Edit), EditRefusal> {
+    async fn remove(&self, object: &ObjectName) -> Result<(Arc<Slot>, Edit), EditRefusal> {
         let slot = self.node(&object.node)?;
         self.may(&slot, &Kind::new(&object.kind), true).await?;
-        Ok((slot, Edit::Remove { key: key_of(object) }))
+        Ok((slot, Edit { key: key_of(object), put: None }))
     }
 
     fn node(&self, name: &str) -> Result<Arc<Slot>, EditRefusal> {
@@ -149,32 +148,29 @@ impl Batch<'_> {
     }
 
     /// Whether an operator may write objects of this kind on this node.
-    async fn may(&mut self, slot: &Slot, kind: &Kind, remove: bool) -> Result<(), EditRefusal> {
-        let (id, hostname) = slot.names();
-        if !self.policies.contains_key(&id) {
-            let known = policy(self.plane, slot).await.map_err(store_problem)?;
-            self.policies.insert(id.clone(), known);
-        }
+    async fn may(&self, slot: &Slot, kind: &Kind, remove: bool) -> Result<(), EditRefusal> {
+        let policy = policy(self.plane, slot).await.map_err(store_problem)?;
         if is_internal(kind) {
             return Err(refused(Code::UnknownKind, format!("kind {kind} is nobody's to write")));
         }
-        match self.policies.get(&id).and_then(Option::as_ref) {
-            Some(policy) if policy.mode == Mode::Autonomous => {
+        let hostname = slot.names().1;
+        match policy.mode {
+            Mode::Autonomous => {
                 let text = format!("{hostname} is the source of truth of its objects; change them there");
                 Err(refused(Code::ReadOnly, text))
             }
             // What is there may go whatever the release says now.
             _ if remove => Ok(()),
-            Some(policy) if policy.mode == Mode::Managed => {
-                if policy.kinds.iter().any(|declared| declared == kind.as_str()) {
-                    return Ok(());
-                }
+            Mode::Managed if policy.kinds.iter().any(|declared| declared == kind.as_str()) => Ok(()),
+            Mode::Managed => {
                 let kinds = policy.kinds.join(", ");
                 let text =
                     format!("kind {kind} is not synchronized with {hostname}; its release has {kinds}");
                 Err(refused(Code::UnknownKind, text))
             }
-            _ => Err(refused(Code::SyncOff, format!("the release of {hostname} synchronizes no objects"))),
+            Mode::Off => {
+                Err(refused(Code::SyncOff, format!("the release of {hostname} synchronizes no objects")))
+            }
         }
     }
 
@@ -187,7 +183,7 @@ impl Batch<'_> {
         let (object, why) = match edit {
             Ok((slot, edit)) => {
                 let (id, hostname) = slot.names();
-                let key = edit.key();
+                let key = &edit.key;
                 let object = ObjectName {
                     node: hostname.to_string(),
                     kind: key.section.kind.to_string(),
@@ -266,12 +262,10 @@ async fn would(plane: &ControlPlane, id: &NodeId, edits: Vec<Edit>) -> Result<Ve
     let value = |bytes: &Bytes| serde_json::from_slice::<Value>(bytes).ok();
     let mut shown = Vec::with_capacity(edits.len());
     for edits in edits.chunks(store::MAX_CONTENTS_ASKED) {
-        let keys = edits.iter().map(|edit| edit.key().clone()).collect();
-        let befores = node.contents(Side::Ours, keys).await?.into_iter();
-        let afters = edits.iter().map(|edit| match edit {
-            Edit::Put { content, .. } => value(&content.bytes),
-            Edit::Remove { .. } => None,
-        });
+        let keys = edits.iter().map(|edit| edit.key.clone()).collect();
+        let befores = plane.store.sync_contents(id, Side::Ours, keys).await?.into_iter();
+        let afters =
+            edits.iter().map(|edit| edit.put.as_ref().and_then(|(_, content)| value(&content.bytes)));
         shown.extend(befores.map(|before| before.and_then(|before| value(&before.bytes))).zip(afters));
     }
     Ok(node.would(edits).into_iter().map(named).zip(shown).collect())
@@ -279,11 +273,7 @@ async fn would(plane: &ControlPlane, id: &NodeId, edits: Vec<Edit>) -> Result<Ve
 
 fn named(outcome: EditOutcome) -> (ApplyOutcome, Option<String>) {
     match outcome {
-        EditOutcome::Created => (ApplyOutcome::Created, None),
-        EditOutcome::Changed => (ApplyOutcome::Changed, None),
-        EditOutcome::Unchanged => (ApplyOutcome::Unchanged, None),
-        EditOutcome::Deleted => (ApplyOutcome::Deleted, None),
-        EditOutcome::Absent => (ApplyOutcome::Absent, None),
-        EditOutcome::Refused(why) => (ApplyOutcome::Refused, Some(why.to_string())),
+        Ok(outcome) => (outcome, None),
+        Err(why) => (ApplyOutcome::Refused, Some(why.to_string())),
     }
 }

@@ -9,7 +9,7 @@ use store::{ObjectFilter, ObjectPlace, ObjectRecord};
 use sync::{Content, Side};
 use wire::{Code, Problem};
 
-use super::{apply, hub_problem, is_internal};
+use super::{apply, is_internal};
 use crate::answer::store_problem;
 use crate::api::objects::{NO_NAMESPACE, ObjectName, ObjectView, ObjectsQuery, ObjectsView};
 use crate::hub::SyncSummary;
@@ -152,10 +152,9 @@ pub(crate) async fn one(call: Call, mut name: ObjectName) -> Result<ObjectView, 
     let none = || Problem::new(Code::NotFound, format!("{} has no object {key}", name.node));
     let record = found.into_iter().find(|record| record.key == key).ok_or_else(none)?;
     let side = record.side;
-    let node = plane.hub.node(&id).await.map_err(hub_problem)?;
-    let manifest = node.contents(side, vec![key.clone()]).await.map_err(hub_problem)?;
     let status_key = vec![sync::object::status_key(&key)];
-    let status = node.contents(Side::Theirs, status_key).await.map_err(hub_problem)?;
+    let manifest = plane.store.sync_contents(&id, side, vec![key.clone()]).await.map_err(store_problem)?;
+    let status = plane.store.sync_contents(&id, Side::Theirs, status_key).await.map_err(store_problem)?;
     let value = |found: Vec<Option<Content>>| {
         found.into_iter().flatten().next().and_then(|content| serde_json::from_slice(&content.bytes).ok())
     };

@@ -17,11 +17,10 @@ use crate::hub::HubError;
 use crate::index::Slot;
 use crate::state::ControlPlane;
 
-/// How objects are synchronized with a node by the set that it is pointed to; `None` when none
-/// are.
-pub(crate) async fn policy(plane: &ControlPlane, slot: &Slot) -> Result<Option<Arc<SyncPolicy>>, StoreError> {
-    let Some(root) = slot.pointed_root(&plane.heads()) else { return Ok(None) };
-    Ok(plane.grants.of(&root).await?.and_then(|granted| granted.sync.clone()))
+/// How objects are synchronized with a node by the set that it is pointed to.
+pub(crate) async fn policy(plane: &ControlPlane, slot: &Slot) -> Result<Arc<SyncPolicy>, StoreError> {
+    let Some(root) = slot.pointed_root(&plane.heads()) else { return Ok(Arc::default()) };
+    Ok(plane.grants.of(&root).await?.map(|granted| granted.sync.clone()).unwrap_or_default())
 }
 
 /// Kinds that are shown where they belong, with tasks and with their objects, and that no operator

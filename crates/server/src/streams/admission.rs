@@ -2,21 +2,21 @@
 //! together and of one, which requests of one node wait, and which link has its turn (SYN-6, SYN-13, IDN-10).
 //!
 //! ```text
-//! request --enter: rate of the node, of the fleet--> wait: among MAX_WAITING --judging--> lease --> link
+//! request --enter: rate of the node, of the fleet--> judging --registered--> lease --> link
 //! ```
 //!
-//! Invariants: of more that wait than there is room for the oldest gives up; one of the last two
-//! instances that were replaced does not come back while the node has a link or posted recently.
+//! Invariants: requests wait to be judged, and for the lease, for a bounded time; one that waits for the
+//! lease gives up when a newer one takes its place; one of the last two instances that were replaced does
+//! not come back while the node has a link or posted recently.
 
-use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use model::replication::{LinkSettings, TransportKind};
+use model::replication::TransportKind;
 use model::{NodeId, Timestamp};
 use streams::task::link_time;
 use sync::admission::{RateLimiter, ResyncAdmission};
-use tokio::sync::oneshot;
+use sync::link::Limits;
 use tokio::time::Instant;
 
 use super::StreamConfig;
@@ -29,8 +29,6 @@ const FLEET_AT_ONCE: u32 = 3000;
 const NODE_PER_SEC: u32 = 1;
 /// Links that one node opens at once after a rest.
 const NODE_AT_ONCE: u32 = 30;
-/// The most openings of one node that wait for the link before to end: they hold what came.
-pub(super) const MAX_WAITING: usize = 2;
 /// A feed's incarnation is begun anew at most once in this: each time costs as much as the feed holds.
 pub(super) const REINCARNATION_INTERVAL: Duration = Duration::from_secs(3600);
 /// An agent that posted within this holds the node's identity, as one with a link does.
@@ -39,7 +37,7 @@ const POSTED_WITHIN: Duration = Duration::from_secs(300);
 /// What the links of all nodes share.
 pub(crate) struct FleetAdmission {
     /// Bounds and waits of each link.
-    pub(super) settings: LinkSettings,
+    pub(super) limits: Arc<Limits>,
     resyncs: Mutex<ResyncAdmission<NodeId>>,
     rate: Mutex<RateLimiter>,
 }
@@ -48,7 +46,7 @@ impl FleetAdmission {
     pub(crate) fn new(config: StreamConfig) -> FleetAdmission {
         let resyncs = config.resyncs.clamp(StreamConfig::RESYNCS.min, StreamConfig::RESYNCS.max);
         FleetAdmission {
-            settings: config.settings.bounded(),
+            limits: Arc::new(Limits::default().with(config.settings)),
             resyncs: Mutex::new(ResyncAdmission::new(resyncs as usize)),
             rate: Mutex::new(RateLimiter::new(FLEET_PER_SEC, FLEET_AT_ONCE, Timestamp(0))),
         }
@@ -59,7 +57,8 @@ impl FleetAdmission {
     /// # Errors
     /// How long to stay away.
     pub(super) fn enter(&self, node: &StreamAdmission) -> Result<(), Duration> {
-        node.known().rate.take(link_time())?;
+        let full = || RateLimiter::new(NODE_PER_SEC, NODE_AT_ONCE, Timestamp(0));
+        node.known().rate.get_or_insert_with(full).take(link_time())?;
         self.rate.lock().unwrap_or_else(PoisonError::into_inner).take(link_time())
     }
 
@@ -69,6 +68,7 @@ impl FleetAdmission {
 }
 
 /// What is known of a node's openings.
+#[derive(Default)]
 pub(crate) struct StreamAdmission {
     known: Mutex<Known>,
     /// Requests for links are judged one after the other.
@@ -79,53 +79,21 @@ pub(crate) struct StreamAdmission {
     pub(super) posting: Arc<tokio::sync::Mutex<()>>,
 }
 
+#[derive(Default)]
 struct Known {
-    rate: RateLimiter,
+    /// `None` before the first.
+    rate: Option<RateLimiter>,
     /// The instance of the agent that opened a link last, or posted.
     instance: Option<Arc<str>>,
     /// Instances that another one took the place of: one that comes back is a second agent.
     replaced: [Option<Arc<str>>; 2],
     posted: Option<Instant>,
-    /// Dropping its end tells one that waits to give up.
-    waiting: VecDeque<oneshot::Sender<()>>,
     reincarnated: Option<Instant>,
-}
-
-impl Default for StreamAdmission {
-    fn default() -> StreamAdmission {
-        let known = Known {
-            rate: RateLimiter::new(NODE_PER_SEC, NODE_AT_ONCE, Timestamp(0)),
-            instance: None,
-            replaced: [None, None],
-            posted: None,
-            waiting: VecDeque::new(),
-            reincarnated: None,
-        };
-        StreamAdmission {
-            known: Mutex::new(known),
-            judging: tokio::sync::Mutex::default(),
-            lease: Arc::default(),
-            posting: Arc::default(),
-        }
-    }
 }
 
 impl StreamAdmission {
     fn known(&self) -> MutexGuard<'_, Known> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits for the lease among at most [`MAX_WAITING`]: what is returned ends when newer ones took the
-    /// place, as the newest speaks for the node.
-    pub(super) fn wait(&self) -> oneshot::Receiver<()> {
-        let (hold, given_up) = oneshot::channel();
-        let waiting = &mut self.known().waiting;
-        waiting.retain(|other| !other.is_closed());
-        waiting.push_back(hold);
-        if waiting.len() > MAX_WAITING {
-            waiting.pop_front();
-        }
-        given_up
     }
 
     /// An instance of the agent opens a link, and takes the place of another one.

@@ -24,51 +24,57 @@ const PAUSE: Duration = Duration::from_millis(100);
 /// most nodes have adopted the new one by then, and have begun links of their own.
 const RULES_WITHIN: Duration = Duration::from_secs(10);
 
+/// What is done with links.
+#[derive(Clone, Copy)]
+enum Visit {
+    Notify,
+    EnforceRules,
+}
+
 /// Runs until the control plane stops.
 pub(crate) async fn announce(plane: Arc<ControlPlane>, mut shutdown: watch::Receiver<bool>) {
     let mut heads = plane.heads.subscribe();
     let mut rules_due: Option<Instant> = None;
     loop {
-        let pushed = plane.pushes.notified();
-        tokio::select! {
+        let requested = plane.pushes.notified();
+        let visit = tokio::select! {
             changed = heads.changed() => match changed {
-                Ok(()) => rules_due = Some(Instant::now() + RULES_WITHIN),
+                Ok(()) => {
+                    rules_due = Some(Instant::now() + RULES_WITHIN);
+                    Visit::Notify
+                }
                 Err(_) => return,
             },
-            () = pushed => {}
+            () = requested => Visit::Notify,
             () = tokio::time::sleep_until(rules_due.unwrap_or_else(Instant::now)), if rules_due.is_some() => {
                 rules_due = None;
-                enforce(&plane).await;
-                continue;
+                Visit::EnforceRules
             }
             () = stopped(&mut shutdown) => return,
-        }
-        tell(&plane).await;
-    }
-}
-
-/// Ends the links whose rules are not those of the release that their nodes are pointed to.
-async fn enforce(plane: &Arc<ControlPlane>) {
-    let mut ended = 0;
-    for link in plane.hub.sync_index().links() {
-        if !is_outdated(plane, &link).await {
-            continue;
-        }
-        link.end("rules", "the node's release says otherwise of synchronization by now");
-        ended += 1;
-        if ended % AT_ONCE == 0 {
-            tokio::time::sleep(PAUSE).await;
+        };
+        let mut visited = 0;
+        for link in plane.hub.sync_index().links() {
+            let done = match visit {
+                Visit::Notify => notify(&plane, &link),
+                Visit::EnforceRules => enforce_rules(&plane, &link).await,
+            };
+            visited += usize::from(done);
+            if done && visited % AT_ONCE == 0 {
+                tokio::time::sleep(PAUSE).await;
+            }
         }
     }
 }
 
-async fn is_outdated(plane: &ControlPlane, link: &NodeLink) -> bool {
-    let (Some(slot), Some(rules)) = (plane.index.get(&link.node), link.rules()) else { return false };
+/// Ends the link when its rules are not those of the release that its node is pointed to.
+async fn enforce_rules(plane: &ControlPlane, link: &NodeLink) -> bool {
+    let (Some(slot), Some(rules)) = (plane.index.get(&link.node), link.rules.get()) else { return false };
     match objects::policy(plane, &slot).await {
-        Ok(now) => match (now.as_deref(), rules.as_deref()) {
-            (Some(now), Some(used)) => !now.is_same_for_links(used),
-            (now, used) => now.is_some() != used.is_some(),
-        },
+        Ok(now) if now.is_same_for_links(rules) => false,
+        Ok(_) => {
+            link.end("rules", "the node's release says otherwise of synchronization by now");
+            true
+        }
         Err(error) => {
             tracing::warn!(node = %link.node, %error, "what the release grants cannot be read");
             false
@@ -76,23 +82,13 @@ async fn is_outdated(plane: &ControlPlane, link: &NodeLink) -> bool {
     }
 }
 
-async fn tell(plane: &Arc<ControlPlane>) {
-    let mut told = 0;
-    for link in plane.hub.sync_index().links() {
-        let Some(slot) = plane.index.get(&link.node) else { continue };
-        let heads = plane.heads();
-        let wanted = {
-            let mut entry = slot.lock();
-            let pointed = entry.node.pointed(&heads).map(|(head, entry)| (head.header.seq, entry.root));
-            let held = entry.node.held.as_ref().map(|held| (held.seq, held.root));
-            entry.node.push.is_some() || (pointed.is_some() && pointed != held)
-        };
-        if !wanted || !link.try_send(LinkCommand::Send(Box::new(Frame::StateUpdated))) {
-            continue;
-        }
-        told += 1;
-        if told % AT_ONCE == 0 {
-            tokio::time::sleep(PAUSE).await;
-        }
-    }
+/// Has the node check in when it is pointed to something else than it holds, or is to run.
+fn notify(plane: &ControlPlane, link: &NodeLink) -> bool {
+    let Some(slot) = plane.index.get(&link.node) else { return false };
+    let heads = plane.heads();
+    let mut entry = slot.lock();
+    let pointed = entry.node.pointed(&heads).map(|(head, entry)| (head.header.seq, entry.root));
+    let held = entry.node.held.as_ref().map(|held| (held.seq, held.root));
+    let wanted = entry.node.push.is_some() || (pointed.is_some() && pointed != held);
+    wanted && link.commands.try_send(LinkCommand::Send(Box::new(Frame::StateUpdated)))
 }

@@ -108,14 +108,12 @@ impl PlaneLinkHandler {
     /// Takes bytes of a check-in out of the node's share of what the control plane takes in
     /// (SCL-3); `false` when it does not fit in good time.
     async fn charge(&self, bytes: usize) -> bool {
-        let until = Instant::now() + SHARE_WITHIN;
-        loop {
-            let charged = self.caller.charge(bytes).is_ok();
-            if charged || Instant::now() >= until {
-                return charged;
+        let charged = async {
+            while self.caller.charge(bytes).is_err() {
+                tokio::time::sleep(SHARE_AGAIN).await;
             }
-            tokio::time::sleep(SHARE_AGAIN).await;
-        }
+        };
+        tokio::time::timeout(SHARE_WITHIN, charged).await.is_ok()
     }
 }
 
@@ -154,8 +152,8 @@ impl LinkHandler for PlaneLinkHandler {
         }
     }
 
-    fn permits(&self) -> &dyn Permits {
-        self
+    fn permits(&self) -> Option<&dyn Permits> {
+        Some(self)
     }
 
     async fn received(&self, frame: Frame) -> Option<Frame> {
@@ -218,7 +216,7 @@ impl LinkHandler for PlaneLinkHandler {
 
     fn progress(&self, link: &Link) {
         // Before its hello the node has reported nothing.
-        if link.peer().is_none() {
+        if !link.has_met() {
             return;
         }
         self.link.hears(link.heard());

@@ -17,10 +17,9 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use model::replication::TransportKind;
-use streams::task::SLOW;
+use streams::task::{Ended, SLOW};
 use streams::{Exchange, FrameWriter, LinkCommand, LinkCommands};
 use sync::frame::{GoAway, Ping};
-use sync::link::Input;
 use sync::{FeedCursor, Frame};
 use tokio::sync::{OwnedMutexGuard, watch};
 use wire::batch::{self, FrameBatch, MAX_REQUEST};
@@ -28,11 +27,11 @@ use wire::body::JSON;
 use wire::{Code, Problem};
 
 use super::handler::PlaneLinkHandler;
-use super::serve::{LinkRefusal, OpenLink, SOON, StreamRequest, away, busy, lease, over, register};
+use super::serve::{OpenLink, SOON, StreamRequest, away, busy, lease, over, register};
 use crate::answer::{Reply, reply};
-use crate::hub::{NodeLink, NodeSync, SyncSummary, Wants};
+use crate::hub::{NodeLink, NodeSync, SyncSummary};
 use crate::node_port::Caller;
-use crate::state::{ControlPlane, run_to_completion};
+use crate::state::{ControlPlane, GivenUp, run_to_completion};
 
 /// How long what follows from posted frames may take.
 pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(45);
@@ -45,36 +44,44 @@ pub(crate) async fn events(
     parts: &http::request::Parts,
     body: &Bytes,
 ) -> Result<Reply, Problem> {
-    let source = caller.slot.lock().node.hostname.to_string();
-    let FrameBatch { frames, .. } = batch::decode(body, Some(&source), MAX_REQUEST)?;
+    let node = caller.id.clone();
+    let request = StreamRequest::new(plane, caller, connection, TransportKind::Poll);
+    let FrameBatch { frames, .. } = batch::decode(body, Some(&request.source()), MAX_REQUEST)?;
     if !matches!(frames.first(), Some(Frame::Hello(_))) {
         return Err(Problem::new(Code::BadBody, "frames begin with a hello"));
     }
-    let node = caller.id.clone();
-    let request = StreamRequest::new(plane, caller, connection, TransportKind::Poll);
-    let mut origin = request.origin();
+    let (mut origin, place) = (request.origin(), place(&request)?);
     let said = run_to_completion(async move {
-        let mut exchange = match NodeExchange::begin(request, &frames).await {
+        let mut exchange = match NodeExchange::begin(request, place, &frames).await {
             Ok(exchange) => exchange,
-            Err(LinkRefusal::GoAway(why)) => {
-                return Ok(FrameBatch { frames: vec![Frame::GoAway(why)], more: false });
-            }
-            Err(LinkRefusal::Request(problem)) => return Err(*problem),
+            Err(why) => return Ok(FrameBatch { frames: vec![Frame::GoAway(why)], more: false }),
         };
         exchange.take_wants();
         let said = exchange.say(frames).await;
         exchange.end().await;
-        Ok(said)
+        Ok::<_, GivenUp>(said)
     })
     .await?;
     let out =
         batch::encode(&mut origin, &said).map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
     // A node that hung up meanwhile hears of them with the answer to its next post.
-    let wants = Wants::said_in(&said.frames);
-    plane.hub.sync_index().update(&node, |summary| summary.passed_on(wants));
+    plane.hub.sync_index().update(&node, |summary| summary.passed_on(&said.frames));
     let packed = if crate::intake::accepts_gzip(parts) { wire::body::compress(&out) } else { None };
     let coding = packed.is_some().then_some(wire::body::GZIP);
     Ok(reply(http::StatusCode::OK, JSON, coding, packed.unwrap_or(out).into()))
+}
+
+/// The place of the node's one post. Where its sets are to be loaded, a post costs as much as a link.
+///
+/// # Errors
+/// Another post of the node is worked on, or too many links are being opened.
+pub(super) fn place(request: &StreamRequest) -> Result<OwnedMutexGuard<()>, Problem> {
+    let place = request.caller.slot.stream_admission().posting.clone().try_lock_owned();
+    let place = place.map_err(|_| busy("what was posted before is still worked on", SOON))?;
+    if request.plane.hub.held(&request.caller.id).is_none() {
+        request.enter()?;
+    }
+    Ok(place)
 }
 
 /// An exchange with a node, at the control plane.
@@ -83,37 +90,32 @@ pub(super) struct NodeExchange {
     handler: Arc<PlaneLinkHandler>,
     /// The link that it is, as everybody else sees it.
     pub(super) open: OpenLink,
-    _one: OwnedMutexGuard<()>,
+    _place: OwnedMutexGuard<()>,
 }
 
 impl NodeExchange {
     /// Begins with frames whose first is a hello.
     ///
     /// # Errors
-    /// Another post of the node is worked on, there is no hello, or why the node gets no link.
+    /// There is no hello, or why the node gets no link.
     pub(super) async fn begin(
         mut request: Box<StreamRequest>,
+        place: OwnedMutexGuard<()>,
         frames: &[Frame],
-    ) -> Result<NodeExchange, LinkRefusal> {
+    ) -> Result<NodeExchange, GoAway> {
         request.greeted(frames)?;
-        let admission = request.caller.slot.stream_admission();
-        let one = admission.posting.clone().try_lock_owned();
-        let one = one.map_err(|_| busy("what was posted before is still worked on", SOON))?;
-        if request.plane.hub.held(&request.caller.id).is_none() {
-            request.paced()?;
-        }
         let (open, _) = register(&request).await?;
         let (handler, config) = lease(&request, &open.link).await?;
         request.plane.hub.remember(&handler.sets);
         let exchange = Exchange::open(*config, None, handler.clone());
-        Ok(NodeExchange { exchange, handler, open, _one: one })
+        Ok(NodeExchange { exchange, handler, open, _place: place })
     }
 
     /// Does what operators asked of the node's link, and says it to the node.
     fn take_wants(&mut self) {
         let (index, node) = (self.handler.plane.hub.sync_index(), &self.handler.caller.id);
         let wants = index.update(node, SyncSummary::wants_of_exchange);
-        wants.into_iter().for_each(|input| self.exchange.request(input));
+        wants.into_iter().for_each(|command| self.exchange.request(command));
     }
 
     /// Takes frames; gives what there is to say, once what was taken is durable.
@@ -129,10 +131,11 @@ impl NodeExchange {
     }
 
     /// Ends it in order.
-    pub(super) async fn end(self) {
+    pub(super) async fn end(self) -> Ended {
         let ended = self.exchange.end().await;
         drop(self.open);
         self.handler.ended(&ended);
+        ended
     }
 }
 
@@ -145,7 +148,7 @@ pub(super) async fn push_down(
     mut writer: Box<dyn FrameWriter>,
     mut from: Option<FeedCursor>,
 ) {
-    let every = Duration::from_secs(request.plane.admission.settings.keepalive_secs.into());
+    let every = request.plane.admission.limits.ping_every;
     let mut said = None;
     let why = {
         let mut over = std::pin::pin!(over(&open.link, &request.connection));
@@ -193,7 +196,7 @@ async fn pushed(
     let (sets, head) = (handler.sets.clone(), handler.sets.watch());
     sets.answered();
     let mut exchange = Exchange::open(*config, from.or(acked), handler.clone());
-    said.into_iter().for_each(|frame| exchange.request(Input::Send(frame)));
+    said.into_iter().for_each(|frame| exchange.request(LinkCommand::Send(Box::new(frame))));
     let mut frames = exchange.say(Vec::new()).await.frames;
     handler.count(&exchange.end().await.counters);
     let ping = Ping { head: sets.sets().feed.head(), ..Ping::default() };

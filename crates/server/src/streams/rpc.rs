@@ -1,25 +1,28 @@
 //! The unary and client-streaming calls of gRPC: `Version`, `Ping`, `Push`.
 
-use model::replication::TransportKind;
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use http::{HeaderValue, Request, Response};
 use hyper::body::Incoming as Body;
+use model::replication::TransportKind;
 use net::accept::Connection;
 use net::stream::{BodySender, SentBody};
 use streams::grpc::{GrpcReader, Messages};
-use streams::{FrameReader, TransportError};
+use streams::transport::{TOO_LARGE, TransportError};
 use sync::Frame;
+use sync::frame::GoAway;
+use tokio::sync::OwnedMutexGuard;
 use wire::cloudevents::MAX_UP;
 use wire::grpc::{self, GrpcStatus};
 use wire::headers::{PROTOCOL, PROTOCOL_HEADER};
 use wire::rpc::{self, PingRequest, PongReply, PushSummary, VersionRequest, VersionResponse};
 use wire::{Code, Problem};
 
-use super::posted::NodeExchange;
-use super::serve::{LinkRefusal, StreamRequest, away, over};
+use super::posted::{NodeExchange, place};
+use super::serve::{SOON, StreamRequest, away, over, read, read_first};
 use crate::answer::Reply;
 use crate::node_port::Caller;
 use crate::state::{ControlPlane, run_to_completion};
@@ -58,44 +61,35 @@ pub(crate) async fn push(
     connection: Connection,
     request: Request<Body>,
 ) -> Result<Reply, Problem> {
-    let plane = plane.clone();
+    let agreed = grpc::agree(request.headers())?;
+    let link = StreamRequest::new(plane, caller, connection, TransportKind::Poll);
+    let reader = GrpcReader::new(request.into_body(), agreed.incoming_gzip, MAX_UP, link.source());
+    let place = place(&link)?;
     run_to_completion(async move {
-        match pushed(&plane, caller, connection, request).await {
-            Ok(summary) => Ok(message_reply(rpc::write(&summary))),
-            Err(LinkRefusal::Request(problem)) => Err(*problem),
-            Err(LinkRefusal::GoAway(why)) => {
-                Ok(status_reply(&GrpcStatus::of_go_away(&why.code, &why.message)))
-            }
-        }
+        Ok(match pushed(link, place, reader).await {
+            Ok(summary) => message_reply(rpc::write(&summary)),
+            Err(why) => status_reply(&GrpcStatus::of_go_away(&why.code, &why.message)),
+        })
     })
     .await
 }
 
-impl From<TransportError> for LinkRefusal {
-    fn from(error: TransportError) -> LinkRefusal {
-        match error.refusal() {
-            Some(code) => away(code, &error.explained(), None).into(),
-            None => Problem::new(Code::BadBody, crate::answer::chain(&error)).into(),
-        }
-    }
-}
-
 async fn pushed(
-    plane: &Arc<ControlPlane>,
-    caller: Caller,
-    connection: Connection,
-    request: Request<Body>,
-) -> Result<PushSummary, LinkRefusal> {
-    let agreed = grpc::agree(request.headers())?;
-    let source = caller.slot.lock().node.hostname.to_string();
-    let chunks = request.into_body();
-    let mut reader = GrpcReader::new(chunks, agreed.incoming_gzip, MAX_UP, source);
-    let first = reader.next().await?.unwrap_or_default();
-    let opening = StreamRequest::enter(plane, caller, connection.clone(), TransportKind::Poll)?;
-    let mut exchange = NodeExchange::begin(opening, &first).await?;
+    link: Box<StreamRequest>,
+    place: OwnedMutexGuard<()>,
+    mut reader: GrpcReader,
+) -> Result<PushSummary, GoAway> {
+    let connection = link.connection.clone();
+    let first = read_first(&mut reader).await?;
+    let mut exchange = NodeExchange::begin(link, place, &first).await?;
     let pushed = all_pushed(&mut exchange, first, &mut reader, &connection).await;
-    exchange.end().await;
-    pushed
+    let events = exchange.end().await.counters.received;
+    let summary = pushed?;
+    if summary.processed < events {
+        let why = format!("{events} events were pushed, those up to {} are durable", summary.processed);
+        return Err(away("out-of-order", &why, None));
+    }
+    Ok(summary)
 }
 
 /// Takes all frames of a push.
@@ -104,47 +98,31 @@ async fn all_pushed(
     first: Vec<Frame>,
     reader: &mut GrpcReader,
     connection: &Connection,
-) -> Result<PushSummary, LinkRefusal> {
-    let (mut received, mut highest, mut processed) = (0, 0, 0);
+) -> Result<PushSummary, GoAway> {
+    let (mut received, mut processed) = (0, 0);
     let (mut frames, link) = (first, exchange.open.link.clone());
     loop {
         received += frames.len() as u64;
         if received > MAX_PUSHED {
-            return Err(
-                Problem::new(Code::BodyTooLarge, format!("at most {MAX_PUSHED} frames a push")).into()
-            );
+            return Err(away(TOO_LARGE, &format!("at most {MAX_PUSHED} frames a push"), None));
         }
-        highest = highest.max(highest_number(&frames));
         for frame in exchange.say(frames).await.frames {
             match frame {
                 Frame::Ack(ack) => processed = processed.max(ack.seq),
-                Frame::GoAway(why) => return Err(why.into()),
+                Frame::GoAway(why) => return Err(why),
                 _ => {}
             }
         }
-        let late = |_| Problem::new(Code::BadBody, "nothing more of the push came in time");
+        let late = |_| away("silence", "nothing more of the push came in time", SOON);
         let more = tokio::select! {
-            more = tokio::time::timeout(PUSHED_WITHIN, reader.next()) => more.map_err(late)??,
-            why = over(&link, connection) => return Err(why.into()),
+            more = tokio::time::timeout(PUSHED_WITHIN, read(reader)) => more.map_err(late)??,
+            why = over(&link, connection) => return Err(why),
         };
         match more {
             Some(more) => frames = more,
-            None if processed < highest => {
-                let why = format!("events up to {highest} were pushed, those up to {processed} are durable");
-                return Err(away("out-of-order", &why, None).into());
-            }
             None => return Ok(PushSummary { result: "ok".to_owned(), received, processed }),
         }
     }
-}
-
-/// The highest sequence number of the events among these.
-fn highest_number(frames: &[Frame]) -> u64 {
-    let numbers = frames.iter().map(|frame| match frame {
-        Frame::Event(event) => event.seq,
-        _ => 0,
-    });
-    numbers.max().unwrap_or(0)
 }
 
 /// The one message of a unary call.
@@ -168,11 +146,10 @@ pub(super) fn unreadable(error: &TransportError) -> Problem {
 /// A message with what stands before it.
 pub(super) fn packed(message: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(message.len() + grpc::PREFIX);
-    let written: Result<(), std::convert::Infallible> = grpc::append(&mut out, false, |out| {
+    let Ok(()) = grpc::append::<Infallible>(&mut out, false, |out| {
         out.extend_from_slice(message);
         Ok(())
     });
-    let Ok(()) = written;
     out
 }
 

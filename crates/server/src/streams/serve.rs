@@ -12,7 +12,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
-use http::{HeaderValue, Request, Response, StatusCode, header};
+use http::{HeaderValue, Request, Response, header};
 use hyper::body::Incoming as Body;
 use model::replication::TransportKind;
 use net::accept::Connection;
@@ -21,7 +21,8 @@ use streams::grpc::{GrpcReader, GrpcWriter};
 use streams::open::INSTANCE;
 use streams::sse::SseWriter;
 use streams::task::{Ended, LinkTransport, run_link};
-use streams::{FrameReader, FrameWriter, LinkCommand, LinkCommands, LinkHandler};
+use streams::{FrameReader, FrameWriter, LinkCommand, LinkCommands};
+use sync::admission::Permits;
 use sync::frame::{CloseReason, GoAway};
 use sync::link::LinkConfig;
 use sync::{Frame, Role};
@@ -41,8 +42,8 @@ use crate::state::{ControlPlane, now};
 
 /// The other side must say hello within this.
 const HELLO_WITHIN: Duration = Duration::from_secs(15);
-/// How long the link before is waited for to end.
-const LEASE_WITHIN: Duration = Duration::from_secs(20);
+/// How long the requests before are waited for to be judged, and the link before to end.
+const TURN_WITHIN: Duration = Duration::from_secs(20);
 /// How long a link that is to end may take for it.
 const END_WITHIN: Duration = Duration::from_secs(15);
 /// The longest name of an instance of the agent, in bytes.
@@ -65,25 +66,6 @@ pub(super) struct StreamRequest {
 }
 
 impl StreamRequest {
-    /// Takes a place in the line of the requests for links.
-    pub(super) fn enter(
-        plane: &Arc<ControlPlane>,
-        caller: Caller,
-        connection: Connection,
-        transport: TransportKind,
-    ) -> Result<Box<StreamRequest>, Problem> {
-        let request = StreamRequest::new(plane, caller, connection, transport);
-        request.paced()?;
-        Ok(request)
-    }
-
-    /// Takes a place in that line: for a link, and for a post for which the node's sets are to be loaded.
-    pub(super) fn paced(&self) -> Result<(), Problem> {
-        let entered = self.plane.admission.enter(self.caller.slot.stream_admission());
-        entered.map_err(|wait| busy("too many links are being opened", wait.as_secs().saturating_add(1)))
-    }
-
-    /// One that takes no place in that line.
     pub(super) fn new(
         plane: &Arc<ControlPlane>,
         caller: Caller,
@@ -94,11 +76,18 @@ impl StreamRequest {
         Box::new(StreamRequest { plane, caller, connection, transport, instance: None })
     }
 
+    /// Takes a place in the line of the requests for links: for a link, and for a post for which the node's
+    /// sets are to be loaded.
+    pub(super) fn enter(&self) -> Result<(), Problem> {
+        let entered = self.plane.admission.enter(self.caller.slot.stream_admission());
+        entered.map_err(|wait| busy("too many links are being opened", wait.as_secs().saturating_add(1)))
+    }
+
     pub(super) fn origin(&self) -> Origin {
         Origin::principal(&self.plane.request_id())
     }
 
-    fn source(&self) -> String {
+    pub(super) fn source(&self) -> String {
         self.caller.slot.lock().node.hostname.to_string()
     }
 
@@ -122,26 +111,6 @@ pub(super) fn busy(detail: &str, retry_after_secs: u64) -> Problem {
     problem
 }
 
-/// Why a node gets no link.
-pub(super) enum LinkRefusal {
-    /// Its request is refused.
-    Request(Box<Problem>),
-    /// The link ends before it began.
-    GoAway(GoAway),
-}
-
-impl From<Problem> for LinkRefusal {
-    fn from(problem: Problem) -> LinkRefusal {
-        LinkRefusal::Request(Box::new(problem))
-    }
-}
-
-impl From<GoAway> for LinkRefusal {
-    fn from(why: GoAway) -> LinkRefusal {
-        LinkRefusal::GoAway(why)
-    }
-}
-
 /// `POST /muster.v1.EventStream/Subscribe`.
 pub(crate) fn subscribe(
     plane: &Arc<ControlPlane>,
@@ -150,12 +119,13 @@ pub(crate) fn subscribe(
     request: Request<Body>,
 ) -> Result<Reply, Problem> {
     let agreed = grpc::agree(request.headers())?;
-    let stream = StreamRequest::enter(plane, caller, connection, TransportKind::Grpc)?;
+    let stream = StreamRequest::new(plane, caller, connection, TransportKind::Grpc);
+    stream.enter()?;
     let (pipe, response) = super::rpc::stream(agreed.outgoing_gzip);
     let chunks = request.into_body();
     let reader = GrpcReader::new(chunks, agreed.incoming_gzip, MAX_UP, stream.source());
     let writer = GrpcWriter::new(pipe, stream.origin(), agreed.outgoing_gzip);
-    tokio::spawn(Box::pin(streamed(stream, Box::new(reader), Box::new(writer))));
+    tokio::spawn(streamed(stream, Box::new(reader), Box::new(writer)));
     Ok(response)
 }
 
@@ -169,7 +139,8 @@ pub(crate) fn websocket(
     let bounds = SocketBounds { read: MAX_UP, write: MAX_DOWN };
     let (response, upgrade) = ws::accept(&mut request, bounds)
         .map_err(|error| Problem::new(Code::UpgradeRequired, error.to_string()))?;
-    let stream = StreamRequest::enter(plane, caller, connection, TransportKind::Websocket)?;
+    let stream = StreamRequest::new(plane, caller, connection, TransportKind::Websocket);
+    stream.enter()?;
     tokio::spawn(Box::pin(async move {
         match upgrade.socket().await {
             Ok(socket) => {
@@ -192,7 +163,8 @@ pub(crate) fn sse(
     connection: Connection,
     head: &http::request::Parts,
 ) -> Result<Reply, Problem> {
-    let mut stream = StreamRequest::enter(plane, caller, connection, TransportKind::Sse)?;
+    let mut stream = StreamRequest::new(plane, caller, connection, TransportKind::Sse);
+    stream.enter()?;
     let last = head.headers.get(events::LAST_EVENT_ID).and_then(|value| value.to_str().ok());
     let from = last.and_then(events::read_cursor);
     stream.instance = head.uri.query().and_then(instance_in_query);
@@ -205,7 +177,6 @@ pub(crate) fn sse(
         }
     }));
     let mut response = Response::new(parts);
-    *response.status_mut() = StatusCode::OK;
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(events::CONTENT));
     headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-store"));
@@ -220,30 +191,47 @@ fn instance_in_query(query: &str) -> Option<Arc<str>> {
     (!said.is_empty() && said.len() <= MAX_INSTANCE).then(|| said.into())
 }
 
-/// A link over a transport of two ways: its first frame names the instance of the agent.
-async fn streamed(
+/// Frames that come; what cannot be read is told with a code.
+pub(super) async fn read(reader: &mut dyn FrameReader) -> Result<Option<Vec<Frame>>, GoAway> {
+    let read = reader.next().await;
+    read.map_err(|error| away(error.refusal().unwrap_or("lost"), &error.explained(), None))
+}
+
+/// The first frames; none when none come in time.
+pub(super) async fn read_first(reader: &mut dyn FrameReader) -> Result<Vec<Frame>, GoAway> {
+    let first = tokio::time::timeout(HELLO_WITHIN, read(reader)).await.unwrap_or(Ok(None))?;
+    Ok(first.unwrap_or_default())
+}
+
+/// Serves a link over a transport of two ways. An idle link shall hold little: what opens it lies in a
+/// box, and is gone once it runs.
+async fn streamed(request: Box<StreamRequest>, reader: Box<dyn FrameReader>, writer: Box<dyn FrameWriter>) {
+    if let Some(link) = Box::pin(open(request, reader, writer)).await {
+        link.run().await;
+    }
+}
+
+/// Opens a link: its first frame names the instance of the agent. `None` when there will be none.
+async fn open(
     mut request: Box<StreamRequest>,
     mut reader: Box<dyn FrameReader>,
     writer: Box<dyn FrameWriter>,
-) {
-    let first = match tokio::time::timeout(HELLO_WITHIN, reader.next()).await {
-        Ok(Ok(Some(first))) => Ok(first),
-        Ok(Ok(None)) => return,
-        Ok(Err(error)) => {
-            let Some(code) = error.refusal() else { return };
-            Err(away(code, &error.explained(), None))
+) -> Option<Box<RunningLink>> {
+    let begun = async {
+        let first = read_first(&mut *reader).await?;
+        Ok((begin(&mut request, &first).await?, first))
+    };
+    match begun.await {
+        Ok(((open, commands, (handler, config)), first)) => {
+            let (ends, feed) = (LinkTransport { reader, writer }, handler.sets.watch());
+            let running = Box::pin(run_link(*config, handler.clone(), ends, first, feed, commands));
+            let connection = request.connection.clone();
+            Some(Box::new(RunningLink { open, handler, connection, running }))
         }
-        Err(_) => Err(away("no-hello", "a link begins with a hello", SOON)),
-    };
-    let begun = match first {
-        Ok(first) => Box::pin(begin(&mut request, &first)).await.map(|begun| (begun, first)),
-        Err(why) => Err(why),
-    };
-    match begun {
-        Ok((begun, first)) => serve(request, begun, LinkTransport { reader, writer }, first).await,
-        Err(why) => {
+        Err::<_, GoAway>(why) => {
             tracing::info!(node = %request.caller.id, why.code, why.message, "a link is not begun");
             refuse(writer, why).await;
+            None
         }
     }
 }
@@ -269,28 +257,30 @@ pub(super) fn away(code: &str, message: &str, retry_after: impl Into<Option<u64>
     GoAway { code: code.to_owned(), message: message.to_owned(), retry_after: retry_after.into() }
 }
 
-/// Takes the place of the link before and waits until that one has ended.
+/// Takes the place of the link before and waits until that one has ended, or a newer one takes this place.
 async fn begin(
     request: &mut StreamRequest,
     first: &[Frame],
 ) -> Result<(OpenLink, LinkCommands, Leased), GoAway> {
     request.greeted(first)?;
-    let given_up = request.caller.slot.stream_admission().wait();
-    let begun = async {
-        let (open, commands) = register(request).await?;
-        let leased = lease(request, &open.link).await?;
-        Ok((open, commands, leased))
+    let (open, commands) = register(request).await?;
+    let leased = tokio::select! {
+        leased = lease(request, &open.link) => leased?,
+        why = open.link.ending() => return Err(why),
     };
-    tokio::select! {
-        begun = begun => begun,
-        _ = given_up => Err(away("superseded", "newer links of the node wait", AGAIN)),
-    }
+    Ok((open, commands, leased))
+}
+
+/// Waits for the requests and the link of the node before.
+async fn in_turn<T>(before: impl Future<Output = T>) -> Result<T, GoAway> {
+    let ended = tokio::time::timeout(TURN_WITHIN, before).await;
+    ended.map_err(|_| away("busy", "the link before did not end", AGAIN))
 }
 
 /// Judges the request, and takes the place of the link before.
 pub(super) async fn register(request: &StreamRequest) -> Result<(OpenLink, LinkCommands), GoAway> {
     let admission = request.caller.slot.stream_admission();
-    let _one = admission.judging.lock().await;
+    let _one = in_turn(admission.judging.lock()).await?;
     if is_duplicate_agent(request, admission).await {
         let message = "another agent holds a link under this node's identity";
         return Err(away(Code::DuplicateIdentity.as_str(), message, DUPLICATE_RETRY));
@@ -310,76 +300,63 @@ pub(super) async fn register(request: &StreamRequest) -> Result<(OpenLink, LinkC
 /// Waits until the link before has ended; from then on this one alone works on the node's sets.
 pub(super) async fn lease(request: &StreamRequest, link: &Arc<NodeLink>) -> Result<Leased, GoAway> {
     let (plane, node) = (&request.plane, &request.caller.id);
-    let lease = request.caller.slot.stream_admission().lease.clone();
-    let lease = tokio::time::timeout(LEASE_WITHIN, lease.lock_owned()).await;
-    let lease = lease.map_err(|_| away("busy", "the link before did not end", AGAIN))?;
+    let lease = in_turn(request.caller.slot.stream_admission().lease.clone().lock_owned()).await?;
     let sets = plane.hub.node(node).await.map_err(|error| {
         tracing::warn!(%node, %error, "the node's sets cannot be loaded");
         away(Code::Internal.as_str(), "the node's sets cannot be loaded", AGAIN)
     })?;
     // The mode and kinds of the release that the node is pointed to.
-    let policy = match Box::pin(objects::policy(plane, &request.caller.slot)).await {
-        Ok(policy) => {
-            link.ruled_by(policy.clone());
-            policy
-        }
-        Err(error) => {
-            tracing::warn!(%node, %error, "what the release grants cannot be read");
-            None
-        }
-    };
-    let config =
-        LinkConfig::under(policy.as_deref(), Role::Principal, plane.boot(), plane.admission.settings);
+    let rules = Box::pin(objects::policy(plane, &request.caller.slot)).await;
+    let rules = rules.inspect(|rules| drop(link.rules.set(rules.clone()))).unwrap_or_else(|error| {
+        tracing::warn!(%node, %error, "what the release grants cannot be read");
+        Arc::default()
+    });
+    let config = LinkConfig::under(&rules, Role::Principal, plane.boot(), plane.admission.limits.clone());
     Ok((PlaneLinkHandler::new(request, link, sets, lease), Box::new(config)))
 }
 
-async fn serve(
-    request: Box<StreamRequest>,
-    (open, commands, (handler, config)): (OpenLink, LinkCommands, Leased),
-    ends: LinkTransport,
-    first: Vec<Frame>,
-) {
-    let connection = request.connection.clone();
-    // A link that runs needs no room for it.
-    drop(request);
-    let running = run_link(*config, handler.clone(), ends, first, handler.sets.watch(), commands);
-    let ended = run(Box::pin(running), &handler, &connection).await;
-    drop(open);
-    if let Some(ended) = ended {
-        handler.ended(&ended);
-    }
+/// A link that runs in a task of its own.
+struct RunningLink {
+    open: OpenLink,
+    handler: Arc<PlaneLinkHandler>,
+    connection: Connection,
+    running: Pin<Box<dyn Future<Output = Ended> + Send>>,
 }
 
-/// Drives the link until it ends, or its connection is to; `None` when it had to be given up.
-/// What drives it comes in a box: the task of a link has room for it once.
-async fn run(
-    mut running: Pin<Box<impl Future<Output = Ended>>>,
-    handler: &PlaneLinkHandler,
-    connection: &Connection,
-) -> Option<Ended> {
-    let (entry, mut closing) = (&handler.link, false);
-    loop {
-        tokio::select! {
-            ended = &mut running => return Some(ended),
-            () = connection.closing(), if !closing => {
-                closing = true;
-                entry.try_send(LinkCommand::Shutdown);
+impl RunningLink {
+    /// Drives the link until it ends, or its connection is to.
+    async fn run(mut self: Box<Self>) {
+        let mut closing = false;
+        let ended = loop {
+            let entry = &self.handler.link;
+            tokio::select! {
+                ended = &mut self.running => break Some(ended),
+                () = self.connection.closing(), if !closing => {
+                    closing = true;
+                    entry.commands.try_send(LinkCommand::Shutdown);
+                }
+                why = entry.ending() => break Box::pin(self.end(why)).await,
             }
-            why = entry.ending() => return Box::pin(end(handler, why, running)).await,
+        };
+        drop(self.open);
+        if let Some(ended) = ended {
+            self.handler.ended(&ended);
         }
     }
-}
 
-/// Ends a link that has to end, however much it has to do.
-async fn end(handler: &PlaneLinkHandler, why: GoAway, running: impl Future<Output = Ended>) -> Option<Ended> {
-    let told = async { tokio::join!(handler.link.send(LinkCommand::GoAway(Box::new(why))), running).1 };
-    let ended = tokio::time::timeout(END_WITHIN, told).await.ok();
-    if ended.is_none() {
-        tracing::warn!(node = %handler.link.node, "a link did not end in time; it is given up");
-        handler.sets.abandon();
-        handler.permits().give_back();
+    /// Ends the link, however much it has to do; `None` when it had to be given up.
+    async fn end(&mut self, why: GoAway) -> Option<Ended> {
+        let handler = &self.handler;
+        let told = handler.link.commands.send(LinkCommand::GoAway(Box::new(why)));
+        let ended = async { tokio::join!(told, &mut self.running).1 };
+        let ended = tokio::time::timeout(END_WITHIN, ended).await.ok();
+        if ended.is_none() {
+            tracing::warn!(node = %handler.link.node, "a link did not end in time; it is given up");
+            handler.sets.abandon();
+            Permits::give_back(&**handler);
+        }
+        ended
     }
-    ended
 }
 
 /// Waits until a link is to end that runs in no task of its own: it has to, or its connection is to.
@@ -401,11 +378,10 @@ async fn is_duplicate_agent(request: &StreamRequest, admission: &StreamAdmission
     }
     let replaced = (old.is_some() || admission.has_recent_post())
         && instance.as_ref().is_some_and(|instance| admission.was_replaced(instance));
-    let alive = replaced
-        || match old {
-            Some(old) => old.is_alive().await,
-            None => false,
-        };
+    let alive = match old {
+        Some(old) if !replaced => old.is_alive().await,
+        _ => replaced,
+    };
     if alive {
         request.plane.hub.sync_index().update(node, SyncSummary::duplicate_seen);
         let hostname = request.source();

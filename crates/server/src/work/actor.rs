@@ -297,7 +297,7 @@ fn is_gone(error: &HubError) -> bool {
 
 /// A node that has no room for an action does not get it.
 fn no_room(node: &NodeId, came: EditOutcome) -> Option<TaskInput> {
-    let EditOutcome::Refused(why) = came else { return None };
+    let Err(why) = came else { return None };
     let outcome = ActionOutcome::Failed { message: why.to_string() };
     Some(TaskInput::Ended { node: node.clone(), outcome, duration_ms: 0 })
 }
@@ -306,5 +306,5 @@ fn no_room(node: &NodeId, came: EditOutcome) -> Option<TaskInput> {
 fn put(id: &str, order: &Order) -> Option<Edit> {
     let bytes: Bytes = model::canonical::to_bytes(order).ok()?.into();
     let content = Content { bytes, trace: None, at: now().0 };
-    Some(Edit::Put { key: action_key(id), uid: Uid::Known(id.into()), content })
+    Some(Edit { key: action_key(id), put: Some((Uid::Generated(id.into()), content)) })
 }

@@ -301,7 +301,7 @@ pub(crate) fn action_key(id: &str) -> ObjectKey {
 
 /// Takes an action's object away.
 pub(crate) fn without(id: &str) -> Edit {
-    Edit::Remove { key: action_key(id) }
+    Edit { key: action_key(id), put: None }
 }
 
 /// An id that nobody had before: a letter and 12 hex digits.

@@ -160,7 +160,7 @@ async fn refusal(
 /// synchronize, all else by its delegations.
 fn allowed(granted: &Granted, work: &Work) -> Result<(), ActionRefusal> {
     if let Work::Operation { operation, object } = work {
-        return catalog::sync::allows(granted.sync.as_deref(), *operation, object);
+        return catalog::sync::allows(Some(&granted.sync), *operation, object);
     }
     let refused =
         |error: NotDelegated| ActionRefusal { code: RefusalCode::NotDelegated, message: error.to_string() };

@@ -14,7 +14,7 @@ impl Link {
         if checkpoint.seq != self.inbox.seq {
             return self.out_of_order(checkpoint.seq, cx);
         }
-        if self.peer_incarnation() == Some(&checkpoint.cursor.incarnation) {
+        if self.peer_incarnation.as_ref() == Some(&checkpoint.cursor.incarnation) {
             self.peer_head = self.peer_head.max(checkpoint.cursor.revision);
         }
         self.inbox.checkpoint = Some(checkpoint);

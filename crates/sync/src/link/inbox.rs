@@ -25,6 +25,7 @@ use crate::frame::{Ack, Checkpoint, Event, Frame, Op};
 use crate::identity;
 use crate::refusal;
 use crate::replica::RejectedObject;
+use crate::totals::Totals;
 
 /// The most cursors that wait for what holds them back; of more the newest takes the place of the last.
 const MAX_CURSORS: usize = 4096;
@@ -48,13 +49,6 @@ pub(super) struct Pending {
     pub due: Timestamp,
 }
 
-/// Of things that wait.
-#[derive(Clone, Copy, Debug, Default)]
-struct Load {
-    objects: usize,
-    bytes: u64,
-}
-
 #[derive(Debug)]
 pub(super) struct InFlightBatch {
     pub batch: Arc<Batch>,
@@ -73,8 +67,8 @@ pub(super) struct Inbox {
     pub waiting: BTreeMap<ObjectKey, Pending>,
     /// What waits, in the order in which it is due.
     order: BTreeMap<(Timestamp, u64), ObjectKey>,
-    ready: Load,
-    held: Load,
+    ready: Totals,
+    held: Totals,
     pub in_flight: Option<InFlightBatch>,
     pub ack_due: bool,
     ack_at: Timestamp,
@@ -83,8 +77,8 @@ pub(super) struct Inbox {
     /// The highest revision that the other side said to be at, or sent, otherwise than by a
     /// checkpoint.
     pub announced: u64,
-    /// A batch could not be kept: a cursor alone is written no sooner.
-    pub cursor_again: Option<Timestamp>,
+    /// A batch could not be kept: the next one is made no sooner.
+    pub batch_again: Option<Timestamp>,
 }
 
 impl Inbox {
@@ -156,7 +150,7 @@ impl Inbox {
         }
     }
 
-    fn load(&mut self, hold: Hold) -> &mut Load {
+    fn load(&mut self, hold: Hold) -> &mut Totals {
         if hold == Hold::Ready { &mut self.ready } else { &mut self.held }
     }
 
@@ -173,6 +167,10 @@ impl Inbox {
         let load = self.load(pending.hold);
         load.objects -= 1;
         load.bytes -= pending.item.change.content_len();
+        if self.waiting.is_empty() {
+            // A map that was emptied keeps kilobytes for what may come.
+            (self.waiting, self.order) = Default::default();
+        }
         Some(pending)
     }
 
@@ -195,7 +193,7 @@ impl Link {
             self.answered(event, cx);
             return;
         }
-        let Some(incarnation) = self.peer_incarnation().cloned() else { return };
+        let Some(incarnation) = self.peer_incarnation.clone() else { return };
         if event.seq != self.inbox.seq.saturating_add(1) {
             return self.out_of_order(event.seq, cx);
         }
@@ -285,22 +283,19 @@ impl Link {
 
     /// The next batch, when none is under way.
     pub(super) fn form_batch(&mut self, cx: &mut Cx<'_>) {
-        if self.inbox.in_flight.is_some() {
+        if self.inbox.in_flight.is_some() || self.inbox.batch_again.is_some_and(|at| cx.now < at) {
             return;
         }
+        self.inbox.batch_again = None;
         let items = self.collect(cx);
-        let nowhere = self.peer_incarnation().map(|incarnation| FeedCursor::at(incarnation.clone(), 0));
+        let nowhere =
+            self.peer_incarnation.as_ref().map(|incarnation| FeedCursor::at(incarnation.clone(), 0));
         let inbox = &mut self.inbox;
         let base = if cx.replica.cursor().is_none() { nowhere } else { None };
         let moved = |reached: Option<&FeedCursor>| {
             reached.filter(|reached| Some(*reached) != cx.replica.cursor()).cloned()
         };
         let settled = moved(inbox.reached(&[]));
-        let waits = inbox.cursor_again.is_some_and(|at| cx.now < at);
-        if items.is_empty() && waits && settled.is_some() {
-            return;
-        }
-        inbox.cursor_again = None;
         if items.is_empty() && settled.is_none() {
             return;
         }
@@ -312,7 +307,7 @@ impl Link {
     }
 
     fn collect(&mut self, cx: &mut Cx<'_>) -> Vec<Item> {
-        let limits = self.config.limits;
+        let limits = self.config.limits.clone();
         let (mut items, mut bytes) = (Vec::new(), 0);
         let mut uids = BTreeSet::new();
         let mut room = cx.replica.index().room();
@@ -383,7 +378,7 @@ impl Link {
     pub(super) fn send_ack(&mut self, cx: &mut Cx<'_>) {
         let busy = self.inbox.in_flight.as_ref().map(|batch| batch.since.max(self.inbox.ack_at));
         let alive = busy.is_some_and(|since| cx.now.since(since) >= self.config.limits.ack_within / 4);
-        if !self.inbox.ack_due && !alive || self.peer.is_none() && !self.sends_before_hello() {
+        if !self.inbox.ack_due && !alive || !self.has_met() && !self.sends_before_hello() {
             return;
         }
         self.inbox.ack_due = false;
@@ -401,8 +396,10 @@ impl Link {
         let inbox = &self.inbox;
         let next = match &inbox.in_flight {
             Some(batch) => Some(batch.since.max(inbox.ack_at).plus(self.config.limits.ack_within / 4)),
-            None => inbox.order.first_key_value().map(|(&(due, _), _)| due),
+            None => {
+                inbox.order.first_key_value().map(|(&(due, _), _)| due.max(inbox.batch_again.unwrap_or(due)))
+            }
         };
-        next.into_iter().chain(inbox.cursor_again).min()
+        next.or(inbox.batch_again)
     }
 }

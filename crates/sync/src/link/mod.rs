@@ -13,10 +13,10 @@ mod inventory_resync;
 mod outbox;
 mod outcome;
 mod permit;
+mod resync;
 mod serve;
 mod settings;
 mod status;
-mod trie_resync;
 mod types;
 
 use crate::cursor::{FeedCursor, KindOrder, Position};
@@ -32,8 +32,8 @@ use crate::mode::Role;
 use crate::replica::Replica;
 
 pub use batch::{Batch, Item, ItemOutcome, NotKept};
-pub(crate) use trie_resync::Resync;
-pub use types::{Counters, Input, Limits, LinkConfig, LoadFor, Note, Output, Span};
+pub(crate) use resync::Resync;
+pub use types::{Counters, EndedBy, Input, Limits, LinkCommand, LinkConfig, Note, Output, Span};
 
 /// How long the other side is asked to stay away when what it does cannot be helped, in
 /// seconds.
@@ -43,14 +43,14 @@ const NOTED: (u32, u32) = (32, 3);
 
 use inbox::Inbox;
 use outbox::{Flow, Outbox};
-use permit::PermitUse;
 use serve::Server;
 
 /// One protocol session: of a transport's length, or of one request and its answer ([`Span`]).
 #[derive(Debug)]
 pub struct Link {
     config: LinkConfig,
-    peer: Option<Box<Hello>>,
+    /// The incarnation of the other side's feed; `None` before its hello.
+    peer_incarnation: Option<Incarnation>,
     both: Capabilities,
     /// The order of kinds in which this side sends.
     order: KindOrder,
@@ -58,15 +58,14 @@ pub struct Link {
     inbox: Inbox,
     resync: Resync,
     server: Server,
-    /// The permit for a resync that it holds, since when.
-    permit: Option<(PermitUse, Timestamp)>,
+    /// Since when it holds the permit for resyncs.
+    permit: Option<Timestamp>,
     counters: Counters,
     /// Bounds the notes of refusals.
     notes: RateLimiter,
-    opened: Timestamp,
+    /// When the other side was heard last; before its hello, when the link was opened.
     heard: Timestamp,
     spoke: Timestamp,
-    pings: u64,
     stopping: Option<Timestamp>,
     closing: bool,
     feed_incarnation: Option<Incarnation>,
@@ -80,7 +79,7 @@ pub struct Link {
 struct Cx<'a> {
     feed: &'a mut Feed,
     replica: &'a mut Replica,
-    permits: &'a dyn Permits,
+    permits: Option<&'a dyn Permits>,
     now: Timestamp,
     out: Vec<Output>,
 }
@@ -138,7 +137,7 @@ impl Link {
             both: config.capabilities,
             order: KindOrder::of(&config.kinds),
             config,
-            peer: None,
+            peer_incarnation: None,
             out: Outbox::default(),
             inbox: Inbox::default(),
             resync: Resync::default(),
@@ -146,10 +145,8 @@ impl Link {
             permit: None,
             counters: Counters::default(),
             notes: RateLimiter::new(NOTED.1, NOTED.0, now),
-            opened: now,
             heard: now,
             spoke: now,
-            pings: 0,
             stopping: None,
             closing: false,
             feed_incarnation: None,
@@ -158,19 +155,19 @@ impl Link {
         }
     }
 
-    /// Takes an input; what is to be done is returned, in order. `permits` are asked at the
-    /// principal's end alone.
+    /// Takes an input; what is to be done is returned, in order. Without `permits` a resync needs none.
     pub fn handle(
         &mut self,
         input: Input,
         feed: &mut Feed,
         replica: &mut Replica,
-        permits: &dyn Permits,
+        permits: Option<&dyn Permits>,
         now: Timestamp,
     ) -> Vec<Output> {
         let mut cx = Cx { feed, replica, permits, now, out: Vec::new() };
         self.take(input, &mut cx);
         self.go_on(&mut cx);
+        self.return_unused_permit(&mut cx);
         if cx.out.iter().any(|output| matches!(output, Output::Send(_))) {
             self.spoke = now;
         }
@@ -181,24 +178,23 @@ impl Link {
         match input {
             Input::Open => self.open(cx),
             Input::Frame(frame) => self.frame(frame, cx),
-            Input::FeedChanged | Input::Tick => {}
-            Input::Loaded { id: LoadFor::Events, contents } => self.events_loaded(contents, cx),
-            Input::Loaded { id: LoadFor::Answers, contents } => self.answers_loaded(contents, cx),
+            Input::Tick => {}
+            Input::Loaded(contents) => self.loaded(contents, cx),
             Input::Applied(outcomes) => self.applied(outcomes, cx),
-            Input::Approve => {
+            Input::Command(LinkCommand::Approve) => {
                 self.resync_now(true, cx);
                 self.pass_on(Frame::Approve, cx);
             }
-            Input::Resync => {
+            Input::Command(LinkCommand::Resync) => {
                 self.resync_now(false, cx);
                 self.pass_on(Frame::Interop(Box::new(Interop::RequestResync)), cx);
             }
+            Input::Command(LinkCommand::Send(frame)) => cx.send(*frame),
+            Input::Command(LinkCommand::Shutdown) => self.stopping = self.stopping.or(Some(cx.now)),
+            Input::Command(LinkCommand::GoAway(why)) => self.close(*why, cx),
             Input::Reincarnated(done) => self.reincarnated(done, cx),
-            Input::Send(frame) => cx.send(frame),
-            Input::Shutdown => self.stopping = self.stopping.or(Some(cx.now)),
             Input::Disconnected => {
                 self.closing = true;
-                self.return_permit(cx);
                 let mut resync = std::mem::take(&mut self.resync);
                 if !self.inbox.is_settled() {
                     // What was fetched and is not durable is found again by comparing anew.
@@ -231,15 +227,16 @@ impl Link {
         self.step_resync(cx);
         self.form_batch(cx);
         if self.stopping.is_none() {
-            self.answer(cx);
+            // Changes go before the answers that say what was there.
             self.pump(cx);
+            self.answer(cx);
         }
         self.send_ack(cx);
         self.stop(cx);
     }
 
     fn open(&mut self, cx: &mut Cx<'_>) {
-        (self.opened, self.heard) = (cx.now, cx.now);
+        self.heard = cx.now;
         self.feed_incarnation = Some(cx.feed.incarnation().clone());
         let failing = cx.replica.forget_for_link(|key| self.refuses_kind(key).is_none());
         let known = !cx.replica.is_empty() || cx.replica.refused() > 0;
@@ -248,7 +245,7 @@ impl Link {
             None if !known => None,
             cursor => Some(Have { cursor: cursor.unwrap_or_else(nowhere), root: cx.replica.root() }),
         };
-        self.resync = cx.replica.take_resync().continued(&self.config.span, cx.now);
+        self.resync = cx.replica.take_resync().continued(&self.config, cx.now);
         self.resync.failing = self.resync.failing.max(failing);
         let after = match &self.config.span {
             Span::Transport => None,
@@ -262,7 +259,7 @@ impl Link {
             capabilities: self.config.capabilities,
             role: self.config.role,
             mode: self.config.mode,
-            instance: self.config.instance.clone(),
+            instance: self.config.instance.to_string(),
             head: cx.feed.cursor(),
             have,
             after: after.clone(),
@@ -276,7 +273,7 @@ impl Link {
     }
 
     fn hello(&mut self, hello: Box<Hello>, cx: &mut Cx<'_>) {
-        if self.peer.is_some() {
+        if self.has_met() {
             self.counters.ignored += 1;
             return;
         }
@@ -298,12 +295,12 @@ impl Link {
             cx.replica.begin_incarnation(&hello.head.incarnation);
         }
         self.resync.source_stands_at(&hello.head, cx.now);
-        cx.out.push(Output::Hello(hello.clone()));
         let (have, after) = (hello.have.clone(), hello.after.clone());
         (self.peer_head, self.inbox.announced) = (hello.head.revision, hello.head.revision);
         let has_all = |have: &Have| have.cursor == cx.feed.cursor() && have.root == cx.feed.root();
         self.out.compared = have.as_ref().is_some_and(has_all);
-        self.peer = Some(hello);
+        self.peer_incarnation = Some(hello.head.incarnation.clone());
+        cx.out.push(Output::Hello(hello));
         if after.is_some_and(|after| !cx.replica.stands_at(&after)) {
             self.out.acked = have.map(|have| have.cursor);
             let message = "the events begin after another cursor than this side's";
@@ -342,8 +339,8 @@ impl Link {
         if self.closing {
             return;
         }
-        self.heard = cx.now;
-        let early = self.peer.is_none() && !matches!(frame, Frame::Hello(_) | Frame::GoAway(_));
+        let early = !self.has_met() && !matches!(frame, Frame::Hello(_) | Frame::GoAway(_));
+        self.heard = if early { self.heard } else { cx.now };
         if early || self.reincarnating && !matches!(frame, Frame::GoAway(_)) {
             self.counters.ignored += 1;
             return;
@@ -370,19 +367,14 @@ impl Link {
             }
             Frame::Pong(pong) => {
                 self.observe_peer_head(pong.head);
-                self.ponged(pong, cx);
+                self.ponged(pong);
             }
             Frame::GoAway(away) => {
                 self.closing = true;
-                self.return_permit(cx);
                 let message = format!("{}: {}", away.code, away.message);
                 let retry_after = away.retry_after.map(backoff::asked);
-                cx.out.push(Output::Close {
-                    code: "went-away",
-                    message,
-                    retry_after,
-                    away: Some(CloseReason::of(&away.code)),
-                });
+                let why = GoAway { code: "went-away".to_owned(), message, retry_after };
+                cx.out.push(Output::Close(why, EndedBy::Them(CloseReason::of(&away.code))));
             }
             // Only the control plane speaks for operators.
             Frame::Approve if self.config.role == Role::Agent => {
@@ -409,7 +401,7 @@ impl Link {
     /// What an operator asked of the control plane's end counts at the node's, too: its replica
     /// is the other half of the two sets.
     fn pass_on(&self, asked: Frame, cx: &mut Cx<'_>) {
-        if self.config.role == Role::Principal && self.peer.is_some() && !self.closing {
+        if self.config.role == Role::Principal && self.has_met() && !self.closing {
             cx.send(asked);
         }
     }
@@ -425,15 +417,17 @@ impl Link {
         }
     }
 
+    fn go_away(&mut self, code: &str, message: &str, retry_after: Option<u64>, cx: &mut Cx<'_>) {
+        self.close(GoAway { code: code.to_owned(), message: message.to_owned(), retry_after }, cx);
+    }
+
     /// Tells the other side why, and ends the link.
-    fn go_away(&mut self, code: &'static str, message: &str, retry_after: Option<u64>, cx: &mut Cx<'_>) {
-        if self.closing {
-            return;
+    fn close(&mut self, why: GoAway, cx: &mut Cx<'_>) {
+        if !std::mem::replace(&mut self.closing, true) {
+            let by = EndedBy::Us(CloseReason::of(&why.code));
+            cx.send(Frame::GoAway(why.clone()));
+            cx.out.push(Output::Close(why, by));
         }
-        self.closing = true;
-        self.return_permit(cx);
-        cx.send(Frame::GoAway(GoAway { code: code.to_owned(), message: message.to_owned(), retry_after }));
-        cx.out.push(Output::Close { code, message: message.to_owned(), retry_after, away: None });
     }
 
     /// What is due by time alone.
@@ -442,11 +436,7 @@ impl Link {
         for due in due {
             match due {
                 Due::End { code, message, again } => return self.go_away(code, message, Some(again), cx),
-                Due::Ping => {
-                    self.pings += 1;
-                    let (number, head) = (self.pings, cx.feed.head());
-                    cx.send(Frame::Ping(Ping { number, head, order: PingOrder::Any }));
-                }
+                Due::Ping => cx.send(Frame::Ping(Ping { head: cx.feed.head(), ..Ping::default() })),
                 Due::Step => {}
             }
         }
@@ -455,17 +445,17 @@ impl Link {
     /// What becomes due, and when.
     fn deadlines(&self) -> impl Iterator<Item = (Timestamp, Due)> {
         let limits = &self.config.limits;
-        let (met, serves) = (self.peer.is_some(), self.stopping.is_none());
+        let (met, serves) = (self.has_met(), self.stopping.is_none());
         let end = |since: Option<Timestamp>, within: Duration, code, message, again| {
             Some((since?.plus(within), Due::End { code, message, again }))
         };
         let step = |at: Option<Timestamp>| Some((at?, Due::Step));
-        let (opened, permit) = ((!met).then_some(self.opened), self.permit.map(|(_, since)| since));
+        let opened = (!met).then_some(self.heard);
         let (unacknowledged, unanswered) = (self.out.waits_since(), self.resync.waits_since());
         [
             end(opened, limits.hello_within, "no-hello", "the other side did not say hello", 1),
             end(Some(self.heard), limits.dead_after, "silence", "nothing was heard for too long", 1),
-            end(permit, limits.resync_within, "endless-resync", "a resync takes too long", 60),
+            end(self.permit, limits.resync_within, "endless-resync", "a resync takes too long", 60),
             end(
                 unacknowledged,
                 limits.ack_within,
@@ -486,7 +476,7 @@ impl Link {
             step(self.out.checkpoint_due(limits).filter(|_| serves && self.out.is_quiet())),
             step(self.inbox_deadline()),
             step(self.resync.begins_at().filter(|_| met)),
-            step(self.server.list_due().filter(|_| serves)),
+            step(self.server.list_due().filter(|_| serves && self.out.load.is_none())),
         ]
         .into_iter()
         .flatten()
@@ -538,9 +528,9 @@ impl Link {
         self.heard
     }
 
-    /// The other side's hello.
-    pub fn peer(&self) -> Option<&Hello> {
-        self.peer.as_deref()
+    /// Whether the other side said hello.
+    pub fn has_met(&self) -> bool {
+        self.peer_incarnation.is_some()
     }
 
     /// How far the other side has our feed, durably: in its present incarnation, and never beyond
@@ -568,10 +558,5 @@ impl Link {
     /// What was counted.
     pub fn counters(&self) -> &Counters {
         &self.counters
-    }
-
-    /// The incarnation of the other side's feed; `None` before its hello.
-    fn peer_incarnation(&self) -> Option<&Incarnation> {
-        self.peer.as_ref().map(|hello| &hello.head.incarnation)
     }
 }

@@ -29,7 +29,7 @@ use super::{Cx, Link};
 use crate::durable::Content;
 use crate::feed::{Feed, ObjectState, Resume};
 use crate::frame::{Ack, Checkpoint, Event, Frame, Interop, Op};
-use crate::link::types::{Limits, LoadFor, Note, Output};
+use crate::link::types::{Limits, Note, Output};
 
 /// Whether events flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -142,50 +142,18 @@ pub(super) struct Planned {
     pub key: ObjectKey,
     pub rev: u64,
     pub state: ObjectState,
-    pub upto: Position,
-    pub created: bool,
+    pub purpose: Purpose,
 }
 
-/// What a planned event came to.
-pub(super) enum Loaded {
-    Event(Event),
-    /// The object changed meanwhile.
-    Overtaken(ObjectKey),
-    /// The shell has no content for it.
-    Missing(ObjectKey),
-}
-
-impl Planned {
-    /// What the shell is asked for.
-    pub fn wants(planned: &[Planned]) -> Vec<(ObjectKey, u64)> {
-        let live = planned.iter().filter(|one| one.state.stub().is_some());
-        live.map(|one| (one.key.clone(), one.rev)).collect()
-    }
-
-    /// The events, once the contents of those came that have one.
-    pub fn loaded(planned: Vec<Planned>, contents: Vec<Option<Content>>, feed: &Feed) -> Vec<Loaded> {
-        let mut contents = contents.into_iter();
-        let load = |one: Planned| {
-            let content = one.state.stub().and_then(|_| contents.next().flatten());
-            one.event(content, feed)
-        };
-        planned.into_iter().map(load).collect()
-    }
-
-    fn event(self, content: Option<Content>, feed: &Feed) -> Loaded {
-        let Planned { key, rev, state, upto, created } = self;
-        if feed.get(&key).map_or(state.stub().is_some(), |(now, _)| now != rev) {
-            return Loaded::Overtaken(key);
-        }
-        let (op, trace, at) = match (state, content) {
-            (ObjectState::Live { stub, .. }, Some(content)) => {
-                (Op::Put { stub, content: content.bytes, created }, content.trace, content.at)
-            }
-            (ObjectState::Live { .. }, None) => return Loaded::Missing(key),
-            (ObjectState::Deleted { uid }, _) => (Op::Delete { uid }, None, 0),
-        };
-        Loaded::Event(Event { seq: 0, rev, upto, key, op, trace, at })
-    }
+/// What a planned event is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Purpose {
+    /// A change of the feed; fields as of [`Event`] and [`Op::Put`].
+    Change { upto: Position, created: bool },
+    /// The answer to a request.
+    Answer,
+    /// Nothing any more.
+    None,
 }
 
 /// The sending half.
@@ -211,9 +179,8 @@ pub(super) struct Outbox {
     pub compared: bool,
     /// Since when an acknowledgement is waited for; meaningless with an empty window.
     waits_since: Timestamp,
-    /// What the shell was asked for contents of; nothing where they are of no use any more. The
-    /// next ones are asked for only when they have come.
-    load: Option<Vec<Planned>>,
+    /// What the shell was asked for contents of. The next ones are asked for only when they have come.
+    pub load: Option<Vec<Planned>>,
     /// When the last checkpoint was sent; `None`: one is wanted.
     checkpoint_sent: Option<Timestamp>,
     sent_since_checkpoint: bool,
@@ -233,9 +200,8 @@ impl Outbox {
     /// What was planned is not sent.
     fn stop(&mut self, flow: Flow) {
         (self.flow, self.pass) = (flow, None);
-        if let Some(planned) = &mut self.load {
-            planned.clear();
-        }
+        let planned = self.load.iter_mut().flatten().filter(|one| one.purpose != Purpose::Answer);
+        planned.for_each(|one| one.purpose = Purpose::None);
     }
 
     pub fn in_flight(&self) -> usize {
@@ -275,9 +241,7 @@ impl Link {
             None => Resume::From(Position::default()),
             Some((cursor, empty)) => match cx.feed.can_resume(cursor) {
                 // Who has nothing needs no tombstones. Only numbers must not be given out twice.
-                Resume::From(_) | Resume::Behind | Resume::OtherIncarnation if *empty => {
-                    Resume::From(Position::default())
-                }
+                Resume::From(_) | Resume::Behind if *empty => Resume::From(Position::default()),
                 resume => resume,
             },
         };
@@ -290,7 +254,7 @@ impl Link {
                     self.out.deletes_after = cx.feed.head();
                 }
             }
-            Resume::Behind | Resume::OtherIncarnation => self.stuck(cx),
+            Resume::Behind => self.stuck(cx),
             Resume::AheadOfHead => {
                 // With the new incarnation the link goes away.
                 self.reincarnating = true;
@@ -319,8 +283,7 @@ impl Link {
     /// The other side's resync is done: the changes after `from` follow, if they do not already, and
     /// a checkpoint says whether it helped.
     pub(super) fn resync_done(&mut self, from: &FeedCursor, cx: &mut Cx<'_>) {
-        self.stop_serving(cx);
-        self.out.checkpoint_sent = None;
+        (self.server.served, self.out.checkpoint_sent) = (None, None);
         if self.out.flow != Flow::Stuck {
             return;
         }
@@ -332,7 +295,7 @@ impl Link {
 
     /// Says what may be said now.
     pub(super) fn pump(&mut self, cx: &mut Cx<'_>) {
-        if self.closing || self.peer.is_none() && self.out.flow != Flow::Open {
+        if self.closing || !self.has_met() && self.out.flow != Flow::Open {
             return;
         }
         if self.out.flow == Flow::Open && self.out.deletes_after < cx.feed.compacted() {
@@ -344,19 +307,13 @@ impl Link {
             if planned.is_empty() {
                 break;
             }
-            let wants = Planned::wants(&planned);
-            if wants.is_empty() {
-                self.say(planned, Vec::new(), cx);
-                continue;
-            }
-            self.out.load = Some(planned);
-            cx.out.push(Output::Load { id: LoadFor::Events, wants });
+            self.load(planned, cx);
         }
         self.send_checkpoint_when_due(cx);
     }
 
     fn plan(&mut self, cx: &mut Cx<'_>) -> Vec<Planned> {
-        let limits = self.config.limits;
+        let limits = self.config.limits.clone();
         let mut planned = Vec::new();
         let mut bytes = self.out.window_bytes;
         loop {
@@ -386,8 +343,8 @@ impl Link {
             bytes = bytes.saturating_add(size);
             let created = matches!(state, ObjectState::Live { born, .. } if *born > pass.from);
             let (key, state) = (key.clone(), state.clone());
-            let upto = pass.take(rev, cx.feed, self.order);
-            planned.push(Planned { key, rev, state, upto, created });
+            let purpose = Purpose::Change { upto: pass.take(rev, cx.feed, self.order), created };
+            planned.push(Planned { key, rev, state, purpose });
         }
     }
 
@@ -403,24 +360,54 @@ impl Link {
         self.out.pass = Some(pass);
     }
 
-    /// Contents came: sends what is still the newest.
-    pub(super) fn events_loaded(&mut self, contents: Vec<Option<Content>>, cx: &mut Cx<'_>) {
-        let planned = self.out.load.take().unwrap_or_default();
-        self.say(planned, contents, cx);
-    }
-
-    fn say(&mut self, planned: Vec<Planned>, contents: Vec<Option<Content>>, cx: &mut Cx<'_>) {
-        for loaded in Planned::loaded(planned, contents, cx.feed) {
-            match loaded {
-                Loaded::Event(event) => self.send_numbered(event, cx),
-                Loaded::Overtaken(_) => self.counters.coalesced += 1,
-                Loaded::Missing(key) => cx.note(Note::Missing(key)),
-            }
+    /// Asks the shell for contents, if any is needed.
+    pub(super) fn load(&mut self, planned: Vec<Planned>, cx: &mut Cx<'_>) {
+        let live = planned.iter().filter(|one| one.state.stub().is_some());
+        let wants: Vec<_> = live.map(|one| (one.key.clone(), one.rev)).collect();
+        self.out.load = Some(planned);
+        if wants.is_empty() {
+            self.loaded(Vec::new(), cx);
+        } else {
+            cx.out.push(Output::Load(wants));
         }
     }
 
-    fn send_numbered(&mut self, mut event: Event, cx: &mut Cx<'_>) {
-        let size = event.op.content_len();
+    /// Contents came: sends what is still the newest. Of answers the others are planned once more.
+    pub(super) fn loaded(&mut self, contents: Vec<Option<Content>>, cx: &mut Cx<'_>) {
+        let (mut contents, mut again) = (contents.into_iter(), Vec::new());
+        for Planned { key, rev, state, purpose } in self.out.load.take().unwrap_or_default() {
+            let content = state.stub().and_then(|_| contents.next().flatten());
+            let (upto, created) = match purpose {
+                Purpose::Change { upto, created } => (upto, created),
+                Purpose::Answer => (Position::default(), false),
+                Purpose::None => continue,
+            };
+            if cx.feed.get(&key).map_or(state.stub().is_some(), |(now, _)| now != rev) {
+                match purpose {
+                    Purpose::Answer => again.push(key),
+                    _ => self.counters.coalesced += 1,
+                }
+                continue;
+            }
+            let (op, trace, at) = match (state, content) {
+                (ObjectState::Live { stub, .. }, Some(content)) => {
+                    (Op::Put { stub, content: content.bytes, created }, content.trace, content.at)
+                }
+                (ObjectState::Live { .. }, None) => {
+                    cx.note(Note::Missing(key));
+                    continue;
+                }
+                (ObjectState::Deleted { uid }, _) => (Op::Delete { uid }, None, 0),
+            };
+            let seq = if purpose == Purpose::Answer { 0 } else { self.next_seq(op.content_len(), cx) };
+            self.counters.sent += 1;
+            cx.send(Frame::Event(Box::new(Event { seq, rev, upto, key, op, trace, at })));
+        }
+        self.server.answer_again(again);
+    }
+
+    /// The number of an event that goes into the window.
+    fn next_seq(&mut self, size: u64, cx: &Cx<'_>) -> u64 {
         if self.out.window.is_empty() {
             self.out.waits_since = cx.now;
         }
@@ -428,9 +415,7 @@ impl Link {
         self.out.window.push_back((self.out.seq, size));
         self.out.window_bytes += size;
         self.out.sent_since_checkpoint = true;
-        event.seq = self.out.seq;
-        self.counters.sent += 1;
-        cx.send(Frame::Event(Box::new(event)));
+        self.out.seq
     }
 
     fn send_checkpoint_when_due(&mut self, cx: &mut Cx<'_>) {

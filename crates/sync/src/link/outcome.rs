@@ -41,7 +41,7 @@ impl Link {
                 outcomes
             }
             Err(NotKept(why)) => {
-                self.inbox.cursor_again = Some(cx.now.plus(self.config.limits.retry_first));
+                self.inbox.batch_again = Some(cx.now.plus(self.config.limits.retry_first));
                 vec![ItemOutcome::Temporary(why); batch.items.len()]
             }
         };

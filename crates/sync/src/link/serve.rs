@@ -16,12 +16,9 @@ use model::set::MAX_SECTIONS;
 use model::{Digest, ObjectKey, Timestamp, TrieNode};
 
 use super::inventory_resync::{key_of, resource};
-use super::outbox::{Loaded, Planned};
-use super::permit::PermitUse;
-use super::types::{LoadFor, Note, Output};
+use super::outbox::{Planned, Purpose};
+use super::types::Output;
 use super::{Cx, Link, STAY_AWAY};
-use crate::cursor::Position;
-use crate::durable::Content;
 use crate::feed::ObjectState;
 use crate::frame::{Frame, Interop, MAX_REQUESTED, Ping, Pong, ResyncRequest, ResyncResponse};
 use crate::interop;
@@ -67,7 +64,6 @@ pub(super) struct Server {
     answers: VecDeque<PendingAnswer>,
     list: Option<Box<List>>,
     listed: Option<Timestamp>,
-    load: Option<Vec<Planned>>,
 }
 
 impl Server {
@@ -87,7 +83,14 @@ impl Server {
 
     /// When a list begins that is to wait.
     pub fn list_due(&self) -> Option<Timestamp> {
-        self.list.as_ref().filter(|_| self.load.is_none())?.not_before
+        self.list.as_ref()?.not_before
+    }
+
+    /// What was overtaken while its content was fetched is answered once more.
+    pub fn answer_again(&mut self, keys: Vec<ObjectKey>) {
+        for key in keys.into_iter().rev() {
+            self.answers.push_front(PendingAnswer::Object { key, uid: String::new() });
+        }
     }
 }
 
@@ -104,7 +107,7 @@ impl Link {
             }
             _ => {}
         }
-        if let Err(wait) = self.take_permit(PermitUse::Serving, cx) {
+        if let Err(wait) = self.take_permit(cx) {
             return self.respond(ResyncResponse::Wait(wait.as_secs().max(1)), cx);
         }
         self.server.served = Some(cx.now);
@@ -155,12 +158,6 @@ impl Link {
         cx.send(Frame::ResyncResponse(Box::new(response)));
     }
 
-    /// The resync is over.
-    pub(super) fn stop_serving(&mut self, cx: &mut Cx<'_>) {
-        self.server.served = None;
-        self.return_permit_of(PermitUse::Serving, cx);
-    }
-
     /// The resync of the source document, as asked of us.
     pub(super) fn interop(&mut self, interop: Interop, cx: &mut Cx<'_>) {
         match interop {
@@ -200,7 +197,7 @@ impl Link {
 
     /// Sends answers, as far as no content is waited for.
     pub(super) fn answer(&mut self, cx: &mut Cx<'_>) {
-        while self.server.load.is_none() {
+        while self.out.load.is_none() {
             let mut wanted = Vec::new();
             let mut bytes = 0;
             while let Some(PendingAnswer::Object { key, uid }) = self.server.answers.front() {
@@ -216,12 +213,11 @@ impl Link {
                     break;
                 }
                 bytes = size.saturating_add(bytes);
-                let (key, upto) = (key.clone(), Position::default());
-                wanted.push(Planned { key, rev, state, upto, created: false });
+                wanted.push(Planned { key: key.clone(), rev, state, purpose: Purpose::Answer });
                 self.server.answers.pop_front();
             }
             if !wanted.is_empty() {
-                self.load_answers(wanted, cx);
+                self.load(wanted, cx);
                 continue;
             }
             if matches!(self.server.answers.front(), Some(PendingAnswer::List)) && !self.list(cx) {
@@ -244,8 +240,7 @@ impl Link {
         if let Some(checksum) = list.checksum {
             list.not_before = list.not_before.filter(|at| *at > cx.now);
             if list.not_before.is_none()
-                && self.permit.is_none()
-                && let Err(wait) = self.take_permit(PermitUse::Serving, cx)
+                && let Err(wait) = self.take_permit(cx)
             {
                 list.not_before = Some(cx.now.plus(wait));
             }
@@ -256,7 +251,7 @@ impl Link {
             list.checksum = None;
             let ours = interop::inventory_checksum(cx.feed.objects().map(|(key, stub)| (key, &*stub.uid)));
             if ours == checksum {
-                self.end_list(cx);
+                self.server.listed = Some(cx.now);
                 return true;
             }
         }
@@ -268,50 +263,13 @@ impl Link {
             list.after = Some(key.clone());
         }
         if said < LISTED {
-            self.end_list(cx);
+            self.server.listed = Some(cx.now);
             return true;
         }
         self.server.list = Some(list);
         // The next part goes when the shell has room for more.
-        self.server.load = Some(Vec::new());
-        cx.out.push(Output::Load { id: LoadFor::Answers, wants: Vec::new() });
+        self.out.load = Some(Vec::new());
+        cx.out.push(Output::Load(Vec::new()));
         false
-    }
-
-    fn end_list(&mut self, cx: &mut Cx<'_>) {
-        self.server.listed = Some(cx.now);
-        self.return_permit_of(PermitUse::Serving, cx);
-    }
-
-    fn load_answers(&mut self, wanted: Vec<Planned>, cx: &mut Cx<'_>) {
-        let wants = Planned::wants(&wanted);
-        if wants.is_empty() {
-            self.send_answers(wanted, Vec::new(), cx);
-            return;
-        }
-        self.server.load = Some(wanted);
-        cx.out.push(Output::Load { id: LoadFor::Answers, wants });
-    }
-
-    /// Contents for answers came.
-    pub(super) fn answers_loaded(&mut self, contents: Vec<Option<Content>>, cx: &mut Cx<'_>) {
-        let wanted = self.server.load.take().unwrap_or_default();
-        self.send_answers(wanted, contents, cx);
-    }
-
-    fn send_answers(&mut self, wanted: Vec<Planned>, contents: Vec<Option<Content>>, cx: &mut Cx<'_>) {
-        // What was overtaken while its content was fetched is asked for once more.
-        let mut again = Vec::new();
-        for loaded in Planned::loaded(wanted, contents, cx.feed) {
-            match loaded {
-                Loaded::Event(event) => {
-                    self.counters.sent += 1;
-                    cx.send(Frame::Event(Box::new(event)));
-                }
-                Loaded::Overtaken(key) => again.push(PendingAnswer::Object { key, uid: String::new() }),
-                Loaded::Missing(key) => cx.note(Note::Missing(key)),
-            }
-        }
-        again.into_iter().rev().for_each(|answer| self.server.answers.push_front(answer));
     }
 }

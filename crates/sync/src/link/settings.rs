@@ -1,31 +1,22 @@
 //! What a link goes by, the same at both ends: the release's [`SyncPolicy`] (SYN-5), and what a
 //! channel or a control plane sets of its [`Limits`] (SYN-3).
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::Kind;
 use model::replication::{LinkSettings, SyncPolicy};
 
 use super::{Limits, LinkConfig};
-use crate::mode::{Mode, Role};
+use crate::mode::Role;
 
 impl LinkConfig {
-    /// One end of a link under a release; `None`: the release synchronizes no objects, and the link
-    /// carries actions alone.
-    pub fn under(
-        policy: Option<&SyncPolicy>,
-        role: Role,
-        instance: &str,
-        settings: LinkSettings,
-    ) -> LinkConfig {
-        let mode = policy.map_or(Mode::Off, |policy| policy.mode);
-        let kinds = policy.into_iter().flat_map(|policy| &policy.kinds).map(|kind| Kind::new(kind));
-        let mut config = LinkConfig::new(role, mode, instance, kinds.collect());
-        if let Some(policy) = policy {
-            config.max_delete_percent = policy.max_delete_percent;
-        }
-        config.limits = config.limits.with(settings);
-        config
+    /// One end of a link under a release; of one that synchronizes no objects the link carries actions
+    /// alone.
+    pub fn under(policy: &SyncPolicy, role: Role, instance: &str, limits: Arc<Limits>) -> LinkConfig {
+        let kinds = policy.kinds.iter().map(|kind| Kind::new(kind)).collect();
+        let config = LinkConfig::new(role, policy.mode, instance, kinds);
+        LinkConfig { max_delete_percent: policy.max_delete_percent, limits, ..config }
     }
 }
 

@@ -60,7 +60,7 @@ impl Link {
 
     /// How the other side's set and the own replica of it stand.
     pub fn their_condition(&self, replica: &Replica) -> SetCondition {
-        if self.peer.is_none() {
+        if !self.has_met() {
             return SetCondition::Connecting;
         }
         if let Some(difference) = self.difference(replica) {
@@ -97,7 +97,7 @@ impl Link {
 
     /// The replica against what the other side last said of its feed's end.
     fn by_numbers(&self, replica: &Replica) -> SetCondition {
-        let incarnation = self.peer_incarnation();
+        let incarnation = self.peer_incarnation.as_ref();
         let at = match replica.cursor() {
             Some(cursor) if Some(&cursor.incarnation) == incarnation => cursor.revision,
             Some(_) => return SetCondition::Behind(1),

@@ -10,7 +10,7 @@ use model::{Kind, ObjectKey};
 use super::batch::{Batch, ItemOutcome, NotKept};
 use crate::admission::PERMIT_KEPT;
 use crate::durable::Content;
-use crate::frame::{Capabilities, CloseReason, Frame, Hello, MAX_REQUESTED, Refused, VERSIONS};
+use crate::frame::{Capabilities, CloseReason, Frame, GoAway, Hello, MAX_REQUESTED, Refused, VERSIONS};
 use crate::mode::{Mode, Role};
 use crate::replica::{MAX_BYTES, MAX_OBJECTS};
 use crate::totals::Totals;
@@ -23,7 +23,7 @@ pub struct LinkConfig {
     /// The mode that this side takes the node to be in.
     pub mode: Mode,
     /// One run of this side's process.
-    pub instance: String,
+    pub instance: Arc<str>,
     /// What this side can do.
     pub capabilities: Capabilities,
     /// Lowest and highest version that this side speaks.
@@ -34,8 +34,8 @@ pub struct LinkConfig {
     pub max_delete_percent: u8,
     /// How long it lasts.
     pub span: Span,
-    /// Bounds and waits.
-    pub limits: Limits,
+    /// Bounds and waits; links share them.
+    pub limits: Arc<Limits>,
 }
 
 impl LinkConfig {
@@ -44,13 +44,13 @@ impl LinkConfig {
         LinkConfig {
             role,
             mode,
-            instance: instance.to_owned(),
+            instance: instance.into(),
             capabilities: Capabilities::ALL,
             versions: VERSIONS,
             kinds,
             max_delete_percent: SyncPolicy::MAX_DELETE_PERCENT,
             span: Span::Transport,
-            limits: Limits::default(),
+            limits: Arc::default(),
         }
     }
 }
@@ -159,42 +159,35 @@ pub enum Input {
     Open,
     /// A frame came.
     Frame(Frame),
-    /// The own feed has new changes.
-    FeedChanged,
     /// Contents asked for by [`Output::Load`], in its order; `None` where the shell has none.
-    Loaded {
-        /// Which question.
-        id: LoadFor,
-        /// The contents.
-        contents: Vec<Option<Content>>,
-    },
+    Loaded(Vec<Option<Content>>),
     /// The batch was applied, and [`Batch::write`] of these outcomes, one for each item, is durable; or
     /// nothing of it is.
     Applied(Result<Vec<ItemOutcome>, NotKept>),
     /// What [`Output::Reincarnate`] asked for was tried; or it is too soon for it, by so long.
     Reincarnated(Result<(), Duration>),
+    /// A command from outside.
+    Command(LinkCommand),
+    /// Time passed, or the own feed has new changes.
+    Tick,
+    /// The transport is gone: the last input.
+    Disconnected,
+}
+
+/// A command to a link.
+#[derive(Clone, Debug, PartialEq)]
+pub enum LinkCommand {
     /// An operator confirms that orphans be deleted, however many: good for one resync. At the
     /// principal's end it is passed on to a node that said hello.
     Approve,
     /// An operator wants roots compared by a resync now; passed on as well.
     Resync,
     /// Send this: a check-in, an answer, a notice.
-    Send(Frame),
-    /// Time passed.
-    Tick,
+    Send(Box<Frame>),
     /// End in order: take nothing new, finish what came, go away.
     Shutdown,
-    /// The transport is gone: the last input.
-    Disconnected,
-}
-
-/// What contents are asked of the shell for: at most one load is under way for each.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LoadFor {
-    /// Events of the own feed.
-    Events,
-    /// Answers to requests of a resync.
-    Answers,
+    /// Say why, and close.
+    GoAway(Box<GoAway>),
 }
 
 /// What the shell is to do, in this order.
@@ -202,14 +195,9 @@ pub enum LoadFor {
 pub enum Output {
     /// Send a frame; those that [`super::may_overtake`] allows go before waiting data.
     Send(Frame),
-    /// Bring these contents of the own feed, each at this change or newer. Not to be carried out while much waits to
-    /// be sent: it makes more. With nothing wanted it asks for just that.
-    Load {
-        /// Comes back with them.
-        id: LoadFor,
-        /// Object, change.
-        wants: Vec<(ObjectKey, u64)>,
-    },
+    /// Bring these contents of the own feed, each at this change or newer; one load is under way at a time. Not
+    /// to be carried out while much waits to be sent: it makes more. With nothing wanted it asks for just that.
+    Load(Vec<(ObjectKey, u64)>),
     /// Apply these, then make [`Batch::write`] durable, then say [`Input::Applied`].
     Apply(Arc<Batch>),
     /// The own feed went back behind what it said before: begin it in a new incarnation with
@@ -223,17 +211,19 @@ pub enum Output {
     Hello(Box<Hello>),
     /// Something to count or to show.
     Note(Note),
-    /// Close the transport after what was sent.
-    Close {
-        /// A stable code.
-        code: &'static str,
-        /// Why, for people.
-        message: String,
-        /// Come back after as many seconds at the earliest.
-        retry_after: Option<u64>,
-        /// With what the other side went away, when that is why.
-        away: Option<CloseReason>,
-    },
+    /// Close the transport after what was sent: why, and which side ended the link.
+    Close(GoAway, EndedBy),
+}
+
+/// Which side ended a link, and why.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum EndedBy {
+    /// Nobody: its transport is gone.
+    Nobody,
+    /// This side.
+    Us(CloseReason),
+    /// The other side, with a go-away.
+    Them(CloseReason),
 }
 
 /// Something to count or to show.

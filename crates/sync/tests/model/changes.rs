@@ -115,7 +115,7 @@ impl World {
                 Some((uid, content)) => {
                     let content = Bytes::from(content);
                     let stub = Stub { uid, ..Stub::of(&content) };
-                    let change = planner.put(&key, &stub);
+                    let change = planner.put(&key, &stub).unwrap();
                     ours.extend(
                         change.map(|change| (change, Some(Content { bytes: content, trace: None, at: now }))),
                     );
@@ -141,7 +141,7 @@ impl World {
         }
         assert!(feed.tombstones() <= TOMBSTONES);
         self.reach_n("compacted", forgot);
-        self.give(at, Input::FeedChanged);
+        self.give(at, Input::Tick);
     }
 
     /// Somebody edits or deletes what was applied; the shell puts it right from the replica.

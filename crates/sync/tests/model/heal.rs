@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use model::condition::{Difference, SetCondition};
+use sync::link::LinkCommand;
 use sync::{Input, refusal};
 
 use super::history::Rng;
@@ -44,7 +45,7 @@ impl World {
                     approvals += 1;
                     assert!(approvals < 20, "approval does not help: {:?}", self.told());
                     self.reach("approved");
-                    self.give(at, Input::Approve);
+                    self.give(at, Input::Command(LinkCommand::Approve));
                 }
             }
             if approved_now {

@@ -12,7 +12,7 @@ use sync::FeedCursor;
 use sync::admission::Permits;
 use sync::durable::{Content, Write};
 use sync::frame::{Frame, Refused, ResyncResponse};
-use sync::link::{Batch, ItemOutcome, Limits, LoadFor, Note, Span};
+use sync::link::{Batch, ItemOutcome, Limits, LinkCommand, Note, Span};
 use sync::{Feed, Input, Link, LinkConfig, Mode, Output, Replica, Role, refusal};
 
 #[path = "changes.rs"]
@@ -35,7 +35,7 @@ const BATCH: usize = 3;
 const PARKED: usize = 2;
 
 enum Job {
-    Load(LoadFor, Vec<(ObjectKey, u64)>),
+    Load(Vec<(ObjectKey, u64)>),
     Apply(Arc<Batch>),
     Applied(Vec<ItemOutcome>),
     Reincarnate,
@@ -224,10 +224,10 @@ impl World {
                     self.restart(side);
                 }
             }
-            Op::Approve(side) => self.give(side, Input::Approve),
+            Op::Approve(side) => self.give(side, Input::Command(LinkCommand::Approve)),
             Op::Shutdown(side) => {
                 self.reach("shutdown");
-                self.give(side, Input::Shutdown);
+                self.give(side, Input::Command(LinkCommand::Shutdown));
             }
         }
     }
@@ -245,7 +245,7 @@ impl World {
             let mut config = LinkConfig::new(side.role, self.mode, &format!("i{}", side.instance), kinds);
             config.capabilities.trie_resync = side.walk;
             config.max_delete_percent = 40;
-            config.limits = Limits {
+            config.limits = Arc::new(Limits {
                 window_events: WINDOW,
                 window_bytes: 40,
                 batch_events: BATCH,
@@ -256,9 +256,9 @@ impl World {
                 shown_after: 2,
                 requested: 2,
                 ..Limits::default()
-            };
+            });
             if rng.chance(20) {
-                config.limits.ack_within = Duration::from_secs(4);
+                Arc::make_mut(&mut config.limits).ack_within = Duration::from_secs(4);
             }
             if rng.chance(20) {
                 config.span = Span::Exchange { after: side.known.clone() };
@@ -347,7 +347,8 @@ impl World {
         if let Some(mut link) = side.link.take() {
             // The process dies; what a permit is worth dies with its server or is returned.
             let permits = SomePermits::new(&side.permit, None);
-            link.handle(Input::Disconnected, &mut side.feed, &mut side.replica, &permits, self.now);
+            let permits = (at == PRINCIPAL).then_some(&permits as &dyn Permits);
+            link.handle(Input::Disconnected, &mut side.feed, &mut side.replica, permits, self.now);
             side.permit.set(false);
             self.count(&link);
         }
@@ -393,10 +394,10 @@ impl World {
         let side = &mut self.sides[at];
         let Some(link) = side.link.as_mut() else { return };
         let permits = SomePermits::new(&side.permit, (!self.healed).then_some(&mut self.permit_rng));
-        let outs = link.handle(input, &mut side.feed, &mut side.replica, &permits, self.now);
+        let of_principal = (at == PRINCIPAL).then_some(&permits as &dyn Permits);
+        let outs = link.handle(input, &mut side.feed, &mut side.replica, of_principal, self.now);
         let asked = permits.asked.get();
         if let Some(given) = asked {
-            assert_eq!(at, PRINCIPAL);
             self.reach(if given { "permit wanted" } else { "permit denied" });
         }
         let side = &mut self.sides[at];
@@ -407,14 +408,14 @@ impl World {
         for out in outs {
             match out {
                 Output::Send(frame) => self.sent(at, frame),
-                Output::Load { id, wants } => self.sides[at].jobs.push_back(Job::Load(id, wants)),
+                Output::Load(wants) => self.sides[at].jobs.push_back(Job::Load(wants)),
                 Output::Apply(batch) => {
                     assert!(batch.items.len() <= BATCH, "batch");
                     self.sides[at].jobs.push_back(Job::Apply(batch));
                 }
                 Output::Reincarnate => self.sides[at].jobs.push_back(Job::Reincarnate),
-                Output::Close { code, .. } => {
-                    self.reach(match code {
+                Output::Close(why, _) => {
+                    self.reach(match why.code.as_str() {
                         "no-hello" => "closed no-hello",
                         "silence" => "closed silence",
                         "no-acknowledgement" => "closed no-acknowledgement",
@@ -484,7 +485,7 @@ impl World {
         let new = side.feed.reincarnate(incarnation(self.incarnations));
         let contents: BTreeMap<ObjectKey, Option<Content>> =
             side.disk.ours.iter().map(|(key, (_, content))| (key.clone(), content.clone())).collect();
-        let ours = new.changes_after(0, usize::MAX);
+        let ours = new.changes();
         let ours = ours.into_iter().map(|change| {
             let content = contents[&change.key].clone();
             (change, content)
@@ -502,12 +503,12 @@ impl World {
     fn work(&mut self, at: usize, rng: &mut Rng) {
         let Some(job) = self.sides[at].jobs.pop_front() else { return };
         match job {
-            Job::Load(id, wants) => {
+            Job::Load(wants) => {
                 let ours = &self.sides[at].disk.ours;
                 let contents =
                     wants.iter().map(|(key, _)| ours.get(key).and_then(|(_, content)| content.clone()));
                 let contents = contents.collect();
-                self.give(at, Input::Loaded { id, contents });
+                self.give(at, Input::Loaded(contents));
             }
             Job::Apply(batch) => {
                 let outcomes: Vec<ItemOutcome> =

@@ -7,6 +7,7 @@
 //!
 //! Invariant: what an exchange did not bring is brought by the next one, from what is durable.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::replication::TransportKind;
@@ -34,7 +35,7 @@ impl Manager {
         let rules = self.rules.borrow().clone();
         let (mut config, handler) = self.end(transport_kind, &rules);
         // An exchange does not wait for a retry: the next one brings what failed.
-        config.limits.shown_after = 1;
+        Arc::make_mut(&mut config.limits).shown_after = 1;
         let after = self.acked.clone().filter(|_| pushed.is_empty());
         let exchanged = self.poster.exchange(config, after, &handler, pushed).await;
         self.acked = handler.state().acked.clone().or(self.acked.take());

@@ -1,11 +1,11 @@
-//! The requesting half of a resync: the descent of the source's trie, and when to begin one.
+//! The requesting half of a resync: what to compare and to fetch, and when to begin.
 //!
 //! ```text
-//!   Idle -> Scheduled -> Requested -> TrieResync -> Idle    Sections, Tops*, Objects*, Done{from}
-//!           ^  |  |       |            |
+//!   Idle -> Scheduled -> Requested -> UnderWay -> Idle    Sections, Tops*, Objects*, Done{from}
+//!           ^  |  |       |            ^   |
 //!           |  |  +- goes on with an unfinished one
-//!           +--|------ Wait -----------+
-//!              +-> InventoryResync -> Idle                  without the trie resync
+//!           +--|------ Wait -----------|---+
+//!              +-----------------------+                  without the trie resync: inventory_resync
 //! ```
 //!
 //! The replica asks level by level where hashes differ, fetches what is missing or different,
@@ -13,6 +13,8 @@
 //! events that came before the sections, then compares. Events keep coming meanwhile; an object that
 //! changed is not taken for an orphan. At the end the replica is complete up to the cursor of the
 //! sections, and a source that was stuck goes on from there after Done.
+//! A peer without the trie resync is asked for the names of all its objects instead, then for each object that
+//! is there or here.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -24,12 +26,11 @@ use model::set::MAX_SECTIONS;
 use model::trie::Leaf;
 use model::{Descent, DescentError, Digest, Kind, ObjectKey, SectionKey, Timestamp};
 
-use super::inventory_resync::InventoryResync;
 use super::outbox::order_of;
-use super::permit::PermitUse;
-use super::types::{Note, Span};
+use super::types::{LinkConfig, Note, Span};
 use super::{Cx, Link, STAY_AWAY};
-use crate::frame::{Event, Frame, MAX_REQUESTED, ResyncRequest, ResyncResponse};
+use crate::frame::{Event, Frame, MAX_REQUESTED, Op, ResyncRequest, ResyncResponse};
+use crate::mode::Role;
 
 /// So long an operator's word counts also for a comparison after the first: what it is about may
 /// reach this side only after the source heard of it.
@@ -53,13 +54,11 @@ pub(crate) enum ResyncStage {
     #[default]
     Idle,
     /// One begins at this instant, or the one goes on that was under way.
-    Scheduled(Timestamp, Option<Box<TrieResync>>),
+    Scheduled(Timestamp, Option<Box<Comparison>>),
     /// The sections were asked for.
     Requested,
-    /// The descent or the fetch is under way.
-    TrieResync(Box<TrieResync>),
-    /// The other side cannot resync: the resync of the source document.
-    InventoryResync(Box<InventoryResync>),
+    /// Both sets are compared, or what differs is fetched.
+    UnderWay(Box<Comparison>),
 }
 
 /// The asking half. It stays with the replica from link to link.
@@ -80,32 +79,31 @@ pub(crate) struct Resync {
     pub began: Timestamp,
     /// Since when the source does not answer a request, or sent nothing of the answer.
     pub asked_at: Option<Timestamp>,
+    /// Parts of inventory resyncs that were answered.
+    pub parts: u64,
     pub frames: u64,
     pub fetched: usize,
 }
 
 impl Resync {
-    /// What a link left, on the next one: requests that were not answered are made again. Of an
-    /// inventory resync only the next exchange hears the answers.
-    pub fn continued(mut self, span: &Span, now: Timestamp) -> Resync {
-        match &mut self.stage {
-            ResyncStage::Idle | ResyncStage::Scheduled(..) => {}
-            ResyncStage::InventoryResync(inventory) if *span != Span::Transport => inventory.carried_over(),
-            _ => self.ask_again(now),
+    /// What a link left, on the next one: requests that were not answered are made again. What the principal
+    /// asks in an exchange the node answers with the next one, so these wait for a while.
+    pub fn continued(mut self, config: &LinkConfig, now: Timestamp) -> Resync {
+        let waits = config.role == Role::Principal && config.span != Span::Transport;
+        let within = config.limits.answer_within / 2;
+        self.asked_at = self.asked_at.filter(|at| waits && now.since(*at) < within);
+        if self.is_busy() {
+            self.go_on_at(now);
         }
-        self.is_answered(now);
         self
     }
 
-    /// What was asked for and not answered is asked for again from that instant on.
-    fn ask_again(&mut self, at: Timestamp) {
+    /// What is under way goes on at that instant.
+    fn go_on_at(&mut self, at: Timestamp) {
         let unfinished = match std::mem::take(&mut self.stage) {
-            ResyncStage::TrieResync(mut resync) => {
-                resync.resumed = true;
-                if let Phase::Fetching(fetching) = &mut resync.phase {
-                    fetching.wants.extend(std::mem::take(&mut fetching.asked));
-                }
-                Some(resync)
+            ResyncStage::UnderWay(mut comparison) => {
+                comparison.resumed = true;
+                Some(comparison)
             }
             _ => None,
         };
@@ -116,7 +114,9 @@ impl Resync {
     /// source does not have yet, is of no use.
     pub fn source_stands_at(&mut self, head: &FeedCursor, now: Timestamp) {
         let cursor = match &self.stage {
-            ResyncStage::TrieResync(resync) | ResyncStage::Scheduled(_, Some(resync)) => &resync.cursor,
+            ResyncStage::UnderWay(comparison) | ResyncStage::Scheduled(_, Some(comparison)) => {
+                &comparison.cursor
+            }
             _ => return,
         };
         if cursor.incarnation != head.incarnation || cursor.revision > head.revision {
@@ -126,12 +126,13 @@ impl Resync {
 
     /// A change of this object came: it is newer than what a comparison finds.
     pub fn changed(&mut self, key: &ObjectKey, now: Timestamp) {
-        let (ResyncStage::TrieResync(resync) | ResyncStage::Scheduled(_, Some(resync))) = &mut self.stage
+        let (ResyncStage::UnderWay(comparison) | ResyncStage::Scheduled(_, Some(comparison))) =
+            &mut self.stage
         else {
             return;
         };
-        if resync.changed.len() < MAX_CHANGED {
-            resync.changed.insert(key.clone());
+        if comparison.changed.len() < MAX_CHANGED {
+            comparison.changed.insert(key.clone());
         } else {
             // What was compared is old by now.
             self.compare_anew(now);
@@ -141,7 +142,7 @@ impl Resync {
     /// Gives up a comparison that is under way, for one from its beginning.
     pub fn compare_anew(&mut self, now: Timestamp) {
         match &mut self.stage {
-            ResyncStage::TrieResync(_) => self.stage = ResyncStage::Scheduled(now, None),
+            ResyncStage::UnderWay(_) => self.stage = ResyncStage::Scheduled(now, None),
             ResyncStage::Scheduled(_, unfinished) => *unfinished = None,
             _ => {}
         }
@@ -160,10 +161,7 @@ impl Resync {
     }
 
     pub fn is_busy(&self) -> bool {
-        matches!(
-            self.stage,
-            ResyncStage::Requested | ResyncStage::TrieResync(_) | ResyncStage::InventoryResync(_)
-        )
+        matches!(self.stage, ResyncStage::Requested | ResyncStage::UnderWay(_))
     }
 
     /// One began and is not at its end, on this link or for the next.
@@ -204,10 +202,10 @@ impl Resync {
 
 /// The comparison with the source's set, and how far it is.
 #[derive(Clone, Debug)]
-pub(crate) struct TrieResync {
-    /// The sections' place in the feed.
+pub(crate) struct Comparison {
+    /// Where the feed stood when it began.
     cursor: FeedCursor,
-    phase: Phase,
+    pub(super) phase: Phase,
     /// A link before this one began it: the source may have been restored since.
     resumed: bool,
     /// Objects whose changes came since.
@@ -215,17 +213,19 @@ pub(crate) struct TrieResync {
 }
 
 #[derive(Clone, Debug)]
-enum Phase {
+pub(super) enum Phase {
     /// What came before the sections is applied first; then these sections are compared.
     Settling(Vec<(SectionKey, Digest)>),
     /// Nodes are compared.
     Comparing(Descent),
+    /// Without the trie resync: the objects here, and the names of those there.
+    Listing(BTreeSet<ObjectKey>),
     /// Objects that differ are fetched.
     Fetching(Fetching),
 }
 
-#[derive(Clone, Debug)]
-struct Fetching {
+#[derive(Clone, Debug, Default)]
+pub(super) struct Fetching {
     /// Keys and sizes; taken from the end.
     wants: Vec<(ObjectKey, u64)>,
     asked: BTreeMap<ObjectKey, u64>,
@@ -233,18 +233,17 @@ struct Fetching {
 }
 
 impl Fetching {
-    fn of(found: Found, kinds: &[Kind]) -> Fetching {
+    fn of(found: &Found) -> Fetching {
         let want = |(section, leaf): &(SectionKey, Leaf)| (key_of(section, leaf), leaf.stub.size);
-        let wants = found.differing.iter().map(want).collect();
         let orphans = found.orphans.iter().map(|(section, leaf)| key_of(section, leaf)).collect();
-        let mut fetching = Fetching { wants, asked: BTreeMap::new(), orphans };
-        fetching.sort(kinds);
-        fetching
+        Fetching { wants: found.differing.iter().map(want).collect(), orphans, ..Fetching::default() }
     }
 
-    /// What is wanted is taken from the end: the first kind comes first.
-    fn sort(&mut self, kinds: &[Kind]) {
+    /// What is wanted, and what was asked for in vain, is taken from the end: the first kind comes first.
+    fn wanted(mut self, kinds: &[Kind]) -> Phase {
+        self.wants.extend(std::mem::take(&mut self.asked));
         self.wants.sort_by_key(|(key, _)| std::cmp::Reverse(order_of(key, kinds)));
+        Phase::Fetching(self)
     }
 }
 
@@ -281,43 +280,54 @@ impl Link {
 
     /// Begins, repeats and goes on with the resync.
     pub(super) fn step_resync(&mut self, cx: &mut Cx<'_>) {
-        if self.peer.is_none() && !self.sends_before_hello() || self.closing {
+        if !self.has_met() && !self.sends_before_hello() || self.closing {
             return;
         }
         match &self.resync.stage {
             ResyncStage::Scheduled(at, _) if *at <= cx.now => {
-                let permit = self.take_permit(PermitUse::Requesting, cx);
+                let permit = self.take_permit(cx);
                 match (permit, &mut self.resync.stage) {
                     (Err(wait), ResyncStage::Scheduled(at, _)) => *at = cx.now.plus(wait),
                     _ => self.begin_resync(cx),
                 }
             }
-            ResyncStage::Idle | ResyncStage::Scheduled(..) => {}
-            ResyncStage::Requested | ResyncStage::TrieResync(_) => self.step_trie_resync(cx),
-            ResyncStage::InventoryResync(_) => self.step_inventory(cx),
+            _ => self.step_comparison(cx),
         }
     }
 
     fn begin_resync(&mut self, cx: &mut Cx<'_>) {
+        let peer = self.peer_incarnation.clone();
+        let resync = &mut self.resync;
+        let unfinished = match (std::mem::take(&mut resync.stage), peer) {
+            (ResyncStage::Scheduled(_, Some(mut unfinished)), _) => {
+                if let (Phase::Fetching(fetching), None) = (&mut unfinished.phase, resync.asked_at) {
+                    unfinished.phase = std::mem::take(fetching).wanted(&self.config.kinds);
+                }
+                Some(unfinished)
+            }
+            (_, Some(incarnation)) if !self.both.trie_resync => {
+                cx.replica.begin_incarnation(&incarnation);
+                let here = cx.replica.objects().map(|(key, _)| key).chain(cx.replica.rejected().keys());
+                let phase = Phase::Listing(here.cloned().collect());
+                let cursor = FeedCursor::at(incarnation, self.peer_head);
+                (resync.asked_at, resync.frames, resync.fetched) = (None, 0, 0);
+                Some(Box::new(Comparison { cursor, phase, resumed: false, changed: BTreeSet::new() }))
+            }
+            (_, None) if !self.both.trie_resync => {
+                resync.stage = ResyncStage::Scheduled(cx.now, None);
+                return;
+            }
+            _ => None,
+        };
         self.counters.resyncs += 1;
         cx.replica.reset_evicted();
-        let resync = &mut self.resync;
-        (resync.began, resync.asked_at) = (cx.now, None);
-        if let ResyncStage::Scheduled(_, Some(mut unfinished)) = std::mem::take(&mut resync.stage) {
-            if let Phase::Fetching(fetching) = &mut unfinished.phase {
-                fetching.sort(&self.config.kinds);
-            }
-            resync.stage = ResyncStage::TrieResync(unfinished);
-            return self.step_trie_resync(cx);
+        resync.began = cx.now;
+        if let Some(comparison) = unfinished {
+            resync.stage = ResyncStage::UnderWay(comparison);
+            return self.step_comparison(cx);
         }
-        (resync.frames, resync.fetched) = (0, 0);
-        if self.both.trie_resync {
-            resync.stage = ResyncStage::Requested;
-            self.request(ResyncRequest::Sections, cx);
-        } else {
-            resync.stage = ResyncStage::InventoryResync(Box::default());
-            self.step_inventory(cx);
-        }
+        (resync.stage, resync.frames, resync.fetched) = (ResyncStage::Requested, 0, 0);
+        self.request(ResyncRequest::Sections, cx);
     }
 
     fn request(&mut self, request: ResyncRequest, cx: &mut Cx<'_>) {
@@ -329,7 +339,7 @@ impl Link {
 
     /// The source answers.
     pub(super) fn resync_responded(&mut self, response: ResyncResponse, cx: &mut Cx<'_>) {
-        let (incarnation, head) = (self.peer_incarnation().cloned(), self.peer_head);
+        let (incarnation, head) = (self.peer_incarnation.clone(), self.peer_head);
         let most = self.config.limits.requested.min(MAX_REQUESTED);
         self.resync.frames += 1;
         self.counters.resync_frames += 1;
@@ -345,27 +355,27 @@ impl Link {
                 self.resync.asked_at = None;
                 self.inbox.announced = self.inbox.announced.max(cursor.revision);
                 let (phase, changed) = (Phase::Settling(sections), BTreeSet::new());
-                let resync = TrieResync { cursor, phase, resumed: false, changed };
-                self.resync.stage = ResyncStage::TrieResync(Box::new(resync));
+                let comparison = Comparison { cursor, phase, resumed: false, changed };
+                self.resync.stage = ResyncStage::UnderWay(Box::new(comparison));
             }
-            (ResyncStage::Requested | ResyncStage::TrieResync(_), ResyncResponse::Wait(secs)) => {
-                self.resync.ask_again(cx.now.plus(Duration::from_secs(secs.clamp(1, 600))));
-                self.return_permit(cx);
+            (ResyncStage::Requested | ResyncStage::UnderWay(_), ResyncResponse::Wait(secs)) => {
+                self.resync.asked_at = None;
+                self.resync.go_on_at(cx.now.plus(Duration::from_secs(secs.clamp(1, 600))));
             }
-            (ResyncStage::TrieResync(resync), ResyncResponse::Tops { section, tops }) => {
+            (ResyncStage::UnderWay(comparison), ResyncResponse::Tops { section, tops }) => {
                 let answers = |descent: &&mut Descent| {
                     descent.needs_at(most).is_some_and(|(of, paths)| {
                         of == section && tops.iter().map(|(path, _)| path).eq(&paths)
                     })
                 };
                 let asked =
-                    if let Phase::Comparing(descent) = &mut resync.phase { Some(descent) } else { None };
+                    if let Phase::Comparing(descent) = &mut comparison.phase { Some(descent) } else { None };
                 let Some(descent) = asked.filter(answers).filter(|_| self.resync.asked_at.take().is_some())
                 else {
                     self.counters.ignored += 1;
                     return;
                 };
-                let changed = resync.resumed || head > resync.cursor.revision;
+                let changed = comparison.resumed || head > comparison.cursor.revision;
                 let supplied = tops.into_iter().try_for_each(|(path, node)| match changed {
                     true => descent.supply_current_at(&section, &path, node),
                     false => descent.supply_at(&section, &path, node),
@@ -374,33 +384,42 @@ impl Link {
                     self.end_descent(&error, cx);
                 }
             }
-            (ResyncStage::TrieResync(resync), ResyncResponse::Objects(_)) => match &mut resync.phase {
-                Phase::Fetching(fetching) => {
-                    // What did not come by now is not at the source in a form that it can send.
-                    fetching.asked.clear();
-                    self.resync.asked_at = None;
-                }
-                _ => self.counters.ignored += 1,
-            },
+            (ResyncStage::UnderWay(_), ResyncResponse::Objects(_)) => self.all_answered(),
             _ => self.counters.ignored += 1,
         }
     }
 
-    /// An event with number 0: for the resync, for the inventory resync, or back to who asked.
+    /// The source sent all that was asked for.
+    pub(super) fn all_answered(&mut self) {
+        let ResyncStage::UnderWay(comparison) = &mut self.resync.stage else { return };
+        match &mut comparison.phase {
+            Phase::Listing(names) => {
+                let wants = std::mem::take(names).into_iter().map(|key| (key, 0)).collect();
+                comparison.phase = Fetching { wants, ..Fetching::default() }.wanted(&self.config.kinds);
+            }
+            // What did not come by now is not at the source in a form that it can send, or is like that here.
+            Phase::Fetching(fetching) => fetching.asked.clear(),
+            Phase::Settling(_) | Phase::Comparing(_) => {
+                self.counters.ignored += 1;
+                return;
+            }
+        }
+        self.resync.asked_at = None;
+    }
+
+    /// An event with number 0: for the resync, or back to who asked. What is gone at the source goes with
+    /// the orphans.
     pub(super) fn resync_answer(&mut self, event: Event, cx: &mut Cx<'_>) -> Option<Event> {
-        match &mut self.resync.stage {
-            ResyncStage::TrieResync(resync) => {
-                let Phase::Fetching(fetching) = &mut resync.phase else { return Some(event) };
-                if fetching.asked.remove(&event.key).is_none() {
-                    return Some(event);
-                }
+        let ResyncStage::UnderWay(comparison) = &mut self.resync.stage else { return Some(event) };
+        let Phase::Fetching(fetching) = &mut comparison.phase else { return Some(event) };
+        if fetching.asked.remove(&event.key).is_none() {
+            return Some(event);
+        }
+        if matches!(event.op, Op::Delete { .. }) {
+            if cx.replica.received(&event.key).is_some() {
+                fetching.orphans.insert(event.key);
             }
-            ResyncStage::InventoryResync(inventory) => {
-                if inventory.keeps(&event, cx.replica) {
-                    return None;
-                }
-            }
-            _ => return Some(event),
+            return None;
         }
         self.resync.fetched += 1;
         self.counters.resync_objects += 1;
@@ -409,33 +428,37 @@ impl Link {
         None
     }
 
-    fn step_trie_resync(&mut self, cx: &mut Cx<'_>) {
+    fn step_comparison(&mut self, cx: &mut Cx<'_>) {
         let drained = self.inbox.is_drained();
         let most = self.config.limits.requested.min(MAX_REQUESTED);
         let objects = self.config.limits.replica.objects;
-        let ResyncStage::TrieResync(resync) = &mut self.resync.stage else { return };
-        if let Phase::Settling(sections) = &mut resync.phase {
+        let ResyncStage::UnderWay(comparison) = &mut self.resync.stage else { return };
+        if let Phase::Settling(sections) = &mut comparison.phase {
             if !drained {
                 return;
             }
-            cx.replica.begin_incarnation(&resync.cursor.incarnation);
+            cx.replica.begin_incarnation(&comparison.cursor.incarnation);
             let known = cx.replica.set().clone();
             match Descent::new(std::mem::take(sections), known, objects) {
-                Ok(descent) => resync.phase = Phase::Comparing(descent),
+                Ok(descent) => comparison.phase = Phase::Comparing(descent),
                 Err(error) => return self.end_descent(&error, cx),
             }
         }
         if self.resync.asked_at.is_some() {
             return;
         }
-        if let Phase::Comparing(descent) = &mut resync.phase {
-            if let Some((section, paths)) = descent.needs_at(most) {
-                return self.request(ResyncRequest::Tops { section, paths }, cx);
+        match &mut comparison.phase {
+            Phase::Comparing(descent) => {
+                if let Some((section, paths)) = descent.needs_at(most) {
+                    return self.request(ResyncRequest::Tops { section, paths }, cx);
+                }
+                match std::mem::take(descent).finish() {
+                    Ok(found) => comparison.phase = Fetching::of(&found).wanted(&self.config.kinds),
+                    Err(error) => return self.end_descent(&error, cx),
+                }
             }
-            match std::mem::take(descent).finish() {
-                Ok(found) => resync.phase = Phase::Fetching(Fetching::of(found, &self.config.kinds)),
-                Err(error) => return self.end_descent(&error, cx),
-            }
+            Phase::Listing(_) => return self.request_list(cx),
+            Phase::Settling(_) | Phase::Fetching(_) => {}
         }
         self.fetch_objects(most, cx);
     }
@@ -445,12 +468,12 @@ impl Link {
         let full = self.inbox.is_full(self.config.limits.window_events, self.config.limits.window_bytes);
         // One object may always be asked for.
         let most_bytes = self.config.limits.batch_bytes;
-        let ResyncStage::TrieResync(resync) = &mut self.resync.stage else { return };
-        let Phase::Fetching(fetching) = &mut resync.phase else { return };
+        let ResyncStage::UnderWay(comparison) = &mut self.resync.stage else { return };
+        let Phase::Fetching(fetching) = &mut comparison.phase else { return };
         if fetching.wants.is_empty() {
             // What was fetched is durable first: else the next link compares anew.
             if self.inbox.in_flight.is_none() {
-                self.end_trie_resync(cx);
+                self.end_comparison(cx);
             }
             return;
         }
@@ -467,7 +490,11 @@ impl Link {
             keys.push(key.clone());
             fetching.wants.pop();
         }
-        self.request(ResyncRequest::Objects(keys), cx);
+        if self.both.trie_resync {
+            self.request(ResyncRequest::Objects(keys), cx);
+        } else {
+            self.request_updates(&keys, cx);
+        }
     }
 
     /// The source's answers lead nowhere.
@@ -487,9 +514,9 @@ impl Link {
         self.go_away("too-many", "the other side has more than a replica holds", Some(STAY_AWAY), cx);
     }
 
-    fn end_trie_resync(&mut self, cx: &mut Cx<'_>) {
-        let ResyncStage::TrieResync(resync) = std::mem::take(&mut self.resync.stage) else { return };
-        let TrieResync { cursor, phase, changed, .. } = *resync;
+    fn end_comparison(&mut self, cx: &mut Cx<'_>) {
+        let ResyncStage::UnderWay(comparison) = std::mem::take(&mut self.resync.stage) else { return };
+        let Comparison { cursor, phase, changed, .. } = *comparison;
         // One that came meanwhile may be of an older set; after Done comes a newer one.
         self.inbox.checkpoint = None;
         if let Phase::Fetching(mut fetching) = phase {
@@ -497,11 +524,15 @@ impl Link {
             self.take_orphans(fetching.orphans, cursor.revision, cx);
         }
         self.inbox.complete_to(cursor.clone(), cx.replica.cursor());
-        self.end_resync(cursor, cx);
+        // The source goes on with the changes after it.
+        self.request(ResyncRequest::Done { from: cursor }, cx);
+        self.resync.asked_at = None;
+        // Until a checkpoint says that it helped.
+        self.resync.failures += 1;
     }
 
     /// Deletes orphans, or keeps them all when they are too many to go unasked.
-    pub(super) fn take_orphans(&mut self, orphans: BTreeSet<ObjectKey>, rev: u64, cx: &mut Cx<'_>) {
+    fn take_orphans(&mut self, orphans: BTreeSet<ObjectKey>, rev: u64, cx: &mut Cx<'_>) {
         let kinds = &self.config.kinds;
         let counts = |key: &ObjectKey| kinds.contains(&key.section.kind);
         let many = orphans.iter().filter(|key| counts(key)).count();
@@ -533,14 +564,5 @@ impl Link {
     fn note_resynced(&mut self, deleted: usize, kept: usize, cx: &mut Cx<'_>) {
         let (frames, fetched) = (self.resync.frames, self.resync.fetched);
         cx.note(Note::Resynced { frames, fetched, deleted, kept, took: cx.now.since(self.resync.began) });
-    }
-
-    /// The source goes on with the changes after `from`.
-    pub(super) fn end_resync(&mut self, from: FeedCursor, cx: &mut Cx<'_>) {
-        self.request(ResyncRequest::Done { from }, cx);
-        (self.resync.stage, self.resync.asked_at) = (ResyncStage::Idle, None);
-        // Until a checkpoint says that it helped.
-        self.resync.failures += 1;
-        self.return_permit(cx);
     }
 }
