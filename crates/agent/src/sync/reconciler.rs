@@ -43,8 +43,6 @@ const HELD: Duration = Duration::from_secs(2);
 pub(super) const SOON: Duration = Duration::from_secs(1);
 /// The stack of the threads here, in bytes.
 const STACK: usize = 1024 * 1024;
-/// The contents that are read at once.
-pub(super) const CONTENTS: usize = 256;
 /// An operator approved that vanished objects are deleted: a file in the state directory.
 const APPROVED: &str = "approve-deletes";
 
