@@ -8,7 +8,6 @@ use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::atomic::{AtomicU8, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
@@ -21,11 +20,12 @@ use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
 use model::NodeId;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
 use crate::identity::{self, CertifiedPeer, PeerRole};
+use crate::signal::Signal;
 
 /// Bounds of one listener.
 #[derive(Clone, Copy, Debug)]
@@ -92,9 +92,6 @@ const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 512 * 1024;
 /// What a stream may hold to be sent, in bytes.
 const SEND_BUFFER: usize = 64 * 1024;
-/// The compression table for headers that a peer may fill, in bytes: enough for what every
-/// request of a node says alike.
-const HEADER_TABLE: u32 = 512;
 /// How long one handshake may keep its place among those that are under way at once.
 const INSIDE: Duration = Duration::from_millis(250);
 /// How long to wait after accepting failed (no file left, say).
@@ -109,20 +106,13 @@ pub struct Connection {
     pub address: SocketAddr,
     /// It speaks HTTP/1.1: from a node only an upgrade to a WebSocket is to be answered.
     pub http1: bool,
-    closer: Arc<Closer>,
+    steps: Arc<ConnectionSteps>,
 }
 
-/// What became of a connection; each is told to all who wait for it.
-#[derive(Debug, Default)]
-struct Closer {
-    steps: AtomicU8,
-    news: Notify,
-}
-
-/// What happens to a connection once, as a bit of [`Closer::steps`].
+/// What happens to a connection once, as a bit of its [`Signal`].
 #[derive(Clone, Copy)]
-#[repr(u8)]
-enum ClosingStep {
+#[repr(u64)]
+enum ConnectionStep {
     /// A handler asked for its end.
     Asked = 1,
     /// Streams on it are to end.
@@ -135,26 +125,21 @@ enum ClosingStep {
     UpgradeEnded = 16,
 }
 
-impl Closer {
-    fn set(&self, step: ClosingStep) {
-        self.steps.fetch_or(step as u8, Ordering::AcqRel);
-        self.news.notify_waiters();
+/// What became of a connection.
+#[derive(Debug, Default)]
+struct ConnectionSteps(Signal);
+
+impl ConnectionSteps {
+    fn set(&self, step: ConnectionStep) {
+        self.0.raise(step as u64);
     }
 
-    fn is(&self, step: ClosingStep) -> bool {
-        self.steps.load(Ordering::Acquire) & step as u8 != 0
+    fn has(&self, step: ConnectionStep) -> bool {
+        self.0.get() & step as u64 != 0
     }
 
-    async fn wait(&self, step: ClosingStep) {
-        loop {
-            let mut news = std::pin::pin!(self.news.notified());
-            // Before looking, so that nothing is missed in between.
-            news.as_mut().enable();
-            if self.is(step) {
-                return;
-            }
-            news.await;
-        }
+    async fn wait(&self, step: ConnectionStep) {
+        self.0.until(|steps| steps & step as u64 != 0).await;
     }
 }
 
@@ -162,20 +147,20 @@ impl Connection {
     /// Waits until the connection is to end: it is old, or the server stops. Streams on it
     /// then say goodbye within [`AcceptLimits::ending`], after which they are cut.
     pub async fn closing(&self) {
-        self.closer.wait(ClosingStep::Closing).await;
+        self.steps.wait(ConnectionStep::Closing).await;
     }
 
     /// Waits until an upgraded connection's time is over, whatever goes on on it.
     pub(crate) async fn cut(&self) {
-        self.closer.wait(ClosingStep::Cut).await;
+        self.steps.wait(ConnectionStep::Cut).await;
     }
 
     pub(crate) fn upgrade_began(&self) {
-        self.closer.set(ClosingStep::Upgraded);
+        self.steps.set(ConnectionStep::Upgraded);
     }
 
     pub(crate) fn upgrade_ended(&self) {
-        self.closer.set(ClosingStep::UpgradeEnded);
+        self.steps.set(ConnectionStep::UpgradeEnded);
     }
 
     /// At the other end is a proxy that ends the TLS sessions of nodes: what comes is of many
@@ -188,7 +173,7 @@ impl Connection {
     /// stays, for other nodes are on it.
     pub fn close_after_answer(&self) {
         if !self.is_proxy() {
-            self.closer.set(ClosingStep::Asked);
+            self.steps.set(ConnectionStep::Asked);
         }
     }
 }
@@ -371,16 +356,16 @@ impl Met {
         F: Future<Output = Response<B>> + Send + 'static,
         B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
     {
-        let (limits, closer) = (&self.limits, &self.connection.closer);
+        let (limits, steps) = (&self.limits, &self.connection.steps);
         let age = if self.connection.peer.is_some() { limits.age } else { limits.anonymous_age };
-        let wanted = std::pin::pin!(wanted(closer, age, &mut self.shutdown));
+        let wanted = std::pin::pin!(wanted(steps, age, &mut self.shutdown));
         // Boxed, as a connection has room for the longest of what it waits for.
         let ended = if self.connection.http1 {
             let service = service(self.connection.clone(), handle);
             let http = http1_builder(limits).serve_connection(TokioIo::new(self.tls), service);
-            let http = Box::pin(of_http1(http.with_upgrades(), closer.clone()));
+            let http = Box::pin(of_http1(http.with_upgrades(), steps.clone()));
             let ended = Box::pin(run_to_completion(http, wanted, limits.ending, |_| {})).await;
-            closer.set(ClosingStep::Cut);
+            steps.set(ConnectionStep::Cut);
             ended
         } else {
             let http = {
@@ -447,17 +432,17 @@ fn connection(tls: &TlsStream<TcpStream>, address: SocketAddr) -> Option<Connect
         None => matches!(peer.as_deref(), Some(CertifiedPeer { role: PeerRole::Proxy(_), .. })),
         Some(protocol) => protocol == crate::tls::HTTP1,
     };
-    Some(Connection { peer, address, http1, closer: Arc::default() })
+    Some(Connection { peer, address, http1, steps: Arc::default() })
 }
 
 /// Waits for a reason to close.
-async fn wanted(closer: &Closer, age: Duration, shutdown: &mut watch::Receiver<bool>) {
+async fn wanted(steps: &ConnectionSteps, age: Duration, shutdown: &mut watch::Receiver<bool>) {
     tokio::select! {
-        () = closer.wait(ClosingStep::Asked) => {}
+        () = steps.wait(ConnectionStep::Asked) => {}
         () = tokio::time::sleep(age) => {}
         () = stopped(shutdown) => {}
     }
-    closer.set(ClosingStep::Closing);
+    steps.set(ConnectionStep::Closing);
 }
 
 /// Runs a connection to its end, and closes it once that is wanted; `None` when it had to be cut
@@ -479,7 +464,10 @@ async fn run_to_completion<C: Future>(
 }
 
 /// A connection over HTTP/1.1, where what follows an upgrade belongs to it.
-async fn of_http1<I, S, B>(http: UpgradeableConnection<I, S>, closer: Arc<Closer>) -> hyper::Result<()>
+async fn of_http1<I, S, B>(
+    http: UpgradeableConnection<I, S>,
+    steps: Arc<ConnectionSteps>,
+) -> hyper::Result<()>
 where
     I: hyper::rt::Read + hyper::rt::Write + Unpin + Send + 'static,
     S: HttpService<Incoming, ResBody = B>,
@@ -490,13 +478,13 @@ where
     let mut http = std::pin::pin!(http);
     let ended = tokio::select! {
         ended = http.as_mut() => ended,
-        () = closer.wait(ClosingStep::Closing) => {
+        () = steps.wait(ConnectionStep::Closing) => {
             http.as_mut().graceful_shutdown();
             http.await
         }
     };
-    if closer.is(ClosingStep::Upgraded) {
-        closer.wait(ClosingStep::UpgradeEnded).await;
+    if steps.has(ConnectionStep::Upgraded) {
+        steps.wait(ConnectionStep::UpgradeEnded).await;
     }
     ended
 }
@@ -507,7 +495,8 @@ fn builder(limits: &AcceptLimits) -> hyper::server::conn::http2::Builder<TokioEx
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits.streams)
         .max_header_list_size(MAX_HEADERS)
-        .header_table_size(HEADER_TABLE)
+        // A stream is one request, and a check-in's connection ends with its answer: nothing comes again.
+        .header_table_size(0)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)
         .max_send_buf_size(SEND_BUFFER)

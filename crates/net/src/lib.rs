@@ -9,10 +9,12 @@ pub mod accept;
 pub mod client;
 pub mod identity;
 pub mod issue;
+pub mod signal;
 pub mod stream;
 pub mod tls;
 pub mod url;
 pub mod websocket;
 
 pub use identity::{CertifiedPeer, PeerRole};
+pub use signal::Signal;
 pub use url::ServerUrl;

@@ -255,7 +255,7 @@ async fn a_source_from_an_old_backup_begins_a_new_life() {
         let ends = grpc(&node, &mut node.dial().await).await.unwrap();
         let (_commands, taken) = commands();
         let running =
-            run_link(config(Mode::Autonomous, "l2"), old.clone(), ends, Vec::new(), old.watch(), taken);
+            run_link(config(Mode::Autonomous, "l2"), old.clone(), ends, Vec::new(), old.head(), taken);
         // The first links end with the new incarnation; the last one stays.
         match tokio::time::timeout(Duration::from_secs(3), running).await {
             Ok(_) => ended += 1,

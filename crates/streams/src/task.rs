@@ -25,11 +25,11 @@ use futures_util::StreamExt;
 use futures_util::future::BoxFuture;
 use futures_util::stream::FuturesUnordered;
 use model::{ObjectKey, Timestamp};
+use net::Signal;
 use sync::frame::GoAway;
 pub use sync::link::{EndedBy, LinkCommand};
 use sync::link::{Input, Link, LinkConfig, Output, Span, may_overtake};
 use sync::{FeedCursor, Frame};
-use tokio::sync::watch;
 use tokio::time::Instant;
 use wire::batch::FrameBatch;
 
@@ -78,7 +78,7 @@ pub fn run_link<S: LinkHandler>(
     handler: Arc<S>,
     ends: LinkTransport,
     first: Vec<Frame>,
-    feed: watch::Receiver<u64>,
+    feed: Arc<Signal>,
     commands: LinkCommands,
 ) -> impl Future<Output = Ended> + Send {
     let LinkTransport { reader, writer } = ends;
@@ -103,7 +103,7 @@ impl<S: LinkHandler> Exchange<S> {
     /// Opens the link; `after` as in [`Span::Exchange`].
     pub fn open(mut config: LinkConfig, after: Option<FeedCursor>, handler: Arc<S>) -> Exchange<S> {
         config.limits = Arc::new(config.limits.of_exchange(EXCHANGE_EVENTS, EXCHANGE_BYTES));
-        config.span = Span::Exchange { after };
+        config.span = Span::Exchange { after: after.map(Box::new) };
         let link = Box::new(Link::new(config, link_time()));
         let mut task = Box::new(LinkTask::new(link, handler, None, EXCHANGE_BYTES));
         task.take(Input::Open);
@@ -151,12 +151,12 @@ async fn run<S: LinkHandler>(
     mut task: Box<LinkTask<S>>,
     mut reader: Box<dyn FrameReader>,
     first: Vec<Frame>,
-    mut feed: watch::Receiver<u64>,
+    feed: Arc<Signal>,
     mut commands: LinkCommands,
 ) -> Ended {
     task.take(Input::Open);
     task.frames(first);
-    let mut feed_open = true;
+    let mut head = feed.get();
     let alarm = tokio::time::sleep_until(Instant::now());
     tokio::pin!(alarm);
     while !task.is_over() {
@@ -181,10 +181,10 @@ async fn run<S: LinkHandler>(
                 // The link is where it was.
                 continue;
             }
-            changed = feed.changed(), if feed_open => match changed {
-                Ok(()) => task.take(Input::Tick),
-                Err(_) => feed_open = false,
-            },
+            changed = feed.until(|now| now != head) => {
+                head = changed;
+                task.take(Input::Tick);
+            }
             Some(command) = commands.next() => task.take(Input::Command(command)),
             () = alarm.as_mut(), if timed => task.take(Input::Tick),
         }
@@ -235,7 +235,7 @@ struct LinkTask<S> {
     /// Frames of the handler's that are worked on.
     received: usize,
     /// Why the link ends, and which side ended it.
-    closed: Option<(GoAway, EndedBy)>,
+    closed: Option<Box<(GoAway, EndedBy)>>,
     /// When the task ends, whatever is left to be sent or heard.
     over_at: Option<Instant>,
     /// Why nothing can be sent any more.
@@ -384,7 +384,7 @@ impl<S: LinkHandler> LinkTask<S> {
             Output::Hello(hello) => handler.hello(&hello),
             Output::Note(note) => handler.note(&note),
             Output::Close(why, by) => {
-                self.closed = Some((why, by));
+                self.closed = Some(Box::new((why, by)));
                 self.ends_within(GO_AWAY_WITHIN);
             }
         }
@@ -451,7 +451,7 @@ impl<S: LinkHandler> LinkTask<S> {
         let (met, counters) = (self.link.has_met(), Box::new(*self.link.counters()));
         // Where it is known why the link ended, that what was sent meanwhile did not arrive says
         // nothing more.
-        match self.closed.take() {
+        match self.closed.take().map(|closed| *closed) {
             None => Ended { met, counters, ..Ended::lost(self.error) },
             Some((GoAway { code, message, retry_after }, how)) => {
                 Ended { code, message, retry_after, counters, how, met, error: None }

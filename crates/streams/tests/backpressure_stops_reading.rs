@@ -109,7 +109,7 @@ fn start() -> (Arc<Counting>, mpsc::Sender<Vec<Frame>>, LinkHandle) {
     let (frames, taken) = mpsc::channel(1);
     let ends = LinkTransport { reader: Box::new(Pipe(taken)), writer: Box::new(Stuck) };
     let (to, told) = commands();
-    let watch = handler.under.watch();
+    let watch = handler.under.head();
     tokio::spawn(run_link(config(), handler.clone(), ends, vec![hello("a")], watch, told));
     (handler, frames, to)
 }

@@ -37,7 +37,7 @@ impl FrameWriter for Pipe<mpsc::Sender<Vec<Frame>>> {
 fn start(role: Role, handler: &Arc<MemoryLinkHandler>, ends: LinkTransport) -> LinkHandle {
     let (sender, taken) = commands();
     let config = LinkConfig::new(role, Mode::Managed, "one", vec![Kind::new("Item")]);
-    tokio::spawn(run_link(config, handler.clone(), ends, Vec::new(), handler.watch(), taken));
+    tokio::spawn(run_link(config, handler.clone(), ends, Vec::new(), handler.head(), taken));
     sender
 }
 

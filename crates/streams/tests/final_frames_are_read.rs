@@ -44,7 +44,7 @@ fn start(heard: mpsc::Receiver<Vec<Frame>>) -> (JoinHandle<Ended>, Arc<Notify>) 
     let (handler, tried) = (Arc::new(MemoryLinkHandler::new("n1".parse().unwrap())), Arc::new(Notify::new()));
     let config = LinkConfig::new(Role::Agent, Mode::Managed, "one", vec![Kind::new("Item")]);
     let ends = LinkTransport { reader: Box::new(Pipe(heard)), writer: Box::new(Broken(tried.clone())) };
-    let (watch, (_, taken)) = (handler.watch(), commands());
+    let (watch, (_, taken)) = (handler.head(), commands());
     (tokio::spawn(run_link(config, handler, ends, Vec::new(), watch, taken)), tried)
 }
 

@@ -69,7 +69,7 @@ pub struct Replica {
     evicted: u64,
     index: SetIndex,
     /// How far the resync came of which a link was cut, for the next link: in memory alone.
-    resync: Resync,
+    resync: Option<Box<Resync>>,
 }
 
 impl Replica {
@@ -187,15 +187,15 @@ impl Replica {
 
     /// A resync that a link began is not at its end.
     pub fn is_resyncing(&self) -> bool {
-        self.resync.is_under_way()
+        self.resync.as_ref().is_some_and(|resync| resync.is_under_way())
     }
 
-    pub(crate) fn take_resync(&mut self) -> Resync {
-        std::mem::take(&mut self.resync)
+    pub(crate) fn take_resync(&mut self) -> Box<Resync> {
+        self.resync.take().unwrap_or_default()
     }
 
-    pub(crate) fn keep_resync(&mut self, resync: Resync) {
-        self.resync = resync;
+    pub(crate) fn keep_resync(&mut self, resync: Box<Resync>) {
+        self.resync = Some(resync);
     }
 
     /// Whether changes of this incarnation can be taken as they come.

@@ -99,7 +99,10 @@ impl Poller {
         pair.wires.iter_mut().for_each(std::collections::VecDeque::clear);
         for side in &mut pair.sides {
             let after = if side.config.role == sync::Role::Agent { self.after.take() } else { None };
-            let config = sync::LinkConfig { span: Span::Exchange { after }, ..side.config.clone() };
+            let config = sync::LinkConfig {
+                span: Span::Exchange { after: after.map(Box::new) },
+                ..side.config.clone()
+            };
             (side.link, side.frames, side.closed) = (Some(Link::new(config, pair.now)), Vec::new(), None);
         }
         pair.give(AGENT, Input::Open);

@@ -175,11 +175,11 @@ impl Node {
             Arc::new(handler),
             ends(from_principal, up),
             Vec::new(),
-            self.sets.watch(),
+            self.sets.changed(),
             taken,
         );
         let (principal_commands, taken) = commands();
-        let (link, watch) = (link(Role::Principal), principal.watch());
+        let (link, watch) = (link(Role::Principal), principal.head());
         let other = run_link(link, principal.clone(), ends(from_node, down), Vec::new(), watch, taken);
         let tasks = vec![tokio::spawn(async { drop(node.await) }), tokio::spawn(async { drop(other.await) })];
         Linked { node_commands, principal_commands, tasks }

@@ -8,6 +8,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use model::{Digest, Incarnation, ObjectKey, Stub};
+use net::Signal;
 use sync::frame::{Hello, Op};
 use sync::link::{Batch, Counters, ItemOutcome, Link, NotKept, Note};
 use sync::replica::Replica;
@@ -19,7 +20,7 @@ use streams::{LinkHandler, LoadError};
 /// Both sets, and what was seen.
 pub struct MemoryLinkHandler {
     state: Mutex<State>,
-    head: watch::Sender<u64>,
+    head: Arc<Signal>,
     seen: watch::Sender<u64>,
 }
 
@@ -56,20 +57,16 @@ impl MemoryLinkHandler {
             incarnations: 0,
             refusing: None,
         };
-        MemoryLinkHandler {
-            state: Mutex::new(state),
-            head: watch::Sender::new(0),
-            seen: watch::Sender::new(0),
-        }
+        MemoryLinkHandler { state: Mutex::new(state), head: Arc::default(), seen: watch::Sender::new(0) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells when the feed changes.
-    pub fn watch(&self) -> watch::Receiver<u64> {
-        self.head.subscribe()
+    /// The feed's last change, to wait for the next one.
+    pub fn head(&self) -> Arc<Signal> {
+        self.head.clone()
     }
 
     /// Tells when something was applied or acknowledged.
@@ -90,7 +87,7 @@ impl MemoryLinkHandler {
         }
         let head = state.feed.head();
         drop(state);
-        self.head.send_replace(head);
+        self.head.set(head);
     }
 
     /// Puts one object into the feed.
@@ -107,7 +104,7 @@ impl MemoryLinkHandler {
         }
         let head = state.feed.head();
         drop(state);
-        self.head.send_replace(head);
+        self.head.set(head);
     }
 
     /// What the other side authors, as it came here.
@@ -219,7 +216,7 @@ impl LinkHandler for MemoryLinkHandler {
         state.feed = state.feed.reincarnate(incarnation);
         let head = state.feed.head();
         drop(state);
-        self.head.send_replace(head);
+        self.head.set(head);
         Ok(())
     }
 }

@@ -12,10 +12,10 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
 use model::{Digest, Kind, ObjectKey, Stub};
+use net::Signal;
 use spool::ObjectLog;
 use sync::feed::TooManySections;
 use sync::{Change, Content, Feed, Replica, Saved, Side, Write};
-use tokio::sync::watch;
 
 use crate::clock::now;
 use crate::state::{Durable, StateError, fresh_incarnation, spool};
@@ -45,7 +45,7 @@ pub enum Own {
 pub struct Sets {
     memory: Mutex<(Feed, Replica)>,
     disk: Mutex<ObjectLog>,
-    changed: watch::Sender<u64>,
+    changed: Arc<Signal>,
 }
 
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -73,7 +73,7 @@ impl Sets {
         Ok(Sets {
             memory: Mutex::new((feed, Replica::restore(replica))),
             disk: Mutex::new(log),
-            changed: watch::Sender::new(0),
+            changed: Arc::default(),
         })
     }
 
@@ -97,8 +97,8 @@ impl Sets {
     }
 
     /// Changes when the own set does.
-    pub fn watch(&self) -> watch::Receiver<u64> {
-        self.changed.subscribe()
+    pub fn changed(&self) -> Arc<Signal> {
+        self.changed.clone()
     }
 
     /// The contents of objects, in the order of the keys.
@@ -118,7 +118,7 @@ impl Sets {
         let own_changes = write.begin.is_some() || !write.ours.is_empty();
         self.with(|feed, replica| write.commit(feed, replica));
         if own_changes {
-            self.changed.send_modify(|changes| *changes += 1);
+            self.changed.set(self.changed.get() + 1);
         }
         Ok(())
     }

@@ -257,13 +257,13 @@ impl Manager {
         // Something may be left of a link that ended in a panic.
         self.current.send_replace(None);
         self.context.view.set(|view| (view.link, view.since) = (None, None));
-        let (mut feed, mut stopped) = (self.context.sets.watch(), self.stopped.clone());
+        let (feed, mut stopped) = (self.context.sets.changed(), self.stopped.clone());
         while !*self.stopped.borrow() {
-            let plan = self.plan();
+            let (known, plan) = (feed.get(), self.plan());
             let wait = plan.map_or(LONGEST_SLEEP, |(at, _)| at.since(link_time()));
             tokio::select! {
                 () = self.observe() => {}
-                Ok(()) = feed.changed() => {}
+                _ = feed.until(|changes| changes != known) => {}
                 () = net::accept::stopped(&mut stopped) => return,
                 () = sleep(wait.min(LONGEST_SLEEP)) => if let Some((at, transport_kind)) = plan
                     && at <= link_time()
@@ -422,7 +422,7 @@ impl Manager {
         let (config, handler) = self.end(transport_kind, &rules);
         let (commands, taken) = task::commands();
         self.current.send_replace(Some(OpenLink { commands: commands.clone(), handler: handler.clone() }));
-        let feed = self.context.sets.watch();
+        let feed = self.context.sets.changed();
         let running = run_link(config, handler.clone(), ends, Vec::new(), feed, taken);
         tokio::pin!(running);
         let (ended, closing) = tokio::select! {

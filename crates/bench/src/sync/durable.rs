@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use async_trait::async_trait;
 use model::{Incarnation, ObjectKey};
+use net::Signal;
 use spool::Disk;
 use spool::objects::{ObjectLimits, ObjectLog};
 use streams::{LinkHandler, LoadError};
@@ -13,7 +14,6 @@ use sync::frame::Hello;
 use sync::link::{Batch, ItemOutcome, Link, NotKept, Note};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
-use tokio::sync::watch;
 
 use crate::fleet::now;
 use crate::{BenchError, lock};
@@ -22,7 +22,7 @@ use crate::{BenchError, lock};
 pub(super) struct DurableHandler {
     sets: Mutex<(Feed, Replica)>,
     log: Arc<Mutex<ObjectLog>>,
-    feed: watch::Sender<u64>,
+    feed: Arc<Signal>,
     counted: Mutex<Counted>,
 }
 
@@ -47,15 +47,15 @@ impl DurableHandler {
         let feed = opened.saved.feed.map_or_else(|| Feed::new(incarnation.clone()), Feed::restore);
         let replica = Replica::restore(opened.saved.replica);
         Ok(DurableHandler {
-            feed: watch::Sender::new(feed.head()),
+            feed: Arc::new(Signal::new(feed.head())),
             sets: Mutex::new((feed, replica)),
             log: Arc::new(Mutex::new(opened.log)),
             counted: Mutex::default(),
         })
     }
 
-    pub(super) fn watch(&self) -> watch::Receiver<u64> {
-        self.feed.subscribe()
+    pub(super) fn head(&self) -> Arc<Signal> {
+        self.feed.clone()
     }
 
     /// Objects that are durable since [`DurableHandler::anew`].

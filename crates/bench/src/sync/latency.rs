@@ -97,7 +97,7 @@ async fn down(args: &SyncArgs, rate: f64) -> Result<(), BenchError> {
     let mut stage = Stage::fill(1, &[Mode::Managed]).await?;
     let (url, dir) = (stage.start()?, tempfile::tempdir()?);
     let handler = Arc::new(DurableHandler::open(dir.path(), &incarnation(0)?)?);
-    let linked = link(&stage.nodes[0], &url, Mode::Managed, &handler, handler.watch()).await?;
+    let linked = link(&stage.nodes[0], &url, Mode::Managed, &handler, handler.head()).await?;
     until("the empty set is equal", || handler.in_sync() > 0).await?;
     // What operators can post is a limit of its own.
     let most = posted(&stage, Duration::from_secs(3), None).await?;

@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use model::replication::Mode;
 use model::{Incarnation, Kind};
 use net::ServerUrl;
+use net::Signal;
 use net::client::Client;
 use streams::open::StreamDialer;
 use streams::task::{Ended, LinkHandle, commands, run_link};
@@ -13,7 +14,6 @@ use streams::{LinkCommand, LinkHandler};
 use sync::Role;
 use sync::link::LinkConfig;
 use test_support::memory::MemoryLinkHandler;
-use tokio::sync::watch;
 use tokio::task::{JoinHandle, JoinSet};
 
 use super::stage::Stage;
@@ -60,7 +60,7 @@ pub(super) async fn link<S: LinkHandler>(
     url: &ServerUrl,
     mode: Mode,
     handler: &Arc<S>,
-    feed: watch::Receiver<u64>,
+    feed: Arc<Signal>,
 ) -> Result<Linked, BenchError> {
     let mut client = Client::dial(url, node.tls.clone()).await?;
     let version = env!("CARGO_PKG_VERSION");
@@ -87,7 +87,7 @@ pub(super) async fn peers(
         let (node, url, mode) = (stage.nodes[number].clone(), url.clone(), stage.mode(number));
         tasks.spawn(async move {
             let handler = Arc::new(MemoryLinkHandler::new(incarnation(number)?));
-            Ok::<_, BenchError>((link(&node, &url, mode, &handler, handler.watch()).await?, handler))
+            Ok::<_, BenchError>((link(&node, &url, mode, &handler, handler.head()).await?, handler))
         });
         peers.extend(wait_for(&mut tasks, DIALS - 1).await?);
     }

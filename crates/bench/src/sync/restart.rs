@@ -202,7 +202,7 @@ impl Streaming {
         let mut seen = self.handler.seen();
         let (began, hellos) = (Instant::now(), self.handler.hellos());
         let linked =
-            link(&self.node, &self.shared.url, self.mode, &self.handler, self.handler.watch()).await?;
+            link(&self.node, &self.shared.url, self.mode, &self.handler, self.handler.head()).await?;
         let mut ended = linked.ended;
         let (mut met, mut said) = (false, false);
         loop {
@@ -228,7 +228,7 @@ impl Streaming {
     }
 
     fn head(&self) -> u64 {
-        *self.handler.watch().borrow()
+        self.handler.head().get()
     }
 
     /// How often the other side's set was found equal here.

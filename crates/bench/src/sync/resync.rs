@@ -33,7 +33,7 @@ pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
     let url = stage.start()?;
     let handler = Arc::new(MemoryLinkHandler::new(incarnation(0)?));
     let began = Instant::now();
-    let linked = link(&stage.nodes[0], &url, Mode::Managed, &handler, handler.watch()).await?;
+    let linked = link(&stage.nodes[0], &url, Mode::Managed, &handler, handler.head()).await?;
     let opened = stage.cpu()?;
     until("the first objects came", || handler.counters().applied > 0).await?;
     let (first, at) = (handler.counters().applied, Instant::now());

@@ -85,7 +85,7 @@ impl Updater {
 pub(super) async fn autonomous(stage: &mut Stage) -> Result<(Arc<MemoryLinkHandler>, Linked), BenchError> {
     let url = stage.start()?;
     let handler = Arc::new(MemoryLinkHandler::new(incarnation(0)?));
-    let linked = link(&stage.nodes[0], &url, Mode::Autonomous, &handler, handler.watch()).await?;
+    let linked = link(&stage.nodes[0], &url, Mode::Autonomous, &handler, handler.head()).await?;
     Ok((handler, linked))
 }
 
@@ -134,7 +134,7 @@ pub(super) async fn down(args: &SyncArgs) -> Result<f64, BenchError> {
         stage.put([0], args.objects, SIZE, version).await?;
         let url = stage.start()?;
         handler.anew();
-        let linked = link(&stage.nodes[0], &url, Mode::Managed, &handler, handler.watch()).await?;
+        let linked = link(&stage.nodes[0], &url, Mode::Managed, &handler, handler.head()).await?;
         let all = args.objects as u64;
         until("the first of them are applied", || handler.applied() > 0).await?;
         let (cpu, bytes, before) = (stage.cpu()?, linked.bytes(), handler.applied());

@@ -1,7 +1,7 @@
 //! [`NodeSync`]: the two sets of one node.
 //!
 //! ```text
-//! edits --plan--> Write --store--> commit to the feed --> head: watch --> link, push
+//! edits --plan--> Write --store--> commit to the feed --> head: Signal --> link, push
 //! link: batch --keep--> store --> the link commits to the replica
 //! ```
 //!
@@ -14,11 +14,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use model::set::MAX_SECTIONS;
 use model::{Digest, Kind, NodeId, ObjectKey, Stub};
+use net::Signal;
 use store::{Store, StoreError};
 use sync::feed::{Change, Feed, Planner};
 use sync::replica::Replica;
 use sync::{Content, Side, Write};
-use tokio::sync::watch;
 
 use super::index::SyncIndex;
 use super::recent::RecentContents;
@@ -47,7 +47,7 @@ pub(crate) struct NodeSync {
     /// One change of the feed at a time.
     changing: tokio::sync::Mutex<()>,
     /// The feed's last change.
-    head: watch::Sender<u64>,
+    head: Arc<Signal>,
     /// The feed's end when a post was answered last, or something pushed: the node has what is up to
     /// there, or comes for it.
     answered: AtomicU64,
@@ -111,7 +111,7 @@ impl NodeSync {
             None => Feed::new(fresh_incarnation()?),
         };
         sync_index.feed_loaded(&id, &feed);
-        let head = watch::Sender::new(feed.head());
+        let head = Arc::new(Signal::new(feed.head()));
         let replica = Replica::restore(saved.replica);
         let sets = Mutex::new(NodeSets { feed, replica, recent: RecentContents::default() });
         let (changing, stale) = (tokio::sync::Mutex::default(), AtomicBool::new(false));
@@ -125,19 +125,19 @@ impl NodeSync {
         self.sets.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Tells whenever the feed changed.
-    pub(crate) fn watch(&self) -> watch::Receiver<u64> {
-        self.head.subscribe()
+    /// The feed's last change, to wait for the next one.
+    pub(crate) fn head(&self) -> Arc<Signal> {
+        self.head.clone()
     }
 
     /// A link, a post or pushed events take what is in the feed by now to the node.
     pub(crate) fn answered(&self) {
-        self.answered.store(*self.head.borrow(), Ordering::Release);
+        self.answered.store(self.head.get(), Ordering::Release);
     }
 
     /// Whether the node got all of the feed, or comes for it.
     pub(crate) fn is_answered(&self) -> bool {
-        self.answered.load(Ordering::Acquire) >= *self.head.borrow()
+        self.answered.load(Ordering::Acquire) >= self.head.get()
     }
 
     /// Its link was given up in the middle of something: what the store has counts.
@@ -166,7 +166,7 @@ impl NodeSync {
             }
             let write = Write::of(&this.sets().feed, ours.clone());
             this.write(write).await?;
-            let linked = this.head.receiver_count() > 0;
+            let linked = Arc::strong_count(&this.head) > 1;
             let keys: Vec<ObjectKey> = ours.iter().map(|(change, _)| change.key.clone()).collect();
             let mut sets = this.sets();
             for (change, content) in ours {
@@ -223,7 +223,7 @@ impl NodeSync {
     /// The feed is this now; these objects changed last in it.
     fn feed_changed(&self, feed: &Feed, keys: &[ObjectKey]) {
         self.sync_index.update(&self.id, |summary| summary.feed_changed(feed, keys, now()));
-        self.head.send_replace(feed.head());
+        self.head.set(feed.head());
     }
 
     /// Contents of objects of the feed, to be sent: those that were written just now are given away

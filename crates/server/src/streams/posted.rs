@@ -21,7 +21,7 @@ use streams::task::{Ended, SLOW};
 use streams::{Exchange, FrameWriter, LinkCommand, LinkCommands};
 use sync::frame::{GoAway, Ping};
 use sync::{FeedCursor, Frame};
-use tokio::sync::{OwnedMutexGuard, watch};
+use tokio::sync::OwnedMutexGuard;
 use wire::batch::{self, FrameBatch, MAX_REQUEST};
 use wire::body::JSON;
 use wire::{Code, Problem};
@@ -154,7 +154,7 @@ pub(super) async fn push_down(
         let mut over = std::pin::pin!(over(&open.link, &request.connection));
         loop {
             let pushed = Box::pin(pushed(&request, &open.link, from.take(), said.take())).await;
-            let (frames, sets, mut head) = match pushed {
+            let (frames, sets, known) = match pushed {
                 Ok(pushed) => pushed,
                 Err(why) => break why,
             };
@@ -164,12 +164,11 @@ pub(super) async fn push_down(
                 },
                 why = &mut over => break why,
             }
-            let news = async {
-                // What a post was answered with is no news.
-                while head.changed().await.is_ok() && sets.is_answered() {}
-            };
+            let feed = sets.head();
+            // What a post was answered with is no news.
+            let news = feed.until(|head| head != known && !sets.is_answered());
             tokio::select! {
-                () = news => {}
+                _ = news => {}
                 Some(command) = commands.next() => if let LinkCommand::Send(frame) = command {
                     said = Some(*frame);
                 },
@@ -183,17 +182,17 @@ pub(super) async fn push_down(
 }
 
 /// An answer to no post: hello, what follows the acknowledged cursor, and a ping,
-/// which is answered with a post. With it come the sets, and what tells when the feed changed since.
+/// which is answered with a post. With it come the sets, and up to which change it goes.
 async fn pushed(
     request: &StreamRequest,
     link: &Arc<NodeLink>,
     from: Option<FeedCursor>,
     said: Option<Frame>,
-) -> Result<(Vec<Frame>, Arc<NodeSync>, watch::Receiver<u64>), GoAway> {
+) -> Result<(Vec<Frame>, Arc<NodeSync>, u64), GoAway> {
     let (handler, config) = lease(request, link).await?;
     let index = request.plane.hub.sync_index();
     let acked = index.read(&request.caller.id, |summary| summary.acked().cloned());
-    let (sets, head) = (handler.sets.clone(), handler.sets.watch());
+    let (sets, head) = (handler.sets.clone(), handler.sets.head().get());
     sets.answered();
     let mut exchange = Exchange::open(*config, from.or(acked), handler.clone());
     said.into_iter().for_each(|frame| exchange.request(LinkCommand::Send(Box::new(frame))));

@@ -223,7 +223,7 @@ async fn open(
     };
     match begun.await {
         Ok(((open, commands, (handler, config)), first)) => {
-            let (ends, feed) = (LinkTransport { reader, writer }, handler.sets.watch());
+            let (ends, feed) = (LinkTransport { reader, writer }, handler.sets.head());
             let running = Box::pin(run_link(*config, handler.clone(), ends, first, feed, commands));
             let connection = request.connection.clone();
             Some(Box::new(RunningLink { open, handler, connection, running }))

@@ -56,7 +56,7 @@ pub struct Link {
     order: KindOrder,
     out: Outbox,
     inbox: Inbox,
-    resync: Resync,
+    resync: Box<Resync>,
     server: Server,
     /// Since when it holds the permit for resyncs.
     permit: Option<Timestamp>,
@@ -140,7 +140,7 @@ impl Link {
             peer_incarnation: None,
             out: Outbox::default(),
             inbox: Inbox::default(),
-            resync: Resync::default(),
+            resync: Box::default(),
             server: Server::default(),
             permit: None,
             counters: Counters::default(),
@@ -249,7 +249,7 @@ impl Link {
         self.resync.failing = self.resync.failing.max(failing);
         let after = match &self.config.span {
             Span::Transport => None,
-            Span::Exchange { after } => after.clone().filter(|cursor| {
+            Span::Exchange { after } => after.as_deref().cloned().filter(|cursor| {
                 cursor.position() == Position::default() && cursor.incarnation == *cx.feed.incarnation()
                     || matches!(cx.feed.can_resume(cursor), Resume::From(_))
             }),

@@ -88,7 +88,7 @@ pub(crate) struct Resync {
 impl Resync {
     /// What a link left, on the next one: requests that were not answered are made again. What the principal
     /// asks in an exchange the node answers with the next one, so these wait for a while.
-    pub fn continued(mut self, config: &LinkConfig, now: Timestamp) -> Resync {
+    pub fn continued(mut self: Box<Self>, config: &LinkConfig, now: Timestamp) -> Box<Resync> {
         let waits = config.role == Role::Principal && config.span != Span::Transport;
         let within = config.limits.answer_within / 2;
         self.asked_at = self.asked_at.filter(|at| waits && now.since(*at) < within);

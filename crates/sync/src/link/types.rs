@@ -66,7 +66,7 @@ pub enum Span {
         /// The other side's durable cursor in our feed, as it said last: events after it go with
         /// the first frames. Where its hello says otherwise the link ends. `None`: not known, so no
         /// event goes before that hello.
-        after: Option<FeedCursor>,
+        after: Option<Box<FeedCursor>>,
     },
 }
 

@@ -261,7 +261,7 @@ impl World {
                 Arc::make_mut(&mut config.limits).ack_within = Duration::from_secs(4);
             }
             if rng.chance(20) {
-                config.span = Span::Exchange { after: side.known.clone() };
+                config.span = Span::Exchange { after: side.known.clone().map(Box::new) };
                 if side.known.is_some() {
                     self.reach("polls ahead");
                 }

@@ -109,7 +109,7 @@ pub fn link_name() -> String {
 /// Drives a link in a task.
 pub fn running(config: LinkConfig, handler: &Arc<MemoryLinkHandler>, ends: LinkTransport) -> Driven {
     let (sender, taken) = commands();
-    let ended = tokio::spawn(run_link(config, handler.clone(), ends, Vec::new(), handler.watch(), taken));
+    let ended = tokio::spawn(run_link(config, handler.clone(), ends, Vec::new(), handler.head(), taken));
     Driven { commands: sender, ended }
 }
 

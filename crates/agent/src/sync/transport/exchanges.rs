@@ -58,7 +58,8 @@ impl Manager {
             self.context.daemon.contact();
         }
         let silence = Duration::from_secs(self.policy.link.bounded().timeout_secs.into());
-        let (mut feed, mut stopped) = (self.context.sets.watch(), self.stopped.clone());
+        let (feed, mut stopped) = (self.context.sets.changed(), self.stopped.clone());
+        let mut known = feed.get();
         let (mut pushed, mut bytes, mut heard) = (Vec::new(), 0, began);
         let (mut due, mut quiet) = (Some(began), None::<Instant>);
         let mut retry = Backoff::new(self.count);
@@ -88,7 +89,8 @@ impl Manager {
                     Some(_) => Vec::new(),
                     None => break (Ended::lost(Some(TransportError::Slow)), Closing::No),
                 },
-                Ok(()) = feed.changed() => {
+                changes = feed.until(|changes| changes != known) => {
+                    known = changes;
                     due = Some(Instant::now());
                     continue;
                 }
