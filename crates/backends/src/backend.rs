@@ -191,17 +191,14 @@ pub type ChangeListener = Box<dyn Fn() + Send>;
 
 /// Where objects live for their users.
 pub trait Backend: Send {
-    /// Everything that is there now.
-    ///
-    /// # Errors
-    /// When the backend cannot be asked at all. A folder that is gone is no error but an
-    /// incomplete listing.
-    fn list(&mut self) -> Result<Listing, BackendError>;
+    /// Everything that is there now. Of a backend that cannot be asked, as of a folder that is gone, an
+    /// incomplete listing with a problem of the whole backend.
+    fn list(&mut self) -> Listing;
 
     /// One object.
     ///
     /// # Errors
-    /// As [`Backend::list`].
+    /// When the backend cannot be asked.
     fn get(&mut self, key: &ObjectKey) -> Result<Option<FoundObject>, BackendError>;
 
     /// Puts an object: makes it, or replaces its spec, and leaves its status alone. The listener
@@ -241,7 +238,7 @@ pub trait Backend: Send {
     /// nobody else changes never calls it.
     ///
     /// # Errors
-    /// As [`Backend::list`].
+    /// As [`Backend::get`].
     fn watch(&mut self, _changed: ChangeListener) -> Result<(), BackendError> {
         Ok(())
     }

@@ -12,8 +12,6 @@ pub fn uid(random: [u8; 16]) -> Arc<str> {
     [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-").into()
 }
 
-/// Annotations that record the uid of the object at the source of truth; the first found counts.
-pub const SOURCE_UID: [&str; 2] = ["argocd.argoproj.io/source-uid", "muster.dev/source-uid"];
 /// Annotations that override the policy for one object; the first found counts.
 pub const MISMATCH_POLICY: [&str; 2] =
     ["argocd.argoproj.io/source-uid-mismatch-policy", "muster.dev/source-uid-mismatch-policy"];
@@ -26,15 +24,6 @@ pub struct Local<'a> {
     pub source_uid: Option<&'a str>,
     /// Its content is what came.
     pub same: bool,
-}
-
-/// The object as it came from the source of truth.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct SourceObject<'a> {
-    /// Its uid at the source.
-    pub uid: &'a str,
-    /// The value of its policy annotation, if it has one.
-    pub annotation: Option<&'a str>,
 }
 
 /// What to do.
@@ -54,19 +43,21 @@ pub enum Decision {
     Upsert,
 }
 
-/// What to do with what came, and a warning when its annotation is not understood: then the
-/// node's policy counts.
+/// What to do with an object that came, by its uid at the source, and a warning when its annotation is not
+/// understood: then the node's policy counts. The manifest is read only for another uid than is recorded here.
 pub fn decide(
     local: Option<Local<'_>>,
-    source: SourceObject<'_>,
+    uid: &str,
+    manifest: &[u8],
     policy: Mismatch,
 ) -> (Decision, Option<String>) {
     let Some(local) = local else { return (Decision::Create, None) };
     let Some(recorded) = local.source_uid else { return (Decision::Adopt, None) };
-    if recorded == source.uid {
+    if recorded == uid {
         return (if local.same { Decision::Nothing } else { Decision::Update }, None);
     }
-    let (policy, warning) = match source.annotation {
+    let manifest: Value = serde_json::from_slice(manifest).unwrap_or_default();
+    let (policy, warning) = match mismatch_policy(&manifest) {
         None => (policy, None),
         Some("recreate") => (Mismatch::Recreate, None),
         Some("upsert") => (Mismatch::Upsert, None),
@@ -90,18 +81,8 @@ pub fn delete_applies(here_uid: Option<&str>, here_rev: u64, deleted_uid: &str, 
     here_uid == Some(deleted_uid) || delete_rev > here_rev
 }
 
-/// An annotation of a JSON manifest: the first of these names that it has.
-pub fn annotation<'a>(manifest: &'a Value, names: &[&str]) -> Option<&'a str> {
-    let annotations = manifest.get("metadata")?.get("annotations")?;
-    names.iter().find_map(|name| annotations.get(name)?.as_str())
-}
-
-/// The source's uid that a manifest records.
-pub fn source_uid(manifest: &Value) -> Option<&str> {
-    annotation(manifest, &SOURCE_UID).filter(|uid| !uid.is_empty())
-}
-
 /// The policy that a manifest asks for, as written.
-pub fn policy_annotation(manifest: &Value) -> Option<&str> {
-    annotation(manifest, &MISMATCH_POLICY)
+fn mismatch_policy(manifest: &Value) -> Option<&str> {
+    let annotations = manifest.get("metadata")?.get("annotations")?;
+    MISMATCH_POLICY.iter().find_map(|name| annotations.get(name)?.as_str())
 }

@@ -4,8 +4,14 @@
 
 use model::replication::Mismatch::{self, Recreate, Upsert};
 use serde_json::json;
-use sync::identity::{self, Decision, Local, SourceObject, decide, delete_applies};
+use sync::identity::{Decision, Local, MISMATCH_POLICY, decide, delete_applies};
 use sync::mapping::{Mapping, target};
+
+/// A manifest with this policy under each of the annotation's names.
+fn manifests(policy: Option<&str>) -> impl Iterator<Item = Vec<u8>> {
+    let annotated = move |name: &str| json!({"metadata": {"annotations": {name: policy}}}).to_string();
+    MISMATCH_POLICY.into_iter().map(move |name| annotated(name).into_bytes())
+}
 
 #[test]
 fn decisions() {
@@ -22,23 +28,27 @@ fn decisions() {
         (here(Some("old"), false), Some("recreate"), Upsert, Decision::Recreate),
     ];
     for (local, annotation, policy, expected) in cases {
-        let incoming = SourceObject { uid: "new", annotation: *annotation };
-        assert_eq!(
-            decide(local.clone(), incoming, *policy),
-            (*expected, None),
-            "{local:?} {annotation:?} {policy:?}"
-        );
+        for manifest in manifests(*annotation) {
+            let decided = decide(local.clone(), "new", &manifest, *policy);
+            assert_eq!(decided, (*expected, None), "{local:?} {annotation:?} {policy:?}");
+        }
+    }
+    for odd in ["", "[]", "{}", r#"{"metadata":{"annotations":{"muster.dev/source-uid-mismatch-policy":7}}}"#]
+    {
+        let decided = decide(here(Some("old"), false), "new", odd.as_bytes(), Upsert);
+        assert_eq!(decided, (Decision::Upsert, None), "{odd}");
     }
 }
 
 #[test]
 fn an_unknown_policy_warns_and_falls_back() {
     for (policy, expected) in [(Recreate, Decision::Recreate), (Upsert, Decision::Upsert)] {
-        let local = Local { source_uid: Some("old"), same: false };
-        let (decision, warning) =
-            decide(Some(local), SourceObject { uid: "new", annotation: Some("replace") }, policy);
-        assert_eq!(decision, expected);
-        assert!(warning.unwrap().contains("\"replace\""));
+        for manifest in manifests(Some("replace")) {
+            let local = Local { source_uid: Some("old"), same: false };
+            let (decision, warning) = decide(Some(local), "new", &manifest, policy);
+            assert_eq!(decision, expected);
+            assert!(warning.unwrap().contains("\"replace\""));
+        }
     }
 }
 
@@ -48,26 +58,6 @@ fn a_delete_of_an_older_life_that_comes_late_is_ignored() {
     assert!(delete_applies(here, 9, "new", 5));
     assert!(delete_applies(here, 9, "newer", 12), "an incarnation that was never heard of began and ended");
     assert!(!delete_applies(here, 9, "old", 5));
-}
-
-#[test]
-fn annotations_are_read_under_both_names() {
-    for (uid, policy) in [
-        ("argocd.argoproj.io/source-uid", "argocd.argoproj.io/source-uid-mismatch-policy"),
-        ("muster.dev/source-uid", "muster.dev/source-uid-mismatch-policy"),
-    ] {
-        let manifest = json!({"metadata": {"annotations": {uid: "u-1", policy: "upsert"}}});
-        assert_eq!(identity::source_uid(&manifest), Some("u-1"));
-        assert_eq!(identity::policy_annotation(&manifest), Some("upsert"));
-    }
-    for odd in [
-        json!({}),
-        json!([]),
-        json!({"metadata": {"annotations": {"muster.dev/source-uid": 7}}}),
-        json!({"metadata": {"annotations": {"muster.dev/source-uid": ""}}}),
-    ] {
-        assert_eq!(identity::source_uid(&odd), None);
-    }
 }
 
 #[test]

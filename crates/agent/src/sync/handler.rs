@@ -38,7 +38,7 @@ pub(super) struct LinkState {
     /// The control plane said hello, and takes check-ins on the link.
     pub(super) takes_check_ins: bool,
     /// The check-in that waits for its answer.
-    asker: Option<oneshot::Sender<Answer>>,
+    requester: Option<oneshot::Sender<Answer>>,
     /// After which cursor of the own set the next link goes on, as far as this one knows.
     pub(super) acked: Option<FeedCursor>,
     /// The sets were found equal then, and that is not yet part of the evidence.
@@ -68,9 +68,9 @@ impl AgentLinkHandler {
     }
 
     /// The answer to the check-in that is sent next. One at a time.
-    pub fn ask(&self) -> oneshot::Receiver<Answer> {
-        let (asker, answer) = oneshot::channel();
-        self.state().asker = Some(asker);
+    pub fn next_answer(&self) -> oneshot::Receiver<Answer> {
+        let (requester, answer) = oneshot::channel();
+        self.state().requester = Some(requester);
         answer
     }
 }
@@ -98,9 +98,9 @@ impl LinkHandler for AgentLinkHandler {
     async fn received(&self, frame: Frame) -> Option<Frame> {
         match frame {
             Frame::Answer(answer) => {
-                let asker = self.state().asker.take();
+                let requester = self.state().requester.take();
                 // The check-in may have been given up.
-                if asker.is_some_and(|asker| asker.send(*answer).is_ok()) {
+                if requester.is_some_and(|requester| requester.send(*answer).is_ok()) {
                     self.context.view.set(|view| view.counts.check_ins += 1);
                 }
             }

@@ -20,12 +20,13 @@ use model::condition::node_status_key;
 use model::{Kind, ObjectKey, Stub};
 use sync::Side;
 use sync::frame::Op;
-use sync::identity::{self, Decision, Local, SourceObject};
+use sync::identity::{self, Decision, Local};
 use sync::link::{Item, ItemOutcome};
 use sync::object;
 
-use super::reconciler::{CONTENTS, OpenedBackend, Reconciler, SOON};
+use super::reconciler::{OpenedBackend, Reconciler, SOON};
 use super::sets::Own;
+use crate::render::chain;
 
 impl Reconciler {
     /// One item of a batch.
@@ -57,7 +58,11 @@ impl Reconciler {
         let backend = self.backend()?;
         let found = backend.get(key)?;
         let same = found.as_ref().is_some_and(|found| backend.equivalent(content, &found.spec));
-        let decision = self.decide(key, &stub.uid, content, found.as_ref(), same);
+        let local = found.as_ref().map(|found| Local { source_uid: found.source_uid.as_deref(), same });
+        let (decision, warning) = identity::decide(local, &stub.uid, content, self.policy.mismatch);
+        if let Some(warning) = warning {
+            tracing::warn!(%key, warning, "an annotation is not understood");
+        }
         if matches!(decision, Decision::Recreate | Decision::Upsert) {
             // Its status is still that of the other uid.
             self.reconcile_within(SOON);
@@ -102,29 +107,6 @@ impl Reconciler {
         self.opened.applied.insert(key.clone(), LastApplied { stub: stub.clone(), version });
     }
 
-    /// What to do with an object of this uid, where the backend has `found`, the `same` or not.
-    fn decide(
-        &self,
-        key: &ObjectKey,
-        uid: &str,
-        content: &[u8],
-        found: Option<&FoundObject>,
-        same: bool,
-    ) -> Decision {
-        let local = found.map(|found| Local { source_uid: found.source_uid.as_deref(), same });
-        let other = local.as_ref().and_then(|local| local.source_uid).is_some_and(|recorded| recorded != uid);
-        // Only an object of another uid asks for the annotation.
-        let manifest: Option<serde_json::Value> =
-            other.then(|| serde_json::from_slice(content).ok()).flatten();
-        let annotation = manifest.as_ref().and_then(identity::policy_annotation);
-        let (decision, warning) =
-            identity::decide(local, SourceObject { uid, annotation }, self.policy.mismatch);
-        if let Some(warning) = warning {
-            tracing::warn!(%key, warning, "an annotation is not understood");
-        }
-        decision
-    }
-
     fn delete(&mut self, key: &ObjectKey, uid: &str, rev: u64) -> Result<(), BackendError> {
         let Some(found) = self.backend()?.get(key)? else { return Ok(()) };
         // Without a mark it is a user's own.
@@ -145,29 +127,27 @@ impl Reconciler {
         let wanted: BTreeMap<ObjectKey, Stub> =
             self.context.sets.stubs(Side::Theirs, |key| key.section.kind.as_str() != Kind::ACTION);
         let same = |found: &FoundObject| {
-            let wanted = self.context.sets.contents(Side::Theirs, std::slice::from_ref(&found.key));
-            let wanted = wanted.ok().and_then(|mut contents| contents.pop().flatten());
-            wanted.is_some_and(|wanted| backend.equivalent(&wanted.bytes, &found.spec))
+            let wanted = self.content(&found.key).ok().flatten();
+            wanted.is_some_and(|wanted| backend.equivalent(&wanted, &found.spec))
         };
-        let corrections = reconcile::managed(&wanted, applied, listing, same);
-        let corrections: Vec<(ObjectKey, Correction)> = corrections.into_iter().collect();
         let mut well = true;
-        for group in corrections.chunks(CONTENTS) {
-            let keys: Vec<ObjectKey> = group.iter().map(|(key, _)| key.clone()).collect();
-            let contents = self.kept(self.context.sets.contents(Side::Theirs, &keys));
-            well &= contents.is_some();
-            for ((key, correction), content) in group.iter().zip(contents.unwrap_or_default()) {
-                let found = listing.objects.binary_search_by(|found| found.key.cmp(key)).ok();
-                let version = found.map(|at| listing.objects[at].version.clone());
-                let wanted = wanted.get(key).cloned().zip(content.map(|content| content.bytes));
-                let done = self.correct(key, *correction, wanted, version);
-                well &= done.is_ok();
-                self.problem(&format!("object {key}"), done.err().map(|error| error.to_string()));
-            }
+        for (key, correction) in reconcile::managed(&wanted, applied, listing, same) {
+            let found = listing.objects.binary_search_by(|found| found.key.cmp(&key)).ok();
+            let version = found.map(|at| listing.objects[at].version.clone());
+            let done = self.correct(&key, correction, wanted.get(&key), version);
+            well &= done.is_ok();
+            self.problem(&format!("object {key}"), done.err().map(|error| error.to_string()));
         }
         let uid = |found: &FoundObject| Some(wanted.get(&found.key)?.uid.clone());
         let own = self.statuses(listing, uid);
         self.own(own) && well
+    }
+
+    /// What the control plane wants an object to be.
+    fn content(&self, key: &ObjectKey) -> Result<Option<Bytes>, BackendError> {
+        let contents = self.context.sets.contents(Side::Theirs, std::slice::from_ref(key));
+        let contents = contents.map_err(|error| BackendError::temporary("unreadable", chain(&error)));
+        Ok(contents?.pop().flatten().map(|content| content.bytes))
     }
 
     /// Puts one object right, which was found under this version.
@@ -175,7 +155,7 @@ impl Reconciler {
         &mut self,
         key: &ObjectKey,
         correction: Correction,
-        wanted: Option<(Stub, Bytes)>,
+        wanted: Option<&Stub>,
         version: Option<String>,
     ) -> Result<(), BackendError> {
         match (correction, wanted) {
@@ -187,20 +167,25 @@ impl Reconciler {
                 self.backend()?.delete(key, &Expect::Version(version)).map(drop)
             }
             (_, None) => Ok(()),
-            (Correction::Record, Some((stub, _))) => {
-                self.record(key, &stub, version.unwrap_or_default());
+            (Correction::Record, Some(stub)) => {
+                self.record(key, stub, version.unwrap_or_default());
                 Ok(())
             }
-            (Correction::OtherUid, Some((stub, content))) => self.put(key, &stub, &content),
-            (correction, Some((stub, content))) => {
-                if correction == Correction::Revert {
-                    tracing::info!(%key, "a local edit is put back");
-                    self.context.view.set(|view| view.counts.reverted += 1);
-                } else if correction == Correction::Recreate {
-                    tracing::info!(%key, "a local deletion is made good");
-                    self.context.view.set(|view| view.counts.recreated += 1);
+            (correction, Some(stub)) => {
+                let Some(content) = self.content(key)? else { return Ok(()) };
+                match correction {
+                    Correction::OtherUid => return self.put(key, stub, &content),
+                    Correction::Revert => {
+                        tracing::info!(%key, "a local edit is put back");
+                        self.context.view.set(|view| view.counts.reverted += 1);
+                    }
+                    Correction::Recreate => {
+                        tracing::info!(%key, "a local deletion is made good");
+                        self.context.view.set(|view| view.counts.recreated += 1);
+                    }
+                    _ => {}
                 }
-                self.apply(key, &stub, &content, Expect::Anything)
+                self.apply(key, stub, &content, Expect::Anything)
             }
         }
     }

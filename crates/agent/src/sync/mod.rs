@@ -33,7 +33,6 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use tokio::sync::watch;
-use tokio::task::JoinHandle;
 use trust::token::TlsTermination;
 
 use crate::dialing::TransportDialer;
@@ -71,7 +70,6 @@ pub struct Synchronization {
     /// The link with the control plane.
     pub links: Links,
     context: Arc<SyncContext>,
-    tasks: [JoinHandle<()>; 2],
 }
 
 impl Synchronization {
@@ -95,15 +93,14 @@ impl Synchronization {
         let reconciler = ObjectReconciler::start(&context, policy)?;
         let instance = fresh_incarnation()?.to_string();
         let links = Links::start(context.clone(), reconciler.clone(), terms.clone(), dialer, instance, seed);
-        let observer = tokio::spawn(observe(terms, reconciler, context.clone()));
-        let writer = tokio::spawn(write_view(context.clone()));
-        Ok(Synchronization { context, links, tasks: [observer, writer] })
+        tokio::spawn(observe(terms, reconciler, context.clone()));
+        tokio::spawn(write_view(context.clone()));
+        Ok(Synchronization { context, links })
     }
 
     /// Ends the link in order (SYN-14).
     pub async fn stop(&self) {
         self.links.stop().await;
-        self.tasks.iter().for_each(JoinHandle::abort);
         self.context.write_view();
     }
 }

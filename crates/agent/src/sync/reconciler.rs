@@ -43,8 +43,6 @@ const HELD: Duration = Duration::from_secs(2);
 pub(super) const SOON: Duration = Duration::from_secs(1);
 /// The stack of the threads here, in bytes.
 const STACK: usize = 1024 * 1024;
-/// The contents that are read at once.
-pub(super) const CONTENTS: usize = 256;
 /// An operator approved that vanished objects are deleted: a file in the state directory.
 const APPROVED: &str = "approve-deletes";
 
@@ -324,28 +322,15 @@ impl Reconciler {
             self.open_backend();
         }
         let Some(backend) = &mut self.opened.backend else { return };
-        let kinds = &self.kinds;
-        let listing = backend.list().map(|mut listing| {
-            listing.objects.retain(|found| kinds.contains(&found.key.section.kind));
-            listing
-        });
-        let (done, problem) = match listing {
-            Ok(listing) => {
-                self.show(&listing.problems);
-                let done = match self.policy.mode {
-                    Mode::Managed => self.reconcile_managed(&listing),
-                    Mode::Autonomous => self.reconcile_autonomous(&listing),
-                    Mode::Off => true,
-                };
-                (done, self.opened.held.clone().or_else(|| self.unreadable(&listing)))
-            }
-            Err(error) => {
-                let why = error.to_string();
-                let problem = self.unusable(&why);
-                self.problem(&self.opened.name, Some(why));
-                (false, Some(problem))
-            }
+        let (kinds, mut listing) = (&self.kinds, backend.list());
+        listing.objects.retain(|found| kinds.contains(&found.key.section.kind));
+        self.show(&listing.problems);
+        let done = match self.policy.mode {
+            Mode::Managed => self.reconcile_managed(&listing),
+            Mode::Autonomous => self.reconcile_autonomous(&listing),
+            Mode::Off => true,
         };
+        let problem = self.opened.held.clone().or_else(|| self.unreadable(&listing));
         self.report(problem);
         if done {
             self.backoff.succeeded();

@@ -41,14 +41,9 @@ pub enum Own {
     Remove(ObjectKey),
 }
 
-struct Memory {
-    feed: Feed,
-    replica: Replica,
-}
-
 /// Both sets of a node.
 pub struct Sets {
-    memory: Mutex<Memory>,
+    memory: Mutex<(Feed, Replica)>,
     disk: Mutex<ObjectLog>,
     changed: Arc<Signal>,
 }
@@ -76,7 +71,7 @@ impl Sets {
             }
         };
         Ok(Sets {
-            memory: Mutex::new(Memory { feed, replica: Replica::restore(replica) }),
+            memory: Mutex::new((feed, Replica::restore(replica))),
             disk: Mutex::new(log),
             changed: Arc::default(),
         })
@@ -84,8 +79,7 @@ impl Sets {
 
     /// Works on both in memory, alone.
     pub fn with<T>(&self, work: impl FnOnce(&mut Feed, &mut Replica) -> T) -> T {
-        let mut memory = locked(&self.memory);
-        let Memory { feed, replica } = &mut *memory;
+        let (feed, replica) = &mut *locked(&self.memory);
         work(feed, replica)
     }
 

@@ -155,11 +155,11 @@ impl Links {
     /// Checks in over the open stream; `None`: there is none, or no answer came.
     pub async fn check_in(&self, message: CheckIn) -> Option<Answer> {
         let open = self.stream()?;
-        let answer = open.handler.ask();
-        let said = open.commands.send(LinkCommand::Send(Box::new(Frame::CheckIn(Box::new(message))))).await;
+        let answer = open.handler.next_answer();
+        let sent = open.commands.send(LinkCommand::Send(Box::new(Frame::CheckIn(Box::new(message))))).await;
         // With the link's end the one that would answer is gone too.
         drop(open);
-        if !said {
+        if !sent {
             return None;
         }
         timeout(ANSWER_WITHIN, answer).await.ok()?.ok()

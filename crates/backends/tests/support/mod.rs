@@ -85,7 +85,7 @@ impl Stage {
     }
 
     pub fn list(&mut self) -> Listing {
-        self.folder.list().unwrap()
+        self.folder.list()
     }
 
     /// `name=spec.v` of all objects, for short assertions.

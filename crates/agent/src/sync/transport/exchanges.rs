@@ -105,7 +105,7 @@ impl Manager {
             match progress {
                 _ if was_pushed && matches!(ended.how, EndedBy::Them(_)) => break (ended, Closing::No),
                 _ if was_pushed => due = Some(now),
-                // Where the control plane stands elsewhere than it was taken to, it said so.
+                // Where the control plane stands elsewhere than was assumed, the next post knows it.
                 Progress::Failed if ended.retry_after != Some(0) => break (ended, Closing::No),
                 Progress::Failed | Progress::Stuck if polls => break (ended, Closing::No),
                 Progress::Failed | Progress::Stuck => (quiet, due) = (None, Some(now + retry.failed(None))),
