@@ -28,9 +28,9 @@ pub struct Local<'a> {
     pub same: bool,
 }
 
-/// What came.
+/// The object as it came from the source of truth.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Incoming<'a> {
+pub struct SourceObject<'a> {
     /// Its uid at the source.
     pub uid: &'a str,
     /// The value of its policy annotation, if it has one.
@@ -58,15 +58,15 @@ pub enum Decision {
 /// node's policy counts.
 pub fn decide(
     local: Option<Local<'_>>,
-    incoming: Incoming<'_>,
+    source: SourceObject<'_>,
     policy: Mismatch,
 ) -> (Decision, Option<String>) {
     let Some(local) = local else { return (Decision::Create, None) };
     let Some(recorded) = local.source_uid else { return (Decision::Adopt, None) };
-    if recorded == incoming.uid {
+    if recorded == source.uid {
         return (if local.same { Decision::Nothing } else { Decision::Update }, None);
     }
-    let (policy, warning) = match incoming.annotation {
+    let (policy, warning) = match source.annotation {
         None => (policy, None),
         Some("recreate") => (Mismatch::Recreate, None),
         Some("upsert") => (Mismatch::Upsert, None),

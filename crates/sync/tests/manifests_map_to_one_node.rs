@@ -4,7 +4,7 @@
 
 use model::replication::Mismatch::{self, Recreate, Upsert};
 use serde_json::json;
-use sync::identity::{self, Decision, Incoming, Local, decide, delete_applies};
+use sync::identity::{self, Decision, Local, SourceObject, decide, delete_applies};
 use sync::mapping::{Mapping, target};
 
 #[test]
@@ -22,7 +22,7 @@ fn decisions() {
         (here(Some("old"), false), Some("recreate"), Upsert, Decision::Recreate),
     ];
     for (local, annotation, policy, expected) in cases {
-        let incoming = Incoming { uid: "new", annotation: *annotation };
+        let incoming = SourceObject { uid: "new", annotation: *annotation };
         assert_eq!(
             decide(local.clone(), incoming, *policy),
             (*expected, None),
@@ -36,7 +36,7 @@ fn an_unknown_policy_warns_and_falls_back() {
     for (policy, expected) in [(Recreate, Decision::Recreate), (Upsert, Decision::Upsert)] {
         let local = Local { source_uid: Some("old"), same: false };
         let (decision, warning) =
-            decide(Some(local), Incoming { uid: "new", annotation: Some("replace") }, policy);
+            decide(Some(local), SourceObject { uid: "new", annotation: Some("replace") }, policy);
         assert_eq!(decision, expected);
         assert!(warning.unwrap().contains("\"replace\""));
     }

@@ -20,7 +20,7 @@ use model::condition::node_status_key;
 use model::{Kind, ObjectKey, Stub};
 use sync::Side;
 use sync::frame::Op;
-use sync::identity::{self, Decision, Incoming, Local};
+use sync::identity::{self, Decision, Local, SourceObject};
 use sync::link::{Item, ItemOutcome};
 use sync::object;
 
@@ -117,7 +117,8 @@ impl Reconciler {
         let manifest: Option<serde_json::Value> =
             other.then(|| serde_json::from_slice(content).ok()).flatten();
         let annotation = manifest.as_ref().and_then(identity::policy_annotation);
-        let (decision, warning) = identity::decide(local, Incoming { uid, annotation }, self.policy.mismatch);
+        let (decision, warning) =
+            identity::decide(local, SourceObject { uid, annotation }, self.policy.mismatch);
         if let Some(warning) = warning {
             tracing::warn!(%key, warning, "an annotation is not understood");
         }

@@ -56,7 +56,7 @@ pub(crate) async fn events(
             Err(why) => return Ok(FrameBatch { frames: vec![Frame::GoAway(why)], more: false }),
         };
         exchange.take_wants();
-        let said = exchange.say(frames).await;
+        let said = exchange.step(frames).await;
         exchange.end().await;
         Ok::<_, GivenUp>(said)
     })
@@ -116,9 +116,9 @@ impl NodeExchange {
     }
 
     /// Takes frames; gives what there is to say, once what was taken is durable.
-    pub(super) async fn say(&mut self, frames: Vec<Frame>) -> FrameBatch {
+    pub(super) async fn step(&mut self, frames: Vec<Frame>) -> FrameBatch {
         self.handler.sets.answered();
-        let said = tokio::time::timeout(ANSWER_WITHIN, self.exchange.say(frames)).await;
+        let said = tokio::time::timeout(ANSWER_WITHIN, self.exchange.step(frames)).await;
         said.unwrap_or_else(|_| {
             tracing::warn!(node = %self.handler.caller.id, "what a post brought takes too long; it is given up");
             self.handler.sets.abandon();
@@ -192,7 +192,7 @@ async fn next_events(
     sets.answered();
     let mut exchange = Exchange::open(*config, from.or(acked), handler.clone());
     notice.into_iter().for_each(|frame| exchange.request(LinkCommand::Send(Box::new(frame))));
-    let mut frames = exchange.say(Vec::new()).await.frames;
+    let mut frames = exchange.step(Vec::new()).await.frames;
     handler.count(&exchange.end().await.counters);
     let ping = Ping { head: sets.sets().feed.head(), ..Ping::default() };
     frames.push(Frame::Ping(ping));

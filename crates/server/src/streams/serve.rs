@@ -145,7 +145,7 @@ pub(crate) fn websocket(
         match upgrade.socket().await {
             Ok(socket) => {
                 let (origin, source) = (stream.origin(), stream.source());
-                let (reader, writer) = streams::websocket::ends(socket, origin, true, MAX_UP, source);
+                let (reader, writer) = streams::websocket::halves(socket, origin, true, MAX_UP, source);
                 streamed(stream, Box::new(reader), Box::new(writer)).await;
             }
             Err(error) => tracing::debug!(%error, "an upgrade did not come about"),
