@@ -140,7 +140,8 @@ impl Machine {
             }
             TlsTermination::Proxy => tls::client_pinned(tls::digest(&member.ca_pem)?, TlsTermination::Proxy)?,
         };
-        let signer = Signer::new(member.node_id.clone(), key, member.tls_termination);
+        let fleet = member.trust.fleet.clone();
+        let signer = Signer::new(fleet, member.node_id.clone(), key, member.tls_termination);
         Ok(Session::new(member.servers.clone(), tls, signer))
     }
 

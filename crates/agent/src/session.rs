@@ -19,7 +19,7 @@ use http_body_util::Full;
 use model::canonical::CanonicalError;
 use model::exchange::Signed;
 use model::time::SLACK;
-use model::{NodeId, Timestamp};
+use model::{FleetId, NodeId, Timestamp};
 use net::ServerUrl;
 use net::client::{Client, ClientError};
 use rustls::ClientConfig;
@@ -73,6 +73,7 @@ pub enum CallError {
 
 /// What signs for one node. All its sessions share it, so that numbers rise over all of them.
 pub struct Signer {
+    fleet: FleetId,
     node: NodeId,
     key: Arc<SigningKey>,
     tls_termination: TlsTermination,
@@ -94,8 +95,13 @@ struct Clock {
 
 impl Signer {
     /// Signs for a node, whose TLS sessions end there.
-    pub fn new(node: NodeId, key: Arc<SigningKey>, tls_termination: TlsTermination) -> Signer {
-        Signer { node, key, tls_termination, clock: Mutex::default() }
+    pub fn new(
+        fleet: FleetId,
+        node: NodeId,
+        key: Arc<SigningKey>,
+        tls_termination: TlsTermination,
+    ) -> Signer {
+        Signer { fleet, node, key, tls_termination, clock: Mutex::default() }
     }
 
     fn clock(&self) -> MutexGuard<'_, Clock> {
@@ -127,7 +133,7 @@ impl Signer {
     /// Signs a request of a call that is counted as under way.
     pub fn sign(&self, target: Target<'_>) -> SignatureHeaders {
         let (now, number) = self.next(1);
-        signature::sign(target, &self.node, &self.key, now, number)
+        signature::sign(target, &self.fleet, &self.node, &self.key, now, number)
     }
 
     /// Signs what the node has seen.
@@ -366,7 +372,8 @@ impl Session {
 
     fn signed(&self, call: &Call<'_>, url: &ServerUrl) -> Result<Request<Full<Bytes>>, CallError> {
         let (bare, query) = call.path.split_once('?').unwrap_or((call.path, ""));
-        let target = Target { method: call.method.as_str(), path: bare, query, body: &call.bytes };
+        let (method, body) = (call.method.as_str(), &call.bytes);
+        let target = Target { method, path: bare, query, body, last_event_id: None };
         let signed = self.signer.sign(target);
         let (authority, path) = (url.authority(), call.path);
         let mut request = Request::builder()
@@ -510,7 +517,8 @@ mod tests {
     #[test]
     fn numbers_of_requests_under_way_lie_beside_each_other() {
         let key = Arc::new(SigningKey::from_seed(&[7; 32]));
-        let signer = Signer::new(key.public().node_id(), key, TlsTermination::ControlPlane);
+        let fleet = "demo".parse().unwrap();
+        let signer = Signer::new(fleet, key.public().node_id(), key, TlsTermination::ControlPlane);
         let first = signer.begin();
         let (_, alone) = signer.next(1);
         let second = signer.begin();

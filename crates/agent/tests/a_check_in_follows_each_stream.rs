@@ -10,6 +10,7 @@ use model::replication::{Mode, TransportKind};
 use spool::Disk;
 use streams::LinkHandler;
 use sync::Frame;
+use sync::link::Note;
 use test_support::agent_links::{Node, policy};
 use test_support::scripted::hello;
 
@@ -19,7 +20,7 @@ async fn the_hello_of_a_stream_is_a_reason_for_contact() {
     let mut node = Node::start(temp.path(), Disk::new(), policy(Mode::Managed, None), Vec::new());
     let Frame::Hello(hello) = hello() else { panic!("it says hello") };
     for transport in TransportKind::ALL {
-        node.handler(transport, 1).hello(&hello);
+        node.handler(transport, 1).note(&Note::Met(hello.clone()));
         // A flag that was raised is there at once.
         let event = tokio::time::timeout(Duration::ZERO, node.inbox.next()).await;
         let contact = matches!(event, Ok(DaemonEvent::Contact));

@@ -14,6 +14,7 @@ use model::log::Cursor;
 use model::time::SLACK;
 use net::client::ClientError;
 use net::tls::ClientKey;
+use test_support::agent_links::fleet;
 use test_support::scripted::{AsSent, Reply, ScriptedControl, json, key, now, problem};
 use trust::token::TlsTermination;
 use wire::signature::{self, SignatureError};
@@ -35,7 +36,7 @@ impl Server {
     fn answer(&self, parts: &Parts) -> Reply {
         let signed = signature::parse(&parts.headers).unwrap();
         let body = parts.extensions.get::<AsSent>().unwrap().0.clone();
-        let verified = signed.verify(&parts.method, &parts.uri, &key(1).public(), self.time());
+        let verified = signed.verify(&parts.method, &parts.uri, &fleet(), &key(1).public(), self.time());
         match verified.and_then(|signed| signed.holds(&body)) {
             Ok(()) => {
                 self.accepted.lock().unwrap().push(signed.nonce);
@@ -60,7 +61,7 @@ fn session_through(control: &ScriptedControl, tls_termination: TlsTermination) -
     let key = Arc::new(key(1));
     let cert = control.certificate(&key, &"web-1".parse().unwrap());
     let tls = net::tls::client(control.ca().cert_pem(), &cert, ClientKey::Node(&key)).unwrap();
-    Session::new(vec![control.url()], tls, Signer::new(key.public().node_id(), key, tls_termination))
+    Session::new(vec![control.url()], tls, Signer::new(fleet(), key.public().node_id(), key, tls_termination))
 }
 
 async fn report(session: &Session) -> Result<Acked, CallError> {
@@ -190,7 +191,7 @@ async fn the_next_url_is_tried_after_one_that_does_not_answer() {
     let cert = control.certificate(&key, &"web-1".parse().unwrap());
     let tls = net::tls::client(control.ca().cert_pem(), &cert, ClientKey::Node(&key)).unwrap();
     let id = key.public().node_id();
-    let signer = Signer::new(id, key, TlsTermination::ControlPlane);
+    let signer = Signer::new(fleet(), id, key, TlsTermination::ControlPlane);
     let session = Session::new(vec![nobody, control.url()], tls, signer);
     let first = report(&session).await.unwrap_err();
     assert!(matches!(first, CallError::Reach(ClientError::Dial { .. })), "{first:?}");

@@ -12,7 +12,7 @@ use model::replication::{Mode, TransportPolicy};
 use net::PeerRole;
 use net::accept::Connection;
 use spool::Disk;
-use test_support::agent_links::{Node, policy};
+use test_support::agent_links::{Node, fleet, policy};
 use test_support::scripted::{Reply, ScriptedControl, key, now, problem};
 use test_support::wait::eventually;
 use wire::signature;
@@ -52,7 +52,7 @@ fn is_of_the_session(head: &Head) {
 /// The request for server-sent events is signed as every other one.
 fn is_signed(head: &Head) {
     let signed = signature::parse(&head.headers).unwrap();
-    let verified = signed.verify(&head.method, &head.uri, &key(1).public(), now());
+    let verified = signed.verify(&head.method, &head.uri, &fleet(), &key(1).public(), now());
     verified.and_then(|signed| signed.holds(b"")).unwrap();
 }
 

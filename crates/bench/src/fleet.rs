@@ -9,7 +9,7 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use model::object::ObjectKey;
 use model::replication::{Mismatch, Mode, SyncPolicy};
 use model::selection::SelectionEntry;
-use model::{Channel, Hostname, Kind, NodeId, ObjectSet, Selection, Stub, Timestamp, chunk};
+use model::{Channel, FleetId, Hostname, Kind, NodeId, ObjectSet, Selection, Stub, Timestamp, chunk};
 use net::issue::CertificateRequest;
 use rustls::ClientConfig;
 use server::api::ReleaseSummary;
@@ -28,6 +28,7 @@ const CHANNELS: [(&str, u64); 2] = [("near", NEAR_SECS), ("far", FAR_SECS)];
 /// A node with its key and certificate.
 #[derive(Clone)]
 pub(super) struct BenchNode {
+    pub(super) fleet: FleetId,
     pub(super) id: NodeId,
     pub(super) hostname: Hostname,
     pub(super) key: Arc<SigningKey>,
@@ -94,7 +95,8 @@ pub(super) async fn fill_synced(
     for (number, (id, hostname, key, cert)) in keys.into_iter().enumerate() {
         let tls = net::tls::client(&ca_pem, &cert, net::tls::ClientKey::Node(&key))?;
         let held = held[usize::from(number >= near)][number % modes.len()].clone();
-        nodes.push(BenchNode { id, hostname, key: Arc::new(key), tls, held });
+        let fleet = founded.trust.fleet.clone();
+        nodes.push(BenchNode { fleet, id, hostname, key: Arc::new(key), tls, held });
     }
     Ok(nodes)
 }

@@ -11,6 +11,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use model::FleetId;
 use model::exchange::{Answer, CheckIn};
 use server::posture;
 use tokio::net::TcpListener;
@@ -39,28 +40,29 @@ pub(super) async fn serve(dir: &Path) -> Result<(), BenchError> {
     loop {
         let (stream, _) = listener.accept().await?;
         let _ = stream.set_nodelay(true);
-        tokio::spawn(connection(tls.clone(), stream, key));
+        tokio::spawn(connection(tls.clone(), stream, founded.trust.fleet.clone(), key));
     }
 }
 
-async fn connection(tls: TlsAcceptor, stream: tokio::net::TcpStream, key: PublicKey) {
+async fn connection(tls: TlsAcceptor, stream: tokio::net::TcpStream, fleet: FleetId, key: PublicKey) {
     let Ok(stream) = tls.accept(stream).await else { return };
-    let key = Arc::new(key);
+    let known = Arc::new((fleet, key));
     let service = service_fn(move |request| {
-        let key = key.clone();
-        async move { Ok::<_, Infallible>(answer(&key, request).await) }
+        let known = known.clone();
+        async move { Ok::<_, Infallible>(answer(&known.0, &known.1, request).await) }
     });
     let _ = hyper::server::conn::http2::Builder::new(TokioExecutor::new())
         .serve_connection(TokioIo::new(stream), service)
         .await;
 }
 
-async fn answer(key: &PublicKey, request: Request<Incoming>) -> Response<Full<Bytes>> {
+async fn answer(fleet: &FleetId, key: &PublicKey, request: Request<Incoming>) -> Response<Full<Bytes>> {
     let (parts, body) = request.into_parts();
     let mut response = Response::new(Full::default());
     let Ok(body) = body.collect().await.map(|body| body.to_bytes()) else { return response };
     let signed = signature::parse(&parts.headers);
-    let signed = signed.and_then(|signed| signed.verify(&parts.method, &parts.uri, key, now())?.holds(&body));
+    let signed =
+        signed.and_then(|signed| signed.verify(&parts.method, &parts.uri, fleet, key, now())?.holds(&body));
     let parsed: Result<CheckIn, _> = serde_json::from_slice(&body);
     if signed.is_err() || parsed.is_err() {
         *response.status_mut() = http::StatusCode::BAD_REQUEST;

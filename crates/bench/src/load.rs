@@ -85,8 +85,10 @@ impl Caller {
         let now = now();
         self.nonce = (self.nonce + 1).max(u64::try_from(now.0)? * 1000);
         let body = self.first.take().unwrap_or_else(|| self.body.clone());
-        let target = Target { method: "POST", path: route::CHECKIN, query: "", body: &body };
-        let signed = signature::sign(target, &self.node.id, &self.node.key, now, self.nonce);
+        let target =
+            Target { method: "POST", path: route::CHECKIN, query: "", body: &body, last_event_id: None };
+        let signed =
+            signature::sign(target, &self.node.fleet, &self.node.id, &self.node.key, now, self.nonce);
         let mut request = Request::post(format!("https://{}{}", self.url.authority(), route::CHECKIN))
             .header(PROTOCOL_HEADER, PROTOCOL)
             .header(AGENT_VERSION_HEADER, env!("CARGO_PKG_VERSION"))

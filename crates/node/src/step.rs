@@ -47,8 +47,8 @@ enum Change {
 #[derive(Debug)]
 struct Running {
     inputs: Digest,
-    /// The push that it carries out: one that came after it began needs a run of its own.
-    push: Option<u64>,
+    /// The request that it carries out: one that came after it began needs a run of its own.
+    run_request: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -94,8 +94,8 @@ pub struct Node {
     confirmed_at: Option<Timestamp>,
     warned_offline: bool,
     refused: Option<(Digest, &'static str)>,
-    push: Option<u64>,
-    pushed: Option<u64>,
+    run_request: Option<u64>,
+    run_confirmed: Option<u64>,
 }
 
 impl Node {
@@ -127,8 +127,8 @@ impl Node {
             ahead: Duration::ZERO,
             warned_offline: false,
             refused: None,
-            push: None,
-            pushed: None,
+            run_request: None,
+            run_confirmed: None,
         }
     }
 
@@ -191,8 +191,8 @@ impl Node {
             NodeInput::ServerTime(theirs) => self.ahead = theirs.since(now),
             NodeInput::Ran(report) => self.on_ran(&report, now, &mut effects),
             NodeInput::RunFailed(why) => {
-                let push = self.running.take().and_then(|running| running.push);
-                self.push = self.push.or(push);
+                let request = self.running.take().and_then(|running| running.run_request);
+                self.run_request = self.run_request.or(request);
                 self.next_run = now.plus(self.interval());
                 effects.push(NodeEffect::Warn(format!("the run could not be made: {why}")));
             }
@@ -233,7 +233,7 @@ impl Node {
         let inputs = inputs_digest(&adoption.root, &traits);
         let intended = self.last_run.as_ref().is_none_or(|last| last.inputs != inputs);
         self.run_due = false;
-        self.running = Some(Running { inputs, push: self.push.take() });
+        self.running = Some(Running { inputs, run_request: self.run_request.take() });
         effects.push(NodeEffect::Run(RunOrder { seq: adoption.seq, root: adoption.root, intended }));
     }
 
@@ -263,7 +263,7 @@ impl Node {
             run: self.last_run.as_ref().map(|run| RunNote { at: run.at, outcome: run.outcome }),
             traits,
             full: self.want_full || self.is_stale(now),
-            pushed: self.pushed,
+            pushed: self.run_confirmed,
             // The shell adds it, as it knows where the log ends.
             seen: None,
         }
@@ -299,8 +299,8 @@ impl Node {
         self.warned_offline = false;
         self.confirmed_at = Some(now);
         self.talk = Talk::Idle;
-        if self.pushed.is_some() && answer.push.is_none() {
-            self.pushed = None;
+        if self.run_confirmed.is_some() && answer.push.is_none() {
+            self.run_confirmed = None;
         }
         if let Some(cursor) = answer.acked {
             effects.push(NodeEffect::Ack(cursor));
@@ -313,9 +313,9 @@ impl Node {
         if self.facts_pending {
             self.deliver_soon(now);
         }
-        let running = self.running.as_ref().and_then(|running| running.push);
-        if answer.push.is_some() && answer.push != self.pushed && answer.push != running {
-            self.push = answer.push;
+        let running = self.running.as_ref().and_then(|running| running.run_request);
+        if answer.push.is_some() && answer.push != self.run_confirmed && answer.push != running {
+            self.run_request = answer.push;
         }
         match answer.offer {
             Some(offer) => self.on_offer(offer, now, effects),
@@ -330,7 +330,7 @@ impl Node {
     fn run_after_answer(&mut self, now: Timestamp) {
         // A run under way is the one that the answer would lead to.
         let near = self.running.is_none() && self.next_run <= now.plus(self.policy.converge() / 2);
-        self.run_due |= (near || self.push.is_some()) && self.adoption.is_some();
+        self.run_due |= (near || self.run_request.is_some()) && self.adoption.is_some();
     }
 
     fn on_offer(&mut self, offer: Offer, now: Timestamp, effects: &mut Vec<NodeEffect>) {
@@ -449,10 +449,10 @@ impl Node {
     }
 
     fn on_ran(&mut self, report: &RunReport, now: Timestamp, effects: &mut Vec<NodeEffect>) {
-        let Some(Running { inputs, push }) = self.running.take() else { return };
+        let Some(Running { inputs, run_request }) = self.running.take() else { return };
         self.next_run = now.plus(self.spread.jitter(self.interval(), self.policy.jitter_percent));
-        if let Some(push) = push {
-            self.pushed = Some(push);
+        if let Some(number) = run_request {
+            self.run_confirmed = Some(number);
             self.hurry(now);
         }
         let incarnation = &self.identity.incarnation;
@@ -488,7 +488,7 @@ impl Node {
     }
 
     /// The next contact is due now; but a control plane that gives cause for this every time
-    /// (another push, an acknowledgement of nothing) does not make the node spin.
+    /// (another request, an acknowledgement of nothing) does not make the node spin.
     fn hurry(&mut self, now: Timestamp) {
         let soonest = self.hurried.map_or(now, |at| now.max(at.plus(MIN_CONTACT)));
         self.hurried = Some(soonest);

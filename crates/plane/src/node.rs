@@ -61,7 +61,7 @@ pub struct NodeState {
     /// The newest `seen` document that it sent.
     pub seen: Option<Box<KeptSeen>>,
     /// Converge now, with this number (DLT-5).
-    pub push: Option<u64>,
+    pub run_request: Option<u64>,
     /// Work waits that wants a stream.
     pub work_waits: bool,
     /// The last refusal that it reported since it adopted something.
@@ -134,8 +134,8 @@ pub struct Step {
     pub facts: Vec<Fact>,
     /// Traits to store.
     pub traits: Option<TraitReport>,
-    /// A push that the node carried out.
-    pub push_done: Option<u64>,
+    /// A request for a run that the node carried out.
+    pub run_confirmed: Option<u64>,
     /// This is the first request under the node's certificate.
     pub first_use: bool,
     /// Nothing but the time differs; there is nothing to wait for on a long poll either.
@@ -170,7 +170,7 @@ impl NodeState {
             summary: ReportSummary::default(),
             traits: None,
             seen: None,
-            push: None,
+            run_request: None,
             work_waits: false,
             refusal: None,
             pointed: None,
@@ -182,7 +182,7 @@ impl NodeState {
     pub fn check_in(&mut self, request: CheckIn, heads: &Heads, now: Timestamp) -> Step {
         self.last_seen = Some(now);
         let first_use = !std::mem::replace(&mut self.certificate_used, true);
-        let push_done = self.take_push(request.pushed);
+        let run_confirmed = self.confirm_run(request.pushed);
         let traits = request.traits.filter(|traits| self.traits != Some(traits.digest));
         if let Some(traits) = &traits {
             self.traits = Some(traits.digest);
@@ -192,7 +192,7 @@ impl NodeState {
         let pointed = self.pointed(heads);
         let contact_secs = pointed.as_ref().map_or(UNASSIGNED_CONTACT_SECS, |(head, _)| head.contact_secs);
         self.promised = Duration::from_secs(contact_secs);
-        let full = request.full || self.push.is_some();
+        let full = request.full || self.run_request.is_some();
         let (offer, wanted) = match &pointed {
             Some((head, entry)) => self.offer(head, entry, full),
             None => (None, None),
@@ -202,17 +202,17 @@ impl NodeState {
             // would have said so.
             self.refusal = None;
         }
-        let unchanged = offer.is_none() && self.push.is_none() && request.facts.is_empty();
+        let unchanged = offer.is_none() && self.run_request.is_none() && request.facts.is_empty();
         let answer = Answer {
             next_checkin_secs: contact_secs,
             acked: None,
             offer,
-            push: self.push,
+            push: self.run_request,
             stream_requested: self.work_waits,
             want_traits: self.traits.is_none(),
             want_seen: self.wants_seen(&request.incarnation),
         };
-        Step { answer, wanted, facts: request.facts, traits, push_done, first_use, unchanged }
+        Step { answer, wanted, facts: request.facts, traits, run_confirmed, first_use, unchanged }
     }
 
     /// Takes the `seen` document of a check-in, before the rest of it; says whether it is to be
@@ -268,10 +268,10 @@ impl NodeState {
         (Some(offer), wanted)
     }
 
-    fn take_push(&mut self, pushed: Option<u64>) -> Option<u64> {
-        let done = self.push.filter(|push| pushed == Some(*push));
+    fn confirm_run(&mut self, pushed: Option<u64>) -> Option<u64> {
+        let done = self.run_request.filter(|request| pushed == Some(*request));
         if done.is_some() {
-            self.push = None;
+            self.run_request = None;
         }
         done
     }

@@ -62,7 +62,7 @@ fn an_unchanged_answer_is_empty() {
     assert!(node.take_seen(&document).unwrap());
     assert!(!node.take_seen(&document).unwrap(), "the same bytes are neither verified nor stored again");
     let step = node.check_in(holding(Some(held)), &heads(1, vec![head]), CREATED);
-    assert!(step.unchanged && step.facts.is_empty() && step.traits.is_none() && step.push_done.is_none());
+    assert!(step.unchanged && step.facts.is_empty() && step.traits.is_none() && step.run_confirmed.is_none());
     assert_eq!(
         serde_json::to_string(&step.answer).unwrap(),
         format!(r#"{{"nextCheckinSecs":{CONTACT_SECS}}}"#)
@@ -84,21 +84,21 @@ fn a_push_overrides_and_is_cleared_when_confirmed() {
     let head = head(2, "main", &web("a"));
     let (fleet, mut node) = (heads(1, vec![head.clone()]), node("web-1"));
     let holds = holding(Some(held(&head, "a")));
-    node.push = Some(9);
+    node.run_request = Some(9);
     for confirmed in [None, Some(8)] {
         let step = node.check_in(CheckIn { pushed: confirmed, ..holds.clone() }, &fleet, CREATED);
         assert_eq!(
-            (step.answer.push, step.push_done, step.unchanged),
+            (step.answer.push, step.run_confirmed, step.unchanged),
             (Some(9), None, false),
             "{confirmed:?}"
         );
         assert_eq!(step.wanted, Some(SetWanted { base: None, target: root("a") }));
     }
     let step = node.check_in(CheckIn { pushed: Some(9), ..holds.clone() }, &fleet, CREATED);
-    assert_eq!((step.answer.push, step.push_done, step.unchanged), (None, Some(9), true));
+    assert_eq!((step.answer.push, step.run_confirmed, step.unchanged), (None, Some(9), true));
     assert!(step.answer.offer.is_none());
     let again = node.check_in(CheckIn { pushed: Some(9), ..holds }, &fleet, CREATED);
-    assert_eq!(again.push_done, None, "it is done once");
+    assert_eq!(again.run_confirmed, None, "it is done once");
 }
 
 #[test]

@@ -16,10 +16,14 @@ pub(crate) type Reply = Response<SentBody>;
 
 /// A JSON response.
 pub(crate) fn json<T: Serialize>(value: &T, gzip: bool) -> Result<Reply, Problem> {
-    let bytes = body::encode(value)?;
+    Ok(encoded(body::encode(value)?, gzip))
+}
+
+/// A response of JSON that is written already.
+pub(crate) fn encoded(bytes: Vec<u8>, gzip: bool) -> Reply {
     let packed = if gzip { body::compress(&bytes) } else { None };
     let coding = packed.is_some().then_some(GZIP);
-    Ok(reply(StatusCode::OK, JSON, coding, packed.unwrap_or(bytes).into()))
+    reply(StatusCode::OK, JSON, coding, packed.unwrap_or(bytes).into())
 }
 
 /// A response of bytes.

@@ -238,7 +238,7 @@ pub struct NodeView {
     pub fingerprint: String,
     /// What it said last, under its own key, of the newest release and the head of its log.
     pub seen: Option<Seen>,
-    /// A push that it has not yet confirmed.
+    /// A run request that it has not yet confirmed.
     pub push: Option<u64>,
 }
 

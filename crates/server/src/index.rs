@@ -28,7 +28,7 @@ struct Tables {
 /// One node's entry.
 pub(crate) struct Slot {
     state: Mutex<NodeEntry>,
-    /// Wakes the node's long polls: a push was set, or work waits.
+    /// Wakes the node's long polls: a run was requested, or work waits.
     pub(crate) wake: Notify,
     /// Made for the first link: most nodes of a large fleet have none.
     openings: OnceLock<Arc<StreamAdmission>>,
@@ -40,9 +40,9 @@ pub(crate) struct NodeEntry {
     pub(crate) dirty: bool,
     /// The last change of what goes down to the node.
     pub(crate) work_head: u64,
-    /// Up to which change the node was told that work waits; a long poll is answered at once
+    /// Up to which change the node was notified that work waits; a long poll is answered at once
     /// for each of them once.
-    pub(crate) work_told: Option<u64>,
+    pub(crate) work_notified: Option<u64>,
 }
 
 impl Slot {
@@ -89,7 +89,7 @@ impl FleetIndex {
     pub(crate) fn insert(&self, node: NodeState) {
         let mut tables = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
         tables.by_name.insert(node.hostname.clone(), node.id.clone());
-        let entry = NodeEntry { node, dirty: false, work_head: 0, work_told: None };
+        let entry = NodeEntry { node, dirty: false, work_head: 0, work_notified: None };
         let slot = Slot { state: Mutex::new(entry), wake: Notify::new(), openings: OnceLock::new() };
         let id = slot.lock().node.id.clone();
         tables.by_id.insert(id, Arc::new(slot));
@@ -132,12 +132,6 @@ impl FleetIndex {
         self.nodes.read().unwrap_or_else(PoisonError::into_inner).by_id.len()
     }
 
-    /// All nodes in the order of their hostnames.
-    pub(crate) fn all(&self) -> Vec<Arc<Slot>> {
-        let tables = self.nodes.read().unwrap_or_else(PoisonError::into_inner);
-        tables.by_name.values().filter_map(|id| tables.by_id.get(id).cloned()).collect()
-    }
-
     /// So many nodes in the order of their hostnames, from a hostname on.
     pub(crate) fn page(&self, from: &str, limit: usize) -> Vec<Arc<Slot>> {
         let tables = self.nodes.read().unwrap_or_else(PoisonError::into_inner);
@@ -148,7 +142,7 @@ impl FleetIndex {
     /// Contacts that were not yet persisted; they count as persisted from now on.
     pub(crate) fn take_touches(&self) -> Vec<Touch> {
         let mut touches = Vec::new();
-        for slot in self.all() {
+        for slot in self.page("", usize::MAX) {
             let mut entry = slot.lock();
             if let (true, Some(last_seen)) = (entry.dirty, entry.node.last_seen) {
                 entry.dirty = false;
@@ -182,7 +176,7 @@ fn restored(record: NodeRecord, key: PublicKey) -> NodeState {
     node.cursor = record.cursor;
     node.traits = record.traits;
     node.seen = record.seen.as_ref().and_then(KeptSeen::restored).map(Box::new);
-    node.push = record.push;
+    node.run_request = record.run_request;
     node.summary.streak = record.streak;
     if let Some(run) = record.last_run {
         node.summary.counts = Some(run.counts);

@@ -127,16 +127,11 @@ async fn answer(
             let (parts, body) = request.into_parts();
             crate::enroll::enroll(plane, listener, &parts, body).await
         }
-        Access::Certificate => {
+        Access::Certificate | Access::Standard => {
             Caller::by_session(plane, &connection)?;
             match matched.route.path {
                 route::VERSION => streams::version(request).await,
-                _ => streams::ping(request).await,
-            }
-        }
-        Access::Standard => {
-            Caller::by_session(plane, &connection)?;
-            match matched.route.path {
+                route::PING => streams::ping(request).await,
                 route::HEALTH_CHECK => streams::health_check(plane, request).await,
                 route::HEALTH_WATCH => streams::health_watch(plane, connection, request).await,
                 _ => streams::reflection(connection, request),
@@ -232,7 +227,7 @@ async fn exchange(
         route::BLOB => blob::blob(plane, caller, matched, &parts).await,
         route::EVENTS => {
             checkin::ready(plane)?;
-            streams::events(plane, caller.clone(), connection, &parts, &body).await
+            streams::events(plane, caller.clone(), connection, &body, gzip).await
         }
         _ => Err(Code::NotFound.into()),
     }

@@ -55,8 +55,8 @@ pub(crate) struct ControlPlane {
     pub(crate) blobs: Semaphore,
     /// Requests under way of nodes behind proxies.
     pub(crate) proxied: Arc<Peers>,
-    /// Wakes whoever tells links of pushes.
-    pub(crate) pushes: Notify,
+    /// Wakes who notifies links of requests for runs.
+    pub(crate) run_requested: Notify,
     /// One publish at a time.
     pub(crate) publishing: tokio::sync::Mutex<()>,
     /// What the last attempt to read the heads said, while it fails.
@@ -98,7 +98,7 @@ impl ControlPlane {
             proxied_enrollments: Semaphore::new(ENROLLMENTS),
             blobs: Semaphore::new(BLOBS),
             proxied: Arc::default(),
-            pushes: Notify::new(),
+            run_requested: Notify::new(),
             publishing: tokio::sync::Mutex::new(()),
             not_ready: Mutex::new(None),
             requests: AtomicU64::new(0),

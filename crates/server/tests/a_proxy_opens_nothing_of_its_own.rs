@@ -53,6 +53,7 @@ async fn requests_of_many_nodes_share_a_connection() {
     }
     // Under another node's name, for another node, of nobody.
     let id = |node: &Member, key| Member {
+        fleet: node.fleet.clone(),
         id: node.id.clone(),
         hostname: node.hostname.clone(),
         key,

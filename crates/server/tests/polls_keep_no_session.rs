@@ -91,7 +91,7 @@ async fn a_poll_whose_answer_is_lost_costs_what_was_on_its_way() {
         // What was posted arrives; its answer does not.
         let after = Some(sync::FeedCursor::at("n1".parse().unwrap(), 0));
         let mut exchange = Exchange::open(config(Mode::Autonomous, "one"), after, handler.clone());
-        post(&node, exchange.say(Vec::new()).await.frames).await.unwrap();
+        post(&node, exchange.step(Vec::new()).await.frames).await.unwrap();
         sent += exchange.end().await.counters.sent;
     }
     poller.all(&node).await;
@@ -129,7 +129,7 @@ async fn what_an_operator_asks_for_outlives_a_refused_post() {
     let refused = post(&node, vec![Frame::StateUpdated]).await.unwrap_err();
     assert_eq!(refused.code, "bad_body", "a post begins with a hello");
 
-    let hello = Exchange::open(config(Mode::Autonomous, "one"), None, handler.clone()).say(Vec::new()).await;
+    let hello = Exchange::open(config(Mode::Autonomous, "one"), None, handler.clone()).step(Vec::new()).await;
     let said = post(&node, hello.frames.clone()).await.unwrap().frames;
     assert!(said.contains(&Frame::Interop(Box::new(Interop::RequestResync))), "the node is asked");
     let request = Frame::ResyncRequest(Box::new(ResyncRequest::Sections));

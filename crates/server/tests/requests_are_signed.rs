@@ -173,6 +173,7 @@ async fn a_signature_counts_for_what_was_signed_alone() {
         refused(&call(&mut client, request).await, Code::BadSignature);
         // Another key under the node's name.
         let stranger = Member {
+            fleet: node.fleet.clone(),
             id: node.id.clone(),
             hostname: node.hostname.clone(),
             key: new_key(),

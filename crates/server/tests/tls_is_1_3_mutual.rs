@@ -162,6 +162,7 @@ async fn a_certificate_of_a_key_that_never_enrolled_is_refused() {
     let key = new_key();
     let id = key.public().node_id();
     let mut stranger = Member {
+        fleet: node.fleet.clone(),
         id,
         hostname: "web-9".parse().unwrap(),
         key,
@@ -204,6 +205,7 @@ async fn a_node_with_the_certificate_of_another_is_refused() {
 
 fn one_of(hostname: &model::Hostname, other: &Member) -> Member {
     Member {
+        fleet: other.fleet.clone(),
         id: other.id.clone(),
         hostname: hostname.clone(),
         key: new_key(),

@@ -103,12 +103,12 @@ impl ControlPlane {
     }
 
     pub(crate) fn push(&mut self, id: &NodeId, number: u64) {
-        self.stored(id).node.push = Some(number);
-        self.node(id).push = Some(number);
+        self.stored(id).node.run_request = Some(number);
+        self.node(id).run_request = Some(number);
     }
 
     pub(crate) fn pushes(&self) -> usize {
-        self.store.values().filter(|stored| stored.node.push.is_some()).count()
+        self.store.values().filter(|stored| stored.node.run_request.is_some()).count()
     }
 
     fn stored(&mut self, id: &NodeId) -> &mut Stored {
@@ -169,9 +169,9 @@ impl ControlPlane {
         incarnation: Incarnation,
         step: &mut Step,
     ) -> Result<Option<Cursor>, &'static str> {
-        if let Some(push) = step.push_done {
-            let stored = &mut self.stored(id).node.push;
-            *stored = stored.filter(|waits| *waits > push);
+        if let Some(number) = step.run_confirmed {
+            let stored = &mut self.stored(id).node.run_request;
+            *stored = stored.filter(|waits| *waits > number);
         }
         if self.store_down && (step.traits.is_some() || !step.facts.is_empty()) {
             if step.traits.is_some() {

@@ -98,8 +98,8 @@ pub struct NodeRecord {
     pub traits: Option<Digest>,
     /// Its newest `seen` document, verified by who stored it.
     pub seen: Option<Signed>,
-    /// A push that it has not yet confirmed (DLT-5).
-    pub push: Option<u64>,
+    /// A request for a run that it has not yet confirmed (DLT-5).
+    pub run_request: Option<u64>,
 }
 
 /// What is kept of a run besides its fact.

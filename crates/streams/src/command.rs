@@ -76,7 +76,7 @@ impl Ended {
     /// The connection is gone, and nobody said why.
     pub fn lost(error: Option<TransportError>) -> Ended {
         Ended {
-            code: LOST.to_owned(),
+            code: "lost".to_owned(),
             message: "the connection is gone".to_owned(),
             retry_after: None,
             counters: Box::default(),
@@ -86,9 +86,6 @@ impl Ended {
         }
     }
 }
-
-/// The code of a link whose connection is gone, nobody said why.
-pub(crate) const LOST: &str = "lost";
 
 /// The ways in and out of a link.
 pub struct LinkTransport {

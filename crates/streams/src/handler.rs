@@ -6,8 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::ObjectKey;
 use sync::admission::Permits;
-use sync::frame::Hello;
-use sync::link::{Batch, ItemOutcome, Link, NotKept, Note};
+use sync::link::{Batch, ItemOutcome, Link, NotDurable, Note};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
 
@@ -35,7 +34,7 @@ pub trait LinkHandler: Send + Sync + 'static {
     ///
     /// # Errors
     /// Nothing of it is durable.
-    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotKept>;
+    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotDurable>;
 
     /// Where the permits for resyncs come from; `None`: none is needed, as at the node, which has one link.
     fn permits(&self) -> Option<&dyn Permits> {
@@ -46,9 +45,6 @@ pub trait LinkHandler: Send + Sync + 'static {
     /// are worked on at once; while there are two nothing is read: whoever says more than it may is
     /// held back by waiting here.
     async fn received(&self, frame: Frame) -> Option<Frame>;
-
-    /// The other side said hello.
-    fn hello(&self, hello: &Hello);
 
     /// Something to count or to show.
     fn note(&self, note: &Note);

@@ -91,7 +91,7 @@ impl StreamDialer<'_> {
         match http1.upgrade(request, bounds, OPEN_WITHIN).await? {
             Upgraded::Socket(socket) => {
                 let (origin, source) = (self.origin(), PRINCIPAL.to_owned());
-                let (reader, writer) = crate::websocket::ends(socket, origin, true, MAX_DOWN, source);
+                let (reader, writer) = crate::websocket::halves(socket, origin, true, MAX_DOWN, source);
                 Ok(LinkTransport { reader: Box::new(reader), writer: Box::new(writer) })
             }
             Upgraded::Refused(response) => Err(TransportError::Problem(Box::new(problem(&response)))),
@@ -113,7 +113,9 @@ impl StreamDialer<'_> {
     ) -> Result<SseReader, TransportError> {
         let query = format!("{INSTANCE}={instance}");
         let uri = format!("https://{}{}?{query}", client.url().authority(), route::STREAM);
-        let signed = sign(Target { method: "GET", path: route::STREAM, query: &query, body: &[] });
+        let path = route::STREAM;
+        let signed =
+            sign(Target { method: "GET", path, query: &query, body: &[], last_event_id: last_event });
         let mut request = self.request(Method::GET, &uri)?;
         let headers = request.headers_mut();
         let value = |text: String| HeaderValue::try_from(text).map_err(unwritable);
@@ -121,8 +123,8 @@ impl StreamDialer<'_> {
         headers.insert(SIGNATURE, value(signed.signature)?);
         signature::keep_out_of_table(headers);
         headers.insert(http::header::ACCEPT, HeaderValue::from_static(sse::CONTENT));
-        if let Some(value) = last_event.and_then(|id| HeaderValue::from_str(id).ok()) {
-            headers.insert(sse::LAST_EVENT_ID, value);
+        if let Some(id) = last_event {
+            headers.insert(sse::LAST_EVENT_ID, value(id.to_owned())?);
         }
         // The request ends with its headers: what is on the way may wait for its end.
         let (response, receiver) = client.open_download(request, OPEN_WITHIN).await?;

@@ -17,12 +17,11 @@
 //! [`Exchange`] runs a link without a transport: frames of a request in, frames of an answer out.
 
 use std::collections::VecDeque;
-use std::pin::Pin;
 use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use futures_util::StreamExt;
-use futures_util::future::BoxFuture;
+use futures_util::future::{BoxFuture, OptionFuture};
 use futures_util::stream::FuturesUnordered;
 use model::{ObjectKey, Timestamp};
 use net::Signal;
@@ -91,7 +90,7 @@ pub fn run_link<S: LinkHandler>(
 /// something to do, dropped.
 ///
 /// ```text
-/// agent          say([]) --> request --> say(request) --> answer --> say(answer)   control plane
+/// agent          step([]) --> request --> step(request) --> answer --> step(answer)   control plane
 /// ```
 pub struct Exchange<S: LinkHandler> {
     task: Box<LinkTask<S>>,
@@ -116,7 +115,7 @@ impl<S: LinkHandler> Exchange<S> {
     }
 
     /// Works on frames until nothing is under way, or there is enough to say.
-    pub async fn say(&mut self, frames: Vec<Frame>) -> FrameBatch {
+    pub async fn step(&mut self, frames: Vec<Frame>) -> FrameBatch {
         let task = &mut self.task;
         task.frames(frames);
         self.requests.drain(..).for_each(|command| task.take(Input::Command(command)));
@@ -176,7 +175,7 @@ async fn run<S: LinkHandler>(
         tokio::select! {
             read = reader.next(), if reads => task.read(read),
             Some(done) = task.jobs.next(), if !task.jobs.is_empty() => task.done(done),
-            sent = sent(&mut task.sending), if task.sending.is_some() => {
+            Some(sent) = OptionFuture::from(task.sending.as_mut()) => {
                 task.sent(sent);
                 // The link is where it was.
                 continue;
@@ -194,14 +193,8 @@ async fn run<S: LinkHandler>(
     task.end().await
 }
 
-type Sending = Pin<Box<dyn Future<Output = (Box<dyn FrameWriter>, Result<(), TransportError>)> + Send>>;
-
-async fn sent(sending: &mut Option<Sending>) -> (Box<dyn FrameWriter>, Result<(), TransportError>) {
-    match sending {
-        Some(sending) => sending.await,
-        None => std::future::pending().await,
-    }
-}
+/// The half of a transport that took a group, or could not.
+type Sent = (Box<dyn FrameWriter>, Result<(), TransportError>);
 
 /// What a job came to.
 enum Done {
@@ -223,7 +216,7 @@ struct LinkTask<S> {
     writer: Option<Box<dyn FrameWriter>>,
     /// Nothing is loaded while so many bytes wait to be sent, nor read from a transport.
     most_queued: usize,
-    sending: Option<Sending>,
+    sending: Option<BoxFuture<'static, Sent>>,
     /// Frames that came and were not taken yet.
     backlog: VecDeque<Frame>,
     control: VecDeque<Frame>,
@@ -381,7 +374,6 @@ impl<S: LinkHandler> LinkTask<S> {
                 self.received += 1;
                 self.job(async move { Done::Received(handler.received(frame).await) });
             }
-            Output::Hello(hello) => handler.hello(&hello),
             Output::Note(note) => handler.note(&note),
             Output::Close(why, by) => {
                 self.closed = Some(Box::new((why, by)));
@@ -407,7 +399,7 @@ impl<S: LinkHandler> LinkTask<S> {
         }));
     }
 
-    fn sent(&mut self, (writer, sent): (Box<dyn FrameWriter>, Result<(), TransportError>)) {
+    fn sent(&mut self, (writer, sent): Sent) {
         self.sending = None;
         // An idle link keeps no room for frames.
         for queue in [&mut self.control, &mut self.data, &mut self.backlog] {

@@ -18,14 +18,14 @@ const TOO_BIG: u16 = 1009;
 const FAILURE: u16 = 1011;
 
 /// Frames from a socket.
-pub struct WsIncoming {
+pub struct WebSocketReader {
     receiver: SocketReceiver,
     limit: usize,
     source: String,
 }
 
 /// Frames into a socket.
-pub struct WsOutgoing {
+pub struct WebSocketWriter {
     sender: SocketSender,
     origin: Origin,
     gzip: bool,
@@ -33,18 +33,18 @@ pub struct WsOutgoing {
     close: (u16, String),
 }
 
-/// Both ends of a socket. Frames are at most `limit` bytes and come from `source` alone.
-pub fn ends(
+/// Both halves of a socket. Frames are at most `limit` bytes and come from `source` alone.
+pub fn halves(
     socket: WebSocket,
     origin: Origin,
     gzip: bool,
     limit: usize,
     source: String,
-) -> (WsIncoming, WsOutgoing) {
+) -> (WebSocketReader, WebSocketWriter) {
     let (sender, receiver) = socket.split();
     (
-        WsIncoming { receiver, limit, source },
-        WsOutgoing { sender, origin, gzip, close: (NORMAL, "the link ended".to_owned()) },
+        WebSocketReader { receiver, limit, source },
+        WebSocketWriter { sender, origin, gzip, close: (NORMAL, "the link ended".to_owned()) },
     )
 }
 
@@ -69,7 +69,7 @@ fn close_of(away: &GoAway) -> (u16, String) {
 }
 
 #[async_trait]
-impl FrameReader for WsIncoming {
+impl FrameReader for WebSocketReader {
     async fn next(&mut self) -> Result<Option<Vec<Frame>>, TransportError> {
         loop {
             match self.receiver.recv().await {
@@ -88,7 +88,7 @@ impl FrameReader for WsIncoming {
 }
 
 #[async_trait]
-impl FrameWriter for WsOutgoing {
+impl FrameWriter for WebSocketWriter {
     async fn send(&mut self, frames: Vec<Frame>) -> Result<(), TransportError> {
         let mut out = Vec::new();
         json::encode_all(&mut self.origin, &frames, &mut out)?;

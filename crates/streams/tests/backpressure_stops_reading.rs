@@ -13,7 +13,7 @@ use model::{Kind, ObjectKey};
 use streams::task::{LinkHandle, LinkTransport, commands, run_link};
 use streams::{Exchange, FrameReader, FrameWriter, LinkHandler, LoadError, TransportError};
 use sync::frame::{Capabilities, Hello, Interop, InventoryItem};
-use sync::link::{Batch, ItemOutcome, Link, LinkConfig, NotKept, Note};
+use sync::link::{Batch, ItemOutcome, Link, LinkConfig, NotDurable, Note};
 use sync::{Content, Feed, Frame, Mode, Replica, Role};
 use test_support::memory::MemoryLinkHandler;
 use tokio::sync::{Semaphore, mpsc};
@@ -37,7 +37,7 @@ impl LinkHandler for Counting {
         self.under.load(wants).await
     }
 
-    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotKept> {
+    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotDurable> {
         self.under.apply(batch).await
     }
 
@@ -46,8 +46,6 @@ impl LinkHandler for Counting {
         self.let_go.acquire().await.unwrap().forget();
         LinkHandler::received(&self.under, frame).await
     }
-
-    fn hello(&self, _: &Hello) {}
 
     fn note(&self, _: &Note) {}
 
@@ -196,7 +194,7 @@ async fn an_exchange_ends_with_what_it_brought() {
     frames.extend(vec![check_in(); 10]);
     let mut exchange = Exchange::open(config(), None, handler.clone());
     let waiting = tokio::spawn(async move {
-        let said = exchange.say(frames).await;
+        let said = exchange.step(frames).await;
         (said, exchange.end().await)
     });
     settled().await;

@@ -12,12 +12,12 @@ pub const MAX_WAITING: usize = 16_384;
 /// A node that did not come back for its turn loses it after this.
 pub const TURN_KEPT: Duration = Duration::from_secs(120);
 /// A permit is taken back after this: whoever had it is gone, or makes no end. A link goes
-/// away before ([`crate::link::Limits::resync_within`]).
+/// away a minute before.
 pub const PERMIT_KEPT: Duration = Duration::from_secs(600);
 /// How long a resync is taken to last when a wait is suggested.
 const TYPICAL: Duration = Duration::from_millis(500);
 
-/// Fleet-wide permits for resyncs, in the order of asking. `Who` is a node.
+/// Fleet-wide permits for resyncs, in the order of requests. `Who` is a node.
 #[derive(Debug)]
 pub struct ResyncAdmission<Who> {
     most: usize,
@@ -47,16 +47,16 @@ impl<Who: Clone + PartialEq> ResyncAdmission<Who> {
     ///
     /// # Errors
     /// How long to wait before asking again.
-    pub fn ask(&mut self, who: &Who, now: Timestamp) -> Result<(), Duration> {
+    pub fn request(&mut self, who: &Who, now: Timestamp) -> Result<(), Duration> {
         self.held.retain(|(_, since)| now.since(*since) < PERMIT_KEPT);
         if self.held.iter().any(|(other, _)| other == who) {
             return Ok(());
         }
         self.waiting.retain(|(other, at)| other == who || now.since(*at) < TURN_KEPT);
-        let place = match self.waiting.iter().position(|(other, _)| other == who) {
-            Some(place) => {
-                self.waiting[place].1 = now;
-                place
+        let position = match self.waiting.iter().position(|(other, _)| other == who) {
+            Some(position) => {
+                self.waiting[position].1 = now;
+                position
             }
             None if self.waiting.len() >= MAX_WAITING => return Err(TURN_KEPT / 2),
             None => {
@@ -64,12 +64,12 @@ impl<Who: Clone + PartialEq> ResyncAdmission<Who> {
                 self.waiting.len() - 1
             }
         };
-        if place < self.most.saturating_sub(self.held.len()) {
-            self.waiting.remove(place);
+        if position < self.most.saturating_sub(self.held.len()) {
+            self.waiting.remove(position);
             self.held.push((who.clone(), now));
             return Ok(());
         }
-        let rounds = place / self.most + 1;
+        let rounds = position / self.most + 1;
         let wait = TYPICAL.saturating_mul(u32::try_from(rounds).unwrap_or(u32::MAX));
         Err(wait.clamp(Duration::from_secs(1), TURN_KEPT / 2))
     }

@@ -45,7 +45,7 @@ pub struct Position {
     pub pass: Option<PassPosition>,
 }
 
-/// A place in a pass: of the changes up to `to`, all up to `(rank, revision)` are durable.
+/// A position in a pass: of the changes up to `to`, all up to `(rank, revision)` are durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PassPosition {
     /// The last change of the pass.
@@ -145,9 +145,9 @@ impl fmt::Display for PassPosition {
     }
 }
 
-/// A text is no place in a pass.
+/// A text is no position in a pass.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("a place in a pass is TO.RANK.REVISION.ORDER")]
+#[error("a position in a pass is TO.RANK.REVISION.ORDER")]
 pub struct ParsePassPositionError;
 
 impl FromStr for PassPosition {

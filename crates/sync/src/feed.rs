@@ -174,16 +174,6 @@ impl Feed {
         self
     }
 
-    /// What is to be kept of it.
-    pub fn saved(&self) -> SavedFeed {
-        SavedFeed {
-            incarnation: self.incarnation.clone(),
-            head: self.head,
-            compacted: self.compacted,
-            changes: self.changes(),
-        }
-    }
-
     /// Plans changes that become durable together.
     pub fn planner(&self) -> Planner<'_> {
         Planner { feed: self, next: self.head + 1, room: self.index.room(), over: BTreeMap::new() }

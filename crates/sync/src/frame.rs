@@ -30,7 +30,7 @@ pub const VERSIONS: (u32, u32) = (2, 2);
 /// The most paths in one [`ResyncRequest::Tops`], and keys in one [`ResyncRequest::Objects`].
 pub const MAX_REQUESTED: usize = 256;
 
-/// One thing said on a link.
+/// One message of a link.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Frame {
     /// First from each side: who it is, what it can, and from where it goes on.
@@ -61,12 +61,12 @@ pub enum Frame {
     CheckIn(Box<CheckIn>),
     /// Its answer.
     Answer(Box<Answer>),
-    /// What the node is pointed to has changed, or something was pushed: check in now.
+    /// What the node is pointed to has changed, or a run was requested: check in now.
     StateUpdated,
     /// An operator confirms that what the source no longer has is deleted, however much it is:
     /// good for one resync, which begins now.
     Approve,
-    /// A sort of event that a newer version knows: skipped, and counted.
+    /// A sort of event that a newer version knows: skipped.
     Unknown(String),
 }
 
@@ -116,7 +116,7 @@ impl From<Capabilities> for Vec<String> {
 }
 
 /// The first frame of each side.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct Hello {
     /// The lowest and highest version that the sender speaks.
@@ -260,7 +260,7 @@ pub struct Checkpoint {
 pub enum ResyncRequest {
     /// Begin: which sections are there, with which roots?
     Sections,
-    /// What is at these places?
+    /// What is at these paths?
     Tops {
         /// The section.
         section: SectionKey,
@@ -289,7 +289,7 @@ pub enum ResyncResponse {
         /// Section, root.
         sections: Vec<(SectionKey, Digest)>,
     },
-    /// What is at the places asked for, in their order.
+    /// What is at the requested paths, in their order.
     Tops {
         /// The section.
         section: SectionKey,

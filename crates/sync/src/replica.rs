@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! batch applied and durable --> put, remove --> objects --+
-//! object that is not taken  --> refuse ------> rejected --+--> set as received --> root
+//! object that is not taken  --> reject ------> rejected --+--> set as received --> root
 //!                                  (no room: only counted: evicted)
 //! ```
 //!
@@ -86,13 +86,6 @@ impl Replica {
             replica.put(key, stub, rev);
         }
         replica
-    }
-
-    /// What is to be kept of it.
-    pub fn saved(&self) -> SavedReplica {
-        let objects =
-            self.objects.iter().map(|(key, (stub, rev))| (key.clone(), stub.clone(), *rev)).collect();
-        SavedReplica { cursor: self.cursor.clone(), objects }
     }
 
     /// Everything of the source up to here is in it, durably.
@@ -245,7 +238,7 @@ impl Replica {
     }
 
     /// Remembers what could not be taken; only counts it when there is no room for more.
-    pub(crate) fn refuse(&mut self, key: ObjectKey, rejected: RejectedObject) {
+    pub(crate) fn reject(&mut self, key: ObjectKey, rejected: RejectedObject) {
         let name = key.section.kind.as_str().len() + key.section.namespace.len() + key.name.len();
         let full = self.rejected.len() >= MAX_REJECTED_OBJECTS && !self.rejected.contains_key(&key);
         if full || name > MAX_REJECTED_KEY_LEN {
@@ -265,20 +258,6 @@ impl Replica {
         self.evicted = 0;
     }
 
-    /// Forgets refusals for want of room once there is room for all of them; whether there
-    /// were any.
-    pub(crate) fn forget_rejected_for_room(&mut self, most: Totals) -> bool {
-        let mut room = self.index.room();
-        let mut fits = |(key, rejected): (&ObjectKey, &RejectedObject)| {
-            let old = self.objects.get(key).map(|(stub, _)| stub.size);
-            let new = rejected.stub.as_ref().map_or(0, |stub| stub.size);
-            rejected.code != refusal::TOO_MANY
-                || room.put(&self.index, &key.section, (old, new), most).is_ok()
-        };
-        self.rejected.iter().all(&mut fits)
-            && self.forget(|_, _, rejected| rejected.code == refusal::TOO_MANY) > 0
-    }
-
     /// Forgets what the link that begins may take: what failed for now on the one before, as nobody tries
     /// it any more, and what was of a kind that is taken by now. How many objects these are.
     pub(crate) fn forget_for_link(&mut self, takes: impl Fn(&ObjectKey) -> bool) -> u64 {
@@ -289,22 +268,32 @@ impl Replica {
         })
     }
 
-    /// Forgets refusals for a uid that no other object has any more; whether there were any.
-    pub(crate) fn forget_rejected_for_uid(&mut self) -> bool {
-        let is_free = |replica: &Replica, key: &ObjectKey, rejected: &RejectedObject| {
-            let holder = |stub: &Stub| replica.holder(&key.section.kind, &stub.uid);
-            rejected.code == refusal::UID_TWICE
-                && rejected.stub.as_ref().is_some_and(|stub| holder(stub).is_none_or(|holder| holder == key))
+    /// Forgets rejections whose reason is gone: for want of room once there is room for all of them, and
+    /// for a uid that no other object has any more; whether there were any.
+    pub(crate) fn forget_what_fits(&mut self, most: Totals) -> bool {
+        let mut room = self.index.room();
+        let fits = self.rejected.iter().all(|(key, rejected)| {
+            let old = self.objects.get(key).map(|(stub, _)| stub.size);
+            let new = rejected.stub.as_ref().map_or(0, |stub| stub.size);
+            rejected.code != refusal::TOO_MANY
+                || room.put(&self.index, &key.section, (old, new), most).is_ok()
+        });
+        let is_free = |replica: &Replica, key: &ObjectKey, stub: &Stub| {
+            replica.holder(&key.section.kind, &stub.uid).is_none_or(|holder| holder == key)
         };
-        self.forget(is_free) > 0
+        self.forget(|replica, key, rejected| match rejected.code.as_str() {
+            refusal::TOO_MANY => fits,
+            refusal::UID_TWICE => rejected.stub.as_ref().is_some_and(|stub| is_free(replica, key, stub)),
+            _ => false,
+        }) > 0
     }
 
-    /// Forgets refusals; how many.
+    /// Forgets rejections; how many.
     fn forget(&mut self, which: impl Fn(&Replica, &ObjectKey, &RejectedObject) -> bool) -> u64 {
-        let refused = self.rejected.iter().filter(|(key, rejected)| which(self, key, rejected));
-        let refused: Vec<ObjectKey> = refused.map(|(key, _)| key.clone()).collect();
-        let count = refused.len() as u64;
-        for key in refused {
+        let rejected = self.rejected.iter().filter(|(key, rejected)| which(self, key, rejected));
+        let rejected: Vec<ObjectKey> = rejected.map(|(key, _)| key.clone()).collect();
+        let count = rejected.len() as u64;
+        for key in rejected {
             self.rejected.remove(&key);
             self.changed(key);
         }

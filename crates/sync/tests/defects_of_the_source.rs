@@ -9,7 +9,7 @@ mod pair;
 use std::sync::Arc;
 
 use model::condition::{Difference, SetCondition};
-use pair::{AGENT, PRINCIPAL, Pair, key};
+use pair::{AGENT, PRINCIPAL, Pair, key, saved, saved_feed};
 use sync::frame::{Ack, Capabilities, Frame, Interop, Op, Refused, ResyncResponse};
 use sync::link::{ItemOutcome, LinkCommand, Note, may_overtake};
 use sync::object::status_key;
@@ -58,7 +58,7 @@ fn every_connect_compares_not_only_the_first_of_a_process() {
     let mut pair = filled(20);
     pair.connect();
     // The replica loses an object without noticing: only the roots tell.
-    let mut saved = pair.sides[AGENT].replica.saved();
+    let mut saved = saved(&pair.sides[AGENT].replica);
     saved.objects.pop();
     pair.disconnect();
     pair.sides[AGENT].replica = sync::Replica::restore(saved);
@@ -72,7 +72,7 @@ fn every_connect_compares_not_only_the_first_of_a_process() {
 fn roots_are_compared_periodically_on_a_link_that_stays() {
     let mut pair = filled(20);
     pair.connect();
-    let mut saved = pair.sides[AGENT].replica.saved();
+    let mut saved = saved(&pair.sides[AGENT].replica);
     saved.objects[3].1.digest = model::Digest::ZERO;
     pair.sides[AGENT].replica = sync::Replica::restore(saved);
     pair.pass(620);
@@ -86,7 +86,7 @@ fn content_is_compared_not_only_names() {
         let mut pair = filled(30);
         pair.sides[AGENT].config.capabilities.trie_resync = walk;
         pair.connect();
-        let mut saved = pair.sides[AGENT].replica.saved();
+        let mut saved = saved(&pair.sides[AGENT].replica);
         saved.objects[7].1.digest = model::Digest::of(b"something else under the same name and uid");
         pair.disconnect();
         pair.sides[AGENT].replica = sync::Replica::restore(saved);
@@ -157,7 +157,7 @@ fn a_resync_of_thousands_loses_none() {
         let mut pair = filled(3000);
         pair.sides[AGENT].config.capabilities.trie_resync = walk;
         pair.connect();
-        let mut saved = pair.sides[AGENT].replica.saved();
+        let mut saved = saved(&pair.sides[AGENT].replica);
         saved.objects.truncate(400);
         saved.cursor = Some(sync::FeedCursor::at("other".parse().unwrap(), 7));
         pair.disconnect();
@@ -316,7 +316,7 @@ fn work_ordered_while_a_node_is_away_is_not_coalesced_with_state() {
 #[test]
 fn a_source_from_an_old_backup_begins_a_new_life() {
     let mut pair = filled(10);
-    let backup = pair.sides[PRINCIPAL].feed.saved();
+    let backup = saved_feed(&pair.sides[PRINCIPAL].feed);
     for n in 0..10 {
         pair.put(PRINCIPAL, &key(APP, &format!("a{n}")), &format!("u{n}"), "newer");
     }
@@ -451,7 +451,7 @@ fn a_peer_without_the_walk_is_asked_as_the_source_document_says() {
         pair.disconnect();
         // The source restarts and has another incarnation; the replica has one that is gone, one
         // that differs, and lacks one.
-        let mut saved = pair.sides[1 - source].replica.saved();
+        let mut saved = saved(&pair.sides[1 - source].replica);
         saved.objects.remove(0);
         saved.objects[0].1.digest = model::Digest::ZERO;
         let stray = (key(APP, "stray"), model::Stub { uid: "s".into(), ..model::Stub::of(b"") }, 1);
@@ -492,7 +492,7 @@ fn a_peer_without_the_walk_is_asked_as_the_source_document_says() {
 fn a_walk_costs_what_differs() {
     let mut pair = filled(20_000);
     pair.connect();
-    let mut saved = pair.sides[AGENT].replica.saved();
+    let mut saved = saved(&pair.sides[AGENT].replica);
     for n in 0..10 {
         saved.objects[n * 1999].1.digest = model::Digest::ZERO;
     }

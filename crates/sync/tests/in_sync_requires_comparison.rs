@@ -7,7 +7,7 @@
 mod pair;
 
 use model::condition::{Difference, SetCondition};
-use pair::{AGENT, PRINCIPAL, Pair, key};
+use pair::{AGENT, PRINCIPAL, Pair, key, saved};
 use sync::cursor::Position;
 use sync::frame::{Checkpoint, Event, Frame, Interop, Op, Refused};
 use sync::link::{ItemOutcome, LinkCommand, Note};
@@ -206,7 +206,7 @@ fn a_source_says_comparing_until_the_other_side_compared() {
     let mut pair = filled(3);
     pair.connect();
     pair.disconnect();
-    let mut saved = pair.sides[AGENT].replica.saved();
+    let mut saved = saved(&pair.sides[AGENT].replica);
     saved.objects.pop();
     pair.sides[AGENT].replica = sync::Replica::restore(saved);
     pair.drops = |to, frame| to == AGENT && matches!(frame, Frame::Checkpoint(_));
@@ -226,7 +226,7 @@ fn a_cursor_that_was_not_kept_is_not_said() {
     let mut pair = filled(2);
     pair.sides[AGENT].slow = true;
     pair.connect();
-    let failed = || Err(sync::link::NotKept("the disk is full".to_owned()));
+    let failed = || Err(sync::link::NotDurable("the disk is full".to_owned()));
     for _ in 0..3 {
         let at = pair.sides[AGENT].held.iter().position(|input| matches!(input, Input::Applied(_)));
         let Some(Input::Applied(_)) = at.and_then(|at| pair.sides[AGENT].held.remove(at)) else {

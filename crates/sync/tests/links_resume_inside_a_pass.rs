@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::ObjectKey;
-use pair::{AGENT, PRINCIPAL, Pair, key};
+use pair::{AGENT, PRINCIPAL, Pair, key, saved, saved_feed};
 use sync::frame::Frame;
 use sync::link::{Span, outlives_exchange};
 use sync::{Feed, FeedCursor, Input, Link, Mode, Replica};
@@ -144,8 +144,8 @@ fn carry(pair: &mut Pair, to: usize, cut: usize) -> bool {
 /// The control plane that answers the next poll knows what is durable, and nothing else.
 fn forget(pair: &mut Pair, at: usize) {
     let side = &mut pair.sides[at];
-    side.feed = Feed::restore(side.feed.saved());
-    side.replica = Replica::restore(side.replica.saved());
+    side.feed = Feed::restore(saved_feed(&side.feed));
+    side.replica = Replica::restore(saved(&side.replica));
 }
 
 /// Polls until there is nothing to do; how often, and how many events were sent.

@@ -12,7 +12,7 @@ use std::time::Duration;
 use model::condition::SetCondition;
 use model::set::MAX_SECTIONS;
 use model::{Digest, ObjectKey, SectionKey, Stub, TrieNode};
-use pair::{AGENT, PRINCIPAL, Pair, key};
+use pair::{AGENT, PRINCIPAL, Pair, key, saved};
 use sync::FeedCursor;
 use sync::cursor::{KindOrder, PassPosition};
 use sync::frame::{
@@ -243,7 +243,7 @@ fn a_wrong_node_ends_the_link() {
         let mut pair = filled(20);
         pair.connect();
         pair.disconnect();
-        let mut saved = pair.sides[AGENT].replica.saved();
+        let mut saved = saved(&pair.sides[AGENT].replica);
         saved.objects[7].1.digest = Digest::ZERO;
         pair.sides[AGENT].replica = Replica::restore(saved);
         pair.drops = |_, frame| matches!(frame, Frame::ResyncResponse(tell) if matches!(**tell, ResyncResponse::Tops { .. }));
@@ -267,7 +267,7 @@ fn a_new_life_is_not_begun_on_demand() {
     pair.connect();
     pair.disconnect();
     let incarnation = pair.sides[PRINCIPAL].feed.incarnation().clone();
-    let mut saved = pair.sides[AGENT].replica.saved();
+    let mut saved = saved(&pair.sides[AGENT].replica);
     saved.cursor = Some(FeedCursor::at(incarnation.clone(), i64::MAX as u64));
     pair.sides[AGENT].replica = Replica::restore(saved);
     pair.sides[PRINCIPAL].refound_again = Some(Duration::from_secs(u64::MAX));
@@ -343,7 +343,7 @@ fn a_pass_that_ends_before_it_began_is_no_pass() {
     let order = KindOrder::of(&pair.sides[AGENT].config.kinds);
     let pass = PassPosition { to: 5, rank: 0, revision: 0, order };
     let cursor = FeedCursor { incarnation: "p".parse().unwrap(), revision: 10, pass: Some(pass) };
-    let mut saved = pair.sides[AGENT].replica.saved();
+    let mut saved = saved(&pair.sides[AGENT].replica);
     saved.cursor = Some(cursor);
     pair.sides[AGENT].replica = Replica::restore(saved);
     pair.connect();

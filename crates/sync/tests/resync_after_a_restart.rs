@@ -7,7 +7,7 @@
 mod pair;
 
 use model::Stub;
-use pair::{AGENT, PRINCIPAL, Pair, key};
+use pair::{AGENT, PRINCIPAL, Pair, key, saved};
 use std::time::Duration;
 use sync::frame::{Frame, Interop, ResyncRequest, ResyncResponse};
 use sync::interop::inventory_checksum;
@@ -29,7 +29,7 @@ fn different(mode: Mode, trie: bool) -> (Pair, usize) {
     assert!(pair.is_equal(source));
     pair.disconnect();
     let replica = &mut pair.sides[1 - source].replica;
-    let mut saved = replica.saved();
+    let mut saved = saved(replica);
     saved.objects.retain(|(key, ..)| &*key.name != "a7");
     let stub = |uid: &str| Stub { uid: uid.into(), ..Stub::of(b"other") };
     for (key, old, _) in &mut saved.objects {
@@ -87,7 +87,7 @@ fn without_it_the_restarted_side_speaks_first_as_the_source_document_says() {
             // A peer as the source document describes it knows no checkpoints.
             pair.drops = |_, frame| matches!(frame, Frame::Checkpoint(_));
             pair.restart(restarted);
-            let here = pair.sides[replica].replica.saved().objects;
+            let here = saved(&pair.sides[replica].replica).objects;
             let checksum = inventory_checksum(here.iter().map(|(key, stub, _)| (key, &*stub.uid)));
             pair.connect();
             let asks_to_begin = interop(|word| *word == Interop::RequestResync);

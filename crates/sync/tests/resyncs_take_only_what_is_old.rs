@@ -9,7 +9,7 @@ mod pair;
 use std::sync::Arc;
 
 use model::{Digest, Kind, ObjectKey, Stub};
-use pair::{AGENT, PRINCIPAL, Pair, key};
+use pair::{AGENT, PRINCIPAL, Pair, key, saved, saved_feed};
 use sync::frame::{Checkpoint, Frame, ResyncRequest};
 use sync::link::LinkCommand;
 use sync::{Feed, FeedCursor, Mode, Replica};
@@ -24,7 +24,7 @@ fn different() -> Pair {
     }
     pair.connect();
     pair.disconnect();
-    let mut saved = pair.sides[AGENT].replica.saved();
+    let mut saved = saved(&pair.sides[AGENT].replica);
     saved.objects.remove(0);
     saved.objects.push((key(APP, "stray"), Stub { uid: "s".into(), ..Stub::of(b"old") }, 1));
     pair.sides[AGENT].replica = Replica::restore(saved);
@@ -93,7 +93,7 @@ fn a_checkpoint_of_before_the_end_begins_no_other_resync() {
 #[test]
 fn the_cursor_is_moved_by_the_resync_itself() {
     let mut pair = different();
-    let mut saved = pair.sides[AGENT].replica.saved();
+    let mut saved = saved(&pair.sides[AGENT].replica);
     saved.cursor = Some(FeedCursor::at("other".parse().unwrap(), 7));
     pair.sides[AGENT].replica = Replica::restore(saved);
     pair.sides[PRINCIPAL].full = true;
@@ -128,11 +128,33 @@ fn a_comparison_goes_on_with_the_set_that_it_began_with() {
     assert!(!asked(&pair).any(|request| *request == ResyncRequest::Sections), "it is not begun again");
 }
 
+/// Sections that were asked for twice, as where the first request was told to wait: the second answer says that
+/// the set changed, and nothing else does.
+#[test]
+fn a_second_answer_of_sections_says_that_the_set_changed() {
+    let mut pair = different();
+    pair.drops = |to, frame| match frame {
+        Frame::ResyncRequest(request) => to == PRINCIPAL && matches!(**request, ResyncRequest::Tops { .. }),
+        Frame::Event(event) => to == AGENT && event.seq > 0,
+        _ => false,
+    };
+    pair.connect();
+    let tops = asked(&pair).find(|request| matches!(request, ResyncRequest::Tops { .. })).unwrap().clone();
+    pair.put(PRINCIPAL, &key(APP, "late"), "late", "content");
+    for request in [ResyncRequest::Sections, tops] {
+        pair.give(PRINCIPAL, sync::Input::Frame(Frame::ResyncRequest(Box::new(request))));
+    }
+    pair.drops = |_, _| false;
+    pair.run();
+    assert_eq!(pair.sides[AGENT].closed, None, "the node is that of the newer set");
+    assert!(pair.sides[AGENT].replica.get(&key(APP, "late")).is_some());
+}
+
 #[test]
 fn a_comparison_with_a_set_that_is_no_more_begins_again() {
     for restored in [false, true] {
         let mut pair = different();
-        let backup = pair.sides[PRINCIPAL].feed.saved();
+        let backup = saved_feed(&pair.sides[PRINCIPAL].feed);
         for n in 0..3 {
             pair.put(PRINCIPAL, &key(APP, &format!("late{n}")), &format!("l{n}"), "late");
         }
@@ -201,7 +223,7 @@ fn in_the_order_of(kinds: [&str; 3], cut: bool) {
 #[test]
 fn an_object_with_other_content_is_fetched_once() {
     let mut pair = different();
-    let mut saved = pair.sides[AGENT].replica.saved();
+    let mut saved = saved(&pair.sides[AGENT].replica);
     saved.objects[4].1.digest = Digest::ZERO;
     pair.sides[AGENT].replica = Replica::restore(saved);
     pair.connect();

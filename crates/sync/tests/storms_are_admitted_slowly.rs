@@ -15,29 +15,32 @@ use sync::backoff::{
 fn permits_go_in_the_order_of_asking() {
     let mut admission = ResyncAdmission::new(2);
     let now = Timestamp(0);
-    let asked: Vec<bool> = (0..5).map(|who| admission.ask(&who, now).is_ok()).collect();
+    let asked: Vec<bool> = (0..5).map(|who| admission.request(&who, now).is_ok()).collect();
     assert_eq!(asked, [true, true, false, false, false]);
-    assert_eq!(admission.ask(&0, now), Ok(()), "who holds one has it");
+    assert_eq!(admission.request(&0, now), Ok(()), "who holds one has it");
     admission.give_back(&0);
-    assert!(matches!(admission.ask(&4, now), Err(wait) if wait >= Duration::from_secs(1)), "not before 2");
-    assert_eq!(admission.ask(&2, now), Ok(()));
+    assert!(
+        matches!(admission.request(&4, now), Err(wait) if wait >= Duration::from_secs(1)),
+        "not before 2"
+    );
+    assert_eq!(admission.request(&2, now), Ok(()));
     assert_eq!((admission.held(), admission.waiting()), (2, 2));
     // Who does not come back loses the turn.
     let later = now.plus(TURN_KEPT);
     admission.give_back(&1);
-    assert_eq!(admission.ask(&9, later), Ok(()));
+    assert_eq!(admission.request(&9, later), Ok(()));
     assert_eq!(admission.waiting(), 0);
 }
 
 #[test]
 fn permits_are_taken_back() {
     let mut admission = ResyncAdmission::new(1);
-    assert_eq!(admission.ask(&1, Timestamp(0)), Ok(()));
+    assert_eq!(admission.request(&1, Timestamp(0)), Ok(()));
     // Asking again is no way to keep it for longer.
     let late = Timestamp(0).plus(PERMIT_KEPT - Duration::from_secs(1));
-    assert_eq!(admission.ask(&1, late), Ok(()));
-    assert!(admission.ask(&2, late).is_err());
-    assert_eq!(admission.ask(&2, late.plus(Duration::from_secs(1))), Ok(()));
+    assert_eq!(admission.request(&1, late), Ok(()));
+    assert!(admission.request(&2, late).is_err());
+    assert_eq!(admission.request(&2, late.plus(Duration::from_secs(1))), Ok(()));
     assert_eq!(admission.held(), 1);
 }
 

@@ -7,7 +7,7 @@ use model::{Kind, ObjectKey, ObjectSet, Stub};
 use proptest::prelude::*;
 use sync::FeedCursor;
 use sync::feed::{ObjectState, Resume};
-use sync::{Change, Feed};
+use sync::{Change, Feed, SavedFeed};
 
 fn key(n: u8) -> ObjectKey {
     ObjectKey::of(if n.is_multiple_of(2) { "App" } else { "Proj" }, &format!("n{n}"))
@@ -108,7 +108,13 @@ proptest! {
             }
         }
         prop_assert_eq!(by_kind, changes.len());
-        let mut again = Feed::restore(feed.saved());
+        let kept = SavedFeed {
+            incarnation: feed.incarnation().clone(),
+            head: feed.head(),
+            compacted: feed.compacted(),
+            changes: feed.changes().into_iter().rev().collect(),
+        };
+        let mut again = Feed::restore(kept);
         prop_assert_eq!(again.root(), feed.root());
         prop_assert_eq!(again.changes(), changes);
         let mut new = feed.reincarnate("m".parse().unwrap());

@@ -26,7 +26,7 @@ use bytes::Bytes;
 use model::policy::Policy;
 use model::replication::{Mode, SyncPolicy, TransportKind, TransportPolicy};
 use model::work::Delegation;
-use model::{Kind, ObjectKey};
+use model::{FleetId, Kind, ObjectKey};
 use net::tls::ClientKey;
 use spool::{Disk, FaultAction, Faults, Point};
 use streams::task::{LinkCommand, LinkHandle, LinkTransport, commands, run_link};
@@ -107,7 +107,7 @@ impl Node {
         let options = host::HostOptions { allow_exec: true, ..host::HostOptions::default() };
         let host = Arc::new(host::Host::open(&root, options).unwrap());
         let key = Arc::new(SigningKey::from_seed(&[7; 32]));
-        let signer = Arc::new(Signer::new(key.public().node_id(), key, Default::default()));
+        let signer = Arc::new(Signer::new(fleet(), key.public().node_id(), key, Default::default()));
         let sets = Arc::new(Sets::open(&durable).unwrap());
         let view = Arc::new(View::default());
         let (daemon, inbox) = events::channel();
@@ -186,13 +186,18 @@ impl Node {
     }
 }
 
+/// The fleet of these nodes.
+pub fn fleet() -> FleetId {
+    "demo".parse().unwrap()
+}
+
 /// A session of the node `web-1`, whose key is the first, with a control plane by hand.
 pub fn session(control: &ScriptedControl) -> Arc<Session> {
     let own = Arc::new(key(1));
     let certificate = control.certificate(&own, &"web-1".parse().unwrap());
     let tls = net::tls::client(control.ca().cert_pem(), &certificate, ClientKey::Node(&own)).unwrap();
     let id = own.public().node_id();
-    Arc::new(Session::new(vec![control.url()], tls, Signer::new(id, own, Default::default())))
+    Arc::new(Session::new(vec![control.url()], tls, Signer::new(fleet(), id, own, Default::default())))
 }
 
 /// Both ends of a link under way.

@@ -9,8 +9,8 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use model::{Digest, Incarnation, ObjectKey, Stub};
 use net::Signal;
-use sync::frame::{Hello, Op};
-use sync::link::{Batch, Counters, ItemOutcome, Link, NotKept, Note};
+use sync::frame::Op;
+use sync::link::{Batch, Counters, ItemOutcome, Link, NotDurable, Note};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
 use tokio::sync::watch;
@@ -166,7 +166,7 @@ impl LinkHandler for MemoryLinkHandler {
         Ok(wants.into_iter().map(|(key, _)| state.ours.get(&key).cloned()).collect())
     }
 
-    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotKept> {
+    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotDurable> {
         let mut state = self.state();
         let mut outcomes = Vec::with_capacity(batch.items.len());
         for item in &batch.items {
@@ -188,12 +188,10 @@ impl LinkHandler for MemoryLinkHandler {
         None
     }
 
-    fn hello(&self, _: &Hello) {
-        self.state().hellos += 1;
-    }
-
     fn note(&self, note: &Note) {
-        self.state().notes.push(note.clone());
+        let mut state = self.state();
+        state.hellos += u64::from(matches!(note, Note::Met(_)));
+        state.notes.push(note.clone());
     }
 
     fn progress(&self, link: &Link) {

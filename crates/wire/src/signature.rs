@@ -1,6 +1,7 @@
 //! Signed requests: RFC 9421 signatures over RFC 9530 digests (IDN-4).
 //!
-//! Covered are method, path, query and, when there is a body, its digest. `created` is
+//! Covered are method, path, query and, when there is a body, its digest; of a request for
+//! server-sent events its `Last-Event-ID`. `tag` is the fleet, as one key may be in two. `created` is
 //! the signer's time; `nonce` is a number that only rises (its clock in microseconds, or one
 //! more than the last), so that the receiver needs to remember one small window a node to
 //! refuse every replay, and can refuse what was signed before it began to remember.
@@ -15,14 +16,13 @@
 use data_encoding::BASE64;
 use http::{HeaderMap, Method, Uri};
 use model::time::SLACK;
-use model::{Digest, NodeId, Timestamp};
+use model::{Digest, FleetId, NodeId, Timestamp};
 use trust::{KeyAlgorithm, PublicKey, SigningKey};
 
 use crate::headers::{CONTENT_DIGEST, SIGNATURE, SIGNATURE_INPUT};
+use crate::sse::LAST_EVENT_ID;
 
 const LABEL: &str = "muster";
-const WITH_BODY: &str = r#"("@method" "@path" "@query" "content-digest")"#;
-const WITHOUT_BODY: &str = r#"("@method" "@path" "@query")"#;
 /// The longest signature header that is read.
 const MAX_HEADER: usize = 1024;
 
@@ -37,6 +37,8 @@ pub struct Target<'a> {
     pub query: &'a str,
     /// The body as sent; empty when there is none.
     pub body: &'a [u8],
+    /// `Last-Event-ID`, where the request has it; then it has no body.
+    pub last_event_id: Option<&'a str>,
 }
 
 /// The header values of a signed request.
@@ -59,11 +61,14 @@ pub enum SignatureError {
     /// The signature headers are there and not of the form that is read.
     #[error(
         "the signature headers are not of the form of docs/protocol.md: label `muster`, these components \
-         in this order, created, nonce of 16 hex digits, keyid, alg"
+         in this order, created, nonce of 16 hex digits, keyid, alg, tag"
     )]
     Form,
-    /// There is a body, and the signature covers none; or the other way round.
-    #[error("the signature must cover `content-digest` when the request has a body, and only then")]
+    /// There is a body or `Last-Event-ID`, and the signature covers none; or the other way round.
+    #[error(
+        "the signature must cover `content-digest` when the request has a body, and only then; \
+         `last-event-id` as well"
+    )]
     Coverage,
     /// The digest is not the body's.
     #[error("the body does not have the digest that was signed")]
@@ -71,6 +76,9 @@ pub enum SignatureError {
     /// The signature is of another key, or over something else.
     #[error("the signature does not hold for this request and key")]
     Signature,
+    /// It was signed for another fleet.
+    #[error("the request was signed for another fleet")]
+    Fleet,
     /// The time is more than 60 s off.
     #[error("the request was signed at {created}, more than 60 s from the control plane's time")]
     Skew {
@@ -79,21 +87,26 @@ pub enum SignatureError {
     },
 }
 
-/// Signs a request at `now` with the number `nonce`, which must be higher than any before.
+/// Signs a request to a fleet at `now` with the number `nonce`, which must be higher than any before.
 pub fn sign(
     target: Target<'_>,
+    fleet: &FleetId,
     node: &NodeId,
     key: &SigningKey,
     now: Timestamp,
     nonce: u64,
 ) -> SignatureHeaders {
     let content_digest = (!target.body.is_empty()).then(|| content_digest(target.body));
-    let (covered, last) = match &content_digest {
-        Some(digest) => (WITH_BODY, Some((CONTENT_DIGEST, digest.as_str()))),
-        None => (WITHOUT_BODY, None),
+    let (covers, value) = match (&content_digest, target.last_event_id) {
+        (Some(digest), _) => (Covers::Body, digest.as_str()),
+        (None, Some(id)) => (Covers::LastEventId, id),
+        (None, None) => (Covers::Nothing, ""),
     };
-    let params = params(covered, node, key, now, nonce);
-    let signature = key.sign(base(target, last, &params).as_bytes());
+    let (components, created, alg) = (covers.components(), now.secs(), key.algorithm().http_name());
+    let params = format!(
+        r#"{components};created={created};nonce="{nonce:016x}";keyid="{node}";alg="{alg}";tag="{fleet}""#
+    );
+    let signature = key.sign(base(target, covers, value, &params).as_bytes());
     SignatureHeaders {
         content_digest,
         input: format!("{LABEL}={params}"),
@@ -111,16 +124,24 @@ pub fn keep_out_of_table(headers: &mut http::HeaderMap) {
     }
 }
 
-fn params(covered: &str, node: &NodeId, key: &SigningKey, now: Timestamp, nonce: u64) -> String {
-    let (created, alg) = (now.secs(), key.algorithm().http_name());
-    format!(r#"{covered};created={created};nonce="{nonce:016x}";keyid="{node}";alg="{alg}""#)
-}
-
-/// What a signature covers besides the target.
+/// What a signature covers besides method, path and query.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Covers {
     Nothing,
     Body,
+    LastEventId,
+}
+
+impl Covers {
+    const ALL: [Covers; 3] = [Covers::Nothing, Covers::Body, Covers::LastEventId];
+
+    fn components(self) -> &'static str {
+        match self {
+            Covers::Nothing => r#"("@method" "@path" "@query")"#,
+            Covers::Body => r#"("@method" "@path" "@query" "content-digest")"#,
+            Covers::LastEventId => r#"("@method" "@path" "@query" "last-event-id")"#,
+        }
+    }
 }
 
 /// A signature's parameters, read but not yet believed.
@@ -137,7 +158,9 @@ pub struct Parsed<'a> {
     covers: Covers,
     params: &'a str,
     signature: Vec<u8>,
+    fleet: &'a str,
     content_digest: Option<&'a str>,
+    last_event_id: Option<&'a str>,
 }
 
 /// Reads the signature headers of a request.
@@ -158,12 +181,12 @@ fn parse_headers(headers: &HeaderMap) -> Option<Parsed<'_>> {
         (value.len() <= MAX_HEADER).then_some(value)
     };
     let params = text(SIGNATURE_INPUT)?.strip_prefix(LABEL)?.strip_prefix('=')?;
-    let forms = [(WITH_BODY, Covers::Body), (WITHOUT_BODY, Covers::Nothing)];
-    let covered = |(form, covers)| Some((covers, params.strip_prefix(form)?));
-    let (covers, rest) = forms.into_iter().find_map(covered)?;
+    let covered = |covers: Covers| Some((covers, params.strip_prefix(covers.components())?));
+    let (covers, rest) = Covers::ALL.into_iter().find_map(covered)?;
     let (created, rest) = rest.strip_prefix(";created=")?.split_once(";nonce=\"")?;
     let (nonce, rest) = rest.split_once("\";keyid=\"")?;
-    let (node, alg) = rest.strip_suffix('"')?.split_once("\";alg=\"")?;
+    let (node, rest) = rest.split_once("\";alg=\"")?;
+    let (alg, fleet) = rest.strip_suffix('"')?.split_once("\";tag=\"")?;
     let algorithm = KeyAlgorithm::ALL.into_iter().find(|known| known.http_name() == alg)?;
     let signature = text(SIGNATURE)?.strip_prefix(LABEL)?.strip_prefix("=:")?.strip_suffix(':')?;
     let created: i64 = created.parse().ok()?;
@@ -178,13 +201,15 @@ fn parse_headers(headers: &HeaderMap) -> Option<Parsed<'_>> {
         covers,
         params,
         signature: BASE64.decode(signature.as_bytes()).ok()?,
+        fleet,
         content_digest: text(CONTENT_DIGEST),
+        last_event_id: text(LAST_EVENT_ID),
     })
 }
 
 impl<'a> Parsed<'a> {
-    /// Verifies the signature with the key on record, and the time; gives what was signed of the
-    /// body. Replay is the caller's to judge, by [`Parsed::nonce`], after this.
+    /// Verifies the signature with the key on record, the fleet and the time; gives what was signed of
+    /// the body. Replay is the caller's to judge, by [`Parsed::nonce`], after this.
     ///
     /// # Errors
     /// [`SignatureError`] says what does not hold.
@@ -192,24 +217,30 @@ impl<'a> Parsed<'a> {
         &self,
         method: &Method,
         uri: &Uri,
+        fleet: &FleetId,
         key: &PublicKey,
         now: Timestamp,
     ) -> Result<SignedBody<'a>, SignatureError> {
-        let digest = match self.covers {
-            Covers::Nothing => None,
-            Covers::Body => Some(self.content_digest.ok_or(SignatureError::Digest)?),
+        let value = match (self.covers, self.last_event_id) {
+            (Covers::Nothing, None) => "",
+            (Covers::Body, None) => self.content_digest.ok_or(SignatureError::Digest)?,
+            (Covers::LastEventId, Some(id)) => id,
+            _ => return Err(SignatureError::Coverage),
         };
         let (method, path, query) = (method.as_str(), uri.path(), uri.query().unwrap_or(""));
-        let last = digest.map(|digest| (CONTENT_DIGEST, digest));
-        let base = base(Target { method, path, query, body: &[] }, last, self.params);
+        let target = Target { method, path, query, body: &[], last_event_id: None };
+        let base = base(target, self.covers, value, self.params);
         if self.algorithm != key.algorithm() || !key.verifies(base.as_bytes(), &self.signature) {
             return Err(SignatureError::Signature);
+        }
+        if self.fleet != fleet.as_str() {
+            return Err(SignatureError::Fleet);
         }
         // In whole seconds, as `created` is.
         if now.secs().abs_diff(self.created.secs()) > SLACK.as_secs() {
             return Err(SignatureError::Skew { created: self.created });
         }
-        Ok(SignedBody(digest))
+        Ok(SignedBody((self.covers == Covers::Body).then_some(value)))
     }
 }
 
@@ -237,8 +268,8 @@ fn content_digest(body: &[u8]) -> String {
     format!("sha-256=:{}:", BASE64.encode(Digest::of(body).as_bytes()))
 }
 
-/// The signature base of RFC 9421 section 2.5; `last` is a covered header with its value.
-fn base(target: Target<'_>, last: Option<(&str, &str)>, params: &str) -> String {
+/// The signature base of RFC 9421 section 2.5; `value` is that of the covered header, if there is one.
+fn base(target: Target<'_>, covers: Covers, value: &str, params: &str) -> String {
     let mut base = String::with_capacity(512);
     let mut line = |name: &str, value: &str, query: &str| {
         for part in ["\"", name, "\": ", query, value, "\n"] {
@@ -248,8 +279,10 @@ fn base(target: Target<'_>, last: Option<(&str, &str)>, params: &str) -> String 
     line("@method", target.method, "");
     line("@path", target.path, "");
     line("@query", target.query, "?");
-    if let Some((name, value)) = last {
-        line(name, value, "");
+    match covers {
+        Covers::Nothing => {}
+        Covers::Body => line(CONTENT_DIGEST, value, ""),
+        Covers::LastEventId => line(LAST_EVENT_ID, value, ""),
     }
     base.push_str("\"@signature-params\": ");
     base.push_str(params);

@@ -4,18 +4,29 @@
 use std::time::Duration;
 
 use http::{HeaderMap, HeaderValue};
-use model::{NodeId, Timestamp};
+use model::{FleetId, NodeId, Timestamp};
 use trust::{KeyAlgorithm, SigningKey};
 use wire::headers::{CONTENT_DIGEST, SIGNATURE, SIGNATURE_INPUT};
 use wire::signature::{SignatureError, SignatureHeaders, Target, parse, sign};
+use wire::sse::LAST_EVENT_ID;
 
 const NOW: Timestamp = Timestamp(1_800_000_000_400);
-const CHECKIN: Target<'_> =
-    Target { method: "POST", path: "/v1/agent/checkin", query: "wait=30", body: b"{\"incarnation\":\"i1\"}" };
-const BLOB: Target<'_> = Target { method: "GET", path: "/v1/blobs/ab", query: "", body: b"" };
+const CHECKIN: Target<'_> = Target {
+    method: "POST",
+    path: "/v1/agent/checkin",
+    query: "wait=30",
+    body: b"{\"incarnation\":\"i1\"}",
+    last_event_id: None,
+};
+const BLOB: Target<'_> =
+    Target { method: "GET", path: "/v1/blobs/ab", query: "", body: b"", last_event_id: None };
 
 fn key() -> SigningKey {
     SigningKey::from_seed(&[7; 32])
+}
+
+fn fleet() -> FleetId {
+    "demo".parse().unwrap()
 }
 
 fn node() -> NodeId {
@@ -23,7 +34,7 @@ fn node() -> NodeId {
 }
 
 fn signed(target: Target<'_>) -> SignatureHeaders {
-    sign(target, &node(), &key(), NOW, 42)
+    sign(target, &fleet(), &node(), &key(), NOW, 42)
 }
 
 fn headers(signed: &SignatureHeaders) -> HeaderMap {
@@ -48,7 +59,7 @@ fn under(
 ) -> Result<(), SignatureError> {
     let uri = format!("{}?{}", target.path, target.query).parse().unwrap();
     let method = target.method.parse().unwrap();
-    parse(headers)?.verify(&method, &uri, &key.public(), now)?.holds(target.body)
+    parse(headers)?.verify(&method, &uri, &fleet(), &key.public(), now)?.holds(target.body)
 }
 
 #[test]
@@ -70,7 +81,7 @@ fn the_signature_base_to_the_letter() {
     let (node, signed) = (node(), signed(CHECKIN));
     let digest = "sha-256=:djRCZ/Bkum9LWW9RHJ0HpalJNVOQmTjphpxlc3wSxbI=:";
     let params = format!(
-        r#"("@method" "@path" "@query" "content-digest");created=1800000000;nonce="000000000000002a";keyid="{node}";alg="ed25519""#
+        r#"("@method" "@path" "@query" "content-digest");created=1800000000;nonce="000000000000002a";keyid="{node}";alg="ed25519";tag="demo""#
     );
     assert_eq!(signed.content_digest.as_deref(), Some(digest));
     assert_eq!(signed.input, format!("muster={params}"));
@@ -80,9 +91,9 @@ fn the_signature_base_to_the_letter() {
     let signature = signed.signature.strip_prefix("muster=:").unwrap().strip_suffix(':').unwrap();
     let signature = data_encoding::BASE64.decode(signature.as_bytes()).unwrap();
     assert!(key().public().verifies(base.as_bytes(), &signature), "the base is another one:\n{base}");
-    let bare = sign(BLOB, &node, &key(), NOW, u64::MAX);
+    let bare = sign(BLOB, &fleet(), &node, &key(), NOW, u64::MAX);
     let params = format!(
-        r#"("@method" "@path" "@query");created=1800000000;nonce="ffffffffffffffff";keyid="{node}";alg="ed25519""#
+        r#"("@method" "@path" "@query");created=1800000000;nonce="ffffffffffffffff";keyid="{node}";alg="ed25519";tag="demo""#
     );
     assert_eq!((bare.content_digest, bare.input), (None, format!("muster={params}")));
 }
@@ -131,6 +142,8 @@ fn every_parameter_counts() {
         ("algorithm", change("ed25519", "hmac-sha256"), SignatureError::Form),
         ("fewer parts", change(" \"content-digest\"", ""), SignatureError::Signature),
         ("other parts", change("@query", "@target-uri"), SignatureError::Form),
+        ("another fleet", change("tag=\"demo", "tag=\"other"), SignatureError::Signature),
+        ("no fleet", change(";tag=\"demo\"", ""), SignatureError::Form),
         ("another label", change("muster=", "sig1="), SignatureError::Form),
         ("short nonce", change("000000000000002a", "2a"), SignatureError::Form),
         ("no number", change("1800000000", "soon"), SignatureError::Form),
@@ -145,9 +158,33 @@ fn every_parameter_counts() {
     }
 }
 
+/// One key may be in two fleets: what it signed for one is nothing to the other.
+#[test]
+fn a_request_to_another_fleet_is_refused() {
+    let other = sign(CHECKIN, &"other".parse().unwrap(), &node(), &key(), NOW, 42);
+    assert_eq!(verified(&other, CHECKIN, NOW), Err(SignatureError::Fleet));
+}
+
+/// Where a stream goes on is the node's word, and not that of a proxy between.
+#[test]
+fn the_last_event_id_counts() {
+    let stream = Target { last_event_id: Some("i1.5"), ..BLOB };
+    let (with, without) = (signed(stream), signed(BLOB));
+    let sent = |signed: &SignatureHeaders, id: Option<&str>| {
+        let mut map = headers(signed);
+        id.map(|id| map.insert(LAST_EVENT_ID, HeaderValue::from_str(id).unwrap()));
+        under(&map, BLOB, &key(), NOW)
+    };
+    assert_eq!(sent(&with, Some("i1.5")), Ok(()));
+    assert_eq!(sent(&with, Some("i1.6")), Err(SignatureError::Signature), "another");
+    assert_eq!(sent(&with, None), Err(SignatureError::Coverage), "taken away");
+    assert_eq!(sent(&without, Some("i1.5")), Err(SignatureError::Coverage), "put in");
+    assert_eq!(sent(&without, None), Ok(()));
+}
+
 #[test]
 fn another_key_s_signature_is_refused() {
-    let signed = sign(CHECKIN, &node(), &SigningKey::from_seed(&[8; 32]), NOW, 42);
+    let signed = sign(CHECKIN, &fleet(), &node(), &SigningKey::from_seed(&[8; 32]), NOW, 42);
     assert_eq!(verified(&signed, CHECKIN, NOW), Err(SignatureError::Signature));
 }
 
@@ -180,7 +217,7 @@ fn sixty_seconds_of_skew_and_no_more() {
 #[test]
 fn a_wild_time_under_a_good_signature_is_only_refused() {
     for created in [1 << 40, -(1 << 40), i64::from(i32::MAX)] {
-        let signed = sign(CHECKIN, &node(), &key(), Timestamp::from_secs(created), 1);
+        let signed = sign(CHECKIN, &fleet(), &node(), &key(), Timestamp::from_secs(created), 1);
         let refused = verified(&signed, CHECKIN, NOW).unwrap_err();
         // The message is made for the problem that goes back.
         assert!(refused.to_string().contains("more than 60 s"), "{refused}");
@@ -207,8 +244,8 @@ fn missing_or_overlong_headers_are_no_signature() {
 #[test]
 fn either_algorithm_but_only_the_key_s_own() {
     let other = SigningKey::from_secret(KeyAlgorithm::EcdsaP256, &[7; 32]).unwrap();
-    let signed = sign(CHECKIN, &node(), &other, NOW, 42);
-    assert!(signed.input.ends_with(";alg=\"ecdsa-p256-sha256\""), "{}", signed.input);
+    let signed = sign(CHECKIN, &fleet(), &node(), &other, NOW, 42);
+    assert!(signed.input.ends_with(";alg=\"ecdsa-p256-sha256\";tag=\"demo\""), "{}", signed.input);
     let verdict = |signed: &SignatureHeaders, key: &SigningKey| under(&headers(signed), CHECKIN, key, NOW);
     assert_eq!(verdict(&signed, &other), Ok(()));
     assert_eq!(verdict(&signed, &key()), Err(SignatureError::Signature), "under the other key's id");

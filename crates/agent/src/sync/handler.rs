@@ -10,8 +10,8 @@ use model::replication::TransportKind;
 use model::{ObjectKey, Timestamp};
 use streams::{LinkHandler, LoadError};
 use sync::FeedCursor;
-use sync::frame::{Hello, Refused};
-use sync::link::{Batch, Counters, ItemOutcome, Link, NotKept, Note};
+use sync::frame::Refused;
+use sync::link::{Batch, Counters, ItemOutcome, Link, NotDurable, Note};
 use sync::{Content, Feed, Frame, Replica, Side};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -91,7 +91,7 @@ impl LinkHandler for AgentLinkHandler {
         read.ok().and_then(Result::ok).ok_or(LoadError)
     }
 
-    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotKept> {
+    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotDurable> {
         self.reconciler.apply(batch, self.rules).await
     }
 
@@ -111,21 +111,20 @@ impl LinkHandler for AgentLinkHandler {
         None
     }
 
-    fn hello(&self, hello: &Hello) {
-        tracing::debug!(instance = hello.instance, "the link is up");
-        {
-            let mut state = self.state();
-            state.peer_instance = hello.instance.clone();
-            state.takes_check_ins = hello.capabilities.checkin;
-        }
-        if matches!(self.transport, TransportKind::Grpc | TransportKind::Websocket) {
-            // The control plane could not announce a publish while there was no stream (SYN-11).
-            self.context.daemon.contact();
-        }
-    }
-
     fn note(&self, note: &Note) {
         match note {
+            Note::Met(hello) => {
+                tracing::debug!(instance = hello.instance, "the link is up");
+                {
+                    let mut state = self.state();
+                    state.peer_instance = hello.instance.clone();
+                    state.takes_check_ins = hello.capabilities.checkin;
+                }
+                if matches!(self.transport, TransportKind::Grpc | TransportKind::Websocket) {
+                    // The control plane could not announce a publish while there was no stream (SYN-11).
+                    self.context.daemon.contact();
+                }
+            }
             // What comes by a resync has no time, and deletes have none.
             Note::Applied { oldest: ..=0, .. } => {}
             Note::Applied { oldest, .. } => {

@@ -73,7 +73,7 @@ impl Poster {
         let had_left = !self.left.is_empty();
         let came = match pushed.is_empty() {
             true => {
-                let own = exchange.say(Vec::new()).await.frames;
+                let own = exchange.step(Vec::new()).await.frames;
                 self.post(own).await
             }
             false => Ok(FrameBatch { frames: pushed, more: true }),
@@ -81,7 +81,7 @@ impl Poster {
         let (mut moved, mut error) = (had_left, None);
         match came {
             Ok(FrameBatch { frames, more }) => {
-                let said = exchange.say(frames).await.frames;
+                let said = exchange.step(frames).await.frames;
                 // What is to be compared goes with the next one.
                 moved |= more || said.iter().any(|frame| matches!(frame, Frame::Checkpoint(_)));
                 self.keep(&mut exchange, said).await;
@@ -148,7 +148,7 @@ impl Poster {
             if ends {
                 return;
             }
-            said = exchange.say(Vec::new()).await.frames;
+            said = exchange.step(Vec::new()).await.frames;
         }
     }
 }

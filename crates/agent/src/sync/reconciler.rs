@@ -23,7 +23,7 @@ use model::replication::{Mode, SyncPolicy};
 use model::{Kind, ObjectKey};
 use sync::backoff::Backoff;
 use sync::frame::Op;
-use sync::link::{Batch, ItemOutcome, NotKept};
+use sync::link::{Batch, ItemOutcome, NotDurable};
 use sync::object;
 use tokio::sync::{oneshot, watch};
 
@@ -172,9 +172,9 @@ impl ObjectReconciler {
     ///
     /// # Errors
     /// Nothing of it is durable.
-    pub async fn apply(&self, batch: Arc<Batch>, of: u64) -> Result<Vec<ItemOutcome>, NotKept> {
+    pub async fn apply(&self, batch: Arc<Batch>, of: u64) -> Result<Vec<ItemOutcome>, NotDurable> {
         let applied = self.run(move |reconciler| reconciler.batch(&batch, of)).await;
-        let gone = || NotKept("the agent's thread of objects has ended, or has too much to do".to_owned());
+        let gone = || NotDurable("the agent's thread of objects has ended, or has too much to do".to_owned());
         applied.unwrap_or_else(|| Err(gone()))
     }
 
@@ -275,9 +275,9 @@ impl Reconciler {
     }
 
     /// Applies a batch, then makes it durable in one write; then actions may begin.
-    fn batch(&mut self, batch: &Batch, of: u64) -> Result<Vec<ItemOutcome>, NotKept> {
+    fn batch(&mut self, batch: &Batch, of: u64) -> Result<Vec<ItemOutcome>, NotDurable> {
         if self.rules.borrow().number != of {
-            return Err(NotKept("the release says otherwise by now".to_owned()));
+            return Err(NotDurable("the release says otherwise by now".to_owned()));
         }
         let outcomes: Vec<ItemOutcome> = batch.items.iter().map(|item| self.item(item)).collect();
         if let Err(error) = self.context.sets.write(batch.write(&outcomes)) {
@@ -285,7 +285,7 @@ impl Reconciler {
             // What was put into the backend just now is wanted, and not known to be.
             self.complete = false;
             self.problem("objects", Some(why.clone()));
-            return Err(NotKept(why));
+            return Err(NotDurable(why));
         }
         self.problem("objects", None);
         for (item, _) in

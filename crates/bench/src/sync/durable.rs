@@ -10,8 +10,7 @@ use net::Signal;
 use spool::Disk;
 use spool::objects::{ObjectLimits, ObjectLog};
 use streams::{LinkHandler, LoadError};
-use sync::frame::Hello;
-use sync::link::{Batch, ItemOutcome, Link, NotKept, Note};
+use sync::link::{Batch, ItemOutcome, Link, NotDurable, Note};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
 
@@ -111,7 +110,7 @@ impl LinkHandler for DurableHandler {
         Ok(vec![None; wants.len()])
     }
 
-    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotKept> {
+    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotDurable> {
         let (log, write) = (self.log.clone(), batch.clone());
         let written = tokio::task::spawn_blocking(move || {
             let done = vec![ItemOutcome::Done; write.items.len()];
@@ -122,16 +121,14 @@ impl LinkHandler for DurableHandler {
                 self.count(&batch);
                 Ok(done)
             }
-            Ok(Err(error)) => Err(NotKept(error.to_string())),
-            Err(error) => Err(NotKept(error.to_string())),
+            Ok(Err(error)) => Err(NotDurable(error.to_string())),
+            Err(error) => Err(NotDurable(error.to_string())),
         }
     }
 
     async fn received(&self, _: Frame) -> Option<Frame> {
         None
     }
-
-    fn hello(&self, _: &Hello) {}
 
     fn note(&self, note: &Note) {
         if *note == Note::InSync {

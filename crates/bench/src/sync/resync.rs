@@ -6,6 +6,7 @@ use std::time::Instant;
 use model::replication::Mode;
 use model::{Digest, Stub};
 use streams::{LinkCommand, LinkHandler};
+use sync::SavedReplica;
 use sync::link::Note;
 use sync::replica::Replica;
 use test_support::memory::MemoryLinkHandler;
@@ -77,7 +78,8 @@ async fn differing(
     });
     let keys = keys.collect::<Result<Vec<_>, BenchError>>()?;
     handler.with_sets(|_, replica| {
-        let mut saved = replica.saved();
+        let objects = replica.objects().map(|(key, stub)| (key.clone(), stub.clone(), 1));
+        let mut saved = SavedReplica { cursor: replica.cursor().cloned(), objects: objects.collect() };
         for (key, uid) in &keys {
             let stub = Stub { uid: uid.clone(), digest: Digest::of(b"something else"), size: 14 };
             saved.objects.push((key.clone(), stub, 1));

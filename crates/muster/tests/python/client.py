@@ -214,7 +214,7 @@ class Node:
             lines.append(f'"content-digest": {digest}')
             headers.append(("content-digest", digest))
         params = f'({" ".join(covered)});created={int(time.time())};nonce="{self.number:016x}"'
-        params += f';keyid="{self.id}";alg="ed25519"'
+        params += f';keyid="{self.id}";alg="ed25519";tag="{self.trust["fleet"]}"'
         lines.append(f'"@signature-params": {params}')
         signature = base64.b64encode(self.key.sign("\n".join(lines).encode())).decode()
         headers += [("signature-input", f"muster={params}"), ("signature", f"muster=:{signature}:")]

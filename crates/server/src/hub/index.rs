@@ -78,7 +78,7 @@ impl SyncIndex {
         let Some(slot) = self.index.get(id) else { return };
         let (waits, revision) = (summary.wants_link(), summary.revision());
         let mut entry = slot.lock();
-        let news = waits && (!entry.node.work_waits || entry.work_told != Some(revision));
+        let news = waits && (!entry.node.work_waits || entry.work_notified != Some(revision));
         entry.node.work_waits = waits;
         entry.work_head = revision;
         drop(entry);
@@ -109,7 +109,7 @@ impl SyncIndex {
 
     /// The link that a node has.
     pub(crate) fn link(&self, id: &NodeId) -> Option<Arc<NodeLink>> {
-        self.nodes().get(id)?.link().cloned()
+        self.nodes().get(id)?.link.clone()
     }
 
     /// Everything in numbers. Cost: the nodes that synchronize.
@@ -122,8 +122,8 @@ impl SyncIndex {
             totals.most_behind = totals.most_behind.max(behind);
             totals.out_of_sync += u64::from(summary.is_out_of_sync());
             totals.down += summary.objects_down();
-            totals.up += summary.objects_up();
-            if let Some(link) = summary.link() {
+            totals.up += summary.up;
+            if let Some(link) = &summary.link {
                 *totals.links.entry(link.transport).or_default() += 1;
             }
         }
@@ -132,7 +132,7 @@ impl SyncIndex {
 
     /// The feed is loaded: now it is known how many changes of objects the node lacks.
     pub(super) fn feed_loaded(&self, id: &NodeId, feed: &Feed) {
-        let acked = self.read(id, |summary| summary.acked().cloned());
+        let acked = self.read(id, |summary| summary.acked.clone());
         let acked = acked.filter(|acked| acked.incarnation == *feed.incarnation());
         // A feed may be long: other nodes do not wait for it.
         let from = acked.map_or(0, |acked| acked.revision);
@@ -159,10 +159,10 @@ impl SyncIndex {
         // Whoever removes a node takes it out of the fleet's index first, then out of here.
         self.index.get(&link.node).ok_or(Removed)?;
         let summary = nodes.entry(link.node.clone()).or_default();
-        if summary.link().is_some_and(|stream| stream.goes_up_by(link)) {
+        if summary.link.as_ref().is_some_and(|stream| stream.goes_up_by(link)) {
             return Ok(None);
         }
-        let before = summary.link_opened(link);
+        let before = summary.link.replace(link.clone());
         if let Some(before) = &before {
             before.end("replaced", "the node opened another link");
         }
@@ -181,7 +181,7 @@ impl SyncIndex {
 
     /// All links that are open.
     pub(crate) fn links(&self) -> Vec<Arc<NodeLink>> {
-        self.nodes().values().filter_map(|summary| summary.link().cloned()).collect()
+        self.nodes().values().filter_map(|summary| summary.link.clone()).collect()
     }
 
     /// The node is removed.
@@ -199,7 +199,7 @@ impl SyncIndex {
         let mut nodes = self.nodes();
         for progress in lost {
             if let Some(summary) = nodes.get_mut(&progress.node) {
-                summary.not_saved();
+                summary.unsaved = true;
             }
         }
     }

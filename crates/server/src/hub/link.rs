@@ -130,18 +130,9 @@ impl NodeLink {
         self.ending.wait().await.clone()
     }
 
-    fn report(&self) -> MutexGuard<'_, LinkReport> {
-        self.report.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
     /// How both sets stand, as the link saw them last.
-    pub(crate) fn cause(&self) -> SyncCause {
-        self.report().cause.clone()
-    }
-
-    /// The link sees both sets so.
-    pub(super) fn observed(&self, cause: SyncCause) {
-        self.report().cause = cause;
+    pub(super) fn report(&self) -> MutexGuard<'_, LinkReport> {
+        self.report.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The link reports this; what it reported before, when that was something else.

@@ -99,7 +99,7 @@ impl Hub {
             let asked = self.store.sync_contents(&record.node, Side::Theirs, vec![key.clone()]);
             let content = asked.await?.into_iter().flatten().next();
             let problem = content.and_then(|content| NodeProblem::from_content(&content.bytes));
-            self.sync_index.update(&record.node, |summary| summary.node_reports(problem));
+            self.sync_index.update(&record.node, |summary| summary.node_problem = problem);
         }
         Ok(())
     }
@@ -114,7 +114,7 @@ impl Hub {
     }
 
     /// All objects of a kind, of every node: at most a few of each.
-    async fn all_of(&self, side: Side, kind: &Kind) -> Result<Vec<ObjectRecord>, StoreError> {
+    pub(crate) async fn all_of(&self, side: Side, kind: &Kind) -> Result<Vec<ObjectRecord>, StoreError> {
         let (side, kind) = (Some(side), Some(kind.clone()));
         let filter = ObjectFilter { side, kind, ..ObjectFilter::default() };
         let mut found: Vec<ObjectRecord> = Vec::new();
@@ -185,7 +185,7 @@ impl Hub {
     /// A node is removed from the fleet: its link ends, and nothing of it stays.
     pub(crate) fn remove(&self, id: &NodeId) {
         let summary = self.sync_index.remove(id);
-        if let Some(link) = summary.and_then(|summary| summary.link().cloned()) {
+        if let Some(link) = summary.and_then(|summary| summary.link) {
             link.end("removed", "the node was removed from the fleet");
         }
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner).remove(id);

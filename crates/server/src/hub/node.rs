@@ -1,7 +1,7 @@
 //! [`NodeSync`]: the two sets of one node.
 //!
 //! ```text
-//! edits --plan--> Write --store--> commit to the feed --> head: Signal --> link, push
+//! edits --plan--> Write --store--> commit to the feed --> head: Signal --> link, server-sent events
 //! link: batch --keep--> store --> the link commits to the replica
 //! ```
 //!
@@ -48,7 +48,7 @@ pub(crate) struct NodeSync {
     changing: tokio::sync::Mutex<()>,
     /// The feed's last change.
     head: Arc<Signal>,
-    /// The feed's end when a post was answered last, or something pushed: the node has what is up to
+    /// The feed's end when a post was answered last, or events were sent: the node has what is up to
     /// there, or comes for it.
     answered: AtomicU64,
     /// The store may have taken what memory has not: no link or request begins with this one any more.
@@ -130,7 +130,7 @@ impl NodeSync {
         self.head.clone()
     }
 
-    /// A link, a post or pushed events take what is in the feed by now to the node.
+    /// A link, a post or server-sent events take what is in the feed by now to the node.
     pub(crate) fn answered(&self) {
         self.answered.store(self.head.get(), Ordering::Release);
     }
@@ -214,6 +214,8 @@ impl NodeSync {
             this.write(Write::of(&Feed::new(incarnation), ours)).await?;
             let mut sets = this.sets();
             sets.feed = anew;
+            // Its numbers begin anew.
+            this.answered.store(0, Ordering::Release);
             this.feed_changed(&sets.feed, &[]);
             Ok(())
         })
@@ -226,25 +228,20 @@ impl NodeSync {
         self.head.set(feed.head());
     }
 
-    /// Contents of objects of the feed, to be sent: those that were written just now are given away
-    /// once, the others come from the store. `None` for one that is not there.
+    /// Contents of objects of the feed, to be sent: where all were written just now they are given away
+    /// once, else they come from the store. `None` for one that is not there.
     pub(crate) async fn contents_to_send(
         &self,
         keys: &[ObjectKey],
     ) -> Result<Vec<Option<Content>>, StoreError> {
-        let mut contents: Vec<Option<Content>> = {
+        let recent: Vec<Option<Content>> = {
             let mut sets = self.sets();
             keys.iter().map(|key| sets.recent.take(key)).collect()
         };
-        let lacking = keys.iter().zip(&contents).filter(|(_, content)| content.is_none());
-        let lacking: Vec<ObjectKey> = lacking.map(|(key, _)| key.clone()).collect();
-        if !lacking.is_empty() {
-            let mut stored = self.store.sync_contents(&self.id, Side::Ours, lacking).await?.into_iter();
-            for content in contents.iter_mut().filter(|content| content.is_none()) {
-                *content = stored.next().flatten();
-            }
+        if recent.iter().all(Option::is_some) {
+            return Ok(recent);
         }
-        Ok(contents)
+        self.store.sync_contents(&self.id, Side::Ours, keys.to_vec()).await
     }
 }
 
@@ -265,32 +262,29 @@ struct EditPlanner<'a> {
     planner: Planner<'a>,
     /// What those edits are.
     changes: Vec<PlannedChange>,
-    /// Which object has which uid; worked out when a manifest says one.
+    /// Which object had which uid last; worked out when a manifest says one.
     uids: Option<BTreeMap<(Kind, Arc<str>), ObjectKey>>,
 }
 
 impl EditPlanner<'_> {
     fn plan(&mut self, Edit { key, put }: Edit) -> EditOutcome {
         let before = self.planner.stub(&key).cloned();
-        let (after, change, content) = match put {
+        let (change, content) = match put {
             Some((uid, content)) => {
                 let stub = self.fits(&key, uid, &content, before.as_ref())?;
                 let change = self.planner.put(&key, &stub);
-                (Some(stub), change.map_err(|_| EditRejection::TooManySections)?, Some(content))
+                (change.map_err(|_| EditRejection::TooManySections)?, Some(content))
             }
-            None => (None, self.planner.remove(&key), None),
+            None => (self.planner.remove(&key), None),
         };
-        let outcome = match (&before, &after) {
+        let outcome = match (before, &content) {
             (None, None) => ApplyOutcome::Absent,
             (Some(_), None) => ApplyOutcome::Deleted,
             (_, Some(_)) if change.is_none() => ApplyOutcome::Unchanged,
             (None, Some(_)) => ApplyOutcome::Created,
             (Some(_), Some(_)) => ApplyOutcome::Changed,
         };
-        if let Some(change) = change {
-            self.uid_moves(&key, before.as_ref(), after.as_ref());
-            self.changes.push((change, content));
-        }
+        self.changes.extend(change.map(|change| (change, content)));
         Ok(outcome)
     }
 
@@ -322,13 +316,6 @@ impl EditPlanner<'_> {
         Ok(Stub { uid, digest: Digest::of(&content.bytes), size })
     }
 
-    fn uid_moves(&mut self, key: &ObjectKey, before: Option<&Stub>, after: Option<&Stub>) {
-        let Some(uids) = &mut self.uids else { return };
-        let of = |stub: &Stub| (key.section.kind.clone(), stub.uid.clone());
-        before.map(|stub| uids.remove(&of(stub)));
-        after.map(|stub| uids.insert(of(stub), key.clone()));
-    }
-
     /// No other object of the kind has the uid.
     fn is_its_own(&mut self, key: &ObjectKey, uid: &Arc<str>) -> Result<(), EditRejection> {
         let planner = &self.planner;
@@ -338,9 +325,11 @@ impl EditPlanner<'_> {
             };
             planner.objects().map(of).collect()
         });
-        match uids.get(&(key.section.kind.clone(), uid.clone())) {
-            Some(holder) if holder != key => Err(EditRejection::UidTwice(holder.clone())),
-            _ => Ok(()),
+        let holder = uids.entry((key.section.kind.clone(), uid.clone())).or_insert_with(|| key.clone());
+        if holder != key && planner.stub(holder).is_some_and(|stub| stub.uid == *uid) {
+            return Err(EditRejection::UidTwice(holder.clone()));
         }
+        *holder = key.clone();
+        Ok(())
     }
 }

@@ -45,7 +45,7 @@ pub(crate) struct SyncSummary {
     /// The end of the feed that the control plane authors.
     head: Option<FeedCursor>,
     /// How far the node acknowledged it.
-    acked: Option<FeedCursor>,
+    pub(crate) acked: Option<FeedCursor>,
     /// What is in the feed: objects, and actions.
     down: u64,
     /// How many of it are actions.
@@ -53,26 +53,27 @@ pub(crate) struct SyncSummary {
     /// How many changes of objects the node lacks, while it has the feed's incarnation; an upper bound.
     lacks: u64,
     /// Objects of the replica of the node's feed.
-    up: u64,
+    pub(crate) up: u64,
     /// What the last comparison of the sets came to.
     concluded: Option<SyncCondition>,
     /// Since when the node is behind.
     behind_since: Option<Timestamp>,
     /// When a second agent came last under this identity.
-    duplicate: Option<Instant>,
-    /// Objects of ours that the node does not take; of very many only some.
-    rejected: BTreeMap<ObjectKey, Rejection>,
-    /// What the node says of the place where its objects live.
-    node_problem: Option<NodeProblem>,
+    pub(crate) duplicate: Option<Instant>,
+    /// Objects of ours that the node does not take, and why; of very many only some.
+    pub(crate) rejected: BTreeMap<ObjectKey, Rejection>,
+    /// What the node says is wrong where its objects live.
+    pub(crate) node_problem: Option<NodeProblem>,
     wants: Wants,
     /// An exchange took the wants to heart at this end.
     wants_begun: bool,
-    link: Option<Arc<NodeLink>>,
+    /// The link that the node has.
+    pub(crate) link: Option<Arc<NodeLink>>,
     /// A comparison is wanted: the last one was with another instance of the control plane, or
     /// was broken off.
     unconfirmed: bool,
     /// The store does not have `acked` and `concluded` as they are.
-    unsaved: bool,
+    pub(super) unsaved: bool,
 }
 
 impl SyncSummary {
@@ -122,11 +123,6 @@ impl SyncSummary {
         self.down.saturating_sub(self.actions)
     }
 
-    /// Objects that came up.
-    pub(crate) fn objects_up(&self) -> u64 {
-        self.up
-    }
-
     /// There are objects or actions in one of its sets.
     pub(crate) fn has_objects(&self) -> bool {
         self.down + self.up > 0
@@ -145,21 +141,6 @@ impl SyncSummary {
         self.acked_revision().is_some_and(|acked| acked >= revision)
     }
 
-    /// The link that the node has.
-    pub(crate) fn link(&self) -> Option<&Arc<NodeLink>> {
-        self.link.as_ref()
-    }
-
-    /// Why the node does not take objects of ours.
-    pub(crate) fn rejected(&self) -> &BTreeMap<ObjectKey, Rejection> {
-        &self.rejected
-    }
-
-    /// The node says what is wrong where its objects live, or that nothing is any more.
-    pub(crate) fn node_reports(&mut self, problem: Option<NodeProblem>) {
-        self.node_problem = problem;
-    }
-
     /// Two agents come under one identity (IDN-10).
     pub(super) fn is_duplicate(&self) -> bool {
         self.duplicate.is_some_and(|at| at.elapsed() < DUPLICATE_SHOWN)
@@ -174,11 +155,6 @@ impl SyncSummary {
     /// The last revision of the feed.
     pub(super) fn revision(&self) -> u64 {
         self.head.as_ref().map_or(0, |head| head.revision)
-    }
-
-    /// How far the node acknowledged our feed.
-    pub(crate) fn acked(&self) -> Option<&FeedCursor> {
-        self.acked.as_ref()
     }
 
     /// The feed is loaded: now it is known how many changes of objects the node lacks.
@@ -209,12 +185,14 @@ impl SyncSummary {
         now: Timestamp,
     ) {
         let LinkReport { cause, acked, objects, rejected } = report;
-        if link.synchronizes() && self.accepts_report_of(link) {
+        let is_post = link.transport == TransportKind::Poll;
+        // What a link says of the sets counts while it is the node's, and that of its one post at a time.
+        if link.synchronizes() && (is_post || self.is_linked_by(link)) {
             self.observed(&cause, now);
         }
         // What is posted is the way up of the node's stream.
-        if let Some(stream) = self.link.as_ref().filter(|_| link.transport == TransportKind::Poll) {
-            stream.observed(cause);
+        if let Some(stream) = self.link.as_ref().filter(|_| is_post) {
+            stream.report().cause = cause;
         }
         if let Some(acked) = acked {
             self.acknowledged(acked);
@@ -258,11 +236,6 @@ impl SyncSummary {
         }
     }
 
-    /// A second agent came under the node's identity.
-    pub(crate) fn duplicate_seen(&mut self) {
-        self.duplicate = Some(Instant::now());
-    }
-
     fn observed(&mut self, cause: &SyncCause, now: Timestamp) {
         match cause {
             SyncCause::InSync(_) => self.unconfirmed = false,
@@ -289,15 +262,10 @@ impl SyncSummary {
         self.link.as_ref().is_some_and(|now| Arc::ptr_eq(now, link))
     }
 
-    /// What the link says of the sets counts: it is the node's, or an exchange, of which there is one at
-    /// a time.
-    fn accepts_report_of(&self, link: &Arc<NodeLink>) -> bool {
-        link.transport == TransportKind::Poll || self.is_linked_by(link)
-    }
-
-    /// A link takes the place of the one before, which is returned.
-    pub(super) fn link_opened(&mut self, link: &Arc<NodeLink>) -> Option<Arc<NodeLink>> {
-        self.link.replace(link.clone())
+    /// Changes of objects are under way on a link that sees both sets so.
+    fn moves_objects(&self, cause: &SyncCause) -> bool {
+        let actions = self.actions_behind();
+        matches!(cause, SyncCause::Behind { down, up, .. } if down.saturating_add(*up) > actions)
     }
 
     /// The link is gone; a newer one stays.
@@ -307,11 +275,8 @@ impl SyncSummary {
         }
         self.link = None;
         // Something was under way: what came of it is not known, and another link is to say.
-        let moved = match link.cause() {
-            SyncCause::Behind { down, up, .. } => down.saturating_add(up) > self.actions_behind(),
-            SyncCause::Comparing => link.synchronizes(),
-            _ => false,
-        };
+        let cause = link.report().cause.clone();
+        let moved = self.moves_objects(&cause) || cause == SyncCause::Comparing && link.synchronizes();
         self.unconfirmed |= moved;
         let was_in_sync = matches!(&self.concluded, Some(it) if matches!(it.cause, SyncCause::InSync(_)));
         if moved && was_in_sync {
@@ -326,29 +291,32 @@ impl SyncSummary {
         }
         link.hears(link_time());
         if self.is_linked_by(link) {
-            let Wants { resync, approve } = self.wants;
-            self.wants.resync = resync && !link.commands.try_send(LinkCommand::Resync);
-            self.wants.approve = approve && !link.commands.try_send(LinkCommand::Approve);
+            self.send_wants(link);
         }
+    }
+
+    /// The link gets what operators asked for, as far as it has room for it now.
+    fn send_wants(&mut self, link: &NodeLink) {
+        let Wants { resync, approve } = self.wants;
+        self.wants.approve = approve && !link.commands.try_send(LinkCommand::Approve);
+        self.wants.resync = resync && !link.commands.try_send(LinkCommand::Resync);
     }
 
     /// An operator asks for something; `true` when a link took the command.
     pub(crate) fn want(&mut self, wants: Wants) -> bool {
-        // Before the hello no command reaches the node.
-        let told = self.link.as_ref().filter(|link| link.has_met()).is_some_and(|link| {
-            let approved = !wants.approve || link.commands.try_send(LinkCommand::Approve);
-            approved && (!wants.resync || link.commands.try_send(LinkCommand::Resync))
-        });
-        if !told {
-            self.wants.resync |= wants.resync;
-            self.wants.approve |= wants.approve;
-            self.wants_begun = false;
-            // Events pushed down bring a post, whose answer passes it on.
-            if let Some(stream) = self.link.as_ref().filter(|link| link.transport == TransportKind::Sse) {
-                stream.commands.try_send(LinkCommand::Send(Box::new(Frame::StateUpdated)));
+        self.wants.resync |= wants.resync;
+        self.wants.approve |= wants.approve;
+        self.wants_begun = false;
+        match self.link.clone() {
+            // Before the hello no command reaches the node.
+            Some(link) if link.has_met() => self.send_wants(&link),
+            // Server-sent events bring a post, whose answer passes it on.
+            Some(link) if link.transport == TransportKind::Sse => {
+                link.commands.try_send(LinkCommand::Send(Box::new(Frame::StateUpdated)));
             }
+            _ => {}
         }
-        told
+        self.wants == Wants::default()
     }
 
     /// What operators asked for, for an exchange: at this end it counts with the first one alone, and it
@@ -377,11 +345,6 @@ impl SyncSummary {
             acked: self.acked.clone(),
             condition: self.concluded.clone(),
         })
-    }
-
-    /// The store did not take it.
-    pub(super) fn not_saved(&mut self) {
-        self.unsaved = true;
     }
 }
 

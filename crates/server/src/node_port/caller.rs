@@ -124,7 +124,9 @@ impl<'a> SignedRequest<'a> {
         };
         caller.is_meant(matched)?;
         let key = caller.slot.lock().node.key;
-        let body = signed.verify(&head.method, &head.uri, &key, now()).map_err(signature_problem)?;
+        let body = signed
+            .verify(&head.method, &head.uri, &plane.trust.fleet, &key, now())
+            .map_err(signature_problem)?;
         let counted = connection.is_proxy().then_some(&caller.id);
         let place = plane.proxied.clone().enter(counted, PROXIED_AT_ONCE);
         let place =
@@ -144,7 +146,7 @@ fn signature_problem(error: SignatureError) -> Problem {
     let code = match error {
         SignatureError::Missing | SignatureError::Form | SignatureError::Coverage => Code::Unsigned,
         SignatureError::Digest => Code::BadDigest,
-        SignatureError::Signature => Code::BadSignature,
+        SignatureError::Signature | SignatureError::Fleet => Code::BadSignature,
         SignatureError::Skew { .. } => Code::Skewed,
     };
     let mut problem = Problem::new(code, error.to_string());

@@ -8,6 +8,7 @@ use model::exchange::{Acked, Answer, CheckIn, Report};
 use model::log::{Cursor, MAX_FACTS};
 use model::status::{Contact, contact_of};
 use plane::Step;
+use store::StoreError;
 use wire::{Code, Problem};
 
 use super::Caller;
@@ -67,11 +68,8 @@ async fn keep_seen(plane: &ControlPlane, caller: &Caller, request: &mut CheckIn)
         return Ok(());
     }
     let stored = plane.store.put_seen(&caller.id, document, now()).await;
-    if stored.is_err() {
-        // Not stored: the next answer asks for it again.
-        caller.slot.lock().node.seen = None;
-    }
-    stored.map_err(store_problem)
+    // Not stored: the next answer asks for it again.
+    stored.inspect_err(|_| caller.slot.lock().node.seen = None).map_err(store_problem)
 }
 
 /// The step, and whether it tells the node for the first time that work waits (SYN-10).
@@ -83,10 +81,10 @@ fn take_step(plane: &ControlPlane, caller: &Caller, request: CheckIn) -> (Step, 
         let late = |seen| contact_of(seen, entry.node.promised, now()) != Contact::Online;
         let was_late = entry.node.last_seen.is_none_or(late);
         let step = entry.node.check_in(request, &heads, now());
-        let told = entry.work_told == Some(entry.work_head);
-        let news = step.answer.stream_requested && !told;
+        let notified = entry.work_notified == Some(entry.work_head);
+        let news = step.answer.stream_requested && !notified;
         if news {
-            entry.work_told = Some(entry.work_head);
+            entry.work_notified = Some(entry.work_head);
         }
         (step, news, was_late)
     };
@@ -129,26 +127,21 @@ async fn persist(
 ) -> Result<Option<Cursor>, Problem> {
     if step.first_use {
         let stored = plane.store.certificate_used(&caller.id).await;
-        if stored.is_err() {
-            // Not stored: the next request is the first one again (ENR-7).
-            caller.slot.lock().node.certificate_used = false;
-        }
-        stored.map_err(store_problem)?;
+        // Not stored: the next request is the first one again (ENR-7).
+        let undo = |_: &StoreError| caller.slot.lock().node.certificate_used = false;
+        stored.inspect_err(undo).map_err(store_problem)?;
     }
-    if let Some(push) = step.push_done {
-        let stored = plane.store.clear_push(&caller.id, push).await;
-        if stored.is_err() {
-            caller.slot.lock().node.push.get_or_insert(push);
-        }
-        stored.map_err(store_problem)?;
+    if let Some(number) = step.run_confirmed {
+        let stored = plane.store.confirm_run(&caller.id, number).await;
+        let undo = |_: &StoreError| {
+            caller.slot.lock().node.run_request.get_or_insert(number);
+        };
+        stored.inspect_err(undo).map_err(store_problem)?;
     }
     if let Some(traits) = step.traits.take() {
         let stored = plane.store.put_traits(&caller.id, traits, now()).await;
-        if stored.is_err() {
-            // Not stored: the next answer asks for them again.
-            caller.slot.lock().node.traits = None;
-        }
-        stored.map_err(store_problem)?;
+        // Not stored: the next answer asks for them again.
+        stored.inspect_err(|_| caller.slot.lock().node.traits = None).map_err(store_problem)?;
     }
     if step.facts.is_empty() {
         return Ok(None);

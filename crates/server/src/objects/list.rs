@@ -129,7 +129,7 @@ fn delivery(summary: &SyncSummary, side: Side, key: &ObjectKey, rev: u64) -> (Op
     if side == Side::Theirs {
         return (None, None);
     }
-    let refused = summary.rejected().get(key).map(ToString::to_string);
+    let refused = summary.rejected.get(key).map(ToString::to_string);
     (Some(summary.has(rev) && refused.is_none()), refused)
 }
 

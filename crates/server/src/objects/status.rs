@@ -67,11 +67,11 @@ fn view(plane: &ControlPlane, slot: &Slot, around: ConditionContext<'_>) -> Sync
         condition: ConditionView::new(&summary.condition(around), node.as_str()),
         mode: around.mode,
         behind: summary.objects_behind(),
-        link: summary.link().map(|link| link.transport),
-        linked_since: summary.link().map(|link| link.since),
+        link: summary.link.as_ref().map(|link| link.transport),
+        linked_since: summary.link.as_ref().map(|link| link.since),
         reach: reach.to_owned(),
         down: summary.objects_down(),
-        up: summary.objects_up(),
+        up: summary.up,
         node,
     })
 }

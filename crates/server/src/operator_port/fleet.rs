@@ -1,4 +1,4 @@
-//! Nodes, their status, runs and pushes.
+//! Nodes, their status, runs and requests for runs.
 
 use std::collections::BTreeMap;
 
@@ -48,7 +48,7 @@ fn view(node: &mut NodeState, heads: &Heads, now: Timestamp) -> NodeView {
         since: node.summary.since,
         fingerprint: node.key.fingerprint(),
         seen: node.seen.as_ref().map(|kept| kept.seen.clone()),
-        push: node.push,
+        push: node.run_request,
         status,
     }
 }
@@ -118,7 +118,7 @@ pub(super) fn nodes(plane: &ControlPlane, asked: Matching) -> Result<NodesView, 
 
 pub(super) fn status(plane: &ControlPlane) -> StatusView {
     let (heads, now) = (plane.heads(), now());
-    let all = plane.index.all();
+    let all = plane.index.page("", usize::MAX);
     let mut words: BTreeMap<Word, usize> = BTreeMap::new();
     let mut causes: BTreeMap<(Word, String), CauseView> = BTreeMap::new();
     for slot in &all {
@@ -206,17 +206,17 @@ pub(super) async fn remove(call: Call, asked: NodeName) -> Result<NodeView, Prob
     Ok(view)
 }
 
-pub(super) async fn push(call: Call, push: RunRequest) -> Result<RunRequested, Problem> {
+pub(super) async fn request_run(call: Call, asked: RunRequest) -> Result<RunRequested, Problem> {
     let plane = &call.plane;
-    let slots = push.nodes.iter().map(|name| plane.index.named(name)).collect::<Result<Vec<_>, _>>()?;
+    let slots = asked.nodes.iter().map(|name| plane.index.named(name)).collect::<Result<Vec<_>, _>>()?;
     let ids: Vec<_> = slots.iter().map(|slot| slot.id()).collect();
-    // Milliseconds rise, so a later push replaces an earlier one on the node.
+    // Milliseconds rise, so a later request replaces an earlier one on the node.
     let number = u64::try_from(now().0).unwrap_or(0);
-    plane.store.set_push(ids, number, now()).await.map_err(store_problem)?;
+    plane.store.request_run(ids, number, now()).await.map_err(store_problem)?;
     for slot in &slots {
-        slot.lock().node.push = Some(number);
+        slot.lock().node.run_request = Some(number);
         slot.wake.notify_waiters();
     }
-    plane.pushes.notify_waiters();
+    plane.run_requested.notify_waiters();
     Ok(RunRequested { push: number, nodes: slots.len() })
 }

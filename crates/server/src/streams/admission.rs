@@ -83,10 +83,9 @@ pub(crate) struct StreamAdmission {
 struct Known {
     /// `None` before the first.
     rate: Option<RateLimiter>,
-    /// The instance of the agent that opened a link last, or posted.
-    instance: Option<Arc<str>>,
-    /// Instances that another one took the place of: one that comes back is a second agent.
-    replaced: [Option<Arc<str>>; 2],
+    /// The instance of the agent that opened a link last, or posted; before it those whose place it took:
+    /// one of them that comes back is a second agent.
+    instances: [Option<Arc<str>>; 3],
     posted: Option<Instant>,
     reincarnated: Option<Instant>,
 }
@@ -102,18 +101,15 @@ impl StreamAdmission {
         if transport == TransportKind::Poll {
             known.posted = Some(Instant::now());
         }
-        if known.instance.as_ref() != Some(instance)
-            && let Some(old) = known.instance.replace(instance.clone())
-        {
-            known.replaced = [Some(old), known.replaced[0].take()];
+        if known.instances[0].as_ref() != Some(instance) {
+            known.instances.rotate_right(1);
+            known.instances[0] = Some(instance.clone());
         }
     }
 
     /// Whether another instance took the place of this one: a process does not come back.
     pub(super) fn was_replaced(&self, instance: &Arc<str>) -> bool {
-        let known = self.known();
-        known.instance.as_ref() != Some(instance)
-            && known.replaced.iter().flatten().any(|old| old == instance)
+        self.known().instances.iter().flatten().position(|known| known == instance) > Some(0)
     }
 
     /// Whether the node posted not long ago.

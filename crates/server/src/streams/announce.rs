@@ -1,4 +1,4 @@
-//! Tells open links that what their nodes are pointed to has changed, or that an operator
+//! Notifies open links that what their nodes are pointed to has changed, or that an operator
 //! requested a run; so a node on a link checks in at once. Links that go on by an older release's rules
 //! are ended after a while. Spread, so that a publish is no storm.
 
@@ -15,7 +15,7 @@ use crate::hub::NodeLink;
 use crate::objects;
 use crate::state::ControlPlane;
 
-/// Links told in one go.
+/// Links notified in one go.
 const AT_ONCE: usize = 100;
 /// The pause between two goes: 1,000 links a second.
 const PAUSE: Duration = Duration::from_millis(100);
@@ -36,7 +36,7 @@ pub(crate) async fn announce(plane: Arc<ControlPlane>, mut shutdown: watch::Rece
     let mut heads = plane.heads.subscribe();
     let mut rules_due: Option<Instant> = None;
     loop {
-        let requested = plane.pushes.notified();
+        let requested = plane.run_requested.notified();
         let visit = tokio::select! {
             changed = heads.changed() => match changed {
                 Ok(()) => {
@@ -89,6 +89,6 @@ fn notify(plane: &ControlPlane, link: &NodeLink) -> bool {
     let mut entry = slot.lock();
     let pointed = entry.node.pointed(&heads).map(|(head, entry)| (head.header.seq, entry.root));
     let held = entry.node.held.as_ref().map(|held| (held.seq, held.root));
-    let wanted = entry.node.push.is_some() || (pointed.is_some() && pointed != held);
+    let wanted = entry.node.run_request.is_some() || (pointed.is_some() && pointed != held);
     wanted && link.commands.try_send(LinkCommand::Send(Box::new(Frame::StateUpdated)))
 }

@@ -10,8 +10,8 @@ use streams::task::{Ended, link_time};
 use streams::{LinkHandler, LoadError};
 use sync::FeedCursor;
 use sync::admission::Permits;
-use sync::frame::{Hello, Op, Refused};
-use sync::link::{Batch, Counters, ItemOutcome, Link, NotKept, Note};
+use sync::frame::{Op, Refused};
+use sync::link::{Batch, Counters, ItemOutcome, Link, NotDurable, Note};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
 use tokio::sync::OwnedMutexGuard;
@@ -102,7 +102,7 @@ impl PlaneLinkHandler {
             None => return,
         };
         let index = self.plane.hub.sync_index();
-        index.update(&self.caller.id, |summary| summary.node_reports(problem));
+        index.update(&self.caller.id, |summary| summary.node_problem = problem);
     }
 
     /// Takes bytes of a check-in out of the node's share of what the control plane takes in
@@ -137,7 +137,7 @@ impl LinkHandler for PlaneLinkHandler {
         Err(LoadError)
     }
 
-    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotKept> {
+    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotDurable> {
         let (done, begun) = (vec![ItemOutcome::Done; batch.items.len()], Instant::now());
         match self.sets.keep(batch.write(&done)).await {
             Ok(()) => {
@@ -147,7 +147,7 @@ impl LinkHandler for PlaneLinkHandler {
             }
             Err(error) => {
                 tracing::warn!(node = %self.caller.id, %error, "a batch cannot be kept");
-                Err(NotKept("the control plane cannot store it now".to_owned()))
+                Err(NotDurable("the control plane cannot store it now".to_owned()))
             }
         }
     }
@@ -172,14 +172,13 @@ impl LinkHandler for PlaneLinkHandler {
         }
     }
 
-    fn hello(&self, hello: &Hello) {
-        self.plane.hub.sync_index().update(&self.caller.id, |summary| summary.link_met(&self.link));
-        tracing::debug!(node = %self.caller.id, mode = ?hello.mode, "a link is up");
-    }
-
     fn note(&self, note: &Note) {
         let (node, metrics) = (&self.caller.id, &self.plane.metrics);
         match note {
+            Note::Met(hello) => {
+                self.plane.hub.sync_index().update(node, |summary| summary.link_met(&self.link));
+                tracing::debug!(%node, mode = ?hello.mode, "a link is up");
+            }
             Note::RefusedThere(Refused { key, code, message, .. }) => {
                 if self.sets.sets().feed.get(key).is_none() {
                     tracing::debug!(%node, %key, "the node refuses an object that it was never sent");
@@ -264,7 +263,7 @@ impl LinkHandler for PlaneLinkHandler {
 
 impl Permits for PlaneLinkHandler {
     fn take(&self) -> Result<(), Duration> {
-        let permit = self.plane.admission.resyncs().ask(&self.caller.id, link_time());
+        let permit = self.plane.admission.resyncs().request(&self.caller.id, link_time());
         permit.inspect_err(|_| self.plane.metrics.resync_refused())
     }
 

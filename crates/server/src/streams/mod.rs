@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! request --(caller known)--> StreamAdmission --> serve.rs: a link of a stream
-//!                                            +--> posted.rs: an exchange, or events pushed down
+//!                                            +--> posted.rs: an exchange, or server-sent events
 //!                   PlaneLinkHandler: sets, store, check-ins, status, metrics --+--> Hub
 //! announce.rs: what a publish or a run request changes --> links
 //! ```

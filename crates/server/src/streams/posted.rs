@@ -23,12 +23,11 @@ use sync::frame::{GoAway, Ping};
 use sync::{FeedCursor, Frame};
 use tokio::sync::OwnedMutexGuard;
 use wire::batch::{self, FrameBatch, MAX_REQUEST};
-use wire::body::JSON;
 use wire::{Code, Problem};
 
 use super::handler::PlaneLinkHandler;
 use super::serve::{OpenLink, SOON, StreamRequest, away, busy, lease, over, register};
-use crate::answer::{Reply, reply};
+use crate::answer::{Reply, encoded};
 use crate::hub::{NodeLink, NodeSync, SyncSummary};
 use crate::node_port::Caller;
 use crate::state::{ControlPlane, GivenUp, run_to_completion};
@@ -41,8 +40,8 @@ pub(crate) async fn events(
     plane: &Arc<ControlPlane>,
     caller: Caller,
     connection: net::accept::Connection,
-    parts: &http::request::Parts,
     body: &Bytes,
+    gzip: bool,
 ) -> Result<Reply, Problem> {
     let node = caller.id.clone();
     let request = StreamRequest::new(plane, caller, connection, TransportKind::Poll);
@@ -57,7 +56,7 @@ pub(crate) async fn events(
             Err(why) => return Ok(FrameBatch { frames: vec![Frame::GoAway(why)], more: false }),
         };
         exchange.take_wants();
-        let said = exchange.say(frames).await;
+        let said = exchange.step(frames).await;
         exchange.end().await;
         Ok::<_, GivenUp>(said)
     })
@@ -66,9 +65,7 @@ pub(crate) async fn events(
         batch::encode(&mut origin, &said).map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
     // A node that hung up meanwhile hears of them with the answer to its next post.
     plane.hub.sync_index().update(&node, |summary| summary.passed_on(&said.frames));
-    let packed = if crate::intake::accepts_gzip(parts) { wire::body::compress(&out) } else { None };
-    let coding = packed.is_some().then_some(wire::body::GZIP);
-    Ok(reply(http::StatusCode::OK, JSON, coding, packed.unwrap_or(out).into()))
+    Ok(encoded(out, gzip))
 }
 
 /// The place of the node's one post. Where its sets are to be loaded, a post costs as much as a link.
@@ -119,9 +116,9 @@ impl NodeExchange {
     }
 
     /// Takes frames; gives what there is to say, once what was taken is durable.
-    pub(super) async fn say(&mut self, frames: Vec<Frame>) -> FrameBatch {
+    pub(super) async fn step(&mut self, frames: Vec<Frame>) -> FrameBatch {
         self.handler.sets.answered();
-        let said = tokio::time::timeout(ANSWER_WITHIN, self.exchange.say(frames)).await;
+        let said = tokio::time::timeout(ANSWER_WITHIN, self.exchange.step(frames)).await;
         said.unwrap_or_else(|_| {
             tracing::warn!(node = %self.handler.caller.id, "what a post brought takes too long; it is given up");
             self.handler.sets.abandon();
@@ -141,7 +138,7 @@ impl NodeExchange {
 
 /// Says what there is to say as soon as there is something, until the stream ends. `from` is the
 /// node's durable cursor, where the request says it.
-pub(super) async fn push_down(
+pub(super) async fn send_events(
     request: Box<StreamRequest>,
     open: OpenLink,
     mut commands: LinkCommands,
@@ -149,13 +146,13 @@ pub(super) async fn push_down(
     mut from: Option<FeedCursor>,
 ) {
     let every = request.plane.admission.limits.ping_every;
-    let mut said = None;
+    let mut notice = None;
     let why = {
         let mut over = std::pin::pin!(over(&open.link, &request.connection));
         loop {
-            let pushed = Box::pin(pushed(&request, &open.link, from.take(), said.take())).await;
-            let (frames, sets, known) = match pushed {
-                Ok(pushed) => pushed,
+            let next = Box::pin(next_events(&request, &open.link, from.take(), notice.take())).await;
+            let (frames, sets) = match next {
+                Ok(next) => next,
                 Err(why) => break why,
             };
             tokio::select! {
@@ -165,12 +162,11 @@ pub(super) async fn push_down(
                 why = &mut over => break why,
             }
             let feed = sets.head();
-            // What a post was answered with is no news.
-            let news = feed.until(|head| head != known && !sets.is_answered());
             tokio::select! {
-                _ = news => {}
+                // What a post was answered with is no news.
+                _ = feed.until(|_| !sets.is_answered()) => {}
                 Some(command) = commands.next() => if let LinkCommand::Send(frame) = command {
-                    said = Some(*frame);
+                    notice = Some(*frame);
                 },
                 () = tokio::time::sleep(every) => {}
                 why = &mut over => break why,
@@ -182,23 +178,23 @@ pub(super) async fn push_down(
 }
 
 /// An answer to no post: hello, what follows the acknowledged cursor, and a ping,
-/// which is answered with a post. With it come the sets, and up to which change it goes.
-async fn pushed(
+/// which is answered with a post. With it come the sets.
+async fn next_events(
     request: &StreamRequest,
     link: &Arc<NodeLink>,
     from: Option<FeedCursor>,
-    said: Option<Frame>,
-) -> Result<(Vec<Frame>, Arc<NodeSync>, u64), GoAway> {
+    notice: Option<Frame>,
+) -> Result<(Vec<Frame>, Arc<NodeSync>), GoAway> {
     let (handler, config) = lease(request, link).await?;
     let index = request.plane.hub.sync_index();
-    let acked = index.read(&request.caller.id, |summary| summary.acked().cloned());
-    let (sets, head) = (handler.sets.clone(), handler.sets.head().get());
+    let acked = index.read(&request.caller.id, |summary| summary.acked.clone());
+    let sets = handler.sets.clone();
     sets.answered();
     let mut exchange = Exchange::open(*config, from.or(acked), handler.clone());
-    said.into_iter().for_each(|frame| exchange.request(LinkCommand::Send(Box::new(frame))));
-    let mut frames = exchange.say(Vec::new()).await.frames;
+    notice.into_iter().for_each(|frame| exchange.request(LinkCommand::Send(Box::new(frame))));
+    let mut frames = exchange.step(Vec::new()).await.frames;
     handler.count(&exchange.end().await.counters);
     let ping = Ping { head: sets.sets().feed.head(), ..Ping::default() };
     frames.push(Frame::Ping(ping));
-    Ok((frames, sets, head))
+    Ok((frames, sets))
 }

@@ -106,7 +106,7 @@ async fn all_pushed(
         if received > MAX_PUSHED {
             return Err(away(TOO_LARGE, &format!("at most {MAX_PUSHED} frames a push"), None));
         }
-        for frame in exchange.say(frames).await.frames {
+        for frame in exchange.step(frames).await.frames {
             match frame {
                 Frame::Ack(ack) => processed = processed.max(ack.seq),
                 Frame::GoAway(why) => return Err(why),

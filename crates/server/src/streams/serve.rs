@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! subscribe, websocket --> hello --> register --> lease --> run_link --> end
-//! sse ---------------------------->  register --> push_down (posted.rs)
+//! sse ---------------------------->  register --> send_events (posted.rs)
 //!                                    one node: judged one by one; the link before ends first
 //! ```
 //!
@@ -33,9 +33,9 @@ use wire::{Code, Problem, grpc, sse as events};
 
 use super::admission::StreamAdmission;
 use super::handler::PlaneLinkHandler;
-use super::posted::push_down;
+use super::posted::send_events;
 use crate::answer::Reply;
-use crate::hub::{NodeLink, SyncSummary};
+use crate::hub::NodeLink;
 use crate::node_port::Caller;
 use crate::objects;
 use crate::state::{ControlPlane, now};
@@ -145,7 +145,7 @@ pub(crate) fn websocket(
         match upgrade.socket().await {
             Ok(socket) => {
                 let (origin, source) = (stream.origin(), stream.source());
-                let (reader, writer) = streams::websocket::ends(socket, origin, true, MAX_UP, source);
+                let (reader, writer) = streams::websocket::halves(socket, origin, true, MAX_UP, source);
                 streamed(stream, Box::new(reader), Box::new(writer)).await;
             }
             Err(error) => tracing::debug!(%error, "an upgrade did not come about"),
@@ -172,7 +172,7 @@ pub(crate) fn sse(
     let writer = Box::new(SseWriter::new(pipe, stream.origin()));
     tokio::spawn(Box::pin(async move {
         match register(&stream).await {
-            Ok((open, commands)) => push_down(stream, open, commands, writer, from).await,
+            Ok((open, commands)) => send_events(stream, open, commands, writer, from).await,
             Err(why) => refuse(writer, why).await,
         }
     }));
@@ -383,7 +383,7 @@ async fn is_duplicate_agent(request: &StreamRequest, admission: &StreamAdmission
         _ => replaced,
     };
     if alive {
-        request.plane.hub.sync_index().update(node, SyncSummary::duplicate_seen);
+        request.plane.hub.sync_index().update(node, |summary| summary.duplicate = Some(Instant::now()));
         let hostname = request.source();
         tracing::error!(%node, hostname, "two agents use one identity; the second one is refused");
     }

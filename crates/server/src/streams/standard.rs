@@ -9,7 +9,7 @@ use net::accept::Connection;
 use net::stream::BodySender;
 use streams::grpc::Messages;
 use sync::frame::CloseReason;
-use wire::grpc::{self, GrpcStatus, StatusCode};
+use wire::grpc::{self, GrpcStatus};
 use wire::standard::{Descriptors, Serving, health_response, read_health_request};
 use wire::{Code, Problem};
 
@@ -25,15 +25,10 @@ const MAX_QUESTIONS: usize = 1000;
 /// `grpc.health.v1.Health/Check`.
 pub(crate) async fn health_check(plane: &ControlPlane, request: Request<Body>) -> Result<Reply, Problem> {
     let service = read_health_request(&called(request).await?)?;
-    Ok(match serving(plane, &service)? {
-        Serving::Unknown => super::rpc::status_reply(&GrpcStatus {
-            code: StatusCode::NOT_FOUND,
-            message: format!("there is no service {service:?}"),
-            reason: None,
-            problem: None,
-        }),
-        known => message_reply(health_response(known)),
-    })
+    match serving(plane, &service)? {
+        Serving::Unknown => Err(Problem::new(Code::NotFound, format!("there is no service {service:?}"))),
+        known => Ok(message_reply(health_response(known))),
+    }
 }
 
 fn serving(plane: &ControlPlane, service: &str) -> Result<Serving, Problem> {
@@ -50,23 +45,21 @@ pub(crate) async fn health_watch(
     request: Request<Body>,
 ) -> Result<Reply, Problem> {
     let service = read_health_request(&called(request).await?)?;
-    let mut last = serving(plane, &service)?;
     let (mut pipe, reply) = stream(false);
     let plane = plane.clone();
     tokio::spawn(async move {
-        let mut said = pipe.put(packed(&health_response(last)).into()).await;
-        while said.is_ok() && !pipe.is_closed() {
+        let mut last = None;
+        while let (Ok(now), false) = (serving(&plane, &service), pipe.is_closed()) {
+            if last.replace(now) != Some(now) && pipe.put(packed(&health_response(now)).into()).await.is_err()
+            {
+                return;
+            }
             tokio::select! {
                 () = connection.closing() => {
                     let status = GrpcStatus::of_go_away(CloseReason::SHUTDOWN, "the connection is to end");
                     return pipe.end(Some(status.headers())).await;
                 }
                 () = tokio::time::sleep(LOOK_EVERY) => {}
-            }
-            let Ok(now) = serving(&plane, &service) else { return };
-            if now != last {
-                last = now;
-                said = pipe.put(packed(&health_response(now)).into()).await;
             }
         }
     });

@@ -9,7 +9,7 @@ use model::work::ActionOutcome;
 use model::{Kind, NodeId};
 use net::accept::stopped;
 use plane::work::{Task, TaskDocument, TaskInput, Workflow, action_id, parse_action_id};
-use store::{ObjectFilter, StoreError, TaskKind, TaskRecord};
+use store::{StoreError, TaskKind, TaskRecord};
 
 use tokio::sync::watch;
 
@@ -116,38 +116,32 @@ pub(super) async fn sweep(plane: Arc<ControlPlane>, mut stop: watch::Receiver<bo
 }
 
 async fn sweep_once(plane: &ControlPlane) -> Result<(), StoreError> {
-    let kind = Some(Kind::new(Kind::ACTION));
-    let filter = ObjectFilter { side: Some(sync::Side::Ours), kind, ..ObjectFilter::default() };
-    let mut after = None;
-    loop {
-        let page = plane.store.sync_objects(filter.clone(), after, PAGE).await?;
-        after = page.last().map(store::ObjectRecord::place);
-        if after.is_none() {
-            return Ok(());
-        }
-        let mut by_node: BTreeMap<NodeId, Vec<String>> = BTreeMap::new();
-        for object in page {
-            by_node.entry(object.node).or_default().push(object.key.name.to_string());
-        }
-        for (node, actions) in by_node {
-            let mut over = plane.store.ended_actions(&node, actions.clone()).await?;
-            for action in actions.iter().filter(|action| !over.contains(action)).cloned().collect::<Vec<_>>()
-            {
-                let task = parse_action_id(&action).map(|(task, _)| task.to_owned());
-                let known = match task {
-                    Some(task) => plane.work.get(&task).is_some() || plane.store.task(&task).await?.is_some(),
+    let mut by_node: BTreeMap<NodeId, Vec<String>> = BTreeMap::new();
+    for action in plane.hub.all_of(sync::Side::Ours, &Kind::new(Kind::ACTION)).await? {
+        by_node.entry(action.node).or_default().push(action.key.name.to_string());
+    }
+    for (node, actions) in by_node {
+        let mut edits: Vec<Edit> = Vec::new();
+        for actions in actions.chunks(PAGE) {
+            let over = plane.store.ended_actions(&node, actions.to_vec()).await?;
+            for action in actions {
+                let known = match parse_action_id(action) {
+                    _ if over.contains(action) => false,
+                    Some((task, _)) => {
+                        plane.work.get(task).is_some() || plane.store.task(task).await?.is_some()
+                    }
                     None => false,
                 };
                 if !known {
-                    over.push(action);
+                    edits.push(without(action));
                 }
             }
-            let edits: Vec<Edit> = over.iter().map(|action| without(action)).collect();
-            if !edits.is_empty()
-                && let Err(error) = plane.hub.change(&node, edits).await
-            {
-                tracing::warn!(%node, %error, "ended actions could not be taken away");
-            }
+        }
+        if !edits.is_empty()
+            && let Err(error) = plane.hub.change(&node, edits).await
+        {
+            tracing::warn!(%node, %error, "ended actions could not be taken away");
         }
     }
+    Ok(())
 }

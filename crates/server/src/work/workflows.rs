@@ -77,12 +77,9 @@ impl Workflows {
     /// Tells a workflow what an operator wants; done when it returns.
     pub(crate) async fn turn(&self, id: &str, input: WorkflowInput) -> Result<(), Problem> {
         let (done, heard) = oneshot::channel();
-        let closed = |_| Problem::from(Code::Internal);
-        self.inputs
-            .send((id.to_owned(), input, Some(done)))
-            .await
-            .map_err(|_| Problem::from(Code::Internal))?;
-        heard.await.map_err(closed)
+        let _ = self.inputs.send((id.to_owned(), input, Some(done))).await;
+        // Given up with what could not be sent.
+        heard.await.map_err(|_| Code::Internal.into())
     }
 
     /// Begins a workflow; durable when it returns.

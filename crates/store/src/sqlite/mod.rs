@@ -511,15 +511,15 @@ impl Store {
     // Pushes.
 
     /// Asks these nodes to converge now and to confirm with this number (DLT-5); a node's
-    /// earlier push is replaced. Nodes that are not active are left out.
-    pub async fn set_push(&self, nodes: Vec<NodeId>, push: u64, now: Timestamp) -> Result<()> {
-        self.write(0, move |session| nodes::set_push(&session.db, &nodes, push, now)).await
+    /// earlier request is replaced. Nodes that are not active are left out.
+    pub async fn request_run(&self, nodes: Vec<NodeId>, number: u64, now: Timestamp) -> Result<()> {
+        self.write(0, move |session| nodes::request_run(&session.db, &nodes, number, now)).await
     }
 
-    /// The node confirmed a push: this one and earlier ones are done.
-    pub async fn clear_push(&self, node: &NodeId, push: u64) -> Result<()> {
+    /// The node confirmed a run: this request and earlier ones are done.
+    pub async fn confirm_run(&self, node: &NodeId, number: u64) -> Result<()> {
         let node = node.clone();
-        self.write(0, move |session| nodes::clear_push(&session.db, &node, push)).await
+        self.write(0, move |session| nodes::confirm_run(&session.db, &node, number)).await
     }
 
     // The store itself.

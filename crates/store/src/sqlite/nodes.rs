@@ -1,4 +1,4 @@
-//! Nodes: enrollment, contacts, traits and pushes.
+//! Nodes: enrollment, contacts, traits and requests for runs.
 
 use model::exchange::{HeldRelease, RunNote, Signed, TraitReport};
 use model::log::Cursor;
@@ -155,7 +155,7 @@ fn node_record(row: &Row<'_>) -> rusqlite::Result<NodeRecord> {
         streak: row.get::<_, Option<u32>>(19)?.unwrap_or(0),
         cursor: cursor(row)?,
         traits: row.get::<_, Option<Bytes32>>(22)?.map(|digest| model::Digest(digest.0)),
-        push: row.get::<_, Option<i64>>(23)?.map(uint),
+        run_request: row.get::<_, Option<i64>>(23)?.map(uint),
         seen: row.get::<_, Option<Json<_>>>(24)?.map(|document| document.0),
     })
 }
@@ -224,17 +224,17 @@ pub(super) fn traits(db: &Connection, node: &NodeId) -> Result<Option<TraitRepor
     })
 }
 
-pub(super) fn set_push(db: &Connection, nodes: &[NodeId], push: u64, now: Timestamp) -> Result<()> {
+pub(super) fn request_run(db: &Connection, nodes: &[NodeId], number: u64, now: Timestamp) -> Result<()> {
     let sql = "INSERT INTO push (node, number, asked)
         SELECT no, ?2, ?3 FROM node WHERE id = ?1 AND removed IS NULL
         ON CONFLICT (node) DO UPDATE SET number = ?2, asked = ?3";
     for node in nodes {
-        change(db, "set a push", sql, params![node.as_str(), int(push), now.0])?;
+        change(db, "request a run", sql, params![node.as_str(), int(number), now.0])?;
     }
     Ok(())
 }
 
-pub(super) fn clear_push(db: &Connection, node: &NodeId, push: u64) -> Result<()> {
+pub(super) fn confirm_run(db: &Connection, node: &NodeId, number: u64) -> Result<()> {
     let sql = "DELETE FROM push WHERE node = (SELECT no FROM node WHERE id = ?1) AND number <= ?2";
-    change(db, "clear a push", sql, params![node.as_str(), int(push)]).map(|_| ())
+    change(db, "confirm a run", sql, params![node.as_str(), int(number)]).map(|_| ())
 }

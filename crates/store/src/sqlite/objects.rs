@@ -84,7 +84,7 @@ fn cursor(incarnation: Option<&str>, seq: u64) -> Result<Option<FeedCursor>> {
 /// How far the replica is.
 fn theirs(kept: &StoredSync) -> Result<Option<FeedCursor>> {
     let cursor = cursor(kept.theirs_incarnation.as_deref(), kept.theirs_rev)?;
-    let corrupt = |error| StoreError::Corrupt(format!("a place in a pass: {error}"));
+    let corrupt = |error| StoreError::Corrupt(format!("a position in a pass: {error}"));
     let pass = kept.theirs_pass.as_deref().map(str::parse).transpose().map_err(corrupt)?;
     Ok(cursor.map(|cursor| FeedCursor { pass, ..cursor }))
 }

@@ -92,12 +92,12 @@ pub(super) async fn a_node_may_enroll_again_with_a_new_token(store: &Store) {
 pub(super) async fn removed_nodes_keep_their_history(store: &Store) {
     let node = enrolled(store, 1).await;
     store.append_facts(&node, &incarnation("one"), vec![started(1)], at(1)).await.unwrap();
-    store.set_push(vec![node.clone()], 1, at(1)).await.unwrap();
+    store.request_run(vec![node.clone()], 1, at(1)).await.unwrap();
     assert!(store.remove_node(&node, at(2)).await.unwrap());
     assert!(!store.remove_node(&node, at(3)).await.unwrap());
     assert!(!store.remove_node(&new_node(9).node_id, at(3)).await.unwrap());
     assert_eq!(store.nodes().await.unwrap(), []);
-    assert_eq!(store.node(&node).await.unwrap().unwrap().push, None);
+    assert_eq!(store.node(&node).await.unwrap().unwrap().run_request, None);
     assert_eq!(store.node(&node).await.unwrap().unwrap().removed, Some(at(2)));
     assert_eq!(store.facts(&node, None, 10).await.unwrap().len(), 1);
     let refused = store.append_facts(&node, &incarnation("one"), vec![started(2)], at(3)).await.unwrap_err();
@@ -168,13 +168,13 @@ pub(super) async fn traits_and_pushes_are_kept(store: &Store) {
     assert_eq!(store.traits(&two).await.unwrap(), None);
 
     let stranger = new_node(9).node_id;
-    store.set_push(vec![one.clone(), two.clone(), stranger], 7, at(2)).await.unwrap();
-    store.set_push(vec![one.clone()], 8, at(3)).await.unwrap();
-    assert_eq!(store.node(&one).await.unwrap().unwrap().push, Some(8));
-    assert_eq!(store.node(&two).await.unwrap().unwrap().push, Some(7));
-    store.clear_push(&one, 7).await.unwrap();
-    store.clear_push(&two, 7).await.unwrap();
-    assert_eq!(store.node(&two).await.unwrap().unwrap().push, None);
-    let push = store.node(&one).await.unwrap().unwrap().push;
-    assert_eq!(push, Some(8), "an earlier push does not confirm a later one");
+    store.request_run(vec![one.clone(), two.clone(), stranger], 7, at(2)).await.unwrap();
+    store.request_run(vec![one.clone()], 8, at(3)).await.unwrap();
+    assert_eq!(store.node(&one).await.unwrap().unwrap().run_request, Some(8));
+    assert_eq!(store.node(&two).await.unwrap().unwrap().run_request, Some(7));
+    store.confirm_run(&one, 7).await.unwrap();
+    store.confirm_run(&two, 7).await.unwrap();
+    assert_eq!(store.node(&two).await.unwrap().unwrap().run_request, None);
+    let request = store.node(&one).await.unwrap().unwrap().run_request;
+    assert_eq!(request, Some(8), "an earlier request does not confirm a later one");
 }

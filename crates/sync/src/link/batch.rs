@@ -49,7 +49,7 @@ pub enum ItemOutcome {
 /// Nothing of a batch is durable.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct NotKept(pub String);
+pub struct NotDurable(pub String);
 
 impl ItemOutcome {
     /// Nothing more will be done about it.

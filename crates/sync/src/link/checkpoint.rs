@@ -9,7 +9,7 @@ use super::{Cx, Link};
 use crate::frame::Checkpoint;
 
 impl Link {
-    /// The other side has said all.
+    /// The other side has sent all.
     pub(super) fn checkpoint_received(&mut self, checkpoint: Checkpoint, cx: &mut Cx<'_>) {
         if checkpoint.seq != self.inbox.seq {
             return self.out_of_order(checkpoint.seq, cx);

@@ -24,7 +24,6 @@ use super::{Cx, Link, LinkConfig};
 use crate::frame::{Ack, Checkpoint, Event, Frame, Op};
 use crate::identity;
 use crate::refusal;
-use crate::replica::RejectedObject;
 use crate::totals::Totals;
 
 /// The most cursors that wait for what holds them back; of more the newest takes the place of the last.
@@ -200,7 +199,6 @@ impl Link {
         self.inbox.seq = event.seq;
         // Not over a set of another incarnation.
         if !cx.replica.is_of(&incarnation) {
-            self.counters.ignored += 1;
             self.inbox.ack_due = true;
             return;
         }
@@ -209,9 +207,8 @@ impl Link {
         self.inbox.checkpoint = None;
         self.inbox.verified = false;
         let upto = FeedCursor::new(incarnation, event.upto);
-        let seq = event.seq;
         self.resync.changed(&event.key, cx.now);
-        self.accept(event, seq, cx);
+        self.accept(event, cx);
         self.inbox.complete_to(upto, cx.replica.cursor());
     }
 
@@ -222,7 +219,7 @@ impl Link {
     }
 
     /// Into the lane of its object.
-    pub(super) fn accept(&mut self, event: Event, seq: u64, cx: &mut Cx<'_>) {
+    pub(super) fn accept(&mut self, event: Event, cx: &mut Cx<'_>) {
         // An object that was refused may go at the source: then nothing is left to be refused.
         let gone = matches!(event.op, Op::Delete { .. }) && cx.replica.get(&event.key).is_none();
         let refusal = self.refuses_kind(&event.key).filter(|_| !gone);
@@ -232,9 +229,6 @@ impl Link {
         // out a revision twice.
         let before = self.inbox.take(&event.key);
         self.counters.superseded += u64::from(before.is_some());
-        if let Some((code, message)) = refusal {
-            return self.refuse(event.key, RejectedObject::of(&event.op, event.rev, code, message), cx);
-        }
         // What fails again and again holds back nothing, and its position is behind the cursor by now.
         let position = before.as_ref().map(|before| &before.item).filter(|item| !item.released);
         let position = position.map_or(self.inbox.position, |item| item.position);
@@ -248,10 +242,13 @@ impl Link {
             trace: event.trace,
             at: event.at,
             position,
-            seq,
+            seq: event.seq,
             tries: tried.map_or(0, |before| before.item.tries),
             released: false,
         };
+        if let Some((code, message)) = refusal {
+            return self.reject(&item, code, message, cx);
+        }
         self.inbox.insert(Pending { item, hold: Hold::Ready, due: cx.now });
     }
 
@@ -267,17 +264,15 @@ impl Link {
         self.counters.orphans += 1;
         let event =
             Event { seq: 0, rev, upto: Position::default(), key, op: Op::Delete { uid }, trace: None, at: 0 };
-        self.accept(event, 0, cx);
+        self.accept(event, cx);
     }
 
-    /// An answer to a question: of a resync, or of a recovery.
+    /// An answer to a request: of a resync, or of a recovery.
     fn answered(&mut self, event: Event, cx: &mut Cx<'_>) {
         let recovers = self.inbox.waiting.get(&event.key).is_some_and(|p| p.hold == Hold::Fetch);
         let Some(event) = self.resync_answer(event, cx) else { return };
         if recovers {
-            self.accept(event, 0, cx);
-        } else {
-            self.counters.ignored += 1;
+            self.accept(event, cx);
         }
     }
 
@@ -302,7 +297,6 @@ impl Link {
         let (settled, unsettled) = (settled.or(base.clone()), moved(inbox.reached(&items)).or(base));
         let batch = Arc::new(Batch { items, settled, unsettled });
         cx.out.push(Output::Apply(batch.clone()));
-        self.counters.batches += 1;
         inbox.in_flight = Some(InFlightBatch { batch, since: cx.now });
     }
 
@@ -342,7 +336,7 @@ impl Link {
                 (Op::Delete { uid }, Some((here, rev))) => {
                     if !identity::delete_applies(Some(&here.uid), rev, uid, pending.item.rev) {
                         let message = format!("the object here has uid {}, and is not older", here.uid);
-                        self.give_up(pending, refusal::UID_MISMATCH, message, cx);
+                        self.reject(&pending.item, refusal::UID_MISMATCH, message, cx);
                         continue;
                     }
                 }
@@ -358,7 +352,7 @@ impl Link {
                     }
                     let sizes = (here.map(|(stub, _)| stub.size), stub.size);
                     if let Err(full) = room.put(cx.replica.index(), &key.section, sizes, limits.replica) {
-                        self.give_up(pending, refusal::TOO_MANY, full.to_string(), cx);
+                        self.reject(&pending.item, refusal::TOO_MANY, full.to_string(), cx);
                         continue;
                     }
                 }

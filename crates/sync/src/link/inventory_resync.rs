@@ -14,7 +14,7 @@
 
 use model::{Digest, Kind, ObjectKey, SectionKey};
 
-use super::resync::{Phase, ResyncStage};
+use super::resync::Phase;
 use super::{Cx, Link};
 use crate::frame::{Frame, Interop, InventoryItem, Ping, PingOrder, Pong};
 use crate::interop;
@@ -70,17 +70,7 @@ impl Link {
 
     /// The source has one like this.
     pub(super) fn listed(&mut self, resource: &InventoryItem, cx: &mut Cx<'_>) {
-        let names = match &mut self.resync.stage {
-            ResyncStage::UnderWay(comparison) => match &mut comparison.phase {
-                Phase::Listing(names) => Some(names),
-                _ => None,
-            },
-            _ => None,
-        };
-        let Some(names) = names else {
-            self.counters.ignored += 1;
-            return;
-        };
+        let Some(Phase::Listing(names)) = self.resync.phase() else { return };
         names.insert(key_of(resource));
         if names.len() > cx.replica.len() + self.config.limits.replica.objects {
             return self.too_many(cx);

@@ -1,8 +1,8 @@
 //! [`Link`]: one protocol session between the two sides, as a state machine without IO.
 //!
-//! A link is the same at both ends. It says the own feed's changes after the other side's
+//! A link is the same at both ends. It sends the own feed's changes after the other side's
 //! durable cursor, takes those of the other side into batches, and compares roots when all is
-//! said. A shell feeds it [`Input`]s and carries out its [`Output`]s in order; one link at a
+//! sent. A shell feeds it [`Input`]s and carries out its [`Output`]s in order; one link at a
 //! time belongs to a node's feed and replica. Nothing here reads a clock: `now` may be any
 //! instant that never goes back.
 
@@ -23,7 +23,7 @@ use crate::cursor::{FeedCursor, KindOrder, Position};
 use model::{Incarnation, ObjectSet, Timestamp};
 use std::time::Duration;
 
-use crate::admission::{Permits, RateLimiter};
+use crate::admission::{PERMIT_KEPT, Permits, RateLimiter};
 use crate::backoff;
 use crate::feed::{Feed, Resume};
 use crate::frame::{Capabilities, CloseReason, Frame, GoAway, Have, Hello, Interop, Ping, PingOrder};
@@ -31,13 +31,19 @@ use crate::interop;
 use crate::mode::Role;
 use crate::replica::Replica;
 
-pub use batch::{Batch, Item, ItemOutcome, NotKept};
+pub use batch::{Batch, Item, ItemOutcome, NotDurable};
 pub(crate) use resync::Resync;
 pub use types::{Counters, EndedBy, Input, Limits, LinkCommand, LinkConfig, Note, Output, Span};
 
 /// How long the other side is asked to stay away when what it does cannot be helped, in
 /// seconds.
 const STAY_AWAY: u64 = 3600;
+/// The other side must say hello within this.
+const HELLO_WITHIN: Duration = Duration::from_secs(15);
+/// The link goes away when it holds a permit for a resync for so long: sooner than [`PERMIT_KEPT`].
+const RESYNC_WITHIN: Duration = PERMIT_KEPT.saturating_sub(Duration::from_secs(60));
+/// A shutdown waits no longer than this for what is under way.
+const SHUTDOWN_WITHIN: Duration = Duration::from_secs(10);
 /// Refusals that are noted at once, and in a second after that; the others are counted only.
 const NOTED: (u32, u32) = (32, 3);
 
@@ -71,7 +77,7 @@ pub struct Link {
     feed_incarnation: Option<Incarnation>,
     /// The last change of the other side's feed, as far as it said.
     peer_head: u64,
-    /// The shell was asked to begin the own feed anew; until then nothing is said.
+    /// The shell was asked to begin the own feed anew; until then nothing is sent.
     reincarnating: bool,
 }
 
@@ -120,7 +126,7 @@ pub fn may_overtake(frame: &Frame) -> bool {
 }
 
 /// Whether a frame that an exchange had no room or time for is for the next one to say. What has a
-/// number of the link, or is said anew from what is durable, is not.
+/// number of the link, or is sent anew from what is durable, is not.
 pub fn outlives_exchange(frame: &Frame) -> bool {
     match frame {
         Frame::Event(event) => event.seq == 0,
@@ -274,7 +280,6 @@ impl Link {
 
     fn hello(&mut self, hello: Box<Hello>, cx: &mut Cx<'_>) {
         if self.has_met() {
-            self.counters.ignored += 1;
             return;
         }
         let (ours, theirs) = (self.config.versions, hello.versions);
@@ -300,7 +305,7 @@ impl Link {
         let has_all = |have: &Have| have.cursor == cx.feed.cursor() && have.root == cx.feed.root();
         self.out.compared = have.as_ref().is_some_and(has_all);
         self.peer_incarnation = Some(hello.head.incarnation.clone());
-        cx.out.push(Output::Hello(hello));
+        cx.note(Note::Met(hello));
         if after.is_some_and(|after| !cx.replica.stands_at(&after)) {
             self.out.acked = have.map(|have| have.cursor);
             let message = "the events begin after another cursor than this side's";
@@ -342,13 +347,12 @@ impl Link {
         let early = !self.has_met() && !matches!(frame, Frame::Hello(_) | Frame::GoAway(_));
         self.heard = if early { self.heard } else { cx.now };
         if early || self.reincarnating && !matches!(frame, Frame::GoAway(_)) {
-            self.counters.ignored += 1;
             return;
         }
         match frame {
             Frame::Hello(hello) => self.hello(hello, cx),
             // Nothing new is taken by who stops.
-            Frame::Event(_) | Frame::Checkpoint(_) if self.stopping.is_some() => self.counters.ignored += 1,
+            Frame::Event(_) | Frame::Checkpoint(_) if self.stopping.is_some() => {}
             Frame::Event(event) => self.event(*event, cx),
             Frame::Ack(ack) => self.take_ack(ack, cx),
             Frame::Refused(refused) => {
@@ -382,11 +386,10 @@ impl Link {
                 // What is held back before it gets into the own feed is the shell's to let go.
                 cx.out.push(Output::Received(Frame::Approve));
             }
-            Frame::Approve => self.counters.ignored += 1,
             Frame::CheckIn(_) | Frame::Answer(_) | Frame::StateUpdated => {
                 cx.out.push(Output::Received(frame))
             }
-            Frame::Unknown(_) => self.counters.ignored += 1,
+            Frame::Approve | Frame::Unknown(_) => {}
         }
     }
 
@@ -453,9 +456,9 @@ impl Link {
         let opened = (!met).then_some(self.heard);
         let (unacknowledged, unanswered) = (self.out.waits_since(), self.resync.waits_since());
         [
-            end(opened, limits.hello_within, "no-hello", "the other side did not say hello", 1),
+            end(opened, HELLO_WITHIN, "no-hello", "the other side did not say hello", 1),
             end(Some(self.heard), limits.dead_after, "silence", "nothing was heard for too long", 1),
-            end(self.permit, limits.resync_within, "endless-resync", "a resync takes too long", 60),
+            end(self.permit, RESYNC_WITHIN, "endless-resync", "a resync takes too long", 60),
             end(
                 unacknowledged,
                 limits.ack_within,
@@ -463,7 +466,7 @@ impl Link {
                 "nothing was acknowledged for too long",
                 1,
             ),
-            end(unanswered, limits.answer_within, "no-answer", "a request of a resync was not answered", 1),
+            end(unanswered, resync::ANSWER_WITHIN, "no-answer", "a request of a resync was not answered", 1),
             end(
                 self.server.served,
                 serve::RESYNC_IDLE,
@@ -472,7 +475,7 @@ impl Link {
                 1,
             ),
             met.then(|| (self.spoke.plus(limits.ping_every), Due::Ping)),
-            step(self.stopping.map(|since| since.plus(limits.shutdown_within))),
+            step(self.stopping.map(|since| since.plus(SHUTDOWN_WITHIN))),
             step(self.out.checkpoint_due(limits).filter(|_| serves && self.out.is_quiet())),
             step(self.inbox_deadline()),
             step(self.resync.begins_at().filter(|_| met)),
@@ -480,13 +483,13 @@ impl Link {
         ]
         .into_iter()
         .flatten()
-        // Until the own feed began anew nothing is said or taken.
+        // Until the own feed began anew nothing is sent or taken.
         .filter(|(_, due)| !self.reincarnating || matches!(due, Due::End { .. }))
     }
 
     fn stop(&mut self, cx: &mut Cx<'_>) {
         let Some(since) = self.stopping else { return };
-        let late = cx.now.since(since) >= self.config.limits.shutdown_within;
+        let late = cx.now.since(since) >= SHUTDOWN_WITHIN;
         if self.inbox.is_drained() || late {
             self.go_away(CloseReason::SHUTDOWN, "this side stops", Some(1), cx);
         }
@@ -504,7 +507,7 @@ impl Link {
     /// the other side is held back.
     pub fn wants_input(&self) -> bool {
         let limits = &self.config.limits;
-        !self.inbox.is_full(limits.window_events, limits.window_bytes) && !self.server.is_full(limits.answers)
+        !self.inbox.is_full(limits.window_events, limits.window_bytes) && !self.server.is_full()
     }
 
     /// The link is over; only batches under way may still come to an end.

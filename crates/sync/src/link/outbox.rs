@@ -21,6 +21,7 @@
 //! [`super::Limits::ack_within`] while events are in flight loses the link.
 
 use std::collections::VecDeque;
+use std::time::Duration;
 
 use crate::cursor::{FeedCursor, KindOrder, PassPosition, Position};
 use model::{Kind, ObjectKey, Timestamp};
@@ -30,6 +31,9 @@ use crate::durable::Content;
 use crate::feed::{Feed, ObjectState, Resume};
 use crate::frame::{Ack, Checkpoint, Event, Frame, Interop, Op};
 use crate::link::types::{Limits, Note, Output};
+
+/// The least time between two checkpoints while changes are acknowledged in between.
+const CHECKPOINT_AFTER: Duration = Duration::from_secs(30);
 
 /// Whether events flow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -51,7 +55,7 @@ struct Pass {
     stages: Vec<PassStage>,
     stage: usize,
     at: u64,
-    said: u64,
+    sent: u64,
 }
 
 /// Changes of one rank: of a declared kind, of its statuses, or of all other kinds.
@@ -81,14 +85,14 @@ impl Pass {
         };
         let deletes: Vec<PassStage> = stages.iter().rev().map(gone).collect();
         stages.extend(deletes);
-        Pass { from, to, stages, stage: 0, at: from, said: 0 }
+        Pass { from, to, stages, stage: 0, at: from, sent: 0 }
     }
 
-    /// Goes on behind a place.
-    fn skip_to(&mut self, place: &PassPosition) {
-        self.stage = self.stages.partition_point(|stage| stage.rank < place.rank);
-        if self.stages.get(self.stage).is_some_and(|stage| stage.rank == place.rank) {
-            self.at = place.revision.max(self.from);
+    /// Goes on behind a position.
+    fn skip_to(&mut self, position: &PassPosition) {
+        self.stage = self.stages.partition_point(|stage| stage.rank < position.rank);
+        if self.stages.get(self.stage).is_some_and(|stage| stage.rank == position.rank) {
+            self.at = position.revision.max(self.from);
         }
     }
 
@@ -109,7 +113,7 @@ impl Pass {
     fn take(&mut self, rev: u64, feed: &Feed, order: KindOrder) -> Position {
         let rank = self.stages.get(self.stage).map_or(0, |stage| stage.rank);
         self.at = rev;
-        self.said += 1;
+        self.sent += 1;
         if self.peek(feed).is_none() {
             return Position::at(self.to);
         }
@@ -125,13 +129,13 @@ fn put_ranks(declared: &[Kind]) -> u32 {
 /// The rank of puts of a kind: declared kinds in their order, their statuses, all others.
 fn put_rank(kind: &Kind, declared: &[Kind]) -> u32 {
     let status = crate::object::kind_of_status(kind);
-    let place = |kind: &Kind| declared.iter().position(|one| one == kind);
-    let of_status = || status.as_ref().and_then(place).map(|at| at + declared.len());
-    let rank = place(kind).or_else(of_status).and_then(|at| u32::try_from(at).ok());
+    let index = |kind: &Kind| declared.iter().position(|one| one == kind);
+    let of_status = || status.as_ref().and_then(index).map(|at| at + declared.len());
+    let rank = index(kind).or_else(of_status).and_then(|at| u32::try_from(at).ok());
     rank.unwrap_or(put_ranks(declared) - 1)
 }
 
-/// The place of an object in the order of application.
+/// The position of an object in the order of application.
 pub(super) fn order_of(key: &ObjectKey, declared: &[Kind]) -> (u32, Kind) {
     (put_rank(&key.section.kind, declared), key.section.kind.clone())
 }
@@ -208,7 +212,7 @@ impl Outbox {
         self.window.len()
     }
 
-    /// Everything was said, and is acknowledged.
+    /// Everything was sent, and is acknowledged.
     pub fn is_fully_acknowledged(&self, feed: &Feed) -> bool {
         self.flow == Flow::Open && self.done == feed.head() && self.is_quiet()
     }
@@ -226,7 +230,7 @@ impl Outbox {
     /// When the next checkpoint is due after one that was sent.
     pub fn checkpoint_due(&self, limits: &Limits) -> Option<Timestamp> {
         let changed = self.sent_since_checkpoint && self.window.is_empty();
-        let after = if changed { limits.checkpoint_after } else { limits.periodic };
+        let after = if changed { CHECKPOINT_AFTER } else { limits.periodic };
         self.checkpoint_sent.filter(|_| self.flow == Flow::Open).map(|at| at.plus(after))
     }
 }
@@ -293,7 +297,7 @@ impl Link {
         }
     }
 
-    /// Says what may be said now.
+    /// Sends what may be sent now.
     pub(super) fn pump(&mut self, cx: &mut Cx<'_>) {
         if self.closing || !self.has_met() && self.out.flow != Flow::Open {
             return;
@@ -329,7 +333,7 @@ impl Link {
             }
             let Some(pass) = self.out.pass.as_mut() else { return planned };
             let Some((rev, key)) = pass.peek(cx.feed) else {
-                self.counters.coalesced += (pass.to - pass.from).saturating_sub(pass.said);
+                self.counters.coalesced += (pass.to - pass.from).saturating_sub(pass.sent);
                 self.out.done = pass.to;
                 self.out.deletes_after = self.out.deletes_after.max(pass.to);
                 self.out.pass = None;
@@ -351,11 +355,11 @@ impl Link {
     /// Begins a pass, or the one again in which the other side stands.
     fn begin_pass(&mut self, feed: &Feed) {
         let kinds = &self.config.kinds;
-        let place = self.out.resumes.take().filter(|place| place.order == self.order);
-        let to = place.map_or(feed.head(), |place| place.to);
+        let position = self.out.resumes.take().filter(|position| position.order == self.order);
+        let to = position.map_or(feed.head(), |position| position.to);
         let mut pass = Pass::begin(feed, self.out.done, to, kinds);
-        if let Some(place) = place {
-            pass.skip_to(&place);
+        if let Some(position) = position {
+            pass.skip_to(&position);
         }
         self.out.pass = Some(pass);
     }

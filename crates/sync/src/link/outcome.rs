@@ -12,9 +12,11 @@
 //! Invariant: the cursor stays below what is held, until it is rejected; roots are different while
 //! something is evicted.
 
+use std::time::Duration;
+
 use model::ObjectKey;
 
-use super::batch::{Item, ItemOutcome, NotKept};
+use super::batch::{Item, ItemOutcome, NotDurable};
 use super::inbox::{Hold, Pending};
 use super::inventory_resync::resource;
 use super::types::Note;
@@ -23,13 +25,13 @@ use crate::frame::{Frame, Interop, Op, Refused};
 use crate::refusal;
 use crate::replica::RejectedObject;
 
+/// The longest wait before a retry.
+const RETRY_LONGEST: Duration = Duration::from_secs(60);
+
 impl Link {
     /// A batch is durable, or nothing of it is.
-    pub(super) fn applied(&mut self, outcomes: Result<Vec<ItemOutcome>, NotKept>, cx: &mut Cx<'_>) {
-        let Some(in_flight) = self.inbox.in_flight.take() else {
-            self.counters.ignored += 1;
-            return;
-        };
+    pub(super) fn applied(&mut self, outcomes: Result<Vec<ItemOutcome>, NotDurable>, cx: &mut Cx<'_>) {
+        let Some(in_flight) = self.inbox.in_flight.take() else { return };
         let batch = in_flight.batch;
         let outcomes = match outcomes {
             Ok(mut outcomes) => {
@@ -40,7 +42,7 @@ impl Link {
                 }
                 outcomes
             }
-            Err(NotKept(why)) => {
+            Err(NotDurable(why)) => {
                 self.inbox.batch_again = Some(cx.now.plus(self.config.limits.retry_first));
                 vec![ItemOutcome::Temporary(why); batch.items.len()]
             }
@@ -67,11 +69,8 @@ impl Link {
         if done > 0 {
             cx.note(Note::Applied { items: done, oldest: if oldest == i64::MAX { 0 } else { oldest } });
         }
-        if !cx.replica.rejected().is_empty() {
-            let most = self.config.limits.replica;
-            if cx.replica.forget_rejected_for_uid() | cx.replica.forget_rejected_for_room(most) {
-                self.want_resync(cx);
-            }
+        if cx.replica.forget_what_fits(self.config.limits.replica) {
+            self.want_resync(cx);
         }
         self.inbox.forget_uptos();
         self.inbox.ack_due = true;
@@ -86,29 +85,30 @@ impl Link {
         }
         pending.item.tries += 1;
         let wait = self.config.limits.retry_first * (1 << (pending.item.tries - 1).min(16));
-        pending.due = cx.now.plus(wait.min(self.config.limits.retry_longest));
+        pending.due = cx.now.plus(wait.min(RETRY_LONGEST));
         let bytes = pending.item.change.content_len();
         match outcome {
             ItemOutcome::Temporary(why) if !self.inbox.may_hold(bytes, self.config.limits.window_bytes) => {
-                return self.let_go(pending, why, cx);
+                return self.evict(pending.item, why, cx);
             }
             ItemOutcome::Temporary(why) => {
-                self.counters.temporary += 1;
                 pending.hold = Hold::Retry;
-                self.set_aside(&mut pending, why, cx);
+                self.release(&mut pending, why, cx);
             }
             ItemOutcome::Done => pending.hold = Hold::Retry,
             ItemOutcome::Recoverable(why) if pending.item.tries > self.config.limits.refetches => {
                 let code =
                     if why == refusal::UID_TWICE { refusal::UID_TWICE } else { refusal::RECOVERY_FAILED };
                 let message = format!("fetched anew {} times: {why}", self.config.limits.refetches);
-                return self.give_up(pending, code, message, cx);
+                return self.reject(&pending.item, code, message, cx);
             }
             ItemOutcome::Recoverable(_) => {
                 pending.hold = Hold::Fetch;
                 self.refetch(&pending.item.key, cx);
             }
-            ItemOutcome::Permanent { code, message } => return self.give_up(pending, &code, message, cx),
+            ItemOutcome::Permanent { code, message } => {
+                return self.reject(&pending.item, &code, message, cx);
+            }
         }
         // Acknowledgements go on past what waits, as long as there is room for it.
         if pending.item.seq > 0 && self.inbox.held() < self.config.limits.pending_retries {
@@ -120,21 +120,19 @@ impl Link {
     /// What fails again and again is shown as out of sync, and the source is told why; the cursor and
     /// comparisons go on without it. When the link or the process ends before it works, the roots will differ,
     /// and a resync brings it again.
-    fn set_aside(&mut self, pending: &mut Pending, why: String, cx: &mut Cx<'_>) {
+    fn release(&mut self, pending: &mut Pending, why: String, cx: &mut Cx<'_>) {
         let (limits, item) = (&self.config.limits, &mut pending.item);
         let released = || self.inbox.waiting.values().filter(|other| other.item.released).count();
         if item.tries < limits.shown_after || item.released || released() >= limits.pending_retries {
             return;
         }
         (item.seq, item.released) = (0, true);
-        let rejected = RejectedObject::of(&item.change, item.rev, refusal::FAILS, why);
-        self.report_rejection(item.key.clone(), rejected, cx);
+        self.report_rejection(item, refusal::FAILS, why, cx);
     }
 
     /// There is no room to hold it for a retry: a comparison finds it again, in a while.
-    fn let_go(&mut self, pending: Pending, why: String, cx: &mut Cx<'_>) {
-        self.counters.temporary += 1;
-        let Item { key, rev, .. } = pending.item;
+    fn evict(&mut self, item: Item, why: String, cx: &mut Cx<'_>) {
+        let Item { key, rev, .. } = item;
         let code = refusal::FAILS.to_owned();
         cx.send(Frame::Refused(Box::new(Refused { rev, key, code, message: why })));
         cx.replica.evict();
@@ -142,27 +140,23 @@ impl Link {
         self.inbox.ack_due = true;
     }
 
-    pub(super) fn give_up(&mut self, pending: Pending, code: &str, message: String, cx: &mut Cx<'_>) {
-        let item = pending.item;
-        self.refuse(item.key, RejectedObject::of(&item.change, item.rev, code, message), cx);
-    }
-
     /// An object is never taken.
-    pub(super) fn refuse(&mut self, key: ObjectKey, rejected: RejectedObject, cx: &mut Cx<'_>) {
+    pub(super) fn reject(&mut self, item: &Item, code: &str, message: String, cx: &mut Cx<'_>) {
         self.counters.refused_here += 1;
-        self.report_rejection(key, rejected, cx);
+        self.report_rejection(item, code, message, cx);
     }
 
     /// Says here and there that an object is not taken, or not for now; here of many in a short time the
     /// first alone.
-    fn report_rejection(&mut self, key: ObjectKey, rejected: RejectedObject, cx: &mut Cx<'_>) {
-        let RejectedObject { rev, code, message, .. } = rejected.clone();
-        let refused = Refused { rev, key: key.clone(), code, message };
+    fn report_rejection(&mut self, item: &Item, code: &str, message: String, cx: &mut Cx<'_>) {
+        let rejected = RejectedObject::of(&item.change, item.rev, code, message);
+        let (key, code, message) = (item.key.clone(), code.to_owned(), rejected.message.clone());
+        let refused = Refused { rev: item.rev, key, code, message };
         if self.notes.take(cx.now).is_ok() {
             cx.note(Note::RefusedHere(refused.clone()));
         }
         cx.send(Frame::Refused(Box::new(refused)));
-        cx.replica.refuse(key, rejected);
+        cx.replica.reject(item.key.clone(), rejected);
         self.inbox.ack_due = true;
     }
 

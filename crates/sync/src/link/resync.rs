@@ -32,6 +32,9 @@ use super::{Cx, Link, STAY_AWAY};
 use crate::frame::{Event, Frame, MAX_REQUESTED, Op, ResyncRequest, ResyncResponse};
 use crate::mode::Role;
 
+/// The link ends when a request of a resync is not answered for so long.
+pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(60);
+
 /// So long an operator's word counts also for a comparison after the first: what it is about may
 /// reach this side only after the source heard of it.
 const APPROVED_FOR: Duration = Duration::from_secs(15);
@@ -90,7 +93,7 @@ impl Resync {
     /// asks in an exchange the node answers with the next one, so these wait for a while.
     pub fn continued(mut self: Box<Self>, config: &LinkConfig, now: Timestamp) -> Box<Resync> {
         let waits = config.role == Role::Principal && config.span != Span::Transport;
-        let within = config.limits.answer_within / 2;
+        let within = ANSWER_WITHIN / 2;
         self.asked_at = self.asked_at.filter(|at| waits && now.since(*at) < within);
         if self.is_busy() {
             self.go_on_at(now);
@@ -160,6 +163,15 @@ impl Resync {
         self.differs |= self.failures > 0;
     }
 
+    /// How far the comparison under way is.
+    pub(super) fn phase(&mut self) -> Option<&mut Phase> {
+        if let ResyncStage::UnderWay(comparison) = &mut self.stage {
+            Some(&mut comparison.phase)
+        } else {
+            None
+        }
+    }
+
     pub fn is_busy(&self) -> bool {
         matches!(self.stage, ResyncStage::Requested | ResyncStage::UnderWay(_))
     }
@@ -205,7 +217,7 @@ impl Resync {
 pub(crate) struct Comparison {
     /// Where the feed stood when it began.
     cursor: FeedCursor,
-    pub(super) phase: Phase,
+    phase: Phase,
     /// A link before this one began it: the source may have been restored since.
     resumed: bool,
     /// Objects whose changes came since.
@@ -339,6 +351,9 @@ impl Link {
 
     /// The source answers.
     pub(super) fn resync_responded(&mut self, response: ResyncResponse, cx: &mut Cx<'_>) {
+        if let ResyncResponse::Sections { cursor, .. } = &response {
+            self.observe_peer_head(cursor.revision);
+        }
         let (incarnation, head) = (self.peer_incarnation.clone(), self.peer_head);
         let most = self.config.limits.requested.min(MAX_REQUESTED);
         self.resync.frames += 1;
@@ -372,7 +387,6 @@ impl Link {
                     if let Phase::Comparing(descent) = &mut comparison.phase { Some(descent) } else { None };
                 let Some(descent) = asked.filter(answers).filter(|_| self.resync.asked_at.take().is_some())
                 else {
-                    self.counters.ignored += 1;
                     return;
                 };
                 let changed = comparison.resumed || head > comparison.cursor.revision;
@@ -385,24 +399,21 @@ impl Link {
                 }
             }
             (ResyncStage::UnderWay(_), ResyncResponse::Objects(_)) => self.all_answered(),
-            _ => self.counters.ignored += 1,
+            _ => {}
         }
     }
 
     /// The source sent all that was asked for.
     pub(super) fn all_answered(&mut self) {
-        let ResyncStage::UnderWay(comparison) = &mut self.resync.stage else { return };
-        match &mut comparison.phase {
+        let Some(phase) = self.resync.phase() else { return };
+        match phase {
             Phase::Listing(names) => {
                 let wants = std::mem::take(names).into_iter().map(|key| (key, 0)).collect();
-                comparison.phase = Fetching { wants, ..Fetching::default() }.wanted(&self.config.kinds);
+                *phase = Fetching { wants, ..Fetching::default() }.wanted(&self.config.kinds);
             }
             // What did not come by now is not at the source in a form that it can send, or is like that here.
             Phase::Fetching(fetching) => fetching.asked.clear(),
-            Phase::Settling(_) | Phase::Comparing(_) => {
-                self.counters.ignored += 1;
-                return;
-            }
+            Phase::Settling(_) | Phase::Comparing(_) => return,
         }
         self.resync.asked_at = None;
     }
@@ -410,8 +421,7 @@ impl Link {
     /// An event with number 0: for the resync, or back to who asked. What is gone at the source goes with
     /// the orphans.
     pub(super) fn resync_answer(&mut self, event: Event, cx: &mut Cx<'_>) -> Option<Event> {
-        let ResyncStage::UnderWay(comparison) = &mut self.resync.stage else { return Some(event) };
-        let Phase::Fetching(fetching) = &mut comparison.phase else { return Some(event) };
+        let Some(Phase::Fetching(fetching)) = self.resync.phase() else { return Some(event) };
         if fetching.asked.remove(&event.key).is_none() {
             return Some(event);
         }
@@ -424,7 +434,7 @@ impl Link {
         self.resync.fetched += 1;
         self.counters.resync_objects += 1;
         self.resync.is_answered(cx.now);
-        self.accept(event, 0, cx);
+        self.accept(event, cx);
         None
     }
 
@@ -468,8 +478,7 @@ impl Link {
         let full = self.inbox.is_full(self.config.limits.window_events, self.config.limits.window_bytes);
         // One object may always be asked for.
         let most_bytes = self.config.limits.batch_bytes;
-        let ResyncStage::UnderWay(comparison) = &mut self.resync.stage else { return };
-        let Phase::Fetching(fetching) = &mut comparison.phase else { return };
+        let Some(Phase::Fetching(fetching)) = self.resync.phase() else { return };
         if fetching.wants.is_empty() {
             // What was fetched is durable first: else the next link compares anew.
             if self.inbox.in_flight.is_none() {

@@ -25,6 +25,8 @@ use crate::interop;
 
 /// The link ends when nobody goes on with the resync that it serves for so long.
 pub(super) const RESYNC_IDLE: Duration = Duration::from_secs(60);
+/// The most answers to requests that wait to be sent; with more nothing is read.
+const MAX_ANSWERS: usize = 4096;
 /// Names in one part of a list.
 const LISTED: usize = 512;
 /// How long after a list the next one is begun at the earliest: each looks at all objects.
@@ -43,14 +45,14 @@ enum PendingAnswer {
     Pong(u64),
 }
 
-/// A list that was asked for: one at a time, said in parts.
+/// A list that was asked for: one at a time, sent in parts.
 #[derive(Clone, Debug)]
 struct List {
     /// The asker's inventory, until the list begins.
     checksum: Option<Digest>,
     /// It begins no sooner.
     not_before: Option<Timestamp>,
-    /// Up to here it is said.
+    /// Up to here it is sent.
     after: Option<ObjectKey>,
 }
 
@@ -77,8 +79,8 @@ impl Server {
         self.served.is_some() || self.list.is_some()
     }
 
-    pub fn is_full(&self, most: usize) -> bool {
-        self.answers.len() >= most
+    pub fn is_full(&self) -> bool {
+        self.answers.len() >= MAX_ANSWERS
     }
 
     /// When a list begins that is to wait.
@@ -101,10 +103,7 @@ impl Link {
         self.counters.resync_frames += 1;
         match &request {
             ResyncRequest::Done { from } => return self.resync_done(from, cx),
-            _ if !self.both.trie_resync => {
-                self.counters.ignored += 1;
-                return;
-            }
+            _ if !self.both.trie_resync => return,
             _ => {}
         }
         if let Err(wait) = self.take_permit(cx) {
@@ -167,9 +166,7 @@ impl Link {
                 }
             }
             // Who has the trie resync has no need of it, and one at a time is enough.
-            Interop::RequestList { .. } if self.both.trie_resync || self.server.list.is_some() => {
-                self.counters.ignored += 1;
-            }
+            Interop::RequestList { .. } if self.both.trie_resync || self.server.list.is_some() => {}
             Interop::RequestList { checksum } => {
                 let not_before = self.server.listed.map(|at| at.plus(LIST_EVERY)).filter(|at| *at > cx.now);
                 let list = List { checksum: Some(checksum), not_before, after: None };
@@ -234,7 +231,7 @@ impl Link {
         }
     }
 
-    /// Says the next part of the list; whether all of it is said.
+    /// Sends the next part of the list; whether all of it is sent.
     fn list(&mut self, cx: &mut Cx<'_>) -> bool {
         let Some(mut list) = self.server.list.take() else { return true };
         if let Some(checksum) = list.checksum {
@@ -255,14 +252,14 @@ impl Link {
                 return true;
             }
         }
-        let (after, mut said) = (list.after.take(), 0);
+        let (after, mut sent) = (list.after.take(), 0);
         for (key, stub) in cx.feed.objects_after(after.as_ref()).take(LISTED) {
             let listed = Interop::Listed(resource(key, &stub.uid, None));
             cx.out.push(Output::Send(Frame::Interop(Box::new(listed))));
-            said += 1;
+            sent += 1;
             list.after = Some(key.clone());
         }
-        if said < LISTED {
+        if sent < LISTED {
             self.server.listed = Some(cx.now);
             return true;
         }

@@ -7,8 +7,7 @@ use crate::cursor::FeedCursor;
 use model::replication::SyncPolicy;
 use model::{Kind, ObjectKey};
 
-use super::batch::{Batch, ItemOutcome, NotKept};
-use crate::admission::PERMIT_KEPT;
+use super::batch::{Batch, ItemOutcome, NotDurable};
 use crate::durable::Content;
 use crate::frame::{Capabilities, CloseReason, Frame, GoAway, Hello, MAX_REQUESTED, Refused, VERSIONS};
 use crate::mode::{Mode, Role};
@@ -88,39 +87,24 @@ pub struct Limits {
     /// The link ends when events are in flight and nothing is acknowledged for so long. A peer
     /// that applies for longer repeats its acknowledgement meanwhile.
     pub ack_within: Duration,
-    /// The other side must say hello within this.
-    pub hello_within: Duration,
     /// A ping is sent after so long a silence of this side.
     pub ping_every: Duration,
     /// The link is closed after so long a silence of the other side.
     pub dead_after: Duration,
     /// Roots are compared at least so often.
     pub periodic: Duration,
-    /// The least time between two checkpoints while changes are acknowledged in between.
-    pub checkpoint_after: Duration,
-    /// The link ends when a request of a resync is not answered for so long.
-    pub answer_within: Duration,
-    /// The first wait before a retry; doubles.
+    /// The first wait before a retry; doubles, up to a minute.
     pub retry_first: Duration,
-    /// The longest wait before a retry.
-    pub retry_longest: Duration,
     /// So often an object is fetched anew before its error is permanent.
     pub refetches: u32,
-    /// The most places or objects in one question of a resync, up to
+    /// The most paths or objects in one request of a resync, up to
     /// [`crate::frame::MAX_REQUESTED`].
     pub requested: usize,
-    /// The most answers to questions that wait to be sent.
-    pub answers: usize,
     /// The most objects of the replica, and bytes of their contents together; others are refused.
     pub replica: Totals,
     /// So often a temporary error is tried before its object is shown as out of sync, and the
     /// cursor and comparisons go on without it. It is still tried.
     pub shown_after: u32,
-    /// The link goes away when it holds a permit for a resync for so long: sooner than
-    /// [`crate::admission::PERMIT_KEPT`].
-    pub resync_within: Duration,
-    /// A shutdown waits no longer than this for what is under way.
-    pub shutdown_within: Duration,
 }
 
 impl Default for Limits {
@@ -133,21 +117,14 @@ impl Default for Limits {
             load_events: 512,
             pending_retries: 1024,
             ack_within: Duration::from_secs(60),
-            hello_within: Duration::from_secs(15),
             ping_every: Duration::from_secs(80),
             dead_after: Duration::from_secs(150),
             periodic: Duration::from_secs(600),
-            checkpoint_after: Duration::from_secs(30),
-            answer_within: Duration::from_secs(60),
             retry_first: Duration::from_secs(1),
-            retry_longest: Duration::from_secs(60),
             refetches: 5,
             requested: MAX_REQUESTED,
-            answers: 4096,
             replica: Totals { objects: MAX_OBJECTS, bytes: MAX_BYTES },
             shown_after: 8,
-            resync_within: PERMIT_KEPT.saturating_sub(Duration::from_secs(60)),
-            shutdown_within: Duration::from_secs(10),
         }
     }
 }
@@ -163,7 +140,7 @@ pub enum Input {
     Loaded(Vec<Option<Content>>),
     /// The batch was applied, and [`Batch::write`] of these outcomes, one for each item, is durable; or
     /// nothing of it is.
-    Applied(Result<Vec<ItemOutcome>, NotKept>),
+    Applied(Result<Vec<ItemOutcome>, NotDurable>),
     /// What [`Output::Reincarnate`] asked for was tried; or it is too soon for it, by so long.
     Reincarnated(Result<(), Duration>),
     /// A command from outside.
@@ -207,8 +184,6 @@ pub enum Output {
     Reincarnate,
     /// A frame that is not the link's own: a check-in, its answer, a notice.
     Received(Frame),
-    /// The other side's hello; its instance tells two agents with one identity apart.
-    Hello(Box<Hello>),
     /// Something to count or to show.
     Note(Note),
     /// Close the transport after what was sent: why, and which side ended the link.
@@ -229,6 +204,8 @@ pub enum EndedBy {
 /// Something to count or to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
+    /// The other side said hello; its instance tells two agents with one identity apart.
+    Met(Box<Hello>),
     /// So many items of a batch were applied; the oldest was accepted at the source at this
     /// time: a sample of the latency of propagation.
     Applied {
@@ -244,7 +221,7 @@ pub enum Note {
     RefusedHere(Refused),
     /// A resync ended.
     Resynced {
-        /// Questions and answers.
+        /// Requests and responses.
         frames: u64,
         /// Objects fetched.
         fetched: usize,
@@ -281,8 +258,6 @@ pub struct Counters {
     pub duplicates: u64,
     /// Items applied.
     pub applied: u64,
-    /// Temporary errors.
-    pub temporary: u64,
     /// Objects of the other side that could not be taken.
     pub refused_here: u64,
     /// Objects of ours that the other side could not take.
@@ -291,7 +266,7 @@ pub struct Counters {
     pub resyncs: u64,
     /// Resyncs served.
     pub resyncs_served: u64,
-    /// Questions and answers of resyncs, sent and received.
+    /// Requests and responses of resyncs, sent and received.
     pub resync_frames: u64,
     /// Objects that resyncs brought here.
     pub resync_objects: u64,
@@ -301,8 +276,4 @@ pub struct Counters {
     pub checkpoints_equal: u64,
     /// Checkpoints whose root was different.
     pub checkpoints_different: u64,
-    /// Frames that were not understood or came out of turn.
-    pub ignored: u64,
-    /// Batches applied.
-    pub batches: u64,
 }

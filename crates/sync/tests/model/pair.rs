@@ -10,8 +10,8 @@ use model::{Incarnation, Kind, ObjectKey, SectionKey, Stub, Timestamp};
 use sync::admission::Permits;
 use sync::durable::Content;
 use sync::frame::Frame;
-use sync::link::{Item, ItemOutcome, NotKept, Note};
-use sync::{Feed, Input, Link, LinkConfig, Mode, Output, Replica, Role};
+use sync::link::{Item, ItemOutcome, NotDurable, Note};
+use sync::{Feed, Input, Link, LinkConfig, Mode, Output, Replica, Role, SavedFeed, SavedReplica};
 
 pub const PRINCIPAL: usize = 0;
 pub const AGENT: usize = 1;
@@ -70,6 +70,24 @@ pub struct Pair {
 
 pub fn key(kind: &str, name: &str) -> ObjectKey {
     ObjectKey { section: SectionKey { kind: Kind::new(kind), namespace: "ns".into() }, name: name.into() }
+}
+
+/// A feed as it would be kept.
+pub fn saved_feed(feed: &Feed) -> SavedFeed {
+    SavedFeed {
+        incarnation: feed.incarnation().clone(),
+        head: feed.head(),
+        compacted: feed.compacted(),
+        changes: feed.changes(),
+    }
+}
+
+/// A replica as it would be kept.
+pub fn saved(replica: &Replica) -> SavedReplica {
+    let object = |(key, stub): (&ObjectKey, &Stub)| {
+        (key.clone(), stub.clone(), replica.get(key).map_or(0, |(_, rev)| rev))
+    };
+    SavedReplica { cursor: replica.cursor().cloned(), objects: replica.objects().map(object).collect() }
 }
 
 impl Pair {
@@ -150,8 +168,8 @@ impl Pair {
     pub fn restart(&mut self, at: usize) {
         self.disconnect();
         let side = &mut self.sides[at];
-        side.feed = Feed::restore(side.feed.saved());
-        side.replica = Replica::restore(side.replica.saved());
+        side.feed = Feed::restore(saved_feed(&side.feed));
+        side.replica = Replica::restore(saved(&side.replica));
     }
 
     pub fn reconnect(&mut self) {
@@ -187,7 +205,7 @@ impl Pair {
                     side.held.push_front(Input::Loaded(contents));
                 }
                 Output::Apply(_) if side.disk_full => {
-                    side.held.push_back(Input::Applied(Err(NotKept("no space".to_owned()))));
+                    side.held.push_back(Input::Applied(Err(NotDurable("no space".to_owned()))));
                 }
                 Output::Apply(batch) => {
                     let mut outcomes = Vec::new();
@@ -216,7 +234,7 @@ impl Pair {
                 // Tests end soon: what a code leaks does not count.
                 Output::Close(why, _) => side.closed = Some((why.code.leak(), why.retry_after)),
                 Output::Note(note) => side.notes.push(note),
-                Output::Received(_) | Output::Hello(_) => {}
+                Output::Received(_) => {}
             }
         }
     }

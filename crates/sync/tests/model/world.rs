@@ -331,8 +331,6 @@ impl World {
             ("events", c.received),
             ("events sent", c.sent),
             ("acks", c.acks_sent),
-            ("batches", c.batches),
-            ("ignored", c.ignored),
         ] {
             self.reach_n(what, n);
         }
@@ -430,7 +428,7 @@ impl World {
                     close = true;
                 }
                 Output::Note(note) => self.noted(note),
-                Output::Received(_) | Output::Hello(_) => {}
+                Output::Received(_) => {}
             }
         }
         if close {

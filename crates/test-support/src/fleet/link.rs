@@ -144,7 +144,9 @@ impl Sse {
     /// Opens them.
     pub async fn open(member: &Member, instance: &str) -> Result<Sse, TransportError> {
         let mut client = member.dial().await;
-        let sign = |target: Target<'_>| signature::sign(target, &member.id, &member.key, now(), number());
+        let sign = |target: Target<'_>| {
+            signature::sign(target, &member.fleet, &member.id, &member.key, now(), number())
+        };
         let reader = dialer(member, &link_name()).sse(&mut client, instance, None, sign).await?;
         Ok(Sse { reader, heard: Vec::new() })
     }
@@ -190,12 +192,12 @@ impl Poller {
     /// One request and its answer; whether there is more.
     pub async fn poll(&mut self, member: &Member) -> Result<bool, Box<wire::Problem>> {
         let mut exchange = Exchange::open(self.config.clone(), self.after.clone(), self.handler.clone());
-        let mut frames = exchange.say(Vec::new()).await.frames;
+        let mut frames = exchange.step(Vec::new()).await.frames;
         frames.splice(1..1, self.left.drain(..));
         let answer = post(member, frames).await;
         let mut more = false;
         if let Ok(answer) = &answer {
-            let said = exchange.say(answer.frames.clone()).await.frames;
+            let said = exchange.step(answer.frames.clone()).await.frames;
             more = answer.more || said.iter().any(|frame| matches!(frame, Frame::Checkpoint(_)));
             self.left = said.into_iter().filter(outlives_exchange).collect();
         }

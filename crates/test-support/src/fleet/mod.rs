@@ -16,7 +16,7 @@ use http::{HeaderValue, Method, Request, Response, header};
 use http_body_util::Full;
 use model::exchange::{Answer, CheckIn, HeldRelease};
 use model::log::Cursor;
-use model::{Hostname, NodeId, Timestamp};
+use model::{FleetId, Hostname, NodeId, Timestamp};
 use net::ServerUrl;
 use net::client::Client;
 use net::issue::Ca;
@@ -173,7 +173,15 @@ impl Fleet {
     pub fn member(&self, hostname: &str, key: SigningKey, answer: &EnrollAnswer) -> Member {
         let tls = net::tls::client(&answer.ca_pem, &answer.cert_pem, ClientKey::Node(&key)).unwrap();
         let (id, hostname) = (answer.node_id.clone(), hostname.parse().unwrap());
-        Member { id, hostname, key, cert_pem: answer.cert_pem.clone(), tls, url: self.url() }
+        Member {
+            fleet: answer.trust.fleet.clone(),
+            id,
+            hostname,
+            key,
+            cert_pem: answer.cert_pem.clone(),
+            tls,
+            url: self.url(),
+        }
     }
 
     /// Asks for a certificate with a token and a good request of this key.
@@ -268,6 +276,7 @@ pub fn new_key() -> SigningKey {
 
 /// An enrolled node.
 pub struct Member {
+    pub fleet: FleetId,
     pub id: NodeId,
     pub hostname: Hostname,
     pub key: SigningKey,
@@ -297,8 +306,9 @@ impl Member {
         number: u64,
     ) -> Request<Full<Bytes>> {
         let (bare, query) = path.split_once('?').unwrap_or((path, ""));
-        let target = Target { method: method.as_str(), path: bare, query, body: &bytes };
-        let signed = signature::sign(target, &self.id, &self.key, at, number);
+        let method_name = method.as_str();
+        let target = Target { method: method_name, path: bare, query, body: &bytes, last_event_id: None };
+        let signed = signature::sign(target, &self.fleet, &self.id, &self.key, at, number);
         let mut request = plain(&self.url, path, bytes);
         *request.method_mut() = method;
         let headers = request.headers_mut();

@@ -38,7 +38,7 @@ impl ConditionContext<'_> {
 impl SyncSummary {
     /// How synchronization of the node stands.
     pub(crate) fn condition(&self, around: ConditionContext<'_>) -> SyncCondition {
-        let link = self.link.as_ref().map(|link| (link.cause(), link.since));
+        let link = self.link.as_ref().map(|link| (link.report().cause.clone(), link.since));
         if self.is_duplicate() {
             return SyncCondition::new(SyncCause::DuplicateIdentity, None);
         }
@@ -79,14 +79,13 @@ impl SyncSummary {
 
     /// The sets differ, and that is not under way to be put right.
     fn out_of_sync(&self, link: Option<&SyncCause>) -> Option<SyncCondition> {
+        let under_way = match link {
+            None | Some(SyncCause::OutOfSync { .. } | SyncCause::Connecting) => false,
+            Some(cause @ SyncCause::Behind { .. }) => self.moves_objects(cause),
+            Some(_) => true,
+        };
         let concluded = self.concluded.as_ref().filter(|it| matches!(it.cause, SyncCause::OutOfSync { .. }));
-        match link {
-            Some(SyncCause::OutOfSync { .. }) | None | Some(SyncCause::Connecting) => concluded.cloned(),
-            Some(SyncCause::Behind { down, up, .. }) if down.saturating_add(*up) <= self.actions_behind() => {
-                concluded.cloned()
-            }
-            Some(_) => None,
-        }
+        concluded.filter(|_| !under_way).cloned()
     }
 
     /// The node does not take an object of ours.
