@@ -144,7 +144,8 @@ impl Write {
         Write { begin, ours, compacted, ..Write::default() }
     }
 
-    /// Takes into memory what is durable now.
+    /// Takes into memory what is durable now. A link that hears of its batch afterwards puts the same again;
+    /// one that ended meanwhile need not.
     pub fn commit(self, feed: &mut Feed, replica: &mut Replica) {
         if let Some(incarnation) = self.begin {
             *feed = Feed::new(incarnation);
