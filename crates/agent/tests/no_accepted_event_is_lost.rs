@@ -90,7 +90,7 @@ fn the_cursor_is_never_ahead_of_what_is_durable() {
             let wanted: Vec<_> = (cursor..=newest).map(set_at).collect();
             assert!(wanted.contains(&here), "point {point}: at {cursor} there is {here:?}");
             let keys: Vec<ObjectKey> = here.keys().cloned().collect();
-            let contents = opened.log.contents(Side::Theirs, &keys).unwrap();
+            let contents = opened.log.contents(Side::Replica, &keys).unwrap();
             assert!(contents.iter().all(Option::is_some), "point {point}");
             cursor
         };

@@ -120,7 +120,7 @@ async fn put_again(fleet: &Fleet, node: &Member, actions: &[&str]) {
         let change = sync::Change { rev, key, state: sync::feed::ObjectState::Live { stub, born: rev } };
         (change, Some(sync::Content { bytes: bytes.clone(), trace: None, at: 0 }))
     });
-    let write = sync::Write { ours: ours.collect(), ..sync::Write::default() };
+    let write = sync::Write { feed: ours.collect(), ..sync::Write::default() };
     store.sync_write(&node.id, write, test_support::fleet::now()).await.unwrap();
 }
 

@@ -153,7 +153,7 @@ impl ObjectLog {
 
     /// Bytes of records that count.
     pub fn live_bytes(&self) -> u64 {
-        self.index.live(Side::Ours) + self.index.live(Side::Theirs)
+        self.index.live(Side::Feed) + self.index.live(Side::Replica)
     }
 
     /// Bytes of all segments.
@@ -200,11 +200,11 @@ impl ObjectLog {
     fn hold_to_limits(&self, write: &Write, changes: &Changes) -> Result<()> {
         let limit = self.limits.max_bytes;
         let forgotten = |side| match side {
-            Side::Ours => write.begin.is_some(),
-            Side::Theirs => write.forget_theirs,
+            Side::Feed => write.begin.is_some(),
+            Side::Replica => write.forget_replica,
         };
         let (mut more, mut less) = (0, 0);
-        for side in [Side::Ours, Side::Theirs].into_iter().filter(|side| forgotten(*side)) {
+        for side in [Side::Feed, Side::Replica].into_iter().filter(|side| forgotten(*side)) {
             less += self.index.live(side);
         }
         let before = |side, key| self.index.get(side, key).filter(|_| !forgotten(side));
@@ -214,7 +214,7 @@ impl ObjectLog {
                     more += u64::from(*length);
                     (*side, key)
                 }
-                Placed::Taken(key) => (Side::Theirs, key),
+                Placed::Taken(key) => (Side::Replica, key),
                 Placed::Forget(_) => continue,
             };
             less += before(side, key).map_or(0, |entry| u64::from(entry.at.length));
@@ -246,7 +246,7 @@ impl ObjectLog {
                     let at = Location { segment, offset: changes_at + at, length: *length };
                     self.index.insert(*side, key, IndexEntry { at, live: *live, rev: *rev });
                 }
-                Placed::Taken(key) => self.index.remove(Side::Theirs, key),
+                Placed::Taken(key) => self.index.remove(Side::Replica, key),
             }
         }
         let compacted = self.heads().feed.map_or(0, |feed| feed.compacted);
@@ -264,7 +264,7 @@ impl Heads {
             feed.head = head.unwrap_or(feed.head);
             feed.compacted = feed.compacted.max(write.compacted.unwrap_or(0));
         }
-        if write.forget_theirs {
+        if write.forget_replica {
             self.cursor = None;
         }
         if let Some(cursor) = &write.cursor {
@@ -278,31 +278,31 @@ impl Changes {
         let mut changes = Changes::default();
         changes.batch.bytes.reserve(write.bytes() + 300 * write.changes());
         if write.begin.is_some() {
-            changes.forget(Side::Ours)?;
+            changes.forget(Side::Feed)?;
         }
-        if write.forget_theirs {
-            changes.forget(Side::Theirs)?;
+        if write.forget_replica {
+            changes.forget(Side::Replica)?;
         }
-        for (change, content) in &write.ours {
+        for (change, content) in &write.feed {
             let (key, rev) = (&change.key, change.rev);
             match (&change.state, content) {
                 (ObjectState::Live { stub, born }, Some(content)) => {
-                    let put = Put::of(Side::Ours, key, stub, (rev, *born), content);
-                    changes.put(Side::Ours, key, rev, true, &Record::Put(put), &content.bytes)?;
+                    let put = Put::of(Side::Feed, key, stub, (rev, *born), content);
+                    changes.put(Side::Feed, key, rev, true, &Record::Put(put), &content.bytes)?;
                 }
                 (ObjectState::Deleted { uid }, _) => {
                     let gone = Tombstone { name: Name::of(key), rev, uid: (&**uid).into() };
-                    changes.put(Side::Ours, key, rev, false, &Record::Gone(gone), &[])?;
+                    changes.put(Side::Feed, key, rev, false, &Record::Gone(gone), &[])?;
                 }
                 // The check of the write lets no such change through.
                 (ObjectState::Live { .. }, None) => {}
             }
         }
-        for (key, put) in &write.theirs {
+        for (key, put) in &write.replica {
             match put {
                 Some((stub, rev, content)) => {
-                    let put = Put::of(Side::Theirs, key, stub, (*rev, 0), content);
-                    changes.put(Side::Theirs, key, *rev, true, &Record::Put(put), &content.bytes)?;
+                    let put = Put::of(Side::Replica, key, stub, (*rev, 0), content);
+                    changes.put(Side::Replica, key, *rev, true, &Record::Put(put), &content.bytes)?;
                 }
                 None => {
                     changes.push(&Record::Taken(Name::of(key)), &[])?;
@@ -314,7 +314,7 @@ impl Changes {
     }
 
     fn forget(&mut self, side: Side) -> Result<()> {
-        self.push(&Record::Forget { ours: side == Side::Ours }, &[])?;
+        self.push(&Record::Forget { ours: side == Side::Feed }, &[])?;
         self.placed.push(Placed::Forget(side));
         Ok(())
     }

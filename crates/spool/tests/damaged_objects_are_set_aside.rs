@@ -35,14 +35,14 @@ fn filled(directory: &Path) -> Sets {
     for n in 1..=12 {
         let mut write = Write {
             begin: (n == 1).then(|| incarnation("f")),
-            ours: vec![put(n, &format!("o{n}"), &text(n))],
-            theirs: vec![their(n, &format!("t{n}"), &text(n))],
+            feed: vec![put(n, &format!("o{n}"), &text(n))],
+            replica: vec![their(n, &format!("t{n}"), &text(n))],
             cursor: cursor("t", n),
             ..Write::default()
         };
         if n == 12 {
-            write.ours = vec![gone(12, "o1")];
-            write.theirs.push((theirs("t1"), None));
+            write.feed = vec![gone(12, "o1")];
+            write.replica.push((theirs("t1"), None));
         }
         log.write(&write).unwrap();
         sets = sets.after(&write);
@@ -79,7 +79,7 @@ fn repaired(directory: &Path, before: &Sets, when: &str) -> usize {
     assert_eq!(again.repairs, Vec::<String>::new(), "{when}");
     assert_eq!(Sets::of(&again), there, "{when}");
     let mut log = again.log;
-    let next = Write { theirs: vec![their(50, "new", "new")], cursor: cursor("t", 50), ..Write::default() };
+    let next = Write { replica: vec![their(50, "new", "new")], cursor: cursor("t", 50), ..Write::default() };
     log.write(&next).unwrap();
     let last = open(&Disk::new(), directory, "freshest").unwrap();
     assert_eq!(last.repairs, Vec::<String>::new(), "{when}");
@@ -152,8 +152,8 @@ fn damage_under_a_running_log_is_told_and_not_moved_on() {
     let path = &files(directory.path())[0];
     let bytes = std::fs::read(path).unwrap();
     let of = |log: &ObjectLog, n: u64| {
-        let own = log.content(Side::Ours, &ours(&format!("o{n}")));
-        let their = log.content(Side::Theirs, &theirs(&format!("t{n}")));
+        let own = log.content(Side::Feed, &ours(&format!("o{n}")));
+        let their = log.content(Side::Replica, &theirs(&format!("t{n}")));
         [own, their].map(|read| matches!(read, Err(SpoolError::Damaged { .. })))
     };
     let damaged = |log: &ObjectLog| (1..=12).flat_map(|n| of(log, n)).filter(|damaged| *damaged).count();
@@ -169,7 +169,7 @@ fn damage_under_a_running_log_is_told_and_not_moved_on() {
     let before = damaged(&log);
     // Dead weight that would have it moved.
     for n in 0..200 {
-        log.write(&Write { theirs: vec![their(100 + n, "new", &text(n))], ..Write::default() }).unwrap();
+        log.write(&Write { replica: vec![their(100 + n, "new", &text(n))], ..Write::default() }).unwrap();
     }
     assert_eq!(damaged(&log), before);
     drop(log);

@@ -62,20 +62,20 @@ fn object_writes() -> [Write; 4] {
     [
         Write {
             begin: Some(incarnation("f")),
-            ours: vec![put(1, "a", "one"), put(2, "b", "two")],
-            theirs: vec![their(7, "s", "status"), their(8, "t", "")],
+            feed: vec![put(1, "a", "one"), put(2, "b", "two")],
+            replica: vec![their(7, "s", "status"), their(8, "t", "")],
             cursor: cursor("t", 8),
             ..Write::default()
         },
-        Write { ours: vec![gone(3, "a")], theirs: vec![(theirs("s"), None)], ..Write::default() },
+        Write { feed: vec![gone(3, "a")], replica: vec![(theirs("s"), None)], ..Write::default() },
         Write {
-            ours: vec![gone(4, "b")],
+            feed: vec![gone(4, "b")],
             compacted: Some(3),
-            theirs: vec![their(9, "u", &"x".repeat(2000))],
+            replica: vec![their(9, "u", &"x".repeat(2000))],
             cursor: cursor("t", 9),
             ..Write::default()
         },
-        Write { theirs: vec![their(10, "v", "in the next segment")], ..Write::default() },
+        Write { replica: vec![their(10, "v", "in the next segment")], ..Write::default() },
     ]
 }
 

@@ -31,16 +31,16 @@ fn dead_weight_is_bounded_whatever_changes() {
         let mut log = open(&Disk::new(), directory.path(), "unused").unwrap().log;
         let mut sets = Sets::default();
         let mut first = Write::default();
-        first.theirs.extend((0..50).map(|n| their(n, &format!("cold-{n}"), &text(n))));
+        first.replica.extend((0..50).map(|n| their(n, &format!("cold-{n}"), &text(n))));
         sets = sets.after(&first);
         log.write(&first).unwrap();
         let mut most = 0;
         for n in 0..2000 {
             let name = name(n);
             let write = if n % 11 == 3 {
-                Write { theirs: vec![(theirs(&name), None)], ..Write::default() }
+                Write { replica: vec![(theirs(&name), None)], ..Write::default() }
             } else {
-                Write { theirs: vec![their(n, &name, &text(n))], cursor: cursor("t", n), ..Write::default() }
+                Write { replica: vec![their(n, &name, &text(n))], cursor: cursor("t", n), ..Write::default() }
             };
             log.write(&write).unwrap();
             sets = sets.after(&write);
@@ -66,7 +66,7 @@ fn what_counts_is_bounded_and_removing_makes_room() {
     let mut rev = 0;
     let mut write = Write { begin: Some(incarnation("f")), ..Write::default() };
     let refused = loop {
-        write.ours = vec![put(rev + 1, &format!("o{rev}"), &text(rev))];
+        write.feed = vec![put(rev + 1, &format!("o{rev}"), &text(rev))];
         match log.write(&write) {
             Ok(()) => rev += 1,
             Err(refused) => break refused,
@@ -77,15 +77,15 @@ fn what_counts_is_bounded_and_removing_makes_room() {
     assert!(matches!(refused, SpoolError::ObjectsFull { .. }) && refused.is_full(), "{refused}");
     assert!(log.live_bytes() <= limits.max_bytes);
     // What replaces as much goes on, and so does what takes away.
-    write.ours = vec![put(rev + 1, "o0", &text(7))];
+    write.feed = vec![put(rev + 1, "o0", &text(7))];
     log.write(&write).unwrap();
-    write.ours = vec![gone(rev + 2, "o1")];
+    write.feed = vec![gone(rev + 2, "o1")];
     log.write(&write).unwrap();
-    write.ours = vec![gone(rev + 3, "o2")];
+    write.feed = vec![gone(rev + 3, "o2")];
     log.write(&write).unwrap();
-    write.ours = vec![put(rev + 4, "new", &text(7))];
+    write.feed = vec![put(rev + 4, "new", &text(7))];
     log.write(&write).unwrap();
-    let large = Write { theirs: vec![their(1, "l", &"x".repeat(5000))], ..Write::default() };
+    let large = Write { replica: vec![their(1, "l", &"x".repeat(5000))], ..Write::default() };
     assert!(log.write(&large).unwrap_err().is_full());
 }
 
@@ -100,8 +100,8 @@ fn a_full_disk_loses_nothing_and_it_passes() {
         for n in 1..=60 {
             let write = Write {
                 begin: (n == 1).then(|| incarnation("f")),
-                ours: vec![put(n, &format!("o{}", n % 7), &text(n))],
-                theirs: vec![their(n, &format!("t{}", n % 9), &text(n))],
+                feed: vec![put(n, &format!("o{}", n % 7), &text(n))],
+                replica: vec![their(n, &format!("t{}", n % 9), &text(n))],
                 ..Write::default()
             };
             if n % 5 == 0 {
@@ -148,7 +148,7 @@ fn a_disk_that_was_full_is_moved_out_of() {
     let mut log = open(&disk, directory.path(), "unused").unwrap().log;
     let mut sets = Sets::default();
     for n in 1..=400 {
-        let write = Write { theirs: vec![their(n, &format!("t{}", n % 8), &text(n))], ..Write::default() };
+        let write = Write { replica: vec![their(n, &format!("t{}", n % 8), &text(n))], ..Write::default() };
         log.write(&write).unwrap();
         sets = sets.after(&write);
     }

@@ -23,8 +23,8 @@ type Touch = (usize, Option<usize>);
 #[derive(Clone, Debug)]
 enum Step {
     Write {
-        ours: Vec<Touch>,
-        theirs: Vec<Touch>,
+        feed: Vec<Touch>,
+        replica: Vec<Touch>,
         found: bool,
         forget: bool,
         compacted: bool,
@@ -42,8 +42,8 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     let rarely = || proptest::bool::weighted(0.05);
     let write = (touches(), touches(), rarely(), rarely(), proptest::bool::weighted(0.2), any::<bool>());
     let write = write.prop_map(|(ours, theirs, found, forget, compacted, cursor)| Step::Write {
-        ours,
-        theirs,
+        feed: ours,
+        replica: theirs,
         found,
         forget,
         compacted,
@@ -63,7 +63,7 @@ fn faults() -> impl Strategy<Value = BTreeMap<u64, FaultAction>> {
 }
 
 fn write(step: &Step, sets: &Sets, count: u64) -> Option<Write> {
-    let Step::Write { ours: own, theirs: other, found, forget, compacted, cursor: with_cursor } = step else {
+    let Step::Write { feed: own, replica: other, found, forget, compacted, cursor: with_cursor } = step else {
         return None;
     };
     let found = *found || sets.feed.is_none();
@@ -83,11 +83,11 @@ fn write(step: &Step, sets: &Sets, count: u64) -> Option<Write> {
     });
     Some(Write {
         begin: found.then(|| incarnation(&format!("incarnation-{count}"))),
-        ours,
+        feed: ours,
         compacted: compacted.then_some(rev / 2),
-        theirs: theirs.collect(),
+        replica: theirs.collect(),
         cursor: with_cursor.then(|| cursor("t", count).unwrap()),
-        forget_theirs: *forget,
+        forget_replica: *forget,
     })
 }
 
@@ -146,13 +146,13 @@ proptest! {
 fn a_refused_write_changes_nothing() {
     let directory = common::tempdir();
     let mut log = open(&Disk::new(), directory.path(), "fresh").unwrap().log;
-    let first = Write { begin: Some(incarnation("f")), ours: vec![put(1, "a", "one")], ..Write::default() };
+    let first = Write { begin: Some(incarnation("f")), feed: vec![put(1, "a", "one")], ..Write::default() };
     log.write(&first).unwrap();
     for unsound in [vec![put(1, "a", "x")], vec![put(3, "a", "x")], vec![(put(2, "a", "x").0, None)]] {
-        let write = Write { ours: unsound, theirs: vec![their(1, "b", "b")], ..Write::default() };
+        let write = Write { feed: unsound, replica: vec![their(1, "b", "b")], ..Write::default() };
         assert!(matches!(log.write(&write), Err(spool::SpoolError::Unsound(_))));
     }
     let opened = open(&Disk::new(), directory.path(), "fresh").unwrap();
     assert_eq!(Sets::of(&opened), Sets::default().after(&first));
-    assert_eq!(opened.log.content(sync::Side::Ours, &ours("b")).unwrap(), None);
+    assert_eq!(opened.log.content(sync::Side::Feed, &ours("b")).unwrap(), None);
 }

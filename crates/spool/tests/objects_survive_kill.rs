@@ -34,18 +34,18 @@ fn write(step: u64) -> Write {
     let rev = 3 * (step - 1);
     Write {
         begin: (step == 1).then(|| incarnation("f")),
-        ours: vec![
+        feed: vec![
             put(rev + 1, &format!("stays-{step}"), &text(1)),
             put(rev + 2, "changes", &text(2)),
             gone(rev + 3, &format!("stays-{}", step.saturating_sub(4))),
         ],
         compacted: step.is_multiple_of(7).then_some(rev.saturating_sub(6)),
-        theirs: vec![
+        replica: vec![
             their(step, &format!("stays-{}", step % 5), &text(3)),
             (theirs(&format!("stays-{}", (step + 2) % 5)), None),
         ],
         cursor: cursor("t", step),
-        forget_theirs: step == 20,
+        forget_replica: step == 20,
     }
 }
 

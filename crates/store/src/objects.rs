@@ -9,9 +9,9 @@ use sync::Side;
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SyncHead {
     /// The feed that the control plane authors: its incarnation and its last change.
-    pub ours: Option<FeedCursor>,
+    pub feed: Option<FeedCursor>,
     /// How far the replica of what the node authors is complete.
-    pub theirs: Option<FeedCursor>,
+    pub replica: Option<FeedCursor>,
     /// How far the node said that it has our feed.
     pub acked: Option<FeedCursor>,
     /// Objects of our feed.

@@ -14,9 +14,9 @@ use crate::replica::Replica;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Side {
     /// Authored here.
-    Ours,
+    Feed,
     /// A replica of what the other side authors.
-    Theirs,
+    Replica,
 }
 
 /// Everything that is kept for one node, contents apart.
@@ -57,15 +57,15 @@ pub struct Write {
     /// Begin the own feed (again) in this incarnation: whatever it held is forgotten first.
     pub begin: Option<model::Incarnation>,
     /// Changes of the own feed in the order of their revisions, puts with their content.
-    pub ours: Vec<(Change, Option<Content>)>,
+    pub feed: Vec<(Change, Option<Content>)>,
     /// Tombstones of the own feed up to this revision are forgotten.
     pub compacted: Option<u64>,
     /// Objects of the replica: put with stub, revision and content, or removed.
-    pub theirs: Vec<(ObjectKey, Option<ReplicaObject>)>,
+    pub replica: Vec<(ObjectKey, Option<ReplicaObject>)>,
     /// The replica's cursor from now on.
     pub cursor: Option<FeedCursor>,
     /// Forget the whole replica first.
-    pub forget_theirs: bool,
+    pub forget_replica: bool,
 }
 
 /// Why a [`Write`] cannot be kept. Nothing of it is, then.
@@ -107,7 +107,7 @@ impl Write {
     /// [`UnsoundWrite`] names what is wrong.
     pub fn check(&self, head: Option<u64>) -> Result<Option<u64>, UnsoundWrite> {
         let mut head = if self.begin.is_some() { Some(0) } else { head };
-        for (change, content) in &self.ours {
+        for (change, content) in &self.feed {
             let last = head.ok_or(UnsoundWrite::NoFeed)?;
             if last.checked_add(1) != Some(change.rev) {
                 return Err(UnsoundWrite::OutOfOrder { head: last, found: change.rev });
@@ -128,7 +128,7 @@ impl Write {
                 return Err(UnsoundWrite::CompactedBeyond { compacted, head });
             }
         }
-        for (key, put) in &self.theirs {
+        for (key, put) in &self.replica {
             if put.as_ref().is_some_and(|(stub, _, content)| content.bytes.len() as u64 != stub.size) {
                 return Err(UnsoundWrite::Content { key: key.clone() });
             }
@@ -138,10 +138,10 @@ impl Write {
 
     /// Planned changes of a feed, with what else of it is to be kept: that it begins, before the first one, and
     /// how far its tombstones are forgotten.
-    pub fn of(feed: &Feed, ours: Vec<(Change, Option<Content>)>) -> Write {
+    pub fn of(feed: &Feed, changes: Vec<(Change, Option<Content>)>) -> Write {
         let begin = (feed.head() == 0).then(|| feed.incarnation().clone());
         let compacted = Some(feed.compacted()).filter(|compacted| *compacted > 0);
-        Write { begin, ours, compacted, ..Write::default() }
+        Write { begin, feed: changes, compacted, ..Write::default() }
     }
 
     /// Takes into memory what is durable now. A link that hears of its batch afterwards puts the same again;
@@ -150,14 +150,14 @@ impl Write {
         if let Some(incarnation) = self.begin {
             *feed = Feed::new(incarnation);
         }
-        for (change, _) in self.ours {
+        for (change, _) in self.feed {
             // Planned from this feed by its one writer, so it follows.
             let _ = feed.commit(change);
         }
-        if self.forget_theirs {
+        if self.forget_replica {
             *replica = Replica::new();
         }
-        for (key, put) in self.theirs {
+        for (key, put) in self.replica {
             match put {
                 Some((stub, rev, _)) => replica.put(key, stub, rev),
                 None => replica.remove(&key),
@@ -170,13 +170,13 @@ impl Write {
 
     /// The bytes of all contents in it.
     pub fn bytes(&self) -> usize {
-        let ours = self.ours.iter().filter_map(|(_, content)| content.as_ref());
-        let theirs = self.theirs.iter().filter_map(|(_, put)| put.as_ref().map(|(_, _, content)| content));
+        let ours = self.feed.iter().filter_map(|(_, content)| content.as_ref());
+        let theirs = self.replica.iter().filter_map(|(_, put)| put.as_ref().map(|(_, _, content)| content));
         ours.chain(theirs).map(|content| content.bytes.len()).sum()
     }
 
     /// How many objects it changes.
     pub fn changes(&self) -> usize {
-        self.ours.len() + self.theirs.len()
+        self.feed.len() + self.replica.len()
     }
 }

@@ -59,7 +59,7 @@ impl Reconciler {
     pub(super) fn reconcile_autonomous(&mut self, listing: &Listing) -> bool {
         let kinds = &self.kinds;
         let fed: BTreeMap<ObjectKey, Stub> =
-            self.context.sets.stubs(Side::Ours, |key| kinds.contains(&key.section.kind));
+            self.context.sets.stubs(Side::Feed, |key| kinds.contains(&key.section.kind));
         let confirmed = self.is_approved();
         self.opened.seen |= !listing.objects.is_empty();
         let max_delete_percent = self.policy.max_delete_percent;

@@ -46,7 +46,7 @@ impl Reconciler {
         };
         if self.policy.mode == Mode::Autonomous {
             let own = |key: &ObjectKey| !object::is_status(&key.section.kind);
-            let known: Vec<(ObjectKey, Stub)> = self.context.sets.stubs(Side::Ours, own);
+            let known: Vec<(ObjectKey, Stub)> = self.context.sets.stubs(Side::Feed, own);
             known.iter().for_each(|(key, stub)| backend.assign_uid(key, &stub.uid));
         }
         let mailbox = self.context.operations.mailbox();
@@ -72,7 +72,7 @@ impl Reconciler {
     /// The embedded backend with what it had: the replica, or the own set.
     fn embedded(&self) -> Result<Embedded, String> {
         let managed = self.policy.mode == Mode::Managed;
-        let side = if managed { Side::Theirs } else { Side::Ours };
+        let side = if managed { Side::Replica } else { Side::Feed };
         let plain = |kind: &Kind| kind.as_str() != Kind::ACTION && !object::is_status(kind);
         let objects = self.context.sets.objects(side, |key| plain(&key.section.kind));
         let mut embedded = Embedded::default();

@@ -125,7 +125,7 @@ impl Reconciler {
     pub(super) fn reconcile_managed(&mut self, listing: &Listing) -> bool {
         let OpenedBackend { backend: Some(backend), applied, .. } = &self.opened else { return true };
         let wanted: BTreeMap<ObjectKey, Stub> =
-            self.context.sets.stubs(Side::Theirs, |key| key.section.kind.as_str() != Kind::ACTION);
+            self.context.sets.stubs(Side::Replica, |key| key.section.kind.as_str() != Kind::ACTION);
         let same = |found: &FoundObject| {
             let wanted = self.content(&found.key).ok().flatten();
             wanted.is_some_and(|wanted| backend.equivalent(&wanted, &found.spec))
@@ -145,7 +145,7 @@ impl Reconciler {
 
     /// What the control plane wants an object to be.
     fn content(&self, key: &ObjectKey) -> Result<Option<Bytes>, BackendError> {
-        let contents = self.context.sets.contents(Side::Theirs, std::slice::from_ref(key));
+        let contents = self.context.sets.contents(Side::Replica, std::slice::from_ref(key));
         let contents = contents.map_err(|error| BackendError::temporary("unreadable", chain(&error)));
         Ok(contents?.pop().flatten().map(|content| content.bytes))
     }
@@ -214,7 +214,7 @@ impl Reconciler {
     pub(super) fn gone(&self, is_gone: impl Fn(&ObjectKey) -> bool) -> Vec<Own> {
         let node_status = node_status_key();
         let is_gone = |key: &ObjectKey| *key != node_status && is_gone(key);
-        let gone: Vec<(ObjectKey, Stub)> = self.context.sets.stubs(Side::Ours, is_gone);
+        let gone: Vec<(ObjectKey, Stub)> = self.context.sets.stubs(Side::Feed, is_gone);
         gone.into_iter().map(|(key, _)| Own::Remove(key)).collect()
     }
 }

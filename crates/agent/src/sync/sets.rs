@@ -91,8 +91,8 @@ impl Sets {
     ) -> C {
         let passed = |(key, stub): (&ObjectKey, &Stub)| wanted(key).then(|| (key.clone(), stub.clone()));
         self.with(|feed, replica| match side {
-            Side::Ours => feed.objects().filter_map(passed).collect(),
-            Side::Theirs => replica.objects().filter_map(passed).collect(),
+            Side::Feed => feed.objects().filter_map(passed).collect(),
+            Side::Replica => replica.objects().filter_map(passed).collect(),
         })
     }
 
@@ -115,7 +115,7 @@ impl Sets {
     /// When the disk refuses; nothing of it is kept then.
     pub fn write(&self, write: Write) -> Result<(), StateError> {
         locked(&self.disk).write(&write).map_err(spool("keep the synchronized objects"))?;
-        let own_changes = write.begin.is_some() || !write.ours.is_empty();
+        let own_changes = write.begin.is_some() || !write.feed.is_empty();
         self.with(|feed, replica| write.commit(feed, replica));
         if own_changes {
             self.changed.set(self.changed.get() + 1);
@@ -164,7 +164,7 @@ impl Sets {
     /// # Errors
     /// When the disk refuses; both are as before then.
     pub fn begin_anew(&self) -> Result<(), StateError> {
-        self.write(Write { begin: Some(fresh_incarnation()?), forget_theirs: true, ..Write::default() })
+        self.write(Write { begin: Some(fresh_incarnation()?), forget_replica: true, ..Write::default() })
     }
 
     /// The own set in a new incarnation: what the other side has of it is ahead of what is here.
@@ -177,10 +177,10 @@ impl Sets {
         let feed = self.with(|feed, _| feed.reincarnate(incarnation.clone()));
         let changes = feed.changes();
         let keys: Vec<ObjectKey> = changes.iter().map(|change| change.key.clone()).collect();
-        let ours = changes.into_iter().zip(self.contents(Side::Ours, &keys)?).collect();
+        let ours = changes.into_iter().zip(self.contents(Side::Feed, &keys)?).collect();
         let empty = Write { begin: Some(incarnation), ..Write::default() };
         // Refused where a content is lost, or they are too many for one write.
-        let whole = self.write(Write { ours, ..empty.clone() });
+        let whole = self.write(Write { feed: ours, ..empty.clone() });
         whole.map(|()| true).or_else(|_| self.write(empty).map(|()| false))
     }
 
@@ -204,7 +204,7 @@ impl Sets {
     /// # Errors
     /// When the disk refuses.
     pub fn actions(&self) -> Result<Vec<(String, Bytes)>, StateError> {
-        let mut actions = self.objects(Side::Theirs, |key| key.section.kind.as_str() == Kind::ACTION)?;
+        let mut actions = self.objects(Side::Replica, |key| key.section.kind.as_str() == Kind::ACTION)?;
         self.with(|_, replica| actions.sort_by_key(|(key, ..)| replica.get(key).map(|(_, rev)| rev)));
         Ok(actions.into_iter().map(|(key, _, content)| (key.name.to_string(), content)).collect())
     }

@@ -108,7 +108,7 @@ impl Stage {
             let stub = Stub { uid: uid(number), digest: Digest::of(&bytes), size: bytes.len() as u64 };
             if let Ok(Some(change)) = feed.planner().put(&key(number)?, &stub) {
                 feed.commit(change.clone())?;
-                write.ours.push((change, Some(Content { bytes, trace: None, at: now().0 })));
+                write.feed.push((change, Some(Content { bytes, trace: None, at: now().0 })));
             }
         }
         Ok(write)

@@ -95,8 +95,8 @@ impl Hub {
     /// What nodes say of the places where their objects live.
     async fn fill_node_problems(&self) -> Result<(), StoreError> {
         let key = node_status_key();
-        for record in self.all_of(Side::Theirs, &key.section.kind).await? {
-            let asked = self.store.sync_contents(&record.node, Side::Theirs, vec![key.clone()]);
+        for record in self.all_of(Side::Replica, &key.section.kind).await? {
+            let asked = self.store.sync_contents(&record.node, Side::Replica, vec![key.clone()]);
             let content = asked.await?.into_iter().flatten().next();
             let problem = content.and_then(|content| NodeProblem::from_content(&content.bytes));
             self.sync_index.update(&record.node, |summary| summary.node_problem = problem);
@@ -107,7 +107,7 @@ impl Hub {
     /// The actions that wait in feeds, by the numbers of their last changes.
     async fn actions(&self) -> Result<BTreeMap<NodeId, Vec<u64>>, StoreError> {
         let mut found = BTreeMap::<NodeId, Vec<u64>>::new();
-        for action in self.all_of(Side::Ours, &Kind::new(Kind::ACTION)).await? {
+        for action in self.all_of(Side::Feed, &Kind::new(Kind::ACTION)).await? {
             found.entry(action.node).or_default().push(action.rev);
         }
         Ok(found)

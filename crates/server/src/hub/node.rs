@@ -208,7 +208,7 @@ impl NodeSync {
             let keys: Vec<ObjectKey> = changes.iter().map(|change| change.key.clone()).collect();
             let mut contents = Vec::with_capacity(keys.len());
             for keys in keys.chunks(store::MAX_CONTENTS_ASKED) {
-                contents.extend(this.store.sync_contents(&this.id, Side::Ours, keys.to_vec()).await?);
+                contents.extend(this.store.sync_contents(&this.id, Side::Feed, keys.to_vec()).await?);
             }
             let ours = changes.into_iter().zip(contents).collect();
             this.write(Write::of(&Feed::new(incarnation), ours)).await?;
@@ -241,7 +241,7 @@ impl NodeSync {
         if recent.iter().all(Option::is_some) {
             return Ok(recent);
         }
-        self.store.sync_contents(&self.id, Side::Ours, keys.to_vec()).await
+        self.store.sync_contents(&self.id, Side::Feed, keys.to_vec()).await
     }
 }
 

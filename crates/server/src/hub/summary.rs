@@ -81,7 +81,7 @@ impl SyncSummary {
     pub(super) fn restored(head: SyncHead, actions: &[u64]) -> SyncSummary {
         let mut summary = SyncSummary {
             actions: actions.len() as u64,
-            head: head.ours,
+            head: head.feed,
             acked: head.acked,
             down: head.our_objects,
             up: head.their_objects,

@@ -263,7 +263,7 @@ async fn would(plane: &ControlPlane, id: &NodeId, edits: Vec<Edit>) -> Result<Ve
     let mut shown = Vec::with_capacity(edits.len());
     for edits in edits.chunks(store::MAX_CONTENTS_ASKED) {
         let keys = edits.iter().map(|edit| edit.key.clone()).collect();
-        let befores = plane.store.sync_contents(id, Side::Ours, keys).await?.into_iter();
+        let befores = plane.store.sync_contents(id, Side::Feed, keys).await?.into_iter();
         let afters =
             edits.iter().map(|edit| edit.put.as_ref().and_then(|(_, content)| value(&content.bytes)));
         shown.extend(befores.map(|before| before.and_then(|before| value(&before.bytes))).zip(afters));

@@ -19,12 +19,12 @@ use crate::work::select;
 
 /// The set that travels this way.
 fn side_of(way: Direction) -> Side {
-    if way == Direction::Down { Side::Ours } else { Side::Theirs }
+    if way == Direction::Down { Side::Feed } else { Side::Replica }
 }
 
 /// The way that a set travels.
 fn way_of(side: Side) -> Direction {
-    if side == Side::Ours { Direction::Down } else { Direction::Up }
+    if side == Side::Feed { Direction::Down } else { Direction::Up }
 }
 
 /// One page of objects. Actions and statuses are listed when their kind is asked for alone:
@@ -126,7 +126,7 @@ fn view(plane: &ControlPlane, record: ObjectRecord) -> Option<ObjectView> {
 
 /// Whether the node has an object of ours, and why not.
 fn delivery(summary: &SyncSummary, side: Side, key: &ObjectKey, rev: u64) -> (Option<bool>, Option<String>) {
-    if side == Side::Theirs {
+    if side == Side::Replica {
         return (None, None);
     }
     let refused = summary.rejected.get(key).map(ToString::to_string);
@@ -154,7 +154,7 @@ pub(crate) async fn one(call: Call, mut name: ObjectName) -> Result<ObjectView, 
     let side = record.side;
     let status_key = vec![sync::object::status_key(&key)];
     let manifest = plane.store.sync_contents(&id, side, vec![key.clone()]).await.map_err(store_problem)?;
-    let status = plane.store.sync_contents(&id, Side::Theirs, status_key).await.map_err(store_problem)?;
+    let status = plane.store.sync_contents(&id, Side::Replica, status_key).await.map_err(store_problem)?;
     let value = |found: Vec<Option<Content>>| {
         found.into_iter().flatten().next().and_then(|content| serde_json::from_slice(&content.bytes).ok())
     };
@@ -164,7 +164,7 @@ pub(crate) async fn one(call: Call, mut name: ObjectName) -> Result<ObjectView, 
 
 /// `node/side/Kind/namespace/name`.
 fn show_place(place: &ObjectPlace) -> String {
-    let side = if place.side == Side::Ours { "down" } else { "up" };
+    let side = if place.side == Side::Feed { "down" } else { "up" };
     format!("{}/{side}/{}", place.node, place.key)
 }
 
@@ -173,8 +173,8 @@ fn parse_place(text: &str) -> Result<ObjectPlace, Problem> {
         let mut parts = text.splitn(3, '/');
         let node = parts.next()?.parse().ok()?;
         let side = match parts.next()? {
-            "down" => Side::Ours,
-            "up" => Side::Theirs,
+            "down" => Side::Feed,
+            "up" => Side::Replica,
             _ => return None,
         };
         Some(ObjectPlace { node, side, key: parts.next()?.parse().ok()? })

@@ -117,7 +117,7 @@ pub(super) async fn sweep(plane: Arc<ControlPlane>, mut stop: watch::Receiver<bo
 
 async fn sweep_once(plane: &ControlPlane) -> Result<(), StoreError> {
     let mut by_node: BTreeMap<NodeId, Vec<String>> = BTreeMap::new();
-    for action in plane.hub.all_of(sync::Side::Ours, &Kind::new(Kind::ACTION)).await? {
+    for action in plane.hub.all_of(sync::Side::Feed, &Kind::new(Kind::ACTION)).await? {
         by_node.entry(action.node).or_default().push(action.key.name.to_string());
     }
     for (node, actions) in by_node {

@@ -111,14 +111,14 @@ impl Index {
     pub(super) fn forget_graves(&mut self, compacted: u64) {
         let kept = self.graves.split_off(&compacted.saturating_add(1));
         for key in std::mem::replace(&mut self.graves, kept).into_values() {
-            self.remove(Side::Ours, &key);
+            self.remove(Side::Feed, &key);
         }
     }
 
     /// What counts in some segments, in the order in which it lies there.
     pub(super) fn alive_in(&self, segments: RangeInclusive<u64>) -> Vec<Alive> {
         let mut alive = Vec::new();
-        for side in [Side::Ours, Side::Theirs] {
+        for side in [Side::Feed, Side::Replica] {
             for (section, names) in &self.sides[side as usize] {
                 for (name, entry) in names.iter().filter(|(_, entry)| segments.contains(&entry.at.segment)) {
                     let key = ObjectKey { section: section.clone(), name: name.clone() };

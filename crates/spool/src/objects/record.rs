@@ -116,7 +116,7 @@ impl<'a> Put<'a> {
         content: &'a Content,
     ) -> Put<'a> {
         Put {
-            ours: side == Side::Ours,
+            ours: side == Side::Feed,
             name: Name::of(key),
             rev,
             born,
@@ -129,7 +129,7 @@ impl<'a> Put<'a> {
 
 /// The set that a record is of.
 pub(super) fn side(ours: bool) -> Side {
-    if ours { Side::Ours } else { Side::Theirs }
+    if ours { Side::Feed } else { Side::Replica }
 }
 
 /// Adds a record with its content to a batch; returns its length with the frame.

@@ -65,7 +65,7 @@ impl Replay {
             Record::Gone(gone) => {
                 let entry = IndexEntry { at, live: false, rev: gone.rev };
                 self.put(
-                    Side::Ours,
+                    Side::Feed,
                     gone.name.key(),
                     entry,
                     ObjectState::Deleted { uid: (&*gone.uid).into() },
@@ -73,8 +73,8 @@ impl Replay {
             }
             Record::Taken(name) => {
                 let key = name.key();
-                self.index.remove(Side::Theirs, &key);
-                self.states.remove(&(Side::Theirs, key));
+                self.index.remove(Side::Replica, &key);
+                self.states.remove(&(Side::Replica, key));
             }
         }
     }
@@ -93,9 +93,9 @@ impl ObjectLog {
         for ((side, key), state) in states {
             let Some(IndexEntry { rev, .. }) = self.index.get(side, &key).copied() else { continue };
             match (side, state) {
-                (Side::Ours, state) => objects.ours.push(Change { rev, key, state }),
-                (Side::Theirs, ObjectState::Live { stub, .. }) => objects.theirs.push((key, stub, rev)),
-                (Side::Theirs, ObjectState::Deleted { .. }) => {}
+                (Side::Feed, state) => objects.ours.push(Change { rev, key, state }),
+                (Side::Replica, ObjectState::Live { stub, .. }) => objects.theirs.push((key, stub, rev)),
+                (Side::Replica, ObjectState::Deleted { .. }) => {}
             }
         }
         objects

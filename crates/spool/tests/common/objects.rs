@@ -73,11 +73,11 @@ impl Sets {
                 Some(SavedFeed { incarnation: incarnation.clone(), head: 0, compacted: 0, changes: vec![] });
             next.ours.clear();
         }
-        if write.forget_theirs {
+        if write.forget_replica {
             next.theirs.clear();
             next.cursor = None;
         }
-        for (change, content) in &write.ours {
+        for (change, content) in &write.feed {
             next.feed.as_mut().unwrap().head = change.rev;
             next.ours.insert(change.key.clone(), (change.clone(), content.clone()));
         }
@@ -86,7 +86,7 @@ impl Sets {
             feed.compacted = feed.compacted.max(compacted);
             next.ours.retain(|_, (change, content)| content.is_some() || change.rev > compacted);
         }
-        for (key, put) in &write.theirs {
+        for (key, put) in &write.replica {
             match put {
                 Some(put) => drop(next.theirs.insert(key.clone(), put.clone())),
                 None => drop(next.theirs.remove(key)),
@@ -106,12 +106,12 @@ impl Sets {
         let log = &opened.log;
         let mut sets = Sets { cursor: replica.cursor, ..Sets::default() };
         for change in feed.iter().flat_map(|feed| &feed.changes) {
-            let content = log.content(Side::Ours, &change.key).unwrap();
+            let content = log.content(Side::Feed, &change.key).unwrap();
             assert_eq!(content.is_some(), matches!(change.state, ObjectState::Live { .. }));
             sets.ours.insert(change.key.clone(), (change.clone(), content));
         }
         for (key, stub, rev) in replica.objects {
-            let content = log.content(Side::Theirs, &key).unwrap().unwrap();
+            let content = log.content(Side::Replica, &key).unwrap().unwrap();
             sets.theirs.insert(key, (stub, rev, content));
         }
         sets.feed = feed.map(|feed| SavedFeed { changes: vec![], ..feed });
@@ -122,12 +122,12 @@ impl Sets {
     pub fn assert_contents(&self, log: &ObjectLog, names: &[&str]) {
         for name in names {
             let expected = self.ours.get(&ours(name)).and_then(|(_, content)| content.clone());
-            assert_eq!(log.content(Side::Ours, &ours(name)).unwrap(), expected, "{name} of ours");
+            assert_eq!(log.content(Side::Feed, &ours(name)).unwrap(), expected, "{name} of ours");
             let expected = self.theirs.get(&theirs(name)).map(|(_, _, content)| content.clone());
-            assert_eq!(log.content(Side::Theirs, &theirs(name)).unwrap(), expected, "{name} of theirs");
+            assert_eq!(log.content(Side::Replica, &theirs(name)).unwrap(), expected, "{name} of theirs");
         }
         let keys: Vec<ObjectKey> = names.iter().map(|name| theirs(name)).collect();
         let expected: Vec<_> = keys.iter().map(|key| Some(self.theirs.get(key)?.2.clone())).collect();
-        assert_eq!(log.contents(Side::Theirs, &keys).unwrap(), expected);
+        assert_eq!(log.contents(Side::Replica, &keys).unwrap(), expected);
     }
 }

@@ -23,8 +23,8 @@ const LIST: &str = "list objects";
 
 fn column(side: Side) -> i64 {
     match side {
-        Side::Ours => OURS,
-        Side::Theirs => THEIRS,
+        Side::Feed => OURS,
+        Side::Replica => THEIRS,
     }
 }
 
@@ -61,14 +61,14 @@ pub(super) fn load(db: &Connection, node: &NodeId) -> Result<Saved> {
     if !read().or_fail(LOAD)? {
         return Err(no_section());
     }
-    let theirs = theirs(&kept)?;
+    let replica = replica_cursor(&kept)?;
     let feed = match cursor(kept.incarnation.as_deref(), kept.head)? {
         None => None,
         Some(FeedCursor { incarnation, revision: head, .. }) => {
             Some(SavedFeed { incarnation, head, compacted: kept.compacted, changes })
         }
     };
-    Ok(Saved { feed, replica: SavedReplica { cursor: theirs, objects } })
+    Ok(Saved { feed, replica: SavedReplica { cursor: replica, objects } })
 }
 
 fn no_section() -> StoreError {
@@ -82,7 +82,7 @@ fn cursor(incarnation: Option<&str>, seq: u64) -> Result<Option<FeedCursor>> {
 }
 
 /// How far the replica is.
-fn theirs(kept: &StoredSync) -> Result<Option<FeedCursor>> {
+fn replica_cursor(kept: &StoredSync) -> Result<Option<FeedCursor>> {
     let cursor = cursor(kept.theirs_incarnation.as_deref(), kept.theirs_rev)?;
     let corrupt = |error| StoreError::Corrupt(format!("a position in a pass: {error}"));
     let pass = kept.theirs_pass.as_deref().map(str::parse).transpose().map_err(corrupt)?;
@@ -133,8 +133,8 @@ pub(super) fn heads(db: &Connection) -> Result<Vec<(NodeId, SyncHead)>> {
 fn head(kept: &StoredSync) -> Result<SyncHead> {
     let [our_objects, their_objects] = kept.objects;
     Ok(SyncHead {
-        ours: cursor(kept.incarnation.as_deref(), kept.head)?,
-        theirs: theirs(kept)?,
+        feed: cursor(kept.incarnation.as_deref(), kept.head)?,
+        replica: replica_cursor(kept)?,
         acked: cursor(kept.acked_incarnation.as_deref(), kept.acked_rev)?,
         // What cannot be read is no comparison.
         condition: kept.condition.as_deref().and_then(|json| serde_json::from_str(json).ok()),
@@ -183,7 +183,7 @@ fn list_node(
 ) -> Result<()> {
     let mut sections = sections(db, no)?;
     sections.retain(|(_, key)| filter.lets(key.kind.as_str(), &key.namespace));
-    let sides: BTreeSet<Side> = [Side::Ours, Side::Theirs].into();
+    let sides: BTreeSet<Side> = [Side::Feed, Side::Replica].into();
     for side in sides.into_iter().filter(|side| filter.side.is_none_or(|wanted| wanted == *side)) {
         for (section, key) in &sections {
             let from = match after {

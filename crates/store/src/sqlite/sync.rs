@@ -17,9 +17,9 @@ use super::writer::Session;
 use crate::error::{Result, StoreError};
 use crate::objects::SyncProgress;
 
-/// The column of [`sync::Side::Ours`].
+/// The column of [`sync::Side::Feed`].
 pub(super) const OURS: i64 = 0;
-/// The column of [`sync::Side::Theirs`].
+/// The column of [`sync::Side::Replica`].
 pub(super) const THEIRS: i64 = 1;
 /// What a failure of a write is called.
 const WRITE: &str = "write what is synchronized";
@@ -81,7 +81,7 @@ pub(super) fn write(session: &mut Session, node: &NodeId, write: &sync::Write, n
         };
         row.objects[OURS as usize] = 0;
     }
-    if write.forget_theirs {
+    if write.forget_replica {
         forget_side(&session.db, node, THEIRS)?;
         (row.theirs_incarnation, row.theirs_rev, row.theirs_pass) = (None, 0, None);
         row.objects[THEIRS as usize] = 0;
@@ -265,7 +265,7 @@ impl<'db> Pen<'db> {
     }
 
     fn objects(&mut self, write: &sync::Write) -> Result<()> {
-        for (change, content) in &write.ours {
+        for (change, content) in &write.feed {
             match (&change.state, content) {
                 (ObjectState::Live { stub, born }, Some(content)) => {
                     self.put(OURS, &change.key, stub, change.rev, *born, content)?;
@@ -275,7 +275,7 @@ impl<'db> Pen<'db> {
                 (ObjectState::Live { .. }, None) => {}
             }
         }
-        for (key, put) in &write.theirs {
+        for (key, put) in &write.replica {
             match put {
                 Some((stub, rev, content)) => self.put(THEIRS, key, stub, *rev, 0, content)?,
                 None => self.take(THEIRS, key)?,

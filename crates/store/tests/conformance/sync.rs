@@ -69,8 +69,8 @@ pub(super) async fn sets_are_kept(store: &Store) {
     assert_eq!(load(store, &node).await, Saved::default());
     let first = Write {
         begin: Some(incarnation("f1")),
-        ours: vec![live(1, 1, "a", "one"), live(2, 2, "b", ""), live(3, 1, "a", "two"), gone(4, "b")],
-        theirs: vec![put("x", 7, "xx"), put("y", 8, "yy")],
+        feed: vec![live(1, 1, "a", "one"), live(2, 2, "b", ""), live(3, 1, "a", "two"), gone(4, "b")],
+        replica: vec![put("x", 7, "xx"), put("y", 8, "yy")],
         cursor: in_pass("t1", 8),
         ..Write::default()
     };
@@ -94,16 +94,16 @@ pub(super) async fn sets_are_kept(store: &Store) {
     assert_eq!(load(store, &other).await, Saved::default(), "each node has its own");
 
     let asked = vec![key("Job", "a", "a"), key("Job", "a", "b"), key("Job", "a", "c"), key("No", "", "a")];
-    let found = store.sync_contents(&node, Side::Ours, asked.clone()).await.unwrap();
+    let found = store.sync_contents(&node, Side::Feed, asked.clone()).await.unwrap();
     assert_eq!(found, [Some(content("two")), None, None, None]);
-    assert_eq!(store.sync_contents(&node, Side::Theirs, asked).await.unwrap(), [None, None, None, None]);
+    assert_eq!(store.sync_contents(&node, Side::Replica, asked).await.unwrap(), [None, None, None, None]);
     let theirs = vec![key("Job:status", "b", "y")];
-    assert_eq!(store.sync_contents(&node, Side::Theirs, theirs).await.unwrap(), [Some(content("yy"))]);
+    assert_eq!(store.sync_contents(&node, Side::Replica, theirs).await.unwrap(), [Some(content("yy"))]);
 
     let second = Write {
-        ours: vec![live(5, 5, "b", "again"), gone(6, "a")],
+        feed: vec![live(5, 5, "b", "again"), gone(6, "a")],
         compacted: Some(4),
-        theirs: vec![(key("Job:status", "b", "x"), None), (key("No", "", "x"), None), put("y", 9, "")],
+        replica: vec![(key("Job:status", "b", "x"), None), (key("No", "", "x"), None), put("y", 9, "")],
         ..Write::default()
     };
     store.sync_write(&node, second, at(2)).await.unwrap();
@@ -113,11 +113,11 @@ pub(super) async fn sets_are_kept(store: &Store) {
     assert_eq!(feed.changes, [gone(6, "a").0, live(5, 5, "b", "again").0]);
     assert_eq!(saved.replica.cursor, in_pass("t1", 8), "a write without one leaves it");
     assert_eq!(saved.replica.objects, [(key("Job:status", "b", "y"), stub("s", ""), 9)]);
-    let empty = store.sync_contents(&node, Side::Theirs, vec![key("Job:status", "b", "y")]).await.unwrap();
+    let empty = store.sync_contents(&node, Side::Replica, vec![key("Job:status", "b", "y")]).await.unwrap();
     assert_eq!(empty, [Some(content(""))]);
 
     // Tombstones up to the compacted go, those beyond it stay.
-    let third = Write { ours: vec![gone(7, "b")], compacted: Some(6), ..Write::default() };
+    let third = Write { feed: vec![gone(7, "b")], compacted: Some(6), ..Write::default() };
     store.sync_write(&node, third, at(3)).await.unwrap();
     assert_eq!(load(store, &node).await.feed.unwrap().changes, [gone(7, "b").0]);
 }
@@ -126,8 +126,8 @@ pub(super) async fn a_side_is_forgotten_whole(store: &Store) {
     let node = enrolled(store, 1).await;
     let first = Write {
         begin: Some(incarnation("f1")),
-        ours: vec![live(1, 1, "a", "one"), gone(2, "b")],
-        theirs: vec![put("x", 7, "xx")],
+        feed: vec![live(1, 1, "a", "one"), gone(2, "b")],
+        replica: vec![put("x", 7, "xx")],
         cursor: in_pass("t1", 8),
         ..Write::default()
     };
@@ -135,7 +135,7 @@ pub(super) async fn a_side_is_forgotten_whole(store: &Store) {
     let progress = SyncProgress { node: node.clone(), acked: cursor("f1", 2), condition: None };
     store.sync_progress(vec![progress]).await.unwrap();
     let anew =
-        Write { begin: Some(incarnation("f2")), ours: vec![live(1, 1, "c", "new")], ..Write::default() };
+        Write { begin: Some(incarnation("f2")), feed: vec![live(1, 1, "c", "new")], ..Write::default() };
     store.sync_write(&node, anew, at(2)).await.unwrap();
     let saved = load(store, &node).await;
     let feed = saved.feed.unwrap();
@@ -144,14 +144,14 @@ pub(super) async fn a_side_is_forgotten_whole(store: &Store) {
     assert_eq!((saved.replica.cursor, saved.replica.objects.len()), (in_pass("t1", 8), 1));
     assert_eq!(store.sync_heads().await.unwrap()[0].1.acked, None, "that was another incarnation");
 
-    let forget = Write { forget_theirs: true, theirs: vec![put("z", 1, "zz")], ..Write::default() };
+    let forget = Write { forget_replica: true, replica: vec![put("z", 1, "zz")], ..Write::default() };
     store.sync_write(&node, forget, at(3)).await.unwrap();
     let saved = load(store, &node).await;
     assert_eq!(saved.feed.unwrap().head, 1);
     assert_eq!(saved.replica.cursor, None);
     assert_eq!(saved.replica.objects, [(key("Job:status", "b", "z"), stub("s", "zz"), 1)]);
     let asked = vec![key("Job:status", "b", "x"), key("Job:status", "b", "z")];
-    let found = store.sync_contents(&node, Side::Theirs, asked).await.unwrap();
+    let found = store.sync_contents(&node, Side::Replica, asked).await.unwrap();
     assert_eq!(found, [None, Some(content("zz"))]);
 }
 
@@ -161,12 +161,12 @@ pub(super) async fn an_unsound_write_changes_nothing(store: &Store) {
         let refused = store.sync_write(&node, write, at(5)).await.unwrap_err();
         assert!(matches!(refused, StoreError::Unsound(_)), "{refused:?}");
     };
-    unsound(Write { ours: vec![live(1, 1, "a", "a")], ..Write::default() }).await;
+    unsound(Write { feed: vec![live(1, 1, "a", "a")], ..Write::default() }).await;
     unsound(Write { compacted: Some(0), ..Write::default() }).await;
     assert_eq!(load(store, &node).await, Saved::default());
     assert_eq!(store.sync_heads().await.unwrap(), []);
     let first =
-        Write { begin: Some(incarnation("f1")), ours: vec![live(1, 1, "a", "a")], ..Write::default() };
+        Write { begin: Some(incarnation("f1")), feed: vec![live(1, 1, "a", "a")], ..Write::default() };
     store.sync_write(&node, first, at(1)).await.unwrap();
     let before = load(store, &node).await;
     let also = || vec![put("x", 1, "x")];
@@ -179,13 +179,13 @@ pub(super) async fn an_unsound_write_changes_nothing(store: &Store) {
         vec![(live(2, 2, "b", "b").0, Some(content("bb")))],
         vec![(gone(2, "a").0, Some(content("")))],
     ] {
-        unsound(Write { ours, theirs: also(), cursor: cursor("t", 1), ..Write::default() }).await;
+        unsound(Write { feed: ours, replica: also(), cursor: cursor("t", 1), ..Write::default() }).await;
     }
-    unsound(Write { compacted: Some(2), theirs: also(), ..Write::default() }).await;
-    unsound(Write { begin: Some(incarnation("f2")), ours: vec![live(2, 2, "b", "b")], ..Write::default() })
+    unsound(Write { compacted: Some(2), replica: also(), ..Write::default() }).await;
+    unsound(Write { begin: Some(incarnation("f2")), feed: vec![live(2, 2, "b", "b")], ..Write::default() })
         .await;
     let wrong = (key("Job:status", "b", "x"), Some((stub("s", "xx"), 1, content("x"))));
-    unsound(Write { forget_theirs: true, theirs: vec![wrong], ..Write::default() }).await;
+    unsound(Write { forget_replica: true, replica: vec![wrong], ..Write::default() }).await;
     assert_eq!(load(store, &node).await, before);
 
     let stranger = new_node(9).node_id;
@@ -195,7 +195,7 @@ pub(super) async fn an_unsound_write_changes_nothing(store: &Store) {
     assert!(matches!(refused, StoreError::UnknownNode(_)), "{refused:?}");
     let many = (0..=MAX_CHANGES_IN_WRITE).map(|n| (key("Job", "", &n.to_string()), None)).collect();
     let refused =
-        store.sync_write(&node, Write { theirs: many, ..Write::default() }, at(1)).await.unwrap_err();
+        store.sync_write(&node, Write { replica: many, ..Write::default() }, at(1)).await.unwrap_err();
     assert!(matches!(refused, StoreError::TooLarge { .. }), "{refused:?}");
 }
 
@@ -205,18 +205,18 @@ pub(super) async fn heads_say_how_far_each_is(store: &Store) {
     assert_eq!(store.sync_heads().await.unwrap(), []);
     let first = Write {
         begin: Some(incarnation("f1")),
-        ours: vec![
+        feed: vec![
             live(1, 1, "a", "a"),
             live(2, 2, "b", "b"),
             gone(3, "a"),
             gone(4, "c"),
             live(5, 5, "c", "c"),
         ],
-        theirs: vec![put("x", 1, "x"), put("y", 1, "y"), put("x", 2, "xx")],
+        replica: vec![put("x", 1, "x"), put("y", 1, "y"), put("x", 2, "xx")],
         ..Write::default()
     };
     store.sync_write(&one, first, at(1)).await.unwrap();
-    let second = Write { theirs: vec![put("x", 1, "x")], cursor: cursor("t", 4), ..Write::default() };
+    let second = Write { replica: vec![put("x", 1, "x")], cursor: cursor("t", 4), ..Write::default() };
     store.sync_write(&two, second, at(2)).await.unwrap();
     let acked = [(&one, "f1", 3), (&one, "f0", 9), (&two, "f1", 3), (&new_node(9).node_id, "f1", 3)];
     let acked = acked.map(|(node, incarnation, seq)| SyncProgress {
@@ -251,22 +251,22 @@ pub(super) async fn heads_say_how_far_each_is(store: &Store) {
     });
     store.sync_progress(conditions.to_vec()).await.unwrap();
     // A write takes nothing of it away.
-    let third = Write { ours: vec![live(6, 6, "d", "d")], ..Write::default() };
+    let third = Write { feed: vec![live(6, 6, "d", "d")], ..Write::default() };
     store.sync_write(&one, third, at(1)).await.unwrap();
 
     let heads = store.sync_heads().await.unwrap();
     assert!(heads.is_sorted_by(|a, b| a.0 < b.0));
     let of = |node: &NodeId| heads.iter().find(|(id, _)| id == node).unwrap().1.clone();
     let head = of(&one);
-    assert_eq!((head.ours, head.theirs, head.acked), (cursor("f1", 6), None, cursor("f1", 3)));
+    assert_eq!((head.feed, head.replica, head.acked), (cursor("f1", 6), None, cursor("f1", 3)));
     assert_eq!((head.our_objects, head.their_objects, head.changed), (3, 2, at(1)));
     let head = of(&two);
-    assert_eq!((head.ours, head.theirs, head.acked), (None, cursor("t", 4), None));
+    assert_eq!((head.feed, head.replica, head.acked), (None, cursor("t", 4), None));
     assert_eq!((head.our_objects, head.their_objects, head.changed), (0, 1, at(2)));
     assert_eq!(heads.len(), 3);
     let conditions = [of(&one).condition, of(&two).condition, of(&three).condition];
     assert_eq!(conditions, [out_of_sync, in_sync.clone(), in_sync]);
-    assert_eq!((of(&three).ours, of(&three).theirs), (None, None), "nothing else is known of it");
+    assert_eq!((of(&three).feed, of(&three).replica), (None, None), "nothing else is known of it");
 }
 
 pub(super) async fn objects_are_listed_in_pages(store: &Store) {
@@ -284,7 +284,7 @@ pub(super) async fn objects_are_listed_in_pages(store: &Store) {
         let ended = ObjectState::Deleted { uid: "u".into() };
         ours.push((Change { rev: rev + 1, key: key("Job", &format!("ns-{n}"), "c"), state: ended }, None));
         let theirs = vec![put("a", 1, "x"), put("z", 2, "z")];
-        let write = Write { begin: Some(incarnation("f")), ours, theirs, ..Write::default() };
+        let write = Write { begin: Some(incarnation("f")), feed: ours, replica: theirs, ..Write::default() };
         store.sync_write(node, write, at(1)).await.unwrap();
     }
     store.remove_node(&nodes[2], at(2)).await.unwrap();
@@ -305,14 +305,14 @@ pub(super) async fn objects_are_listed_in_pages(store: &Store) {
     for step in 1..5 {
         assert_eq!(list(&any, step).await, all, "in pages of {step}");
     }
-    let record = all.iter().find(|r| r.side == Side::Theirs && &*r.key.name == "z").unwrap();
+    let record = all.iter().find(|r| r.side == Side::Replica && &*r.key.name == "z").unwrap();
     assert_eq!((record.rev, record.at.0, record.trace.as_deref()), (2, 1234, Some("00-z")));
     assert_eq!(record.stub, stub("s", "z"));
 
     let filters = [
         ObjectFilter { node: Some(nodes[1].clone()), ..any.clone() },
         ObjectFilter { node: Some(nodes[2].clone()), ..any.clone() },
-        ObjectFilter { side: Some(Side::Theirs), ..any.clone() },
+        ObjectFilter { side: Some(Side::Replica), ..any.clone() },
         ObjectFilter { kind: Some(Kind::new("Job")), ..any.clone() },
         ObjectFilter { namespace: Some("ns-1".into()), ..any.clone() },
         ObjectFilter { name: Some("a".into()), ..any.clone() },
@@ -337,8 +337,8 @@ pub(super) async fn a_removed_node_leaves_no_objects(store: &Store) {
     let (one, two) = (enrolled(store, 1).await, enrolled(store, 2).await);
     let write = || Write {
         begin: Some(incarnation("f1")),
-        ours: vec![live(1, 1, "a", "a"), gone(2, "b")],
-        theirs: vec![put("x", 1, "x")],
+        feed: vec![live(1, 1, "a", "a"), gone(2, "b")],
+        replica: vec![put("x", 1, "x")],
         cursor: cursor("t", 1),
         ..Write::default()
     };
@@ -348,7 +348,7 @@ pub(super) async fn a_removed_node_leaves_no_objects(store: &Store) {
         let refused = store.sync_write(node, Write::default(), at(3)).await.unwrap_err();
         assert!(matches!(refused, StoreError::UnknownNode(_)), "{refused:?}");
         assert!(store.sync_load(node).await.is_err());
-        assert!(store.sync_contents(node, Side::Ours, vec![key("Job", "a", "a")]).await.is_err());
+        assert!(store.sync_contents(node, Side::Feed, vec![key("Job", "a", "a")]).await.is_err());
     }
     assert_eq!(store.sync_heads().await.unwrap(), []);
 

@@ -89,6 +89,6 @@ impl Batch {
             };
             (item.key.clone(), new)
         });
-        Write { theirs: theirs.collect(), cursor: self.cursor(outcomes), ..Write::default() }
+        Write { replica: theirs.collect(), cursor: self.cursor(outcomes), ..Write::default() }
     }
 }

@@ -27,7 +27,7 @@ impl Disk {
             (self.head, self.compacted) = (0, 0);
             self.ours.clear();
         }
-        for (change, content) in write.ours {
+        for (change, content) in write.feed {
             self.head = change.rev;
             self.ours.insert(change.key.clone(), (change, content));
         }
@@ -37,7 +37,7 @@ impl Disk {
                 change.rev > compacted || matches!(change.state, ObjectState::Live { .. })
             });
         }
-        for (key, new) in write.theirs {
+        for (key, new) in write.replica {
             match new {
                 Some(new) => drop(self.theirs.insert(key, new)),
                 None => drop(self.theirs.remove(&key)),

@@ -490,7 +490,7 @@ impl World {
         });
         side.disk.write(Write {
             begin: Some(new.incarnation().clone()),
-            ours: ours.collect(),
+            feed: ours.collect(),
             ..Write::default()
         });
         side.feed = new;
@@ -512,7 +512,7 @@ impl World {
                 let outcomes: Vec<ItemOutcome> =
                     batch.items.iter().map(|item| self.apply(item, rng)).collect();
                 let write = batch.write(&outcomes);
-                for (key, new) in &write.theirs {
+                for (key, new) in &write.replica {
                     match new {
                         Some((.., content)) => {
                             if at == AGENT && key.section.kind.as_str() == "Action" {
