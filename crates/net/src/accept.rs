@@ -495,7 +495,8 @@ fn builder(limits: &AcceptLimits) -> hyper::server::conn::http2::Builder<TokioEx
         .timer(TokioTimer::new())
         .max_concurrent_streams(limits.streams)
         .max_header_list_size(MAX_HEADERS)
-        // A stream is one request, and a check-in's connection ends with its answer: nothing comes again.
+        // A node's stream is one request, and a check-in's connection ends with its answer: little comes
+        // again, and what is remembered is held by every idle stream.
         .header_table_size(0)
         .initial_stream_window_size(STREAM_WINDOW)
         .initial_connection_window_size(CONNECTION_WINDOW)

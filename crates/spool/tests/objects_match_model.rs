@@ -63,7 +63,8 @@ fn faults() -> impl Strategy<Value = BTreeMap<u64, FaultAction>> {
 }
 
 fn write(step: &Step, sets: &Sets, count: u64) -> Option<Write> {
-    let Step::Write { feed: own, replica: other, found, forget, compacted, cursor: with_cursor } = step else {
+    let Step::Write { feed: own, replica: other, found, forget, compacted, cursor: with_cursor } = step
+    else {
         return None;
     };
     let found = *found || sets.feed.is_none();

@@ -153,9 +153,10 @@ async fn run<S: LinkHandler>(
     feed: Arc<Signal>,
     mut commands: LinkCommands,
 ) -> Ended {
+    // Before the link looks at the feed: what changes from here on is news.
+    let mut head = feed.get();
     task.take(Input::Open);
     task.frames(first);
-    let mut head = feed.get();
     let alarm = tokio::time::sleep_until(Instant::now());
     tokio::pin!(alarm);
     while !task.is_over() {

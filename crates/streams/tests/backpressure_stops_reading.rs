@@ -1,15 +1,16 @@
 //! SYN-4, SCL-3: a peer that asks without reading, or checks in without end
-//! costs a bounded amount: what waits to be sent holds back what is heard and loaded.
+//! costs a bounded amount: what waits to be sent holds back what is heard and loaded. What the own feed
+//! changes waits for nothing else.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use model::{Kind, ObjectKey};
+use model::{Kind, ObjectKey, SectionKey};
 use streams::task::{LinkHandle, LinkTransport, commands, run_link};
 use streams::{Exchange, FrameReader, FrameWriter, LinkHandler, LoadError, TransportError};
 use sync::frame::{Capabilities, Hello, Interop, InventoryItem};
@@ -24,6 +25,8 @@ struct Counting {
     loads: AtomicUsize,
     received: AtomicUsize,
     let_go: Semaphore,
+    /// Comes into the feed when the other side says hello.
+    at_hello: Mutex<Option<ObjectKey>>,
 }
 
 #[async_trait]
@@ -47,7 +50,11 @@ impl LinkHandler for Counting {
         LinkHandler::received(&self.under, frame).await
     }
 
-    fn note(&self, _: &Note) {}
+    fn note(&self, note: &Note) {
+        if let (Note::Met(_), Some(key)) = (note, self.at_hello.lock().unwrap().take()) {
+            self.under.put(key, "u", Bytes::from_static(b"new"), 1);
+        }
+    }
 
     fn progress(&self, link: &Link) {
         self.under.progress(link);
@@ -95,7 +102,7 @@ fn hello(instance: &str) -> Frame {
 fn handler() -> Arc<Counting> {
     let under = MemoryLinkHandler::new("p".parse().unwrap());
     let (loads, received, let_go) = (AtomicUsize::new(0), AtomicUsize::new(0), Semaphore::new(0));
-    Arc::new(Counting { under, loads, received, let_go })
+    Arc::new(Counting { under, loads, received, let_go, at_hello: Mutex::default() })
 }
 
 fn config() -> LinkConfig {
@@ -103,7 +110,10 @@ fn config() -> LinkConfig {
 }
 
 fn start() -> (Arc<Counting>, mpsc::Sender<Vec<Frame>>, LinkHandle) {
-    let handler = handler();
+    start_with(handler())
+}
+
+fn start_with(handler: Arc<Counting>) -> (Arc<Counting>, mpsc::Sender<Vec<Frame>>, LinkHandle) {
     let (frames, taken) = mpsc::channel(1);
     let ends = LinkTransport { reader: Box::new(Pipe(taken)), writer: Box::new(Stuck) };
     let (to, told) = commands();
@@ -206,4 +216,15 @@ async fn an_exchange_ends_with_what_it_brought() {
     assert!((4..=9).contains(&events) && said.more, "{events} events of 64 KiB fill an answer");
     let loads = handler.loads.load(Ordering::SeqCst);
     assert!(loads <= 9, "{loads} contents were loaded for it");
+}
+
+/// The link looked at its feed before, and nothing else wakes it.
+#[tokio::test]
+async fn a_change_at_the_hello_is_not_waited_with() {
+    let handler = handler();
+    let section = SectionKey { kind: Kind::new("Item"), namespace: "web".into() };
+    *handler.at_hello.lock().unwrap() = Some(ObjectKey { section, name: "new".into() });
+    let (handler, _frames, _to) = start_with(handler);
+    settled().await;
+    assert_eq!(handler.loads.load(Ordering::SeqCst), 1);
 }

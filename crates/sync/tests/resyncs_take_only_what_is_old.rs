@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use model::{Digest, Kind, ObjectKey, Stub};
 use pair::{AGENT, PRINCIPAL, Pair, key, saved, saved_feed};
-use sync::frame::{Checkpoint, Frame, ResyncRequest};
+use sync::frame::{Checkpoint, Frame, PingOrder, ResyncRequest};
 use sync::link::LinkCommand;
 use sync::{Feed, FeedCursor, Mode, Replica};
 
@@ -229,4 +229,30 @@ fn an_object_with_other_content_is_fetched_once() {
     pair.connect();
     assert!(pair.is_equal(PRINCIPAL));
     assert_eq!(pair.link(AGENT).counters().resync_objects, 2, "the one that was missing, and this one");
+}
+
+/// Who is asked by names answers in parts with a number each.
+#[test]
+fn a_part_that_was_given_up_is_not_taken_for_the_next_one() {
+    let mut pair = different();
+    pair.sides[AGENT].config.capabilities.trie_resync = false;
+    pair.drops = |_, frame| matches!(frame, Frame::Pong(_));
+    pair.connect();
+    pair.give(AGENT, sync::Input::Command(LinkCommand::Resync));
+    pair.run();
+    // More changes than a comparison remembers: it begins anew.
+    for n in 0..20_001 {
+        pair.put(PRINCIPAL, &key(APP, &format!("c{n}")), &format!("c{n}"), "new");
+    }
+    pair.run();
+    let numbers: Vec<u64> = pair.sides[AGENT]
+        .frames
+        .iter()
+        .filter_map(|frame| match frame {
+            Frame::Ping(ping) if ping.order == PingOrder::Barrier => Some(ping.number),
+            _ => None,
+        })
+        .collect();
+    assert_eq!(numbers.len(), 2, "{numbers:?}");
+    assert_ne!(numbers[0], numbers[1]);
 }

@@ -193,6 +193,11 @@ fn parse_headers(headers: &HeaderMap) -> Option<Parsed<'_>> {
     if nonce.len() != 16 || created.unsigned_abs() > 1 << 40 {
         return None;
     }
+    // One that is there and cannot be read is not one that is not there.
+    let last_event_id = match headers.contains_key(LAST_EVENT_ID) {
+        true => Some(text(LAST_EVENT_ID)?),
+        false => None,
+    };
     Some(Parsed {
         node,
         created: Timestamp::from_secs(created),
@@ -203,7 +208,7 @@ fn parse_headers(headers: &HeaderMap) -> Option<Parsed<'_>> {
         signature: BASE64.decode(signature.as_bytes()).ok()?,
         fleet,
         content_digest: text(CONTENT_DIGEST),
-        last_event_id: text(LAST_EVENT_ID),
+        last_event_id,
     })
 }
 

@@ -179,6 +179,8 @@ fn the_last_event_id_counts() {
     assert_eq!(sent(&with, Some("i1.6")), Err(SignatureError::Signature), "another");
     assert_eq!(sent(&with, None), Err(SignatureError::Coverage), "taken away");
     assert_eq!(sent(&without, Some("i1.5")), Err(SignatureError::Coverage), "put in");
+    let long = format!("i1.{}5", "0".repeat(2000));
+    assert_eq!(sent(&without, Some(&long)), Err(SignatureError::Form), "put in, too long to be read");
     assert_eq!(sent(&without, None), Ok(()));
 }
 

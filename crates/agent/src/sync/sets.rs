@@ -13,7 +13,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use bytes::Bytes;
 use model::{Digest, Kind, ObjectKey, Stub};
 use net::Signal;
-use spool::ObjectLog;
+use spool::objects::MAX_OBJECT_WRITE;
+use spool::{ObjectLog, SpoolError};
 use sync::feed::TooManySections;
 use sync::{Change, Content, Feed, Replica, Saved, Side, Write};
 
@@ -168,20 +169,30 @@ impl Sets {
     }
 
     /// The own set in a new incarnation: what the other side has of it is ahead of what is here.
-    /// Says whether its objects came along; if not, it is empty.
+    /// Says whether its objects came along; if not, it is empty: they are too many for one write, or a
+    /// content is lost.
     ///
     /// # Errors
-    /// When the disk refuses.
+    /// When the disk refuses; the set is as before then.
     pub fn reincarnate(&self) -> Result<bool, StateError> {
         let incarnation = fresh_incarnation()?;
-        let feed = self.with(|feed, _| feed.reincarnate(incarnation.clone()));
-        let changes = feed.changes();
-        let keys: Vec<ObjectKey> = changes.iter().map(|change| change.key.clone()).collect();
-        let ours = changes.into_iter().zip(self.contents(Side::Feed, &keys)?).collect();
+        let (feed, bytes) = self.with(|feed, _| {
+            let bytes: u64 = feed.objects().map(|(_, stub)| stub.size).sum();
+            (feed.reincarnate(incarnation.clone()), bytes)
+        });
         let empty = Write { begin: Some(incarnation), ..Write::default() };
-        // Refused where a content is lost, or they are too many for one write.
-        let whole = self.write(Write { feed: ours, ..empty.clone() });
-        whole.map(|()| true).or_else(|_| self.write(empty).map(|()| false))
+        if usize::try_from(bytes).is_ok_and(|bytes| bytes < MAX_OBJECT_WRITE) {
+            let changes = feed.changes();
+            let keys: Vec<ObjectKey> = changes.iter().map(|change| change.key.clone()).collect();
+            let feed = changes.into_iter().zip(self.contents(Side::Feed, &keys)?).collect();
+            match self.write(Write { feed, ..empty.clone() }) {
+                Err(StateError::Spool { source: SpoolError::Unsound(why), .. }) => {
+                    tracing::error!(%why, "the own set begins anew without its objects");
+                }
+                written => return written.map(|()| true),
+            }
+        }
+        self.write(empty).map(|()| feed.is_empty())
     }
 
     /// The objects of a side that are wanted by their key, each with its content.

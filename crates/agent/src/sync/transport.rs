@@ -39,6 +39,7 @@ use sync::frame::CloseReason;
 use sync::link::LinkConfig;
 use sync::{Frame, Role};
 use tokio::sync::{Notify, watch};
+use tokio::task::AbortHandle;
 use tokio::time::{Instant, sleep, timeout};
 
 use super::SyncContext;
@@ -90,6 +91,7 @@ pub struct Links {
     signals: Arc<Signals>,
     stop: watch::Sender<bool>,
     open: watch::Receiver<Option<OpenLink>>,
+    task: AbortHandle,
 }
 
 impl Links {
@@ -129,8 +131,8 @@ impl Links {
             acked: None,
             count: 0,
         };
-        tokio::spawn(restarted(view, stopped, AFTER_PANIC, manager, |manager| Box::pin(manager.run())));
-        Links { signals, stop, open }
+        let run = restarted(view, stopped, AFTER_PANIC, manager, |manager| Box::pin(manager.run()));
+        Links { signals, stop, open, task: tokio::spawn(run).abort_handle() }
     }
 
     /// Work waits at the control plane, which wants a stream for it.
@@ -171,6 +173,7 @@ impl Links {
         // The task has all receivers, and drops them with its end.
         if timeout(STOP_WITHIN, self.stop.closed()).await.is_err() {
             tracing::warn!("the link did not end in order");
+            self.task.abort();
         }
     }
 }
@@ -478,8 +481,11 @@ impl Manager {
             (_, Some(TransportError::Problem(_))) => LinkEnd::Refused,
             _ => LinkEnd::Lost,
         };
-        // What something on the way says, or a control plane that does not know this transport.
-        let by_transport = problem.is_some_and(|it| matches!(it.status, 404 | 405 | 415 | 426 | 500..));
+        // What something on the way says, or a control plane that does not know this transport; one that
+        // is busy says when to come again.
+        let by_transport = problem
+            .filter(|it| it.retry_after_secs.is_none())
+            .is_some_and(|it| matches!(it.status, 404 | 405 | 415 | 426 | 500..));
         let counts = !ended.met && (how == LinkEnd::Lost || by_transport);
         let other = counts && self.transports.failed(transport_kind, Instant::now());
         if other {
@@ -502,17 +508,17 @@ mod tests {
     async fn a_task_that_is_gone_is_shown_and_begun_again() {
         let (view, (stop, stopped)) = (Arc::new(View::default()), watch::channel(false));
         let (shown, ends) = (view.clone(), stopped.clone());
-        let pause = Duration::from_millis(1);
-        let task = tokio::spawn(restarted(view, stopped, pause, (0, ends), |(runs, ends)| {
+        let (pause, (third, begun)) = (Duration::from_millis(1), watch::channel(false));
+        let task = tokio::spawn(restarted(view, stopped, pause, (0, ends, third), |(runs, ends, third)| {
             Box::pin(async move {
                 *runs += 1;
                 assert!(*runs == 3, "a defect");
+                third.send_replace(true);
                 net::accept::stopped(ends).await;
             })
         }));
-        while shown.shown().problems.is_empty() {
-            tokio::task::yield_now().await;
-        }
+        timeout(Duration::from_secs(20), begun.clone().wait_for(|third| *third)).await.unwrap().unwrap();
+        assert!(!shown.shown().problems.is_empty());
         stop.send_replace(true);
         task.await.unwrap();
     }

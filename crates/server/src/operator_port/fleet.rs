@@ -217,6 +217,6 @@ pub(super) async fn request_run(call: Call, asked: RunRequest) -> Result<RunRequ
         slot.lock().node.run_request = Some(number);
         slot.wake.notify_waiters();
     }
-    plane.run_requested.notify_waiters();
+    plane.run_requested.notify_one();
     Ok(RunRequested { push: number, nodes: slots.len() })
 }

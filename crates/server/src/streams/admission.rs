@@ -5,8 +5,8 @@
 //! request --enter: rate of the node, of the fleet--> judging --registered--> lease --> link
 //! ```
 //!
-//! Invariants: requests wait to be judged, and for the lease, for a bounded time; one that waits for the
-//! lease gives up when a newer one takes its place; one of the last two instances that were replaced does
+//! Invariants: requests wait to be judged, and for the lease, for a bounded time; a stream of two ways
+//! that waits for the lease gives up when a newer one takes its place; one of the last two instances that were replaced does
 //! not come back while the node has a link or posted recently.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};

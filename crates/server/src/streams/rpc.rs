@@ -83,13 +83,8 @@ async fn pushed(
     let first = read_first(&mut reader).await?;
     let mut exchange = NodeExchange::begin(link, place, &first).await?;
     let pushed = all_pushed(&mut exchange, first, &mut reader, &connection).await;
-    let events = exchange.end().await.counters.received;
-    let summary = pushed?;
-    if summary.processed < events {
-        let why = format!("{events} events were pushed, those up to {} are durable", summary.processed);
-        return Err(away("out-of-order", &why, None));
-    }
-    Ok(summary)
+    exchange.end().await;
+    pushed
 }
 
 /// Takes all frames of a push.
@@ -99,13 +94,18 @@ async fn all_pushed(
     reader: &mut GrpcReader,
     connection: &Connection,
 ) -> Result<PushSummary, GoAway> {
-    let (mut received, mut processed) = (0, 0);
+    let (mut received, mut highest, mut processed) = (0, 0, 0);
     let (mut frames, link) = (first, exchange.open.link.clone());
     loop {
         received += frames.len() as u64;
         if received > MAX_PUSHED {
             return Err(away(TOO_LARGE, &format!("at most {MAX_PUSHED} frames a push"), None));
         }
+        let numbers = frames.iter().filter_map(|frame| match frame {
+            Frame::Event(event) => Some(event.seq),
+            _ => None,
+        });
+        highest = numbers.max().unwrap_or(0).max(highest);
         for frame in exchange.step(frames).await.frames {
             match frame {
                 Frame::Ack(ack) => processed = processed.max(ack.seq),
@@ -120,6 +120,10 @@ async fn all_pushed(
         };
         match more {
             Some(more) => frames = more,
+            None if processed < highest => {
+                let why = format!("events up to {highest} were pushed, those up to {processed} are durable");
+                return Err(away("out-of-order", &why, None));
+            }
             None => return Ok(PushSummary { result: "ok".to_owned(), received, processed }),
         }
     }

@@ -217,8 +217,14 @@ async fn open(
     mut reader: Box<dyn FrameReader>,
     writer: Box<dyn FrameWriter>,
 ) -> Option<Box<RunningLink>> {
+    let first = match tokio::time::timeout(HELLO_WITHIN, reader.next()).await {
+        Ok(Ok(first)) => Ok(first?),
+        // Who went away hears nothing.
+        Ok(Err(error)) => Err(away(error.refusal()?, &error.explained(), None)),
+        Err(_) => Err(away("no-hello", "a link begins with a hello", SOON)),
+    };
     let begun = async {
-        let first = read_first(&mut *reader).await?;
+        let first = first?;
         Ok((begin(&mut request, &first).await?, first))
     };
     match begun.await {

@@ -233,7 +233,10 @@ impl Link {
         self.step_resync(cx);
         self.form_batch(cx);
         if self.stopping.is_none() {
-            // Changes go before the answers that say what was there.
+            // Load by load in turn: neither waits for all of the other.
+            if self.out.answers_next {
+                self.answer(cx);
+            }
             self.pump(cx);
             self.answer(cx);
         }

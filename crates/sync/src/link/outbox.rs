@@ -185,6 +185,8 @@ pub(super) struct Outbox {
     waits_since: Timestamp,
     /// What the shell was asked for contents of. The next ones are asked for only when they have come.
     pub load: Option<Vec<Planned>>,
+    /// Changes were loaded last: answers of a resync that wait are loaded next.
+    pub answers_next: bool,
     /// When the last checkpoint was sent; `None`: one is wanted.
     checkpoint_sent: Option<Timestamp>,
     sent_since_checkpoint: bool,
@@ -368,6 +370,7 @@ impl Link {
     pub(super) fn load(&mut self, planned: Vec<Planned>, cx: &mut Cx<'_>) {
         let live = planned.iter().filter(|one| one.state.stub().is_some());
         let wants: Vec<_> = live.map(|one| (one.key.clone(), one.rev)).collect();
+        self.out.answers_next = !planned.iter().any(|one| one.purpose == Purpose::Answer);
         self.out.load = Some(planned);
         if wants.is_empty() {
             self.loaded(Vec::new(), cx);

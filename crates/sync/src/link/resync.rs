@@ -323,6 +323,8 @@ impl Link {
                 let phase = Phase::Listing(here.cloned().collect());
                 let cursor = FeedCursor::at(incarnation, self.peer_head);
                 (resync.asked_at, resync.frames, resync.fetched) = (None, 0, 0);
+                // What was asked before may still be answered, and is not this.
+                resync.parts += 1;
                 Some(Box::new(Comparison { cursor, phase, resumed: false, changed: BTreeSet::new() }))
             }
             (_, None) if !self.both.trie_resync => {

@@ -52,20 +52,21 @@ pub fn encode(origin: &mut Origin, frame: &Frame, out: &mut Vec<u8>) -> Result<(
 /// Appends frames to `out` as a JSON array.
 ///
 /// # Errors
-/// [`WriteFrameError`]; then `out` holds a part of it.
+/// [`WriteFrameError`]; then nothing was appended.
 pub fn encode_all<'a>(
     origin: &mut Origin,
     frames: impl IntoIterator<Item = &'a Frame>,
     out: &mut Vec<u8>,
 ) -> Result<(), WriteFrameError> {
-    out.push(b'[');
-    for (before, frame) in frames.into_iter().enumerate() {
-        if before > 0 {
-            out.push(b',');
+    let start = out.len();
+    for frame in frames {
+        out.push(if out.len() == start { b'[' } else { b',' });
+        if let Err(error) = encode(origin, frame, out) {
+            out.truncate(start);
+            return Err(error);
         }
-        encode(origin, frame, out)?;
     }
-    out.push(b']');
+    out.extend_from_slice(if out.len() == start { b"[]" } else { b"]" });
     Ok(())
 }
 

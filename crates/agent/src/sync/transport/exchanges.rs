@@ -62,7 +62,7 @@ impl Manager {
         let mut known = feed.get();
         let (mut pushed, mut bytes, mut heard) = (Vec::new(), 0, began);
         let (mut due, mut quiet) = (Some(began), None::<Instant>);
-        let mut retry = Backoff::new(self.count);
+        let (mut retry, mut anew) = (Backoff::new(self.count), true);
         let (ended, closing) = loop {
             let post = due.unwrap_or(heard + silence);
             let taken = tokio::select! {
@@ -106,14 +106,18 @@ impl Manager {
                 _ if was_pushed && matches!(ended.how, EndedBy::Them(_)) => break (ended, Closing::No),
                 _ if was_pushed => due = Some(now),
                 // Where the control plane stands elsewhere than was assumed, the next post knows it.
-                Progress::Failed if ended.retry_after != Some(0) => break (ended, Closing::No),
-                Progress::Failed | Progress::Stuck if polls => break (ended, Closing::No),
+                Progress::Failed if ended.retry_after == Some(0) && std::mem::take(&mut anew) => {
+                    due = Some(now);
+                }
+                Progress::Failed if polls || ended.retry_after != Some(0) => break (ended, Closing::No),
+                Progress::Stuck if polls => break (ended, Closing::No),
                 Progress::Failed | Progress::Stuck => (quiet, due) = (None, Some(now + retry.failed(None))),
                 Progress::Moved => (quiet, due) = (None, Some(now)),
                 Progress::Quiet => (quiet, due) = (quiet.or(Some(now)), None),
             }
             if matches!(progress, Progress::Quiet | Progress::Moved) {
                 retry.succeeded();
+                anew = true;
             }
             if polls && (quiet.is_some() || began.elapsed() >= LONGEST_POLL) {
                 break (ended, Closing::Idle);
