@@ -20,6 +20,7 @@ mod no_accepted_event_is_lost;
 mod no_answer_to_a_post_is_lost;
 mod objects_and_work_come_over_each_transport;
 mod operations_reach_autonomous_objects;
+mod own_objects_survive_a_new_incarnation;
 mod pushed_frames_are_bounded;
 mod rooted_hosts_confine_commands;
 mod session_signs_with_the_server_s_time;

@@ -81,4 +81,19 @@ mod tests {
         transports.worked(TransportKind::Sse);
         assert_eq!(transports.next(TransportPolicy::Auto, now), TransportKind::Sse);
     }
+
+    /// IDN-4
+    #[test]
+    fn behind_a_proxy_no_stream_of_two_ways_is_tried() {
+        let (now, mut transports) = (Instant::now(), TransportSelector::new(TlsTermination::Proxy));
+        for policy in TransportPolicy::ALL {
+            let passes = policy.streams().contains(&TransportKind::Sse);
+            let expected = if passes { TransportKind::Sse } else { TransportKind::Poll };
+            assert_eq!(transports.next(policy, now), expected, "{policy}");
+        }
+        for _ in 0..FAILURES {
+            transports.failed(TransportKind::Sse, now);
+        }
+        assert_eq!(transports.next(TransportPolicy::Auto, now), TransportKind::Poll);
+    }
 }
