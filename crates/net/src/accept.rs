@@ -1,7 +1,8 @@
 //! Accepting: TLS, HTTP/2, limits, and who is at the other end.
 //!
-//! Where the TLS configuration offers it, HTTP/1.1 is served too, for the upgrade to a
-//! WebSocket; handlers see by [`Connection::http1`] what they may answer.
+//! Where the TLS configuration offers it, HTTP/1.1 is served too: from a node for the upgrade to a
+//! WebSocket, from a proxy for its nodes' requests; handlers see by [`Connection::http1`] what they may
+//! answer. What happens to a connection once (its end, an upgrade) is a bit of one [`Signal`].
 
 use std::collections::HashMap;
 use std::convert::Infallible;

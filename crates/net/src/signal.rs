@@ -1,4 +1,7 @@
-//! [`Signal`]: a number that tasks wait for.
+//! [`Signal`]: a number that tasks wait for: the last change of a feed, or what became of a connection.
+//!
+//! Invariant: who waits looks at the number after it is woken by each change, so none is missed that
+//! lasts; numbers in between may be.
 
 use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};

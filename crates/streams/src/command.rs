@@ -1,4 +1,5 @@
-//! [`LinkCommand`]s to a link from outside, and [`Ended`], which says how it ended.
+//! The way of [`LinkCommand`]s to a link ([`LinkHandle`], [`LinkCommands`]), [`Ended`], which says how it
+//! ended, and the [`LinkTransport`] that it runs over.
 
 use std::sync::{Arc, Mutex, PoisonError};
 

@@ -6,7 +6,7 @@
 //! ```text
 //! transport --> FrameReader --> LinkTask (Link) --> FrameWriter --> transport
 //!                                  ^   |
-//!                     outcomes ----+   +---> LinkHandler: load, apply, permits, check-in
+//!                     outcomes ----+   +---> LinkHandler: load, apply, reincarnate, check-ins, permits
 //! ```
 //!
 //! Invariants: what is said and done is the link's to decide; frames keep their order, those of the

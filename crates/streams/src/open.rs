@@ -99,8 +99,8 @@ impl StreamDialer<'_> {
     }
 
     /// Opens server-sent events: what the control plane would answer a post with, as soon as there is
-    /// something (SYN-11). `last_event` is the replica's durable cursor. `instance` names the instance of this process, in letters, digits and `-`;
-    /// `sign` signs the request.
+    /// something (SYN-11). `last_event` is the replica's durable cursor, which the signature covers;
+    /// `instance` names this process, in letters, digits and `-`; `sign` signs the request.
     ///
     /// # Errors
     /// [`TransportError`] says what is in the way.

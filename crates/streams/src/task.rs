@@ -6,9 +6,9 @@
 //!                              +------- what they came to, the feed's changes, commands, time
 //! ```
 //!
-//! One task runs a link. What takes time (contents, applying, check-ins) are jobs
+//! One task runs a link. What takes time (contents, applying, a new incarnation, check-ins) are jobs
 //! beside it, so that acknowledgements never wait behind data. What is to be sent waits in two
-//! queues, control before data; the link's window bounds the data. Frames are taken one by
+//! queues, control before data; the link's window bounds the events in them. Frames are taken one by
 //! one, and only while little waits to be sent: a peer that asks without reading the answers
 //! is not heard any further, nor is anything loaded for it.
 //!

@@ -1,4 +1,4 @@
-//! The two halves of a transport: frames in, frames out.
+//! The two halves of a transport, frames in and frames out, and [`TransportError`], for opening one too.
 
 use async_trait::async_trait;
 use net::client::ClientError;

@@ -5,19 +5,20 @@ use std::time::Duration;
 
 use model::Timestamp;
 
-/// The most resyncs at once on one control plane.
+/// The most nodes that resync at once with one control plane.
 pub const MAX_RESYNCS: usize = 32;
 /// The most nodes that keep their turn while they wait.
 pub const MAX_WAITING: usize = 16_384;
 /// A node that did not come back for its turn loses it after this.
 pub const TURN_KEPT: Duration = Duration::from_secs(120);
-/// A permit is taken back after this: whoever had it is gone, or makes no end. A link goes
-/// away a minute before.
+/// A permit is taken back after this: the node that had it is gone, or makes no end. A link that
+/// holds one goes away a minute before.
 pub const PERMIT_KEPT: Duration = Duration::from_secs(600);
 /// How long a resync is taken to last when a wait is suggested.
 const TYPICAL: Duration = Duration::from_millis(500);
 
-/// Fleet-wide permits for resyncs, in the order of requests. `Who` is a node.
+/// Fleet-wide permits for resyncs, in the order of requests. `Who` is a node; its one permit is for
+/// resyncs in both directions.
 #[derive(Debug)]
 pub struct ResyncAdmission<Who> {
     most: usize,

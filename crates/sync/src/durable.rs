@@ -136,16 +136,16 @@ impl Write {
         Ok(head)
     }
 
-    /// Planned changes of a feed, with what else of it is to be kept: that it begins, before the first one, and
-    /// how far its tombstones are forgotten.
+    /// Planned changes of a feed, with what else of it is to be kept: that it begins, before the first
+    /// one, and how far its tombstones are forgotten.
     pub fn of(feed: &Feed, changes: Vec<(Change, Option<Content>)>) -> Write {
         let begin = (feed.head() == 0).then(|| feed.incarnation().clone());
         let compacted = Some(feed.compacted()).filter(|compacted| *compacted > 0);
         Write { begin, feed: changes, compacted, ..Write::default() }
     }
 
-    /// Takes into memory what is durable now. A link that hears of its batch afterwards puts the same again;
-    /// one that ended meanwhile need not.
+    /// Takes into memory what is durable now. A link that hears of its batch afterwards puts the same
+    /// again; one that ended meanwhile need not.
     pub fn commit(self, feed: &mut Feed, replica: &mut Replica) {
         if let Some(incarnation) = self.begin {
             *feed = Feed::new(incarnation);

@@ -43,8 +43,9 @@ pub enum Decision {
     Upsert,
 }
 
-/// What to do with an object that came, by its uid at the source, and a warning when its annotation is not
-/// understood: then the node's policy counts. The manifest is read only for another uid than is recorded here.
+/// What to do with an object that came, by its uid at the source, and a warning when its annotation is
+/// not understood: then the node's policy counts. The manifest is read only for another uid than is
+/// recorded here.
 pub fn decide(
     local: Option<Local<'_>>,
     uid: &str,

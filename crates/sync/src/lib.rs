@@ -1,9 +1,9 @@
 //! Replication of sets between control plane and agent.
 //!
-//! Two sides, *principal* (the control plane) and *agent*; three modes, *managed* (the
-//! principal's objects are the truth), *autonomous* (the agent's are) and *off* (actions alone). Each side authors
-//! one set towards the other, its [`feed::Feed`], and keeps a replica of the other's. A
-//! [`frame::Frame`] is what travels between them, whatever carries it.
+//! There are two sides, *principal* (the control plane) and *agent*, and three modes: *managed* (the
+//! principal's objects are the truth), *autonomous* (the agent's are) and *off* (actions alone). Each
+//! side authors one set for the other, its [`feed::Feed`], and keeps a [`replica::Replica`] of the
+//! other's. [`frame::Frame`]s travel between them on a [`link::Link`], over any transport.
 
 pub mod admission;
 pub mod backoff;

@@ -7,11 +7,14 @@
 //! ```
 //!
 //! The replica holds what is durable and applied here. What was received and is not applied, never or not
-//! for now, is remembered beside it while the replica is in memory, so that roots can be compared: the set *as
-//! received* is the objects with the rejected ones laid over them. A new link tries some of them again.
+//! for now, is remembered beside it while the replica is in memory, so that roots can be compared: the set
+//! *as received* is the objects with the rejected ones laid over them. A new link forgets rejections whose
+//! reason may be gone, so that their objects come again. A resync that is not at its end waits here for
+//! the next link, in memory alone.
 //!
-//! Invariants: what is here of objects is durable; a link changes it, and the shell alone takes another one
-//! in its place; what is evicted is in no root; a uid belongs to one object of a kind.
+//! Invariants: what is here of objects is durable; a link changes it once its batch is durable, and the
+//! shell alone takes a durable write into it ([`crate::Write::commit`]) or another replica in its place;
+//! what is evicted is in no root; a uid belongs to one object of a kind.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -141,7 +144,7 @@ impl Replica {
     }
 
     /// How many times more than [`Replica::rejected`] says something could not be taken, since the
-    /// last resync. While there are any, roots cannot be compared.
+    /// last resync began. While there are any, the roots differ.
     pub fn evicted(&self) -> u64 {
         self.evicted
     }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use model::{Digest, Kind, ObjectKey, Stub};
 use pair::{AGENT, PRINCIPAL, Pair, key, saved, saved_feed};
-use sync::frame::{Checkpoint, Frame, PingOrder, ResyncRequest};
+use sync::frame::{Checkpoint, Frame, PingOrder, ResyncRequest, ResyncResponse};
 use sync::link::LinkCommand;
 use sync::{Feed, FeedCursor, Mode, Replica};
 
@@ -255,4 +255,25 @@ fn a_part_that_was_given_up_is_not_taken_for_the_next_one() {
         .collect();
     assert_eq!(numbers.len(), 2, "{numbers:?}");
     assert_ne!(numbers[0], numbers[1]);
+}
+
+/// A comparison that a link left is of no use to a peer that does not know its requests.
+#[test]
+fn a_comparison_begins_anew_with_a_peer_that_can_do_other_things() {
+    let nodes = |_: usize, frame: &Frame| matches!(frame, Frame::ResyncResponse(response) if matches!(**response, ResyncResponse::Tops { .. }));
+    let names = |_: usize, frame: &Frame| matches!(frame, Frame::Pong(_));
+    for (first, drops) in [(true, nodes as fn(usize, &Frame) -> bool), (false, names)] {
+        let mut pair = different();
+        pair.sides[AGENT].config.capabilities.trie_resync = first;
+        pair.drops = drops;
+        pair.connect();
+        pair.give(AGENT, sync::Input::Command(LinkCommand::Resync));
+        pair.run();
+        pair.disconnect();
+        pair.sides[AGENT].config.capabilities.trie_resync = !first;
+        pair.drops = |_, _| false;
+        pair.connect();
+        pair.run();
+        assert!(pair.is_equal(PRINCIPAL), "by nodes first: {first}");
+    }
 }

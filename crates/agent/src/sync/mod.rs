@@ -10,10 +10,10 @@
 //!                  work                                  v daemon
 //! ```
 //!
-//! Invariants: the reconciler alone writes the object log and the backend; what it answers is durable, and a
-//! link changes the sets in memory after that;
-//! links and reconciler observe the release that is held ([`ReleaseTerms`]) and have no part in
-//! its adoption.
+//! Invariants: the reconciler alone writes the object log and the backend; what it wrote is in the log
+//! before it is in the sets in memory, and there before the link is answered, which puts the same again;
+//! links and reconciler observe the release that is held ([`ReleaseTerms`]) and have no part in its
+//! adoption.
 
 mod autonomous;
 mod backend;

@@ -7,10 +7,10 @@
 //! ```
 //!
 //! Invariants: nothing is kept from one exchange to the next but what the other side said of its
-//! cursor and answers that have no number; so a request that was lost is made again from what is
-//! durable, and another control plane may answer the next one. An answer that the other side does
-//! not ask for again is kept until a post brought it, within a bound and while there is no stream of two
-//! ways.
+//! cursor, how far a resync came (with the replica) and answers that have no number; so a request that
+//! was lost is made again from what is durable, and another control plane may answer the next one. An
+//! answer that the other side does not ask for again is kept until a post brought it, within a bound and
+//! while there is no stream of two ways.
 
 use std::collections::VecDeque;
 use std::sync::Arc;

@@ -1,7 +1,8 @@
 //! [`ObjectReconciler`]: the thread that owns the backend of the users' objects and writes both sets.
 //!
 //! ```text
-//! link ----batch-----+                     +--> backend: apply, correct
+//! link ----batch-----+                     +--> backend: apply, correct, request an operation
+//! work ----operation-+
 //! folder --changed---+--> Mailbox --> thread
 //! release --policy---+                     +--> Sets: one durable write a batch, then the answer
 //! ```

@@ -6,7 +6,8 @@
 //! ```
 //!
 //! Invariants: the memory is locked for moments only; the disk is written by one thread, the
-//! reconciler's; what is written is durable before the memory says it.
+//! reconciler's, which takes each write into memory once it is durable ([`Write::commit`]); so what the
+//! memory says is durable, also when the link of a batch ended meanwhile.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 

@@ -1,16 +1,16 @@
-//! [`Hub`]: the two sets of every node that synchronizes, in memory while a link, a post or an operator needs them, and
-//! of all nodes a [`SyncSummary`], always.
+//! [`Hub`]: the two sets of every node that synchronizes, in memory while a link, a post or an operator
+//! needs them, and of all nodes a [`SyncSummary`], always.
 //!
 //! ```text
-//! operator's change --> NodeSync (node.rs): plan, store, commit --> watch --> the node's link
+//! operator's change --> NodeSync (node.rs): plan, store, commit --> head: Signal --> the node's link
 //! link's batch ------> NodeSync: store, then the link commits to the replica
 //! NodeLink (link.rs): the one link of a node    SyncIndex (index.rs): the summaries of all nodes
 //! Hub::flush: what links acknowledged and compared --> store
 //! ```
 //!
 //! Invariants: of a node's sets one copy counts, the others are stale, and none is ahead of the store; a
-//! node has at most one link of a stream, and a newer one ends the one before; the answer to "how does
-//! it stand" loads no set.
+//! node has at most one link, beside whose server-sent events a post is the way up, and a newer one ends
+//! the one before; the answer to "how does it stand" loads no set.
 
 mod index;
 pub(crate) mod link;

@@ -1,7 +1,8 @@
 //! [`RecentContents`]: contents that were written just now, for the link that sends them next.
 //!
 //! ```text
-//! change durable --keep--> RecentContents --take--> link        what is not here: the store
+//! change durable, node linked --keep--> RecentContents --take--> link
+//!                                                       one is missing: all from the store
 //! ```
 //!
 //! Invariant: it holds at most [`MAX_BYTES`], and of an object the newest content or none.

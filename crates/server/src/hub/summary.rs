@@ -13,8 +13,9 @@
 //!
 //! Invariants: `concluded` is the outcome of a comparison that went to its end, or that one was
 //! broken off, and never says more than a link saw (CNV-3). What counts after a restart (`acked`,
-//! `concluded`) is marked unsaved until the store has it. What a link
-//! says of the sets counts while it is the node's last one, or an exchange. Actions are no objects: a node that lacks only actions is not behind (SYN-6).
+//! `concluded`) is marked unsaved until the store has it. What a link says of the sets counts while it
+//! is the node's last one, or an exchange. Actions are no objects: a node that lacks only actions is
+//! not behind (SYN-6).
 
 mod condition;
 
@@ -176,7 +177,8 @@ impl SyncSummary {
         self.behind_since = (self.behind() > 0).then(|| self.behind_since.unwrap_or(now));
     }
 
-    /// A link reports this, and reported `before` last. Of objects it says nothing when it synchronizes none.
+    /// A link reports this, and reported `before` last. Of objects it says nothing when it synchronizes
+    /// none.
     pub(super) fn reported(
         &mut self,
         link: &Arc<NodeLink>,
@@ -338,7 +340,8 @@ impl SyncSummary {
         self.wants.approve &= !frames.contains(&Frame::Approve);
     }
 
-    /// How far the node acknowledged and what the last comparison came to, when the store does not have it so.
+    /// How far the node acknowledged and what the last comparison came to, when the store does not have
+    /// it so.
     pub(super) fn take_unsaved(&mut self, node: &NodeId) -> Option<SyncProgress> {
         std::mem::take(&mut self.unsaved).then(|| SyncProgress {
             node: node.clone(),

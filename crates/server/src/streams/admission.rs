@@ -1,13 +1,14 @@
-//! [`FleetAdmission`] and [`StreamAdmission`]: how often links are opened and resyncs begun, of all nodes
-//! together and of one, which requests of one node wait, and which link has its turn (SYN-6, SYN-13, IDN-10).
+//! [`FleetAdmission`] and [`StreamAdmission`]: how often links are opened, of all nodes together and of
+//! one, how many nodes resync at once, which requests of one node wait, and which link has its turn
+//! (SYN-6, SYN-13, IDN-10).
 //!
 //! ```text
 //! request --enter: rate of the node, of the fleet--> judging --registered--> lease --> link
 //! ```
 //!
 //! Invariants: requests wait to be judged, and for the lease, for a bounded time; a stream of two ways
-//! that waits for the lease gives up when a newer one takes its place; one of the last two instances that were replaced does
-//! not come back while the node has a link or posted recently.
+//! that waits for the lease gives up when a newer one takes its place; one of the last two instances that
+//! were replaced does not come back while the node has a link or posted recently.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;

@@ -3,15 +3,15 @@
 //!
 //! ```text
 //! request --(caller known)--> StreamAdmission --> serve.rs: a link of a stream
-//!                                            +--> posted.rs: an exchange, or server-sent events
+//!                                            +--> posted.rs, rpc.rs: an exchange, server-sent events
 //!                   PlaneLinkHandler: sets, store, check-ins, status, metrics --+--> Hub
 //! announce.rs: what a publish or a run request changes --> links
 //! ```
 //!
-//! Invariants: a node has one link at a time, beside whose server-sent events the posts of the same process are
-//! the way up; another one takes the place of the first, unless the first lives on under another process:
-//! then two agents use one identity. How many open
-//! links and resync at once is bounded for the whole fleet ([`FleetAdmission`]).
+//! Invariants: a node has one link at a time, beside whose server-sent events the posts of the same
+//! process are the way up; another one takes the place of the first, unless the first lives on under
+//! another process: then two agents use one identity. How often links are opened and how many nodes
+//! resync at once is bounded for the whole fleet ([`FleetAdmission`]).
 
 mod admission;
 mod announce;

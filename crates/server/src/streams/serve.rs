@@ -256,7 +256,8 @@ impl Drop for OpenLink {
     }
 }
 
-/// The end of a link that may run, and what it is made with: in a box, for which the task of a link has room.
+/// The end of a link that may run, and what it is made with: in a box, for which the task of a link has
+/// room.
 pub(super) type Leased = (Arc<PlaneLinkHandler>, Box<LinkConfig>);
 
 pub(super) fn away(code: &str, message: &str, retry_after: impl Into<Option<u64>>) -> GoAway {
@@ -330,7 +331,7 @@ struct RunningLink {
 }
 
 impl RunningLink {
-    /// Drives the link until it ends, or its connection is to.
+    /// Runs the link until it ends; ends it when it has to, or when its connection is to.
     async fn run(mut self: Box<Self>) {
         let mut closing = false;
         let ended = loop {

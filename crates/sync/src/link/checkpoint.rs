@@ -1,8 +1,9 @@
 //! Checkpoints: where the other side's feed stands, and its root there. The roots are compared once
 //! nothing is under way; a difference begins a resync. What fails again and again is laid over
 //! the replica as it was sent, so that it hides no difference. A checkpoint behind events that
-//! were not received ends the link; one whose cursor is beyond everything that was announced counts as
-//! different, whatever its root: its changes would be skipped.
+//! were not received ends the link. One whose cursor is beyond everything that was announced (by the
+//! hello, by events, by the sections of a resync) counts as different, whatever its root: its changes
+//! would be skipped.
 
 use super::types::Note;
 use super::{Cx, Link};

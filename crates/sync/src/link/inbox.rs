@@ -8,9 +8,8 @@
 //!
 //! Every accepted event has a *position*, a number that rises; an event keeps the position of what it
 //! replaces. The cursor may move to what a position stands for once nothing up to it waits. The newest
-//! event of an object replaces one that waits; what waits for a retry holds up the cursor and the
-//! comparison of roots until it is released; beyond
-//! `pending_retries` of them acknowledgements too.
+//! event of an object replaces one that waits. What waits for a retry holds up the cursor and the
+//! comparison of roots until it is released; beyond `pending_retries` of them acknowledgements too.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;

@@ -7,10 +7,11 @@
 //!  (each part: requests, a ping as barrier, answers, its pong)
 //! ```
 //!
-//! The inventory's checksum is answered by a list of names when it differs; then `request-update` asks for
+//! The stages, and what is fetched when, are those of [`super::resync`]; here are the frames. The
+//! inventory's checksum is answered by a list of names when it differs; then `request-update` asks for
 //! every object with the checksum of what is here, so that names alone are not trusted. A ping after each
 //! part is a barrier: its pong says that all answers to the part were sent. Parts are numbered, so that
-//! one that is asked for again on the next link is answered once.
+//! a part that is asked for again on the next link counts as answered once.
 
 use model::{Digest, Kind, ObjectKey, SectionKey};
 

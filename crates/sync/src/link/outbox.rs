@@ -17,8 +17,9 @@
 //! lacks are forgotten, the flow is stuck.
 //!
 //! Invariants: events are numbered 1, 2, 3 over the whole link; at most a window of them is not
-//! acknowledged; while events flow nothing is sent twice; a peer that acknowledges nothing for
-//! [`super::Limits::ack_within`] while events are in flight loses the link.
+//! acknowledged; while events flow nothing is sent twice; one load of contents is under way, for events
+//! or for answers of a resync ([`super::serve`]), in turn while both wait; a peer that acknowledges
+//! nothing for [`super::Limits::ack_within`] while events are in flight loses the link.
 
 use std::collections::VecDeque;
 use std::time::Duration;

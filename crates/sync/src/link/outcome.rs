@@ -1,4 +1,4 @@
-//! What becomes of a batch: what is done counts, what failed is tried again or refused
+//! What becomes of a batch: what is done counts, what failed is tried again, rejected or evicted
 //! (SYN-12).
 //!
 //! ```text
@@ -7,9 +7,10 @@
 //!                  without room evicted: a resync brings it again
 //! Recoverable ---> fetched anew, at most `refetches` times, then rejected
 //! Permanent -----> rejected: the source is told, the set as received has it
+//! NotDurable ----> all of the batch is Temporary; the next batch waits as long as a first retry
 //! ```
 //!
-//! Invariant: the cursor stays below what is held, until it is rejected; roots are different while
+//! Invariants: the cursor stays below what is held, until that is rejected; roots are different while
 //! something is evicted.
 
 use std::time::Duration;
@@ -118,8 +119,8 @@ impl Link {
     }
 
     /// What fails again and again is shown as out of sync, and the source is told why; the cursor and
-    /// comparisons go on without it. When the link or the process ends before it works, the roots will differ,
-    /// and a resync brings it again.
+    /// comparisons go on without it. When the link or the process ends before it works, the roots will
+    /// differ, and a resync brings it again.
     fn release(&mut self, pending: &mut Pending, why: String, cx: &mut Cx<'_>) {
         let (limits, item) = (&self.config.limits, &mut pending.item);
         let released = || self.inbox.waiting.values().filter(|other| other.item.released).count();

@@ -1,5 +1,5 @@
-//! The permit for resyncs, that the principal needs for either direction: of the whole fleet so many
-//! nodes resync at once (SYN-6).
+//! The permit for resyncs, which the principal takes for either direction and holds once for both: of the
+//! whole fleet so many nodes resync at once (SYN-6). The agent needs none.
 
 use std::time::Duration;
 

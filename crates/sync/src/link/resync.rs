@@ -1,11 +1,14 @@
 //! The requesting half of a resync: what to compare and to fetch, and when to begin.
 //!
 //! ```text
-//!   Idle -> Scheduled -> Requested -> UnderWay -> Idle    Sections, Tops*, Objects*, Done{from}
-//!           ^  |  |       |            ^   |
-//!           |  |  +- goes on with an unfinished one
-//!           +--|------ Wait -----------|---+
-//!              +-----------------------+                  without the trie resync: inventory_resync
+//!        wanted          due, permit taken           sections           nothing left: Done{from}
+//!   Idle ----> Scheduled ----------------> Requested --------> UnderWay ------------------------> Idle
+//!               ^  |                           |               ^   |
+//!               |  +-- an unfinished one, or no trie resync ---+   |
+//!               +------- Wait, or the link is cut -+---------------+
+//!
+//!   UnderWay:  Settling -> Comparing (Tops*) -> Fetching (Objects*)
+//!              Listing (inventory_resync) ----> Fetching (inventory_resync)
 //! ```
 //!
 //! The replica asks level by level where hashes differ, fetches what is missing or different,
@@ -13,8 +16,12 @@
 //! events that came before the sections, then compares. Events keep coming meanwhile; an object that
 //! changed is not taken for an orphan. At the end the replica is complete up to the cursor of the
 //! sections, and a source that was stuck goes on from there after Done.
-//! A peer without the trie resync is asked for the names of all its objects instead, then for each object that
-//! is there or here.
+//! A peer without the trie resync is asked for the names of all its objects instead, then for each
+//! object that is there or here; the cursor is where the peer said last that its feed stood.
+//!
+//! Invariants: one request waits for its response at a time; an unfinished comparison goes on where it
+//! was, or from its beginning when what was fetched is not durable, the source's feed is another one or
+//! went back, or too much changed; a resync counts as failed until a checkpoint finds the roots equal.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -29,7 +36,7 @@ use model::{Descent, DescentError, Digest, Kind, ObjectKey, SectionKey, Timestam
 use super::outbox::order_of;
 use super::types::{LinkConfig, Note, Span};
 use super::{Cx, Link, STAY_AWAY};
-use crate::frame::{Event, Frame, MAX_REQUESTED, Op, ResyncRequest, ResyncResponse};
+use crate::frame::{Capabilities, Event, Frame, MAX_REQUESTED, Op, ResyncRequest, ResyncResponse};
 use crate::mode::Role;
 
 /// The link ends when a request of a resync is not answered for so long.
@@ -89,8 +96,8 @@ pub(crate) struct Resync {
 }
 
 impl Resync {
-    /// What a link left, on the next one: requests that were not answered are made again. What the principal
-    /// asks in an exchange the node answers with the next one, so these wait for a while.
+    /// What a link left, on the next one: requests that were not answered are made again. What the
+    /// principal asks in an exchange the node answers with the next one, so these wait for a while.
     pub fn continued(mut self: Box<Self>, config: &LinkConfig, now: Timestamp) -> Box<Resync> {
         let waits = config.role == Role::Principal && config.span != Span::Transport;
         let within = ANSWER_WITHIN / 2;
@@ -236,6 +243,17 @@ pub(super) enum Phase {
     Fetching(Fetching),
 }
 
+impl Phase {
+    /// Whether a peer that can do this answers its requests.
+    fn suits(&self, peer: &Capabilities) -> bool {
+        match self {
+            Phase::Settling(_) | Phase::Comparing(_) => peer.trie_resync,
+            Phase::Listing(_) => !peer.trie_resync,
+            Phase::Fetching(_) => true,
+        }
+    }
+}
+
 #[derive(Clone, Debug, Default)]
 pub(super) struct Fetching {
     /// Keys and sizes; taken from the end.
@@ -311,7 +329,7 @@ impl Link {
         let peer = self.peer_incarnation.clone();
         let resync = &mut self.resync;
         let unfinished = match (std::mem::take(&mut resync.stage), peer) {
-            (ResyncStage::Scheduled(_, Some(mut unfinished)), _) => {
+            (ResyncStage::Scheduled(_, Some(mut unfinished)), _) if unfinished.phase.suits(&self.both) => {
                 if let (Phase::Fetching(fetching), None) = (&mut unfinished.phase, resync.asked_at) {
                     unfinished.phase = std::mem::take(fetching).wanted(&self.config.kinds);
                 }

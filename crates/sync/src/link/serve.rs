@@ -5,8 +5,9 @@
 //!                                            pongs and ends of answers keep their place in it
 //! ```
 //!
-//! Invariants: objects, lists and pongs go in the order of their requests, what needs no content at
-//! once; one load of contents is under way; a trie resync that nobody goes on with ends the link.
+//! Invariants: objects, lists and pongs go in the order of their requests, sections and tops at once;
+//! one load of contents is under way, shared with the events of [`super::outbox`]; a trie resync that
+//! nobody goes on with ends the link.
 
 use std::collections::VecDeque;
 use std::time::Duration;

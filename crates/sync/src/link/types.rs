@@ -172,8 +172,9 @@ pub enum LinkCommand {
 pub enum Output {
     /// Send a frame; those that [`super::may_overtake`] allows go before waiting data.
     Send(Frame),
-    /// Bring these contents of the own feed, each at this change or newer; one load is under way at a time. Not
-    /// to be carried out while much waits to be sent: it makes more. With nothing wanted it asks for just that.
+    /// Bring these contents of the own feed, each at this change or newer; one load is under way at a
+    /// time. Not to be carried out while much waits to be sent: it makes more. With nothing wanted it asks
+    /// for just that.
     Load(Vec<(ObjectKey, u64)>),
     /// Apply these, then make [`Batch::write`] durable, then say [`Input::Applied`].
     Apply(Arc<Batch>),
@@ -214,7 +215,7 @@ pub enum Note {
         /// Milliseconds since 1970; 0 when no item has a time, as deletes have none.
         oldest: i64,
     },
-    /// The other side will never apply this object of ours.
+    /// The other side does not apply this object of the own feed: never, or not for now.
     RefusedThere(Refused),
     /// An object of the other side cannot be applied here. Of many in a short time only the
     /// first are noted; [`Counters::refused_here`] has all.
@@ -260,7 +261,7 @@ pub struct Counters {
     pub applied: u64,
     /// Objects of the other side that could not be taken.
     pub refused_here: u64,
-    /// Objects of ours that the other side could not take.
+    /// Objects of the own feed that the other side could not take.
     pub refused_there: u64,
     /// Resyncs begun here.
     pub resyncs: u64,
