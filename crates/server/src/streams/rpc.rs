@@ -10,6 +10,7 @@ use hyper::body::Incoming as Body;
 use model::replication::TransportKind;
 use net::accept::Connection;
 use net::stream::{BodySender, SentBody};
+use streams::FrameReader;
 use streams::grpc::{GrpcReader, Messages};
 use streams::transport::{TOO_LARGE, TransportError};
 use sync::Frame;
@@ -22,7 +23,7 @@ use wire::rpc::{self, PingRequest, PongReply, PushSummary, VersionRequest, Versi
 use wire::{Code, Problem};
 
 use super::posted::{NodeExchange, place};
-use super::serve::{SOON, StreamRequest, away, over, read, read_first};
+use super::serve::{HELLO_WITHIN, SOON, StreamRequest, away, over};
 use crate::answer::Reply;
 use crate::node_port::Caller;
 use crate::state::{ControlPlane, run_to_completion};
@@ -85,6 +86,18 @@ async fn pushed(
     let pushed = all_pushed(&mut exchange, first, &mut reader, &connection).await;
     exchange.end().await;
     pushed
+}
+
+/// Frames that come; what cannot be read is told with a code.
+async fn read(reader: &mut dyn FrameReader) -> Result<Option<Vec<Frame>>, GoAway> {
+    let read = reader.next().await;
+    read.map_err(|error| away(error.refusal().unwrap_or("lost"), &error.explained(), None))
+}
+
+/// The first frames; none when none come in time.
+async fn read_first(reader: &mut dyn FrameReader) -> Result<Vec<Frame>, GoAway> {
+    let first = tokio::time::timeout(HELLO_WITHIN, read(reader)).await.unwrap_or(Ok(None))?;
+    Ok(first.unwrap_or_default())
 }
 
 /// Takes all frames of a push.

@@ -41,7 +41,7 @@ use crate::objects;
 use crate::state::{ControlPlane, now};
 
 /// The other side must say hello within this.
-const HELLO_WITHIN: Duration = Duration::from_secs(15);
+pub(super) const HELLO_WITHIN: Duration = Duration::from_secs(15);
 /// How long the requests before are waited for to be judged, and the link before to end.
 const TURN_WITHIN: Duration = Duration::from_secs(20);
 /// How long a link that is to end may take for it.
@@ -189,18 +189,6 @@ pub(crate) fn sse(
 fn instance_in_query(query: &str) -> Option<Arc<str>> {
     let said = query.split('&').find_map(|pair| pair.strip_prefix(INSTANCE)?.strip_prefix('='))?;
     (!said.is_empty() && said.len() <= MAX_INSTANCE).then(|| said.into())
-}
-
-/// Frames that come; what cannot be read is told with a code.
-pub(super) async fn read(reader: &mut dyn FrameReader) -> Result<Option<Vec<Frame>>, GoAway> {
-    let read = reader.next().await;
-    read.map_err(|error| away(error.refusal().unwrap_or("lost"), &error.explained(), None))
-}
-
-/// The first frames; none when none come in time.
-pub(super) async fn read_first(reader: &mut dyn FrameReader) -> Result<Vec<Frame>, GoAway> {
-    let first = tokio::time::timeout(HELLO_WITHIN, read(reader)).await.unwrap_or(Ok(None))?;
-    Ok(first.unwrap_or_default())
 }
 
 /// Serves a link over a transport of two ways. An idle link shall hold little: what opens it lies in a
