@@ -1,10 +1,15 @@
 //! [`DelegationGate`]: what the release that is held lets the control plane ask for (OPS-2): by
 //! its delegations, and of objects by its leave to synchronize (SYN-5).
 //!
-//! Who judges an action holds the lock until the action has begun, and who adopts a release
-//! holds it until that one's delegations count. So nothing begins by the word of a release
-//! after the next one is durable, and adoptions come one after the other: a release that is
-//! older by its number counts too, when it is a fallback.
+//! ```text
+//! work thread:    gate: judge, execute   then marks and facts, which the storage thread appends
+//! storage thread: gate: make a release durable, have its delegations count
+//! ```
+//!
+//! Invariants: nothing is executed by the word of a release after the next one is durable; who judges
+//! has the gate for moments, and waits for nobody with it, so that the storage thread may wait for the
+//! gate; adoptions come one after the other: a release that is older by its number counts too, when it
+//! is a fallback.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -35,7 +40,8 @@ impl DelegationGate {
         DelegationGate(Mutex::new(held))
     }
 
-    /// What is held, for as long as the answer is kept. It is kept for moments only.
+    /// What is held, for as long as the answer is kept: for moments, and not over a wait for the disk or
+    /// for another thread.
     pub fn held(&self) -> MutexGuard<'_, Delegations> {
         // After a panic in an adoption nothing is delegated.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)

@@ -2,7 +2,7 @@
 //! go by it.
 //!
 //! ```text
-//! check-in -> node::Node verifies -> Storage -> HeldRelease::adopt: durable -> observed
+//! check-in -> node::Node verifies -> Storage -> ActiveRelease::adopt: durable -> observed
 //!                                                 watch of ReleaseTerms -> links, reconciler, work
 //!                                                 DelegationGate        -> work, at each action
 //! ```

@@ -319,25 +319,25 @@ impl WorkThread {
     }
 
     fn go_on(&mut self) {
-        while let Some(input) = self.inputs.pop_front() {
+        while let Some(mut input) = self.inputs.pop_front() {
             let gate = self.setup.delegations.clone();
-            // Kept until what is judged has begun: no other release is adopted in between.
+            // Kept until what is judged is executed: no other release is adopted in between.
             let held = gate.held();
             if held.number != self.held.number {
-                self.held = held.clone();
-                self.judge(WorkInput::Delegations);
+                self.inputs.push_front(std::mem::replace(&mut input, WorkInput::Delegations));
             }
             // Nothing is delegated while an adoption that failed halfway is not made good.
             self.held = held.clone();
-            self.judge(input);
+            let at = at(&self.setup.signer, held.newest);
+            let effects = self.work.handle(input, at, &|asked| allows(&held, asked));
+            let executes = |effect: &WorkEffect<_>| matches!(effect, WorkEffect::Execute { .. });
+            let (executed, others) = effects.into_iter().partition(executes);
+            self.perform(executed);
+            // All else waits for the disk, and so for whoever adopts a release there. Once an action's
+            // mark is durable it is judged again.
+            drop(held);
+            self.perform(others);
         }
-    }
-
-    fn judge(&mut self, input: WorkInput) {
-        let at = at(&self.setup.signer, self.held.newest);
-        let held = self.held.clone();
-        let effects = self.work.handle(input, at, &|asked| allows(&held, asked));
-        self.perform(effects);
     }
 
     fn perform(&mut self, effects: Vec<WorkEffect<ActionJob>>) {

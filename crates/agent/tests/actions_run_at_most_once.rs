@@ -12,10 +12,11 @@ use model::log::FactBody;
 use model::replication::Mode;
 use model::work::{ActionEvent, ActionOutcome, Delegation, Order, QuerySpec, Work};
 use model::{Kind, ObjectKey, Timestamp};
-use spool::Disk;
+use spool::{Disk, DiskOp};
 use test_support::agent_links::{Node, block_on, doomed, killed, policy};
 use test_support::memory::MemoryLinkHandler;
-use test_support::wait::eventually;
+use test_support::slow_disk::SlowDisk;
+use test_support::wait::{eventually, soon};
 
 const MOST_POINTS: u64 = 300;
 const SCRIPT: &str = "echo ran >> $MUSTER_ROOT/ran";
@@ -144,6 +145,29 @@ fn nothing_begins_by_the_word_of_a_release_that_is_not_held_any_more() {
         assert!(matches!(outcomes(&node)[0], ActionOutcome::Refused { .. }), "{:?}", outcomes(&node));
         assert_eq!(runs(temp.path()), 0);
         link.end().await;
+    });
+}
+
+/// The storage thread adopts releases, and the work thread asks it for each fact: neither waits for the
+/// other while it has what the other one waits for.
+#[test]
+fn a_release_is_adopted_while_the_mark_of_an_action_is_written() {
+    block_on(async {
+        let temp = tempfile::tempdir().unwrap();
+        let slow = SlowDisk::when(|point| {
+            point.op == DiskOp::Sync && point.path.components().any(|part| part.as_os_str() == "actions")
+        });
+        let node = Node::start(temp.path(), slow.disk(), policy(Mode::Off, None), delegations());
+        slow.set(|syncs| syncs.held = true);
+        node.context.actions.put("t.n", order(command(SCRIPT)));
+        eventually("the mark is being written", || slow.begun() > 0).await;
+        // It takes the delegation away.
+        let delegated = node.delegations.clone();
+        soon(node.storage.run(move |_| delegated.adopt(|| Ok(()), Delegations::default))).await.unwrap();
+        slow.set(|syncs| syncs.held = false);
+        eventually("the action is answered", || !outcomes(&node).is_empty()).await;
+        assert!(matches!(outcomes(&node)[0], ActionOutcome::Refused { .. }), "{:?}", outcomes(&node));
+        assert_eq!(runs(temp.path()), 0, "nothing begins by a release that is not held any more");
     });
 }
 

@@ -87,6 +87,8 @@ impl World {
     fn tell(&mut self, input: WorkInput) {
         let at = self.at();
         let effects = self.agent.work.handle(input, at, &allows);
+        let first = |effect: &WorkEffect<()>| !matches!(effect, WorkEffect::Execute { .. });
+        assert!(effects.is_sorted_by_key(first), "what is executed waits for no write: {effects:?}");
         self.agent.pending.extend(effects);
         assert!(self.agent.work.active() <= MAX_PARALLEL);
     }

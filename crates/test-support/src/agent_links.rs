@@ -74,6 +74,7 @@ pub fn killed(dir: &Path, point: u64) -> bool {
 pub struct Node {
     pub context: Arc<SyncContext>,
     pub durable: Arc<Durable>,
+    pub storage: Storage,
     pub sets: Arc<Sets>,
     pub reconciler: ObjectReconciler,
     pub work: work::WorkHandle,
@@ -117,7 +118,7 @@ impl Node {
         let delegations = Arc::new(DelegationGate::new(held));
         let storage = Storage::start(durable.clone()).unwrap();
         let work = work::start(WorkSetup {
-            storage,
+            storage: storage.clone(),
             sets: sets.clone(),
             host,
             signer,
@@ -138,7 +139,7 @@ impl Node {
             daemon,
         });
         let reconciler = ObjectReconciler::start(&context, Some(policy.clone())).unwrap();
-        Node { context, durable, sets, reconciler, work, view, inbox, delegations, policy }
+        Node { context, durable, storage, sets, reconciler, work, view, inbox, delegations, policy }
     }
 
     /// The node's end of a link under rules of this number.

@@ -10,6 +10,7 @@
 //! agent_links   an agent's end of links against a control plane's end in memory
 //! agent_pair    a control plane in this process and an agent process
 //! scripted      a control plane that answers what the test says
+//! slow_disk     a disk some of whose operations take long, or wait
 //! programs      muster and muster-agent as processes, network namespaces, fleet repos
 //! ```
 
@@ -30,5 +31,7 @@ pub mod memory;
 pub mod programs;
 #[cfg(feature = "agent")]
 pub mod scripted;
+#[cfg(feature = "agent")]
+pub mod slow_disk;
 pub mod tls_server;
 pub mod wait;

@@ -154,7 +154,8 @@ pub enum WorkEffect<P> {
         /// Its mark.
         mark: ActionMark,
     },
-    /// Do it: [`WorkInput::Output`] as it comes, then [`WorkInput::Ended`] once.
+    /// Do it: [`WorkInput::Output`] as it comes, then [`WorkInput::Ended`] once. Comes before all other
+    /// effects of its input, and is done under the release that it was judged by.
     Execute {
         /// The action.
         id: String,
