@@ -4,72 +4,36 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use agent::machine::Machine;
-use agent::state::{Durable, StateDir};
+use agent::state::StateDir;
 use agent::storage::Storage;
+use agent::sync::sets::Sets;
 use model::log::FactBody;
-use spool::{Disk, DiskOp, FaultAction, Faults, Point};
-use test_support::agent_state::place;
-use test_support::scripted::stage::{Stage, join, make, plan};
+use model::work::{ActionEvent, Delegation, Order, Work};
+use model::{Digest, Kind, ObjectKey, Stub};
+use sync::{Content, FeedCursor, Write};
+use test_support::agent_state::{place, release};
+use test_support::scripted::stage::{DAY, Stage, join, make, plan};
 use test_support::scripted::{ScriptedControl, now};
+use test_support::slow_disk::SlowDisk;
 use test_support::wait::until;
 
 /// How long each sync of the slow disk takes.
 const SYNC: Duration = Duration::from_millis(500);
 /// How soon a check-in goes.
 const CHECK_IN: Duration = Duration::from_millis(100);
+/// The fewest of them.
+const CHECK_INS: usize = 10;
 /// How many facts wait.
 const FACTS: usize = 200;
 
-/// A disk whose syncs take long, or wait until they are let through.
-#[derive(Default)]
-struct SlowDisk {
-    state: Mutex<Syncs>,
-    changed: Condvar,
-}
-
-#[derive(Default)]
-struct Syncs {
-    /// How long each takes.
-    takes: Duration,
-    /// None ends any more.
-    held: bool,
-    /// Begun so far.
-    begun: usize,
-}
-
-impl SlowDisk {
-    fn set(&self, change: impl FnOnce(&mut Syncs)) {
-        change(&mut self.state.lock().unwrap());
-        self.changed.notify_all();
-    }
-
-    fn begun(&self) -> usize {
-        self.state.lock().unwrap().begun
-    }
-}
-
-impl Faults for SlowDisk {
-    fn before(&self, point: Point<'_>) -> FaultAction {
-        if matches!(point.op, DiskOp::Sync | DiskOp::SyncDir) {
-            let mut state = self.state.lock().unwrap();
-            state.begun += 1;
-            // Longer than a test may take, so that a failed one ends.
-            let longest = Duration::from_secs(40);
-            let (state, _) = self.changed.wait_timeout_while(state, longest, |state| state.held).unwrap();
-            let takes = state.takes;
-            drop(state);
-            std::thread::sleep(takes);
-        }
-        FaultAction::Go
-    }
-}
+/// How many actions wait for their turn.
+const ACTIONS: u64 = 8;
 
 fn fact(number: usize) -> FactBody {
     FactBody::Repaired { message: format!("fact {number}") }
@@ -78,9 +42,9 @@ fn fact(number: usize) -> FactBody {
 #[tokio::test]
 async fn facts_are_acknowledged_within_two_syncs_however_many_wait() {
     let dir = tempfile::tempdir().unwrap();
-    let disk = Arc::new(SlowDisk::default());
+    let disk = SlowDisk::syncs();
     StateDir::create(&dir.path().join("state")).unwrap();
-    let state = StateDir::at(&dir.path().join("state"), Disk::with_faults(disk.clone()));
+    let state = StateDir::at(&dir.path().join("state"), disk.disk());
     let storage = Storage::start(Arc::new(state.open().unwrap())).unwrap();
     // The file that facts are appended to is there.
     storage.append(fact(0)).await.unwrap();
@@ -111,15 +75,13 @@ struct Scene {
     stage: Stage,
     disk: Arc<SlowDisk>,
     root: PathBuf,
-    /// For writing beside the daemon.
-    durable: Arc<Durable>,
     _control: ScriptedControl,
     _dir: tempfile::TempDir,
 }
 
 impl Scene {
-    /// With a daemon in this process.
-    async fn start() -> Scene {
+    /// With a daemon in this process, on the state that `prepare` made.
+    async fn start(takes: Duration, prepare: impl FnOnce(&Path)) -> Scene {
         let stage = Stage::default();
         stage.play().next_checkin_secs = Some(1);
         let answers = stage.clone();
@@ -129,12 +91,13 @@ impl Scene {
         let (state, root) = (dir.path().join("state"), dir.path().join("root"));
         std::fs::create_dir_all(root.join("etc")).unwrap();
         join(&control, &state, &root);
-        let disk = Arc::new(SlowDisk::default());
-        let over = StateDir::at(&state, Disk::with_faults(disk.clone()));
-        let machine = Machine::open_at(&place(&state, &root, false), &over).unwrap();
-        let durable = machine.durable.clone();
+        prepare(&state);
+        let disk = SlowDisk::syncs();
+        let over = StateDir::at(&state, disk.disk());
+        let machine = Machine::open_at(&place(&state, &root, true), &over).unwrap();
+        disk.set(|syncs| syncs.takes = takes);
         std::thread::spawn(move || agent::daemon::run(machine).unwrap());
-        let scene = Scene { stage, disk, root, durable, _control: control, _dir: dir };
+        let scene = Scene { stage, disk, root, _control: control, _dir: dir };
         scene.check_ins(1).await;
         scene
     }
@@ -154,7 +117,7 @@ impl Scene {
 /// say what is durable; once the disk answers, all of it is done.
 #[tokio::test]
 async fn a_disk_that_never_answers_stops_no_check_in() {
-    let scene = Scene::start().await;
+    let scene = Scene::start(Duration::ZERO, |_| {}).await;
     scene.disk.set(|syncs| syncs.held = true);
     let made = make(&plan(1, "one\n"));
     scene.stage.play().contents.extend(made.contents);
@@ -171,31 +134,60 @@ async fn a_disk_that_never_answers_stops_no_check_in() {
     .await;
 }
 
-/// The disk is never idle, and each of its syncs takes half a second.
-#[tokio::test]
-async fn check_ins_go_at_once_while_each_sync_takes_half_a_second() {
-    let scene = Scene::start().await;
-    scene.disk.set(|syncs| syncs.takes = SYNC);
-    let (durable, stop) = (scene.durable.clone(), Arc::new(AtomicBool::new(false)));
-    let stopped = stop.clone();
-    let writer = std::thread::spawn(move || {
-        while !stopped.load(Ordering::Relaxed) {
-            durable.append_all(vec![fact(0)], now()).unwrap();
-        }
-    });
-    let before = scene.disk.begun();
-    until("the disk is busy", async || (scene.disk.begun() > before).then_some(())).await;
-    // The fastest counts: other programs share this machine, and a thread that waits for the disk
-    // would wait at each.
-    let mut fastest = Duration::MAX;
-    for _ in 0..10 {
-        let (begun, check_ins) = (Instant::now(), scene.stage.play().check_ins);
-        let own = rustix::process::getpid();
-        rustix::process::kill_process(own, rustix::process::Signal::HUP).unwrap();
-        until("a check-in", async || (scene.stage.play().check_ins > check_ins).then_some(())).await;
-        fastest = fastest.min(begun.elapsed());
+/// A node that holds a release, and orders of actions that it delegates.
+fn with_orders(state: &Path) {
+    let command = vec!["/bin/true".to_owned()];
+    let delegation = Delegation { commands: vec![command.clone()], ..Delegation::default() };
+    let (adoption, contents) = release(1, Vec::new(), Some(&delegation));
+    let durable = Arc::new(StateDir::create(state).unwrap().open().unwrap());
+    for bytes in contents {
+        durable.keep(&bytes, Digest::of(&bytes)).unwrap();
     }
-    stop.store(true, Ordering::Relaxed);
-    writer.join().unwrap();
-    assert!(fastest < CHECK_IN, "the fastest of ten check-ins took {} ms", fastest.as_millis());
+    durable.adopt(&adoption).unwrap();
+    let order = |number: u64| {
+        let (task, work) = ("t".to_owned(), Work::Command { argv: command.clone() });
+        let order = Order { task, work, timeout_secs: 60, expires: now().plus(DAY), cancel: false };
+        let (name, bytes) = (format!("t.{number}"), serde_json::to_vec(&order).unwrap());
+        let content = Content { bytes: bytes.into(), trace: None, at: 0 };
+        let stub = Stub { uid: name.as_str().into(), ..Stub::of(&content.bytes) };
+        (ObjectKey::of(Kind::ACTION, &name), Some((stub, number, content)))
+    };
+    let cursor = Some(FeedCursor::at("source".parse().unwrap(), ACTIONS));
+    let write = Write { replica: (1..=ACTIONS).map(order).collect(), cursor, ..Write::default() };
+    Sets::open(&durable).unwrap().write(write).unwrap();
+}
+
+/// Actions begin and a release is adopted, each in several syncs of half a second: a check-in at any
+/// moment of it goes at once, each of them.
+#[tokio::test]
+async fn check_ins_go_at_once_while_actions_begin_and_a_release_is_adopted() {
+    let scene = Scene::start(SYNC, with_orders).await;
+    let made = make(&plan(2, "two\n"));
+    scene.stage.play().contents.extend(made.contents);
+    scene.stage.play().offer = Some(made.offer);
+    let adopted = || scene.stage.play().held.as_ref().is_some_and(|held| held.seq == 2);
+    let mut took = Vec::new();
+    while !adopted() || took.len() < CHECK_INS {
+        let syncs = scene.disk.begun();
+        until("the disk is busy", async || (scene.disk.begun() > syncs).then_some(())).await;
+        let (begun, check_ins) = (Instant::now(), scene.stage.play().check_ins);
+        until("a check-in", async || {
+            // One that comes between a check-in and its answer asks for none.
+            let own = rustix::process::getpid();
+            rustix::process::kill_process(own, rustix::process::Signal::HUP).unwrap();
+            (scene.stage.play().check_ins > check_ins).then_some(())
+        })
+        .await;
+        took.push(begun.elapsed());
+        assert!(took.len() < 20 * CHECK_INS, "the release is not adopted");
+    }
+    let begun = scene
+        .stage
+        .play()
+        .facts
+        .values()
+        .any(|fact| matches!(&fact.body, FactBody::Action(fact) if fact.event == ActionEvent::Started));
+    assert!(begun, "no action began meanwhile");
+    let slowest = took.iter().max().unwrap();
+    assert!(*slowest < CHECK_IN, "a check-in of {} took {} ms", took.len(), slowest.as_millis());
 }

@@ -11,6 +11,7 @@ use lang::Value;
 use model::exchange::Signed;
 use model::object::ObjectKey;
 use model::policy::Policy;
+use model::work::Delegation;
 use model::{Digest, Kind, ObjectSet, Stub, Timestamp};
 use node::Adoption;
 use trust::token::KeySource;
@@ -48,6 +49,16 @@ pub fn join(state: &Path, root: &Path, allow_exec: bool) {
 
 /// Adopts a set of these modules as release `seq`, as if it had been verified.
 pub fn adopt(state: &Path, seq: u64, modules: Vec<Module>) {
+    let (adoption, contents) = release(seq, modules, None);
+    let durable = StateDir::create(state).unwrap().open().unwrap();
+    for bytes in contents {
+        durable.keep(&bytes, Digest::of(&bytes)).unwrap();
+    }
+    durable.adopt(&adoption).unwrap();
+}
+
+/// A release of these modules that a node can hold, as if it had been verified, and its contents.
+pub fn release(seq: u64, modules: Vec<Module>, delegation: Option<&Delegation>) -> (Adoption, Vec<Vec<u8>>) {
     let names = modules.iter().map(|module| module.name.clone()).collect();
     let params = Params {
         node: Declared { channel: "stable".to_owned(), ..Declared::default() },
@@ -62,6 +73,10 @@ pub fn adopt(state: &Path, seq: u64, modules: Vec<Module>) {
         let bytes = model::canonical::to_bytes(&module).unwrap();
         contents.push((ObjectKey::of(Kind::MODULE, &module.name), bytes));
     }
+    if let Some(delegation) = delegation {
+        let bytes = model::canonical::to_bytes(delegation).unwrap();
+        contents.push((ObjectKey::of(Kind::DELEGATION, "commands"), bytes));
+    }
     let objects: BTreeMap<ObjectKey, Stub> =
         contents.iter().map(|(key, bytes)| (key.clone(), Stub::of(bytes))).collect();
     let set = ObjectSet::of(objects.clone());
@@ -75,11 +90,7 @@ pub fn adopt(state: &Path, seq: u64, modules: Vec<Module>) {
         floor: Floor { seq, ..Floor::default() },
         adopted_at: Timestamp::from_secs(1_795_219_200),
     };
-    let durable = StateDir::create(state).unwrap().open().unwrap();
-    for (_, bytes) in &contents {
-        durable.keep(bytes, Digest::of(bytes)).unwrap();
-    }
-    durable.adopt(&adoption).unwrap();
+    (adoption, contents.into_iter().map(|(_, bytes)| bytes).collect())
 }
 
 /// A module without anything.
