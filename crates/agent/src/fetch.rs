@@ -1,5 +1,9 @@
 //! Fetching what an offered set needs: resumed by "what I have", verified by digest (DLT-4).
 //!
+//! ```text
+//! NodeEffect::Fetch -> want: no garbage -> contents, then the blobs that they name -> Storage
+//! ```
+//!
 //! Requests share the session's connection with all others, and what came is written by the
 //! storage thread: neither a slow content nor a slow disk holds anything else up.
 
@@ -49,6 +53,7 @@ pub async fn all(
     contents: BTreeSet<Digest>,
     inline: Vec<String>,
 ) -> Result<(), FetchError> {
+    storage.durable().want(&contents);
     for text in inline {
         let digest = Digest::of(text.as_bytes());
         if contents.contains(&digest) {

@@ -24,7 +24,7 @@ pub mod delegated;
 pub mod dialing;
 pub mod events;
 pub mod exchange;
-mod fetch;
+pub mod fetch;
 pub mod identity;
 pub mod join;
 pub mod machine;

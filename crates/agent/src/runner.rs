@@ -48,10 +48,12 @@ pub struct Runner {
     bound: Mutex<Option<Bound>>,
 }
 
-/// What was bound last, kept while nothing that it was bound from differs.
+/// What was bound last.
 struct Bound {
+    /// The set, and the traits that stay.
     inputs: (Digest, Digest),
-    desired: Desired,
+    /// `None` when it reads a trait that differs at each look, and has to be bound at each run.
+    desired: Option<Desired>,
 }
 
 impl Runner {
@@ -90,22 +92,29 @@ impl Runner {
             .map_or(Digest::ZERO, |bytes| Digest::of(&bytes));
         let inputs = (adoption.root, stable);
         let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(known) = bound.as_ref().filter(|known| known.inputs == inputs) {
-            return Ok(known.desired.clone());
+        let known = bound.as_ref().filter(|known| known.inputs == inputs);
+        if let Some(desired) = known.and_then(|known| known.desired.as_ref()) {
+            return Ok(desired.clone());
         }
         let held = HeldSet::read(adoption, self.worker.storage.durable())?;
-        if bound.as_ref().is_none_or(|known| known.inputs.0 != adoption.root)
-            && let Err(error) = self.worker.storage.durable().collect_garbage(adoption)
-        {
-            // Only space: it is tried again when the next set is bound.
-            tracing::warn!(error = %crate::render::chain(&error), "garbage stays");
+        if bound.as_ref().is_none_or(|known| known.inputs.0 != adoption.root) {
+            self.collect_garbage(adoption.clone());
         }
         let from = Inputs { modules: &held.modules, params: &held.params, hostname: &self.hostname, traits };
         let desired = bind(&from);
-        // What reads a trait that differs at each look has to be bound at each run.
         let reads_volatile = VOLATILE.iter().any(|path| reads_trait(&from, path));
-        *bound = (!reads_volatile).then(|| Bound { inputs, desired: desired.clone() });
+        *bound = Some(Bound { inputs, desired: (!reads_volatile).then(|| desired.clone()) });
         Ok(desired)
+    }
+
+    /// Removes what a set that is bound for the first time leaves over: on the storage thread, so that
+    /// nothing is fetched or adopted meanwhile, and before this run keeps anything itself.
+    fn collect_garbage(&self, bound: Adoption) {
+        let collected = self.worker.storage.run_blocking(move |durable| durable.collect_garbage(&bound));
+        if let Err(error) = collected {
+            // Only space: it is tried again when the next set is bound.
+            tracing::warn!(error = %crate::render::chain(&error), "garbage stays");
+        }
     }
 
     fn carry_out(&self, mut run: Run) -> FinishedRun {

@@ -227,6 +227,7 @@ impl StateDir {
             ledger: Mutex::new(ledger.journal),
             log: Mutex::new(log.log),
             contents: contents.map_err(spool("open the contents"))?,
+            wanted: Mutex::default(),
             repairs: Mutex::new(repairs),
             disk: disk.clone(),
             path: self.path.clone(),
@@ -255,6 +256,8 @@ pub struct Durable {
     ledger: Mutex<Journal<ResourceId, LedgerEntry>>,
     log: Mutex<FactLog>,
     contents: BlobStore,
+    /// Contents of the change that is fetched, or was last.
+    wanted: Mutex<BTreeSet<Digest>>,
     repairs: Mutex<Vec<String>>,
     disk: Disk,
     path: PathBuf,
@@ -287,14 +290,19 @@ impl Durable {
         Ok(policy)
     }
 
-    /// Takes away contents that neither the held set nor an undo needs. Not while a run on
-    /// an earlier set may still read them.
+    /// Takes away contents that neither the held set, nor an undo, nor the change that is fetched
+    /// needs; none when another set is held than the one that is bound. For the thread that adopts and
+    /// keeps contents, and not while a run on an earlier set may still read them.
     ///
     /// # Errors
     /// When the state cannot be read, or something cannot be removed.
-    pub fn collect_garbage(&self, adoption: &Adoption) -> Result<(), StateError> {
-        let mut keep = self.needed(adoption)?;
+    pub fn collect_garbage(&self, bound: &Adoption) -> Result<(), StateError> {
+        if self.adoption()?.is_none_or(|held| held.root != bound.root) {
+            return Ok(());
+        }
+        let mut keep = self.needed(bound)?;
         keep.extend(self.kept_for_undo()?);
+        keep.extend(locked(&self.wanted).iter().copied());
         self.contents.retain(&keep).map_err(spool("remove contents that nothing needs"))
     }
 
@@ -481,11 +489,21 @@ impl Durable {
         &self.contents
     }
 
+    /// A change is fetched, or once more, that needs these contents and others that they name. None of
+    /// them is garbage until another one is.
+    pub fn want(&self, contents: &BTreeSet<Digest>) {
+        let mut wanted = locked(&self.wanted);
+        if !contents.is_subset(&wanted) {
+            wanted.clone_from(contents);
+        }
+    }
+
     /// Begins to fetch a content, or goes on with it; `None` when it is here.
     ///
     /// # Errors
     /// When the disk refuses.
     pub fn partial_content(&self, digest: &Digest) -> Result<Option<Partial>, StateError> {
+        locked(&self.wanted).insert(*digest);
         if self.contents.has(digest) {
             return Ok(None);
         }

@@ -39,6 +39,16 @@ enum Command {
     Other(DurableJob),
 }
 
+impl Command {
+    fn other<T: Send + 'static>(
+        operation: impl FnOnce(&Durable) -> Result<T, StateError> + Send + 'static,
+        answer: Answer<T>,
+    ) -> Command {
+        // Nobody waits when the task that asked is gone.
+        Command::Other(Box::new(move |durable| drop(answer.send(operation(durable)))))
+    }
+}
+
 /// The way to the storage thread, which ends with the last of them. Cheap to clone.
 #[derive(Clone)]
 pub struct Storage(Arc<Shared>);
@@ -140,9 +150,18 @@ impl Storage {
         &self,
         operation: impl FnOnce(&Durable) -> Result<T, StateError> + Send + 'static,
     ) -> Result<T, StateError> {
-        // Nobody waits when the task that asked is gone.
-        let done = |answer: Answer<T>| move |durable: &Durable| drop(answer.send(operation(durable)));
-        self.ask(|answer| Command::Other(Box::new(done(answer)))).await
+        self.ask(|answer| Command::other(operation, answer)).await
+    }
+
+    /// As [`Storage::run`], from a thread outside the runtime.
+    ///
+    /// # Errors
+    /// As [`Storage::run`].
+    pub fn run_blocking<T: Send + 'static>(
+        &self,
+        operation: impl FnOnce(&Durable) -> Result<T, StateError> + Send + 'static,
+    ) -> Result<T, StateError> {
+        self.ask_blocking(|answer| Command::other(operation, answer))
     }
 
     async fn ask<T>(&self, command: impl FnOnce(Answer<T>) -> Command) -> Result<T, StateError> {
