@@ -1,4 +1,5 @@
-//! Who may resync or reconnect now: bounds for the whole fleet (SYN-6, SYN-13).
+//! Who may resync or reconnect now: bounds for the whole fleet (SYN-6, SYN-13); how often a source
+//! begins anew.
 
 use std::collections::VecDeque;
 use std::time::Duration;
@@ -14,6 +15,9 @@ pub const TURN_KEPT: Duration = Duration::from_secs(120);
 /// A permit is taken back after this: the node that had it is gone, or makes no end. A link that
 /// holds one goes away a minute before.
 pub const PERMIT_KEPT: Duration = Duration::from_secs(600);
+/// A source begins its feed's incarnation anew at most once in this: each time costs as much as the feed
+/// holds, on the other side's word alone.
+pub const REINCARNATION_INTERVAL: Duration = Duration::from_secs(3600);
 /// How long a resync is taken to last when a wait is suggested.
 const TYPICAL: Duration = Duration::from_millis(500);
 

@@ -185,7 +185,6 @@ impl LinkHandler for AgentLinkHandler {
     }
 
     async fn reincarnate(&self) -> Result<(), Duration> {
-        self.reconciler.reincarnate().await;
-        Ok(())
+        self.reconciler.reincarnate().await
     }
 }

@@ -22,6 +22,7 @@ use bytes::Bytes;
 use model::condition::NodeProblem;
 use model::replication::{Mode, SyncPolicy};
 use model::{Kind, ObjectKey};
+use sync::admission::REINCARNATION_INTERVAL;
 use sync::backoff::Backoff;
 use sync::frame::Op;
 use sync::link::{Batch, ItemOutcome, NotDurable};
@@ -94,6 +95,8 @@ pub(super) struct Reconciler {
     reconcile_at: Option<Instant>,
     /// The waits before a reconciliation that failed is repeated.
     backoff: Backoff,
+    /// When the own set began its incarnation anew.
+    reincarnated: Option<Instant>,
     rules: watch::Sender<Rules>,
 }
 
@@ -135,6 +138,7 @@ impl ObjectReconciler {
             complete: false,
             reconcile_at: None,
             backoff: Backoff::new(0),
+            reincarnated: None,
             rules,
         };
         let handle = ObjectReconciler { mailbox: Arc::new(MailboxCloser(mailbox.clone())), rules: current };
@@ -180,8 +184,11 @@ impl ObjectReconciler {
     }
 
     /// Begins the own set in a new incarnation.
-    pub async fn reincarnate(&self) {
-        self.run(Reconciler::reincarnate).await;
+    ///
+    /// # Errors
+    /// How long it is until that may be done again.
+    pub async fn reincarnate(&self) -> Result<(), Duration> {
+        self.run(Reconciler::reincarnate).await.unwrap_or(Ok(()))
     }
 
     /// Has the thread do a job; `None` when it does not.
@@ -422,10 +429,18 @@ impl Reconciler {
         }
     }
 
-    fn reincarnate(&mut self) {
-        if self.kept(self.context.sets.reincarnate()) == Some(false) {
-            // What is there is put again.
-            self.reconcile();
+    fn reincarnate(&mut self) -> Result<(), Duration> {
+        let since = self.reincarnated.map(|at| at.elapsed());
+        if let Some(left) = since.and_then(|since| REINCARNATION_INTERVAL.checked_sub(since)) {
+            return Err(left);
         }
+        if let Some(with_objects) = self.kept(self.context.sets.reincarnate()) {
+            self.reincarnated = Some(Instant::now());
+            if !with_objects {
+                // What is there is put again.
+                self.reconcile();
+            }
+        }
+        Ok(())
     }
 }

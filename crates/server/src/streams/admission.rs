@@ -16,7 +16,7 @@ use std::time::Duration;
 use model::replication::TransportKind;
 use model::{NodeId, Timestamp};
 use streams::task::link_time;
-use sync::admission::{RateLimiter, ResyncAdmission};
+use sync::admission::{REINCARNATION_INTERVAL, RateLimiter, ResyncAdmission};
 use sync::link::Limits;
 use tokio::time::Instant;
 
@@ -30,8 +30,6 @@ const FLEET_AT_ONCE: u32 = 3000;
 const NODE_PER_SEC: u32 = 1;
 /// Links that one node opens at once after a rest.
 const NODE_AT_ONCE: u32 = 30;
-/// A feed's incarnation is begun anew at most once in this: each time costs as much as the feed holds.
-pub(super) const REINCARNATION_INTERVAL: Duration = Duration::from_secs(3600);
 /// An agent that posted within this holds the node's identity, as one with a link does.
 const POSTED_WITHIN: Duration = Duration::from_secs(300);
 
