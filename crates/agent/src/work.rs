@@ -186,10 +186,9 @@ pub fn start(setup: WorkSetup) -> Result<WorkHandle, StartWorkError> {
     let (events, inbox) = sync_channel(DEPTH);
     let (drained, is_drained) = watch::channel(false);
     let handle = WorkHandle { events: Arc::new(EventSender(events.clone())), drained: is_drained };
-    let (marks, damaged) = setup.storage.durable().open_actions()?;
-    let restored = restored(&setup, &marks, damaged)?;
     let held = setup.delegations.held().clone();
     let at = at(&setup.signer, held.newest);
+    let (marks, restored) = restored(&setup, at)?;
     let (work, first) = WorkMachine::new(restored, at, &|asked| allows(&held, asked));
     let own = own(setup.storage.durable(), &setup.host);
     let view = setup.view.clone();
@@ -205,21 +204,25 @@ pub fn start(setup: WorkSetup) -> Result<WorkHandle, StartWorkError> {
 /// What is known of actions from before.
 fn restored(
     setup: &WorkSetup,
-    marks: &Journal<String, ActionMark>,
-    damaged: bool,
-) -> Result<RestoredWork, StartWorkError> {
-    let mut restored = RestoredWork { marks: marks.entries().clone(), ..RestoredWork::default() };
-    // The log says more than the marks only where something was begun and did not end.
-    if damaged || marks.entries().values().any(|mark| mark.stage == Stage::Begun) {
-        for fact in setup.storage.durable().facts(usize::MAX, usize::MAX)? {
+    at: At,
+) -> Result<(Journal<String, ActionMark>, RestoredWork), StartWorkError> {
+    let (durable, actions) = (setup.storage.durable(), setup.sets.actions()?.into_iter());
+    let orders = actions.map(|(id, content)| (id, order_of(&content))).collect();
+    let (mut restored, mut lost) = (RestoredWork { orders, ..RestoredWork::default() }, false);
+    let marks = durable.open_actions(|marks| {
+        lost = true;
+        restored.presume_begun(marks, at);
+    })?;
+    restored.marks = marks.entries().clone();
+    // The log says more than the marks only where those are lost, or something was begun and did not end.
+    if lost || restored.marks.values().any(|mark| mark.stage == Stage::Begun) {
+        for fact in durable.facts(usize::MAX, usize::MAX)? {
             if let FactBody::Action(fact) = &fact.body {
                 restored.notice(fact);
             }
         }
     }
-    let actions = setup.sets.actions()?.into_iter();
-    restored.orders = actions.map(|(id, content)| (id, order_of(&content))).collect();
-    Ok(restored)
+    Ok((marks, restored))
 }
 
 fn at(signer: &Signer, newest: Timestamp) -> At {

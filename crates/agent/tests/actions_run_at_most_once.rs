@@ -8,15 +8,15 @@ use std::path::Path;
 use std::sync::Arc;
 
 use agent::delegated::Delegations;
-use model::log::FactBody;
+use model::log::{Cursor, FactBody};
 use model::replication::Mode;
 use model::work::{ActionEvent, ActionOutcome, Delegation, Order, QuerySpec, Work};
 use model::{Kind, ObjectKey, Timestamp};
-use spool::{Disk, DiskOp};
-use test_support::agent_links::{Node, block_on, doomed, killed, policy};
+use spool::{Disk, DiskOp, StateLock};
+use test_support::agent_links::{Node, block_on, doomed, killed, open, policy};
 use test_support::memory::MemoryLinkHandler;
 use test_support::slow_disk::SlowDisk;
-use test_support::wait::{eventually, soon};
+use test_support::wait::{eventually, soon, until_blocking};
 
 const MOST_POINTS: u64 = 300;
 const SCRIPT: &str = "echo ran >> $MUSTER_ROOT/ran";
@@ -169,6 +169,41 @@ fn a_release_is_adopted_while_the_mark_of_an_action_is_written() {
         assert!(matches!(outcomes(&node)[0], ActionOutcome::Refused { .. }), "{:?}", outcomes(&node));
         assert_eq!(runs(temp.path()), 0, "nothing begins by a release that is not held any more");
     });
+}
+
+/// Leaves an action of which the replica has the order, and nothing but a damaged journal the mark.
+fn lose_the_mark(dir: &Path) {
+    let outcome = block_on(take(dir, Disk::new(), command(SCRIPT), delegations()));
+    assert_eq!(outcome, ActionOutcome::Exited { code: 0 });
+    until_blocking("the state is free", || StateLock::acquire(&dir.join("state")).ok());
+    let durable = open(dir, Disk::new());
+    let last = Cursor { incarnation: durable.incarnation(), seq: durable.last_fact() };
+    assert!(!durable.ack(&last, 0).unwrap(), "no fact waits");
+    drop(durable);
+    let segment = dir.join("state/actions/00000000000000000001.segment");
+    let mut bytes = std::fs::read(&segment).unwrap();
+    let mark = |bytes: &[u8]| bytes.windows(3).position(|window| window == b"t.n");
+    while let Some(at) = mark(&bytes) {
+        bytes[at] = b'x';
+    }
+    std::fs::write(&segment, bytes).unwrap();
+}
+
+/// What a damaged journal of marks said of an order is not known: it may have run.
+#[test]
+fn an_order_whose_mark_is_lost_to_damage_is_unknown_and_never_run_again() {
+    for point in 0..MOST_POINTS {
+        let temp = tempfile::tempdir().unwrap();
+        lose_the_mark(temp.path());
+        let was_killed = killed(temp.path(), point);
+        let outcome = block_on(take(temp.path(), Disk::new(), command(SCRIPT), delegations()));
+        assert_eq!((outcome, runs(temp.path())), (ActionOutcome::Unknown, 1), "point {point}");
+        if !was_killed {
+            assert!(point > 10, "the faults do not reach what they should");
+            return;
+        }
+    }
+    panic!("more than {MOST_POINTS} persistence points");
 }
 
 #[test]

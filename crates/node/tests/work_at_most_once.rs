@@ -2,8 +2,8 @@
 //! before the command; what was begun and has no terminal fact is `unknown`, and only that.
 //!
 //! The model: an agent over a disk of marks, a log and a replica; its process is killed
-//! between any two durable steps, its log is acknowledged at any moment, and the control
-//! plane may take an object away, cancel it, or offer it again from an old backup.
+//! between any two durable steps, its marks are damaged, its log is acknowledged at any moment, and
+//! the control plane may take an object away, cancel it, or offer it again from an old backup.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -167,8 +167,28 @@ impl World {
         true
     }
 
+    /// One in three marks is lost to damage.
+    fn damage(&mut self, pick: u8) {
+        let mut number = usize::from(pick);
+        self.disk.marks.retain(|_, _| {
+            number += 1;
+            number % 3 > 0
+        });
+        let here: BTreeSet<String> = self.disk.replica.iter().map(|(id, _)| id.clone()).collect();
+        // Of what is lost and not ordered at the moment nobody on the node knows any more: a control plane
+        // from an old backup could have it run again.
+        let marks = &self.disk.marks;
+        self.issued.retain(|id, _| here.contains(id) || marks.contains_key(id));
+        self.seen.lost.extend(here);
+        self.restart(true);
+    }
+
     /// The process is killed and started again.
     fn die(&mut self) {
+        self.restart(false);
+    }
+
+    fn restart(&mut self, damaged: bool) {
         for id in std::mem::take(&mut self.agent.running) {
             self.seen.killed_within.insert(id);
         }
@@ -179,11 +199,15 @@ impl World {
                 self.seen.lost.insert(id.clone());
             }
         }
-        let mut restored = RestoredWork { marks: self.disk.marks.clone(), ..RestoredWork::default() };
+        let orders = self.disk.replica.iter().map(|(id, order)| (id.clone(), Ok(order.clone()))).collect();
+        let mut restored = RestoredWork { orders, ..RestoredWork::default() };
+        let at = self.at();
+        if damaged {
+            restored.presume_begun(&mut self.disk.marks, at);
+        }
+        restored.marks = self.disk.marks.clone();
         self.disk.log[self.disk.acked..].iter().for_each(|fact| restored.notice(fact));
-        restored.orders =
-            self.disk.replica.iter().map(|(id, order)| (id.clone(), Ok(order.clone()))).collect();
-        let (work, pending) = WorkMachine::new(restored, self.at(), &allows);
+        let (work, pending) = WorkMachine::new(restored, at, &allows);
         self.agent = Agent { work, running: BTreeSet::new(), pending };
     }
 
@@ -238,6 +262,7 @@ enum Op {
     Backup(u8),
     Pass(u16),
     Die(u32),
+    Damage(u8),
 }
 
 fn op() -> impl Strategy<Value = Op> {
@@ -251,6 +276,7 @@ fn op() -> impl Strategy<Value = Op> {
         1 => any::<u8>().prop_map(Op::Backup),
         2 => any::<u16>().prop_map(Op::Pass),
         3 => (0u32..8).prop_map(Op::Die),
+        1 => any::<u8>().prop_map(Op::Damage),
     ]
 }
 
@@ -309,6 +335,7 @@ fn act(world: &mut World, op: Op) -> u32 {
             world.tell(WorkInput::Tick);
         }
         Op::Die(steps) => return steps,
+        Op::Damage(pick) => world.damage(pick),
     }
     u32::MAX
 }

@@ -406,7 +406,8 @@ fn a_full_disk_is_no_reason_to_run_or_to_forget() {
 }
 
 #[test]
-fn damaged_marks_are_made_good_from_the_log() {
+fn damaged_marks_are_made_good_from_the_log_and_the_orders() {
+    let mark = ActionMark { stage: Stage::Done, expires: order("/allowed").expires };
     let mut restored =
         RestoredWork { orders: vec![("a".into(), Ok(order("/allowed")))], ..RestoredWork::default() };
     restored.notice(&ActionFact { id: "a".into(), event: ActionEvent::Started });
@@ -419,6 +420,15 @@ fn damaged_marks_are_made_good_from_the_log() {
     };
     let bench = Bench::restored(restored);
     assert!(bench.executed().is_empty() && bench.ends().is_empty(), "{:?}", bench.effects);
+    // The log says nothing of it any more.
+    let orders = vec![("a".into(), Ok(order("/allowed"))), ("b".into(), Ok(order("/allowed")))];
+    let mut restored = RestoredWork { orders, ..RestoredWork::default() };
+    let mut marks = BTreeMap::from([("b".to_owned(), mark)]);
+    restored.presume_begun(&mut marks, at(0));
+    restored.marks = marks;
+    let bench = Bench::restored(restored);
+    let ends: Vec<_> = bench.ends().into_iter().collect();
+    assert_eq!((bench.executed().len(), ends), (0, vec![("a".to_owned(), ActionOutcome::Unknown)]));
 }
 
 #[test]

@@ -58,6 +58,19 @@ where
     /// # Errors
     /// [`SpoolError::TooNew`], and those of the disk.
     pub fn open(disk: &Disk, directory: &Path) -> Result<OpenedJournal<K, V>> {
+        Journal::open_making_good(disk, directory, |_| {})
+    }
+
+    /// As [`Journal::open`]. Where damage lost entries, `make_good` is given those that are left, and what
+    /// it puts is durable together with the repair: a crash leaves either the damage or both.
+    ///
+    /// # Errors
+    /// As [`Journal::open`].
+    pub fn open_making_good(
+        disk: &Disk,
+        directory: &Path,
+        make_good: impl FnOnce(&mut BTreeMap<K, V>),
+    ) -> Result<OpenedJournal<K, V>> {
         let (mut entries, mut written) = (BTreeMap::new(), 0);
         let segmented::RecoveredLog { log, damaged } =
             SegmentedLog::open(disk, directory, "journal", SEGMENT, &mut |_, payload| {
@@ -69,6 +82,7 @@ where
         let repairs = if damaged.is_empty() {
             Vec::new()
         } else {
+            make_good(&mut journal.entries);
             segmented::repairs("entries", directory, &journal.compact(&damaged)?)
         };
         Ok(OpenedJournal { journal, repairs })

@@ -1,6 +1,7 @@
 //! What is kept of synchronization and of work: the sets of objects, the mode that they are
 //! of, the marks of actions; and what the held release says of both.
 
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use model::replication::{Mode, SyncPolicy};
@@ -119,16 +120,19 @@ impl Durable {
         Slot::new(&self.disk, self.path.join("folders.json"), MODE)
     }
 
-    /// Opens the marks of actions; `true` when some of them may be lost.
+    /// Opens the marks of actions. Where some are lost, `make_good` puts others, which are durable
+    /// before the loss is forgotten.
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn open_actions(&self) -> Result<(Journal<String, ActionMark>, bool), StateError> {
-        let opened = Journal::open(&self.disk, &self.path.join("actions"));
+    pub fn open_actions(
+        &self,
+        make_good: impl FnOnce(&mut BTreeMap<String, ActionMark>),
+    ) -> Result<Journal<String, ActionMark>, StateError> {
+        let opened = Journal::open_making_good(&self.disk, &self.path.join("actions"), make_good);
         let opened = opened.map_err(spool("read the marks of actions"))?;
-        let damaged = !opened.repairs.is_empty();
         opened.repairs.into_iter().for_each(|repair| self.repaired(repair));
-        Ok((opened.journal, damaged))
+        Ok(opened.journal)
     }
 
     /// The state directory.

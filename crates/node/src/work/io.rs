@@ -52,6 +52,16 @@ pub struct RestoredWork {
 }
 
 impl RestoredWork {
+    /// Some marks are lost, and any order may have been one of theirs: each that has none is marked as
+    /// begun, and so becomes unknown and is never run. To be durable before the loss is forgotten.
+    pub fn presume_begun(&self, marks: &mut BTreeMap<String, ActionMark>, at: At) {
+        let readable = self.orders.iter().filter_map(|(id, order)| Some((id, order.as_ref().ok()?)));
+        for (id, order) in readable {
+            let expires = super::machine::bounded(order.expires, at);
+            marks.entry(id.clone()).or_insert(ActionMark { stage: Stage::Begun, expires });
+        }
+    }
+
     /// Notices a fact of the log that was not acknowledged yet.
     pub fn notice(&mut self, fact: &ActionFact) {
         match &fact.event {

@@ -532,7 +532,7 @@ impl WorkMachine {
 }
 
 /// When an order expires, whatever it says itself.
-fn bounded(expires: Timestamp, at: At) -> Timestamp {
+pub(super) fn bounded(expires: Timestamp, at: At) -> Timestamp {
     expires.min(at.trusted.plus(MAX_EXPIRES))
 }
 

@@ -23,7 +23,8 @@
 //!   gone *and* its order has expired, so that even a control plane that was restored from
 //!   an old backup and asks again is answered with "expired".
 //! - What was begun and has no terminal fact when the agent starts is `unknown`: it is said
-//!   once and never run again.
+//!   once and never run again. So is each order that is there when marks were found damaged and that
+//!   has none ([`RestoredWork::presume_begun`]).
 //! - At most [`MAX_PARALLEL`] run at a time; the others wait, in the order in which they came.
 //! - What never runs is answered at a pace: [`REFUSALS`] at once, then one in [`REFUSAL_EVERY`].
 //! - Output is kept up to [`model::work::MAX_OUTPUT`]; what is left out is counted.
