@@ -147,8 +147,9 @@ fn documents(bytes: &[u8], format: Format) -> Result<Vec<Document>, ReadManifest
 ///
 /// # Errors
 /// With the first thing that is wrong.
-pub fn of_value(value: &Value) -> Result<Manifest, ReadManifestError> {
-    manifest(Document { value: json::checked(value)?, line: 1, lines: Lines::default(), place: 0 })
+pub fn of_value(value: Value) -> Result<Manifest, ReadManifestError> {
+    json::check(&value)?;
+    manifest(Document { value, line: 1, lines: Lines::default(), place: 0 })
 }
 
 /// The version of an object as a folder and the embedded store count versions: a digest of
