@@ -341,7 +341,8 @@ impl Daemon {
     }
 
     fn check_in(&mut self, message: CheckIn) {
-        self.last_check_in = Some(CheckIn { traits: None, full: false, pushed: None, ..message.clone() });
+        self.last_check_in =
+            Some(CheckIn { traits: None, full: false, run_confirmed: None, ..message.clone() });
         self.check_ins += 1;
         self.checking_in = true;
         let exchange = self.exchange.clone();

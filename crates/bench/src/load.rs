@@ -67,7 +67,7 @@ impl Caller {
             run: Some(model::exchange::RunNote { at: now(), outcome: node.held.root }),
             traits: None,
             full: false,
-            pushed: None,
+            run_confirmed: None,
             seen: Some(seen.sign(&node.key)?),
         };
         let first = Some(body::encode(&message)?.into());

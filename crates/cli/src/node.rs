@@ -1,4 +1,4 @@
-//! `muster node`: list, show, remove, push, facts.
+//! `muster node`: list, show, remove, run, facts.
 
 use clap::{Args, Subcommand};
 use model::log::FactBody;
@@ -18,8 +18,8 @@ use crate::screen::Screen;
 use crate::status::mark;
 use crate::table::table;
 
-/// The most nodes in one order to push.
-const PUSH_BATCH: usize = 10_000;
+/// The most nodes of one run request.
+const MAX_REQUESTED: usize = 10_000;
 
 const AFTER: &str = "\
 A PATTERN is a hostname, a glob (* stops at a dot, ** does not) or a /regular expression/.
@@ -29,7 +29,7 @@ Examples:
   muster node list 'web-*.example.com'
   muster node show web-1.example.com
   muster node facts web-1.example.com
-  muster node push 'web-**' --yes     converge now, not at the next contact
+  muster node run 'web-**' --yes      run now, not at the next contact
   muster node remove web-1.example.com";
 
 /// Arguments of `muster node`.
@@ -62,8 +62,8 @@ enum NodeVerb {
         #[arg(long)]
         yes: bool,
     },
-    /// Ask nodes to converge now
-    Push {
+    /// Request that nodes run now
+    Run {
         /// Which nodes
         pattern: String,
         /// Do not ask
@@ -119,7 +119,7 @@ pub async fn run(args: &NodeArgs, screen: Screen) -> Result<Exit, Failure> {
                 format!("{} is removed; the host keeps its state\n", removed.hostname)
             })?;
         }
-        NodeVerb::Push { pattern, yes } => push(&operator, pattern, *yes, screen).await?,
+        NodeVerb::Run { pattern, yes } => request_run(&operator, pattern, *yes, screen).await?,
         NodeVerb::Facts { node, limit } => {
             let limit = usize::from(*limit).into();
             let asked = History { node: Some(node.clone()), before: None, limit };
@@ -130,28 +130,28 @@ pub async fn run(args: &NodeArgs, screen: Screen) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// What a push came to.
+/// What was requested.
 #[derive(Serialize)]
-struct PushedView {
+struct RunRequestView {
     nodes: usize,
 }
 
-async fn push(operator: &Operator, pattern: &str, yes: bool, screen: Screen) -> Result<(), Failure> {
+async fn request_run(operator: &Operator, pattern: &str, yes: bool, screen: Screen) -> Result<(), Failure> {
     let nodes = operator.all(&api::NODES, Some(pattern)).await?;
     if nodes.is_empty() {
         return Err(NoNode(pattern.to_owned()).into());
     }
     if nodes.len() > 1 {
-        screen.confirm(&format!("{} nodes will converge now", nodes.len()), yes)?;
+        screen.confirm(&format!("{} nodes will run now", nodes.len()), yes)?;
     }
-    for batch in nodes.chunks(PUSH_BATCH) {
+    for batch in nodes.chunks(MAX_REQUESTED) {
         let nodes = batch.iter().map(|node| node.id.to_string()).collect();
-        operator.call(&api::PUSH, RunRequest { nodes }).await?;
+        operator.call(&api::REQUEST_RUN, RunRequest { nodes }).await?;
     }
-    let view = PushedView { nodes: nodes.len() };
+    let view = RunRequestView { nodes: nodes.len() };
     screen.result(&view, || {
         format!(
-            "{} node(s) are asked to converge now; those that cannot be reached do it when they call\n",
+            "{} node(s) are requested to run now; those that cannot be reached do it when they call\n",
             view.nodes
         )
     })?;
@@ -229,8 +229,8 @@ fn show(whole: &NodeReport, screen: Screen) -> String {
     if let Some(totals) = &node.counts {
         rows.push(("came to", counts(totals)));
     }
-    if node.push.is_some() {
-        rows.push(("push", "asked to converge now; not confirmed yet".to_owned()));
+    if node.run_request.is_some() {
+        rows.push(("run", "requested; not confirmed yet".to_owned()));
     }
     rows.extend(whole.sync.iter().flat_map(|sync| object::one(sync, screen)));
     rows.iter().map(|(name, value)| format!("{name:<9} {value}\n")).collect()

@@ -416,7 +416,7 @@ impl SyncCause {
                 format!("look at the host and its network; `muster node show {node}`")
             }
             SyncCause::Behind { delivery: Delivery::NextContact, .. } => {
-                format!("wait, or `muster node push {node}`")
+                format!("wait, or `muster node run {node}`")
             }
             SyncCause::Connecting
             | SyncCause::Comparing

@@ -263,7 +263,7 @@ impl Node {
             run: self.last_run.as_ref().map(|run| RunNote { at: run.at, outcome: run.outcome }),
             traits,
             full: self.want_full || self.is_stale(now),
-            pushed: self.run_confirmed,
+            run_confirmed: self.run_confirmed,
             // The shell adds it, as it knows where the log ends.
             seen: None,
         }
@@ -299,7 +299,7 @@ impl Node {
         self.warned_offline = false;
         self.confirmed_at = Some(now);
         self.talk = Talk::Idle;
-        if self.run_confirmed.is_some() && answer.push.is_none() {
+        if self.run_confirmed.is_some() && answer.run_request.is_none() {
             self.run_confirmed = None;
         }
         if let Some(cursor) = answer.acked {
@@ -314,8 +314,9 @@ impl Node {
             self.deliver_soon(now);
         }
         let running = self.running.as_ref().and_then(|running| running.run_request);
-        if answer.push.is_some() && answer.push != self.run_confirmed && answer.push != running {
-            self.run_request = answer.push;
+        let requested = answer.run_request;
+        if requested.is_some() && requested != self.run_confirmed && requested != running {
+            self.run_request = requested;
         }
         match answer.offer {
             Some(offer) => self.on_offer(offer, now, effects),

@@ -182,7 +182,7 @@ impl NodeState {
     pub fn check_in(&mut self, request: CheckIn, heads: &Heads, now: Timestamp) -> Step {
         self.last_seen = Some(now);
         let first_use = !std::mem::replace(&mut self.certificate_used, true);
-        let run_confirmed = self.confirm_run(request.pushed);
+        let run_confirmed = self.confirm_run(request.run_confirmed);
         let traits = request.traits.filter(|traits| self.traits != Some(traits.digest));
         if let Some(traits) = &traits {
             self.traits = Some(traits.digest);
@@ -207,7 +207,7 @@ impl NodeState {
             next_checkin_secs: contact_secs,
             acked: None,
             offer,
-            push: self.run_request,
+            run_request: self.run_request,
             stream_requested: self.work_waits,
             want_traits: self.traits.is_none(),
             want_seen: self.wants_seen(&request.incarnation),
@@ -268,8 +268,8 @@ impl NodeState {
         (Some(offer), wanted)
     }
 
-    fn confirm_run(&mut self, pushed: Option<u64>) -> Option<u64> {
-        let done = self.run_request.filter(|request| pushed == Some(*request));
+    fn confirm_run(&mut self, confirmed: Option<u64>) -> Option<u64> {
+        let done = self.run_request.filter(|request| confirmed == Some(*request));
         if done.is_some() {
             self.run_request = None;
         }

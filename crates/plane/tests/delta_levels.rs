@@ -80,24 +80,24 @@ fn an_offer_proves_itself() {
 }
 
 #[test]
-fn a_push_overrides_and_is_cleared_when_confirmed() {
+fn a_run_request_overrides_and_is_cleared_when_confirmed() {
     let head = head(2, "main", &web("a"));
     let (fleet, mut node) = (heads(1, vec![head.clone()]), node("web-1"));
     let holds = holding(Some(held(&head, "a")));
     node.run_request = Some(9);
     for confirmed in [None, Some(8)] {
-        let step = node.check_in(CheckIn { pushed: confirmed, ..holds.clone() }, &fleet, CREATED);
+        let step = node.check_in(CheckIn { run_confirmed: confirmed, ..holds.clone() }, &fleet, CREATED);
         assert_eq!(
-            (step.answer.push, step.run_confirmed, step.unchanged),
+            (step.answer.run_request, step.run_confirmed, step.unchanged),
             (Some(9), None, false),
             "{confirmed:?}"
         );
         assert_eq!(step.wanted, Some(SetWanted { base: None, target: root("a") }));
     }
-    let step = node.check_in(CheckIn { pushed: Some(9), ..holds.clone() }, &fleet, CREATED);
-    assert_eq!((step.answer.push, step.run_confirmed, step.unchanged), (None, Some(9), true));
+    let step = node.check_in(CheckIn { run_confirmed: Some(9), ..holds.clone() }, &fleet, CREATED);
+    assert_eq!((step.answer.run_request, step.run_confirmed, step.unchanged), (None, Some(9), true));
     assert!(step.answer.offer.is_none());
-    let again = node.check_in(CheckIn { pushed: Some(9), ..holds }, &fleet, CREATED);
+    let again = node.check_in(CheckIn { run_confirmed: Some(9), ..holds }, &fleet, CREATED);
     assert_eq!(again.run_confirmed, None, "it is done once");
 }
 

@@ -52,7 +52,7 @@ pub static COMMIT: Operation<Commit, u64> = Operation::transfer("/v1/releases");
 /// Stores beacons; answers how many there were.
 pub static ADD_BEACONS: Operation<Beacons, usize> = Operation::post("/v1/beacons");
 /// Requests that nodes run now.
-pub static PUSH: Operation<RunRequest, RunRequested> = Operation::post("/v1/pushes");
+pub static REQUEST_RUN: Operation<RunRequest, RunRequested> = Operation::post("/v1/run-requests");
 /// Issues the certificate of a proxy that ends the TLS sessions of nodes (IDN-4).
 pub static ISSUE_PROXY: Operation<IssueProxy, ProxyCertificate> = Operation::post("/v1/proxies");
 /// Changes the level of the control plane's logs.
@@ -239,7 +239,7 @@ pub struct NodeView {
     /// What it said last, under its own key, of the newest release and the head of its log.
     pub seen: Option<Seen>,
     /// A run request that it has not yet confirmed.
-    pub push: Option<u64>,
+    pub run_request: Option<u64>,
 }
 
 /// One page of nodes.
@@ -341,8 +341,8 @@ pub struct RunRequest {
 /// The answer to [`RunRequest`].
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RunRequested {
-    /// The push's number.
-    pub push: u64,
+    /// The request's number.
+    pub number: u64,
     /// How many nodes it is for.
     pub nodes: usize,
 }

@@ -102,12 +102,12 @@ impl ControlPlane {
         }
     }
 
-    pub(crate) fn push(&mut self, id: &NodeId, number: u64) {
+    pub(crate) fn request_run(&mut self, id: &NodeId, number: u64) {
         self.stored(id).node.run_request = Some(number);
         self.node(id).run_request = Some(number);
     }
 
-    pub(crate) fn pushes(&self) -> usize {
+    pub(crate) fn unconfirmed_runs(&self) -> usize {
         self.store.values().filter(|stored| stored.node.run_request.is_some()).count()
     }
 

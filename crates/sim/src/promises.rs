@@ -40,9 +40,9 @@ impl World {
             self.is_well(index).map_err(|why| format!("{name}: {why}"))?;
             self.facts_are_whole(index).map_err(|why| format!("{name}: {why}"))?;
         }
-        match self.control.pushes() {
+        match self.control.unconfirmed_runs() {
             0 => Ok(()),
-            waiting => Err(format!("{waiting} pushes were never confirmed")),
+            waiting => Err(format!("{waiting} run requests were never confirmed")),
         }
     }
 

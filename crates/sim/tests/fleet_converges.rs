@@ -85,7 +85,7 @@ const REACHED: &[&str] = &[
     "not_entitled",
     "operator: beacons",
     "operator: publishes",
-    "operator: pushes",
+    "operator: run requests",
     "runs: drift put right",
     "runs: intended change",
     "store_unavailable",

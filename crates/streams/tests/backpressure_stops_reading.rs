@@ -148,7 +148,7 @@ fn check_in() -> Frame {
         run: None,
         traits: None,
         full: false,
-        pushed: None,
+        run_confirmed: None,
         seen: None,
     }))
 }

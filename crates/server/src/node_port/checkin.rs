@@ -216,7 +216,7 @@ pub(super) async fn state(plane: &ControlPlane, caller: &Caller) -> Result<Answe
             run: None,
             traits: None,
             full: true,
-            pushed: None,
+            run_confirmed: None,
             seen: None,
         };
         node.check_in(empty, &heads, now())

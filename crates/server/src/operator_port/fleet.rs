@@ -48,7 +48,7 @@ fn view(node: &mut NodeState, heads: &Heads, now: Timestamp) -> NodeView {
         since: node.summary.since,
         fingerprint: node.key.fingerprint(),
         seen: node.seen.as_ref().map(|kept| kept.seen.clone()),
-        push: node.run_request,
+        run_request: node.run_request,
         status,
     }
 }
@@ -218,5 +218,5 @@ pub(super) async fn request_run(call: Call, asked: RunRequest) -> Result<RunRequ
         slot.wake.notify_waiters();
     }
     plane.run_requested.notify_one();
-    Ok(RunRequested { push: number, nodes: slots.len() })
+    Ok(RunRequested { number, nodes: slots.len() })
 }

@@ -80,7 +80,7 @@ static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         route(&api::FACTS, fleet::facts),
         route(&api::RUNS, fleet::runs),
         route(&api::RUN, fleet::run),
-        route(&api::PUSH, fleet::request_run),
+        route(&api::REQUEST_RUN, fleet::request_run),
         route(&api::HEAD, |call, _| ready(Ok(publish::head(&call.plane)))),
         route(&api::RELEASES, publish::releases),
         route(&api::CHUNK, publish::chunk),

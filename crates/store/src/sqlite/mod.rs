@@ -508,9 +508,9 @@ impl Store {
         self.read(move |db| releases::list(db, limit, before)).await
     }
 
-    // Pushes.
+    // Run requests.
 
-    /// Asks these nodes to converge now and to confirm with this number (DLT-5); a node's
+    /// Requests that these nodes run now and confirm with this number (DLT-5); a node's
     /// earlier request is replaced. Nodes that are not active are left out.
     pub async fn request_run(&self, nodes: Vec<NodeId>, number: u64, now: Timestamp) -> Result<()> {
         self.write(0, move |session| nodes::request_run(&session.db, &nodes, number, now)).await

@@ -218,7 +218,7 @@ impl Fleet {
         let message = EnrollRequest { token, hostname, csr_pem: csr_pem.to_owned() };
         let request = plain(url, route::ENROLL, body::encode(&message).unwrap());
         let mut client = Client::dial(url, self.without_certificate(ends_at)).await.unwrap();
-        told(&call(&mut client, request).await)
+        decoded(&call(&mut client, request).await)
     }
 
     /// A connection without a certificate.
@@ -331,7 +331,7 @@ impl Member {
         path: &str,
         message: &T,
     ) -> Result<A, Problem> {
-        told(&self.send(self.signed(Method::POST, path, body::encode(message).unwrap())).await)
+        decoded(&self.send(self.signed(Method::POST, path, body::encode(message).unwrap())).await)
     }
 
     /// Checks in.
@@ -371,7 +371,7 @@ pub fn quiet() -> CheckIn {
         run: None,
         traits: None,
         full: false,
-        pushed: None,
+        run_confirmed: None,
         seen: None,
     }
 }
@@ -405,7 +405,7 @@ impl Operator {
         path: &str,
         bytes: Vec<u8>,
     ) -> Result<A, Problem> {
-        told(&self.raw(method, path, bytes).await)
+        decoded(&self.raw(method, path, bytes).await)
     }
 
     /// The response as it came; request and answer are what docs/schema says of them.
@@ -446,7 +446,7 @@ pub async fn call(client: &mut Client, request: Request<Full<Bytes>>) -> Respons
 }
 
 /// What a response says, or why it refuses.
-pub fn told<A: DeserializeOwned>(response: &Response<Bytes>) -> Result<A, Problem> {
+pub fn decoded<A: DeserializeOwned>(response: &Response<Bytes>) -> Result<A, Problem> {
     assert_eq!(response.headers().get(PROTOCOL_HEADER).unwrap(), PROTOCOL, "on every response (WIR-1)");
     if response.status().is_success() {
         Ok(body::decode(response.body()).unwrap())

@@ -98,7 +98,7 @@ impl Play {
             offer: self.offer.clone().filter(|offer| {
                 self.held.as_ref().is_none_or(|held| held.header != signed::digest(&offer.header))
             }),
-            push: None,
+            run_request: None,
             stream_requested: self.stream_requested,
             want_traits: false,
             want_seen: false,
