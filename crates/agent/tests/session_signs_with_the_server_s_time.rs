@@ -172,7 +172,7 @@ async fn a_server_that_is_never_content_is_given_up() {
     for calls in 1..=3 {
         let refused = report(&session).await.unwrap_err();
         assert!(
-            matches!(&refused, CallError::Refused(problem) if problem.code == "clock_skew"),
+            matches!(&refused, CallError::Refused(problem) if problem.code == "clock-skew"),
             "{refused:?}"
         );
         assert_eq!(*asked.lock().unwrap(), calls * 2);

@@ -158,7 +158,7 @@ fn each_side_lives_without_the_other_and_through_kill_9() {
 
     // Removed, it is refused, and keeps its host as it is declared.
     server.ok(&["node", "remove", "web-1", "--yes"]);
-    until("it is told why", || daemon.log().contains("unknown_node").then_some(()));
+    until("it is told why", || daemon.log().contains("unknown-node").then_some(()));
     web.edit("etc/hello", "by hand\n");
     web.until_read("etc/hello", "round 4 web-1\n");
     drop((daemon, control));
@@ -182,8 +182,8 @@ fn a_bad_token_says_what_to_do() {
     for (token, arguments, says) in [
         ("nonsense".to_owned(), vec![], "must begin with"),
         (good[..good.len() - 9].to_owned(), vec![], "copy it whole"),
-        (forged, vec![], "token_forged"),
-        (good.to_owned(), vec!["--hostname", "db-1"], "token_other_host"),
+        (forged, vec![], "token-forged"),
+        (good.to_owned(), vec!["--hostname", "db-1"], "token-other-host"),
     ] {
         std::fs::write(host.token_file(), &token).unwrap();
         let file = host.token_file();
@@ -200,7 +200,7 @@ fn a_bad_token_says_what_to_do() {
     let other = Host::new(temp.path(), "other", &Prefix::new());
     std::fs::write(other.token_file(), good).unwrap();
     let output = other.run(&["join", "--token-file", other.token_file().to_str().unwrap()]);
-    assert!(text(&output.stderr).contains("token_used"), "{output:?}");
+    assert!(text(&output.stderr).contains("token-used"), "{output:?}");
     assert_eq!(server.json(&["status"])["nodes"], 1);
     assert!(control.end().success());
 }

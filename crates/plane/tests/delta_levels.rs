@@ -149,7 +149,7 @@ fn traits_are_taken_when_they_changed() {
 fn a_refusal_is_shown_until_it_no_longer_holds() {
     let (old, new) = (head(1, "main", &web("a")), head(2, "main", &web("a")));
     let mut node = node("web-1");
-    let refused = FactBody::Refused { code: "release_stale".to_owned(), message: "stale".to_owned() };
+    let refused = FactBody::Refused { code: "release-stale".to_owned(), message: "stale".to_owned() };
     let fact = Fact { seq: 1, at: CREATED, body: refused };
     node.accepted(Cursor { incarnation: "i1".parse().unwrap(), seq: 1 }, &[fact]);
     let fleet = heads(1, vec![new.clone()]);

@@ -175,10 +175,10 @@ async fn two_agents_with_one_identity_are_told_apart() {
     eventually("the first link is up", || !first.seen().borrow().eq(&0)).await;
     let other = linked(&node, Mode::Managed, "second", &second).await;
     let ended = tokio::time::timeout(Duration::from_secs(20), other.ended).await.unwrap().unwrap();
-    assert!(ended.message.contains("duplicate_identity"), "{ended:?}");
+    assert!(ended.message.contains("duplicate-identity"), "{ended:?}");
     let syncs: server::api::objects::SyncsView =
         fleet.operator().await.get("/v1/sync?match=edge-1").await.unwrap();
-    assert_eq!(syncs.nodes[0].condition.reason, "duplicate_identity", "and operators see it");
+    assert_eq!(syncs.nodes[0].condition.reason, "duplicate-identity", "and operators see it");
     link.stop().await;
 }
 

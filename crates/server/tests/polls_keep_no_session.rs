@@ -127,7 +127,7 @@ async fn what_an_operator_asks_for_outlives_a_refused_post() {
     let asked = json!({"nodes": ["edge-1"]});
     let _: server::api::objects::Resynced = fleet.operator().await.post("/v1/resyncs", &asked).await.unwrap();
     let refused = post(&node, vec![Frame::StateUpdated]).await.unwrap_err();
-    assert_eq!(refused.code, "bad_body", "a post begins with a hello");
+    assert_eq!(refused.code, "bad-body", "a post begins with a hello");
 
     let hello = Exchange::open(config(Mode::Autonomous, "one"), None, handler.clone()).step(Vec::new()).await;
     let said = post(&node, hello.frames.clone()).await.unwrap().frames;

@@ -113,7 +113,7 @@ fn stream() -> Vec<Said> {
             Frame::Refused(Box::new(Refused {
                 rev: 8,
                 key: put("motd", b"").key,
-                code: "unknown_kind".to_owned(),
+                code: "kind-not-allowed".to_owned(),
                 message: "the release does not synchronize this kind".to_owned(),
             })),
         ),

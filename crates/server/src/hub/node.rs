@@ -89,7 +89,7 @@ pub(crate) type EditOutcome = Result<ApplyOutcome, EditRejection>;
 /// Why an object does not fit into a node's feed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EditRejection {
-    #[error("uid_twice: {0} has this uid; one uid is one object")]
+    #[error("uid-twice: {0} has this uid; one uid is one object")]
     UidTwice(ObjectKey),
     #[error("too_many: a node has at most {MAX_OBJECTS} objects")]
     TooMany,
