@@ -22,13 +22,13 @@ use wire::route;
 
 use crate::events::{DaemonEvent, DaemonHandle};
 use crate::render::chain;
-use crate::session::{CallError, Session};
+use crate::session::{CallError, NodeSession};
 use crate::storage::Storage;
 use crate::sync::Synchronization;
 
 /// The way of check-ins.
 pub struct CheckInClient {
-    session: Arc<Session>,
+    session: Arc<NodeSession>,
     sync: Arc<Synchronization>,
     storage: Storage,
     daemon: DaemonHandle,
@@ -41,7 +41,7 @@ pub struct CheckInClient {
 impl CheckInClient {
     /// Check-ins over the stream of `sync` when there is one, else by this session.
     pub fn new(
-        session: Arc<Session>,
+        session: Arc<NodeSession>,
         sync: Arc<Synchronization>,
         storage: Storage,
         daemon: DaemonHandle,

@@ -32,7 +32,7 @@ pub struct Cli {
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
-    verb: Verb,
+    verb: AgentVerb,
 }
 
 const EXITS: &str = "Exit codes: 0 as declared, 1 error, 2 differences, 3 some resources failed, \
@@ -52,7 +52,7 @@ Ends with 1 when nothing is held back. The same from the control plane:
   muster object resync NODE --approve-deletions";
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum AgentVerb {
     /// Enroll this host with a token
     #[command(after_help = "The token is taken from --token, else --token-file (deleted after \
 success), else MUSTER_TOKEN.\n\nExample:\n  muster-agent join --token-file /run/muster-token")]
@@ -121,7 +121,7 @@ mod exit {
     pub(super) const REFUSED: u8 = 5;
 }
 
-type Failure = Box<dyn std::error::Error>;
+type VerbFailure = Box<dyn std::error::Error>;
 
 /// Carries out what was typed.
 pub fn main(cli: Cli) -> ExitCode {
@@ -137,22 +137,26 @@ pub fn main(cli: Cli) -> ExitCode {
     }
 }
 
-fn carry_out(cli: Cli) -> Result<ExitCode, Failure> {
+fn carry_out(cli: Cli) -> Result<ExitCode, VerbFailure> {
     let place = cli.place;
     match cli.verb {
-        Verb::Join { token, token_file, hostname } => joined(&place, token, token_file, hostname, cli.json),
-        Verb::Daemon => {
+        AgentVerb::Join { token, token_file, hostname } => {
+            joined(&place, token, token_file, hostname, cli.json)
+        }
+        AgentVerb::Daemon => {
             daemon::run(Machine::open(&place)?)?;
             Ok(ExitCode::SUCCESS)
         }
-        Verb::Apply { once: _ } => run(&place, RunMode::Apply, cli.json),
-        Verb::Plan => run(&place, RunMode::Plan, cli.json),
-        Verb::Status => status(&place, cli.json),
-        Verb::ApproveDeletes => approve_deletes(&place),
-        Verb::Fingerprint { ssh_host_key: true, .. } => fingerprint(&place, KeySource::SshHost),
-        Verb::Fingerprint { ssh_host_ecdsa_key: true, .. } => fingerprint(&place, KeySource::SshHostEcdsa),
-        Verb::Fingerprint { .. } => fingerprint(&place, KeySource::Own),
-        Verb::Executor { verb: ExecutorVerb::Test { script, timeout } } => {
+        AgentVerb::Apply { once: _ } => run(&place, RunMode::Apply, cli.json),
+        AgentVerb::Plan => run(&place, RunMode::Plan, cli.json),
+        AgentVerb::Status => status(&place, cli.json),
+        AgentVerb::ApproveDeletes => approve_deletes(&place),
+        AgentVerb::Fingerprint { ssh_host_key: true, .. } => fingerprint(&place, KeySource::SshHost),
+        AgentVerb::Fingerprint { ssh_host_ecdsa_key: true, .. } => {
+            fingerprint(&place, KeySource::SshHostEcdsa)
+        }
+        AgentVerb::Fingerprint { .. } => fingerprint(&place, KeySource::Own),
+        AgentVerb::Executor { verb: ExecutorVerb::Test { script, timeout } } => {
             executor_test(&place, &script, Duration::from_secs(timeout))
         }
     }
@@ -164,7 +168,7 @@ fn joined(
     token_file: Option<PathBuf>,
     hostname: Option<String>,
     json: bool,
-) -> Result<ExitCode, Failure> {
+) -> Result<ExitCode, VerbFailure> {
     // ENR-6: flag, file, environment, in this order.
     let (token, token_file) = match (token, token_file) {
         (Some(token), _) => (token, None),
@@ -196,7 +200,7 @@ fn joined(
 #[error("no token: give --token, --token-file or MUSTER_TOKEN")]
 struct NoToken;
 
-fn run(place: &MachineOptions, mode: RunMode, json: bool) -> Result<ExitCode, Failure> {
+fn run(place: &MachineOptions, mode: RunMode, json: bool) -> Result<ExitCode, VerbFailure> {
     let machine = Machine::open(place)?;
     let done = run_once(&machine, mode)?;
     show(json, &done, || report(&done))?;
@@ -212,7 +216,7 @@ fn run(place: &MachineOptions, mode: RunMode, json: bool) -> Result<ExitCode, Fa
 ///
 /// # Errors
 /// When nothing is held, or the state cannot be used.
-pub fn run_once(machine: &Machine, mode: RunMode) -> Result<RunReport, Failure> {
+pub fn run_once(machine: &Machine, mode: RunMode) -> Result<RunReport, VerbFailure> {
     let durable = &machine.durable;
     let adoption = durable.adoption()?.ok_or(RunnerError::NothingHeld)?;
     let traits = providers::traits::collect(machine.kinds.host(), env!("CARGO_PKG_VERSION"), now()).traits;
@@ -236,14 +240,14 @@ pub fn run_once(machine: &Machine, mode: RunMode) -> Result<RunReport, Failure> 
     Ok(report)
 }
 
-fn status(place: &MachineOptions, json: bool) -> Result<ExitCode, Failure> {
+fn status(place: &MachineOptions, json: bool) -> Result<ExitCode, VerbFailure> {
     let dir = place.state_dir();
     let view = crate::status::read(&dir)?;
     show(json, &view, || view.to_string())?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn approve_deletes(place: &MachineOptions) -> Result<ExitCode, Failure> {
+fn approve_deletes(place: &MachineOptions) -> Result<ExitCode, VerbFailure> {
     let dir = place.state_dir();
     let held = crate::sync::view::read(&dir).and_then(|view| view.held);
     let Some(held) = held else {
@@ -254,7 +258,7 @@ fn approve_deletes(place: &MachineOptions) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn fingerprint(place: &MachineOptions, source: KeySource) -> Result<ExitCode, Failure> {
+fn fingerprint(place: &MachineOptions, source: KeySource) -> Result<ExitCode, VerbFailure> {
     let state = place.state_dir();
     StateDir::create(&state)?;
     let key = identity::key(source, &state, &place.root_dir())?;
@@ -262,7 +266,7 @@ fn fingerprint(place: &MachineOptions, source: KeySource) -> Result<ExitCode, Fa
     Ok(ExitCode::SUCCESS)
 }
 
-fn executor_test(place: &MachineOptions, script: &Path, timeout: Duration) -> Result<ExitCode, Failure> {
+fn executor_test(place: &MachineOptions, script: &Path, timeout: Duration) -> Result<ExitCode, VerbFailure> {
     /// The longest request read from stdin, in bytes.
     const MAX_REQUEST: u64 = 1024 * 1024;
     let mut request = Vec::new();
@@ -295,7 +299,7 @@ fn executor_test(place: &MachineOptions, script: &Path, timeout: Duration) -> Re
 }
 
 /// Prints a result: as JSON, or else as text.
-fn show(json: bool, result: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
+fn show(json: bool, result: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), VerbFailure> {
     print(&if json { serde_json::to_string(result)? + "\n" } else { text() });
     Ok(())
 }

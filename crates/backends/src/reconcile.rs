@@ -141,12 +141,12 @@ pub struct HeldDeletion {
     /// Which.
     pub keys: BTreeSet<ObjectKey>,
     /// Why.
-    pub why: Why,
+    pub why: HoldReason,
 }
 
 /// Why vanished objects are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum HoldReason {
     /// Something could not be looked at; they may be there.
     Incomplete,
     /// Too many at once: an operator has to confirm it.
@@ -174,9 +174,9 @@ pub fn autonomous(feed: &BTreeMap<ObjectKey, Stub>, listing: &Listing, guard: Gu
     let why = if vanished.is_empty() {
         None
     } else if !listing.complete {
-        Some(Why::Incomplete)
+        Some(HoldReason::Incomplete)
     } else if too_many(vanished.len(), feed.len(), guard) {
-        Some(Why::TooMany { of: feed.len() })
+        Some(HoldReason::TooMany { of: feed.len() })
     } else {
         None
     };

@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use model::replication::{Bounds, LinkSettings};
 use serde::Serialize;
 use server::api::{self, LogLevel};
-use server::{Config, LogControl, Posture, Running, ServerStartError, StreamConfig};
+use server::{Config, LogControl, Posture, RunningServer, ServerStartError, StreamConfig};
 use store::StoreError;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -200,7 +200,7 @@ pub async fn run(args: ServerArgs, screen: Screen) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-async fn stop(running: Running) {
+async fn stop(running: RunningServer) {
     tracing::info!("stopping: requests under way end, what waits is persisted");
     running.stop().await;
 }

@@ -61,7 +61,7 @@ pub struct LastRun {
 
 /// What to write down of a run that ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct EndedRun {
     /// The run, remembered.
     pub last: LastRun,
     /// Its report is a fact: it says something new, or something was changed (CNV-2).
@@ -79,13 +79,13 @@ impl LastRun {
         report: &RunReport,
         incarnation: &Incarnation,
         now: Timestamp,
-    ) -> Written {
+    ) -> EndedRun {
         let outcome = crate::step::outcome_digest(report);
         let told = before
             .is_some_and(|last| last.outcome == outcome && last.incarnation.as_ref() == Some(incarnation));
         let same_inputs = before.is_some_and(|last| last.inputs == inputs);
         let (counts, incarnation) = (report.counts, Some(incarnation.clone()));
         let last = LastRun { inputs, outcome, at: now, counts, incarnation };
-        Written { last, fact: !told || report.counts.changed > 0, save: !told || !same_inputs }
+        EndedRun { last, fact: !told || report.counts.changed > 0, save: !told || !same_inputs }
     }
 }

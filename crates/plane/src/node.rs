@@ -11,7 +11,7 @@ use model::{Action, Digest, Hostname, Incarnation, NodeId, RunReport, Timestamp}
 use trust::PublicKey;
 use trust::seen::SeenError;
 
-use crate::budget::Budget;
+use crate::budget::ByteBudget;
 use crate::heads::{Head, Heads};
 use crate::replay::Window;
 use crate::seen::KeptSeen;
@@ -43,7 +43,7 @@ pub struct NodeState {
     /// Refuses replays.
     pub window: Window,
     /// What it may still send.
-    pub budget: Budget,
+    pub budget: ByteBudget,
     /// When it was last heard of.
     pub last_seen: Option<Timestamp>,
     /// The wait that it was promised last.
@@ -161,7 +161,7 @@ impl NodeState {
             enrolled_at,
             certificate_used: false,
             window: Window::default(),
-            budget: Budget::default(),
+            budget: ByteBudget::default(),
             last_seen: None,
             promised: Duration::from_secs(DEFAULT_CONTACT_SECS),
             held: None,

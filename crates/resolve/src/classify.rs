@@ -8,7 +8,7 @@ use std::sync::Arc;
 use lang::{Pattern, pattern};
 pub use model::selection::MAX_PATTERNS;
 
-use crate::decl::nodes::{Item, NodesEntry};
+use crate::decl::nodes::{NodesEntry, PatternItem};
 use crate::parse::{FileDecl, Files, Parsed};
 use crate::sink::Sink;
 use crate::specialize::ByName;
@@ -101,7 +101,7 @@ pub(crate) fn rules(files: &Files, sink: &mut Sink) -> Vec<Rule> {
     rules
 }
 
-fn same_pattern(rules: &[Rule], item: &Item, file: &str, sink: &mut Sink) {
+fn same_pattern(rules: &[Rule], item: &PatternItem, file: &str, sink: &mut Sink) {
     let whole = rules.iter().find(|rule| rule.pattern == item.pattern && rule.except.is_empty());
     if let Some(first) = whole {
         sink.error(
@@ -143,7 +143,7 @@ impl Index {
         }
     }
 
-    fn earlier_pattern(&self, item: &Item, loc: &Loc, sink: &mut Sink) {
+    fn earlier_pattern(&self, item: &PatternItem, loc: &Loc, sink: &mut Sink) {
         let name = item.pattern.as_str();
         let earlier = self.rules.iter().take_while(|rule| rule.loc < *loc).find(|rule| rule.takes(name));
         if let Some(rule) = earlier {
@@ -158,7 +158,7 @@ impl Index {
         }
     }
 
-    fn insert(&mut self, item: &Item, loc: Loc, files: &Files, sink: &mut Sink) {
+    fn insert(&mut self, item: &PatternItem, loc: Loc, files: &Files, sink: &mut Sink) {
         let name = item.pattern.as_str();
         let Some(other) = self.exact.get(name).cloned() else {
             self.exact.insert_mut(name.into(), loc);

@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 
 use catalog::module::ParamDecl;
 use catalog::traits;
-use lang::{Expr, NameUse, ParseError, Text};
+use lang::{Expr, InterpolatedText, NameUse, ParseError};
 
 use crate::shape::{Reading, did_you_mean, near_or_all};
-use crate::yaml::{At, Kind, Node};
+use crate::yaml::{At, YamlKind, YamlNode};
 
 /// Names below `node` in expressions.
 const NODE_NAMES: [&str; 6] = ["hostname", "channel", "environment", "owner", "roles", "labels"];
@@ -95,14 +95,14 @@ impl ExprSite {
 }
 
 /// The params that `params.x` may name; none where no module is at hand.
-pub(crate) type Params<'p> = Option<&'p BTreeMap<String, ParamDecl>>;
+pub(crate) type ParamScope<'p> = Option<&'p BTreeMap<String, ParamDecl>>;
 
 /// Reads a condition (`when:`, `where:`), without or within `${{ }}`.
 pub(crate) fn condition(
     reading: &mut Reading<'_>,
-    node: &Node,
+    node: &YamlNode,
     place: ExprSite,
-    params: Params<'_>,
+    params: ParamScope<'_>,
 ) -> Option<Expr> {
     let text = reading.any_text(node, place.describe())?;
     let (inner, shift) = unwrapped(&text.value);
@@ -128,19 +128,27 @@ fn unwrapped(text: &str) -> (&str, usize) {
 }
 
 /// Checks every `${{ }}` in a value, at any depth.
-pub(crate) fn texts(reading: &mut Reading<'_>, node: &Node, place: ExprSite, params: Params<'_>) {
+pub(crate) fn texts(reading: &mut Reading<'_>, node: &YamlNode, place: ExprSite, params: ParamScope<'_>) {
     match &node.kind {
-        Kind::Text { text, .. } if !Text::is_literal(text) => match Text::parse(text) {
-            Ok(parsed) => {
-                for (expr, offset) in parsed.exprs() {
-                    check(reading, expr, Written { at: node.at, raw: text, shift: offset }, place, params);
+        YamlKind::Text { text, .. } if !InterpolatedText::is_literal(text) => {
+            match InterpolatedText::parse(text) {
+                Ok(parsed) => {
+                    for (expr, offset) in parsed.exprs() {
+                        check(
+                            reading,
+                            expr,
+                            Written { at: node.at, raw: text, shift: offset },
+                            place,
+                            params,
+                        );
+                    }
                 }
+                Err(error) => syntax(reading, node.at, text, 0, error),
             }
-            Err(error) => syntax(reading, node.at, text, 0, error),
-        },
-        Kind::Text { .. } | Kind::Bad => {}
-        Kind::List(items) => items.iter().for_each(|item| texts(reading, item, place, params)),
-        Kind::Map(entries) => entries.iter().for_each(|(_, value)| texts(reading, value, place, params)),
+        }
+        YamlKind::Text { .. } | YamlKind::Bad => {}
+        YamlKind::List(items) => items.iter().for_each(|item| texts(reading, item, place, params)),
+        YamlKind::Map(entries) => entries.iter().for_each(|(_, value)| texts(reading, value, place, params)),
     }
 }
 
@@ -158,7 +166,13 @@ struct Written<'w> {
     shift: usize,
 }
 
-fn check(reading: &mut Reading<'_>, expr: &Expr, written: Written<'_>, place: ExprSite, params: Params<'_>) {
+fn check(
+    reading: &mut Reading<'_>,
+    expr: &Expr,
+    written: Written<'_>,
+    place: ExprSite,
+    params: ParamScope<'_>,
+) {
     for call in expr.calls() {
         if !place.predicates().contains(&call) {
             let offset = expr.source().find(call).unwrap_or(0) + written.shift;
@@ -181,7 +195,13 @@ fn check(reading: &mut Reading<'_>, expr: &Expr, written: Written<'_>, place: Ex
 }
 
 /// Checks one dotted name.
-pub(crate) fn name(reading: &mut Reading<'_>, used: &NameUse, at: At, place: ExprSite, params: Params<'_>) {
+pub(crate) fn name(
+    reading: &mut Reading<'_>,
+    used: &NameUse,
+    at: At,
+    place: ExprSite,
+    params: ParamScope<'_>,
+) {
     let root = used.path.first().map(String::as_str).unwrap_or_default();
     let rest = used.path.get(1..).unwrap_or_default();
     if !place.roots().contains(&root) {
@@ -210,7 +230,7 @@ pub(crate) fn name(reading: &mut Reading<'_>, used: &NameUse, at: At, place: Exp
     }
 }
 
-fn unknown_root(reading: &mut Reading<'_>, root: &str, at: At, place: ExprSite, params: Params<'_>) {
+fn unknown_root(reading: &mut Reading<'_>, root: &str, at: At, place: ExprSite, params: ParamScope<'_>) {
     if place == ExprSite::Group && root == "traits" {
         reading
             .error("E063", at, "observed traits choose no group: a node must not talk itself into one")
@@ -273,7 +293,7 @@ fn label(reading: &mut Reading<'_>, rest: &[String], at: At, guarded: bool) {
     }
 }
 
-fn param(reading: &mut Reading<'_>, rest: &[String], at: At, params: Params<'_>) {
+fn param(reading: &mut Reading<'_>, rest: &[String], at: At, params: ParamScope<'_>) {
     let (Some(params), Some(name)) = (params, rest.first()) else { return };
     if !params.contains_key(name) {
         let help = if params.is_empty() {

@@ -7,7 +7,7 @@ use lang::Pattern;
 
 use crate::check::context::Context;
 use crate::classify::{self, Index, Loc, MAX_PATTERNS, entries};
-use crate::decl::nodes::Host;
+use crate::decl::nodes::HostFile;
 use crate::parse::{FileDecl, Files, Parsed};
 use crate::resolver::Fleet;
 use crate::sink::Sink;
@@ -44,7 +44,7 @@ pub(crate) struct Next {
 }
 
 /// One pass over all nodes, or over those that a change touches.
-pub(crate) struct Pass<'p> {
+pub(crate) struct NodePass<'p> {
     files: &'p Files,
     context: &'p Context,
     shared: &'p Arc<Context>,
@@ -55,10 +55,10 @@ pub(crate) struct Pass<'p> {
     parts: Parts,
 }
 
-impl<'p> Pass<'p> {
-    pub(crate) fn new(files: &'p Files, context: &'p Arc<Context>, sink: &'p mut Sink) -> Pass<'p> {
+impl<'p> NodePass<'p> {
+    pub(crate) fn new(files: &'p Files, context: &'p Arc<Context>, sink: &'p mut Sink) -> NodePass<'p> {
         let (memo, read, parts) = (Memo::default(), BTreeMap::new(), Parts::default());
-        Pass { files, context, shared: context, sink, memo, read, parts }
+        NodePass { files, context, shared: context, sink, memo, read, parts }
     }
 
     pub(crate) fn run(mut self, good: Option<&Good>, dirty: &Dirty) -> Next {
@@ -269,7 +269,13 @@ impl<'p> Pass<'p> {
     }
 
     /// One node by its name: its entry, with its host file on top.
-    fn exact_node(&mut self, loc: &Loc, name: &Arc<str>, host: Option<(&str, &'p Host)>, exact: &mut Specs) {
+    fn exact_node(
+        &mut self,
+        loc: &Loc,
+        name: &Arc<str>,
+        host: Option<(&str, &'p HostFile)>,
+        exact: &mut Specs,
+    ) {
         let Some(entry) = self.entry(loc) else { return };
         let at = entry.decl.matches.get(loc.item).map(|item| item.at).unwrap_or_default();
         let host =

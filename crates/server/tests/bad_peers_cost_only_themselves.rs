@@ -212,7 +212,8 @@ async fn who_never_acknowledges_is_held_back() {
         dry_run: false,
         trace: None,
     };
-    let _: server::api::objects::Results = fleet.operator().await.post("/v1/objects", &apply).await.unwrap();
+    let _: server::api::objects::ObjectResults =
+        fleet.operator().await.post("/v1/objects", &apply).await.unwrap();
     let LinkTransport { mut reader, mut writer } = grpc(&node, &mut node.dial().await).await.unwrap();
     writer.send(vec![Frame::Hello(Box::new(hello(Mode::Managed, "l1")))]).await.unwrap();
     let mut events = 0;

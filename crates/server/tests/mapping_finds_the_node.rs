@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use serde_json::json;
-use server::api::objects::{Apply, ApplyOutcome, Mapping, Results};
+use server::api::objects::{Apply, ApplyOutcome, Mapping, ObjectResults};
 use test_support::fleet::Fleet;
 use test_support::fleet::synced::{apply, managed, manifest, publish};
 use wire::Code;
@@ -28,7 +28,7 @@ async fn each_mapping_finds_its_node() {
         (apply(vec![json!({"kind": "Application", "metadata": {"name": "x"}})]), None),
     ];
     for (asked, wanted) in table {
-        let results: Results = operator.post("/v1/objects", &asked).await.unwrap();
+        let results: ObjectResults = operator.post("/v1/objects", &asked).await.unwrap();
         let [done] = results.results.as_slice() else { panic!("{results:?}") };
         match wanted {
             Some(node) => {

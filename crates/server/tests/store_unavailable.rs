@@ -14,7 +14,7 @@ use model::status::Word;
 use model::{Action, Digest, ResourceReport, RunCounts, RunReport};
 use rusqlite::Connection;
 use serde_json::json;
-use server::api::objects::{Results, SyncView, SyncsView};
+use server::api::objects::{ObjectResults, SyncView, SyncsView};
 use test_support::fleet::link::{handler, linked, publish_mode};
 use test_support::fleet::{Fleet, new_key, now, plain, quiet, refuses};
 use test_support::wait::until;
@@ -182,7 +182,7 @@ async fn cursors_and_conditions_that_are_not_stored_are_stored_later() {
     let manifest = json!({"apiVersion": "test/v1", "kind": "Item",
         "metadata": {"namespace": "web", "name": "a"}, "spec": {}});
     let apply = json!({"manifests": [manifest], "node": "web-1"});
-    let _: Results = fleet.operator().await.post("/v1/objects", &apply).await.unwrap();
+    let _: ObjectResults = fleet.operator().await.post("/v1/objects", &apply).await.unwrap();
     let database = Connection::open(fleet.dir.path().join("muster.db")).unwrap();
     database.busy_timeout(test_support::fleet::PATIENCE).unwrap();
     let refuse = "CREATE TRIGGER refuse BEFORE UPDATE OF acked_rev, condition ON sync

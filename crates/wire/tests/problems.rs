@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use http::{HeaderMap, HeaderValue};
-use wire::headers::{AGENT_VERSION_HEADER, PROTOCOL_HEADER, Version, version};
+use wire::headers::{AGENT_VERSION_HEADER, PROTOCOL_HEADER, VersionCheck, version};
 use wire::problem::RETRY_AFTER_SECS;
 use wire::{BodyError, Code, Problem};
 
@@ -109,14 +109,14 @@ fn each_bad_body_and_token_has_its_code() {
 #[test]
 fn versions_that_fit() {
     for (protocol, agent, want) in [
-        (Some("1"), Some("0.1.0"), Version::Fits),
-        (Some("1"), Some("7.0.0-rc1+x"), Version::Fits),
-        (Some("1"), None, Version::Fits),
-        (Some("1"), Some("unreadable"), Version::Fits),
-        (Some("1"), Some("0.0.9"), Version::TooOld),
-        (Some("2"), Some("0.1.0"), Version::OtherProtocol),
-        (Some(""), None, Version::OtherProtocol),
-        (None, Some("0.1.0"), Version::OtherProtocol),
+        (Some("1"), Some("0.1.0"), VersionCheck::Fits),
+        (Some("1"), Some("7.0.0-rc1+x"), VersionCheck::Fits),
+        (Some("1"), None, VersionCheck::Fits),
+        (Some("1"), Some("unreadable"), VersionCheck::Fits),
+        (Some("1"), Some("0.0.9"), VersionCheck::TooOld),
+        (Some("2"), Some("0.1.0"), VersionCheck::OtherProtocol),
+        (Some(""), None, VersionCheck::OtherProtocol),
+        (None, Some("0.1.0"), VersionCheck::OtherProtocol),
     ] {
         let mut headers = HeaderMap::new();
         for (name, value) in [(PROTOCOL_HEADER, protocol), (AGENT_VERSION_HEADER, agent)] {

@@ -11,7 +11,7 @@ use model::{ObjectKey, Timestamp};
 use streams::{LinkHandler, LoadError};
 use sync::FeedCursor;
 use sync::frame::Refused;
-use sync::link::{Batch, Counters, ItemOutcome, Link, NotDurable, Note};
+use sync::link::{ApplyBatch, ItemOutcome, Link, LinkCounters, NotDurable, Note};
 use sync::{Content, Feed, Frame, Replica, Side};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -48,7 +48,7 @@ pub(super) struct LinkState {
     evidence: Option<Evidence>,
     /// Since when both directions are equal and nothing moved.
     pub(super) quiet: Option<Instant>,
-    counters: Counters,
+    counters: LinkCounters,
 }
 
 impl AgentLinkHandler {
@@ -91,7 +91,7 @@ impl LinkHandler for AgentLinkHandler {
         read.ok().and_then(Result::ok).ok_or(LoadError)
     }
 
-    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotDurable> {
+    async fn apply(&self, batch: Arc<ApplyBatch>) -> Result<Vec<ItemOutcome>, NotDurable> {
         self.reconciler.apply(batch, self.rules).await
     }
 

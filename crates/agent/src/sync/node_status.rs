@@ -8,7 +8,7 @@ use model::condition::{NodeProblem, node_status_key};
 use model::replication::Mode;
 
 use super::reconciler::Reconciler;
-use super::sets::Own;
+use super::sets::OwnChange;
 
 /// The longest text in a problem, in bytes: the object stays within [`NodeProblem::MAX_CONTENT`].
 const MAX_TEXT: usize = 1024;
@@ -23,9 +23,9 @@ impl Reconciler {
         }
         let key = node_status_key();
         let own = match problem.as_ref().map(serde_json::to_vec) {
-            Some(Ok(content)) => Own::Put { key, uid: UID.into(), content: Bytes::from(content) },
+            Some(Ok(content)) => OwnChange::Put { key, uid: UID.into(), content: Bytes::from(content) },
             // A problem is texts and numbers, which JSON always has.
-            Some(Err(_)) | None => Own::Remove(key),
+            Some(Err(_)) | None => OwnChange::Remove(key),
         };
         self.own(vec![own]);
     }

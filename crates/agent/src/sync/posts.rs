@@ -27,7 +27,7 @@ use wire::cloudevents::{Origin, PRINCIPAL};
 
 use super::handler::AgentLinkHandler;
 use crate::render::chain;
-use crate::session::Session;
+use crate::session::NodeSession;
 
 /// The most answers that wait for a post, in bytes: of an inventory about 32,000 objects. Those
 /// beyond are left out, from the first of them on, so that none seems to be the last.
@@ -35,7 +35,7 @@ const MAX_LEFT: usize = 8 * 1024 * 1024;
 
 /// Posts frames.
 pub struct Poster {
-    session: Arc<Session>,
+    session: Arc<NodeSession>,
     origin: Origin,
     /// What exchanges had to say and no more room for.
     pub(super) left: VecDeque<Frame>,
@@ -43,7 +43,7 @@ pub struct Poster {
 
 /// What an exchange came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum Exchanged {
     /// It failed, or a side ended it with a go-away.
     Failed,
     /// Something came, or is to go: another exchange brings more.
@@ -56,7 +56,7 @@ pub enum Progress {
 
 impl Poster {
     /// Posts over this session; frames say to come from `origin`.
-    pub fn new(session: Arc<Session>, origin: Origin) -> Poster {
+    pub fn new(session: Arc<NodeSession>, origin: Origin) -> Poster {
         Poster { session, origin, left: VecDeque::new() }
     }
 
@@ -68,7 +68,7 @@ impl Poster {
         after: Option<FeedCursor>,
         handler: &Arc<AgentLinkHandler>,
         pushed: Vec<Frame>,
-    ) -> (Ended, Progress) {
+    ) -> (Ended, Exchanged) {
         let mut exchange = Exchange::open(config, after, handler.clone());
         let had_left = !self.left.is_empty();
         let came = match pushed.is_empty() {
@@ -97,10 +97,10 @@ impl Poster {
         }
         ended.error = ended.error.or(error);
         let progress = match (failed, moved || brought || !self.left.is_empty()) {
-            (true, _) => Progress::Failed,
-            (false, true) => Progress::Moved,
-            (false, false) if handler.state().quiet.is_some() => Progress::Quiet,
-            (false, false) => Progress::Stuck,
+            (true, _) => Exchanged::Failed,
+            (false, true) => Exchanged::Moved,
+            (false, false) if handler.state().quiet.is_some() => Exchanged::Quiet,
+            (false, false) => Exchanged::Stuck,
         };
         (ended, progress)
     }

@@ -1,4 +1,4 @@
-//! [`View`]: what `muster-agent status` shows of synchronization and work, as the daemon
+//! [`SharedStatus`]: what `muster-agent status` shows of synchronization and work, as the daemon
 //! writes it beside the state every few seconds.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use model::replication::{Mode, TransportPolicy};
 use serde::{Deserialize, Serialize};
 use spool::Disk;
 use spool::atomic::WholeFile;
-use sync::link::Counters;
+use sync::link::LinkCounters;
 use tokio::sync::watch;
 
 use crate::clock::now;
@@ -71,7 +71,7 @@ pub struct SyncStatus {
     /// What is wrong, by where.
     pub problems: BTreeMap<String, String>,
     /// What was counted since the daemon began.
-    pub counts: Counts,
+    pub counts: SyncCounts,
 }
 
 impl SyncStatus {
@@ -142,7 +142,7 @@ impl SyncStatus {
 /// What a daemon counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Counts {
+pub struct SyncCounts {
     /// Links opened.
     pub links: u64,
     /// Links that were opened again after one ended otherwise than in order.
@@ -175,9 +175,9 @@ pub struct Counts {
     pub check_ins: u64,
 }
 
-impl Counts {
+impl SyncCounts {
     /// Adds what a link counted since `before`.
-    pub fn add(&mut self, link: &Counters, before: &Counters) {
+    pub fn add(&mut self, link: &LinkCounters, before: &LinkCounters) {
         self.events_in += link.received - before.received;
         self.events_out += link.sent - before.sent;
         self.applied += link.applied - before.applied;
@@ -190,9 +190,9 @@ impl Counts {
 
 /// The status that all parts write into.
 #[derive(Default)]
-pub struct View(watch::Sender<SyncStatus>);
+pub struct SharedStatus(watch::Sender<SyncStatus>);
 
-impl View {
+impl SharedStatus {
     /// Changes what is shown.
     pub fn set(&self, change: impl FnOnce(&mut SyncStatus)) {
         self.0.send_modify(change);
@@ -234,7 +234,7 @@ impl View {
 }
 
 /// Runs a thread of this name, without which something is not done; a panic is shown.
-pub fn watched(view: &View, place: &str, lost: &str, work: impl FnOnce()) {
+pub fn watched(view: &SharedStatus, place: &str, lost: &str, work: impl FnOnce()) {
     // Of what it worked on nothing is left.
     if catch_unwind(AssertUnwindSafe(work)).is_err() {
         tracing::error!(place, lost, "a thread of the agent panicked; restart the agent");
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_panics_is_a_problem_and_one_that_ends_is_none() {
-        let view = View::default();
+        let view = SharedStatus::default();
         let run = |panics: bool| {
             watched(&view, "work", "actions are not carried out", || assert!(!panics, "a defect"));
         };

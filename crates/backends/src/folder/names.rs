@@ -16,7 +16,7 @@ const MAX_STEM: usize = 160;
 
 /// What a file is, by its name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum FileRole {
     /// It holds manifests.
     Manifests(Format),
     /// It holds the status of an object.
@@ -25,12 +25,12 @@ pub(crate) enum Role {
 }
 
 /// What the file at a path is; `None` when it is nothing here.
-pub(crate) fn role(path: &str) -> Option<Role> {
+pub(crate) fn role(path: &str) -> Option<FileRole> {
     let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
     if name.starts_with('.') || name.ends_with(OPERATION) {
         None
     } else if name.ends_with(STATUS) {
-        Some(Role::Status)
+        Some(FileRole::Status)
     } else {
         let (stem, suffix) = name.rsplit_once('.')?;
         let format = match suffix {
@@ -38,7 +38,7 @@ pub(crate) fn role(path: &str) -> Option<Role> {
             "json" => Format::Json,
             _ => return None,
         };
-        (!stem.is_empty()).then_some(Role::Manifests(format))
+        (!stem.is_empty()).then_some(FileRole::Manifests(format))
     }
 }
 

@@ -3,18 +3,18 @@
 use model::canonical::{self, Violation};
 use serde_json::Value;
 
-use super::document::{Document, Lines};
+use super::document::{FieldLines, ManifestDocument};
 use super::error::{ManifestProblem, ReadManifestError};
 use super::number;
 
 /// Reads the one document; an empty text holds none.
-pub(super) fn read(text: &str) -> Result<Vec<Document>, ReadManifestError> {
+pub(super) fn read(text: &str) -> Result<Vec<ManifestDocument>, ReadManifestError> {
     if text.trim().is_empty() {
         return Ok(Vec::new());
     }
     let value = value(text)?;
     let line = 1 + text.bytes().take_while(u8::is_ascii_whitespace).filter(|byte| *byte == b'\n').count();
-    Ok(vec![Document { value, line, lines: Lines::default(), place: 0 }])
+    Ok(vec![ManifestDocument { value, line, lines: FieldLines::default(), place: 0 }])
 }
 
 /// Reads one value.

@@ -25,7 +25,7 @@ pub use emit::{Extras, render};
 pub use error::{ManifestProblem, ReadManifestError};
 pub use splice::splice;
 
-use document::{Document, Lines};
+use document::{FieldLines, ManifestDocument};
 
 /// The largest text, in bytes.
 pub const MAX_FILE: usize = 4 * 1024 * 1024;
@@ -126,7 +126,7 @@ pub fn values(bytes: &[u8], format: Format) -> Result<Vec<Value>, ReadManifestEr
     Ok(documents(bytes, format)?.into_iter().map(|document| document.value).collect())
 }
 
-fn documents(bytes: &[u8], format: Format) -> Result<Vec<Document>, ReadManifestError> {
+fn documents(bytes: &[u8], format: Format) -> Result<Vec<ManifestDocument>, ReadManifestError> {
     if bytes.len() > MAX_FILE {
         return Err(ManifestProblem::FileTooLarge.anywhere());
     }
@@ -148,7 +148,12 @@ fn documents(bytes: &[u8], format: Format) -> Result<Vec<Document>, ReadManifest
 /// # Errors
 /// With the first thing that is wrong.
 pub fn of_value(value: &Value) -> Result<Manifest, ReadManifestError> {
-    manifest(Document { value: json::checked(value)?, line: 1, lines: Lines::default(), place: 0 })
+    manifest(ManifestDocument {
+        value: json::checked(value)?,
+        line: 1,
+        lines: FieldLines::default(),
+        place: 0,
+    })
 }
 
 /// The version of an object as a folder and the embedded store count versions: a digest of
@@ -214,8 +219,8 @@ pub fn read_status(bytes: &[u8]) -> Result<Bytes, ReadManifestError> {
     canonical(&value).map_err(ManifestProblem::anywhere)
 }
 
-fn manifest(document: Document) -> Result<Manifest, ReadManifestError> {
-    let Document { value, line, lines, place } = document;
+fn manifest(document: ManifestDocument) -> Result<Manifest, ReadManifestError> {
+    let ManifestDocument { value, line, lines, place } = document;
     let at = |problem: ManifestProblem, field: &str| problem.at(lines.of(field).unwrap_or(line));
     let Value::Object(mut map) = value else { return Err(ManifestProblem::NotMap.at(line)) };
     let kind = text(&map, "kind").map_err(|_| at(ManifestProblem::NotAText("kind"), "kind"))?;

@@ -2,7 +2,7 @@
 
 use model::delta::render;
 use serde::Serialize;
-use server::api::objects::{APPLY, Apply, ApplyOutcome, Done, MAX_APPLY};
+use server::api::objects::{APPLY, Apply, ApplyOutcome, MAX_APPLY, ObjectResult};
 
 use super::fields::{changes, title};
 use super::read::{ReadManifest, Source, read};
@@ -25,7 +25,7 @@ const BATCH_BYTES: usize = 8 * 1024 * 1024;
 #[serde(rename_all = "camelCase")]
 struct ResultsView<'a> {
     dry_run: bool,
-    results: &'a [Done],
+    results: &'a [ObjectResult],
 }
 
 /// Makes objects so as manifests say.
@@ -49,7 +49,7 @@ pub(super) async fn apply(
 }
 
 /// Prints what became of objects.
-pub(super) fn told(results: &[Done], dry_run: bool, screen: Screen) -> Result<Exit, Failure> {
+pub(super) fn told(results: &[ObjectResult], dry_run: bool, screen: Screen) -> Result<Exit, Failure> {
     screen.result(&ResultsView { dry_run, results }, || results_text(results, dry_run, screen))?;
     Ok(exit(results, dry_run))
 }
@@ -71,7 +71,7 @@ async fn send(
     given: &[ReadManifest],
     source: &Source<'_>,
     dry_run: bool,
-) -> (Vec<Done>, Result<(), OperatorCallError>) {
+) -> (Vec<ObjectResult>, Result<(), OperatorCallError>) {
     let mut results = Vec::new();
     for batch in batches(given, |given| given.size, BATCH, BATCH_BYTES) {
         let apply = Apply {
@@ -90,9 +90,9 @@ async fn send(
 }
 
 /// What became of objects means for scripts: refused ones come first.
-pub fn exit(results: &[Done], dry_run: bool) -> Exit {
+pub fn exit(results: &[ObjectResult], dry_run: bool) -> Exit {
     let refused = results.iter().filter(|done| done.outcome == ApplyOutcome::Refused).count();
-    let differs = |done: &Done| {
+    let differs = |done: &ObjectResult| {
         matches!(done.outcome, ApplyOutcome::Created | ApplyOutcome::Changed | ApplyOutcome::Deleted)
     };
     match refused {
@@ -104,7 +104,7 @@ pub fn exit(results: &[Done], dry_run: bool) -> Exit {
 }
 
 /// What became of objects, one a line, and the totals.
-pub fn results_text(results: &[Done], dry_run: bool, screen: Screen) -> String {
+pub fn results_text(results: &[ObjectResult], dry_run: bool, screen: Screen) -> String {
     let mut out = String::new();
     for done in results.iter().filter(|done| done.outcome != ApplyOutcome::Unchanged) {
         let (word, mark) = word(done.outcome);
@@ -117,7 +117,7 @@ pub fn results_text(results: &[Done], dry_run: bool, screen: Screen) -> String {
     out
 }
 
-fn diff_text(results: &[Done], screen: Screen) -> String {
+fn diff_text(results: &[ObjectResult], screen: Screen) -> String {
     let mut out = screen.difference(&render(&changes(results)), "");
     for done in results.iter().filter(|done| done.outcome == ApplyOutcome::Refused) {
         let why = done.why.as_deref().unwrap_or("no reason is told");
@@ -132,7 +132,7 @@ fn diff_text(results: &[Done], screen: Screen) -> String {
 }
 
 /// How many of each; what is zero is left out.
-fn totals(results: &[Done]) -> String {
+fn totals(results: &[ObjectResult]) -> String {
     let all = [
         ApplyOutcome::Refused,
         ApplyOutcome::Created,

@@ -125,7 +125,7 @@ fn told(mistakes: &[Mistake]) -> String {
 /// With all mistakes at once, when there are any.
 pub fn read(source: &Source<'_>) -> Result<Vec<ReadManifest>, ReadError> {
     let mut reading =
-        Reading { source: *source, given: Vec::new(), mistakes: Vec::new(), places: BTreeMap::new() };
+        ManifestReading { source: *source, given: Vec::new(), mistakes: Vec::new(), places: BTreeMap::new() };
     for path in source.files {
         if path.as_os_str() == STDIN {
             let text = limited(&mut io::stdin().lock(), STDIN)?;
@@ -139,7 +139,7 @@ pub fn read(source: &Source<'_>) -> Result<Vec<ReadManifest>, ReadError> {
             reading.text(&name, &text, if json { Format::Json } else { Format::Yaml });
         }
     }
-    let Reading { given, mistakes, .. } = reading;
+    let ManifestReading { given, mistakes, .. } = reading;
     match (given.is_empty(), mistakes.is_empty()) {
         (_, false) => Err(ReadError::Mistakes(mistakes)),
         (true, true) => Err(ReadError::Nothing),
@@ -205,7 +205,7 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, ReadError> {
 }
 
 /// What was read so far.
-struct Reading<'a> {
+struct ManifestReading<'a> {
     source: Source<'a>,
     given: Vec<ReadManifest>,
     mistakes: Vec<Mistake>,
@@ -213,7 +213,7 @@ struct Reading<'a> {
     places: BTreeMap<[String; 4], String>,
 }
 
-impl Reading<'_> {
+impl ManifestReading<'_> {
     fn text(&mut self, file: &str, text: &[u8], format: Format) {
         match manifest::read(text, format) {
             Ok(manifests) => manifests.into_iter().for_each(|manifest| self.manifest(file, manifest)),
@@ -305,9 +305,10 @@ fn of_documents(text: &[u8]) -> Vec<ReadManifestError> {
 mod tests {
     use super::*;
 
-    fn read_text(text: &str, mapping: Mapping) -> Reading<'static> {
+    fn read_text(text: &str, mapping: Mapping) -> ManifestReading<'static> {
         let source = Source { files: &[], node: None, mapping };
-        let mut reading = Reading { source, given: vec![], mistakes: vec![], places: BTreeMap::new() };
+        let mut reading =
+            ManifestReading { source, given: vec![], mistakes: vec![], places: BTreeMap::new() };
         reading.text("a.yaml", text.as_bytes(), Format::Yaml);
         reading
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use model::condition::{Attention, SyncState};
 use model::replication::TransportKind;
-use server::api::objects::{ConditionView, RESYNC, Resync, Resynced, SYNC, SyncView};
+use server::api::objects::{ConditionView, RESYNC, ResyncNodes, Resynced, SYNC, SyncView};
 
 use crate::clock::{ago, now};
 use crate::connect::Connect;
@@ -148,7 +148,7 @@ pub(super) async fn resync(
     }
     let mut resynced = Resynced { now: 0, nodes: 0 };
     for batch in names.chunks(RESYNC_BATCH) {
-        let part = operator.call(&RESYNC, Resync { nodes: batch.to_vec(), approve_deletions }).await?;
+        let part = operator.call(&RESYNC, ResyncNodes { nodes: batch.to_vec(), approve_deletions }).await?;
         resynced.now += part.now;
         resynced.nodes += part.nodes;
     }

@@ -21,7 +21,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::Value;
-use crate::expr::{NameUse, Node, ParseError};
+use crate::expr::{ExprNode, NameUse, ParseError};
 
 /// The longest template, in bytes.
 pub const MAX_TEMPLATE: usize = 256 * 1024;
@@ -43,7 +43,7 @@ pub struct Template {
 struct ParsedTemplate {
     name: String,
     source: String,
-    body: Vec<Item>,
+    body: Vec<TemplateItem>,
 }
 
 /// A template that does not parse, or does not render with these values.
@@ -79,20 +79,20 @@ pub struct TemplateName {
     pub guarded: bool,
 }
 
-enum Item {
+enum TemplateItem {
     Text(String),
-    Print(Node),
-    If { branches: Vec<(Node, Vec<Item>)>, otherwise: Vec<Item> },
+    Print(ExprNode),
+    If { branches: Vec<(ExprNode, Vec<TemplateItem>)>, otherwise: Vec<TemplateItem> },
     For(Box<Loop>),
-    Set { name: String, value: Node },
+    Set { name: String, value: ExprNode },
 }
 
 struct Loop {
     targets: Vec<String>,
-    over: Node,
-    only_if: Option<Node>,
-    body: Vec<Item>,
-    otherwise: Vec<Item>,
+    over: ExprNode,
+    only_if: Option<ExprNode>,
+    body: Vec<TemplateItem>,
+    otherwise: Vec<TemplateItem>,
 }
 
 impl Template {
@@ -134,23 +134,23 @@ impl fmt::Debug for Template {
     }
 }
 
-fn uses(items: &[Item], locals: &mut Vec<String>, found: &mut Vec<NameUse>) {
+fn uses(items: &[TemplateItem], locals: &mut Vec<String>, found: &mut Vec<NameUse>) {
     for item in items {
         match item {
-            Item::Text(_) => {}
-            Item::Print(piece) => uses_of(piece, locals, found),
-            Item::Set { name, value } => {
+            TemplateItem::Text(_) => {}
+            TemplateItem::Print(piece) => uses_of(piece, locals, found),
+            TemplateItem::Set { name, value } => {
                 uses_of(value, locals, found);
                 locals.push(name.clone());
             }
-            Item::If { branches, otherwise } => {
+            TemplateItem::If { branches, otherwise } => {
                 for (condition, body) in branches {
                     uses_of(condition, locals, found);
                     uses(body, locals, found);
                 }
                 uses(otherwise, locals, found);
             }
-            Item::For(each) => {
+            TemplateItem::For(each) => {
                 uses_of(&each.over, locals, found);
                 let mark = locals.len();
                 locals.extend(each.targets.iter().cloned());
@@ -167,7 +167,7 @@ fn uses(items: &[Item], locals: &mut Vec<String>, found: &mut Vec<NameUse>) {
     }
 }
 
-fn uses_of(node: &Node, locals: &[String], found: &mut Vec<NameUse>) {
+fn uses_of(node: &ExprNode, locals: &[String], found: &mut Vec<NameUse>) {
     let mut names = Vec::new();
     crate::expr::collect_names(node, false, &mut names);
     found.extend(

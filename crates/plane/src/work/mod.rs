@@ -42,7 +42,7 @@ pub use progress::{TaskProgress, TaskState, TaskSummary};
 pub use spec::{ParseShareError, Share, SpecError, TaskSpec};
 pub use target::{NodeStage, NodeWork, Reach, action_id, parse_action_id};
 pub use task::{Task, TaskDocument, TaskEffect, TaskInput};
-pub use workflow::{Attempt, Phase, Workflow, WorkflowEffect, WorkflowInput};
+pub use workflow::{Attempt, Workflow, WorkflowEffect, WorkflowInput, WorkflowPhase};
 pub use workflow_spec::{Gate, StepSpec, WorkflowError, WorkflowSpec};
 
 use std::time::Duration;

@@ -8,7 +8,7 @@ use catalog::module::ParamDecl;
 use super::graph::leads;
 use super::identity::Clash;
 use super::modules::{Modules, module_path};
-use super::references::Reach;
+use super::references::CrossReference;
 use super::typed::{Layer, layer};
 use crate::decl::fleet::FleetDecl;
 use crate::decl::groups::Group;
@@ -70,7 +70,7 @@ pub(crate) struct Context {
     /// Pairs of modules that no node may have together.
     pub(crate) clashes: Vec<Clash>,
     /// Modules that need another one on the same node, for a notification.
-    pub(crate) reaches: Vec<Reach>,
+    pub(crate) reaches: Vec<CrossReference>,
 }
 
 impl Context {

@@ -10,7 +10,7 @@ use lang::template::TemplateName;
 use model::{Digest, canonical};
 
 use super::identity::{self, Clash};
-use super::references::{self, Reach};
+use super::references::{self, CrossReference};
 use crate::decl::module::ModuleDecl;
 use crate::exprs::{self, ExprSite, Uses};
 use crate::parse::{FileDecl, Parsed};
@@ -40,7 +40,7 @@ pub(crate) struct Modules {
     pub(crate) shared: Arc<BTreeMap<String, Arc<SharedModule>>>,
     pub(crate) blobs: Arc<BTreeMap<Digest, Arc<[u8]>>>,
     pub(crate) clashes: Vec<Clash>,
-    pub(crate) reaches: Vec<Reach>,
+    pub(crate) reaches: Vec<CrossReference>,
     /// What templates refer to beyond their module, by the template's path.
     pub(crate) uses: BTreeMap<String, Uses>,
 }

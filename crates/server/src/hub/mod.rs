@@ -27,9 +27,9 @@ use model::{Incarnation, Kind, NodeId};
 use store::{ObjectFilter, ObjectRecord, Store, StoreError};
 use sync::Side;
 
-pub(crate) use index::{SyncIndex, Totals};
+pub(crate) use index::{FleetSyncTotals, SyncIndex};
 pub(crate) use link::{LinkReport, NodeLink, Wants};
-pub(crate) use node::{Edit, EditOutcome, NodeSync, Uid};
+pub(crate) use node::{EditOutcome, FeedEdit, NodeSync, Uid};
 pub(crate) use summary::{ConditionContext, SyncSummary};
 
 use crate::index::FleetIndex;
@@ -178,7 +178,11 @@ impl Hub {
     }
 
     /// Makes edits of one node's feed durable.
-    pub(crate) async fn change(&self, id: &NodeId, edits: Vec<Edit>) -> Result<Vec<EditOutcome>, HubError> {
+    pub(crate) async fn change(
+        &self,
+        id: &NodeId,
+        edits: Vec<FeedEdit>,
+    ) -> Result<Vec<EditOutcome>, HubError> {
         self.node(id).await?.change(edits).await
     }
 

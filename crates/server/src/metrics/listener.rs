@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
 use super::gather;
-use crate::answer::Reply;
+use crate::answer::PortReply;
 use crate::state::ControlPlane;
 
 /// Scrapers at once; more wait in the kernel's queue.
@@ -66,7 +66,7 @@ pub(crate) async fn serve(
     }
 }
 
-fn answer(plane: &ControlPlane, request: &Request<Incoming>) -> Reply {
+fn answer(plane: &ControlPlane, request: &Request<Incoming>) -> PortReply {
     let asked = (request.method() == http::Method::GET).then_some(request.uri().path());
     let answer = asked.and_then(|path| gather::answer(plane, path));
     answer.unwrap_or_else(|| gather::plain(StatusCode::NOT_FOUND, "not found\n".to_owned()))

@@ -11,7 +11,7 @@ use plane::Step;
 use store::StoreError;
 use wire::{Code, Problem};
 
-use super::Caller;
+use super::CallingNode;
 use crate::answer::store_problem;
 use crate::state::{ControlPlane, now, run_to_completion};
 
@@ -23,7 +23,7 @@ const KEEP_OPEN: Duration = Duration::from_secs(45);
 
 pub(crate) async fn check_in(
     plane: &Arc<ControlPlane>,
-    caller: &Caller,
+    caller: &CallingNode,
     mut request: CheckIn,
     wait: Duration,
 ) -> Result<(Answer, bool), Problem> {
@@ -60,7 +60,7 @@ pub(super) fn ready(plane: &ControlPlane) -> Result<(), Problem> {
 }
 
 /// Verifies and stores the `seen` document of a check-in that carries a new one.
-async fn keep_seen(plane: &ControlPlane, caller: &Caller, request: &mut CheckIn) -> Result<(), Problem> {
+async fn keep_seen(plane: &ControlPlane, caller: &CallingNode, request: &mut CheckIn) -> Result<(), Problem> {
     let Some(document) = request.seen.take() else { return Ok(()) };
     let taken = caller.slot.lock().node.take_seen(&document);
     let new = taken.map_err(|error| Problem::new(Code::SeenRefused, error.to_string()))?;
@@ -73,7 +73,7 @@ async fn keep_seen(plane: &ControlPlane, caller: &Caller, request: &mut CheckIn)
 }
 
 /// The step, and whether it tells the node for the first time that work waits (SYN-10).
-fn take_step(plane: &ControlPlane, caller: &Caller, request: CheckIn) -> (Step, bool) {
+fn take_step(plane: &ControlPlane, caller: &CallingNode, request: CheckIn) -> (Step, bool) {
     let heads = plane.heads();
     let (step, news, was_late) = {
         let mut entry = caller.slot.lock();
@@ -97,7 +97,7 @@ fn take_step(plane: &ControlPlane, caller: &Caller, request: CheckIn) -> (Step, 
 /// Waits until there is something to say, or the wait is over.
 async fn long_poll(
     plane: &ControlPlane,
-    caller: &Caller,
+    caller: &CallingNode,
     request: CheckIn,
     wait: Duration,
     heads: &mut tokio::sync::watch::Receiver<Arc<plane::Heads>>,
@@ -121,7 +121,7 @@ async fn long_poll(
 /// Makes durable what a step says is new, before anything of it is acknowledged.
 async fn persist(
     plane: &Arc<ControlPlane>,
-    caller: &Caller,
+    caller: &CallingNode,
     incarnation: &Incarnation,
     step: &mut Step,
 ) -> Result<Option<Cursor>, Problem> {
@@ -152,7 +152,7 @@ async fn persist(
 
 async fn accept_facts(
     plane: &Arc<ControlPlane>,
-    caller: &Caller,
+    caller: &CallingNode,
     incarnation: &Incarnation,
     facts: Vec<model::log::Fact>,
 ) -> Result<Cursor, Problem> {
@@ -186,7 +186,7 @@ async fn complete(plane: &ControlPlane, step: &mut Step) -> Result<(), Problem> 
 
 pub(super) async fn report(
     plane: &Arc<ControlPlane>,
-    caller: &Caller,
+    caller: &CallingNode,
     report: Report,
 ) -> Result<Acked, Problem> {
     check_facts(report.facts.len())?;
@@ -202,7 +202,7 @@ pub(super) fn check_facts(count: usize) -> Result<(), Problem> {
 }
 
 /// What the node is pointed to, named in full: the check-in's answer to one that holds nothing.
-pub(super) async fn state(plane: &ControlPlane, caller: &Caller) -> Result<Answer, Problem> {
+pub(super) async fn state(plane: &ControlPlane, caller: &CallingNode) -> Result<Answer, Problem> {
     ready(plane)?;
     let heads = plane.heads();
     let mut step = {

@@ -15,10 +15,10 @@ use wire::{Code, Problem};
 
 use super::{hub_problem, is_internal, policy, trace};
 use crate::answer::store_problem;
-use crate::api::objects::{Apply, ApplyOutcome, Delete, Done, MAX_APPLY, ObjectName, Results};
-use crate::hub::{Edit, EditOutcome, HubError, Uid};
-use crate::index::{Slot, clip};
-use crate::operator_port::Call;
+use crate::api::objects::{Apply, ApplyOutcome, Delete, MAX_APPLY, ObjectName, ObjectResult, ObjectResults};
+use crate::hub::{EditOutcome, FeedEdit, HubError, Uid};
+use crate::index::{NodeSlot, clip};
+use crate::operator_port::OperatorCall;
 use crate::posture;
 use crate::state::{ControlPlane, now};
 
@@ -45,16 +45,16 @@ fn refused(code: Code, detail: impl std::fmt::Display) -> EditRefusal {
 }
 
 /// A request's objects, sorted by their nodes.
-struct Batch<'a> {
+struct ObjectsByNode<'a> {
     plane: &'a Arc<ControlPlane>,
     /// In the order of the request; refused until it is known better.
-    results: Vec<Done>,
+    results: Vec<ObjectResult>,
     /// What is to be done, by place in `results`.
-    edits: BTreeMap<NodeId, Vec<(usize, Edit)>>,
+    edits: BTreeMap<NodeId, Vec<(usize, FeedEdit)>>,
 }
 
-pub(crate) async fn apply(call: Call, asked: Apply) -> Result<Results, Problem> {
-    let mut batch = Batch::new(&call.plane, asked.manifests.len())?;
+pub(crate) async fn apply(call: OperatorCall, asked: Apply) -> Result<ObjectResults, Problem> {
+    let mut batch = ObjectsByNode::new(&call.plane, asked.manifests.len())?;
     let trace = trace::context(asked.trace)?;
     for value in asked.manifests {
         let node = asked.node.as_deref().or_else(|| sync::mapping::target(&value, asked.mapping));
@@ -64,8 +64,8 @@ pub(crate) async fn apply(call: Call, asked: Apply) -> Result<Results, Problem> 
     Ok(batch.carry_out(&call.by, "applied", asked.dry_run).await)
 }
 
-pub(crate) async fn delete(call: Call, asked: Delete) -> Result<Results, Problem> {
-    let mut batch = Batch::new(&call.plane, asked.objects.len())?;
+pub(crate) async fn delete(call: OperatorCall, asked: Delete) -> Result<ObjectResults, Problem> {
+    let mut batch = ObjectsByNode::new(&call.plane, asked.objects.len())?;
     for object in asked.objects {
         let edit = batch.remove(&object).await;
         batch.take(|| object, edit)?;
@@ -103,12 +103,12 @@ fn read(value: &Value) -> Result<Manifest, EditRefusal> {
     })
 }
 
-impl Batch<'_> {
-    fn new(plane: &Arc<ControlPlane>, count: usize) -> Result<Batch<'_>, Problem> {
+impl ObjectsByNode<'_> {
+    fn new(plane: &Arc<ControlPlane>, count: usize) -> Result<ObjectsByNode<'_>, Problem> {
         if count > MAX_APPLY {
             return Err(Problem::new(Code::BodyTooLarge, format!("at most {MAX_APPLY} objects a request")));
         }
-        Ok(Batch { plane, results: Vec::new(), edits: BTreeMap::new() })
+        Ok(ObjectsByNode { plane, results: Vec::new(), edits: BTreeMap::new() })
     }
 
     /// What makes an object so as its manifest says, on its node.
@@ -117,7 +117,7 @@ impl Batch<'_> {
         value: &Value,
         node: Option<&str>,
         trace: &str,
-    ) -> Result<(Arc<Slot>, Edit), EditRefusal> {
+    ) -> Result<(Arc<NodeSlot>, FeedEdit), EditRefusal> {
         let nobody = "the manifest names no node: neither its namespace nor its destination does";
         let slot = self.node(node.ok_or_else(|| refused(Code::NotFound, nobody))?)?;
         let manifest = read(value)?;
@@ -133,22 +133,22 @@ impl Batch<'_> {
             }
         };
         let content = Content { bytes: manifest.spec, trace: Some(trace.to_owned()), at: now().0 };
-        Ok((slot, Edit { key: manifest.key, put: Some((uid, content)) }))
+        Ok((slot, FeedEdit { key: manifest.key, put: Some((uid, content)) }))
     }
 
-    async fn remove(&self, object: &ObjectName) -> Result<(Arc<Slot>, Edit), EditRefusal> {
+    async fn remove(&self, object: &ObjectName) -> Result<(Arc<NodeSlot>, FeedEdit), EditRefusal> {
         let slot = self.node(&object.node)?;
         self.may(&slot, &Kind::new(&object.kind), true).await?;
-        Ok((slot, Edit { key: key_of(object), put: None }))
+        Ok((slot, FeedEdit { key: key_of(object), put: None }))
     }
 
-    fn node(&self, name: &str) -> Result<Arc<Slot>, EditRefusal> {
+    fn node(&self, name: &str) -> Result<Arc<NodeSlot>, EditRefusal> {
         let unknown = |problem: Problem| refused(Code::NotFound, problem.detail.unwrap_or_default());
         self.plane.index.named(name).map_err(unknown)
     }
 
     /// Whether an operator may write objects of this kind on this node.
-    async fn may(&self, slot: &Slot, kind: &Kind, remove: bool) -> Result<(), EditRefusal> {
+    async fn may(&self, slot: &NodeSlot, kind: &Kind, remove: bool) -> Result<(), EditRefusal> {
         let policy = policy(self.plane, slot).await.map_err(store_problem)?;
         if is_internal(kind) {
             return Err(refused(Code::UnknownKind, format!("kind {kind} is nobody's to write")));
@@ -178,7 +178,7 @@ impl Batch<'_> {
     fn take(
         &mut self,
         name: impl FnOnce() -> ObjectName,
-        edit: Result<(Arc<Slot>, Edit), EditRefusal>,
+        edit: Result<(Arc<NodeSlot>, FeedEdit), EditRefusal>,
     ) -> Result<(), Problem> {
         let (object, why) = match edit {
             Ok((slot, edit)) => {
@@ -197,12 +197,12 @@ impl Batch<'_> {
             Err(EditRefusal::Request(problem)) => return Err(problem),
         };
         let (outcome, why) = (ApplyOutcome::Refused, Some(why));
-        self.results.push(Done { object, outcome, why, before: None, after: None });
+        self.results.push(ObjectResult { object, outcome, why, before: None, after: None });
         Ok(())
     }
 
     /// Does it, some nodes at a time.
-    async fn carry_out(mut self, by: &str, what: &str, dry_run: bool) -> Results {
+    async fn carry_out(mut self, by: &str, what: &str, dry_run: bool) -> ObjectResults {
         let mut running = JoinSet::new();
         let mut edits = std::mem::take(&mut self.edits).into_iter();
         loop {
@@ -228,7 +228,7 @@ impl Batch<'_> {
             self.plane.metrics.accepted(changed as u64);
             tracing::info!(by, objects = self.results.len(), changed, "objects were {what}");
         }
-        Results { results: self.results }
+        ObjectResults { results: self.results }
     }
 }
 
@@ -236,10 +236,10 @@ impl Batch<'_> {
 async fn carry_out(
     plane: Arc<ControlPlane>,
     id: NodeId,
-    edits: Vec<(usize, Edit)>,
+    edits: Vec<(usize, FeedEdit)>,
     dry_run: bool,
-) -> Vec<(usize, Carried)> {
-    let (places, edits): (Vec<usize>, Vec<Edit>) = edits.into_iter().unzip();
+) -> Vec<(usize, CarriedEdit)> {
+    let (places, edits): (Vec<usize>, Vec<FeedEdit>) = edits.into_iter().unzip();
     let carried = if dry_run { would(&plane, &id, edits).await } else { change(&plane, &id, edits).await };
     let carried = carried.map_err(hub_problem).unwrap_or_else(|problem| {
         let refused = (ApplyOutcome::Refused, Some(problem.to_string()));
@@ -249,15 +249,23 @@ async fn carry_out(
 }
 
 /// What became of one object, and its manifest before and after.
-type Carried = ((ApplyOutcome, Option<String>), (Option<Value>, Option<Value>));
+type CarriedEdit = ((ApplyOutcome, Option<String>), (Option<Value>, Option<Value>));
 
-async fn change(plane: &ControlPlane, id: &NodeId, edits: Vec<Edit>) -> Result<Vec<Carried>, HubError> {
+async fn change(
+    plane: &ControlPlane,
+    id: &NodeId,
+    edits: Vec<FeedEdit>,
+) -> Result<Vec<CarriedEdit>, HubError> {
     let outcomes = plane.hub.change(id, edits).await?;
     Ok(outcomes.into_iter().map(|outcome| (named(outcome), (None, None))).collect())
 }
 
 /// What changing would come to.
-async fn would(plane: &ControlPlane, id: &NodeId, edits: Vec<Edit>) -> Result<Vec<Carried>, HubError> {
+async fn would(
+    plane: &ControlPlane,
+    id: &NodeId,
+    edits: Vec<FeedEdit>,
+) -> Result<Vec<CarriedEdit>, HubError> {
     let node = plane.hub.node(id).await?;
     let value = |bytes: &Bytes| serde_json::from_slice::<Value>(bytes).ok();
     let mut shown = Vec::with_capacity(edits.len());

@@ -13,7 +13,7 @@ use super::{apply, is_internal};
 use crate::answer::store_problem;
 use crate::api::objects::{NO_NAMESPACE, ObjectName, ObjectView, ObjectsQuery, ObjectsView};
 use crate::hub::SyncSummary;
-use crate::operator_port::Call;
+use crate::operator_port::OperatorCall;
 use crate::state::ControlPlane;
 use crate::work::select;
 
@@ -29,7 +29,7 @@ fn way_of(side: Side) -> Direction {
 
 /// One page of objects. Actions and statuses are listed when their kind is asked for alone:
 /// they are shown where they belong, with tasks and with their objects.
-pub(crate) async fn list(call: Call, asked: ObjectsQuery) -> Result<ObjectsView, Problem> {
+pub(crate) async fn list(call: OperatorCall, asked: ObjectsQuery) -> Result<ObjectsView, Problem> {
     let plane = &call.plane;
     let mut after = asked.from.as_deref().map(parse_place).transpose()?;
     let all_kinds = asked.kind.is_none();
@@ -134,7 +134,7 @@ fn delivery(summary: &SyncSummary, side: Side, key: &ObjectKey, rev: u64) -> (Op
 }
 
 /// One object with its manifest, and what the node says of it.
-pub(crate) async fn one(call: Call, mut name: ObjectName) -> Result<ObjectView, Problem> {
+pub(crate) async fn one(call: OperatorCall, mut name: ObjectName) -> Result<ObjectView, Problem> {
     let plane = &call.plane;
     if name.namespace == NO_NAMESPACE {
         name.namespace.clear();

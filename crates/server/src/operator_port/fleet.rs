@@ -11,7 +11,7 @@ use store::{FactRecord, RunFilter, RunRecord};
 use trust::adopt::REQUIRES_CODE;
 use wire::{Code, Problem};
 
-use super::Call;
+use super::OperatorCall;
 use crate::answer::store_problem;
 use crate::api::{
     CauseView, ChannelView, History, MAX_CAUSES, Matching, NodeName, NodeView, NodesView, RunName,
@@ -173,30 +173,30 @@ fn channel_view(head: &plane::Head) -> ChannelView {
     }
 }
 
-pub(super) async fn traits(call: Call, asked: NodeName) -> Result<Option<TraitReport>, Problem> {
+pub(super) async fn traits(call: OperatorCall, asked: NodeName) -> Result<Option<TraitReport>, Problem> {
     let id = call.plane.index.named(&asked.node)?.id();
     call.plane.store.traits(&id).await.map_err(store_problem)
 }
 
-pub(super) async fn facts(call: Call, asked: History) -> Result<Vec<FactRecord>, Problem> {
+pub(super) async fn facts(call: OperatorCall, asked: History) -> Result<Vec<FactRecord>, Problem> {
     let id = call.plane.index.named(&asked.node.unwrap_or_default())?.id();
     call.plane.store.facts(&id, asked.before, asked.limit.get()).await.map_err(store_problem)
 }
 
-pub(super) async fn runs(call: Call, asked: History) -> Result<Vec<RunRecord>, Problem> {
+pub(super) async fn runs(call: OperatorCall, asked: History) -> Result<Vec<RunRecord>, Problem> {
     let id = |name: String| Ok::<_, Problem>(call.plane.index.named(&name)?.id());
     let node = asked.node.map(id).transpose()?;
     let filter = RunFilter { node, before: asked.before, limit: asked.limit.get() };
     call.plane.store.runs(filter).await.map_err(store_problem)
 }
 
-pub(super) async fn run(call: Call, asked: RunName) -> Result<RunRecord, Problem> {
+pub(super) async fn run(call: OperatorCall, asked: RunName) -> Result<RunRecord, Problem> {
     let id = call.plane.index.named(&asked.node)?.id();
     let run = call.plane.store.run(&id, &asked.incarnation, asked.seq).await.map_err(store_problem)?;
     run.ok_or_else(|| Code::NotFound.into())
 }
 
-pub(super) async fn remove(call: Call, asked: NodeName) -> Result<NodeView, Problem> {
+pub(super) async fn remove(call: OperatorCall, asked: NodeName) -> Result<NodeView, Problem> {
     let (plane, view) = (&call.plane, node_view(&call.plane, &asked.node)?);
     plane.store.remove_node(&view.id, now()).await.map_err(store_problem)?;
     plane.index.remove(&view.id);
@@ -206,7 +206,7 @@ pub(super) async fn remove(call: Call, asked: NodeName) -> Result<NodeView, Prob
     Ok(view)
 }
 
-pub(super) async fn request_run(call: Call, asked: RunRequest) -> Result<RunRequested, Problem> {
+pub(super) async fn request_run(call: OperatorCall, asked: RunRequest) -> Result<RunRequested, Problem> {
     let plane = &call.plane;
     let slots = asked.nodes.iter().map(|name| plane.index.named(name)).collect::<Result<Vec<_>, _>>()?;
     let ids: Vec<_> = slots.iter().map(|slot| slot.id()).collect();

@@ -1,16 +1,16 @@
 //! Orders to tasks and workflows.
 
-use plane::work::{Phase, Workflow, WorkflowInput, WorkflowSpec};
+use plane::work::{Workflow, WorkflowInput, WorkflowPhase, WorkflowSpec};
 use wire::{Code, Problem};
 
-use super::Call;
+use super::OperatorCall;
 use crate::answer::chain;
 use crate::api::work::{ControlWorkflow, NewTask, NewWorkflow, TaskView, Turn, WorkQuery, WorkflowView};
 use crate::state::{now, run_to_completion};
 use crate::work::{fresh_id, select, views};
 
-pub(super) async fn begin_task(call: Call, asked: NewTask) -> Result<TaskView, Problem> {
-    let Call { plane, by } = call;
+pub(super) async fn begin_task(call: OperatorCall, asked: NewTask) -> Result<TaskView, Problem> {
+    let OperatorCall { plane, by } = call;
     let nodes = select::meant(&plane, &select::read(&asked.selector)?).await?;
     let targets = select::ids(&nodes, asked.expected)?;
     let spec = asked.spec(&fresh_id('t')?, &by);
@@ -20,8 +20,8 @@ pub(super) async fn begin_task(call: Call, asked: NewTask) -> Result<TaskView, P
     views::task_now(&plane, &id).await
 }
 
-pub(super) async fn cancel_task(call: Call, asked: WorkQuery) -> Result<TaskView, Problem> {
-    let (Call { plane, by }, id) = (call, asked.id);
+pub(super) async fn cancel_task(call: OperatorCall, asked: WorkQuery) -> Result<TaskView, Problem> {
+    let (OperatorCall { plane, by }, id) = (call, asked.id);
     if views::task_now(&plane, &id).await?.finished.is_none() {
         plane.work.cancel(&id, &by).await?;
         tracing::info!(by, task = id, "a task was called off");
@@ -29,8 +29,8 @@ pub(super) async fn cancel_task(call: Call, asked: WorkQuery) -> Result<TaskView
     views::task_now(&plane, &id).await
 }
 
-pub(super) async fn begin_workflow(call: Call, asked: NewWorkflow) -> Result<WorkflowView, Problem> {
-    let Call { plane, by } = call;
+pub(super) async fn begin_workflow(call: OperatorCall, asked: NewWorkflow) -> Result<WorkflowView, Problem> {
+    let OperatorCall { plane, by } = call;
     let refused = |detail: String| Problem::new(Code::TaskRefused, detail);
     let spec: WorkflowSpec =
         serde_json::from_value(asked.spec).map_err(|error| refused(error.to_string()))?;
@@ -51,8 +51,11 @@ pub(super) async fn begin_workflow(call: Call, asked: NewWorkflow) -> Result<Wor
     views::workflow_now(&plane, &id).await
 }
 
-pub(super) async fn control_workflow(call: Call, asked: ControlWorkflow) -> Result<WorkflowView, Problem> {
-    let Call { plane, by } = call;
+pub(super) async fn control_workflow(
+    call: OperatorCall,
+    asked: ControlWorkflow,
+) -> Result<WorkflowView, Problem> {
+    let OperatorCall { plane, by } = call;
     let ControlWorkflow { id, turn, step, include_unknown } = asked;
     // What is none is said before what is over.
     let view = views::workflow_now(&plane, &id).await?;
@@ -63,11 +66,13 @@ pub(super) async fn control_workflow(call: Call, asked: ControlWorkflow) -> Resu
     let workflow = plane.work.workflows.get(&id).ok_or_else(wrong)?.workflow;
     tracing::info!(by, workflow = id, %turn, "a workflow is told how to go on");
     let input = match (turn, &workflow.phase) {
-        (Turn::Approve, Phase::AwaitingApproval) => {
+        (Turn::Approve, WorkflowPhase::AwaitingApproval) => {
             WorkflowInput::Approve { by, step: step.unwrap_or(workflow.step) }
         }
-        (Turn::Resume, Phase::Failed { .. }) => WorkflowInput::Resume { by, include_unknown },
-        (Turn::Abort, phase) if !matches!(phase, Phase::Aborting | Phase::Aborted | Phase::Done) => {
+        (Turn::Resume, WorkflowPhase::Failed { .. }) => WorkflowInput::Resume { by, include_unknown },
+        (Turn::Abort, phase)
+            if !matches!(phase, WorkflowPhase::Aborting | WorkflowPhase::Aborted | WorkflowPhase::Done) =>
+        {
             WorkflowInput::Abort { by }
         }
         _ => return Err(wrong()),

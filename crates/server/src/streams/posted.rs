@@ -26,10 +26,10 @@ use wire::batch::{self, FrameBatch, MAX_REQUEST};
 use wire::{Code, Problem};
 
 use super::handler::PlaneLinkHandler;
-use super::serve::{OpenLink, SOON, StreamRequest, away, busy, lease, over, register};
-use crate::answer::{Reply, encoded};
+use super::serve::{RegisteredLink, SOON, StreamRequest, away, busy, lease, over, register};
+use crate::answer::{PortReply, encoded};
 use crate::hub::{NodeLink, NodeSync, SyncSummary};
-use crate::node_port::Caller;
+use crate::node_port::CallingNode;
 use crate::state::{ControlPlane, GivenUp, run_to_completion};
 
 /// How long what follows from posted frames may take.
@@ -38,11 +38,11 @@ pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(45);
 /// Takes posted frames and answers with what there is to say.
 pub(crate) async fn events(
     plane: &Arc<ControlPlane>,
-    caller: Caller,
+    caller: CallingNode,
     connection: net::accept::Connection,
     body: &Bytes,
     gzip: bool,
-) -> Result<Reply, Problem> {
+) -> Result<PortReply, Problem> {
     let node = caller.id.clone();
     let request = StreamRequest::new(plane, caller, connection, TransportKind::Poll);
     let FrameBatch { frames, .. } = batch::decode(body, Some(&request.source()), MAX_REQUEST)?;
@@ -86,7 +86,7 @@ pub(super) struct NodeExchange {
     exchange: Exchange<PlaneLinkHandler>,
     handler: Arc<PlaneLinkHandler>,
     /// The link that it is, as everybody else sees it.
-    pub(super) open: OpenLink,
+    pub(super) open: RegisteredLink,
     _place: OwnedMutexGuard<()>,
 }
 
@@ -140,7 +140,7 @@ impl NodeExchange {
 /// node's durable cursor, where the request says it.
 pub(super) async fn send_events(
     request: Box<StreamRequest>,
-    open: OpenLink,
+    open: RegisteredLink,
     mut commands: LinkCommands,
     mut writer: Box<dyn FrameWriter>,
     mut from: Option<FeedCursor>,

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::{OpenTask, action_key, reach, record, restore, row, views, without};
-use crate::hub::{Edit, EditOutcome, HubError, Uid};
+use crate::hub::{EditOutcome, FeedEdit, HubError, Uid};
 use crate::state::{ControlPlane, GivenUp, now};
 
 /// Between two attempts at what the store did not take.
@@ -257,7 +257,7 @@ impl Actor {
     }
 
     /// What makes a node's object what it has to be; `None` for one that was never asked.
-    fn edit_for(&self, node: &NodeId) -> Option<Edit> {
+    fn edit_for(&self, node: &NodeId) -> Option<FeedEdit> {
         self.task.nodes().get(node).filter(|work| work.issued.is_some())?;
         let id = action_id(&self.open.spec.id, node);
         match self.task.order_for(node) {
@@ -303,8 +303,8 @@ fn no_room(node: &NodeId, came: EditOutcome) -> Option<TaskInput> {
 }
 
 /// Puts an action's object.
-fn put(id: &str, order: &Order) -> Option<Edit> {
+fn put(id: &str, order: &Order) -> Option<FeedEdit> {
     let bytes: Bytes = model::canonical::to_bytes(order).ok()?.into();
     let content = Content { bytes, trace: None, at: now().0 };
-    Some(Edit { key: action_key(id), put: Some((Uid::Generated(id.into()), content)) })
+    Some(FeedEdit { key: action_key(id), put: Some((Uid::Generated(id.into()), content)) })
 }

@@ -31,7 +31,7 @@ use wire::{Code, Problem};
 
 use crate::answer::store_problem;
 use crate::api::work::TaskView;
-use crate::hub::Edit;
+use crate::hub::FeedEdit;
 use crate::posture;
 use crate::state::{ControlPlane, now};
 use workflows::Workflows;
@@ -65,7 +65,7 @@ pub(crate) struct OpenTask {
 
 /// What came of telling a task something.
 #[derive(PartialEq, Eq)]
-enum Delivery {
+enum TaskDelivery {
     /// It knows, or will look.
     Heard,
     /// It is over.
@@ -75,15 +75,15 @@ enum Delivery {
 impl OpenTask {
     /// Tells the task something without ever waiting for it: one that cannot save must not hold
     /// up those who speak to it.
-    fn tell(&self, input: TaskInput) -> Delivery {
+    fn tell(&self, input: TaskInput) -> TaskDelivery {
         match self.inputs.try_send(input) {
-            Ok(()) => Delivery::Heard,
+            Ok(()) => TaskDelivery::Heard,
             Err(TrySendError::Full(_)) => {
                 self.missed.store(true, Ordering::Release);
                 self.wake.notify_one();
-                Delivery::Heard
+                TaskDelivery::Heard
             }
-            Err(TrySendError::Closed(_)) => Delivery::Over,
+            Err(TrySendError::Closed(_)) => TaskDelivery::Over,
         }
     }
 }
@@ -231,7 +231,7 @@ impl Orchestrator {
         if let Some(open) = self.get(task) {
             match input(node, &action.event) {
                 Some(input) => {
-                    if open.tell(input) == Delivery::Heard {
+                    if open.tell(input) == TaskDelivery::Heard {
                         return;
                     }
                 }
@@ -300,8 +300,8 @@ pub(crate) fn action_key(id: &str) -> ObjectKey {
 }
 
 /// Takes an action's object away.
-pub(crate) fn without(id: &str) -> Edit {
-    Edit { key: action_key(id), put: None }
+pub(crate) fn without(id: &str) -> FeedEdit {
+    FeedEdit { key: action_key(id), put: None }
 }
 
 /// An id that nobody had before: a letter and 12 hex digits.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use model::NodeId;
 use model::log::FactBody;
 use model::work::{ActionEvent, ActionOutcome};
-use plane::work::{NodeWork, Phase, TaskDocument, TaskSpec, Workflow, action_id};
+use plane::work::{NodeWork, TaskDocument, TaskSpec, Workflow, WorkflowPhase, action_id};
 use store::{FactRecord, TaskKind, TaskRecord};
 use tokio::time::Instant;
 use wire::{Code, Problem};
@@ -16,7 +16,7 @@ use crate::api::work::{
     MAX_LONG_POLL_SECS, OutputQuery, OutputView, StepView, TaskNodeView, TaskNodesQuery, TaskNodesView,
     TaskView, WorkHistory, WorkQuery, WorkflowView,
 };
-use crate::operator_port::Call;
+use crate::operator_port::OperatorCall;
 use crate::state::ControlPlane;
 
 /// The most bytes of answers in one page of nodes; a larger page ends early.
@@ -32,7 +32,7 @@ fn wait(asked: &WorkQuery) -> Duration {
 }
 
 /// A task, as soon as it differs from what is known, or when the wait is over.
-pub(crate) async fn task(call: Call, asked: WorkQuery) -> Result<TaskView, Problem> {
+pub(crate) async fn task(call: OperatorCall, asked: WorkQuery) -> Result<TaskView, Problem> {
     if let Some(open) = call.plane.work.get(&asked.id) {
         let mut news = open.news.subscribe();
         let other = news.wait_for(|news| Some(news.version) != asked.after);
@@ -52,7 +52,7 @@ pub(crate) async fn task_now(plane: &ControlPlane, id: &str) -> Result<TaskView,
     stored(&record).ok_or_else(|| no_task(id))
 }
 
-pub(crate) async fn tasks(call: Call, asked: WorkHistory) -> Result<Vec<TaskView>, Problem> {
+pub(crate) async fn tasks(call: OperatorCall, asked: WorkHistory) -> Result<Vec<TaskView>, Problem> {
     let records = records(&call.plane, TaskKind::Task, asked).await?;
     let view_of = |record: &TaskRecord| match call.plane.work.get(&record.id) {
         Some(open) => Some(open.news.borrow().clone()),
@@ -95,7 +95,7 @@ pub(super) fn view(document: TaskDocument, version: u64) -> TaskView {
 }
 
 /// One page of a task's nodes, after one.
-pub(crate) async fn nodes(call: Call, asked: TaskNodesQuery) -> Result<TaskNodesView, Problem> {
+pub(crate) async fn nodes(call: OperatorCall, asked: TaskNodesQuery) -> Result<TaskNodesView, Problem> {
     let (plane, id, limit) = (&call.plane, &asked.id, asked.limit.get());
     if plane.work.get(id).is_none() {
         plane.store.task(id).await.map_err(store_problem)?.ok_or_else(|| no_task(id))?;
@@ -144,7 +144,7 @@ async fn answer(
 }
 
 /// The output of a task on one node after a piece, as far as it came.
-pub(crate) async fn output(call: Call, asked: OutputQuery) -> Result<Vec<OutputView>, Problem> {
+pub(crate) async fn output(call: OperatorCall, asked: OutputQuery) -> Result<Vec<OutputView>, Problem> {
     let OutputQuery { id, node, after } = asked;
     // A node that was removed goes by its id alone.
     let node = match call.plane.index.named(&node) {
@@ -166,7 +166,7 @@ pub(crate) async fn workflow_now(plane: &ControlPlane, id: &str) -> Result<Workf
 }
 
 /// A workflow, as soon as it or its task differs from what is known, or when the wait is over.
-pub(crate) async fn workflow(call: Call, asked: WorkQuery) -> Result<WorkflowView, Problem> {
+pub(crate) async fn workflow(call: OperatorCall, asked: WorkQuery) -> Result<WorkflowView, Problem> {
     workflow_news(&call.plane, asked).await
 }
 
@@ -203,7 +203,7 @@ async fn workflow_news(plane: &ControlPlane, asked: WorkQuery) -> Result<Workflo
 }
 
 /// Workflows, newest first.
-pub(crate) async fn workflows(call: Call, asked: WorkHistory) -> Result<Vec<WorkflowView>, Problem> {
+pub(crate) async fn workflows(call: OperatorCall, asked: WorkHistory) -> Result<Vec<WorkflowView>, Problem> {
     let plane = &call.plane;
     let records = records(plane, TaskKind::Workflow, asked).await?;
     let view_of = |record: &TaskRecord| match plane.work.workflows.get(&record.id) {
@@ -252,17 +252,17 @@ fn workflow_view(plane: &ControlPlane, workflow: &Workflow, version: u64) -> Wor
 }
 
 /// The word of a phase, and why it stands still.
-fn phase(phase: &Phase) -> (&'static str, Option<String>) {
+fn phase(phase: &WorkflowPhase) -> (&'static str, Option<String>) {
     match phase {
-        Phase::Planned => ("planned", None),
-        Phase::Running => ("running", None),
-        Phase::Soaking { until } => ("soaking", Some(format!("the next step begins at {until}"))),
-        Phase::AwaitingApproval => {
+        WorkflowPhase::Planned => ("planned", None),
+        WorkflowPhase::Running => ("running", None),
+        WorkflowPhase::Soaking { until } => ("soaking", Some(format!("the next step begins at {until}"))),
+        WorkflowPhase::AwaitingApproval => {
             ("awaiting-approval", Some("the next step waits for an operator's approval".to_owned()))
         }
-        Phase::Failed { why } => ("failed", Some(why.clone())),
-        Phase::Aborting => ("aborting", None),
-        Phase::Aborted => ("aborted", None),
-        Phase::Done => ("done", None),
+        WorkflowPhase::Failed { why } => ("failed", Some(why.clone())),
+        WorkflowPhase::Aborting => ("aborting", None),
+        WorkflowPhase::Aborted => ("aborted", None),
+        WorkflowPhase::Done => ("done", None),
     }
 }

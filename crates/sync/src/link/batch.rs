@@ -1,4 +1,4 @@
-//! [`Batch`]: changes for the shell to apply and to make durable together with the cursor.
+//! [`ApplyBatch`]: changes for the shell to apply and to make durable together with the cursor.
 
 use crate::cursor::FeedCursor;
 use model::ObjectKey;
@@ -8,7 +8,7 @@ use crate::frame::Op;
 
 /// One change for the backend.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Item {
+pub struct ApplyItem {
     /// Which object.
     pub key: ObjectKey,
     /// The change in the source's feed.
@@ -60,16 +60,16 @@ impl ItemOutcome {
 
 /// A batch: at most one is under way on a link.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Batch {
+pub struct ApplyBatch {
     /// What to apply, in this order; may be empty, when only the cursor moves.
-    pub items: Vec<Item>,
+    pub items: Vec<ApplyItem>,
     /// The cursor once every item is settled; `None`: it does not move.
     pub(super) settled: Option<FeedCursor>,
     /// The cursor when one is not.
     pub(super) unsettled: Option<FeedCursor>,
 }
 
-impl Batch {
+impl ApplyBatch {
     /// The cursor that is good with these outcomes; `None` when it does not move.
     pub fn cursor(&self, outcomes: &[ItemOutcome]) -> Option<FeedCursor> {
         let settled = outcomes.len() == self.items.len() && outcomes.iter().all(ItemOutcome::is_settled);

@@ -24,14 +24,14 @@ use net::tls::ClientKey;
 use rustls::ClientConfig;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use server::{Config, Credentials, EnrollInfo, Running, posture};
+use server::{Config, Credentials, EnrollInfo, RunningServer, posture};
 use tempfile::TempDir;
 use trust::seen::Seen;
 use trust::token::{Claims, KeySource, TlsTermination};
 use trust::{SigningKey, token};
 use wire::enroll::{EnrollAnswer, EnrollRequest};
 use wire::headers::{CONTENT_DIGEST, PROTOCOL, PROTOCOL_HEADER, SIGNATURE, SIGNATURE_INPUT};
-use wire::signature::{self, Target};
+use wire::signature::{self, SignedTarget};
 use wire::{Code, Problem, body, route};
 
 /// The longest body that a test reads.
@@ -56,7 +56,7 @@ pub fn number() -> u64 {
 /// A fleet with its control plane.
 pub struct Fleet {
     pub dir: TempDir,
-    running: Option<Running>,
+    running: Option<RunningServer>,
 }
 
 impl Fleet {
@@ -68,7 +68,7 @@ impl Fleet {
     }
 
     /// A fleet whose control plane was started by hand.
-    pub fn of(dir: TempDir, running: Running) -> Fleet {
+    pub fn of(dir: TempDir, running: RunningServer) -> Fleet {
         Fleet { dir, running: Some(running) }
     }
 
@@ -307,7 +307,8 @@ impl Member {
     ) -> Request<Full<Bytes>> {
         let (bare, query) = path.split_once('?').unwrap_or((path, ""));
         let method_name = method.as_str();
-        let target = Target { method: method_name, path: bare, query, body: &bytes, last_event_id: None };
+        let target =
+            SignedTarget { method: method_name, path: bare, query, body: &bytes, last_event_id: None };
         let signed = signature::sign(target, &self.fleet, &self.id, &self.key, at, number);
         let mut request = plain(&self.url, path, bytes);
         *request.method_mut() = method;
