@@ -120,7 +120,7 @@ pub struct Guard {
     pub max_delete_percent: u8,
     /// An operator said that it is meant.
     pub confirmed: bool,
-    /// No object was ever seen since the start: an empty place may be another one, not mounted.
+    /// No object was ever seen since the start: an empty backend may be another one, not mounted.
     pub unseen: bool,
 }
 

@@ -148,7 +148,7 @@ fn a_damaged_manifest_of_the_source_is_put_again() {
     let wanted = BTreeMap::from([(key("a"), stub("u1", "d1"))]);
     let last = LastApplied { stub: stub("u1", "d1"), version: "v1".into() };
     let problem = ListingProblem {
-        place: "a.yaml".into(),
+        path: "a.yaml".into(),
         line: None,
         code: "not-yaml",
         message: String::new(),

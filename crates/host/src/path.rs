@@ -62,9 +62,9 @@ impl Host {
         openat2(&self.root, path, flags | OFlags::CLOEXEC, Mode::empty(), PLAIN)
     }
 
-    /// The place of a path: its directory, links on the way followed where they can be
+    /// The entry that a path names: its directory, links on the way followed where they can be
     /// trusted, and its last name, which is not followed.
-    pub(crate) fn place(&self, path: &str) -> Result<DirEntryRef, PathProblem> {
+    pub(crate) fn entry(&self, path: &str) -> Result<DirEntryRef, PathProblem> {
         let path = check(path)?;
         let (parent, name) = split(path)?;
         match self.open_plain(parent, DIRECTORY) {
@@ -81,11 +81,11 @@ impl Host {
         path: &str,
         act: impl FnOnce(&DirEntryRef) -> Result<T, PathProblem>,
     ) -> Result<T, HostError> {
-        self.place(path).and_then(|place| act(&place)).map_err(operation.failed(path))
+        self.entry(path).and_then(|entry| act(&entry)).map_err(operation.failed(path))
     }
 
-    /// As [`Host::place`], and the last name is followed too, so that it is no link.
-    pub(crate) fn place_followed(&self, path: &str) -> Result<DirEntryRef, PathProblem> {
+    /// As [`Host::entry`], and the last name is followed too, so that it is no link.
+    pub(crate) fn entry_followed(&self, path: &str) -> Result<DirEntryRef, PathProblem> {
         self.walk(check(path)?, true)
     }
 
@@ -95,8 +95,8 @@ impl Host {
         match self.open_plain(path, DIRECTORY) {
             Ok(dir) => Ok(dir),
             Err(errno) if links_matter(errno) => {
-                let place = self.walk(path, true)?;
-                Ok(openat(&place.dir, &place.name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?)
+                let entry = self.walk(path, true)?;
+                Ok(openat(&entry.dir, &entry.name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?)
             }
             Err(errno) => Err(errno.into()),
         }

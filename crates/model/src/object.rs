@@ -22,7 +22,7 @@ pub const MAX_BLOB: u64 = 64 * 1024 * 1024;
 #[serde(transparent)]
 pub struct Kind(Arc<str>);
 
-/// The order of texts; the same text in one place is not looked at.
+/// The order of texts; the same text at one address is not looked at.
 fn in_order(a: &Arc<str>, b: &Arc<str>) -> Ordering {
     if Arc::ptr_eq(a, b) { Ordering::Equal } else { a.cmp(b) }
 }

@@ -14,7 +14,7 @@ use crate::sink::Sink;
 use crate::specialize::ByName;
 use crate::yaml::At;
 
-/// The place of an item of `match:`; places compare as nodes are classified.
+/// The position of an item of `match:`; positions compare as nodes are classified.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Loc {
     pub(crate) file: Arc<str>,

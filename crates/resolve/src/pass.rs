@@ -144,11 +144,11 @@ impl<'p> NodePass<'p> {
             self.nodes_file(path, &index, &mut exact, &mut found);
         }
         if !found.is_empty() {
-            let mut places = Arc::make_mut(&mut patterns).iter_mut();
+            let mut slots = Arc::make_mut(&mut patterns).iter_mut();
             for (rule, parts) in index.rules.iter().zip(self.parts.iter()) {
-                let own: Vec<&mut PatternSpec> = places.by_ref().take(parts.len()).collect();
+                let own: Vec<&mut PatternSpec> = slots.by_ref().take(parts.len()).collect();
                 let specs = found.remove(&rule.loc).unwrap_or_default();
-                own.into_iter().zip(specs).for_each(|(place, spec)| *place = spec);
+                own.into_iter().zip(specs).for_each(|(slot, spec)| *slot = spec);
             }
         }
         for path in dirty.keys() {
@@ -206,8 +206,8 @@ impl<'p> NodePass<'p> {
                 let Some(spec) = spec else { continue };
                 if found.pattern.is_exact() {
                     exact.insert_mut(name.into(), self.granted(&spec, name));
-                } else if let Some(place) = index.rules.iter().position(|rule| rule.loc == loc) {
-                    let specs = self.of_pattern(&spec, &found.pattern, place);
+                } else if let Some(number) = index.rules.iter().position(|rule| rule.loc == loc) {
+                    let specs = self.of_pattern(&spec, &found.pattern, number);
                     patterns.insert(loc, specs);
                 }
             }

@@ -183,7 +183,7 @@ impl<'a> Reading<'a> {
         good
     }
 
-    /// A key that this place does not know.
+    /// A key that this map does not know.
     pub(crate) fn unknown_key(&mut self, key: &Spanned<String>, known: &[&str], what: &str) {
         let help = match lang::nearest(&key.value, known.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
@@ -222,11 +222,11 @@ impl<'n> Keys<'n> {
     pub(crate) fn set<T>(
         &mut self,
         key: &'static str,
-        place: &mut T,
+        target: &mut T,
         read: impl FnOnce(&'n YamlNode) -> Option<T>,
     ) {
         if let Some(value) = self.get(key).and_then(read) {
-            *place = value;
+            *target = value;
         }
     }
 

@@ -118,7 +118,7 @@ pub struct History {
     pub limit: Limit,
 }
 
-/// A run by its place in its node's log.
+/// A run by its position in its node's log.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RunName {
     /// The node.

@@ -31,8 +31,8 @@ pub(crate) async fn enroll(
     parts: &Parts,
     body: Incoming,
 ) -> Result<PortReply, Problem> {
-    let place = (listener == PortListener::Proxies).then(|| plane.proxied_enrollments.try_acquire());
-    let Ok(_place) = place.transpose() else { return Err(Code::Busy.into()) };
+    let permit = (listener == PortListener::Proxies).then(|| plane.proxied_enrollments.try_acquire());
+    let Ok(_permit) = permit.transpose() else { return Err(Code::Busy.into()) };
     let body = read(parts, body, MAX_BODY, BODY_WITHIN).await?;
     let Ok(_slot) = plane.enrollments.try_acquire() else { return Err(Code::Busy.into()) };
     let request: EnrollRequest = body::decode(&unpacked(parts, body, MAX_BODY)?)?;

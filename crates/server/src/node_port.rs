@@ -43,7 +43,7 @@ pub(crate) enum PortListener {
 
 impl PortListener {
     /// How long the body of a request that is refused may take to go by. Behind a proxy strangers
-    /// could keep the places of nodes on a shared connection with it.
+    /// could keep the permits of nodes on a shared connection with it.
     fn discards_within(self) -> Duration {
         match self {
             PortListener::Nodes => Duration::from_secs(15),

@@ -60,7 +60,7 @@ impl ObjectFilter {
 
 /// Where an object stands in a listing: by node, set and key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ObjectPlace {
+pub struct ObjectPosition {
     /// Whose it is.
     pub node: NodeId,
     /// In which set.
@@ -90,7 +90,7 @@ pub struct ObjectRecord {
 
 impl ObjectRecord {
     /// Where it stands: the next page begins after it.
-    pub fn place(&self) -> ObjectPlace {
-        ObjectPlace { node: self.node.clone(), side: self.side, key: self.key.clone() }
+    pub fn position(&self) -> ObjectPosition {
+        ObjectPosition { node: self.node.clone(), side: self.side, key: self.key.clone() }
     }
 }

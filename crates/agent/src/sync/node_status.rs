@@ -1,4 +1,4 @@
-//! What the node says of the place where its objects live: one object of its own set, which is there
+//! What the node says of the backend of its objects: one object of its own set, which is there
 //! while something is wrong, so that the control plane does not say `in sync` of a node whose
 //! folder is gone.
 
@@ -30,19 +30,19 @@ impl Reconciler {
         self.own(vec![own]);
     }
 
-    /// The place cannot be used.
+    /// The folder cannot be used.
     pub(super) fn unusable(&self, why: &str) -> NodeProblem {
-        NodeProblem::FolderUnusable { place: cut(&self.opened.name), message: cut(why) }
+        NodeProblem::FolderUnusable { folder: cut(&self.opened.name), message: cut(why) }
     }
 
-    /// What could not be taken of the place.
+    /// What could not be read of the backend.
     pub(super) fn unreadable(&self, listing: &Listing) -> Option<NodeProblem> {
         let first = listing.problems.first()?;
-        if first.place.is_empty() {
+        if first.path.is_empty() {
             return Some(self.unusable(&first.message));
         }
         Some(NodeProblem::ManifestsUnreadable {
-            manifest: cut(&format!("{}/{}", self.opened.name, first.place)),
+            manifest: cut(&format!("{}/{}", self.opened.name, first.path)),
             message: cut(&format!("{} ({})", first.message, first.code)),
             others: listing.problems.len() as u64 - 1,
         })

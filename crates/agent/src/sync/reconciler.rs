@@ -358,26 +358,26 @@ impl Reconciler {
         let name = &self.opened.name;
         let shown = |problem: &ListingProblem| {
             let line = problem.line.map_or(String::new(), |line| format!(":{line}"));
-            let within = if problem.place.is_empty() { "" } else { "/" };
-            let place = format!("{name}{within}{}{line}", problem.place);
-            (place, format!("{} ({})", problem.message, problem.code))
+            let within = if problem.path.is_empty() { "" } else { "/" };
+            let subject = format!("{name}{within}{}{line}", problem.path);
+            (subject, format!("{} ({})", problem.message, problem.code))
         };
         let now: BTreeMap<String, String> = problems.iter().map(shown).collect();
-        let is_of_backend = |place: &String| {
-            place.strip_prefix(name).is_some_and(|within| within.is_empty() || within.starts_with('/'))
+        let is_of_backend = |subject: &String| {
+            subject.strip_prefix(name).is_some_and(|within| within.is_empty() || within.starts_with('/'))
         };
-        for place in self.context.view.shown().problems.into_keys().filter(is_of_backend) {
-            if !now.contains_key(&place) {
-                self.problem(&place, None);
+        for subject in self.context.view.shown().problems.into_keys().filter(is_of_backend) {
+            if !now.contains_key(&subject) {
+                self.problem(&subject, None);
             }
         }
-        now.into_iter().for_each(|(place, text)| self.problem(&place, Some(text)));
+        now.into_iter().for_each(|(subject, text)| self.problem(&subject, Some(text)));
     }
 
-    pub(super) fn problem(&self, place: &str, problem: Option<String>) {
+    pub(super) fn problem(&self, subject: &str, problem: Option<String>) {
         let text = problem.clone().unwrap_or_default();
-        if self.context.view.problem(place, problem) && !text.is_empty() {
-            tracing::warn!(place, problem = text, "a problem of synchronized objects");
+        if self.context.view.problem(subject, problem) && !text.is_empty() {
+            tracing::warn!(subject, problem = text, "a problem of synchronized objects");
         }
     }
 

@@ -109,8 +109,8 @@ impl SyncStatus {
         if running + waiting > 0 {
             writeln!(f, "actions        {running} running, {waiting} waiting")?;
         }
-        for (place, problem) in &self.problems {
-            writeln!(f, "problem        {place}: {problem}")?;
+        for (subject, problem) in &self.problems {
+            writeln!(f, "problem        {subject}: {problem}")?;
         }
         Ok(())
     }
@@ -198,14 +198,14 @@ impl SharedStatus {
         self.0.send_modify(change);
     }
 
-    /// What is wrong at a place; `None`: nothing any more. `true` when that is new.
-    pub fn problem(&self, place: &str, problem: Option<String>) -> bool {
+    /// What is wrong with a subject; `None`: nothing any more. `true` when that is new.
+    pub fn problem(&self, subject: &str, problem: Option<String>) -> bool {
         self.0.send_if_modified(|SyncStatus { problems, .. }| match problem {
-            None => problems.remove(place).is_some(),
-            Some(text) if problems.get(place) == Some(&text) => false,
-            Some(_) if problems.len() >= MAX_PROBLEMS && !problems.contains_key(place) => false,
+            None => problems.remove(subject).is_some(),
+            Some(text) if problems.get(subject) == Some(&text) => false,
+            Some(_) if problems.len() >= MAX_PROBLEMS && !problems.contains_key(subject) => false,
             Some(text) => {
-                problems.insert(place.to_owned(), text);
+                problems.insert(subject.to_owned(), text);
                 true
             }
         })
@@ -234,12 +234,12 @@ impl SharedStatus {
 }
 
 /// Runs a thread of this name, without which something is not done; a panic is shown.
-pub fn watched(view: &SharedStatus, place: &str, lost: &str, work: impl FnOnce()) {
+pub fn watched(view: &SharedStatus, subject: &str, lost: &str, work: impl FnOnce()) {
     // Of what it worked on nothing is left.
     if catch_unwind(AssertUnwindSafe(work)).is_err() {
-        tracing::error!(place, lost, "a thread of the agent panicked; restart the agent");
+        tracing::error!(subject, lost, "a thread of the agent panicked; restart the agent");
         let problem = format!("the agent's thread panicked, {lost}; restart the agent, and report its log");
-        view.problem(&format!("thread {place}"), Some(problem));
+        view.problem(&format!("thread {subject}"), Some(problem));
     }
 }
 

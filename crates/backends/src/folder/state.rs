@@ -152,7 +152,7 @@ impl FolderState {
         if old.alone {
             return Ok(new);
         }
-        Ok(manifest::splice(&self.shared_text(root, old)?, old.manifest.place, Some(&new))?)
+        Ok(manifest::splice(&self.shared_text(root, old)?, old.manifest.position, Some(&new))?)
     }
 
     /// The text of a file that holds several objects, if it is as it was read.
@@ -187,7 +187,7 @@ impl FolderState {
             text = manifest::render(apply.spec, extras, format).map_err(|it| it.anywhere())?;
         }
         for attempt in 0..MAX_PLACES {
-            let path = names::place(apply.key, format, attempt);
+            let path = names::path_for(apply.key, format, attempt);
             let free = match self.view.file(&path) {
                 // What stands there is of other objects, or of nobody knows whom.
                 Some(_) => false,
@@ -214,7 +214,7 @@ impl FolderState {
             }
             self.remove(&root, &old.path)?;
         } else {
-            let text = manifest::splice(&self.shared_text(&root, &old)?, old.manifest.place, None)?;
+            let text = manifest::splice(&self.shared_text(&root, &old)?, old.manifest.position, None)?;
             let read = understand_path(&old.path, text.as_bytes());
             self.write(&root, &old.path, text.as_bytes(), read)?;
         }

@@ -282,7 +282,7 @@ impl FolderView {
         self.total = total;
     }
 
-    /// All objects with their places. Files that are there come before files that are
+    /// All objects with their paths. Files that are there come before files that are
     /// missing, each in the order of their paths; the first to say an object counts.
     fn collect(&self) -> (BTreeMap<ObjectKey, PlacedObject>, Vec<ListingProblem>) {
         let mut objects: BTreeMap<ObjectKey, PlacedObject> = BTreeMap::new();

@@ -13,7 +13,7 @@ pub(super) struct ManifestDocument {
     /// The lines of its upper fields.
     pub(super) lines: FieldLines,
     /// Which document of the text it is, empty ones counted, from 0.
-    pub(super) place: usize,
+    pub(super) position: usize,
 }
 
 /// Lines of the fields of the upper two levels, by `field` and `field.field`.

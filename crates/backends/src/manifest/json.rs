@@ -14,7 +14,7 @@ pub(super) fn read(text: &str) -> Result<Vec<ManifestDocument>, ReadManifestErro
     }
     let value = value(text)?;
     let line = 1 + text.bytes().take_while(u8::is_ascii_whitespace).filter(|byte| *byte == b'\n').count();
-    Ok(vec![ManifestDocument { value, line, lines: FieldLines::default(), place: 0 }])
+    Ok(vec![ManifestDocument { value, line, lines: FieldLines::default(), position: 0 }])
 }
 
 /// Reads one value.

@@ -91,7 +91,7 @@ pub struct Manifest {
     /// The line on which it begins, from 1.
     pub line: u32,
     /// Which document of its text it is, from 0.
-    pub place: usize,
+    pub position: usize,
 }
 
 impl Manifest {
@@ -152,7 +152,7 @@ pub fn of_value(value: &Value) -> Result<Manifest, ReadManifestError> {
         value: json::checked(value)?,
         line: 1,
         lines: FieldLines::default(),
-        place: 0,
+        position: 0,
     })
 }
 
@@ -220,7 +220,7 @@ pub fn read_status(bytes: &[u8]) -> Result<Bytes, ReadManifestError> {
 }
 
 fn manifest(document: ManifestDocument) -> Result<Manifest, ReadManifestError> {
-    let ManifestDocument { value, line, lines, place } = document;
+    let ManifestDocument { value, line, lines, position } = document;
     let at = |problem: ManifestProblem, field: &str| problem.at(lines.of(field).unwrap_or(line));
     let Value::Object(mut map) = value else { return Err(ManifestProblem::NotMap.at(line)) };
     let kind = text(&map, "kind").map_err(|_| at(ManifestProblem::NotAText("kind"), "kind"))?;
@@ -254,7 +254,7 @@ fn manifest(document: ManifestDocument) -> Result<Manifest, ReadManifestError> {
         status.map(|status| canonical(&status)).transpose().map_err(|problem| at(problem, "status"))?;
     let spec = canonical(&Value::Object(map)).map_err(|problem| problem.at(line))?;
     let line = u32::try_from(line).unwrap_or(u32::MAX);
-    Ok(Manifest { key, uid, source_uid, spec, status, finalizers, line, place })
+    Ok(Manifest { key, uid, source_uid, spec, status, finalizers, line, position })
 }
 
 /// A field that is text or not there.

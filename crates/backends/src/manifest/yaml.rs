@@ -46,9 +46,9 @@ fn documents(source: &str) -> Result<(Vec<ManifestDocument>, Vec<usize>), ReadMa
             other => {
                 let value = reader.node(other, span, 0, &FieldPath::Root)?.value;
                 let lines = std::mem::take(&mut reader.lines);
-                let place = begins.len().saturating_sub(1);
+                let position = begins.len().saturating_sub(1);
                 if !value.is_null() {
-                    documents.push(ManifestDocument { value, line, lines, place });
+                    documents.push(ManifestDocument { value, line, lines, position });
                 }
             }
         }

@@ -26,7 +26,7 @@ pub const MAX_DEPTH: usize = 32;
 pub const MAX_TOTAL: u64 = 1024 * 1024 * 1024;
 /// Fewer files than this are read by one thread.
 const PARALLEL_FROM: usize = 256;
-/// The most places that one message names.
+/// The most paths that one message names.
 const NAMED: usize = 10;
 
 /// Files that changed, by path relative to the folder; `None` for one that is gone.
@@ -217,7 +217,7 @@ impl FolderScan {
 }
 
 /// Whether Muster could mean this file: everything of modules, and YAML elsewhere, so that
-/// one in a wrong place is told of.
+/// one at a wrong path is named.
 fn is_read(path: &str) -> bool {
     path.starts_with("modules/") || path.ends_with(".yaml") || path.ends_with(".yml")
 }

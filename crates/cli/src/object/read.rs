@@ -43,7 +43,7 @@ pub struct ReadManifest {
     /// Its length in canonical form, in bytes.
     pub size: usize,
     /// `file:line` of it.
-    pub place: String,
+    pub location: String,
 }
 
 /// Something that is wrong in a manifest.
@@ -124,8 +124,12 @@ fn told(mistakes: &[Mistake]) -> String {
 /// # Errors
 /// With all mistakes at once, when there are any.
 pub fn read(source: &Source<'_>) -> Result<Vec<ReadManifest>, ReadError> {
-    let mut reading =
-        ManifestReading { source: *source, given: Vec::new(), mistakes: Vec::new(), places: BTreeMap::new() };
+    let mut reading = ManifestReading {
+        source: *source,
+        given: Vec::new(),
+        mistakes: Vec::new(),
+        locations: BTreeMap::new(),
+    };
     for path in source.files {
         if path.as_os_str() == STDIN {
             let text = limited(&mut io::stdin().lock(), STDIN)?;
@@ -210,7 +214,7 @@ struct ManifestReading<'a> {
     given: Vec<ReadManifest>,
     mistakes: Vec<Mistake>,
     /// Where each object stands: node, kind, namespace, name.
-    places: BTreeMap<[String; 4], String>,
+    locations: BTreeMap<[String; 4], String>,
 }
 
 impl ManifestReading<'_> {
@@ -236,7 +240,7 @@ impl ManifestReading<'_> {
     }
 
     fn manifest(&mut self, file: &str, manifest: Manifest) {
-        let place = format!("{file}:{}", manifest.line);
+        let location = format!("{file}:{}", manifest.line);
         let mut mistake = |code, message| {
             self.mistakes.push(Mistake { file: file.to_owned(), line: Some(manifest.line), code, message });
         };
@@ -266,13 +270,13 @@ impl ManifestReading<'_> {
         };
         let (namespace, name) = (namespace.to_owned(), manifest.key.name.to_string());
         let key = [node.clone(), kind.clone(), namespace.clone(), name.clone()];
-        if let Some(first) = self.places.get(&key) {
+        if let Some(first) = self.locations.get(&key) {
             let message = format!("{} of {node} stands at {first} already", manifest.key);
             return mistake("duplicate-object", message);
         }
-        self.places.insert(key, place.clone());
+        self.locations.insert(key, location.clone());
         let name = ObjectName { node, kind, namespace, name };
-        self.given.push(ReadManifest { name, value, size: manifest.spec.len(), place });
+        self.given.push(ReadManifest { name, value, size: manifest.spec.len(), location });
     }
 }
 
@@ -308,7 +312,7 @@ mod tests {
     fn read_text(text: &str, mapping: Mapping) -> ManifestReading<'static> {
         let source = Source { files: &[], node: None, mapping };
         let mut reading =
-            ManifestReading { source, given: vec![], mistakes: vec![], places: BTreeMap::new() };
+            ManifestReading { source, given: vec![], mistakes: vec![], locations: BTreeMap::new() };
         reading.text("a.yaml", text.as_bytes(), Format::Yaml);
         reading
     }

@@ -1,4 +1,4 @@
-//! The tree of an expression. Every node knows its place and its depth.
+//! The tree of an expression. Every node knows its position and its depth.
 
 use crate::Value;
 

@@ -116,15 +116,15 @@ impl Template {
         self.uses().into_iter().map(|name| name.path.join(".")).collect()
     }
 
-    /// The same with places, in the order of the source.
+    /// The same with positions, in the order of the source.
     pub fn uses(&self) -> Vec<TemplateName> {
         let mut found = Vec::new();
         uses(&self.inner.body, &mut Vec::new(), &mut found);
-        let place = |name: NameUse| {
-            let (line, column, len) = place(&self.inner.source, name.offset, name.len);
+        let located = |name: NameUse| {
+            let (line, column, len) = line_and_column(&self.inner.source, name.offset, name.len);
             TemplateName { path: name.path, line, column, len, guarded: name.guarded }
         };
-        found.into_iter().map(place).collect()
+        found.into_iter().map(located).collect()
     }
 }
 
@@ -177,12 +177,12 @@ fn uses_of(node: &ExprNode, locals: &[String], found: &mut Vec<NameUse>) {
 
 /// A mistake in terms of lines.
 fn at(error: ParseError, name: &str, source: &str) -> TemplateError {
-    let (line, column, len) = place(source, error.offset, error.len);
+    let (line, column, len) = line_and_column(source, error.offset, error.len);
     TemplateError { template: name.to_owned(), message: error.message, line, column, len, help: error.help }
 }
 
-/// Line, column and length of a place, in characters; the length stays on the line.
-fn place(source: &str, offset: usize, len: usize) -> (u32, u32, u32) {
+/// Line, column and length of a range, in characters; the length stays on the line.
+fn line_and_column(source: &str, offset: usize, len: usize) -> (u32, u32, u32) {
     let before = source.get(..offset).unwrap_or(source);
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);
     let meant = source.get(offset..offset + len).and_then(|text| text.lines().next()).unwrap_or("");

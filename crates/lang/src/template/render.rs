@@ -62,7 +62,7 @@ struct Renderer<'a> {
     frames: Frames<'a>,
     budget: EvalBudget,
     out: String,
-    /// The last expression's place, for a limit that is met between expressions.
+    /// The last expression's position, for a limit that is met between expressions.
     at: usize,
 }
 

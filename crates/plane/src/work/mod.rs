@@ -24,7 +24,7 @@
 //!   that was asked once is not asked again by this task. To run something again is a new
 //!   task, an operator's own word.
 //! - Every target comes to an end: of itself, or as offline, withdrawn or silent, which
-//!   frees its place. What a node says later than that is still taken in.
+//!   frees its slot of the batch. What a node says later than that is still taken in.
 //! - What the Action object of a node has to be is a function of the task's state
 //!   ([`Task::order_for`]), so after a crash at any moment [`Task::resume`] puts right what
 //!   was not done.

@@ -343,7 +343,7 @@ impl Task {
             if work.stage.has_object() && work.begun.is_none() {
                 work.begun = Some(now);
             }
-            // The place of a silent one was given away: it stays silent until it ends.
+            // The slot of a silent one was given away: it stays silent until it ends.
             if work.stage == NodeStage::Issued {
                 work.enter(NodeStage::Running, now);
                 work.deadline = Some(until);

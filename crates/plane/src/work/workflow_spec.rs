@@ -216,9 +216,9 @@ impl WorkflowSpec {
             return Err(WorkflowError::TooManySteps);
         }
         let mut names = BTreeSet::new();
-        for (place, step) in self.steps.iter().enumerate() {
+        for (index, step) in self.steps.iter().enumerate() {
             if step.name.trim().is_empty() || step.name.len() > MAX_STEP_NAME {
-                return Err(WorkflowError::StepName(place + 1));
+                return Err(WorkflowError::StepName(index + 1));
             }
             if !names.insert(&step.name) {
                 return Err(WorkflowError::SameName(step.name.clone()));

@@ -48,7 +48,7 @@ fn process(proc: &Proc, accounts: &Accounts, pid: u32) -> Option<Process> {
     let (before, after) = stat.rsplit_once(')')?;
     let name = before.split_once('(')?.1.to_owned();
     let fields: Vec<&str> = after.split_ascii_whitespace().collect();
-    let number = |place: usize| fields.get(place)?.parse::<u64>().ok();
+    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
     let line = |name: &str| {
         let rest = status.lines().find_map(|line| line.strip_prefix(name))?;
         rest.split_ascii_whitespace().next()?.parse::<u64>().ok()

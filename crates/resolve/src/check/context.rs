@@ -176,7 +176,7 @@ fn read_fleet(files: &Files, context: &mut Context, sink: &mut Sink) {
 }
 
 fn read_environments(files: &Files, context: &mut Context, sink: &mut Sink) {
-    let mut places: BTreeMap<String, (String, At)> = BTreeMap::new();
+    let mut declared: BTreeMap<String, (String, At)> = BTreeMap::new();
     for (path, file) in files {
         let found: Vec<(String, &Environment, At)> = match &file.content {
             FileDecl::Environments(all) => {
@@ -190,13 +190,13 @@ fn read_environments(files: &Files, context: &mut Context, sink: &mut Sink) {
         };
         context.environments_broken |= file.found.hides();
         for (name, environment, at) in found {
-            if let Some((first, first_at)) = places.get(&name) {
+            if let Some((first, first_at)) = declared.get(&name) {
                 sink.error(path, "E008", at, format!("environment `{name}` is declared twice"))
                     .help("keep one of the two")
                     .label_in(first, *first_at, "first here");
                 continue;
             }
-            places.insert(name.clone(), (path.clone(), at));
+            declared.insert(name.clone(), (path.clone(), at));
             let vars = layer(context, path, &environment.vars, sink);
             context.environments.insert(name, (at, vars));
         }

@@ -57,10 +57,10 @@ fn entry(reading: &mut Reading<'_>, name: &Spanned<String>, node: &YamlNode) -> 
             "say what the control plane may ask for, as in `queries: [traits]`, or drop the delegation";
         reading.missing_key(name.at, &what, "commands, actions or queries", help);
     }
-    let places = actions.iter().map(|(action, (at, _))| (action.clone(), *at)).collect();
+    let declared_at = actions.iter().map(|(action, (at, _))| (action.clone(), *at)).collect();
     let actions = actions.into_iter().map(|(action, (_, spec))| (action, spec)).collect();
     let content = Delegation { commands, actions, queries, timeout_secs };
-    DelegationDecl { name: name.value.clone(), at: name.at, nodes, content, actions: places }
+    DelegationDecl { name: name.value.clone(), at: name.at, nodes, content, actions: declared_at }
 }
 
 fn timeout(reading: &mut Reading<'_>, node: &YamlNode) -> Option<u64> {
@@ -152,8 +152,8 @@ fn check_command(reading: &mut Reading<'_>, words: &[Spanned<String>]) {
             )
             .help("name the folder; `*` stands for any text without a slash");
     }
-    for (place, word) in arguments.iter().enumerate() {
-        if word.value == REST && place + 1 < arguments.len() {
+    for (index, word) in arguments.iter().enumerate() {
+        if word.value == REST && index + 1 < arguments.len() {
             reading
                 .error("E093", word.at, "`**` stands for any further arguments, so it comes last")
                 .help("write `*` for one argument, or move `**` to the end");

@@ -37,17 +37,17 @@ pub(crate) struct FleetDecl {
 pub(crate) fn read(reading: &mut Reading<'_>, root: &YamlNode) -> FleetDecl {
     let mut fleet = FleetDecl { hidden: root.is_bad(), ..FleetDecl::default() };
     let mut keys = reading.keys(root, "fleet.yaml", "fleet.yaml");
-    let place = (At { line: 1, column: 1, len: 1 }, "fleet.yaml");
-    if let Some(node) = keys.needed(reading, "format", place, "begin with `format: 1`") {
+    let within = (At { line: 1, column: 1, len: 1 }, "fleet.yaml");
+    if let Some(node) = keys.needed(reading, "format", within, "begin with `format: 1`") {
         check_format(reading, node);
     }
-    let name = keys.needed(reading, "name", place, "add `name: my-fleet`");
+    let name = keys.needed(reading, "name", within, "add `name: my-fleet`");
     if let Some(name) = name.and_then(|node| reading.text(node, "the fleet's name")) {
         reading.name(&name.value, name.at, "a fleet");
         fleet.name = name.value;
     }
     let help = "add `channels: {stable: {freshness: 24h}}`";
-    if let Some(node) = keys.needed(reading, "channels", place, help) {
+    if let Some(node) = keys.needed(reading, "channels", within, help) {
         fleet.channels = channels(reading, node);
         // One that has no name or that stands twice may still be meant elsewhere.
         let declared = if let YamlKind::Map(all) = &node.kind { all.len() } else { usize::MAX };
@@ -105,8 +105,8 @@ fn channel(reading: &mut Reading<'_>, name: &Spanned<String>, node: &YamlNode) -
         percent(reading, node, "jitter", MAX_JITTER, "20%")
     });
     let help = "say how long a release may be adopted after its last signature, such as `freshness: 24h`";
-    let place = (name.at, &*format!("channel {}", name.value));
-    if let Some(node) = keys.needed(reading, "freshness", place, help) {
+    let within = (name.at, &*format!("channel {}", name.value));
+    if let Some(node) = keys.needed(reading, "freshness", within, help) {
         channel.freshness_secs = interval(reading, node, "freshness").unwrap_or(1);
     }
     keys.set("converge", &mut channel.converge_secs, |node| interval(reading, node, "converge"));

@@ -19,7 +19,7 @@ const MAX_NAME: usize = 4096;
 /// The keys that refer to other resources.
 const REFERENCES: [&str; 4] = ["depends_on", "before", "notify", "subscribes"];
 
-/// A resource and the places of its parts.
+/// A resource and the positions of its parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Placed {
     pub(crate) resource: DeclaredResource,

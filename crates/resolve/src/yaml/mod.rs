@@ -1,4 +1,4 @@
-//! YAML as the fleet repo uses it: maps, lists and texts, each with its place.
+//! YAML as the fleet repo uses it: maps, lists and texts, each with its position.
 //!
 //! What YAML would guess is not guessed here: a scalar keeps its raw text, and the reader
 //! of the field decides what it means. Tags, anchors, aliases, several documents and keys
@@ -17,7 +17,7 @@ pub const MAX_DEPTH: usize = 32;
 /// The most maps, lists and texts in one file.
 pub const MAX_NODES: usize = 2_000_000;
 
-/// A place in a file: line and column from 1, and how many characters are meant.
+/// A position in a file: line and column from 1, and how many characters are meant.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct At {
     pub(crate) line: u32,

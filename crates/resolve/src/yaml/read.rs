@@ -78,7 +78,7 @@ impl<'s> Reader<'s, '_> {
                 Event::StreamEnd => return Ok(root),
                 Event::DocumentStart(_) if root.is_some() => {
                     self.sink
-                        .error("E007", place(&span), "a second document begins here")
+                        .error("E007", position_of(&span), "a second document begins here")
                         .help("one file holds one document; drop the `---`");
                     return Err(ReadStop::Reported);
                 }
@@ -96,7 +96,7 @@ impl<'s> Reader<'s, '_> {
     }
 
     fn node(&mut self, event: Event<'s>, span: Span, depth: usize) -> Result<YamlNode, ReadStop> {
-        let at = place(&span);
+        let at = position_of(&span);
         self.nodes += 1;
         if self.nodes > MAX_NODES {
             self.sink
@@ -165,7 +165,7 @@ impl<'s> Reader<'s, '_> {
         let mut bad = false;
         loop {
             let (event, span) = self.next()?;
-            let at = place(&span);
+            let at = position_of(&span);
             let key = match event {
                 Event::MappingEnd => break,
                 Event::Scalar(text, _, 0, None) => Some(Spanned { value: text.into_owned(), at }),
@@ -280,7 +280,7 @@ fn nth_line(source: &str, number: u32) -> &str {
     source.lines().nth((number as usize).saturating_sub(1)).unwrap_or_default()
 }
 
-fn place(span: &Span) -> At {
+fn position_of(span: &Span) -> At {
     let len = if span.start.line() == span.end.line() { span.len().max(1) } else { 1 };
     at(span.start.line(), span.start.col() + 1, len)
 }

@@ -92,7 +92,7 @@ impl Hub {
         self.fill_node_problems().await
     }
 
-    /// What nodes say of the places where their objects live.
+    /// What nodes say of the backends of their objects.
     async fn fill_node_problems(&self) -> Result<(), StoreError> {
         let key = node_status_key();
         for record in self.all_of(Side::Replica, &key.section.kind).await? {
@@ -119,7 +119,7 @@ impl Hub {
         let filter = ObjectFilter { side, kind, ..ObjectFilter::default() };
         let mut found: Vec<ObjectRecord> = Vec::new();
         loop {
-            let after = found.last().map(ObjectRecord::place);
+            let after = found.last().map(ObjectRecord::position);
             let page = self.store.sync_objects(filter.clone(), after, PAGE).await?;
             if page.is_empty() {
                 return Ok(found);
@@ -138,8 +138,8 @@ impl Hub {
         if let Some(found) = self.held(id) {
             return Ok(found);
         }
-        let place = id.as_str().bytes().fold(0usize, |sum, byte| sum + usize::from(byte)) % LOADS;
-        let _one = self.loading[place].lock().await;
+        let shard = id.as_str().bytes().fold(0usize, |sum, byte| sum + usize::from(byte)) % LOADS;
+        let _one = self.loading[shard].lock().await;
         if let Some(found) = self.held(id) {
             return Ok(found);
         }
@@ -156,7 +156,7 @@ impl Hub {
 
     /// Keeps the sets in memory for the node's next post, among [`RECENT`]. The first to go is the
     /// oldest that is not in the middle of a resync, whose progress goes with it; one that is has
-    /// its place for [`RESYNC_WITHIN`].
+    /// its permit for [`RESYNC_WITHIN`].
     pub(crate) fn remember(&self, node: &Arc<NodeSync>) {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         let known = recent.iter().position(|(one, _)| Arc::ptr_eq(one, node));

@@ -99,7 +99,7 @@ impl CallingNode {
 pub(super) struct SignedRequest<'a> {
     pub(super) caller: CallingNode,
     body: SignedBody<'a>,
-    _place: PeerPermit,
+    _permit: PeerPermit,
 }
 
 impl<'a> SignedRequest<'a> {
@@ -128,11 +128,11 @@ impl<'a> SignedRequest<'a> {
             .verify(&head.method, &head.uri, &plane.trust.fleet, &key, now())
             .map_err(signature_problem)?;
         let counted = connection.is_proxy().then_some(&caller.id);
-        let place = plane.proxied.clone().enter(counted, PROXIED_AT_ONCE);
-        let place =
-            place.ok_or_else(|| Problem::new(Code::Busy, "the node has too many requests at once"))?;
+        let permit = plane.proxied.clone().enter(counted, PROXIED_AT_ONCE);
+        let permit =
+            permit.ok_or_else(|| Problem::new(Code::Busy, "the node has too many requests at once"))?;
         caller.first_time(plane, &signed)?;
-        Ok(SignedRequest { caller, body, _place: place })
+        Ok(SignedRequest { caller, body, _permit: permit })
     }
 
     /// The body, as sent, is the one that was signed, and within the node's share.

@@ -49,7 +49,7 @@ struct ObjectsByNode<'a> {
     plane: &'a Arc<ControlPlane>,
     /// In the order of the request; refused until it is known better.
     results: Vec<ObjectResult>,
-    /// What is to be done, by place in `results`.
+    /// What is to be done, by index in `results`.
     edits: BTreeMap<NodeId, Vec<(usize, FeedEdit)>>,
 }
 
@@ -214,8 +214,8 @@ impl ObjectsByNode<'_> {
             match running.join_next().await {
                 None => break,
                 Some(Ok(carried)) => {
-                    for (place, (came, shown)) in carried {
-                        let done = &mut self.results[place];
+                    for (index, (came, shown)) in carried {
+                        let done = &mut self.results[index];
                         ((done.outcome, done.why), (done.before, done.after)) = (came, shown);
                     }
                 }
@@ -232,20 +232,20 @@ impl ObjectsByNode<'_> {
     }
 }
 
-/// Does it on one node; the results are by their places in the request.
+/// Does it on one node; the results are by their indexes in the request.
 async fn carry_out(
     plane: Arc<ControlPlane>,
     id: NodeId,
     edits: Vec<(usize, FeedEdit)>,
     dry_run: bool,
 ) -> Vec<(usize, CarriedEdit)> {
-    let (places, edits): (Vec<usize>, Vec<FeedEdit>) = edits.into_iter().unzip();
+    let (indexes, edits): (Vec<usize>, Vec<FeedEdit>) = edits.into_iter().unzip();
     let carried = if dry_run { would(&plane, &id, edits).await } else { change(&plane, &id, edits).await };
     let carried = carried.map_err(hub_problem).unwrap_or_else(|problem| {
         let refused = (ApplyOutcome::Refused, Some(problem.to_string()));
-        places.iter().map(|_| (refused.clone(), (None, None))).collect()
+        indexes.iter().map(|_| (refused.clone(), (None, None))).collect()
     });
-    places.into_iter().zip(carried).collect()
+    indexes.into_iter().zip(carried).collect()
 }
 
 /// What became of one object, and its manifest before and after.

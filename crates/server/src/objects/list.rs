@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use model::condition::Direction;
 use model::{Kind, NodeId, ObjectKey};
-use store::{ObjectFilter, ObjectPlace, ObjectRecord};
+use store::{ObjectFilter, ObjectPosition, ObjectRecord};
 use sync::{Content, Side};
 use wire::{Code, Problem};
 
@@ -31,7 +31,7 @@ fn way_of(side: Side) -> Direction {
 /// they are shown where they belong, with tasks and with their objects.
 pub(crate) async fn list(call: OperatorCall, asked: ObjectsQuery) -> Result<ObjectsView, Problem> {
     let plane = &call.plane;
-    let mut after = asked.from.as_deref().map(parse_place).transpose()?;
+    let mut after = asked.from.as_deref().map(parse_position).transpose()?;
     let all_kinds = asked.kind.is_none();
     let filter = ObjectFilter {
         node: None,
@@ -67,7 +67,7 @@ pub(crate) async fn list(call: OperatorCall, asked: ObjectsQuery) -> Result<Obje
         }
     }
     let full = page.is_full();
-    let next = after.filter(|_| full).map(|place| show_place(&place));
+    let next = after.filter(|_| full).map(|position| show_position(&position));
     Ok(ObjectsView { objects: page.objects, next })
 }
 
@@ -84,14 +84,18 @@ impl ObjectsPage<'_> {
         self.objects.len() >= self.limit
     }
 
-    /// Fills it with objects after a place, which becomes that of the last one looked at.
-    async fn fill(&mut self, filter: &ObjectFilter, after: &mut Option<ObjectPlace>) -> Result<(), Problem> {
+    /// Fills it with objects after a position, which becomes that of the last one looked at.
+    async fn fill(
+        &mut self,
+        filter: &ObjectFilter,
+        after: &mut Option<ObjectPosition>,
+    ) -> Result<(), Problem> {
         while !self.is_full() {
             let room = self.limit - self.objects.len();
             let found = self.plane.store.sync_objects(filter.clone(), after.clone(), room).await;
             let found = found.map_err(store_problem)?;
             let Some(last) = found.last() else { return Ok(()) };
-            *after = Some(last.place());
+            *after = Some(last.position());
             let shown = |record: &ObjectRecord| !self.all_kinds || !is_internal(&record.key.section.kind);
             let views = found.into_iter().filter(shown).filter_map(|record| view(self.plane, record));
             self.objects.extend(views);
@@ -163,12 +167,12 @@ pub(crate) async fn one(call: OperatorCall, mut name: ObjectName) -> Result<Obje
 }
 
 /// `node/side/Kind/namespace/name`.
-fn show_place(place: &ObjectPlace) -> String {
-    let side = if place.side == Side::Feed { "down" } else { "up" };
-    format!("{}/{side}/{}", place.node, place.key)
+fn show_position(position: &ObjectPosition) -> String {
+    let side = if position.side == Side::Feed { "down" } else { "up" };
+    format!("{}/{side}/{}", position.node, position.key)
 }
 
-fn parse_place(text: &str) -> Result<ObjectPlace, Problem> {
+fn parse_position(text: &str) -> Result<ObjectPosition, Problem> {
     let read = || {
         let mut parts = text.splitn(3, '/');
         let node = parts.next()?.parse().ok()?;
@@ -177,7 +181,7 @@ fn parse_place(text: &str) -> Result<ObjectPlace, Problem> {
             "up" => Side::Replica,
             _ => return None,
         };
-        Some(ObjectPlace { node, side, key: parts.next()?.parse().ok()? })
+        Some(ObjectPosition { node, side, key: parts.next()?.parse().ok()? })
     };
     read().ok_or_else(|| Problem::new(Code::BadBody, "`from` is not what an earlier page said"))
 }

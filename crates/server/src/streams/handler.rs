@@ -92,7 +92,7 @@ impl PlaneLinkHandler {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the node says of the place where its objects live, when the batch has it.
+    /// What the node says of the backend of its objects, when the batch has it.
     fn node_reports(&self, batch: &ApplyBatch) {
         let key = node_status_key();
         let last = batch.items.iter().rev().find(|item| item.key == key);

@@ -49,9 +49,9 @@ pub(crate) async fn events(
     if !matches!(frames.first(), Some(Frame::Hello(_))) {
         return Err(Problem::new(Code::BadBody, "frames begin with a hello"));
     }
-    let (mut origin, place) = (request.origin(), place(&request)?);
+    let (mut origin, posting_lease) = (request.origin(), posting_lease(&request)?);
     let said = run_to_completion(async move {
-        let mut exchange = match NodeExchange::begin(request, place, &frames).await {
+        let mut exchange = match NodeExchange::begin(request, posting_lease, &frames).await {
             Ok(exchange) => exchange,
             Err(why) => return Ok(FrameBatch { frames: vec![Frame::GoAway(why)], more: false }),
         };
@@ -68,17 +68,17 @@ pub(crate) async fn events(
     Ok(encoded(out, gzip))
 }
 
-/// The place of the node's one post. Where its sets are to be loaded, a post costs as much as a link.
+/// The lease of the node's one post. Where its sets are to be loaded, a post costs as much as a link.
 ///
 /// # Errors
 /// Another post of the node is worked on, or too many links are being opened.
-pub(super) fn place(request: &StreamRequest) -> Result<OwnedMutexGuard<()>, Problem> {
-    let place = request.caller.slot.stream_admission().posting.clone().try_lock_owned();
-    let place = place.map_err(|_| busy("what was posted before is still worked on", SOON))?;
+pub(super) fn posting_lease(request: &StreamRequest) -> Result<OwnedMutexGuard<()>, Problem> {
+    let posting_lease = request.caller.slot.stream_admission().posting.clone().try_lock_owned();
+    let posting_lease = posting_lease.map_err(|_| busy("what was posted before is still worked on", SOON))?;
     if request.plane.hub.held(&request.caller.id).is_none() {
         request.enter()?;
     }
-    Ok(place)
+    Ok(posting_lease)
 }
 
 /// An exchange with a node, at the control plane.
@@ -87,7 +87,7 @@ pub(super) struct NodeExchange {
     handler: Arc<PlaneLinkHandler>,
     /// The link that it is, as everybody else sees it.
     pub(super) open: RegisteredLink,
-    _place: OwnedMutexGuard<()>,
+    _lease: OwnedMutexGuard<()>,
 }
 
 impl NodeExchange {
@@ -97,7 +97,7 @@ impl NodeExchange {
     /// There is no hello, or why the node gets no link.
     pub(super) async fn begin(
         mut request: Box<StreamRequest>,
-        place: OwnedMutexGuard<()>,
+        posting_lease: OwnedMutexGuard<()>,
         frames: &[Frame],
     ) -> Result<NodeExchange, GoAway> {
         request.greeted(frames)?;
@@ -105,7 +105,7 @@ impl NodeExchange {
         let (handler, config) = lease(&request, &open.link).await?;
         request.plane.hub.remember(&handler.sets);
         let exchange = Exchange::open(*config, None, handler.clone());
-        Ok(NodeExchange { exchange, handler, open, _place: place })
+        Ok(NodeExchange { exchange, handler, open, _lease: posting_lease })
     }
 
     /// Does what operators asked of the node's link, and says it to the node.

@@ -22,7 +22,7 @@ use wire::headers::{PROTOCOL, PROTOCOL_HEADER};
 use wire::rpc::{self, PingRequest, PongReply, PushSummary, VersionRequest, VersionResponse};
 use wire::{Code, Problem};
 
-use super::posted::{NodeExchange, place};
+use super::posted::{NodeExchange, posting_lease};
 use super::serve::{HELLO_WITHIN, SOON, StreamRequest, away, over};
 use crate::answer::PortReply;
 use crate::node_port::CallingNode;
@@ -65,9 +65,9 @@ pub(crate) async fn push(
     let agreed = grpc::agree(request.headers())?;
     let link = StreamRequest::new(plane, caller, connection, TransportKind::Poll);
     let reader = GrpcReader::new(request.into_body(), agreed.incoming_gzip, MAX_UP, link.source());
-    let place = place(&link)?;
+    let posting_lease = posting_lease(&link)?;
     run_to_completion(async move {
-        Ok(match pushed(link, place, reader).await {
+        Ok(match pushed(link, posting_lease, reader).await {
             Ok(summary) => message_reply(rpc::write(&summary)),
             Err(why) => status_reply(&GrpcStatus::of_go_away(&why.code, &why.message)),
         })
@@ -77,12 +77,12 @@ pub(crate) async fn push(
 
 async fn pushed(
     link: Box<StreamRequest>,
-    place: OwnedMutexGuard<()>,
+    posting_lease: OwnedMutexGuard<()>,
     mut reader: GrpcReader,
 ) -> Result<PushSummary, GoAway> {
     let connection = link.connection.clone();
     let first = read_first(&mut reader).await?;
-    let mut exchange = NodeExchange::begin(link, place, &first).await?;
+    let mut exchange = NodeExchange::begin(link, posting_lease, &first).await?;
     let pushed = all_pushed(&mut exchange, first, &mut reader, &connection).await;
     exchange.end().await;
     pushed

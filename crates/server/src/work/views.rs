@@ -221,12 +221,12 @@ fn stored_workflow(plane: &ControlPlane, record: &TaskRecord) -> Option<Workflow
 
 fn workflow_view(plane: &ControlPlane, workflow: &Workflow, version: u64) -> WorkflowView {
     let (state, why) = phase(&workflow.phase);
-    let steps = workflow.spec.steps.iter().enumerate().map(|(place, step)| {
-        let attempts: Vec<_> = workflow.attempts_of(place).collect();
+    let steps = workflow.spec.steps.iter().enumerate().map(|(index, step)| {
+        let attempts: Vec<_> = workflow.attempts_of(index).collect();
         let live = |task: &str| Some(plane.work.get(task)?.news.borrow().summary.clone());
         let summary =
             attempts.last().and_then(|attempt| attempt.summary.clone().or_else(|| live(&attempt.task)));
-        let state = match place.cmp(&workflow.step) {
+        let state = match index.cmp(&workflow.step) {
             std::cmp::Ordering::Less => "done",
             std::cmp::Ordering::Equal => state,
             std::cmp::Ordering::Greater => "waiting",

@@ -294,14 +294,14 @@ pub(super) async fn objects_are_listed_in_pages(store: &Store) {
             let page = store.sync_objects(filter.clone(), after, step).await.unwrap();
             assert!(page.len() <= step);
             let Some(last) = page.last() else { return all };
-            after = Some(last.place());
+            after = Some(last.position());
             all.extend(page);
         }
     };
     let any = ObjectFilter::default();
     let all = list(&any, 1000).await;
     assert_eq!(all.len(), 2 * (5 + 2), "no tombstones, and nothing of a removed node");
-    assert!(all.is_sorted_by(|a, b| a.place() < b.place()));
+    assert!(all.is_sorted_by(|a, b| a.position() < b.position()));
     for step in 1..5 {
         assert_eq!(list(&any, step).await, all, "in pages of {step}");
     }
