@@ -90,7 +90,7 @@ impl CheckInClient {
         Some(answer)
     }
 
-    /// Checks in for the node, and tells the daemon what came of it.
+    /// Checks in for the node, and reports the outcome to the daemon.
     pub async fn check_in(&self, mut message: CheckIn, newest: Option<(Digest, u64)>) {
         let acked_before = self.load(&mut message, newest);
         if let Some(answer) = self.over_stream(&message).await {
@@ -113,7 +113,7 @@ impl CheckInClient {
         self.daemon.send(event).await;
     }
 
-    /// Delivers the facts that wait over the open stream, and tells the daemon how far they
+    /// Delivers the facts that wait over the open stream, and reports to the daemon how far they
     /// came. `message` says the rest.
     pub async fn flush(&self, mut message: CheckIn, newest: Option<(Digest, u64)>) {
         let acked_before = self.load(&mut message, newest);

@@ -152,7 +152,7 @@ pub enum ErrorClass {
     Temporary,
     /// What is known of the object is stale: get it, and try again.
     Recoverable,
-    /// It will never work: stop, and tell the source of truth.
+    /// It will never work: stop, and refuse it towards the source of truth.
     Permanent,
 }
 

@@ -79,7 +79,7 @@ fn present(
     same: &mut impl FnMut(&FoundObject) -> bool,
 ) -> Option<Correction> {
     if found.deleting {
-        // It can be made anew when it is gone; the backend will tell.
+        // It can be made anew when it is gone; the backend's answer shows it.
         return None;
     }
     match &found.source_uid {
@@ -118,7 +118,7 @@ fn absent(last: Option<&LastApplied>, complete: bool) -> Option<Correction> {
 pub struct Guard {
     /// The largest share of the feed that may go at once, in percent.
     pub max_delete_percent: u8,
-    /// An operator said that it is meant.
+    /// An operator confirmed it.
     pub confirmed: bool,
     /// No object was ever seen since the start: an empty backend may be another one, not mounted.
     pub unseen: bool,

@@ -222,7 +222,7 @@ fn show(whole: &NodeReport, screen: Screen) -> String {
     if let Some(root) = node.held.as_ref().map(|held| held.root) {
         rows.push(("set", root.short()));
     }
-    rows.push(("seen", format!("{seen}; told to call within {promised}")));
+    rows.push(("seen", format!("{seen}; to call within {promised}")));
     if let Some(run) = node.last_run {
         rows.push(("last run", format!("{} ago", ago(run, now))));
     }

@@ -17,7 +17,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
 use crate::screen::Screen;
 
-/// Connections of nodes at once, unless told otherwise.
+/// Connections of nodes at once by default.
 const CONNECTIONS: usize = 20_000;
 
 const AFTER: &str = "\
@@ -81,12 +81,12 @@ pub struct ServerArgs {
     #[arg(long, value_name = "COUNT", default_value_t = StreamConfig::RESYNCS.default,
         value_parser = within(StreamConfig::RESYNCS))]
     resyncs: u32,
-    /// What to tell a control plane that runs, instead of running one.
+    /// A command for a control plane that runs, instead of running one.
     #[command(subcommand)]
     tell: Option<Tell>,
 }
 
-/// What a control plane that runs may be told.
+/// The commands for a control plane that runs.
 #[derive(Subcommand, Debug)]
 enum Tell {
     /// Change what it logs, until it stops

@@ -70,10 +70,10 @@ async fn sync(operator: &Operator) -> Result<BTreeMap<SyncState, usize>, Operato
 
 /// How synchronization fares, in one line; nothing where nothing synchronizes.
 pub fn sync_text(states: &BTreeMap<SyncState, usize>, screen: Screen) -> String {
-    let Some(said) = counted(states, screen) else { return String::new() };
+    let Some(text) = counted(states, screen) else { return String::new() };
     let well = states.keys().all(|state| *state == SyncState::InSync);
     let next = if well { "" } else { "  (muster object status --wrong)" };
-    format!("\nsynchronization: {said}{next}\n")
+    format!("\nsynchronization: {text}{next}\n")
 }
 
 /// What the fleet's state means for scripts.

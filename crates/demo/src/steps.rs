@@ -148,7 +148,7 @@ impl Demo<'_> {
         self.show_run(operator, OBSERVER, |_| true).await
     }
 
-    /// Edits a managed file behind the agent's back and sees it put right, and told of.
+    /// Edits a managed file behind the agent's back and sees it put right, and reported.
     async fn heal(&mut self, operator: &Operator) -> Result<(), Failure> {
         let Some(motd) = self.root_of(VICTIM).map(|root| root.join(MOTD)) else { return Ok(()) };
         let good = fs::read_to_string(&motd).map_err(DemoError::using(&motd))?;

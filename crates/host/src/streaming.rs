@@ -1,4 +1,4 @@
-//! Running a command beside everything else: its output is told as it comes, and it can be
+//! Running a command beside everything else: its output is given as it comes, and it can be
 //! ended at any time (OPS-2).
 
 use std::sync::Arc;
@@ -34,12 +34,12 @@ impl StreamingCommand {
         self.cancel.cancel();
     }
 
-    /// The last event was told.
+    /// The last event was given.
     pub fn is_over(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Waits until the last event was told.
+    /// Waits until the last event was given.
     pub fn wait(self) {
         // A panic of the listener was printed where it happened.
         let _ = self.thread.join();
@@ -47,13 +47,13 @@ impl StreamingCommand {
 }
 
 impl Host {
-    /// Starts a command on a thread of its own and tells what it prints and how it ends.
+    /// Starts a command on a thread of its own and gives what it prints and how it ends.
     /// Environment, time limit and process group are those of [`Host::run`]. While the
     /// listener does not return, the command's output waits in its pipe, and neither its
     /// time limit nor [`StreamingCommand::kill`] is looked at: it must not wait for long.
     ///
     /// # Errors
-    /// When there is no thread; that it cannot be started is told in the last event.
+    /// When there is no thread; that it cannot be started is in the last event.
     pub fn run_streaming(
         self: &Arc<Host>,
         command: Command,

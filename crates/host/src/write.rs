@@ -209,7 +209,7 @@ fn copy(content: &mut dyn Read, file: &File, digest: &Digest) -> Result<(), Path
     if pump(content, file)? == *digest { Ok(()) } else { Err(PathProblem::WrongDigest) }
 }
 
-/// Copies at most [`MAX_FILE`] bytes and tells their digest.
+/// Copies at most [`MAX_FILE`] bytes and gives their digest.
 fn pump(content: &mut dyn Read, mut file: &File) -> Result<Digest, PathProblem> {
     let mut buffer = vec![0; CHUNK];
     let mut hasher = Hasher::new();

@@ -56,7 +56,7 @@ pub enum DescentError {
     TooMany(usize),
 }
 
-/// Hashes of a tree that are still to be looked at, each once in the life of the frontier, with
+/// Hashes of a tree that are still to be looked at, each once in a frontier, with
 /// what the caller knows of each.
 #[derive(Clone, Debug)]
 pub struct Frontier<P> {

@@ -15,12 +15,12 @@ pub struct CheckIn {
     /// The release that the node adopted; absent before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldRelease>,
-    /// The life of the node's log.
+    /// The incarnation of the node's log.
     pub incarnation: Incarnation,
     /// Facts that were not yet acknowledged, in order, at most [`crate::log::MAX_FACTS`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub facts: Vec<Fact>,
-    /// The newest run, also when it said nothing new.
+    /// The newest run, also when it had nothing new.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunNote>,
     /// Observed traits, when they changed since the control plane last took them.
@@ -153,7 +153,7 @@ pub struct Acked {
 /// Facts alone (`POST /v1/agent/report`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
-    /// The life of the node's log.
+    /// The incarnation of the node's log.
     pub incarnation: Incarnation,
     /// Facts in order.
     pub facts: Vec<Fact>,

@@ -202,7 +202,7 @@ impl<'de> Deserialize<'de> for ObjectKey {
 /// An object without its content: what sets hold and what travels as a difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stub {
-    /// Distinguishes two lives of one name; empty for kinds that have only one.
+    /// Distinguishes two objects that had one name; empty for kinds that have only one.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub uid: Arc<str>,
     /// SHA-256 of the content.

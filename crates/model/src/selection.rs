@@ -121,7 +121,7 @@ impl Selection {
     /// # Errors
     /// Never for valid patterns.
     pub fn prove(&self, hostname: &str, first: Option<usize>) -> Result<Proof, CanonicalError> {
-        let (path, bucket, exact) = walk(&self.exact, hostname);
+        let (path, bucket, exact) = descend(&self.exact, hostname);
         let (path, bucket) = (Hashes(path), Hashes(bucket));
         if exact {
             let digest = patterns_digest(&self.patterns)?;
@@ -135,7 +135,7 @@ impl Selection {
     }
 }
 
-fn walk(exact: &Trie, hostname: &str) -> (Vec<Digest>, Vec<Digest>, bool) {
+fn descend(exact: &Trie, hostname: &str) -> (Vec<Digest>, Vec<Digest>, bool) {
     let position = Digest::of(hostname.as_bytes());
     let (mut at, mut path) = (exact, Vec::new());
     loop {

@@ -23,10 +23,10 @@ pub struct ObjectSet {
 
 /// A delta does not fit the set it is applied to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the difference says that {key} was {said}, but here it is otherwise")]
+#[error("the difference says that {key} was {claimed}, but here it is otherwise")]
 pub struct ApplyDeltaError {
     key: ObjectKey,
-    said: &'static str,
+    claimed: &'static str,
 }
 
 impl ObjectSet {
@@ -171,8 +171,8 @@ impl ObjectSet {
         let mut set = self.clone();
         for (key, edit) in &delta.edits {
             if !same(self.get(key), edit.from()) {
-                let said = if edit.from().is_some() { "another object" } else { "absent" };
-                return Err(ApplyDeltaError { key: key.clone(), said });
+                let claimed = if edit.from().is_some() { "another object" } else { "absent" };
+                return Err(ApplyDeltaError { key: key.clone(), claimed });
             }
             match edit.to() {
                 Some(to) => set.insert(key.clone(), to.clone()),

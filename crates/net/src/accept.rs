@@ -423,7 +423,7 @@ async fn greet(
     }
 }
 
-/// What handlers are told of a connection.
+/// What handlers know of a connection.
 fn connection(tls: &TlsStream<TcpStream>, address: SocketAddr) -> Option<Connection> {
     let session = tls.get_ref().1;
     let peer = session.peer_certificates().and_then(|chain| chain.first());

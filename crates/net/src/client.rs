@@ -120,7 +120,7 @@ impl Client {
             .keep_alive_interval(KEEPALIVE)
             .keep_alive_timeout(KEEPALIVE)
             .max_send_buf_size(SEND_BUFFER)
-            // A control plane with many nodes need not remember what it said to each.
+            // A control plane with many nodes need not remember what it sent to each.
             .header_table_size(0)
             .handshake(io)
             .await

@@ -58,7 +58,7 @@ struct FetchingRelease {
     set: ObjectSet,
 }
 
-/// A node's mind.
+/// The agent's step: what the node holds, and what it does next.
 #[derive(Debug)]
 pub struct Node {
     identity: Identity,
@@ -359,9 +359,9 @@ impl Node {
             matches: &adopt::takes,
             features: FEATURES,
         };
-        let verdict = adopt::judge(&offer, judge)
+        let judged = adopt::judge(&offer, judge)
             .and_then(|adopted| Ok((self.put_together(&offer, &adopted)?, adopted)));
-        match verdict {
+        match judged {
             Ok((set, adopted)) => self.fetch(FetchingRelease { offer, adopted, set }, effects),
             Err(refusal) => self.refuse(&offer, &refusal, now, effects),
         }
@@ -468,7 +468,7 @@ impl Node {
         }
     }
 
-    /// A report that is not in the log must not be taken for said: the next run says it.
+    /// A report that is not in the log must not be taken for reported: the next run reports it.
     fn on_not_appended(&mut self, effects: &mut Vec<NodeEffect>) {
         if let Some(last) = &mut self.last_run {
             last.incarnation = None;

@@ -29,7 +29,7 @@ pub(crate) struct Rule {
     pub(crate) at: At,
     pub(crate) pattern: Pattern,
     pub(crate) except: Arc<[Pattern]>,
-    /// What every matching name begins with: most names are told apart by that alone.
+    /// What every matching name begins with: that alone distinguishes most names.
     prefix: String,
 }
 
@@ -41,7 +41,7 @@ impl Rule {
 }
 
 impl PartialEq for Rule {
-    /// Equal for classification: what is said of the nodes may differ.
+    /// Equal for classification: what the entries give to nodes may differ.
     fn eq(&self, other: &Rule) -> bool {
         self.loc == other.loc && self.pattern == other.pattern && self.except == other.except
     }

@@ -1,6 +1,6 @@
 //! Expressions at their sites: do they parse, and is every name in them known?
 //!
-//! What one file can tell is said when it is read; uses of labels and of other modules'
+//! What one file shows is reported when it is read; uses of labels and of other modules'
 //! vars are collected in [`Uses`] and checked against the whole fleet.
 
 use std::collections::BTreeMap;

@@ -19,7 +19,7 @@ use crate::yaml::At;
 pub(crate) type Dirty = BTreeMap<String, Option<Arc<Parsed>>>;
 pub(crate) type Specs = ByName<Arc<NodeSpec>>;
 pub(crate) type Hosts = ByName<Loc>;
-/// For each rule, its nodes as grants tell them apart.
+/// For each rule, its nodes as grants distinguish them.
 pub(crate) type Parts = Arc<Vec<Vec<PatternShare>>>;
 
 /// The last state that was right in every part.
@@ -89,7 +89,7 @@ impl<'p> NodePass<'p> {
         Next { index, parts: self.parts.clone(), hosts, exact, patterns, touched: None }
     }
 
-    /// The nodes of every rule as grants tell them apart.
+    /// The nodes of every rule as grants distinguish them.
     fn split(&mut self, rules: &[classify::Rule]) -> Vec<Vec<PatternShare>> {
         let (mut all, mut count) = (Vec::new(), 0);
         for rule in rules {

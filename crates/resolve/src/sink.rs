@@ -44,8 +44,9 @@ impl FileSink {
     }
 
     fn push(&mut self, code: &'static str, span: Option<SourceSpan>, message: String) -> Added<'_> {
-        let said = |known: &Diagnostic| known.code == code && known.span == span && known.message == message;
-        if self.found.iter().any(said) {
+        let reported =
+            |known: &Diagnostic| known.code == code && known.span == span && known.message == message;
+        if self.found.iter().any(reported) {
             return Added(None);
         }
         if self.found.len() >= MAX_SHOWN {

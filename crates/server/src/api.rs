@@ -224,7 +224,7 @@ pub struct NodeView {
     pub held: Option<HeldRelease>,
     /// When it was last heard of.
     pub last_seen: Option<Timestamp>,
-    /// Seconds within which it was told to call again.
+    /// Seconds within which it is to call again, by the last answer.
     pub promised_secs: u64,
     /// When its newest run ended.
     pub last_run: Option<Timestamp>,
@@ -236,7 +236,7 @@ pub struct NodeView {
     pub since: Option<Timestamp>,
     /// The fingerprint of its key.
     pub fingerprint: String,
-    /// What it said last, under its own key, of the newest release and the head of its log.
+    /// What it signed last, with its own key, of the newest release and the head of its log.
     pub seen: Option<Seen>,
     /// A run request that it has not yet confirmed.
     pub run_request: Option<u64>,

@@ -31,7 +31,7 @@ pub(crate) struct NodeSlot {
     /// Wakes the node's long polls: a run was requested, or work waits.
     pub(crate) wake: Notify,
     /// Made for the first link: most nodes of a large fleet have none.
-    openings: OnceLock<Arc<StreamAdmission>>,
+    admission: OnceLock<Arc<StreamAdmission>>,
 }
 
 /// A node's state, and whether its contact waits to be persisted.
@@ -64,7 +64,7 @@ impl NodeSlot {
 
     /// How the node opens links.
     pub(crate) fn stream_admission(&self) -> &Arc<StreamAdmission> {
-        self.openings.get_or_init(Arc::default)
+        self.admission.get_or_init(Arc::default)
     }
 
     /// The entry. A panic elsewhere while it was held cannot have left it half changed:
@@ -90,7 +90,7 @@ impl FleetIndex {
         let mut tables = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
         tables.by_name.insert(node.hostname.clone(), node.id.clone());
         let entry = NodeEntry { node, dirty: false, work_head: 0, work_notified: None };
-        let slot = NodeSlot { state: Mutex::new(entry), wake: Notify::new(), openings: OnceLock::new() };
+        let slot = NodeSlot { state: Mutex::new(entry), wake: Notify::new(), admission: OnceLock::new() };
         let id = slot.lock().node.id.clone();
         tables.by_id.insert(id, Arc::new(slot));
     }

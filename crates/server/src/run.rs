@@ -225,7 +225,7 @@ fn own_address(listener: SocketAddr) -> String {
     }
 }
 
-/// The names of the control plane's certificate: those it is told, and those of this machine.
+/// The names of the control plane's certificate: those of its settings, and those of this machine.
 fn own_names(mut names: Vec<String>, operator_host: String) -> Vec<String> {
     names.push(operator_host);
     for own in ["localhost", "127.0.0.1", "::1"] {

@@ -23,7 +23,7 @@ use crate::sets::ReleaseSets;
 use crate::streams::{FleetAdmission, StreamConfig};
 use crate::work::Orchestrator;
 
-/// Enrollments at once; more are told to come back.
+/// Enrollments at once; more are refused as busy.
 const ENROLLMENTS: usize = 32;
 /// Blobs sent at once; more wait.
 const BLOBS: usize = 8;
@@ -68,7 +68,7 @@ pub(crate) struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// `boot` tells this start's request ids from those of others.
+    /// `boot` distinguishes this start's request ids from those of others.
     pub(crate) fn new(
         store: Arc<Store>,
         founded: Founded,

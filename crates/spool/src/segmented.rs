@@ -300,7 +300,7 @@ impl<S: Serialize> SegmentedLog<S> {
     }
 }
 
-/// What is said of damage in a log.
+/// What is reported of damage in a log.
 pub(crate) fn repairs(what: &str, directory: &Path, aside: &[PathBuf]) -> Vec<String> {
     let aside: Vec<String> = aside.iter().map(|path| path.display().to_string()).collect();
     let left = if aside.is_empty() {

@@ -74,7 +74,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// The connection is gone, and nobody said why.
+    /// The connection is gone, without a go-away.
     pub fn lost(error: Option<TransportError>) -> Ended {
         Ended {
             code: "lost".to_owned(),

@@ -29,7 +29,7 @@ const OPEN_WITHIN: Duration = Duration::from_secs(30);
 const MAX_REFUSAL: usize = 64 * 1024;
 
 /// Names the instance of the agent in the query of a request for events (IDN-10): where frames go
-/// down before a hello comes up, the control plane could not tell two agents apart otherwise.
+/// down before a hello comes up, the control plane could not distinguish two agents otherwise.
 pub const INSTANCE: &str = "instance";
 
 /// Opens the streams of one node.

@@ -153,7 +153,7 @@ async fn run<S: LinkHandler>(
     feed: Arc<Signal>,
     mut commands: LinkCommands,
 ) -> Ended {
-    // Before the link looks at the feed: what changes from here on is news.
+    // Before the link looks at the feed: what changes from here on wakes the task.
     let mut head = feed.get();
     task.take(Input::Open);
     task.frames(first);
@@ -201,7 +201,7 @@ type Sent = (Box<dyn FrameWriter>, Result<(), TransportError>);
 enum FinishedJob {
     /// Something for the link.
     Input(Input),
-    /// A frame of the handler's was worked on; what is said back.
+    /// A frame of the handler's was worked on; its answer.
     Received(Option<Frame>),
 }
 
@@ -275,10 +275,10 @@ impl<S: LinkHandler> LinkTask<S> {
             && self.link.wants_input()
     }
 
-    /// Nothing is left to be said, or nobody is there to hear it.
+    /// No frame is left to send, or no peer is there to take it.
     fn is_over(&self) -> bool {
-        let said = self.error.is_some() || self.queued == 0 && self.sending.is_none();
-        self.over_at.is_some_and(|at| Instant::now() >= at) || (self.closed.is_some() && said)
+        let all_sent = self.error.is_some() || self.queued == 0 && self.sending.is_none();
+        self.over_at.is_some_and(|at| Instant::now() >= at) || (self.closed.is_some() && all_sent)
     }
 
     fn ends_within(&mut self, wait: Duration) {

@@ -37,7 +37,7 @@ pub(super) struct Vanishing {
 }
 
 impl Vanishing {
-    /// Whether all that is going to vanish has, as far as can be told.
+    /// Whether all that is going to vanish has, as far as is known.
     fn is_over(&mut self, gone: BTreeSet<ObjectKey>, now: Instant) -> bool {
         let grew = gone.iter().any(|key| !self.gone.contains(key));
         self.gone = gone;

@@ -155,7 +155,7 @@ impl LinkHandler for AgentLinkHandler {
 
     fn progress(&self, link: &Link) {
         let mut state = self.state();
-        let (cause, settled, own, theirs, depth) = self.context.sets.with(|feed, replica| {
+        let (cause, settled, own, received, depth) = self.context.sets.with(|feed, replica| {
             if let Some(at) = state.compared.take() {
                 let (down, up) = (replica.cursor(), link.acked());
                 let (down, up) = (down.map(FeedCursor::checkpoint), up.map(FeedCursor::checkpoint));
@@ -179,7 +179,7 @@ impl LinkHandler for AgentLinkHandler {
         self.context.view.set(|view| {
             view.counts.add(&counters, &before);
             view.observed(cause);
-            (view.own_objects, view.their_objects) = (own as u64, theirs as u64);
+            (view.feed_objects, view.replica_objects) = (own as u64, received as u64);
             view.counts.depth = depth;
         });
     }

@@ -137,7 +137,7 @@ async fn observe(
 async fn write_view(context: Arc<SyncContext>) {
     let (mut changed, mut written) = (context.view.watch(), None);
     loop {
-        // Most of what is set says what was said before.
+        // Most of what is set is what was set before.
         let shown = context.view.shown();
         if written.as_ref() != Some(&shown) {
             let writing = context.clone();

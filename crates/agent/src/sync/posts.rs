@@ -48,9 +48,9 @@ pub enum Exchanged {
     Failed,
     /// Something came, or is to go: another exchange brings more.
     Moved,
-    /// Nothing moved, and not all is said.
+    /// Nothing moved, and frames are left to send.
     Stuck,
-    /// Both directions are equal, and nothing is left to be said.
+    /// Both directions are equal, and no frame is left to send.
     Quiet,
 }
 
@@ -71,7 +71,7 @@ impl Poster {
     ) -> (Ended, Exchanged) {
         let mut exchange = Exchange::open(config, after, handler.clone());
         let had_left = !self.left.is_empty();
-        let came = match pushed.is_empty() {
+        let received = match pushed.is_empty() {
             true => {
                 let own = exchange.step(Vec::new()).await.frames;
                 self.post(own).await
@@ -79,12 +79,12 @@ impl Poster {
             false => Ok(FrameBatch { frames: pushed, more: true }),
         };
         let (mut moved, mut error) = (had_left, None);
-        match came {
+        match received {
             Ok(FrameBatch { frames, more }) => {
-                let said = exchange.step(frames).await.frames;
+                let answers = exchange.step(frames).await.frames;
                 // What is to be compared goes with the next one.
-                moved |= more || said.iter().any(|frame| matches!(frame, Frame::Checkpoint(_)));
-                self.keep(&mut exchange, said).await;
+                moved |= more || answers.iter().any(|frame| matches!(frame, Frame::Checkpoint(_)));
+                self.keep(&mut exchange, answers).await;
             }
             Err(failed) => error = Some(failed),
         }
@@ -131,11 +131,11 @@ impl Poster {
     }
 
     /// Keeps the answers that an exchange has, those that it had no room for among them.
-    async fn keep(&mut self, exchange: &mut Exchange<AgentLinkHandler>, mut said: Vec<Frame>) {
+    async fn keep(&mut self, exchange: &mut Exchange<AgentLinkHandler>, mut answers: Vec<Frame>) {
         let mut bytes: usize = self.left.iter().map(weight).sum();
-        while !said.is_empty() {
+        while !answers.is_empty() {
             let mut ends = false;
-            for answer in said.into_iter().filter(outlives_exchange) {
+            for answer in answers.into_iter().filter(outlives_exchange) {
                 bytes += weight(&answer);
                 if bytes > MAX_LEFT {
                     tracing::warn!(MAX_LEFT, "more answers than may wait for the next post");
@@ -148,7 +148,7 @@ impl Poster {
             if ends {
                 return;
             }
-            said = exchange.step(Vec::new()).await.frames;
+            answers = exchange.step(Vec::new()).await.frames;
         }
     }
 }

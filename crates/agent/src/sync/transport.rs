@@ -241,7 +241,7 @@ enum OpenedTransport {
 /// How a link of whatever transport came to its end.
 struct LinkOutcome {
     ended: Ended,
-    /// Both directions were equal, and nothing was left to be said.
+    /// Both directions were equal, and no frame was left to send.
     quiet: bool,
     closing: Closing,
 }
@@ -346,7 +346,7 @@ impl LinkManager {
         if closing == Closing::Rules {
             self.requested |= self.rules.borrow().policy.mode != Mode::Off;
         }
-        // What exchanges could not say yet is still to be said.
+        // What exchanges could not send yet is still to be sent.
         self.requested |= transport_kind == TransportKind::Poll && !quiet;
         if matches!(ended.how, EndedBy::Us(CloseReason::Mode) | EndedBy::Them(CloseReason::Mode)) {
             // The control plane points to another release than the one held here.

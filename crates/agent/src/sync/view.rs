@@ -58,9 +58,9 @@ pub struct SyncStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
     /// Objects that the node authors, statuses among them.
-    pub own_objects: u64,
+    pub feed_objects: u64,
     /// Objects that the control plane authors for it, actions among them.
-    pub their_objects: u64,
+    pub replica_objects: u64,
     /// Vanished objects that are not taken for deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<String>,
@@ -100,8 +100,8 @@ impl SyncStatus {
         let contact = self.contact.map_or("none since the agent started".to_owned(), |at| at.to_string());
         writeln!(f, "last contact   {contact}")?;
         self.show_condition(node, f)?;
-        let (theirs, own) = (self.their_objects, self.own_objects);
-        writeln!(f, "objects        {theirs} from the control plane, {own} own")?;
+        let (replica, feed) = (self.replica_objects, self.feed_objects);
+        writeln!(f, "objects        {replica} from the control plane, {feed} own")?;
         if let Some(held) = &self.held {
             writeln!(f, "held back      {held}")?;
         }

@@ -80,7 +80,7 @@ fn id(stat: &Stat) -> (u64, u64) {
 }
 
 /// Which folder it is. Inodes are given again at once, so its birth counts too, where the
-/// file system tells it.
+/// file system has it.
 pub(crate) fn identity(folder: &OwnedFd) -> Result<FolderIdentity, Errno> {
     let stat = fstat(folder)?;
     let born = statx(folder, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME)
@@ -103,10 +103,10 @@ fn stamp(stat: &Stat) -> FileStamp {
 pub(crate) fn look(root: &OwnedFd, sweep: bool, each: &mut dyn FnMut(&OwnedFd)) -> Result<FolderTree, Errno> {
     let id = identity(root)?;
     let tree = FolderTree { id, ..FolderTree::default() };
-    let mut walk = TreeScan { root, device: id.id.0, sweep, each, tree, entries: 0 };
+    let mut scan = TreeScan { root, device: id.id.0, sweep, each, tree, entries: 0 };
     let again = openat(root, ".", DIRECTORY, Mode::empty())?;
-    walk.directory(again, "", 0)?;
-    Ok(walk.tree)
+    scan.directory(again, "", 0)?;
+    Ok(scan.tree)
 }
 
 struct TreeScan<'w> {
@@ -196,8 +196,8 @@ impl TreeScan<'_> {
             return;
         }
         if self.tree.files.len() >= MAX_FILES {
-            let told = self.tree.problems.iter().any(|problem| problem.code == "too-many");
-            if !told {
+            let reported = self.tree.problems.iter().any(|problem| problem.code == "too-many");
+            if !reported {
                 self.blind("", "too-many", format!("the folder has more than {MAX_FILES} manifests"));
             }
             return;

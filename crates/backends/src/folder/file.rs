@@ -82,7 +82,7 @@ impl FolderFile {
         self.manifests.iter().map(|manifest| manifest.spec.len()).sum()
     }
 
-    /// It is there with this stamp; true when that is news.
+    /// It is there with this stamp; true when that is new.
     pub(crate) fn seen(&mut self, stamp: FileStamp, now: u64) -> bool {
         let back = self.missing.take().is_some();
         if self.read == Some(stamp) {
@@ -111,7 +111,7 @@ impl FolderFile {
         self.pending.as_ref().is_some_and(|pending| now.saturating_sub(pending.first) >= MAX_SETTLE)
     }
 
-    /// It is not there; true when that is news.
+    /// It is not there; true when that is new.
     pub(crate) fn missed(&mut self, now: u64) -> bool {
         self.pending = None;
         if self.missing.is_some() {

@@ -79,7 +79,7 @@ impl Folder {
         Folder { state: Arc::new(Mutex::new(FolderState::new(path))), clock, watcher: None }
     }
 
-    /// Looks at the folder now, and tells the listener if anything is new. A watch does that by
+    /// Looks at the folder now, and notifies the listener if anything is new. A watch does that by
     /// itself; without one, [`Backend::list`] does.
     pub fn poll(&mut self) {
         let now = (self.clock)();

@@ -39,7 +39,7 @@ impl FolderState {
         FolderState { path: path.to_owned(), view: FolderView::new(), swept: false, watch: None }
     }
 
-    /// Looks at the folder, reads what is due, and tells.
+    /// Looks at the folder, reads what is due, and notifies the listener.
     pub(crate) fn poll(&mut self, now: u64) {
         let root = disk::open_folder(&self.path);
         let look = match &root {

@@ -49,7 +49,7 @@ pub(crate) struct FolderTree {
     pub(crate) files: BTreeMap<String, FileStamp>,
     /// Paths that could not be looked at, with all below; the empty one for everything.
     pub(crate) blind: Vec<String>,
-    /// What else is to be told.
+    /// Problems to report.
     pub(crate) problems: Vec<ListingProblem>,
 }
 

@@ -17,7 +17,7 @@ use super::tree::{FileStamp, FolderIdentity, FolderLook, FolderTree};
 use crate::backend::{FoundObject, Listing, ListingProblem};
 use crate::manifest::Manifest;
 
-/// The most problems that are told one by one.
+/// The most problems that are reported one by one.
 pub(crate) const MAX_PROBLEMS: usize = 100;
 /// An object as published, and where it stands.
 #[derive(Clone, Debug)]
@@ -50,7 +50,7 @@ pub(crate) struct FolderView {
     /// The folder that the files are of.
     id: Option<FolderIdentity>,
     files: BTreeMap<String, FolderFile>,
-    /// What could not be looked at the last time, and what was told then.
+    /// What could not be looked at the last time, and what was reported then.
     tree: FolderTree,
     /// When anything changed last.
     moved: u64,
@@ -132,11 +132,11 @@ impl FolderView {
         for (path, stamp) in &tree.files {
             let Some(role) = names::role(path) else { continue };
             let file = self.files.entry(path.clone()).or_insert_with(|| FolderFile::new(role));
-            let news = file.seen(*stamp, now);
-            if news {
+            let changed = file.seen(*stamp, now);
+            if changed {
                 self.moved = now;
             }
-            self.stale |= news;
+            self.stale |= changed;
             if file.due(now, first) {
                 due.push(DueFile { path: path.clone(), stamp: *stamp, restless: file.restless(now) });
             }

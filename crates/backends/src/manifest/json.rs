@@ -44,7 +44,7 @@ fn check(
     })
 }
 
-/// The library's words without its position, which is told apart.
+/// The library's words without its position, which is a field of its own.
 fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.rsplit_once(" at line ").map_or(text.clone(), |(words, _)| words.to_owned())

@@ -195,13 +195,14 @@ pub fn identify(key: &ObjectKey, spec: &[u8]) -> Result<(), ReadManifestError> {
         #[serde(borrow, default)]
         namespace: Option<std::borrow::Cow<'s, str>>,
     }
-    let said: Names<'_> = serde_json::from_slice(spec)
+    let named: Names<'_> = serde_json::from_slice(spec)
         .map_err(|error| ManifestProblem::NotJson(error.to_string()).at(error.line().max(1)))?;
-    let namespace = said.metadata.namespace.unwrap_or_default();
-    let said = names::key(&said.kind, &namespace, &said.metadata.name).map_err(ManifestProblem::anywhere)?;
-    if said != *key {
+    let namespace = named.metadata.namespace.unwrap_or_default();
+    let named =
+        names::key(&named.kind, &namespace, &named.metadata.name).map_err(ManifestProblem::anywhere)?;
+    if named != *key {
         let why = "the content is of another object";
-        return Err(ManifestProblem::bad_name("metadata.name", &said.to_string(), why).anywhere());
+        return Err(ManifestProblem::bad_name("metadata.name", &named.to_string(), why).anywhere());
     }
     Ok(())
 }

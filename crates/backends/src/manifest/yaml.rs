@@ -71,7 +71,7 @@ struct YamlValue {
     height: usize,
 }
 
-/// Where in a document: only the upper two levels are told apart.
+/// Where in a document: only the upper two levels are distinguished.
 enum FieldPath<'p> {
     Root,
     Top(&'p str),

@@ -255,7 +255,7 @@ fn query(delegations: &[Delegation], what: &str, path: Option<&str>) -> Result<P
     }
 }
 
-/// The word for a query.
+/// The name of a query.
 pub fn name_of(query: &QuerySpec) -> &'static str {
     match query {
         QuerySpec::Traits => "traits",

@@ -93,7 +93,7 @@ impl UserError for FolderError {
     }
 }
 
-/// What tells that a file is as it was.
+/// What shows that a file is as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stat {
     inode: u64,
@@ -133,12 +133,12 @@ impl RepoFolder {
     /// [`FolderError`]; then all of it counts as not yet read.
     pub fn scan(&mut self) -> Result<FileChanges, FolderError> {
         let mut before = std::mem::take(&mut self.seen);
-        let mut walk = FolderScan::default();
-        walk.folder(&self.root, "", 0)?;
-        if !walk.special.is_empty() {
-            return Err(FolderError::Special(walk.special));
+        let mut scan = FolderScan::default();
+        scan.folder(&self.root, "", 0)?;
+        if !scan.special.is_empty() {
+            return Err(FolderError::Special(scan.special));
         }
-        let now = walk.files;
+        let now = scan.files;
         if now.values().map(|stat| stat.size).sum::<u64>() > MAX_TOTAL {
             return Err(FolderError::TooMuch);
         }

@@ -40,16 +40,20 @@ pub(super) async fn apply(
     let (mut results, ended) = send(&operator, &given, source, dry_run).await;
     results.iter_mut().for_each(|done| (done.before, done.after) = (None, None));
     if let Err(error) = ended {
-        // What was done stays done, so it is told before the failure.
+        // What was done stays done, so it is reported before the failure.
         aside(results_text(&results, dry_run, screen).trim_end());
         aside(&format!("{} of {} objects were sent; apply again for the rest", results.len(), given.len()));
         return Err(error.into());
     }
-    told(&results, dry_run, screen)
+    report_results(&results, dry_run, screen)
 }
 
 /// Prints what became of objects.
-pub(super) fn told(results: &[ObjectResult], dry_run: bool, screen: Screen) -> Result<Exit, Failure> {
+pub(super) fn report_results(
+    results: &[ObjectResult],
+    dry_run: bool,
+    screen: Screen,
+) -> Result<Exit, Failure> {
     screen.result(&ResultsView { dry_run, results }, || results_text(results, dry_run, screen))?;
     Ok(exit(results, dry_run))
 }
@@ -120,7 +124,7 @@ pub fn results_text(results: &[ObjectResult], dry_run: bool, screen: Screen) -> 
 fn diff_text(results: &[ObjectResult], screen: Screen) -> String {
     let mut out = screen.difference(&render(&changes(results)), "");
     for done in results.iter().filter(|done| done.outcome == ApplyOutcome::Refused) {
-        let why = done.why.as_deref().unwrap_or("no reason is told");
+        let why = done.why.as_deref().unwrap_or("no reason is given");
         out.push_str(&screen.mark(Mark::Bad, &format!("! {}  refused: {why}", title(done))));
         out.push('\n');
     }
@@ -145,8 +149,8 @@ fn totals(results: &[ObjectResult]) -> String {
     tally(all.map(|outcome| (count(outcome), word(outcome).0)))
 }
 
-fn word(became: ApplyOutcome) -> (&'static str, Mark) {
-    match became {
+fn word(outcome: ApplyOutcome) -> (&'static str, Mark) {
+    match outcome {
         ApplyOutcome::Created => ("created", Mark::Good),
         ApplyOutcome::Changed => ("changed", Mark::Warn),
         ApplyOutcome::Unchanged => ("unchanged", Mark::Dim),

@@ -82,7 +82,7 @@ pub enum ReadError {
     #[error("there is no manifest in what -f names")]
     Nothing,
     /// They have mistakes.
-    #[error("{}", told(.0))]
+    #[error("{}", one_a_line(.0))]
     Mistakes(Vec<Mistake>),
 }
 
@@ -106,7 +106,7 @@ impl UserError for ReadError {
     }
 }
 
-fn told(mistakes: &[Mistake]) -> String {
+fn one_a_line(mistakes: &[Mistake]) -> String {
     let count = mistakes.len();
     let mut out = plural(count, "mistake") + " in manifests";
     for Mistake { file, line, code, message } in mistakes.iter().take(MAX_SHOWN) {
@@ -151,7 +151,7 @@ pub fn read(source: &Source<'_>) -> Result<Vec<ReadManifest>, ReadError> {
     }
 }
 
-/// The notation of a text that has no name to tell it. YAML is the wider one: JSON is read by it
+/// The notation of a text that has no file name to show it. YAML is the wider one: JSON is read by it
 /// too.
 pub(crate) fn notation(text: &[u8]) -> Format {
     let json = text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
@@ -322,8 +322,8 @@ mod tests {
         let text = "kind: App\nmetadata: {name: one, namespace: web-1}\n---\nkind: App\n---\n\
                     kind: 7\nmetadata: {name: x}\n---\nkind: App\nmetadata: {name: [1]}\n";
         let reading = read_text(text, Mapping::Namespace);
-        let told: Vec<_> = reading.mistakes.iter().map(|it| (it.line.unwrap(), it.code)).collect();
-        assert_eq!(told, [(3, "no-name"), (6, "not-a-text"), (10, "not-a-text")], "{:?}", reading.mistakes);
+        let found: Vec<_> = reading.mistakes.iter().map(|it| (it.line.unwrap(), it.code)).collect();
+        assert_eq!(found, [(3, "no-name"), (6, "not-a-text"), (10, "not-a-text")], "{:?}", reading.mistakes);
         let text = ReadError::Mistakes(reading.mistakes).to_string();
         assert!(text.starts_with("3 mistakes in manifests\n  a.yaml:3  no-name  "), "{text}");
     }

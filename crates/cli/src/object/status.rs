@@ -40,12 +40,12 @@ fn state(view: &SyncView) -> String {
 
 /// How many nodes are in each state, in words; `None` when there are none.
 pub fn counted(states: &BTreeMap<SyncState, usize>, screen: Screen) -> Option<String> {
-    let said: Vec<String> = states
+    let notes: Vec<String> = states
         .iter()
         .filter(|(_, count)| **count > 0)
         .map(|(state, count)| screen.mark(mark_of(*state), &format!("{count} {state}")))
         .collect();
-    (!said.is_empty()).then(|| said.join(", "))
+    (!notes.is_empty()).then(|| notes.join(", "))
 }
 
 fn mark_of(state: SyncState) -> Mark {
@@ -118,7 +118,7 @@ pub(super) async fn status(
     }
     screen.result(&views, || {
         let head = match counted(&states, screen) {
-            Some(said) => format!("{}: {said}\n", nodes(all)),
+            Some(notes) => format!("{}: {notes}\n", nodes(all)),
             None => "no node\n".to_owned(),
         };
         if views.is_empty() { head } else { format!("{head}\n{}", table_of(&views, screen)) }

@@ -163,7 +163,7 @@ fn text(published: &Published, took: u128) -> String {
     )
 }
 
-/// Publishes every edit until the program is told to end. A broken edit is told of, and the
+/// Publishes every edit until the program is stopped. A broken edit is reported, and the
 /// next one is tried.
 async fn resident(
     publisher: &mut Publisher,
@@ -198,7 +198,7 @@ async fn resident(
     }
 }
 
-/// A resident publisher tells of a failure and stays, unless nobody said yes to the first.
+/// A resident publisher reports a failure and stays, unless nobody said yes to the first.
 fn tell(done: Result<Exit, Failure>) -> Result<(), Failure> {
     match done {
         Ok(_) => Ok(()),

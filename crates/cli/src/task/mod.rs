@@ -22,7 +22,7 @@ use crate::screen::Screen;
 
 pub use answers::{Answers, SameAnswer, answers, within};
 pub use answers_text::{answers_of, text as answers_text};
-pub(crate) use caller::{Caller, news, pace};
+pub(crate) use caller::{Caller, changes_after, wait_between_requests};
 pub use follow::Interrupted;
 pub(crate) use follow::follow;
 pub use order::{NewTaskError, TaskRunArgs, new_task};

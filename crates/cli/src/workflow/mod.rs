@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::screen::Screen;
 
 pub use file::{FileError, parse, read};
-pub use run::{WorkflowProgress, exit, standing};
+pub use run::{WorkflowProgress, exit, progress_of};
 pub use show::{line, list, show};
 
 const AFTER: &str = "\

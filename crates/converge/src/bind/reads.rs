@@ -1,4 +1,4 @@
-//! Which traits a node's set may read, told from its expressions without evaluating them.
+//! Which traits a node's set may read, found in its expressions without evaluating them.
 
 use catalog::module::{CommandLine, DeclaredResource, Module};
 use lang::{Expr, InterpolatedText, Template, Value};

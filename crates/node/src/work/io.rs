@@ -1,4 +1,4 @@
-//! What the machine of work is told and what it asks for, as values.
+//! The work machine's inputs and effects, as values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;

@@ -16,7 +16,7 @@ use model::work::{
 };
 
 use super::output::ActionOutput;
-use super::pace::RefusalLimiter;
+use super::refusal_limiter::RefusalLimiter;
 use super::{
     ActionMark, ActionStage, DRAIN, MAX_ENDING, MAX_EXPIRES, MAX_MARKS, MAX_MESSAGE, MAX_PARALLEL,
     MAX_WAITING, OrderError, RETRY, RestoredWork, WorkEffect, WorkInput, WorkPermit, WorkTime,
@@ -42,7 +42,7 @@ pub struct WorkMachine {
     /// Those of them that are said later, by when.
     later: BTreeSet<(Timestamp, String)>,
     /// How often it is said of what never ran that it is over.
-    pace: RefusalLimiter,
+    refusal_limiter: RefusalLimiter,
     /// The host's clock at the last input.
     seen: Timestamp,
     stopping: Stopping,
@@ -185,7 +185,7 @@ impl WorkMachine {
         if back.is_zero() {
             return;
         }
-        self.pace.set_back(back);
+        self.refusal_limiter.set_back(back);
         self.later = std::mem::take(&mut self.later)
             .into_iter()
             .map(|(due, id)| {
@@ -365,11 +365,11 @@ impl WorkMachine {
         if self.ending.len() >= MAX_ENDING {
             return;
         }
-        let due = self.pace.next(at.now);
-        let said = effects.len();
+        let due = self.refusal_limiter.next(at.now);
+        let before = effects.len();
         self.end(id.clone(), outcome, 0, Some(expires), effects);
         if due > at.now {
-            effects.truncate(said);
+            effects.truncate(before);
             self.put_off(&id, due);
             if let Some(ending) = self.ending.get_mut(&id) {
                 ending.unsaid = true;

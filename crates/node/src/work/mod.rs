@@ -35,7 +35,7 @@ mod io;
 mod machine;
 mod order;
 mod output;
-mod pace;
+mod refusal_limiter;
 
 pub use io::{ActionMark, ActionStage, RestoredWork, WorkEffect, WorkInput, WorkPermit, WorkTime};
 pub use machine::{Allows, WorkMachine};

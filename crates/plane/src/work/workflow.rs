@@ -196,7 +196,7 @@ impl Workflow {
     }
 
     /// After a restart of the control plane: says again what may not have been done. The
-    /// shell tells it what its tasks came to meanwhile: [`WorkflowInput::TaskFinished`].
+    /// shell gives it what its tasks came to meanwhile: [`WorkflowInput::TaskFinished`].
     pub fn resume_after_restart(&self) -> Vec<WorkflowEffect> {
         let running = |task: &str| match self.phase {
             WorkflowPhase::Running => self.start(task),

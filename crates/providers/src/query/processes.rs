@@ -36,7 +36,7 @@ pub(super) fn answer(host: &Host) -> Result<Value, String> {
     // One that ended meanwhile is none.
     let mut processes: Vec<Process> =
         proc.processes()?.into_iter().filter_map(|pid| process(&proc, &accounts, pid)).collect();
-    // What takes most is told first, where not all fits.
+    // What takes most comes first, where not all fits.
     processes.sort_by_key(|process| (Reverse(process.rss_kib), process.pid));
     rows("processes", processes, 0)
 }

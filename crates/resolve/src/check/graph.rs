@@ -26,13 +26,13 @@ where
 
 /// One cycle for each part of the graph that has one, each beginning with its first member.
 pub(crate) fn cycles(edges: &ModuleEdges) -> Vec<Vec<String>> {
-    let mut walk = CycleSearch { edges, state: BTreeMap::new(), found: Vec::new() };
+    let mut search = CycleSearch { edges, state: BTreeMap::new(), found: Vec::new() };
     for start in edges.keys() {
-        walk.from(start);
+        search.from(start);
     }
-    walk.found.sort();
-    walk.found.dedup();
-    walk.found
+    search.found.sort();
+    search.found.dedup();
+    search.found
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]

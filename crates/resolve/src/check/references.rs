@@ -208,14 +208,14 @@ impl<'d> ReferenceCollector<'d> {
     /// One relation said from both sides.
     fn both_directions(&self, sink: &mut Sink) {
         for (one, other) in [("notify", "subscribes"), ("before", "depends_on")] {
-            let said: BTreeMap<(Target<'_>, Target<'_>), &Reference<'_>> = self
+            let declared: BTreeMap<(Target<'_>, Target<'_>), &Reference<'_>> = self
                 .all
                 .iter()
                 .filter(|link| link.key == one)
                 .map(|link| ((link.from, link.to), link))
                 .collect();
             for link in self.all.iter().filter(|link| link.key == other) {
-                if let Some(first) = said.get(&(link.to, link.from)) {
+                if let Some(first) = declared.get(&(link.to, link.from)) {
                     let message = format!("`{one}` there and `{other}` here say the same of one pair");
                     sink.error(&module_file(link.from.module), "E081", link.at, message)
                         .help("keep one of the two")

@@ -187,8 +187,9 @@ fn conditional(reading: &mut Reading<'_>, node: &YamlNode) -> Vec<Conditional> {
     let mut all = Vec::new();
     for item in reading.list(node, "conditional_vars") {
         let mut keys = reading.keys(item, WHAT, WHAT);
-        let said = keys.needed(reading, "when", (item.at, WHAT), "say when its vars hold");
-        let when = said.and_then(|node| exprs::condition(reading, node, ExprSite::Conditional, None));
+        let condition_node = keys.needed(reading, "when", (item.at, WHAT), "say when its vars hold");
+        let when =
+            condition_node.and_then(|node| exprs::condition(reading, node, ExprSite::Conditional, None));
         let vars = keys.read("vars", |node| vars::read(reading, node, "vars"));
         let refused = ["roles", "modules", "exclude_modules"].into_iter().filter_map(|key| keys.refused(key));
         for (key, _) in refused {
@@ -197,7 +198,7 @@ fn conditional(reading: &mut Reading<'_>, node: &YamlNode) -> Vec<Conditional> {
             reading.error("E063", key.at, message).help(help);
         }
         keys.end(reading);
-        all.extend(when.zip(said).map(|(when, node)| Conditional { when, at: node.at, vars }));
+        all.extend(when.zip(condition_node).map(|(when, node)| Conditional { when, at: node.at, vars }));
     }
     all
 }

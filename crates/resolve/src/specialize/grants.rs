@@ -105,7 +105,7 @@ impl Holding {
         Holding::by(fleet, |whom| whom.has(name))
     }
 
-    /// What holds for nodes that are told apart by `has`.
+    /// What holds for nodes that `has` distinguishes.
     pub(crate) fn by(fleet: &FleetDecl, has: impl Fn(&Whom) -> bool) -> Holding {
         let delegations = fleet.delegations.iter().enumerate().filter(|(_, decl)| has(&decl.nodes));
         Holding {

@@ -1,4 +1,4 @@
-//! [`split`]: the nodes of one classifying pattern, told apart by what holds for them.
+//! [`split`]: the nodes of one classifying pattern, distinguished by what holds for them.
 //!
 //! A release gives one set to all nodes of a pattern. Where an entry of `sync:` or
 //! `delegations:` is for some of them only, the pattern becomes several, in an order in which
@@ -29,7 +29,7 @@ pub(crate) struct PatternShare {
     pub(crate) except: Arc<[Pattern]>,
 }
 
-/// The nodes of the pattern cannot be told apart within bounds.
+/// The nodes of the pattern cannot be distinguished within bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooMany;
 
@@ -93,7 +93,7 @@ fn except(
 /// A walk over all names that a rule takes: at every step, the positions in each glob at which
 /// a name with the same beginning may stand.
 struct NameSearch<'w> {
-    /// The rule's pattern, its exceptions, then those that tell nodes apart.
+    /// The rule's pattern, its exceptions, then those that distinguish nodes.
     globs: Vec<Glob>,
     /// How many of the globs are the rule's exceptions.
     excepts: usize,
@@ -122,8 +122,8 @@ impl<'w> NameSearch<'w> {
         let excepts = rule.except.iter().map(Pattern::as_str).filter(|name| !is_regex(name));
         let excepts: Vec<Glob> = excepts.map(Glob::parse).collect();
         let (free, names): (Vec<&str>, Vec<&str>) = names.iter().copied().partition(is_regex);
-        let (count, told) = (excepts.len(), names.iter().map(|name| Glob::parse(name)));
-        let globs = std::iter::once(own).chain(excepts).chain(told).collect();
+        let (count, named) = (excepts.len(), names.iter().map(|name| Glob::parse(name)));
+        let globs = std::iter::once(own).chain(excepts).chain(named).collect();
         NameSearch { globs, excepts: count, names, free, own: rule.pattern.as_str() }
     }
 

@@ -209,7 +209,7 @@ pub struct ResyncNodes {
 /// The answer to [`ResyncNodes`].
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Resynced {
-    /// Links that were told now; the others are when they connect.
+    /// Nodes that were asked now; the others are when they connect.
     pub now: usize,
     /// How many nodes it is for.
     pub nodes: usize,

@@ -78,11 +78,11 @@ impl SyncIndex {
         let Some(slot) = self.index.get(id) else { return };
         let (waits, revision) = (summary.wants_link(), summary.revision());
         let mut entry = slot.lock();
-        let news = waits && (!entry.node.work_waits || entry.work_notified != Some(revision));
+        let unannounced = waits && (!entry.node.work_waits || entry.work_notified != Some(revision));
         entry.node.work_waits = waits;
         entry.work_head = revision;
         drop(entry);
-        if news {
+        if unannounced {
             slot.wake.notify_waiters();
         }
     }
@@ -149,7 +149,7 @@ impl SyncIndex {
         }
     }
 
-    /// A link takes the place of the one before, if there is one, which is told to go away and returned;
+    /// A link takes the place of the one before, if there is one, which gets a go-away and is returned;
     /// a post of the process that has a stream down is no other link.
     ///
     /// # Errors

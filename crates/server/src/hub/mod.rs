@@ -196,7 +196,7 @@ impl Hub {
         self.recent.lock().unwrap_or_else(PoisonError::into_inner).retain(|(node, _)| node.id != *id);
     }
 
-    /// Persists how far nodes said that they are, and what comparisons came to.
+    /// Persists how far nodes acknowledged, and what comparisons came to.
     pub(crate) async fn flush(&self) -> Result<(), StoreError> {
         let unsaved = self.sync_index.take_unsaved();
         let kept = self.store.sync_progress(unsaved.clone()).await;

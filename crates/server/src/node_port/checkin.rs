@@ -37,10 +37,10 @@ pub(crate) async fn check_in(
     keep_seen(plane, caller, &mut request).await?;
     let incarnation = request.incarnation.clone();
     let mut heads = plane.heads.subscribe();
-    let (mut step, news) = take_step(plane, caller, request.clone());
+    let (mut step, newly_requested) = take_step(plane, caller, request.clone());
     let acked = persist(plane, caller, &incarnation, &mut step).await?;
     plane.metrics.checked_in(begun.elapsed());
-    if step.unchanged && !news && wait > Duration::ZERO {
+    if step.unchanged && !newly_requested && wait > Duration::ZERO {
         let quiet = CheckIn { facts: Vec::new(), traits: None, ..request };
         step = long_poll(plane, caller, quiet, wait, &mut heads).await;
     }
@@ -72,26 +72,26 @@ async fn keep_seen(plane: &ControlPlane, caller: &CallingNode, request: &mut Che
     stored.inspect_err(|_| caller.slot.lock().node.seen = None).map_err(store_problem)
 }
 
-/// The step, and whether it tells the node for the first time that work waits (SYN-10).
+/// The step, and whether it says to the node for the first time that work waits (SYN-10).
 fn take_step(plane: &ControlPlane, caller: &CallingNode, request: CheckIn) -> (Step, bool) {
     let heads = plane.heads();
-    let (step, news, was_late) = {
+    let (step, newly_requested, was_late) = {
         let mut entry = caller.slot.lock();
         entry.dirty = true;
         let late = |seen| contact_of(seen, entry.node.promised, now()) != Contact::Online;
         let was_late = entry.node.last_seen.is_none_or(late);
         let step = entry.node.check_in(request, &heads, now());
         let notified = entry.work_notified == Some(entry.work_head);
-        let news = step.answer.stream_requested && !notified;
-        if news {
+        let newly_requested = step.answer.stream_requested && !notified;
+        if newly_requested {
             entry.work_notified = Some(entry.work_head);
         }
-        (step, news, was_late)
+        (step, newly_requested, was_late)
     };
     if was_late {
         plane.work.online(&caller.id);
     }
-    (step, news)
+    (step, newly_requested)
 }
 
 /// Waits until there is something to say, or the wait is over.
@@ -106,8 +106,8 @@ async fn long_poll(
     tokio::pin!(deadline);
     loop {
         let woken = caller.slot.wake.notified();
-        let (step, news) = take_step(plane, caller, request.clone());
-        if !step.unchanged || news {
+        let (step, newly_requested) = take_step(plane, caller, request.clone());
+        if !step.unchanged || newly_requested {
             return step;
         }
         tokio::select! {

@@ -214,9 +214,9 @@ impl ObjectsByNode<'_> {
             match running.join_next().await {
                 None => break,
                 Some(Ok(carried)) => {
-                    for (index, (came, shown)) in carried {
+                    for (index, (outcome, shown)) in carried {
                         let done = &mut self.results[index];
-                        ((done.outcome, done.why), (done.before, done.after)) = (came, shown);
+                        ((done.outcome, done.why), (done.before, done.after)) = (outcome, shown);
                     }
                 }
                 Some(Err(error)) => tracing::error!(%error, "a part of a request was given up"),

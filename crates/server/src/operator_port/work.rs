@@ -60,11 +60,11 @@ pub(super) async fn control_workflow(
     // What is none is said before what is over.
     let view = views::workflow_now(&plane, &id).await?;
     let wrong = || {
-        let detail = format!("workflow {id} is {}; it cannot be told to {turn}", view.state);
+        let detail = format!("workflow {id} is {}; it cannot {turn}", view.state);
         Problem::new(Code::WrongPhase, detail)
     };
     let workflow = plane.work.workflows.get(&id).ok_or_else(wrong)?.workflow;
-    tracing::info!(by, workflow = id, %turn, "a workflow is told how to go on");
+    tracing::info!(by, workflow = id, %turn, "a workflow goes on as an operator asked");
     let input = match (turn, &workflow.phase) {
         (Turn::Approve, WorkflowPhase::AwaitingApproval) => {
             WorkflowInput::Approve { by, step: step.unwrap_or(workflow.step) }

@@ -186,9 +186,9 @@ impl LinkHandler for PlaneLinkHandler {
                 }
                 let rejection = Rejection::new(code, message);
                 let index = self.plane.hub.sync_index();
-                let news = index.update(node, |summary| summary.reject(key.clone(), rejection));
+                let is_new = index.update(node, |summary| summary.reject(key.clone(), rejection));
                 // A node may say it of everything it has, and with every comparison again.
-                if news {
+                if is_new {
                     tracing::info!(%node, %key, code, message, "the node will not take an object");
                 }
                 metrics.failed(code);

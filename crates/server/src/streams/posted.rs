@@ -50,21 +50,21 @@ pub(crate) async fn events(
         return Err(Problem::new(Code::BadBody, "frames begin with a hello"));
     }
     let (mut origin, posting_lease) = (request.origin(), posting_lease(&request)?);
-    let said = run_to_completion(async move {
+    let answer = run_to_completion(async move {
         let mut exchange = match NodeExchange::begin(request, posting_lease, &frames).await {
             Ok(exchange) => exchange,
             Err(why) => return Ok(FrameBatch { frames: vec![Frame::GoAway(why)], more: false }),
         };
         exchange.take_wants();
-        let said = exchange.step(frames).await;
+        let answer = exchange.step(frames).await;
         exchange.end().await;
-        Ok::<_, GivenUp>(said)
+        Ok::<_, GivenUp>(answer)
     })
     .await?;
-    let out =
-        batch::encode(&mut origin, &said).map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
+    let out = batch::encode(&mut origin, &answer)
+        .map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
     // A node that hung up meanwhile hears of them with the answer to its next post.
-    plane.hub.sync_index().update(&node, |summary| summary.passed_on(&said.frames));
+    plane.hub.sync_index().update(&node, |summary| summary.passed_on(&answer.frames));
     Ok(encoded(out, gzip))
 }
 
@@ -118,8 +118,8 @@ impl NodeExchange {
     /// Takes frames; gives what there is to say, once what was taken is durable.
     pub(super) async fn step(&mut self, frames: Vec<Frame>) -> FrameBatch {
         self.handler.sets.answered();
-        let said = tokio::time::timeout(ANSWER_WITHIN, self.exchange.step(frames)).await;
-        said.unwrap_or_else(|_| {
+        let answer = tokio::time::timeout(ANSWER_WITHIN, self.exchange.step(frames)).await;
+        answer.unwrap_or_else(|_| {
             tracing::warn!(node = %self.handler.caller.id, "what a post brought takes too long; it is given up");
             self.handler.sets.abandon();
             let why = away(Code::Busy.as_str(), "what was posted takes too long", SOON);

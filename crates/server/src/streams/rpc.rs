@@ -88,7 +88,7 @@ async fn pushed(
     pushed
 }
 
-/// Frames that come; what cannot be read is told with a code.
+/// Frames that come; what cannot be read is refused with a code.
 async fn read(reader: &mut dyn FrameReader) -> Result<Option<Vec<Frame>>, GoAway> {
     let read = reader.next().await;
     read.map_err(|error| away(error.refusal().unwrap_or("lost"), &error.explained(), None))

@@ -187,8 +187,8 @@ pub(crate) fn sse(
 /// The instance of the agent as a signed query says it: events go down before a hello
 /// comes up.
 fn instance_in_query(query: &str) -> Option<Arc<str>> {
-    let said = query.split('&').find_map(|pair| pair.strip_prefix(INSTANCE)?.strip_prefix('='))?;
-    (!said.is_empty() && said.len() <= MAX_INSTANCE).then(|| said.into())
+    let instance = query.split('&').find_map(|pair| pair.strip_prefix(INSTANCE)?.strip_prefix('='))?;
+    (!instance.is_empty() && instance.len() <= MAX_INSTANCE).then(|| instance.into())
 }
 
 /// Serves a link over a transport of two ways. An idle link shall hold little: what opens it lies in a
@@ -342,8 +342,8 @@ impl RunningLink {
     /// Ends the link, however much it has to do; `None` when it had to be given up.
     async fn end(&mut self, why: GoAway) -> Option<Ended> {
         let handler = &self.handler;
-        let told = handler.link.commands.send(LinkCommand::GoAway(Box::new(why)));
-        let ended = async { tokio::join!(told, &mut self.running).1 };
+        let notified = handler.link.commands.send(LinkCommand::GoAway(Box::new(why)));
+        let ended = async { tokio::join!(notified, &mut self.running).1 };
         let ended = tokio::time::timeout(END_WITHIN, ended).await.ok();
         if ended.is_none() {
             tracing::warn!(node = %handler.link.node, "a link did not end in time; it is given up");
@@ -387,9 +387,9 @@ async fn is_duplicate_agent(request: &StreamRequest, admission: &StreamAdmission
 
 /// Says to the node why it gets no link, or no longer has one.
 pub(super) async fn refuse(mut writer: Box<dyn FrameWriter>, why: GoAway) {
-    let said = async {
+    let last_words = async {
         let _ = writer.send(vec![Frame::GoAway(why)]).await;
         writer.finish().await;
     };
-    let _ = tokio::time::timeout(END_WITHIN, said).await;
+    let _ = tokio::time::timeout(END_WITHIN, last_words).await;
 }

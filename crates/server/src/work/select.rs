@@ -111,7 +111,7 @@ pub(crate) async fn count(call: OperatorCall, asked: Select) -> Result<Selected,
     Ok(selected)
 }
 
-/// The ids of nodes, refused when there are not so many as the operator was told.
+/// The ids of nodes, refused when there are not so many as the operator confirmed.
 pub(crate) fn ids(nodes: &[Arc<NodeSlot>], expected: Option<usize>) -> Result<Vec<NodeId>, Problem> {
     match expected {
         Some(expected) if expected != nodes.len() => {

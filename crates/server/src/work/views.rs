@@ -34,10 +34,10 @@ fn wait(asked: &WorkQuery) -> Duration {
 /// A task, as soon as it differs from what is known, or when the wait is over.
 pub(crate) async fn task(call: OperatorCall, asked: WorkQuery) -> Result<TaskView, Problem> {
     if let Some(open) = call.plane.work.get(&asked.id) {
-        let mut news = open.news.subscribe();
-        let other = news.wait_for(|news| Some(news.version) != asked.after);
+        let mut views = open.view.subscribe();
+        let other = views.wait_for(|view| Some(view.version) != asked.after);
         let _ = tokio::time::timeout(wait(&asked), other).await;
-        return Ok(open.news.borrow().clone());
+        return Ok(open.view.borrow().clone());
     }
     task_now(&call.plane, &asked.id).await
 }
@@ -45,7 +45,7 @@ pub(crate) async fn task(call: OperatorCall, asked: WorkQuery) -> Result<TaskVie
 /// A task as it stands.
 pub(crate) async fn task_now(plane: &ControlPlane, id: &str) -> Result<TaskView, Problem> {
     if let Some(open) = plane.work.get(id) {
-        return Ok(open.news.borrow().clone());
+        return Ok(open.view.borrow().clone());
     }
     let record = plane.store.task(id).await.map_err(store_problem)?;
     let record = record.filter(|record| record.kind == TaskKind::Task).ok_or_else(|| no_task(id))?;
@@ -55,7 +55,7 @@ pub(crate) async fn task_now(plane: &ControlPlane, id: &str) -> Result<TaskView,
 pub(crate) async fn tasks(call: OperatorCall, asked: WorkHistory) -> Result<Vec<TaskView>, Problem> {
     let records = records(&call.plane, TaskKind::Task, asked).await?;
     let view_of = |record: &TaskRecord| match call.plane.work.get(&record.id) {
-        Some(open) => Some(open.news.borrow().clone()),
+        Some(open) => Some(open.view.borrow().clone()),
         None => stored(record),
     };
     Ok(records.iter().filter_map(view_of).collect())
@@ -172,7 +172,7 @@ pub(crate) async fn workflow(call: OperatorCall, asked: WorkQuery) -> Result<Wor
 
 async fn workflow_news(plane: &ControlPlane, asked: WorkQuery) -> Result<WorkflowView, Problem> {
     let (id, deadline) = (&asked.id, Instant::now() + wait(&asked));
-    let mut news = plane.work.workflows.news.subscribe();
+    let mut versions = plane.work.workflows.versions.subscribe();
     loop {
         let Some(open) = plane.work.workflows.get(id) else {
             let record = plane.store.task(id).await.map_err(store_problem)?;
@@ -182,20 +182,20 @@ async fn workflow_news(plane: &ControlPlane, asked: WorkQuery) -> Result<Workflo
             return read.ok_or_else(none);
         };
         let task = open.workflow.attempts.last().and_then(|attempt| plane.work.get(&attempt.task));
-        let mut of_task = task.map(|task| task.news.subscribe());
-        let seen = of_task.as_mut().map(|news| news.borrow_and_update().version);
+        let mut of_task = task.map(|task| task.view.subscribe());
+        let seen = of_task.as_mut().map(|view| view.borrow_and_update().version);
         let version = open.version.max(seen.unwrap_or(0));
         if Some(version) != asked.after || Instant::now() >= deadline {
             return Ok(workflow_view(plane, &open.workflow, version));
         }
         let task_changes = async {
             match &mut of_task {
-                Some(news) => drop(news.changed().await),
+                Some(view) => drop(view.changed().await),
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
-            _ = news.changed() => {}
+            _ = versions.changed() => {}
             () = task_changes => {}
             () = tokio::time::sleep_until(deadline) => {}
         }
@@ -223,7 +223,7 @@ fn workflow_view(plane: &ControlPlane, workflow: &Workflow, version: u64) -> Wor
     let (state, why) = phase(&workflow.phase);
     let steps = workflow.spec.steps.iter().enumerate().map(|(index, step)| {
         let attempts: Vec<_> = workflow.attempts_of(index).collect();
-        let live = |task: &str| Some(plane.work.get(task)?.news.borrow().summary.clone());
+        let live = |task: &str| Some(plane.work.get(task)?.view.borrow().summary.clone());
         let summary =
             attempts.last().and_then(|attempt| attempt.summary.clone().or_else(|| live(&attempt.task)));
         let state = match index.cmp(&workflow.step) {
@@ -251,7 +251,7 @@ fn workflow_view(plane: &ControlPlane, workflow: &Workflow, version: u64) -> Wor
     }
 }
 
-/// The word of a phase, and why it stands still.
+/// The name of a phase, and why it stands still.
 fn phase(phase: &WorkflowPhase) -> (&'static str, Option<String>) {
     match phase {
         WorkflowPhase::Planned => ("planned", None),

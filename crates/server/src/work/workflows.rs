@@ -26,9 +26,9 @@ const MAX_INPUTS: usize = 1024;
 pub(crate) struct Workflows {
     open: Mutex<BTreeMap<String, OpenWorkflow>>,
     inputs: mpsc::Sender<(String, WorkflowInput, Option<oneshot::Sender<()>>)>,
-    said: Mutex<Option<WorkflowInputs>>,
+    received: Mutex<Option<WorkflowInputs>>,
     /// Changes with every change of any of them.
-    pub(crate) news: watch::Sender<u64>,
+    pub(crate) versions: watch::Sender<u64>,
 }
 
 type WorkflowInputs = mpsc::Receiver<(String, WorkflowInput, Option<oneshot::Sender<()>>)>;
@@ -42,12 +42,12 @@ pub(crate) struct OpenWorkflow {
 
 impl Workflows {
     pub(super) fn new() -> Workflows {
-        let (inputs, said) = mpsc::channel(MAX_INPUTS);
+        let (inputs, received) = mpsc::channel(MAX_INPUTS);
         Workflows {
             open: Mutex::default(),
             inputs,
-            said: Mutex::new(Some(said)),
-            news: watch::Sender::new(0),
+            received: Mutex::new(Some(received)),
+            versions: watch::Sender::new(0),
         }
     }
 
@@ -117,15 +117,15 @@ fn record(workflow: &Workflow) -> Result<TaskRecord, Problem> {
 
 /// The actor: runs until the control plane stops.
 pub(super) async fn run(plane: Arc<ControlPlane>, mut stop: watch::Receiver<bool>) {
-    let said = plane.work.workflows.said.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let Some(mut said) = said else { return };
+    let inputs = plane.work.workflows.received.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(mut inputs) = inputs else { return };
     tokio::select! {
-        () = forever(&plane, &mut said) => {}
+        () = forever(&plane, &mut inputs) => {}
         () = stopped(&mut stop) => {}
     }
 }
 
-async fn forever(plane: &Arc<ControlPlane>, said: &mut WorkflowInputs) {
+async fn forever(plane: &Arc<ControlPlane>, inputs: &mut WorkflowInputs) {
     let flows = &plane.work.workflows;
     let restored: Vec<Workflow> = flows.open().values().map(|open| open.workflow.clone()).collect();
     for workflow in restored {
@@ -137,7 +137,7 @@ async fn forever(plane: &Arc<ControlPlane>, said: &mut WorkflowInputs) {
     }
     loop {
         let wait = flows.next_deadline().map_or(Duration::from_secs(3600), |at| at.since(now()));
-        match tokio::time::timeout(wait.max(Duration::from_millis(1)), said.recv()).await {
+        match tokio::time::timeout(wait.max(Duration::from_millis(1)), inputs.recv()).await {
             Ok(Some((id, input, done))) => {
                 handle(plane, &id, input).await;
                 if let Some(done) = done {
@@ -174,7 +174,7 @@ async fn save(plane: &ControlPlane, workflow: &Workflow) {
     let version = plane.work.next_version();
     let flows = &plane.work.workflows;
     flows.open().insert(workflow.id.clone(), OpenWorkflow { workflow: workflow.clone(), version });
-    flows.news.send_replace(version);
+    flows.versions.send_replace(version);
 }
 
 async fn carry_out(plane: &Arc<ControlPlane>, id: &str, effects: Vec<WorkflowEffect>) {
@@ -213,7 +213,7 @@ async fn carry_out(plane: &Arc<ControlPlane>, id: &str, effects: Vec<WorkflowEff
             }
             WorkflowEffect::Finished => {
                 plane.work.workflows.open().remove(id);
-                plane.work.workflows.news.send_replace(plane.work.next_version());
+                plane.work.workflows.versions.send_replace(plane.work.next_version());
             }
         }
     }

@@ -38,8 +38,8 @@ pub(super) fn open(
 
 /// What is saved of both sets, without how far they are.
 struct SavedObjects {
-    ours: Vec<Change>,
-    theirs: Vec<(ObjectKey, Stub, u64)>,
+    feed: Vec<Change>,
+    replica: Vec<(ObjectKey, Stub, u64)>,
 }
 
 /// What the records read so far come to.
@@ -89,12 +89,12 @@ impl ObjectLog {
     /// What counts of the states that were read.
     fn objects(&mut self, states: BTreeMap<(Side, ObjectKey), ObjectState>) -> SavedObjects {
         self.index.forget_graves(self.heads().feed.map_or(0, |feed| feed.compacted));
-        let mut objects = SavedObjects { ours: Vec::new(), theirs: Vec::new() };
+        let mut objects = SavedObjects { feed: Vec::new(), replica: Vec::new() };
         for ((side, key), state) in states {
             let Some(IndexEntry { rev, .. }) = self.index.get(side, &key).copied() else { continue };
             match (side, state) {
-                (Side::Feed, state) => objects.ours.push(Change { rev, key, state }),
-                (Side::Replica, ObjectState::Live { stub, .. }) => objects.theirs.push((key, stub, rev)),
+                (Side::Feed, state) => objects.feed.push(Change { rev, key, state }),
+                (Side::Replica, ObjectState::Live { stub, .. }) => objects.replica.push((key, stub, rev)),
                 (Side::Replica, ObjectState::Deleted { .. }) => {}
             }
         }
@@ -107,10 +107,10 @@ impl ObjectLog {
             incarnation: feed.incarnation,
             head: feed.head,
             compacted: feed.compacted,
-            changes: objects.ours,
+            changes: objects.feed,
         });
         let cursor = cursor.clone();
-        Saved { feed, replica: SavedReplica { cursor, objects: objects.theirs } }
+        Saved { feed, replica: SavedReplica { cursor, objects: objects.replica } }
     }
 
     /// Records durably that something is missing, and moves what is sound out of the damaged
@@ -122,11 +122,11 @@ impl ObjectLog {
         damaged: &[u64],
         fresh: &Incarnation,
     ) -> Result<Vec<String>> {
-        objects.ours.retain(|change| matches!(change.state, ObjectState::Live { .. }));
+        objects.feed.retain(|change| matches!(change.state, ObjectState::Live { .. }));
         let mut heads = SetHeads { cursor: None, ..self.heads() };
-        if heads.feed.is_some() || !objects.ours.is_empty() {
+        if heads.feed.is_some() || !objects.feed.is_empty() {
             let sent = heads.feed.as_ref().map_or(0, |feed| feed.head);
-            let head = objects.ours.iter().map(|change| change.rev).fold(sent, u64::max);
+            let head = objects.feed.iter().map(|change| change.rev).fold(sent, u64::max);
             heads.feed = Some(FeedHead { incarnation: fresh.clone(), head, compacted: head });
         }
         // A damaged segment is not appended to.

@@ -131,15 +131,15 @@ pub(super) fn heads(db: &Connection) -> Result<Vec<(NodeId, SyncHead)>> {
 }
 
 fn head(kept: &StoredSync) -> Result<SyncHead> {
-    let [our_objects, their_objects] = kept.objects;
+    let [feed_objects, replica_objects] = kept.objects;
     Ok(SyncHead {
         feed: cursor(kept.incarnation.as_deref(), kept.head)?,
         replica: replica_cursor(kept)?,
         acked: cursor(kept.acked_incarnation.as_deref(), kept.acked_rev)?,
         // What cannot be read is no comparison.
         condition: kept.condition.as_deref().and_then(|json| serde_json::from_str(json).ok()),
-        our_objects,
-        their_objects,
+        feed_objects,
+        replica_objects,
         changed: kept.changed,
     })
 }

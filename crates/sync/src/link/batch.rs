@@ -37,7 +37,7 @@ pub enum ItemOutcome {
     Temporary(String),
     /// What is here does not fit: fetched anew, a bounded number of times, then permanent.
     Recoverable(String),
-    /// Never: the source of truth is told, and the object is shown as out of sync.
+    /// Never: the source of truth gets an `error`, and the object is shown as out of sync.
     Permanent {
         /// A stable code.
         code: String,
@@ -79,7 +79,7 @@ impl ApplyBatch {
     /// What to make durable once every item has an outcome: items done, and the cursor.
     pub fn write(&self, outcomes: &[ItemOutcome]) -> Write {
         let done = self.items.iter().zip(outcomes).filter(|(_, outcome)| **outcome == ItemOutcome::Done);
-        let theirs = done.map(|(item, _)| {
+        let replica = done.map(|(item, _)| {
             let new = match &item.change {
                 Op::Put { stub, content, .. } => {
                     let content = Content { bytes: content.clone(), trace: item.trace.clone(), at: item.at };
@@ -89,6 +89,6 @@ impl ApplyBatch {
             };
             (item.key.clone(), new)
         });
-        Write { replica: theirs.collect(), cursor: self.cursor(outcomes), ..Write::default() }
+        Write { replica: replica.collect(), cursor: self.cursor(outcomes), ..Write::default() }
     }
 }

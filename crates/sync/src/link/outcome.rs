@@ -6,7 +6,7 @@
 //! Temporary -----> held, tried again; after `shown_after` tries rejected as `fails-for-now`, still tried;
 //!                  without room evicted: a resync brings it again
 //! Recoverable ---> fetched anew, at most `refetches` times, then rejected
-//! Permanent -----> rejected: the source is told, the set as received has it
+//! Permanent -----> rejected: the source gets an `error`, the set as received has it
 //! NotDurable ----> all of the batch is Temporary; the next batch waits as long as a first retry
 //! ```
 //!
@@ -118,7 +118,7 @@ impl Link {
         self.inbox.insert(pending);
     }
 
-    /// What fails again and again is shown as out of sync, and the source is told why; the cursor and
+    /// What fails again and again is shown as out of sync, and the source gets an `error`; the cursor and
     /// comparisons go on without it. When the link or the process ends before it works, the roots will
     /// differ, and a resync brings it again.
     fn release(&mut self, pending: &mut PendingItem, why: String, cx: &mut Cx<'_>) {

@@ -59,7 +59,7 @@ impl LinkConfig {
 pub enum Span {
     /// As long as its transport: what may go before the other side's hello is that side's to say.
     Transport,
-    /// One request and its answer, or one of both: what is to be said is said without waiting for
+    /// One request and its answer, or one of both: every frame is sent without waiting for
     /// the other side's hello.
     Exchange {
         /// The other side's durable cursor in our feed, as it said last: events after it go with
@@ -178,7 +178,7 @@ pub enum Output {
     Load(Vec<(ObjectKey, u64)>),
     /// Apply these, then make [`ApplyBatch::write`] durable, then say [`Input::Applied`].
     Apply(Arc<ApplyBatch>),
-    /// The own feed went back behind what it said before: begin it in a new incarnation with
+    /// The own feed went back behind what it sent before: begin it in a new incarnation with
     /// [`crate::Feed::reincarnate`], durably, then say [`Input::Reincarnated`]. That is a lot of work
     /// on the other side's word alone, and not done too soon after the last time. The link closes; the
     /// next one goes on.
@@ -205,7 +205,7 @@ pub enum EndedBy {
 /// Something to count or to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// The other side said hello; its instance tells two agents with one identity apart.
+    /// The other side said hello; its instance distinguishes two agents with one identity.
     Met(Box<Hello>),
     /// So many items of a batch were applied; the oldest was accepted at the source at this
     /// time: a sample of the latency of propagation.

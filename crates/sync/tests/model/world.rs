@@ -570,7 +570,7 @@ impl World {
         for at in [PRINCIPAL, AGENT] {
             let side = &self.sides[at];
             let Some(link) = &side.link else { continue };
-            let what = match link.their_condition(&side.replica) {
+            let what = match link.replica_condition(&side.replica) {
                 SetCondition::Connecting => "connecting",
                 SetCondition::InSync => "in sync",
                 SetCondition::Behind(_) => "behind",

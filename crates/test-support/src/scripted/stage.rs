@@ -34,7 +34,7 @@ pub const BLOB_PART: usize = 100_000;
 /// What becomes of a part of a content on its way out.
 pub type Spoil = fn(Vec<u8>) -> Vec<u8>;
 
-/// What the control plane says at the moment, and what it was told.
+/// What the control plane says at the moment, and what it received.
 #[derive(Default)]
 pub struct Play {
     pub offer: Option<Offer>,

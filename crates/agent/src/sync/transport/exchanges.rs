@@ -66,14 +66,14 @@ impl LinkManager {
         let (ended, closing) = loop {
             let post = due.unwrap_or(heard + silence);
             let taken = tokio::select! {
-                Some(came) = async { Some(reader.as_mut()?.next().await) } => {
+                Some(received) = async { Some(reader.as_mut()?.next().await) } => {
                     heard = Instant::now();
-                    match came {
+                    match received {
                         Ok(Some(frames)) => {
                             bytes += frames.iter().map(weight).sum::<usize>();
                             pushed.extend(frames);
                         }
-                        came => break (Ended::lost(came.err()), Closing::No),
+                        received => break (Ended::lost(received.err()), Closing::No),
                     }
                     if bytes > MAX_PUSHED {
                         let error = TransportError::TooLarge { limit: MAX_PUSHED };
