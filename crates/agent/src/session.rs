@@ -215,7 +215,7 @@ pub struct NodeSession {
     tls: Arc<ClientConfig>,
     signer: Arc<Signer>,
     /// Locked for moments only.
-    kept: Mutex<SharedConnection>,
+    shared: Mutex<SharedConnection>,
     /// Held while a connection is dialled, so that calls share it. No request waits for it that
     /// has a connection.
     dialing: tokio::sync::Mutex<()>,
@@ -264,17 +264,17 @@ impl NodeSession {
     }
 
     fn sharing(urls: Vec<ServerUrl>, at: usize, tls: Arc<ClientConfig>, signer: Arc<Signer>) -> NodeSession {
-        let kept = Mutex::new(SharedConnection { at, ..SharedConnection::default() });
-        NodeSession { urls, tls, signer, kept, dialing: tokio::sync::Mutex::default() }
+        let shared = Mutex::new(SharedConnection { at, ..SharedConnection::default() });
+        NodeSession { urls, tls, signer, shared, dialing: tokio::sync::Mutex::default() }
     }
 
-    fn kept(&self) -> MutexGuard<'_, SharedConnection> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn shared(&self) -> MutexGuard<'_, SharedConnection> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Another session of the same node, with a connection of its own.
     pub fn beside(&self) -> NodeSession {
-        NodeSession::sharing(self.urls.clone(), self.kept().at, self.tls.clone(), self.signer.clone())
+        NodeSession::sharing(self.urls.clone(), self.shared().at, self.tls.clone(), self.signer.clone())
     }
 
     /// What signs for the node.
@@ -284,7 +284,7 @@ impl NodeSession {
 
     /// Where the next request goes.
     pub fn url(&self) -> &ServerUrl {
-        &self.urls[self.kept().at]
+        &self.urls[self.shared().at]
     }
 
     /// The credentials of the TLS sessions.
@@ -421,10 +421,10 @@ impl NodeSession {
         let url = self.url();
         match Client::dial(url, self.tls.clone()).await {
             Ok(client) => {
-                let mut kept = self.kept();
-                kept.number += 1;
-                kept.client = Some(client.clone());
-                Ok(CallConnection { client, number: kept.number, reused: false })
+                let mut shared = self.shared();
+                shared.number += 1;
+                shared.client = Some(client.clone());
+                Ok(CallConnection { client, number: shared.number, reused: false })
             }
             Err(error) => {
                 self.next_url();
@@ -434,26 +434,26 @@ impl NodeSession {
     }
 
     fn open_connection(&self) -> Option<CallConnection> {
-        let kept = self.kept();
-        let client = kept.client.as_ref().filter(|client| !client.is_closed())?.clone();
-        Some(CallConnection { client, number: kept.number, reused: true })
+        let shared = self.shared();
+        let client = shared.client.as_ref().filter(|client| !client.is_closed())?.clone();
+        Some(CallConnection { client, number: shared.number, reused: true })
     }
 
     /// Gives a connection up that failed; other calls on it go on. Says whether it was the kept one.
     fn forget(&self, number: u64) -> bool {
-        let mut kept = self.kept();
-        let is_kept = kept.number == number && kept.client.is_some();
+        let mut shared = self.shared();
+        let is_kept = shared.number == number && shared.client.is_some();
         if is_kept {
-            kept.client = None;
+            shared.client = None;
         }
         is_kept
     }
 
     /// Goes on to the next URL.
     pub fn next_url(&self) {
-        let mut kept = self.kept();
-        kept.client = None;
-        kept.at = (kept.at + 1) % self.urls.len();
+        let mut shared = self.shared();
+        shared.client = None;
+        shared.at = (shared.at + 1) % self.urls.len();
     }
 }
 

@@ -104,8 +104,8 @@ pub async fn run(args: &NodeArgs, screen: Screen) -> Result<Exit, Failure> {
         }
         NodeVerb::Show { node } => {
             let node = operator.call(&api::NODE, node.as_str()).await?;
-            let asked = operator.call(&SYNC, Some(node.hostname.as_str())).await;
-            let sync = known(asked)?.and_then(|page| page.nodes.into_iter().next());
+            let answer = operator.call(&SYNC, Some(node.hostname.as_str())).await;
+            let sync = known(answer)?.and_then(|page| page.nodes.into_iter().next());
             let whole = NodeReport { node, sync };
             screen.result(&whole, || show(&whole, screen))?;
         }
@@ -122,8 +122,8 @@ pub async fn run(args: &NodeArgs, screen: Screen) -> Result<Exit, Failure> {
         NodeVerb::Run { pattern, yes } => request_run(&operator, pattern, *yes, screen).await?,
         NodeVerb::Facts { node, limit } => {
             let limit = usize::from(*limit).into();
-            let asked = History { node: Some(node.clone()), before: None, limit };
-            let facts = operator.call(&api::FACTS, asked).await?;
+            let request = History { node: Some(node.clone()), before: None, limit };
+            let facts = operator.call(&api::FACTS, request).await?;
             screen.result(&facts, || facts_text(&facts))?;
         }
     }
@@ -164,7 +164,7 @@ pub fn list(nodes: &[NodeView], screen: Screen) -> String {
     let row = |node: &NodeView| {
         [
             node.hostname.to_string(),
-            screen.mark(mark(node.word), &node.word.to_string()),
+            screen.mark(mark(node.state), &node.state.to_string()),
             node.channel.as_ref().map(ToString::to_string).unwrap_or_default(),
             release(node),
             node.last_seen.map_or_else(|| "never".to_owned(), |seen| format!("{} ago", ago(seen, now))),
@@ -205,7 +205,7 @@ fn show(whole: &NodeReport, screen: Screen) -> String {
         ("node", node.hostname.to_string()),
         ("id", node.id.to_string()),
         ("key", node.fingerprint.clone()),
-        ("state", screen.mark(mark(node.word), &node.word.to_string())),
+        ("state", screen.mark(mark(node.state), &node.state.to_string())),
     ];
     if let Some(cause) = &node.cause {
         let since = node.since.map(|since| format!(" (since {})", ago(since, now))).unwrap_or_default();

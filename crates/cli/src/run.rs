@@ -77,15 +77,15 @@ pub async fn run(args: &RunArgs, screen: Screen) -> Result<Exit, Failure> {
     match &args.what {
         RunVerb::List { node, limit } => {
             let limit = usize::from(*limit).into();
-            let asked = History { node: node.clone(), before: None, limit };
-            let runs = operator.call(&api::RUNS, asked).await?;
+            let request = History { node: node.clone(), before: None, limit };
+            let runs = operator.call(&api::RUNS, request).await?;
             let names = names(operator.all(&api::NODES, None).await?);
             screen.result(&runs, || list(&runs, &names, screen))?;
         }
         RunVerb::Show { node, fact } => {
             let limit = if fact.is_some() { 1000 } else { 1 }.into();
-            let asked = History { node: node.clone(), before: None, limit };
-            let runs = operator.call(&api::RUNS, asked).await?;
+            let request = History { node: node.clone(), before: None, limit };
+            let runs = operator.call(&api::RUNS, request).await?;
             let run = runs.into_iter().find(|run| fact.is_none_or(|fact| run.seq == fact)).ok_or(NoRun)?;
             // A removed node's runs stay.
             let node = known(operator.call(&api::NODE, run.node.as_str()).await)?;

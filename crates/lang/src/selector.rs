@@ -329,7 +329,7 @@ fn not(one: SelectorMatch) -> SelectorMatch {
     }
 }
 
-/// What the decisive verdict decides; else what is not known, or the other verdict.
+/// What the decisive match decides; else what is not known, or the other match.
 fn decide(all: impl Iterator<Item = SelectorMatch>, decisive: SelectorMatch) -> SelectorMatch {
     let mut found = not(decisive.clone());
     for one in all {

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use model::chunk::TreeChunk;
 use model::exchange::{HeldRelease, Signed, TraitReport};
-use model::status::{Status, Word};
+use model::status::{Overall, Status};
 use model::{Channel, Digest, FleetId, Hostname, Incarnation, NodeId, RunCounts, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -153,7 +153,7 @@ pub struct StatusView {
     /// How many nodes there are.
     pub nodes: usize,
     /// How many of each word.
-    pub words: BTreeMap<Word, usize>,
+    pub states: BTreeMap<Overall, usize>,
     /// What is not green, grouped by cause, the most frequent first.
     pub causes: Vec<CauseView>,
     /// Why check-ins are refused at the moment.
@@ -186,8 +186,8 @@ pub struct ChannelView {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CauseView {
-    /// The word.
-    pub word: Word,
+    /// The state.
+    pub state: Overall,
     /// What is the matter.
     pub cause: String,
     /// Since when, of the first of them.
@@ -210,8 +210,8 @@ pub struct NodeView {
     pub id: NodeId,
     /// Its hostname.
     pub hostname: Hostname,
-    /// The word that matters most.
-    pub word: Word,
+    /// The state on the axis that matters most.
+    pub state: Overall,
     /// All axes.
     pub status: Status,
     /// The channel that it is pointed to.

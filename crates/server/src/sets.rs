@@ -17,7 +17,7 @@ const MAX_INLINE_TOTAL: u64 = 256 * 1024;
 /// A bounded cache: the oldest entry leaves.
 pub(crate) struct BoundedCache<V> {
     most: usize,
-    kept: Mutex<(BTreeMap<Digest, V>, VecDeque<Digest>)>,
+    entries: Mutex<(BTreeMap<Digest, V>, VecDeque<Digest>)>,
 }
 
 impl<V: Clone> BoundedCache<V> {
@@ -27,16 +27,16 @@ impl<V: Clone> BoundedCache<V> {
 
     /// With another bound than the usual one.
     pub(crate) fn keeping(most: usize) -> BoundedCache<V> {
-        BoundedCache { most, kept: Mutex::new((BTreeMap::new(), VecDeque::new())) }
+        BoundedCache { most, entries: Mutex::new((BTreeMap::new(), VecDeque::new())) }
     }
 
     pub(crate) fn get(&self, key: &Digest) -> Option<V> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).0.get(key).cloned()
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner).0.get(key).cloned()
     }
 
     pub(crate) fn put(&self, key: Digest, value: V) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let (map, order) = &mut *kept;
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let (map, order) = &mut *entries;
         if map.insert(key, value).is_none() {
             order.push_back(key);
         }

@@ -162,7 +162,7 @@ async fn what_is_not_as_described_is_found() {
     assert!(looked("/v1/nodes?limit=1", &answer));
     assert!(!looked("/v1/no-such-thing", &answer));
     let mut other = answer.clone();
-    other["nodes"][0]["word"] = "marvellous".into();
+    other["nodes"][0]["state"] = "marvellous".into();
     assert!(!looked("/v1/nodes", &other), "no such word");
     let mut other = answer.clone();
     other["nodes"][0].as_object_mut().unwrap().remove("hostname");

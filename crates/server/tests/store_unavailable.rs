@@ -10,7 +10,7 @@ use model::condition::SyncState;
 use model::exchange::{Acked, CheckIn, Report};
 use model::log::{Fact, FactBody};
 use model::replication::Mode;
-use model::status::Word;
+use model::status::Overall;
 use model::{Action, Digest, ResourceReport, RunCounts, RunReport};
 use rusqlite::Connection;
 use serde_json::json;
@@ -168,7 +168,7 @@ async fn facts_whose_sender_hung_up_count_all_the_same() {
     })
     .await;
     assert_eq!(view.counts.unwrap().failed, 1);
-    assert!([Word::Failed, Word::Unassigned].contains(&view.word), "{view:?}");
+    assert!([Overall::Failed, Overall::Unassigned].contains(&view.state), "{view:?}");
 }
 
 /// SYN-4, CNV-3: how far a node is, and what the comparison of its sets came to, is persisted once it can be: the

@@ -62,9 +62,9 @@ impl World {
         }
         let (id, now) = (machine.id.clone(), self.now);
         let status = self.control.node(&id).status(&self.publisher.heads, now);
-        match status.word().to_string().as_str() {
+        match status.overall().to_string().as_str() {
             "converged" => Ok(()),
-            word => Err(format!("the control plane calls it {word}: {status:?}")),
+            overall => Err(format!("the control plane calls it {overall}: {status:?}")),
         }
     }
 

@@ -61,8 +61,9 @@ pub(crate) async fn follow(
             waits.tell(caller, &mut ticker, &task).await?;
             wait_between_requests(if outputs.wanted() { task.summary.progress.total } else { 0 }).await;
             // Output is no news of the task, so it is looked for while nothing else happens.
-            let asked = if outputs.wanted() { id.as_str().into() } else { changes_after(&id, task.version) };
-            let task = async |operator: &Operator| operator.call(&TASK, asked.clone()).await;
+            let request =
+                if outputs.wanted() { id.as_str().into() } else { changes_after(&id, task.version) };
+            let task = async |operator: &Operator| operator.call(&TASK, request.clone()).await;
             Ok::<_, Failure>(Some(caller.ask(&mut ticker, task).await?))
         };
         let update = tokio::select! {

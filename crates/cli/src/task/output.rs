@@ -138,9 +138,9 @@ impl Outputs {
             let hostname = name(node);
             let (after, lines) =
                 self.nodes.entry(node.node.clone()).or_insert_with(|| (0, Lines::of(&hostname)));
-            let asked = OutputQuery { id: id.to_owned(), node: node.node.to_string(), after: *after };
-            let asked = async |operator: &Operator| operator.call(&OUTPUT, asked.clone()).await;
-            let pieces = caller.ask(ticker, asked).await?;
+            let request = OutputQuery { id: id.to_owned(), node: node.node.to_string(), after: *after };
+            let request = async |operator: &Operator| operator.call(&OUTPUT, request.clone()).await;
+            let pieces = caller.ask(ticker, request).await?;
             *after = pieces.last().map_or(*after, |piece| piece.number);
             let mut text: String = pieces.iter().map(|piece| lines.take(piece, screen)).collect();
             if ended {

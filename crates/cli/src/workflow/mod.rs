@@ -110,8 +110,8 @@ pub async fn run(args: &WorkflowArgs, screen: Screen) -> Result<Exit, Failure> {
     match &args.what {
         WorkflowVerb::Run { file, yes, detach } => run::run(connect, file, *yes, *detach, screen).await,
         WorkflowVerb::List { limit } => {
-            let asked = WorkHistory { before: None, limit: usize::from(*limit).into() };
-            let workflows = connect.dial().await?.call(&WORKFLOWS, asked).await?;
+            let request = WorkHistory { before: None, limit: usize::from(*limit).into() };
+            let workflows = connect.dial().await?.call(&WORKFLOWS, request).await?;
             Ok(screen.result(&workflows, || list(&workflows, screen))?)
         }
         WorkflowVerb::Show { id, follow: true } => {

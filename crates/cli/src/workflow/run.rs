@@ -103,8 +103,8 @@ pub(super) async fn follow(
         ticker.show(&line(&view));
         let update = async {
             wait_between_requests(0).await;
-            let asked = changes_after(&id, view.version);
-            let view = async |operator: &Operator| operator.call(&WORKFLOW, asked.clone()).await;
+            let request = changes_after(&id, view.version);
+            let view = async |operator: &Operator| operator.call(&WORKFLOW, request.clone()).await;
             caller.ask(&mut ticker, view).await
         };
         tokio::select! {

@@ -96,8 +96,8 @@ impl Hub {
     async fn fill_node_problems(&self) -> Result<(), StoreError> {
         let key = node_status_key();
         for record in self.all_of(Side::Replica, &key.section.kind).await? {
-            let asked = self.store.sync_contents(&record.node, Side::Replica, vec![key.clone()]);
-            let content = asked.await?.into_iter().flatten().next();
+            let request = self.store.sync_contents(&record.node, Side::Replica, vec![key.clone()]);
+            let content = request.await?.into_iter().flatten().next();
             let problem = content.and_then(|content| NodeProblem::from_content(&content.bytes));
             self.sync_index.update(&record.node, |summary| summary.node_problem = problem);
         }

@@ -29,25 +29,25 @@ fn way_of(side: Side) -> Direction {
 
 /// One page of objects. Actions and statuses are listed when their kind is asked for alone:
 /// they are shown where they belong, with tasks and with their objects.
-pub(crate) async fn list(call: OperatorCall, asked: ObjectsQuery) -> Result<ObjectsView, Problem> {
+pub(crate) async fn list(call: OperatorCall, request: ObjectsQuery) -> Result<ObjectsView, Problem> {
     let plane = &call.plane;
-    let mut after = asked.from.as_deref().map(parse_position).transpose()?;
-    let all_kinds = asked.kind.is_none();
+    let mut after = request.from.as_deref().map(parse_position).transpose()?;
+    let all_kinds = request.kind.is_none();
     let filter = ObjectFilter {
         node: None,
-        side: asked.way.map(side_of),
-        kind: asked.kind.as_deref().map(Kind::new),
-        namespace: asked.namespace.map(|text| if text == NO_NAMESPACE { String::new() } else { text }),
-        name: asked.name,
+        side: request.way.map(side_of),
+        kind: request.kind.as_deref().map(Kind::new),
+        namespace: request.namespace.map(|text| if text == NO_NAMESPACE { String::new() } else { text }),
+        name: request.name,
     };
-    let meant = match &asked.selector {
+    let meant = match &request.selector {
         Some(text) => {
             let meant = select::meant(plane, &select::read(text)?).await?;
             Some(select::ids(&meant, None)?.into_iter().collect::<BTreeSet<NodeId>>())
         }
         None => None,
     };
-    let mut page = ObjectsPage { plane, objects: Vec::new(), limit: asked.limit.get(), all_kinds };
+    let mut page = ObjectsPage { plane, objects: Vec::new(), limit: request.limit.get(), all_kinds };
     match meant {
         None => page.fill(&filter, &mut after).await?,
         Some(meant) => {

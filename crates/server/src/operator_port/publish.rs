@@ -19,29 +19,32 @@ fn put_problem(error: store::PutError) -> Problem {
     }
 }
 
-pub(super) async fn releases(call: OperatorCall, asked: History) -> Result<Vec<Release>, Problem> {
-    call.plane.store.releases(asked.limit.get(), asked.before).await.map_err(store_problem)
+pub(super) async fn releases(call: OperatorCall, request: History) -> Result<Vec<Release>, Problem> {
+    call.plane.store.releases(request.limit.get(), request.before).await.map_err(store_problem)
 }
 
-pub(super) async fn chunk(call: OperatorCall, asked: ChunkName) -> Result<model::chunk::TreeChunk, Problem> {
-    let chunk = call.plane.store.chunk(&asked.digest).await.map_err(store_problem)?;
+pub(super) async fn chunk(
+    call: OperatorCall,
+    request: ChunkName,
+) -> Result<model::chunk::TreeChunk, Problem> {
+    let chunk = call.plane.store.chunk(&request.digest).await.map_err(store_problem)?;
     chunk.ok_or_else(|| Code::NotFound.into())
 }
 
-pub(super) async fn missing(call: OperatorCall, asked: Digests) -> Result<Digests, Problem> {
+pub(super) async fn missing(call: OperatorCall, request: Digests) -> Result<Digests, Problem> {
     let store = &call.plane.store;
-    let chunks = store.missing_chunks(asked.chunks, now()).await.map_err(store_problem)?;
-    let contents = store.missing_contents(asked.contents, now()).await.map_err(store_problem)?;
+    let chunks = store.missing_chunks(request.chunks, now()).await.map_err(store_problem)?;
+    let contents = store.missing_contents(request.contents, now()).await.map_err(store_problem)?;
     Ok(Digests { chunks, contents })
 }
 
 /// Chunks of a set or a selection, to compare it with another.
-pub(super) async fn fetch(call: OperatorCall, asked: Digests) -> Result<TreeChunks, Problem> {
-    if asked.chunks.len() > MAX_FETCH {
+pub(super) async fn fetch(call: OperatorCall, request: Digests) -> Result<TreeChunks, Problem> {
+    if request.chunks.len() > MAX_FETCH {
         return Err(Problem::new(Code::BodyTooLarge, format!("more than {MAX_FETCH} chunks are asked for")));
     }
-    let mut chunks = Vec::with_capacity(asked.chunks.len());
-    for digest in &asked.chunks {
+    let mut chunks = Vec::with_capacity(request.chunks.len());
+    for digest in &request.chunks {
         chunks.extend(call.plane.store.chunk(digest).await.map_err(store_problem)?);
     }
     Ok(TreeChunks { chunks })

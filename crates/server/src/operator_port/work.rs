@@ -9,19 +9,19 @@ use crate::api::work::{ControlWorkflow, NewTask, NewWorkflow, TaskView, Turn, Wo
 use crate::state::{now, run_to_completion};
 use crate::work::{fresh_id, select, views};
 
-pub(super) async fn begin_task(call: OperatorCall, asked: NewTask) -> Result<TaskView, Problem> {
+pub(super) async fn begin_task(call: OperatorCall, request: NewTask) -> Result<TaskView, Problem> {
     let OperatorCall { plane, by } = call;
-    let nodes = select::meant(&plane, &select::read(&asked.selector)?).await?;
-    let targets = select::ids(&nodes, asked.expected)?;
-    let spec = asked.spec(&fresh_id('t')?, &by);
+    let nodes = select::meant(&plane, &select::read(&request.selector)?).await?;
+    let targets = select::ids(&nodes, request.expected)?;
+    let spec = request.spec(&fresh_id('t')?, &by);
     let (id, begun) = (spec.id.clone(), plane.clone());
     // Whole, also when the operator hangs up: a task half written down is begun by nobody.
     run_to_completion(async move { begun.work.begin(&begun, spec, targets).await }).await?;
     views::task_now(&plane, &id).await
 }
 
-pub(super) async fn cancel_task(call: OperatorCall, asked: WorkQuery) -> Result<TaskView, Problem> {
-    let (OperatorCall { plane, by }, id) = (call, asked.id);
+pub(super) async fn cancel_task(call: OperatorCall, request: WorkQuery) -> Result<TaskView, Problem> {
+    let (OperatorCall { plane, by }, id) = (call, request.id);
     if views::task_now(&plane, &id).await?.finished.is_none() {
         plane.work.cancel(&id, &by).await?;
         tracing::info!(by, task = id, "a task was called off");
@@ -29,13 +29,16 @@ pub(super) async fn cancel_task(call: OperatorCall, asked: WorkQuery) -> Result<
     views::task_now(&plane, &id).await
 }
 
-pub(super) async fn begin_workflow(call: OperatorCall, asked: NewWorkflow) -> Result<WorkflowView, Problem> {
+pub(super) async fn begin_workflow(
+    call: OperatorCall,
+    request: NewWorkflow,
+) -> Result<WorkflowView, Problem> {
     let OperatorCall { plane, by } = call;
     let refused = |detail: String| Problem::new(Code::TaskRefused, detail);
     let spec: WorkflowSpec =
-        serde_json::from_value(asked.spec).map_err(|error| refused(error.to_string()))?;
+        serde_json::from_value(request.spec).map_err(|error| refused(error.to_string()))?;
     for step in &spec.steps {
-        if let Some(expected) = asked.expected.get(&step.name) {
+        if let Some(expected) = request.expected.get(&step.name) {
             let nodes = select::meant(&plane, &step.on).await?;
             let named = |problem: Problem| {
                 let detail = problem.detail.clone().unwrap_or_default();
@@ -53,10 +56,10 @@ pub(super) async fn begin_workflow(call: OperatorCall, asked: NewWorkflow) -> Re
 
 pub(super) async fn control_workflow(
     call: OperatorCall,
-    asked: ControlWorkflow,
+    request: ControlWorkflow,
 ) -> Result<WorkflowView, Problem> {
     let OperatorCall { plane, by } = call;
-    let ControlWorkflow { id, turn, step, include_unknown } = asked;
+    let ControlWorkflow { id, turn, step, include_unknown } = request;
     // What is none is said before what is over.
     let view = views::workflow_now(&plane, &id).await?;
     let wrong = || {

@@ -92,9 +92,9 @@ fn names_groups(selector: &Selector) -> bool {
 }
 
 /// How many nodes a selector means, and how they can be reached.
-pub(crate) async fn count(call: OperatorCall, asked: Select) -> Result<Selected, Problem> {
+pub(crate) async fn count(call: OperatorCall, request: Select) -> Result<Selected, Problem> {
     let plane = &call.plane;
-    let nodes = meant(plane, &read(&asked.selector)?).await?;
+    let nodes = meant(plane, &read(&request.selector)?).await?;
     let mut selected =
         Selected { count: nodes.len(), first: Vec::new(), online: 0, promotable: 0, offline: 0 };
     for slot in nodes {

@@ -27,19 +27,19 @@ fn no_task(id: &str) -> Problem {
 }
 
 /// How long a question for news is held.
-fn wait(asked: &WorkQuery) -> Duration {
-    Duration::from_secs(asked.wait.min(MAX_LONG_POLL_SECS))
+fn wait(request: &WorkQuery) -> Duration {
+    Duration::from_secs(request.wait.min(MAX_LONG_POLL_SECS))
 }
 
 /// A task, as soon as it differs from what is known, or when the wait is over.
-pub(crate) async fn task(call: OperatorCall, asked: WorkQuery) -> Result<TaskView, Problem> {
-    if let Some(open) = call.plane.work.get(&asked.id) {
+pub(crate) async fn task(call: OperatorCall, request: WorkQuery) -> Result<TaskView, Problem> {
+    if let Some(open) = call.plane.work.get(&request.id) {
         let mut views = open.view.subscribe();
-        let other = views.wait_for(|view| Some(view.version) != asked.after);
-        let _ = tokio::time::timeout(wait(&asked), other).await;
+        let other = views.wait_for(|view| Some(view.version) != request.after);
+        let _ = tokio::time::timeout(wait(&request), other).await;
         return Ok(open.view.borrow().clone());
     }
-    task_now(&call.plane, &asked.id).await
+    task_now(&call.plane, &request.id).await
 }
 
 /// A task as it stands.
@@ -52,8 +52,8 @@ pub(crate) async fn task_now(plane: &ControlPlane, id: &str) -> Result<TaskView,
     stored(&record).ok_or_else(|| no_task(id))
 }
 
-pub(crate) async fn tasks(call: OperatorCall, asked: WorkHistory) -> Result<Vec<TaskView>, Problem> {
-    let records = records(&call.plane, TaskKind::Task, asked).await?;
+pub(crate) async fn tasks(call: OperatorCall, request: WorkHistory) -> Result<Vec<TaskView>, Problem> {
+    let records = records(&call.plane, TaskKind::Task, request).await?;
     let view_of = |record: &TaskRecord| match call.plane.work.get(&record.id) {
         Some(open) => Some(open.view.borrow().clone()),
         None => stored(record),
@@ -64,9 +64,9 @@ pub(crate) async fn tasks(call: OperatorCall, asked: WorkHistory) -> Result<Vec<
 async fn records(
     plane: &ControlPlane,
     kind: TaskKind,
-    asked: WorkHistory,
+    request: WorkHistory,
 ) -> Result<Vec<TaskRecord>, Problem> {
-    let WorkHistory { mut before, limit } = asked;
+    let WorkHistory { mut before, limit } = request;
     let limit = limit.get();
     let mut found = Vec::new();
     loop {
@@ -95,12 +95,12 @@ pub(super) fn view(document: TaskDocument, version: u64) -> TaskView {
 }
 
 /// One page of a task's nodes, after one.
-pub(crate) async fn nodes(call: OperatorCall, asked: TaskNodesQuery) -> Result<TaskNodesView, Problem> {
-    let (plane, id, limit) = (&call.plane, &asked.id, asked.limit.get());
+pub(crate) async fn nodes(call: OperatorCall, request: TaskNodesQuery) -> Result<TaskNodesView, Problem> {
+    let (plane, id, limit) = (&call.plane, &request.id, request.limit.get());
     if plane.work.get(id).is_none() {
         plane.store.task(id).await.map_err(store_problem)?.ok_or_else(|| no_task(id))?;
     }
-    let page = plane.store.task_nodes(id, asked.from.as_ref(), limit).await.map_err(store_problem)?;
+    let page = plane.store.task_nodes(id, request.from.as_ref(), limit).await.map_err(store_problem)?;
     let full = page.len() == limit;
     let (mut nodes, mut bytes) = (Vec::with_capacity(page.len()), 0);
     for row in page {
@@ -144,8 +144,8 @@ async fn answer(
 }
 
 /// The output of a task on one node after a piece, as far as it came.
-pub(crate) async fn output(call: OperatorCall, asked: OutputQuery) -> Result<Vec<OutputView>, Problem> {
-    let OutputQuery { id, node, after } = asked;
+pub(crate) async fn output(call: OperatorCall, request: OutputQuery) -> Result<Vec<OutputView>, Problem> {
+    let OutputQuery { id, node, after } = request;
     // A node that was removed goes by its id alone.
     let node = match call.plane.index.named(&node) {
         Ok(slot) => slot.id(),
@@ -166,12 +166,12 @@ pub(crate) async fn workflow_now(plane: &ControlPlane, id: &str) -> Result<Workf
 }
 
 /// A workflow, as soon as it or its task differs from what is known, or when the wait is over.
-pub(crate) async fn workflow(call: OperatorCall, asked: WorkQuery) -> Result<WorkflowView, Problem> {
-    workflow_news(&call.plane, asked).await
+pub(crate) async fn workflow(call: OperatorCall, request: WorkQuery) -> Result<WorkflowView, Problem> {
+    workflow_news(&call.plane, request).await
 }
 
-async fn workflow_news(plane: &ControlPlane, asked: WorkQuery) -> Result<WorkflowView, Problem> {
-    let (id, deadline) = (&asked.id, Instant::now() + wait(&asked));
+async fn workflow_news(plane: &ControlPlane, request: WorkQuery) -> Result<WorkflowView, Problem> {
+    let (id, deadline) = (&request.id, Instant::now() + wait(&request));
     let mut versions = plane.work.workflows.versions.subscribe();
     loop {
         let Some(open) = plane.work.workflows.get(id) else {
@@ -185,7 +185,7 @@ async fn workflow_news(plane: &ControlPlane, asked: WorkQuery) -> Result<Workflo
         let mut of_task = task.map(|task| task.view.subscribe());
         let seen = of_task.as_mut().map(|view| view.borrow_and_update().version);
         let version = open.version.max(seen.unwrap_or(0));
-        if Some(version) != asked.after || Instant::now() >= deadline {
+        if Some(version) != request.after || Instant::now() >= deadline {
             return Ok(workflow_view(plane, &open.workflow, version));
         }
         let task_changes = async {
@@ -203,9 +203,12 @@ async fn workflow_news(plane: &ControlPlane, asked: WorkQuery) -> Result<Workflo
 }
 
 /// Workflows, newest first.
-pub(crate) async fn workflows(call: OperatorCall, asked: WorkHistory) -> Result<Vec<WorkflowView>, Problem> {
+pub(crate) async fn workflows(
+    call: OperatorCall,
+    request: WorkHistory,
+) -> Result<Vec<WorkflowView>, Problem> {
     let plane = &call.plane;
-    let records = records(plane, TaskKind::Workflow, asked).await?;
+    let records = records(plane, TaskKind::Workflow, request).await?;
     let view_of = |record: &TaskRecord| match plane.work.workflows.get(&record.id) {
         Some(open) => Some(workflow_view(plane, &open.workflow, open.version)),
         None => stored_workflow(plane, record),
