@@ -170,10 +170,9 @@ impl Write {
 
     /// The bytes of all contents in it.
     pub fn bytes(&self) -> usize {
-        let of_feed = self.feed.iter().filter_map(|(_, content)| content.as_ref());
-        let of_replica =
-            self.replica.iter().filter_map(|(_, put)| put.as_ref().map(|(_, _, content)| content));
-        of_feed.chain(of_replica).map(|content| content.bytes.len()).sum()
+        let feed = self.feed.iter().filter_map(|(_, content)| content.as_ref());
+        let replica = self.replica.iter().filter_map(|(_, put)| put.as_ref().map(|(_, _, content)| content));
+        feed.chain(replica).map(|content| content.bytes.len()).sum()
     }
 
     /// How many objects it changes.

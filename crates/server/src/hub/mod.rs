@@ -75,13 +75,12 @@ pub(crate) struct Hub {
 
 impl Hub {
     pub(crate) fn new(store: Arc<Store>, index: Arc<FleetIndex>) -> Hub {
-        let loading = std::array::from_fn(|_| tokio::sync::Mutex::default());
         Hub {
             store,
             sync_index: Arc::new(SyncIndex::new(index)),
             nodes: Mutex::default(),
             recent: Mutex::default(),
-            loading,
+            loading: std::array::from_fn(|_| tokio::sync::Mutex::default()),
         }
     }
 
@@ -115,8 +114,7 @@ impl Hub {
 
     /// All objects of a kind, of every node: at most a few of each.
     pub(crate) async fn all_of(&self, side: Side, kind: &Kind) -> Result<Vec<ObjectRecord>, StoreError> {
-        let (side, kind) = (Some(side), Some(kind.clone()));
-        let filter = ObjectFilter { side, kind, ..ObjectFilter::default() };
+        let filter = ObjectFilter { side: Some(side), kind: Some(kind.clone()), ..ObjectFilter::default() };
         let mut found: Vec<ObjectRecord> = Vec::new();
         loop {
             let after = found.last().map(ObjectRecord::position);
@@ -144,8 +142,8 @@ impl Hub {
             return Ok(found);
         }
         let saved = self.store.sync_load(id).await?;
-        let node = NodeSync::restore(id.clone(), self.store.clone(), self.sync_index.clone(), saved)?;
-        let node = Arc::new(node);
+        let node =
+            Arc::new(NodeSync::restore(id.clone(), self.store.clone(), self.sync_index.clone(), saved)?);
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         if nodes.len() >= SWEEP_AT && nodes.len().is_power_of_two() {
             nodes.retain(|_, node| node.strong_count() > 0);
@@ -188,8 +186,7 @@ impl Hub {
 
     /// A node is removed from the fleet: its link ends, and nothing of it stays.
     pub(crate) fn remove(&self, id: &NodeId) {
-        let summary = self.sync_index.remove(id);
-        if let Some(link) = summary.and_then(|summary| summary.link) {
+        if let Some(link) = self.sync_index.remove(id).and_then(|summary| summary.link) {
             link.end("removed", "the node was removed from the fleet");
         }
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
@@ -199,8 +196,7 @@ impl Hub {
     /// Persists how far nodes acknowledged, and what comparisons came to.
     pub(crate) async fn flush(&self) -> Result<(), StoreError> {
         let unsaved = self.sync_index.take_unsaved();
-        let kept = self.store.sync_progress(unsaved.clone()).await;
-        kept.inspect_err(|_| self.sync_index.not_saved(&unsaved))
+        self.store.sync_progress(unsaved.clone()).await.inspect_err(|_| self.sync_index.not_saved(&unsaved))
     }
 }
 
