@@ -161,7 +161,12 @@ impl FleetIndex {
 
 /// What is worth repeating of a text that somebody sent.
 pub(crate) fn clip(text: &str) -> String {
-    text.chars().take(100).collect()
+    beginning(text, 100).to_owned()
+}
+
+/// The first so many bytes of a text, to the end of a character.
+pub(crate) fn beginning(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes)]
 }
 
 fn restored(record: NodeRecord, key: PublicKey) -> NodeState {

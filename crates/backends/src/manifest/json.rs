@@ -20,28 +20,27 @@ pub(super) fn read(text: &str) -> Result<Vec<ManifestDocument>, ReadManifestErro
 /// Reads one value.
 pub(super) fn value(text: &str) -> Result<Value, ReadManifestError> {
     let mut reader = serde_json::Deserializer::from_str(text);
-    check(|violation| {
-        canonical::check_loosely(&mut reader, violation)?;
-        reader.end()?;
-        serde_json::from_str(text)
+    let mut violation = None;
+    let read = canonical::check_loosely(&mut reader, &mut violation)
+        .and_then(|()| reader.end())
+        .and_then(|()| serde_json::from_str(text));
+    read.map_err(|error| match violation {
+        Some(violation) => problem(violation).at(error.line()),
+        None => ManifestProblem::NotJson(plain(&error)).at(error.line().max(1)),
     })
 }
 
 /// Checks a value that was read by others, where no key stands twice.
-pub(super) fn checked(value: &Value) -> Result<Value, ReadManifestError> {
-    check(|violation| canonical::check_loosely(value, violation).map(|()| value.clone()))
+pub(super) fn check(value: &Value) -> Result<(), ReadManifestError> {
+    canonical::check_value(value).map_err(|violation| problem(violation).anywhere())
 }
 
-fn check(
-    read: impl FnOnce(&mut Option<Violation>) -> Result<Value, serde_json::Error>,
-) -> Result<Value, ReadManifestError> {
-    let mut violation = None;
-    read(&mut violation).map_err(|error| match violation {
-        Some(Violation::TooDeep) => ManifestProblem::TooDeep.at(error.line()),
-        Some(Violation::DuplicateKey(key)) => ManifestProblem::Duplicate(key).at(error.line()),
-        Some(Violation::TooLarge(_)) => ManifestProblem::NotPlain(number::TOO_LARGE.into()).at(error.line()),
-        None => ManifestProblem::NotJson(plain(&error)).at(error.line().max(1)),
-    })
+fn problem(violation: Violation) -> ManifestProblem {
+    match violation {
+        Violation::TooDeep => ManifestProblem::TooDeep,
+        Violation::DuplicateKey(key) => ManifestProblem::Duplicate(key),
+        Violation::TooLarge(_) => ManifestProblem::NotPlain(number::TOO_LARGE.into()),
+    }
 }
 
 /// The library's words without its position, which is a field of its own.

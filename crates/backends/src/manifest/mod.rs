@@ -147,13 +147,9 @@ fn documents(bytes: &[u8], format: Format) -> Result<Vec<ManifestDocument>, Read
 ///
 /// # Errors
 /// With the first thing that is wrong.
-pub fn of_value(value: &Value) -> Result<Manifest, ReadManifestError> {
-    manifest(ManifestDocument {
-        value: json::checked(value)?,
-        line: 1,
-        lines: FieldLines::default(),
-        position: 0,
-    })
+pub fn of_value(value: Value) -> Result<Manifest, ReadManifestError> {
+    json::check(&value)?;
+    manifest(ManifestDocument { value, line: 1, lines: FieldLines::default(), position: 0 })
 }
 
 /// The version of an object as a folder and the embedded store count versions: a digest of

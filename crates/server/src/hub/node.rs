@@ -25,6 +25,7 @@ use super::recent::RecentContents;
 use super::summary::is_action;
 use super::{HubError, fresh_incarnation};
 use crate::api::objects::ApplyOutcome;
+use crate::posture;
 use crate::state::{now, run_to_completion};
 
 /// The most objects that the control plane authors for one node, without actions: a feed that
@@ -81,6 +82,8 @@ pub(crate) enum Uid {
     Given(Arc<str>),
     /// The one that it has; this one, which no other object has, when it comes into being.
     Generated(Arc<str>),
+    /// The one that it has; a random one when it comes into being.
+    Random,
 }
 
 /// What an edit came to.
@@ -95,6 +98,8 @@ pub(crate) enum EditRejection {
     TooMany,
     #[error("too_many: the objects of a node hold at most {MAX_BYTES} bytes together")]
     TooMuch,
+    #[error("internal: the system gives no random bytes for a uid")]
+    NoRandom,
     #[error("too_many: the objects of a node are of at most {MAX_SECTIONS} kinds and namespaces")]
     TooManySections,
 }
@@ -268,6 +273,7 @@ struct EditPlanner<'a> {
 
 impl EditPlanner<'_> {
     fn plan(&mut self, FeedEdit { key, put }: FeedEdit) -> EditOutcome {
+        let key = self.planner.key(key);
         let before = self.planner.stub(&key).cloned();
         let (change, content) = match put {
             Some((uid, content)) => {
@@ -298,6 +304,10 @@ impl EditPlanner<'_> {
     ) -> Result<Stub, EditRejection> {
         let uid = match uid {
             Uid::Generated(uid) => before.map_or(uid, |stub| stub.uid.clone()),
+            Uid::Random => match before {
+                Some(stub) => stub.uid.clone(),
+                None => sync::identity::uid(posture::random().map_err(|_| EditRejection::NoRandom)?),
+            },
             Uid::Given(uid) => {
                 self.is_its_own(key, &uid)?;
                 uid
