@@ -1,4 +1,4 @@
-//! TLS configurations: TLS 1.3 alone, one provider, HTTP/2 unless said otherwise (IDN-3).
+//! TLS configurations: TLS 1.3 alone, one provider, HTTP/2 by default (IDN-3).
 
 use std::sync::Arc;
 

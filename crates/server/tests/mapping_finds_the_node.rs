@@ -5,7 +5,7 @@
 
 use backends::manifest::MAX_NAME;
 use serde_json::json;
-use server::api::objects::{Apply, ApplyOutcome, Mapping, Results};
+use server::api::objects::{Apply, ApplyOutcome, Mapping, ObjectResults};
 use test_support::fleet::Fleet;
 use test_support::fleet::synced::{apply, managed, manifest, publish};
 use wire::Code;
@@ -31,7 +31,7 @@ async fn each_mapping_finds_its_node() {
     ];
     for (asked, wanted) in table {
         let name = asked.manifests[0]["metadata"]["name"].clone();
-        let results: Results = operator.post("/v1/objects", &asked).await.unwrap();
+        let results: ObjectResults = operator.post("/v1/objects", &asked).await.unwrap();
         let [done] = results.results.as_slice() else { panic!("{results:?}") };
         assert_eq!(name, done.object.name, "named in full");
         match wanted {

@@ -3,18 +3,18 @@
 use model::canonical::{self, Violation};
 use serde_json::Value;
 
-use super::document::{Document, Lines};
+use super::document::{FieldLines, ManifestDocument};
 use super::error::{ManifestProblem, ReadManifestError};
 use super::number;
 
 /// Reads the one document; an empty text holds none.
-pub(super) fn read(text: &str) -> Result<Vec<Document>, ReadManifestError> {
+pub(super) fn read(text: &str) -> Result<Vec<ManifestDocument>, ReadManifestError> {
     if text.trim().is_empty() {
         return Ok(Vec::new());
     }
     let value = value(text)?;
     let line = 1 + text.bytes().take_while(u8::is_ascii_whitespace).filter(|byte| *byte == b'\n').count();
-    Ok(vec![Document { value, line, lines: Lines::default(), place: 0 }])
+    Ok(vec![ManifestDocument { value, line, lines: FieldLines::default(), position: 0 }])
 }
 
 /// Reads one value.
@@ -43,7 +43,7 @@ fn problem(violation: Violation) -> ManifestProblem {
     }
 }
 
-/// The library's words without its position, which is told apart.
+/// The library's words without its position, which is a field of its own.
 fn plain(error: &serde_json::Error) -> String {
     let text = error.to_string();
     text.rsplit_once(" at line ").map_or(text.clone(), |(words, _)| words.to_owned())

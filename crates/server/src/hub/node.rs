@@ -68,7 +68,7 @@ pub(crate) struct NodeSets {
 
 /// A change to make to a feed.
 #[derive(Clone, Debug)]
-pub(crate) struct Edit {
+pub(crate) struct FeedEdit {
     /// Which object.
     pub(crate) key: ObjectKey,
     /// What it is to be; `None`: it is to go.
@@ -92,7 +92,7 @@ pub(crate) type EditOutcome = Result<ApplyOutcome, EditRejection>;
 /// Why an object does not fit into a node's feed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EditRejection {
-    #[error("uid_twice: {0} has this uid; one uid is one object")]
+    #[error("uid-twice: {0} has this uid; one uid is one object")]
     UidTwice(ObjectKey),
     #[error("too_many: a node has at most {MAX_OBJECTS} objects")]
     TooMany,
@@ -155,13 +155,13 @@ impl NodeSync {
     }
 
     /// What edits would come to, without doing them.
-    pub(crate) fn would(&self, edits: Vec<Edit>) -> Vec<EditOutcome> {
+    pub(crate) fn would(&self, edits: Vec<FeedEdit>) -> Vec<EditOutcome> {
         self.sets().plan(edits).1
     }
 
     /// Changes the feed; durable when it returns. At most [`store::MAX_CHANGES_IN_WRITE`]
     /// edits of [`store::MAX_WRITE_BYTES`] together.
-    pub(crate) async fn change(self: &Arc<Self>, edits: Vec<Edit>) -> Result<Vec<EditOutcome>, HubError> {
+    pub(crate) async fn change(self: &Arc<Self>, edits: Vec<FeedEdit>) -> Result<Vec<EditOutcome>, HubError> {
         let this = self.clone();
         run_to_completion(async move {
             let _one = this.changing.lock().await;
@@ -252,7 +252,7 @@ impl NodeSync {
 
 impl NodeSets {
     /// The changes that edits are, and what each of them comes to.
-    fn plan(&self, edits: Vec<Edit>) -> (Vec<PlannedChange>, Vec<EditOutcome>) {
+    fn plan(&self, edits: Vec<FeedEdit>) -> (Vec<PlannedChange>, Vec<EditOutcome>) {
         let mut planner = EditPlanner { planner: self.feed.planner(), changes: Vec::new(), uids: None };
         let outcomes = edits.into_iter().map(|edit| planner.plan(edit)).collect();
         (planner.changes, outcomes)
@@ -272,7 +272,7 @@ struct EditPlanner<'a> {
 }
 
 impl EditPlanner<'_> {
-    fn plan(&mut self, Edit { key, put }: Edit) -> EditOutcome {
+    fn plan(&mut self, FeedEdit { key, put }: FeedEdit) -> EditOutcome {
         let key = self.planner.key(key);
         let before = self.planner.stub(&key).cloned();
         let (change, content) = match put {

@@ -15,10 +15,10 @@ use wire::{Code, Problem};
 
 use super::{hub_problem, is_internal, policy, trace};
 use crate::answer::store_problem;
-use crate::api::objects::{Apply, ApplyOutcome, Delete, Done, MAX_APPLY, ObjectName, Results};
-use crate::hub::{Edit, EditOutcome, HubError, Uid};
+use crate::api::objects::{Apply, ApplyOutcome, Delete, MAX_APPLY, ObjectName, ObjectResult, ObjectResults};
+use crate::hub::{EditOutcome, FeedEdit, HubError, Uid};
 use crate::index::{beginning, clip};
-use crate::operator_port::Call;
+use crate::operator_port::OperatorCall;
 use crate::state::{ControlPlane, now};
 
 /// Nodes whose objects are changed at once; they share the store's commits.
@@ -44,25 +44,25 @@ fn refused(code: Code, detail: impl std::fmt::Display) -> EditRefusal {
 }
 
 /// A request's objects, sorted by their nodes.
-struct Batch<'a> {
+struct ObjectsByNode<'a> {
     plane: &'a Arc<ControlPlane>,
     /// In the order of the request; refused until it is known better.
-    results: Vec<Done>,
-    /// What is to be done, by place in `results`.
-    edits: BTreeMap<NodeId, Vec<(usize, Edit)>>,
+    results: Vec<ObjectResult>,
+    /// What is to be done, by index in `results`.
+    edits: BTreeMap<NodeId, Vec<(usize, FeedEdit)>>,
     /// Nodes that the request has named so far.
-    targets: BTreeMap<String, Arc<Target>>,
+    targets: BTreeMap<String, Arc<TargetNode>>,
 }
 
 /// A node whose objects are changed.
-struct Target {
+struct TargetNode {
     id: NodeId,
     hostname: Hostname,
     policy: Arc<SyncPolicy>,
 }
 
-pub(crate) async fn apply(call: Call, asked: Apply) -> Result<Results, Problem> {
-    let mut batch = Batch::new(&call.plane, asked.manifests.len())?;
+pub(crate) async fn apply(call: OperatorCall, asked: Apply) -> Result<ObjectResults, Problem> {
+    let mut batch = ObjectsByNode::new(&call.plane, asked.manifests.len())?;
     let trace = trace::context(asked.trace)?;
     for value in asked.manifests {
         let node = asked.node.as_deref().or_else(|| sync::mapping::target(&value, asked.mapping));
@@ -73,8 +73,8 @@ pub(crate) async fn apply(call: Call, asked: Apply) -> Result<Results, Problem> 
     Ok(batch.carry_out(&call.by, "applied", asked.dry_run).await)
 }
 
-pub(crate) async fn delete(call: Call, asked: Delete) -> Result<Results, Problem> {
-    let mut batch = Batch::new(&call.plane, asked.objects.len())?;
+pub(crate) async fn delete(call: OperatorCall, asked: Delete) -> Result<ObjectResults, Problem> {
+    let mut batch = ObjectsByNode::new(&call.plane, asked.objects.len())?;
     for object in asked.objects {
         let edit = batch.remove(&object).await;
         batch.take(object, edit)?;
@@ -117,12 +117,12 @@ fn read(value: Value) -> Result<Manifest, EditRefusal> {
     })
 }
 
-impl Batch<'_> {
-    fn new(plane: &Arc<ControlPlane>, count: usize) -> Result<Batch<'_>, Problem> {
+impl ObjectsByNode<'_> {
+    fn new(plane: &Arc<ControlPlane>, count: usize) -> Result<ObjectsByNode<'_>, Problem> {
         if count > MAX_APPLY {
             return Err(Problem::new(Code::BodyTooLarge, format!("at most {MAX_APPLY} objects a request")));
         }
-        Ok(Batch { plane, results: Vec::new(), edits: BTreeMap::new(), targets: BTreeMap::new() })
+        Ok(ObjectsByNode { plane, results: Vec::new(), edits: BTreeMap::new(), targets: BTreeMap::new() })
     }
 
     /// What makes an object so as its manifest says, on its node.
@@ -131,7 +131,7 @@ impl Batch<'_> {
         value: Value,
         node: Option<&str>,
         trace: &str,
-    ) -> Result<(Arc<Target>, Edit), EditRefusal> {
+    ) -> Result<(Arc<TargetNode>, FeedEdit), EditRefusal> {
         let nobody = "the manifest names no node: neither its namespace nor its destination does";
         let target = self.target(node.ok_or_else(|| refused(Code::NotFound, nobody))?).await?;
         let manifest = read(value)?;
@@ -144,16 +144,16 @@ impl Batch<'_> {
             None => Uid::Random,
         };
         let content = Content { bytes: manifest.spec, trace: Some(trace.to_owned()), at: now().0 };
-        Ok((target, Edit { key: manifest.key, put: Some((uid, content)) }))
+        Ok((target, FeedEdit { key: manifest.key, put: Some((uid, content)) }))
     }
 
-    async fn remove(&mut self, object: &ObjectName) -> Result<(Arc<Target>, Edit), EditRefusal> {
+    async fn remove(&mut self, object: &ObjectName) -> Result<(Arc<TargetNode>, FeedEdit), EditRefusal> {
         let target = self.target(&object.node).await?;
         target.may(&Kind::new(&object.kind), true)?;
-        Ok((target, Edit { key: key_of(object), put: None }))
+        Ok((target, FeedEdit { key: key_of(object), put: None }))
     }
 
-    async fn target(&mut self, name: &str) -> Result<Arc<Target>, EditRefusal> {
+    async fn target(&mut self, name: &str) -> Result<Arc<TargetNode>, EditRefusal> {
         if let Some(target) = self.targets.get(name) {
             return Ok(target.clone());
         }
@@ -161,7 +161,7 @@ impl Batch<'_> {
         let slot = self.plane.index.named(name).map_err(unknown)?;
         let policy = policy(self.plane, &slot).await.map_err(store_problem)?;
         let (id, hostname) = slot.names();
-        let target = Arc::new(Target { id, hostname, policy });
+        let target = Arc::new(TargetNode { id, hostname, policy });
         self.targets.insert(name.to_owned(), target.clone());
         Ok(target)
     }
@@ -170,7 +170,7 @@ impl Batch<'_> {
     fn take(
         &mut self,
         mut object: ObjectName,
-        edit: Result<(Arc<Target>, Edit), EditRefusal>,
+        edit: Result<(Arc<TargetNode>, FeedEdit), EditRefusal>,
     ) -> Result<(), Problem> {
         let why = match edit {
             Ok((target, edit)) => {
@@ -186,12 +186,12 @@ impl Batch<'_> {
             Err(EditRefusal::Request(problem)) => return Err(problem),
         };
         let (outcome, why) = (ApplyOutcome::Refused, Some(why));
-        self.results.push(Done { object, outcome, why, before: None, after: None });
+        self.results.push(ObjectResult { object, outcome, why, before: None, after: None });
         Ok(())
     }
 
     /// Does it, some nodes at a time.
-    async fn carry_out(mut self, by: &str, what: &str, dry_run: bool) -> Results {
+    async fn carry_out(mut self, by: &str, what: &str, dry_run: bool) -> ObjectResults {
         let mut running = JoinSet::new();
         let mut edits = std::mem::take(&mut self.edits).into_iter();
         loop {
@@ -203,9 +203,9 @@ impl Batch<'_> {
             match running.join_next().await {
                 None => break,
                 Some(Ok(carried)) => {
-                    for (place, (came, shown)) in carried {
-                        let done = &mut self.results[place];
-                        ((done.outcome, done.why), (done.before, done.after)) = (came, shown);
+                    for (index, (outcome, shown)) in carried {
+                        let done = &mut self.results[index];
+                        ((done.outcome, done.why), (done.before, done.after)) = (outcome, shown);
                     }
                 }
                 Some(Err(error)) => tracing::error!(%error, "a part of a request was given up"),
@@ -217,14 +217,14 @@ impl Batch<'_> {
             self.plane.metrics.accepted(changed as u64);
             tracing::info!(by, objects = self.results.len(), changed, "objects were {what}");
         }
-        Results { results: self.results }
+        ObjectResults { results: self.results }
     }
 }
 
-impl Target {
+impl TargetNode {
     /// Whether an operator may write objects of this kind on this node.
     fn may(&self, kind: &Kind, remove: bool) -> Result<(), EditRefusal> {
-        let Target { hostname, policy, .. } = self;
+        let TargetNode { hostname, policy, .. } = self;
         if is_internal(kind) {
             return Err(refused(Code::UnknownKind, format!("kind {kind} is nobody's to write")));
         }
@@ -249,32 +249,40 @@ impl Target {
     }
 }
 
-/// Does it on one node; the results are by their places in the request.
+/// Does it on one node; the results are by their indexes in the request.
 async fn carry_out(
     plane: Arc<ControlPlane>,
     id: NodeId,
-    edits: Vec<(usize, Edit)>,
+    edits: Vec<(usize, FeedEdit)>,
     dry_run: bool,
-) -> Vec<(usize, Carried)> {
-    let (places, edits): (Vec<usize>, Vec<Edit>) = edits.into_iter().unzip();
+) -> Vec<(usize, CarriedEdit)> {
+    let (indexes, edits): (Vec<usize>, Vec<FeedEdit>) = edits.into_iter().unzip();
     let carried = if dry_run { would(&plane, &id, edits).await } else { change(&plane, &id, edits).await };
     let carried = carried.map_err(hub_problem).unwrap_or_else(|problem| {
         let refused = (ApplyOutcome::Refused, Some(problem.to_string()));
-        places.iter().map(|_| (refused.clone(), (None, None))).collect()
+        indexes.iter().map(|_| (refused.clone(), (None, None))).collect()
     });
-    places.into_iter().zip(carried).collect()
+    indexes.into_iter().zip(carried).collect()
 }
 
 /// What became of one object, and its manifest before and after.
-type Carried = ((ApplyOutcome, Option<String>), (Option<Value>, Option<Value>));
+type CarriedEdit = ((ApplyOutcome, Option<String>), (Option<Value>, Option<Value>));
 
-async fn change(plane: &ControlPlane, id: &NodeId, edits: Vec<Edit>) -> Result<Vec<Carried>, HubError> {
+async fn change(
+    plane: &ControlPlane,
+    id: &NodeId,
+    edits: Vec<FeedEdit>,
+) -> Result<Vec<CarriedEdit>, HubError> {
     let outcomes = plane.hub.change(id, edits).await?;
     Ok(outcomes.into_iter().map(|outcome| (named(outcome), (None, None))).collect())
 }
 
 /// What changing would come to.
-async fn would(plane: &ControlPlane, id: &NodeId, edits: Vec<Edit>) -> Result<Vec<Carried>, HubError> {
+async fn would(
+    plane: &ControlPlane,
+    id: &NodeId,
+    edits: Vec<FeedEdit>,
+) -> Result<Vec<CarriedEdit>, HubError> {
     let node = plane.hub.node(id).await?;
     let value = |bytes: &Bytes| serde_json::from_slice::<Value>(bytes).ok();
     let mut shown = Vec::with_capacity(edits.len());
