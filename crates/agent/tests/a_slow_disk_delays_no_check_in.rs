@@ -12,12 +12,12 @@ use std::time::{Duration, Instant};
 use agent::machine::Machine;
 use agent::state::StateDir;
 use agent::storage::Storage;
-use agent::sync::sets::Sets;
+use agent::sync::sets::AgentSets;
 use model::log::FactBody;
 use model::work::{ActionEvent, Delegation, Order, Work};
 use model::{Digest, Kind, ObjectKey, Stub};
 use sync::{Content, FeedCursor, Write};
-use test_support::agent_state::{place, release};
+use test_support::agent_state::{machine_options, release};
 use test_support::scripted::stage::{DAY, Stage, join, make, plan};
 use test_support::scripted::{ScriptedControl, now};
 use test_support::slow_disk::SlowDisk;
@@ -94,7 +94,7 @@ impl Scene {
         prepare(&state);
         let disk = SlowDisk::syncs();
         let over = StateDir::at(&state, disk.disk());
-        let machine = Machine::open_at(&place(&state, &root, true), &over).unwrap();
+        let machine = Machine::open_at(&machine_options(&state, &root, true), &over).unwrap();
         disk.set(|syncs| syncs.takes = takes);
         std::thread::spawn(move || agent::daemon::run(machine).unwrap());
         let scene = Scene { stage, disk, root, _control: control, _dir: dir };
@@ -154,7 +154,7 @@ fn with_orders(state: &Path) {
     };
     let cursor = Some(FeedCursor::at("source".parse().unwrap(), ACTIONS));
     let write = Write { replica: (1..=ACTIONS).map(order).collect(), cursor, ..Write::default() };
-    Sets::open(&durable).unwrap().write(write).unwrap();
+    AgentSets::open(&durable).unwrap().write(write).unwrap();
 }
 
 /// Actions begin and a release is adopted, each in several syncs of half a second: a check-in at any

@@ -17,7 +17,7 @@ use model::Digest;
 use node::Adoption;
 use spool::DiskOp;
 use test_support::agent_links::session;
-use test_support::agent_state::{adopt, file, join, module, place, release};
+use test_support::agent_state::{adopt, file, join, machine_options, module, release};
 use test_support::scripted::ScriptedControl;
 use test_support::scripted::stage::Stage;
 use test_support::slow_disk::SlowDisk;
@@ -47,7 +47,8 @@ impl Host {
             vec![motd]
         };
         adopt(&state, 1, of("one"));
-        let machine = Machine::open_at(&place(&state, &root, false), &StateDir::at(&state, disk)).unwrap();
+        let machine =
+            Machine::open_at(&machine_options(&state, &root, false), &StateDir::at(&state, disk)).unwrap();
         let durable = machine.durable.clone();
         durable.keep(GARBAGE, Digest::of(GARBAGE)).unwrap();
         let storage = Storage::start(durable.clone()).unwrap();

@@ -1,4 +1,4 @@
-//! What the machine of work is told and what it asks for, as values.
+//! The work machine's inputs and effects, as values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::OrderError;
 
 /// What time it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct At {
+pub struct WorkTime {
     /// The host's clock: for waits.
     pub now: Timestamp,
     /// The time that trust goes by, which a host's clock set back does not set back: for
@@ -23,7 +23,7 @@ pub struct At {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActionMark {
     /// How far it came.
-    pub stage: Stage,
+    pub stage: ActionStage,
     /// When its order expires: until then the mark is kept, whether or not the object is.
     pub expires: Timestamp,
 }
@@ -31,7 +31,7 @@ pub struct ActionMark {
 /// How far an action came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Stage {
+pub enum ActionStage {
     /// It may have been executed.
     Begun,
     /// Its terminal fact is in the log, or was.
@@ -54,11 +54,11 @@ pub struct RestoredWork {
 impl RestoredWork {
     /// Some marks are lost, and any order may have been one of theirs: each that has none is marked as
     /// begun, and so becomes unknown and is never run. To be durable before the loss is forgotten.
-    pub fn presume_begun(&self, marks: &mut BTreeMap<String, ActionMark>, at: At) {
+    pub fn presume_begun(&self, marks: &mut BTreeMap<String, ActionMark>, at: WorkTime) {
         let readable = self.orders.iter().filter_map(|(id, order)| Some((id, order.as_ref().ok()?)));
         for (id, order) in readable {
             let expires = super::machine::bounded(order.expires, at);
-            marks.entry(id.clone()).or_insert(ActionMark { stage: Stage::Begun, expires });
+            marks.entry(id.clone()).or_insert(ActionMark { stage: ActionStage::Begun, expires });
         }
     }
 
@@ -74,7 +74,7 @@ impl RestoredWork {
 
 /// What may be done, by the word of a held release.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leave<P> {
+pub struct WorkPermit<P> {
     /// What the shell needs to do it.
     pub permitted: P,
     /// The longest time that the release gives it, in seconds.
