@@ -135,6 +135,11 @@ impl<S: LinkHandler> Exchange<S> {
         &self.task.link
     }
 
+    /// Frames that came are not taken yet: what those before them lead to is to be sent first.
+    pub fn is_behind(&self) -> bool {
+        !self.task.backlog.is_empty()
+    }
+
     /// A side ended it: with a go-away.
     pub fn is_closed(&self) -> bool {
         self.task.closed.is_some()
