@@ -501,7 +501,8 @@ impl Link {
     /// The next instant at which [`Input::Tick`] has something to do.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         if self.closing {
-            return self.inbox_deadline();
+            // What is under way ends by itself, and is acknowledged no more.
+            return self.inbox_deadline().filter(|_| self.inbox.in_flight.is_none());
         }
         self.deadlines().map(|(at, _)| at).min()
     }
