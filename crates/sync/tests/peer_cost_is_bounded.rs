@@ -16,7 +16,7 @@ use pair::{AGENT, PRINCIPAL, Pair, key, saved};
 use sync::FeedCursor;
 use sync::cursor::{KindOrder, PassPosition};
 use sync::frame::{
-    Checkpoint, Event, Frame, GoAway, Interop, InventoryItem, Op, Ping, PingOrder, ResyncRequest,
+    Checkpoint, Event, Frame, GoAway, Interop, InventoryItem, Op, Ping, PingOrder, Refused, ResyncRequest,
     ResyncResponse,
 };
 use sync::link::{Item, ItemOutcome, LinkCommand, Note};
@@ -127,7 +127,7 @@ fn what_is_refused_is_remembered_only_so_far() {
     assert_eq!((replica.rejected().len(), replica.refused()), (MAX_REJECTED_OBJECTS, 3000));
     assert_eq!(pair.link(AGENT).refused_there(), Some(3000), "all are counted");
     let noted = pair.sides[PRINCIPAL].notes.iter().filter(|note| matches!(note, Note::RefusedHere(_)));
-    assert!(noted.count() <= 32, "not a line for each");
+    assert!(noted.count() <= 100, "not a line for each");
     let resyncs = pair.link(PRINCIPAL).counters().resyncs;
     pair.pass(500);
     assert!(pair.link(PRINCIPAL).counters().resyncs <= resyncs + 1, "nor a resync after the other");
@@ -332,6 +332,27 @@ fn contents_that_fail_for_now_do_not_stop_reading() {
     pair.pass(700);
     assert!(pair.is_equal(PRINCIPAL));
     assert_eq!(standing(&pair, AGENT), SetCondition::InSync);
+}
+
+/// Of what the other side can say again and again so much is noted, and no more.
+#[test]
+fn a_peer_does_not_fill_the_log() {
+    let mut pair = filled(2);
+    pair.connect();
+    for n in 0..1000 {
+        let (code, message) = (["a", "b"][n % 2].to_owned(), "x".repeat(4096));
+        let refused = Refused { rev: 1, key: key(APP, "a0000"), code, message };
+        pair.give(PRINCIPAL, Input::Frame(Frame::Refused(Box::new(refused))));
+        pair.give(AGENT, Input::Frame(Frame::Interop(Box::new(Interop::RequestResync))));
+        pair.run();
+    }
+    assert_eq!(pair.link(PRINCIPAL).counters().refused_there, 1000, "all are counted");
+    assert!(pair.link(AGENT).counters().resyncs >= 900);
+    let noted = |at: usize| {
+        let lines = |note: &&Note| matches!(note, Note::RefusedThere(_) | Note::Resynced { .. });
+        pair.sides[at].notes.iter().filter(lines).count()
+    };
+    assert_eq!((noted(PRINCIPAL), noted(AGENT)), (100, 100));
 }
 
 /// Whatever becomes of objects, and whether or not the source answers: so much is held, and no more.

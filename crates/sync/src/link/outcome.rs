@@ -153,9 +153,7 @@ impl Link {
         let rejected = RejectedObject::of(&item.change, item.rev, code, message);
         let (key, code, message) = (item.key.clone(), code.to_owned(), rejected.message.clone());
         let refused = Refused { rev: item.rev, key, code, message };
-        if self.notes.take(cx.now).is_ok() {
-            cx.note(Note::RefusedHere(refused.clone()));
-        }
+        self.note_some(Note::RefusedHere(refused.clone()), cx);
         cx.send(Frame::Refused(Box::new(refused)));
         cx.replica.reject(item.key.clone(), rejected);
         self.inbox.ack_due = true;
