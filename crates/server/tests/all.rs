@@ -19,6 +19,7 @@ mod objects_are_durable_before_accepted;
 mod one_uid_is_one_object;
 mod operator_port_schema_is_current;
 mod polls_keep_no_session;
+mod pushes_are_held_back;
 mod readiness;
 mod refusals_name_their_reason;
 mod releases_are_verified;

@@ -16,10 +16,10 @@ use pair::{AGENT, PRINCIPAL, Pair, key, saved};
 use sync::FeedCursor;
 use sync::cursor::{KindOrder, PassPosition};
 use sync::frame::{
-    Checkpoint, Event, Frame, GoAway, Interop, InventoryItem, Op, Ping, PingOrder, ResyncRequest,
+    Checkpoint, Event, Frame, GoAway, Interop, InventoryItem, Op, Ping, PingOrder, Refused, ResyncRequest,
     ResyncResponse,
 };
-use sync::link::{ItemOutcome, LinkCommand, Note};
+use sync::link::{Item, ItemOutcome, LinkCommand, Note};
 use sync::replica::MAX_REJECTED_OBJECTS;
 use sync::{Feed, Input, Mode, Replica};
 
@@ -127,7 +127,7 @@ fn what_is_refused_is_remembered_only_so_far() {
     assert_eq!((replica.rejected().len(), replica.refused()), (MAX_REJECTED_OBJECTS, 3000));
     assert_eq!(pair.link(AGENT).refused_there(), Some(3000), "all are counted");
     let noted = pair.sides[PRINCIPAL].notes.iter().filter(|note| matches!(note, Note::RefusedHere(_)));
-    assert!(noted.count() <= 32, "not a line for each");
+    assert!(noted.count() <= 100, "not a line for each");
     let resyncs = pair.link(PRINCIPAL).counters().resyncs;
     pair.pass(500);
     assert!(pair.link(PRINCIPAL).counters().resyncs <= resyncs + 1, "nor a resync after the other");
@@ -332,6 +332,74 @@ fn contents_that_fail_for_now_do_not_stop_reading() {
     pair.pass(700);
     assert!(pair.is_equal(PRINCIPAL));
     assert_eq!(standing(&pair, AGENT), SetCondition::InSync);
+}
+
+/// Of what the other side can say again and again so much is noted, and no more.
+#[test]
+fn a_peer_does_not_fill_the_log() {
+    let mut pair = filled(2);
+    pair.connect();
+    for n in 0..1000 {
+        let (code, message) = (["a", "b"][n % 2].to_owned(), "x".repeat(4096));
+        let refused = Refused { rev: 1, key: key(APP, "a0000"), code, message };
+        pair.give(PRINCIPAL, Input::Frame(Frame::Refused(Box::new(refused))));
+        pair.give(AGENT, Input::Frame(Frame::Interop(Box::new(Interop::RequestResync))));
+        pair.run();
+    }
+    assert_eq!(pair.link(PRINCIPAL).counters().refused_there, 1000, "all are counted");
+    assert!(pair.link(AGENT).counters().resyncs >= 900);
+    let noted = |at: usize| {
+        let lines = |note: &&Note| matches!(note, Note::RefusedThere(_) | Note::Resynced { .. });
+        pair.sides[at].notes.iter().filter(lines).count()
+    };
+    assert_eq!((noted(PRINCIPAL), noted(AGENT)), (100, 100));
+}
+
+/// Whatever becomes of objects, and whether or not the source answers: so much is held, and no more.
+#[test]
+fn objects_that_are_not_applied_are_held_within_bounds() {
+    let cases: [(fn(&Item, u32) -> ItemOutcome, usize, usize); 4] = [
+        (|_, _| ItemOutcome::Recoverable("conflict".to_owned()), 1, 12),
+        (|_, _| ItemOutcome::Recoverable("conflict".to_owned()), 400, 2),
+        (|_, _| ItemOutcome::Temporary("the disk is full".to_owned()), 1, 12),
+        (|_, _| ItemOutcome::Temporary("the disk is full".to_owned()), 400, 2),
+    ];
+    for (outcome, size, most) in cases {
+        let mut pair = Pair::new(Mode::Managed);
+        let limits = Arc::make_mut(&mut pair.sides[AGENT].config.limits);
+        (limits.window_events, limits.pending_retries, limits.window_bytes) = (8, 4, 1000);
+        pair.sides[AGENT].outcome = outcome;
+        pair.connect();
+        send_named(&mut pair, 100, &"x".repeat(size), |n| format!("u{n}"));
+        assert_eq!(pair.link(AGENT).under_way(), most);
+        assert!(pair.link(AGENT).wants_input(), "and what comes after them is read");
+    }
+}
+
+/// Nothing is held for an object whose uid another one has, however many there are.
+#[test]
+fn objects_of_one_uid_are_not_held() {
+    let mut pair = Pair::new(Mode::Managed);
+    pair.connect();
+    send_named(&mut pair, 5000, &"x".repeat(10_240), |_| "u".to_owned());
+    assert_eq!(pair.link(AGENT).under_way(), 0);
+    let replica = &pair.sides[AGENT].replica;
+    assert_eq!((replica.len(), replica.refused()), (1, 4999));
+    assert_eq!(codes(&pair, AGENT), ["uid-twice"; MAX_REJECTED_OBJECTS]);
+}
+
+/// Gives the agent events that the control plane's feed does not have, so that it answers nothing.
+fn send_named(pair: &mut Pair, count: u64, content: &str, uid: fn(u64) -> String) {
+    pair.drops = |at, _| at == PRINCIPAL;
+    for rev in 1..=count {
+        let content = bytes::Bytes::from(content.to_owned());
+        let stub = Stub { uid: uid(rev).into(), ..Stub::of(&content) };
+        let op = Op::Put { stub, content, created: true };
+        let (upto, key) = (sync::Position::at(rev), key(APP, &format!("n{rev}")));
+        let event = Event { seq: rev, rev, upto, key, op, trace: None, at: 1 };
+        pair.give(AGENT, Input::Frame(Frame::Event(Box::new(event))));
+        pair.run();
+    }
 }
 
 /// A place in a pass that ends before the cursor's own revision is none.

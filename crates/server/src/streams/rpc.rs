@@ -100,7 +100,8 @@ async fn read_first(reader: &mut dyn FrameReader) -> Result<Vec<Frame>, GoAway> 
     Ok(first.unwrap_or_default())
 }
 
-/// Takes all frames of a push.
+/// Takes all frames of a push. While the exchange is behind nothing is read: what it has to say is dropped
+/// first, and when it has nothing to say the push ends.
 async fn all_pushed(
     exchange: &mut NodeExchange,
     first: Vec<Frame>,
@@ -119,7 +120,9 @@ async fn all_pushed(
             _ => None,
         });
         highest = numbers.max().unwrap_or(0).max(highest);
-        for frame in exchange.step(frames).await.frames {
+        let said = exchange.step(frames).await.frames;
+        let (behind, stuck) = (exchange.exchange.is_behind(), said.is_empty());
+        for frame in said {
             match frame {
                 Frame::Ack(ack) => processed = processed.max(ack.seq),
                 Frame::GoAway(why) => return Err(why),
@@ -127,8 +130,15 @@ async fn all_pushed(
             }
         }
         let late = |_| away("silence", "nothing more of the push came in time", SOON);
+        let next = async {
+            match behind {
+                true if stuck => Err(away(Code::Busy.as_str(), "what is pushed cannot be taken now", SOON)),
+                true => Ok(Some(Vec::new())),
+                false => tokio::time::timeout(PUSHED_WITHIN, read(reader)).await.map_err(late)?,
+            }
+        };
         let more = tokio::select! {
-            more = tokio::time::timeout(PUSHED_WITHIN, read(reader)) => more.map_err(late)??,
+            more = next => more?,
             why = over(&link, connection) => return Err(why),
         };
         match more {

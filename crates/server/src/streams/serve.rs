@@ -206,10 +206,10 @@ async fn open(
     writer: Box<dyn FrameWriter>,
 ) -> Option<Box<RunningLink>> {
     let first = match tokio::time::timeout(HELLO_WITHIN, reader.next()).await {
-        Ok(Ok(first)) => Ok(first?),
+        Ok(Ok(Some(first))) => Ok(first),
         // Who went away hears nothing.
         Ok(Err(error)) => Err(away(error.refusal()?, &error.explained(), None)),
-        Err(_) => Err(away("no-hello", "a link begins with a hello", SOON)),
+        Ok(Ok(None)) | Err(_) => Err(away("no-hello", "a link begins with a hello", SOON)),
     };
     let begun = async {
         let first = first?;
