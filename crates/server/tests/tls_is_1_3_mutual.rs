@@ -46,7 +46,8 @@ fn client(
     versions: &[&'static rustls::SupportedProtocolVersion],
     alpn: &[&[u8]],
 ) -> Arc<ClientConfig> {
-    let builder = ClientConfig::builder_with_provider(net::tls::provider());
+    let builder =
+        ClientConfig::builder_with_provider(Arc::new(rustls::crypto::aws_lc_rs::default_provider()));
     let builder = builder.with_protocol_versions(versions).unwrap();
     let mut config = builder.with_root_certificates(roots(fleet)).with_no_client_auth();
     config.alpn_protocols = alpn.iter().map(|name| name.to_vec()).collect();

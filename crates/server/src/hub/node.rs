@@ -94,13 +94,13 @@ pub(crate) type EditOutcome = Result<ApplyOutcome, EditRejection>;
 pub(crate) enum EditRejection {
     #[error("uid-twice: {0} has this uid; one uid is one object")]
     UidTwice(ObjectKey),
-    #[error("too_many: a node has at most {MAX_OBJECTS} objects")]
+    #[error("too-many: a node has at most {MAX_OBJECTS} objects")]
     TooMany,
-    #[error("too_many: the objects of a node hold at most {MAX_BYTES} bytes together")]
+    #[error("too-many: the objects of a node hold at most {MAX_BYTES} bytes together")]
     TooMuch,
     #[error("internal: the system gives no random bytes for a uid")]
     NoRandom,
-    #[error("too_many: the objects of a node are of at most {MAX_SECTIONS} kinds and namespaces")]
+    #[error("too-many: the objects of a node are of at most {MAX_SECTIONS} kinds and namespaces")]
     TooManySections,
 }
 
