@@ -48,7 +48,7 @@ const TURN_WITHIN: Duration = Duration::from_secs(20);
 const END_WITHIN: Duration = Duration::from_secs(15);
 /// The longest name of an instance of the agent, in bytes.
 const MAX_INSTANCE: usize = 128;
-/// How soon an opening that could not be served now may be tried again, in seconds.
+/// How soon a stream request that could not be served now may be sent again, in seconds.
 const AGAIN: u64 = 5;
 /// How soon a request against which nothing stands may come again, in seconds.
 pub(super) const SOON: u64 = 1;

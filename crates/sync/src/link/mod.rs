@@ -110,8 +110,8 @@ impl Cx<'_> {
     }
 }
 
-/// Whether a frame may be sent before data that waits: the control lane (SYN-4). A hello may, so
-/// that nothing of the control lane overtakes it; a ping that is a barrier may not.
+/// Whether a frame may be sent before data that waits: control frames do (SYN-4). A hello may, so
+/// that no control frame overtakes it; a ping that is a barrier may not.
 pub fn may_overtake(frame: &Frame) -> bool {
     match frame {
         Frame::Ping(ping) => ping.order == PingOrder::Any,
