@@ -33,7 +33,7 @@ async fn fleet() -> (Fleet, Member) {
 }
 
 /// A frame as the node, or somebody else, sends it.
-fn message(frame: &Frame, hostname: &str) -> Vec<u8> {
+pub(crate) fn message(frame: &Frame, hostname: &str) -> Vec<u8> {
     let mut origin = Origin::agent(&hostname.parse().unwrap(), "test");
     let mut out = Vec::new();
     grpc::append(&mut out, false, |out| protobuf::encode(&mut origin, frame, out)).unwrap();
@@ -178,7 +178,8 @@ async fn whole(node: &Member, request: Request<()>, body: Vec<u8>) -> (Vec<Bytes
     (messages, status)
 }
 
-async fn push(node: &Member, body: Vec<u8>) -> (Vec<Bytes>, GrpcStatus) {
+/// A push of these messages.
+pub(crate) async fn push(node: &Member, body: Vec<u8>) -> (Vec<Bytes>, GrpcStatus) {
     whole(node, call(node, route::PUSH), body).await
 }
 
