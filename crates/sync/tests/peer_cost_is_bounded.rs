@@ -214,6 +214,32 @@ fn contents_are_loaded_once_at_a_time() {
     assert!(pair.is_equal(PRINCIPAL));
 }
 
+/// Of changes and of a peer's requests one load each in turn: neither waits for all of the other.
+#[test]
+fn changes_and_answers_take_turns() {
+    let mut pair = filled(40);
+    Arc::make_mut(&mut pair.sides[PRINCIPAL].config.limits).load_events = 4;
+    pair.connect();
+    pair.sides[PRINCIPAL].full = true;
+    let keys: Vec<ObjectKey> = (0..40).map(|n| key(APP, &format!("a{n:04}"))).collect();
+    for (n, key) in keys.iter().enumerate() {
+        pair.put(PRINCIPAL, key, &format!("u{n}"), "other");
+    }
+    pair.sides[PRINCIPAL].frames.clear();
+    let request = Frame::ResyncRequest(Box::new(ResyncRequest::Objects(keys)));
+    pair.give(PRINCIPAL, Input::Frame(request));
+    pair.sides[PRINCIPAL].full = false;
+    pair.run();
+    let answers: Vec<bool> = pair.sides[PRINCIPAL]
+        .frames
+        .iter()
+        .filter_map(|frame| if let Frame::Event(event) = frame { Some(event.seq == 0) } else { None })
+        .collect();
+    let count = answers.iter().filter(|answer| **answer).count();
+    assert_eq!((answers.len(), count), (80, 40), "each once");
+    assert!(answers.chunk_by(PartialEq::eq).all(|load| load.len() <= 4), "{answers:?}");
+}
+
 #[test]
 fn a_permit_is_not_kept_by_asking() {
     let mut pair = filled(10);
