@@ -66,7 +66,7 @@ pub fn generate(root: &Path) -> Result<BTreeMap<PathBuf, Vec<u8>>, String> {
     Ok(made)
 }
 
-/// The files without their comments and places.
+/// The files without their comments and positions.
 fn bare(set: &FileDescriptorSet) -> FileDescriptorSet {
     let mut set = set.clone();
     for file in &mut set.file {

@@ -12,7 +12,7 @@ pub mod promises;
 pub mod tidy;
 pub mod types;
 
-/// What a command came to; an error is told and fails the command.
+/// What a command came to; an error is printed and fails the command.
 pub type Outcome = Result<(), String>;
 
 /// The workspace's root.

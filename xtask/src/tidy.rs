@@ -49,7 +49,7 @@ const FORBIDDEN_IN_AGENT: &[&str] = &["resolve", "store", "server", "rusqlite", 
 /// The longest source file, in lines.
 const MAX_LINES: usize = 600;
 
-/// Checks everything; tells all that is wrong at once.
+/// Checks everything; reports all that is wrong at once.
 ///
 /// # Errors
 /// When something is.

@@ -1,5 +1,5 @@
-//! A type name stands for one thing: no two public types of the product have one name, and no two
-//! types of one crate, however visible, but for private ones of inline modules. Test modules and types inside functions do not count.
+//! A type name stands for one thing: no two types of the product have one name, however visible, but for
+//! private ones of inline modules. Test modules and types inside functions do not count.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -7,7 +7,7 @@ use std::path::Path;
 use crate::files;
 use crate::names::defined;
 
-/// Crates that no part of the product uses; their public types are names of their own.
+/// Crates that no part of the product uses; each has names of its own.
 const NOT_PRODUCT: &[&str] = &["test-support", "bench", "demo", "sim"];
 
 /// Names that are right for more than one type, each with the reason.
@@ -24,8 +24,6 @@ struct Definition {
     owner: String,
     /// `file:line`.
     at: String,
-    /// `pub`, without a scope.
-    is_public: bool,
 }
 
 /// Every name of two types, and every allowed name that only one type has.
@@ -60,7 +58,7 @@ fn definitions_of(owner: &str, file: &str, text: &str) -> Vec<Definition> {
         let Some(name) = defined(line).filter(|name| !name.is_empty()) else { continue };
         if is_public || !line.starts_with(' ') {
             let at = format!("{file}:{}", number + 1);
-            found.push(Definition { name: name.to_owned(), owner: owner.to_owned(), at, is_public });
+            found.push(Definition { name: name.to_owned(), owner: owner.to_owned(), at });
         }
     }
     found
@@ -72,7 +70,7 @@ fn repeated(definitions: &[Definition], allowed: &[(&str, &str)]) -> Vec<String>
     for definition in definitions {
         named.entry(&definition.name).or_default().push(definition);
     }
-    let is_product = |one: &Definition| one.is_public && !NOT_PRODUCT.contains(&one.owner.as_str());
+    let is_product = |one: &Definition| !NOT_PRODUCT.contains(&one.owner.as_str());
     let clash = |one: &Definition, other: &Definition| {
         let both = one.owner == other.owner || is_product(one) && is_product(other);
         both && !std::ptr::eq(one, other)
@@ -108,17 +106,16 @@ mod tests {
     }
 
     #[test]
-    fn two_public_types_of_the_product_have_two_names() {
-        let wrong = wrong(&[("a", "\npub struct Limits;"), ("b", "pub enum Limits {}")], &[]);
+    fn two_types_of_the_product_have_two_names() {
+        let wrong = wrong(&[("a", "\npub(crate) struct Limits;"), ("b", "enum Limits {}")], &[]);
         assert_eq!(wrong, ["Limits names several types; say which: a.rs:2, b.rs:1"]);
     }
 
     #[test]
-    fn types_that_only_a_crate_sees_have_a_name_within_the_crate() {
+    fn types_outside_the_product_have_a_name_within_the_crate() {
         let scoped = "pub(crate) type Sets = u8;";
-        assert!(wrong(&[("a", scoped), ("b", "pub struct Sets;")], &[]).is_empty());
         assert!(wrong(&[("bench", "pub struct Sets;"), ("b", "pub struct Sets;")], &[]).is_empty());
-        assert_eq!(wrong(&[("a", scoped), ("a", "struct Sets;")], &[]).len(), 1);
+        assert_eq!(wrong(&[("bench", scoped), ("bench", "struct Sets;")], &[]).len(), 1);
     }
 
     #[test]

@@ -29,7 +29,7 @@ fn main() {
         module.resources.push(test_support::agent_state::file(&path, &format!("setting = {number}\n")));
     }
     test_support::agent_state::adopt(&state, 1, vec![module]);
-    let machine = Machine::open(&test_support::agent_state::place(&state, &root, false)).unwrap();
+    let machine = Machine::open(&test_support::agent_state::machine_options(&state, &root, false)).unwrap();
     let adoption = machine.durable.adoption().unwrap().unwrap();
     let storage = Storage::start(machine.durable.clone()).unwrap();
     let runner = Runner::new(machine.kinds.clone(), storage, "host.test".to_owned());

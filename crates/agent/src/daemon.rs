@@ -38,12 +38,12 @@ use crate::machine::Machine;
 use crate::release::ActiveRelease;
 use crate::render::chain;
 use crate::runner::Runner;
-use crate::session::Session;
+use crate::session::NodeSession;
 use crate::state::StateError;
 use crate::storage::Storage;
 use crate::sync::operations::OperationQueue;
-use crate::sync::sets::Sets;
-use crate::sync::view::View;
+use crate::sync::sets::AgentSets;
+use crate::sync::view::SharedStatus;
 use crate::sync::{SyncContext, Synchronization};
 use crate::work::{self, WorkHandle, WorkSetup};
 
@@ -67,7 +67,7 @@ struct Daemon {
     node: Node,
     storage: Storage,
     release: Arc<ActiveRelease>,
-    session: Arc<Session>,
+    session: Arc<NodeSession>,
     runner: Arc<Runner>,
     collectors: Arc<Mutex<Collectors>>,
     host: Arc<host::Host>,
@@ -109,8 +109,8 @@ impl Daemon {
         let storage = Storage::start(durable.clone())?;
         let runner = Runner::new(kinds, storage.clone(), membership.hostname.to_string());
         let release = Arc::new(ActiveRelease::open(&durable)?);
-        let sets = Arc::new(Sets::open(&durable)?);
-        let view = Arc::new(View::default());
+        let sets = Arc::new(AgentSets::open(&durable)?);
+        let view = Arc::new(SharedStatus::default());
         let operations = OperationQueue::default();
         let work = work::start(WorkSetup {
             storage: storage.clone(),
@@ -341,7 +341,8 @@ impl Daemon {
     }
 
     fn check_in(&mut self, message: CheckIn) {
-        self.last_check_in = Some(CheckIn { traits: None, full: false, pushed: None, ..message.clone() });
+        self.last_check_in =
+            Some(CheckIn { traits: None, full: false, run_confirmed: None, ..message.clone() });
         self.check_ins += 1;
         self.checking_in = true;
         let exchange = self.exchange.clone();

@@ -12,11 +12,11 @@ use streams::open::StreamDialer;
 use streams::sse::SseReader;
 use streams::task::LinkTransport;
 use wire::cloudevents::Origin;
-use wire::signature::Target;
+use wire::signature::SignedTarget;
 use wire::sse::cursor_text;
 
 use crate::render::chain;
-use crate::session::{CallError, Session};
+use crate::session::{CallError, NodeSession};
 use crate::sync::posts::Poster;
 
 impl From<CallError> for TransportError {
@@ -31,13 +31,13 @@ impl From<CallError> for TransportError {
 /// Dials the transports of one node's links.
 #[derive(Clone)]
 pub struct TransportDialer {
-    session: Arc<Session>,
+    session: Arc<NodeSession>,
     hostname: Hostname,
 }
 
 impl TransportDialer {
     /// Dials over the connection of this session, or beside it.
-    pub fn new(session: Arc<Session>, hostname: Hostname) -> TransportDialer {
+    pub fn new(session: Arc<NodeSession>, hostname: Hostname) -> TransportDialer {
         TransportDialer { session, hostname }
     }
 
@@ -97,7 +97,7 @@ impl TransportDialer {
         let last = last.as_deref();
         let dialer = self.dialer(link);
         let _under_way = signer.begin();
-        let sign = |target: Target<'_>| signer.sign(target);
+        let sign = |target: SignedTarget<'_>| signer.sign(target);
         match dialer.sse(&mut client, instance, last, sign).await {
             Err(TransportError::Problem(problem)) if signer.learn(&problem) => {
                 dialer.sse(&mut client, instance, last, sign).await

@@ -62,7 +62,7 @@ pub enum DaemonEvent {
 }
 
 #[derive(Debug, Default)]
-struct Flags {
+struct DaemonFlags {
     facts: Notify,
     contact: Notify,
 }
@@ -71,20 +71,20 @@ struct Flags {
 #[derive(Clone, Debug)]
 pub struct DaemonHandle {
     events: mpsc::Sender<DaemonEvent>,
-    flags: Arc<Flags>,
+    flags: Arc<DaemonFlags>,
 }
 
 /// What waits for the daemon.
 #[derive(Debug)]
 pub struct DaemonInbox {
     events: mpsc::Receiver<DaemonEvent>,
-    flags: Arc<Flags>,
+    flags: Arc<DaemonFlags>,
 }
 
 /// A way to a daemon, and its other end.
 pub fn channel() -> (DaemonHandle, DaemonInbox) {
     let (sender, events) = mpsc::channel(EVENTS);
-    let flags = Arc::new(Flags::default());
+    let flags = Arc::new(DaemonFlags::default());
     (DaemonHandle { events: sender, flags: flags.clone() }, DaemonInbox { events, flags })
 }
 

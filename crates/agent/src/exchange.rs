@@ -22,13 +22,13 @@ use wire::route;
 
 use crate::events::{DaemonEvent, DaemonHandle};
 use crate::render::chain;
-use crate::session::{CallError, Session};
+use crate::session::{CallError, NodeSession};
 use crate::storage::Storage;
 use crate::sync::Synchronization;
 
 /// The way of check-ins.
 pub struct CheckInClient {
-    session: Arc<Session>,
+    session: Arc<NodeSession>,
     sync: Arc<Synchronization>,
     storage: Storage,
     daemon: DaemonHandle,
@@ -41,7 +41,7 @@ pub struct CheckInClient {
 impl CheckInClient {
     /// Check-ins over the stream of `sync` when there is one, else by this session.
     pub fn new(
-        session: Arc<Session>,
+        session: Arc<NodeSession>,
         sync: Arc<Synchronization>,
         storage: Storage,
         daemon: DaemonHandle,
@@ -90,7 +90,7 @@ impl CheckInClient {
         Some(answer)
     }
 
-    /// Checks in for the node, and tells the daemon what came of it.
+    /// Checks in for the node, and reports the outcome to the daemon.
     pub async fn check_in(&self, mut message: CheckIn, newest: Option<(Digest, u64)>) {
         let acked_before = self.load(&mut message, newest);
         if let Some(answer) = self.over_stream(&message).await {
@@ -113,7 +113,7 @@ impl CheckInClient {
         self.daemon.send(event).await;
     }
 
-    /// Delivers the facts that wait over the open stream, and tells the daemon how far they
+    /// Delivers the facts that wait over the open stream, and reports to the daemon how far they
     /// came. `message` says the rest.
     pub async fn flush(&self, mut message: CheckIn, newest: Option<(Digest, u64)>) {
         let acked_before = self.load(&mut message, newest);
@@ -121,7 +121,7 @@ impl CheckInClient {
         let answer = if nothing { None } else { self.over_stream(&message).await };
         let event = match answer {
             Some(answer) => {
-                let contact = answer.offer.is_some() || answer.push.is_some() || answer.want_traits;
+                let contact = answer.offer.is_some() || answer.run_request.is_some() || answer.want_traits;
                 DaemonEvent::Flushed { acked: answer.acked, acked_before, contact }
             }
             // The node's own check-in carries them.

@@ -9,7 +9,7 @@ use model::Digest;
 use model::object::{MAX_BLOB, blobs_named};
 use wire::route;
 
-use crate::session::{CallError, Session};
+use crate::session::{CallError, NodeSession};
 use crate::state::{Durable, StateError};
 use crate::storage::Storage;
 
@@ -45,7 +45,7 @@ pub enum FetchError {
 /// [`FetchError`]; what was fetched before it stays, so the next try goes on from there.
 pub async fn all(
     storage: &Storage,
-    session: &Session,
+    session: &NodeSession,
     contents: BTreeSet<Digest>,
     inline: Vec<String>,
 ) -> Result<(), FetchError> {
@@ -69,7 +69,7 @@ pub async fn all(
     Ok(())
 }
 
-async fn one(storage: &Storage, session: &Session, digest: Digest) -> Result<(), FetchError> {
+async fn one(storage: &Storage, session: &NodeSession, digest: Digest) -> Result<(), FetchError> {
     let keep = |source| FetchError::Keep { digest, source };
     let begun = storage.run(move |durable| durable.partial_content(&digest)).await.map_err(keep)?;
     let Some(mut partial) = begun else { return Ok(()) };

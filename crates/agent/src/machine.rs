@@ -12,7 +12,7 @@ use trust::token::TlsTermination;
 
 use crate::clock::BUILT;
 use crate::identity::{self, KeyError, Membership};
-use crate::session::{Session, Signer};
+use crate::session::{NodeSession, Signer};
 use crate::state::{Durable, StateDir, StateError};
 
 /// Where the state is, unless an option names another directory.
@@ -131,7 +131,7 @@ impl Machine {
     ///
     /// # Errors
     /// When key or certificate cannot be used.
-    pub fn session(&self) -> Result<Session, OpenMachineError> {
+    pub fn session(&self) -> Result<NodeSession, OpenMachineError> {
         let key = self.key()?;
         let member = &self.membership;
         let tls = match member.tls_termination {
@@ -142,7 +142,7 @@ impl Machine {
         };
         let fleet = member.trust.fleet.clone();
         let signer = Signer::new(fleet, member.node_id.clone(), key, member.tls_termination);
-        Ok(Session::new(member.servers.clone(), tls, signer))
+        Ok(NodeSession::new(member.servers.clone(), tls, signer))
     }
 
     /// What the node's step starts from, with a seed for its waits.

@@ -195,7 +195,7 @@ impl JobWorker {
         })
     }
 
-    /// Puts back as much as can be put back; tells all that cannot.
+    /// Puts back as much as can be put back; reports all that cannot.
     fn undo(&self, undo: &[Undo]) -> Result<(), String> {
         let failed: Vec<String> = undo.iter().filter_map(|undo| self.kinds.undo(undo).err()).collect();
         if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }

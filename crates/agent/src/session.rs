@@ -1,4 +1,4 @@
-//! [`Session`]: signed calls to the control plane, multiplexed over one kept connection.
+//! [`NodeSession`]: signed calls to the control plane, multiplexed over one kept connection.
 //!
 //! ```text
 //! call --> connection() --> sign --> request on the shared HTTP/2 connection --> answer
@@ -33,7 +33,7 @@ use wire::headers::{
     AGENT_VERSION_HEADER, CONTENT_DIGEST, PROTOCOL, PROTOCOL_HEADER, SIGNATURE, SIGNATURE_INPUT,
 };
 use wire::problem::PROBLEM_JSON;
-use wire::signature::{self, SignatureHeaders, Target};
+use wire::signature::{self, SignatureHeaders, SignedTarget};
 use wire::{Code, Problem, batch, route};
 
 use crate::clock::now;
@@ -77,11 +77,11 @@ pub struct Signer {
     node: NodeId,
     key: Arc<SigningKey>,
     tls_termination: TlsTermination,
-    clock: Mutex<Clock>,
+    clock: Mutex<SignerClock>,
 }
 
 #[derive(Clone, Copy, Default)]
-struct Clock {
+struct SignerClock {
     /// What the control plane's clock is ahead of ours, in milliseconds, when it refused
     /// for skew.
     offset: i64,
@@ -104,7 +104,7 @@ impl Signer {
         Signer { fleet, node, key, tls_termination, clock: Mutex::default() }
     }
 
-    fn clock(&self) -> MutexGuard<'_, Clock> {
+    fn clock(&self) -> MutexGuard<'_, SignerClock> {
         self.clock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -131,7 +131,7 @@ impl Signer {
     }
 
     /// Signs a request of a call that is counted as under way.
-    pub fn sign(&self, target: Target<'_>) -> SignatureHeaders {
+    pub fn sign(&self, target: SignedTarget<'_>) -> SignatureHeaders {
         let (now, number) = self.next(1);
         signature::sign(target, &self.fleet, &self.node, &self.key, now, number)
     }
@@ -210,12 +210,12 @@ impl Drop for UnderWay<'_> {
 }
 
 /// Signed calls of one node. Calls run beside each other over one connection.
-pub struct Session {
+pub struct NodeSession {
     urls: Vec<ServerUrl>,
     tls: Arc<ClientConfig>,
     signer: Arc<Signer>,
     /// Locked for moments only.
-    kept: Mutex<SharedConnection>,
+    shared: Mutex<SharedConnection>,
     /// Held while a connection is dialled, so that calls share it. No request waits for it that
     /// has a connection.
     dialing: tokio::sync::Mutex<()>,
@@ -232,7 +232,7 @@ struct SharedConnection {
 }
 
 /// The connection that one call goes over.
-struct Connection {
+struct CallConnection {
     client: Client,
     number: u64,
     /// It was there before the call.
@@ -240,7 +240,7 @@ struct Connection {
 }
 
 /// One request, before it is signed.
-struct Call<'a> {
+struct OutgoingCall<'a> {
     method: Method,
     path: &'a str,
     bytes: Bytes,
@@ -251,30 +251,30 @@ struct Call<'a> {
     limit: usize,
 }
 
-impl<'a> Call<'a> {
-    fn new(method: Method, path: &'a str, bytes: Bytes, coding: Option<&'static str>) -> Call<'a> {
-        Call { method, path, bytes, coding, from: None, limit: MAX_ANSWER }
+impl<'a> OutgoingCall<'a> {
+    fn new(method: Method, path: &'a str, bytes: Bytes, coding: Option<&'static str>) -> OutgoingCall<'a> {
+        OutgoingCall { method, path, bytes, coding, from: None, limit: MAX_ANSWER }
     }
 }
 
-impl Session {
+impl NodeSession {
     /// A session of a node with one or more control planes, tried in order.
-    pub fn new(urls: Vec<ServerUrl>, tls: Arc<ClientConfig>, signer: Signer) -> Session {
-        Session::sharing(urls, 0, tls, Arc::new(signer))
+    pub fn new(urls: Vec<ServerUrl>, tls: Arc<ClientConfig>, signer: Signer) -> NodeSession {
+        NodeSession::sharing(urls, 0, tls, Arc::new(signer))
     }
 
-    fn sharing(urls: Vec<ServerUrl>, at: usize, tls: Arc<ClientConfig>, signer: Arc<Signer>) -> Session {
-        let kept = Mutex::new(SharedConnection { at, ..SharedConnection::default() });
-        Session { urls, tls, signer, kept, dialing: tokio::sync::Mutex::default() }
+    fn sharing(urls: Vec<ServerUrl>, at: usize, tls: Arc<ClientConfig>, signer: Arc<Signer>) -> NodeSession {
+        let shared = Mutex::new(SharedConnection { at, ..SharedConnection::default() });
+        NodeSession { urls, tls, signer, shared, dialing: tokio::sync::Mutex::default() }
     }
 
-    fn kept(&self) -> MutexGuard<'_, SharedConnection> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner)
+    fn shared(&self) -> MutexGuard<'_, SharedConnection> {
+        self.shared.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Another session of the same node, with a connection of its own.
-    pub fn beside(&self) -> Session {
-        Session::sharing(self.urls.clone(), self.kept().at, self.tls.clone(), self.signer.clone())
+    pub fn beside(&self) -> NodeSession {
+        NodeSession::sharing(self.urls.clone(), self.shared().at, self.tls.clone(), self.signer.clone())
     }
 
     /// What signs for the node.
@@ -284,7 +284,7 @@ impl Session {
 
     /// Where the next request goes.
     pub fn url(&self) -> &ServerUrl {
-        &self.urls[self.kept().at]
+        &self.urls[self.shared().at]
     }
 
     /// The credentials of the TLS sessions.
@@ -308,7 +308,7 @@ impl Session {
         message: &T,
     ) -> Result<A, CallError> {
         let (bytes, coding) = packed(body::encode(message)?);
-        let response = self.call(Call::new(Method::POST, path, bytes, coding)).await?;
+        let response = self.call(OutgoingCall::new(Method::POST, path, bytes, coding)).await?;
         Ok(body::decode(&unpack(response, MAX_ANSWER)?)?)
     }
 
@@ -318,7 +318,7 @@ impl Session {
     /// [`CallError`] says what failed.
     pub async fn post_frames(&self, frames: Vec<u8>) -> Result<Vec<u8>, CallError> {
         let (bytes, coding) = packed(frames);
-        let mut call = Call::new(Method::POST, route::EVENTS, bytes, coding);
+        let mut call = OutgoingCall::new(Method::POST, route::EVENTS, bytes, coding);
         call.limit = batch::MAX_ANSWER;
         Ok(unpack(self.call(call).await?, batch::MAX_ANSWER)?)
     }
@@ -328,7 +328,7 @@ impl Session {
     /// # Errors
     /// [`CallError`] says what failed.
     pub async fn get_range(&self, path: &str, from: u64) -> Result<(Bytes, u64), CallError> {
-        let mut call = Call::new(Method::GET, path, Bytes::new(), None);
+        let mut call = OutgoingCall::new(Method::GET, path, Bytes::new(), None);
         call.from = Some(from);
         let response = self.call(call).await?;
         let range = response.headers().get(header::CONTENT_RANGE);
@@ -338,11 +338,11 @@ impl Session {
         Ok((response.into_body(), total))
     }
 
-    async fn call(&self, call: Call<'_>) -> Result<Response<Bytes>, CallError> {
+    async fn call(&self, call: OutgoingCall<'_>) -> Result<Response<Bytes>, CallError> {
         let _under_way = self.signer.begin();
         let (mut redialled, mut refused) = (false, 0);
         loop {
-            let Connection { mut client, number, reused } = self.connection().await?;
+            let CallConnection { mut client, number, reused } = self.connection().await?;
             let request = self.signed(&call, client.url())?;
             let response = match client.call(request, call.limit, ANSWER_TIMEOUT).await {
                 Ok(response) => response,
@@ -370,10 +370,10 @@ impl Session {
         }
     }
 
-    fn signed(&self, call: &Call<'_>, url: &ServerUrl) -> Result<Request<Full<Bytes>>, CallError> {
+    fn signed(&self, call: &OutgoingCall<'_>, url: &ServerUrl) -> Result<Request<Full<Bytes>>, CallError> {
         let (bare, query) = call.path.split_once('?').unwrap_or((call.path, ""));
         let (method, body) = (call.method.as_str(), &call.bytes);
-        let target = Target { method, path: bare, query, body, last_event_id: None };
+        let target = SignedTarget { method, path: bare, query, body, last_event_id: None };
         let signed = self.signer.sign(target);
         let (authority, path) = (url.authority(), call.path);
         let mut request = Request::builder()
@@ -409,7 +409,7 @@ impl Session {
         self.connection().await.map(|connection| connection.client)
     }
 
-    async fn connection(&self) -> Result<Connection, CallError> {
+    async fn connection(&self) -> Result<CallConnection, CallError> {
         if let Some(open) = self.open_connection() {
             return Ok(open);
         }
@@ -421,10 +421,10 @@ impl Session {
         let url = self.url();
         match Client::dial(url, self.tls.clone()).await {
             Ok(client) => {
-                let mut kept = self.kept();
-                kept.number += 1;
-                kept.client = Some(client.clone());
-                Ok(Connection { client, number: kept.number, reused: false })
+                let mut shared = self.shared();
+                shared.number += 1;
+                shared.client = Some(client.clone());
+                Ok(CallConnection { client, number: shared.number, reused: false })
             }
             Err(error) => {
                 self.next_url();
@@ -433,27 +433,27 @@ impl Session {
         }
     }
 
-    fn open_connection(&self) -> Option<Connection> {
-        let kept = self.kept();
-        let client = kept.client.as_ref().filter(|client| !client.is_closed())?.clone();
-        Some(Connection { client, number: kept.number, reused: true })
+    fn open_connection(&self) -> Option<CallConnection> {
+        let shared = self.shared();
+        let client = shared.client.as_ref().filter(|client| !client.is_closed())?.clone();
+        Some(CallConnection { client, number: shared.number, reused: true })
     }
 
     /// Gives a connection up that failed; other calls on it go on. Says whether it was the kept one.
     fn forget(&self, number: u64) -> bool {
-        let mut kept = self.kept();
-        let is_kept = kept.number == number && kept.client.is_some();
+        let mut shared = self.shared();
+        let is_kept = shared.number == number && shared.client.is_some();
         if is_kept {
-            kept.client = None;
+            shared.client = None;
         }
         is_kept
     }
 
     /// Goes on to the next URL.
     pub fn next_url(&self) {
-        let mut kept = self.kept();
-        kept.client = None;
-        kept.at = (kept.at + 1) % self.urls.len();
+        let mut shared = self.shared();
+        shared.client = None;
+        shared.at = (shared.at + 1) % self.urls.len();
     }
 }
 

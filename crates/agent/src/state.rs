@@ -31,7 +31,7 @@ use model::{Digest, Incarnation, Kind, ObjectKey, PathState, Timestamp};
 use node::{Adoption, LastRun};
 use providers::Blobs;
 use spool::blobs::Partial;
-use spool::{BlobStore, Disk, FactLog, Journal, Slot, SpoolError, StateLock};
+use spool::{BlobStore, Disk, FactLog, Journal, SpoolError, StateFile, StateLock};
 
 use crate::identity::{self, Membership};
 
@@ -201,8 +201,8 @@ impl StateDir {
         self.membership_slot().store(membership).map_err(spool("record the membership"))
     }
 
-    fn membership_slot(&self) -> Slot<Membership> {
-        Slot::new(&self.disk, self.path.join("membership.json"), MODE)
+    fn membership_slot(&self) -> StateFile<Membership> {
+        StateFile::new(&self.disk, self.path.join("membership.json"), MODE)
     }
 
     /// Opens everything for running; this process alone has it then (CNV-12).
@@ -220,9 +220,9 @@ impl StateDir {
         repairs.extend(log.repairs);
         let contents = BlobStore::open_dir(disk, &self.path.join("content"), spool::blobs::MAX_BLOBS);
         let durable = Durable {
-            adoption: Slot::new(disk, self.path.join("adoption.json"), MODE),
-            last_run: Slot::new(disk, self.path.join("last-run.json"), MODE),
-            pending: Slot::new(disk, self.path.join("pending.json"), MODE),
+            adoption: StateFile::new(disk, self.path.join("adoption.json"), MODE),
+            last_run: StateFile::new(disk, self.path.join("last-run.json"), MODE),
+            pending: StateFile::new(disk, self.path.join("pending.json"), MODE),
             written: Mutex::new(0),
             ledger: Mutex::new(ledger.journal),
             log: Mutex::new(log.log),
@@ -247,9 +247,9 @@ pub(crate) fn fresh_incarnation() -> Result<Incarnation, StateError> {
 
 /// The state directory, opened.
 pub struct Durable {
-    adoption: Slot<Adoption>,
-    last_run: Slot<LastRun>,
-    pending: Slot<Pending>,
+    adoption: StateFile<Adoption>,
+    last_run: StateFile<LastRun>,
+    pending: StateFile<Pending>,
     /// The generation of the pending record written last in this run.
     written: Mutex<u64>,
     ledger: Mutex<Journal<ResourceId, LedgerEntry>>,
@@ -521,7 +521,7 @@ impl Durable {
 
     fn load<T: serde::Serialize + serde::de::DeserializeOwned>(
         &self,
-        slot: &Slot<T>,
+        slot: &StateFile<T>,
         what: &'static str,
     ) -> Result<Option<T>, StateError> {
         let loaded = slot.load().map_err(spool(what))?;

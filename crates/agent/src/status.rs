@@ -6,7 +6,7 @@ use std::path::Path;
 use model::Timestamp;
 use node::{Adoption, LastRun};
 use serde::Serialize;
-use spool::{Disk, Slot};
+use spool::{Disk, StateFile};
 use trust::token::TlsTermination;
 
 use crate::clock::now;
@@ -23,7 +23,7 @@ pub struct AgentStatusView {
     servers: Vec<net::ServerUrl>,
     tls_termination: TlsTermination,
     #[serde(skip_serializing_if = "Option::is_none")]
-    release: Option<ReleaseView>,
+    release: Option<HeldReleaseView>,
     #[serde(skip_serializing_if = "Option::is_none")]
     last_changed_run: Option<Timestamp>,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -35,7 +35,7 @@ pub struct AgentStatusView {
 
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "camelCase")]
-struct ReleaseView {
+struct HeldReleaseView {
     seq: u64,
     channel: model::Channel,
     root: model::Digest,
@@ -52,9 +52,9 @@ pub fn read(state: &Path) -> Result<AgentStatusView, StateError> {
     let membership = StateDir::at(state, disk.clone()).membership()?;
     let membership = membership.ok_or_else(|| StateError::NotJoined(state.to_owned()))?;
     let failed = |source| StateError::Spool { what: "read the state", source };
-    let adoption: Slot<Adoption> = Slot::new(&disk, state.join("adoption.json"), 0o600);
-    let last_run: Slot<LastRun> = Slot::new(&disk, state.join("last-run.json"), 0o600);
-    let release = adoption.load().map_err(failed)?.value.map(|adoption| ReleaseView {
+    let adoption: StateFile<Adoption> = StateFile::new(&disk, state.join("adoption.json"), 0o600);
+    let last_run: StateFile<LastRun> = StateFile::new(&disk, state.join("last-run.json"), 0o600);
+    let release = adoption.load().map_err(failed)?.value.map(|adoption| HeldReleaseView {
         seq: adoption.seq,
         channel: adoption.channel,
         root: adoption.root,

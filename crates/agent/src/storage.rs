@@ -30,29 +30,29 @@ use crate::state::{Durable, FactsWaiting, StateError};
 /// The most commands that wait.
 const DEPTH: usize = 256;
 
-type Answer<T> = oneshot::Sender<Result<T, StateError>>;
+type StorageReply<T> = oneshot::Sender<Result<T, StateError>>;
 type DurableJob = Box<dyn FnOnce(&Durable) + Send>;
 
-enum Command {
-    Append(FactBody, Answer<()>),
-    Persist(Record, Answer<()>),
+enum StorageCommand {
+    Append(FactBody, StorageReply<()>),
+    Persist(Record, StorageReply<()>),
     Other(DurableJob),
 }
 
 /// The way to the storage thread, which ends with the last of them. Cheap to clone.
 #[derive(Clone)]
-pub struct Storage(Arc<Shared>);
+pub struct Storage(Arc<StorageShared>);
 
-struct Shared {
+struct StorageShared {
     durable: Arc<Durable>,
     /// Locked for moments only.
     facts: Arc<Mutex<FactsWaiting>>,
     /// Both are there until the last handle goes.
-    commands: Option<mpsc::Sender<Command>>,
+    commands: Option<mpsc::Sender<StorageCommand>>,
     thread: Option<JoinHandle<()>>,
 }
 
-impl Drop for Shared {
+impl Drop for StorageShared {
     /// Returns when all that was asked for is done, and the thread has let go of the state.
     fn drop(&mut self) {
         self.commands = None;
@@ -71,11 +71,20 @@ impl Storage {
     pub fn start(durable: Arc<Durable>) -> Result<Storage, StateError> {
         let (commands, inbox) = mpsc::channel(DEPTH);
         let facts = Arc::new(Mutex::new(durable.first_facts()?));
-        let worker =
-            StorageThread { durable: durable.clone(), facts: facts.clone(), inbox, queue: Queue::default() };
+        let worker = StorageThread {
+            durable: durable.clone(),
+            facts: facts.clone(),
+            inbox,
+            queue: StorageQueue::default(),
+        };
         let builder = std::thread::Builder::new().name("muster storage".to_owned());
         let thread = builder.spawn(move || worker.run()).map_err(StateError::Thread)?;
-        Ok(Storage(Arc::new(Shared { durable, facts, commands: Some(commands), thread: Some(thread) })))
+        Ok(Storage(Arc::new(StorageShared {
+            durable,
+            facts,
+            commands: Some(commands),
+            thread: Some(thread),
+        })))
     }
 
     /// What is stored, for reading. What is written through it waits for the disk.
@@ -98,7 +107,7 @@ impl Storage {
     /// # Errors
     /// When the log is full or cannot be written.
     pub async fn append(&self, fact: FactBody) -> Result<(), StateError> {
-        self.ask(|answer| Command::Append(fact, answer)).await
+        self.ask(|answer| StorageCommand::Append(fact, answer)).await
     }
 
     /// As [`Storage::append`], from a thread outside the runtime.
@@ -106,7 +115,7 @@ impl Storage {
     /// # Errors
     /// As [`Storage::append`].
     pub fn append_blocking(&self, fact: FactBody) -> Result<(), StateError> {
-        self.ask_blocking(|answer| Command::Append(fact, answer))
+        self.ask_blocking(|answer| StorageCommand::Append(fact, answer))
     }
 
     /// Makes a run's record durable, from a thread outside the runtime.
@@ -114,7 +123,7 @@ impl Storage {
     /// # Errors
     /// When it cannot be written; the host must not be touched then.
     pub fn persist_blocking(&self, record: Record) -> Result<(), StateError> {
-        self.ask_blocking(|answer| Command::Persist(record, answer))
+        self.ask_blocking(|answer| StorageCommand::Persist(record, answer))
     }
 
     /// Facts up to a cursor are durable at the control plane; says whether more wait.
@@ -141,18 +150,21 @@ impl Storage {
         operation: impl FnOnce(&Durable) -> Result<T, StateError> + Send + 'static,
     ) -> Result<T, StateError> {
         // Nobody waits when the task that asked is gone.
-        let done = |answer: Answer<T>| move |durable: &Durable| drop(answer.send(operation(durable)));
-        self.ask(|answer| Command::Other(Box::new(done(answer)))).await
+        let done = |answer: StorageReply<T>| move |durable: &Durable| drop(answer.send(operation(durable)));
+        self.ask(|answer| StorageCommand::Other(Box::new(done(answer)))).await
     }
 
-    async fn ask<T>(&self, command: impl FnOnce(Answer<T>) -> Command) -> Result<T, StateError> {
+    async fn ask<T>(&self, command: impl FnOnce(StorageReply<T>) -> StorageCommand) -> Result<T, StateError> {
         let (answer, answered) = oneshot::channel();
         let commands = self.0.commands.as_ref().ok_or(StateError::StorageEnded)?;
         commands.send(command(answer)).await.map_err(|_| StateError::StorageEnded)?;
         answered.await.map_err(|_| StateError::StorageEnded)?
     }
 
-    fn ask_blocking<T>(&self, command: impl FnOnce(Answer<T>) -> Command) -> Result<T, StateError> {
+    fn ask_blocking<T>(
+        &self,
+        command: impl FnOnce(StorageReply<T>) -> StorageCommand,
+    ) -> Result<T, StateError> {
         let (answer, answered) = oneshot::channel();
         let commands = self.0.commands.as_ref().ok_or(StateError::StorageEnded)?;
         commands.blocking_send(command(answer)).map_err(|_| StateError::StorageEnded)?;
@@ -174,22 +186,22 @@ fn refresh(durable: &Durable, facts: &Mutex<FactsWaiting>) {
 
 /// What the thread took from the channel.
 #[derive(Default)]
-struct Queue {
-    facts: Vec<(FactBody, Answer<()>)>,
-    records: Vec<(Record, Answer<()>)>,
+struct StorageQueue {
+    facts: Vec<(FactBody, StorageReply<()>)>,
+    records: Vec<(Record, StorageReply<()>)>,
     others: VecDeque<DurableJob>,
 }
 
-impl Queue {
+impl StorageQueue {
     fn len(&self) -> usize {
         self.facts.len() + self.records.len() + self.others.len()
     }
 
-    fn push(&mut self, command: Command) {
+    fn push(&mut self, command: StorageCommand) {
         match command {
-            Command::Append(fact, answer) => self.facts.push((fact, answer)),
-            Command::Persist(record, answer) => self.records.push((record, answer)),
-            Command::Other(operation) => self.others.push_back(operation),
+            StorageCommand::Append(fact, answer) => self.facts.push((fact, answer)),
+            StorageCommand::Persist(record, answer) => self.records.push((record, answer)),
+            StorageCommand::Other(operation) => self.others.push_back(operation),
         }
     }
 }
@@ -197,8 +209,8 @@ impl Queue {
 struct StorageThread {
     durable: Arc<Durable>,
     facts: Arc<Mutex<FactsWaiting>>,
-    inbox: mpsc::Receiver<Command>,
-    queue: Queue,
+    inbox: mpsc::Receiver<StorageCommand>,
+    queue: StorageQueue,
 }
 
 impl StorageThread {
@@ -231,7 +243,7 @@ impl StorageThread {
         }
     }
 
-    fn append(&self, facts: Vec<FactBody>, answers: Vec<Answer<()>>) {
+    fn append(&self, facts: Vec<FactBody>, answers: Vec<StorageReply<()>>) {
         let has_room = locked(&self.facts).has_room();
         let done = self.durable.append_all(facts, now()).unwrap_or_else(|error| {
             let error = chain(&error);
@@ -245,7 +257,7 @@ impl StorageThread {
         answer(answers, done);
     }
 
-    fn persist(&self, records: Vec<Record>, answers: Vec<Answer<()>>) {
+    fn persist(&self, records: Vec<Record>, answers: Vec<StorageReply<()>>) {
         let done = match self.durable.persist(&records) {
             Ok(()) => answers.iter().map(|_| Ok(())).collect(),
             Err(error) if records.len() == 1 => vec![Err(error)],
@@ -257,7 +269,7 @@ impl StorageThread {
     }
 }
 
-fn answer(answers: Vec<Answer<()>>, done: Vec<Result<(), StateError>>) {
+fn answer(answers: Vec<StorageReply<()>>, done: Vec<Result<(), StateError>>) {
     for (answer, done) in answers.into_iter().zip(done) {
         // Nobody waits when the task that asked is gone.
         let _ = answer.send(done);

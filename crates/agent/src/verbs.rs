@@ -27,12 +27,12 @@ use crate::{daemon, identity};
 #[command(name = "muster-agent", version, arg_required_else_help = true, after_help = EXITS)]
 pub struct Cli {
     #[command(flatten)]
-    place: MachineOptions,
+    options: MachineOptions,
     /// Print JSON
     #[arg(long, global = true)]
     json: bool,
     #[command(subcommand)]
-    verb: Verb,
+    verb: AgentVerb,
 }
 
 const EXITS: &str = "Exit codes: 0 as declared, 1 error, 2 differences, 3 some resources failed, \
@@ -52,7 +52,7 @@ Ends with 1 when nothing is held back. The same from the control plane:
   muster object resync NODE --approve-deletions";
 
 #[derive(Debug, Subcommand)]
-enum Verb {
+enum AgentVerb {
     /// Enroll this host with a token
     #[command(after_help = "The token is taken from --token, else --token-file (deleted after \
 success), else MUSTER_TOKEN.\n\nExample:\n  muster-agent join --token-file /run/muster-token")]
@@ -121,7 +121,7 @@ mod exit {
     pub(super) const REFUSED: u8 = 5;
 }
 
-type Failure = Box<dyn std::error::Error>;
+type VerbFailure = Box<dyn std::error::Error>;
 
 /// Carries out what was typed.
 pub fn main(cli: Cli) -> ExitCode {
@@ -137,34 +137,38 @@ pub fn main(cli: Cli) -> ExitCode {
     }
 }
 
-fn carry_out(cli: Cli) -> Result<ExitCode, Failure> {
-    let place = cli.place;
+fn carry_out(cli: Cli) -> Result<ExitCode, VerbFailure> {
+    let options = cli.options;
     match cli.verb {
-        Verb::Join { token, token_file, hostname } => joined(&place, token, token_file, hostname, cli.json),
-        Verb::Daemon => {
-            daemon::run(Machine::open(&place)?)?;
+        AgentVerb::Join { token, token_file, hostname } => {
+            joined(&options, token, token_file, hostname, cli.json)
+        }
+        AgentVerb::Daemon => {
+            daemon::run(Machine::open(&options)?)?;
             Ok(ExitCode::SUCCESS)
         }
-        Verb::Apply { once: _ } => run(&place, RunMode::Apply, cli.json),
-        Verb::Plan => run(&place, RunMode::Plan, cli.json),
-        Verb::Status => status(&place, cli.json),
-        Verb::ApproveDeletes => approve_deletes(&place),
-        Verb::Fingerprint { ssh_host_key: true, .. } => fingerprint(&place, KeySource::SshHost),
-        Verb::Fingerprint { ssh_host_ecdsa_key: true, .. } => fingerprint(&place, KeySource::SshHostEcdsa),
-        Verb::Fingerprint { .. } => fingerprint(&place, KeySource::Own),
-        Verb::Executor { verb: ExecutorVerb::Test { script, timeout } } => {
-            executor_test(&place, &script, Duration::from_secs(timeout))
+        AgentVerb::Apply { once: _ } => run(&options, RunMode::Apply, cli.json),
+        AgentVerb::Plan => run(&options, RunMode::Plan, cli.json),
+        AgentVerb::Status => status(&options, cli.json),
+        AgentVerb::ApproveDeletes => approve_deletes(&options),
+        AgentVerb::Fingerprint { ssh_host_key: true, .. } => fingerprint(&options, KeySource::SshHost),
+        AgentVerb::Fingerprint { ssh_host_ecdsa_key: true, .. } => {
+            fingerprint(&options, KeySource::SshHostEcdsa)
+        }
+        AgentVerb::Fingerprint { .. } => fingerprint(&options, KeySource::Own),
+        AgentVerb::Executor { verb: ExecutorVerb::Test { script, timeout } } => {
+            executor_test(&options, &script, Duration::from_secs(timeout))
         }
     }
 }
 
 fn joined(
-    place: &MachineOptions,
+    options: &MachineOptions,
     token: Option<String>,
     token_file: Option<PathBuf>,
     hostname: Option<String>,
     json: bool,
-) -> Result<ExitCode, Failure> {
+) -> Result<ExitCode, VerbFailure> {
     // ENR-6: flag, file, environment, in this order.
     let (token, token_file) = match (token, token_file) {
         (Some(token), _) => (token, None),
@@ -174,17 +178,17 @@ fn joined(
         },
         (None, None) => (std::env::var("MUSTER_TOKEN").map_err(|_| NoToken)?, None),
     };
-    let (root, allow_exec) = (place.root.clone(), place.allow_exec);
+    let (root, allow_exec) = (options.root.clone(), options.allow_exec);
     let asked = JoinRequest { token, token_file, hostname, root, allow_exec };
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    let membership = runtime.block_on(join::join(asked, &place.state_dir()))?;
+    let membership = runtime.block_on(join::join(asked, &options.state_dir()))?;
     let view = serde_json::json!({
         "nodeId": membership.node_id, "hostname": membership.hostname, "fleet": membership.trust.fleet,
     });
     let option = |name: &str, dir: &Option<PathBuf>| {
         dir.as_ref().map_or(String::new(), |dir| format!(" --{name} {}", dir.display()))
     };
-    let (state, root) = (option("state", &place.state), option("root", &place.root));
+    let (state, root) = (option("state", &options.state), option("root", &options.root));
     let (fleet, hostname, id) = (&membership.trust.fleet, &membership.hostname, &membership.node_id);
     show(json, &view, || {
         format!("joined fleet {fleet} as {hostname} ({id})\nnext: muster-agent{state}{root} daemon\n")
@@ -196,8 +200,8 @@ fn joined(
 #[error("no token: give --token, --token-file or MUSTER_TOKEN")]
 struct NoToken;
 
-fn run(place: &MachineOptions, mode: RunMode, json: bool) -> Result<ExitCode, Failure> {
-    let machine = Machine::open(place)?;
+fn run(options: &MachineOptions, mode: RunMode, json: bool) -> Result<ExitCode, VerbFailure> {
+    let machine = Machine::open(options)?;
     let done = run_once(&machine, mode)?;
     show(json, &done, || report(&done))?;
     Ok(match (&done.counts.failed, mode) {
@@ -212,7 +216,7 @@ fn run(place: &MachineOptions, mode: RunMode, json: bool) -> Result<ExitCode, Fa
 ///
 /// # Errors
 /// When nothing is held, or the state cannot be used.
-pub fn run_once(machine: &Machine, mode: RunMode) -> Result<RunReport, Failure> {
+pub fn run_once(machine: &Machine, mode: RunMode) -> Result<RunReport, VerbFailure> {
     let durable = &machine.durable;
     let adoption = durable.adoption()?.ok_or(RunnerError::NothingHeld)?;
     let traits = providers::traits::collect(machine.kinds.host(), env!("CARGO_PKG_VERSION"), now()).traits;
@@ -236,15 +240,15 @@ pub fn run_once(machine: &Machine, mode: RunMode) -> Result<RunReport, Failure> 
     Ok(report)
 }
 
-fn status(place: &MachineOptions, json: bool) -> Result<ExitCode, Failure> {
-    let dir = place.state_dir();
+fn status(options: &MachineOptions, json: bool) -> Result<ExitCode, VerbFailure> {
+    let dir = options.state_dir();
     let view = crate::status::read(&dir)?;
     show(json, &view, || view.to_string())?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn approve_deletes(place: &MachineOptions) -> Result<ExitCode, Failure> {
-    let dir = place.state_dir();
+fn approve_deletes(options: &MachineOptions) -> Result<ExitCode, VerbFailure> {
+    let dir = options.state_dir();
     let held = crate::sync::view::read(&dir).and_then(|view| view.held);
     let Some(held) = held else {
         return Err(format!("nothing is held back, as far as {} says", dir.display()).into());
@@ -254,15 +258,19 @@ fn approve_deletes(place: &MachineOptions) -> Result<ExitCode, Failure> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn fingerprint(place: &MachineOptions, source: KeySource) -> Result<ExitCode, Failure> {
-    let state = place.state_dir();
+fn fingerprint(options: &MachineOptions, source: KeySource) -> Result<ExitCode, VerbFailure> {
+    let state = options.state_dir();
     StateDir::create(&state)?;
-    let key = identity::key(source, &state, &place.root_dir())?;
+    let key = identity::key(source, &state, &options.root_dir())?;
     print(&format!("{}\n", key.public().fingerprint()));
     Ok(ExitCode::SUCCESS)
 }
 
-fn executor_test(place: &MachineOptions, script: &Path, timeout: Duration) -> Result<ExitCode, Failure> {
+fn executor_test(
+    machine: &MachineOptions,
+    script: &Path,
+    timeout: Duration,
+) -> Result<ExitCode, VerbFailure> {
     /// The longest request read from stdin, in bytes.
     const MAX_REQUEST: u64 = 1024 * 1024;
     let mut request = Vec::new();
@@ -270,8 +278,8 @@ fn executor_test(place: &MachineOptions, script: &Path, timeout: Duration) -> Re
     if request.trim_ascii().is_empty() {
         request = br#"{"name":"test","state":"present","params":{}}"#.to_vec();
     }
-    let options = host::HostOptions { allow_exec: place.allow_exec, ..host::HostOptions::default() };
-    let host = host::Host::open(&place.root_dir(), options)?;
+    let options = host::HostOptions { allow_exec: machine.allow_exec, ..host::HostOptions::default() };
+    let host = host::Host::open(&machine.root_dir(), options)?;
     let tested = providers::custom::test_script(&host, script, &request, timeout)?;
     if !tested.stderr.is_empty() {
         eprintln!("{}", tested.stderr.trim_end());
@@ -295,7 +303,7 @@ fn executor_test(place: &MachineOptions, script: &Path, timeout: Duration) -> Re
 }
 
 /// Prints a result: as JSON, or else as text.
-fn show(json: bool, result: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), Failure> {
+fn show(json: bool, result: &impl Serialize, text: impl FnOnce() -> String) -> Result<(), VerbFailure> {
     print(&if json { serde_json::to_string(result)? + "\n" } else { text() });
     Ok(())
 }

@@ -14,12 +14,14 @@ use std::time::{Duration, Instant};
 use backends::OperationRequest;
 use bytes::Bytes;
 use catalog::delegation;
-use host::{Command, CommandEvent, End, Host, Program, RunError, Streaming};
+use host::{Command, CommandEvent, End, Host, Program, RunError, StreamingCommand};
 use model::log::FactBody;
 use model::replication::ObjectOperation;
 use model::work::{ActionEvent, ActionFact, ActionOutcome, ActionRefusal, Delegation, RefusalCode, Work};
 use model::{ObjectKey, Timestamp};
-use node::work::{ActionMark, At, Leave, RestoredWork, Stage, WorkEffect, WorkInput, WorkMachine, order_of};
+use node::work::{
+    ActionMark, ActionStage, RestoredWork, WorkEffect, WorkInput, WorkMachine, WorkPermit, WorkTime, order_of,
+};
 use providers::query::{self, Ask};
 use spool::Journal;
 use tokio::sync::watch;
@@ -34,8 +36,8 @@ use crate::state::{Durable, StateError};
 use crate::storage::Storage;
 use crate::sync::operations::OperationQueue;
 use crate::sync::reconciler::ActionSink;
-use crate::sync::sets::Sets;
-use crate::sync::view::{View, watched};
+use crate::sync::sets::AgentSets;
+use crate::sync::view::{SharedStatus, watched};
 
 /// What may wait for the thread. A piece of output has at most 64 KiB.
 const DEPTH: usize = 32;
@@ -89,13 +91,13 @@ pub struct WorkSetup {
     /// Marks and facts.
     pub storage: Storage,
     /// The Action objects.
-    pub sets: Arc<Sets>,
+    pub sets: Arc<AgentSets>,
     /// Where commands run.
     pub host: Arc<Host>,
     /// The control plane's time.
     pub signer: Arc<Signer>,
     /// What is shown.
-    pub view: Arc<View>,
+    pub view: Arc<SharedStatus>,
     /// Hears of new facts.
     pub daemon: DaemonHandle,
     /// What the held release delegates.
@@ -112,8 +114,8 @@ enum ActionJob {
     Operation(ObjectOperation, ObjectKey),
 }
 
-enum Running {
-    Command(Streaming),
+enum RunningAction {
+    Command(StreamingCommand),
     /// Another thread answers; it cannot be ended, only given up.
     Elsewhere {
         until: Instant,
@@ -124,7 +126,7 @@ struct WorkThread {
     work: WorkMachine,
     inputs: VecDeque<WorkInput>,
     marks: Journal<String, ActionMark>,
-    running: BTreeMap<String, (Instant, Running)>,
+    running: BTreeMap<String, (Instant, RunningAction)>,
     setup: WorkSetup,
     /// What was delegated when the last input was judged.
     held: Delegations,
@@ -210,7 +212,7 @@ fn restored(
 ) -> Result<RestoredWork, StartWorkError> {
     let mut restored = RestoredWork { marks: marks.entries().clone(), ..RestoredWork::default() };
     // The log says more than the marks only where something was begun and did not end.
-    if damaged || marks.entries().values().any(|mark| mark.stage == Stage::Begun) {
+    if damaged || marks.entries().values().any(|mark| mark.stage == ActionStage::Begun) {
         for fact in setup.storage.durable().facts(usize::MAX, usize::MAX)? {
             if let FactBody::Action(fact) = &fact.body {
                 restored.notice(fact);
@@ -222,19 +224,19 @@ fn restored(
     Ok(restored)
 }
 
-fn at(signer: &Signer, newest: Timestamp) -> At {
+fn at(signer: &Signer, newest: Timestamp) -> WorkTime {
     let now = now();
     let clock = now.max(signer.server_time());
     let trusted = trust::clock::TrustTime { clock, built: BUILT, newest_signature: newest };
-    At { now, trusted: trusted.now() }
+    WorkTime { now, trusted: trusted.now() }
 }
 
-fn allows(held: &Delegations, asked: &Work) -> Result<Leave<ActionJob>, ActionRefusal> {
+fn allows(held: &Delegations, asked: &Work) -> Result<WorkPermit<ActionJob>, ActionRefusal> {
     let refused = |message: String| ActionRefusal { code: RefusalCode::NotDelegated, message };
     if let Work::Operation { operation, object } = asked {
         catalog::sync::allows(held.sync.as_deref(), *operation, object)?;
         let permitted = ActionJob::Operation(*operation, object.key());
-        return Ok(Leave { permitted, timeout_secs: OPERATION_SECS });
+        return Ok(WorkPermit { permitted, timeout_secs: OPERATION_SECS });
     }
     let permitted =
         delegation::allows(&held.delegations, asked).map_err(|error| refused(error.to_string()))?;
@@ -247,7 +249,7 @@ fn allows(held: &Delegations, asked: &Work) -> Result<Leave<ActionJob>, ActionRe
         }
         _ => ActionJob::Command(permitted.argv),
     };
-    Ok(Leave { permitted: job, timeout_secs })
+    Ok(WorkPermit { permitted: job, timeout_secs })
 }
 
 /// The state directory as the host's commands see it; `None` when it lies outside its root.
@@ -280,8 +282,8 @@ impl WorkThread {
         let at = at(&self.setup.signer, self.held.newest);
         let due = self.work.next_deadline(at).map(|due| due.since(at.now));
         let late = self.running.values().filter_map(|(_, running)| match running {
-            Running::Elsewhere { until } => Some(until.saturating_duration_since(Instant::now())),
-            Running::Command(_) => None,
+            RunningAction::Elsewhere { until } => Some(until.saturating_duration_since(Instant::now())),
+            RunningAction::Command(_) => None,
         });
         late.chain(due).min().unwrap_or(LOOK).min(LOOK)
     }
@@ -304,7 +306,7 @@ impl WorkThread {
     }
 
     fn give_up_late(&mut self) {
-        let late = |(_, running): &(Instant, Running)| matches!(running, Running::Elsewhere { until } if Instant::now() >= *until);
+        let late = |(_, running): &(Instant, RunningAction)| matches!(running, RunningAction::Elsewhere { until } if Instant::now() >= *until);
         let late: BTreeSet<String> =
             self.running.iter().filter(|(_, one)| late(one)).map(|(id, _)| id.clone()).collect();
         for id in late {
@@ -419,9 +421,9 @@ impl WorkThread {
     fn execute(&mut self, id: String, job: ActionJob, timeout: Duration) {
         tracing::info!(id, "an action begins");
         let began = Instant::now();
-        let elsewhere = || Running::Elsewhere { until: began.checked_add(timeout).unwrap_or(began) };
+        let elsewhere = || RunningAction::Elsewhere { until: began.checked_add(timeout).unwrap_or(began) };
         let running = match job {
-            ActionJob::Command(argv) => self.command(&id, argv, timeout).map(Running::Command),
+            ActionJob::Command(argv) => self.command(&id, argv, timeout).map(RunningAction::Command),
             ActionJob::Query(ask) => self.query(&id, ask).map(|()| elsewhere()),
             ActionJob::Operation(operation, key) => self.operation(&id, operation, key).map(|()| elsewhere()),
         };
@@ -437,7 +439,7 @@ impl WorkThread {
         }
     }
 
-    fn command(&self, id: &str, argv: Vec<String>, timeout: Duration) -> Result<Streaming, String> {
+    fn command(&self, id: &str, argv: Vec<String>, timeout: Duration) -> Result<StreamingCommand, String> {
         let (events, id) = (self.events.clone(), id.to_owned());
         let listener = move |event: CommandEvent<'_>| {
             let event = match event {
@@ -480,8 +482,8 @@ impl WorkThread {
 
     fn kill(&mut self, id: String) {
         match self.running.get(&id) {
-            Some((_, Running::Command(command))) => command.kill(),
-            Some((_, Running::Elsewhere { .. })) => self.over(id, ActionOutcome::Cancelled),
+            Some((_, RunningAction::Command(command))) => command.kill(),
+            Some((_, RunningAction::Elsewhere { .. })) => self.over(id, ActionOutcome::Cancelled),
             None => {}
         }
     }

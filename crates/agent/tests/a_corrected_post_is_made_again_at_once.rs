@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex, OnceLock};
 
-use agent::sync::view::View;
+use agent::sync::view::SharedStatus;
 use model::Digest;
 use model::replication::{Mode, TransportPolicy};
 use spool::Disk;
@@ -20,7 +20,7 @@ use wire::batch::{self, MAX_REQUEST};
 /// told the first change, one from there nothing, and one from nothing the first change.
 #[derive(Clone, Default)]
 struct Elsewhere {
-    view: Arc<OnceLock<Arc<View>>>,
+    view: Arc<OnceLock<Arc<SharedStatus>>>,
     /// After which change the events of each post begin, and the number of the link that it is of.
     posts: Arc<Mutex<Vec<(Option<u64>, u64)>>>,
 }

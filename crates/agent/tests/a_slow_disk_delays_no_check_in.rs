@@ -15,7 +15,7 @@ use agent::state::{Durable, StateDir};
 use agent::storage::Storage;
 use model::log::FactBody;
 use spool::{Disk, DiskOp, FaultAction, Faults, Point};
-use test_support::agent_state::place;
+use test_support::agent_state::machine_options;
 use test_support::scripted::stage::{Stage, join, make, plan};
 use test_support::scripted::{ScriptedControl, now};
 use test_support::wait::until;
@@ -131,7 +131,7 @@ impl Scene {
         join(&control, &state, &root);
         let disk = Arc::new(SlowDisk::default());
         let over = StateDir::at(&state, Disk::with_faults(disk.clone()));
-        let machine = Machine::open_at(&place(&state, &root, false), &over).unwrap();
+        let machine = Machine::open_at(&machine_options(&state, &root, false), &over).unwrap();
         let durable = machine.durable.clone();
         std::thread::spawn(move || agent::daemon::run(machine).unwrap());
         let scene = Scene { stage, disk, root, durable, _control: control, _dir: dir };

@@ -20,7 +20,7 @@ async fn down(transport: TransportPolicy, transport_kind: &str) {
     let mut pair = Pair::reaching(&says, TlsTermination::Proxy).await;
     let daemon = pair.daemon();
     pair.apply(vec![item("a", "one"), item("b", "two")]).await;
-    until("two objects are on the node", async || (pair.status()["theirObjects"] == 2).then_some(())).await;
+    until("two objects are on the node", async || (pair.status()["replicaObjects"] == 2).then_some(())).await;
     let task = pair.begin(&["/bin/echo", "it", "works"]).await;
     let task = pair.task_over(&task.id).await;
     assert_eq!(task.summary.progress.succeeded, 1, "{task:?}");

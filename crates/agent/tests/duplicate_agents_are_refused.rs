@@ -32,10 +32,11 @@ async fn the_second_one_is_refused_and_a_next_life_is_not() {
     let second = pair.daemon_at(&clone);
     until("the second one is told", async || second.log().contains("another agent").then_some(())).await;
     pair.apply(vec![item("b", "two")]).await;
-    until("the first one goes on", async || (pair.status()["theirObjects"] == 2).then_some(())).await;
+    until("the first one goes on", async || (pair.status()["replicaObjects"] == 2).then_some(())).await;
     second.kill();
     first.kill();
     let _again = pair.daemon();
     pair.apply(vec![item("c", "three")]).await;
-    until("the next incarnation goes on", async || (pair.status()["theirObjects"] == 3).then_some(())).await;
+    until("the next incarnation goes on", async || (pair.status()["replicaObjects"] == 3).then_some(()))
+        .await;
 }

@@ -15,7 +15,7 @@ use agent::verbs::run_once;
 use converge::RunMode;
 use model::log::FactBody;
 use spool::{Disk, FaultAction, Faults, Point};
-use test_support::agent_state::{adopt, file, handler, join, module, place, verify};
+use test_support::agent_state::{adopt, file, handler, join, machine_options, module, verify};
 use test_support::children::test_beside;
 
 const POINT: &str = "MUSTER_TEST_KILL_AT";
@@ -38,7 +38,8 @@ fn child() {
     let Ok(point) = std::env::var(POINT) else { return };
     let (state, root) = (path_of(STATE), path_of(ROOT));
     let disk = Disk::with_faults(Arc::new(KillAt(point.parse().unwrap())));
-    let machine = Machine::open_at(&place(&state, &root, true), &StateDir::at(&state, disk)).unwrap();
+    let machine =
+        Machine::open_at(&machine_options(&state, &root, true), &StateDir::at(&state, disk)).unwrap();
     let report = run_once(&machine, RunMode::Apply).unwrap();
     assert_eq!(report.counts.failed, 0, "{report:#?}");
 }
@@ -97,7 +98,7 @@ fn nothing_owed_is_forgotten() {
 }
 
 fn settle_and_check(state: &Path, root: &Path, point: u64) {
-    let machine = Machine::open(&place(state, root, true)).unwrap();
+    let machine = Machine::open(&machine_options(state, root, true)).unwrap();
     let report = run_once(&machine, RunMode::Apply).unwrap();
     assert_eq!(report.counts.failed, 0, "point {point}: {report:#?}");
     assert_eq!(read(root, "etc/app.conf"), "port = 80\n", "point {point}");

@@ -150,47 +150,47 @@ fn made_up() -> Vec<(&'static str, Offer, &'static str)> {
     };
     let two_days_ago = now().minus(DAY * 2);
     vec![
-        ("unsigned", with_header(unsigned), "release_unsigned"),
+        ("unsigned", with_header(unsigned), "release-unsigned"),
         (
             "another key's",
             make(&OfferPlan { signer: 9, label: Some("a"), ..six() }).offer,
-            "release_signature",
+            "release-signature",
         ),
         (
             "the root key's",
             make(&OfferPlan { signer: 3, label: Some("b"), ..six() }).offer,
-            "release_signature",
+            "release-signature",
         ),
-        ("a flipped digit", with_header(flipped), "release_signature"),
-        ("a beacon's signature", with_header(other_sort), "release_signature"),
-        ("another fleet", make(&OfferPlan { fleet: "other-1", ..six() }).offer, "release_other_fleet"),
-        ("older", make(&plan(4, "evil\n")).offer, "release_older"),
+        ("a flipped digit", with_header(flipped), "release-signature"),
+        ("a beacon's signature", with_header(other_sort), "release-signature"),
+        ("another fleet", make(&OfferPlan { fleet: "other-1", ..six() }).offer, "release-other-fleet"),
+        ("older", make(&plan(4, "evil\n")).offer, "release-older"),
         (
             "the same number again",
             make(&OfferPlan { label: Some("x"), ..plan(5, "evil\n") }).offer,
-            "release_two_headers",
+            "release-two-headers",
         ),
-        ("stale", make(&OfferPlan { created: two_days_ago, ..six() }).offer, "release_stale"),
-        ("of tomorrow", make(&OfferPlan { created: now().plus(DAY), ..six() }).offer, "release_future"),
-        ("another node's proof", of_another, "release_proof"),
+        ("stale", make(&OfferPlan { created: two_days_ago, ..six() }).offer, "release-stale"),
+        ("of tomorrow", make(&OfferPlan { created: now().plus(DAY), ..six() }).offer, "release-future"),
+        ("another node's proof", of_another, "release-proof"),
         (
             "another channel's entry",
             Offer {
                 entry: SelectionEntry { channel: "canary".parse().unwrap(), ..honest.entry.clone() },
                 ..honest.clone()
             },
-            "release_other_channel",
+            "release-other-channel",
         ),
-        ("an object of another content", swapped, "release_other_root"),
-        ("the set left out", missing, "release_other_root"),
-        ("a base that is not held", odd_base, "release_malformed"),
+        ("an object of another content", swapped, "release-other-root"),
+        ("the set left out", missing, "release-other-root"),
+        ("a base that is not held", odd_base, "release-malformed"),
         (
             "a beacon of nobody",
             Offer {
                 beacon: Some(beacon_for(&honest, 9, now())),
                 ..make(&OfferPlan { created: two_days_ago, ..six() }).offer
             },
-            "beacon_signature",
+            "beacon-signature",
         ),
     ]
 }

@@ -68,7 +68,7 @@ async fn unmanaged_files_stay_and_deletes_take_only_what_was_put() {
     pair.publish(&says(Mode::Off, None, TransportPolicy::Grpc)).await;
     until("the node is off", async || (pair.status()["mode"] == "off").then_some(())).await;
     until("nothing of the control plane's is kept", async || {
-        (pair.status()["theirObjects"] == 0).then_some(())
+        (pair.status()["replicaObjects"] == 0).then_some(())
     })
     .await;
     assert_eq!(files(&pair.root().join("srv/manifests")).len(), 3);

@@ -5,7 +5,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use agent::sync::posts::{Poster, Progress};
+use agent::sync::posts::{Exchanged, Poster};
 use model::replication::{Mode, TransportKind};
 use spool::Disk;
 use sync::frame::Ping;
@@ -59,7 +59,7 @@ async fn posts(questions: u64, lost: usize) -> Vec<Vec<u64>> {
         let pushed = std::mem::take(&mut pushed);
         let (posted, failed) = (pushed.is_empty(), heard.lock().unwrap().len() < lost);
         let (ended, progress) = poster.exchange(config, None, &handler, pushed).await;
-        assert_eq!(progress == Progress::Failed, posted && failed, "{ended:?}");
+        assert_eq!(progress == Exchanged::Failed, posted && failed, "{ended:?}");
         let mut heard = heard.lock().unwrap();
         if heard.last().is_some_and(Vec::is_empty) {
             return std::mem::take(&mut *heard);

@@ -12,12 +12,12 @@ async fn over(transport: TransportPolicy, transport_kind: &str) {
     let mut pair = Pair::new(&says).await;
     let daemon = pair.daemon();
     pair.apply(vec![item("a", "one"), item("b", "two")]).await;
-    until("two objects are on the node", async || (pair.status()["theirObjects"] == 2).then_some(())).await;
+    until("two objects are on the node", async || (pair.status()["replicaObjects"] == 2).then_some(())).await;
     let task = pair.begin(&["/bin/echo", "it", "works"]).await;
     let task = pair.task_over(&task.id).await;
     assert_eq!(task.summary.progress.succeeded, 1, "{task:?}");
     assert_eq!(pair.output(&task.id).await, "it works\n");
-    until("the action's object is gone again", async || (pair.status()["theirObjects"] == 2).then_some(()))
+    until("the action's object is gone again", async || (pair.status()["replicaObjects"] == 2).then_some(()))
         .await;
     let log = daemon.log();
     assert!(log.contains(&format!("transport_kind=\"{transport_kind}\"")), "{log}");

@@ -7,7 +7,7 @@ use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use agent::sync::sets::{Own, Sets};
+use agent::sync::sets::{AgentSets, OwnChange};
 use bytes::Bytes;
 use model::{Kind, ObjectKey, SectionKey};
 use spool::{Disk, DiskOp, FaultAction, Faults, Point};
@@ -32,7 +32,7 @@ fn key() -> ObjectKey {
     ObjectKey { section: SectionKey { kind: Kind::new("Item"), namespace: "web".into() }, name: "a".into() }
 }
 
-fn content(sets: &Sets) -> Option<Bytes> {
+fn content(sets: &AgentSets) -> Option<Bytes> {
     sets.contents(Side::Feed, &[key()]).unwrap().remove(0).map(|content| content.bytes)
 }
 
@@ -40,8 +40,8 @@ fn content(sets: &Sets) -> Option<Bytes> {
 fn with_its_objects_or_not_at_all() {
     let (temp, full) = (tempfile::tempdir().unwrap(), Arc::new(FullOnce::default()));
     let before = {
-        let sets = Sets::open(&open(temp.path(), Disk::with_faults(full.clone()))).unwrap();
-        let own = Own::Put { key: key(), uid: "u".into(), content: Bytes::from_static(b"mine") };
+        let sets = AgentSets::open(&open(temp.path(), Disk::with_faults(full.clone()))).unwrap();
+        let own = OwnChange::Put { key: key(), uid: "u".into(), content: Bytes::from_static(b"mine") };
         sets.change(vec![own]).unwrap();
         let before = sets.with(|feed, _| feed.cursor());
         full.0.store(true, Ordering::SeqCst);
@@ -49,7 +49,7 @@ fn with_its_objects_or_not_at_all() {
         assert_eq!(sets.with(|feed, _| (feed.cursor(), feed.len())), (before.clone(), 1), "in memory");
         before
     };
-    let sets = Sets::open(&open(temp.path(), Disk::new())).unwrap();
+    let sets = AgentSets::open(&open(temp.path(), Disk::new())).unwrap();
     assert_eq!(sets.with(|feed, _| feed.cursor()), before, "on disk");
     assert_eq!(content(&sets), Some(Bytes::from_static(b"mine")));
     assert!(sets.reincarnate().unwrap(), "the objects came along");

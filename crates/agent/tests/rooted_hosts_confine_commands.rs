@@ -7,7 +7,7 @@ use agent::machine::Machine;
 use agent::verbs::run_once;
 use converge::RunMode;
 use model::Action;
-use test_support::agent_state::{adopt, file, join, module, place, resource};
+use test_support::agent_state::{adopt, file, join, machine_options, module, resource};
 
 fn set() -> Vec<catalog::module::Module> {
     let mut base = module("base");
@@ -29,7 +29,7 @@ fn commands_are_skipped_unless_allowed() {
     join(&state, &root, false);
     std::fs::create_dir_all(root.join("etc")).unwrap();
     adopt(&state, 1, set());
-    let machine = Machine::open(&place(&state, &root, false)).unwrap();
+    let machine = Machine::open(&machine_options(&state, &root, false)).unwrap();
     let report = run_once(&machine, RunMode::Apply).unwrap();
     assert_eq!((report.counts.changed, report.counts.skipped), (1, 1), "{report:#?}");
     let skipped = report.items.iter().find(|item| item.action == Action::Skipped).unwrap();
@@ -44,7 +44,7 @@ fn allowed_commands_see_the_root() {
     join(&state, &root, true);
     std::fs::create_dir_all(root.join("etc")).unwrap();
     adopt(&state, 1, set());
-    let machine = Machine::open(&place(&state, &root, true)).unwrap();
+    let machine = Machine::open(&machine_options(&state, &root, true)).unwrap();
     let report = run_once(&machine, RunMode::Apply).unwrap();
     assert_eq!((report.counts.changed, report.counts.failed), (2, 0), "{report:#?}");
     assert!(root.join("ran").exists());
@@ -59,7 +59,7 @@ fn a_plan_predicts_and_touches_nothing() {
     join(&state, &root, true);
     std::fs::create_dir_all(root.join("etc")).unwrap();
     adopt(&state, 1, set());
-    let machine = Machine::open(&place(&state, &root, true)).unwrap();
+    let machine = Machine::open(&machine_options(&state, &root, true)).unwrap();
     let report = run_once(&machine, RunMode::Plan).unwrap();
     assert_eq!((report.counts.would_change, report.counts.changed), (2, 0), "{report:#?}");
     assert!(!root.join("etc/motd").exists() && !root.join("ran").exists());
@@ -72,8 +72,8 @@ fn two_agents_cannot_share_a_state_directory() {
     let dir = tempfile::tempdir().unwrap();
     let (state, root) = (dir.path().join("state"), dir.path().join("root"));
     join(&state, &root, false);
-    let _first = Machine::open(&place(&state, &root, false)).unwrap();
-    let second = Machine::open(&place(&state, &root, false)).err().unwrap();
+    let _first = Machine::open(&machine_options(&state, &root, false)).unwrap();
+    let second = Machine::open(&machine_options(&state, &root, false)).err().unwrap();
     let text = agent::render::chain(&second);
     assert!(text.contains(&std::process::id().to_string()), "names the process that has it: {text}");
 }

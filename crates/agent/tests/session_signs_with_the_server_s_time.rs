@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Mutex};
 
-use agent::session::{CallError, MAX_PROXIED_OFFSET, Session, Signer};
+use agent::session::{CallError, MAX_PROXIED_OFFSET, NodeSession, Signer};
 use http::request::Parts;
 use model::Timestamp;
 use model::exchange::{Acked, Report};
@@ -53,18 +53,22 @@ impl Server {
     }
 }
 
-fn session(control: &ScriptedControl) -> Session {
+fn session(control: &ScriptedControl) -> NodeSession {
     session_through(control, TlsTermination::ControlPlane)
 }
 
-fn session_through(control: &ScriptedControl, tls_termination: TlsTermination) -> Session {
+fn session_through(control: &ScriptedControl, tls_termination: TlsTermination) -> NodeSession {
     let key = Arc::new(key(1));
     let cert = control.certificate(&key, &"web-1".parse().unwrap());
     let tls = net::tls::client(control.ca().cert_pem(), &cert, ClientKey::Node(&key)).unwrap();
-    Session::new(vec![control.url()], tls, Signer::new(fleet(), key.public().node_id(), key, tls_termination))
+    NodeSession::new(
+        vec![control.url()],
+        tls,
+        Signer::new(fleet(), key.public().node_id(), key, tls_termination),
+    )
 }
 
-async fn report(session: &Session) -> Result<Acked, CallError> {
+async fn report(session: &NodeSession) -> Result<Acked, CallError> {
     session.post(route::REPORT, &Report { incarnation: "i1".parse().unwrap(), facts: Vec::new() }).await
 }
 
@@ -172,7 +176,7 @@ async fn a_server_that_is_never_content_is_given_up() {
     for calls in 1..=3 {
         let refused = report(&session).await.unwrap_err();
         assert!(
-            matches!(&refused, CallError::Refused(problem) if problem.code == "clock_skew"),
+            matches!(&refused, CallError::Refused(problem) if problem.code == "clock-skew"),
             "{refused:?}"
         );
         assert_eq!(*asked.lock().unwrap(), calls * 2);
@@ -192,7 +196,7 @@ async fn the_next_url_is_tried_after_one_that_does_not_answer() {
     let tls = net::tls::client(control.ca().cert_pem(), &cert, ClientKey::Node(&key)).unwrap();
     let id = key.public().node_id();
     let signer = Signer::new(fleet(), id, key, TlsTermination::ControlPlane);
-    let session = Session::new(vec![nobody, control.url()], tls, signer);
+    let session = NodeSession::new(vec![nobody, control.url()], tls, signer);
     let first = report(&session).await.unwrap_err();
     assert!(matches!(first, CallError::Reach(ClientError::Dial { .. })), "{first:?}");
     for _ in 0..3 {

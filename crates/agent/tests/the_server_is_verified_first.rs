@@ -211,7 +211,7 @@ async fn an_answer_that_cannot_be_read_is_no_membership() {
         let error = host.join().await.expect_err(what);
         if what == "a refusal" {
             assert!(
-                matches!(&error, JoinError::Refused(problem) if problem.code == "token_used"),
+                matches!(&error, JoinError::Refused(problem) if problem.code == "token-used"),
                 "{error:?}"
             );
         }

@@ -37,7 +37,7 @@ pub struct FoundObject {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ListingProblem {
     /// Where: a path in the folder, or an object's key. Empty for the whole backend.
-    pub place: String,
+    pub path: String,
     /// The line, from 1, where one can be named.
     pub line: Option<u32>,
     /// A stable code.
@@ -50,8 +50,8 @@ pub struct ListingProblem {
 
 impl ListingProblem {
     /// A problem that keeps no object as it was.
-    pub(crate) fn of(place: &str, line: Option<u32>, code: &'static str, message: String) -> ListingProblem {
-        ListingProblem { place: place.to_owned(), line, code, message, kept: Vec::new() }
+    pub(crate) fn of(path: &str, line: Option<u32>, code: &'static str, message: String) -> ListingProblem {
+        ListingProblem { path: path.to_owned(), line, code, message, kept: Vec::new() }
     }
 }
 
@@ -152,7 +152,7 @@ pub enum ErrorClass {
     Temporary,
     /// What is known of the object is stale: get it, and try again.
     Recoverable,
-    /// It will never work: stop, and tell the source of truth.
+    /// It will never work: stop, and refuse it towards the source of truth.
     Permanent,
 }
 

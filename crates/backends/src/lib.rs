@@ -1,6 +1,6 @@
 //! Where objects live for their users: a watched folder of manifests, an embedded store.
 //!
-//! A [`Backend`] is one of these places, behind one trait; what should be there and what it
+//! A [`Backend`] is one of these, behind one trait; what should be there and what it
 //! says is decided elsewhere, with the help of the pure functions of [`reconcile`].
 //!
 //! Deliberately absent: uids, cursors and what is durable of synchronization; they are the

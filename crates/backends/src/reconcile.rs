@@ -79,7 +79,7 @@ fn present(
     same: &mut impl FnMut(&FoundObject) -> bool,
 ) -> Option<Correction> {
     if found.deleting {
-        // It can be made anew when it is gone; the backend will tell.
+        // It can be made anew when it is gone; the backend's answer shows it.
         return None;
     }
     match &found.source_uid {
@@ -118,9 +118,9 @@ fn absent(last: Option<&LastApplied>, complete: bool) -> Option<Correction> {
 pub struct Guard {
     /// The largest share of the feed that may go at once, in percent.
     pub max_delete_percent: u8,
-    /// An operator said that it is meant.
+    /// An operator confirmed it.
     pub confirmed: bool,
-    /// No object was ever seen since the start: an empty place may be another one, not mounted.
+    /// No object was ever seen since the start: an empty backend may be another one, not mounted.
     pub unseen: bool,
 }
 
@@ -141,12 +141,12 @@ pub struct HeldDeletion {
     /// Which.
     pub keys: BTreeSet<ObjectKey>,
     /// Why.
-    pub why: Why,
+    pub why: HoldReason,
 }
 
 /// Why vanished objects are held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Why {
+pub enum HoldReason {
     /// Something could not be looked at; they may be there.
     Incomplete,
     /// Too many at once: an operator has to confirm it.
@@ -174,9 +174,9 @@ pub fn autonomous(feed: &BTreeMap<ObjectKey, Stub>, listing: &Listing, guard: Gu
     let why = if vanished.is_empty() {
         None
     } else if !listing.complete {
-        Some(Why::Incomplete)
+        Some(HoldReason::Incomplete)
     } else if too_many(vanished.len(), feed.len(), guard) {
-        Some(Why::TooMany { of: feed.len() })
+        Some(HoldReason::TooMany { of: feed.len() })
     } else {
         None
     };

@@ -4,7 +4,6 @@
 mod a_new_folder_is_made;
 mod a_vanished_folder_deletes_nothing;
 mod bounds;
-mod changes_are_told_by_the_kernel;
 mod editor_saves_are_one_edit;
 mod every_backend_conforms;
 mod git_pull_is_one_edit;
@@ -18,3 +17,4 @@ mod rsync_is_one_edit;
 mod status_is_a_subresource;
 mod support;
 mod symlinks_do_not_escape;
+mod the_kernel_reports_changes;

@@ -81,6 +81,30 @@ fn what_readers_take_differently_is_refused() {
 }
 
 #[test]
+fn a_value_is_refused_for_what_its_text_is() {
+    let nested = |depth: usize| format!("{}1{}", "[".repeat(depth), "]".repeat(depth));
+    for (spec, code) in [
+        ("9007199254740991".to_owned(), None),
+        ("-9007199254740991".to_owned(), None),
+        ("9007199254740992".to_owned(), Some("not-plain")),
+        ("-9007199254740992".to_owned(), Some("not-plain")),
+        ("18446744073709551615".to_owned(), Some("not-plain")),
+        ("9007199254740991.0".to_owned(), None),
+        ("1e300".to_owned(), Some("not-plain")),
+        ("{\"a\":[-1e300]}".to_owned(), Some("not-plain")),
+        (nested(manifest::MAX_DEPTH - 1), None),
+        (nested(manifest::MAX_DEPTH), Some("too-deep")),
+        (format!("{{\"a\":{}}}", nested(manifest::MAX_DEPTH - 1)), Some("too-deep")),
+    ] {
+        let text = format!("{{\"kind\":\"App\",\"metadata\":{{\"name\":\"a\"}},\"spec\":{spec}}}");
+        let of_text = read(text.as_bytes(), Format::Json);
+        let of_value = manifest::of_value(serde_json::from_str(&text).unwrap());
+        assert_eq!(of_text.err().map(|error| error.problem.code()), code, "{spec}");
+        assert_eq!(of_value.err().map(|error| error.problem.code()), code, "{spec}");
+    }
+}
+
+#[test]
 fn bombs_are_cheap() {
     let mut laughs = String::from("a0: &a0 [x, x, x, x, x, x, x, x, x, x]\n");
     for n in 1..12 {
@@ -183,7 +207,7 @@ proptest! {
     #[test]
     fn a_value_and_its_text_are_one_manifest(value in values()) {
         let value = serde_json::json!({"kind": "App", "metadata": {"name": "a"}, "spec": value});
-        let one = manifest::of_value(&value).unwrap();
+        let one = manifest::of_value(value.clone()).unwrap();
         prop_assert_eq!(&one, &read(value.to_string().as_bytes(), Format::Json).unwrap()[0]);
         prop_assert_eq!(&one.spec[..], &serde_json_canonicalizer::to_vec(&value).unwrap()[..]);
     }

@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use backends::reconcile::{self, Correction, Guard, LastApplied, Why};
+use backends::reconcile::{self, Correction, Guard, HoldReason, LastApplied};
 use backends::{FoundObject, Listing, ListingProblem};
 use bytes::Bytes;
 use model::{ObjectKey, Stub};
@@ -148,7 +148,7 @@ fn a_damaged_manifest_of_the_source_is_put_again() {
     let wanted = BTreeMap::from([(key("a"), stub("u1", "d1"))]);
     let last = LastApplied { stub: stub("u1", "d1"), version: "v1".into() };
     let problem = ListingProblem {
-        place: "a.yaml".into(),
+        path: "a.yaml".into(),
         line: None,
         code: "not-yaml",
         message: String::new(),
@@ -205,7 +205,7 @@ fn a_mass_that_vanishes_is_held() {
         assert_eq!(changes.held.is_some(), held, "{vanished} of {of}");
         assert_eq!(changes.remove.len(), if held { 0 } else { vanished });
         if let Some(held) = changes.held {
-            assert_eq!((held.keys.len(), held.why), (vanished, Why::TooMany { of }));
+            assert_eq!((held.keys.len(), held.why), (vanished, HoldReason::TooMany { of }));
         }
         let confirmed = Guard { confirmed: true, ..GUARD };
         assert_eq!(reconcile::autonomous(&feed, &listing, confirmed).remove.len(), vanished);
@@ -220,5 +220,9 @@ fn a_mass_that_vanishes_is_held() {
     let feed = feed(10);
     let listing = there(&feed, 1, false);
     let held = reconcile::autonomous(&feed, &listing, Guard { confirmed: true, ..GUARD }).held.unwrap();
-    assert_eq!((held.keys.len(), held.why), (1, Why::Incomplete), "no word of an operator makes it seen");
+    assert_eq!(
+        (held.keys.len(), held.why),
+        (1, HoldReason::Incomplete),
+        "no word of an operator makes it seen"
+    );
 }

@@ -72,7 +72,7 @@ async fn answer(fleet: &FleetId, key: &PublicKey, request: Request<Incoming>) ->
         next_checkin_secs: 30,
         acked: None,
         offer: None,
-        push: None,
+        run_request: None,
         stream_requested: false,
         want_traits: false,
         want_seen: false,

@@ -16,7 +16,7 @@ use trust::seen::Seen;
 use wire::headers::{
     AGENT_VERSION_HEADER, CONTENT_DIGEST, PROTOCOL, PROTOCOL_HEADER, SIGNATURE, SIGNATURE_INPUT,
 };
-use wire::signature::{self, Target};
+use wire::signature::{self, SignedTarget};
 use wire::{body, route};
 
 use crate::fleet::{BenchNode, now};
@@ -67,7 +67,7 @@ impl Caller {
             run: Some(model::exchange::RunNote { at: now(), outcome: node.held.root }),
             traits: None,
             full: false,
-            pushed: None,
+            run_confirmed: None,
             seen: Some(seen.sign(&node.key)?),
         };
         let first = Some(body::encode(&message)?.into());
@@ -85,8 +85,13 @@ impl Caller {
         let now = now();
         self.nonce = (self.nonce + 1).max(u64::try_from(now.0)? * 1000);
         let body = self.first.take().unwrap_or_else(|| self.body.clone());
-        let target =
-            Target { method: "POST", path: route::CHECKIN, query: "", body: &body, last_event_id: None };
+        let target = SignedTarget {
+            method: "POST",
+            path: route::CHECKIN,
+            query: "",
+            body: &body,
+            last_event_id: None,
+        };
         let signed =
             signature::sign(target, &self.node.fleet, &self.node.id, &self.node.key, now, self.nonce);
         let mut request = Request::post(format!("https://{}{}", self.url.authority(), route::CHECKIN))

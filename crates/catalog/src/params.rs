@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lang::value::MAX_INT;
-use lang::{Scope, Text, Value};
+use lang::{InterpolatedText, Scope, Value};
 
 use crate::duration;
 use crate::module::{Merge, Module, ParamDecl, ParamType, Params};
@@ -106,7 +106,7 @@ fn deep(earlier: &Value, later: &Value) -> Value {
 /// Whether a value holds `${{`, at any depth, and is therefore evaluated on the node.
 pub fn is_dynamic(value: &Value) -> bool {
     match value {
-        Value::Str(text) => !Text::is_literal(text),
+        Value::Str(text) => !InterpolatedText::is_literal(text),
         Value::List(items) => items.iter().any(is_dynamic),
         Value::Map(map) => map.values().any(is_dynamic),
         Value::Bool(_) | Value::Int(_) => false,
@@ -119,8 +119,8 @@ pub fn is_dynamic(value: &Value) -> bool {
 /// The first expression's message.
 pub fn evaluate(value: &Value, scope: &dyn Scope) -> Result<Value, String> {
     match value {
-        Value::Str(text) if !Text::is_literal(text) => {
-            let text = Text::parse(text).map_err(|error| error.to_string())?;
+        Value::Str(text) if !InterpolatedText::is_literal(text) => {
+            let text = InterpolatedText::parse(text).map_err(|error| error.to_string())?;
             text.eval(scope).map_err(|error| error.to_string())
         }
         Value::List(items) => {

@@ -38,7 +38,7 @@ const SHARED: [&str; 13] = [
     "/var/opt",
     "/var/spool",
 ];
-/// Where the agent keeps its own state, unless it is told otherwise.
+/// Where the agent keeps its own state by default.
 const OWN: &str = "/var/lib/muster";
 
 /// Why a kind or a folder cannot be synchronized.
@@ -143,7 +143,7 @@ pub fn allows(
     Ok(())
 }
 
-/// The word for a mode.
+/// The name of a mode.
 pub fn mode_word(mode: Mode) -> &'static str {
     MODES.iter().find(|(_, known)| *known == mode).map_or("off", |(word, _)| word)
 }

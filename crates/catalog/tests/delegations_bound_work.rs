@@ -133,7 +133,7 @@ fn long_commands_and_arguments_are_refused() {
     };
     assert!(with(MAX_ARGS, 4096).is_ok());
     assert_eq!(with(MAX_ARGS + 1, 1), Err(NotDelegated::TooMany));
-    assert!(matches!(with(2, 4097), Err(NotDelegated::Text { place: 1, .. })));
+    assert!(matches!(with(2, 4097), Err(NotDelegated::Text { position: 1, .. })));
 }
 
 const RESTART: &str = r#"{"actions": {

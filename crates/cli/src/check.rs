@@ -65,7 +65,7 @@ pub fn read(folder: &mut RepoFolder) -> Result<CheckedRepo, FolderError> {
     Ok(CheckedRepo { tree, fleet })
 }
 
-/// Reads a fleet repo that has to be right; its mistakes are told.
+/// Reads a fleet repo that has to be right; its mistakes are reported.
 ///
 /// # Errors
 /// When it cannot be read, or has mistakes.

@@ -1,4 +1,4 @@
-//! [`Connect`]: how every verb that calls a control plane is told where it is.
+//! [`Connect`]: how every verb finds the control plane that it calls.
 
 use std::path::PathBuf;
 

@@ -8,7 +8,7 @@ use trust::SigningKey;
 
 use crate::failure::UserError;
 
-/// Where `muster server` keeps everything, unless it is told otherwise.
+/// Where `muster server` keeps everything by default.
 pub const DATA_DIR: &str = "muster-data";
 /// Names the operator's credentials.
 pub const OPERATOR_ENV: &str = "MUSTER_OPERATOR";
@@ -46,7 +46,7 @@ impl UserError for CredentialsError {
 const MINT_HINT: &str =
     "name the control plane's directory (--data DIR), or both files (--root-key FILE --enroll FILE)";
 
-/// Finds and reads the operator's credentials; also tells where they lie.
+/// Finds and reads the operator's credentials; gives their path too.
 ///
 /// # Errors
 /// When there are none, or they cannot be read.

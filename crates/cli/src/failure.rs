@@ -8,7 +8,7 @@ use serde_json::json;
 use crate::exit::Exit;
 use crate::operator::OperatorCallError;
 
-/// What an error tells besides its message.
+/// What an error has besides its message.
 pub trait UserError: Error + Send + Sync + 'static {
     /// How the program ends.
     fn exit(&self) -> Exit {
@@ -49,8 +49,8 @@ impl<E: UserError> From<E> for Failure {
         while let (Some(error), None) = (next, call) {
             (call, next) = (error.downcast_ref(), error.source());
         }
-        let told: &dyn UserError = call.map_or(&error, |call| call);
-        let (exit, hint, code) = (told.exit(), told.hint(), told.code().map(str::to_owned));
+        let user_error: &dyn UserError = call.map_or(&error, |call| call);
+        let (exit, hint, code) = (user_error.exit(), user_error.hint(), user_error.code().map(str::to_owned));
         let details = error.details();
         Failure { error: Box::new(error), exit, hint, code, details }
     }
@@ -101,15 +101,15 @@ impl Failure {
 /// What lies behind an error, the nearest cause first. One that only repeats the text before
 /// it is left out.
 fn causes(error: &(dyn Error + 'static)) -> Vec<String> {
-    let mut said = error.to_string();
+    let mut last = error.to_string();
     let mut found = Vec::new();
     let mut next = error.source();
     while let Some(cause) = next {
         let text = cause.to_string();
-        if !said.contains(&text) {
+        if !last.contains(&text) {
             found.push(text.clone());
         }
-        said = text;
+        last = text;
         next = cause.source();
     }
     found

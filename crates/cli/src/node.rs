@@ -1,4 +1,4 @@
-//! `muster node`: list, show, remove, push, facts.
+//! `muster node`: list, show, remove, run, facts.
 
 use clap::{Args, Subcommand};
 use model::log::FactBody;
@@ -18,8 +18,8 @@ use crate::screen::Screen;
 use crate::status::mark;
 use crate::table::table;
 
-/// The most nodes in one order to push.
-const PUSH_BATCH: usize = 10_000;
+/// The most nodes of one run request.
+const MAX_REQUESTED: usize = 10_000;
 
 const AFTER: &str = "\
 A PATTERN is a hostname, a glob (* stops at a dot, ** does not) or a /regular expression/.
@@ -29,7 +29,7 @@ Examples:
   muster node list 'web-*.example.com'
   muster node show web-1.example.com
   muster node facts web-1.example.com
-  muster node push 'web-**' --yes     converge now, not at the next contact
+  muster node run 'web-**' --yes      run now, not at the next contact
   muster node remove web-1.example.com";
 
 /// Arguments of `muster node`.
@@ -62,8 +62,8 @@ enum NodeVerb {
         #[arg(long)]
         yes: bool,
     },
-    /// Ask nodes to converge now
-    Push {
+    /// Request that nodes run now
+    Run {
         /// Which nodes
         pattern: String,
         /// Do not ask
@@ -104,8 +104,8 @@ pub async fn run(args: &NodeArgs, screen: Screen) -> Result<Exit, Failure> {
         }
         NodeVerb::Show { node } => {
             let node = operator.call(&api::NODE, node.as_str()).await?;
-            let asked = operator.call(&SYNC, Some(node.hostname.as_str())).await;
-            let sync = known(asked)?.and_then(|page| page.nodes.into_iter().next());
+            let answer = operator.call(&SYNC, Some(node.hostname.as_str())).await;
+            let sync = known(answer)?.and_then(|page| page.nodes.into_iter().next());
             let whole = NodeReport { node, sync };
             screen.result(&whole, || show(&whole, screen))?;
         }
@@ -119,39 +119,39 @@ pub async fn run(args: &NodeArgs, screen: Screen) -> Result<Exit, Failure> {
                 format!("{} is removed; the host keeps its state\n", removed.hostname)
             })?;
         }
-        NodeVerb::Push { pattern, yes } => push(&operator, pattern, *yes, screen).await?,
+        NodeVerb::Run { pattern, yes } => request_run(&operator, pattern, *yes, screen).await?,
         NodeVerb::Facts { node, limit } => {
             let limit = usize::from(*limit).into();
-            let asked = History { node: Some(node.clone()), before: None, limit };
-            let facts = operator.call(&api::FACTS, asked).await?;
+            let request = History { node: Some(node.clone()), before: None, limit };
+            let facts = operator.call(&api::FACTS, request).await?;
             screen.result(&facts, || facts_text(&facts))?;
         }
     }
     Ok(Exit::Ok)
 }
 
-/// What a push came to.
+/// What was requested.
 #[derive(Serialize)]
-struct PushedView {
+struct RunRequestView {
     nodes: usize,
 }
 
-async fn push(operator: &Operator, pattern: &str, yes: bool, screen: Screen) -> Result<(), Failure> {
+async fn request_run(operator: &Operator, pattern: &str, yes: bool, screen: Screen) -> Result<(), Failure> {
     let nodes = operator.all(&api::NODES, Some(pattern)).await?;
     if nodes.is_empty() {
         return Err(NoNode(pattern.to_owned()).into());
     }
     if nodes.len() > 1 {
-        screen.confirm(&format!("{} nodes will converge now", nodes.len()), yes)?;
+        screen.confirm(&format!("{} nodes will run now", nodes.len()), yes)?;
     }
-    for batch in nodes.chunks(PUSH_BATCH) {
+    for batch in nodes.chunks(MAX_REQUESTED) {
         let nodes = batch.iter().map(|node| node.id.to_string()).collect();
-        operator.call(&api::PUSH, RunRequest { nodes }).await?;
+        operator.call(&api::REQUEST_RUN, RunRequest { nodes }).await?;
     }
-    let view = PushedView { nodes: nodes.len() };
+    let view = RunRequestView { nodes: nodes.len() };
     screen.result(&view, || {
         format!(
-            "{} node(s) are asked to converge now; those that cannot be reached do it when they call\n",
+            "{} node(s) are requested to run now; those that cannot be reached do it when they call\n",
             view.nodes
         )
     })?;
@@ -164,7 +164,7 @@ pub fn list(nodes: &[NodeView], screen: Screen) -> String {
     let row = |node: &NodeView| {
         [
             node.hostname.to_string(),
-            screen.mark(mark(node.word), &node.word.to_string()),
+            screen.mark(mark(node.state), &node.state.to_string()),
             node.channel.as_ref().map(ToString::to_string).unwrap_or_default(),
             release(node),
             node.last_seen.map_or_else(|| "never".to_owned(), |seen| format!("{} ago", ago(seen, now))),
@@ -205,7 +205,7 @@ fn show(whole: &NodeReport, screen: Screen) -> String {
         ("node", node.hostname.to_string()),
         ("id", node.id.to_string()),
         ("key", node.fingerprint.clone()),
-        ("state", screen.mark(mark(node.word), &node.word.to_string())),
+        ("state", screen.mark(mark(node.state), &node.state.to_string())),
     ];
     if let Some(cause) = &node.cause {
         let since = node.since.map(|since| format!(" (since {})", ago(since, now))).unwrap_or_default();
@@ -222,15 +222,15 @@ fn show(whole: &NodeReport, screen: Screen) -> String {
     if let Some(root) = node.held.as_ref().map(|held| held.root) {
         rows.push(("set", root.short()));
     }
-    rows.push(("seen", format!("{seen}; told to call within {promised}")));
+    rows.push(("seen", format!("{seen}; to call within {promised}")));
     if let Some(run) = node.last_run {
         rows.push(("last run", format!("{} ago", ago(run, now))));
     }
     if let Some(totals) = &node.counts {
         rows.push(("came to", counts(totals)));
     }
-    if node.push.is_some() {
-        rows.push(("push", "asked to converge now; not confirmed yet".to_owned()));
+    if node.run_request.is_some() {
+        rows.push(("run", "requested; not confirmed yet".to_owned()));
     }
     rows.extend(whole.sync.iter().flat_map(|sync| object::one(sync, screen)));
     rows.iter().map(|(name, value)| format!("{name:<9} {value}\n")).collect()

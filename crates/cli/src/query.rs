@@ -1,4 +1,4 @@
-//! `muster query`: what nodes know of themselves now, with equal answers told once.
+//! `muster query`: what nodes know of themselves now, with equal answers shown once.
 
 use clap::{Args, Subcommand};
 use model::work::Work;
@@ -13,7 +13,7 @@ use crate::whom;
 
 const AFTER: &str = "\
 A SELECTOR names nodes: `muster help selectors`. A node answers only what its release
-delegates. Equal answers are told once, the most frequent first; --json gives every one.
+delegates. Equal answers are shown once, the most frequent first; --json gives every one.
 
 Ends with 0 when all answered, 3 when some did not, 5 when every node refused.
 

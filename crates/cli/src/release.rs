@@ -70,14 +70,14 @@ pub async fn run(args: &ReleaseArgs, screen: Screen) -> Result<Exit, Failure> {
     let operator = args.connect.dial().await?;
     match &args.what {
         ReleaseVerb::List { limit } => {
-            let asked = History { limit: usize::from(*limit).into(), ..History::default() };
-            let releases = operator.call(&api::RELEASES, asked).await?;
+            let request = History { limit: usize::from(*limit).into(), ..History::default() };
+            let releases = operator.call(&api::RELEASES, request).await?;
             screen.result(&releases, || list(&releases))?;
         }
         ReleaseVerb::Show { seq } => {
             let before = seq.map(|seq| seq.saturating_add(1));
-            let asked = History { node: None, before, limit: 1.into() };
-            let found = operator.call(&api::RELEASES, asked).await?.into_iter().next();
+            let request = History { node: None, before, limit: 1.into() };
+            let found = operator.call(&api::RELEASES, request).await?.into_iter().next();
             let release = match (found, seq) {
                 (Some(release), Some(seq)) if release.seq != *seq => {
                     return Err(ReleaseListError::NotKept(*seq).into());

@@ -77,15 +77,15 @@ pub async fn run(args: &RunArgs, screen: Screen) -> Result<Exit, Failure> {
     match &args.what {
         RunVerb::List { node, limit } => {
             let limit = usize::from(*limit).into();
-            let asked = History { node: node.clone(), before: None, limit };
-            let runs = operator.call(&api::RUNS, asked).await?;
+            let request = History { node: node.clone(), before: None, limit };
+            let runs = operator.call(&api::RUNS, request).await?;
             let names = names(operator.all(&api::NODES, None).await?);
             screen.result(&runs, || list(&runs, &names, screen))?;
         }
         RunVerb::Show { node, fact } => {
             let limit = if fact.is_some() { 1000 } else { 1 }.into();
-            let asked = History { node: node.clone(), before: None, limit };
-            let runs = operator.call(&api::RUNS, asked).await?;
+            let request = History { node: node.clone(), before: None, limit };
+            let runs = operator.call(&api::RUNS, request).await?;
             let run = runs.into_iter().find(|run| fact.is_none_or(|fact| run.seq == fact)).ok_or(NoRun)?;
             // A removed node's runs stay.
             let node = known(operator.call(&api::NODE, run.node.as_str()).await)?;
@@ -102,22 +102,22 @@ fn names(nodes: Vec<NodeView>) -> BTreeMap<NodeId, String> {
 
 /// A run's totals in words; what is zero is left out.
 pub fn counts(counts: &RunCounts) -> String {
-    let said = tally([
+    let text = tally([
         (counts.failed as usize, "failed"),
         (counts.changed as usize, "changed"),
         (counts.would_change as usize, "would change"),
         (counts.skipped as usize, "skipped"),
         (counts.ok as usize, "ok"),
     ]);
-    if said.is_empty() { "nothing to do".to_owned() } else { said }
+    if text.is_empty() { "nothing to do".to_owned() } else { text }
 }
 
 fn list(runs: &[RunRecord], names: &BTreeMap<NodeId, String>, screen: Screen) -> String {
     let now = now();
     let row = |run: &RunRecord| {
         let report = &run.report;
-        let came = counts(&report.counts);
-        let marked = if report.counts.failed > 0 { screen.mark(Mark::Bad, &came) } else { came };
+        let outcome = counts(&report.counts);
+        let marked = if report.counts.failed > 0 { screen.mark(Mark::Bad, &outcome) } else { outcome };
         [
             format!("{} ago", ago(run.at, now)),
             names.get(&run.node).cloned().unwrap_or_else(|| run.node.to_string()),
@@ -155,11 +155,11 @@ pub fn show(run: &RunRecord, node: &str, screen: Screen) -> String {
     for item in &report.items {
         resource(&mut out, item, screen);
     }
-    let told = u32::try_from(report.items.len()).unwrap_or(u32::MAX);
+    let shown = u32::try_from(report.items.len()).unwrap_or(u32::MAX);
     let all =
         report.counts.changed + report.counts.failed + report.counts.skipped + report.counts.would_change;
-    if all > told {
-        out.push_str(&format!("... and {} more\n", all - told));
+    if all > shown {
+        out.push_str(&format!("... and {} more\n", all - shown));
     }
     out
 }

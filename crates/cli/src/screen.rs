@@ -167,9 +167,9 @@ impl Screen {
 
 /// How many of each: `2 failed, 1 changed`; what is zero is left out.
 pub fn tally(counts: impl IntoIterator<Item = (usize, &'static str)>) -> String {
-    let said =
+    let notes =
         counts.into_iter().filter(|(count, _)| *count > 0).map(|(count, word)| format!("{count} {word}"));
-    said.collect::<Vec<_>>().join(", ")
+    notes.collect::<Vec<_>>().join(", ")
 }
 
 /// The name of a value without fields, as JSON has it.

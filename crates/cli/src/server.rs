@@ -7,7 +7,7 @@ use clap::{Args, Subcommand};
 use model::replication::{Bounds, LinkSettings};
 use serde::Serialize;
 use server::api::{self, LogLevel};
-use server::{Config, LogControl, Posture, Running, ServerStartError, StreamConfig};
+use server::{Config, LogControl, Posture, RunningServer, ServerStartError, StreamConfig};
 use store::StoreError;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -17,7 +17,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
 use crate::screen::Screen;
 
-/// Connections of nodes at once, unless told otherwise.
+/// Connections of nodes at once by default.
 const CONNECTIONS: usize = 20_000;
 
 const AFTER: &str = "\
@@ -81,12 +81,12 @@ pub struct ServerArgs {
     #[arg(long, value_name = "COUNT", default_value_t = StreamConfig::RESYNCS.default,
         value_parser = within(StreamConfig::RESYNCS))]
     resyncs: u32,
-    /// What to tell a control plane that runs, instead of running one.
+    /// A command for a control plane that runs, instead of running one.
     #[command(subcommand)]
     tell: Option<Tell>,
 }
 
-/// What a control plane that runs may be told.
+/// The commands for a control plane that runs.
 #[derive(Subcommand, Debug)]
 enum Tell {
     /// Change what it logs, until it stops
@@ -200,7 +200,7 @@ pub async fn run(args: ServerArgs, screen: Screen) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-async fn stop(running: Running) {
+async fn stop(running: RunningServer) {
     tracing::info!("stopping: requests under way end, what waits is persisted");
     running.stop().await;
 }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::Args;
 use model::condition::SyncState;
-use model::status::Word;
+use model::status::Overall;
 use serde::Serialize;
 use server::Posture;
 use server::api::objects::SYNC;
@@ -27,7 +27,7 @@ does not answer.
 
 Examples:
   muster status
-  muster status --json | jq .words";
+  muster status --json | jq .states";
 
 /// Arguments of `muster status`.
 #[derive(Args, Debug)]
@@ -70,26 +70,29 @@ async fn sync(operator: &Operator) -> Result<BTreeMap<SyncState, usize>, Operato
 
 /// How synchronization fares, in one line; nothing where nothing synchronizes.
 pub fn sync_text(states: &BTreeMap<SyncState, usize>, screen: Screen) -> String {
-    let Some(said) = counted(states, screen) else { return String::new() };
+    let Some(text) = counted(states, screen) else { return String::new() };
     let well = states.keys().all(|state| *state == SyncState::InSync);
     let next = if well { "" } else { "  (muster object status --wrong)" };
-    format!("\nsynchronization: {said}{next}\n")
+    format!("\nsynchronization: {text}{next}\n")
 }
 
 /// What the fleet's state means for scripts.
 pub fn exit(view: &StatusView) -> Exit {
-    let failed = [Word::Failed, Word::Degraded, Word::Diverged];
-    if failed.iter().any(|word| view.words.contains_key(word)) { Exit::SomeFailed } else { Exit::Ok }
+    let failed = [Overall::Failed, Overall::Degraded, Overall::Diverged];
+    if failed.iter().any(|state| view.states.contains_key(state)) { Exit::SomeFailed } else { Exit::Ok }
 }
 
 /// The fleet's state for people.
 pub fn text(view: &StatusView, screen: Screen) -> String {
     let mut out = String::new();
-    let words: Vec<String> =
-        view.words.iter().map(|(word, count)| screen.mark(mark(*word), &format!("{count} {word}"))).collect();
+    let states: Vec<String> = view
+        .states
+        .iter()
+        .map(|(state, count)| screen.mark(mark(*state), &format!("{count} {state}")))
+        .collect();
     let nodes = nodes(view.nodes);
-    let words = if words.is_empty() { "none enrolled yet".to_owned() } else { words.join(", ") };
-    out.push_str(&format!("{nodes}: {words}\n"));
+    let states = if states.is_empty() { "none enrolled yet".to_owned() } else { states.join(", ") };
+    out.push_str(&format!("{nodes}: {states}\n"));
     let posture = match view.posture {
         Posture::Lab => "lab (the keys lie beside the control plane; `muster help posture`)",
         Posture::Sealed => "sealed",
@@ -139,7 +142,7 @@ fn causes(view: &StatusView, screen: Screen) -> String {
     let row = |cause: &CauseView| {
         [
             format!("{}x", cause.count),
-            screen.mark(mark(cause.word), &cause.word.to_string()),
+            screen.mark(mark(cause.state), &cause.state.to_string()),
             cause.since.map(|since| ago(since, now)).unwrap_or_default(),
             who(cause),
             cause.cause.clone(),
@@ -158,11 +161,15 @@ fn who(cause: &CauseView) -> String {
 }
 
 /// How a node's word is marked.
-pub fn mark(word: Word) -> Mark {
-    match word {
-        Word::Failed | Word::Degraded | Word::Diverged | Word::Offline => Mark::Bad,
-        Word::Relapsed | Word::Unreachable | Word::Stale | Word::Changing | Word::WouldChange => Mark::Warn,
-        Word::Converged => Mark::Good,
-        Word::Unassigned | Word::New => Mark::Dim,
+pub fn mark(state: Overall) -> Mark {
+    match state {
+        Overall::Failed | Overall::Degraded | Overall::Diverged | Overall::Offline => Mark::Bad,
+        Overall::Relapsed
+        | Overall::Unreachable
+        | Overall::Stale
+        | Overall::Changing
+        | Overall::WouldChange => Mark::Warn,
+        Overall::Converged => Mark::Good,
+        Overall::Unassigned | Overall::New => Mark::Dim,
     }
 }

@@ -1,4 +1,4 @@
-//! Whom a selector means, as verbs over many nodes ask and tell it.
+//! Whom a selector means, as verbs over many nodes ask for and show it.
 
 use lang::Selector;
 use lang::selector::SelectorError;
@@ -8,10 +8,10 @@ use crate::failure::{Failure, UserError};
 use crate::operator::Operator;
 use crate::screen::{Screen, ScreenError, plural};
 
-/// The most names that are told of a group of nodes.
+/// The most names that are shown of a group of nodes.
 pub const MAX_NAMES: usize = 3;
 
-/// Why it cannot be said whom a selector means.
+/// Why a selector's nodes are not known.
 #[derive(Debug, thiserror::Error)]
 pub enum WhomError {
     /// It cannot be read.
@@ -44,7 +44,7 @@ impl UserError for WhomError {
     }
 }
 
-/// Reads a selector, so that a mistake is told before anything is asked.
+/// Reads a selector, so that a mistake is reported before any request.
 ///
 /// # Errors
 /// [`WhomError::Selector`].
@@ -80,13 +80,13 @@ pub fn confirm(screen: Screen, selected: &Selected, what: &str, yes: bool) -> Re
 /// The nodes in words: how many, the first of them, and what is to be known of them.
 pub fn phrase(selected: &Selected) -> String {
     let Selected { count, first, offline, .. } = selected;
-    let mut said = vec![some_of(first, *count)];
-    said.retain(|names| !names.is_empty());
+    let mut notes = vec![some_of(first, *count)];
+    notes.retain(|names| !names.is_empty());
     if *offline > 0 {
-        said.push(format!("{offline} offline"));
+        notes.push(format!("{offline} offline"));
     }
-    let said = if said.is_empty() { String::new() } else { format!(" ({})", said.join("; ")) };
-    format!("{}{said}", nodes(*count))
+    let notes = if notes.is_empty() { String::new() } else { format!(" ({})", notes.join("; ")) };
+    format!("{}{notes}", nodes(*count))
 }
 
 /// `1 node`, `12 nodes`.

@@ -1,4 +1,4 @@
-//! OPS-2: a query's equal answers are told once, the most frequent first, and nodes without
+//! OPS-2: a query's equal answers are shown once, the most frequent first, and nodes without
 //! an answer with why.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]

@@ -68,7 +68,7 @@ fn the_table_and_the_lines_of_a_node() {
     let want = "\
 NODE        MODE     STATE        SINCE LINK  DOWN  UP  CAUSE  NEXT
 web-1.test  managed  in sync            grpc  12    3
-web-1.test  managed  behind by 4        grpc  12    3   4 changes of the control plane: for the node's next contact  wait, or `muster node push web-1.test`
+web-1.test  managed  behind by 4        grpc  12    3   4 changes of the control plane: for the node's next contact  wait, or `muster node run web-1.test`
 ";
     let text = table_of(&[view(in_sync()), view(behind())], screen);
     let squeezed = |text: &str| text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -169,7 +169,7 @@ fn every_outcome_that_is_no_success_has_a_next_step_or_an_operators_word() {
         assert!(found[0].next.is_some(), "{outcome:?}");
     }
     let cancelled = groups("t-1", &[ended("web-1", ActionOutcome::Cancelled)]);
-    assert_eq!((cancelled[0].said.as_str(), &cancelled[0].next), ("cancelled", &None));
+    assert_eq!((cancelled[0].text.as_str(), &cancelled[0].next), ("cancelled", &None));
 }
 
 #[test]

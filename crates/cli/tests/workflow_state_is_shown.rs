@@ -5,7 +5,7 @@
 
 use cli::exit::Exit;
 use cli::screen::Screen;
-use cli::workflow::{WorkflowProgress, exit, line, list, show, standing};
+use cli::workflow::{WorkflowProgress, exit, line, list, progress_of, show};
 use model::Timestamp;
 use plane::work::{TaskProgress, TaskState, TaskSummary};
 use server::api::work::{StepView, WorkflowView};
@@ -59,6 +59,6 @@ fn exit_codes_say_what_a_workflow_came_to() {
         ("awaiting-approval", WorkflowProgress::GoesOn, Exit::Ok),
         ("aborting", WorkflowProgress::GoesOn, Exit::Ok),
     ] {
-        assert_eq!((standing(&view(state)), exit(&view(state))), (stands, code), "{state}");
+        assert_eq!((progress_of(&view(state)), exit(&view(state))), (stands, code), "{state}");
     }
 }

@@ -41,7 +41,7 @@ pub struct LedgerEntry {
 }
 
 impl LedgerEntry {
-    /// Why `restore` cannot bring everything back, if so; told before anything is removed.
+    /// Why `restore` cannot bring everything back, if so; reported before anything is removed.
     pub fn cannot_restore(&self) -> Option<&'static str> {
         cannot_restore(&self.prior, self.kept)
     }

@@ -70,8 +70,8 @@ impl Agent {
         if ended.status.success() {
             return Ok(Agent { name: name.to_owned(), dirs, daemon: None });
         }
-        let said = String::from_utf8_lossy(&ended.stderr).trim().to_owned();
-        Err(DemoError::Join { host: name.to_owned(), said })
+        let message = String::from_utf8_lossy(&ended.stderr).trim().to_owned();
+        Err(DemoError::Join { host: name.to_owned(), message })
     }
 
     /// Starts the daemon.

@@ -72,7 +72,7 @@ impl Board {
             return self.screen.text(&format!("{up}{table}"));
         }
         let states: Vec<String> =
-            nodes.iter().map(|node| format!("{} {}", node.hostname, node.word)).collect();
+            nodes.iter().map(|node| format!("{} {}", node.hostname, node.state)).collect();
         let line = states.join(", ");
         if line == self.last {
             return Ok(());

@@ -35,12 +35,12 @@ pub enum DemoError {
     #[error("the demo's control plane cannot start")]
     Start(#[source] ServerStartError),
     /// A host did not join.
-    #[error("{host} did not join: {said}")]
+    #[error("{host} did not join: {message}")]
     Join {
         /// The host.
         host: String,
         /// What its agent said.
-        said: String,
+        message: String,
     },
     /// A step did not happen in time.
     #[error("not seen within {} s: {step}; {so_far}", DEADLINE.as_secs())]

@@ -14,7 +14,7 @@ use std::time::Duration;
 
 use clap::Args;
 use serde::Serialize;
-use server::{Config, Running, ServerStartError};
+use server::{Config, RunningServer, ServerStartError};
 use tokio::signal::unix::{SignalKind, signal};
 
 use cli::exit::Exit;
@@ -99,7 +99,7 @@ pub async fn run(args: DemoArgs, screen: Screen) -> Result<Exit, Failure> {
     end
 }
 
-async fn start(dirs: &DemoDir) -> Result<Running, ServerStartError> {
+async fn start(dirs: &DemoDir) -> Result<RunningServer, ServerStartError> {
     let loopback = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     server::start(Config {
         dir: dirs.control(),
@@ -150,7 +150,7 @@ fn last_words(agents: &mut [Agent]) {
     }
 }
 
-async fn stop(agents: Vec<Agent>, running: Running) {
+async fn stop(agents: Vec<Agent>, running: RunningServer) {
     for agent in agents {
         agent.stop().await;
     }

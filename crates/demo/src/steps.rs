@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use model::Action;
-use model::status::Word;
+use model::status::Overall;
 use model::text::printable;
 use server::Credentials;
 use server::api::{self, History, NodeView};
@@ -113,7 +113,7 @@ impl Demo<'_> {
             nodes
                 .iter()
                 .filter(|node| node.hostname.as_str() != OBSERVER)
-                .all(|node| node.word == Word::Converged)
+                .all(|node| node.state == Overall::Converged)
         };
         self.until(operator, step, converged).await?;
         let set = |name: &str| self.root_of(name).map(|root| root.join("etc/nginx/conf.d/demo.conf"));
@@ -137,7 +137,7 @@ impl Demo<'_> {
         let began = Instant::now();
         let step = format!("{OBSERVER} only observes: it says what would change, and nothing was changed");
         let observing = |nodes: &[NodeView]| {
-            nodes.iter().any(|node| node.hostname.as_str() == OBSERVER && node.word == Word::WouldChange)
+            nodes.iter().any(|node| node.hostname.as_str() == OBSERVER && node.state == Overall::WouldChange)
         };
         self.until(operator, &step, observing).await?;
         if self.root_of(OBSERVER).is_some_and(|root| root.join(MOTD).exists()) {
@@ -148,7 +148,7 @@ impl Demo<'_> {
         self.show_run(operator, OBSERVER, |_| true).await
     }
 
-    /// Edits a managed file behind the agent's back and sees it put right, and told of.
+    /// Edits a managed file behind the agent's back and sees it put right, and reported.
     async fn heal(&mut self, operator: &Operator) -> Result<(), Failure> {
         let Some(motd) = self.root_of(VICTIM).map(|root| root.join(MOTD)) else { return Ok(()) };
         let good = fs::read_to_string(&motd).map_err(DemoError::using(&motd))?;
@@ -290,8 +290,8 @@ fn is_healing(run: &RunRecord) -> bool {
 
 fn states(nodes: &[NodeView]) -> String {
     let one = |node: &NodeView| match &node.cause {
-        Some(cause) => format!("{} is {} ({cause})", node.hostname, node.word),
-        None => format!("{} is {}", node.hostname, node.word),
+        Some(cause) => format!("{} is {} ({cause})", node.hostname, node.state),
+        None => format!("{} is {}", node.hostname, node.state),
     };
     nodes.iter().map(one).collect::<Vec<_>>().join(", ")
 }

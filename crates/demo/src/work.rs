@@ -54,9 +54,9 @@ impl Demo<'_> {
         Ok(self.board.done(step, took)?)
     }
 
-    /// All nodes are asked something; equal answers are told once.
+    /// All nodes are asked something; equal answers are shown once.
     pub(super) async fn query(&mut self, operator: &Operator) -> Result<(), Failure> {
-        let step = "all nodes answered a question; equal answers are told once";
+        let step = "all nodes answered a question; equal answers are shown once";
         let work = Work::Query { what: "traits".to_owned(), path: None };
         let began = Instant::now();
         let (task, nodes) = self.work(operator, step, "**", work).await?;

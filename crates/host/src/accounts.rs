@@ -100,7 +100,7 @@ fn number(text: &str) -> Option<u32> {
 }
 
 /// The accounts last read, and when.
-pub(crate) type Cache = Option<(Arc<Accounts>, Instant)>;
+pub(crate) type AccountCache = Option<(Arc<Accounts>, Instant)>;
 
 /// The accounts; the files are read when that was not done in the last second, or in any case
 /// when `look`.

@@ -1,4 +1,4 @@
-//! What is to be run, and how it is told to stop.
+//! What is to be run, and how it is stopped.
 
 use std::collections::BTreeMap;
 use std::fs::File;

@@ -43,8 +43,8 @@ impl Host {
             if path == "/" {
                 return Ok(true);
             }
-            let place = self.place(path)?;
-            Ok(statat(&place.dir, &place.name, AtFlags::SYMLINK_NOFOLLOW).map(|_| true)?)
+            let entry = self.entry(path)?;
+            Ok(statat(&entry.dir, &entry.name, AtFlags::SYMLINK_NOFOLLOW).map(|_| true)?)
         });
         match found {
             Ok(exists) => Ok(exists),
@@ -59,7 +59,7 @@ impl Host {
     /// When it is no regular file, or cannot be opened.
     pub fn open_file(&self, path: &str) -> Result<Option<File>, HostError> {
         let failed = HostOperation::Read.failed(path);
-        match self.place(path).and_then(|place| open_regular(&place)) {
+        match self.entry(path).and_then(|entry| open_regular(&entry)) {
             Ok((fd, _)) => Ok(Some(File::from(fd))),
             Err(PathProblem::NoParent) => Ok(None),
             Err(source) => Err(failed(source)),
@@ -71,7 +71,7 @@ impl Host {
     /// # Errors
     /// When it is no regular file, is larger, or cannot be read.
     pub fn read(&self, path: &str, limit: u64) -> Result<Option<Vec<u8>>, HostError> {
-        read_at(path, self.place(path), limit)
+        read_at(path, self.entry(path), limit)
     }
 
     /// As [`Host::read`], and a link at the last name is followed where it can be
@@ -80,7 +80,7 @@ impl Host {
     /// # Errors
     /// As [`Host::read`].
     pub fn read_followed(&self, path: &str, limit: u64) -> Result<Option<Vec<u8>>, HostError> {
-        read_at(path, self.place_followed(path), limit)
+        read_at(path, self.entry_followed(path), limit)
     }
 
     /// The names in a directory, sorted, at most `limit`; `None` when there is nothing.
@@ -110,8 +110,8 @@ impl Host {
             Err(Errno::NOENT) => Ok(PathState::Missing),
             // A link at the end, a socket, or a file that may not be read: look closer.
             Err(errno) if links_matter(errno) || matches!(errno, Errno::NXIO | Errno::ACCESS) => {
-                match self.place(path) {
-                    Ok(place) => found_at(&place),
+                match self.entry(path) {
+                    Ok(entry) => found_at(&entry),
                     Err(PathProblem::NoParent) => Ok(PathState::Missing),
                     Err(problem) => Err(problem),
                 }
@@ -122,8 +122,8 @@ impl Host {
 }
 
 /// What a name in a directory is, without following it.
-pub(crate) fn stat_at(place: &DirEntryRef) -> Result<Option<Stat>, PathProblem> {
-    match statat(&place.dir, &place.name, AtFlags::SYMLINK_NOFOLLOW) {
+pub(crate) fn stat_at(entry: &DirEntryRef) -> Result<Option<Stat>, PathProblem> {
+    match statat(&entry.dir, &entry.name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) => Ok(Some(stat)),
         Err(Errno::NOENT) => Ok(None),
         Err(errno) => Err(errno.into()),
@@ -131,8 +131,8 @@ pub(crate) fn stat_at(place: &DirEntryRef) -> Result<Option<Stat>, PathProblem> 
 }
 
 /// Opens a regular file, and nothing else, for reading.
-pub(crate) fn open_regular(place: &DirEntryRef) -> Result<(OwnedFd, Stat), PathProblem> {
-    let fd = openat(&place.dir, &place.name, READ, Mode::empty()).map_err(|errno| match errno {
+pub(crate) fn open_regular(entry: &DirEntryRef) -> Result<(OwnedFd, Stat), PathProblem> {
+    let fd = openat(&entry.dir, &entry.name, READ, Mode::empty()).map_err(|errno| match errno {
         Errno::LOOP => PathProblem::NotRegular("a symlink"),
         Errno::NXIO => PathProblem::NotRegular("a socket"),
         other => other.into(),
@@ -164,16 +164,16 @@ pub(crate) fn what(kind: FileType) -> &'static str {
     }
 }
 
-fn found_at(place: &DirEntryRef) -> Result<PathState, PathProblem> {
-    let Some(stat) = stat_at(place)? else {
+fn found_at(entry: &DirEntryRef) -> Result<PathState, PathProblem> {
+    let Some(stat) = stat_at(entry)? else {
         return Ok(PathState::Missing);
     };
     match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile | FileType::Directory => {
-            found_open(&openat(&place.dir, &place.name, READ, Mode::empty())?)
+            found_open(&openat(&entry.dir, &entry.name, READ, Mode::empty())?)
         }
         FileType::Symlink => {
-            let target = readlinkat(&place.dir, &place.name, Vec::new())?;
+            let target = readlinkat(&entry.dir, &entry.name, Vec::new())?;
             // A target that text cannot hold could not be put back: nobody's to manage.
             Ok(match target.into_string() {
                 Ok(target) => PathState::Symlink { target },
@@ -234,13 +234,13 @@ fn bytes(fd: OwnedFd, limit: u64) -> Result<Vec<u8>, PathProblem> {
     Ok(bytes)
 }
 
-/// The bytes of the file at a place; `None` when there is none.
+/// The bytes of the file at an entry; `None` when there is none.
 fn read_at(
     path: &str,
-    place: Result<DirEntryRef, PathProblem>,
+    entry: Result<DirEntryRef, PathProblem>,
     limit: u64,
 ) -> Result<Option<Vec<u8>>, HostError> {
-    match place.and_then(|place| open_regular(&place)).and_then(|(fd, _)| bytes(fd, limit)) {
+    match entry.and_then(|entry| open_regular(&entry)).and_then(|(fd, _)| bytes(fd, limit)) {
         Ok(bytes) => Ok(Some(bytes)),
         Err(PathProblem::NoParent) => Ok(None),
         Err(source) => Err(HostOperation::Read.failed(path)(source)),

@@ -42,7 +42,7 @@ pub use command::{Cancel, Command, Program, SealedScript};
 pub use error::{HostError, HostOperation, OpenHostError, PathProblem, RunError};
 pub use process::{End, FinishedCommand, ProcessOutput};
 pub use real::Real;
-pub use streaming::{CommandEvent, Streaming};
+pub use streaming::{CommandEvent, StreamingCommand};
 pub use system::Kernel;
 pub use usage::Usage;
 pub use write::{FileWrite, Validate};
@@ -73,7 +73,7 @@ pub struct Host {
     euid: u32,
     egid: u32,
     cancel: Cancel,
-    accounts: Mutex<accounts::Cache>,
+    accounts: Mutex<accounts::AccountCache>,
 }
 
 impl Host {

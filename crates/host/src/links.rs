@@ -22,16 +22,16 @@ impl Host {
         ownership: &PathOwnership,
         default_mode: u32,
     ) -> Result<(), HostError> {
-        self.at(HostOperation::MakeDirectory, path, |place| {
-            if let Some(stat) = stat_at(place)? {
+        self.at(HostOperation::MakeDirectory, path, |entry| {
+            if let Some(stat) = stat_at(entry)? {
                 return Err(PathProblem::NotRegular(what(FileType::from_raw_mode(stat.st_mode))));
             }
-            let temporary = temporary_name(&place.name);
-            discard(&place.dir, &temporary);
-            mkdirat(&place.dir, &temporary, Mode::RWXU)?;
-            let made = self.finish_directory(place, &temporary, ownership, default_mode);
+            let temporary = temporary_name(&entry.name);
+            discard(&entry.dir, &temporary);
+            mkdirat(&entry.dir, &temporary, Mode::RWXU)?;
+            let made = self.finish_directory(entry, &temporary, ownership, default_mode);
             if made.is_err() {
-                discard(&place.dir, &temporary);
+                discard(&entry.dir, &temporary);
             }
             made
         })
@@ -42,8 +42,8 @@ impl Host {
     /// # Errors
     /// When a directory, FIFO, socket or device is there, or disk or rights fail.
     pub fn make_symlink(&self, path: &str, target: &str) -> Result<(), HostError> {
-        self.at(HostOperation::MakeSymlink, path, |place| {
-            match stat_at(place)?.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
+        self.at(HostOperation::MakeSymlink, path, |entry| {
+            match stat_at(entry)?.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
                 None | Some(FileType::Symlink | FileType::RegularFile) => {}
                 Some(FileType::Directory) => return Err(PathProblem::IsDirectory),
                 Some(other) => return Err(PathProblem::NotRegular(what(other))),
@@ -51,32 +51,32 @@ impl Host {
             if target.is_empty() || target.contains('\0') {
                 return Err(PathProblem::BadPath("the target is empty or holds a NUL byte"));
             }
-            let temporary = temporary_name(&place.name);
-            discard(&place.dir, &temporary);
-            symlinkat(target, &place.dir, &temporary)?;
-            if let Err(errno) = renameat(&place.dir, &temporary, &place.dir, &place.name) {
-                discard(&place.dir, &temporary);
+            let temporary = temporary_name(&entry.name);
+            discard(&entry.dir, &temporary);
+            symlinkat(target, &entry.dir, &temporary)?;
+            if let Err(errno) = renameat(&entry.dir, &temporary, &entry.dir, &entry.name) {
+                discard(&entry.dir, &temporary);
                 return Err(errno.into());
             }
-            sync_directory(&place.dir)
+            sync_directory(&entry.dir)
         })
     }
 
     fn finish_directory(
         &self,
-        place: &DirEntryRef,
+        entry: &DirEntryRef,
         temporary: &std::ffi::OsStr,
         ownership: &PathOwnership,
         default_mode: u32,
     ) -> Result<(), PathProblem> {
-        let fd = openat(&place.dir, temporary, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
+        let fd = openat(&entry.dir, temporary, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
         let wanted = ownership.or(PathOwnership { mode: Some(default_mode), ..PathOwnership::default() });
         self.own(&fd, &fstat(&fd)?, &wanted)?;
         // Without the flag an empty directory made meanwhile would be replaced.
-        match renameat_with(&place.dir, temporary, &place.dir, &place.name, RenameFlags::NOREPLACE) {
-            Err(Errno::INVAL | Errno::NOSYS) => renameat(&place.dir, temporary, &place.dir, &place.name)?,
+        match renameat_with(&entry.dir, temporary, &entry.dir, &entry.name, RenameFlags::NOREPLACE) {
+            Err(Errno::INVAL | Errno::NOSYS) => renameat(&entry.dir, temporary, &entry.dir, &entry.name)?,
             other => other?,
         }
-        sync_directory(&place.dir)
+        sync_directory(&entry.dir)
     }
 }

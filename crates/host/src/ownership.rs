@@ -22,9 +22,9 @@ impl Host {
     /// When there is no file or directory, it has other names where others may have
     /// made them, or the agent may not.
     pub fn set_ownership(&self, path: &str, ownership: &PathOwnership) -> Result<(), HostError> {
-        self.at(HostOperation::SetOwnership, path, |place| {
+        self.at(HostOperation::SetOwnership, path, |entry| {
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
-            let fd = openat(&place.dir, &place.name, flags, Mode::empty()).map_err(|errno| match errno {
+            let fd = openat(&entry.dir, &entry.name, flags, Mode::empty()).map_err(|errno| match errno {
                 Errno::LOOP => PathProblem::NotRegular("a symlink"),
                 other => other.into(),
             })?;
@@ -33,7 +33,7 @@ impl Host {
                 FileType::Directory => {}
                 FileType::RegularFile => {
                     // A second name may be one that someone else keeps for a file they want given away.
-                    if stat.st_nlink > 1 && others_choose(self, &fstat(&place.dir)?) {
+                    if stat.st_nlink > 1 && others_choose(self, &fstat(&entry.dir)?) {
                         return Err(PathProblem::HardLinks);
                     }
                 }

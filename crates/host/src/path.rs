@@ -62,14 +62,14 @@ impl Host {
         openat2(&self.root, path, flags | OFlags::CLOEXEC, Mode::empty(), PLAIN)
     }
 
-    /// The place of a path: its directory, links on the way followed where they can be
+    /// The entry that a path names: its directory, links on the way followed where they can be
     /// trusted, and its last name, which is not followed.
-    pub(crate) fn place(&self, path: &str) -> Result<DirEntryRef, PathProblem> {
+    pub(crate) fn entry(&self, path: &str) -> Result<DirEntryRef, PathProblem> {
         let path = check(path)?;
         let (parent, name) = split(path)?;
         match self.open_plain(parent, DIRECTORY) {
             Ok(dir) => Ok(DirEntryRef { dir, name: OsString::from(name) }),
-            Err(errno) if links_matter(errno) => self.walk(path, false),
+            Err(errno) if links_matter(errno) => self.resolve(path, false),
             Err(errno) => Err(errno.into()),
         }
     }
@@ -81,12 +81,12 @@ impl Host {
         path: &str,
         act: impl FnOnce(&DirEntryRef) -> Result<T, PathProblem>,
     ) -> Result<T, HostError> {
-        self.place(path).and_then(|place| act(&place)).map_err(operation.failed(path))
+        self.entry(path).and_then(|entry| act(&entry)).map_err(operation.failed(path))
     }
 
-    /// As [`Host::place`], and the last name is followed too, so that it is no link.
-    pub(crate) fn place_followed(&self, path: &str) -> Result<DirEntryRef, PathProblem> {
-        self.walk(check(path)?, true)
+    /// As [`Host::entry`], and the last name is followed too, so that it is no link.
+    pub(crate) fn entry_followed(&self, path: &str) -> Result<DirEntryRef, PathProblem> {
+        self.resolve(check(path)?, true)
     }
 
     /// Opens a directory, its own name followed too.
@@ -95,43 +95,43 @@ impl Host {
         match self.open_plain(path, DIRECTORY) {
             Ok(dir) => Ok(dir),
             Err(errno) if links_matter(errno) => {
-                let place = self.walk(path, true)?;
-                Ok(openat(&place.dir, &place.name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?)
+                let entry = self.resolve(path, true)?;
+                Ok(openat(&entry.dir, &entry.name, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?)
             }
             Err(errno) => Err(errno.into()),
         }
     }
 
     /// Walks a path one name at a time, so that each link is judged before it is followed.
-    fn walk(&self, path: &str, follow_last: bool) -> Result<DirEntryRef, PathProblem> {
-        let mut walk = PathResolution { host: self, way: Vec::new(), todo: Vec::new(), links: 0 };
-        walk.push_parts(path.as_bytes());
+    fn resolve(&self, path: &str, follow_last: bool) -> Result<DirEntryRef, PathProblem> {
+        let mut resolution = PathResolution { host: self, way: Vec::new(), todo: Vec::new(), links: 0 };
+        resolution.push_parts(path.as_bytes());
         let mut last = None;
-        while let Some(part) = walk.todo.pop() {
+        while let Some(part) = resolution.todo.pop() {
             if part.as_bytes() == b".." {
-                walk.way.pop();
+                resolution.way.pop();
                 continue;
             }
-            if walk.todo.is_empty() && !follow_last {
+            if resolution.todo.is_empty() && !follow_last {
                 last = Some(part);
                 break;
             }
-            let (fd, stat) = match walk.open(&part) {
+            let (fd, stat) = match resolution.open(&part) {
                 Ok(opened) => opened,
-                Err(Errno::NOENT) if walk.todo.is_empty() => {
+                Err(Errno::NOENT) if resolution.todo.is_empty() => {
                     last = Some(part);
                     break;
                 }
                 Err(errno) => return Err(errno.into()),
             };
             match FileType::from_raw_mode(stat.st_mode) {
-                FileType::Symlink => walk.follow(&part, &fd, &stat)?,
-                _ if walk.todo.is_empty() => last = Some(part),
-                FileType::Directory => walk.way.push((part, fd)),
+                FileType::Symlink => resolution.follow(&part, &fd, &stat)?,
+                _ if resolution.todo.is_empty() => last = Some(part),
+                FileType::Directory => resolution.way.push((part, fd)),
                 _ => return Err(PathProblem::NotDirectory),
             }
         }
-        let dir = openat(walk.here(), ".", DIRECTORY, Mode::empty())?;
+        let dir = openat(resolution.here(), ".", DIRECTORY, Mode::empty())?;
         Ok(DirEntryRef { dir, name: last.unwrap_or_else(|| OsString::from(".")) })
     }
 }

@@ -4,7 +4,7 @@ use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Stdio;
 
-use crate::running::{Running, Sink};
+use crate::running::{OutputSink, RunningCommand};
 use crate::{Cancel, Command, Host, Program, RunError};
 use model::work::OutputStream;
 
@@ -73,7 +73,7 @@ impl Host {
         &self,
         command: &Command,
         cancel: Option<&Cancel>,
-        sink: Sink<'_>,
+        sink: OutputSink<'_>,
     ) -> Result<End, RunError> {
         if !self.exec_allowed() {
             return Err(RunError::Rooted);
@@ -85,7 +85,7 @@ impl Host {
             prepared.spawn().map_err(|source| RunError::Start { program: program.clone(), source })?;
         drop(directory);
         let cancels: Vec<&Cancel> = cancel.into_iter().chain([&self.cancel]).collect();
-        let ended = Running::new(child, command).attend(&cancels, sink);
+        let ended = RunningCommand::new(child, command).attend(&cancels, sink);
         ended.map_err(|source| RunError::Talk { program, source })
     }
 

@@ -47,16 +47,16 @@ impl Host {
     }
 
     fn find_real(&self, path: &str) -> Result<Real, PathProblem> {
-        let place = self.place_followed(path)?;
-        let stat = statat(&place.dir, &place.name, AtFlags::SYMLINK_NOFOLLOW)?;
+        let entry = self.entry_followed(path)?;
+        let stat = statat(&entry.dir, &entry.name, AtFlags::SYMLINK_NOFOLLOW)?;
         let openable =
             matches!(FileType::from_raw_mode(stat.st_mode), FileType::RegularFile | FileType::Directory);
         if !openable {
-            let mut path = self.path_of(&place.dir)?;
-            path.push(&place.name);
+            let mut path = self.path_of(&entry.dir)?;
+            path.push(&entry.name);
             return Ok(Real { path: text(path)?, open: None, stat });
         }
-        let open = openat(&place.dir, &place.name, OPEN, Mode::empty())?;
+        let open = openat(&entry.dir, &entry.name, OPEN, Mode::empty())?;
         // What was opened counts, not what was seen before.
         let stat = fstat(&open)?;
         Ok(Real { path: text(self.path_of(&open)?)?, open: Some(open), stat })

@@ -22,9 +22,9 @@ impl Host {
     /// # Errors
     /// When something else is there, or the agent may not.
     pub fn remove_file(&self, path: &str) -> Result<bool, HostError> {
-        self.remove(path, |place, kind| match kind {
+        self.remove(path, |entry, kind| match kind {
             FileType::RegularFile | FileType::Symlink => {
-                Ok(unlinkat(&place.dir, &place.name, AtFlags::empty())?)
+                Ok(unlinkat(&entry.dir, &entry.name, AtFlags::empty())?)
             }
             FileType::Directory => Err(PathProblem::IsDirectory),
             other => Err(PathProblem::NotRegular(what(other))),
@@ -38,19 +38,19 @@ impl Host {
     /// When it is no directory, is not empty, holds a mount point, or holds more than
     /// 100,000 entries or 64 levels; nothing has been removed then.
     pub fn remove_directory(&self, path: &str, recurse: bool) -> Result<bool, HostError> {
-        self.remove(path, |place, kind| {
+        self.remove(path, |entry, kind| {
             if kind != FileType::Directory {
                 return Err(PathProblem::NotRegular(what(kind)));
             }
             if recurse {
                 let name =
-                    CString::new(place.name.as_encoded_bytes()).map_err(|_| PathProblem::BadPath("NUL"))?;
-                let dir = enter(&place.dir, &name, path)?;
+                    CString::new(entry.name.as_encoded_bytes()).map_err(|_| PathProblem::BadPath("NUL"))?;
+                let dir = enter(&entry.dir, &name, path)?;
                 // Nothing is removed of what cannot be removed whole.
                 go_through(&dir, path, 0, &mut 0, false)?;
                 go_through(&dir, path, 0, &mut 0, true)?;
             }
-            Ok(unlinkat(&place.dir, &place.name, AtFlags::REMOVEDIR)?)
+            Ok(unlinkat(&entry.dir, &entry.name, AtFlags::REMOVEDIR)?)
         })
     }
 
@@ -61,10 +61,10 @@ impl Host {
         by: impl FnOnce(&DirEntryRef, FileType) -> Result<(), PathProblem>,
     ) -> Result<bool, HostError> {
         let removed = || {
-            let place = self.place(path)?;
-            let Some(stat) = stat_at(&place)? else { return Ok(false) };
-            by(&place, FileType::from_raw_mode(stat.st_mode))?;
-            sync_directory(&place.dir).map(|()| true)
+            let entry = self.entry(path)?;
+            let Some(stat) = stat_at(&entry)? else { return Ok(false) };
+            by(&entry, FileType::from_raw_mode(stat.st_mode))?;
+            sync_directory(&entry.dir).map(|()| true)
         };
         match removed() {
             Err(PathProblem::NoParent) => Ok(false),

@@ -37,7 +37,7 @@ const CHUNK: usize = 64 * 1024;
 const TURN: usize = 16;
 
 /// Who hears what a command prints, as it comes, at most [`CHUNK`] bytes at a time.
-pub(crate) type Sink<'a> = &'a mut dyn FnMut(OutputStream, &[u8]);
+pub(crate) type OutputSink<'a> = &'a mut dyn FnMut(OutputStream, &[u8]);
 
 /// An output that is being read.
 struct Capture {
@@ -47,7 +47,7 @@ struct Capture {
 
 impl Capture {
     /// Reads what is there, for a turn; closes at the end.
-    fn read(&mut self, buffer: &mut [u8], sink: Sink<'_>) -> io::Result<()> {
+    fn read(&mut self, buffer: &mut [u8], sink: OutputSink<'_>) -> io::Result<()> {
         for _ in 0..TURN {
             let Some(pipe) = &self.pipe else {
                 return Ok(());
@@ -65,7 +65,7 @@ impl Capture {
 
 /// What is being done to end a process group.
 #[derive(Clone, Copy)]
-enum Ending {
+enum GroupEnd {
     /// Nothing.
     No,
     /// It was asked; at the instant it is killed.
@@ -75,7 +75,7 @@ enum Ending {
 }
 
 /// A started command.
-pub(crate) struct Running {
+pub(crate) struct RunningCommand {
     child: Option<Child>,
     group: Pid,
     pidfd: Option<OwnedFd>,
@@ -85,14 +85,14 @@ pub(crate) struct Running {
     stdout: Capture,
     stderr: Capture,
     deadline: Instant,
-    ending: Ending,
+    ending: GroupEnd,
     exited: Option<Instant>,
 }
 
-impl Running {
-    pub(crate) fn new(mut child: Child, command: &Command) -> Running {
+impl RunningCommand {
+    pub(crate) fn new(mut child: Child, command: &Command) -> RunningCommand {
         let group = Pid::from_child(&child);
-        Running {
+        RunningCommand {
             group,
             pidfd: pidfd_open(group, PidfdFlags::empty()).ok(),
             stdin: child.stdin.take().map(OwnedFd::from),
@@ -101,7 +101,7 @@ impl Running {
             stdout: Capture { stream: OutputStream::Stdout, pipe: child.stdout.take().map(OwnedFd::from) },
             stderr: Capture { stream: OutputStream::Stderr, pipe: child.stderr.take().map(OwnedFd::from) },
             deadline: Instant::now() + command.timeout,
-            ending: Ending::No,
+            ending: GroupEnd::No,
             exited: None,
             child: Some(child),
         }
@@ -109,7 +109,7 @@ impl Running {
 
     /// Feeds it, reads it and watches the clock until it has ended. Any of the switches
     /// ends it.
-    pub(crate) fn attend(&mut self, cancels: &[&Cancel], sink: Sink<'_>) -> io::Result<End> {
+    pub(crate) fn attend(&mut self, cancels: &[&Cancel], sink: OutputSink<'_>) -> io::Result<End> {
         for pipe in [&self.stdin, &self.stdout.pipe, &self.stderr.pipe].into_iter().flatten() {
             rustix::io::ioctl_fionbio(pipe, true)?;
         }
@@ -117,7 +117,7 @@ impl Running {
         loop {
             let now = Instant::now();
             self.press(now, cancels);
-            let abandoned = matches!(self.ending, Ending::Killed(_, until) if now >= until);
+            let abandoned = matches!(self.ending, GroupEnd::Killed(_, until) if now >= until);
             let closed = self.stdout.pipe.is_none() && self.stderr.pipe.is_none();
             let ended = self.exited.is_some_and(|at| closed || now >= at + EOF_GRACE);
             if ended || abandoned {
@@ -133,19 +133,19 @@ impl Running {
         }
         let status = self.finish()?;
         Ok(match (self.ending, status) {
-            (Ending::Asked(end, _) | Ending::Killed(end, _), _) => end,
-            (Ending::No, Some(status)) => match (status.code(), status.signal()) {
+            (GroupEnd::Asked(end, _) | GroupEnd::Killed(end, _), _) => end,
+            (GroupEnd::No, Some(status)) => match (status.code(), status.signal()) {
                 (Some(code), _) => End::Exited(code),
                 (None, signal) => End::Signaled(signal.unwrap_or_default()),
             },
-            (Ending::No, None) => End::TimedOut,
+            (GroupEnd::No, None) => End::TimedOut,
         })
     }
 
     /// Ends the group when its time is over: asks first, then kills.
     fn press(&mut self, now: Instant, cancels: &[&Cancel]) {
         match self.ending {
-            Ending::No if self.exited.is_none() => {
+            GroupEnd::No if self.exited.is_none() => {
                 let end = if cancels.iter().any(|cancel| cancel.is_cancelled()) {
                     End::Cancelled
                 } else if now >= self.deadline {
@@ -154,13 +154,13 @@ impl Running {
                     return;
                 };
                 self.signal(Signal::TERM);
-                self.ending = Ending::Asked(end, now + TERM_GRACE);
+                self.ending = GroupEnd::Asked(end, now + TERM_GRACE);
             }
-            Ending::Asked(end, until) if now >= until => {
+            GroupEnd::Asked(end, until) if now >= until => {
                 self.signal(Signal::KILL);
-                self.ending = Ending::Killed(end, now + KILL_WAIT);
+                self.ending = GroupEnd::Killed(end, now + KILL_WAIT);
             }
-            Ending::No | Ending::Asked(..) | Ending::Killed(..) => {}
+            GroupEnd::No | GroupEnd::Asked(..) | GroupEnd::Killed(..) => {}
         }
     }
 
@@ -168,8 +168,8 @@ impl Running {
     fn wait(&self, now: Instant) -> io::Result<()> {
         let next = match (self.exited, self.ending) {
             (Some(at), _) => at + EOF_GRACE,
-            (None, Ending::No) => self.deadline,
-            (None, Ending::Asked(_, until) | Ending::Killed(_, until)) => until,
+            (None, GroupEnd::No) => self.deadline,
+            (None, GroupEnd::Asked(_, until) | GroupEnd::Killed(_, until)) => until,
         };
         let tick = if self.pidfd.is_some() { CANCEL_TICK } else { EXIT_TICK };
         let pause = next.saturating_duration_since(now).min(tick);
@@ -208,7 +208,7 @@ impl Running {
     }
 
     /// Whether it has exited. It is not collected, so that its process group keeps its
-    /// number until [`Running::finish`].
+    /// number until [`RunningCommand::finish`].
     fn has_exited(&self) -> io::Result<bool> {
         let look = WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT;
         match waitid(WaitId::Pid(self.group), look) {
@@ -228,7 +228,7 @@ impl Running {
             std::thread::spawn(move || child.wait());
             return Ok(None);
         }
-        let killed = matches!(self.ending, Ending::Killed(..));
+        let killed = matches!(self.ending, GroupEnd::Killed(..));
         self.signal(if killed { Signal::KILL } else { Signal::TERM });
         let status = child.wait()?;
         if !group_ended(self.group, TERM_GRACE) {
@@ -280,7 +280,7 @@ fn group_runs(group: Pid) -> bool {
     })
 }
 
-impl Drop for Running {
+impl Drop for RunningCommand {
     /// Reached with a child only when talking to it failed: nothing may run on unseen.
     fn drop(&mut self) {
         if let Some(mut child) = self.child.take() {

@@ -1,4 +1,4 @@
-//! Running a command beside everything else: its output is told as it comes, and it can be
+//! Running a command beside everything else: its output is given as it comes, and it can be
 //! ended at any time (OPS-2).
 
 use std::sync::Arc;
@@ -22,24 +22,24 @@ pub enum CommandEvent<'a> {
 
 /// A command that runs beside. Dropping it does not end the command.
 #[derive(Debug)]
-pub struct Streaming {
+pub struct StreamingCommand {
     cancel: Cancel,
     thread: JoinHandle<()>,
 }
 
-impl Streaming {
+impl StreamingCommand {
     /// Ends the command and its process group: asks first, kills after two seconds. The
     /// last event says [`End::Cancelled`] unless it was over already.
     pub fn kill(&self) {
         self.cancel.cancel();
     }
 
-    /// The last event was told.
+    /// The last event was given.
     pub fn is_over(&self) -> bool {
         self.thread.is_finished()
     }
 
-    /// Waits until the last event was told.
+    /// Waits until the last event was given.
     pub fn wait(self) {
         // A panic of the listener was printed where it happened.
         let _ = self.thread.join();
@@ -47,18 +47,18 @@ impl Streaming {
 }
 
 impl Host {
-    /// Starts a command on a thread of its own and tells what it prints and how it ends.
+    /// Starts a command on a thread of its own and gives what it prints and how it ends.
     /// Environment, time limit and process group are those of [`Host::run`]. While the
     /// listener does not return, the command's output waits in its pipe, and neither its
-    /// time limit nor [`Streaming::kill`] is looked at: it must not wait for long.
+    /// time limit nor [`StreamingCommand::kill`] is looked at: it must not wait for long.
     ///
     /// # Errors
-    /// When there is no thread; that it cannot be started is told in the last event.
+    /// When there is no thread; that it cannot be started is in the last event.
     pub fn run_streaming(
         self: &Arc<Host>,
         command: Command,
         mut listener: impl FnMut(CommandEvent<'_>) + Send + 'static,
-    ) -> Result<Streaming, RunError> {
+    ) -> Result<StreamingCommand, RunError> {
         let (host, cancel) = (Arc::clone(self), Cancel::default());
         let switch = cancel.clone();
         let program = command.program.name().to_owned();
@@ -69,6 +69,6 @@ impl Host {
         };
         let builder = std::thread::Builder::new().name("command".to_owned()).stack_size(STACK);
         let thread = builder.spawn(stay).map_err(|source| RunError::Attend { program, source })?;
-        Ok(Streaming { cancel, thread })
+        Ok(StreamingCommand { cancel, thread })
     }
 }

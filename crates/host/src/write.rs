@@ -57,62 +57,62 @@ impl Host {
     /// others may have made them and its mode or owner would be kept; when content,
     /// validation, disk or rights fail. The old file is as it was then.
     pub fn write(&self, path: &str, write: FileWrite<'_>) -> Result<(), HostError> {
-        self.at(HostOperation::Write, path, |place| self.write_at(place, path, write))
+        self.at(HostOperation::Write, path, |entry| self.write_at(entry, path, write))
     }
 
     /// Removes what a run that died may have left beside a path; errors do not matter.
     pub fn sweep(&self, path: &str) {
-        if let Ok(place) = self.place(path) {
-            discard(&place.dir, &temporary_name(&place.name));
-            let backup = suffixed(&place.name, BACKUP);
-            discard(&place.dir, &temporary_name(&backup));
+        if let Ok(entry) = self.entry(path) {
+            discard(&entry.dir, &temporary_name(&entry.name));
+            let backup = suffixed(&entry.name, BACKUP);
+            discard(&entry.dir, &temporary_name(&backup));
         }
     }
 
-    fn write_at(&self, place: &DirEntryRef, path: &str, write: FileWrite<'_>) -> Result<(), PathProblem> {
-        let old = stat_at(place)?;
+    fn write_at(&self, entry: &DirEntryRef, path: &str, write: FileWrite<'_>) -> Result<(), PathProblem> {
+        let old = stat_at(entry)?;
         let kept = match old.map(|old| (FileType::from_raw_mode(old.st_mode), old)) {
             None | Some((FileType::Symlink, _)) => PathOwnership::default(),
-            Some((FileType::RegularFile, old)) => self.kept(place, &old, &write)?,
+            Some((FileType::RegularFile, old)) => self.kept(entry, &old, &write)?,
             Some((FileType::Directory, _)) => return Err(PathProblem::IsDirectory),
             Some((other, _)) => return Err(PathProblem::NotRegular(what(other))),
         };
         let default = PathOwnership { mode: Some(write.default_mode), ..PathOwnership::default() };
         let ownership = write.ownership.or(kept).or(default);
-        let temporary = Temporary::file(&place.dir, &place.name)?;
+        let temporary = Temporary::file(&entry.dir, &entry.name)?;
         copy(write.content, &temporary.file, &write.digest)?;
         self.own(&temporary.file, &fstat(&temporary.file)?, &ownership)?;
         temporary.file.sync_all()?;
         if let Some(validate) = write.validate {
-            let real = self.real_path(&place.dir, path).join(&temporary.name);
+            let real = self.real_path(&entry.dir, path).join(&temporary.name);
             validate(&real).map_err(PathProblem::Invalid)?;
         }
         if write.backup && kept != PathOwnership::default() {
-            self.back_up(place)?;
+            self.back_up(entry)?;
         }
-        temporary.publish(&place.name)
+        temporary.publish(&entry.name)
     }
 
     /// Mode and owner of the old file, for what is not declared. A second name may be one that
     /// someone else put here for what it has: a set-id bit, with root as its owner.
     fn kept(
         &self,
-        place: &DirEntryRef,
+        entry: &DirEntryRef,
         old: &Stat,
         write: &FileWrite<'_>,
     ) -> Result<PathOwnership, PathProblem> {
         let PathOwnership { mode, uid, gid } = write.ownership;
         let declared = mode.is_some() && uid.is_some() && gid.is_some();
-        if old.st_nlink > 1 && !declared && others_choose(self, &fstat(&place.dir)?) {
+        if old.st_nlink > 1 && !declared && others_choose(self, &fstat(&entry.dir)?) {
             return Err(PathProblem::HardLinks);
         }
         Ok(ownership_of(old))
     }
 
-    /// Copies the file at `place` to its backup name, whole or not at all.
-    fn back_up(&self, place: &DirEntryRef) -> Result<(), PathProblem> {
-        let (fd, stat) = open_regular(place)?;
-        let backup = DirEntryRef { dir: place.dir.try_clone()?, name: suffixed(&place.name, BACKUP) };
+    /// Copies the file at `entry` to its backup name, whole or not at all.
+    fn back_up(&self, entry: &DirEntryRef) -> Result<(), PathProblem> {
+        let (fd, stat) = open_regular(entry)?;
+        let backup = DirEntryRef { dir: entry.dir.try_clone()?, name: suffixed(&entry.name, BACKUP) };
         match stat_at(&backup)?.map(|stat| FileType::from_raw_mode(stat.st_mode)) {
             None | Some(FileType::RegularFile) => {}
             Some(other) => return Err(PathProblem::NotRegular(what(other))),
@@ -209,7 +209,7 @@ fn copy(content: &mut dyn Read, file: &File, digest: &Digest) -> Result<(), Path
     if pump(content, file)? == *digest { Ok(()) } else { Err(PathProblem::WrongDigest) }
 }
 
-/// Copies at most [`MAX_FILE`] bytes and tells their digest.
+/// Copies at most [`MAX_FILE`] bytes and gives their digest.
 fn pump(content: &mut dyn Read, mut file: &File) -> Result<Digest, PathProblem> {
     let mut buffer = vec![0; CHUNK];
     let mut hasher = Hasher::new();

@@ -10,7 +10,7 @@ use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
-use host::{Cancel, Command, CommandEvent, End, Host, HostOptions, Program, RunError, Streaming};
+use host::{Cancel, Command, CommandEvent, End, Host, HostOptions, Program, RunError, StreamingCommand};
 use model::work::OutputStream;
 
 const LONG: Duration = Duration::from_secs(60);
@@ -25,7 +25,7 @@ fn host_with(options: HostOptions) -> Arc<Host> {
     Arc::new(Host::open(Path::new("/"), options).unwrap())
 }
 
-fn start(host: &Arc<Host>, text: &str, timeout: Duration) -> (Streaming, Receiver<Heard>) {
+fn start(host: &Arc<Host>, text: &str, timeout: Duration) -> (StreamingCommand, Receiver<Heard>) {
     let command = Command::new(Program::Shell(text.to_owned()), timeout, 0);
     let (tell, heard) = channel();
     let streaming = host

@@ -1,10 +1,10 @@
-//! [`Diagnostic`]: a mistake in a fleet repo, with the place and what would be right.
+//! [`Diagnostic`]: a mistake in a fleet repo, with its position and what would be right.
 
 use std::sync::Arc;
 
 use serde::Serialize;
 
-/// A place in a source file. Lines and columns count from 1, columns in characters.
+/// A position in a source file. Lines and columns count from 1, columns in characters.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 pub struct SourceSpan {
     /// Path relative to the fleet repo.
@@ -17,7 +17,7 @@ pub struct SourceSpan {
     pub len: u32,
 }
 
-/// A second place that a diagnostic points to ("first declared here").
+/// A second position that a diagnostic points to ("first declared here").
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Label {
     /// Where.
@@ -26,7 +26,7 @@ pub struct Label {
     pub text: String,
 }
 
-/// One mistake: code, message, place, and what would be right.
+/// One mistake: code, message, position, and what would be right.
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Diagnostic {
@@ -38,7 +38,7 @@ pub struct Diagnostic {
     pub span: Option<SourceSpan>,
     /// What to write instead, or what to do.
     pub help: Option<String>,
-    /// Other places that matter.
+    /// Other positions that matter.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub labels: Vec<Label>,
 }

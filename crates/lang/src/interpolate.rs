@@ -1,4 +1,4 @@
-//! [`Text`]: a text with `${{ expression }}` in it.
+//! [`InterpolatedText`]: a text with `${{ expression }}` in it.
 
 use crate::expr::{EvalError, Expr, Lexer, MAX_SOURCE, ParseError, Tok};
 pub use crate::value::MAX_RESULT;
@@ -13,7 +13,7 @@ const MAX_EXPRS: usize = 1000;
 /// A text such as `port ${{ params.port }}`. A lone expression keeps its type; `$${{`
 /// stands for a literal `${{`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Text {
+pub struct InterpolatedText {
     parts: Vec<TextSegment>,
 }
 
@@ -23,10 +23,10 @@ enum TextSegment {
     Expr { expr: Expr, offset: usize },
 }
 
-impl Text {
+impl InterpolatedText {
     /// Parses a text of at most [`MAX_TEXT`] bytes. Offsets in errors are those of the
     /// whole text.
-    pub fn parse(text: &str) -> Result<Text, ParseError> {
+    pub fn parse(text: &str) -> Result<InterpolatedText, ParseError> {
         let mut parts = Vec::new();
         let mut literal = String::new();
         let (mut rest, mut at) = (text, 0);
@@ -55,7 +55,7 @@ impl Text {
         if !literal.is_empty() || parts.is_empty() {
             parts.push(TextSegment::Literal(literal));
         }
-        Ok(Text { parts })
+        Ok(InterpolatedText { parts })
     }
 
     /// Whether `text` needs no parsing at all: it holds no `${{`.

@@ -23,7 +23,7 @@ pub mod value;
 
 pub use diagnostic::{Diagnostic, Diagnostics, Label, SourceSpan};
 pub use expr::{EvalError, Expr, NameUse, ParseError};
-pub use interpolate::Text;
+pub use interpolate::InterpolatedText;
 pub use nearest::nearest;
 pub use pattern::Pattern;
 pub use scope::{Names, Probe, Scope};

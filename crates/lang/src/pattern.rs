@@ -49,7 +49,7 @@ pub fn takes(pattern: &Pattern, except: &[Pattern], name: &str) -> bool {
     pattern.matches(name) && !except.iter().any(|except| except.matches(name))
 }
 
-/// The place of the first rule, a pattern with its exceptions, that takes a name.
+/// The index of the first rule, a pattern with its exceptions, that takes a name.
 pub fn first_match<'a>(
     rules: impl IntoIterator<Item = (&'a Pattern, &'a [Pattern])>,
     name: &str,

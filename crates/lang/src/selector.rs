@@ -72,7 +72,7 @@ pub enum SelectorMatch {
     Yes,
     /// It is not.
     No,
-    /// That cannot be said of this node; why. It is not to be taken as meant.
+    /// It is not known of this node; why. It is not to be taken as meant.
     Unknown(String),
 }
 
@@ -261,10 +261,12 @@ impl Term {
     fn judge(&self, subject: &Subject<'_>) -> SelectorMatch {
         match self {
             Term::Every => SelectorMatch::Yes,
-            Term::Name(pattern) => said(pattern.matches(subject.hostname) || pattern.as_str() == subject.id),
+            Term::Name(pattern) => {
+                match_of(pattern.matches(subject.hostname) || pattern.as_str() == subject.id)
+            }
             Term::Group(group) => match declared(subject, "groups") {
                 Ok(Some(Value::List(groups))) => {
-                    said(groups.iter().any(|name| name.as_str() == Some(group.as_str())))
+                    match_of(groups.iter().any(|name| name.as_str() == Some(group.as_str())))
                 }
                 Ok(_) => SelectorMatch::No,
                 Err(unknown) => unknown,
@@ -279,7 +281,7 @@ impl Narrow {
             Narrow::Label { name, value, not } => match declared(subject, "labels") {
                 Ok(labels) => {
                     let has = labels.and_then(|labels| labels.path(name)).map(ToString::to_string);
-                    said((has.as_deref() == Some(value.as_str())) != *not)
+                    match_of((has.as_deref() == Some(value.as_str())) != *not)
                 }
                 Err(unknown) => unknown,
             },
@@ -307,7 +309,7 @@ fn holds(expression: &Expr, subject: &Subject<'_>) -> SelectorMatch {
         names = names.with_ref("labels", labels);
     }
     match expression.eval_bool(&names) {
-        Ok(holds) => said(holds),
+        Ok(holds) => match_of(holds),
         Err(EvalError::Failed { message, .. }) if subject.traits.is_none() => {
             SelectorMatch::Unknown(format!("it has reported no traits yet ({message})"))
         }
@@ -315,27 +317,27 @@ fn holds(expression: &Expr, subject: &Subject<'_>) -> SelectorMatch {
     }
 }
 
-fn said(yes: bool) -> SelectorMatch {
+fn match_of(yes: bool) -> SelectorMatch {
     if yes { SelectorMatch::Yes } else { SelectorMatch::No }
 }
 
-fn not(verdict: SelectorMatch) -> SelectorMatch {
-    match verdict {
+fn not(one: SelectorMatch) -> SelectorMatch {
+    match one {
         SelectorMatch::Yes => SelectorMatch::No,
         SelectorMatch::No => SelectorMatch::Yes,
         unknown => unknown,
     }
 }
 
-/// What the decisive verdict decides; else what is not known, or the other verdict.
-fn decide(verdicts: impl Iterator<Item = SelectorMatch>, decisive: SelectorMatch) -> SelectorMatch {
+/// What the decisive match decides; else what is not known, or the other match.
+fn decide(all: impl Iterator<Item = SelectorMatch>, decisive: SelectorMatch) -> SelectorMatch {
     let mut found = not(decisive.clone());
-    for verdict in verdicts {
-        if verdict == decisive {
-            return verdict;
+    for one in all {
+        if one == decisive {
+            return one;
         }
-        if matches!(verdict, SelectorMatch::Unknown(_)) {
-            found = verdict;
+        if matches!(one, SelectorMatch::Unknown(_)) {
+            found = one;
         }
     }
     found

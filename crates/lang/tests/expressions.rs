@@ -4,7 +4,7 @@
 
 use std::collections::BTreeMap;
 
-use lang::{EvalError, Expr, Names, Probe, Text, Value};
+use lang::{EvalError, Expr, InterpolatedText, Names, Probe, Value};
 
 fn map<const N: usize>(entries: [(&str, Value); N]) -> Value {
     Value::Map(BTreeMap::from(entries.map(|(key, value)| (key.to_owned(), value))))
@@ -279,7 +279,8 @@ fn expressions_are_bounded() {
 #[test]
 fn text_with_expressions() {
     let eval = |text: &str| {
-        let parsed = Text::parse(text).map_err(|error| format!("{} @{}", error.message, error.offset))?;
+        let parsed =
+            InterpolatedText::parse(text).map_err(|error| format!("{} @{}", error.message, error.offset))?;
         parsed.eval(&names()).map_err(|error| match error {
             EvalError::Failed { message, offset, .. } => format!("{message} @{offset}"),
             needs @ EvalError::Needs(_) => needs.to_string(),
@@ -301,8 +302,8 @@ fn text_with_expressions() {
     assert_eq!(eval("ä ${{ 1 + }}").unwrap_err(), "expected a value, found the end @11");
     assert_eq!(eval("a ${{ 1 ").unwrap_err(), "`${{` is never closed @2");
     assert!(eval("a ${{ params }}").unwrap_err().starts_with("a map cannot stand in text"));
-    assert_eq!(Text::parse("$${{ x").unwrap().exprs().count(), 0);
-    let text = Text::parse("a ${{ params.port }}").unwrap();
+    assert_eq!(InterpolatedText::parse("$${{ x").unwrap().exprs().count(), 0);
+    let text = InterpolatedText::parse("a ${{ params.port }}").unwrap();
     let at: Vec<(&str, usize)> = text.exprs().map(|(expr, at)| (expr.source(), at)).collect();
     assert_eq!(at, [(" params.port ", 5)]);
 }

@@ -7,6 +7,7 @@ use std::fmt;
 
 use serde::Serialize;
 use serde::de::{DeserializeOwned, DeserializeSeed, Deserializer, MapAccess, SeqAccess, Unexpected, Visitor};
+use serde_json::{Number, Value};
 
 /// The deepest nesting that [`parse`] and [`to_bytes`] accept.
 pub const MAX_DEPTH: usize = 64;
@@ -92,6 +93,31 @@ pub fn check_loosely<'de, D: Deserializer<'de>>(
     violation: &mut Option<Violation>,
 ) -> Result<(), D::Error> {
     Strict { depth: 0, loose: true, violation }.deserialize(json)
+}
+
+/// The same for a value that was read by others, where no key stands twice.
+///
+/// # Errors
+/// The first violation.
+pub fn check_value(value: &Value) -> Result<(), Violation> {
+    fn walk(value: &Value, depth: usize) -> Result<(), Violation> {
+        let inner = depth + 1;
+        match value {
+            Value::Array(_) | Value::Object(_) if depth >= MAX_DEPTH => Err(Violation::TooDeep),
+            Value::Array(items) => items.iter().try_for_each(|item| walk(item, inner)),
+            Value::Object(map) => map.values().try_for_each(|item| walk(item, inner)),
+            Value::Number(number) if !is_exact(number) => Err(Violation::TooLarge(number.to_string())),
+            Value::Null | Value::Bool(_) | Value::Number(_) | Value::String(_) => Ok(()),
+        }
+    }
+    walk(value, 0)
+}
+
+fn is_exact(number: &Number) -> bool {
+    match (number.as_i64(), number.as_f64()) {
+        (Some(integer), _) => integer.unsigned_abs() <= MAX_INT.unsigned_abs(),
+        (None, float) => float.is_some_and(|float| float.abs() <= MAX_INT as f64),
+    }
 }
 
 /// Walks a document and refuses what canonical documents may not hold.

@@ -117,7 +117,7 @@ impl TreeChunk {
                 }
                 let section = section_key(kind, namespace);
                 let leaves = leaves.iter().map(|l| leaf(&section, l.name.clone(), l.stub.clone()));
-                let pairs: Vec<_> = leaves.map(|leaf| (leaf.place, leaf.hash)).collect();
+                let pairs: Vec<_> = leaves.map(|leaf| (leaf.position, leaf.hash)).collect();
                 if !pairs.is_sorted_by(|a, b| a.0 < b.0) {
                     return Err(ChunkError::Malformed("leaves out of order"));
                 }
@@ -180,7 +180,7 @@ pub(crate) fn section_roots(sections: &[SectionChunk]) -> Result<Vec<(SectionKey
             (Some(root), None) => *root,
             (None, Some(only)) => {
                 let leaf = leaf(&key, only.name.clone(), only.stub.clone());
-                bucket_hash([(leaf.place, leaf.hash)])
+                bucket_hash([(leaf.position, leaf.hash)])
             }
             _ => return Err(ChunkError::Malformed("a section has a root or one leaf")),
         };

@@ -174,7 +174,7 @@ pub enum ConditionStatus {
     Unknown,
 }
 
-/// The few states that tables and metrics count.
+/// The few states that tables count.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum SyncState {
@@ -205,19 +205,6 @@ impl SyncState {
         SyncState::InSync,
         SyncState::Off,
     ];
-
-    /// Its name in metrics.
-    pub fn as_str(self) -> &'static str {
-        match self {
-            SyncState::OutOfSync => "out_of_sync",
-            SyncState::Behind => "behind",
-            SyncState::Comparing => "comparing",
-            SyncState::Unknown => "unknown",
-            SyncState::InSync => "in_sync",
-            SyncState::Off => "off",
-            SyncState::Other => "other",
-        }
-    }
 }
 
 impl fmt::Display for SyncState {
@@ -260,7 +247,7 @@ impl SyncCause {
     /// The codes of [`SyncCause::reason`]; `muster help` explains each.
     pub const REASONS: [&'static str; 20] = [
         "off",
-        "duplicate_identity",
+        "duplicate-identity",
         "never-compared",
         "not-compared-since-restart",
         "interrupted",
@@ -302,7 +289,7 @@ impl SyncCause {
     pub fn reason(&self) -> &'static str {
         match self {
             SyncCause::Off => "off",
-            SyncCause::DuplicateIdentity => "duplicate_identity",
+            SyncCause::DuplicateIdentity => "duplicate-identity",
             SyncCause::NeverCompared => "never-compared",
             SyncCause::NotComparedSinceRestart { .. } => "not-compared-since-restart",
             SyncCause::Interrupted => "interrupted",
@@ -406,7 +393,7 @@ impl SyncCause {
             SyncCause::InSync(_) => return None,
             SyncCause::Off => "declare `sync` for it in the fleet repo and publish, if it should".to_owned(),
             SyncCause::DuplicateIdentity => {
-                "stop one, or enroll the copy anew: `muster help duplicate_identity`".to_owned()
+                "stop one, or enroll the copy anew: `muster help duplicate-identity`".to_owned()
             }
             SyncCause::NeverCompared | SyncCause::Interrupted => format!("muster object resync {node}"),
             SyncCause::NotComparedSinceRestart { .. } => {
@@ -416,7 +403,7 @@ impl SyncCause {
                 format!("look at the host and its network; `muster node show {node}`")
             }
             SyncCause::Behind { delivery: Delivery::NextContact, .. } => {
-                format!("wait, or `muster node push {node}`")
+                format!("wait, or `muster node run {node}`")
             }
             SyncCause::Connecting
             | SyncCause::Comparing

@@ -56,7 +56,7 @@ pub enum DescentError {
     TooMany(usize),
 }
 
-/// Hashes of a tree that are still to be looked at, each once in the life of the frontier, with
+/// Hashes of a tree that are still to be looked at, each once in a frontier, with
 /// what the caller knows of each.
 #[derive(Clone, Debug)]
 pub struct Frontier<P> {
@@ -72,9 +72,9 @@ impl<P> Default for Frontier<P> {
 
 impl<P> Frontier<P> {
     /// Adds a hash, unless it was there before.
-    pub fn add(&mut self, hash: Digest, place: P) {
+    pub fn add(&mut self, hash: Digest, needed: P) {
         if self.seen.insert(hash) {
-            self.open.insert(hash, place);
+            self.open.insert(hash, needed);
         }
     }
 
@@ -196,8 +196,8 @@ impl Descent {
     /// finish.
     pub fn needs_at(&self, most: usize) -> Option<(SectionKey, Vec<Vec<u8>>)> {
         let section = self.frontier.open.values().next()?.section.clone();
-        let places = self.frontier.open.values().filter(|place| place.section == section);
-        let paths = places.map(|place| place.path.clone()).take(most).collect();
+        let needed = self.frontier.open.values().filter(|needed| needed.section == section);
+        let paths = needed.map(|needed| needed.path.clone()).take(most).collect();
         Some((section, paths))
     }
 
@@ -239,11 +239,11 @@ impl Descent {
             done => return done,
         };
         let open = &mut self.frontier.open;
-        let is_here = |place: &NeededNode| place.path == path && place.section == *section;
-        let named = open.iter().find(|(_, place)| is_here(place)).map(|(hash, _)| *hash);
-        if let Some(place) = named.filter(|_| !open.contains_key(&now)).and_then(|named| open.remove(&named))
+        let is_here = |needed: &NeededNode| needed.path == path && needed.section == *section;
+        let named = open.iter().find(|(_, needed)| is_here(needed)).map(|(hash, _)| *hash);
+        if let Some(needed) = named.filter(|_| !open.contains_key(&now)).and_then(|named| open.remove(&named))
         {
-            open.insert(now, place);
+            open.insert(now, needed);
         }
         self.supply_at(section, path, node)
     }
@@ -256,11 +256,11 @@ impl Descent {
     ) -> Result<(), DescentError> {
         match node {
             TrieNode::Branch(children) => {
-                let place = self.place(TrieNode::branch_hash(&children), section, path)?;
+                let needed = self.take_needed(TrieNode::branch_hash(&children), section, path)?;
                 for (nibble, hash) in (0..).zip(children.iter()) {
-                    let known = place.known.child(usize::from(nibble), place.path.len());
-                    let path = [&place.path[..], &[nibble]].concat();
-                    self.compare(*hash, NeededNode { section: place.section.clone(), path, known })?;
+                    let known = needed.known.child(usize::from(nibble), needed.path.len());
+                    let path = [&needed.path[..], &[nibble]].concat();
+                    self.compare(*hash, NeededNode { section: needed.section.clone(), path, known })?;
                 }
                 Ok(())
             }
@@ -277,56 +277,56 @@ impl Descent {
         path: Option<&[u8]>,
         leaves: Vec<Leaf>,
     ) -> Result<(), DescentError> {
-        let hash = bucket_hash(leaves.iter().map(|leaf| (leaf.place, leaf.hash)));
-        if leaves.len() > BUCKET || !leaves.is_sorted_by(|a, b| a.place < b.place) {
+        let hash = bucket_hash(leaves.iter().map(|leaf| (leaf.position, leaf.hash)));
+        if leaves.len() > BUCKET || !leaves.is_sorted_by(|a, b| a.position < b.position) {
             return Err(ChunkError::Malformed("a bucket of leaves out of order, or too many").into());
         }
-        let NeededNode { section, path, known } = self.place(hash, section, path)?;
+        let NeededNode { section, path, known } = self.take_needed(hash, section, path)?;
         let hangs = |leaf: &Leaf| {
             path.iter()
                 .enumerate()
-                .all(|(depth, nibble)| nibble_at(&leaf.place, depth) == usize::from(*nibble))
+                .all(|(depth, nibble)| nibble_at(&leaf.position, depth) == usize::from(*nibble))
         };
         if !leaves.iter().all(hangs) {
             return Err(ChunkError::Malformed("a leaf where its name does not belong").into());
         }
-        let gone = known.leaves().filter(|old| !leaves.iter().any(|new| new.place == old.place));
+        let gone = known.leaves().filter(|old| !leaves.iter().any(|new| new.position == old.position));
         self.found.orphans.extend(gone.map(|leaf| (section.clone(), leaf.clone())));
         let differs = |new: &Leaf| !known.leaves().any(|old| old.hash == new.hash);
         self.found.differing.extend(leaves.into_iter().filter(differs).map(|leaf| (section.clone(), leaf)));
         if self.found.differing.len() > self.most { Err(DescentError::TooMany(self.most)) } else { Ok(()) }
     }
 
-    /// Takes the place of a node off the frontier: it is supplied.
-    fn place(
+    /// Takes a node off the frontier: it is supplied.
+    fn take_needed(
         &mut self,
         hash: Digest,
         section: &SectionKey,
         path: Option<&[u8]>,
     ) -> Result<NeededNode, DescentError> {
         let fits =
-            |place: &NeededNode| path.is_none_or(|path| place.path == path && place.section == *section);
+            |needed: &NeededNode| path.is_none_or(|path| needed.path == path && needed.section == *section);
         let Entry::Occupied(needed) = self.frontier.open.entry(hash) else {
             return Err(DescentError::Unwanted(hash));
         };
         if fits(needed.get()) { Ok(needed.remove()) } else { Err(DescentError::Unwanted(hash)) }
     }
 
-    /// Compares a place by hash: the node is needed unless both sides are alike, or the source
+    /// Compares a node by hash: the node is needed unless both sides are alike, or the source
     /// has nothing there.
-    fn compare(&mut self, hash: Digest, place: NeededNode) -> Result<(), DescentError> {
-        if hash == place.known.hash() {
+    fn compare(&mut self, hash: Digest, needed: NeededNode) -> Result<(), DescentError> {
+        if hash == needed.known.hash() {
             return Ok(());
         }
         if hash == Digest::ZERO {
-            let leaves = place.known.leaves().map(|leaf| (place.section.clone(), leaf.clone()));
+            let leaves = needed.known.leaves().map(|leaf| (needed.section.clone(), leaf.clone()));
             self.found.orphans.extend(leaves);
             return Ok(());
         }
-        if place.path.len() > MAX_DEPTH {
+        if needed.path.len() > MAX_DEPTH {
             return Err(ChunkError::Malformed("a trie that is too deep").into());
         }
-        self.frontier.add(hash, place);
+        self.frontier.add(hash, needed);
         // A trie of so many objects has fewer than twice as many nodes.
         let nodes = self.most.saturating_mul(2).saturating_add(2 * MAX_SECTIONS);
         if self.frontier.seen.len() > nodes { Err(DescentError::TooMany(self.most)) } else { Ok(()) }
@@ -347,8 +347,8 @@ impl Descent {
     pub fn into_set(mut self) -> Result<ObjectSet, DescentError> {
         let (roots, mut set) = (std::mem::take(&mut self.roots), std::mem::take(&mut self.known));
         let found = self.finish()?;
-        let gone = found.orphans.into_iter().map(|(section, leaf)| (section, leaf.place, None));
-        let put = found.differing.into_iter().map(|(section, leaf)| (section, leaf.place, Some(leaf)));
+        let gone = found.orphans.into_iter().map(|(section, leaf)| (section, leaf.position, None));
+        let put = found.differing.into_iter().map(|(section, leaf)| (section, leaf.position, Some(leaf)));
         set.edit_leaves(gone.chain(put));
         if roots.iter().any(|(section, root)| set.section(section).hash() != *root) {
             return Err(ChunkError::Malformed("a branch of too few leaves").into());

@@ -15,12 +15,12 @@ pub struct CheckIn {
     /// The release that the node adopted; absent before the first.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub held: Option<HeldRelease>,
-    /// The life of the node's log.
+    /// The incarnation of the node's log.
     pub incarnation: Incarnation,
     /// Facts that were not yet acknowledged, in order, at most [`crate::log::MAX_FACTS`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub facts: Vec<Fact>,
-    /// The newest run, also when it said nothing new.
+    /// The newest run, also when it had nothing new.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunNote>,
     /// Observed traits, when they changed since the control plane last took them.
@@ -29,9 +29,9 @@ pub struct CheckIn {
     /// The node wants its whole set named again, whatever it holds.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub full: bool,
-    /// The last push that the node carried out.
+    /// The last run request that the node carried out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub pushed: Option<u64>,
+    pub run_confirmed: Option<u64>,
     /// The node's signed document of type `seen`, when the control plane lacks what it says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<Signed>,
@@ -80,9 +80,9 @@ pub struct Answer {
     /// The release that the node is pointed to, when it is not the one held (DLT-1).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offer: Option<Offer>,
-    /// Converge now and confirm with this number (DLT-5).
+    /// A run request: run now and confirm with this number (DLT-5).
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub push: Option<u64>,
+    pub run_request: Option<u64>,
     /// Work waits that wants a stream (DLT-5).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stream_requested: bool,
@@ -153,7 +153,7 @@ pub struct Acked {
 /// Facts alone (`POST /v1/agent/report`).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Report {
-    /// The life of the node's log.
+    /// The incarnation of the node's log.
     pub incarnation: Incarnation,
     /// Facts in order.
     pub facts: Vec<Fact>,

@@ -91,7 +91,7 @@ text_id! {
 }
 
 text_id! {
-    /// One life of a node's log: new when its state directory is new.
+    /// One unbroken numbering of a node's log: new when its state directory is new.
     Incarnation, "incarnation", is_name, "a to z, 0 to 9, '-' and '_', at most 100, a letter or digit first"
 }
 

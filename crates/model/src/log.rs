@@ -83,7 +83,7 @@ impl FactBody {
 /// How far a log has been accepted: everything up to `seq` is durable at the receiver.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Cursor {
-    /// The life of the log that is meant.
+    /// The incarnation of the log.
     pub incarnation: Incarnation,
     /// The last number accepted; 0 when none is.
     pub seq: u64,

@@ -22,7 +22,7 @@ pub const MAX_BLOB: u64 = 64 * 1024 * 1024;
 #[serde(transparent)]
 pub struct Kind(Arc<str>);
 
-/// The order of texts; the same text in one place is not looked at.
+/// The order of texts; the same text at one address is not looked at.
 fn in_order(a: &Arc<str>, b: &Arc<str>) -> Ordering {
     if Arc::ptr_eq(a, b) { Ordering::Equal } else { a.cmp(b) }
 }
@@ -202,7 +202,7 @@ impl<'de> Deserialize<'de> for ObjectKey {
 /// An object without its content: what sets hold and what travels as a difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Stub {
-    /// Distinguishes two lives of one name; empty for kinds that have only one.
+    /// Distinguishes two objects that had one name; empty for kinds that have only one.
     #[serde(default, skip_serializing_if = "str::is_empty")]
     pub uid: Arc<str>,
     /// SHA-256 of the content.

@@ -87,7 +87,7 @@ impl Selection {
         }
     }
 
-    /// The first pattern that matches, by its place in the order.
+    /// The first pattern that matches, by its index.
     pub fn first(&self, hostname: &str, matches: Matches<'_>) -> Option<usize> {
         self.patterns.iter().position(|entry| matches(&entry.pattern, &entry.except, hostname))
     }
@@ -116,12 +116,12 @@ impl Selection {
     }
 
     /// The proof of a hostname's entry: of its exact one, else of that of the pattern at
-    /// `first`, which is the place of the first that matches.
+    /// `first`, which is the index of the first that matches.
     ///
     /// # Errors
     /// Never for valid patterns.
     pub fn prove(&self, hostname: &str, first: Option<usize>) -> Result<Proof, CanonicalError> {
-        let (path, bucket, exact) = walk(&self.exact, hostname);
+        let (path, bucket, exact) = descend(&self.exact, hostname);
         let (path, bucket) = (Hashes(path), Hashes(bucket));
         if exact {
             let digest = patterns_digest(&self.patterns)?;
@@ -135,19 +135,19 @@ impl Selection {
     }
 }
 
-fn walk(exact: &Trie, hostname: &str) -> (Vec<Digest>, Vec<Digest>, bool) {
-    let place = Digest::of(hostname.as_bytes());
+fn descend(exact: &Trie, hostname: &str) -> (Vec<Digest>, Vec<Digest>, bool) {
+    let position = Digest::of(hostname.as_bytes());
     let (mut at, mut path) = (exact, Vec::new());
     loop {
         match at.top() {
             Top::Bucket(leaves) => {
-                let pairs = leaves.iter().flat_map(|leaf| [leaf.place, leaf.hash]).collect();
-                return (path, pairs, leaves.iter().any(|leaf| leaf.place == place));
+                let pairs = leaves.iter().flat_map(|leaf| [leaf.position, leaf.hash]).collect();
+                return (path, pairs, leaves.iter().any(|leaf| leaf.position == position));
             }
             Top::Branch(children) => {
                 let hashes = std::array::from_fn(|i| children[i].hash());
                 let levels = branch_levels(&hashes);
-                let nibble = nibble_at(&place, path.len() / 4);
+                let nibble = nibble_at(&position, path.len() / 4);
                 path.extend((0..4).map(|level| levels[level][(nibble >> level) ^ 1]));
                 at = &children[nibble];
             }
@@ -210,9 +210,9 @@ impl Proof {
         claimed: &SelectionEntry,
         matches: Matches<'_>,
     ) -> Result<(), ProofError> {
-        let place = Digest::of(hostname.as_str().as_bytes());
-        let exact = self.exact_root(&place)?;
-        let here = self.bucket.0.chunks(2).find(|pair| pair[0] == place);
+        let position = Digest::of(hostname.as_str().as_bytes());
+        let exact = self.exact_root(&position)?;
+        let here = self.bucket.0.chunks(2).find(|pair| pair[0] == position);
         let wrong = || ProofError::WrongEntry { hostname: hostname.to_string() };
         let patterns = match (here, &self.patterns, self.patterns_digest) {
             (Some(pair), None, Some(digest)) => {
@@ -237,7 +237,7 @@ impl Proof {
         if root_of(&exact, &patterns) == *root { Ok(()) } else { Err(ProofError::WrongRoot) }
     }
 
-    fn exact_root(&self, place: &Digest) -> Result<Digest, ProofError> {
+    fn exact_root(&self, position: &Digest) -> Result<Digest, ProofError> {
         let (path, bucket) = (&self.path.0, &self.bucket.0);
         if !path.len().is_multiple_of(4) || path.len() / 4 > MAX_PATH {
             return Err(ProofError::Malformed("path length"));
@@ -248,7 +248,7 @@ impl Proof {
         let pairs = bucket.chunks(2).map(|pair| (pair[0], pair[1]));
         let mut hash = bucket_hash(pairs);
         for (depth, siblings) in path.chunks(4).enumerate().rev() {
-            let nibble = nibble_at(place, depth);
+            let nibble = nibble_at(position, depth);
             for (level, sibling) in siblings.iter().enumerate() {
                 hash = if (nibble >> level) & 1 == 0 {
                     pair_hash(&hash, sibling)
@@ -279,12 +279,12 @@ impl PatternsProof {
         texts_hash(self.texts()).map_err(|_| malformed())
     }
 
-    /// The digest of the patterns if the one at `place` has this entry.
-    fn digest(&self, texts: &Digest, place: usize, entry: &SelectionEntry) -> Digest {
+    /// The digest of the patterns if the one at `index` has this entry.
+    fn digest(&self, texts: &Digest, index: usize, entry: &SelectionEntry) -> Digest {
         let mut hash = entry_hash(entry);
         for (level, sibling) in self.path.0.iter().enumerate() {
             hash =
-                if (place >> level) & 1 == 0 { pair_hash(&hash, sibling) } else { pair_hash(sibling, &hash) };
+                if (index >> level) & 1 == 0 { pair_hash(&hash, sibling) } else { pair_hash(sibling, &hash) };
         }
         patterns_hash(texts, &hash)
     }

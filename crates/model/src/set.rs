@@ -23,10 +23,10 @@ pub struct ObjectSet {
 
 /// A delta does not fit the set it is applied to.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
-#[error("the difference says that {key} was {said}, but here it is otherwise")]
+#[error("the difference says that {key} was {claimed}, but here it is otherwise")]
 pub struct ApplyDeltaError {
     key: ObjectKey,
-    said: &'static str,
+    claimed: &'static str,
 }
 
 impl ObjectSet {
@@ -110,12 +110,12 @@ impl ObjectSet {
     /// since each branch is hashed once. Of two edits of one key the later wins.
     pub fn edit_all(&mut self, edits: impl IntoIterator<Item = (ObjectKey, Option<Stub>)>) {
         self.edit_leaves(edits.into_iter().map(|(key, stub)| {
-            let place = Digest::of(key.name.as_bytes());
+            let position = Digest::of(key.name.as_bytes());
             let leaf = stub.map(|stub| {
                 let hash = leaf_hash(&key.section, &key.name, &stub);
-                Leaf { place, hash, name: key.name, stub }
+                Leaf { position, hash, name: key.name, stub }
             });
-            (key.section, place, leaf)
+            (key.section, position, leaf)
         }));
     }
 
@@ -125,8 +125,8 @@ impl ObjectSet {
         edits: impl IntoIterator<Item = (SectionKey, Digest, Option<Leaf>)>,
     ) {
         let mut by_section: BTreeMap<SectionKey, Vec<(Digest, Option<Leaf>)>> = BTreeMap::new();
-        for (section, place, leaf) in edits {
-            by_section.entry(section).or_default().push((place, leaf));
+        for (section, position, leaf) in edits {
+            by_section.entry(section).or_default().push((position, leaf));
         }
         for (section, edits) in by_section {
             let trie = self.section(&section).edit_all(edits);
@@ -171,8 +171,8 @@ impl ObjectSet {
         let mut set = self.clone();
         for (key, edit) in &delta.edits {
             if !same(self.get(key), edit.from()) {
-                let said = if edit.from().is_some() { "another object" } else { "absent" };
-                return Err(ApplyDeltaError { key: key.clone(), said });
+                let claimed = if edit.from().is_some() { "another object" } else { "absent" };
+                return Err(ApplyDeltaError { key: key.clone(), claimed });
             }
             match edit.to() {
                 Some(to) => set.insert(key.clone(), to.clone()),
@@ -206,5 +206,5 @@ pub fn root_of_sections<'a>(sections: impl Iterator<Item = (&'a SectionKey, Dige
 
 /// The leaf of an object in a section.
 pub fn leaf(section: &SectionKey, name: Arc<str>, stub: Stub) -> Leaf {
-    Leaf { place: Digest::of(name.as_bytes()), hash: leaf_hash(section, &name, &stub), name, stub }
+    Leaf { position: Digest::of(name.as_bytes()), hash: leaf_hash(section, &name, &stub), name, stub }
 }

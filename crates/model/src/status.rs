@@ -84,11 +84,11 @@ pub struct Status {
     pub would_change: u32,
 }
 
-/// The one word for a [`Status`].
+/// A [`Status`] in one word: the axis that matters most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "each is explained at the axis that it comes from")]
-pub enum Word {
+pub enum Overall {
     Failed,
     Degraded,
     Diverged,
@@ -104,40 +104,40 @@ pub enum Word {
 }
 
 impl Status {
-    /// The word that matters most.
-    pub fn word(&self) -> Word {
+    /// The state on the axis that matters most.
+    pub fn overall(&self) -> Overall {
         match self {
-            Status { contact: Contact::Offline, .. } => Word::Offline,
-            Status { contact: Contact::Unreachable, .. } => Word::Unreachable,
-            Status { result: RunResult::Failed, .. } => Word::Failed,
-            Status { result: RunResult::Degraded, .. } => Word::Degraded,
-            Status { drift: Drift::Diverged, .. } => Word::Diverged,
-            Status { drift: Drift::Relapsed, .. } => Word::Relapsed,
-            Status { release: ReleaseState::Unassigned, .. } => Word::Unassigned,
-            Status { release: ReleaseState::Stale, .. } => Word::Stale,
-            Status { release: ReleaseState::Behind, .. } => Word::Changing,
-            Status { result: RunResult::None, .. } => Word::New,
-            Status { would_change: 1.., .. } => Word::WouldChange,
-            Status { .. } => Word::Converged,
+            Status { contact: Contact::Offline, .. } => Overall::Offline,
+            Status { contact: Contact::Unreachable, .. } => Overall::Unreachable,
+            Status { result: RunResult::Failed, .. } => Overall::Failed,
+            Status { result: RunResult::Degraded, .. } => Overall::Degraded,
+            Status { drift: Drift::Diverged, .. } => Overall::Diverged,
+            Status { drift: Drift::Relapsed, .. } => Overall::Relapsed,
+            Status { release: ReleaseState::Unassigned, .. } => Overall::Unassigned,
+            Status { release: ReleaseState::Stale, .. } => Overall::Stale,
+            Status { release: ReleaseState::Behind, .. } => Overall::Changing,
+            Status { result: RunResult::None, .. } => Overall::New,
+            Status { would_change: 1.., .. } => Overall::WouldChange,
+            Status { .. } => Overall::Converged,
         }
     }
 }
 
-impl fmt::Display for Word {
+impl fmt::Display for Overall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
-            Word::Failed => "failed",
-            Word::Degraded => "degraded",
-            Word::Diverged => "diverged",
-            Word::Relapsed => "relapsed",
-            Word::Offline => "offline",
-            Word::Unreachable => "unreachable",
-            Word::Stale => "stale",
-            Word::Changing => "changing",
-            Word::WouldChange => "would change",
-            Word::Converged => "converged",
-            Word::Unassigned => "unassigned",
-            Word::New => "new",
+            Overall::Failed => "failed",
+            Overall::Degraded => "degraded",
+            Overall::Diverged => "diverged",
+            Overall::Relapsed => "relapsed",
+            Overall::Offline => "offline",
+            Overall::Unreachable => "unreachable",
+            Overall::Stale => "stale",
+            Overall::Changing => "changing",
+            Overall::WouldChange => "would change",
+            Overall::Converged => "converged",
+            Overall::Unassigned => "unassigned",
+            Overall::New => "new",
         })
     }
 }

@@ -23,7 +23,7 @@ const EMPTY: &[Arc<Leaf>] = &[];
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Leaf {
     /// `H(name)`: where the leaf hangs.
-    pub place: Digest,
+    pub position: Digest,
     /// The leaf hash.
     pub hash: Digest,
     /// The object's name.
@@ -49,7 +49,7 @@ enum Shape {
     Branch([Trie; 16]),
 }
 
-/// What stands at one place of a trie, without what is below it: as it is stored, and as the
+/// What stands at one position of a trie, without what is below it: as it is stored, and as the
 /// source of a resync answers.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -86,9 +86,9 @@ pub enum Top<'a> {
 impl Trie {
     /// Builds a trie from leaves; of two with one name the later wins.
     pub fn build(leaves: impl IntoIterator<Item = Leaf>) -> Trie {
-        let by_place: BTreeMap<Digest, Arc<Leaf>> =
-            leaves.into_iter().map(|leaf| (leaf.place, Arc::new(leaf))).collect();
-        let leaves: Vec<Arc<Leaf>> = by_place.into_values().collect();
+        let by_position: BTreeMap<Digest, Arc<Leaf>> =
+            leaves.into_iter().map(|leaf| (leaf.position, Arc::new(leaf))).collect();
+        let leaves: Vec<Arc<Leaf>> = by_position.into_values().collect();
         Trie::of_sorted(&leaves, 0)
     }
 
@@ -101,7 +101,7 @@ impl Trie {
         }
         let mut rest = leaves;
         let children = std::array::from_fn(|nibble| {
-            let here = rest.partition_point(|leaf| nibble_at(&leaf.place, depth) <= nibble);
+            let here = rest.partition_point(|leaf| nibble_at(&leaf.position, depth) <= nibble);
             let (mine, others) = rest.split_at(here);
             rest = others;
             Trie::of_sorted(mine, depth + 1)
@@ -110,7 +110,7 @@ impl Trie {
     }
 
     fn bucket(leaves: Vec<Arc<Leaf>>) -> Trie {
-        let pairs = leaves.iter().map(|leaf| (leaf.place, leaf.hash));
+        let pairs = leaves.iter().map(|leaf| (leaf.position, leaf.hash));
         let hash = bucket_hash(pairs);
         Trie(Some(Arc::new(Branching { hash, count: leaves.len(), shape: Shape::Bucket(leaves) })))
     }
@@ -146,12 +146,12 @@ impl Trie {
 
     /// The leaf of a name.
     pub fn get(&self, name: &str) -> Option<&Arc<Leaf>> {
-        let place = Digest::of(name.as_bytes());
+        let position = Digest::of(name.as_bytes());
         let (mut at, mut depth) = (self, 0);
         loop {
             match at.top() {
-                Top::Bucket(leaves) => return leaves.iter().find(|leaf| leaf.place == place),
-                Top::Branch(children) => at = &children[nibble_at(&place, depth)],
+                Top::Bucket(leaves) => return leaves.iter().find(|leaf| leaf.position == position),
+                Top::Branch(children) => at = &children[nibble_at(&position, depth)],
             }
             depth += 1;
         }
@@ -159,7 +159,7 @@ impl Trie {
 
     /// The trie with a leaf added or replaced.
     pub fn with(&self, leaf: Leaf) -> Trie {
-        self.edit_sorted(&[(leaf.place, Some(Arc::new(leaf)))], 0)
+        self.edit_sorted(&[(leaf.position, Some(Arc::new(leaf)))], 0)
     }
 
     /// The trie without a name.
@@ -167,13 +167,13 @@ impl Trie {
         self.edit_sorted(&[(Digest::of(name.as_bytes()), None)], 0)
     }
 
-    /// The trie after many edits at once: for each place a leaf, or nothing. Every branch on
-    /// the way is hashed once, however many edits are below it. Of two edits of one place the
+    /// The trie after many edits at once: for each position a leaf, or nothing. Every branch on
+    /// the way is hashed once, however many edits are below it. Of two edits of one position the
     /// later wins.
     pub fn edit_all(&self, edits: impl IntoIterator<Item = (Digest, Option<Leaf>)>) -> Trie {
-        let by_place: BTreeMap<Digest, Option<Arc<Leaf>>> =
-            edits.into_iter().map(|(place, leaf)| (place, leaf.map(Arc::new))).collect();
-        let edits: Vec<(Digest, Option<Arc<Leaf>>)> = by_place.into_iter().collect();
+        let by_position: BTreeMap<Digest, Option<Arc<Leaf>>> =
+            edits.into_iter().map(|(position, leaf)| (position, leaf.map(Arc::new))).collect();
+        let edits: Vec<(Digest, Option<Arc<Leaf>>)> = by_position.into_iter().collect();
         self.edit_sorted(&edits, 0)
     }
 
@@ -186,7 +186,7 @@ impl Trie {
             Top::Branch(children) => {
                 let mut rest = edits;
                 let children: [Trie; 16] = std::array::from_fn(|nibble| {
-                    let here = rest.partition_point(|(place, _)| nibble_at(place, depth) <= nibble);
+                    let here = rest.partition_point(|(position, _)| nibble_at(position, depth) <= nibble);
                     let (mine, others) = rest.split_at(here);
                     rest = others;
                     children[nibble].edit_sorted(mine, depth + 1)
@@ -207,8 +207,11 @@ impl Trie {
         match self.top() {
             Top::Branch(children) => children[nibble].clone(),
             Top::Bucket(leaves) => {
-                let mine: Vec<_> =
-                    leaves.iter().filter(|leaf| nibble_at(&leaf.place, depth) == nibble).cloned().collect();
+                let mine: Vec<_> = leaves
+                    .iter()
+                    .filter(|leaf| nibble_at(&leaf.position, depth) == nibble)
+                    .cloned()
+                    .collect();
                 Trie::of_sorted(&mine, depth + 1)
             }
         }
@@ -258,14 +261,14 @@ impl Trie {
         loop {
             match (olds.peek(), news.peek()) {
                 (None, None) => return 1,
-                (Some(a), Some(b)) if a.place == b.place => {
+                (Some(a), Some(b)) if a.position == b.position => {
                     if a.hash != b.hash {
                         differs(Some(a), Some(b));
                     }
                     olds.next();
                     news.next();
                 }
-                (Some(a), b) if b.is_none_or(|b| a.place < b.place) => {
+                (Some(a), b) if b.is_none_or(|b| a.position < b.position) => {
                     differs(Some(a), None);
                     olds.next();
                 }
@@ -290,35 +293,35 @@ impl PartialEq for Trie {
 
 impl Eq for Trie {}
 
-/// Leaves after edits, both in the order of places.
+/// Leaves after edits, both in the order of positions.
 fn merge(leaves: &[Arc<Leaf>], edits: &[(Digest, Option<Arc<Leaf>>)]) -> Vec<Arc<Leaf>> {
     let mut merged = Vec::with_capacity(leaves.len() + edits.len());
     let mut olds = leaves.iter().peekable();
-    for (place, leaf) in edits {
-        while let Some(old) = olds.next_if(|old| old.place < *place) {
+    for (position, leaf) in edits {
+        while let Some(old) = olds.next_if(|old| old.position < *position) {
             merged.push(old.clone());
         }
-        olds.next_if(|old| old.place == *place);
+        olds.next_if(|old| old.position == *position);
         merged.extend(leaf.clone());
     }
     merged.extend(olds.cloned());
     merged
 }
 
-/// The nibble of a place that chooses the child at this depth.
-pub fn nibble_at(place: &Digest, depth: usize) -> usize {
-    let byte = place.0[(depth / 2) % 32];
+/// The nibble of a position that chooses the child at this depth.
+pub fn nibble_at(position: &Digest, depth: usize) -> usize {
+    let byte = position.0[(depth / 2) % 32];
     usize::from(if depth.is_multiple_of(2) { byte >> 4 } else { byte & 0x0f })
 }
 
-/// The hash of a bucket from `(place, leaf hash)` pairs in order; zero when there is none.
+/// The hash of a bucket from `(position, leaf hash)` pairs in order; zero when there is none.
 pub fn bucket_hash(pairs: impl IntoIterator<Item = (Digest, Digest)>) -> Digest {
     let mut hasher = Hasher::new();
     hasher.update(&[0x01, b'b']);
     let mut any = false;
-    for (place, leaf) in pairs {
+    for (position, leaf) in pairs {
         any = true;
-        hasher.update(place.as_bytes());
+        hasher.update(position.as_bytes());
         hasher.update(leaf.as_bytes());
     }
     if any { hasher.finish() } else { Digest::ZERO }

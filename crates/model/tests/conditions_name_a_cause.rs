@@ -45,10 +45,10 @@ fn causes() -> Vec<SyncCause> {
         behind(Delivery::NodeLate),
         SyncCause::InSync(evidence()),
     ];
-    let (place, message) = ("folder /srv/x".to_owned(), "it is gone".to_owned());
+    let (folder, message) = ("folder /srv/x".to_owned(), "it is gone".to_owned());
     let manifest = "folder /srv/x/a.yaml".to_owned();
     for problem in [
-        NodeProblem::FolderUnusable { place, message: message.clone() },
+        NodeProblem::FolderUnusable { folder, message: message.clone() },
         NodeProblem::DeletionsHeldBack { kept: 30, of: 40 },
         NodeProblem::ManifestsUnreadable { manifest, message, others: 2 },
     ] {

@@ -238,7 +238,7 @@ fn a_bucket_has_only_so_many_leaves() {
             (0..count).map(|n| LeafChunk { name: format!("n{n}").into(), stub: Stub::of(b"1") }).collect();
         leaves.sort_by_key(|leaf| Digest::of(leaf.name.as_bytes()));
         let hashed = leaves.iter().map(|one| leaf(&section, one.name.clone(), one.stub.clone()));
-        (bucket_hash(hashed.map(|leaf| (leaf.place, leaf.hash))), TrieNode::Bucket(leaves))
+        (bucket_hash(hashed.map(|leaf| (leaf.position, leaf.hash))), TrieNode::Bucket(leaves))
     };
     for (count, fits) in [(BUCKET, true), (BUCKET + 1, false)] {
         let (root, node) = bucket(count);

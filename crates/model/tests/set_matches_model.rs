@@ -184,7 +184,7 @@ proptest! {
         let section = bulk.section(&SectionKey::of(Kind::MODULE));
         for path in [vec![], vec![3], vec![3, 1], vec![15, 0, 2]] {
             let under = |leaf: &&std::sync::Arc<model::trie::Leaf>| {
-                path.iter().enumerate().all(|(depth, nibble)| model::trie::nibble_at(&leaf.place, depth) == usize::from(*nibble))
+                path.iter().enumerate().all(|(depth, nibble)| model::trie::nibble_at(&leaf.position, depth) == usize::from(*nibble))
             };
             let expected: Vec<_> = section.leaves().filter(under).cloned().collect();
             prop_assert_eq!(section.at(&path).leaves().cloned().collect::<Vec<_>>(), expected);

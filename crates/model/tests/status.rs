@@ -11,7 +11,7 @@ use model::{Digest, RunCounts, RunReport, Timestamp};
 #[test]
 fn the_word_that_matters_most() {
     use {Contact as C, Drift as D, ReleaseState as R, RunResult as S};
-    for (result, drift, contact, release, would_change, word) in [
+    for (result, drift, contact, release, would_change, overall) in [
         (S::Ok, D::Converged, C::Online, R::Current, 0, "converged"),
         (S::Ok, D::Converged, C::Online, R::Current, 2, "would change"),
         (S::None, D::Converged, C::Online, R::Current, 0, "new"),
@@ -27,7 +27,7 @@ fn the_word_that_matters_most() {
         (S::Failed, D::Diverged, C::Offline, R::Stale, 0, "offline"),
     ] {
         let status = Status { result, drift, contact, release, would_change };
-        assert_eq!(status.word().to_string(), word, "{status:?}");
+        assert_eq!(status.overall().to_string(), overall, "{status:?}");
     }
 }
 

@@ -66,7 +66,7 @@ pub enum Verb {
     Publish(publish::PublishArgs),
     /// Show how the fleet does: what is not green, why, since when, what next
     Status(status::StatusArgs),
-    /// List, show, remove or push nodes
+    /// List, show, remove or run nodes
     Node(node::NodeArgs),
     /// List runs, or show what one did
     Run(run::RunArgs),

@@ -19,8 +19,8 @@ Examples:
   muster help                 the verbs
   muster help publish         one of them
   muster help E012            a mistake in a fleet repo
-  muster help token_used      a refusal of the control plane
-  muster help release_stale   a node's refusal of what it is pointed to
+  muster help token-used      a refusal of the control plane
+  muster help release-stale   a node's refusal of what it is pointed to
   muster help no-node         a mistake in a manifest, or why an object is not taken
   muster help node-late       how synchronization of a node stands
   muster help exit            the exit codes
@@ -86,7 +86,7 @@ impl UserError for UnknownTopic {
         let near: Vec<String> = self.near.iter().map(|near| format!("`muster help {near}`")).collect();
         Some(match near.is_empty() {
             false => format!("did you mean {}?", near.join(" or ")),
-            true => "`muster help` lists the verbs; codes stand in errors, such as E012, token_used, no-node"
+            true => "`muster help` lists the verbs; codes stand in errors, such as E012, token-used, no-node"
                 .to_owned(),
         })
     }
@@ -153,8 +153,7 @@ fn unknown(topic: &str) -> UnknownTopic {
 /// What is like a topic: the nearest of all, then those that have it in them.
 fn near(topic: &str, all: &[&str]) -> Vec<String> {
     let lower = topic.to_ascii_lowercase().replace('_', "-");
-    let like =
-        |known: &&&str| lower.len() > 1 && known.to_ascii_lowercase().replace('_', "-").contains(&lower);
+    let like = |known: &&&str| lower.len() > 1 && known.to_ascii_lowercase().contains(&lower);
     let mut near: Vec<&str> = lang::nearest(topic, all.iter().copied()).into_iter().collect();
     near.extend(all.iter().filter(like).copied());
     let mut seen = std::collections::BTreeSet::new();

@@ -33,9 +33,9 @@ async fn a_refusal_carries_its_code_and_what_to_do() {
     let output = muster(control.dir.path(), &["node", "show", "nobody.test", "--operator", &operator]).await;
     assert_eq!(code(&output), 1);
     let text = err(&output);
-    assert!(text.contains("(not_found): no node \"nobody.test\" is enrolled"), "{text}");
+    assert!(text.contains("(not-found): no node \"nobody.test\" is enrolled"), "{text}");
     assert!(text.contains("hint: Check the name;"), "{text}");
-    assert!(text.contains("`muster help not_found` explains it"), "{text}");
+    assert!(text.contains("`muster help not-found` explains it"), "{text}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

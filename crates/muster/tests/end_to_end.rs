@@ -44,11 +44,11 @@ fn a_fleet_converges_and_stays_so() {
     web.until_read("etc/hello", "hello web-1\n");
     let mode = std::fs::metadata(web.dir.join("root/etc/hello")).unwrap().permissions().mode();
     assert_eq!(mode & 0o7777, 0o640);
-    server.until_word("web-1", "converged");
-    server.until_word("stray-1", "unassigned");
+    server.until_state("web-1", "converged");
+    server.until_state("stray-1", "unassigned");
     assert!(!stray.dir.join("root/etc/hello").exists());
     let status = server.json(&["status"]);
-    assert_eq!(status["words"], serde_json::json!({ "converged": 1, "unassigned": 1 }));
+    assert_eq!(status["states"], serde_json::json!({ "converged": 1, "unassigned": 1 }));
     assert!(server.ok(&["status"]).contains("2 nodes"));
 
     // An edit behind its back is healed and told.
@@ -104,7 +104,7 @@ fn each_side_lives_without_the_other_and_through_kill_9() {
     server.publish(&repo);
     let (web, daemon) = joined(&server, dir, "web-1");
     web.until_read("etc/hello", "hello web-1\n");
-    server.until_word("web-1", "converged");
+    server.until_state("web-1", "converged");
 
     // Without the control plane it converges on what it holds (CNV-5).
     control.kill();
@@ -154,11 +154,11 @@ fn each_side_lives_without_the_other_and_through_kill_9() {
         daemon = web.start();
         web.until_read("etc/hello", &format!("round {round} web-1\n"));
     }
-    server.until_word("web-1", "converged");
+    server.until_state("web-1", "converged");
 
     // Removed, it is refused, and keeps its host as it is declared.
     server.ok(&["node", "remove", "web-1", "--yes"]);
-    until("it is told why", || daemon.log().contains("unknown_node").then_some(()));
+    until("it is told why", || daemon.log().contains("unknown-node").then_some(()));
     web.edit("etc/hello", "by hand\n");
     web.until_read("etc/hello", "round 4 web-1\n");
     drop((daemon, control));
@@ -182,8 +182,8 @@ fn a_bad_token_says_what_to_do() {
     for (token, arguments, says) in [
         ("nonsense".to_owned(), vec![], "must begin with"),
         (good[..good.len() - 9].to_owned(), vec![], "copy it whole"),
-        (forged, vec![], "token_forged"),
-        (good.to_owned(), vec!["--hostname", "db-1"], "token_other_host"),
+        (forged, vec![], "token-forged"),
+        (good.to_owned(), vec!["--hostname", "db-1"], "token-other-host"),
     ] {
         std::fs::write(host.token_file(), &token).unwrap();
         let file = host.token_file();
@@ -200,7 +200,7 @@ fn a_bad_token_says_what_to_do() {
     let other = Host::new(temp.path(), "other", &Prefix::new());
     std::fs::write(other.token_file(), good).unwrap();
     let output = other.run(&["join", "--token-file", other.token_file().to_str().unwrap()]);
-    assert!(text(&output.stderr).contains("token_used"), "{output:?}");
+    assert!(text(&output.stderr).contains("token-used"), "{output:?}");
     assert_eq!(server.json(&["status"])["nodes"], 1);
     assert!(control.end().success());
 }

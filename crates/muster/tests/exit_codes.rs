@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use cli::exit::Exit;
-use model::status::Word;
+use model::status::Overall;
 use test_support::programs::repo::{
     Control, app_module, code, err, fleet_yaml, muster, nodes_yaml, out, write,
 };
@@ -118,15 +118,15 @@ async fn failed_nodes_make_status_end_with_three() {
     let mut view =
         control.operator().await.call(&server::api::STATUS, server::api::operation::Empty {}).await.unwrap();
     assert_eq!(cli::status::exit(&view), Exit::Ok);
-    for (word, exit) in [
-        (Word::Converged, Exit::Ok),
-        (Word::Offline, Exit::Ok),
-        (Word::Failed, Exit::SomeFailed),
-        (Word::Degraded, Exit::SomeFailed),
-        (Word::Diverged, Exit::SomeFailed),
+    for (state, exit) in [
+        (Overall::Converged, Exit::Ok),
+        (Overall::Offline, Exit::Ok),
+        (Overall::Failed, Exit::SomeFailed),
+        (Overall::Degraded, Exit::SomeFailed),
+        (Overall::Diverged, Exit::SomeFailed),
     ] {
-        view.words = [(word, 1)].into();
-        assert_eq!(cli::status::exit(&view), exit, "{word}");
+        view.states = [(state, 1)].into();
+        assert_eq!(cli::status::exit(&view), exit, "{state}");
     }
 }
 

@@ -143,7 +143,7 @@ async fn the_program_says_it_and_names_the_nearest_for_others() {
     assert_eq!(code(&known), 0);
     assert!(out(&known).starts_with("E012  {{ in YAML\n"), "{}", out(&known));
     for (topic, near) in [
-        ("token_usd", "did you mean `muster help token_used`?"),
+        ("token_usd", "did you mean `muster help token-used`?"),
         ("E01", "`muster help E010` or "),
         ("kind_not", "did you mean `muster help kind-not-allowed`?"),
         ("zzzz", "`muster help` lists the verbs; codes stand in errors"),

@@ -35,7 +35,7 @@ fn its_own_key_and_its_ssh_host_key() {
     own.join();
     let _own = own.start();
     own.until_read("etc/hello", "hello web-1\n");
-    server.until_word("web-1", "converged");
+    server.until_state("web-1", "converged");
     assert_eq!(server.node("web-1")["fingerprint"], key.public().fingerprint());
     until("what it has seen is signed and kept", || (server.node("web-1")["seen"]["seq"] == 1).then_some(()));
 

@@ -43,7 +43,7 @@ fn over_ipv4_and_ipv6_through_a_partition() {
     });
     for host in &hosts {
         host.until_read("etc/hello", &format!("hello {}\n", host.name));
-        server.until_word(&host.name, "converged");
+        server.until_state(&host.name, "converged");
         let known = String::from_utf8(host.run(&["status", "--json"]).stdout).unwrap();
         assert_eq!(known.contains(V6), host.name == "web-6", "{known}");
     }
@@ -57,8 +57,8 @@ fn over_ipv4_and_ipv6_through_a_partition() {
         host.until_read("etc/hello", &format!("hello {}\n", host.name));
     }
     for host in &hosts {
-        let word = server.node(&host.name)["word"].clone();
-        assert_ne!(word, "failed", "{}", host.name);
+        let state = server.node(&host.name)["state"].clone();
+        assert_ne!(state, "failed", "{}", host.name);
         assert_eq!(server.node(&host.name)["held"]["seq"], 1, "nothing got through");
     }
 
@@ -66,7 +66,7 @@ fn over_ipv4_and_ipv6_through_a_partition() {
     cable.plug_in();
     for host in &hosts {
         host.until_read("etc/hello", &format!("after the partition {}\n", host.name));
-        server.until_word(&host.name, "converged");
+        server.until_state(&host.name, "converged");
         until("the correction of the meantime is told", || {
             let runs = server.json(&["run", "list", "--node", &host.name]);
             let runs = runs.as_array().unwrap().clone();

@@ -10,10 +10,10 @@ use model::Timestamp;
 use model::condition::Direction;
 use model::delta::render;
 use serde_json::{Value, json};
-use server::api::objects::{ApplyOutcome, Done, ObjectName, ObjectView};
+use server::api::objects::{ApplyOutcome, ObjectName, ObjectResult, ObjectView};
 use test_support::programs::repo::{code, err, muster, out, write};
 
-fn done(name: &str, outcome: ApplyOutcome) -> Done {
+fn done(name: &str, outcome: ApplyOutcome) -> ObjectResult {
     let object = ObjectName {
         node: "web-1.test".to_owned(),
         kind: "App".to_owned(),
@@ -22,7 +22,7 @@ fn done(name: &str, outcome: ApplyOutcome) -> Done {
     };
     let why =
         (outcome == ApplyOutcome::Refused).then(|| "its release does not synchronize this kind".to_owned());
-    Done { object, outcome, why, before: None, after: None }
+    ObjectResult { object, outcome, why, before: None, after: None }
 }
 
 #[test]
@@ -55,7 +55,7 @@ fn exit_codes_say_what_became_of_objects() {
         done("b", ApplyOutcome::Unchanged),
         done("c", ApplyOutcome::Refused),
     );
-    let of = |results: &[&Done], dry_run| {
+    let of = |results: &[&ObjectResult], dry_run| {
         exit(&results.iter().map(|done| (*done).clone()).collect::<Vec<_>>(), dry_run)
     };
     assert_eq!(of(&[&good, &same], false), Exit::Ok);

@@ -53,7 +53,7 @@ impl Place {
             (host, daemon)
         };
         let hosts = names.iter().map(join).collect();
-        names.iter().for_each(|name| server.until_word(name, "converged"));
+        names.iter().for_each(|name| server.until_state(name, "converged"));
         Place { server, control, hosts, _temp: temp }
     }
 

@@ -41,7 +41,7 @@ async fn where_nobody_is_enrolled() {
     for line in ["task show t-1", "task cancel t-1", "workflow approve w-1", "object get web-1 App/shop"] {
         let output = run(line, &[]).await;
         assert_eq!(code(&output), 1, "{line}: {}", err(&output));
-        assert!(err(&output).contains("(not_found)"), "{line}: {}", err(&output));
+        assert!(err(&output).contains("(not-found)"), "{line}: {}", err(&output));
     }
     let wrong = run("object status !web-1", &[]).await;
     assert!(err(&wrong).contains("hint: `muster help selectors`"), "{}", err(&wrong));

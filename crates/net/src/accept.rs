@@ -54,7 +54,7 @@ pub struct AcceptLimits {
     pub keepalive: Duration,
     /// How long requests under way may take to end once a connection is to be closed; a
     /// long poll fits. A peer that never ends them, or never says a word of HTTP/2 in the
-    /// first place, would otherwise hold its place for ever.
+    /// first place, would otherwise hold its slot for ever.
     pub ending: Duration,
 }
 
@@ -73,7 +73,7 @@ impl Default for AcceptLimits {
             per_peer: 8,
             handshake: Duration::from_secs(10),
             head: Duration::from_secs(10),
-            handshakes: 32,
+            handshakes: 128,
             age: Duration::from_secs(3600),
             anonymous_age: Duration::from_secs(60),
             keepalive: Duration::from_secs(120),
@@ -93,7 +93,7 @@ const STREAM_WINDOW: u32 = 256 * 1024;
 const CONNECTION_WINDOW: u32 = 512 * 1024;
 /// What a stream may hold to be sent, in bytes.
 const SEND_BUFFER: usize = 64 * 1024;
-/// How long one handshake may keep its place among those that are under way at once.
+/// How long one handshake may keep its slot among those that are under way at once.
 const INSIDE: Duration = Duration::from_millis(250);
 /// How long to wait after accepting failed (no file left, say).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
@@ -252,13 +252,13 @@ struct One {
     shutdown: watch::Receiver<bool>,
 }
 
-/// How many places each node has taken, so that one cannot take all there are: of connections here,
+/// How many permits each node holds, so that one cannot take all there are: of connections here,
 /// of requests where many nodes share a connection.
 #[derive(Default)]
 pub struct Peers(Mutex<HashMap<NodeId, usize>>);
 
 impl Peers {
-    /// Takes a place for a node, until the permit is dropped; `None` when the node has as many
+    /// A permit for a node, until it is dropped; `None` when the node has as many
     /// as it may. Who is no node is not counted.
     pub fn enter(self: Arc<Peers>, node: Option<&NodeId>, limit: usize) -> Option<PeerPermit> {
         let Some(node) = node.cloned() else { return Some(PeerPermit { peers: self, node: None }) };
@@ -273,7 +273,7 @@ impl Peers {
     }
 }
 
-/// A place that a node has taken.
+/// A permit that a node holds.
 pub struct PeerPermit {
     peers: Arc<Peers>,
     node: Option<NodeId>,
@@ -332,11 +332,11 @@ impl One {
             Some(PeerRole::Node { id, .. }) => Some(id),
             Some(PeerRole::Operator(_) | PeerRole::Proxy(_)) | None => None,
         };
-        let Some(place) = peers.enter(node, limits.per_peer) else {
+        let Some(permit) = peers.enter(node, limits.per_peer) else {
             tracing::warn!(%address, "a node has too many connections; this one is closed");
             return None;
         };
-        Some(Box::new(Met { tls, connection, limits, shutdown, _place: place, _slot: slot }))
+        Some(Box::new(Met { tls, connection, limits, shutdown, _permit: permit, _slot: slot }))
     }
 }
 
@@ -346,7 +346,7 @@ struct Met {
     connection: Connection,
     limits: Arc<AcceptLimits>,
     shutdown: watch::Receiver<bool>,
-    _place: PeerPermit,
+    _permit: PeerPermit,
     _slot: OwnedSemaphorePermit,
 }
 
@@ -423,7 +423,7 @@ async fn greet(
     }
 }
 
-/// What handlers are told of a connection.
+/// What handlers know of a connection.
 fn connection(tls: &TlsStream<TcpStream>, address: SocketAddr) -> Option<Connection> {
     let session = tls.get_ref().1;
     let peer = session.peer_certificates().and_then(|chain| chain.first());

@@ -114,13 +114,13 @@ impl Client {
     }
 
     async fn connect(url: &ServerUrl, tls: Arc<ClientConfig>) -> Result<Client, ClientError> {
-        let Session { io, traffic } = Session::open(url, tls).await?;
+        let TlsSession { io, traffic } = TlsSession::open(url, tls).await?;
         let (send, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
             .timer(TokioTimer::new())
             .keep_alive_interval(KEEPALIVE)
             .keep_alive_timeout(KEEPALIVE)
             .max_send_buf_size(SEND_BUFFER)
-            // A control plane with many nodes need not remember what it said to each.
+            // A control plane with many nodes need not remember what it sent to each.
             .header_table_size(0)
             .handshake(io)
             .await
@@ -236,7 +236,7 @@ impl Http1 {
     /// handshake.
     pub async fn dial(url: &ServerUrl, tls: &ClientConfig) -> Result<Http1, ClientError> {
         let open = async {
-            let Session { io, traffic } = Session::open(url, crate::tls::http1_alone(tls)).await?;
+            let TlsSession { io, traffic } = TlsSession::open(url, crate::tls::http1_alone(tls)).await?;
             let (send, connection) = hyper::client::conn::http1::handshake(io)
                 .await
                 .map_err(|source| ClientError::Exchange { url: url.clone(), source })?;
@@ -286,13 +286,13 @@ impl Http1 {
 }
 
 /// A TLS session and its meter.
-struct Session {
+struct TlsSession {
     io: TokioIo<tokio_rustls::client::TlsStream<Metered>>,
     traffic: Arc<Traffic>,
 }
 
-impl Session {
-    async fn open(url: &ServerUrl, tls: Arc<ClientConfig>) -> Result<Session, ClientError> {
+impl TlsSession {
+    async fn open(url: &ServerUrl, tls: Arc<ClientConfig>) -> Result<TlsSession, ClientError> {
         let name = ServerName::try_from(url.host().to_owned())
             .map_err(|_| ClientError::Name(url.host().to_owned()))?;
         let stream = TcpStream::connect(url.authority())
@@ -303,7 +303,7 @@ impl Session {
         let metered = Metered { stream, traffic: traffic.clone() };
         let failed = |source| ClientError::Handshake { url: url.clone(), source };
         let tls = TlsConnector::from(tls).connect(name, metered).await.map_err(failed)?;
-        Ok(Session { io: TokioIo::new(tls), traffic })
+        Ok(TlsSession { io: TokioIo::new(tls), traffic })
     }
 }
 

@@ -91,7 +91,7 @@ pub enum Received {
 pub struct WebSocket {
     inner: Box<WebSocketStream<TokioIo<Upgraded>>>,
     bounds: SocketBounds,
-    place: Option<SocketPermit>,
+    permit: Option<SocketPermit>,
 }
 
 /// The connection below an accepted socket; it counts until the socket is dropped.
@@ -111,19 +111,19 @@ pub struct SocketSender {
     bounds: SocketBounds,
 }
 
-/// The receiving half of a socket. The connection's place is given back with it.
+/// The receiving half of a socket. The connection's permit is given back with it.
 #[derive(Debug)]
 pub struct SocketReceiver {
     inner: SplitStream<Box<WebSocketStream<TokioIo<Upgraded>>>>,
     bounds: SocketBounds,
-    place: Option<SocketPermit>,
+    permit: Option<SocketPermit>,
 }
 
 /// An upgrade that was agreed to; the socket is there once the response is sent.
 #[derive(Debug)]
 pub struct Upgrade {
     on: OnUpgrade,
-    place: Option<SocketPermit>,
+    permit: Option<SocketPermit>,
     bounds: SocketBounds,
 }
 
@@ -140,12 +140,12 @@ pub fn accept<B>(
     if lists(request.headers(), &SEC_WEBSOCKET_PROTOCOL, PROTOCOL) {
         response.headers_mut().insert(SEC_WEBSOCKET_PROTOCOL, HeaderValue::from_static(PROTOCOL));
     }
-    let place = request.extensions().get::<Connection>().cloned().map(|connection| {
+    let permit = request.extensions().get::<Connection>().cloned().map(|connection| {
         connection.upgrade_began();
         SocketPermit(connection)
     });
     let on = hyper::upgrade::on(request);
-    Ok((response, Upgrade { on, place, bounds }))
+    Ok((response, Upgrade { on, permit, bounds }))
 }
 
 fn lists(headers: &HeaderMap, name: &http::HeaderName, wanted: &str) -> bool {
@@ -160,7 +160,7 @@ impl Upgrade {
     /// [`WebSocketError::Upgrade`] when the connection ended first.
     pub async fn socket(self) -> Result<WebSocket, WebSocketError> {
         match tokio::time::timeout(UPGRADE_TIMEOUT, self.on).await {
-            Ok(Ok(io)) => Ok(WebSocket::over(io, Role::Server, self.bounds, self.place).await),
+            Ok(Ok(io)) => Ok(WebSocket::over(io, Role::Server, self.bounds, self.permit).await),
             Ok(Err(error)) => Err(WebSocketError::Upgrade(Some(error))),
             Err(_) => Err(WebSocketError::Upgrade(None)),
         }
@@ -186,7 +186,7 @@ pub(crate) fn agreed(response: &HeaderMap, expected: &str) -> bool {
 }
 
 impl WebSocket {
-    async fn over(io: Upgraded, role: Role, bounds: SocketBounds, place: Option<SocketPermit>) -> WebSocket {
+    async fn over(io: Upgraded, role: Role, bounds: SocketBounds, permit: Option<SocketPermit>) -> WebSocket {
         let config = WebSocketConfig::default()
             .read_buffer_size(READ_BUFFER)
             .write_buffer_size(0)
@@ -194,7 +194,7 @@ impl WebSocket {
             .max_message_size(Some(bounds.read))
             .max_frame_size(Some(bounds.read));
         let inner = WebSocketStream::from_raw_socket(TokioIo::new(io), role, Some(config)).await;
-        WebSocket { inner: Box::new(inner), bounds, place }
+        WebSocket { inner: Box::new(inner), bounds, permit }
     }
 
     /// A client's socket, after the answer to its request.
@@ -206,7 +206,7 @@ impl WebSocket {
     pub fn split(self) -> (SocketSender, SocketReceiver) {
         let (sink, stream) = self.inner.split();
         let bounds = self.bounds;
-        (SocketSender { inner: sink, bounds }, SocketReceiver { inner: stream, bounds, place: self.place })
+        (SocketSender { inner: sink, bounds }, SocketReceiver { inner: stream, bounds, permit: self.permit })
     }
 }
 
@@ -259,7 +259,7 @@ impl SocketReceiver {
     /// [`WebSocketError`]; the socket is of no use from there on.
     pub async fn recv(&mut self) -> Result<Received, WebSocketError> {
         loop {
-            let next = match &self.place {
+            let next = match &self.permit {
                 Some(SocketPermit(connection)) => tokio::select! {
                     next = self.inner.next() => next,
                     () = connection.cut() => return Err(WebSocketError::Closed),

@@ -1,4 +1,4 @@
-//! What the step is told and what it asks for: inputs and effects, as values.
+//! The step's inputs and effects, as values.
 
 use std::collections::BTreeSet;
 
@@ -65,7 +65,7 @@ pub enum NodeInput {
     NotAppended,
     /// More facts wait than one check-in could carry.
     FactsWait,
-    /// The control plane's clock, as it told it. A host's clock that is behind it locks the
+    /// The control plane's clock, as its answer had it. A host's clock that is behind it locks the
     /// node out of nothing (IDN-11).
     ServerTime(Timestamp),
 }

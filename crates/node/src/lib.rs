@@ -1,6 +1,6 @@
 //! The agent's step: `handle(input, now) -> effects`, `next_deadline() -> (when, why)`.
 //!
-//! Pure: what the agent does next depends only on what it holds, what it is told and the
+//! Pure: what the agent does next depends only on what it holds, its inputs and the
 //! time it is given. The shell carries out the effects and reports back as inputs; the
 //! simulator does the same in memory.
 //!

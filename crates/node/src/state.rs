@@ -54,14 +54,14 @@ pub struct LastRun {
     #[serde(default)]
     pub counts: RunCounts,
     /// The incarnation of the log that holds its report, or that of a run alike: in another incarnation
-    /// nothing was said yet.
+    /// nothing was reported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub incarnation: Option<Incarnation>,
 }
 
 /// What to write down of a run that ended.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct EndedRun {
     /// The run, remembered.
     pub last: LastRun,
     /// Its report is a fact: it says something new, or something was changed (CNV-2).
@@ -79,13 +79,13 @@ impl LastRun {
         report: &RunReport,
         incarnation: &Incarnation,
         now: Timestamp,
-    ) -> Written {
+    ) -> EndedRun {
         let outcome = crate::step::outcome_digest(report);
-        let told = before
+        let reported = before
             .is_some_and(|last| last.outcome == outcome && last.incarnation.as_ref() == Some(incarnation));
         let same_inputs = before.is_some_and(|last| last.inputs == inputs);
         let (counts, incarnation) = (report.counts, Some(incarnation.clone()));
         let last = LastRun { inputs, outcome, at: now, counts, incarnation };
-        Written { last, fact: !told || report.counts.changed > 0, save: !told || !same_inputs }
+        EndedRun { last, fact: !reported || report.counts.changed > 0, save: !reported || !same_inputs }
     }
 }

@@ -27,7 +27,7 @@ const DELIVER_WITHIN: Duration = Duration::from_secs(2);
 
 /// Where the node stands with its contacts.
 #[derive(Debug)]
-enum Talk {
+enum ContactState {
     Idle,
     Traits,
     Waiting,
@@ -36,29 +36,29 @@ enum Talk {
 /// A release on its way to be held. Contacts and runs go on meanwhile: a slow content or disk
 /// delays neither.
 #[derive(Debug, Default)]
-enum Change {
+enum ReleaseChange {
     #[default]
     None,
-    Fetching(Box<Pending>),
+    Fetching(Box<FetchingRelease>),
     Adopting(Box<Adoption>),
 }
 
 /// A run under way.
 #[derive(Debug)]
-struct Running {
+struct RunUnderWay {
     inputs: Digest,
     /// The request that it carries out: one that came after it began needs a run of its own.
     run_request: Option<u64>,
 }
 
 #[derive(Debug)]
-struct Pending {
+struct FetchingRelease {
     offer: Offer,
     adopted: Adopted,
     set: ObjectSet,
 }
 
-/// A node's mind.
+/// The agent's step: what the node holds, and what it does next.
 #[derive(Debug)]
 pub struct Node {
     identity: Identity,
@@ -66,11 +66,11 @@ pub struct Node {
     policy: Policy,
     last_run: Option<LastRun>,
     spread: Spread,
-    talk: Talk,
-    change: Change,
+    talk: ContactState,
+    change: ReleaseChange,
     /// The header held when the last check-in was made: an offer is a difference from there.
     asked_from: Option<Digest>,
-    running: Option<Running>,
+    running: Option<RunUnderWay>,
     run_due: bool,
     /// Facts came that no check-in has carried yet.
     facts_pending: bool,
@@ -108,8 +108,8 @@ impl Node {
             policy: restored.policy,
             last_run: restored.last_run,
             spread: Spread::new(seed),
-            talk: Talk::Idle,
-            change: Change::None,
+            talk: ContactState::Idle,
+            change: ReleaseChange::None,
             asked_from: None,
             running: None,
             run_due: false,
@@ -151,7 +151,8 @@ impl Node {
 
     /// When something is due next, and what. `None` while an effect is under way.
     pub fn next_deadline(&self) -> Option<(Timestamp, &'static str)> {
-        let contact = matches!(self.talk, Talk::Idle).then_some((self.next_contact, "the next check-in"));
+        let contact =
+            matches!(self.talk, ContactState::Idle).then_some((self.next_contact, "the next check-in"));
         // Without traits no run can begin, so its time alone is no reason to wake up.
         let can_run = self.running.is_none() && self.adoption.is_some() && self.traits.is_some();
         let run = can_run.then_some((self.next_run, "the next run on the held set"));
@@ -214,8 +215,8 @@ impl Node {
     }
 
     fn start_what_is_due(&mut self, now: Timestamp, effects: &mut Vec<NodeEffect>) {
-        if matches!(self.talk, Talk::Idle) && now >= self.next_contact {
-            self.talk = Talk::Traits;
+        if matches!(self.talk, ContactState::Idle) && now >= self.next_contact {
+            self.talk = ContactState::Traits;
             effects.push(NodeEffect::CollectTraits);
         }
         // Without traits nothing can be bound; the contact that collects them comes first.
@@ -233,7 +234,7 @@ impl Node {
         let inputs = inputs_digest(&adoption.root, &traits);
         let intended = self.last_run.as_ref().is_none_or(|last| last.inputs != inputs);
         self.run_due = false;
-        self.running = Some(Running { inputs, run_request: self.run_request.take() });
+        self.running = Some(RunUnderWay { inputs, run_request: self.run_request.take() });
         effects.push(NodeEffect::Run(RunOrder { seq: adoption.seq, root: adoption.root, intended }));
     }
 
@@ -243,10 +244,10 @@ impl Node {
             self.run_due = true;
         }
         self.traits = Some(traits);
-        if !matches!(self.talk, Talk::Traits) {
+        if !matches!(self.talk, ContactState::Traits) {
             return;
         }
-        self.talk = Talk::Waiting;
+        self.talk = ContactState::Waiting;
         effects.push(NodeEffect::CheckIn(Box::new(self.check_in(now))));
     }
 
@@ -263,7 +264,7 @@ impl Node {
             run: self.last_run.as_ref().map(|run| RunNote { at: run.at, outcome: run.outcome }),
             traits,
             full: self.want_full || self.is_stale(now),
-            pushed: self.run_confirmed,
+            run_confirmed: self.run_confirmed,
             // The shell adds it, as it knows where the log ends.
             seen: None,
         }
@@ -271,7 +272,7 @@ impl Node {
 
     fn on_unreachable(&mut self, why: &str, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         self.failures = self.failures.saturating_add(1);
-        self.talk = Talk::Idle;
+        self.talk = ContactState::Idle;
         self.next_contact = now.plus(self.spread.backoff(self.failures, self.policy.contact()));
         let grace = self.policy.offline_grace_secs;
         let silent = self.confirmed_at.is_some_and(|at| now.since(at).as_secs() > grace);
@@ -286,20 +287,20 @@ impl Node {
     /// Contact is kept, but what was offered could not be fetched or kept: it is tried again
     /// ever later, however well the contacts in between go.
     fn on_stuck(&mut self, now: Timestamp) {
-        self.change = Change::None;
+        self.change = ReleaseChange::None;
         self.stuck = self.stuck.saturating_add(1);
         self.next_contact = now.plus(self.spread.backoff(self.stuck, self.policy.contact()));
     }
 
     fn on_answer(&mut self, answer: Answer, now: Timestamp, effects: &mut Vec<NodeEffect>) {
-        if !matches!(self.talk, Talk::Waiting) {
+        if !matches!(self.talk, ContactState::Waiting) {
             return;
         }
         self.failures = 0;
         self.warned_offline = false;
         self.confirmed_at = Some(now);
-        self.talk = Talk::Idle;
-        if self.run_confirmed.is_some() && answer.push.is_none() {
+        self.talk = ContactState::Idle;
+        if self.run_confirmed.is_some() && answer.run_request.is_none() {
             self.run_confirmed = None;
         }
         if let Some(cursor) = answer.acked {
@@ -314,8 +315,9 @@ impl Node {
             self.deliver_soon(now);
         }
         let running = self.running.as_ref().and_then(|running| running.run_request);
-        if answer.push.is_some() && answer.push != self.run_confirmed && answer.push != running {
-            self.run_request = answer.push;
+        let requested = answer.run_request;
+        if requested.is_some() && requested != self.run_confirmed && requested != running {
+            self.run_request = requested;
         }
         match answer.offer {
             Some(offer) => self.on_offer(offer, now, effects),
@@ -334,7 +336,7 @@ impl Node {
     }
 
     fn on_offer(&mut self, offer: Offer, now: Timestamp, effects: &mut Vec<NodeEffect>) {
-        if !matches!(self.change, Change::None) {
+        if !matches!(self.change, ReleaseChange::None) {
             // One release at a time; its end leads to the next check-in.
             return self.run_after_answer(now);
         }
@@ -357,10 +359,10 @@ impl Node {
             matches: &adopt::takes,
             features: FEATURES,
         };
-        let verdict = adopt::judge(&offer, judge)
+        let judged = adopt::judge(&offer, judge)
             .and_then(|adopted| Ok((self.put_together(&offer, &adopted)?, adopted)));
-        match verdict {
-            Ok((set, adopted)) => self.fetch(Pending { offer, adopted, set }, effects),
+        match judged {
+            Ok((set, adopted)) => self.fetch(FetchingRelease { offer, adopted, set }, effects),
             Err(refusal) => self.refuse(&offer, &refusal, now, effects),
         }
     }
@@ -401,16 +403,16 @@ impl Node {
         self.run_after_answer(now);
     }
 
-    fn fetch(&mut self, pending: Pending, effects: &mut Vec<NodeEffect>) {
+    fn fetch(&mut self, pending: FetchingRelease, effects: &mut Vec<NodeEffect>) {
         let contents = pending.set.objects().map(|(_, stub)| stub.digest).collect();
         let inline = pending.offer.set.as_ref().map(|set| set.contents.clone()).unwrap_or_default();
-        self.change = Change::Fetching(Box::new(pending));
+        self.change = ReleaseChange::Fetching(Box::new(pending));
         effects.push(NodeEffect::Fetch { contents, inline });
     }
 
     fn on_fetched(&mut self, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         let pending = match std::mem::take(&mut self.change) {
-            Change::Fetching(pending) => pending,
+            ReleaseChange::Fetching(pending) => pending,
             other => return self.change = other,
         };
         let objects = pending.set.objects().map(|(key, stub)| (key, stub.clone()));
@@ -424,13 +426,13 @@ impl Node {
             floor: pending.adopted.floor,
             adopted_at: now,
         };
-        self.change = Change::Adopting(Box::new(adoption.clone()));
+        self.change = ReleaseChange::Adopting(Box::new(adoption.clone()));
         effects.push(NodeEffect::Adopt(Box::new(adoption)));
     }
 
     fn on_adopted(&mut self, policy: Policy, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         let adoption = match std::mem::take(&mut self.change) {
-            Change::Adopting(adoption) => adoption,
+            ReleaseChange::Adopting(adoption) => adoption,
             other => return self.change = other,
         };
         self.policy = policy;
@@ -449,7 +451,7 @@ impl Node {
     }
 
     fn on_ran(&mut self, report: &RunReport, now: Timestamp, effects: &mut Vec<NodeEffect>) {
-        let Some(Running { inputs, run_request }) = self.running.take() else { return };
+        let Some(RunUnderWay { inputs, run_request }) = self.running.take() else { return };
         self.next_run = now.plus(self.spread.jitter(self.interval(), self.policy.jitter_percent));
         if let Some(number) = run_request {
             self.run_confirmed = Some(number);
@@ -466,7 +468,7 @@ impl Node {
         }
     }
 
-    /// A report that is not in the log must not be taken for said: the next run says it.
+    /// A report that is not in the log must not be taken for reported: the next run reports it.
     fn on_not_appended(&mut self, effects: &mut Vec<NodeEffect>) {
         if let Some(last) = &mut self.last_run {
             last.incarnation = None;

@@ -103,7 +103,7 @@ fn a_refusal_is_one_fact_and_leaves_what_was_held() {
         match round {
             0 => {
                 let FactBody::Refused { code, message } = refused[0] else { panic!("{refused:?}") };
-                assert_eq!(code, "release_older");
+                assert_eq!(code, "release-older");
                 assert_eq!(message, "release 1 is older than release 2, which this node accepted before");
                 assert_eq!(warnings(&effects).len(), 1);
             }
@@ -117,12 +117,12 @@ fn a_refusal_is_one_fact_and_leaves_what_was_held() {
     // Another reason is another fact.
     let stale = Release::new(3, START.minus(FRESH * 2), &["c"]);
     let effects = bench.exchange(offering(stale.offer(Some(&held.set))));
-    assert!(matches!(facts(&effects)[..], [FactBody::Refused { code, .. }] if code == "release_stale"));
+    assert!(matches!(facts(&effects)[..], [FactBody::Refused { code, .. }] if code == "release-stale"));
     // After an adoption the old reason counts anew.
     bench.adopt(&Release::new(4, START, &["d"]));
     bench.give(NodeInput::Ran(Box::new(common::report(1, 1))));
     let effects = bench.exchange(offering(stale.offer(None)));
-    assert!(matches!(facts(&effects)[..], [FactBody::Refused { code, .. }] if code == "release_older"));
+    assert!(matches!(facts(&effects)[..], [FactBody::Refused { code, .. }] if code == "release-older"));
 }
 
 #[test]
@@ -137,9 +137,9 @@ fn a_set_that_is_not_the_release_s_is_refused() {
     let mut no_set = honest.clone();
     no_set.set = None;
     for (what, offer, code) in [
-        ("another content", other_content, "release_other_root"),
-        ("no set, though it differs", no_set, "release_other_root"),
-        ("from a set not held", next.offer(Some(&strange)), "release_malformed"),
+        ("another content", other_content, "release-other-root"),
+        ("no set, though it differs", no_set, "release-other-root"),
+        ("from a set not held", next.offer(Some(&strange)), "release-malformed"),
     ] {
         let mut bench = Bench::holding(&held);
         let effects = bench.exchange(offering(offer));
@@ -165,7 +165,7 @@ fn the_floor_outlives_a_restart() {
     let adoption = Bench::holding(&held).node.adoption().cloned();
     let mut bench = Bench::restored(Restored { adoption, ..Restored::default() });
     let effects = bench.exchange(offering(old.offer(Some(&held.set))));
-    assert!(matches!(facts(&effects)[..], [FactBody::Refused { code, .. }] if code == "release_older"));
+    assert!(matches!(facts(&effects)[..], [FactBody::Refused { code, .. }] if code == "release-older"));
 }
 
 #[test]
@@ -174,7 +174,7 @@ fn a_host_s_slow_clock_locks_it_out_of_nothing() {
     let release = Release::new(1, START.plus(month), &["a"]);
     let mut bench = Bench::new();
     let effects = bench.exchange(offering(release.offer(None)));
-    assert!(matches!(facts(&effects)[..], [FactBody::Refused { code, .. }] if code == "release_future"));
+    assert!(matches!(facts(&effects)[..], [FactBody::Refused { code, .. }] if code == "release-future"));
     bench.check_in();
     bench.give(NodeInput::ServerTime(bench.now.plus(month)));
     bench.give(NodeInput::Answered(Box::new(offering(release.offer(None)))));
@@ -189,7 +189,7 @@ fn a_control_plane_that_lies_about_the_time_makes_nothing_fresh() {
         bench.give(NodeInput::ServerTime(theirs));
         let effects = bench.exchange(offering(stale.offer(None)));
         assert!(
-            matches!(facts(&effects)[..], [FactBody::Refused { code, .. }] if code == "release_stale"),
+            matches!(facts(&effects)[..], [FactBody::Refused { code, .. }] if code == "release-stale"),
             "{theirs}"
         );
     }

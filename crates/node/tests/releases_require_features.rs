@@ -19,7 +19,7 @@ fn a_release_that_requires_what_is_lacking_is_refused_and_the_held_one_goes_on()
     let offer = next.offer(Some(&held.set));
     let effects = bench.exchange(offering(offer.clone()));
     let [FactBody::Refused { code, message }] = facts(&effects)[..] else { panic!("{effects:?}") };
-    assert_eq!(code, "release_requires");
+    assert_eq!(code, "release-requires");
     let said = "release 2 requires waves, x, which this agent does not have; install a newer muster-agent";
     assert_eq!(message, said);
     assert_eq!(warnings(&effects).len(), 1);

@@ -100,49 +100,49 @@ fn a_no_change_answer_leads_to_a_run_unless_one_was_just_made() {
 }
 
 #[test]
-fn a_push_is_carried_out_and_confirmed() {
+fn a_run_request_is_carried_out_and_confirmed() {
     let mut bench = bench();
-    let pushing = Answer { push: Some(5), ..answer() };
-    let effects = bench.exchange(pushing.clone());
+    let requesting = Answer { run_request: Some(5), ..answer() };
+    let effects = bench.exchange(requesting.clone());
     assert!(run_of(&effects).is_some(), "at once, whenever the next run was due");
-    // Told again while the run is under way, it is no second push.
-    assert_eq!(bench.exchange(pushing.clone()), []);
+    // Requested again while the run is under way, it is no second request.
+    assert_eq!(bench.exchange(requesting.clone()), []);
     let effects = bench.give(NodeInput::Ran(Box::new(report(0, 1))));
     assert_eq!(run_of(&effects), None);
     assert!(effects.contains(&NodeEffect::CollectTraits), "the check-in that confirms it begins at once");
-    assert_eq!(bench.check_in().pushed, Some(5));
+    assert_eq!(bench.check_in().run_confirmed, Some(5));
     // The confirmation was lost: it is said again, and not done again.
-    let effects = bench.give(NodeInput::Answered(Box::new(pushing)));
+    let effects = bench.give(NodeInput::Answered(Box::new(requesting)));
     assert_eq!(run_of(&effects), None);
-    assert_eq!(bench.check_in().pushed, Some(5));
+    assert_eq!(bench.check_in().run_confirmed, Some(5));
     bench.give(NodeInput::Answered(Box::new(answer())));
-    assert_eq!(bench.check_in().pushed, None, "taken");
+    assert_eq!(bench.check_in().run_confirmed, None, "taken");
 }
 
 #[test]
-fn a_push_is_confirmed_only_by_a_run_that_began_after_it() {
+fn a_run_request_is_confirmed_only_by_a_run_that_began_after_it() {
     let mut bench = bench();
     assert!(run_of(&bench.give(NodeInput::Nudge)).is_some());
-    let effects = bench.exchange(Answer { push: Some(5), ..answer() });
+    let effects = bench.exchange(Answer { run_request: Some(5), ..answer() });
     assert_eq!(run_of(&effects), None, "the nudge's run is under way");
     let effects = bench.give(NodeInput::Ran(Box::new(report(0, 1))));
-    assert!(run_of(&effects).is_some(), "a run of the push's own");
-    assert_eq!(bench.check_in().pushed, None, "not before it ended");
+    assert!(run_of(&effects).is_some(), "a run of the request's own");
+    assert_eq!(bench.check_in().run_confirmed, None, "not before it ended");
     bench.give(NodeInput::Answered(Box::new(answer())));
     bench.give(NodeInput::Ran(Box::new(report(0, 1))));
-    assert_eq!(bench.check_in().pushed, Some(5));
+    assert_eq!(bench.check_in().run_confirmed, Some(5));
 }
 
 #[test]
-fn a_run_that_could_not_be_made_confirms_no_push() {
+fn a_run_that_could_not_be_made_confirms_no_request() {
     let mut bench = bench();
-    bench.exchange(Answer { push: Some(5), ..answer() });
+    bench.exchange(Answer { run_request: Some(5), ..answer() });
     let effects = bench.give(NodeInput::RunFailed("no memory".to_owned()));
     assert_eq!(common::warnings(&effects), ["the run could not be made: no memory"]);
-    assert_eq!(bench.check_in().pushed, None);
-    bench.give(NodeInput::Answered(Box::new(Answer { push: Some(5), ..answer() })));
+    assert_eq!(bench.check_in().run_confirmed, None);
+    bench.give(NodeInput::Answered(Box::new(Answer { run_request: Some(5), ..answer() })));
     bench.give(NodeInput::Ran(Box::new(report(0, 1))));
-    assert_eq!(bench.check_in().pushed, Some(5), "the next that is made does");
+    assert_eq!(bench.check_in().run_confirmed, Some(5), "the next that is made does");
 }
 
 #[test]

@@ -144,24 +144,27 @@ fn a_wild_policy_is_survived() {
     }
 }
 
-/// A push after every push, or acknowledgements that acknowledge nothing: the first hurries,
+/// One run request after another, or acknowledgements that acknowledge nothing: the first hurries,
 /// and then there is a second between two contacts.
 #[test]
 fn no_answer_makes_it_spin() {
-    for pushes in [false, true] {
+    for requests in [false, true] {
         let mut bench = Bench::holding(&Release::new(1, START, &["a"]));
         bench.check_in();
         let began = bench.now;
-        for push in 0..20 {
-            bench.give(NodeInput::Answered(Box::new(Answer { push: pushes.then_some(push), ..answer() })));
-            bench.give(if pushes {
+        for number in 0..20 {
+            bench.give(NodeInput::Answered(Box::new(Answer {
+                run_request: requests.then_some(number),
+                ..answer()
+            })));
+            bench.give(if requests {
                 NodeInput::Ran(Box::new(common::report(0, 1)))
             } else {
                 NodeInput::FactsWait
             });
             bench.check_in();
         }
-        assert!(bench.now.since(began) >= 19 * MIN_CONTACT, "pushes: {pushes}");
+        assert!(bench.now.since(began) >= 19 * MIN_CONTACT, "run requests: {requests}");
     }
 }
 
@@ -219,7 +222,7 @@ proptest! {
                     bench.now = bench.now.plus(Duration::from_secs(u64::from(secs)));
                     NodeInput::Tick
                 }
-                Do::Answer(push) => NodeInput::Answered(Box::new(Answer { push, ..answer() })),
+                Do::Answer(run_request) => NodeInput::Answered(Box::new(Answer { run_request, ..answer() })),
                 Do::Offer(second) => NodeInput::Answered(Box::new(offering(releases[usize::from(second)].offer(None)))),
                 Do::Fail => NodeInput::Unreachable(String::new()),
                 Do::Fetched => NodeInput::Fetched,

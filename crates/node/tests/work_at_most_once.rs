@@ -11,7 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::Timestamp;
 use model::work::{ActionEvent, ActionFact, ActionOutcome, ActionRefusal, Order, RefusalCode};
-use node::work::{ActionMark, At, Leave, MAX_PARALLEL, RestoredWork, WorkEffect, WorkInput, WorkMachine};
+use node::work::{
+    ActionMark, MAX_PARALLEL, RestoredWork, WorkEffect, WorkInput, WorkMachine, WorkPermit, WorkTime,
+};
 use proptest::prelude::*;
 
 const SECS: i64 = 1000;
@@ -56,18 +58,18 @@ struct World {
     issued: BTreeMap<String, Order>,
 }
 
-fn allows(work: &model::work::Work) -> Result<Leave<()>, ActionRefusal> {
+fn allows(work: &model::work::Work) -> Result<WorkPermit<()>, ActionRefusal> {
     match work {
         model::work::Work::Command { argv } if argv[0] == "/forbidden" => {
             Err(ActionRefusal { code: RefusalCode::NotDelegated, message: "no release delegates it".into() })
         }
-        _ => Ok(Leave { permitted: (), timeout_secs: 60 }),
+        _ => Ok(WorkPermit { permitted: (), timeout_secs: 60 }),
     }
 }
 
 impl World {
     fn new() -> World {
-        let at = At { now: Timestamp(0), trusted: Timestamp(0) };
+        let at = WorkTime { now: Timestamp(0), trusted: Timestamp(0) };
         let (work, pending) = WorkMachine::new(RestoredWork::default(), at, &allows);
         World {
             disk: Disk::default(),
@@ -80,8 +82,8 @@ impl World {
         }
     }
 
-    fn at(&self) -> At {
-        At { now: Timestamp(self.now), trusted: Timestamp(self.now) }
+    fn at(&self) -> WorkTime {
+        WorkTime { now: Timestamp(self.now), trusted: Timestamp(self.now) }
     }
 
     fn tell(&mut self, input: WorkInput) {
@@ -173,7 +175,7 @@ impl World {
         let ended: BTreeSet<&str> =
             self.disk.log.iter().filter(|fact| is_end(fact)).map(|f| &*f.id).collect();
         for (id, mark) in &self.disk.marks {
-            if mark.stage == node::work::Stage::Begun && !ended.contains(id.as_str()) {
+            if mark.stage == node::work::ActionStage::Begun && !ended.contains(id.as_str()) {
                 self.seen.lost.insert(id.clone());
             }
         }

@@ -11,16 +11,16 @@ use model::work::{
     OutputStream, RefusalCode,
 };
 use node::work::{
-    ActionMark, At, DRAIN, FLUSH, Leave, MAX_ENDING, MAX_EXPIRES, MAX_MARKS, MAX_MESSAGE, MAX_ORDER,
-    MAX_PARALLEL, MAX_WAITING, OrderError, REFUSAL_EVERY, REFUSALS, RETRY, RestoredWork, Stage, WorkEffect,
-    WorkInput, WorkMachine, order_of,
+    ActionMark, ActionStage, DRAIN, FLUSH, MAX_ENDING, MAX_EXPIRES, MAX_MARKS, MAX_MESSAGE, MAX_ORDER,
+    MAX_PARALLEL, MAX_WAITING, OrderError, REFUSAL_EVERY, REFUSALS, RETRY, RestoredWork, WorkEffect,
+    WorkInput, WorkMachine, WorkPermit, WorkTime, order_of,
 };
 
 const START: i64 = 1_000_000;
 const MINUTE: i64 = 60_000;
 
-fn at(ms: i64) -> At {
-    At { now: Timestamp(START + ms), trusted: Timestamp(START + ms) }
+fn at(ms: i64) -> WorkTime {
+    WorkTime { now: Timestamp(START + ms), trusted: Timestamp(START + ms) }
 }
 
 fn order(program: &str) -> Order {
@@ -37,10 +37,10 @@ fn refusal(message: &str) -> ActionRefusal {
     ActionRefusal { code: RefusalCode::NotDelegated, message: message.to_owned() }
 }
 
-fn allows(work: &model::work::Work) -> Result<Leave<String>, ActionRefusal> {
+fn allows(work: &model::work::Work) -> Result<WorkPermit<String>, ActionRefusal> {
     match work {
         model::work::Work::Command { argv } if argv[0].starts_with("/allowed") => {
-            Ok(Leave { permitted: argv[0].clone(), timeout_secs: 30 })
+            Ok(WorkPermit { permitted: argv[0].clone(), timeout_secs: 30 })
         }
         _ => Err(refusal("no release delegates it")),
     }
@@ -48,7 +48,7 @@ fn allows(work: &model::work::Work) -> Result<Leave<String>, ActionRefusal> {
 
 struct Bench {
     work: WorkMachine,
-    at: At,
+    at: WorkTime,
     effects: Vec<WorkEffect<String>>,
 }
 
@@ -156,7 +156,7 @@ fn too_many_orders_are_refused_and_told() {
     let ends = bench.ends();
     assert_eq!(ends.len(), 3);
     assert!(ends.values().all(|outcome| matches!(outcome, ActionOutcome::Refused { .. })), "{ends:?}");
-    let mark = ActionMark { stage: Stage::Done, expires: Timestamp(START + MINUTE) };
+    let mark = ActionMark { stage: ActionStage::Done, expires: Timestamp(START + MINUTE) };
     let marks = (0..MAX_MARKS).map(|n| (format!("m{n}"), mark)).collect();
     let mut full = Bench::restored(RestoredWork { marks, ..RestoredWork::default() });
     full.put("one-more", order("/allowed"));
@@ -195,7 +195,7 @@ fn only_what_is_delegated_begins_and_a_new_release_is_asked_again() {
     }
     let waits = MAX_PARALLEL.to_string();
     // The next release delegates nothing: what waits is refused, what runs goes on.
-    let refuse = |_: &model::work::Work| Err::<Leave<String>, _>(refusal("not any more"));
+    let refuse = |_: &model::work::Work| Err::<WorkPermit<String>, _>(refusal("not any more"));
     let effects = bench.work.handle(WorkInput::Delegations, bench.at, &refuse);
     let [WorkEffect::End { fact, mark: Some(_) }] = effects.as_slice() else { panic!("{effects:?}") };
     assert_eq!(fact.id, waits);
@@ -226,7 +226,7 @@ fn what_waits_expires_and_what_runs_does_not() {
     bench.put("late", order("/allowed"));
     assert_eq!(bench.ends()["late"], ActionOutcome::Expired);
     // A host's clock that was set back makes nothing young again.
-    bench.at = At { now: Timestamp(0), trusted: bench.at.trusted };
+    bench.at = WorkTime { now: Timestamp(0), trusted: bench.at.trusted };
     bench.put("back", order("/allowed"));
     assert_eq!(bench.ends()["back"], ActionOutcome::Expired);
     // What would never expire does so all the same.
@@ -486,7 +486,7 @@ fn what_a_new_release_forbids_does_not_begin_though_its_mark_is_made() {
     let put = WorkInput::Put { id: "a".into(), order: Ok(order("/allowed")) };
     let effects = bench.work.handle(put, bench.at, &allows);
     assert!(matches!(effects.as_slice(), [WorkEffect::Begin { .. }]), "{effects:?}");
-    let refuse = |_: &model::work::Work| Err::<Leave<String>, _>(refusal("not any more"));
+    let refuse = |_: &model::work::Work| Err::<WorkPermit<String>, _>(refusal("not any more"));
     let effects = bench.work.handle(WorkInput::Begun { id: "a".into() }, bench.at, &refuse);
     let [WorkEffect::End { fact, .. }] = effects.as_slice() else { panic!("{effects:?}") };
     assert!(

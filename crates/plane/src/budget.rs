@@ -9,18 +9,18 @@ pub const RATE: u64 = 16 * 1024;
 
 /// A bucket of bytes that fills with time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Budget {
+pub struct ByteBudget {
     left: u64,
     at: Timestamp,
 }
 
-impl Default for Budget {
-    fn default() -> Budget {
-        Budget { left: BURST, at: Timestamp::default() }
+impl Default for ByteBudget {
+    fn default() -> ByteBudget {
+        ByteBudget { left: BURST, at: Timestamp::default() }
     }
 }
 
-impl Budget {
+impl ByteBudget {
     /// Takes bytes out; `false`, and nothing is taken, when there are not as many.
     pub fn take(&mut self, bytes: u64, now: Timestamp) -> bool {
         let filled = now.since(self.at).as_secs().saturating_mul(RATE);

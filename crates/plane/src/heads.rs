@@ -56,7 +56,7 @@ impl Patterns {
         Ok(Patterns(patterns))
     }
 
-    /// The place of the first pattern that matches.
+    /// The index of the first pattern that matches.
     pub fn first(&self, hostname: &str) -> Option<usize> {
         first_match(self.0.iter().map(|(pattern, except, _)| (pattern, except.as_slice())), hostname)
     }

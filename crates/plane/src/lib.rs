@@ -16,7 +16,7 @@ pub mod replay;
 pub mod seen;
 pub mod work;
 
-pub use budget::Budget;
+pub use budget::ByteBudget;
 pub use heads::{Head, Heads};
 pub use node::{NodeState, ReportedRefusal, SetWanted, Step};
 pub use replay::Window;

@@ -11,7 +11,7 @@ use model::{Action, Digest, Hostname, Incarnation, NodeId, RunReport, Timestamp}
 use trust::PublicKey;
 use trust::seen::SeenError;
 
-use crate::budget::Budget;
+use crate::budget::ByteBudget;
 use crate::heads::{Head, Heads};
 use crate::replay::Window;
 use crate::seen::KeptSeen;
@@ -43,7 +43,7 @@ pub struct NodeState {
     /// Refuses replays.
     pub window: Window,
     /// What it may still send.
-    pub budget: Budget,
+    pub budget: ByteBudget,
     /// When it was last heard of.
     pub last_seen: Option<Timestamp>,
     /// The wait that it was promised last.
@@ -161,7 +161,7 @@ impl NodeState {
             enrolled_at,
             certificate_used: false,
             window: Window::default(),
-            budget: Budget::default(),
+            budget: ByteBudget::default(),
             last_seen: None,
             promised: Duration::from_secs(DEFAULT_CONTACT_SECS),
             held: None,
@@ -182,7 +182,7 @@ impl NodeState {
     pub fn check_in(&mut self, request: CheckIn, heads: &Heads, now: Timestamp) -> Step {
         self.last_seen = Some(now);
         let first_use = !std::mem::replace(&mut self.certificate_used, true);
-        let run_confirmed = self.confirm_run(request.pushed);
+        let run_confirmed = self.confirm_run(request.run_confirmed);
         let traits = request.traits.filter(|traits| self.traits != Some(traits.digest));
         if let Some(traits) = &traits {
             self.traits = Some(traits.digest);
@@ -207,7 +207,7 @@ impl NodeState {
             next_checkin_secs: contact_secs,
             acked: None,
             offer,
-            push: self.run_request,
+            run_request: self.run_request,
             stream_requested: self.work_waits,
             want_traits: self.traits.is_none(),
             want_seen: self.wants_seen(&request.incarnation),
@@ -268,8 +268,8 @@ impl NodeState {
         (Some(offer), wanted)
     }
 
-    fn confirm_run(&mut self, pushed: Option<u64>) -> Option<u64> {
-        let done = self.run_request.filter(|request| pushed == Some(*request));
+    fn confirm_run(&mut self, confirmed: Option<u64>) -> Option<u64> {
+        let done = self.run_request.filter(|request| confirmed == Some(*request));
         if done.is_some() {
             self.run_request = None;
         }

@@ -80,24 +80,24 @@ fn an_offer_proves_itself() {
 }
 
 #[test]
-fn a_push_overrides_and_is_cleared_when_confirmed() {
+fn a_run_request_overrides_and_is_cleared_when_confirmed() {
     let head = head(2, "main", &web("a"));
     let (fleet, mut node) = (heads(1, vec![head.clone()]), node("web-1"));
     let holds = holding(Some(held(&head, "a")));
     node.run_request = Some(9);
     for confirmed in [None, Some(8)] {
-        let step = node.check_in(CheckIn { pushed: confirmed, ..holds.clone() }, &fleet, CREATED);
+        let step = node.check_in(CheckIn { run_confirmed: confirmed, ..holds.clone() }, &fleet, CREATED);
         assert_eq!(
-            (step.answer.push, step.run_confirmed, step.unchanged),
+            (step.answer.run_request, step.run_confirmed, step.unchanged),
             (Some(9), None, false),
             "{confirmed:?}"
         );
         assert_eq!(step.wanted, Some(SetWanted { base: None, target: root("a") }));
     }
-    let step = node.check_in(CheckIn { pushed: Some(9), ..holds.clone() }, &fleet, CREATED);
-    assert_eq!((step.answer.push, step.run_confirmed, step.unchanged), (None, Some(9), true));
+    let step = node.check_in(CheckIn { run_confirmed: Some(9), ..holds.clone() }, &fleet, CREATED);
+    assert_eq!((step.answer.run_request, step.run_confirmed, step.unchanged), (None, Some(9), true));
     assert!(step.answer.offer.is_none());
-    let again = node.check_in(CheckIn { pushed: Some(9), ..holds }, &fleet, CREATED);
+    let again = node.check_in(CheckIn { run_confirmed: Some(9), ..holds }, &fleet, CREATED);
     assert_eq!(again.run_confirmed, None, "it is done once");
 }
 
@@ -149,7 +149,7 @@ fn traits_are_taken_when_they_changed() {
 fn a_refusal_is_shown_until_it_no_longer_holds() {
     let (old, new) = (head(1, "main", &web("a")), head(2, "main", &web("a")));
     let mut node = node("web-1");
-    let refused = FactBody::Refused { code: "release_stale".to_owned(), message: "stale".to_owned() };
+    let refused = FactBody::Refused { code: "release-stale".to_owned(), message: "stale".to_owned() };
     let fact = Fact { seq: 1, at: CREATED, body: refused };
     node.accepted(Cursor { incarnation: "i1".parse().unwrap(), seq: 1 }, &[fact]);
     let fleet = heads(1, vec![new.clone()]);

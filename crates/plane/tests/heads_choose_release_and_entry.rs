@@ -108,5 +108,5 @@ fn how_a_node_stands_to_its_release() {
         assert_eq!(node.status(&fleet, now).release, want, "{what}");
     }
     let mut never = node("a");
-    assert_eq!(never.status(&fleet, Timestamp(0)).word().to_string(), "changing");
+    assert_eq!(never.status(&fleet, Timestamp(0)).overall().to_string(), "changing");
 }

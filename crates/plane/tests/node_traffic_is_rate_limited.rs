@@ -3,12 +3,12 @@
 use std::time::Duration;
 
 use model::Timestamp;
-use plane::budget::{BURST, Budget, RATE};
+use plane::budget::{BURST, ByteBudget, RATE};
 
 #[test]
 fn a_burst_then_a_share_of_time() {
     let now = Timestamp::from_secs(1_000_000_000);
-    let mut budget = Budget::default();
+    let mut budget = ByteBudget::default();
     assert!(budget.take(BURST, now), "a whole log may come at once");
     assert!(!budget.take(1, now), "and then nothing more");
     let later = now.plus(Duration::from_secs(10));
@@ -22,7 +22,7 @@ fn a_burst_then_a_share_of_time() {
 #[test]
 fn a_clock_set_back_gives_and_takes_nothing() {
     let now = Timestamp::from_secs(1_000_000_000);
-    let mut budget = Budget::default();
+    let mut budget = ByteBudget::default();
     assert!(budget.take(BURST - 5, now));
     let before = now.minus(Duration::from_secs(3600));
     assert!(budget.take(5, before));

@@ -7,8 +7,8 @@
 use model::Timestamp;
 use model::work::Work;
 use plane::work::{
-    Gate, MAX_ATTEMPTS, MAX_STEPS, Phase, Share, StepSpec, TaskProgress, TaskState, TaskSummary, Workflow,
-    WorkflowEffect, WorkflowError, WorkflowInput, WorkflowSpec,
+    Gate, MAX_ATTEMPTS, MAX_STEPS, Share, StepSpec, TaskProgress, TaskState, TaskSummary, Workflow,
+    WorkflowEffect, WorkflowError, WorkflowInput, WorkflowPhase, WorkflowSpec,
 };
 use serde_json::{Value, json};
 
@@ -87,7 +87,7 @@ fn steps_follow_one_another() {
     bench.succeeded("w7-1-1");
     assert_eq!(bench.effects, [], "and so is one that is over");
     bench.succeeded("w7-2-1");
-    assert_eq!(bench.flow.phase, Phase::Done);
+    assert_eq!(bench.flow.phase, WorkflowPhase::Done);
     assert_eq!(bench.effects.last(), Some(&WorkflowEffect::Finished));
     bench.tell(WorkflowInput::Tick);
     assert_eq!(bench.effects, []);
@@ -105,10 +105,10 @@ fn a_gate_is_share_then_soak_then_approval() {
     assert_eq!(bench.effects, [], "not before its time");
     bench.now = 600_999;
     bench.tell(WorkflowInput::Tick);
-    assert!(matches!(bench.flow.phase, Phase::Soaking { .. }));
+    assert!(matches!(bench.flow.phase, WorkflowPhase::Soaking { .. }));
     bench.now = 601_000;
     bench.tell(WorkflowInput::Tick);
-    assert_eq!(bench.flow.phase, Phase::AwaitingApproval);
+    assert_eq!(bench.flow.phase, WorkflowPhase::AwaitingApproval);
     bench.tell(WorkflowInput::Approve { by: "bob".into(), step: 1 });
     assert_eq!(bench.effects, [], "an approval is of its own step");
     bench.tell(WorkflowInput::Approve { by: "bob".into(), step: 0 });
@@ -128,13 +128,13 @@ fn what_does_not_pass_stands_still() {
     for (state, progress, wanted) in table {
         let mut bench = Bench::new(vec![step("one", json!({})), step("two", json!({}))]);
         bench.finished("w7-1-1", state, progress);
-        let Phase::Failed { why } = &bench.flow.phase else { panic!("{:?}", bench.flow.phase) };
+        let WorkflowPhase::Failed { why } = &bench.flow.phase else { panic!("{:?}", bench.flow.phase) };
         assert!(why.contains(wanted), "{why}");
         assert_eq!((bench.begun(), bench.flow.is_final()), (None, false));
     }
     let mut bench = Bench::new(vec![step("one", json!({}))]);
     bench.tell(WorkflowInput::TaskRefused { task: "w7-1-1".into(), why: "means no node".into() });
-    assert_eq!(bench.flow.phase, Phase::Failed { why: "means no node".into() });
+    assert_eq!(bench.flow.phase, WorkflowPhase::Failed { why: "means no node".into() });
 }
 
 #[test]
@@ -153,7 +153,7 @@ fn resuming_asks_who_did_not_succeed_and_the_gate_counts_all_attempts() {
         TaskState::Done,
         TaskProgress { total: 3, succeeded: 3, ..TaskProgress::default() },
     );
-    let Phase::Failed { why } = &bench.flow.phase else { panic!() };
+    let WorkflowPhase::Failed { why } = &bench.flow.phase else { panic!() };
     assert!(why.contains("8 of 10"), "{why}");
     bench.resume(true);
     let earlier = names(&["w7-1-1", "w7-1-2"]);
@@ -178,7 +178,7 @@ fn resuming_asks_who_did_not_succeed_and_the_gate_counts_all_attempts() {
     let (_, succeeded, unknown) = strict.begun().unwrap();
     assert_eq!((succeeded, unknown), wanted);
     strict.finished("w7-1-3", TaskState::Done, TaskProgress::default());
-    let Phase::Failed { why } = &strict.flow.phase else { panic!() };
+    let WorkflowPhase::Failed { why } = &strict.flow.phase else { panic!() };
     assert!(why.contains("9 of 10"), "{why}");
 }
 
@@ -191,7 +191,7 @@ fn a_step_is_not_begun_for_ever() {
     }
     assert_eq!(bench.begun(), None);
     assert_eq!(bench.flow.attempts.len(), MAX_ATTEMPTS);
-    let Phase::Failed { why } = &bench.flow.phase else { panic!() };
+    let WorkflowPhase::Failed { why } = &bench.flow.phase else { panic!() };
     assert!(why.contains("at most"), "{why}");
 }
 
@@ -205,11 +205,14 @@ fn aborting_ends_the_task_and_then_the_workflow() {
     assert_eq!(bench.effects, [WorkflowEffect::Save, cancel.clone()]);
     assert_eq!(bench.flow.resume_after_restart(), [cancel]);
     bench.finished("w7-1-1", TaskState::Cancelled, TaskProgress::default());
-    assert_eq!((&bench.flow.phase, bench.effects.last()), (&Phase::Aborted, Some(&WorkflowEffect::Finished)));
+    assert_eq!(
+        (&bench.flow.phase, bench.effects.last()),
+        (&WorkflowPhase::Aborted, Some(&WorkflowEffect::Finished))
+    );
     let mut idle = Bench::new(vec![step("one", json!({"approve": true})), step("two", json!({}))]);
     idle.succeeded("w7-1-1");
     idle.tell(WorkflowInput::Abort { by: "eve".into() });
-    assert_eq!(idle.flow.phase, Phase::Aborted);
+    assert_eq!(idle.flow.phase, WorkflowPhase::Aborted);
 }
 
 #[test]

@@ -23,7 +23,7 @@ pub const MAX_SCRIPT: u64 = 32 * 1024 * 1024;
 #[derive(Clone, Debug)]
 pub struct ScriptTest {
     /// What it answered; else why that is no answer.
-    pub reply: Result<custom::Reply, String>,
+    pub reply: Result<custom::ScriptReply, String>,
     /// What it wrote to its standard output, its beginning.
     pub stdout: String,
     /// What it wrote to its standard error, its beginning.
@@ -102,7 +102,7 @@ fn ask(
     spec: &CustomSpec,
     timeout: Duration,
     dry_run: bool,
-) -> Result<custom::Reply, String> {
+) -> Result<custom::ScriptReply, String> {
     let (shown, bytes) = script(kinds, &spec.script)?;
     let request = custom::request(spec, name, dry_run);
     let finished = run(&kinds.host, shown, &bytes, request, timeout)?;
@@ -172,7 +172,7 @@ fn run(
 }
 
 /// Reads the reply of a script that ended by itself; its exit code does not matter.
-fn reply(finished: &FinishedCommand, timeout: Duration) -> Result<custom::Reply, String> {
+fn reply(finished: &FinishedCommand, timeout: Duration) -> Result<custom::ScriptReply, String> {
     match finished.end {
         End::Exited(_) => {}
         End::Signaled(_) | End::TimedOut | End::Cancelled => {

@@ -94,7 +94,7 @@ impl Kinds {
         checked.map(JobDone::Checked)
     }
 
-    /// Makes the host as declared and tells what was changed. It looks again first; what
+    /// Makes the host as declared and reports what was changed. It looks again first; what
     /// has become right meanwhile is left alone. Commands run for at most `timeout` each.
     ///
     /// # Errors
@@ -142,7 +142,7 @@ impl Kinds {
     /// Asks the host about a node-side predicate; `changed` is not the host's to answer.
     ///
     /// # Errors
-    /// In words, when the host cannot tell.
+    /// In words, when the host does not show it.
     pub fn probe(&self, probe: &Probe) -> Result<bool, String> {
         match probe {
             Probe::FileExists(path) => self.host.exists(path).map_err(|error| chain(&error)),

@@ -8,13 +8,13 @@ use std::sync::Arc;
 use lang::{Pattern, pattern};
 pub use model::selection::MAX_PATTERNS;
 
-use crate::decl::nodes::{Item, NodesEntry};
+use crate::decl::nodes::{NodesEntry, PatternItem};
 use crate::parse::{FileDecl, Files, Parsed};
 use crate::sink::Sink;
 use crate::specialize::ByName;
 use crate::yaml::At;
 
-/// The place of an item of `match:`; places compare as nodes are classified.
+/// The position of an item of `match:`; positions compare as nodes are classified.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Loc {
     pub(crate) file: Arc<str>,
@@ -29,7 +29,7 @@ pub(crate) struct Rule {
     pub(crate) at: At,
     pub(crate) pattern: Pattern,
     pub(crate) except: Arc<[Pattern]>,
-    /// What every matching name begins with: most names are told apart by that alone.
+    /// What every matching name begins with: that alone distinguishes most names.
     prefix: String,
 }
 
@@ -41,7 +41,7 @@ impl Rule {
 }
 
 impl PartialEq for Rule {
-    /// Equal for classification: what is said of the nodes may differ.
+    /// Equal for classification: what the entries give to nodes may differ.
     fn eq(&self, other: &Rule) -> bool {
         self.loc == other.loc && self.pattern == other.pattern && self.except == other.except
     }
@@ -101,7 +101,7 @@ pub(crate) fn rules(files: &Files, sink: &mut Sink) -> Vec<Rule> {
     rules
 }
 
-fn same_pattern(rules: &[Rule], item: &Item, file: &str, sink: &mut Sink) {
+fn same_pattern(rules: &[Rule], item: &PatternItem, file: &str, sink: &mut Sink) {
     let whole = rules.iter().find(|rule| rule.pattern == item.pattern && rule.except.is_empty());
     if let Some(first) = whole {
         sink.error(
@@ -143,7 +143,7 @@ impl Index {
         }
     }
 
-    fn earlier_pattern(&self, item: &Item, loc: &Loc, sink: &mut Sink) {
+    fn earlier_pattern(&self, item: &PatternItem, loc: &Loc, sink: &mut Sink) {
         let name = item.pattern.as_str();
         let earlier = self.rules.iter().take_while(|rule| rule.loc < *loc).find(|rule| rule.takes(name));
         if let Some(rule) = earlier {
@@ -158,7 +158,7 @@ impl Index {
         }
     }
 
-    fn insert(&mut self, item: &Item, loc: Loc, files: &Files, sink: &mut Sink) {
+    fn insert(&mut self, item: &PatternItem, loc: Loc, files: &Files, sink: &mut Sink) {
         let name = item.pattern.as_str();
         let Some(other) = self.exact.get(name).cloned() else {
             self.exact.insert_mut(name.into(), loc);

@@ -1,16 +1,16 @@
-//! Expressions in their places: do they parse, and is every name in them known?
+//! Expressions at their sites: do they parse, and is every name in them known?
 //!
-//! What one file can tell is said when it is read; uses of labels and of other modules'
+//! What one file shows is reported when it is read; uses of labels and of other modules'
 //! vars are collected in [`Uses`] and checked against the whole fleet.
 
 use std::collections::BTreeMap;
 
 use catalog::module::ParamDecl;
 use catalog::traits;
-use lang::{Expr, NameUse, ParseError, Text};
+use lang::{Expr, InterpolatedText, NameUse, ParseError};
 
 use crate::shape::{Reading, did_you_mean, near_or_all};
-use crate::yaml::{At, Kind, Node};
+use crate::yaml::{At, YamlKind, YamlNode};
 
 /// Names below `node` in expressions.
 const NODE_NAMES: [&str; 6] = ["hostname", "channel", "environment", "owner", "roles", "labels"];
@@ -95,20 +95,20 @@ impl ExprSite {
 }
 
 /// The params that `params.x` may name; none where no module is at hand.
-pub(crate) type Params<'p> = Option<&'p BTreeMap<String, ParamDecl>>;
+pub(crate) type ParamScope<'p> = Option<&'p BTreeMap<String, ParamDecl>>;
 
 /// Reads a condition (`when:`, `where:`), without or within `${{ }}`.
 pub(crate) fn condition(
     reading: &mut Reading<'_>,
-    node: &Node,
-    place: ExprSite,
-    params: Params<'_>,
+    node: &YamlNode,
+    site: ExprSite,
+    params: ParamScope<'_>,
 ) -> Option<Expr> {
-    let text = reading.any_text(node, place.describe())?;
+    let text = reading.any_text(node, site.describe())?;
     let (inner, shift) = unwrapped(&text.value);
     match Expr::parse(inner) {
         Ok(expr) => {
-            check(reading, &expr, Written { at: node.at, raw: &text.value, shift }, place, params);
+            check(reading, &expr, Written { at: node.at, raw: &text.value, shift }, site, params);
             Some(expr)
         }
         Err(error) => {
@@ -118,7 +118,7 @@ pub(crate) fn condition(
     }
 }
 
-/// A lone `${{ x }}` means `x` in a place that is an expression anyway.
+/// A lone `${{ x }}` means `x` at a site that is an expression anyway.
 fn unwrapped(text: &str) -> (&str, usize) {
     let trimmed = text.trim();
     match trimmed.strip_prefix("${{").and_then(|rest| rest.strip_suffix("}}")) {
@@ -128,28 +128,30 @@ fn unwrapped(text: &str) -> (&str, usize) {
 }
 
 /// Checks every `${{ }}` in a value, at any depth.
-pub(crate) fn texts(reading: &mut Reading<'_>, node: &Node, place: ExprSite, params: Params<'_>) {
+pub(crate) fn texts(reading: &mut Reading<'_>, node: &YamlNode, site: ExprSite, params: ParamScope<'_>) {
     match &node.kind {
-        Kind::Text { text, .. } if !Text::is_literal(text) => match Text::parse(text) {
-            Ok(parsed) => {
-                for (expr, offset) in parsed.exprs() {
-                    check(reading, expr, Written { at: node.at, raw: text, shift: offset }, place, params);
+        YamlKind::Text { text, .. } if !InterpolatedText::is_literal(text) => {
+            match InterpolatedText::parse(text) {
+                Ok(parsed) => {
+                    for (expr, offset) in parsed.exprs() {
+                        check(reading, expr, Written { at: node.at, raw: text, shift: offset }, site, params);
+                    }
                 }
+                Err(error) => syntax(reading, node.at, text, 0, error),
             }
-            Err(error) => syntax(reading, node.at, text, 0, error),
-        },
-        Kind::Text { .. } | Kind::Bad => {}
-        Kind::List(items) => items.iter().for_each(|item| texts(reading, item, place, params)),
-        Kind::Map(entries) => entries.iter().for_each(|(_, value)| texts(reading, value, place, params)),
+        }
+        YamlKind::Text { .. } | YamlKind::Bad => {}
+        YamlKind::List(items) => items.iter().for_each(|item| texts(reading, item, site, params)),
+        YamlKind::Map(entries) => entries.iter().for_each(|(_, value)| texts(reading, value, site, params)),
     }
 }
 
 fn syntax(reading: &mut Reading<'_>, at: At, raw: &str, shift: usize, error: ParseError) {
-    let place = locate(reading.source, at, raw, error.offset + shift, error.len);
-    reading.error("E060", place, error.message).maybe_help(error.help);
+    let position = locate(reading.source, at, raw, error.offset + shift, error.len);
+    reading.error("E060", position, error.message).maybe_help(error.help);
 }
 
-/// Where an expression is written: the text's place, the text, and the offset of the
+/// Where an expression is written: the text's position, the text, and the offset of the
 /// expression in it.
 #[derive(Clone, Copy)]
 struct Written<'w> {
@@ -158,9 +160,15 @@ struct Written<'w> {
     shift: usize,
 }
 
-fn check(reading: &mut Reading<'_>, expr: &Expr, written: Written<'_>, place: ExprSite, params: Params<'_>) {
+fn check(
+    reading: &mut Reading<'_>,
+    expr: &Expr,
+    written: Written<'_>,
+    site: ExprSite,
+    params: ParamScope<'_>,
+) {
     for call in expr.calls() {
-        if !place.predicates().contains(&call) {
+        if !site.predicates().contains(&call) {
             let offset = expr.source().find(call).unwrap_or(0) + written.shift;
             let at = locate(reading.source, written.at, written.raw, offset, call.len());
             if call == "secret" {
@@ -170,22 +178,28 @@ fn check(reading: &mut Reading<'_>, expr: &Expr, written: Written<'_>, place: Ex
                 continue;
             }
             let message =
-                format!("`{call}` is known only on the node and cannot stand in {}", place.describe());
+                format!("`{call}` is known only on the node and cannot stand in {}", site.describe());
             reading.error("E062", at, message).help("use it in `when:` of a resource");
         }
     }
     for used in expr.names() {
         let at = locate(reading.source, written.at, written.raw, used.offset + written.shift, used.len);
-        name(reading, &used, at, place, params);
+        name(reading, &used, at, site, params);
     }
 }
 
 /// Checks one dotted name.
-pub(crate) fn name(reading: &mut Reading<'_>, used: &NameUse, at: At, place: ExprSite, params: Params<'_>) {
+pub(crate) fn name(
+    reading: &mut Reading<'_>,
+    used: &NameUse,
+    at: At,
+    site: ExprSite,
+    params: ParamScope<'_>,
+) {
     let root = used.path.first().map(String::as_str).unwrap_or_default();
     let rest = used.path.get(1..).unwrap_or_default();
-    if !place.roots().contains(&root) {
-        unknown_root(reading, root, at, place, params);
+    if !site.roots().contains(&root) {
+        unknown_root(reading, root, at, site, params);
         return;
     }
     match root {
@@ -210,20 +224,20 @@ pub(crate) fn name(reading: &mut Reading<'_>, used: &NameUse, at: At, place: Exp
     }
 }
 
-fn unknown_root(reading: &mut Reading<'_>, root: &str, at: At, place: ExprSite, params: Params<'_>) {
-    if place == ExprSite::Group && root == "traits" {
+fn unknown_root(reading: &mut Reading<'_>, root: &str, at: At, site: ExprSite, params: ParamScope<'_>) {
+    if site == ExprSite::Group && root == "traits" {
         reading
             .error("E063", at, "observed traits choose no group: a node must not talk itself into one")
             .help("tune values with `conditional_vars`, or declare a label");
         return;
     }
-    if place == ExprSite::Group && root == "node" {
+    if site == ExprSite::Group && root == "node" {
         reading
             .error("E061", at, "`node` is not a name here")
             .help("write labels, environment, channel, roles or owner");
         return;
     }
-    if place == ExprSite::Var && matches!(root, "vars" | "params") {
+    if site == ExprSite::Var && matches!(root, "vars" | "params") {
         reading
             .error("E061", at, format!("a var's value may use node and traits, not `{root}`"))
             .help("join vars in the module, where params and vars are known");
@@ -233,7 +247,7 @@ fn unknown_root(reading: &mut Reading<'_>, root: &str, at: At, place: ExprSite, 
     let help = if bare_param {
         format!("did you mean `params.{root}`?")
     } else {
-        near_or_all(root, place.roots().iter().copied())
+        near_or_all(root, site.roots().iter().copied())
     };
     reading.error("E061", at, format!("unknown name `{root}`")).help(help);
 }
@@ -273,7 +287,7 @@ fn label(reading: &mut Reading<'_>, rest: &[String], at: At, guarded: bool) {
     }
 }
 
-fn param(reading: &mut Reading<'_>, rest: &[String], at: At, params: Params<'_>) {
+fn param(reading: &mut Reading<'_>, rest: &[String], at: At, params: ParamScope<'_>) {
     let (Some(params), Some(name)) = (params, rest.first()) else { return };
     if !params.contains_key(name) {
         let help = if params.is_empty() {
@@ -286,7 +300,7 @@ fn param(reading: &mut Reading<'_>, rest: &[String], at: At, params: Params<'_>)
     }
 }
 
-/// The place in the file of `len` bytes at `offset` of a text that is written at `at`.
+/// The position in the file of `len` bytes at `offset` of a text that is written at `at`.
 ///
 /// Exact where the text stands on one line as it is; else the occurrence of the same words
 /// that comes at the same count, which is what a block text or an escaped one allows.
@@ -306,7 +320,7 @@ pub(crate) fn locate(source: &str, at: At, raw: &str, offset: usize, len: usize)
     };
     let Some(found) = found else { return at };
     let chars = u32::try_from(words.chars().count()).unwrap_or(1).max(1);
-    place_of(source, start + found, chars)
+    position_of(source, start + found, chars)
 }
 
 fn byte_of(source: &str, at: At) -> Option<usize> {
@@ -322,7 +336,7 @@ fn byte_of(source: &str, at: At) -> Option<usize> {
 }
 
 /// Line and column of a byte.
-pub(crate) fn place_of(source: &str, byte: usize, len: u32) -> At {
+pub(crate) fn position_of(source: &str, byte: usize, len: u32) -> At {
     let mut byte = byte.min(source.len());
     while !source.is_char_boundary(byte) {
         byte -= 1;

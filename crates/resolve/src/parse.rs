@@ -8,15 +8,15 @@ use model::Digest;
 
 use crate::decl::fleet::{self, FleetDecl};
 use crate::decl::groups::{self, Group};
-use crate::decl::layers::{self, Environment, Role};
+use crate::decl::layers::{self, Environment, RoleFile};
 use crate::decl::module::{self, ModuleDecl};
-use crate::decl::nodes::{self, Host, NodesEntry};
+use crate::decl::nodes::{self, HostFile, NodesEntry};
 use crate::decl::template::{self, Body};
 use crate::exprs::Uses;
 use crate::shape::Reading;
 use crate::sink::FileSink;
 use crate::tree::{self, FileKind, MAX_SHIPPED};
-use crate::yaml::{self, At, Kind, Node};
+use crate::yaml::{self, At, YamlKind, YamlNode};
 
 /// A file and what reading it gave.
 #[derive(Debug)]
@@ -38,8 +38,8 @@ pub(crate) enum FileDecl {
     Fleet(Box<FleetDecl>),
     Nodes(Vec<NodesEntry>),
     Groups(Vec<Group>),
-    Host(Box<Host>),
-    Role(Box<Role>),
+    Host(Box<HostFile>),
+    Role(Box<RoleFile>),
     Environments(BTreeMap<String, (Environment, At)>),
     Environment(Box<Environment>),
     Module(Box<ModuleDecl>),
@@ -127,14 +127,14 @@ fn yaml_content(kind: &FileKind<'_>, bytes: &[u8], sink: &mut FileSink) -> (File
     (content, uses)
 }
 
-/// The document's root: an empty map for an empty file, [`Kind::Bad`] for an unreadable one.
-fn root(bytes: &[u8], sink: &mut FileSink) -> Node {
+/// The document's root: an empty map for an empty file, [`YamlKind::Bad`] for an unreadable one.
+fn root(bytes: &[u8], sink: &mut FileSink) -> YamlNode {
     let at = At { line: 1, column: 1, len: 1 };
     let before = sink.count();
     match yaml::read(bytes, sink) {
         Some(root) => root,
-        None if sink.count() == before => Node { at, kind: Kind::Map(Vec::new()) },
-        None => Node { at, kind: Kind::Bad },
+        None if sink.count() == before => YamlNode { at, kind: YamlKind::Map(Vec::new()) },
+        None => YamlNode { at, kind: YamlKind::Bad },
     }
 }
 

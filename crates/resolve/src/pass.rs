@@ -7,7 +7,7 @@ use lang::Pattern;
 
 use crate::check::context::Context;
 use crate::classify::{self, Index, Loc, MAX_PATTERNS, entries};
-use crate::decl::nodes::Host;
+use crate::decl::nodes::HostFile;
 use crate::parse::{FileDecl, Files, Parsed};
 use crate::resolver::Fleet;
 use crate::sink::Sink;
@@ -19,7 +19,7 @@ use crate::yaml::At;
 pub(crate) type Dirty = BTreeMap<String, Option<Arc<Parsed>>>;
 pub(crate) type Specs = ByName<Arc<NodeSpec>>;
 pub(crate) type Hosts = ByName<Loc>;
-/// For each rule, its nodes as grants tell them apart.
+/// For each rule, its nodes as grants distinguish them.
 pub(crate) type Parts = Arc<Vec<Vec<PatternShare>>>;
 
 /// The last state that was right in every part.
@@ -44,7 +44,7 @@ pub(crate) struct Next {
 }
 
 /// One pass over all nodes, or over those that a change touches.
-pub(crate) struct Pass<'p> {
+pub(crate) struct NodePass<'p> {
     files: &'p Files,
     context: &'p Context,
     shared: &'p Arc<Context>,
@@ -55,10 +55,10 @@ pub(crate) struct Pass<'p> {
     parts: Parts,
 }
 
-impl<'p> Pass<'p> {
-    pub(crate) fn new(files: &'p Files, context: &'p Arc<Context>, sink: &'p mut Sink) -> Pass<'p> {
+impl<'p> NodePass<'p> {
+    pub(crate) fn new(files: &'p Files, context: &'p Arc<Context>, sink: &'p mut Sink) -> NodePass<'p> {
         let (memo, read, parts) = (Memo::default(), BTreeMap::new(), Parts::default());
-        Pass { files, context, shared: context, sink, memo, read, parts }
+        NodePass { files, context, shared: context, sink, memo, read, parts }
     }
 
     pub(crate) fn run(mut self, good: Option<&Good>, dirty: &Dirty) -> Next {
@@ -89,7 +89,7 @@ impl<'p> Pass<'p> {
         Next { index, parts: self.parts.clone(), hosts, exact, patterns, touched: None }
     }
 
-    /// The nodes of every rule as grants tell them apart.
+    /// The nodes of every rule as grants distinguish them.
     fn split(&mut self, rules: &[classify::Rule]) -> Vec<Vec<PatternShare>> {
         let (mut all, mut count) = (Vec::new(), 0);
         for rule in rules {
@@ -144,11 +144,11 @@ impl<'p> Pass<'p> {
             self.nodes_file(path, &index, &mut exact, &mut found);
         }
         if !found.is_empty() {
-            let mut places = Arc::make_mut(&mut patterns).iter_mut();
+            let mut slots = Arc::make_mut(&mut patterns).iter_mut();
             for (rule, parts) in index.rules.iter().zip(self.parts.iter()) {
-                let own: Vec<&mut PatternSpec> = places.by_ref().take(parts.len()).collect();
+                let own: Vec<&mut PatternSpec> = slots.by_ref().take(parts.len()).collect();
                 let specs = found.remove(&rule.loc).unwrap_or_default();
-                own.into_iter().zip(specs).for_each(|(place, spec)| *place = spec);
+                own.into_iter().zip(specs).for_each(|(slot, spec)| *slot = spec);
             }
         }
         for path in dirty.keys() {
@@ -206,8 +206,8 @@ impl<'p> Pass<'p> {
                 let Some(spec) = spec else { continue };
                 if found.pattern.is_exact() {
                     exact.insert_mut(name.into(), self.granted(&spec, name));
-                } else if let Some(place) = index.rules.iter().position(|rule| rule.loc == loc) {
-                    let specs = self.of_pattern(&spec, &found.pattern, place);
+                } else if let Some(number) = index.rules.iter().position(|rule| rule.loc == loc) {
+                    let specs = self.of_pattern(&spec, &found.pattern, number);
                     patterns.insert(loc, specs);
                 }
             }
@@ -269,7 +269,13 @@ impl<'p> Pass<'p> {
     }
 
     /// One node by its name: its entry, with its host file on top.
-    fn exact_node(&mut self, loc: &Loc, name: &Arc<str>, host: Option<(&str, &'p Host)>, exact: &mut Specs) {
+    fn exact_node(
+        &mut self,
+        loc: &Loc,
+        name: &Arc<str>,
+        host: Option<(&str, &'p HostFile)>,
+        exact: &mut Specs,
+    ) {
         let Some(entry) = self.entry(loc) else { return };
         let at = entry.decl.matches.get(loc.item).map(|item| item.at).unwrap_or_default();
         let host =

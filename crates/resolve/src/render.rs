@@ -1,4 +1,4 @@
-//! Diagnostics as people read them: place, code, message, the line, a caret, what is right.
+//! Diagnostics as people read them: position, code, message, the line, a caret, what is right.
 
 use std::fmt::Write as _;
 
@@ -59,7 +59,7 @@ fn snippet(out: &mut String, span: &SourceSpan, help: Option<&str>, tree: &Tree)
             None => Ok(()),
         };
     }
-    // A very long line is shown around the place.
+    // A very long line is shown around the position.
     let skipped = if total > MAX_WIDTH { column.saturating_sub(MAX_WIDTH / 2) } else { 0 };
     let shown: String =
         line.chars().skip(skipped).take(MAX_WIDTH).map(|c| if c.is_control() { ' ' } else { c }).collect();

@@ -9,7 +9,7 @@ use lang::Diagnostics;
 use crate::check::context::Context;
 use crate::check::modules::Modules;
 use crate::parse::{self, Files, Parsed};
-use crate::pass::{Dirty, Good, Next, Pass};
+use crate::pass::{Dirty, Good, Next, NodePass};
 use crate::sink::Sink;
 use crate::specialize::Specialized;
 use crate::tree::{self, FileKind, MAX_FILES, Tree};
@@ -116,7 +116,7 @@ impl Resolver {
             self.modules = Arc::new(Modules::build(&self.files, &mut sink));
         }
         let context = self.context(&mut sink);
-        let next = Pass::new(&self.files, &context, &mut sink).run(self.good.as_ref(), &self.dirty);
+        let next = NodePass::new(&self.files, &context, &mut sink).run(self.good.as_ref(), &self.dirty);
         if !sink.is_empty() {
             return Err(sink.finish());
         }

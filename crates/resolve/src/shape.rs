@@ -1,10 +1,10 @@
-//! Walking a file's [`Node`]s with the shapes that the format knows.
+//! Walking a file's [`YamlNode`]s with the shapes that the format knows.
 
 use lang::Value;
 
 use crate::exprs::Uses;
 use crate::sink::{Added, FileSink};
-use crate::yaml::{self, At, Kind, Node, Spanned};
+use crate::yaml::{self, At, Spanned, YamlKind, YamlNode};
 
 /// A file being read: its text, the mistakes found so far, and what it refers to.
 pub(crate) struct Reading<'a> {
@@ -27,9 +27,9 @@ impl<'a> Reading<'a> {
 
     /// The entries of a map; none, and a mistake, for anything else. Nothing at all is an
     /// empty map.
-    pub(crate) fn map<'n>(&mut self, node: &'n Node, what: &str) -> &'n [(Spanned<String>, Node)] {
+    pub(crate) fn map<'n>(&mut self, node: &'n YamlNode, what: &str) -> &'n [(Spanned<String>, YamlNode)] {
         match &node.kind {
-            Kind::Map(entries) => entries,
+            YamlKind::Map(entries) => entries,
             _ => {
                 self.wrong_shape(node, what, "a map (`key: value` lines)");
                 &[]
@@ -39,15 +39,15 @@ impl<'a> Reading<'a> {
 
     /// The keys of a map, to be taken one by one; none, and a mistake, for anything else. `name` is
     /// how messages call this map, `what` any such map.
-    pub(crate) fn keys<'n>(&mut self, node: &'n Node, name: &str, what: &'static str) -> Keys<'n> {
+    pub(crate) fn keys<'n>(&mut self, node: &'n YamlNode, name: &str, what: &'static str) -> Keys<'n> {
         let rest = self.map(node, name).iter().collect();
-        Keys { what, rest, known: Vec::new(), is_map: matches!(node.kind, Kind::Map(_)) }
+        Keys { what, rest, known: Vec::new(), is_map: matches!(node.kind, YamlKind::Map(_)) }
     }
 
     /// The items of a list; none, and a mistake, for anything else.
-    pub(crate) fn list<'n>(&mut self, node: &'n Node, what: &str) -> &'n [Node] {
+    pub(crate) fn list<'n>(&mut self, node: &'n YamlNode, what: &str) -> &'n [YamlNode] {
         match &node.kind {
-            Kind::List(items) => items,
+            YamlKind::List(items) => items,
             _ => {
                 self.wrong_shape(node, what, "a list (`- item` lines, or [item, item])");
                 &[]
@@ -55,7 +55,7 @@ impl<'a> Reading<'a> {
         }
     }
 
-    fn wrong_shape(&mut self, node: &Node, what: &str, wanted: &str) {
+    fn wrong_shape(&mut self, node: &YamlNode, what: &str, wanted: &str) {
         if !node.is_bad() {
             let message = format!("{what} is {wanted}, and this is {}", node.describe());
             self.error("E014", node.at, message);
@@ -63,7 +63,7 @@ impl<'a> Reading<'a> {
     }
 
     /// A text, where no expression may stand.
-    pub(crate) fn text(&mut self, node: &Node, what: &str) -> Option<Spanned<String>> {
+    pub(crate) fn text(&mut self, node: &YamlNode, what: &str) -> Option<Spanned<String>> {
         let text = self.any_text(node, what)?;
         if text.value.contains("${{") {
             self.error(
@@ -78,12 +78,12 @@ impl<'a> Reading<'a> {
     }
 
     /// A text, expressions and all.
-    pub(crate) fn any_text(&mut self, node: &Node, what: &str) -> Option<Spanned<String>> {
+    pub(crate) fn any_text(&mut self, node: &YamlNode, what: &str) -> Option<Spanned<String>> {
         match &node.kind {
-            Kind::Text { text, .. } if !node.is_nothing() => {
+            YamlKind::Text { text, .. } if !node.is_nothing() => {
                 Some(Spanned { value: text.clone(), at: node.at })
             }
-            Kind::Text { .. } => {
+            YamlKind::Text { .. } => {
                 self.error("E010", node.at, format!("{what} has no value"))
                     .help("give it one, or drop the line");
                 None
@@ -96,21 +96,21 @@ impl<'a> Reading<'a> {
     }
 
     /// A list of texts.
-    pub(crate) fn texts(&mut self, node: &Node, what: &str) -> Vec<Spanned<String>> {
+    pub(crate) fn texts(&mut self, node: &YamlNode, what: &str) -> Vec<Spanned<String>> {
         let item = format!("an item of {what}");
         self.list(node, what).iter().filter_map(|node| self.text(node, &item)).collect()
     }
 
     /// One text or a list of them.
-    pub(crate) fn one_or_more(&mut self, node: &Node, what: &str) -> Vec<Spanned<String>> {
+    pub(crate) fn one_or_more(&mut self, node: &YamlNode, what: &str) -> Vec<Spanned<String>> {
         match &node.kind {
-            Kind::Text { .. } => self.text(node, what).into_iter().collect(),
+            YamlKind::Text { .. } => self.text(node, what).into_iter().collect(),
             _ => self.texts(node, what),
         }
     }
 
     /// A bool, read from its raw text.
-    pub(crate) fn bool(&mut self, node: &Node, what: &str) -> Option<bool> {
+    pub(crate) fn bool(&mut self, node: &YamlNode, what: &str) -> Option<bool> {
         let text = self.text(node, what)?;
         catalog::params::bool(&Value::Str(text.value))
             .map_err(|why| {
@@ -120,7 +120,7 @@ impl<'a> Reading<'a> {
     }
 
     /// A duration in seconds.
-    pub(crate) fn duration(&mut self, node: &Node, what: &str) -> Option<u32> {
+    pub(crate) fn duration(&mut self, node: &YamlNode, what: &str) -> Option<u32> {
         let text = self.text(node, what)?;
         catalog::duration::parse(&text.value)
             .map_err(|why| {
@@ -130,7 +130,7 @@ impl<'a> Reading<'a> {
     }
 
     /// A whole number between two bounds.
-    pub(crate) fn int(&mut self, node: &Node, what: &str, min: i64, max: i64) -> Option<i64> {
+    pub(crate) fn int(&mut self, node: &YamlNode, what: &str, min: i64, max: i64) -> Option<i64> {
         let text = self.text(node, what)?;
         match catalog::params::plain_int(&text.value) {
             Some(int) if (min..=max).contains(&int) => Some(int),
@@ -144,7 +144,7 @@ impl<'a> Reading<'a> {
     }
 
     /// One of a few words.
-    pub(crate) fn word<T: Copy>(&mut self, node: &Node, what: &str, words: &[(&str, T)]) -> Option<T> {
+    pub(crate) fn word<T: Copy>(&mut self, node: &YamlNode, what: &str, words: &[(&str, T)]) -> Option<T> {
         let text = self.text(node, what)?;
         let found = words.iter().find(|(word, _)| *word == text.value);
         if found.is_none() {
@@ -155,7 +155,7 @@ impl<'a> Reading<'a> {
     }
 
     /// A value of any shape.
-    pub(crate) fn value(&mut self, node: &Node) -> Option<Value> {
+    pub(crate) fn value(&mut self, node: &YamlNode) -> Option<Value> {
         yaml::value_of(node, self.sink)
     }
 
@@ -183,7 +183,7 @@ impl<'a> Reading<'a> {
         good
     }
 
-    /// A key that this place does not know.
+    /// A key that this map does not know.
     pub(crate) fn unknown_key(&mut self, key: &Spanned<String>, known: &[&str], what: &str) {
         let help = match lang::nearest(&key.value, known.iter().copied()) {
             Some(near) => format!("did you mean `{near}`?"),
@@ -201,20 +201,20 @@ impl<'a> Reading<'a> {
 /// The keys of a map that were not taken yet. What nobody takes is unknown.
 pub(crate) struct Keys<'n> {
     what: &'static str,
-    rest: Vec<&'n (Spanned<String>, Node)>,
+    rest: Vec<&'n (Spanned<String>, YamlNode)>,
     known: Vec<&'static str>,
     is_map: bool,
 }
 
 impl<'n> Keys<'n> {
     /// What stands under a key.
-    pub(crate) fn get(&mut self, key: &'static str) -> Option<&'n Node> {
+    pub(crate) fn get(&mut self, key: &'static str) -> Option<&'n YamlNode> {
         self.known.push(key);
         self.refused(key).map(|(_, node)| node)
     }
 
     /// What stands under a key, read; nothing where the key is not there.
-    pub(crate) fn read<T: Default>(&mut self, key: &'static str, read: impl FnOnce(&'n Node) -> T) -> T {
+    pub(crate) fn read<T: Default>(&mut self, key: &'static str, read: impl FnOnce(&'n YamlNode) -> T) -> T {
         self.get(key).map(read).unwrap_or_default()
     }
 
@@ -222,11 +222,11 @@ impl<'n> Keys<'n> {
     pub(crate) fn set<T>(
         &mut self,
         key: &'static str,
-        place: &mut T,
-        read: impl FnOnce(&'n Node) -> Option<T>,
+        target: &mut T,
+        read: impl FnOnce(&'n YamlNode) -> Option<T>,
     ) {
         if let Some(value) = self.get(key).and_then(read) {
-            *place = value;
+            *target = value;
         }
     }
 
@@ -237,7 +237,7 @@ impl<'n> Keys<'n> {
         key: &'static str,
         (at, name): (At, &str),
         help: &str,
-    ) -> Option<&'n Node> {
+    ) -> Option<&'n YamlNode> {
         let found = self.get(key);
         if found.is_none() && self.is_map {
             reading.missing_key(at, name, key, help);
@@ -246,7 +246,7 @@ impl<'n> Keys<'n> {
     }
 
     /// The entry of a key that is refused in words of its own.
-    pub(crate) fn refused(&mut self, key: &str) -> Option<&'n (Spanned<String>, Node)> {
+    pub(crate) fn refused(&mut self, key: &str) -> Option<&'n (Spanned<String>, YamlNode)> {
         let found = self.rest.iter().position(|(name, _)| name.value == key)?;
         Some(self.rest.remove(found))
     }

@@ -1,4 +1,4 @@
-//! Collecting mistakes: bounded, ordered, each with its place.
+//! Collecting mistakes: bounded, ordered, each with its position.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -32,7 +32,7 @@ impl FileSink {
         FileSink { file: file.into(), ..FileSink::default() }
     }
 
-    /// Reports a mistake at a place of this file.
+    /// Reports a mistake at a position of this file.
     pub(crate) fn error(&mut self, code: &'static str, at: At, message: impl Into<String>) -> Added<'_> {
         let span = span(&self.file, at);
         self.push(code, Some(span), message.into())
@@ -44,8 +44,9 @@ impl FileSink {
     }
 
     fn push(&mut self, code: &'static str, span: Option<SourceSpan>, message: String) -> Added<'_> {
-        let said = |known: &Diagnostic| known.code == code && known.span == span && known.message == message;
-        if self.found.iter().any(said) {
+        let reported =
+            |known: &Diagnostic| known.code == code && known.span == span && known.message == message;
+        if self.found.iter().any(reported) {
             return Added(None);
         }
         if self.found.len() >= MAX_SHOWN {
@@ -88,7 +89,7 @@ impl Added<'_> {
         }
     }
 
-    /// Another place of the same file.
+    /// Another position of the same file.
     pub(crate) fn label(mut self, at: At, text: impl Into<String>) -> Self {
         if let Some(diagnostic) = &mut self.0
             && let Some(file) = diagnostic.span.as_ref().map(|span| span.file.clone())
@@ -98,7 +99,7 @@ impl Added<'_> {
         self
     }
 
-    /// Another place, in any file.
+    /// Another position, in any file.
     pub(crate) fn label_in(mut self, file: &str, at: At, text: impl Into<String>) -> Self {
         if let Some(diagnostic) = &mut self.0 {
             diagnostic.labels.push(Label { span: span(&file.into(), at), text: text.into() });
@@ -107,7 +108,7 @@ impl Added<'_> {
     }
 }
 
-/// Mistakes over many files. Two that say the same of one place are one.
+/// Mistakes over many files. Two that say the same of one position are one.
 #[derive(Default)]
 pub(crate) struct Sink {
     files: BTreeMap<Arc<str>, FileSink>,
@@ -116,7 +117,7 @@ pub(crate) struct Sink {
 }
 
 impl Sink {
-    /// Reports a mistake at a place.
+    /// Reports a mistake at a position.
     pub(crate) fn error(
         &mut self,
         file: &str,
@@ -132,7 +133,7 @@ impl Sink {
         self.files.entry(file.into()).or_insert_with(|| FileSink::new(file))
     }
 
-    /// Reports a mistake that no place is to blame for.
+    /// Reports a mistake that no position is to blame for.
     pub(crate) fn general(&mut self, code: &'static str, message: impl Into<String>, help: &str) {
         let help = Some(help.to_owned());
         self.general.push(Diagnostic { code, message: message.into(), span: None, help, labels: Vec::new() });

@@ -47,7 +47,7 @@ pub(crate) enum FileKind<'p> {
     },
     /// Nothing of Muster's: a README, a hidden file, another folder.
     Other,
-    /// Meant for Muster, and in no place that it reads.
+    /// Meant for Muster, and at no path that it reads.
     Misplaced {
         message: String,
         help: String,

@@ -12,15 +12,15 @@ use wire::problem::PROBLEM_JSON;
 use wire::{Code, Problem};
 
 /// A response as both ports give it.
-pub(crate) type Reply = Response<SentBody>;
+pub(crate) type PortReply = Response<SentBody>;
 
 /// A JSON response.
-pub(crate) fn json<T: Serialize>(value: &T, gzip: bool) -> Result<Reply, Problem> {
+pub(crate) fn json<T: Serialize>(value: &T, gzip: bool) -> Result<PortReply, Problem> {
     Ok(encoded(body::encode(value)?, gzip))
 }
 
 /// A response of JSON that is written already.
-pub(crate) fn encoded(bytes: Vec<u8>, gzip: bool) -> Reply {
+pub(crate) fn encoded(bytes: Vec<u8>, gzip: bool) -> PortReply {
     let packed = if gzip { body::compress(&bytes) } else { None };
     let coding = packed.is_some().then_some(GZIP);
     reply(StatusCode::OK, JSON, coding, packed.unwrap_or(bytes).into())
@@ -32,7 +32,7 @@ pub(crate) fn reply(
     kind: &'static str,
     coding: Option<&'static str>,
     bytes: Bytes,
-) -> Reply {
+) -> PortReply {
     let mut response = Response::new(SentBody::from(bytes));
     *response.status_mut() = status;
     let headers = response.headers_mut();
@@ -45,7 +45,7 @@ pub(crate) fn reply(
 }
 
 /// A problem as a response.
-pub(crate) fn refuse(mut problem: Problem, request_id: String) -> Reply {
+pub(crate) fn refuse(mut problem: Problem, request_id: String) -> PortReply {
     problem.request_id = Some(request_id);
     let status = StatusCode::from_u16(problem.status).unwrap_or(StatusCode::INTERNAL_SERVER_ERROR);
     // A problem is plain strings and numbers; coding it cannot fail.

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 
 use model::chunk::TreeChunk;
 use model::exchange::{HeldRelease, Signed, TraitReport};
-use model::status::{Status, Word};
+use model::status::{Overall, Status};
 use model::{Channel, Digest, FleetId, Hostname, Incarnation, NodeId, RunCounts, Timestamp};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -52,7 +52,7 @@ pub static COMMIT: Operation<Commit, u64> = Operation::transfer("/v1/releases");
 /// Stores beacons; answers how many there were.
 pub static ADD_BEACONS: Operation<Beacons, usize> = Operation::post("/v1/beacons");
 /// Requests that nodes run now.
-pub static PUSH: Operation<RunRequest, RunRequested> = Operation::post("/v1/pushes");
+pub static REQUEST_RUN: Operation<RunRequest, RunRequested> = Operation::post("/v1/run-requests");
 /// Issues the certificate of a proxy that ends the TLS sessions of nodes (IDN-4).
 pub static ISSUE_PROXY: Operation<IssueProxy, ProxyCertificate> = Operation::post("/v1/proxies");
 /// Changes the level of the control plane's logs.
@@ -118,7 +118,7 @@ pub struct History {
     pub limit: Limit,
 }
 
-/// A run by its place in its node's log.
+/// A run by its position in its node's log.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RunName {
     /// The node.
@@ -153,7 +153,7 @@ pub struct StatusView {
     /// How many nodes there are.
     pub nodes: usize,
     /// How many of each word.
-    pub words: BTreeMap<Word, usize>,
+    pub states: BTreeMap<Overall, usize>,
     /// What is not green, grouped by cause, the most frequent first.
     pub causes: Vec<CauseView>,
     /// Why check-ins are refused at the moment.
@@ -186,8 +186,8 @@ pub struct ChannelView {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CauseView {
-    /// The word.
-    pub word: Word,
+    /// The state.
+    pub state: Overall,
     /// What is the matter.
     pub cause: String,
     /// Since when, of the first of them.
@@ -210,8 +210,8 @@ pub struct NodeView {
     pub id: NodeId,
     /// Its hostname.
     pub hostname: Hostname,
-    /// The word that matters most.
-    pub word: Word,
+    /// The state on the axis that matters most.
+    pub state: Overall,
     /// All axes.
     pub status: Status,
     /// The channel that it is pointed to.
@@ -224,7 +224,7 @@ pub struct NodeView {
     pub held: Option<HeldRelease>,
     /// When it was last heard of.
     pub last_seen: Option<Timestamp>,
-    /// Seconds within which it was told to call again.
+    /// Seconds within which it is to call again, by the last answer.
     pub promised_secs: u64,
     /// When its newest run ended.
     pub last_run: Option<Timestamp>,
@@ -236,10 +236,10 @@ pub struct NodeView {
     pub since: Option<Timestamp>,
     /// The fingerprint of its key.
     pub fingerprint: String,
-    /// What it said last, under its own key, of the newest release and the head of its log.
+    /// What it signed last, with its own key, of the newest release and the head of its log.
     pub seen: Option<Seen>,
     /// A run request that it has not yet confirmed.
-    pub push: Option<u64>,
+    pub run_request: Option<u64>,
 }
 
 /// One page of nodes.
@@ -341,8 +341,8 @@ pub struct RunRequest {
 /// The answer to [`RunRequest`].
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct RunRequested {
-    /// The push's number.
-    pub push: u64,
+    /// The request's number.
+    pub number: u64,
     /// How many nodes it is for.
     pub nodes: usize,
 }

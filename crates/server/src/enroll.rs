@@ -12,9 +12,9 @@ use trust::token;
 use wire::enroll::{EnrollAnswer, EnrollRequest};
 use wire::{Code, Problem, body};
 
-use crate::answer::{Reply, json, store_problem};
+use crate::answer::{PortReply, json, store_problem};
 use crate::intake::{read, unpacked};
-use crate::node_port::Listener;
+use crate::node_port::PortListener;
 use crate::posture::random;
 use crate::state::{ControlPlane, now};
 
@@ -27,12 +27,12 @@ const BODY_WITHIN: Duration = Duration::from_secs(10);
 /// keep of it is bounded before they are read; at the node port each has a connection of his own.
 pub(crate) async fn enroll(
     plane: &ControlPlane,
-    listener: Listener,
+    listener: PortListener,
     parts: &Parts,
     body: Incoming,
-) -> Result<Reply, Problem> {
-    let place = (listener == Listener::Proxies).then(|| plane.proxied_enrollments.try_acquire());
-    let Ok(_place) = place.transpose() else { return Err(Code::Busy.into()) };
+) -> Result<PortReply, Problem> {
+    let permit = (listener == PortListener::Proxies).then(|| plane.proxied_enrollments.try_acquire());
+    let Ok(_permit) = permit.transpose() else { return Err(Code::Busy.into()) };
     let body = read(parts, body, MAX_BODY, BODY_WITHIN).await?;
     let Ok(_slot) = plane.enrollments.try_acquire() else { return Err(Code::Busy.into()) };
     let request: EnrollRequest = body::decode(&unpacked(parts, body, MAX_BODY)?)?;
@@ -45,7 +45,7 @@ pub(crate) async fn enroll(
         return Err(Problem::new(Code::TokenForged, "the token is of another fleet"));
     }
     // Whatever it says of its way: the proxy read it, and could have put a key of its own in.
-    if listener == Listener::Proxies && claims.expected_pubkey_fingerprint.is_none() {
+    if listener == PortListener::Proxies && claims.expected_pubkey_fingerprint.is_none() {
         return Err(Code::TokenUnbound.into());
     }
     let hostname: Hostname = claims.hostname;

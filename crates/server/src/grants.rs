@@ -17,7 +17,7 @@ use model::{Descent, Digest, Kind, ObjectSet, Stub};
 use serde::Deserialize;
 use store::{Store, StoreError};
 
-use crate::sets::Cache;
+use crate::sets::BoundedCache;
 
 /// The modes kept: two releases of the largest fleet.
 const MODES: usize = 200_000;
@@ -26,7 +26,7 @@ const MAX_GRANT: u64 = 256 * MAX_INLINE;
 
 /// What one set grants.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Granted {
+pub(crate) struct SetGrants {
     /// Which objects are synchronized, and how.
     pub(crate) sync: Arc<SyncPolicy>,
     /// What the control plane may ask for, in the order of names.
@@ -34,30 +34,31 @@ pub(crate) struct Granted {
 }
 
 /// Grants by root of the set.
-pub(crate) struct Grants {
+pub(crate) struct GrantIndex {
     store: Arc<Store>,
-    by_root: Cache<Arc<Granted>>,
+    by_root: BoundedCache<Arc<SetGrants>>,
     /// Who is the source of truth, by root: asked of every node of the fleet at once.
-    modes: Cache<Mode>,
+    modes: BoundedCache<Mode>,
     /// By digest of the object.
-    policies: Cache<Arc<SyncPolicy>>,
+    policies: BoundedCache<Arc<SyncPolicy>>,
     /// By root of the section.
-    delegations: Cache<Arc<[Delegation]>>,
+    delegations: BoundedCache<Arc<[Delegation]>>,
 }
 
-impl Grants {
-    pub(crate) fn new(store: Arc<Store>) -> Grants {
-        let (by_root, policies, delegations) = (Cache::new(), Cache::new(), Cache::new());
-        Grants { store, by_root, modes: Cache::keeping(MODES), policies, delegations }
+impl GrantIndex {
+    pub(crate) fn new(store: Arc<Store>) -> GrantIndex {
+        let (by_root, policies, delegations) =
+            (BoundedCache::new(), BoundedCache::new(), BoundedCache::new());
+        GrantIndex { store, by_root, modes: BoundedCache::keeping(MODES), policies, delegations }
     }
 
     /// What a set grants; `None` when the set is not known here.
-    pub(crate) async fn of(&self, root: &Digest) -> Result<Option<Arc<Granted>>, StoreError> {
+    pub(crate) async fn of(&self, root: &Digest) -> Result<Option<Arc<SetGrants>>, StoreError> {
         if let Some(known) = self.by_root.get(root) {
             return Ok(Some(known));
         }
         let Some(sections) = self.sections(root).await? else { return Ok(None) };
-        let mut granted = Granted::default();
+        let mut granted = SetGrants::default();
         for section in &sections {
             match section.kind.as_str() {
                 Kind::SYNC => {
@@ -90,7 +91,7 @@ impl Grants {
         let Some(sections) = self.sections(root).await? else { return Ok(None) };
         let params = sections.iter().find(|section| section.kind == Kind::PARAMS);
         let Some(leaf) = params.and_then(|section| section.leaf.as_ref()) else { return Ok(None) };
-        Ok(self.json::<Params>(&leaf.stub).await?.map(Params::declared))
+        Ok(self.json::<NodeParams>(&leaf.stub).await?.map(NodeParams::declared))
     }
 
     async fn sections(&self, root: &Digest) -> Result<Option<Vec<SectionChunk>>, StoreError> {
@@ -156,12 +157,12 @@ impl Grants {
 
 /// The part of a node's params that selectors read something of.
 #[derive(Deserialize)]
-struct Params {
+struct NodeParams {
     #[serde(default)]
     node: BTreeMap<String, serde_json::Value>,
 }
 
-impl Params {
+impl NodeParams {
     fn declared(self) -> Value {
         let mut declared = BTreeMap::from([("labels".to_owned(), Value::Map(BTreeMap::new()))]);
         for (name, value) in self.node {

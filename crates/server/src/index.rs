@@ -21,17 +21,17 @@ pub(crate) struct FleetIndex {
 
 #[derive(Default)]
 struct Tables {
-    by_id: HashMap<NodeId, Arc<Slot>>,
+    by_id: HashMap<NodeId, Arc<NodeSlot>>,
     by_name: BTreeMap<Hostname, NodeId>,
 }
 
 /// One node's entry.
-pub(crate) struct Slot {
+pub(crate) struct NodeSlot {
     state: Mutex<NodeEntry>,
     /// Wakes the node's long polls: a run was requested, or work waits.
     pub(crate) wake: Notify,
     /// Made for the first link: most nodes of a large fleet have none.
-    openings: OnceLock<Arc<StreamAdmission>>,
+    admission: OnceLock<Arc<StreamAdmission>>,
 }
 
 /// A node's state, and whether its contact waits to be persisted.
@@ -45,7 +45,7 @@ pub(crate) struct NodeEntry {
     pub(crate) work_notified: Option<u64>,
 }
 
-impl Slot {
+impl NodeSlot {
     /// The node's id.
     pub(crate) fn id(&self) -> NodeId {
         self.lock().node.id.clone()
@@ -64,7 +64,7 @@ impl Slot {
 
     /// How the node opens links.
     pub(crate) fn stream_admission(&self) -> &Arc<StreamAdmission> {
-        self.openings.get_or_init(Arc::default)
+        self.admission.get_or_init(Arc::default)
     }
 
     /// The entry. A panic elsewhere while it was held cannot have left it half changed:
@@ -90,7 +90,7 @@ impl FleetIndex {
         let mut tables = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
         tables.by_name.insert(node.hostname.clone(), node.id.clone());
         let entry = NodeEntry { node, dirty: false, work_head: 0, work_notified: None };
-        let slot = Slot { state: Mutex::new(entry), wake: Notify::new(), openings: OnceLock::new() };
+        let slot = NodeSlot { state: Mutex::new(entry), wake: Notify::new(), admission: OnceLock::new() };
         let id = slot.lock().node.id.clone();
         tables.by_id.insert(id, Arc::new(slot));
     }
@@ -105,12 +105,12 @@ impl FleetIndex {
     }
 
     /// A node by id.
-    pub(crate) fn get(&self, id: &NodeId) -> Option<Arc<Slot>> {
+    pub(crate) fn get(&self, id: &NodeId) -> Option<Arc<NodeSlot>> {
         self.nodes.read().unwrap_or_else(PoisonError::into_inner).by_id.get(id).cloned()
     }
 
     /// A node by id or hostname.
-    pub(crate) fn find(&self, name: &str) -> Option<Arc<Slot>> {
+    pub(crate) fn find(&self, name: &str) -> Option<Arc<NodeSlot>> {
         if let Ok(id) = name.parse::<NodeId>()
             && let Some(slot) = self.get(&id)
         {
@@ -122,7 +122,7 @@ impl FleetIndex {
     }
 
     /// A node by id or hostname, as an operator names it.
-    pub(crate) fn named(&self, name: &str) -> Result<Arc<Slot>, Problem> {
+    pub(crate) fn named(&self, name: &str) -> Result<Arc<NodeSlot>, Problem> {
         let unknown = || Problem::new(Code::NotFound, format!("no node {:?} is enrolled", clip(name)));
         self.find(name).ok_or_else(unknown)
     }
@@ -133,7 +133,7 @@ impl FleetIndex {
     }
 
     /// So many nodes in the order of their hostnames, from a hostname on.
-    pub(crate) fn page(&self, from: &str, limit: usize) -> Vec<Arc<Slot>> {
+    pub(crate) fn page(&self, from: &str, limit: usize) -> Vec<Arc<NodeSlot>> {
         let tables = self.nodes.read().unwrap_or_else(PoisonError::into_inner);
         let later = tables.by_name.range::<str, _>((Bound::Included(from), Bound::Unbounded));
         later.filter_map(|(_, id)| tables.by_id.get(id).cloned()).take(limit).collect()
@@ -161,7 +161,12 @@ impl FleetIndex {
 
 /// What is worth repeating of a text that somebody sent.
 pub(crate) fn clip(text: &str) -> String {
-    text.chars().take(100).collect()
+    beginning(text, 100).to_owned()
+}
+
+/// The first so many bytes of a text, to the end of a character.
+pub(crate) fn beginning(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes)]
 }
 
 fn restored(record: NodeRecord, key: PublicKey) -> NodeState {

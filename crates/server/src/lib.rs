@@ -34,5 +34,5 @@ mod work;
 
 pub use log::LogControl;
 pub use posture::{Credentials, EnrollInfo, Founded, Posture};
-pub use run::{Config, Running, ServerStartError, start};
+pub use run::{Config, RunningServer, ServerStartError, start};
 pub use streams::StreamConfig;

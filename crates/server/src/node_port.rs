@@ -15,17 +15,17 @@ use http::{HeaderMap, Request};
 use hyper::body::Incoming;
 use net::accept::Connection;
 use wire::body::{self, MAX_NODE_BODY};
-use wire::headers::{self, Version};
+use wire::headers::{self, VersionCheck};
 use wire::route::{self, Access, Route};
 use wire::{Code, Problem, grpc};
 
-use crate::answer::{Reply, json, refuse};
+use crate::answer::{PortReply, json, refuse};
 use crate::api::operation::segments;
 use crate::intake::{WITHIN, accepts_gzip, discard, read, unpacked};
 use crate::state::ControlPlane;
 use crate::streams;
 
-pub(crate) use caller::Caller;
+pub(crate) use caller::CallingNode;
 use caller::SignedRequest;
 pub(crate) use checkin::check_in;
 
@@ -34,20 +34,20 @@ const MAX_SHOWN: usize = 200;
 
 /// Whose connections a listener takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Listener {
+pub(crate) enum PortListener {
     /// Those of nodes.
     Nodes,
     /// Those of proxies that end the TLS sessions of nodes.
     Proxies,
 }
 
-impl Listener {
+impl PortListener {
     /// How long the body of a request that is refused may take to go by. Behind a proxy strangers
-    /// could keep the places of nodes on a shared connection with it.
+    /// could keep the permits of nodes on a shared connection with it.
     fn discards_within(self) -> Duration {
         match self {
-            Listener::Nodes => Duration::from_secs(15),
-            Listener::Proxies => Duration::from_secs(2),
+            PortListener::Nodes => Duration::from_secs(15),
+            PortListener::Proxies => Duration::from_secs(2),
         }
     }
 }
@@ -82,9 +82,9 @@ pub(crate) fn find(method: &str, path: &str) -> Result<Matched, Code> {
 /// Answers a request on the node port.
 pub(crate) async fn handle(
     plane: Arc<ControlPlane>,
-    listener: Listener,
+    listener: PortListener,
     request: Request<Incoming>,
-) -> Reply {
+) -> PortReply {
     let speaks_grpc = grpc::is_grpc(request.headers());
     match answer(&plane, listener, request).await {
         Ok(reply) => reply,
@@ -103,16 +103,16 @@ pub(crate) async fn handle(
 
 async fn answer(
     plane: &Arc<ControlPlane>,
-    listener: Listener,
+    listener: PortListener,
     request: Request<Incoming>,
-) -> Result<Reply, Problem> {
+) -> Result<PortReply, Problem> {
     let matched = find(request.method().as_str(), request.uri().path());
     let matched = matched.map_err(|code| unmatched(code, &request))?;
     if matched.route.access != Access::Standard {
         version(request.headers())?;
     }
     let connection = request.extensions().get::<Connection>().cloned().ok_or(Code::Internal)?;
-    if connection.is_proxy() != (listener == Listener::Proxies) {
+    if connection.is_proxy() != (listener == PortListener::Proxies) {
         return Err(Problem::new(
             Code::CertificateRequired,
             "nodes connect to the node port, and proxies with their certificate to the proxies' port",
@@ -128,7 +128,7 @@ async fn answer(
             crate::enroll::enroll(plane, listener, &parts, body).await
         }
         Access::Certificate | Access::Standard => {
-            Caller::by_session(plane, &connection)?;
+            CallingNode::by_session(plane, &connection)?;
             match matched.route.path {
                 route::VERSION => streams::version(request).await,
                 route::PING => streams::ping(request).await,
@@ -154,9 +154,9 @@ fn unmatched<B>(code: Code, request: &Request<B>) -> Problem {
 /// Judges the version headers of a request (WIR-1).
 fn version(headers: &HeaderMap) -> Result<(), Problem> {
     match headers::version(headers) {
-        Version::Fits => Ok(()),
-        Version::OtherProtocol => Err(Code::ProtocolVersion.into()),
-        Version::TooOld => {
+        VersionCheck::Fits => Ok(()),
+        VersionCheck::OtherProtocol => Err(Code::ProtocolVersion.into()),
+        VersionCheck::TooOld => {
             let (major, minor, patch) = headers::MINIMUM_AGENT;
             let detail = format!("the oldest agent that is served is {major}.{minor}.{patch}");
             Err(Problem::new(Code::AgentTooOld, detail))
@@ -171,7 +171,7 @@ async fn open(
     connection: Connection,
     request: Request<Incoming>,
     matched: &Matched,
-) -> Result<Reply, Problem> {
+) -> Result<PortReply, Problem> {
     let upgrade = connection.http1 && (!connection.is_proxy() || request.headers().contains_key(UPGRADE));
     if matched.route.path == route::STREAM && !upgrade {
         let (head, _) = request.into_parts();
@@ -180,7 +180,7 @@ async fn open(
         checkin::ready(plane)?;
         return streams::sse(plane, signed.caller, connection, &head);
     }
-    let caller = Caller::by_session(plane, &connection)?;
+    let caller = CallingNode::by_session(plane, &connection)?;
     caller.is_meant(matched)?;
     checkin::ready(plane)?;
     match matched.route.path {
@@ -193,11 +193,11 @@ async fn open(
 /// Requests with a body, signed as a whole.
 async fn exchange(
     plane: &Arc<ControlPlane>,
-    listener: Listener,
+    listener: PortListener,
     connection: Connection,
     request: Request<Incoming>,
     matched: &Matched,
-) -> Result<Reply, Problem> {
+) -> Result<PortReply, Problem> {
     let (parts, body) = request.into_parts();
     let limit = if matched.route.path == route::EVENTS { wire::batch::MAX_REQUEST } else { MAX_NODE_BODY };
     let signed = match SignedRequest::verify(plane, &connection, &parts, matched) {

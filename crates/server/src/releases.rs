@@ -17,7 +17,7 @@ use wire::{Code, Problem};
 
 use crate::answer::store_problem;
 use crate::api::{Commit, ReleaseSummary};
-use crate::operator_port::Call;
+use crate::operator_port::OperatorCall;
 use crate::state::{ControlPlane, now, run_to_completion};
 
 /// Reads the heads from the store, verifies them and points the fleet to them. While that
@@ -27,9 +27,9 @@ pub(crate) async fn load(plane: &ControlPlane) -> Result<(), Problem> {
 }
 
 /// Selections that were read, with their patterns.
-type Read = BTreeMap<Digest, (Arc<Selection>, Arc<Patterns>)>;
+type ReadSelections = BTreeMap<Digest, (Arc<Selection>, Arc<Patterns>)>;
 
-async fn load_with(plane: &ControlPlane, read: Read) -> Result<(), Problem> {
+async fn load_with(plane: &ControlPlane, read: ReadSelections) -> Result<(), Problem> {
     let loaded = read_heads(plane, read).await;
     let mut not_ready = plane.not_ready.lock().unwrap_or_else(PoisonError::into_inner);
     match loaded {
@@ -45,7 +45,7 @@ async fn load_with(plane: &ControlPlane, read: Read) -> Result<(), Problem> {
     }
 }
 
-async fn read_heads(plane: &ControlPlane, mut selections: Read) -> Result<Heads, Problem> {
+async fn read_heads(plane: &ControlPlane, mut selections: ReadSelections) -> Result<Heads, Problem> {
     let stored = plane.store.heads().await.map_err(store_problem)?;
     let mut channels = BTreeMap::new();
     let known = plane.heads();
@@ -100,8 +100,8 @@ fn verified<D: Document>(plane: &ControlPlane, document: &Signed) -> Result<D, P
 
 /// Commits a release and points the channels to it, also when the publisher hangs up in the
 /// middle: a release that is stored is one that nodes are pointed to.
-pub(crate) async fn commit(call: Call, sent: Commit) -> Result<u64, Problem> {
-    let Call { plane, by } = call;
+pub(crate) async fn commit(call: OperatorCall, sent: Commit) -> Result<u64, Problem> {
+    let OperatorCall { plane, by } = call;
     run_to_completion(async move { commit_whole(&plane, sent, &by).await }).await
 }
 

@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 
 use crate::log::LogControl;
 use crate::metrics::listener;
-use crate::node_port::Listener;
+use crate::node_port::PortListener;
 use crate::posture::{self, FoundError, Founded, Posture};
 use crate::state::{ControlPlane, now};
 use crate::streams::StreamConfig;
@@ -111,7 +111,7 @@ pub enum ServerStartError {
 type Closed = Pin<Box<dyn Future<Output = ()> + Send + Sync>>;
 
 /// A running control plane.
-pub struct Running {
+pub struct RunningServer {
     /// Where nodes call.
     pub node_urls: Vec<ServerUrl>,
     /// Where operators call.
@@ -131,7 +131,7 @@ pub struct Running {
     closed: Closed,
 }
 
-impl Running {
+impl RunningServer {
     /// Stops accepting, lets requests and links under way end, persists what waits, and lets go
     /// of the database.
     pub async fn stop(self) {
@@ -149,7 +149,7 @@ impl Running {
 ///
 /// # Errors
 /// [`ServerStartError`] says what is in the way.
-pub async fn start(config: Config) -> Result<Running, ServerStartError> {
+pub async fn start(config: Config) -> Result<RunningServer, ServerStartError> {
     let founded = posture::open(&config.dir, &config.fleet, now())?;
     let (store, closed) = open_store(&config, &founded).await?;
     let (nodes, node_port) = listen(config.node_address).await?;
@@ -179,7 +179,7 @@ pub async fn start(config: Config) -> Result<Running, ServerStartError> {
     let (for_nodes, for_operators, for_proxies) = (plane.clone(), plane.clone(), plane.clone());
     let mut tasks = vec![
         tokio::spawn(accept::serve(nodes, node_tls, limits, stop.subscribe(), move |request| {
-            node_port::handle(for_nodes.clone(), Listener::Nodes, request)
+            node_port::handle(for_nodes.clone(), PortListener::Nodes, request)
         })),
         tokio::spawn(accept::serve(operators, operator_tls, few, stop.subscribe(), move |request| {
             operator_port::handle(for_operators.clone(), request)
@@ -195,13 +195,13 @@ pub async fn start(config: Config) -> Result<Running, ServerStartError> {
             proxy_tls,
             many,
             stop.subscribe(),
-            move |request| node_port::handle(for_proxies.clone(), Listener::Proxies, request),
+            move |request| node_port::handle(for_proxies.clone(), PortListener::Proxies, request),
         )));
     }
     if let Some((listener, _)) = scrapers {
         tasks.push(tokio::spawn(listener::serve(listener, plane, stop.subscribe())));
     }
-    Ok(Running {
+    Ok(RunningServer {
         node_urls,
         operator_url,
         proxy_url,
@@ -225,7 +225,7 @@ fn own_address(listener: SocketAddr) -> String {
     }
 }
 
-/// The names of the control plane's certificate: those it is told, and those of this machine.
+/// The names of the control plane's certificate: those of its settings, and those of this machine.
 fn own_names(mut names: Vec<String>, operator_host: String) -> Vec<String> {
     names.push(operator_host);
     for own in ["localhost", "127.0.0.1", "::1"] {

@@ -15,28 +15,28 @@ const KEPT: usize = 1024;
 const MAX_INLINE_TOTAL: u64 = 256 * 1024;
 
 /// A bounded cache: the oldest entry leaves.
-pub(crate) struct Cache<V> {
+pub(crate) struct BoundedCache<V> {
     most: usize,
-    kept: Mutex<(BTreeMap<Digest, V>, VecDeque<Digest>)>,
+    entries: Mutex<(BTreeMap<Digest, V>, VecDeque<Digest>)>,
 }
 
-impl<V: Clone> Cache<V> {
-    pub(crate) fn new() -> Cache<V> {
-        Cache::keeping(KEPT)
+impl<V: Clone> BoundedCache<V> {
+    pub(crate) fn new() -> BoundedCache<V> {
+        BoundedCache::keeping(KEPT)
     }
 
     /// With another bound than the usual one.
-    pub(crate) fn keeping(most: usize) -> Cache<V> {
-        Cache { most, kept: Mutex::new((BTreeMap::new(), VecDeque::new())) }
+    pub(crate) fn keeping(most: usize) -> BoundedCache<V> {
+        BoundedCache { most, entries: Mutex::new((BTreeMap::new(), VecDeque::new())) }
     }
 
     pub(crate) fn get(&self, key: &Digest) -> Option<V> {
-        self.kept.lock().unwrap_or_else(PoisonError::into_inner).0.get(key).cloned()
+        self.entries.lock().unwrap_or_else(PoisonError::into_inner).0.get(key).cloned()
     }
 
     pub(crate) fn put(&self, key: Digest, value: V) {
-        let mut kept = self.kept.lock().unwrap_or_else(PoisonError::into_inner);
-        let (map, order) = &mut *kept;
+        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
+        let (map, order) = &mut *entries;
         if map.insert(key, value).is_none() {
             order.push_back(key);
         }
@@ -50,13 +50,13 @@ impl<V: Clone> Cache<V> {
 /// Sets by root, and the blobs that an object's content names.
 pub(crate) struct ReleaseSets {
     store: Arc<Store>,
-    sets: Cache<Arc<ObjectSet>>,
-    blobs: Cache<Arc<BTreeSet<Digest>>>,
+    sets: BoundedCache<Arc<ObjectSet>>,
+    blobs: BoundedCache<Arc<BTreeSet<Digest>>>,
 }
 
 impl ReleaseSets {
     pub(crate) fn new(store: Arc<Store>) -> ReleaseSets {
-        ReleaseSets { store, sets: Cache::new(), blobs: Cache::new() }
+        ReleaseSets { store, sets: BoundedCache::new(), blobs: BoundedCache::new() }
     }
 
     /// A set by root; `None` when it is not known here.

@@ -13,7 +13,7 @@ use tokio::sync::{Notify, Semaphore, watch};
 use trust::{SigningKey, TrustDocument};
 use wire::{Code, Problem};
 
-use crate::grants::Grants;
+use crate::grants::GrantIndex;
 use crate::hub::Hub;
 use crate::index::FleetIndex;
 use crate::log::LogControl;
@@ -23,7 +23,7 @@ use crate::sets::ReleaseSets;
 use crate::streams::{FleetAdmission, StreamConfig};
 use crate::work::Orchestrator;
 
-/// Enrollments at once; more are told to come back.
+/// Enrollments at once; more are refused as busy.
 const ENROLLMENTS: usize = 32;
 /// Blobs sent at once; more wait.
 const BLOBS: usize = 8;
@@ -33,7 +33,7 @@ pub(crate) struct ControlPlane {
     pub(crate) index: Arc<FleetIndex>,
     pub(crate) sets: ReleaseSets,
     /// What releases grant, by root.
-    pub(crate) grants: Grants,
+    pub(crate) grants: GrantIndex,
     /// The two sets of every node that synchronizes, and their links.
     pub(crate) hub: Arc<Hub>,
     /// Tasks and workflows.
@@ -68,7 +68,7 @@ pub(crate) struct ControlPlane {
 }
 
 impl ControlPlane {
-    /// `boot` tells this start's request ids from those of others.
+    /// `boot` distinguishes this start's request ids from those of others.
     pub(crate) fn new(
         store: Arc<Store>,
         founded: Founded,
@@ -80,7 +80,7 @@ impl ControlPlane {
         let index = Arc::new(FleetIndex::default());
         ControlPlane {
             sets: ReleaseSets::new(store.clone()),
-            grants: Grants::new(store.clone()),
+            grants: GrantIndex::new(store.clone()),
             hub: Arc::new(Hub::new(store.clone(), index.clone())),
             work: Orchestrator::new(),
             metrics: Metrics::new(),

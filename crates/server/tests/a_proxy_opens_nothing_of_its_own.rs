@@ -15,7 +15,7 @@ use streams::TransportError;
 use test_support::fleet::link::{Poller, Sse, config, dialer, handler, item, link_name, publish_mode};
 use test_support::fleet::proxy::{Forwarder, ProxyTls};
 use test_support::fleet::{
-    Fleet, Member, PATIENCE, body_of, call, new_key, plain, problem, quiet, refused, refuses, told,
+    Fleet, Member, PATIENCE, body_of, call, decoded, new_key, plain, problem, quiet, refused, refuses,
 };
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::TcpStream;
@@ -46,7 +46,7 @@ async fn requests_of_many_nodes_share_a_connection() {
     let (one, other) = (fleet.node("web-1").await, fleet.node("web-2").await);
     let mut client = shared(&fleet).await;
     for node in [&one, &other, &one] {
-        let _: Acked = told(&call(&mut client, report(node)).await).unwrap();
+        let _: Acked = decoded(&call(&mut client, report(node)).await).unwrap();
         // An idle check-in closes a connection of its node, and not this one.
         let check_in = node.signed(Method::POST, route::CHECKIN, body_of(&quiet()));
         assert!(call(&mut client, check_in).await.status().is_success());
@@ -72,7 +72,7 @@ async fn requests_of_many_nodes_share_a_connection() {
     // A node that was removed is nobody.
     let _: serde_json::Value = fleet.operator().await.delete("/v1/nodes/web-2").await.unwrap();
     refused(&call(&mut client, report(&other)).await, Code::UnknownNode);
-    let _: Acked = told(&call(&mut client, report(&one)).await).unwrap();
+    let _: Acked = decoded(&call(&mut client, report(&one)).await).unwrap();
 }
 
 fn one_key(node: &Member) -> trust::SigningKey {
@@ -104,7 +104,7 @@ async fn what_is_not_signed_is_refused_on_every_route() {
         let problem = problem(&call(&mut client, request).await);
         assert_eq!(problem.status, 401, "{name}: {problem}");
     }
-    let _: Acked = told(&call(&mut client, report(&node)).await).unwrap();
+    let _: Acked = decoded(&call(&mut client, report(&node)).await).unwrap();
 }
 
 fn reason<T>(opened: Result<T, TransportError>) -> Problem {
@@ -203,7 +203,7 @@ async fn one_node_does_not_take_all_places() {
         let (mut client, request) = (client.clone(), waits(&one));
         waiting.spawn(async move { client.call(request, 1 << 20, PATIENCE).await });
     }
-    let _: Acked = told(&call(&mut client, report(&other)).await).unwrap();
+    let _: Acked = decoded(&call(&mut client, report(&other)).await).unwrap();
     while let Ok(Some(done)) = tokio::time::timeout(Duration::from_secs(5), waiting.join_next()).await {
         let response = done.unwrap().unwrap();
         if !response.status().is_success() {
@@ -212,7 +212,7 @@ async fn one_node_does_not_take_all_places() {
         }
     }
     assert_eq!(refusals, 16, "64 are let in");
-    let _: Acked = told(&call(&mut client, report(&other)).await).unwrap();
+    let _: Acked = decoded(&call(&mut client, report(&other)).await).unwrap();
 }
 
 /// ENR-2: it reads tokens on their way. One that names no key would enroll a key of its own.

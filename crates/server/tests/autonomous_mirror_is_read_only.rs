@@ -6,7 +6,7 @@
 use model::condition::SyncState;
 use model::replication::Mode;
 use serde_json::json;
-use server::api::objects::{ApplyOutcome, Results, SyncsView};
+use server::api::objects::{ApplyOutcome, ObjectResults, SyncsView};
 use test_support::fleet::Fleet;
 use test_support::fleet::release::params;
 use test_support::fleet::synced::{managed, manifest, publish, sync_object};
@@ -24,7 +24,7 @@ async fn fleet_of_modes() -> (Fleet, test_support::fleet::Operator) {
     (fleet, operator)
 }
 
-fn refused(results: &Results, code: Code) -> &str {
+fn refused(results: &ObjectResults, code: Code) -> &str {
     let [done] = results.results.as_slice() else { panic!("{results:?}") };
     assert_eq!(done.outcome, ApplyOutcome::Refused, "{done:?}");
     let why = done.why.as_deref().unwrap();
@@ -38,7 +38,8 @@ async fn a_change_of_a_mirror_is_refused_and_names_who_may() {
     let results = operator.apply(vec![manifest("own-1", "shop", 1)]).await;
     assert!(refused(&results, Code::ReadOnly).contains("own-1 is the source of truth"));
     let name = json!({"node": "own-1", "kind": "Application", "namespace": "own-1", "name": "shop"});
-    let results: Results = operator.post("/v1/objects-delete", &json!({"objects": [name]})).await.unwrap();
+    let results: ObjectResults =
+        operator.post("/v1/objects-delete", &json!({"objects": [name]})).await.unwrap();
     refused(&results, Code::ReadOnly);
     assert!(operator.objects("").await.is_empty());
 }

@@ -175,10 +175,10 @@ async fn two_agents_with_one_identity_are_told_apart() {
     eventually("the first link is up", || !first.seen().borrow().eq(&0)).await;
     let other = linked(&node, Mode::Managed, "second", &second).await;
     let ended = tokio::time::timeout(Duration::from_secs(20), other.ended).await.unwrap().unwrap();
-    assert!(ended.message.contains("duplicate_identity"), "{ended:?}");
+    assert!(ended.message.contains("duplicate-identity"), "{ended:?}");
     let syncs: server::api::objects::SyncsView =
         fleet.operator().await.get("/v1/sync?match=edge-1").await.unwrap();
-    assert_eq!(syncs.nodes[0].condition.reason, "duplicate_identity", "and operators see it");
+    assert_eq!(syncs.nodes[0].condition.reason, "duplicate-identity", "and operators see it");
     link.stop().await;
 }
 
@@ -212,7 +212,8 @@ async fn who_never_acknowledges_is_held_back() {
         dry_run: false,
         trace: None,
     };
-    let _: server::api::objects::Results = fleet.operator().await.post("/v1/objects", &apply).await.unwrap();
+    let _: server::api::objects::ObjectResults =
+        fleet.operator().await.post("/v1/objects", &apply).await.unwrap();
     let LinkTransport { mut reader, mut writer } = grpc(&node, &mut node.dial().await).await.unwrap();
     writer.send(vec![Frame::Hello(Box::new(hello(Mode::Managed, "l1")))]).await.unwrap();
     let mut events = 0;

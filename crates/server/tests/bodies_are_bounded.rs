@@ -16,7 +16,7 @@ use hyper_util::rt::{TokioExecutor, TokioIo};
 use model::exchange::{Answer, CheckIn};
 use model::log::{Fact, FactBody};
 use rustls_pki_types::ServerName;
-use test_support::fleet::{Fleet, Member, call, now, number, plain, problem, quiet, refused, told};
+use test_support::fleet::{Fleet, Member, call, decoded, now, number, plain, problem, quiet, refused};
 use wire::headers::{AGENT_VERSION_HEADER, CONTENT_DIGEST, PROTOCOL_HEADER};
 use wire::{Code, body, route};
 
@@ -115,7 +115,7 @@ async fn a_truncated_body_is_refused() {
         assert!(!broken_off(&node, request, &whole[..sent], announced).await, "it was answered as if whole");
     }
     // All of it, for comparison.
-    let _: Answer = told(&node.send(gzipped(&node, whole_packed)).await).unwrap();
+    let _: Answer = decoded(&node.send(gzipped(&node, whole_packed)).await).unwrap();
     node.survives().await;
 }
 
@@ -167,7 +167,7 @@ async fn only_json_is_taken() {
     let mut request = node.signed(Method::POST, route::CHECKIN, bytes);
     let kind = HeaderValue::from_static("application/json; charset=utf-8");
     request.headers_mut().insert(header::CONTENT_TYPE, kind);
-    let _: Answer = told(&node.send(request).await).unwrap();
+    let _: Answer = decoded(&node.send(request).await).unwrap();
     node.survives().await;
 }
 
@@ -192,7 +192,7 @@ async fn the_protocol_must_be_named_and_the_agent_not_too_old() {
         request.headers_mut().insert(AGENT_VERSION_HEADER, version.parse().unwrap());
         let response = node.send(request).await;
         if fits {
-            let _: Answer = told(&response).unwrap();
+            let _: Answer = decoded(&response).unwrap();
         } else {
             refused(&response, Code::AgentTooOld);
         }
@@ -208,7 +208,7 @@ async fn what_is_no_check_in_is_refused_and_unknown_fields_are_not() {
     let digest = model::Digest::of(b"x");
     let deep = format!(r#"{{"incarnation":"i1","traits":{{"digest":"{digest}","values":{nested}}}}}"#);
     let long_name = format!(r#"{{"incarnation":"{}"}}"#, "a".repeat(10_000));
-    let huge = format!(r#"{{"incarnation":"i1","pushed":{}}}"#, "9".repeat(400));
+    let huge = format!(r#"{{"incarnation":"i1","runConfirmed":{}}}"#, "9".repeat(400));
     for text in [
         "",
         "null",
@@ -221,7 +221,7 @@ async fn what_is_no_check_in_is_refused_and_unknown_fields_are_not() {
         r#"{"incarnation":""}"#,
         r#"{"incarnation":"i1","facts":{}}"#,
         r#"{"incarnation":"i1"} trailing"#,
-        r#"{"incarnation":"i1","pushed":-1}"#,
+        r#"{"incarnation":"i1","runConfirmed":-1}"#,
         r#"{"incarnation":"i1","held":{"seq":1}}"#,
         r#"{"incarnation":"i1","traits":{"digest":"x","values":{}}}"#,
         &deep,
@@ -239,7 +239,7 @@ async fn what_is_no_check_in_is_refused_and_unknown_fields_are_not() {
     // Unknown fields of any shape are ignored (WIR-1).
     let text = format!(r#"{{"incarnation":"i1","next":{{"a":[1,2.5,null]}},"deep":{nested},"mode":"x"}}"#);
     let response = post(&node, text.into_bytes()).await;
-    let _: Answer = told(&response).unwrap();
+    let _: Answer = decoded(&response).unwrap();
     let answer = String::from_utf8(response.body().to_vec()).unwrap();
     assert!(!answer.contains("null"), "absent instead of null (WIR-1): {answer}");
     node.survives().await;

@@ -10,7 +10,7 @@ use model::object::{MAX_INLINE, ObjectKey};
 use model::{Digest, Edit, Kind, ObjectSet};
 use server::api::{RunRequest, RunRequested};
 use test_support::fleet::release::{Made, Plan, make, module, params};
-use test_support::fleet::{Fleet, Member, call, quiet, refused, refuses, told};
+use test_support::fleet::{Fleet, Member, call, decoded, quiet, refused, refuses};
 use wire::{Code, body, route};
 
 /// The most of a blob in one answer.
@@ -34,7 +34,7 @@ fn holds(held: HeldRelease) -> CheckIn {
 /// The raw answer to a check-in, with its size as it came.
 async fn answer(node: &Member, message: &CheckIn) -> (Answer, usize) {
     let response = node.send(node.signed(Method::POST, route::CHECKIN, body::encode(message).unwrap())).await;
-    (told(&response).unwrap(), response.body().len())
+    (decoded(&response).unwrap(), response.body().len())
 }
 
 fn set_of(answer: Answer) -> SetOffer {
@@ -70,12 +70,12 @@ async fn a_new_release_of_the_same_root_moves_the_pointer_alone() {
     let first = publish(&fleet, &Plan::new(&id, 1).node("web-1", &[params("a")])).await;
     let plan = Plan::new(&id, 2).node("web-1", &[params("a")]).node("web-2", &[params("b")]);
     let second = publish(&fleet, &plan).await;
-    let (told, _) = answer(&node, &holds(first.held("web-1"))).await;
-    let offer = told.offer.expect("the pointer moved");
+    let (answered, _) = answer(&node, &holds(first.held("web-1"))).await;
+    let offer = answered.offer.expect("the pointer moved");
     assert!(offer.set.is_none(), "DLT-2: the set is the same");
     assert_eq!((offer.header, offer.entry.root), (second.header.clone(), first.held("web-1").root));
-    let (told, _) = answer(&node, &holds(second.held("web-1"))).await;
-    assert!(told.offer.is_none());
+    let (answered, _) = answer(&node, &holds(second.held("web-1"))).await;
+    assert!(answered.offer.is_none());
 }
 
 #[tokio::test]
@@ -94,8 +94,8 @@ async fn only_what_changed_travels() {
     objects[7] = module(&name(7), "this one changed", &[]);
     objects[8] = module("module-new", "this one is new", &[]);
     let second = publish(&fleet, &Plan::new(&id, 2).node("web-1", &objects)).await;
-    let (told, size) = answer(&node, &holds(first.held("web-1"))).await;
-    let set = set_of(told);
+    let (answered, size) = answer(&node, &holds(first.held("web-1"))).await;
+    let set = set_of(answered);
     assert_eq!(set.base, Some(first.held("web-1").root));
     let edits: Vec<_> = set.delta.edits.iter().map(|(key, edit)| (key.name.to_string(), edit)).collect();
     assert!(
@@ -122,8 +122,8 @@ async fn from_a_root_not_known_here_all_is_named_and_fetched_by_digest() {
     let objects = [params("a"), module("one", "first", &[]), module("two", "second", &[])];
     let made = publish(&fleet, &Plan::new(&id, 1).node("web-1", &objects)).await;
     let held = HeldRelease { root: Digest::of(b"from a database that was lost"), ..made.held("web-1") };
-    let (told, _) = answer(&node, &holds(held)).await;
-    let set = set_of(told);
+    let (answered, _) = answer(&node, &holds(held)).await;
+    let set = set_of(answered);
     assert_eq!((set.base, set.contents.len()), (None, 0), "stubs alone");
     let named = ObjectSet::new().apply(&set.delta).unwrap();
     assert_eq!(named.root(), made.held("web-1").root);
@@ -133,8 +133,8 @@ async fn from_a_root_not_known_here_all_is_named_and_fetched_by_digest() {
         assert_eq!(Digest::of(response.body()), stub.digest, "DLT-4: verified by its name");
     }
     // Whoever asks for everything gets it, whatever it holds.
-    let (told, _) = answer(&node, &CheckIn { full: true, ..holds(made.held("web-1")) }).await;
-    let set = set_of(told);
+    let (answered, _) = answer(&node, &CheckIn { full: true, ..holds(made.held("web-1")) }).await;
+    let set = set_of(answered);
     assert_eq!((set.base, set.delta.edits.len(), set.contents.len()), (None, 3, 3));
 }
 
@@ -147,8 +147,8 @@ async fn what_is_large_is_named_and_an_answer_is_bounded() {
     let mut objects: Vec<_> = (0..200).map(|n| module(&format!("m-{n:03}"), &filler, &[])).collect();
     objects.push(module("large", &"z".repeat(MAX_INLINE as usize), &[]));
     let made = publish(&fleet, &Plan::new(&id, 1).node("web-1", &objects)).await;
-    let (told, size) = answer(&node, &quiet()).await;
-    let set = set_of(told);
+    let (answered, size) = answer(&node, &quiet()).await;
+    let set = set_of(answered);
     let inline: usize = set.contents.iter().map(String::len).sum();
     assert!(inline <= 256 * 1024 && inline > 200 * 1024, "{inline} bytes of contents in the answer");
     assert!(size < 512 * 1024, "{size}");
@@ -158,34 +158,34 @@ async fn what_is_large_is_named_and_an_answer_is_bounded() {
 }
 
 #[tokio::test]
-async fn a_push_overrides_what_is_held_until_it_is_confirmed() {
+async fn a_run_request_overrides_what_is_held_until_it_is_confirmed() {
     let mut fleet = Fleet::start().await;
     let mut node = fleet.node("web-1").await;
     let plan = Plan::new(&fleet.enroll_info().fleet, 1).node("web-1", &[params("a")]);
     let made = publish(&fleet, &plan).await;
     let held = || holds(made.held("web-1"));
-    assert!(answer(&node, &held()).await.0.push.is_none());
+    assert!(answer(&node, &held()).await.0.run_request.is_none());
     let mut operator = fleet.operator().await;
-    let asked = RunRequest { nodes: vec!["web-1".to_owned()] };
-    let pushed: RunRequested = operator.post("/v1/pushes", &asked).await.unwrap();
+    let request = RunRequest { nodes: vec!["web-1".to_owned()] };
+    let requested: RunRequested = operator.post("/v1/run-requests", &request).await.unwrap();
     // Not lost when the control plane starts anew (DLT-5).
     fleet.stop().await;
     fleet.start_again().await;
     node.url = fleet.url();
-    let (told, _) = answer(&node, &held()).await;
-    assert_eq!(told.push, Some(pushed.push));
-    let set = set_of(told);
+    let (answered, _) = answer(&node, &held()).await;
+    assert_eq!(answered.run_request, Some(requested.number));
+    let set = set_of(answered);
     assert_eq!((set.base, set.delta.edits.len()), (None, 1), "levels 1 and 2 are overridden");
     // Another number confirms nothing.
-    let (told, _) = answer(&node, &CheckIn { pushed: Some(pushed.push - 1), ..held() }).await;
-    assert_eq!(told.push, Some(pushed.push));
-    let (told, _) = answer(&node, &CheckIn { pushed: Some(pushed.push), ..held() }).await;
-    assert_eq!((told.push, told.offer), (None, None));
-    assert_eq!(fleet.operator().await.node("web-1").await.push, None);
+    let (answered, _) = answer(&node, &CheckIn { run_confirmed: Some(requested.number - 1), ..held() }).await;
+    assert_eq!(answered.run_request, Some(requested.number));
+    let (answered, _) = answer(&node, &CheckIn { run_confirmed: Some(requested.number), ..held() }).await;
+    assert_eq!((answered.run_request, answered.offer), (None, None));
+    assert_eq!(fleet.operator().await.node("web-1").await.run_request, None);
     // One for a node that is not there is refused as a whole.
     let both = RunRequest { nodes: vec!["web-1".to_owned(), "web-9".to_owned()] };
-    refuses(fleet.operator().await.post::<_, RunRequested>("/v1/pushes", &both).await, Code::NotFound);
-    assert_eq!(fleet.operator().await.node("web-1").await.push, None);
+    refuses(fleet.operator().await.post::<_, RunRequested>("/v1/run-requests", &both).await, Code::NotFound);
+    assert_eq!(fleet.operator().await.node("web-1").await.run_request, None);
 }
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
@@ -203,12 +203,12 @@ async fn a_long_poll_is_answered_when_there_is_something_to_say() {
     let poll = waiting(first.held("web-1"));
     heard_of(&fleet).await;
     let second = publish(&fleet, &Plan::new(&id, 2).node("web-1", &[params("b")])).await;
-    let told = poll.await.unwrap();
-    assert_eq!(told.offer.unwrap().entry.root, second.held("web-1").root);
+    let answered = poll.await.unwrap();
+    assert_eq!(answered.offer.unwrap().entry.root, second.held("web-1").root);
     let poll = waiting(second.held("web-1"));
-    let asked = RunRequest { nodes: vec!["web-1".to_owned()] };
-    let pushed: RunRequested = fleet.operator().await.post("/v1/pushes", &asked).await.unwrap();
-    assert_eq!(poll.await.unwrap().push, Some(pushed.push));
+    let request = RunRequest { nodes: vec!["web-1".to_owned()] };
+    let requested: RunRequested = fleet.operator().await.post("/v1/run-requests", &request).await.unwrap();
+    assert_eq!(poll.await.unwrap().run_request, Some(requested.number));
 }
 
 /// Waits until the node's call has arrived.

@@ -185,7 +185,7 @@ async fn one_token_enrolls_one_of_many_at_once() {
     let enrolled = results.iter().filter(|result| result.is_ok()).count();
     assert_eq!(enrolled, 1, "{results:#?}");
     for problem in results.into_iter().filter_map(Result::err) {
-        assert!(["token_used", "hostname_taken"].contains(&problem.code.as_str()), "{problem}");
+        assert!(["token-used", "hostname-taken"].contains(&problem.code.as_str()), "{problem}");
     }
     assert_eq!(fleet.operator().await.status().await.nodes, 1);
 }

@@ -20,7 +20,7 @@ async fn an_action_has_room_beside_a_full_set() {
             manifest
         };
         let results = operator.apply((0..TOGETHER).map(big).collect()).await;
-        full = results.results.iter().any(|done| format!("{done:?}").contains("too_many"));
+        full = results.results.iter().any(|done| format!("{done:?}").contains("too-many"));
         if full {
             break;
         }

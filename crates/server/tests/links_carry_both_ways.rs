@@ -7,7 +7,7 @@ use model::condition::SyncState;
 use model::replication::Mode;
 use model::replication::TransportKind;
 use serde_json::{Value, json};
-use server::api::objects::{Apply, Mapping, ObjectsView, Results, SyncsView};
+use server::api::objects::{Apply, Mapping, ObjectResults, ObjectsView, SyncsView};
 use test_support::fleet::link::{config, handler, item, linked, publish_mode, running, websocket};
 use test_support::fleet::{Fleet, Operator, now};
 use test_support::wait::{eventually, until};
@@ -17,7 +17,7 @@ fn manifest(name: &str, text: &str) -> Value {
         "metadata": {"namespace": "web", "name": name}, "spec": {"text": text}})
 }
 
-async fn apply(operator: &mut Operator, node: &str, manifests: Vec<Value>) -> Results {
+async fn apply(operator: &mut Operator, node: &str, manifests: Vec<Value>) -> ObjectResults {
     let apply = Apply {
         manifests,
         node: Some(node.to_owned()),

@@ -7,7 +7,7 @@ use http::Method;
 use model::replication::Mode;
 use serde_json::json;
 use server::api::NodeView;
-use server::api::objects::{Results, SyncsView};
+use server::api::objects::{ObjectResults, SyncsView};
 use sync::Frame;
 use test_support::fleet::link::{Poller, Sse, config, handler, linked, publish_mode};
 use test_support::fleet::{Fleet, Member};
@@ -120,7 +120,7 @@ async fn events_that_nobody_reads_end_too() {
         let manifest = json!({"apiVersion": "test/v1", "kind": "Item",
             "metadata": {"namespace": "web", "name": format!("i{n}")}, "spec": {"text": text}});
         let apply = json!({"manifests": [manifest], "node": "edge-1"});
-        let _: Results = fleet.operator().await.post("/v1/objects", &apply).await.unwrap();
+        let _: ObjectResults = fleet.operator().await.post("/v1/objects", &apply).await.unwrap();
     }
     remove(&fleet).await;
     until("the link is over", async || {

@@ -3,8 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use backends::manifest::MAX_NAME;
 use serde_json::json;
-use server::api::objects::{Apply, ApplyOutcome, Mapping, Results};
+use server::api::objects::{Apply, ApplyOutcome, Mapping, ObjectResults};
 use test_support::fleet::Fleet;
 use test_support::fleet::synced::{apply, managed, manifest, publish};
 use wire::Code;
@@ -26,10 +27,13 @@ async fn each_mapping_finds_its_node() {
         (apply(vec![told.clone()]), None),
         (Apply { mapping: Mapping::Destination, ..apply(vec![manifest("web-1", "a", 1)]) }, None),
         (apply(vec![json!({"kind": "Application", "metadata": {"name": "x"}})]), None),
+        (apply(vec![manifest("web-1", &"n".repeat(MAX_NAME), 1)]), Some("web-1")),
     ];
     for (asked, wanted) in table {
-        let results: Results = operator.post("/v1/objects", &asked).await.unwrap();
+        let name = asked.manifests[0]["metadata"]["name"].clone();
+        let results: ObjectResults = operator.post("/v1/objects", &asked).await.unwrap();
         let [done] = results.results.as_slice() else { panic!("{results:?}") };
+        assert_eq!(name, done.object.name, "named in full");
         match wanted {
             Some(node) => {
                 assert_eq!(
@@ -44,7 +48,7 @@ async fn each_mapping_finds_its_node() {
             }
         }
     }
-    // One object in each node's set, by node and by namespace.
+    // Objects of each node's set, by node and by namespace.
     let of = |page: Vec<server::api::objects::ObjectView>| -> Vec<String> {
         page.into_iter().map(|object| format!("{}/{}", object.node, object.namespace)).collect()
     };

@@ -68,7 +68,7 @@ async fn refusals_are_counted_by_code() {
     let refused: Result<serde_json::Value, _> = operator.get("/v1/nodes/nobody").await;
     refuses(refused, Code::NotFound);
     let (_, metrics) = text(&mut operator, "/metrics").await;
-    assert_eq!(value(&metrics, "muster_failures_total{code=\"not_found\"}"), "1");
+    assert_eq!(value(&metrics, "muster_failures_total{code=\"not-found\"}"), "1");
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use model::{Incarnation, Timestamp};
 use net::client::Client;
 use store::{FactRecord, Store};
 use test_support::children::test_beside;
-use test_support::fleet::{Fleet, Member, quiet, told};
+use test_support::fleet::{Fleet, Member, decoded, quiet};
 use wire::{body, route};
 
 const DIR: &str = "MUSTER_TEST_DIR";
@@ -92,9 +92,9 @@ impl Reporter {
                 return self;
             };
             let acked = if checks_in {
-                told::<model::exchange::Answer>(&response).unwrap().acked.unwrap()
+                decoded::<model::exchange::Answer>(&response).unwrap().acked.unwrap()
             } else {
-                told::<Acked>(&response).unwrap().acked
+                decoded::<Acked>(&response).unwrap().acked
             };
             done.fetch_add(acked.seq - self.acked, Ordering::Relaxed);
             self.acked = acked.seq;

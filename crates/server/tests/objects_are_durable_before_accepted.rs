@@ -6,7 +6,7 @@
 use model::condition::Direction;
 use rusqlite::Connection;
 use serde_json::json;
-use server::api::objects::{Apply, ApplyOutcome, ObjectView, Results};
+use server::api::objects::{Apply, ApplyOutcome, ObjectResults, ObjectView};
 use test_support::fleet::synced::{apply, manifest, one_managed};
 use wire::Code;
 
@@ -72,7 +72,7 @@ async fn a_dry_run_says_what_would_be_and_changes_nothing() {
         dry_run: true,
         ..apply(vec![manifest("web-1", "shop", 2), manifest("web-1", "new", 1), manifest("gone-1", "x", 1)])
     };
-    let results: Results = operator.post("/v1/objects", &asked).await.unwrap();
+    let results: ObjectResults = operator.post("/v1/objects", &asked).await.unwrap();
     let [changed, created, refused] = results.results.as_slice() else { panic!("{results:?}") };
     assert_eq!(changed.outcome, ApplyOutcome::Changed);
     assert_eq!(changed.before.as_ref().unwrap()["spec"]["value"], 1);
@@ -90,7 +90,7 @@ async fn a_deleted_object_is_gone_and_comes_back_as_another_life() {
     let first = operator.objects("").await[0].uid.clone();
     let name = json!({"node": "web-1", "kind": "Application", "namespace": "web-1", "name": "shop"});
     let delete = json!({"objects": [name, name]});
-    let results: Results = operator.post("/v1/objects-delete", &delete).await.unwrap();
+    let results: ObjectResults = operator.post("/v1/objects-delete", &delete).await.unwrap();
     let outcomes: Vec<ApplyOutcome> = results.results.iter().map(|done| done.outcome).collect();
     assert_eq!(outcomes, [ApplyOutcome::Deleted, ApplyOutcome::Absent]);
     assert!(operator.objects("").await.is_empty());

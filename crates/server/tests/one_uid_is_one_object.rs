@@ -24,7 +24,7 @@ async fn one_uid_under_two_names_is_refused() {
     {
         assert_eq!(results.outcome, ApplyOutcome::Refused);
         let why = results.why.unwrap();
-        assert!(why.starts_with("uid_twice: Application/web-1/a"), "{why}");
+        assert!(why.starts_with("uid-twice: Application/web-1/a"), "{why}");
     }
     assert_eq!(operator.objects("").await.len(), 1);
     // The same under its own name is nothing new, and another kind is another object.

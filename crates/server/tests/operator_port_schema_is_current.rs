@@ -33,7 +33,7 @@ fn document() -> Value {
         .into_generator();
     let operations = operations!(generator:
         STATUS NODES NODE REMOVE_NODE TRAITS FACTS RUNS RUN HEAD RELEASES CHUNK MISSING FETCH PUT_CHUNKS
-        COMMIT ADD_BEACONS PUSH ISSUE_PROXY SET_LOG_LEVEL
+        COMMIT ADD_BEACONS REQUEST_RUN ISSUE_PROXY SET_LOG_LEVEL
         OBJECTS OBJECT APPLY DELETE_OBJECTS SYNC RESYNC
         SELECT TASKS TASK TASK_NODES OUTPUT BEGIN_TASK CANCEL_TASK
         WORKFLOWS WORKFLOW BEGIN_WORKFLOW CONTROL_WORKFLOW
@@ -162,7 +162,7 @@ async fn what_is_not_as_described_is_found() {
     assert!(looked("/v1/nodes?limit=1", &answer));
     assert!(!looked("/v1/no-such-thing", &answer));
     let mut other = answer.clone();
-    other["nodes"][0]["word"] = "marvellous".into();
+    other["nodes"][0]["state"] = "marvellous".into();
     assert!(!looked("/v1/nodes", &other), "no such word");
     let mut other = answer.clone();
     other["nodes"][0].as_object_mut().unwrap().remove("hostname");

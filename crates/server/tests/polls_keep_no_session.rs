@@ -8,7 +8,7 @@ use bytes::Bytes;
 use model::condition::SyncState;
 use model::replication::Mode;
 use serde_json::json;
-use server::api::objects::{Results, SyncsView};
+use server::api::objects::{ObjectResults, SyncsView};
 use streams::{Exchange, LinkHandler};
 use sync::Frame;
 use sync::frame::{Interop, ResyncRequest};
@@ -45,7 +45,7 @@ async fn apply(fleet: &Fleet, names: std::ops::Range<usize>) {
         })
         .collect();
     let apply = json!({"manifests": manifests, "node": "edge-1"});
-    let _: Results = fleet.operator().await.post("/v1/objects", &apply).await.unwrap();
+    let _: ObjectResults = fleet.operator().await.post("/v1/objects", &apply).await.unwrap();
 }
 
 /// How the node stands, which keeps its time; and how many objects came up.
@@ -127,7 +127,7 @@ async fn what_an_operator_asks_for_outlives_a_refused_post() {
     let asked = json!({"nodes": ["edge-1"]});
     let _: server::api::objects::Resynced = fleet.operator().await.post("/v1/resyncs", &asked).await.unwrap();
     let refused = post(&node, vec![Frame::StateUpdated]).await.unwrap_err();
-    assert_eq!(refused.code, "bad_body", "a post begins with a hello");
+    assert_eq!(refused.code, "bad-body", "a post begins with a hello");
 
     let hello = Exchange::open(config(Mode::Autonomous, "one"), None, handler.clone()).step(Vec::new()).await;
     let said = post(&node, hello.frames.clone()).await.unwrap().frames;

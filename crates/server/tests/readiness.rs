@@ -7,7 +7,7 @@ use http::{Method, header};
 use model::log::{Fact, FactBody};
 use rusqlite::Connection;
 use test_support::fleet::release::{Plan, make, params};
-use test_support::fleet::{Fleet, new_key, now, quiet, refused, refuses, told};
+use test_support::fleet::{Fleet, decoded, new_key, now, quiet, refused, refuses};
 use trust::{Slots, TrustDocument};
 use wire::{Code, body, route};
 
@@ -47,7 +47,7 @@ async fn a_head_that_is_not_believed_any_more_makes_check_ins_wait() {
     let fact = Fact { seq: 1, at: now(), body: FactBody::Repaired { message: "x".to_owned() } };
     let report = model::exchange::Report { incarnation: "i1".parse().unwrap(), facts: vec![fact] };
     let response = node.send(node.signed(Method::POST, route::REPORT, body::encode(&report).unwrap())).await;
-    let acked: model::exchange::Acked = told(&response).unwrap();
+    let acked: model::exchange::Acked = decoded(&response).unwrap();
     assert_eq!(acked.acked.seq, 1);
 
     // Believed again, it is answered again.

@@ -12,7 +12,7 @@ use http::{HeaderValue, Method, Request};
 use http_body_util::Full;
 use model::exchange::{Acked, Answer, Report};
 use test_support::fleet::proxy::Forwarder;
-use test_support::fleet::{Fleet, Member, call, new_key, now, number, quiet, refused, told};
+use test_support::fleet::{Fleet, Member, call, decoded, new_key, now, number, quiet, refused};
 use wire::headers::{CONTENT_DIGEST, SIGNATURE, SIGNATURE_INPUT};
 use wire::{Code, body, route};
 
@@ -69,7 +69,7 @@ async fn a_replay_is_refused() {
     both_ways(async |node| {
         let mut client = node.dial().await;
         let request = report(&node);
-        let _: Acked = told(&call(&mut client, request.clone()).await).unwrap();
+        let _: Acked = decoded(&call(&mut client, request.clone()).await).unwrap();
         for _ in 0..3 {
             let problem = refused(&call(&mut client, request.clone()).await, Code::Replayed);
             assert!(problem.next_number.is_some_and(|next| next <= number()), "the agent goes on from there");
@@ -79,8 +79,8 @@ async fn a_replay_is_refused() {
         // A late one counts once; one from before the window never does.
         let (late, newer) = (number(), number());
         let at = |number| node.signed_at(Method::POST, route::REPORT, empty_report(), now(), number);
-        let _: Acked = told(&call(&mut client, at(newer)).await).unwrap();
-        let _: Acked = told(&call(&mut client, at(late)).await).unwrap();
+        let _: Acked = decoded(&call(&mut client, at(newer)).await).unwrap();
+        let _: Acked = decoded(&call(&mut client, at(late)).await).unwrap();
         refused(&call(&mut client, at(late)).await, Code::Replayed);
         refused(&call(&mut client, at(newer - 1000)).await, Code::Replayed);
         node.survives().await;
@@ -122,7 +122,7 @@ async fn a_clock_an_hour_off_is_refused_with_the_time() {
         // Within the slack all is well, in both directions (IDN-7).
         for at in [now().minus(Duration::from_secs(57)), now().plus(Duration::from_secs(57))] {
             let request = node.signed_at(Method::POST, route::REPORT, empty_report(), at, number());
-            let _: Acked = told(&call(&mut client, request).await).unwrap();
+            let _: Acked = decoded(&call(&mut client, request).await).unwrap();
         }
         node.survives().await;
     })
@@ -183,7 +183,7 @@ async fn a_signature_counts_for_what_was_signed_alone() {
         };
         refused(&call(&mut client, report(&stranger)).await, Code::BadSignature);
         let request = node.signed(Method::POST, "/v1/agent/report?a=1", empty_report());
-        let _: Acked = told(&call(&mut client, request).await).unwrap();
+        let _: Acked = decoded(&call(&mut client, request).await).unwrap();
         node.survives().await;
     })
     .await;
@@ -217,7 +217,7 @@ async fn a_request_from_before_the_start_is_refused() {
     let mut fleet = Fleet::start().await;
     let mut node = fleet.node("web-1").await;
     let old = report(&node);
-    let _: Acked = told(&node.send(old.clone()).await).unwrap();
+    let _: Acked = decoded(&node.send(old.clone()).await).unwrap();
     fleet.stop().await;
     fleet.start_again().await;
     node.url = fleet.url();

@@ -10,11 +10,11 @@ use model::condition::SyncState;
 use model::exchange::{Acked, CheckIn, Report};
 use model::log::{Fact, FactBody};
 use model::replication::Mode;
-use model::status::Word;
+use model::status::Overall;
 use model::{Action, Digest, ResourceReport, RunCounts, RunReport};
 use rusqlite::Connection;
 use serde_json::json;
-use server::api::objects::{Results, SyncView, SyncsView};
+use server::api::objects::{ObjectResults, SyncView, SyncsView};
 use test_support::fleet::link::{handler, linked, publish_mode};
 use test_support::fleet::{Fleet, new_key, now, plain, quiet, refuses};
 use test_support::wait::until;
@@ -168,7 +168,7 @@ async fn facts_whose_sender_hung_up_count_all_the_same() {
     })
     .await;
     assert_eq!(view.counts.unwrap().failed, 1);
-    assert!([Word::Failed, Word::Unassigned].contains(&view.word), "{view:?}");
+    assert!([Overall::Failed, Overall::Unassigned].contains(&view.state), "{view:?}");
 }
 
 /// SYN-4, CNV-3: how far a node is, and what the comparison of its sets came to, is persisted once it can be: the
@@ -182,7 +182,7 @@ async fn cursors_and_conditions_that_are_not_stored_are_stored_later() {
     let manifest = json!({"apiVersion": "test/v1", "kind": "Item",
         "metadata": {"namespace": "web", "name": "a"}, "spec": {}});
     let apply = json!({"manifests": [manifest], "node": "web-1"});
-    let _: Results = fleet.operator().await.post("/v1/objects", &apply).await.unwrap();
+    let _: ObjectResults = fleet.operator().await.post("/v1/objects", &apply).await.unwrap();
     let database = Connection::open(fleet.dir.path().join("muster.db")).unwrap();
     database.busy_timeout(test_support::fleet::PATIENCE).unwrap();
     let refuse = "CREATE TRIGGER refuse BEFORE UPDATE OF acked_rev, condition ON sync

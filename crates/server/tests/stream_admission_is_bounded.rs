@@ -166,7 +166,7 @@ async fn a_feed_begins_anew_once_an_hour_at_most() {
     let manifest = json!({"apiVersion": "test/v1", "kind": "Item",
         "metadata": {"namespace": "web", "name": "a"}, "spec": {}});
     let apply = json!({"manifests": [manifest], "node": "edge-1"});
-    let _: server::api::objects::Results = operator.post("/v1/objects", &apply).await.unwrap();
+    let _: server::api::objects::ObjectResults = operator.post("/v1/objects", &apply).await.unwrap();
     let mut events = Sse::open(&node, "one").await.unwrap();
     let Frame::Hello(theirs) = events.hears(|frame| matches!(frame, Frame::Hello(_))).await else { panic!() };
     let claim = |incarnation| {
@@ -256,7 +256,8 @@ async fn apply_much(fleet: &Fleet) {
             "metadata": {"namespace": "web", "name": format!("i{n}")}, "spec": {"text": "x".repeat(900_000)}})
     };
     let apply = json!({"manifests": (0..12).map(manifest).collect::<Vec<_>>(), "node": "edge-1"});
-    let _: server::api::objects::Results = fleet.operator().await.post("/v1/objects", &apply).await.unwrap();
+    let _: server::api::objects::ObjectResults =
+        fleet.operator().await.post("/v1/objects", &apply).await.unwrap();
 }
 
 /// Since when the node has the link that it has.

@@ -48,7 +48,7 @@ async fn apply(operator: &mut Operator, name: &str, text: &str) {
         dry_run: false,
         trace: None,
     };
-    let _: server::api::objects::Results = operator.post("/v1/objects", &apply).await.unwrap();
+    let _: server::api::objects::ObjectResults = operator.post("/v1/objects", &apply).await.unwrap();
 }
 
 fn refusing(name: &str) -> Arc<MemoryLinkHandler> {

@@ -6,7 +6,7 @@
 use model::replication::Mode;
 use rusqlite::Connection;
 use serde_json::json;
-use server::api::objects::Results;
+use server::api::objects::ObjectResults;
 use streams::LinkCommand;
 use sync::Frame;
 use test_support::fleet::link::{handler, linked, publish_mode};
@@ -29,7 +29,7 @@ async fn the_link_ends_after_it_read_on_and_the_next_sends_them() {
     let manifest = json!({"apiVersion": "test/v1", "kind": "Item",
         "metadata": {"namespace": "web", "name": "a"}, "spec": {}});
     let apply = json!({"manifests": [manifest], "node": "edge-1"});
-    let _: Results = fleet.operator().await.post("/v1/objects", &apply).await.unwrap();
+    let _: ObjectResults = fleet.operator().await.post("/v1/objects", &apply).await.unwrap();
 
     alter(&fleet, "ALTER TABLE object_body RENAME TO object_body_away");
     let own = handler("n1");

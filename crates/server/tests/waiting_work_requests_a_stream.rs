@@ -21,7 +21,7 @@ async fn poll(node: &Member, held: &model::exchange::HeldRelease, wait: u64) -> 
     let check_in = test_support::fleet::synced::holding(held.clone());
     let path = format!("{}?wait={wait}", route::CHECKIN);
     let request = node.signed(http::Method::POST, &path, body_of(&check_in));
-    test_support::fleet::told(&node.send(request).await).unwrap()
+    test_support::fleet::decoded(&node.send(request).await).unwrap()
 }
 
 async fn one() -> (Fleet, test_support::fleet::Operator, Member, model::exchange::HeldRelease) {

@@ -5,7 +5,7 @@
 
 use model::exchange::CheckIn;
 use model::log::{Fact, FactBody};
-use model::status::Word;
+use model::status::Overall;
 use test_support::fleet::release::{Plan, make, params};
 use test_support::fleet::{Fleet, now, quiet, refuses};
 use trust::{Header, Refusal, signed};
@@ -26,7 +26,7 @@ async fn the_reason_reaches_status_with_a_next_step() {
     node.check_in(&CheckIn { held: Some(first.held("web-1")), facts, ..quiet() }).await.unwrap();
     let status = operator.status().await;
     let cause = &status.causes[0];
-    assert_eq!((cause.word, &*cause.cause), (Word::Changing, &*refusal.to_string()));
+    assert_eq!((cause.state, &*cause.cause), (Overall::Changing, &*refusal.to_string()));
     assert!(cause.cause.contains("requires waves"), "{cause:?}");
     assert_eq!(cause.next, "install a newer muster-agent on web-1");
     assert_eq!(operator.node("web-1").await.cause.as_deref(), Some(&*refusal.to_string()));

@@ -102,12 +102,12 @@ impl ControlPlane {
         }
     }
 
-    pub(crate) fn push(&mut self, id: &NodeId, number: u64) {
+    pub(crate) fn request_run(&mut self, id: &NodeId, number: u64) {
         self.stored(id).node.run_request = Some(number);
         self.node(id).run_request = Some(number);
     }
 
-    pub(crate) fn pushes(&self) -> usize {
+    pub(crate) fn unconfirmed_runs(&self) -> usize {
         self.store.values().filter(|stored| stored.node.run_request.is_some()).count()
     }
 
@@ -177,7 +177,7 @@ impl ControlPlane {
             if step.traits.is_some() {
                 self.node(id).traits = None;
             }
-            return Err("store_unavailable");
+            return Err("store-unavailable");
         }
         if let Some(traits) = step.traits.take() {
             self.stored(id).node.traits = Some(traits.digest);
@@ -218,7 +218,7 @@ impl ControlPlane {
         let named: BTreeSet<Digest> =
             set.into_iter().flat_map(ObjectSet::objects).map(|(_, stub)| stub.digest).collect();
         if !wanted.is_subset(&named) {
-            return Response::Refused("not_entitled");
+            return Response::Refused("not-entitled");
         }
         let content = |digest: &Digest| (*digest, publisher.contents[digest].clone());
         Response::Contents(wanted.iter().map(content).collect())

@@ -100,11 +100,11 @@ impl World {
             self.publisher.beacon(self.now);
             return "operator: beacons";
         }
-        self.pushes += 1;
+        self.run_requests += 1;
         if self.control.up {
-            self.control.push(&self.machines[index].id.clone(), self.pushes);
+            self.control.request_run(&self.machines[index].id.clone(), self.run_requests);
         }
-        "operator: pushes"
+        "operator: run requests"
     }
 
     /// Faults stop. Slow clocks stay slow; fast ones are put right.

@@ -40,9 +40,9 @@ impl World {
             self.is_well(index).map_err(|why| format!("{name}: {why}"))?;
             self.facts_are_whole(index).map_err(|why| format!("{name}: {why}"))?;
         }
-        match self.control.pushes() {
+        match self.control.unconfirmed_runs() {
             0 => Ok(()),
-            waiting => Err(format!("{waiting} pushes were never confirmed")),
+            waiting => Err(format!("{waiting} run requests were never confirmed")),
         }
     }
 
@@ -62,9 +62,9 @@ impl World {
         }
         let (id, now) = (machine.id.clone(), self.now);
         let status = self.control.node(&id).status(&self.publisher.heads, now);
-        match status.word().to_string().as_str() {
+        match status.overall().to_string().as_str() {
             "converged" => Ok(()),
-            word => Err(format!("the control plane calls it {word}: {status:?}")),
+            overall => Err(format!("the control plane calls it {overall}: {status:?}")),
         }
     }
 

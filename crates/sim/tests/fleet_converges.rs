@@ -82,13 +82,13 @@ const REACHED: &[&str] = &[
     "node: refused an offer",
     "node: warned of no contact",
     "node: went back to a named fallback",
-    "not_entitled",
+    "not-entitled",
     "operator: beacons",
     "operator: publishes",
-    "operator: pushes",
+    "operator: run requests",
     "runs: drift put right",
     "runs: intended change",
-    "store_unavailable",
+    "store-unavailable",
 ];
 
 #[test]

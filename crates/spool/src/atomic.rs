@@ -13,7 +13,7 @@ use crate::disk::failed;
 use crate::error::{Result, SpoolError};
 use crate::{Disk, DiskOp, FORMAT, READABLE_FROM};
 
-/// The largest file that a [`Slot`] reads, in bytes.
+/// The largest file that a [`StateFile`] reads, in bytes.
 pub const MAX_SLOT: u64 = 16 * 1024 * 1024;
 /// The most damaged copies of one file that are kept; a further one replaces the newest,
 /// so the first evidence stays.
@@ -124,7 +124,7 @@ pub(crate) fn read_up_to(path: &Path, most: u64) -> Result<Option<Vec<u8>>> {
     Ok(Some(bytes))
 }
 
-/// What a [`Slot`] held.
+/// What a [`StateFile`] held.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Loaded<T> {
     /// The value; `None` when there was none, or only a damaged one.
@@ -136,17 +136,17 @@ pub struct Loaded<T> {
 /// One value in one file: a line `muster-state FORMAT READABLE-FROM SHA256`, then the value as
 /// JSON. The digest is of the line up to it and of the JSON.
 #[derive(Debug, Clone)]
-pub struct Slot<T> {
+pub struct StateFile<T> {
     disk: Disk,
     path: PathBuf,
     mode: u32,
     value: PhantomData<fn() -> T>,
 }
 
-impl<T: Serialize + DeserializeOwned> Slot<T> {
+impl<T: Serialize + DeserializeOwned> StateFile<T> {
     /// The slot at a path, whose file has this mode.
-    pub fn new(disk: &Disk, path: impl Into<PathBuf>, mode: u32) -> Slot<T> {
-        Slot { disk: disk.clone(), path: path.into(), mode, value: PhantomData }
+    pub fn new(disk: &Disk, path: impl Into<PathBuf>, mode: u32) -> StateFile<T> {
+        StateFile { disk: disk.clone(), path: path.into(), mode, value: PhantomData }
     }
 
     /// Reads the value. A damaged file is set aside as `NAME.corrupt-N` (LIF-10).

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 
 use crate::Disk;
 use crate::error::{Result, SpoolError};
-use crate::segmented::{self, Batch, SegmentedLog};
+use crate::segmented::{self, RecordBatch, SegmentedLog};
 
 /// The most bytes of a journal.
 pub const MAX_JOURNAL: u64 = 512 * 1024 * 1024;
@@ -109,7 +109,7 @@ where
         if changes.is_empty() {
             return Ok(());
         }
-        let mut batch = Batch::default();
+        let mut batch = RecordBatch::default();
         for change in &changes {
             batch.push(ENTRY, |out| serde_json::to_writer(out, change))?;
         }
@@ -138,7 +138,7 @@ where
     /// Appends all entries, so that earlier segments go and damaged ones are set aside; returns
     /// where those are.
     fn compact(&mut self, damaged: &[u64]) -> Result<Vec<PathBuf>> {
-        let mut batch = Batch::default();
+        let mut batch = RecordBatch::default();
         for (key, value) in &self.entries {
             batch.push(ENTRY, |out| serde_json::to_writer(out, &(key, Some(value))))?;
         }

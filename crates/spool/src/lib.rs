@@ -4,8 +4,8 @@
 //! ```text
 //! FactLog   Journal   ObjectLog     indexes: what counts, and where it is
 //!     \        |        /
-//!      SegmentedLog                 batches of records, one fsync each      Slot   BlobStore
-//!            \________________________  Disk  _______________________________/______/
+//!      SegmentedLog                 batches of records, one fsync each      StateFile   BlobStore
+//!            \________________________  Disk  _________________________________/_________/
 //! ```
 //!
 //! Everything goes through a [`Disk`], so a test can stop the process or fail the disk at
@@ -30,7 +30,7 @@ pub const FORMAT: u32 = 1;
 /// The oldest format whose readers understand what this version writes.
 pub const READABLE_FROM: u32 = 1;
 
-pub use atomic::{Loaded, Slot};
+pub use atomic::{Loaded, StateFile};
 pub use blobs::BlobStore;
 pub use disk::{Disk, DiskOp, FaultAction, Faults, Point};
 pub use error::{Result, SpoolError};

@@ -20,7 +20,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Disk;
 use crate::error::{Result, SpoolError};
-use crate::segmented::{self, Batch, SegmentedLog};
+use crate::segmented::{self, RecordBatch, SegmentedLog};
 
 /// The most bytes of facts that wait, by default.
 pub const MAX_LOG: u64 = 64 * 1024 * 1024;
@@ -66,20 +66,20 @@ pub struct OpenedLog {
 /// durably, kept until acknowledged.
 #[derive(Debug)]
 pub struct FactLog {
-    log: SegmentedLog<State>,
+    log: SegmentedLog<LogState>,
     limits: LogLimits,
-    state: State,
+    state: LogState,
     /// The position of the last fact in each segment that has one.
     lasts: BTreeMap<u64, u64>,
     /// The position of the newest fact.
     head: u64,
-    staged: Batch,
+    staged: RecordBatch,
     /// Facts in it.
     staged_count: u64,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
-struct State {
+struct LogState {
     incarnation: Incarnation,
     /// A fact's number is its position less this.
     offset: u64,
@@ -110,9 +110,9 @@ impl FactLog {
             })?;
         let is_new = log.state().is_none();
         let state = log.state().cloned();
-        let state = state.unwrap_or_else(|| State { incarnation: fresh.clone(), offset: 0, acked: 0 });
+        let state = state.unwrap_or_else(|| LogState { incarnation: fresh.clone(), offset: 0, acked: 0 });
         let head = head.max(state.acked);
-        let (staged, staged_count) = (Batch::default(), 0);
+        let (staged, staged_count) = (RecordBatch::default(), 0);
         let mut log = FactLog { log, limits, state, lasts, head, staged, staged_count };
         let mut repairs = Vec::new();
         if !damaged.is_empty() {
@@ -233,7 +233,7 @@ impl FactLog {
         if seq <= self.acked() {
             return Ok(());
         }
-        self.append_staged(State { acked: self.state.offset + seq, ..self.state.clone() })
+        self.append_staged(LogState { acked: self.state.offset + seq, ..self.state.clone() })
     }
 
     /// Begins a new incarnation with the facts that were not acknowledged, numbered from 1: when
@@ -247,11 +247,11 @@ impl FactLog {
             return Err(SpoolError::SameIncarnation);
         }
         let acked = self.state.acked;
-        self.append_staged(State { incarnation: fresh.clone(), offset: acked, acked })
+        self.append_staged(LogState { incarnation: fresh.clone(), offset: acked, acked })
     }
 
     /// Makes what was staged and a state durable; segments without pending facts go.
-    fn append_staged(&mut self, state: State) -> Result<()> {
+    fn append_staged(&mut self, state: LogState) -> Result<()> {
         let (batch, count) = (std::mem::take(&mut self.staged), std::mem::take(&mut self.staged_count));
         let pending = self.lasts.iter().find(|(_, last)| **last > state.acked);
         let newest = self.log.segments().last_key_value().map_or(self.log.first(), |(number, _)| *number);
@@ -268,13 +268,13 @@ impl FactLog {
 
     /// Writes what is sound anew, in a new incarnation, and sets the damaged segments aside.
     fn repair(&mut self, fresh: &Incarnation, damaged: &[u64]) -> Result<Vec<String>> {
-        let mut batch = Batch::default();
+        let mut batch = RecordBatch::default();
         let mut count = 0;
         self.each_pending(&mut |_, json| {
             count += 1;
             push(&mut batch, self.head + count, &decode(count, json)).map(|()| true)
         })?;
-        let state = State { incarnation: fresh.clone(), offset: self.head, acked: self.head };
+        let state = LogState { incarnation: fresh.clone(), offset: self.head, acked: self.head };
         let first = self.log.rotate();
         let parts = [batch.bytes.as_slice()];
         let (_, aside) = self.log.append_without(damaged, &parts, state.clone(), first)?;
@@ -300,7 +300,7 @@ impl FactLog {
 
 /// Adds the record of a fact: its position, then the fact as JSON. The position apart, so that
 /// opening a log need not read JSON.
-fn push(batch: &mut Batch, position: u64, fact: &Fact) -> Result<()> {
+fn push(batch: &mut RecordBatch, position: u64, fact: &Fact) -> Result<()> {
     let length = batch.push(FACT, |out| {
         out.extend_from_slice(&position.to_le_bytes());
         serde_json::to_writer(out, fact)

@@ -26,11 +26,11 @@ use sync::feed::ObjectState;
 use sync::{Content, Saved, Side, Write};
 
 use self::compaction::Moving;
-use self::index::{Alive, Index, IndexEntry};
-use self::record::{FeedHead, Heads, Name, Put, Record, Tombstone};
+use self::index::{Alive, IndexEntry, ObjectIndex};
+use self::record::{FeedHead, Put, RecordKey, SetHeads, SetRecord, Tombstone};
 use crate::Disk;
 use crate::error::{Result, SpoolError};
-use crate::segmented::{Batch, Location, SegmentedLog, frame};
+use crate::segmented::{Location, RecordBatch, SegmentedLog, frame};
 
 /// The most bytes of records that count, by default.
 pub const MAX_OBJECTS: u64 = 1024 * 1024 * 1024;
@@ -78,9 +78,9 @@ pub struct OpenedObjects {
 /// The own feed and the replica of one node, durable.
 #[derive(Debug)]
 pub struct ObjectLog {
-    log: SegmentedLog<Heads>,
+    log: SegmentedLog<SetHeads>,
     limits: ObjectLimits,
-    index: Index,
+    index: ObjectIndex,
     /// What is alive in the oldest segment, in its order, while that is moved.
     oldest: VecDeque<Alive>,
     /// The oldest segment was found damaged: nothing is moved until the next opening.
@@ -89,13 +89,13 @@ pub struct ObjectLog {
 
 /// What one write appends.
 #[derive(Default)]
-struct Changes {
-    batch: Batch,
-    placed: Vec<Placed>,
+struct WriteRecords {
+    batch: RecordBatch,
+    placed: Vec<RecordEffect>,
 }
 
 /// What a record in a batch does.
-enum Placed {
+enum RecordEffect {
     Forget(Side),
     Put { side: Side, key: ObjectKey, live: bool, rev: u64, at: u64, length: u32 },
     Taken(ObjectKey),
@@ -141,7 +141,7 @@ impl ObjectLog {
             let Some(entry) = self.index.get(side, key).filter(|entry| entry.live) else { return Ok(None) };
             let bytes = reader.record(&entry.at)?;
             let (at, trace, start) = match record::read(&bytes[frame::HEADER..]) {
-                Some((Record::Put(put), start)) if put.name.key() == *key => {
+                Some((SetRecord::Put(put), start)) if put.name.key() == *key => {
                     (put.at, put.trace.map(|trace| trace.into_owned()), start)
                 }
                 _ => return Err(reader.damaged(entry.at.segment)),
@@ -162,7 +162,7 @@ impl ObjectLog {
     }
 
     /// How far both sets are.
-    fn heads(&self) -> Heads {
+    fn heads(&self) -> SetHeads {
         self.log.state().cloned().unwrap_or_default()
     }
 }
@@ -185,7 +185,7 @@ impl ObjectLog {
         }
         let mut heads = self.heads();
         let head = write.check(heads.feed.as_ref().map(|feed| feed.head)).map_err(SpoolError::Unsound)?;
-        let changes = Changes::of(write)?;
+        let changes = WriteRecords::of(write)?;
         self.hold_to_limits(write, &changes)?;
         heads.change(write, head);
         let moving = self.moving(changes.batch.bytes.len() as u64);
@@ -197,7 +197,7 @@ impl ObjectLog {
         }
     }
 
-    fn hold_to_limits(&self, write: &Write, changes: &Changes) -> Result<()> {
+    fn hold_to_limits(&self, write: &Write, changes: &WriteRecords) -> Result<()> {
         let limit = self.limits.max_bytes;
         let forgotten = |side| match side {
             Side::Feed => write.begin.is_some(),
@@ -210,12 +210,12 @@ impl ObjectLog {
         let before = |side, key| self.index.get(side, key).filter(|_| !forgotten(side));
         for placed in &changes.placed {
             let (side, key) = match placed {
-                Placed::Put { side, key, length, .. } => {
+                RecordEffect::Put { side, key, length, .. } => {
                     more += u64::from(*length);
                     (*side, key)
                 }
-                Placed::Taken(key) => (Side::Replica, key),
-                Placed::Forget(_) => continue,
+                RecordEffect::Taken(key) => (Side::Replica, key),
+                RecordEffect::Forget(_) => continue,
             };
             less += before(side, key).map_or(0, |entry| u64::from(entry.at.length));
         }
@@ -229,24 +229,24 @@ impl ObjectLog {
     }
 
     /// Appends what is moved and a batch, makes them durable, and only then takes them in.
-    fn append(&mut self, moving: Moving, changes: &Changes, heads: Heads) -> Result<()> {
+    fn append(&mut self, moving: Moving, changes: &WriteRecords, heads: SetHeads) -> Result<()> {
         let parts = [moving.bytes.as_slice(), &changes.batch.bytes];
         let at = self.log.append(&parts, heads, moving.first)?;
         self.take_in(moving, changes, at);
         Ok(())
     }
 
-    fn take_in(&mut self, moving: Moving, changes: &Changes, (segment, start): (u64, u64)) {
+    fn take_in(&mut self, moving: Moving, changes: &WriteRecords, (segment, start): (u64, u64)) {
         let changes_at = start + moving.bytes.len() as u64;
         self.take_in_moved(moving, segment, start);
         for placed in &changes.placed {
             match placed {
-                Placed::Forget(side) => self.index.clear(*side),
-                Placed::Put { side, key, live, rev, at, length } => {
+                RecordEffect::Forget(side) => self.index.clear(*side),
+                RecordEffect::Put { side, key, live, rev, at, length } => {
                     let at = Location { segment, offset: changes_at + at, length: *length };
                     self.index.insert(*side, key, IndexEntry { at, live: *live, rev: *rev });
                 }
-                Placed::Taken(key) => self.index.remove(Side::Replica, key),
+                RecordEffect::Taken(key) => self.index.remove(Side::Replica, key),
             }
         }
         let compacted = self.heads().feed.map_or(0, |feed| feed.compacted);
@@ -254,7 +254,7 @@ impl ObjectLog {
     }
 }
 
-impl Heads {
+impl SetHeads {
     /// What holds after a write, by which the own feed comes to `head`.
     fn change(&mut self, write: &Write, head: Option<u64>) {
         if let Some(incarnation) = &write.begin {
@@ -273,9 +273,9 @@ impl Heads {
     }
 }
 
-impl Changes {
-    fn of(write: &Write) -> Result<Changes> {
-        let mut changes = Changes::default();
+impl WriteRecords {
+    fn of(write: &Write) -> Result<WriteRecords> {
+        let mut changes = WriteRecords::default();
         changes.batch.bytes.reserve(write.bytes() + 300 * write.changes());
         if write.begin.is_some() {
             changes.forget(Side::Feed)?;
@@ -288,11 +288,11 @@ impl Changes {
             match (&change.state, content) {
                 (ObjectState::Live { stub, born }, Some(content)) => {
                     let put = Put::of(Side::Feed, key, stub, (rev, *born), content);
-                    changes.put(Side::Feed, key, rev, true, &Record::Put(put), &content.bytes)?;
+                    changes.put(Side::Feed, key, rev, true, &SetRecord::Put(put), &content.bytes)?;
                 }
                 (ObjectState::Deleted { uid }, _) => {
-                    let gone = Tombstone { name: Name::of(key), rev, uid: (&**uid).into() };
-                    changes.put(Side::Feed, key, rev, false, &Record::Gone(gone), &[])?;
+                    let gone = Tombstone { name: RecordKey::of(key), rev, uid: (&**uid).into() };
+                    changes.put(Side::Feed, key, rev, false, &SetRecord::Gone(gone), &[])?;
                 }
                 // The check of the write lets no such change through.
                 (ObjectState::Live { .. }, None) => {}
@@ -302,11 +302,11 @@ impl Changes {
             match put {
                 Some((stub, rev, content)) => {
                     let put = Put::of(Side::Replica, key, stub, (*rev, 0), content);
-                    changes.put(Side::Replica, key, *rev, true, &Record::Put(put), &content.bytes)?;
+                    changes.put(Side::Replica, key, *rev, true, &SetRecord::Put(put), &content.bytes)?;
                 }
                 None => {
-                    changes.push(&Record::Taken(Name::of(key)), &[])?;
-                    changes.placed.push(Placed::Taken(key.clone()));
+                    changes.push(&SetRecord::Taken(RecordKey::of(key)), &[])?;
+                    changes.placed.push(RecordEffect::Taken(key.clone()));
                 }
             }
         }
@@ -314,8 +314,8 @@ impl Changes {
     }
 
     fn forget(&mut self, side: Side) -> Result<()> {
-        self.push(&Record::Forget { ours: side == Side::Feed }, &[])?;
-        self.placed.push(Placed::Forget(side));
+        self.push(&SetRecord::Forget { ours: side == Side::Feed }, &[])?;
+        self.placed.push(RecordEffect::Forget(side));
         Ok(())
     }
 
@@ -325,16 +325,16 @@ impl Changes {
         key: &ObjectKey,
         rev: u64,
         live: bool,
-        record: &Record<'_>,
+        record: &SetRecord<'_>,
         content: &[u8],
     ) -> Result<()> {
         let at = self.batch.bytes.len() as u64;
         let length = self.push(record, content)?;
-        self.placed.push(Placed::Put { side, key: key.clone(), live, rev, at, length });
+        self.placed.push(RecordEffect::Put { side, key: key.clone(), live, rev, at, length });
         Ok(())
     }
 
-    fn push(&mut self, record: &Record<'_>, content: &[u8]) -> Result<u32> {
+    fn push(&mut self, record: &SetRecord<'_>, content: &[u8]) -> Result<u32> {
         record::push(&mut self.batch, record, content)
     }
 }

@@ -50,7 +50,7 @@ const MODE: u32 = 0o600;
 /// The first record of a segment. `format` and `readableFrom` keep their meaning for ever.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Header {
+struct SegmentHeader {
     /// Which index the segment is of.
     log: String,
     format: u32,
@@ -62,7 +62,7 @@ struct Header {
 
 /// The record that ends a batch.
 #[derive(Serialize, Deserialize)]
-struct Commit<S> {
+struct CommitRecord<S> {
     /// The first segment that counts.
     first: u64,
     /// What the index keeps of the whole log.
@@ -80,11 +80,11 @@ pub(crate) struct Location {
 
 /// A batch before it is appended: records of an index, framed.
 #[derive(Debug, Default)]
-pub(crate) struct Batch {
+pub(crate) struct RecordBatch {
     pub(crate) bytes: Vec<u8>,
 }
 
-impl Batch {
+impl RecordBatch {
     /// Adds a record whose payload `fill` appends; returns its length with the frame.
     ///
     /// # Errors
@@ -170,7 +170,7 @@ impl<S: Serialize> SegmentedLog<S> {
         }
         let at = bytes.len() as u64;
         parts.iter().for_each(|part| bytes.extend_from_slice(part));
-        let commit = Commit { first, state };
+        let commit = CommitRecord { first, state };
         frame::push(&mut bytes, KIND_COMMIT, "a commit", |out| serde_json::to_writer(out, &commit))?;
         let (number, start) = if fresh { self.append_new(&bytes)? } else { self.append_active(&bytes)? };
         (self.first, self.state) = (first, Some(commit.state));
@@ -179,7 +179,7 @@ impl<S: Serialize> SegmentedLog<S> {
     }
 
     fn push_header(&self, bytes: &mut Vec<u8>) -> Result<()> {
-        let header = Header {
+        let header = SegmentHeader {
             log: self.name.to_owned(),
             format: FORMAT,
             readable_from: READABLE_FROM,
@@ -295,12 +295,12 @@ impl<S: Serialize> SegmentedLog<S> {
     }
 
     /// Reads records.
-    pub(crate) fn reader(&self) -> Reader<'_> {
-        Reader { segments: &self.segments, directory: &self.directory, open: None }
+    pub(crate) fn reader(&self) -> RecordReader<'_> {
+        RecordReader { segments: &self.segments, directory: &self.directory, open: None }
     }
 }
 
-/// What is said of damage in a log.
+/// What is reported of damage in a log.
 pub(crate) fn repairs(what: &str, directory: &Path, aside: &[PathBuf]) -> Vec<String> {
     let aside: Vec<String> = aside.iter().map(|path| path.display().to_string()).collect();
     let left = if aside.is_empty() {
@@ -312,13 +312,13 @@ pub(crate) fn repairs(what: &str, directory: &Path, aside: &[PathBuf]) -> Vec<St
 }
 
 /// Reads records, and keeps the segment open that it read last.
-pub(crate) struct Reader<'a> {
+pub(crate) struct RecordReader<'a> {
     segments: &'a BTreeMap<u64, Segment>,
     directory: &'a Path,
     open: Option<(u64, File)>,
 }
 
-impl Reader<'_> {
+impl RecordReader<'_> {
     /// A record with its frame, checked.
     ///
     /// # Errors
@@ -335,7 +335,7 @@ impl Reader<'_> {
     /// Fills a buffer from an offset on.
     ///
     /// # Errors
-    /// As [`Reader::record`].
+    /// As [`RecordReader::record`].
     pub(crate) fn fill(&mut self, segment: u64, offset: u64, bytes: &mut [u8]) -> Result<()> {
         let path = &self.segments.get(&segment).ok_or_else(|| self.damaged(segment))?.path;
         let file = match self.open.take().filter(|(number, _)| *number == segment) {

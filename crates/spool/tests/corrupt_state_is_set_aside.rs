@@ -7,7 +7,7 @@ mod common;
 use std::path::{Path, PathBuf};
 
 use common::{incarnation, now, open, pending, said};
-use spool::{Disk, Journal, Slot};
+use spool::{Disk, Journal, StateFile};
 
 fn files(directory: &Path) -> Vec<PathBuf> {
     let mut files: Vec<PathBuf> =
@@ -26,7 +26,7 @@ fn flip(path: &Path, at: usize) {
 fn a_slot_with_one_flipped_bit_is_no_value() {
     let directory = common::tempdir();
     let path = directory.path().join("adopted.json");
-    let slot: Slot<Vec<String>> = Slot::new(&Disk::new(), &path, 0o600);
+    let slot: StateFile<Vec<String>> = StateFile::new(&Disk::new(), &path, 0o600);
     let value = vec!["a".to_owned(), "b".to_owned()];
     slot.store(&value).unwrap();
     let length = std::fs::read(&path).unwrap().len();

@@ -11,7 +11,7 @@ use common::{Full, SMALL, incarnation, now, open, pending, said};
 use model::log::FactBody;
 use model::work::{ActionEvent, ActionFact, ActionOutcome, OutputStream};
 use model::{Digest, RunCounts, RunReport};
-use spool::{BlobStore, Disk, FactLog, Journal, LogLimits, Slot, SpoolError};
+use spool::{BlobStore, Disk, FactLog, Journal, LogLimits, SpoolError, StateFile};
 
 fn run() -> FactBody {
     FactBody::Run(RunReport {
@@ -34,7 +34,7 @@ fn nothing_is_lost_and_it_passes() {
         let path = directory.path();
         let mut log = open(&disk, &path.join("log"), "one").unwrap().log;
         let mut journal = Journal::<u8, u8>::open(&disk, &path.join("ledger")).unwrap().journal;
-        let slot = Slot::<u8>::new(&disk, path.join("slot"), 0o600);
+        let slot = StateFile::<u8>::new(&disk, path.join("slot"), 0o600);
         let blobs = BlobStore::open_dir(&disk, &path.join("blobs"), 1 << 20).unwrap();
         log.append(said("before"), now()).unwrap();
         journal.put(1, 1).unwrap();

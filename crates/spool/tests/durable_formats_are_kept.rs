@@ -11,7 +11,7 @@ use common::objects::{Sets, cursor, gone, put, their, theirs};
 use common::{incarnation, now, pending, said};
 use serde::{Deserialize, Serialize};
 use spool::objects::{ObjectLimits, ObjectLog};
-use spool::{Disk, FORMAT, FactLog, Journal, LogLimits, Slot};
+use spool::{Disk, FORMAT, FactLog, Journal, LogLimits, StateFile};
 use sync::Write;
 
 #[derive(Debug, PartialEq, Serialize, Deserialize)]
@@ -92,7 +92,7 @@ fn write_all(directory: &Path) {
     for write in object_writes() {
         log.write(&write).unwrap();
     }
-    let slot = Slot::new(&Disk::new(), directory.join("state.json"), 0o600);
+    let slot = StateFile::new(&Disk::new(), directory.join("state.json"), 0o600);
     slot.store(&value()).unwrap();
 }
 
@@ -137,7 +137,7 @@ fn this_version_reads_each_format() {
             Sets::of(&opened),
             object_writes().iter().fold(Sets::default(), |s, write| s.after(write))
         );
-        let slot = Slot::<Value>::new(&Disk::new(), directory.path().join("state.json"), 0o600);
+        let slot = StateFile::<Value>::new(&Disk::new(), directory.path().join("state.json"), 0o600);
         assert_eq!(slot.load().unwrap().value, Some(value()));
         formats += 1;
     }

@@ -10,7 +10,7 @@ use std::process::{Command, Stdio};
 
 use common::{fault_at, now, open, pending, said};
 use serde::{Deserialize, Serialize};
-use spool::{Disk, FaultAction, Journal, Slot};
+use spool::{Disk, FaultAction, Journal, StateFile};
 
 const DIRECTORY: &str = "MUSTER_TEST_DIRECTORY";
 const POINT: &str = "MUSTER_TEST_POINT";
@@ -80,7 +80,7 @@ struct Pending {
 fn script(disk: &Disk, directory: &Path, done: &mut dyn FnMut(u64)) {
     let mut log = open(disk, &directory.join("log"), "one").unwrap().log;
     let mut ledger = Journal::<u64, String>::open(disk, &directory.join("ledger")).unwrap().journal;
-    let slot = Slot::<Pending>::new(disk, directory.join("pending"), 0o600);
+    let slot = StateFile::<Pending>::new(disk, directory.join("pending"), 0o600);
     let mut value = Pending::default();
     for step in 1..=STEPS {
         log.append(said(&format!("fact {step}")), now()).unwrap();
@@ -113,7 +113,7 @@ fn check(directory: &Path, done: u64, when: &str) {
     let after = |step: u64| (step.saturating_sub(4).max(1)..=step).collect::<Vec<_>>();
     assert!(keys == after(done) || keys == after(done + 1), "{when}: the ledger has {keys:?}");
 
-    let loaded = Slot::<Pending>::new(&disk, directory.join("pending"), 0o600).load().unwrap();
+    let loaded = StateFile::<Pending>::new(&disk, directory.join("pending"), 0o600).load().unwrap();
     assert_eq!(loaded.set_aside, None, "{when}");
     let steps = loaded.value.unwrap_or_default().notifications;
     let expected: Vec<u64> = (1..=steps.len() as u64).collect();

@@ -12,7 +12,7 @@ use common::objects::{SMALL, Sets};
 use common::{incarnation, open, pending};
 use model::Digest;
 use spool::objects::ObjectLog;
-use spool::{Disk, FactLog, Journal, LogLimits, Slot, SpoolError};
+use spool::{Disk, FactLog, Journal, LogLimits, SpoolError, StateFile};
 
 /// A record: mark, kind, length, checksum of kind, length and payload, payload.
 fn record(kind: u8, payload: &[u8]) -> Vec<u8> {
@@ -147,7 +147,7 @@ fn state_file(format: u32, readable_from: u32, json: &str) -> String {
 fn state_files_keep_to_the_same_rule() {
     let directory = common::tempdir();
     let path = directory.path().join("adoption.json");
-    let slot: Slot<Vec<u8>> = Slot::new(&Disk::new(), &path, 0o600);
+    let slot: StateFile<Vec<u8>> = StateFile::new(&Disk::new(), &path, 0o600);
     std::fs::write(&path, state_file(2, 1, "[1, 2]")).unwrap();
     assert_eq!(slot.load().unwrap().value, Some(vec![1, 2]));
     for (format, readable_from, json) in [(9, 8, "[1]"), (2, 1, r#"{"new": 1}"#)] {
@@ -170,7 +170,7 @@ fn state_from_before_formats_had_numbers_is_named_and_set_aside_whole() {
     std::fs::write(&path, &text).unwrap();
     std::fs::write(directory.path().join("identity.key"), "key").unwrap();
     std::fs::create_dir(directory.path().join("log")).unwrap();
-    let slot: Slot<Vec<u8>> = Slot::new(&Disk::new(), &path, 0o600);
+    let slot: StateFile<Vec<u8>> = StateFile::new(&Disk::new(), &path, 0o600);
     let refused = slot.load().unwrap_err();
     assert!(matches!(refused, SpoolError::Unnumbered { .. }), "{refused:?}");
     for number in 1..3 {

@@ -147,8 +147,8 @@ impl Check<'_> {
         if depth > MAX_HEIGHT {
             return Err(PutError::Malformed(format!("more than {MAX_HEIGHT} chunks above one another")));
         }
-        for (digest, said) in &prepared.needs.contents {
-            self.content(digest, *said)?;
+        for (digest, claimed) in &prepared.needs.contents {
+            self.content(digest, *claimed)?;
         }
         for module in &prepared.modules {
             self.blobs(module)?;
@@ -173,13 +173,15 @@ impl Check<'_> {
         Ok(())
     }
 
-    fn content(&mut self, digest: &Digest, said: u64) -> Result<(), PutError> {
+    fn content(&mut self, digest: &Digest, claimed: u64) -> Result<(), PutError> {
         let stored = match self.sizes.get(digest) {
             Some(size) => Some(*size),
             None => chunks::size(self.stored, digest)?,
         };
         match stored {
-            Some(stored) if stored != said => Err(PutError::WrongSize { digest: *digest, said, stored }),
+            Some(stored) if stored != claimed => {
+                Err(PutError::WrongSize { digest: *digest, claimed, stored })
+            }
             Some(stored) => {
                 self.sizes.insert(*digest, stored);
                 Ok(())

@@ -108,12 +108,12 @@ pub enum PutError {
         contents: Vec<Digest>,
     },
     /// A chunk names a content with a size that it does not have.
-    #[error("content {digest} has {stored} bytes, a chunk says {said}")]
+    #[error("content {digest} has {stored} bytes, a chunk says {claimed}")]
     WrongSize {
         /// The content.
         digest: Digest,
         /// What the chunk says.
-        said: u64,
+        claimed: u64,
         /// What is stored.
         stored: u64,
     },

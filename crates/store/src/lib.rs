@@ -21,7 +21,7 @@ pub mod sqlite;
 mod tasks;
 
 pub use error::{EnrollError, PutError, ReleaseCommitError, Result, StoreError};
-pub use objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead, SyncProgress};
+pub use objects::{ObjectFilter, ObjectPosition, ObjectRecord, SyncHead, SyncProgress};
 pub use record::{
     Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, NewNode, NodeRecord, Pruned, Release,
     Retention, RunFilter, RunRecord, RunSummary, TokenUse, Touch,

@@ -12,12 +12,12 @@ pub struct SyncHead {
     pub feed: Option<FeedCursor>,
     /// How far the replica of what the node authors is complete.
     pub replica: Option<FeedCursor>,
-    /// How far the node said that it has our feed.
+    /// How far the node acknowledged the feed.
     pub acked: Option<FeedCursor>,
     /// Objects of our feed.
-    pub our_objects: u64,
+    pub feed_objects: u64,
     /// Objects of the replica.
-    pub their_objects: u64,
+    pub replica_objects: u64,
     /// What their last comparison came to; `None` when they were never compared to the end.
     pub condition: Option<SyncCondition>,
     /// When either of them last changed here.
@@ -29,7 +29,7 @@ pub struct SyncHead {
 pub struct SyncProgress {
     /// Which node.
     pub node: NodeId,
-    /// How far it said that it has our feed.
+    /// How far it acknowledged the feed.
     pub acked: Option<FeedCursor>,
     /// What the last comparison of the sets came to.
     pub condition: Option<SyncCondition>,
@@ -60,7 +60,7 @@ impl ObjectFilter {
 
 /// Where an object stands in a listing: by node, set and key.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ObjectPlace {
+pub struct ObjectPosition {
     /// Whose it is.
     pub node: NodeId,
     /// In which set.
@@ -90,7 +90,7 @@ pub struct ObjectRecord {
 
 impl ObjectRecord {
     /// Where it stands: the next page begins after it.
-    pub fn place(&self) -> ObjectPlace {
-        ObjectPlace { node: self.node.clone(), side: self.side, key: self.key.clone() }
+    pub fn position(&self) -> ObjectPosition {
+        ObjectPosition { node: self.node.clone(), side: self.side, key: self.key.clone() }
     }
 }

@@ -84,7 +84,7 @@ pub struct NodeRecord {
     pub last_seen: Option<Timestamp>,
     /// Seconds within which the next contact was promised at that time; 0 before the first.
     pub promised_secs: u64,
-    /// The release that it said it holds.
+    /// The release that it holds, by its last check-in.
     pub held: Option<HeldRelease>,
     /// Its newest run in short.
     pub run: Option<RunNote>,
@@ -124,7 +124,7 @@ pub struct Touch {
     pub held: Option<HeldRelease>,
     /// Its newest run; `None` leaves what is stored.
     pub run: Option<RunNote>,
-    /// Seconds within which it was told to call again.
+    /// Seconds within which it is to call again, by the last answer.
     pub promised_secs: u64,
 }
 

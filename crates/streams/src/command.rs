@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use futures_channel::mpsc;
 use futures_util::{SinkExt, StreamExt};
-use sync::link::{Counters, EndedBy, LinkCommand};
+use sync::link::{EndedBy, LinkCommand, LinkCounters};
 
 use crate::transport::{FrameReader, FrameWriter, TransportError};
 
@@ -64,7 +64,7 @@ pub struct Ended {
     /// Not to come back sooner than after as many seconds.
     pub retry_after: Option<u64>,
     /// What was counted.
-    pub counters: Box<Counters>,
+    pub counters: Box<LinkCounters>,
     /// Which side ended it.
     pub how: EndedBy,
     /// The other side said hello.
@@ -74,7 +74,7 @@ pub struct Ended {
 }
 
 impl Ended {
-    /// The connection is gone, and nobody said why.
+    /// The connection is gone, without a go-away.
     pub fn lost(error: Option<TransportError>) -> Ended {
         Ended {
             code: "lost".to_owned(),

@@ -67,7 +67,7 @@ impl Messages {
             None => None,
         };
         self.ended = true;
-        // How the call ended, when that was said.
+        // How the call ended, when its trailers came.
         if let Some(problem) = trailers.and_then(|trailers| GrpcStatus::read(&trailers)?.problem) {
             return Err(TransportError::Problem(problem));
         }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use model::ObjectKey;
 use sync::admission::Permits;
-use sync::link::{Batch, ItemOutcome, Link, NotDurable, Note};
+use sync::link::{ApplyBatch, ItemOutcome, Link, NotDurable, Note};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
 
@@ -30,11 +30,11 @@ pub trait LinkHandler: Send + Sync + 'static {
     /// When they cannot be read now; the link ends, and the next one begins before them.
     async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Result<Vec<Option<Content>>, LoadError>;
 
-    /// Applies a batch and makes it durable ([`Batch::write`]); one outcome for each item.
+    /// Applies a batch and makes it durable ([`ApplyBatch::write`]); one outcome for each item.
     ///
     /// # Errors
     /// Nothing of it is durable.
-    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotDurable>;
+    async fn apply(&self, batch: Arc<ApplyBatch>) -> Result<Vec<ItemOutcome>, NotDurable>;
 
     /// Where the permits for resyncs come from; `None`: none is needed, as at the node, which has one link.
     fn permits(&self) -> Option<&dyn Permits> {

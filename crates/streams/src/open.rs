@@ -15,7 +15,7 @@ use net::websocket::SocketBounds;
 use wire::cloudevents::{MAX_DOWN, MAX_UP, Origin, PRINCIPAL};
 use wire::grpc::{self, GrpcStatus};
 use wire::headers::{AGENT_VERSION_HEADER, PROTOCOL, PROTOCOL_HEADER, SIGNATURE, SIGNATURE_INPUT};
-use wire::signature::{self, SignatureHeaders, Target};
+use wire::signature::{self, SignatureHeaders, SignedTarget};
 use wire::{Code, Problem, route, sse};
 
 use crate::grpc::{GrpcReader, GrpcWriter};
@@ -29,7 +29,7 @@ const OPEN_WITHIN: Duration = Duration::from_secs(30);
 const MAX_REFUSAL: usize = 64 * 1024;
 
 /// Names the instance of the agent in the query of a request for events (IDN-10): where frames go
-/// down before a hello comes up, the control plane could not tell two agents apart otherwise.
+/// down before a hello comes up, the control plane could not distinguish two agents otherwise.
 pub const INSTANCE: &str = "instance";
 
 /// Opens the streams of one node.
@@ -109,13 +109,13 @@ impl StreamDialer<'_> {
         client: &mut Client,
         instance: &str,
         last_event: Option<&str>,
-        sign: impl FnOnce(Target<'_>) -> SignatureHeaders,
+        sign: impl FnOnce(SignedTarget<'_>) -> SignatureHeaders,
     ) -> Result<SseReader, TransportError> {
         let query = format!("{INSTANCE}={instance}");
         let uri = format!("https://{}{}?{query}", client.url().authority(), route::STREAM);
         let path = route::STREAM;
         let signed =
-            sign(Target { method: "GET", path, query: &query, body: &[], last_event_id: last_event });
+            sign(SignedTarget { method: "GET", path, query: &query, body: &[], last_event_id: last_event });
         let mut request = self.request(Method::GET, &uri)?;
         let headers = request.headers_mut();
         let value = |text: String| HeaderValue::try_from(text).map_err(unwritable);

@@ -153,7 +153,7 @@ async fn run<S: LinkHandler>(
     feed: Arc<Signal>,
     mut commands: LinkCommands,
 ) -> Ended {
-    // Before the link looks at the feed: what changes from here on is news.
+    // Before the link looks at the feed: what changes from here on wakes the task.
     let mut head = feed.get();
     task.take(Input::Open);
     task.frames(first);
@@ -198,10 +198,10 @@ async fn run<S: LinkHandler>(
 type Sent = (Box<dyn FrameWriter>, Result<(), TransportError>);
 
 /// What a job came to.
-enum Done {
+enum FinishedJob {
     /// Something for the link.
     Input(Input),
-    /// A frame of the handler's was worked on; what is said back.
+    /// A frame of the handler's was worked on; its answer.
     Received(Option<Frame>),
 }
 
@@ -225,7 +225,7 @@ struct LinkTask<S> {
     queued: usize,
     /// A load that waits until less is queued.
     load: Option<Vec<(ObjectKey, u64)>>,
-    jobs: FuturesUnordered<BoxFuture<'static, Done>>,
+    jobs: FuturesUnordered<BoxFuture<'static, FinishedJob>>,
     /// Frames of the handler's that are worked on.
     received: usize,
     /// Why the link ends, and which side ended it.
@@ -275,10 +275,10 @@ impl<S: LinkHandler> LinkTask<S> {
             && self.link.wants_input()
     }
 
-    /// Nothing is left to be said, or nobody is there to hear it.
+    /// No frame is left to send, or no peer is there to take it.
     fn is_over(&self) -> bool {
-        let said = self.error.is_some() || self.queued == 0 && self.sending.is_none();
-        self.over_at.is_some_and(|at| Instant::now() >= at) || (self.closed.is_some() && said)
+        let all_sent = self.error.is_some() || self.queued == 0 && self.sending.is_none();
+        self.over_at.is_some_and(|at| Instant::now() >= at) || (self.closed.is_some() && all_sent)
     }
 
     fn ends_within(&mut self, wait: Duration) {
@@ -323,7 +323,7 @@ impl<S: LinkHandler> LinkTask<S> {
             let handler = self.handler.clone();
             self.job(async move {
                 let loaded = if wants.is_empty() { Ok(Vec::new()) } else { handler.load(wants).await };
-                Done::Input(match loaded {
+                FinishedJob::Input(match loaded {
                     Ok(contents) => Input::Loaded(contents),
                     Err(error) => go_away("internal", error.to_string(), Some(LOAD_AGAIN)),
                 })
@@ -332,10 +332,10 @@ impl<S: LinkHandler> LinkTask<S> {
         self.backlog.len() < before
     }
 
-    fn done(&mut self, done: Done) {
+    fn done(&mut self, done: FinishedJob) {
         match done {
-            Done::Input(input) => self.take(input),
-            Done::Received(answer) => {
+            FinishedJob::Input(input) => self.take(input),
+            FinishedJob::Received(answer) => {
                 self.received -= 1;
                 let send = |frame| Input::Command(LinkCommand::Send(Box::new(frame)));
                 self.take(answer.map_or(Input::Tick, send));
@@ -366,14 +366,14 @@ impl<S: LinkHandler> LinkTask<S> {
             }
             Output::Load(wants) => self.load = Some(wants),
             Output::Apply(batch) => {
-                self.job(async move { Done::Input(Input::Applied(handler.apply(batch).await)) });
+                self.job(async move { FinishedJob::Input(Input::Applied(handler.apply(batch).await)) });
             }
             Output::Reincarnate => {
-                self.job(async move { Done::Input(Input::Reincarnated(handler.reincarnate().await)) });
+                self.job(async move { FinishedJob::Input(Input::Reincarnated(handler.reincarnate().await)) });
             }
             Output::Received(frame) => {
                 self.received += 1;
-                self.job(async move { Done::Received(handler.received(frame).await) });
+                self.job(async move { FinishedJob::Received(handler.received(frame).await) });
             }
             Output::Note(note) => handler.note(&note),
             Output::Close(why, by) => {
@@ -383,7 +383,7 @@ impl<S: LinkHandler> LinkTask<S> {
         }
     }
 
-    fn job(&mut self, job: impl Future<Output = Done> + Send + 'static) {
+    fn job(&mut self, job: impl Future<Output = FinishedJob> + Send + 'static) {
         self.jobs.push(Box::pin(job));
     }
 

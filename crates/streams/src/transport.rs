@@ -54,8 +54,8 @@ impl From<StreamClosed> for TransportError {
 }
 
 impl TransportError {
-    /// The code of the go-away with which the other side is told that it sent what cannot be read;
-    /// `None` when nothing can be told on this transport any more.
+    /// The code of the go-away that answers what cannot be read;
+    /// `None` when nothing can be sent on this transport any more.
     pub fn refusal(&self) -> Option<&'static str> {
         use wire::cloudevents::ReadFrameError as Read;
         match self {

@@ -14,7 +14,7 @@ use model::{Kind, ObjectKey, SectionKey};
 use streams::task::{LinkHandle, LinkTransport, commands, run_link};
 use streams::{Exchange, FrameReader, FrameWriter, LinkHandler, LoadError, TransportError};
 use sync::frame::{Capabilities, Hello, Interop, InventoryItem};
-use sync::link::{Batch, ItemOutcome, Link, LinkConfig, NotDurable, Note};
+use sync::link::{ApplyBatch, ItemOutcome, Link, LinkConfig, NotDurable, Note};
 use sync::{Content, Feed, Frame, Mode, Replica, Role};
 use test_support::memory::MemoryLinkHandler;
 use tokio::sync::{Semaphore, mpsc};
@@ -40,7 +40,7 @@ impl LinkHandler for Counting {
         self.under.load(wants).await
     }
 
-    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotDurable> {
+    async fn apply(&self, batch: Arc<ApplyBatch>) -> Result<Vec<ItemOutcome>, NotDurable> {
         self.under.apply(batch).await
     }
 
@@ -148,7 +148,7 @@ fn check_in() -> Frame {
         run: None,
         traits: None,
         full: false,
-        pushed: None,
+        run_confirmed: None,
         seen: None,
     }))
 }

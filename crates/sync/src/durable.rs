@@ -1,7 +1,7 @@
 //! What each side keeps on disk for one node: its own feed, and its replica of the other's.
 //!
 //! The shell loads a [`Saved`] when a link or an operator needs it, and writes a [`Write`]
-//! whole, before anything of it is said.
+//! whole, before anything of it is answered.
 
 use crate::cursor::FeedCursor;
 use bytes::Bytes;
@@ -170,9 +170,9 @@ impl Write {
 
     /// The bytes of all contents in it.
     pub fn bytes(&self) -> usize {
-        let ours = self.feed.iter().filter_map(|(_, content)| content.as_ref());
-        let theirs = self.replica.iter().filter_map(|(_, put)| put.as_ref().map(|(_, _, content)| content));
-        ours.chain(theirs).map(|content| content.bytes.len()).sum()
+        let feed = self.feed.iter().filter_map(|(_, content)| content.as_ref());
+        let replica = self.replica.iter().filter_map(|(_, put)| put.as_ref().map(|(_, _, content)| content));
+        feed.chain(replica).map(|content| content.bytes.len()).sum()
     }
 
     /// How many objects it changes.

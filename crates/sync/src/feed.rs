@@ -160,7 +160,7 @@ impl Feed {
         let mut changes = saved.changes;
         changes.sort_by_key(|change| change.rev);
         for change in changes {
-            feed.place(change);
+            feed.insert(change);
         }
         feed.head = saved.head.max(feed.head);
         feed.compacted = saved.compacted;
@@ -187,14 +187,14 @@ impl Feed {
         if change.rev != self.head + 1 {
             return Err(CommitError { rev: change.rev, head: self.head });
         }
-        self.place(change);
+        self.insert(change);
         if self.tombstones() > self.most_gone {
             self.forget_tombstones();
         }
         Ok(())
     }
 
-    fn place(&mut self, change: Change) {
+    fn insert(&mut self, change: Change) {
         let Change { rev, key, state } = change;
         self.head = self.head.max(rev);
         let lane = match self.lanes.get_mut(&key.section.kind) {
@@ -356,7 +356,7 @@ impl Feed {
         for change in self.changes() {
             if let ObjectState::Live { stub, .. } = change.state {
                 let rev = feed.head + 1;
-                feed.place(Change { rev, key: change.key, state: ObjectState::Live { stub, born: rev } });
+                feed.insert(Change { rev, key: change.key, state: ObjectState::Live { stub, born: rev } });
             }
         }
         feed
@@ -413,6 +413,18 @@ impl Planner<'_> {
                 Some(self.change(key, ObjectState::Deleted { uid }))
             }
             _ => None,
+        }
+    }
+
+    /// The key with the names that the feed has already: to compare it takes a moment, and the feed does
+    /// not keep the same names once more.
+    pub fn key(&self, key: ObjectKey) -> ObjectKey {
+        if let Some((known, _)) = self.feed.by_key.get_key_value(&key) {
+            return known.clone();
+        }
+        match self.feed.index.section(&key.section) {
+            Some(section) => ObjectKey { section: section.clone(), name: key.name },
+            None => key,
         }
     }
 

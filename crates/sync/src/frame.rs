@@ -39,7 +39,7 @@ pub enum Frame {
     Event(Box<Event>),
     /// Events of the other side that are durable here (`processed`).
     Ack(Ack),
-    /// An event of the other side that will never be applied here (`error`): tells the
+    /// An event of the other side that will never be applied here (`error`): says the
     /// source of truth. The event counts as acknowledged.
     Refused(Box<Refused>),
     /// The sender's feed stands here, and its set has this root.

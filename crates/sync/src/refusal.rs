@@ -26,7 +26,7 @@ pub const TOO_MANY: &str = "too-many";
 pub const FAILS: &str = "fails-for-now";
 /// Fetched anew as often as allowed, and it still does not fit.
 pub const RECOVERY_FAILED: &str = "recovery-failed";
-/// All of these codes. The place where objects live has others.
+/// All of these codes. The backend of the objects has others.
 pub const ALL: [&str; 11] = [
     WRONG_SIDE,
     KIND,

@@ -27,7 +27,7 @@ fn filled(objects: usize) -> Pair {
 
 fn theirs(pair: &Pair, at: usize) -> SetCondition {
     let side = &pair.sides[at];
-    pair.link(at).their_condition(&side.replica)
+    pair.link(at).replica_condition(&side.replica)
 }
 
 #[test]

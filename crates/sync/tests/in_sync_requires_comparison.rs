@@ -25,7 +25,7 @@ fn filled(objects: usize) -> Pair {
 
 fn standing(pair: &Pair, at: usize) -> SetCondition {
     let side = &pair.sides[at];
-    pair.link(at).their_condition(&side.replica)
+    pair.link(at).replica_condition(&side.replica)
 }
 
 #[test]
@@ -191,12 +191,12 @@ fn a_source_does_not_say_in_sync_of_what_the_other_side_found_different() {
     pair.pass(5);
     assert_eq!(pair.sides[AGENT].replica.len(), 2);
     assert_eq!(standing(&pair, AGENT), SetCondition::OutOfSync(Difference::ResyncWithoutEffect));
-    let own = pair.link(PRINCIPAL).own_condition(&pair.sides[PRINCIPAL].feed);
+    let own = pair.link(PRINCIPAL).feed_condition(&pair.sides[PRINCIPAL].feed);
     assert_eq!(own, SetCondition::OutOfSync(Difference::HeldOtherwise { objects: 1 }));
     pair.put(PRINCIPAL, &key(APP, "a1"), "u1", "y");
     pair.pass(700);
     assert_eq!(standing(&pair, AGENT), SetCondition::InSync);
-    let own = pair.link(PRINCIPAL).own_condition(&pair.sides[PRINCIPAL].feed);
+    let own = pair.link(PRINCIPAL).feed_condition(&pair.sides[PRINCIPAL].feed);
     assert_eq!(own, SetCondition::InSync);
 }
 
@@ -211,12 +211,12 @@ fn a_source_says_comparing_until_the_other_side_compared() {
     pair.sides[AGENT].replica = sync::Replica::restore(saved);
     pair.drops = |to, frame| to == AGENT && matches!(frame, Frame::Checkpoint(_));
     pair.connect();
-    let own = pair.link(PRINCIPAL).own_condition(&pair.sides[PRINCIPAL].feed);
+    let own = pair.link(PRINCIPAL).feed_condition(&pair.sides[PRINCIPAL].feed);
     assert_eq!(own, SetCondition::Comparing);
     pair.drops = |_, _| false;
     pair.reconnect();
     pair.pass(2);
-    let own = pair.link(PRINCIPAL).own_condition(&pair.sides[PRINCIPAL].feed);
+    let own = pair.link(PRINCIPAL).feed_condition(&pair.sides[PRINCIPAL].feed);
     assert_eq!(own, SetCondition::InSync);
 }
 

@@ -35,7 +35,7 @@ fn filled(objects: usize) -> Pair {
 
 fn standing(pair: &Pair, at: usize) -> SetCondition {
     let side = &pair.sides[at];
-    pair.link(at).their_condition(&side.replica)
+    pair.link(at).replica_condition(&side.replica)
 }
 
 fn closed(pair: &Pair, at: usize) -> Option<&'static str> {

@@ -10,16 +10,16 @@ use agent::delegated::{DelegationGate, Delegations};
 use agent::dialing::TransportDialer;
 use agent::events::{self, DaemonInbox};
 use agent::release::ReleaseTerms;
-use agent::session::{Session, Signer};
+use agent::session::{NodeSession, Signer};
 use agent::state::{Durable, StateDir};
 use agent::storage::Storage;
 use agent::sync::SyncContext;
 use agent::sync::handler::AgentLinkHandler;
 use agent::sync::operations::OperationQueue;
 use agent::sync::reconciler::ObjectReconciler;
-use agent::sync::sets::Sets;
+use agent::sync::sets::AgentSets;
 use agent::sync::transport::Links;
-use agent::sync::view::View;
+use agent::sync::view::SharedStatus;
 use agent::work::{self, WorkSetup};
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -74,10 +74,10 @@ pub fn killed(dir: &Path, point: u64) -> bool {
 pub struct Node {
     pub context: Arc<SyncContext>,
     pub durable: Arc<Durable>,
-    pub sets: Arc<Sets>,
+    pub sets: Arc<AgentSets>,
     pub reconciler: ObjectReconciler,
     pub work: work::WorkHandle,
-    pub view: Arc<View>,
+    pub view: Arc<SharedStatus>,
     pub inbox: DaemonInbox,
     pub delegations: Arc<DelegationGate>,
     policy: SyncPolicy,
@@ -108,8 +108,8 @@ impl Node {
         let host = Arc::new(host::Host::open(&root, options).unwrap());
         let key = Arc::new(SigningKey::from_seed(&[7; 32]));
         let signer = Arc::new(Signer::new(fleet(), key.public().node_id(), key, Default::default()));
-        let sets = Arc::new(Sets::open(&durable).unwrap());
-        let view = Arc::new(View::default());
+        let sets = Arc::new(AgentSets::open(&durable).unwrap());
+        let view = Arc::new(SharedStatus::default());
         let (daemon, inbox) = events::channel();
         let (delegations, sync) = (delegations.into(), Some(Arc::new(policy.clone())));
         let held = Delegations { delegations, sync, ..Delegations::default() };
@@ -192,12 +192,12 @@ pub fn fleet() -> FleetId {
 }
 
 /// A session of the node `web-1`, whose key is the first, with a control plane by hand.
-pub fn session(control: &ScriptedControl) -> Arc<Session> {
+pub fn session(control: &ScriptedControl) -> Arc<NodeSession> {
     let own = Arc::new(key(1));
     let certificate = control.certificate(&own, &"web-1".parse().unwrap());
     let tls = net::tls::client(control.ca().cert_pem(), &certificate, ClientKey::Node(&own)).unwrap();
     let id = own.public().node_id();
-    Arc::new(Session::new(vec![control.url()], tls, Signer::new(fleet(), id, own, Default::default())))
+    Arc::new(NodeSession::new(vec![control.url()], tls, Signer::new(fleet(), id, own, Default::default())))
 }
 
 /// Both ends of a link under way.

@@ -10,7 +10,7 @@ use model::replication::{Mode, ObjectOperation, SyncPolicy, TransportPolicy};
 use model::work::Delegation;
 use model::{Digest, Kind};
 use serde_json::{Value, json};
-use server::api::objects::{Apply, Mapping, ObjectView, ObjectsView, Results};
+use server::api::objects::{Apply, Mapping, ObjectResults, ObjectView, ObjectsView};
 use server::api::work::{OutputView, TaskView};
 use trust::token::TlsTermination;
 
@@ -179,7 +179,7 @@ impl Pair {
         status["sync"].clone()
     }
 
-    pub async fn apply(&mut self, manifests: Vec<Value>) -> Results {
+    pub async fn apply(&mut self, manifests: Vec<Value>) -> ObjectResults {
         let node = Some(NODE.to_owned());
         let apply = Apply { manifests, node, mapping: Mapping::Namespace, dry_run: false, trace: None };
         self.operator.post("/v1/objects", &apply).await.unwrap()

@@ -17,7 +17,7 @@ use trust::token::KeySource;
 use trust::{Floor, SigningKey, Slots, TrustDocument};
 
 /// Where the host is, for every verb.
-pub fn place(state: &Path, root: &Path, allow_exec: bool) -> MachineOptions {
+pub fn machine_options(state: &Path, root: &Path, allow_exec: bool) -> MachineOptions {
     MachineOptions { state: Some(state.to_owned()), root: Some(root.to_owned()), allow_exec }
 }
 

@@ -10,7 +10,7 @@ use bytes::Bytes;
 use model::{Digest, Incarnation, ObjectKey, Stub};
 use net::Signal;
 use sync::frame::Op;
-use sync::link::{Batch, Counters, ItemOutcome, Link, NotDurable, Note};
+use sync::link::{ApplyBatch, ItemOutcome, Link, LinkCounters, NotDurable, Note};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
 use tokio::sync::watch;
@@ -32,7 +32,7 @@ struct State {
     theirs: BTreeMap<ObjectKey, Bytes>,
     received: Vec<Frame>,
     notes: Vec<Note>,
-    counters: Counters,
+    counters: LinkCounters,
     acked: u64,
     refused: u64,
     hellos: u64,
@@ -51,7 +51,7 @@ impl MemoryLinkHandler {
             theirs: BTreeMap::new(),
             received: Vec::new(),
             notes: Vec::new(),
-            counters: Counters::default(),
+            counters: LinkCounters::default(),
             acked: 0,
             refused: 0,
             hellos: 0,
@@ -145,7 +145,7 @@ impl MemoryLinkHandler {
     }
 
     /// What the newest link counted.
-    pub fn counters(&self) -> Counters {
+    pub fn counters(&self) -> LinkCounters {
         self.state().counters
     }
 
@@ -173,7 +173,7 @@ impl LinkHandler for MemoryLinkHandler {
         Ok(wants.into_iter().map(|(key, _)| state.ours.get(&key).cloned()).collect())
     }
 
-    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotDurable> {
+    async fn apply(&self, batch: Arc<ApplyBatch>) -> Result<Vec<ItemOutcome>, NotDurable> {
         let state = &mut *self.state();
         let mut outcomes = Vec::with_capacity(batch.items.len());
         for item in &batch.items {

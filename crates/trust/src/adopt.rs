@@ -61,7 +61,7 @@ pub struct Adopted {
 }
 
 /// The code of a release that needs what the node's build lacks ([`Refusal::Requires`]).
-pub const REQUIRES_CODE: &str = "release_requires";
+pub const REQUIRES_CODE: &str = "release-requires";
 
 /// Why an offer is refused. Nothing changes on the node then, but the refusal is a fact.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -149,19 +149,19 @@ impl Refusal {
     /// The stable code that facts carry.
     pub fn code(&self) -> &'static str {
         match self {
-            Refusal::Header(VerifyError::Unsigned) => "release_unsigned",
-            Refusal::Header(_) => "release_signature",
-            Refusal::Beacon(_) => "beacon_signature",
+            Refusal::Header(VerifyError::Unsigned) => "release-unsigned",
+            Refusal::Header(_) => "release-signature",
+            Refusal::Beacon(_) => "beacon-signature",
             Refusal::Requires { .. } => REQUIRES_CODE,
-            Refusal::OtherFleet { .. } => "release_other_fleet",
-            Refusal::OtherChannel { .. } => "release_other_channel",
-            Refusal::Older { .. } => "release_older",
-            Refusal::TwoHeaders(_) => "release_two_headers",
-            Refusal::Stale { .. } => "release_stale",
-            Refusal::FutureDated { .. } => "release_future",
-            Refusal::Proof(_) => "release_proof",
-            Refusal::OtherRoot { .. } => "release_other_root",
-            Refusal::Malformed(_) => "release_malformed",
+            Refusal::OtherFleet { .. } => "release-other-fleet",
+            Refusal::OtherChannel { .. } => "release-other-channel",
+            Refusal::Older { .. } => "release-older",
+            Refusal::TwoHeaders(_) => "release-two-headers",
+            Refusal::Stale { .. } => "release-stale",
+            Refusal::FutureDated { .. } => "release-future",
+            Refusal::Proof(_) => "release-proof",
+            Refusal::OtherRoot { .. } => "release-other-root",
+            Refusal::Malformed(_) => "release-malformed",
         }
     }
 }

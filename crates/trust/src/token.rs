@@ -12,9 +12,9 @@ use crate::document::Slots;
 use crate::key::{PublicKey, SIGNATURE_LEN, SigningKey};
 use crate::signed::message;
 
-/// The longest life of a token that names no key (ENR-9).
+/// The longest validity of a token that names no key (ENR-9).
 pub const MAX_UNBOUND_LIFE: Duration = Duration::from_secs(3600);
-/// The longest life of any token.
+/// The longest validity of any token.
 pub const MAX_LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// The longest token, in characters.
 pub const MAX_TOKEN: usize = 8 * 1024;
@@ -123,7 +123,7 @@ pub enum TokenError {
     /// It names no key, and a proxy reads it on its way: that could enroll a key of its own.
     #[error("a token for the way through a proxy that ends TLS must name the key that may enroll")]
     Unbound,
-    /// Its life is longer than tokens of its sort may have.
+    /// Its validity is longer than tokens of its sort may have.
     #[error(
         "a token may live for at most {} days, and for at most {} s if it names no key",
         MAX_LIFE.as_secs() / 86_400,
@@ -135,7 +135,7 @@ pub enum TokenError {
 /// Signs claims. The text form is one line: prefix, claims, signature.
 ///
 /// # Errors
-/// When the claims have no canonical form, break the bounds on a token's life, or name no key where a
+/// When the claims have no canonical form, break the bounds on a token's validity, or name no key where a
 /// proxy reads the token.
 pub fn mint(claims: &Claims, root: &SigningKey) -> Result<String, TokenError> {
     check_bounds(claims)?;

@@ -57,11 +57,11 @@ fn who_signed() {
     let mut root_key = other_key.clone();
     root_key.header = sign(&header(5), &[&key(2)]).unwrap();
     for (what, offer, want) in [
-        ("unsigned", unsigned, "release_unsigned"),
-        ("another key", other_key, "release_signature"),
-        ("another key under our key's id", claims_to_be, "release_signature"),
-        ("the root key, which signs tokens only", root_key, "release_signature"),
-        ("nine signatures", too_many, "release_signature"),
+        ("unsigned", unsigned, "release-unsigned"),
+        ("another key", other_key, "release-signature"),
+        ("another key under our key's id", claims_to_be, "release-signature"),
+        ("the root key, which signs tokens only", root_key, "release-signature"),
+        ("nine signatures", too_many, "release-signature"),
         ("one good signature of two", one_of_two, "adopted"),
     ] {
         assert_eq!(code(judged(&offer, "web-1", &Floor::default(), at(CREATED))), want, "{what}");
@@ -74,18 +74,18 @@ fn whose_it_is() {
     let other_channel = Header { channel: "lab".parse().unwrap(), ..header(5) };
     let other_selection = Header { selection: Digest::of(b"other"), ..header(5) };
     let none = Floor::default();
-    assert_eq!(code(to_web(&other_fleet, &none, CREATED)), "release_other_fleet");
-    assert_eq!(code(to_web(&other_channel, &none, CREATED)), "release_other_channel");
-    assert_eq!(code(to_web(&other_selection, &none, CREATED)), "release_proof");
+    assert_eq!(code(to_web(&other_fleet, &none, CREATED)), "release-other-fleet");
+    assert_eq!(code(to_web(&other_channel, &none, CREATED)), "release-other-channel");
+    assert_eq!(code(to_web(&other_selection, &none, CREATED)), "release-proof");
     for (proof_of, at_node) in
         [("db-1", "web-1"), ("web-1", "db-1"), ("edge-3", "web-1"), ("edge-3", "edge-9")]
     {
         let verdict = judged(&offer(&header(5), proof_of), at_node, &none, at(CREATED));
-        assert_eq!(code(verdict), "release_proof", "{proof_of}'s proof at {at_node}");
+        assert_eq!(code(verdict), "release-proof", "{proof_of}'s proof at {at_node}");
     }
     let mut other_entry = offer(&header(5), "web-1");
     other_entry.entry.root = offer(&header(5), "db-1").entry.root;
-    assert_eq!(code(judged(&other_entry, "web-1", &none, at(CREATED))), "release_proof");
+    assert_eq!(code(judged(&other_entry, "web-1", &none, at(CREATED))), "release-proof");
 }
 
 #[test]
@@ -96,9 +96,9 @@ fn numbers_only_rise() {
         ("newer", header(6), "adopted"),
         ("much newer", header(9000), "adopted"),
         ("the same", header(5), "adopted"),
-        ("older", header(4), "release_older"),
-        ("zero", header(0), "release_older"),
-        ("the same number, another header", same_number, "release_two_headers"),
+        ("older", header(4), "release-older"),
+        ("zero", header(0), "release-older"),
+        ("the same number, another header", same_number, "release-two-headers"),
     ] {
         assert_eq!(code(to_web(&header, &floor, CREATED)), want, "{what}");
     }
@@ -111,17 +111,17 @@ fn a_named_fallback_may_be_older_and_stale() {
     let newest = Header { fallbacks: vec![fallback(&old)], ..header(5) };
     let floor = floor_of(&newest);
     assert_eq!(code(to_web(&old, &floor, CREATED)), "adopted");
-    assert_eq!(code(to_web(&twin, &floor, CREATED)), "release_older");
-    assert_eq!(code(to_web(&header(3), &floor, CREATED)), "release_older");
+    assert_eq!(code(to_web(&twin, &floor, CREATED)), "release-older");
+    assert_eq!(code(to_web(&header(3), &floor, CREATED)), "release-older");
     let back = to_web(&old, &floor, CREATED).unwrap();
     assert_eq!((back.header.seq, &back.floor), (2, &floor), "going back does not lower the floor");
     // From there the named fallback, the newest and newer ones are open; others are not.
     assert_eq!(code(to_web(&newest, &back.floor, CREATED)), "adopted");
-    assert_eq!(code(to_web(&header(4), &back.floor, CREATED)), "release_older");
-    assert_eq!(code(to_web(&old, &floor_of(&header(6)), CREATED)), "release_older", "6 names no fallback");
+    assert_eq!(code(to_web(&header(4), &back.floor, CREATED)), "release-older");
+    assert_eq!(code(to_web(&old, &floor_of(&header(6)), CREATED)), "release-older", "6 names no fallback");
     let future = Header { created: CREATED.plus(FRESH), ..old };
     let floor = floor_of(&Header { fallbacks: vec![fallback(&future)], ..header(5) });
-    assert_eq!(code(to_web(&future, &floor, CREATED)), "release_future");
+    assert_eq!(code(to_web(&future, &floor, CREATED)), "release-future");
 }
 
 #[test]
@@ -140,14 +140,14 @@ fn freshness_is_the_header_s_or_a_later_beacon_s() {
     let edge = CREATED.plus(FRESH).plus(SLACK);
     for (what, beacon, now, want) in [
         ("just fresh", None, edge, "adopted"),
-        ("just stale", None, edge.plus(Duration::from_millis(1)), "release_stale"),
-        ("long stale", None, late, "release_stale"),
+        ("just stale", None, edge.plus(Duration::from_millis(1)), "release-stale"),
+        ("long stale", None, late, "release-stale"),
         ("a fresh beacon", fresh_at(late), late, "adopted"),
-        ("a stale beacon", fresh_at(CREATED.plus(FRESH)), late, "release_stale"),
+        ("a stale beacon", fresh_at(CREATED.plus(FRESH)), late, "release-stale"),
         ("a beacon older than the header", fresh_at(CREATED.minus(FRESH)), CREATED, "adopted"),
-        ("a beacon of another release", of_other, late, "beacon_signature"),
-        ("a beacon of another key", by_other, late, "beacon_signature"),
-        ("a future beacon", fresh_at(late.plus(FRESH)), late, "release_future"),
+        ("a beacon of another release", of_other, late, "beacon-signature"),
+        ("a beacon of another key", by_other, late, "beacon-signature"),
+        ("a future beacon", fresh_at(late.plus(FRESH)), late, "release-future"),
     ] {
         let offer = Offer { beacon, ..offer(&header(5), "web-1") };
         assert_eq!(code(judged(&offer, "web-1", &Floor::default(), at(now))), want, "{what}");
@@ -158,18 +158,18 @@ fn freshness_is_the_header_s_or_a_later_beacon_s() {
 fn a_header_is_no_beacon_and_a_beacon_no_header() {
     let mut twice = offer(&header(5), "web-1");
     twice.beacon = Some(twice.header.clone());
-    assert_eq!(code(judged(&twice, "web-1", &Floor::default(), at(CREATED))), "beacon_signature");
+    assert_eq!(code(judged(&twice, "web-1", &Floor::default(), at(CREATED))), "beacon-signature");
     let mut swapped = offer(&header(5), "web-1");
     swapped.header = sign(&beacon(&header(5), CREATED), &[&release_key()]).unwrap();
-    assert_eq!(code(judged(&swapped, "web-1", &Floor::default(), at(CREATED))), "release_signature");
+    assert_eq!(code(judged(&swapped, "web-1", &Floor::default(), at(CREATED))), "release-signature");
 }
 
 #[test]
 fn a_future_date_is_refused_beyond_the_slack() {
     let ahead = |by: Duration| code(to_web(&header(5), &Floor::default(), CREATED.minus(by)));
     assert_eq!(ahead(SLACK), "adopted");
-    assert_eq!(ahead(SLACK + Duration::from_millis(1)), "release_future");
-    assert_eq!(ahead(FRESH * 400), "release_future");
+    assert_eq!(ahead(SLACK + Duration::from_millis(1)), "release-future");
+    assert_eq!(ahead(FRESH * 400), "release-future");
 }
 
 #[test]
@@ -185,7 +185,7 @@ fn a_slow_clock_locks_no_node_out() {
         ("by the newest signature", header(5), remembers, "adopted"),
         ("by the control plane's time", newer.clone(), told, "adopted"),
         // Without any of these the date cannot be told from a mistaken one.
-        ("by nothing", newer, remembers, "release_future"),
+        ("by nothing", newer, remembers, "release-future"),
     ] {
         assert_eq!(code(judged(&offer(&header, "web-1"), "web-1", &floor, time)), want, "{what}");
     }
@@ -195,7 +195,7 @@ fn a_slow_clock_locks_no_node_out() {
 fn a_slow_clock_makes_nothing_fresh() {
     let floor = Floor { newest_signature: CREATED.plus(FRESH * 9), ..floor_of(&header(5)) };
     let time = TrustTime { clock: CREATED, built: Timestamp(0), newest_signature: floor.newest_signature };
-    assert_eq!(code(judged(&offer(&header(6), "web-1"), "web-1", &floor, time)), "release_stale");
+    assert_eq!(code(judged(&offer(&header(6), "web-1"), "web-1", &floor, time)), "release-stale");
 }
 
 #[test]
@@ -250,18 +250,18 @@ fn what_it_requires() {
     assert_eq!(code(verdict(&[])), "adopted");
     assert_eq!(code(verdict(&["waves"])), "adopted");
     let refusal = verdict(&["mesh", "waves", "gates"]).unwrap_err();
-    assert_eq!(refusal.code(), "release_requires");
+    assert_eq!(refusal.code(), "release-requires");
     assert!(refusal.to_string().contains("requires mesh, gates, which"), "{refusal}");
     let many: Vec<String> = (0..65).map(|number| format!("f{number}")).collect();
     let many: Vec<&str> = many.iter().map(String::as_str).collect();
-    assert_eq!(code(verdict(&many)), "release_malformed");
+    assert_eq!(code(verdict(&many)), "release-malformed");
     // Long lists are cut where people read them.
     let refusal = verdict(&many[..64]).unwrap_err().to_string();
     assert!(refusal.contains("f7 and 56 more"), "{refusal}");
     // Nothing of it may be read before: not the beacon, not the proof.
     let mut odd = requiring(&["mesh"]);
     odd.entry.root = Digest::of(b"another");
-    assert_eq!(code(judged_with(&odd, KNOWN)), "release_requires");
+    assert_eq!(code(judged_with(&odd, KNOWN)), "release-requires");
 }
 
 fn judged_with(offer: &Offer, features: &[Feature]) -> Result<Adopted, Refusal> {

@@ -21,7 +21,7 @@ pub const SIGNATURE: &str = "signature";
 
 /// What a peer's version headers say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Version {
+pub enum VersionCheck {
     /// It speaks this protocol and is new enough.
     Fits,
     /// It speaks another major version, or names none.
@@ -31,14 +31,14 @@ pub enum Version {
 }
 
 /// Judges a request's version headers.
-pub fn version(headers: &HeaderMap) -> Version {
+pub fn version(headers: &HeaderMap) -> VersionCheck {
     let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
     if text(PROTOCOL_HEADER) != Some(PROTOCOL) {
-        return Version::OtherProtocol;
+        return VersionCheck::OtherProtocol;
     }
     match text(AGENT_VERSION_HEADER).and_then(parse_version) {
-        Some(version) if version < MINIMUM_AGENT => Version::TooOld,
-        Some(_) | None => Version::Fits,
+        Some(version) if version < MINIMUM_AGENT => VersionCheck::TooOld,
+        Some(_) | None => VersionCheck::Fits,
     }
 }
 

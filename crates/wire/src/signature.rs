@@ -7,7 +7,7 @@
 //! refuse every replay, and can refuse what was signed before it began to remember.
 //!
 //! ```text
-//! head --parse--> Parsed --verify(key on record)--> SignedBody --holds(body)--> believed
+//! head --parse--> ParsedSignature --verify(key on record)--> SignedBody --holds(body)--> believed
 //! ```
 //!
 //! Invariant: the signature is over the digest of the body and not over the body, so that a request
@@ -28,7 +28,7 @@ const MAX_HEADER: usize = 1024;
 
 /// What a signature is over.
 #[derive(Clone, Copy, Debug)]
-pub struct Target<'a> {
+pub struct SignedTarget<'a> {
     /// The method in upper case.
     pub method: &'a str,
     /// The path.
@@ -89,7 +89,7 @@ pub enum SignatureError {
 
 /// Signs a request to a fleet at `now` with the number `nonce`, which must be higher than any before.
 pub fn sign(
-    target: Target<'_>,
+    target: SignedTarget<'_>,
     fleet: &FleetId,
     node: &NodeId,
     key: &SigningKey,
@@ -146,7 +146,7 @@ impl Covers {
 
 /// A signature's parameters, read but not yet believed.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Parsed<'a> {
+pub struct ParsedSignature<'a> {
     /// The node that claims to have signed.
     pub node: &'a str,
     /// When.
@@ -168,14 +168,14 @@ pub struct Parsed<'a> {
 /// # Errors
 /// [`SignatureError::Missing`] when one is not there, [`SignatureError::Form`] when they are not of
 /// the form that [`sign`] makes.
-pub fn parse(headers: &HeaderMap) -> Result<Parsed<'_>, SignatureError> {
+pub fn parse(headers: &HeaderMap) -> Result<ParsedSignature<'_>, SignatureError> {
     if !headers.contains_key(SIGNATURE_INPUT) || !headers.contains_key(SIGNATURE) {
         return Err(SignatureError::Missing);
     }
     parse_headers(headers).ok_or(SignatureError::Form)
 }
 
-fn parse_headers(headers: &HeaderMap) -> Option<Parsed<'_>> {
+fn parse_headers(headers: &HeaderMap) -> Option<ParsedSignature<'_>> {
     let text = |name: &str| {
         let value = headers.get(name)?.to_str().ok()?;
         (value.len() <= MAX_HEADER).then_some(value)
@@ -198,7 +198,7 @@ fn parse_headers(headers: &HeaderMap) -> Option<Parsed<'_>> {
         true => Some(text(LAST_EVENT_ID)?),
         false => None,
     };
-    Some(Parsed {
+    Some(ParsedSignature {
         node,
         created: Timestamp::from_secs(created),
         nonce: u64::from_str_radix(nonce, 16).ok()?,
@@ -212,9 +212,9 @@ fn parse_headers(headers: &HeaderMap) -> Option<Parsed<'_>> {
     })
 }
 
-impl<'a> Parsed<'a> {
+impl<'a> ParsedSignature<'a> {
     /// Verifies the signature with the key on record, the fleet and the time; gives what was signed of
-    /// the body. Replay is the caller's to judge, by [`Parsed::nonce`], after this.
+    /// the body. Replay is the caller's to judge, by [`ParsedSignature::nonce`], after this.
     ///
     /// # Errors
     /// [`SignatureError`] says what does not hold.
@@ -233,7 +233,7 @@ impl<'a> Parsed<'a> {
             _ => return Err(SignatureError::Coverage),
         };
         let (method, path, query) = (method.as_str(), uri.path(), uri.query().unwrap_or(""));
-        let target = Target { method, path, query, body: &[], last_event_id: None };
+        let target = SignedTarget { method, path, query, body: &[], last_event_id: None };
         let base = base(target, self.covers, value, self.params);
         if self.algorithm != key.algorithm() || !key.verifies(base.as_bytes(), &self.signature) {
             return Err(SignatureError::Signature);
@@ -274,7 +274,7 @@ fn content_digest(body: &[u8]) -> String {
 }
 
 /// The signature base of RFC 9421 section 2.5; `value` is that of the covered header, if there is one.
-fn base(target: Target<'_>, covers: Covers, value: &str, params: &str) -> String {
+fn base(target: SignedTarget<'_>, covers: Covers, value: &str, params: &str) -> String {
     let mut base = String::with_capacity(512);
     let mut line = |name: &str, value: &str, query: &str| {
         for part in ["\"", name, "\": ", query, value, "\n"] {

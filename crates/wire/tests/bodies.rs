@@ -117,7 +117,7 @@ fn check_in() -> CheckIn {
         run: None,
         traits: None,
         full: false,
-        pushed: None,
+        run_confirmed: None,
         seen: None,
     }
 }
@@ -189,13 +189,13 @@ fn check_ins() -> impl Strategy<Value = CheckIn> {
         .prop_map(|digest| TraitReport { digest, values: serde_json::json!({"os": {"family": "debian"}}) });
     let rest = (any::<bool>(), option::of(any::<u64>()));
     (option::of(held), prop::collection::vec(facts(), 0..4), option::of(run), option::of(traits), rest)
-        .prop_map(|(held, facts, run, traits, (full, pushed))| CheckIn {
+        .prop_map(|(held, facts, run, traits, (full, run_confirmed))| CheckIn {
             held,
             facts,
             run,
             traits,
             full,
-            pushed,
+            run_confirmed,
             ..check_in()
         })
 }
@@ -203,12 +203,12 @@ fn check_ins() -> impl Strategy<Value = CheckIn> {
 fn answers() -> impl Strategy<Value = Answer> {
     let acked = any::<u64>().prop_map(|seq| Cursor { incarnation: "i1".parse().unwrap(), seq });
     (any::<u64>(), option::of(acked), option::of(any::<u64>()), any::<bool>(), any::<bool>()).prop_map(
-        |(next_checkin_secs, acked, push, stream_requested, want_traits)| Answer {
+        |(next_checkin_secs, acked, run_request, stream_requested, want_traits)| Answer {
             want_seen: !want_traits,
             next_checkin_secs,
             acked,
             offer: None,
-            push,
+            run_request,
             stream_requested,
             want_traits,
         },

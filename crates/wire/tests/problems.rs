@@ -4,7 +4,7 @@
 use std::collections::BTreeSet;
 
 use http::{HeaderMap, HeaderValue};
-use wire::headers::{AGENT_VERSION_HEADER, PROTOCOL_HEADER, Version, version};
+use wire::headers::{AGENT_VERSION_HEADER, PROTOCOL_HEADER, VersionCheck, version};
 use wire::problem::RETRY_AFTER_SECS;
 use wire::{BodyError, Code, Problem};
 
@@ -14,7 +14,7 @@ fn codes_are_unique_and_explained() {
     assert_eq!(codes.len(), Code::ALL.len());
     for code in Code::ALL {
         let text = code.as_str();
-        assert!(text.bytes().all(|b| b.is_ascii_lowercase() || b == b'_') && !text.is_empty(), "{text}");
+        assert!(text.bytes().all(|b| b.is_ascii_lowercase() || b == b'-') && !text.is_empty(), "{text}");
         assert!((400..=599).contains(&code.status()), "{text}: {}", code.status());
         assert!(http::StatusCode::from_u16(code.status()).unwrap().canonical_reason().is_some(), "{text}");
         assert!(code.title().len() > 10 && !code.title().ends_with('.'), "{text}: {}", code.title());
@@ -27,28 +27,28 @@ fn codes_are_unique_and_explained() {
 fn codes_never_change_their_meaning() {
     let known: Vec<(&str, u16)> = Code::ALL.iter().map(|code| (code.as_str(), code.status())).collect();
     for promised in [
-        ("protocol_version", 400),
-        ("agent_too_old", 400),
-        ("bad_body", 400),
-        ("body_too_large", 413),
-        ("media_type", 415),
+        ("protocol-version", 400),
+        ("agent-too-old", 400),
+        ("bad-body", 400),
+        ("body-too-large", 413),
+        ("media-type", 415),
         ("unsigned", 401),
-        ("bad_signature", 401),
-        ("bad_digest", 401),
-        ("clock_skew", 401),
+        ("bad-signature", 401),
+        ("bad-digest", 401),
+        ("clock-skew", 401),
         ("replayed", 401),
-        ("certificate_required", 401),
-        ("other_node", 403),
-        ("not_found", 404),
-        ("token_malformed", 400),
-        ("token_forged", 401),
-        ("token_expired", 401),
-        ("token_other_host", 403),
-        ("token_other_key", 403),
-        ("token_unbound", 403),
-        ("token_used", 409),
-        ("own_name", 422),
-        ("not_ready", 503),
+        ("certificate-required", 401),
+        ("other-node", 403),
+        ("not-found", 404),
+        ("token-malformed", 400),
+        ("token-forged", 401),
+        ("token-expired", 401),
+        ("token-other-host", 403),
+        ("token-other-key", 403),
+        ("token-unbound", 403),
+        ("token-used", 409),
+        ("own-name", 422),
+        ("not-ready", 503),
         ("busy", 503),
     ] {
         assert!(known.contains(&promised), "{promised:?}");
@@ -61,14 +61,14 @@ fn a_problem_on_the_wire() {
     problem.request_id = Some("r-1".to_owned());
     assert_eq!(
         serde_json::to_string(&problem).unwrap(),
-        r#"{"title":"The token was used","status":409,"code":"token_used","detail":"burned at noon","help":"Each token enrolls one node once. Mint a new one.","requestId":"r-1"}"#
+        r#"{"title":"The token was used","status":409,"code":"token-used","detail":"burned at noon","help":"Each token enrolls one node once. Mint a new one.","requestId":"r-1"}"#
     );
-    assert_eq!(problem.to_string(), "The token was used (token_used): burned at noon");
-    assert_eq!(Problem::from(Code::TokenUsed).to_string(), "The token was used (token_used)");
+    assert_eq!(problem.to_string(), "The token was used (token-used): burned at noon");
+    assert_eq!(Problem::from(Code::TokenUsed).to_string(), "The token was used (token-used)");
     let later =
-        serde_json::from_str::<Problem>(r#"{"title":"New","status":418,"code":"not_known_yet","x":1}"#)
+        serde_json::from_str::<Problem>(r#"{"title":"New","status":418,"code":"not-known-yet","x":1}"#)
             .unwrap();
-    assert_eq!(later.code, "not_known_yet");
+    assert_eq!(later.code, "not-known-yet");
 }
 
 #[test]
@@ -109,14 +109,14 @@ fn each_bad_body_and_token_has_its_code() {
 #[test]
 fn versions_that_fit() {
     for (protocol, agent, want) in [
-        (Some("1"), Some("0.1.0"), Version::Fits),
-        (Some("1"), Some("7.0.0-rc1+x"), Version::Fits),
-        (Some("1"), None, Version::Fits),
-        (Some("1"), Some("unreadable"), Version::Fits),
-        (Some("1"), Some("0.0.9"), Version::TooOld),
-        (Some("2"), Some("0.1.0"), Version::OtherProtocol),
-        (Some(""), None, Version::OtherProtocol),
-        (None, Some("0.1.0"), Version::OtherProtocol),
+        (Some("1"), Some("0.1.0"), VersionCheck::Fits),
+        (Some("1"), Some("7.0.0-rc1+x"), VersionCheck::Fits),
+        (Some("1"), None, VersionCheck::Fits),
+        (Some("1"), Some("unreadable"), VersionCheck::Fits),
+        (Some("1"), Some("0.0.9"), VersionCheck::TooOld),
+        (Some("2"), Some("0.1.0"), VersionCheck::OtherProtocol),
+        (Some(""), None, VersionCheck::OtherProtocol),
+        (None, Some("0.1.0"), VersionCheck::OtherProtocol),
     ] {
         let mut headers = HeaderMap::new();
         for (name, value) in [(PROTOCOL_HEADER, protocol), (AGENT_VERSION_HEADER, agent)] {

@@ -7,19 +7,19 @@ use http::{HeaderMap, HeaderValue};
 use model::{FleetId, NodeId, Timestamp};
 use trust::{KeyAlgorithm, SigningKey};
 use wire::headers::{CONTENT_DIGEST, SIGNATURE, SIGNATURE_INPUT};
-use wire::signature::{SignatureError, SignatureHeaders, Target, parse, sign};
+use wire::signature::{SignatureError, SignatureHeaders, SignedTarget, parse, sign};
 use wire::sse::LAST_EVENT_ID;
 
 const NOW: Timestamp = Timestamp(1_800_000_000_400);
-const CHECKIN: Target<'_> = Target {
+const CHECKIN: SignedTarget<'_> = SignedTarget {
     method: "POST",
     path: "/v1/agent/checkin",
     query: "wait=30",
     body: b"{\"incarnation\":\"i1\"}",
     last_event_id: None,
 };
-const BLOB: Target<'_> =
-    Target { method: "GET", path: "/v1/blobs/ab", query: "", body: b"", last_event_id: None };
+const BLOB: SignedTarget<'_> =
+    SignedTarget { method: "GET", path: "/v1/blobs/ab", query: "", body: b"", last_event_id: None };
 
 fn key() -> SigningKey {
     SigningKey::from_seed(&[7; 32])
@@ -33,7 +33,7 @@ fn node() -> NodeId {
     key().public().node_id()
 }
 
-fn signed(target: Target<'_>) -> SignatureHeaders {
+fn signed(target: SignedTarget<'_>) -> SignatureHeaders {
     sign(target, &fleet(), &node(), &key(), NOW, 42)
 }
 
@@ -47,13 +47,17 @@ fn headers(signed: &SignatureHeaders) -> HeaderMap {
     map
 }
 
-fn verified(signed: &SignatureHeaders, target: Target<'_>, now: Timestamp) -> Result<(), SignatureError> {
+fn verified(
+    signed: &SignatureHeaders,
+    target: SignedTarget<'_>,
+    now: Timestamp,
+) -> Result<(), SignatureError> {
     under(&headers(signed), target, &key(), now)
 }
 
 fn under(
     headers: &HeaderMap,
-    target: Target<'_>,
+    target: SignedTarget<'_>,
     key: &SigningKey,
     now: Timestamp,
 ) -> Result<(), SignatureError> {
@@ -64,7 +68,7 @@ fn under(
 
 #[test]
 fn with_and_without_a_body() {
-    for target in [CHECKIN, BLOB, Target { query: "", ..CHECKIN }] {
+    for target in [CHECKIN, BLOB, SignedTarget { query: "", ..CHECKIN }] {
         let signed = signed(target);
         assert_eq!(verified(&signed, target, NOW), Ok(()));
         assert_eq!(signed.content_digest.is_some(), !target.body.is_empty());
@@ -102,22 +106,22 @@ fn the_signature_base_to_the_letter() {
 fn every_covered_part_counts() {
     let signed = signed(CHECKIN);
     for (what, target, want) in [
-        ("method", Target { method: "PUT", ..CHECKIN }, SignatureError::Signature),
-        ("path", Target { path: "/v1/agent/report", ..CHECKIN }, SignatureError::Signature),
-        ("query", Target { query: "wait=31", ..CHECKIN }, SignatureError::Signature),
-        ("no query", Target { query: "", ..CHECKIN }, SignatureError::Signature),
+        ("method", SignedTarget { method: "PUT", ..CHECKIN }, SignatureError::Signature),
+        ("path", SignedTarget { path: "/v1/agent/report", ..CHECKIN }, SignatureError::Signature),
+        ("query", SignedTarget { query: "wait=31", ..CHECKIN }, SignatureError::Signature),
+        ("no query", SignedTarget { query: "", ..CHECKIN }, SignatureError::Signature),
         (
             "query moved into the path",
-            Target { path: "/v1/agent/checkin%3Fwait=30", query: "", ..CHECKIN },
+            SignedTarget { path: "/v1/agent/checkin%3Fwait=30", query: "", ..CHECKIN },
             SignatureError::Signature,
         ),
-        ("body", Target { body: b"{\"incarnation\":\"i2\"}", ..CHECKIN }, SignatureError::Digest),
-        ("body cut", Target { body: &CHECKIN.body[1..], ..CHECKIN }, SignatureError::Digest),
-        ("no body", Target { body: b"", ..CHECKIN }, SignatureError::Coverage),
+        ("body", SignedTarget { body: b"{\"incarnation\":\"i2\"}", ..CHECKIN }, SignatureError::Digest),
+        ("body cut", SignedTarget { body: &CHECKIN.body[1..], ..CHECKIN }, SignatureError::Digest),
+        ("no body", SignedTarget { body: b"", ..CHECKIN }, SignatureError::Coverage),
     ] {
         assert_eq!(verified(&signed, target, NOW), Err(want), "{what}");
     }
-    let with_body = Target { body: b"smuggled", ..BLOB };
+    let with_body = SignedTarget { body: b"smuggled", ..BLOB };
     assert_eq!(
         verified(&self::signed(BLOB), with_body, NOW),
         Err(SignatureError::Coverage),
@@ -130,7 +134,7 @@ fn every_parameter_counts() {
     let good = signed(CHECKIN);
     let change =
         |from: &str, to: &str| SignatureHeaders { input: good.input.replacen(from, to, 1), ..good.clone() };
-    let other_body = Target { body: b"other", ..CHECKIN };
+    let other_body = SignedTarget { body: b"other", ..CHECKIN };
     let other_digest = SignatureHeaders { content_digest: signed(other_body).content_digest, ..good.clone() };
     assert_eq!(verified(&other_digest, other_body, NOW), Err(SignatureError::Signature), "body and digest");
     let none = SignatureHeaders { content_digest: None, ..good.clone() };
@@ -168,7 +172,7 @@ fn a_request_to_another_fleet_is_refused() {
 /// Where a stream goes on is the node's word, and not that of a proxy between.
 #[test]
 fn the_last_event_id_counts() {
-    let stream = Target { last_event_id: Some("i1.5"), ..BLOB };
+    let stream = SignedTarget { last_event_id: Some("i1.5"), ..BLOB };
     let (with, without) = (signed(stream), signed(BLOB));
     let sent = |signed: &SignatureHeaders, id: Option<&str>| {
         let mut map = headers(signed);

@@ -10,7 +10,7 @@ use node::Adoption;
 use node::work::ActionMark;
 use serde::{Deserialize, Serialize};
 use spool::objects::{ObjectLimits, OpenedObjects};
-use spool::{Journal, ObjectLog, Slot};
+use spool::{Journal, ObjectLog, StateFile};
 
 use super::{Durable, MODE, StateError, fresh_incarnation, spool};
 
@@ -83,8 +83,8 @@ impl Durable {
         self.mode_slot().store(&KeptMode { mode }).map_err(spool(what))
     }
 
-    fn mode_slot(&self) -> Slot<KeptMode> {
-        Slot::new(&self.disk, self.path.join("synchronized.json"), MODE)
+    fn mode_slot(&self) -> StateFile<KeptMode> {
+        StateFile::new(&self.disk, self.path.join("synchronized.json"), MODE)
     }
 
     /// Whether a folder of manifests was there once: if it is gone, it is not made again.
@@ -115,8 +115,8 @@ impl Durable {
         Ok(self.load(&self.folders_slot(), "read the folders of manifests")?.unwrap_or_default())
     }
 
-    fn folders_slot(&self) -> Slot<KnownFolders> {
-        Slot::new(&self.disk, self.path.join("folders.json"), MODE)
+    fn folders_slot(&self) -> StateFile<KnownFolders> {
+        StateFile::new(&self.disk, self.path.join("folders.json"), MODE)
     }
 
     /// Opens the marks of actions; `true` when some of them may be lost.

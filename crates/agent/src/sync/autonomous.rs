@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use backends::Listing;
-use backends::reconcile::{self, Guard, HeldDeletion, Why};
+use backends::reconcile::{self, Guard, HeldDeletion, HoldReason};
 use bytes::Bytes;
 use model::condition::NodeProblem;
 use model::{ObjectKey, Stub};
@@ -21,7 +21,7 @@ use sync::Side;
 use sync::object::{self, MAX_CONTENT};
 
 use super::reconciler::Reconciler;
-use super::sets::Own;
+use super::sets::OwnChange;
 
 /// Nothing more has vanished for so long when what vanished is judged, as one.
 const VANISHING: Duration = Duration::from_secs(3);
@@ -37,7 +37,7 @@ pub(super) struct Vanishing {
 }
 
 impl Vanishing {
-    /// Whether all that is going to vanish has, as far as can be told.
+    /// Whether all that is going to vanish has, as far as is known.
     fn is_over(&mut self, gone: BTreeSet<ObjectKey>, now: Instant) -> bool {
         let grew = gone.iter().any(|key| !self.gone.contains(key));
         self.gone = gone;
@@ -78,7 +78,7 @@ impl Reconciler {
             let kind = object::kind_of_status(&key.section.kind);
             !self.kinds.contains(kind.as_ref().unwrap_or(&key.section.kind))
         });
-        own.extend(changes.remove.into_iter().map(Own::Remove));
+        own.extend(changes.remove.into_iter().map(OwnChange::Remove));
         let put = listing.objects.iter().filter(|found| changes.put.contains(&found.key));
         own.extend(put.filter_map(|found| self.up(&found.key, uids.get(&found.key)?, &found.spec)));
         own.extend(self.statuses(listing, |found| uids.get(&found.key).cloned()));
@@ -94,10 +94,10 @@ impl Reconciler {
         let count = held.map_or(0, |held| held.keys.len());
         let (text, too_many) = match held.map(|held| held.why) {
             None => (None, None),
-            Some(Why::Incomplete) => {
+            Some(HoldReason::Incomplete) => {
                 (Some(format!("{count} objects are not seen, and not all could be looked at")), None)
             }
-            Some(Why::TooMany { of }) => (
+            Some(HoldReason::TooMany { of }) => (
                 Some(format!(
                     "{count} of {of} objects vanished at once (if that is meant: `muster-agent approve-deletes` here, or `muster \
                      object resync NODE --approve-deletions`)"
@@ -137,10 +137,10 @@ impl Reconciler {
     }
 
     /// The change that puts an object into the own set, unless it is too large.
-    pub(super) fn up(&self, key: &ObjectKey, uid: &Arc<str>, content: &Bytes) -> Option<Own> {
+    pub(super) fn up(&self, key: &ObjectKey, uid: &Arc<str>, content: &Bytes) -> Option<OwnChange> {
         let large = content.len() > MAX_CONTENT;
         let why = || format!("it is larger than {MAX_CONTENT} bytes, and is not synchronized");
         self.problem(&format!("object {key}"), large.then(why));
-        (!large).then(|| Own::Put { key: key.clone(), uid: uid.clone(), content: content.clone() })
+        (!large).then(|| OwnChange::Put { key: key.clone(), uid: uid.clone(), content: content.clone() })
     }
 }

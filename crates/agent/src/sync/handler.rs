@@ -11,7 +11,7 @@ use model::{ObjectKey, Timestamp};
 use streams::{LinkHandler, LoadError};
 use sync::FeedCursor;
 use sync::frame::Refused;
-use sync::link::{Batch, Counters, ItemOutcome, Link, NotDurable, Note};
+use sync::link::{ApplyBatch, ItemOutcome, Link, LinkCounters, NotDurable, Note};
 use sync::{Content, Feed, Frame, Replica, Side};
 use tokio::sync::oneshot;
 use tokio::time::Instant;
@@ -48,7 +48,7 @@ pub(super) struct LinkState {
     evidence: Option<Evidence>,
     /// Since when both directions are equal and nothing moved.
     pub(super) quiet: Option<Instant>,
-    counters: Counters,
+    counters: LinkCounters,
 }
 
 impl AgentLinkHandler {
@@ -91,7 +91,7 @@ impl LinkHandler for AgentLinkHandler {
         read.ok().and_then(Result::ok).ok_or(LoadError)
     }
 
-    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotDurable> {
+    async fn apply(&self, batch: Arc<ApplyBatch>) -> Result<Vec<ItemOutcome>, NotDurable> {
         self.reconciler.apply(batch, self.rules).await
     }
 
@@ -155,7 +155,7 @@ impl LinkHandler for AgentLinkHandler {
 
     fn progress(&self, link: &Link) {
         let mut state = self.state();
-        let (cause, settled, own, theirs, depth) = self.context.sets.with(|feed, replica| {
+        let (cause, settled, own, received, depth) = self.context.sets.with(|feed, replica| {
             if let Some(at) = state.compared.take() {
                 let (down, up) = (replica.cursor(), link.acked());
                 let (down, up) = (down.map(FeedCursor::checkpoint), up.map(FeedCursor::checkpoint));
@@ -179,7 +179,7 @@ impl LinkHandler for AgentLinkHandler {
         self.context.view.set(|view| {
             view.counts.add(&counters, &before);
             view.observed(cause);
-            (view.own_objects, view.their_objects) = (own as u64, theirs as u64);
+            (view.feed_objects, view.replica_objects) = (own as u64, received as u64);
             view.counts.depth = depth;
         });
     }

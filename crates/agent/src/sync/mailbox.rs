@@ -1,7 +1,7 @@
 //! [`Mailbox`]: what waits for the reconciler.
 //!
 //! ```text
-//! post(|waiting| ..), run(job) --> Waiting --next--> all that waits, in one round of the reconciler
+//! post(|waiting| ..), run(job) --> MailboxContents --next--> all of it, in one round of the reconciler
 //! ```
 //!
 //! Each job (a batch, an operation) matters, and its sender waits for what it comes to. All else is a
@@ -25,7 +25,7 @@ type ReconcilerJob = Box<dyn FnOnce(&mut Reconciler) + Send>;
 
 /// What was posted and not taken.
 #[derive(Default)]
-pub(super) struct Waiting {
+pub(super) struct MailboxContents {
     pub(super) jobs: Vec<ReconcilerJob>,
     /// Another release is held, which says this.
     pub(super) policy: Option<SyncPolicy>,
@@ -44,13 +44,13 @@ pub(super) struct Waiting {
 #[derive(Default)]
 pub(super) struct Mailbox {
     /// `None`: nothing was posted.
-    waiting: Mutex<Option<Waiting>>,
+    waiting: Mutex<Option<MailboxContents>>,
     posted: Condvar,
 }
 
 impl Mailbox {
     /// Changes what waits.
-    pub(super) fn post<T>(&self, post: impl FnOnce(&mut Waiting) -> T) -> T {
+    pub(super) fn post<T>(&self, post: impl FnOnce(&mut MailboxContents) -> T) -> T {
         let mut waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         self.posted.notify_one();
         post(waiting.get_or_insert_default())
@@ -68,7 +68,7 @@ impl Mailbox {
     }
 
     /// What is to be done next: all that waits, which is nothing when nothing comes in this time.
-    pub(super) fn next(&self, within: Duration) -> Waiting {
+    pub(super) fn next(&self, within: Duration) -> MailboxContents {
         let waiting = self.waiting.lock().unwrap_or_else(PoisonError::into_inner);
         let waited = self.posted.wait_timeout_while(waiting, within, |waiting| waiting.is_none());
         waited.unwrap_or_else(PoisonError::into_inner).0.take().unwrap_or_default()

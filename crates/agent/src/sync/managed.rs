@@ -21,16 +21,16 @@ use model::{Kind, ObjectKey, Stub};
 use sync::Side;
 use sync::frame::Op;
 use sync::identity::{self, Decision, Local};
-use sync::link::{Item, ItemOutcome};
+use sync::link::{ApplyItem, ItemOutcome};
 use sync::object;
 
 use super::reconciler::{OpenedBackend, Reconciler, SOON};
-use super::sets::Own;
+use super::sets::OwnChange;
 use crate::render::chain;
 
 impl Reconciler {
     /// One item of a batch.
-    pub(super) fn item(&mut self, item: &Item) -> ItemOutcome {
+    pub(super) fn item(&mut self, item: &ApplyItem) -> ItemOutcome {
         let key = &item.key;
         if key.section.kind.as_str() == Kind::ACTION {
             return ItemOutcome::Done;
@@ -196,8 +196,8 @@ impl Reconciler {
         &self,
         listing: &Listing,
         uid: impl Fn(&FoundObject) -> Option<std::sync::Arc<str>>,
-    ) -> Vec<Own> {
-        let mut there: BTreeMap<ObjectKey, Own> = BTreeMap::new();
+    ) -> Vec<OwnChange> {
+        let mut there: BTreeMap<ObjectKey, OwnChange> = BTreeMap::new();
         for found in &listing.objects {
             let (Some(status), Some(uid)) = (&found.status, uid(found)) else { continue };
             let key = object::status_key(&found.key);
@@ -211,11 +211,11 @@ impl Reconciler {
     }
 
     /// What of the own set is to go out of it. What the node says of itself stays.
-    pub(super) fn gone(&self, is_gone: impl Fn(&ObjectKey) -> bool) -> Vec<Own> {
+    pub(super) fn gone(&self, is_gone: impl Fn(&ObjectKey) -> bool) -> Vec<OwnChange> {
         let node_status = node_status_key();
         let is_gone = |key: &ObjectKey| *key != node_status && is_gone(key);
         let gone: Vec<(ObjectKey, Stub)> = self.context.sets.stubs(Side::Feed, is_gone);
-        gone.into_iter().map(|(key, _)| Own::Remove(key)).collect()
+        gone.into_iter().map(|(key, _)| OwnChange::Remove(key)).collect()
     }
 }
 

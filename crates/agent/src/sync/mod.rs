@@ -2,10 +2,10 @@
 //! them and the control plane.
 //!
 //! ```text
-//!             +------------------ Synchronization -------------------+
-//! backend <-> | ObjectReconciler <--> Sets <--> Link <--> transport  | <-> control plane
-//!             |   (a thread)        (memory,     (a task of the      |
-//!             +------|---------------object log)--daemon's runtime)--+
+//!             +---------------------- Synchronization ----------------------+
+//! backend <-> | ObjectReconciler <--> AgentSets <--> Link <--> transport    | <-> control plane
+//!             |   (a thread)          (memory,       (a task of the         |
+//!             +------|----------------object log)----daemon's runtime)------+
 //!                    v ActionSink, ^ OperationQueue      |  DaemonHandle
 //!                  work                                  v daemon
 //! ```
@@ -41,18 +41,18 @@ use crate::release::ReleaseTerms;
 use crate::state::{Durable, StateError, fresh_incarnation};
 use operations::OperationQueue;
 use reconciler::{ActionSink, ObjectReconciler};
-use sets::Sets;
+use sets::AgentSets;
 use transport::Links;
-use view::View;
+use view::SharedStatus;
 
 /// What all parts of synchronization work with.
 pub struct SyncContext {
     /// The state directory.
     pub durable: Arc<Durable>,
     /// Both sets.
-    pub sets: Arc<Sets>,
+    pub sets: Arc<AgentSets>,
     /// What is shown.
-    pub view: Arc<View>,
+    pub view: Arc<SharedStatus>,
     /// The host's root, which folders are under.
     pub root: PathBuf,
     /// Takes actions.
@@ -137,7 +137,7 @@ async fn observe(
 async fn write_view(context: Arc<SyncContext>) {
     let (mut changed, mut written) = (context.view.watch(), None);
     loop {
-        // Most of what is set says what was said before.
+        // Most of what is set is what was set before.
         let shown = context.view.shown();
         if written.as_ref() != Some(&shown) {
             let writing = context.clone();

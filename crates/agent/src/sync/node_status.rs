@@ -1,4 +1,4 @@
-//! What the node says of the place where its objects live: one object of its own set, which is there
+//! What the node says of the backend of its objects: one object of its own set, which is there
 //! while something is wrong, so that the control plane does not say `in sync` of a node whose
 //! folder is gone.
 
@@ -8,7 +8,7 @@ use model::condition::{NodeProblem, node_status_key};
 use model::replication::Mode;
 
 use super::reconciler::Reconciler;
-use super::sets::Own;
+use super::sets::OwnChange;
 
 /// The longest text in a problem, in bytes: the object stays within [`NodeProblem::MAX_CONTENT`].
 const MAX_TEXT: usize = 1024;
@@ -23,26 +23,26 @@ impl Reconciler {
         }
         let key = node_status_key();
         let own = match problem.as_ref().map(serde_json::to_vec) {
-            Some(Ok(content)) => Own::Put { key, uid: UID.into(), content: Bytes::from(content) },
+            Some(Ok(content)) => OwnChange::Put { key, uid: UID.into(), content: Bytes::from(content) },
             // A problem is texts and numbers, which JSON always has.
-            Some(Err(_)) | None => Own::Remove(key),
+            Some(Err(_)) | None => OwnChange::Remove(key),
         };
         self.own(vec![own]);
     }
 
-    /// The place cannot be used.
+    /// The folder cannot be used.
     pub(super) fn unusable(&self, why: &str) -> NodeProblem {
-        NodeProblem::FolderUnusable { place: cut(&self.opened.name), message: cut(why) }
+        NodeProblem::FolderUnusable { folder: cut(&self.opened.name), message: cut(why) }
     }
 
-    /// What could not be taken of the place.
+    /// What could not be read of the backend.
     pub(super) fn unreadable(&self, listing: &Listing) -> Option<NodeProblem> {
         let first = listing.problems.first()?;
-        if first.place.is_empty() {
+        if first.path.is_empty() {
             return Some(self.unusable(&first.message));
         }
         Some(NodeProblem::ManifestsUnreadable {
-            manifest: cut(&format!("{}/{}", self.opened.name, first.place)),
+            manifest: cut(&format!("{}/{}", self.opened.name, first.path)),
             message: cut(&format!("{} ({})", first.message, first.code)),
             others: listing.problems.len() as u64 - 1,
         })

@@ -27,7 +27,7 @@ use wire::cloudevents::{Origin, PRINCIPAL};
 
 use super::handler::AgentLinkHandler;
 use crate::render::chain;
-use crate::session::Session;
+use crate::session::NodeSession;
 
 /// The most answers that wait for a post, in bytes: of an inventory about 32,000 objects. Those
 /// beyond are left out, from the first of them on, so that none seems to be the last.
@@ -35,7 +35,7 @@ const MAX_LEFT: usize = 8 * 1024 * 1024;
 
 /// Posts frames.
 pub struct Poster {
-    session: Arc<Session>,
+    session: Arc<NodeSession>,
     origin: Origin,
     /// What exchanges had to say and no more room for.
     pub(super) left: VecDeque<Frame>,
@@ -43,20 +43,20 @@ pub struct Poster {
 
 /// What an exchange came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Progress {
+pub enum Exchanged {
     /// It failed, or a side ended it with a go-away.
     Failed,
     /// Something came, or is to go: another exchange brings more.
     Moved,
-    /// Nothing moved, and not all is said.
+    /// Nothing moved, and frames are left to send.
     Stuck,
-    /// Both directions are equal, and nothing is left to be said.
+    /// Both directions are equal, and no frame is left to send.
     Quiet,
 }
 
 impl Poster {
     /// Posts over this session; frames say to come from `origin`.
-    pub fn new(session: Arc<Session>, origin: Origin) -> Poster {
+    pub fn new(session: Arc<NodeSession>, origin: Origin) -> Poster {
         Poster { session, origin, left: VecDeque::new() }
     }
 
@@ -68,10 +68,10 @@ impl Poster {
         after: Option<FeedCursor>,
         handler: &Arc<AgentLinkHandler>,
         pushed: Vec<Frame>,
-    ) -> (Ended, Progress) {
+    ) -> (Ended, Exchanged) {
         let mut exchange = Exchange::open(config, after, handler.clone());
         let had_left = !self.left.is_empty();
-        let came = match pushed.is_empty() {
+        let received = match pushed.is_empty() {
             true => {
                 let own = exchange.step(Vec::new()).await.frames;
                 self.post(own).await
@@ -79,12 +79,12 @@ impl Poster {
             false => Ok(FrameBatch { frames: pushed, more: true }),
         };
         let (mut moved, mut error) = (had_left, None);
-        match came {
+        match received {
             Ok(FrameBatch { frames, more }) => {
-                let said = exchange.step(frames).await.frames;
+                let answers = exchange.step(frames).await.frames;
                 // What is to be compared goes with the next one.
-                moved |= more || said.iter().any(|frame| matches!(frame, Frame::Checkpoint(_)));
-                self.keep(&mut exchange, said).await;
+                moved |= more || answers.iter().any(|frame| matches!(frame, Frame::Checkpoint(_)));
+                self.keep(&mut exchange, answers).await;
             }
             Err(failed) => error = Some(failed),
         }
@@ -97,10 +97,10 @@ impl Poster {
         }
         ended.error = ended.error.or(error);
         let progress = match (failed, moved || brought || !self.left.is_empty()) {
-            (true, _) => Progress::Failed,
-            (false, true) => Progress::Moved,
-            (false, false) if handler.state().quiet.is_some() => Progress::Quiet,
-            (false, false) => Progress::Stuck,
+            (true, _) => Exchanged::Failed,
+            (false, true) => Exchanged::Moved,
+            (false, false) if handler.state().quiet.is_some() => Exchanged::Quiet,
+            (false, false) => Exchanged::Stuck,
         };
         (ended, progress)
     }
@@ -131,11 +131,11 @@ impl Poster {
     }
 
     /// Keeps the answers that an exchange has, those that it had no room for among them.
-    async fn keep(&mut self, exchange: &mut Exchange<AgentLinkHandler>, mut said: Vec<Frame>) {
+    async fn keep(&mut self, exchange: &mut Exchange<AgentLinkHandler>, mut answers: Vec<Frame>) {
         let mut bytes: usize = self.left.iter().map(weight).sum();
-        while !said.is_empty() {
+        while !answers.is_empty() {
             let mut ends = false;
-            for answer in said.into_iter().filter(outlives_exchange) {
+            for answer in answers.into_iter().filter(outlives_exchange) {
                 bytes += weight(&answer);
                 if bytes > MAX_LEFT {
                     tracing::warn!(MAX_LEFT, "more answers than may wait for the next post");
@@ -148,7 +148,7 @@ impl Poster {
             if ends {
                 return;
             }
-            said = exchange.step(Vec::new()).await.frames;
+            answers = exchange.step(Vec::new()).await.frames;
         }
     }
 }

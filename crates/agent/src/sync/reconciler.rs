@@ -4,7 +4,7 @@
 //! link ----batch-----+                     +--> backend: apply, correct, request an operation
 //! work ----operation-+
 //! folder --changed---+--> Mailbox --> thread
-//! release --policy---+                     +--> Sets: one durable write a batch, then the answer
+//! release --policy---+                     +--> AgentSets: one durable write a batch, then the answer
 //! ```
 //!
 //! Invariants: one thread applies the batches of links and reconciles what users change (managed:
@@ -24,14 +24,14 @@ use model::replication::{Mode, SyncPolicy};
 use model::{Kind, ObjectKey};
 use sync::backoff::Backoff;
 use sync::frame::Op;
-use sync::link::{Batch, ItemOutcome, NotDurable};
+use sync::link::{ApplyBatch, ItemOutcome, NotDurable};
 use sync::object;
 use tokio::sync::{oneshot, watch};
 
 use super::SyncContext;
 use super::autonomous::Vanishing;
 use super::mailbox::Mailbox;
-use super::sets::Own;
+use super::sets::OwnChange;
 use super::view::watched;
 use crate::render::chain;
 use crate::state::StateError;
@@ -58,7 +58,7 @@ pub trait ActionSink: Send + Sync {
 
 /// What links go by.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Rules {
+pub struct LinkRules {
     /// Changes with everything that links go by.
     pub number: u64,
     /// What the held release says.
@@ -69,7 +69,7 @@ pub struct Rules {
 #[derive(Clone)]
 pub struct ObjectReconciler {
     mailbox: Arc<MailboxCloser>,
-    rules: watch::Receiver<Rules>,
+    rules: watch::Receiver<LinkRules>,
 }
 
 /// Closes the mailbox with the last handle.
@@ -94,7 +94,7 @@ pub(super) struct Reconciler {
     reconcile_at: Option<Instant>,
     /// The waits before a reconciliation that failed is repeated.
     backoff: Backoff,
-    rules: watch::Sender<Rules>,
+    rules: watch::Sender<LinkRules>,
 }
 
 /// A backend, and what is known of its objects since it was opened.
@@ -125,7 +125,7 @@ impl ObjectReconciler {
         policy: Option<SyncPolicy>,
     ) -> Result<ObjectReconciler, StateError> {
         let mailbox = context.operations.mailbox();
-        let (rules, current) = watch::channel(Rules { number: 0, policy: SyncPolicy::default() });
+        let (rules, current) = watch::channel(LinkRules { number: 0, policy: SyncPolicy::default() });
         let mut worker = Reconciler {
             context: context.clone(),
             policy: SyncPolicy::default(),
@@ -149,7 +149,7 @@ impl ObjectReconciler {
     }
 
     /// What links go by; number 0 until that is known.
-    pub fn rules(&self) -> watch::Receiver<Rules> {
+    pub fn rules(&self) -> watch::Receiver<LinkRules> {
         self.rules.clone()
     }
 
@@ -173,7 +173,7 @@ impl ObjectReconciler {
     ///
     /// # Errors
     /// Nothing of it is durable.
-    pub async fn apply(&self, batch: Arc<Batch>, of: u64) -> Result<Vec<ItemOutcome>, NotDurable> {
+    pub async fn apply(&self, batch: Arc<ApplyBatch>, of: u64) -> Result<Vec<ItemOutcome>, NotDurable> {
         let applied = self.run(move |reconciler| reconciler.batch(&batch, of)).await;
         let gone = || NotDurable("the agent's thread of objects has ended, or has too much to do".to_owned());
         applied.unwrap_or_else(|| Err(gone()))
@@ -276,7 +276,7 @@ impl Reconciler {
     }
 
     /// Applies a batch, then makes it durable in one write; then actions may begin.
-    fn batch(&mut self, batch: &Batch, of: u64) -> Result<Vec<ItemOutcome>, NotDurable> {
+    fn batch(&mut self, batch: &ApplyBatch, of: u64) -> Result<Vec<ItemOutcome>, NotDurable> {
         if self.rules.borrow().number != of {
             return Err(NotDurable("the release says otherwise by now".to_owned()));
         }
@@ -298,7 +298,7 @@ impl Reconciler {
     }
 
     /// It is durable now.
-    fn accepted(&mut self, item: &sync::link::Item) {
+    fn accepted(&mut self, item: &sync::link::ApplyItem) {
         let key = &item.key;
         self.problem(&format!("object {key}"), None);
         let action = key.section.kind.as_str() == Kind::ACTION;
@@ -308,7 +308,7 @@ impl Reconciler {
             (Op::Put { .. }, false) => {}
             (Op::Delete { .. }, false) => {
                 self.opened.applied.remove(key);
-                self.own(vec![Own::Remove(object::status_key(key))]);
+                self.own(vec![OwnChange::Remove(object::status_key(key))]);
             }
         }
     }
@@ -358,26 +358,26 @@ impl Reconciler {
         let name = &self.opened.name;
         let shown = |problem: &ListingProblem| {
             let line = problem.line.map_or(String::new(), |line| format!(":{line}"));
-            let within = if problem.place.is_empty() { "" } else { "/" };
-            let place = format!("{name}{within}{}{line}", problem.place);
-            (place, format!("{} ({})", problem.message, problem.code))
+            let within = if problem.path.is_empty() { "" } else { "/" };
+            let subject = format!("{name}{within}{}{line}", problem.path);
+            (subject, format!("{} ({})", problem.message, problem.code))
         };
         let now: BTreeMap<String, String> = problems.iter().map(shown).collect();
-        let is_of_backend = |place: &String| {
-            place.strip_prefix(name).is_some_and(|within| within.is_empty() || within.starts_with('/'))
+        let is_of_backend = |subject: &String| {
+            subject.strip_prefix(name).is_some_and(|within| within.is_empty() || within.starts_with('/'))
         };
-        for place in self.context.view.shown().problems.into_keys().filter(is_of_backend) {
-            if !now.contains_key(&place) {
-                self.problem(&place, None);
+        for subject in self.context.view.shown().problems.into_keys().filter(is_of_backend) {
+            if !now.contains_key(&subject) {
+                self.problem(&subject, None);
             }
         }
-        now.into_iter().for_each(|(place, text)| self.problem(&place, Some(text)));
+        now.into_iter().for_each(|(subject, text)| self.problem(&subject, Some(text)));
     }
 
-    pub(super) fn problem(&self, place: &str, problem: Option<String>) {
+    pub(super) fn problem(&self, subject: &str, problem: Option<String>) {
         let text = problem.clone().unwrap_or_default();
-        if self.context.view.problem(place, problem) && !text.is_empty() {
-            tracing::warn!(place, problem = text, "a problem of synchronized objects");
+        if self.context.view.problem(subject, problem) && !text.is_empty() {
+            tracing::warn!(subject, problem = text, "a problem of synchronized objects");
         }
     }
 
@@ -387,7 +387,7 @@ impl Reconciler {
     }
 
     /// Changes the own set; says whether that went well.
-    pub(super) fn own(&self, own: Vec<Own>) -> bool {
+    pub(super) fn own(&self, own: Vec<OwnChange>) -> bool {
         self.kept(self.context.sets.change(own)).is_some()
     }
 

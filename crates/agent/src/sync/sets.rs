@@ -1,4 +1,4 @@
-//! [`Sets`]: what the node authors and what the control plane authors for it, in memory and
+//! [`AgentSets`]: what the node authors and what the control plane authors for it, in memory and
 //! on disk.
 //!
 //! ```text
@@ -29,7 +29,7 @@ const CHANGES_BYTES: usize = 4 * 1024 * 1024;
 
 /// A change of the own set.
 #[derive(Clone, Debug)]
-pub enum Own {
+pub enum OwnChange {
     /// It is like this.
     Put {
         /// Which object.
@@ -44,7 +44,7 @@ pub enum Own {
 }
 
 /// Both sets of a node.
-pub struct Sets {
+pub struct AgentSets {
     memory: Mutex<(Feed, Replica)>,
     disk: Mutex<ObjectLog>,
     changed: Arc<Signal>,
@@ -55,12 +55,12 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-impl Sets {
+impl AgentSets {
     /// Opens the sets of the state directory; the own one begins its incarnation if need be.
     ///
     /// # Errors
     /// When the disk refuses.
-    pub fn open(durable: &Durable) -> Result<Sets, StateError> {
+    pub fn open(durable: &Durable) -> Result<AgentSets, StateError> {
         let opened = durable.open_objects()?;
         let (mut log, Saved { feed, replica }) = (opened.log, opened.saved);
         let feed = match feed {
@@ -72,7 +72,7 @@ impl Sets {
                 Feed::new(incarnation)
             }
         };
-        Ok(Sets {
+        Ok(AgentSets {
             memory: Mutex::new((feed, Replica::restore(replica))),
             disk: Mutex::new(log),
             changed: Arc::default(),
@@ -129,12 +129,12 @@ impl Sets {
     ///
     /// # Errors
     /// When the disk refuses; what was changed before stays.
-    pub fn change(&self, own: Vec<Own>) -> Result<(), StateError> {
+    pub fn change(&self, own: Vec<OwnChange>) -> Result<(), StateError> {
         let at = now().0;
         let mut planned: Vec<(Change, Option<Content>)> = self.with(|feed, _| {
             let mut planner = feed.planner();
-            let plan = |own: Own| match own {
-                Own::Put { key, uid, content } => {
+            let plan = |own: OwnChange| match own {
+                OwnChange::Put { key, uid, content } => {
                     let stub = Stub { uid, digest: Digest::of(&content), size: content.len() as u64 };
                     let planned = planner.put(&key, &stub);
                     let refused =
@@ -142,7 +142,7 @@ impl Sets {
                     let change = planned.inspect_err(refused).ok().flatten()?;
                     Some((change, Some(Content { bytes: content, trace: None, at })))
                 }
-                Own::Remove(key) => Some((planner.remove(&key)?, None)),
+                OwnChange::Remove(key) => Some((planner.remove(&key)?, None)),
             };
             own.into_iter().filter_map(plan).collect()
         });

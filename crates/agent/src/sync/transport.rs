@@ -45,9 +45,9 @@ use tokio::time::{Instant, sleep, timeout};
 use super::SyncContext;
 use super::handler::AgentLinkHandler;
 use super::posts::Poster;
-use super::reconciler::{ObjectReconciler, Rules};
+use super::reconciler::{LinkRules, ObjectReconciler};
 use super::transports::TransportSelector;
-use super::view::View;
+use super::view::SharedStatus;
 use crate::clock::now;
 use crate::dialing::TransportDialer;
 use crate::release::ReleaseTerms;
@@ -72,14 +72,14 @@ const STOP_WITHIN: Duration = Duration::from_secs(15);
 
 /// The link that is open.
 #[derive(Clone)]
-struct OpenLink {
+struct CurrentLink {
     commands: LinkHandle,
     handler: Arc<AgentLinkHandler>,
 }
 
 /// What the daemon lets its links know. Raised twice before they look it counts once.
 #[derive(Default)]
-struct Signals {
+struct LinkSignals {
     /// Work waits at the control plane, which wants a stream for it.
     requested: Notify,
     /// The control plane answered a call.
@@ -88,9 +88,9 @@ struct Signals {
 
 /// The daemon's way to its links.
 pub struct Links {
-    signals: Arc<Signals>,
+    signals: Arc<LinkSignals>,
     stop: watch::Sender<bool>,
-    open: watch::Receiver<Option<OpenLink>>,
+    open: watch::Receiver<Option<CurrentLink>>,
     task: AbortHandle,
 }
 
@@ -105,13 +105,13 @@ impl Links {
         instance: String,
         seed: u64,
     ) -> Links {
-        let signals = Arc::<Signals>::default();
+        let signals = Arc::<LinkSignals>::default();
         let (stop, stopped) = watch::channel(false);
         let (current, open) = watch::channel(None);
         let view = context.view.clone();
         let policy = terms.borrow_and_update().policy.clone();
         view.set(|view| view.transport = policy.transport);
-        let manager = Manager {
+        let manager = LinkManager {
             transports: TransportSelector::new(context.tls_termination),
             context,
             rules: reconciler.rules(),
@@ -150,7 +150,7 @@ impl Links {
         self.stream().is_some()
     }
 
-    fn stream(&self) -> Option<OpenLink> {
+    fn stream(&self) -> Option<CurrentLink> {
         self.open.borrow().clone().filter(|open| open.handler.state().takes_check_ins)
     }
 
@@ -180,7 +180,7 @@ impl Links {
 
 /// Keeps what `state` is of going until a stop. A panic is shown, and after a pause `run` begins again.
 async fn restarted<T>(
-    view: Arc<View>,
+    view: Arc<SharedStatus>,
     mut stopped: watch::Receiver<bool>,
     pause: Duration,
     mut state: T,
@@ -205,19 +205,19 @@ async fn restarted<T>(
     }
 }
 
-struct Manager {
+struct LinkManager {
     context: Arc<SyncContext>,
     reconciler: ObjectReconciler,
-    rules: watch::Receiver<Rules>,
+    rules: watch::Receiver<LinkRules>,
     poster: Poster,
     dialer: TransportDialer,
     terms: watch::Receiver<ReleaseTerms>,
     /// The settings of the channel, as the terms said when they were looked at.
     policy: Policy,
     instance: String,
-    signals: Arc<Signals>,
+    signals: Arc<LinkSignals>,
     stopped: watch::Receiver<bool>,
-    current: watch::Sender<Option<OpenLink>>,
+    current: watch::Sender<Option<CurrentLink>>,
     transports: TransportSelector,
     reconnect: ReconnectPolicy,
     /// When the last stream ended.
@@ -231,7 +231,7 @@ struct Manager {
 }
 
 /// A transport that came through.
-enum Opened {
+enum OpenedTransport {
     /// Frames go both ways.
     Stream(LinkTransport),
     /// Frames are posted up, and come down where there is a reader, beside those that answer posts.
@@ -241,7 +241,7 @@ enum Opened {
 /// How a link of whatever transport came to its end.
 struct LinkOutcome {
     ended: Ended,
-    /// Both directions were equal, and nothing was left to be said.
+    /// Both directions were equal, and no frame was left to send.
     quiet: bool,
     closing: Closing,
 }
@@ -255,7 +255,7 @@ enum Closing {
     Stop,
 }
 
-impl Manager {
+impl LinkManager {
     async fn run(&mut self) {
         // Something may be left of a link that ended in a panic.
         self.current.send_replace(None);
@@ -315,7 +315,7 @@ impl Manager {
     }
 
     /// Has a link over a transport to its end, and says what follows from that.
-    async fn carry(&mut self, opened: Opened, transport_kind: TransportKind) {
+    async fn carry(&mut self, opened: OpenedTransport, transport_kind: TransportKind) {
         let began = Instant::now();
         tracing::debug!(transport_kind = transport_kind.as_str(), "a link begins");
         self.context.view.set(|view| {
@@ -324,8 +324,8 @@ impl Manager {
             view.counts.links += 1;
         });
         let LinkOutcome { ended, quiet, closing } = match opened {
-            Opened::Stream(ends) => self.link(ends, transport_kind).await,
-            Opened::Exchanges(reader) => self.exchanges(transport_kind, reader).await,
+            OpenedTransport::Stream(ends) => self.link(ends, transport_kind).await,
+            OpenedTransport::Exchanges(reader) => self.exchanges(transport_kind, reader).await,
         };
         let why = ended.error.as_ref().map_or_else(|| ended.message.clone(), |error| chain(error));
         tracing::debug!(transport_kind = transport_kind.as_str(), code = ended.code, why, "a link ended");
@@ -346,7 +346,7 @@ impl Manager {
         if closing == Closing::Rules {
             self.requested |= self.rules.borrow().policy.mode != Mode::Off;
         }
-        // What exchanges could not say yet is still to be said.
+        // What exchanges could not send yet is still to be sent.
         self.requested |= transport_kind == TransportKind::Poll && !quiet;
         if matches!(ended.how, EndedBy::Us(CloseReason::Mode) | EndedBy::Them(CloseReason::Mode)) {
             // The control plane points to another release than the one held here.
@@ -382,7 +382,7 @@ impl Manager {
         first.into_iter().chain(poll).min_by_key(|(at, _)| *at)
     }
 
-    async fn open(&mut self, transport_kind: TransportKind) -> Result<Opened, TransportError> {
+    async fn open(&mut self, transport_kind: TransportKind) -> Result<OpenedTransport, TransportError> {
         self.count += 1;
         let name = format!("{}-{}", self.instance, self.count);
         // Over a stream of two ways the control plane asks anew for what was left.
@@ -390,14 +390,14 @@ impl Manager {
             self.poster.left.clear();
         }
         Ok(match transport_kind {
-            TransportKind::Grpc => Opened::Stream(self.dialer.grpc(&name).await?),
-            TransportKind::Websocket => Opened::Stream(self.dialer.websocket(&name).await?),
+            TransportKind::Grpc => OpenedTransport::Stream(self.dialer.grpc(&name).await?),
+            TransportKind::Websocket => OpenedTransport::Stream(self.dialer.websocket(&name).await?),
             TransportKind::Sse => {
                 let have = self.context.sets.with(|_, replica| replica.cursor().cloned());
                 let reader = self.dialer.sse(&name, &self.instance, have.as_ref()).await?;
-                Opened::Exchanges(Some(Box::new(reader)))
+                OpenedTransport::Exchanges(Some(Box::new(reader)))
             }
-            TransportKind::Poll => Opened::Exchanges(None),
+            TransportKind::Poll => OpenedTransport::Exchanges(None),
         })
     }
 
@@ -412,7 +412,7 @@ impl Manager {
     }
 
     /// A link over a transport, and what lies behind it.
-    fn end(&self, transport_kind: TransportKind, rules: &Rules) -> (LinkConfig, Arc<AgentLinkHandler>) {
+    fn end(&self, transport_kind: TransportKind, rules: &LinkRules) -> (LinkConfig, Arc<AgentLinkHandler>) {
         let (context, reconciler) = (self.context.clone(), self.reconciler.clone());
         let handler = AgentLinkHandler::new(context, reconciler, transport_kind, rules.number);
         let limits = Arc::new(sync::link::Limits::default().with(self.policy.link));
@@ -424,7 +424,7 @@ impl Manager {
         let rules = self.rules.borrow_and_update().clone();
         let (config, handler) = self.end(transport_kind, &rules);
         let (commands, taken) = task::commands();
-        self.current.send_replace(Some(OpenLink { commands: commands.clone(), handler: handler.clone() }));
+        self.current.send_replace(Some(CurrentLink { commands: commands.clone(), handler: handler.clone() }));
         let feed = self.context.sets.changed();
         let running = run_link(config, handler.clone(), ends, Vec::new(), feed, taken);
         tokio::pin!(running);
@@ -520,7 +520,7 @@ mod tests {
 
     #[tokio::test]
     async fn a_task_that_is_gone_is_shown_and_begun_again() {
-        let (view, (stop, stopped)) = (Arc::new(View::default()), watch::channel(false));
+        let (view, (stop, stopped)) = (Arc::new(SharedStatus::default()), watch::channel(false));
         let (shown, ends) = (view.clone(), stopped.clone());
         let (pause, (third, begun)) = (Duration::from_millis(1), watch::channel(false));
         let task = tokio::spawn(restarted(view, stopped, pause, (0, ends, third), |(runs, ends, third)| {

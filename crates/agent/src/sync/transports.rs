@@ -17,11 +17,11 @@ const FAILURES: u32 = 2;
 #[derive(Debug, Default)]
 pub struct TransportSelector {
     tls_termination: TlsTermination,
-    failures: BTreeMap<TransportKind, Failures>,
+    failures: BTreeMap<TransportKind, TransportFailures>,
 }
 
 #[derive(Debug, Default)]
-struct Failures {
+struct TransportFailures {
     /// One alone may be a control plane that just went away.
     in_a_row: u32,
     avoided_until: Option<Instant>,
@@ -51,7 +51,7 @@ impl TransportSelector {
         failures.in_a_row += 1;
         let avoid = transport_kind.is_stream() && failures.in_a_row >= FAILURES;
         if avoid {
-            *failures = Failures { in_a_row: 0, avoided_until: Some(now + AVOIDED) };
+            *failures = TransportFailures { in_a_row: 0, avoided_until: Some(now + AVOIDED) };
         }
         avoid
     }

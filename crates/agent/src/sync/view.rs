@@ -1,4 +1,4 @@
-//! [`View`]: what `muster-agent status` shows of synchronization and work, as the daemon
+//! [`SharedStatus`]: what `muster-agent status` shows of synchronization and work, as the daemon
 //! writes it beside the state every few seconds.
 
 use std::collections::BTreeMap;
@@ -13,7 +13,7 @@ use model::replication::{Mode, TransportPolicy};
 use serde::{Deserialize, Serialize};
 use spool::Disk;
 use spool::atomic::WholeFile;
-use sync::link::Counters;
+use sync::link::LinkCounters;
 use tokio::sync::watch;
 
 use crate::clock::now;
@@ -58,9 +58,9 @@ pub struct SyncStatus {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
     /// Objects that the node authors, statuses among them.
-    pub own_objects: u64,
+    pub feed_objects: u64,
     /// Objects that the control plane authors for it, actions among them.
-    pub their_objects: u64,
+    pub replica_objects: u64,
     /// Vanished objects that are not taken for deleted.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub held: Option<String>,
@@ -71,7 +71,7 @@ pub struct SyncStatus {
     /// What is wrong, by where.
     pub problems: BTreeMap<String, String>,
     /// What was counted since the daemon began.
-    pub counts: Counts,
+    pub counts: SyncCounts,
 }
 
 impl SyncStatus {
@@ -100,8 +100,8 @@ impl SyncStatus {
         let contact = self.contact.map_or("none since the agent started".to_owned(), |at| at.to_string());
         writeln!(f, "last contact   {contact}")?;
         self.show_condition(node, f)?;
-        let (theirs, own) = (self.their_objects, self.own_objects);
-        writeln!(f, "objects        {theirs} from the control plane, {own} own")?;
+        let (replica, feed) = (self.replica_objects, self.feed_objects);
+        writeln!(f, "objects        {replica} from the control plane, {feed} own")?;
         if let Some(held) = &self.held {
             writeln!(f, "held back      {held}")?;
         }
@@ -109,8 +109,8 @@ impl SyncStatus {
         if running + waiting > 0 {
             writeln!(f, "actions        {running} running, {waiting} waiting")?;
         }
-        for (place, problem) in &self.problems {
-            writeln!(f, "problem        {place}: {problem}")?;
+        for (subject, problem) in &self.problems {
+            writeln!(f, "problem        {subject}: {problem}")?;
         }
         Ok(())
     }
@@ -142,7 +142,7 @@ impl SyncStatus {
 /// What a daemon counts.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase", default)]
-pub struct Counts {
+pub struct SyncCounts {
     /// Links opened.
     pub links: u64,
     /// Links that were opened again after one ended otherwise than in order.
@@ -175,9 +175,9 @@ pub struct Counts {
     pub check_ins: u64,
 }
 
-impl Counts {
+impl SyncCounts {
     /// Adds what a link counted since `before`.
-    pub fn add(&mut self, link: &Counters, before: &Counters) {
+    pub fn add(&mut self, link: &LinkCounters, before: &LinkCounters) {
         self.events_in += link.received - before.received;
         self.events_out += link.sent - before.sent;
         self.applied += link.applied - before.applied;
@@ -190,22 +190,22 @@ impl Counts {
 
 /// The status that all parts write into.
 #[derive(Default)]
-pub struct View(watch::Sender<SyncStatus>);
+pub struct SharedStatus(watch::Sender<SyncStatus>);
 
-impl View {
+impl SharedStatus {
     /// Changes what is shown.
     pub fn set(&self, change: impl FnOnce(&mut SyncStatus)) {
         self.0.send_modify(change);
     }
 
-    /// What is wrong at a place; `None`: nothing any more. `true` when that is new.
-    pub fn problem(&self, place: &str, problem: Option<String>) -> bool {
+    /// What is wrong with a subject; `None`: nothing any more. `true` when that is new.
+    pub fn problem(&self, subject: &str, problem: Option<String>) -> bool {
         self.0.send_if_modified(|SyncStatus { problems, .. }| match problem {
-            None => problems.remove(place).is_some(),
-            Some(text) if problems.get(place) == Some(&text) => false,
-            Some(_) if problems.len() >= MAX_PROBLEMS && !problems.contains_key(place) => false,
+            None => problems.remove(subject).is_some(),
+            Some(text) if problems.get(subject) == Some(&text) => false,
+            Some(_) if problems.len() >= MAX_PROBLEMS && !problems.contains_key(subject) => false,
             Some(text) => {
-                problems.insert(place.to_owned(), text);
+                problems.insert(subject.to_owned(), text);
                 true
             }
         })
@@ -234,12 +234,12 @@ impl View {
 }
 
 /// Runs a thread of this name, without which something is not done; a panic is shown.
-pub fn watched(view: &View, place: &str, lost: &str, work: impl FnOnce()) {
+pub fn watched(view: &SharedStatus, subject: &str, lost: &str, work: impl FnOnce()) {
     // Of what it worked on nothing is left.
     if catch_unwind(AssertUnwindSafe(work)).is_err() {
-        tracing::error!(place, lost, "a thread of the agent panicked; restart the agent");
+        tracing::error!(subject, lost, "a thread of the agent panicked; restart the agent");
         let problem = format!("the agent's thread panicked, {lost}; restart the agent, and report its log");
-        view.problem(&format!("thread {place}"), Some(problem));
+        view.problem(&format!("thread {subject}"), Some(problem));
     }
 }
 
@@ -255,7 +255,7 @@ mod tests {
 
     #[test]
     fn a_thread_that_panics_is_a_problem_and_one_that_ends_is_none() {
-        let view = View::default();
+        let view = SharedStatus::default();
         let run = |panics: bool| {
             watched(&view, "work", "actions are not carried out", || assert!(!panics, "a defect"));
         };

@@ -15,8 +15,8 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 
-use super::names::{self, Role};
-use super::tree::{Identity, Stamp, Tree};
+use super::names::{self, FileRole};
+use super::tree::{FileStamp, FolderIdentity, FolderTree};
 use crate::backend::ListingProblem;
 
 /// The most manifests and statuses in one folder.
@@ -80,18 +80,18 @@ fn id(stat: &Stat) -> (u64, u64) {
 }
 
 /// Which folder it is. Inodes are given again at once, so its birth counts too, where the
-/// file system tells it.
-pub(crate) fn identity(folder: &OwnedFd) -> Result<Identity, Errno> {
+/// file system has it.
+pub(crate) fn identity(folder: &OwnedFd) -> Result<FolderIdentity, Errno> {
     let stat = fstat(folder)?;
     let born = statx(folder, "", AtFlags::EMPTY_PATH, StatxFlags::BTIME)
         .ok()
         .filter(|it| it.stx_mask & StatxFlags::BTIME.bits() != 0)
         .map(|it| (it.stx_btime.tv_sec, it.stx_btime.tv_nsec));
-    Ok(Identity { id: id(&stat), born })
+    Ok(FolderIdentity { id: id(&stat), born })
 }
 
-fn stamp(stat: &Stat) -> Stamp {
-    Stamp {
+fn stamp(stat: &Stat) -> FileStamp {
+    FileStamp {
         id: id(stat),
         size: u64::try_from(stat.st_size).unwrap_or(0),
         times: [(stat.st_mtime, stat.st_mtime_nsec), (stat.st_ctime, stat.st_ctime_nsec)],
@@ -100,13 +100,13 @@ fn stamp(stat: &Stat) -> Stamp {
 
 /// Looks at the whole folder. `each` gets every directory, to watch it. With `sweep`,
 /// files that a writer of ours left half done are removed.
-pub(crate) fn look(root: &OwnedFd, sweep: bool, each: &mut dyn FnMut(&OwnedFd)) -> Result<Tree, Errno> {
+pub(crate) fn look(root: &OwnedFd, sweep: bool, each: &mut dyn FnMut(&OwnedFd)) -> Result<FolderTree, Errno> {
     let id = identity(root)?;
-    let tree = Tree { id, ..Tree::default() };
-    let mut walk = TreeScan { root, device: id.id.0, sweep, each, tree, entries: 0 };
+    let tree = FolderTree { id, ..FolderTree::default() };
+    let mut scan = TreeScan { root, device: id.id.0, sweep, each, tree, entries: 0 };
     let again = openat(root, ".", DIRECTORY, Mode::empty())?;
-    walk.directory(again, "", 0)?;
-    Ok(walk.tree)
+    scan.directory(again, "", 0)?;
+    Ok(scan.tree)
 }
 
 struct TreeScan<'w> {
@@ -114,7 +114,7 @@ struct TreeScan<'w> {
     device: u64,
     sweep: bool,
     each: &'w mut dyn FnMut(&OwnedFd),
-    tree: Tree,
+    tree: FolderTree,
     entries: usize,
 }
 
@@ -191,13 +191,13 @@ impl TreeScan<'_> {
         }
     }
 
-    fn file(&mut self, path: String, role: Option<Role>, stat: &Stat) {
+    fn file(&mut self, path: String, role: Option<FileRole>, stat: &Stat) {
         if role.is_none() {
             return;
         }
         if self.tree.files.len() >= MAX_FILES {
-            let told = self.tree.problems.iter().any(|problem| problem.code == "too-many");
-            if !told {
+            let reported = self.tree.problems.iter().any(|problem| problem.code == "too-many");
+            if !reported {
                 self.blind("", "too-many", format!("the folder has more than {MAX_FILES} manifests"));
             }
             return;
@@ -206,7 +206,7 @@ impl TreeScan<'_> {
     }
 
     /// A link counts as the file that it leads to, where that lies in the folder.
-    fn link(&mut self, path: String, role: Option<Role>) {
+    fn link(&mut self, path: String, role: Option<FileRole>) {
         if role.is_none() {
             return;
         }
@@ -256,7 +256,7 @@ pub(crate) fn open_parent<'p>(root: &OwnedFd, path: &'p str) -> Result<(OwnedFd,
 }
 
 /// What a name in a directory is now; `None` when there is nothing or no regular file.
-pub(crate) fn stamp_of(root: &OwnedFd, path: &str) -> Result<Option<Stamp>, Errno> {
+pub(crate) fn stamp_of(root: &OwnedFd, path: &str) -> Result<Option<FileStamp>, Errno> {
     let stat = match open_file(root, path).and_then(|file| fstat(&file)) {
         Ok(stat) => stat,
         Err(Errno::NOENT) => return Ok(None),
@@ -267,7 +267,7 @@ pub(crate) fn stamp_of(root: &OwnedFd, path: &str) -> Result<Option<Stamp>, Errn
 
 /// The bytes of a file and its stamp, if that was the same before and after; at most
 /// `limit` bytes and one more.
-pub(crate) fn read(root: &OwnedFd, path: &str, limit: usize) -> Result<Option<(Vec<u8>, Stamp)>, Errno> {
+pub(crate) fn read(root: &OwnedFd, path: &str, limit: usize) -> Result<Option<(Vec<u8>, FileStamp)>, Errno> {
     let file = File::from(open_file(root, path)?);
     let before = fstat(&file)?;
     if FileType::from_raw_mode(before.st_mode) != FileType::RegularFile {

@@ -1,9 +1,9 @@
-//! [`File`]: what one file of a folder says, and how sure that is.
+//! [`FolderFile`]: what one file of a folder says, and how sure that is.
 
 use bytes::Bytes;
 
-use super::names::Role;
-use super::tree::Stamp;
+use super::names::FileRole;
+use super::tree::FileStamp;
 use crate::backend::ListingProblem;
 use crate::manifest::{Manifest, ReadManifestError};
 
@@ -20,7 +20,7 @@ pub(crate) const MAX_TOTAL: usize = 64 * 1024 * 1024;
 
 /// What reading a file came to.
 #[derive(Debug)]
-pub(crate) enum Read {
+pub(crate) enum FileRead {
     /// Its manifests; `blank` when the text has nothing at all, not even a comment.
     Manifests {
         /// In their order.
@@ -38,13 +38,13 @@ pub(crate) enum Read {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct File {
-    pub(crate) role: Role,
+pub(crate) struct FolderFile {
+    pub(crate) role: FileRole,
     /// The stamp of what was read last; `None` when it has to be read again.
-    read: Option<Stamp>,
+    read: Option<FileStamp>,
     /// The stamp that it had when it was written here.
-    pub(crate) written: Option<Stamp>,
-    pending: Option<Pending>,
+    pub(crate) written: Option<FileStamp>,
+    pending: Option<UnsettledChange>,
     pub(crate) missing: Option<u64>,
     /// It could be read at least once.
     pub(crate) known: bool,
@@ -55,21 +55,21 @@ pub(crate) struct File {
 
 /// A change that has not settled.
 #[derive(Debug)]
-struct Pending {
-    stamp: Stamp,
+struct UnsettledChange {
+    stamp: FileStamp,
     /// Since when it has this stamp.
     since: u64,
     /// Since when it changes.
     first: u64,
 }
 
-impl File {
-    pub(crate) fn new(role: Role) -> File {
-        File { role, ..File::default() }
+impl FolderFile {
+    pub(crate) fn new(role: FileRole) -> FolderFile {
+        FolderFile { role, ..FolderFile::default() }
     }
 
     /// The stamp of what it says here.
-    pub(crate) fn stamp(&self) -> Option<Stamp> {
+    pub(crate) fn stamp(&self) -> Option<FileStamp> {
         self.read.or(self.written)
     }
 
@@ -82,8 +82,8 @@ impl File {
         self.manifests.iter().map(|manifest| manifest.spec.len()).sum()
     }
 
-    /// It is there with this stamp; true when that is news.
-    pub(crate) fn seen(&mut self, stamp: Stamp, now: u64) -> bool {
+    /// It is there with this stamp; true when that is new.
+    pub(crate) fn seen(&mut self, stamp: FileStamp, now: u64) -> bool {
         let back = self.missing.take().is_some();
         if self.read == Some(stamp) {
             return self.pending.take().is_some() || back;
@@ -92,7 +92,7 @@ impl File {
         match &self.pending {
             Some(pending) if pending.stamp == stamp => back,
             _ => {
-                self.pending = Some(Pending { stamp, since: now, first });
+                self.pending = Some(UnsettledChange { stamp, since: now, first });
                 true
             }
         }
@@ -111,7 +111,7 @@ impl File {
         self.pending.as_ref().is_some_and(|pending| now.saturating_sub(pending.first) >= MAX_SETTLE)
     }
 
-    /// It is not there; true when that is news.
+    /// It is not there; true when that is new.
     pub(crate) fn missed(&mut self, now: u64) -> bool {
         self.pending = None;
         if self.missing.is_some() {
@@ -130,18 +130,18 @@ impl File {
     }
 
     /// Takes in what it says; what cannot be taken leaves what it said before.
-    pub(crate) fn loaded(&mut self, path: &str, stamp: Option<Stamp>, read: Read, room: usize) {
+    pub(crate) fn loaded(&mut self, path: &str, stamp: Option<FileStamp>, read: FileRead, room: usize) {
         self.read = stamp;
         self.pending = None;
         self.missing = None;
         let problem = match read {
-            Read::Bad(error) => Some((error.line, error.problem.code(), error.to_string())),
-            Read::Refused(why) => Some((None, "not-readable", why)),
-            Read::Status(status) => {
+            FileRead::Bad(error) => Some((error.line, error.problem.code(), error.to_string())),
+            FileRead::Refused(why) => Some((None, "not-readable", why)),
+            FileRead::Status(status) => {
                 self.status = Some(status);
                 None
             }
-            Read::Manifests { manifests, blank } => {
+            FileRead::Manifests { manifests, blank } => {
                 let size: usize = manifests.iter().map(|manifest| manifest.spec.len()).sum();
                 if manifests.is_empty() && (blank || !self.manifests.is_empty()) {
                     let text = "it is empty; remove the file to remove its objects".to_owned();

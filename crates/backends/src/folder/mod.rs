@@ -41,7 +41,7 @@ use crate::backend::{
     AppliedVersion, ApplyRequest, Backend, BackendError, ChangeListener, Deleted, Expect, FoundObject,
     Listing, OperationRequest,
 };
-use state::State;
+use state::FolderState;
 use view::Presence;
 
 /// Milliseconds that never go back, from anywhere.
@@ -49,7 +49,7 @@ pub type Clock = Arc<dyn Fn() -> u64 + Send + Sync>;
 
 /// A watched folder.
 pub struct Folder {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<FolderState>>,
     clock: Clock,
     /// Held for its drop.
     watcher: Option<watcher::Stop>,
@@ -76,17 +76,17 @@ impl Folder {
 
     /// [`Folder::new`] with another clock, for tests.
     pub fn with_clock(path: &Path, clock: Clock) -> Folder {
-        Folder { state: Arc::new(Mutex::new(State::new(path))), clock, watcher: None }
+        Folder { state: Arc::new(Mutex::new(FolderState::new(path))), clock, watcher: None }
     }
 
-    /// Looks at the folder now, and tells the listener if anything is new. A watch does that by
+    /// Looks at the folder now, and notifies the listener if anything is new. A watch does that by
     /// itself; without one, [`Backend::list`] does.
     pub fn poll(&mut self) {
         let now = (self.clock)();
         self.lock().poll(now);
     }
 
-    fn lock(&self) -> MutexGuard<'_, State> {
+    fn lock(&self) -> MutexGuard<'_, FolderState> {
         lock(&self.state)
     }
 }
@@ -141,6 +141,6 @@ impl Folder {
 
 /// The state is changed by whole steps; after a panic between two of them the next look
 /// makes it right.
-fn lock(state: &Mutex<State>) -> MutexGuard<'_, State> {
+fn lock(state: &Mutex<FolderState>) -> MutexGuard<'_, FolderState> {
     state.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -16,7 +16,7 @@ const MAX_STEM: usize = 160;
 
 /// What a file is, by its name.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Role {
+pub(crate) enum FileRole {
     /// It holds manifests.
     Manifests(Format),
     /// It holds the status of an object.
@@ -25,12 +25,12 @@ pub(crate) enum Role {
 }
 
 /// What the file at a path is; `None` when it is nothing here.
-pub(crate) fn role(path: &str) -> Option<Role> {
+pub(crate) fn role(path: &str) -> Option<FileRole> {
     let name = path.rsplit_once('/').map_or(path, |(_, name)| name);
     if name.starts_with('.') || name.ends_with(OPERATION) {
         None
     } else if name.ends_with(STATUS) {
-        Some(Role::Status)
+        Some(FileRole::Status)
     } else {
         let (stem, suffix) = name.rsplit_once('.')?;
         let format = match suffix {
@@ -38,7 +38,7 @@ pub(crate) fn role(path: &str) -> Option<Role> {
             "json" => Format::Json,
             _ => return None,
         };
-        (!stem.is_empty()).then_some(Role::Manifests(format))
+        (!stem.is_empty()).then_some(FileRole::Manifests(format))
     }
 }
 
@@ -53,8 +53,8 @@ pub(crate) fn temporary(name: &str) -> String {
     format!(".{}{TEMPORARY}", Digest::of(name.as_bytes()).short())
 }
 
-/// Where an object goes that has no file yet; `attempt` above 0 where that place is taken.
-pub(crate) fn place(key: &ObjectKey, format: Format, attempt: usize) -> String {
+/// Where an object goes that has no file yet; `attempt` above 0 where that path is taken.
+pub(crate) fn path_for(key: &ObjectKey, format: Format, attempt: usize) -> String {
     let kind = key.section.kind.as_str().to_ascii_lowercase();
     let namespace = if key.section.namespace.is_empty() { "_" } else { &key.section.namespace };
     let short = Digest::of(key.to_string().as_bytes()).short();
@@ -70,7 +70,7 @@ pub(crate) fn place(key: &ObjectKey, format: Format, attempt: usize) -> String {
     format!("{kind}/{namespace}/{stem}.{suffix}")
 }
 
-/// Where the status of an object may lie, the place where it is written first: beside its
+/// Where the status of an object may lie, the path where it is written first: beside its
 /// file, and named after the object where the file holds several, or has held.
 pub(crate) fn statuses(file: &str, key: &ObjectKey, alone: bool) -> Vec<String> {
     beside(file, key, alone, STATUS)

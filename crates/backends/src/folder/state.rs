@@ -1,4 +1,4 @@
-//! [`State`]: the view of a folder together with the folder itself.
+//! [`FolderState`]: the view of a folder together with the folder itself.
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -7,10 +7,10 @@ use model::ObjectKey;
 use rustix::io::Errno;
 
 use super::disk;
-use super::file::Read;
-use super::names::{self, Role};
-use super::tree::{Look, Stamp};
-use super::view::{Due, Placed, Presence, View};
+use super::file::FileRead;
+use super::names::{self, FileRole};
+use super::tree::{FileStamp, FolderLook};
+use super::view::{DueFile, FolderView, PlacedObject, Presence};
 use super::write;
 use crate::backend::{
     AppliedVersion, ApplyRequest, BackendError, ChangeListener, Deleted, Expect, ListingProblem,
@@ -22,28 +22,28 @@ use crate::manifest::{self, Extras, Format, Manifest};
 const MAX_PLACES: usize = 16;
 
 /// Told every directory that is seen.
-pub(crate) type Watch = Box<dyn Fn(&OwnedFd) + Send>;
+pub(crate) type WatchDirectory = Box<dyn Fn(&OwnedFd) + Send>;
 
 /// See the module.
-pub(crate) struct State {
+pub(crate) struct FolderState {
     pub(crate) path: PathBuf,
-    pub(crate) view: View,
+    pub(crate) view: FolderView,
     /// What a writer of ours left when it died has been removed.
     swept: bool,
     /// Who hears of changes, and what watches every directory seen.
-    pub(crate) watch: Option<(ChangeListener, Watch)>,
+    pub(crate) watch: Option<(ChangeListener, WatchDirectory)>,
 }
 
-impl State {
-    pub(crate) fn new(path: &Path) -> State {
-        State { path: path.to_owned(), view: View::new(), swept: false, watch: None }
+impl FolderState {
+    pub(crate) fn new(path: &Path) -> FolderState {
+        FolderState { path: path.to_owned(), view: FolderView::new(), swept: false, watch: None }
     }
 
-    /// Looks at the folder, reads what is due, and tells.
+    /// Looks at the folder, reads what is due, and notifies the listener.
     pub(crate) fn poll(&mut self, now: u64) {
         let root = disk::open_folder(&self.path);
         let look = match &root {
-            Err(why) => Look::Unusable(why.clone()),
+            Err(why) => FolderLook::Unusable(why.clone()),
             Ok(root) => self.look(root),
         };
         let due = self.view.observe(look, now);
@@ -59,7 +59,7 @@ impl State {
         }
     }
 
-    fn look(&mut self, root: &OwnedFd) -> Look {
+    fn look(&mut self, root: &OwnedFd) -> FolderLook {
         let watch = &self.watch;
         let mut each = |dir: &OwnedFd| {
             if let Some((_, watch)) = watch {
@@ -69,17 +69,17 @@ impl State {
         match disk::look(root, !self.swept, &mut each) {
             Ok(tree) => {
                 self.swept = true;
-                Look::Here(tree)
+                FolderLook::Here(tree)
             }
-            Err(errno) => Look::Unusable(format!("it cannot be looked into: {errno}")),
+            Err(errno) => FolderLook::Unusable(format!("it cannot be looked into: {errno}")),
         }
     }
 
-    fn load(&mut self, root: &OwnedFd, due: &Due) {
+    fn load(&mut self, root: &OwnedFd, due: &DueFile) {
         let Some(role) = names::role(&due.path) else { return };
         let limit = match role {
-            Role::Manifests(_) => manifest::MAX_FILE,
-            Role::Status => sync::object::MAX_CONTENT,
+            FileRole::Manifests(_) => manifest::MAX_FILE,
+            FileRole::Status => sync::object::MAX_CONTENT,
         };
         match disk::read(root, &due.path, limit) {
             Ok(Some((bytes, stamp))) if stamp == due.stamp || due.restless => {
@@ -89,7 +89,7 @@ impl State {
             Ok(_) | Err(Errno::NOENT) => {}
             Err(errno @ (Errno::ACCESS | Errno::PERM | Errno::LOOP | Errno::XDEV)) => {
                 let why = format!("it cannot be read: {errno}");
-                self.view.loaded(&due.path, due.stamp, Read::Refused(why));
+                self.view.loaded(&due.path, due.stamp, FileRead::Refused(why));
             }
             Err(errno) => {
                 let message = format!("it cannot be read: {errno}");
@@ -132,7 +132,7 @@ impl State {
         };
         let read = understand_path(&path, text.as_bytes());
         match &read {
-            Read::Manifests { manifests, .. } if manifests.iter().any(|it| it.version() == version) => {}
+            FileRead::Manifests { manifests, .. } if manifests.iter().any(|it| it.version() == version) => {}
             _ => return Err(unwritable(apply.key)),
         }
         self.write(&root, &path, text.as_bytes(), read)?;
@@ -143,7 +143,7 @@ impl State {
     fn rewritten(
         &self,
         root: &OwnedFd,
-        old: &Placed,
+        old: &PlacedObject,
         apply: &ApplyRequest<'_>,
         extras: &Extras,
     ) -> Result<String, BackendError> {
@@ -152,11 +152,11 @@ impl State {
         if old.alone {
             return Ok(new);
         }
-        Ok(manifest::splice(&self.shared_text(root, old)?, old.manifest.place, Some(&new))?)
+        Ok(manifest::splice(&self.shared_text(root, old)?, old.manifest.position, Some(&new))?)
     }
 
     /// The text of a file that holds several objects, if it is as it was read.
-    fn shared_text(&self, root: &OwnedFd, old: &Placed) -> Result<String, BackendError> {
+    fn shared_text(&self, root: &OwnedFd, old: &PlacedObject) -> Result<String, BackendError> {
         let broken = || {
             let message = format!("{} holds other objects too and cannot be read now", old.path);
             BackendError::temporary("unsettled", message)
@@ -187,7 +187,7 @@ impl State {
             text = manifest::render(apply.spec, extras, format).map_err(|it| it.anywhere())?;
         }
         for attempt in 0..MAX_PLACES {
-            let path = names::place(apply.key, format, attempt);
+            let path = names::path_for(apply.key, format, attempt);
             let free = match self.view.file(&path) {
                 // What stands there is of other objects, or of nobody knows whom.
                 Some(_) => false,
@@ -214,7 +214,7 @@ impl State {
             }
             self.remove(&root, &old.path)?;
         } else {
-            let text = manifest::splice(&self.shared_text(&root, &old)?, old.manifest.place, None)?;
+            let text = manifest::splice(&self.shared_text(&root, &old)?, old.manifest.position, None)?;
             let read = understand_path(&old.path, text.as_bytes());
             self.write(&root, &old.path, text.as_bytes(), read)?;
         }
@@ -227,7 +227,13 @@ impl State {
         Ok(Deleted::Gone)
     }
 
-    fn write(&mut self, root: &OwnedFd, path: &str, bytes: &[u8], read: Read) -> Result<(), BackendError> {
+    fn write(
+        &mut self,
+        root: &OwnedFd,
+        path: &str,
+        bytes: &[u8],
+        read: FileRead,
+    ) -> Result<(), BackendError> {
         write::write(&self.path, root, path, bytes)?;
         let stamp = disk::stamp_of(root, path).ok().flatten();
         self.view.wrote(path, stamp, read);
@@ -284,7 +290,7 @@ impl State {
             let path = self.path.join(path);
             BackendError::temporary("not-readable", format!("cannot read {}: {errno}", path.display()))
         })?;
-        let known: Option<Stamp> = self.view.file(path).and_then(super::file::File::stamp);
+        let known: Option<FileStamp> = self.view.file(path).and_then(super::file::FolderFile::stamp);
         Ok(known.is_some() && known == now)
     }
 }
@@ -295,13 +301,13 @@ fn unwritable(key: &ObjectKey) -> BackendError {
 
 fn format_of(path: &str) -> Format {
     match names::role(path) {
-        Some(Role::Manifests(format)) => format,
+        Some(FileRole::Manifests(format)) => format,
         _ => Format::Yaml,
     }
 }
 
 /// What a manifest keeps when its spec is replaced.
-fn extras(old: Option<&Placed>, source_uid: Option<&str>) -> Extras {
+fn extras(old: Option<&PlacedObject>, source_uid: Option<&str>) -> Extras {
     Extras {
         uid: old.and_then(|old| old.manifest.uid.clone()),
         source_uid: source_uid.map(str::to_owned),
@@ -317,22 +323,22 @@ fn normal_version(apply: &ApplyRequest<'_>, extras: &Extras) -> Result<String, B
     Ok(manifest::version(&only.spec, apply.source_uid, extras.uid.as_deref()))
 }
 
-fn understand_path(path: &str, bytes: &[u8]) -> Read {
-    understand(names::role(path).unwrap_or(Role::Manifests(Format::Yaml)), bytes)
+fn understand_path(path: &str, bytes: &[u8]) -> FileRead {
+    understand(names::role(path).unwrap_or(FileRole::Manifests(Format::Yaml)), bytes)
 }
 
-fn understand(role: Role, bytes: &[u8]) -> Read {
+fn understand(role: FileRole, bytes: &[u8]) -> FileRead {
     match role {
-        Role::Status => match manifest::read_status(bytes) {
-            Ok(status) => Read::Status(status),
-            Err(error) => Read::Bad(error),
+        FileRole::Status => match manifest::read_status(bytes) {
+            Ok(status) => FileRead::Status(status),
+            Err(error) => FileRead::Bad(error),
         },
-        Role::Manifests(format) => match manifest::read(bytes, format) {
+        FileRole::Manifests(format) => match manifest::read(bytes, format) {
             Ok(manifests) => {
                 let blank = bytes.iter().all(u8::is_ascii_whitespace);
-                Read::Manifests { manifests, blank }
+                FileRead::Manifests { manifests, blank }
             }
-            Err(error) => Read::Bad(error),
+            Err(error) => FileRead::Bad(error),
         },
     }
 }

@@ -6,7 +6,7 @@ use crate::backend::ListingProblem;
 
 /// What distinguishes two states of a file without reading it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Stamp {
+pub(crate) struct FileStamp {
     /// Device and inode.
     pub(crate) id: (u64, u64),
     /// Size in bytes.
@@ -15,7 +15,7 @@ pub(crate) struct Stamp {
     pub(crate) times: [(i64, u64); 2],
 }
 
-impl Stamp {
+impl FileStamp {
     /// The file system counts whole seconds: two changes may have one stamp.
     pub(crate) fn coarse(&self) -> bool {
         self.times.iter().all(|(_, nanoseconds)| *nanoseconds == 0)
@@ -24,7 +24,7 @@ impl Stamp {
 
 /// Which directory a folder is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Identity {
+pub(crate) struct FolderIdentity {
     /// Device and inode.
     pub(crate) id: (u64, u64),
     /// When it was made, in seconds and nanoseconds.
@@ -33,27 +33,27 @@ pub(crate) struct Identity {
 
 /// One look.
 #[derive(Clone, Debug)]
-pub(crate) enum Look {
+pub(crate) enum FolderLook {
     /// There is no folder to look into.
     Unusable(String),
     /// There is one.
-    Here(Tree),
+    Here(FolderTree),
 }
 
 /// The files of a folder.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Tree {
+pub(crate) struct FolderTree {
     /// Which folder it is.
-    pub(crate) id: Identity,
+    pub(crate) id: FolderIdentity,
     /// Manifests and statuses by their path below the folder.
-    pub(crate) files: BTreeMap<String, Stamp>,
+    pub(crate) files: BTreeMap<String, FileStamp>,
     /// Paths that could not be looked at, with all below; the empty one for everything.
     pub(crate) blind: Vec<String>,
-    /// What else is to be told.
+    /// Problems to report.
     pub(crate) problems: Vec<ListingProblem>,
 }
 
-impl Tree {
+impl FolderTree {
     /// Whether a path may exist though it is not among the files.
     pub(crate) fn blind_to(&self, path: &str) -> bool {
         let below = |at: &String| {

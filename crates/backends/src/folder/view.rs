@@ -1,4 +1,4 @@
-//! [`View`]: what a folder says, from what was seen of it over time. Pure: looks, texts and
+//! [`FolderView`]: what a folder says, from what was seen of it over time. Pure: looks, texts and
 //! times come in, objects go out.
 //!
 //! - A file counts once it has not changed for a while, or has changed for too long.
@@ -11,17 +11,17 @@ use std::collections::BTreeMap;
 
 use model::ObjectKey;
 
-use super::file::{File, MAX_TOTAL, Read, SETTLE};
-use super::names::{self, Role};
-use super::tree::{Identity, Look, Stamp, Tree};
+use super::file::{FileRead, FolderFile, MAX_TOTAL, SETTLE};
+use super::names::{self, FileRole};
+use super::tree::{FileStamp, FolderIdentity, FolderLook, FolderTree};
 use crate::backend::{FoundObject, Listing, ListingProblem};
 use crate::manifest::Manifest;
 
-/// The most problems that are told one by one.
+/// The most problems that are reported one by one.
 pub(crate) const MAX_PROBLEMS: usize = 100;
 /// An object as published, and where it stands.
 #[derive(Clone, Debug)]
-pub(crate) struct Placed {
+pub(crate) struct PlacedObject {
     pub(crate) found: FoundObject,
     pub(crate) manifest: Manifest,
     pub(crate) path: String,
@@ -45,17 +45,17 @@ pub(crate) enum Presence {
 
 /// See the module.
 #[derive(Debug, Default)]
-pub(crate) struct View {
+pub(crate) struct FolderView {
     presence: Presence,
     /// The folder that the files are of.
-    id: Option<Identity>,
-    files: BTreeMap<String, File>,
-    /// What could not be looked at the last time, and what was told then.
-    tree: Tree,
+    id: Option<FolderIdentity>,
+    files: BTreeMap<String, FolderFile>,
+    /// What could not be looked at the last time, and what was reported then.
+    tree: FolderTree,
     /// When anything changed last.
     moved: u64,
     total: usize,
-    objects: BTreeMap<ObjectKey, Placed>,
+    objects: BTreeMap<ObjectKey, PlacedObject>,
     uids: BTreeMap<ObjectKey, String>,
     problems: Vec<ListingProblem>,
     complete: bool,
@@ -65,17 +65,17 @@ pub(crate) struct View {
 
 /// A file to be read.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Due {
+pub(crate) struct DueFile {
     pub(crate) path: String,
     /// The stamp that it must have.
-    pub(crate) stamp: Stamp,
+    pub(crate) stamp: FileStamp,
     /// It never rests: any stamp will do.
     pub(crate) restless: bool,
 }
 
-impl View {
-    pub(crate) fn new() -> View {
-        View { stale: true, ..View::default() }
+impl FolderView {
+    pub(crate) fn new() -> FolderView {
+        FolderView { stale: true, ..FolderView::default() }
     }
 
     pub(crate) fn presence(&self) -> &Presence {
@@ -83,15 +83,15 @@ impl View {
     }
 
     /// The folder that was looked at.
-    pub(crate) fn id(&self) -> Option<Identity> {
+    pub(crate) fn id(&self) -> Option<FolderIdentity> {
         self.id
     }
 
-    pub(crate) fn object(&self, key: &ObjectKey) -> Option<&Placed> {
+    pub(crate) fn object(&self, key: &ObjectKey) -> Option<&PlacedObject> {
         self.objects.get(key)
     }
 
-    pub(crate) fn file(&self, path: &str) -> Option<&File> {
+    pub(crate) fn file(&self, path: &str) -> Option<&FolderFile> {
         self.files.get(path)
     }
 
@@ -105,14 +105,14 @@ impl View {
 
     /// Something waits for time to pass.
     pub(crate) fn unsettled(&self) -> bool {
-        self.files.values().any(File::unsettled)
+        self.files.values().any(FolderFile::unsettled)
     }
 
     /// Takes a look in; the files to be read now, with the stamp that they must have then.
-    pub(crate) fn observe(&mut self, look: Look, now: u64) -> Vec<Due> {
+    pub(crate) fn observe(&mut self, look: FolderLook, now: u64) -> Vec<DueFile> {
         let tree = match look {
-            Look::Here(tree) => tree,
-            Look::Unusable(why) => {
+            FolderLook::Here(tree) => tree,
+            FolderLook::Unusable(why) => {
                 self.gone(why);
                 return Vec::new();
             }
@@ -131,14 +131,14 @@ impl View {
         let mut due = Vec::new();
         for (path, stamp) in &tree.files {
             let Some(role) = names::role(path) else { continue };
-            let file = self.files.entry(path.clone()).or_insert_with(|| File::new(role));
-            let news = file.seen(*stamp, now);
-            if news {
+            let file = self.files.entry(path.clone()).or_insert_with(|| FolderFile::new(role));
+            let changed = file.seen(*stamp, now);
+            if changed {
                 self.moved = now;
             }
-            self.stale |= news;
+            self.stale |= changed;
             if file.due(now, first) {
-                due.push(Due { path: path.clone(), stamp: *stamp, restless: file.restless(now) });
+                due.push(DueFile { path: path.clone(), stamp: *stamp, restless: file.restless(now) });
             }
         }
         for (path, file) in &mut self.files {
@@ -166,7 +166,7 @@ impl View {
     }
 
     /// Takes in what a file said under a stamp.
-    pub(crate) fn loaded(&mut self, path: &str, stamp: Stamp, read: Read) {
+    pub(crate) fn loaded(&mut self, path: &str, stamp: FileStamp, read: FileRead) {
         let Some(file) = self.files.get_mut(path) else { return };
         let before = file.size();
         let room = MAX_TOTAL.saturating_sub(self.total - before);
@@ -185,10 +185,10 @@ impl View {
 
     /// Takes in what was written here. The file is read again to be sure; until then this
     /// counts, so what comes of it is no news.
-    pub(crate) fn wrote(&mut self, path: &str, stamp: Option<Stamp>, read: Read) {
+    pub(crate) fn wrote(&mut self, path: &str, stamp: Option<FileStamp>, read: FileRead) {
         let Some(role) = names::role(path) else { return };
         self.unpublish(path);
-        let file = self.files.entry(path.to_owned()).or_insert_with(|| File::new(role));
+        let file = self.files.entry(path.to_owned()).or_insert_with(|| FolderFile::new(role));
         let before = file.size();
         file.loaded(path, None, read, usize::MAX);
         file.written = stamp;
@@ -254,14 +254,14 @@ impl View {
             self.let_go(now);
         }
         let (objects, of_files) = self.collect();
-        let same = |(old, new): (&Placed, &Placed)| old.found == new.found;
+        let same = |(old, new): (&PlacedObject, &PlacedObject)| old.found == new.found;
         let changed =
             objects.len() != self.objects.len() || !self.objects.values().zip(objects.values()).all(same);
         self.uids.retain(|key, _| objects.contains_key(key));
         self.objects = objects;
         let complete = self.presence == Presence::Here
             && self.tree.blind.is_empty()
-            && self.files.values().all(|file| file.known || file.role == Role::Status);
+            && self.files.values().all(|file| file.known || file.role == FileRole::Status);
         // What is wrong with the whole comes first: single files may be many.
         let of_folder = self.gone_problem().into_iter().chain(self.tree.problems.iter().cloned());
         let problems = bounded(of_folder.chain(of_files).collect());
@@ -282,10 +282,10 @@ impl View {
         self.total = total;
     }
 
-    /// All objects with their places. Files that are there come before files that are
+    /// All objects with their paths. Files that are there come before files that are
     /// missing, each in the order of their paths; the first to say an object counts.
-    fn collect(&self) -> (BTreeMap<ObjectKey, Placed>, Vec<ListingProblem>) {
-        let mut objects: BTreeMap<ObjectKey, Placed> = BTreeMap::new();
+    fn collect(&self) -> (BTreeMap<ObjectKey, PlacedObject>, Vec<ListingProblem>) {
+        let mut objects: BTreeMap<ObjectKey, PlacedObject> = BTreeMap::new();
         let mut problems = Vec::new();
         let (missing, there): (Vec<_>, Vec<_>) =
             self.files.iter().partition(|(_, file)| file.missing.is_some());
@@ -304,7 +304,7 @@ impl View {
         (objects, problems)
     }
 
-    fn placed(&self, path: &str, file: &File, manifest: &Manifest) -> Placed {
+    fn placed(&self, path: &str, file: &FolderFile, manifest: &Manifest) -> PlacedObject {
         let alone = file.manifests.len() == 1;
         let beside = names::statuses(path, &manifest.key, alone);
         let beside = beside.iter().find_map(|path| self.files.get(path)?.status.clone());
@@ -318,7 +318,7 @@ impl View {
             deleting: false,
         };
         let readable = file.problem.is_none();
-        Placed { found, manifest: manifest.clone(), path: path.to_owned(), alone, readable }
+        PlacedObject { found, manifest: manifest.clone(), path: path.to_owned(), alone, readable }
     }
 
     fn gone_problem(&self) -> Option<ListingProblem> {

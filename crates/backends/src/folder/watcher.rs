@@ -10,7 +10,7 @@ use rustix::fs::{inotify, statfs};
 use rustix::io::Errno;
 
 use super::file::SETTLE;
-use super::state::State;
+use super::state::FolderState;
 use super::view::Presence;
 use super::{Clock, lock};
 use crate::backend::{BackendError, ChangeListener};
@@ -55,7 +55,7 @@ impl Drop for Stop {
 
 /// Tells `changed` from now on, until the answer is dropped.
 pub(super) fn start(
-    state: &Arc<Mutex<State>>,
+    state: &Arc<Mutex<FolderState>>,
     clock: &Clock,
     changed: ChangeListener,
 ) -> Result<Stop, BackendError> {
@@ -101,7 +101,7 @@ fn watched(notes: &OwnedFd, dir: &OwnedFd) -> bool {
 }
 
 struct Watcher {
-    state: Arc<Mutex<State>>,
+    state: Arc<Mutex<FolderState>>,
     clock: Clock,
     stop: Arc<OwnedFd>,
     notes: Option<Arc<OwnedFd>>,
@@ -124,7 +124,7 @@ impl Watcher {
         }
     }
 
-    fn until_next(&self, state: &State) -> u64 {
+    fn until_next(&self, state: &FolderState) -> u64 {
         if state.view.unsettled() {
             SETTLE / 2
         } else if matches!(state.view.presence(), Presence::Unusable(_)) {

@@ -5,22 +5,22 @@ use std::collections::BTreeMap;
 use serde_json::Value;
 
 /// A document as read.
-pub(super) struct Document {
+pub(super) struct ManifestDocument {
     /// What it says.
     pub(super) value: Value,
     /// The line on which it begins, from 1.
     pub(super) line: usize,
     /// The lines of its upper fields.
-    pub(super) lines: Lines,
+    pub(super) lines: FieldLines,
     /// Which document of the text it is, empty ones counted, from 0.
-    pub(super) place: usize,
+    pub(super) position: usize,
 }
 
 /// Lines of the fields of the upper two levels, by `field` and `field.field`.
 #[derive(Default)]
-pub(super) struct Lines(BTreeMap<String, usize>);
+pub(super) struct FieldLines(BTreeMap<String, usize>);
 
-impl Lines {
+impl FieldLines {
     pub(super) fn note(&mut self, field: &str, line: usize) {
         self.0.insert(field.to_owned(), line);
     }

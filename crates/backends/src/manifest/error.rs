@@ -110,7 +110,7 @@ impl ManifestProblem {
         ReadManifestError { line: None, problem: self }
     }
 
-    /// A name that cannot be one; of a long value only the beginning is told.
+    /// A name that cannot be one; of a long value only the beginning is shown.
     pub(crate) fn bad_name(field: &'static str, value: &str, why: &'static str) -> ManifestProblem {
         let mut end = value.len().min(MAX_NAME);
         while !value.is_char_boundary(end) {

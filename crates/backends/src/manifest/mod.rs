@@ -25,7 +25,7 @@ pub use emit::{Extras, render};
 pub use error::{ManifestProblem, ReadManifestError};
 pub use splice::splice;
 
-use document::{Document, Lines};
+use document::{FieldLines, ManifestDocument};
 
 /// The largest text, in bytes.
 pub const MAX_FILE: usize = 4 * 1024 * 1024;
@@ -91,7 +91,7 @@ pub struct Manifest {
     /// The line on which it begins, from 1.
     pub line: u32,
     /// Which document of its text it is, from 0.
-    pub place: usize,
+    pub position: usize,
 }
 
 impl Manifest {
@@ -126,7 +126,7 @@ pub fn values(bytes: &[u8], format: Format) -> Result<Vec<Value>, ReadManifestEr
     Ok(documents(bytes, format)?.into_iter().map(|document| document.value).collect())
 }
 
-fn documents(bytes: &[u8], format: Format) -> Result<Vec<Document>, ReadManifestError> {
+fn documents(bytes: &[u8], format: Format) -> Result<Vec<ManifestDocument>, ReadManifestError> {
     if bytes.len() > MAX_FILE {
         return Err(ManifestProblem::FileTooLarge.anywhere());
     }
@@ -147,8 +147,9 @@ fn documents(bytes: &[u8], format: Format) -> Result<Vec<Document>, ReadManifest
 ///
 /// # Errors
 /// With the first thing that is wrong.
-pub fn of_value(value: &Value) -> Result<Manifest, ReadManifestError> {
-    manifest(Document { value: json::checked(value)?, line: 1, lines: Lines::default(), place: 0 })
+pub fn of_value(value: Value) -> Result<Manifest, ReadManifestError> {
+    json::check(&value)?;
+    manifest(ManifestDocument { value, line: 1, lines: FieldLines::default(), position: 0 })
 }
 
 /// The version of an object as a folder and the embedded store count versions: a digest of
@@ -190,13 +191,14 @@ pub fn identify(key: &ObjectKey, spec: &[u8]) -> Result<(), ReadManifestError> {
         #[serde(borrow, default)]
         namespace: Option<std::borrow::Cow<'s, str>>,
     }
-    let said: Names<'_> = serde_json::from_slice(spec)
+    let named: Names<'_> = serde_json::from_slice(spec)
         .map_err(|error| ManifestProblem::NotJson(error.to_string()).at(error.line().max(1)))?;
-    let namespace = said.metadata.namespace.unwrap_or_default();
-    let said = names::key(&said.kind, &namespace, &said.metadata.name).map_err(ManifestProblem::anywhere)?;
-    if said != *key {
+    let namespace = named.metadata.namespace.unwrap_or_default();
+    let named =
+        names::key(&named.kind, &namespace, &named.metadata.name).map_err(ManifestProblem::anywhere)?;
+    if named != *key {
         let why = "the content is of another object";
-        return Err(ManifestProblem::bad_name("metadata.name", &said.to_string(), why).anywhere());
+        return Err(ManifestProblem::bad_name("metadata.name", &named.to_string(), why).anywhere());
     }
     Ok(())
 }
@@ -214,8 +216,8 @@ pub fn read_status(bytes: &[u8]) -> Result<Bytes, ReadManifestError> {
     canonical(&value).map_err(ManifestProblem::anywhere)
 }
 
-fn manifest(document: Document) -> Result<Manifest, ReadManifestError> {
-    let Document { value, line, lines, place } = document;
+fn manifest(document: ManifestDocument) -> Result<Manifest, ReadManifestError> {
+    let ManifestDocument { value, line, lines, position } = document;
     let at = |problem: ManifestProblem, field: &str| problem.at(lines.of(field).unwrap_or(line));
     let Value::Object(mut map) = value else { return Err(ManifestProblem::NotMap.at(line)) };
     let kind = text(&map, "kind").map_err(|_| at(ManifestProblem::NotAText("kind"), "kind"))?;
@@ -249,7 +251,7 @@ fn manifest(document: Document) -> Result<Manifest, ReadManifestError> {
         status.map(|status| canonical(&status)).transpose().map_err(|problem| at(problem, "status"))?;
     let spec = canonical(&Value::Object(map)).map_err(|problem| problem.at(line))?;
     let line = u32::try_from(line).unwrap_or(u32::MAX);
-    Ok(Manifest { key, uid, source_uid, spec, status, finalizers, line, place })
+    Ok(Manifest { key, uid, source_uid, spec, status, finalizers, line, position })
 }
 
 /// A field that is text or not there.

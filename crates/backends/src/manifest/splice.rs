@@ -3,18 +3,18 @@
 use super::error::{ManifestProblem, ReadManifestError};
 use super::{Format, Manifest, read, yaml};
 
-/// The text with its document `place` replaced, or removed when there is no new one; the rest
+/// The text with its document `position` replaced, or removed when there is no new one; the rest
 /// stays as it is, comments included.
 ///
 /// # Errors
 /// When the text cannot be read, has no such document, or would not say the same of the
 /// others afterwards.
-pub fn splice(text: &str, place: usize, new: Option<&str>) -> Result<String, ReadManifestError> {
+pub fn splice(text: &str, position: usize, new: Option<&str>) -> Result<String, ReadManifestError> {
     let (_, begins) = yaml::read(text)?;
     let cannot =
         || ManifestProblem::NotPlain("this document cannot be changed on its own; change it by hand".into());
-    let Some(&from) = begins.get(place) else { return Err(cannot().anywhere()) };
-    let until = begins.get(place + 1).copied().unwrap_or(usize::MAX);
+    let Some(&from) = begins.get(position) else { return Err(cannot().anywhere()) };
+    let until = begins.get(position + 1).copied().unwrap_or(usize::MAX);
     let mut out = String::new();
     for (at, line) in text.split_inclusive('\n').enumerate() {
         let number = at + 1;
@@ -33,11 +33,11 @@ pub fn splice(text: &str, place: usize, new: Option<&str>) -> Result<String, Rea
     }
     let others = |text: &str, without: Option<usize>| -> Result<Vec<Manifest>, ReadManifestError> {
         let mut all = read(text.as_bytes(), Format::Yaml)?;
-        all.retain(|manifest| Some(manifest.place) != without);
+        all.retain(|manifest| Some(manifest.position) != without);
         Ok(all)
     };
-    let before = others(text, Some(place))?;
-    let after = others(&out, new.map(|_| place))?;
+    let before = others(text, Some(position))?;
+    let after = others(&out, new.map(|_| position))?;
     let same = before.len() == after.len()
         && before.iter().zip(&after).all(|(a, b)| a.key == b.key && a.spec == b.spec && a.uid == b.uid);
     if same { Ok(out) } else { Err(cannot().anywhere()) }

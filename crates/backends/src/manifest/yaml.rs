@@ -6,13 +6,13 @@ use std::collections::BTreeMap;
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput};
 use serde_json::{Map, Number, Value};
 
-use super::document::{Document, Lines};
+use super::document::{FieldLines, ManifestDocument};
 use super::error::{ManifestProblem, ReadManifestError};
 use super::{MAX_DEPTH, MAX_DOCUMENTS, MAX_NODES, MAX_TEXT, number};
 
 /// Reads all documents, but empty ones; and the lines, from 1, on which documents begin, the first
 /// with the text.
-pub(super) fn read(source: &str) -> Result<(Vec<Document>, Vec<usize>), ReadManifestError> {
+pub(super) fn read(source: &str) -> Result<(Vec<ManifestDocument>, Vec<usize>), ReadManifestError> {
     documents(source).map_err(|mut error| {
         // The parser counts the end of the text as a line of its own.
         let lines = u32::try_from(source.lines().count().max(1)).unwrap_or(u32::MAX);
@@ -21,12 +21,12 @@ pub(super) fn read(source: &str) -> Result<(Vec<Document>, Vec<usize>), ReadMani
     })
 }
 
-fn documents(source: &str) -> Result<(Vec<Document>, Vec<usize>), ReadManifestError> {
-    let mut reader = Reader {
+fn documents(source: &str) -> Result<(Vec<ManifestDocument>, Vec<usize>), ReadManifestError> {
+    let mut reader = YamlReader {
         parser: Parser::new_from_str(source),
         anchors: BTreeMap::new(),
         spent: Cost::default(),
-        lines: Lines::default(),
+        lines: FieldLines::default(),
     };
     let (mut documents, mut begins) = (Vec::new(), Vec::new());
     let mut line = 1;
@@ -44,11 +44,11 @@ fn documents(source: &str) -> Result<(Vec<Document>, Vec<usize>), ReadManifestEr
                 reader.anchors.clear();
             }
             other => {
-                let value = reader.node(other, span, 0, &Path::Root)?.value;
+                let value = reader.node(other, span, 0, &FieldPath::Root)?.value;
                 let lines = std::mem::take(&mut reader.lines);
-                let place = begins.len().saturating_sub(1);
+                let position = begins.len().saturating_sub(1);
                 if !value.is_null() {
-                    documents.push(Document { value, line, lines, place });
+                    documents.push(ManifestDocument { value, line, lines, position });
                 }
             }
         }
@@ -65,27 +65,27 @@ struct Cost {
 
 /// A value that may be repeated.
 #[derive(Clone)]
-struct Node {
+struct YamlValue {
     value: Value,
     cost: Cost,
     height: usize,
 }
 
-/// Where in a document: only the upper two levels are told apart.
-enum Path<'p> {
+/// Where in a document: only the upper two levels are distinguished.
+enum FieldPath<'p> {
     Root,
     Top(&'p str),
     Deep,
 }
 
-struct Reader<'s> {
+struct YamlReader<'s> {
     parser: Parser<'s, StrInput<'s>>,
-    anchors: BTreeMap<usize, Node>,
+    anchors: BTreeMap<usize, YamlValue>,
     spent: Cost,
-    lines: Lines,
+    lines: FieldLines,
 }
 
-impl<'s> Reader<'s> {
+impl<'s> YamlReader<'s> {
     fn next(&mut self) -> Result<(Event<'s>, Span), ReadManifestError> {
         match self.parser.next_event() {
             Some(event) => event.map_err(|error| syntax(&error)),
@@ -110,8 +110,8 @@ impl<'s> Reader<'s> {
         event: Event<'s>,
         span: Span,
         depth: usize,
-        path: &Path<'_>,
-    ) -> Result<Node, ReadManifestError> {
+        path: &FieldPath<'_>,
+    ) -> Result<YamlValue, ReadManifestError> {
         let line = span.start.line();
         if depth > MAX_DEPTH {
             return Err(ManifestProblem::TooDeep.at(line));
@@ -134,7 +134,7 @@ impl<'s> Reader<'s> {
                 self.spend(cost, line)?;
                 let plain = style == ScalarStyle::Plain;
                 let value = if plain { plain_scalar(&text, line)? } else { Value::String(text.into_owned()) };
-                Node { value, cost, height: 0 }
+                YamlValue { value, cost, height: 0 }
             }
             Event::SequenceStart(..) => self.list(line, depth)?,
             Event::MappingStart(..) => self.map(line, depth, path)?,
@@ -147,7 +147,7 @@ impl<'s> Reader<'s> {
         Ok(node)
     }
 
-    fn alias(&mut self, id: usize, line: usize, depth: usize) -> Result<Node, ReadManifestError> {
+    fn alias(&mut self, id: usize, line: usize, depth: usize) -> Result<YamlValue, ReadManifestError> {
         // An anchor counts once its value is complete, so no value can hold itself.
         let Some(node) = self.anchors.get(&id) else {
             return Err(
@@ -162,22 +162,27 @@ impl<'s> Reader<'s> {
         self.anchors.get(&id).cloned().ok_or_else(|| ManifestProblem::TooDeep.at(line))
     }
 
-    fn list(&mut self, line: usize, depth: usize) -> Result<Node, ReadManifestError> {
+    fn list(&mut self, line: usize, depth: usize) -> Result<YamlValue, ReadManifestError> {
         let mut cost = Cost { values: 1, text: 0 };
         self.spend(cost, line)?;
         let (mut items, mut height) = (Vec::new(), 1);
         loop {
             let (event, span) = self.next()?;
             if matches!(event, Event::SequenceEnd) {
-                return Ok(Node { value: Value::Array(items), cost, height });
+                return Ok(YamlValue { value: Value::Array(items), cost, height });
             }
-            let node = self.node(event, span, depth + 1, &Path::Deep)?;
+            let node = self.node(event, span, depth + 1, &FieldPath::Deep)?;
             add(&mut cost, &mut height, &node);
             items.push(node.value);
         }
     }
 
-    fn map(&mut self, line: usize, depth: usize, path: &Path<'_>) -> Result<Node, ReadManifestError> {
+    fn map(
+        &mut self,
+        line: usize,
+        depth: usize,
+        path: &FieldPath<'_>,
+    ) -> Result<YamlValue, ReadManifestError> {
         let mut cost = Cost { values: 1, text: 0 };
         self.spend(cost, line)?;
         let (mut map, mut height) = (Map::new(), 1);
@@ -185,7 +190,7 @@ impl<'s> Reader<'s> {
             let (event, span) = self.next()?;
             let at = span.start.line();
             let key = match event {
-                Event::MappingEnd => return Ok(Node { value: Value::Object(map), cost, height }),
+                Event::MappingEnd => return Ok(YamlValue { value: Value::Object(map), cost, height }),
                 Event::Scalar(key, style, 0, None) => {
                     if style == ScalarStyle::Plain && key == "<<" {
                         let why = "merge keys (`<<`) are not used in manifests; write the values out";
@@ -202,13 +207,13 @@ impl<'s> Reader<'s> {
                 return Err(ManifestProblem::Duplicate(key).at(at));
             }
             let below = match path {
-                Path::Root => Path::Top(&key),
-                Path::Top(_) | Path::Deep => Path::Deep,
+                FieldPath::Root => FieldPath::Top(&key),
+                FieldPath::Top(_) | FieldPath::Deep => FieldPath::Deep,
             };
             match path {
-                Path::Root => self.lines.note(&key, at),
-                Path::Top(top) => self.lines.note(&format!("{top}.{key}"), at),
-                Path::Deep => {}
+                FieldPath::Root => self.lines.note(&key, at),
+                FieldPath::Top(top) => self.lines.note(&format!("{top}.{key}"), at),
+                FieldPath::Deep => {}
             }
             let (event, span) = self.next()?;
             let node = self.node(event, span, depth + 1, &below)?;
@@ -218,7 +223,7 @@ impl<'s> Reader<'s> {
     }
 }
 
-fn add(cost: &mut Cost, height: &mut usize, node: &Node) {
+fn add(cost: &mut Cost, height: &mut usize, node: &YamlValue) {
     cost.values += node.cost.values;
     cost.text += node.cost.text;
     *height = (*height).max(node.height + 1);
@@ -241,29 +246,29 @@ fn plain_scalar(text: &str, line: usize) -> Result<Value, ReadManifestError> {
         return Err(ManifestProblem::NotPlain(why).at(line));
     }
     match looks_like_number(text) {
-        Shape::Text => Ok(Value::String(text.to_owned())),
-        Shape::Integer => integer(text).map(Value::Number).map_err(|problem| problem.at(line)),
-        Shape::Float => float(text).map(Value::Number).map_err(|problem| problem.at(line)),
+        ScalarShape::Text => Ok(Value::String(text.to_owned())),
+        ScalarShape::Integer => integer(text).map(Value::Number).map_err(|problem| problem.at(line)),
+        ScalarShape::Float => float(text).map(Value::Number).map_err(|problem| problem.at(line)),
     }
 }
 
-enum Shape {
+enum ScalarShape {
     Text,
     Integer,
     Float,
 }
 
-fn looks_like_number(text: &str) -> Shape {
+fn looks_like_number(text: &str) -> ScalarShape {
     let bare = text.strip_prefix(['-', '+']).unwrap_or(text);
     let digits = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
     let hex = |text: &str| !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_hexdigit());
     let octal = |text: &str| !text.is_empty() && text.bytes().all(|byte| (b'0'..=b'7').contains(&byte));
     if digits(bare) || text.strip_prefix("0x").is_some_and(hex) || text.strip_prefix("0o").is_some_and(octal)
     {
-        return Shape::Integer;
+        return ScalarShape::Integer;
     }
     if matches!(bare, ".inf" | ".Inf" | ".INF") || matches!(text, ".nan" | ".NaN" | ".NAN") {
-        return Shape::Float;
+        return ScalarShape::Float;
     }
     let (mantissa, exponent) = match bare.split_once(['e', 'E']) {
         Some((mantissa, exponent)) => (mantissa, Some(exponent.strip_prefix(['-', '+']).unwrap_or(exponent))),
@@ -275,7 +280,7 @@ fn looks_like_number(text: &str) -> Shape {
         }
         None => digits(mantissa),
     };
-    if mantissa_fits && exponent.is_none_or(digits) { Shape::Float } else { Shape::Text }
+    if mantissa_fits && exponent.is_none_or(digits) { ScalarShape::Float } else { ScalarShape::Text }
 }
 
 fn integer(text: &str) -> Result<Number, ManifestProblem> {

@@ -94,7 +94,7 @@ impl Stage {
     }
 
     pub fn codes(&mut self) -> Vec<(String, &'static str)> {
-        self.list().problems.into_iter().map(|it| (it.place, it.code)).collect()
+        self.list().problems.into_iter().map(|it| (it.path, it.code)).collect()
     }
 }
 

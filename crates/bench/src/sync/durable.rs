@@ -10,7 +10,7 @@ use net::Signal;
 use spool::Disk;
 use spool::objects::{ObjectLimits, ObjectLog};
 use streams::{LinkHandler, LoadError};
-use sync::link::{Batch, ItemOutcome, Link, NotDurable, Note};
+use sync::link::{ApplyBatch, ItemOutcome, Link, NotDurable, Note};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
 
@@ -84,7 +84,7 @@ impl DurableHandler {
         std::mem::take(&mut lock(&self.counted).latencies)
     }
 
-    fn count(&self, batch: &Batch) {
+    fn count(&self, batch: &ApplyBatch) {
         let (at, wall, items) = (Instant::now(), now().0, batch.items.len() as u64);
         if items == 0 {
             return;
@@ -110,7 +110,7 @@ impl LinkHandler for DurableHandler {
         Ok(vec![None; wants.len()])
     }
 
-    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotDurable> {
+    async fn apply(&self, batch: Arc<ApplyBatch>) -> Result<Vec<ItemOutcome>, NotDurable> {
         let (log, write) = (self.log.clone(), batch.clone());
         let written = tokio::task::spawn_blocking(move || {
             let done = vec![ItemOutcome::Done; write.items.len()];

@@ -43,9 +43,9 @@ pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
     }
     tokio::time::sleep(SETTLE).await;
     let before = stage.server()?.memory()?;
-    let (began, opening) = (Instant::now(), stage.cpu()?);
+    let (began, dialing) = (Instant::now(), stage.cpu()?);
     let held = open(&stage, &url, 0..args.streams).await?;
-    let opening = stage.cpu()?.since(opening);
+    let dialing = stage.cpu()?.since(dialing);
     let opened = began.elapsed();
     tokio::time::sleep(SETTLE).await;
     let (cpu, since) = (stage.cpu()?, Instant::now());
@@ -56,7 +56,7 @@ pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
     let alive = held.iter().filter(|(linked, _)| !linked.ended.is_finished()).count();
     let kib = |now: u64, then: u64| now.saturating_sub(then) as f64 / 1024.0 / alive.max(1) as f64;
     let percent = |time: Duration| time.as_secs_f64() * 100.0 / elapsed.as_secs_f64();
-    let opened_cpu = opening.server.as_secs_f64() * 1e3 / alive.max(1) as f64;
+    let opened_cpu = dialing.server.as_secs_f64() * 1e3 / alive.max(1) as f64;
     print(
         &format!("{alive} idle streams for {} s", elapsed.as_secs()),
         &[

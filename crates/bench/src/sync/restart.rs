@@ -204,11 +204,11 @@ impl Streaming {
         let linked =
             link(&self.node, &self.shared.url, self.mode, &self.handler, self.handler.head()).await?;
         let mut ended = linked.ended;
-        let (mut met, mut said) = (false, false);
+        let (mut met, mut sent) = (false, false);
         loop {
             tokio::select! {
                 ended = &mut ended => return Ok(ended?),
-                _ = seen.changed(), if !said => {
+                _ = seen.changed(), if !sent => {
                     if !met && self.handler.hellos() > hellos {
                         met = true;
                         self.shared.took(&self.shared.hellos, began);
@@ -216,7 +216,7 @@ impl Streaming {
                     let head = if self.mode == Mode::Autonomous { self.handler.acked() } else { 0 };
                     let whole = self.mode == Mode::Managed || head >= self.head();
                     if whole && self.equal() > equal {
-                        said = true;
+                        sent = true;
                         reconnect.worked();
                         if self.shared.round.load(Ordering::Relaxed) == round {
                             self.shared.in_sync.fetch_add(1, Ordering::Relaxed);

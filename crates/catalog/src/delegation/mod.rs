@@ -37,7 +37,7 @@ pub struct Permitted {
     pub path: Option<String>,
     /// The longest time that it may take, in seconds; an order may ask for less.
     pub timeout_secs: u64,
-    /// The delegation that allows it, by its place.
+    /// The delegation that allows it, by its position.
     pub by: usize,
 }
 
@@ -63,10 +63,10 @@ pub enum NotDelegated {
     #[error("a command has at most {MAX_ARGS} arguments")]
     TooMany,
     /// An argument that no pattern takes.
-    #[error("argument {place} cannot be: {source}")]
+    #[error("argument {position} cannot be: {source}")]
     Text {
         /// Which, counted from 1 after the program; 0 is the program.
-        place: usize,
+        position: usize,
         /// What is wrong with it.
         source: TextError,
     },
@@ -139,8 +139,8 @@ fn command(delegations: &[Delegation], argv: &[String]) -> Result<Permitted, Not
     if argv.len() > MAX_ARGS {
         return Err(NotDelegated::TooMany);
     }
-    let plain = |(place, text): (usize, &String)| {
-        argument::plain(text).map_err(|source| NotDelegated::Text { place, source })
+    let plain = |(position, text): (usize, &String)| {
+        argument::plain(text).map_err(|source| NotDelegated::Text { position, source })
     };
     argv.iter().enumerate().try_for_each(plain)?;
     let taking = |delegation: &Delegation| delegation.commands.iter().any(|patterns| takes(patterns, argv));
@@ -182,19 +182,19 @@ fn action(
 ) -> Result<Permitted, NotDelegated> {
     let mut why = NotDelegated::Action(shortened(name));
     let mut filled: BTreeMap<usize, Vec<String>> = BTreeMap::new();
-    for (place, delegation) in delegations.iter().enumerate() {
+    for (position, delegation) in delegations.iter().enumerate() {
         let Some(spec) = delegation.actions.get(name) else { continue };
         match fill(name, spec, args) {
-            Ok(argv) => drop(filled.insert(place, argv)),
+            Ok(argv) => drop(filled.insert(position, argv)),
             Err(error) => why = error,
         }
     }
-    let fits = delegations.iter().enumerate().filter(|(place, _)| filled.contains_key(place));
-    let timed = fits.map(|(place, delegation)| {
+    let fits = delegations.iter().enumerate().filter(|(position, _)| filled.contains_key(position));
+    let timed = fits.map(|(position, delegation)| {
         let own = delegation.actions.get(name).and_then(|spec| spec.timeout_secs);
-        (place, own.unwrap_or(u64::MAX).min(limit(delegation)))
+        (position, own.unwrap_or(u64::MAX).min(limit(delegation)))
     });
-    let Some((by, timeout_secs)) = timed.min_by_key(|(place, secs)| (Reverse(*secs), *place)) else {
+    let Some((by, timeout_secs)) = timed.min_by_key(|(position, secs)| (Reverse(*secs), *position)) else {
         return Err(why);
     };
     let argv = filled.remove(&by).ok_or(why)?;
@@ -255,7 +255,7 @@ fn query(delegations: &[Delegation], what: &str, path: Option<&str>) -> Result<P
     }
 }
 
-/// The word for a query.
+/// The name of a query.
 pub fn name_of(query: &QuerySpec) -> &'static str {
     match query {
         QuerySpec::Traits => "traits",
@@ -274,8 +274,8 @@ fn limit(delegation: &Delegation) -> u64 {
 /// Of the delegations that allow it the first that allows the longest time.
 fn longest(delegations: &[Delegation], allow: impl Fn(&Delegation) -> bool) -> Option<(usize, u64)> {
     let allowing = delegations.iter().enumerate().filter(|(_, delegation)| allow(delegation));
-    let timed = allowing.map(|(place, delegation)| (place, limit(delegation)));
-    timed.min_by_key(|(place, secs)| (Reverse(*secs), *place))
+    let timed = allowing.map(|(position, delegation)| (position, limit(delegation)));
+    timed.min_by_key(|(position, secs)| (Reverse(*secs), *position))
 }
 
 fn shortened(text: &str) -> String {

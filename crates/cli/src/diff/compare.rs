@@ -38,7 +38,7 @@ impl NodeChange {
     }
 }
 
-/// What tells patterns of one release apart: several may have one text, each with other
+/// What distinguishes patterns of one release: several may have one text, each with other
 /// exceptions, where something is granted to some of its nodes only.
 type PatternKey<'a> = (&'a str, &'a [String]);
 
@@ -129,8 +129,8 @@ fn add(nodes: &mut BTreeMap<(Arc<str>, Vec<String>), NodeChange>, change: NodeCh
     }
 }
 
-/// What changes for patterns. One that is told apart anew had what its text had last; one that
-/// is no longer told apart is among the others of its text.
+/// What changes for patterns. One that is newly distinguished had what its text had last; one that
+/// is no longer distinguished is among the others of its text.
 fn pattern_changes<'a>(
     old: &'a [PatternEntry],
     new: &'a [PatternEntry],

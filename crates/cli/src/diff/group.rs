@@ -9,7 +9,7 @@ use serde::Serialize;
 use trust::feature::FEATURES;
 
 use super::compare::{NodeChange, Population};
-use super::one::{GroupError, NodeDifference, Reader};
+use super::one::{GroupError, NodeDifference, PublishedReader};
 use crate::operator::Operator;
 
 /// Hostnames that a group names.
@@ -103,7 +103,7 @@ pub async fn group(
     from: Option<u64>,
     population: Population,
 ) -> Result<Compared, GroupError> {
-    let mut reader = Reader::new(operator, built);
+    let mut reader = PublishedReader::new(operator, built);
     reader.load(&population.changed).await?;
     let groups = if population.changed.len() <= MAX_BOUND {
         by_resources(&mut reader, &population.changed).await?
@@ -120,7 +120,10 @@ pub async fn group(
 }
 
 /// Binds every node; those are alike whose differences read alike.
-async fn by_resources(reader: &mut Reader<'_>, changed: &[NodeChange]) -> Result<Vec<DiffGroup>, GroupError> {
+async fn by_resources(
+    reader: &mut PublishedReader<'_>,
+    changed: &[NodeChange],
+) -> Result<Vec<DiffGroup>, GroupError> {
     let mut groups: BTreeMap<Alike, DiffGroup> = BTreeMap::new();
     for change in changed {
         let one = reader.bound(change).await?;
@@ -134,7 +137,10 @@ async fn by_resources(reader: &mut Reader<'_>, changed: &[NodeChange]) -> Result
 }
 
 /// Compares the sets of every node; binds the first of those that are alike.
-async fn by_sets(reader: &mut Reader<'_>, changed: &[NodeChange]) -> Result<Vec<DiffGroup>, GroupError> {
+async fn by_sets(
+    reader: &mut PublishedReader<'_>,
+    changed: &[NodeChange],
+) -> Result<Vec<DiffGroup>, GroupError> {
     let mut members: BTreeMap<Alike, Vec<&NodeChange>> = BTreeMap::new();
     for change in changed {
         let (observe, difference) = reader.sets(change)?;

@@ -69,7 +69,7 @@ struct NodeSide {
 }
 
 /// Reads what is published as far as it is needed, and what the new release gives.
-pub(super) struct Reader<'a> {
+pub(super) struct PublishedReader<'a> {
     operator: &'a Operator,
     built: &'a Built,
     sets: OldSets,
@@ -78,9 +78,9 @@ pub(super) struct Reader<'a> {
     new_modules: BTreeMap<String, Arc<Module>>,
 }
 
-impl<'a> Reader<'a> {
-    pub(super) fn new(operator: &'a Operator, built: &'a Built) -> Reader<'a> {
-        Reader {
+impl<'a> PublishedReader<'a> {
+    pub(super) fn new(operator: &'a Operator, built: &'a Built) -> PublishedReader<'a> {
+        PublishedReader {
             operator,
             built,
             sets: OldSets::default(),

@@ -52,23 +52,22 @@ fn one(group: &DiffGroup, screen: Screen) -> String {
         (false, 1) => first,
         (false, count) => format!("{first} +{}", count - 1),
     };
-    let mut said = Vec::new();
+    let mut notes = Vec::new();
     match group.assigned {
         Assigned::Kept => {}
-        Assigned::New => said.push("gets its first set".to_owned()),
-        Assigned::Lost => {
-            said.push("no entry matches any more: it stays as it is, on the release that it holds".to_owned())
-        }
+        Assigned::New => notes.push("gets its first set".to_owned()),
+        Assigned::Lost => notes
+            .push("no entry matches any more: it stays as it is, on the release that it holds".to_owned()),
     }
-    said.extend(group.channel.as_ref().map(|(from, to)| format!("channel {from} -> {to}")));
+    notes.extend(group.channel.as_ref().map(|(from, to)| format!("channel {from} -> {to}")));
     if group.first.observe {
         // What is granted holds on a node that only observes, too.
         let what =
             if group.first.granted.is_empty() { "only observes" } else { "only observes its resources" };
-        said.push(what.to_owned());
+        notes.push(what.to_owned());
     }
-    let said = if said.is_empty() { String::new() } else { format!("  ({})", said.join("; ")) };
-    let mut out = format!("{:>6}  {}{said}\n", group.count, screen.mark(Mark::Bold, &who));
+    let notes = if notes.is_empty() { String::new() } else { format!("  ({})", notes.join("; ")) };
+    let mut out = format!("{:>6}  {}{notes}\n", group.count, screen.mark(Mark::Bold, &who));
     if group.assigned == Assigned::Lost {
         return out;
     }

@@ -26,7 +26,7 @@ pub const MAX_DEPTH: usize = 32;
 pub const MAX_TOTAL: u64 = 1024 * 1024 * 1024;
 /// Fewer files than this are read by one thread.
 const PARALLEL_FROM: usize = 256;
-/// The most places that one message names.
+/// The most paths that one message names.
 const NAMED: usize = 10;
 
 /// Files that changed, by path relative to the folder; `None` for one that is gone.
@@ -93,7 +93,7 @@ impl UserError for FolderError {
     }
 }
 
-/// What tells that a file is as it was.
+/// What shows that a file is as it was.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Stat {
     inode: u64,
@@ -133,12 +133,12 @@ impl RepoFolder {
     /// [`FolderError`]; then all of it counts as not yet read.
     pub fn scan(&mut self) -> Result<FileChanges, FolderError> {
         let mut before = std::mem::take(&mut self.seen);
-        let mut walk = FolderScan::default();
-        walk.folder(&self.root, "", 0)?;
-        if !walk.special.is_empty() {
-            return Err(FolderError::Special(walk.special));
+        let mut scan = FolderScan::default();
+        scan.folder(&self.root, "", 0)?;
+        if !scan.special.is_empty() {
+            return Err(FolderError::Special(scan.special));
         }
-        let now = walk.files;
+        let now = scan.files;
         if now.values().map(|stat| stat.size).sum::<u64>() > MAX_TOTAL {
             return Err(FolderError::TooMuch);
         }
@@ -217,7 +217,7 @@ impl FolderScan {
 }
 
 /// Whether Muster could mean this file: everything of modules, and YAML elsewhere, so that
-/// one in a wrong place is told of.
+/// one at a wrong path is named.
 fn is_read(path: &str) -> bool {
     path.starts_with("modules/") || path.ends_with(".yaml") || path.ends_with(".yml")
 }

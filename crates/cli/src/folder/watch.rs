@@ -1,4 +1,4 @@
-//! [`Watch`]: which files of a folder changed, as the kernel tells.
+//! [`Watch`]: which files of a folder changed, as the kernel reports.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;

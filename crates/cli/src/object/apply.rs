@@ -2,7 +2,7 @@
 
 use model::delta::render;
 use serde::Serialize;
-use server::api::objects::{APPLY, Apply, ApplyOutcome, Done, MAX_APPLY};
+use server::api::objects::{APPLY, Apply, ApplyOutcome, MAX_APPLY, ObjectResult};
 
 use super::fields::{changes, title};
 use super::read::{ReadManifest, Source, read};
@@ -25,7 +25,7 @@ const BATCH_BYTES: usize = 8 * 1024 * 1024;
 #[serde(rename_all = "camelCase")]
 struct ResultsView<'a> {
     dry_run: bool,
-    results: &'a [Done],
+    results: &'a [ObjectResult],
 }
 
 /// Makes objects so as manifests say.
@@ -40,16 +40,20 @@ pub(super) async fn apply(
     let (mut results, ended) = send(&operator, &given, source, dry_run).await;
     results.iter_mut().for_each(|done| (done.before, done.after) = (None, None));
     if let Err(error) = ended {
-        // What was done stays done, so it is told before the failure.
+        // What was done stays done, so it is reported before the failure.
         aside(results_text(&results, dry_run, screen).trim_end());
         aside(&format!("{} of {} objects were sent; apply again for the rest", results.len(), given.len()));
         return Err(error.into());
     }
-    told(&results, dry_run, screen)
+    report_results(&results, dry_run, screen)
 }
 
 /// Prints what became of objects.
-pub(super) fn told(results: &[Done], dry_run: bool, screen: Screen) -> Result<Exit, Failure> {
+pub(super) fn report_results(
+    results: &[ObjectResult],
+    dry_run: bool,
+    screen: Screen,
+) -> Result<Exit, Failure> {
     screen.result(&ResultsView { dry_run, results }, || results_text(results, dry_run, screen))?;
     Ok(exit(results, dry_run))
 }
@@ -71,7 +75,7 @@ async fn send(
     given: &[ReadManifest],
     source: &Source<'_>,
     dry_run: bool,
-) -> (Vec<Done>, Result<(), OperatorCallError>) {
+) -> (Vec<ObjectResult>, Result<(), OperatorCallError>) {
     let mut results = Vec::new();
     for batch in batches(given, |given| given.size, BATCH, BATCH_BYTES) {
         let apply = Apply {
@@ -90,9 +94,9 @@ async fn send(
 }
 
 /// What became of objects means for scripts: refused ones come first.
-pub fn exit(results: &[Done], dry_run: bool) -> Exit {
+pub fn exit(results: &[ObjectResult], dry_run: bool) -> Exit {
     let refused = results.iter().filter(|done| done.outcome == ApplyOutcome::Refused).count();
-    let differs = |done: &Done| {
+    let differs = |done: &ObjectResult| {
         matches!(done.outcome, ApplyOutcome::Created | ApplyOutcome::Changed | ApplyOutcome::Deleted)
     };
     match refused {
@@ -104,7 +108,7 @@ pub fn exit(results: &[Done], dry_run: bool) -> Exit {
 }
 
 /// What became of objects, one a line, and the totals.
-pub fn results_text(results: &[Done], dry_run: bool, screen: Screen) -> String {
+pub fn results_text(results: &[ObjectResult], dry_run: bool, screen: Screen) -> String {
     let mut out = String::new();
     for done in results.iter().filter(|done| done.outcome != ApplyOutcome::Unchanged) {
         let (word, mark) = word(done.outcome);
@@ -117,10 +121,10 @@ pub fn results_text(results: &[Done], dry_run: bool, screen: Screen) -> String {
     out
 }
 
-fn diff_text(results: &[Done], screen: Screen) -> String {
+fn diff_text(results: &[ObjectResult], screen: Screen) -> String {
     let mut out = screen.difference(&render(&changes(results)), "");
     for done in results.iter().filter(|done| done.outcome == ApplyOutcome::Refused) {
-        let why = done.why.as_deref().unwrap_or("no reason is told");
+        let why = done.why.as_deref().unwrap_or("no reason is given");
         out.push_str(&screen.mark(Mark::Bad, &format!("! {}  refused: {why}", title(done))));
         out.push('\n');
     }
@@ -132,7 +136,7 @@ fn diff_text(results: &[Done], screen: Screen) -> String {
 }
 
 /// How many of each; what is zero is left out.
-fn totals(results: &[Done]) -> String {
+fn totals(results: &[ObjectResult]) -> String {
     let all = [
         ApplyOutcome::Refused,
         ApplyOutcome::Created,
@@ -145,8 +149,8 @@ fn totals(results: &[Done]) -> String {
     tally(all.map(|outcome| (count(outcome), word(outcome).0)))
 }
 
-fn word(became: ApplyOutcome) -> (&'static str, Mark) {
-    match became {
+fn word(outcome: ApplyOutcome) -> (&'static str, Mark) {
+    match outcome {
         ApplyOutcome::Created => ("created", Mark::Good),
         ApplyOutcome::Changed => ("changed", Mark::Warn),
         ApplyOutcome::Unchanged => ("unchanged", Mark::Dim),

@@ -6,7 +6,7 @@ use clap::Args;
 use server::api::objects::{DELETE_OBJECTS, Delete, MAX_APPLY, ObjectName};
 
 use super::MappingArg;
-use super::apply::{results_text, told};
+use super::apply::{report_results, results_text};
 use super::fields::path;
 use super::name::{ObjectRef, resolve};
 use super::read::{Source, read};
@@ -61,12 +61,12 @@ pub(super) async fn delete(connect: &Connect, args: &DeleteArgs, screen: Screen)
         match operator.call(&DELETE_OBJECTS, Delete { objects: batch.to_vec(), dry_run }).await {
             Ok(answer) => results.extend(answer.results),
             Err(error) => {
-                // What was done stays done, so it is told before the failure.
+                // What was done stays done, so it is reported before the failure.
                 aside(results_text(&results, dry_run, screen).trim_end());
                 return Err(error.into());
             }
         }
     }
     results.iter_mut().for_each(|done| (done.before, done.after) = (None, None));
-    told(&results, dry_run, screen)
+    report_results(&results, dry_run, screen)
 }

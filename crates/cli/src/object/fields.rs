@@ -3,7 +3,7 @@
 use model::Fields;
 use model::delta::{Delta, Edit};
 use serde_json::Value;
-use server::api::objects::{ApplyOutcome, Done};
+use server::api::objects::{ApplyOutcome, ObjectResult};
 
 /// What stands between the parts of a field's name.
 const DOT: char = '.';
@@ -43,9 +43,9 @@ fn put(out: &mut Fields, path: String, value: &Value) {
 }
 
 /// What an apply or a delete would change, by node and object.
-pub fn changes(results: &[Done]) -> Delta<String, Fields> {
+pub fn changes(results: &[ObjectResult]) -> Delta<String, Fields> {
     let states = |value: &Option<Value>| value.as_ref().map(fields).unwrap_or_default();
-    let edit = |done: &Done| match done.outcome {
+    let edit = |done: &ObjectResult| match done.outcome {
         ApplyOutcome::Created => Some(Edit::Add { to: states(&done.after) }),
         ApplyOutcome::Changed => Some(Edit::Change { from: states(&done.before), to: states(&done.after) }),
         ApplyOutcome::Deleted => Some(Edit::Remove { from: states(&done.before) }),
@@ -56,7 +56,7 @@ pub fn changes(results: &[Done]) -> Delta<String, Fields> {
 }
 
 /// `web-1.example.com  App/team/shop`.
-pub(super) fn title(done: &Done) -> String {
+pub(super) fn title(done: &ObjectResult) -> String {
     format!("{}  {}", done.object.node, path(&done.object))
 }
 

@@ -132,13 +132,13 @@ there, the object's status says.
 Ends with 0 when it was handed over, 3 when it could not be, 5 when the node refused it.";
 
 const APPLY_AFTER: &str = "\
-Every mistake in the manifests is told at once, and then nothing is sent.
+Every mistake in the manifests is shown at once, and then nothing is sent.
 Ends with 3 when some objects were refused, 5 when all were; --dry-run with 2 when something
 would change.";
 
 const DELETE_AFTER: &str = "\
 One object is deleted at once, without a question: its name was said. Of more than one the
-number is told and a yes asked for; --yes says it beforehand. What is deleted goes from its
+number is shown and a yes asked for; --yes says it beforehand. What is deleted goes from its
 node too; --dry-run says what would.
 
 Ends with 3 when some could not be deleted, 5 when none could or nobody said yes; --dry-run

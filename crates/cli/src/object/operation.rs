@@ -33,7 +33,7 @@ pub(super) struct OperationArgs {
     detach: bool,
 }
 
-/// Asks for an operation, follows it until its owner has it, and tells what it came to.
+/// Asks for an operation, follows it until its owner has it, and reports the outcome.
 pub(super) async fn request(
     connect: &Connect,
     operation: ObjectOperation,

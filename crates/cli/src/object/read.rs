@@ -43,7 +43,7 @@ pub struct ReadManifest {
     /// Its length in canonical form, in bytes.
     pub size: usize,
     /// `file:line` of it.
-    pub place: String,
+    pub location: String,
 }
 
 /// Something that is wrong in a manifest.
@@ -82,7 +82,7 @@ pub enum ReadError {
     #[error("there is no manifest in what -f names")]
     Nothing,
     /// They have mistakes.
-    #[error("{}", told(.0))]
+    #[error("{}", one_a_line(.0))]
     Mistakes(Vec<Mistake>),
 }
 
@@ -106,7 +106,7 @@ impl UserError for ReadError {
     }
 }
 
-fn told(mistakes: &[Mistake]) -> String {
+fn one_a_line(mistakes: &[Mistake]) -> String {
     let count = mistakes.len();
     let mut out = plural(count, "mistake") + " in manifests";
     for Mistake { file, line, code, message } in mistakes.iter().take(MAX_SHOWN) {
@@ -124,8 +124,12 @@ fn told(mistakes: &[Mistake]) -> String {
 /// # Errors
 /// With all mistakes at once, when there are any.
 pub fn read(source: &Source<'_>) -> Result<Vec<ReadManifest>, ReadError> {
-    let mut reading =
-        Reading { source: *source, given: Vec::new(), mistakes: Vec::new(), places: BTreeMap::new() };
+    let mut reading = ManifestReading {
+        source: *source,
+        given: Vec::new(),
+        mistakes: Vec::new(),
+        locations: BTreeMap::new(),
+    };
     for path in source.files {
         if path.as_os_str() == STDIN {
             let text = limited(&mut io::stdin().lock(), STDIN)?;
@@ -139,7 +143,7 @@ pub fn read(source: &Source<'_>) -> Result<Vec<ReadManifest>, ReadError> {
             reading.text(&name, &text, if json { Format::Json } else { Format::Yaml });
         }
     }
-    let Reading { given, mistakes, .. } = reading;
+    let ManifestReading { given, mistakes, .. } = reading;
     match (given.is_empty(), mistakes.is_empty()) {
         (_, false) => Err(ReadError::Mistakes(mistakes)),
         (true, true) => Err(ReadError::Nothing),
@@ -147,7 +151,7 @@ pub fn read(source: &Source<'_>) -> Result<Vec<ReadManifest>, ReadError> {
     }
 }
 
-/// The notation of a text that has no name to tell it. YAML is the wider one: JSON is read by it
+/// The notation of a text that has no file name to show it. YAML is the wider one: JSON is read by it
 /// too.
 pub(crate) fn notation(text: &[u8]) -> Format {
     let json = text.iter().find(|byte| !byte.is_ascii_whitespace()) == Some(&b'{');
@@ -205,15 +209,15 @@ fn files(path: &Path) -> Result<Vec<PathBuf>, ReadError> {
 }
 
 /// What was read so far.
-struct Reading<'a> {
+struct ManifestReading<'a> {
     source: Source<'a>,
     given: Vec<ReadManifest>,
     mistakes: Vec<Mistake>,
     /// Where each object stands: node, kind, namespace, name.
-    places: BTreeMap<[String; 4], String>,
+    locations: BTreeMap<[String; 4], String>,
 }
 
-impl Reading<'_> {
+impl ManifestReading<'_> {
     fn text(&mut self, file: &str, text: &[u8], format: Format) {
         match manifest::read(text, format) {
             Ok(manifests) => manifests.into_iter().for_each(|manifest| self.manifest(file, manifest)),
@@ -236,7 +240,7 @@ impl Reading<'_> {
     }
 
     fn manifest(&mut self, file: &str, manifest: Manifest) {
-        let place = format!("{file}:{}", manifest.line);
+        let location = format!("{file}:{}", manifest.line);
         let mut mistake = |code, message| {
             self.mistakes.push(Mistake { file: file.to_owned(), line: Some(manifest.line), code, message });
         };
@@ -266,13 +270,13 @@ impl Reading<'_> {
         };
         let (namespace, name) = (namespace.to_owned(), manifest.key.name.to_string());
         let key = [node.clone(), kind.clone(), namespace.clone(), name.clone()];
-        if let Some(first) = self.places.get(&key) {
+        if let Some(first) = self.locations.get(&key) {
             let message = format!("{} of {node} stands at {first} already", manifest.key);
             return mistake("duplicate-object", message);
         }
-        self.places.insert(key, place.clone());
+        self.locations.insert(key, location.clone());
         let name = ObjectName { node, kind, namespace, name };
-        self.given.push(ReadManifest { name, value, size: manifest.spec.len(), place });
+        self.given.push(ReadManifest { name, value, size: manifest.spec.len(), location });
     }
 }
 
@@ -305,9 +309,10 @@ fn of_documents(text: &[u8]) -> Vec<ReadManifestError> {
 mod tests {
     use super::*;
 
-    fn read_text(text: &str, mapping: Mapping) -> Reading<'static> {
+    fn read_text(text: &str, mapping: Mapping) -> ManifestReading<'static> {
         let source = Source { files: &[], node: None, mapping };
-        let mut reading = Reading { source, given: vec![], mistakes: vec![], places: BTreeMap::new() };
+        let mut reading =
+            ManifestReading { source, given: vec![], mistakes: vec![], locations: BTreeMap::new() };
         reading.text("a.yaml", text.as_bytes(), Format::Yaml);
         reading
     }
@@ -317,8 +322,8 @@ mod tests {
         let text = "kind: App\nmetadata: {name: one, namespace: web-1}\n---\nkind: App\n---\n\
                     kind: 7\nmetadata: {name: x}\n---\nkind: App\nmetadata: {name: [1]}\n";
         let reading = read_text(text, Mapping::Namespace);
-        let told: Vec<_> = reading.mistakes.iter().map(|it| (it.line.unwrap(), it.code)).collect();
-        assert_eq!(told, [(3, "no-name"), (6, "not-a-text"), (10, "not-a-text")], "{:?}", reading.mistakes);
+        let found: Vec<_> = reading.mistakes.iter().map(|it| (it.line.unwrap(), it.code)).collect();
+        assert_eq!(found, [(3, "no-name"), (6, "not-a-text"), (10, "not-a-text")], "{:?}", reading.mistakes);
         let text = ReadError::Mistakes(reading.mistakes).to_string();
         assert!(text.starts_with("3 mistakes in manifests\n  a.yaml:3  no-name  "), "{text}");
     }

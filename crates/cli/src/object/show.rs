@@ -27,10 +27,11 @@ pub fn list(objects: &[ObjectView], screen: Screen) -> String {
 }
 
 /// There is none, and what to look at.
-pub fn none(asked: &ObjectsQuery) -> String {
-    let kind = asked.kind.as_ref().map(|kind| format!(" of kind {kind}")).unwrap_or_default();
-    let namespace = asked.namespace.as_ref().map(|name| format!(" in namespace {name}")).unwrap_or_default();
-    let whose = asked.selector.as_ref().map(|selector| format!(" of {selector:?}")).unwrap_or_default();
+pub fn none(request: &ObjectsQuery) -> String {
+    let kind = request.kind.as_ref().map(|kind| format!(" of kind {kind}")).unwrap_or_default();
+    let namespace =
+        request.namespace.as_ref().map(|name| format!(" in namespace {name}")).unwrap_or_default();
+    let whose = request.selector.as_ref().map(|selector| format!(" of {selector:?}")).unwrap_or_default();
     format!(
         "no object{kind}{namespace}{whose}\nnext: muster object status, which shows what is synchronized with whom\n"
     )

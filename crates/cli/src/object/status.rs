@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use model::condition::{Attention, SyncState};
 use model::replication::TransportKind;
-use server::api::objects::{ConditionView, RESYNC, Resync, Resynced, SYNC, SyncView};
+use server::api::objects::{ConditionView, RESYNC, ResyncNodes, Resynced, SYNC, SyncView};
 
 use crate::clock::{ago, now};
 use crate::connect::Connect;
@@ -40,12 +40,12 @@ fn state(view: &SyncView) -> String {
 
 /// How many nodes are in each state, in words; `None` when there are none.
 pub fn counted(states: &BTreeMap<SyncState, usize>, screen: Screen) -> Option<String> {
-    let said: Vec<String> = states
+    let notes: Vec<String> = states
         .iter()
         .filter(|(_, count)| **count > 0)
         .map(|(state, count)| screen.mark(mark_of(*state), &format!("{count} {state}")))
         .collect();
-    (!said.is_empty()).then(|| said.join(", "))
+    (!notes.is_empty()).then(|| notes.join(", "))
 }
 
 fn mark_of(state: SyncState) -> Mark {
@@ -118,7 +118,7 @@ pub(super) async fn status(
     }
     screen.result(&views, || {
         let head = match counted(&states, screen) {
-            Some(said) => format!("{}: {said}\n", nodes(all)),
+            Some(notes) => format!("{}: {notes}\n", nodes(all)),
             None => "no node\n".to_owned(),
         };
         if views.is_empty() { head } else { format!("{head}\n{}", table_of(&views, screen)) }
@@ -148,7 +148,7 @@ pub(super) async fn resync(
     }
     let mut resynced = Resynced { now: 0, nodes: 0 };
     for batch in names.chunks(RESYNC_BATCH) {
-        let part = operator.call(&RESYNC, Resync { nodes: batch.to_vec(), approve_deletions }).await?;
+        let part = operator.call(&RESYNC, ResyncNodes { nodes: batch.to_vec(), approve_deletions }).await?;
         resynced.now += part.now;
         resynced.nodes += part.nodes;
     }

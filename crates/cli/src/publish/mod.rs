@@ -21,7 +21,7 @@ use crate::folder::{FileChanges, FolderChange, RepoFolder, Watch};
 use crate::screen::{Screen, aside};
 use crate::server::ServerError;
 
-pub use publisher::{Comparison, PublishError, Published, Publisher};
+pub use publisher::{PublishError, Published, Publisher, ReleaseComparison};
 pub(crate) use upload::batches;
 
 /// How long a resident publisher waits before it tries again what did not reach the control
@@ -127,7 +127,7 @@ async fn once(
     Ok(screen.result(&published, || text(&published, took))?)
 }
 
-fn would(publisher: &Publisher, changed: &Comparison, built: &Built) -> String {
+fn would(publisher: &Publisher, changed: &ReleaseComparison, built: &Built) -> String {
     let from = publisher
         .seq()
         .map_or_else(|| "the first release".to_owned(), |seq| format!("release {seq} -> {}", seq + 1));
@@ -142,7 +142,7 @@ fn would(publisher: &Publisher, changed: &Comparison, built: &Built) -> String {
     )
 }
 
-fn changes_of(changed: &Comparison, nodes: usize, patterns: usize) -> String {
+fn changes_of(changed: &ReleaseComparison, nodes: usize, patterns: usize) -> String {
     format!(
         "{} named nodes and {} patterns change (of {nodes} and {patterns} now)",
         changed.nodes, changed.patterns
@@ -163,7 +163,7 @@ fn text(published: &Published, took: u128) -> String {
     )
 }
 
-/// Publishes every edit until the program is told to end. A broken edit is told of, and the
+/// Publishes every edit until the program is stopped. A broken edit is reported, and the
 /// next one is tried.
 async fn resident(
     publisher: &mut Publisher,
@@ -198,7 +198,7 @@ async fn resident(
     }
 }
 
-/// A resident publisher tells of a failure and stays, unless nobody said yes to the first.
+/// A resident publisher reports a failure and stays, unless nobody said yes to the first.
 fn tell(done: Result<Exit, Failure>) -> Result<(), Failure> {
     match done {
         Ok(_) => Ok(()),

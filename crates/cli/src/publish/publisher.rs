@@ -98,7 +98,7 @@ impl UserError for PublishError {
 /// How a release differs from the one that is published.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "camelCase")]
-pub struct Comparison {
+pub struct ReleaseComparison {
     /// Exact entries that came, went or get something else.
     pub nodes: usize,
     /// Patterns that came, went or get something else.
@@ -116,7 +116,7 @@ pub struct Published {
     /// It was published already; nothing was sent.
     pub unchanged: bool,
     /// What differs from the release before.
-    pub changed: Comparison,
+    pub changed: ReleaseComparison,
     /// Exact entries.
     pub nodes: usize,
     /// Patterns.
@@ -184,25 +184,29 @@ impl Publisher {
     ///
     /// # Errors
     /// When that one cannot be read.
-    pub async fn compare(&mut self, built: &Built) -> Result<Comparison, PublishError> {
+    pub async fn compare(&mut self, built: &Built) -> Result<ReleaseComparison, PublishError> {
         let new = built.selection();
         let Some(root) = self.head.selection else {
-            return Ok(Comparison { nodes: new.exact().len(), patterns: new.patterns().len(), same: false });
+            return Ok(ReleaseComparison {
+                nodes: new.exact().len(),
+                patterns: new.patterns().len(),
+                same: false,
+            });
         };
         if root == built.root()? {
-            return Ok(Comparison { same: true, ..Comparison::default() });
+            return Ok(ReleaseComparison { same: true, ..ReleaseComparison::default() });
         }
         if let Some(old) = &self.published {
             let mut nodes = 0;
             Trie::diff(old.exact(), new.exact(), &mut |_: Option<&Arc<Leaf>>, _: Option<&Arc<Leaf>>| {
                 nodes += 1
             });
-            return Ok(Comparison { nodes, patterns: patterns(old, new), same: false });
+            return Ok(ReleaseComparison { nodes, patterns: patterns(old, new), same: false });
         }
         let old = remote::top(&self.operator, &root).await?;
         let nodes = remote::changed(&self.operator, &old, new.exact()).await?.len();
         let old = Selection::new(Trie::default(), old.patterns);
-        Ok(Comparison { nodes, patterns: patterns(&old, new), same: false })
+        Ok(ReleaseComparison { nodes, patterns: patterns(&old, new), same: false })
     }
 
     /// Sends what the control plane lacks of a release, signs it and points the fleet to it.
@@ -214,7 +218,7 @@ impl Publisher {
         &mut self,
         built: &Built,
         label: Option<String>,
-        changed: Comparison,
+        changed: ReleaseComparison,
     ) -> Result<Published, PublishError> {
         self.redial().await?;
         let before = self.operator.sent();

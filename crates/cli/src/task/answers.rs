@@ -53,7 +53,7 @@ pub fn answers(task: &str, nodes: &[TaskNodeView], path: Option<&str>) -> Answer
     Answers { asked: nodes.len(), answers, without: groups(task, &without) }
 }
 
-/// What is under a path of names between dots; a number is a place in a list.
+/// What is under a path of names between dots; a number is an index of a list.
 pub fn within<'v>(value: &'v Value, path: &str) -> Option<&'v Value> {
     path.split('.').try_fold(value, |value, name| match value {
         Value::Array(items) => items.get(name.parse::<usize>().ok()?),

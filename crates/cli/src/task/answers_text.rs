@@ -44,7 +44,7 @@ pub fn text(answers: &Answers, screen: Screen) -> String {
     }
     for group in without {
         let who = some_of(&group.nodes, group.count);
-        out.push_str(&format!("{:>6}x  {}  {who}\n", group.count, screen.mark(group.mark, &group.said)));
+        out.push_str(&format!("{:>6}x  {}  {who}\n", group.count, screen.mark(group.mark, &group.text)));
         if let Some(next) = &group.next {
             out.push_str(&format!("         next: {next}\n"));
         }

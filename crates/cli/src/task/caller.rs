@@ -63,12 +63,12 @@ impl<'a> Caller<'a> {
 }
 
 /// Waits a little between two questions.
-pub(crate) async fn pace(nodes: usize) {
+pub(crate) async fn wait_between_requests(nodes: usize) {
     let more = PACE_PER_NODE.saturating_mul(u32::try_from(nodes).unwrap_or(u32::MAX));
     tokio::time::sleep((PACE + more).min(MAX_PACE)).await;
 }
 
 /// A question for what is new of a task or a workflow since a version.
-pub(crate) fn news(id: &str, after: u64) -> WorkQuery {
+pub(crate) fn changes_after(id: &str, after: u64) -> WorkQuery {
     WorkQuery { wait: NEWS_SECS, after: Some(after), ..id.into() }
 }

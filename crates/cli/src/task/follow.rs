@@ -2,7 +2,7 @@
 
 use server::api::work::{CANCEL_TASK, TASK, TASK_NODES, TaskView};
 
-use super::caller::{Caller, news, pace};
+use super::caller::{Caller, changes_after, wait_between_requests};
 use super::outcome::line;
 use super::output::{Outputs, TaskReport};
 use super::ticker::Ticker;
@@ -35,7 +35,7 @@ impl UserError for Interrupted {
     }
 }
 
-/// Follows a task to its end: tells how far it is, and shows its output.
+/// Follows a task to its end: shows how far it is, and shows its output.
 ///
 /// # Errors
 /// When the control plane cannot be asked any more, or somebody interrupts.
@@ -53,23 +53,24 @@ pub(crate) async fn follow(
     loop {
         ticker.show(&format!("task {id}: {}", line(&task.summary)));
         let ended = task.summary.state.is_final();
-        let news = async {
+        let update = async {
             outputs.read(caller, &mut ticker, &task, screen).await?;
             if ended {
                 return Ok(None);
             }
             waits.tell(caller, &mut ticker, &task).await?;
-            pace(if outputs.wanted() { task.summary.progress.total } else { 0 }).await;
+            wait_between_requests(if outputs.wanted() { task.summary.progress.total } else { 0 }).await;
             // Output is no news of the task, so it is looked for while nothing else happens.
-            let asked = if outputs.wanted() { id.as_str().into() } else { news(&id, task.version) };
-            let task = async |operator: &Operator| operator.call(&TASK, asked.clone()).await;
+            let request =
+                if outputs.wanted() { id.as_str().into() } else { changes_after(&id, task.version) };
+            let task = async |operator: &Operator| operator.call(&TASK, request.clone()).await;
             Ok::<_, Failure>(Some(caller.ask(&mut ticker, task).await?))
         };
-        let news = tokio::select! {
-            news = news => Some(news?),
+        let update = tokio::select! {
+            update = update => Some(update?),
             _ = tokio::signal::ctrl_c() => None,
         };
-        match news {
+        match update {
             Some(Some(newer)) => task = newer,
             Some(None) => {
                 ticker.clear();

@@ -22,7 +22,7 @@ use crate::screen::Screen;
 
 pub use answers::{Answers, SameAnswer, answers, within};
 pub use answers_text::{answers_of, text as answers_text};
-pub(crate) use caller::{Caller, news, pace};
+pub(crate) use caller::{Caller, changes_after, wait_between_requests};
 pub use follow::Interrupted;
 pub(crate) use follow::follow;
 pub use order::{NewTaskError, TaskRunArgs, new_task};
@@ -108,8 +108,8 @@ pub async fn run(args: &TaskArgs, screen: Screen) -> Result<Exit, Failure> {
     match &args.what {
         TaskVerb::Run(run) => order::run(connect, run, screen).await,
         TaskVerb::List { limit } => {
-            let asked = WorkHistory { before: None, limit: usize::from(*limit).into() };
-            let tasks = connect.dial().await?.call(&TASKS, asked).await?;
+            let request = WorkHistory { before: None, limit: usize::from(*limit).into() };
+            let tasks = connect.dial().await?.call(&TASKS, request).await?;
             Ok(screen.result(&tasks, || list(&tasks, screen))?)
         }
         TaskVerb::Show { id, nodes, follow: wait } => {
@@ -147,8 +147,8 @@ async fn output(connect: &Connect, id: &str, node: Option<&str>, screen: Screen)
     };
     let mut all = Vec::new();
     for (id_of_node, name) in wanted {
-        let asked = OutputQuery { id: id.to_owned(), node: id_of_node, after: 0 };
-        let output = operator.call(&OUTPUT, asked).await?;
+        let request = OutputQuery { id: id.to_owned(), node: id_of_node, after: 0 };
+        let output = operator.call(&OUTPUT, request).await?;
         if screen.is_json() {
             all.push(NodeOutput { node: name, output });
             continue;

@@ -20,7 +20,7 @@ use crate::whom;
 
 /// Up to so many nodes their output is shown as it comes, without being asked for.
 const FEW: usize = 20;
-/// The longest time on one node, unless said.
+/// The longest time on one node by default.
 const TIMEOUT: &str = "5m";
 
 /// Arguments of `muster task run`.
@@ -134,9 +134,9 @@ fn work(args: &TaskRunArgs) -> Result<Work, NewTaskError> {
     Ok(Work::Action { name: name.clone(), args: given })
 }
 
-/// Begins a task, follows it, and tells what it came to.
+/// Begins a task, follows it, and reports the outcome.
 pub(super) async fn run(connect: &Connect, args: &TaskRunArgs, screen: Screen) -> Result<Exit, Failure> {
-    // What can be seen to be wrong is told before anybody is asked.
+    // What can be seen to be wrong is reported before any node is asked.
     work(args)?;
     let operator = connect.dial().await?;
     let selected = whom::select(&operator, &args.selector).await?;

@@ -16,7 +16,7 @@ use crate::whom::MAX_NAMES;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct OutcomeGroup {
     /// What they came to.
-    pub said: String,
+    pub text: String,
     /// How much it matters.
     #[serde(skip)]
     pub mark: Mark,
@@ -36,9 +36,9 @@ pub fn groups(task: &str, nodes: &[TaskNodeView]) -> Vec<OutcomeGroup> {
     let mut named: Vec<(String, &TaskNodeView)> = nodes.iter().map(|node| (name(node), node)).collect();
     named.sort_by(|(one, _), (other, _)| one.cmp(other));
     for (hostname, node) in named {
-        let (said, mark, next) = words(task, &hostname, node);
-        let group = by_words.entry(said.clone()).or_insert_with(|| OutcomeGroup {
-            said,
+        let (text, mark, next) = words(task, &hostname, node);
+        let group = by_words.entry(text.clone()).or_insert_with(|| OutcomeGroup {
+            text,
             mark,
             count: 0,
             nodes: Vec::new(),
@@ -56,27 +56,27 @@ pub fn groups(task: &str, nodes: &[TaskNodeView]) -> Vec<OutcomeGroup> {
 
 /// What a node came to, how much it matters, and what to do.
 pub(super) fn words(task: &str, node: &str, view: &TaskNodeView) -> (String, Mark, Option<String>) {
-    let said = |text: &str, mark, next: Option<&str>| (text.to_owned(), mark, next.map(str::to_owned));
+    let in_words = |text: &str, mark, next: Option<&str>| (text.to_owned(), mark, next.map(str::to_owned));
     match (view.stage, &view.outcome) {
-        (NodeStage::Waiting, _) => said("not asked yet", Mark::Dim, None),
+        (NodeStage::Waiting, _) => in_words("not asked yet", Mark::Dim, None),
         (NodeStage::Deferred, _) => {
             ("offline, and waited for".to_owned(), Mark::Warn, Some(format!("muster node show {node}")))
         }
-        (NodeStage::Issued, _) => said("asked, not begun", Mark::Dim, None),
-        (NodeStage::Running, _) => said("running", Mark::Dim, None),
-        (NodeStage::Offline, _) => said(
+        (NodeStage::Issued, _) => in_words("asked, not begun", Mark::Dim, None),
+        (NodeStage::Running, _) => in_words("running", Mark::Dim, None),
+        (NodeStage::Offline, _) => in_words(
             "offline, so it was not asked",
             Mark::Warn,
             Some("--wait 1h waits for nodes that are offline"),
         ),
-        (NodeStage::Withdrawn, _) => said("called off before it began", Mark::Warn, None),
+        (NodeStage::Withdrawn, _) => in_words("called off before it began", Mark::Warn, None),
         (NodeStage::Silent, _) => (
             "asked, and never heard of again".to_owned(),
             Mark::Bad,
             Some(format!("it may have been done: muster node show {node}")),
         ),
-        (NodeStage::Removed, _) => said("removed from the fleet", Mark::Warn, None),
-        (NodeStage::Ended, None) => said("ended", Mark::Dim, None),
+        (NodeStage::Removed, _) => in_words("removed from the fleet", Mark::Warn, None),
+        (NodeStage::Ended, None) => in_words("ended", Mark::Dim, None),
         (NodeStage::Ended, Some(outcome)) => of_outcome(task, node, outcome),
     }
 }
@@ -122,7 +122,7 @@ fn allowed_where(code: RefusalCode) -> &'static str {
 /// How a task stands, in one line.
 pub fn line(summary: &TaskSummary) -> String {
     let progress = &summary.progress;
-    let said = tally([
+    let text = tally([
         (progress.succeeded, "succeeded"),
         (progress.failed, "failed"),
         (progress.unknown, "unknown"),
@@ -137,7 +137,7 @@ pub fn line(summary: &TaskSummary) -> String {
         (progress.waiting, "waiting"),
     ]);
     let why = summary.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();
-    format!("{}{why}, {}: {}", summary.state.as_str(), crate::whom::nodes(progress.total), said)
+    format!("{}{why}, {}: {}", summary.state.as_str(), crate::whom::nodes(progress.total), text)
 }
 
 /// What a task that ended means for scripts.

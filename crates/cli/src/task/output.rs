@@ -46,7 +46,7 @@ impl Lines {
             let left_out = format!("({} left out)", bytes(piece.dropped));
             out.push_str(&self.line(piece.stream, &left_out, screen));
         }
-        let begun = &mut self.begun[place(piece.stream)];
+        let begun = &mut self.begun[index_of(piece.stream)];
         begun.push_str(&piece.text);
         let Some(end) = begun.rfind('\n') else { return out };
         let rest = begun.split_off(end + 1);
@@ -59,7 +59,7 @@ impl Lines {
     pub fn rest(&mut self, screen: Screen) -> String {
         let mut out = String::new();
         for stream in [OutputStream::Stdout, OutputStream::Stderr] {
-            let begun = std::mem::take(&mut self.begun[place(stream)]);
+            let begun = std::mem::take(&mut self.begun[index_of(stream)]);
             if !begun.is_empty() {
                 out.push_str(&self.line(stream, &begun, screen));
             }
@@ -79,7 +79,7 @@ impl Lines {
     }
 }
 
-fn place(stream: OutputStream) -> usize {
+fn index_of(stream: OutputStream) -> usize {
     match stream {
         OutputStream::Stdout => 0,
         OutputStream::Stderr => 1,
@@ -138,9 +138,9 @@ impl Outputs {
             let hostname = name(node);
             let (after, lines) =
                 self.nodes.entry(node.node.clone()).or_insert_with(|| (0, Lines::of(&hostname)));
-            let asked = OutputQuery { id: id.to_owned(), node: node.node.to_string(), after: *after };
-            let asked = async |operator: &Operator| operator.call(&OUTPUT, asked.clone()).await;
-            let pieces = caller.ask(ticker, asked).await?;
+            let request = OutputQuery { id: id.to_owned(), node: node.node.to_string(), after: *after };
+            let request = async |operator: &Operator| operator.call(&OUTPUT, request.clone()).await;
+            let pieces = caller.ask(ticker, request).await?;
             *after = pieces.last().map_or(*after, |piece| piece.number);
             let mut text: String = pieces.iter().map(|piece| lines.take(piece, screen)).collect();
             if ended {

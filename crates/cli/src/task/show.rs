@@ -79,9 +79,9 @@ pub fn show(task: &TaskView, nodes: &[TaskNodeView], waits: &[String], each: boo
     if each {
         let row = |node: &TaskNodeView| {
             let hostname = name(node);
-            let (said, mark, _) = words(&task.id, &hostname, node);
+            let (text, mark, _) = words(&task.id, &hostname, node);
             let took = node.duration_ms.map(|ms| short(Duration::from_millis(ms))).unwrap_or_default();
-            [hostname, screen.mark(mark, &said), format!("{} ago", ago(node.since, now)), took]
+            [hostname, screen.mark(mark, &text), format!("{} ago", ago(node.since, now)), took]
         };
         out.push_str(&format!("\n{}", table(&["NODE", "CAME TO", "SINCE", "TOOK"], nodes.iter().map(row))));
     }
@@ -99,7 +99,7 @@ pub fn summary(task: &TaskView, nodes: &[TaskNodeView], screen: Screen) -> Strin
     );
     for group in groups(&task.id, nodes) {
         let who = some_of(&group.nodes, group.count);
-        out.push_str(&format!("{:>6}x  {}  {who}\n", group.count, screen.mark(group.mark, &group.said)));
+        out.push_str(&format!("{:>6}x  {}  {who}\n", group.count, screen.mark(group.mark, &group.text)));
         if let Some(next) = &group.next {
             out.push_str(&format!("         next: {next}\n"));
         }

@@ -17,7 +17,7 @@ use crate::whom::MAX_NAMES;
 
 /// A node that is asked answers within this, unless it polls or is not there.
 const SOON: Duration = Duration::from_secs(8);
-/// After how long it is told again; twice as long each time, up to [`SELDOM`].
+/// After how long it is shown again; twice as long each time, up to [`SELDOM`].
 const AGAIN: Duration = Duration::from_secs(60);
 const SELDOM: Duration = Duration::from_secs(3600);
 
@@ -33,7 +33,7 @@ impl Waits {
         Waits { next: Instant::now() + SOON, again: AGAIN }
     }
 
-    /// Looks whether there is something to tell, and tells it.
+    /// Shows what the task waits for, when it is due.
     pub(super) async fn tell(
         &mut self,
         caller: &mut Caller<'_>,

@@ -31,18 +31,21 @@ pub(super) async fn of_steps(
             continue;
         }
         let nodes = operator.all(&TASK_NODES, id.as_str()).await?;
-        let Some(told) = answers_of(&task, &nodes, screen) else { continue };
+        let Some(answers) = answers_of(&task, &nodes, screen) else { continue };
         out.push_str(&format!("\nstep {}, {}: {}\n", number + 1, step.name, in_words(&task.work)));
-        out.push_str(&shortened(&told, id));
+        out.push_str(&shortened(&answers, id));
     }
     Ok(out)
 }
 
 /// The first lines of a text, and where the rest is.
-fn shortened(told: &str, task: &str) -> String {
-    let lines = told.lines().count();
-    let mut out: String =
-        told.lines().take(MAX_LINES).map(|line| format!("  {line}").trim_end().to_owned() + "\n").collect();
+fn shortened(answers: &str, task: &str) -> String {
+    let lines = answers.lines().count();
+    let mut out: String = answers
+        .lines()
+        .take(MAX_LINES)
+        .map(|line| format!("  {line}").trim_end().to_owned() + "\n")
+        .collect();
     if let more @ 1.. = lines.saturating_sub(MAX_LINES) {
         out.push_str(&format!("  ... {more} more lines: muster task show {task}\n"));
     }

@@ -16,7 +16,7 @@ use crate::failure::Failure;
 use crate::screen::Screen;
 
 pub use file::{FileError, parse, read};
-pub use run::{WorkflowProgress, exit, standing};
+pub use run::{WorkflowProgress, exit, progress_of};
 pub use show::{line, list, show};
 
 const AFTER: &str = "\
@@ -110,8 +110,8 @@ pub async fn run(args: &WorkflowArgs, screen: Screen) -> Result<Exit, Failure> {
     match &args.what {
         WorkflowVerb::Run { file, yes, detach } => run::run(connect, file, *yes, *detach, screen).await,
         WorkflowVerb::List { limit } => {
-            let asked = WorkHistory { before: None, limit: usize::from(*limit).into() };
-            let workflows = connect.dial().await?.call(&WORKFLOWS, asked).await?;
+            let request = WorkHistory { before: None, limit: usize::from(*limit).into() };
+            let workflows = connect.dial().await?.call(&WORKFLOWS, request).await?;
             Ok(screen.result(&workflows, || list(&workflows, screen))?)
         }
         WorkflowVerb::Show { id, follow: true } => {

@@ -14,7 +14,7 @@ use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::operator::Operator;
 use crate::screen::Screen;
-use crate::task::{Caller, Interrupted, Ticker, in_words, news, pace};
+use crate::task::{Caller, Interrupted, Ticker, changes_after, in_words, wait_between_requests};
 use crate::whom::{self, phrase};
 
 /// Whether a workflow goes on by itself.
@@ -31,7 +31,7 @@ pub enum WorkflowProgress {
 }
 
 /// What a workflow's word means; a word that is not known is taken for one that goes on.
-pub fn standing(view: &WorkflowView) -> WorkflowProgress {
+pub fn progress_of(view: &WorkflowView) -> WorkflowProgress {
     match view.state.as_str() {
         "done" => WorkflowProgress::Done,
         "aborted" => WorkflowProgress::Aborted,
@@ -43,7 +43,7 @@ pub fn standing(view: &WorkflowView) -> WorkflowProgress {
 
 /// What a workflow's word means for scripts.
 pub fn exit(view: &WorkflowView) -> Exit {
-    match standing(view) {
+    match progress_of(view) {
         WorkflowProgress::Done | WorkflowProgress::GoesOn => Exit::Ok,
         WorkflowProgress::Still | WorkflowProgress::Aborted => Exit::SomeFailed,
     }
@@ -94,21 +94,21 @@ pub(super) async fn follow(
 ) -> Result<Exit, Failure> {
     let (mut caller, mut ticker) = (Caller::new(connect, operator), Ticker::new(screen));
     let id = view.id.clone();
-    let mut said = String::new();
-    while standing(&view) == WorkflowProgress::GoesOn {
-        if view.state == "awaiting-approval" && said != view.state {
+    let mut announced = String::new();
+    while progress_of(&view) == WorkflowProgress::GoesOn {
+        if view.state == "awaiting-approval" && announced != view.state {
             ticker.say(&format!("workflow {id} waits for a yes: muster workflow approve {id}"));
         }
-        said.clone_from(&view.state);
+        announced.clone_from(&view.state);
         ticker.show(&line(&view));
-        let news = async {
-            pace(0).await;
-            let asked = news(&id, view.version);
-            let view = async |operator: &Operator| operator.call(&WORKFLOW, asked.clone()).await;
+        let update = async {
+            wait_between_requests(0).await;
+            let request = changes_after(&id, view.version);
+            let view = async |operator: &Operator| operator.call(&WORKFLOW, request.clone()).await;
             caller.ask(&mut ticker, view).await
         };
         tokio::select! {
-            news = news => view = news?,
+            update = update => view = update?,
             _ = tokio::signal::ctrl_c() => {
                 return Err(Interrupted { what: "workflow", id, off: "abort" }.into());
             }

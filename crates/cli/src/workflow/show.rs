@@ -82,8 +82,9 @@ fn next(view: &WorkflowView) -> Option<String> {
 /// A workflow in one line.
 pub fn line(view: &WorkflowView) -> String {
     let now = view.steps.iter().rev().find(|step| !step.tasks.is_empty());
-    let came = now.and_then(|step| step.summary.as_ref()).map(|summary| format!(": {}", task::line(summary)));
-    format!("workflow {} {}, step {}{}", view.id, words(&view.state), step(view), came.unwrap_or_default())
+    let outcome =
+        now.and_then(|step| step.summary.as_ref()).map(|summary| format!(": {}", task::line(summary)));
+    format!("workflow {} {}, step {}{}", view.id, words(&view.state), step(view), outcome.unwrap_or_default())
 }
 
 /// The newest step that was begun: `2/3 the edge`.

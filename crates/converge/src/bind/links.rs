@@ -14,7 +14,7 @@ fn names(resource: &DeclaredResource) -> impl Iterator<Item = String> {
     resource.id.iter().cloned().chain([resource.name.clone(), resource.label()])
 }
 
-/// A resource's place while its module is not sorted yet.
+/// A resource's index while its module is not sorted yet.
 type ResourceIndex = (usize, usize);
 
 /// Resolves every reference. One that names nothing fails its resource, one edge that is
@@ -25,7 +25,7 @@ pub(super) fn resolve(modules: &mut [BoundModule], declared: &[Vec<&DeclaredReso
         modules.iter().enumerate().map(|(m, module)| (module.name.clone(), m)).collect();
     let firsts: Vec<usize> = modules.iter().map(|module| module.resources.len()).collect();
     let find = |m: usize, reference: &str| find(&names, &by_module, m, reference);
-    let is_handler = |place: ResourceIndex| place.1 >= firsts[place.0];
+    let is_handler = |target: ResourceIndex| target.1 >= firsts[target.0];
     let mut edges: Vec<(Edge, ResourceIndex, ResourceIndex)> = Vec::new();
     for (m, module) in declared.iter().enumerate() {
         // A module that could not be bound has no slots.
@@ -34,17 +34,17 @@ pub(super) fn resolve(modules: &mut [BoundModule], declared: &[Vec<&DeclaredReso
             let mut add = |edge: Edge, references: &[String], outward: bool| {
                 for reference in references {
                     match find(m, reference) {
-                        Ok(place) if is_handler(place) && edge != Edge::Notify => {
+                        Ok(target) if is_handler(target) && edge != Edge::Notify => {
                             wrong =
                                 Some(format!("`{reference}` is a handler, and handlers are only notified"));
                         }
-                        Ok(place)
-                            if place.0 == m && is_handler((m, slot)) && outward && !is_handler(place) =>
+                        Ok(target)
+                            if target.0 == m && is_handler((m, slot)) && outward && !is_handler(target) =>
                         {
                             wrong = Some(format!("`{reference}` comes before the handlers of its module"));
                         }
-                        Ok(place) if outward => edges.push((edge, (m, slot), place)),
-                        Ok(place) => edges.push((edge, place, (m, slot))),
+                        Ok(target) if outward => edges.push((edge, (m, slot), target)),
+                        Ok(target) => edges.push((edge, target, (m, slot))),
                         Err(error) => wrong = Some(error),
                     }
                 }

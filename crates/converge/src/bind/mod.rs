@@ -69,7 +69,7 @@ pub struct BoundModule {
     pub verify: Option<CommandLine>,
     /// Why the module as a whole cannot run.
     pub error: Option<String>,
-    /// Some resource's name is not known, so the ledger cannot tell which one left.
+    /// Some resource's name is not known, so the ledger does not show which one left.
     pub(crate) unnamed: bool,
 }
 
@@ -90,7 +90,7 @@ pub struct BoundResource {
     pub depends_on: Vec<ResourceId>,
     /// They come first for order's sake: whatever manages a parent of its path.
     pub after: Vec<ResourceId>,
-    /// They are told when this one changed; subscribers are among them.
+    /// They are notified when this one changed; subscribers are among them.
     pub notify: Vec<ResourceId>,
     /// The short names by which `changed("id")` knows its notifiers.
     pub(crate) notifiers: BTreeMap<String, ResourceId>,

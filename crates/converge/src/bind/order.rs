@@ -8,7 +8,7 @@ use catalog::spec::Spec;
 use super::{BoundModule, BoundResource};
 use crate::{ResourceId, graph};
 
-type Edges = BTreeSet<(usize, usize)>;
+type BindEdges = BTreeSet<(usize, usize)>;
 
 /// Sorts every module inside and the modules among each other. Whoever is on a cycle
 /// carries an error that names its members, and the rest is sorted without it.
@@ -64,7 +64,7 @@ fn cross_module_dependencies(modules: &mut [BoundModule]) {
     }
 }
 
-fn module_edges(modules: &[BoundModule], numbers: &BTreeMap<String, usize>) -> Edges {
+fn module_edges(modules: &[BoundModule], numbers: &BTreeMap<String, usize>) -> BindEdges {
     let edges = modules.iter().enumerate().flat_map(|(i, module)| {
         let earlier = module.depends_on.iter().chain(&module.after);
         earlier.filter_map(move |name| numbers.get(name).map(|first| (*first, i)))
@@ -74,7 +74,7 @@ fn module_edges(modules: &[BoundModule], numbers: &BTreeMap<String, usize>) -> E
 
 /// Adds order between modules that manage a path and something below it, where that
 /// contradicts nothing that was declared.
-fn with_parents(modules: &mut [BoundModule], mut edges: Edges) -> Edges {
+fn with_parents(modules: &mut [BoundModule], mut edges: BindEdges) -> BindEdges {
     if modules.len() < 2 {
         return edges;
     }
@@ -82,7 +82,7 @@ fn with_parents(modules: &mut [BoundModule], mut edges: Edges) -> Edges {
     for (i, module) in modules.iter().enumerate() {
         module.resources.iter().for_each(|resource| makers.add(i, resource));
     }
-    let mut wanted = Edges::new();
+    let mut wanted = BindEdges::new();
     for (i, module) in modules.iter().enumerate() {
         for resource in &module.resources {
             wanted.extend(makers.needed_by(resource).filter(|first| *first != i).map(|first| (first, i)));
@@ -99,7 +99,7 @@ fn with_parents(modules: &mut [BoundModule], mut edges: Edges) -> Edges {
     edges
 }
 
-fn reaches(edges: &Edges, from: usize, to: usize) -> bool {
+fn reaches(edges: &BindEdges, from: usize, to: usize) -> bool {
     let (mut seen, mut todo) = (BTreeSet::new(), vec![from]);
     while let Some(at) = todo.pop() {
         if at == to {
@@ -119,12 +119,12 @@ fn sort_inside(module: &mut BoundModule) -> Result<(), String> {
     sort_list(&mut module.handlers, &BTreeSet::new())
 }
 
-fn sort_list(list: &mut Vec<Arc<BoundResource>>, implied: &Edges) -> Result<(), String> {
+fn sort_list(list: &mut Vec<Arc<BoundResource>>, implied: &BindEdges) -> Result<(), String> {
     let declared = declared(list);
     if declared.is_empty() && implied.iter().all(|(a, b)| a < b) {
         return Ok(());
     }
-    let all: Edges = declared.union(implied).copied().collect();
+    let all: BindEdges = declared.union(implied).copied().collect();
     // What a path implies gives way to what was declared.
     let order = graph::sort(list.len(), &all).or_else(|_| graph::sort(list.len(), &declared));
     let order = order.map_err(|cycle| {
@@ -135,10 +135,10 @@ fn sort_list(list: &mut Vec<Arc<BoundResource>>, implied: &Edges) -> Result<(), 
     Ok(())
 }
 
-fn declared(list: &[Arc<BoundResource>]) -> Edges {
+fn declared(list: &[Arc<BoundResource>]) -> BindEdges {
     let has_edges = |resource: &BoundResource| !resource.depends_on.is_empty() || !resource.after.is_empty();
     if !list.iter().any(|resource| has_edges(resource)) {
-        return Edges::new();
+        return BindEdges::new();
     }
     let numbers: BTreeMap<&ResourceId, usize> = list.iter().enumerate().map(|(i, r)| (&r.id, i)).collect();
     let edges = list.iter().enumerate().flat_map(|(i, resource)| {
@@ -149,10 +149,10 @@ fn declared(list: &[Arc<BoundResource>]) -> Edges {
 }
 
 /// Parents come before what is in them; what is to go comes before the directory that goes.
-fn implied(list: &[Arc<BoundResource>]) -> Edges {
+fn implied(list: &[Arc<BoundResource>]) -> BindEdges {
     let mut makers = Makers::default();
     list.iter().enumerate().for_each(|(i, resource)| makers.add(i, resource));
-    let mut edges = Edges::new();
+    let mut edges = BindEdges::new();
     for (i, resource) in list.iter().enumerate() {
         for first in makers.needed_by(resource).filter(|first| *first != i) {
             edges.insert(if list[first].is_absent() { (i, first) } else { (first, i) });

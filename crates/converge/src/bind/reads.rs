@@ -1,7 +1,7 @@
-//! Which traits a node's set may read, told from its expressions without evaluating them.
+//! Which traits a node's set may read, found in its expressions without evaluating them.
 
 use catalog::module::{CommandLine, DeclaredResource, Module};
-use lang::{Expr, Template, Text, Value};
+use lang::{Expr, InterpolatedText, Template, Value};
 
 use super::Inputs;
 
@@ -53,8 +53,8 @@ impl Reads<'_> {
     }
 
     fn text(&self, text: &str) -> bool {
-        let exprs = |text: Text| text.exprs().any(|(expr, _)| self.names(expr));
-        !Text::is_literal(text) && Text::parse(text).is_ok_and(exprs)
+        let exprs = |text: InterpolatedText| text.exprs().any(|(expr, _)| self.names(expr));
+        !InterpolatedText::is_literal(text) && InterpolatedText::parse(text).is_ok_and(exprs)
     }
 
     fn expr(&self, source: &str) -> bool {

@@ -9,7 +9,7 @@ use catalog::module::{CommandLine, DeclaredResource, Module, OnRemove};
 use catalog::params::{evaluate, is_dynamic};
 use catalog::schema;
 use catalog::spec::Spec;
-use lang::{Template, Text, Value};
+use lang::{InterpolatedText, Template, Value};
 
 use super::BoundResource;
 use crate::condition::ModuleScope;
@@ -124,7 +124,7 @@ pub(super) fn command(command: &CommandLine, scope: &ModuleScope) -> Result<Comm
 }
 
 fn evaluated_text(text: &str, scope: &ModuleScope) -> Result<String, String> {
-    if Text::is_literal(text) {
+    if InterpolatedText::is_literal(text) {
         return Ok(text.to_owned());
     }
     match evaluate(&Value::from(text), &scope.names())? {

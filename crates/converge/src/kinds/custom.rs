@@ -16,7 +16,7 @@ const SHOWN: usize = 120;
 
 /// What a script said.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Reply {
+pub struct ScriptReply {
     /// It changed something, or would in a dry run.
     pub changed: bool,
     /// Why it failed; empty when it did not.
@@ -24,7 +24,7 @@ pub struct Reply {
 }
 
 #[derive(Serialize)]
-struct Request<'a> {
+struct ScriptRequest<'a> {
     name: &'a str,
     state: &'a str,
     params: &'a BTreeMap<String, Value>,
@@ -35,8 +35,12 @@ struct Request<'a> {
 /// The request as JSON on one line. `dryRun` is there only for a script that declared
 /// `dry_run: true`.
 pub fn request(spec: &CustomSpec, name: &str, dry_run: bool) -> Vec<u8> {
-    let request =
-        Request { name, state: &spec.state, params: &spec.params, dry_run: spec.dry_run.then_some(dry_run) };
+    let request = ScriptRequest {
+        name,
+        state: &spec.state,
+        params: &spec.params,
+        dry_run: spec.dry_run.then_some(dry_run),
+    };
     // Text keys and plain values only: there is nothing in it that JSON cannot hold.
     let mut bytes = serde_json::to_vec(&request).unwrap_or_default();
     bytes.push(b'\n');
@@ -48,7 +52,7 @@ pub fn request(spec: &CustomSpec, name: &str, dry_run: bool) -> Vec<u8> {
 ///
 /// # Errors
 /// When the reply is empty, too long, not JSON, or of another shape; the text says which.
-pub fn reply(bytes: &[u8]) -> Result<Reply, String> {
+pub fn reply(bytes: &[u8]) -> Result<ScriptReply, String> {
     if bytes.len() > MAX_REPLY {
         return Err(format!("the script's reply is over {MAX_REPLY} bytes"));
     }
@@ -72,7 +76,7 @@ pub fn reply(bytes: &[u8]) -> Result<Reply, String> {
         Some(serde_json::Value::String(error)) => bounded(error),
         Some(other) => return Err(format!("`error` in the script's reply is {other}, not a text")),
     };
-    Ok(Reply { changed, error })
+    Ok(ScriptReply { changed, error })
 }
 
 /// The edit that stands for a script that changed something: only it knows what.

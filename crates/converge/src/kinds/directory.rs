@@ -3,7 +3,7 @@
 use catalog::spec::{DirectorySpec, Ensure};
 use model::{Edit, Fields, PathOwnership, PathState};
 
-use super::{AccountLookup, DEFAULT_DIRECTORY_MODE, Difference, mode_field, ownership_differs};
+use super::{AccountLookup, DEFAULT_DIRECTORY_MODE, FieldDifference, mode_field, ownership_differs};
 
 /// What differs between the declared directory and what is there.
 ///
@@ -19,7 +19,7 @@ pub fn assess(
     wanted: &PathOwnership,
     names: &dyn AccountLookup,
 ) -> Result<Option<Edit<Fields>>, String> {
-    let mut edit = Difference::default();
+    let mut edit = FieldDifference::default();
     match (spec.ensure, prior) {
         (Ensure::Absent, PathState::Missing) => Ok(None),
         (Ensure::Present, PathState::Missing) => {

@@ -3,7 +3,9 @@
 use catalog::spec::{Ensure, FileContent, FileSpec};
 use model::{Digest, Edit, Fields, PathOwnership, PathState};
 
-use super::{AccountLookup, DEFAULT_FILE_MODE, Difference, content_field, mode_field, ownership_differs};
+use super::{
+    AccountLookup, DEFAULT_FILE_MODE, FieldDifference, content_field, mode_field, ownership_differs,
+};
 
 /// The bytes that an edit may show; what is absent is named by digest.
 #[derive(Clone, Copy, Debug, Default)]
@@ -53,7 +55,7 @@ pub fn assess(
     }
     match prior {
         PathState::Missing => {
-            let mut edit = Difference::default();
+            let mut edit = FieldDifference::default();
             let content = new_content(spec, bytes).unwrap_or_default();
             edit.field("content", None, Some(content));
             edit.new_ownership(wanted, DEFAULT_FILE_MODE, names);
@@ -61,7 +63,7 @@ pub fn assess(
         }
         PathState::File { digest, size, mode, uid, gid } => {
             let old = content_field(bytes.old, digest, *size);
-            let mut edit = Difference::default();
+            let mut edit = FieldDifference::default();
             if spec.ensure == Ensure::Absent {
                 edit.field("content", Some(old), None);
                 edit.field("mode", Some(mode_field(*mode)), None);
@@ -93,7 +95,7 @@ fn symlink(
     bytes: Bytes<'_>,
     names: &dyn AccountLookup,
 ) -> Result<Edit<Fields>, String> {
-    let mut edit = Difference::default();
+    let mut edit = FieldDifference::default();
     if spec.ensure == Ensure::Absent {
         edit.field("target", Some(target.to_owned()), None);
         return Ok(Edit::Remove { from: edit.from });

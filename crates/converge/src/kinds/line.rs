@@ -7,7 +7,7 @@ use catalog::spec::{Ensure, LineSpec};
 use lang::regex::Regex;
 use model::{Edit, Fields, PathOwnership, PathState};
 
-use super::{AccountLookup, DEFAULT_FILE_MODE, Difference, ownership_differs};
+use super::{AccountLookup, DEFAULT_FILE_MODE, FieldDifference, ownership_differs};
 
 /// The largest file, in bytes, that a line is edited in.
 pub const MAX_FILE: u64 = 4 * 1024 * 1024;
@@ -71,7 +71,7 @@ pub fn assess(
         }
     };
     let change = edit(spec, bytes)?;
-    let mut edit = Difference::default();
+    let mut edit = FieldDifference::default();
     let created = change.is_some() && ownership.is_none();
     if let Some(change) = change {
         edit.field("line", change.from, change.to);
@@ -103,15 +103,15 @@ fn missing(spec: &LineSpec) -> Result<Option<LineChange>, String> {
     }
 }
 
-fn remove(spec: &LineSpec, lines: &[Line<'_>], matching: Option<&Regex>) -> Option<LineChange> {
-    let goes = |line: &Line<'_>| match matching {
+fn remove(spec: &LineSpec, lines: &[FileLine<'_>], matching: Option<&Regex>) -> Option<LineChange> {
+    let goes = |line: &FileLine<'_>| match matching {
         Some(regex) => line.matches(regex),
         None => line.text == spec.line.as_bytes(),
     };
     if !lines.iter().any(goes) {
         return None;
     }
-    let bytes = lines.iter().filter(|line| !goes(line)).flat_map(Line::bytes).collect();
+    let bytes = lines.iter().filter(|line| !goes(line)).flat_map(FileLine::bytes).collect();
     let gone: Vec<u8> =
         lines.iter().filter(|line| goes(line)).map(|line| line.text).collect::<Vec<_>>().join(&b'\n');
     Some(LineChange { bytes, from: Some(shown(&gone)), to: None })
@@ -119,7 +119,7 @@ fn remove(spec: &LineSpec, lines: &[Line<'_>], matching: Option<&Regex>) -> Opti
 
 fn put(
     spec: &LineSpec,
-    lines: &[Line<'_>],
+    lines: &[FileLine<'_>],
     matching: Option<&Regex>,
     after: Option<&Regex>,
 ) -> Option<LineChange> {
@@ -141,7 +141,7 @@ fn put(
     Some(insert(wanted, lines, after))
 }
 
-fn replace(wanted: &[u8], lines: &[Line<'_>], at: usize) -> Option<LineChange> {
+fn replace(wanted: &[u8], lines: &[FileLine<'_>], at: usize) -> Option<LineChange> {
     if lines[at].text == wanted {
         return None;
     }
@@ -157,9 +157,9 @@ fn replace(wanted: &[u8], lines: &[Line<'_>], at: usize) -> Option<LineChange> {
 
 /// Puts the line after the one at `after`, else at the end. A file whose last line has
 /// no newline keeps that habit: the line before gets one, the new last line has none.
-fn insert(wanted: &[u8], lines: &[Line<'_>], after: Option<usize>) -> LineChange {
+fn insert(wanted: &[u8], lines: &[FileLine<'_>], after: Option<usize>) -> LineChange {
     let at = after.map_or(lines.len(), |after| after + 1);
-    let mut bytes: Vec<u8> = lines[..at].iter().flat_map(Line::bytes).collect();
+    let mut bytes: Vec<u8> = lines[..at].iter().flat_map(FileLine::bytes).collect();
     let before = at.checked_sub(1).map(|before| &lines[before]);
     match before {
         Some(before) if before.end.is_empty() => {
@@ -176,28 +176,28 @@ fn insert(wanted: &[u8], lines: &[Line<'_>], after: Option<usize>) -> LineChange
             bytes.extend_from_slice(common_end(lines));
         }
     }
-    bytes.extend(lines[at..].iter().flat_map(Line::bytes));
+    bytes.extend(lines[at..].iter().flat_map(FileLine::bytes));
     LineChange { bytes, from: None, to: Some(shown(wanted)) }
 }
 
 /// How lines of this file end.
-fn common_end<'a>(lines: &[Line<'a>]) -> &'a [u8] {
+fn common_end<'a>(lines: &[FileLine<'a>]) -> &'a [u8] {
     lines.iter().map(|line| line.end).find(|end| !end.is_empty()).unwrap_or(b"\n")
 }
 
 /// How the wanted line ends where `end` would be its end: an empty line is only one when
 /// something ends it.
-fn own_end<'a>(wanted: &[u8], end: &'a [u8], lines: &[Line<'a>]) -> &'a [u8] {
+fn own_end<'a>(wanted: &[u8], end: &'a [u8], lines: &[FileLine<'a>]) -> &'a [u8] {
     if wanted.is_empty() && end.is_empty() { common_end(lines) } else { end }
 }
 
 /// A line and the bytes that end it: LF, CRLF, or none for an unfinished last line.
-struct Line<'a> {
+struct FileLine<'a> {
     text: &'a [u8],
     end: &'a [u8],
 }
 
-impl Line<'_> {
+impl FileLine<'_> {
     fn bytes(&self) -> impl Iterator<Item = u8> + '_ {
         self.text.iter().chain(self.end).copied()
     }
@@ -207,7 +207,7 @@ impl Line<'_> {
     }
 }
 
-fn split(bytes: &[u8]) -> Vec<Line<'_>> {
+fn split(bytes: &[u8]) -> Vec<FileLine<'_>> {
     bytes
         .split_inclusive(|byte| *byte == b'\n')
         .map(|line| {
@@ -217,7 +217,7 @@ fn split(bytes: &[u8]) -> Vec<Line<'_>> {
                 _ => 0,
             };
             let (text, end) = line.split_at(line.len() - end);
-            Line { text, end }
+            FileLine { text, end }
         })
         .collect()
 }

@@ -83,12 +83,12 @@ pub fn content_field(bytes: Option<&[u8]>, digest: &Digest, size: u64) -> String
 
 /// Collects what differs, field by field.
 #[derive(Default)]
-struct Difference {
+struct FieldDifference {
     from: Fields,
     to: Fields,
 }
 
-impl Difference {
+impl FieldDifference {
     fn field(&mut self, name: &str, from: Option<String>, to: Option<String>) {
         if let Some(from) = from {
             self.from.insert(name.to_owned(), from);

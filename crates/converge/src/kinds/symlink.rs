@@ -3,7 +3,7 @@
 use catalog::spec::{Ensure, SymlinkSpec};
 use model::{Edit, Fields, PathState};
 
-use super::{Difference, content_field};
+use super::{FieldDifference, content_field};
 
 /// What differs between the declared link and what is there. `old` holds the bytes of a
 /// regular file that the link replaces, where they are known.
@@ -16,7 +16,7 @@ pub fn assess(
     prior: &PathState,
     old: Option<&[u8]>,
 ) -> Result<Option<Edit<Fields>>, String> {
-    let mut edit = Difference::default();
+    let mut edit = FieldDifference::default();
     let wanted = || Some(spec.target.clone());
     match (spec.ensure, prior) {
         (Ensure::Absent, PathState::Missing) => Ok(None),

@@ -6,9 +6,9 @@ use std::sync::Arc;
 use lang::Probe;
 use model::{RunReport, Timestamp};
 
-use super::module::Progress;
+use super::module::ModuleProgress;
 use super::removal::Removal;
-use super::report::Collector;
+use super::report::ItemCollector;
 use super::{FinishedRun, Job, JobId, JobOutcome, JobWork, Pending, Record, RunMode, RunOptions};
 use crate::{BoundResource, Desired, Ledger, LedgerEntry, ResourceId};
 
@@ -20,8 +20,8 @@ pub struct Run {
     pub(super) mode: RunMode,
     pub(super) ledger: Ledger,
     pub(super) pending: Pending,
-    pub(super) modules: Vec<Progress>,
-    pub(super) report: Collector,
+    pub(super) modules: Vec<ModuleProgress>,
+    pub(super) report: ItemCollector,
     pub(super) prediction: Prediction,
     pub(super) now: Timestamp,
     /// `pending` differs from what the last record says.
@@ -36,7 +36,7 @@ pub struct Run {
     /// Modules that have begun and can take a step.
     moving: VecDeque<usize>,
     running: usize,
-    jobs: BTreeMap<JobId, Task>,
+    jobs: BTreeMap<JobId, JobTarget>,
     next_job: u64,
     removal: Removal,
     finished: bool,
@@ -44,7 +44,7 @@ pub struct Run {
 
 /// Whom a job's outcome goes to.
 #[derive(Clone, Copy, Debug)]
-enum Task {
+enum JobTarget {
     Module(usize),
     Removal,
 }
@@ -66,7 +66,7 @@ impl Run {
         mode: RunMode,
         options: RunOptions,
     ) -> Run {
-        let modules = Progress::all(&desired);
+        let modules = ModuleProgress::all(&desired);
         let startable = (0..modules.len()).filter(|m| modules[*m].blockers == 0).collect();
         let removal = Removal::new(&desired, &ledger);
         let mut run = Run {
@@ -74,7 +74,7 @@ impl Run {
             ledger,
             pending,
             modules,
-            report: Collector::default(),
+            report: ItemCollector::default(),
             prediction: Prediction::default(),
             now: options.started,
             dirty: false,
@@ -112,7 +112,7 @@ impl Run {
             }
             let Some(m) = self.moving.pop_front() else { break };
             match self.step(m) {
-                Some(work) => jobs.push(self.issue(Task::Module(m), work)),
+                Some(work) => jobs.push(self.issue(JobTarget::Module(m), work)),
                 None => self.module_is_done(m),
             }
         }
@@ -120,7 +120,7 @@ impl Run {
             && self.jobs.is_empty()
             && let Some(work) = self.remove_next()
         {
-            jobs.push(self.issue(Task::Removal, work));
+            jobs.push(self.issue(JobTarget::Removal, work));
         }
         jobs
     }
@@ -129,11 +129,11 @@ impl Run {
     pub fn done(&mut self, id: JobId, outcome: JobOutcome, now: Timestamp) {
         self.now = self.now.max(now);
         match self.jobs.remove(&id) {
-            Some(Task::Module(m)) => {
+            Some(JobTarget::Module(m)) => {
                 self.settle(m, outcome);
                 self.moving.push_back(m);
             }
-            Some(Task::Removal) => self.removed(outcome),
+            Some(JobTarget::Removal) => self.removed(outcome),
             None => {}
         }
     }
@@ -189,7 +189,7 @@ impl Run {
         &mut self.removal
     }
 
-    fn issue(&mut self, task: Task, what: JobWork) -> Job {
+    fn issue(&mut self, task: JobTarget, what: JobWork) -> Job {
         debug_assert!(!matches!(&what, JobWork::Probe(Probe::Changed(_))));
         self.next_job += 1;
         let id = JobId(self.next_job);

@@ -29,7 +29,7 @@ use crate::{BoundResource, Ledger, LedgerEntry, ResourceId};
 pub use machine::Run;
 pub use pending::{Pending, Undo};
 
-/// How many modules a run works on at once unless told otherwise.
+/// How many modules a run works on at once by default.
 pub const DEFAULT_PARALLEL: usize = 4;
 /// Time for a module's `verify:`.
 pub const VERIFY_TIMEOUT: Duration = Duration::from_secs(120);

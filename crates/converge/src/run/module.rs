@@ -14,15 +14,15 @@ use crate::{Desired, ResourceId};
 
 /// How far a module is.
 #[derive(Debug, Default)]
-pub(super) struct Progress {
+pub(super) struct ModuleProgress {
     /// Modules that must be done first and are not.
     pub(super) blockers: usize,
     /// Modules that this one holds back.
     pub(super) dependents: Vec<usize>,
-    pub(super) phase: Phase,
+    pub(super) phase: ModulePhase,
     /// What became of each slot: resources, then handlers.
-    pub(super) states: Vec<State>,
-    pub(super) end: End,
+    pub(super) states: Vec<SlotState>,
+    pub(super) end: ModuleEnd,
     /// When the current slot began.
     pub(super) began: Timestamp,
     /// Answers of the host for the current slot.
@@ -36,7 +36,7 @@ pub(super) struct Progress {
 }
 
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) enum Phase {
+pub(super) enum ModulePhase {
     #[default]
     Start,
     /// When, dependencies, check.
@@ -49,7 +49,7 @@ pub(super) enum Phase {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum State {
+pub(super) enum SlotState {
     #[default]
     Waiting,
     /// Right, changed, ignored, or not wanted here.
@@ -60,7 +60,7 @@ pub(super) enum State {
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) enum End {
+pub(super) enum ModuleEnd {
     #[default]
     Open,
     Fine,
@@ -69,13 +69,14 @@ pub(super) enum End {
     Blocked(String),
 }
 
-impl Progress {
-    pub(super) fn all(desired: &Desired) -> Vec<Progress> {
+impl ModuleProgress {
+    pub(super) fn all(desired: &Desired) -> Vec<ModuleProgress> {
         let numbers: BTreeMap<&str, usize> =
             desired.modules.iter().enumerate().map(|(m, module)| (module.name.as_str(), m)).collect();
-        let mut all: Vec<Progress> = desired.modules.iter().map(|_| Progress::default()).collect();
+        let mut all: Vec<ModuleProgress> =
+            desired.modules.iter().map(|_| ModuleProgress::default()).collect();
         for (m, module) in desired.modules.iter().enumerate() {
-            all[m].states = vec![State::Waiting; module.resources.len() + module.handlers.len()];
+            all[m].states = vec![SlotState::Waiting; module.resources.len() + module.handlers.len()];
             // Only what stands before it can hold it back: a broken cycle cannot wait for itself.
             let earlier = module.depends_on.iter().chain(&module.after);
             let earlier: BTreeSet<usize> = earlier
@@ -96,13 +97,13 @@ impl Run {
     pub(super) fn step(&mut self, m: usize) -> Option<JobWork> {
         loop {
             let work = match self.modules[m].phase {
-                Phase::Start => self.start(m),
-                Phase::Slot(slot) => self.slot(m, slot),
-                Phase::Apply(slot) => self.apply(m, slot),
-                Phase::Verify => self.verify(m),
-                Phase::Undo => self.undo(m),
-                Phase::End => self.end(m),
-                Phase::Done => return None,
+                ModulePhase::Start => self.start(m),
+                ModulePhase::Slot(slot) => self.slot(m, slot),
+                ModulePhase::Apply(slot) => self.apply(m, slot),
+                ModulePhase::Verify => self.verify(m),
+                ModulePhase::Undo => self.undo(m),
+                ModulePhase::End => self.end(m),
+                ModulePhase::Done => return None,
             };
             if work.is_some() {
                 return work;
@@ -114,29 +115,33 @@ impl Run {
     pub(super) fn settle(&mut self, m: usize, outcome: JobOutcome) {
         let phase = self.modules[m].phase;
         let why = match (phase, outcome) {
-            (Phase::Start | Phase::Slot(_), Ok(JobDone::Probed(answer))) => {
+            (ModulePhase::Start | ModulePhase::Slot(_), Ok(JobDone::Probed(answer))) => {
                 let progress = &mut self.modules[m];
                 return progress.answers.extend(progress.asked.take().map(|probe| (probe, answer)));
             }
-            (Phase::Slot(slot), Ok(JobDone::Skipped(reason))) => {
+            (ModulePhase::Slot(slot), Ok(JobDone::Skipped(reason))) => {
                 return self.skipped_by_host(m, slot, reason);
             }
-            (Phase::Slot(slot), Ok(JobDone::Checked(checked))) => return self.checked(m, slot, Ok(checked)),
-            (Phase::Apply(slot), Ok(JobDone::Applied(applied))) => return self.applied(m, slot, Ok(applied)),
-            (Phase::Verify, Ok(JobDone::Verified)) => return self.verified(m, Ok(())),
-            (Phase::Undo, Ok(JobDone::Undone)) => return self.undone(m, Ok(())),
-            (Phase::End, Ok(JobDone::Persisted)) => return self.persisted(m, Ok(())),
+            (ModulePhase::Slot(slot), Ok(JobDone::Checked(checked))) => {
+                return self.checked(m, slot, Ok(checked));
+            }
+            (ModulePhase::Apply(slot), Ok(JobDone::Applied(applied))) => {
+                return self.applied(m, slot, Ok(applied));
+            }
+            (ModulePhase::Verify, Ok(JobDone::Verified)) => return self.verified(m, Ok(())),
+            (ModulePhase::Undo, Ok(JobDone::Undone)) => return self.undone(m, Ok(())),
+            (ModulePhase::End, Ok(JobDone::Persisted)) => return self.persisted(m, Ok(())),
             (_, Err(why)) => why,
             (_, Ok(_)) => "the host answered a question that was not asked".to_owned(),
         };
         match phase {
-            Phase::Start => self.fail_module(m, why),
-            Phase::Slot(slot) => self.checked(m, slot, Err(why)),
-            Phase::Apply(slot) => self.applied(m, slot, Err(why)),
-            Phase::Verify => self.verified(m, Err(why)),
-            Phase::Undo => self.undone(m, Err(why)),
-            Phase::End => self.persisted(m, Err(why)),
-            Phase::Done => {}
+            ModulePhase::Start => self.fail_module(m, why),
+            ModulePhase::Slot(slot) => self.checked(m, slot, Err(why)),
+            ModulePhase::Apply(slot) => self.applied(m, slot, Err(why)),
+            ModulePhase::Verify => self.verified(m, Err(why)),
+            ModulePhase::Undo => self.undone(m, Err(why)),
+            ModulePhase::End => self.persisted(m, Err(why)),
+            ModulePhase::Done => {}
         }
     }
 
@@ -147,7 +152,7 @@ impl Run {
             return None;
         }
         if let Some((name, root)) = self.failed_module(&module.depends_on) {
-            self.skip_module(m, waits_for(&name, &root), End::Blocked(root));
+            self.skip_module(m, waits_for(&name, &root), ModuleEnd::Blocked(root));
             return None;
         }
         let wanted = match self.ask(m, None, &module.when) {
@@ -158,7 +163,7 @@ impl Run {
             Ok(true) => self.modules[m].phase = self.after_slots(m, 0),
             Ok(false) => {
                 self.drop_debts_of(m);
-                self.skip_module(m, format!("when is false: {}", source(&module.when)), End::Fine);
+                self.skip_module(m, format!("when is false: {}", source(&module.when)), ModuleEnd::Fine);
             }
             Err(reason) => self.fail_module(m, reason),
         }
@@ -170,25 +175,25 @@ impl Run {
     fn failed_module(&self, names: &[String]) -> Option<(String, String)> {
         let module = |name: &String| self.desired.modules.iter().position(|module| module.name == *name);
         names.iter().find_map(|name| match &self.modules[module(name)?].end {
-            End::Failed => Some((name.clone(), name.clone())),
-            End::Blocked(root) => Some((name.clone(), root.clone())),
-            End::Open | End::Fine => None,
+            ModuleEnd::Failed => Some((name.clone(), name.clone())),
+            ModuleEnd::Blocked(root) => Some((name.clone(), root.clone())),
+            ModuleEnd::Open | ModuleEnd::Fine => None,
         })
     }
 
     fn fail_module(&mut self, m: usize, reason: String) {
         let name = self.desired.modules[m].name.clone();
         self.report.add((m, 0), bare(&name, Action::Failed, Some(reason)));
-        (self.modules[m].end, self.modules[m].phase) = (End::Failed, Phase::End);
+        (self.modules[m].end, self.modules[m].phase) = (ModuleEnd::Failed, ModulePhase::End);
     }
 
     /// One item for all its resources, each of which is counted.
-    fn skip_module(&mut self, m: usize, reason: String, end: End) {
+    fn skip_module(&mut self, m: usize, reason: String, end: ModuleEnd) {
         let module = &self.desired.modules[m];
         let others = module.resources.len().saturating_sub(1);
         self.report.counts.skipped += u32::try_from(others).unwrap_or(u32::MAX);
         self.report.add((m, 0), bare(&module.name.clone(), Action::Skipped, Some(reason)));
-        (self.modules[m].end, self.modules[m].phase) = (end, Phase::End);
+        (self.modules[m].end, self.modules[m].phase) = (end, ModulePhase::End);
     }
 
     /// A module that is not wanted owes nothing.
@@ -209,37 +214,37 @@ impl Run {
 
     /// The phase when the slots before `slot` are through: verify stands between resources
     /// and handlers.
-    pub(super) fn after_slots(&self, m: usize, slot: usize) -> Phase {
+    pub(super) fn after_slots(&self, m: usize, slot: usize) -> ModulePhase {
         let module = &self.desired.modules[m];
         if slot == module.resources.len() {
-            Phase::Verify
+            ModulePhase::Verify
         } else if slot < module.resources.len() + module.handlers.len() {
-            Phase::Slot(slot)
+            ModulePhase::Slot(slot)
         } else {
-            Phase::End
+            ModulePhase::End
         }
     }
 
     fn end(&mut self, m: usize) -> Option<JobWork> {
         let progress = &mut self.modules[m];
-        if progress.end == End::Open {
-            let failed = progress.states.contains(&State::Failed);
-            progress.end = if failed { End::Failed } else { End::Fine };
+        if progress.end == ModuleEnd::Open {
+            let failed = progress.states.contains(&SlotState::Failed);
+            progress.end = if failed { ModuleEnd::Failed } else { ModuleEnd::Fine };
         }
         if self.mode == RunMode::Plan {
-            self.modules[m].phase = Phase::Done;
+            self.modules[m].phase = ModulePhase::Done;
             return None;
         }
         let record = self.record();
         if record.is_empty() {
-            self.modules[m].phase = Phase::Done;
+            self.modules[m].phase = ModulePhase::Done;
             return None;
         }
         Some(JobWork::Persist { record })
     }
 
     fn persisted(&mut self, m: usize, result: Result<(), String>) {
-        self.modules[m].phase = Phase::Done;
+        self.modules[m].phase = ModulePhase::Done;
         if let Err(error) = result {
             // The last record of the run tries again.
             self.dirty = true;
@@ -270,7 +275,8 @@ impl Run {
     fn begin_handlers(&mut self, m: usize) {
         let module = &self.desired.modules[m];
         let first = module.resources.len();
-        self.modules[m].phase = if module.handlers.is_empty() { Phase::End } else { Phase::Slot(first) };
+        self.modules[m].phase =
+            if module.handlers.is_empty() { ModulePhase::End } else { ModulePhase::Slot(first) };
     }
 
     fn verified(&mut self, m: usize, result: Result<(), String>) {
@@ -282,9 +288,9 @@ impl Run {
         self.report
             .add((m, usize::MAX - 1), bare(&name, Action::Failed, Some(format!("verify failed: {reason}"))));
         let progress = &mut self.modules[m];
-        (progress.end, progress.phase) = (End::Failed, Phase::Undo);
+        (progress.end, progress.phase) = (ModuleEnd::Failed, ModulePhase::Undo);
         for slot in &progress.changed {
-            progress.states[*slot] = State::Failed;
+            progress.states[*slot] = SlotState::Failed;
         }
         // What was changed is put back, so nobody has to hear of it.
         self.pending.drop_from(&name);
@@ -304,7 +310,7 @@ impl Run {
 
     fn undone(&mut self, m: usize, result: Result<(), String>) {
         let name = self.desired.modules[m].name.clone();
-        self.modules[m].phase = Phase::End;
+        self.modules[m].phase = ModulePhase::End;
         if let Err(reason) = result {
             let reason = format!("what verify refused could not be put back: {reason}");
             self.report.add((m, usize::MAX), bare(&name, Action::Failed, Some(reason)));

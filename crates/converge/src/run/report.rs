@@ -8,18 +8,18 @@ use model::{Action, ResourceReport, RunCounts};
 use crate::BoundResource;
 
 /// Where an item stands in the report: module, then slot.
-pub(super) type Position = (usize, usize);
+pub(super) type ItemPosition = (usize, usize);
 
 /// Everything that was not simply right.
 #[derive(Debug, Default)]
-pub(super) struct Collector {
+pub(super) struct ItemCollector {
     pub(super) counts: RunCounts,
-    items: Vec<(Position, ResourceReport)>,
+    items: Vec<(ItemPosition, ResourceReport)>,
 }
 
-impl Collector {
+impl ItemCollector {
     /// Counts an action and keeps its item.
-    pub(super) fn add(&mut self, position: Position, item: ResourceReport) {
+    pub(super) fn add(&mut self, position: ItemPosition, item: ResourceReport) {
         let counts = &mut self.counts;
         match item.action {
             Action::Changed | Action::Deleted => counts.changed += 1,

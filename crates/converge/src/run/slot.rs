@@ -9,7 +9,7 @@ use lang::{EvalError, Probe};
 use model::delta::{Edit, Fields};
 use model::{Action, PathState};
 
-use super::module::{End, Phase, State};
+use super::module::{ModuleEnd, ModulePhase, SlotState};
 use super::pending::Ahead;
 use super::report::item;
 use super::{JobWork, Record, Run, RunMode, Undo};
@@ -38,13 +38,13 @@ impl Run {
         let handler = slot >= self.desired.modules[m].resources.len();
         let observe = self.observes(&resource);
         if handler && !self.is_notified(&resource, observe, None) {
-            self.next(m, slot, State::Fine);
+            self.next(m, slot, SlotState::Fine);
             return None;
         }
         if let Some((dependency, root)) = self.failed_dependency(&resource) {
             let reason = waits_for(&dependency, &root);
             self.report.add((m, slot), item(&resource, Action::Skipped, None, Some(reason), 0));
-            self.next(m, slot, State::Blocked(root));
+            self.next(m, slot, SlotState::Blocked(root));
             return None;
         }
         let wanted = match self.ask(m, Some(&resource), &resource.when) {
@@ -61,7 +61,7 @@ impl Run {
                 let reason = format!("when is false: {}", source(&resource.when));
                 self.report.add((m, slot), item(&resource, Action::Skipped, None, Some(reason), 0));
                 self.heard(&resource, observe);
-                self.next(m, slot, State::Fine);
+                self.next(m, slot, SlotState::Fine);
             }
             Err(reason) => {
                 self.modules[m].began = self.now;
@@ -84,10 +84,14 @@ impl Run {
         resource.depends_on.iter().find_map(|id| {
             let (m, slot) = *self.desired.index.get(id)?;
             match (&self.modules[m].states[slot], &self.modules[m].end) {
-                (State::Failed, _) | (State::Waiting, End::Failed) => Some((id.clone(), id.clone())),
-                (State::Blocked(root), _) => Some((id.clone(), root.clone())),
-                (State::Waiting, End::Blocked(root)) => Some((id.clone(), ResourceId::from(root.as_str()))),
-                (State::Fine, _) | (State::Waiting, End::Open | End::Fine) => None,
+                (SlotState::Failed, _) | (SlotState::Waiting, ModuleEnd::Failed) => {
+                    Some((id.clone(), id.clone()))
+                }
+                (SlotState::Blocked(root), _) => Some((id.clone(), root.clone())),
+                (SlotState::Waiting, ModuleEnd::Blocked(root)) => {
+                    Some((id.clone(), ResourceId::from(root.as_str())))
+                }
+                (SlotState::Fine, _) | (SlotState::Waiting, ModuleEnd::Open | ModuleEnd::Fine) => None,
             }
         })
     }
@@ -146,17 +150,17 @@ impl Run {
                 self.follow_declaration(&resource, &checked.prior);
             }
             self.heard(&resource, observe);
-            return self.next(m, slot, State::Fine);
+            return self.next(m, slot, SlotState::Fine);
         }
         if observe {
             let action = if checked.unknown { Action::Unknown } else { Action::WouldChange };
             self.predict(&resource, &checked);
             let ms = self.elapsed(m);
             self.report.add((m, slot), item(&resource, action, checked.edit.as_ref(), checked.note, ms));
-            return self.next(m, slot, State::Fine);
+            return self.next(m, slot, SlotState::Fine);
         }
         let progress = &mut self.modules[m];
-        (progress.checked, progress.phase) = (Some(checked), Phase::Apply(slot));
+        (progress.checked, progress.phase) = (Some(checked), ModulePhase::Apply(slot));
     }
 
     /// Hands out the apply, with everything that must be durable before it.
@@ -199,7 +203,7 @@ impl Run {
                 self.report.add((m, slot), item(&resource, Action::Changed, edit.as_ref(), None, ms));
                 self.modules[m].changed.push(slot);
                 self.heard(&resource, false);
-                self.next(m, slot, State::Fine);
+                self.next(m, slot, SlotState::Fine);
             }
             Ok(_) => {
                 self.take_back(&resource, ahead, true);
@@ -210,7 +214,7 @@ impl Run {
                 }
                 self.report.counts.ok += 1;
                 self.heard(&resource, false);
-                self.next(m, slot, State::Fine);
+                self.next(m, slot, SlotState::Fine);
             }
             Err(reason) => {
                 // Half a change may have happened: how to undo it stays written down.
@@ -229,15 +233,15 @@ impl Run {
         let observe = self.observes(&resource);
         self.report.add((m, slot), item(&resource, Action::Skipped, None, Some(reason), 0));
         self.heard(&resource, observe);
-        self.next(m, slot, State::Fine);
+        self.next(m, slot, SlotState::Fine);
     }
 
     /// The slot failed; what notified it is still owed.
     pub(super) fn fail(&mut self, m: usize, slot: usize, reason: String) {
         let resource = Arc::clone(self.resource(m, slot));
         let (action, state) = match resource.ignore_failure {
-            true => (Action::Ignored, State::Fine),
-            false => (Action::Failed, State::Failed),
+            true => (Action::Ignored, SlotState::Fine),
+            false => (Action::Failed, SlotState::Failed),
         };
         let ms = self.elapsed(m);
         self.report.add((m, slot), item(&resource, action, None, Some(reason), ms));
@@ -257,7 +261,7 @@ impl Run {
         let ms = self.elapsed(m);
         let reason = format!("{path} would have been changed before it, so its outcome is not known");
         self.report.add((m, slot), item(resource, Action::Unknown, None, Some(reason), ms));
-        self.next(m, slot, State::Fine);
+        self.next(m, slot, SlotState::Fine);
     }
 
     fn predict(&mut self, resource: &BoundResource, checked: &Checked) {
@@ -329,7 +333,7 @@ impl Run {
         self.ledger.entries.insert(id.clone(), entry);
     }
 
-    fn next(&mut self, m: usize, slot: usize, state: State) {
+    fn next(&mut self, m: usize, slot: usize, state: SlotState) {
         let phase = self.after_slots(m, slot + 1);
         let progress = &mut self.modules[m];
         progress.states[slot] = state;

@@ -1,47 +1,47 @@
-//! The tree of an expression. Every node knows its place and its depth.
+//! The tree of an expression. Every node knows its position and its depth.
 
 use crate::Value;
 
 /// A node: what it is, where it stands in the source, how deep the tree below it is.
-pub(crate) struct Node {
-    pub(crate) kind: Kind,
+pub(crate) struct ExprNode {
+    pub(crate) kind: ExprKind,
     pub(crate) offset: usize,
     pub(crate) len: usize,
     /// Bounded by the parser, so that walking and dropping the tree cannot exhaust a stack.
     pub(crate) depth: usize,
 }
 
-pub(crate) enum Kind {
+pub(crate) enum ExprKind {
     Literal(Value),
     Name(String),
-    Attr(Box<Node>, String),
-    Index(Box<Node>, Box<Node>),
-    List(Vec<Node>),
-    Map(Vec<(String, Node)>),
-    Not(Box<Node>),
-    Negate(Box<Node>),
-    And(Box<Node>, Box<Node>),
-    Or(Box<Node>, Box<Node>),
-    Binary(Op, Box<Node>, Box<Node>),
+    Attr(Box<ExprNode>, String),
+    Index(Box<ExprNode>, Box<ExprNode>),
+    List(Vec<ExprNode>),
+    Map(Vec<(String, ExprNode)>),
+    Not(Box<ExprNode>),
+    Negate(Box<ExprNode>),
+    And(Box<ExprNode>, Box<ExprNode>),
+    Or(Box<ExprNode>, Box<ExprNode>),
+    Binary(ExprOp, Box<ExprNode>, Box<ExprNode>),
     If {
-        condition: Box<Node>,
-        then: Box<Node>,
-        otherwise: Box<Node>,
+        condition: Box<ExprNode>,
+        then: Box<ExprNode>,
+        otherwise: Box<ExprNode>,
     },
     /// `is defined`, or `is not defined` when negated.
     Defined {
-        target: Box<Node>,
+        target: Box<ExprNode>,
         negated: bool,
     },
     /// A filter, or a function that is one; the first argument is its operand.
     Filter {
         filter: super::filters::Filter,
-        args: Vec<Node>,
+        args: Vec<ExprNode>,
     },
     /// A node-side predicate.
     Predicate {
         predicate: Predicate,
-        args: Vec<Node>,
+        args: Vec<ExprNode>,
     },
 }
 
@@ -70,7 +70,7 @@ impl Predicate {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Op {
+pub(crate) enum ExprOp {
     Equal,
     NotEqual,
     Less,
@@ -87,39 +87,44 @@ pub(crate) enum Op {
     Modulo,
 }
 
-impl Op {
+impl ExprOp {
     pub(crate) fn symbol(self) -> &'static str {
         match self {
-            Op::Equal => "==",
-            Op::NotEqual => "!=",
-            Op::Less => "<",
-            Op::LessEqual => "<=",
-            Op::Greater => ">",
-            Op::GreaterEqual => ">=",
-            Op::In => "in",
-            Op::NotIn => "not in",
-            Op::Concat => "~",
-            Op::Add => "+",
-            Op::Subtract => "-",
-            Op::Multiply => "*",
-            Op::Divide => "//",
-            Op::Modulo => "%",
+            ExprOp::Equal => "==",
+            ExprOp::NotEqual => "!=",
+            ExprOp::Less => "<",
+            ExprOp::LessEqual => "<=",
+            ExprOp::Greater => ">",
+            ExprOp::GreaterEqual => ">=",
+            ExprOp::In => "in",
+            ExprOp::NotIn => "not in",
+            ExprOp::Concat => "~",
+            ExprOp::Add => "+",
+            ExprOp::Subtract => "-",
+            ExprOp::Multiply => "*",
+            ExprOp::Divide => "//",
+            ExprOp::Modulo => "%",
         }
     }
 }
 
-impl Node {
+impl ExprNode {
     /// The nodes directly below this one.
-    pub(crate) fn children(&self) -> Vec<&Node> {
+    pub(crate) fn children(&self) -> Vec<&ExprNode> {
         match &self.kind {
-            Kind::Literal(_) | Kind::Name(_) => Vec::new(),
-            Kind::Attr(a, _) | Kind::Not(a) | Kind::Negate(a) | Kind::Defined { target: a, .. } => vec![a],
-            Kind::Index(a, b) | Kind::And(a, b) | Kind::Or(a, b) | Kind::Binary(_, a, b) => vec![a, b],
-            Kind::If { condition, then, otherwise } => vec![condition, then, otherwise],
-            Kind::List(items) | Kind::Filter { args: items, .. } | Kind::Predicate { args: items, .. } => {
-                items.iter().collect()
+            ExprKind::Literal(_) | ExprKind::Name(_) => Vec::new(),
+            ExprKind::Attr(a, _)
+            | ExprKind::Not(a)
+            | ExprKind::Negate(a)
+            | ExprKind::Defined { target: a, .. } => vec![a],
+            ExprKind::Index(a, b) | ExprKind::And(a, b) | ExprKind::Or(a, b) | ExprKind::Binary(_, a, b) => {
+                vec![a, b]
             }
-            Kind::Map(entries) => entries.iter().map(|(_, value)| value).collect(),
+            ExprKind::If { condition, then, otherwise } => vec![condition, then, otherwise],
+            ExprKind::List(items)
+            | ExprKind::Filter { args: items, .. }
+            | ExprKind::Predicate { args: items, .. } => items.iter().collect(),
+            ExprKind::Map(entries) => entries.iter().map(|(_, value)| value).collect(),
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The bounds of an expression, and what is said of one that is wrong.
+//! The bounds of an expression, and the errors of one that is wrong.
 
 use crate::Probe;
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::ast::{Kind, Node, Op, Predicate};
+use super::ast::{ExprKind, ExprNode, ExprOp, Predicate};
 use super::error::EvalError;
 use super::filters::Filter;
 use super::val::Val;
@@ -17,14 +17,14 @@ const ITEM_BYTES: usize = 32;
 const BYTES_PER_STEP: usize = 256;
 
 /// What an evaluation may still use up.
-pub(crate) struct Budget {
+pub(crate) struct EvalBudget {
     steps: u64,
     bytes: usize,
 }
 
-impl Budget {
-    pub(crate) fn new(steps: u64, bytes: usize) -> Budget {
-        Budget { steps, bytes }
+impl EvalBudget {
+    pub(crate) fn new(steps: u64, bytes: usize) -> EvalBudget {
+        EvalBudget { steps, bytes }
     }
 
     /// Takes steps; the error is a message.
@@ -41,16 +41,16 @@ impl Budget {
 
 pub(crate) struct Eval<'a, 'b> {
     scope: &'a dyn Scope,
-    budget: &'b mut Budget,
+    budget: &'b mut EvalBudget,
 }
 
 impl<'a, 'b> Eval<'a, 'b> {
-    pub(crate) fn new(scope: &'a dyn Scope, budget: &'b mut Budget) -> Eval<'a, 'b> {
+    pub(crate) fn new(scope: &'a dyn Scope, budget: &'b mut EvalBudget) -> Eval<'a, 'b> {
         Eval { scope, budget }
     }
 
     /// The value of a whole expression.
-    pub(crate) fn value(&mut self, node: &'a Node) -> Result<Value, EvalError> {
+    pub(crate) fn value(&mut self, node: &'a ExprNode) -> Result<Value, EvalError> {
         match self.defined(node)? {
             Val::Plain(Cow::Owned(value)) => Ok(value),
             Val::Plain(Cow::Borrowed(value)) => {
@@ -63,7 +63,7 @@ impl<'a, 'b> Eval<'a, 'b> {
     }
 
     /// The value of a condition.
-    pub(crate) fn truth(&mut self, node: &'a Node) -> Result<bool, EvalError> {
+    pub(crate) fn truth(&mut self, node: &'a ExprNode) -> Result<bool, EvalError> {
         let value = self.defined(node)?;
         value.plain().and_then(Value::as_bool).ok_or_else(|| {
             let found = value.type_name();
@@ -71,57 +71,57 @@ impl<'a, 'b> Eval<'a, 'b> {
         })
     }
 
-    fn defined(&mut self, node: &'a Node) -> Result<Val<'a>, EvalError> {
+    fn defined(&mut self, node: &'a ExprNode) -> Result<Val<'a>, EvalError> {
         match self.eval(node)? {
             Val::Undefined(error) => Err(error),
             value => Ok(value),
         }
     }
 
-    fn eval(&mut self, node: &'a Node) -> Result<Val<'a>, EvalError> {
+    fn eval(&mut self, node: &'a ExprNode) -> Result<Val<'a>, EvalError> {
         self.budget.step(1).map_err(|message| failed(node, message))?;
         match &node.kind {
-            Kind::Literal(value) => Ok(Val::Plain(Cow::Borrowed(value))),
-            Kind::Name(name) => Ok(self.root(node, name)),
-            Kind::Attr(target, name) => self.attribute(node, target, name),
-            Kind::Index(target, index) => self.index(node, target, index),
-            Kind::List(items) => {
+            ExprKind::Literal(value) => Ok(Val::Plain(Cow::Borrowed(value))),
+            ExprKind::Name(name) => Ok(self.root(node, name)),
+            ExprKind::Attr(target, name) => self.attribute(node, target, name),
+            ExprKind::Index(target, index) => self.index(node, target, index),
+            ExprKind::List(items) => {
                 let values = items.iter().map(|item| self.value(item)).collect::<Result<_, _>>()?;
                 self.made(node, Value::List(values))
             }
-            Kind::Map(entries) => {
+            ExprKind::Map(entries) => {
                 let mut map = BTreeMap::new();
                 for (key, item) in entries {
                     map.insert(key.clone(), self.value(item)?);
                 }
                 self.made(node, Value::Map(map))
             }
-            Kind::Not(target) => Ok(Val::owned(Value::Bool(!self.truth(target)?))),
-            Kind::Negate(target) => {
+            ExprKind::Not(target) => Ok(Val::owned(Value::Bool(!self.truth(target)?))),
+            ExprKind::Negate(target) => {
                 let number = self.defined(target)?.plain().and_then(Value::as_int);
                 let number = number.ok_or_else(|| failed(node, "`-` takes an int".into()))?;
                 Ok(Val::owned(Value::Int(-number)))
             }
-            Kind::And(a, b) => Ok(Val::owned(Value::Bool(self.truth(a)? && self.truth(b)?))),
-            Kind::Or(a, b) => Ok(Val::owned(Value::Bool(self.truth(a)? || self.truth(b)?))),
-            Kind::Binary(op, a, b) => self.binary(node, *op, a, b),
-            Kind::If { condition, then, otherwise } => {
+            ExprKind::And(a, b) => Ok(Val::owned(Value::Bool(self.truth(a)? && self.truth(b)?))),
+            ExprKind::Or(a, b) => Ok(Val::owned(Value::Bool(self.truth(a)? || self.truth(b)?))),
+            ExprKind::Binary(op, a, b) => self.binary(node, *op, a, b),
+            ExprKind::If { condition, then, otherwise } => {
                 if self.truth(condition)? {
                     self.eval(then)
                 } else {
                     self.eval(otherwise)
                 }
             }
-            Kind::Defined { target, negated } => {
+            ExprKind::Defined { target, negated } => {
                 let undefined = matches!(self.eval(target)?, Val::Undefined(_));
                 Ok(Val::owned(Value::Bool(undefined == *negated)))
             }
-            Kind::Filter { filter, args } => self.filter(node, *filter, args),
-            Kind::Predicate { predicate, args } => self.predicate(node, *predicate, args),
+            ExprKind::Filter { filter, args } => self.filter(node, *filter, args),
+            ExprKind::Predicate { predicate, args } => self.predicate(node, *predicate, args),
         }
     }
 
-    fn root(&mut self, node: &Node, name: &str) -> Val<'a> {
+    fn root(&mut self, node: &ExprNode, name: &str) -> Val<'a> {
         let scope = self.scope;
         match scope.root(name) {
             Some(value) => Val::Plain(Cow::Borrowed(value)),
@@ -129,7 +129,7 @@ impl<'a, 'b> Eval<'a, 'b> {
         }
     }
 
-    fn attribute(&mut self, node: &Node, target: &'a Node, name: &str) -> Result<Val<'a>, EvalError> {
+    fn attribute(&mut self, node: &ExprNode, target: &'a ExprNode, name: &str) -> Result<Val<'a>, EvalError> {
         let value = match self.eval(target)? {
             Val::Plain(value) => value,
             Val::Undefined(error) => return Ok(Val::Undefined(error)),
@@ -146,7 +146,12 @@ impl<'a, 'b> Eval<'a, 'b> {
         })
     }
 
-    fn index(&mut self, node: &Node, target: &'a Node, index: &'a Node) -> Result<Val<'a>, EvalError> {
+    fn index(
+        &mut self,
+        node: &ExprNode,
+        target: &'a ExprNode,
+        index: &'a ExprNode,
+    ) -> Result<Val<'a>, EvalError> {
         let key = self.value(index)?;
         if let Value::Str(name) = &key {
             return self.attribute(node, target, name);
@@ -174,18 +179,29 @@ impl<'a, 'b> Eval<'a, 'b> {
         })
     }
 
-    fn binary(&mut self, node: &'a Node, op: Op, a: &'a Node, b: &'a Node) -> Result<Val<'a>, EvalError> {
+    fn binary(
+        &mut self,
+        node: &'a ExprNode,
+        op: ExprOp,
+        a: &'a ExprNode,
+        b: &'a ExprNode,
+    ) -> Result<Val<'a>, EvalError> {
         let (left, right) = (self.defined(a)?, self.defined(b)?);
         let looked_at = left.plain().map_or(0, weight) + right.plain().map_or(0, weight);
         // Before the work is done: a result is never larger than what it is made of.
         match op {
-            Op::Concat | Op::Add => self.charge(node, looked_at)?,
+            ExprOp::Concat | ExprOp::Add => self.charge(node, looked_at)?,
             _ => self.step(node, (looked_at / BYTES_PER_STEP) as u64)?,
         }
         ops::binary(op, &left, &right).map(Val::owned).map_err(|message| failed(node, message))
     }
 
-    fn filter(&mut self, node: &'a Node, filter: Filter, args: &'a [Node]) -> Result<Val<'a>, EvalError> {
+    fn filter(
+        &mut self,
+        node: &'a ExprNode,
+        filter: Filter,
+        args: &'a [ExprNode],
+    ) -> Result<Val<'a>, EvalError> {
         if let (Filter::Default, [target, fallback]) = (filter, args) {
             return match self.eval(target)? {
                 Val::Undefined(_) => self.defined(fallback),
@@ -207,9 +223,9 @@ impl<'a, 'b> Eval<'a, 'b> {
 
     fn predicate(
         &mut self,
-        node: &'a Node,
+        node: &'a ExprNode,
         predicate: Predicate,
-        args: &'a [Node],
+        args: &'a [ExprNode],
     ) -> Result<Val<'a>, EvalError> {
         let text = match args.first().map(|arg| self.value(arg)).transpose()? {
             Some(Value::Str(text)) => Some(text),
@@ -236,16 +252,16 @@ impl<'a, 'b> Eval<'a, 'b> {
         }
     }
 
-    fn made(&mut self, node: &Node, value: Value) -> Result<Val<'a>, EvalError> {
+    fn made(&mut self, node: &ExprNode, value: Value) -> Result<Val<'a>, EvalError> {
         self.charge(node, weight(&value))?;
         Ok(Val::owned(value))
     }
 
-    fn charge(&mut self, node: &Node, bytes: usize) -> Result<(), EvalError> {
+    fn charge(&mut self, node: &ExprNode, bytes: usize) -> Result<(), EvalError> {
         self.budget.charge(bytes).map_err(|message| failed(node, message))
     }
 
-    fn step(&mut self, node: &Node, steps: u64) -> Result<(), EvalError> {
+    fn step(&mut self, node: &ExprNode, steps: u64) -> Result<(), EvalError> {
         self.budget.step(steps).map_err(|message| failed(node, message))
     }
 }
@@ -288,25 +304,25 @@ fn position_in(items: &[Value], position: i64) -> Option<usize> {
 }
 
 /// A hint that names the whole path, to be copied as it is.
-fn part_hint(target: &Node, name: &str, map: &BTreeMap<String, Value>) -> String {
+fn part_hint(target: &ExprNode, name: &str, map: &BTreeMap<String, Value>) -> String {
     let found = nearest(name, map.keys().map(String::as_str));
     let path = names::path(target).map(|path| path.join(".") + ".").unwrap_or_default();
     found.map(|found| format!("; did you mean `{path}{found}`?")).unwrap_or_default()
 }
 
 /// How a message calls the value of a node.
-fn described(node: &Node) -> String {
+fn described(node: &ExprNode) -> String {
     names::path(node).map_or_else(|| "this value".to_owned(), |path| path.join("."))
 }
 
-fn undefined<'a>(node: &Node, what: &str, hint: String) -> Val<'a> {
+fn undefined<'a>(node: &ExprNode, what: &str, hint: String) -> Val<'a> {
     Val::Undefined(failed(node, format!("{what} is not defined{hint}")))
 }
 
-fn no_parts(node: &Node, target: &Node, found: &str) -> EvalError {
+fn no_parts(node: &ExprNode, target: &ExprNode, found: &str) -> EvalError {
     failed(node, format!("`{}` is a value of type {found} and has no such part", described(target)))
 }
 
-fn failed(node: &Node, message: String) -> EvalError {
+fn failed(node: &ExprNode, message: String) -> EvalError {
     EvalError::Failed { message, offset: node.offset, len: node.len }
 }

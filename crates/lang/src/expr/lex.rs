@@ -39,7 +39,7 @@ impl<'a> Lexer<'a> {
         Lexer::at(source, 0)
     }
 
-    /// From a place of a longer text on: offsets are those of the whole text.
+    /// From an offset of a longer text on: offsets are those of the whole text.
     pub(crate) fn at(source: &'a str, at: usize) -> Lexer<'a> {
         Lexer { source, at }
     }
@@ -129,7 +129,7 @@ impl<'a> Lexer<'a> {
                 text.push(c);
                 continue;
             }
-            let place = start + 1 + at;
+            let position = start + 1 + at;
             match chars.next().map(|(_, escaped)| escaped) {
                 Some('n') => text.push('\n'),
                 Some('r') => text.push('\r'),
@@ -137,7 +137,7 @@ impl<'a> Lexer<'a> {
                 Some(same @ ('\\' | '"' | '\'')) => text.push(same),
                 Some(other) => {
                     let mut error =
-                        ParseError::new(format!("`\\{other}` is no escape"), place, 1 + other.len_utf8());
+                        ParseError::new(format!("`\\{other}` is no escape"), position, 1 + other.len_utf8());
                     error.help = Some("there are \\n \\r \\t \\\\ \\\" and \\'".into());
                     return Err(error);
                 }

@@ -25,8 +25,8 @@ mod version;
 use std::fmt;
 use std::sync::Arc;
 
-pub(crate) use ast::Node;
-pub(crate) use eval::{Budget, Eval};
+pub(crate) use ast::ExprNode;
+pub(crate) use eval::{Eval, EvalBudget};
 pub(crate) use lex::{Lexer, Tok, Token};
 pub(crate) use names::collect as collect_names;
 pub(crate) use parse::{KEYWORDS, Parser, parse_tokens};
@@ -43,7 +43,7 @@ pub struct Expr {
 
 struct ParsedExpr {
     source: String,
-    root: Node,
+    root: ExprNode,
 }
 
 impl Expr {
@@ -56,7 +56,7 @@ impl Expr {
 
     /// Evaluates within [`MAX_STEPS`] and [`MAX_BYTES`].
     pub fn eval(&self, scope: &dyn Scope) -> Result<Value, EvalError> {
-        let mut budget = Budget::new(MAX_STEPS, MAX_BYTES);
+        let mut budget = EvalBudget::new(MAX_STEPS, MAX_BYTES);
         Eval::new(scope, &mut budget).value(&self.inner.root)
     }
 

@@ -2,26 +2,26 @@
 
 use std::collections::BTreeSet;
 
-use super::ast::{Kind, Node};
+use super::ast::{ExprKind, ExprNode};
 use super::error::NameUse;
 use super::filters::Filter;
 use crate::Value;
 
 /// Collects the dotted names below `node`; `guarded` where they need not exist.
-pub(crate) fn collect(node: &Node, guarded: bool, found: &mut Vec<NameUse>) {
+pub(crate) fn collect(node: &ExprNode, guarded: bool, found: &mut Vec<NameUse>) {
     if let Some(path) = path(node) {
         found.push(NameUse { path, offset: node.offset, len: node.len, guarded });
         return;
     }
     match &node.kind {
-        Kind::Defined { target, .. } => collect(target, true, found),
-        Kind::Filter { filter: Filter::Default, args } => {
+        ExprKind::Defined { target, .. } => collect(target, true, found),
+        ExprKind::Filter { filter: Filter::Default, args } => {
             for (i, arg) in args.iter().enumerate() {
                 collect(arg, guarded || i == 0, found);
             }
         }
         // The known beginning of `list[i].name`.
-        Kind::Attr(target, _) => collect(target, guarded, found),
+        ExprKind::Attr(target, _) => collect(target, guarded, found),
         _ => {
             for child in node.children() {
                 collect(child, guarded, found);
@@ -31,8 +31,8 @@ pub(crate) fn collect(node: &Node, guarded: bool, found: &mut Vec<NameUse>) {
 }
 
 /// Collects the functions that are called below `node`.
-pub(super) fn calls(node: &Node, found: &mut BTreeSet<&'static str>) {
-    if let Kind::Predicate { predicate, .. } = &node.kind {
+pub(super) fn calls(node: &ExprNode, found: &mut BTreeSet<&'static str>) {
+    if let ExprKind::Predicate { predicate, .. } = &node.kind {
         found.insert(predicate.name());
     }
     for child in node.children() {
@@ -41,16 +41,16 @@ pub(super) fn calls(node: &Node, found: &mut BTreeSet<&'static str>) {
 }
 
 /// The path, if the node is nothing but one: `a.b`, `a["b"]`.
-pub(super) fn path(node: &Node) -> Option<Vec<String>> {
+pub(super) fn path(node: &ExprNode) -> Option<Vec<String>> {
     match &node.kind {
-        Kind::Name(name) => Some(vec![name.clone()]),
-        Kind::Attr(target, name) => {
+        ExprKind::Name(name) => Some(vec![name.clone()]),
+        ExprKind::Attr(target, name) => {
             let mut parts = path(target)?;
             parts.push(name.clone());
             Some(parts)
         }
-        Kind::Index(target, index) => match &index.kind {
-            Kind::Literal(Value::Str(name)) => {
+        ExprKind::Index(target, index) => match &index.kind {
+            ExprKind::Literal(Value::Str(name)) => {
                 let mut parts = path(target)?;
                 parts.push(name.clone());
                 Some(parts)

@@ -2,7 +2,7 @@
 
 use std::cmp::Ordering;
 
-use super::ast::Op;
+use super::ast::ExprOp;
 use super::val::Val;
 use super::version::looks_like_version;
 use crate::Value;
@@ -10,19 +10,19 @@ use crate::value::MAX_INT;
 use crate::value::append;
 
 /// Applies an operator of two values; the error is a message.
-pub(super) fn binary(op: Op, left: &Val<'_>, right: &Val<'_>) -> Result<Value, String> {
+pub(super) fn binary(op: ExprOp, left: &Val<'_>, right: &Val<'_>) -> Result<Value, String> {
     match op {
-        Op::Equal => equal(left, right).map(Value::Bool),
-        Op::NotEqual => equal(left, right).map(|same| Value::Bool(!same)),
-        Op::Less => order(op, left, right).map(|order| Value::Bool(order.is_lt())),
-        Op::LessEqual => order(op, left, right).map(|order| Value::Bool(order.is_le())),
-        Op::Greater => order(op, left, right).map(|order| Value::Bool(order.is_gt())),
-        Op::GreaterEqual => order(op, left, right).map(|order| Value::Bool(order.is_ge())),
-        Op::In => contains(left, right).map(Value::Bool),
-        Op::NotIn => contains(left, right).map(|found| Value::Bool(!found)),
-        Op::Concat => concat(left, right),
-        Op::Add => add(left, right),
-        Op::Subtract | Op::Multiply | Op::Divide | Op::Modulo => arithmetic(op, left, right),
+        ExprOp::Equal => equal(left, right).map(Value::Bool),
+        ExprOp::NotEqual => equal(left, right).map(|same| Value::Bool(!same)),
+        ExprOp::Less => order(op, left, right).map(|order| Value::Bool(order.is_lt())),
+        ExprOp::LessEqual => order(op, left, right).map(|order| Value::Bool(order.is_le())),
+        ExprOp::Greater => order(op, left, right).map(|order| Value::Bool(order.is_gt())),
+        ExprOp::GreaterEqual => order(op, left, right).map(|order| Value::Bool(order.is_ge())),
+        ExprOp::In => contains(left, right).map(Value::Bool),
+        ExprOp::NotIn => contains(left, right).map(|found| Value::Bool(!found)),
+        ExprOp::Concat => concat(left, right),
+        ExprOp::Add => add(left, right),
+        ExprOp::Subtract | ExprOp::Multiply | ExprOp::Divide | ExprOp::Modulo => arithmetic(op, left, right),
     }
 }
 
@@ -38,7 +38,7 @@ fn equal(left: &Val<'_>, right: &Val<'_>) -> Result<bool, String> {
     }
 }
 
-fn order(op: Op, left: &Val<'_>, right: &Val<'_>) -> Result<Ordering, String> {
+fn order(op: ExprOp, left: &Val<'_>, right: &Val<'_>) -> Result<Ordering, String> {
     if let (Val::Version(a), Val::Version(b)) = (left, right) {
         return Ok(a.order(b));
     }
@@ -87,7 +87,7 @@ fn concat(left: &Val<'_>, right: &Val<'_>) -> Result<Value, String> {
 
 fn add(left: &Val<'_>, right: &Val<'_>) -> Result<Value, String> {
     match (left.plain(), right.plain()) {
-        (Some(Value::Int(_)), Some(Value::Int(_))) => arithmetic(Op::Add, left, right),
+        (Some(Value::Int(_)), Some(Value::Int(_))) => arithmetic(ExprOp::Add, left, right),
         (Some(Value::Str(a)), Some(Value::Str(b))) => Ok(Value::Str(format!("{a}{b}"))),
         (Some(Value::List(a)), Some(Value::List(b))) => Ok(Value::List(a.iter().chain(b).cloned().collect())),
         _ => Err(format!(
@@ -98,7 +98,7 @@ fn add(left: &Val<'_>, right: &Val<'_>) -> Result<Value, String> {
     }
 }
 
-fn arithmetic(op: Op, left: &Val<'_>, right: &Val<'_>) -> Result<Value, String> {
+fn arithmetic(op: ExprOp, left: &Val<'_>, right: &Val<'_>) -> Result<Value, String> {
     let (Some(Value::Int(a)), Some(Value::Int(b))) = (left.plain(), right.plain()) else {
         return Err(format!(
             "`{}` takes two ints, not {} and {}",
@@ -108,12 +108,12 @@ fn arithmetic(op: Op, left: &Val<'_>, right: &Val<'_>) -> Result<Value, String> 
         ));
     };
     let result = match op {
-        Op::Add => a.checked_add(*b),
-        Op::Subtract => a.checked_sub(*b),
-        Op::Multiply => a.checked_mul(*b),
+        ExprOp::Add => a.checked_add(*b),
+        ExprOp::Subtract => a.checked_sub(*b),
+        ExprOp::Multiply => a.checked_mul(*b),
         _ if *b == 0 => return Err("division by zero".into()),
         // Rounded down, so that `x // n * n + x % n` is x.
-        Op::Divide => Some(a.div_euclid(*b) - i64::from(*b < 0 && a.rem_euclid(*b) != 0)),
+        ExprOp::Divide => Some(a.div_euclid(*b) - i64::from(*b < 0 && a.rem_euclid(*b) != 0)),
         _ => Some(a.rem_euclid(*b) + if *b < 0 && a.rem_euclid(*b) != 0 { *b } else { 0 }),
     };
     within(result)

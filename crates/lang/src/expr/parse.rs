@@ -1,6 +1,6 @@
 //! From tokens to a tree.
 
-use super::ast::{Kind, Node, Op};
+use super::ast::{ExprKind, ExprNode, ExprOp};
 use super::error::{MAX_DEPTH, MAX_SOURCE, ParseError};
 use super::lex::{Lexer, Tok, Token};
 
@@ -8,7 +8,7 @@ use super::lex::{Lexer, Tok, Token};
 pub(crate) const KEYWORDS: [&str; 12] =
     ["and", "or", "not", "in", "is", "if", "else", "true", "false", "none", "True", "False"];
 
-pub(super) fn parse(source: &str) -> Result<Node, ParseError> {
+pub(super) fn parse(source: &str) -> Result<ExprNode, ParseError> {
     if source.len() > MAX_SOURCE {
         let message = format!("the expression is longer than {MAX_SOURCE} bytes");
         return Err(ParseError::new(message, 0, 1));
@@ -27,7 +27,7 @@ pub(super) fn parse(source: &str) -> Result<Node, ParseError> {
 }
 
 /// Parses tokens that end with [`Tok::End`]; all of them must belong to the expression.
-pub(crate) fn parse_tokens(tokens: Vec<Token>) -> Result<Node, ParseError> {
+pub(crate) fn parse_tokens(tokens: Vec<Token>) -> Result<ExprNode, ParseError> {
     let mut parser = Parser::new(tokens);
     let node = parser.expression()?;
     parser.finish()?;
@@ -71,7 +71,7 @@ impl Parser {
     }
 
     /// An expression, its conditional form included.
-    pub(crate) fn expression(&mut self) -> Result<Node, ParseError> {
+    pub(crate) fn expression(&mut self) -> Result<ExprNode, ParseError> {
         self.nested(|parser| {
             let then = parser.binary(Level::Or)?;
             if !parser.take_word("if") {
@@ -82,7 +82,7 @@ impl Parser {
                 return Err(parser.unexpected("`else`", Some("write `a if condition else b`")));
             }
             let otherwise = parser.expression()?;
-            let kind = Kind::If {
+            let kind = ExprKind::If {
                 condition: Box::new(condition),
                 then: Box::new(then),
                 otherwise: Box::new(otherwise),
@@ -92,7 +92,7 @@ impl Parser {
     }
 
     /// An operand of `for ... in`: no conditional form, so that a following `if` is a filter.
-    pub(crate) fn condition(&mut self) -> Result<Node, ParseError> {
+    pub(crate) fn condition(&mut self) -> Result<ExprNode, ParseError> {
         self.nested(|parser| parser.binary(Level::Or))
     }
 
@@ -168,8 +168,8 @@ impl Parser {
 
     fn nested(
         &mut self,
-        parse: impl FnOnce(&mut Parser) -> Result<Node, ParseError>,
-    ) -> Result<Node, ParseError> {
+        parse: impl FnOnce(&mut Parser) -> Result<ExprNode, ParseError>,
+    ) -> Result<ExprNode, ParseError> {
         if self.nesting >= MAX_DEPTH {
             return Err(self.too_deep(self.peek().offset));
         }
@@ -185,8 +185,8 @@ impl Parser {
     }
 
     /// A node that spans its children and ends before the next token.
-    pub(super) fn node(&self, kind: Kind) -> Result<Node, ParseError> {
-        let mut node = Node { kind, offset: 0, len: 0, depth: 1 };
+    pub(super) fn node(&self, kind: ExprKind) -> Result<ExprNode, ParseError> {
+        let mut node = ExprNode { kind, offset: 0, len: 0, depth: 1 };
         let children = node.children();
         let first = children.iter().map(|child| child.offset).min();
         let depth = children.iter().map(|child| child.depth).max().unwrap_or(0) + 1;
@@ -198,7 +198,7 @@ impl Parser {
         Ok(node)
     }
 
-    pub(super) fn node_from(&self, kind: Kind, offset: usize) -> Result<Node, ParseError> {
+    pub(super) fn node_from(&self, kind: ExprKind, offset: usize) -> Result<ExprNode, ParseError> {
         let mut node = self.node(kind)?;
         (node.offset, node.len) = (offset, self.previous_end().saturating_sub(offset));
         Ok(node)
@@ -213,7 +213,7 @@ impl Parser {
         token.offset + token.len
     }
 
-    fn binary(&mut self, level: Level) -> Result<Node, ParseError> {
+    fn binary(&mut self, level: Level) -> Result<ExprNode, ParseError> {
         if level == Level::Compare {
             return self.comparison();
         }
@@ -222,31 +222,31 @@ impl Parser {
             let right = self.tighter(level)?;
             let (left_box, right_box) = (Box::new(left), Box::new(right));
             left = self.node(match op {
-                Operator::And => Kind::And(left_box, right_box),
-                Operator::Or => Kind::Or(left_box, right_box),
-                Operator::Op(op) => Kind::Binary(op, left_box, right_box),
+                ParsedOperator::And => ExprKind::And(left_box, right_box),
+                ParsedOperator::Or => ExprKind::Or(left_box, right_box),
+                ParsedOperator::Op(op) => ExprKind::Binary(op, left_box, right_box),
             })?;
         }
         Ok(left)
     }
 
-    fn tighter(&mut self, level: Level) -> Result<Node, ParseError> {
+    fn tighter(&mut self, level: Level) -> Result<ExprNode, ParseError> {
         match level.tighter() {
             Some(level) => self.binary(level),
             None => self.unary(),
         }
     }
 
-    fn operator(&mut self, level: Level) -> Option<Operator> {
+    fn operator(&mut self, level: Level) -> Option<ParsedOperator> {
         let op = match (level, &self.peek().tok) {
-            (Level::Or, Tok::Name(word)) if word == "or" => Operator::Or,
-            (Level::And, Tok::Name(word)) if word == "and" => Operator::And,
-            (Level::Concat, Tok::Sign("~")) => Operator::Op(Op::Concat),
-            (Level::Sum, Tok::Sign("+")) => Operator::Op(Op::Add),
-            (Level::Sum, Tok::Sign("-")) => Operator::Op(Op::Subtract),
-            (Level::Product, Tok::Sign("*")) => Operator::Op(Op::Multiply),
-            (Level::Product, Tok::Sign("//")) => Operator::Op(Op::Divide),
-            (Level::Product, Tok::Sign("%")) => Operator::Op(Op::Modulo),
+            (Level::Or, Tok::Name(word)) if word == "or" => ParsedOperator::Or,
+            (Level::And, Tok::Name(word)) if word == "and" => ParsedOperator::And,
+            (Level::Concat, Tok::Sign("~")) => ParsedOperator::Op(ExprOp::Concat),
+            (Level::Sum, Tok::Sign("+")) => ParsedOperator::Op(ExprOp::Add),
+            (Level::Sum, Tok::Sign("-")) => ParsedOperator::Op(ExprOp::Subtract),
+            (Level::Product, Tok::Sign("*")) => ParsedOperator::Op(ExprOp::Multiply),
+            (Level::Product, Tok::Sign("//")) => ParsedOperator::Op(ExprOp::Divide),
+            (Level::Product, Tok::Sign("%")) => ParsedOperator::Op(ExprOp::Modulo),
             _ => return None,
         };
         self.at += 1;
@@ -254,18 +254,18 @@ impl Parser {
     }
 
     /// `not` binds looser than a comparison and tighter than `and`.
-    fn comparison(&mut self) -> Result<Node, ParseError> {
+    fn comparison(&mut self) -> Result<ExprNode, ParseError> {
         let start = self.peek().offset;
         if self.take_word("not") {
             let target = self.nested(Parser::comparison)?;
-            return self.node_from(Kind::Not(Box::new(target)), start);
+            return self.node_from(ExprKind::Not(Box::new(target)), start);
         }
         let left = self.binary(Level::Concat)?;
         let Some(op) = self.comparison_operator()? else {
             return self.defined(left);
         };
         let right = self.binary(Level::Concat)?;
-        let node = self.node(Kind::Binary(op, Box::new(left), Box::new(right)))?;
+        let node = self.node(ExprKind::Binary(op, Box::new(left), Box::new(right)))?;
         let at = self.at;
         if self.comparison_operator()?.is_some() {
             self.at = at;
@@ -274,21 +274,21 @@ impl Parser {
         Ok(node)
     }
 
-    fn comparison_operator(&mut self) -> Result<Option<Op>, ParseError> {
+    fn comparison_operator(&mut self) -> Result<Option<ExprOp>, ParseError> {
         let op = match &self.peek().tok {
-            Tok::Sign("==") => Op::Equal,
-            Tok::Sign("!=") => Op::NotEqual,
-            Tok::Sign("<") => Op::Less,
-            Tok::Sign("<=") => Op::LessEqual,
-            Tok::Sign(">") => Op::Greater,
-            Tok::Sign(">=") => Op::GreaterEqual,
-            Tok::Name(word) if word == "in" => Op::In,
+            Tok::Sign("==") => ExprOp::Equal,
+            Tok::Sign("!=") => ExprOp::NotEqual,
+            Tok::Sign("<") => ExprOp::Less,
+            Tok::Sign("<=") => ExprOp::LessEqual,
+            Tok::Sign(">") => ExprOp::Greater,
+            Tok::Sign(">=") => ExprOp::GreaterEqual,
+            Tok::Name(word) if word == "in" => ExprOp::In,
             Tok::Name(word) if word == "not" => {
                 self.at += 1;
                 if !matches!(&self.peek().tok, Tok::Name(word) if word == "in") {
                     return Err(self.unexpected("`in` after `not`", None));
                 }
-                Op::NotIn
+                ExprOp::NotIn
             }
             _ => return Ok(None),
         };
@@ -296,7 +296,7 @@ impl Parser {
         Ok(Some(op))
     }
 
-    fn defined(&mut self, target: Node) -> Result<Node, ParseError> {
+    fn defined(&mut self, target: ExprNode) -> Result<ExprNode, ParseError> {
         if !self.take_word("is") {
             return Ok(target);
         }
@@ -306,21 +306,21 @@ impl Parser {
         } else if !self.take_word("defined") {
             return Err(self.unexpected("`defined` or `undefined`", Some("values are compared with `==`")));
         }
-        self.node(Kind::Defined { target: Box::new(target), negated })
+        self.node(ExprKind::Defined { target: Box::new(target), negated })
     }
 
-    fn unary(&mut self) -> Result<Node, ParseError> {
+    fn unary(&mut self) -> Result<ExprNode, ParseError> {
         let start = self.peek().offset;
         if !self.take(&Tok::Sign("-")) {
             return self.postfix();
         }
         let target = self.nested(Parser::unary)?;
-        self.node_from(Kind::Negate(Box::new(target)), start)
+        self.node_from(ExprKind::Negate(Box::new(target)), start)
     }
 }
 
-enum Operator {
+enum ParsedOperator {
     And,
     Or,
-    Op(Op),
+    Op(ExprOp),
 }

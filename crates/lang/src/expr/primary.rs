@@ -1,6 +1,6 @@
 //! The tightest part of the grammar: values, names, calls, parts and filters.
 
-use super::ast::{Kind, Node, Predicate};
+use super::ast::{ExprKind, ExprNode, Predicate};
 use super::error::ParseError;
 use super::filters::Filter;
 use super::lex::{Tok, Token};
@@ -14,7 +14,7 @@ const LATER: [&str; 6] =
 
 impl Parser {
     /// A value and what is applied to it: parts, indexes, filters.
-    pub(super) fn postfix(&mut self) -> Result<Node, ParseError> {
+    pub(super) fn postfix(&mut self) -> Result<ExprNode, ParseError> {
         let mut node = self.primary()?;
         loop {
             if self.take(&Tok::Sign(".")) {
@@ -22,11 +22,11 @@ impl Parser {
                     return Err(self.unexpected("a name after `.`", Some("an item of a list is `list[0]`")));
                 };
                 self.at += 1;
-                node = self.node(Kind::Attr(Box::new(node), name))?;
+                node = self.node(ExprKind::Attr(Box::new(node), name))?;
             } else if self.take(&Tok::Open('[')) {
                 let index = self.expression()?;
                 self.expect(&Tok::Close(']'), "`]`")?;
-                node = self.node(Kind::Index(Box::new(node), Box::new(index)))?;
+                node = self.node(ExprKind::Index(Box::new(node), Box::new(index)))?;
             } else if self.take(&Tok::Sign("|")) {
                 node = self.filter(node)?;
             } else {
@@ -35,7 +35,7 @@ impl Parser {
         }
     }
 
-    fn filter(&mut self, target: Node) -> Result<Node, ParseError> {
+    fn filter(&mut self, target: ExprNode) -> Result<ExprNode, ParseError> {
         let token = self.next();
         let Tok::Name(name) = &token.tok else {
             self.at = self.at.saturating_sub(1);
@@ -52,17 +52,22 @@ impl Parser {
         self.filter_node(filter, args, &token)
     }
 
-    fn filter_node(&self, filter: Filter, args: Vec<Node>, token: &Token) -> Result<Node, ParseError> {
+    fn filter_node(
+        &self,
+        filter: Filter,
+        args: Vec<ExprNode>,
+        token: &Token,
+    ) -> Result<ExprNode, ParseError> {
         let (least, most) = filter.arguments();
         if args.len() < least || args.len() > most {
             let message = format!("`{}` is written {}", filter.name(), filter.usage());
             return Err(ParseError::new(message, token.offset, token.len));
         }
-        self.node(Kind::Filter { filter, args })
+        self.node(ExprKind::Filter { filter, args })
     }
 
     /// Arguments up to the closing parenthesis.
-    fn arguments(&mut self) -> Result<Vec<Node>, ParseError> {
+    fn arguments(&mut self) -> Result<Vec<ExprNode>, ParseError> {
         let mut args = Vec::new();
         while !self.take(&Tok::Close(')')) {
             if !args.is_empty() {
@@ -73,7 +78,7 @@ impl Parser {
         Ok(args)
     }
 
-    fn primary(&mut self) -> Result<Node, ParseError> {
+    fn primary(&mut self) -> Result<ExprNode, ParseError> {
         let token = self.peek().clone();
         match &token.tok {
             Tok::Int(number) => self.literal(Value::Int(*number)),
@@ -91,12 +96,12 @@ impl Parser {
         }
     }
 
-    fn literal(&mut self, value: Value) -> Result<Node, ParseError> {
+    fn literal(&mut self, value: Value) -> Result<ExprNode, ParseError> {
         self.at += 1;
-        self.node(Kind::Literal(value))
+        self.node(ExprKind::Literal(value))
     }
 
-    fn name(&mut self, name: &str, token: &Token) -> Result<Node, ParseError> {
+    fn name(&mut self, name: &str, token: &Token) -> Result<ExprNode, ParseError> {
         match name {
             "true" | "True" => return self.literal(Value::Bool(true)),
             "false" | "False" => return self.literal(Value::Bool(false)),
@@ -112,12 +117,12 @@ impl Parser {
             return self.call(name, args, token);
         }
         if name == "changed" {
-            return self.node(Kind::Predicate { predicate: Predicate::Changed, args: Vec::new() });
+            return self.node(ExprKind::Predicate { predicate: Predicate::Changed, args: Vec::new() });
         }
-        self.node(Kind::Name(name.to_owned()))
+        self.node(ExprKind::Name(name.to_owned()))
     }
 
-    fn call(&mut self, name: &str, args: Vec<Node>, token: &Token) -> Result<Node, ParseError> {
+    fn call(&mut self, name: &str, args: Vec<ExprNode>, token: &Token) -> Result<ExprNode, ParseError> {
         let wrong = |message: String, help: Option<String>| {
             Err(ParseError { message, offset: token.offset, len: token.len, help })
         };
@@ -126,7 +131,7 @@ impl Parser {
             if !fits {
                 return wrong(format!("`{name}` takes one text"), None);
             }
-            return self.node_from(Kind::Predicate { predicate, args }, token.offset);
+            return self.node_from(ExprKind::Predicate { predicate, args }, token.offset);
         }
         if let Some(filter) = Filter::named(name) {
             let mut node = self.filter_node(filter, args, token)?;
@@ -141,7 +146,7 @@ impl Parser {
         wrong(format!("unknown function `{name}`{}", hint(name, known)), all_filters())
     }
 
-    fn list(&mut self) -> Result<Node, ParseError> {
+    fn list(&mut self) -> Result<ExprNode, ParseError> {
         let start = self.next().offset;
         let mut items = Vec::new();
         while !self.take(&Tok::Close(']')) {
@@ -153,12 +158,12 @@ impl Parser {
             }
             items.push(self.expression()?);
         }
-        self.node_from(Kind::List(items), start)
+        self.node_from(ExprKind::List(items), start)
     }
 
-    fn map(&mut self) -> Result<Node, ParseError> {
+    fn map(&mut self) -> Result<ExprNode, ParseError> {
         let start = self.next().offset;
-        let mut entries: Vec<(String, Node)> = Vec::new();
+        let mut entries: Vec<(String, ExprNode)> = Vec::new();
         while !self.take(&Tok::Close('}')) {
             if !entries.is_empty() {
                 self.expect(&Tok::Sign(","), "`,` or `}`")?;
@@ -176,7 +181,7 @@ impl Parser {
             self.expect(&Tok::Sign(":"), "`:`")?;
             entries.push((key, self.expression()?));
         }
-        self.node_from(Kind::Map(entries), start)
+        self.node_from(ExprKind::Map(entries), start)
     }
 }
 

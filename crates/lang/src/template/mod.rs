@@ -21,7 +21,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use crate::Value;
-use crate::expr::{NameUse, Node, ParseError};
+use crate::expr::{ExprNode, NameUse, ParseError};
 
 /// The longest template, in bytes.
 pub const MAX_TEMPLATE: usize = 256 * 1024;
@@ -43,7 +43,7 @@ pub struct Template {
 struct ParsedTemplate {
     name: String,
     source: String,
-    body: Vec<Item>,
+    body: Vec<TemplateItem>,
 }
 
 /// A template that does not parse, or does not render with these values.
@@ -79,20 +79,20 @@ pub struct TemplateName {
     pub guarded: bool,
 }
 
-enum Item {
+enum TemplateItem {
     Text(String),
-    Print(Node),
-    If { branches: Vec<(Node, Vec<Item>)>, otherwise: Vec<Item> },
+    Print(ExprNode),
+    If { branches: Vec<(ExprNode, Vec<TemplateItem>)>, otherwise: Vec<TemplateItem> },
     For(Box<Loop>),
-    Set { name: String, value: Node },
+    Set { name: String, value: ExprNode },
 }
 
 struct Loop {
     targets: Vec<String>,
-    over: Node,
-    only_if: Option<Node>,
-    body: Vec<Item>,
-    otherwise: Vec<Item>,
+    over: ExprNode,
+    only_if: Option<ExprNode>,
+    body: Vec<TemplateItem>,
+    otherwise: Vec<TemplateItem>,
 }
 
 impl Template {
@@ -116,15 +116,15 @@ impl Template {
         self.uses().into_iter().map(|name| name.path.join(".")).collect()
     }
 
-    /// The same with places, in the order of the source.
+    /// The same with positions, in the order of the source.
     pub fn uses(&self) -> Vec<TemplateName> {
         let mut found = Vec::new();
         uses(&self.inner.body, &mut Vec::new(), &mut found);
-        let place = |name: NameUse| {
-            let (line, column, len) = place(&self.inner.source, name.offset, name.len);
+        let located = |name: NameUse| {
+            let (line, column, len) = line_and_column(&self.inner.source, name.offset, name.len);
             TemplateName { path: name.path, line, column, len, guarded: name.guarded }
         };
-        found.into_iter().map(place).collect()
+        found.into_iter().map(located).collect()
     }
 }
 
@@ -134,23 +134,23 @@ impl fmt::Debug for Template {
     }
 }
 
-fn uses(items: &[Item], locals: &mut Vec<String>, found: &mut Vec<NameUse>) {
+fn uses(items: &[TemplateItem], locals: &mut Vec<String>, found: &mut Vec<NameUse>) {
     for item in items {
         match item {
-            Item::Text(_) => {}
-            Item::Print(piece) => uses_of(piece, locals, found),
-            Item::Set { name, value } => {
+            TemplateItem::Text(_) => {}
+            TemplateItem::Print(piece) => uses_of(piece, locals, found),
+            TemplateItem::Set { name, value } => {
                 uses_of(value, locals, found);
                 locals.push(name.clone());
             }
-            Item::If { branches, otherwise } => {
+            TemplateItem::If { branches, otherwise } => {
                 for (condition, body) in branches {
                     uses_of(condition, locals, found);
                     uses(body, locals, found);
                 }
                 uses(otherwise, locals, found);
             }
-            Item::For(each) => {
+            TemplateItem::For(each) => {
                 uses_of(&each.over, locals, found);
                 let mark = locals.len();
                 locals.extend(each.targets.iter().cloned());
@@ -167,7 +167,7 @@ fn uses(items: &[Item], locals: &mut Vec<String>, found: &mut Vec<NameUse>) {
     }
 }
 
-fn uses_of(node: &Node, locals: &[String], found: &mut Vec<NameUse>) {
+fn uses_of(node: &ExprNode, locals: &[String], found: &mut Vec<NameUse>) {
     let mut names = Vec::new();
     crate::expr::collect_names(node, false, &mut names);
     found.extend(
@@ -177,12 +177,12 @@ fn uses_of(node: &Node, locals: &[String], found: &mut Vec<NameUse>) {
 
 /// A mistake in terms of lines.
 fn at(error: ParseError, name: &str, source: &str) -> TemplateError {
-    let (line, column, len) = place(source, error.offset, error.len);
+    let (line, column, len) = line_and_column(source, error.offset, error.len);
     TemplateError { template: name.to_owned(), message: error.message, line, column, len, help: error.help }
 }
 
-/// Line, column and length of a place, in characters; the length stays on the line.
-fn place(source: &str, offset: usize, len: usize) -> (u32, u32, u32) {
+/// Line, column and length of a range, in characters; the length stays on the line.
+fn line_and_column(source: &str, offset: usize, len: usize) -> (u32, u32, u32) {
     let before = source.get(..offset).unwrap_or(source);
     let line_start = before.rfind('\n').map_or(0, |at| at + 1);
     let meant = source.get(offset..offset + len).and_then(|text| text.lines().next()).unwrap_or("");

@@ -1,18 +1,18 @@
 //! From a template's text to its items.
 
-use super::{Item, Loop, MAX_NESTING, MAX_TEMPLATE};
-use crate::expr::{KEYWORDS, Lexer, MAX_SOURCE, Node, ParseError, Parser, Tok, Token, parse_tokens};
+use super::{Loop, MAX_NESTING, MAX_TEMPLATE, TemplateItem};
+use crate::expr::{ExprNode, KEYWORDS, Lexer, MAX_SOURCE, ParseError, Parser, Tok, Token, parse_tokens};
 use crate::nearest::hint;
 
 const TAGS: [&str; 9] = ["if", "elif", "else", "endif", "for", "endfor", "set", "raw", "endraw"];
 /// Tags of Jinja that do not exist here.
 const ABSENT: [&str; 8] = ["include", "import", "from", "extends", "block", "macro", "call", "filter"];
 
-pub(super) fn parse(source: &str) -> Result<Vec<Item>, ParseError> {
+pub(super) fn parse(source: &str) -> Result<Vec<TemplateItem>, ParseError> {
     if source.len() > MAX_TEMPLATE {
         return Err(ParseError::new(format!("the template is longer than {MAX_TEMPLATE} bytes"), 0, 1));
     }
-    let mut builder = Builder { body: Vec::new(), open: Vec::new() };
+    let mut builder = TemplateBuilder { body: Vec::new(), open: Vec::new() };
     let mut scanner = Scanner { source, at: 0, eat: false };
     while let Some(found) = scanner.next_mark() {
         let text = scanner.text_before(found);
@@ -21,7 +21,9 @@ pub(super) fn parse(source: &str) -> Result<Vec<Item>, ParseError> {
                 let end = source[found.at..].find("#}").map(|end| found.at + end + 2);
                 let end = end.ok_or_else(|| unclosed("{#", "#}", found.at))?;
                 let (before, after) = (trim(source, found.at + 2, '-'), source[..end - 2].ends_with('-'));
-                builder.text(&scanner.step(text, Mark { start: found.at, end, before, after, alone: true }));
+                builder.text(
+                    &scanner.step(text, TagExtent { start: found.at, end, before, after, alone: true }),
+                );
             }
             kind => {
                 let (tokens, mark) = scanner.read_mark(found.at, kind)?;
@@ -35,20 +37,20 @@ pub(super) fn parse(source: &str) -> Result<Vec<Item>, ParseError> {
             }
         }
     }
-    let rest = scanner.text_before(Found { at: source.len(), kind: '#' });
+    let rest = scanner.text_before(FoundTag { at: source.len(), kind: '#' });
     builder.text(&rest);
     builder.finish()
 }
 
 /// Where a mark begins, and the character after its `{`.
 #[derive(Clone, Copy)]
-struct Found {
+struct FoundTag {
     at: usize,
     kind: char,
 }
 
 /// The extent of a mark and what white space it eats.
-struct Mark {
+struct TagExtent {
     start: usize,
     end: usize,
     before: bool,
@@ -65,25 +67,25 @@ struct Scanner<'a> {
 }
 
 impl<'a> Scanner<'a> {
-    fn next_mark(&self) -> Option<Found> {
+    fn next_mark(&self) -> Option<FoundTag> {
         let mut at = self.at;
         loop {
             at += self.source.get(at..)?.find('{')?;
             match self.source[at + 1..].chars().next() {
-                Some(kind @ ('{' | '%' | '#')) => return Some(Found { at, kind }),
+                Some(kind @ ('{' | '%' | '#')) => return Some(FoundTag { at, kind }),
                 _ => at += 1,
             }
         }
     }
 
-    fn text_before(&self, found: Found) -> String {
+    fn text_before(&self, found: FoundTag) -> String {
         let text = &self.source[self.at..found.at];
         let text = if self.eat { text.trim_start() } else { text };
         text.to_owned()
     }
 
     /// Steps over a mark; returns the text before it with what the mark eats taken off.
-    fn step(&mut self, mut text: String, mark: Mark) -> String {
+    fn step(&mut self, mut text: String, mark: TagExtent) -> String {
         (self.at, self.eat) = (mark.end, mark.after);
         if mark.before {
             text.truncate(text.trim_end().len());
@@ -99,7 +101,7 @@ impl<'a> Scanner<'a> {
     }
 
     /// The tokens of a `{{ }}` or `{% %}` and its extent.
-    fn read_mark(&self, start: usize, kind: char) -> Result<(Vec<Token>, Mark), ParseError> {
+    fn read_mark(&self, start: usize, kind: char) -> Result<(Vec<Token>, TagExtent), ParseError> {
         let before = trim(self.source, start + 2, '-');
         let base = start + 2 + usize::from(before);
         let (opening, closing) = if kind == '{' { ("{{", "}}") } else { ("{%", "%}") };
@@ -120,7 +122,7 @@ impl<'a> Scanner<'a> {
                 }
                 (token.tok, token.len) = (Tok::End, 0);
                 tokens.push(token);
-                return Ok((tokens, Mark { start, end, before, after, alone: kind == '%' }));
+                return Ok((tokens, TagExtent { start, end, before, after, alone: kind == '%' }));
             }
             match token.tok {
                 Tok::Open('{') => depth += 1,
@@ -156,28 +158,28 @@ struct Open {
     block: Block,
     at: usize,
     /// The items before the block.
-    outer: Vec<Item>,
+    outer: Vec<TemplateItem>,
 }
 
 enum Block {
-    If { done: Vec<(Node, Vec<Item>)>, condition: Option<Node> },
+    If { done: Vec<(ExprNode, Vec<TemplateItem>)>, condition: Option<ExprNode> },
     For { each: Box<Loop>, otherwise: bool },
 }
 
-struct Builder {
-    body: Vec<Item>,
+struct TemplateBuilder {
+    body: Vec<TemplateItem>,
     open: Vec<Open>,
 }
 
-impl Builder {
+impl TemplateBuilder {
     fn text(&mut self, text: &str) {
         if !text.is_empty() {
-            self.body.push(Item::Text(text.to_owned()));
+            self.body.push(TemplateItem::Text(text.to_owned()));
         }
     }
 
     fn print(&mut self, tokens: Vec<Token>) -> Result<(), ParseError> {
-        self.body.push(Item::Print(parse_tokens(tokens)?));
+        self.body.push(TemplateItem::Print(parse_tokens(tokens)?));
         Ok(())
     }
 
@@ -205,7 +207,7 @@ impl Builder {
                 let name = local_name(&mut parser)?;
                 parser.expect(&Tok::Sign("="), "`=`")?;
                 let value = whole(&mut parser)?;
-                self.body.push(Item::Set { name, value });
+                self.body.push(TemplateItem::Set { name, value });
                 Ok(())
             }
             "else" | "endif" | "endfor" => {
@@ -228,7 +230,7 @@ impl Builder {
     }
 
     /// `elif` with a condition, `else` without one.
-    fn branch(&mut self, next: Option<Node>, at: usize) -> Result<(), ParseError> {
+    fn branch(&mut self, next: Option<ExprNode>, at: usize) -> Result<(), ParseError> {
         let word = if next.is_some() { "elif" } else { "else" };
         match self.open.last_mut().map(|open| &mut open.block) {
             Some(Block::If { done, condition }) if condition.is_some() => {
@@ -263,19 +265,19 @@ impl Builder {
         let item = match open.block {
             Block::If { mut done, condition: Some(condition) } => {
                 done.push((condition, last));
-                Item::If { branches: done, otherwise: Vec::new() }
+                TemplateItem::If { branches: done, otherwise: Vec::new() }
             }
-            Block::If { done, condition: None } => Item::If { branches: done, otherwise: last },
+            Block::If { done, condition: None } => TemplateItem::If { branches: done, otherwise: last },
             Block::For { mut each, otherwise } => {
                 *(if otherwise { &mut each.otherwise } else { &mut each.body }) = last;
-                Item::For(each)
+                TemplateItem::For(each)
             }
         };
         self.body.push(item);
         Ok(())
     }
 
-    fn finish(mut self) -> Result<Vec<Item>, ParseError> {
+    fn finish(mut self) -> Result<Vec<TemplateItem>, ParseError> {
         match self.open.pop() {
             None => Ok(self.body),
             Some(open) => {
@@ -319,7 +321,7 @@ fn local_name(parser: &mut Parser) -> Result<String, ParseError> {
 }
 
 /// An expression and nothing after it.
-fn whole(parser: &mut Parser) -> Result<Node, ParseError> {
+fn whole(parser: &mut Parser) -> Result<ExprNode, ParseError> {
     let node = parser.expression()?;
     parser.finish()?;
     Ok(node)

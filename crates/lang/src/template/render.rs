@@ -2,18 +2,22 @@
 
 use std::collections::BTreeMap;
 
-use super::{Item, Loop, MAX_BYTES, MAX_FUEL, MAX_OUTPUT};
-use crate::expr::{Budget, Eval, EvalError, Node, ParseError};
+use super::{Loop, MAX_BYTES, MAX_FUEL, MAX_OUTPUT, TemplateItem};
+use crate::expr::{Eval, EvalBudget, EvalError, ExprNode, ParseError};
 use crate::value::append;
 use crate::{Probe, Scope, Value};
 
 /// The name of the loop's own values.
 pub(super) const LOOP: &str = "loop";
 
-pub(super) fn render(body: &[Item], size: usize, roots: &[(&str, &Value)]) -> Result<String, ParseError> {
+pub(super) fn render(
+    body: &[TemplateItem],
+    size: usize,
+    roots: &[(&str, &Value)],
+) -> Result<String, ParseError> {
     let mut renderer = Renderer {
         frames: Frames { roots, locals: Vec::new(), mark: 0 },
-        budget: Budget::new(MAX_FUEL, MAX_BYTES),
+        budget: EvalBudget::new(MAX_FUEL, MAX_BYTES),
         out: String::with_capacity(size.min(MAX_OUTPUT)),
         at: 0,
     };
@@ -56,29 +60,29 @@ impl Scope for Frames<'_> {
 
 struct Renderer<'a> {
     frames: Frames<'a>,
-    budget: Budget,
+    budget: EvalBudget,
     out: String,
-    /// The last expression's place, for a limit that is met between expressions.
+    /// The last expression's position, for a limit that is met between expressions.
     at: usize,
 }
 
 impl Renderer<'_> {
-    fn items(&mut self, items: &[Item]) -> Result<(), ParseError> {
+    fn items(&mut self, items: &[TemplateItem]) -> Result<(), ParseError> {
         for item in items {
             self.budget.step(1).map_err(|message| self.here(message))?;
             match item {
-                Item::Text(text) => self.out.push_str(text),
-                Item::Print(piece) => {
+                TemplateItem::Text(text) => self.out.push_str(text),
+                TemplateItem::Print(piece) => {
                     let value = self.value(piece)?;
                     append(&mut self.out, &value)
                         .map_err(|message| ParseError::new(message, piece.offset, piece.len))?;
                 }
-                Item::Set { name, value } => {
+                TemplateItem::Set { name, value } => {
                     let value = self.value(value)?;
                     self.frames.set(name, value);
                 }
-                Item::If { branches, otherwise } => self.choose(branches, otherwise)?,
-                Item::For(each) => self.repeat(each)?,
+                TemplateItem::If { branches, otherwise } => self.choose(branches, otherwise)?,
+                TemplateItem::For(each) => self.repeat(each)?,
             }
             if self.out.len() > MAX_OUTPUT {
                 return Err(self.here(format!("the output grows beyond {MAX_OUTPUT} bytes")));
@@ -87,7 +91,11 @@ impl Renderer<'_> {
         Ok(())
     }
 
-    fn choose(&mut self, branches: &[(Node, Vec<Item>)], otherwise: &[Item]) -> Result<(), ParseError> {
+    fn choose(
+        &mut self,
+        branches: &[(ExprNode, Vec<TemplateItem>)],
+        otherwise: &[TemplateItem],
+    ) -> Result<(), ParseError> {
         for (condition, body) in branches {
             if self.truth(condition)? {
                 return self.items(body);
@@ -137,12 +145,12 @@ impl Renderer<'_> {
         Ok(chosen)
     }
 
-    fn value(&mut self, piece: &Node) -> Result<Value, ParseError> {
+    fn value(&mut self, piece: &ExprNode) -> Result<Value, ParseError> {
         self.at = piece.offset;
         Eval::new(&self.frames, &mut self.budget).value(piece).map_err(|error| moved(error, piece))
     }
 
-    fn truth(&mut self, piece: &Node) -> Result<bool, ParseError> {
+    fn truth(&mut self, piece: &ExprNode) -> Result<bool, ParseError> {
         self.at = piece.offset;
         Eval::new(&self.frames, &mut self.budget).truth(piece).map_err(|error| moved(error, piece))
     }
@@ -184,7 +192,7 @@ fn loop_value(index: usize, length: usize) -> Value {
     Value::Map(BTreeMap::from(entries.map(|(name, value)| (name.to_owned(), value))))
 }
 
-fn moved(error: EvalError, piece: &Node) -> ParseError {
+fn moved(error: EvalError, piece: &ExprNode) -> ParseError {
     match error {
         EvalError::Failed { message, offset, len } => ParseError::new(message, offset, len),
         needs @ EvalError::Needs(_) => ParseError::new(needs.to_string(), piece.offset, piece.len),

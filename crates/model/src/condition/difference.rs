@@ -1,5 +1,5 @@
 //! What is wrong where a set is not in sync: in what it differs from its replica, and what a node
-//! says of the place where its objects live.
+//! says of the backend of its objects.
 
 use std::fmt;
 
@@ -108,7 +108,7 @@ impl Difference {
     }
 }
 
-/// What a node says of the place where its objects live: the content of one object of its own
+/// What a node says of the backend of its objects: the content of one object of its own
 /// set, [`node_status_key`], which is there while something is wrong. The sets may be equal
 /// meanwhile; the node's folder is not as they are.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -117,7 +117,7 @@ pub enum NodeProblem {
     /// The folder of manifests, or the agent's store, cannot be used.
     FolderUnusable {
         /// Which, as the node calls it.
-        place: String,
+        folder: String,
         /// Why.
         message: String,
     },
@@ -159,7 +159,7 @@ impl NodeProblem {
 
     pub(super) fn message(&self) -> String {
         match self {
-            NodeProblem::FolderUnusable { place, message } => format!("{place} of the node: {message}"),
+            NodeProblem::FolderUnusable { folder, message } => format!("{folder} of the node: {message}"),
             NodeProblem::DeletionsHeldBack { kept, of } => {
                 format!("{kept} of {of} objects vanished at once on the node, and are held back")
             }

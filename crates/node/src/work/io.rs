@@ -1,4 +1,4 @@
-//! What the machine of work is told and what it asks for, as values.
+//! The work machine's inputs and effects, as values.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
@@ -11,7 +11,7 @@ use super::OrderError;
 
 /// What time it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct At {
+pub struct WorkTime {
     /// The host's clock: for waits.
     pub now: Timestamp,
     /// The time that trust goes by, which a host's clock set back does not set back: for
@@ -23,7 +23,7 @@ pub struct At {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ActionMark {
     /// How far it came.
-    pub stage: Stage,
+    pub stage: ActionStage,
     /// When its order expires: until then the mark is kept, whether or not the object is.
     pub expires: Timestamp,
 }
@@ -31,7 +31,7 @@ pub struct ActionMark {
 /// How far an action came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Stage {
+pub enum ActionStage {
     /// It may have been executed.
     Begun,
     /// Its terminal fact is in the log, or was.
@@ -64,7 +64,7 @@ impl RestoredWork {
 
 /// What may be done, by the word of a held release.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Leave<P> {
+pub struct WorkPermit<P> {
     /// What the shell needs to do it.
     pub permitted: P,
     /// The longest time that the release gives it, in seconds.

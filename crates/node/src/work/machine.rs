@@ -15,15 +15,15 @@ use model::work::{
     ActionEvent, ActionFact, ActionOutcome, ActionRefusal, MAX_TIMEOUT_SECS, Order, RefusalCode,
 };
 
-use super::output::Output;
-use super::pace::RefusalLimiter;
+use super::output::ActionOutput;
+use super::refusal_limiter::RefusalLimiter;
 use super::{
-    ActionMark, At, DRAIN, Leave, MAX_ENDING, MAX_EXPIRES, MAX_MARKS, MAX_MESSAGE, MAX_PARALLEL, MAX_WAITING,
-    OrderError, RETRY, RestoredWork, Stage, WorkEffect, WorkInput,
+    ActionMark, ActionStage, DRAIN, MAX_ENDING, MAX_EXPIRES, MAX_MARKS, MAX_MESSAGE, MAX_PARALLEL,
+    MAX_WAITING, OrderError, RETRY, RestoredWork, WorkEffect, WorkInput, WorkPermit, WorkTime,
 };
 
 /// Says whether a held release lets something be done, and if not, why.
-pub type Allows<'a, P> = &'a dyn Fn(&model::work::Work) -> Result<Leave<P>, ActionRefusal>;
+pub type Allows<'a, P> = &'a dyn Fn(&model::work::Work) -> Result<WorkPermit<P>, ActionRefusal>;
 
 /// The actions of a node.
 #[derive(Debug, Default)]
@@ -33,45 +33,45 @@ pub struct WorkMachine {
     present: BTreeSet<String>,
     /// Marks whose objects are gone, by when they may go too.
     fading: BTreeSet<(Timestamp, String)>,
-    waiting: BTreeMap<String, Waiting>,
+    waiting: BTreeMap<String, WaitingAction>,
     /// The waiting, in the order in which they came.
     queue: BTreeMap<u64, String>,
     arrivals: u64,
-    active: BTreeMap<String, Active>,
-    ending: BTreeMap<String, Ending>,
+    active: BTreeMap<String, ActiveAction>,
+    ending: BTreeMap<String, PendingEnd>,
     /// Those of them that are said later, by when.
     later: BTreeSet<(Timestamp, String)>,
     /// How often it is said of what never ran that it is over.
-    pace: RefusalLimiter,
+    refusal_limiter: RefusalLimiter,
     /// The host's clock at the last input.
     seen: Timestamp,
     stopping: Stopping,
 }
 
 #[derive(Debug)]
-struct Waiting {
+struct WaitingAction {
     order: Order,
     arrival: u64,
 }
 
 /// Something that is begun and not over.
 #[derive(Debug)]
-struct Active {
+struct ActiveAction {
     cancel: bool,
-    phase: Phase,
+    phase: ActionPhase,
 }
 
 #[derive(Debug)]
-enum Phase {
+enum ActionPhase {
     /// Its beginning is not durable yet.
     Beginning { work: model::work::Work, timeout_secs: u64 },
     /// It is being executed.
-    Running { output: Output, killed: bool },
+    Running { output: ActionOutput, killed: bool },
 }
 
 /// A terminal fact that is not durable yet.
 #[derive(Debug)]
-struct Ending {
+struct PendingEnd {
     fact: ActionFact,
     mark: Option<ActionMark>,
     /// It is said then: it could not be kept, or too much was said before it.
@@ -94,7 +94,7 @@ impl WorkMachine {
     /// begun and has no terminal fact is said to be unknown.
     pub fn new<P>(
         restored: RestoredWork,
-        at: At,
+        at: WorkTime,
         allows: Allows<'_, P>,
     ) -> (WorkMachine, Vec<WorkEffect<P>>) {
         let mut work = WorkMachine { marks: restored.marks, seen: at.now, ..WorkMachine::default() };
@@ -106,17 +106,17 @@ impl WorkMachine {
                 Some((_, Ok(order))) => bounded(order.expires, at),
                 Some((_, Err(_))) | None => at.trusted,
             };
-            work.marks.entry(id.clone()).or_insert(ActionMark { stage: Stage::Begun, expires });
+            work.marks.entry(id.clone()).or_insert(ActionMark { stage: ActionStage::Begun, expires });
         }
         let begun: Vec<(String, ActionMark)> = work
             .marks
             .iter()
-            .filter(|(_, mark)| mark.stage == Stage::Begun)
+            .filter(|(_, mark)| mark.stage == ActionStage::Begun)
             .map(|(id, mark)| (id.clone(), *mark))
             .collect();
         for (id, mark) in begun {
             if restored.ended.contains(&id) {
-                let mark = ActionMark { stage: Stage::Done, ..mark };
+                let mark = ActionMark { stage: ActionStage::Done, ..mark };
                 work.marks.insert(id.clone(), mark);
                 effects.push(WorkEffect::Remember { id, mark });
             } else {
@@ -134,7 +134,7 @@ impl WorkMachine {
     }
 
     /// What to do about an input.
-    pub fn handle<P>(&mut self, input: WorkInput, at: At, allows: Allows<'_, P>) -> Vec<WorkEffect<P>> {
+    pub fn handle<P>(&mut self, input: WorkInput, at: WorkTime, allows: Allows<'_, P>) -> Vec<WorkEffect<P>> {
         let mut effects = Vec::new();
         self.see(at);
         match input {
@@ -159,7 +159,8 @@ impl WorkMachine {
                 }
             }
             WorkInput::Ended { id, outcome, duration_ms } => {
-                if let Some(Active { phase: Phase::Running { mut output, .. }, .. }) = self.active.remove(&id)
+                if let Some(ActiveAction { phase: ActionPhase::Running { mut output, .. }, .. }) =
+                    self.active.remove(&id)
                 {
                     say(&id, output.finish(), &mut effects);
                     self.end(id, outcome, duration_ms, None, &mut effects);
@@ -178,13 +179,13 @@ impl WorkMachine {
     }
 
     /// A clock that was set back puts nothing off.
-    fn see(&mut self, at: At) {
+    fn see(&mut self, at: WorkTime) {
         let back = self.seen.since(at.now);
         self.seen = at.now;
         if back.is_zero() {
             return;
         }
-        self.pace.set_back(back);
+        self.refusal_limiter.set_back(back);
         self.later = std::mem::take(&mut self.later)
             .into_iter()
             .map(|(due, id)| {
@@ -198,10 +199,10 @@ impl WorkMachine {
     }
 
     /// When a [`WorkInput::Tick`] is due next, by the host's clock; `None` when nothing waits for time.
-    pub fn next_deadline(&self, at: At) -> Option<Timestamp> {
+    pub fn next_deadline(&self, at: WorkTime) -> Option<Timestamp> {
         let flush = self.active.values().filter_map(|active| match &active.phase {
-            Phase::Running { output, .. } => output.due(),
-            Phase::Beginning { .. } => None,
+            ActionPhase::Running { output, .. } => output.due(),
+            ActionPhase::Beginning { .. } => None,
         });
         let expiry = self.waiting.values().map(|waiting| {
             let left = waiting.order.expires.since(at.trusted);
@@ -234,7 +235,7 @@ impl WorkMachine {
         &mut self,
         id: String,
         order: Result<Order, OrderError>,
-        at: At,
+        at: WorkTime,
         allows: Allows<'_, P>,
         effects: &mut Vec<WorkEffect<P>>,
     ) {
@@ -271,7 +272,7 @@ impl WorkMachine {
         }
         self.arrivals += 1;
         self.queue.insert(self.arrivals, id.clone());
-        self.waiting.insert(id, Waiting { order, arrival: self.arrivals });
+        self.waiting.insert(id, WaitingAction { order, arrival: self.arrivals });
     }
 
     /// Whether a new order may wait for its turn.
@@ -312,7 +313,12 @@ impl WorkMachine {
         Some(waiting.order)
     }
 
-    fn reauthorize_waiting<P>(&mut self, at: At, allows: Allows<'_, P>, effects: &mut Vec<WorkEffect<P>>) {
+    fn reauthorize_waiting<P>(
+        &mut self,
+        at: WorkTime,
+        allows: Allows<'_, P>,
+        effects: &mut Vec<WorkEffect<P>>,
+    ) {
         let refused: Vec<(String, ActionRefusal)> = self
             .waiting
             .iter()
@@ -327,7 +333,7 @@ impl WorkMachine {
     fn begun<P>(&mut self, id: &str, allows: Allows<'_, P>, effects: &mut Vec<WorkEffect<P>>) {
         let stopping = self.stopping != Stopping::No;
         let Some(active) = self.active.get_mut(id) else { return };
-        let Phase::Beginning { work, timeout_secs } = &active.phase else { return };
+        let ActionPhase::Beginning { work, timeout_secs } = &active.phase else { return };
         if active.cancel || stopping {
             self.active.remove(id);
             return self.end(id.to_owned(), ActionOutcome::Cancelled, 0, None, effects);
@@ -342,7 +348,7 @@ impl WorkMachine {
         };
         let timeout = Duration::from_secs((*timeout_secs).min(leave.timeout_secs).max(1));
         effects.push(WorkEffect::Execute { id: id.to_owned(), permitted: leave.permitted, timeout });
-        active.phase = Phase::Running { output: Output::default(), killed: false };
+        active.phase = ActionPhase::Running { output: ActionOutput::default(), killed: false };
     }
 
     /// Says that an action is over that never ran, or puts that off: whoever orders without
@@ -353,17 +359,17 @@ impl WorkMachine {
         id: String,
         outcome: ActionOutcome,
         expires: Timestamp,
-        at: At,
+        at: WorkTime,
         effects: &mut Vec<WorkEffect<P>>,
     ) {
         if self.ending.len() >= MAX_ENDING {
             return;
         }
-        let due = self.pace.next(at.now);
-        let said = effects.len();
+        let due = self.refusal_limiter.next(at.now);
+        let before = effects.len();
         self.end(id.clone(), outcome, 0, Some(expires), effects);
         if due > at.now {
-            effects.truncate(said);
+            effects.truncate(before);
             self.put_off(&id, due);
             if let Some(ending) = self.ending.get_mut(&id) {
                 ending.unsaid = true;
@@ -379,7 +385,7 @@ impl WorkMachine {
         }
     }
 
-    fn forget_ending(&mut self, id: &str) -> Option<Ending> {
+    fn forget_ending(&mut self, id: &str) -> Option<PendingEnd> {
         let ending = self.ending.remove(id)?;
         if let Some(due) = ending.later {
             self.later.remove(&(due, id.to_owned()));
@@ -399,11 +405,13 @@ impl WorkMachine {
         let outcome = shortened(outcome);
         let known = self.marks.get(&id).map(|mark| mark.expires);
         let room = known.is_some() || self.marks.len() < MAX_MARKS;
-        let mark =
-            known.or(expires).filter(|_| room).map(|expires| ActionMark { stage: Stage::Done, expires });
+        let mark = known
+            .or(expires)
+            .filter(|_| room)
+            .map(|expires| ActionMark { stage: ActionStage::Done, expires });
         let fact = ActionFact { id: id.clone(), event: ActionEvent::Ended { outcome, duration_ms } };
         effects.push(WorkEffect::End { fact: fact.clone(), mark });
-        self.ending.insert(id, Ending { fact, mark, later: None, unsaid: false });
+        self.ending.insert(id, PendingEnd { fact, mark, later: None, unsaid: false });
     }
 
     fn kept(&mut self, id: &str) {
@@ -414,15 +422,15 @@ impl WorkMachine {
         self.fade(id);
     }
 
-    fn output(&mut self, id: &str) -> Option<&mut Output> {
+    fn output(&mut self, id: &str) -> Option<&mut ActionOutput> {
         match &mut self.active.get_mut(id)?.phase {
-            Phase::Running { output, .. } => Some(output),
-            Phase::Beginning { .. } => None,
+            ActionPhase::Running { output, .. } => Some(output),
+            ActionPhase::Beginning { .. } => None,
         }
     }
 
     /// Everything that time or room makes possible.
-    fn go_on<P>(&mut self, at: At, allows: Allows<'_, P>, effects: &mut Vec<WorkEffect<P>>) {
+    fn go_on<P>(&mut self, at: WorkTime, allows: Allows<'_, P>, effects: &mut Vec<WorkEffect<P>>) {
         self.flush(at, effects);
         self.retry(at, effects);
         self.drop_late(at, effects);
@@ -433,15 +441,15 @@ impl WorkMachine {
         self.drained(effects);
     }
 
-    fn flush<P>(&mut self, at: At, effects: &mut Vec<WorkEffect<P>>) {
+    fn flush<P>(&mut self, at: WorkTime, effects: &mut Vec<WorkEffect<P>>) {
         for (id, active) in &mut self.active {
-            if let Phase::Running { output, .. } = &mut active.phase {
+            if let ActionPhase::Running { output, .. } = &mut active.phase {
                 say(id, output.flush(at.now), effects);
             }
         }
     }
 
-    fn retry<P>(&mut self, at: At, effects: &mut Vec<WorkEffect<P>>) {
+    fn retry<P>(&mut self, at: WorkTime, effects: &mut Vec<WorkEffect<P>>) {
         while self.later.first().is_some_and(|(due, _)| *due <= at.now) {
             let Some((_, id)) = self.later.pop_first() else { return };
             if let Some(ending) = self.ending.get_mut(&id) {
@@ -452,7 +460,7 @@ impl WorkMachine {
     }
 
     /// What was cancelled or expired while it waited.
-    fn drop_late<P>(&mut self, at: At, effects: &mut Vec<WorkEffect<P>>) {
+    fn drop_late<P>(&mut self, at: WorkTime, effects: &mut Vec<WorkEffect<P>>) {
         let late = |order: &Order| {
             let cancelled = order.cancel.then_some(ActionOutcome::Cancelled);
             cancelled.or_else(|| (at.trusted > order.expires).then_some(ActionOutcome::Expired))
@@ -468,7 +476,7 @@ impl WorkMachine {
         }
     }
 
-    fn stop(&mut self, at: At) {
+    fn stop(&mut self, at: WorkTime) {
         if matches!(self.stopping, Stopping::Until(until) if at.now >= until) {
             self.stopping = Stopping::Killed;
             self.active.values_mut().for_each(|active| active.cancel = true);
@@ -477,7 +485,7 @@ impl WorkMachine {
 
     fn kill<P>(&mut self, effects: &mut Vec<WorkEffect<P>>) {
         for (id, active) in self.active.iter_mut().filter(|(_, active)| active.cancel) {
-            if let Phase::Running { killed, .. } = &mut active.phase
+            if let ActionPhase::Running { killed, .. } = &mut active.phase
                 && !std::mem::replace(killed, true)
             {
                 effects.push(WorkEffect::Kill { id: id.clone() });
@@ -485,7 +493,7 @@ impl WorkMachine {
         }
     }
 
-    fn begin<P>(&mut self, at: At, allows: Allows<'_, P>, effects: &mut Vec<WorkEffect<P>>) {
+    fn begin<P>(&mut self, at: WorkTime, allows: Allows<'_, P>, effects: &mut Vec<WorkEffect<P>>) {
         while self.stopping == Stopping::No && self.active.len() < MAX_PARALLEL {
             let Some((_, id)) = self.queue.first_key_value().map(|(arrival, id)| (*arrival, id.clone()))
             else {
@@ -499,17 +507,17 @@ impl WorkMachine {
                 }
                 Ok(leave) => {
                     let timeout_secs = order.timeout_secs.min(leave.timeout_secs).clamp(1, MAX_TIMEOUT_SECS);
-                    let mark = ActionMark { stage: Stage::Begun, expires };
+                    let mark = ActionMark { stage: ActionStage::Begun, expires };
                     self.marks.insert(id.clone(), mark);
                     effects.push(WorkEffect::Begin { id: id.clone(), mark });
-                    let phase = Phase::Beginning { work: order.work, timeout_secs };
-                    self.active.insert(id, Active { cancel: false, phase });
+                    let phase = ActionPhase::Beginning { work: order.work, timeout_secs };
+                    self.active.insert(id, ActiveAction { cancel: false, phase });
                 }
             }
         }
     }
 
-    fn forget<P>(&mut self, at: At, effects: &mut Vec<WorkEffect<P>>) {
+    fn forget<P>(&mut self, at: WorkTime, effects: &mut Vec<WorkEffect<P>>) {
         while let Some((expires, id)) = self.fading.first().cloned() {
             if at.trusted <= expires {
                 return;
@@ -532,7 +540,7 @@ impl WorkMachine {
 }
 
 /// When an order expires, whatever it says itself.
-fn bounded(expires: Timestamp, at: At) -> Timestamp {
+fn bounded(expires: Timestamp, at: WorkTime) -> Timestamp {
     expires.min(at.trusted.plus(MAX_EXPIRES))
 }
 

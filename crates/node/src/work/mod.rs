@@ -35,9 +35,9 @@ mod io;
 mod machine;
 mod order;
 mod output;
-mod pace;
+mod refusal_limiter;
 
-pub use io::{ActionMark, At, Leave, RestoredWork, Stage, WorkEffect, WorkInput};
+pub use io::{ActionMark, ActionStage, RestoredWork, WorkEffect, WorkInput, WorkPermit, WorkTime};
 pub use machine::{Allows, WorkMachine};
 pub use order::{MAX_ORDER, OrderError, order_of};
 

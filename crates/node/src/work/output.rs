@@ -9,7 +9,7 @@ const STREAMS: [OutputStream; 2] = [OutputStream::Stdout, OutputStream::Stderr];
 
 /// The output of one action that is no fact yet.
 #[derive(Debug, Default)]
-pub(super) struct Output {
+pub(super) struct ActionOutput {
     stdout: Buffer,
     stderr: Buffer,
     /// Bytes kept so far, both streams together.
@@ -27,7 +27,7 @@ struct Buffer {
     dropped: u64,
 }
 
-impl Output {
+impl ActionOutput {
     /// Takes bytes; gives the facts that are full.
     pub(super) fn take(&mut self, stream: OutputStream, bytes: &[u8], now: Timestamp) -> Vec<ActionEvent> {
         let room = usize::try_from(MAX_OUTPUT - self.kept).unwrap_or(usize::MAX).min(bytes.len());

@@ -76,7 +76,7 @@ pub fn answer() -> Answer {
         next_checkin_secs: 300,
         acked: None,
         offer: None,
-        push: None,
+        run_request: None,
         stream_requested: false,
         want_traits: false,
         want_seen: false,

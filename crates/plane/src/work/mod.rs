@@ -24,7 +24,7 @@
 //!   that was asked once is not asked again by this task. To run something again is a new
 //!   task, an operator's own word.
 //! - Every target comes to an end: of itself, or as offline, withdrawn or silent, which
-//!   frees its place. What a node says later than that is still taken in.
+//!   frees its slot of the batch. What a node says later than that is still taken in.
 //! - What the Action object of a node has to be is a function of the task's state
 //!   ([`Task::order_for`]), so after a crash at any moment [`Task::resume`] puts right what
 //!   was not done.
@@ -42,7 +42,7 @@ pub use progress::{TaskProgress, TaskState, TaskSummary};
 pub use spec::{ParseShareError, Share, SpecError, TaskSpec};
 pub use target::{NodeStage, NodeWork, Reach, action_id, parse_action_id};
 pub use task::{Task, TaskDocument, TaskEffect, TaskInput};
-pub use workflow::{Attempt, Phase, Workflow, WorkflowEffect, WorkflowInput};
+pub use workflow::{Attempt, Workflow, WorkflowEffect, WorkflowInput, WorkflowPhase};
 pub use workflow_spec::{Gate, StepSpec, WorkflowError, WorkflowSpec};
 
 use std::time::Duration;

@@ -79,7 +79,7 @@ pub struct TaskProgress {
 }
 
 impl TaskProgress {
-    /// How many take a place of the batch.
+    /// How many take a slot of the batch.
     pub fn in_flight(&self) -> usize {
         self.issued + self.running
     }
@@ -96,7 +96,7 @@ impl TaskProgress {
 
     /// Puts a target in, or takes it out again.
     pub(super) fn count(&mut self, work: &NodeWork, there: bool) {
-        let place = match (work.stage, &work.outcome) {
+        let counter = match (work.stage, &work.outcome) {
             (NodeStage::Waiting, _) => &mut self.waiting,
             (NodeStage::Deferred, _) => &mut self.deferred,
             (NodeStage::Issued, _) => &mut self.issued,
@@ -111,10 +111,10 @@ impl TaskProgress {
             (NodeStage::Removed, _) => &mut self.removed,
         };
         if there {
-            *place += 1;
+            *counter += 1;
             self.total += 1;
         } else {
-            *place -= 1;
+            *counter -= 1;
             self.total -= 1;
         }
     }

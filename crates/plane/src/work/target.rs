@@ -54,7 +54,7 @@ impl NodeStage {
         matches!(self, NodeStage::Waiting | NodeStage::Deferred)
     }
 
-    /// It takes a place of the batch.
+    /// It takes a slot of the batch.
     pub fn in_flight(self) -> bool {
         matches!(self, NodeStage::Issued | NodeStage::Running)
     }
@@ -70,7 +70,7 @@ impl NodeStage {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct NodeWork {
-    /// Its place in the order of the targets.
+    /// Its index in the order of the targets.
     pub index: u32,
     /// How it stands.
     pub stage: NodeStage,

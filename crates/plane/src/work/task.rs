@@ -150,7 +150,7 @@ impl Task {
     }
 
     /// After a restart of the control plane: says again what may not have been done. First
-    /// tell it the facts of its open targets that are stored: [`TaskInput::Started`],
+    /// give it the facts of its open targets that are stored: [`TaskInput::Started`],
     /// [`TaskInput::Ended`]. One that was never begun is called off.
     pub fn resume(&mut self, now: Timestamp, reach: Reaches<'_>) -> Vec<TaskEffect> {
         let mut effects = Vec::new();
@@ -159,7 +159,7 @@ impl Task {
                 let why = "the control plane stopped before it began";
                 self.call_off(TaskState::Cancelling, why, now, &mut effects);
             }
-            // Perhaps not every target was told.
+            // Perhaps not every target was asked.
             TaskState::Halting | TaskState::Cancelling => {
                 self.call_off(self.document.summary.state, "", now, &mut effects)
             }
@@ -343,7 +343,7 @@ impl Task {
             if work.stage.has_object() && work.begun.is_none() {
                 work.begun = Some(now);
             }
-            // The place of a silent one was given away: it stays silent until it ends.
+            // The slot of a silent one was given away: it stays silent until it ends.
             if work.stage == NodeStage::Issued {
                 work.enter(NodeStage::Running, now);
                 work.deadline = Some(until);

@@ -28,7 +28,7 @@ use super::workflow_spec::{WorkflowError, WorkflowSpec};
 /// Where a workflow stands.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "phase", rename_all = "camelCase")]
-pub enum Phase {
+pub enum WorkflowPhase {
     /// It was not begun.
     Planned,
     /// A step's task goes on.
@@ -159,7 +159,7 @@ pub struct Workflow {
     /// What was asked for.
     pub spec: WorkflowSpec,
     /// Where it stands.
-    pub phase: Phase,
+    pub phase: WorkflowPhase,
     /// The step that it stands at, from 0.
     pub step: usize,
     /// Every task so far, in order.
@@ -182,7 +182,7 @@ impl Workflow {
             id: id.to_owned(),
             by: by.to_owned(),
             spec,
-            phase: Phase::Planned,
+            phase: WorkflowPhase::Planned,
             step: 0,
             attempts: Vec::new(),
             created: now,
@@ -192,15 +192,15 @@ impl Workflow {
 
     /// Nothing more is done.
     pub fn is_final(&self) -> bool {
-        matches!(self.phase, Phase::Done | Phase::Aborted)
+        matches!(self.phase, WorkflowPhase::Done | WorkflowPhase::Aborted)
     }
 
     /// After a restart of the control plane: says again what may not have been done. The
-    /// shell tells it what its tasks came to meanwhile: [`WorkflowInput::TaskFinished`].
+    /// shell gives it what its tasks came to meanwhile: [`WorkflowInput::TaskFinished`].
     pub fn resume_after_restart(&self) -> Vec<WorkflowEffect> {
         let running = |task: &str| match self.phase {
-            Phase::Running => self.start(task),
-            Phase::Aborting => {
+            WorkflowPhase::Running => self.start(task),
+            WorkflowPhase::Aborting => {
                 let (task, by) = (task.to_owned(), self.by.clone());
                 Some(WorkflowEffect::CancelTask { task, by })
             }
@@ -215,7 +215,7 @@ impl Workflow {
         let mut effects = Vec::new();
         match input {
             WorkflowInput::Begin => {
-                if self.phase == Phase::Planned {
+                if self.phase == WorkflowPhase::Planned {
                     self.begin_step(false, &mut effects);
                 }
             }
@@ -223,13 +223,13 @@ impl Workflow {
             WorkflowInput::TaskRefused { task, why } => {
                 if self.is_current(&task) {
                     self.phase = match self.phase {
-                        Phase::Aborting => Phase::Aborted,
-                        _ => Phase::Failed { why },
+                        WorkflowPhase::Aborting => WorkflowPhase::Aborted,
+                        _ => WorkflowPhase::Failed { why },
                     };
                 }
             }
             WorkflowInput::Approve { by, step } => {
-                if self.phase == Phase::AwaitingApproval && self.step == step {
+                if self.phase == WorkflowPhase::AwaitingApproval && self.step == step {
                     self.by = by;
                     self.next_step(&mut effects);
                 }
@@ -252,7 +252,7 @@ impl Workflow {
     /// When a [`WorkflowInput::Tick`] is due next.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         match self.phase {
-            Phase::Soaking { until } => Some(until),
+            WorkflowPhase::Soaking { until } => Some(until),
             _ => None,
         }
     }
@@ -268,7 +268,7 @@ impl Workflow {
     }
 
     fn is_current(&self, task: &str) -> bool {
-        matches!(self.phase, Phase::Running | Phase::Aborting)
+        matches!(self.phase, WorkflowPhase::Running | WorkflowPhase::Aborting)
             && self.current().is_some_and(|attempt| attempt.task == task)
     }
 
@@ -278,7 +278,7 @@ impl Workflow {
         let task = format!("{}-{}-{attempt}", self.id, self.step + 1);
         self.attempts.push(Attempt { step: self.step, task: task.clone(), include_unknown, summary: None });
         effects.extend(self.start(&task));
-        self.phase = Phase::Running;
+        self.phase = WorkflowPhase::Running;
     }
 
     /// The order to begin the newest task, or to begin it again after a crash.
@@ -302,14 +302,14 @@ impl Workflow {
         if let Some(attempt) = self.attempts.last_mut() {
             attempt.summary = Some(summary.clone());
         }
-        if self.phase == Phase::Aborting {
-            self.phase = Phase::Aborted;
+        if self.phase == WorkflowPhase::Aborting {
+            self.phase = WorkflowPhase::Aborted;
             return;
         }
         let Some(gate) = self.spec.steps.get(self.step).map(|step| step.gate.clone()) else { return };
         self.phase = match self.missed(&summary, gate.success_percent) {
-            Some(why) => Phase::Failed { why },
-            None => Phase::Soaking { until: now.plus(Duration::from_secs(u64::from(gate.soak))) },
+            Some(why) => WorkflowPhase::Failed { why },
+            None => WorkflowPhase::Soaking { until: now.plus(Duration::from_secs(u64::from(gate.soak))) },
         };
     }
 
@@ -334,9 +334,9 @@ impl Workflow {
     }
 
     fn pass_gates(&mut self, now: Timestamp, effects: &mut Vec<WorkflowEffect>) {
-        if matches!(self.phase, Phase::Soaking { until } if now >= until) {
+        if matches!(self.phase, WorkflowPhase::Soaking { until } if now >= until) {
             if self.spec.steps.get(self.step).is_some_and(|step| step.gate.approve) {
-                self.phase = Phase::AwaitingApproval;
+                self.phase = WorkflowPhase::AwaitingApproval;
             } else {
                 self.next_step(effects);
             }
@@ -345,7 +345,7 @@ impl Workflow {
 
     fn next_step(&mut self, effects: &mut Vec<WorkflowEffect>) {
         if self.step + 1 == self.spec.steps.len() {
-            self.phase = Phase::Done;
+            self.phase = WorkflowPhase::Done;
             return;
         }
         self.step += 1;
@@ -353,12 +353,12 @@ impl Workflow {
     }
 
     fn resume(&mut self, by: String, include_unknown: bool, effects: &mut Vec<WorkflowEffect>) {
-        if !matches!(self.phase, Phase::Failed { .. }) {
+        if !matches!(self.phase, WorkflowPhase::Failed { .. }) {
             return;
         }
         if self.attempts_of(self.step).count() >= MAX_ATTEMPTS {
             let why = format!("a step is begun at most {MAX_ATTEMPTS} times");
-            self.phase = Phase::Failed { why };
+            self.phase = WorkflowPhase::Failed { why };
             return;
         }
         self.by = by;
@@ -367,17 +367,20 @@ impl Workflow {
 
     fn abort(&mut self, by: String, effects: &mut Vec<WorkflowEffect>) {
         match self.phase {
-            Phase::Running => {
+            WorkflowPhase::Running => {
                 if let Some(attempt) = self.current() {
                     let task = attempt.task.clone();
                     effects.push(WorkflowEffect::CancelTask { task, by: by.clone() });
                 }
-                (self.by, self.phase) = (by, Phase::Aborting);
+                (self.by, self.phase) = (by, WorkflowPhase::Aborting);
             }
-            Phase::Planned | Phase::Soaking { .. } | Phase::AwaitingApproval | Phase::Failed { .. } => {
-                (self.by, self.phase) = (by, Phase::Aborted);
+            WorkflowPhase::Planned
+            | WorkflowPhase::Soaking { .. }
+            | WorkflowPhase::AwaitingApproval
+            | WorkflowPhase::Failed { .. } => {
+                (self.by, self.phase) = (by, WorkflowPhase::Aborted);
             }
-            Phase::Aborting | Phase::Aborted | Phase::Done => {}
+            WorkflowPhase::Aborting | WorkflowPhase::Aborted | WorkflowPhase::Done => {}
         }
     }
 }

@@ -9,13 +9,13 @@
 //!   - name: the edge
 //!     on: "edge-**,!edge-1"
 //!     command: [/usr/bin/certbot, renew]  # or action, or query; one of the three
-//!     batch: 10%                          # at a time; all of them unless said
-//!     max_failures: 2                     # before the rest is called off; none unless said
+//!     batch: 10%                          # at a time; all of them by default
+//!     max_failures: 2                     # before the rest is called off; none by default
 //!     canaries: 3                         # that must succeed first
-//!     timeout: 5m                         # on one node; 5m unless said
-//!     wait: 2h                            # for nodes that are offline; not unless said
+//!     timeout: 5m                         # on one node; 5m by default
+//!     wait: 2h                            # for nodes that are offline; not by default
 //!     gate:                               # before the next step, all of it
-//!       success_percent: 95               # 100 unless said
+//!       success_percent: 95               # 100 by default
 //!       soak: 30m
 //!       approve: true
 //!   - name: what is there now
@@ -71,7 +71,7 @@ pub struct StepSpec {
     /// How many at a time.
     #[serde(default = "all", skip_serializing_if = "is_all")]
     pub batch: Share,
-    /// How many may fail before the rest is called off; none unless said.
+    /// How many may fail before the rest is called off; none by default.
     #[serde(default = "none")]
     pub max_failures: Share,
     /// How many must succeed before the others begin.
@@ -216,9 +216,9 @@ impl WorkflowSpec {
             return Err(WorkflowError::TooManySteps);
         }
         let mut names = BTreeSet::new();
-        for (place, step) in self.steps.iter().enumerate() {
+        for (index, step) in self.steps.iter().enumerate() {
             if step.name.trim().is_empty() || step.name.len() > MAX_STEP_NAME {
-                return Err(WorkflowError::StepName(place + 1));
+                return Err(WorkflowError::StepName(index + 1));
             }
             if !names.insert(&step.name) {
                 return Err(WorkflowError::SameName(step.name.clone()));
@@ -235,8 +235,8 @@ impl StepSpec {
         let command = (!self.command.is_empty()).then(|| Work::Command { argv: self.command.clone() });
         let action = self.action.clone().map(|call| Work::Action { name: call.name, args: call.args });
         let query = self.query.clone().map(|call| Work::Query { what: call.what, path: call.path });
-        let mut said = command.into_iter().chain(action).chain(query);
-        match (said.next(), said.next()) {
+        let mut given = command.into_iter().chain(action).chain(query);
+        match (given.next(), given.next()) {
             (Some(work), None) => Some(work),
             _ => None,
         }

@@ -95,7 +95,7 @@ pub fn holding(held: Option<HeldRelease>) -> CheckIn {
         run: None,
         traits: None,
         full: false,
-        pushed: None,
+        run_confirmed: None,
         seen: None,
     }
 }

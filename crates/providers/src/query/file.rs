@@ -17,7 +17,7 @@ pub(super) fn answer(host: &Host, path: &str, allowed: &dyn Fn(&str) -> bool) ->
     let Some(real) = host.real(path).map_err(text)? else {
         return Ok(json!({"path": path, "exists": false}));
     };
-    // A link may lead anywhere: where it leads is asked for anew, and not told.
+    // A link may lead anywhere: where it leads is asked for anew, and not answered here.
     if !allowed(real.path()) {
         return Err(format!("{path} leads to a file that no release delegates"));
     }

@@ -36,7 +36,7 @@ pub(super) fn answer(host: &Host) -> Result<Value, String> {
     // One that ended meanwhile is none.
     let mut processes: Vec<Process> =
         proc.processes()?.into_iter().filter_map(|pid| process(&proc, &accounts, pid)).collect();
-    // What takes most is told first, where not all fits.
+    // What takes most comes first, where not all fits.
     processes.sort_by_key(|process| (Reverse(process.rss_kib), process.pid));
     rows("processes", processes, 0)
 }
@@ -48,7 +48,7 @@ fn process(proc: &Proc, accounts: &Accounts, pid: u32) -> Option<Process> {
     let (before, after) = stat.rsplit_once(')')?;
     let name = before.split_once('(')?.1.to_owned();
     let fields: Vec<&str> = after.split_ascii_whitespace().collect();
-    let number = |place: usize| fields.get(place)?.parse::<u64>().ok();
+    let number = |index: usize| fields.get(index)?.parse::<u64>().ok();
     let line = |name: &str| {
         let rest = status.lines().find_map(|line| line.strip_prefix(name))?;
         rest.split_ascii_whitespace().next()?.parse::<u64>().ok()

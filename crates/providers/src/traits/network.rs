@@ -10,7 +10,7 @@ use super::TraitGroup;
 use super::observe::{etc, group, system, text};
 use model::text::chain;
 
-/// The most addresses, and the most interfaces, that are told.
+/// The most addresses, and the most interfaces, that are reported.
 const MAX_LISTED: usize = 256;
 /// The most entries that the directory of interfaces is read with.
 const MAX_INTERFACES: usize = 65_536;

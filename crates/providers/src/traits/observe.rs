@@ -40,7 +40,7 @@ pub(super) fn os(host: &Host) -> Result<TraitGroup, String> {
     ]))
 }
 
-/// `hardware`: who made the machine, where firmware tells.
+/// `hardware`: who made the machine, where firmware has it.
 pub(super) fn hardware(host: &Host) -> Result<TraitGroup, String> {
     let machine = Kernel::observe().machine;
     let dmi = |name: &str| -> Result<Value, String> {

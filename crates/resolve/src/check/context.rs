@@ -8,7 +8,7 @@ use catalog::module::ParamDecl;
 use super::graph::leads;
 use super::identity::Clash;
 use super::modules::{Modules, module_path};
-use super::references::Reach;
+use super::references::CrossReference;
 use super::typed::{Layer, layer};
 use crate::decl::fleet::FleetDecl;
 use crate::decl::groups::Group;
@@ -70,7 +70,7 @@ pub(crate) struct Context {
     /// Pairs of modules that no node may have together.
     pub(crate) clashes: Vec<Clash>,
     /// Modules that need another one on the same node, for a notification.
-    pub(crate) reaches: Vec<Reach>,
+    pub(crate) reaches: Vec<CrossReference>,
 }
 
 impl Context {
@@ -176,7 +176,7 @@ fn read_fleet(files: &Files, context: &mut Context, sink: &mut Sink) {
 }
 
 fn read_environments(files: &Files, context: &mut Context, sink: &mut Sink) {
-    let mut places: BTreeMap<String, (String, At)> = BTreeMap::new();
+    let mut declared: BTreeMap<String, (String, At)> = BTreeMap::new();
     for (path, file) in files {
         let found: Vec<(String, &Environment, At)> = match &file.content {
             FileDecl::Environments(all) => {
@@ -190,13 +190,13 @@ fn read_environments(files: &Files, context: &mut Context, sink: &mut Sink) {
         };
         context.environments_broken |= file.found.hides();
         for (name, environment, at) in found {
-            if let Some((first, first_at)) = places.get(&name) {
+            if let Some((first, first_at)) = declared.get(&name) {
                 sink.error(path, "E008", at, format!("environment `{name}` is declared twice"))
                     .help("keep one of the two")
                     .label_in(first, *first_at, "first here");
                 continue;
             }
-            places.insert(name.clone(), (path.clone(), at));
+            declared.insert(name.clone(), (path.clone(), at));
             let vars = layer(context, path, &environment.vars, sink);
             context.environments.insert(name, (at, vars));
         }

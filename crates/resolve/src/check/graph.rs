@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 /// Edges by node; an edge `a -> b` says that `a` comes after `b`.
-pub(crate) type Edges = BTreeMap<String, Vec<String>>;
+pub(crate) type ModuleEdges = BTreeMap<String, Vec<String>>;
 
 /// Whether `after` leads from one name to another, at any distance.
 pub(crate) fn leads<'n, I>(from: &'n str, to: &str, after: impl Fn(&'n str) -> I) -> bool
@@ -25,14 +25,14 @@ where
 }
 
 /// One cycle for each part of the graph that has one, each beginning with its first member.
-pub(crate) fn cycles(edges: &Edges) -> Vec<Vec<String>> {
-    let mut walk = CycleSearch { edges, state: BTreeMap::new(), found: Vec::new() };
+pub(crate) fn cycles(edges: &ModuleEdges) -> Vec<Vec<String>> {
+    let mut search = CycleSearch { edges, state: BTreeMap::new(), found: Vec::new() };
     for start in edges.keys() {
-        walk.from(start);
+        search.from(start);
     }
-    walk.found.sort();
-    walk.found.dedup();
-    walk.found
+    search.found.sort();
+    search.found.dedup();
+    search.found
 }
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ enum VisitState {
 }
 
 struct CycleSearch<'e> {
-    edges: &'e Edges,
+    edges: &'e ModuleEdges,
     state: BTreeMap<&'e str, VisitState>,
     found: Vec<Vec<String>>,
 }

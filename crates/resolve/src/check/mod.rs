@@ -1,4 +1,4 @@
-//! What only the whole fleet can tell.
+//! What only the whole fleet shows.
 
 pub(crate) mod context;
 pub(crate) mod graph;

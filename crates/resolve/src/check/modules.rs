@@ -10,7 +10,7 @@ use lang::template::TemplateName;
 use model::{Digest, canonical};
 
 use super::identity::{self, Clash};
-use super::references::{self, Reach};
+use super::references::{self, CrossReference};
 use crate::decl::module::ModuleDecl;
 use crate::exprs::{self, ExprSite, Uses};
 use crate::parse::{FileDecl, Parsed};
@@ -40,7 +40,7 @@ pub(crate) struct Modules {
     pub(crate) shared: Arc<BTreeMap<String, Arc<SharedModule>>>,
     pub(crate) blobs: Arc<BTreeMap<Digest, Arc<[u8]>>>,
     pub(crate) clashes: Vec<Clash>,
-    pub(crate) reaches: Vec<Reach>,
+    pub(crate) reaches: Vec<CrossReference>,
     /// What templates refer to beyond their module, by the template's path.
     pub(crate) uses: BTreeMap<String, Uses>,
 }
@@ -91,11 +91,11 @@ impl Modules {
 
 /// Files of a module that has no declaration.
 fn orphans(files: &BTreeMap<String, Arc<Parsed>>, decls: &BTreeMap<String, ModuleDecl>, sink: &mut Sink) {
-    let mut said = BTreeSet::new();
+    let mut reported = BTreeSet::new();
     for (path, _) in files.range("modules/".to_owned()..) {
         let Some(module) = module_path(path) else { break };
         let ours = matches!(tree::kind(path), FileKind::Template { .. } | FileKind::Shipped { .. });
-        if ours && !decls.contains_key(module) && said.insert(module) {
+        if ours && !decls.contains_key(module) && reported.insert(module) {
             let at = At { line: 1, column: 1, len: 1 };
             sink.error(path, "E021", at, format!("module `{module}` has files and no module.yaml"))
                 .help(format!("add {}", module_file(module)));

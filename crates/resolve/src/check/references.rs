@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use super::graph::{self, Edges};
+use super::graph::{self, ModuleEdges};
 use super::modules::module_file;
 use crate::decl::module::ModuleDecl;
 use crate::decl::resource::Placed;
@@ -24,15 +24,15 @@ struct Target<'d> {
 /// A resource of one module that notifies, or comes before, one of another: a node that
 /// has the first module needs the second.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Reach {
+pub(crate) struct CrossReference {
     pub(crate) from: String,
     pub(crate) to: String,
     pub(crate) at: At,
 }
 
 /// Checks every reference of every module; returns those that lead into a later module.
-pub(crate) fn check(decls: &Decls, sink: &mut Sink) -> Vec<Reach> {
-    let links = Links::collect(decls, sink);
+pub(crate) fn check(decls: &Decls, sink: &mut Sink) -> Vec<CrossReference> {
+    let links = ReferenceCollector::collect(decls, sink);
     links.both_directions(sink);
     links.cycles_of_resources(sink);
     links.changed(sink);
@@ -40,23 +40,27 @@ pub(crate) fn check(decls: &Decls, sink: &mut Sink) -> Vec<Reach> {
     let forward = links.all.iter().filter(|link| matches!(link.key, "notify" | "before"));
     forward
         .filter(|link| link.from.module != link.to.module)
-        .map(|link| Reach { from: link.from.module.to_owned(), to: link.to.module.to_owned(), at: link.at })
+        .map(|link| CrossReference {
+            from: link.from.module.to_owned(),
+            to: link.to.module.to_owned(),
+            at: link.at,
+        })
         .collect()
 }
 
 /// One reference that leads somewhere.
-struct Link<'d> {
+struct Reference<'d> {
     from: Target<'d>,
     key: &'static str,
     to: Target<'d>,
     at: At,
 }
 
-struct Links<'d> {
+struct ReferenceCollector<'d> {
     decls: &'d Decls,
     /// By module, what each id, name and `type:name` means.
     names: BTreeMap<&'d str, BTreeMap<String, Vec<Target<'d>>>>,
-    all: Vec<Link<'d>>,
+    all: Vec<Reference<'d>>,
 }
 
 fn members(decl: &ModuleDecl) -> impl Iterator<Item = (usize, &Placed, bool)> {
@@ -85,16 +89,16 @@ fn names<'d>(module: &'d str, decl: &'d ModuleDecl) -> BTreeMap<String, Vec<Targ
     names
 }
 
-impl<'d> Links<'d> {
-    fn collect(decls: &'d Decls, sink: &mut Sink) -> Links<'d> {
+impl<'d> ReferenceCollector<'d> {
+    fn collect(decls: &'d Decls, sink: &mut Sink) -> ReferenceCollector<'d> {
         let index = decls.iter().map(|(module, decl)| (module.as_str(), names(module, decl))).collect();
-        let mut links = Links { decls, names: index, all: Vec::new() };
+        let mut links = ReferenceCollector { decls, names: index, all: Vec::new() };
         for (module, decl) in decls {
             for (index, placed, handler) in members(decl) {
                 let from = Target { module, index, handler };
                 for (key, reference) in &placed.references {
                     if let Some(to) = links.resolve(module, reference, sink) {
-                        links.accept(Link { from, key, to, at: reference.at }, reference, sink);
+                        links.accept(Reference { from, key, to, at: reference.at }, reference, sink);
                     }
                 }
             }
@@ -166,7 +170,7 @@ impl<'d> Links<'d> {
     }
 
     /// Takes a link in, unless it cannot be.
-    fn accept(&mut self, link: Link<'d>, reference: &Spanned<String>, sink: &mut Sink) {
+    fn accept(&mut self, link: Reference<'d>, reference: &Spanned<String>, sink: &mut Sink) {
         let file = module_file(link.from.module);
         let mut wrong = |message: String, help: &str| {
             sink.error(&file, "E087", link.at, message).help(help);
@@ -204,14 +208,14 @@ impl<'d> Links<'d> {
     /// One relation said from both sides.
     fn both_directions(&self, sink: &mut Sink) {
         for (one, other) in [("notify", "subscribes"), ("before", "depends_on")] {
-            let said: BTreeMap<(Target<'_>, Target<'_>), &Link<'_>> = self
+            let declared: BTreeMap<(Target<'_>, Target<'_>), &Reference<'_>> = self
                 .all
                 .iter()
                 .filter(|link| link.key == one)
                 .map(|link| ((link.from, link.to), link))
                 .collect();
             for link in self.all.iter().filter(|link| link.key == other) {
-                if let Some(first) = said.get(&(link.to, link.from)) {
+                if let Some(first) = declared.get(&(link.to, link.from)) {
                     let message = format!("`{one}` there and `{other}` here say the same of one pair");
                     sink.error(&module_file(link.from.module), "E081", link.at, message)
                         .help("keep one of the two")
@@ -227,8 +231,8 @@ impl<'d> Links<'d> {
             let label = |target: Target<'_>| {
                 member(decl, target.index).map(|placed| placed.resource.label()).unwrap_or_default()
             };
-            let mut edges = Edges::new();
-            let inside = |link: &&Link<'_>| link.from.module == module && link.to.module == module;
+            let mut edges = ModuleEdges::new();
+            let inside = |link: &&Reference<'_>| link.from.module == module && link.to.module == module;
             for link in self.all.iter().filter(inside).filter(|link| !link.to.handler && !link.from.handler) {
                 let (later, earlier) = match link.key {
                     "depends_on" | "subscribes" => (link.from, link.to),
@@ -317,8 +321,8 @@ fn depends<'d>(decls: &'d Decls, module: &'d str, other: &str) -> bool {
 }
 
 /// `depends_on` of modules, and the order that notifications between modules imply.
-fn modules(decls: &Decls, links: &Links<'_>, sink: &mut Sink) {
-    let mut edges = Edges::new();
+fn modules(decls: &Decls, links: &ReferenceCollector<'_>, sink: &mut Sink) {
+    let mut edges = ModuleEdges::new();
     for (name, decl) in decls {
         for dependency in &decl.depends_on {
             if decls.contains_key(&dependency.value) {

@@ -8,7 +8,7 @@ use model::work::{ActionSpec, Delegation, MAX_ARGS, MAX_TIMEOUT_SECS, QuerySpec}
 
 use super::whom::{self, Whom};
 use crate::shape::{Reading, did_you_mean, near_or_all};
-use crate::yaml::{At, Kind, Node, Spanned};
+use crate::yaml::{At, Spanned, YamlKind, YamlNode};
 
 const ABSOLUTE: &str = "name it by its absolute path, as in /usr/bin/uptime";
 const FILES: &str = "write `{file: [\"/var/log/app/*\"]}`";
@@ -25,7 +25,7 @@ pub(crate) struct DelegationDecl {
 }
 
 /// Reads `delegations:`, by name.
-pub(crate) fn read(reading: &mut Reading<'_>, node: &Node) -> Vec<DelegationDecl> {
+pub(crate) fn read(reading: &mut Reading<'_>, node: &YamlNode) -> Vec<DelegationDecl> {
     let mut all = Vec::new();
     for (key, value) in reading.map(node, "delegations") {
         if all.len() == MAX_DELEGATIONS {
@@ -41,7 +41,7 @@ pub(crate) fn read(reading: &mut Reading<'_>, node: &Node) -> Vec<DelegationDecl
     all
 }
 
-fn entry(reading: &mut Reading<'_>, name: &Spanned<String>, node: &Node) -> DelegationDecl {
+fn entry(reading: &mut Reading<'_>, name: &Spanned<String>, node: &YamlNode) -> DelegationDecl {
     let what = format!("delegation {}", name.value);
     let before = reading.sink.count();
     let mut keys = reading.keys(node, &what, "a delegation");
@@ -57,13 +57,13 @@ fn entry(reading: &mut Reading<'_>, name: &Spanned<String>, node: &Node) -> Dele
             "say what the control plane may ask for, as in `queries: [traits]`, or drop the delegation";
         reading.missing_key(name.at, &what, "commands, actions or queries", help);
     }
-    let places = actions.iter().map(|(action, (at, _))| (action.clone(), *at)).collect();
+    let declared_at = actions.iter().map(|(action, (at, _))| (action.clone(), *at)).collect();
     let actions = actions.into_iter().map(|(action, (_, spec))| (action, spec)).collect();
     let content = Delegation { commands, actions, queries, timeout_secs };
-    DelegationDecl { name: name.value.clone(), at: name.at, nodes, content, actions: places }
+    DelegationDecl { name: name.value.clone(), at: name.at, nodes, content, actions: declared_at }
 }
 
-fn timeout(reading: &mut Reading<'_>, node: &Node) -> Option<u64> {
+fn timeout(reading: &mut Reading<'_>, node: &YamlNode) -> Option<u64> {
     let secs = u64::from(reading.duration(node, "timeout")?);
     if secs == 0 || secs > MAX_TIMEOUT_SECS {
         let message = format!("timeout is from 1s to {}h", MAX_TIMEOUT_SECS / 3600);
@@ -74,7 +74,7 @@ fn timeout(reading: &mut Reading<'_>, node: &Node) -> Option<u64> {
 }
 
 /// The items of a list, at most as many as one delegation may have.
-fn bounded<'n>(reading: &mut Reading<'_>, node: &'n Node, what: &str) -> &'n [Node] {
+fn bounded<'n>(reading: &mut Reading<'_>, node: &'n YamlNode, what: &str) -> &'n [YamlNode] {
     let items = reading.list(node, what);
     if let Some(over) = items.get(MAX_ITEMS) {
         reading.error("E099", over.at, format!("more than {MAX_ITEMS} {what}")).help("join some");
@@ -82,7 +82,7 @@ fn bounded<'n>(reading: &mut Reading<'_>, node: &'n Node, what: &str) -> &'n [No
     items.get(..MAX_ITEMS).unwrap_or(items)
 }
 
-fn commands(reading: &mut Reading<'_>, node: &Node) -> Vec<Vec<String>> {
+fn commands(reading: &mut Reading<'_>, node: &YamlNode) -> Vec<Vec<String>> {
     let mut all: Vec<Spanned<Vec<String>>> = Vec::new();
     for item in bounded(reading, node, "commands") {
         let Some(words) = words(reading, item, "a command", "E093") else { continue };
@@ -101,12 +101,12 @@ fn commands(reading: &mut Reading<'_>, node: &Node) -> Vec<Vec<String>> {
 /// A command as a text, or as a list of its words.
 fn words(
     reading: &mut Reading<'_>,
-    node: &Node,
+    node: &YamlNode,
     what: &str,
     code: &'static str,
 ) -> Option<Vec<Spanned<String>>> {
     let words: Vec<Spanned<String>> = match &node.kind {
-        Kind::List(_) => {
+        YamlKind::List(_) => {
             let before = reading.sink.count();
             let texts = reading.texts(node, what);
             if reading.sink.count() != before {
@@ -152,8 +152,8 @@ fn check_command(reading: &mut Reading<'_>, words: &[Spanned<String>]) {
             )
             .help("name the folder; `*` stands for any text without a slash");
     }
-    for (place, word) in arguments.iter().enumerate() {
-        if word.value == REST && place + 1 < arguments.len() {
+    for (index, word) in arguments.iter().enumerate() {
+        if word.value == REST && index + 1 < arguments.len() {
             reading
                 .error("E093", word.at, "`**` stands for any further arguments, so it comes last")
                 .help("write `*` for one argument, or move `**` to the end");
@@ -179,7 +179,7 @@ fn check_program(reading: &mut Reading<'_>, program: &Spanned<String>, code: &'s
     }
 }
 
-fn actions(reading: &mut Reading<'_>, node: &Node) -> BTreeMap<String, (At, ActionSpec)> {
+fn actions(reading: &mut Reading<'_>, node: &YamlNode) -> BTreeMap<String, (At, ActionSpec)> {
     let mut all = BTreeMap::new();
     for (key, value) in reading.map(node, "actions") {
         if all.len() == MAX_ITEMS {
@@ -192,7 +192,7 @@ fn actions(reading: &mut Reading<'_>, node: &Node) -> BTreeMap<String, (At, Acti
     all
 }
 
-fn action(reading: &mut Reading<'_>, name: &Spanned<String>, node: &Node) -> Option<ActionSpec> {
+fn action(reading: &mut Reading<'_>, name: &Spanned<String>, node: &YamlNode) -> Option<ActionSpec> {
     let what = format!("action {}", name.value);
     let mut keys = reading.keys(node, "an action", "an action");
     let help = "say what it runs, as in `command: [/usr/bin/systemctl, restart, nginx]`";
@@ -210,7 +210,7 @@ fn action(reading: &mut Reading<'_>, name: &Spanned<String>, node: &Node) -> Opt
     Some(ActionSpec { command, args, timeout_secs })
 }
 
-fn arguments(reading: &mut Reading<'_>, node: &Node) -> BTreeMap<String, (String, At)> {
+fn arguments(reading: &mut Reading<'_>, node: &YamlNode) -> BTreeMap<String, (String, At)> {
     let mut args = BTreeMap::new();
     for (key, value) in reading.map(node, "args") {
         reading.identifier(&key.value, key.at, "an argument");
@@ -276,11 +276,11 @@ fn check_action(
     }
 }
 
-fn queries(reading: &mut Reading<'_>, node: &Node) -> Vec<QuerySpec> {
+fn queries(reading: &mut Reading<'_>, node: &YamlNode) -> Vec<QuerySpec> {
     let mut all: Vec<(QuerySpec, At)> = Vec::new();
     for item in bounded(reading, node, "queries") {
         let query = match &item.kind {
-            Kind::Map(entries) => files(reading, item, entries),
+            YamlKind::Map(entries) => files(reading, item, entries),
             _ => simple(reading, item),
         };
         let Some(query) = query else { continue };
@@ -298,7 +298,7 @@ fn queries(reading: &mut Reading<'_>, node: &Node) -> Vec<QuerySpec> {
     all.into_iter().map(|(query, _)| query).collect()
 }
 
-fn simple(reading: &mut Reading<'_>, node: &Node) -> Option<QuerySpec> {
+fn simple(reading: &mut Reading<'_>, node: &YamlNode) -> Option<QuerySpec> {
     let text = reading.text(node, "a query")?;
     match text.value.as_str() {
         "traits" => Some(QuerySpec::Traits),
@@ -317,7 +317,11 @@ fn simple(reading: &mut Reading<'_>, node: &Node) -> Option<QuerySpec> {
     }
 }
 
-fn files(reading: &mut Reading<'_>, node: &Node, entries: &[(Spanned<String>, Node)]) -> Option<QuerySpec> {
+fn files(
+    reading: &mut Reading<'_>,
+    node: &YamlNode,
+    entries: &[(Spanned<String>, YamlNode)],
+) -> Option<QuerySpec> {
     let [(key, value)] = entries else {
         reading.error("E095", node.at, "a query is one word, or `file` with its paths").help(FILES);
         return None;
@@ -329,7 +333,7 @@ fn files(reading: &mut Reading<'_>, node: &Node, entries: &[(Spanned<String>, No
     }
     let paths = reading.one_or_more(value, "file");
     if paths.is_empty() {
-        if matches!(&value.kind, Kind::List(items) if items.is_empty()) {
+        if matches!(&value.kind, YamlKind::List(items) if items.is_empty()) {
             reading.error("E095", value.at, "`file` names no path").help(FILES);
         }
         return None;

@@ -10,7 +10,7 @@ use super::delegation::{self, DelegationDecl};
 use super::sync::{self, SyncDecl};
 use super::vars::{self, Var};
 use crate::shape::Reading;
-use crate::yaml::{At, Kind, Node, Spanned};
+use crate::yaml::{At, Spanned, YamlKind, YamlNode};
 
 /// The only format of this version.
 const FORMAT: &str = "1";
@@ -34,23 +34,23 @@ pub(crate) struct FleetDecl {
 }
 
 /// Reads `fleet.yaml`.
-pub(crate) fn read(reading: &mut Reading<'_>, root: &Node) -> FleetDecl {
+pub(crate) fn read(reading: &mut Reading<'_>, root: &YamlNode) -> FleetDecl {
     let mut fleet = FleetDecl { hidden: root.is_bad(), ..FleetDecl::default() };
     let mut keys = reading.keys(root, "fleet.yaml", "fleet.yaml");
-    let place = (At { line: 1, column: 1, len: 1 }, "fleet.yaml");
-    if let Some(node) = keys.needed(reading, "format", place, "begin with `format: 1`") {
+    let within = (At { line: 1, column: 1, len: 1 }, "fleet.yaml");
+    if let Some(node) = keys.needed(reading, "format", within, "begin with `format: 1`") {
         check_format(reading, node);
     }
-    let name = keys.needed(reading, "name", place, "add `name: my-fleet`");
+    let name = keys.needed(reading, "name", within, "add `name: my-fleet`");
     if let Some(name) = name.and_then(|node| reading.text(node, "the fleet's name")) {
         reading.name(&name.value, name.at, "a fleet");
         fleet.name = name.value;
     }
     let help = "add `channels: {stable: {freshness: 24h}}`";
-    if let Some(node) = keys.needed(reading, "channels", place, help) {
+    if let Some(node) = keys.needed(reading, "channels", within, help) {
         fleet.channels = channels(reading, node);
         // One that has no name or that stands twice may still be meant elsewhere.
-        let declared = if let Kind::Map(all) = &node.kind { all.len() } else { usize::MAX };
+        let declared = if let YamlKind::Map(all) = &node.kind { all.len() } else { usize::MAX };
         fleet.hidden = fleet.channels.len() != declared;
     }
     if let Some(node) = keys.get("defaults") {
@@ -64,7 +64,7 @@ pub(crate) fn read(reading: &mut Reading<'_>, root: &Node) -> FleetDecl {
     fleet
 }
 
-fn check_format(reading: &mut Reading<'_>, node: &Node) {
+fn check_format(reading: &mut Reading<'_>, node: &YamlNode) {
     if let Some(text) = reading.text(node, "format")
         && text.value != FORMAT
     {
@@ -74,7 +74,7 @@ fn check_format(reading: &mut Reading<'_>, node: &Node) {
     }
 }
 
-fn defaults(reading: &mut Reading<'_>, node: &Node, fleet: &mut FleetDecl) {
+fn defaults(reading: &mut Reading<'_>, node: &YamlNode, fleet: &mut FleetDecl) {
     let mut keys = reading.keys(node, "defaults", "defaults");
     fleet.channel = keys.read("channel", |node| reading.text(node, "channel"));
     fleet.environment = keys.read("environment", |node| reading.text(node, "environment"));
@@ -82,10 +82,10 @@ fn defaults(reading: &mut Reading<'_>, node: &Node, fleet: &mut FleetDecl) {
     keys.end(reading);
 }
 
-fn channels(reading: &mut Reading<'_>, node: &Node) -> BTreeMap<String, ChannelSettings> {
+fn channels(reading: &mut Reading<'_>, node: &YamlNode) -> BTreeMap<String, ChannelSettings> {
     let mut channels = BTreeMap::new();
     let entries = reading.map(node, "channels");
-    if entries.is_empty() && matches!(node.kind, Kind::Map(_)) {
+    if entries.is_empty() && matches!(node.kind, YamlKind::Map(_)) {
         reading.missing_key(node.at, "channels", "one channel", "add `stable: {freshness: 24h}`");
     }
     for (key, value) in entries {
@@ -96,7 +96,7 @@ fn channels(reading: &mut Reading<'_>, node: &Node) -> BTreeMap<String, ChannelS
     channels
 }
 
-fn channel(reading: &mut Reading<'_>, name: &Spanned<String>, node: &Node) -> ChannelSettings {
+fn channel(reading: &mut Reading<'_>, name: &Spanned<String>, node: &YamlNode) -> ChannelSettings {
     let mut channel = ChannelSettings::with_freshness(0);
     let mut keys = reading.keys(node, "a channel", "a channel");
     channel.link = keys.read("link", |node| link(reading, node));
@@ -105,8 +105,8 @@ fn channel(reading: &mut Reading<'_>, name: &Spanned<String>, node: &Node) -> Ch
         percent(reading, node, "jitter", MAX_JITTER, "20%")
     });
     let help = "say how long a release may be adopted after its last signature, such as `freshness: 24h`";
-    let place = (name.at, &*format!("channel {}", name.value));
-    if let Some(node) = keys.needed(reading, "freshness", place, help) {
+    let within = (name.at, &*format!("channel {}", name.value));
+    if let Some(node) = keys.needed(reading, "freshness", within, help) {
         channel.freshness_secs = interval(reading, node, "freshness").unwrap_or(1);
     }
     keys.set("converge", &mut channel.converge_secs, |node| interval(reading, node, "converge"));
@@ -123,7 +123,7 @@ fn channel(reading: &mut Reading<'_>, name: &Spanned<String>, node: &Node) -> Ch
 }
 
 /// Bounds and waits of the agents' ends of links (SYN-3).
-fn link(reading: &mut Reading<'_>, node: &Node) -> LinkSettings {
+fn link(reading: &mut Reading<'_>, node: &YamlNode) -> LinkSettings {
     let mut link = LinkSettings::default();
     let mut keys = reading.keys(node, "link", "link");
     keys.set("window", &mut link.window, |node| count(reading, node, "window", LinkSettings::WINDOW));
@@ -140,12 +140,12 @@ fn link(reading: &mut Reading<'_>, node: &Node) -> LinkSettings {
     link
 }
 
-fn count(reading: &mut Reading<'_>, node: &Node, what: &str, bounds: Bounds) -> Option<u32> {
+fn count(reading: &mut Reading<'_>, node: &YamlNode, what: &str, bounds: Bounds) -> Option<u32> {
     let count = reading.int(node, what, bounds.min.into(), bounds.max.into())?;
     u32::try_from(count).ok()
 }
 
-fn wait(reading: &mut Reading<'_>, node: &Node, what: &str, bounds: Bounds) -> Option<u32> {
+fn wait(reading: &mut Reading<'_>, node: &YamlNode, what: &str, bounds: Bounds) -> Option<u32> {
     let secs = reading.duration(node, what)?;
     if (bounds.min..=bounds.max).contains(&secs) {
         return Some(secs);
@@ -155,7 +155,7 @@ fn wait(reading: &mut Reading<'_>, node: &Node, what: &str, bounds: Bounds) -> O
     None
 }
 
-fn interval(reading: &mut Reading<'_>, node: &Node, what: &str) -> Option<u32> {
+fn interval(reading: &mut Reading<'_>, node: &YamlNode, what: &str) -> Option<u32> {
     let secs = reading.duration(node, what)?;
     if secs < MIN_CONTACT_SECS {
         reading.error("E017", node.at, format!("{what} is at least {MIN_CONTACT_SECS}s"));
@@ -167,7 +167,7 @@ fn interval(reading: &mut Reading<'_>, node: &Node, what: &str) -> Option<u32> {
 /// A share in percent, up to `max`.
 pub(super) fn percent(
     reading: &mut Reading<'_>,
-    node: &Node,
+    node: &YamlNode,
     what: &str,
     max: u32,
     example: &str,

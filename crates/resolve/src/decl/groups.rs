@@ -7,7 +7,7 @@ use lang::Expr;
 use super::vars::{self, Var};
 use crate::exprs::{self, ExprSite};
 use crate::shape::Reading;
-use crate::yaml::{At, Node};
+use crate::yaml::{At, YamlNode};
 
 /// A group.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -24,19 +24,19 @@ pub(crate) struct Group {
 }
 
 /// Reads `groups.yaml`.
-pub(crate) fn read(reading: &mut Reading<'_>, root: &Node) -> Vec<Group> {
+pub(crate) fn read(reading: &mut Reading<'_>, root: &YamlNode) -> Vec<Group> {
     let mut keys = reading.keys(root, "groups.yaml", "groups.yaml");
     let groups = keys.read("groups", |node| reading.list(node, "groups"));
     keys.end(reading);
     groups.iter().filter_map(|item| group(reading, item)).collect()
 }
 
-fn group(reading: &mut Reading<'_>, node: &Node) -> Option<Group> {
+fn group(reading: &mut Reading<'_>, node: &YamlNode) -> Option<Group> {
     let mut keys = reading.keys(node, "a group", "a group");
     let help = "say which nodes are meant, as in `where: labels.region == \"eu\"`";
-    let said = keys.needed(reading, "where", (node.at, "a group"), help);
+    let condition_node = keys.needed(reading, "where", (node.at, "a group"), help);
     let before = reading.sink.count();
-    let condition = said
+    let condition = condition_node
         .and_then(|node| exprs::condition(reading, node, ExprSite::Group, None))
         .filter(|_| reading.sink.count() == before);
     let vars = keys.read("vars", |node| vars::read(reading, node, "vars"));
@@ -46,7 +46,7 @@ fn group(reading: &mut Reading<'_>, node: &Node) -> Option<Group> {
         reading.error("E015", key.at, message).help("name them in nodes.yaml");
     }
     keys.end(reading);
-    let (condition, at) = (condition?, said?.at);
+    let (condition, at) = (condition?, condition_node?.at);
     let (mut labels, mut assumed) = (BTreeSet::new(), BTreeSet::new());
     for used in condition.names() {
         let Some(label) = used.path.strip_prefix(&["labels".to_owned()]).and_then(|rest| rest.first()) else {

@@ -3,14 +3,18 @@
 use catalog::schema::{self, LATER_TYPES, ResourceType, TYPES};
 
 use crate::shape::{Reading, near_or_all};
-use crate::yaml::{At, Node, Spanned};
+use crate::yaml::{At, Spanned, YamlNode};
 
-type Entries = [(Spanned<String>, Node)];
+type Entries = [(Spanned<String>, YamlNode)];
 
-type Found<'n> = (&'static ResourceType, Option<&'n (Spanned<String>, Node)>);
+type FoundType<'n> = (&'static ResourceType, Option<&'n (Spanned<String>, YamlNode)>);
 
 /// The type: what `type:` says, or the first key that is a type's name.
-pub(super) fn find<'n>(reading: &mut Reading<'_>, node: &Node, entries: &'n Entries) -> Option<Found<'n>> {
+pub(super) fn find<'n>(
+    reading: &mut Reading<'_>,
+    node: &YamlNode,
+    entries: &'n Entries,
+) -> Option<FoundType<'n>> {
     if let Some((_, value)) = entries.iter().find(|(key, _)| key.value == "type") {
         let name = reading.text(value, "type")?;
         let Some(kind) = schema::find(&name.value) else {

@@ -4,11 +4,11 @@ use std::collections::BTreeMap;
 
 use super::vars::{self, Var};
 use crate::shape::Reading;
-use crate::yaml::{Kind, Node, Spanned};
+use crate::yaml::{Spanned, YamlKind, YamlNode};
 
 /// A role: modules that belong together, and vars for them.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Role {
+pub(crate) struct RoleFile {
     pub(crate) modules: Vec<Spanned<String>>,
     pub(crate) vars: Vec<Var>,
 }
@@ -20,7 +20,7 @@ pub(crate) struct Environment {
 }
 
 /// Reads `roles/NAME.yaml`.
-pub(crate) fn read_role(reading: &mut Reading<'_>, root: &Node) -> Role {
+pub(crate) fn read_role(reading: &mut Reading<'_>, root: &YamlNode) -> RoleFile {
     let mut keys = reading.keys(root, "a role", "a role");
     let modules = keys.read("modules", |node| reading.texts(node, "modules"));
     let vars = keys.read("vars", |node| vars::read(reading, node, "vars"));
@@ -30,11 +30,11 @@ pub(crate) fn read_role(reading: &mut Reading<'_>, root: &Node) -> Role {
             .help("name each role in the node entry");
     }
     keys.end(reading);
-    Role { modules, vars }
+    RoleFile { modules, vars }
 }
 
 /// Reads `environments/NAME.yaml`, or one value of `environments.yaml`.
-pub(crate) fn read_environment(reading: &mut Reading<'_>, root: &Node) -> Environment {
+pub(crate) fn read_environment(reading: &mut Reading<'_>, root: &YamlNode) -> Environment {
     if root.is_nothing() {
         return Environment::default();
     }
@@ -47,12 +47,12 @@ pub(crate) fn read_environment(reading: &mut Reading<'_>, root: &Node) -> Enviro
 /// Reads `environments.yaml`.
 pub(crate) fn read_environments(
     reading: &mut Reading<'_>,
-    root: &Node,
+    root: &YamlNode,
 ) -> BTreeMap<String, (Environment, crate::yaml::At)> {
     let mut all = BTreeMap::new();
     let mut keys = reading.keys(root, "environments.yaml", "environments.yaml");
     for (name, value) in keys.read("environments", |node| reading.map(node, "environments")) {
-        let declared = matches!(value.kind, Kind::Map(_)) || value.is_nothing();
+        let declared = matches!(value.kind, YamlKind::Map(_)) || value.is_nothing();
         let environment = read_environment(reading, value);
         if reading.name(&name.value, name.at, "an environment") && declared {
             all.insert(name.value.clone(), (environment, name.at));

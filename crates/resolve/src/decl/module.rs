@@ -9,7 +9,7 @@ use super::params;
 use super::resource::{self, Placed};
 use crate::exprs::{self, ExprSite};
 use crate::shape::Reading;
-use crate::yaml::{At, Kind, Node, Spanned};
+use crate::yaml::{At, Spanned, YamlKind, YamlNode};
 
 /// The most resources and handlers of one module.
 const MAX_RESOURCES: usize = 10_000;
@@ -53,7 +53,7 @@ impl ModuleDecl {
 }
 
 /// Reads a module file.
-pub(crate) fn read(reading: &mut Reading<'_>, root: &Node) -> ModuleDecl {
+pub(crate) fn read(reading: &mut Reading<'_>, root: &YamlNode) -> ModuleDecl {
     let mut module = ModuleDecl::default();
     let mut keys = reading.keys(root, "a module", "a module");
     keys.read("description", |node| reading.text(node, "description"));
@@ -74,7 +74,7 @@ pub(crate) fn read(reading: &mut Reading<'_>, root: &Node) -> ModuleDecl {
 
 fn verify(
     reading: &mut Reading<'_>,
-    node: &Node,
+    node: &YamlNode,
     params: &BTreeMap<String, ParamDecl>,
 ) -> Option<CommandLine> {
     exprs::texts(reading, node, ExprSite::Attribute, Some(params));
@@ -90,7 +90,7 @@ fn verify(
 
 fn resources(
     reading: &mut Reading<'_>,
-    node: &Node,
+    node: &YamlNode,
     params: &BTreeMap<String, ParamDecl>,
     handler: bool,
 ) -> Vec<Placed> {
@@ -103,6 +103,6 @@ fn resources(
             .help("split the module");
         return Vec::new();
     }
-    let maps = items.iter().filter(|item| !matches!(item.kind, Kind::Bad));
+    let maps = items.iter().filter(|item| !matches!(item.kind, YamlKind::Bad));
     maps.filter_map(|item| resource::read(reading, item, params, handler)).collect()
 }

@@ -6,7 +6,7 @@ use lang::{Expr, Pattern};
 use super::vars::{self, Var};
 use crate::exprs::{self, ExprSite};
 use crate::shape::{Keys, Reading};
-use crate::yaml::{At, Kind, Node, Spanned};
+use crate::yaml::{At, Spanned, YamlKind, YamlNode};
 
 /// The longest label value, in bytes.
 const MAX_LABEL: usize = 256;
@@ -28,7 +28,7 @@ pub(crate) struct Facts {
 
 /// An item of `match:` or `except:`.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Item {
+pub(crate) struct PatternItem {
     pub(crate) pattern: Pattern,
     pub(crate) at: At,
 }
@@ -37,8 +37,8 @@ pub(crate) struct Item {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct NodesEntry {
     pub(crate) at: At,
-    pub(crate) matches: Vec<Item>,
-    pub(crate) except: Vec<Item>,
+    pub(crate) matches: Vec<PatternItem>,
+    pub(crate) except: Vec<PatternItem>,
     pub(crate) facts: Facts,
     pub(crate) overrides: Vec<Override>,
     pub(crate) conditional: Vec<Conditional>,
@@ -63,20 +63,20 @@ pub(crate) struct Conditional {
 
 /// A host file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Host {
+pub(crate) struct HostFile {
     pub(crate) facts: Facts,
     pub(crate) exclude: Vec<Spanned<String>>,
 }
 
 /// Reads `nodes.yaml` or a file of `nodes/`.
-pub(crate) fn read(reading: &mut Reading<'_>, root: &Node) -> Vec<NodesEntry> {
+pub(crate) fn read(reading: &mut Reading<'_>, root: &YamlNode) -> Vec<NodesEntry> {
     let mut keys = reading.keys(root, "the file", "a nodes file");
     let items = keys.read("nodes", |node| reading.list(node, "nodes"));
     keys.end(reading);
     items.iter().map(|item| entry(reading, item)).collect()
 }
 
-fn entry(reading: &mut Reading<'_>, node: &Node) -> NodesEntry {
+fn entry(reading: &mut Reading<'_>, node: &YamlNode) -> NodesEntry {
     let at = At { len: 1, ..node.at };
     let mut keys = reading.keys(node, "a node entry", "a node entry");
     let matches = keys.needed(reading, "match", (at, "a node entry"), "add `match: [\"web-*.example.com\"]`");
@@ -107,9 +107,9 @@ fn own_exceptions(reading: &mut Reading<'_>, entry: &NodesEntry) {
 }
 
 /// Patterns of hostnames.
-pub(super) fn patterns(reading: &mut Reading<'_>, node: &Node, what: &str) -> Vec<Item> {
+pub(super) fn patterns(reading: &mut Reading<'_>, node: &YamlNode, what: &str) -> Vec<PatternItem> {
     let texts = reading.one_or_more(node, what);
-    if texts.is_empty() && matches!(&node.kind, Kind::List(items) if items.is_empty()) {
+    if texts.is_empty() && matches!(&node.kind, YamlKind::List(items) if items.is_empty()) {
         reading.error("E030", node.at, format!("`{what}` names no node")).help("name one, or drop the entry");
     }
     let mut items = Vec::new();
@@ -123,7 +123,7 @@ pub(super) fn patterns(reading: &mut Reading<'_>, node: &Node, what: &str) -> Ve
                     reading.error("E034", text.at, format!("`{}` is not a hostname: {why}", text.value));
                     continue;
                 }
-                items.push(Item { pattern, at: text.at });
+                items.push(PatternItem { pattern, at: text.at });
             }
             Err(error) => {
                 reading.error("E030", text.at, error.to_string());
@@ -147,7 +147,7 @@ fn facts(reading: &mut Reading<'_>, keys: &mut Keys<'_>) -> Facts {
     }
 }
 
-fn labels(reading: &mut Reading<'_>, node: &Node) -> Vec<(String, String)> {
+fn labels(reading: &mut Reading<'_>, node: &YamlNode) -> Vec<(String, String)> {
     let mut labels = Vec::new();
     for (key, value) in reading.map(node, "labels") {
         let fits = |c: char| c.is_ascii_alphanumeric() || "._-/".contains(c);
@@ -167,7 +167,7 @@ fn labels(reading: &mut Reading<'_>, node: &Node) -> Vec<(String, String)> {
     labels
 }
 
-fn overrides(reading: &mut Reading<'_>, node: &Node) -> Vec<Override> {
+fn overrides(reading: &mut Reading<'_>, node: &YamlNode) -> Vec<Override> {
     let mut all = Vec::new();
     for (environment, value) in reading.map(node, "environment_overrides") {
         let mut keys = reading.keys(value, "an environment override", "an environment override");
@@ -182,13 +182,14 @@ fn overrides(reading: &mut Reading<'_>, node: &Node) -> Vec<Override> {
     all
 }
 
-fn conditional(reading: &mut Reading<'_>, node: &Node) -> Vec<Conditional> {
+fn conditional(reading: &mut Reading<'_>, node: &YamlNode) -> Vec<Conditional> {
     const WHAT: &str = "an item of conditional_vars";
     let mut all = Vec::new();
     for item in reading.list(node, "conditional_vars") {
         let mut keys = reading.keys(item, WHAT, WHAT);
-        let said = keys.needed(reading, "when", (item.at, WHAT), "say when its vars hold");
-        let when = said.and_then(|node| exprs::condition(reading, node, ExprSite::Conditional, None));
+        let condition_node = keys.needed(reading, "when", (item.at, WHAT), "say when its vars hold");
+        let when =
+            condition_node.and_then(|node| exprs::condition(reading, node, ExprSite::Conditional, None));
         let vars = keys.read("vars", |node| vars::read(reading, node, "vars"));
         let refused = ["roles", "modules", "exclude_modules"].into_iter().filter_map(|key| keys.refused(key));
         for (key, _) in refused {
@@ -197,18 +198,18 @@ fn conditional(reading: &mut Reading<'_>, node: &Node) -> Vec<Conditional> {
             reading.error("E063", key.at, message).help(help);
         }
         keys.end(reading);
-        all.extend(when.zip(said).map(|(when, node)| Conditional { when, at: node.at, vars }));
+        all.extend(when.zip(condition_node).map(|(when, node)| Conditional { when, at: node.at, vars }));
     }
     all
 }
 
 /// Reads a host file; `name` is the hostname that its file name gives.
-pub(crate) fn read_host(reading: &mut Reading<'_>, root: &Node) -> Host {
+pub(crate) fn read_host(reading: &mut Reading<'_>, root: &YamlNode) -> HostFile {
     let mut keys = reading.keys(root, "a host file", "a host file");
     let facts = facts(reading, &mut keys);
     let exclude = keys.read("exclude_modules", |node| reading.texts(node, "exclude_modules"));
     keys.end(reading);
-    Host { facts, exclude }
+    HostFile { facts, exclude }
 }
 
 /// Whether a text is a hostname as certificates and DNS take it, in lower case.

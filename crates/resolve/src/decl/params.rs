@@ -8,7 +8,7 @@ use lang::Value;
 
 use crate::exprs::{self, ExprSite};
 use crate::shape::Reading;
-use crate::yaml::{At, Kind, Node, Spanned};
+use crate::yaml::{At, Spanned, YamlKind, YamlNode};
 
 const TYPES: [(&str, ParamType); 11] = [
     ("string", ParamType::String),
@@ -31,7 +31,7 @@ const MERGES: [(&str, Merge); 4] = [
 ];
 
 /// Reads `params:`.
-pub(crate) fn read(reading: &mut Reading<'_>, node: &Node) -> BTreeMap<String, ParamDecl> {
+pub(crate) fn read(reading: &mut Reading<'_>, node: &YamlNode) -> BTreeMap<String, ParamDecl> {
     let mut all = BTreeMap::new();
     for (key, value) in reading.map(node, "params") {
         if !reading.identifier(&key.value, key.at, "a param") {
@@ -44,9 +44,9 @@ pub(crate) fn read(reading: &mut Reading<'_>, node: &Node) -> BTreeMap<String, P
     all
 }
 
-fn one(reading: &mut Reading<'_>, name: &Spanned<String>, node: &Node) -> Option<ParamDecl> {
+fn one(reading: &mut Reading<'_>, name: &Spanned<String>, node: &YamlNode) -> Option<ParamDecl> {
     match &node.kind {
-        Kind::Map(entries) if entries.iter().any(|(key, _)| key.value == "type") => {
+        YamlKind::Map(entries) if entries.iter().any(|(key, _)| key.value == "type") => {
             typed(reading, name, node)
         }
         _ => plain(reading, node),
@@ -54,7 +54,7 @@ fn one(reading: &mut Reading<'_>, name: &Spanned<String>, node: &Node) -> Option
 }
 
 /// A plain default says the type by what it is.
-fn plain(reading: &mut Reading<'_>, node: &Node) -> Option<ParamDecl> {
+fn plain(reading: &mut Reading<'_>, node: &YamlNode) -> Option<ParamDecl> {
     exprs::texts(reading, node, ExprSite::Var, None);
     let value = reading.value(node)?;
     let kind = match &value {
@@ -67,7 +67,7 @@ fn plain(reading: &mut Reading<'_>, node: &Node) -> Option<ParamDecl> {
     Some(ParamDecl { default: Some(value), kind, ..ParamDecl::default() })
 }
 
-fn typed(reading: &mut Reading<'_>, name: &Spanned<String>, node: &Node) -> Option<ParamDecl> {
+fn typed(reading: &mut Reading<'_>, name: &Spanned<String>, node: &YamlNode) -> Option<ParamDecl> {
     let whole = |reading: &mut Reading<'_>, node, what| {
         reading.int(node, what, -lang::value::MAX_INT, lang::value::MAX_INT)
     };
@@ -89,7 +89,7 @@ fn typed(reading: &mut Reading<'_>, name: &Spanned<String>, node: &Node) -> Opti
     Some(decl)
 }
 
-fn word<T: Copy>(reading: &mut Reading<'_>, node: &Node, what: &str, known: &[(&str, T)]) -> Option<T> {
+fn word<T: Copy>(reading: &mut Reading<'_>, node: &YamlNode, what: &str, known: &[(&str, T)]) -> Option<T> {
     let text = reading.text(node, what)?;
     let found = known.iter().find(|(name, _)| *name == text.value).map(|(_, value)| *value);
     if found.is_none() {
@@ -103,7 +103,7 @@ fn word<T: Copy>(reading: &mut Reading<'_>, node: &Node, what: &str, known: &[(&
     found
 }
 
-fn values(reading: &mut Reading<'_>, node: &Node) -> Vec<Value> {
+fn values(reading: &mut Reading<'_>, node: &YamlNode) -> Vec<Value> {
     reading.texts(node, "values").into_iter().map(|text| Value::Str(text.value)).collect()
 }
 
@@ -136,7 +136,7 @@ fn consistent(reading: &mut Reading<'_>, name: &Spanned<String>, decl: &ParamDec
     }
 }
 
-fn default_value(reading: &mut Reading<'_>, decl: &ParamDecl, node: &Node) -> Option<Value> {
+fn default_value(reading: &mut Reading<'_>, decl: &ParamDecl, node: &YamlNode) -> Option<Value> {
     exprs::texts(reading, node, ExprSite::Var, None);
     let value = reading.value(node)?;
     if decl.kind == ParamType::Secret {

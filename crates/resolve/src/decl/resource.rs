@@ -9,7 +9,7 @@ use lang::{Expr, Value};
 use super::kind;
 use crate::exprs::{self, ExprSite};
 use crate::shape::Reading;
-use crate::yaml::{At, Node, Spanned};
+use crate::yaml::{At, Spanned, YamlNode};
 
 /// The longest name that is made of a resource's attributes, in characters.
 const MAX_DERIVED: usize = 120;
@@ -19,7 +19,7 @@ const MAX_NAME: usize = 4096;
 /// The keys that refer to other resources.
 const REFERENCES: [&str; 4] = ["depends_on", "before", "notify", "subscribes"];
 
-/// A resource and the places of its parts.
+/// A resource and the positions of its parts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Placed {
     pub(crate) resource: DeclaredResource,
@@ -35,7 +35,7 @@ pub(crate) struct Placed {
 /// Reads one resource; `None` when its type is unknown.
 pub(crate) fn read(
     reading: &mut Reading<'_>,
-    node: &Node,
+    node: &YamlNode,
     params: &BTreeMap<String, ParamDecl>,
     handler: bool,
 ) -> Option<Placed> {
@@ -76,7 +76,7 @@ pub(crate) fn read(
 fn short_value(
     reading: &mut Reading<'_>,
     kind: &ResourceType,
-    entry: &(Spanned<String>, Node),
+    entry: &(Spanned<String>, YamlNode),
     placed: &mut Placed,
 ) {
     let (key, node) = entry;
@@ -99,7 +99,7 @@ fn short_value(
 fn common(
     reading: &mut Reading<'_>,
     key: &Spanned<String>,
-    node: &Node,
+    node: &YamlNode,
     placed: &mut Placed,
     params: &BTreeMap<String, ParamDecl>,
 ) -> bool {
@@ -139,7 +139,12 @@ fn common(
     true
 }
 
-fn when(reading: &mut Reading<'_>, node: &Node, placed: &mut Placed, params: &BTreeMap<String, ParamDecl>) {
+fn when(
+    reading: &mut Reading<'_>,
+    node: &YamlNode,
+    placed: &mut Placed,
+    params: &BTreeMap<String, ParamDecl>,
+) {
     let Some(expr) = exprs::condition(reading, node, ExprSite::Resource, Some(params)) else { return };
     placed.resource.when = Some(expr.source().trim().to_owned());
     if expr.calls().contains(&"changed") {
@@ -169,7 +174,7 @@ fn changed_uses(expr: &Expr) -> Vec<Option<String>> {
     found
 }
 
-fn timeout(reading: &mut Reading<'_>, node: &Node) -> Option<u32> {
+fn timeout(reading: &mut Reading<'_>, node: &YamlNode) -> Option<u32> {
     let secs = reading.duration(node, "timeout")?;
     if (1..=schema::MAX_TIMEOUT_SECS).contains(&secs) {
         return Some(secs);
@@ -179,7 +184,7 @@ fn timeout(reading: &mut Reading<'_>, node: &Node) -> Option<u32> {
     None
 }
 
-fn on_remove(reading: &mut Reading<'_>, node: &Node, kind: &str) -> Option<OnRemove> {
+fn on_remove(reading: &mut Reading<'_>, node: &YamlNode, kind: &str) -> Option<OnRemove> {
     let text = reading.text(node, "on_remove")?;
     let known = [("keep", OnRemove::Keep), ("delete", OnRemove::Delete), ("restore", OnRemove::Restore)];
     let allowed = schema::find(kind).map_or(&[][..], |kind| kind.on_remove);
@@ -202,7 +207,7 @@ fn attribute(
     reading: &mut Reading<'_>,
     kind: &ResourceType,
     key: &Spanned<String>,
-    node: &Node,
+    node: &YamlNode,
     placed: &mut Placed,
     params: &BTreeMap<String, ParamDecl>,
 ) {

@@ -6,7 +6,7 @@ use model::replication::{Mode, ObjectOperation, SyncPolicy};
 use super::fleet::percent;
 use super::whom::{self, Whom};
 use crate::shape::{Reading, near_or_all};
-use crate::yaml::{At, Kind, Node, Spanned};
+use crate::yaml::{At, Spanned, YamlKind, YamlNode};
 
 /// Keys that have no meaning where nothing is synchronized.
 const OF_A_MODE: [&str; 5] = ["kinds", "folder", "mismatch", "max_delete", "operations"];
@@ -23,7 +23,7 @@ pub(crate) struct SyncDecl {
 }
 
 /// Reads `sync:`, in order.
-pub(crate) fn read(reading: &mut Reading<'_>, node: &Node) -> Vec<SyncDecl> {
+pub(crate) fn read(reading: &mut Reading<'_>, node: &YamlNode) -> Vec<SyncDecl> {
     let mut all: Vec<SyncDecl> = Vec::new();
     for (key, value) in reading.map(node, "sync") {
         if all.len() == MAX_ENTRIES {
@@ -40,7 +40,7 @@ pub(crate) fn read(reading: &mut Reading<'_>, node: &Node) -> Vec<SyncDecl> {
     all
 }
 
-fn entry(reading: &mut Reading<'_>, name: &Spanned<String>, node: &Node) -> SyncDecl {
+fn entry(reading: &mut Reading<'_>, name: &Spanned<String>, node: &YamlNode) -> SyncDecl {
     let what = format!("sync {}", name.value);
     let mut keys = reading.keys(node, &what, "an entry of sync");
     let nodes = keys.read("nodes", |node| whom::read(reading, node));
@@ -49,7 +49,7 @@ fn entry(reading: &mut Reading<'_>, name: &Spanned<String>, node: &Node) -> Sync
     let mode = mode.and_then(|node| reading.word(node, "mode", &MODES));
     let off = mode == Some(Mode::Off);
     let said_kinds = keys.get("kinds");
-    if said_kinds.is_none() && !off && matches!(node.kind, Kind::Map(_)) {
+    if said_kinds.is_none() && !off && matches!(node.kind, YamlKind::Map(_)) {
         let help =
             "name the kinds in the order in which they are applied, as in `kinds: [AppProject, Application]`";
         reading.missing_key(name.at, &what, "kinds", help);
@@ -80,8 +80,8 @@ fn entry(reading: &mut Reading<'_>, name: &Spanned<String>, node: &Node) -> Sync
 }
 
 /// Keys that have no meaning where nothing is synchronized.
-fn says_nothing(reading: &mut Reading<'_>, node: &Node) {
-    let Kind::Map(entries) = &node.kind else { return };
+fn says_nothing(reading: &mut Reading<'_>, node: &YamlNode) {
+    let YamlKind::Map(entries) = &node.kind else { return };
     for (key, _) in entries.iter().filter(|(key, _)| OF_A_MODE.contains(&key.value.as_str())) {
         reading
             .error("E074", key.at, format!("`{}` says nothing where the mode is off", key.value))
@@ -90,8 +90,8 @@ fn says_nothing(reading: &mut Reading<'_>, node: &Node) {
 }
 
 /// What is asked of an object goes to its owner: the node, beside the object's manifest.
-fn takes_operations(reading: &mut Reading<'_>, node: &Node, mode: Option<Mode>, policy: &SyncPolicy) {
-    let Kind::Map(entries) = &node.kind else { return };
+fn takes_operations(reading: &mut Reading<'_>, node: &YamlNode, mode: Option<Mode>, policy: &SyncPolicy) {
+    let YamlKind::Map(entries) = &node.kind else { return };
     let Some((Spanned { at, .. }, _)) = entries.iter().find(|(key, _)| key.value == "operations") else {
         return;
     };
@@ -111,7 +111,7 @@ fn takes_operations(reading: &mut Reading<'_>, node: &Node, mode: Option<Mode>, 
     }
 }
 
-fn operations(reading: &mut Reading<'_>, node: &Node) -> Vec<ObjectOperation> {
+fn operations(reading: &mut Reading<'_>, node: &YamlNode) -> Vec<ObjectOperation> {
     let mut operations = Vec::new();
     for text in reading.texts(node, "operations") {
         let Some((_, operation)) = ObjectOperation::ALL.iter().find(|(word, _)| *word == text.value) else {
@@ -129,9 +129,9 @@ fn operations(reading: &mut Reading<'_>, node: &Node) -> Vec<ObjectOperation> {
     operations
 }
 
-fn kinds(reading: &mut Reading<'_>, node: &Node) -> Vec<String> {
+fn kinds(reading: &mut Reading<'_>, node: &YamlNode) -> Vec<String> {
     let texts = reading.texts(node, "kinds");
-    if texts.is_empty() && matches!(&node.kind, Kind::List(items) if items.is_empty()) {
+    if texts.is_empty() && matches!(&node.kind, YamlKind::List(items) if items.is_empty()) {
         reading
             .error("E096", node.at, "`kinds` names no kind, so nothing would be synchronized")
             .help("name one, or say `mode: off`");
@@ -162,7 +162,7 @@ fn kinds(reading: &mut Reading<'_>, node: &Node) -> Vec<String> {
     kinds.into_iter().map(|kind| kind.value).collect()
 }
 
-fn folder(reading: &mut Reading<'_>, node: &Node) -> Option<String> {
+fn folder(reading: &mut Reading<'_>, node: &YamlNode) -> Option<String> {
     let text = reading.text(node, "folder")?;
     if let Err(why) = sync::folder(&text.value) {
         let message = format!("`{}` cannot hold manifests: {why}", text.value);
@@ -184,7 +184,7 @@ fn taken(reading: &mut Reading<'_>, earlier: &[SyncDecl], decl: &SyncDecl) {
     }
     for item in decl.nodes.items() {
         let pattern = item.pattern.as_str();
-        let same = |other: &&super::nodes::Item| {
+        let same = |other: &&super::nodes::PatternItem| {
             other.pattern == item.pattern || (item.pattern.is_exact() && other.pattern.matches(pattern))
         };
         let first: Option<At> =

@@ -4,7 +4,7 @@ use lang::Value;
 
 use crate::exprs::{self, ExprSite};
 use crate::shape::Reading;
-use crate::yaml::{At, Kind, Node};
+use crate::yaml::{At, YamlKind, YamlNode};
 
 /// One var of a layer: `nginx.port: 8080`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -17,12 +17,12 @@ pub(crate) struct Var {
 }
 
 /// Reads a map of vars. Types are checked later, against the modules.
-pub(crate) fn read(reading: &mut Reading<'_>, node: &Node, what: &str) -> Vec<Var> {
+pub(crate) fn read(reading: &mut Reading<'_>, node: &YamlNode, what: &str) -> Vec<Var> {
     let mut vars = Vec::new();
     for (key, value) in reading.map(node, what) {
         if !is_full_name(&key.value) {
             let nested = match &value.kind {
-                Kind::Map(entries) => entries.first().map(|(inner, _)| inner.value.as_str()),
+                YamlKind::Map(entries) => entries.first().map(|(inner, _)| inner.value.as_str()),
                 _ => None,
             };
             let help = match nested {

@@ -2,9 +2,9 @@
 
 use lang::Pattern;
 
-use super::nodes::{self, Item};
+use super::nodes::{self, PatternItem};
 use crate::shape::Reading;
-use crate::yaml::Node;
+use crate::yaml::YamlNode;
 
 /// The most patterns of one entry.
 const MAX_ITEMS: usize = 64;
@@ -21,7 +21,7 @@ pub(crate) struct Whom {
 /// apart by that alone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 struct Named {
-    item: Item,
+    item: PatternItem,
     head: String,
     tail: String,
 }
@@ -41,7 +41,7 @@ impl Whom {
     }
 
     /// What was written; nothing where every node is meant.
-    pub(crate) fn items(&self) -> impl Iterator<Item = &Item> {
+    pub(crate) fn items(&self) -> impl Iterator<Item = &PatternItem> {
         self.items.iter().map(|named| &named.item)
     }
 
@@ -52,7 +52,7 @@ impl Whom {
 }
 
 /// Reads `nodes:`.
-pub(crate) fn read(reading: &mut Reading<'_>, node: &Node) -> Whom {
+pub(crate) fn read(reading: &mut Reading<'_>, node: &YamlNode) -> Whom {
     let before = reading.sink.count();
     let items = nodes::patterns(reading, node, "nodes");
     if let Some(over) = items.get(MAX_ITEMS) {
@@ -67,7 +67,7 @@ pub(crate) fn read(reading: &mut Reading<'_>, node: &Node) -> Whom {
     Whom { items: items.into_iter().map(named).collect(), broken }
 }
 
-fn named(item: Item) -> Named {
+fn named(item: PatternItem) -> Named {
     let text = item.pattern.as_str();
     let plain = |c: &char| !matches!(c, '*' | '?');
     let (head, tail) = if text.starts_with('/') {

@@ -23,7 +23,7 @@ pub struct Built {
     pub(super) shared: Arc<Shared>,
 }
 
-/// A chunk's place in a release: a handle to walk it by. Cheap to clone.
+/// A chunk's position in a release: a handle to walk it by. Cheap to clone.
 #[derive(Clone)]
 pub struct ReleaseChunk {
     hash: Digest,
@@ -128,7 +128,7 @@ impl Built {
         Ok(ReleaseChunk { hash: self.root()?, what: ChunkContent::Selection })
     }
 
-    /// The chunk that stands at a place.
+    /// The chunk that stands at a position.
     ///
     /// # Errors
     /// Never for a piece of this release.
@@ -143,7 +143,7 @@ impl Built {
         }
     }
 
-    /// What lies directly below a place.
+    /// What lies directly below a position.
     ///
     /// # Errors
     /// Never for a piece of this release.

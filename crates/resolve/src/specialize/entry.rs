@@ -7,7 +7,7 @@ use lang::Value;
 
 use crate::check::context::Context;
 use crate::check::typed::{Layer, layer};
-use crate::decl::nodes::{Conditional, Facts, Host, NodesEntry};
+use crate::decl::nodes::{Conditional, Facts, HostFile, NodesEntry};
 use crate::sink::Sink;
 use crate::yaml::{At, Spanned};
 
@@ -44,7 +44,7 @@ pub(crate) struct ReadConditional<'e> {
 #[derive(Debug)]
 pub(crate) struct ReadHost<'e> {
     pub(crate) file: Arc<str>,
-    pub(crate) decl: &'e Host,
+    pub(crate) decl: &'e HostFile,
     pub(crate) vars: Layer,
     /// Every role and module it names exists.
     pub(crate) sound: bool,
@@ -81,7 +81,7 @@ pub(crate) fn read_entry<'e>(
 pub(crate) fn read_host<'e>(
     context: &Context,
     file: &Arc<str>,
-    decl: &'e Host,
+    decl: &'e HostFile,
     sink: &mut Sink,
 ) -> ReadHost<'e> {
     let mut sound = facts(context, file, &decl.facts, sink);

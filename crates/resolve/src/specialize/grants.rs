@@ -90,7 +90,7 @@ impl Grants {
     }
 }
 
-/// Which entries of `sync:` and `delegations:` hold for a node, by their places.
+/// Which entries of `sync:` and `delegations:` hold for a node, by their indexes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct Holding {
     /// The first entry of `sync:` that is for it.
@@ -105,12 +105,12 @@ impl Holding {
         Holding::by(fleet, |whom| whom.has(name))
     }
 
-    /// What holds for nodes that are told apart by `has`.
+    /// What holds for nodes that `has` distinguishes.
     pub(crate) fn by(fleet: &FleetDecl, has: impl Fn(&Whom) -> bool) -> Holding {
         let delegations = fleet.delegations.iter().enumerate().filter(|(_, decl)| has(&decl.nodes));
         Holding {
             sync: fleet.sync.iter().position(|decl| has(&decl.nodes)),
-            delegations: delegations.map(|(place, _)| place).collect(),
+            delegations: delegations.map(|(index, _)| index).collect(),
         }
     }
 }
@@ -127,9 +127,9 @@ impl GrantCache {
         }
         let fleet = &context.fleet;
         let delegations: Vec<&DelegationDecl> =
-            holding.delegations.iter().filter_map(|place| fleet.delegations.get(*place)).collect();
+            holding.delegations.iter().filter_map(|index| fleet.delegations.get(*index)).collect();
         conflicts(&delegations, sink);
-        let sync = holding.sync.and_then(|place| fleet.sync.get(place));
+        let sync = holding.sync.and_then(|index| fleet.sync.get(index));
         let sync = sync.and_then(|decl| Some((decl.name.at, decl.policy.as_ref()?)));
         let sync = sync.and_then(|(at, policy)| grant(SYNC_NAME, canonical::to_bytes(policy), at, sink));
         let made = delegations
@@ -153,8 +153,8 @@ fn grant(name: &str, content: Result<Vec<u8>, CanonicalError>, at: At, sink: &mu
 
 /// Actions to which two delegations of one node give different meanings.
 fn conflicts(delegations: &[&DelegationDecl], sink: &mut Sink) {
-    for (place, second) in delegations.iter().enumerate() {
-        for first in delegations.iter().take(place) {
+    for (index, second) in delegations.iter().enumerate() {
+        for first in delegations.iter().take(index) {
             for (name, at) in &second.actions {
                 let same = first.content.actions.get(name) == second.content.actions.get(name);
                 let Some(first_at) = first.actions.get(name).filter(|_| !same) else { continue };

@@ -82,8 +82,8 @@ pub(crate) fn node(
 fn declared(context: &Context, entry: &ReadEntry<'_>, host: Option<&ReadHost<'_>>) -> Declared {
     let (own, over, fleet) = (&entry.decl.facts, host.map(|host| &host.decl.facts), &context.fleet);
     let pick = |of: fn(&Facts) -> &Option<Spanned<String>>, fleet: &Option<Spanned<String>>| {
-        let said = over.and_then(|facts| of(facts).as_ref()).or(of(own).as_ref()).or(fleet.as_ref());
-        said.map(|text| text.value.clone())
+        let set = over.and_then(|facts| of(facts).as_ref()).or(of(own).as_ref()).or(fleet.as_ref());
+        set.map(|text| text.value.clone())
     };
     let roles = over.and_then(|facts| facts.roles.as_ref()).or(own.roles.as_ref());
     let mut seen = BTreeSet::new();

@@ -1,4 +1,4 @@
-//! [`split`]: the nodes of one classifying pattern, told apart by what holds for them.
+//! [`split`]: the nodes of one classifying pattern, distinguished by what holds for them.
 //!
 //! A release gives one set to all nodes of a pattern. Where an entry of `sync:` or
 //! `delegations:` is for some of them only, the pattern becomes several, in an order in which
@@ -29,7 +29,7 @@ pub(crate) struct PatternShare {
     pub(crate) except: Arc<[Pattern]>,
 }
 
-/// The nodes of the pattern cannot be told apart within bounds.
+/// The nodes of the pattern cannot be distinguished within bounds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct TooMany;
 
@@ -59,9 +59,9 @@ pub(crate) fn split(fleet: &FleetDecl, rule: &Rule) -> Result<Vec<PatternShare>,
     // after it is then always something that holds for them and not for it.
     let last = fleet.sync.len();
     order.sort_by_key(|holding| (holding.delegations.len(), last - holding.sync.unwrap_or(last)));
-    let part = |(place, holding): (usize, &Holding)| PatternShare {
+    let part = |(index, holding): (usize, &Holding)| PatternShare {
         holding: holding.clone(),
-        except: except(fleet, rule, holding, &order[place + 1..], &met).into(),
+        except: except(fleet, rule, holding, &order[index + 1..], &met).into(),
     };
     Ok(order.iter().enumerate().map(part).collect())
 }
@@ -76,11 +76,11 @@ fn except(
 ) -> Vec<Pattern> {
     let mut whoms: Vec<&Whom> = Vec::new();
     let others: BTreeSet<usize> = later.iter().flat_map(|other| &other.delegations).copied().collect();
-    let others = others.into_iter().filter(|place| !own.delegations.contains(place));
-    whoms.extend(others.filter_map(|place| fleet.delegations.get(place)).map(|decl| &decl.nodes));
+    let others = others.into_iter().filter(|index| !own.delegations.contains(index));
+    whoms.extend(others.filter_map(|index| fleet.delegations.get(index)).map(|decl| &decl.nodes));
     let alike = later.iter().filter(|other| other.delegations == own.delegations);
     let earlier: BTreeSet<usize> = alike.filter_map(|other| other.sync).collect();
-    whoms.extend(earlier.into_iter().filter_map(|place| fleet.sync.get(place)).map(|decl| &decl.nodes));
+    whoms.extend(earlier.into_iter().filter_map(|index| fleet.sync.get(index)).map(|decl| &decl.nodes));
     let mut all: Vec<Pattern> = rule.except.to_vec();
     for pattern in whoms.into_iter().flat_map(Whom::patterns) {
         if met.contains(pattern.as_str()) && !all.contains(pattern) {
@@ -90,10 +90,10 @@ fn except(
     all
 }
 
-/// A walk over all names that a rule takes: at every step, the places in each glob at which
+/// A walk over all names that a rule takes: at every step, the positions in each glob at which
 /// a name with the same beginning may stand.
 struct NameSearch<'w> {
-    /// The rule's pattern, its exceptions, then those that tell nodes apart.
+    /// The rule's pattern, its exceptions, then those that distinguish nodes.
     globs: Vec<Glob>,
     /// How many of the globs are the rule's exceptions.
     excepts: usize,
@@ -104,7 +104,7 @@ struct NameSearch<'w> {
     own: &'w str,
 }
 
-/// For each glob the places that are reached, each once and in order.
+/// For each glob the positions that are reached, each once and in order.
 type GlobStates = Vec<Vec<u16>>;
 
 /// The patterns that a name matches.
@@ -122,8 +122,8 @@ impl<'w> NameSearch<'w> {
         let excepts = rule.except.iter().map(Pattern::as_str).filter(|name| !is_regex(name));
         let excepts: Vec<Glob> = excepts.map(Glob::parse).collect();
         let (free, names): (Vec<&str>, Vec<&str>) = names.iter().copied().partition(is_regex);
-        let (count, told) = (excepts.len(), names.iter().map(|name| Glob::parse(name)));
-        let globs = std::iter::once(own).chain(excepts).chain(told).collect();
+        let (count, named) = (excepts.len(), names.iter().map(|name| Glob::parse(name)));
+        let globs = std::iter::once(own).chain(excepts).chain(named).collect();
         NameSearch { globs, excepts: count, names, free, own: rule.pattern.as_str() }
     }
 
@@ -135,7 +135,7 @@ impl<'w> NameSearch<'w> {
         while let Some(state) = todo.pop() {
             if self.accepts(&state, 0) && !(1..=self.excepts).any(|glob| self.accepts(&state, glob)) {
                 let names = self.names.iter().enumerate();
-                let own = names.filter(|(place, _)| self.accepts(&state, 1 + self.excepts + place));
+                let own = names.filter(|(index, _)| self.accepts(&state, 1 + self.excepts + index));
                 found.insert(own.map(|(_, name)| *name).collect());
             }
             for c in self.characters(&state) {
@@ -154,17 +154,19 @@ impl<'w> NameSearch<'w> {
 
     fn accepts(&self, state: &GlobStates, glob: usize) -> bool {
         let end = self.globs.get(glob).map_or(0, |glob| glob.tokens().len());
-        state.get(glob).and_then(|places| places.last()).is_some_and(|last| usize::from(*last) == end)
+        state.get(glob).and_then(|positions| positions.last()).is_some_and(|last| usize::from(*last) == end)
     }
 
     /// One of each sort of character that leads on: those that some glob waits for, the dot,
     /// and any other.
     fn characters(&self, state: &GlobStates) -> Vec<Option<char>> {
         let mut waited: BTreeSet<char> = BTreeSet::from(['.']);
-        for (glob, places) in self.globs.iter().zip(state) {
-            waited.extend(places.iter().filter_map(|place| match glob.tokens().get(usize::from(*place)) {
-                Some(GlobToken::Char(c)) => Some(*c),
-                _ => None,
+        for (glob, positions) in self.globs.iter().zip(state) {
+            waited.extend(positions.iter().filter_map(|position| {
+                match glob.tokens().get(usize::from(*position)) {
+                    Some(GlobToken::Char(c)) => Some(*c),
+                    _ => None,
+                }
             }));
         }
         waited.into_iter().map(Some).chain([None]).collect()
@@ -173,14 +175,14 @@ impl<'w> NameSearch<'w> {
     /// The state after a character; `None` is any that no glob waits for.
     fn step(&self, state: &GlobStates, c: Option<char>) -> GlobStates {
         let dot = c == Some('.');
-        let one = |(glob, places): (&Glob, &Vec<u16>)| {
+        let one = |(glob, positions): (&Glob, &Vec<u16>)| {
             let mut next = Vec::new();
-            for place in places {
-                match glob.tokens().get(usize::from(*place)) {
-                    Some(GlobToken::Char(wanted)) if c == Some(*wanted) => next.push(place + 1),
-                    Some(GlobToken::One) if !dot => next.push(place + 1),
-                    Some(GlobToken::Run) if !dot => next.push(*place),
-                    Some(GlobToken::Deep) => next.push(*place),
+            for position in positions {
+                match glob.tokens().get(usize::from(*position)) {
+                    Some(GlobToken::Char(wanted)) if c == Some(*wanted) => next.push(position + 1),
+                    Some(GlobToken::One) if !dot => next.push(position + 1),
+                    Some(GlobToken::Run) if !dot => next.push(*position),
+                    Some(GlobToken::Deep) => next.push(*position),
                     _ => {}
                 }
             }
@@ -208,16 +210,16 @@ impl<'w> NameSearch<'w> {
     }
 }
 
-/// With the places after runs, which may be empty.
-fn closed(glob: &Glob, mut places: Vec<u16>) -> Vec<u16> {
+/// With the positions after runs, which may be empty.
+fn closed(glob: &Glob, mut positions: Vec<u16>) -> Vec<u16> {
     let mut at = 0;
-    while let Some(place) = places.get(at).copied() {
-        if matches!(glob.tokens().get(usize::from(place)), Some(token) if token.may_be_empty()) {
-            places.push(place + 1);
+    while let Some(position) = positions.get(at).copied() {
+        if matches!(glob.tokens().get(usize::from(position)), Some(token) if token.may_be_empty()) {
+            positions.push(position + 1);
         }
         at += 1;
     }
-    places.sort_unstable();
-    places.dedup();
-    places
+    positions.sort_unstable();
+    positions.dedup();
+    positions
 }

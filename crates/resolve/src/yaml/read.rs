@@ -1,10 +1,10 @@
-//! From text to [`Node`]s.
+//! From text to [`YamlNode`]s.
 
 use std::collections::BTreeSet;
 
 use saphyr_parser::{Event, Parser, ScalarStyle, ScanError, Span, StrInput};
 
-use super::{At, Kind, MAX_DEPTH, MAX_FILE, MAX_NODES, Node, Spanned};
+use super::{At, MAX_DEPTH, MAX_FILE, MAX_NODES, Spanned, YamlKind, YamlNode};
 use crate::sink::FileSink;
 
 /// Maps up to this size find duplicate keys by looking at all others.
@@ -12,13 +12,13 @@ const SMALL_MAP: usize = 16;
 
 /// Reads the one document of a file; `None` when there is none, or when it cannot be read
 /// (the sink then holds the reason).
-pub(crate) fn read(bytes: &[u8], sink: &mut FileSink) -> Option<Node> {
+pub(crate) fn read(bytes: &[u8], sink: &mut FileSink) -> Option<YamlNode> {
     let source = text(bytes, sink)?;
     let mut reader = Reader { parser: Parser::new_from_str(source), source, sink, nodes: 0 };
     match reader.document() {
         Ok(node) => node,
-        Err(Stop::Reported) => None,
-        Err(Stop::Yaml(error)) => {
+        Err(ReadStop::Reported) => None,
+        Err(ReadStop::Yaml(error)) => {
             reader.syntax_error(&error);
             None
         }
@@ -49,16 +49,16 @@ pub(crate) fn text<'b>(bytes: &'b [u8], sink: &mut FileSink) -> Option<&'b str> 
 }
 
 /// Why reading ended early.
-enum Stop {
+enum ReadStop {
     /// The sink holds the reason.
     Reported,
     /// The parser refused the text.
     Yaml(ScanError),
 }
 
-impl From<ScanError> for Stop {
-    fn from(error: ScanError) -> Stop {
-        Stop::Yaml(error)
+impl From<ScanError> for ReadStop {
+    fn from(error: ScanError) -> ReadStop {
+        ReadStop::Yaml(error)
     }
 }
 
@@ -70,7 +70,7 @@ struct Reader<'s, 'k> {
 }
 
 impl<'s> Reader<'s, '_> {
-    fn document(&mut self) -> Result<Option<Node>, Stop> {
+    fn document(&mut self) -> Result<Option<YamlNode>, ReadStop> {
         let mut root = None;
         loop {
             let (event, span) = self.next()?;
@@ -78,9 +78,9 @@ impl<'s> Reader<'s, '_> {
                 Event::StreamEnd => return Ok(root),
                 Event::DocumentStart(_) if root.is_some() => {
                     self.sink
-                        .error("E007", place(&span), "a second document begins here")
+                        .error("E007", position_of(&span), "a second document begins here")
                         .help("one file holds one document; drop the `---`");
-                    return Err(Stop::Reported);
+                    return Err(ReadStop::Reported);
                 }
                 Event::DocumentStart(_) | Event::DocumentEnd | Event::StreamStart | Event::Nothing => {}
                 other => root = Some(self.node(other, span, 0)?),
@@ -88,38 +88,38 @@ impl<'s> Reader<'s, '_> {
         }
     }
 
-    fn next(&mut self) -> Result<(Event<'s>, Span), Stop> {
+    fn next(&mut self) -> Result<(Event<'s>, Span), ReadStop> {
         match self.parser.next_event() {
             Some(event) => Ok(event?),
             None => Ok((Event::StreamEnd, Span::default())),
         }
     }
 
-    fn node(&mut self, event: Event<'s>, span: Span, depth: usize) -> Result<Node, Stop> {
-        let at = place(&span);
+    fn node(&mut self, event: Event<'s>, span: Span, depth: usize) -> Result<YamlNode, ReadStop> {
+        let at = position_of(&span);
         self.nodes += 1;
         if self.nodes > MAX_NODES {
             self.sink
                 .error("E004", at, format!("more than {MAX_NODES} values in one file"))
                 .help("split the file");
-            return Err(Stop::Reported);
+            return Err(ReadStop::Reported);
         }
         if depth > MAX_DEPTH {
             self.sink
                 .error("E004", at, format!("nested deeper than {MAX_DEPTH} levels"))
                 .help("nothing needs that");
-            return Err(Stop::Reported);
+            return Err(ReadStop::Reported);
         }
         let refused = self.refuse_extras(&event, at);
         let kind = match event {
             Event::Scalar(text, style, _, _) => {
-                Kind::Text { text: text.into_owned(), plain: style == ScalarStyle::Plain }
+                YamlKind::Text { text: text.into_owned(), plain: style == ScalarStyle::Plain }
             }
             Event::SequenceStart(..) => self.list(depth)?,
             Event::MappingStart(..) => self.map(at, depth)?,
-            _ => Kind::Bad,
+            _ => YamlKind::Bad,
         };
-        Ok(Node { at, kind: if refused { Kind::Bad } else { kind } })
+        Ok(YamlNode { at, kind: if refused { YamlKind::Bad } else { kind } })
     }
 
     /// Tags, anchors and aliases.
@@ -148,24 +148,24 @@ impl<'s> Reader<'s, '_> {
         anchor != 0 || tag.is_some()
     }
 
-    fn list(&mut self, depth: usize) -> Result<Kind, Stop> {
+    fn list(&mut self, depth: usize) -> Result<YamlKind, ReadStop> {
         let mut items = Vec::new();
         loop {
             let (event, span) = self.next()?;
             match event {
-                Event::SequenceEnd => return Ok(Kind::List(items)),
+                Event::SequenceEnd => return Ok(YamlKind::List(items)),
                 other => items.push(self.node(other, span, depth + 1)?),
             }
         }
     }
 
-    fn map(&mut self, start: At, depth: usize) -> Result<Kind, Stop> {
-        let mut entries: Vec<(Spanned<String>, Node)> = Vec::new();
+    fn map(&mut self, start: At, depth: usize) -> Result<YamlKind, ReadStop> {
+        let mut entries: Vec<(Spanned<String>, YamlNode)> = Vec::new();
         let mut seen = BTreeSet::new();
         let mut bad = false;
         loop {
             let (event, span) = self.next()?;
-            let at = place(&span);
+            let at = position_of(&span);
             let key = match event {
                 Event::MappingEnd => break,
                 Event::Scalar(text, _, 0, None) => Some(Spanned { value: text.into_owned(), at }),
@@ -188,7 +188,7 @@ impl<'s> Reader<'s, '_> {
             }
             entries.push((key, value));
         }
-        Ok(if bad && entries.is_empty() { Kind::Bad } else { Kind::Map(entries) })
+        Ok(if bad && entries.is_empty() { YamlKind::Bad } else { YamlKind::Map(entries) })
     }
 
     fn bad_key(&mut self, event: &Event<'s>, map: At, key: At) {
@@ -213,13 +213,13 @@ impl<'s> Reader<'s, '_> {
     }
 
     /// Skips the rest of a node whose first event was `event`.
-    fn skip(&mut self, event: Event<'s>) -> Result<(), Stop> {
+    fn skip(&mut self, event: Event<'s>) -> Result<(), ReadStop> {
         let mut depth = usize::from(matches!(event, Event::MappingStart(..) | Event::SequenceStart(..)));
         while depth > 0 {
             match self.next()?.0 {
                 Event::MappingStart(..) | Event::SequenceStart(..) => depth += 1,
                 Event::MappingEnd | Event::SequenceEnd => depth -= 1,
-                Event::StreamEnd => return Err(Stop::Reported),
+                Event::StreamEnd => return Err(ReadStop::Reported),
                 _ => {}
             }
         }
@@ -260,7 +260,7 @@ fn plain_words(info: &str) -> String {
 }
 
 /// Where `key` stands already.
-fn duplicate(entries: &[(Spanned<String>, Node)], seen: &mut BTreeSet<String>, key: &str) -> Option<At> {
+fn duplicate(entries: &[(Spanned<String>, YamlNode)], seen: &mut BTreeSet<String>, key: &str) -> Option<At> {
     if entries.len() == SMALL_MAP {
         seen.extend(entries.iter().map(|(key, _)| key.value.clone()));
     }
@@ -280,7 +280,7 @@ fn nth_line(source: &str, number: u32) -> &str {
     source.lines().nth((number as usize).saturating_sub(1)).unwrap_or_default()
 }
 
-fn place(span: &Span) -> At {
+fn position_of(span: &Span) -> At {
     let len = if span.start.line() == span.end.line() { span.len().max(1) } else { 1 };
     at(span.start.line(), span.start.col() + 1, len)
 }

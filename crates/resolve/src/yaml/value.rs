@@ -1,11 +1,11 @@
-//! From [`Node`] to [`Value`]: what a var, an attribute or a default holds.
+//! From [`YamlNode`] to [`Value`]: what a var, an attribute or a default holds.
 
 use std::collections::BTreeMap;
 
 use catalog::params;
 use lang::Value;
 
-use super::{At, Kind, Node};
+use super::{At, YamlKind, YamlNode};
 use crate::sink::FileSink;
 
 /// Names that a template would see; `{{ params.x }}` in YAML is a mistake.
@@ -13,21 +13,21 @@ const TEMPLATE_ROOTS: [&str; 4] = ["params.", "vars.", "traits.", "node."];
 
 /// The value that a node means where no type says more: `true` and `false`, plain
 /// integers, else text. `None` when something in it was refused.
-pub(crate) fn value_of(node: &Node, sink: &mut FileSink) -> Option<Value> {
+pub(crate) fn value_of(node: &YamlNode, sink: &mut FileSink) -> Option<Value> {
     match &node.kind {
-        Kind::Text { text, plain } => scalar(text, *plain, node.at, sink),
-        Kind::List(items) => {
+        YamlKind::Text { text, plain } => scalar(text, *plain, node.at, sink),
+        YamlKind::List(items) => {
             let values: Vec<Option<Value>> = items.iter().map(|item| value_of(item, sink)).collect();
             values.into_iter().collect::<Option<Vec<_>>>().map(Value::List)
         }
-        Kind::Map(entries) => {
+        YamlKind::Map(entries) => {
             let pairs: Vec<Option<(String, Value)>> = entries
                 .iter()
                 .map(|(key, node)| value_of(node, sink).map(|value| (key.value.clone(), value)))
                 .collect();
             pairs.into_iter().collect::<Option<BTreeMap<_, _>>>().map(Value::Map)
         }
-        Kind::Bad => None,
+        YamlKind::Bad => None,
     }
 }
 

@@ -19,13 +19,13 @@ pub static OBJECTS: Operation<ObjectsQuery, ObjectsView> = Operation::get("/v1/o
 pub static OBJECT: Operation<ObjectName, ObjectView> =
     Operation::get("/v1/objects/{node}/{kind}/{namespace}/{name}");
 /// Makes up to [`MAX_APPLY`] objects so.
-pub static APPLY: Operation<Apply, Results> = Operation::transfer("/v1/objects");
+pub static APPLY: Operation<Apply, ObjectResults> = Operation::transfer("/v1/objects");
 /// Takes up to [`MAX_APPLY`] objects away.
-pub static DELETE_OBJECTS: Operation<Delete, Results> = Operation::transfer("/v1/objects-delete");
+pub static DELETE_OBJECTS: Operation<Delete, ObjectResults> = Operation::transfer("/v1/objects-delete");
 /// How synchronization stands, page by page; `match` is a selector. The first page counts all.
 pub static SYNC: Operation<Matching, SyncsView> = Operation::get("/v1/sync");
 /// Has nodes compared anew.
-pub static RESYNC: Operation<Resync, Resynced> = Operation::transfer("/v1/resyncs");
+pub static RESYNC: Operation<ResyncNodes, Resynced> = Operation::transfer("/v1/resyncs");
 
 /// The most manifests in one [`APPLY`].
 pub const MAX_APPLY: usize = 10_000;
@@ -156,7 +156,7 @@ pub struct ObjectName {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Done {
+pub struct ObjectResult {
     /// Which.
     #[serde(flatten)]
     pub object: ObjectName,
@@ -190,15 +190,15 @@ pub enum ApplyOutcome {
 
 /// The answer to [`Apply`] and [`Delete`]: everything is durable, or refused one by one.
 #[derive(Clone, Debug, Default, Serialize, Deserialize, JsonSchema)]
-pub struct Results {
+pub struct ObjectResults {
     /// In the order asked.
-    pub results: Vec<Done>,
+    pub results: Vec<ObjectResult>,
 }
 
 /// Nodes to compare anew.
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
-pub struct Resync {
+pub struct ResyncNodes {
     /// Hostnames or ids.
     pub nodes: Vec<String>,
     /// Confirm that what the source no longer has is deleted, however much it is.
@@ -206,10 +206,10 @@ pub struct Resync {
     pub approve_deletions: bool,
 }
 
-/// The answer to [`Resync`].
+/// The answer to [`ResyncNodes`].
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 pub struct Resynced {
-    /// Links that were told now; the others are when they connect.
+    /// Nodes that were asked now; the others are when they connect.
     pub now: usize,
     /// How many nodes it is for.
     pub nodes: usize,

@@ -140,7 +140,7 @@ pub struct NewTask {
     /// How long nodes that are offline are waited for, in seconds.
     #[serde(default)]
     pub wait_secs: u64,
-    /// How many nodes the operator was told; another number is refused.
+    /// How many nodes the operator confirmed; another number is refused.
     pub expected: Option<usize>,
 }
 
@@ -302,7 +302,7 @@ pub struct NewWorkflow {
     pub expected: BTreeMap<String, usize>,
 }
 
-/// How a workflow is told to go on.
+/// How a workflow goes on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Turn {

@@ -25,7 +25,7 @@ use crate::state::now;
 
 /// The fleet as it stands with synchronization, in numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Totals {
+pub(crate) struct FleetSyncTotals {
     /// Links by transport.
     pub(crate) links: BTreeMap<TransportKind, u64>,
     /// Nodes whose objects are behind.
@@ -44,7 +44,7 @@ pub(crate) struct Totals {
 
 /// The node is in the fleet no more.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Removed;
+pub(crate) struct NodeRemoved;
 
 /// All nodes that have sets, links or wishes.
 pub(crate) struct SyncIndex {
@@ -78,11 +78,11 @@ impl SyncIndex {
         let Some(slot) = self.index.get(id) else { return };
         let (waits, revision) = (summary.wants_link(), summary.revision());
         let mut entry = slot.lock();
-        let news = waits && (!entry.node.work_waits || entry.work_notified != Some(revision));
+        let unannounced = waits && (!entry.node.work_waits || entry.work_notified != Some(revision));
         entry.node.work_waits = waits;
         entry.work_head = revision;
         drop(entry);
-        if news {
+        if unannounced {
             slot.wake.notify_waiters();
         }
     }
@@ -113,8 +113,8 @@ impl SyncIndex {
     }
 
     /// Everything in numbers. Cost: the nodes that synchronize.
-    pub(crate) fn totals(&self) -> Totals {
-        let mut totals = Totals::default();
+    pub(crate) fn totals(&self) -> FleetSyncTotals {
+        let mut totals = FleetSyncTotals::default();
         for summary in self.nodes().values() {
             let behind = summary.behind();
             totals.nodes_behind += u64::from(summary.objects_behind() > 0);
@@ -149,15 +149,15 @@ impl SyncIndex {
         }
     }
 
-    /// A link takes the place of the one before, if there is one, which is told to go away and returned;
+    /// A link takes the place of the one before, if there is one, which gets a go-away and is returned;
     /// a post of the process that has a stream down is no other link.
     ///
     /// # Errors
     /// There is no such node (any more).
-    pub(crate) fn link_opened(&self, link: &Arc<NodeLink>) -> Result<Option<Arc<NodeLink>>, Removed> {
+    pub(crate) fn link_opened(&self, link: &Arc<NodeLink>) -> Result<Option<Arc<NodeLink>>, NodeRemoved> {
         let mut nodes = self.nodes();
         // Whoever removes a node takes it out of the fleet's index first, then out of here.
-        self.index.get(&link.node).ok_or(Removed)?;
+        self.index.get(&link.node).ok_or(NodeRemoved)?;
         let summary = nodes.entry(link.node.clone()).or_default();
         if summary.link.as_ref().is_some_and(|stream| stream.goes_up_by(link)) {
             return Ok(None);

@@ -34,7 +34,7 @@ pub(crate) struct NodeLink {
     /// The instance of the agent that opened it, when it is known; never empty.
     pub(crate) instance: Option<Arc<str>>,
     pub(crate) since: Timestamp,
-    /// What the release said of synchronization when the link was made; not set before.
+    /// What the release had of synchronization when the link was made; not set before.
     pub(crate) rules: OnceLock<Arc<SyncPolicy>>,
     report: Mutex<LinkReport>,
     /// Takes commands to the link.
@@ -53,7 +53,7 @@ pub(crate) struct LinkReport {
     pub(crate) acked: Option<FeedCursor>,
     /// Objects of the replica of the node's feed.
     pub(crate) objects: u64,
-    /// How many objects the node rejects, as it said last.
+    /// How many objects the node rejects, by its last frame.
     pub(crate) rejected: Option<u64>,
 }
 
@@ -98,7 +98,7 @@ impl NodeLink {
         self.heard.load(Ordering::Acquire) > i64::MIN
     }
 
-    /// Whether an agent is at the other end, as far as a stream of two ways tells.
+    /// Whether an agent is at the other end, as far as a stream of two ways shows.
     pub(crate) async fn is_alive(&self) -> bool {
         if matches!(self.transport, TransportKind::Poll | TransportKind::Sse) {
             return false;

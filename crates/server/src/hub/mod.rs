@@ -27,9 +27,9 @@ use model::{Incarnation, Kind, NodeId};
 use store::{ObjectFilter, ObjectRecord, Store, StoreError};
 use sync::Side;
 
-pub(crate) use index::{SyncIndex, Totals};
+pub(crate) use index::{FleetSyncTotals, SyncIndex};
 pub(crate) use link::{LinkReport, NodeLink, Wants};
-pub(crate) use node::{Edit, EditOutcome, NodeSync, Uid};
+pub(crate) use node::{EditOutcome, FeedEdit, NodeSync, Uid};
 pub(crate) use summary::{ConditionContext, SyncSummary};
 
 use crate::index::FleetIndex;
@@ -75,13 +75,12 @@ pub(crate) struct Hub {
 
 impl Hub {
     pub(crate) fn new(store: Arc<Store>, index: Arc<FleetIndex>) -> Hub {
-        let loading = std::array::from_fn(|_| tokio::sync::Mutex::default());
         Hub {
             store,
             sync_index: Arc::new(SyncIndex::new(index)),
             nodes: Mutex::default(),
             recent: Mutex::default(),
-            loading,
+            loading: std::array::from_fn(|_| tokio::sync::Mutex::default()),
         }
     }
 
@@ -92,12 +91,12 @@ impl Hub {
         self.fill_node_problems().await
     }
 
-    /// What nodes say of the places where their objects live.
+    /// What nodes say of the backends of their objects.
     async fn fill_node_problems(&self) -> Result<(), StoreError> {
         let key = node_status_key();
         for record in self.all_of(Side::Replica, &key.section.kind).await? {
-            let asked = self.store.sync_contents(&record.node, Side::Replica, vec![key.clone()]);
-            let content = asked.await?.into_iter().flatten().next();
+            let request = self.store.sync_contents(&record.node, Side::Replica, vec![key.clone()]);
+            let content = request.await?.into_iter().flatten().next();
             let problem = content.and_then(|content| NodeProblem::from_content(&content.bytes));
             self.sync_index.update(&record.node, |summary| summary.node_problem = problem);
         }
@@ -115,11 +114,10 @@ impl Hub {
 
     /// All objects of a kind, of every node: at most a few of each.
     pub(crate) async fn all_of(&self, side: Side, kind: &Kind) -> Result<Vec<ObjectRecord>, StoreError> {
-        let (side, kind) = (Some(side), Some(kind.clone()));
-        let filter = ObjectFilter { side, kind, ..ObjectFilter::default() };
+        let filter = ObjectFilter { side: Some(side), kind: Some(kind.clone()), ..ObjectFilter::default() };
         let mut found: Vec<ObjectRecord> = Vec::new();
         loop {
-            let after = found.last().map(ObjectRecord::place);
+            let after = found.last().map(ObjectRecord::position);
             let page = self.store.sync_objects(filter.clone(), after, PAGE).await?;
             if page.is_empty() {
                 return Ok(found);
@@ -138,14 +136,14 @@ impl Hub {
         if let Some(found) = self.held(id) {
             return Ok(found);
         }
-        let place = id.as_str().bytes().fold(0usize, |sum, byte| sum + usize::from(byte)) % LOADS;
-        let _one = self.loading[place].lock().await;
+        let shard = id.as_str().bytes().fold(0usize, |sum, byte| sum + usize::from(byte)) % LOADS;
+        let _one = self.loading[shard].lock().await;
         if let Some(found) = self.held(id) {
             return Ok(found);
         }
         let saved = self.store.sync_load(id).await?;
-        let node = NodeSync::restore(id.clone(), self.store.clone(), self.sync_index.clone(), saved)?;
-        let node = Arc::new(node);
+        let node =
+            Arc::new(NodeSync::restore(id.clone(), self.store.clone(), self.sync_index.clone(), saved)?);
         let mut nodes = self.nodes.lock().unwrap_or_else(PoisonError::into_inner);
         if nodes.len() >= SWEEP_AT && nodes.len().is_power_of_two() {
             nodes.retain(|_, node| node.strong_count() > 0);
@@ -156,7 +154,7 @@ impl Hub {
 
     /// Keeps the sets in memory for the node's next post, among [`RECENT`]. The first to go is the
     /// oldest that is not in the middle of a resync, whose progress goes with it; one that is has
-    /// its place for [`RESYNC_WITHIN`].
+    /// its permit for [`RESYNC_WITHIN`].
     pub(crate) fn remember(&self, node: &Arc<NodeSync>) {
         let mut recent = self.recent.lock().unwrap_or_else(PoisonError::into_inner);
         let known = recent.iter().position(|(one, _)| Arc::ptr_eq(one, node));
@@ -178,25 +176,27 @@ impl Hub {
     }
 
     /// Makes edits of one node's feed durable.
-    pub(crate) async fn change(&self, id: &NodeId, edits: Vec<Edit>) -> Result<Vec<EditOutcome>, HubError> {
+    pub(crate) async fn change(
+        &self,
+        id: &NodeId,
+        edits: Vec<FeedEdit>,
+    ) -> Result<Vec<EditOutcome>, HubError> {
         self.node(id).await?.change(edits).await
     }
 
     /// A node is removed from the fleet: its link ends, and nothing of it stays.
     pub(crate) fn remove(&self, id: &NodeId) {
-        let summary = self.sync_index.remove(id);
-        if let Some(link) = summary.and_then(|summary| summary.link) {
+        if let Some(link) = self.sync_index.remove(id).and_then(|summary| summary.link) {
             link.end("removed", "the node was removed from the fleet");
         }
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner).remove(id);
         self.recent.lock().unwrap_or_else(PoisonError::into_inner).retain(|(node, _)| node.id != *id);
     }
 
-    /// Persists how far nodes said that they are, and what comparisons came to.
+    /// Persists how far nodes acknowledged, and what comparisons came to.
     pub(crate) async fn flush(&self) -> Result<(), StoreError> {
         let unsaved = self.sync_index.take_unsaved();
-        let kept = self.store.sync_progress(unsaved.clone()).await;
-        kept.inspect_err(|_| self.sync_index.not_saved(&unsaved))
+        self.store.sync_progress(unsaved.clone()).await.inspect_err(|_| self.sync_index.not_saved(&unsaved))
     }
 }
 

@@ -25,6 +25,7 @@ use super::recent::RecentContents;
 use super::summary::is_action;
 use super::{HubError, fresh_incarnation};
 use crate::api::objects::ApplyOutcome;
+use crate::posture;
 use crate::state::{now, run_to_completion};
 
 /// The most objects that the control plane authors for one node, without actions: a feed that
@@ -67,7 +68,7 @@ pub(crate) struct NodeSets {
 
 /// A change to make to a feed.
 #[derive(Clone, Debug)]
-pub(crate) struct Edit {
+pub(crate) struct FeedEdit {
     /// Which object.
     pub(crate) key: ObjectKey,
     /// What it is to be; `None`: it is to go.
@@ -81,6 +82,8 @@ pub(crate) enum Uid {
     Given(Arc<str>),
     /// The one that it has; this one, which no other object has, when it comes into being.
     Generated(Arc<str>),
+    /// The one that it has; a random one when it comes into being.
+    Random,
 }
 
 /// What an edit came to.
@@ -89,13 +92,15 @@ pub(crate) type EditOutcome = Result<ApplyOutcome, EditRejection>;
 /// Why an object does not fit into a node's feed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub(crate) enum EditRejection {
-    #[error("uid_twice: {0} has this uid; one uid is one object")]
+    #[error("uid-twice: {0} has this uid; one uid is one object")]
     UidTwice(ObjectKey),
-    #[error("too_many: a node has at most {MAX_OBJECTS} objects")]
+    #[error("too-many: a node has at most {MAX_OBJECTS} objects")]
     TooMany,
-    #[error("too_many: the objects of a node hold at most {MAX_BYTES} bytes together")]
+    #[error("too-many: the objects of a node hold at most {MAX_BYTES} bytes together")]
     TooMuch,
-    #[error("too_many: the objects of a node are of at most {MAX_SECTIONS} kinds and namespaces")]
+    #[error("internal: the system gives no random bytes for a uid")]
+    NoRandom,
+    #[error("too-many: the objects of a node are of at most {MAX_SECTIONS} kinds and namespaces")]
     TooManySections,
 }
 
@@ -150,13 +155,13 @@ impl NodeSync {
     }
 
     /// What edits would come to, without doing them.
-    pub(crate) fn would(&self, edits: Vec<Edit>) -> Vec<EditOutcome> {
+    pub(crate) fn would(&self, edits: Vec<FeedEdit>) -> Vec<EditOutcome> {
         self.sets().plan(edits).1
     }
 
     /// Changes the feed; durable when it returns. At most [`store::MAX_CHANGES_IN_WRITE`]
     /// edits of [`store::MAX_WRITE_BYTES`] together.
-    pub(crate) async fn change(self: &Arc<Self>, edits: Vec<Edit>) -> Result<Vec<EditOutcome>, HubError> {
+    pub(crate) async fn change(self: &Arc<Self>, edits: Vec<FeedEdit>) -> Result<Vec<EditOutcome>, HubError> {
         let this = self.clone();
         run_to_completion(async move {
             let _one = this.changing.lock().await;
@@ -247,7 +252,7 @@ impl NodeSync {
 
 impl NodeSets {
     /// The changes that edits are, and what each of them comes to.
-    fn plan(&self, edits: Vec<Edit>) -> (Vec<PlannedChange>, Vec<EditOutcome>) {
+    fn plan(&self, edits: Vec<FeedEdit>) -> (Vec<PlannedChange>, Vec<EditOutcome>) {
         let mut planner = EditPlanner { planner: self.feed.planner(), changes: Vec::new(), uids: None };
         let outcomes = edits.into_iter().map(|edit| planner.plan(edit)).collect();
         (planner.changes, outcomes)
@@ -267,7 +272,8 @@ struct EditPlanner<'a> {
 }
 
 impl EditPlanner<'_> {
-    fn plan(&mut self, Edit { key, put }: Edit) -> EditOutcome {
+    fn plan(&mut self, FeedEdit { key, put }: FeedEdit) -> EditOutcome {
+        let key = self.planner.key(key);
         let before = self.planner.stub(&key).cloned();
         let (change, content) = match put {
             Some((uid, content)) => {
@@ -298,6 +304,10 @@ impl EditPlanner<'_> {
     ) -> Result<Stub, EditRejection> {
         let uid = match uid {
             Uid::Generated(uid) => before.map_or(uid, |stub| stub.uid.clone()),
+            Uid::Random => match before {
+                Some(stub) => stub.uid.clone(),
+                None => sync::identity::uid(posture::random().map_err(|_| EditRejection::NoRandom)?),
+            },
             Uid::Given(uid) => {
                 self.is_its_own(key, &uid)?;
                 uid

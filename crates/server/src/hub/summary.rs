@@ -84,8 +84,8 @@ impl SyncSummary {
             actions: actions.len() as u64,
             head: head.feed,
             acked: head.acked,
-            down: head.our_objects,
-            up: head.their_objects,
+            down: head.feed_objects,
+            up: head.replica_objects,
             // The data may be a backup's: only a comparison with this instance counts (CNV-3).
             unconfirmed: head.condition.as_ref().is_some_and(|it| it.cause.evidence().is_some()),
             concluded: head.condition,
@@ -217,7 +217,7 @@ impl SyncSummary {
         }
     }
 
-    /// The node does not take an object of ours; whether that is news.
+    /// The node does not take an object of the feed; whether that is new.
     pub(crate) fn reject(&mut self, key: ObjectKey, rejection: Rejection) -> bool {
         if self.rejected.len() >= MAX_REJECTED && !self.rejected.contains_key(&key) {
             return false;
@@ -322,7 +322,7 @@ impl SyncSummary {
     }
 
     /// What operators asked for, for an exchange: at this end it counts with the first one alone, and it
-    /// is said to the node until an answer with it went out.
+    /// is sent to the node until an answer with it went out.
     pub(crate) fn wants_of_exchange(&mut self) -> Vec<LinkCommand> {
         let Wants { resync, approve } = self.wants;
         let first = !std::mem::replace(&mut self.wants_begun, resync || approve);
@@ -334,7 +334,7 @@ impl SyncSummary {
         wants.map(|(_, begin, say)| if first { begin } else { LinkCommand::Send(Box::new(say)) }).collect()
     }
 
-    /// These frames were said to the node, those among them that pass on what operators asked for.
+    /// These frames were sent to the node, those among them that pass on what operators asked for.
     pub(crate) fn passed_on(&mut self, frames: &[Frame]) {
         self.wants.resync &= !frames.contains(&Wants::resync_frame());
         self.wants.approve &= !frames.contains(&Frame::Approve);

@@ -7,8 +7,8 @@ use http::StatusCode;
 use prometheus_client::encoding::text::encode;
 
 use super::Metrics;
-use crate::answer::{Reply, reply};
-use crate::hub::Totals;
+use crate::answer::{PortReply, reply};
+use crate::hub::FleetSyncTotals;
 use crate::state::ControlPlane;
 
 /// What Prometheus reads (OpenMetrics 1.0).
@@ -22,7 +22,7 @@ impl Metrics {
         self.now.get_or_create(&[("what", what)]).set(value);
     }
 
-    fn show_totals(&self, totals: &Totals) {
+    fn show_totals(&self, totals: &FleetSyncTotals) {
         self.show("queue_depth", totals.behind);
         self.show("queue_depth_most", totals.most_behind);
         self.show("nodes_behind", totals.nodes_behind);
@@ -38,7 +38,7 @@ impl Metrics {
 }
 
 /// What a scraper asks for with `GET`; `None` for any other path.
-pub(crate) fn answer(plane: &ControlPlane, path: &str) -> Option<Reply> {
+pub(crate) fn answer(plane: &ControlPlane, path: &str) -> Option<PortReply> {
     match path {
         "/metrics" => Some(text(plane)),
         "/healthz" => Some(plain(StatusCode::OK, "ok\n".to_owned())),
@@ -47,7 +47,7 @@ pub(crate) fn answer(plane: &ControlPlane, path: &str) -> Option<Reply> {
     }
 }
 
-fn text(plane: &ControlPlane) -> Reply {
+fn text(plane: &ControlPlane) -> PortReply {
     let metrics = &plane.metrics;
     metrics.show_totals(&plane.hub.sync_index().totals());
     let health = plane.store.health();
@@ -73,7 +73,7 @@ fn text(plane: &ControlPlane) -> Reply {
 }
 
 /// The signed artifacts are loaded and the store can be written (WIR-4).
-fn ready(plane: &ControlPlane) -> Reply {
+fn ready(plane: &ControlPlane) -> PortReply {
     if let Some(why) = plane.not_ready() {
         return plain(StatusCode::SERVICE_UNAVAILABLE, format!("{why}\n"));
     }
@@ -86,6 +86,6 @@ fn ready(plane: &ControlPlane) -> Reply {
     }
 }
 
-pub(super) fn plain(status: StatusCode, text: String) -> Reply {
+pub(super) fn plain(status: StatusCode, text: String) -> PortReply {
     reply(status, "text/plain; charset=utf-8", None, text.into())
 }

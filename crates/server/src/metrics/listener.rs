@@ -15,7 +15,7 @@ use tokio::net::TcpListener;
 use tokio::sync::{Semaphore, watch};
 
 use super::gather;
-use crate::answer::Reply;
+use crate::answer::PortReply;
 use crate::state::ControlPlane;
 
 /// Scrapers at once; more wait in the kernel's queue.
@@ -33,13 +33,13 @@ pub(crate) async fn serve(
     plane: Arc<ControlPlane>,
     mut shutdown: watch::Receiver<bool>,
 ) {
-    let places = Arc::new(Semaphore::new(CONNECTIONS));
+    let permits = Arc::new(Semaphore::new(CONNECTIONS));
     loop {
-        let place = tokio::select! {
-            place = places.clone().acquire_owned() => place,
+        let permit = tokio::select! {
+            permit = permits.clone().acquire_owned() => permit,
             () = stopped(&mut shutdown) => return,
         };
-        let Ok(place) = place else { return };
+        let Ok(permit) = permit else { return };
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             () = stopped(&mut shutdown) => return,
@@ -50,7 +50,7 @@ pub(crate) async fn serve(
         };
         let (plane, mut shutdown) = (plane.clone(), shutdown.clone());
         tokio::spawn(async move {
-            let _place = place;
+            let _permit = permit;
             let answer = service_fn(move |request| {
                 let reply = answer(&plane, &request);
                 async move { Ok::<_, Infallible>(reply) }
@@ -66,7 +66,7 @@ pub(crate) async fn serve(
     }
 }
 
-fn answer(plane: &ControlPlane, request: &Request<Incoming>) -> Reply {
+fn answer(plane: &ControlPlane, request: &Request<Incoming>) -> PortReply {
     let asked = (request.method() == http::Method::GET).then_some(request.uri().path());
     let answer = asked.and_then(|path| gather::answer(plane, path));
     answer.unwrap_or_else(|| gather::plain(StatusCode::NOT_FOUND, "not found\n".to_owned()))

@@ -14,13 +14,13 @@ use prometheus_client::metrics::family::Family;
 use prometheus_client::metrics::gauge::Gauge;
 use prometheus_client::metrics::histogram::{Histogram, exponential_buckets};
 use prometheus_client::registry::{Metric, Registry};
-use sync::link::Counters as LinkCounters;
+use sync::link::LinkCounters;
 
 /// One label; both parts are words of this program, never of anybody else.
-type Label = [(&'static str, &'static str); 1];
-type Counters = Family<Label, Counter>;
-type Gauges = Family<Label, Gauge>;
-type Histograms = Family<Label, Histogram, fn() -> Histogram>;
+type MetricLabel = [(&'static str, &'static str); 1];
+type MetricCounters = Family<MetricLabel, Counter>;
+type Gauges = Family<MetricLabel, Gauge>;
+type Histograms = Family<MetricLabel, Histogram, fn() -> Histogram>;
 
 /// Buckets of latencies: 50 us to 26 s.
 fn latencies() -> Histogram {
@@ -35,22 +35,22 @@ fn link_times() -> Histogram {
 /// Everything that is counted. Each method is one moment in the program.
 pub(crate) struct Metrics {
     registry: Registry,
-    links_opened: Counters,
+    links_opened: MetricCounters,
     link_seconds: Histograms,
     reconnects: Counter,
-    events_in: Counters,
-    events_out: Counters,
+    events_in: MetricCounters,
+    events_out: MetricCounters,
     event_seconds: Histogram,
     propagation_seconds: Histogram,
-    failures: Counters,
+    failures: MetricCounters,
     accepted: Counter,
-    link_counts: Counters,
-    resyncs: Counters,
+    link_counts: MetricCounters,
+    resyncs: MetricCounters,
     resync_seconds: Histogram,
     checkins: Counter,
     checkin_seconds: Histogram,
-    facts: Counters,
-    task_nodes: Counters,
+    facts: MetricCounters,
+    task_nodes: MetricCounters,
     /// Looked up when somebody asks, as the two behind it.
     now: Gauges,
     links: Gauges,
@@ -143,7 +143,7 @@ impl Metrics {
     /// A link counted this, and `before` the last time.
     pub(crate) fn counted(&self, now: &LinkCounters, before: &LinkCounters) {
         type Of = fn(&LinkCounters) -> u64;
-        let rows: [(&Counters, &'static str, &'static str, Of); 12] = [
+        let rows: [(&MetricCounters, &'static str, &'static str, Of); 12] = [
             (&self.events_out, "type", "event", |c| c.sent),
             (&self.events_out, "type", "processed", |c| c.acks_sent),
             (&self.events_in, "type", "event", |c| c.received),

@@ -7,8 +7,8 @@ use model::Digest;
 use wire::{Code, Problem};
 
 use super::checkin::ready;
-use super::{Caller, Matched};
-use crate::answer::{Reply, reply, store_problem};
+use super::{CallingNode, Matched};
+use crate::answer::{PortReply, reply, store_problem};
 use crate::state::ControlPlane;
 
 /// The most of a blob that one response carries.
@@ -17,10 +17,10 @@ const MAX_RANGE: u64 = 1024 * 1024;
 /// Answers with a part of a blob.
 pub(super) async fn blob(
     plane: &ControlPlane,
-    caller: &Caller,
+    caller: &CallingNode,
     matched: &Matched,
     parts: &http::request::Parts,
-) -> Result<Reply, Problem> {
+) -> Result<PortReply, Problem> {
     ready(plane)?;
     let digest: Digest =
         matched.digest.as_deref().and_then(|text| text.parse().ok()).ok_or(Code::NotFound)?;

@@ -1,7 +1,7 @@
 //! Who a request is from: certificate, signature, time, replay (IDN-4, IDN-5).
 //!
 //! ```text
-//! connection of a node   its certificate's key --> Caller (by_session): streams, calls
+//! connection of a node   its certificate's key --> CallingNode (by_session): streams, calls
 //!                          + signature ----------> SignedRequest: requests
 //! connection of a proxy  signature alone --------> SignedRequest
 //! ```
@@ -16,11 +16,11 @@ use http::request::Parts;
 use model::NodeId;
 use net::accept::{Connection, PeerPermit};
 use net::identity::PeerRole;
-use wire::signature::{self, Parsed, SignatureError, SignedBody};
+use wire::signature::{self, ParsedSignature, SignatureError, SignedBody};
 use wire::{Code, Problem};
 
 use super::Matched;
-use crate::index::Slot;
+use crate::index::NodeSlot;
 use crate::state::{ControlPlane, now};
 
 /// How far a request's number may be ahead of the clock: twice the skew that is forgiven.
@@ -30,31 +30,31 @@ const PROXIED_AT_ONCE: usize = 64;
 
 /// The node behind a request.
 #[derive(Clone)]
-pub(crate) struct Caller {
+pub(crate) struct CallingNode {
     pub(crate) id: NodeId,
-    pub(crate) slot: Arc<Slot>,
+    pub(crate) slot: Arc<NodeSlot>,
 }
 
-impl Caller {
+impl CallingNode {
     /// The node whose key the connection's certificate carries, by the key that is stored now:
     /// asked anew for each request, so that a node that was removed, or that has another key by
     /// now, gets nothing more on a connection that is still open (IDN-4).
-    pub(super) fn by_session(plane: &ControlPlane, connection: &Connection) -> Result<Caller, Problem> {
+    pub(super) fn by_session(plane: &ControlPlane, connection: &Connection) -> Result<CallingNode, Problem> {
         let (id, key) = match connection.peer.as_deref().map(|peer| &peer.role) {
             Some(PeerRole::Node { id, key, .. }) => (id, key),
             Some(PeerRole::Proxy(_)) => return Err(Code::BehindProxy.into()),
             Some(PeerRole::Operator(_)) | None => return Err(Code::CertificateRequired.into()),
         };
-        let caller = Caller::enrolled(plane, id)?;
+        let caller = CallingNode::enrolled(plane, id)?;
         if caller.slot.lock().node.key != **key {
             return Err(Code::UnknownNode.into());
         }
         Ok(caller)
     }
 
-    fn enrolled(plane: &ControlPlane, id: &NodeId) -> Result<Caller, Problem> {
+    fn enrolled(plane: &ControlPlane, id: &NodeId) -> Result<CallingNode, Problem> {
         let slot = plane.index.get(id).ok_or(Code::UnknownNode)?;
-        Ok(Caller { id: id.clone(), slot })
+        Ok(CallingNode { id: id.clone(), slot })
     }
 
     /// Takes bytes out of the node's share of what the control plane takes in (SCL-3).
@@ -76,7 +76,7 @@ impl Caller {
     }
 
     /// Nothing counts twice.
-    fn first_time(&self, plane: &ControlPlane, signed: &Parsed<'_>) -> Result<(), Problem> {
+    fn first_time(&self, plane: &ControlPlane, signed: &ParsedSignature<'_>) -> Result<(), Problem> {
         // What was seen before this start is forgotten, so nothing from before it counts. The
         // number is the signer's clock in microseconds, or higher.
         let started = u64::try_from(plane.started.0).unwrap_or(0).saturating_mul(1000);
@@ -97,9 +97,9 @@ impl Caller {
 
 /// A request that its node signed; what is left to be seen is its body.
 pub(super) struct SignedRequest<'a> {
-    pub(super) caller: Caller,
+    pub(super) caller: CallingNode,
     body: SignedBody<'a>,
-    _place: PeerPermit,
+    _permit: PeerPermit,
 }
 
 impl<'a> SignedRequest<'a> {
@@ -114,13 +114,13 @@ impl<'a> SignedRequest<'a> {
     ) -> Result<SignedRequest<'a>, Problem> {
         let by_session = match connection.is_proxy() {
             true => None,
-            false => Some(Caller::by_session(plane, connection)?),
+            false => Some(CallingNode::by_session(plane, connection)?),
         };
         let signed = signature::parse(&head.headers).map_err(signature_problem)?;
         let caller = match by_session {
             Some(caller) if signed.node == caller.id.as_str() => caller,
             Some(_) => return Err(Code::OtherNode.into()),
-            None => Caller::enrolled(plane, &signed.node.parse().map_err(|_| Code::UnknownNode)?)?,
+            None => CallingNode::enrolled(plane, &signed.node.parse().map_err(|_| Code::UnknownNode)?)?,
         };
         caller.is_meant(matched)?;
         let key = caller.slot.lock().node.key;
@@ -128,11 +128,11 @@ impl<'a> SignedRequest<'a> {
             .verify(&head.method, &head.uri, &plane.trust.fleet, &key, now())
             .map_err(signature_problem)?;
         let counted = connection.is_proxy().then_some(&caller.id);
-        let place = plane.proxied.clone().enter(counted, PROXIED_AT_ONCE);
-        let place =
-            place.ok_or_else(|| Problem::new(Code::Busy, "the node has too many requests at once"))?;
+        let permit = plane.proxied.clone().enter(counted, PROXIED_AT_ONCE);
+        let permit =
+            permit.ok_or_else(|| Problem::new(Code::Busy, "the node has too many requests at once"))?;
         caller.first_time(plane, &signed)?;
-        Ok(SignedRequest { caller, body, _place: place })
+        Ok(SignedRequest { caller, body, _permit: permit })
     }
 
     /// The body, as sent, is the one that was signed, and within the node's share.

@@ -11,7 +11,7 @@ use plane::Step;
 use store::StoreError;
 use wire::{Code, Problem};
 
-use super::Caller;
+use super::CallingNode;
 use crate::answer::store_problem;
 use crate::state::{ControlPlane, now, run_to_completion};
 
@@ -23,7 +23,7 @@ const KEEP_OPEN: Duration = Duration::from_secs(45);
 
 pub(crate) async fn check_in(
     plane: &Arc<ControlPlane>,
-    caller: &Caller,
+    caller: &CallingNode,
     mut request: CheckIn,
     wait: Duration,
 ) -> Result<(Answer, bool), Problem> {
@@ -37,10 +37,10 @@ pub(crate) async fn check_in(
     keep_seen(plane, caller, &mut request).await?;
     let incarnation = request.incarnation.clone();
     let mut heads = plane.heads.subscribe();
-    let (mut step, news) = take_step(plane, caller, request.clone());
+    let (mut step, newly_requested) = take_step(plane, caller, request.clone());
     let acked = persist(plane, caller, &incarnation, &mut step).await?;
     plane.metrics.checked_in(begun.elapsed());
-    if step.unchanged && !news && wait > Duration::ZERO {
+    if step.unchanged && !newly_requested && wait > Duration::ZERO {
         let quiet = CheckIn { facts: Vec::new(), traits: None, ..request };
         step = long_poll(plane, caller, quiet, wait, &mut heads).await;
     }
@@ -60,7 +60,7 @@ pub(super) fn ready(plane: &ControlPlane) -> Result<(), Problem> {
 }
 
 /// Verifies and stores the `seen` document of a check-in that carries a new one.
-async fn keep_seen(plane: &ControlPlane, caller: &Caller, request: &mut CheckIn) -> Result<(), Problem> {
+async fn keep_seen(plane: &ControlPlane, caller: &CallingNode, request: &mut CheckIn) -> Result<(), Problem> {
     let Some(document) = request.seen.take() else { return Ok(()) };
     let taken = caller.slot.lock().node.take_seen(&document);
     let new = taken.map_err(|error| Problem::new(Code::SeenRefused, error.to_string()))?;
@@ -72,32 +72,32 @@ async fn keep_seen(plane: &ControlPlane, caller: &Caller, request: &mut CheckIn)
     stored.inspect_err(|_| caller.slot.lock().node.seen = None).map_err(store_problem)
 }
 
-/// The step, and whether it tells the node for the first time that work waits (SYN-10).
-fn take_step(plane: &ControlPlane, caller: &Caller, request: CheckIn) -> (Step, bool) {
+/// The step, and whether it says to the node for the first time that work waits (SYN-10).
+fn take_step(plane: &ControlPlane, caller: &CallingNode, request: CheckIn) -> (Step, bool) {
     let heads = plane.heads();
-    let (step, news, was_late) = {
+    let (step, newly_requested, was_late) = {
         let mut entry = caller.slot.lock();
         entry.dirty = true;
         let late = |seen| contact_of(seen, entry.node.promised, now()) != Contact::Online;
         let was_late = entry.node.last_seen.is_none_or(late);
         let step = entry.node.check_in(request, &heads, now());
         let notified = entry.work_notified == Some(entry.work_head);
-        let news = step.answer.stream_requested && !notified;
-        if news {
+        let newly_requested = step.answer.stream_requested && !notified;
+        if newly_requested {
             entry.work_notified = Some(entry.work_head);
         }
-        (step, news, was_late)
+        (step, newly_requested, was_late)
     };
     if was_late {
         plane.work.online(&caller.id);
     }
-    (step, news)
+    (step, newly_requested)
 }
 
 /// Waits until there is something to say, or the wait is over.
 async fn long_poll(
     plane: &ControlPlane,
-    caller: &Caller,
+    caller: &CallingNode,
     request: CheckIn,
     wait: Duration,
     heads: &mut tokio::sync::watch::Receiver<Arc<plane::Heads>>,
@@ -106,8 +106,8 @@ async fn long_poll(
     tokio::pin!(deadline);
     loop {
         let woken = caller.slot.wake.notified();
-        let (step, news) = take_step(plane, caller, request.clone());
-        if !step.unchanged || news {
+        let (step, newly_requested) = take_step(plane, caller, request.clone());
+        if !step.unchanged || newly_requested {
             return step;
         }
         tokio::select! {
@@ -121,7 +121,7 @@ async fn long_poll(
 /// Makes durable what a step says is new, before anything of it is acknowledged.
 async fn persist(
     plane: &Arc<ControlPlane>,
-    caller: &Caller,
+    caller: &CallingNode,
     incarnation: &Incarnation,
     step: &mut Step,
 ) -> Result<Option<Cursor>, Problem> {
@@ -152,7 +152,7 @@ async fn persist(
 
 async fn accept_facts(
     plane: &Arc<ControlPlane>,
-    caller: &Caller,
+    caller: &CallingNode,
     incarnation: &Incarnation,
     facts: Vec<model::log::Fact>,
 ) -> Result<Cursor, Problem> {
@@ -186,7 +186,7 @@ async fn complete(plane: &ControlPlane, step: &mut Step) -> Result<(), Problem> 
 
 pub(super) async fn report(
     plane: &Arc<ControlPlane>,
-    caller: &Caller,
+    caller: &CallingNode,
     report: Report,
 ) -> Result<Acked, Problem> {
     check_facts(report.facts.len())?;
@@ -202,7 +202,7 @@ pub(super) fn check_facts(count: usize) -> Result<(), Problem> {
 }
 
 /// What the node is pointed to, named in full: the check-in's answer to one that holds nothing.
-pub(super) async fn state(plane: &ControlPlane, caller: &Caller) -> Result<Answer, Problem> {
+pub(super) async fn state(plane: &ControlPlane, caller: &CallingNode) -> Result<Answer, Problem> {
     ready(plane)?;
     let heads = plane.heads();
     let mut step = {
@@ -216,7 +216,7 @@ pub(super) async fn state(plane: &ControlPlane, caller: &Caller) -> Result<Answe
             run: None,
             traits: None,
             full: true,
-            pushed: None,
+            run_confirmed: None,
             seen: None,
         };
         node.check_in(empty, &heads, now())

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use backends::manifest::{self, Manifest};
 use bytes::Bytes;
-use model::replication::Mode;
-use model::{Kind, NodeId, ObjectKey};
+use model::replication::{Mode, SyncPolicy};
+use model::{Hostname, Kind, NodeId, ObjectKey};
 use serde_json::Value;
 use sync::{Content, Side};
 use tokio::task::JoinSet;
@@ -15,11 +15,10 @@ use wire::{Code, Problem};
 
 use super::{hub_problem, is_internal, policy, trace};
 use crate::answer::store_problem;
-use crate::api::objects::{Apply, ApplyOutcome, Delete, Done, MAX_APPLY, ObjectName, Results};
-use crate::hub::{Edit, EditOutcome, HubError, Uid};
-use crate::index::{Slot, clip};
-use crate::operator_port::Call;
-use crate::posture;
+use crate::api::objects::{Apply, ApplyOutcome, Delete, MAX_APPLY, ObjectName, ObjectResult, ObjectResults};
+use crate::hub::{EditOutcome, FeedEdit, HubError, Uid};
+use crate::index::{beginning, clip};
+use crate::operator_port::OperatorCall;
 use crate::state::{ControlPlane, now};
 
 /// Nodes whose objects are changed at once; they share the store's commits.
@@ -45,30 +44,40 @@ fn refused(code: Code, detail: impl std::fmt::Display) -> EditRefusal {
 }
 
 /// A request's objects, sorted by their nodes.
-struct Batch<'a> {
+struct ObjectsByNode<'a> {
     plane: &'a Arc<ControlPlane>,
     /// In the order of the request; refused until it is known better.
-    results: Vec<Done>,
-    /// What is to be done, by place in `results`.
-    edits: BTreeMap<NodeId, Vec<(usize, Edit)>>,
+    results: Vec<ObjectResult>,
+    /// What is to be done, by index in `results`.
+    edits: BTreeMap<NodeId, Vec<(usize, FeedEdit)>>,
+    /// Nodes that the request has named so far.
+    targets: BTreeMap<String, Arc<TargetNode>>,
 }
 
-pub(crate) async fn apply(call: Call, asked: Apply) -> Result<Results, Problem> {
-    let mut batch = Batch::new(&call.plane, asked.manifests.len())?;
+/// A node whose objects are changed.
+struct TargetNode {
+    id: NodeId,
+    hostname: Hostname,
+    policy: Arc<SyncPolicy>,
+}
+
+pub(crate) async fn apply(call: OperatorCall, asked: Apply) -> Result<ObjectResults, Problem> {
+    let mut batch = ObjectsByNode::new(&call.plane, asked.manifests.len())?;
     let trace = trace::context(asked.trace)?;
     for value in asked.manifests {
         let node = asked.node.as_deref().or_else(|| sync::mapping::target(&value, asked.mapping));
-        let edit = batch.put(&value, node, &trace).await;
-        batch.take(|| name_of(&value, node), edit)?;
+        let (name, node) = (name_of(&value, node), node.map(str::to_owned));
+        let edit = batch.put(value, node.as_deref(), &trace).await;
+        batch.take(name, edit)?;
     }
     Ok(batch.carry_out(&call.by, "applied", asked.dry_run).await)
 }
 
-pub(crate) async fn delete(call: Call, asked: Delete) -> Result<Results, Problem> {
-    let mut batch = Batch::new(&call.plane, asked.objects.len())?;
+pub(crate) async fn delete(call: OperatorCall, asked: Delete) -> Result<ObjectResults, Problem> {
+    let mut batch = ObjectsByNode::new(&call.plane, asked.objects.len())?;
     for object in asked.objects {
         let edit = batch.remove(&object).await;
-        batch.take(|| object, edit)?;
+        batch.take(object, edit)?;
     }
     Ok(batch.carry_out(&call.by, "deleted", asked.dry_run).await)
 }
@@ -79,19 +88,24 @@ pub(super) fn key_of(object: &ObjectName) -> ObjectKey {
     key
 }
 
-/// The name of an object in a manifest that is perhaps none.
+/// The name of an object in a manifest that is perhaps none; whole when it is one.
 fn name_of(value: &Value, node: Option<&str>) -> ObjectName {
-    let text = |pointer: &str| clip(value.pointer(pointer).and_then(Value::as_str).unwrap_or(""));
+    let text = |value: Option<&Value>| {
+        let text = value.and_then(Value::as_str).unwrap_or("");
+        beginning(text, manifest::MAX_NAME).to_owned()
+    };
+    let metadata = value.get("metadata");
+    let named = |field: &str| text(metadata.and_then(|metadata| metadata.get(field)));
     ObjectName {
         node: clip(node.unwrap_or("")),
-        kind: text("/kind"),
-        namespace: text("/metadata/namespace"),
-        name: text("/metadata/name"),
+        kind: text(value.get("kind")),
+        namespace: named("namespace"),
+        name: named("name"),
     }
 }
 
 /// A manifest, read by the same rules as from a file.
-fn read(value: &Value) -> Result<Manifest, EditRefusal> {
+fn read(value: Value) -> Result<Manifest, EditRefusal> {
     let too_large = |size| {
         let most = sync::object::MAX_CONTENT;
         let text = format!("{size} bytes; a synchronized object has at most {most}");
@@ -103,57 +117,117 @@ fn read(value: &Value) -> Result<Manifest, EditRefusal> {
     })
 }
 
-impl Batch<'_> {
-    fn new(plane: &Arc<ControlPlane>, count: usize) -> Result<Batch<'_>, Problem> {
+impl ObjectsByNode<'_> {
+    fn new(plane: &Arc<ControlPlane>, count: usize) -> Result<ObjectsByNode<'_>, Problem> {
         if count > MAX_APPLY {
             return Err(Problem::new(Code::BodyTooLarge, format!("at most {MAX_APPLY} objects a request")));
         }
-        Ok(Batch { plane, results: Vec::new(), edits: BTreeMap::new() })
+        Ok(ObjectsByNode { plane, results: Vec::new(), edits: BTreeMap::new(), targets: BTreeMap::new() })
     }
 
     /// What makes an object so as its manifest says, on its node.
     async fn put(
-        &self,
-        value: &Value,
+        &mut self,
+        value: Value,
         node: Option<&str>,
         trace: &str,
-    ) -> Result<(Arc<Slot>, Edit), EditRefusal> {
+    ) -> Result<(Arc<TargetNode>, FeedEdit), EditRefusal> {
         let nobody = "the manifest names no node: neither its namespace nor its destination does";
-        let slot = self.node(node.ok_or_else(|| refused(Code::NotFound, nobody))?)?;
+        let target = self.target(node.ok_or_else(|| refused(Code::NotFound, nobody))?).await?;
         let manifest = read(value)?;
-        self.may(&slot, &manifest.key.section.kind, false).await?;
+        target.may(&manifest.key.section.kind, false)?;
         let uid = match &manifest.uid {
             Some(uid) if uid.len() > sync::refusal::MAX_TEXT => {
                 return Err(refused(Code::BadBody, "metadata.uid is longer than 512 bytes"));
             }
             Some(uid) => Uid::Given(uid.as_str().into()),
-            None => {
-                let random = posture::random().map_err(|_| Problem::from(Code::Internal))?;
-                Uid::Generated(sync::identity::uid(random))
-            }
+            None => Uid::Random,
         };
         let content = Content { bytes: manifest.spec, trace: Some(trace.to_owned()), at: now().0 };
-        Ok((slot, Edit { key: manifest.key, put: Some((uid, content)) }))
+        Ok((target, FeedEdit { key: manifest.key, put: Some((uid, content)) }))
     }
 
-    async fn remove(&self, object: &ObjectName) -> Result<(Arc<Slot>, Edit), EditRefusal> {
-        let slot = self.node(&object.node)?;
-        self.may(&slot, &Kind::new(&object.kind), true).await?;
-        Ok((slot, Edit { key: key_of(object), put: None }))
+    async fn remove(&mut self, object: &ObjectName) -> Result<(Arc<TargetNode>, FeedEdit), EditRefusal> {
+        let target = self.target(&object.node).await?;
+        target.may(&Kind::new(&object.kind), true)?;
+        Ok((target, FeedEdit { key: key_of(object), put: None }))
     }
 
-    fn node(&self, name: &str) -> Result<Arc<Slot>, EditRefusal> {
+    async fn target(&mut self, name: &str) -> Result<Arc<TargetNode>, EditRefusal> {
+        if let Some(target) = self.targets.get(name) {
+            return Ok(target.clone());
+        }
         let unknown = |problem: Problem| refused(Code::NotFound, problem.detail.unwrap_or_default());
-        self.plane.index.named(name).map_err(unknown)
+        let slot = self.plane.index.named(name).map_err(unknown)?;
+        let policy = policy(self.plane, &slot).await.map_err(store_problem)?;
+        let (id, hostname) = slot.names();
+        let target = Arc::new(TargetNode { id, hostname, policy });
+        self.targets.insert(name.to_owned(), target.clone());
+        Ok(target)
     }
 
+    /// Takes in what is to be done for an object of the request, or why nothing is.
+    fn take(
+        &mut self,
+        mut object: ObjectName,
+        edit: Result<(Arc<TargetNode>, FeedEdit), EditRefusal>,
+    ) -> Result<(), Problem> {
+        let why = match edit {
+            Ok((target, edit)) => {
+                object.node = target.hostname.to_string();
+                let of_node = match self.edits.get_mut(&target.id) {
+                    Some(edits) => edits,
+                    None => self.edits.entry(target.id.clone()).or_default(),
+                };
+                of_node.push((self.results.len(), edit));
+                format!("{}: it was given up", Code::Internal.as_str())
+            }
+            Err(EditRefusal::Object(why)) => why,
+            Err(EditRefusal::Request(problem)) => return Err(problem),
+        };
+        let (outcome, why) = (ApplyOutcome::Refused, Some(why));
+        self.results.push(ObjectResult { object, outcome, why, before: None, after: None });
+        Ok(())
+    }
+
+    /// Does it, some nodes at a time.
+    async fn carry_out(mut self, by: &str, what: &str, dry_run: bool) -> ObjectResults {
+        let mut running = JoinSet::new();
+        let mut edits = std::mem::take(&mut self.edits).into_iter();
+        loop {
+            while running.len() < AT_ONCE
+                && let Some((id, edits)) = edits.next()
+            {
+                running.spawn(carry_out(self.plane.clone(), id, edits, dry_run));
+            }
+            match running.join_next().await {
+                None => break,
+                Some(Ok(carried)) => {
+                    for (index, (outcome, shown)) in carried {
+                        let done = &mut self.results[index];
+                        ((done.outcome, done.why), (done.before, done.after)) = (outcome, shown);
+                    }
+                }
+                Some(Err(error)) => tracing::error!(%error, "a part of a request was given up"),
+            }
+        }
+        let changes = [ApplyOutcome::Created, ApplyOutcome::Changed, ApplyOutcome::Deleted];
+        if !dry_run {
+            let changed = self.results.iter().filter(|done| changes.contains(&done.outcome)).count();
+            self.plane.metrics.accepted(changed as u64);
+            tracing::info!(by, objects = self.results.len(), changed, "objects were {what}");
+        }
+        ObjectResults { results: self.results }
+    }
+}
+
+impl TargetNode {
     /// Whether an operator may write objects of this kind on this node.
-    async fn may(&self, slot: &Slot, kind: &Kind, remove: bool) -> Result<(), EditRefusal> {
-        let policy = policy(self.plane, slot).await.map_err(store_problem)?;
+    fn may(&self, kind: &Kind, remove: bool) -> Result<(), EditRefusal> {
+        let TargetNode { hostname, policy, .. } = self;
         if is_internal(kind) {
             return Err(refused(Code::UnknownKind, format!("kind {kind} is nobody's to write")));
         }
-        let hostname = slot.names().1;
         match policy.mode {
             Mode::Autonomous => {
                 let text = format!("{hostname} is the source of truth of its objects; change them there");
@@ -173,91 +247,42 @@ impl Batch<'_> {
             }
         }
     }
-
-    /// Takes in what is to be done for an object of the request, or why nothing is.
-    fn take(
-        &mut self,
-        name: impl FnOnce() -> ObjectName,
-        edit: Result<(Arc<Slot>, Edit), EditRefusal>,
-    ) -> Result<(), Problem> {
-        let (object, why) = match edit {
-            Ok((slot, edit)) => {
-                let (id, hostname) = slot.names();
-                let key = &edit.key;
-                let object = ObjectName {
-                    node: hostname.to_string(),
-                    kind: key.section.kind.to_string(),
-                    namespace: key.section.namespace.to_string(),
-                    name: key.name.to_string(),
-                };
-                self.edits.entry(id).or_default().push((self.results.len(), edit));
-                (object, format!("{}: it was given up", Code::Internal.as_str()))
-            }
-            Err(EditRefusal::Object(why)) => (name(), why),
-            Err(EditRefusal::Request(problem)) => return Err(problem),
-        };
-        let (outcome, why) = (ApplyOutcome::Refused, Some(why));
-        self.results.push(Done { object, outcome, why, before: None, after: None });
-        Ok(())
-    }
-
-    /// Does it, some nodes at a time.
-    async fn carry_out(mut self, by: &str, what: &str, dry_run: bool) -> Results {
-        let mut running = JoinSet::new();
-        let mut edits = std::mem::take(&mut self.edits).into_iter();
-        loop {
-            while running.len() < AT_ONCE
-                && let Some((id, edits)) = edits.next()
-            {
-                running.spawn(carry_out(self.plane.clone(), id, edits, dry_run));
-            }
-            match running.join_next().await {
-                None => break,
-                Some(Ok(carried)) => {
-                    for (place, (came, shown)) in carried {
-                        let done = &mut self.results[place];
-                        ((done.outcome, done.why), (done.before, done.after)) = (came, shown);
-                    }
-                }
-                Some(Err(error)) => tracing::error!(%error, "a part of a request was given up"),
-            }
-        }
-        let changes = [ApplyOutcome::Created, ApplyOutcome::Changed, ApplyOutcome::Deleted];
-        if !dry_run {
-            let changed = self.results.iter().filter(|done| changes.contains(&done.outcome)).count();
-            self.plane.metrics.accepted(changed as u64);
-            tracing::info!(by, objects = self.results.len(), changed, "objects were {what}");
-        }
-        Results { results: self.results }
-    }
 }
 
-/// Does it on one node; the results are by their places in the request.
+/// Does it on one node; the results are by their indexes in the request.
 async fn carry_out(
     plane: Arc<ControlPlane>,
     id: NodeId,
-    edits: Vec<(usize, Edit)>,
+    edits: Vec<(usize, FeedEdit)>,
     dry_run: bool,
-) -> Vec<(usize, Carried)> {
-    let (places, edits): (Vec<usize>, Vec<Edit>) = edits.into_iter().unzip();
+) -> Vec<(usize, CarriedEdit)> {
+    let (indexes, edits): (Vec<usize>, Vec<FeedEdit>) = edits.into_iter().unzip();
     let carried = if dry_run { would(&plane, &id, edits).await } else { change(&plane, &id, edits).await };
     let carried = carried.map_err(hub_problem).unwrap_or_else(|problem| {
         let refused = (ApplyOutcome::Refused, Some(problem.to_string()));
-        places.iter().map(|_| (refused.clone(), (None, None))).collect()
+        indexes.iter().map(|_| (refused.clone(), (None, None))).collect()
     });
-    places.into_iter().zip(carried).collect()
+    indexes.into_iter().zip(carried).collect()
 }
 
 /// What became of one object, and its manifest before and after.
-type Carried = ((ApplyOutcome, Option<String>), (Option<Value>, Option<Value>));
+type CarriedEdit = ((ApplyOutcome, Option<String>), (Option<Value>, Option<Value>));
 
-async fn change(plane: &ControlPlane, id: &NodeId, edits: Vec<Edit>) -> Result<Vec<Carried>, HubError> {
+async fn change(
+    plane: &ControlPlane,
+    id: &NodeId,
+    edits: Vec<FeedEdit>,
+) -> Result<Vec<CarriedEdit>, HubError> {
     let outcomes = plane.hub.change(id, edits).await?;
     Ok(outcomes.into_iter().map(|outcome| (named(outcome), (None, None))).collect())
 }
 
 /// What changing would come to.
-async fn would(plane: &ControlPlane, id: &NodeId, edits: Vec<Edit>) -> Result<Vec<Carried>, HubError> {
+async fn would(
+    plane: &ControlPlane,
+    id: &NodeId,
+    edits: Vec<FeedEdit>,
+) -> Result<Vec<CarriedEdit>, HubError> {
     let node = plane.hub.node(id).await?;
     let value = |bytes: &Bytes| serde_json::from_slice::<Value>(bytes).ok();
     let mut shown = Vec::with_capacity(edits.len());

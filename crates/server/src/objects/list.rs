@@ -5,7 +5,7 @@ use std::ops::Bound;
 
 use model::condition::Direction;
 use model::{Kind, NodeId, ObjectKey};
-use store::{ObjectFilter, ObjectPlace, ObjectRecord};
+use store::{ObjectFilter, ObjectPosition, ObjectRecord};
 use sync::{Content, Side};
 use wire::{Code, Problem};
 
@@ -13,7 +13,7 @@ use super::{apply, is_internal};
 use crate::answer::store_problem;
 use crate::api::objects::{NO_NAMESPACE, ObjectName, ObjectView, ObjectsQuery, ObjectsView};
 use crate::hub::SyncSummary;
-use crate::operator_port::Call;
+use crate::operator_port::OperatorCall;
 use crate::state::ControlPlane;
 use crate::work::select;
 
@@ -29,25 +29,25 @@ fn way_of(side: Side) -> Direction {
 
 /// One page of objects. Actions and statuses are listed when their kind is asked for alone:
 /// they are shown where they belong, with tasks and with their objects.
-pub(crate) async fn list(call: Call, asked: ObjectsQuery) -> Result<ObjectsView, Problem> {
+pub(crate) async fn list(call: OperatorCall, request: ObjectsQuery) -> Result<ObjectsView, Problem> {
     let plane = &call.plane;
-    let mut after = asked.from.as_deref().map(parse_place).transpose()?;
-    let all_kinds = asked.kind.is_none();
+    let mut after = request.from.as_deref().map(parse_position).transpose()?;
+    let all_kinds = request.kind.is_none();
     let filter = ObjectFilter {
         node: None,
-        side: asked.way.map(side_of),
-        kind: asked.kind.as_deref().map(Kind::new),
-        namespace: asked.namespace.map(|text| if text == NO_NAMESPACE { String::new() } else { text }),
-        name: asked.name,
+        side: request.way.map(side_of),
+        kind: request.kind.as_deref().map(Kind::new),
+        namespace: request.namespace.map(|text| if text == NO_NAMESPACE { String::new() } else { text }),
+        name: request.name,
     };
-    let meant = match &asked.selector {
+    let meant = match &request.selector {
         Some(text) => {
             let meant = select::meant(plane, &select::read(text)?).await?;
             Some(select::ids(&meant, None)?.into_iter().collect::<BTreeSet<NodeId>>())
         }
         None => None,
     };
-    let mut page = ObjectsPage { plane, objects: Vec::new(), limit: asked.limit.get(), all_kinds };
+    let mut page = ObjectsPage { plane, objects: Vec::new(), limit: request.limit.get(), all_kinds };
     match meant {
         None => page.fill(&filter, &mut after).await?,
         Some(meant) => {
@@ -67,7 +67,7 @@ pub(crate) async fn list(call: Call, asked: ObjectsQuery) -> Result<ObjectsView,
         }
     }
     let full = page.is_full();
-    let next = after.filter(|_| full).map(|place| show_place(&place));
+    let next = after.filter(|_| full).map(|position| show_position(&position));
     Ok(ObjectsView { objects: page.objects, next })
 }
 
@@ -84,14 +84,18 @@ impl ObjectsPage<'_> {
         self.objects.len() >= self.limit
     }
 
-    /// Fills it with objects after a place, which becomes that of the last one looked at.
-    async fn fill(&mut self, filter: &ObjectFilter, after: &mut Option<ObjectPlace>) -> Result<(), Problem> {
+    /// Fills it with objects after a position, which becomes that of the last one looked at.
+    async fn fill(
+        &mut self,
+        filter: &ObjectFilter,
+        after: &mut Option<ObjectPosition>,
+    ) -> Result<(), Problem> {
         while !self.is_full() {
             let room = self.limit - self.objects.len();
             let found = self.plane.store.sync_objects(filter.clone(), after.clone(), room).await;
             let found = found.map_err(store_problem)?;
             let Some(last) = found.last() else { return Ok(()) };
-            *after = Some(last.place());
+            *after = Some(last.position());
             let shown = |record: &ObjectRecord| !self.all_kinds || !is_internal(&record.key.section.kind);
             let views = found.into_iter().filter(shown).filter_map(|record| view(self.plane, record));
             self.objects.extend(views);
@@ -134,7 +138,7 @@ fn delivery(summary: &SyncSummary, side: Side, key: &ObjectKey, rev: u64) -> (Op
 }
 
 /// One object with its manifest, and what the node says of it.
-pub(crate) async fn one(call: Call, mut name: ObjectName) -> Result<ObjectView, Problem> {
+pub(crate) async fn one(call: OperatorCall, mut name: ObjectName) -> Result<ObjectView, Problem> {
     let plane = &call.plane;
     if name.namespace == NO_NAMESPACE {
         name.namespace.clear();
@@ -163,12 +167,12 @@ pub(crate) async fn one(call: Call, mut name: ObjectName) -> Result<ObjectView, 
 }
 
 /// `node/side/Kind/namespace/name`.
-fn show_place(place: &ObjectPlace) -> String {
-    let side = if place.side == Side::Feed { "down" } else { "up" };
-    format!("{}/{side}/{}", place.node, place.key)
+fn show_position(position: &ObjectPosition) -> String {
+    let side = if position.side == Side::Feed { "down" } else { "up" };
+    format!("{}/{side}/{}", position.node, position.key)
 }
 
-fn parse_place(text: &str) -> Result<ObjectPlace, Problem> {
+fn parse_position(text: &str) -> Result<ObjectPosition, Problem> {
     let read = || {
         let mut parts = text.splitn(3, '/');
         let node = parts.next()?.parse().ok()?;
@@ -177,7 +181,7 @@ fn parse_place(text: &str) -> Result<ObjectPlace, Problem> {
             "up" => Side::Replica,
             _ => return None,
         };
-        Some(ObjectPlace { node, side, key: parts.next()?.parse().ok()? })
+        Some(ObjectPosition { node, side, key: parts.next()?.parse().ok()? })
     };
     read().ok_or_else(|| Problem::new(Code::BadBody, "`from` is not what an earlier page said"))
 }

@@ -14,11 +14,11 @@ use wire::{Code, Problem};
 
 use crate::answer::store_problem;
 use crate::hub::HubError;
-use crate::index::Slot;
+use crate::index::NodeSlot;
 use crate::state::ControlPlane;
 
 /// How objects are synchronized with a node by the set that it is pointed to.
-pub(crate) async fn policy(plane: &ControlPlane, slot: &Slot) -> Result<Arc<SyncPolicy>, StoreError> {
+pub(crate) async fn policy(plane: &ControlPlane, slot: &NodeSlot) -> Result<Arc<SyncPolicy>, StoreError> {
     let Some(root) = slot.pointed_root(&plane.heads()) else { return Ok(Arc::default()) };
     Ok(plane.grants.of(&root).await?.map(|granted| granted.sync.clone()).unwrap_or_default())
 }

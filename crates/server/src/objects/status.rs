@@ -7,10 +7,10 @@ use wire::{Code, Problem};
 
 use crate::answer::store_problem;
 use crate::api::Matching;
-use crate::api::objects::{ConditionView, Resync, Resynced, SyncView, SyncsView};
+use crate::api::objects::{ConditionView, ResyncNodes, Resynced, SyncView, SyncsView};
 use crate::hub::{ConditionContext, Wants};
-use crate::index::Slot;
-use crate::operator_port::Call;
+use crate::index::NodeSlot;
+use crate::operator_port::OperatorCall;
 use crate::state::ControlPlane;
 use crate::work::{reach, select};
 
@@ -20,7 +20,7 @@ const MAX_NODES: usize = 100_000;
 /// One page, in the order of hostnames. The first page counts the states of all nodes that are
 /// asked for and costs as many looks; a later one costs what it shows, and with a selector the
 /// nodes that it passes over.
-pub(crate) async fn list(call: Call, asked: Matching) -> Result<SyncsView, Problem> {
+pub(crate) async fn list(call: OperatorCall, asked: Matching) -> Result<SyncsView, Problem> {
     let (plane, limit, index) = (&call.plane, asked.limit.get(), call.plane.hub.sync_index());
     let from = asked.from.unwrap_or_default();
     let is_first = from.is_empty();
@@ -46,7 +46,10 @@ pub(crate) async fn list(call: Call, asked: Matching) -> Result<SyncsView, Probl
 }
 
 /// What a node's condition depends on besides its summary.
-async fn around<'p>(plane: &'p ControlPlane, slot: &Slot) -> Result<(NodeId, ConditionContext<'p>), Problem> {
+async fn around<'p>(
+    plane: &'p ControlPlane,
+    slot: &NodeSlot,
+) -> Result<(NodeId, ConditionContext<'p>), Problem> {
     let mode = match slot.pointed_root(&plane.heads()) {
         None => Mode::Off,
         Some(root) => plane.grants.mode(&root).await.map_err(store_problem)?,
@@ -56,7 +59,7 @@ async fn around<'p>(plane: &'p ControlPlane, slot: &Slot) -> Result<(NodeId, Con
     Ok((id, ConditionContext { mode, reach, instance, started }))
 }
 
-fn view(plane: &ControlPlane, slot: &Slot, around: ConditionContext<'_>) -> SyncView {
+fn view(plane: &ControlPlane, slot: &NodeSlot, around: ConditionContext<'_>) -> SyncView {
     let (id, node) = slot.names();
     let reach = match around.reach {
         Reach::Online => "online",
@@ -77,8 +80,8 @@ fn view(plane: &ControlPlane, slot: &Slot, around: ConditionContext<'_>) -> Sync
 }
 
 /// Has nodes compared anew: now, or when they connect.
-pub(crate) fn resync(call: &Call, asked: &Resync) -> Result<Resynced, Problem> {
-    let Call { plane, by } = call;
+pub(crate) fn resync(call: &OperatorCall, asked: &ResyncNodes) -> Result<Resynced, Problem> {
+    let OperatorCall { plane, by } = call;
     if asked.nodes.len() > MAX_NODES {
         return Err(Problem::new(Code::BodyTooLarge, format!("at most {MAX_NODES} nodes a request")));
     }

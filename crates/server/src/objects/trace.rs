@@ -33,10 +33,10 @@ fn is_traceparent(text: &str) -> bool {
     else {
         return false;
     };
-    let said = |part: &str| part.bytes().any(|byte| byte != b'0');
+    let not_zero = |part: &str| part.bytes().any(|byte| byte != b'0');
     let plain = parts.next().is_none() || (version != "00" && text.len() <= 256);
     let form = hex(version, 2) && hex(trace, 32) && hex(span, 16) && hex(flags, 2);
-    form && version != "ff" && said(trace) && said(span) && plain
+    form && version != "ff" && not_zero(trace) && not_zero(span) && plain
 }
 
 #[cfg(test)]

@@ -5,13 +5,13 @@ use std::collections::BTreeMap;
 use lang::pattern::Pattern;
 use model::Timestamp;
 use model::exchange::TraitReport;
-use model::status::Word;
+use model::status::Overall;
 use plane::{Heads, NodeState};
 use store::{FactRecord, RunFilter, RunRecord};
 use trust::adopt::REQUIRES_CODE;
 use wire::{Code, Problem};
 
-use super::Call;
+use super::OperatorCall;
 use crate::answer::store_problem;
 use crate::api::{
     CauseView, ChannelView, History, MAX_CAUSES, Matching, NodeName, NodeView, NodesView, RunName,
@@ -35,7 +35,7 @@ fn view(node: &mut NodeState, heads: &Heads, now: Timestamp) -> NodeView {
     NodeView {
         id: node.id.clone(),
         hostname: node.hostname.clone(),
-        word: status.word(),
+        state: status.overall(),
         channel: pointed.as_ref().map(|(_, entry)| entry.channel.clone()),
         pointed_seq: pointed.as_ref().map(|(head, _)| head.header.seq),
         pointed_root: pointed.as_ref().map(|(_, entry)| entry.root),
@@ -44,71 +44,73 @@ fn view(node: &mut NodeState, heads: &Heads, now: Timestamp) -> NodeView {
         promised_secs: node.promised.as_secs(),
         last_run: node.run.as_ref().map(|run| run.at),
         counts: node.summary.counts,
-        cause: cause(node, status.word(), heads),
+        cause: cause(node, status.overall(), heads),
         since: node.summary.since,
         fingerprint: node.key.fingerprint(),
         seen: node.seen.as_ref().map(|kept| kept.seen.clone()),
-        push: node.run_request,
+        run_request: node.run_request,
         status,
     }
 }
 
 /// Why a node is not green.
-fn cause(node: &NodeState, word: Word, heads: &Heads) -> Option<String> {
+fn cause(node: &NodeState, state: Overall, heads: &Heads) -> Option<String> {
     let silent = || node.last_seen.map(|seen| format!("last heard of at {seen}"));
-    match word {
-        Word::Converged => None,
-        Word::Offline | Word::Unreachable => silent(),
+    match state {
+        Overall::Converged => None,
+        Overall::Offline | Overall::Unreachable => silent(),
         _ if node.last_seen.is_none() => Some("joined, and has not called yet".to_owned()),
-        Word::Unassigned if heads.channels.is_empty() => Some("nothing is published yet".to_owned()),
-        Word::Unassigned => Some("no entry of the fleet repo matches this hostname".to_owned()),
-        Word::New => Some("enrolled, no run reported yet".to_owned()),
-        Word::Stale => Some("the release it is pointed to is past its freshness".to_owned()),
-        Word::Changing => match &node.refusal {
+        Overall::Unassigned if heads.channels.is_empty() => Some("nothing is published yet".to_owned()),
+        Overall::Unassigned => Some("no entry of the fleet repo matches this hostname".to_owned()),
+        Overall::New => Some("enrolled, no run reported yet".to_owned()),
+        Overall::Stale => Some("the release it is pointed to is past its freshness".to_owned()),
+        Overall::Changing => match &node.refusal {
             Some(refusal) => Some(refusal.message.to_string()),
             None => Some("has not adopted the newest release yet".to_owned()),
         },
-        Word::Diverged | Word::Relapsed => Some(format!(
+        Overall::Diverged | Overall::Relapsed => Some(format!(
             "{} corrective runs in a row: something else changes this host",
             node.summary.streak
         )),
-        Word::Failed | Word::Degraded | Word::WouldChange => {
+        Overall::Failed | Overall::Degraded | Overall::WouldChange => {
             node.summary.cause.as_deref().map(str::to_owned).or_else(|| Some("see its last run".to_owned()))
         }
     }
 }
 
-fn next_step(node: &NodeState, word: Word) -> String {
+fn next_step(node: &NodeState, state: Overall) -> String {
     let refusal = node.refusal.as_ref().map(|refusal| &*refusal.code);
     let node = &node.hostname;
-    match word {
-        Word::Changing if refusal == Some(REQUIRES_CODE) => {
+    match state {
+        Overall::Changing if refusal == Some(REQUIRES_CODE) => {
             format!("install a newer muster-agent on {node}")
         }
-        Word::Converged => String::new(),
-        Word::Offline | Word::Unreachable => format!("on {node}: systemctl status muster-agent"),
-        Word::Unassigned => "add an entry to nodes.yaml, then muster publish".to_owned(),
-        Word::Stale => "muster publish, or muster publish --beacon".to_owned(),
-        Word::New | Word::Changing => format!("muster node show {node}"),
+        Overall::Converged => String::new(),
+        Overall::Offline | Overall::Unreachable => {
+            format!("on {node}: systemctl status muster-agent")
+        }
+        Overall::Unassigned => "add an entry to nodes.yaml, then muster publish".to_owned(),
+        Overall::Stale => "muster publish, or muster publish --beacon".to_owned(),
+        Overall::New | Overall::Changing => format!("muster node show {node}"),
         _ => format!("muster run show {node}"),
     }
 }
 
-pub(super) fn nodes(plane: &ControlPlane, asked: Matching) -> Result<NodesView, Problem> {
+pub(super) fn nodes(plane: &ControlPlane, request: Matching) -> Result<NodesView, Problem> {
     let read = |text: String| {
         let bad = |error| format!("the pattern {text:?} cannot be read: {error}");
         Pattern::parse(&text).map_err(|error| Problem::new(Code::BadSelector, bad(error)))
     };
-    let pattern = asked.selector.map(read).transpose()?;
+    let pattern = request.selector.map(read).transpose()?;
     let (heads, now) = (plane.heads(), now());
     let mut page = Vec::new();
-    for slot in plane.index.page(&asked.from.unwrap_or_default(), usize::MAX) {
+    for slot in plane.index.page(&request.from.unwrap_or_default(), usize::MAX) {
         let mut entry = slot.lock();
         let name = entry.node.hostname.clone();
         if pattern.as_ref().is_some_and(|pattern| !pattern.matches(name.as_str())) {
             continue;
         }
-        if page.len() == asked.limit.get() {
+        if page.len() == request.limit.get() {
             return Ok(NodesView { nodes: page, next: Some(name) });
         }
         page.push(view(&mut entry.node, &heads, now));
@@ -119,20 +121,23 @@ pub(super) fn nodes(plane: &ControlPlane, asked: Matching) -> Result<NodesView, 
 pub(super) fn status(plane: &ControlPlane) -> StatusView {
     let (heads, now) = (plane.heads(), now());
     let all = plane.index.page("", usize::MAX);
-    let mut words: BTreeMap<Word, usize> = BTreeMap::new();
-    let mut causes: BTreeMap<(Word, String), CauseView> = BTreeMap::new();
+    let mut states: BTreeMap<Overall, usize> = BTreeMap::new();
+    let mut causes: BTreeMap<(Overall, String), CauseView> = BTreeMap::new();
     for slot in &all {
         let mut entry = slot.lock();
-        let word = entry.node.status(&heads, now).word();
-        *words.entry(word).or_default() += 1;
-        let Some(cause) = cause(&entry.node, word, &heads) else { continue };
+        let state = entry.node.status(&heads, now).overall();
+        *states.entry(state).or_default() += 1;
+        let Some(cause) = cause(&entry.node, state, &heads) else { continue };
         // Silence differs by the second; its cause is the same.
-        let key =
-            if matches!(word, Word::Offline | Word::Unreachable) { String::new() } else { cause.clone() };
+        let key = if matches!(state, Overall::Offline | Overall::Unreachable) {
+            String::new()
+        } else {
+            cause.clone()
+        };
         let (hostname, since) = (entry.node.hostname.clone(), entry.node.summary.since);
-        let next = next_step(&entry.node, word);
-        let view = causes.entry((word, key)).or_insert_with(|| CauseView {
-            word,
+        let next = next_step(&entry.node, state);
+        let view = causes.entry((state, key)).or_insert_with(|| CauseView {
+            state,
             cause,
             since,
             count: 0,
@@ -155,7 +160,7 @@ pub(super) fn status(plane: &ControlPlane) -> StatusView {
         seq: heads.seq(),
         channels: heads.channels.values().map(|head| channel_view(head)).collect(),
         nodes: all.len(),
-        words,
+        states,
         causes,
         not_ready: plane.not_ready(),
         store: plane.store.health(),
@@ -173,31 +178,31 @@ fn channel_view(head: &plane::Head) -> ChannelView {
     }
 }
 
-pub(super) async fn traits(call: Call, asked: NodeName) -> Result<Option<TraitReport>, Problem> {
-    let id = call.plane.index.named(&asked.node)?.id();
+pub(super) async fn traits(call: OperatorCall, request: NodeName) -> Result<Option<TraitReport>, Problem> {
+    let id = call.plane.index.named(&request.node)?.id();
     call.plane.store.traits(&id).await.map_err(store_problem)
 }
 
-pub(super) async fn facts(call: Call, asked: History) -> Result<Vec<FactRecord>, Problem> {
-    let id = call.plane.index.named(&asked.node.unwrap_or_default())?.id();
-    call.plane.store.facts(&id, asked.before, asked.limit.get()).await.map_err(store_problem)
+pub(super) async fn facts(call: OperatorCall, request: History) -> Result<Vec<FactRecord>, Problem> {
+    let id = call.plane.index.named(&request.node.unwrap_or_default())?.id();
+    call.plane.store.facts(&id, request.before, request.limit.get()).await.map_err(store_problem)
 }
 
-pub(super) async fn runs(call: Call, asked: History) -> Result<Vec<RunRecord>, Problem> {
+pub(super) async fn runs(call: OperatorCall, request: History) -> Result<Vec<RunRecord>, Problem> {
     let id = |name: String| Ok::<_, Problem>(call.plane.index.named(&name)?.id());
-    let node = asked.node.map(id).transpose()?;
-    let filter = RunFilter { node, before: asked.before, limit: asked.limit.get() };
+    let node = request.node.map(id).transpose()?;
+    let filter = RunFilter { node, before: request.before, limit: request.limit.get() };
     call.plane.store.runs(filter).await.map_err(store_problem)
 }
 
-pub(super) async fn run(call: Call, asked: RunName) -> Result<RunRecord, Problem> {
-    let id = call.plane.index.named(&asked.node)?.id();
-    let run = call.plane.store.run(&id, &asked.incarnation, asked.seq).await.map_err(store_problem)?;
+pub(super) async fn run(call: OperatorCall, request: RunName) -> Result<RunRecord, Problem> {
+    let id = call.plane.index.named(&request.node)?.id();
+    let run = call.plane.store.run(&id, &request.incarnation, request.seq).await.map_err(store_problem)?;
     run.ok_or_else(|| Code::NotFound.into())
 }
 
-pub(super) async fn remove(call: Call, asked: NodeName) -> Result<NodeView, Problem> {
-    let (plane, view) = (&call.plane, node_view(&call.plane, &asked.node)?);
+pub(super) async fn remove(call: OperatorCall, request: NodeName) -> Result<NodeView, Problem> {
+    let (plane, view) = (&call.plane, node_view(&call.plane, &request.node)?);
     plane.store.remove_node(&view.id, now()).await.map_err(store_problem)?;
     plane.index.remove(&view.id);
     plane.hub.remove(&view.id);
@@ -206,9 +211,9 @@ pub(super) async fn remove(call: Call, asked: NodeName) -> Result<NodeView, Prob
     Ok(view)
 }
 
-pub(super) async fn request_run(call: Call, asked: RunRequest) -> Result<RunRequested, Problem> {
+pub(super) async fn request_run(call: OperatorCall, request: RunRequest) -> Result<RunRequested, Problem> {
     let plane = &call.plane;
-    let slots = asked.nodes.iter().map(|name| plane.index.named(name)).collect::<Result<Vec<_>, _>>()?;
+    let slots = request.nodes.iter().map(|name| plane.index.named(name)).collect::<Result<Vec<_>, _>>()?;
     let ids: Vec<_> = slots.iter().map(|slot| slot.id()).collect();
     // Milliseconds rise, so a later request replaces an earlier one on the node.
     let number = u64::try_from(now().0).unwrap_or(0);
@@ -218,5 +223,5 @@ pub(super) async fn request_run(call: Call, asked: RunRequest) -> Result<RunRequ
         slot.wake.notify_waiters();
     }
     plane.run_requested.notify_one();
-    Ok(RunRequested { push: number, nodes: slots.len() })
+    Ok(RunRequested { number, nodes: slots.len() })
 }

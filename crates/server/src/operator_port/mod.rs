@@ -3,7 +3,7 @@
 //!
 //! ```text
 //!   request -> operator's name -> route by method and path -> read the request's type
-//!           -> handler(Call, request) -> answer or problem -> JSON
+//!           -> handler(OperatorCall, request) -> answer or problem -> JSON
 //! ```
 //!
 //! [`ROUTES`] joins each [`Operation`] of [`crate::api`] to its handler; contents, which are no
@@ -29,7 +29,7 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 use wire::{Code, Problem};
 
-use crate::answer::{Reply, json, refuse};
+use crate::answer::{PortReply, json, refuse};
 use crate::api::objects::{APPLY, DELETE_OBJECTS, OBJECT, OBJECTS, RESYNC, SYNC};
 use crate::api::operation::{Operation, segments};
 use crate::api::work::{
@@ -49,28 +49,28 @@ use crate::work::{select, views};
 const CONTENTS_WITHIN: Duration = Duration::from_secs(600);
 
 /// Who asks, and the control plane that is asked.
-pub(crate) struct Call {
+pub(crate) struct OperatorCall {
     pub(crate) plane: Arc<ControlPlane>,
     pub(crate) by: String,
 }
 
 /// A request as it came.
-struct Given {
+struct IncomingRequest {
     segments: Vec<(&'static str, String)>,
     query: String,
     body: Bytes,
     gzip: bool,
 }
 
-type Handling = Pin<Box<dyn Future<Output = Result<Reply, Problem>> + Send>>;
+type PendingReply = Pin<Box<dyn Future<Output = Result<PortReply, Problem>> + Send>>;
 
-struct Route {
+struct OperatorRoute {
     method: Method,
     path: &'static str,
-    handle: Box<dyn Fn(Call, Given) -> Handling + Send + Sync>,
+    handle: Box<dyn Fn(OperatorCall, IncomingRequest) -> PendingReply + Send + Sync>,
 }
 
-static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
+static ROUTES: LazyLock<Vec<OperatorRoute>> = LazyLock::new(|| {
     vec![
         route(&api::STATUS, |call, _| ready(Ok(fleet::status(&call.plane)))),
         route(&api::NODES, |call, asked| ready(fleet::nodes(&call.plane, asked))),
@@ -80,7 +80,7 @@ static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
         route(&api::FACTS, fleet::facts),
         route(&api::RUNS, fleet::runs),
         route(&api::RUN, fleet::run),
-        route(&api::PUSH, fleet::request_run),
+        route(&api::REQUEST_RUN, fleet::request_run),
         route(&api::HEAD, |call, _| ready(Ok(publish::head(&call.plane)))),
         route(&api::RELEASES, publish::releases),
         route(&api::CHUNK, publish::chunk),
@@ -114,15 +114,15 @@ static ROUTES: LazyLock<Vec<Route>> = LazyLock::new(|| {
 /// Joins an operation to what carries it out.
 fn route<Q, A, F>(
     operation: &'static Operation<Q, A>,
-    handler: impl Fn(Call, Q) -> F + Send + Sync + 'static,
-) -> Route
+    handler: impl Fn(OperatorCall, Q) -> F + Send + Sync + 'static,
+) -> OperatorRoute
 where
     Q: DeserializeOwned,
     A: Serialize,
     F: Future<Output = Result<A, Problem>> + Send + 'static,
 {
-    let handle = move |call, given: Given| -> Handling {
-        let Given { segments, query, body, gzip } = given;
+    let handle = move |call, given: IncomingRequest| -> PendingReply {
+        let IncomingRequest { segments, query, body, gzip } = given;
         match operation.read(&segments, &query, &body) {
             Ok(asked) => {
                 let answer = handler(call, asked);
@@ -131,10 +131,10 @@ where
             Err(problem) => Box::pin(ready(Err(problem))),
         }
     };
-    Route { method: operation.method.clone(), path: operation.path, handle: Box::new(handle) }
+    OperatorRoute { method: operation.method.clone(), path: operation.path, handle: Box::new(handle) }
 }
 
-pub(crate) async fn handle(plane: Arc<ControlPlane>, request: Request<Incoming>) -> Reply {
+pub(crate) async fn handle(plane: Arc<ControlPlane>, request: Request<Incoming>) -> PortReply {
     match answer(plane.clone(), request).await {
         Ok(reply) => reply,
         Err(problem) => {
@@ -155,7 +155,7 @@ fn operator(request: &Request<Incoming>) -> Result<String, Problem> {
     }
 }
 
-async fn answer(plane: Arc<ControlPlane>, request: Request<Incoming>) -> Result<Reply, Problem> {
+async fn answer(plane: Arc<ControlPlane>, request: Request<Incoming>) -> Result<PortReply, Problem> {
     let by = operator(&request)?;
     let (parts, body) = request.into_parts();
     let (method, path) = (&parts.method, parts.uri.path());
@@ -179,11 +179,11 @@ async fn answer(plane: Arc<ControlPlane>, request: Request<Incoming>) -> Result<
         _ => Bytes::new(),
     };
     let body = unpacked(&parts, body, MAX_JSON)?;
-    (route.handle)(Call { plane, by }, Given { segments, query, body, gzip }).await
+    (route.handle)(OperatorCall { plane, by }, IncomingRequest { segments, query, body, gzip }).await
 }
 
 /// Issues a proxy's certificate under the CA that nodes believe (IDN-4).
-fn issue_proxy(call: &Call, asked: api::IssueProxy) -> Result<api::ProxyCertificate, Problem> {
+fn issue_proxy(call: &OperatorCall, asked: api::IssueProxy) -> Result<api::ProxyCertificate, Problem> {
     let api::IssueProxy { names, csr_pem } = asked;
     let is_name = |name: &String| name.parse::<IpAddr>().is_ok() || model::id::is_hostname(name);
     let (Some(name), true) = (names.first(), names.len() <= api::MAX_PROXY_NAMES) else {
@@ -212,7 +212,7 @@ fn one_form(name: &str) -> String {
 }
 
 /// Changes what is logged from now on (OPS-4).
-fn set_log_level(call: &Call, asked: api::LogLevel) -> Result<api::LogLevel, Problem> {
+fn set_log_level(call: &OperatorCall, asked: api::LogLevel) -> Result<api::LogLevel, Problem> {
     let Some(log) = &call.plane.log else {
         return Err(Problem::new(Code::NotFound, "this control plane's logs are another program's"));
     };
@@ -229,7 +229,7 @@ mod tests {
     fn no_two_routes_take_one_request() {
         for (at, route) in ROUTES.iter().enumerate() {
             let like = |path: &'static str| super::segments(path, route.path).is_some();
-            let twice = |other: &&super::Route| other.method == route.method && like(other.path);
+            let twice = |other: &&super::OperatorRoute| other.method == route.method && like(other.path);
             assert!(!ROUTES[..at].iter().any(|other| twice(&other)), "{} {}", route.method, route.path);
         }
     }

@@ -5,8 +5,8 @@ use http::StatusCode;
 use store::Release;
 use wire::{Code, Problem};
 
-use super::Call;
-use crate::answer::{Reply, json, reply, store_problem};
+use super::OperatorCall;
+use crate::answer::{PortReply, json, reply, store_problem};
 use crate::api::{Beacons, ChunkName, Digests, HeadView, History, MAX_FETCH, TreeChunks, unpack_contents};
 use crate::releases;
 use crate::state::{ControlPlane, now};
@@ -19,53 +19,56 @@ fn put_problem(error: store::PutError) -> Problem {
     }
 }
 
-pub(super) async fn releases(call: Call, asked: History) -> Result<Vec<Release>, Problem> {
-    call.plane.store.releases(asked.limit.get(), asked.before).await.map_err(store_problem)
+pub(super) async fn releases(call: OperatorCall, request: History) -> Result<Vec<Release>, Problem> {
+    call.plane.store.releases(request.limit.get(), request.before).await.map_err(store_problem)
 }
 
-pub(super) async fn chunk(call: Call, asked: ChunkName) -> Result<model::chunk::TreeChunk, Problem> {
-    let chunk = call.plane.store.chunk(&asked.digest).await.map_err(store_problem)?;
+pub(super) async fn chunk(
+    call: OperatorCall,
+    request: ChunkName,
+) -> Result<model::chunk::TreeChunk, Problem> {
+    let chunk = call.plane.store.chunk(&request.digest).await.map_err(store_problem)?;
     chunk.ok_or_else(|| Code::NotFound.into())
 }
 
-pub(super) async fn missing(call: Call, asked: Digests) -> Result<Digests, Problem> {
+pub(super) async fn missing(call: OperatorCall, request: Digests) -> Result<Digests, Problem> {
     let store = &call.plane.store;
-    let chunks = store.missing_chunks(asked.chunks, now()).await.map_err(store_problem)?;
-    let contents = store.missing_contents(asked.contents, now()).await.map_err(store_problem)?;
+    let chunks = store.missing_chunks(request.chunks, now()).await.map_err(store_problem)?;
+    let contents = store.missing_contents(request.contents, now()).await.map_err(store_problem)?;
     Ok(Digests { chunks, contents })
 }
 
 /// Chunks of a set or a selection, to compare it with another.
-pub(super) async fn fetch(call: Call, asked: Digests) -> Result<TreeChunks, Problem> {
-    if asked.chunks.len() > MAX_FETCH {
+pub(super) async fn fetch(call: OperatorCall, request: Digests) -> Result<TreeChunks, Problem> {
+    if request.chunks.len() > MAX_FETCH {
         return Err(Problem::new(Code::BodyTooLarge, format!("more than {MAX_FETCH} chunks are asked for")));
     }
-    let mut chunks = Vec::with_capacity(asked.chunks.len());
-    for digest in &asked.chunks {
+    let mut chunks = Vec::with_capacity(request.chunks.len());
+    for digest in &request.chunks {
         chunks.extend(call.plane.store.chunk(digest).await.map_err(store_problem)?);
     }
     Ok(TreeChunks { chunks })
 }
 
-pub(super) async fn put_chunks(call: Call, sent: TreeChunks) -> Result<usize, Problem> {
+pub(super) async fn put_chunks(call: OperatorCall, sent: TreeChunks) -> Result<usize, Problem> {
     let stored = call.plane.store.put_chunks(sent.chunks, now()).await.map_err(put_problem)?;
     Ok(stored.len())
 }
 
-pub(super) async fn add_beacons(call: Call, sent: Beacons) -> Result<usize, Problem> {
+pub(super) async fn add_beacons(call: OperatorCall, sent: Beacons) -> Result<usize, Problem> {
     let count = sent.beacons.len();
     releases::add_beacons(&call.plane, sent.beacons).await?;
     Ok(count)
 }
 
-pub(super) async fn put_contents(plane: &ControlPlane, body: Bytes) -> Result<Reply, Problem> {
+pub(super) async fn put_contents(plane: &ControlPlane, body: Bytes) -> Result<PortReply, Problem> {
     let contents = unpack_contents(&body).ok_or(Code::BadBody)?;
     let stored = plane.store.put_contents(contents, now()).await.map_err(put_problem)?;
     json(&stored.len(), false)
 }
 
 /// A content's bytes; `path` is what stands behind [`crate::api::CONTENTS`].
-pub(super) async fn content(plane: &ControlPlane, path: &str) -> Result<Reply, Problem> {
+pub(super) async fn content(plane: &ControlPlane, path: &str) -> Result<PortReply, Problem> {
     let digest = path.strip_prefix('/').and_then(|text| text.parse().ok()).ok_or(Code::NotFound)?;
     let content = plane.store.content(&digest, None).await.map_err(store_problem)?;
     let bytes = content.ok_or(Code::NotFound)?;

@@ -1,27 +1,27 @@
 //! Orders to tasks and workflows.
 
-use plane::work::{Phase, Workflow, WorkflowInput, WorkflowSpec};
+use plane::work::{Workflow, WorkflowInput, WorkflowPhase, WorkflowSpec};
 use wire::{Code, Problem};
 
-use super::Call;
+use super::OperatorCall;
 use crate::answer::chain;
 use crate::api::work::{ControlWorkflow, NewTask, NewWorkflow, TaskView, Turn, WorkQuery, WorkflowView};
 use crate::state::{now, run_to_completion};
 use crate::work::{fresh_id, select, views};
 
-pub(super) async fn begin_task(call: Call, asked: NewTask) -> Result<TaskView, Problem> {
-    let Call { plane, by } = call;
-    let nodes = select::meant(&plane, &select::read(&asked.selector)?).await?;
-    let targets = select::ids(&nodes, asked.expected)?;
-    let spec = asked.spec(&fresh_id('t')?, &by);
+pub(super) async fn begin_task(call: OperatorCall, request: NewTask) -> Result<TaskView, Problem> {
+    let OperatorCall { plane, by } = call;
+    let nodes = select::meant(&plane, &select::read(&request.selector)?).await?;
+    let targets = select::ids(&nodes, request.expected)?;
+    let spec = request.spec(&fresh_id('t')?, &by);
     let (id, begun) = (spec.id.clone(), plane.clone());
     // Whole, also when the operator hangs up: a task half written down is begun by nobody.
     run_to_completion(async move { begun.work.begin(&begun, spec, targets).await }).await?;
     views::task_now(&plane, &id).await
 }
 
-pub(super) async fn cancel_task(call: Call, asked: WorkQuery) -> Result<TaskView, Problem> {
-    let (Call { plane, by }, id) = (call, asked.id);
+pub(super) async fn cancel_task(call: OperatorCall, request: WorkQuery) -> Result<TaskView, Problem> {
+    let (OperatorCall { plane, by }, id) = (call, request.id);
     if views::task_now(&plane, &id).await?.finished.is_none() {
         plane.work.cancel(&id, &by).await?;
         tracing::info!(by, task = id, "a task was called off");
@@ -29,13 +29,16 @@ pub(super) async fn cancel_task(call: Call, asked: WorkQuery) -> Result<TaskView
     views::task_now(&plane, &id).await
 }
 
-pub(super) async fn begin_workflow(call: Call, asked: NewWorkflow) -> Result<WorkflowView, Problem> {
-    let Call { plane, by } = call;
+pub(super) async fn begin_workflow(
+    call: OperatorCall,
+    request: NewWorkflow,
+) -> Result<WorkflowView, Problem> {
+    let OperatorCall { plane, by } = call;
     let refused = |detail: String| Problem::new(Code::TaskRefused, detail);
     let spec: WorkflowSpec =
-        serde_json::from_value(asked.spec).map_err(|error| refused(error.to_string()))?;
+        serde_json::from_value(request.spec).map_err(|error| refused(error.to_string()))?;
     for step in &spec.steps {
-        if let Some(expected) = asked.expected.get(&step.name) {
+        if let Some(expected) = request.expected.get(&step.name) {
             let nodes = select::meant(&plane, &step.on).await?;
             let named = |problem: Problem| {
                 let detail = problem.detail.clone().unwrap_or_default();
@@ -51,23 +54,28 @@ pub(super) async fn begin_workflow(call: Call, asked: NewWorkflow) -> Result<Wor
     views::workflow_now(&plane, &id).await
 }
 
-pub(super) async fn control_workflow(call: Call, asked: ControlWorkflow) -> Result<WorkflowView, Problem> {
-    let Call { plane, by } = call;
-    let ControlWorkflow { id, turn, step, include_unknown } = asked;
+pub(super) async fn control_workflow(
+    call: OperatorCall,
+    request: ControlWorkflow,
+) -> Result<WorkflowView, Problem> {
+    let OperatorCall { plane, by } = call;
+    let ControlWorkflow { id, turn, step, include_unknown } = request;
     // What is none is said before what is over.
     let view = views::workflow_now(&plane, &id).await?;
     let wrong = || {
-        let detail = format!("workflow {id} is {}; it cannot be told to {turn}", view.state);
+        let detail = format!("workflow {id} is {}; it cannot {turn}", view.state);
         Problem::new(Code::WrongPhase, detail)
     };
     let workflow = plane.work.workflows.get(&id).ok_or_else(wrong)?.workflow;
-    tracing::info!(by, workflow = id, %turn, "a workflow is told how to go on");
+    tracing::info!(by, workflow = id, %turn, "a workflow goes on as an operator asked");
     let input = match (turn, &workflow.phase) {
-        (Turn::Approve, Phase::AwaitingApproval) => {
+        (Turn::Approve, WorkflowPhase::AwaitingApproval) => {
             WorkflowInput::Approve { by, step: step.unwrap_or(workflow.step) }
         }
-        (Turn::Resume, Phase::Failed { .. }) => WorkflowInput::Resume { by, include_unknown },
-        (Turn::Abort, phase) if !matches!(phase, Phase::Aborting | Phase::Aborted | Phase::Done) => {
+        (Turn::Resume, WorkflowPhase::Failed { .. }) => WorkflowInput::Resume { by, include_unknown },
+        (Turn::Abort, phase)
+            if !matches!(phase, WorkflowPhase::Aborting | WorkflowPhase::Aborted | WorkflowPhase::Done) =>
+        {
             WorkflowInput::Abort { by }
         }
         _ => return Err(wrong()),

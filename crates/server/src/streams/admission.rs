@@ -71,7 +71,7 @@ impl FleetAdmission {
 /// What is known of a node's openings.
 #[derive(Default)]
 pub(crate) struct StreamAdmission {
-    known: Mutex<Known>,
+    known: Mutex<AdmissionState>,
     /// Requests for links are judged one after the other.
     pub(super) judging: tokio::sync::Mutex<()>,
     /// The right of one link to work on the node's sets.
@@ -81,7 +81,7 @@ pub(crate) struct StreamAdmission {
 }
 
 #[derive(Default)]
-struct Known {
+struct AdmissionState {
     /// `None` before the first.
     rate: Option<RateLimiter>,
     /// The instance of the agent that opened a link last, or posted; before it those whose place it took:
@@ -92,7 +92,7 @@ struct Known {
 }
 
 impl StreamAdmission {
-    fn known(&self) -> MutexGuard<'_, Known> {
+    fn known(&self) -> MutexGuard<'_, AdmissionState> {
         self.known.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

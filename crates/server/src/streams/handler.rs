@@ -11,7 +11,7 @@ use streams::{LinkHandler, LoadError};
 use sync::FeedCursor;
 use sync::admission::Permits;
 use sync::frame::{Op, Refused};
-use sync::link::{Batch, Counters, ItemOutcome, Link, NotDurable, Note};
+use sync::link::{ApplyBatch, ItemOutcome, Link, LinkCounters, NotDurable, Note};
 use sync::replica::Replica;
 use sync::{Content, Feed, Frame};
 use tokio::sync::OwnedMutexGuard;
@@ -19,7 +19,7 @@ use tokio::time::Instant;
 
 use super::serve::StreamRequest;
 use crate::hub::{LinkReport, NodeLink, NodeSync};
-use crate::node_port::{self, Caller};
+use crate::node_port::{self, CallingNode};
 use crate::state::{ControlPlane, now};
 
 /// How often contents are asked of a store that fails.
@@ -38,20 +38,20 @@ const COUNT_EVERY: Duration = Duration::from_secs(5);
 /// One link's end at the control plane. While it is there no other one works on the node's sets.
 pub(super) struct PlaneLinkHandler {
     pub(super) plane: Arc<ControlPlane>,
-    pub(super) caller: Caller,
+    pub(super) caller: CallingNode,
     pub(super) sets: Arc<NodeSync>,
     pub(super) link: Arc<NodeLink>,
-    progress: Mutex<Progress>,
+    progress: Mutex<LinkProgress>,
     _lease: OwnedMutexGuard<()>,
 }
 
 /// What is known of the link from the time before.
 #[derive(Default)]
-struct Progress {
+struct LinkProgress {
     /// The sets were found equal then, and that is not yet part of the evidence.
     compared: Option<Timestamp>,
     evidence: Option<Evidence>,
-    counted: Counters,
+    counted: LinkCounters,
     counted_at: Option<Instant>,
 }
 
@@ -77,7 +77,7 @@ impl PlaneLinkHandler {
     }
 
     /// Adds to the metrics what the link counted since the last time.
-    pub(super) fn count(&self, counters: &Counters) {
+    pub(super) fn count(&self, counters: &LinkCounters) {
         let before = {
             let mut progress = self.progress();
             progress.counted_at = Some(Instant::now());
@@ -88,12 +88,12 @@ impl PlaneLinkHandler {
         }
     }
 
-    fn progress(&self) -> MutexGuard<'_, Progress> {
+    fn progress(&self) -> MutexGuard<'_, LinkProgress> {
         self.progress.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the node says of the place where its objects live, when the batch has it.
-    fn node_reports(&self, batch: &Batch) {
+    /// What the node says of the backend of its objects, when the batch has it.
+    fn node_reports(&self, batch: &ApplyBatch) {
         let key = node_status_key();
         let last = batch.items.iter().rev().find(|item| item.key == key);
         let problem = match last.map(|item| &item.change) {
@@ -137,7 +137,7 @@ impl LinkHandler for PlaneLinkHandler {
         Err(LoadError)
     }
 
-    async fn apply(&self, batch: Arc<Batch>) -> Result<Vec<ItemOutcome>, NotDurable> {
+    async fn apply(&self, batch: Arc<ApplyBatch>) -> Result<Vec<ItemOutcome>, NotDurable> {
         let (done, begun) = (vec![ItemOutcome::Done; batch.items.len()], Instant::now());
         match self.sets.keep(batch.write(&done)).await {
             Ok(()) => {
@@ -186,9 +186,9 @@ impl LinkHandler for PlaneLinkHandler {
                 }
                 let rejection = Rejection::new(code, message);
                 let index = self.plane.hub.sync_index();
-                let news = index.update(node, |summary| summary.reject(key.clone(), rejection));
+                let is_new = index.update(node, |summary| summary.reject(key.clone(), rejection));
                 // A node may say it of everything it has, and with every comparison again.
-                if news {
+                if is_new {
                     tracing::info!(%node, %key, code, message, "the node will not take an object");
                 }
                 metrics.failed(code);

@@ -26,10 +26,10 @@ use wire::batch::{self, FrameBatch, MAX_REQUEST};
 use wire::{Code, Problem};
 
 use super::handler::PlaneLinkHandler;
-use super::serve::{OpenLink, SOON, StreamRequest, away, busy, lease, over, register};
-use crate::answer::{Reply, encoded};
+use super::serve::{RegisteredLink, SOON, StreamRequest, away, busy, lease, over, register};
+use crate::answer::{PortReply, encoded};
 use crate::hub::{NodeLink, NodeSync, SyncSummary};
-use crate::node_port::Caller;
+use crate::node_port::CallingNode;
 use crate::state::{ControlPlane, GivenUp, run_to_completion};
 
 /// How long what follows from posted frames may take.
@@ -38,47 +38,47 @@ pub(super) const ANSWER_WITHIN: Duration = Duration::from_secs(45);
 /// Takes posted frames and answers with what there is to say.
 pub(crate) async fn events(
     plane: &Arc<ControlPlane>,
-    caller: Caller,
+    caller: CallingNode,
     connection: net::accept::Connection,
     body: &Bytes,
     gzip: bool,
-) -> Result<Reply, Problem> {
+) -> Result<PortReply, Problem> {
     let node = caller.id.clone();
     let request = StreamRequest::new(plane, caller, connection, TransportKind::Poll);
     let FrameBatch { frames, .. } = batch::decode(body, Some(&request.source()), MAX_REQUEST)?;
     if !matches!(frames.first(), Some(Frame::Hello(_))) {
         return Err(Problem::new(Code::BadBody, "frames begin with a hello"));
     }
-    let (mut origin, place) = (request.origin(), place(&request)?);
-    let said = run_to_completion(async move {
-        let mut exchange = match NodeExchange::begin(request, place, &frames).await {
+    let (mut origin, posting_lease) = (request.origin(), posting_lease(&request)?);
+    let answer = run_to_completion(async move {
+        let mut exchange = match NodeExchange::begin(request, posting_lease, &frames).await {
             Ok(exchange) => exchange,
             Err(why) => return Ok(FrameBatch { frames: vec![Frame::GoAway(why)], more: false }),
         };
         exchange.take_wants();
-        let said = exchange.step(frames).await;
+        let answer = exchange.step(frames).await;
         exchange.end().await;
-        Ok::<_, GivenUp>(said)
+        Ok::<_, GivenUp>(answer)
     })
     .await?;
-    let out =
-        batch::encode(&mut origin, &said).map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
+    let out = batch::encode(&mut origin, &answer)
+        .map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
     // A node that hung up meanwhile hears of them with the answer to its next post.
-    plane.hub.sync_index().update(&node, |summary| summary.passed_on(&said.frames));
+    plane.hub.sync_index().update(&node, |summary| summary.passed_on(&answer.frames));
     Ok(encoded(out, gzip))
 }
 
-/// The place of the node's one post. Where its sets are to be loaded, a post costs as much as a link.
+/// The lease of the node's one post. Where its sets are to be loaded, a post costs as much as a link.
 ///
 /// # Errors
 /// Another post of the node is worked on, or too many links are being opened.
-pub(super) fn place(request: &StreamRequest) -> Result<OwnedMutexGuard<()>, Problem> {
-    let place = request.caller.slot.stream_admission().posting.clone().try_lock_owned();
-    let place = place.map_err(|_| busy("what was posted before is still worked on", SOON))?;
+pub(super) fn posting_lease(request: &StreamRequest) -> Result<OwnedMutexGuard<()>, Problem> {
+    let posting_lease = request.caller.slot.stream_admission().posting.clone().try_lock_owned();
+    let posting_lease = posting_lease.map_err(|_| busy("what was posted before is still worked on", SOON))?;
     if request.plane.hub.held(&request.caller.id).is_none() {
         request.enter()?;
     }
-    Ok(place)
+    Ok(posting_lease)
 }
 
 /// An exchange with a node, at the control plane.
@@ -86,8 +86,8 @@ pub(super) struct NodeExchange {
     exchange: Exchange<PlaneLinkHandler>,
     handler: Arc<PlaneLinkHandler>,
     /// The link that it is, as everybody else sees it.
-    pub(super) open: OpenLink,
-    _place: OwnedMutexGuard<()>,
+    pub(super) open: RegisteredLink,
+    _lease: OwnedMutexGuard<()>,
 }
 
 impl NodeExchange {
@@ -97,7 +97,7 @@ impl NodeExchange {
     /// There is no hello, or why the node gets no link.
     pub(super) async fn begin(
         mut request: Box<StreamRequest>,
-        place: OwnedMutexGuard<()>,
+        posting_lease: OwnedMutexGuard<()>,
         frames: &[Frame],
     ) -> Result<NodeExchange, GoAway> {
         request.greeted(frames)?;
@@ -105,7 +105,7 @@ impl NodeExchange {
         let (handler, config) = lease(&request, &open.link).await?;
         request.plane.hub.remember(&handler.sets);
         let exchange = Exchange::open(*config, None, handler.clone());
-        Ok(NodeExchange { exchange, handler, open, _place: place })
+        Ok(NodeExchange { exchange, handler, open, _lease: posting_lease })
     }
 
     /// Does what operators asked of the node's link, and says it to the node.
@@ -118,8 +118,8 @@ impl NodeExchange {
     /// Takes frames; gives what there is to say, once what was taken is durable.
     pub(super) async fn step(&mut self, frames: Vec<Frame>) -> FrameBatch {
         self.handler.sets.answered();
-        let said = tokio::time::timeout(ANSWER_WITHIN, self.exchange.step(frames)).await;
-        said.unwrap_or_else(|_| {
+        let answer = tokio::time::timeout(ANSWER_WITHIN, self.exchange.step(frames)).await;
+        answer.unwrap_or_else(|_| {
             tracing::warn!(node = %self.handler.caller.id, "what a post brought takes too long; it is given up");
             self.handler.sets.abandon();
             let why = away(Code::Busy.as_str(), "what was posted takes too long", SOON);
@@ -140,7 +140,7 @@ impl NodeExchange {
 /// node's durable cursor, where the request says it.
 pub(super) async fn send_events(
     request: Box<StreamRequest>,
-    open: OpenLink,
+    open: RegisteredLink,
     mut commands: LinkCommands,
     mut writer: Box<dyn FrameWriter>,
     mut from: Option<FeedCursor>,

@@ -22,10 +22,10 @@ use wire::headers::{PROTOCOL, PROTOCOL_HEADER};
 use wire::rpc::{self, PingRequest, PongReply, PushSummary, VersionRequest, VersionResponse};
 use wire::{Code, Problem};
 
-use super::posted::{NodeExchange, place};
+use super::posted::{NodeExchange, posting_lease};
 use super::serve::{HELLO_WITHIN, SOON, StreamRequest, away, over};
-use crate::answer::Reply;
-use crate::node_port::Caller;
+use crate::answer::PortReply;
+use crate::node_port::CallingNode;
 use crate::state::{ControlPlane, run_to_completion};
 
 /// The longest message of a unary call, in bytes.
@@ -38,7 +38,7 @@ const MAX_PUSHED: u64 = 100_000;
 const PUSHED_WITHIN: Duration = Duration::from_secs(60);
 
 /// `Version`: what this control plane speaks.
-pub(crate) async fn version(request: Request<Body>) -> Result<Reply, Problem> {
+pub(crate) async fn version(request: Request<Body>) -> Result<PortReply, Problem> {
     let message = called(request).await?;
     let asked: VersionRequest = rpc::read(&message)?;
     let own = VersionResponse::own(concat!("muster/", env!("CARGO_PKG_VERSION")));
@@ -49,7 +49,7 @@ pub(crate) async fn version(request: Request<Body>) -> Result<Reply, Problem> {
 }
 
 /// `Ping`: a sign of life.
-pub(crate) async fn ping(request: Request<Body>) -> Result<Reply, Problem> {
+pub(crate) async fn ping(request: Request<Body>) -> Result<PortReply, Problem> {
     let PingRequest { number } = rpc::read(&called(request).await?)?;
     Ok(message_reply(rpc::write(&PongReply { number })))
 }
@@ -58,16 +58,16 @@ pub(crate) async fn ping(request: Request<Body>) -> Result<Reply, Problem> {
 /// says that all is durable; everything else is a status with its reason (SYN-4).
 pub(crate) async fn push(
     plane: &Arc<ControlPlane>,
-    caller: Caller,
+    caller: CallingNode,
     connection: Connection,
     request: Request<Body>,
-) -> Result<Reply, Problem> {
+) -> Result<PortReply, Problem> {
     let agreed = grpc::agree(request.headers())?;
     let link = StreamRequest::new(plane, caller, connection, TransportKind::Poll);
     let reader = GrpcReader::new(request.into_body(), agreed.incoming_gzip, MAX_UP, link.source());
-    let place = place(&link)?;
+    let posting_lease = posting_lease(&link)?;
     run_to_completion(async move {
-        Ok(match pushed(link, place, reader).await {
+        Ok(match pushed(link, posting_lease, reader).await {
             Ok(summary) => message_reply(rpc::write(&summary)),
             Err(why) => status_reply(&GrpcStatus::of_go_away(&why.code, &why.message)),
         })
@@ -77,18 +77,18 @@ pub(crate) async fn push(
 
 async fn pushed(
     link: Box<StreamRequest>,
-    place: OwnedMutexGuard<()>,
+    posting_lease: OwnedMutexGuard<()>,
     mut reader: GrpcReader,
 ) -> Result<PushSummary, GoAway> {
     let connection = link.connection.clone();
     let first = read_first(&mut reader).await?;
-    let mut exchange = NodeExchange::begin(link, place, &first).await?;
+    let mut exchange = NodeExchange::begin(link, posting_lease, &first).await?;
     let pushed = all_pushed(&mut exchange, first, &mut reader, &connection).await;
     exchange.end().await;
     pushed
 }
 
-/// Frames that come; what cannot be read is told with a code.
+/// Frames that come; what cannot be read is refused with a code.
 async fn read(reader: &mut dyn FrameReader) -> Result<Option<Vec<Frame>>, GoAway> {
     let read = reader.next().await;
     read.map_err(|error| away(error.refusal().unwrap_or("lost"), &error.explained(), None))
@@ -184,18 +184,18 @@ pub(super) fn packed(message: &[u8]) -> Vec<u8> {
 }
 
 /// A response of one message.
-pub(super) fn message_reply(message: Vec<u8>) -> Reply {
+pub(super) fn message_reply(message: Vec<u8>) -> PortReply {
     let out = packed(&message);
     announced(SentBody::with_trailers(out.into(), GrpcStatus::ok().headers()), false)
 }
 
 /// A response that goes on, and the way into it.
-pub(super) fn stream(gzip: bool) -> (BodySender, Reply) {
+pub(super) fn stream(gzip: bool) -> (BodySender, PortReply) {
     let (pipe, parts) = net::stream::channel(Bytes::new());
     (pipe, announced(parts, gzip))
 }
 
-fn announced(body: SentBody, gzip: bool) -> Reply {
+fn announced(body: SentBody, gzip: bool) -> PortReply {
     let mut response = Response::new(body);
     grpc::announce(response.headers_mut(), gzip);
     response.headers_mut().insert(PROTOCOL_HEADER, HeaderValue::from_static(PROTOCOL));
@@ -203,12 +203,12 @@ fn announced(body: SentBody, gzip: bool) -> Reply {
 }
 
 /// A problem as a response of gRPC.
-pub(crate) fn refused(problem: Problem) -> Reply {
+pub(crate) fn refused(problem: Problem) -> PortReply {
     status_reply(&GrpcStatus::of(problem))
 }
 
 /// A response of a status and no message: headers alone, which are the trailers too.
-pub(super) fn status_reply(status: &GrpcStatus) -> Reply {
+pub(super) fn status_reply(status: &GrpcStatus) -> PortReply {
     let mut response = announced(Bytes::new().into(), false);
     response.headers_mut().extend(status.headers());
     response

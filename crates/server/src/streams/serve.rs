@@ -34,9 +34,9 @@ use wire::{Code, Problem, grpc, sse as events};
 use super::admission::StreamAdmission;
 use super::handler::PlaneLinkHandler;
 use super::posted::send_events;
-use crate::answer::Reply;
+use crate::answer::PortReply;
 use crate::hub::NodeLink;
-use crate::node_port::Caller;
+use crate::node_port::CallingNode;
 use crate::objects;
 use crate::state::{ControlPlane, now};
 
@@ -58,7 +58,7 @@ const DUPLICATE_RETRY: u64 = 300;
 /// What is to be served.
 pub(super) struct StreamRequest {
     pub(super) plane: Arc<ControlPlane>,
-    pub(super) caller: Caller,
+    pub(super) caller: CallingNode,
     pub(super) connection: Connection,
     pub(super) transport: TransportKind,
     /// The instance of the agent, where it is known; never empty.
@@ -68,7 +68,7 @@ pub(super) struct StreamRequest {
 impl StreamRequest {
     pub(super) fn new(
         plane: &Arc<ControlPlane>,
-        caller: Caller,
+        caller: CallingNode,
         connection: Connection,
         transport: TransportKind,
     ) -> Box<StreamRequest> {
@@ -114,10 +114,10 @@ pub(super) fn busy(detail: &str, retry_after_secs: u64) -> Problem {
 /// `POST /muster.v1.EventStream/Subscribe`.
 pub(crate) fn subscribe(
     plane: &Arc<ControlPlane>,
-    caller: Caller,
+    caller: CallingNode,
     connection: Connection,
     request: Request<Body>,
-) -> Result<Reply, Problem> {
+) -> Result<PortReply, Problem> {
     let agreed = grpc::agree(request.headers())?;
     let stream = StreamRequest::new(plane, caller, connection, TransportKind::Grpc);
     stream.enter()?;
@@ -132,10 +132,10 @@ pub(crate) fn subscribe(
 /// `GET /v1/agent/stream` over HTTP/1.1: a WebSocket.
 pub(crate) fn websocket(
     plane: &Arc<ControlPlane>,
-    caller: Caller,
+    caller: CallingNode,
     connection: Connection,
     mut request: Request<Body>,
-) -> Result<Reply, Problem> {
+) -> Result<PortReply, Problem> {
     let bounds = SocketBounds { read: MAX_UP, write: MAX_DOWN };
     let (response, upgrade) = ws::accept(&mut request, bounds)
         .map_err(|error| Problem::new(Code::UpgradeRequired, error.to_string()))?;
@@ -159,10 +159,10 @@ pub(crate) fn websocket(
 /// `GET /v1/agent/stream` over HTTP/2: server-sent events. Frames up are posted.
 pub(crate) fn sse(
     plane: &Arc<ControlPlane>,
-    caller: Caller,
+    caller: CallingNode,
     connection: Connection,
     head: &http::request::Parts,
-) -> Result<Reply, Problem> {
+) -> Result<PortReply, Problem> {
     let mut stream = StreamRequest::new(plane, caller, connection, TransportKind::Sse);
     stream.enter()?;
     let last = head.headers.get(events::LAST_EVENT_ID).and_then(|value| value.to_str().ok());
@@ -187,8 +187,8 @@ pub(crate) fn sse(
 /// The instance of the agent as a signed query says it: events go down before a hello
 /// comes up.
 fn instance_in_query(query: &str) -> Option<Arc<str>> {
-    let said = query.split('&').find_map(|pair| pair.strip_prefix(INSTANCE)?.strip_prefix('='))?;
-    (!said.is_empty() && said.len() <= MAX_INSTANCE).then(|| said.into())
+    let instance = query.split('&').find_map(|pair| pair.strip_prefix(INSTANCE)?.strip_prefix('='))?;
+    (!instance.is_empty() && instance.len() <= MAX_INSTANCE).then(|| instance.into())
 }
 
 /// Serves a link over a transport of two ways. An idle link shall hold little: what opens it lies in a
@@ -231,13 +231,13 @@ async fn open(
 }
 
 /// The link of a request in the registry; dropping it takes it out.
-pub(super) struct OpenLink {
+pub(super) struct RegisteredLink {
     plane: Arc<ControlPlane>,
     began: Instant,
     pub(super) link: Arc<NodeLink>,
 }
 
-impl Drop for OpenLink {
+impl Drop for RegisteredLink {
     fn drop(&mut self) {
         self.plane.hub.sync_index().link_closed(&self.link);
         self.plane.metrics.link_closed(self.link.transport, self.began.elapsed());
@@ -256,7 +256,7 @@ pub(super) fn away(code: &str, message: &str, retry_after: impl Into<Option<u64>
 async fn begin(
     request: &mut StreamRequest,
     first: &[Frame],
-) -> Result<(OpenLink, LinkCommands, Leased), GoAway> {
+) -> Result<(RegisteredLink, LinkCommands, Leased), GoAway> {
     request.greeted(first)?;
     let (open, commands) = register(request).await?;
     let leased = tokio::select! {
@@ -273,7 +273,7 @@ async fn in_turn<T>(before: impl Future<Output = T>) -> Result<T, GoAway> {
 }
 
 /// Judges the request, and takes the place of the link before.
-pub(super) async fn register(request: &StreamRequest) -> Result<(OpenLink, LinkCommands), GoAway> {
+pub(super) async fn register(request: &StreamRequest) -> Result<(RegisteredLink, LinkCommands), GoAway> {
     let admission = request.caller.slot.stream_admission();
     let _one = in_turn(admission.judging.lock()).await?;
     if is_duplicate_agent(request, admission).await {
@@ -289,7 +289,7 @@ pub(super) async fn register(request: &StreamRequest) -> Result<(OpenLink, LinkC
     let replaced = plane.hub.sync_index().link_opened(&link);
     let removed = |_| away("removed", "the node was removed from the fleet", DUPLICATE_RETRY);
     plane.metrics.link_opened(transport, replaced.map_err(removed)?.is_some());
-    Ok((OpenLink { plane: plane.clone(), began: Instant::now(), link }, commands))
+    Ok((RegisteredLink { plane: plane.clone(), began: Instant::now(), link }, commands))
 }
 
 /// Waits until the link before has ended; from then on this one alone works on the node's sets.
@@ -312,7 +312,7 @@ pub(super) async fn lease(request: &StreamRequest, link: &Arc<NodeLink>) -> Resu
 
 /// A link that runs in a task of its own.
 struct RunningLink {
-    open: OpenLink,
+    open: RegisteredLink,
     handler: Arc<PlaneLinkHandler>,
     connection: Connection,
     running: Pin<Box<dyn Future<Output = Ended> + Send>>,
@@ -342,8 +342,8 @@ impl RunningLink {
     /// Ends the link, however much it has to do; `None` when it had to be given up.
     async fn end(&mut self, why: GoAway) -> Option<Ended> {
         let handler = &self.handler;
-        let told = handler.link.commands.send(LinkCommand::GoAway(Box::new(why)));
-        let ended = async { tokio::join!(told, &mut self.running).1 };
+        let notified = handler.link.commands.send(LinkCommand::GoAway(Box::new(why)));
+        let ended = async { tokio::join!(notified, &mut self.running).1 };
         let ended = tokio::time::timeout(END_WITHIN, ended).await.ok();
         if ended.is_none() {
             tracing::warn!(node = %handler.link.node, "a link did not end in time; it is given up");
@@ -387,9 +387,9 @@ async fn is_duplicate_agent(request: &StreamRequest, admission: &StreamAdmission
 
 /// Says to the node why it gets no link, or no longer has one.
 pub(super) async fn refuse(mut writer: Box<dyn FrameWriter>, why: GoAway) {
-    let said = async {
+    let last_words = async {
         let _ = writer.send(vec![Frame::GoAway(why)]).await;
         writer.finish().await;
     };
-    let _ = tokio::time::timeout(END_WITHIN, said).await;
+    let _ = tokio::time::timeout(END_WITHIN, last_words).await;
 }

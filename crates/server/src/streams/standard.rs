@@ -14,7 +14,7 @@ use wire::standard::{Descriptors, Serving, health_response, read_health_request}
 use wire::{Code, Problem};
 
 use super::rpc::{MAX_CALL, called, message_reply, packed, stream, unreadable};
-use crate::answer::Reply;
+use crate::answer::PortReply;
 use crate::state::ControlPlane;
 
 /// How often a watch looks whether the state changed, and whether somebody still reads it.
@@ -23,7 +23,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 const MAX_QUESTIONS: usize = 1000;
 
 /// `grpc.health.v1.Health/Check`.
-pub(crate) async fn health_check(plane: &ControlPlane, request: Request<Body>) -> Result<Reply, Problem> {
+pub(crate) async fn health_check(plane: &ControlPlane, request: Request<Body>) -> Result<PortReply, Problem> {
     let service = read_health_request(&called(request).await?)?;
     match serving(plane, &service)? {
         Serving::Unknown => Err(Problem::new(Code::NotFound, format!("there is no service {service:?}"))),
@@ -43,7 +43,7 @@ pub(crate) async fn health_watch(
     plane: &Arc<ControlPlane>,
     connection: Connection,
     request: Request<Body>,
-) -> Result<Reply, Problem> {
+) -> Result<PortReply, Problem> {
     let service = read_health_request(&called(request).await?)?;
     let (mut pipe, reply) = stream(false);
     let plane = plane.clone();
@@ -67,7 +67,7 @@ pub(crate) async fn health_watch(
 }
 
 /// `grpc.reflection.v1.ServerReflection/ServerReflectionInfo`.
-pub(crate) fn reflection(connection: Connection, request: Request<Body>) -> Result<Reply, Problem> {
+pub(crate) fn reflection(connection: Connection, request: Request<Body>) -> Result<PortReply, Problem> {
     let agreed = grpc::agree(request.headers())?;
     let descriptors = Descriptors::built_in()?;
     let chunks = request.into_body();

@@ -16,7 +16,7 @@ use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
 use super::{OpenTask, action_key, reach, record, restore, row, views, without};
-use crate::hub::{Edit, EditOutcome, HubError, Uid};
+use crate::hub::{EditOutcome, FeedEdit, HubError, Uid};
 use crate::state::{ControlPlane, GivenUp, now};
 
 /// Between two attempts at what the store did not take.
@@ -31,7 +31,7 @@ pub(super) struct Actor {
     plane: Arc<ControlPlane>,
     open: Arc<OpenTask>,
     task: Task,
-    said: mpsc::Receiver<TaskInput>,
+    inputs: mpsc::Receiver<TaskInput>,
     stop: watch::Receiver<bool>,
     /// Nodes whose object is perhaps not what it has to be.
     undone: BTreeSet<NodeId>,
@@ -45,10 +45,10 @@ impl Actor {
         plane: Arc<ControlPlane>,
         open: Arc<OpenTask>,
         task: Task,
-        said: mpsc::Receiver<TaskInput>,
+        inputs: mpsc::Receiver<TaskInput>,
         stop: watch::Receiver<bool>,
     ) -> Actor {
-        Actor { plane, open, task, said, stop, undone: BTreeSet::new() }
+        Actor { plane, open, task, inputs, stop, undone: BTreeSet::new() }
     }
 
     /// Runs until the task is over or the control plane stops.
@@ -72,8 +72,8 @@ impl Actor {
             if self.task.summary().state.is_final() && self.undone.is_empty() {
                 return Ok(());
             }
-            let said = self.next().await;
-            let effects = self.take(said);
+            let inputs = self.next().await;
+            let effects = self.take(inputs);
             self.carry_out(effects).await?;
         }
     }
@@ -102,13 +102,13 @@ impl Actor {
         inputs.into_iter().flat_map(|input| self.task.handle(input, now(), &reached)).collect()
     }
 
-    fn take(&mut self, said: Vec<TaskInput>) -> Vec<TaskEffect> {
-        if said.is_empty() { self.handle(vec![TaskInput::Tick]) } else { self.handle(said) }
+    fn take(&mut self, inputs: Vec<TaskInput>) -> Vec<TaskEffect> {
+        if inputs.is_empty() { self.handle(vec![TaskInput::Tick]) } else { self.handle(inputs) }
     }
 
-    /// What was said since, or nothing when time is up.
+    /// The inputs since, or none when time is up.
     async fn next(&mut self) -> Vec<TaskInput> {
-        let mut said = Vec::new();
+        let mut inputs = Vec::new();
         let wait = match self.task.next_deadline() {
             _ if !self.undone.is_empty() => PAUSE,
             Some(at) => at.since(now()).max(Duration::from_millis(1)),
@@ -116,19 +116,19 @@ impl Actor {
         };
         let open = self.open.clone();
         tokio::select! {
-            _ = self.said.recv_many(&mut said, TOGETHER) => {}
+            _ = self.inputs.recv_many(&mut inputs, TOGETHER) => {}
             // Output came, or more than there was room for.
             () = open.wake.notified() => {}
             // Time out: the clock may be set back, and then it is looked at again.
             () = tokio::time::sleep(wait) => {}
         }
         if self.open.missed.swap(false, Ordering::AcqRel) {
-            said.extend(self.missed().await);
+            inputs.extend(self.missed().await);
         }
-        said
+        inputs
     }
 
-    /// What may have been said while there was no room for it.
+    /// The inputs that may have come while there was no room for them.
     async fn missed(&self) -> Vec<TaskInput> {
         let mut inputs = restore::stored_facts(&self.plane, &self.task).await;
         for (node, _) in self.task.nodes().iter().filter(|(_, work)| work.stage == NodeStage::Deferred) {
@@ -239,14 +239,16 @@ impl Actor {
                 let work = running.spawn(async move { plane.hub.change(&of, vec![edit]).await });
                 under_way.insert(work.id(), node);
             }
-            let (id, came) = match running.join_next_with_id().await {
+            let (id, outcome) = match running.join_next_with_id().await {
                 None => return refused,
                 Some(Ok(done)) => done,
                 Some(Err(broke)) => (broke.id(), Err(GivenUp.into())),
             };
             let Some(node) = under_way.remove(&id) else { continue };
-            match came {
-                Ok(came) => refused.extend(came.into_iter().find_map(|came| no_room(&node, came))),
+            match outcome {
+                Ok(outcome) => {
+                    refused.extend(outcome.into_iter().find_map(|outcome| no_room(&node, outcome)))
+                }
                 Err(error) if is_gone(&error) => {}
                 Err(error) => {
                     tracing::warn!(task = self.open.spec.id, %node, %error, "work could not be put; it is tried again");
@@ -257,7 +259,7 @@ impl Actor {
     }
 
     /// What makes a node's object what it has to be; `None` for one that was never asked.
-    fn edit_for(&self, node: &NodeId) -> Option<Edit> {
+    fn edit_for(&self, node: &NodeId) -> Option<FeedEdit> {
         self.task.nodes().get(node).filter(|work| work.issued.is_some())?;
         let id = action_id(&self.open.spec.id, node);
         match self.task.order_for(node) {
@@ -269,20 +271,20 @@ impl Actor {
     fn publish(&self) {
         let document = self.task.document();
         let version = self.plane.work.next_version();
-        self.open.news.send_replace(views::view(document, version));
+        self.open.view.send_replace(views::view(document, version));
     }
 
-    /// What was said to it while it ended.
+    /// The inputs that came while it ended.
     async fn last_words(&mut self) {
-        self.said.close();
-        let mut said = Vec::new();
-        while let Some(input) = self.said.recv().await {
-            said.push(input);
+        self.inputs.close();
+        let mut inputs = Vec::new();
+        while let Some(input) = self.inputs.recv().await {
+            inputs.push(input);
         }
         if self.open.missed.swap(false, Ordering::AcqRel) {
-            said.extend(self.missed().await);
+            inputs.extend(self.missed().await);
         }
-        for input in said {
+        for input in inputs {
             if let TaskInput::Ended { node, outcome, duration_ms } = input {
                 restore::late(&self.plane, &self.open.spec.id, &node, &outcome, duration_ms).await;
             }
@@ -296,15 +298,15 @@ fn is_gone(error: &HubError) -> bool {
 }
 
 /// A node that has no room for an action does not get it.
-fn no_room(node: &NodeId, came: EditOutcome) -> Option<TaskInput> {
-    let Err(why) = came else { return None };
+fn no_room(node: &NodeId, outcome: EditOutcome) -> Option<TaskInput> {
+    let Err(why) = outcome else { return None };
     let outcome = ActionOutcome::Failed { message: why.to_string() };
     Some(TaskInput::Ended { node: node.clone(), outcome, duration_ms: 0 })
 }
 
 /// Puts an action's object.
-fn put(id: &str, order: &Order) -> Option<Edit> {
+fn put(id: &str, order: &Order) -> Option<FeedEdit> {
     let bytes: Bytes = model::canonical::to_bytes(order).ok()?.into();
     let content = Content { bytes, trace: None, at: now().0 };
-    Some(Edit { key: action_key(id), put: Some((Uid::Generated(id.into()), content)) })
+    Some(FeedEdit { key: action_key(id), put: Some((Uid::Generated(id.into()), content)) })
 }

@@ -31,7 +31,7 @@ use wire::{Code, Problem};
 
 use crate::answer::store_problem;
 use crate::api::work::TaskView;
-use crate::hub::Edit;
+use crate::hub::FeedEdit;
 use crate::posture;
 use crate::state::{ControlPlane, now};
 use workflows::Workflows;
@@ -56,16 +56,16 @@ pub(crate) struct Orchestrator {
 pub(crate) struct OpenTask {
     pub(crate) spec: TaskSpec,
     inputs: mpsc::Sender<TaskInput>,
-    /// There was no room for something that was said: what is stored tells it.
+    /// There was no room for an input: what is stored shows it.
     missed: AtomicBool,
     /// Wakes the actor: output came, or something was missed.
     wake: Notify,
-    pub(crate) news: watch::Sender<TaskView>,
+    pub(crate) view: watch::Sender<TaskView>,
 }
 
-/// What came of telling a task something.
+/// What became of an input to a task.
 #[derive(PartialEq, Eq)]
-enum Delivery {
+enum TaskDelivery {
     /// It knows, or will look.
     Heard,
     /// It is over.
@@ -75,15 +75,15 @@ enum Delivery {
 impl OpenTask {
     /// Tells the task something without ever waiting for it: one that cannot save must not hold
     /// up those who speak to it.
-    fn tell(&self, input: TaskInput) -> Delivery {
+    fn tell(&self, input: TaskInput) -> TaskDelivery {
         match self.inputs.try_send(input) {
-            Ok(()) => Delivery::Heard,
+            Ok(()) => TaskDelivery::Heard,
             Err(TrySendError::Full(_)) => {
                 self.missed.store(true, Ordering::Release);
                 self.wake.notify_one();
-                Delivery::Heard
+                TaskDelivery::Heard
             }
-            Err(TrySendError::Closed(_)) => Delivery::Over,
+            Err(TrySendError::Closed(_)) => TaskDelivery::Over,
         }
     }
 }
@@ -93,7 +93,7 @@ impl Orchestrator {
         Orchestrator {
             open: Mutex::default(),
             workflows: Workflows::new(),
-            // Above whatever was said before this start.
+            // Above every version before this start.
             versions: AtomicU64::new(version_at(now())),
             actors: tokio::sync::Mutex::default(),
             stop: watch::Sender::new(false),
@@ -115,7 +115,7 @@ impl Orchestrator {
 
     /// The states of open tasks, as metrics name them.
     pub(crate) fn states(&self) -> Vec<&'static str> {
-        self.open().values().map(|task| task.news.borrow().summary.state.as_str()).collect()
+        self.open().values().map(|task| task.view.borrow().summary.state.as_str()).collect()
     }
 
     /// How many workflows are open.
@@ -154,18 +154,18 @@ impl Orchestrator {
 
     /// Gives a task its actor.
     async fn spawn(&self, plane: &Arc<ControlPlane>, task: Task, resumed: bool) -> Arc<OpenTask> {
-        let (inputs, said) = mpsc::channel(MAX_INPUTS);
+        let (inputs, received) = mpsc::channel(MAX_INPUTS);
         let document = task.document();
         let open = OpenTask {
             spec: document.spec.clone(),
             inputs,
             missed: AtomicBool::new(false),
             wake: Notify::new(),
-            news: watch::Sender::new(views::view(document, self.next_version())),
+            view: watch::Sender::new(views::view(document, self.next_version())),
         };
         let open = Arc::new(open);
         self.open().insert(open.spec.id.clone(), open.clone());
-        let actor = actor::Actor::new(plane.clone(), open.clone(), task, said, self.stop.subscribe());
+        let actor = actor::Actor::new(plane.clone(), open.clone(), task, received, self.stop.subscribe());
         self.actors.lock().await.spawn(actor.run(resumed));
         open
     }
@@ -198,14 +198,14 @@ impl Orchestrator {
         let gone = || Problem::new(Code::WrongPhase, format!("task {id} is not open"));
         let task = self.get(id).ok_or_else(gone)?;
         let called_off = async {
-            let mut news = task.news.subscribe();
+            let mut views = task.view.subscribe();
             let input = TaskInput::Cancel { by: by.to_owned() };
             task.inputs.send(input).await.map_err(|_| gone())?;
-            let called_off = |news: &TaskView| {
-                news.summary.state.is_final() || matches!(news.summary.state, TaskState::Cancelling)
+            let called_off = |view: &TaskView| {
+                view.summary.state.is_final() || matches!(view.summary.state, TaskState::Cancelling)
             };
             // An actor that has ended keeps its last news.
-            let _ = news.wait_for(called_off).await;
+            let _ = views.wait_for(called_off).await;
             Ok::<(), Problem>(())
         };
         // One that cannot save takes longer; it has heard, and does it then.
@@ -231,7 +231,7 @@ impl Orchestrator {
         if let Some(open) = self.get(task) {
             match input(node, &action.event) {
                 Some(input) => {
-                    if open.tell(input) == Delivery::Heard {
+                    if open.tell(input) == TaskDelivery::Heard {
                         return;
                     }
                 }
@@ -300,8 +300,8 @@ pub(crate) fn action_key(id: &str) -> ObjectKey {
 }
 
 /// Takes an action's object away.
-pub(crate) fn without(id: &str) -> Edit {
-    Edit { key: action_key(id), put: None }
+pub(crate) fn without(id: &str) -> FeedEdit {
+    FeedEdit { key: action_key(id), put: None }
 }
 
 /// An id that nobody had before: a letter and 12 hex digits.

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 
 use super::{PAGE, input, row, targets, without};
 use crate::answer::chain;
-use crate::hub::Edit;
+use crate::hub::FeedEdit;
 use crate::state::{ControlPlane, now};
 
 /// Between two attempts to sweep while the store does not answer.
@@ -121,7 +121,7 @@ async fn sweep_once(plane: &ControlPlane) -> Result<(), StoreError> {
         by_node.entry(action.node).or_default().push(action.key.name.to_string());
     }
     for (node, actions) in by_node {
-        let mut edits: Vec<Edit> = Vec::new();
+        let mut edits: Vec<FeedEdit> = Vec::new();
         for actions in actions.chunks(PAGE) {
             let over = plane.store.ended_actions(&node, actions.to_vec()).await?;
             for action in actions {

@@ -14,9 +14,9 @@ use wire::{Code, Problem};
 use super::reach;
 use crate::answer::store_problem;
 use crate::api::work::{Select, Selected};
-use crate::grants::Granted;
-use crate::index::Slot;
-use crate::operator_port::Call;
+use crate::grants::SetGrants;
+use crate::index::NodeSlot;
+use crate::operator_port::OperatorCall;
 use crate::state::ControlPlane;
 
 /// How many hostnames an answer names.
@@ -28,7 +28,7 @@ pub(crate) fn read(text: &str) -> Result<Selector, Problem> {
 }
 
 /// The nodes that a selector means, in the order of their hostnames.
-pub(crate) async fn meant(plane: &ControlPlane, selector: &Selector) -> Result<Vec<Arc<Slot>>, Problem> {
+pub(crate) async fn meant(plane: &ControlPlane, selector: &Selector) -> Result<Vec<Arc<NodeSlot>>, Problem> {
     meant_from(plane, selector, "", usize::MAX).await
 }
 
@@ -40,7 +40,7 @@ pub(crate) async fn meant_from(
     selector: &Selector,
     from: &str,
     limit: usize,
-) -> Result<Vec<Arc<Slot>>, Problem> {
+) -> Result<Vec<Arc<NodeSlot>>, Problem> {
     if let (Some(name), true) = (selector.exact(), from.is_empty()) {
         return Ok(plane.index.find(name).into_iter().collect());
     }
@@ -56,7 +56,7 @@ pub(crate) async fn meant_from(
     Ok(meant)
 }
 
-async fn is_meant(plane: &ControlPlane, selector: &Selector, slot: &Slot) -> Result<bool, Problem> {
+async fn is_meant(plane: &ControlPlane, selector: &Selector, slot: &NodeSlot) -> Result<bool, Problem> {
     let (id, hostname) = slot.names();
     let bare = Subject { hostname: hostname.as_str(), id: id.as_str(), traits: None, declared: None };
     match selector.judge(&bare) {
@@ -92,9 +92,9 @@ fn names_groups(selector: &Selector) -> bool {
 }
 
 /// How many nodes a selector means, and how they can be reached.
-pub(crate) async fn count(call: Call, asked: Select) -> Result<Selected, Problem> {
+pub(crate) async fn count(call: OperatorCall, request: Select) -> Result<Selected, Problem> {
     let plane = &call.plane;
-    let nodes = meant(plane, &read(&asked.selector)?).await?;
+    let nodes = meant(plane, &read(&request.selector)?).await?;
     let mut selected =
         Selected { count: nodes.len(), first: Vec::new(), online: 0, promotable: 0, offline: 0 };
     for slot in nodes {
@@ -111,8 +111,8 @@ pub(crate) async fn count(call: Call, asked: Select) -> Result<Selected, Problem
     Ok(selected)
 }
 
-/// The ids of nodes, refused when there are not so many as the operator was told.
-pub(crate) fn ids(nodes: &[Arc<Slot>], expected: Option<usize>) -> Result<Vec<NodeId>, Problem> {
+/// The ids of nodes, refused when there are not so many as the operator confirmed.
+pub(crate) fn ids(nodes: &[Arc<NodeSlot>], expected: Option<usize>) -> Result<Vec<NodeId>, Problem> {
     match expected {
         Some(expected) if expected != nodes.len() => {
             let detail = format!("the selector means {} nodes now, not {expected}", nodes.len());
@@ -158,7 +158,7 @@ async fn refusal(
 
 /// Whether what a set grants allows the work: an operation on an object by its leave to
 /// synchronize, all else by its delegations.
-fn allowed(granted: &Granted, work: &Work) -> Result<(), ActionRefusal> {
+fn allowed(granted: &SetGrants, work: &Work) -> Result<(), ActionRefusal> {
     if let Work::Operation { operation, object } = work {
         return catalog::sync::allows(Some(&granted.sync), *operation, object);
     }

@@ -5,7 +5,7 @@ use std::time::Duration;
 use model::NodeId;
 use model::log::FactBody;
 use model::work::{ActionEvent, ActionOutcome};
-use plane::work::{NodeWork, Phase, TaskDocument, TaskSpec, Workflow, action_id};
+use plane::work::{NodeWork, TaskDocument, TaskSpec, Workflow, WorkflowPhase, action_id};
 use store::{FactRecord, TaskKind, TaskRecord};
 use tokio::time::Instant;
 use wire::{Code, Problem};
@@ -16,7 +16,7 @@ use crate::api::work::{
     MAX_LONG_POLL_SECS, OutputQuery, OutputView, StepView, TaskNodeView, TaskNodesQuery, TaskNodesView,
     TaskView, WorkHistory, WorkQuery, WorkflowView,
 };
-use crate::operator_port::Call;
+use crate::operator_port::OperatorCall;
 use crate::state::ControlPlane;
 
 /// The most bytes of answers in one page of nodes; a larger page ends early.
@@ -27,35 +27,35 @@ fn no_task(id: &str) -> Problem {
 }
 
 /// How long a question for news is held.
-fn wait(asked: &WorkQuery) -> Duration {
-    Duration::from_secs(asked.wait.min(MAX_LONG_POLL_SECS))
+fn wait(request: &WorkQuery) -> Duration {
+    Duration::from_secs(request.wait.min(MAX_LONG_POLL_SECS))
 }
 
 /// A task, as soon as it differs from what is known, or when the wait is over.
-pub(crate) async fn task(call: Call, asked: WorkQuery) -> Result<TaskView, Problem> {
-    if let Some(open) = call.plane.work.get(&asked.id) {
-        let mut news = open.news.subscribe();
-        let other = news.wait_for(|news| Some(news.version) != asked.after);
-        let _ = tokio::time::timeout(wait(&asked), other).await;
-        return Ok(open.news.borrow().clone());
+pub(crate) async fn task(call: OperatorCall, request: WorkQuery) -> Result<TaskView, Problem> {
+    if let Some(open) = call.plane.work.get(&request.id) {
+        let mut views = open.view.subscribe();
+        let other = views.wait_for(|view| Some(view.version) != request.after);
+        let _ = tokio::time::timeout(wait(&request), other).await;
+        return Ok(open.view.borrow().clone());
     }
-    task_now(&call.plane, &asked.id).await
+    task_now(&call.plane, &request.id).await
 }
 
 /// A task as it stands.
 pub(crate) async fn task_now(plane: &ControlPlane, id: &str) -> Result<TaskView, Problem> {
     if let Some(open) = plane.work.get(id) {
-        return Ok(open.news.borrow().clone());
+        return Ok(open.view.borrow().clone());
     }
     let record = plane.store.task(id).await.map_err(store_problem)?;
     let record = record.filter(|record| record.kind == TaskKind::Task).ok_or_else(|| no_task(id))?;
     stored(&record).ok_or_else(|| no_task(id))
 }
 
-pub(crate) async fn tasks(call: Call, asked: WorkHistory) -> Result<Vec<TaskView>, Problem> {
-    let records = records(&call.plane, TaskKind::Task, asked).await?;
+pub(crate) async fn tasks(call: OperatorCall, request: WorkHistory) -> Result<Vec<TaskView>, Problem> {
+    let records = records(&call.plane, TaskKind::Task, request).await?;
     let view_of = |record: &TaskRecord| match call.plane.work.get(&record.id) {
-        Some(open) => Some(open.news.borrow().clone()),
+        Some(open) => Some(open.view.borrow().clone()),
         None => stored(record),
     };
     Ok(records.iter().filter_map(view_of).collect())
@@ -64,9 +64,9 @@ pub(crate) async fn tasks(call: Call, asked: WorkHistory) -> Result<Vec<TaskView
 async fn records(
     plane: &ControlPlane,
     kind: TaskKind,
-    asked: WorkHistory,
+    request: WorkHistory,
 ) -> Result<Vec<TaskRecord>, Problem> {
-    let WorkHistory { mut before, limit } = asked;
+    let WorkHistory { mut before, limit } = request;
     let limit = limit.get();
     let mut found = Vec::new();
     loop {
@@ -95,12 +95,12 @@ pub(super) fn view(document: TaskDocument, version: u64) -> TaskView {
 }
 
 /// One page of a task's nodes, after one.
-pub(crate) async fn nodes(call: Call, asked: TaskNodesQuery) -> Result<TaskNodesView, Problem> {
-    let (plane, id, limit) = (&call.plane, &asked.id, asked.limit.get());
+pub(crate) async fn nodes(call: OperatorCall, request: TaskNodesQuery) -> Result<TaskNodesView, Problem> {
+    let (plane, id, limit) = (&call.plane, &request.id, request.limit.get());
     if plane.work.get(id).is_none() {
         plane.store.task(id).await.map_err(store_problem)?.ok_or_else(|| no_task(id))?;
     }
-    let page = plane.store.task_nodes(id, asked.from.as_ref(), limit).await.map_err(store_problem)?;
+    let page = plane.store.task_nodes(id, request.from.as_ref(), limit).await.map_err(store_problem)?;
     let full = page.len() == limit;
     let (mut nodes, mut bytes) = (Vec::with_capacity(page.len()), 0);
     for row in page {
@@ -144,8 +144,8 @@ async fn answer(
 }
 
 /// The output of a task on one node after a piece, as far as it came.
-pub(crate) async fn output(call: Call, asked: OutputQuery) -> Result<Vec<OutputView>, Problem> {
-    let OutputQuery { id, node, after } = asked;
+pub(crate) async fn output(call: OperatorCall, request: OutputQuery) -> Result<Vec<OutputView>, Problem> {
+    let OutputQuery { id, node, after } = request;
     // A node that was removed goes by its id alone.
     let node = match call.plane.index.named(&node) {
         Ok(slot) => slot.id(),
@@ -166,13 +166,13 @@ pub(crate) async fn workflow_now(plane: &ControlPlane, id: &str) -> Result<Workf
 }
 
 /// A workflow, as soon as it or its task differs from what is known, or when the wait is over.
-pub(crate) async fn workflow(call: Call, asked: WorkQuery) -> Result<WorkflowView, Problem> {
-    workflow_news(&call.plane, asked).await
+pub(crate) async fn workflow(call: OperatorCall, request: WorkQuery) -> Result<WorkflowView, Problem> {
+    workflow_news(&call.plane, request).await
 }
 
-async fn workflow_news(plane: &ControlPlane, asked: WorkQuery) -> Result<WorkflowView, Problem> {
-    let (id, deadline) = (&asked.id, Instant::now() + wait(&asked));
-    let mut news = plane.work.workflows.news.subscribe();
+async fn workflow_news(plane: &ControlPlane, request: WorkQuery) -> Result<WorkflowView, Problem> {
+    let (id, deadline) = (&request.id, Instant::now() + wait(&request));
+    let mut versions = plane.work.workflows.versions.subscribe();
     loop {
         let Some(open) = plane.work.workflows.get(id) else {
             let record = plane.store.task(id).await.map_err(store_problem)?;
@@ -182,20 +182,20 @@ async fn workflow_news(plane: &ControlPlane, asked: WorkQuery) -> Result<Workflo
             return read.ok_or_else(none);
         };
         let task = open.workflow.attempts.last().and_then(|attempt| plane.work.get(&attempt.task));
-        let mut of_task = task.map(|task| task.news.subscribe());
-        let seen = of_task.as_mut().map(|news| news.borrow_and_update().version);
+        let mut of_task = task.map(|task| task.view.subscribe());
+        let seen = of_task.as_mut().map(|view| view.borrow_and_update().version);
         let version = open.version.max(seen.unwrap_or(0));
-        if Some(version) != asked.after || Instant::now() >= deadline {
+        if Some(version) != request.after || Instant::now() >= deadline {
             return Ok(workflow_view(plane, &open.workflow, version));
         }
         let task_changes = async {
             match &mut of_task {
-                Some(news) => drop(news.changed().await),
+                Some(view) => drop(view.changed().await),
                 None => std::future::pending().await,
             }
         };
         tokio::select! {
-            _ = news.changed() => {}
+            _ = versions.changed() => {}
             () = task_changes => {}
             () = tokio::time::sleep_until(deadline) => {}
         }
@@ -203,9 +203,12 @@ async fn workflow_news(plane: &ControlPlane, asked: WorkQuery) -> Result<Workflo
 }
 
 /// Workflows, newest first.
-pub(crate) async fn workflows(call: Call, asked: WorkHistory) -> Result<Vec<WorkflowView>, Problem> {
+pub(crate) async fn workflows(
+    call: OperatorCall,
+    request: WorkHistory,
+) -> Result<Vec<WorkflowView>, Problem> {
     let plane = &call.plane;
-    let records = records(plane, TaskKind::Workflow, asked).await?;
+    let records = records(plane, TaskKind::Workflow, request).await?;
     let view_of = |record: &TaskRecord| match plane.work.workflows.get(&record.id) {
         Some(open) => Some(workflow_view(plane, &open.workflow, open.version)),
         None => stored_workflow(plane, record),
@@ -221,12 +224,12 @@ fn stored_workflow(plane: &ControlPlane, record: &TaskRecord) -> Option<Workflow
 
 fn workflow_view(plane: &ControlPlane, workflow: &Workflow, version: u64) -> WorkflowView {
     let (state, why) = phase(&workflow.phase);
-    let steps = workflow.spec.steps.iter().enumerate().map(|(place, step)| {
-        let attempts: Vec<_> = workflow.attempts_of(place).collect();
-        let live = |task: &str| Some(plane.work.get(task)?.news.borrow().summary.clone());
+    let steps = workflow.spec.steps.iter().enumerate().map(|(index, step)| {
+        let attempts: Vec<_> = workflow.attempts_of(index).collect();
+        let live = |task: &str| Some(plane.work.get(task)?.view.borrow().summary.clone());
         let summary =
             attempts.last().and_then(|attempt| attempt.summary.clone().or_else(|| live(&attempt.task)));
-        let state = match place.cmp(&workflow.step) {
+        let state = match index.cmp(&workflow.step) {
             std::cmp::Ordering::Less => "done",
             std::cmp::Ordering::Equal => state,
             std::cmp::Ordering::Greater => "waiting",
@@ -251,18 +254,18 @@ fn workflow_view(plane: &ControlPlane, workflow: &Workflow, version: u64) -> Wor
     }
 }
 
-/// The word of a phase, and why it stands still.
-fn phase(phase: &Phase) -> (&'static str, Option<String>) {
+/// The name of a phase, and why it stands still.
+fn phase(phase: &WorkflowPhase) -> (&'static str, Option<String>) {
     match phase {
-        Phase::Planned => ("planned", None),
-        Phase::Running => ("running", None),
-        Phase::Soaking { until } => ("soaking", Some(format!("the next step begins at {until}"))),
-        Phase::AwaitingApproval => {
+        WorkflowPhase::Planned => ("planned", None),
+        WorkflowPhase::Running => ("running", None),
+        WorkflowPhase::Soaking { until } => ("soaking", Some(format!("the next step begins at {until}"))),
+        WorkflowPhase::AwaitingApproval => {
             ("awaiting-approval", Some("the next step waits for an operator's approval".to_owned()))
         }
-        Phase::Failed { why } => ("failed", Some(why.clone())),
-        Phase::Aborting => ("aborting", None),
-        Phase::Aborted => ("aborted", None),
-        Phase::Done => ("done", None),
+        WorkflowPhase::Failed { why } => ("failed", Some(why.clone())),
+        WorkflowPhase::Aborting => ("aborting", None),
+        WorkflowPhase::Aborted => ("aborted", None),
+        WorkflowPhase::Done => ("done", None),
     }
 }

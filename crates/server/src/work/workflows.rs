@@ -24,34 +24,34 @@ const MAX_INPUTS: usize = 1024;
 
 /// All open workflows, as everybody but the actor sees them.
 pub(crate) struct Workflows {
-    open: Mutex<BTreeMap<String, Open>>,
+    open: Mutex<BTreeMap<String, OpenWorkflow>>,
     inputs: mpsc::Sender<(String, WorkflowInput, Option<oneshot::Sender<()>>)>,
-    said: Mutex<Option<WorkflowInputs>>,
+    received: Mutex<Option<WorkflowInputs>>,
     /// Changes with every change of any of them.
-    pub(crate) news: watch::Sender<u64>,
+    pub(crate) versions: watch::Sender<u64>,
 }
 
 type WorkflowInputs = mpsc::Receiver<(String, WorkflowInput, Option<oneshot::Sender<()>>)>;
 
 /// A workflow under way.
 #[derive(Clone)]
-pub(crate) struct Open {
+pub(crate) struct OpenWorkflow {
     pub(crate) workflow: Workflow,
     pub(crate) version: u64,
 }
 
 impl Workflows {
     pub(super) fn new() -> Workflows {
-        let (inputs, said) = mpsc::channel(MAX_INPUTS);
+        let (inputs, received) = mpsc::channel(MAX_INPUTS);
         Workflows {
             open: Mutex::default(),
             inputs,
-            said: Mutex::new(Some(said)),
-            news: watch::Sender::new(0),
+            received: Mutex::new(Some(received)),
+            versions: watch::Sender::new(0),
         }
     }
 
-    fn open(&self) -> MutexGuard<'_, BTreeMap<String, Open>> {
+    fn open(&self) -> MutexGuard<'_, BTreeMap<String, OpenWorkflow>> {
         self.open.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -60,13 +60,13 @@ impl Workflows {
     }
 
     /// A workflow under way.
-    pub(crate) fn get(&self, id: &str) -> Option<Open> {
+    pub(crate) fn get(&self, id: &str) -> Option<OpenWorkflow> {
         self.open().get(id).cloned()
     }
 
     /// Takes up a workflow that was kept, before the actor runs.
     pub(super) fn restore(&self, workflow: Workflow, version: u64) {
-        self.open().insert(workflow.id.clone(), Open { workflow, version });
+        self.open().insert(workflow.id.clone(), OpenWorkflow { workflow, version });
     }
 
     /// Tells a workflow what happened; not heard by one that is over.
@@ -92,7 +92,7 @@ impl Workflows {
                 return Err(Problem::new(Code::TaskRefused, detail));
             }
             let version = plane.work.next_version();
-            open.insert(id.clone(), Open { workflow: workflow.clone(), version });
+            open.insert(id.clone(), OpenWorkflow { workflow: workflow.clone(), version });
         }
         if let Err(error) = plane.store.put_task(record(&workflow)?).await {
             self.open().remove(&id);
@@ -117,27 +117,27 @@ fn record(workflow: &Workflow) -> Result<TaskRecord, Problem> {
 
 /// The actor: runs until the control plane stops.
 pub(super) async fn run(plane: Arc<ControlPlane>, mut stop: watch::Receiver<bool>) {
-    let said = plane.work.workflows.said.lock().unwrap_or_else(PoisonError::into_inner).take();
-    let Some(mut said) = said else { return };
+    let inputs = plane.work.workflows.received.lock().unwrap_or_else(PoisonError::into_inner).take();
+    let Some(mut inputs) = inputs else { return };
     tokio::select! {
-        () = forever(&plane, &mut said) => {}
+        () = forever(&plane, &mut inputs) => {}
         () = stopped(&mut stop) => {}
     }
 }
 
-async fn forever(plane: &Arc<ControlPlane>, said: &mut WorkflowInputs) {
+async fn forever(plane: &Arc<ControlPlane>, inputs: &mut WorkflowInputs) {
     let flows = &plane.work.workflows;
     let restored: Vec<Workflow> = flows.open().values().map(|open| open.workflow.clone()).collect();
     for workflow in restored {
         let effects = workflow.resume_after_restart();
         carry_out(plane, &workflow.id, effects).await;
-        if workflow.phase == plane::work::Phase::Planned {
+        if workflow.phase == plane::work::WorkflowPhase::Planned {
             handle(plane, &workflow.id, WorkflowInput::Begin).await;
         }
     }
     loop {
         let wait = flows.next_deadline().map_or(Duration::from_secs(3600), |at| at.since(now()));
-        match tokio::time::timeout(wait.max(Duration::from_millis(1)), said.recv()).await {
+        match tokio::time::timeout(wait.max(Duration::from_millis(1)), inputs.recv()).await {
             Ok(Some((id, input, done))) => {
                 handle(plane, &id, input).await;
                 if let Some(done) = done {
@@ -156,7 +156,7 @@ async fn forever(plane: &Arc<ControlPlane>, said: &mut WorkflowInputs) {
 }
 
 async fn handle(plane: &Arc<ControlPlane>, id: &str, input: WorkflowInput) {
-    let Some(Open { mut workflow, .. }) = plane.work.workflows.get(id) else { return };
+    let Some(OpenWorkflow { mut workflow, .. }) = plane.work.workflows.get(id) else { return };
     let effects = workflow.handle(input, now());
     if !effects.is_empty() {
         save(plane, &workflow).await;
@@ -173,8 +173,8 @@ async fn save(plane: &ControlPlane, workflow: &Workflow) {
     }
     let version = plane.work.next_version();
     let flows = &plane.work.workflows;
-    flows.open().insert(workflow.id.clone(), Open { workflow: workflow.clone(), version });
-    flows.news.send_replace(version);
+    flows.open().insert(workflow.id.clone(), OpenWorkflow { workflow: workflow.clone(), version });
+    flows.versions.send_replace(version);
 }
 
 async fn carry_out(plane: &Arc<ControlPlane>, id: &str, effects: Vec<WorkflowEffect>) {
@@ -186,14 +186,14 @@ async fn carry_out(plane: &Arc<ControlPlane>, id: &str, effects: Vec<WorkflowEff
                 let earlier = !not_succeeded_in.is_empty();
                 let started = start(plane, *spec, &not_succeeded_in, &not_unknown_in).await;
                 let input = match started {
-                    Ok(Started::Begun) => continue,
-                    Ok(Started::Over(summary)) => WorkflowInput::TaskFinished { task, summary },
-                    Ok(Started::Nobody) if earlier => {
+                    Ok(StartedStep::Begun) => continue,
+                    Ok(StartedStep::Over(summary)) => WorkflowInput::TaskFinished { task, summary },
+                    Ok(StartedStep::Nobody) if earlier => {
                         let progress = TaskProgress::default();
                         let summary = TaskSummary { state: TaskState::Done, why: None, progress };
                         WorkflowInput::TaskFinished { task, summary }
                     }
-                    Ok(Started::Nobody) => {
+                    Ok(StartedStep::Nobody) => {
                         let why = "the selector means no node".to_owned();
                         WorkflowInput::TaskRefused { task, why }
                     }
@@ -213,14 +213,14 @@ async fn carry_out(plane: &Arc<ControlPlane>, id: &str, effects: Vec<WorkflowEff
             }
             WorkflowEffect::Finished => {
                 plane.work.workflows.open().remove(id);
-                plane.work.workflows.news.send_replace(plane.work.next_version());
+                plane.work.workflows.versions.send_replace(plane.work.next_version());
             }
         }
     }
 }
 
 /// What became of a step's task.
-enum Started {
+enum StartedStep {
     Begun,
     Over(TaskSummary),
     Nobody,
@@ -231,12 +231,12 @@ async fn start(
     spec: TaskSpec,
     not_succeeded_in: &[String],
     not_unknown_in: &[String],
-) -> Result<Started, Problem> {
+) -> Result<StartedStep, Problem> {
     if plane.work.get(&spec.id).is_some() {
-        return Ok(Started::Begun);
+        return Ok(StartedStep::Begun);
     }
     if let Some(summary) = ended(plane, &spec.id).await {
-        return Ok(Started::Over(summary));
+        return Ok(StartedStep::Over(summary));
     }
     let nodes = select::meant(plane, &select::read(&spec.selector)?).await?;
     let mut left_out = nodes_of(plane, not_succeeded_in, NodeWork::succeeded).await?;
@@ -244,10 +244,10 @@ async fn start(
     let mut targets = select::ids(&nodes, None)?;
     targets.retain(|node| !left_out.contains(node));
     if targets.is_empty() {
-        return Ok(Started::Nobody);
+        return Ok(StartedStep::Nobody);
     }
     plane.work.begin(plane, spec, targets).await?;
-    Ok(Started::Begun)
+    Ok(StartedStep::Begun)
 }
 
 /// It is not known whether it did it.

@@ -70,7 +70,7 @@ impl ObjectLog {
         let mut reader = self.log.reader();
         let mut left = self.limits.step_bytes.saturating_add(incoming.saturating_mul(PACE));
         let mut weight = self.log.bytes();
-        let light = 2 * self.live_bytes() + SLACK_SEGMENTS * self.limits.segment_bytes;
+        let small_enough = 2 * self.live_bytes() + SLACK_SEGMENTS * self.limits.segment_bytes;
         let segments = self.log.segments();
         let last = segments.last_key_value().map_or(0, |(number, _)| *number);
         // If this write fails, what lies in the segment is asked of the index again.
@@ -78,7 +78,7 @@ impl ObjectLog {
         // The last one is still appended to.
         'segments: for (number, segment) in segments.range(..last) {
             if alive.is_empty() && self.index.live_in(*number) > 0 {
-                if weight <= light || left == 0 {
+                if weight <= small_enough || left == 0 {
                     break;
                 }
                 alive = self.index.alive_in(*number..=*number).into();
@@ -88,7 +88,7 @@ impl ObjectLog {
                 if self.index.get(side, &key) != Some(&entry) {
                     continue;
                 }
-                if weight <= light || left == 0 {
+                if weight <= small_enough || left == 0 {
                     alive.push_front((side, key, entry));
                     break 'segments;
                 }

@@ -26,7 +26,7 @@ type Section = BTreeMap<Arc<str>, IndexEntry>;
 
 /// Where all objects and tombstones are, the names shared with whoever wrote them.
 #[derive(Debug, Default)]
-pub(super) struct Index {
+pub(super) struct ObjectIndex {
     sides: [BTreeMap<SectionKey, Section>; 2],
     /// Tombstones by revision.
     graves: BTreeMap<u64, ObjectKey>,
@@ -36,7 +36,7 @@ pub(super) struct Index {
     live_in: BTreeMap<u64, u64>,
 }
 
-impl Index {
+impl ObjectIndex {
     pub(super) fn get(&self, side: Side, key: &ObjectKey) -> Option<&IndexEntry> {
         self.sides[side as usize].get(&key.section)?.get(&*key.name)
     }

@@ -10,7 +10,7 @@ use sync::FeedCursor;
 use sync::{Content, Side};
 
 use crate::error::Result;
-use crate::segmented::Batch;
+use crate::segmented::RecordBatch;
 
 /// The length of the head's length.
 const LENGTH: usize = 4;
@@ -19,7 +19,7 @@ const RECORD: &str = "a synchronized object";
 
 /// One record.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Record<'a> {
+pub(super) enum SetRecord<'a> {
     /// A whole set is forgotten.
     #[serde(rename = "forget")]
     Forget {
@@ -34,12 +34,12 @@ pub(super) enum Record<'a> {
     Gone(Tombstone<'a>),
     /// An object of theirs is no more.
     #[serde(rename = "taken", borrow)]
-    Taken(Name<'a>),
+    Taken(RecordKey<'a>),
 }
 
 /// An object's key.
 #[derive(Debug, Serialize, Deserialize)]
-pub(super) struct Name<'a> {
+pub(super) struct RecordKey<'a> {
     #[serde(rename = "k", borrow)]
     kind: Cow<'a, str>,
     #[serde(rename = "s", borrow)]
@@ -53,7 +53,7 @@ pub(super) struct Put<'a> {
     #[serde(rename = "o")]
     pub(super) ours: bool,
     #[serde(rename = "key", borrow)]
-    pub(super) name: Name<'a>,
+    pub(super) name: RecordKey<'a>,
     #[serde(rename = "r")]
     pub(super) rev: u64,
     /// Of ours.
@@ -68,7 +68,7 @@ pub(super) struct Put<'a> {
 #[derive(Debug, Serialize, Deserialize)]
 pub(super) struct Tombstone<'a> {
     #[serde(rename = "key", borrow)]
-    pub(super) name: Name<'a>,
+    pub(super) name: RecordKey<'a>,
     #[serde(rename = "r")]
     pub(super) rev: u64,
     #[serde(borrow)]
@@ -77,7 +77,7 @@ pub(super) struct Tombstone<'a> {
 
 /// How far both sets are, as of a batch.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Heads {
+pub(super) struct SetHeads {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) feed: Option<FeedHead>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -92,9 +92,9 @@ pub(super) struct FeedHead {
     pub(super) compacted: u64,
 }
 
-impl<'a> Name<'a> {
-    pub(super) fn of(key: &'a ObjectKey) -> Name<'a> {
-        Name {
+impl<'a> RecordKey<'a> {
+    pub(super) fn of(key: &'a ObjectKey) -> RecordKey<'a> {
+        RecordKey {
             kind: key.section.kind.as_str().into(),
             namespace: (&*key.section.namespace).into(),
             name: (&*key.name).into(),
@@ -117,7 +117,7 @@ impl<'a> Put<'a> {
     ) -> Put<'a> {
         Put {
             ours: side == Side::Feed,
-            name: Name::of(key),
+            name: RecordKey::of(key),
             rev,
             born,
             stub: Cow::Borrowed(stub),
@@ -133,7 +133,7 @@ pub(super) fn side(ours: bool) -> Side {
 }
 
 /// Adds a record with its content to a batch; returns its length with the frame.
-pub(super) fn push(batch: &mut Batch, record: &Record<'_>, content: &[u8]) -> Result<u32> {
+pub(super) fn push(batch: &mut RecordBatch, record: &SetRecord<'_>, content: &[u8]) -> Result<u32> {
     batch.push(RECORD, |out| {
         let head = out.len();
         out.extend_from_slice(&[0; LENGTH]);
@@ -147,7 +147,7 @@ pub(super) fn push(batch: &mut Batch, record: &Record<'_>, content: &[u8]) -> Re
 
 /// A record, and where in the payload its content begins; `None` for one that this
 /// version cannot read.
-pub(super) fn read(payload: &[u8]) -> Option<(Record<'_>, usize)> {
+pub(super) fn read(payload: &[u8]) -> Option<(SetRecord<'_>, usize)> {
     let (length, rest) = payload.split_first_chunk::<LENGTH>()?;
     let length = u32::from_le_bytes(*length) as usize;
     let record = serde_json::from_slice(rest.get(..length)?).ok()?;

@@ -8,9 +8,9 @@ use sync::feed::ObjectState;
 use sync::{Change, Saved, SavedFeed, SavedReplica, Side};
 
 use super::compaction::Moving;
-use super::index::{Index, IndexEntry};
-use super::record::{self, FeedHead, Heads, Record};
-use super::{Changes, ObjectLimits, ObjectLog, OpenedObjects};
+use super::index::{IndexEntry, ObjectIndex};
+use super::record::{self, FeedHead, SetHeads, SetRecord};
+use super::{ObjectLimits, ObjectLog, OpenedObjects, WriteRecords};
 use crate::Disk;
 use crate::error::Result;
 use crate::segmented::{self, Location, SegmentedLog};
@@ -37,32 +37,32 @@ pub(super) fn open(
 }
 
 /// What is saved of both sets, without how far they are.
-struct Objects {
-    ours: Vec<Change>,
-    theirs: Vec<(ObjectKey, Stub, u64)>,
+struct SavedObjects {
+    feed: Vec<Change>,
+    replica: Vec<(ObjectKey, Stub, u64)>,
 }
 
 /// What the records read so far come to.
 #[derive(Default)]
 struct Replay {
-    index: Index,
+    index: ObjectIndex,
     states: BTreeMap<(Side, ObjectKey), ObjectState>,
 }
 
 impl Replay {
-    fn take(&mut self, record: Record<'_>, at: Location) {
+    fn take(&mut self, record: SetRecord<'_>, at: Location) {
         match record {
-            Record::Forget { ours } => {
+            SetRecord::Forget { ours } => {
                 let forgotten = record::side(ours);
                 self.index.clear(forgotten);
                 self.states.retain(|(side, _), _| *side != forgotten);
             }
-            Record::Put(put) => {
+            SetRecord::Put(put) => {
                 let (key, stub) = (put.name.key(), put.stub.into_owned());
                 let entry = IndexEntry { at, live: true, rev: put.rev };
                 self.put(record::side(put.ours), key, entry, ObjectState::Live { stub, born: put.born });
             }
-            Record::Gone(gone) => {
+            SetRecord::Gone(gone) => {
                 let entry = IndexEntry { at, live: false, rev: gone.rev };
                 self.put(
                     Side::Feed,
@@ -71,7 +71,7 @@ impl Replay {
                     ObjectState::Deleted { uid: (&*gone.uid).into() },
                 );
             }
-            Record::Taken(name) => {
+            SetRecord::Taken(name) => {
                 let key = name.key();
                 self.index.remove(Side::Replica, &key);
                 self.states.remove(&(Side::Replica, key));
@@ -87,46 +87,51 @@ impl Replay {
 
 impl ObjectLog {
     /// What counts of the states that were read.
-    fn objects(&mut self, states: BTreeMap<(Side, ObjectKey), ObjectState>) -> Objects {
+    fn objects(&mut self, states: BTreeMap<(Side, ObjectKey), ObjectState>) -> SavedObjects {
         self.index.forget_graves(self.heads().feed.map_or(0, |feed| feed.compacted));
-        let mut objects = Objects { ours: Vec::new(), theirs: Vec::new() };
+        let mut objects = SavedObjects { feed: Vec::new(), replica: Vec::new() };
         for ((side, key), state) in states {
             let Some(IndexEntry { rev, .. }) = self.index.get(side, &key).copied() else { continue };
             match (side, state) {
-                (Side::Feed, state) => objects.ours.push(Change { rev, key, state }),
-                (Side::Replica, ObjectState::Live { stub, .. }) => objects.theirs.push((key, stub, rev)),
+                (Side::Feed, state) => objects.feed.push(Change { rev, key, state }),
+                (Side::Replica, ObjectState::Live { stub, .. }) => objects.replica.push((key, stub, rev)),
                 (Side::Replica, ObjectState::Deleted { .. }) => {}
             }
         }
         objects
     }
 
-    fn saved(&self, objects: Objects) -> Saved {
-        let Heads { feed, cursor } = self.heads();
+    fn saved(&self, objects: SavedObjects) -> Saved {
+        let SetHeads { feed, cursor } = self.heads();
         let feed = feed.map(|feed| SavedFeed {
             incarnation: feed.incarnation,
             head: feed.head,
             compacted: feed.compacted,
-            changes: objects.ours,
+            changes: objects.feed,
         });
         let cursor = cursor.clone();
-        Saved { feed, replica: SavedReplica { cursor, objects: objects.theirs } }
+        Saved { feed, replica: SavedReplica { cursor, objects: objects.replica } }
     }
 
     /// Records durably that something is missing, and moves what is sound out of the damaged
     /// segments. What was lost may have been anything, so nothing that rests on what was sent
     /// before is right any more: the cursor, the incarnation of the own feed, tombstones.
-    fn repair(&mut self, objects: &mut Objects, damaged: &[u64], fresh: &Incarnation) -> Result<Vec<String>> {
-        objects.ours.retain(|change| matches!(change.state, ObjectState::Live { .. }));
-        let mut heads = Heads { cursor: None, ..self.heads() };
-        if heads.feed.is_some() || !objects.ours.is_empty() {
+    fn repair(
+        &mut self,
+        objects: &mut SavedObjects,
+        damaged: &[u64],
+        fresh: &Incarnation,
+    ) -> Result<Vec<String>> {
+        objects.feed.retain(|change| matches!(change.state, ObjectState::Live { .. }));
+        let mut heads = SetHeads { cursor: None, ..self.heads() };
+        if heads.feed.is_some() || !objects.feed.is_empty() {
             let sent = heads.feed.as_ref().map_or(0, |feed| feed.head);
-            let head = objects.ours.iter().map(|change| change.rev).fold(sent, u64::max);
+            let head = objects.feed.iter().map(|change| change.rev).fold(sent, u64::max);
             heads.feed = Some(FeedHead { incarnation: fresh.clone(), head, compacted: head });
         }
         // A damaged segment is not appended to.
         self.log.rotate();
-        self.append(Moving::none(self), &Changes::default(), heads)?;
+        self.append(Moving::none(self), &WriteRecords::default(), heads)?;
         let directory = self.log.directory().to_owned();
         match self.empty_damaged(damaged) {
             Ok(aside) => Ok(segmented::repairs("synchronized objects", &directory, &aside)),
@@ -150,13 +155,13 @@ impl ObjectLog {
             moving.push(side, key, entry, &bytes);
             if moving.bytes.len() >= SAVED_AT_A_TIME {
                 let full = std::mem::replace(&mut moving, Moving::none(self));
-                self.append(full, &Changes::default(), self.heads())?;
+                self.append(full, &WriteRecords::default(), self.heads())?;
             }
         }
         moving.first = last + 1;
         let (heads, first) = (self.heads(), moving.first);
         let (at, aside) = self.log.append_without(damaged, &[&moving.bytes], heads, first)?;
-        self.take_in(moving, &Changes::default(), at);
+        self.take_in(moving, &WriteRecords::default(), at);
         Ok(aside)
     }
 }

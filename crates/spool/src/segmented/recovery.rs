@@ -8,8 +8,8 @@ use serde::Serialize;
 use serde::de::DeserializeOwned;
 
 use super::{
-    Commit, EXTENSION, Header, KIND_COMMIT, KIND_ENTRY, KIND_HEADER, KIND_SKIPPABLE, Location, MAGIC, MODE,
-    Segment, SegmentedLog, frame,
+    CommitRecord, EXTENSION, KIND_COMMIT, KIND_ENTRY, KIND_HEADER, KIND_SKIPPABLE, Location, MAGIC, MODE,
+    Segment, SegmentHeader, SegmentedLog, frame,
 };
 use crate::atomic::read_up_to;
 use crate::disk::failed;
@@ -34,11 +34,11 @@ struct Candidate {
     number: u64,
     path: PathBuf,
     /// `None` when it is not sound.
-    header: Option<Header>,
+    header: Option<SegmentHeader>,
 }
 
 /// What a segment's file holds.
-struct Content {
+struct SegmentContent {
     bytes: Vec<u8>,
     scan: frame::Scan,
 }
@@ -75,7 +75,7 @@ impl<S: Serialize + DeserializeOwned> SegmentedLog<S> {
         // and the one before it is the last.
         let mut stillborn = Vec::new();
         while let Some(last) = files.last()
-            && Content::read(&last.path, None)?.is_stillborn()
+            && SegmentContent::read(&last.path, None)?.is_stillborn()
         {
             stillborn.extend(files.pop());
         }
@@ -86,7 +86,7 @@ impl<S: Serialize + DeserializeOwned> SegmentedLog<S> {
         for file in stillborn.iter().chain(files.iter().filter(|file| file.number < log.first)) {
             disk.unlink(&file.path)?;
         }
-        let of_this_format = |header: &Header| header.format == FORMAT;
+        let of_this_format = |header: &SegmentHeader| header.format == FORMAT;
         let last = files.last().and_then(|last| last.header.as_ref());
         if damaged.is_empty() && last.is_some_and(of_this_format) {
             log.open_last()?;
@@ -97,9 +97,9 @@ impl<S: Serialize + DeserializeOwned> SegmentedLog<S> {
     /// The last sound commit says where the log begins.
     fn find_first(&mut self, files: &[Candidate]) -> Result<()> {
         for (at, file) in files.iter().enumerate().rev() {
-            let content = Content::read(&file.path, end(files, at))?;
+            let content = SegmentContent::read(&file.path, end(files, at))?;
             let commits = content.scan.records.iter().filter(|(kind, _)| *kind == KIND_COMMIT);
-            let sound = commits.rev().find_map(|(_, payload)| content.parse::<Commit<S>>(payload));
+            let sound = commits.rev().find_map(|(_, payload)| content.parse::<CommitRecord<S>>(payload));
             if let Some(commit) = sound {
                 (self.first, self.state) = (commit.first, Some(commit.state));
                 return Ok(());
@@ -122,7 +122,7 @@ impl<S: Serialize + DeserializeOwned> SegmentedLog<S> {
             }
             expected = file.number + 1;
             let last = at + 1 == files.len();
-            let content = Content::read(&file.path, end(files, at))?;
+            let content = SegmentContent::read(&file.path, end(files, at))?;
             let mut sound = self.is_expected(file) && !content.scan.damaged && (last || !content.scan.torn);
             let commits = content.scan.records.iter().filter(|(kind, _)| *kind == KIND_COMMIT);
             let batches_end = commits.map(|(_, payload)| payload.end).max().unwrap_or(0);
@@ -137,7 +137,7 @@ impl<S: Serialize + DeserializeOwned> SegmentedLog<S> {
                 };
                 let is_read = match *kind {
                     KIND_HEADER | KIND_SKIPPABLE.. => true,
-                    KIND_COMMIT => content.parse::<Commit<S>>(payload).is_some(),
+                    KIND_COMMIT => content.parse::<CommitRecord<S>>(payload).is_some(),
                     KIND_ENTRY => take(location, &content.bytes[payload.clone()]),
                     _ => false,
                 };
@@ -158,7 +158,7 @@ impl<S: Serialize + DeserializeOwned> SegmentedLog<S> {
     }
 
     fn is_expected(&self, file: &Candidate) -> bool {
-        let expected = |header: &Header| header.log == self.name && header.number == file.number;
+        let expected = |header: &SegmentHeader| header.log == self.name && header.number == file.number;
         file.header.as_ref().is_some_and(expected)
     }
 
@@ -176,9 +176,9 @@ impl<S: Serialize + DeserializeOwned> SegmentedLog<S> {
     }
 }
 
-impl Content {
+impl SegmentContent {
     /// Reads a segment up to where the next one says that it ends.
-    fn read(path: &Path, end: Option<u64>) -> Result<Content> {
+    fn read(path: &Path, end: Option<u64>) -> Result<SegmentContent> {
         let bytes = read_up_to(path, end.unwrap_or(u64::MAX).min(MAX_SEGMENT))?.unwrap_or_default();
         // A beginning that is no magic is damage that costs no record.
         let magic = bytes.len().min(MAGIC.len());
@@ -187,7 +187,7 @@ impl Content {
         if is_ours && magic < MAGIC.len() {
             scan.torn = true;
         }
-        Ok(Content { bytes, scan })
+        Ok(SegmentContent { bytes, scan })
     }
 
     /// Holds no batch, and nothing that was one once.
@@ -224,10 +224,10 @@ fn candidates(directory: &Path) -> Result<Vec<Candidate>> {
 }
 
 /// The header of a segment; `None` when it is not sound.
-fn header(path: &Path) -> Result<Option<Header>> {
+fn header(path: &Path) -> Result<Option<SegmentHeader>> {
     let bytes = read_up_to(path, MAX_HEADER)?.unwrap_or_default();
     let Some((KIND_HEADER, payload)) = frame::record_at(&bytes, MAGIC.len()) else { return Ok(None) };
-    let header: Option<Header> = serde_json::from_slice(&bytes[payload]).ok();
+    let header: Option<SegmentHeader> = serde_json::from_slice(&bytes[payload]).ok();
     let header = header.filter(|_| bytes.starts_with(&MAGIC));
     match header {
         Some(header) if header.readable_from > FORMAT => {

@@ -35,7 +35,7 @@ use self::readers::Readers;
 use self::writer::{Cause, Session, Writer};
 use crate::closure::{self, limit};
 use crate::error::{EnrollError, PutError, ReleaseCommitError, Result};
-use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead, SyncProgress};
+use crate::objects::{ObjectFilter, ObjectPosition, ObjectRecord, SyncHead, SyncProgress};
 use crate::record::{
     Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, NewNode, NodeRecord, Pruned, Release,
     Retention, RunFilter, RunRecord, TokenUse, Touch,
@@ -329,11 +329,11 @@ impl Store {
         Ok(())
     }
 
-    /// Objects of active nodes in the order of their places, after one.
+    /// Objects of active nodes in the order of their positions, after one.
     pub async fn sync_objects(
         &self,
         filter: ObjectFilter,
-        after: Option<ObjectPlace>,
+        after: Option<ObjectPosition>,
         limit: usize,
     ) -> Result<Vec<ObjectRecord>> {
         self.read(move |db| objects::list(db, &filter, after.as_ref(), limit)).await
@@ -508,9 +508,9 @@ impl Store {
         self.read(move |db| releases::list(db, limit, before)).await
     }
 
-    // Pushes.
+    // Run requests.
 
-    /// Asks these nodes to converge now and to confirm with this number (DLT-5); a node's
+    /// Requests that these nodes run now and confirm with this number (DLT-5); a node's
     /// earlier request is replaced. Nodes that are not active are left out.
     pub async fn request_run(&self, nodes: Vec<NodeId>, number: u64, now: Timestamp) -> Result<()> {
         self.write(0, move |session| nodes::request_run(&session.db, &nodes, number, now)).await

@@ -104,8 +104,8 @@ pub(super) fn confirm_key(db: &Connection, node: &NodeId) -> Result<bool> {
 }
 
 pub(super) fn remove(db: &Connection, node: &NodeId, now: Timestamp) -> Result<bool> {
-    let push = "DELETE FROM push WHERE node = (SELECT no FROM node WHERE id = ?1)";
-    change(db, "remove a node", push, [node.as_str()])?;
+    let request = "DELETE FROM push WHERE node = (SELECT no FROM node WHERE id = ?1)";
+    change(db, "remove a node", request, [node.as_str()])?;
     let sql = "UPDATE node SET removed = ?2 WHERE id = ?1 AND removed IS NULL";
     Ok(change(db, "remove a node", sql, params![node.as_str(), now.0])? > 0)
 }

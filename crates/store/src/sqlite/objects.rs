@@ -16,7 +16,7 @@ use super::query;
 use super::sync::{OURS, StoredSync, THEIRS, row_at, row_of};
 use crate::MAX_LISTED;
 use crate::error::{Result, StoreError};
-use crate::objects::{ObjectFilter, ObjectPlace, ObjectRecord, SyncHead};
+use crate::objects::{ObjectFilter, ObjectPosition, ObjectRecord, SyncHead};
 
 const LOAD: &str = "load what is synchronized";
 const LIST: &str = "list objects";
@@ -131,15 +131,15 @@ pub(super) fn heads(db: &Connection) -> Result<Vec<(NodeId, SyncHead)>> {
 }
 
 fn head(kept: &StoredSync) -> Result<SyncHead> {
-    let [our_objects, their_objects] = kept.objects;
+    let [feed_objects, replica_objects] = kept.objects;
     Ok(SyncHead {
         feed: cursor(kept.incarnation.as_deref(), kept.head)?,
         replica: replica_cursor(kept)?,
         acked: cursor(kept.acked_incarnation.as_deref(), kept.acked_rev)?,
         // What cannot be read is no comparison.
         condition: kept.condition.as_deref().and_then(|json| serde_json::from_str(json).ok()),
-        our_objects,
-        their_objects,
+        feed_objects,
+        replica_objects,
         changed: kept.changed,
     })
 }
@@ -149,7 +149,7 @@ fn head(kept: &StoredSync) -> Result<SyncHead> {
 pub(super) fn list(
     db: &Connection,
     filter: &ObjectFilter,
-    after: Option<&ObjectPlace>,
+    after: Option<&ObjectPosition>,
     limit: usize,
 ) -> Result<Vec<ObjectRecord>> {
     let limit = limit.min(MAX_LISTED);
@@ -177,7 +177,7 @@ fn list_node(
     no: i64,
     node: &NodeId,
     filter: &ObjectFilter,
-    after: Option<&ObjectPlace>,
+    after: Option<&ObjectPosition>,
     limit: usize,
     page: &mut Vec<ObjectRecord>,
 ) -> Result<()> {

@@ -57,11 +57,11 @@ struct Gauge {
 
 struct WriteJob {
     bytes: usize,
-    work: Work,
+    work: QueuedWork,
 }
 
 /// One piece of queued work, run in the session; with an error it is not run, because of that.
-type Work = Box<dyn FnOnce(Result<&mut Session, &StoreError>) -> Ran + Send>;
+type QueuedWork = Box<dyn FnOnce(Result<&mut Session, &StoreError>) -> Ran + Send>;
 
 /// Work that was run but is not committed.
 struct Ran {
@@ -103,7 +103,7 @@ impl Writer {
         E: Cause,
     {
         let (reply, receiver) = oneshot::channel();
-        let work: Work = Box::new(move |session| {
+        let work: QueuedWork = Box::new(move |session| {
             let result = session.map_err(|error| E::from(error.clone())).and_then(work);
             let cause = result.as_ref().err().and_then(Cause::cause).cloned();
             let failed = result.is_err();
@@ -224,7 +224,7 @@ fn run_group(session: &mut Session, group: Vec<WriteJob>, gauge: &Gauge) {
 
 /// Runs work that is a group of its own: the transaction goes with it when it fails. A
 /// savepoint would have every page copied before it changes.
-fn run_alone(session: &mut Session, work: Work) -> Ran {
+fn run_alone(session: &mut Session, work: QueuedWork) -> Ran {
     let mut ran = work(Ok(session));
     if ran.failed
         && !session.db.is_autocommit()
@@ -237,7 +237,7 @@ fn run_alone(session: &mut Session, work: Work) -> Ran {
 }
 
 /// Runs work in a savepoint; its changes are gone when it fails.
-fn run_one(session: &mut Session, work: Work) -> Ran {
+fn run_one(session: &mut Session, work: QueuedWork) -> Ran {
     if let Err(error) = execute(session, "SAVEPOINT work") {
         return work(Err(&error));
     }

@@ -36,7 +36,7 @@ async fn all(make: impl Fn() -> Box<Store>) {
     nodes::a_node_may_enroll_again_with_a_new_token(&make()).await;
     nodes::removed_nodes_keep_their_history(&make()).await;
     nodes::contacts_are_kept(&make()).await;
-    nodes::traits_and_pushes_are_kept(&make()).await;
+    nodes::traits_and_run_requests_are_kept(&make()).await;
     facts::facts_are_accepted_once(&make()).await;
     facts::runs_make_streaks(&make()).await;
     facts::lists_are_newest_first_and_paged(&make()).await;

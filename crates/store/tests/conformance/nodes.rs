@@ -155,7 +155,7 @@ pub(super) async fn contacts_are_kept(store: &Store) {
 }
 
 /// DLT-5.
-pub(super) async fn traits_and_pushes_are_kept(store: &Store) {
+pub(super) async fn traits_and_run_requests_are_kept(store: &Store) {
     let (one, two) = (enrolled(store, 1).await, enrolled(store, 2).await);
     assert_eq!(store.traits(&one).await.unwrap(), None);
     for text in ["a", "b"] {

@@ -259,10 +259,10 @@ pub(super) async fn heads_say_how_far_each_is(store: &Store) {
     let of = |node: &NodeId| heads.iter().find(|(id, _)| id == node).unwrap().1.clone();
     let head = of(&one);
     assert_eq!((head.feed, head.replica, head.acked), (cursor("f1", 6), None, cursor("f1", 3)));
-    assert_eq!((head.our_objects, head.their_objects, head.changed), (3, 2, at(1)));
+    assert_eq!((head.feed_objects, head.replica_objects, head.changed), (3, 2, at(1)));
     let head = of(&two);
     assert_eq!((head.feed, head.replica, head.acked), (None, cursor("t", 4), None));
-    assert_eq!((head.our_objects, head.their_objects, head.changed), (0, 1, at(2)));
+    assert_eq!((head.feed_objects, head.replica_objects, head.changed), (0, 1, at(2)));
     assert_eq!(heads.len(), 3);
     let conditions = [of(&one).condition, of(&two).condition, of(&three).condition];
     assert_eq!(conditions, [out_of_sync, in_sync.clone(), in_sync]);
@@ -294,14 +294,14 @@ pub(super) async fn objects_are_listed_in_pages(store: &Store) {
             let page = store.sync_objects(filter.clone(), after, step).await.unwrap();
             assert!(page.len() <= step);
             let Some(last) = page.last() else { return all };
-            after = Some(last.place());
+            after = Some(last.position());
             all.extend(page);
         }
     };
     let any = ObjectFilter::default();
     let all = list(&any, 1000).await;
     assert_eq!(all.len(), 2 * (5 + 2), "no tombstones, and nothing of a removed node");
-    assert!(all.is_sorted_by(|a, b| a.place() < b.place()));
+    assert!(all.is_sorted_by(|a, b| a.position() < b.position()));
     for step in 1..5 {
         assert_eq!(list(&any, step).await, all, "in pages of {step}");
     }

@@ -1,4 +1,4 @@
-//! [`Batch`]: changes for the shell to apply and to make durable together with the cursor.
+//! [`ApplyBatch`]: changes for the shell to apply and to make durable together with the cursor.
 
 use crate::cursor::FeedCursor;
 use model::ObjectKey;
@@ -8,7 +8,7 @@ use crate::frame::Op;
 
 /// One change for the backend.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Item {
+pub struct ApplyItem {
     /// Which object.
     pub key: ObjectKey,
     /// The change in the source's feed.
@@ -37,7 +37,7 @@ pub enum ItemOutcome {
     Temporary(String),
     /// What is here does not fit: fetched anew, a bounded number of times, then permanent.
     Recoverable(String),
-    /// Never: the source of truth is told, and the object is shown as out of sync.
+    /// Never: the source of truth gets an `error`, and the object is shown as out of sync.
     Permanent {
         /// A stable code.
         code: String,
@@ -60,16 +60,16 @@ impl ItemOutcome {
 
 /// A batch: at most one is under way on a link.
 #[derive(Clone, Debug, PartialEq)]
-pub struct Batch {
+pub struct ApplyBatch {
     /// What to apply, in this order; may be empty, when only the cursor moves.
-    pub items: Vec<Item>,
+    pub items: Vec<ApplyItem>,
     /// The cursor once every item is settled; `None`: it does not move.
     pub(super) settled: Option<FeedCursor>,
     /// The cursor when one is not.
     pub(super) unsettled: Option<FeedCursor>,
 }
 
-impl Batch {
+impl ApplyBatch {
     /// The cursor that is good with these outcomes; `None` when it does not move.
     pub fn cursor(&self, outcomes: &[ItemOutcome]) -> Option<FeedCursor> {
         let settled = outcomes.len() == self.items.len() && outcomes.iter().all(ItemOutcome::is_settled);
@@ -79,7 +79,7 @@ impl Batch {
     /// What to make durable once every item has an outcome: items done, and the cursor.
     pub fn write(&self, outcomes: &[ItemOutcome]) -> Write {
         let done = self.items.iter().zip(outcomes).filter(|(_, outcome)| **outcome == ItemOutcome::Done);
-        let theirs = done.map(|(item, _)| {
+        let replica = done.map(|(item, _)| {
             let new = match &item.change {
                 Op::Put { stub, content, .. } => {
                     let content = Content { bytes: content.clone(), trace: item.trace.clone(), at: item.at };
@@ -89,6 +89,6 @@ impl Batch {
             };
             (item.key.clone(), new)
         });
-        Write { replica: theirs.collect(), cursor: self.cursor(outcomes), ..Write::default() }
+        Write { replica: replica.collect(), cursor: self.cursor(outcomes), ..Write::default() }
     }
 }

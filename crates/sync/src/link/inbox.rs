@@ -17,7 +17,7 @@ use std::sync::Arc;
 use crate::cursor::{FeedCursor, Position};
 use model::{ObjectKey, Timestamp};
 
-use super::batch::{Batch, Item, ItemOutcome};
+use super::batch::{ApplyBatch, ApplyItem, ItemOutcome};
 use super::types::Output;
 use super::{Cx, Link, LinkConfig};
 use crate::frame::{Ack, Checkpoint, Event, Frame, Op};
@@ -40,8 +40,8 @@ pub(super) enum Hold {
 }
 
 #[derive(Clone, Debug)]
-pub(super) struct Pending {
-    pub item: Item,
+pub(super) struct PendingItem {
+    pub item: ApplyItem,
     pub hold: Hold,
     /// It goes with no batch before.
     pub due: Timestamp,
@@ -49,7 +49,7 @@ pub(super) struct Pending {
 
 #[derive(Debug)]
 pub(super) struct InFlightBatch {
-    pub batch: Arc<Batch>,
+    pub batch: Arc<ApplyBatch>,
     since: Timestamp,
 }
 
@@ -62,7 +62,7 @@ pub(super) struct Inbox {
     position: u64,
     /// Cursors that are reached once nothing up to a position waits.
     uptos: VecDeque<(u64, FeedCursor)>,
-    pub waiting: BTreeMap<ObjectKey, Pending>,
+    pub waiting: BTreeMap<ObjectKey, PendingItem>,
     /// What waits, in the order in which it is due.
     order: BTreeMap<(Timestamp, u64), ObjectKey>,
     ready: Totals,
@@ -118,13 +118,13 @@ impl Inbox {
     }
 
     /// The first position that holds back the cursor, of what waits and of these items.
-    fn first_open(&self, items: &[Item]) -> u64 {
+    fn first_open(&self, items: &[ApplyItem]) -> u64 {
         let open = self.waiting.values().map(|pending| &pending.item).chain(items);
         open.filter(|item| !item.released).map(|item| item.position).min().unwrap_or(u64::MAX)
     }
 
     /// The newest cursor that neither what waits holds back nor these items.
-    fn reached(&self, items: &[Item]) -> Option<&FeedCursor> {
+    fn reached(&self, items: &[ApplyItem]) -> Option<&FeedCursor> {
         let open = self.first_open(items);
         self.uptos.iter().rev().find(|(position, _)| *position < open).map(|(_, cursor)| cursor)
     }
@@ -153,13 +153,13 @@ impl Inbox {
     }
 
     /// What goes with the next batch first.
-    fn first_due(&self, now: Timestamp) -> Option<&Pending> {
+    fn first_due(&self, now: Timestamp) -> Option<&PendingItem> {
         let ((due, _), key) = self.order.first_key_value()?;
         self.waiting.get(key).filter(|_| *due <= now)
     }
 
     /// Takes what waits for an object out of the order.
-    pub fn take(&mut self, key: &ObjectKey) -> Option<Pending> {
+    pub fn take(&mut self, key: &ObjectKey) -> Option<PendingItem> {
         let pending = self.waiting.remove(key)?;
         self.order.remove(&(pending.due, pending.item.position));
         let load = self.load(pending.hold);
@@ -172,7 +172,7 @@ impl Inbox {
         Some(pending)
     }
 
-    pub fn insert(&mut self, pending: Pending) {
+    pub fn insert(&mut self, pending: PendingItem) {
         let load = self.load(pending.hold);
         load.objects += 1;
         load.bytes += pending.item.change.content_len();
@@ -232,9 +232,9 @@ impl Link {
         let position = before.as_ref().map(|before| &before.item).filter(|item| !item.released);
         let position = position.map_or(self.inbox.position, |item| item.position);
         // Another version counts its tries anew, unless one was asked for because of them.
-        let fails = |before: &Pending| before.hold == Hold::Fetch || before.item.released;
+        let fails = |before: &PendingItem| before.hold == Hold::Fetch || before.item.released;
         let tried = before.filter(|before| before.item.rev == event.rev || fails(before));
-        let item = Item {
+        let item = ApplyItem {
             key: event.key,
             rev: event.rev,
             change: event.op,
@@ -248,7 +248,7 @@ impl Link {
         if let Some((code, message)) = refusal {
             return self.reject(&item, code, message, cx);
         }
-        self.inbox.insert(Pending { item, hold: Hold::Ready, due: cx.now });
+        self.inbox.insert(PendingItem { item, hold: Hold::Ready, due: cx.now });
     }
 
     /// Why objects of this kind are not taken from the other side.
@@ -294,12 +294,12 @@ impl Link {
             return;
         }
         let (settled, unsettled) = (settled.or(base.clone()), moved(inbox.reached(&items)).or(base));
-        let batch = Arc::new(Batch { items, settled, unsettled });
+        let batch = Arc::new(ApplyBatch { items, settled, unsettled });
         cx.out.push(Output::Apply(batch.clone()));
         inbox.in_flight = Some(InFlightBatch { batch, since: cx.now });
     }
 
-    fn collect(&mut self, cx: &mut Cx<'_>) -> Vec<Item> {
+    fn collect(&mut self, cx: &mut Cx<'_>) -> Vec<ApplyItem> {
         let limits = self.config.limits.clone();
         let (mut items, mut bytes) = (Vec::new(), 0);
         let mut uids = BTreeSet::new();

@@ -31,9 +31,9 @@ use crate::interop;
 use crate::mode::Role;
 use crate::replica::Replica;
 
-pub use batch::{Batch, Item, ItemOutcome, NotDurable};
+pub use batch::{ApplyBatch, ApplyItem, ItemOutcome, NotDurable};
 pub(crate) use resync::Resync;
-pub use types::{Counters, EndedBy, Input, Limits, LinkCommand, LinkConfig, Note, Output, Span};
+pub use types::{EndedBy, Input, Limits, LinkCommand, LinkConfig, LinkCounters, Note, Output, Span};
 
 /// How long the other side is asked to stay away when what it does cannot be helped, in
 /// seconds.
@@ -49,7 +49,7 @@ const NOTED: (u32, u32) = (32, 3);
 
 use inbox::Inbox;
 use outbox::{Flow, Outbox};
-use serve::Server;
+use serve::ResyncServer;
 
 /// One protocol session: of a transport's length, or of one request and its answer ([`Span`]).
 #[derive(Debug)]
@@ -63,10 +63,10 @@ pub struct Link {
     out: Outbox,
     inbox: Inbox,
     resync: Box<Resync>,
-    server: Server,
+    server: ResyncServer,
     /// Since when it holds the permit for resyncs.
     permit: Option<Timestamp>,
-    counters: Counters,
+    counters: LinkCounters,
     /// Bounds the notes of refusals.
     notes: RateLimiter,
     /// When the other side was heard last; before its hello, when the link was opened.
@@ -147,9 +147,9 @@ impl Link {
             out: Outbox::default(),
             inbox: Inbox::default(),
             resync: Box::default(),
-            server: Server::default(),
+            server: ResyncServer::default(),
             permit: None,
-            counters: Counters::default(),
+            counters: LinkCounters::default(),
             notes: RateLimiter::new(NOTED.1, NOTED.0, now),
             heard: now,
             spoke: now,
@@ -562,7 +562,7 @@ impl Link {
     }
 
     /// What was counted.
-    pub fn counters(&self) -> &Counters {
+    pub fn counters(&self) -> &LinkCounters {
         &self.counters
     }
 }

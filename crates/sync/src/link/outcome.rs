@@ -6,7 +6,7 @@
 //! Temporary -----> held, tried again; after `shown_after` tries rejected as `fails-for-now`, still tried;
 //!                  without room evicted: a resync brings it again
 //! Recoverable ---> fetched anew, at most `refetches` times, then rejected
-//! Permanent -----> rejected: the source is told, the set as received has it
+//! Permanent -----> rejected: the source gets an `error`, the set as received has it
 //! NotDurable ----> all of the batch is Temporary; the next batch waits as long as a first retry
 //! ```
 //!
@@ -17,8 +17,8 @@ use std::time::Duration;
 
 use model::ObjectKey;
 
-use super::batch::{Item, ItemOutcome, NotDurable};
-use super::inbox::{Hold, Pending};
+use super::batch::{ApplyItem, ItemOutcome, NotDurable};
+use super::inbox::{Hold, PendingItem};
 use super::inventory_resync::resource;
 use super::types::Note;
 use super::{Cx, Link};
@@ -61,7 +61,7 @@ impl Link {
                     }
                 }
                 other => {
-                    let pending = Pending { item: item.clone(), hold: Hold::Ready, due: cx.now };
+                    let pending = PendingItem { item: item.clone(), hold: Hold::Ready, due: cx.now };
                     self.failed(pending, other, cx);
                 }
             }
@@ -78,7 +78,7 @@ impl Link {
     }
 
     /// An item did not work out.
-    pub(super) fn failed(&mut self, mut pending: Pending, outcome: ItemOutcome, cx: &mut Cx<'_>) {
+    pub(super) fn failed(&mut self, mut pending: PendingItem, outcome: ItemOutcome, cx: &mut Cx<'_>) {
         let newer = self.inbox.waiting.contains_key(&pending.item.key);
         if newer && !matches!(outcome, ItemOutcome::Permanent { .. }) {
             self.counters.superseded += 1;
@@ -118,10 +118,10 @@ impl Link {
         self.inbox.insert(pending);
     }
 
-    /// What fails again and again is shown as out of sync, and the source is told why; the cursor and
+    /// What fails again and again is shown as out of sync, and the source gets an `error`; the cursor and
     /// comparisons go on without it. When the link or the process ends before it works, the roots will
     /// differ, and a resync brings it again.
-    fn release(&mut self, pending: &mut Pending, why: String, cx: &mut Cx<'_>) {
+    fn release(&mut self, pending: &mut PendingItem, why: String, cx: &mut Cx<'_>) {
         let (limits, item) = (&self.config.limits, &mut pending.item);
         let released = || self.inbox.waiting.values().filter(|other| other.item.released).count();
         if item.tries < limits.shown_after || item.released || released() >= limits.pending_retries {
@@ -132,8 +132,8 @@ impl Link {
     }
 
     /// There is no room to hold it for a retry: a comparison finds it again, in a while.
-    fn evict(&mut self, item: Item, why: String, cx: &mut Cx<'_>) {
-        let Item { key, rev, .. } = item;
+    fn evict(&mut self, item: ApplyItem, why: String, cx: &mut Cx<'_>) {
+        let ApplyItem { key, rev, .. } = item;
         let code = refusal::FAILS.to_owned();
         cx.send(Frame::Refused(Box::new(Refused { rev, key, code, message: why })));
         cx.replica.evict();
@@ -142,14 +142,14 @@ impl Link {
     }
 
     /// An object is never taken.
-    pub(super) fn reject(&mut self, item: &Item, code: &str, message: String, cx: &mut Cx<'_>) {
+    pub(super) fn reject(&mut self, item: &ApplyItem, code: &str, message: String, cx: &mut Cx<'_>) {
         self.counters.refused_here += 1;
         self.report_rejection(item, code, message, cx);
     }
 
     /// Says here and there that an object is not taken, or not for now; here of many in a short time the
     /// first alone.
-    fn report_rejection(&mut self, item: &Item, code: &str, message: String, cx: &mut Cx<'_>) {
+    fn report_rejection(&mut self, item: &ApplyItem, code: &str, message: String, cx: &mut Cx<'_>) {
         let rejected = RejectedObject::of(&item.change, item.rev, code, message);
         let (key, code, message) = (item.key.clone(), code.to_owned(), rejected.message.clone());
         let refused = Refused { rev: item.rev, key, code, message };

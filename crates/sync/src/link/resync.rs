@@ -165,7 +165,7 @@ impl Resync {
         self.failing.saturating_add(kept).max(self.differs.into())
     }
 
-    /// The roots are different. After a resync the source is told: it would take the sets for equal.
+    /// The roots are different. After a resync the source gets a frame: it would take the sets for equal.
     pub fn differed(&mut self) {
         self.differs |= self.failures > 0;
     }
@@ -576,7 +576,7 @@ impl Link {
                 approved.map(|one| Approval { compared: one.compared || began >= one.at, ..one });
         } else if !approved.as_ref().is_some_and(counts) {
             self.resync.kept = Some((many, all));
-            // The source is told: it would take the sets for equal.
+            // The source gets a frame: it would take the sets for equal.
             self.inbox.ack_due = true;
             self.note_resynced(0, orphans.len(), cx);
             return;

@@ -48,7 +48,7 @@ enum PendingAnswer {
 
 /// A list that was asked for: one at a time, sent in parts.
 #[derive(Clone, Debug)]
-struct List {
+struct InventoryList {
     /// The asker's inventory, until the list begins.
     checksum: Option<Digest>,
     /// It begins no sooner.
@@ -59,17 +59,17 @@ struct List {
 
 /// The answering half.
 #[derive(Debug, Default)]
-pub(super) struct Server {
+pub(super) struct ResyncServer {
     /// A resync is served; the last sign of it.
     pub served: Option<Timestamp>,
     /// The head of the own feed as the other side knows it.
     pub announced: u64,
     answers: VecDeque<PendingAnswer>,
-    list: Option<Box<List>>,
+    list: Option<Box<InventoryList>>,
     listed: Option<Timestamp>,
 }
 
-impl Server {
+impl ResyncServer {
     /// The other side is there and works on what it got.
     pub fn is_heard(&mut self, now: Timestamp) {
         self.served = self.served.map(|_| now);
@@ -170,7 +170,7 @@ impl Link {
             Interop::RequestList { .. } if self.both.trie_resync || self.server.list.is_some() => {}
             Interop::RequestList { checksum } => {
                 let not_before = self.server.listed.map(|at| at.plus(LIST_EVERY)).filter(|at| *at > cx.now);
-                let list = List { checksum: Some(checksum), not_before, after: None };
+                let list = InventoryList { checksum: Some(checksum), not_before, after: None };
                 self.server.list = Some(Box::new(list));
                 self.server.answers.push_back(PendingAnswer::List);
             }

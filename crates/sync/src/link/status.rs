@@ -1,8 +1,8 @@
 //! How both sets of a link stand, as [`model::condition`] has it for everybody.
 //!
 //! ```text
-//! own feed --> replica there     own_condition():   compared there, acknowledged, and nothing rejected
-//! feed there --> own replica     their_condition(): compared, or all received that is known of
+//! own feed --> replica there     feed_condition():    compared there, acknowledged, and nothing rejected
+//! feed there --> own replica     replica_condition(): compared, or all received that is known of
 //! ```
 //!
 //! Invariants: a set is in sync here only when nothing of it is under way, rejected or kept back;
@@ -20,25 +20,25 @@ use crate::replica::Replica;
 impl Link {
     /// How both sets stand; `compared` is the last comparison on this link.
     pub fn cause(&self, feed: &Feed, replica: &Replica, compared: Option<Evidence>) -> SyncCause {
-        let (own, theirs) = (self.own_condition(feed), self.their_condition(replica));
+        let (of_feed, of_replica) = (self.feed_condition(feed), self.replica_condition(replica));
         match self.config.role {
-            Role::Principal => SyncCause::of_link(own, theirs, compared),
-            Role::Agent => SyncCause::of_link(theirs, own, compared),
+            Role::Principal => SyncCause::of_link(of_feed, of_replica, compared),
+            Role::Agent => SyncCause::of_link(of_replica, of_feed, compared),
         }
     }
 
     /// Nothing moves before somebody changes something: both sets are in sync, or differ and stay so.
     pub fn is_settled(&self, feed: &Feed, replica: &Replica) -> bool {
-        let (own, theirs) = (self.own_condition(feed), self.their_condition(replica));
+        let (of_feed, of_replica) = (self.feed_condition(feed), self.replica_condition(replica));
         let differs = |set: &SetCondition| matches!(set, SetCondition::OutOfSync(_));
-        let settled = differs(&own)
-            || differs(&theirs)
-            || (&own, &theirs) == (&SetCondition::InSync, &SetCondition::InSync);
+        let settled = differs(&of_feed)
+            || differs(&of_replica)
+            || (&of_feed, &of_replica) == (&SetCondition::InSync, &SetCondition::InSync);
         settled && self.in_flight() == 0 && self.under_way() == 0
     }
 
     /// How the own set and the other side's replica of it stand.
-    pub fn own_condition(&self, feed: &Feed) -> SetCondition {
+    pub fn feed_condition(&self, feed: &Feed) -> SetCondition {
         match self.out.flow {
             Flow::Unknown => SetCondition::Connecting,
             Flow::Stuck => SetCondition::Comparing,
@@ -59,7 +59,7 @@ impl Link {
     }
 
     /// How the other side's set and the own replica of it stand.
-    pub fn their_condition(&self, replica: &Replica) -> SetCondition {
+    pub fn replica_condition(&self, replica: &Replica) -> SetCondition {
         if !self.has_met() {
             return SetCondition::Connecting;
         }

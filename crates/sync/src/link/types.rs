@@ -7,7 +7,7 @@ use crate::cursor::FeedCursor;
 use model::replication::SyncPolicy;
 use model::{Kind, ObjectKey};
 
-use super::batch::{Batch, ItemOutcome, NotDurable};
+use super::batch::{ApplyBatch, ItemOutcome, NotDurable};
 use crate::durable::Content;
 use crate::frame::{Capabilities, CloseReason, Frame, GoAway, Hello, MAX_REQUESTED, Refused, VERSIONS};
 use crate::mode::{Mode, Role};
@@ -59,7 +59,7 @@ impl LinkConfig {
 pub enum Span {
     /// As long as its transport: what may go before the other side's hello is that side's to say.
     Transport,
-    /// One request and its answer, or one of both: what is to be said is said without waiting for
+    /// One request and its answer, or one of both: every frame is sent without waiting for
     /// the other side's hello.
     Exchange {
         /// The other side's durable cursor in our feed, as it said last: events after it go with
@@ -138,7 +138,7 @@ pub enum Input {
     Frame(Frame),
     /// Contents asked for by [`Output::Load`], in its order; `None` where the shell has none.
     Loaded(Vec<Option<Content>>),
-    /// The batch was applied, and [`Batch::write`] of these outcomes, one for each item, is durable; or
+    /// The batch was applied, and [`ApplyBatch::write`] of these outcomes, one for each item, is durable; or
     /// nothing of it is.
     Applied(Result<Vec<ItemOutcome>, NotDurable>),
     /// What [`Output::Reincarnate`] asked for was tried; or it is too soon for it, by so long.
@@ -176,9 +176,9 @@ pub enum Output {
     /// time. Not to be carried out while much waits to be sent: it makes more. With nothing wanted it asks
     /// for just that.
     Load(Vec<(ObjectKey, u64)>),
-    /// Apply these, then make [`Batch::write`] durable, then say [`Input::Applied`].
-    Apply(Arc<Batch>),
-    /// The own feed went back behind what it said before: begin it in a new incarnation with
+    /// Apply these, then make [`ApplyBatch::write`] durable, then say [`Input::Applied`].
+    Apply(Arc<ApplyBatch>),
+    /// The own feed went back behind what it sent before: begin it in a new incarnation with
     /// [`crate::Feed::reincarnate`], durably, then say [`Input::Reincarnated`]. That is a lot of work
     /// on the other side's word alone, and not done too soon after the last time. The link closes; the
     /// next one goes on.
@@ -205,7 +205,7 @@ pub enum EndedBy {
 /// Something to count or to show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Note {
-    /// The other side said hello; its instance tells two agents with one identity apart.
+    /// The other side said hello; its instance distinguishes two agents with one identity.
     Met(Box<Hello>),
     /// So many items of a batch were applied; the oldest was accepted at the source at this
     /// time: a sample of the latency of propagation.
@@ -218,7 +218,7 @@ pub enum Note {
     /// The other side does not apply this object of the own feed: never, or not for now.
     RefusedThere(Refused),
     /// An object of the other side cannot be applied here. Of many in a short time only the
-    /// first are noted; [`Counters::refused_here`] has all.
+    /// first are noted; [`LinkCounters::refused_here`] has all.
     RefusedHere(Refused),
     /// A resync ended.
     Resynced {
@@ -241,7 +241,7 @@ pub enum Note {
 
 /// What a link counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counters {
+pub struct LinkCounters {
     /// Events sent, responses of resyncs among them.
     pub sent: u64,
     /// Events received.

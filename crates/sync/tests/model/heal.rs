@@ -37,7 +37,7 @@ impl World {
             let mut approved_now = false;
             for at in [PRINCIPAL, AGENT] {
                 let side = &self.sides[at];
-                let kept = side.link.as_ref().map(|link| link.their_condition(&side.replica));
+                let kept = side.link.as_ref().map(|link| link.replica_condition(&side.replica));
                 let kept =
                     matches!(kept, Some(SetCondition::OutOfSync(Difference::DeletionsUnconfirmed { .. })));
                 if kept && approved_at != Some(self.now) {
@@ -71,7 +71,7 @@ impl World {
                 let status = side
                     .link
                     .as_ref()
-                    .map(|link| (link.own_condition(&side.feed), link.their_condition(&side.replica)));
+                    .map(|link| (link.feed_condition(&side.feed), link.replica_condition(&side.replica)));
                 format!(
                     "{:?} {status:?} feed {:?} replica {:?}",
                     side.role,
@@ -86,7 +86,7 @@ impl World {
         let [a, b] = &mut self.sides;
         let settled = |side: &Side| {
             let Some(link) = &side.link else { return false };
-            let theirs = link.their_condition(&side.replica);
+            let theirs = link.replica_condition(&side.replica);
             let fine = theirs == SetCondition::InSync
                 || (!side.replica.rejected().is_empty()
                     && matches!(theirs, SetCondition::OutOfSync(Difference::Rejected { .. })));

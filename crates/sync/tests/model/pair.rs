@@ -10,7 +10,7 @@ use model::{Incarnation, Kind, ObjectKey, SectionKey, Stub, Timestamp};
 use sync::admission::Permits;
 use sync::durable::Content;
 use sync::frame::Frame;
-use sync::link::{Item, ItemOutcome, NotDurable, Note};
+use sync::link::{ApplyItem, ItemOutcome, NotDurable, Note};
 use sync::{Feed, Input, Link, LinkConfig, Mode, Output, Replica, Role, SavedFeed, SavedReplica};
 
 pub const PRINCIPAL: usize = 0;
@@ -27,7 +27,7 @@ pub struct Side {
     pub frames: Vec<Frame>,
     pub notes: Vec<Note>,
     pub closed: Option<(&'static str, Option<u64>)>,
-    pub outcome: fn(&Item, u32) -> ItemOutcome,
+    pub outcome: fn(&ApplyItem, u32) -> ItemOutcome,
     pub tries: BTreeMap<ObjectKey, u32>,
     /// Applies wait here while this is set.
     pub slow: bool,

@@ -12,7 +12,7 @@ use sync::FeedCursor;
 use sync::admission::Permits;
 use sync::durable::{Content, Write};
 use sync::frame::{Frame, Refused, ResyncResponse};
-use sync::link::{Batch, ItemOutcome, Limits, LinkCommand, Note, Span};
+use sync::link::{ApplyBatch, ItemOutcome, Limits, LinkCommand, Note, Span};
 use sync::{Feed, Input, Link, LinkConfig, Mode, Output, Replica, Role, refusal};
 
 #[path = "changes.rs"]
@@ -36,7 +36,7 @@ const PARKED: usize = 2;
 
 enum Job {
     Load(Vec<(ObjectKey, u64)>),
-    Apply(Arc<Batch>),
+    Apply(Arc<ApplyBatch>),
     Applied(Vec<ItemOutcome>),
     Reincarnate,
 }
@@ -534,7 +534,7 @@ impl World {
         }
     }
 
-    fn apply(&mut self, item: &sync::link::Item, rng: &mut Rng) -> ItemOutcome {
+    fn apply(&mut self, item: &sync::link::ApplyItem, rng: &mut Rng) -> ItemOutcome {
         if let sync::frame::Op::Put { content, .. } = &item.change
             && content.starts_with(b"!")
         {
@@ -570,7 +570,7 @@ impl World {
         for at in [PRINCIPAL, AGENT] {
             let side = &self.sides[at];
             let Some(link) = &side.link else { continue };
-            let what = match link.their_condition(&side.replica) {
+            let what = match link.replica_condition(&side.replica) {
                 SetCondition::Connecting => "connecting",
                 SetCondition::InSync => "in sync",
                 SetCondition::Behind(_) => "behind",

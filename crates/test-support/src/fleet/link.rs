@@ -19,7 +19,7 @@ use sync::{Frame, Role};
 use tokio::task::JoinHandle;
 use wire::batch::FrameBatch;
 use wire::cloudevents::{Origin, PRINCIPAL};
-use wire::signature::{self, Target};
+use wire::signature::{self, SignedTarget};
 
 use super::release::{Plan, make};
 use super::{Fleet, Member, now, number};
@@ -144,7 +144,7 @@ impl Sse {
     /// Opens them.
     pub async fn open(member: &Member, instance: &str) -> Result<Sse, TransportError> {
         let mut client = member.dial().await;
-        let sign = |target: Target<'_>| {
+        let sign = |target: SignedTarget<'_>| {
             signature::sign(target, &member.fleet, &member.id, &member.key, now(), number())
         };
         let reader = dialer(member, &link_name()).sse(&mut client, instance, None, sign).await?;

@@ -24,14 +24,14 @@ use net::tls::ClientKey;
 use rustls::ClientConfig;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use server::{Config, Credentials, EnrollInfo, Running, posture};
+use server::{Config, Credentials, EnrollInfo, RunningServer, posture};
 use tempfile::TempDir;
 use trust::seen::Seen;
 use trust::token::{Claims, KeySource, TlsTermination};
 use trust::{SigningKey, token};
 use wire::enroll::{EnrollAnswer, EnrollRequest};
 use wire::headers::{CONTENT_DIGEST, PROTOCOL, PROTOCOL_HEADER, SIGNATURE, SIGNATURE_INPUT};
-use wire::signature::{self, Target};
+use wire::signature::{self, SignedTarget};
 use wire::{Code, Problem, body, route};
 
 /// The longest body that a test reads.
@@ -56,7 +56,7 @@ pub fn number() -> u64 {
 /// A fleet with its control plane.
 pub struct Fleet {
     pub dir: TempDir,
-    running: Option<Running>,
+    running: Option<RunningServer>,
 }
 
 impl Fleet {
@@ -68,7 +68,7 @@ impl Fleet {
     }
 
     /// A fleet whose control plane was started by hand.
-    pub fn of(dir: TempDir, running: Running) -> Fleet {
+    pub fn of(dir: TempDir, running: RunningServer) -> Fleet {
         Fleet { dir, running: Some(running) }
     }
 
@@ -218,7 +218,7 @@ impl Fleet {
         let message = EnrollRequest { token, hostname, csr_pem: csr_pem.to_owned() };
         let request = plain(url, route::ENROLL, body::encode(&message).unwrap());
         let mut client = Client::dial(url, self.without_certificate(ends_at)).await.unwrap();
-        told(&call(&mut client, request).await)
+        decoded(&call(&mut client, request).await)
     }
 
     /// A connection without a certificate.
@@ -307,7 +307,8 @@ impl Member {
     ) -> Request<Full<Bytes>> {
         let (bare, query) = path.split_once('?').unwrap_or((path, ""));
         let method_name = method.as_str();
-        let target = Target { method: method_name, path: bare, query, body: &bytes, last_event_id: None };
+        let target =
+            SignedTarget { method: method_name, path: bare, query, body: &bytes, last_event_id: None };
         let signed = signature::sign(target, &self.fleet, &self.id, &self.key, at, number);
         let mut request = plain(&self.url, path, bytes);
         *request.method_mut() = method;
@@ -331,7 +332,7 @@ impl Member {
         path: &str,
         message: &T,
     ) -> Result<A, Problem> {
-        told(&self.send(self.signed(Method::POST, path, body::encode(message).unwrap())).await)
+        decoded(&self.send(self.signed(Method::POST, path, body::encode(message).unwrap())).await)
     }
 
     /// Checks in.
@@ -371,7 +372,7 @@ pub fn quiet() -> CheckIn {
         run: None,
         traits: None,
         full: false,
-        pushed: None,
+        run_confirmed: None,
         seen: None,
     }
 }
@@ -405,7 +406,7 @@ impl Operator {
         path: &str,
         bytes: Vec<u8>,
     ) -> Result<A, Problem> {
-        told(&self.raw(method, path, bytes).await)
+        decoded(&self.raw(method, path, bytes).await)
     }
 
     /// The response as it came; request and answer are what docs/schema says of them.
@@ -446,7 +447,7 @@ pub async fn call(client: &mut Client, request: Request<Full<Bytes>>) -> Respons
 }
 
 /// What a response says, or why it refuses.
-pub fn told<A: DeserializeOwned>(response: &Response<Bytes>) -> Result<A, Problem> {
+pub fn decoded<A: DeserializeOwned>(response: &Response<Bytes>) -> Result<A, Problem> {
     assert_eq!(response.headers().get(PROTOCOL_HEADER).unwrap(), PROTOCOL, "on every response (WIR-1)");
     if response.status().is_success() {
         Ok(body::decode(response.body()).unwrap())

@@ -7,7 +7,7 @@ use model::replication::{Mismatch, Mode, SyncPolicy};
 use model::work::{ActionEvent, ActionFact, ActionOutcome, Delegation, QuerySpec};
 use model::{Kind, Timestamp};
 use serde_json::{Value, json};
-use server::api::objects::{Apply, Mapping, ObjectView, ObjectsView, Results};
+use server::api::objects::{Apply, Mapping, ObjectResults, ObjectView, ObjectsView};
 use server::api::work::TaskView;
 use wire::route;
 
@@ -83,7 +83,7 @@ pub fn apply(manifests: Vec<Value>) -> Apply {
 }
 
 impl Operator {
-    pub async fn apply(&mut self, manifests: Vec<Value>) -> Results {
+    pub async fn apply(&mut self, manifests: Vec<Value>) -> ObjectResults {
         self.post("/v1/objects", &apply(manifests)).await.unwrap()
     }
 

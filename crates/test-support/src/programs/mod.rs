@@ -185,8 +185,8 @@ impl Server {
     }
 
     /// Waits until a node's state is this word.
-    pub fn until_word(&self, host: &str, word: &str) {
-        until(&format!("{host} is {word}"), || (self.node(host)["word"] == word).then_some(()));
+    pub fn until_state(&self, host: &str, state: &str) {
+        until(&format!("{host} is {state}"), || (self.node(host)["state"] == state).then_some(()));
     }
 
     /// Publishes a fleet repo.

@@ -11,13 +11,13 @@ use cli::credentials;
 use cli::folder::FileChanges;
 use cli::operator::Operator;
 use cli::publish::{Published, Publisher};
-use server::{Config, Credentials, Running};
+use server::{Config, Credentials, RunningServer};
 use tempfile::TempDir;
 
 /// A control plane on loopback, founded in a directory of its own.
 pub struct Control {
     pub dir: TempDir,
-    pub running: Running,
+    pub running: RunningServer,
     pub credentials: Credentials,
 }
 

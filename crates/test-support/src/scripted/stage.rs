@@ -34,7 +34,7 @@ pub const BLOB_PART: usize = 100_000;
 /// What becomes of a part of a content on its way out.
 pub type Spoil = fn(Vec<u8>) -> Vec<u8>;
 
-/// What the control plane says at the moment, and what it was told.
+/// What the control plane says at the moment, and what it received.
 #[derive(Default)]
 pub struct Play {
     pub offer: Option<Offer>,
@@ -98,7 +98,7 @@ impl Play {
             offer: self.offer.clone().filter(|offer| {
                 self.held.as_ref().is_none_or(|held| held.header != signed::digest(&offer.header))
             }),
-            push: None,
+            run_request: None,
             stream_requested: self.stream_requested,
             want_traits: false,
             want_seen: false,

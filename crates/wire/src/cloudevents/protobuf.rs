@@ -74,7 +74,7 @@ pub fn decode(bytes: &Bytes, source: Option<&str>, limit: usize) -> Result<Frame
     }
     let mut event = CloudEvent::default();
     fields(bytes, |number, value| match (number, value) {
-        (1, Value::Bytes(inner)) => fields(inner, |number, value| read(&mut event, bytes, number, value)),
+        (1, Field::Bytes(inner)) => fields(inner, |number, value| read(&mut event, bytes, number, value)),
         _ => Ok(()),
     })?;
     event.frame(source)
@@ -84,17 +84,17 @@ fn read<'a>(
     event: &mut CloudEvent<'a>,
     whole: &Bytes,
     number: u32,
-    value: Value<'a>,
+    value: Field<'a>,
 ) -> Result<(), ReadFrameError> {
-    let Value::Bytes(value) = value else { return Ok(()) };
+    let Field::Bytes(value) = value else { return Ok(()) };
     match number {
         1..ATTRIBUTE => event.attributes.put(ATTRIBUTES[number as usize - 1], text(value)?),
         ATTRIBUTE => {
             let (mut name, mut found) = (Cow::default(), None);
             fields(value, |number, value| {
                 match (number, value) {
-                    (1, Value::Bytes(value)) => name = text(value)?,
-                    (2, Value::Bytes(value)) => {
+                    (1, Field::Bytes(value)) => name = text(value)?,
+                    (2, Field::Bytes(value)) => {
                         fields(value, |number, value| attribute(&mut found, number, value))?
                     }
                     _ => {}
@@ -120,19 +120,19 @@ fn read<'a>(
 fn attribute<'a>(
     found: &mut Option<Cow<'a, str>>,
     number: u32,
-    value: Value<'a>,
+    value: Field<'a>,
 ) -> Result<(), ReadFrameError> {
     match (number, value) {
-        (CE_STRING | CE_URI | 6, Value::Bytes(value)) => *found = Some(text(value)?),
-        (1, Value::Number(number)) => *found = Some((number != 0).to_string().into()),
+        (CE_STRING | CE_URI | 6, Field::Bytes(value)) => *found = Some(text(value)?),
+        (1, Field::Number(number)) => *found = Some((number != 0).to_string().into()),
         // An int32: its lower half, sign included.
-        (2, Value::Number(number)) => *found = Some((number as i32).to_string().into()),
+        (2, Field::Number(number)) => *found = Some((number as i32).to_string().into()),
         _ => {}
     }
     Ok(())
 }
 
-enum Value<'a> {
+enum Field<'a> {
     Number(u64),
     Bytes(&'a [u8]),
 }
@@ -140,20 +140,20 @@ enum Value<'a> {
 /// Gives each field of a message, those of fixed width apart.
 fn fields<'a>(
     mut rest: &'a [u8],
-    mut each: impl FnMut(u32, Value<'a>) -> Result<(), ReadFrameError>,
+    mut each: impl FnMut(u32, Field<'a>) -> Result<(), ReadFrameError>,
 ) -> Result<(), ReadFrameError> {
     let wrong = |error: DecodeError| ReadFrameError::Protobuf(error.to_string());
     while !rest.is_empty() {
         let (number, wire_type) = decode_key(&mut rest).map_err(wrong)?;
         match wire_type {
-            WireType::Varint => each(number, Value::Number(decode_varint(&mut rest).map_err(wrong)?))?,
+            WireType::Varint => each(number, Field::Number(decode_varint(&mut rest).map_err(wrong)?))?,
             WireType::LengthDelimited => {
                 let len = decode_varint(&mut rest).map_err(wrong)?;
                 let len = usize::try_from(len).unwrap_or(usize::MAX);
                 let cut_off = || ReadFrameError::Protobuf("a field is cut off".to_owned());
                 let (value, after) = rest.split_at_checked(len).ok_or_else(cut_off)?;
                 rest = after;
-                each(number, Value::Bytes(value))?;
+                each(number, Field::Bytes(value))?;
             }
             other => skip_field(other, number, &mut rest, DecodeContext::default()).map_err(wrong)?,
         }

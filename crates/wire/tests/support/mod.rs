@@ -244,7 +244,7 @@ fn check_ins() -> impl Strategy<Value = Frame> {
         body: FactBody::Repaired { message },
     });
     (option::of(held), vec(fact, 0..3), any::<bool>(), option::of(any::<u64>())).prop_map(
-        |(held, facts, full, pushed)| {
+        |(held, facts, full, run_confirmed)| {
             let incarnation = "i1".parse().unwrap();
             Frame::CheckIn(Box::new(CheckIn {
                 held,
@@ -253,8 +253,8 @@ fn check_ins() -> impl Strategy<Value = Frame> {
                 run: None,
                 traits: None,
                 full,
-                pushed,
-                seen: pushed.map(signed),
+                run_confirmed,
+                seen: run_confirmed.map(signed),
             }))
         },
     )
@@ -267,13 +267,13 @@ fn signed(number: u64) -> Signed {
 
 fn answers() -> impl Strategy<Value = Frame> {
     (any::<u64>(), option::of(log_cursors()), option::of(any::<u64>()), any::<bool>(), any::<bool>())
-        .prop_map(|(next_checkin_secs, acked, push, stream_requested, want_traits)| {
+        .prop_map(|(next_checkin_secs, acked, run_request, stream_requested, want_traits)| {
             let offer = None;
             Frame::Answer(Box::new(Answer {
                 next_checkin_secs,
                 acked,
                 offer,
-                push,
+                run_request,
                 stream_requested,
                 want_traits,
                 want_seen: !want_traits,

@@ -20,8 +20,8 @@ use sync::backoff::Backoff;
 use sync::object::MAX_CONTENT;
 use tokio::time::{Instant, sleep_until};
 
-use super::super::posts::Progress;
-use super::{Closing, LinkOutcome, Manager};
+use super::super::posts::Exchanged;
+use super::{Closing, LinkManager, LinkOutcome};
 
 /// After so long polls that bring something all the time pause for what else there is to do.
 const LONGEST_POLL: Duration = Duration::from_secs(120);
@@ -29,9 +29,9 @@ const LONGEST_POLL: Duration = Duration::from_secs(120);
 /// at the most.
 const MAX_PUSHED: usize = 2 * (wire::batch::FULL + MAX_CONTENT);
 
-impl Manager {
+impl LinkManager {
     /// One exchange: a post and its answer, or what was pushed down.
-    async fn exchange(&mut self, transport_kind: TransportKind, pushed: Vec<Frame>) -> (Ended, Progress) {
+    async fn exchange(&mut self, transport_kind: TransportKind, pushed: Vec<Frame>) -> (Ended, Exchanged) {
         let rules = self.rules.borrow().clone();
         let (mut config, handler) = self.end(transport_kind, &rules);
         // An exchange does not wait for a retry: the next one brings what failed.
@@ -66,14 +66,14 @@ impl Manager {
         let (ended, closing) = loop {
             let post = due.unwrap_or(heard + silence);
             let taken = tokio::select! {
-                Some(came) = async { Some(reader.as_mut()?.next().await) } => {
+                Some(received) = async { Some(reader.as_mut()?.next().await) } => {
                     heard = Instant::now();
-                    match came {
+                    match received {
                         Ok(Some(frames)) => {
                             bytes += frames.iter().map(weight).sum::<usize>();
                             pushed.extend(frames);
                         }
-                        came => break (Ended::lost(came.err()), Closing::No),
+                        received => break (Ended::lost(received.err()), Closing::No),
                     }
                     if bytes > MAX_PUSHED {
                         let error = TransportError::TooLarge { limit: MAX_PUSHED };
@@ -106,16 +106,16 @@ impl Manager {
                 _ if was_pushed && matches!(ended.how, EndedBy::Them(_)) => break (ended, Closing::No),
                 _ if was_pushed => due = Some(now),
                 // Where the control plane stands elsewhere than was assumed, the next post knows it.
-                Progress::Failed if ended.retry_after == Some(0) && std::mem::take(&mut anew) => {
+                Exchanged::Failed if ended.retry_after == Some(0) && std::mem::take(&mut anew) => {
                     due = Some(now);
                 }
-                Progress::Failed if polls || ended.retry_after != Some(0) => break (ended, Closing::No),
-                Progress::Stuck if polls => break (ended, Closing::No),
-                Progress::Failed | Progress::Stuck => (quiet, due) = (None, Some(now + retry.failed(None))),
-                Progress::Moved => (quiet, due) = (None, Some(now)),
-                Progress::Quiet => (quiet, due) = (quiet.or(Some(now)), None),
+                Exchanged::Failed if polls || ended.retry_after != Some(0) => break (ended, Closing::No),
+                Exchanged::Stuck if polls => break (ended, Closing::No),
+                Exchanged::Failed | Exchanged::Stuck => (quiet, due) = (None, Some(now + retry.failed(None))),
+                Exchanged::Moved => (quiet, due) = (None, Some(now)),
+                Exchanged::Quiet => (quiet, due) = (quiet.or(Some(now)), None),
             }
-            if matches!(progress, Progress::Quiet | Progress::Moved) {
+            if matches!(progress, Exchanged::Quiet | Exchanged::Moved) {
                 retry.succeeded();
                 anew = true;
             }

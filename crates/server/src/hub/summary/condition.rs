@@ -1,7 +1,7 @@
 //! How synchronization of a node stands, from what its summary knows and from what is around it.
 //!
 //! ```text
-//! two agents? --> last comparison out of sync? --> node reports a problem of its objects' place?
+//! two agents? --> last comparison out of sync? --> node reports a problem of its backend?
 //!   --> link compares? --> node rejects objects? --> changes of objects wait?
 //!   --> release synchronizes nothing? --> link in sync?
 //!   --> last comparison: with this instance of the control plane, and the node not late?

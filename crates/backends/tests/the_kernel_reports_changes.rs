@@ -1,4 +1,4 @@
-//! SYN-9: with its own clock and thread, a watched folder tells what users do long before the
+//! SYN-9: with its own clock and thread, a watched folder reports what users do long before the
 //! next look that is due anyway.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 

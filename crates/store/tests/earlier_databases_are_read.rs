@@ -1,0 +1,217 @@
+//! LIF-4: what a control plane of format 1 wrote is read by this one and every later one: each table
+//! has rows in `golden/format-1.sql`, and what they say is in `golden/format-1.txt`. `MUSTER_BLESS=1`
+//! writes the second anew, and the first if it is not there.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+#[path = "conformance/fixture.rs"]
+#[allow(dead_code, reason = "shared with the conformance tests")]
+mod fixture;
+
+use std::fmt::{Debug, Write as _};
+use std::path::{Path, PathBuf};
+
+use bytes::Bytes;
+use fixture::{at, enrolled, incarnation, new_node, put, release, run, signed, started, tree};
+use model::condition::{Difference, Direction, SyncCause, SyncCondition};
+use model::exchange::{HeldRelease, RunNote, TraitReport};
+use model::log::{Fact, FactBody};
+use model::work::{ActionEvent, ActionFact, ActionOutcome, OutputStream};
+use model::{Digest, NodeId, ObjectKey, Stub};
+use rusqlite::Connection;
+use store::{FleetMeta, ObjectFilter, Store, SyncProgress, TaskKind, TaskNode, TaskRecord, Touch};
+use sync::feed::ObjectState;
+use sync::{Change, Content, FeedCursor, Side, Write};
+
+fn golden(name: &str) -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden").join(name)
+}
+
+/// All rows of all tables, as SQL.
+fn rows(database: &Connection) -> String {
+    let texts = |sql: &str| -> Vec<String> {
+        let mut statement = database.prepare(sql).unwrap();
+        let rows = statement.query_map([], |row| row.get(0)).unwrap();
+        rows.collect::<Result<_, _>>().unwrap()
+    };
+    let tables = "SELECT name FROM sqlite_schema WHERE type = 'table' AND name <> 'migration'
+        ORDER BY name = 'sqlite_sequence', name";
+    // Tables stand in the order of their names, whoever refers to them; the counters are set last.
+    let mut out = "PRAGMA foreign_keys = OFF;\n".to_owned();
+    for table in texts(tables) {
+        let columns = texts(&format!("SELECT 'quote(' || name || ')' FROM pragma_table_info('{table}')"));
+        let values = columns.join(" || ', ' || ");
+        let sql =
+            format!("SELECT 'INSERT INTO {table} VALUES (' || {values} || ');' FROM {table} ORDER BY 1");
+        let inserts = texts(&sql);
+        assert!(!inserts.is_empty(), "{table} has no row: fill it");
+        if table == "sqlite_sequence" {
+            out.push_str("DELETE FROM sqlite_sequence;\n");
+        }
+        writeln!(out, "{}", inserts.join("\n")).unwrap();
+    }
+    out
+}
+
+fn content(text: &str) -> Content {
+    Content { bytes: Bytes::from(text.to_owned()), trace: Some(format!("00-{text}")), at: 1234 }
+}
+
+fn live(rev: u64, name: &str) -> (Change, Option<Content>) {
+    let stub = Stub { uid: "u".into(), ..Stub::of(name.as_bytes()) };
+    let state = ObjectState::Live { stub, born: rev };
+    (Change { rev, key: ObjectKey::of("Job", name), state }, Some(content(name)))
+}
+
+/// Puts something into every table.
+async fn fill(store: &Store) {
+    store.found_fleet(FleetMeta { fleet: "acme-1".parse().unwrap(), created: at(1) }).await.unwrap();
+    store.open_epoch(at(2)).await.unwrap();
+    let (one, two) = (enrolled(store, 1).await, enrolled(store, 2).await);
+    store.remove_node(&two, at(9)).await.unwrap();
+    contact(store, &one).await;
+    facts(store, &one).await;
+    objects(store, &one).await;
+    let tree = tree(2, "a");
+    put(store, &tree, at(0)).await;
+    store.commit_release(release(1, tree.root), None).await.unwrap();
+    assert!(store.add_beacon(&"stable".parse().unwrap(), 1, signed("beacon"), at(1)).await.unwrap());
+    let task = TaskRecord {
+        id: "t-1".into(),
+        kind: TaskKind::Workflow,
+        created: at(3),
+        by: "ann".into(),
+        document: r#"{"n":1}"#.into(),
+        finished: Some(at(4)),
+    };
+    store.put_task(task).await.unwrap();
+    let target = TaskNode { node: one, action: "a-1".into(), state: r#"{"ended":true}"#.into() };
+    store.put_task_nodes("t-1", vec![target]).await.unwrap();
+}
+
+async fn contact(store: &Store, node: &NodeId) {
+    let held = HeldRelease {
+        channel: "stable".parse().unwrap(),
+        seq: 4,
+        header: Digest::of(b"header"),
+        root: Digest::of(b"root"),
+    };
+    let run = RunNote { at: at(9), outcome: Digest::of(b"outcome") };
+    let (held, run) = (Some(held), Some(run));
+    let touch = Touch { node: node.clone(), last_seen: at(10), held, run, promised_secs: 60 };
+    store.touch(vec![touch]).await.unwrap();
+    let values = serde_json::json!({ "os": { "name": "a" } });
+    store.put_traits(node, TraitReport { digest: Digest::of(b"a"), values }, at(1)).await.unwrap();
+    store.put_seen(node, signed("seen"), at(2)).await.unwrap();
+    store.request_run(vec![node.clone()], 7, at(2)).await.unwrap();
+}
+
+async fn facts(store: &Store, node: &NodeId) {
+    let action = |seq, event| Fact {
+        seq,
+        at: at(100),
+        body: FactBody::Action(ActionFact { id: "a-1".into(), event }),
+    };
+    let (stream, text) = (OutputStream::Stdout, "out".to_owned());
+    let facts = vec![
+        started(1),
+        run(2, 3, true),
+        action(3, ActionEvent::Started),
+        action(4, ActionEvent::Output { stream, text, dropped: 2 }),
+        action(5, ActionEvent::Ended { outcome: ActionOutcome::Exited { code: 1 }, duration_ms: 5 }),
+    ];
+    store.append_facts(node, &incarnation("one"), facts, at(1)).await.unwrap();
+}
+
+async fn objects(store: &Store, node: &NodeId) {
+    let gone = ObjectState::Deleted { uid: "u".into() };
+    let stub = Stub { uid: "s".into(), ..Stub::of(b"x") };
+    let order = sync::cursor::KindOrder(0xfeed);
+    let pass = sync::PassPosition { to: 9, rank: 3, revision: 4, order };
+    let write = Write {
+        begin: Some(incarnation("f1")),
+        feed: vec![
+            live(1, "a"),
+            live(2, "b"),
+            (Change { rev: 3, key: ObjectKey::of("Job", "a"), state: gone }, None),
+        ],
+        replica: vec![(ObjectKey::of("Job:status", "x"), Some((stub, 4, content("x"))))],
+        cursor: Some(FeedCursor { pass: Some(pass), ..FeedCursor::at(incarnation("r1"), 2) }),
+        ..Write::default()
+    };
+    store.sync_write(node, write, at(3)).await.unwrap();
+    let difference = Difference::DeletionsUnconfirmed { kept: 3, of: 4 };
+    let cause = SyncCause::OutOfSync { direction: Direction::Up, difference };
+    let acked = Some(FeedCursor::at(incarnation("f1"), 2));
+    let condition = Some(SyncCondition::new(cause, Some(at(5))));
+    let progress = SyncProgress { node: node.clone(), acked, condition };
+    store.sync_progress(vec![progress]).await.unwrap();
+}
+
+/// What there is to read.
+async fn read(store: &Store) -> String {
+    let mut out = String::new();
+    let mut show = |what: &str, value: &dyn Debug| writeln!(out, "{what}: {value:#?}").unwrap();
+    let (one, two) = (new_node(1).node_id, new_node(2).node_id);
+    show("fleet", &store.fleet().await.unwrap());
+    show("next epoch", &store.open_epoch(at(20)).await.unwrap());
+    show("nodes", &store.nodes().await.unwrap());
+    show("removed node", &store.node(&two).await.unwrap());
+    show("traits", &store.traits(&one).await.unwrap());
+    show("facts", &store.facts(&one, None, 10).await.unwrap());
+    show("ended actions", &store.ended_actions(&one, vec!["a-1".into()]).await.unwrap());
+    show("sets", &store.sync_load(&one).await.unwrap());
+    let of_feed = vec![ObjectKey::of("Job", "b")];
+    show("content", &store.sync_contents(&one, Side::Feed, of_feed).await.unwrap());
+    let of_replica = vec![ObjectKey::of("Job:status", "x")];
+    show("replica's content", &store.sync_contents(&one, Side::Replica, of_replica).await.unwrap());
+    show("synchronization", &store.sync_heads().await.unwrap());
+    show("objects", &store.sync_objects(ObjectFilter::default(), None, 10).await.unwrap());
+    show("tasks", &store.tasks(10, None).await.unwrap());
+    show("targets", &store.task_nodes("t-1", None, 10).await.unwrap());
+    show("heads", &store.heads().await.unwrap());
+    show("releases", &store.releases(10, None).await.unwrap());
+    let tree = tree(2, "a");
+    show("selection", &store.selection(&tree.root, None).await.unwrap().map(|found| found == tree.selection));
+    for set in tree.sets.values() {
+        show("set", &store.set(&set.root()).await.unwrap().map(|found| found == *set));
+    }
+    show("content of a release", &store.content(&Digest::of(b"module 1"), None).await.unwrap());
+    out
+}
+
+async fn close(store: Store) {
+    let closed = store.closed();
+    drop(store);
+    closed.await;
+}
+
+#[tokio::test]
+async fn rows_of_format_1_say_what_they_said() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("new.db");
+    let store = Store::open(&path).unwrap();
+    fill(&store).await;
+    close(store).await;
+    let written = rows(&Connection::open(&path).unwrap());
+    let bless = std::env::var_os("MUSTER_BLESS").is_some();
+    if bless && !golden("format-1.sql").exists() {
+        let schema = std::fs::read_to_string(golden("schema.sql")).unwrap();
+        std::fs::write(golden("format-1.sql"), format!("{schema}{written}")).unwrap();
+    }
+    let store = Store::open(&path).unwrap();
+    let now = read(&store).await;
+    close(store).await;
+    if bless {
+        std::fs::write(golden("format-1.txt"), &now).unwrap();
+    }
+    let said = std::fs::read_to_string(golden("format-1.txt")).unwrap();
+    assert_eq!(now, said);
+
+    let path = directory.path().join("kept.db");
+    let kept = std::fs::read_to_string(golden("format-1.sql")).unwrap();
+    Connection::open(&path).unwrap().execute_batch(&kept).unwrap();
+    let store = Store::open(&path).unwrap();
+    assert_eq!(read(&store).await, said);
+    assert_eq!(store.integrity().await.unwrap(), Vec::<String>::new());
+    close(store).await;
+}
