@@ -23,7 +23,7 @@ fn announced(handler: &Arc<MemoryLinkHandler>) -> usize {
 }
 
 async fn request(operator: &mut Operator, names: &[String]) {
-    let asked: RunRequested = operator.post("/v1/pushes", &json!({"nodes": names})).await.unwrap();
+    let asked: RunRequested = operator.post("/v1/run-requests", &json!({"nodes": names})).await.unwrap();
     assert_eq!(asked.nodes, NODES);
 }
 

@@ -19,7 +19,7 @@ use sync::frame::{
     Checkpoint, Event, Frame, GoAway, Interop, InventoryItem, Op, Ping, PingOrder, Refused, ResyncRequest,
     ResyncResponse,
 };
-use sync::link::{Item, ItemOutcome, LinkCommand, Note};
+use sync::link::{ApplyItem, ItemOutcome, LinkCommand, Note};
 use sync::replica::MAX_REJECTED_OBJECTS;
 use sync::{Feed, Input, Mode, Replica};
 
@@ -54,6 +54,8 @@ fn a_replica_has_only_so_many_objects() {
     assert_eq!(pair.sides[AGENT].replica.len(), 10);
     assert_eq!(codes(&pair, AGENT), ["too-many"; 5]);
     assert_eq!(pair.link(PRINCIPAL).refused_there(), Some(5), "the source knows");
+    let node = &pair.sides[AGENT];
+    assert!(pair.link(AGENT).is_settled(&node.feed, &node.replica), "one set that differs is enough");
     // One that is there changes as before; one that goes makes no room for five.
     pair.put(PRINCIPAL, &key(APP, "a0001"), "u1", "other");
     pair.remove(PRINCIPAL, &key(APP, "a0000"));
@@ -384,7 +386,7 @@ fn a_peer_does_not_fill_the_log() {
 /// Whatever becomes of objects, and whether or not the source answers: so much is held, and no more.
 #[test]
 fn objects_that_are_not_applied_are_held_within_bounds() {
-    let cases: [(fn(&Item, u32) -> ItemOutcome, usize, usize); 4] = [
+    let cases: [(fn(&ApplyItem, u32) -> ItemOutcome, usize, usize); 4] = [
         (|_, _| ItemOutcome::Recoverable("conflict".to_owned()), 1, 12),
         (|_, _| ItemOutcome::Recoverable("conflict".to_owned()), 400, 2),
         (|_, _| ItemOutcome::Temporary("the disk is full".to_owned()), 1, 12),
@@ -426,6 +428,43 @@ fn send_named(pair: &mut Pair, count: u64, content: &str, uid: fn(u64) -> String
         pair.give(AGENT, Input::Frame(Frame::Event(Box::new(event))));
         pair.run();
     }
+}
+
+#[test]
+fn what_waits_for_a_retry_is_due_and_a_ping_says_where_the_feed_is() {
+    let mut pair = filled(1);
+    pair.sides[AGENT].outcome = |_, tries| match tries {
+        1 => ItemOutcome::Temporary("busy".to_owned()),
+        _ => ItemOutcome::Done,
+    };
+    pair.connect();
+    let retry = pair.now.plus(Duration::from_secs(1));
+    assert_eq!(pair.link(AGENT).next_deadline(), Some(retry));
+    pair.pass(90);
+    assert!(pair.is_equal(PRINCIPAL));
+    let pings = pair.sides[PRINCIPAL].frames.iter().filter_map(|frame| match frame {
+        Frame::Ping(ping) => Some(ping.head),
+        _ => None,
+    });
+    assert_eq!(pings.collect::<Vec<u64>>(), [1]);
+}
+
+#[test]
+fn a_node_does_not_speak_for_operators() {
+    let mut pair = Pair::new(Mode::Autonomous);
+    for n in 0..30 {
+        pair.put(AGENT, &key(APP, &format!("a{n}")), &format!("u{n}"), "content");
+    }
+    pair.connect();
+    pair.disconnect();
+    pair.sides[AGENT].feed = Feed::new("other".parse().unwrap());
+    pair.connect();
+    pair.give(PRINCIPAL, Input::Frame(Frame::Approve));
+    pair.run();
+    assert_eq!(pair.sides[PRINCIPAL].replica.len(), 30, "what the node lacks is kept");
+    pair.give(PRINCIPAL, Input::Command(LinkCommand::Approve));
+    pair.run();
+    assert_eq!(pair.sides[PRINCIPAL].replica.len(), 0);
 }
 
 /// A place in a pass that ends before the cursor's own revision is none.
