@@ -7,6 +7,7 @@ use crate::files;
 
 /// The names, with what to write instead.
 const FORBIDDEN: &[(&str, &str)] = &[
+    ("Batch", "the batch of what: ApplyBatch, RecordBatch"),
     ("Became", "the outcome of what: ApplyOutcome"),
     ("Came", "the outcome of what: ApplyOutcome"),
     ("Carrier", "TransportKind or TransportSelector"),
@@ -15,6 +16,7 @@ const FORBIDDEN: &[(&str, &str)] = &[
     ("Gone", "what went: RemovedObject, GoAway"),
     ("Held", "what is held: HeldRelease, HeldDeletion"),
     ("Kept", "what is stored: StoredObject, CachedCollector"),
+    ("Lane", "the changes of what: KindChanges"),
     ("Life", "Incarnation, or Instance of a process"),
     ("Light", "SyncSummary"),
     ("Opener", "StreamDialer"),
@@ -25,6 +27,7 @@ const FORBIDDEN: &[(&str, &str)] = &[
     ("Place", "where: a path, key, position or backend"),
     ("Said", "the message or command: SyncReport"),
     ("Seat", "LinkLease"),
+    ("Sets", "the sets of what: AgentSets, NodeSets"),
     ("Shore", "LinkHandler"),
     ("Standing", "the condition of what: SyncCondition"),
     ("Teller", "the sender of what: CommandSender"),
@@ -34,6 +37,7 @@ const FORBIDDEN: &[(&str, &str)] = &[
     ("Way", "the direction or mode: Direction"),
     ("What", "what it chooses: DeleteTarget"),
     ("Whole", "the report or set: FleetReport"),
+    ("Word", "the state of what: Overall"),
 ];
 
 /// The forbidden type names of all crates, with their files.

@@ -126,7 +126,7 @@ fn a_node_that_is_waited_for_is_told_with_when_it_was_heard_and_until_when_it_ma
             "result": "ok", "drift": "converged", "contact": "online", "release": "current", "would_change": 0,
         });
         let mut view = json!({
-            "id": node("web-1", NodeStage::Issued, None).node, "hostname": "web-1.test", "word": "converged",
+            "id": node("web-1", NodeStage::Issued, None).node, "hostname": "web-1.test", "state": "converged",
             "status": status, "promisedSecs": 60, "fingerprint": "",
         });
         view["lastSeen"] = json!(seen.map(at));

@@ -102,9 +102,9 @@ impl Trie {
         let mut rest = leaves;
         let children = std::array::from_fn(|nibble| {
             let here = rest.partition_point(|leaf| nibble_at(&leaf.position, depth) <= nibble);
-            let (mine, others) = rest.split_at(here);
+            let (below, others) = rest.split_at(here);
             rest = others;
-            Trie::of_sorted(mine, depth + 1)
+            Trie::of_sorted(below, depth + 1)
         });
         Trie::branch(children, leaves.len())
     }
@@ -187,9 +187,9 @@ impl Trie {
                 let mut rest = edits;
                 let children: [Trie; 16] = std::array::from_fn(|nibble| {
                     let here = rest.partition_point(|(position, _)| nibble_at(position, depth) <= nibble);
-                    let (mine, others) = rest.split_at(here);
+                    let (below, others) = rest.split_at(here);
                     rest = others;
-                    children[nibble].edit_sorted(mine, depth + 1)
+                    children[nibble].edit_sorted(below, depth + 1)
                 });
                 let count = children.iter().map(Trie::len).sum();
                 if count <= BUCKET {
@@ -207,12 +207,12 @@ impl Trie {
         match self.top() {
             Top::Branch(children) => children[nibble].clone(),
             Top::Bucket(leaves) => {
-                let mine: Vec<_> = leaves
+                let below: Vec<_> = leaves
                     .iter()
                     .filter(|leaf| nibble_at(&leaf.position, depth) == nibble)
                     .cloned()
                     .collect();
-                Trie::of_sorted(&mine, depth + 1)
+                Trie::of_sorted(&below, depth + 1)
             }
         }
     }

@@ -262,13 +262,13 @@ fn leaf(
     names: Vec<String>,
     serial: [u8; 16],
     now: Timestamp,
-    life: Duration,
+    lifetime: Duration,
 ) -> Result<CertificateParams, IssueError> {
     let mut params = CertificateParams::new(names).map_err(IssueError::Name)?;
     params.distinguished_name = common_name(name);
     params.serial_number = Some(SerialNumber::from_slice(&positive(serial)));
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    validity(&mut params, now, life)?;
+    validity(&mut params, now, lifetime)?;
     Ok(params)
 }
 
@@ -284,9 +284,9 @@ fn positive(mut serial: [u8; 16]) -> [u8; 16] {
     serial
 }
 
-fn validity(params: &mut CertificateParams, now: Timestamp, life: Duration) -> Result<(), IssueError> {
+fn validity(params: &mut CertificateParams, now: Timestamp, lifetime: Duration) -> Result<(), IssueError> {
     params.not_before = at(now.minus(BACKDATE))?;
-    params.not_after = at(now.plus(life))?;
+    params.not_after = at(now.plus(lifetime))?;
     Ok(())
 }
 

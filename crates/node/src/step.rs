@@ -189,7 +189,7 @@ impl Node {
                 self.on_stuck(now);
             }
             NodeInput::NotAppended => self.on_not_appended(&mut effects),
-            NodeInput::ServerTime(theirs) => self.ahead = theirs.since(now),
+            NodeInput::ServerTime(server_time) => self.ahead = server_time.since(now),
             NodeInput::Ran(report) => self.on_ran(&report, now, &mut effects),
             NodeInput::RunFailed(why) => {
                 let request = self.running.take().and_then(|running| running.run_request);

@@ -33,7 +33,7 @@ async fn fleet() -> (Fleet, Member) {
 }
 
 /// A frame as the node, or somebody else, sends it.
-fn message(frame: &Frame, hostname: &str) -> Vec<u8> {
+pub(crate) fn message(frame: &Frame, hostname: &str) -> Vec<u8> {
     let mut origin = Origin::agent(&hostname.parse().unwrap(), "test");
     let mut out = Vec::new();
     grpc::append(&mut out, false, |out| protobuf::encode(&mut origin, frame, out)).unwrap();
@@ -178,7 +178,8 @@ async fn whole(node: &Member, request: Request<()>, body: Vec<u8>) -> (Vec<Bytes
     (messages, status)
 }
 
-async fn push(node: &Member, body: Vec<u8>) -> (Vec<Bytes>, GrpcStatus) {
+/// A push of these messages.
+pub(crate) async fn push(node: &Member, body: Vec<u8>) -> (Vec<Bytes>, GrpcStatus) {
     whole(node, call(node, route::PUSH), body).await
 }
 
@@ -195,6 +196,10 @@ async fn a_push_is_ok_only_when_all_was_taken() {
         assert_eq!((messages.len(), status.code), (0, StatusCode::INVALID_ARGUMENT), "{what}: {status}");
         assert_eq!(status.reason.as_deref(), Some(code), "{what}");
     }
+    // A client that says nothing on a stream hears the same.
+    let (messages, status) = whole(&node, call(&node, route::SUBSCRIBE), Vec::new()).await;
+    assert_eq!((messages.len(), status.code), (1, StatusCode::INVALID_ARGUMENT), "{status}");
+    assert_eq!(status.reason.as_deref(), Some("no-hello"));
     let (messages, status) = push(&node, [greeting(), ping].concat()).await;
     assert_eq!(status.code, StatusCode::OK, "{status}");
     let summary: wire::rpc::PushSummary = wire::rpc::read(&messages[0]).unwrap();

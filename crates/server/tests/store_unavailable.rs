@@ -3,11 +3,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::sync::Arc;
-
 use http::{Method, header};
 use model::condition::SyncState;
-use model::exchange::{Acked, CheckIn, Report};
+use model::exchange::{Acked, CheckIn, Report, TraitReport};
 use model::log::{Fact, FactBody};
 use model::replication::Mode;
 use model::status::Overall;
@@ -16,7 +14,7 @@ use rusqlite::Connection;
 use serde_json::json;
 use server::api::objects::{ObjectResults, SyncView, SyncsView};
 use test_support::fleet::link::{handler, linked, publish_mode};
-use test_support::fleet::{Fleet, new_key, now, plain, quiet, refuses};
+use test_support::fleet::{Fleet, Member, new_key, now, plain, quiet, refuses};
 use test_support::wait::until;
 use wire::enroll::EnrollRequest;
 use wire::{Code, Problem, body, route};
@@ -124,7 +122,7 @@ async fn enrollments_beyond_the_bound_are_told_to_come_back() {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn facts_whose_sender_hung_up_count_all_the_same() {
     let fleet = Fleet::start().await;
-    let node = Arc::new(fleet.node("web-1").await);
+    let node = fleet.node("web-1").await;
     node.survives().await;
     let failed = RunReport {
         started: now(),
@@ -142,22 +140,7 @@ async fn facts_whose_sender_hung_up_count_all_the_same() {
         }],
     };
     let facts = vec![Fact { seq: 1, at: now(), body: FactBody::Run(failed) }];
-    let before = fleet.operator().await.node("web-1").await.last_seen.unwrap();
-    let held = HeldRelease::take(&fleet);
-    let message = CheckIn { facts, ..quiet() };
-    let request = node.signed(Method::POST, route::CHECKIN, body::encode(&message).unwrap());
-    let mut client = node.dial().await;
-    let call = tokio::spawn(async move { client.call(request, 1024, test_support::fleet::PATIENCE).await });
-    test_support::wait::until("the request has arrived", || async {
-        fleet.operator().await.node("web-1").await.last_seen.filter(|seen| *seen > before)
-    })
-    .await;
-    call.abort();
-    assert!(call.await.unwrap_err().is_cancelled());
-    for _ in 0..5 {
-        node.survives().await;
-    }
-    held.release();
+    hangs_up(&fleet, &node, CheckIn { facts, ..quiet() }).await;
     test_support::wait::until("the fact is stored", || async {
         let facts: serde_json::Value = fleet.operator().await.get("/v1/nodes/web-1/facts").await.unwrap();
         (!facts.as_array().unwrap().is_empty()).then_some(())
@@ -169,6 +152,39 @@ async fn facts_whose_sender_hung_up_count_all_the_same() {
     .await;
     assert_eq!(view.counts.unwrap().failed, 1);
     assert!([Overall::Failed, Overall::Unassigned].contains(&view.state), "{view:?}");
+}
+
+/// What a check-in says is stored whole: a node asks for nothing, and is asked for nothing, a second time.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn traits_whose_sender_hung_up_are_stored_all_the_same() {
+    let fleet = Fleet::start().await;
+    let node = fleet.node("web-1").await;
+    let traits = TraitReport { digest: Digest::of(b"traits"), values: json!({"os": "x"}) };
+    // The first use of the certificate is stored before them.
+    hangs_up(&fleet, &node, CheckIn { traits: Some(traits.clone()), ..quiet() }).await;
+    let stored = until("the traits are stored", async || {
+        fleet.operator().await.get::<Option<TraitReport>>("/v1/nodes/web-1/traits").await.unwrap()
+    });
+    assert_eq!(stored.await, traits);
+}
+
+/// A node checks in while nothing can be stored, and hangs up before the answer.
+async fn hangs_up(fleet: &Fleet, node: &Member, message: CheckIn) {
+    let before = fleet.operator().await.node("web-1").await.last_seen;
+    let held = HeldRelease::take(fleet);
+    let request = node.signed(Method::POST, route::CHECKIN, body::encode(&message).unwrap());
+    let mut client = node.dial().await;
+    let call = tokio::spawn(async move { client.call(request, 1024, test_support::fleet::PATIENCE).await });
+    until("the request has arrived", async || {
+        fleet.operator().await.node("web-1").await.last_seen.filter(|seen| Some(*seen) > before)
+    })
+    .await;
+    call.abort();
+    assert!(call.await.unwrap_err().is_cancelled());
+    for _ in 0..5 {
+        node.survives().await;
+    }
+    held.release();
 }
 
 /// SYN-4, CNV-3: how far a node is, and what the comparison of its sets came to, is persisted once it can be: the

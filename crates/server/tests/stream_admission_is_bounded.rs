@@ -296,11 +296,19 @@ async fn a_request_that_waits_gives_up_for_a_newer_one() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_link_ends_when_its_release_says_otherwise() {
     let (fleet, node) = fleet(Mode::Managed).await;
-    let link = linked(&node, Mode::Managed, "one", &handler("n1")).await;
+    let mut link = linked(&node, Mode::Managed, "one", &handler("n1")).await;
     has_link(&fleet).await;
-    publish_mode(&fleet, &["edge-1"], Mode::Autonomous, 2).await;
-    let ended = tokio::time::timeout(Duration::from_secs(30), link.ended).await;
-    let ended = ended.expect("the link ends").unwrap();
+    let ended = async {
+        for seq in 2.. {
+            // A release that follows puts it off no further.
+            publish_mode(&fleet, &["edge-1"], Mode::Autonomous, seq).await;
+            if let Ok(ended) = tokio::time::timeout(Duration::from_secs(3), &mut link.ended).await {
+                return ended.unwrap();
+            }
+        }
+        unreachable!("numbers have no end")
+    };
+    let ended = tokio::time::timeout(Duration::from_secs(30), ended).await.expect("the link ends");
     assert!(ended.message.starts_with("rules"), "{ended:?}");
 }
 

@@ -10,7 +10,7 @@
 //! ```
 //!
 //! Invariants: what is said and done is the link's to decide; frames keep their order, those of the
-//! control lane among themselves and before data ([`sync::link::may_overtake`]); what is queued is
+//! control frames among themselves and before data ([`sync::link::may_overtake`]); what is queued is
 //! bounded, and above the bound the task stops reading instead of dropping.
 
 mod command;

@@ -135,6 +135,11 @@ impl<S: LinkHandler> Exchange<S> {
         &self.task.link
     }
 
+    /// Frames that came are not taken yet: what those before them lead to is to be sent first.
+    pub fn is_behind(&self) -> bool {
+        !self.task.backlog.is_empty()
+    }
+
     /// A side ended it: with a go-away.
     pub fn is_closed(&self) -> bool {
         self.task.closed.is_some()
@@ -166,13 +171,13 @@ async fn run<S: LinkHandler>(
         task.send();
         // A busy link's deadlines move away a little with each frame: the timer comes too early
         // then, once, and is set anew.
-        if let Some(at) = task.deadline()
+        let due = task.deadline();
+        if let Some(at) = due
             && (at < alarm.deadline() || at > alarm.deadline() + EARLY || alarm.is_elapsed())
         {
             alarm.as_mut().reset(at);
         }
         let reads = task.backlog.is_empty() && task.wants_input();
-        let timed = !alarm.is_elapsed();
         tokio::select! {
             read = reader.next(), if reads => task.read(read),
             Some(done) = task.jobs.next(), if !task.jobs.is_empty() => task.done(done),
@@ -186,7 +191,8 @@ async fn run<S: LinkHandler>(
                 task.take(Input::Tick);
             }
             Some(command) = commands.next() => task.take(Input::Command(command)),
-            () = alarm.as_mut(), if timed => task.take(Input::Tick),
+            // At once when it is behind by now.
+            () = alarm.as_mut(), if due.is_some() => task.take(Input::Tick),
         }
         task.handler.progress(&task.link);
     }

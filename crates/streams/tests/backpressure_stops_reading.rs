@@ -10,14 +10,15 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
-use model::{Kind, ObjectKey, SectionKey};
+use model::{Kind, ObjectKey, SectionKey, Stub};
 use streams::task::{LinkHandle, LinkTransport, commands, run_link};
-use streams::{Exchange, FrameReader, FrameWriter, LinkHandler, LoadError, TransportError};
-use sync::frame::{Capabilities, Hello, Interop, InventoryItem};
+use streams::{Exchange, FrameReader, FrameWriter, LinkCommand, LinkHandler, LoadError, TransportError};
+use sync::frame::{Capabilities, Event, GoAway, Hello, Interop, InventoryItem, Op};
 use sync::link::{ApplyBatch, ItemOutcome, Link, LinkConfig, NotDurable, Note};
 use sync::{Content, Feed, Frame, Mode, Replica, Role};
 use test_support::memory::MemoryLinkHandler;
 use tokio::sync::{Semaphore, mpsc};
+use tokio::time::Instant;
 
 /// Counts what is asked of it; check-ins end when they are let.
 struct Counting {
@@ -25,6 +26,8 @@ struct Counting {
     loads: AtomicUsize,
     received: AtomicUsize,
     let_go: Semaphore,
+    /// So long an apply takes.
+    applies_within: Duration,
     /// Comes into the feed when the other side says hello.
     at_hello: Mutex<Option<ObjectKey>>,
 }
@@ -41,6 +44,7 @@ impl LinkHandler for Counting {
     }
 
     async fn apply(&self, batch: Arc<ApplyBatch>) -> Result<Vec<ItemOutcome>, NotDurable> {
+        tokio::time::sleep(self.applies_within).await;
         self.under.apply(batch).await
     }
 
@@ -102,7 +106,8 @@ fn hello(instance: &str) -> Frame {
 fn handler() -> Arc<Counting> {
     let under = MemoryLinkHandler::new("p".parse().unwrap());
     let (loads, received, let_go) = (AtomicUsize::new(0), AtomicUsize::new(0), Semaphore::new(0));
-    Arc::new(Counting { under, loads, received, let_go, at_hello: Mutex::default() })
+    let (applies_within, at_hello) = (Duration::ZERO, Mutex::default());
+    Arc::new(Counting { under, loads, received, let_go, applies_within, at_hello })
 }
 
 fn config() -> LinkConfig {
@@ -216,6 +221,36 @@ async fn an_exchange_ends_with_what_it_brought() {
     assert!((4..=9).contains(&events) && said.more, "{events} events of 64 KiB fill an answer");
     let loads = handler.loads.load(Ordering::SeqCst);
     assert!(loads <= 9, "{loads} contents were loaded for it");
+}
+
+/// A batch that takes long is worked on to its end, but the link does not stay open for it.
+#[tokio::test(start_paused = true)]
+async fn a_link_that_is_to_end_does_not_wait_for_a_batch() {
+    let mut slow = handler();
+    Arc::get_mut(&mut slow).unwrap().applies_within = Duration::from_secs(40);
+    let (slow, frames, commands) = start_with(slow);
+    let content = Bytes::from_static(b"x");
+    let stub = Stub { uid: "u".into(), ..Stub::of(&content) };
+    let (op, upto) = (Op::Put { stub, content, created: true }, sync::Position::at(1));
+    let key = "Item:status/web/one".parse().unwrap();
+    let event = Event { seq: 1, rev: 1, upto, key, op, trace: None, at: 1 };
+    frames.send(vec![Frame::Event(Box::new(event))]).await.unwrap();
+    settled().await;
+    tokio::time::advance(Duration::from_secs(12)).await;
+    let (code, message) = ("replaced".to_owned(), String::new());
+    commands.try_send(LinkCommand::GoAway(Box::new(GoAway { code, message, retry_after: None })));
+    let asked = Instant::now();
+    frames.closed().await;
+    assert!(asked.elapsed() < Duration::from_secs(6), "{:?}", asked.elapsed());
+    commands_over(&commands).await;
+    assert_eq!(slow.under.their_count(), 1, "what came is applied");
+}
+
+/// Until the link is over.
+async fn commands_over(commands: &LinkHandle) {
+    while !commands.is_over() {
+        tokio::time::advance(Duration::from_secs(1)).await;
+    }
 }
 
 /// The link looked at its feed before, and nothing else wakes it.

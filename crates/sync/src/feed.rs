@@ -3,7 +3,7 @@
 //! ```text
 //! edits --> Planner --> changes --(made durable)--> commit --> Feed
 //!                                                               |  by key: newest change of each object
-//!             link: a cursor, going through the kinds' lanes <--+  by kind: changes in their order
+//!             link: a cursor, going through the kinds        <--+  by kind: changes in their order
 //!             resync: the set, as a trie                     <--+
 //! ```
 //!
@@ -114,12 +114,12 @@ pub enum Resume {
 
 /// The changes of one kind by number.
 #[derive(Clone, Debug, Default)]
-struct Lane {
+struct KindChanges {
     live: BTreeMap<u64, ObjectKey>,
     gone: BTreeMap<u64, ObjectKey>,
 }
 
-impl Lane {
+impl KindChanges {
     fn of(&mut self, state: &ObjectState) -> &mut BTreeMap<u64, ObjectKey> {
         match state {
             ObjectState::Live { .. } => &mut self.live,
@@ -136,7 +136,7 @@ pub struct Feed {
     compacted: u64,
     most_gone: usize,
     by_key: BTreeMap<ObjectKey, (u64, ObjectState)>,
-    lanes: BTreeMap<Kind, Lane>,
+    by_kind: BTreeMap<Kind, KindChanges>,
     index: SetIndex,
 }
 
@@ -149,7 +149,7 @@ impl Feed {
             compacted: 0,
             most_gone: MAX_TOMBSTONES,
             by_key: BTreeMap::new(),
-            lanes: BTreeMap::new(),
+            by_kind: BTreeMap::new(),
             index: SetIndex::default(),
         }
     }
@@ -197,18 +197,18 @@ impl Feed {
     fn insert(&mut self, change: Change) {
         let Change { rev, key, state } = change;
         self.head = self.head.max(rev);
-        let lane = match self.lanes.get_mut(&key.section.kind) {
-            Some(lane) => lane,
-            None => self.lanes.entry(key.section.kind.clone()).or_default(),
+        let of_kind = match self.by_kind.get_mut(&key.section.kind) {
+            Some(of_kind) => of_kind,
+            None => self.by_kind.entry(key.section.kind.clone()).or_default(),
         };
-        lane.of(&state).insert(rev, key.clone());
+        of_kind.of(&state).insert(rev, key.clone());
         let size = state.size();
         let old = match self.by_key.get_mut(&key) {
             Some(entry) => Some(std::mem::replace(entry, (rev, state))),
             None => self.by_key.insert(key.clone(), (rev, state)),
         };
         if let Some((old, was)) = &old {
-            lane.of(was).remove(old);
+            of_kind.of(was).remove(old);
         }
         self.index.replace(&key.section, old.and_then(|(_, was)| was.size()), size);
         if self.index.changed(key) {
@@ -220,10 +220,10 @@ impl Feed {
     fn forget_tombstones(&mut self) {
         let keep = self.most_gone - self.most_gone / 8;
         while self.tombstones() > keep {
-            let oldest = self.lanes.values_mut().filter(|lane| !lane.gone.is_empty());
+            let oldest = self.by_kind.values_mut().filter(|of_kind| !of_kind.gone.is_empty());
             let Some((rev, key)) = oldest
-                .min_by_key(|lane| lane.gone.keys().next().copied())
-                .and_then(|lane| lane.gone.pop_first())
+                .min_by_key(|of_kind| of_kind.gone.keys().next().copied())
+                .and_then(|of_kind| of_kind.gone.pop_first())
             else {
                 break;
             };
@@ -269,7 +269,7 @@ impl Feed {
 
     /// How many objects of a kind there are.
     pub fn len_of(&self, kind: &Kind) -> usize {
-        self.lanes.get(kind).map_or(0, |lane| lane.live.len())
+        self.by_kind.get(kind).map_or(0, |of_kind| of_kind.live.len())
     }
 
     /// How many tombstones there are.
@@ -313,7 +313,7 @@ impl Feed {
 
     /// The kinds that the feed has changes of.
     pub fn kinds(&self) -> impl Iterator<Item = &Kind> {
-        self.lanes.keys()
+        self.by_kind.keys()
     }
 
     /// The first change of a kind after `rev` and up to `to`, of those that left an object
@@ -322,8 +322,8 @@ impl Feed {
         if rev >= to {
             return None;
         }
-        let lane = self.lanes.get(kind)?;
-        let map = if live { &lane.live } else { &lane.gone };
+        let of_kind = self.by_kind.get(kind)?;
+        let map = if live { &of_kind.live } else { &of_kind.gone };
         map.range((Excluded(rev), Included(to))).next().map(|(rev, key)| (*rev, key))
     }
 
@@ -332,8 +332,8 @@ impl Feed {
     pub fn count_after_without(&self, rev: u64, kind: &Kind) -> u64 {
         let at = rev.max(self.compacted);
         let after = |map: &BTreeMap<u64, ObjectKey>| map.range((Excluded(at), Unbounded)).count() as u64;
-        let others = self.lanes.iter().filter(|(other, _)| *other != kind);
-        at - rev + others.map(|(_, lane)| after(&lane.live) + after(&lane.gone)).sum::<u64>()
+        let others = self.by_kind.iter().filter(|(other, _)| *other != kind);
+        at - rev + others.map(|(_, of_kind)| after(&of_kind.live) + after(&of_kind.gone)).sum::<u64>()
     }
 
     /// Whether a replica that stands at a cursor can go on by changes alone.

@@ -16,10 +16,10 @@ use pair::{AGENT, PRINCIPAL, Pair, key, saved};
 use sync::FeedCursor;
 use sync::cursor::{KindOrder, PassPosition};
 use sync::frame::{
-    Checkpoint, Event, Frame, GoAway, Interop, InventoryItem, Op, Ping, PingOrder, ResyncRequest,
+    Checkpoint, Event, Frame, GoAway, Interop, InventoryItem, Op, Ping, PingOrder, Refused, ResyncRequest,
     ResyncResponse,
 };
-use sync::link::{ItemOutcome, LinkCommand, Note};
+use sync::link::{ApplyItem, ItemOutcome, LinkCommand, Note};
 use sync::replica::MAX_REJECTED_OBJECTS;
 use sync::{Feed, Input, Mode, Replica};
 
@@ -54,6 +54,8 @@ fn a_replica_has_only_so_many_objects() {
     assert_eq!(pair.sides[AGENT].replica.len(), 10);
     assert_eq!(codes(&pair, AGENT), ["too-many"; 5]);
     assert_eq!(pair.link(PRINCIPAL).refused_there(), Some(5), "the source knows");
+    let node = &pair.sides[AGENT];
+    assert!(pair.link(AGENT).is_settled(&node.feed, &node.replica), "one set that differs is enough");
     // One that is there changes as before; one that goes makes no room for five.
     pair.put(PRINCIPAL, &key(APP, "a0001"), "u1", "other");
     pair.remove(PRINCIPAL, &key(APP, "a0000"));
@@ -127,7 +129,7 @@ fn what_is_refused_is_remembered_only_so_far() {
     assert_eq!((replica.rejected().len(), replica.refused()), (MAX_REJECTED_OBJECTS, 3000));
     assert_eq!(pair.link(AGENT).refused_there(), Some(3000), "all are counted");
     let noted = pair.sides[PRINCIPAL].notes.iter().filter(|note| matches!(note, Note::RefusedHere(_)));
-    assert!(noted.count() <= 32, "not a line for each");
+    assert!(noted.count() <= 100, "not a line for each");
     let resyncs = pair.link(PRINCIPAL).counters().resyncs;
     pair.pass(500);
     assert!(pair.link(PRINCIPAL).counters().resyncs <= resyncs + 1, "nor a resync after the other");
@@ -212,6 +214,32 @@ fn contents_are_loaded_once_at_a_time() {
     pair.sides[AGENT].replica = Replica::new();
     pair.reconnect();
     assert!(pair.is_equal(PRINCIPAL));
+}
+
+/// Of changes and of a peer's requests one load each in turn: neither waits for all of the other.
+#[test]
+fn changes_and_answers_take_turns() {
+    let mut pair = filled(40);
+    Arc::make_mut(&mut pair.sides[PRINCIPAL].config.limits).load_events = 4;
+    pair.connect();
+    pair.sides[PRINCIPAL].full = true;
+    let keys: Vec<ObjectKey> = (0..40).map(|n| key(APP, &format!("a{n:04}"))).collect();
+    for (n, key) in keys.iter().enumerate() {
+        pair.put(PRINCIPAL, key, &format!("u{n}"), "other");
+    }
+    pair.sides[PRINCIPAL].frames.clear();
+    let request = Frame::ResyncRequest(Box::new(ResyncRequest::Objects(keys)));
+    pair.give(PRINCIPAL, Input::Frame(request));
+    pair.sides[PRINCIPAL].full = false;
+    pair.run();
+    let answers: Vec<bool> = pair.sides[PRINCIPAL]
+        .frames
+        .iter()
+        .filter_map(|frame| if let Frame::Event(event) = frame { Some(event.seq == 0) } else { None })
+        .collect();
+    let count = answers.iter().filter(|answer| **answer).count();
+    assert_eq!((answers.len(), count), (80, 40), "each once");
+    assert!(answers.chunk_by(PartialEq::eq).all(|load| load.len() <= 4), "{answers:?}");
 }
 
 #[test]
@@ -332,6 +360,111 @@ fn contents_that_fail_for_now_do_not_stop_reading() {
     pair.pass(700);
     assert!(pair.is_equal(PRINCIPAL));
     assert_eq!(standing(&pair, AGENT), SetCondition::InSync);
+}
+
+/// Of what the other side can say again and again so much is noted, and no more.
+#[test]
+fn a_peer_does_not_fill_the_log() {
+    let mut pair = filled(2);
+    pair.connect();
+    for n in 0..1000 {
+        let (code, message) = (["a", "b"][n % 2].to_owned(), "x".repeat(4096));
+        let refused = Refused { rev: 1, key: key(APP, "a0000"), code, message };
+        pair.give(PRINCIPAL, Input::Frame(Frame::Refused(Box::new(refused))));
+        pair.give(AGENT, Input::Frame(Frame::Interop(Box::new(Interop::RequestResync))));
+        pair.run();
+    }
+    assert_eq!(pair.link(PRINCIPAL).counters().refused_there, 1000, "all are counted");
+    assert!(pair.link(AGENT).counters().resyncs >= 900);
+    let noted = |at: usize| {
+        let lines = |note: &&Note| matches!(note, Note::RefusedThere(_) | Note::Resynced { .. });
+        pair.sides[at].notes.iter().filter(lines).count()
+    };
+    assert_eq!((noted(PRINCIPAL), noted(AGENT)), (100, 100));
+}
+
+/// Whatever becomes of objects, and whether or not the source answers: so much is held, and no more.
+#[test]
+fn objects_that_are_not_applied_are_held_within_bounds() {
+    let cases: [(fn(&ApplyItem, u32) -> ItemOutcome, usize, usize); 4] = [
+        (|_, _| ItemOutcome::Recoverable("conflict".to_owned()), 1, 12),
+        (|_, _| ItemOutcome::Recoverable("conflict".to_owned()), 400, 2),
+        (|_, _| ItemOutcome::Temporary("the disk is full".to_owned()), 1, 12),
+        (|_, _| ItemOutcome::Temporary("the disk is full".to_owned()), 400, 2),
+    ];
+    for (outcome, size, most) in cases {
+        let mut pair = Pair::new(Mode::Managed);
+        let limits = Arc::make_mut(&mut pair.sides[AGENT].config.limits);
+        (limits.window_events, limits.pending_retries, limits.window_bytes) = (8, 4, 1000);
+        pair.sides[AGENT].outcome = outcome;
+        pair.connect();
+        send_named(&mut pair, 100, &"x".repeat(size), |n| format!("u{n}"));
+        assert_eq!(pair.link(AGENT).under_way(), most);
+        assert!(pair.link(AGENT).wants_input(), "and what comes after them is read");
+    }
+}
+
+/// Nothing is held for an object whose uid another one has, however many there are.
+#[test]
+fn objects_of_one_uid_are_not_held() {
+    let mut pair = Pair::new(Mode::Managed);
+    pair.connect();
+    send_named(&mut pair, 5000, &"x".repeat(10_240), |_| "u".to_owned());
+    assert_eq!(pair.link(AGENT).under_way(), 0);
+    let replica = &pair.sides[AGENT].replica;
+    assert_eq!((replica.len(), replica.refused()), (1, 4999));
+    assert_eq!(codes(&pair, AGENT), ["uid-twice"; MAX_REJECTED_OBJECTS]);
+}
+
+/// Gives the agent events that the control plane's feed does not have, so that it answers nothing.
+fn send_named(pair: &mut Pair, count: u64, content: &str, uid: fn(u64) -> String) {
+    pair.drops = |at, _| at == PRINCIPAL;
+    for rev in 1..=count {
+        let content = bytes::Bytes::from(content.to_owned());
+        let stub = Stub { uid: uid(rev).into(), ..Stub::of(&content) };
+        let op = Op::Put { stub, content, created: true };
+        let (upto, key) = (sync::Position::at(rev), key(APP, &format!("n{rev}")));
+        let event = Event { seq: rev, rev, upto, key, op, trace: None, at: 1 };
+        pair.give(AGENT, Input::Frame(Frame::Event(Box::new(event))));
+        pair.run();
+    }
+}
+
+#[test]
+fn what_waits_for_a_retry_is_due_and_a_ping_says_where_the_feed_is() {
+    let mut pair = filled(1);
+    pair.sides[AGENT].outcome = |_, tries| match tries {
+        1 => ItemOutcome::Temporary("busy".to_owned()),
+        _ => ItemOutcome::Done,
+    };
+    pair.connect();
+    let retry = pair.now.plus(Duration::from_secs(1));
+    assert_eq!(pair.link(AGENT).next_deadline(), Some(retry));
+    pair.pass(90);
+    assert!(pair.is_equal(PRINCIPAL));
+    let pings = pair.sides[PRINCIPAL].frames.iter().filter_map(|frame| match frame {
+        Frame::Ping(ping) => Some(ping.head),
+        _ => None,
+    });
+    assert_eq!(pings.collect::<Vec<u64>>(), [1]);
+}
+
+#[test]
+fn a_node_does_not_speak_for_operators() {
+    let mut pair = Pair::new(Mode::Autonomous);
+    for n in 0..30 {
+        pair.put(AGENT, &key(APP, &format!("a{n}")), &format!("u{n}"), "content");
+    }
+    pair.connect();
+    pair.disconnect();
+    pair.sides[AGENT].feed = Feed::new("other".parse().unwrap());
+    pair.connect();
+    pair.give(PRINCIPAL, Input::Frame(Frame::Approve));
+    pair.run();
+    assert_eq!(pair.sides[PRINCIPAL].replica.len(), 30, "what the node lacks is kept");
+    pair.give(PRINCIPAL, Input::Command(LinkCommand::Approve));
+    pair.run();
+    assert_eq!(pair.sides[PRINCIPAL].replica.len(), 0);
 }
 
 /// A place in a pass that ends before the cursor's own revision is none.

@@ -192,9 +192,9 @@ fn check_bounds(claims: &Claims) -> Result<(), TokenError> {
     if !bound && !claims.tls_termination.is_control_plane() {
         return Err(TokenError::Unbound);
     }
-    let life = claims.expires_at.since(claims.issued_at);
+    let validity = claims.expires_at.since(claims.issued_at);
     let limit = if bound { MAX_LIFE } else { MAX_UNBOUND_LIFE };
-    if life > limit { Err(TokenError::TooLong) } else { Ok(()) }
+    if validity > limit { Err(TokenError::TooLong) } else { Ok(()) }
 }
 
 fn split(token: &str) -> Result<(Claims, Vec<u8>, Vec<u8>), TokenError> {

@@ -144,7 +144,10 @@ pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
             Row::plain("check-ins meanwhile", storm.len().to_string()),
             Row::plain("p99 of pollers before", format!("{:.4} s", quantile(&calm, 0.99))),
             Row::plain("listening again after", format!("{:.2} s", listening.as_secs_f64())),
-            Row::plain("openings refused or failed", shared.failed.load(Ordering::Relaxed).to_string()),
+            Row::plain(
+                "stream requests refused or failed",
+                shared.failed.load(Ordering::Relaxed).to_string(),
+            ),
             Row::plain("server CPU a stream", format!("{:.2} ms", cpu.server.as_secs_f64() * 1e3 / streams)),
             Row::plain("all in sync at first after", format!("{:.1} s", first.as_secs_f64())),
         ],
@@ -195,7 +198,7 @@ impl Streaming {
         }
     }
 
-    /// One stream from its opening to its end.
+    /// One stream from its request to its end.
     async fn one(&self, reconnect: &mut ReconnectPolicy) -> Result<Ended, BenchError> {
         let equal = self.equal();
         let round = self.shared.round.load(Ordering::Relaxed);

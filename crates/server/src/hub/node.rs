@@ -140,14 +140,16 @@ impl NodeSync {
         self.answered.store(self.head.get(), Ordering::Release);
     }
 
-    /// Whether the node got all of the feed, or comes for it.
+    /// Whether the node got all of the feed, or comes for it; of stale sets nobody knows.
     pub(crate) fn is_answered(&self) -> bool {
-        self.answered.load(Ordering::Acquire) >= self.head.get()
+        !self.is_stale() && self.answered.load(Ordering::Acquire) >= self.head.get()
     }
 
-    /// Its link was given up in the middle of something: what the store has counts.
+    /// Memory and the store may differ: what the store has counts. Server-sent events go on with the sets
+    /// that are loaded from there.
     pub(crate) fn abandon(&self) {
         self.stale.store(true, Ordering::Release);
+        self.head.raise(0);
     }
 
     pub(super) fn is_stale(&self) -> bool {
@@ -197,7 +199,7 @@ impl NodeSync {
     async fn write(&self, write: Write) -> Result<(), HubError> {
         let written = self.store.sync_write(&self.id, write, now()).await;
         if let Err(StoreError::Unsound(_) | StoreError::Closed | StoreError::UnknownNode(_)) = &written {
-            self.stale.store(true, Ordering::Release);
+            self.abandon();
         }
         Ok(written?)
     }

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use model::Incarnation;
 use model::exchange::{Acked, Answer, CheckIn, Report};
-use model::log::{Cursor, MAX_FACTS};
+use model::log::{Cursor, Fact, MAX_FACTS};
 use model::status::{Contact, contact_of};
 use plane::Step;
 use store::StoreError;
@@ -38,7 +38,7 @@ pub(crate) async fn check_in(
     let incarnation = request.incarnation.clone();
     let mut heads = plane.heads.subscribe();
     let (mut step, newly_requested) = take_step(plane, caller, request.clone());
-    let acked = persist(plane, caller, &incarnation, &mut step).await?;
+    let acked = persist(plane, caller, incarnation, &mut step).await?;
     plane.metrics.checked_in(begun.elapsed());
     if step.unchanged && !newly_requested && wait > Duration::ZERO {
         let quiet = CheckIn { facts: Vec::new(), traits: None, ..request };
@@ -60,16 +60,24 @@ pub(super) fn ready(plane: &ControlPlane) -> Result<(), Problem> {
 }
 
 /// Verifies and stores the `seen` document of a check-in that carries a new one.
-async fn keep_seen(plane: &ControlPlane, caller: &CallingNode, request: &mut CheckIn) -> Result<(), Problem> {
+async fn keep_seen(
+    plane: &Arc<ControlPlane>,
+    caller: &CallingNode,
+    request: &mut CheckIn,
+) -> Result<(), Problem> {
     let Some(document) = request.seen.take() else { return Ok(()) };
     let taken = caller.slot.lock().node.take_seen(&document);
     let new = taken.map_err(|error| Problem::new(Code::SeenRefused, error.to_string()))?;
     if !new {
         return Ok(());
     }
-    let stored = plane.store.put_seen(&caller.id, document, now()).await;
-    // Not stored: the next answer asks for it again.
-    stored.inspect_err(|_| caller.slot.lock().node.seen = None).map_err(store_problem)
+    let (plane, caller) = (plane.clone(), caller.clone());
+    run_to_completion(async move {
+        let stored = plane.store.put_seen(&caller.id, document, now()).await;
+        // Not stored: the next answer asks for it again.
+        stored.inspect_err(|_| caller.slot.lock().node.seen = None).map_err(store_problem)
+    })
+    .await
 }
 
 /// The step, and whether it says to the node for the first time that work waits (SYN-10).
@@ -118,59 +126,63 @@ async fn long_poll(
     }
 }
 
-/// Makes durable what a step says is new, before anything of it is acknowledged.
+/// Makes durable what a step says is new, before anything of it is acknowledged. Whole, also when the node
+/// hangs up in the middle: what memory has by now and the store has not is asked of nobody again.
 async fn persist(
     plane: &Arc<ControlPlane>,
     caller: &CallingNode,
-    incarnation: &Incarnation,
+    incarnation: Incarnation,
     step: &mut Step,
 ) -> Result<Option<Cursor>, Problem> {
-    if step.first_use {
-        let stored = plane.store.certificate_used(&caller.id).await;
-        // Not stored: the next request is the first one again (ENR-7).
-        let undo = |_: &StoreError| caller.slot.lock().node.certificate_used = false;
-        stored.inspect_err(undo).map_err(store_problem)?;
-    }
-    if let Some(number) = step.run_confirmed {
-        let stored = plane.store.confirm_run(&caller.id, number).await;
-        let undo = |_: &StoreError| {
-            caller.slot.lock().node.run_request.get_or_insert(number);
-        };
-        stored.inspect_err(undo).map_err(store_problem)?;
-    }
-    if let Some(traits) = step.traits.take() {
-        let stored = plane.store.put_traits(&caller.id, traits, now()).await;
-        // Not stored: the next answer asks for them again.
-        stored.inspect_err(|_| caller.slot.lock().node.traits = None).map_err(store_problem)?;
-    }
-    if step.facts.is_empty() {
+    let (traits, facts) = (step.traits.take(), std::mem::take(&mut step.facts));
+    let (first_use, run_confirmed) = (step.first_use, step.run_confirmed);
+    if !first_use && run_confirmed.is_none() && traits.is_none() && facts.is_empty() {
         return Ok(None);
     }
-    let facts = std::mem::take(&mut step.facts);
-    accept_facts(plane, caller, incarnation, facts).await.map(Some)
+    let (plane, caller) = (plane.clone(), caller.clone());
+    run_to_completion(async move {
+        if first_use {
+            let stored = plane.store.certificate_used(&caller.id).await;
+            // Not stored: the next request is the first one again (ENR-7).
+            let undo = |_: &StoreError| caller.slot.lock().node.certificate_used = false;
+            stored.inspect_err(undo).map_err(store_problem)?;
+        }
+        if let Some(number) = run_confirmed {
+            let stored = plane.store.confirm_run(&caller.id, number).await;
+            let undo = |_: &StoreError| {
+                caller.slot.lock().node.run_request.get_or_insert(number);
+            };
+            stored.inspect_err(undo).map_err(store_problem)?;
+        }
+        if let Some(traits) = traits {
+            let stored = plane.store.put_traits(&caller.id, traits, now()).await;
+            // Not stored: the next answer asks for them again.
+            stored.inspect_err(|_| caller.slot.lock().node.traits = None).map_err(store_problem)?;
+        }
+        if facts.is_empty() {
+            return Ok(None);
+        }
+        accept_facts(&plane, &caller, &incarnation, facts).await.map(Some)
+    })
+    .await
 }
 
+/// Not to be cancelled: what the store took and the index did not would be known to nobody until the next
+/// start.
 async fn accept_facts(
     plane: &Arc<ControlPlane>,
     caller: &CallingNode,
     incarnation: &Incarnation,
-    facts: Vec<model::log::Fact>,
+    facts: Vec<Fact>,
 ) -> Result<Cursor, Problem> {
-    let (plane, id, slot) = (plane.clone(), caller.id.clone(), caller.slot.clone());
-    let incarnation = incarnation.clone();
-    // Whole, also when the node hangs up in the middle: what the store took and the index
-    // did not would be known to nobody until the next start.
-    run_to_completion(async move {
-        let appended = plane.store.append_facts(&id, &incarnation, facts, now()).await;
-        let accepted = appended.map_err(store_problem)?;
-        slot.lock().node.accepted(accepted.cursor.clone(), &accepted.new);
-        for fact in &accepted.new {
-            plane.metrics.fact(fact.body.kind());
-        }
-        plane.work.facts(&plane, &id, &accepted.new).await;
-        Ok(accepted.cursor)
-    })
-    .await
+    let appended = plane.store.append_facts(&caller.id, incarnation, facts, now()).await;
+    let accepted = appended.map_err(store_problem)?;
+    caller.slot.lock().node.accepted(accepted.cursor.clone(), &accepted.new);
+    for fact in &accepted.new {
+        plane.metrics.fact(fact.body.kind());
+    }
+    plane.work.facts(plane, &caller.id, &accepted.new).await;
+    Ok(accepted.cursor)
 }
 
 /// Puts the set into an offer that needs one.
@@ -190,8 +202,12 @@ pub(super) async fn report(
     report: Report,
 ) -> Result<Acked, Problem> {
     check_facts(report.facts.len())?;
-    let acked = accept_facts(plane, caller, &report.incarnation, report.facts).await?;
-    Ok(Acked { acked })
+    let (plane, caller) = (plane.clone(), caller.clone());
+    run_to_completion(async move {
+        let acked = accept_facts(&plane, &caller, &report.incarnation, report.facts).await?;
+        Ok(Acked { acked })
+    })
+    .await
 }
 
 pub(super) fn check_facts(count: usize) -> Result<(), Problem> {

@@ -66,7 +66,7 @@ impl FleetAdmission {
     }
 }
 
-/// What is known of a node's openings.
+/// What is known of a node's stream requests.
 #[derive(Default)]
 pub(crate) struct StreamAdmission {
     known: Mutex<AdmissionState>,

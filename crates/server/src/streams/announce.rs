@@ -40,7 +40,7 @@ pub(crate) async fn announce(plane: Arc<ControlPlane>, mut shutdown: watch::Rece
         let visit = tokio::select! {
             changed = heads.changed() => match changed {
                 Ok(()) => {
-                    rules_due = Some(Instant::now() + RULES_WITHIN);
+                    rules_due.get_or_insert_with(|| Instant::now() + RULES_WITHIN);
                     Visit::Notify
                 }
                 Err(_) => return,

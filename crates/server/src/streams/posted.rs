@@ -83,7 +83,7 @@ pub(super) fn posting_lease(request: &StreamRequest) -> Result<OwnedMutexGuard<(
 
 /// An exchange with a node, at the control plane.
 pub(super) struct NodeExchange {
-    exchange: Exchange<PlaneLinkHandler>,
+    pub(super) exchange: Exchange<PlaneLinkHandler>,
     handler: Arc<PlaneLinkHandler>,
     /// The link that it is, as everybody else sees it.
     pub(super) open: RegisteredLink,

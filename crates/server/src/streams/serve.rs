@@ -48,7 +48,7 @@ const TURN_WITHIN: Duration = Duration::from_secs(20);
 const END_WITHIN: Duration = Duration::from_secs(15);
 /// The longest name of an instance of the agent, in bytes.
 const MAX_INSTANCE: usize = 128;
-/// How soon an opening that could not be served now may be tried again, in seconds.
+/// How soon a stream request that could not be served now may be sent again, in seconds.
 const AGAIN: u64 = 5;
 /// How soon a request against which nothing stands may come again, in seconds.
 pub(super) const SOON: u64 = 1;
@@ -206,10 +206,10 @@ async fn open(
     writer: Box<dyn FrameWriter>,
 ) -> Option<Box<RunningLink>> {
     let first = match tokio::time::timeout(HELLO_WITHIN, reader.next()).await {
-        Ok(Ok(first)) => Ok(first?),
+        Ok(Ok(Some(first))) => Ok(first),
         // Who went away hears nothing.
         Ok(Err(error)) => Err(away(error.refusal()?, &error.explained(), None)),
-        Err(_) => Err(away("no-hello", "a link begins with a hello", SOON)),
+        Ok(Ok(None)) | Err(_) => Err(away("no-hello", "a link begins with a hello", SOON)),
     };
     let begun = async {
         let first = first?;

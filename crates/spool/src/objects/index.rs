@@ -30,7 +30,7 @@ pub(super) struct ObjectIndex {
     sides: [BTreeMap<SectionKey, Section>; 2],
     /// Tombstones by revision.
     graves: BTreeMap<u64, ObjectKey>,
-    /// Bytes of records that count: in ours, in theirs.
+    /// Bytes of records that count: of the feed, of the replica.
     live: [u64; 2],
     /// Bytes of records that count, by segment.
     live_in: BTreeMap<u64, u64>,

@@ -32,7 +32,7 @@ pub(super) enum SetRecord<'a> {
     /// The tombstone of an object of ours.
     #[serde(rename = "gone", borrow)]
     Gone(Tombstone<'a>),
-    /// An object of theirs is no more.
+    /// An object of the replica is no more.
     #[serde(rename = "taken", borrow)]
     Taken(RecordKey<'a>),
 }

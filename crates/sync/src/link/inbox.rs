@@ -8,8 +8,10 @@
 //!
 //! Every accepted event has a *position*, a number that rises; an event keeps the position of what it
 //! replaces. The cursor may move to what a position stands for once nothing up to it waits. The newest
-//! event of an object replaces one that waits. What waits for a retry holds up the cursor and the
-//! comparison of roots until it is released; beyond `pending_retries` of them acknowledgements too.
+//! event of an object replaces one that waits. What is held for a retry or to be fetched anew holds up the
+//! cursor and the comparison of roots until it is released; beyond `pending_retries` of them
+//! acknowledgements too. Held are at most `window_bytes` of content, in so many objects as the window and
+//! `pending_retries` come to.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -18,7 +20,7 @@ use crate::cursor::{FeedCursor, Position};
 use model::{ObjectKey, Timestamp};
 
 use super::batch::{ApplyBatch, ApplyItem, ItemOutcome};
-use super::types::Output;
+use super::types::{Limits, Output};
 use super::{Cx, Link, LinkConfig};
 use crate::frame::{Ack, Checkpoint, Event, Frame, Op};
 use crate::identity;
@@ -99,9 +101,12 @@ impl Inbox {
         self.held.objects
     }
 
-    /// There is room to hold one more of this size for a retry.
-    pub fn may_hold(&self, bytes: u64, most: u64) -> bool {
-        self.held.objects == 0 || self.held.bytes.saturating_add(bytes) <= most
+    /// There is room to hold one more of this size: a source that heeds the window has no more of them
+    /// than the window and the retries that go beside it.
+    pub fn may_hold(&self, bytes: u64, limits: &Limits) -> bool {
+        let Totals { objects, bytes: held } = self.held;
+        let fits = held.saturating_add(bytes) <= limits.window_bytes;
+        objects == 0 || fits && objects < limits.window_events.saturating_add(limits.pending_retries)
     }
 
     /// There is no room for more.
@@ -346,7 +351,8 @@ impl Link {
                         None => !uids.insert((kind.clone(), stub.uid.clone())),
                     };
                     if twice {
-                        self.failed(pending, ItemOutcome::Recoverable(refusal::UID_TWICE.to_owned()), cx);
+                        let message = "another object of the kind has this uid".to_owned();
+                        self.reject(&pending.item, refusal::UID_TWICE, message, cx);
                         continue;
                     }
                     let sizes = (here.map(|(stub, _)| stub.size), stub.size);

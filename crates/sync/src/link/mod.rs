@@ -44,8 +44,8 @@ const HELLO_WITHIN: Duration = Duration::from_secs(15);
 const RESYNC_WITHIN: Duration = PERMIT_KEPT.saturating_sub(Duration::from_secs(60));
 /// A shutdown waits no longer than this for what is under way.
 const SHUTDOWN_WITHIN: Duration = Duration::from_secs(10);
-/// Refusals that are noted at once, and in a second after that; the others are counted only.
-const NOTED: (u32, u32) = (32, 3);
+/// Refusals and resyncs that are noted at once, and in a second after that; the others are counted only.
+const NOTED: (u32, u32) = (100, 3);
 
 use inbox::Inbox;
 use outbox::{Flow, Outbox};
@@ -67,7 +67,7 @@ pub struct Link {
     /// Since when it holds the permit for resyncs.
     permit: Option<Timestamp>,
     counters: LinkCounters,
-    /// Bounds the notes of refusals.
+    /// Bounds the notes of refusals and resyncs.
     notes: RateLimiter,
     /// When the other side was heard last; before its hello, when the link was opened.
     heard: Timestamp,
@@ -110,8 +110,8 @@ impl Cx<'_> {
     }
 }
 
-/// Whether a frame may be sent before data that waits: the control lane (SYN-4). A hello may, so
-/// that nothing of the control lane overtakes it; a ping that is a barrier may not.
+/// Whether a frame may be sent before data that waits: control frames do (SYN-4). A hello may, so
+/// that no control frame overtakes it; a ping that is a barrier may not.
 pub fn may_overtake(frame: &Frame) -> bool {
     match frame {
         Frame::Ping(ping) => ping.order == PingOrder::Any,
@@ -362,7 +362,7 @@ impl Link {
                 self.counters.refused_there += 1;
                 // The acknowledgement behind it has the count.
                 self.out.refused_there = self.out.refused_there.map(|count| count.max(1));
-                cx.note(Note::RefusedThere(*refused));
+                self.note_some(Note::RefusedThere(*refused), cx);
             }
             Frame::Checkpoint(checkpoint) => self.checkpoint_received(checkpoint, cx),
             Frame::ResyncRequest(request) => self.resync_requested(*request, cx),
@@ -393,6 +393,13 @@ impl Link {
                 cx.out.push(Output::Received(frame))
             }
             Frame::Approve | Frame::Unknown(_) => {}
+        }
+    }
+
+    /// Notes what the other side can say again and again, of much in a short time the first alone.
+    fn note_some(&mut self, note: Note, cx: &mut Cx<'_>) {
+        if self.notes.take(cx.now).is_ok() {
+            cx.note(note);
         }
     }
 
@@ -501,7 +508,8 @@ impl Link {
     /// The next instant at which [`Input::Tick`] has something to do.
     pub fn next_deadline(&self) -> Option<Timestamp> {
         if self.closing {
-            return self.inbox_deadline();
+            // What is under way ends by itself, and is acknowledged no more.
+            return self.inbox_deadline().filter(|_| self.inbox.in_flight.is_none());
         }
         self.deadlines().map(|(at, _)| at).min()
     }

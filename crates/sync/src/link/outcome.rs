@@ -3,9 +3,9 @@
 //!
 //! ```text
 //! Done ----------> replica, acknowledged
-//! Temporary -----> held, tried again; after `shown_after` tries rejected as `fails-for-now`, still tried;
-//!                  without room evicted: a resync brings it again
-//! Recoverable ---> fetched anew, at most `refetches` times, then rejected
+//! Temporary -----> held, tried again; after `shown_after` tries rejected as `fails-for-now`, still tried
+//! Recoverable ---> held, fetched anew at most `refetches` times, then rejected
+//!                  either without room to hold it: evicted, a resync brings it again
 //! Permanent -----> rejected: the source gets an `error`, the set as received has it
 //! NotDurable ----> all of the batch is Temporary; the next batch waits as long as a first retry
 //! ```
@@ -89,27 +89,27 @@ impl Link {
         pending.due = cx.now.plus(wait.min(RETRY_LONGEST));
         let bytes = pending.item.change.content_len();
         match outcome {
-            ItemOutcome::Temporary(why) if !self.inbox.may_hold(bytes, self.config.limits.window_bytes) => {
+            ItemOutcome::Permanent { code, message } => {
+                return self.reject(&pending.item, &code, message, cx);
+            }
+            ItemOutcome::Recoverable(why) if pending.item.tries > self.config.limits.refetches => {
+                let message = format!("fetched anew {} times: {why}", self.config.limits.refetches);
+                return self.reject(&pending.item, refusal::RECOVERY_FAILED, message, cx);
+            }
+            ItemOutcome::Temporary(why) | ItemOutcome::Recoverable(why)
+                if !self.inbox.may_hold(bytes, &self.config.limits) =>
+            {
                 return self.evict(pending.item, why, cx);
             }
             ItemOutcome::Temporary(why) => {
                 pending.hold = Hold::Retry;
                 self.release(&mut pending, why, cx);
             }
-            ItemOutcome::Done => pending.hold = Hold::Retry,
-            ItemOutcome::Recoverable(why) if pending.item.tries > self.config.limits.refetches => {
-                let code =
-                    if why == refusal::UID_TWICE { refusal::UID_TWICE } else { refusal::RECOVERY_FAILED };
-                let message = format!("fetched anew {} times: {why}", self.config.limits.refetches);
-                return self.reject(&pending.item, code, message, cx);
-            }
             ItemOutcome::Recoverable(_) => {
                 pending.hold = Hold::Fetch;
                 self.refetch(&pending.item.key, cx);
             }
-            ItemOutcome::Permanent { code, message } => {
-                return self.reject(&pending.item, &code, message, cx);
-            }
+            ItemOutcome::Done => pending.hold = Hold::Retry,
         }
         // Acknowledgements go on past what waits, as long as there is room for it.
         if pending.item.seq > 0 && self.inbox.held() < self.config.limits.pending_retries {
@@ -153,9 +153,7 @@ impl Link {
         let rejected = RejectedObject::of(&item.change, item.rev, code, message);
         let (key, code, message) = (item.key.clone(), code.to_owned(), rejected.message.clone());
         let refused = Refused { rev: item.rev, key, code, message };
-        if self.notes.take(cx.now).is_ok() {
-            cx.note(Note::RefusedHere(refused.clone()));
-        }
+        self.note_some(Note::RefusedHere(refused.clone()), cx);
         cx.send(Frame::Refused(Box::new(refused)));
         cx.replica.reject(item.key.clone(), rejected);
         self.inbox.ack_due = true;

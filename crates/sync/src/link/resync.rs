@@ -592,6 +592,7 @@ impl Link {
 
     fn note_resynced(&mut self, deleted: usize, kept: usize, cx: &mut Cx<'_>) {
         let (frames, fetched) = (self.resync.frames, self.resync.fetched);
-        cx.note(Note::Resynced { frames, fetched, deleted, kept, took: cx.now.since(self.resync.began) });
+        let took = cx.now.since(self.resync.began);
+        self.note_some(Note::Resynced { frames, fetched, deleted, kept, took }, cx);
     }
 }

@@ -215,10 +215,10 @@ pub enum Note {
         /// Milliseconds since 1970; 0 when no item has a time, as deletes have none.
         oldest: i64,
     },
-    /// The other side does not apply this object of the own feed: never, or not for now.
+    /// The other side does not apply this object of the own feed: never, or not for now. Of refusals and
+    /// resyncs, many in a short time, only the first are noted; [`LinkCounters`] have all.
     RefusedThere(Refused),
-    /// An object of the other side cannot be applied here. Of many in a short time only the
-    /// first are noted; [`LinkCounters::refused_here`] has all.
+    /// An object of the other side cannot be applied here.
     RefusedHere(Refused),
     /// A resync ended.
     Resynced {
