@@ -2,6 +2,7 @@
 //! `cargo xtask tidy` finds a file that is missing here. One file: `cargo test -p agent --test all FILE::`.
 
 mod a_check_in_follows_each_stream;
+mod a_corrected_post_is_made_again_at_once;
 mod a_lost_folder_is_not_in_sync;
 mod a_missing_folder_is_named;
 mod a_slow_content_delays_nothing_else;

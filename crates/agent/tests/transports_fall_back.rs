@@ -1,6 +1,6 @@
 //! SYN-1, SYN-11, SYN-13, IDN-4: where a transport does not come through the next one is tried,
-//! down to posts, and what failed is not tried again for a while; a stream request is
-//! its TLS session's, the one for server-sent events signed.
+//! down to posts, and what failed is not tried again for a while; one whose control plane is busy came
+//! through. A stream request is its TLS session's, the one for server-sent events signed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -22,6 +22,8 @@ use wire::{Code, Problem, route};
 #[derive(Clone, Default)]
 struct Deaf {
     asked: Arc<Mutex<Vec<String>>>,
+    /// It knows them, and is busy for so many seconds.
+    busy: Option<u64>,
 }
 
 impl Deaf {
@@ -33,7 +35,13 @@ impl Deaf {
             _ => {}
         }
         self.asked.lock().unwrap().push(path);
-        problem(&Problem::new(Code::NotFound, "nothing of that kind is here"))
+        problem(&match self.busy {
+            None => Problem::new(Code::NotFound, "nothing of that kind is here"),
+            busy => {
+                let busy_now = Problem::new(Code::Busy, "too many links are being opened");
+                Problem { retry_after_secs: busy, ..busy_now }
+            }
+        })
     }
 
     fn asked(&self) -> Vec<String> {
@@ -57,14 +65,14 @@ fn is_signed(head: &Head) {
 }
 
 async fn links(transport: TransportPolicy) -> (Deaf, Node, Links, ScriptedControl, tempfile::TempDir) {
-    links_in(Mode::Managed, transport).await
+    links_in(Deaf::default(), Mode::Managed, transport).await
 }
 
 async fn links_in(
+    deaf: Deaf,
     mode: Mode,
     transport: TransportPolicy,
 ) -> (Deaf, Node, Links, ScriptedControl, tempfile::TempDir) {
-    let deaf = Deaf::default();
     let answers = deaf.clone();
     let control = ScriptedControl::start(&["127.0.0.1"], move |head, _| answers.answer(head)).await;
     let temp = tempfile::tempdir().unwrap();
@@ -89,6 +97,16 @@ async fn the_best_that_works_is_taken() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_busy_control_plane_is_asked_again_over_the_same_transport() {
+    let busy = Deaf { busy: Some(1), ..Deaf::default() };
+    let (busy, _node, links, _control, _temp) = links_in(busy, Mode::Managed, TransportPolicy::Stream).await;
+    // Two refusals in a row would have another transport tried.
+    eventually("it is tried three times", || busy.asked().len() >= 3).await;
+    assert!(busy.asked().iter().all(|path| path == route::SUBSCRIBE), "{:?}", busy.asked());
+    links.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn one_that_is_named_is_tried_alone_with_growing_waits() {
     let (deaf, _node, links, _control, _temp) = links(TransportPolicy::Grpc).await;
     eventually("it is tried three times", || deaf.asked().len() >= 3).await;
@@ -98,7 +116,8 @@ async fn one_that_is_named_is_tried_alone_with_growing_waits() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn nothing_is_opened_without_need() {
-    let (deaf, node, links, _control, _temp) = links_in(Mode::Off, TransportPolicy::Auto).await;
+    let (deaf, node, links, _control, _temp) =
+        links_in(Deaf::default(), Mode::Off, TransportPolicy::Auto).await;
     eventually("the node knows its rules", || node.reconciler.rules().borrow().number > 0).await;
     assert_eq!(deaf.asked(), Vec::<String>::new());
     links.requested();

@@ -178,6 +178,7 @@ async fn whole(node: &Member, request: Request<()>, body: Vec<u8>) -> (Vec<Bytes
     (messages, status)
 }
 
+/// A push of these messages.
 pub(crate) async fn push(node: &Member, body: Vec<u8>) -> (Vec<Bytes>, GrpcStatus) {
     whole(node, call(node, route::PUSH), body).await
 }

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use model::condition::{Difference, SetCondition};
 use pair::{AGENT, PRINCIPAL, Pair, key, saved, saved_feed};
-use sync::frame::{Ack, Capabilities, Frame, Interop, Op, Refused, ResyncResponse};
+use sync::frame::{Ack, Capabilities, Frame, Interop, Op, Ping, PingOrder, Refused, ResyncResponse};
 use sync::link::{ItemOutcome, LinkCommand, Note, may_overtake};
 use sync::object::status_key;
 use sync::{Input, Link, Mode};
@@ -100,6 +100,9 @@ fn content_is_compared_not_only_names() {
 fn acknowledgements_do_not_wait_behind_data() {
     let ack = Frame::Ack(Ack { seq: 1, cursor: None, refused: 0 });
     assert!(may_overtake(&ack));
+    let ping = |order| Frame::Ping(Ping { order, ..Ping::default() });
+    assert!(may_overtake(&ping(PingOrder::Any)));
+    assert!(!may_overtake(&ping(PingOrder::Barrier)), "it stands behind what it asks about");
     // The agent acknowledges the object while its own status of it is not acknowledged, and
     // a delete under way takes no acknowledgement with it.
     let mut pair = filled(1);

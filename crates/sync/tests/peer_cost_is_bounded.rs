@@ -54,6 +54,8 @@ fn a_replica_has_only_so_many_objects() {
     assert_eq!(pair.sides[AGENT].replica.len(), 10);
     assert_eq!(codes(&pair, AGENT), ["too-many"; 5]);
     assert_eq!(pair.link(PRINCIPAL).refused_there(), Some(5), "the source knows");
+    let node = &pair.sides[AGENT];
+    assert!(pair.link(AGENT).is_settled(&node.feed, &node.replica), "one set that differs is enough");
     // One that is there changes as before; one that goes makes no room for five.
     pair.put(PRINCIPAL, &key(APP, "a0001"), "u1", "other");
     pair.remove(PRINCIPAL, &key(APP, "a0000"));
@@ -212,6 +214,32 @@ fn contents_are_loaded_once_at_a_time() {
     pair.sides[AGENT].replica = Replica::new();
     pair.reconnect();
     assert!(pair.is_equal(PRINCIPAL));
+}
+
+/// Of changes and of a peer's requests one load each in turn: neither waits for all of the other.
+#[test]
+fn changes_and_answers_take_turns() {
+    let mut pair = filled(40);
+    Arc::make_mut(&mut pair.sides[PRINCIPAL].config.limits).load_events = 4;
+    pair.connect();
+    pair.sides[PRINCIPAL].full = true;
+    let keys: Vec<ObjectKey> = (0..40).map(|n| key(APP, &format!("a{n:04}"))).collect();
+    for (n, key) in keys.iter().enumerate() {
+        pair.put(PRINCIPAL, key, &format!("u{n}"), "other");
+    }
+    pair.sides[PRINCIPAL].frames.clear();
+    let request = Frame::ResyncRequest(Box::new(ResyncRequest::Objects(keys)));
+    pair.give(PRINCIPAL, Input::Frame(request));
+    pair.sides[PRINCIPAL].full = false;
+    pair.run();
+    let answers: Vec<bool> = pair.sides[PRINCIPAL]
+        .frames
+        .iter()
+        .filter_map(|frame| if let Frame::Event(event) = frame { Some(event.seq == 0) } else { None })
+        .collect();
+    let count = answers.iter().filter(|answer| **answer).count();
+    assert_eq!((answers.len(), count), (80, 40), "each once");
+    assert!(answers.chunk_by(PartialEq::eq).all(|load| load.len() <= 4), "{answers:?}");
 }
 
 #[test]
@@ -400,6 +428,43 @@ fn send_named(pair: &mut Pair, count: u64, content: &str, uid: fn(u64) -> String
         pair.give(AGENT, Input::Frame(Frame::Event(Box::new(event))));
         pair.run();
     }
+}
+
+#[test]
+fn what_waits_for_a_retry_is_due_and_a_ping_says_where_the_feed_is() {
+    let mut pair = filled(1);
+    pair.sides[AGENT].outcome = |_, tries| match tries {
+        1 => ItemOutcome::Temporary("busy".to_owned()),
+        _ => ItemOutcome::Done,
+    };
+    pair.connect();
+    let retry = pair.now.plus(Duration::from_secs(1));
+    assert_eq!(pair.link(AGENT).next_deadline(), Some(retry));
+    pair.pass(90);
+    assert!(pair.is_equal(PRINCIPAL));
+    let pings = pair.sides[PRINCIPAL].frames.iter().filter_map(|frame| match frame {
+        Frame::Ping(ping) => Some(ping.head),
+        _ => None,
+    });
+    assert_eq!(pings.collect::<Vec<u64>>(), [1]);
+}
+
+#[test]
+fn a_node_does_not_speak_for_operators() {
+    let mut pair = Pair::new(Mode::Autonomous);
+    for n in 0..30 {
+        pair.put(AGENT, &key(APP, &format!("a{n}")), &format!("u{n}"), "content");
+    }
+    pair.connect();
+    pair.disconnect();
+    pair.sides[AGENT].feed = Feed::new("other".parse().unwrap());
+    pair.connect();
+    pair.give(PRINCIPAL, Input::Frame(Frame::Approve));
+    pair.run();
+    assert_eq!(pair.sides[PRINCIPAL].replica.len(), 30, "what the node lacks is kept");
+    pair.give(PRINCIPAL, Input::Command(LinkCommand::Approve));
+    pair.run();
+    assert_eq!(pair.sides[PRINCIPAL].replica.len(), 0);
 }
 
 /// A place in a pass that ends before the cursor's own revision is none.

@@ -38,6 +38,7 @@ struct State {
     hellos: u64,
     incarnations: u64,
     refusing: Option<(ObjectKey, ItemOutcome)>,
+    refusals: u64,
 }
 
 impl MemoryLinkHandler {
@@ -56,6 +57,7 @@ impl MemoryLinkHandler {
             hellos: 0,
             incarnations: 0,
             refusing: None,
+            refusals: 0,
         };
         MemoryLinkHandler { state: Mutex::new(state), head: Arc::default(), seen: watch::Sender::new(0) }
     }
@@ -151,6 +153,11 @@ impl MemoryLinkHandler {
     pub fn refuse(&self, key: ObjectKey, outcome: ItemOutcome) {
         self.state().refusing = Some((key, outcome));
     }
+
+    /// How often that came of one.
+    pub fn refusals(&self) -> u64 {
+        self.state().refusals
+    }
 }
 
 #[async_trait]
@@ -167,11 +174,12 @@ impl LinkHandler for MemoryLinkHandler {
     }
 
     async fn apply(&self, batch: Arc<ApplyBatch>) -> Result<Vec<ItemOutcome>, NotDurable> {
-        let mut state = self.state();
+        let state = &mut *self.state();
         let mut outcomes = Vec::with_capacity(batch.items.len());
         for item in &batch.items {
             if let Some((_, outcome)) = state.refusing.as_ref().filter(|(key, _)| *key == item.key) {
                 outcomes.push(outcome.clone());
+                state.refusals += 1;
                 continue;
             }
             match &item.change {

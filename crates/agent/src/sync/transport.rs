@@ -504,6 +504,20 @@ impl LinkManager {
 mod tests {
     use super::*;
 
+    /// SYN-14: what hangs does not outlive the stop, whatever it holds.
+    #[tokio::test(start_paused = true)]
+    async fn a_link_that_does_not_end_is_ended_by_the_stop() {
+        let ((stop, stopped), (_, open)) = (watch::channel(false), watch::channel(None));
+        let hangs = tokio::spawn(async move {
+            let _held = stopped;
+            std::future::pending::<()>().await;
+        });
+        let links = Links { signals: Arc::default(), stop, open, task: hangs.abort_handle() };
+        links.stop().await;
+        let ended = timeout(STOP_WITHIN, hangs).await.unwrap();
+        assert!(ended.unwrap_err().is_cancelled());
+    }
+
     #[tokio::test]
     async fn a_task_that_is_gone_is_shown_and_begun_again() {
         let (view, (stop, stopped)) = (Arc::new(SharedStatus::default()), watch::channel(false));

@@ -14,7 +14,7 @@ use streams::FrameReader;
 use streams::grpc::{GrpcReader, Messages};
 use streams::transport::{TOO_LARGE, TransportError};
 use sync::Frame;
-use sync::frame::GoAway;
+use sync::frame::{GoAway, Refused};
 use tokio::sync::OwnedMutexGuard;
 use wire::cloudevents::MAX_UP;
 use wire::grpc::{self, GrpcStatus};
@@ -108,7 +108,11 @@ async fn all_pushed(
     reader: &mut GrpcReader,
     connection: &Connection,
 ) -> Result<PushSummary, GoAway> {
-    let (mut received, mut highest, mut processed) = (0, 0, 0);
+    let (mut received, mut highest, mut processed, mut refused) = (0, 0, 0, None);
+    let ours = match first.first() {
+        Some(Frame::Hello(hello)) => Some(hello.head.incarnation.clone()),
+        _ => None,
+    };
     let (mut frames, link) = (first, exchange.open.link.clone());
     loop {
         received += frames.len() as u64;
@@ -124,7 +128,11 @@ async fn all_pushed(
         let (behind, stuck) = (exchange.exchange.is_behind(), said.is_empty());
         for frame in said {
             match frame {
-                Frame::Ack(ack) => processed = processed.max(ack.seq),
+                // Events of another incarnation than the set here are passed over, and acknowledged.
+                Frame::Ack(ack) if ack.cursor.as_ref().map(|cursor| &cursor.incarnation) == ours.as_ref() => {
+                    processed = processed.max(ack.seq);
+                }
+                Frame::Refused(why) => refused = refused.or(Some(why)),
                 Frame::GoAway(why) => return Err(why),
                 _ => {}
             }
@@ -147,7 +155,12 @@ async fn all_pushed(
                 let why = format!("events up to {highest} were pushed, those up to {processed} are durable");
                 return Err(away("out-of-order", &why, None));
             }
-            None => return Ok(PushSummary { result: "ok".to_owned(), received, processed }),
+            None => {
+                let summary = PushSummary { result: "ok".to_owned(), received, processed };
+                let named =
+                    |why: Box<Refused>| away(&why.code, &format!("{}: {}", why.key, why.message), None);
+                return refused.map_or(Ok(summary), |why| Err(named(why)));
+            }
         }
     }
 }

@@ -380,9 +380,9 @@ impl Link {
         }
     }
 
-    /// Contents came: sends what is still the newest. Of answers the others are planned once more.
+    /// Contents came: sends what is still the newest; what overtook another, a later load brings.
     pub(super) fn loaded(&mut self, contents: Vec<Option<Content>>, cx: &mut Cx<'_>) {
-        let (mut contents, mut again) = (contents.into_iter(), Vec::new());
+        let mut contents = contents.into_iter();
         for Planned { key, rev, state, purpose } in self.out.load.take().unwrap_or_default() {
             let content = state.stub().and_then(|_| contents.next().flatten());
             let (upto, created) = match purpose {
@@ -391,10 +391,7 @@ impl Link {
                 Purpose::None => continue,
             };
             if cx.feed.get(&key).map_or(state.stub().is_some(), |(now, _)| now != rev) {
-                match purpose {
-                    Purpose::Answer => again.push(key),
-                    _ => self.counters.coalesced += 1,
-                }
+                self.counters.coalesced += 1;
                 continue;
             }
             let (op, trace, at) = match (state, content) {
@@ -411,7 +408,6 @@ impl Link {
             self.counters.sent += 1;
             cx.send(Frame::Event(Box::new(Event { seq, rev, upto, key, op, trace, at })));
         }
-        self.server.answer_again(again);
     }
 
     /// The number of an event that goes into the window.

@@ -88,13 +88,6 @@ impl ResyncServer {
     pub fn list_due(&self) -> Option<Timestamp> {
         self.list.as_ref()?.not_before
     }
-
-    /// What was overtaken while its content was fetched is answered once more.
-    pub fn answer_again(&mut self, keys: Vec<ObjectKey>) {
-        for key in keys.into_iter().rev() {
-            self.answers.push_front(PendingAnswer::Object { key, uid: String::new() });
-        }
-    }
 }
 
 impl Link {
