@@ -386,13 +386,9 @@ fn a_peer_does_not_fill_the_log() {
 /// Whatever becomes of objects, and whether or not the source answers: so much is held, and no more.
 #[test]
 fn objects_that_are_not_applied_are_held_within_bounds() {
-    let cases: [(fn(&ApplyItem, u32) -> ItemOutcome, usize, usize); 4] = [
-        (|_, _| ItemOutcome::Recoverable("conflict".to_owned()), 1, 12),
-        (|_, _| ItemOutcome::Recoverable("conflict".to_owned()), 400, 2),
-        (|_, _| ItemOutcome::Temporary("the disk is full".to_owned()), 1, 12),
-        (|_, _| ItemOutcome::Temporary("the disk is full".to_owned()), 400, 2),
-    ];
-    for (outcome, size, most) in cases {
+    let fetched: fn(&ApplyItem, u32) -> ItemOutcome = |_, _| ItemOutcome::Recoverable("conflict".to_owned());
+    let retried: fn(&ApplyItem, u32) -> ItemOutcome = |_, _| ItemOutcome::Temporary("no space".to_owned());
+    for (outcome, size, most) in [(fetched, 1, 12), (fetched, 400, 2), (retried, 1, 12), (retried, 400, 2)] {
         let mut pair = Pair::new(Mode::Managed);
         let limits = Arc::make_mut(&mut pair.sides[AGENT].config.limits);
         (limits.window_events, limits.pending_retries, limits.window_bytes) = (8, 4, 1000);
