@@ -56,7 +56,7 @@ fn with_its_objects_or_not_at_all() {
     let sets = AgentSets::open(&open(temp.path(), Disk::new())).unwrap();
     assert_eq!(sets.with(|feed, _| feed.cursor()), before, "on disk");
     assert_eq!(content(&sets), Some(Bytes::from_static(b"mine")));
-    assert!(sets.reincarnate().unwrap(), "the objects came along");
+    sets.reincarnate().unwrap();
     assert_ne!(sets.with(|feed, _| feed.cursor().incarnation), before.incarnation);
     assert_eq!(content(&sets), Some(Bytes::from_static(b"mine")));
 }

@@ -5,16 +5,19 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::{Arc, Mutex};
+use tokio::time::Instant;
 
 use agent::sync::transport::Links;
+use agent::sync::transports::{AVOIDED, TransportSelector};
 use http::request::Parts as Head;
-use model::replication::{Mode, TransportPolicy};
+use model::replication::{Mode, TransportKind, TransportPolicy};
 use net::PeerRole;
 use net::accept::Connection;
 use spool::Disk;
 use test_support::agent_links::{Node, fleet, policy};
 use test_support::scripted::{Reply, ScriptedControl, key, now, problem};
 use test_support::wait::eventually;
+use trust::token::TlsTermination;
 use wire::signature;
 use wire::{Code, Problem, route};
 
@@ -131,4 +134,33 @@ async fn a_start_is_a_need_where_objects_are_synchronized() {
     let (deaf, _node, links, _control, _temp) = links(TransportPolicy::Auto).await;
     eventually("a stream is tried", || !deaf.asked().is_empty()).await;
     links.stop().await;
+}
+
+#[test]
+fn what_fails_is_avoided_for_a_while() {
+    let (now, mut transports) = (Instant::now(), TransportSelector::default());
+    for expected in [TransportKind::Grpc, TransportKind::Websocket, TransportKind::Sse] {
+        assert_eq!(transports.next(TransportPolicy::Auto, now), expected);
+        assert!(!transports.failed(expected, now), "once is no reason");
+        assert_eq!(transports.next(TransportPolicy::Auto, now), expected);
+        assert!(transports.failed(expected, now));
+    }
+    assert_eq!(transports.next(TransportPolicy::Stream, now), TransportKind::Poll);
+    assert_eq!(transports.next(TransportPolicy::Grpc, now), TransportKind::Grpc);
+    assert_eq!(transports.next(TransportPolicy::Stream, now + AVOIDED), TransportKind::Grpc);
+    transports.worked(TransportKind::Sse);
+    assert_eq!(transports.next(TransportPolicy::Auto, now), TransportKind::Sse);
+}
+
+/// IDN-4
+#[test]
+fn behind_a_proxy_no_stream_of_two_ways_is_tried() {
+    let (now, mut transports) = (Instant::now(), TransportSelector::new(TlsTermination::Proxy));
+    for policy in TransportPolicy::ALL {
+        let passes = policy.streams().contains(&TransportKind::Sse);
+        let expected = if passes { TransportKind::Sse } else { TransportKind::Poll };
+        assert_eq!(transports.next(policy, now), expected, "{policy}");
+    }
+    while !transports.failed(TransportKind::Sse, now) {}
+    assert_eq!(transports.next(TransportPolicy::Auto, now), TransportKind::Poll);
 }

@@ -419,13 +419,7 @@ impl Planner<'_> {
     /// The key with the names that the feed has already: to compare it takes a moment, and the feed does
     /// not keep the same names once more.
     pub fn key(&self, key: ObjectKey) -> ObjectKey {
-        if let Some((known, _)) = self.feed.by_key.get_key_value(&key) {
-            return known.clone();
-        }
-        match self.feed.index.section(&key.section) {
-            Some(section) => ObjectKey { section: section.clone(), name: key.name },
-            None => key,
-        }
+        self.feed.by_key.get_key_value(&key).map_or(key, |(known, _)| known.clone())
     }
 
     /// An object that is there, or is planned.

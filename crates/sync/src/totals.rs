@@ -78,11 +78,6 @@ impl SetIndex {
         &self.set
     }
 
-    /// A section that has objects, as it is kept.
-    pub fn section(&self, section: &SectionKey) -> Option<&SectionKey> {
-        self.sections.get_key_value(section).map(|(known, _)| known)
-    }
-
     /// How many sections there are.
     pub fn sections(&self) -> usize {
         self.sections.len()

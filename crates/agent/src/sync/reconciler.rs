@@ -430,16 +430,11 @@ impl Reconciler {
     }
 
     fn reincarnate(&mut self) -> Result<(), Duration> {
-        let since = self.reincarnated.map(|at| at.elapsed());
-        if let Some(left) = since.and_then(|since| REINCARNATION_INTERVAL.checked_sub(since)) {
-            return Err(left);
-        }
-        let begun = self.kept(self.context.sets.reincarnate());
-        self.reincarnated = begun.map(|_| Instant::now());
-        if begun == Some(false) {
-            // What is there is put again.
-            self.reconcile();
-        }
+        let left = self.reincarnated.and_then(|at| REINCARNATION_INTERVAL.checked_sub(at.elapsed()));
+        left.map_or(Ok(()), Err)?;
+        self.reincarnated = self.kept(self.context.sets.reincarnate()).map(|()| Instant::now());
+        // What did not come along is put again.
+        self.reconcile();
         Ok(())
     }
 }

@@ -170,12 +170,12 @@ impl AgentSets {
     }
 
     /// The own set in a new incarnation: what the other side has of it is ahead of what is here.
-    /// Says whether its objects came along; if not, it is empty: they are too many for one write, or a
-    /// content is lost.
+    /// Its objects come along, unless they are too many for one write or a content is lost: then it is
+    /// empty, and what is there is to be put again.
     ///
     /// # Errors
     /// When the disk refuses; the set is as before then.
-    pub fn reincarnate(&self) -> Result<bool, StateError> {
+    pub fn reincarnate(&self) -> Result<(), StateError> {
         let incarnation = fresh_incarnation()?;
         let (feed, bytes) = self.with(|feed, _| {
             let bytes: u64 = feed.objects().map(|(_, stub)| stub.size).sum();
@@ -190,10 +190,10 @@ impl AgentSets {
                 Err(StateError::Spool { source: SpoolError::Unsound(why), .. }) => {
                     tracing::error!(%why, "the own set begins anew without its objects");
                 }
-                written => return written.map(|()| true),
+                written => return written,
             }
         }
-        self.write(empty).map(|()| feed.is_empty())
+        self.write(empty)
     }
 
     /// The objects of a side that are wanted by their key, each with its content.

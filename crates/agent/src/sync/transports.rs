@@ -61,39 +61,3 @@ impl TransportSelector {
         self.failures.remove(&transport_kind);
     }
 }
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_fails_is_avoided_for_a_while() {
-        let (now, mut transports) = (Instant::now(), TransportSelector::default());
-        for expected in [TransportKind::Grpc, TransportKind::Websocket, TransportKind::Sse] {
-            assert_eq!(transports.next(TransportPolicy::Auto, now), expected);
-            assert!(!transports.failed(expected, now), "once is no reason");
-            assert_eq!(transports.next(TransportPolicy::Auto, now), expected);
-            assert!(transports.failed(expected, now));
-        }
-        assert_eq!(transports.next(TransportPolicy::Stream, now), TransportKind::Poll);
-        assert_eq!(transports.next(TransportPolicy::Grpc, now), TransportKind::Grpc);
-        assert_eq!(transports.next(TransportPolicy::Stream, now + AVOIDED), TransportKind::Grpc);
-        transports.worked(TransportKind::Sse);
-        assert_eq!(transports.next(TransportPolicy::Auto, now), TransportKind::Sse);
-    }
-
-    /// IDN-4
-    #[test]
-    fn behind_a_proxy_no_stream_of_two_ways_is_tried() {
-        let (now, mut transports) = (Instant::now(), TransportSelector::new(TlsTermination::Proxy));
-        for policy in TransportPolicy::ALL {
-            let passes = policy.streams().contains(&TransportKind::Sse);
-            let expected = if passes { TransportKind::Sse } else { TransportKind::Poll };
-            assert_eq!(transports.next(policy, now), expected, "{policy}");
-        }
-        for _ in 0..FAILURES {
-            transports.failed(TransportKind::Sse, now);
-        }
-        assert_eq!(transports.next(TransportPolicy::Auto, now), TransportKind::Poll);
-    }
-}

@@ -132,7 +132,7 @@ async fn all_pushed(
                 Frame::Ack(ack) if ack.cursor.as_ref().map(|cursor| &cursor.incarnation) == ours.as_ref() => {
                     processed = processed.max(ack.seq);
                 }
-                Frame::Refused(why) => refused = refused.or(Some(why)),
+                Frame::Refused(why) => refused = refused.or(Some(*why)),
                 Frame::GoAway(why) => return Err(why),
                 _ => {}
             }
@@ -156,10 +156,10 @@ async fn all_pushed(
                 return Err(away("out-of-order", &why, None));
             }
             None => {
-                let summary = PushSummary { result: "ok".to_owned(), received, processed };
-                let named =
-                    |why: Box<Refused>| away(&why.code, &format!("{}: {}", why.key, why.message), None);
-                return refused.map_or(Ok(summary), |why| Err(named(why)));
+                let refused = refused.map(|Refused { key, code, message, .. }| {
+                    Err(away(&code, &format!("{key}: {message}"), None))
+                });
+                return refused.unwrap_or(Ok(PushSummary { result: "ok".to_owned(), received, processed }));
             }
         }
     }
