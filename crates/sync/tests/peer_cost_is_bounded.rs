@@ -386,7 +386,8 @@ fn a_peer_does_not_fill_the_log() {
 /// Whatever becomes of objects, and whether or not the source answers: so much is held, and no more.
 #[test]
 fn objects_that_are_not_applied_are_held_within_bounds() {
-    let cases: [(fn(&ApplyItem, u32) -> ItemOutcome, usize, usize); 4] = [
+    type Outcome = fn(&ApplyItem, u32) -> ItemOutcome;
+    let cases: [(Outcome, usize, usize); 4] = [
         (|_, _| ItemOutcome::Recoverable("conflict".to_owned()), 1, 12),
         (|_, _| ItemOutcome::Recoverable("conflict".to_owned()), 400, 2),
         (|_, _| ItemOutcome::Temporary("the disk is full".to_owned()), 1, 12),
