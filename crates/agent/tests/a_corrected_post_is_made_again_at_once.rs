@@ -21,8 +21,16 @@ use wire::batch::{self, MAX_REQUEST};
 #[derive(Clone, Default)]
 struct Elsewhere {
     view: Arc<OnceLock<Arc<SharedStatus>>>,
-    /// After which change the events of each post begin, and the number of the link that it is of.
-    posts: Arc<Mutex<Vec<(Option<u64>, u64)>>>,
+    posts: Arc<Mutex<Vec<Post>>>,
+}
+
+/// What a post says.
+#[derive(Clone, Copy)]
+struct Post {
+    /// After which change its events begin.
+    after: Option<u64>,
+    /// The number of the link that it is of.
+    link: u64,
 }
 
 impl Elsewhere {
@@ -32,8 +40,8 @@ impl Elsewhere {
             panic!("a post begins with a hello");
         };
         let after = theirs.after.as_ref().map(|cursor| cursor.revision);
-        let links = self.view.get().unwrap().shown().counts.links;
-        self.posts.lock().unwrap().push((after, links));
+        let link = self.view.get().unwrap().shown().counts.links;
+        self.posts.lock().unwrap().push(Post { after, link });
         let first = FeedCursor::at(theirs.head.incarnation.clone(), 1);
         own.mode = Mode::Autonomous;
         own.have = (after != Some(1)).then(|| Have { cursor: first, root: Digest::of(b"one object") });
@@ -59,8 +67,8 @@ async fn a_post_is_corrected_once_without_a_wait() {
     eventually("its objects are found", has_all).await;
     let links = node.links(&control, TransportPolicy::Poll);
     let posts = || elsewhere.posts.lock().unwrap().clone();
-    eventually("another poll begins", || posts().iter().any(|(_, link)| *link > 1)).await;
+    eventually("another poll begins", || posts().iter().any(|post| post.link > 1)).await;
     links.stop().await;
-    let of_first: Vec<_> = posts().iter().filter(|(_, link)| *link == 1).map(|(after, _)| *after).collect();
+    let of_first: Vec<_> = posts().iter().filter(|post| post.link == 1).map(|post| post.after).collect();
     assert_eq!(of_first, [None, Some(1), Some(0)], "corrected, and corrected again");
 }

@@ -521,11 +521,6 @@ impl Link {
         !self.inbox.is_full(limits.window_events, limits.window_bytes) && !self.server.is_full()
     }
 
-    /// The link is over; only batches under way may still come to an end.
-    pub fn is_closed(&self) -> bool {
-        self.closing
-    }
-
     /// The agent's end of an exchange: its request is made before the other side's hello.
     fn sends_before_hello(&self) -> bool {
         self.config.role == Role::Agent && self.config.span != Span::Transport

@@ -275,8 +275,8 @@ impl Pair {
             for at in [PRINCIPAL, AGENT] {
                 self.give(at, Input::Tick);
                 // A task that is told of an instant in the past asks again at once, for ever.
-                let link = self.sides[at].link.as_ref().filter(|link| !link.is_closed());
-                let due = link.and_then(Link::next_deadline);
+                let Side { link, closed, .. } = &self.sides[at];
+                let due = link.as_ref().filter(|_| closed.is_none()).and_then(Link::next_deadline);
                 assert!(due.is_none_or(|due| due > self.now), "what was due is done");
             }
             self.run();
