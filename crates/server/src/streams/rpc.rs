@@ -95,7 +95,7 @@ async fn read(reader: &mut dyn FrameReader) -> Result<Option<Vec<Frame>>, GoAway
 }
 
 /// The first frames; none when none come in time.
-async fn read_first(reader: &mut dyn FrameReader) -> Result<Vec<Frame>, GoAway> {
+pub(super) async fn read_first(reader: &mut dyn FrameReader) -> Result<Vec<Frame>, GoAway> {
     let first = tokio::time::timeout(HELLO_WITHIN, read(reader)).await.unwrap_or(Ok(None))?;
     Ok(first.unwrap_or_default())
 }

@@ -34,6 +34,7 @@ use wire::{Code, Problem, grpc, sse as events};
 use super::admission::StreamAdmission;
 use super::handler::PlaneLinkHandler;
 use super::posted::send_events;
+use super::rpc::read_first;
 use crate::answer::PortReply;
 use crate::hub::NodeLink;
 use crate::node_port::CallingNode;
@@ -205,14 +206,8 @@ async fn open(
     mut reader: Box<dyn FrameReader>,
     writer: Box<dyn FrameWriter>,
 ) -> Option<Box<RunningLink>> {
-    let first = match tokio::time::timeout(HELLO_WITHIN, reader.next()).await {
-        Ok(Ok(Some(first))) => Ok(first),
-        // Who went away hears nothing.
-        Ok(Err(error)) => Err(away(error.refusal()?, &error.explained(), None)),
-        Ok(Ok(None)) | Err(_) => Err(away("no-hello", "a link begins with a hello", SOON)),
-    };
     let begun = async {
-        let first = first?;
+        let first = read_first(&mut *reader).await?;
         Ok((begin(&mut request, &first).await?, first))
     };
     match begun.await {

@@ -68,7 +68,8 @@ pub(super) struct Inbox {
     /// What waits, in the order in which it is due.
     order: BTreeMap<(Timestamp, u64), ObjectKey>,
     ready: Totals,
-    held: Totals,
+    /// What waits for a retry, or to be fetched anew.
+    pub held: Totals,
     pub in_flight: Option<InFlightBatch>,
     pub ack_due: bool,
     ack_at: Timestamp,
@@ -96,17 +97,12 @@ impl Inbox {
         self.waiting.len() + self.in_flight.as_ref().map_or(0, |batch| batch.batch.items.len())
     }
 
-    /// How many wait for a retry.
-    pub fn held(&self) -> usize {
-        self.held.objects
-    }
-
     /// There is room to hold one more of this size: a source that heeds the window has no more of them
     /// than the window and the retries that go beside it.
     pub fn may_hold(&self, bytes: u64, limits: &Limits) -> bool {
-        let Totals { objects, bytes: held } = self.held;
-        let fits = held.saturating_add(bytes) <= limits.window_bytes;
-        objects == 0 || fits && objects < limits.window_events.saturating_add(limits.pending_retries)
+        let fits = self.held.bytes.saturating_add(bytes) <= limits.window_bytes;
+        let most = limits.window_events.saturating_add(limits.pending_retries);
+        self.held.objects == 0 || fits && self.held.objects < most
     }
 
     /// There is no room for more.

@@ -112,7 +112,7 @@ impl Link {
             ItemOutcome::Done => pending.hold = Hold::Retry,
         }
         // Acknowledgements go on past what waits, as long as there is room for it.
-        if pending.item.seq > 0 && self.inbox.held() < self.config.limits.pending_retries {
+        if pending.item.seq > 0 && self.inbox.held.objects < self.config.limits.pending_retries {
             pending.item.seq = 0;
         }
         self.inbox.insert(pending);
