@@ -72,8 +72,8 @@ pub struct Node {
     asked_from: Option<Digest>,
     running: Option<RunUnderWay>,
     run_due: bool,
-    /// Facts came that no check-in has carried yet.
-    facts_pending: bool,
+    /// Facts came that no check-in has carried yet, or another cause for one.
+    contact_pending: bool,
     traits: Option<TraitReport>,
     traits_sent: Option<Digest>,
     traits_acked: Option<Digest>,
@@ -113,7 +113,7 @@ impl Node {
             asked_from: None,
             running: None,
             run_due: false,
-            facts_pending: restored.facts_pending,
+            contact_pending: restored.facts_pending,
             traits: None,
             traits_sent: None,
             traits_acked: None,
@@ -167,10 +167,11 @@ impl Node {
             NodeInput::Tick => {}
             NodeInput::Nudge => {
                 self.next_contact = now;
+                self.contact_pending = true;
                 self.run_due = self.adoption.is_some();
             }
             NodeInput::FactsWait => {
-                self.facts_pending = true;
+                self.contact_pending = true;
                 if self.failures == 0 {
                     self.hurry(now);
                 }
@@ -255,7 +256,7 @@ impl Node {
         let traits = self.traits.clone().filter(|traits| self.traits_acked != Some(traits.digest));
         self.traits_sent = traits.as_ref().map(|traits| traits.digest);
         // The shell adds all facts that wait to this one.
-        self.facts_pending = false;
+        self.contact_pending = false;
         self.asked_from = self.adoption.as_ref().map(|adoption| adoption.digest);
         CheckIn {
             held: self.adoption.as_ref().map(Adoption::held),
@@ -311,7 +312,7 @@ impl Node {
         let most = self.policy.contact().saturating_mul(4).clamp(LONG_CONTACT, MAX_CONTACT);
         let asked = Duration::from_secs(answer.next_checkin_secs).clamp(MIN_CONTACT, most);
         self.next_contact = now.plus(self.spread.jitter(asked, self.policy.jitter_percent));
-        if self.facts_pending {
+        if self.contact_pending {
             self.deliver_soon(now);
         }
         let running = self.running.as_ref().and_then(|running| running.run_request);
@@ -478,7 +479,7 @@ impl Node {
 
     fn append(&mut self, body: FactBody, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         effects.push(NodeEffect::Append(body));
-        self.facts_pending = true;
+        self.contact_pending = true;
         if self.failures == 0 {
             self.deliver_soon(now);
         }

@@ -100,6 +100,18 @@ fn a_no_change_answer_leads_to_a_run_unless_one_was_just_made() {
 }
 
 #[test]
+fn a_nudge_during_a_check_in_leads_to_another() {
+    let mut bench = bench();
+    bench.exchange(answer());
+    bench.give(NodeInput::FactsWait);
+    bench.give(NodeInput::Traits(bench.traits.clone()));
+    bench.give(NodeInput::Nudge);
+    bench.give(NodeInput::Answered(Box::new(answer())));
+    let soon = Duration::from_secs(2);
+    assert!(bench.wait().is_some_and(|wait| wait <= soon), "{:?}", bench.wait());
+}
+
+#[test]
 fn a_run_request_is_carried_out_and_confirmed() {
     let mut bench = bench();
     let requesting = Answer { run_request: Some(5), ..answer() };
