@@ -5,6 +5,7 @@
 
 use model::replication::Mode;
 use model::{Digest, Stub};
+use rusqlite::Connection;
 use server::api::objects::SyncsView;
 use sync::frame::{Capabilities, Event, Hello, Interop, Op, Ping, PingOrder};
 use sync::{FeedCursor, Frame, Position};
@@ -71,6 +72,22 @@ async fn what_the_link_has_no_room_for_is_not_ok() {
     let pushed = pushed(&node, Hello { capabilities, ..greeting("n1") }, frames).await;
     let there = objects(&fleet).await;
     assert_eq!(pushed.is_ok(), there == 2, "{there} of 2 objects are there: {pushed:?}");
+}
+
+/// An event that the store does not take would be tried again, and the push does not wait for that.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_cannot_be_stored_is_not_ok() {
+    let (fleet, node) = fleet(Mode::Autonomous).await;
+    pushed(&node, greeting("n1"), vec![event(1)]).await.unwrap();
+    let database = Connection::open(fleet.dir.path().join("muster.db")).unwrap();
+    let refuse = "CREATE TRIGGER refuse BEFORE INSERT ON object BEGIN SELECT RAISE(ABORT, 'not now'); END";
+    database.execute_batch(refuse).unwrap();
+    let status = pushed(&node, greeting("n1"), vec![event(1), event(2)]).await.unwrap_err();
+    assert_eq!(status.reason.as_deref(), Some("busy"), "{status}");
+    database.execute_batch("DROP TRIGGER refuse").unwrap();
+    assert_eq!(objects(&fleet).await, 1);
+    pushed(&node, greeting("n1"), vec![event(1), event(2)]).await.unwrap();
+    assert_eq!(objects(&fleet).await, 2);
 }
 
 /// Over a set of another incarnation nothing is taken before both are compared, which a push cannot.

@@ -20,14 +20,14 @@ use wire::enroll::EnrollRequest;
 use wire::{Code, Problem, body, route};
 
 /// Holds the database as another program would that writes to it and does not end.
-struct HeldRelease(Connection);
+struct HeldDatabase(Connection);
 
-impl HeldRelease {
-    fn take(fleet: &Fleet) -> HeldRelease {
+impl HeldDatabase {
+    fn take(fleet: &Fleet) -> HeldDatabase {
         let connection = Connection::open(fleet.dir.path().join("muster.db")).unwrap();
         connection.busy_timeout(test_support::fleet::PATIENCE).unwrap();
         connection.execute_batch("BEGIN IMMEDIATE").unwrap();
-        HeldRelease(connection)
+        HeldDatabase(connection)
     }
 
     fn release(self) {
@@ -56,7 +56,7 @@ async fn facts_that_are_not_stored_are_not_acknowledged() {
     let fleet = Fleet::start().await;
     let node = fleet.node("web-1").await;
     node.survives().await;
-    let held = HeldRelease::take(&fleet);
+    let held = HeldDatabase::take(&fleet);
     told_to_come_back(node.post::<_, Acked>(route::REPORT, &report(vec![fact(1), fact(2)])).await);
     node.survives().await;
     held.release();
@@ -73,7 +73,7 @@ async fn a_first_use_that_is_not_stored_is_the_first_again() {
     let (token, key) = (fleet.token("web-1"), new_key());
     let answer = fleet.enroll(&token, "web-1", &key).await.unwrap();
     let mut node = fleet.member("web-1", key, &answer);
-    let held = HeldRelease::take(&fleet);
+    let held = HeldDatabase::take(&fleet);
     told_to_come_back(node.check_in(&quiet()).await);
     held.release();
     node.survives().await;
@@ -84,13 +84,36 @@ async fn a_first_use_that_is_not_stored_is_the_first_again() {
     node.survives().await;
 }
 
+/// What the store did not take for another reason than its own is said again, and stored.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn traits_beside_what_is_not_stored_are_stored_later() {
+    let fleet = Fleet::start().await;
+    let node = fleet.node("web-1").await;
+    let traits = TraitReport { digest: Digest::of(b"traits"), values: json!({"os": "x"}) };
+    let first = CheckIn { traits: Some(traits.clone()), ..quiet() };
+    let database = Connection::open(fleet.dir.path().join("muster.db")).unwrap();
+    database.busy_timeout(test_support::fleet::PATIENCE).unwrap();
+    let refuse = |column: &str| {
+        let sql = format!(
+            "CREATE TRIGGER refuse BEFORE UPDATE OF {column} ON node BEGIN SELECT RAISE(ABORT, 'not now'); END"
+        );
+        database.execute_batch(&sql).unwrap();
+    };
+    refuse("cert_used");
+    assert!(node.check_in(&first).await.is_err(), "the first use of the certificate is not stored");
+    database.execute_batch("DROP TRIGGER refuse").unwrap();
+    node.check_in(&first).await.unwrap();
+    let stored: Option<TraitReport> = fleet.operator().await.get("/v1/nodes/web-1/traits").await.unwrap();
+    assert_eq!(stored, Some(traits));
+}
+
 /// More enrollments at once than are worked on: the others are told to come back.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn enrollments_beyond_the_bound_are_told_to_come_back() {
     const BOUND: usize = 32;
     const ASKED: usize = BOUND + 8;
     let fleet = Fleet::start().await;
-    let held = HeldRelease::take(&fleet);
+    let held = HeldDatabase::take(&fleet);
     let mut asked = tokio::task::JoinSet::new();
     for n in 0..ASKED {
         let host = format!("web-{n}");
@@ -171,7 +194,7 @@ async fn traits_whose_sender_hung_up_are_stored_all_the_same() {
 /// A node checks in while nothing can be stored, and hangs up before the answer.
 async fn hangs_up(fleet: &Fleet, node: &Member, message: CheckIn) {
     let before = fleet.operator().await.node("web-1").await.last_seen;
-    let held = HeldRelease::take(fleet);
+    let held = HeldDatabase::take(fleet);
     let request = node.signed(Method::POST, route::CHECKIN, body::encode(&message).unwrap());
     let mut client = node.dial().await;
     let call = tokio::spawn(async move { client.call(request, 1024, test_support::fleet::PATIENCE).await });

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use model::Incarnation;
-use model::exchange::{Acked, Answer, CheckIn, Report};
+use model::exchange::{Acked, Answer, CheckIn, Report, TraitReport};
 use model::log::{Cursor, Fact, MAX_FACTS};
 use model::status::{Contact, contact_of};
 use plane::Step;
@@ -127,7 +127,8 @@ async fn long_poll(
 }
 
 /// Makes durable what a step says is new, before anything of it is acknowledged. Whole, also when the node
-/// hangs up in the middle: what memory has by now and the store has not is asked of nobody again.
+/// hangs up in the middle: what memory has by now and the store has not is asked of nobody again. So what
+/// cannot be stored goes out of memory, each by itself.
 async fn persist(
     plane: &Arc<ControlPlane>,
     caller: &CallingNode,
@@ -141,24 +142,26 @@ async fn persist(
     }
     let (plane, caller) = (plane.clone(), caller.clone());
     run_to_completion(async move {
+        let mut stored = Ok(());
         if first_use {
-            let stored = plane.store.certificate_used(&caller.id).await;
+            let used = plane.store.certificate_used(&caller.id).await;
             // Not stored: the next request is the first one again (ENR-7).
-            let undo = |_: &StoreError| caller.slot.lock().node.certificate_used = false;
-            stored.inspect_err(undo).map_err(store_problem)?;
+            stored = stored.and(used.inspect_err(|_| caller.slot.lock().node.certificate_used = false));
         }
         if let Some(number) = run_confirmed {
-            let stored = plane.store.confirm_run(&caller.id, number).await;
             let undo = |_: &StoreError| {
                 caller.slot.lock().node.run_request.get_or_insert(number);
             };
-            stored.inspect_err(undo).map_err(store_problem)?;
+            stored = stored.and(plane.store.confirm_run(&caller.id, number).await.inspect_err(undo));
         }
-        if let Some(traits) = traits {
-            let stored = plane.store.put_traits(&caller.id, traits, now()).await;
+        // A check-in after this one may have brought newer ones meanwhile.
+        let is_newest = |traits: &TraitReport| caller.slot.lock().node.traits == Some(traits.digest);
+        if let Some(traits) = traits.filter(is_newest) {
+            let put = plane.store.put_traits(&caller.id, traits, now()).await;
             // Not stored: the next answer asks for them again.
-            stored.inspect_err(|_| caller.slot.lock().node.traits = None).map_err(store_problem)?;
+            stored = stored.and(put.inspect_err(|_| caller.slot.lock().node.traits = None));
         }
+        stored.map_err(store_problem)?;
         if facts.is_empty() {
             return Ok(None);
         }

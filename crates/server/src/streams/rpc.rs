@@ -151,6 +151,9 @@ async fn all_pushed(
         };
         match more {
             Some(more) => frames = more,
+            None if exchange.exchange.link().under_way() > 0 => {
+                return Err(away(Code::Busy.as_str(), "what is pushed cannot be stored now", SOON));
+            }
             None if processed < highest => {
                 let why = format!("events up to {highest} were pushed, those up to {processed} are durable");
                 return Err(away("out-of-order", &why, None));
