@@ -68,7 +68,7 @@ pub struct Link {
     permit: Option<Timestamp>,
     counters: LinkCounters,
     /// Bounds the notes of refusals and resyncs.
-    notes: RateLimiter,
+    notes: NoteLimits,
     /// When the other side was heard last; before its hello, when the link was opened.
     heard: Timestamp,
     spoke: Timestamp,
@@ -136,9 +136,18 @@ pub fn outlives_exchange(frame: &Frame) -> bool {
     }
 }
 
+/// Bounds notes, each kind by itself.
+#[derive(Debug)]
+struct NoteLimits {
+    refused_here: RateLimiter,
+    refused_there: RateLimiter,
+    resyncs: RateLimiter,
+}
+
 impl Link {
     /// A link before its transport is up.
     pub fn new(config: LinkConfig, now: Timestamp) -> Link {
+        let noted = || RateLimiter::new(NOTED.1, NOTED.0, now);
         Link {
             both: config.capabilities,
             order: KindOrder::of(&config.kinds),
@@ -150,7 +159,7 @@ impl Link {
             server: ResyncServer::default(),
             permit: None,
             counters: LinkCounters::default(),
-            notes: RateLimiter::new(NOTED.1, NOTED.0, now),
+            notes: NoteLimits { refused_here: noted(), refused_there: noted(), resyncs: noted() },
             heard: now,
             spoke: now,
             stopping: None,
@@ -398,7 +407,12 @@ impl Link {
 
     /// Notes what the other side can say again and again, of much in a short time the first alone.
     fn note_some(&mut self, note: Note, cx: &mut Cx<'_>) {
-        if self.notes.take(cx.now).is_ok() {
+        let limit = match &note {
+            Note::RefusedHere(_) => &mut self.notes.refused_here,
+            Note::RefusedThere(_) => &mut self.notes.refused_there,
+            _ => &mut self.notes.resyncs,
+        };
+        if limit.take(cx.now).is_ok() {
             cx.note(note);
         }
     }
