@@ -24,8 +24,9 @@ use super::StreamConfig;
 
 /// Links opened in a second, when many come back at once (SYN-13).
 const FLEET_PER_SEC: u32 = 1500;
-/// Links opened at once after a rest.
-const FLEET_AT_ONCE: u32 = 3000;
+/// Links opened at once after a rest: all that a control plane is made for (SCL-1) come back after its
+/// restart, and are paced by their handshakes.
+const FLEET_AT_ONCE: u32 = 10_000;
 /// Links that one node opens in a second.
 const NODE_PER_SEC: u32 = 1;
 /// Links that one node opens at once after a rest.
