@@ -171,7 +171,7 @@ impl From<io::Error> for PathProblem {
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The host is rooted and commands are not allowed.
-    #[error("commands do not run under a host root unless they are allowed")]
+    #[error("commands do not run under a host root unless they are allowed: join with --allow-exec")]
     Rooted,
     /// There is no command.
     #[error("the command is empty")]

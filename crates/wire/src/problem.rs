@@ -75,7 +75,7 @@ codes! {
     NotEntitled "not-entitled" 403 "The node's set does not name this blob"
         "A node may fetch only what its own set names."
     NotFound "not-found" 404 "There is no such thing"
-        "Check the name; `muster node list` and `muster release list` show what there is."
+        "Check the name; `list` of `muster node`, `object`, `task`, `workflow` and `release` shows what there is."
     MethodNotAllowed "method-not-allowed" 405 "The route does not take this method"
         "docs/protocol.md lists every route with its method."
     TokenMalformed "token-malformed" 400 "The token is not whole"

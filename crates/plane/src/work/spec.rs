@@ -169,7 +169,9 @@ pub enum SpecError {
     #[error("the work is larger than {MAX_WORK} bytes")]
     TooLarge,
     /// A query that no node knows.
-    #[error("{0:?} is nothing that can be asked: traits, processes, listeners, disks, file PATH")]
+    #[error(
+        "{0:?} cannot be asked so: traits, processes, listeners and disks take no path, and file an absolute one"
+    )]
     Query(String),
 }
 
