@@ -73,7 +73,7 @@ impl Default for AcceptLimits {
             per_peer: 8,
             handshake: Duration::from_secs(10),
             head: Duration::from_secs(10),
-            handshakes: 128,
+            handshakes: 64,
             age: Duration::from_secs(3600),
             anonymous_age: Duration::from_secs(60),
             keepalive: Duration::from_secs(120),
