@@ -27,6 +27,8 @@ pub(super) async fn run(count: usize) -> Result<(), BenchError> {
     let dir = tempfile::tempdir()?;
     let (data, repo) = (dir.path().join("data"), dir.path().join("repo"));
     write_repo(&repo, count)?;
+    // The control plane's log lies in it.
+    std::fs::create_dir_all(&data)?;
     let server = Server::control_plane(&data, ANY_PORT)?;
     let operator = data.join("operator.json");
     let credentials: Credentials = server::posture::read_json(&operator)?;
