@@ -47,7 +47,7 @@ async fn a_waiting_check_in_is_answered_at_once() {
         operator.apply(vec![manifest("web-1", "shop", 1)]).await
     });
     assert!(answer.stream_requested && begun.elapsed() < PROMPT, "{:?}", begun.elapsed());
-    // Told once, the next long poll waits; what is new is told again.
+    // The node was notified once, so the next long poll waits; new work notifies it again.
     let begun = Instant::now();
     assert!(poll(&node, &held, 1).await.stream_requested);
     assert!(begun.elapsed() >= Duration::from_secs(1), "{:?}", begun.elapsed());

@@ -21,7 +21,7 @@ use crate::manifest::{self, Extras, Format, Manifest};
 /// How many names are tried for a new file.
 const MAX_PLACES: usize = 16;
 
-/// Told every directory that is seen.
+/// Hears of every directory that is seen.
 pub(crate) type WatchDirectory = Box<dyn Fn(&OwnedFd) + Send>;
 
 /// See the module.
