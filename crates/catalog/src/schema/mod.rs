@@ -11,7 +11,7 @@ pub use bind::bind;
 pub use markdown::markdown;
 pub use read::command;
 pub use rules::{AttributeProblem, ProblemKind, check};
-pub use table::{COMMON, LATER_COMMON, LATER_TYPES, TYPES};
+pub use table::{COMMON, LATER_TYPES, TYPES};
 
 use crate::module::OnRemove;
 
