@@ -3,8 +3,8 @@
 use std::fmt::Write;
 
 use model::delta::render_edit;
-pub use model::text::chain;
 use model::report::PartialRun;
+pub use model::text::chain;
 use model::{Action, RunReport};
 
 /// A run or a plan, for people.

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use catalog::module::MAX_RETRIES;
 use converge::kinds::{Applied, Checked};
-use converge::{Desired, JobDone, JobWork, Ledger, Pending, Run, RunMode};
+use converge::{Desired, JobDone, JobWork, Ledger, Pending, Prior, Run, RunMode};
 use model::{Action, Edit, Fields, PathState, Timestamp};
 use serde_json::{Value, json};
 
@@ -28,10 +28,7 @@ fn it_is_tried_so_often_and_then_has_failed() {
     host.broken.insert("/a".into());
     let report = apply(&mut host, &module(&retried(2)));
     assert_eq!(lines(&report), ["m/file:/a failed: tried 3 times: /a: read-only"]);
-    assert_eq!(
-        host.log,
-        ["apply m/file:/a", "wait 7 s", "apply m/file:/a", "wait 7 s", "apply m/file:/a"]
-    );
+    assert_eq!(host.log, ["apply m/file:/a", "wait 7 s", "apply m/file:/a", "wait 7 s", "apply m/file:/a"]);
     assert!(host.disk.pending.is_empty(), "nobody is notified of what failed");
     assert_eq!(host.disk.ledger.entries.len(), 1, "half a change may have happened");
 }
@@ -82,8 +79,10 @@ impl Script {
             let Some(job) = self.jobs.pop() else { return self.run.finish().unwrap() };
             let outcome = match job.what {
                 JobWork::Persist { .. } => JobDone::Persisted,
-                JobWork::Check { .. } => JobDone::Checked(Checked::in_sync(PathState::Missing)),
-                JobWork::Apply { .. } => JobDone::Applied(Applied { edit: None, changed: true, output: None }),
+                JobWork::Check { .. } => JobDone::Checked(Checked::in_sync(Prior::Path(PathState::Missing))),
+                JobWork::Apply { .. } => {
+                    JobDone::Applied(Applied { edit: None, changed: true, output: None })
+                }
                 other => panic!("{other:?}"),
             };
             self.run.done(job.id, Ok(outcome), Timestamp(1));
@@ -105,7 +104,7 @@ fn is_wait(work: &JobWork) -> bool {
 
 fn differs() -> JobDone {
     let edit = Edit::Add { to: Fields::from([("content".to_owned(), "x".to_owned())]) };
-    JobDone::Checked(Checked::differs(PathState::Missing, edit))
+    JobDone::Checked(Checked::differs(Prior::Path(PathState::Missing), edit))
 }
 
 #[test]
@@ -114,7 +113,7 @@ fn a_try_that_changed_something_and_failed_still_notifies() {
     script.answer(is_check("/a"), Ok(differs()));
     script.answer(is_apply, Err("the service did not come up".into()));
     script.answer(is_wait, Ok(JobDone::Waited));
-    script.answer(is_check("/a"), Ok(JobDone::Checked(Checked::in_sync(PathState::Missing))));
+    script.answer(is_check("/a"), Ok(JobDone::Checked(Checked::in_sync(Prior::Path(PathState::Missing)))));
     // The handler has been notified by the first try, and its check is the next job.
     script.answer(is_check("h"), Ok(differs()));
     let finished = script.finish();
@@ -146,7 +145,8 @@ fn other_modules_go_on_while_one_waits() {
         .collect();
     let mut script = Script::new(set(json!(modules)).bind());
     for name in ["/0", "/1", "/2", "/3", "/4", "/5"] {
-        let check = move |work: &JobWork| matches!(work, JobWork::Check { resource, .. } if resource.name == name);
+        let check =
+            move |work: &JobWork| matches!(work, JobWork::Check { resource, .. } if resource.name == name);
         script.answer(check, Err("not yet".into()));
     }
     script.jobs.extend(script.run.ready(Timestamp(1)));

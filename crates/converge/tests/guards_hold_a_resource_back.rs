@@ -87,7 +87,12 @@ fn converge_plan(host: &mut Host, set: &Set) -> model::RunReport {
     let report = crate::common::drive(&mut seen, &set.bind(), converge::RunMode::Plan, 0).unwrap().report;
     assert_eq!(seen.nodes, host.nodes);
     assert!(seen.log[asked..].iter().all(|line| line.starts_with("ask ")), "{:?}", seen.log);
-    assert_eq!(plan(&mut Host { nodes: host.nodes.clone(), ..Host::default() }, &set_without_guards(set)).counts.failed, 0);
+    assert_eq!(
+        plan(&mut Host { nodes: host.nodes.clone(), ..Host::default() }, &set_without_guards(set))
+            .counts
+            .failed,
+        0
+    );
     report
 }
 

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use catalog::module::MAX_LOOP_ITEMS;
-use catalog::spec::Spec;
+use catalog::types::Spec;
 use converge::RunMode;
 use model::Action;
 use proptest::prelude::*;
@@ -84,10 +84,7 @@ fn a_loop_whose_items_are_unknown_fails_and_removes_nothing() {
     apply(&mut host, &set(json!([{"name": "m", "resources": [each]}])));
     each["foreach"] = json!("${{ traits.os.names }}");
     let report = apply(&mut host, &set(json!([{"name": "m", "resources": [each]}])));
-    assert_eq!(
-        lines(&report),
-        ["m/file:/srv/${{ item }} failed: foreach: `traits.os.names` is not defined"]
-    );
+    assert_eq!(lines(&report), ["m/file:/srv/${{ item }} failed: foreach: `traits.os.names` is not defined"]);
     assert!(host.file("/srv/a").is_some());
     each["foreach"] = json!("text");
     let wrong = set(json!([{"name": "m", "resources": [each]}]));
@@ -146,7 +143,18 @@ fn references_to_a_loop_mean_all_its_items() {
     host.broken.clear();
     host.log.clear();
     apply(&mut host, &set(module));
-    assert_eq!(host.log, ["apply m/file:/srv/b", "apply m/exec:late", "run late", "apply m/exec:asks", "run asks", "apply m/exec:h", "run h"]);
+    assert_eq!(
+        host.log,
+        [
+            "apply m/file:/srv/b",
+            "apply m/exec:late",
+            "run late",
+            "apply m/exec:asks",
+            "run asks",
+            "apply m/exec:h",
+            "run h"
+        ]
+    );
 }
 
 #[test]
@@ -174,7 +182,8 @@ fn the_bounds_of_loops_hold() {
     let inner = "{% for a in params.many %}xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx{% endfor %}";
     let large = json!({"type": "file", "name": "/${{ item }}", "foreach": over(100),
         "attributes": {"template": "t"}});
-    let mut set_of = set(json!([{"name": "m", "params": {"many": {"type": "list"}}, "templates": {"t": inner},
+    let mut set_of =
+        set(json!([{"name": "m", "params": {"many": {"type": "list"}}, "templates": {"t": inner},
         "resources": [large]}]));
     set_of.params.vars.insert("m.many".into(), serde_json::from_value(over(9000)).unwrap());
     assert_eq!(error(&set_of), "foreach: the resources of a node's loops take more than 33554432 bytes");

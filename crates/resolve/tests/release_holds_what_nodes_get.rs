@@ -224,7 +224,9 @@ fn an_empty_fleet_is_a_release_too() {
 #[test]
 fn loops_and_guards_are_required_of_agents() {
     let tree = |resource: &str| {
-        let module = format!("resources:\n  - file: /etc/${{{{ item | default(\"x\") }}}}\n    content: x\n{resource}");
+        let module = format!(
+            "resources:\n  - file: /etc/${{{{ item | default(\"x\") }}}}\n    content: x\n{resource}"
+        );
         let mut tree = tree();
         tree.files.insert("modules/looped/module.yaml".into(), module.into_bytes().into());
         tree

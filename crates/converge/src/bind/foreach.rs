@@ -44,14 +44,16 @@ impl LoopBudget {
             return Err(format!("it goes over {count} items, and at most {MAX_LOOP_ITEMS} are allowed"));
         }
         let left = self.items.checked_sub(count);
-        self.items = left.ok_or_else(|| format!("the loops of a node have at most {MAX_NODE_ITEMS} items"))?;
+        self.items =
+            left.ok_or_else(|| format!("the loops of a node have at most {MAX_NODE_ITEMS} items"))?;
         Ok(())
     }
 
     fn bytes(&mut self, count: usize) -> Result<(), String> {
         let left = self.bytes.checked_sub(count);
-        self.bytes = left
-            .ok_or_else(|| format!("the resources of a node's loops take more than {MAX_LOOP_BYTES} bytes"))?;
+        self.bytes = left.ok_or_else(|| {
+            format!("the resources of a node's loops take more than {MAX_LOOP_BYTES} bytes")
+        })?;
         Ok(())
     }
 }
@@ -107,8 +109,9 @@ fn items(over: Value) -> Result<Vec<LoopItem>, String> {
     match over {
         Value::List(items) => {
             let keyed = items.into_iter().enumerate();
-            let keyed = keyed.map(|(key, item)| {
-                LoopItem { key: Value::Int(i64::try_from(key).unwrap_or(i64::MAX)), item }
+            let keyed = keyed.map(|(key, item)| LoopItem {
+                key: Value::Int(i64::try_from(key).unwrap_or(i64::MAX)),
+                item,
             });
             Ok(keyed.collect())
         }

@@ -10,8 +10,8 @@ use catalog::module::{
     OnRemove,
 };
 use catalog::params::{evaluate, is_dynamic};
-use catalog::schema;
-use catalog::spec::Spec;
+use catalog::schema::{self, BindContext};
+use catalog::types::{CustomSpec, Script, Spec};
 use lang::{InterpolatedText, Template, Value};
 
 use super::foreach::LoopBudget;
@@ -49,7 +49,7 @@ impl<'a> Binder<'a> {
         self.unnamed |= name.is_err();
         let when = When::decide(resource.when.as_deref(), scope);
         let mut guards = Vec::new();
-        let spec = match (&name, &when) {
+        let bound = match (&name, &when) {
             (Err(error), _) => Err(format!("name: {error}")),
             // Not wanted here: its attributes need not make sense here.
             (_, When::Never(_)) => Err("it is not wanted here".into()),
@@ -57,6 +57,10 @@ impl<'a> Binder<'a> {
                 guards = self::guards(resource, scope)?;
                 Ok(spec)
             }),
+        };
+        let (spec, kept) = match bound {
+            Ok((spec, kept)) => (Ok(spec), kept),
+            Err(error) => (Err(error), BTreeMap::new()),
         };
         let item = scope.item.as_ref().map(|item| item.key.to_string());
         let name = name.unwrap_or_else(|_| match &item {
@@ -86,15 +90,17 @@ impl<'a> Binder<'a> {
             retry: retry(resource),
             tags: resource.tags.iter().cloned().collect(),
             item,
+            kept,
         }
     }
 
+    /// The spec, and the attributes that the ledger keeps.
     fn spec(
         &mut self,
         resource: &DeclaredResource,
         name: &str,
         scope: &ModuleScope,
-    ) -> Result<Spec, String> {
+    ) -> Result<(Spec, BTreeMap<String, Value>), String> {
         let attributes = attributes(&resource.attributes, scope)?;
         if let Cow::Owned(evaluated) = &attributes {
             self.made += evaluated.values().map(size).sum::<usize>();
@@ -103,7 +109,10 @@ impl<'a> Binder<'a> {
             Some(template) if resource.kind == "file" => Some(self.render(template, scope)?),
             _ => None,
         };
-        schema::bind(&resource.kind, name, &attributes, &self.module.files, rendered)
+        let context = BindContext { files: &self.module.files, rendered };
+        let spec = schema::bind(&resource.kind, name, &attributes, &context)?;
+        let kept = kept(&resource.kind, &attributes, &spec);
+        Ok((spec, kept))
     }
 
     fn render(&mut self, name: &str, scope: &ModuleScope) -> Result<String, String> {
@@ -136,9 +145,7 @@ fn attributes<'b>(
     }
     let names = scope.names();
     let evaluated = declared.iter().map(|(name, value)| match is_dynamic(value) {
-        true => {
-            Ok((name.clone(), evaluate(value, &names).map_err(|error| format!("{name}: {error}"))?))
-        }
+        true => Ok((name.clone(), evaluate(value, &names).map_err(|error| format!("{name}: {error}"))?)),
         false => Ok((name.clone(), value.clone())),
     });
     evaluated.collect::<Result<_, String>>().map(Cow::Owned)
@@ -174,6 +181,18 @@ fn retry(resource: &DeclaredResource) -> RetryPolicy {
         retries: resource.retries.unwrap_or(0).min(MAX_RETRIES),
         delay: Duration::from_secs(delay.min(MAX_RETRY_DELAY_SECS).into()),
     }
+}
+
+/// The attributes by which a resource of this type can be removed without its declaration.
+fn kept(kind: &str, attributes: &BTreeMap<String, Value>, spec: &Spec) -> BTreeMap<String, Value> {
+    let names = schema::find(kind).map_or(&[][..], |kind| kind.removal);
+    let given = names.iter().filter_map(|name| Some(((*name).to_owned(), attributes.get(*name)?.clone())));
+    let mut kept: BTreeMap<String, Value> = given.collect();
+    // A script of the module is found by its digest when the module is gone.
+    if let Spec::Custom(CustomSpec { script: Script::Shipped { digest, .. }, .. }) = spec {
+        kept.insert("sha256".to_owned(), Value::from(digest.to_string().as_str()));
+    }
+    kept
 }
 
 /// Evaluates the `${{ }}` of a command.

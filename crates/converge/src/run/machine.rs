@@ -9,9 +9,7 @@ use model::{RunReport, Timestamp};
 use super::module::ModuleProgress;
 use super::removal::Removal;
 use super::report::ItemCollector;
-use super::{
-    FinishedRun, Job, JobId, JobOutcome, JobWork, Pending, Record, RunMode, RunOptions, RunScope,
-};
+use super::{FinishedRun, Job, JobId, JobOutcome, JobWork, Pending, Record, RunMode, RunOptions, RunScope};
 use crate::{BoundResource, Desired, Ledger, LedgerEntry, ResourceId};
 
 /// One run over a desired state. Feed it: [`Run::ready`] for jobs, [`Run::done`] for each
@@ -220,10 +218,7 @@ impl Run {
     }
 
     fn modules_are_done(&self) -> bool {
-        self.running == 0
-            && self.startable.is_empty()
-            && self.moving.is_empty()
-            && self.resuming.is_empty()
+        self.running == 0 && self.startable.is_empty() && self.moving.is_empty() && self.resuming.is_empty()
     }
 
     fn module_is_done(&mut self, m: usize) {

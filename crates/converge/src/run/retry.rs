@@ -8,9 +8,9 @@
 //! What a failed apply put into [`super::Pending`] stays there until the last try has failed: it
 //! may have changed something, so a later try that finds all as declared is a change.
 
+use super::Run;
 use super::module::ModulePhase;
 use super::slot::Applying;
-use super::Run;
 use crate::kinds::Applied;
 
 /// Earlier tries of the current slot.

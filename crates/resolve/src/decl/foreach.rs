@@ -96,10 +96,8 @@ fn twice(reading: &mut Reading<'_>, placed: &Placed, over: &Value, at: At) {
         let Ok(name) = evaluate(&Value::from(placed.resource.name.as_str()), &names) else { continue };
         let (name, key) = (name.to_string(), key.to_string());
         if let Some(first) = known.get(&name) {
-            let message = format!(
-                "items {first} and {key} of `foreach` are both `{}:{name}`",
-                placed.resource.kind
-            );
+            let message =
+                format!("items {first} and {key} of `foreach` are both `{}:{name}`", placed.resource.kind);
             reading.error("E078", at, message).help("each item needs a name of its own");
             return;
         }

@@ -5,7 +5,8 @@ use std::collections::BTreeMap;
 use catalog::module::{CommandLine, DeclaredResource, MAX_RETRIES, MAX_RETRY_DELAY_SECS, MAX_TAGS};
 use catalog::module::{OnRemove, ParamDecl};
 use catalog::params::is_dynamic;
-use catalog::schema::{self, ProblemKind, ResourceType, Short, TYPES};
+use catalog::schema::{self, ProblemKind, ResourceType, Short};
+use catalog::types::TYPES;
 use lang::{Expr, Value};
 
 use super::{foreach, kind};
@@ -27,7 +28,6 @@ pub(crate) struct Placed {
     pub(crate) resource: DeclaredResource,
     pub(crate) at: At,
     pub(crate) id_at: At,
-    pub(crate) foreach_at: At,
     pub(crate) attributes: BTreeMap<String, At>,
     /// Every reference, with the key of [`REFERENCES`] that it stands under.
     pub(crate) references: Vec<(&'static str, Spanned<String>)>,
@@ -67,7 +67,6 @@ pub(crate) fn read(
     let mut placed = Placed { resource, at: node.at, id_at: node.at, ..Placed::default() };
     let looped = entries.iter().find(|(key, _)| key.value == "foreach");
     if let Some((_, over)) = looped {
-        placed.foreach_at = over.at;
         placed.resource.foreach = foreach::read(reading, over, params);
     }
     let sites = Sites::of(looped.is_some());
@@ -381,6 +380,11 @@ fn limits(reading: &mut Reading<'_>, kind: &ResourceType, placed: &Placed, handl
 
 fn problems(reading: &mut Reading<'_>, kind: &ResourceType, placed: &Placed, handler: bool) {
     let resource = &placed.resource;
+    let needs_remove = kind.attribute("remove").is_some() && resource.on_remove == Some(OnRemove::Delete);
+    if needs_remove && !resource.attributes.contains_key("remove") {
+        let message = format!("`on_remove: delete` of `{}` needs `remove`, what it is to run", kind.name);
+        reading.error("E073", placed.at, message).help("add `remove:`, or drop `on_remove`");
+    }
     let nameless = resource.name.is_empty() && kind.short == Short::Path;
     for problem in schema::check(kind, &resource.name, &resource.attributes, handler) {
         let blamed = problem.attribute.as_deref();
