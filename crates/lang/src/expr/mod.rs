@@ -18,6 +18,7 @@ mod lex;
 mod names;
 mod ops;
 mod parse;
+mod predicates;
 mod primary;
 mod val;
 mod version;

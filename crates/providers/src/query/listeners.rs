@@ -47,9 +47,7 @@ pub(super) fn answer(host: &Host) -> Result<Value, String> {
     let owners = owners(&proc)?;
     let mut listeners = Vec::new();
     for (protocol, table, state) in TABLES {
-        // A kernel without IPv6 has no table of it.
-        let text =
-            if table.ends_with('6') { proc.text(table).unwrap_or_default() } else { proc.required(table)? };
+        let text = table_text(&proc, table)?;
         for socket in sockets(&text, state) {
             let owner = owners.get(&socket.inode);
             listeners.push(Listener {
@@ -64,6 +62,23 @@ pub(super) fn answer(host: &Host) -> Result<Value, String> {
     }
     listeners.sort();
     rows("listeners", listeners, 0)
+}
+
+/// Whether anything listens on a TCP port, whatever the address.
+pub(super) fn is_listening(host: &Host, port: u16) -> Result<bool, String> {
+    let proc = Proc::of(host);
+    for (_, table, state) in TABLES.into_iter().filter(|(protocol, _, _)| *protocol == "tcp") {
+        let text = table_text(&proc, table)?;
+        if sockets(&text, state).iter().any(|socket| socket.port == port) {
+            return Ok(true);
+        }
+    }
+    Ok(false)
+}
+
+/// A table; a kernel without IPv6 has no table of it.
+fn table_text(proc: &Proc, table: &str) -> Result<String, String> {
+    if table.ends_with('6') { Ok(proc.text(table).unwrap_or_default()) } else { proc.required(table) }
 }
 
 /// The processes by the sockets that they hold; of several that share one the first.
