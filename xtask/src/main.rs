@@ -2,6 +2,7 @@
 
 use std::process::ExitCode;
 
+use xtask::dist::DistOptions;
 use xtask::{Outcome, bench, booted, codegen, dist, promises, root, run, tidy};
 
 const USAGE: &str = "cargo xtask COMMAND
@@ -18,7 +19,8 @@ const USAGE: &str = "cargo xtask COMMAND
   bench       the agent's figures, beside a bare loop and cf-agent (muster bench has the
               control plane's)
   dist        the binaries as they are shipped, in target/dist: muster built for speed, the
-              agent for size
+              agent for size; and their Debian packages (--debug packages the debug builds,
+              in target/dist/debug; --version VERSION names another version)
   ci          all that CI runs, in its order
 ";
 
@@ -43,7 +45,7 @@ fn command(args: &[String]) -> Outcome {
         Some("codegen") => codegen::write(&root()),
         Some("demo") => demo(),
         Some("bench") => bench::agent(&root()),
-        Some("dist") => dist::make(&root()),
+        Some("dist") => dist::make(&root(), &DistOptions::parse(&args[1..])?),
         Some("ci") => ci(),
         _ => Err(USAGE.to_owned()),
     }

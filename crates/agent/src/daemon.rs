@@ -24,6 +24,7 @@ use lang::Value;
 use model::exchange::{CheckIn, TraitReport};
 use model::log::{Cursor, FactBody};
 use model::{Digest, Timestamp};
+use net::notify::ServiceState;
 use node::{Adoption, Node, NodeEffect, NodeInput, RunOrder};
 use providers::traits::Collectors;
 use tokio::signal::unix::{SignalKind, signal};
@@ -171,6 +172,7 @@ impl Daemon {
             tracing::error!("signals cannot be received");
             return;
         };
+        net::notify::service_manager(ServiceState::Ready);
         self.append_started();
         self.take(NodeInput::Tick);
         loop {
