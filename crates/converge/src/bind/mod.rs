@@ -24,7 +24,7 @@ use links::DeclaredSlots;
 
 pub use foreach::{MAX_LOOP_BYTES, MAX_LOOP_PAIRS, MAX_NODE_ITEMS};
 pub(crate) use order::parents;
-pub use reads::reads_trait;
+pub use reads::TraitUses;
 
 use crate::condition::{ModuleScope, SharedScope};
 use crate::{ResourceId, Subject, When};
