@@ -20,7 +20,7 @@ use crate::render::{chain, report};
 use crate::runner::{Runner, RunnerError};
 use crate::state::{StateDir, StateError};
 use crate::storage::Storage;
-use crate::{daemon, identity};
+use crate::{daemon, identity, service};
 
 /// Looks after one host: enrolls it, keeps it as its fleet declares, reports.
 #[derive(Debug, Parser)]
@@ -188,11 +188,15 @@ fn joined(
     let option = |name: &str, dir: &Option<PathBuf>| {
         dir.as_ref().map_or(String::new(), |dir| format!(" --{name} {}", dir.display()))
     };
-    let (state, root) = (option("state", &options.state), option("root", &options.root));
+    let next = match service::runs(options) {
+        true => format!("{} runs it from now on: muster-agent status", service::SERVICE),
+        false => {
+            let (state, root) = (option("state", &options.state), option("root", &options.root));
+            format!("next: muster-agent{state}{root} daemon")
+        }
+    };
     let (fleet, hostname, id) = (&membership.trust.fleet, &membership.hostname, &membership.node_id);
-    show(json, &view, || {
-        format!("joined fleet {fleet} as {hostname} ({id})\nnext: muster-agent{state}{root} daemon\n")
-    })?;
+    show(json, &view, || format!("joined fleet {fleet} as {hostname} ({id})\n{next}\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 
