@@ -10,12 +10,12 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use catalog::module::{Module, Params};
-use catalog::spec::{FileSpec, Spec};
+use catalog::types::{FileSpec, Spec};
 use converge::bind::{Inputs, bind, reads_trait};
 use converge::kinds::{Applied, Checked};
 use converge::{
-    BoundResource, Desired, FinishedRun, Job, JobDone, JobId, JobOutcome, JobWork, Record, Run, RunMode,
-    RunOptions, Undo,
+    BoundResource, Desired, FinishedRun, Job, JobDone, JobId, JobOutcome, JobWork, Prior, Record, Run,
+    RunMode, RunOptions, Undo,
 };
 use lang::Value;
 use model::{Digest, Kind, RunReport};
@@ -157,14 +157,16 @@ impl Runner {
 /// Whether a job may start a command, which may hang.
 fn may_start_command(work: &JobWork) -> bool {
     let runs = |resource: &BoundResource| match &resource.spec {
-        Ok(Spec::Exec(_) | Spec::Custom(_)) => true,
         Ok(Spec::File(FileSpec { validate, .. })) => validate.is_some(),
         Ok(Spec::Directory(_) | Spec::Symlink(_) | Spec::Line(_)) | Err(_) => false,
+        Ok(_) => true,
     };
     match work {
         JobWork::Check { resource, .. } | JobWork::Apply { resource, .. } => runs(resource),
         JobWork::Verify { .. } => true,
-        JobWork::Probe(_) | JobWork::Undo { .. } | JobWork::Remove { .. } | JobWork::Persist { .. } => false,
+        JobWork::Undo { undo, .. } => undo.iter().any(|undo| matches!(undo.prior, Prior::State(_))),
+        JobWork::Remove { entry, .. } => matches!(entry.prior, Prior::State(_)),
+        JobWork::Probe(_) | JobWork::Persist { .. } => false,
     }
 }
 

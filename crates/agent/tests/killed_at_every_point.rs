@@ -12,7 +12,7 @@ use std::sync::Arc;
 use agent::machine::Machine;
 use agent::state::StateDir;
 use agent::verbs::run_once;
-use converge::RunMode;
+use converge::{Prior, RunMode};
 use model::log::FactBody;
 use spool::{Disk, FaultAction, Faults, Point};
 use test_support::agent_state::{adopt, file, handler, join, machine_options, module, verify};
@@ -111,7 +111,7 @@ fn settle_and_check(state: &Path, root: &Path, point: u64) {
     let ledger = machine.durable.ledger();
     assert_eq!(ledger.entries.len(), 2, "point {point}: {ledger:?}");
     let conf = ledger.entries.values().find(|entry| entry.path == "/etc/app.conf").unwrap();
-    let PathState::File { digest, .. } = conf.prior else { panic!("point {point}: {conf:?}") };
+    let Prior::Path(PathState::File { digest, .. }) = conf.prior else { panic!("point {point}: {conf:?}") };
     assert!(conf.kept, "point {point}");
     assert_eq!(machine.durable.content(&digest).unwrap(), b"as the distribution left it\n", "point {point}");
     // Facts wait in order from 1, and the newest says what the last run came to.

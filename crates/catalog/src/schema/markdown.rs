@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::{Attribute, COMMON, LATER_COMMON, LATER_TYPES, ResourceType, Short, TYPES};
+use super::{Attribute, COMMON, LATER_COMMON, LATER_TYPES, Need, ResourceType, Short, TYPES};
 use crate::module::OnRemove;
 use crate::traits::TRAITS;
 use crate::{duration, schema};
@@ -10,7 +10,7 @@ use crate::{duration, schema};
 const HEAD: &str = "\
 # Resource types
 
-<!-- Made from the table in crates/catalog/src/schema/table.rs; a test holds this file to it. -->
+<!-- Made from the declarations in crates/catalog/src/types/; a test holds this file to it. -->
 
 A resource is an item of `resources:` or `handlers:` in a module. The short form
 `- file: /etc/motd` is the same thing as `- {type: file, name: /etc/motd}`. Every text may
@@ -62,11 +62,11 @@ fn resource_type(out: &mut String, kind: &ResourceType) -> std::fmt::Result {
     writeln!(out, "Default `timeout`: {}.", duration::show(kind.timeout_secs))?;
     writeln!(out, "{}", if kind.handler { "It may be a handler." } else { "It cannot be a handler." })?;
     writeln!(out, "\n| attribute | holds | default | meaning |\n|---|---|---|---|")?;
-    for Attribute { name, kind, required, default, summary } in kind.attributes {
-        let default = match (required, *default) {
-            (true, _) => "required".to_owned(),
-            (false, "") => String::new(),
-            (false, value) => format!("`{value}`"),
+    for Attribute { name, kind, need, default, summary } in kind.attributes {
+        let default = match (need, *default) {
+            (Need::Always | Need::UnlessAbsent, _) => "required".to_owned(),
+            (Need::Optional, "") => String::new(),
+            (Need::Optional, value) => format!("`{value}`"),
         };
         writeln!(out, "| `{name}` | {} | {default} | {summary} |", kind.describe())?;
     }

@@ -15,14 +15,15 @@ use std::time::Duration;
 
 use catalog::module::{CommandLine, DeclaredResource, Module, OnRemove, Params};
 use catalog::params::Resolved;
-use catalog::spec::{Ensure, Spec};
+use catalog::schema::{self, Manages};
+use catalog::types::{Ensure, Spec, StateSpec};
 use lang::{Expr, Value};
 
 pub(crate) use order::parents;
 pub use reads::reads_trait;
 
 use crate::condition::{ModuleScope, SharedScope};
-use crate::{ResourceId, When};
+use crate::{ResourceId, Subject, When};
 
 /// What is bound.
 #[derive(Clone, Copy, Debug)]
@@ -104,6 +105,8 @@ pub struct BoundResource {
     pub ignore_failure: bool,
     /// Its commands are killed after this long.
     pub timeout: Duration,
+    /// What the ledger keeps of its attributes, so that it can be removed without its declaration.
+    pub(crate) kept: BTreeMap<String, Value>,
 }
 
 impl BoundResource {
@@ -112,10 +115,26 @@ impl BoundResource {
         self.spec.as_ref().ok()?.managed().map(|(path, _)| path)
     }
 
-    /// Whether it is declared that nothing is at its path.
+    /// What of the host it is about; `None` where that is not known. Where it is not wanted there is
+    /// no spec, and the name says it.
+    pub fn subject(&self) -> Option<Subject<'_>> {
+        match self.manages()? {
+            Manages::Path => Some(Subject::Path(self.path().unwrap_or(&self.name))),
+            Manages::Part => self.path().map(Subject::Path),
+            Manages::State | Manages::Effect => Some(Subject::Named { kind: &self.kind, name: &self.name }),
+        }
+    }
+
+    /// What of the host its type manages.
+    pub(crate) fn manages(&self) -> Option<Manages> {
+        Some(schema::find(&self.kind)?.manages)
+    }
+
+    /// Whether it is declared that it is not there.
     pub(crate) fn is_absent(&self) -> bool {
-        let managed = self.spec.as_ref().ok().and_then(Spec::managed);
-        managed.is_some_and(|(_, ensure)| ensure == Ensure::Absent)
+        let Ok(spec) = &self.spec else { return false };
+        let managed = spec.managed().map(|(_, ensure)| ensure);
+        managed.or_else(|| spec.state().map(StateSpec::ensure)) == Some(Ensure::Absent)
     }
 
     /// Paths other than its own parents that must be right before it: the file that a line
@@ -130,9 +149,8 @@ impl BoundResource {
                 };
                 program.into_iter().chain(spec.cwd.as_deref()).collect()
             }
-            Ok(Spec::File(_) | Spec::Directory(_) | Spec::Symlink(_) | Spec::Custom(_)) | Err(_) => {
-                Vec::new()
-            }
+            Ok(spec) => spec.state().map(StateSpec::needs).unwrap_or_default(),
+            Err(_) => Vec::new(),
         }
     }
 }

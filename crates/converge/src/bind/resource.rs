@@ -7,8 +7,8 @@ use std::time::Duration;
 
 use catalog::module::{CommandLine, DeclaredResource, Module, OnRemove};
 use catalog::params::{evaluate, is_dynamic};
-use catalog::schema;
-use catalog::spec::Spec;
+use catalog::schema::{self, BindContext};
+use catalog::types::{CustomSpec, Script, Spec};
 use lang::{InterpolatedText, Template, Value};
 
 use super::BoundResource;
@@ -35,11 +35,15 @@ impl<'a> Binder<'a> {
         let name = self.text(&resource.name);
         self.unnamed |= name.is_err();
         let when = When::decide(resource.when.as_deref(), self.scope);
-        let spec = match (&name, &when) {
+        let bound = match (&name, &when) {
             (Err(error), _) => Err(format!("name: {error}")),
             // Not wanted here: its attributes need not make sense here.
             (_, When::Never(_)) => Err("it is not wanted here".into()),
             (Ok(name), _) => self.spec(resource, name),
+        };
+        let (spec, kept) = match bound {
+            Ok((spec, kept)) => (Ok(spec), kept),
+            Err(error) => (Err(error), BTreeMap::new()),
         };
         let name = name.unwrap_or_else(|_| resource.name.clone());
         let default_timeout = kind.map_or(schema::MAX_TIMEOUT_SECS, |kind| kind.timeout_secs);
@@ -61,16 +65,25 @@ impl<'a> Binder<'a> {
             sensitive: resource.sensitive,
             ignore_failure: resource.ignore_failure,
             timeout: Duration::from_secs(resource.timeout.unwrap_or(default_timeout).into()),
+            kept,
         }
     }
 
-    fn spec(&mut self, resource: &DeclaredResource, name: &str) -> Result<Spec, String> {
+    /// The spec, and the attributes that the ledger keeps.
+    fn spec(
+        &mut self,
+        resource: &DeclaredResource,
+        name: &str,
+    ) -> Result<(Spec, BTreeMap<String, Value>), String> {
         let attributes = self.attributes(&resource.attributes)?;
         let rendered = match attributes.get("template").and_then(Value::as_str) {
             Some(template) if resource.kind == "file" => Some(self.render(template)?),
             _ => None,
         };
-        schema::bind(&resource.kind, name, &attributes, &self.module.files, rendered)
+        let context = BindContext { files: &self.module.files, rendered };
+        let spec = schema::bind(&resource.kind, name, &attributes, &context)?;
+        let kept = kept(&resource.kind, &attributes, &spec);
+        Ok((spec, kept))
     }
 
     /// Evaluates what holds expressions; the common case of none copies nothing.
@@ -111,6 +124,18 @@ impl<'a> Binder<'a> {
     fn text(&self, text: &str) -> Result<String, String> {
         evaluated_text(text, self.scope)
     }
+}
+
+/// The attributes by which a resource of this type can be removed without its declaration.
+fn kept(kind: &str, attributes: &BTreeMap<String, Value>, spec: &Spec) -> BTreeMap<String, Value> {
+    let names = schema::find(kind).map_or(&[][..], |kind| kind.removal);
+    let given = names.iter().filter_map(|name| Some(((*name).to_owned(), attributes.get(*name)?.clone())));
+    let mut kept: BTreeMap<String, Value> = given.collect();
+    // A script of the module is found by its digest when the module is gone.
+    if let Spec::Custom(CustomSpec { script: Script::Shipped { digest, .. }, .. }) = spec {
+        kept.insert("sha256".to_owned(), Value::from(digest.to_string().as_str()));
+    }
+    kept
 }
 
 /// Evaluates the `${{ }}` of a command.

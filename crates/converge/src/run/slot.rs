@@ -5,6 +5,7 @@ use std::fmt::Display;
 use std::sync::Arc;
 
 use catalog::module::OnRemove;
+use catalog::schema::Manages;
 use lang::{EvalError, Probe};
 use model::delta::{Edit, Fields};
 use model::{Action, PathState};
@@ -16,7 +17,7 @@ use super::{JobWork, Record, Run, RunMode, Undo};
 use crate::bind::parents;
 use crate::kinds::{Applied, Checked};
 use crate::ledger::MAX_KEPT;
-use crate::{BoundResource, LedgerEntry, ResourceId, When};
+use crate::{BoundResource, LedgerEntry, Prior, ResourceId, When};
 
 /// What is to be known when an apply comes back.
 #[derive(Debug, Default)]
@@ -169,24 +170,35 @@ impl Run {
         let checked = self.modules[m].checked.take().unwrap_or_else(Checked::unknown);
         let module = Arc::clone(&self.desired.modules[m]);
         let handler = slot >= module.resources.len();
-        let kept = matches!(checked.prior, PathState::File { size, .. } if size <= MAX_KEPT);
-        let path = resource.path().map(str::to_owned);
+        let kept = matches!(checked.prior, Prior::Path(PathState::File { size, .. }) if size <= MAX_KEPT);
+        let remembered = remembered(&resource);
         // Handlers come after the verify, and it does not answer for them.
         let verifies = (module.verify.is_some() && !handler).then_some(module.name.as_str());
-        let undo = path.clone().filter(|_| verifies.is_some());
-        let undo = undo.map(|path| Undo { path, prior: checked.prior.clone(), kept });
+        let undo = match &remembered {
+            Some(Remembered { path, undone: true }) if verifies.is_some() => Some(Undo {
+                path: path.clone(),
+                prior: checked.prior.clone(),
+                kept,
+                kind: resource.kind.clone(),
+                attributes: resource.kept.clone(),
+            }),
+            _ => None,
+        };
         let ahead = self.pending.ahead(&resource.id, &resource.notify, verifies, undo);
+        let path = remembered.map(|remembered| remembered.path);
         let entry = path.clone().filter(|_| !self.ledger.entries.contains_key(&resource.id));
         let new_entry = entry.is_some();
         if let Some(path) = entry {
             let entry = self.entry(&resource, path, checked.prior.clone(), kept);
             self.remember(&resource.id, entry);
+        } else {
+            self.follow_declaration(&resource, &checked.prior);
         }
         let mut record = Record::default();
-        if ahead.is_some() || new_entry {
+        if ahead.is_some() || !self.put.is_empty() {
             self.dirty |= ahead.is_some();
             record = self.record();
-            record.keep = path.filter(|_| kept);
+            record.keep = path.filter(|_| kept && (ahead.is_some() || new_entry));
         }
         let edit = checked.edit.clone();
         self.modules[m].applying = Some(Applying { edit, ahead, new_entry });
@@ -289,40 +301,51 @@ impl Run {
     }
 
     /// Keeps the ledger true to what is declared now, for a resource that is as declared.
-    fn follow_declaration(&mut self, resource: &BoundResource, prior: &PathState) {
+    fn follow_declaration(&mut self, resource: &BoundResource, prior: &Prior) {
         if self.ledger.entries.is_empty() && resource.on_remove != OnRemove::Delete {
             return;
         }
-        let Some(path) = resource.path() else { return };
+        let Some(Remembered { path, .. }) = remembered(resource) else { return };
         let follows = |entry: &LedgerEntry| {
-            entry.on_remove == resource.on_remove && entry.sensitive == resource.sensitive
+            entry.on_remove == resource.on_remove
+                && entry.sensitive == resource.sensitive
+                && entry.attributes == resource.kept
         };
         match self.ledger.entries.get(&resource.id) {
             Some(entry) if follows(entry) => {}
             Some(entry) => {
-                let entry = entry.clone();
-                let entry =
-                    LedgerEntry { on_remove: resource.on_remove, sensitive: resource.sensitive, ..entry };
+                let entry = LedgerEntry {
+                    on_remove: resource.on_remove,
+                    sensitive: resource.sensitive,
+                    attributes: resource.kept.clone(),
+                    ..entry.clone()
+                };
                 self.remember(&resource.id, entry);
             }
             // It is to be deleted when it leaves, whoever made it.
-            None if resource.on_remove == OnRemove::Delete && !resource.is_absent() => {
-                let entry = self.entry(resource, path.to_owned(), prior.clone(), false);
+            None if resource.on_remove == OnRemove::Delete
+                && resource.manages() != Some(Manages::Effect)
+                && !resource.is_absent() =>
+            {
+                let entry = self.entry(resource, path, prior.clone(), false);
                 self.remember(&resource.id, entry);
             }
             None => {}
         }
     }
 
-    fn entry(&self, resource: &BoundResource, path: String, prior: PathState, kept: bool) -> LedgerEntry {
+    fn entry(&self, resource: &BoundResource, path: String, prior: Prior, kept: bool) -> LedgerEntry {
+        // Nobody looked what a command changes.
+        let effect = resource.manages() == Some(Manages::Effect);
         LedgerEntry {
             kind: resource.kind.clone(),
             path,
-            prior,
+            prior: if effect { Prior::State(None) } else { prior },
             kept,
             on_remove: resource.on_remove,
             at: self.now,
             sensitive: resource.sensitive,
+            attributes: resource.kept.clone(),
         }
     }
 
@@ -344,6 +367,25 @@ impl Run {
     fn elapsed(&self, m: usize) -> u64 {
         u64::try_from(self.now.since(self.modules[m].began).as_millis()).unwrap_or(u64::MAX)
     }
+}
+
+/// What the ledger calls a resource.
+struct Remembered {
+    /// Its path, or its name where it has none.
+    path: String,
+    /// Its change can be undone by what was there before.
+    undone: bool,
+}
+
+/// What the ledger keeps of a resource; `None` for a command that nothing undoes.
+fn remembered(resource: &BoundResource) -> Option<Remembered> {
+    let (path, undone) = match resource.manages()? {
+        Manages::Path | Manages::Part => (resource.path()?, true),
+        Manages::State => (resource.name.as_str(), true),
+        Manages::Effect if resource.on_remove == OnRemove::Delete => (resource.name.as_str(), false),
+        Manages::Effect => return None,
+    };
+    Some(Remembered { path: path.to_owned(), undone })
 }
 
 /// Why what depends on something is skipped.

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use catalog::module::{DeclaredResource, OnRemove, ParamDecl};
-use catalog::schema::{self, COMMON, LATER_COMMON, ProblemKind, ResourceType, Short, TYPES};
+use catalog::schema::{self, COMMON, LATER_COMMON, ProblemKind, ResourceType, Short};
+use catalog::types::TYPES;
 use lang::{Expr, Value};
 
 use super::kind;
@@ -284,6 +285,11 @@ fn limits(reading: &mut Reading<'_>, kind: &ResourceType, placed: &Placed, handl
 
 fn problems(reading: &mut Reading<'_>, kind: &ResourceType, placed: &Placed, handler: bool) {
     let resource = &placed.resource;
+    let needs_remove = kind.attribute("remove").is_some() && resource.on_remove == Some(OnRemove::Delete);
+    if needs_remove && !resource.attributes.contains_key("remove") {
+        let message = format!("`on_remove: delete` of `{}` needs `remove`, what it is to run", kind.name);
+        reading.error("E073", placed.at, message).help("add `remove:`, or drop `on_remove`");
+    }
     let nameless = resource.name.is_empty() && kind.short == Short::Path;
     for problem in schema::check(kind, &resource.name, &resource.attributes, handler) {
         let blamed = problem.attribute.as_deref();
