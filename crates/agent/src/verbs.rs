@@ -38,6 +38,14 @@ pub struct Cli {
 const EXITS: &str = "Exit codes: 0 as declared, 1 error, 2 differences, 3 some resources failed, \
 4 control plane unreachable, 5 refused.";
 
+const DAEMON_AFTER: &str = "\
+The package's service runs it once the host has joined. By hand it needs a supervisor that starts
+it anew when it ends.
+
+SIGHUP         check in and converge at once
+SIGUSR1        end once nothing runs, for the supervisor to start it anew
+SIGTERM        end: what runs has 30 s, its commands 10 s more";
+
 const APPROVE_AFTER: &str = "\
 For an autonomous node, whose folder is the source of its objects. When many of the
 folder's files vanish at once the agent does not pass that on, as it may be a mistake. It
@@ -68,6 +76,7 @@ success), else MUSTER_TOKEN.\n\nExample:\n  muster-agent join --token-file /run/
         hostname: Option<String>,
     },
     /// Stay, check in and converge (what the service runs); SIGHUP makes it do so at once
+    #[command(after_help = DAEMON_AFTER)]
     Daemon,
     /// Converge on the held set now, without the control plane
     Apply {
