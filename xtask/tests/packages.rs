@@ -160,7 +160,8 @@ fn the_control_files_are_as_debian_wants_them() {
         let changelog = in_tree(&tree, &["gzip", "-dc", &format!("usr/share/doc/{name}/changelog.gz")]);
         assert!(changelog.starts_with(&format!("{name} ({VERSION}) unstable;")), "{changelog}");
         assert!(changelog.contains("\n  * "), "{changelog}");
-        assert!(changelog.lines().all(|line| line.chars().count() <= 80), "{changelog}");
+        let long = |line: &&str| line.chars().count() > 80 && !line.starts_with(" -- ");
+        assert_eq!(changelog.lines().find(long), None);
         assert!(changelog.ends_with(">  Sat, 21 Nov 2026 00:00:00 +0000\n"), "{changelog}");
     }
     assert!(made.field("muster", "Depends").contains("systemd-sysusers"));
