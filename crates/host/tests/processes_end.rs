@@ -1,7 +1,7 @@
 //! CNV-12 and EXE-2: a command is bounded in time and memory, and its whole process group
 //! ends with it; issue: an executor that prints 1 GB, never ends, forks and stays.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use std::fs;
 use std::path::Path;
