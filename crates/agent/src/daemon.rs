@@ -52,7 +52,8 @@ use crate::work::{self, WorkHandle, WorkSetup};
 /// Facts of work go up over an open stream this long after the first of them.
 const FLUSH: Duration = Duration::from_millis(200);
 
-/// Runs until SIGTERM or SIGINT. SIGHUP makes it check in and converge at once.
+/// Runs until SIGTERM or SIGINT. SIGHUP makes it check in and converge at once; SIGUSR1 makes it end
+/// once nothing runs, so that its supervisor starts it anew.
 ///
 /// # Errors
 /// When the agent cannot start; afterwards it goes on whatever happens.
@@ -94,8 +95,11 @@ struct Daemon {
     observed: Arc<Mutex<Option<Value>>>,
     cancel: Cancel,
     running: bool,
+    /// It ends once nothing runs.
+    restarting: bool,
     /// No new work is started.
     stopping: bool,
+    view: Arc<SharedStatus>,
 }
 
 impl Daemon {
@@ -130,7 +134,7 @@ impl Daemon {
         let context = SyncContext {
             durable,
             sets,
-            view,
+            view: view.clone(),
             root: host.root().canonicalize().unwrap_or_else(|_| host.root().to_owned()),
             actions: Arc::new(work.clone()),
             operations,
@@ -163,22 +167,29 @@ impl Daemon {
             observed: Arc::default(),
             cancel,
             running: false,
+            restarting: false,
             stopping: false,
+            view,
         };
         Ok((daemon, inbox))
     }
 
     async fn serve(&mut self, mut inbox: DaemonInbox) {
-        let signals =
-            (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()));
-        let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = signals else {
+        let signals = [
+            SignalKind::terminate(),
+            SignalKind::interrupt(),
+            SignalKind::hangup(),
+            SignalKind::user_defined1(),
+        ]
+        .map(signal);
+        let [Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup), Ok(mut restart)] = signals else {
             tracing::error!("signals cannot be received");
             return;
         };
         net::notify::service_manager(ServiceState::Ready);
         self.append_started();
         self.take(NodeInput::Tick);
-        loop {
+        while !(self.restarting && self.is_idle()) {
             let deadline = self.node.next_deadline().map(|(at, _)| at);
             let flush = self.flush_at;
             tokio::select! {
@@ -186,11 +197,23 @@ impl Daemon {
                 () = sleep_until(deadline) => self.take(NodeInput::Tick),
                 () = sleep_to(flush) => self.flush(),
                 _ = hangup.recv() => self.take(NodeInput::Nudge),
+                _ = restart.recv() => self.restart_when_idle(),
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
             }
         }
         self.drain(&mut inbox).await;
+    }
+
+    /// A package that replaces the agent asks for this when the agent itself runs the package manager:
+    /// a stop would have its bound, after which the package manager is cut off.
+    fn restart_when_idle(&mut self) {
+        tracing::info!("restarting once nothing runs");
+        self.restarting = true;
+    }
+
+    fn is_idle(&self) -> bool {
+        !self.running && self.view.shown().actions_running == 0
     }
 
     fn hear(&mut self, event: DaemonEvent) {

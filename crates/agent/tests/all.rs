@@ -23,6 +23,7 @@ mod objects_and_work_come_over_each_transport;
 mod operations_reach_autonomous_objects;
 mod own_objects_survive_a_new_incarnation;
 mod pushed_frames_are_bounded;
+mod restarts_when_nothing_runs;
 mod rooted_hosts_confine_commands;
 mod runs_keep_what_a_change_needs;
 mod session_signs_with_the_server_s_time;
