@@ -20,7 +20,7 @@ use converge::{
     BoundResource, Desired, FinishedRun, Job, JobDone, JobId, JobOutcome, JobWork, Prior, Record, Run,
     RunMode, RunOptions, RunScope, Undo,
 };
-use lang::Value;
+use lang::{Probe, Value};
 use model::{Digest, Kind, RunReport};
 use node::{Adoption, ReadTraits, RunOrder};
 use providers::Kinds;
@@ -112,6 +112,7 @@ impl Runner {
             intended: order.intended,
             started: now(),
             scope,
+            east_secs: providers::clock::east_secs(self.worker.kinds.host(), now()),
         };
         let run = Run::new(desired, ledger, pending, mode, options);
         Ok(self.carry_out(run).report)
@@ -233,7 +234,7 @@ fn may_start_command(work: &JobWork) -> bool {
     };
     match work {
         JobWork::Check { resource, .. } | JobWork::Apply { resource, .. } => runs(resource),
-        JobWork::Verify { .. } | JobWork::Guard { .. } => true,
+        JobWork::Verify { .. } | JobWork::Guard { .. } | JobWork::Probe(Probe::CommandSucceeds(_)) => true,
         JobWork::Undo { undo, .. } => undo.iter().any(|undo| matches!(undo.prior, Prior::State(_))),
         JobWork::Remove { entry, .. } => matches!(entry.prior, Prior::State(_)),
         JobWork::Wait { .. } | JobWork::Probe(_) | JobWork::Persist { .. } => false,
@@ -249,11 +250,7 @@ struct JobWorker {
 impl JobWorker {
     fn perform(&self, job: Job) -> JobOutcome {
         Ok(match job.what {
-            JobWork::Probe(probe) => JobDone::Probed(self.kinds.probe(&probe).unwrap_or_else(|why| {
-                // A host that cannot tell is one where the file is not seen.
-                tracing::warn!(%probe, why, "the host cannot tell");
-                false
-            })),
+            JobWork::Probe(probe) => return self.kinds.answer(&probe),
             JobWork::Guard { resource, guard } => {
                 return self.kinds.guard(&guard.command, resource.timeout);
             }

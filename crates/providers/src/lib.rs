@@ -9,6 +9,7 @@
 //! that was not seen.
 
 mod blobs;
+pub mod clock;
 pub mod custom;
 mod directory;
 mod exec;

@@ -1,14 +1,16 @@
-//! `fleet.yaml`: the fleet's name, its channels, its defaults, its own vars, and what is
-//! synchronized and delegated.
+//! `fleet.yaml`: the fleet's name, its channels, its defaults, its own vars, its windows, and
+//! what is synchronized and delegated.
 
 use std::collections::BTreeMap;
 
 use catalog::channel::{ChannelSettings, MAX_JITTER, MIN_CONTACT_SECS, TRAIT_TTL_SECS};
 use model::replication::{Bounds, LinkSettings, TransportPolicy};
+use model::window::DeclaredWindow;
 
 use super::delegation::{self, DelegationDecl};
 use super::sync::{self, SyncDecl};
 use super::vars::{self, Var};
+use super::windows;
 use crate::shape::Reading;
 use crate::yaml::{At, Spanned, YamlKind, YamlNode};
 
@@ -27,6 +29,8 @@ pub(crate) struct FleetDecl {
     pub(crate) observe: bool,
     /// In order: the first that is for a node holds.
     pub(crate) sync: Vec<SyncDecl>,
+    /// By name.
+    pub(crate) windows: BTreeMap<String, DeclaredWindow>,
     /// By name.
     pub(crate) delegations: Vec<DelegationDecl>,
     /// A channel may be declared that could not be read.
@@ -59,6 +63,7 @@ pub(crate) fn read(reading: &mut Reading<'_>, root: &YamlNode) -> FleetDecl {
     fleet.vars = keys.read("vars", |node| vars::read(reading, node, "vars"));
     fleet.observe = keys.read("observe", |node| reading.bool(node, "observe")).unwrap_or(false);
     fleet.sync = keys.read("sync", |node| sync::read(reading, node));
+    fleet.windows = keys.read("windows", |node| windows::read(reading, node));
     fleet.delegations = keys.read("delegations", |node| delegation::read(reading, node));
     keys.end(reading);
     fleet
