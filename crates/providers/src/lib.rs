@@ -8,11 +8,13 @@
 //! and no write; an apply looks again before it writes, so that nothing is overwritten
 //! that was not seen.
 
+mod accounts;
 mod blobs;
 pub mod custom;
 mod directory;
 mod exec;
 mod file;
+mod group;
 mod host_entry;
 mod kinds;
 mod line;
@@ -20,8 +22,10 @@ pub(crate) mod provider;
 pub mod query;
 mod state;
 mod symlink;
+mod tools;
 pub mod traits;
 mod undo;
+mod user;
 
 pub use blobs::Blobs;
 pub use kinds::{Kinds, ROOTED};

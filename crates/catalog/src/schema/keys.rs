@@ -25,8 +25,6 @@ pub const LATER_TYPES: &[&str] = &[
     "package",
     "repository",
     "service",
-    "user",
-    "group",
     "ssh_key",
     "cron",
     "timer",

@@ -4,13 +4,16 @@
 //! A type is a static [`ResourceType`] (its attributes, rules, example) and a spec: typed, every
 //! expression evaluated. A spec of a thing with a state is a [`StateSpec`] too.
 
+mod account;
 mod custom;
 mod directory;
 mod exec;
 mod file;
+mod group;
 mod host;
 mod line;
 mod symlink;
+mod user;
 
 use std::sync::Arc;
 
@@ -20,9 +23,11 @@ pub use custom::{CustomSpec, Script};
 pub use directory::DirectorySpec;
 pub use exec::ExecSpec;
 pub use file::FileSpec;
+pub use group::GroupSpec;
 pub use host::{HOSTS, HostSpec};
 pub use line::LineSpec;
 pub use symlink::SymlinkSpec;
+pub use user::{PasswordDays, PasswordHash, UserSpec, date_of_days, days_of_date};
 
 use crate::schema::{Attribute, AttributeProblem, FieldKind, ResourceType};
 
@@ -33,6 +38,8 @@ pub static TYPES: &[&ResourceType] = &[
     &symlink::TYPE,
     &line::TYPE,
     &host::TYPE,
+    &user::TYPE,
+    &group::TYPE,
     &exec::EXEC,
     &exec::SHELL,
     &custom::TYPE,
@@ -55,6 +62,10 @@ pub enum Spec {
     Custom(CustomSpec),
     /// An entry of the hosts file.
     Host(HostSpec),
+    /// A user.
+    User(UserSpec),
+    /// A group.
+    Group(GroupSpec),
 }
 
 /// A resource that is a thing of the host with a state: observed, compared and set as named texts.
@@ -87,6 +98,8 @@ impl Spec {
     pub fn state(&self) -> Option<&dyn StateSpec> {
         match self {
             Spec::Host(spec) => Some(spec),
+            Spec::User(spec) => Some(spec),
+            Spec::Group(spec) => Some(spec),
             Spec::File(_)
             | Spec::Directory(_)
             | Spec::Symlink(_)

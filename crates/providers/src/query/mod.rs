@@ -9,7 +9,7 @@
 mod disks;
 mod file;
 mod listeners;
-mod proc;
+pub(crate) mod proc;
 mod processes;
 
 use std::sync::Arc;
