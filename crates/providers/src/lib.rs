@@ -20,6 +20,7 @@ mod kinds;
 mod line;
 pub(crate) mod provider;
 pub mod query;
+mod ssh_key;
 mod state;
 mod symlink;
 mod tools;

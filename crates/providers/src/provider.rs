@@ -40,6 +40,7 @@ impl<'a> Provider<'a> {
             Spec::Host(spec) => Provider::State(spec),
             Spec::User(spec) => Provider::State(spec),
             Spec::Group(spec) => Provider::State(spec),
+            Spec::SshKey(spec) => Provider::State(spec),
         }
     }
 

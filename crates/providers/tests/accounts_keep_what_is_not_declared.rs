@@ -119,3 +119,68 @@ fn a_group_is_made_changed_and_removed() {
     let primary = bound("group", "amy", json!({"state": "absent"}));
     assert!(lab.apply(&primary).unwrap_err().contains("primary group of amy"));
 }
+
+const KEY: &str =
+    "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl amy@laptop";
+const OTHER: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAAA other";
+
+fn owner(lab: &Lab, path: &str) -> (u32, u32) {
+    use std::os::unix::fs::MetadataExt;
+    let metadata = fs::symlink_metadata(lab.path(path)).unwrap();
+    (metadata.uid(), metadata.mode() & 0o7777)
+}
+
+#[test]
+fn a_key_is_the_users_and_other_lines_are_kept() {
+    let Some(lab) = accounts() else { return };
+    std::os::unix::fs::chown(lab.path("/home/amy"), Some(1000), Some(1000)).unwrap();
+    let amy = bound("ssh_key", "amy: key", json!({"key": KEY, "user": "amy"}));
+    let prior = made(&lab, &amy);
+    let file = "/home/amy/.ssh/authorized_keys";
+    assert_eq!(lab.read(file), format!("{KEY}\n"));
+    assert_eq!((owner(&lab, file), owner(&lab, "/home/amy/.ssh")), ((1000, 0o600), (1000, 0o700)));
+    lab.write(file, format!("# mine\n{OTHER}\n{KEY}\n").as_bytes());
+    assert_eq!(lab.check(&amy).edit, None);
+    use std::os::unix::fs::PermissionsExt;
+    fs::set_permissions(lab.path(file), fs::Permissions::from_mode(0o666)).unwrap();
+    made(&lab, &amy);
+    assert_eq!(owner(&lab, file), (1000, 0o644));
+    let undo = Undo {
+        path: "amy: key".to_owned(),
+        prior,
+        kept: false,
+        kind: "ssh_key".to_owned(),
+        attributes: serde_json::from_value(json!({"key": KEY, "user": "amy"})).unwrap(),
+    };
+    lab.kinds.undo(&undo).unwrap();
+    assert_eq!(lab.read(file), format!("# mine\n{OTHER}\n"));
+}
+
+#[test]
+fn a_link_that_a_user_put_in_the_way_leads_nowhere() {
+    let Some(lab) = accounts() else { return };
+    lab.write("/etc/secret", b"root's\n");
+    let amy = bound("ssh_key", "amy: key", json!({"key": KEY, "user": "amy"}));
+    let link = |target: &str, name: &str| {
+        let _ = fs::remove_file(lab.path(name));
+        std::os::unix::fs::symlink(target, lab.path(name)).unwrap();
+        std::os::unix::fs::lchown(lab.path(name), Some(1000), Some(1000)).unwrap();
+    };
+    std::os::unix::fs::chown(lab.path("/home/amy"), Some(1000), Some(1000)).unwrap();
+    link("/etc", "/home/amy/.ssh");
+    assert!(lab.failed_check(&amy).contains("not followed"), "{}", lab.failed_check(&amy));
+    fs::remove_file(lab.path("/home/amy/.ssh")).unwrap();
+    fs::create_dir(lab.path("/home/amy/.ssh")).unwrap();
+    link("/etc/secret", "/home/amy/.ssh/authorized_keys");
+    assert!(lab.failed_check(&amy).contains("left alone"));
+    assert_eq!(lab.read("/etc/secret"), "root's\n");
+}
+
+#[test]
+fn a_key_of_nobody_fails_and_names_the_user() {
+    let Some(lab) = accounts() else { return };
+    let key = bound("ssh_key", "zoe: key", json!({"key": KEY, "user": "zoe"}));
+    assert!(lab.apply(&key).unwrap_err().contains("no user `zoe`"));
+    let gone = bound("ssh_key", "zoe: key", json!({"key": KEY, "user": "zoe", "state": "absent"}));
+    assert_eq!(lab.check(&gone).edit, None);
+}

@@ -25,7 +25,6 @@ pub const LATER_TYPES: &[&str] = &[
     "package",
     "repository",
     "service",
-    "ssh_key",
     "cron",
     "timer",
     "sysctl",

@@ -12,6 +12,7 @@ mod file;
 mod group;
 mod host;
 mod line;
+mod ssh_key;
 mod symlink;
 mod user;
 
@@ -26,6 +27,7 @@ pub use file::FileSpec;
 pub use group::GroupSpec;
 pub use host::{HOSTS, HostSpec};
 pub use line::LineSpec;
+pub use ssh_key::{AuthorizedKey, SshKeySpec};
 pub use symlink::SymlinkSpec;
 pub use user::{PasswordDays, PasswordHash, UserSpec, date_of_days, days_of_date};
 
@@ -40,6 +42,7 @@ pub static TYPES: &[&ResourceType] = &[
     &host::TYPE,
     &user::TYPE,
     &group::TYPE,
+    &ssh_key::TYPE,
     &exec::EXEC,
     &exec::SHELL,
     &custom::TYPE,
@@ -66,6 +69,8 @@ pub enum Spec {
     User(UserSpec),
     /// A group.
     Group(GroupSpec),
+    /// Public keys of a user.
+    SshKey(SshKeySpec),
 }
 
 /// A resource that is a thing of the host with a state: observed, compared and set as named texts.
@@ -100,6 +105,7 @@ impl Spec {
             Spec::Host(spec) => Some(spec),
             Spec::User(spec) => Some(spec),
             Spec::Group(spec) => Some(spec),
+            Spec::SshKey(spec) => Some(spec),
             Spec::File(_)
             | Spec::Directory(_)
             | Spec::Symlink(_)
