@@ -22,6 +22,7 @@ pub(crate) mod provider;
 pub mod query;
 mod ssh_key;
 mod state;
+mod sudo;
 mod symlink;
 mod tools;
 pub mod traits;

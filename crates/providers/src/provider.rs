@@ -41,6 +41,7 @@ impl<'a> Provider<'a> {
             Spec::User(spec) => Provider::State(spec),
             Spec::Group(spec) => Provider::State(spec),
             Spec::SshKey(spec) => Provider::State(spec),
+            Spec::Sudo(spec) => Provider::State(spec),
         }
     }
 

@@ -13,6 +13,7 @@ mod group;
 mod host;
 mod line;
 mod ssh_key;
+mod sudo;
 mod symlink;
 mod user;
 
@@ -28,6 +29,7 @@ pub use group::GroupSpec;
 pub use host::{HOSTS, HostSpec};
 pub use line::LineSpec;
 pub use ssh_key::{AuthorizedKey, SshKeySpec};
+pub use sudo::SudoSpec;
 pub use symlink::SymlinkSpec;
 pub use user::{PasswordDays, PasswordHash, UserSpec, date_of_days, days_of_date};
 
@@ -43,6 +45,7 @@ pub static TYPES: &[&ResourceType] = &[
     &user::TYPE,
     &group::TYPE,
     &ssh_key::TYPE,
+    &sudo::TYPE,
     &exec::EXEC,
     &exec::SHELL,
     &custom::TYPE,
@@ -71,6 +74,8 @@ pub enum Spec {
     Group(GroupSpec),
     /// Public keys of a user.
     SshKey(SshKeySpec),
+    /// A rule of sudo.
+    Sudo(SudoSpec),
 }
 
 /// A resource that is a thing of the host with a state: observed, compared and set as named texts.
@@ -106,6 +111,7 @@ impl Spec {
             Spec::User(spec) => Some(spec),
             Spec::Group(spec) => Some(spec),
             Spec::SshKey(spec) => Some(spec),
+            Spec::Sudo(spec) => Some(spec),
             Spec::File(_)
             | Spec::Directory(_)
             | Spec::Symlink(_)

@@ -142,6 +142,7 @@ fn ownership_differs(wanted: &PathOwnership, mode: u32, uid: u32, gid: u32) -> b
         || wanted.gid.is_some_and(|want| want != gid)
 }
 
-fn mode_field(mode: u32) -> String {
+/// Permission bits as they are written.
+pub fn mode_field(mode: u32) -> String {
     format!("{mode:04o}")
 }
