@@ -24,6 +24,7 @@ mod ssh_key;
 mod state;
 mod sudo;
 mod symlink;
+mod sysctl;
 mod tools;
 pub mod traits;
 mod undo;

@@ -42,6 +42,7 @@ impl<'a> Provider<'a> {
             Spec::Group(spec) => Provider::State(spec),
             Spec::SshKey(spec) => Provider::State(spec),
             Spec::Sudo(spec) => Provider::State(spec),
+            Spec::Sysctl(spec) => Provider::State(spec),
         }
     }
 

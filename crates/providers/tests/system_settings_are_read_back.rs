@@ -87,3 +87,57 @@ fn a_rule_with_a_mistake_is_never_visible() {
     let names: Vec<_> = fs::read_dir(lab.path("/etc/sudoers.d")).unwrap().collect();
     assert_eq!(names.len(), 1, "nothing is left beside it");
 }
+
+/// A tree with a parameter of a kernel, which is a plain file here.
+fn parameters() -> Lab {
+    let lab = lab();
+    lab.write("/proc/sys/net/ipv4/ip_local_port_range", b"32768\t60999\n");
+    fs::create_dir_all(lab.path("/etc/sysctl.d")).unwrap();
+    lab
+}
+
+const PORTS: &str = "net.ipv4.ip_local_port_range";
+
+#[test]
+fn a_parameter_is_set_at_once_and_for_the_next_boot() {
+    let lab = parameters();
+    let spec = bound("sysctl", PORTS, json!({"value": "1024 65000"}));
+    let prior = made(&lab, &spec);
+    assert_eq!(lab.read("/proc/sys/net/ipv4/ip_local_port_range"), "1024 65000\n");
+    assert_eq!(lab.read("/etc/sysctl.d/60-muster.conf"), format!("{PORTS} = 1024 65000\n"));
+    lab.write("/proc/sys/net/ipv4/ip_local_port_range", b"1024\t65000\n");
+    assert_eq!(lab.check(&spec).edit, None, "words are compared");
+    undo(&lab, "sysctl", PORTS, prior);
+    assert_eq!(lab.read("/proc/sys/net/ipv4/ip_local_port_range"), "32768 60999\n");
+    assert!(!lab.path("/etc/sysctl.d/60-muster.conf").exists());
+    let absent = bound("sysctl", PORTS, json!({"state": "absent"}));
+    assert_eq!(lab.check(&absent).edit, None);
+}
+
+#[test]
+fn a_parameter_that_is_missing_or_overridden_is_told() {
+    let lab = parameters();
+    let missing = bound("sysctl", "net.netfilter.nf_conntrack_max", json!({"value": 5}));
+    assert!(lab.check(&missing).note.unwrap().contains("load the module"));
+    assert!(lab.apply(&missing).unwrap_err().contains("has no parameter"));
+    assert!(!lab.path("/etc/sysctl.d/60-muster.conf").exists(), "no line is left that never holds");
+    lab.write("/etc/sysctl.d/99-other.conf", format!("{PORTS}=1 2\n").as_bytes());
+    let refused = lab.apply(&bound("sysctl", PORTS, json!({"value": "1024 65000"}))).unwrap_err();
+    assert!(refused.contains("/etc/sysctl.d/99-other.conf, which sets 1 2"), "{refused}");
+}
+
+#[test]
+fn a_value_that_the_kernel_refuses_is_not_written() {
+    if !common::is_root() || !Path::new("/proc/sys/net/ipv4/tcp_fin_timeout").exists() {
+        println!("skipped: it needs root");
+        return;
+    }
+    // The kernel of the machine itself; it takes no words, so nothing changes.
+    let before = fs::read_to_string("/proc/sys/net/ipv4/tcp_fin_timeout").unwrap();
+    let host = host::Host::open(Path::new("/"), host::HostOptions::default()).unwrap();
+    let refused = host.set_kernel_parameter("/proc/sys/net/ipv4/tcp_fin_timeout", "soon").unwrap_err();
+    let said = model::text::chain(&refused);
+    assert!(said.contains("Invalid argument") || said.contains("read-only"), "{said}");
+    assert_eq!(fs::read_to_string("/proc/sys/net/ipv4/tcp_fin_timeout").unwrap(), before);
+    assert!(host.set_kernel_parameter("/etc/passwd", "x").is_err());
+}

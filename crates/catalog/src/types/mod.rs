@@ -15,6 +15,7 @@ mod line;
 mod ssh_key;
 mod sudo;
 mod symlink;
+mod sysctl;
 mod user;
 
 use std::sync::Arc;
@@ -31,6 +32,7 @@ pub use line::LineSpec;
 pub use ssh_key::{AuthorizedKey, SshKeySpec};
 pub use sudo::SudoSpec;
 pub use symlink::SymlinkSpec;
+pub use sysctl::{SysctlSpec, sysctl_path, sysctl_words};
 pub use user::{PasswordDays, PasswordHash, UserSpec, date_of_days, days_of_date};
 
 use crate::schema::{Attribute, AttributeProblem, FieldKind, ResourceType};
@@ -46,6 +48,7 @@ pub static TYPES: &[&ResourceType] = &[
     &group::TYPE,
     &ssh_key::TYPE,
     &sudo::TYPE,
+    &sysctl::TYPE,
     &exec::EXEC,
     &exec::SHELL,
     &custom::TYPE,
@@ -76,6 +79,8 @@ pub enum Spec {
     SshKey(SshKeySpec),
     /// A rule of sudo.
     Sudo(SudoSpec),
+    /// A kernel parameter.
+    Sysctl(SysctlSpec),
 }
 
 /// A resource that is a thing of the host with a state: observed, compared and set as named texts.
@@ -112,6 +117,7 @@ impl Spec {
             Spec::Group(spec) => Some(spec),
             Spec::SshKey(spec) => Some(spec),
             Spec::Sudo(spec) => Some(spec),
+            Spec::Sysctl(spec) => Some(spec),
             Spec::File(_)
             | Spec::Directory(_)
             | Spec::Symlink(_)
