@@ -18,6 +18,7 @@ mod group;
 mod host_entry;
 mod kinds;
 mod line;
+mod mount;
 pub(crate) mod provider;
 pub mod query;
 mod ssh_key;

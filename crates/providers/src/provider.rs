@@ -43,6 +43,7 @@ impl<'a> Provider<'a> {
             Spec::SshKey(spec) => Provider::State(spec),
             Spec::Sudo(spec) => Provider::State(spec),
             Spec::Sysctl(spec) => Provider::State(spec),
+            Spec::Mount(spec) => Provider::State(spec),
         }
     }
 

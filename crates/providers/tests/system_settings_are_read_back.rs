@@ -141,3 +141,21 @@ fn a_value_that_the_kernel_refuses_is_not_written() {
     assert_eq!(fs::read_to_string("/proc/sys/net/ipv4/tcp_fin_timeout").unwrap(), before);
     assert!(host.set_kernel_parameter("/etc/passwd", "x").is_err());
 }
+
+#[test]
+fn a_line_of_the_table_is_kept_without_touching_the_others() {
+    let lab = lab();
+    let table = "# static\nUUID=aa  /   ext4\terrors=remount-ro 0 1\n";
+    lab.write("/etc/fstab", table.as_bytes());
+    let spec =
+        json!({"state": "present", "device": "nas:/e x", "fstype": "nfs", "options": ["ro", "nofail"]});
+    let spec = bound("mount", "/srv/a b", spec);
+    let prior = made(&lab, &spec);
+    assert_eq!(prior, Prior::State(None));
+    assert_eq!(lab.read("/etc/fstab"), format!("{table}nas:/e\\040x /srv/a\\040b nfs ro,nofail 0 0\n"));
+    undo(&lab, "mount", "/srv/a b", prior);
+    assert_eq!(lab.read("/etc/fstab"), table);
+    let mounted = bound("mount", "/srv/x", json!({"device": "tmpfs", "fstype": "tmpfs"}));
+    assert!(lab.apply(&mounted).unwrap_err().contains("nothing is mounted here"));
+    assert_eq!(lab.read("/etc/fstab"), table);
+}

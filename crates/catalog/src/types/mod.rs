@@ -12,6 +12,7 @@ mod file;
 mod group;
 mod host;
 mod line;
+mod mount;
 mod ssh_key;
 mod sudo;
 mod symlink;
@@ -29,6 +30,7 @@ pub use file::FileSpec;
 pub use group::GroupSpec;
 pub use host::{HOSTS, HostSpec};
 pub use line::LineSpec;
+pub use mount::{FSTAB, MountSpec, MountState};
 pub use ssh_key::{AuthorizedKey, SshKeySpec};
 pub use sudo::SudoSpec;
 pub use symlink::SymlinkSpec;
@@ -49,6 +51,7 @@ pub static TYPES: &[&ResourceType] = &[
     &ssh_key::TYPE,
     &sudo::TYPE,
     &sysctl::TYPE,
+    &mount::TYPE,
     &exec::EXEC,
     &exec::SHELL,
     &custom::TYPE,
@@ -81,6 +84,8 @@ pub enum Spec {
     Sudo(SudoSpec),
     /// A kernel parameter.
     Sysctl(SysctlSpec),
+    /// A mount point.
+    Mount(MountSpec),
 }
 
 /// A resource that is a thing of the host with a state: observed, compared and set as named texts.
@@ -118,6 +123,7 @@ impl Spec {
             Spec::SshKey(spec) => Some(spec),
             Spec::Sudo(spec) => Some(spec),
             Spec::Sysctl(spec) => Some(spec),
+            Spec::Mount(spec) => Some(spec),
             Spec::File(_)
             | Spec::Directory(_)
             | Spec::Symlink(_)

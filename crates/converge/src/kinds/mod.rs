@@ -19,6 +19,7 @@ pub mod file;
 pub mod group;
 pub mod host;
 pub mod line;
+pub mod mount;
 pub mod ssh_key;
 pub mod state;
 pub mod symlink;
