@@ -1,7 +1,7 @@
 //! What the kernel says of itself, and its parameters.
 
 use std::fs::File;
-use std::io::Write as _;
+use std::io::{self, Write as _};
 
 use rustix::fs::{Mode, OFlags, openat};
 
@@ -28,6 +28,14 @@ impl Kernel {
             release: text(uname.release()),
             machine: text(uname.machine()),
         }
+    }
+
+    /// Gives the running kernel a name; it is gone with the next boot.
+    ///
+    /// # Errors
+    /// When it is too long, or the agent may not.
+    pub fn set_hostname(name: &str) -> io::Result<()> {
+        Ok(rustix::system::sethostname(name.as_bytes())?)
     }
 }
 

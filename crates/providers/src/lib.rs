@@ -16,6 +16,7 @@ mod exec;
 mod file;
 mod group;
 mod host_entry;
+mod hostname;
 mod kinds;
 mod line;
 mod mount;

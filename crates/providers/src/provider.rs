@@ -44,6 +44,7 @@ impl<'a> Provider<'a> {
             Spec::Sudo(spec) => Provider::State(spec),
             Spec::Sysctl(spec) => Provider::State(spec),
             Spec::Mount(spec) => Provider::State(spec),
+            Spec::Hostname(spec) => Provider::State(spec),
         }
     }
 

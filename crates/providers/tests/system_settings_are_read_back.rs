@@ -159,3 +159,19 @@ fn a_line_of_the_table_is_kept_without_touching_the_others() {
     assert!(lab.apply(&mounted).unwrap_err().contains("nothing is mounted here"));
     assert_eq!(lab.read("/etc/fstab"), table);
 }
+
+#[test]
+fn a_host_below_a_root_gets_its_name_and_the_machine_keeps_its_own() {
+    let lab = lab();
+    lab.write("/etc/hostname", b"old\n");
+    let machine = host::Kernel::observe().hostname;
+    let spec = bound("hostname", "web.example.com", json!({"pretty": "Web \"1\""}));
+    assert!(lab.check(&spec).note.unwrap().contains("has a dot"));
+    let prior = made(&lab, &spec);
+    assert_eq!(lab.read("/etc/hostname"), "web.example.com\n");
+    assert_eq!(lab.read("/etc/machine-info"), "PRETTY_HOSTNAME=\"Web \\\"1\\\"\"\n");
+    assert_eq!(host::Kernel::observe().hostname, machine);
+    undo(&lab, "hostname", "web.example.com", prior);
+    assert_eq!(lab.read("/etc/hostname"), "old\n");
+    assert!(!lab.path("/etc/machine-info").exists());
+}

@@ -34,7 +34,6 @@ pub const LATER_TYPES: &[&str] = &[
     "service",
     "cron",
     "timer",
-    "hostname",
     "block",
     "ini",
     "json",

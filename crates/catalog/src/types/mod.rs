@@ -11,6 +11,7 @@ mod exec;
 mod file;
 mod group;
 mod host;
+mod hostname;
 mod line;
 mod mount;
 mod ssh_key;
@@ -29,6 +30,7 @@ pub use exec::ExecSpec;
 pub use file::FileSpec;
 pub use group::GroupSpec;
 pub use host::{HOSTS, HostSpec};
+pub use hostname::HostnameSpec;
 pub use line::LineSpec;
 pub use mount::{FSTAB, MountSpec, MountState};
 pub use ssh_key::{AuthorizedKey, SshKeySpec};
@@ -52,6 +54,7 @@ pub static TYPES: &[&ResourceType] = &[
     &sudo::TYPE,
     &sysctl::TYPE,
     &mount::TYPE,
+    &hostname::TYPE,
     &exec::EXEC,
     &exec::SHELL,
     &custom::TYPE,
@@ -86,6 +89,8 @@ pub enum Spec {
     Sysctl(SysctlSpec),
     /// A mount point.
     Mount(MountSpec),
+    /// The host's name.
+    Hostname(HostnameSpec),
 }
 
 /// A resource that is a thing of the host with a state: observed, compared and set as named texts.
@@ -124,6 +129,7 @@ impl Spec {
             Spec::Sudo(spec) => Some(spec),
             Spec::Sysctl(spec) => Some(spec),
             Spec::Mount(spec) => Some(spec),
+            Spec::Hostname(spec) => Some(spec),
             Spec::File(_)
             | Spec::Directory(_)
             | Spec::Symlink(_)

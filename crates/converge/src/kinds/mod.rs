@@ -18,6 +18,7 @@ pub mod exec;
 pub mod file;
 pub mod group;
 pub mod host;
+pub mod hostname;
 pub mod line;
 pub mod mount;
 pub mod ssh_key;
