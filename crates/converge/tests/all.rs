@@ -7,6 +7,7 @@ mod module_order;
 mod notifications;
 mod observe_touches_nothing;
 mod on_remove;
+mod parts_keep_the_rest;
 mod pending_survives_a_crash;
 mod plan_predicts;
 mod run_follows_the_model;

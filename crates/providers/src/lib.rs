@@ -16,6 +16,7 @@ mod file;
 mod host_entry;
 mod kinds;
 mod line;
+mod part;
 pub(crate) mod provider;
 pub mod query;
 mod state;

@@ -38,6 +38,9 @@ impl<'a> Provider<'a> {
             Spec::Exec(spec) => Provider::Command(spec),
             Spec::Custom(spec) => Provider::Script(spec),
             Spec::Host(spec) => Provider::State(spec),
+            Spec::Block(spec) => Provider::State(spec),
+            Spec::Ini(spec) => Provider::State(spec),
+            Spec::Json(spec) => Provider::State(spec),
         }
     }
 

@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use catalog::module::{CommandLine, DeclaredResource, Module, OnRemove};
 use catalog::params::{evaluate, is_dynamic};
-use catalog::schema::{self, BindContext};
+use catalog::schema::{self, BindContext, FieldKind};
 use catalog::types::{CustomSpec, Script, Spec};
 use lang::{InterpolatedText, Template, Value};
 
@@ -77,7 +77,7 @@ impl<'a> Binder<'a> {
     ) -> Result<(Spec, BTreeMap<String, Value>), String> {
         let attributes = self.attributes(&resource.attributes)?;
         let rendered = match attributes.get("template").and_then(Value::as_str) {
-            Some(template) if resource.kind == "file" => Some(self.render(template)?),
+            Some(template) if has_template(&resource.kind) => Some(self.render(template)?),
             _ => None,
         };
         let context = BindContext { files: &self.module.files, rendered };
@@ -124,6 +124,12 @@ impl<'a> Binder<'a> {
     fn text(&self, text: &str) -> Result<String, String> {
         evaluated_text(text, self.scope)
     }
+}
+
+/// A resource of this type may have its content from a template.
+fn has_template(kind: &str) -> bool {
+    let template = schema::find(kind).and_then(|kind| kind.attribute("template"));
+    template.is_some_and(|attribute| attribute.kind == FieldKind::Template)
 }
 
 /// The attributes by which a resource of this type can be removed without its declaration.

@@ -11,12 +11,17 @@ use serde::{Deserialize, Serialize};
 
 use crate::Prior;
 
+pub mod block;
 pub mod custom;
 pub mod directory;
 pub mod exec;
 pub mod file;
 pub mod host;
+pub mod ini;
+pub mod json;
+mod json_text;
 pub mod line;
+mod lines;
 pub mod state;
 pub mod symlink;
 
