@@ -229,7 +229,16 @@ impl Runner {
 fn may_start_command(work: &JobWork) -> bool {
     let runs = |resource: &BoundResource| match &resource.spec {
         Ok(Spec::File(FileSpec { validate, .. })) => validate.is_some(),
-        Ok(Spec::Directory(_) | Spec::Symlink(_) | Spec::Line(_)) | Err(_) => false,
+        Ok(
+            Spec::Directory(_)
+            | Spec::Symlink(_)
+            | Spec::Line(_)
+            | Spec::Host(_)
+            | Spec::Block(_)
+            | Spec::Ini(_)
+            | Spec::Json(_),
+        )
+        | Err(_) => false,
         Ok(_) => true,
     };
     match work {

@@ -214,7 +214,7 @@ impl Kinds {
     }
 
     /// PathOwnership ownership in numbers, and a note where owner and group are not enforced.
-    fn wanted(&self, ownership: &Ownership) -> Result<(PathOwnership, Option<String>), String> {
+    pub(crate) fn wanted(&self, ownership: &Ownership) -> Result<(PathOwnership, Option<String>), String> {
         let mut wanted = PathOwnership { mode: ownership.mode, uid: None, gid: None };
         if ownership.owner.is_none() && ownership.group.is_none() {
             return Ok((wanted, None));

@@ -21,6 +21,7 @@ mod hostname;
 mod kinds;
 mod line;
 mod mount;
+mod part;
 pub(crate) mod provider;
 pub mod query;
 mod ssh_key;

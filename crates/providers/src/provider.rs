@@ -45,6 +45,9 @@ impl<'a> Provider<'a> {
             Spec::Sysctl(spec) => Provider::State(spec),
             Spec::Mount(spec) => Provider::State(spec),
             Spec::Hostname(spec) => Provider::State(spec),
+            Spec::Block(spec) => Provider::State(spec),
+            Spec::Ini(spec) => Provider::State(spec),
+            Spec::Json(spec) => Provider::State(spec),
         }
     }
 
