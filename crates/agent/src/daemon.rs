@@ -18,7 +18,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use converge::RunMode;
+use converge::{RunMode, RunScope};
 use host::Cancel;
 use lang::Value;
 use model::exchange::{CheckIn, TraitReport};
@@ -387,7 +387,8 @@ impl Daemon {
         let (runner, handle, traits) = (self.runner.clone(), self.handle.clone(), self.traits.clone());
         let spawned = std::thread::Builder::new().name("muster run".to_owned()).spawn(move || {
             // A panic ends this run, not the keeping of the host.
-            let run = catch_unwind(AssertUnwindSafe(|| runner.run(&order, &traits, RunMode::Apply)));
+            let run =
+                catch_unwind(AssertUnwindSafe(|| runner.run(&order, &traits, RunMode::Apply, RunScope::All)));
             let input = match run {
                 Ok(Ok(report)) => {
                     log_run(&report);

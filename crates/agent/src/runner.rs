@@ -2,20 +2,23 @@
 //!
 //! Looking at files is done at once, job after job; whatever may start a command goes to
 //! a thread of its own, so that one that hangs delays no independent module (CNV-12).
-//! How many jobs there are at a time is the run's to say.
+//! How many jobs there are at a time is the run's to say. A wait is a deadline of the loop and
+//! no thread, and ends when the agent stops.
 
 use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use catalog::module::{Module, Params};
 use catalog::types::{FileSpec, Spec};
 use converge::bind::{Inputs, bind, reads_trait};
 use converge::kinds::{Applied, Checked};
+use converge::run::UnknownTag;
 use converge::{
     BoundResource, Desired, FinishedRun, Job, JobDone, JobId, JobOutcome, JobWork, Prior, Record, Run,
-    RunMode, RunOptions, Undo,
+    RunMode, RunOptions, RunScope, Undo,
 };
 use lang::Value;
 use model::{Digest, Kind, RunReport};
@@ -26,6 +29,9 @@ use providers::traits::VOLATILE;
 use crate::clock::now;
 use crate::state::{Durable, StateError};
 use crate::storage::Storage;
+
+/// How often a loop that only waits looks whether the agent is stopping.
+const LOOK_AT_CANCEL: Duration = Duration::from_millis(500);
 
 /// Why a run could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -39,6 +45,9 @@ pub enum RunnerError {
     /// The state directory cannot be used.
     #[error("the state directory cannot be used")]
     State(#[from] StateError),
+    /// A run by a tag that means nothing here.
+    #[error(transparent)]
+    Scope(#[from] UnknownTag),
 }
 
 /// Runs over one host.
@@ -62,14 +71,22 @@ impl Runner {
         Runner { worker: JobWorker { kinds, storage }, hostname, bound: Mutex::new(None) }
     }
 
-    /// Binds the held set and converges, or only says what would change.
+    /// Binds the held set and converges what is in scope, or only says what would change.
     ///
     /// # Errors
-    /// When there is nothing to bind, or the state cannot be read.
-    pub fn run(&self, order: &RunOrder, traits: &Value, mode: RunMode) -> Result<RunReport, RunnerError> {
+    /// When there is nothing to bind, no resource has the tag of a scope, or the state cannot be
+    /// read.
+    pub fn run(
+        &self,
+        order: &RunOrder,
+        traits: &Value,
+        mode: RunMode,
+        scope: RunScope,
+    ) -> Result<RunReport, RunnerError> {
         let durable = self.worker.storage.durable();
         let adoption = durable.adoption()?.ok_or(RunnerError::NothingHeld)?;
         let desired = self.desired(&adoption, traits)?;
+        scope.check(&desired)?;
         durable.begin_run();
         let (ledger, pending) = (durable.ledger(), durable.pending()?);
         let options = RunOptions {
@@ -78,6 +95,7 @@ impl Runner {
             root: order.root,
             intended: order.intended,
             started: now(),
+            scope,
         };
         let run = Run::new(desired, ledger, pending, mode, options);
         Ok(self.carry_out(run).report)
@@ -119,11 +137,14 @@ impl Runner {
 
     fn carry_out(&self, mut run: Run) -> FinishedRun {
         let (results, done) = channel();
+        let mut waits: Vec<(Instant, JobId)> = Vec::new();
         loop {
             let mut progressed = false;
             for job in run.ready(now()) {
                 progressed = true;
-                if may_start_command(&job.what) {
+                if let JobWork::Wait { delay } = job.what {
+                    waits.push((Instant::now() + delay, job.id));
+                } else if may_start_command(&job.what) {
                     self.spawn(job, results.clone());
                 } else {
                     let (id, outcome) = (job.id, self.worker.perform(job));
@@ -133,10 +154,32 @@ impl Runner {
             if let Some(finished) = run.finish() {
                 return finished;
             }
-            if !progressed && let Ok((id, outcome)) = done.recv() {
+            if !progressed && let Some((id, outcome)) = self.next_outcome(&done, &mut waits) {
                 run.done(id, outcome, now());
             }
         }
+    }
+
+    /// The next job that ended, or wait that is over; `None` to look again.
+    fn next_outcome(
+        &self,
+        done: &Receiver<(JobId, JobOutcome)>,
+        waits: &mut Vec<(Instant, JobId)>,
+    ) -> Option<(JobId, JobOutcome)> {
+        let Some(next) = waits.iter().enumerate().min_by_key(|(_, (until, _))| *until) else {
+            return done.recv().ok();
+        };
+        let (at, (until, id)) = (next.0, *next.1);
+        let left = until.saturating_duration_since(Instant::now());
+        let outcome = if self.worker.kinds.host().is_cancelled() {
+            Err("the agent is stopping".to_owned())
+        } else if left.is_zero() {
+            Ok(JobDone::Waited)
+        } else {
+            return done.recv_timeout(left.min(LOOK_AT_CANCEL)).ok();
+        };
+        waits.swap_remove(at);
+        Some((id, outcome))
     }
 
     fn spawn(&self, job: Job, results: Sender<(JobId, JobOutcome)>) {
@@ -163,10 +206,10 @@ fn may_start_command(work: &JobWork) -> bool {
     };
     match work {
         JobWork::Check { resource, .. } | JobWork::Apply { resource, .. } => runs(resource),
-        JobWork::Verify { .. } => true,
+        JobWork::Verify { .. } | JobWork::Guard { .. } => true,
         JobWork::Undo { undo, .. } => undo.iter().any(|undo| matches!(undo.prior, Prior::State(_))),
         JobWork::Remove { entry, .. } => matches!(entry.prior, Prior::State(_)),
-        JobWork::Probe(_) | JobWork::Persist { .. } => false,
+        JobWork::Wait { .. } | JobWork::Probe(_) | JobWork::Persist { .. } => false,
     }
 }
 
@@ -184,6 +227,11 @@ impl JobWorker {
                 tracing::warn!(%probe, why, "the host cannot tell");
                 false
             })),
+            JobWork::Guard { resource, guard } => {
+                return self.kinds.guard(&guard.command, resource.timeout);
+            }
+            // The loop answers it.
+            JobWork::Wait { .. } => JobDone::Waited,
             JobWork::Check { resource, plan } => {
                 return self.kinds.check(&resource.name, spec(&resource)?, resource.timeout, plan);
             }

@@ -5,8 +5,8 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
-use converge::RunMode;
+use clap::{Args, Parser, Subcommand};
+use converge::{RunMode, RunScope};
 use model::RunReport;
 use model::log::FactBody;
 use node::{LastRun, RunOrder};
@@ -70,13 +70,20 @@ success), else MUSTER_TOKEN.\n\nExample:\n  muster-agent join --token-file /run/
     /// Stay, check in and converge (what the service runs); SIGHUP makes it do so at once
     Daemon,
     /// Converge on the held set now, without the control plane
+    #[command(after_help = LIMIT_AFTER)]
     Apply {
         /// One run, then exit
         #[arg(long, required = true)]
         once: bool,
+        #[command(flatten)]
+        limit: LimitArgs,
     },
     /// Say what `apply` would change; touch nothing
-    Plan,
+    #[command(after_help = LIMIT_AFTER)]
+    Plan {
+        #[command(flatten)]
+        limit: LimitArgs,
+    },
     /// Say what is held, what the last run came to and how synchronization stands
     Status,
     /// Let many manifests that vanished at once be deleted at the control plane too
@@ -97,6 +104,27 @@ success), else MUSTER_TOKEN.\n\nExample:\n  muster-agent join --token-file /run/
         verb: ExecutorVerb,
     },
 }
+
+/// Which resources a run is about.
+#[derive(Debug, Args)]
+struct LimitArgs {
+    /// Only resources with one of these tags, and what they notify
+    #[arg(long, value_name = "TAG,...", value_delimiter = ',')]
+    tags: Vec<String>,
+}
+
+impl LimitArgs {
+    fn scope(self) -> RunScope {
+        match self.tags.is_empty() {
+            true => RunScope::All,
+            false => RunScope::Tags(self.tags.into_iter().collect()),
+        }
+    }
+}
+
+const LIMIT_AFTER: &str = "\
+A run by tag leaves all other resources as they are: it neither looks at them nor removes what
+left the set, and it does not count as the run that is due. What it changes is reported.";
 
 #[derive(Debug, Subcommand)]
 enum ExecutorVerb {
@@ -147,8 +175,8 @@ fn carry_out(cli: Cli) -> Result<ExitCode, VerbFailure> {
             daemon::run(Machine::open(&options)?)?;
             Ok(ExitCode::SUCCESS)
         }
-        AgentVerb::Apply { once: _ } => run(&options, RunMode::Apply, cli.json),
-        AgentVerb::Plan => run(&options, RunMode::Plan, cli.json),
+        AgentVerb::Apply { once: _, limit } => run(&options, RunMode::Apply, limit.scope(), cli.json),
+        AgentVerb::Plan { limit } => run(&options, RunMode::Plan, limit.scope(), cli.json),
         AgentVerb::Status => status(&options, cli.json),
         AgentVerb::ApproveDeletes => approve_deletes(&options),
         AgentVerb::Fingerprint { ssh_host_key: true, .. } => fingerprint(&options, KeySource::SshHost),
@@ -200,9 +228,14 @@ fn joined(
 #[error("no token: give --token, --token-file or MUSTER_TOKEN")]
 struct NoToken;
 
-fn run(options: &MachineOptions, mode: RunMode, json: bool) -> Result<ExitCode, VerbFailure> {
+fn run(
+    options: &MachineOptions,
+    mode: RunMode,
+    scope: RunScope,
+    json: bool,
+) -> Result<ExitCode, VerbFailure> {
     let machine = Machine::open(options)?;
-    let done = run_once(&machine, mode)?;
+    let done = run_once(&machine, mode, scope)?;
     show(json, &done, || report(&done))?;
     Ok(match (&done.counts.failed, mode) {
         (1.., _) => ExitCode::from(exit::SOME_FAILED),
@@ -212,11 +245,11 @@ fn run(options: &MachineOptions, mode: RunMode, json: bool) -> Result<ExitCode, 
 }
 
 /// One run on the held set, recorded as the daemon would: the fact waits for the next
-/// check-in.
+/// check-in. A partial run is a fact and not the last run.
 ///
 /// # Errors
-/// When nothing is held, or the state cannot be used.
-pub fn run_once(machine: &Machine, mode: RunMode) -> Result<RunReport, VerbFailure> {
+/// When nothing is held, no resource has a tag of the scope, or the state cannot be used.
+pub fn run_once(machine: &Machine, mode: RunMode, scope: RunScope) -> Result<RunReport, VerbFailure> {
     let durable = &machine.durable;
     let adoption = durable.adoption()?.ok_or(RunnerError::NothingHeld)?;
     let traits = providers::traits::collect(machine.kinds.host(), env!("CARGO_PKG_VERSION"), now()).traits;
@@ -227,8 +260,12 @@ pub fn run_once(machine: &Machine, mode: RunMode) -> Result<RunReport, VerbFailu
     let hostname = machine.membership.hostname.to_string();
     let storage = Storage::start(durable.clone())?;
     let runner = Runner::new(machine.kinds.clone(), storage.clone(), hostname);
-    let report = runner.run(&order, &traits, mode)?;
-    if mode == RunMode::Apply {
+    let report = runner.run(&order, &traits, mode, scope)?;
+    if mode == RunMode::Apply && report.partial.is_some() {
+        if LastRun::partial_is_fact(&report) {
+            storage.append_blocking(FactBody::Run(report.clone()))?;
+        }
+    } else if mode == RunMode::Apply {
         let written = LastRun::after(last.as_ref(), inputs, &report, &durable.incarnation(), now());
         if written.fact {
             storage.append_blocking(FactBody::Run(report.clone()))?;

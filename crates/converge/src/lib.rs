@@ -18,5 +18,6 @@ pub use condition::{Condition, When};
 pub use id::ResourceId;
 pub use ledger::{Ledger, LedgerEntry, Prior, Subject};
 pub use run::{
-    FinishedRun, Job, JobDone, JobId, JobOutcome, JobWork, Pending, Record, Run, RunMode, RunOptions, Undo,
+    FinishedRun, Job, JobDone, JobId, JobOutcome, JobWork, Pending, Record, Run, RunMode, RunOptions,
+    RunScope, Undo,
 };

@@ -25,11 +25,25 @@ pub struct RunReport {
     pub root: Digest,
     /// The set was adopted since the last run, so changes are intended and no drift.
     pub intended: bool,
+    /// What the run was about, where it was not about all of the set. Such a run says nothing
+    /// about whether the node is as declared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial: Option<PartialRun>,
     /// Totals.
     pub counts: RunCounts,
     /// Every resource that was not simply right, at most [`MAX_ITEMS`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub items: Vec<ResourceReport>,
+}
+
+/// Which resources a partial run was about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum PartialRun {
+    /// Those with one of these tags.
+    Tags(Vec<String>),
+    /// So many single ones.
+    Resources(u32),
 }
 
 /// Totals of a run.

@@ -76,6 +76,7 @@ fn only_corrections_in_a_row_are_drift() {
             seq: 1,
             root: Digest::ZERO,
             intended,
+            partial: None,
             counts: RunCounts { changed, ..RunCounts::default() },
             items: vec![],
         };
@@ -88,6 +89,7 @@ fn only_corrections_in_a_row_are_drift() {
         seq: 1,
         root: Digest::ZERO,
         intended: false,
+        partial: None,
         counts: RunCounts { changed: 1, ..RunCounts::default() },
         items: vec![],
     };

@@ -108,6 +108,23 @@ impl Kinds {
         succeeded(&finished, timeout)
     }
 
+    /// Runs a guard of a resource (`only_if`, `not_if`) as root in `/`. Where no command may run
+    /// its resource is skipped.
+    ///
+    /// # Errors
+    /// In words, when it could not be started, or did not exit by itself within `timeout`.
+    pub fn guard(&self, command: &CommandLine, timeout: Duration) -> JobOutcome {
+        if !self.host.exec_allowed() {
+            return Ok(JobDone::Skipped(ROOTED.to_owned()));
+        }
+        let command = host::Command::new(program(command), timeout, MAX_OUTPUT);
+        let finished = self.host.run(&command).map_err(|error| chain(&error))?;
+        match finished.end {
+            End::Exited(code) => Ok(JobDone::Guarded(code == 0)),
+            end => Err(failure(end, &finished, timeout)),
+        }
+    }
+
     /// Asks the host about a node-side predicate; `changed` is not the host's to answer.
     ///
     /// # Errors

@@ -403,6 +403,7 @@ impl Machine {
             seq: order.seq,
             root: order.root,
             intended: order.intended,
+            partial: None,
             counts: RunCounts { ok: 3, changed, ..RunCounts::default() },
             items: vec![],
         }

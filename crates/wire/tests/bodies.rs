@@ -156,6 +156,7 @@ fn reports() -> impl Strategy<Value = RunReport> {
             seq,
             root,
             intended,
+            partial: None,
             counts: RunCounts::default(),
             items,
         },

@@ -15,10 +15,17 @@ pub const COMMON: &[(&str, &str, &str)] = &[
     ("sensitive", "bool", "show neither content nor output in plans and reports"),
     ("ignore_failure", "bool", "a failure is reported, but skips no dependent and fails no run"),
     ("timeout", "duration", "kill the resource's commands after this long"),
+    (
+        "foreach",
+        "list, map or expression for one",
+        "one resource for each item; its other keys see `item` and `key` (of a list, the number from 0)",
+    ),
+    ("only_if", "argv list or shell text", "skip the resource unless this command succeeds"),
+    ("not_if", "argv list or shell text", "skip the resource when this command succeeds"),
+    ("retries", "whole number", "try again this often when it fails"),
+    ("retry_delay", "duration", "the time between two tries"),
+    ("tags", "names", "names by which a run can be limited to some resources"),
 ];
-
-/// Keys that the format knows and this version does not.
-pub const LATER_COMMON: &[&str] = &["retries", "retry_delay", "only_if", "not_if", "tags", "foreach"];
 
 /// Types that the format knows and this version does not.
 pub const LATER_TYPES: &[&str] = &[

@@ -16,7 +16,7 @@ use lang::Value;
 
 pub use attributes::{Attributes, BindContext};
 pub use bind::{bind, bind_removal};
-pub use keys::{COMMON, LATER_COMMON, LATER_TYPES};
+pub use keys::{COMMON, LATER_TYPES};
 pub use markdown::markdown;
 pub use read::command;
 pub(crate) use rules::is_absent;

@@ -53,6 +53,14 @@ pub(super) struct Ahead {
     unverified: bool,
 }
 
+impl Ahead {
+    /// What two tries of one apply put there.
+    pub(super) fn and(mut self, last: Ahead) -> Ahead {
+        self.notified.extend(last.notified);
+        Ahead { undo: self.undo || last.undo, unverified: self.unverified || last.unverified, ..self }
+    }
+}
+
 impl Pending {
     /// Nothing is owed.
     pub fn is_empty(&self) -> bool {

@@ -7,7 +7,7 @@ use model::delta::{Edit, Fields};
 use model::{Action, ResourceReport};
 
 use super::report::bare;
-use super::{JobDone, JobOutcome, JobWork, Run, RunMode};
+use super::{JobDone, JobOutcome, JobWork, Run, RunMode, RunScope};
 use crate::{Desired, Ledger, LedgerEntry, ResourceId, Subject};
 
 /// Where removals stand in the report: after every module.
@@ -25,8 +25,8 @@ pub(super) struct Removal {
 
 impl Removal {
     /// What the ledger knows and the set does not. A module that could not be bound keeps
-    /// all its entries: which of its resources left is not known.
-    pub(super) fn new(desired: &Desired, ledger: &Ledger) -> Removal {
+    /// all its entries: which of its resources left is not known. A partial run removes nothing.
+    pub(super) fn new(desired: &Desired, ledger: &Ledger, scope: &RunScope) -> Removal {
         let gone: Vec<(&ResourceId, &LedgerEntry)> =
             ledger.entries.iter().filter(|(id, _)| !desired.index.contains_key(*id)).collect();
         if gone.is_empty() {
@@ -40,7 +40,8 @@ impl Removal {
         for (id, entry) in gone.into_iter().filter(|(id, _)| !unnamed(id)) {
             match managed.get(&entry.subject()) {
                 Some(new) => removal.moved.push((id.clone(), (*new).clone())),
-                None => left.push((&entry.path, id.clone())),
+                None if *scope == RunScope::All => left.push((&entry.path, id.clone())),
+                None => {}
             }
         }
         left.sort_by(|a, b| b.cmp(a));

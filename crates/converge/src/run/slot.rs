@@ -1,4 +1,4 @@
-//! One resource's way: dependencies, when, check, apply, notify.
+//! One resource's way: dependencies, when, guards, check, apply, notify.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -13,8 +13,10 @@ use model::{Action, PathState};
 use super::module::{ModuleEnd, ModulePhase, SlotState};
 use super::pending::Ahead;
 use super::report::item;
+use super::retry::Tries;
 use super::{JobWork, Record, Run, RunMode, Undo};
 use crate::bind::parents;
+use crate::kinds::exec::command_text;
 use crate::kinds::{Applied, Checked};
 use crate::ledger::MAX_KEPT;
 use crate::{BoundResource, LedgerEntry, Prior, ResourceId, When};
@@ -28,6 +30,17 @@ pub(super) struct Applying {
     new_entry: bool,
 }
 
+impl Applying {
+    /// Two tries of one change: it began where the first one began.
+    pub(super) fn and(self, last: Applying) -> Applying {
+        let ahead = match (self.ahead, last.ahead) {
+            (Some(first), Some(last)) => Some(first.and(last)),
+            (first, last) => first.or(last),
+        };
+        Applying { edit: self.edit.or(last.edit), ahead, new_entry: self.new_entry || last.new_entry }
+    }
+}
+
 impl Run {
     pub(super) fn observes(&self, resource: &BoundResource) -> bool {
         self.mode == RunMode::Plan || self.desired.observe || resource.observe
@@ -38,6 +51,10 @@ impl Run {
         let resource = Arc::clone(self.resource(m, slot));
         let handler = slot >= self.desired.modules[m].resources.len();
         let observe = self.observes(&resource);
+        if !self.in_scope(&resource) {
+            self.next(m, slot, SlotState::OutOfScope);
+            return None;
+        }
         if handler && !self.is_notified(&resource, observe, None) {
             self.next(m, slot, SlotState::Fine);
             return None;
@@ -55,8 +72,14 @@ impl Run {
         let bound = resource.spec.as_ref().map(|_| true).map_err(Clone::clone);
         match wanted.and_then(|wanted| if wanted { bound } else { Ok(false) }) {
             Ok(true) => {
-                self.modules[m].began = self.now;
-                return Some(JobWork::Check { resource, plan: observe });
+                let progress = &mut self.modules[m];
+                if progress.guarded == 0 && progress.tries.is_first() {
+                    progress.began = self.now;
+                }
+                return Some(match resource.guards.get(progress.guarded).cloned() {
+                    Some(guard) => JobWork::Guard { resource, guard },
+                    None => JobWork::Check { resource, plan: observe },
+                });
             }
             Ok(false) => {
                 let reason = format!("when is false: {}", source(&resource.when));
@@ -92,7 +115,8 @@ impl Run {
                 (SlotState::Waiting, ModuleEnd::Blocked(root)) => {
                     Some((id.clone(), ResourceId::from(root.as_str())))
                 }
-                (SlotState::Fine, _) | (SlotState::Waiting, ModuleEnd::Open | ModuleEnd::Fine) => None,
+                (SlotState::Fine | SlotState::OutOfScope, _)
+                | (SlotState::Waiting, ModuleEnd::Open | ModuleEnd::Fine) => None,
             }
         })
     }
@@ -119,8 +143,8 @@ impl Run {
             }
             (Probe::Changed(None), Some(resource)) => Some(self.is_notified(resource, observe, None)),
             (Probe::Changed(Some(id)), Some(resource)) => {
-                let notifier = resource.notifiers.get(id)?;
-                Some(self.is_notified(resource, observe, Some(notifier)))
+                let notifiers = resource.notifiers.get(id)?;
+                Some(notifiers.iter().any(|by| self.is_notified(resource, observe, Some(by))))
             }
             (Probe::Changed(_), None) => None,
         };
@@ -137,15 +161,43 @@ impl Run {
         }
     }
 
-    pub(super) fn checked(&mut self, m: usize, slot: usize, result: Result<Checked, String>) {
+    /// A guard was answered.
+    pub(super) fn guarded(&mut self, m: usize, slot: usize, succeeded: bool) {
+        let resource = Arc::clone(self.resource(m, slot));
+        let Some(guard) = resource.guards.get(self.modules[m].guarded) else { return };
+        if guard.kind.lets_on(succeeded) {
+            self.modules[m].guarded += 1;
+            return;
+        }
+        let word = if succeeded { "succeeded" } else { "did not succeed" };
+        let reason = match resource.sensitive {
+            true => format!("{} {word}", guard.kind.key()),
+            false => format!("{} {word}: {}", guard.kind.key(), command_text(&guard.command)),
+        };
+        self.skipped_by_host(m, slot, reason);
+    }
+
+    /// A guard or the check could not be answered.
+    pub(super) fn check_failed(&mut self, m: usize, slot: usize, why: String) {
+        let resource = Arc::clone(self.resource(m, slot));
+        let why = match resource.guards.get(self.modules[m].guarded) {
+            Some(guard) => format!("{}: {why}", guard.kind.key()),
+            None => why,
+        };
+        if self.observes(&resource) {
+            self.unsure_or_failed(m, slot, &resource, why);
+        } else {
+            self.try_failed(m, slot, why, None);
+        }
+    }
+
+    pub(super) fn checked(&mut self, m: usize, slot: usize, checked: Checked) {
         let resource = Arc::clone(self.resource(m, slot));
         let observe = self.observes(&resource);
-        let checked = match result {
-            Ok(checked) => checked,
-            Err(reason) if observe => return self.unsure_or_failed(m, slot, &resource, reason),
-            Err(reason) => return self.fail(m, slot, reason),
-        };
         if checked.edit.is_none() && !checked.unknown {
+            if self.changed_by_earlier_try(m, slot) {
+                return;
+            }
             self.report.counts.ok += 1;
             if !observe {
                 self.follow_declaration(&resource, &checked.prior);
@@ -207,9 +259,16 @@ impl Run {
 
     pub(super) fn applied(&mut self, m: usize, slot: usize, result: Result<Applied, String>) {
         let resource = Arc::clone(self.resource(m, slot));
-        let Applying { edit, ahead, new_entry } = self.modules[m].applying.take().unwrap_or_default();
-        match result {
-            Ok(applied) if applied.changed => {
+        let applied = match result {
+            Ok(applied) => applied,
+            Err(reason) => {
+                let applying = self.modules[m].applying.take();
+                return self.try_failed(m, slot, reason, applying);
+            }
+        };
+        let (Applying { edit, ahead, new_entry }, tried) = self.take_applying(m);
+        match applied.changed || tried {
+            true => {
                 let ms = self.elapsed(m);
                 let edit = applied.edit.or(edit);
                 self.report.add((m, slot), item(&resource, Action::Changed, edit.as_ref(), None, ms));
@@ -217,7 +276,7 @@ impl Run {
                 self.heard(&resource, false);
                 self.next(m, slot, SlotState::Fine);
             }
-            Ok(_) => {
+            false => {
                 self.take_back(&resource, ahead, true);
                 if new_entry {
                     self.ledger.entries.remove(&resource.id);
@@ -228,16 +287,18 @@ impl Run {
                 self.heard(&resource, false);
                 self.next(m, slot, SlotState::Fine);
             }
-            Err(reason) => {
-                // Half a change may have happened: how to undo it stays written down.
-                self.take_back(&resource, ahead, false);
-                // The record may not have been written either; the next one repeats it.
-                self.dirty = true;
-                let entry = self.ledger.entries.get(&resource.id).filter(|_| new_entry).cloned();
-                self.put.extend(entry.map(|entry| (resource.id.clone(), entry)));
-                self.fail(m, slot, reason);
-            }
         }
+    }
+
+    /// The last try of an apply failed.
+    pub(super) fn half_applied(&mut self, m: usize, slot: usize, applying: Applying) {
+        let resource = Arc::clone(self.resource(m, slot));
+        // Half a change may have happened: how to undo it stays written down.
+        self.take_back(&resource, applying.ahead, false);
+        // The record may not have been written either; the next one repeats it.
+        self.dirty = true;
+        let entry = self.ledger.entries.get(&resource.id).filter(|_| applying.new_entry).cloned();
+        self.put.extend(entry.map(|entry| (resource.id.clone(), entry)));
     }
 
     pub(super) fn skipped_by_host(&mut self, m: usize, slot: usize, reason: String) {
@@ -361,6 +422,7 @@ impl Run {
         let progress = &mut self.modules[m];
         progress.states[slot] = state;
         progress.answers.clear();
+        (progress.guarded, progress.tries) = (0, Tries::default());
         progress.phase = phase;
     }
 

@@ -11,7 +11,7 @@ use converge::bind::Inputs;
 use converge::kinds::{Applied, Checked, custom, exec};
 use converge::{
     BoundResource, Desired, FinishedRun, JobDone, JobOutcome, JobWork, Ledger, Pending, Prior, Record,
-    ResourceId, Run, RunMode, RunOptions, bind,
+    ResourceId, Run, RunMode, RunOptions, RunScope, bind,
 };
 use lang::{Probe, Value};
 use model::{Action, Digest, Edit, Fields, PathState, RunReport, Timestamp};
@@ -86,6 +86,19 @@ impl Host {
         let outcome = match work {
             JobWork::Probe(Probe::FileExists(path)) => Ok(JobDone::Probed(self.nodes.contains_key(&path))),
             JobWork::Probe(Probe::Changed(_)) => panic!("the run answers that itself"),
+            JobWork::Guard { guard, .. } => {
+                let text = exec::command_text(&guard.command);
+                self.log.push(format!("ask {text}"));
+                match text.strip_prefix("test -e ") {
+                    Some(path) => Ok(JobDone::Guarded(self.nodes.contains_key(path))),
+                    None if self.broken.contains(&text) => Err(format!("{text} cannot be started")),
+                    None => Ok(JobDone::Guarded(text == "true")),
+                }
+            }
+            JobWork::Wait { delay } => {
+                self.log.push(format!("wait {} s", delay.as_secs()));
+                Ok(JobDone::Waited)
+            }
             JobWork::Check { resource, plan } => self.check(&resource, plan),
             JobWork::Apply { resource, checked, record } => {
                 self.persist(record)?;
@@ -339,20 +352,34 @@ impl Set {
 }
 
 pub fn options() -> RunOptions {
-    RunOptions { max_parallel: 4, seq: 1, root: Digest::ZERO, intended: true, started: Timestamp(0) }
+    RunOptions {
+        max_parallel: 4,
+        seq: 1,
+        root: Digest::ZERO,
+        intended: true,
+        started: Timestamp(0),
+        scope: RunScope::All,
+    }
 }
 
 /// A run to its end or its death; jobs that are out at once are answered in an order that
 /// `seed` chooses.
-pub fn drive(
+pub fn drive(host: &mut Host, desired: &Desired, mode: RunMode, seed: u64) -> Result<FinishedRun, Killed> {
+    drive_in(host, desired, mode, seed, RunScope::All)
+}
+
+/// The same within a scope.
+pub fn drive_in(
     host: &mut Host,
     desired: &Desired,
     mode: RunMode,
     mut seed: u64,
+    scope: RunScope,
 ) -> Result<FinishedRun, Killed> {
     host.disk.generation = 0;
+    let options = RunOptions { scope, ..options() };
     let mut run =
-        Run::new(desired.clone(), host.disk.ledger.clone(), host.disk.pending.clone(), mode, options());
+        Run::new(desired.clone(), host.disk.ledger.clone(), host.disk.pending.clone(), mode, options);
     let mut out = VecDeque::new();
     let mut now = Timestamp(0);
     loop {
