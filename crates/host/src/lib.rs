@@ -27,6 +27,7 @@ mod process;
 mod real;
 mod remove;
 mod running;
+mod stamp;
 mod streaming;
 mod system;
 mod systemd;
@@ -45,6 +46,7 @@ pub use dbus::BusError;
 pub use error::{HostError, HostOperation, OpenHostError, PathProblem, RunError};
 pub use process::{End, FinishedCommand, ProcessOutput};
 pub use real::Real;
+pub use stamp::FileStamp;
 pub use streaming::{CommandEvent, StreamingCommand};
 pub use system::Kernel;
 pub use systemd::{

@@ -15,6 +15,7 @@ use model::report::MAX_TEXT;
 use model::text::chain;
 use model::{Digest, PathOwnership, PathState};
 
+use crate::accounts::KeptAccounts;
 use crate::provider::{Decided, PathProvider, Provider, Turns};
 use crate::undo::undo_note;
 use crate::{Blobs, custom, exec, state};
@@ -32,12 +33,13 @@ pub struct Kinds {
     pub(crate) host: Arc<Host>,
     pub(crate) blobs: Arc<dyn Blobs>,
     pub(crate) turns: Turns,
+    pub(crate) account_files: KeptAccounts,
 }
 
 impl Kinds {
     /// The types over a host, with a store for declared and for previous bytes.
     pub fn new(host: Arc<Host>, blobs: Arc<dyn Blobs>) -> Kinds {
-        Kinds { host, blobs, turns: Turns::default() }
+        Kinds { host, blobs, turns: Turns::default(), account_files: KeptAccounts::default() }
     }
 
     /// The host.

@@ -4,13 +4,17 @@
 //! A type is a static [`ResourceType`] (its attributes, rules, example) and a spec: typed, every
 //! expression evaluated. A spec of a thing with a state is a [`StateSpec`] too.
 
+mod account;
 mod custom;
 mod directory;
 mod exec;
 mod file;
+mod group;
 mod host;
 mod line;
+mod ssh_key;
 mod symlink;
+mod user;
 
 use std::sync::Arc;
 
@@ -20,9 +24,12 @@ pub use custom::{CustomSpec, Script};
 pub use directory::DirectorySpec;
 pub use exec::ExecSpec;
 pub use file::FileSpec;
+pub use group::GroupSpec;
 pub use host::{HOSTS, HostSpec};
 pub use line::LineSpec;
+pub use ssh_key::{AuthorizedKey, SshKeySpec};
 pub use symlink::SymlinkSpec;
+pub use user::{PasswordDays, PasswordHash, UserSpec, date_of_days, days_of_date};
 
 use crate::schema::{Attribute, AttributeProblem, FieldKind, ResourceType};
 
@@ -33,6 +40,9 @@ pub static TYPES: &[&ResourceType] = &[
     &symlink::TYPE,
     &line::TYPE,
     &host::TYPE,
+    &user::TYPE,
+    &group::TYPE,
+    &ssh_key::TYPE,
     &exec::EXEC,
     &exec::SHELL,
     &custom::TYPE,
@@ -55,6 +65,12 @@ pub enum Spec {
     Custom(CustomSpec),
     /// An entry of the hosts file.
     Host(HostSpec),
+    /// A user.
+    User(UserSpec),
+    /// A group.
+    Group(GroupSpec),
+    /// Public keys of a user.
+    SshKey(SshKeySpec),
 }
 
 /// A resource that is a thing of the host with a state: observed, compared and set as named texts.
@@ -87,6 +103,9 @@ impl Spec {
     pub fn state(&self) -> Option<&dyn StateSpec> {
         match self {
             Spec::Host(spec) => Some(spec),
+            Spec::User(spec) => Some(spec),
+            Spec::Group(spec) => Some(spec),
+            Spec::SshKey(spec) => Some(spec),
             Spec::File(_)
             | Spec::Directory(_)
             | Spec::Symlink(_)

@@ -11,14 +11,18 @@ use serde::{Deserialize, Serialize};
 
 use crate::Prior;
 
+pub mod accounts;
 pub mod custom;
 pub mod directory;
 pub mod exec;
 pub mod file;
+pub mod group;
 pub mod host;
 pub mod line;
+pub mod ssh_key;
 pub mod state;
 pub mod symlink;
+pub mod user;
 
 /// Permission bits of a file that the spec says nothing about.
 pub const DEFAULT_FILE_MODE: u32 = 0o644;
