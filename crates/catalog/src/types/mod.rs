@@ -85,6 +85,42 @@ pub trait StateSpec {
     fn needs(&self) -> Vec<&str> {
         Vec::new()
     }
+
+    /// Other things that must be right before it, where they are declared: its user, its package.
+    fn after(&self) -> Vec<Subject<'_>> {
+        Vec::new()
+    }
+
+    /// Types of which every resource comes before it.
+    fn after_types(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// With which others it is applied in one go, where nothing orders them against each other.
+    fn together(&self) -> Option<Together> {
+        None
+    }
+}
+
+/// What of the host a resource is about. Two resources with one subject are about the same thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject<'a> {
+    /// What is at this path.
+    Path(&'a str),
+    /// A thing of a type, by its name.
+    Named {
+        /// The resource type.
+        kind: &'a str,
+        /// The resource's name.
+        name: &'a str,
+    },
+}
+
+/// What is applied in one go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Together {
+    /// Packages, in one transaction of the package manager.
+    Packages,
 }
 
 impl Spec {
