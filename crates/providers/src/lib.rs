@@ -26,7 +26,9 @@ mod symlink;
 mod tools;
 pub mod traits;
 mod undo;
+mod unit;
 mod user;
 
 pub use blobs::Blobs;
 pub use kinds::{Kinds, ROOTED};
+pub use provider::Notification;

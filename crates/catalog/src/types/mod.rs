@@ -5,6 +5,7 @@
 //! expression evaluated. A spec of a thing with a state is a [`StateSpec`] too.
 
 mod account;
+mod cron;
 mod custom;
 mod directory;
 mod exec;
@@ -12,8 +13,11 @@ mod file;
 mod group;
 mod host;
 mod line;
+mod service;
 mod ssh_key;
 mod symlink;
+mod timer;
+mod unit;
 mod user;
 
 use std::sync::Arc;
@@ -29,6 +33,10 @@ pub use host::{HOSTS, HostSpec};
 pub use line::LineSpec;
 pub use ssh_key::{AuthorizedKey, SshKeySpec};
 pub use symlink::SymlinkSpec;
+pub use unit::{
+    DROP_IN_PREFIX, DROP_IN_TEXT, ENABLED_TEXT, LOADED_TEXT, MASKED_TEXT, NotifyAction, RUN_TEXT, RunState,
+    UnitFile, UnitSpec,
+};
 pub use user::{PasswordDays, PasswordHash, UserSpec, date_of_days, days_of_date};
 
 use crate::schema::{Attribute, AttributeProblem, FieldKind, ResourceType};
@@ -43,6 +51,9 @@ pub static TYPES: &[&ResourceType] = &[
     &user::TYPE,
     &group::TYPE,
     &ssh_key::TYPE,
+    &service::TYPE,
+    &timer::TYPE,
+    &cron::TYPE,
     &exec::EXEC,
     &exec::SHELL,
     &custom::TYPE,
@@ -71,6 +82,8 @@ pub enum Spec {
     Group(GroupSpec),
     /// Public keys of a user.
     SshKey(SshKeySpec),
+    /// A unit of systemd (`service` or `timer`).
+    Unit(UnitSpec),
 }
 
 /// A resource that is a thing of the host with a state: observed, compared and set as named texts.
@@ -142,6 +155,7 @@ impl Spec {
             Spec::User(spec) => Some(spec),
             Spec::Group(spec) => Some(spec),
             Spec::SshKey(spec) => Some(spec),
+            Spec::Unit(spec) => Some(spec),
             Spec::File(_)
             | Spec::Directory(_)
             | Spec::Symlink(_)

@@ -106,7 +106,7 @@ impl<'a> Binder<'a> {
             self.made += evaluated.values().map(size).sum::<usize>();
         }
         let rendered = match attributes.get("template").and_then(Value::as_str) {
-            Some(template) if resource.kind == "file" => Some(self.render(template, scope)?),
+            Some(template) if has_template(&resource.kind) => Some(self.render(template, scope)?),
             _ => None,
         };
         let context = BindContext { files: &self.module.files, rendered };
@@ -133,6 +133,11 @@ impl<'a> Binder<'a> {
         self.made += text.len();
         Ok(text)
     }
+}
+
+/// Whether resources of a type may be made of a template.
+fn has_template(kind: &str) -> bool {
+    schema::find(kind).and_then(|kind| kind.attribute("template")).is_some()
 }
 
 /// Evaluates what holds expressions; the common case of none copies nothing.

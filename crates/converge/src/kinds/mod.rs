@@ -22,6 +22,7 @@ pub mod line;
 pub mod ssh_key;
 pub mod state;
 pub mod symlink;
+pub mod unit;
 pub mod user;
 
 /// Permission bits of a file that the spec says nothing about.
