@@ -9,7 +9,7 @@ use super::unit::{DROP_IN_PREFIX, DROP_IN_TEXT, UNIT_FOLDER, unit_name, with_las
 use super::{Ensure, NotifyAction, RunState, Spec, UnitFile, UnitSpec};
 use crate::module::OnRemove::{Delete, Keep, Restore};
 use crate::schema::{
-    Attribute, AttributeProblem, Attributes, FieldKind, Manages, ResourceType, Short, is_absent, literal,
+    Attribute, AttributeProblem, Attributes, FieldKind, Manages, ResourceType, Short, literal,
 };
 
 /// Seconds that a service may take to start where `timeout:` says nothing. systemd's own limit is
@@ -110,21 +110,24 @@ fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
     {
         found.push(AttributeProblem::value("name", why, "write the name as `systemctl status` shows it"));
     }
-    let is = |key: &str, flag: &str| attributes.get(key).is_some_and(|value| value.to_string() == flag);
-    if is("masked", "true") {
+    let on = |key: &str| attributes.get(key).is_some_and(|value| crate::params::bool(value) == Ok(true));
+    let state = literal(attributes, "state").unwrap_or_default();
+    if on("masked") {
         let help = "drop one of the two; `masked: false` takes a mask away";
-        for (key, what) in [("enabled", "true"), ("state", "running"), ("state", "absent")] {
-            if is(key, what) {
-                let message = format!("a unit that is masked cannot be `{key}: {what}`");
-                found.push(AttributeProblem::conflict(key, message, help));
-            }
+        let mut refuse = |key: &str, message: String| {
+            found.push(AttributeProblem::conflict(key, message, help));
+        };
+        if on("enabled") {
+            refuse("enabled", "a unit that is masked cannot be enabled".to_owned());
+        }
+        if matches!(state, "running" | "absent") {
+            refuse("state", format!("a unit that is masked cannot be `state: {state}`"));
         }
         for key in ["unit", "template"].iter().filter(|key| attributes.contains_key(**key)) {
-            let message = format!("a mask stands where the file of `{key}` would be");
-            found.push(AttributeProblem::conflict(key, message, help));
+            refuse(key, format!("a mask stands where the file of `{key}` would be"));
         }
     }
-    if is_absent(attributes) && is("enabled", "true") {
+    if state == "absent" && on("enabled") {
         let message = "a unit that is absent is not enabled".to_owned();
         found.push(AttributeProblem::conflict("enabled", message, "drop it, or drop `state: absent`"));
     }
