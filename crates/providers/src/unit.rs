@@ -261,6 +261,7 @@ impl UnitOnHost<'_> {
             LastChange::Reload => (UnitVerb::ReloadOrTryRestart, "reload"),
         };
         let limit = left(deadline);
+        session.hold(&self.spec.unit).map_err(|error| asked(&self.spec.unit, error))?;
         match session.job(verb, &self.spec.unit, limit) {
             Ok(JobEnd::Done | JobEnd::Failed | JobEnd::TimedOut | JobEnd::Skipped | JobEnd::Other(_)) => {
                 self.settle(deadline)

@@ -133,6 +133,15 @@ impl SystemdSession {
         body.first().map(UnitProperties::read).ok_or(BusError::Malformed("an answer without properties"))
     }
 
+    /// Keeps a unit known to systemd as long as the session is open, so that it says what became of it
+    /// also when it ended at once.
+    ///
+    /// # Errors
+    /// When systemd refuses: there is no such unit.
+    pub fn hold(&mut self, unit: &str) -> Result<(), BusError> {
+        self.manager("RefUnit", &[BusArgument::Text(unit)], CALL_TIMEOUT).map(drop)
+    }
+
     /// Has systemd do something with a unit, and waits until it is done.
     ///
     /// # Errors

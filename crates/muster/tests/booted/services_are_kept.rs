@@ -61,14 +61,8 @@ fn a_service_is_set_healed_notified_and_removed() {
         assert_eq!(host.ok(["systemctl", "is-enabled", "app"]), "enabled\n", "{damage}");
         assert_eq!(show(&host, "app", "NeedDaemonReload"), "no", "{damage}");
     }
-    host.sh("systemctl mask --runtime app");
-    let (action, reason) = item(&agent.apply(), label);
-    assert_eq!(action, Action::Failed);
-    assert!(reason.contains("masked: false"), "{reason}");
-    host.sh("systemctl unmask --runtime app");
 
     // A notification restarts it once; with `reload` its process stays.
-    changed(&agent.apply(), &[]);
     let before = main_pid(&host);
     agent.holds(set(5, "a = 2\n", false));
     changed(&agent.apply(), &["file:/etc/app.conf", label]);
@@ -101,7 +95,7 @@ fn a_handler_restarts_what_runs_and_restore_brings_the_state_before_back() {
     let Some(testbed) = Testbed::open() else { return };
     let host = testbed.boot("web-1");
     let mut agent = HeldAgent::install(&host);
-    host.write("/etc/systemd/system/app.service", UNIT, 0o644);
+    host.write("/usr/lib/systemd/system/app.service", UNIT, 0o644);
     host.sh("systemctl daemon-reload");
     let set = |config: &str| {
         json!({"name": "app",
@@ -124,7 +118,7 @@ fn a_handler_restarts_what_runs_and_restore_brings_the_state_before_back() {
     agent.holds(json!({"name": "app", "resources": []}));
     assert_eq!(item(&agent.apply(), "service:app").0, Action::Restored);
     assert_eq!(show(&host, "app", "ActiveState"), "inactive");
-    assert!(host.read("/etc/systemd/system/app.service").is_some(), "it is not ours");
+    assert!(host.read("/usr/lib/systemd/system/app.service").is_some(), "it is not ours");
     // A handler of a service that does not run does nothing.
     agent.holds(json!({"name": "app",
         "resources": [{"type": "file", "name": "/etc/app.conf", "attributes": {"content": "a = 3\n"}, "notify": ["app"]}],
@@ -132,6 +126,30 @@ fn a_handler_restarts_what_runs_and_restore_brings_the_state_before_back() {
     }));
     changed(&agent.apply(), &["file:/etc/app.conf"]);
     assert_eq!(show(&host, "app", "ActiveState"), "inactive");
+
+    // A mask is seen, set and taken away.
+    let app = |attributes: serde_json::Value| json!({"name": "app", "resources": [{"type": "service", "name": "app", "attributes": attributes}]});
+    host.sh("systemctl mask app");
+    agent.holds(app(json!({"state": "running"})));
+    let (action, reason) = item(&agent.apply(), "service:app");
+    assert_eq!(action, Action::Failed);
+    assert!(reason.contains("masked: false"), "{reason}");
+    agent.holds(app(json!({"state": "running", "masked": "false"})));
+    changed(&agent.apply(), &["service:app"]);
+    assert_eq!(show(&host, "app", "ActiveState"), "active");
+    agent.holds(app(json!({"state": "stopped", "masked": "true"})));
+    changed(&agent.apply(), &["service:app"]);
+    changed(&agent.apply(), &[]);
+    assert_eq!(
+        (show(&host, "app", "LoadState"), show(&host, "app", "ActiveState")),
+        ("masked".into(), "inactive".into())
+    );
+    // What is not there is stopped and disabled as it is.
+    let gone = json!({"state": "stopped", "enabled": "false"});
+    agent.holds(
+        json!({"name": "app", "resources": [{"type": "service", "name": "telnetd", "attributes": gone}]}),
+    );
+    changed(&agent.apply(), &[]);
 }
 
 #[test]
@@ -156,7 +174,7 @@ fn a_unit_that_does_not_come_up_is_told_with_its_reason() {
         late,
         service("once", json!({"unit": unit("Type=oneshot\nExecStart=/bin/true")})),
         service("nothing", json!({"unit": unit("ExecStart=/nowhere/program")})),
-        service("broken", json!({"unit": unit("ExecStart=not a path")})),
+        service("broken", json!({"unit": unit("Nice=5")})),
         service("missing", json!({})),
         service("unmet", json!({"unit": format!("[Unit]\nConditionPathExists=/nowhere\n{}", unit("ExecStart=/bin/sleep 9"))})),
         service("getty@", json!({})),
