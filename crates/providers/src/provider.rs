@@ -42,6 +42,10 @@ impl<'a> Provider<'a> {
             Spec::Group(spec) => Provider::State(spec),
             Spec::SshKey(spec) => Provider::State(spec),
             Spec::Unit(spec) => Provider::State(spec),
+            Spec::Sudo(spec) => Provider::State(spec),
+            Spec::Sysctl(spec) => Provider::State(spec),
+            Spec::Mount(spec) => Provider::State(spec),
+            Spec::Hostname(spec) => Provider::State(spec),
         }
     }
 

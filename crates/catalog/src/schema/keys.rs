@@ -31,9 +31,6 @@ pub const COMMON: &[(&str, &str, &str)] = &[
 pub const LATER_TYPES: &[&str] = &[
     "package",
     "repository",
-    "sysctl",
-    "mount",
-    "hostname",
     "block",
     "ini",
     "json",

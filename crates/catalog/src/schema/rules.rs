@@ -160,6 +160,12 @@ impl AttributeProblem {
         AttributeProblem { attribute, kind: ProblemKind::Missing, message, help: Some(help.to_owned()) }
     }
 
+    /// A value that cannot be held and may be secret: the resource is blamed, so that no line of the
+    /// repo is shown with it.
+    pub(crate) fn secret_value(message: String, help: &str) -> AttributeProblem {
+        AttributeProblem { attribute: None, kind: ProblemKind::Value, message, help: Some(help.to_owned()) }
+    }
+
     /// A value that the attribute cannot hold.
     pub(crate) fn value(attribute: &str, message: String, help: &str) -> AttributeProblem {
         let attribute = Some(attribute.to_owned());

@@ -12,12 +12,16 @@ mod exec;
 mod file;
 mod group;
 mod host;
+mod hostname;
 mod line;
 mod service;
+mod mount;
 mod ssh_key;
+mod sudo;
 mod symlink;
 mod timer;
 mod unit;
+mod sysctl;
 mod user;
 
 use std::sync::Arc;
@@ -30,13 +34,17 @@ pub use exec::ExecSpec;
 pub use file::FileSpec;
 pub use group::GroupSpec;
 pub use host::{HOSTS, HostSpec};
+pub use hostname::HostnameSpec;
 pub use line::LineSpec;
+pub use mount::{FSTAB, MountSpec, MountState};
 pub use ssh_key::{AuthorizedKey, SshKeySpec};
+pub use sudo::SudoSpec;
 pub use symlink::SymlinkSpec;
 pub use unit::{
     DROP_IN_PREFIX, DROP_IN_TEXT, ENABLED_TEXT, LOADED_TEXT, MASKED_TEXT, NotifyAction, RUN_TEXT, RunState,
     UnitFile, UnitSpec,
 };
+pub use sysctl::{SysctlSpec, sysctl_path, sysctl_words};
 pub use user::{PasswordDays, PasswordHash, UserSpec, date_of_days, days_of_date};
 
 use crate::schema::{Attribute, AttributeProblem, FieldKind, ResourceType};
@@ -54,6 +62,10 @@ pub static TYPES: &[&ResourceType] = &[
     &service::TYPE,
     &timer::TYPE,
     &cron::TYPE,
+    &sudo::TYPE,
+    &sysctl::TYPE,
+    &mount::TYPE,
+    &hostname::TYPE,
     &exec::EXEC,
     &exec::SHELL,
     &custom::TYPE,
@@ -84,6 +96,14 @@ pub enum Spec {
     SshKey(SshKeySpec),
     /// A unit of systemd (`service` or `timer`).
     Unit(UnitSpec),
+    /// A rule of sudo.
+    Sudo(SudoSpec),
+    /// A kernel parameter.
+    Sysctl(SysctlSpec),
+    /// A mount point.
+    Mount(MountSpec),
+    /// The host's name.
+    Hostname(HostnameSpec),
 }
 
 /// A resource that is a thing of the host with a state: observed, compared and set as named texts.
@@ -156,6 +176,10 @@ impl Spec {
             Spec::Group(spec) => Some(spec),
             Spec::SshKey(spec) => Some(spec),
             Spec::Unit(spec) => Some(spec),
+            Spec::Sudo(spec) => Some(spec),
+            Spec::Sysctl(spec) => Some(spec),
+            Spec::Mount(spec) => Some(spec),
+            Spec::Hostname(spec) => Some(spec),
             Spec::File(_)
             | Spec::Directory(_)
             | Spec::Symlink(_)

@@ -187,7 +187,7 @@ fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
     let mut found = Vec::new();
     for key in literals(attributes, "key") {
         if let Err(why) = AuthorizedKey::parse(key) {
-            found.push(AttributeProblem::value("key", why.to_owned(), KEY_HELP));
+            found.push(AttributeProblem::secret_value(format!("key: {why}"), KEY_HELP));
         }
     }
     if attributes.get("key").is_some_and(|key| matches!(key, Value::List(keys) if keys.is_empty())) {

@@ -265,11 +265,11 @@ fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
     if let Some(password) = literal(attributes, "password").filter(|password| !is_crypt_hash(password)) {
         // Nothing of it is quoted: it may be somebody's password.
         let message = match password.is_empty() {
-            true => "an empty password would let everybody in",
-            false => "it is not a crypt hash",
+            true => "password: an empty one would let everybody in",
+            false => "password: it is not a crypt hash",
         };
         let help = "write what `mkpasswd -m yescrypt` prints, or \"*\" for no password";
-        found.push(AttributeProblem::value("password", message.to_owned(), help));
+        found.push(AttributeProblem::secret_value(message.to_owned(), help));
     }
     if let Some(date) =
         literal(attributes, "expires").filter(|date| *date != NEVER && days_of_date(date).is_none())

@@ -18,11 +18,14 @@ pub mod exec;
 pub mod file;
 pub mod group;
 pub mod host;
+pub mod hostname;
 pub mod line;
+pub mod mount;
 pub mod ssh_key;
 pub mod state;
 pub mod symlink;
 pub mod unit;
+pub mod sysctl;
 pub mod user;
 
 /// Permission bits of a file that the spec says nothing about.
@@ -143,6 +146,7 @@ fn ownership_differs(wanted: &PathOwnership, mode: u32, uid: u32, gid: u32) -> b
         || wanted.gid.is_some_and(|want| want != gid)
 }
 
-fn mode_field(mode: u32) -> String {
+/// Permission bits as they are written.
+pub fn mode_field(mode: u32) -> String {
     format!("{mode:04o}")
 }
