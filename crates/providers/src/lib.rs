@@ -32,7 +32,9 @@ mod sysctl;
 mod tools;
 pub mod traits;
 mod undo;
+mod unit;
 mod user;
 
 pub use blobs::Blobs;
 pub use kinds::{Kinds, ROOTED};
+pub use provider::Notification;

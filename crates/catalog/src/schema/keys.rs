@@ -31,9 +31,6 @@ pub const COMMON: &[(&str, &str, &str)] = &[
 pub const LATER_TYPES: &[&str] = &[
     "package",
     "repository",
-    "service",
-    "cron",
-    "timer",
     "git",
     "archive",
     "download",

@@ -29,6 +29,7 @@ mod json_text;
 mod lines;
 pub mod state;
 pub mod symlink;
+pub mod unit;
 pub mod sysctl;
 pub mod user;
 

@@ -3,4 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod held;
 mod hosts_are_real_machines;
+mod services_are_kept;
