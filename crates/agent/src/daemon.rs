@@ -23,9 +23,10 @@ use host::Cancel;
 use lang::Value;
 use model::exchange::{CheckIn, TraitReport};
 use model::log::{Cursor, FactBody};
+use model::policy::Policy;
 use model::{Digest, Timestamp};
 use net::notify::ServiceState;
-use node::{Adoption, Node, NodeEffect, NodeInput, RunOrder};
+use node::{Adoption, Node, NodeEffect, NodeInput, ObservedTraits, RunOrder};
 use providers::traits::Collectors;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
@@ -105,6 +106,8 @@ impl Daemon {
     fn start(machine: Machine) -> Result<(Daemon, DaemonInbox), Box<dyn std::error::Error>> {
         let session = Arc::new(machine.session()?);
         let (identity, restored, seed) = machine.start_of_node()?;
+        let mut collectors = Collectors::new(env!("CARGO_PKG_VERSION"));
+        collectors.set_ttls(&restored.policy.trait_ttl_secs);
         let node = Node::new(identity, restored, seed, now());
         let (handle, inbox) = events::channel();
         let Machine { membership, durable, kinds, cancel, .. } = machine;
@@ -147,7 +150,7 @@ impl Daemon {
             release,
             session,
             runner: Arc::new(runner),
-            collectors: Arc::new(Mutex::new(Collectors::new(env!("CARGO_PKG_VERSION")))),
+            collectors: Arc::new(Mutex::new(collectors)),
             host,
             traits: Value::Map(Default::default()),
             handle,
@@ -303,6 +306,7 @@ impl Daemon {
                         self.sync.links.requested();
                     }
                 }
+                NodeInput::Adopted(policy) => self.collectors_follow(policy),
                 NodeInput::Traits(_) => {
                     let seen = self.observed.lock().unwrap_or_else(PoisonError::into_inner).take();
                     if let Some(seen) = seen {
@@ -350,8 +354,16 @@ impl Daemon {
         });
     }
 
+    /// The channel says how long traits count. A collector that is busy now holds up nobody.
+    fn collectors_follow(&self, policy: &Policy) {
+        let (collectors, ttls) = (self.collectors.clone(), policy.trait_ttl_secs.clone());
+        tokio::task::spawn_blocking(move || {
+            collectors.lock().unwrap_or_else(PoisonError::into_inner).set_ttls(&ttls);
+        });
+    }
+
     fn collect_traits(&self) {
-        let (collectors, host) = (self.collectors.clone(), self.host.clone());
+        let (collectors, host, runner) = (self.collectors.clone(), self.host.clone(), self.runner.clone());
         let (handle, observed) = (self.handle.clone(), self.observed.clone());
         tokio::task::spawn_blocking(move || {
             let mut collectors = collectors.lock().unwrap_or_else(PoisonError::into_inner);
@@ -360,8 +372,9 @@ impl Daemon {
                 tracing::warn!(collector = name, why, "a collector failed");
             }
             let report = trait_report(&collected.traits);
+            let read = runner.read_traits(&collected.traits);
             *observed.lock().unwrap_or_else(PoisonError::into_inner) = Some(collected.traits);
-            handle.send_blocking(DaemonEvent::Input(NodeInput::Traits(report)));
+            handle.send_blocking(DaemonEvent::Input(NodeInput::Traits(ObservedTraits { report, read })));
         });
     }
 
@@ -450,10 +463,8 @@ impl Daemon {
 /// Traits as they travel: all of them, named by the digest of those that stay.
 pub fn trait_report(traits: &Value) -> TraitReport {
     let stable = model::canonical::to_bytes(&providers::traits::stable(traits));
-    TraitReport {
-        digest: stable.map_or(Digest::ZERO, |bytes| Digest::of(&bytes)),
-        values: serde_json::to_value(traits).unwrap_or_default(),
-    }
+    let digest = stable.map_or(Digest::ZERO, |bytes| Digest::of(&bytes));
+    TraitReport::whole(digest, serde_json::to_value(traits).unwrap_or_default())
 }
 
 fn log_run(report: &model::RunReport) {

@@ -266,13 +266,14 @@ pub fn run_once(machine: &Machine, mode: RunMode, scope: RunScope) -> Result<Run
     let durable = &machine.durable;
     let adoption = durable.adoption()?.ok_or(RunnerError::NothingHeld)?;
     let traits = providers::traits::collect(machine.kinds.host(), env!("CARGO_PKG_VERSION"), now()).traits;
-    let inputs = node::step::inputs_digest(&adoption.root, &daemon::trait_report(&traits).digest);
-    let last = durable.last_run()?;
-    let intended = last.as_ref().is_none_or(|last| last.inputs != inputs);
-    let order = RunOrder { seq: adoption.seq, root: adoption.root, intended };
     let hostname = machine.membership.hostname.to_string();
     let storage = Storage::start(durable.clone())?;
     let runner = Runner::new(machine.kinds.clone(), storage.clone(), hostname);
+    let read = runner.read_traits(&traits).map_or(model::Digest::ZERO, |read| read.digest);
+    let inputs = node::step::inputs_digest(&adoption.root, &read);
+    let last = durable.last_run()?;
+    let intended = last.as_ref().is_none_or(|last| last.inputs != inputs);
+    let order = RunOrder { seq: adoption.seq, root: adoption.root, intended };
     let report = runner.run(&order, &traits, mode, scope)?;
     if mode == RunMode::Apply && report.partial.is_some() {
         if LastRun::partial_is_fact(&report) {

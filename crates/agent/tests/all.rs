@@ -25,6 +25,7 @@ mod own_objects_survive_a_new_incarnation;
 mod pushed_frames_are_bounded;
 mod restarts_when_nothing_runs;
 mod rooted_hosts_confine_commands;
+mod runs_by_tag_are_partial;
 mod runs_keep_what_a_change_needs;
 mod session_signs_with_the_server_s_time;
 mod shutdown_delivers_pending_facts;
