@@ -10,6 +10,7 @@
 
 mod accounts;
 mod blobs;
+pub mod clock;
 pub mod custom;
 mod directory;
 mod exec;

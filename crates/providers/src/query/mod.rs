@@ -90,6 +90,22 @@ pub fn answer(
     Ok(answer)
 }
 
+/// Whether a process of this name runs (`process_running`).
+///
+/// # Errors
+/// When the processes cannot be listed.
+pub fn is_running(host: &Host, name: &str) -> Result<bool, String> {
+    processes::is_running(host, name)
+}
+
+/// Whether anything listens on a TCP port (`port_listening`).
+///
+/// # Errors
+/// When the kernel's table cannot be read.
+pub fn is_listening(host: &Host, port: u16) -> Result<bool, String> {
+    listeners::is_listening(host, port)
+}
+
 /// As many rows as an answer holds, and how many do not fit, under a name.
 fn rows<T: Serialize>(name: &str, rows: Vec<T>, unread: usize) -> Result<Value, String> {
     /// What is around the rows, in bytes.
