@@ -11,6 +11,8 @@
 //! have threads of their own. What they come to is a [`DaemonEvent`], so every cause of a wake-up
 //! is one.
 
+pub(crate) mod local;
+mod run_log;
 mod stop;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -31,10 +33,13 @@ use tokio::time::Instant;
 
 use crate::clock::now;
 use crate::dialing::TransportDialer;
-use crate::events::{self, DaemonEvent, DaemonHandle, DaemonInbox};
+use crate::events::{self, DaemonEvent, DaemonHandle, DaemonInbox, LocalReply};
 use crate::exchange::CheckInClient;
 use crate::fetch;
+use crate::local::messages::PauseView;
+use crate::local::state::SharedLocalState;
 use crate::machine::Machine;
+use crate::outcomes::LastRunView;
 use crate::release::ActiveRelease;
 use crate::render::chain;
 use crate::runner::Runner;
@@ -46,6 +51,7 @@ use crate::sync::sets::AgentSets;
 use crate::sync::view::SharedStatus;
 use crate::sync::{SyncContext, Synchronization};
 use crate::work::{self, WorkHandle, WorkSetup};
+use run_log::RunLog;
 
 /// Facts of work go up over an open stream this long after the first of them.
 const FLUSH: Duration = Duration::from_millis(200);
@@ -92,6 +98,12 @@ struct Daemon {
     observed: Arc<Mutex<Option<Value>>>,
     cancel: Cancel,
     running: bool,
+    /// What the socket shows.
+    local: SharedLocalState,
+    /// Which failures the journal has named.
+    run_log: Arc<Mutex<RunLog>>,
+    /// They are answered when the pause that follows is durable.
+    pause_replies: Vec<(LocalReply<PauseView>, PauseView)>,
     /// No new work is started.
     stopping: bool,
 }
@@ -102,6 +114,8 @@ impl Daemon {
         let (identity, restored, seed) = machine.start_of_node()?;
         let node = Node::new(identity, restored, seed, now());
         let (handle, inbox) = events::channel();
+        let state_dir = machine.state().to_owned();
+        let local = SharedLocalState::new(state_dir, node.pause().cloned(), now());
         let Machine { membership, durable, kinds, cancel, .. } = machine;
         let host = kinds.host().clone();
         // Temporary files of a run that died lie only beside managed paths.
@@ -159,6 +173,9 @@ impl Daemon {
             observed: Arc::default(),
             cancel,
             running: false,
+            local,
+            run_log: Arc::default(),
+            pause_replies: Vec::new(),
             stopping: false,
         };
         Ok((daemon, inbox))
@@ -171,6 +188,7 @@ impl Daemon {
             tracing::error!("signals cannot be received");
             return;
         };
+        let socket = self.open_socket();
         self.append_started();
         self.take(NodeInput::Tick);
         loop {
@@ -185,12 +203,18 @@ impl Daemon {
                 _ = interrupt.recv() => break,
             }
         }
+        if let Some(socket) = socket {
+            socket.abort();
+        }
         self.drain(&mut inbox).await;
+        // A plan for somebody at the host must not keep the process.
+        self.cancel.cancel();
     }
 
     fn hear(&mut self, event: DaemonEvent) {
         match event {
             DaemonEvent::Input(input) => self.take(input),
+            DaemonEvent::Local(command) => self.local(command),
             DaemonEvent::Answered { answer, acked_before } => {
                 self.acked_before = acked_before;
                 self.take(NodeInput::Answered(answer));
@@ -271,9 +295,13 @@ impl Daemon {
         while let Some(input) = queue.pop_front() {
             match &input {
                 NodeInput::Ran(_) | NodeInput::RunFailed(_) => self.running = false,
-                NodeInput::Unreachable(_) => self.checking_in = false,
+                NodeInput::Unreachable(why) => {
+                    self.checking_in = false;
+                    self.note_unreachable(why);
+                }
                 NodeInput::Answered(answer) => {
                     self.checking_in = false;
+                    self.note_answered();
                     if answer.stream_requested {
                         self.sync.links.requested();
                     }
@@ -310,6 +338,7 @@ impl Daemon {
                     }
                 });
             }
+            NodeEffect::SavePause(pause) => self.save_pause(pause),
             NodeEffect::Warn(text) => tracing::warn!("{text}"),
         }
     }
@@ -382,23 +411,34 @@ impl Daemon {
             return;
         }
         self.running = true;
+        self.local.run_begins(now());
         let (runner, handle, traits) = (self.runner.clone(), self.handle.clone(), self.traits.clone());
+        let (local, log) = (self.local.clone(), self.run_log.clone());
         let spawned = std::thread::Builder::new().name("muster run".to_owned()).spawn(move || {
             // A panic ends this run, not the keeping of the host.
-            let run = catch_unwind(AssertUnwindSafe(|| runner.run(&order, &traits, RunMode::Apply)));
-            let input = match run {
-                Ok(Ok(report)) => {
-                    log_run(&report);
-                    NodeInput::Ran(Box::new(report))
+            let run = catch_unwind(AssertUnwindSafe(|| runner.run_watched(&order, &traits, RunMode::Apply)));
+            let ran = match run {
+                Ok(Ok(run)) => {
+                    log.lock().unwrap_or_else(PoisonError::into_inner).ended(&run.report);
+                    let before = local.shown().last_run;
+                    let view = LastRunView::after(before.as_deref(), &run.report, run.resources);
+                    Ok((run.report, view))
                 }
-                Ok(Err(error)) => NodeInput::RunFailed(chain(&error)),
-                Err(_) => NodeInput::RunFailed("the agent panicked; see its log".to_owned()),
+                Ok(Err(error)) => Err(chain(&error)),
+                Err(_) => Err("the agent panicked; see its log".to_owned()),
             };
+            let input = match &ran {
+                Ok((report, _)) => NodeInput::Ran(Box::new(report.clone())),
+                Err(why) => NodeInput::RunFailed(why.clone()),
+            };
+            local.run_ended(ran);
             handle.send_blocking(DaemonEvent::Input(input));
         });
         if let Err(error) = spawned {
             let handle = self.handle.clone();
-            let failed = NodeInput::RunFailed(format!("no thread could be started: {error}"));
+            let why = format!("no thread could be started: {error}");
+            self.local.run_ended(Err(why.clone()));
+            let failed = NodeInput::RunFailed(why);
             tokio::spawn(async move { handle.send(DaemonEvent::Input(failed)).await });
         }
     }
@@ -427,22 +467,6 @@ pub fn trait_report(traits: &Value) -> TraitReport {
     TraitReport {
         digest: stable.map_or(Digest::ZERO, |bytes| Digest::of(&bytes)),
         values: serde_json::to_value(traits).unwrap_or_default(),
-    }
-}
-
-fn log_run(report: &model::RunReport) {
-    let counts = &report.counts;
-    if counts.changed + counts.failed > 0 {
-        tracing::info!(
-            changed = counts.changed,
-            failed = counts.failed,
-            ok = counts.ok,
-            skipped = counts.skipped,
-            ms = report.duration_ms,
-            "a run ended"
-        );
-    } else {
-        tracing::debug!(ok = counts.ok, ms = report.duration_ms, "a run ended");
     }
 }
 

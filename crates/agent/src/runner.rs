@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
+use std::time::{Duration, Instant};
 
 use catalog::module::{Module, Params};
 use catalog::spec::{FileSpec, Spec};
@@ -17,6 +18,7 @@ use converge::{
     BoundResource, Desired, FinishedRun, Job, JobDone, JobId, JobOutcome, JobWork, Record, Run, RunMode,
     RunOptions, Undo,
 };
+use host::Host;
 use lang::Value;
 use model::{Digest, Kind, RunReport};
 use node::{Adoption, RunOrder};
@@ -24,8 +26,10 @@ use providers::Kinds;
 use providers::traits::VOLATILE;
 
 use crate::clock::now;
+use crate::outcomes::RunResources;
 use crate::state::{Durable, StateError};
 use crate::storage::Storage;
+use crate::watch::{JobSubject, RunWatch};
 
 /// Why a run could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -48,6 +52,23 @@ pub struct Runner {
     bound: Mutex<Option<Bound>>,
 }
 
+/// A run that ended.
+#[derive(Clone, Debug)]
+pub struct CompletedRun {
+    /// What it came to, as it travels.
+    pub report: RunReport,
+    /// Every resource of it, as it stays here.
+    pub resources: RunResources,
+}
+
+/// A job that ended.
+struct EndedJob {
+    id: JobId,
+    subject: JobSubject,
+    outcome: JobOutcome,
+    spent: Duration,
+}
+
 /// What was bound last.
 struct Bound {
     /// The set, and the traits that stay.
@@ -67,10 +88,28 @@ impl Runner {
     /// # Errors
     /// When there is nothing to bind, or the state cannot be read.
     pub fn run(&self, order: &RunOrder, traits: &Value, mode: RunMode) -> Result<RunReport, RunnerError> {
+        self.run_watched(order, traits, mode).map(|run| run.report)
+    }
+
+    /// As [`Runner::run`]; says of every resource what it came to. A host that is paused is only
+    /// observed.
+    ///
+    /// # Errors
+    /// As [`Runner::run`].
+    pub fn run_watched(
+        &self,
+        order: &RunOrder,
+        traits: &Value,
+        mode: RunMode,
+    ) -> Result<CompletedRun, RunnerError> {
+        let mode = if order.pause.is_some() { RunMode::Plan } else { mode };
         let durable = self.worker.storage.durable();
         let adoption = durable.adoption()?.ok_or(RunnerError::NothingHeld)?;
         let desired = self.desired(&adoption, traits)?;
-        durable.begin_run();
+        if mode == RunMode::Apply {
+            // A plan may be made beside a run, and writes no records.
+            durable.begin_run();
+        }
         let (ledger, pending) = (durable.ledger(), durable.pending()?);
         let options = RunOptions {
             max_parallel: converge::run::DEFAULT_PARALLEL,
@@ -79,8 +118,11 @@ impl Runner {
             intended: order.intended,
             started: now(),
         };
-        let run = Run::new(desired, ledger, pending, mode, options);
-        Ok(self.carry_out(run).report)
+        let run = Run::new(desired.clone(), ledger, pending, mode, options);
+        let (finished, watch) = self.carry_out(run);
+        let report = RunReport { paused: order.pause.clone(), ..finished.report };
+        let resources = watch.resources(&desired, &report, mode);
+        Ok(CompletedRun { report, resources })
     }
 
     /// The set, bound; anew only when set or traits differ.
@@ -117,8 +159,9 @@ impl Runner {
         }
     }
 
-    fn carry_out(&self, mut run: Run) -> FinishedRun {
-        let (results, done) = channel();
+    fn carry_out(&self, mut run: Run) -> (FinishedRun, RunWatch) {
+        let (results, done) = channel::<EndedJob>();
+        let mut watch = RunWatch::default();
         loop {
             let mut progressed = false;
             for job in run.ready(now()) {
@@ -126,32 +169,42 @@ impl Runner {
                 if may_start_command(&job.what) {
                     self.spawn(job, results.clone());
                 } else {
-                    let (id, outcome) = (job.id, self.worker.perform(job));
+                    let (id, subject, began) = (job.id, JobSubject::of(&job), Instant::now());
+                    let outcome = self.worker.perform(job);
+                    watch.ended(subject, &outcome, began.elapsed());
                     run.done(id, outcome, now());
                 }
             }
             if let Some(finished) = run.finish() {
-                return finished;
+                return (finished, watch);
             }
-            if !progressed && let Ok((id, outcome)) = done.recv() {
+            if !progressed && let Ok(EndedJob { id, subject, outcome, spent }) = done.recv() {
+                watch.ended(subject, &outcome, spent);
                 run.done(id, outcome, now());
             }
         }
     }
 
-    fn spawn(&self, job: Job, results: Sender<(JobId, JobOutcome)>) {
+    fn spawn(&self, job: Job, results: Sender<EndedJob>) {
         let worker = self.worker.clone();
-        let (id, failed) = (job.id, results.clone());
+        let (id, subject, began) = (job.id, JobSubject::of(&job), Instant::now());
+        let (failed, same) = (results.clone(), subject.clone());
         let spawned = std::thread::Builder::new().name(format!("muster {id}")).spawn(move || {
             // A panic must end this job alone; the run waits for an outcome.
             let outcome = catch_unwind(AssertUnwindSafe(|| worker.perform(job)))
                 .unwrap_or_else(|_| Err("the agent panicked at it; see its log".to_owned()));
-            drop(results.send((id, outcome)));
+            drop(results.send(EndedJob { id, subject, outcome, spent: began.elapsed() }));
         });
         if let Err(error) = spawned {
-            let _ = failed.send((id, Err(format!("no thread could be started: {error}"))));
+            let outcome = Err(format!("no thread could be started: {error}"));
+            let _ = failed.send(EndedJob { id, subject: same, outcome, spent: Duration::ZERO });
         }
     }
+}
+
+/// What the host shows of itself now, collected anew: for what is asked beside the daemon's runs.
+pub(crate) fn observed(host: &Arc<Host>) -> Value {
+    providers::traits::collect(host, env!("CARGO_PKG_VERSION"), now()).traits
 }
 
 /// Whether a job may start a command, which may hang.

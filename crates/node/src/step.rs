@@ -6,7 +6,7 @@ use model::canonical;
 use model::exchange::{Answer, CheckIn, Offer, RunNote, TraitReport};
 use model::log::FactBody;
 use model::policy::Policy;
-use model::{Digest, ObjectKey, ObjectSet, RunReport, Timestamp};
+use model::{Digest, ObjectKey, ObjectSet, Pause, RunReport, Timestamp};
 use trust::Floor;
 use trust::adopt::{self, Adopted, Judge, Refusal};
 use trust::clock::TrustTime;
@@ -72,6 +72,7 @@ pub struct Node {
     asked_from: Option<Digest>,
     running: Option<RunUnderWay>,
     run_due: bool,
+    pause: Option<Pause>,
     /// Facts came that no check-in has carried yet, or another cause for one.
     contact_pending: bool,
     traits: Option<TraitReport>,
@@ -113,6 +114,7 @@ impl Node {
             asked_from: None,
             running: None,
             run_due: false,
+            pause: restored.pause,
             contact_pending: restored.facts_pending,
             traits: None,
             traits_sent: None,
@@ -137,6 +139,11 @@ impl Node {
         self.adoption.as_ref()
     }
 
+    /// Why and since when the host is paused.
+    pub fn pause(&self) -> Option<&Pause> {
+        self.pause.as_ref()
+    }
+
     /// The highest release accepted, by digest and number: what the node's `seen` document says.
     pub fn newest_header(&self) -> Option<(Digest, u64)> {
         let floor = &self.adoption.as_ref()?.floor;
@@ -156,15 +163,27 @@ impl Node {
         // Without traits no run can begin, so its time alone is no reason to wake up.
         let can_run = self.running.is_none() && self.adoption.is_some() && self.traits.is_some();
         let run = can_run.then_some((self.next_run, "the next run on the held set"));
-        contact.into_iter().chain(run).min()
+        let pause = self.pause.as_ref().and_then(|pause| pause.until).map(|at| (at, "the end of the pause"));
+        contact.into_iter().chain(run).chain(pause).min()
     }
 
     /// What to do about an input.
     pub fn handle(&mut self, input: NodeInput, now: Timestamp) -> Vec<NodeEffect> {
         let mut effects = Vec::new();
         self.notice_time(now);
+        if self.pause.as_ref().is_some_and(|pause| pause.is_over(now)) {
+            effects.push(NodeEffect::Warn("the pause ended: the host is made as declared again".to_owned()));
+            self.set_pause(None, &mut effects);
+        }
         match input {
             NodeInput::Tick => {}
+            NodeInput::RunNow => self.run_due = self.adoption.is_some(),
+            NodeInput::Pause(pause) => self.on_pause(pause, &mut effects),
+            NodeInput::Resume => {
+                if self.pause.is_some() {
+                    self.set_pause(None, &mut effects);
+                }
+            }
             NodeInput::Nudge => {
                 self.next_contact = now;
                 self.contact_pending = true;
@@ -212,7 +231,24 @@ impl Node {
             self.next_contact = self.next_contact.minus(back);
             self.next_run = self.next_run.minus(back);
             self.confirmed_at = self.confirmed_at.map(|at| at.minus(back));
+            if let Some(until) = self.pause.as_mut().and_then(|pause| pause.until.as_mut()) {
+                *until = until.minus(back);
+            }
         }
+    }
+
+    /// A pause of a host that is paused keeps its beginning.
+    fn on_pause(&mut self, pause: Pause, effects: &mut Vec<NodeEffect>) {
+        let since = self.pause.as_ref().map_or(pause.since, |before| before.since);
+        self.set_pause(Some(Pause { since, ..pause }), effects);
+    }
+
+    /// A run follows at once: it makes the host as declared again, or its report says that the host is
+    /// paused.
+    fn set_pause(&mut self, pause: Option<Pause>, effects: &mut Vec<NodeEffect>) {
+        self.pause.clone_from(&pause);
+        self.run_due = self.adoption.is_some();
+        effects.push(NodeEffect::SavePause(pause));
     }
 
     fn start_what_is_due(&mut self, now: Timestamp, effects: &mut Vec<NodeEffect>) {
@@ -236,7 +272,8 @@ impl Node {
         let intended = self.last_run.as_ref().is_none_or(|last| last.inputs != inputs);
         self.run_due = false;
         self.running = Some(RunUnderWay { inputs, run_request: self.run_request.take() });
-        effects.push(NodeEffect::Run(RunOrder { seq: adoption.seq, root: adoption.root, intended }));
+        let pause = self.pause.clone();
+        effects.push(NodeEffect::Run(RunOrder { seq: adoption.seq, root: adoption.root, intended, pause }));
     }
 
     fn on_traits(&mut self, traits: TraitReport, now: Timestamp, effects: &mut Vec<NodeEffect>) {

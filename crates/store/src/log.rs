@@ -21,7 +21,8 @@ impl Derived {
             if let Some(report) = run_of(fact) {
                 self.streak = streak_after(self.streak, report);
                 let RunReport { started, counts, .. } = *report;
-                self.last_run = Some(RunSummary { fact: fact.seq, started, counts });
+                let paused = report.paused.clone();
+                self.last_run = Some(RunSummary { fact: fact.seq, started, counts, paused });
             }
         }
         self

@@ -153,6 +153,7 @@ impl Run {
             seq: self.options.seq,
             root: self.options.root,
             intended: self.options.intended,
+            paused: None,
             counts,
             items,
         };

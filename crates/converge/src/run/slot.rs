@@ -223,7 +223,7 @@ impl Run {
                 self.dirty = true;
                 let entry = self.ledger.entries.get(&resource.id).filter(|_| new_entry).cloned();
                 self.put.extend(entry.map(|entry| (resource.id.clone(), entry)));
-                self.fail(m, slot, reason);
+                self.fail_at(m, slot, edit.as_ref(), reason);
             }
         }
     }
@@ -236,15 +236,20 @@ impl Run {
         self.next(m, slot, SlotState::Fine);
     }
 
-    /// The slot failed; what notified it is still owed.
+    /// The slot failed before anything was to be changed.
     pub(super) fn fail(&mut self, m: usize, slot: usize, reason: String) {
+        self.fail_at(m, slot, None, reason);
+    }
+
+    /// The slot failed at this change; what notified it is still owed.
+    fn fail_at(&mut self, m: usize, slot: usize, edit: Option<&Edit<Fields>>, reason: String) {
         let resource = Arc::clone(self.resource(m, slot));
         let (action, state) = match resource.ignore_failure {
             true => (Action::Ignored, SlotState::Fine),
             false => (Action::Failed, SlotState::Failed),
         };
         let ms = self.elapsed(m);
-        self.report.add((m, slot), item(&resource, action, None, Some(reason), ms));
+        self.report.add((m, slot), item(&resource, action, edit, Some(reason), ms));
         self.next(m, slot, state);
     }
 
