@@ -19,9 +19,8 @@ const FILES: usize = 1000;
 /// # Errors
 /// When something needed cannot be built or started.
 pub fn agent(root: &Path) -> Outcome {
-    dist::make(root)?;
     dist::build_agent(&["--examples"])?;
-    let shipped = dist::place(root);
+    let shipped = dist::programs(root, dist::BuildProfile::Shipped)?;
     let example = root.join("target/agent/examples/noop_run");
     let size = fs::metadata(shipped.join("muster-agent")).map_err(|error| error.to_string())?.len();
     row("muster-agent, stripped", size as f64 / 1048576.0, dist::MAX_AGENT as f64 / 1048576.0, "MiB");

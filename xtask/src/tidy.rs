@@ -34,6 +34,7 @@ pub const LAYERS: &[&str] = &[
     "bench",
     "demo",
     "muster",
+    "manual",
     "sim",
     "xtask",
 ];

@@ -11,7 +11,7 @@ use agent::clock::now;
 use agent::machine::Machine;
 use agent::runner::Runner;
 use agent::storage::Storage;
-use converge::RunMode;
+use converge::{RunMode, RunScope};
 use node::RunOrder;
 use sha2::{Digest as _, Sha256};
 
@@ -34,11 +34,11 @@ fn main() {
     let storage = Storage::start(machine.durable.clone()).unwrap();
     let runner = Runner::new(machine.kinds.clone(), storage, "host.test".to_owned());
     let traits = providers::traits::collect(machine.kinds.host(), "bench", now()).traits;
-    let order = RunOrder { seq: 1, root: adoption.root, intended: true, pause: None };
-    let first = runner.run(&order, &traits, RunMode::Apply).unwrap();
+    let order = RunOrder { seq: 1, root: adoption.root, intended: true, pause: None, tags: Default::default() };
+    let first = runner.run(&order, &traits, RunMode::Apply, RunScope::All).unwrap();
     assert_eq!((first.counts.changed, first.counts.failed), (count as u32, 0));
     let agent = median(|| {
-        let report = runner.run(&order, &traits, RunMode::Apply).unwrap();
+        let report = runner.run(&order, &traits, RunMode::Apply, RunScope::All).unwrap();
         assert_eq!((report.counts.ok, report.counts.changed), (count as u32, 0));
     });
     let files: Vec<PathBuf> =

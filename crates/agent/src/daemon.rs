@@ -26,6 +26,7 @@ use lang::Value;
 use model::exchange::{CheckIn, TraitReport};
 use model::log::{Cursor, FactBody};
 use model::{Digest, Timestamp};
+use net::notify::ServiceState;
 use node::{Adoption, Node, NodeEffect, NodeInput, RunOrder};
 use providers::traits::Collectors;
 use tokio::signal::unix::{SignalKind, signal};
@@ -42,7 +43,7 @@ use crate::machine::Machine;
 use crate::outcomes::LastRunView;
 use crate::release::ActiveRelease;
 use crate::render::chain;
-use crate::runner::Runner;
+use crate::runner::{self, Runner};
 use crate::session::NodeSession;
 use crate::state::StateError;
 use crate::storage::Storage;
@@ -189,6 +190,7 @@ impl Daemon {
             return;
         };
         let socket = self.open_socket();
+        net::notify::service_manager(ServiceState::Ready);
         self.append_started();
         self.take(NodeInput::Tick);
         loop {
@@ -414,9 +416,12 @@ impl Daemon {
         self.local.run_begins(now());
         let (runner, handle, traits) = (self.runner.clone(), self.handle.clone(), self.traits.clone());
         let (local, log) = (self.local.clone(), self.run_log.clone());
+        let scope = runner::scope_of(&order.tags);
         let spawned = std::thread::Builder::new().name("muster run".to_owned()).spawn(move || {
             // A panic ends this run, not the keeping of the host.
-            let run = catch_unwind(AssertUnwindSafe(|| runner.run_watched(&order, &traits, RunMode::Apply)));
+            let run = catch_unwind(AssertUnwindSafe(|| {
+                runner.run_watched(&order, &traits, RunMode::Apply, scope)
+            }));
             let ran = match run {
                 Ok(Ok(run)) => {
                     log.lock().unwrap_or_else(PoisonError::into_inner).ended(&run.report);

@@ -9,6 +9,7 @@
 //! Invariants: at most [`EVENTS`] events wait, and a sender waits when there are more; a flag that
 //! is raised again before the daemon saw it is one event.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::Pause;
@@ -73,8 +74,8 @@ pub type LocalReply<T> = oneshot::Sender<Result<T, LocalProblem>>;
 /// What somebody at the host asks the daemon for; each is answered.
 #[derive(Debug)]
 pub enum LocalCommand {
-    /// Make a run now.
-    Run(LocalReply<RunTicket>),
+    /// Make a run now: of what has one of these tags, or of all.
+    Run(BTreeSet<String>, LocalReply<RunTicket>),
     /// Pause the host; answered when that is durable.
     Pause(Pause, LocalReply<PauseView>),
     /// End the pause; answered when that is durable.

@@ -104,6 +104,9 @@ impl LastRunView {
                 ResourceOutcome { resource, action, duration_ms, since, changed }
             })
             .collect();
+        if let Some(before) = before.filter(|_| report.partial.is_some()) {
+            return before.with_part(resources, report);
+        }
         let left_out = resources.len().saturating_sub(MAX_RESOURCES);
         if left_out > 0 {
             let mut surplus = left_out;
@@ -126,6 +129,22 @@ impl LastRunView {
             left_out,
             items: bounded(&report.items),
         }
+    }
+
+    /// This view with what a partial run looked at: of all else what was known stays.
+    fn with_part(&self, part: Vec<ResourceOutcome>, report: &RunReport) -> LastRunView {
+        let mut view = self.clone();
+        let looked_at: BTreeMap<&str, &ResourceOutcome> =
+            part.iter().filter(|new| new.action.is_some()).map(|new| (new.resource.as_str(), new)).collect();
+        for known in &mut view.resources {
+            if let Some(new) = looked_at.get(known.resource.as_str()) {
+                known.clone_from(new);
+            }
+        }
+        view.items.retain(|item| !looked_at.contains_key(item.resource.as_str()));
+        view.items.extend(report.items.iter().cloned());
+        view.items = bounded(&view.items);
+        view
     }
 
     /// What the report says of a resource.
@@ -211,6 +230,7 @@ mod tests {
             root: Digest::ZERO,
             intended: false,
             paused: None,
+            partial: None,
             counts,
             items: Vec::new(),
         }

@@ -4,6 +4,7 @@ use std::fmt::Write;
 use std::time::Duration;
 
 use model::delta::render_edit;
+use model::report::PartialRun;
 pub use model::text::chain;
 use model::{Action, Pause, RunReport, Timestamp};
 
@@ -72,6 +73,11 @@ pub fn report(report: &RunReport) -> String {
         }
     }
     let counts = &report.counts;
+    let _ = match &report.partial {
+        Some(PartialRun::Tags(tags)) => writeln!(out, "only resources tagged {}", tags.join(" or ")),
+        Some(PartialRun::Resources(count)) => writeln!(out, "only {count} resources"),
+        None => Ok(()),
+    };
     let _ = write!(
         out,
         "{} modules: {} ok, {} changed, {} failed, {} skipped",

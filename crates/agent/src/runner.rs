@@ -2,21 +2,23 @@
 //!
 //! Looking at files is done at once, job after job; whatever may start a command goes to
 //! a thread of its own, so that one that hangs delays no independent module (CNV-12).
-//! How many jobs there are at a time is the run's to say.
+//! How many jobs there are at a time is the run's to say. A wait is a deadline of the loop and
+//! no thread, and ends when the agent stops.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Sender, channel};
+use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use catalog::module::{Module, Params};
-use catalog::spec::{FileSpec, Spec};
+use catalog::types::{FileSpec, Spec};
 use converge::bind::{Inputs, bind, reads_trait};
 use converge::kinds::{Applied, Checked};
+use converge::run::UnknownTag;
 use converge::{
-    BoundResource, Desired, FinishedRun, Job, JobDone, JobId, JobOutcome, JobWork, Record, Run, RunMode,
-    RunOptions, Undo,
+    BoundResource, Desired, FinishedRun, Job, JobDone, JobId, JobOutcome, JobWork, Prior, Record, Run,
+    RunMode, RunOptions, RunScope, Undo,
 };
 use host::Host;
 use lang::Value;
@@ -31,6 +33,9 @@ use crate::state::{Durable, StateError};
 use crate::storage::Storage;
 use crate::watch::{JobSubject, RunWatch};
 
+/// How often a loop that only waits looks whether the agent is stopping.
+const LOOK_AT_CANCEL: Duration = Duration::from_millis(500);
+
 /// Why a run could not be made.
 #[derive(Debug, thiserror::Error)]
 pub enum RunnerError {
@@ -43,6 +48,9 @@ pub enum RunnerError {
     /// The state directory cannot be used.
     #[error("the state directory cannot be used")]
     State(#[from] StateError),
+    /// A run by a tag that means nothing here.
+    #[error(transparent)]
+    Scope(#[from] UnknownTag),
 }
 
 /// Runs over one host.
@@ -83,12 +91,19 @@ impl Runner {
         Runner { worker: JobWorker { kinds, storage }, hostname, bound: Mutex::new(None) }
     }
 
-    /// Binds the held set and converges, or only says what would change.
+    /// Binds the held set and converges what is in scope, or only says what would change.
     ///
     /// # Errors
-    /// When there is nothing to bind, or the state cannot be read.
-    pub fn run(&self, order: &RunOrder, traits: &Value, mode: RunMode) -> Result<RunReport, RunnerError> {
-        self.run_watched(order, traits, mode).map(|run| run.report)
+    /// When there is nothing to bind, no resource has the tag of a scope, or the state cannot be
+    /// read.
+    pub fn run(
+        &self,
+        order: &RunOrder,
+        traits: &Value,
+        mode: RunMode,
+        scope: RunScope,
+    ) -> Result<RunReport, RunnerError> {
+        self.run_watched(order, traits, mode, scope).map(|run| run.report)
     }
 
     /// As [`Runner::run`]; says of every resource what it came to. A host that is paused is only
@@ -101,11 +116,13 @@ impl Runner {
         order: &RunOrder,
         traits: &Value,
         mode: RunMode,
+        scope: RunScope,
     ) -> Result<CompletedRun, RunnerError> {
         let mode = if order.pause.is_some() { RunMode::Plan } else { mode };
         let durable = self.worker.storage.durable();
         let adoption = durable.adoption()?.ok_or(RunnerError::NothingHeld)?;
         let desired = self.desired(&adoption, traits)?;
+        scope.check(&desired)?;
         if mode == RunMode::Apply {
             // A plan may be made beside a run, and writes no records.
             durable.begin_run();
@@ -117,6 +134,7 @@ impl Runner {
             root: order.root,
             intended: order.intended,
             started: now(),
+            scope,
         };
         let run = Run::new(desired.clone(), ledger, pending, mode, options);
         let (finished, watch) = self.carry_out(run);
@@ -162,11 +180,14 @@ impl Runner {
     fn carry_out(&self, mut run: Run) -> (FinishedRun, RunWatch) {
         let (results, done) = channel::<EndedJob>();
         let mut watch = RunWatch::default();
+        let mut waits: Vec<(Instant, JobId)> = Vec::new();
         loop {
             let mut progressed = false;
             for job in run.ready(now()) {
                 progressed = true;
-                if may_start_command(&job.what) {
+                if let JobWork::Wait { delay } = job.what {
+                    waits.push((Instant::now() + delay, job.id));
+                } else if may_start_command(&job.what) {
                     self.spawn(job, results.clone());
                 } else {
                     let (id, subject, began) = (job.id, JobSubject::of(&job), Instant::now());
@@ -178,11 +199,34 @@ impl Runner {
             if let Some(finished) = run.finish() {
                 return (finished, watch);
             }
-            if !progressed && let Ok(EndedJob { id, subject, outcome, spent }) = done.recv() {
+            if !progressed && let Some(ended) = self.next_ended(&done, &mut waits) {
+                let EndedJob { id, subject, outcome, spent } = ended;
                 watch.ended(subject, &outcome, spent);
                 run.done(id, outcome, now());
             }
         }
+    }
+
+    /// The next job that ended, or wait that is over; `None` to look again.
+    fn next_ended(
+        &self,
+        done: &Receiver<EndedJob>,
+        waits: &mut Vec<(Instant, JobId)>,
+    ) -> Option<EndedJob> {
+        let Some(next) = waits.iter().enumerate().min_by_key(|(_, (until, _))| *until) else {
+            return done.recv().ok();
+        };
+        let (at, (until, id)) = (next.0, *next.1);
+        let left = until.saturating_duration_since(Instant::now());
+        let outcome = if self.worker.kinds.host().is_cancelled() {
+            Err("the agent is stopping".to_owned())
+        } else if left.is_zero() {
+            Ok(JobDone::Waited)
+        } else {
+            return done.recv_timeout(left.min(LOOK_AT_CANCEL)).ok();
+        };
+        waits.swap_remove(at);
+        Some(EndedJob { id, subject: JobSubject::Other, outcome, spent: Duration::ZERO })
     }
 
     fn spawn(&self, job: Job, results: Sender<EndedJob>) {
@@ -207,17 +251,27 @@ pub(crate) fn observed(host: &Arc<Host>) -> Value {
     providers::traits::collect(host, env!("CARGO_PKG_VERSION"), now()).traits
 }
 
+/// The scope of these tags; all of the set when there are none.
+pub fn scope_of(tags: &BTreeSet<String>) -> RunScope {
+    match tags.is_empty() {
+        true => RunScope::All,
+        false => RunScope::Tags(tags.clone()),
+    }
+}
+
 /// Whether a job may start a command, which may hang.
 fn may_start_command(work: &JobWork) -> bool {
     let runs = |resource: &BoundResource| match &resource.spec {
-        Ok(Spec::Exec(_) | Spec::Custom(_)) => true,
         Ok(Spec::File(FileSpec { validate, .. })) => validate.is_some(),
         Ok(Spec::Directory(_) | Spec::Symlink(_) | Spec::Line(_)) | Err(_) => false,
+        Ok(_) => true,
     };
     match work {
         JobWork::Check { resource, .. } | JobWork::Apply { resource, .. } => runs(resource),
-        JobWork::Verify { .. } => true,
-        JobWork::Probe(_) | JobWork::Undo { .. } | JobWork::Remove { .. } | JobWork::Persist { .. } => false,
+        JobWork::Verify { .. } | JobWork::Guard { .. } => true,
+        JobWork::Undo { undo, .. } => undo.iter().any(|undo| matches!(undo.prior, Prior::State(_))),
+        JobWork::Remove { entry, .. } => matches!(entry.prior, Prior::State(_)),
+        JobWork::Wait { .. } | JobWork::Probe(_) | JobWork::Persist { .. } => false,
     }
 }
 
@@ -235,6 +289,11 @@ impl JobWorker {
                 tracing::warn!(%probe, why, "the host cannot tell");
                 false
             })),
+            JobWork::Guard { resource, guard } => {
+                return self.kinds.guard(&guard.command, resource.timeout);
+            }
+            // The loop answers it.
+            JobWork::Wait { .. } => JobDone::Waited,
             JobWork::Check { resource, plan } => {
                 return self.kinds.check(&resource.name, spec(&resource)?, resource.timeout, plan);
             }

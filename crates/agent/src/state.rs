@@ -24,7 +24,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use catalog::module::Module;
-use converge::{Ledger, LedgerEntry, Pending, Record, ResourceId};
+use converge::{Ledger, LedgerEntry, Pending, Prior, Record, ResourceId};
 use model::log::{Cursor, Fact, FactBody, MAX_FACT_BYTES, MAX_FACTS};
 use model::object::MAX_BLOB;
 use model::policy::Policy;
@@ -337,12 +337,16 @@ impl Durable {
     }
 
     fn kept_for_undo(&self) -> Result<BTreeSet<Digest>, StateError> {
-        let digest = |prior: &PathState| match prior {
-            PathState::File { digest, .. } => Some(*digest),
-            _ => None,
+        let digest = |prior: &Prior| match prior {
+            Prior::Path(PathState::File { digest, .. }) => Some(*digest),
+            Prior::Path(_) | Prior::State(_) => None,
         };
-        let mut kept: BTreeSet<Digest> =
-            locked(&self.ledger).entries().values().filter_map(|entry| digest(&entry.prior)).collect();
+        // The script that removes what it made.
+        let script = |entry: &LedgerEntry| entry.attributes.get("sha256")?.as_str()?.parse().ok();
+        let mut kept = BTreeSet::new();
+        for entry in locked(&self.ledger).entries().values() {
+            kept.extend(digest(&entry.prior).into_iter().chain(script(entry)));
+        }
         let pending = self.pending()?;
         kept.extend(pending.unverified.values().flatten().filter_map(|undo| digest(&undo.prior)));
         Ok(kept)

@@ -7,12 +7,13 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use clap::{Parser, Subcommand};
+use clap::{Args, Parser, Subcommand};
 use serde::Serialize;
 use trust::token::KeySource;
 
 use crate::join::{self, JoinError, JoinRequest};
 use crate::local::client::LocalClientError;
+use crate::local::messages::RunLimit;
 use crate::local::{LocalProblem, LocalProblemCode};
 use crate::machine::{Machine, MachineOptions, OpenMachineError};
 use crate::render::chain;
@@ -53,6 +54,9 @@ Ends with 1 when nothing is held back. The same from the control plane:
 const APPLY_AFTER: &str = "\
 Asks the daemon for a run now, whatever its interval, and prints what it came to. A run that is
 under way ends first. Ends with 3 when resources failed, with 5 when the host is paused.
+
+A run by tag leaves all other resources as they are: it neither looks at them nor removes what
+left the set, and it does not count as the run that is due. What it changes is reported.
 
 Examples:
   muster-agent apply
@@ -128,11 +132,17 @@ success), else MUSTER_TOKEN.\n\nExample:\n  muster-agent join --token-file /run/
         /// Where no daemon runs: make one run in this process
         #[arg(long)]
         once: bool,
+        #[command(flatten)]
+        limit: LimitArgs,
     },
     /// Say what `apply` would change; touch nothing
     #[command(after_help = "Works with and without the daemon. Ends with 2 when something would \
-change.\n\nExamples:\n  muster-agent plan\n  muster-agent plan --json | jq .counts")]
-    Plan,
+change. A\nplan by tag looks at nothing else.\n\nExamples:\n  muster-agent plan\n  muster-agent plan --tags \
+nginx\n  muster-agent plan --json | jq .counts")]
+    Plan {
+        #[command(flatten)]
+        limit: LimitArgs,
+    },
     /// Say how this host stands: the daemon, its contacts, the last run, synchronization
     #[command(after_help = STATUS_AFTER)]
     Status {
@@ -188,6 +198,20 @@ change.\n\nExamples:\n  muster-agent plan\n  muster-agent plan --json | jq .coun
     },
 }
 
+/// Which resources a run is about.
+#[derive(Debug, Args)]
+struct LimitArgs {
+    /// Only resources with one of these tags, and what they notify
+    #[arg(long, value_name = "TAG,...", value_delimiter = ',')]
+    tags: Vec<String>,
+}
+
+impl LimitArgs {
+    fn limit(self) -> RunLimit {
+        RunLimit { tags: self.tags.into_iter().collect() }
+    }
+}
+
 #[derive(Debug, Subcommand)]
 enum ExecutorVerb {
     /// Run a script once with a request from stdin, as an agent would
@@ -237,8 +261,8 @@ fn carry_out(cli: Cli) -> Result<ExitCode, VerbFailure> {
             daemon::run(Machine::open(&options)?)?;
             Ok(ExitCode::SUCCESS)
         }
-        AgentVerb::Apply { once } => local::apply(&options, once, cli.json),
-        AgentVerb::Plan => local::plan(&options, cli.json),
+        AgentVerb::Apply { once, limit } => local::apply(&options, once, &limit.limit(), cli.json),
+        AgentVerb::Plan { limit } => local::plan(&options, &limit.limit(), cli.json),
         AgentVerb::Status { all } => local::status(&options, all, cli.json),
         AgentVerb::Pause { reason, for_secs } => local::pause(&options, reason, for_secs, cli.json),
         AgentVerb::Resume => local::resume(&options, cli.json),

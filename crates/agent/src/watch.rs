@@ -33,9 +33,12 @@ impl JobSubject {
             }
             JobWork::Apply { resource, .. } => JobSubject::Apply(resource.id.clone()),
             JobWork::Remove { id, .. } => JobSubject::Remove(id.clone()),
-            JobWork::Probe(_) | JobWork::Verify { .. } | JobWork::Undo { .. } | JobWork::Persist { .. } => {
-                JobSubject::Other
-            }
+            JobWork::Guard { .. }
+            | JobWork::Wait { .. }
+            | JobWork::Probe(_)
+            | JobWork::Verify { .. }
+            | JobWork::Undo { .. }
+            | JobWork::Persist { .. } => JobSubject::Other,
         }
     }
 }

@@ -5,7 +5,7 @@ use std::fmt;
 
 use catalog::module::{DeclaredResource, Module, OnRemove};
 
-use converge::{BoundModule, BoundResource, Desired, LedgerEntry, ResourceId, When};
+use converge::{BoundModule, BoundResource, Desired, LedgerEntry, Prior, ResourceId, When};
 use lang::Value;
 use model::delta::render_edit;
 use model::{Kind, ObjectKey, PathState, ResourceReport, Timestamp};
@@ -107,7 +107,34 @@ pub struct ResourceExplanation {
     pub on_remove: OnRemove,
     /// When Muster first changed it, and what was there before.
     #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub ledger: Option<LedgerEntry>,
+    pub ledger: Option<LedgerView>,
+}
+
+/// What the ledger knows of a resource, without content.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct LedgerView {
+    /// When it was first changed.
+    pub at: Timestamp,
+    /// What was there before.
+    pub prior: String,
+    /// What happens when it leaves the release, as declared last.
+    pub on_remove: OnRemove,
+    /// Why that cannot bring everything back.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cannot_restore: Option<String>,
+}
+
+impl LedgerView {
+    fn of(entry: &LedgerEntry) -> LedgerView {
+        let restores = entry.on_remove == OnRemove::Restore;
+        LedgerView {
+            at: entry.at,
+            prior: prior(entry),
+            on_remove: entry.on_remove,
+            cannot_restore: entry.cannot_restore().filter(|_| restores).map(str::to_owned),
+        }
+    }
 }
 
 /// Explains the resource of this name: its id, or as much of its end as only one has.
@@ -138,21 +165,8 @@ pub fn explain(
     }
     let owed = durable.pending()?.notified.remove(&resource.id).unwrap_or_default();
     explained.owed_by = owed.iter().map(ToString::to_string).collect();
-    explained.ledger =
-        durable.ledger().entries.remove(&resource.id).map(|entry| match (&entry.prior, entry.sensitive) {
-            (PathState::File { size, mode, uid, gid, .. }, true) => {
-                // The digest of a short secret is as good as the secret.
-                let prior = PathState::File {
-                    digest: model::Digest::ZERO,
-                    size: *size,
-                    mode: *mode,
-                    uid: *uid,
-                    gid: *gid,
-                };
-                LedgerEntry { prior, ..entry }
-            }
-            _ => entry,
-        });
+    let entry = durable.ledger().entries.remove(&resource.id);
+    explained.ledger = entry.as_ref().map(LedgerView::of);
     Ok(explained)
 }
 
@@ -347,25 +361,31 @@ impl ResourceExplanation {
             return writeln!(f, "ledger         no entry: Muster changed nothing of it");
         };
         let at = render::when(entry.at, now());
-        writeln!(f, "ledger         first changed {at}; before it there was {}", prior(&entry.prior))?;
+        writeln!(f, "ledger         first changed {at}; before it there was {}", entry.prior)?;
         let goes = match entry.on_remove {
             OnRemove::Keep => "it stays as it is and is forgotten",
             OnRemove::Delete => "it is deleted",
             OnRemove::Restore => "what was there before is put back",
         };
         writeln!(f, "on removal     {goes}")?;
-        match entry.cannot_restore().filter(|_| entry.on_remove == OnRemove::Restore) {
+        match &entry.cannot_restore {
             Some(why) => writeln!(f, "               but not whole: {why}"),
             None => Ok(()),
         }
     }
 }
 
-fn prior(prior: &PathState) -> String {
-    match prior {
-        PathState::File { size, mode, .. } => format!("a file of {size} bytes, mode {mode:04o}"),
-        PathState::Symlink { target } => format!("a symlink to {target}"),
-        other => other.what().to_owned(),
+fn prior(entry: &LedgerEntry) -> String {
+    match &entry.prior {
+        Prior::Path(PathState::File { size, mode, .. }) => format!("a file of {size} bytes, mode {mode:04o}"),
+        Prior::Path(PathState::Symlink { target }) => format!("a symlink to {target}"),
+        Prior::Path(other) => other.what().to_owned(),
+        Prior::State(None) => "nothing".to_owned(),
+        Prior::State(Some(_)) if entry.sensitive => "another state (hidden: it is sensitive)".to_owned(),
+        Prior::State(Some(fields)) => {
+            let fields = fields.iter().map(|(name, text)| format!("{name} {}", text.replace('\n', " ")));
+            fields.collect::<Vec<_>>().join(", ")
+        }
     }
 }
 

@@ -12,7 +12,7 @@ use std::sync::Arc;
 use agent::machine::Machine;
 use agent::state::StateDir;
 use agent::verbs::run_once;
-use converge::RunMode;
+use converge::{Prior, RunMode, RunScope};
 use model::log::FactBody;
 use spool::{Disk, FaultAction, Faults, Point};
 use test_support::agent_state::{adopt, file, handler, join, machine_options, module, verify};
@@ -40,7 +40,7 @@ fn child() {
     let disk = Disk::with_faults(Arc::new(KillAt(point.parse().unwrap())));
     let machine =
         Machine::open_at(&machine_options(&state, &root, true), &StateDir::at(&state, disk)).unwrap();
-    let report = run_once(&machine, RunMode::Apply).unwrap();
+    let report = run_once(&machine, RunMode::Apply, RunScope::All).unwrap();
     assert_eq!(report.counts.failed, 0, "{report:#?}");
 }
 
@@ -99,7 +99,7 @@ fn nothing_owed_is_forgotten() {
 
 fn settle_and_check(state: &Path, root: &Path, point: u64) {
     let machine = Machine::open(&machine_options(state, root, true)).unwrap();
-    let report = run_once(&machine, RunMode::Apply).unwrap();
+    let report = run_once(&machine, RunMode::Apply, RunScope::All).unwrap();
     assert_eq!(report.counts.failed, 0, "point {point}: {report:#?}");
     assert_eq!(read(root, "etc/app.conf"), "port = 80\n", "point {point}");
     assert_eq!(read(root, "etc/app.d.conf"), "extra\n", "point {point}");
@@ -111,7 +111,7 @@ fn settle_and_check(state: &Path, root: &Path, point: u64) {
     let ledger = machine.durable.ledger();
     assert_eq!(ledger.entries.len(), 2, "point {point}: {ledger:?}");
     let conf = ledger.entries.values().find(|entry| entry.path == "/etc/app.conf").unwrap();
-    let PathState::File { digest, .. } = conf.prior else { panic!("point {point}: {conf:?}") };
+    let Prior::Path(PathState::File { digest, .. }) = conf.prior else { panic!("point {point}: {conf:?}") };
     assert!(conf.kept, "point {point}");
     assert_eq!(machine.durable.content(&digest).unwrap(), b"as the distribution left it\n", "point {point}");
     // Facts wait in order from 1, and the newest says what the last run came to.
@@ -120,7 +120,7 @@ fn settle_and_check(state: &Path, root: &Path, point: u64) {
     assert_eq!(seqs, (1..=facts.len() as u64).collect::<Vec<_>>(), "point {point}");
     assert!(matches!(facts.last().unwrap().body, FactBody::Run(_)), "point {point}");
     // And a run after that changes nothing.
-    let again = run_once(&machine, RunMode::Apply).unwrap();
+    let again = run_once(&machine, RunMode::Apply, RunScope::All).unwrap();
     assert_eq!((again.counts.changed, again.counts.failed), (0, 0), "point {point}: {again:#?}");
 }
 

@@ -5,7 +5,7 @@
 
 use agent::machine::Machine;
 use agent::verbs::run_once;
-use converge::RunMode;
+use converge::{RunMode, RunScope};
 use model::Action;
 use test_support::agent_state::{adopt, file, join, machine_options, module, resource};
 
@@ -30,7 +30,7 @@ fn commands_are_skipped_unless_allowed() {
     std::fs::create_dir_all(root.join("etc")).unwrap();
     adopt(&state, 1, set());
     let machine = Machine::open(&machine_options(&state, &root, false)).unwrap();
-    let report = run_once(&machine, RunMode::Apply).unwrap();
+    let report = run_once(&machine, RunMode::Apply, RunScope::All).unwrap();
     assert_eq!((report.counts.changed, report.counts.skipped), (1, 1), "{report:#?}");
     let skipped = report.items.iter().find(|item| item.action == Action::Skipped).unwrap();
     assert_eq!(skipped.reason.as_deref(), Some("rooted"));
@@ -45,10 +45,10 @@ fn allowed_commands_see_the_root() {
     std::fs::create_dir_all(root.join("etc")).unwrap();
     adopt(&state, 1, set());
     let machine = Machine::open(&machine_options(&state, &root, true)).unwrap();
-    let report = run_once(&machine, RunMode::Apply).unwrap();
+    let report = run_once(&machine, RunMode::Apply, RunScope::All).unwrap();
     assert_eq!((report.counts.changed, report.counts.failed), (2, 0), "{report:#?}");
     assert!(root.join("ran").exists());
-    let again = run_once(&machine, RunMode::Apply).unwrap();
+    let again = run_once(&machine, RunMode::Apply, RunScope::All).unwrap();
     assert_eq!((again.counts.ok, again.counts.changed), (2, 0), "{again:#?}");
 }
 
@@ -60,7 +60,7 @@ fn a_plan_predicts_and_touches_nothing() {
     std::fs::create_dir_all(root.join("etc")).unwrap();
     adopt(&state, 1, set());
     let machine = Machine::open(&machine_options(&state, &root, true)).unwrap();
-    let report = run_once(&machine, RunMode::Plan).unwrap();
+    let report = run_once(&machine, RunMode::Plan, RunScope::All).unwrap();
     assert_eq!((report.counts.would_change, report.counts.changed), (2, 0), "{report:#?}");
     assert!(!root.join("etc/motd").exists() && !root.join("ran").exists());
     assert_eq!(machine.durable.facts_waiting(), 0, "a plan is no fact");

@@ -1,9 +1,9 @@
 //! What a module is: params, resources, handlers, and the schema of every resource type.
 //!
 //! [`module`] holds the form in which a module travels (canonical JSON, shared by
-//! digest). [`spec`] holds what a resource means once bound: typed, every expression
-//! evaluated. [`schema`] declares each type once: `muster check`, the node and the
-//! reference read attributes through the same table. [`params`] reads and merges vars,
+//! digest). [`types`] declares each resource type once, with what it means once bound: typed,
+//! every expression evaluated. [`schema`] is what declares a type: `muster check`, the node and
+//! the reference read attributes through it. [`params`] reads and merges vars,
 //! [`traits`] names what a node observes of itself, [`channel`] is a channel's settings.
 //! [`delegation`] answers whether a release allows a piece of work, [`sync`] what may be
 //! synchronized at all.
@@ -14,6 +14,6 @@ pub mod duration;
 pub mod module;
 pub mod params;
 pub mod schema;
-pub mod spec;
 pub mod sync;
 pub mod traits;
+pub mod types;

@@ -6,6 +6,17 @@ use lang::Value;
 use model::Digest;
 use serde::{Deserialize, Serialize};
 
+/// The most items that one `foreach` goes over.
+pub const MAX_LOOP_ITEMS: usize = 10_000;
+/// The most `retries` of a resource.
+pub const MAX_RETRIES: u8 = 10;
+/// Seconds between two tries where `retry_delay` says nothing.
+pub const DEFAULT_RETRY_DELAY_SECS: u32 = 5;
+/// The longest `retry_delay`, in seconds.
+pub const MAX_RETRY_DELAY_SECS: u32 = 600;
+/// The most tags of a resource.
+pub const MAX_TAGS: usize = 32;
+
 /// A module as a release carries it: source, shared by digest between all nodes that use it.
 ///
 /// Content of an object of kind `Module`; its name is the module's.
@@ -101,6 +112,20 @@ pub struct DeclaredResource {
     pub ignore_failure: bool,
     /// Seconds until the resource's commands are killed; a default per type.
     pub timeout: Option<u32>,
+    /// A list or a map, or an expression for one: the resource stands once for each of its
+    /// items, which its expressions see as `item` and `key`. At most [`MAX_LOOP_ITEMS`].
+    pub foreach: Option<Value>,
+    /// The resource is skipped unless this command succeeds.
+    pub only_if: Option<CommandLine>,
+    /// The resource is skipped when this command succeeds.
+    pub not_if: Option<CommandLine>,
+    /// How often it is tried again when it fails; at most [`MAX_RETRIES`].
+    pub retries: Option<u8>,
+    /// Seconds between two tries; [`DEFAULT_RETRY_DELAY_SECS`] unless said.
+    pub retry_delay: Option<u32>,
+    /// Names by which a run can be limited to some resources; sorted.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub tags: BTreeSet<String>,
     /// The type's own attributes: raw text, lists and maps as written.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, Value>,
@@ -110,6 +135,16 @@ impl DeclaredResource {
     /// What reports call it: `file:/etc/motd`.
     pub fn label(&self) -> String {
         format!("{}:{}", self.kind, self.name)
+    }
+
+    /// Whether it has the key (`foreach`, `only_if`, `not_if`) of a feature that an agent may lack.
+    pub fn has_key(&self, key: &str) -> bool {
+        match key {
+            "foreach" => self.foreach.is_some(),
+            "only_if" => self.only_if.is_some(),
+            "not_if" => self.not_if.is_some(),
+            _ => false,
+        }
     }
 }
 

@@ -5,8 +5,8 @@
 use std::collections::BTreeMap;
 
 use catalog::module::{CommandLine, FileRef};
-use catalog::schema::{ProblemKind, bind, check, find};
-use catalog::spec::{Ensure, FileContent, Script, Spec};
+use catalog::schema::{BindContext, ProblemKind, bind, check, find};
+use catalog::types::{Ensure, FileContent, Script, Spec};
 use lang::Value;
 use model::Digest;
 
@@ -20,7 +20,8 @@ fn files() -> BTreeMap<String, FileRef> {
 }
 
 fn bound(kind: &str, name: &str, json: &str) -> Result<Spec, String> {
-    bind(kind, name, &attributes(json), &files(), Some("rendered".into()))
+    let context = BindContext { files: &files(), rendered: Some("rendered".into()) };
+    bind(kind, name, &attributes(json), &context)
 }
 
 #[test]
@@ -113,7 +114,7 @@ fn check_takes_expressions_on_trust_and_bind_does_not() {
     let file = find("file").unwrap();
     let dynamic = attributes(r#"{"mode": "${{ params.mode }}", "content": "a"}"#);
     assert!(check(file, "/etc/${{ params.name }}", &dynamic, false).is_empty());
-    assert!(bind("file", "/etc/x", &dynamic, &files(), None).is_err());
+    assert!(bind("file", "/etc/x", &dynamic, &BindContext { files: &files(), rendered: None }).is_err());
 }
 
 #[test]

@@ -19,7 +19,7 @@ fn the_reference_is_the_table() {
 
 #[test]
 fn names_are_unique() {
-    for kind in schema::TYPES {
+    for kind in catalog::types::TYPES {
         let mut seen = std::collections::BTreeSet::new();
         for attribute in kind.attributes {
             assert!(seen.insert(attribute.name), "{}.{} stands twice", kind.name, attribute.name);

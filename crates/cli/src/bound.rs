@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use catalog::module::{CommandLine, Module, OnRemove, Params};
-use catalog::spec::{Ensure, FileContent, Ownership, Script, Spec};
+use catalog::types::{Ensure, FileContent, Ownership, Script, Spec};
 use converge::bind::Inputs;
 use converge::{BoundModule, BoundResource, Desired, When, bind};
 use lang::Value;
@@ -159,6 +159,7 @@ fn of_spec(fields: &mut Fields, spec: &Spec, blobs: BlobLookup<'_>) {
             some(fields, "unless", exec.unless.as_ref().map(command));
             some(fields, "onlyif", exec.onlyif.as_ref().map(command));
             flag(fields, "always", exec.always);
+            some(fields, "remove", exec.remove.as_ref().map(command));
             some(fields, "cwd", exec.cwd.clone());
             some(fields, "user", exec.user.clone());
             let pairs = exec.environment.iter().map(|(name, value)| format!("{name}={value}"));
@@ -173,6 +174,11 @@ fn of_spec(fields: &mut Fields, spec: &Spec, blobs: BlobLookup<'_>) {
             }
             flag(fields, "dry_run", custom.dry_run);
         }
+        _ => {}
+    }
+    if let Some(spec) = spec.state() {
+        state(fields, spec.ensure());
+        fields.extend(spec.declared());
     }
 }
 

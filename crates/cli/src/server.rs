@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
 use model::replication::{Bounds, LinkSettings};
+use net::notify::ServiceState;
 use serde::Serialize;
 use server::api::{self, LogLevel};
 use server::{Config, LogControl, Posture, RunningServer, ServerStartError, StreamConfig};
@@ -28,7 +29,7 @@ start again (`muster help posture`).
 
 Examples:
   muster server
-  muster server --data /var/lib/muster --name control.example.com --fleet acme";
+  muster server --data /srv/muster --name control.example.com --fleet acme";
 
 /// Arguments of `muster server`.
 #[derive(Args, Debug)]
@@ -192,6 +193,7 @@ pub async fn run(args: ServerArgs, screen: Screen) -> Result<Exit, Failure> {
         proxy_url: running.proxy_url.clone(),
     };
     screen.result(&started, || banner(&started, args.names.is_empty()))?;
+    net::notify::service_manager(ServiceState::Ready);
     tokio::select! {
         _ = terminate.recv() => {}
         _ = interrupt.recv() => {}
@@ -201,6 +203,7 @@ pub async fn run(args: ServerArgs, screen: Screen) -> Result<Exit, Failure> {
 }
 
 async fn stop(running: RunningServer) {
+    net::notify::service_manager(ServiceState::Stopping);
     tracing::info!("stopping: requests under way end, what waits is persisted");
     running.stop().await;
 }

@@ -29,8 +29,18 @@ pub struct Condition {
 /// The names that expressions and templates of one module see.
 #[derive(Debug)]
 pub(crate) struct ModuleScope {
-    pub(crate) params: Value,
+    pub(crate) params: Arc<Value>,
     pub(crate) shared: Arc<SharedScope>,
+    /// In a resource with `foreach`.
+    pub(crate) item: Option<LoopItem>,
+}
+
+/// What a resource with `foreach` stands for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct LoopItem {
+    /// The name in a map, the number from 0 in a list.
+    pub(crate) key: Value,
+    pub(crate) item: Value,
 }
 
 /// The names that all modules of a node see.
@@ -86,9 +96,15 @@ impl Condition {
 
 impl ModuleScope {
     /// The names as a template sees them.
-    pub(crate) fn roots(&self) -> [(&'static str, &Value); 4] {
-        let [vars, traits, node] = self.shared.roots();
-        [("params", &self.params), vars, traits, node]
+    pub(crate) fn roots(&self) -> Vec<(&'static str, &Value)> {
+        let own = std::iter::once(("params", &*self.params)).chain(self.shared.roots());
+        let item = self.item.iter().flat_map(|it| [("item", &it.item), ("key", &it.key)]);
+        own.chain(item).collect()
+    }
+
+    /// The same names with those of a loop's item.
+    pub(crate) fn with_item(&self, item: LoopItem) -> ModuleScope {
+        ModuleScope { params: Arc::clone(&self.params), shared: Arc::clone(&self.shared), item: Some(item) }
     }
 
     /// The names as an expression sees them, without answers of the host.

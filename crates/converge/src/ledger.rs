@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use catalog::module::OnRemove;
-use model::{PathState, Timestamp};
+use lang::Value;
+use model::{Fields, PathState, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::ResourceId;
@@ -19,16 +20,78 @@ pub struct Ledger {
     pub entries: BTreeMap<ResourceId, LedgerEntry>,
 }
 
+/// What was there before a change.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "PriorForm", into = "PriorForm")]
+pub enum Prior {
+    /// What was at a path.
+    Path(PathState),
+    /// What a thing of the host was, as named texts; `None` when there was none.
+    State(Option<Fields>),
+}
+
+/// How [`Prior`] is stored: an agent of a version that knows paths alone reads `prior`.
+#[derive(Serialize, Deserialize)]
+struct PriorForm {
+    prior: PathState,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    state: Option<StateForm>,
+}
+
+#[derive(Serialize, Deserialize)]
+struct StateForm {
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    fields: Option<Fields>,
+}
+
+impl From<PriorForm> for Prior {
+    fn from(form: PriorForm) -> Prior {
+        match form.state {
+            Some(state) => Prior::State(state.fields),
+            None => Prior::Path(form.prior),
+        }
+    }
+}
+
+impl From<Prior> for PriorForm {
+    fn from(prior: Prior) -> PriorForm {
+        match prior {
+            Prior::Path(prior) => PriorForm { prior, state: None },
+            Prior::State(fields) => PriorForm {
+                prior: PathState::Other { what: "a state".to_owned() },
+                state: Some(StateForm { fields }),
+            },
+        }
+    }
+}
+
+impl Prior {
+    /// Nothing was there.
+    pub fn is_missing(&self) -> bool {
+        matches!(self, Prior::Path(PathState::Missing) | Prior::State(None))
+    }
+
+    /// What was there in one or two words.
+    pub fn what(&self) -> &str {
+        match self {
+            Prior::Path(state) => state.what(),
+            Prior::State(Some(_)) => "what it was before",
+            Prior::State(None) => "nothing",
+        }
+    }
+}
+
 /// One thing that was made or changed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct LedgerEntry {
     /// The resource's type.
     pub kind: String,
-    /// The path that it manages.
+    /// The path that it manages; the resource's name where its type manages none.
     pub path: String,
     /// What was there before Muster first changed it.
-    pub prior: PathState,
+    #[serde(flatten)]
+    pub prior: Prior,
     /// The prior bytes are in the blob store, so it can be restored.
     pub kept: bool,
     /// What happens when the resource leaves the set, as declared last.
@@ -38,6 +101,24 @@ pub struct LedgerEntry {
     /// Its content is shown nowhere.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub sensitive: bool,
+    /// The attributes by which the resource can be removed without its declaration
+    /// (`ResourceType::removal`), as declared last.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attributes: BTreeMap<String, Value>,
+}
+
+/// What of the host a resource manages. Two resources with one subject are about the same thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject<'a> {
+    /// What is at this path.
+    Path(&'a str),
+    /// A thing of a type, by its name.
+    Named {
+        /// The resource type.
+        kind: &'a str,
+        /// The resource's name.
+        name: &'a str,
+    },
 }
 
 impl LedgerEntry {
@@ -45,10 +126,19 @@ impl LedgerEntry {
     pub fn cannot_restore(&self) -> Option<&'static str> {
         cannot_restore(&self.prior, self.kept)
     }
+
+    /// What it is about.
+    pub fn subject(&self) -> Subject<'_> {
+        match &self.prior {
+            Prior::Path(_) => Subject::Path(&self.path),
+            Prior::State(_) => Subject::Named { kind: &self.kind, name: &self.path },
+        }
+    }
 }
 
 /// Why a prior state cannot be brought back whole, if so.
-pub(crate) fn cannot_restore(prior: &PathState, kept: bool) -> Option<&'static str> {
+pub(crate) fn cannot_restore(prior: &Prior, kept: bool) -> Option<&'static str> {
+    let Prior::Path(prior) = prior else { return None };
     match prior {
         PathState::File { .. } if !kept => Some("the bytes that were there before were not kept"),
         PathState::Directory { empty: false, .. } => Some("what was inside the directory was not kept"),

@@ -16,7 +16,8 @@ pub mod run;
 pub use bind::{BoundModule, BoundResource, Desired, bind};
 pub use condition::{Condition, When};
 pub use id::ResourceId;
-pub use ledger::{Ledger, LedgerEntry};
+pub use ledger::{Ledger, LedgerEntry, Prior, Subject};
 pub use run::{
-    FinishedRun, Job, JobDone, JobId, JobOutcome, JobWork, Pending, Record, Run, RunMode, RunOptions, Undo,
+    FinishedRun, Job, JobDone, JobId, JobOutcome, JobWork, Pending, Record, Run, RunMode, RunOptions,
+    RunScope, Undo,
 };

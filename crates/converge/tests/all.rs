@@ -3,10 +3,14 @@
 
 mod common;
 mod failed_dependency_skips;
+mod failures_are_tried_again;
+mod guards_hold_a_resource_back;
+mod loops_make_one_resource_per_item;
 mod module_order;
 mod notifications;
 mod observe_touches_nothing;
 mod on_remove;
+mod partial_runs_leave_the_rest;
 mod pending_survives_a_crash;
 mod plan_predicts;
 mod run_follows_the_model;

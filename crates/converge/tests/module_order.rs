@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use crate::common::{Host, apply, lines, set, text};
-use catalog::spec::Spec;
+use catalog::types::Spec;
 use converge::When;
 use serde_json::json;
 

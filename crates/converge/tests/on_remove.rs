@@ -3,6 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use crate::common::{Host, Node, Set, apply, id, lines, plan, set};
+use converge::Prior;
 use model::PathState;
 use serde_json::{Value, json};
 
@@ -32,7 +33,7 @@ fn keep_delete_and_restore() {
     apply(&mut host, &full);
     assert_eq!(host.disk.ledger.entries.len(), 4);
     let entry = &host.disk.ledger.entries[&id("m/file:/restored")];
-    assert!(entry.kept && matches!(entry.prior, PathState::File { size: 6, .. }));
+    assert!(entry.kept && matches!(entry.prior, Prior::Path(PathState::File { size: 6, .. })));
 
     let planned = plan(&mut host, &empty());
     let would = |name: &str, what: &str| {

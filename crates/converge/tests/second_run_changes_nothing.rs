@@ -3,7 +3,7 @@
 
 use crate::common::{Host, apply, drive, set};
 use converge::{JobWork, Run, RunMode};
-use model::{PathState, Timestamp};
+use model::Timestamp;
 use serde_json::json;
 
 fn many(files: usize) -> crate::common::Set {
@@ -52,7 +52,7 @@ fn a_run_that_changes_nothing_asks_only_for_checks() {
         for job in jobs {
             let JobWork::Check { resource, .. } = job.what else { panic!("{:?}", job.what) };
             checks += 1;
-            let prior = PathState::Missing;
+            let prior = converge::kinds::Checked::NOTHING;
             drop(resource);
             run.done(
                 job.id,

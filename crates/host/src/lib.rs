@@ -108,6 +108,11 @@ impl Host {
         &self.root_path
     }
 
+    /// Commands are being ended because the program that holds the host stops.
+    pub fn is_cancelled(&self) -> bool {
+        self.cancel.is_cancelled()
+    }
+
     /// Commands may run here.
     pub fn exec_allowed(&self) -> bool {
         !self.rooted || self.allow_exec

@@ -63,6 +63,14 @@ impl InterpolatedText {
         !text.contains("${{")
     }
 
+    /// The one expression that the text is, if it is nothing else.
+    pub fn lone(&self) -> Option<&Expr> {
+        match self.parts.as_slice() {
+            [TextSegment::Expr { expr, .. }] => Some(expr),
+            _ => None,
+        }
+    }
+
     /// The expressions, each with the byte offset of its source in the whole text.
     pub fn exprs(&self) -> impl Iterator<Item = (&Expr, usize)> {
         self.parts.iter().filter_map(|part| match part {

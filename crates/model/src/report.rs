@@ -30,6 +30,10 @@ pub struct RunReport {
     /// The host is paused: the run only observed, and nothing was changed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
+    /// What the run was about, where it was not about all of the set. Such a run says nothing
+    /// about whether the node is as declared.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub partial: Option<PartialRun>,
     /// Totals.
     pub counts: RunCounts,
     /// Every resource that was not simply right, at most [`MAX_ITEMS`].
@@ -55,6 +59,16 @@ impl Pause {
     pub fn is_over(&self, now: Timestamp) -> bool {
         self.until.is_some_and(|until| until <= now)
     }
+}
+
+/// Which resources a partial run was about.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum PartialRun {
+    /// Those with one of these tags.
+    Tags(Vec<String>),
+    /// So many single ones.
+    Resources(u32),
 }
 
 /// Totals of a run.

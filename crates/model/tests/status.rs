@@ -83,6 +83,7 @@ fn only_corrections_in_a_row_are_drift() {
             root: Digest::ZERO,
             intended,
             paused: None,
+            partial: None,
             counts: RunCounts { changed, ..RunCounts::default() },
             items: vec![],
         };
@@ -96,6 +97,7 @@ fn only_corrections_in_a_row_are_drift() {
         root: Digest::ZERO,
         intended: false,
         paused: None,
+        partial: None,
         counts: RunCounts { changed: 1, ..RunCounts::default() },
         items: vec![],
     };

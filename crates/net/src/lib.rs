@@ -9,6 +9,7 @@ pub mod accept;
 pub mod client;
 pub mod identity;
 pub mod issue;
+pub mod notify;
 pub mod signal;
 pub mod stream;
 pub mod tls;

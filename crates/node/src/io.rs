@@ -63,8 +63,8 @@ pub enum NodeInput {
     RunFailed(String),
     /// Someone at the host asks to check in and converge now.
     Nudge,
-    /// Someone at the host asks for a run now.
-    RunNow,
+    /// Someone at the host asks for a run now: of what has one of these tags, or of all.
+    RunNow(BTreeSet<String>),
     /// Someone at the host pauses it, or gives a pause another reason and end.
     Pause(Pause),
     /// Someone at the host ends the pause.
@@ -121,4 +121,6 @@ pub struct RunOrder {
     pub intended: bool,
     /// The host is paused: the run only observes, and its report says why.
     pub pause: Option<Pause>,
+    /// Only resources with one of these tags; all of the set when there are none.
+    pub tags: BTreeSet<String>,
 }

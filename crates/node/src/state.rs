@@ -91,4 +91,10 @@ impl LastRun {
         let last = LastRun { inputs, outcome, at: now, counts, incarnation };
         EndedRun { last, fact: !reported || report.counts.changed > 0, save: !reported || !same_inputs }
     }
+
+    /// Whether a partial run is reported: it changed something, or failed at it. It is not
+    /// remembered as the last run, because it is not the run that was due (CNV-3).
+    pub fn partial_is_fact(report: &RunReport) -> bool {
+        report.counts.changed > 0 || report.counts.failed > 0
+    }
 }

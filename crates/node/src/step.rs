@@ -1,5 +1,6 @@
 //! [`Node`]: inputs to effects.
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use model::canonical;
@@ -72,6 +73,8 @@ pub struct Node {
     asked_from: Option<Digest>,
     running: Option<RunUnderWay>,
     run_due: bool,
+    /// Somebody at the host asks for a run of what has one of these tags.
+    tags_due: BTreeSet<String>,
     pause: Option<Pause>,
     /// Facts came that no check-in has carried yet, or another cause for one.
     contact_pending: bool,
@@ -114,6 +117,7 @@ impl Node {
             asked_from: None,
             running: None,
             run_due: false,
+            tags_due: BTreeSet::new(),
             pause: restored.pause,
             contact_pending: restored.facts_pending,
             traits: None,
@@ -177,7 +181,8 @@ impl Node {
         }
         match input {
             NodeInput::Tick => {}
-            NodeInput::RunNow => self.run_due = self.adoption.is_some(),
+            NodeInput::RunNow(tags) if tags.is_empty() => self.run_due = self.adoption.is_some(),
+            NodeInput::RunNow(tags) => self.tags_due.extend(tags),
             NodeInput::Pause(pause) => self.on_pause(pause, &mut effects),
             NodeInput::Resume => {
                 if self.pause.is_some() {
@@ -261,6 +266,10 @@ impl Node {
             return;
         }
         if self.run_due || now >= self.next_run {
+            // What somebody asked for is a part of it.
+            self.tags_due.clear();
+            self.start_run(effects);
+        } else if !self.tags_due.is_empty() {
             self.start_run(effects);
         }
     }
@@ -270,10 +279,13 @@ impl Node {
         let traits = self.traits.as_ref().map_or(Digest::ZERO, |traits| traits.digest);
         let inputs = inputs_digest(&adoption.root, &traits);
         let intended = self.last_run.as_ref().is_none_or(|last| last.inputs != inputs);
+        let tags = std::mem::take(&mut self.tags_due);
+        // A run of a part carries no request out.
+        let run_request = if tags.is_empty() { self.run_request.take() } else { None };
         self.run_due = false;
-        self.running = Some(RunUnderWay { inputs, run_request: self.run_request.take() });
+        self.running = Some(RunUnderWay { inputs, run_request });
         let pause = self.pause.clone();
-        effects.push(NodeEffect::Run(RunOrder { seq: adoption.seq, root: adoption.root, intended, pause }));
+        effects.push(NodeEffect::Run(RunOrder { seq: adoption.seq, root: adoption.root, intended, pause, tags }));
     }
 
     fn on_traits(&mut self, traits: TraitReport, now: Timestamp, effects: &mut Vec<NodeEffect>) {
@@ -490,6 +502,13 @@ impl Node {
 
     fn on_ran(&mut self, report: &RunReport, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         let Some(RunUnderWay { inputs, run_request }) = self.running.take() else { return };
+        if report.partial.is_some() {
+            // It is not the run that was due, and is not what the next one is compared with.
+            if LastRun::partial_is_fact(report) {
+                self.append(FactBody::Run(report.clone()), now, effects);
+            }
+            return;
+        }
         self.next_run = now.plus(self.spread.jitter(self.interval(), self.policy.jitter_percent));
         if let Some(number) = run_request {
             self.run_confirmed = Some(number);

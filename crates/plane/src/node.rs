@@ -94,8 +94,12 @@ pub struct ReportSummary {
 }
 
 impl ReportSummary {
-    /// The summary after one more reported run.
+    /// The summary after one more reported run (CNV-3).
     pub fn after(&self, report: &RunReport) -> ReportSummary {
+        // A partial run is not the run that was due: it looked at some resources only.
+        if report.partial.is_some() {
+            return self.clone();
+        }
         let cause = report
             .items
             .iter()

@@ -6,10 +6,10 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use catalog::spec::{CustomSpec, Script};
+use catalog::types::{CustomSpec, Script};
 use converge::kinds::{Applied, Checked, custom};
 use host::{End, FinishedCommand, Host, Program};
-use model::{Digest, PathState};
+use model::Digest;
 
 use crate::Kinds;
 use crate::kinds::{failure, output, text};
@@ -81,8 +81,8 @@ pub(crate) fn check(
     }
     let reply = ask(kinds, name, spec, timeout, true)?;
     Ok(match reply.changed {
-        true => Checked::differs(PathState::Missing, custom::edit(spec)),
-        false => Checked::in_sync(PathState::Missing),
+        true => Checked::differs(Checked::NOTHING, custom::edit(spec)),
+        false => Checked::in_sync(Checked::NOTHING),
     })
 }
 

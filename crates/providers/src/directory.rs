@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-use catalog::spec::{DirectorySpec, Ensure};
+use catalog::types::{DirectorySpec, Ensure};
 use converge::kinds::{DEFAULT_DIRECTORY_MODE, directory};
 use model::PathState;
 
 use crate::Kinds;
-use crate::kinds::{Decided, Managed, text};
+use crate::kinds::text;
+use crate::provider::{Decided, PathProvider};
 
-impl Managed for DirectorySpec {
+impl PathProvider for DirectorySpec {
     fn decide(&self, kinds: &Kinds) -> Result<Decided, String> {
         let (prior, wanted, mut note) = kinds.prior(&self.path, self.ensure, &self.ownership)?;
         let edit = directory::assess(self, &prior, &wanted, &kinds.names())?;

@@ -1,11 +1,10 @@
 //! `exec` and `shell` on a host.
 
-use model::PathState;
 use model::text::chain;
 use std::time::Duration;
 
 use catalog::module::CommandLine;
-use catalog::spec::ExecSpec;
+use catalog::types::ExecSpec;
 use converge::kinds::{Applied, Checked, exec};
 use host::{End, FinishedCommand};
 
@@ -30,9 +29,9 @@ pub(crate) fn check(kinds: &Kinds, spec: &ExecSpec, timeout: Duration) -> Result
     Ok(match exec::assess(spec, &guards) {
         Some(edit) => Checked {
             note: Some("cannot be undone: it is a command".to_owned()),
-            ..Checked::differs(PathState::Missing, edit)
+            ..Checked::differs(Checked::NOTHING, edit)
         },
-        None => Checked::in_sync(PathState::Missing),
+        None => Checked::in_sync(Checked::NOTHING),
     })
 }
 
@@ -62,6 +61,18 @@ fn shown(spec: &ExecSpec) -> String {
     let more = if end < command.trim().len() { "..." } else { "" };
     let cwd = spec.cwd.as_deref().unwrap_or("/");
     format!("`{}{more}` in {cwd}", &first[..end])
+}
+
+/// Runs what undoes it; false when nothing was declared to.
+pub(crate) fn remove(kinds: &Kinds, spec: &ExecSpec, timeout: Duration) -> Result<bool, String> {
+    let Some(command) = &spec.remove else {
+        return Ok(false);
+    };
+    let finished = run(kinds, spec, command, timeout)?;
+    match finished.end {
+        End::Exited(code) if exec::succeeded(spec, code) => Ok(true),
+        end => Err(failure(end, &finished, timeout)),
+    }
 }
 
 fn guard(

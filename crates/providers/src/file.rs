@@ -6,18 +6,19 @@ use std::path::Path;
 use std::time::Duration;
 
 use catalog::module::CommandLine;
-use catalog::spec::{Ensure, FileContent, FileSpec};
+use catalog::types::{Ensure, FileContent, FileSpec};
 use converge::kinds::{DEFAULT_FILE_MODE, file};
 use host::{FileWrite, Program};
 use model::{Digest, PathOwnership};
 
 use crate::Kinds;
-use crate::kinds::{Decided, MAX_OUTPUT, Managed, succeeded, text};
+use crate::kinds::{MAX_OUTPUT, succeeded, text};
+use crate::provider::{Decided, PathProvider};
 
 /// Where the temporary file's path goes in a validate command.
 const PLACEHOLDER: &str = "%s";
 
-impl Managed for FileSpec {
+impl PathProvider for FileSpec {
     fn decide(&self, kinds: &Kinds) -> Result<Decided, String> {
         let (prior, wanted, note) = kinds.prior(&self.path, self.ensure, &self.ownership)?;
         // Texts are only made for what is to be shown.

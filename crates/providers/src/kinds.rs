@@ -1,71 +1,43 @@
 //! [`Kinds`]: check and apply, by resource type.
 
 use std::io::{self, Read};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use catalog::module::CommandLine;
-use catalog::spec::{Ensure, Ownership, Spec};
-use converge::kinds::{AccountLookup, Applied, Checked};
-use converge::{JobDone, JobOutcome};
-use host::{Accounts, End, FinishedCommand, Host, HostError, OWNERSHIP_NOTE, Program};
+use catalog::types::{Ensure, Ownership, Spec};
+use converge::kinds::{AccountLookup, Applied, Checked, DEFAULT_FILE_MODE};
+use converge::{JobDone, JobOutcome, Prior};
+use host::{Accounts, End, FileWrite, FinishedCommand, Host, HostError, OWNERSHIP_NOTE, Program};
 use lang::scope::Probe;
 use model::delta::MAX_FIELD;
 use model::report::MAX_TEXT;
 use model::text::chain;
-use model::{Digest, Edit, Fields, PathOwnership, PathState};
+use model::{Digest, PathOwnership, PathState};
 
+use crate::provider::{Decided, PathProvider, Provider, Turns};
 use crate::undo::undo_note;
-use crate::{Blobs, custom, exec};
+use crate::{Blobs, custom, exec, state};
 
-/// Why a command was skipped on a host whose root is not `/` and where none may run.
+/// Why a resource was skipped on a host whose root is not `/` and where none may run.
 pub const ROOTED: &str = "rooted";
+/// The largest file, in bytes, of which a part is managed.
+pub(crate) const MAX_EDITED: u64 = 16 * 1024 * 1024;
 /// How many bytes of each output of a command are kept to be shown.
 pub(crate) const MAX_OUTPUT: usize = 256 * 1024;
 
-/// A resource type whose whole state is at one path.
-pub(crate) trait Managed {
-    /// Looks what is there and what would change.
-    fn decide(&self, kinds: &Kinds) -> Result<Decided, String>;
-
-    /// Whether changing it starts a command.
-    fn needs_command(&self, _: &Decided) -> bool {
-        false
-    }
-
-    /// Makes the change.
-    fn act(&self, kinds: &Kinds, decided: &Decided, timeout: Duration) -> Result<(), String>;
-}
-
-/// What a look at a path came to.
-pub(crate) struct Decided {
-    pub(crate) prior: PathState,
-    pub(crate) wanted: PathOwnership,
-    pub(crate) edit: Option<Edit<Fields>>,
-    pub(crate) note: Option<String>,
-    /// The whole content to be written, where it follows from what is there.
-    pub(crate) bytes: Option<Vec<u8>>,
-}
-
-impl Default for Decided {
-    fn default() -> Decided {
-        let (prior, wanted) = (PathState::Missing, PathOwnership::default());
-        Decided { prior, wanted, edit: None, note: None, bytes: None }
-    }
-}
-
-/// The resource types over one host. Shared between threads; edits of single lines
-/// take turns, all else may run side by side.
+/// The resource types over one host. Shared between threads; what several resources share is
+/// changed in turns, all else may run side by side.
 pub struct Kinds {
     pub(crate) host: Arc<Host>,
     pub(crate) blobs: Arc<dyn Blobs>,
-    pub(crate) lines: Mutex<()>,
+    pub(crate) turns: Turns,
 }
 
 impl Kinds {
     /// The types over a host, with a store for declared and for previous bytes.
     pub fn new(host: Arc<Host>, blobs: Arc<dyn Blobs>) -> Kinds {
-        Kinds { host, blobs, lines: Mutex::new(()) }
+        Kinds { host, blobs, turns: Turns::default() }
     }
 
     /// The host.
@@ -80,16 +52,15 @@ impl Kinds {
     /// # Errors
     /// In words, when it could not be checked.
     pub fn check(&self, name: &str, spec: &Spec, timeout: Duration, plan: bool) -> JobOutcome {
-        let checked = match spec {
-            Spec::File(spec) => return self.check_path(spec),
-            Spec::Directory(spec) => return self.check_path(spec),
-            Spec::Symlink(spec) => return self.check_path(spec),
-            Spec::Line(spec) => return self.check_path(spec),
-            Spec::Exec(_) | Spec::Custom(_) if !self.host.exec_allowed() => {
-                return Ok(JobDone::Skipped(ROOTED.to_owned()));
-            }
-            Spec::Exec(spec) => exec::check(self, spec, timeout),
-            Spec::Custom(spec) => custom::check(self, name, spec, timeout, plan),
+        let provider = Provider::of(spec);
+        if !provider.works_below_root() && !self.host.exec_allowed() {
+            return Ok(JobDone::Skipped(ROOTED.to_owned()));
+        }
+        let checked = match provider {
+            Provider::Path(provider) => return self.check_path(provider),
+            Provider::State(provider) => state::check(self, provider),
+            Provider::Command(spec) => exec::check(self, spec, timeout),
+            Provider::Script(spec) => custom::check(self, name, spec, timeout, plan),
         };
         checked.map(JobDone::Checked)
     }
@@ -107,20 +78,18 @@ impl Kinds {
         checked: &Checked,
         timeout: Duration,
     ) -> Result<Applied, String> {
-        match spec {
-            Spec::File(spec) => self.apply_path(spec, timeout),
-            Spec::Directory(spec) => self.apply_path(spec, timeout),
-            Spec::Symlink(spec) => self.apply_path(spec, timeout),
-            Spec::Line(spec) => {
-                // Two modules may edit one file: each must see what the other wrote.
-                let _turn = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-                self.apply_path(spec, timeout)
+        let provider = Provider::of(spec);
+        if !provider.works_below_root() && !self.host.exec_allowed() {
+            return Err(format!("nothing of the machine is changed here: {ROOTED}"));
+        }
+        match provider {
+            Provider::Path(provider) => {
+                let _turn = provider.turn().map(|turn| self.turns.take(turn));
+                self.apply_path(provider, timeout)
             }
-            Spec::Exec(_) | Spec::Custom(_) if !self.host.exec_allowed() => {
-                Err("commands do not run here: rooted".to_owned())
-            }
-            Spec::Exec(spec) => exec::apply(self, spec, checked, timeout),
-            Spec::Custom(spec) => custom::apply(self, name, spec, timeout),
+            Provider::State(provider) => state::apply(self, provider, timeout),
+            Provider::Command(spec) => exec::apply(self, spec, checked, timeout),
+            Provider::Script(spec) => custom::apply(self, name, spec, timeout),
         }
     }
 
@@ -139,6 +108,23 @@ impl Kinds {
         succeeded(&finished, timeout)
     }
 
+    /// Runs a guard of a resource (`only_if`, `not_if`) as root in `/`. Where no command may run
+    /// its resource is skipped.
+    ///
+    /// # Errors
+    /// In words, when it could not be started, or did not exit by itself within `timeout`.
+    pub fn guard(&self, command: &CommandLine, timeout: Duration) -> JobOutcome {
+        if !self.host.exec_allowed() {
+            return Ok(JobDone::Skipped(ROOTED.to_owned()));
+        }
+        let command = host::Command::new(program(command), timeout, MAX_OUTPUT);
+        let finished = self.host.run(&command).map_err(|error| chain(&error))?;
+        match finished.end {
+            End::Exited(code) => Ok(JobDone::Guarded(code == 0)),
+            end => Err(failure(end, &finished, timeout)),
+        }
+    }
+
     /// Asks the host about a node-side predicate; `changed` is not the host's to answer.
     ///
     /// # Errors
@@ -150,7 +136,7 @@ impl Kinds {
         }
     }
 
-    fn check_path(&self, spec: &impl Managed) -> JobOutcome {
+    fn check_path(&self, spec: &dyn PathProvider) -> JobOutcome {
         let decided = spec.decide(self)?;
         if spec.needs_command(&decided) && !self.host.exec_allowed() {
             return Ok(JobDone::Skipped(ROOTED.to_owned()));
@@ -158,10 +144,10 @@ impl Kinds {
         let Decided { prior, edit, note, .. } = decided;
         let cannot_undo = edit.as_ref().and_then(|_| undo_note(&prior));
         let note = note.into_iter().chain(cannot_undo).reduce(|a, b| format!("{a}; {b}"));
-        Ok(JobDone::Checked(Checked { edit, prior, note, unknown: false }))
+        Ok(JobDone::Checked(Checked { edit, prior: Prior::Path(prior), note, unknown: false }))
     }
 
-    fn apply_path(&self, spec: &impl Managed, timeout: Duration) -> Result<Applied, String> {
+    fn apply_path(&self, spec: &dyn PathProvider, timeout: Duration) -> Result<Applied, String> {
         let decided = spec.decide(self)?;
         let changed = decided.edit.is_some();
         if changed {
@@ -243,6 +229,41 @@ impl Kinds {
         let mut bytes = Vec::new();
         self.blobs.open(digest).ok()?.take(MAX_FIELD as u64).read_to_end(&mut bytes).ok()?;
         (Digest::of(&bytes) == *digest).then_some(bytes)
+    }
+
+    /// The text of a file of which a part is managed; `None` when there is no file.
+    ///
+    /// # Errors
+    /// In words, when it cannot be read, is over [`MAX_EDITED`] bytes, is no file, or no UTF-8.
+    pub(crate) fn text_file(&self, path: &str) -> Result<Option<String>, String> {
+        match self.look(path)? {
+            PathState::Missing => return Ok(None),
+            PathState::File { .. } => {}
+            other => {
+                return Err(format!("{path} is not a regular file ({}); it is left alone", other.what()));
+            }
+        }
+        let bytes = self.host.read(path, MAX_EDITED).map_err(text)?.unwrap_or_default();
+        let utf8 =
+            String::from_utf8(bytes).map_err(|_| format!("{path} is not UTF-8 text; it is left alone"))?;
+        Ok(Some(utf8))
+    }
+
+    /// Replaces a file of which a part is managed, as a whole; its mode and owners stay. A new one
+    /// gets [`DEFAULT_FILE_MODE`].
+    ///
+    /// # Errors
+    /// In words, when it cannot be written; the file is as it was then.
+    pub(crate) fn write_text(&self, path: &str, new: &str) -> Result<(), String> {
+        let write = FileWrite {
+            content: &mut new.as_bytes(),
+            digest: Digest::of(new.as_bytes()),
+            ownership: PathOwnership::default(),
+            default_mode: DEFAULT_FILE_MODE,
+            backup: false,
+            validate: None,
+        };
+        self.host.write(path, write).map_err(text)
     }
 
     /// Opens a declared blob.

@@ -2,15 +2,16 @@
 
 use std::time::Duration;
 
-use catalog::spec::LineSpec;
+use catalog::types::LineSpec;
 use converge::kinds::{DEFAULT_FILE_MODE, line};
 use host::FileWrite;
 use model::{Digest, PathState};
 
 use crate::Kinds;
-use crate::kinds::{Decided, Managed, text};
+use crate::kinds::text;
+use crate::provider::{Decided, PathProvider, Turn};
 
-impl Managed for LineSpec {
+impl PathProvider for LineSpec {
     fn decide(&self, kinds: &Kinds) -> Result<Decided, String> {
         let (prior, wanted, note) = kinds.prior(&self.path, self.ensure, &self.ownership)?;
         let old = match &prior {
@@ -20,6 +21,11 @@ impl Managed for LineSpec {
         let edit = line::assess(self, &prior, old.as_deref(), &wanted, &kinds.names())?;
         let bytes = line::edit(self, old.as_deref())?.map(|change| change.bytes);
         Ok(Decided { prior, wanted, edit, note, bytes })
+    }
+
+    /// Two modules may edit one file: each must see what the other wrote.
+    fn turn(&self) -> Option<Turn> {
+        Some(Turn::Files)
     }
 
     fn act(&self, kinds: &Kinds, decided: &Decided, _: Duration) -> Result<(), String> {

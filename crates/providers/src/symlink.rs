@@ -2,13 +2,14 @@
 
 use std::time::Duration;
 
-use catalog::spec::{Ensure, SymlinkSpec};
+use catalog::types::{Ensure, SymlinkSpec};
 use converge::kinds::symlink;
 
 use crate::Kinds;
-use crate::kinds::{Decided, Managed, text};
+use crate::kinds::text;
+use crate::provider::{Decided, PathProvider};
 
-impl Managed for SymlinkSpec {
+impl PathProvider for SymlinkSpec {
     fn decide(&self, kinds: &Kinds) -> Result<Decided, String> {
         let prior = kinds.look(&self.path)?;
         let edit = symlink::assess(self, &prior, kinds.shown_file(&self.path, &prior).as_deref())?;

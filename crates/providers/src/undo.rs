@@ -3,7 +3,9 @@
 use std::io::Read;
 
 use catalog::module::OnRemove;
-use catalog::spec::Spec;
+use catalog::schema::{self, Manages};
+use catalog::types::Spec;
+use converge::Prior;
 use converge::kinds::{Checked, DEFAULT_DIRECTORY_MODE, DEFAULT_FILE_MODE};
 use converge::ledger::{LedgerEntry, MAX_KEPT};
 use converge::run::Undo;
@@ -32,7 +34,9 @@ impl Kinds {
     /// In words, when they cannot be kept or are not those that were checked: the change
     /// must not be made then.
     pub fn keep_prior(&self, spec: &Spec, checked: &Checked) -> Result<bool, String> {
-        let (Some((path, _)), PathState::File { digest, size, .. }) = (spec.managed(), &checked.prior) else {
+        let (Some((path, _)), Prior::Path(PathState::File { digest, size, .. })) =
+            (spec.managed(), &checked.prior)
+        else {
             return Ok(false);
         };
         if *size > MAX_KEPT {
@@ -50,28 +54,43 @@ impl Kinds {
         Ok(true)
     }
 
-    /// Puts back what was at a path before a run changed it.
+    /// Puts back what was there before a run changed it.
     ///
     /// # Errors
     /// In words, when it cannot be put back.
     pub fn undo(&self, undo: &Undo) -> Result<(), String> {
-        self.put_back(&undo.path, &undo.prior, undo.kept).map(drop)
+        let put_back = match &undo.prior {
+            Prior::Path(prior) => self.put_back(&undo.path, prior, undo.kept),
+            Prior::State(before) => {
+                self.put_state_back(&undo.kind, &undo.path, &undo.attributes, before.as_ref())
+            }
+        };
+        put_back.map(drop)
     }
 
     /// Does with a resource that left the set what it declared; false when there was
-    /// nothing to do. Only paths are ever removed: what a line, a command or a script
-    /// did stays.
+    /// nothing to do. What a line did stays.
     ///
     /// # Errors
     /// In words, when it cannot be done.
     pub fn remove(&self, entry: &LedgerEntry, how: OnRemove) -> Result<bool, String> {
-        let whole = matches!(entry.kind.as_str(), "file" | "directory" | "symlink");
-        self.host.sweep(&entry.path);
-        match how {
-            OnRemove::Keep => Ok(false),
-            OnRemove::Delete | OnRemove::Restore if !whole => Ok(false),
-            OnRemove::Delete => self.clear(&entry.path),
-            OnRemove::Restore => self.put_back(&entry.path, &entry.prior, entry.kept),
+        match (&entry.prior, how) {
+            (_, OnRemove::Keep) => Ok(false),
+            (Prior::State(_), OnRemove::Delete) => {
+                self.remove_state(&entry.kind, &entry.path, &entry.attributes)
+            }
+            (Prior::State(before), OnRemove::Restore) => {
+                self.put_state_back(&entry.kind, &entry.path, &entry.attributes, before.as_ref())
+            }
+            (Prior::Path(prior), _) => {
+                self.host.sweep(&entry.path);
+                let whole = schema::find(&entry.kind).is_some_and(|kind| kind.manages == Manages::Path);
+                match how {
+                    OnRemove::Delete if whole => self.clear(&entry.path),
+                    OnRemove::Restore if whole => self.put_back(&entry.path, prior, entry.kept),
+                    OnRemove::Keep | OnRemove::Delete | OnRemove::Restore => Ok(false),
+                }
+            }
         }
     }
 

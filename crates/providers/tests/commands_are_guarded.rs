@@ -8,7 +8,7 @@ mod common;
 use std::time::Duration;
 
 use catalog::module::CommandLine;
-use catalog::spec::{ExecSpec, Spec};
+use catalog::types::{ExecSpec, Spec};
 use common::{LONG, Lab, exec, file, lab};
 use lang::Probe;
 

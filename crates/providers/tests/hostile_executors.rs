@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt;
 use std::time::{Duration, Instant};
 
-use catalog::spec::{CustomSpec, Script, Spec};
+use catalog::types::{CustomSpec, Script, Spec};
 use common::{LONG, Lab, lab, lab_with, shipped};
 use converge::JobDone;
 use converge::kinds::{Applied, Checked};

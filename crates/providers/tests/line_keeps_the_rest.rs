@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use catalog::spec::{Ensure, LineSpec, Ownership};
+use catalog::types::{Ensure, LineSpec, Ownership};
 use converge::kinds::line::edit;
 use proptest::prelude::*;
 

@@ -9,7 +9,7 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use catalog::spec::{DirectorySpec, Ensure, FileContent, LineSpec, Ownership, Spec, SymlinkSpec};
+use catalog::types::{DirectorySpec, Ensure, FileContent, LineSpec, Ownership, Spec, SymlinkSpec};
 use common::{exec, file, lab};
 
 /// Everything that a write would change, for every path below a directory.

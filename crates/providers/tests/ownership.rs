@@ -7,7 +7,7 @@ mod common;
 
 use std::fs;
 
-use catalog::spec::{Ownership, Spec};
+use catalog::types::{Ownership, Spec};
 use common::{file, is_root, lab};
 
 fn owned(owner: &str) -> Spec {

@@ -7,7 +7,7 @@ mod common;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
-use catalog::spec::{DirectorySpec, Ensure, FileContent, LineSpec, Ownership, Spec, SymlinkSpec};
+use catalog::types::{DirectorySpec, Ensure, FileContent, LineSpec, Ownership, Spec, SymlinkSpec};
 use common::{Lab, exec, file, is_root, lab};
 use model::delta::render_edit;
 

@@ -5,13 +5,14 @@
 
 mod common;
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt, symlink};
 
 use catalog::module::OnRemove;
-use catalog::spec::{DirectorySpec, Ensure, Ownership, Spec, SymlinkSpec};
+use catalog::types::{DirectorySpec, Ensure, Ownership, Spec, SymlinkSpec};
 use common::{Lab, exec, file, lab, mode};
-use converge::ledger::{LedgerEntry, MAX_KEPT};
+use converge::ledger::{LedgerEntry, MAX_KEPT, Prior};
 use converge::run::Undo;
 use model::{PathState, Timestamp};
 
@@ -20,7 +21,11 @@ fn change(lab: &Lab, path: &str, spec: &Spec) -> Undo {
     let checked = lab.check(spec);
     let kept = lab.kinds.keep_prior(spec, &checked).unwrap();
     assert!(lab.kinds.apply("n", spec, &checked, common::LONG).unwrap().changed);
-    Undo { path: path.to_owned(), prior: checked.prior, kept }
+    undo(path, checked.prior, kept)
+}
+
+fn undo(path: &str, prior: Prior, kept: bool) -> Undo {
+    Undo { path: path.to_owned(), prior, kept, kind: "file".to_owned(), attributes: BTreeMap::new() }
 }
 
 fn entry(undo: &Undo, kind: &str) -> LedgerEntry {
@@ -32,6 +37,7 @@ fn entry(undo: &Undo, kind: &str) -> LedgerEntry {
         on_remove: OnRemove::Restore,
         at: Timestamp(0),
         sensitive: false,
+        attributes: BTreeMap::new(),
     }
 }
 
@@ -112,7 +118,7 @@ fn what_leaves_the_set_is_deleted_or_restored() {
 fn a_directory_with_other_peoples_files_is_not_deleted() {
     let lab = lab();
     lab.write("/dir/theirs", b"");
-    let undo = Undo { path: "/dir".to_owned(), prior: PathState::Missing, kept: false };
+    let undo = undo("/dir", Prior::Path(PathState::Missing), false);
     let refused = lab.kinds.remove(&entry(&undo, "directory"), OnRemove::Delete).unwrap_err();
     assert_eq!(refused, "cannot remove /dir: the directory is not empty");
     assert!(lab.path("/dir/theirs").exists());
@@ -122,7 +128,7 @@ fn a_directory_with_other_peoples_files_is_not_deleted() {
 fn a_line_or_a_command_deletes_no_file() {
     let lab = lab();
     lab.write("/file", b"all of it");
-    let undo = Undo { path: "/file".to_owned(), prior: PathState::Missing, kept: false };
+    let undo = undo("/file", Prior::Path(PathState::Missing), false);
     for kind in ["line", "exec", "shell", "custom"] {
         assert_eq!(lab.kinds.remove(&entry(&undo, kind), OnRemove::Delete), Ok(false));
     }
@@ -149,7 +155,7 @@ fn what_cannot_be_undone_says_so_beforehand() {
     let checked = lab.check(&spec);
     assert_eq!(checked.note.as_deref(), Some("cannot be undone: the previous content is over 64 MiB"));
     assert_eq!(lab.kinds.keep_prior(&spec, &checked), Ok(false));
-    let lost = Undo { path: "/big".to_owned(), prior: checked.prior.clone(), kept: false };
+    let lost = undo("/big", checked.prior.clone(), false);
     lab.kinds.apply("n", &spec, &checked, common::LONG).unwrap();
     assert!(lab.kinds.undo(&lost).unwrap_err().contains("cannot be put back"));
     assert_eq!(lab.read("/big"), "small");

@@ -60,7 +60,14 @@ pub(crate) enum ExprSite {
     Resource,
     /// An attribute, a command, a path.
     Attribute,
+    /// `when:` of a resource with `foreach`.
+    LoopedResource,
+    /// An attribute, a command, a path of a resource with `foreach`.
+    LoopedAttribute,
 }
+
+/// The names of a loop's item.
+pub(crate) const LOOP_NAMES: [&str; 2] = ["item", "key"];
 
 impl ExprSite {
     fn roots(self) -> &'static [&'static str] {
@@ -71,14 +78,21 @@ impl ExprSite {
             ExprSite::Module | ExprSite::Resource | ExprSite::Attribute => {
                 &["params", "vars", "traits", "node"]
             }
+            ExprSite::LoopedResource | ExprSite::LoopedAttribute => {
+                &["params", "vars", "traits", "node", "item", "key"]
+            }
         }
     }
 
     fn predicates(self) -> &'static [&'static str] {
         match self {
-            ExprSite::Resource => &["file_exists", "changed"],
+            ExprSite::Resource | ExprSite::LoopedResource => &["file_exists", "changed"],
             ExprSite::Module => &["file_exists"],
-            ExprSite::Var | ExprSite::Conditional | ExprSite::Group | ExprSite::Attribute => &[],
+            ExprSite::Var
+            | ExprSite::Conditional
+            | ExprSite::Group
+            | ExprSite::Attribute
+            | ExprSite::LoopedAttribute => &[],
         }
     }
 
@@ -88,8 +102,8 @@ impl ExprSite {
             ExprSite::Conditional => "`when:` of conditional_vars",
             ExprSite::Group => "`where:` of a group",
             ExprSite::Module => "`when:` of a module",
-            ExprSite::Resource => "`when:` of a resource",
-            ExprSite::Attribute => "an attribute",
+            ExprSite::Resource | ExprSite::LoopedResource => "`when:` of a resource",
+            ExprSite::Attribute | ExprSite::LoopedAttribute => "an attribute",
         }
     }
 }
@@ -207,6 +221,8 @@ pub(crate) fn name(
         "node" => node_name(reading, rest, at, used.guarded),
         "labels" => label(reading, rest, at, used.guarded),
         "params" => param(reading, rest, at, params),
+        // What an item holds is the param's to say.
+        "item" | "key" => {}
         "vars" => {
             if let Some(module) = rest.first() {
                 let param = rest.get(1).cloned();
@@ -241,6 +257,12 @@ fn unknown_root(reading: &mut Reading<'_>, root: &str, at: At, site: ExprSite, p
         reading
             .error("E061", at, format!("a var's value may use node and traits, not `{root}`"))
             .help("join vars in the module, where params and vars are known");
+        return;
+    }
+    if LOOP_NAMES.contains(&root) && params.is_none_or(|params| !params.contains_key(root)) {
+        reading
+            .error("E061", at, format!("`{root}` is known only in a resource with `foreach`"))
+            .help("add `foreach:` to the resource, or use params, vars, traits and node");
         return;
     }
     let bare_param = params.is_some_and(|params| params.contains_key(root));

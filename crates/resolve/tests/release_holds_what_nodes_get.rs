@@ -222,11 +222,29 @@ fn an_empty_fleet_is_a_release_too() {
 }
 
 #[test]
+fn loops_and_guards_are_required_of_agents() {
+    let tree = |resource: &str| {
+        let module = format!(
+            "resources:\n  - file: /etc/${{{{ item | default(\"x\") }}}}\n    content: x\n{resource}"
+        );
+        let mut tree = tree();
+        tree.files.insert("modules/looped/module.yaml".into(), module.into_bytes().into());
+        tree
+    };
+    let required = |resource: &str| {
+        let fleet = resolve::check(&tree(resource)).unwrap();
+        built(fleet.specialize()).requires(trust::feature::FEATURES)
+    };
+    assert_eq!(required("    foreach: [a, b]\n"), ["foreach"]);
+    assert_eq!(required("    foreach: {a: b}\n    not_if: [test, -e, /x]\n"), ["foreach", "guards"]);
+}
+
+#[test]
 fn a_release_requires_what_it_uses() {
     const TABLE: &[Feature] = &[
-        Feature { name: "z-files", resource_types: &["file"] },
-        Feature { name: "a-files", resource_types: &["symlink", "file"] },
-        Feature { name: "units", resource_types: &["unit"] },
+        Feature { name: "z-files", resource_types: &["file"], ..Feature::NONE },
+        Feature { name: "a-files", resource_types: &["symlink", "file"], ..Feature::NONE },
+        Feature { name: "units", resource_types: &["unit"], ..Feature::NONE },
     ];
     let fleet = resolve::check(&tree()).unwrap();
     let built = built(fleet.specialize());

@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use crate::common::{fleet_with, right, with};
-use catalog::schema::TYPES;
+use catalog::types::TYPES;
 
 #[test]
 fn each_example_checks_and_binds() {
@@ -22,13 +22,8 @@ fn each_example_checks_and_binds() {
         let resource = &shared.module.resources[0];
         assert_eq!(resource.kind, kind.name);
         let rendered = resource.attributes.contains_key("template").then(|| "hi\n".to_owned());
-        let bound = catalog::schema::bind(
-            kind.name,
-            &resource.name,
-            &resource.attributes,
-            &shared.module.files,
-            rendered,
-        );
+        let context = catalog::schema::BindContext { files: &shared.module.files, rendered };
+        let bound = catalog::schema::bind(kind.name, &resource.name, &resource.attributes, &context);
         assert!(bound.is_ok(), "{}: {bound:?}", kind.name);
     }
 }

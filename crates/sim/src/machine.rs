@@ -407,6 +407,7 @@ impl Machine {
             root: order.root,
             intended: order.intended,
             paused: None,
+            partial: None,
             counts: RunCounts { ok: 3, changed, ..RunCounts::default() },
             items: vec![],
         }

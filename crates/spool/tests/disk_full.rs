@@ -21,6 +21,7 @@ fn run() -> FactBody {
         root: Digest::of(b"root"),
         intended: false,
         paused: None,
+        partial: None,
         counts: RunCounts::default(),
         items: vec![],
     })

@@ -18,7 +18,8 @@ impl Derived {
     /// After these facts too.
     pub(crate) fn after(mut self, facts: &[Fact]) -> Derived {
         for fact in facts {
-            if let Some(report) = run_of(fact) {
+            // A partial run is not the run that was due.
+            if let Some(report) = run_of(fact).filter(|report| report.partial.is_none()) {
                 self.streak = streak_after(self.streak, report);
                 let RunReport { started, counts, .. } = *report;
                 let paused = report.paused.clone();

@@ -115,18 +115,8 @@ pub fn resource(kind: &str, name: &str, attributes: &[(&str, Value)]) -> Declare
     DeclaredResource {
         kind: kind.to_owned(),
         name: name.to_owned(),
-        id: None,
-        when: None,
-        depends_on: Vec::new(),
-        before: Vec::new(),
-        notify: Vec::new(),
-        subscribes: Vec::new(),
-        observe: false,
-        on_remove: None,
-        sensitive: false,
-        ignore_failure: false,
-        timeout: None,
         attributes: attributes.iter().map(|(name, value)| ((*name).to_owned(), value.clone())).collect(),
+        ..DeclaredResource::default()
     }
 }
 

@@ -2,12 +2,14 @@
 //! a crate's unit tests may not use it: they would meet their own crate twice.
 //!
 //! ```text
+//! booted        Debian hosts with systemd, a network of their own, packages
 //! wait          poll a condition up to a deadline
 //! tls_server    a TLS server with a handler of the test, and node certificates
 //! memory        an end of links that keeps everything in memory
 //! fleet         a control plane in this process, operators, nodes that sign by hand
 //! agent_state   a joined host with adopted modules, without a control plane
 //! agent_links   an agent's end of links against a control plane's end in memory
+//! agent_local   an agent process without a control plane, and the verbs typed beside it
 //! agent_pair    a control plane in this process and an agent process
 //! scripted      a control plane that answers what the test says
 //! slow_disk     a disk some of whose operations take long, or wait
@@ -19,9 +21,13 @@
 #[cfg(feature = "agent")]
 pub mod agent_links;
 #[cfg(feature = "agent")]
+pub mod agent_local;
+#[cfg(feature = "agent")]
 pub mod agent_pair;
 #[cfg(feature = "agent")]
 pub mod agent_state;
+#[cfg(feature = "booted")]
+pub mod booted;
 pub mod children;
 #[cfg(feature = "fleet")]
 pub mod fleet;

@@ -17,11 +17,24 @@ pub struct Feature {
     pub name: &'static str,
     /// Resource types whose use makes a release require it.
     pub resource_types: &'static [&'static str],
+    /// Keys of any resource whose use makes a release require it.
+    pub resource_keys: &'static [&'static str],
+    /// Functions in `when:` whose use makes a release require it.
+    pub predicates: &'static [&'static str],
+}
+
+impl Feature {
+    /// A feature that nothing uses, to be named and filled in.
+    pub const NONE: Feature = Feature { name: "", resource_types: &[], resource_keys: &[], predicates: &[] };
 }
 
 /// The features that this build has beyond what the first release of this format has. What
-/// every agent has is not listed, so the table is empty until something is added.
-pub const FEATURES: &[Feature] = &[];
+/// every agent has is not listed; nor are keys that an older agent may ignore without harm
+/// (`retries`, `tags`).
+pub const FEATURES: &[Feature] = &[
+    Feature { name: "foreach", resource_keys: &["foreach"], ..Feature::NONE },
+    Feature { name: "guards", resource_keys: &["only_if", "not_if"], ..Feature::NONE },
+];
 
 /// The features in `requires` that `known` lacks, in the order given and as a text for people;
 /// `None` when all are there.

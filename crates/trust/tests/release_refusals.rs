@@ -241,7 +241,7 @@ fn one_flipped_bit_never_adopts_anything_else() {
 
 #[test]
 fn what_it_requires() {
-    const KNOWN: &[Feature] = &[Feature { name: "waves", resource_types: &[] }];
+    const KNOWN: &[Feature] = &[Feature { name: "waves", resource_types: &[], ..Feature::NONE }];
     let requiring = |names: &[&str]| {
         let requires = names.iter().map(|name| (*name).to_owned()).collect();
         offer(&Header { requires, ..header(5) }, "web-1")

@@ -157,6 +157,7 @@ fn reports() -> impl Strategy<Value = RunReport> {
             root,
             intended,
             paused: None,
+            partial: None,
             counts: RunCounts::default(),
             items,
         },

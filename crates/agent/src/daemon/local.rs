@@ -1,5 +1,6 @@
 //! The daemon's end of its socket: what somebody at the host asks for, and what the socket shows.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::{Pause, Timestamp};
@@ -44,9 +45,9 @@ impl Daemon {
     /// Does what somebody at the host asks for.
     pub(super) fn local(&mut self, command: LocalCommand) {
         match command {
-            LocalCommand::Run(reply) => {
+            LocalCommand::Run(tags, reply) => {
                 // Who asked may be gone.
-                let _ = reply.send(self.run_now());
+                let _ = reply.send(self.run_now(tags));
             }
             LocalCommand::Pause(pause, reply) => {
                 let view = self.pause_view();
@@ -57,7 +58,7 @@ impl Daemon {
         }
     }
 
-    fn run_now(&mut self) -> Result<RunTicket, LocalProblem> {
+    fn run_now(&mut self, tags: BTreeSet<String>) -> Result<RunTicket, LocalProblem> {
         if self.node.adoption().is_none() {
             return Err(nothing_held());
         }
@@ -66,7 +67,7 @@ impl Daemon {
         }
         // One under way began before this was asked.
         let run = self.local.shown().begun + 1;
-        self.take(NodeInput::RunNow);
+        self.take(NodeInput::RunNow(tags));
         Ok(RunTicket { run })
     }
 

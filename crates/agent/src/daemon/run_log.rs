@@ -46,7 +46,8 @@ impl RunLog {
             .map(|item| (item.resource.as_str(), item.reason.as_deref().unwrap_or("no cause is known")))
             .collect();
         self.0.retain(|resource, _| {
-            let still = failed.contains_key(resource.as_str());
+            // A partial run says nothing of what it did not look at.
+            let still = failed.contains_key(resource.as_str()) || report.partial.is_some();
             if !still {
                 tracing::info!(resource, "a resource that had failed is right again, or gone");
             }
@@ -87,6 +88,7 @@ mod tests {
             root: Digest::ZERO,
             intended: false,
             paused: None,
+            partial: None,
             counts: RunCounts::default(),
             items: causes.iter().map(item).collect(),
         }

@@ -3,6 +3,7 @@
 
 use std::time::Duration;
 
+use net::notify::ServiceState;
 use node::NodeInput;
 use tokio::task::JoinHandle;
 
@@ -21,6 +22,7 @@ impl Daemon {
     /// their facts are then in the log. What can be delivered is, then the link ends (SYN-14).
     pub(super) async fn drain(&mut self, inbox: &mut DaemonInbox) {
         tracing::info!("stopping");
+        net::notify::service_manager(ServiceState::Stopping);
         self.stopping = true;
         let work = self.work.clone();
         let mut work = tokio::spawn(async move { work.drain().await });

@@ -11,7 +11,7 @@ use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::messages::{PauseRequest, PauseView, RunProgress, RunTicket};
+use super::messages::{PauseRequest, PauseView, RunLimit, RunProgress, RunTicket};
 use super::problem::LocalProblem;
 use super::{path, route, server};
 use crate::machine::MachineOptions;
@@ -87,16 +87,17 @@ impl LocalClient {
     ///
     /// # Errors
     /// [`LocalClientError`] says what failed.
-    pub fn plan(&self) -> Result<model::RunReport, LocalClientError> {
-        self.call(Method::POST, route::PLAN, Bytes::new(), PLAN_TIMEOUT)
+    pub fn plan(&self, limit: &RunLimit) -> Result<model::RunReport, LocalClientError> {
+        let body = serde_json::to_vec(limit).map_err(|error| self.broke(error))?;
+        self.call(Method::POST, route::PLAN, body.into(), PLAN_TIMEOUT)
     }
 
     /// Asks for a run now.
     ///
     /// # Errors
     /// [`LocalClientError`] says what failed.
-    pub fn run(&self) -> Result<RunTicket, LocalClientError> {
-        self.call(Method::POST, route::RUNS, Bytes::new(), ANSWER_TIMEOUT)
+    pub fn run(&self, limit: &RunLimit) -> Result<RunTicket, LocalClientError> {
+        self.post(route::RUNS, limit)
     }
 
     /// Waits for the end of a run, however long it takes; `waits` hears now and then that it does, and since when.

@@ -5,19 +5,19 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use converge::RunMode;
-use node::RunOrder;
+use node::{Adoption, RunOrder};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Semaphore, oneshot};
 
-use super::messages::{DaemonView, PauseRequest, RunProgress, RunTicket};
+use super::messages::{DaemonView, PauseRequest, RunLimit, RunProgress, RunTicket};
 use super::problem::{LocalProblem, LocalProblemCode};
 use super::route::{LocalAccess, LocalCall};
 use super::state::SharedLocalState;
 use crate::clock::now;
 use crate::events::{DaemonEvent, DaemonHandle, LocalCommand, LocalReply};
 use crate::render::chain;
-use crate::runner::{Runner, RunnerError};
+use crate::runner::{Runner, RunnerError, scope_of};
 use crate::status::AgentStatusView;
 use crate::storage::Storage;
 use crate::why::{self, WhyError};
@@ -53,9 +53,18 @@ impl LocalHandler {
     ) -> LocalAnswer {
         match call {
             LocalCall::Status => self.aside(move |handler| handler.status(access)).await,
-            LocalCall::Plan => self.in_turn(LocalHandler::plan).await,
+            LocalCall::Plan => {
+                let limit = limit(body)?;
+                self.in_turn(move |handler| handler.plan(&limit)).await
+            }
             LocalCall::Run => {
-                let ticket: RunTicket = self.command(LocalCommand::Run).await?;
+                let limit = limit(body)?;
+                if !limit.tags.is_empty() {
+                    // A tag that means nothing is refused before anything runs.
+                    let limit = limit.clone();
+                    self.in_turn(move |handler| handler.check_tags(&limit)).await?;
+                }
+                let ticket: RunTicket = self.command(|reply| LocalCommand::Run(limit.tags, reply)).await?;
                 json(&ticket)
             }
             LocalCall::FollowRun => {
@@ -99,13 +108,24 @@ impl LocalHandler {
         }
     }
 
-    fn plan(&self) -> LocalAnswer {
-        let failed = |error: RunnerError| failed(chain(&error));
-        let adoption = self.storage.durable().adoption().map_err(|error| failed(error.into()))?;
-        let adoption = adoption.ok_or_else(nothing_held)?;
+    fn held(&self) -> Result<Adoption, LocalProblem> {
+        let adoption = self.storage.durable().adoption().map_err(|error| failed(chain(&error)))?;
+        adoption.ok_or_else(nothing_held)
+    }
+
+    fn check_tags(&self, limit: &RunLimit) -> LocalAnswer {
         let traits = crate::runner::observed(&self.host);
-        let order = RunOrder { seq: adoption.seq, root: adoption.root, intended: false, pause: None };
-        json(&self.runner.run(&order, &traits, RunMode::Plan).map_err(failed)?)
+        let desired = self.runner.desired(&self.held()?, &traits).map_err(|error| failed(chain(&error)))?;
+        scope_of(&limit.tags).check(&desired).map_err(|error| bad(error.to_string()))?;
+        Ok(Vec::new())
+    }
+
+    fn plan(&self, limit: &RunLimit) -> LocalAnswer {
+        let adoption = self.held()?;
+        let traits = crate::runner::observed(&self.host);
+        let order = RunOrder { seq: adoption.seq, root: adoption.root, intended: false, pause: None, tags: limit.tags.clone() };
+        let planned = self.runner.run(&order, &traits, RunMode::Plan, scope_of(&limit.tags));
+        json(&planned.map_err(|error| failed(chain(&error)))?)
     }
 
     fn why(&self, name: &str) -> LocalAnswer {
@@ -160,6 +180,11 @@ fn json(value: &impl Serialize) -> LocalAnswer {
 
 fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, LocalProblem> {
     serde_json::from_slice(body).map_err(|error| bad(format!("the body cannot be read: {error}")))
+}
+
+/// What a run is about; an empty body asks for all.
+fn limit(body: &[u8]) -> Result<RunLimit, LocalProblem> {
+    if body.is_empty() { Ok(RunLimit::default()) } else { read(body) }
 }
 
 fn bad(message: String) -> LocalProblem {

@@ -1,5 +1,7 @@
 //! What travels over the socket, as JSON; docs/agent-socket.md shows each.
 
+use std::collections::BTreeSet;
+
 use model::{Pause, RunReport, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +40,15 @@ pub struct ContactView {
     /// Why it got none; absent when the last one was answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+}
+
+/// What a run or a plan is about. An empty body asks for all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunLimit {
+    /// Only resources with one of these tags; all when there are none.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub tags: BTreeSet<String>,
 }
 
 /// A run was asked for.

@@ -1,10 +1,11 @@
 //! The verbs that speak with the daemon of this host over its socket, or do without one.
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
 
-use converge::RunMode;
+use converge::{RunMode, RunScope};
 use model::RunReport;
 use model::log::FactBody;
 use node::{LastRun, RunOrder};
@@ -14,11 +15,11 @@ use crate::clock::now;
 use crate::daemon;
 use crate::daemon::local::refused_for;
 use crate::local::client::{LocalClient, LocalClientError};
-use crate::local::messages::{PauseRequest, PauseView, RunProgress};
+use crate::local::messages::{PauseRequest, PauseView, RunLimit, RunProgress};
 use crate::machine::{Machine, MachineOptions};
 use crate::outcomes::LastRunView;
 use crate::render::{self, report};
-use crate::runner::{self, Runner, RunnerError};
+use crate::runner::{Runner, RunnerError, observed, scope_of};
 use crate::status::ShownResources;
 use crate::storage::Storage;
 use crate::{bundle, doctor, status, why};
@@ -53,22 +54,29 @@ pub(super) fn status(options: &MachineOptions, all: bool, json: bool) -> Result<
     Ok(if view.failed() > 0 { ExitCode::from(exit::SOME_FAILED) } else { ExitCode::SUCCESS })
 }
 
-pub(super) fn plan(options: &MachineOptions, json: bool) -> Result<ExitCode, VerbFailure> {
+pub(super) fn plan(options: &MachineOptions, limit: &RunLimit, json: bool) -> Result<ExitCode, VerbFailure> {
     let done = match daemon_of(options)? {
-        Some(daemon) => daemon.plan()?,
-        None => run_once(&Machine::open(options)?, RunMode::Plan)?,
+        Some(daemon) => daemon.plan(limit)?,
+        None => run_once(&Machine::open(options)?, RunMode::Plan, scope_of(&limit.tags))?,
     };
     ended(&done, RunMode::Plan, json)
 }
 
 /// `once`: without a daemon, make the run in this process.
-pub(super) fn apply(options: &MachineOptions, once: bool, json: bool) -> Result<ExitCode, VerbFailure> {
+pub(super) fn apply(
+    options: &MachineOptions,
+    once: bool,
+    limit: &RunLimit,
+    json: bool,
+) -> Result<ExitCode, VerbFailure> {
     let done = match LocalClient::find(options) {
         Ok(daemon) => {
-            let ticket = daemon.run()?;
+            let ticket = daemon.run(limit)?;
             follow(&daemon, ticket.run)?
         }
-        Err(LocalClientError::NoDaemon(_)) if once => run_once(&Machine::open(options)?, RunMode::Apply)?,
+        Err(LocalClientError::NoDaemon(_)) if once => {
+            run_once(&Machine::open(options)?, RunMode::Apply, scope_of(&limit.tags))?
+        }
         Err(error) => return Err(error.into()),
     };
     ended(&done, RunMode::Apply, json)
@@ -96,27 +104,31 @@ fn ended(done: &RunReport, mode: RunMode, json: bool) -> Result<ExitCode, VerbFa
 }
 
 /// One run on the held set, recorded as the daemon would: the fact waits for the next
-/// check-in.
+/// check-in. A partial run is a fact and not the last run.
 ///
 /// # Errors
-/// When nothing is held, the host is paused and the run would change it, or the state cannot be used.
-pub fn run_once(machine: &Machine, mode: RunMode) -> Result<RunReport, VerbFailure> {
+/// When nothing is held, no resource has a tag of the scope, the host is paused and the run would change it, or the state cannot be used.
+pub fn run_once(machine: &Machine, mode: RunMode, scope: RunScope) -> Result<RunReport, VerbFailure> {
     let durable = &machine.durable;
     let adoption = durable.adoption()?.ok_or(RunnerError::NothingHeld)?;
     let pause = durable.pause()?.filter(|pause| !pause.is_over(now()));
     if let Some(pause) = pause.filter(|_| mode == RunMode::Apply) {
         return Err(refused_for(&pause, now()).into());
     }
-    let traits = runner::observed(machine.kinds.host());
+    let traits = observed(machine.kinds.host());
     let inputs = node::step::inputs_digest(&adoption.root, &daemon::trait_report(&traits).digest);
     let last = durable.last_run()?;
     let intended = last.as_ref().is_none_or(|last| last.inputs != inputs);
-    let order = RunOrder { seq: adoption.seq, root: adoption.root, intended, pause: None };
+    let order = RunOrder { seq: adoption.seq, root: adoption.root, intended, pause: None, tags: BTreeSet::new() };
     let hostname = machine.membership.hostname.to_string();
     let storage = Storage::start(durable.clone())?;
     let runner = Runner::new(machine.kinds.clone(), storage.clone(), hostname);
-    let run = runner.run_watched(&order, &traits, mode)?;
-    if mode == RunMode::Apply {
+    let run = runner.run_watched(&order, &traits, mode, scope)?;
+    if mode == RunMode::Apply && run.report.partial.is_some() {
+        if LastRun::partial_is_fact(&run.report) {
+            storage.append_blocking(FactBody::Run(run.report.clone()))?;
+        }
+    } else if mode == RunMode::Apply {
         let written = LastRun::after(last.as_ref(), inputs, &run.report, &durable.incarnation(), now());
         if written.fact {
             storage.append_blocking(FactBody::Run(run.report.clone()))?;
@@ -124,6 +136,8 @@ pub fn run_once(machine: &Machine, mode: RunMode) -> Result<RunReport, VerbFailu
         if written.save {
             durable.save_last_run(&written.last)?;
         }
+    }
+    if mode == RunMode::Apply {
         let before = LastRunView::read(durable.path());
         LastRunView::after(before.as_ref(), &run.report, run.resources).write(durable.path())?;
     }
@@ -187,7 +201,7 @@ pub(super) fn why(options: &MachineOptions, name: &str, json: bool) -> Result<Ex
             let storage = Storage::start(machine.durable.clone())?;
             let hostname = machine.membership.hostname.to_string();
             let runner = Runner::new(machine.kinds.clone(), storage, hostname);
-            let traits = runner::observed(machine.kinds.host());
+            let traits = observed(machine.kinds.host());
             let last = LastRunView::read(machine.durable.path());
             why::explain(&runner, &machine.durable, &traits, last.as_ref(), name)?
         }

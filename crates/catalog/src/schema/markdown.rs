@@ -2,20 +2,32 @@
 
 use std::fmt::Write as _;
 
-use super::{Attribute, COMMON, LATER_COMMON, LATER_TYPES, ResourceType, Short, TYPES};
-use crate::module::OnRemove;
+use super::{Attribute, COMMON, LATER_TYPES, Need, ResourceType, Short, TYPES};
+use crate::module::{
+    DEFAULT_RETRY_DELAY_SECS, MAX_LOOP_ITEMS, MAX_RETRIES, MAX_RETRY_DELAY_SECS, MAX_TAGS, OnRemove,
+};
 use crate::traits::TRAITS;
 use crate::{duration, schema};
 
 const HEAD: &str = "\
 # Resource types
 
-<!-- Made from the table in crates/catalog/src/schema/table.rs; a test holds this file to it. -->
+<!-- Made from the declarations in crates/catalog/src/types/; a test holds this file to it. -->
 
 A resource is an item of `resources:` or `handlers:` in a module. The short form
 `- file: /etc/motd` is the same thing as `- {type: file, name: /etc/motd}`. Every text may
 hold `${{ expression }}`; the names there are `params`, `vars`, `traits` and `node`.
 
+";
+
+const EXTERNAL: &str = "
+`traits.external.NAME.KEY` is what an administrator says of the host: `/etc/muster/traits.d/NAME.json`
+(an object), `NAME.txt` (lines of `KEY=VALUE`), or a program `NAME` (mode 0755) that prints one or the
+other within 10 s. A source has at most 64 KiB, and counts only if nobody but root may write it. Use
+`default` for what a host may lack.
+
+A collector that fails leaves what it saw last; `muster query NODE traits` shows its failure. Each looks
+again after its own time, or after what `traits:` of the channel says.
 ";
 
 /// `docs/reference/resource-types.md`, whole.
@@ -31,14 +43,29 @@ fn write(out: &mut String) -> std::fmt::Result {
     for (name, holds, summary) in COMMON {
         writeln!(out, "| `{name}` | {holds} | {summary} |")?;
     }
-    writeln!(out, "\nThe longest `timeout` is {}.", duration::show(schema::MAX_TIMEOUT_SECS))?;
+    bounds(out)?;
     for kind in TYPES {
         resource_type(out, kind)?;
     }
     traits(out)?;
     writeln!(out, "\n## Not in this version\n")?;
-    writeln!(out, "Types: {}.\n", ticked(LATER_TYPES))?;
-    writeln!(out, "Keys: {}.", ticked(LATER_COMMON))
+    writeln!(out, "Types: {}.", ticked(LATER_TYPES))
+}
+
+fn bounds(out: &mut String) -> std::fmt::Result {
+    writeln!(out, "\nThe longest `timeout` is {}.", duration::show(schema::MAX_TIMEOUT_SECS))?;
+    writeln!(out, "A `foreach` goes over at most {MAX_LOOP_ITEMS} items.")?;
+    let (default, most) = (duration::show(DEFAULT_RETRY_DELAY_SECS), duration::show(MAX_RETRY_DELAY_SECS));
+    writeln!(
+        out,
+        "`retries` is at most {MAX_RETRIES}, `retry_delay` {default} unless said and at most {most}."
+    )?;
+    writeln!(
+        out,
+        "`only_if` and `not_if` run as root in `/` before the resource is looked at, in a plan too, \
+         and end with the resource's `timeout`."
+    )?;
+    writeln!(out, "A resource has at most {MAX_TAGS} tags.")
 }
 
 fn resource_type(out: &mut String, kind: &ResourceType) -> std::fmt::Result {
@@ -62,11 +89,11 @@ fn resource_type(out: &mut String, kind: &ResourceType) -> std::fmt::Result {
     writeln!(out, "Default `timeout`: {}.", duration::show(kind.timeout_secs))?;
     writeln!(out, "{}", if kind.handler { "It may be a handler." } else { "It cannot be a handler." })?;
     writeln!(out, "\n| attribute | holds | default | meaning |\n|---|---|---|---|")?;
-    for Attribute { name, kind, required, default, summary } in kind.attributes {
-        let default = match (required, *default) {
-            (true, _) => "required".to_owned(),
-            (false, "") => String::new(),
-            (false, value) => format!("`{value}`"),
+    for Attribute { name, kind, need, default, summary } in kind.attributes {
+        let default = match (need, *default) {
+            (Need::Always | Need::UnlessAbsent, _) => "required".to_owned(),
+            (Need::Optional, "") => String::new(),
+            (Need::Optional, value) => format!("`{value}`"),
         };
         writeln!(out, "| `{name}` | {} | {default} | {summary} |", kind.describe())?;
     }
@@ -79,6 +106,7 @@ fn traits(out: &mut String) -> std::fmt::Result {
     for one in TRAITS.iter() {
         writeln!(out, "| `{}.{}` | {} | {} |", one.group, one.name, one.kind, one.summary)?;
     }
+    out.push_str(EXTERNAL);
     Ok(())
 }
 

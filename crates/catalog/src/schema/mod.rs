@@ -1,19 +1,29 @@
-//! The declaration of every resource type: one table for `muster check`, for binding on
-//! the node and for the generated reference.
+//! What declares a resource type: its attributes, their kinds, and the rules between them.
+//!
+//! Each type declares itself in a file of [`crate::types`]; `muster check`, binding on the node
+//! and the generated reference read those declarations through this module.
 
+mod attributes;
 mod bind;
+mod keys;
 mod markdown;
 mod read;
 mod rules;
-mod table;
 
-pub use bind::bind;
+use std::collections::BTreeMap;
+
+use lang::Value;
+
+pub use attributes::{Attributes, BindContext};
+pub use bind::{bind, bind_removal};
+pub use keys::{COMMON, LATER_TYPES};
 pub use markdown::markdown;
 pub use read::command;
+pub(crate) use rules::is_absent;
 pub use rules::{AttributeProblem, ProblemKind, check};
-pub use table::{COMMON, LATER_COMMON, LATER_TYPES, TYPES};
 
 use crate::module::OnRemove;
+use crate::types::{Spec, TYPES};
 
 /// The longest `timeout:`, in seconds: a day.
 pub const MAX_TIMEOUT_SECS: u32 = 24 * 3600;
@@ -39,6 +49,39 @@ pub struct ResourceType {
     pub guarded: bool,
     /// A working example in YAML, as an item of `resources:`.
     pub example: &'static str,
+    /// What of the host it manages.
+    pub manages: Manages,
+    /// The attributes that the ledger keeps, so that the node can undo the resource when its
+    /// declaration is gone. None for types whose path says it all.
+    pub removal: &'static [&'static str],
+    /// The rules between its attributes, beside what the table says.
+    pub rules: fn(&BTreeMap<String, Value>) -> Vec<AttributeProblem>,
+    /// Reads its evaluated attributes.
+    pub bind: fn(&Attributes<'_>) -> Result<Spec, String>,
+}
+
+/// What of the host a type manages.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manages {
+    /// All that is at the path that the resource is named after.
+    Path,
+    /// A part of the file at `path:`.
+    Part,
+    /// A thing of the host that has a state: it is observed, compared and set as named texts.
+    State,
+    /// Nothing that can be looked at: a command or a script that does something.
+    Effect,
+}
+
+/// When an attribute must be given.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Need {
+    /// It may be left out.
+    Optional,
+    /// Unless the resource is `state: absent`.
+    UnlessAbsent,
+    /// Always.
+    Always,
 }
 
 /// What the value of the short form is.
@@ -59,8 +102,8 @@ pub struct Attribute {
     pub name: &'static str,
     /// What its value is.
     pub kind: FieldKind,
-    /// It must be given, unless `state: absent`.
-    pub required: bool,
+    /// When it must be given.
+    pub need: Need,
     /// What holds without it, for the reference; empty when nothing does.
     pub default: &'static str,
     /// What it does, in one sentence.
@@ -98,6 +141,14 @@ pub enum FieldKind {
     Values,
     /// A list of exit codes.
     Codes,
+    /// A whole number from the first to the second.
+    Int(i64, i64),
+    /// A list of texts of one line each; one text stands for a list of one.
+    List,
+    /// A duration such as `90s` or `5m`, in whole seconds.
+    Duration,
+    /// An `http://` or `https://` address.
+    Url,
     /// A SHA-256 in hex.
     Sha256,
     /// A name below the module's `files/`.
@@ -128,11 +179,39 @@ impl FieldKind {
             FieldKind::Texts => "map of texts".into(),
             FieldKind::Values => "map".into(),
             FieldKind::Codes => "list of exit codes".into(),
+            FieldKind::Int(i64::MIN, i64::MAX) => "int".into(),
+            FieldKind::Int(least, i64::MAX) => format!("int, at least {least}"),
+            FieldKind::Int(least, most) => format!("int, {least} to {most}"),
+            FieldKind::List => "list of texts".into(),
+            FieldKind::Duration => "duration".into(),
+            FieldKind::Url => "URL".into(),
             FieldKind::Sha256 => "SHA-256 in hex".into(),
             FieldKind::Source => "name below `files/`".into(),
             FieldKind::Template => "name below `templates/`".into(),
             FieldKind::Script => "path below `executors/`, or absolute path".into(),
         }
+    }
+}
+
+impl Attribute {
+    /// An attribute that may be left out; `default` is what holds then, for the reference.
+    pub(crate) const fn new(
+        name: &'static str,
+        kind: FieldKind,
+        default: &'static str,
+        summary: &'static str,
+    ) -> Attribute {
+        Attribute { name, kind, need: Need::Optional, default, summary }
+    }
+
+    /// An attribute that must be given unless the resource is `state: absent`.
+    pub(crate) const fn required(name: &'static str, kind: FieldKind, summary: &'static str) -> Attribute {
+        Attribute { name, kind, need: Need::UnlessAbsent, default: "", summary }
+    }
+
+    /// An attribute that must be given whatever `state:` says.
+    pub(crate) const fn always(name: &'static str, kind: FieldKind, summary: &'static str) -> Attribute {
+        Attribute { name, kind, need: Need::Always, default: "", summary }
     }
 }
 
@@ -150,5 +229,5 @@ impl ResourceType {
 
 /// The type of that name.
 pub fn find(name: &str) -> Option<&'static ResourceType> {
-    TYPES.iter().find(|kind| kind.name == name)
+    TYPES.iter().copied().find(|kind| kind.name == name)
 }

@@ -8,12 +8,14 @@ use model::Digest;
 
 use super::FieldKind;
 use crate::module::CommandLine;
-use crate::params;
+use crate::{duration, params};
 
 /// The longest command argument or text attribute that is no content, in bytes.
 const MAX_TEXT: usize = 64 * 1024;
 /// The most arguments of a command.
 const MAX_ARGS: usize = 1024;
+/// The most items of a list.
+const MAX_ITEMS: usize = 4096;
 
 /// A value as its kind understands it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +28,8 @@ pub(super) enum Read {
     Values(BTreeMap<String, Value>),
     Codes(Vec<i32>),
     Digest(Digest),
+    Int(i64),
+    List(Vec<String>),
 }
 
 pub(super) fn read(kind: FieldKind, value: &Value) -> Result<Read, String> {
@@ -64,6 +68,10 @@ pub(super) fn read(kind: FieldKind, value: &Value) -> Result<Read, String> {
             other => Err(format!("a map is needed, and this is a {}", other.type_name())),
         },
         FieldKind::Codes => codes(value).map(Read::Codes),
+        FieldKind::Int(least, most) => int(least, most, value).map(Read::Int),
+        FieldKind::List => list(value).map(Read::List),
+        FieldKind::Duration => seconds(value).map(Read::Int),
+        FieldKind::Url => url(value).map(Read::Text),
         FieldKind::Sha256 => {
             let text = short_text(value)?;
             text.parse()
@@ -170,6 +178,38 @@ fn codes(value: &Value) -> Result<Vec<i32>, String> {
         Err("an empty list means that nothing succeeds".into())
     } else {
         items.iter().map(code).collect()
+    }
+}
+
+fn int(least: i64, most: i64, value: &Value) -> Result<i64, String> {
+    match params::int(value)? {
+        int if (least..=most).contains(&int) => Ok(int),
+        int if most == i64::MAX => Err(format!("{int} is less than {least}")),
+        int => Err(format!("{int} is not from {least} to {most}")),
+    }
+}
+
+fn list(value: &Value) -> Result<Vec<String>, String> {
+    let items = match value {
+        Value::List(items) => items.as_slice(),
+        one => std::slice::from_ref(one),
+    };
+    if items.len() > MAX_ITEMS {
+        return Err(format!("more than {MAX_ITEMS} items"));
+    }
+    items.iter().map(line).collect()
+}
+
+fn seconds(value: &Value) -> Result<i64, String> {
+    duration::parse(&short_text(value)?).map(i64::from)
+}
+
+fn url(value: &Value) -> Result<String, String> {
+    let text = line(value)?;
+    let host = text.strip_prefix("https://").or_else(|| text.strip_prefix("http://"));
+    match host {
+        Some(host) if !host.is_empty() && !text.contains([' ', '\t']) => Ok(text),
+        _ => Err(format!("`{text}` is not a URL that begins with https:// or http://")),
     }
 }
 

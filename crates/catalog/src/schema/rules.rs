@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use lang::Value;
 
-use super::{FieldKind, ResourceType, Short, read};
+use super::{Attribute, FieldKind, Need, ResourceType, Short, read};
 use crate::params;
 
 /// A mistake in a resource's attributes.
@@ -74,7 +74,7 @@ pub(super) fn problems(
         found.extend(value_problem(kind, key, value, skip));
     }
     found.extend(missing(kind, attributes));
-    found.extend(conflicts(kind, attributes));
+    found.extend((kind.rules)(attributes));
     if kind.guarded && !handler {
         found.extend(unguarded(kind, attributes));
     }
@@ -118,69 +118,42 @@ fn value_problem(
     blame(problem, message, None)
 }
 
-fn is_absent(attributes: &BTreeMap<String, Value>) -> bool {
+pub(crate) fn is_absent(attributes: &BTreeMap<String, Value>) -> bool {
     attributes.get("state").and_then(Value::as_str) == Some("absent")
 }
 
-fn missing(kind: &ResourceType, attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
-    // Without a line there is nothing to look for, unless an expression says which go.
-    let spared = |name: &str| match (kind.name, name) {
-        ("line", "path") | ("custom" | "exec" | "shell", _) => false,
-        ("line", "line") => is_absent(attributes) && attributes.contains_key("matching"),
-        _ => is_absent(attributes),
-    };
-    let needed =
-        kind.attributes.iter().filter(|a| a.required && !attributes.contains_key(a.name) && !spared(a.name));
-    let mut found: Vec<AttributeProblem> = needed
-        .map(|a| AttributeProblem {
-            attribute: None,
-            kind: ProblemKind::Missing,
-            message: format!("`{}` needs `{}`", kind.name, a.name),
-            help: Some(format!("add `{}:` ({}): {}", a.name, a.kind.describe(), a.summary)),
-        })
-        .collect();
-    let host_script =
-        attributes.get("script").and_then(Value::as_str).is_some_and(|path| path.starts_with('/'));
-    if kind.name == "custom" && host_script && !attributes.contains_key("sha256") {
-        found.push(AttributeProblem {
-            attribute: Some("script".into()),
-            kind: ProblemKind::Missing,
-            message: "a script on the host needs `sha256`, its hash".into(),
-            help: Some("add `sha256:`, or ship the script below executors/".into()),
-        });
+impl AttributeProblem {
+    /// Two attributes that exclude each other.
+    pub(crate) fn conflict(attribute: &str, message: String, help: &str) -> AttributeProblem {
+        let attribute = Some(attribute.to_owned());
+        AttributeProblem { attribute, kind: ProblemKind::Conflict, message, help: Some(help.to_owned()) }
     }
-    found
+
+    /// Something that must be given; `attribute` is what asks for it.
+    pub(crate) fn missing(attribute: Option<&str>, message: String, help: &str) -> AttributeProblem {
+        let attribute = attribute.map(str::to_owned);
+        AttributeProblem { attribute, kind: ProblemKind::Missing, message, help: Some(help.to_owned()) }
+    }
+
+    /// A value that the attribute cannot hold.
+    pub(crate) fn value(attribute: &str, message: String, help: &str) -> AttributeProblem {
+        let attribute = Some(attribute.to_owned());
+        AttributeProblem { attribute, kind: ProblemKind::Value, message, help: Some(help.to_owned()) }
+    }
 }
 
-fn conflicts(kind: &ResourceType, attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
-    let conflict = |attribute: &str, message: String, help: &str| AttributeProblem {
-        attribute: Some(attribute.to_owned()),
-        kind: ProblemKind::Conflict,
-        message,
-        help: Some(help.to_owned()),
+fn missing(kind: &ResourceType, attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
+    let needed = |attribute: &&Attribute| match attribute.need {
+        Need::Optional => false,
+        Need::UnlessAbsent => !is_absent(attributes),
+        Need::Always => true,
     };
-    let mut found = Vec::new();
-    if kind.name == "file" {
-        let bodies: Vec<&str> = ["content", "source", "template"]
-            .into_iter()
-            .filter(|key| attributes.contains_key(*key))
-            .collect();
-        if let [first, second, ..] = bodies.as_slice() {
-            let message = format!("`{first}` and `{second}` both say what the file holds");
-            found.push(conflict(second, message, "keep one of content, source and template"));
-        }
-        if let (true, Some(body)) = (is_absent(attributes), bodies.first()) {
-            let message = format!("a file that is absent holds no `{body}`");
-            found.push(conflict(body, message, "drop it, or drop `state: absent`"));
-        }
-    }
-    let shipped =
-        attributes.get("script").and_then(Value::as_str).is_some_and(|path| path.starts_with("executors/"));
-    if kind.name == "custom" && shipped && attributes.contains_key("sha256") {
-        let message = "a script of the module is pinned by itself".to_owned();
-        found.push(conflict("sha256", message, "drop `sha256`"));
-    }
-    found
+    let lacking = kind.attributes.iter().filter(|a| !attributes.contains_key(a.name)).filter(needed);
+    let problem = |a: &Attribute| {
+        let help = format!("add `{}:` ({}): {}", a.name, a.kind.describe(), a.summary);
+        AttributeProblem::missing(None, format!("`{}` needs `{}`", kind.name, a.name), &help)
+    };
+    lacking.map(problem).collect()
 }
 
 fn unguarded(kind: &ResourceType, attributes: &BTreeMap<String, Value>) -> Option<AttributeProblem> {

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use catalog::module::{Module, OnRemove, Params};
-use catalog::spec::{FileContent, Spec};
+use catalog::types::{FileContent, Spec};
 use converge::{BoundResource, Desired, ResourceId};
 use futures_util::{StreamExt, TryStreamExt, stream};
 use lang::{Pattern, Value};

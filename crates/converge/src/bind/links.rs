@@ -1,52 +1,81 @@
 //! References between resources: from names to ids, all folded into `depends_on`,
 //! `notify` and order.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
+use std::ops::Range;
 use std::sync::Arc;
 
 use catalog::module::DeclaredResource;
 use lang::nearest;
 
-use super::{BoundModule, BoundResource};
+use super::{BoundModule, BoundResource, MAX_LOOP_PAIRS};
+
+/// The declarations of a module, each with the slots that it stands for: one, or with
+/// `foreach` any number.
+#[derive(Debug, Default)]
+pub(super) struct DeclaredSlots<'m> {
+    declared: Vec<(&'m DeclaredResource, Range<usize>)>,
+    /// How many of them are resources; the rest are handlers.
+    resources: usize,
+    /// Slots taken so far.
+    slots: usize,
+}
+
+impl<'m> DeclaredSlots<'m> {
+    /// Takes a declaration and what it stands for in.
+    pub(super) fn push(
+        &mut self,
+        declared: &'m DeclaredResource,
+        list: &mut Vec<Arc<BoundResource>>,
+        bound: Vec<Arc<BoundResource>>,
+    ) {
+        let first = self.slots;
+        self.slots += bound.len();
+        self.declared.push((declared, first..self.slots));
+        list.extend(bound);
+    }
+
+    /// What follows are handlers.
+    pub(super) fn begin_handlers(&mut self) {
+        self.resources = self.declared.len();
+    }
+}
 
 /// The names that others know a resource by: its id, its name as declared, its label.
 fn names(resource: &DeclaredResource) -> impl Iterator<Item = String> {
     resource.id.iter().cloned().chain([resource.name.clone(), resource.label()])
 }
 
-/// A resource's index while its module is not sorted yet.
-type ResourceIndex = (usize, usize);
+/// A declaration: its module, and its number in it.
+type DeclaredIndex = (usize, usize);
 
-/// Resolves every reference. One that names nothing fails its resource, one edge that is
-/// meant for another resource (`before`, `subscribes`) is written there.
-pub(super) fn resolve(modules: &mut [BoundModule], declared: &[Vec<&DeclaredResource>]) {
-    let names: Vec<BTreeMap<String, Vec<usize>>> = declared.iter().map(|module| by_name(module)).collect();
+/// Resolves every reference; one to or from a resource with `foreach` means all its items. One
+/// that names nothing fails its resource, one edge that is meant for another resource
+/// (`before`, `subscribes`) is written there.
+pub(super) fn resolve(modules: &mut [BoundModule], declared: &[DeclaredSlots<'_>]) {
+    let names: Vec<BTreeMap<String, Vec<usize>>> = declared.iter().map(by_name).collect();
     let by_module: BTreeMap<String, usize> =
         modules.iter().enumerate().map(|(m, module)| (module.name.clone(), m)).collect();
-    let firsts: Vec<usize> = modules.iter().map(|module| module.resources.len()).collect();
-    let find = |m: usize, reference: &str| find(&names, &by_module, m, reference);
-    let is_handler = |target: ResourceIndex| target.1 >= firsts[target.0];
-    let mut edges: Vec<(Edge, ResourceIndex, ResourceIndex)> = Vec::new();
+    let is_handler = |target: DeclaredIndex| target.1 >= declared[target.0].resources;
+    let mut edges = EdgeCollector { declared, edges: Vec::new(), seen: BTreeSet::new(), pairs: 0 };
     for (m, module) in declared.iter().enumerate() {
-        // A module that could not be bound has no slots.
-        for (slot, links) in module.iter().enumerate().take(slots(&modules[m])) {
+        for (number, (links, slots)) in module.declared.iter().enumerate() {
+            let me = (m, number);
             let mut wrong = None;
             let mut add = |edge: Edge, references: &[String], outward: bool| {
                 for reference in references {
-                    match find(m, reference) {
+                    let added = match find(&names, &by_module, m, reference) {
                         Ok(target) if is_handler(target) && edge != Edge::Notify => {
-                            wrong =
-                                Some(format!("`{reference}` is a handler, and handlers are only notified"));
+                            Err(format!("`{reference}` is a handler, and handlers are only notified"))
                         }
-                        Ok(target)
-                            if target.0 == m && is_handler((m, slot)) && outward && !is_handler(target) =>
-                        {
-                            wrong = Some(format!("`{reference}` comes before the handlers of its module"));
+                        Ok(target) if target.0 == m && is_handler(me) && outward && !is_handler(target) => {
+                            Err(format!("`{reference}` comes before the handlers of its module"))
                         }
-                        Ok(target) if outward => edges.push((edge, (m, slot), target)),
-                        Ok(target) => edges.push((edge, target, (m, slot))),
-                        Err(error) => wrong = Some(error),
-                    }
+                        Ok(target) if outward => edges.add(edge, me, target),
+                        Ok(target) => edges.add(edge, target, me),
+                        Err(error) => Err(error),
+                    };
+                    wrong = added.err().or(wrong.take());
                 }
             };
             add(Edge::DependsOn, &links.depends_on, false);
@@ -54,53 +83,94 @@ pub(super) fn resolve(modules: &mut [BoundModule], declared: &[Vec<&DeclaredReso
             add(Edge::Notify, &links.notify, true);
             add(Edge::Notify, &links.subscribes, false);
             if let Some(error) = wrong {
-                resource(&mut modules[m], slot).spec = Err(error);
+                for slot in slots.clone() {
+                    resource(&mut modules[m], slot).spec = Err(error.clone());
+                }
             }
         }
     }
-    for (edge, from, to) in edges {
+    for (edge, from, to) in edges.edges {
         link(modules, declared, edge, from, to);
     }
     refuse_twice(modules);
 }
 
 /// An edge from what comes first to what comes later.
-#[derive(Clone, Copy, PartialEq, Eq)]
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Edge {
     DependsOn,
     Before,
     Notify,
 }
 
+/// The edges of a node between declarations, each once, within the bound on pairs.
+struct EdgeCollector<'d> {
+    declared: &'d [DeclaredSlots<'d>],
+    edges: Vec<(Edge, DeclaredIndex, DeclaredIndex)>,
+    seen: BTreeSet<(Edge, DeclaredIndex, DeclaredIndex)>,
+    /// How many pairs those with a loop at either end stand for.
+    pairs: usize,
+}
+
+impl EdgeCollector<'_> {
+    fn add(&mut self, edge: Edge, from: DeclaredIndex, to: DeclaredIndex) -> Result<(), String> {
+        if !self.seen.insert((edge, from, to)) {
+            return Ok(());
+        }
+        let count = |at: DeclaredIndex| self.declared[at.0].declared[at.1].1.len();
+        let pairs = count(from).saturating_mul(count(to));
+        if pairs > 1 {
+            self.pairs = self.pairs.saturating_add(pairs);
+        }
+        if self.pairs > MAX_LOOP_PAIRS {
+            return Err(format!(
+                "references from and to loops of a node stand for at most {MAX_LOOP_PAIRS} pairs of \
+                 resources; refer to the module"
+            ));
+        }
+        self.edges.push((edge, from, to));
+        Ok(())
+    }
+}
+
 fn link(
     modules: &mut [BoundModule],
-    declared: &[Vec<&DeclaredResource>],
+    declared: &[DeclaredSlots<'_>],
     edge: Edge,
-    from: ResourceIndex,
-    to: ResourceIndex,
+    from: DeclaredIndex,
+    to: DeclaredIndex,
 ) {
-    if from.1 >= slots(&modules[from.0]) || to.1 >= slots(&modules[to.0]) {
-        return;
-    }
-    let (first, later) =
-        (resource(&mut modules[from.0], from.1).id.clone(), resource(&mut modules[to.0], to.1).id.clone());
-    match edge {
-        Edge::DependsOn => resource(&mut modules[to.0], to.1).depends_on.push(first),
-        Edge::Before => resource(&mut modules[to.0], to.1).after.push(first),
-        Edge::Notify => {
-            push_new(&mut resource(&mut modules[from.0], from.1).notify, later);
-            let notifier = &declared[from.0][from.1];
-            let target = resource(&mut modules[to.0], to.1);
-            push_new(&mut target.after, first.clone());
-            for name in names(notifier) {
-                target.notifiers.insert(format!("{}/{name}", first.module()), first.clone());
-                target.notifiers.insert(name, first.clone());
+    let (notifier, firsts) = &declared[from.0].declared[from.1];
+    let (_, laters) = &declared[to.0].declared[to.1];
+    let module = modules[from.0].name.clone();
+    let first_ids: Vec<_> =
+        firsts.clone().map(|slot| resource(&mut modules[from.0], slot).id.clone()).collect();
+    for later in laters.clone() {
+        let target = resource(&mut modules[to.0], later);
+        match edge {
+            Edge::DependsOn => target.depends_on.extend(first_ids.iter().cloned()),
+            Edge::Before => target.after.extend(first_ids.iter().cloned()),
+            Edge::Notify => {
+                target.after.extend(first_ids.iter().cloned());
+                for name in names(notifier) {
+                    for name in [format!("{module}/{name}"), name] {
+                        let known = target.notifiers.entry(name).or_default();
+                        known.extend(first_ids.iter().cloned());
+                    }
+                }
             }
         }
     }
-    if from.0 != to.0 {
-        let name = modules[from.0].name.clone();
-        push_new(&mut modules[to.0].after, name);
+    if edge == Edge::Notify {
+        let later_ids: Vec<_> =
+            laters.clone().map(|slot| resource(&mut modules[to.0], slot).id.clone()).collect();
+        for first in firsts.clone() {
+            resource(&mut modules[from.0], first).notify.extend(later_ids.iter().cloned());
+        }
+    }
+    let stand = !firsts.is_empty() && !laters.is_empty();
+    if from.0 != to.0 && stand {
+        push_new(&mut modules[to.0].after, module);
     }
 }
 
@@ -124,14 +194,14 @@ fn resource(module: &mut BoundModule, slot: usize) -> &mut BoundResource {
     Arc::make_mut(shared)
 }
 
-fn by_name(module: &[&DeclaredResource]) -> BTreeMap<String, Vec<usize>> {
+fn by_name(module: &DeclaredSlots<'_>) -> BTreeMap<String, Vec<usize>> {
     let mut by_name: BTreeMap<String, Vec<usize>> = BTreeMap::new();
-    for (slot, resource) in module.iter().enumerate() {
-        names(resource).for_each(|name| push_new(by_name.entry(name).or_default(), slot));
+    for (number, (resource, _)) in module.declared.iter().enumerate() {
+        names(resource).for_each(|name| push_new(by_name.entry(name).or_default(), number));
     }
     // An id counts before any other name.
-    for (slot, resource) in module.iter().enumerate() {
-        by_name.extend(resource.id.clone().map(|id| (id, vec![slot])));
+    for (number, (resource, _)) in module.declared.iter().enumerate() {
+        by_name.extend(resource.id.clone().map(|id| (id, vec![number])));
     }
     by_name
 }
@@ -142,7 +212,7 @@ fn find(
     by_module: &BTreeMap<String, usize>,
     m: usize,
     reference: &str,
-) -> Result<ResourceIndex, String> {
+) -> Result<DeclaredIndex, String> {
     let here = names[m].get(reference).map(|slots| (m, slots));
     let elsewhere = || {
         let (module, rest) = reference.split_once('/')?;
@@ -166,12 +236,17 @@ fn find(
 /// their evaluated names are equal.
 fn refuse_twice(modules: &mut [BoundModule]) {
     for module in modules {
-        let mut seen = std::collections::BTreeSet::new();
+        let mut seen = BTreeMap::new();
         for slot in 0..slots(module) {
             let resource = resource(module, slot);
-            if !seen.insert(resource.id.clone()) {
-                resource.spec = Err(format!("{} is declared twice in its module", resource.id));
-            }
+            let Some(first) = seen.insert(resource.id.clone(), resource.item.clone()) else { continue };
+            resource.spec = Err(match (first, &resource.item) {
+                (Some(first), Some(second)) => format!(
+                    "items {first} and {second} of `foreach` are both {}; each needs a name of its own",
+                    resource.id
+                ),
+                _ => format!("{} is declared twice in its module", resource.id),
+            });
         }
     }
 }

@@ -4,25 +4,30 @@
 //! fails as a whole: a module or resource that cannot be bound carries its error and fails
 //! in the run, and the rest converges.
 
+mod foreach;
 mod links;
 mod order;
 mod reads;
 mod resource;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::module::{CommandLine, DeclaredResource, Module, OnRemove, Params};
+use catalog::module::{CommandLine, Module, OnRemove, Params};
 use catalog::params::Resolved;
-use catalog::spec::{Ensure, Spec};
+use catalog::schema::{self, Manages};
+use catalog::types::{Ensure, Spec, StateSpec};
 use lang::{Expr, Value};
 
+use links::DeclaredSlots;
+
+pub use foreach::{MAX_LOOP_BYTES, MAX_LOOP_PAIRS, MAX_NODE_ITEMS};
 pub(crate) use order::parents;
 pub use reads::reads_trait;
 
 use crate::condition::{ModuleScope, SharedScope};
-use crate::{ResourceId, When};
+use crate::{ResourceId, Subject, When};
 
 /// What is bound.
 #[derive(Clone, Copy, Debug)]
@@ -92,8 +97,9 @@ pub struct BoundResource {
     pub after: Vec<ResourceId>,
     /// They are notified when this one changed; subscribers are among them.
     pub notify: Vec<ResourceId>,
-    /// The short names by which `changed("id")` knows its notifiers.
-    pub(crate) notifiers: BTreeMap<String, ResourceId>,
+    /// The short names by which `changed("id")` knows its notifiers; more than one under the
+    /// name of a resource with `foreach`, none where it goes over nothing.
+    pub(crate) notifiers: BTreeMap<String, Vec<ResourceId>>,
     /// Only report what would change.
     pub observe: bool,
     /// What happens when it leaves the set.
@@ -104,6 +110,61 @@ pub struct BoundResource {
     pub ignore_failure: bool,
     /// Its commands are killed after this long.
     pub timeout: Duration,
+    /// Asked of the host before the check, in this order.
+    pub guards: Vec<ResourceGuard>,
+    /// What is done when it fails.
+    pub retry: RetryPolicy,
+    /// Names by which a run can be limited to some resources; sorted.
+    pub tags: Vec<String>,
+    /// The key of the item of its `foreach`.
+    pub(crate) item: Option<String>,
+    /// What the ledger keeps of its attributes, so that it can be removed without its declaration.
+    pub(crate) kept: BTreeMap<String, Value>,
+}
+
+/// A command that says whether a resource is wanted on this host now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ResourceGuard {
+    /// Which answer holds the resource back.
+    pub kind: GuardKind,
+    /// The command; it runs as root in `/`, for as long as the resource's timeout.
+    pub command: CommandLine,
+}
+
+/// Which answer of a guard holds its resource back.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GuardKind {
+    /// `only_if`: failure does.
+    OnlyIf,
+    /// `not_if`: success does.
+    NotIf,
+}
+
+impl GuardKind {
+    /// The key in the fleet repo.
+    pub fn key(self) -> &'static str {
+        match self {
+            GuardKind::OnlyIf => "only_if",
+            GuardKind::NotIf => "not_if",
+        }
+    }
+
+    /// Whether a command that succeeded, or did not, lets the resource go on.
+    pub fn lets_on(self, succeeded: bool) -> bool {
+        match self {
+            GuardKind::OnlyIf => succeeded,
+            GuardKind::NotIf => !succeeded,
+        }
+    }
+}
+
+/// How often a resource that failed is tried again.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RetryPolicy {
+    /// Tries after the first one.
+    pub retries: u8,
+    /// The time between two tries.
+    pub delay: Duration,
 }
 
 impl BoundResource {
@@ -112,10 +173,26 @@ impl BoundResource {
         self.spec.as_ref().ok()?.managed().map(|(path, _)| path)
     }
 
-    /// Whether it is declared that nothing is at its path.
+    /// What of the host it is about; `None` where that is not known. Where it is not wanted there is
+    /// no spec, and the name says it.
+    pub fn subject(&self) -> Option<Subject<'_>> {
+        match self.manages()? {
+            Manages::Path => Some(Subject::Path(self.path().unwrap_or(&self.name))),
+            Manages::Part => self.path().map(Subject::Path),
+            Manages::State | Manages::Effect => Some(Subject::Named { kind: &self.kind, name: &self.name }),
+        }
+    }
+
+    /// What of the host its type manages.
+    pub(crate) fn manages(&self) -> Option<Manages> {
+        Some(schema::find(&self.kind)?.manages)
+    }
+
+    /// Whether it is declared that it is not there.
     pub(crate) fn is_absent(&self) -> bool {
-        let managed = self.spec.as_ref().ok().and_then(Spec::managed);
-        managed.is_some_and(|(_, ensure)| ensure == Ensure::Absent)
+        let Ok(spec) = &self.spec else { return false };
+        let managed = spec.managed().map(|(_, ensure)| ensure);
+        managed.or_else(|| spec.state().map(StateSpec::ensure)) == Some(Ensure::Absent)
     }
 
     /// Paths other than its own parents that must be right before it: the file that a line
@@ -130,9 +207,8 @@ impl BoundResource {
                 };
                 program.into_iter().chain(spec.cwd.as_deref()).collect()
             }
-            Ok(Spec::File(_) | Spec::Directory(_) | Spec::Symlink(_) | Spec::Custom(_)) | Err(_) => {
-                Vec::new()
-            }
+            Ok(spec) => spec.state().map(StateSpec::needs).unwrap_or_default(),
+            Err(_) => Vec::new(),
         }
     }
 }
@@ -142,32 +218,38 @@ impl Desired {
     pub fn resources(&self) -> impl Iterator<Item = &Arc<BoundResource>> {
         self.modules.iter().flat_map(|module| module.resources.iter().chain(&module.handlers))
     }
+
+    /// Every tag that some resource has.
+    pub fn tags(&self) -> BTreeSet<&str> {
+        self.resources().flat_map(|resource| resource.tags.iter().map(String::as_str)).collect()
+    }
 }
 
-/// Binds a node's set: conditional layers, vars, `when:`, names, attributes, templates,
-/// references, order (CFG-2).
+/// Binds a node's set: conditional layers, vars, `foreach:`, `when:`, names, attributes,
+/// templates, references, order (CFG-2, CFG-7).
 pub fn bind(inputs: &Inputs<'_>) -> Desired {
     let shared = shared_names(inputs);
     let (holds, broken) = conditional_layers(inputs.params, &shared);
     let resolved = catalog::params::resolve(inputs.modules, inputs.params, &holds, &shared.names());
     let shared = Arc::new(SharedScope { vars: nested(&resolved), ..shared });
     let mut modules: Vec<BoundModule> = Vec::new();
-    let mut declared: Vec<Vec<&DeclaredResource>> = Vec::new();
-    let mut seen = std::collections::BTreeSet::new();
+    let mut declared: Vec<DeclaredSlots<'_>> = Vec::new();
+    let mut budget = foreach::LoopBudget::default();
+    let mut seen = BTreeSet::new();
     for name in inputs.params.modules.iter().filter(|name| seen.insert(*name)) {
         let Some(module) = inputs.modules.get(name) else {
             let error = Some("the set names this module and does not hold it".to_owned());
             modules.push(BoundModule { name: name.clone(), error, unnamed: true, ..Default::default() });
-            declared.push(Vec::new());
+            declared.push(DeclaredSlots::default());
             continue;
         };
         let vars = match broken.get(name) {
             Some(reason) => Err(reason.clone()),
             None => resolved.get(name).cloned().unwrap_or_else(|| Ok(BTreeMap::new())),
         };
-        let bound = bind_module(module, vars, &shared, inputs.params.observe);
+        let (bound, slots) = bind_module(module, vars, &shared, inputs.params.observe, &mut budget);
         modules.push(bound);
-        declared.push(module.resources.iter().chain(&module.handlers).collect());
+        declared.push(slots);
     }
     links::resolve(&mut modules, &declared);
     let modules = order::order(modules);
@@ -230,12 +312,13 @@ fn nested(resolved: &Resolved) -> Value {
     Value::Map(known.collect())
 }
 
-fn bind_module(
-    module: &Module,
+fn bind_module<'m>(
+    module: &'m Module,
     vars: Result<BTreeMap<String, Value>, String>,
     shared: &Arc<SharedScope>,
     observe: bool,
-) -> BoundModule {
+    budget: &mut foreach::LoopBudget,
+) -> (BoundModule, DeclaredSlots<'m>) {
     let mut bound = BoundModule {
         name: module.name.clone(),
         depends_on: module.depends_on.iter().cloned().collect(),
@@ -243,17 +326,23 @@ fn bind_module(
         ..BoundModule::default()
     };
     let params = match vars {
-        Ok(vars) => Value::Map(vars),
+        Ok(vars) => Arc::new(Value::Map(vars)),
         Err(error) => {
             (bound.error, bound.unnamed) = (Some(error), true);
-            return bound;
+            return (bound, DeclaredSlots::default());
         }
     };
-    let scope = Arc::new(ModuleScope { params, shared: Arc::clone(shared) });
+    let scope = Arc::new(ModuleScope { params, shared: Arc::clone(shared), item: None });
     bound.when = When::decide(module.when.as_deref(), &scope);
-    let mut binder = resource::Binder::new(module, &scope, bound.observe);
-    bound.resources = module.resources.iter().map(|resource| Arc::new(binder.bind(resource))).collect();
-    bound.handlers = module.handlers.iter().map(|handler| Arc::new(binder.bind(handler))).collect();
+    let mut binder = resource::Binder::new(module, &scope, bound.observe, budget);
+    let mut slots = DeclaredSlots::default();
+    for resource in &module.resources {
+        slots.push(resource, &mut bound.resources, binder.expand(resource));
+    }
+    slots.begin_handlers();
+    for handler in &module.handlers {
+        slots.push(handler, &mut bound.handlers, binder.expand(handler));
+    }
     bound.unnamed = binder.unnamed;
     // Where the module is not wanted its verify is not either, and may not even evaluate.
     if !matches!(bound.when, When::Never(_)) {
@@ -262,7 +351,7 @@ fn bind_module(
             Err(error) => bound.error = Some(format!("verify: {error}")),
         }
     }
-    bound
+    (bound, slots)
 }
 
 fn index(modules: &[BoundModule]) -> Arc<BTreeMap<ResourceId, (usize, usize)>> {

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use catalog::spec::Spec;
+use catalog::types::Spec;
 
 use super::{BoundModule, BoundResource};
 use crate::{ResourceId, graph};
@@ -173,7 +173,7 @@ impl<'a> Makers<'a> {
         let map = match resource.spec {
             Ok(Spec::File(_)) => &mut self.files,
             Ok(Spec::Directory(_) | Spec::Symlink(_)) => &mut self.directories,
-            Ok(Spec::Line(_) | Spec::Exec(_) | Spec::Custom(_)) | Err(_) => return,
+            Ok(_) | Err(_) => return,
         };
         map.entry(&resource.name).or_insert(number);
     }

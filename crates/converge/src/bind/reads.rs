@@ -30,10 +30,7 @@ impl Reads<'_> {
         module.when.as_ref().is_some_and(|when| self.expr(when))
             || module.params.values().any(|decl| decl.default.as_ref().is_some_and(|it| self.value(it)))
             || module.resources.iter().chain(&module.handlers).any(|resource| self.resource(resource))
-            || module.verify.as_ref().is_some_and(|verify| match verify {
-                CommandLine::Shell(text) => self.text(text),
-                CommandLine::Argv(argv) => argv.iter().any(|text| self.text(text)),
-            })
+            || module.verify.as_ref().is_some_and(|verify| self.command(verify))
             || module.templates.values().any(template)
     }
 
@@ -41,6 +38,15 @@ impl Reads<'_> {
         self.text(&resource.name)
             || resource.when.as_ref().is_some_and(|when| self.expr(when))
             || resource.attributes.values().any(|value| self.value(value))
+            || resource.foreach.as_ref().is_some_and(|over| self.value(over))
+            || resource.only_if.iter().chain(&resource.not_if).any(|guard| self.command(guard))
+    }
+
+    fn command(&self, command: &CommandLine) -> bool {
+        match command {
+            CommandLine::Shell(text) => self.text(text),
+            CommandLine::Argv(argv) => argv.iter().any(|text| self.text(text)),
+        }
     }
 
     fn value(&self, value: &Value) -> bool {

@@ -5,43 +5,68 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::module::{CommandLine, DeclaredResource, Module, OnRemove};
+use catalog::module::{
+    CommandLine, DEFAULT_RETRY_DELAY_SECS, DeclaredResource, MAX_RETRIES, MAX_RETRY_DELAY_SECS, Module,
+    OnRemove,
+};
 use catalog::params::{evaluate, is_dynamic};
-use catalog::schema;
-use catalog::spec::Spec;
+use catalog::schema::{self, BindContext};
+use catalog::types::{CustomSpec, Script, Spec};
 use lang::{InterpolatedText, Template, Value};
 
-use super::BoundResource;
+use super::foreach::LoopBudget;
+use super::{BoundResource, GuardKind, ResourceGuard, RetryPolicy};
 use crate::condition::ModuleScope;
 use crate::{ResourceId, When};
 
 /// Binds the resources of one module; parses each template once.
 pub(super) struct Binder<'a> {
     module: &'a Module,
-    scope: &'a Arc<ModuleScope>,
+    pub(super) scope: &'a Arc<ModuleScope>,
     observe: bool,
     templates: BTreeMap<String, Result<Template, String>>,
+    pub(super) budget: &'a mut LoopBudget,
+    /// Bytes of attributes and templates that were evaluated so far.
+    pub(super) made: usize,
     /// Some resource's name could not be evaluated.
     pub(super) unnamed: bool,
 }
 
 impl<'a> Binder<'a> {
-    pub(super) fn new(module: &'a Module, scope: &'a Arc<ModuleScope>, observe: bool) -> Binder<'a> {
-        Binder { module, scope, observe, templates: BTreeMap::new(), unnamed: false }
+    pub(super) fn new(
+        module: &'a Module,
+        scope: &'a Arc<ModuleScope>,
+        observe: bool,
+        budget: &'a mut LoopBudget,
+    ) -> Binder<'a> {
+        Binder { module, scope, observe, templates: BTreeMap::new(), budget, made: 0, unnamed: false }
     }
 
-    pub(super) fn bind(&mut self, resource: &DeclaredResource) -> BoundResource {
+    /// Binds a resource, or one item of it, with these names.
+    pub(super) fn bind(&mut self, resource: &DeclaredResource, scope: &Arc<ModuleScope>) -> BoundResource {
         let kind = schema::find(&resource.kind);
-        let name = self.text(&resource.name);
+        let name = evaluated_text(&resource.name, scope);
         self.unnamed |= name.is_err();
-        let when = When::decide(resource.when.as_deref(), self.scope);
-        let spec = match (&name, &when) {
+        let when = When::decide(resource.when.as_deref(), scope);
+        let mut guards = Vec::new();
+        let bound = match (&name, &when) {
             (Err(error), _) => Err(format!("name: {error}")),
             // Not wanted here: its attributes need not make sense here.
             (_, When::Never(_)) => Err("it is not wanted here".into()),
-            (Ok(name), _) => self.spec(resource, name),
+            (Ok(name), _) => self.spec(resource, name, scope).and_then(|spec| {
+                guards = self::guards(resource, scope)?;
+                Ok(spec)
+            }),
         };
-        let name = name.unwrap_or_else(|_| resource.name.clone());
+        let (spec, kept) = match bound {
+            Ok((spec, kept)) => (Ok(spec), kept),
+            Err(error) => (Err(error), BTreeMap::new()),
+        };
+        let item = scope.item.as_ref().map(|item| item.key.to_string());
+        let name = name.unwrap_or_else(|_| match &item {
+            Some(key) => format!("{} (item {key})", resource.name),
+            None => resource.name.clone(),
+        });
         let default_timeout = kind.map_or(schema::MAX_TIMEOUT_SECS, |kind| kind.timeout_secs);
         BoundResource {
             id: ResourceId::new(&self.module.name, &resource.kind, &name),
@@ -61,37 +86,36 @@ impl<'a> Binder<'a> {
             sensitive: resource.sensitive,
             ignore_failure: resource.ignore_failure,
             timeout: Duration::from_secs(resource.timeout.unwrap_or(default_timeout).into()),
+            guards,
+            retry: retry(resource),
+            tags: resource.tags.iter().cloned().collect(),
+            item,
+            kept,
         }
     }
 
-    fn spec(&mut self, resource: &DeclaredResource, name: &str) -> Result<Spec, String> {
-        let attributes = self.attributes(&resource.attributes)?;
+    /// The spec, and the attributes that the ledger keeps.
+    fn spec(
+        &mut self,
+        resource: &DeclaredResource,
+        name: &str,
+        scope: &ModuleScope,
+    ) -> Result<(Spec, BTreeMap<String, Value>), String> {
+        let attributes = attributes(&resource.attributes, scope)?;
+        if let Cow::Owned(evaluated) = &attributes {
+            self.made += evaluated.values().map(size).sum::<usize>();
+        }
         let rendered = match attributes.get("template").and_then(Value::as_str) {
-            Some(template) if resource.kind == "file" => Some(self.render(template)?),
+            Some(template) if resource.kind == "file" => Some(self.render(template, scope)?),
             _ => None,
         };
-        schema::bind(&resource.kind, name, &attributes, &self.module.files, rendered)
+        let context = BindContext { files: &self.module.files, rendered };
+        let spec = schema::bind(&resource.kind, name, &attributes, &context)?;
+        let kept = kept(&resource.kind, &attributes, &spec);
+        Ok((spec, kept))
     }
 
-    /// Evaluates what holds expressions; the common case of none copies nothing.
-    fn attributes<'b>(
-        &self,
-        declared: &'b BTreeMap<String, Value>,
-    ) -> Result<Cow<'b, BTreeMap<String, Value>>, String> {
-        if !declared.values().any(is_dynamic) {
-            return Ok(Cow::Borrowed(declared));
-        }
-        let evaluated = declared.iter().map(|(name, value)| match is_dynamic(value) {
-            true => Ok((
-                name.clone(),
-                evaluate(value, &self.scope.names()).map_err(|error| format!("{name}: {error}"))?,
-            )),
-            false => Ok((name.clone(), value.clone())),
-        });
-        evaluated.collect::<Result<_, String>>().map(Cow::Owned)
-    }
-
-    fn render(&mut self, name: &str) -> Result<String, String> {
+    fn render(&mut self, name: &str, scope: &ModuleScope) -> Result<String, String> {
         if !self.templates.contains_key(name) {
             let parsed = match self.module.templates.get(name) {
                 Some(source) => {
@@ -101,16 +125,74 @@ impl<'a> Binder<'a> {
             };
             self.templates.insert(name.to_owned(), parsed);
         }
-        match self.templates.get(name) {
-            Some(Ok(template)) => template.render(&self.scope.roots()).map_err(|error| error.to_string()),
+        let text = match self.templates.get(name) {
+            Some(Ok(template)) => template.render(&scope.roots()).map_err(|error| error.to_string()),
             Some(Err(error)) => Err(error.clone()),
             None => Err(format!("templates/{name} is not in the module")),
-        }
+        }?;
+        self.made += text.len();
+        Ok(text)
     }
+}
 
-    fn text(&self, text: &str) -> Result<String, String> {
-        evaluated_text(text, self.scope)
+/// Evaluates what holds expressions; the common case of none copies nothing.
+fn attributes<'b>(
+    declared: &'b BTreeMap<String, Value>,
+    scope: &ModuleScope,
+) -> Result<Cow<'b, BTreeMap<String, Value>>, String> {
+    if !declared.values().any(is_dynamic) {
+        return Ok(Cow::Borrowed(declared));
     }
+    let names = scope.names();
+    let evaluated = declared.iter().map(|(name, value)| match is_dynamic(value) {
+        true => Ok((name.clone(), evaluate(value, &names).map_err(|error| format!("{name}: {error}"))?)),
+        false => Ok((name.clone(), value.clone())),
+    });
+    evaluated.collect::<Result<_, String>>().map(Cow::Owned)
+}
+
+/// Roughly the bytes that a value takes.
+fn size(value: &Value) -> usize {
+    /// The fixed cost of a value.
+    const ITEM: usize = 32;
+    ITEM + match value {
+        Value::Bool(_) | Value::Int(_) => 0,
+        Value::Str(text) => text.len(),
+        Value::List(items) => items.iter().map(size).sum(),
+        Value::Map(map) => map.iter().map(|(key, value)| key.len() + size(value)).sum(),
+    }
+}
+
+fn guards(resource: &DeclaredResource, scope: &ModuleScope) -> Result<Vec<ResourceGuard>, String> {
+    let declared = [(GuardKind::OnlyIf, &resource.only_if), (GuardKind::NotIf, &resource.not_if)];
+    let given = declared.into_iter().filter_map(|(kind, guard)| Some((kind, guard.as_ref()?)));
+    given
+        .map(|(kind, guard)| {
+            let command = command(guard, scope).map_err(|error| format!("{}: {error}", kind.key()))?;
+            Ok(ResourceGuard { kind, command })
+        })
+        .collect()
+}
+
+fn retry(resource: &DeclaredResource) -> RetryPolicy {
+    let delay = resource.retry_delay.unwrap_or(DEFAULT_RETRY_DELAY_SECS);
+    RetryPolicy {
+        // Whoever made the release, the bounds hold.
+        retries: resource.retries.unwrap_or(0).min(MAX_RETRIES),
+        delay: Duration::from_secs(delay.min(MAX_RETRY_DELAY_SECS).into()),
+    }
+}
+
+/// The attributes by which a resource of this type can be removed without its declaration.
+fn kept(kind: &str, attributes: &BTreeMap<String, Value>, spec: &Spec) -> BTreeMap<String, Value> {
+    let names = schema::find(kind).map_or(&[][..], |kind| kind.removal);
+    let given = names.iter().filter_map(|name| Some(((*name).to_owned(), attributes.get(*name)?.clone())));
+    let mut kept: BTreeMap<String, Value> = given.collect();
+    // A script of the module is found by its digest when the module is gone.
+    if let Spec::Custom(CustomSpec { script: Script::Shipped { digest, .. }, .. }) = spec {
+        kept.insert("sha256".to_owned(), Value::from(digest.to_string().as_str()));
+    }
+    kept
 }
 
 /// Evaluates the `${{ }}` of a command.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use catalog::spec::CustomSpec;
+use catalog::types::CustomSpec;
 use lang::Value;
 use model::{Edit, Fields};
 use serde::Serialize;

@@ -1,6 +1,6 @@
 //! `directory`: that it is there, or not, and its mode, owner and group.
 
-use catalog::spec::{DirectorySpec, Ensure};
+use catalog::types::{DirectorySpec, Ensure};
 use model::{Edit, Fields, PathOwnership, PathState};
 
 use super::{AccountLookup, DEFAULT_DIRECTORY_MODE, FieldDifference, mode_field, ownership_differs};

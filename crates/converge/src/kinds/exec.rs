@@ -1,7 +1,7 @@
 //! `exec` and `shell`: whether a command is to run, and what its exit means.
 
 use catalog::module::CommandLine;
-use catalog::spec::ExecSpec;
+use catalog::types::ExecSpec;
 use model::{Edit, Fields};
 
 /// The longest command text, in bytes, that an edit shows.

@@ -1,6 +1,6 @@
 //! `file`: bytes, mode, owner and group of a regular file.
 
-use catalog::spec::{Ensure, FileContent, FileSpec};
+use catalog::types::{Ensure, FileContent, FileSpec};
 use model::{Digest, Edit, Fields, PathOwnership, PathState};
 
 use super::{

@@ -3,7 +3,7 @@
 //! The file is bytes: CRLF or LF, a last line without newline, bytes that are no UTF-8.
 //! Only the line itself is understood.
 
-use catalog::spec::{Ensure, LineSpec};
+use catalog::types::{Ensure, LineSpec};
 use lang::regex::Regex;
 use model::{Edit, Fields, PathOwnership, PathState};
 

@@ -9,11 +9,15 @@ use model::delta::MAX_FIELD;
 use model::{Digest, Edit, Fields, PathOwnership, PathState};
 use serde::{Deserialize, Serialize};
 
+use crate::Prior;
+
 pub mod custom;
 pub mod directory;
 pub mod exec;
 pub mod file;
+pub mod host;
 pub mod line;
+pub mod state;
 pub mod symlink;
 
 /// Permission bits of a file that the spec says nothing about.
@@ -27,8 +31,8 @@ pub struct Checked {
     /// What differs; `None` when the host is as declared (or when `unknown`). Its fields
     /// hold only what differs; all of them for an addition.
     pub edit: Option<Edit<Fields>>,
-    /// What is at the resource's path now; [`PathState::Missing`] for types without a path.
-    pub prior: PathState,
+    /// What is there now; nothing at a path for types that manage nothing that can be looked at.
+    pub prior: Prior,
     /// What an operator should know beforehand: what cannot be undone or enforced.
     pub note: Option<String>,
     /// Nothing can say without running it. Applying runs it; a plan shows "outcome unknown".
@@ -36,19 +40,22 @@ pub struct Checked {
 }
 
 impl Checked {
+    /// The prior state of what cannot be looked at.
+    pub const NOTHING: Prior = Prior::Path(PathState::Missing);
+
     /// The host is as declared.
-    pub fn in_sync(prior: PathState) -> Checked {
+    pub fn in_sync(prior: Prior) -> Checked {
         Checked { edit: None, prior, note: None, unknown: false }
     }
 
     /// The host differs by `edit`.
-    pub fn differs(prior: PathState, edit: Edit<Fields>) -> Checked {
+    pub fn differs(prior: Prior, edit: Edit<Fields>) -> Checked {
         Checked { edit: Some(edit), prior, note: None, unknown: false }
     }
 
     /// Only running it can say.
     pub fn unknown() -> Checked {
-        Checked { edit: None, prior: PathState::Missing, note: None, unknown: true }
+        Checked { edit: None, prior: Checked::NOTHING, note: None, unknown: true }
     }
 }
 

@@ -1,6 +1,6 @@
 //! `symlink`: a symbolic link and what it points to.
 
-use catalog::spec::{Ensure, SymlinkSpec};
+use catalog::types::{Ensure, SymlinkSpec};
 use model::{Edit, Fields, PathState};
 
 use super::{FieldDifference, content_field};

@@ -9,7 +9,7 @@ use model::{RunReport, Timestamp};
 use super::module::ModuleProgress;
 use super::removal::Removal;
 use super::report::ItemCollector;
-use super::{FinishedRun, Job, JobId, JobOutcome, JobWork, Pending, Record, RunMode, RunOptions};
+use super::{FinishedRun, Job, JobId, JobOutcome, JobWork, Pending, Record, RunMode, RunOptions, RunScope};
 use crate::{BoundResource, Desired, Ledger, LedgerEntry, ResourceId};
 
 /// One run over a desired state. Feed it: [`Run::ready`] for jobs, [`Run::done`] for each
@@ -35,6 +35,9 @@ pub struct Run {
     startable: BTreeSet<usize>,
     /// Modules that have begun and can take a step.
     moving: VecDeque<usize>,
+    /// Modules whose wait is over, and that may go on.
+    resuming: VecDeque<usize>,
+    /// Modules that have begun and do not wait for time to pass.
     running: usize,
     jobs: BTreeMap<JobId, JobTarget>,
     next_job: u64,
@@ -46,6 +49,8 @@ pub struct Run {
 #[derive(Clone, Copy, Debug)]
 enum JobTarget {
     Module(usize),
+    /// A module that lets time pass; meanwhile another one may run.
+    WaitingModule(usize),
     Removal,
 }
 
@@ -68,7 +73,7 @@ impl Run {
     ) -> Run {
         let modules = ModuleProgress::all(&desired);
         let startable = (0..modules.len()).filter(|m| modules[*m].blockers == 0).collect();
-        let removal = Removal::new(&desired, &ledger);
+        let removal = Removal::new(&desired, &ledger, &options.scope);
         let mut run = Run {
             mode,
             ledger,
@@ -84,6 +89,7 @@ impl Run {
             generation: 0,
             startable,
             moving: VecDeque::new(),
+            resuming: VecDeque::new(),
             running: 0,
             jobs: BTreeMap::new(),
             next_job: 0,
@@ -106,12 +112,17 @@ impl Run {
         let mut jobs = Vec::new();
         loop {
             while self.running < self.options.max_parallel.max(1) {
-                let Some(m) = self.startable.pop_first() else { break };
+                let next = self.resuming.pop_front().or_else(|| self.startable.pop_first());
+                let Some(m) = next else { break };
                 self.running += 1;
                 self.moving.push_back(m);
             }
             let Some(m) = self.moving.pop_front() else { break };
             match self.step(m) {
+                Some(work @ JobWork::Wait { .. }) => {
+                    self.running -= 1;
+                    jobs.push(self.issue(JobTarget::WaitingModule(m), work));
+                }
                 Some(work) => jobs.push(self.issue(JobTarget::Module(m), work)),
                 None => self.module_is_done(m),
             }
@@ -132,6 +143,10 @@ impl Run {
             Some(JobTarget::Module(m)) => {
                 self.settle(m, outcome);
                 self.moving.push_back(m);
+            }
+            Some(JobTarget::WaitingModule(m)) => {
+                self.settle(m, outcome);
+                self.resuming.push_back(m);
             }
             Some(JobTarget::Removal) => self.removed(outcome),
             None => {}
@@ -154,6 +169,7 @@ impl Run {
             root: self.options.root,
             intended: self.options.intended,
             paused: None,
+            partial: self.options.scope.partial(),
             counts,
             items,
         };
@@ -186,6 +202,10 @@ impl Run {
         record
     }
 
+    pub(super) fn scope(&self) -> &RunScope {
+        &self.options.scope
+    }
+
     pub(super) fn removal(&mut self) -> &mut Removal {
         &mut self.removal
     }
@@ -199,7 +219,7 @@ impl Run {
     }
 
     fn modules_are_done(&self) -> bool {
-        self.running == 0 && self.startable.is_empty() && self.moving.is_empty()
+        self.running == 0 && self.startable.is_empty() && self.moving.is_empty() && self.resuming.is_empty()
     }
 
     fn module_is_done(&mut self, m: usize) {

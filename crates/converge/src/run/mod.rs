@@ -1,9 +1,11 @@
 //! [`Run`]: what to do next, and what came of it (CNV-1, CFG-4).
 //!
 //! Modules run in order of their edges, independent ones beside each other; inside a
-//! module one resource after the other: when -> check -> ok, or apply -> changed or failed
-//! -> notify; then verify; then the notified handlers. Order never skips; a failed
-//! `depends_on` does. Before anything is applied, the shell makes durable what a crash
+//! module one resource after the other: when -> guards -> check -> ok, or apply -> changed or
+//! failed -> notify; then verify; then the notified handlers. Order never skips; a failed
+//! `depends_on` does. A resource with `retries` that failed waits and goes on where it failed,
+//! at a guard or at the check, and other modules go on meanwhile. A [`RunScope`] limits a run
+//! to some resources. Before anything is applied, the shell makes durable what a crash
 //! must not lose: the ledger entry, the notifications that the change will cause and how
 //! to undo it ([`Record`]). So a process that is killed at any moment owes no handler and
 //! no verify that the next run does not pay.
@@ -13,6 +15,8 @@ mod module;
 mod pending;
 mod removal;
 mod report;
+mod retry;
+mod scope;
 mod slot;
 
 use std::fmt;
@@ -23,11 +27,13 @@ use catalog::module::{CommandLine, OnRemove};
 use lang::Probe;
 use model::{Digest, RunReport, Timestamp};
 
+use crate::bind::ResourceGuard;
 use crate::kinds::{Applied, Checked};
 use crate::{BoundResource, Ledger, LedgerEntry, ResourceId};
 
 pub use machine::Run;
 pub use pending::{Pending, Undo};
+pub use scope::{RunScope, UnknownTag};
 
 /// How many modules a run works on at once by default.
 pub const DEFAULT_PARALLEL: usize = 4;
@@ -44,7 +50,7 @@ pub enum RunMode {
 }
 
 /// What a run is about.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub struct RunOptions {
     /// Modules at once; at least 1.
     pub max_parallel: usize,
@@ -56,6 +62,8 @@ pub struct RunOptions {
     pub intended: bool,
     /// When the run starts.
     pub started: Timestamp,
+    /// Which resources it is about.
+    pub scope: RunScope,
 }
 
 /// Names a job of one run.
@@ -82,6 +90,19 @@ pub struct Job {
 pub enum JobWork {
     /// Answer a question about the host: [`JobDone::Probed`]. Only [`Probe::FileExists`].
     Probe(Probe),
+    /// Run a resource's guard: [`JobDone::Guarded`] or [`JobDone::Skipped`].
+    Guard {
+        /// Whose guard it is.
+        resource: Arc<BoundResource>,
+        /// The guard.
+        guard: ResourceGuard,
+    },
+    /// Let this much time pass by a clock that nobody sets: [`JobDone::Waited`]. It is no work,
+    /// and must hold no other job up; an error ends the waiting, and what failed has failed.
+    Wait {
+        /// How long.
+        delay: Duration,
+    },
     /// Look, and touch nothing: [`JobDone::Checked`] or [`JobDone::Skipped`].
     Check {
         /// What to look at; its spec is `Ok`.
@@ -164,6 +185,10 @@ pub type JobOutcome = Result<JobDone, String>;
 pub enum JobDone {
     /// Of [`JobWork::Probe`].
     Probed(bool),
+    /// Of [`JobWork::Guard`]: whether the command succeeded.
+    Guarded(bool),
+    /// Of [`JobWork::Wait`].
+    Waited,
     /// Of [`JobWork::Check`].
     Checked(Checked),
     /// The host does not do this kind of work here; the reason (`rooted`).

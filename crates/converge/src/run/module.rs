@@ -7,6 +7,7 @@ use lang::Probe;
 use model::{Action, Timestamp};
 
 use super::report::{bare, item};
+use super::retry::Tries;
 use super::slot::{Applying, source, waits_for};
 use super::{JobDone, JobOutcome, JobWork, Run, RunMode, Undo, VERIFY_TIMEOUT};
 use crate::kinds::Checked;
@@ -31,6 +32,10 @@ pub(super) struct ModuleProgress {
     /// What the check of the current slot found, until it is applied.
     pub(super) checked: Option<Checked>,
     pub(super) applying: Option<Applying>,
+    /// Guards of the current slot that let it go on.
+    pub(super) guarded: usize,
+    /// Earlier tries of the current slot.
+    pub(super) tries: Tries,
     /// Slots whose resource was changed.
     pub(super) changed: Vec<usize>,
 }
@@ -39,9 +44,11 @@ pub(super) struct ModuleProgress {
 pub(super) enum ModulePhase {
     #[default]
     Start,
-    /// When, dependencies, check.
+    /// When, dependencies, guards, check.
     Slot(usize),
     Apply(usize),
+    /// It failed and is to be tried again.
+    Wait(usize),
     Verify,
     Undo,
     End,
@@ -57,6 +64,8 @@ pub(super) enum SlotState {
     Failed,
     /// Skipped because of this one's failure.
     Blocked(ResourceId),
+    /// The run is not about it.
+    OutOfScope,
 }
 
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -100,6 +109,9 @@ impl Run {
                 ModulePhase::Start => self.start(m),
                 ModulePhase::Slot(slot) => self.slot(m, slot),
                 ModulePhase::Apply(slot) => self.apply(m, slot),
+                ModulePhase::Wait(slot) => {
+                    return Some(JobWork::Wait { delay: self.resource(m, slot).retry.delay });
+                }
                 ModulePhase::Verify => self.verify(m),
                 ModulePhase::Undo => self.undo(m),
                 ModulePhase::End => self.end(m),
@@ -123,7 +135,13 @@ impl Run {
                 return self.skipped_by_host(m, slot, reason);
             }
             (ModulePhase::Slot(slot), Ok(JobDone::Checked(checked))) => {
-                return self.checked(m, slot, Ok(checked));
+                return self.checked(m, slot, checked);
+            }
+            (ModulePhase::Slot(slot), Ok(JobDone::Guarded(succeeded))) => {
+                return self.guarded(m, slot, succeeded);
+            }
+            (ModulePhase::Wait(slot), Ok(JobDone::Waited)) => {
+                return self.modules[m].phase = ModulePhase::Slot(slot);
             }
             (ModulePhase::Apply(slot), Ok(JobDone::Applied(applied))) => {
                 return self.applied(m, slot, Ok(applied));
@@ -136,8 +154,9 @@ impl Run {
         };
         match phase {
             ModulePhase::Start => self.fail_module(m, why),
-            ModulePhase::Slot(slot) => self.checked(m, slot, Err(why)),
+            ModulePhase::Slot(slot) => self.check_failed(m, slot, why),
             ModulePhase::Apply(slot) => self.applied(m, slot, Err(why)),
+            ModulePhase::Wait(slot) => self.give_up(m, slot),
             ModulePhase::Verify => self.verified(m, Err(why)),
             ModulePhase::Undo => self.undone(m, Err(why)),
             ModulePhase::End => self.persisted(m, Err(why)),
@@ -147,6 +166,11 @@ impl Run {
 
     fn start(&mut self, m: usize) -> Option<JobWork> {
         let module = Arc::clone(&self.desired.modules[m]);
+        if !self.module_in_scope(m) {
+            let progress = &mut self.modules[m];
+            (progress.end, progress.phase) = (ModuleEnd::Fine, ModulePhase::End);
+            return None;
+        }
         if let Some(error) = &module.error {
             self.fail_module(m, error.clone());
             return None;
@@ -258,7 +282,8 @@ impl Run {
 
     fn verify(&mut self, m: usize) -> Option<JobWork> {
         let module = &self.desired.modules[m];
-        let due = self.pending.unverified.contains_key(&module.name) && !self.observes_module(m);
+        let owed = self.pending.unverified.contains_key(&module.name) && self.looked_at(m);
+        let due = owed && !self.observes_module(m);
         match &module.verify {
             Some(command) if due => Some(JobWork::Verify {
                 module: module.name.clone(),

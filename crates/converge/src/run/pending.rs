@@ -1,12 +1,12 @@
 //! [`Pending`]: what a run owes, and the next one if this one is killed (CFG-4).
 
-use model::PathState;
 use std::collections::{BTreeMap, BTreeSet};
 
+use lang::Value;
 use serde::{Deserialize, Serialize};
 
 use crate::ResourceId;
-use crate::ledger::cannot_restore;
+use crate::ledger::{Prior, cannot_restore};
 
 /// Notifications not yet acted on, and changes not yet verified.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -23,12 +23,19 @@ pub struct Pending {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Undo {
-    /// The path that was changed.
+    /// The path that was changed; the resource's name where its type manages none.
     pub path: String,
     /// What was there before.
-    pub prior: PathState,
+    #[serde(flatten)]
+    pub prior: Prior,
     /// The prior bytes are in the blob store.
     pub kept: bool,
+    /// The resource's type; empty in what an earlier version wrote, which knew paths alone.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub kind: String,
+    /// As [`LedgerEntry::attributes`](crate::LedgerEntry::attributes).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub attributes: BTreeMap<String, Value>,
 }
 
 impl Undo {
@@ -44,6 +51,14 @@ pub(super) struct Ahead {
     notified: Vec<ResourceId>,
     undo: bool,
     unverified: bool,
+}
+
+impl Ahead {
+    /// What two tries of one apply put there.
+    pub(super) fn and(mut self, last: Ahead) -> Ahead {
+        self.notified.extend(last.notified);
+        Ahead { undo: self.undo || last.undo, unverified: self.unverified || last.unverified, ..self }
+    }
 }
 
 impl Pending {

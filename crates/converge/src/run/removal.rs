@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, VecDeque};
 
 use catalog::module::OnRemove;
 use model::delta::{Edit, Fields};
-use model::{Action, PathState, ResourceReport};
+use model::{Action, ResourceReport};
 
 use super::report::bare;
-use super::{JobDone, JobOutcome, JobWork, Run, RunMode};
-use crate::{Desired, Ledger, LedgerEntry, ResourceId};
+use super::{JobDone, JobOutcome, JobWork, Run, RunMode, RunScope};
+use crate::{Desired, Ledger, LedgerEntry, ResourceId, Subject};
 
 /// Where removals stand in the report: after every module.
 const LAST: usize = usize::MAX;
@@ -25,25 +25,23 @@ pub(super) struct Removal {
 
 impl Removal {
     /// What the ledger knows and the set does not. A module that could not be bound keeps
-    /// all its entries: which of its resources left is not known.
-    pub(super) fn new(desired: &Desired, ledger: &Ledger) -> Removal {
+    /// all its entries: which of its resources left is not known. A partial run removes nothing.
+    pub(super) fn new(desired: &Desired, ledger: &Ledger, scope: &RunScope) -> Removal {
         let gone: Vec<(&ResourceId, &LedgerEntry)> =
             ledger.entries.iter().filter(|(id, _)| !desired.index.contains_key(*id)).collect();
         if gone.is_empty() {
             return Removal::default();
         }
         let unnamed = |id: &ResourceId| desired.modules.iter().any(|m| m.unnamed && m.name == id.module());
-        // Where `when` is false there is no spec, and the name is the path.
-        let managed: BTreeMap<&str, &ResourceId> = desired
-            .resources()
-            .map(|resource| (resource.path().unwrap_or(&resource.name), &resource.id))
-            .collect();
+        let managed: BTreeMap<Subject<'_>, &ResourceId> =
+            desired.resources().filter_map(|resource| Some((resource.subject()?, &resource.id))).collect();
         let mut removal = Removal::default();
         let mut left = Vec::new();
         for (id, entry) in gone.into_iter().filter(|(id, _)| !unnamed(id)) {
-            match managed.get(entry.path.as_str()) {
+            match managed.get(&entry.subject()) {
                 Some(new) => removal.moved.push((id.clone(), (*new).clone())),
-                None => left.push((&entry.path, id.clone())),
+                None if *scope == RunScope::All => left.push((&entry.path, id.clone())),
+                None => {}
             }
         }
         left.sort_by(|a, b| b.cmp(a));
@@ -133,7 +131,7 @@ impl Run {
 fn edit(entry: &LedgerEntry) -> Edit<Fields> {
     let fields = |kind: &str| Fields::from([("type".to_owned(), kind.to_owned())]);
     match entry.on_remove {
-        OnRemove::Restore if !matches!(entry.prior, PathState::Missing) => {
+        OnRemove::Restore if !entry.prior.is_missing() => {
             Edit::Change { from: fields(&entry.kind), to: fields(entry.prior.what()) }
         }
         _ => Edit::Remove { from: fields(&entry.kind) },

@@ -1,6 +1,6 @@
 //! Collecting a run's report within its bounds (CNV-2).
 
-use catalog::spec::Spec;
+use catalog::types::Spec;
 use model::delta::{Edit, Fields};
 use model::report::{MAX_ITEMS, MAX_TEXT};
 use model::{Action, ResourceReport, RunCounts};
@@ -75,11 +75,10 @@ pub(super) fn bare(name: &str, action: Action, reason: Option<String>) -> Resour
 /// Its failures may quote the output of a command.
 fn speaks(resource: &BoundResource) -> bool {
     match &resource.spec {
-        Ok(Spec::Exec(_) | Spec::Custom(_)) => true,
         Ok(Spec::File(spec)) => spec.validate.is_some(),
         Ok(Spec::Directory(_) | Spec::Symlink(_) | Spec::Line(_)) => false,
-        // The message of a failed evaluation may quote a value.
-        Err(_) => true,
+        // Commands say what they like, and the message of a failed evaluation may quote a value.
+        Ok(_) | Err(_) => true,
     }
 }
 

@@ -1,10 +1,11 @@
-//! One resource's way: dependencies, when, check, apply, notify.
+//! One resource's way: dependencies, when, guards, check, apply, notify.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::sync::Arc;
 
 use catalog::module::OnRemove;
+use catalog::schema::Manages;
 use lang::{EvalError, Probe};
 use model::delta::{Edit, Fields};
 use model::{Action, PathState};
@@ -12,19 +13,32 @@ use model::{Action, PathState};
 use super::module::{ModuleEnd, ModulePhase, SlotState};
 use super::pending::Ahead;
 use super::report::item;
+use super::retry::Tries;
 use super::{JobWork, Record, Run, RunMode, Undo};
 use crate::bind::parents;
+use crate::kinds::exec::command_text;
 use crate::kinds::{Applied, Checked};
 use crate::ledger::MAX_KEPT;
-use crate::{BoundResource, LedgerEntry, ResourceId, When};
+use crate::{BoundResource, LedgerEntry, Prior, ResourceId, When};
 
 /// What is to be known when an apply comes back.
 #[derive(Debug, Default)]
 pub(super) struct Applying {
-    edit: Option<Edit<Fields>>,
+    pub(super) edit: Option<Edit<Fields>>,
     ahead: Option<Ahead>,
     /// The ledger entry that goes with it is new.
     new_entry: bool,
+}
+
+impl Applying {
+    /// Two tries of one change: it began where the first one began.
+    pub(super) fn and(self, last: Applying) -> Applying {
+        let ahead = match (self.ahead, last.ahead) {
+            (Some(first), Some(last)) => Some(first.and(last)),
+            (first, last) => first.or(last),
+        };
+        Applying { edit: self.edit.or(last.edit), ahead, new_entry: self.new_entry || last.new_entry }
+    }
 }
 
 impl Run {
@@ -37,6 +51,10 @@ impl Run {
         let resource = Arc::clone(self.resource(m, slot));
         let handler = slot >= self.desired.modules[m].resources.len();
         let observe = self.observes(&resource);
+        if !self.in_scope(&resource) {
+            self.next(m, slot, SlotState::OutOfScope);
+            return None;
+        }
         if handler && !self.is_notified(&resource, observe, None) {
             self.next(m, slot, SlotState::Fine);
             return None;
@@ -54,8 +72,14 @@ impl Run {
         let bound = resource.spec.as_ref().map(|_| true).map_err(Clone::clone);
         match wanted.and_then(|wanted| if wanted { bound } else { Ok(false) }) {
             Ok(true) => {
-                self.modules[m].began = self.now;
-                return Some(JobWork::Check { resource, plan: observe });
+                let progress = &mut self.modules[m];
+                if progress.guarded == 0 && progress.tries.is_first() {
+                    progress.began = self.now;
+                }
+                return Some(match resource.guards.get(progress.guarded).cloned() {
+                    Some(guard) => JobWork::Guard { resource, guard },
+                    None => JobWork::Check { resource, plan: observe },
+                });
             }
             Ok(false) => {
                 let reason = format!("when is false: {}", source(&resource.when));
@@ -91,7 +115,8 @@ impl Run {
                 (SlotState::Waiting, ModuleEnd::Blocked(root)) => {
                     Some((id.clone(), ResourceId::from(root.as_str())))
                 }
-                (SlotState::Fine, _) | (SlotState::Waiting, ModuleEnd::Open | ModuleEnd::Fine) => None,
+                (SlotState::Fine | SlotState::OutOfScope, _)
+                | (SlotState::Waiting, ModuleEnd::Open | ModuleEnd::Fine) => None,
             }
         })
     }
@@ -118,8 +143,8 @@ impl Run {
             }
             (Probe::Changed(None), Some(resource)) => Some(self.is_notified(resource, observe, None)),
             (Probe::Changed(Some(id)), Some(resource)) => {
-                let notifier = resource.notifiers.get(id)?;
-                Some(self.is_notified(resource, observe, Some(notifier)))
+                let notifiers = resource.notifiers.get(id)?;
+                Some(notifiers.iter().any(|by| self.is_notified(resource, observe, Some(by))))
             }
             (Probe::Changed(_), None) => None,
         };
@@ -136,15 +161,43 @@ impl Run {
         }
     }
 
-    pub(super) fn checked(&mut self, m: usize, slot: usize, result: Result<Checked, String>) {
+    /// A guard was answered.
+    pub(super) fn guarded(&mut self, m: usize, slot: usize, succeeded: bool) {
+        let resource = Arc::clone(self.resource(m, slot));
+        let Some(guard) = resource.guards.get(self.modules[m].guarded) else { return };
+        if guard.kind.lets_on(succeeded) {
+            self.modules[m].guarded += 1;
+            return;
+        }
+        let word = if succeeded { "succeeded" } else { "did not succeed" };
+        let reason = match resource.sensitive {
+            true => format!("{} {word}", guard.kind.key()),
+            false => format!("{} {word}: {}", guard.kind.key(), command_text(&guard.command)),
+        };
+        self.skipped_by_host(m, slot, reason);
+    }
+
+    /// A guard or the check could not be answered.
+    pub(super) fn check_failed(&mut self, m: usize, slot: usize, why: String) {
+        let resource = Arc::clone(self.resource(m, slot));
+        let why = match resource.guards.get(self.modules[m].guarded) {
+            Some(guard) => format!("{}: {why}", guard.kind.key()),
+            None => why,
+        };
+        if self.observes(&resource) {
+            self.unsure_or_failed(m, slot, &resource, why);
+        } else {
+            self.try_failed(m, slot, why, None);
+        }
+    }
+
+    pub(super) fn checked(&mut self, m: usize, slot: usize, checked: Checked) {
         let resource = Arc::clone(self.resource(m, slot));
         let observe = self.observes(&resource);
-        let checked = match result {
-            Ok(checked) => checked,
-            Err(reason) if observe => return self.unsure_or_failed(m, slot, &resource, reason),
-            Err(reason) => return self.fail(m, slot, reason),
-        };
         if checked.edit.is_none() && !checked.unknown {
+            if self.changed_by_earlier_try(m, slot) {
+                return;
+            }
             self.report.counts.ok += 1;
             if !observe {
                 self.follow_declaration(&resource, &checked.prior);
@@ -169,24 +222,35 @@ impl Run {
         let checked = self.modules[m].checked.take().unwrap_or_else(Checked::unknown);
         let module = Arc::clone(&self.desired.modules[m]);
         let handler = slot >= module.resources.len();
-        let kept = matches!(checked.prior, PathState::File { size, .. } if size <= MAX_KEPT);
-        let path = resource.path().map(str::to_owned);
+        let kept = matches!(checked.prior, Prior::Path(PathState::File { size, .. }) if size <= MAX_KEPT);
+        let remembered = remembered(&resource);
         // Handlers come after the verify, and it does not answer for them.
         let verifies = (module.verify.is_some() && !handler).then_some(module.name.as_str());
-        let undo = path.clone().filter(|_| verifies.is_some());
-        let undo = undo.map(|path| Undo { path, prior: checked.prior.clone(), kept });
+        let undo = match &remembered {
+            Some(Remembered { path, undone: true }) if verifies.is_some() => Some(Undo {
+                path: path.clone(),
+                prior: checked.prior.clone(),
+                kept,
+                kind: resource.kind.clone(),
+                attributes: resource.kept.clone(),
+            }),
+            _ => None,
+        };
         let ahead = self.pending.ahead(&resource.id, &resource.notify, verifies, undo);
+        let path = remembered.map(|remembered| remembered.path);
         let entry = path.clone().filter(|_| !self.ledger.entries.contains_key(&resource.id));
         let new_entry = entry.is_some();
         if let Some(path) = entry {
             let entry = self.entry(&resource, path, checked.prior.clone(), kept);
             self.remember(&resource.id, entry);
+        } else {
+            self.follow_declaration(&resource, &checked.prior);
         }
         let mut record = Record::default();
-        if ahead.is_some() || new_entry {
+        if ahead.is_some() || !self.put.is_empty() {
             self.dirty |= ahead.is_some();
             record = self.record();
-            record.keep = path.filter(|_| kept);
+            record.keep = path.filter(|_| kept && (ahead.is_some() || new_entry));
         }
         let edit = checked.edit.clone();
         self.modules[m].applying = Some(Applying { edit, ahead, new_entry });
@@ -195,9 +259,16 @@ impl Run {
 
     pub(super) fn applied(&mut self, m: usize, slot: usize, result: Result<Applied, String>) {
         let resource = Arc::clone(self.resource(m, slot));
-        let Applying { edit, ahead, new_entry } = self.modules[m].applying.take().unwrap_or_default();
-        match result {
-            Ok(applied) if applied.changed => {
+        let applied = match result {
+            Ok(applied) => applied,
+            Err(reason) => {
+                let applying = self.modules[m].applying.take();
+                return self.try_failed(m, slot, reason, applying);
+            }
+        };
+        let (Applying { edit, ahead, new_entry }, tried) = self.take_applying(m);
+        match applied.changed || tried {
+            true => {
                 let ms = self.elapsed(m);
                 let edit = applied.edit.or(edit);
                 self.report.add((m, slot), item(&resource, Action::Changed, edit.as_ref(), None, ms));
@@ -205,7 +276,7 @@ impl Run {
                 self.heard(&resource, false);
                 self.next(m, slot, SlotState::Fine);
             }
-            Ok(_) => {
+            false => {
                 self.take_back(&resource, ahead, true);
                 if new_entry {
                     self.ledger.entries.remove(&resource.id);
@@ -216,16 +287,18 @@ impl Run {
                 self.heard(&resource, false);
                 self.next(m, slot, SlotState::Fine);
             }
-            Err(reason) => {
-                // Half a change may have happened: how to undo it stays written down.
-                self.take_back(&resource, ahead, false);
-                // The record may not have been written either; the next one repeats it.
-                self.dirty = true;
-                let entry = self.ledger.entries.get(&resource.id).filter(|_| new_entry).cloned();
-                self.put.extend(entry.map(|entry| (resource.id.clone(), entry)));
-                self.fail_at(m, slot, edit.as_ref(), reason);
-            }
         }
+    }
+
+    /// The last try of an apply failed.
+    pub(super) fn half_applied(&mut self, m: usize, slot: usize, applying: Applying) {
+        let resource = Arc::clone(self.resource(m, slot));
+        // Half a change may have happened: how to undo it stays written down.
+        self.take_back(&resource, applying.ahead, false);
+        // The record may not have been written either; the next one repeats it.
+        self.dirty = true;
+        let entry = self.ledger.entries.get(&resource.id).filter(|_| applying.new_entry).cloned();
+        self.put.extend(entry.map(|entry| (resource.id.clone(), entry)));
     }
 
     pub(super) fn skipped_by_host(&mut self, m: usize, slot: usize, reason: String) {
@@ -242,7 +315,7 @@ impl Run {
     }
 
     /// The slot failed at this change; what notified it is still owed.
-    fn fail_at(&mut self, m: usize, slot: usize, edit: Option<&Edit<Fields>>, reason: String) {
+    pub(super) fn fail_at(&mut self, m: usize, slot: usize, edit: Option<&Edit<Fields>>, reason: String) {
         let resource = Arc::clone(self.resource(m, slot));
         let (action, state) = match resource.ignore_failure {
             true => (Action::Ignored, SlotState::Fine),
@@ -294,40 +367,51 @@ impl Run {
     }
 
     /// Keeps the ledger true to what is declared now, for a resource that is as declared.
-    fn follow_declaration(&mut self, resource: &BoundResource, prior: &PathState) {
+    fn follow_declaration(&mut self, resource: &BoundResource, prior: &Prior) {
         if self.ledger.entries.is_empty() && resource.on_remove != OnRemove::Delete {
             return;
         }
-        let Some(path) = resource.path() else { return };
+        let Some(Remembered { path, .. }) = remembered(resource) else { return };
         let follows = |entry: &LedgerEntry| {
-            entry.on_remove == resource.on_remove && entry.sensitive == resource.sensitive
+            entry.on_remove == resource.on_remove
+                && entry.sensitive == resource.sensitive
+                && entry.attributes == resource.kept
         };
         match self.ledger.entries.get(&resource.id) {
             Some(entry) if follows(entry) => {}
             Some(entry) => {
-                let entry = entry.clone();
-                let entry =
-                    LedgerEntry { on_remove: resource.on_remove, sensitive: resource.sensitive, ..entry };
+                let entry = LedgerEntry {
+                    on_remove: resource.on_remove,
+                    sensitive: resource.sensitive,
+                    attributes: resource.kept.clone(),
+                    ..entry.clone()
+                };
                 self.remember(&resource.id, entry);
             }
             // It is to be deleted when it leaves, whoever made it.
-            None if resource.on_remove == OnRemove::Delete && !resource.is_absent() => {
-                let entry = self.entry(resource, path.to_owned(), prior.clone(), false);
+            None if resource.on_remove == OnRemove::Delete
+                && resource.manages() != Some(Manages::Effect)
+                && !resource.is_absent() =>
+            {
+                let entry = self.entry(resource, path, prior.clone(), false);
                 self.remember(&resource.id, entry);
             }
             None => {}
         }
     }
 
-    fn entry(&self, resource: &BoundResource, path: String, prior: PathState, kept: bool) -> LedgerEntry {
+    fn entry(&self, resource: &BoundResource, path: String, prior: Prior, kept: bool) -> LedgerEntry {
+        // Nobody looked what a command changes.
+        let effect = resource.manages() == Some(Manages::Effect);
         LedgerEntry {
             kind: resource.kind.clone(),
             path,
-            prior,
+            prior: if effect { Prior::State(None) } else { prior },
             kept,
             on_remove: resource.on_remove,
             at: self.now,
             sensitive: resource.sensitive,
+            attributes: resource.kept.clone(),
         }
     }
 
@@ -343,12 +427,32 @@ impl Run {
         let progress = &mut self.modules[m];
         progress.states[slot] = state;
         progress.answers.clear();
+        (progress.guarded, progress.tries) = (0, Tries::default());
         progress.phase = phase;
     }
 
     fn elapsed(&self, m: usize) -> u64 {
         u64::try_from(self.now.since(self.modules[m].began).as_millis()).unwrap_or(u64::MAX)
     }
+}
+
+/// What the ledger calls a resource.
+struct Remembered {
+    /// Its path, or its name where it has none.
+    path: String,
+    /// Its change can be undone by what was there before.
+    undone: bool,
+}
+
+/// What the ledger keeps of a resource; `None` for a command that nothing undoes.
+fn remembered(resource: &BoundResource) -> Option<Remembered> {
+    let (path, undone) = match resource.manages()? {
+        Manages::Path | Manages::Part => (resource.path()?, true),
+        Manages::State => (resource.name.as_str(), true),
+        Manages::Effect if resource.on_remove == OnRemove::Delete => (resource.name.as_str(), false),
+        Manages::Effect => return None,
+    };
+    Some(Remembered { path: path.to_owned(), undone })
 }
 
 /// Why what depends on something is skipped.

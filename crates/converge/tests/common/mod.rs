@@ -6,12 +6,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
 use catalog::module::{CommandLine, Module, OnRemove, Params};
-use catalog::spec::{Ensure, FileContent, FileSpec, Spec};
+use catalog::types::{Ensure, FileContent, FileSpec, Spec};
 use converge::bind::Inputs;
 use converge::kinds::{Applied, Checked, custom, exec};
 use converge::{
-    BoundResource, Desired, FinishedRun, JobDone, JobOutcome, JobWork, Ledger, Pending, Record, ResourceId,
-    Run, RunMode, RunOptions, bind,
+    BoundResource, Desired, FinishedRun, JobDone, JobOutcome, JobWork, Ledger, Pending, Prior, Record,
+    ResourceId, Run, RunMode, RunOptions, RunScope, bind,
 };
 use lang::{Probe, Value};
 use model::{Action, Digest, Edit, Fields, PathState, RunReport, Timestamp};
@@ -86,6 +86,19 @@ impl Host {
         let outcome = match work {
             JobWork::Probe(Probe::FileExists(path)) => Ok(JobDone::Probed(self.nodes.contains_key(&path))),
             JobWork::Probe(Probe::Changed(_)) => panic!("the run answers that itself"),
+            JobWork::Guard { guard, .. } => {
+                let text = exec::command_text(&guard.command);
+                self.log.push(format!("ask {text}"));
+                match text.strip_prefix("test -e ") {
+                    Some(path) => Ok(JobDone::Guarded(self.nodes.contains_key(path))),
+                    None if self.broken.contains(&text) => Err(format!("{text} cannot be started")),
+                    None => Ok(JobDone::Guarded(text == "true")),
+                }
+            }
+            JobWork::Wait { delay } => {
+                self.log.push(format!("wait {} s", delay.as_secs()));
+                Ok(JobDone::Waited)
+            }
             JobWork::Check { resource, plan } => self.check(&resource, plan),
             JobWork::Apply { resource, checked, record } => {
                 self.persist(record)?;
@@ -101,7 +114,7 @@ impl Host {
                 let mut result = Ok(());
                 for undo in undo {
                     self.tick()?;
-                    result = result.and(self.restore(&undo.path, &undo.prior));
+                    result = result.and(self.restore(&undo.path, at_path(&undo.prior)));
                 }
                 result.map(|()| JobDone::Undone)
             }
@@ -110,7 +123,7 @@ impl Host {
                 let before = self.nodes.clone();
                 let result = match how {
                     OnRemove::Delete => self.restore(&entry.path, &PathState::Missing),
-                    _ => self.restore(&entry.path, &entry.prior),
+                    _ => self.restore(&entry.path, at_path(&entry.prior)),
                 };
                 result.map(|()| JobDone::Removed(self.nodes != before))
             }
@@ -182,27 +195,31 @@ impl Host {
             Spec::Exec(spec) => {
                 let created = spec.creates.as_ref().map(|path| self.nodes.contains_key(path));
                 let guards = exec::Guards { created, ..exec::Guards::default() };
-                Checked { edit: exec::assess(spec, &guards), ..Checked::in_sync(PathState::Missing) }
+                Checked { edit: exec::assess(spec, &guards), ..Checked::in_sync(Checked::NOTHING) }
             }
             Spec::Custom(spec) if plan && spec.dry_run => {
-                Checked { edit: Some(custom::edit(spec)), ..Checked::in_sync(PathState::Missing) }
+                Checked { edit: Some(custom::edit(spec)), ..Checked::in_sync(Checked::NOTHING) }
             }
             Spec::Custom(_) => Checked::unknown(),
             Spec::Line(spec) => match self.file(&spec.path) {
                 None => return Err(format!("{} is missing", spec.path)),
                 Some(text) if text.lines().any(|line| line == spec.line) => {
-                    Checked::in_sync(self.prior(&spec.path))
+                    Checked::in_sync(Prior::Path(self.prior(&spec.path)))
                 }
-                Some(_) => {
-                    Checked::differs(self.prior(&spec.path), edit(&self.prior(&spec.path), Some(&spec.line)))
-                }
+                Some(_) => Checked::differs(
+                    Prior::Path(self.prior(&spec.path)),
+                    edit(&self.prior(&spec.path), Some(&spec.line)),
+                ),
             },
             spec => {
                 let (path, wanted) = wanted(spec);
                 let prior = self.prior(&path);
                 match self.nodes.get(&path) == wanted.as_ref() {
-                    true => Checked::in_sync(prior),
-                    false => Checked::differs(prior.clone(), edit(&prior, wanted.as_ref().map(|_| "new"))),
+                    true => Checked::in_sync(Prior::Path(prior)),
+                    false => Checked::differs(
+                        Prior::Path(prior.clone()),
+                        edit(&prior, wanted.as_ref().map(|_| "new")),
+                    ),
                 }
             }
         };
@@ -262,7 +279,7 @@ fn wanted(spec: &Spec) -> (String, Option<Node>) {
         Spec::File(spec) => (&spec.path, spec.ensure, Node::File(text(spec))),
         Spec::Directory(spec) => (&spec.path, spec.ensure, Node::Directory),
         Spec::Symlink(spec) => (&spec.path, spec.ensure, Node::Symlink(spec.target.clone())),
-        Spec::Line(_) | Spec::Exec(_) | Spec::Custom(_) => panic!("not a path"),
+        _ => panic!("not a path"),
     };
     (path.clone(), (ensure == Ensure::Present).then_some(node))
 }
@@ -272,6 +289,13 @@ pub fn text(spec: &FileSpec) -> String {
         Some(FileContent::Text { text, .. }) => text.to_string(),
         Some(FileContent::Blob { .. }) => "blob".into(),
         None => String::new(),
+    }
+}
+
+fn at_path(prior: &Prior) -> &PathState {
+    match prior {
+        Prior::Path(state) => state,
+        Prior::State(_) => panic!("this host has paths alone"),
     }
 }
 
@@ -328,20 +352,34 @@ impl Set {
 }
 
 pub fn options() -> RunOptions {
-    RunOptions { max_parallel: 4, seq: 1, root: Digest::ZERO, intended: true, started: Timestamp(0) }
+    RunOptions {
+        max_parallel: 4,
+        seq: 1,
+        root: Digest::ZERO,
+        intended: true,
+        started: Timestamp(0),
+        scope: RunScope::All,
+    }
 }
 
 /// A run to its end or its death; jobs that are out at once are answered in an order that
 /// `seed` chooses.
-pub fn drive(
+pub fn drive(host: &mut Host, desired: &Desired, mode: RunMode, seed: u64) -> Result<FinishedRun, Killed> {
+    drive_in(host, desired, mode, seed, RunScope::All)
+}
+
+/// The same within a scope.
+pub fn drive_in(
     host: &mut Host,
     desired: &Desired,
     mode: RunMode,
     mut seed: u64,
+    scope: RunScope,
 ) -> Result<FinishedRun, Killed> {
     host.disk.generation = 0;
+    let options = RunOptions { scope, ..options() };
     let mut run =
-        Run::new(desired.clone(), host.disk.ledger.clone(), host.disk.pending.clone(), mode, options());
+        Run::new(desired.clone(), host.disk.ledger.clone(), host.disk.pending.clone(), mode, options);
     let mut out = VecDeque::new();
     let mut now = Timestamp(0);
     loop {

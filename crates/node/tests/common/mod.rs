@@ -100,6 +100,7 @@ pub fn report(changed: u32, ok: u32) -> RunReport {
         root: Digest::ZERO,
         intended: false,
         paused: None,
+        partial: None,
         counts,
         items: vec![],
     }

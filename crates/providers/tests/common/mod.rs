@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use catalog::spec::{CustomSpec, Ensure, ExecSpec, FileContent, FileSpec, Ownership, Script, Spec};
+use catalog::types::{CustomSpec, Ensure, ExecSpec, FileContent, FileSpec, Ownership, Script, Spec};
 use converge::JobDone;
 use converge::kinds::{Applied, Checked};
 use host::{Host, HostOptions};
@@ -118,6 +118,7 @@ pub fn file(path: &str, content: &str) -> FileSpec {
 
 pub fn exec(command: &str) -> ExecSpec {
     ExecSpec {
+        remove: None,
         command: catalog::module::CommandLine::Shell(command.to_owned()),
         creates: None,
         unless: None,

@@ -12,7 +12,8 @@ use model::{Digest, canonical};
 use super::identity::{self, Clash};
 use super::references::{self, CrossReference};
 use crate::decl::module::ModuleDecl;
-use crate::exprs::{self, ExprSite, Uses};
+use crate::decl::resource::Placed;
+use crate::exprs::{self, ExprSite, LOOP_NAMES, Uses};
 use crate::parse::{FileDecl, Parsed};
 use crate::shape::{Reading, near_or_all};
 use crate::sink::Sink;
@@ -139,17 +140,59 @@ fn templates(
         let FileDecl::Template(Some(body)) = &file.content else { continue };
         let path = format!("modules/{module}/{below}");
         let params = (!decl.broken).then_some(&decl.interface.params);
+        let user = TemplateUser::of(below.strip_prefix("templates/").unwrap_or(below), decl);
         let mut reading = Reading::new(&body.text, sink.file(&path));
         for used in &body.names {
             let TemplateName { path, line, column, len, guarded } = used.clone();
             let at = At { line, column, len };
+            let of_loop = path.first().is_some_and(|root| LOOP_NAMES.contains(&root.as_str()));
+            if let (TemplateUser::Both { plain }, true, false) = (&user, of_loop, guarded) {
+                let message = format!("`{}` is known only in a resource with `foreach`", path.join("."));
+                reading
+                    .error("E061", at, message)
+                    .help(format!("`{plain}` uses this template without; give it one of its own"));
+                continue;
+            }
+            let site = match user {
+                TemplateUser::Plain => ExprSite::Attribute,
+                TemplateUser::Looped | TemplateUser::Both { .. } => ExprSite::LoopedAttribute,
+            };
             let name = NameUse { path, offset: 0, len: 0, guarded };
-            exprs::name(&mut reading, &name, at, ExprSite::Attribute, params);
+            exprs::name(&mut reading, &name, at, site, params);
         }
         let uses = std::mem::take(&mut reading.uses);
         all.insert(path, uses);
     }
     all
+}
+
+/// Which resources of a module use a template.
+enum TemplateUser {
+    /// None with `foreach`.
+    Plain,
+    /// Only such.
+    Looped,
+    /// Such and others.
+    Both {
+        /// One of the others.
+        plain: String,
+    },
+}
+
+impl TemplateUser {
+    fn of(template: &str, decl: &ModuleDecl) -> TemplateUser {
+        let uses = |placed: &&Placed| {
+            let named = placed.resource.attributes.get("template");
+            named.is_some_and(|value| value.as_str() == Some(template) || is_dynamic(value))
+        };
+        let users = || decl.resources.iter().chain(&decl.handlers).filter(uses);
+        let plain = users().find(|placed| placed.resource.foreach.is_none());
+        match (users().any(|placed| placed.resource.foreach.is_some()), plain) {
+            (false, _) => TemplateUser::Plain,
+            (true, None) => TemplateUser::Looped,
+            (true, Some(placed)) => TemplateUser::Both { plain: placed.resource.label() },
+        }
+    }
 }
 
 fn share(

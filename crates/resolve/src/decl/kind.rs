@@ -1,6 +1,7 @@
 //! Which type a resource is of.
 
-use catalog::schema::{self, LATER_TYPES, ResourceType, TYPES};
+use catalog::schema::{self, LATER_TYPES, ResourceType};
+use catalog::types::TYPES;
 
 use crate::shape::{Reading, near_or_all};
 use crate::yaml::{At, Spanned, YamlNode};

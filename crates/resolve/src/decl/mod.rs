@@ -5,6 +5,7 @@
 
 pub(crate) mod delegation;
 pub(crate) mod fleet;
+mod foreach;
 pub(crate) mod groups;
 mod kind;
 pub(crate) mod layers;

@@ -2,11 +2,14 @@
 
 use std::collections::BTreeMap;
 
-use catalog::module::{DeclaredResource, OnRemove, ParamDecl};
-use catalog::schema::{self, COMMON, LATER_COMMON, ProblemKind, ResourceType, Short, TYPES};
+use catalog::module::{CommandLine, DeclaredResource, MAX_RETRIES, MAX_RETRY_DELAY_SECS, MAX_TAGS};
+use catalog::module::{OnRemove, ParamDecl};
+use catalog::params::is_dynamic;
+use catalog::schema::{self, ProblemKind, ResourceType, Short};
+use catalog::types::TYPES;
 use lang::{Expr, Value};
 
-use super::kind;
+use super::{foreach, kind};
 use crate::exprs::{self, ExprSite};
 use crate::shape::Reading;
 use crate::yaml::{At, Spanned, YamlNode};
@@ -32,6 +35,22 @@ pub(crate) struct Placed {
     pub(crate) changed: Vec<(Option<String>, At)>,
 }
 
+/// What the expressions of a resource may use: in one with `foreach` also `item` and `key`.
+#[derive(Clone, Copy)]
+struct Sites {
+    when: ExprSite,
+    attribute: ExprSite,
+}
+
+impl Sites {
+    fn of(looped: bool) -> Sites {
+        match looped {
+            true => Sites { when: ExprSite::LoopedResource, attribute: ExprSite::LoopedAttribute },
+            false => Sites { when: ExprSite::Resource, attribute: ExprSite::Attribute },
+        }
+    }
+}
+
 /// Reads one resource; `None` when its type is unknown.
 pub(crate) fn read(
     reading: &mut Reading<'_>,
@@ -46,22 +65,29 @@ pub(crate) fn read(
     let (kind, short) = kind::find(reading, node, entries)?;
     let resource = DeclaredResource { kind: kind.name.to_owned(), ..DeclaredResource::default() };
     let mut placed = Placed { resource, at: node.at, id_at: node.at, ..Placed::default() };
+    let looped = entries.iter().find(|(key, _)| key.value == "foreach");
+    if let Some((_, over)) = looped {
+        placed.resource.foreach = foreach::read(reading, over, params);
+    }
+    let sites = Sites::of(looped.is_some());
     if let Some(entry) = short {
         short_value(reading, kind, entry, &mut placed);
     }
     for (key, value) in entries.iter().filter(|(key, _)| short.is_none_or(|(short, _)| short.at != key.at)) {
-        let known = common(reading, key, value, &mut placed, params);
+        let known = common(reading, key, value, &mut placed, params, sites)
+            || repeated(reading, key, value, &mut placed.resource, params, sites);
         if !known {
             placed.attributes.insert(key.value.clone(), value.at);
-            attribute(reading, kind, key, value, &mut placed, params);
+            attribute(reading, kind, key, value, &mut placed, params, sites);
         }
     }
     if let Some((key, value)) = short {
-        exprs::texts(reading, value, ExprSite::Attribute, Some(params));
+        exprs::texts(reading, value, sites.attribute, Some(params));
         placed.attributes.entry("name".into()).or_insert(value.at);
         placed.at = key.at;
     }
     name(reading, kind, &mut placed);
+    foreach::check(reading, &placed);
     limits(reading, kind, &placed, handler);
     problems(reading, kind, &placed, handler);
     let Placed { resource, references, .. } = &mut placed;
@@ -102,12 +128,13 @@ fn common(
     node: &YamlNode,
     placed: &mut Placed,
     params: &BTreeMap<String, ParamDecl>,
+    sites: Sites,
 ) -> bool {
     let resource = &mut placed.resource;
     match key.value.as_str() {
-        "type" => {}
+        "type" | "foreach" => {}
         "name" => {
-            exprs::texts(reading, node, ExprSite::Attribute, Some(params));
+            exprs::texts(reading, node, sites.attribute, Some(params));
             placed.attributes.insert("name".into(), node.at);
             resource.name = reading.any_text(node, "name").map(|text| text.value).unwrap_or_default();
         }
@@ -119,18 +146,12 @@ fn common(
                 resource.id = Some(id.value);
             }
         }
-        "when" => when(reading, node, placed, params),
+        "when" => when(reading, node, placed, params, sites),
         "observe" => resource.observe = reading.bool(node, "observe").unwrap_or(false),
         "sensitive" => resource.sensitive = reading.bool(node, "sensitive").unwrap_or(false),
         "ignore_failure" => resource.ignore_failure = reading.bool(node, "ignore_failure").unwrap_or(false),
         "timeout" => resource.timeout = timeout(reading, node),
         "on_remove" => resource.on_remove = on_remove(reading, node, &resource.kind),
-        later if LATER_COMMON.contains(&later) => {
-            let all: Vec<&str> = COMMON.iter().map(|(name, _, _)| *name).collect();
-            reading
-                .error("E024", key.at, format!("`{later}` is not available in this version"))
-                .help(format!("a resource has {}", all.join(", ")));
-        }
         other => {
             let Some(key) = REFERENCES.into_iter().find(|key| *key == other) else { return false };
             placed.references.extend(reading.one_or_more(node, key).into_iter().map(|item| (key, item)));
@@ -139,13 +160,82 @@ fn common(
     true
 }
 
+/// Reads a key about guards, retries or tags; false for any other key.
+fn repeated(
+    reading: &mut Reading<'_>,
+    key: &Spanned<String>,
+    node: &YamlNode,
+    resource: &mut DeclaredResource,
+    params: &BTreeMap<String, ParamDecl>,
+    sites: Sites,
+) -> bool {
+    match key.value.as_str() {
+        "only_if" => resource.only_if = guard(reading, node, "only_if", params, sites),
+        "not_if" => resource.not_if = guard(reading, node, "not_if", params, sites),
+        "retries" => {
+            let retries = reading.int(node, "retries", 0, MAX_RETRIES.into());
+            resource.retries = retries.and_then(|retries| u8::try_from(retries).ok());
+        }
+        "retry_delay" => resource.retry_delay = retry_delay(reading, node),
+        "tags" => tags(reading, node, resource),
+        _ => return false,
+    }
+    true
+}
+
+fn guard(
+    reading: &mut Reading<'_>,
+    node: &YamlNode,
+    key: &str,
+    params: &BTreeMap<String, ParamDecl>,
+    sites: Sites,
+) -> Option<CommandLine> {
+    exprs::texts(reading, node, sites.attribute, Some(params));
+    let value = reading.value(node)?;
+    match schema::command(&value) {
+        Ok(command) => Some(command),
+        Err(why) => {
+            reading
+                .error("E072", node.at, format!("{key}: {why}"))
+                .help("write an argv list such as [test, -d, /home], or a text for /bin/sh -c");
+            None
+        }
+    }
+}
+
+fn retry_delay(reading: &mut Reading<'_>, node: &YamlNode) -> Option<u32> {
+    let secs = reading.duration(node, "retry_delay")?;
+    if secs <= MAX_RETRY_DELAY_SECS {
+        return Some(secs);
+    }
+    let most = catalog::duration::show(MAX_RETRY_DELAY_SECS);
+    reading.error("E017", node.at, format!("a retry_delay is at most {most}"));
+    None
+}
+
+fn tags(reading: &mut Reading<'_>, node: &YamlNode, resource: &mut DeclaredResource) {
+    let tags = reading.one_or_more(node, "tags");
+    if tags.len() > MAX_TAGS {
+        reading
+            .error("E099", node.at, format!("a resource has at most {MAX_TAGS} tags"))
+            .help("keep those that a run is limited by");
+        return;
+    }
+    for tag in tags {
+        if reading.name(&tag.value, tag.at, "a tag") {
+            resource.tags.insert(tag.value);
+        }
+    }
+}
+
 fn when(
     reading: &mut Reading<'_>,
     node: &YamlNode,
     placed: &mut Placed,
     params: &BTreeMap<String, ParamDecl>,
+    sites: Sites,
 ) {
-    let Some(expr) = exprs::condition(reading, node, ExprSite::Resource, Some(params)) else { return };
+    let Some(expr) = exprs::condition(reading, node, sites.when, Some(params)) else { return };
     placed.resource.when = Some(expr.source().trim().to_owned());
     if expr.calls().contains(&"changed") {
         placed.changed = changed_uses(&expr).into_iter().map(|id| (id, node.at)).collect();
@@ -210,6 +300,7 @@ fn attribute(
     node: &YamlNode,
     placed: &mut Placed,
     params: &BTreeMap<String, ParamDecl>,
+    sites: Sites,
 ) {
     if kind.attribute(&key.value).is_none() {
         // The key itself is to blame.
@@ -217,7 +308,7 @@ fn attribute(
         placed.resource.attributes.insert(key.value.clone(), Value::Bool(true));
         return;
     }
-    exprs::texts(reading, node, ExprSite::Attribute, Some(params));
+    exprs::texts(reading, node, sites.attribute, Some(params));
     if let Some(value) = reading.value(node) {
         placed.resource.attributes.insert(key.value.clone(), value);
     } else {
@@ -231,7 +322,11 @@ fn name(reading: &mut Reading<'_>, kind: &ResourceType, placed: &mut Placed) {
     let resource = &mut placed.resource;
     if resource.name.is_empty() {
         resource.name = match kind.short {
-            Short::Attribute(_) => resource.id.clone().unwrap_or_else(|| derived(kind, &resource.attributes)),
+            // The items of a loop have one id and need a name each.
+            Short::Attribute(_) => {
+                let id = resource.id.clone().filter(|_| resource.foreach.is_none());
+                id.unwrap_or_else(|| derived(kind, &resource.attributes))
+            }
             Short::Path | Short::Name => String::new(),
         };
     }
@@ -260,7 +355,8 @@ fn derived(kind: &ResourceType, attributes: &BTreeMap<String, Value>) -> String 
         (_, Some(other)) => other.to_string().lines().next().unwrap_or_default().trim().to_owned(),
         (_, None) => String::new(),
     };
-    full.chars().take(MAX_DERIVED).collect()
+    // A name that is cut in an expression could not be evaluated.
+    if is_dynamic(&Value::from(full.as_str())) { full } else { full.chars().take(MAX_DERIVED).collect() }
 }
 
 /// What a handler may not have, and a type that is none.
@@ -284,6 +380,11 @@ fn limits(reading: &mut Reading<'_>, kind: &ResourceType, placed: &Placed, handl
 
 fn problems(reading: &mut Reading<'_>, kind: &ResourceType, placed: &Placed, handler: bool) {
     let resource = &placed.resource;
+    let needs_remove = kind.attribute("remove").is_some() && resource.on_remove == Some(OnRemove::Delete);
+    if needs_remove && !resource.attributes.contains_key("remove") {
+        let message = format!("`on_remove: delete` of `{}` needs `remove`, what it is to run", kind.name);
+        reading.error("E073", placed.at, message).help("add `remove:`, or drop `on_remove`");
+    }
     let nameless = resource.name.is_empty() && kind.short == Short::Path;
     for problem in schema::check(kind, &resource.name, &resource.attributes, handler) {
         let blamed = problem.attribute.as_deref();

@@ -80,8 +80,10 @@ impl Built {
     /// `features` that something in it uses.
     pub fn requires(&self, features: &[Feature]) -> Vec<String> {
         let uses = |feature: &Feature| {
-            let needs =
-                |resource: &DeclaredResource| feature.resource_types.contains(&resource.kind.as_str());
+            let needs = |resource: &DeclaredResource| {
+                feature.resource_types.contains(&resource.kind.as_str())
+                    || feature.resource_keys.iter().any(|key| resource.has_key(key))
+            };
             let modules = self.shared.modules.values();
             modules
                 .map(|shared| &shared.module)

@@ -1,0 +1,164 @@
+//! [`Provider`]: which code looks at and changes a resource of a type.
+//!
+//! ```text
+//! Spec -> Provider::of -> Path     look at the path, write it (`PathProvider`)
+//!                         State    observe, compare, set, observe again (`StateProvider`)
+//!                         Command  guards, then run it
+//!                         Script   ask it
+//! ```
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
+
+use catalog::types::{CustomSpec, ExecSpec, Spec, StateSpec};
+use converge::kinds::state;
+use model::{Edit, Fields, PathOwnership, PathState};
+
+use crate::Kinds;
+
+/// How the resources of a type are looked at and changed.
+pub(crate) enum Provider<'a> {
+    /// All that it manages is at one path.
+    Path(&'a dyn PathProvider),
+    /// It is a thing of the host with a state.
+    State(&'a dyn StateProvider),
+    /// It is a command.
+    Command(&'a ExecSpec),
+    /// It is a script.
+    Script(&'a CustomSpec),
+}
+
+impl<'a> Provider<'a> {
+    pub(crate) fn of(spec: &'a Spec) -> Provider<'a> {
+        match spec {
+            Spec::File(spec) => Provider::Path(spec),
+            Spec::Directory(spec) => Provider::Path(spec),
+            Spec::Symlink(spec) => Provider::Path(spec),
+            Spec::Line(spec) => Provider::Path(spec),
+            Spec::Exec(spec) => Provider::Command(spec),
+            Spec::Custom(spec) => Provider::Script(spec),
+            Spec::Host(spec) => Provider::State(spec),
+        }
+    }
+
+    /// Whether it can look at and change the tree below another root: everything else is about
+    /// the machine that the agent runs on.
+    pub(crate) fn works_below_root(&self) -> bool {
+        match self {
+            Provider::Path(_) => true,
+            Provider::State(provider) => provider.works_below_root(),
+            Provider::Command(_) | Provider::Script(_) => false,
+        }
+    }
+}
+
+/// A resource type whose whole state is at one path.
+pub(crate) trait PathProvider {
+    /// Looks what is there and what would change.
+    fn decide(&self, kinds: &Kinds) -> Result<Decided, String>;
+
+    /// Whether changing it starts a command.
+    fn needs_command(&self, _: &Decided) -> bool {
+        false
+    }
+
+    /// What it shares with other resources while it changes something.
+    fn turn(&self) -> Option<Turn> {
+        None
+    }
+
+    /// Makes the change.
+    fn act(&self, kinds: &Kinds, decided: &Decided, timeout: Duration) -> Result<(), String>;
+}
+
+/// What a look at a path came to.
+pub(crate) struct Decided {
+    pub(crate) prior: PathState,
+    pub(crate) wanted: PathOwnership,
+    pub(crate) edit: Option<Edit<Fields>>,
+    pub(crate) note: Option<String>,
+    /// The whole content to be written, where it follows from what is there.
+    pub(crate) bytes: Option<Vec<u8>>,
+}
+
+impl Default for Decided {
+    fn default() -> Decided {
+        let (prior, wanted) = (PathState::Missing, PathOwnership::default());
+        Decided { prior, wanted, edit: None, note: None, bytes: None }
+    }
+}
+
+/// A resource type that is a thing of the host with a state. To apply it, to remove it and to put
+/// back what was there before are one operation: [`StateProvider::set`] to another state.
+pub(crate) trait StateProvider: StateSpec {
+    /// What the host has now, as texts by the names of the type's attributes; `None` when there is
+    /// no such thing. It holds every text that [`StateSpec::declared`] may name, and no secret.
+    fn observe(&self, kinds: &Kinds) -> Result<Option<Fields>, String>;
+
+    /// The state that it should have, given the one that it has. It calls a pure function of
+    /// [`converge::kinds`] where more counts than equal texts.
+    fn desired(&self, now: Option<&Fields>) -> Result<Option<Fields>, String>;
+
+    /// Brings the thing from the state `now`, just observed, to `to`. What `to` does not name
+    /// stays as it is. Gives what a command printed, for the report.
+    fn set(
+        &self,
+        kinds: &Kinds,
+        now: Option<&Fields>,
+        to: Option<&Fields>,
+        timeout: Duration,
+    ) -> Result<Option<String>, String>;
+
+    /// What it shares with other resources while it looks and changes something.
+    fn turn(&self) -> Turn;
+
+    /// See [`Provider::works_below_root`].
+    fn works_below_root(&self) -> bool {
+        false
+    }
+
+    /// What an operator should know before this edit: what cannot be undone.
+    fn note(&self, _: &Edit<Fields>) -> Option<String> {
+        None
+    }
+}
+
+/// The default of [`StateProvider::desired`]: as declared.
+pub(crate) fn as_declared(spec: &dyn StateSpec) -> Result<Option<Fields>, String> {
+    Ok(state::desired(spec))
+}
+
+/// What resources of several modules share: each must see what the other wrote.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Files of which a part is edited.
+    Files,
+    /// The databases of users and groups.
+    Accounts,
+    /// The package manager.
+    Packages,
+    /// The service manager.
+    Units,
+}
+
+/// The turns of one host.
+#[derive(Debug, Default)]
+pub(crate) struct Turns {
+    files: Mutex<()>,
+    accounts: Mutex<()>,
+    packages: Mutex<()>,
+    units: Mutex<()>,
+}
+
+impl Turns {
+    /// Waits for the turn, and holds it until the guard is dropped.
+    pub(crate) fn take(&self, turn: Turn) -> MutexGuard<'_, ()> {
+        let turn = match turn {
+            Turn::Files => &self.files,
+            Turn::Accounts => &self.accounts,
+            Turn::Packages => &self.packages,
+            Turn::Units => &self.units,
+        };
+        turn.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

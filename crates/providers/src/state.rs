@@ -1,0 +1,122 @@
+//! Things of the host with a state: check, apply, remove and put back, the same for every type.
+
+use std::time::Duration;
+
+use catalog::schema;
+use catalog::types::Spec;
+use converge::Prior;
+use converge::kinds::state::difference;
+use converge::kinds::{Applied, Checked};
+use lang::Value;
+use model::{Edit, Fields};
+use std::collections::BTreeMap;
+
+use crate::Kinds;
+use crate::provider::{Provider, StateProvider};
+use crate::{custom, exec};
+
+/// Seconds that a removal or an undo may take: no declaration says more.
+const REMOVAL_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Looks whether the thing is as declared; writes nothing.
+pub(crate) fn check(kinds: &Kinds, provider: &dyn StateProvider) -> Result<Checked, String> {
+    let now = provider.observe(kinds)?;
+    let to = provider.desired(now.as_ref())?;
+    let Some(edit) = difference(now.as_ref(), to.as_ref()) else {
+        return Ok(Checked::in_sync(Prior::State(now)));
+    };
+    let note = provider.note(&edit);
+    Ok(Checked { note, ..Checked::differs(Prior::State(now), edit) })
+}
+
+/// Looks again, makes the thing as declared, and looks whether it is.
+pub(crate) fn apply(
+    kinds: &Kinds,
+    provider: &dyn StateProvider,
+    timeout: Duration,
+) -> Result<Applied, String> {
+    let _turn = kinds.turns.take(provider.turn());
+    let now = provider.observe(kinds)?;
+    let to = provider.desired(now.as_ref())?;
+    let Some(edit) = difference(now.as_ref(), to.as_ref()) else {
+        return Ok(Applied { edit: None, changed: false, output: None });
+    };
+    let output = provider.set(kinds, now.as_ref(), to.as_ref(), timeout)?;
+    let after = provider.observe(kinds)?;
+    let left = difference(after.as_ref(), provider.desired(after.as_ref())?.as_ref());
+    match left {
+        None => Ok(Applied { edit: Some(edit), changed: true, output }),
+        Some(left) => Err(format!("it was set, and the host still differs: {}", summary(&left))),
+    }
+}
+
+impl Kinds {
+    /// Removes a thing that left the set, by what the ledger kept of it; false when there was
+    /// nothing to do.
+    ///
+    /// # Errors
+    /// In words, when it cannot be removed.
+    pub(crate) fn remove_state(
+        &self,
+        kind: &str,
+        name: &str,
+        attributes: &BTreeMap<String, Value>,
+    ) -> Result<bool, String> {
+        let spec = schema::bind_removal(kind, name, attributes)?;
+        match self.provider_here(&spec)? {
+            Provider::Path(_) => Ok(false),
+            Provider::State(provider) => self.bring(provider, None),
+            Provider::Command(spec) => exec::remove(self, spec, REMOVAL_TIMEOUT),
+            Provider::Script(spec) => {
+                custom::apply(self, name, spec, REMOVAL_TIMEOUT).map(|applied| applied.changed)
+            }
+        }
+    }
+
+    /// Puts a thing back to the state that it had; false when there was nothing to do.
+    ///
+    /// # Errors
+    /// In words, when it cannot be put back.
+    pub(crate) fn put_state_back(
+        &self,
+        kind: &str,
+        name: &str,
+        attributes: &BTreeMap<String, Value>,
+        before: Option<&Fields>,
+    ) -> Result<bool, String> {
+        let spec = schema::bind_removal(kind, name, attributes)?;
+        match self.provider_here(&spec)? {
+            Provider::State(provider) => self.bring(provider, before),
+            Provider::Path(_) | Provider::Command(_) | Provider::Script(_) => Ok(false),
+        }
+    }
+
+    fn bring(&self, provider: &dyn StateProvider, to: Option<&Fields>) -> Result<bool, String> {
+        let _turn = self.turns.take(provider.turn());
+        let now = provider.observe(self)?;
+        if difference(now.as_ref(), to).is_none() {
+            return Ok(false);
+        }
+        provider.set(self, now.as_ref(), to, REMOVAL_TIMEOUT).map(|_| true)
+    }
+
+    fn provider_here<'a>(&self, spec: &'a Spec) -> Result<Provider<'a>, String> {
+        let provider = Provider::of(spec);
+        if provider.works_below_root() || self.host.exec_allowed() {
+            Ok(provider)
+        } else {
+            Err(format!("nothing of the machine is changed here: {}", crate::ROOTED))
+        }
+    }
+}
+
+/// An edit as one line.
+fn summary(edit: &Edit<Fields>) -> String {
+    let Some(to) = edit.to() else { return "it is still there".to_owned() };
+    let is = |name: &String| match edit.from().and_then(|from| from.get(name)) {
+        Some(text) => format!("{text:?}"),
+        None => "nothing".to_owned(),
+    };
+    let texts = to.iter().map(|(name, wanted)| format!("{name} is {}, wanted {wanted:?}", is(name)));
+    texts.collect::<Vec<_>>().join(", ")
+}
