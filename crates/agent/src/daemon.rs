@@ -419,9 +419,8 @@ impl Daemon {
         let scope = runner::scope_of(&order.tags);
         let spawned = std::thread::Builder::new().name("muster run".to_owned()).spawn(move || {
             // A panic ends this run, not the keeping of the host.
-            let run = catch_unwind(AssertUnwindSafe(|| {
-                runner.run_watched(&order, &traits, RunMode::Apply, scope)
-            }));
+            let run =
+                catch_unwind(AssertUnwindSafe(|| runner.run_watched(&order, &traits, RunMode::Apply, scope)));
             let ran = match run {
                 Ok(Ok(run)) => {
                     log.lock().unwrap_or_else(PoisonError::into_inner).ended(&run.report);

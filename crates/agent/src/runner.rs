@@ -208,11 +208,7 @@ impl Runner {
     }
 
     /// The next job that ended, or wait that is over; `None` to look again.
-    fn next_ended(
-        &self,
-        done: &Receiver<EndedJob>,
-        waits: &mut Vec<(Instant, JobId)>,
-    ) -> Option<EndedJob> {
+    fn next_ended(&self, done: &Receiver<EndedJob>, waits: &mut Vec<(Instant, JobId)>) -> Option<EndedJob> {
         let Some(next) = waits.iter().enumerate().min_by_key(|(_, (until, _))| *until) else {
             return done.recv().ok();
         };

@@ -53,11 +53,13 @@ async fn a_healthy_host_has_no_failures() {
     let daemon = pair.daemon();
     let diagnosis = until("all works", async || {
         let output = tokio::task::block_in_place(|| pair.agent(&["doctor", "--json"]));
-        (output.status.code() == Some(0)).then(|| serde_json::from_slice::<Value>(&output.stdout).unwrap())
+        let diagnosis: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let answered = diagnosis.to_string().contains("near the control plane");
+        (output.status.code() == Some(0) && answered).then_some(diagnosis)
     })
     .await;
     assert_eq!(finding(&diagnosis, "TLS")["level"], "ok", "{diagnosis:#}");
-    assert_eq!(finding(&diagnosis, "clock,")["level"], "ok", "{diagnosis:#}");
     assert_eq!(finding(&diagnosis, "daemon")["level"], "ok", "{diagnosis:#}");
+    assert!(diagnosis.to_string().contains("it is near the control plane's"), "{diagnosis:#}");
     drop(daemon);
 }

@@ -15,7 +15,8 @@ fn modules() -> Vec<Module> {
     secret.sensitive = true;
     let mut motd = file("/etc/motd", "hello\n");
     motd.notify = vec!["reload".to_owned()];
-    let mut fails = resource("exec", "breaks", &[("command", vec!["sh", "-c", "echo why not; exit 7"].into())]);
+    let mut fails =
+        resource("exec", "breaks", &[("command", vec!["sh", "-c", "echo why not; exit 7"].into())]);
     fails.attributes.insert("cwd".to_owned(), "/etc".into());
     base.resources = vec![motd, secret, fails];
     base.handlers = vec![handler("reload", "true")];
@@ -24,7 +25,10 @@ fn modules() -> Vec<Module> {
 
 /// A text without what differs each time: durations and times.
 fn timeless(text: &str) -> String {
-    text.lines().map(|line| line.rsplit_once(", ").map_or(line, |(line, _)| line)).collect::<Vec<_>>().join("\n")
+    text.lines()
+        .map(|line| line.rsplit_once(", ").map_or(line, |(line, _)| line))
+        .collect::<Vec<_>>()
+        .join("\n")
 }
 
 fn outcome<'a>(status: &'a Value, resource: &str) -> &'a Value {

@@ -43,7 +43,10 @@ fn unpacked(host: &LocalHost, name: &str) -> String {
     assert!(tar.status.success(), "{tar:?}");
     let found = files(&into);
     assert!(found.len() >= 10, "{found:?}");
-    found.iter().map(|path| format!("== {}\n{}\n", shown(path), std::fs::read_to_string(path).unwrap())).collect()
+    found
+        .iter()
+        .map(|path| format!("== {}\n{}\n", shown(path), std::fs::read_to_string(path).unwrap()))
+        .collect()
 }
 
 fn shown(path: &Path) -> String {
@@ -64,7 +67,8 @@ fn canaries_are_in_no_bundle() {
             assert!(!line.contains(CANARY), "line {number} of {name}: {line}");
         }
         assert!(!text.contains(&key), "the machine's key is in {name}");
-        for helps in ["== doctor.txt", "== status.json", "base/exec:open", "exited with 1", "== journal.txt"] {
+        for helps in ["== doctor.txt", "== status.json", "base/exec:open", "exited with 1", "== journal.txt"]
+        {
             assert!(text.contains(helps), "{name} lacks {helps}:\n{text}");
         }
         host.kill();

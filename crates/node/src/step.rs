@@ -285,7 +285,13 @@ impl Node {
         self.run_due = false;
         self.running = Some(RunUnderWay { inputs, run_request });
         let pause = self.pause.clone();
-        effects.push(NodeEffect::Run(RunOrder { seq: adoption.seq, root: adoption.root, intended, pause, tags }));
+        effects.push(NodeEffect::Run(RunOrder {
+            seq: adoption.seq,
+            root: adoption.root,
+            intended,
+            pause,
+            tags,
+        }));
     }
 
     fn on_traits(&mut self, traits: TraitReport, now: Timestamp, effects: &mut Vec<NodeEffect>) {

@@ -62,7 +62,9 @@ impl LocalHost {
         self.daemon = Some(command.spawn().unwrap());
         until_blocking("the daemon answers", || {
             let status = self.json(&["status"]);
-            (status["daemon"].is_object() && status["lastRun"].is_object()).then_some(())
+            let time = |value: &Value| serde_json::from_value::<Timestamp>(value.clone()).ok();
+            let (since, ran) = (time(&status["daemon"]["since"])?, time(&status["lastRun"]["started"])?);
+            (ran >= since).then_some(())
         });
     }
 

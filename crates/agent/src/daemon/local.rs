@@ -111,9 +111,12 @@ impl Daemon {
     }
 
     pub(super) fn note_answered(&self) {
+        let at = now();
+        let ahead_ms = self.session.server_time().0.saturating_sub(at.0);
         self.local.set(|state| {
-            state.contact.answered = Some(now());
+            state.contact.answered = Some(at);
             state.contact.problem = None;
+            state.contact.clock_ahead_ms = Some(ahead_ms);
         });
     }
 

@@ -1,4 +1,4 @@
-//! The host's clock: against what is known to be past, and against a control plane's answer.
+//! The host's clock: against what is known to be past, and against the control plane's.
 
 use std::path::Path;
 use std::time::Duration;
@@ -37,56 +37,23 @@ pub(super) fn plausible(now: Timestamp, built: Timestamp, verified: Option<Times
     Finding::ok("clock", format!("{now}"))
 }
 
-/// The clock against a control plane's.
-pub(super) fn compared(subject: String, now: Timestamp, theirs: Timestamp) -> Finding {
-    let (ahead, behind) = (now.since(theirs), theirs.since(now));
-    let (off, which) = if ahead > behind { (ahead, "ahead of") } else { (behind, "behind") };
+/// The clock against the control plane's, as the daemon knows it: a signature that was refused for its
+/// time says what the control plane's clock is ahead by.
+pub(super) fn compared(ahead_ms: i64) -> Finding {
+    let subject = "clock";
+    let off = Duration::from_millis(ahead_ms.unsigned_abs());
     if off <= NEAR {
-        return Finding::ok(subject, "this host's clock and the control plane's agree");
+        return Finding::ok(subject, "it is near the control plane's");
     }
-    let evidence = format!("this host's clock is {} s {which} the control plane's", off.as_secs());
+    let which = if ahead_ms > 0 { "behind" } else { "ahead of" };
+    let evidence = format!("it is {} s {which} the control plane's", off.as_secs());
     Finding::warn(subject, evidence, SET_CLOCK)
-}
-
-/// The time in an HTTP `Date` header: `Mon, 23 Nov 2026 03:20:02 GMT`.
-pub(super) fn http_date(text: &str) -> Option<Timestamp> {
-    const MONTHS: [&str; 12] =
-        ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
-    let mut words = text.split_once(", ")?.1.split(' ');
-    let day: i64 = words.next()?.parse().ok()?;
-    let name = words.next()?;
-    let month = i64::try_from(MONTHS.iter().position(|month| *month == name)?).ok()? + 1;
-    let year: i64 = words.next()?.parse().ok()?;
-    let mut clock = words.next()?.split(':').map(|part| part.parse::<i64>().ok());
-    let (hour, minute, second) = (clock.next()??, clock.next()??, clock.next()??);
-    if !(1..=31).contains(&day) || !(1970..=9999).contains(&year) {
-        return None;
-    }
-    // Days since 1970, from years that begin in March.
-    let (y, m) = if month > 2 { (year, month - 3) } else { (year - 1, month + 9) };
-    let days = 365 * y + y / 4 - y / 100 + y / 400 + (153 * m + 2) / 5 + day - 1 - 719_468;
-    Some(Timestamp::from_secs(days * 86_400 + hour * 3600 + minute * 60 + second))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::doctor::FindingLevel;
-
-    #[test]
-    fn dates_of_answers_are_read() {
-        for (text, secs) in [
-            ("Thu, 01 Jan 1970 00:00:00 GMT", 0),
-            ("Sun, 06 Nov 1994 08:49:37 GMT", 784_111_777),
-            ("Thu, 29 Feb 2024 23:59:59 GMT", 1_709_251_199),
-            ("Mon, 23 Nov 2026 03:20:02 GMT", 1_795_404_002),
-        ] {
-            assert_eq!(http_date(text), Some(Timestamp::from_secs(secs)), "{text}");
-        }
-        for text in ["", "Mon, 23 Nov", "Mon, 99 Nov 2026 03:20:02 GMT", "Mon, 23 Foo 2026 03:20:02 GMT"] {
-            assert_eq!(http_date(text), None, "{text}");
-        }
-    }
 
     #[test]
     fn a_clock_behind_what_is_past_is_wrong() {
@@ -101,8 +68,10 @@ mod tests {
         ] {
             assert_eq!(plausible(at(now), built, verified.map(at)).level, level, "{now}");
         }
-        assert_eq!(compared(String::new(), at(1000), at(1020)).level, FindingLevel::Ok);
-        let off = compared(String::new(), at(1000), at(1100));
-        assert_eq!((off.level, off.evidence.contains("100 s behind")), (FindingLevel::Warn, true));
+        assert_eq!(compared(-20_000).level, FindingLevel::Ok);
+        for (ahead_ms, word) in [(100_000, "100 s behind"), (-100_000, "100 s ahead of")] {
+            let off = compared(ahead_ms);
+            assert!(off.level == FindingLevel::Warn && off.evidence.contains(word), "{off:?}");
+        }
     }
 }

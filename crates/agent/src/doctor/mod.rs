@@ -2,7 +2,7 @@
 //!
 //! ```text
 //! state, certificate, clock, disk, unit, limits ---+
-//! each server: name -> TCP -> TLS -> its clock  ---+--> Finding (ok, warn, fail) --> exit 0 or 1
+//! each server: name -> TCP -> TLS               ---+--> Finding (ok, warn, fail) --> exit 0 or 1
 //! the daemon, as its socket shows it            ---+
 //! ```
 //!
@@ -128,6 +128,8 @@ pub fn diagnose(options: &MachineOptions) -> Diagnosis {
     findings.extend(host::disk(&state));
     let verified = membership.as_ref().and_then(|_| clock::newest_signature(&state));
     findings.push(clock::plausible(now(), BUILT, verified));
+    let contact = daemon.ok().and_then(|view| view.daemon).map(|daemon| daemon.contact);
+    findings.extend(contact.and_then(|contact| contact.clock_ahead_ms).map(clock::compared));
     findings.extend(network::proxies(|name| std::env::var(name).ok()));
     if let Some(membership) = &membership {
         findings.extend(certificate(membership));

@@ -1,4 +1,4 @@
-//! The way to the control planes: names, TCP, TLS, clocks, proxies.
+//! The way to the control planes: names, TCP, TLS, proxies.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
@@ -7,7 +7,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use http::{Method, Request, header};
+use http::{Method, Request};
 use http_body_util::Full;
 use model::text::chain;
 use net::ServerUrl;
@@ -16,8 +16,7 @@ use net::tls::{self, ClientKey};
 use rustls::ClientConfig;
 use trust::token::{KeySource, TlsTermination};
 
-use super::{Finding, clock};
-use crate::clock::now;
+use super::Finding;
 use crate::identity::{self, KEY_FILE, Membership};
 use crate::machine::MachineOptions;
 
@@ -82,7 +81,7 @@ pub(super) fn servers(options: &MachineOptions, membership: &Membership) -> Vec<
             }
         }
         match &tls {
-            Ok(tls) => findings.extend(speak(url, tls)),
+            Ok(tls) => findings.push(speak(url, tls)),
             Err(why) => {
                 let next = "run it with sudo; if key or certificate are damaged, join again";
                 findings.push(Finding::fail(format!("TLS {}", url.host()), why.clone(), next));
@@ -170,31 +169,24 @@ fn reach(url: &ServerUrl, addresses: &[SocketAddr]) -> Result<Finding, Finding> 
 }
 
 /// A TLS session, and one request that needs no signature to be answered.
-fn speak(url: &ServerUrl, tls: &Arc<ClientConfig>) -> Vec<Finding> {
+fn speak(url: &ServerUrl, tls: &Arc<ClientConfig>) -> Finding {
     let subject = format!("TLS {}", url.authority());
     let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return vec![Finding::fail(subject, error.to_string(), "try again")],
+        Err(error) => return Finding::fail(subject, error.to_string(), "try again"),
     };
-    let spoken = runtime.block_on(async {
+    let spoken: Result<(), ClientError> = runtime.block_on(async {
         let mut client = Client::dial(url, tls.clone()).await?;
         let request = Request::builder()
             .method(Method::GET)
             .uri(format!("https://{}{}", url.authority(), wire::route::STATE))
             .body(Full::new(Bytes::new()));
         // Made of a URL that was parsed, so it cannot fail.
-        let Ok(request) = request else { return Ok(None) };
-        let response = client.call(request, MAX_ANSWER, ANSWER_TIMEOUT).await?;
-        let date = response.headers().get(header::DATE).and_then(|date| date.to_str().ok());
-        Ok::<_, ClientError>(date.and_then(clock::http_date))
+        let Ok(request) = request else { return Ok(()) };
+        client.call(request, MAX_ANSWER, ANSWER_TIMEOUT).await.map(drop)
     });
     match spoken {
-        Ok(date) => {
-            let mut findings = vec![Finding::ok(subject, "a session, and an answer")];
-            let subject = format!("clock, {}", url.host());
-            findings.extend(date.map(|date| clock::compared(subject, now(), date)));
-            findings
-        }
+        Ok(()) => Finding::ok(subject, "a session, and an answer"),
         Err(error) => {
             let next = match &error {
                 ClientError::Handshake { .. } => {
@@ -208,7 +200,7 @@ fn speak(url: &ServerUrl, tls: &Arc<ClientConfig>) -> Vec<Finding> {
                     "look at the control plane's log, and for a proxy on the way"
                 }
             };
-            vec![Finding::fail(subject, chain(&error), next)]
+            Finding::fail(subject, chain(&error), next)
         }
     }
 }

@@ -123,7 +123,13 @@ impl LocalHandler {
     fn plan(&self, limit: &RunLimit) -> LocalAnswer {
         let adoption = self.held()?;
         let traits = crate::runner::observed(&self.host);
-        let order = RunOrder { seq: adoption.seq, root: adoption.root, intended: false, pause: None, tags: limit.tags.clone() };
+        let order = RunOrder {
+            seq: adoption.seq,
+            root: adoption.root,
+            intended: false,
+            pause: None,
+            tags: limit.tags.clone(),
+        };
         let planned = self.runner.run(&order, &traits, RunMode::Plan, scope_of(&limit.tags));
         json(&planned.map_err(|error| failed(chain(&error)))?)
     }

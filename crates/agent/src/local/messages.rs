@@ -40,6 +40,9 @@ pub struct ContactView {
     /// Why it got none; absent when the last one was answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// What the control plane's clock is ahead of the host's, in milliseconds, as far as it said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_ahead_ms: Option<i64>,
 }
 
 /// What a run or a plan is about. An empty body asks for all.

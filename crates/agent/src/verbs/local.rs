@@ -119,7 +119,8 @@ pub fn run_once(machine: &Machine, mode: RunMode, scope: RunScope) -> Result<Run
     let inputs = node::step::inputs_digest(&adoption.root, &daemon::trait_report(&traits).digest);
     let last = durable.last_run()?;
     let intended = last.as_ref().is_none_or(|last| last.inputs != inputs);
-    let order = RunOrder { seq: adoption.seq, root: adoption.root, intended, pause: None, tags: BTreeSet::new() };
+    let order =
+        RunOrder { seq: adoption.seq, root: adoption.root, intended, pause: None, tags: BTreeSet::new() };
     let hostname = machine.membership.hostname.to_string();
     let storage = Storage::start(durable.clone())?;
     let runner = Runner::new(machine.kinds.clone(), storage.clone(), hostname);
