@@ -1,7 +1,7 @@
 //! `muster-agent`: the node's shell around [`node`] and [`converge`].
 //!
 //! ```text
-//! clock render identity local::messages                  no state of their own
+//! clock render identity service local::messages          no state of their own
 //!   state <- storage <- release                          what is durable; who writes; what is held
 //!     session <- dialing                                 requests and streams
 //!       events                                           the way to the daemon
@@ -37,6 +37,7 @@ pub mod outcomes;
 pub mod release;
 pub mod render;
 pub mod runner;
+pub mod service;
 pub mod session;
 pub mod state;
 pub mod status;

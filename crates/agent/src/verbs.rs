@@ -18,7 +18,7 @@ use crate::local::{LocalProblem, LocalProblemCode};
 use crate::machine::{Machine, MachineOptions, OpenMachineError};
 use crate::render::chain;
 use crate::state::{StateDir, StateError};
-use crate::{daemon, identity};
+use crate::{daemon, identity, service};
 
 pub use local::run_once;
 
@@ -37,6 +37,14 @@ pub struct Cli {
 
 const EXITS: &str = "Exit codes: 0 as declared, 1 error, 2 differences, 3 some resources failed, \
 4 control plane unreachable, 5 refused.";
+
+const DAEMON_AFTER: &str = "\
+The package's service runs it once the host has joined. By hand it needs a supervisor that starts
+it anew when it ends.
+
+SIGHUP         check in and converge at once
+SIGUSR1        end once nothing runs, for the supervisor to start it anew
+SIGTERM        end: what runs has 30 s, its commands 10 s more";
 
 const APPROVE_AFTER: &str = "\
 For an autonomous node, whose folder is the source of its objects. When many of the
@@ -125,6 +133,7 @@ success), else MUSTER_TOKEN.\n\nExample:\n  muster-agent join --token-file /run/
         hostname: Option<String>,
     },
     /// Stay, check in and converge (what the service runs); SIGHUP makes it do so at once
+    #[command(after_help = DAEMON_AFTER)]
     Daemon,
     /// Make the host as the held set declares now, and follow the run to its end
     #[command(after_help = APPLY_AFTER)]
@@ -307,11 +316,15 @@ fn joined(
     let option = |name: &str, dir: &Option<PathBuf>| {
         dir.as_ref().map_or(String::new(), |dir| format!(" --{name} {}", dir.display()))
     };
-    let (state, root) = (option("state", &options.state), option("root", &options.root));
+    let next = match service::runs(options) {
+        true => format!("{} runs it from now on: muster-agent status", service::SERVICE),
+        false => {
+            let (state, root) = (option("state", &options.state), option("root", &options.root));
+            format!("next: muster-agent{state}{root} daemon")
+        }
+    };
     let (fleet, hostname, id) = (&membership.trust.fleet, &membership.hostname, &membership.node_id);
-    show(json, &view, || {
-        format!("joined fleet {fleet} as {hostname} ({id})\nnext: muster-agent{state}{root} daemon\n")
-    })?;
+    show(json, &view, || format!("joined fleet {fleet} as {hostname} ({id})\n{next}\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 

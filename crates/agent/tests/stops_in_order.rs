@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use agent::state::StateDir;
 use model::log::FactBody;
-use test_support::agent_local::certify;
+pub use test_support::agent_local::certify;
 use test_support::agent_state::{adopt, handler, join, module};
 
 const DEADLINE: Duration = Duration::from_secs(60);
@@ -26,7 +26,7 @@ fn a_run_under_way_ends_before_the_agent_does() {
     resource.attributes.insert("creates".to_owned(), "/ended".into());
     slow.resources = vec![resource];
     adopt(&state, 1, vec![slow]);
-    let mut agent = start(&state, &root);
+    let mut agent = start(&state, &root).spawn().unwrap();
     wait_for("the run starts without a control plane", &mut agent, || root.join("started").exists());
     let told = Command::new("kill").args(["-TERM", &agent.id().to_string()]).status().unwrap();
     assert!(told.success());
@@ -39,16 +39,14 @@ fn a_run_under_way_ends_before_the_agent_does() {
     assert!(ran, "the run is no fact: {facts:#?}");
 }
 
-fn start(state: &Path, root: &Path) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_muster-agent"))
-        .args(["--state".as_ref(), state.as_os_str(), "--root".as_ref(), root.as_os_str()])
-        .arg("daemon")
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap()
+pub fn start(state: &Path, root: &Path) -> Command {
+    let mut agent = Command::new(env!("CARGO_BIN_EXE_muster-agent"));
+    agent.args(["--state".as_ref(), state.as_os_str(), "--root".as_ref(), root.as_os_str()]);
+    agent.arg("daemon").stderr(Stdio::null());
+    agent
 }
 
-fn wait_for(what: &str, agent: &mut Child, mut seen: impl FnMut() -> bool) {
+pub fn wait_for(what: &str, agent: &mut Child, mut seen: impl FnMut() -> bool) {
     let started = Instant::now();
     while !seen() {
         if started.elapsed() > DEADLINE || agent.try_wait().unwrap().is_some() {
@@ -59,7 +57,7 @@ fn wait_for(what: &str, agent: &mut Child, mut seen: impl FnMut() -> bool) {
     }
 }
 
-fn wait_for_end(agent: &mut Child) -> std::process::ExitStatus {
+pub fn wait_for_end(agent: &mut Child) -> std::process::ExitStatus {
     let started = Instant::now();
     loop {
         if let Some(ended) = agent.try_wait().unwrap() {

@@ -102,7 +102,7 @@ fn what_was_adopted_in_a_pause_is_intended_after_it() {
     bench.give(NodeInput::Pause(pause.clone()));
     bench.give(observed(&pause));
     // A changed trait binds anew, as a release would; the pause only observes it.
-    let effects = bench.give(NodeInput::Traits(common::traits("another")));
+    let effects = bench.give(common::observed(&common::traits("another")));
     assert!(run_of(&effects).is_some_and(|order| order.intended && order.pause.is_some()), "{effects:?}");
     bench.give(observed(&pause));
     let effects = bench.give(NodeInput::Resume);

@@ -12,7 +12,6 @@ use node::{LastRun, RunOrder};
 
 use super::{VerbFailure, exit, print, show};
 use crate::clock::now;
-use crate::daemon;
 use crate::daemon::local::refused_for;
 use crate::local::client::{LocalClient, LocalClientError};
 use crate::local::messages::{PauseRequest, PauseView, RunLimit, RunProgress};
@@ -116,14 +115,15 @@ pub fn run_once(machine: &Machine, mode: RunMode, scope: RunScope) -> Result<Run
         return Err(refused_for(&pause, now()).into());
     }
     let traits = observed(machine.kinds.host());
-    let inputs = node::step::inputs_digest(&adoption.root, &daemon::trait_report(&traits).digest);
-    let last = durable.last_run()?;
-    let intended = last.as_ref().is_none_or(|last| last.inputs != inputs);
-    let order =
-        RunOrder { seq: adoption.seq, root: adoption.root, intended, pause: None, tags: BTreeSet::new() };
     let hostname = machine.membership.hostname.to_string();
     let storage = Storage::start(durable.clone())?;
     let runner = Runner::new(machine.kinds.clone(), storage.clone(), hostname);
+    let read = runner.read_traits(&traits).map_or(model::Digest::ZERO, |read| read.digest);
+    let inputs = node::step::inputs_digest(&adoption.root, &read);
+    let last = durable.last_run()?;
+    let intended = last.as_ref().is_none_or(|last| last.inputs != inputs);
+    let (pause, tags) = (None, BTreeSet::new());
+    let order = RunOrder { seq: adoption.seq, root: adoption.root, intended, pause, tags };
     let run = runner.run_watched(&order, &traits, mode, scope)?;
     if mode == RunMode::Apply && run.report.partial.is_some() {
         if LastRun::partial_is_fact(&run.report) {

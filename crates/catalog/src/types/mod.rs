@@ -4,25 +4,48 @@
 //! A type is a static [`ResourceType`] (its attributes, rules, example) and a spec: typed, every
 //! expression evaluated. A spec of a thing with a state is a [`StateSpec`] too.
 
+mod account;
+mod block;
 mod custom;
 mod directory;
+mod edited;
 mod exec;
 mod file;
+mod group;
 mod host;
+mod hostname;
+mod ini;
+mod json;
 mod line;
+mod mount;
+mod ssh_key;
+mod sudo;
 mod symlink;
+mod sysctl;
+mod user;
 
 use std::sync::Arc;
 
 use model::{Digest, Fields};
 
+pub use block::{BLOCK_BEGIN, BLOCK_END, BlockPosition, BlockSpec};
 pub use custom::{CustomSpec, Script};
 pub use directory::DirectorySpec;
+pub use edited::EditedFile;
 pub use exec::ExecSpec;
 pub use file::FileSpec;
+pub use group::GroupSpec;
 pub use host::{HOSTS, HostSpec};
+pub use hostname::HostnameSpec;
+pub use ini::{IniSpec, IniValue};
+pub use json::JsonSpec;
 pub use line::LineSpec;
+pub use mount::{FSTAB, MountSpec, MountState};
+pub use ssh_key::{AuthorizedKey, SshKeySpec};
+pub use sudo::SudoSpec;
 pub use symlink::SymlinkSpec;
+pub use sysctl::{SysctlSpec, sysctl_path, sysctl_words};
+pub use user::{PasswordDays, PasswordHash, UserSpec, date_of_days, days_of_date};
 
 use crate::schema::{Attribute, AttributeProblem, FieldKind, ResourceType};
 
@@ -32,7 +55,17 @@ pub static TYPES: &[&ResourceType] = &[
     &directory::TYPE,
     &symlink::TYPE,
     &line::TYPE,
+    &block::TYPE,
+    &ini::TYPE,
+    &json::TYPE,
     &host::TYPE,
+    &user::TYPE,
+    &group::TYPE,
+    &ssh_key::TYPE,
+    &sudo::TYPE,
+    &sysctl::TYPE,
+    &mount::TYPE,
+    &hostname::TYPE,
     &exec::EXEC,
     &exec::SHELL,
     &custom::TYPE,
@@ -55,6 +88,26 @@ pub enum Spec {
     Custom(CustomSpec),
     /// An entry of the hosts file.
     Host(HostSpec),
+    /// A user.
+    User(UserSpec),
+    /// A group.
+    Group(GroupSpec),
+    /// Public keys of a user.
+    SshKey(SshKeySpec),
+    /// A rule of sudo.
+    Sudo(SudoSpec),
+    /// A kernel parameter.
+    Sysctl(SysctlSpec),
+    /// A mount point.
+    Mount(MountSpec),
+    /// The host's name.
+    Hostname(HostnameSpec),
+    /// A block of lines in a text file.
+    Block(BlockSpec),
+    /// A key of an INI file.
+    Ini(IniSpec),
+    /// Values in a JSON file.
+    Json(JsonSpec),
 }
 
 /// A resource that is a thing of the host with a state: observed, compared and set as named texts.
@@ -87,6 +140,16 @@ impl Spec {
     pub fn state(&self) -> Option<&dyn StateSpec> {
         match self {
             Spec::Host(spec) => Some(spec),
+            Spec::User(spec) => Some(spec),
+            Spec::Group(spec) => Some(spec),
+            Spec::SshKey(spec) => Some(spec),
+            Spec::Sudo(spec) => Some(spec),
+            Spec::Sysctl(spec) => Some(spec),
+            Spec::Mount(spec) => Some(spec),
+            Spec::Hostname(spec) => Some(spec),
+            Spec::Block(spec) => Some(spec),
+            Spec::Ini(spec) => Some(spec),
+            Spec::Json(spec) => Some(spec),
             Spec::File(_)
             | Spec::Directory(_)
             | Spec::Symlink(_)
