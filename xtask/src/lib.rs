@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 pub mod bench;
+pub mod booted;
 pub mod codegen;
 pub mod dist;
 pub mod names;

@@ -3,11 +3,13 @@
 use std::process::ExitCode;
 
 use xtask::dist::DistOptions;
-use xtask::{Outcome, bench, codegen, dist, promises, root, run, tidy};
+use xtask::{Outcome, bench, booted, codegen, dist, promises, root, run, tidy};
 
 const USAGE: &str = "cargo xtask COMMAND
 
   test        build the binaries and run every test
+  booted      the tests on hosts with systemd as PID 1, with the ledger of their minutes; as
+              root, else they say that they are skipped (further words choose tests)
   lint        formatting, and clippy with warnings as errors
   tidy        the layers, the rules of core crates, sizes of files
   promises    requirement id -> code -> test -> figure; fails on a claim without a test
@@ -36,6 +38,7 @@ fn main() -> ExitCode {
 fn command(args: &[String]) -> Outcome {
     match args.first().map(String::as_str) {
         Some("test") => test(),
+        Some("booted") => booted::test(&root(), args.get(1..).unwrap_or_default()),
         Some("lint") => lint(),
         Some("tidy") => tidy::check(&root()),
         Some("promises") => promises::run(&root(), args.iter().any(|arg| arg == "--write")),
@@ -43,9 +46,16 @@ fn command(args: &[String]) -> Outcome {
         Some("demo") => demo(),
         Some("bench") => bench::agent(&root()),
         Some("dist") => dist::make(&root(), &DistOptions::parse(&args[1..])?),
-        Some("ci") => test().and_then(|()| lint()).and_then(|()| demo()),
+        Some("ci") => ci(),
         _ => Err(USAGE.to_owned()),
     }
+}
+
+fn ci() -> Outcome {
+    test()?;
+    booted::test(&root(), &[])?;
+    lint()?;
+    demo()
 }
 
 /// Tests start real binaries, so these are built first.

@@ -38,12 +38,15 @@ pub enum Unknown {
     Below,
 }
 
+/// The group of facts that an administrator adds on the host: which there are is not known here.
+pub const EXTERNAL: &str = "external";
+
 /// Looks the parts after `traits` up; a group alone is known.
 ///
 /// # Errors
 /// Which part is unknown.
 pub fn lookup<S: AsRef<str>>(path: &[S]) -> Result<(), Unknown> {
-    let Some(group) = path.first() else { return Ok(()) };
+    let Some(group) = path.first().filter(|group| group.as_ref() != EXTERNAL) else { return Ok(()) };
     if !groups().any(|name| name == group.as_ref()) {
         return Err(Unknown::Group);
     }
@@ -77,5 +80,6 @@ mod tests {
         assert_eq!(lookup(&["os", "famly"]), Err(Unknown::Name));
         assert_eq!(lookup(&["os", "family", "x"]), Err(Unknown::Below));
         assert_eq!(lookup(&["network", "addresses", "0"]), Ok(()));
+        assert_eq!(lookup(&["external", "rack", "row"]), Ok(()));
     }
 }

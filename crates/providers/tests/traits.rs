@@ -14,7 +14,7 @@ use catalog::traits::TRAITS;
 use host::{Host, HostOptions};
 use lang::Value;
 use model::Timestamp;
-use providers::traits::{self, Collector, Collectors, VOLATILE};
+use providers::traits::{self, Collector, Collectors, EXTERNAL, ObserveFailure, VOLATILE};
 
 const NOW: Timestamp = Timestamp::from_secs(1_000_000);
 
@@ -39,6 +39,8 @@ fn every_declared_trait_is_observed_and_no_other() {
         declared.entry(one.group).or_default().push((one.name, one.kind));
     }
     declared.values_mut().for_each(|traits| traits.sort());
+    // What an administrator added here is not declared.
+    let observed: BTreeMap<_, _> = observed.into_iter().filter(|(group, _)| *group != "external").collect();
     assert_eq!(observed, declared);
     for path in VOLATILE {
         let path = &path.join(".");
@@ -92,7 +94,7 @@ fn collector(
         name,
         ttl: Duration::from_secs(ttl),
         timeout: Duration::from_millis(200),
-        observe: Arc::new(observe),
+        observe: Arc::new(move |host: &Host| observe(host).map_err(ObserveFailure::from)),
     }
 }
 
@@ -153,5 +155,53 @@ fn failing_and_hanging_collectors_cost_their_own_group() {
     let until = Instant::now() + Duration::from_secs(10);
     while collectors.collect(&host, NOW).traits.path("hangs.value") != Some(&Value::Int(2)) {
         assert!(Instant::now() < until, "it recovers");
+    }
+}
+
+#[test]
+fn external_facts_come_from_files_and_programs_of_the_agents_user_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |name: &str, mode: u32, text: &str| {
+        let path = dir.path().join(EXTERNAL.trim_start_matches('/')).join(name);
+        fs::create_dir_all(path.parent().unwrap()).unwrap();
+        fs::write(&path, text).unwrap();
+        fs::set_permissions(&path, std::os::unix::fs::PermissionsExt::from_mode(mode)).unwrap();
+    };
+    write("rack.json", 0o644, r#"{"row": "r7", "slots": [1, 2], "powered": true}"#);
+    write("site.txt", 0o644, "# where\ncity = Lyon\n\nfloor=2\n");
+    write("asset", 0o755, "#!/bin/sh\necho '{\"tag\": \"A-1\"}'\n");
+    write("lines", 0o755, "#!/bin/sh\necho owner=retail\n");
+    write("open.json", 0o666, r#"{"role": "database"}"#);
+    write("broken.json", 0o644, "{");
+    write("list.json", 0o644, "[1]");
+    write("notes.md", 0o644, "no fact");
+    write("bad-name.json", 0o644, "{}");
+    write("fails", 0o755, "#!/bin/sh\necho no >&2\nexit 3\n");
+    write("long", 0o755, "#!/bin/sh\nhead -c 70000 /dev/zero\n");
+    let options = HostOptions { allow_exec: true, ..HostOptions::default() };
+    let host = Arc::new(Host::open(dir.path(), options).unwrap());
+    let collected = traits::collect(&host, "1.2.3", NOW);
+    let external = collected.traits.path("external").unwrap();
+    let Value::Map(sources) = external else { panic!("{external:?}") };
+    assert_eq!(external.path("asset.tag").unwrap().to_string(), "A-1");
+    assert_eq!(external.path("lines.owner").unwrap().to_string(), "retail");
+    assert_eq!(external.path("rack.row").unwrap().to_string(), "r7");
+    assert_eq!(external.path("rack.slots").unwrap().type_name(), "list");
+    assert_eq!(external.path("site.city").unwrap().to_string(), "Lyon");
+    assert_eq!(external.path("site.floor").unwrap().to_string(), "2");
+    for refused in ["open", "broken", "list", "notes", "fails", "long"] {
+        assert!(!sources.contains_key(refused), "{refused}");
+    }
+    let why = &collected.failures["external"];
+    for told in [
+        "open.json: somebody other than root may write it",
+        "broken.json: ",
+        "list.json: an object is needed, and this is a list",
+        "notes.md: it is no .json, no .txt and no program",
+        "fails: exited with 3: no",
+        "long: it printed more than",
+        "bad-name.json: `bad-name` cannot be named in an expression",
+    ] {
+        assert!(why.contains(told), "{told}: {why}");
     }
 }

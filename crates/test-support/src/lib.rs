@@ -2,6 +2,7 @@
 //! a crate's unit tests may not use it: they would meet their own crate twice.
 //!
 //! ```text
+//! booted        Debian hosts with systemd, a network of their own, packages
 //! wait          poll a condition up to a deadline
 //! tls_server    a TLS server with a handler of the test, and node certificates
 //! memory        an end of links that keeps everything in memory
@@ -22,6 +23,8 @@ pub mod agent_links;
 pub mod agent_pair;
 #[cfg(feature = "agent")]
 pub mod agent_state;
+#[cfg(feature = "booted")]
+pub mod booted;
 pub mod children;
 #[cfg(feature = "fleet")]
 pub mod fleet;

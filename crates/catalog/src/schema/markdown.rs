@@ -20,6 +20,16 @@ hold `${{ expression }}`; the names there are `params`, `vars`, `traits` and `no
 
 ";
 
+const EXTERNAL: &str = "
+`traits.external.NAME.KEY` is what an administrator says of the host: `/etc/muster/traits.d/NAME.json`
+(an object), `NAME.txt` (lines of `KEY=VALUE`), or a program `NAME` (mode 0755) that prints one or the
+other within 10 s. A source has at most 64 KiB, and counts only if nobody but root may write it. Use
+`default` for what a host may lack.
+
+A collector that fails leaves what it saw last; `muster query NODE traits` shows its failure. Each looks
+again after its own time, or after what `traits:` of the channel says.
+";
+
 /// `docs/reference/resource-types.md`, whole.
 pub fn markdown() -> String {
     let mut out = String::from(HEAD);
@@ -96,6 +106,7 @@ fn traits(out: &mut String) -> std::fmt::Result {
     for one in TRAITS.iter() {
         writeln!(out, "| `{}.{}` | {} | {} |", one.group, one.name, one.kind, one.summary)?;
     }
+    out.push_str(EXTERNAL);
     Ok(())
 }
 

@@ -17,18 +17,32 @@ const REMOTE: &[&str] = &["nfs", "nfs4", "cifs", "smb3", "9p", "ceph", "afs", "a
 
 /// One line of the table of mounts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Mount {
+pub(crate) struct Mount {
     /// Major and minor number: two mounts of one file system share them.
     number: String,
-    point: String,
+    pub(crate) point: String,
     kind: String,
     device: String,
 }
 
-pub(super) fn answer(host: &Host) -> Result<Value, String> {
+impl Mount {
+    /// Asking how full it is may take for ever.
+    pub(crate) fn is_remote(&self) -> bool {
+        REMOTE.contains(&self.kind.as_str()) || self.kind.starts_with("fuse")
+    }
+}
+
+/// Each file system once, by the path of its shortest mount point.
+///
+/// # Errors
+/// In words, when the kernel's table cannot be read.
+pub(crate) fn mount_table(host: &Host) -> Result<Vec<Mount>, String> {
     // What is mounted where is said of the real root, and nothing of it is below another.
-    let mounts =
-        if host.rooted() { vec![root()] } else { mounts(&Proc::of(host).required("self/mountinfo")?) };
+    if host.rooted() { Ok(vec![root()]) } else { Ok(mounts(&Proc::of(host).required("self/mountinfo")?)) }
+}
+
+pub(super) fn answer(host: &Host) -> Result<Value, String> {
+    let mounts = mount_table(host)?;
     let unread = mounts.len().saturating_sub(MAX_MOUNTS);
     let disks: Vec<Value> =
         mounts.into_iter().take(MAX_MOUNTS).filter_map(|mount| look(host, mount)).collect();
@@ -41,8 +55,7 @@ fn root() -> Mount {
 }
 
 fn look(host: &Host, mount: Mount) -> Option<Value> {
-    let remote = REMOTE.contains(&mount.kind.as_str()) || mount.kind.starts_with("fuse");
-    let usage = if remote {
+    let usage = if mount.is_remote() {
         Err("not asked: it may not answer".to_owned())
     } else {
         host.usage(&mount.point).map_err(|error| chain(&error))

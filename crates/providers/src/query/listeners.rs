@@ -1,6 +1,6 @@
 //! Listening sockets, and whose they are where the agent may see it.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use host::Host;
@@ -47,10 +47,7 @@ pub(super) fn answer(host: &Host) -> Result<Value, String> {
     let owners = owners(&proc)?;
     let mut listeners = Vec::new();
     for (protocol, table, state) in TABLES {
-        // A kernel without IPv6 has no table of it.
-        let text =
-            if table.ends_with('6') { proc.text(table).unwrap_or_default() } else { proc.required(table)? };
-        for socket in sockets(&text, state) {
+        for socket in sockets(&table_text(&proc, table)?, state) {
             let owner = owners.get(&socket.inode);
             listeners.push(Listener {
                 protocol,
@@ -64,6 +61,24 @@ pub(super) fn answer(host: &Host) -> Result<Value, String> {
     }
     listeners.sort();
     rows("listeners", listeners, 0)
+}
+
+/// The ports of a protocol (`tcp` or `udp`) that anything listens on, sorted.
+///
+/// # Errors
+/// In words, when the kernel's table cannot be read.
+pub(crate) fn listening_ports(host: &Host, protocol: &str) -> Result<BTreeSet<u16>, String> {
+    let proc = Proc::of(host);
+    let mut ports = BTreeSet::new();
+    for (_, table, state) in TABLES.iter().filter(|(of, _, _)| *of == protocol) {
+        ports.extend(sockets(&table_text(&proc, table)?, state).into_iter().map(|socket| socket.port));
+    }
+    Ok(ports)
+}
+
+/// A kernel without IPv6 has no table of it.
+fn table_text(proc: &Proc, table: &str) -> Result<String, String> {
+    if table.ends_with('6') { Ok(proc.text(table).unwrap_or_default()) } else { proc.required(table) }
 }
 
 /// The processes by the sockets that they hold; of several that share one the first.

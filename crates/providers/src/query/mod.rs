@@ -6,9 +6,9 @@
 //! Deliberately absent: the arguments and the environment of processes, which often hold
 //! secrets, and the contents of directories.
 
-mod disks;
+pub(crate) mod disks;
 mod file;
-mod listeners;
+pub(crate) mod listeners;
 mod proc;
 mod processes;
 

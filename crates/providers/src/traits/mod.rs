@@ -4,8 +4,12 @@
 //! time to live is over. A collector that fails or hangs costs its own group at most:
 //! the last good observation goes on counting, and the failure is reported.
 
+mod external;
+mod machine;
 mod network;
 mod observe;
+mod software;
+mod storage;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,17 +23,37 @@ use model::Timestamp;
 
 /// Traits that change by themselves, by group and name. They are not compared and not sent on their own
 /// account: only other changes make traits travel.
-pub const VOLATILE: &[[&str; 2]] = &[["uptime", "seconds"]];
+pub const VOLATILE: &[[&str; 2]] =
+    &[["uptime", "seconds"], ["load", "one"], ["load", "five"], ["load", "fifteen"]];
 /// How long a collector may take.
 const TIMEOUT: Duration = Duration::from_secs(5);
+/// How long all programs of external facts may take together.
+const EXTERNAL_TIMEOUT: Duration = Duration::from_secs(30);
 /// The stack of a collector's thread, in bytes.
 const STACK: usize = 256 * 1024;
+
+pub use external::{EXTERNAL, MAX_EXTERNAL};
 
 /// What one collector observes, by name below its group.
 pub type TraitGroup = BTreeMap<String, Value>;
 
 /// Looks at a host, or says why it cannot.
-pub type Observe = Arc<dyn Fn(&Host) -> Result<TraitGroup, String> + Send + Sync>;
+pub type Observe = Arc<dyn Fn(&Host) -> Result<TraitGroup, ObserveFailure> + Send + Sync>;
+
+/// Why a collector could not observe all of its group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObserveFailure {
+    /// For people.
+    pub why: String,
+    /// What it could observe; `None` leaves what was observed before.
+    pub rest: Option<TraitGroup>,
+}
+
+impl<T: Into<String>> From<T> for ObserveFailure {
+    fn from(why: T) -> ObserveFailure {
+        ObserveFailure { why: why.into(), rest: None }
+    }
+}
 
 /// What was observed.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -85,21 +109,44 @@ struct CachedCollector {
 }
 
 impl Collectors {
-    /// The collectors of this version: os, hardware, cpu, memory, network, uptime, time
-    /// and the agent, which is of this version.
+    /// The collectors of this version, and the agent's, which is of this version.
     pub fn new(version: &str) -> Collectors {
         let minutes = |minutes: u64| Duration::from_secs(60 * minutes);
-        let collector = |name, ttl, observe| Collector { name, ttl, timeout: TIMEOUT, observe };
+        fn collector(
+            name: &'static str,
+            ttl: Duration,
+            observe: impl Fn(&Host) -> Result<TraitGroup, String> + Send + Sync + 'static,
+        ) -> Collector {
+            let observe = Arc::new(move |host: &Host| observe(host).map_err(ObserveFailure::from));
+            Collector { name, ttl, timeout: TIMEOUT, observe }
+        }
         let version = version.to_owned();
         Collectors::with(vec![
-            collector("os", minutes(5), Arc::new(observe::os)),
-            collector("hardware", minutes(60), Arc::new(observe::hardware)),
-            collector("cpu", minutes(60), Arc::new(observe::cpu)),
-            collector("memory", minutes(5), Arc::new(observe::memory)),
-            collector("network", minutes(1), Arc::new(network::observe)),
-            collector("uptime", Duration::ZERO, Arc::new(observe::uptime)),
-            collector("time", minutes(5), Arc::new(observe::time)),
-            collector("agent", minutes(60), Arc::new(move |host: &Host| Ok(observe::agent(host, &version)))),
+            collector("os", minutes(5), observe::os),
+            collector("hardware", minutes(60), observe::hardware),
+            collector("cpu", minutes(60), observe::cpu),
+            collector("memory", minutes(5), observe::memory),
+            collector("kernel", minutes(1), machine::kernel),
+            collector("virtualization", minutes(60), machine::virtualization),
+            collector("cloud", minutes(60), machine::cloud),
+            collector("disks", minutes(5), storage::disks),
+            collector("mounts", minutes(1), storage::mounts),
+            collector("network", minutes(1), network::observe),
+            collector("listeners", minutes(1), software::listeners),
+            collector("packages", minutes(5), software::packages),
+            collector("services", minutes(5), software::services),
+            collector("users", minutes(5), software::users),
+            collector("certificates", minutes(60), software::certificates),
+            collector("load", Duration::ZERO, machine::load),
+            collector("uptime", Duration::ZERO, observe::uptime),
+            collector("time", minutes(5), observe::time),
+            Collector {
+                name: catalog::traits::EXTERNAL,
+                ttl: minutes(5),
+                timeout: EXTERNAL_TIMEOUT,
+                observe: Arc::new(external::observe),
+            },
+            collector("agent", minutes(60), move |host: &Host| Ok(observe::agent(host, &version))),
         ])
     }
 
@@ -127,7 +174,12 @@ impl Collectors {
                     waiting.remove(&index);
                     match result {
                         Ok(group) => self.collectors[index].seen = Some((now, group)),
-                        Err(why) => drop(failures.insert(names[index], why)),
+                        Err(ObserveFailure { why, rest }) => {
+                            failures.insert(names[index], why);
+                            if let Some(rest) = rest {
+                                self.collectors[index].seen = Some((now, rest));
+                            }
+                        }
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {
@@ -159,7 +211,7 @@ impl CachedCollector {
         &self,
         index: usize,
         host: &Arc<Host>,
-        results: Sender<(usize, Result<TraitGroup, String>)>,
+        results: Sender<(usize, Result<TraitGroup, ObserveFailure>)>,
     ) -> Result<Instant, String> {
         if self.busy.swap(true, Ordering::AcqRel) {
             return Err("is still busy from before".to_owned());

@@ -7,13 +7,10 @@ use host::{Host, Kernel};
 use lang::Value;
 
 use super::TraitGroup;
-use super::observe::{etc, group, system, text};
-use model::text::chain;
+use super::observe::{etc, group, names_in, system, text};
 
 /// The most addresses, and the most interfaces, that are reported.
 const MAX_LISTED: usize = 256;
-/// The most entries that the directory of interfaces is read with.
-const MAX_INTERFACES: usize = 65_536;
 /// Flags in `if_inet6` of addresses that come and go: temporary, deprecated, tentative.
 const PASSING: u32 = 0x01 | 0x20 | 0x40;
 
@@ -60,27 +57,10 @@ fn fqdn(host: &Host, hostname: &str) -> Result<String, String> {
 }
 
 fn interfaces(host: &Host) -> Result<Vec<Value>, String> {
-    let path = "/sys/class/net";
-    let below = host.names(path, MAX_INTERFACES).map_err(|error| chain(&error))?;
-    let names = match below {
-        Some(names) => names,
-        None => real_names(path).map_err(|error| format!("cannot list {path}: {error}"))?,
-    };
+    let names = names_in(host, "/sys/class/net")?;
     // One end of a container's cable comes and goes with the container.
     let lasting = |name: &String| name != "lo" && !name.starts_with("veth");
     Ok(names.iter().filter(|name| lasting(name)).take(MAX_LISTED).map(|name| text(name)).collect())
-}
-
-fn real_names(path: &str) -> std::io::Result<Vec<String>> {
-    let entries = match std::fs::read_dir(path) {
-        Ok(entries) => entries,
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
-        Err(error) => return Err(error),
-    };
-    let mut names: Vec<String> =
-        entries.take(MAX_INTERFACES).filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect();
-    names.sort();
-    Ok(names)
 }
 
 /// The host's own addresses in the kernel's routing trie: each is a leaf `/32 host LOCAL`.

@@ -14,6 +14,8 @@ use super::TraitGroup;
 const MAX_SOURCE: u64 = 1024 * 1024;
 /// The longest text, in bytes, of a trait.
 const MAX_TEXT: usize = 256;
+/// The most entries that a directory is read with.
+const MAX_NAMES: usize = 65_536;
 const UNKNOWN_ZONE: &str = "UTC";
 
 /// `os`: the distribution from os-release, of the host root where it has one.
@@ -131,8 +133,26 @@ pub(super) fn system(host: &Host, path: &str) -> Result<Option<String>, String> 
     Ok(Some(String::from_utf8_lossy(&bytes).into_owned()))
 }
 
-fn required(host: &Host, path: &str) -> Result<String, String> {
+pub(super) fn required(host: &Host, path: &str) -> Result<String, String> {
     system(host, path)?.ok_or_else(|| format!("{path} does not exist"))
+}
+
+/// The names in a directory of the system, sorted; none where there is no such directory.
+pub(super) fn names_in(host: &Host, path: &str) -> Result<Vec<String>, String> {
+    let below = host.names(path, MAX_NAMES).map_err(|error| chain(&error))?;
+    let mut names = match below {
+        Some(names) => names,
+        // A root directory seldom has a kernel of its own.
+        None if host.rooted() && path.starts_with("/sys/") => real_names(path),
+        None => Vec::new(),
+    };
+    names.sort();
+    Ok(names)
+}
+
+fn real_names(path: &str) -> Vec<String> {
+    let entries = std::fs::read_dir(path).into_iter().flatten();
+    entries.take(MAX_NAMES).filter_map(|entry| entry.ok()?.file_name().into_string().ok()).collect()
 }
 
 /// Named traits as a group.
@@ -146,7 +166,7 @@ pub(super) fn text(text: &str) -> Value {
     Value::Str(text[..end].to_owned())
 }
 
-fn int(number: u64) -> Value {
+pub(super) fn int(number: u64) -> Value {
     Value::Int(i64::try_from(number).unwrap_or(lang::value::MAX_INT).min(lang::value::MAX_INT))
 }
 
