@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use catalog::module::{Module, Params};
-use catalog::types::{FileSpec, Spec};
+use catalog::types::{FileSpec, Spec, WantedPackage};
 use converge::bind::{Inputs, bind, reads_trait};
 use converge::kinds::{Applied, Checked};
 use converge::run::UnknownTag;
 use converge::{
     BoundResource, Desired, FinishedRun, Job, JobDone, JobId, JobOutcome, JobWork, Prior, Record, Run,
-    RunMode, RunOptions, RunScope, Undo,
+    RunMode, RunOptions, RunScope, TogetherMember, Undo,
 };
 use lang::Value;
 use model::{Digest, Kind, RunReport};
@@ -88,6 +88,9 @@ impl Runner {
         let desired = self.desired(&adoption, traits)?;
         scope.check(&desired)?;
         durable.begin_run();
+        if mode == RunMode::Apply {
+            self.worker.kinds.begin_run();
+        }
         let (ledger, pending) = (durable.ledger(), durable.pending()?);
         let options = RunOptions {
             max_parallel: converge::run::DEFAULT_PARALLEL,
@@ -205,8 +208,14 @@ fn may_start_command(work: &JobWork) -> bool {
         Ok(_) => true,
     };
     match work {
-        JobWork::Check { resource, .. } | JobWork::Apply { resource, .. } => runs(resource),
-        JobWork::Verify { .. } | JobWork::Guard { .. } => true,
+        JobWork::Check { resource, .. } => match &resource.spec {
+            // Only what the repositories offer is asked of a program.
+            Ok(Spec::Package(spec)) => spec.wanted == WantedPackage::Latest,
+            Ok(Spec::Repository(_)) => false,
+            _ => runs(resource),
+        },
+        JobWork::Apply { resource, .. } => runs(resource),
+        JobWork::ApplyTogether { .. } | JobWork::Verify { .. } | JobWork::Guard { .. } => true,
         JobWork::Undo { undo, .. } => undo.iter().any(|undo| matches!(undo.prior, Prior::State(_))),
         JobWork::Remove { entry, .. } => matches!(entry.prior, Prior::State(_)),
         JobWork::Wait { .. } | JobWork::Probe(_) | JobWork::Persist { .. } => false,
@@ -238,6 +247,9 @@ impl JobWorker {
             JobWork::Apply { resource, checked, record } => {
                 JobDone::Applied(self.apply(&resource, &checked, &record)?)
             }
+            JobWork::ApplyTogether { members, record } => {
+                JobDone::AppliedTogether(self.apply_together(&members, &record)?)
+            }
             JobWork::Verify { command, timeout, .. } => {
                 self.kinds.verify(&command, timeout)?;
                 JobDone::Verified
@@ -268,6 +280,19 @@ impl JobWorker {
         }
         self.persist(record)?;
         self.kinds.apply(&resource.name, spec, checked, resource.timeout)
+    }
+
+    /// As [`JobWorker::apply`]: the record names all of them.
+    fn apply_together(
+        &self,
+        members: &[TogetherMember],
+        record: &Record,
+    ) -> Result<Vec<Result<Applied, String>>, String> {
+        self.persist(record)?;
+        let resources = members.iter().map(|TogetherMember { resource, checked }| {
+            Ok((resource.name.as_str(), spec(resource)?, checked, resource.timeout))
+        });
+        Ok(self.kinds.apply_together(&resources.collect::<Result<Vec<_>, String>>()?))
     }
 
     fn persist(&self, record: &Record) -> Result<(), String> {

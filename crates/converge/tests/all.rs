@@ -15,4 +15,5 @@ mod pending_survives_a_crash;
 mod plan_predicts;
 mod run_follows_the_model;
 mod second_run_changes_nothing;
+mod together_is_as_one_by_one;
 mod verify_restores;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catalog::module::CommandLine;
-use catalog::types::{Ensure, Ownership, Spec};
+use catalog::types::{Ensure, Ownership, PackageSpec, Spec};
 use converge::kinds::{AccountLookup, Applied, Checked, DEFAULT_FILE_MODE};
 use converge::{JobDone, JobOutcome, Prior};
 use host::{Accounts, End, FileWrite, FinishedCommand, Host, HostError, OWNERSHIP_NOTE, Program};
@@ -15,7 +15,8 @@ use model::report::MAX_TEXT;
 use model::text::chain;
 use model::{Digest, PathOwnership, PathState};
 
-use crate::provider::{Decided, PathProvider, Provider, Turns};
+use crate::package::{Aim, PackageWish, Packages};
+use crate::provider::{Decided, PathProvider, Provider, StateProvider, Turn, Turns};
 use crate::undo::undo_note;
 use crate::{Blobs, custom, exec, state};
 
@@ -32,12 +33,13 @@ pub struct Kinds {
     pub(crate) host: Arc<Host>,
     pub(crate) blobs: Arc<dyn Blobs>,
     pub(crate) turns: Turns,
+    pub(crate) packages: Packages,
 }
 
 impl Kinds {
     /// The types over a host, with a store for declared and for previous bytes.
     pub fn new(host: Arc<Host>, blobs: Arc<dyn Blobs>) -> Kinds {
-        Kinds { host, blobs, turns: Turns::default() }
+        Kinds { host, blobs, turns: Turns::default(), packages: Packages::default() }
     }
 
     /// The host.
@@ -53,7 +55,7 @@ impl Kinds {
     /// In words, when it could not be checked.
     pub fn check(&self, name: &str, spec: &Spec, timeout: Duration, plan: bool) -> JobOutcome {
         let provider = Provider::of(spec);
-        if !provider.works_below_root() && !self.host.exec_allowed() {
+        if !provider.works_here(self) {
             return Ok(JobDone::Skipped(ROOTED.to_owned()));
         }
         let checked = match provider {
@@ -79,7 +81,7 @@ impl Kinds {
         timeout: Duration,
     ) -> Result<Applied, String> {
         let provider = Provider::of(spec);
-        if !provider.works_below_root() && !self.host.exec_allowed() {
+        if !provider.works_here(self) {
             return Err(format!("nothing of the machine is changed here: {ROOTED}"));
         }
         match provider {
@@ -87,10 +89,44 @@ impl Kinds {
                 let _turn = provider.turn().map(|turn| self.turns.take(turn));
                 self.apply_path(provider, timeout)
             }
-            Provider::State(provider) => state::apply(self, provider, timeout),
+            Provider::State(provider) => match spec {
+                Spec::Package(spec) => self.apply_packages(&[spec], timeout).remove(0),
+                _ => state::apply(self, provider, timeout),
+            },
             Provider::Command(spec) => exec::apply(self, spec, checked, timeout),
             Provider::Script(spec) => custom::apply(self, name, spec, timeout),
         }
+    }
+
+    /// Makes several resources that are applied together as declared, as [`Kinds::apply`] does for one:
+    /// a result for each. Commands run for at most the longest timeout.
+    pub fn apply_together(
+        &self,
+        resources: &[(&str, &Spec, &Checked, Duration)],
+    ) -> Vec<Result<Applied, String>> {
+        let packages: Vec<&PackageSpec> = resources
+            .iter()
+            .filter_map(|(_, spec, _, _)| if let Spec::Package(spec) = spec { Some(spec) } else { None })
+            .collect();
+        if packages.len() < resources.len() {
+            let each = resources.iter();
+            return each
+                .map(|(name, spec, checked, timeout)| self.apply(name, spec, checked, *timeout))
+                .collect();
+        }
+        let timeout = resources.iter().map(|(_, _, _, timeout)| *timeout).max().unwrap_or_default();
+        if packages.iter().any(|spec| !spec.works_here(self)) {
+            let skipped = format!("nothing of the machine is changed here: {ROOTED}");
+            return packages.iter().map(|_| Err(skipped.clone())).collect();
+        }
+        self.apply_packages(&packages, timeout)
+    }
+
+    fn apply_packages(&self, specs: &[&PackageSpec], timeout: Duration) -> Vec<Result<Applied, String>> {
+        let _turn = self.turns.take(Turn::Packages);
+        let wishes: Vec<PackageWish<'_>> =
+            specs.iter().map(|spec| PackageWish { spec, aim: Aim::Declared }).collect();
+        self.transact(&wishes, timeout)
     }
 
     /// Runs a module's verify command. Where no command may run there is nothing to ask,

@@ -16,8 +16,10 @@ mod file;
 mod host_entry;
 mod kinds;
 mod line;
+mod package;
 pub(crate) mod provider;
 pub mod query;
+mod repository;
 mod state;
 mod symlink;
 pub mod traits;
@@ -25,3 +27,4 @@ mod undo;
 
 pub use blobs::Blobs;
 pub use kinds::{Kinds, ROOTED};
+pub use package::PackageTools;

@@ -21,11 +21,13 @@ const REMOVAL_TIMEOUT: Duration = Duration::from_secs(600);
 /// Looks whether the thing is as declared; writes nothing.
 pub(crate) fn check(kinds: &Kinds, provider: &dyn StateProvider) -> Result<Checked, String> {
     let now = provider.observe(kinds)?;
-    let to = provider.desired(now.as_ref())?;
+    let to = provider.desired_here(kinds, now.as_ref())?;
     let Some(edit) = difference(now.as_ref(), to.as_ref()) else {
-        return Ok(Checked::in_sync(Prior::State(now)));
+        let unknown = provider.unsure(kinds)?;
+        return Ok(Checked { unknown, ..Checked::in_sync(Prior::State(now)) });
     };
-    let note = provider.note(&edit);
+    let notes = provider.note(&edit).into_iter().chain(provider.remark(kinds));
+    let note = notes.reduce(|a, b| format!("{a}; {b}"));
     Ok(Checked { note, ..Checked::differs(Prior::State(now), edit) })
 }
 
@@ -37,13 +39,13 @@ pub(crate) fn apply(
 ) -> Result<Applied, String> {
     let _turn = kinds.turns.take(provider.turn());
     let now = provider.observe(kinds)?;
-    let to = provider.desired(now.as_ref())?;
+    let to = provider.desired_here(kinds, now.as_ref())?;
     let Some(edit) = difference(now.as_ref(), to.as_ref()) else {
         return Ok(Applied { edit: None, changed: false, output: None });
     };
     let output = provider.set(kinds, now.as_ref(), to.as_ref(), timeout)?;
     let after = provider.observe(kinds)?;
-    let left = difference(after.as_ref(), provider.desired(after.as_ref())?.as_ref());
+    let left = difference(after.as_ref(), provider.desired_here(kinds, after.as_ref())?.as_ref());
     match left {
         None => Ok(Applied { edit: Some(edit), changed: true, output }),
         Some(left) => Err(format!("it was set, and the host still differs: {}", summary(&left))),
@@ -102,7 +104,7 @@ impl Kinds {
 
     fn provider_here<'a>(&self, spec: &'a Spec) -> Result<Provider<'a>, String> {
         let provider = Provider::of(spec);
-        if provider.works_below_root() || self.host.exec_allowed() {
+        if provider.works_here(self) {
             Ok(provider)
         } else {
             Err(format!("nothing of the machine is changed here: {}", crate::ROOTED))
@@ -111,7 +113,7 @@ impl Kinds {
 }
 
 /// An edit as one line.
-fn summary(edit: &Edit<Fields>) -> String {
+pub(crate) fn summary(edit: &Edit<Fields>) -> String {
     let Some(to) = edit.to() else { return "it is still there".to_owned() };
     let is = |name: &String| match edit.from().and_then(|from| from.get(name)) {
         Some(text) => format!("{text:?}"),

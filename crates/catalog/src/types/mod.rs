@@ -10,6 +10,8 @@ mod exec;
 mod file;
 mod host;
 mod line;
+mod package;
+mod repository;
 mod symlink;
 
 use std::sync::Arc;
@@ -22,6 +24,8 @@ pub use exec::ExecSpec;
 pub use file::FileSpec;
 pub use host::{HOSTS, HostSpec};
 pub use line::LineSpec;
+pub use package::{CACHE_VALID, LOCK_TIMEOUT, PackageSpec, TransactionOptions, WantedPackage};
+pub use repository::{RepositorySigner, RepositorySpec};
 pub use symlink::SymlinkSpec;
 
 use crate::schema::{Attribute, AttributeProblem, FieldKind, ResourceType};
@@ -33,6 +37,8 @@ pub static TYPES: &[&ResourceType] = &[
     &symlink::TYPE,
     &line::TYPE,
     &host::TYPE,
+    &repository::TYPE,
+    &package::TYPE,
     &exec::EXEC,
     &exec::SHELL,
     &custom::TYPE,
@@ -55,6 +61,10 @@ pub enum Spec {
     Custom(CustomSpec),
     /// An entry of the hosts file.
     Host(HostSpec),
+    /// A source of packages.
+    Repository(RepositorySpec),
+    /// A package.
+    Package(PackageSpec),
 }
 
 /// A resource that is a thing of the host with a state: observed, compared and set as named texts.
@@ -123,6 +133,8 @@ impl Spec {
     pub fn state(&self) -> Option<&dyn StateSpec> {
         match self {
             Spec::Host(spec) => Some(spec),
+            Spec::Repository(spec) => Some(spec),
+            Spec::Package(spec) => Some(spec),
             Spec::File(_)
             | Spec::Directory(_)
             | Spec::Symlink(_)

@@ -17,6 +17,8 @@ pub mod exec;
 pub mod file;
 pub mod host;
 pub mod line;
+pub mod package;
+pub mod repository;
 pub mod state;
 pub mod symlink;
 
