@@ -30,14 +30,8 @@ pub const COMMON: &[(&str, &str, &str)] = &[
 /// Types that the format knows and this version does not.
 pub const LATER_TYPES: &[&str] = &[
     "service",
-    "user",
-    "group",
-    "ssh_key",
     "cron",
     "timer",
-    "sysctl",
-    "mount",
-    "hostname",
     "block",
     "ini",
     "json",

@@ -233,7 +233,7 @@ impl Kinds {
             members[at].failed = Some(words.into_iter().flatten().collect::<Vec<_>>().join("; "));
         }
         for member in members.iter_mut().filter(|member| member.failed.is_none()) {
-            member.failed = self.answer(member.spec).err();
+            member.failed = self.answer_questions(member.spec).err();
         }
         let mut going: Vec<&mut &mut Member<'_>> =
             members.iter_mut().filter(|member| member.failed.is_none()).collect();
@@ -342,7 +342,7 @@ impl Kinds {
     }
 
     /// Gives debconf the answers of a package; they are in no argument and no error.
-    fn answer(&self, spec: &PackageSpec) -> Result<(), String> {
+    fn answer_questions(&self, spec: &PackageSpec) -> Result<(), String> {
         if spec.responses.is_empty() {
             return Ok(());
         }
