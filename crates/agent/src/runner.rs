@@ -12,13 +12,13 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use catalog::module::{Module, Params};
-use catalog::types::{FileSpec, Spec};
+use catalog::types::{FileSpec, Spec, WantedPackage};
 use converge::bind::{Inputs, TraitUses, bind};
 use converge::kinds::{Applied, Checked};
 use converge::run::UnknownTag;
 use converge::{
     BoundResource, Desired, FinishedRun, Job, JobDone, JobId, JobOutcome, JobWork, Prior, Record, Run,
-    RunMode, RunOptions, RunScope, Undo,
+    RunMode, RunOptions, RunScope, TogetherMember, Undo,
 };
 use host::Host;
 use lang::{Probe, Value};
@@ -144,6 +144,7 @@ impl Runner {
         if mode == RunMode::Apply {
             // A plan may be made beside a run, and writes no records.
             durable.begin_run();
+            self.worker.kinds.begin_run();
         }
         let (ledger, pending) = (durable.ledger(), durable.pending()?);
         let options = RunOptions {
@@ -287,8 +288,17 @@ fn may_start_command(work: &JobWork) -> bool {
         Ok(_) => true,
     };
     match work {
-        JobWork::Check { resource, .. } | JobWork::Apply { resource, .. } => runs(resource),
-        JobWork::Verify { .. } | JobWork::Guard { .. } | JobWork::Probe(Probe::CommandSucceeds(_)) => true,
+        JobWork::Check { resource, .. } => match &resource.spec {
+            // Only what the repositories offer is asked of a program.
+            Ok(Spec::Package(spec)) => spec.wanted == WantedPackage::Latest,
+            Ok(Spec::Repository(_)) => false,
+            _ => runs(resource),
+        },
+        JobWork::Apply { resource, .. } => runs(resource),
+        JobWork::ApplyTogether { .. }
+        | JobWork::Verify { .. }
+        | JobWork::Guard { .. }
+        | JobWork::Probe(Probe::CommandSucceeds(_)) => true,
         JobWork::Undo { undo, .. } => undo.iter().any(|undo| matches!(undo.prior, Prior::State(_))),
         JobWork::Remove { entry, .. } => matches!(entry.prior, Prior::State(_)),
         JobWork::Wait { .. } | JobWork::Probe(_) | JobWork::Persist { .. } => false,
@@ -341,6 +351,9 @@ impl JobWorker {
                 }
                 JobDone::Applied(applied)
             }
+            JobWork::ApplyTogether { members, record } => {
+                JobDone::AppliedTogether(self.apply_together(&members, &record)?)
+            }
             JobWork::Verify { command, timeout, .. } => {
                 self.kinds.verify(&command, timeout)?;
                 JobDone::Verified
@@ -377,6 +390,25 @@ impl JobWorker {
         }
         self.persist(record)?;
         self.kinds.apply_notified(&resource.name, spec, checked, resource.timeout, notification)
+    }
+
+    /// As [`JobWorker::apply`]: the record names all of them.
+    fn apply_together(
+        &self,
+        members: &[TogetherMember],
+        record: &Record,
+    ) -> Result<Vec<Result<Applied, String>>, String> {
+        self.persist(record)?;
+        let resources = members.iter().map(|TogetherMember { resource, checked }| {
+            Ok((resource.name.as_str(), spec(resource)?, checked, resource.timeout))
+        });
+        let applied = self.kinds.apply_together(&resources.collect::<Result<Vec<_>, String>>()?);
+        for (member, applied) in members.iter().zip(&applied) {
+            if applied.as_ref().is_ok_and(|applied| applied.changed) {
+                self.changes.add(&member.resource.id);
+            }
+        }
+        Ok(applied)
     }
 
     fn persist(&self, record: &Record) -> Result<(), String> {

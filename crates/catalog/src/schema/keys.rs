@@ -29,8 +29,6 @@ pub const COMMON: &[(&str, &str, &str)] = &[
 
 /// Types that the format knows and this version does not.
 pub const LATER_TYPES: &[&str] = &[
-    "package",
-    "repository",
     "git",
     "archive",
     "download",

@@ -20,6 +20,8 @@ mod json;
 mod line;
 mod service;
 mod mount;
+mod package;
+mod repository;
 mod ssh_key;
 mod sudo;
 mod symlink;
@@ -45,6 +47,8 @@ pub use ini::{IniSpec, IniValue};
 pub use json::JsonSpec;
 pub use line::LineSpec;
 pub use mount::{FSTAB, MountSpec, MountState};
+pub use package::{CACHE_VALID, LOCK_TIMEOUT, PackageSpec, TransactionOptions, WantedPackage};
+pub use repository::{RepositorySigner, RepositorySpec};
 pub use ssh_key::{AuthorizedKey, SshKeySpec};
 pub use sudo::SudoSpec;
 pub use symlink::SymlinkSpec;
@@ -67,6 +71,8 @@ pub static TYPES: &[&ResourceType] = &[
     &ini::TYPE,
     &json::TYPE,
     &host::TYPE,
+    &repository::TYPE,
+    &package::TYPE,
     &user::TYPE,
     &group::TYPE,
     &ssh_key::TYPE,
@@ -99,6 +105,10 @@ pub enum Spec {
     Custom(CustomSpec),
     /// An entry of the hosts file.
     Host(HostSpec),
+    /// A source of packages.
+    Repository(RepositorySpec),
+    /// A package.
+    Package(PackageSpec),
     /// A user.
     User(UserSpec),
     /// A group.
@@ -189,6 +199,8 @@ impl Spec {
     pub fn state(&self) -> Option<&dyn StateSpec> {
         match self {
             Spec::Host(spec) => Some(spec),
+            Spec::Repository(spec) => Some(spec),
+            Spec::Package(spec) => Some(spec),
             Spec::User(spec) => Some(spec),
             Spec::Group(spec) => Some(spec),
             Spec::SshKey(spec) => Some(spec),
