@@ -11,6 +11,8 @@
 //! have threads of their own. What they come to is a [`DaemonEvent`], so every cause of a wake-up
 //! is one.
 
+pub(crate) mod local;
+mod run_log;
 mod stop;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -18,27 +20,31 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use converge::{RunMode, RunScope};
+use converge::RunMode;
 use host::Cancel;
 use lang::Value;
 use model::exchange::{CheckIn, TraitReport};
 use model::log::{Cursor, FactBody};
+use model::policy::Policy;
 use model::{Digest, Timestamp};
 use net::notify::ServiceState;
-use node::{Adoption, Node, NodeEffect, NodeInput, RunOrder};
+use node::{Adoption, Node, NodeEffect, NodeInput, ObservedTraits, RunOrder};
 use providers::traits::Collectors;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use crate::clock::now;
 use crate::dialing::TransportDialer;
-use crate::events::{self, DaemonEvent, DaemonHandle, DaemonInbox};
+use crate::events::{self, DaemonEvent, DaemonHandle, DaemonInbox, LocalReply};
 use crate::exchange::CheckInClient;
 use crate::fetch;
+use crate::local::messages::PauseView;
+use crate::local::state::SharedLocalState;
 use crate::machine::Machine;
+use crate::outcomes::LastRunView;
 use crate::release::ActiveRelease;
 use crate::render::chain;
-use crate::runner::Runner;
+use crate::runner::{self, Runner};
 use crate::session::NodeSession;
 use crate::state::StateError;
 use crate::storage::Storage;
@@ -47,11 +53,13 @@ use crate::sync::sets::AgentSets;
 use crate::sync::view::SharedStatus;
 use crate::sync::{SyncContext, Synchronization};
 use crate::work::{self, WorkHandle, WorkSetup};
+use run_log::RunLog;
 
 /// Facts of work go up over an open stream this long after the first of them.
 const FLUSH: Duration = Duration::from_millis(200);
 
-/// Runs until SIGTERM or SIGINT. SIGHUP makes it check in and converge at once.
+/// Runs until SIGTERM or SIGINT. SIGHUP makes it check in and converge at once; SIGUSR1 makes it end
+/// once nothing runs, so that its supervisor starts it anew.
 ///
 /// # Errors
 /// When the agent cannot start; afterwards it goes on whatever happens.
@@ -93,16 +101,29 @@ struct Daemon {
     observed: Arc<Mutex<Option<Value>>>,
     cancel: Cancel,
     running: bool,
+    /// What the socket shows.
+    local: SharedLocalState,
+    /// Which failures the journal has named.
+    run_log: Arc<Mutex<RunLog>>,
+    /// They are answered when the pause that follows is durable.
+    pause_replies: Vec<(LocalReply<PauseView>, PauseView)>,
+    /// It ends once nothing runs.
+    restarting: bool,
     /// No new work is started.
     stopping: bool,
+    view: Arc<SharedStatus>,
 }
 
 impl Daemon {
     fn start(machine: Machine) -> Result<(Daemon, DaemonInbox), Box<dyn std::error::Error>> {
         let session = Arc::new(machine.session()?);
         let (identity, restored, seed) = machine.start_of_node()?;
+        let mut collectors = Collectors::new(env!("CARGO_PKG_VERSION"));
+        collectors.set_ttls(&restored.policy.trait_ttl_secs);
         let node = Node::new(identity, restored, seed, now());
         let (handle, inbox) = events::channel();
+        let state_dir = machine.state().to_owned();
+        let local = SharedLocalState::new(state_dir, node.pause().cloned(), now());
         let Machine { membership, durable, kinds, cancel, .. } = machine;
         let host = kinds.host().clone();
         // Temporary files of a run that died lie only beside managed paths.
@@ -127,7 +148,7 @@ impl Daemon {
         let context = SyncContext {
             durable,
             sets,
-            view,
+            view: view.clone(),
             root: host.root().canonicalize().unwrap_or_else(|_| host.root().to_owned()),
             actions: Arc::new(work.clone()),
             operations,
@@ -143,7 +164,7 @@ impl Daemon {
             release,
             session,
             runner: Arc::new(runner),
-            collectors: Arc::new(Mutex::new(Collectors::new(env!("CARGO_PKG_VERSION")))),
+            collectors: Arc::new(Mutex::new(collectors)),
             host,
             traits: Value::Map(Default::default()),
             handle,
@@ -160,22 +181,33 @@ impl Daemon {
             observed: Arc::default(),
             cancel,
             running: false,
+            local,
+            run_log: Arc::default(),
+            pause_replies: Vec::new(),
+            restarting: false,
             stopping: false,
+            view,
         };
         Ok((daemon, inbox))
     }
 
     async fn serve(&mut self, mut inbox: DaemonInbox) {
-        let signals =
-            (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()));
-        let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = signals else {
+        let signals = [
+            SignalKind::terminate(),
+            SignalKind::interrupt(),
+            SignalKind::hangup(),
+            SignalKind::user_defined1(),
+        ]
+        .map(signal);
+        let [Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup), Ok(mut restart)] = signals else {
             tracing::error!("signals cannot be received");
             return;
         };
+        let socket = self.open_socket();
         net::notify::service_manager(ServiceState::Ready);
         self.append_started();
         self.take(NodeInput::Tick);
-        loop {
+        while !(self.restarting && self.is_idle()) {
             let deadline = self.node.next_deadline().map(|(at, _)| at);
             let flush = self.flush_at;
             tokio::select! {
@@ -183,16 +215,34 @@ impl Daemon {
                 () = sleep_until(deadline) => self.take(NodeInput::Tick),
                 () = sleep_to(flush) => self.flush(),
                 _ = hangup.recv() => self.take(NodeInput::Nudge),
+                _ = restart.recv() => self.restart_when_idle(),
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
             }
         }
+        if let Some(socket) = socket {
+            socket.abort();
+        }
         self.drain(&mut inbox).await;
+        // A plan for somebody at the host must not keep the process.
+        self.cancel.cancel();
+    }
+
+    /// A package that replaces the agent asks for this when the agent itself runs the package manager:
+    /// a stop would have its bound, after which the package manager is cut off.
+    fn restart_when_idle(&mut self) {
+        tracing::info!("restarting once nothing runs");
+        self.restarting = true;
+    }
+
+    fn is_idle(&self) -> bool {
+        !self.running && self.view.shown().actions_running == 0
     }
 
     fn hear(&mut self, event: DaemonEvent) {
         match event {
             DaemonEvent::Input(input) => self.take(input),
+            DaemonEvent::Local(command) => self.local(command),
             DaemonEvent::Answered { answer, acked_before } => {
                 self.acked_before = acked_before;
                 self.take(NodeInput::Answered(answer));
@@ -273,13 +323,18 @@ impl Daemon {
         while let Some(input) = queue.pop_front() {
             match &input {
                 NodeInput::Ran(_) | NodeInput::RunFailed(_) => self.running = false,
-                NodeInput::Unreachable(_) => self.checking_in = false,
+                NodeInput::Unreachable(why) => {
+                    self.checking_in = false;
+                    self.note_unreachable(why);
+                }
                 NodeInput::Answered(answer) => {
                     self.checking_in = false;
+                    self.note_answered();
                     if answer.stream_requested {
                         self.sync.links.requested();
                     }
                 }
+                NodeInput::Adopted(policy) => self.collectors_follow(policy),
                 NodeInput::Traits(_) => {
                     let seen = self.observed.lock().unwrap_or_else(PoisonError::into_inner).take();
                     if let Some(seen) = seen {
@@ -312,6 +367,7 @@ impl Daemon {
                     }
                 });
             }
+            NodeEffect::SavePause(pause) => self.save_pause(pause),
             NodeEffect::Warn(text) => tracing::warn!("{text}"),
         }
     }
@@ -327,8 +383,16 @@ impl Daemon {
         });
     }
 
+    /// The channel says how long traits count. A collector that is busy now holds up nobody.
+    fn collectors_follow(&self, policy: &Policy) {
+        let (collectors, ttls) = (self.collectors.clone(), policy.trait_ttl_secs.clone());
+        tokio::task::spawn_blocking(move || {
+            collectors.lock().unwrap_or_else(PoisonError::into_inner).set_ttls(&ttls);
+        });
+    }
+
     fn collect_traits(&self) {
-        let (collectors, host) = (self.collectors.clone(), self.host.clone());
+        let (collectors, host, runner) = (self.collectors.clone(), self.host.clone(), self.runner.clone());
         let (handle, observed) = (self.handle.clone(), self.observed.clone());
         tokio::task::spawn_blocking(move || {
             let mut collectors = collectors.lock().unwrap_or_else(PoisonError::into_inner);
@@ -337,8 +401,9 @@ impl Daemon {
                 tracing::warn!(collector = name, why, "a collector failed");
             }
             let report = trait_report(&collected.traits);
+            let read = runner.read_traits(&collected.traits);
             *observed.lock().unwrap_or_else(PoisonError::into_inner) = Some(collected.traits);
-            handle.send_blocking(DaemonEvent::Input(NodeInput::Traits(report)));
+            handle.send_blocking(DaemonEvent::Input(NodeInput::Traits(ObservedTraits { report, read })));
         });
     }
 
@@ -384,24 +449,36 @@ impl Daemon {
             return;
         }
         self.running = true;
+        self.local.run_begins(now());
         let (runner, handle, traits) = (self.runner.clone(), self.handle.clone(), self.traits.clone());
+        let (local, log) = (self.local.clone(), self.run_log.clone());
+        let scope = runner::scope_of(&order.tags);
         let spawned = std::thread::Builder::new().name("muster run".to_owned()).spawn(move || {
             // A panic ends this run, not the keeping of the host.
             let run =
-                catch_unwind(AssertUnwindSafe(|| runner.run(&order, &traits, RunMode::Apply, RunScope::All)));
-            let input = match run {
-                Ok(Ok(report)) => {
-                    log_run(&report);
-                    NodeInput::Ran(Box::new(report))
+                catch_unwind(AssertUnwindSafe(|| runner.run_watched(&order, &traits, RunMode::Apply, scope)));
+            let ran = match run {
+                Ok(Ok(run)) => {
+                    log.lock().unwrap_or_else(PoisonError::into_inner).ended(&run.report);
+                    let before = local.shown().last_run;
+                    let view = LastRunView::after(before.as_deref(), &run.report, run.resources);
+                    Ok((run.report, view))
                 }
-                Ok(Err(error)) => NodeInput::RunFailed(chain(&error)),
-                Err(_) => NodeInput::RunFailed("the agent panicked; see its log".to_owned()),
+                Ok(Err(error)) => Err(chain(&error)),
+                Err(_) => Err("the agent panicked; see its log".to_owned()),
             };
+            let input = match &ran {
+                Ok((report, _)) => NodeInput::Ran(Box::new(report.clone())),
+                Err(why) => NodeInput::RunFailed(why.clone()),
+            };
+            local.run_ended(ran);
             handle.send_blocking(DaemonEvent::Input(input));
         });
         if let Err(error) = spawned {
             let handle = self.handle.clone();
-            let failed = NodeInput::RunFailed(format!("no thread could be started: {error}"));
+            let why = format!("no thread could be started: {error}");
+            self.local.run_ended(Err(why.clone()));
+            let failed = NodeInput::RunFailed(why);
             tokio::spawn(async move { handle.send(DaemonEvent::Input(failed)).await });
         }
     }
@@ -427,26 +504,8 @@ impl Daemon {
 /// Traits as they travel: all of them, named by the digest of those that stay.
 pub fn trait_report(traits: &Value) -> TraitReport {
     let stable = model::canonical::to_bytes(&providers::traits::stable(traits));
-    TraitReport {
-        digest: stable.map_or(Digest::ZERO, |bytes| Digest::of(&bytes)),
-        values: serde_json::to_value(traits).unwrap_or_default(),
-    }
-}
-
-fn log_run(report: &model::RunReport) {
-    let counts = &report.counts;
-    if counts.changed + counts.failed > 0 {
-        tracing::info!(
-            changed = counts.changed,
-            failed = counts.failed,
-            ok = counts.ok,
-            skipped = counts.skipped,
-            ms = report.duration_ms,
-            "a run ended"
-        );
-    } else {
-        tracing::debug!(ok = counts.ok, ms = report.duration_ms, "a run ended");
-    }
+    let digest = stable.map_or(Digest::ZERO, |bytes| Digest::of(&bytes));
+    TraitReport::whole(digest, serde_json::to_value(traits).unwrap_or_default())
 }
 
 async fn sleep_to(at: Option<Instant>) {

@@ -1,19 +1,21 @@
 //! [`Node`]: inputs to effects.
 
+use std::collections::BTreeSet;
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::canonical;
 use model::exchange::{Answer, CheckIn, Offer, RunNote, TraitReport};
 use model::log::FactBody;
 use model::policy::Policy;
-use model::{Digest, ObjectKey, ObjectSet, RunReport, Timestamp};
+use model::{Digest, ObjectKey, ObjectSet, Pause, RunReport, Timestamp};
 use trust::Floor;
 use trust::adopt::{self, Adopted, Judge, Refusal};
 use trust::clock::TrustTime;
 use trust::feature::FEATURES;
 
 use crate::backoff::Spread;
-use crate::io::{Identity, NodeEffect, NodeInput, Restored, RunOrder};
+use crate::io::{Identity, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored, RunOrder};
 use crate::state::{Adoption, LastRun};
 
 /// The shortest wait that a control plane may ask for between contacts.
@@ -72,11 +74,16 @@ pub struct Node {
     asked_from: Option<Digest>,
     running: Option<RunUnderWay>,
     run_due: bool,
+    /// Somebody at the host asks for a run of what has one of these tags.
+    tags_due: BTreeSet<String>,
+    pause: Option<Pause>,
     /// Facts came that no check-in has carried yet, or another cause for one.
     contact_pending: bool,
-    traits: Option<TraitReport>,
-    traits_sent: Option<Digest>,
-    traits_acked: Option<Digest>,
+    traits: Option<Arc<TraitReport>>,
+    traits_sent: Option<Arc<TraitReport>>,
+    traits_acked: Option<Arc<TraitReport>>,
+    /// Those of them that a set reads.
+    read_traits: Option<ReadTraits>,
     /// The newest time that an input came with.
     seen_at: Timestamp,
     next_contact: Timestamp,
@@ -113,10 +120,13 @@ impl Node {
             asked_from: None,
             running: None,
             run_due: false,
+            tags_due: BTreeSet::new(),
+            pause: restored.pause,
             contact_pending: restored.facts_pending,
             traits: None,
             traits_sent: None,
             traits_acked: None,
+            read_traits: None,
             seen_at: now,
             next_contact: now,
             hurried: None,
@@ -135,6 +145,11 @@ impl Node {
     /// The release held, if any.
     pub fn adoption(&self) -> Option<&Adoption> {
         self.adoption.as_ref()
+    }
+
+    /// Why and since when the host is paused.
+    pub fn pause(&self) -> Option<&Pause> {
+        self.pause.as_ref()
     }
 
     /// The highest release accepted, by digest and number: what the node's `seen` document says.
@@ -156,15 +171,28 @@ impl Node {
         // Without traits no run can begin, so its time alone is no reason to wake up.
         let can_run = self.running.is_none() && self.adoption.is_some() && self.traits.is_some();
         let run = can_run.then_some((self.next_run, "the next run on the held set"));
-        contact.into_iter().chain(run).min()
+        let pause = self.pause.as_ref().and_then(|pause| pause.until).map(|at| (at, "the end of the pause"));
+        contact.into_iter().chain(run).chain(pause).min()
     }
 
     /// What to do about an input.
     pub fn handle(&mut self, input: NodeInput, now: Timestamp) -> Vec<NodeEffect> {
         let mut effects = Vec::new();
         self.notice_time(now);
+        if self.pause.as_ref().is_some_and(|pause| pause.is_over(now)) {
+            effects.push(NodeEffect::Warn("the pause ended: the host is made as declared again".to_owned()));
+            self.set_pause(None, &mut effects);
+        }
         match input {
             NodeInput::Tick => {}
+            NodeInput::RunNow(tags) if tags.is_empty() => self.run_due = self.adoption.is_some(),
+            NodeInput::RunNow(tags) => self.tags_due.extend(tags),
+            NodeInput::Pause(pause) => self.on_pause(pause, &mut effects),
+            NodeInput::Resume => {
+                if self.pause.is_some() {
+                    self.set_pause(None, &mut effects);
+                }
+            }
             NodeInput::Nudge => {
                 self.next_contact = now;
                 self.contact_pending = true;
@@ -212,7 +240,24 @@ impl Node {
             self.next_contact = self.next_contact.minus(back);
             self.next_run = self.next_run.minus(back);
             self.confirmed_at = self.confirmed_at.map(|at| at.minus(back));
+            if let Some(until) = self.pause.as_mut().and_then(|pause| pause.until.as_mut()) {
+                *until = until.minus(back);
+            }
         }
+    }
+
+    /// A pause of a host that is paused keeps its beginning.
+    fn on_pause(&mut self, pause: Pause, effects: &mut Vec<NodeEffect>) {
+        let since = self.pause.as_ref().map_or(pause.since, |before| before.since);
+        self.set_pause(Some(Pause { since, ..pause }), effects);
+    }
+
+    /// A run follows at once: it makes the host as declared again, or its report says that the host is
+    /// paused.
+    fn set_pause(&mut self, pause: Option<Pause>, effects: &mut Vec<NodeEffect>) {
+        self.pause.clone_from(&pause);
+        self.run_due = self.adoption.is_some();
+        effects.push(NodeEffect::SavePause(pause));
     }
 
     fn start_what_is_due(&mut self, now: Timestamp, effects: &mut Vec<NodeEffect>) {
@@ -225,26 +270,52 @@ impl Node {
             return;
         }
         if self.run_due || now >= self.next_run {
+            // What somebody asked for is a part of it.
+            self.tags_due.clear();
+            self.start_run(effects);
+        } else if !self.tags_due.is_empty() {
             self.start_run(effects);
         }
     }
 
     fn start_run(&mut self, effects: &mut Vec<NodeEffect>) {
         let Some(adoption) = &self.adoption else { return };
-        let traits = self.traits.as_ref().map_or(Digest::ZERO, |traits| traits.digest);
-        let inputs = inputs_digest(&adoption.root, &traits);
+        let inputs = inputs_digest(&adoption.root, &self.traits_that_count());
         let intended = self.last_run.as_ref().is_none_or(|last| last.inputs != inputs);
+        let tags = std::mem::take(&mut self.tags_due);
+        // A run of a part carries no request out.
+        let run_request = if tags.is_empty() { self.run_request.take() } else { None };
         self.run_due = false;
-        self.running = Some(RunUnderWay { inputs, run_request: self.run_request.take() });
-        effects.push(NodeEffect::Run(RunOrder { seq: adoption.seq, root: adoption.root, intended }));
+        self.running = Some(RunUnderWay { inputs, run_request });
+        let pause = self.pause.clone();
+        effects.push(NodeEffect::Run(RunOrder {
+            seq: adoption.seq,
+            root: adoption.root,
+            intended,
+            pause,
+            tags,
+        }));
     }
 
-    fn on_traits(&mut self, traits: TraitReport, now: Timestamp, effects: &mut Vec<NodeEffect>) {
-        if self.traits.as_ref().is_some_and(|known| known.digest != traits.digest) {
+    fn on_traits(&mut self, observed: ObservedTraits, now: Timestamp, effects: &mut Vec<NodeEffect>) {
+        let before = self.traits.is_some().then(|| self.traits_that_count());
+        let reads_as_before =
+            self.read_traits.map(|read| read.root) == observed.read.as_ref().map(|read| read.root);
+        self.traits = Some(Arc::new(observed.report));
+        self.read_traits = observed.read;
+        let counts = self.traits_that_count();
+        match (before, &self.adoption) {
             // A changed trait binds anew at once, offline too (DLT-4).
-            self.run_due = true;
+            (Some(before), _) if reads_as_before => self.run_due |= before != counts,
+            // The set that is held now reads others: its first run was over these, too.
+            (Some(before), Some(held)) => {
+                let ran = inputs_digest(&held.root, &before);
+                if let Some(last) = self.last_run.as_mut().filter(|last| last.inputs == ran) {
+                    last.inputs = inputs_digest(&held.root, &counts);
+                }
+            }
+            (None, _) | (_, None) => {}
         }
-        self.traits = Some(traits);
         if !matches!(self.talk, ContactState::Traits) {
             return;
         }
@@ -252,9 +323,20 @@ impl Node {
         effects.push(NodeEffect::CheckIn(Box::new(self.check_in(now))));
     }
 
+    /// The digest of the traits that a run depends on.
+    fn traits_that_count(&self) -> Digest {
+        let all = self.traits.as_ref().map_or(Digest::ZERO, |traits| traits.digest);
+        self.read_traits.map_or(all, |read| read.digest)
+    }
+
     fn check_in(&mut self, now: Timestamp) -> CheckIn {
-        let traits = self.traits.clone().filter(|traits| self.traits_acked != Some(traits.digest));
-        self.traits_sent = traits.as_ref().map(|traits| traits.digest);
+        let acked = self.traits_acked.as_ref();
+        let unsaid = |traits: &&Arc<TraitReport>| acked.is_none_or(|acked| acked.digest != traits.digest);
+        self.traits_sent = self.traits.as_ref().filter(unsaid).cloned();
+        let traits = self.traits_sent.as_ref().map(|traits| match acked {
+            Some(acked) => traits.since(acked),
+            None => TraitReport::clone(traits),
+        });
         // The shell adds all facts that wait to this one.
         self.contact_pending = false;
         self.asked_from = self.adoption.as_ref().map(|adoption| adoption.digest);
@@ -307,7 +389,8 @@ impl Node {
         if let Some(cursor) = answer.acked {
             effects.push(NodeEffect::Ack(cursor));
         }
-        self.traits_acked = if answer.want_traits { None } else { self.traits_sent.or(self.traits_acked) };
+        let sent = self.traits_sent.take();
+        self.traits_acked = if answer.want_traits { None } else { sent.or(self.traits_acked.take()) };
         // By the policy, which is signed: a control plane cannot send its nodes away for long.
         let most = self.policy.contact().saturating_mul(4).clamp(LONG_CONTACT, MAX_CONTACT);
         let asked = Duration::from_secs(answer.next_checkin_secs).clamp(MIN_CONTACT, most);
@@ -511,7 +594,7 @@ impl Node {
     }
 }
 
-/// The digest of what a run binds: the set's root and the traits' digest.
+/// The digest of what a run binds: the set's root and the digest of the traits that it reads.
 pub fn inputs_digest(root: &Digest, traits: &Digest) -> Digest {
     Digest::of_parts([&root.0[..], &traits.0[..]])
 }

@@ -9,7 +9,7 @@
 pub(crate) mod disks;
 mod file;
 pub(crate) mod listeners;
-mod proc;
+pub(crate) mod proc;
 mod processes;
 
 use std::sync::Arc;

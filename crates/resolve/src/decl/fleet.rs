@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use catalog::channel::{ChannelSettings, MAX_JITTER, MIN_CONTACT_SECS};
+use catalog::channel::{ChannelSettings, MAX_JITTER, MIN_CONTACT_SECS, TRAIT_TTL_SECS};
 use model::replication::{Bounds, LinkSettings, TransportPolicy};
 use model::window::DeclaredWindow;
 
@@ -105,6 +105,7 @@ fn channel(reading: &mut Reading<'_>, name: &Spanned<String>, node: &YamlNode) -
     let mut channel = ChannelSettings::with_freshness(0);
     let mut keys = reading.keys(node, "a channel", "a channel");
     channel.link = keys.read("link", |node| link(reading, node));
+    channel.trait_ttl_secs = keys.read("traits", |node| trait_ttls(reading, node));
     keys.set("contact", &mut channel.contact_secs, |node| interval(reading, node, "contact"));
     keys.set("jitter", &mut channel.jitter_percent, |node| {
         percent(reading, node, "jitter", MAX_JITTER, "20%")
@@ -125,6 +126,29 @@ fn channel(reading: &mut Reading<'_>, name: &Spanned<String>, node: &YamlNode) -
     keys.set("transport", &mut channel.transport, |node| reading.word(node, "transport", &transports));
     keys.end(reading);
     channel
+}
+
+/// How long what each collector observed counts (TRT-1).
+fn trait_ttls(reading: &mut Reading<'_>, node: &YamlNode) -> BTreeMap<String, u32> {
+    let mut ttls = BTreeMap::new();
+    for (group, value) in reading.map(node, "traits") {
+        let known = || catalog::traits::groups().chain([catalog::traits::EXTERNAL]);
+        if !known().any(|name| name == group.value) {
+            let help = lang::nearest(&group.value, known()).map(|near| format!("did you mean `{near}`?"));
+            reading
+                .error("E015", group.at, format!("`traits.{}` is no group of traits", group.value))
+                .maybe_help(help);
+        } else if let Some(secs) = reading.duration(value, "how long traits count") {
+            if TRAIT_TTL_SECS.contains(&secs) {
+                ttls.insert(group.value.clone(), secs);
+            } else {
+                let show = catalog::duration::show;
+                let (least, most) = (show(*TRAIT_TTL_SECS.start()), show(*TRAIT_TTL_SECS.end()));
+                reading.error("E017", value.at, format!("traits count for {least} to {most}"));
+            }
+        }
+    }
+    ttls
 }
 
 /// Bounds and waits of the agents' ends of links (SYN-3).
