@@ -352,7 +352,13 @@ impl JobWorker {
                 JobDone::Applied(applied)
             }
             JobWork::ApplyTogether { members, record } => {
-                JobDone::AppliedTogether(self.apply_together(&members, &record)?)
+                let results = self.apply_together(&members, &record)?;
+                for (member, result) in members.iter().zip(&results) {
+                    if result.as_ref().is_ok_and(|applied| applied.changed) {
+                        self.changes.add(&member.resource.id);
+                    }
+                }
+                JobDone::AppliedTogether(results)
             }
             JobWork::Verify { command, timeout, .. } => {
                 self.kinds.verify(&command, timeout)?;
