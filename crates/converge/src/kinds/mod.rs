@@ -24,8 +24,8 @@ pub mod mount;
 pub mod ssh_key;
 pub mod state;
 pub mod symlink;
-pub mod unit;
 pub mod sysctl;
+pub mod unit;
 pub mod user;
 
 /// Permission bits of a file that the spec says nothing about.
