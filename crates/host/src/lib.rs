@@ -43,7 +43,7 @@ pub use command::{Cancel, Command, Program, SealedScript};
 pub use error::{HostError, HostOperation, OpenHostError, PathProblem, RunError};
 pub use process::{End, FinishedCommand, ProcessOutput};
 pub use real::Real;
-pub use stamp::FileStamp;
+pub use stamp::FileVersion;
 pub use streaming::{CommandEvent, StreamingCommand};
 pub use system::Kernel;
 pub use usage::Usage;
