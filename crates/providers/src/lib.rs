@@ -21,6 +21,7 @@ mod hostname;
 mod kinds;
 mod line;
 mod mount;
+mod part;
 pub(crate) mod provider;
 pub mod query;
 mod ssh_key;
@@ -31,7 +32,9 @@ mod sysctl;
 mod tools;
 pub mod traits;
 mod undo;
+mod unit;
 mod user;
 
 pub use blobs::Blobs;
 pub use kinds::{Kinds, ROOTED};
+pub use provider::Notification;

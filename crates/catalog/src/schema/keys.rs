@@ -31,12 +31,6 @@ pub const COMMON: &[(&str, &str, &str)] = &[
 pub const LATER_TYPES: &[&str] = &[
     "package",
     "repository",
-    "service",
-    "cron",
-    "timer",
-    "block",
-    "ini",
-    "json",
     "git",
     "archive",
     "download",

@@ -5,18 +5,26 @@
 //! expression evaluated. A spec of a thing with a state is a [`StateSpec`] too.
 
 mod account;
+mod block;
+mod cron;
 mod custom;
 mod directory;
+mod edited;
 mod exec;
 mod file;
 mod group;
 mod host;
 mod hostname;
+mod ini;
+mod json;
 mod line;
+mod service;
 mod mount;
 mod ssh_key;
 mod sudo;
 mod symlink;
+mod timer;
+mod unit;
 mod sysctl;
 mod user;
 
@@ -24,18 +32,26 @@ use std::sync::Arc;
 
 use model::{Digest, Fields};
 
+pub use block::{BLOCK_BEGIN, BLOCK_END, BlockPosition, BlockSpec};
 pub use custom::{CustomSpec, Script};
 pub use directory::DirectorySpec;
+pub use edited::EditedFile;
 pub use exec::ExecSpec;
 pub use file::FileSpec;
 pub use group::GroupSpec;
 pub use host::{HOSTS, HostSpec};
 pub use hostname::HostnameSpec;
+pub use ini::{IniSpec, IniValue};
+pub use json::JsonSpec;
 pub use line::LineSpec;
 pub use mount::{FSTAB, MountSpec, MountState};
 pub use ssh_key::{AuthorizedKey, SshKeySpec};
 pub use sudo::SudoSpec;
 pub use symlink::SymlinkSpec;
+pub use unit::{
+    DROP_IN_PREFIX, DROP_IN_TEXT, ENABLED_TEXT, LOADED_TEXT, MASKED_TEXT, NotifyAction, RUN_TEXT, RunState,
+    UnitFile, UnitSpec,
+};
 pub use sysctl::{SysctlSpec, sysctl_path, sysctl_words};
 pub use user::{PasswordDays, PasswordHash, UserSpec, date_of_days, days_of_date};
 
@@ -47,10 +63,16 @@ pub static TYPES: &[&ResourceType] = &[
     &directory::TYPE,
     &symlink::TYPE,
     &line::TYPE,
+    &block::TYPE,
+    &ini::TYPE,
+    &json::TYPE,
     &host::TYPE,
     &user::TYPE,
     &group::TYPE,
     &ssh_key::TYPE,
+    &service::TYPE,
+    &timer::TYPE,
+    &cron::TYPE,
     &sudo::TYPE,
     &sysctl::TYPE,
     &mount::TYPE,
@@ -83,6 +105,8 @@ pub enum Spec {
     Group(GroupSpec),
     /// Public keys of a user.
     SshKey(SshKeySpec),
+    /// A unit of systemd (`service` or `timer`).
+    Unit(UnitSpec),
     /// A rule of sudo.
     Sudo(SudoSpec),
     /// A kernel parameter.
@@ -91,6 +115,12 @@ pub enum Spec {
     Mount(MountSpec),
     /// The host's name.
     Hostname(HostnameSpec),
+    /// A block of lines in a text file.
+    Block(BlockSpec),
+    /// A key of an INI file.
+    Ini(IniSpec),
+    /// Values in a JSON file.
+    Json(JsonSpec),
 }
 
 /// A resource that is a thing of the host with a state: observed, compared and set as named texts.
@@ -105,6 +135,42 @@ pub trait StateSpec {
     fn needs(&self) -> Vec<&str> {
         Vec::new()
     }
+
+    /// Other things that must be right before it, where they are declared: its user, its package.
+    fn after(&self) -> Vec<Subject<'_>> {
+        Vec::new()
+    }
+
+    /// Types of which every resource comes before it.
+    fn after_types(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// With which others it is applied in one go, where nothing orders them against each other.
+    fn together(&self) -> Option<Together> {
+        None
+    }
+}
+
+/// What of the host a resource is about. Two resources with one subject are about the same thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject<'a> {
+    /// What is at this path.
+    Path(&'a str),
+    /// A thing of a type, by its name.
+    Named {
+        /// The resource type.
+        kind: &'a str,
+        /// The resource's name.
+        name: &'a str,
+    },
+}
+
+/// What is applied in one go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Together {
+    /// Packages, in one transaction of the package manager.
+    Packages,
 }
 
 impl Spec {
@@ -126,10 +192,14 @@ impl Spec {
             Spec::User(spec) => Some(spec),
             Spec::Group(spec) => Some(spec),
             Spec::SshKey(spec) => Some(spec),
+            Spec::Unit(spec) => Some(spec),
             Spec::Sudo(spec) => Some(spec),
             Spec::Sysctl(spec) => Some(spec),
             Spec::Mount(spec) => Some(spec),
             Spec::Hostname(spec) => Some(spec),
+            Spec::Block(spec) => Some(spec),
+            Spec::Ini(spec) => Some(spec),
+            Spec::Json(spec) => Some(spec),
             Spec::File(_)
             | Spec::Directory(_)
             | Spec::Symlink(_)

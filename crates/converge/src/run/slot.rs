@@ -80,7 +80,10 @@ impl Run {
                 }
                 return Some(match resource.guards.get(progress.guarded).cloned() {
                     Some(guard) => JobWork::Guard { resource, guard },
-                    None => JobWork::Check { resource, plan: observe },
+                    None => {
+                        let notified = self.notifiers(&resource, observe);
+                        JobWork::Check { resource, plan: observe, notified }
+                    }
                 });
             }
             Ok(false) => {
@@ -108,6 +111,13 @@ impl Run {
             map.get(&resource.id).is_some_and(|notifiers| by.is_none_or(|by| notifiers.contains(by)))
         };
         in_map(&self.pending.notified) || (observe && in_map(&self.prediction.notified))
+    }
+
+    /// Who notified the resource; those that would have too where it only observes.
+    fn notifiers(&self, resource: &BoundResource, observe: bool) -> BTreeSet<ResourceId> {
+        let predicted = Some(&self.prediction.notified).filter(|_| observe);
+        let maps = [&self.pending.notified].into_iter().chain(predicted);
+        maps.filter_map(|map| map.get(&resource.id)).flatten().cloned().collect()
     }
 
     /// The first dependency that failed, or was skipped for a failure, and that failure.
@@ -223,7 +233,8 @@ impl Run {
         }
         let edit = checked.edit.clone();
         self.modules[m].applying = Some(Applying { edit, ahead, new_entry });
-        Some(JobWork::Apply { resource, checked, record })
+        let notified = self.notifiers(&resource, false);
+        Some(JobWork::Apply { resource, checked, record, notified })
     }
 
     pub(super) fn applied(&mut self, m: usize, slot: usize, result: Result<Applied, String>) {
