@@ -48,7 +48,7 @@ pub use error::{HostError, HostOperation, OpenHostError, PathProblem, RunError};
 pub use lock_holder::LockHolder;
 pub use process::{End, FinishedCommand, ProcessOutput};
 pub use real::Real;
-pub use stamp::FileStamp;
+pub use stamp::FileVersion;
 pub use streaming::{CommandEvent, StreamingCommand};
 pub use system::Kernel;
 pub use systemd::{

@@ -8,7 +8,7 @@ use crate::{Host, HostError, HostOperation, PathProblem};
 
 /// What changes whenever a file is written or replaced.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileStamp {
+pub struct FileVersion {
     device: u64,
     inode: u64,
     size: i64,
@@ -31,7 +31,7 @@ impl Host {
     ///
     /// # Errors
     /// When something on the way cannot be passed.
-    pub fn stamp(&self, path: &str) -> Result<Option<FileStamp>, HostError> {
+    pub fn stamp(&self, path: &str) -> Result<Option<FileVersion>, HostError> {
         let found = match self.open_plain(path, OFlags::PATH) {
             Ok(open) => fstat(&open).map(Some).map_err(PathProblem::from),
             Err(errno) if links_matter(errno) => self.entry_followed(path).and_then(|entry| stat_at(&entry)),
@@ -45,9 +45,9 @@ impl Host {
     }
 }
 
-fn stamp_of(stat: &Stat) -> FileStamp {
+fn stamp_of(stat: &Stat) -> FileVersion {
     let nanos = |nanos| i64::try_from(nanos).unwrap_or(0);
-    FileStamp {
+    FileVersion {
         device: stat.st_dev,
         inode: stat.st_ino,
         size: stat.st_size,
