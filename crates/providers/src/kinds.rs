@@ -16,6 +16,7 @@ use model::text::chain;
 use model::{Digest, PathOwnership, PathState};
 
 use crate::provider::{Decided, PathProvider, Provider, Turns};
+use crate::tree::DigestCache;
 use crate::undo::undo_note;
 use crate::{Blobs, custom, exec, state};
 
@@ -32,12 +33,13 @@ pub struct Kinds {
     pub(crate) host: Arc<Host>,
     pub(crate) blobs: Arc<dyn Blobs>,
     pub(crate) turns: Turns,
+    pub(crate) digests: DigestCache,
 }
 
 impl Kinds {
     /// The types over a host, with a store for declared and for previous bytes.
     pub fn new(host: Arc<Host>, blobs: Arc<dyn Blobs>) -> Kinds {
-        Kinds { host, blobs, turns: Turns::default() }
+        Kinds { host, blobs, turns: Turns::default(), digests: DigestCache::default() }
     }
 
     /// The host.

@@ -11,6 +11,7 @@
 mod blobs;
 pub mod custom;
 mod directory;
+mod download;
 mod exec;
 mod file;
 mod host_entry;
@@ -22,6 +23,7 @@ pub mod query;
 mod state;
 mod symlink;
 pub mod traits;
+mod tree;
 mod undo;
 
 pub use blobs::Blobs;

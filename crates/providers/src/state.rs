@@ -26,7 +26,7 @@ pub(crate) fn check(kinds: &Kinds, provider: &dyn StateProvider) -> Result<Check
         return Ok(Checked::in_sync(Prior::State(now)));
     };
     let note = provider.note(&edit);
-    Ok(Checked { note, ..Checked::differs(Prior::State(now), edit) })
+    Ok(Checked { note, ..Checked::differs(Prior::State(now), provider.shown(edit)) })
 }
 
 /// Looks again, makes the thing as declared, and looks whether it is.
@@ -45,8 +45,10 @@ pub(crate) fn apply(
     let after = provider.observe(kinds)?;
     let left = difference(after.as_ref(), provider.desired(after.as_ref())?.as_ref());
     match left {
-        None => Ok(Applied { edit: Some(edit), changed: true, output }),
-        Some(left) => Err(format!("it was set, and the host still differs: {}", summary(&left))),
+        None => Ok(Applied { edit: Some(provider.shown(edit)), changed: true, output }),
+        Some(left) => {
+            Err(format!("it was set, and the host still differs: {}", summary(&provider.shown(left))))
+        }
     }
 }
 

@@ -42,7 +42,6 @@ pub const LATER_TYPES: &[&str] = &[
     "hostname",
     "git",
     "archive",
-    "download",
     "firewall",
     "container",
     "template",

@@ -14,6 +14,7 @@ use crate::Prior;
 pub mod block;
 pub mod custom;
 pub mod directory;
+pub mod download;
 pub mod exec;
 pub mod file;
 pub mod host;
@@ -24,6 +25,7 @@ pub mod line;
 mod lines;
 pub mod state;
 pub mod symlink;
+pub mod tree;
 
 /// Permission bits of a file that the spec says nothing about.
 pub const DEFAULT_FILE_MODE: u32 = 0o644;
