@@ -31,15 +31,6 @@ pub const COMMON: &[(&str, &str, &str)] = &[
 pub const LATER_TYPES: &[&str] = &[
     "git",
     "archive",
-    "download",
-    "firewall",
-    "container",
-    "template",
-];
-pub const LATER_TYPES: &[&str] = &[
-    "git",
-    "archive",
-    "download",
     "firewall",
     "container",
     "template",
