@@ -1,7 +1,7 @@
 //! `muster-agent`: the node's shell around [`node`] and [`converge`].
 //!
 //! ```text
-//! clock render identity                                  no state of their own
+//! clock render identity service                          no state of their own
 //!   state <- storage <- release                          what is durable; who writes; what is held
 //!     session <- dialing                                 requests and streams
 //!       events                                           the way to the daemon
@@ -31,6 +31,7 @@ pub mod machine;
 pub mod release;
 pub mod render;
 pub mod runner;
+pub mod service;
 pub mod session;
 pub mod state;
 pub mod status;

@@ -13,16 +13,16 @@ use std::time::{Duration, Instant};
 
 use catalog::module::{Module, Params};
 use catalog::types::{FileSpec, Spec};
-use converge::bind::{Inputs, bind, reads_trait};
+use converge::bind::{Inputs, TraitUses, bind};
 use converge::kinds::{Applied, Checked};
 use converge::run::UnknownTag;
 use converge::{
     BoundResource, Desired, FinishedRun, Job, JobDone, JobId, JobOutcome, JobWork, Prior, Record, Run,
     RunMode, RunOptions, RunScope, Undo,
 };
-use lang::Value;
+use lang::{Probe, Value};
 use model::{Digest, Kind, RunReport};
-use node::{Adoption, RunOrder};
+use node::{Adoption, ReadTraits, RunOrder};
 use providers::Kinds;
 use providers::traits::VOLATILE;
 
@@ -59,10 +59,26 @@ pub struct Runner {
 
 /// What was bound last.
 struct Bound {
-    /// The set, and the traits that stay.
-    inputs: (Digest, Digest),
+    /// The set, and the traits of it that stay.
+    inputs: ReadTraits,
+    /// What it reads.
+    uses: TraitUses,
     /// `None` when it reads a trait that differs at each look, and has to be bound at each run.
     desired: Option<Desired>,
+}
+
+impl Bound {
+    /// What a set of this root would be bound from, if it is the one that was bound.
+    fn read(&self, root: &Digest, traits: &Value) -> ReadTraits {
+        read_traits(&self.uses, *root, traits)
+    }
+}
+
+/// The traits that a set reads, those that change by themselves left out.
+fn read_traits(uses: &TraitUses, root: Digest, traits: &Value) -> ReadTraits {
+    let read = uses.select(&providers::traits::stable(traits));
+    let digest = model::canonical::to_bytes(&read).map_or(Digest::ZERO, |bytes| Digest::of(&bytes));
+    ReadTraits { root, digest }
 }
 
 impl Runner {
@@ -96,6 +112,7 @@ impl Runner {
             intended: order.intended,
             started: now(),
             scope,
+            east_secs: providers::clock::east_secs(self.worker.kinds.host(), now()),
         };
         let run = Run::new(desired, ledger, pending, mode, options);
         Ok(self.carry_out(run).report)
@@ -106,23 +123,34 @@ impl Runner {
     /// # Errors
     /// When a content of the set cannot be read.
     pub fn desired(&self, adoption: &Adoption, traits: &Value) -> Result<Desired, RunnerError> {
-        let stable = model::canonical::to_bytes(&providers::traits::stable(traits))
-            .map_or(Digest::ZERO, |bytes| Digest::of(&bytes));
-        let inputs = (adoption.root, stable);
         let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = bound.as_ref().filter(|known| known.inputs == inputs);
+        let known = bound.as_ref().filter(|known| known.inputs == known.read(&adoption.root, traits));
         if let Some(desired) = known.and_then(|known| known.desired.as_ref()) {
             return Ok(desired.clone());
         }
         let held = HeldSet::read(adoption, self.worker.storage.durable())?;
-        if bound.as_ref().is_none_or(|known| known.inputs.0 != adoption.root) {
+        if bound.as_ref().is_none_or(|known| known.inputs.root != adoption.root) {
             self.collect_garbage(adoption.clone());
         }
         let from = Inputs { modules: &held.modules, params: &held.params, hostname: &self.hostname, traits };
         let desired = bind(&from);
-        let reads_volatile = VOLATILE.iter().any(|path| reads_trait(&from, path));
-        *bound = Some(Bound { inputs, desired: (!reads_volatile).then(|| desired.clone()) });
+        let uses = TraitUses::of(&from);
+        let reads_volatile = VOLATILE.iter().any(|path| uses.reads(path));
+        *bound = Some(Bound {
+            inputs: read_traits(&uses, adoption.root, traits),
+            uses,
+            desired: (!reads_volatile).then(|| desired.clone()),
+        });
         Ok(desired)
+    }
+
+    /// Those of the traits that the held set reads; `None` when nothing is held, or the set cannot be
+    /// read: the run says so.
+    pub fn read_traits(&self, traits: &Value) -> Option<ReadTraits> {
+        let adoption = self.worker.storage.durable().adoption().ok()??;
+        self.desired(&adoption, traits).ok()?;
+        let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        bound.as_ref().map(|known| known.inputs)
     }
 
     /// Removes what a set that is bound for the first time leaves over: on the storage thread, so that
@@ -206,7 +234,7 @@ fn may_start_command(work: &JobWork) -> bool {
     };
     match work {
         JobWork::Check { resource, .. } | JobWork::Apply { resource, .. } => runs(resource),
-        JobWork::Verify { .. } | JobWork::Guard { .. } => true,
+        JobWork::Verify { .. } | JobWork::Guard { .. } | JobWork::Probe(Probe::CommandSucceeds(_)) => true,
         JobWork::Undo { undo, .. } => undo.iter().any(|undo| matches!(undo.prior, Prior::State(_))),
         JobWork::Remove { entry, .. } => matches!(entry.prior, Prior::State(_)),
         JobWork::Wait { .. } | JobWork::Probe(_) | JobWork::Persist { .. } => false,
@@ -222,11 +250,7 @@ struct JobWorker {
 impl JobWorker {
     fn perform(&self, job: Job) -> JobOutcome {
         Ok(match job.what {
-            JobWork::Probe(probe) => JobDone::Probed(self.kinds.probe(&probe).unwrap_or_else(|why| {
-                // A host that cannot tell is one where the file is not seen.
-                tracing::warn!(%probe, why, "the host cannot tell");
-                false
-            })),
+            JobWork::Probe(probe) => return self.kinds.answer(&probe),
             JobWork::Guard { resource, guard } => {
                 return self.kinds.guard(&guard.command, resource.timeout);
             }

@@ -13,6 +13,7 @@ mod on_remove;
 mod partial_runs_leave_the_rest;
 mod pending_survives_a_crash;
 mod plan_predicts;
+mod predicates_are_asked_on_the_node;
 mod run_follows_the_model;
 mod second_run_changes_nothing;
 mod verify_restores;

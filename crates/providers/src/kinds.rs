@@ -15,7 +15,9 @@ use model::report::MAX_TEXT;
 use model::text::chain;
 use model::{Digest, PathOwnership, PathState};
 
+use crate::accounts::KeptAccounts;
 use crate::provider::{Decided, PathProvider, Provider, Turns};
+use crate::query;
 use crate::undo::undo_note;
 use crate::{Blobs, custom, exec, state};
 
@@ -23,6 +25,8 @@ use crate::{Blobs, custom, exec, state};
 pub const ROOTED: &str = "rooted";
 /// The largest file, in bytes, of which a part is managed.
 pub(crate) const MAX_EDITED: u64 = 16 * 1024 * 1024;
+/// How long the command of `command_succeeds` may run.
+pub const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How many bytes of each output of a command are kept to be shown.
 pub(crate) const MAX_OUTPUT: usize = 256 * 1024;
 
@@ -32,12 +36,13 @@ pub struct Kinds {
     pub(crate) host: Arc<Host>,
     pub(crate) blobs: Arc<dyn Blobs>,
     pub(crate) turns: Turns,
+    pub(crate) account_files: KeptAccounts,
 }
 
 impl Kinds {
     /// The types over a host, with a store for declared and for previous bytes.
     pub fn new(host: Arc<Host>, blobs: Arc<dyn Blobs>) -> Kinds {
-        Kinds { host, blobs, turns: Turns::default() }
+        Kinds { host, blobs, turns: Turns::default(), account_files: KeptAccounts::default() }
     }
 
     /// The host.
@@ -125,14 +130,47 @@ impl Kinds {
         }
     }
 
-    /// Asks the host about a node-side predicate; `changed` is not the host's to answer.
+    /// Answers a node-side predicate (CFG-3). A path that the host cannot look at is one where
+    /// nothing is seen; where no command may run, what waits for one is skipped.
+    ///
+    /// # Errors
+    /// In words, when anything else cannot be told.
+    pub fn answer(&self, probe: &Probe) -> JobOutcome {
+        if matches!(probe, Probe::CommandSucceeds(_)) && !self.host.exec_allowed() {
+            return Ok(JobDone::Skipped(ROOTED.to_owned()));
+        }
+        match (self.probe(probe), probe) {
+            (Err(why), Probe::FileExists(_) | Probe::DirExists(_)) => {
+                tracing::warn!(%probe, why, "the host cannot tell");
+                Ok(JobDone::Probed(false))
+            }
+            (answer, _) => answer.map(JobDone::Probed),
+        }
+    }
+
+    /// Asks the host about a node-side predicate; time and `changed` are not the host's to
+    /// answer.
     ///
     /// # Errors
     /// In words, when the host does not show it.
     pub fn probe(&self, probe: &Probe) -> Result<bool, String> {
         match probe {
             Probe::FileExists(path) => self.host.exists(path).map_err(|error| chain(&error)),
-            Probe::Changed(_) => Err(format!("`{probe}` is not a question about the host")),
+            Probe::DirExists(path) => self.host.is_directory(path).map_err(|error| chain(&error)),
+            Probe::CommandSucceeds(argv) => {
+                let program = Program::Argv(argv.clone());
+                let command = host::Command::new(program, PROBE_TIMEOUT, MAX_OUTPUT);
+                let finished = self.host.run(&command).map_err(|error| chain(&error))?;
+                match finished.end {
+                    End::Exited(code) => Ok(code == 0),
+                    end => Err(failure(end, &finished, PROBE_TIMEOUT)),
+                }
+            }
+            Probe::ProcessRunning(name) => query::is_running(&self.host, name),
+            Probe::PortListening(port) => query::is_listening(&self.host, *port),
+            Probe::Changed(_) | Probe::HourRange { .. } | Probe::DayOfWeek { .. } | Probe::InWindow(_) => {
+                Err(format!("`{probe}` is not a question about the host"))
+            }
         }
     }
 

@@ -38,6 +38,13 @@ impl<'a> Provider<'a> {
             Spec::Exec(spec) => Provider::Command(spec),
             Spec::Custom(spec) => Provider::Script(spec),
             Spec::Host(spec) => Provider::State(spec),
+            Spec::User(spec) => Provider::State(spec),
+            Spec::Group(spec) => Provider::State(spec),
+            Spec::SshKey(spec) => Provider::State(spec),
+            Spec::Sudo(spec) => Provider::State(spec),
+            Spec::Sysctl(spec) => Provider::State(spec),
+            Spec::Mount(spec) => Provider::State(spec),
+            Spec::Hostname(spec) => Provider::State(spec),
         }
     }
 
@@ -108,6 +115,12 @@ pub(crate) trait StateProvider: StateSpec {
         to: Option<&Fields>,
         timeout: Duration,
     ) -> Result<Option<String>, String>;
+
+    /// Refuses an edit that would break what is not declared, in words that say what is in the way. A
+    /// resource that comes before it may still clear the way, so a check gives them as a note.
+    fn refuse(&self, _: &Kinds, _: &Edit<Fields>) -> Result<(), String> {
+        Ok(())
+    }
 
     /// What it shares with other resources while it looks and changes something.
     fn turn(&self) -> Turn;

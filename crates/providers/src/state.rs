@@ -25,7 +25,8 @@ pub(crate) fn check(kinds: &Kinds, provider: &dyn StateProvider) -> Result<Check
     let Some(edit) = difference(now.as_ref(), to.as_ref()) else {
         return Ok(Checked::in_sync(Prior::State(now)));
     };
-    let note = provider.note(&edit);
+    let refused = provider.refuse(kinds, &edit).err().map(|why| format!("as things are now it fails: {why}"));
+    let note = refused.into_iter().chain(provider.note(&edit)).reduce(|a, b| format!("{a}; {b}"));
     Ok(Checked { note, ..Checked::differs(Prior::State(now), edit) })
 }
 
@@ -41,6 +42,7 @@ pub(crate) fn apply(
     let Some(edit) = difference(now.as_ref(), to.as_ref()) else {
         return Ok(Applied { edit: None, changed: false, output: None });
     };
+    provider.refuse(kinds, &edit)?;
     let output = provider.set(kinds, now.as_ref(), to.as_ref(), timeout)?;
     let after = provider.observe(kinds)?;
     let left = difference(after.as_ref(), provider.desired(after.as_ref())?.as_ref());
@@ -94,9 +96,8 @@ impl Kinds {
     fn bring(&self, provider: &dyn StateProvider, to: Option<&Fields>) -> Result<bool, String> {
         let _turn = self.turns.take(provider.turn());
         let now = provider.observe(self)?;
-        if difference(now.as_ref(), to).is_none() {
-            return Ok(false);
-        }
+        let Some(edit) = difference(now.as_ref(), to) else { return Ok(false) };
+        provider.refuse(self, &edit)?;
         provider.set(self, now.as_ref(), to, REMOVAL_TIMEOUT).map(|_| true)
     }
 

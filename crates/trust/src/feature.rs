@@ -34,6 +34,19 @@ impl Feature {
 pub const FEATURES: &[Feature] = &[
     Feature { name: "foreach", resource_keys: &["foreach"], ..Feature::NONE },
     Feature { name: "guards", resource_keys: &["only_if", "not_if"], ..Feature::NONE },
+    Feature {
+        name: "predicates",
+        predicates: &[
+            "command_succeeds",
+            "day_of_week",
+            "dir_exists",
+            "hour_range",
+            "in_window",
+            "port_listening",
+            "process_running",
+        ],
+        ..Feature::NONE
+    },
 ];
 
 /// The features in `requires` that `known` lacks, in the order given and as a text for people;

@@ -4,13 +4,21 @@
 //! A type is a static [`ResourceType`] (its attributes, rules, example) and a spec: typed, every
 //! expression evaluated. A spec of a thing with a state is a [`StateSpec`] too.
 
+mod account;
 mod custom;
 mod directory;
 mod exec;
 mod file;
+mod group;
 mod host;
+mod hostname;
 mod line;
+mod mount;
+mod ssh_key;
+mod sudo;
 mod symlink;
+mod sysctl;
+mod user;
 
 use std::sync::Arc;
 
@@ -20,9 +28,16 @@ pub use custom::{CustomSpec, Script};
 pub use directory::DirectorySpec;
 pub use exec::ExecSpec;
 pub use file::FileSpec;
+pub use group::GroupSpec;
 pub use host::{HOSTS, HostSpec};
+pub use hostname::HostnameSpec;
 pub use line::LineSpec;
+pub use mount::{FSTAB, MountSpec, MountState};
+pub use ssh_key::{AuthorizedKey, SshKeySpec};
+pub use sudo::SudoSpec;
 pub use symlink::SymlinkSpec;
+pub use sysctl::{SysctlSpec, sysctl_path, sysctl_words};
+pub use user::{PasswordDays, PasswordHash, UserSpec, date_of_days, days_of_date};
 
 use crate::schema::{Attribute, AttributeProblem, FieldKind, ResourceType};
 
@@ -33,6 +48,13 @@ pub static TYPES: &[&ResourceType] = &[
     &symlink::TYPE,
     &line::TYPE,
     &host::TYPE,
+    &user::TYPE,
+    &group::TYPE,
+    &ssh_key::TYPE,
+    &sudo::TYPE,
+    &sysctl::TYPE,
+    &mount::TYPE,
+    &hostname::TYPE,
     &exec::EXEC,
     &exec::SHELL,
     &custom::TYPE,
@@ -55,6 +77,20 @@ pub enum Spec {
     Custom(CustomSpec),
     /// An entry of the hosts file.
     Host(HostSpec),
+    /// A user.
+    User(UserSpec),
+    /// A group.
+    Group(GroupSpec),
+    /// Public keys of a user.
+    SshKey(SshKeySpec),
+    /// A rule of sudo.
+    Sudo(SudoSpec),
+    /// A kernel parameter.
+    Sysctl(SysctlSpec),
+    /// A mount point.
+    Mount(MountSpec),
+    /// The host's name.
+    Hostname(HostnameSpec),
 }
 
 /// A resource that is a thing of the host with a state: observed, compared and set as named texts.
@@ -87,6 +123,13 @@ impl Spec {
     pub fn state(&self) -> Option<&dyn StateSpec> {
         match self {
             Spec::Host(spec) => Some(spec),
+            Spec::User(spec) => Some(spec),
+            Spec::Group(spec) => Some(spec),
+            Spec::SshKey(spec) => Some(spec),
+            Spec::Sudo(spec) => Some(spec),
+            Spec::Sysctl(spec) => Some(spec),
+            Spec::Mount(spec) => Some(spec),
+            Spec::Hostname(spec) => Some(spec),
             Spec::File(_)
             | Spec::Directory(_)
             | Spec::Symlink(_)

@@ -19,12 +19,13 @@ use catalog::params::Resolved;
 use catalog::schema::{self, Manages};
 use catalog::types::{Ensure, Spec, StateSpec};
 use lang::{Expr, Value};
+use model::window::Window;
 
 use links::DeclaredSlots;
 
 pub use foreach::{MAX_LOOP_BYTES, MAX_LOOP_PAIRS, MAX_NODE_ITEMS};
 pub(crate) use order::parents;
-pub use reads::reads_trait;
+pub use reads::TraitUses;
 
 use crate::condition::{ModuleScope, SharedScope};
 use crate::{ResourceId, Subject, When};
@@ -49,6 +50,8 @@ pub struct Desired {
     pub modules: Vec<Arc<BoundModule>>,
     /// The whole node only observes; removals too.
     pub observe: bool,
+    /// The windows that its conditions may ask for; one that cannot be read carries the reason.
+    pub windows: Arc<BTreeMap<String, Result<Window, String>>>,
     /// Where each resource stands: module and slot (resources, then handlers).
     pub(crate) index: Arc<BTreeMap<ResourceId, (usize, usize)>>,
 }
@@ -254,7 +257,15 @@ pub fn bind(inputs: &Inputs<'_>) -> Desired {
     links::resolve(&mut modules, &declared);
     let modules = order::order(modules);
     let index = index(&modules);
-    Desired { modules: modules.into_iter().map(Arc::new).collect(), observe: inputs.params.observe, index }
+    let windows = inputs.params.windows.iter();
+    let windows = windows
+        .map(|(name, declared)| (name.clone(), Window::read(declared).map_err(|error| error.to_string())));
+    Desired {
+        modules: modules.into_iter().map(Arc::new).collect(),
+        observe: inputs.params.observe,
+        windows: Arc::new(windows.collect()),
+        index,
+    }
 }
 
 /// The names that do not depend on a module. `vars` are still those of the release.

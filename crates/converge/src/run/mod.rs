@@ -10,6 +10,7 @@
 //! to undo it ([`Record`]). So a process that is killed at any moment owes no handler and
 //! no verify that the next run does not pay.
 
+mod condition;
 mod machine;
 mod module;
 mod pending;
@@ -64,6 +65,8 @@ pub struct RunOptions {
     pub started: Timestamp,
     /// Which resources it is about.
     pub scope: RunScope,
+    /// How many seconds east of UTC the host's wall clock is, for conditions about the time.
+    pub east_secs: i32,
 }
 
 /// Names a job of one run.
@@ -88,7 +91,8 @@ pub struct Job {
 /// What a job asks for; beside each the outcome that answers it.
 #[derive(Clone, Debug)]
 pub enum JobWork {
-    /// Answer a question about the host: [`JobDone::Probed`]. Only [`Probe::FileExists`].
+    /// Answer a question about the host: [`JobDone::Probed`] or [`JobDone::Skipped`]. Never one
+    /// about the time or about notifications: the run answers those itself.
     Probe(Probe),
     /// Run a resource's guard: [`JobDone::Guarded`] or [`JobDone::Skipped`].
     Guard {
