@@ -4,7 +4,6 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::canonical;
 use model::exchange::{Answer, CheckIn, Offer, RunNote, TraitReport};
 use model::log::FactBody;
 use model::policy::Policy;
@@ -597,18 +596,4 @@ impl Node {
 /// The digest of what a run binds: the set's root and the digest of the traits that it reads.
 pub fn inputs_digest(root: &Digest, traits: &Digest) -> Digest {
     Digest::of_parts([&root.0[..], &traits.0[..]])
-}
-
-/// The digest of what a run came to, times left out: two runs with one digest say the same.
-pub fn outcome_digest(report: &RunReport) -> Digest {
-    let mut timeless = report.clone();
-    timeless.started = Timestamp::default();
-    timeless.duration_ms = 0;
-    timeless.intended = false;
-    timeless.seq = 0;
-    for item in &mut timeless.items {
-        item.duration_ms = 0;
-    }
-    // A report always has a canonical form; if one ever had none it would count as changed.
-    canonical::to_bytes(&timeless).map_or(Digest::ZERO, |bytes| Digest::of(&bytes))
 }
