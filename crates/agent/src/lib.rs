@@ -21,6 +21,7 @@
 //! fleet repos here.
 
 pub mod bundle;
+mod changes;
 pub mod clock;
 pub mod daemon;
 pub mod delegated;

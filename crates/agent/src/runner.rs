@@ -12,21 +12,22 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use catalog::module::{Module, Params};
-use catalog::types::{FileSpec, Spec};
+use catalog::types::{FileSpec, Spec, WantedPackage};
 use converge::bind::{Inputs, TraitUses, bind};
 use converge::kinds::{Applied, Checked};
 use converge::run::UnknownTag;
 use converge::{
     BoundResource, Desired, FinishedRun, Job, JobDone, JobId, JobOutcome, JobWork, Prior, Record, Run,
-    RunMode, RunOptions, RunScope, Undo,
+    RunMode, RunOptions, RunScope, TogetherMember, Undo,
 };
 use host::Host;
 use lang::{Probe, Value};
 use model::{Digest, Kind, RunReport};
 use node::{Adoption, ReadTraits, RunOrder};
-use providers::Kinds;
 use providers::traits::VOLATILE;
+use providers::{Kinds, Notification};
 
+use crate::changes::ChangeLog;
 use crate::clock::now;
 use crate::outcomes::RunResources;
 use crate::state::{Durable, StateError};
@@ -104,7 +105,8 @@ fn read_traits(uses: &TraitUses, root: Digest, traits: &Value) -> ReadTraits {
 impl Runner {
     /// A runner over a host and its state.
     pub fn new(kinds: Arc<Kinds>, storage: Storage, hostname: String) -> Runner {
-        Runner { worker: JobWorker { kinds, storage }, hostname, bound: Mutex::new(None) }
+        let worker = JobWorker { kinds, storage, changes: Arc::new(ChangeLog::begin()) };
+        Runner { worker, hostname, bound: Mutex::new(None) }
     }
 
     /// Binds the held set and converges what is in scope, or only says what would change.
@@ -142,6 +144,7 @@ impl Runner {
         if mode == RunMode::Apply {
             // A plan may be made beside a run, and writes no records.
             durable.begin_run();
+            self.worker.kinds.begin_run();
         }
         let (ledger, pending) = (durable.ledger(), durable.pending()?);
         let options = RunOptions {
@@ -206,6 +209,7 @@ impl Runner {
     }
 
     fn carry_out(&self, mut run: Run) -> (FinishedRun, RunWatch) {
+        let worker = JobWorker { changes: Arc::new(ChangeLog::begin()), ..self.worker.clone() };
         let (results, done) = channel::<EndedJob>();
         let mut watch = RunWatch::default();
         let mut waits: Vec<(Instant, JobId)> = Vec::new();
@@ -216,10 +220,10 @@ impl Runner {
                 if let JobWork::Wait { delay } = job.what {
                     waits.push((Instant::now() + delay, job.id));
                 } else if may_start_command(&job.what) {
-                    self.spawn(job, results.clone());
+                    worker.spawn(job, results.clone());
                 } else {
                     let (id, subject, began) = (job.id, JobSubject::of(&job), Instant::now());
-                    let outcome = self.worker.perform(job);
+                    let outcome = worker.perform(job);
                     watch.ended(subject, &outcome, began.elapsed());
                     run.done(id, outcome, now());
                 }
@@ -251,22 +255,6 @@ impl Runner {
         };
         waits.swap_remove(at);
         Some(EndedJob { id, subject: JobSubject::Other, outcome, spent: Duration::ZERO })
-    }
-
-    fn spawn(&self, job: Job, results: Sender<EndedJob>) {
-        let worker = self.worker.clone();
-        let (id, subject, began) = (job.id, JobSubject::of(&job), Instant::now());
-        let (failed, same) = (results.clone(), subject.clone());
-        let spawned = std::thread::Builder::new().name(format!("muster {id}")).spawn(move || {
-            // A panic must end this job alone; the run waits for an outcome.
-            let outcome = catch_unwind(AssertUnwindSafe(|| worker.perform(job)))
-                .unwrap_or_else(|_| Err("the agent panicked at it; see its log".to_owned()));
-            drop(results.send(EndedJob { id, subject, outcome, spent: began.elapsed() }));
-        });
-        if let Err(error) = spawned {
-            let outcome = Err(format!("no thread could be started: {error}"));
-            let _ = failed.send(EndedJob { id, subject: same, outcome, spent: Duration::ZERO });
-        }
     }
 }
 
@@ -300,8 +288,17 @@ fn may_start_command(work: &JobWork) -> bool {
         Ok(_) => true,
     };
     match work {
-        JobWork::Check { resource, .. } | JobWork::Apply { resource, .. } => runs(resource),
-        JobWork::Verify { .. } | JobWork::Guard { .. } | JobWork::Probe(Probe::CommandSucceeds(_)) => true,
+        JobWork::Check { resource, .. } => match &resource.spec {
+            // Only what the repositories offer is asked of a program.
+            Ok(Spec::Package(spec)) => spec.wanted == WantedPackage::Latest,
+            Ok(Spec::Repository(_)) => false,
+            _ => runs(resource),
+        },
+        JobWork::Apply { resource, .. } => runs(resource),
+        JobWork::ApplyTogether { .. }
+        | JobWork::Verify { .. }
+        | JobWork::Guard { .. }
+        | JobWork::Probe(Probe::CommandSucceeds(_)) => true,
         JobWork::Undo { undo, .. } => undo.iter().any(|undo| matches!(undo.prior, Prior::State(_))),
         JobWork::Remove { entry, .. } => matches!(entry.prior, Prior::State(_)),
         JobWork::Wait { .. } | JobWork::Probe(_) | JobWork::Persist { .. } => false,
@@ -312,9 +309,27 @@ fn may_start_command(work: &JobWork) -> bool {
 struct JobWorker {
     kinds: Arc<Kinds>,
     storage: Storage,
+    /// What the run changed.
+    changes: Arc<ChangeLog>,
 }
 
 impl JobWorker {
+    fn spawn(&self, job: Job, results: Sender<EndedJob>) {
+        let worker = self.clone();
+        let (id, subject, began) = (job.id, JobSubject::of(&job), Instant::now());
+        let (failed, same) = (results.clone(), subject.clone());
+        let spawned = std::thread::Builder::new().name(format!("muster {id}")).spawn(move || {
+            // A panic must end this job alone; the run waits for an outcome.
+            let outcome = catch_unwind(AssertUnwindSafe(|| worker.perform(job)))
+                .unwrap_or_else(|_| Err("the agent panicked at it; see its log".to_owned()));
+            drop(results.send(EndedJob { id, subject, outcome, spent: began.elapsed() }));
+        });
+        if let Err(error) = spawned {
+            let outcome = Err(format!("no thread could be started: {error}"));
+            let _ = failed.send(EndedJob { id, subject: same, outcome, spent: Duration::ZERO });
+        }
+    }
+
     fn perform(&self, job: Job) -> JobOutcome {
         Ok(match job.what {
             JobWork::Probe(probe) => return self.kinds.answer(&probe),
@@ -323,11 +338,27 @@ impl JobWorker {
             }
             // The loop answers it.
             JobWork::Wait { .. } => JobDone::Waited,
-            JobWork::Check { resource, plan } => {
-                return self.kinds.check(&resource.name, spec(&resource)?, resource.timeout, plan);
+            JobWork::Check { resource, plan, notified } => {
+                let (spec, notification) = (spec(&resource)?, self.changes.notification(&notified));
+                let BoundResource { name, timeout, .. } = &*resource;
+                return self.kinds.check_notified(name, spec, *timeout, plan, notification.as_ref());
             }
-            JobWork::Apply { resource, checked, record } => {
-                JobDone::Applied(self.apply(&resource, &checked, &record)?)
+            JobWork::Apply { resource, checked, record, notified } => {
+                let notification = self.changes.notification(&notified);
+                let applied = self.apply(&resource, &checked, &record, notification.as_ref())?;
+                if applied.changed {
+                    self.changes.add(&resource.id);
+                }
+                JobDone::Applied(applied)
+            }
+            JobWork::ApplyTogether { members, record } => {
+                let results = self.apply_together(&members, &record)?;
+                for (member, result) in members.iter().zip(&results) {
+                    if result.as_ref().is_ok_and(|applied| applied.changed) {
+                        self.changes.add(&member.resource.id);
+                    }
+                }
+                JobDone::AppliedTogether(results)
             }
             JobWork::Verify { command, timeout, .. } => {
                 self.kinds.verify(&command, timeout)?;
@@ -352,13 +383,38 @@ impl JobWorker {
     }
 
     /// First what must survive a crash, then the host.
-    fn apply(&self, resource: &BoundResource, checked: &Checked, record: &Record) -> Result<Applied, String> {
+    fn apply(
+        &self,
+        resource: &BoundResource,
+        checked: &Checked,
+        record: &Record,
+        notification: Option<&Notification>,
+    ) -> Result<Applied, String> {
         let spec = spec(resource)?;
         if record.keep.is_some() {
             self.kinds.keep_prior(spec, checked)?;
         }
         self.persist(record)?;
-        self.kinds.apply(&resource.name, spec, checked, resource.timeout)
+        self.kinds.apply_notified(&resource.name, spec, checked, resource.timeout, notification)
+    }
+
+    /// As [`JobWorker::apply`]: the record names all of them.
+    fn apply_together(
+        &self,
+        members: &[TogetherMember],
+        record: &Record,
+    ) -> Result<Vec<Result<Applied, String>>, String> {
+        self.persist(record)?;
+        let resources = members.iter().map(|TogetherMember { resource, checked }| {
+            Ok((resource.name.as_str(), spec(resource)?, checked, resource.timeout))
+        });
+        let applied = self.kinds.apply_together(&resources.collect::<Result<Vec<_>, String>>()?);
+        for (member, applied) in members.iter().zip(&applied) {
+            if applied.as_ref().is_ok_and(|applied| applied.changed) {
+                self.changes.add(&member.resource.id);
+            }
+        }
+        Ok(applied)
     }
 
     fn persist(&self, record: &Record) -> Result<(), String> {

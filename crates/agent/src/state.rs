@@ -24,11 +24,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use catalog::module::Module;
-use converge::{Ledger, LedgerEntry, Pending, Prior, Record, ResourceId};
+use converge::{Ledger, LedgerEntry, Pending, Record, ResourceId};
 use model::log::{Cursor, Fact, FactBody, MAX_FACT_BYTES, MAX_FACTS};
 use model::object::MAX_BLOB;
 use model::policy::Policy;
-use model::{Digest, Incarnation, Kind, ObjectKey, PathState, Pause, Timestamp};
+use model::{Digest, Incarnation, Kind, ObjectKey, Pause, Timestamp};
 use node::{Adoption, LastRun};
 use providers::Blobs;
 use spool::blobs::Partial;
@@ -337,18 +337,14 @@ impl Durable {
     }
 
     fn kept_for_undo(&self) -> Result<BTreeSet<Digest>, StateError> {
-        let digest = |prior: &Prior| match prior {
-            Prior::Path(PathState::File { digest, .. }) => Some(*digest),
-            Prior::Path(_) | Prior::State(_) => None,
-        };
         // The script that removes what it made.
         let script = |entry: &LedgerEntry| entry.attributes.get("sha256")?.as_str()?.parse().ok();
         let mut kept = BTreeSet::new();
         for entry in locked(&self.ledger).entries().values() {
-            kept.extend(digest(&entry.prior).into_iter().chain(script(entry)));
+            kept.extend(entry.prior.digests().into_iter().chain(script(entry)));
         }
         let pending = self.pending()?;
-        kept.extend(pending.unverified.values().flatten().filter_map(|undo| digest(&undo.prior)));
+        kept.extend(pending.unverified.values().flatten().flat_map(|undo| undo.prior.digests()));
         Ok(kept)
     }
 

@@ -13,6 +13,8 @@ use crate::outcomes::RunResources;
 pub(crate) enum JobSubject {
     Check(ResourceId, Observing),
     Apply(ResourceId),
+    /// In one go.
+    ApplyTogether(Vec<ResourceId>),
     Remove(ResourceId),
     Other,
 }
@@ -27,11 +29,14 @@ pub(crate) enum Observing {
 impl JobSubject {
     pub(crate) fn of(job: &Job) -> JobSubject {
         match &job.what {
-            JobWork::Check { resource, plan } => {
+            JobWork::Check { resource, plan, .. } => {
                 let observing = if *plan { Observing::Yes } else { Observing::No };
                 JobSubject::Check(resource.id.clone(), observing)
             }
             JobWork::Apply { resource, .. } => JobSubject::Apply(resource.id.clone()),
+            JobWork::ApplyTogether { members, .. } => {
+                JobSubject::ApplyTogether(members.iter().map(|member| member.resource.id.clone()).collect())
+            }
             JobWork::Remove { id, .. } => JobSubject::Remove(id.clone()),
             JobWork::Guard { .. }
             | JobWork::Wait { .. }
@@ -52,6 +57,7 @@ impl RunWatch {
     pub(crate) fn ended(&mut self, subject: JobSubject, outcome: &JobOutcome, spent: Duration) {
         let (id, action) = match (subject, outcome) {
             (JobSubject::Other, _) => return,
+            (JobSubject::ApplyTogether(ids), outcome) => return self.together(ids, outcome, spent),
             (JobSubject::Check(id, _) | JobSubject::Apply(id) | JobSubject::Remove(id), Err(_)) => {
                 (id, Action::Failed)
             }
@@ -72,6 +78,27 @@ impl RunWatch {
             }
             (JobSubject::Check(id, _) | JobSubject::Apply(id), Ok(_)) => (id, Action::Ok),
         };
+        self.note(id, action, spent);
+    }
+
+    /// Several resources were applied in one go: each has its outcome, and an equal share of the time.
+    fn together(&mut self, ids: Vec<ResourceId>, outcome: &JobOutcome, spent: Duration) {
+        let results = match outcome {
+            Ok(JobDone::AppliedTogether(results)) => results.as_slice(),
+            Ok(_) | Err(_) => &[],
+        };
+        let share = spent / u32::try_from(ids.len().max(1)).unwrap_or(u32::MAX);
+        for (number, id) in ids.into_iter().enumerate() {
+            let action = match results.get(number) {
+                Some(Ok(applied)) if applied.changed => Action::Changed,
+                Some(Ok(_)) => Action::Ok,
+                Some(Err(_)) | None => Action::Failed,
+            };
+            self.note(id, action, share);
+        }
+    }
+
+    fn note(&mut self, id: ResourceId, action: Action, spent: Duration) {
         let known = self.0.entry(id).or_insert((action, Duration::ZERO));
         known.0 = action;
         known.1 += spent;

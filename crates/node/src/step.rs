@@ -511,14 +511,15 @@ impl Node {
     }
 
     fn on_ran(&mut self, report: &RunReport, now: Timestamp, effects: &mut Vec<NodeEffect>) {
-        let Some(RunUnderWay { inputs, run_request }) = self.running.take() else { return };
         if report.partial.is_some() {
-            // It is not the run that was due, and is not what the next one is compared with.
+            // It is not the run that was due: that one may still be under way, and the next one
+            // is not compared with it.
             if LastRun::partial_is_fact(report) {
                 self.append(FactBody::Run(report.clone()), now, effects);
             }
             return;
         }
+        let Some(RunUnderWay { inputs, run_request }) = self.running.take() else { return };
         self.next_run = now.plus(self.spread.jitter(self.interval(), self.policy.jitter_percent));
         if let Some(number) = run_request {
             self.run_confirmed = Some(number);

@@ -29,14 +29,8 @@ pub const COMMON: &[(&str, &str, &str)] = &[
 
 /// Types that the format knows and this version does not.
 pub const LATER_TYPES: &[&str] = &[
-    "package",
-    "repository",
-    "service",
-    "cron",
-    "timer",
     "git",
     "archive",
-    "download",
     "firewall",
     "container",
     "template",

@@ -135,6 +135,12 @@ impl<'a> Binder<'a> {
     }
 }
 
+/// A resource of this type may have its content from a template.
+fn has_template(kind: &str) -> bool {
+    let template = schema::find(kind).and_then(|kind| kind.attribute("template"));
+    template.is_some_and(|attribute| attribute.kind == FieldKind::Template)
+}
+
 /// Evaluates what holds expressions; the common case of none copies nothing.
 fn attributes<'b>(
     declared: &'b BTreeMap<String, Value>,
@@ -183,12 +189,6 @@ fn retry(resource: &DeclaredResource) -> RetryPolicy {
     }
 }
 
-/// A resource of this type may have its content from a template.
-fn has_template(kind: &str) -> bool {
-    let template = schema::find(kind).and_then(|kind| kind.attribute("template"));
-    template.is_some_and(|attribute| attribute.kind == FieldKind::Template)
-}
-
 /// The attributes by which a resource of this type can be removed without its declaration.
 fn kept(kind: &str, attributes: &BTreeMap<String, Value>, spec: &Spec) -> BTreeMap<String, Value> {
     let names = schema::find(kind).map_or(&[][..], |kind| kind.removal);
@@ -197,6 +197,15 @@ fn kept(kind: &str, attributes: &BTreeMap<String, Value>, spec: &Spec) -> BTreeM
     // A script of the module is found by its digest when the module is gone.
     if let Spec::Custom(CustomSpec { script: Script::Shipped { digest, .. }, .. }) = spec {
         kept.insert("sha256".to_owned(), Value::from(digest.to_string().as_str()));
+    }
+    // The files of a tree go when the tree goes, and are put back as their owners are declared.
+    if let Spec::Tree(tree) = spec {
+        let paths = tree.files.keys().map(|path| Value::from(path.as_str())).collect();
+        kept.insert("tree".to_owned(), Value::List(paths));
+        let more = ["source", "owner", "group"];
+        kept.extend(
+            more.iter().filter_map(|name| Some(((*name).to_owned(), attributes.get(*name)?.clone()))),
+        );
     }
     kept
 }
