@@ -1,5 +1,7 @@
 //! [`Node`]: inputs to effects.
 
+mod pause;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
@@ -146,11 +148,6 @@ impl Node {
         self.adoption.as_ref()
     }
 
-    /// Why and since when the host is paused.
-    pub fn pause(&self) -> Option<&Pause> {
-        self.pause.as_ref()
-    }
-
     /// The highest release accepted, by digest and number: what the node's `seen` document says.
     pub fn newest_header(&self) -> Option<(Digest, u64)> {
         let floor = &self.adoption.as_ref()?.floor;
@@ -178,20 +175,13 @@ impl Node {
     pub fn handle(&mut self, input: NodeInput, now: Timestamp) -> Vec<NodeEffect> {
         let mut effects = Vec::new();
         self.notice_time(now);
-        if self.pause.as_ref().is_some_and(|pause| pause.is_over(now)) {
-            effects.push(NodeEffect::Warn("the pause ended: the host is made as declared again".to_owned()));
-            self.set_pause(None, &mut effects);
-        }
+        self.end_pause_in_time(now, &mut effects);
         match input {
             NodeInput::Tick => {}
             NodeInput::RunNow(tags) if tags.is_empty() => self.run_due = self.adoption.is_some(),
             NodeInput::RunNow(tags) => self.tags_due.extend(tags),
             NodeInput::Pause(pause) => self.on_pause(pause, &mut effects),
-            NodeInput::Resume => {
-                if self.pause.is_some() {
-                    self.set_pause(None, &mut effects);
-                }
-            }
+            NodeInput::Resume => self.on_resume(&mut effects),
             NodeInput::Nudge => {
                 self.next_contact = now;
                 self.contact_pending = true;
@@ -243,20 +233,6 @@ impl Node {
                 *until = until.minus(back);
             }
         }
-    }
-
-    /// A pause of a host that is paused keeps its beginning.
-    fn on_pause(&mut self, pause: Pause, effects: &mut Vec<NodeEffect>) {
-        let since = self.pause.as_ref().map_or(pause.since, |before| before.since);
-        self.set_pause(Some(Pause { since, ..pause }), effects);
-    }
-
-    /// A run follows at once: it makes the host as declared again, or its report says that the host is
-    /// paused.
-    fn set_pause(&mut self, pause: Option<Pause>, effects: &mut Vec<NodeEffect>) {
-        self.pause.clone_from(&pause);
-        self.run_due = self.adoption.is_some();
-        effects.push(NodeEffect::SavePause(pause));
     }
 
     fn start_what_is_due(&mut self, now: Timestamp, effects: &mut Vec<NodeEffect>) {
