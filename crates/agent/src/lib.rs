@@ -18,6 +18,7 @@
 //! Everything durable goes through [`state`]. There is no database, no console and no reader of
 //! fleet repos here.
 
+mod changes;
 pub mod clock;
 pub mod daemon;
 pub mod delegated;

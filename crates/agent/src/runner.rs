@@ -23,9 +23,10 @@ use converge::{
 use lang::{Probe, Value};
 use model::{Digest, Kind, RunReport};
 use node::{Adoption, ReadTraits, RunOrder};
-use providers::Kinds;
 use providers::traits::VOLATILE;
+use providers::{Kinds, Notification};
 
+use crate::changes::ChangeLog;
 use crate::clock::now;
 use crate::state::{Durable, StateError};
 use crate::storage::Storage;
@@ -84,7 +85,8 @@ fn read_traits(uses: &TraitUses, root: Digest, traits: &Value) -> ReadTraits {
 impl Runner {
     /// A runner over a host and its state.
     pub fn new(kinds: Arc<Kinds>, storage: Storage, hostname: String) -> Runner {
-        Runner { worker: JobWorker { kinds, storage }, hostname, bound: Mutex::new(None) }
+        let worker = JobWorker { kinds, storage, changes: Arc::new(ChangeLog::begin()) };
+        Runner { worker, hostname, bound: Mutex::new(None) }
     }
 
     /// Binds the held set and converges what is in scope, or only says what would change.
@@ -167,6 +169,7 @@ impl Runner {
     }
 
     fn carry_out(&self, mut run: Run) -> FinishedRun {
+        let worker = JobWorker { changes: Arc::new(ChangeLog::begin()), ..self.worker.clone() };
         let (results, done) = channel();
         let mut waits: Vec<(Instant, JobId)> = Vec::new();
         loop {
@@ -176,9 +179,9 @@ impl Runner {
                 if let JobWork::Wait { delay } = job.what {
                     waits.push((Instant::now() + delay, job.id));
                 } else if may_start_command(&job.what) {
-                    self.spawn(job, results.clone());
+                    worker.spawn(job, results.clone());
                 } else {
-                    let (id, outcome) = (job.id, self.worker.perform(job));
+                    let (id, outcome) = (job.id, worker.perform(job));
                     run.done(id, outcome, now());
                 }
             }
@@ -212,27 +215,22 @@ impl Runner {
         waits.swap_remove(at);
         Some((id, outcome))
     }
-
-    fn spawn(&self, job: Job, results: Sender<(JobId, JobOutcome)>) {
-        let worker = self.worker.clone();
-        let (id, failed) = (job.id, results.clone());
-        let spawned = std::thread::Builder::new().name(format!("muster {id}")).spawn(move || {
-            // A panic must end this job alone; the run waits for an outcome.
-            let outcome = catch_unwind(AssertUnwindSafe(|| worker.perform(job)))
-                .unwrap_or_else(|_| Err("the agent panicked at it; see its log".to_owned()));
-            drop(results.send((id, outcome)));
-        });
-        if let Err(error) = spawned {
-            let _ = failed.send((id, Err(format!("no thread could be started: {error}"))));
-        }
-    }
 }
 
 /// Whether a job may start a command, which may hang.
 fn may_start_command(work: &JobWork) -> bool {
     let runs = |resource: &BoundResource| match &resource.spec {
         Ok(Spec::File(FileSpec { validate, .. })) => validate.is_some(),
-        Ok(Spec::Directory(_) | Spec::Symlink(_) | Spec::Line(_)) | Err(_) => false,
+        Ok(
+            Spec::Directory(_)
+            | Spec::Symlink(_)
+            | Spec::Line(_)
+            | Spec::Host(_)
+            | Spec::Block(_)
+            | Spec::Ini(_)
+            | Spec::Json(_),
+        )
+        | Err(_) => false,
         Ok(_) => true,
     };
     match work {
@@ -257,9 +255,25 @@ fn may_start_command(work: &JobWork) -> bool {
 struct JobWorker {
     kinds: Arc<Kinds>,
     storage: Storage,
+    /// What the run changed.
+    changes: Arc<ChangeLog>,
 }
 
 impl JobWorker {
+    fn spawn(&self, job: Job, results: Sender<(JobId, JobOutcome)>) {
+        let worker = self.clone();
+        let (id, failed) = (job.id, results.clone());
+        let spawned = std::thread::Builder::new().name(format!("muster {id}")).spawn(move || {
+            // A panic must end this job alone; the run waits for an outcome.
+            let outcome = catch_unwind(AssertUnwindSafe(|| worker.perform(job)))
+                .unwrap_or_else(|_| Err("the agent panicked at it; see its log".to_owned()));
+            drop(results.send((id, outcome)));
+        });
+        if let Err(error) = spawned {
+            let _ = failed.send((id, Err(format!("no thread could be started: {error}"))));
+        }
+    }
+
     fn perform(&self, job: Job) -> JobOutcome {
         Ok(match job.what {
             JobWork::Probe(probe) => return self.kinds.answer(&probe),
@@ -268,14 +282,27 @@ impl JobWorker {
             }
             // The loop answers it.
             JobWork::Wait { .. } => JobDone::Waited,
-            JobWork::Check { resource, plan } => {
-                return self.kinds.check(&resource.name, spec(&resource)?, resource.timeout, plan);
+            JobWork::Check { resource, plan, notified } => {
+                let (spec, notification) = (spec(&resource)?, self.changes.notification(&notified));
+                let BoundResource { name, timeout, .. } = &*resource;
+                return self.kinds.check_notified(name, spec, *timeout, plan, notification.as_ref());
             }
-            JobWork::Apply { resource, checked, record } => {
-                JobDone::Applied(self.apply(&resource, &checked, &record)?)
+            JobWork::Apply { resource, checked, record, notified } => {
+                let notification = self.changes.notification(&notified);
+                let applied = self.apply(&resource, &checked, &record, notification.as_ref())?;
+                if applied.changed {
+                    self.changes.add(&resource.id);
+                }
+                JobDone::Applied(applied)
             }
             JobWork::ApplyTogether { members, record } => {
-                JobDone::AppliedTogether(self.apply_together(&members, &record)?)
+                let results = self.apply_together(&members, &record)?;
+                for (member, result) in members.iter().zip(&results) {
+                    if result.as_ref().is_ok_and(|applied| applied.changed) {
+                        self.changes.add(&member.resource.id);
+                    }
+                }
+                JobDone::AppliedTogether(results)
             }
             JobWork::Verify { command, timeout, .. } => {
                 self.kinds.verify(&command, timeout)?;
@@ -300,13 +327,19 @@ impl JobWorker {
     }
 
     /// First what must survive a crash, then the host.
-    fn apply(&self, resource: &BoundResource, checked: &Checked, record: &Record) -> Result<Applied, String> {
+    fn apply(
+        &self,
+        resource: &BoundResource,
+        checked: &Checked,
+        record: &Record,
+        notification: Option<&Notification>,
+    ) -> Result<Applied, String> {
         let spec = spec(resource)?;
         if record.keep.is_some() {
             self.kinds.keep_prior(spec, checked)?;
         }
         self.persist(record)?;
-        self.kinds.apply(&resource.name, spec, checked, resource.timeout)
+        self.kinds.apply_notified(&resource.name, spec, checked, resource.timeout, notification)
     }
 
     /// As [`JobWorker::apply`]: the record names all of them.

@@ -11,6 +11,7 @@ mod notifications;
 mod observe_touches_nothing;
 mod on_remove;
 mod partial_runs_leave_the_rest;
+mod parts_keep_the_rest;
 mod pending_survives_a_crash;
 mod plan_predicts;
 mod predicates_are_asked_on_the_node;

@@ -17,7 +17,7 @@ use model::{Digest, PathOwnership, PathState};
 
 use crate::accounts::KeptAccounts;
 use crate::package::{Aim, PackageWish, Packages};
-use crate::provider::{Decided, PathProvider, Provider, StateProvider, Turn, Turns};
+use crate::provider::{Decided, Notification, PathProvider, Provider, StateProvider, Turn, Turns};
 use crate::query;
 use crate::undo::undo_note;
 use crate::{Blobs, custom, exec, state};
@@ -65,13 +65,28 @@ impl Kinds {
     /// # Errors
     /// In words, when it could not be checked.
     pub fn check(&self, name: &str, spec: &Spec, timeout: Duration, plan: bool) -> JobOutcome {
+        self.check_notified(name, spec, timeout, plan, None)
+    }
+
+    /// As [`Kinds::check`], of a resource that was notified.
+    ///
+    /// # Errors
+    /// As [`Kinds::check`].
+    pub fn check_notified(
+        &self,
+        name: &str,
+        spec: &Spec,
+        timeout: Duration,
+        plan: bool,
+        notification: Option<&Notification>,
+    ) -> JobOutcome {
         let provider = Provider::of(spec);
         if !provider.works_here(self) {
             return Ok(JobDone::Skipped(ROOTED.to_owned()));
         }
         let checked = match provider {
             Provider::Path(provider) => return self.check_path(provider),
-            Provider::State(provider) => state::check(self, provider),
+            Provider::State(provider) => state::check(self, provider, notification),
             Provider::Command(spec) => exec::check(self, spec, timeout),
             Provider::Script(spec) => custom::check(self, name, spec, timeout, plan),
         };
@@ -91,6 +106,21 @@ impl Kinds {
         checked: &Checked,
         timeout: Duration,
     ) -> Result<Applied, String> {
+        self.apply_notified(name, spec, checked, timeout, None)
+    }
+
+    /// As [`Kinds::apply`], of a resource that was notified.
+    ///
+    /// # Errors
+    /// As [`Kinds::apply`].
+    pub fn apply_notified(
+        &self,
+        name: &str,
+        spec: &Spec,
+        checked: &Checked,
+        timeout: Duration,
+        notification: Option<&Notification>,
+    ) -> Result<Applied, String> {
         let provider = Provider::of(spec);
         if !provider.works_here(self) {
             return Err(format!("nothing of the machine is changed here: {ROOTED}"));
@@ -102,7 +132,7 @@ impl Kinds {
             }
             Provider::State(provider) => match spec {
                 Spec::Package(spec) => self.apply_packages(&[spec], timeout).remove(0),
-                _ => state::apply(self, provider, timeout),
+                _ => state::apply(self, provider, notification, timeout),
             },
             Provider::Command(spec) => exec::apply(self, spec, checked, timeout),
             Provider::Script(spec) => custom::apply(self, name, spec, timeout),
@@ -256,7 +286,7 @@ impl Kinds {
     }
 
     /// PathOwnership ownership in numbers, and a note where owner and group are not enforced.
-    fn wanted(&self, ownership: &Ownership) -> Result<(PathOwnership, Option<String>), String> {
+    pub(crate) fn wanted(&self, ownership: &Ownership) -> Result<(PathOwnership, Option<String>), String> {
         let mut wanted = PathOwnership { mode: ownership.mode, uid: None, gid: None };
         if ownership.owner.is_none() && ownership.group.is_none() {
             return Ok((wanted, None));

@@ -22,6 +22,7 @@ mod kinds;
 mod line;
 mod mount;
 mod package;
+mod part;
 pub(crate) mod provider;
 pub mod query;
 mod repository;
@@ -33,8 +34,10 @@ mod sysctl;
 mod tools;
 pub mod traits;
 mod undo;
+mod unit;
 mod user;
 
 pub use blobs::Blobs;
 pub use kinds::{Kinds, ROOTED};
 pub use package::PackageTools;
+pub use provider::Notification;

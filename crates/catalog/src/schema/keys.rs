@@ -29,12 +29,6 @@ pub const COMMON: &[(&str, &str, &str)] = &[
 
 /// Types that the format knows and this version does not.
 pub const LATER_TYPES: &[&str] = &[
-    "service",
-    "cron",
-    "timer",
-    "block",
-    "ini",
-    "json",
     "git",
     "archive",
     "download",

@@ -5,20 +5,28 @@
 //! expression evaluated. A spec of a thing with a state is a [`StateSpec`] too.
 
 mod account;
+mod block;
+mod cron;
 mod custom;
 mod directory;
+mod edited;
 mod exec;
 mod file;
 mod group;
 mod host;
 mod hostname;
+mod ini;
+mod json;
 mod line;
+mod service;
 mod mount;
 mod package;
 mod repository;
 mod ssh_key;
 mod sudo;
 mod symlink;
+mod timer;
+mod unit;
 mod sysctl;
 mod user;
 
@@ -26,13 +34,17 @@ use std::sync::Arc;
 
 use model::{Digest, Fields};
 
+pub use block::{BLOCK_BEGIN, BLOCK_END, BlockPosition, BlockSpec};
 pub use custom::{CustomSpec, Script};
 pub use directory::DirectorySpec;
+pub use edited::EditedFile;
 pub use exec::ExecSpec;
 pub use file::FileSpec;
 pub use group::GroupSpec;
 pub use host::{HOSTS, HostSpec};
 pub use hostname::HostnameSpec;
+pub use ini::{IniSpec, IniValue};
+pub use json::JsonSpec;
 pub use line::LineSpec;
 pub use mount::{FSTAB, MountSpec, MountState};
 pub use package::{CACHE_VALID, LOCK_TIMEOUT, PackageSpec, TransactionOptions, WantedPackage};
@@ -40,6 +52,10 @@ pub use repository::{RepositorySigner, RepositorySpec};
 pub use ssh_key::{AuthorizedKey, SshKeySpec};
 pub use sudo::SudoSpec;
 pub use symlink::SymlinkSpec;
+pub use unit::{
+    DROP_IN_PREFIX, DROP_IN_TEXT, ENABLED_TEXT, LOADED_TEXT, MASKED_TEXT, NotifyAction, RUN_TEXT, RunState,
+    UnitFile, UnitSpec,
+};
 pub use sysctl::{SysctlSpec, sysctl_path, sysctl_words};
 pub use user::{PasswordDays, PasswordHash, UserSpec, date_of_days, days_of_date};
 
@@ -51,12 +67,18 @@ pub static TYPES: &[&ResourceType] = &[
     &directory::TYPE,
     &symlink::TYPE,
     &line::TYPE,
+    &block::TYPE,
+    &ini::TYPE,
+    &json::TYPE,
     &host::TYPE,
     &repository::TYPE,
     &package::TYPE,
     &user::TYPE,
     &group::TYPE,
     &ssh_key::TYPE,
+    &service::TYPE,
+    &timer::TYPE,
+    &cron::TYPE,
     &sudo::TYPE,
     &sysctl::TYPE,
     &mount::TYPE,
@@ -93,6 +115,8 @@ pub enum Spec {
     Group(GroupSpec),
     /// Public keys of a user.
     SshKey(SshKeySpec),
+    /// A unit of systemd (`service` or `timer`).
+    Unit(UnitSpec),
     /// A rule of sudo.
     Sudo(SudoSpec),
     /// A kernel parameter.
@@ -101,6 +125,12 @@ pub enum Spec {
     Mount(MountSpec),
     /// The host's name.
     Hostname(HostnameSpec),
+    /// A block of lines in a text file.
+    Block(BlockSpec),
+    /// A key of an INI file.
+    Ini(IniSpec),
+    /// Values in a JSON file.
+    Json(JsonSpec),
 }
 
 /// A resource that is a thing of the host with a state: observed, compared and set as named texts.
@@ -174,10 +204,14 @@ impl Spec {
             Spec::User(spec) => Some(spec),
             Spec::Group(spec) => Some(spec),
             Spec::SshKey(spec) => Some(spec),
+            Spec::Unit(spec) => Some(spec),
             Spec::Sudo(spec) => Some(spec),
             Spec::Sysctl(spec) => Some(spec),
             Spec::Mount(spec) => Some(spec),
             Spec::Hostname(spec) => Some(spec),
+            Spec::Block(spec) => Some(spec),
+            Spec::Ini(spec) => Some(spec),
+            Spec::Json(spec) => Some(spec),
             Spec::File(_)
             | Spec::Directory(_)
             | Spec::Symlink(_)

@@ -385,7 +385,9 @@ fn bind_module<'m>(
     }
     slots.begin_handlers();
     for handler in &module.handlers {
-        slots.push(handler, &mut bound.handlers, binder.expand(handler));
+        let expanded = binder.expand(handler);
+        let handlers = expanded.into_iter().map(|handler| apart_from(&bound.resources, handler)).collect();
+        slots.push(handler, &mut bound.handlers, handlers);
     }
     bound.unnamed = binder.unnamed;
     // Where the module is not wanted its verify is not either, and may not even evaluate.
@@ -396,6 +398,18 @@ fn bind_module<'m>(
         }
     }
     (bound, slots)
+}
+
+/// A handler may be about the same thing as a resource of its module: the service that it reloads. It
+/// has an id of its own then.
+fn apart_from(resources: &[Arc<BoundResource>], handler: Arc<BoundResource>) -> Arc<BoundResource> {
+    if resources.iter().all(|resource| resource.id != handler.id) {
+        return handler;
+    }
+    let mut handler = Arc::unwrap_or_clone(handler);
+    let name = format!("{} (handler)", handler.name);
+    handler.id = ResourceId::new(handler.id.module(), &handler.kind, &name);
+    Arc::new(handler)
 }
 
 fn index(modules: &[BoundModule]) -> Arc<BTreeMap<ResourceId, (usize, usize)>> {

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::Prior;
 
 pub mod accounts;
+pub mod block;
 pub mod custom;
 pub mod directory;
 pub mod exec;
@@ -24,8 +25,13 @@ pub mod mount;
 pub mod package;
 pub mod repository;
 pub mod ssh_key;
+pub mod ini;
+pub mod json;
+mod json_text;
+mod lines;
 pub mod state;
 pub mod symlink;
+pub mod unit;
 pub mod sysctl;
 pub mod user;
 

@@ -21,6 +21,7 @@ mod scope;
 mod slot;
 mod together;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -115,6 +116,8 @@ pub enum JobWork {
         resource: Arc<BoundResource>,
         /// No apply will follow, so the check may cost more to say more (a dry run).
         plan: bool,
+        /// Who notified it: those that changed, and those that would have where it only observes.
+        notified: BTreeSet<ResourceId>,
     },
     /// Keep the prior bytes where the record says so, make the record durable, then apply:
     /// [`JobDone::Applied`] or [`JobDone::Skipped`].
@@ -125,6 +128,8 @@ pub enum JobWork {
         checked: Checked,
         /// What must be durable before the host is touched.
         record: Record,
+        /// Who notified it.
+        notified: BTreeSet<ResourceId>,
     },
     /// As [`JobWork::Apply`], of several resources in one go: [`JobDone::AppliedTogether`].
     ApplyTogether {

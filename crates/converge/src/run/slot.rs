@@ -85,7 +85,10 @@ impl Run {
                 }
                 return Some(match resource.guards.get(progress.guarded).cloned() {
                     Some(guard) => JobWork::Guard { resource, guard },
-                    None => JobWork::Check { resource, plan: observe },
+                    None => {
+                        let notified = self.notifiers(&resource, observe);
+                        JobWork::Check { resource, plan: observe, notified }
+                    }
                 });
             }
             Ok(false) => {
@@ -113,6 +116,13 @@ impl Run {
             map.get(&resource.id).is_some_and(|notifiers| by.is_none_or(|by| notifiers.contains(by)))
         };
         in_map(&self.pending.notified) || (observe && in_map(&self.prediction.notified))
+    }
+
+    /// Who notified the resource; those that would have too where it only observes.
+    pub(super) fn notifiers(&self, resource: &BoundResource, observe: bool) -> BTreeSet<ResourceId> {
+        let predicted = Some(&self.prediction.notified).filter(|_| observe);
+        let maps = [&self.pending.notified].into_iter().chain(predicted);
+        maps.filter_map(|map| map.get(&resource.id)).flatten().cloned().collect()
     }
 
     /// The first dependency that failed, or was skipped for a failure, and that failure.
@@ -197,7 +207,8 @@ impl Run {
     pub(super) fn apply(&mut self, m: usize, slot: usize) -> Option<JobWork> {
         let (resource, checked, keep) = self.prepare(m, slot);
         let record = Record { keep, ..self.record() };
-        Some(JobWork::Apply { resource, checked, record })
+        let notified = self.notifiers(&resource, false);
+        Some(JobWork::Apply { resource, checked, record, notified })
     }
 
     /// Puts into the next record what must be durable before an apply, and gives the path of which the

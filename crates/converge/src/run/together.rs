@@ -98,7 +98,8 @@ impl Run {
         let record = self.record();
         let work = match (members.pop(), members.is_empty()) {
             (Some(TogetherMember { resource, checked }), true) => {
-                JobWork::Apply { resource, checked, record }
+                let notified = self.notifiers(&resource, false);
+                JobWork::Apply { resource, checked, record, notified }
             }
             (last, _) => {
                 members.extend(last);

@@ -116,8 +116,8 @@ impl Host {
                 self.log.push(format!("wait {} s", delay.as_secs()));
                 Ok(JobDone::Waited)
             }
-            JobWork::Check { resource, plan } => self.check(&resource, plan),
-            JobWork::Apply { resource, checked, record } => {
+            JobWork::Check { resource, plan, .. } => self.check(&resource, plan),
+            JobWork::Apply { resource, checked, record, .. } => {
                 self.persist(record)?;
                 self.tick()?;
                 self.apply(&resource, &checked)
