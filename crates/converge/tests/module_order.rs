@@ -233,12 +233,14 @@ fn things_come_before_what_needs_them() {
         {"name": "early", "resources": [{"type": "package", "name": "vim"}]},
     ]));
     let desired = set.bind();
-    let order: Vec<&str> = desired.modules[0].resources.iter().map(|resource| resource.name.as_str()).collect();
+    let order: Vec<&str> =
+        desired.modules[0].resources.iter().map(|resource| resource.name.as_str()).collect();
     let before = |first: &str, later: &str| {
         let at = |name: &str| order.iter().position(|known| *known == name).unwrap();
         assert!(at(first) < at(later), "{first} before {later}: {order:?}");
     };
-    let kinds: Vec<&str> = desired.modules[0].resources.iter().map(|resource| resource.kind.as_str()).collect();
+    let kinds: Vec<&str> =
+        desired.modules[0].resources.iter().map(|resource| resource.kind.as_str()).collect();
     let user = kinds.iter().position(|kind| *kind == "user").unwrap();
     let ssh_key = kinds.iter().position(|kind| *kind == "ssh_key").unwrap();
     assert!(user < ssh_key, "{kinds:?}");
@@ -257,6 +259,7 @@ fn what_needs_each_other_in_a_circle_keeps_the_rest_of_its_order() {
         {"type": "user", "name": "app", "depends_on": ["file:/srv/x"]},
         {"type": "group", "name": "www"},
     ]}]));
-    let names: Vec<String> = set.bind().modules[0].resources.iter().map(|resource| resource.name.clone()).collect();
+    let names: Vec<String> =
+        set.bind().modules[0].resources.iter().map(|resource| resource.name.clone()).collect();
     assert_eq!(names, ["www", "/srv/x", "app"]);
 }
