@@ -19,6 +19,7 @@ use crate::accounts::KeptAccounts;
 use crate::package::{Aim, PackageWish, Packages};
 use crate::provider::{Decided, Notification, PathProvider, Provider, StateProvider, Turn, Turns};
 use crate::query;
+use crate::tree::DigestCache;
 use crate::undo::undo_note;
 use crate::{Blobs, custom, exec, state};
 
@@ -39,6 +40,7 @@ pub struct Kinds {
     pub(crate) turns: Turns,
     pub(crate) packages: Packages,
     pub(crate) account_files: KeptAccounts,
+    pub(crate) digests: DigestCache,
 }
 
 impl Kinds {
@@ -50,6 +52,7 @@ impl Kinds {
             turns: Turns::default(),
             packages: Packages::default(),
             account_files: KeptAccounts::default(),
+            digests: DigestCache::default(),
         }
     }
 

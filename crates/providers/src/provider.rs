@@ -33,6 +33,8 @@ impl<'a> Provider<'a> {
         match spec {
             Spec::File(spec) => Provider::Path(spec),
             Spec::Directory(spec) => Provider::Path(spec),
+            Spec::Tree(spec) => Provider::State(spec),
+            Spec::Download(spec) => Provider::Path(spec),
             Spec::Symlink(spec) => Provider::Path(spec),
             Spec::Line(spec) => Provider::Path(spec),
             Spec::Exec(spec) => Provider::Command(spec),
@@ -149,6 +151,11 @@ pub(crate) trait StateProvider: StateSpec {
 
     /// What it shares with other resources while it looks and changes something.
     fn turn(&self) -> Turn;
+
+    /// What a plan and a report show of an edit: all of it, unless it may be very long.
+    fn shown(&self, edit: Edit<Fields>) -> Edit<Fields> {
+        edit
+    }
 
     /// It can look at and change the tree below another root.
     fn works_below_root(&self) -> bool {

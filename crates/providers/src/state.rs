@@ -33,7 +33,7 @@ pub(crate) fn check(
     let refused = provider.refuse(kinds, &edit).err().map(|why| format!("as things are now it fails: {why}"));
     let notes = refused.into_iter().chain(provider.note(&edit)).chain(provider.remark(kinds));
     let note = notes.reduce(|a, b| format!("{a}; {b}"));
-    Ok(Checked { note, ..Checked::differs(Prior::State(now), edit) })
+    Ok(Checked { note, ..Checked::differs(Prior::State(now), provider.shown(edit)) })
 }
 
 /// Looks again, makes the thing as declared, and looks whether it is.
@@ -54,8 +54,10 @@ pub(crate) fn apply(
     let after = provider.observe(kinds)?;
     let left = differs(provider, after.as_ref(), provider.desired_here(kinds, after.as_ref())?.as_ref());
     match left {
-        None => Ok(Applied { edit: Some(edit), changed: true, output }),
-        Some(left) => Err(format!("it was set, and the host still differs: {}", summary(&left))),
+        None => Ok(Applied { edit: Some(provider.shown(edit)), changed: true, output }),
+        Some(left) => {
+            Err(format!("it was set, and the host still differs: {}", summary(&provider.shown(left))))
+        }
     }
 }
 

@@ -9,6 +9,7 @@ mod block;
 mod cron;
 mod custom;
 mod directory;
+mod download;
 mod edited;
 mod exec;
 mod file;
@@ -36,7 +37,8 @@ use model::{Digest, Fields};
 
 pub use block::{BLOCK_BEGIN, BLOCK_END, BlockPosition, BlockSpec};
 pub use custom::{CustomSpec, Script};
-pub use directory::DirectorySpec;
+pub use directory::{DirectorySpec, TreeSpec};
+pub use download::DownloadSpec;
 pub use edited::EditedFile;
 pub use exec::ExecSpec;
 pub use file::FileSpec;
@@ -70,6 +72,7 @@ pub static TYPES: &[&ResourceType] = &[
     &block::TYPE,
     &ini::TYPE,
     &json::TYPE,
+    &download::TYPE,
     &host::TYPE,
     &repository::TYPE,
     &package::TYPE,
@@ -95,6 +98,10 @@ pub enum Spec {
     File(FileSpec),
     /// A directory.
     Directory(DirectorySpec),
+    /// A directory with the files of a folder of the module.
+    Tree(TreeSpec),
+    /// A file whose bytes come from a URL.
+    Download(DownloadSpec),
     /// A symbolic link.
     Symlink(SymlinkSpec),
     /// One line in a text file.
@@ -189,6 +196,8 @@ impl Spec {
         match self {
             Spec::File(spec) => Some((&spec.path, spec.ensure)),
             Spec::Directory(spec) => Some((&spec.path, spec.ensure)),
+            Spec::Tree(spec) => Some((&spec.path, spec.ensure)),
+            Spec::Download(spec) => Some((&spec.path, spec.ensure)),
             Spec::Symlink(spec) => Some((&spec.path, spec.ensure)),
             Spec::Line(spec) => Some((&spec.path, spec.ensure)),
             _ => None,
@@ -198,6 +207,7 @@ impl Spec {
     /// The spec as that of a thing with a state, if its type is one.
     pub fn state(&self) -> Option<&dyn StateSpec> {
         match self {
+            Spec::Tree(spec) => Some(spec),
             Spec::Host(spec) => Some(spec),
             Spec::Repository(spec) => Some(spec),
             Spec::Package(spec) => Some(spec),
@@ -214,6 +224,7 @@ impl Spec {
             Spec::Json(spec) => Some(spec),
             Spec::File(_)
             | Spec::Directory(_)
+            | Spec::Download(_)
             | Spec::Symlink(_)
             | Spec::Line(_)
             | Spec::Exec(_)

@@ -15,6 +15,7 @@ pub mod accounts;
 pub mod block;
 pub mod custom;
 pub mod directory;
+pub mod download;
 pub mod exec;
 pub mod file;
 pub mod group;
@@ -34,6 +35,7 @@ pub mod symlink;
 pub mod sysctl;
 pub mod unit;
 pub mod user;
+pub mod tree;
 
 /// Permission bits of a file that the spec says nothing about.
 pub const DEFAULT_FILE_MODE: u32 = 0o644;

@@ -191,6 +191,7 @@ impl Run {
             seq: self.options.seq,
             root: self.options.root,
             intended: self.options.intended,
+            paused: None,
             partial: self.options.scope.partial(),
             counts,
             items,

@@ -26,7 +26,7 @@ use crate::{BoundResource, LedgerEntry, Prior, ResourceId};
 /// What is to be known when an apply comes back.
 #[derive(Debug, Default)]
 pub(super) struct Applying {
-    edit: Option<Edit<Fields>>,
+    pub(super) edit: Option<Edit<Fields>>,
     ahead: Option<Ahead>,
     /// The ledger entry that goes with it is new.
     new_entry: bool,
@@ -301,15 +301,20 @@ impl Run {
         self.next(m, slot, SlotState::Fine);
     }
 
-    /// The slot failed; what notified it is still owed.
+    /// The slot failed before anything was to be changed.
     pub(super) fn fail(&mut self, m: usize, slot: usize, reason: String) {
+        self.fail_at(m, slot, None, reason);
+    }
+
+    /// The slot failed at this change; what notified it is still owed.
+    pub(super) fn fail_at(&mut self, m: usize, slot: usize, edit: Option<&Edit<Fields>>, reason: String) {
         let resource = Arc::clone(self.resource(m, slot));
         let (action, state) = match resource.ignore_failure {
             true => (Action::Ignored, SlotState::Fine),
             false => (Action::Failed, SlotState::Failed),
         };
         let ms = self.elapsed(m);
-        self.report.add((m, slot), item(&resource, action, None, Some(reason), ms));
+        self.report.add((m, slot), item(&resource, action, edit, Some(reason), ms));
         self.next(m, slot, state);
     }
 

@@ -50,6 +50,8 @@ pub struct Host {
     pub log: Vec<String>,
     /// Paths that cannot be written and commands (as text) that fail.
     pub broken: BTreeSet<String>,
+    /// `check ID`, `apply ID`: who notified the resource, as its last job said.
+    pub notified: BTreeMap<String, Vec<String>>,
     /// No command runs here.
     pub rooted: bool,
     /// Points at which it may be killed before it is.
@@ -116,8 +118,12 @@ impl Host {
                 self.log.push(format!("wait {} s", delay.as_secs()));
                 Ok(JobDone::Waited)
             }
-            JobWork::Check { resource, plan, .. } => self.check(&resource, plan),
-            JobWork::Apply { resource, checked, record, .. } => {
+            JobWork::Check { resource, plan, notified } => {
+                self.hears("check", &resource, &notified);
+                self.check(&resource, plan)
+            }
+            JobWork::Apply { resource, checked, record, notified } => {
+                self.hears("apply", &resource, &notified);
                 self.persist(record)?;
                 self.tick()?;
                 self.apply(&resource, &checked)
@@ -169,6 +175,11 @@ impl Host {
         };
         self.tick()?;
         Ok(outcome)
+    }
+
+    fn hears(&mut self, job: &str, resource: &BoundResource, notified: &BTreeSet<ResourceId>) {
+        let by = notified.iter().map(ToString::to_string).collect();
+        self.notified.insert(format!("{job} {}", resource.id), by);
     }
 
     fn persist(&mut self, record: Record) -> Result<(), Killed> {

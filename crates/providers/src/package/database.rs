@@ -3,7 +3,7 @@
 use std::sync::{Arc, PoisonError};
 
 use converge::kinds::package::database::PackageDatabase;
-use host::{FileStamp, HostError};
+use host::{FileVersion, HostError};
 
 use crate::Kinds;
 use crate::kinds::text;
@@ -28,9 +28,9 @@ pub(super) struct PackageCache {
 /// What the files were like.
 #[derive(Debug, PartialEq, Eq)]
 struct Stamps {
-    status: Option<FileStamp>,
-    marks: Option<FileStamp>,
-    updates: Vec<(String, Option<FileStamp>)>,
+    status: Option<FileVersion>,
+    marks: Option<FileVersion>,
+    updates: Vec<(String, Option<FileVersion>)>,
 }
 
 impl Kinds {

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use catalog::types::PackageSpec;
 use converge::kinds::package::transaction;
-use host::{FileStamp, FileWrite};
+use host::{FileVersion, FileWrite};
 use model::{Digest, PathOwnership};
 
 use super::apt::AptCommand;
@@ -39,7 +39,7 @@ const STAMP_MODE: u32 = 0o644;
 #[derive(Debug, Default)]
 pub(super) struct Refreshed {
     /// What repositories were like when it refreshed them.
-    sources: Option<Vec<(String, FileStamp)>>,
+    sources: Option<Vec<(String, FileVersion)>>,
     /// Why that failed.
     failed: Option<String>,
 }
@@ -47,7 +47,7 @@ pub(super) struct Refreshed {
 /// Versions that the repositories offer, of every package that was asked about.
 #[derive(Debug, Default)]
 pub(super) struct Offers {
-    stamps: Vec<(String, FileStamp)>,
+    stamps: Vec<(String, FileVersion)>,
     names: BTreeSet<String>,
     versions: BTreeMap<String, String>,
 }
@@ -150,7 +150,7 @@ impl Kinds {
     }
 
     /// What declares repositories, and what it is like.
-    fn sources(&self) -> Result<Vec<(String, FileStamp)>, String> {
+    fn sources(&self) -> Result<Vec<(String, FileVersion)>, String> {
         let mut found = Vec::new();
         for path in SOURCES {
             let Some(stamp) = self.host.stamp(path).map_err(text)? else { continue };
