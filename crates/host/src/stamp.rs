@@ -18,6 +18,13 @@ pub struct FileStamp {
     changed: (i64, i64),
 }
 
+impl FileStamp {
+    /// When its content was changed last, in whole seconds since 1970.
+    pub fn modified(&self) -> i64 {
+        self.modified.0
+    }
+}
+
 impl Host {
     /// The stamp of what is at a path, links followed where they can be trusted; `None` when there is
     /// nothing. Two equal stamps mean the same bytes, unless a clock was set back meanwhile.

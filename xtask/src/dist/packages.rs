@@ -141,6 +141,19 @@ pub fn make(
     [MUSTER, AGENT].iter().map(build).collect()
 }
 
+/// The agent's package, before it is built; the arguments are those of [`make`].
+///
+/// # Errors
+/// When a file is missing.
+pub fn agent(
+    root: &Path,
+    binaries: &Path,
+    manual: &Path,
+    release: &Release,
+) -> Result<DebianPackage, String> {
+    put_together(root, binaries, manual, release, &AGENT)
+}
+
 fn put_together(
     root: &Path,
     binaries: &Path,

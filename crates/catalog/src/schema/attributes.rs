@@ -117,6 +117,14 @@ impl<'a> Attributes<'a> {
         }
     }
 
+    /// A value of any kind.
+    pub(crate) fn value(&self, name: &str) -> Option<Value> {
+        match self.values.get(name)? {
+            Read::Value(value) => Some(value.clone()),
+            _ => None,
+        }
+    }
+
     /// A list of exit codes.
     pub(crate) fn codes(&self, name: &str) -> Option<Vec<i32>> {
         match self.values.get(name)? {

@@ -5,16 +5,22 @@
 //! expression evaluated. A spec of a thing with a state is a [`StateSpec`] too.
 
 mod account;
+mod block;
 mod cron;
 mod custom;
 mod directory;
+mod edited;
 mod exec;
 mod file;
 mod group;
 mod host;
 mod hostname;
+mod ini;
+mod json;
 mod line;
 mod mount;
+mod package;
+mod repository;
 mod service;
 mod ssh_key;
 mod sudo;
@@ -28,15 +34,21 @@ use std::sync::Arc;
 
 use model::{Digest, Fields};
 
+pub use block::{BLOCK_BEGIN, BLOCK_END, BlockPosition, BlockSpec};
 pub use custom::{CustomSpec, Script};
 pub use directory::DirectorySpec;
+pub use edited::EditedFile;
 pub use exec::ExecSpec;
 pub use file::FileSpec;
 pub use group::GroupSpec;
 pub use host::{HOSTS, HostSpec};
 pub use hostname::HostnameSpec;
+pub use ini::{IniSpec, IniValue};
+pub use json::JsonSpec;
 pub use line::LineSpec;
 pub use mount::{FSTAB, MountSpec, MountState};
+pub use package::{CACHE_VALID, LOCK_TIMEOUT, PackageSpec, TransactionOptions, WantedPackage};
+pub use repository::{RepositorySigner, RepositorySpec};
 pub use ssh_key::{AuthorizedKey, SshKeySpec};
 pub use sudo::SudoSpec;
 pub use symlink::SymlinkSpec;
@@ -55,7 +67,12 @@ pub static TYPES: &[&ResourceType] = &[
     &directory::TYPE,
     &symlink::TYPE,
     &line::TYPE,
+    &block::TYPE,
+    &ini::TYPE,
+    &json::TYPE,
     &host::TYPE,
+    &repository::TYPE,
+    &package::TYPE,
     &user::TYPE,
     &group::TYPE,
     &ssh_key::TYPE,
@@ -88,6 +105,10 @@ pub enum Spec {
     Custom(CustomSpec),
     /// An entry of the hosts file.
     Host(HostSpec),
+    /// A source of packages.
+    Repository(RepositorySpec),
+    /// A package.
+    Package(PackageSpec),
     /// A user.
     User(UserSpec),
     /// A group.
@@ -104,6 +125,12 @@ pub enum Spec {
     Mount(MountSpec),
     /// The host's name.
     Hostname(HostnameSpec),
+    /// A block of lines in a text file.
+    Block(BlockSpec),
+    /// A key of an INI file.
+    Ini(IniSpec),
+    /// Values in a JSON file.
+    Json(JsonSpec),
 }
 
 /// A resource that is a thing of the host with a state: observed, compared and set as named texts.
@@ -172,6 +199,8 @@ impl Spec {
     pub fn state(&self) -> Option<&dyn StateSpec> {
         match self {
             Spec::Host(spec) => Some(spec),
+            Spec::Repository(spec) => Some(spec),
+            Spec::Package(spec) => Some(spec),
             Spec::User(spec) => Some(spec),
             Spec::Group(spec) => Some(spec),
             Spec::SshKey(spec) => Some(spec),
@@ -180,6 +209,9 @@ impl Spec {
             Spec::Sysctl(spec) => Some(spec),
             Spec::Mount(spec) => Some(spec),
             Spec::Hostname(spec) => Some(spec),
+            Spec::Block(spec) => Some(spec),
+            Spec::Ini(spec) => Some(spec),
+            Spec::Json(spec) => Some(spec),
             Spec::File(_)
             | Spec::Directory(_)
             | Spec::Symlink(_)

@@ -10,7 +10,7 @@ use catalog::module::{
     OnRemove,
 };
 use catalog::params::{evaluate, is_dynamic};
-use catalog::schema::{self, BindContext};
+use catalog::schema::{self, BindContext, FieldKind};
 use catalog::types::{CustomSpec, Script, Spec};
 use lang::{InterpolatedText, Template, Value};
 
@@ -135,9 +135,10 @@ impl<'a> Binder<'a> {
     }
 }
 
-/// Whether resources of a type may be made of a template.
+/// A resource of this type may have its content from a template.
 fn has_template(kind: &str) -> bool {
-    schema::find(kind).and_then(|kind| kind.attribute("template")).is_some()
+    let template = schema::find(kind).and_then(|kind| kind.attribute("template"));
+    template.is_some_and(|attribute| attribute.kind == FieldKind::Template)
 }
 
 /// Evaluates what holds expressions; the common case of none copies nothing.
