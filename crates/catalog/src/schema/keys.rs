@@ -28,13 +28,5 @@ pub const COMMON: &[(&str, &str, &str)] = &[
 ];
 
 /// Types that the format knows and this version does not.
-pub const LATER_TYPES: &[&str] = &[
-    "package",
-    "repository",
-    "git",
-    "archive",
-    "download",
-    "firewall",
-    "container",
-    "template",
-];
+pub const LATER_TYPES: &[&str] =
+    &["package", "repository", "git", "archive", "download", "firewall", "container", "template"];

@@ -18,14 +18,14 @@ mod hostname;
 mod ini;
 mod json;
 mod line;
-mod service;
 mod mount;
+mod service;
 mod ssh_key;
 mod sudo;
 mod symlink;
+mod sysctl;
 mod timer;
 mod unit;
-mod sysctl;
 mod user;
 
 use std::sync::Arc;
@@ -48,11 +48,11 @@ pub use mount::{FSTAB, MountSpec, MountState};
 pub use ssh_key::{AuthorizedKey, SshKeySpec};
 pub use sudo::SudoSpec;
 pub use symlink::SymlinkSpec;
+pub use sysctl::{SysctlSpec, sysctl_path, sysctl_words};
 pub use unit::{
     DROP_IN_PREFIX, DROP_IN_TEXT, ENABLED_TEXT, LOADED_TEXT, MASKED_TEXT, NotifyAction, RUN_TEXT, RunState,
     UnitFile, UnitSpec,
 };
-pub use sysctl::{SysctlSpec, sysctl_path, sysctl_words};
 pub use user::{PasswordDays, PasswordHash, UserSpec, date_of_days, days_of_date};
 
 use crate::schema::{Attribute, AttributeProblem, FieldKind, ResourceType};

@@ -20,17 +20,17 @@ pub mod file;
 pub mod group;
 pub mod host;
 pub mod hostname;
-pub mod line;
-pub mod mount;
-pub mod ssh_key;
 pub mod ini;
 pub mod json;
 mod json_text;
+pub mod line;
 mod lines;
+pub mod mount;
+pub mod ssh_key;
 pub mod state;
 pub mod symlink;
-pub mod unit;
 pub mod sysctl;
+pub mod unit;
 pub mod user;
 
 /// Permission bits of a file that the spec says nothing about.
