@@ -4,7 +4,8 @@ use std::fs;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use crate::{Outcome, run, run_with};
+use crate::dist::{self, BuildProfile, DistOptions};
+use crate::{Outcome, previous, run, run_with};
 
 /// All booted tests together may take this long, the image's build aside.
 const BUDGET: Duration = Duration::from_secs(15 * 60);
@@ -14,7 +15,9 @@ const BUDGET: Duration = Duration::from_secs(15 * 60);
 /// # Errors
 /// When one fails, or all together take too long.
 pub fn test(root: &Path, filters: &[String]) -> Outcome {
-    run("cargo", &["build", "--workspace", "--bins"])?;
+    let previous = previous::build(root);
+    dist::make(root, &DistOptions { profile: BuildProfile::Debug, version: None })?;
+    previous::package(root, previous)?;
     let ledger = root.join("target/booted-ledger.tsv");
     fs::write(&ledger, "").map_err(|error| format!("{}: {error}", ledger.display()))?;
     let path = ledger.display().to_string();

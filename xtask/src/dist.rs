@@ -134,7 +134,9 @@ fn shipped(root: &Path, place: &Path) -> Outcome {
 
 /// The debug builds are ten times as large by what only debuggers read.
 fn debug(root: &Path, place: &Path) -> Outcome {
-    run("cargo", &["build", "--package", "muster", "--package", "agent", "--package", "manual", "--bins"])?;
+    // The whole workspace, as tests build it: for fewer packages libraries would be built with other
+    // features, a second time.
+    run("cargo", &["build", "--workspace", "--bins"])?;
     for binary in ["muster", "muster-agent"] {
         let (from, to) = (root.join("target/debug").join(binary), place.join(binary));
         clear(&to)?;
@@ -163,7 +165,7 @@ fn clear(path: &Path) -> Outcome {
 }
 
 /// Names the path in an error.
-fn failed(path: &Path) -> impl Fn(std::io::Error) -> String + use<> {
+pub(crate) fn failed(path: &Path) -> impl Fn(std::io::Error) -> String + use<> {
     let path = path.display().to_string();
     move |error: std::io::Error| format!("{path}: {error}")
 }

@@ -9,6 +9,7 @@ pub mod booted;
 pub mod codegen;
 pub mod dist;
 pub mod names;
+pub mod previous;
 pub mod promises;
 pub mod tidy;
 pub mod types;

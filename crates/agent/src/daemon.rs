@@ -23,9 +23,10 @@ use host::Cancel;
 use lang::Value;
 use model::exchange::{CheckIn, TraitReport};
 use model::log::{Cursor, FactBody};
+use model::policy::Policy;
 use model::{Digest, Timestamp};
 use net::notify::ServiceState;
-use node::{Adoption, Node, NodeEffect, NodeInput, RunOrder};
+use node::{Adoption, Node, NodeEffect, NodeInput, ObservedTraits, RunOrder};
 use providers::traits::Collectors;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
@@ -51,7 +52,8 @@ use crate::work::{self, WorkHandle, WorkSetup};
 /// Facts of work go up over an open stream this long after the first of them.
 const FLUSH: Duration = Duration::from_millis(200);
 
-/// Runs until SIGTERM or SIGINT. SIGHUP makes it check in and converge at once.
+/// Runs until SIGTERM or SIGINT. SIGHUP makes it check in and converge at once; SIGUSR1 makes it end
+/// once nothing runs, so that its supervisor starts it anew.
 ///
 /// # Errors
 /// When the agent cannot start; afterwards it goes on whatever happens.
@@ -93,14 +95,19 @@ struct Daemon {
     observed: Arc<Mutex<Option<Value>>>,
     cancel: Cancel,
     running: bool,
+    /// It ends once nothing runs.
+    restarting: bool,
     /// No new work is started.
     stopping: bool,
+    view: Arc<SharedStatus>,
 }
 
 impl Daemon {
     fn start(machine: Machine) -> Result<(Daemon, DaemonInbox), Box<dyn std::error::Error>> {
         let session = Arc::new(machine.session()?);
         let (identity, restored, seed) = machine.start_of_node()?;
+        let mut collectors = Collectors::new(env!("CARGO_PKG_VERSION"));
+        collectors.set_ttls(&restored.policy.trait_ttl_secs);
         let node = Node::new(identity, restored, seed, now());
         let (handle, inbox) = events::channel();
         let Machine { membership, durable, kinds, cancel, .. } = machine;
@@ -127,7 +134,7 @@ impl Daemon {
         let context = SyncContext {
             durable,
             sets,
-            view,
+            view: view.clone(),
             root: host.root().canonicalize().unwrap_or_else(|_| host.root().to_owned()),
             actions: Arc::new(work.clone()),
             operations,
@@ -143,7 +150,7 @@ impl Daemon {
             release,
             session,
             runner: Arc::new(runner),
-            collectors: Arc::new(Mutex::new(Collectors::new(env!("CARGO_PKG_VERSION")))),
+            collectors: Arc::new(Mutex::new(collectors)),
             host,
             traits: Value::Map(Default::default()),
             handle,
@@ -160,22 +167,29 @@ impl Daemon {
             observed: Arc::default(),
             cancel,
             running: false,
+            restarting: false,
             stopping: false,
+            view,
         };
         Ok((daemon, inbox))
     }
 
     async fn serve(&mut self, mut inbox: DaemonInbox) {
-        let signals =
-            (signal(SignalKind::terminate()), signal(SignalKind::interrupt()), signal(SignalKind::hangup()));
-        let (Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup)) = signals else {
+        let signals = [
+            SignalKind::terminate(),
+            SignalKind::interrupt(),
+            SignalKind::hangup(),
+            SignalKind::user_defined1(),
+        ]
+        .map(signal);
+        let [Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup), Ok(mut restart)] = signals else {
             tracing::error!("signals cannot be received");
             return;
         };
         net::notify::service_manager(ServiceState::Ready);
         self.append_started();
         self.take(NodeInput::Tick);
-        loop {
+        while !(self.restarting && self.is_idle()) {
             let deadline = self.node.next_deadline().map(|(at, _)| at);
             let flush = self.flush_at;
             tokio::select! {
@@ -183,11 +197,23 @@ impl Daemon {
                 () = sleep_until(deadline) => self.take(NodeInput::Tick),
                 () = sleep_to(flush) => self.flush(),
                 _ = hangup.recv() => self.take(NodeInput::Nudge),
+                _ = restart.recv() => self.restart_when_idle(),
                 _ = terminate.recv() => break,
                 _ = interrupt.recv() => break,
             }
         }
         self.drain(&mut inbox).await;
+    }
+
+    /// A package that replaces the agent asks for this when the agent itself runs the package manager:
+    /// a stop would have its bound, after which the package manager is cut off.
+    fn restart_when_idle(&mut self) {
+        tracing::info!("restarting once nothing runs");
+        self.restarting = true;
+    }
+
+    fn is_idle(&self) -> bool {
+        !self.running && self.view.shown().actions_running == 0
     }
 
     fn hear(&mut self, event: DaemonEvent) {
@@ -280,6 +306,7 @@ impl Daemon {
                         self.sync.links.requested();
                     }
                 }
+                NodeInput::Adopted(policy) => self.collectors_follow(policy),
                 NodeInput::Traits(_) => {
                     let seen = self.observed.lock().unwrap_or_else(PoisonError::into_inner).take();
                     if let Some(seen) = seen {
@@ -327,8 +354,16 @@ impl Daemon {
         });
     }
 
+    /// The channel says how long traits count. A collector that is busy now holds up nobody.
+    fn collectors_follow(&self, policy: &Policy) {
+        let (collectors, ttls) = (self.collectors.clone(), policy.trait_ttl_secs.clone());
+        tokio::task::spawn_blocking(move || {
+            collectors.lock().unwrap_or_else(PoisonError::into_inner).set_ttls(&ttls);
+        });
+    }
+
     fn collect_traits(&self) {
-        let (collectors, host) = (self.collectors.clone(), self.host.clone());
+        let (collectors, host, runner) = (self.collectors.clone(), self.host.clone(), self.runner.clone());
         let (handle, observed) = (self.handle.clone(), self.observed.clone());
         tokio::task::spawn_blocking(move || {
             let mut collectors = collectors.lock().unwrap_or_else(PoisonError::into_inner);
@@ -337,8 +372,9 @@ impl Daemon {
                 tracing::warn!(collector = name, why, "a collector failed");
             }
             let report = trait_report(&collected.traits);
+            let read = runner.read_traits(&collected.traits);
             *observed.lock().unwrap_or_else(PoisonError::into_inner) = Some(collected.traits);
-            handle.send_blocking(DaemonEvent::Input(NodeInput::Traits(report)));
+            handle.send_blocking(DaemonEvent::Input(NodeInput::Traits(ObservedTraits { report, read })));
         });
     }
 
@@ -427,10 +463,8 @@ impl Daemon {
 /// Traits as they travel: all of them, named by the digest of those that stay.
 pub fn trait_report(traits: &Value) -> TraitReport {
     let stable = model::canonical::to_bytes(&providers::traits::stable(traits));
-    TraitReport {
-        digest: stable.map_or(Digest::ZERO, |bytes| Digest::of(&bytes)),
-        values: serde_json::to_value(traits).unwrap_or_default(),
-    }
+    let digest = stable.map_or(Digest::ZERO, |bytes| Digest::of(&bytes));
+    TraitReport::whole(digest, serde_json::to_value(traits).unwrap_or_default())
 }
 
 fn log_run(report: &model::RunReport) {

@@ -1,7 +1,7 @@
 //! `muster-agent`: the node's shell around [`node`] and [`converge`].
 //!
 //! ```text
-//! clock render identity                                  no state of their own
+//! clock render identity service                          no state of their own
 //!   state <- storage <- release                          what is durable; who writes; what is held
 //!     session <- dialing                                 requests and streams
 //!       events                                           the way to the daemon
@@ -18,6 +18,7 @@
 //! Everything durable goes through [`state`]. There is no database, no console and no reader of
 //! fleet repos here.
 
+mod changes;
 pub mod clock;
 pub mod daemon;
 pub mod delegated;
@@ -31,6 +32,7 @@ pub mod machine;
 pub mod release;
 pub mod render;
 pub mod runner;
+pub mod service;
 pub mod session;
 pub mod state;
 pub mod status;

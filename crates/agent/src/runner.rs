@@ -13,19 +13,20 @@ use std::time::{Duration, Instant};
 
 use catalog::module::{Module, Params};
 use catalog::types::{FileSpec, Spec};
-use converge::bind::{Inputs, bind, reads_trait};
+use converge::bind::{Inputs, TraitUses, bind};
 use converge::kinds::{Applied, Checked};
 use converge::run::UnknownTag;
 use converge::{
     BoundResource, Desired, FinishedRun, Job, JobDone, JobId, JobOutcome, JobWork, Prior, Record, Run,
     RunMode, RunOptions, RunScope, Undo,
 };
-use lang::Value;
+use lang::{Probe, Value};
 use model::{Digest, Kind, RunReport};
-use node::{Adoption, RunOrder};
-use providers::Kinds;
+use node::{Adoption, ReadTraits, RunOrder};
 use providers::traits::VOLATILE;
+use providers::{Kinds, Notification};
 
+use crate::changes::ChangeLog;
 use crate::clock::now;
 use crate::state::{Durable, StateError};
 use crate::storage::Storage;
@@ -59,16 +60,33 @@ pub struct Runner {
 
 /// What was bound last.
 struct Bound {
-    /// The set, and the traits that stay.
-    inputs: (Digest, Digest),
+    /// The set, and the traits of it that stay.
+    inputs: ReadTraits,
+    /// What it reads.
+    uses: TraitUses,
     /// `None` when it reads a trait that differs at each look, and has to be bound at each run.
     desired: Option<Desired>,
+}
+
+impl Bound {
+    /// What a set of this root would be bound from, if it is the one that was bound.
+    fn read(&self, root: &Digest, traits: &Value) -> ReadTraits {
+        read_traits(&self.uses, *root, traits)
+    }
+}
+
+/// The traits that a set reads, those that change by themselves left out.
+fn read_traits(uses: &TraitUses, root: Digest, traits: &Value) -> ReadTraits {
+    let read = uses.select(&providers::traits::stable(traits));
+    let digest = model::canonical::to_bytes(&read).map_or(Digest::ZERO, |bytes| Digest::of(&bytes));
+    ReadTraits { root, digest }
 }
 
 impl Runner {
     /// A runner over a host and its state.
     pub fn new(kinds: Arc<Kinds>, storage: Storage, hostname: String) -> Runner {
-        Runner { worker: JobWorker { kinds, storage }, hostname, bound: Mutex::new(None) }
+        let worker = JobWorker { kinds, storage, changes: Arc::new(ChangeLog::begin()) };
+        Runner { worker, hostname, bound: Mutex::new(None) }
     }
 
     /// Binds the held set and converges what is in scope, or only says what would change.
@@ -96,6 +114,7 @@ impl Runner {
             intended: order.intended,
             started: now(),
             scope,
+            east_secs: providers::clock::east_secs(self.worker.kinds.host(), now()),
         };
         let run = Run::new(desired, ledger, pending, mode, options);
         Ok(self.carry_out(run).report)
@@ -106,23 +125,34 @@ impl Runner {
     /// # Errors
     /// When a content of the set cannot be read.
     pub fn desired(&self, adoption: &Adoption, traits: &Value) -> Result<Desired, RunnerError> {
-        let stable = model::canonical::to_bytes(&providers::traits::stable(traits))
-            .map_or(Digest::ZERO, |bytes| Digest::of(&bytes));
-        let inputs = (adoption.root, stable);
         let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = bound.as_ref().filter(|known| known.inputs == inputs);
+        let known = bound.as_ref().filter(|known| known.inputs == known.read(&adoption.root, traits));
         if let Some(desired) = known.and_then(|known| known.desired.as_ref()) {
             return Ok(desired.clone());
         }
         let held = HeldSet::read(adoption, self.worker.storage.durable())?;
-        if bound.as_ref().is_none_or(|known| known.inputs.0 != adoption.root) {
+        if bound.as_ref().is_none_or(|known| known.inputs.root != adoption.root) {
             self.collect_garbage(adoption.clone());
         }
         let from = Inputs { modules: &held.modules, params: &held.params, hostname: &self.hostname, traits };
         let desired = bind(&from);
-        let reads_volatile = VOLATILE.iter().any(|path| reads_trait(&from, path));
-        *bound = Some(Bound { inputs, desired: (!reads_volatile).then(|| desired.clone()) });
+        let uses = TraitUses::of(&from);
+        let reads_volatile = VOLATILE.iter().any(|path| uses.reads(path));
+        *bound = Some(Bound {
+            inputs: read_traits(&uses, adoption.root, traits),
+            uses,
+            desired: (!reads_volatile).then(|| desired.clone()),
+        });
         Ok(desired)
+    }
+
+    /// Those of the traits that the held set reads; `None` when nothing is held, or the set cannot be
+    /// read: the run says so.
+    pub fn read_traits(&self, traits: &Value) -> Option<ReadTraits> {
+        let adoption = self.worker.storage.durable().adoption().ok()??;
+        self.desired(&adoption, traits).ok()?;
+        let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
+        bound.as_ref().map(|known| known.inputs)
     }
 
     /// Removes what a set that is bound for the first time leaves over: on the storage thread, so that
@@ -136,6 +166,7 @@ impl Runner {
     }
 
     fn carry_out(&self, mut run: Run) -> FinishedRun {
+        let worker = JobWorker { changes: Arc::new(ChangeLog::begin()), ..self.worker.clone() };
         let (results, done) = channel();
         let mut waits: Vec<(Instant, JobId)> = Vec::new();
         loop {
@@ -145,9 +176,9 @@ impl Runner {
                 if let JobWork::Wait { delay } = job.what {
                     waits.push((Instant::now() + delay, job.id));
                 } else if may_start_command(&job.what) {
-                    self.spawn(job, results.clone());
+                    worker.spawn(job, results.clone());
                 } else {
-                    let (id, outcome) = (job.id, self.worker.perform(job));
+                    let (id, outcome) = (job.id, worker.perform(job));
                     run.done(id, outcome, now());
                 }
             }
@@ -181,20 +212,6 @@ impl Runner {
         waits.swap_remove(at);
         Some((id, outcome))
     }
-
-    fn spawn(&self, job: Job, results: Sender<(JobId, JobOutcome)>) {
-        let worker = self.worker.clone();
-        let (id, failed) = (job.id, results.clone());
-        let spawned = std::thread::Builder::new().name(format!("muster {id}")).spawn(move || {
-            // A panic must end this job alone; the run waits for an outcome.
-            let outcome = catch_unwind(AssertUnwindSafe(|| worker.perform(job)))
-                .unwrap_or_else(|_| Err("the agent panicked at it; see its log".to_owned()));
-            drop(results.send((id, outcome)));
-        });
-        if let Err(error) = spawned {
-            let _ = failed.send((id, Err(format!("no thread could be started: {error}"))));
-        }
-    }
 }
 
 /// Whether a job may start a command, which may hang.
@@ -215,7 +232,7 @@ fn may_start_command(work: &JobWork) -> bool {
     };
     match work {
         JobWork::Check { resource, .. } | JobWork::Apply { resource, .. } => runs(resource),
-        JobWork::Verify { .. } | JobWork::Guard { .. } => true,
+        JobWork::Verify { .. } | JobWork::Guard { .. } | JobWork::Probe(Probe::CommandSucceeds(_)) => true,
         JobWork::Undo { undo, .. } => undo.iter().any(|undo| matches!(undo.prior, Prior::State(_))),
         JobWork::Remove { entry, .. } => matches!(entry.prior, Prior::State(_)),
         JobWork::Wait { .. } | JobWork::Probe(_) | JobWork::Persist { .. } => false,
@@ -226,26 +243,45 @@ fn may_start_command(work: &JobWork) -> bool {
 struct JobWorker {
     kinds: Arc<Kinds>,
     storage: Storage,
+    /// What the run changed.
+    changes: Arc<ChangeLog>,
 }
 
 impl JobWorker {
+    fn spawn(&self, job: Job, results: Sender<(JobId, JobOutcome)>) {
+        let worker = self.clone();
+        let (id, failed) = (job.id, results.clone());
+        let spawned = std::thread::Builder::new().name(format!("muster {id}")).spawn(move || {
+            // A panic must end this job alone; the run waits for an outcome.
+            let outcome = catch_unwind(AssertUnwindSafe(|| worker.perform(job)))
+                .unwrap_or_else(|_| Err("the agent panicked at it; see its log".to_owned()));
+            drop(results.send((id, outcome)));
+        });
+        if let Err(error) = spawned {
+            let _ = failed.send((id, Err(format!("no thread could be started: {error}"))));
+        }
+    }
+
     fn perform(&self, job: Job) -> JobOutcome {
         Ok(match job.what {
-            JobWork::Probe(probe) => JobDone::Probed(self.kinds.probe(&probe).unwrap_or_else(|why| {
-                // A host that cannot tell is one where the file is not seen.
-                tracing::warn!(%probe, why, "the host cannot tell");
-                false
-            })),
+            JobWork::Probe(probe) => return self.kinds.answer(&probe),
             JobWork::Guard { resource, guard } => {
                 return self.kinds.guard(&guard.command, resource.timeout);
             }
             // The loop answers it.
             JobWork::Wait { .. } => JobDone::Waited,
-            JobWork::Check { resource, plan } => {
-                return self.kinds.check(&resource.name, spec(&resource)?, resource.timeout, plan);
+            JobWork::Check { resource, plan, notified } => {
+                let (spec, notification) = (spec(&resource)?, self.changes.notification(&notified));
+                let BoundResource { name, timeout, .. } = &*resource;
+                return self.kinds.check_notified(name, spec, *timeout, plan, notification.as_ref());
             }
-            JobWork::Apply { resource, checked, record } => {
-                JobDone::Applied(self.apply(&resource, &checked, &record)?)
+            JobWork::Apply { resource, checked, record, notified } => {
+                let notification = self.changes.notification(&notified);
+                let applied = self.apply(&resource, &checked, &record, notification.as_ref())?;
+                if applied.changed {
+                    self.changes.add(&resource.id);
+                }
+                JobDone::Applied(applied)
             }
             JobWork::Verify { command, timeout, .. } => {
                 self.kinds.verify(&command, timeout)?;
@@ -270,13 +306,19 @@ impl JobWorker {
     }
 
     /// First what must survive a crash, then the host.
-    fn apply(&self, resource: &BoundResource, checked: &Checked, record: &Record) -> Result<Applied, String> {
+    fn apply(
+        &self,
+        resource: &BoundResource,
+        checked: &Checked,
+        record: &Record,
+        notification: Option<&Notification>,
+    ) -> Result<Applied, String> {
         let spec = spec(resource)?;
         if record.keep.is_some() {
             self.kinds.keep_prior(spec, checked)?;
         }
         self.persist(record)?;
-        self.kinds.apply(&resource.name, spec, checked, resource.timeout)
+        self.kinds.apply_notified(&resource.name, spec, checked, resource.timeout, notification)
     }
 
     fn persist(&self, record: &Record) -> Result<(), String> {

@@ -20,7 +20,7 @@ use crate::render::{chain, report};
 use crate::runner::{Runner, RunnerError};
 use crate::state::{StateDir, StateError};
 use crate::storage::Storage;
-use crate::{daemon, identity};
+use crate::{daemon, identity, service};
 
 /// Looks after one host: enrolls it, keeps it as its fleet declares, reports.
 #[derive(Debug, Parser)]
@@ -37,6 +37,14 @@ pub struct Cli {
 
 const EXITS: &str = "Exit codes: 0 as declared, 1 error, 2 differences, 3 some resources failed, \
 4 control plane unreachable, 5 refused.";
+
+const DAEMON_AFTER: &str = "\
+The package's service runs it once the host has joined. By hand it needs a supervisor that starts
+it anew when it ends.
+
+SIGHUP         check in and converge at once
+SIGUSR1        end once nothing runs, for the supervisor to start it anew
+SIGTERM        end: what runs has 30 s, its commands 10 s more";
 
 const APPROVE_AFTER: &str = "\
 For an autonomous node, whose folder is the source of its objects. When many of the
@@ -68,6 +76,7 @@ success), else MUSTER_TOKEN.\n\nExample:\n  muster-agent join --token-file /run/
         hostname: Option<String>,
     },
     /// Stay, check in and converge (what the service runs); SIGHUP makes it do so at once
+    #[command(after_help = DAEMON_AFTER)]
     Daemon,
     /// Converge on the held set now, without the control plane
     #[command(after_help = LIMIT_AFTER)]
@@ -216,11 +225,15 @@ fn joined(
     let option = |name: &str, dir: &Option<PathBuf>| {
         dir.as_ref().map_or(String::new(), |dir| format!(" --{name} {}", dir.display()))
     };
-    let (state, root) = (option("state", &options.state), option("root", &options.root));
+    let next = match service::runs(options) {
+        true => format!("{} runs it from now on: muster-agent status", service::SERVICE),
+        false => {
+            let (state, root) = (option("state", &options.state), option("root", &options.root));
+            format!("next: muster-agent{state}{root} daemon")
+        }
+    };
     let (fleet, hostname, id) = (&membership.trust.fleet, &membership.hostname, &membership.node_id);
-    show(json, &view, || {
-        format!("joined fleet {fleet} as {hostname} ({id})\nnext: muster-agent{state}{root} daemon\n")
-    })?;
+    show(json, &view, || format!("joined fleet {fleet} as {hostname} ({id})\n{next}\n"))?;
     Ok(ExitCode::SUCCESS)
 }
 
@@ -253,13 +266,14 @@ pub fn run_once(machine: &Machine, mode: RunMode, scope: RunScope) -> Result<Run
     let durable = &machine.durable;
     let adoption = durable.adoption()?.ok_or(RunnerError::NothingHeld)?;
     let traits = providers::traits::collect(machine.kinds.host(), env!("CARGO_PKG_VERSION"), now()).traits;
-    let inputs = node::step::inputs_digest(&adoption.root, &daemon::trait_report(&traits).digest);
-    let last = durable.last_run()?;
-    let intended = last.as_ref().is_none_or(|last| last.inputs != inputs);
-    let order = RunOrder { seq: adoption.seq, root: adoption.root, intended };
     let hostname = machine.membership.hostname.to_string();
     let storage = Storage::start(durable.clone())?;
     let runner = Runner::new(machine.kinds.clone(), storage.clone(), hostname);
+    let read = runner.read_traits(&traits).map_or(model::Digest::ZERO, |read| read.digest);
+    let inputs = node::step::inputs_digest(&adoption.root, &read);
+    let last = durable.last_run()?;
+    let intended = last.as_ref().is_none_or(|last| last.inputs != inputs);
+    let order = RunOrder { seq: adoption.seq, root: adoption.root, intended };
     let report = runner.run(&order, &traits, mode, scope)?;
     if mode == RunMode::Apply && report.partial.is_some() {
         if LastRun::partial_is_fact(&report) {

@@ -29,7 +29,7 @@ fn a_run_under_way_ends_before_the_agent_does() {
     resource.attributes.insert("creates".to_owned(), "/ended".into());
     slow.resources = vec![resource];
     adopt(&state, 1, vec![slow]);
-    let mut agent = start(&state, &root);
+    let mut agent = start(&state, &root).spawn().unwrap();
     wait_for("the run starts without a control plane", &mut agent, || root.join("started").exists());
     let told = Command::new("kill").args(["-TERM", &agent.id().to_string()]).status().unwrap();
     assert!(told.success());
@@ -43,7 +43,7 @@ fn a_run_under_way_ends_before_the_agent_does() {
 }
 
 /// Gives the membership a certificate of the machine's own key.
-fn certify(state: &Path, root: &Path) {
+pub fn certify(state: &Path, root: &Path) {
     let dir = StateDir::create(state).unwrap();
     let mut membership = dir.membership().unwrap().unwrap();
     let key = identity::key(KeySource::Own, state, root).unwrap();
@@ -57,16 +57,14 @@ fn certify(state: &Path, root: &Path) {
     dir.save_membership(&membership).unwrap();
 }
 
-fn start(state: &Path, root: &Path) -> Child {
-    Command::new(env!("CARGO_BIN_EXE_muster-agent"))
-        .args(["--state".as_ref(), state.as_os_str(), "--root".as_ref(), root.as_os_str()])
-        .arg("daemon")
-        .stderr(Stdio::null())
-        .spawn()
-        .unwrap()
+pub fn start(state: &Path, root: &Path) -> Command {
+    let mut agent = Command::new(env!("CARGO_BIN_EXE_muster-agent"));
+    agent.args(["--state".as_ref(), state.as_os_str(), "--root".as_ref(), root.as_os_str()]);
+    agent.arg("daemon").stderr(Stdio::null());
+    agent
 }
 
-fn wait_for(what: &str, agent: &mut Child, mut seen: impl FnMut() -> bool) {
+pub fn wait_for(what: &str, agent: &mut Child, mut seen: impl FnMut() -> bool) {
     let started = Instant::now();
     while !seen() {
         if started.elapsed() > DEADLINE || agent.try_wait().unwrap().is_some() {
@@ -77,7 +75,7 @@ fn wait_for(what: &str, agent: &mut Child, mut seen: impl FnMut() -> bool) {
     }
 }
 
-fn wait_for_end(agent: &mut Child) -> std::process::ExitStatus {
+pub fn wait_for_end(agent: &mut Child) -> std::process::ExitStatus {
     let started = Instant::now();
     loop {
         if let Some(ended) = agent.try_wait().unwrap() {

@@ -1,5 +1,7 @@
 //! [`ChannelSettings`]: how often nodes of a channel call, converge and what they promise.
 
+use std::collections::BTreeMap;
+
 use model::Fields;
 use model::policy::Policy;
 use model::replication::{LinkSettings, TransportPolicy};
@@ -34,8 +36,13 @@ pub struct ChannelSettings {
     /// Bounds and waits of the agents' ends of links (SYN-3).
     #[serde(default, skip_serializing_if = "LinkSettings::is_default")]
     pub link: LinkSettings,
+    /// Seconds for which what a collector observed counts, by the group of traits (TRT-1).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub trait_ttl_secs: BTreeMap<String, u32>,
 }
 
+/// The shortest and the longest time for which traits count, in seconds.
+pub const TRAIT_TTL_SECS: std::ops::RangeInclusive<u32> = 10..=30 * 24 * 3600;
 /// The most jitter, in percent.
 pub const MAX_JITTER: u32 = 50;
 /// The shortest time between check-ins, in seconds.
@@ -55,6 +62,7 @@ impl ChannelSettings {
             metered: false,
             transport: TransportPolicy::Auto,
             link: LinkSettings::default(),
+            trait_ttl_secs: BTreeMap::new(),
         }
     }
 }
@@ -77,6 +85,10 @@ pub fn fields(policy: &Policy) -> Fields {
             "window {window}, pending_retries {pending_retries}, keepalive {keepalive}, timeout {timeout}"
         );
         fields.insert("link".to_owned(), text);
+    }
+    if !policy.trait_ttl_secs.is_empty() {
+        let ttls = policy.trait_ttl_secs.iter().map(|(group, secs)| format!("{group} {}", time(*secs)));
+        fields.insert("traits".to_owned(), ttls.collect::<Vec<_>>().join(", "));
     }
     if policy.metered {
         fields.insert("metered".to_owned(), "true".to_owned());

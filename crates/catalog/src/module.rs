@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use lang::Value;
 use model::Digest;
+use model::window::DeclaredWindow;
 use serde::{Deserialize, Serialize};
 
 /// The most items that one `foreach` goes over.
@@ -257,6 +258,9 @@ pub struct Params {
     /// Only report what would change.
     #[serde(default, skip_serializing_if = "is_false")]
     pub observe: bool,
+    /// The declared windows that expressions of the node's modules ask for, by name.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub windows: BTreeMap<String, DeclaredWindow>,
 }
 
 /// Vars that hold where an expression over observed traits is true (CFG-9: they tune
@@ -285,6 +289,9 @@ pub struct Declared {
     /// Its labels.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub labels: BTreeMap<String, String>,
+    /// The named groups that it is in, sorted: what selectors call `@group`.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub groups: BTreeSet<String>,
 }
 
 fn is_false(value: &bool) -> bool {

@@ -55,6 +55,14 @@ pub fn fields(resource: &BoundResource, blobs: BlobLookup<'_>) -> Fields {
         Ok(spec) => of_spec(&mut fields, spec, blobs),
     }
     some(&mut fields, "when", when(&resource.when));
+    for guard in &resource.guards {
+        put(&mut fields, guard.kind.key(), command(&guard.command));
+    }
+    if resource.retry.retries > 0 {
+        let delay = resource.retry.delay.as_secs();
+        put(&mut fields, "retries", format!("{}, {delay} s apart", resource.retry.retries));
+    }
+    listed(&mut fields, "tags", &resource.tags, ", ");
     listed(&mut fields, "depends_on", &resource.depends_on, ", ");
     listed(&mut fields, "notify", &resource.notify, ", ");
     flag(&mut fields, "observe", resource.observe);
@@ -93,8 +101,16 @@ pub fn params_fields(params: &Params) -> BTreeMap<String, Fields> {
     flag(&mut node, "observe", params.observe);
     some(&mut node, "environment", declared.environment.clone());
     some(&mut node, "owner", declared.owner.clone());
+    listed(&mut node, "groups", &declared.groups.iter().collect::<Vec<_>>(), ", ");
     node.extend(declared.labels.iter().map(|(name, text)| (format!("labels.{name}"), text.clone())));
     parts.insert("node".to_owned(), node);
+    for (name, window) in &params.windows {
+        let days = if window.days.is_empty() { "every day".to_owned() } else { window.days.join(", ") };
+        let mut fields = Fields::new();
+        put(&mut fields, "open", format!("{days} from {} to {} {}", window.from, window.to, window.zone));
+        some(&mut fields, "rules", window.rules.clone());
+        parts.insert(format!("window {name}"), fields);
+    }
     parts
 }
 
@@ -103,7 +119,16 @@ pub fn hide(fields: &mut Fields) {
     for (name, text) in fields.iter_mut() {
         if !matches!(
             name.as_str(),
-            "mode" | "owner" | "group" | "when" | "sensitive" | "observe" | "notify" | "depends_on"
+            "mode"
+                | "owner"
+                | "group"
+                | "when"
+                | "sensitive"
+                | "observe"
+                | "notify"
+                | "depends_on"
+                | "retries"
+                | "tags"
         ) {
             HIDDEN.clone_into(text);
         }

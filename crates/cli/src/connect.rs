@@ -11,7 +11,8 @@ use crate::operator::Operator;
 /// How the control plane is reached.
 #[derive(Args, Clone, Debug)]
 pub struct Connect {
-    /// The operator's credentials, as `muster server` wrote them [default: ./muster-data/operator.json]
+    /// The operator's credentials, as `muster server` wrote them [default: operator.json in
+    /// ./muster-data, else in /var/lib/muster-server]
     #[arg(long, value_name = "FILE", env = OPERATOR_ENV, global = true)]
     pub operator: Option<PathBuf>,
 }

@@ -10,6 +10,8 @@ use crate::failure::UserError;
 
 /// Where `muster server` keeps everything by default.
 pub const DATA_DIR: &str = "muster-data";
+/// Where the control plane of the package's service keeps everything.
+pub const SERVICE_DATA_DIR: &str = "/var/lib/muster-server";
 /// Names the operator's credentials.
 pub const OPERATOR_ENV: &str = "MUSTER_OPERATOR";
 /// Names the release key.
@@ -46,14 +48,21 @@ impl UserError for CredentialsError {
 const MINT_HINT: &str =
     "name the control plane's directory (--data DIR), or both files (--root-key FILE --enroll FILE)";
 
+/// The control plane's directory where none is named: [`DATA_DIR`], or where that is not there,
+/// [`SERVICE_DATA_DIR`].
+pub fn data_dir() -> PathBuf {
+    let (here, of_service) = (Path::new(DATA_DIR), Path::new(SERVICE_DATA_DIR));
+    if !here.exists() && of_service.exists() { of_service.to_owned() } else { here.to_owned() }
+}
+
 /// Finds and reads the operator's credentials; gives their path too.
 ///
 /// # Errors
 /// When there are none, or they cannot be read.
 pub fn operator(named: Option<&Path>) -> Result<(PathBuf, Credentials), CredentialsError> {
-    let path = named.map_or_else(|| Path::new(DATA_DIR).join(OPERATOR), Path::to_owned);
+    let path = named.map_or_else(|| data_dir().join(OPERATOR), Path::to_owned);
     if !path.exists() {
-        let hint = "run this beside muster-data/, or name the file that `muster server` wrote: --operator FILE or MUSTER_OPERATOR";
+        let hint = "run this beside muster-data/, or as root on the control plane's host, or name the file that `muster server` wrote: --operator FILE or MUSTER_OPERATOR";
         return Err(CredentialsError::Missing { what: "are no operator's credentials", path, hint });
     }
     warn_if_open(&path);

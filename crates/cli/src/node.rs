@@ -13,7 +13,7 @@ use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
 use crate::object::{self, known};
 use crate::operator::Operator;
-use crate::run::counts;
+use crate::run::{counts, outcome};
 use crate::screen::Screen;
 use crate::status::mark;
 use crate::table::table;
@@ -240,7 +240,7 @@ fn facts_text(facts: &[FactRecord]) -> String {
     let now = now();
     let row = |record: &FactRecord| {
         let what = match &record.fact.body {
-            FactBody::Run(report) => counts(&report.counts),
+            FactBody::Run(report) => outcome(report),
             FactBody::Adopted { seq, root, .. } => format!("release {seq}, set {}", root.short()),
             FactBody::Refused { code, message } => format!("{code}: {message}"),
             FactBody::Started { version, .. } => format!("agent {version}"),

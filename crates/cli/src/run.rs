@@ -4,7 +4,8 @@ use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand};
 use model::delta::render_edit;
-use model::{Action, NodeId, ResourceReport, RunCounts};
+use model::report::PartialRun;
+use model::{Action, NodeId, ResourceReport, RunCounts, RunReport};
 use server::api::{self, History, NodeView};
 use store::RunRecord;
 
@@ -112,11 +113,21 @@ pub fn counts(counts: &RunCounts) -> String {
     if text.is_empty() { "nothing to do".to_owned() } else { text }
 }
 
+/// What a run came to, and what it was about where that was not all of the set.
+pub fn outcome(report: &RunReport) -> String {
+    let about = match &report.partial {
+        None => String::new(),
+        Some(PartialRun::Tags(tags)) => format!(" (only {})", tags.join(", ")),
+        Some(PartialRun::Resources(count)) => format!(" (only {count} resources)"),
+    };
+    counts(&report.counts) + &about
+}
+
 fn list(runs: &[RunRecord], names: &BTreeMap<NodeId, String>, screen: Screen) -> String {
     let now = now();
     let row = |run: &RunRecord| {
         let report = &run.report;
-        let outcome = counts(&report.counts);
+        let outcome = outcome(report);
         let marked = if report.counts.failed > 0 { screen.mark(Mark::Bad, &outcome) } else { outcome };
         [
             format!("{} ago", ago(run.at, now)),
@@ -131,7 +142,7 @@ fn list(runs: &[RunRecord], names: &BTreeMap<NodeId, String>, screen: Screen) ->
     table(&["WHEN", "NODE", "FACT", "RELEASE", "CHANGES", "TOOK", "CAME TO"], runs.iter().map(row))
 }
 
-fn why(report: &model::RunReport) -> (&'static str, &'static str) {
+fn why(report: &RunReport) -> (&'static str, &'static str) {
     match (report.counts.changed, report.intended) {
         (0, _) => ("none", "changed nothing"),
         (_, true) => ("intended", "the changes were intended: the set was new"),
@@ -148,7 +159,7 @@ pub fn show(run: &RunRecord, node: &str, screen: Screen) -> String {
         run.seq,
         report.seq,
         report.root.short(),
-        counts(&report.counts),
+        outcome(report),
         why(report).1,
         report.duration_ms,
     );

@@ -13,7 +13,7 @@ use store::StoreError;
 use tokio::signal::unix::{SignalKind, signal};
 
 use crate::connect::Connect;
-use crate::credentials::DATA_DIR;
+use crate::credentials::{DATA_DIR, SERVICE_DATA_DIR};
 use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
 use crate::screen::Screen;
@@ -262,7 +262,7 @@ fn made() -> String {
 }
 
 fn next(data: &Path) -> String {
-    let here = data == Path::new(DATA_DIR);
+    let here = [DATA_DIR, SERVICE_DATA_DIR].map(Path::new).contains(&data);
     let operator = if here { String::new() } else { format!(" --operator {}/operator.json", data.display()) };
     let dir = if here { String::new() } else { format!(" --data {}", data.display()) };
     format!(

@@ -1,6 +1,6 @@
 //! `muster token mint`: the token with which a host joins. Offline (ENR-1).
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 use clap::{Args, Subcommand};
@@ -15,7 +15,7 @@ use trust::SigningKey;
 use trust::token::{self, Claims, KeySource, TlsTermination, TokenError};
 
 use crate::clock::now;
-use crate::credentials::{DATA_DIR, MintFiles};
+use crate::credentials::{self, MintFiles};
 use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
 use crate::screen::{Screen, aside};
@@ -67,9 +67,9 @@ struct MintArgs {
     /// issue` makes its certificate); needs --fingerprint; may be given more than once
     #[arg(long = "proxy", value_name = "URL")]
     proxies: Vec<ServerUrl>,
-    /// The control plane's directory
-    #[arg(long, value_name = "DIR", default_value = DATA_DIR, conflicts_with_all = ["root_key", "enroll"])]
-    data: PathBuf,
+    /// The control plane's directory [default: ./muster-data, else /var/lib/muster-server]
+    #[arg(long, value_name = "DIR", conflicts_with_all = ["root_key", "enroll"])]
+    data: Option<PathBuf>,
     /// The root key, where it lies elsewhere
     #[arg(long, value_name = "FILE", requires = "enroll")]
     root_key: Option<PathBuf>,
@@ -151,7 +151,7 @@ pub fn run(args: &TokenArgs, screen: Screen) -> Result<Exit, Failure> {
     let TokenVerb::Mint(args) = &args.what;
     let files = match (&args.root_key, &args.enroll) {
         (Some(root_key), Some(enroll)) => MintFiles { root_key: root_key.clone(), enroll: enroll.clone() },
-        _ => MintFiles::of_dir(Path::new(&args.data)),
+        _ => MintFiles::of_dir(&args.data.clone().unwrap_or_else(credentials::data_dir)),
     };
     let (root, info) = files.read()?;
     let secs = catalog::duration::parse(&args.valid).map_err(MintError::Valid)?;
@@ -172,7 +172,8 @@ pub fn run(args: &TokenArgs, screen: Screen) -> Result<Exit, Failure> {
     screen.result(&view, || format!("{}\n", view.token))?;
     if !screen.is_json() {
         aside(&format!("for {}, until {}; on that host, as root:", view.hostname, view.expires_at));
-        aside("  muster-agent join --token TOKEN && muster-agent daemon");
+        aside("  muster-agent join --token TOKEN");
+        aside("(where the package's service does not run it, then: muster-agent daemon)");
     }
     Ok(Exit::Ok)
 }

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use catalog::module::OnRemove;
 use catalog::schema::{self, Manages};
+use catalog::types::Subject;
 use lang::Value;
 use model::{Digest, Fields, PathState, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -118,20 +119,6 @@ pub struct LedgerEntry {
     /// (`ResourceType::removal`), as declared last.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, Value>,
-}
-
-/// What of the host a resource manages. Two resources with one subject are about the same thing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Subject<'a> {
-    /// What is at this path.
-    Path(&'a str),
-    /// A thing of a type, by its name.
-    Named {
-        /// The resource type.
-        kind: &'a str,
-        /// The resource's name.
-        name: &'a str,
-    },
 }
 
 impl LedgerEntry {

@@ -14,6 +14,7 @@ mod partial_runs_leave_the_rest;
 mod parts_keep_the_rest;
 mod pending_survives_a_crash;
 mod plan_predicts;
+mod predicates_are_asked_on_the_node;
 mod run_follows_the_model;
 mod second_run_changes_nothing;
 mod verify_restores;

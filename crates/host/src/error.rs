@@ -52,6 +52,9 @@ pub enum HostOperation {
     /// Removing what is there.
     #[error("remove")]
     Remove,
+    /// Setting a parameter of the kernel.
+    #[error("set the kernel parameter")]
+    SetParameter,
 }
 
 impl HostOperation {

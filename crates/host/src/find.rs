@@ -53,6 +53,18 @@ impl Host {
         }
     }
 
+    /// Whether a directory is at a path; a link to one counts where it can be trusted.
+    ///
+    /// # Errors
+    /// When something on the way cannot be passed.
+    pub fn is_directory(&self, path: &str) -> Result<bool, HostError> {
+        match self.directory(path) {
+            Ok(_) => Ok(true),
+            Err(PathProblem::NoParent | PathProblem::NotDirectory) => Ok(false),
+            Err(source) => Err(HostOperation::Look.failed(path)(source)),
+        }
+    }
+
     /// Opens a regular file for reading; `None` when there is nothing.
     ///
     /// # Errors

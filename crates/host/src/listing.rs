@@ -1,11 +1,12 @@
 //! Listing: what the names in a directory are, without opening them.
 
-use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, openat, readlinkat, statat};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, openat, readlinkat, statat};
 use rustix::io::Errno;
 
 use crate::find::{entries, mode_of};
 use crate::path::DIRECTORY;
-use crate::{Host, HostError, HostOperation, PathProblem};
+use crate::stamp::stamp_of;
+use crate::{FileStamp, Host, HostError, HostOperation, PathProblem};
 
 /// Which names of a directory are looked at.
 #[derive(Clone, Copy, Debug)]
@@ -46,41 +47,6 @@ pub enum ListedKind {
     Other,
 }
 
-/// A file with an equal stamp has an equal content, unless it was written within the granularity of
-/// its file system's clock.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FileStamp {
-    device: u64,
-    inode: u64,
-    size: u64,
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl FileStamp {
-    fn of(stat: &Stat) -> FileStamp {
-        // The types of these fields differ between architectures.
-        #[allow(clippy::unnecessary_cast, clippy::useless_conversion)]
-        FileStamp {
-            device: stat.st_dev,
-            inode: stat.st_ino,
-            size: u64::try_from(stat.st_size).unwrap_or(0),
-            modified: (stat.st_mtime as i64, stat.st_mtime_nsec as i64),
-            changed: (stat.st_ctime as i64, stat.st_ctime_nsec as i64),
-        }
-    }
-
-    /// Length in bytes.
-    pub fn size(&self) -> u64 {
-        self.size
-    }
-
-    /// When it was changed last: seconds since 1970, and nanoseconds.
-    pub fn changed(&self) -> (i64, i64) {
-        self.changed
-    }
-}
-
 impl Host {
     /// Looks at names in a directory, whose own name is no link; `None` when there is no directory.
     /// Names that are not there are left out.
@@ -119,7 +85,7 @@ impl Host {
                 _ => ListedKind::Other,
             };
             let (mode, uid, gid) = (mode_of(&stat), stat.st_uid, stat.st_gid);
-            Ok(Some(ListedEntry { name, kind, mode, uid, gid, stamp: FileStamp::of(&stat) }))
+            Ok(Some(ListedEntry { name, kind, mode, uid, gid, stamp: stamp_of(&stat) }))
         };
         let names: Vec<String> = match names {
             ListedNames::Given(names) => names.iter().map(|name| (*name).to_owned()).collect(),

@@ -84,6 +84,7 @@ impl Host {
         let child =
             prepared.spawn().map_err(|source| RunError::Start { program: program.clone(), source })?;
         drop(directory);
+        unshield(child.id());
         let cancels: Vec<&Cancel> = cancel.into_iter().chain([&self.cancel]).collect();
         let ended = RunningCommand::new(child, command).attend(&cancels, sink);
         ended.map_err(|source| RunError::Talk { program, source })
@@ -128,6 +129,15 @@ impl Host {
             None => self.accounts_now().map_err(RunError::FindUser)?.user(name),
         };
         user.map(Some).ok_or_else(|| RunError::UnknownUser(name.clone()))
+    }
+}
+
+/// A service manager may shield the agent from the kernel when memory runs out; what the agent runs is
+/// to go first. A kernel that does not know the file shields nobody.
+fn unshield(process: u32) {
+    let own = std::fs::read_to_string("/proc/self/oom_score_adj");
+    if own.is_ok_and(|own| own.starts_with('-')) {
+        let _ = std::fs::write(format!("/proc/{process}/oom_score_adj"), "0");
     }
 }
 

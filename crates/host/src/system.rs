@@ -1,4 +1,11 @@
-//! What the kernel says of itself.
+//! What the kernel says of itself, and its parameters.
+
+use std::fs::File;
+use std::io::{self, Write as _};
+
+use rustix::fs::{Mode, OFlags, openat};
+
+use crate::{Host, HostError, HostOperation, PathProblem};
 
 /// The running kernel. Under a root it is the real host's.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -21,5 +28,33 @@ impl Kernel {
             release: text(uname.release()),
             machine: text(uname.machine()),
         }
+    }
+
+    /// Gives the running kernel a name; it is gone with the next boot.
+    ///
+    /// # Errors
+    /// When it is too long, or the agent may not.
+    pub fn set_hostname(name: &str) -> io::Result<()> {
+        Ok(rustix::system::sethostname(name.as_bytes())?)
+    }
+}
+
+/// Where the kernel's parameters are.
+const PARAMETERS: &str = "/proc/sys/";
+
+impl Host {
+    /// Writes the value of a kernel parameter, a file below `/proc/sys`, in one call.
+    ///
+    /// # Errors
+    /// When there is no such parameter, or in the kernel's words when it refuses the value.
+    pub fn set_kernel_parameter(&self, path: &str, value: &str) -> Result<(), HostError> {
+        self.at(HostOperation::SetParameter, path, |entry| {
+            if !path.starts_with(PARAMETERS) {
+                return Err(PathProblem::BadPath("it is not below /proc/sys"));
+            }
+            let flags = OFlags::WRONLY | OFlags::TRUNC | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+            let fd = openat(&entry.dir, &entry.name, flags, Mode::empty())?;
+            File::from(fd).write_all(format!("{value}\n").as_bytes()).map_err(PathProblem::Io)
+        })
     }
 }

@@ -1,7 +1,7 @@
 //! CNV-12 and EXE-2: a command is bounded in time and memory, and its whole process group
 //! ends with it; issue: an executor that prints 1 GB, never ends, forks and stays.
 
-#![allow(clippy::unwrap_used, clippy::expect_used)]
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
 use std::fs;
 use std::path::Path;
@@ -48,6 +48,20 @@ fn input_output_and_exit_code_come_through() {
     assert_eq!(finished.stdout.bytes, command.stdin);
     assert_eq!(finished.stderr.bytes, b"err\n");
     assert_eq!(run(&shell("kill -9 $$", LONG)).end, End::Signaled(9));
+}
+
+/// CNV-12: the agent's service is shielded when memory runs out; a command that eats it is not.
+#[test]
+fn commands_are_not_shielded_when_memory_runs_out() {
+    const OWN: &str = "/proc/self/oom_score_adj";
+    let before = fs::read_to_string(OWN).unwrap();
+    if fs::write(OWN, "-500").is_err() {
+        println!("skipped: this process may not shield itself (CAP_SYS_RESOURCE)");
+        return;
+    }
+    let seen = run(&shell("until read s < /proc/$$/oom_score_adj && test $s = 0; do :; done", LONG));
+    fs::write(OWN, before).unwrap();
+    assert_eq!(seen.end, End::Exited(0), "the command kept the agent's shield");
 }
 
 #[test]

@@ -22,7 +22,7 @@ pub mod template;
 pub mod value;
 
 pub use diagnostic::{Diagnostic, Diagnostics, Label, SourceSpan};
-pub use expr::{EvalError, Expr, NameUse, ParseError};
+pub use expr::{EvalError, Expr, NameUse, ParseError, WindowUse};
 pub use interpolate::InterpolatedText;
 pub use nearest::nearest;
 pub use pattern::Pattern;

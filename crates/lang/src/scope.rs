@@ -4,6 +4,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 use std::fmt;
 
+use model::window::{ClockZone, Weekdays};
+
 use crate::Value;
 
 /// The names that an expression may use.
@@ -26,6 +28,32 @@ pub trait Scope {
 pub enum Probe {
     /// `file_exists("/path")`: something is at this absolute path.
     FileExists(String),
+    /// `dir_exists("/path")`: a directory is at this absolute path.
+    DirExists(String),
+    /// `command_succeeds(["test", "-d", "/home"])`: this program exits with 0.
+    CommandSucceeds(Vec<String>),
+    /// `process_running("nginx")`: a process of this name runs.
+    ProcessRunning(String),
+    /// `port_listening(80)`: something listens on this TCP port.
+    PortListening(u16),
+    /// `hour_range(22, 4)`: the clock is between these hours.
+    HourRange {
+        /// The first hour in it.
+        from: u8,
+        /// The first hour not in it.
+        to: u8,
+        /// Whose clock is meant.
+        zone: ClockZone,
+    },
+    /// `day_of_week("mon-fri")`: the clock shows one of these days.
+    DayOfWeek {
+        /// The days.
+        days: Weekdays,
+        /// Whose clock is meant.
+        zone: ClockZone,
+    },
+    /// `in_window("nights")`: this declared window is open.
+    InWindow(String),
     /// `changed`: one of my notifiers changed; `changed("id")`: that one did.
     Changed(Option<String>),
 }
@@ -34,6 +62,13 @@ impl fmt::Display for Probe {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Probe::FileExists(path) => write!(f, "file_exists(\"{path}\")"),
+            Probe::DirExists(path) => write!(f, "dir_exists(\"{path}\")"),
+            Probe::CommandSucceeds(argv) => write!(f, "command_succeeds({argv:?})"),
+            Probe::ProcessRunning(name) => write!(f, "process_running(\"{name}\")"),
+            Probe::PortListening(port) => write!(f, "port_listening({port})"),
+            Probe::HourRange { from, to, zone } => write!(f, "hour_range({from}, {to}, \"{zone}\")"),
+            Probe::DayOfWeek { days, zone } => write!(f, "day_of_week(\"{days}\", \"{zone}\")"),
+            Probe::InWindow(name) => write!(f, "in_window(\"{name}\")"),
             Probe::Changed(None) => f.write_str("changed"),
             Probe::Changed(Some(id)) => write!(f, "changed(\"{id}\")"),
         }

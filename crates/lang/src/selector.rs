@@ -219,6 +219,14 @@ impl Selector {
             })
     }
 
+    /// The groups that it names, each as often as it stands there.
+    pub fn groups(&self) -> impl Iterator<Item = &str> {
+        self.add.iter().chain(&self.take).filter_map(|term| match term {
+            Term::Group(group) => Some(group.as_str()),
+            Term::Every | Term::Name(_) => None,
+        })
+    }
+
     /// The one hostname or id that it consists of, if it does.
     pub fn exact(&self) -> Option<&str> {
         match (self.add.as_slice(), self.take.is_empty() && self.narrow.is_empty()) {

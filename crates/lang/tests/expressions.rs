@@ -152,7 +152,8 @@ fn what_was_hardly_meant_is_an_error() {
         ("9007199254740991 + 1", "the result is beyond 9007199254740991"),
         ("\"x\" ~ [1]", "a list cannot stand in text; write `|join(\", \")`"),
         ("\"x\"|int", "\"x\" is not a whole number"),
-        ("file_exists(\"etc/motd\")", "`file_exists` takes an absolute path"),
+        ("file_exists(params.name)", "`file_exists` takes an absolute path"),
+        ("port_listening(params.port * 1000)", "80000 is no port; a port is from 1 to 65535"),
         ("secret(\"a/b\")", "no secret provider exists in this version, so a secret cannot be resolved"),
     ];
     for (source, expected) in cases {
@@ -184,7 +185,42 @@ fn what_does_not_parse_says_where_and_what_would_be_right() {
         ("1 < 2 < 3", 6, "expected `and`, `or` or the end, found `<`", Some("write `a < b and b < c`")),
         ("x|uper", 2, "unknown filter `uper`; did you mean `upper`?", None),
         ("versoin(x)", 0, "unknown function `versoin`; did you mean `version`?", None),
-        ("dir_exists(\"/x\")", 0, "`dir_exists` is not a predicate of this version", None),
+        ("file_exists(\"etc/motd\")", 0, "`file_exists` takes an absolute path", None),
+        ("dir_exists()", 0, "`dir_exists` is written dir_exists(\"/srv/app\")", None),
+        ("dir_exist(\"/x\")", 0, "unknown function `dir_exist`; did you mean `dir_exists`?", None),
+        (
+            "command_succeeds(\"test -d /x\")",
+            0,
+            "`command_succeeds` takes a list of a program and its arguments, not a string",
+            None,
+        ),
+        (
+            "process_running(\"/usr/sbin/nginx\")",
+            0,
+            "`process_running` takes the name of a program, without its path",
+            None,
+        ),
+        ("1 == 1 and port_listening(0)", 11, "0 is no port; a port is from 1 to 65535", None),
+        (
+            "hour_range(22)",
+            0,
+            "`hour_range` is written hour_range(22, 4) or hour_range(22, 4, \"UTC\")",
+            None,
+        ),
+        ("hour_range(-1, 4)", 0, "-1 is no hour; an hour is from 0 to 24", None),
+        (
+            "hour_range(22, 4, \"Europe/Berlin\")",
+            0,
+            "`Europe/Berlin` is no zone here; write \"local\", \"UTC\" or an offset such as \"+02:00\", or declare a window and ask in_window(\"NAME\")",
+            None,
+        ),
+        (
+            "day_of_week(\"monday\")",
+            0,
+            "`monday` is no day of the week; write mon, tue, wed, thu, fri, sat, sun, or mon-fri",
+            None,
+        ),
+        ("day_of_week([])", 0, "there is no day in it", None),
         ("x.upper()", 7, "expected an operator, found `(`", Some("values have no methods; write `x|upper`")),
         ("x|default", 2, "`default` is written name|default(value)", None),
         ("x == none", 5, "expected a value, found `none`", Some("there is no null; ask `is defined`")),
@@ -246,6 +282,31 @@ fn node_side_predicates_ask_and_then_answer() {
     assert!(Expr::parse("1").unwrap().eval_bool(&scope).is_err());
     // A part of that name is no question.
     assert!(Expr::parse("params.changed").unwrap().calls().is_empty());
+}
+
+#[test]
+fn every_predicate_asks_its_question() {
+    let asks = |source: &str| match Expr::parse(source).unwrap().eval(&names()) {
+        Err(EvalError::Needs(probe)) => probe.to_string(),
+        other => panic!("{source}: {other:?}"),
+    };
+    for source in [
+        "file_exists(\"/a\")",
+        "dir_exists(\"/a\")",
+        "command_succeeds([\"test\", \"-d\", \"/a\"])",
+        "process_running(\"nginx\")",
+        "port_listening(80)",
+        "hour_range(22, 4, \"+02:00\")",
+        "day_of_week(\"sat,sun\", \"UTC\")",
+        "in_window(\"nights\")",
+        "changed",
+        "changed(\"a\")",
+    ] {
+        let written = source.replace("\"sat,sun\"", "[\"sat\", \"sun\"]");
+        assert_eq!(asks(&written), source);
+    }
+    assert_eq!(asks("hour_range(8, 17)"), "hour_range(8, 17, \"local\")");
+    assert_eq!(asks("port_listening(params.port)"), "port_listening(80)");
 }
 
 #[test]

@@ -60,17 +60,25 @@ fn pages(command: &Command, files: &mut Vec<ManualFile>) -> io::Result<()> {
     Ok(())
 }
 
-/// What help says after the options, line by line: examples are aligned, so nothing may be filled.
+/// What help says after the options: paragraphs are filled, examples and tables stay as they are.
 fn notes(command: &Command) -> String {
     let Some(notes) = command.get_after_long_help().or_else(|| command.get_after_help()) else {
         return String::new();
     };
     let mut roff = Roff::new();
-    roff.control("SH", ["NOTES"]).control("nf", []);
+    roff.control("SH", ["NOTES"]);
+    let mut filled = true;
     for line in notes.to_string().lines() {
-        roff.text([roman(line)]);
+        let fills = !line.starts_with(' ') && !line.contains("   ");
+        if fills != filled {
+            roff.control(if fills { "fi" } else { "nf" }, []);
+        }
+        filled = fills;
+        match line {
+            "" => roff.control("PP", []),
+            line => roff.text([roman(line)]),
+        };
     }
-    roff.control("fi", []);
     roff.to_roff()
 }
 

@@ -38,6 +38,9 @@ fn every_verb_has_a_page_that_describes_it() {
             for option in command.get_arguments().filter_map(|arg| arg.get_long()) {
                 assert!(page.contains(&format!("--{option}")), "{path} does not name --{option}");
             }
+            for variable in command.get_arguments().filter_map(|arg| arg.get_env()?.to_str()) {
+                assert!(page.contains(variable), "{path} does not name {variable}");
+            }
             for line in command.get_after_help().map(ToString::to_string).unwrap_or_default().lines() {
                 assert!(page.contains(line), "{path} does not say {line:?}");
             }

@@ -59,13 +59,52 @@ pub struct RunNote {
     pub outcome: Digest,
 }
 
-/// Observed traits.
+/// Observed traits, all of them or what differs from an earlier report (TRT-2).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct TraitReport {
-    /// The digest of the canonical bytes.
+    /// The digest of the canonical bytes of all traits.
     pub digest: Digest,
-    /// The traits.
+    /// The report that `values` and `removed` differ from; without it `values` are all.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub base: Option<Digest>,
+    /// The traits: a map of groups, each a map. A group is always whole.
     pub values: serde_json::Value,
+    /// Groups of `base` that are no more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub removed: Vec<String>,
+}
+
+impl TraitReport {
+    /// A report of all traits.
+    pub fn whole(digest: Digest, values: serde_json::Value) -> TraitReport {
+        TraitReport { digest, base: None, values, removed: Vec::new() }
+    }
+
+    /// What of this whole report differs from another whole one.
+    pub fn since(&self, base: &TraitReport) -> TraitReport {
+        let (Some(now), Some(before)) = (self.values.as_object(), base.values.as_object()) else {
+            return self.clone();
+        };
+        let changed = now.iter().filter(|(name, group)| before.get(*name) != Some(*group));
+        TraitReport {
+            digest: self.digest,
+            base: Some(base.digest),
+            values: changed.map(|(name, group)| (name.clone(), group.clone())).collect(),
+            removed: before.keys().filter(|name| !now.contains_key(*name)).cloned().collect(),
+        }
+    }
+
+    /// The whole report that this one stands for, given the whole one that is kept; `None` when it
+    /// differs from another one, or one of them is no map of groups.
+    pub fn over(self, kept: Option<TraitReport>) -> Option<TraitReport> {
+        let Some(base) = self.base else { return Some(self) };
+        let mut values = kept.filter(|kept| kept.digest == base)?.values;
+        let groups = values.as_object_mut()?;
+        groups.retain(|name, _| !self.removed.contains(name));
+        let serde_json::Value::Object(changed) = self.values else { return None };
+        groups.extend(changed);
+        Some(TraitReport::whole(self.digest, values))
+    }
 }
 
 /// Down: what differs, and when to call next.

@@ -24,6 +24,7 @@ pub mod status;
 pub mod text;
 pub mod time;
 pub mod trie;
+pub mod window;
 pub mod work;
 
 pub use delta::{Delta, Edit, Fields};

@@ -1,5 +1,6 @@
 //! [`Policy`]: a channel's settings, as a node's set carries them.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
@@ -29,6 +30,10 @@ pub struct Policy {
     /// Bounds and waits of the agent's end of links (SYN-3).
     #[serde(default, skip_serializing_if = "LinkSettings::is_default")]
     pub link: LinkSettings,
+    /// Seconds for which what a collector observed counts, by the group of traits; the others have
+    /// times of their own (TRT-1).
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub trait_ttl_secs: BTreeMap<String, u64>,
 }
 
 fn is_auto(transport: &TransportPolicy) -> bool {
@@ -46,6 +51,7 @@ impl Default for Policy {
             metered: false,
             transport: TransportPolicy::Auto,
             link: LinkSettings::default(),
+            trait_ttl_secs: BTreeMap::new(),
         }
     }
 }

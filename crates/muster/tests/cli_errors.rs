@@ -12,7 +12,7 @@ async fn missing_credentials_say_where_they_would_be() {
     assert_eq!(
         err(&output),
         "error: there are no operator's credentials at muster-data/operator.json\n\
-         hint: run this beside muster-data/, or name the file that `muster server` wrote: --operator FILE or MUSTER_OPERATOR\n"
+         hint: run this beside muster-data/, or as root on the control plane's host, or name the file that `muster server` wrote: --operator FILE or MUSTER_OPERATOR\n"
     );
     assert_eq!(out(&output), "");
 }

@@ -2,12 +2,14 @@
 
 use std::sync::Arc;
 
-use model::Digest;
+use model::{Digest, Timestamp};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
-use rustls::{ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme};
+use rustls::{
+    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme,
+};
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
 use trust::SigningKey;
@@ -218,6 +220,25 @@ impl KnownCa {
     }
 }
 
+/// Verifies at the time of this host's clock, or at the one from which the certificate is valid when
+/// that is later: it is signed by the CA, so the clock is slow, and a slow clock locks no node out
+/// (IDN-11). A clock that runs ahead is named, as every certificate has expired by it.
+fn verify_at(
+    now: UnixTime,
+    verify: impl Fn(UnixTime) -> Result<ServerCertVerified, rustls::Error>,
+) -> Result<ServerCertVerified, rustls::Error> {
+    match verify(now) {
+        Err(rustls::Error::InvalidCertificate(CertificateError::NotValidYetContext {
+            not_before, ..
+        })) => verify(not_before),
+        Err(error @ rustls::Error::InvalidCertificate(CertificateError::ExpiredContext { .. })) => {
+            let clock = i64::try_from(now.as_secs()).map_or(Timestamp(i64::MAX), Timestamp::from_secs);
+            Err(refused(&format!("{error}; this host's clock says {clock}: is it right?")))
+        }
+        verified => verified,
+    }
+}
+
 fn refused(why: &str) -> rustls::Error {
     rustls::Error::General(why.to_owned())
 }
@@ -240,7 +261,9 @@ impl ServerCertVerifier for Verifier {
         now: UnixTime,
     ) -> Result<ServerCertVerified, rustls::Error> {
         let verifier = self.ca.verifier(intermediates)?;
-        let verified = verifier.verify_server_cert(end_entity, &[], server_name, ocsp_response, now)?;
+        let verified = verify_at(now, |now| {
+            verifier.verify_server_cert(end_entity, &[], server_name, ocsp_response, now)
+        })?;
         let is_proxy =
             matches!(identity::read(end_entity), Ok(CertifiedPeer { role: PeerRole::Proxy(_), .. }));
         match (self.ends_at, is_proxy) {

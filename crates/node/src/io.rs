@@ -42,7 +42,7 @@ pub enum NodeInput {
     /// Time passed.
     Tick,
     /// Traits were collected.
-    Traits(TraitReport),
+    Traits(ObservedTraits),
     /// The control plane answered a check-in.
     Answered(Box<Answer>),
     /// A check-in failed; for people.
@@ -68,6 +68,24 @@ pub enum NodeInput {
     /// The control plane's clock, as its answer had it. A host's clock that is behind it locks the
     /// node out of nothing (IDN-11).
     ServerTime(Timestamp),
+}
+
+/// Traits as they were collected.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ObservedTraits {
+    /// All of them.
+    pub report: TraitReport,
+    /// Those that the held set reads; `None` while nobody looked, and then all count.
+    pub read: Option<ReadTraits>,
+}
+
+/// The traits that a set reads: others may change without anything to converge anew.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ReadTraits {
+    /// The root of the set.
+    pub root: Digest,
+    /// The digest of their values.
+    pub digest: Digest,
 }
 
 /// What the shell is to do.

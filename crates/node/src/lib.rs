@@ -15,7 +15,7 @@ pub mod step;
 pub mod witness;
 pub mod work;
 
-pub use io::{Identity, NodeEffect, NodeInput, Restored, RunOrder};
+pub use io::{Identity, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored, RunOrder};
 pub use state::{Adoption, LastRun};
 pub use step::Node;
 pub use witness::Witness;

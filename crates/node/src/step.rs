@@ -1,5 +1,6 @@
 //! [`Node`]: inputs to effects.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use model::canonical;
@@ -13,7 +14,7 @@ use trust::clock::TrustTime;
 use trust::feature::FEATURES;
 
 use crate::backoff::Spread;
-use crate::io::{Identity, NodeEffect, NodeInput, Restored, RunOrder};
+use crate::io::{Identity, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored, RunOrder};
 use crate::state::{Adoption, LastRun};
 
 /// The shortest wait that a control plane may ask for between contacts.
@@ -74,9 +75,11 @@ pub struct Node {
     run_due: bool,
     /// Facts came that no check-in has carried yet, or another cause for one.
     contact_pending: bool,
-    traits: Option<TraitReport>,
-    traits_sent: Option<Digest>,
-    traits_acked: Option<Digest>,
+    traits: Option<Arc<TraitReport>>,
+    traits_sent: Option<Arc<TraitReport>>,
+    traits_acked: Option<Arc<TraitReport>>,
+    /// Those of them that a set reads.
+    read_traits: Option<ReadTraits>,
     /// The newest time that an input came with.
     seen_at: Timestamp,
     next_contact: Timestamp,
@@ -117,6 +120,7 @@ impl Node {
             traits: None,
             traits_sent: None,
             traits_acked: None,
+            read_traits: None,
             seen_at: now,
             next_contact: now,
             hurried: None,
@@ -231,20 +235,32 @@ impl Node {
 
     fn start_run(&mut self, effects: &mut Vec<NodeEffect>) {
         let Some(adoption) = &self.adoption else { return };
-        let traits = self.traits.as_ref().map_or(Digest::ZERO, |traits| traits.digest);
-        let inputs = inputs_digest(&adoption.root, &traits);
+        let inputs = inputs_digest(&adoption.root, &self.traits_that_count());
         let intended = self.last_run.as_ref().is_none_or(|last| last.inputs != inputs);
         self.run_due = false;
         self.running = Some(RunUnderWay { inputs, run_request: self.run_request.take() });
         effects.push(NodeEffect::Run(RunOrder { seq: adoption.seq, root: adoption.root, intended }));
     }
 
-    fn on_traits(&mut self, traits: TraitReport, now: Timestamp, effects: &mut Vec<NodeEffect>) {
-        if self.traits.as_ref().is_some_and(|known| known.digest != traits.digest) {
+    fn on_traits(&mut self, observed: ObservedTraits, now: Timestamp, effects: &mut Vec<NodeEffect>) {
+        let before = self.traits.is_some().then(|| self.traits_that_count());
+        let reads_as_before =
+            self.read_traits.map(|read| read.root) == observed.read.as_ref().map(|read| read.root);
+        self.traits = Some(Arc::new(observed.report));
+        self.read_traits = observed.read;
+        let counts = self.traits_that_count();
+        match (before, &self.adoption) {
             // A changed trait binds anew at once, offline too (DLT-4).
-            self.run_due = true;
+            (Some(before), _) if reads_as_before => self.run_due |= before != counts,
+            // The set that is held now reads others: its first run was over these, too.
+            (Some(before), Some(held)) => {
+                let ran = inputs_digest(&held.root, &before);
+                if let Some(last) = self.last_run.as_mut().filter(|last| last.inputs == ran) {
+                    last.inputs = inputs_digest(&held.root, &counts);
+                }
+            }
+            (None, _) | (_, None) => {}
         }
-        self.traits = Some(traits);
         if !matches!(self.talk, ContactState::Traits) {
             return;
         }
@@ -252,9 +268,20 @@ impl Node {
         effects.push(NodeEffect::CheckIn(Box::new(self.check_in(now))));
     }
 
+    /// The digest of the traits that a run depends on.
+    fn traits_that_count(&self) -> Digest {
+        let all = self.traits.as_ref().map_or(Digest::ZERO, |traits| traits.digest);
+        self.read_traits.map_or(all, |read| read.digest)
+    }
+
     fn check_in(&mut self, now: Timestamp) -> CheckIn {
-        let traits = self.traits.clone().filter(|traits| self.traits_acked != Some(traits.digest));
-        self.traits_sent = traits.as_ref().map(|traits| traits.digest);
+        let acked = self.traits_acked.as_ref();
+        let unsaid = |traits: &&Arc<TraitReport>| acked.is_none_or(|acked| acked.digest != traits.digest);
+        self.traits_sent = self.traits.as_ref().filter(unsaid).cloned();
+        let traits = self.traits_sent.as_ref().map(|traits| match acked {
+            Some(acked) => traits.since(acked),
+            None => TraitReport::clone(traits),
+        });
         // The shell adds all facts that wait to this one.
         self.contact_pending = false;
         self.asked_from = self.adoption.as_ref().map(|adoption| adoption.digest);
@@ -307,7 +334,8 @@ impl Node {
         if let Some(cursor) = answer.acked {
             effects.push(NodeEffect::Ack(cursor));
         }
-        self.traits_acked = if answer.want_traits { None } else { self.traits_sent.or(self.traits_acked) };
+        let sent = self.traits_sent.take();
+        self.traits_acked = if answer.want_traits { None } else { sent.or(self.traits_acked.take()) };
         // By the policy, which is signed: a control plane cannot send its nodes away for long.
         let most = self.policy.contact().saturating_mul(4).clamp(LONG_CONTACT, MAX_CONTACT);
         let asked = Duration::from_secs(answer.next_checkin_secs).clamp(MIN_CONTACT, most);
@@ -510,7 +538,7 @@ impl Node {
     }
 }
 
-/// The digest of what a run binds: the set's root and the traits' digest.
+/// The digest of what a run binds: the set's root and the digest of the traits that it reads.
 pub fn inputs_digest(root: &Digest, traits: &Digest) -> Digest {
     Digest::of_parts([&root.0[..], &traits.0[..]])
 }

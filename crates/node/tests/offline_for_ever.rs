@@ -5,7 +5,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Bench, Release, START, answer, facts, report, run_of, sent, traits, warnings};
+use common::{Bench, Release, START, answer, facts, observed, report, run_of, sent, traits, warnings};
 use model::log::FactBody;
 use model::policy::Policy;
 use node::{NodeEffect, NodeInput};
@@ -21,7 +21,7 @@ fn it_runs_on_and_warns_once() {
         bench.now = bench.now.max(at);
         let mut effects = bench.give(NodeInput::Tick);
         if effects.contains(&NodeEffect::CollectTraits) {
-            effects.extend(bench.give(NodeInput::Traits(bench.traits.clone())));
+            effects.extend(bench.give(observed(&bench.traits)));
             assert!(sent(&effects).is_some());
             tries += 1;
             effects.extend(bench.give(NodeInput::Unreachable("no route".to_owned())));
@@ -80,18 +80,15 @@ fn a_changed_trait_binds_anew_at_once_and_offline() {
     let mut bench = Bench::holding(&Release::new(1, START, &["a"]));
     bench.check_in();
     bench.give(NodeInput::Unreachable(String::new()));
-    assert_eq!(
-        run_of(&bench.give(NodeInput::Traits(bench.traits.clone()))),
-        None,
-        "the same traits are no reason"
-    );
-    let effects = bench.give(NodeInput::Traits(traits("alpine")));
+    assert_eq!(run_of(&bench.give(observed(&bench.traits))), None, "the same traits are no reason");
+    let effects = bench.give(observed(&traits("alpine")));
     let order = run_of(&effects).expect("a run at once");
     assert!(order.intended, "what a new trait changes is no drift");
     bench.give(NodeInput::Ran(Box::new(report(1, 1))));
     bench.traits = traits("alpine");
     let again = bench.check_in();
-    assert_eq!(again.traits, Some(traits("alpine")), "unacknowledged traits are sent until they are taken");
+    let whole = again.traits.and_then(|changed| changed.over(Some(traits("debian"))));
+    assert_eq!(whole, Some(traits("alpine")), "unacknowledged traits are sent until they are taken");
     bench.give(NodeInput::Answered(Box::new(answer())));
     assert_eq!(bench.check_in().traits, None);
 }
@@ -100,7 +97,7 @@ fn a_changed_trait_binds_anew_at_once_and_offline() {
 fn a_trait_that_changes_while_a_run_is_under_way_leads_to_another() {
     let mut bench = Bench::new();
     bench.adopt(&Release::new(1, START, &["a"]));
-    assert_eq!(run_of(&bench.give(NodeInput::Traits(traits("alpine")))), None, "one run at a time");
+    assert_eq!(run_of(&bench.give(observed(&traits("alpine")))), None, "one run at a time");
     let effects = bench.give(NodeInput::Ran(Box::new(report(1, 1))));
     assert!(run_of(&effects).is_some());
 }
@@ -114,7 +111,7 @@ fn a_restart_without_network_goes_on() {
     let mut bench = Bench::restored(restored);
     let first = bench.give(NodeInput::Tick);
     assert_eq!(first, [NodeEffect::CollectTraits], "nothing is bound without traits");
-    let effects = bench.give(NodeInput::Traits(bench.traits.clone()));
+    let effects = bench.give(observed(&bench.traits));
     assert!(run_of(&effects).is_some(), "and no network is needed for the rest");
 }
 

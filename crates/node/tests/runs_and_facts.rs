@@ -5,11 +5,11 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Bench, Release, START, answer, facts, report, run_of};
+use common::{Bench, Release, START, answer, facts, observed, report, run_of};
 use model::RunReport;
-use model::exchange::Answer;
+use model::exchange::{Answer, TraitReport};
 use model::log::{Cursor, FactBody};
-use node::{LastRun, NodeEffect, NodeInput, Restored};
+use node::{LastRun, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored};
 
 fn bench() -> Bench {
     Bench::holding(&Release::new(1, START, &["a"]))
@@ -83,7 +83,50 @@ fn only_the_first_run_on_new_inputs_is_intended() {
     let mut bench = Bench::restored(Restored { adoption, last_run: Some(last), ..Restored::default() });
     bench.give(NodeInput::Tick);
     let traits = bench.traits.clone();
-    assert!(!run_of(&bench.give(NodeInput::Traits(traits))).unwrap().intended);
+    assert!(!run_of(&bench.give(observed(&traits))).unwrap().intended);
+}
+
+#[test]
+fn a_trait_that_the_set_does_not_read_neither_leads_to_a_run_nor_makes_it_intended() {
+    let first = Release::new(1, START, &["a"]);
+    let mut bench = Bench::new();
+    bench.adopt(&first);
+    bench.give(NodeInput::Ran(Box::new(report(1, 1))));
+    let root = bench.node.adoption().unwrap().root;
+    let mut seen = |text: &str, read: &str| {
+        let report = common::traits(text);
+        let read = Some(ReadTraits { root, digest: model::Digest::of(read.as_bytes()) });
+        run_of(&bench.give(NodeInput::Traits(ObservedTraits { report, read }))).cloned()
+    };
+    // Until now all counted; which ones do is known from here on, and nothing changed by that.
+    assert_eq!(seen("debian", "a"), None);
+    assert_eq!(seen("debian, 3 listeners", "a"), None);
+    assert!(seen("debian, 3 listeners", "b").unwrap().intended);
+    bench.give(NodeInput::Ran(Box::new(report(1, 1))));
+    let report_of = common::traits("debian, 4 listeners");
+    let read = Some(ReadTraits { root, digest: model::Digest::of(b"b") });
+    bench.give(NodeInput::Traits(ObservedTraits { report: report_of, read }));
+    let effects = bench.give(NodeInput::Nudge);
+    assert!(!run_of(&effects).expect("the nudge asks for a run").intended, "drift, not an intended change");
+}
+
+#[test]
+fn only_trait_groups_that_changed_travel() {
+    let mut bench = bench();
+    let whole = |text: &str| {
+        let values = serde_json::json!({"os": {"family": "debian"}, "network": {"hostname": text}});
+        TraitReport::whole(model::Digest::of(text.as_bytes()), values)
+    };
+    bench.traits = whole("a");
+    bench.check_in();
+    bench.give(NodeInput::Answered(Box::new(answer())));
+    bench.traits = whole("b");
+    let changed = bench.check_in().traits.unwrap();
+    assert_eq!((changed.base, changed.digest), (Some(whole("a").digest), whole("b").digest));
+    assert_eq!(changed.values, serde_json::json!({"network": {"hostname": "b"}}));
+    // The control plane does not have what they differ from.
+    bench.give(NodeInput::Answered(Box::new(Answer { want_traits: true, ..answer() })));
+    assert_eq!(bench.check_in().traits, Some(whole("b")));
 }
 
 #[test]
@@ -93,7 +136,7 @@ fn a_no_change_answer_leads_to_a_run_unless_one_was_just_made() {
         bench.exchange(answer());
         bench.now = bench.now.plus(Duration::from_secs(waited));
         bench.give(NodeInput::FactsWait);
-        let mut effects = bench.give(NodeInput::Traits(bench.traits.clone()));
+        let mut effects = bench.give(observed(&bench.traits));
         effects.extend(bench.give(NodeInput::Answered(Box::new(answer()))));
         assert_eq!(run_of(&effects).is_some(), want, "{waited} s after the last");
     }
@@ -104,7 +147,7 @@ fn a_nudge_during_a_check_in_leads_to_another() {
     let mut bench = bench();
     bench.exchange(answer());
     bench.give(NodeInput::FactsWait);
-    bench.give(NodeInput::Traits(bench.traits.clone()));
+    bench.give(observed(&bench.traits));
     bench.give(NodeInput::Nudge);
     bench.give(NodeInput::Answered(Box::new(answer())));
     let soon = Duration::from_secs(2);
@@ -199,7 +242,7 @@ fn in_a_new_life_of_the_log_nothing_is_told_yet() {
         let adoption = before.node.adoption().cloned();
         let mut bench = Bench::restored(Restored { adoption, last_run: Some(last), ..Restored::default() });
         bench.give(NodeInput::Tick);
-        let order = bench.give(NodeInput::Traits(bench.traits.clone()));
+        let order = bench.give(observed(&bench.traits));
         assert!(!run_of(&order).unwrap().intended, "what is bound is the same");
         assert_eq!(facts(&bench.give(NodeInput::Ran(Box::new(report(0, 1))))).len(), want, "{incarnation}");
     }

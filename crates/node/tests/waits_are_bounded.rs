@@ -5,7 +5,7 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Bench, Release, START, answer, offering};
+use common::{Bench, Release, START, answer, observed, offering};
 use model::exchange::Answer;
 use model::policy::Policy;
 use model::replication::TransportPolicy;
@@ -134,6 +134,7 @@ fn a_wild_policy_is_survived() {
             metered: false,
             transport: TransportPolicy::default(),
             link: Default::default(),
+            trait_ttl_secs: Default::default(),
         };
         let mut bench = Bench::restored(Restored { adoption, policy, ..Restored::default() });
         for _ in 0..20 {
@@ -176,7 +177,7 @@ fn nothing_is_due_that_a_tick_cannot_start() {
     let mut bench = Bench::restored(Restored { adoption, ..Restored::default() });
     bench.give(NodeInput::Tick);
     assert_eq!(bench.wait(), None, "traits are being collected; a run needs them");
-    bench.give(NodeInput::Traits(bench.traits.clone()));
+    bench.give(observed(&bench.traits));
     assert_eq!(bench.wait(), None, "a check-in and a run are under way");
 }
 
@@ -227,7 +228,7 @@ proptest! {
                 Do::Fail => NodeInput::Unreachable(String::new()),
                 Do::Fetched => NodeInput::Fetched,
                 Do::Adopted => NodeInput::Adopted(Policy::default()),
-                Do::Traits(n) => NodeInput::Traits(common::traits(&n.to_string())),
+                Do::Traits(n) => observed(&common::traits(&n.to_string())),
                 Do::Ran(changed) => NodeInput::Ran(Box::new(common::report(changed.into(), 1))),
                 Do::RunFailed => NodeInput::RunFailed(String::new()),
                 Do::Nudge => NodeInput::Nudge,

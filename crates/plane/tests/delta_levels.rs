@@ -133,7 +133,7 @@ fn a_new_head_is_seen_at_once() {
 #[test]
 fn traits_are_taken_when_they_changed() {
     let mut node = node("web-1");
-    let report = |text: &str| TraitReport { digest: root(text), values: serde_json::json!({ "os": text }) };
+    let report = |text: &str| TraitReport::whole(root(text), serde_json::json!({ "os": text }));
     let mut take = |traits: Option<TraitReport>| {
         let step = node.check_in(CheckIn { traits, ..holding(None) }, &Heads::default(), CREATED);
         (step.traits.is_some(), step.answer.want_traits)

@@ -15,7 +15,9 @@ use model::report::MAX_TEXT;
 use model::text::chain;
 use model::{Digest, PathOwnership, PathState};
 
-use crate::provider::{Decided, PathProvider, Provider, Turns};
+use crate::accounts::KeptAccounts;
+use crate::provider::{Decided, Notification, PathProvider, Provider, Turns};
+use crate::query;
 use crate::tree::DigestCache;
 use crate::undo::undo_note;
 use crate::{Blobs, custom, exec, state};
@@ -24,6 +26,8 @@ use crate::{Blobs, custom, exec, state};
 pub const ROOTED: &str = "rooted";
 /// The largest file, in bytes, of which a part is managed.
 pub(crate) const MAX_EDITED: u64 = 16 * 1024 * 1024;
+/// How long the command of `command_succeeds` may run.
+pub const PROBE_TIMEOUT: Duration = Duration::from_secs(60);
 /// How many bytes of each output of a command are kept to be shown.
 pub(crate) const MAX_OUTPUT: usize = 256 * 1024;
 
@@ -34,12 +38,14 @@ pub struct Kinds {
     pub(crate) blobs: Arc<dyn Blobs>,
     pub(crate) turns: Turns,
     pub(crate) digests: DigestCache,
+    pub(crate) account_files: KeptAccounts,
 }
 
 impl Kinds {
     /// The types over a host, with a store for declared and for previous bytes.
     pub fn new(host: Arc<Host>, blobs: Arc<dyn Blobs>) -> Kinds {
-        Kinds { host, blobs, turns: Turns::default(), digests: DigestCache::default() }
+        let (turns, digests) = (Turns::default(), DigestCache::default());
+        Kinds { host, blobs, turns, digests, account_files: KeptAccounts::default() }
     }
 
     /// The host.
@@ -54,13 +60,28 @@ impl Kinds {
     /// # Errors
     /// In words, when it could not be checked.
     pub fn check(&self, name: &str, spec: &Spec, timeout: Duration, plan: bool) -> JobOutcome {
+        self.check_notified(name, spec, timeout, plan, None)
+    }
+
+    /// As [`Kinds::check`], of a resource that was notified.
+    ///
+    /// # Errors
+    /// As [`Kinds::check`].
+    pub fn check_notified(
+        &self,
+        name: &str,
+        spec: &Spec,
+        timeout: Duration,
+        plan: bool,
+        notification: Option<&Notification>,
+    ) -> JobOutcome {
         let provider = Provider::of(spec);
         if !provider.works_below_root() && !self.host.exec_allowed() {
             return Ok(JobDone::Skipped(ROOTED.to_owned()));
         }
         let checked = match provider {
             Provider::Path(provider) => return self.check_path(provider),
-            Provider::State(provider) => state::check(self, provider),
+            Provider::State(provider) => state::check(self, provider, notification),
             Provider::Command(spec) => exec::check(self, spec, timeout),
             Provider::Script(spec) => custom::check(self, name, spec, timeout, plan),
         };
@@ -80,6 +101,21 @@ impl Kinds {
         checked: &Checked,
         timeout: Duration,
     ) -> Result<Applied, String> {
+        self.apply_notified(name, spec, checked, timeout, None)
+    }
+
+    /// As [`Kinds::apply`], of a resource that was notified.
+    ///
+    /// # Errors
+    /// As [`Kinds::apply`].
+    pub fn apply_notified(
+        &self,
+        name: &str,
+        spec: &Spec,
+        checked: &Checked,
+        timeout: Duration,
+        notification: Option<&Notification>,
+    ) -> Result<Applied, String> {
         let provider = Provider::of(spec);
         if !provider.works_below_root() && !self.host.exec_allowed() {
             return Err(format!("nothing of the machine is changed here: {ROOTED}"));
@@ -89,7 +125,7 @@ impl Kinds {
                 let _turn = provider.turn().map(|turn| self.turns.take(turn));
                 self.apply_path(provider, timeout)
             }
-            Provider::State(provider) => state::apply(self, provider, timeout),
+            Provider::State(provider) => state::apply(self, provider, notification, timeout),
             Provider::Command(spec) => exec::apply(self, spec, checked, timeout),
             Provider::Script(spec) => custom::apply(self, name, spec, timeout),
         }
@@ -127,14 +163,47 @@ impl Kinds {
         }
     }
 
-    /// Asks the host about a node-side predicate; `changed` is not the host's to answer.
+    /// Answers a node-side predicate (CFG-3). A path that the host cannot look at is one where
+    /// nothing is seen; where no command may run, what waits for one is skipped.
+    ///
+    /// # Errors
+    /// In words, when anything else cannot be told.
+    pub fn answer(&self, probe: &Probe) -> JobOutcome {
+        if matches!(probe, Probe::CommandSucceeds(_)) && !self.host.exec_allowed() {
+            return Ok(JobDone::Skipped(ROOTED.to_owned()));
+        }
+        match (self.probe(probe), probe) {
+            (Err(why), Probe::FileExists(_) | Probe::DirExists(_)) => {
+                tracing::warn!(%probe, why, "the host cannot tell");
+                Ok(JobDone::Probed(false))
+            }
+            (answer, _) => answer.map(JobDone::Probed),
+        }
+    }
+
+    /// Asks the host about a node-side predicate; time and `changed` are not the host's to
+    /// answer.
     ///
     /// # Errors
     /// In words, when the host does not show it.
     pub fn probe(&self, probe: &Probe) -> Result<bool, String> {
         match probe {
             Probe::FileExists(path) => self.host.exists(path).map_err(|error| chain(&error)),
-            Probe::Changed(_) => Err(format!("`{probe}` is not a question about the host")),
+            Probe::DirExists(path) => self.host.is_directory(path).map_err(|error| chain(&error)),
+            Probe::CommandSucceeds(argv) => {
+                let program = Program::Argv(argv.clone());
+                let command = host::Command::new(program, PROBE_TIMEOUT, MAX_OUTPUT);
+                let finished = self.host.run(&command).map_err(|error| chain(&error))?;
+                match finished.end {
+                    End::Exited(code) => Ok(code == 0),
+                    end => Err(failure(end, &finished, PROBE_TIMEOUT)),
+                }
+            }
+            Probe::ProcessRunning(name) => query::is_running(&self.host, name),
+            Probe::PortListening(port) => query::is_listening(&self.host, *port),
+            Probe::Changed(_) | Probe::HourRange { .. } | Probe::DayOfWeek { .. } | Probe::InWindow(_) => {
+                Err(format!("`{probe}` is not a question about the host"))
+            }
         }
     }
 

@@ -8,23 +8,35 @@
 //! and no write; an apply looks again before it writes, so that nothing is overwritten
 //! that was not seen.
 
+mod accounts;
 mod blobs;
+pub mod clock;
 pub mod custom;
 mod directory;
 mod download;
 mod exec;
 mod file;
+mod group;
 mod host_entry;
+mod hostname;
 mod kinds;
 mod line;
+mod mount;
 mod part;
 pub(crate) mod provider;
 pub mod query;
+mod ssh_key;
 mod state;
+mod sudo;
 mod symlink;
+mod sysctl;
+mod tools;
 pub mod traits;
 mod tree;
 mod undo;
+mod unit;
+mod user;
 
 pub use blobs::Blobs;
 pub use kinds::{Kinds, ROOTED};
+pub use provider::Notification;

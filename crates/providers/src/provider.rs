@@ -8,7 +8,7 @@
 //! ```
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use catalog::types::{CustomSpec, ExecSpec, Spec, StateSpec};
 use converge::kinds::state;
@@ -40,6 +40,14 @@ impl<'a> Provider<'a> {
             Spec::Exec(spec) => Provider::Command(spec),
             Spec::Custom(spec) => Provider::Script(spec),
             Spec::Host(spec) => Provider::State(spec),
+            Spec::User(spec) => Provider::State(spec),
+            Spec::Group(spec) => Provider::State(spec),
+            Spec::SshKey(spec) => Provider::State(spec),
+            Spec::Unit(spec) => Provider::State(spec),
+            Spec::Sudo(spec) => Provider::State(spec),
+            Spec::Sysctl(spec) => Provider::State(spec),
+            Spec::Mount(spec) => Provider::State(spec),
+            Spec::Hostname(spec) => Provider::State(spec),
             Spec::Block(spec) => Provider::State(spec),
             Spec::Ini(spec) => Provider::State(spec),
             Spec::Json(spec) => Provider::State(spec),
@@ -114,6 +122,31 @@ pub(crate) trait StateProvider: StateSpec {
         timeout: Duration,
     ) -> Result<Option<String>, String>;
 
+    /// Refuses an edit that would break what is not declared, in words that say what is in the way. A
+    /// resource that comes before it may still clear the way, so a check gives them as a note.
+    fn refuse(&self, _: &Kinds, _: &Edit<Fields>) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// The state that it should have when it was notified, where `to` is the one that it should have
+    /// anyway: something that is done once is a text that no state has. `None` when it has nothing to
+    /// do with it.
+    fn notified(
+        &self,
+        _: &Kinds,
+        _now: Option<&Fields>,
+        _to: Option<&Fields>,
+        _: &Notification,
+    ) -> Result<Option<Fields>, String> {
+        Ok(None)
+    }
+
+    /// Whether a state counts as one in which the thing is not there: it belongs to somebody else, and
+    /// nothing of the resource is left in it.
+    fn is_absent(&self, _: &Fields) -> bool {
+        false
+    }
+
     /// What it shares with other resources while it looks and changes something.
     fn turn(&self) -> Turn;
 
@@ -133,6 +166,15 @@ pub(crate) trait StateProvider: StateSpec {
     }
 }
 
+/// That others changed which notify a resource.
+#[derive(Clone, Debug)]
+pub struct Notification {
+    /// Who, for reports.
+    pub by: String,
+    /// When the last of them had changed.
+    pub last: Instant,
+}
+
 /// The default of [`StateProvider::desired`]: as declared.
 pub(crate) fn as_declared(spec: &dyn StateSpec) -> Result<Option<Fields>, String> {
     Ok(state::desired(spec))
@@ -147,7 +189,8 @@ pub(crate) enum Turn {
     Accounts,
     /// The package manager.
     Packages,
-    /// The service manager.
+    /// Nothing: the service manager orders what it is asked for itself, and a unit that starts slowly
+    /// holds no other up.
     Units,
 }
 
@@ -157,18 +200,17 @@ pub(crate) struct Turns {
     files: Mutex<()>,
     accounts: Mutex<()>,
     packages: Mutex<()>,
-    units: Mutex<()>,
 }
 
 impl Turns {
     /// Waits for the turn, and holds it until the guard is dropped.
-    pub(crate) fn take(&self, turn: Turn) -> MutexGuard<'_, ()> {
+    pub(crate) fn take(&self, turn: Turn) -> Option<MutexGuard<'_, ()>> {
         let turn = match turn {
             Turn::Files => &self.files,
             Turn::Accounts => &self.accounts,
             Turn::Packages => &self.packages,
-            Turn::Units => &self.units,
+            Turn::Units => return None,
         };
-        turn.lock().unwrap_or_else(PoisonError::into_inner)
+        Some(turn.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -10,6 +10,7 @@ use std::time::Duration;
 use catalog::module::CommandLine;
 use catalog::types::{ExecSpec, Spec};
 use common::{LONG, Lab, exec, file, lab};
+use converge::JobDone;
 use lang::Probe;
 
 fn shell(text: &str) -> Option<CommandLine> {
@@ -92,4 +93,41 @@ fn verify_and_probes() {
     assert_eq!(lab.kinds.probe(&Probe::FileExists("/there".to_owned())), Ok(true));
     assert_eq!(lab.kinds.probe(&Probe::FileExists("/not/there".to_owned())), Ok(false));
     assert!(lab.kinds.probe(&Probe::Changed(None)).is_err());
+    assert_eq!(lab.kinds.probe(&Probe::DirExists("/there".to_owned())), Ok(false));
+    assert_eq!(lab.kinds.probe(&Probe::DirExists("/not/there".to_owned())), Ok(false));
+    std::fs::create_dir(lab.path("/dir")).unwrap();
+    std::os::unix::fs::symlink("dir", lab.path("/link")).unwrap();
+    for path in ["/dir", "/link", "/"] {
+        assert_eq!(lab.kinds.probe(&Probe::DirExists(path.to_owned())), Ok(true), "{path}");
+    }
+    let command = |argv: &[&str]| Probe::CommandSucceeds(argv.iter().map(|&arg| arg.to_owned()).collect());
+    assert_eq!(lab.kinds.probe(&command(&["true"])), Ok(true));
+    assert_eq!(lab.kinds.probe(&command(&["false"])), Ok(false));
+    assert!(lab.kinds.probe(&command(&["no-such-program"])).is_err());
+    assert_eq!(lab.kinds.answer(&command(&["true"])), Ok(JobDone::Probed(true)));
+}
+
+#[test]
+fn guards_of_any_resource_say_whether_they_succeeded() {
+    let lab = lab();
+    let guard = |text: &str| lab.kinds.guard(&CommandLine::Shell(text.to_owned()), LONG);
+    assert_eq!(guard("true"), Ok(JobDone::Guarded(true)));
+    assert_eq!(guard("exit 3"), Ok(JobDone::Guarded(false)));
+    assert!(guard("kill -9 $$").unwrap_err().starts_with("was ended by signal 9"));
+    let late = lab.kinds.guard(&CommandLine::Shell("sleep 60".to_owned()), Duration::from_millis(100));
+    assert!(late.unwrap_err().starts_with("did not end within 0.1 s"));
+}
+
+#[test]
+fn processes_and_ports_are_those_of_the_kernel() {
+    let lab = lab();
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port();
+    assert_eq!(lab.kinds.probe(&Probe::PortListening(port)), Ok(true));
+    drop(listener);
+    assert_eq!(lab.kinds.probe(&Probe::PortListening(port)), Ok(false));
+    let running = |name: &str| lab.kinds.probe(&Probe::ProcessRunning(name.to_owned())).unwrap();
+    let own = std::env::current_exe().unwrap();
+    assert!(running(own.file_name().unwrap().to_str().unwrap()));
+    assert!(!running("no-such-program"));
 }

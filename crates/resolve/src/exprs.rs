@@ -15,6 +15,20 @@ use crate::yaml::{At, YamlKind, YamlNode};
 /// Names below `node` in expressions.
 const NODE_NAMES: [&str; 6] = ["hostname", "channel", "environment", "owner", "roles", "labels"];
 
+/// The node-side predicates that `when:` of a resource may ask; all but the first that of a
+/// module too.
+const OF_RESOURCES: [&str; 9] = [
+    "changed",
+    "command_succeeds",
+    "day_of_week",
+    "dir_exists",
+    "file_exists",
+    "hour_range",
+    "in_window",
+    "port_listening",
+    "process_running",
+];
+
 /// A name that only the whole fleet can check.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct LabelUse {
@@ -32,16 +46,24 @@ pub(crate) struct VarUse {
     pub(crate) guarded: bool,
 }
 
+/// A use of `in_window("NAME")`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct WindowName {
+    pub(crate) window: String,
+    pub(crate) at: At,
+}
+
 /// What a file's expressions refer to beyond the file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Uses {
     pub(crate) labels: Vec<LabelUse>,
     pub(crate) vars: Vec<VarUse>,
+    pub(crate) windows: Vec<WindowName>,
 }
 
 impl Uses {
     pub(crate) fn is_empty(&self) -> bool {
-        self.labels.is_empty() && self.vars.is_empty()
+        self.labels.is_empty() && self.vars.is_empty() && self.windows.is_empty()
     }
 }
 
@@ -86,8 +108,8 @@ impl ExprSite {
 
     fn predicates(self) -> &'static [&'static str] {
         match self {
-            ExprSite::Resource | ExprSite::LoopedResource => &["file_exists", "changed"],
-            ExprSite::Module => &["file_exists"],
+            ExprSite::Resource | ExprSite::LoopedResource => &OF_RESOURCES,
+            ExprSite::Module => OF_RESOURCES.get(1..).unwrap_or_default(),
             ExprSite::Var
             | ExprSite::Conditional
             | ExprSite::Group
@@ -196,9 +218,28 @@ fn check(
             reading.error("E062", at, message).help("use it in `when:` of a resource");
         }
     }
+    if site.predicates().contains(&"in_window") {
+        windows(reading, expr, written);
+    }
     for used in expr.names() {
         let at = locate(reading.source, written.at, written.raw, used.offset + written.shift, used.len);
         name(reading, &used, at, site, params);
+    }
+}
+
+/// Notes the windows that are asked for. A node gets those that its modules name, so the name
+/// has to stand there.
+fn windows(reading: &mut Reading<'_>, expr: &Expr, written: Written<'_>) {
+    for used in expr.windows() {
+        let at = locate(reading.source, written.at, written.raw, used.offset + written.shift, used.len);
+        match used.name {
+            Some(window) => reading.uses.windows.push(WindowName { window, at }),
+            None => {
+                reading
+                    .error("E065", at, "`in_window` takes the name of a window itself")
+                    .help("write it in quotes, as in in_window(\"nights\")");
+            }
+        }
     }
 }
 

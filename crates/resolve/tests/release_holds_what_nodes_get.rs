@@ -236,7 +236,49 @@ fn loops_and_guards_are_required_of_agents() {
         built(fleet.specialize()).requires(trust::feature::FEATURES)
     };
     assert_eq!(required("    foreach: [a, b]\n"), ["foreach"]);
+    assert_eq!(required("    foreach: [a]\n    when: dir_exists(\"/x\")\n"), ["foreach", "predicates"]);
+    assert_eq!(required("    foreach: [a]\n    when: file_exists(\"/x\")\n"), ["foreach"]);
     assert_eq!(required("    foreach: {a: b}\n    not_if: [test, -e, /x]\n"), ["foreach", "guards"]);
+}
+
+#[test]
+fn named_groups_and_windows_travel_to_the_nodes_that_they_concern() {
+    let params = |tree: &Tree, node: &str| {
+        let fleet = resolve::check(tree).unwrap();
+        fleet.specialize().node(node).unwrap().read_params().unwrap()
+    };
+    let mut tree = Tree::of([
+        (
+            "fleet.yaml",
+            "format: 1\nname: acme\nchannels: {stable: {freshness: 24h}}\ndefaults: {channel: stable}\nwindows:\n  nights: {days: [mon-fri], from: \"22:00\", to: \"04:00\", zone: Europe/Berlin}\n  days: {from: \"08:00\", to: \"17:00\", zone: UTC}\n",
+        ),
+        (
+            "nodes.yaml",
+            "nodes:\n  - {match: [a], modules: [m], labels: {region: eu}}\n  - {match: [b], modules: [n], labels: {region: us}}\n",
+        ),
+        ("modules/m/module.yaml", "resources:\n  - {file: /x, content: x, when: 'in_window(\"nights\")'}\n"),
+        ("modules/n/module.yaml", "resources:\n  - {file: /x, content: x}\n"),
+        ("groups.yaml", "groups:\n  - {where: 'labels.region == \"eu\"', observe: true}\n"),
+    ]);
+    let unnamed = params(&tree, "b");
+    assert!(unnamed.node.groups.is_empty() && unnamed.windows.is_empty());
+    let text = |params: &catalog::module::Params| {
+        String::from_utf8(model::canonical::to_bytes(params).unwrap()).unwrap()
+    };
+    assert!(!text(&unnamed).contains("groups") && !text(&unnamed).contains("windows"), "no hash moves");
+    tree.files.insert(
+        "groups.yaml".into(),
+        b"groups:\n  - {name: eu, where: 'labels.region == \"eu\"'}\n  - {name: all, where: 'true'}\n"[..]
+            .into(),
+    );
+    let (a, b) = (params(&tree, "a"), params(&tree, "b"));
+    assert_eq!(a.node.groups.iter().collect::<Vec<_>>(), ["all", "eu"]);
+    assert_eq!(b.node.groups.iter().collect::<Vec<_>>(), ["all"]);
+    let nights = &a.windows["nights"];
+    assert_eq!((a.windows.len(), nights.rules.as_deref()), (1, Some("CET-1CEST,M3.5.0,M10.5.0/3")));
+    let window = model::window::Window::read(nights).unwrap();
+    assert!(window.contains("2026-11-23T21:30:00Z".parse().unwrap()));
+    assert!(b.windows.is_empty(), "nothing of its modules asks");
 }
 
 #[test]

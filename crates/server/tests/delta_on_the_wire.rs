@@ -50,7 +50,7 @@ async fn an_unchanged_check_in_is_answered_with_nothing() {
     let (first, _) = answer(&node, &holds(made.held("web-1"))).await;
     assert!(first.want_traits && first.offer.is_none());
     let traits = serde_json::json!({ "os": "x" });
-    let traits = model::exchange::TraitReport { digest: Digest::of(b"traits"), values: traits };
+    let traits = model::exchange::TraitReport::whole(Digest::of(b"traits"), traits);
     let seen = Some(node.seen(&made.held("web-1"), 0).sign(&node.key).unwrap());
     answer(&node, &CheckIn { traits: Some(traits), seen, ..holds(made.held("web-1")) }).await;
     let response = node.send(node.signed(
@@ -309,4 +309,28 @@ async fn a_blob_of_10_mib_comes_in_ranges_and_is_resumed() {
         assert!(response.body() == part, "{range} has {} bytes", response.body().len());
     }
     node.survives().await;
+}
+
+#[tokio::test]
+async fn changed_traits_are_laid_over_those_that_are_kept() {
+    let fleet = Fleet::start().await;
+    let node = fleet.node("web-1").await;
+    let whole = |family: &str, name: &str| {
+        let values = serde_json::json!({"os": {"family": family}, "network": {"hostname": name}});
+        model::exchange::TraitReport::whole(Digest::of(values.to_string().as_bytes()), values)
+    };
+    let say = async |traits| answer(&node, &CheckIn { traits: Some(traits), ..quiet() }).await.0;
+    let (one, two, three) = (whole("debian", "a"), whole("debian", "b"), whole("alpine", "b"));
+    say(one.clone()).await;
+    say(two.since(&one)).await;
+    let kept = async || {
+        let report: model::exchange::TraitReport =
+            fleet.operator().await.get("/v1/nodes/web-1/traits").await.unwrap();
+        report
+    };
+    assert_eq!(kept().await, two);
+    // What they differ from is not kept: nothing is mixed, and all are asked for.
+    let asked = say(three.since(&one)).await;
+    assert_eq!(kept().await, two);
+    assert!(asked.want_traits || answer(&node, &quiet()).await.0.want_traits);
 }

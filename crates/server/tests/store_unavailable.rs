@@ -89,7 +89,7 @@ async fn a_first_use_that_is_not_stored_is_the_first_again() {
 async fn traits_beside_what_is_not_stored_are_stored_later() {
     let fleet = Fleet::start().await;
     let node = fleet.node("web-1").await;
-    let traits = TraitReport { digest: Digest::of(b"traits"), values: json!({"os": "x"}) };
+    let traits = TraitReport::whole(Digest::of(b"traits"), json!({"os": "x"}));
     let first = CheckIn { traits: Some(traits.clone()), ..quiet() };
     let database = Connection::open(fleet.dir.path().join("muster.db")).unwrap();
     database.busy_timeout(test_support::fleet::PATIENCE).unwrap();
@@ -183,7 +183,7 @@ async fn facts_whose_sender_hung_up_count_all_the_same() {
 async fn traits_whose_sender_hung_up_are_stored_all_the_same() {
     let fleet = Fleet::start().await;
     let node = fleet.node("web-1").await;
-    let traits = TraitReport { digest: Digest::of(b"traits"), values: json!({"os": "x"}) };
+    let traits = TraitReport::whole(Digest::of(b"traits"), json!({"os": "x"}));
     // The first use of the certificate is stored before them.
     hangs_up(&fleet, &node, CheckIn { traits: Some(traits.clone()), ..quiet() }).await;
     let stored = until("the traits are stored", async || {

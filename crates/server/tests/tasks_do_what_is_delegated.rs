@@ -9,7 +9,7 @@ use plane::work::{NodeStage, TaskState};
 use serde_json::json;
 use server::api::work::{OutputView, Selected, TaskNodesView, TaskView};
 use test_support::fleet::release::params;
-use test_support::fleet::synced::{delegation, ended, labelled, one_managed, publish};
+use test_support::fleet::synced::{declared, delegation, ended, labelled, one_managed, publish};
 use test_support::fleet::{Fleet, refuses};
 use wire::Code;
 
@@ -96,6 +96,41 @@ async fn selectors_see_labels_and_traits_and_say_what_they_cannot_see() {
     assert!(first(&mut operator, r#"where:traits.os.id == "debian""#).await.is_empty());
     let refused: Result<Selected, _> = operator.post("/v1/selections", &json!({"selector": "@edge"})).await;
     refuses(refused, Code::BadSelector);
+}
+
+#[tokio::test]
+async fn a_named_group_means_its_members_and_one_that_nobody_is_in_is_refused() {
+    let fleet = Fleet::start().await;
+    for name in ["web-1", "web-2", "web-3"] {
+        fleet.node(name).await;
+    }
+    let mut operator = fleet.operator().await;
+    let with =
+        |groups: &[&str]| vec![declared(&json!({"channel": "stable", "groups": groups})), delegation()];
+    let none = vec![labelled(&json!({})), delegation()];
+    publish(
+        &fleet,
+        &mut operator,
+        &[("web-1", with(&["eu", "db"])), ("web-2", with(&["us"])), ("web-3", none)],
+    )
+    .await;
+    let first = async |operator: &mut test_support::fleet::Operator, selector: &str| {
+        let selected: Selected =
+            operator.post("/v1/selections", &json!({ "selector": selector })).await.unwrap();
+        selected.first.iter().map(ToString::to_string).collect::<Vec<_>>()
+    };
+    assert_eq!(first(&mut operator, "@eu").await, ["web-1"]);
+    assert_eq!(first(&mut operator, "@eu,@us").await, ["web-1", "web-2"]);
+    assert_eq!(first(&mut operator, "*,!@db").await, ["web-2", "web-3"]);
+    for (selector, says) in [
+        ("@asia", "no node is in a group \"asia\"; there are @db, @eu, @us"),
+        ("@euu,web-1", "no node is in a group \"euu\"; did you mean @eu?"),
+    ] {
+        let refused: Result<Selected, _> =
+            operator.post("/v1/selections", &json!({ "selector": selector })).await;
+        let problem = refuses(refused, Code::BadSelector);
+        assert_eq!(problem.detail.as_deref(), Some(says), "{selector}");
+    }
 }
 
 #[tokio::test]

@@ -388,7 +388,7 @@ impl Machine {
 
     pub(crate) fn traits(&self) -> TraitReport {
         let text = self.host.traits.to_string();
-        TraitReport { digest: Digest::of(text.as_bytes()), values: serde_json::json!({ "traits": text }) }
+        TraitReport::whole(Digest::of(text.as_bytes()), serde_json::json!({ "traits": text }))
     }
 
     /// The fake runner makes the host what the held set and the traits say.

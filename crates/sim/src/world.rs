@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use model::Timestamp;
-use node::{NodeInput, RunOrder};
+use node::{NodeInput, ObservedTraits, RunOrder};
 
 use crate::chance::Chance;
 use crate::control::{Body, ControlPlane, Request, Response};
@@ -209,7 +209,11 @@ impl World {
             Own::Wake => machine.take(NodeInput::Tick, now, &self.publisher),
             Own::Traits => {
                 let traits = machine.traits();
-                machine.take(NodeInput::Traits(traits), now, &self.publisher)
+                machine.take(
+                    NodeInput::Traits(ObservedTraits { report: traits, read: None }),
+                    now,
+                    &self.publisher,
+                )
             }
             Own::Returns(call, response) => machine.returned(call, response, now, &self.publisher),
             Own::RunEnds(_) if !self.calm && self.chance.one_in(30) => {

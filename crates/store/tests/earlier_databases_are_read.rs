@@ -100,7 +100,7 @@ async fn contact(store: &Store, node: &NodeId) {
     let touch = Touch { node: node.clone(), last_seen: at(10), held, run, promised_secs: 60 };
     store.touch(vec![touch]).await.unwrap();
     let values = serde_json::json!({ "os": { "name": "a" } });
-    store.put_traits(node, TraitReport { digest: Digest::of(b"a"), values }, at(1)).await.unwrap();
+    store.put_traits(node, TraitReport::whole(Digest::of(b"a"), values), at(1)).await.unwrap();
     store.put_seen(node, signed("seen"), at(2)).await.unwrap();
     store.request_run(vec![node.clone()], 7, at(2)).await.unwrap();
 }

@@ -33,7 +33,22 @@ impl Feature {
 /// (`retries`, `tags`).
 pub const FEATURES: &[Feature] = &[
     Feature { name: "foreach", resource_keys: &["foreach"], ..Feature::NONE },
+    Feature { name: "cron", resource_types: &["cron"], ..Feature::NONE },
+    Feature { name: "units", resource_types: &["service", "timer"], ..Feature::NONE },
     Feature { name: "guards", resource_keys: &["only_if", "not_if"], ..Feature::NONE },
+    Feature {
+        name: "predicates",
+        predicates: &[
+            "command_succeeds",
+            "day_of_week",
+            "dir_exists",
+            "hour_range",
+            "in_window",
+            "port_listening",
+            "process_running",
+        ],
+        ..Feature::NONE
+    },
 ];
 
 /// The features in `requires` that `known` lacks, in the order given and as a text for people;

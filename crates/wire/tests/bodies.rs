@@ -187,7 +187,7 @@ fn check_ins() -> impl Strategy<Value = CheckIn> {
     });
     let run = (instants(), digests()).prop_map(|(at, outcome)| RunNote { at, outcome });
     let traits = digests()
-        .prop_map(|digest| TraitReport { digest, values: serde_json::json!({"os": {"family": "debian"}}) });
+        .prop_map(|digest| TraitReport::whole(digest, serde_json::json!({"os": {"family": "debian"}})));
     let rest = (any::<bool>(), option::of(any::<u64>()));
     (option::of(held), prop::collection::vec(facts(), 0..4), option::of(run), option::of(traits), rest)
         .prop_map(|(held, facts, run, traits, (full, run_confirmed))| CheckIn {

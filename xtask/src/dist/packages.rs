@@ -82,12 +82,12 @@ const MUSTER: PackageSpec = PackageSpec {
     name: "muster",
     synopsis: "control plane and operators' tool for fleets of machines that nobody can reach",
     description: &[
-        "Muster looks after fleets of machines behind NAT, in racks of customers and at the edge. An agent",
-        "on each machine dials out, learns what its host should be from a signed set of objects, and keeps",
-        "it so.",
+        "Muster looks after fleets of machines behind NAT, in racks of customers and",
+        "at the edge. An agent on each machine dials out, learns what its host should",
+        "be from a signed set of objects, and keeps it so.",
         "",
-        "This package has the control plane, which is neither enabled nor started by the installation, and",
-        "the command line tool of operators.",
+        "This package has the command line tool of operators and the control plane,",
+        "which the installation neither enables nor starts.",
     ],
     depends: &["systemd | systemd-standalone-sysusers | systemd-sysusers"],
     suggests: "muster-agent",
@@ -103,10 +103,11 @@ const AGENT: PackageSpec = PackageSpec {
     name: "muster-agent",
     synopsis: "keeps a host as its Muster fleet declares",
     description: &[
-        "The agent of Muster runs on every host of a fleet. It dials the control plane, takes only what an",
-        "operator signed, makes the host so, keeps it so through outages, and reports what happened.",
+        "The agent of Muster runs on every host of a fleet. It dials the control",
+        "plane, takes only what an operator signed, makes the host so, keeps it so",
+        "through outages, and reports what happened.",
         "",
-        "The service starts by itself once the host has joined a fleet: muster-agent join.",
+        "The service starts by itself once the host has joined: muster-agent join.",
     ],
     depends: &[],
     suggests: "muster",
@@ -138,6 +139,19 @@ pub fn make(
         put_together(root, binaries, manual, release, spec)?.build(to, release.epoch, squeeze)
     };
     [MUSTER, AGENT].iter().map(build).collect()
+}
+
+/// The agent's package, before it is built; the arguments are those of [`make`].
+///
+/// # Errors
+/// When a file is missing.
+pub fn agent(
+    root: &Path,
+    binaries: &Path,
+    manual: &Path,
+    release: &Release,
+) -> Result<DebianPackage, String> {
+    put_together(root, binaries, manual, release, &AGENT)
 }
 
 fn put_together(
@@ -189,9 +203,7 @@ fn fields(
     let mut depends = needs::of(program)?;
     depends.extend(spec.depends.iter().map(|package| (*package).to_owned()));
     let built = match release.profile {
-        BuildProfile::Shipped => {
-            "Built as it is shipped: muster with the profile release, muster-agent with agent."
-        }
+        BuildProfile::Shipped => "Built as it is shipped, with the profiles release (muster) and agent.",
         BuildProfile::Debug => "Built for tests, with the profile dev: slow, large, not to be shipped.",
     };
     let mut description = spec.synopsis.to_owned();

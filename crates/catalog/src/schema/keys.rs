@@ -28,21 +28,5 @@ pub const COMMON: &[(&str, &str, &str)] = &[
 ];
 
 /// Types that the format knows and this version does not.
-pub const LATER_TYPES: &[&str] = &[
-    "package",
-    "repository",
-    "service",
-    "user",
-    "group",
-    "ssh_key",
-    "cron",
-    "timer",
-    "sysctl",
-    "mount",
-    "hostname",
-    "git",
-    "archive",
-    "firewall",
-    "container",
-    "template",
-];
+pub const LATER_TYPES: &[&str] =
+    &["package", "repository", "git", "archive", "firewall", "container", "template"];

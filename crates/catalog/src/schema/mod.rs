@@ -19,8 +19,8 @@ pub use bind::{bind, bind_removal};
 pub use keys::{COMMON, LATER_TYPES};
 pub use markdown::markdown;
 pub use read::command;
-pub(crate) use rules::is_absent;
 pub use rules::{AttributeProblem, ProblemKind, check};
+pub(crate) use rules::{is_absent, literal, literals};
 
 use crate::module::OnRemove;
 use crate::types::{Spec, TYPES};
@@ -54,7 +54,8 @@ pub struct ResourceType {
     /// The attributes that the ledger keeps, so that the node can undo the resource when its
     /// declaration is gone. None for types whose path says it all.
     pub removal: &'static [&'static str],
-    /// The rules between its attributes, beside what the table says.
+    /// The rules between its attributes, beside what the table says. With [`Short::Name`] they see the
+    /// resource's name too, as `name`.
     pub rules: fn(&BTreeMap<String, Value>) -> Vec<AttributeProblem>,
     /// Reads its evaluated attributes.
     pub bind: fn(&Attributes<'_>) -> Result<Spec, String>,

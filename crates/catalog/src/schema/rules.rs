@@ -74,7 +74,14 @@ pub(super) fn problems(
         found.extend(value_problem(kind, key, value, skip));
     }
     found.extend(missing(kind, attributes));
-    found.extend((kind.rules)(attributes));
+    if kind.short == Short::Name {
+        // Such a name is a value like any other: its rules see it as `name`.
+        let mut with_name = attributes.clone();
+        with_name.insert("name".to_owned(), as_name);
+        found.extend((kind.rules)(&with_name));
+    } else {
+        found.extend((kind.rules)(attributes));
+    }
     if kind.guarded && !handler {
         found.extend(unguarded(kind, attributes));
     }
@@ -118,6 +125,24 @@ fn value_problem(
     blame(problem, message, None)
 }
 
+/// The text of an attribute, where it is given and holds no `${{ }}`.
+pub(crate) fn literal<'a>(attributes: &'a BTreeMap<String, Value>, name: &str) -> Option<&'a str> {
+    attributes.get(name).filter(|value| !params::is_dynamic(value)).and_then(Value::as_str)
+}
+
+/// As [`literal`], of a list or of one text that stands for a list: those items that hold no `${{ }}`.
+pub(crate) fn literals<'a>(
+    attributes: &'a BTreeMap<String, Value>,
+    name: &str,
+) -> impl Iterator<Item = &'a str> {
+    let items = match attributes.get(name) {
+        Some(Value::List(items)) => items.as_slice(),
+        Some(one) => std::slice::from_ref(one),
+        None => &[],
+    };
+    items.iter().filter(|item| !params::is_dynamic(item)).filter_map(Value::as_str)
+}
+
 pub(crate) fn is_absent(attributes: &BTreeMap<String, Value>) -> bool {
     attributes.get("state").and_then(Value::as_str) == Some("absent")
 }
@@ -133,6 +158,12 @@ impl AttributeProblem {
     pub(crate) fn missing(attribute: Option<&str>, message: String, help: &str) -> AttributeProblem {
         let attribute = attribute.map(str::to_owned);
         AttributeProblem { attribute, kind: ProblemKind::Missing, message, help: Some(help.to_owned()) }
+    }
+
+    /// A value that cannot be held and may be secret: the resource is blamed, so that no line of the
+    /// repo is shown with it.
+    pub(crate) fn secret_value(message: String, help: &str) -> AttributeProblem {
+        AttributeProblem { attribute: None, kind: ProblemKind::Value, message, help: Some(help.to_owned()) }
     }
 
     /// A value that the attribute cannot hold.

@@ -4,18 +4,30 @@
 //! A type is a static [`ResourceType`] (its attributes, rules, example) and a spec: typed, every
 //! expression evaluated. A spec of a thing with a state is a [`StateSpec`] too.
 
+mod account;
 mod block;
+mod cron;
 mod custom;
 mod directory;
 mod download;
 mod edited;
 mod exec;
 mod file;
+mod group;
 mod host;
+mod hostname;
 mod ini;
 mod json;
 mod line;
+mod mount;
+mod service;
+mod ssh_key;
+mod sudo;
 mod symlink;
+mod sysctl;
+mod timer;
+mod unit;
+mod user;
 
 use std::sync::Arc;
 
@@ -28,11 +40,22 @@ pub use download::DownloadSpec;
 pub use edited::EditedFile;
 pub use exec::ExecSpec;
 pub use file::FileSpec;
+pub use group::GroupSpec;
 pub use host::{HOSTS, HostSpec};
+pub use hostname::HostnameSpec;
 pub use ini::{IniSpec, IniValue};
 pub use json::JsonSpec;
 pub use line::LineSpec;
+pub use mount::{FSTAB, MountSpec, MountState};
+pub use ssh_key::{AuthorizedKey, SshKeySpec};
+pub use sudo::SudoSpec;
 pub use symlink::SymlinkSpec;
+pub use sysctl::{SysctlSpec, sysctl_path, sysctl_words};
+pub use unit::{
+    DROP_IN_PREFIX, DROP_IN_TEXT, ENABLED_TEXT, LOADED_TEXT, MASKED_TEXT, NotifyAction, RUN_TEXT, RunState,
+    UnitFile, UnitSpec,
+};
+pub use user::{PasswordDays, PasswordHash, UserSpec, date_of_days, days_of_date};
 
 use crate::schema::{Attribute, AttributeProblem, FieldKind, ResourceType};
 
@@ -47,6 +70,16 @@ pub static TYPES: &[&ResourceType] = &[
     &json::TYPE,
     &download::TYPE,
     &host::TYPE,
+    &user::TYPE,
+    &group::TYPE,
+    &ssh_key::TYPE,
+    &service::TYPE,
+    &timer::TYPE,
+    &cron::TYPE,
+    &sudo::TYPE,
+    &sysctl::TYPE,
+    &mount::TYPE,
+    &hostname::TYPE,
     &exec::EXEC,
     &exec::SHELL,
     &custom::TYPE,
@@ -73,6 +106,22 @@ pub enum Spec {
     Custom(CustomSpec),
     /// An entry of the hosts file.
     Host(HostSpec),
+    /// A user.
+    User(UserSpec),
+    /// A group.
+    Group(GroupSpec),
+    /// Public keys of a user.
+    SshKey(SshKeySpec),
+    /// A unit of systemd (`service` or `timer`).
+    Unit(UnitSpec),
+    /// A rule of sudo.
+    Sudo(SudoSpec),
+    /// A kernel parameter.
+    Sysctl(SysctlSpec),
+    /// A mount point.
+    Mount(MountSpec),
+    /// The host's name.
+    Hostname(HostnameSpec),
     /// A block of lines in a text file.
     Block(BlockSpec),
     /// A key of an INI file.
@@ -93,6 +142,42 @@ pub trait StateSpec {
     fn needs(&self) -> Vec<&str> {
         Vec::new()
     }
+
+    /// Other things that must be right before it, where they are declared: its user, its package.
+    fn after(&self) -> Vec<Subject<'_>> {
+        Vec::new()
+    }
+
+    /// Types of which every resource comes before it.
+    fn after_types(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// With which others it is applied in one go, where nothing orders them against each other.
+    fn together(&self) -> Option<Together> {
+        None
+    }
+}
+
+/// What of the host a resource is about. Two resources with one subject are about the same thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject<'a> {
+    /// What is at this path.
+    Path(&'a str),
+    /// A thing of a type, by its name.
+    Named {
+        /// The resource type.
+        kind: &'a str,
+        /// The resource's name.
+        name: &'a str,
+    },
+}
+
+/// What is applied in one go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Together {
+    /// Packages, in one transaction of the package manager.
+    Packages,
 }
 
 impl Spec {
@@ -114,6 +199,14 @@ impl Spec {
         match self {
             Spec::Tree(spec) => Some(spec),
             Spec::Host(spec) => Some(spec),
+            Spec::User(spec) => Some(spec),
+            Spec::Group(spec) => Some(spec),
+            Spec::SshKey(spec) => Some(spec),
+            Spec::Unit(spec) => Some(spec),
+            Spec::Sudo(spec) => Some(spec),
+            Spec::Sysctl(spec) => Some(spec),
+            Spec::Mount(spec) => Some(spec),
+            Spec::Hostname(spec) => Some(spec),
             Spec::Block(spec) => Some(spec),
             Spec::Ini(spec) => Some(spec),
             Spec::Json(spec) => Some(spec),
@@ -147,6 +240,14 @@ pub struct Ownership {
     pub owner: Option<String>,
     /// Group name or number.
     pub group: Option<String>,
+}
+
+impl Ownership {
+    /// The user and the group, which must be there before.
+    pub fn accounts(&self) -> Vec<Subject<'_>> {
+        let user = self.owner.iter().map(|name| Subject::Named { kind: "user", name });
+        user.chain(self.group.iter().map(|name| Subject::Named { kind: "group", name })).collect()
+    }
 }
 
 /// The bytes that a file should hold.

@@ -19,12 +19,13 @@ use catalog::params::Resolved;
 use catalog::schema::{self, Manages};
 use catalog::types::{Ensure, Spec, StateSpec};
 use lang::{Expr, Value};
+use model::window::Window;
 
 use links::DeclaredSlots;
 
 pub use foreach::{MAX_LOOP_BYTES, MAX_LOOP_PAIRS, MAX_NODE_ITEMS};
 pub(crate) use order::parents;
-pub use reads::reads_trait;
+pub use reads::TraitUses;
 
 use crate::condition::{ModuleScope, SharedScope};
 use crate::{ResourceId, Subject, When};
@@ -49,6 +50,8 @@ pub struct Desired {
     pub modules: Vec<Arc<BoundModule>>,
     /// The whole node only observes; removals too.
     pub observe: bool,
+    /// The windows that its conditions may ask for; one that cannot be read carries the reason.
+    pub windows: Arc<BTreeMap<String, Result<Window, String>>>,
     /// Where each resource stands: module and slot (resources, then handlers).
     pub(crate) index: Arc<BTreeMap<ResourceId, (usize, usize)>>,
 }
@@ -211,6 +214,27 @@ impl BoundResource {
             Err(_) => Vec::new(),
         }
     }
+
+    /// Things other than paths that must be right before it, where they are declared: the user and the
+    /// group that own a file, or as which a command runs.
+    pub(crate) fn after_things(&self) -> Vec<Subject<'_>> {
+        match &self.spec {
+            Ok(Spec::File(spec)) => spec.ownership.accounts(),
+            Ok(Spec::Directory(spec)) => spec.ownership.accounts(),
+            Ok(Spec::Download(spec)) => spec.ownership.accounts(),
+            Ok(Spec::Exec(spec)) => {
+                spec.user.iter().map(|name| Subject::Named { kind: "user", name }).collect()
+            }
+            Ok(spec) => spec.state().map(StateSpec::after).unwrap_or_default(),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// Types of which every resource comes before it.
+    pub(crate) fn after_types(&self) -> &'static [&'static str] {
+        let state = self.spec.as_ref().ok().and_then(Spec::state);
+        state.map(StateSpec::after_types).unwrap_or_default()
+    }
 }
 
 impl Desired {
@@ -254,7 +278,15 @@ pub fn bind(inputs: &Inputs<'_>) -> Desired {
     links::resolve(&mut modules, &declared);
     let modules = order::order(modules);
     let index = index(&modules);
-    Desired { modules: modules.into_iter().map(Arc::new).collect(), observe: inputs.params.observe, index }
+    let windows = inputs.params.windows.iter();
+    let windows = windows
+        .map(|(name, declared)| (name.clone(), Window::read(declared).map_err(|error| error.to_string())));
+    Desired {
+        modules: modules.into_iter().map(Arc::new).collect(),
+        observe: inputs.params.observe,
+        windows: Arc::new(windows.collect()),
+        index,
+    }
 }
 
 /// The names that do not depend on a module. `vars` are still those of the release.
@@ -341,7 +373,9 @@ fn bind_module<'m>(
     }
     slots.begin_handlers();
     for handler in &module.handlers {
-        slots.push(handler, &mut bound.handlers, binder.expand(handler));
+        let expanded = binder.expand(handler);
+        let handlers = expanded.into_iter().map(|handler| apart_from(&bound.resources, handler)).collect();
+        slots.push(handler, &mut bound.handlers, handlers);
     }
     bound.unnamed = binder.unnamed;
     // Where the module is not wanted its verify is not either, and may not even evaluate.
@@ -352,6 +386,18 @@ fn bind_module<'m>(
         }
     }
     (bound, slots)
+}
+
+/// A handler may be about the same thing as a resource of its module: the service that it reloads. It
+/// has an id of its own then.
+fn apart_from(resources: &[Arc<BoundResource>], handler: Arc<BoundResource>) -> Arc<BoundResource> {
+    if resources.iter().all(|resource| resource.id != handler.id) {
+        return handler;
+    }
+    let mut handler = Arc::unwrap_or_clone(handler);
+    let name = format!("{} (handler)", handler.name);
+    handler.id = ResourceId::new(handler.id.module(), &handler.kind, &name);
+    Arc::new(handler)
 }
 
 fn index(modules: &[BoundModule]) -> Arc<BTreeMap<ResourceId, (usize, usize)>> {

@@ -1,82 +1,109 @@
 //! Which traits a node's set may read, found in its expressions without evaluating them.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use catalog::module::{CommandLine, DeclaredResource, Module};
 use lang::{Expr, InterpolatedText, Template, Value};
 
 use super::Inputs;
 
-/// Whether anything that is bound may read the trait at this path (`["uptime", "seconds"]`), a part
-/// of it, or a map that it is in. What does not parse reads nothing: it fails wherever it is bound.
-pub fn reads_trait(inputs: &Inputs<'_>, path: &[&str]) -> bool {
-    let reads = Reads { path };
-    let params = inputs.params;
-    let layers = params.conditional.iter();
-    let mut vars = params.vars.values().chain(params.host_vars.values());
-    vars.any(|value| reads.value(value))
-        || layers.into_iter().any(|it| reads.expr(&it.when) || it.vars.values().any(|var| reads.value(var)))
-        || inputs.modules.values().any(|module| reads.module(module))
+/// The traits that a node's set may read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TraitUses {
+    /// Paths below `traits`; an empty one stands for all of them, as in `traits[params.group]`.
+    paths: BTreeSet<Vec<String>>,
 }
 
-struct Reads<'a> {
-    path: &'a [&'a str],
-}
-
-impl Reads<'_> {
-    fn module(&self, module: &Module) -> bool {
-        let template = |source: &String| {
-            let parsed = Template::parse("", source);
-            parsed.is_ok_and(|template| template.uses().iter().any(|name| self.is_meant(&name.path)))
-        };
-        module.when.as_ref().is_some_and(|when| self.expr(when))
-            || module.params.values().any(|decl| decl.default.as_ref().is_some_and(|it| self.value(it)))
-            || module.resources.iter().chain(&module.handlers).any(|resource| self.resource(resource))
-            || module.verify.as_ref().is_some_and(|verify| self.command(verify))
-            || module.templates.values().any(template)
+impl TraitUses {
+    /// Finds them. What does not parse reads nothing: it fails wherever it is bound.
+    pub fn of(inputs: &Inputs<'_>) -> TraitUses {
+        let mut uses = TraitUses::default();
+        let params = inputs.params;
+        params.vars.values().chain(params.host_vars.values()).for_each(|value| uses.value(value));
+        for layer in &params.conditional {
+            uses.expr(&layer.when);
+            layer.vars.values().for_each(|value| uses.value(value));
+        }
+        inputs.modules.values().for_each(|module| uses.module(module));
+        uses
     }
 
-    fn resource(&self, resource: &DeclaredResource) -> bool {
-        self.text(&resource.name)
-            || resource.when.as_ref().is_some_and(|when| self.expr(when))
-            || resource.attributes.values().any(|value| self.value(value))
-            || resource.foreach.as_ref().is_some_and(|over| self.value(over))
-            || resource.only_if.iter().chain(&resource.not_if).any(|guard| self.command(guard))
+    /// Whether anything reads the trait at this path (`["uptime", "seconds"]`), a part of it, or a map
+    /// that it is in.
+    pub fn reads(&self, path: &[&str]) -> bool {
+        self.paths.iter().any(|used| used.iter().zip(path).all(|(name, part)| name == part))
     }
 
-    fn command(&self, command: &CommandLine) -> bool {
+    /// Those of the traits that are read; groups and traits alone count, not what is inside a trait.
+    pub fn select(&self, traits: &Value) -> Value {
+        let Value::Map(groups) = traits else { return Value::Map(BTreeMap::new()) };
+        let selected = groups.iter().filter_map(|(group, members)| {
+            let Value::Map(members) = members else { return None };
+            let read = members.iter().filter(|(name, _)| self.reads(&[group, name]));
+            let read: BTreeMap<_, _> = read.map(|(name, value)| (name.clone(), value.clone())).collect();
+            (!read.is_empty()).then(|| (group.clone(), Value::Map(read)))
+        });
+        Value::Map(selected.collect())
+    }
+
+    fn module(&mut self, module: &Module) {
+        module.when.iter().for_each(|when| self.expr(when));
+        module.params.values().filter_map(|decl| decl.default.as_ref()).for_each(|value| self.value(value));
+        module.resources.iter().chain(&module.handlers).for_each(|resource| self.resource(resource));
+        module.verify.iter().for_each(|verify| self.command(verify));
+        for source in module.templates.values() {
+            if let Ok(template) = Template::parse("", source) {
+                template.uses().iter().for_each(|name| self.name(&name.path));
+            }
+        }
+    }
+
+    fn resource(&mut self, resource: &DeclaredResource) {
+        self.text(&resource.name);
+        resource.when.iter().for_each(|when| self.expr(when));
+        resource.attributes.values().chain(&resource.foreach).for_each(|value| self.value(value));
+        resource.only_if.iter().chain(&resource.not_if).for_each(|guard| self.command(guard));
+    }
+
+    fn command(&mut self, command: &CommandLine) {
         match command {
             CommandLine::Shell(text) => self.text(text),
-            CommandLine::Argv(argv) => argv.iter().any(|text| self.text(text)),
+            CommandLine::Argv(argv) => argv.iter().for_each(|text| self.text(text)),
         }
     }
 
-    fn value(&self, value: &Value) -> bool {
+    fn value(&mut self, value: &Value) {
         match value {
             Value::Str(text) => self.text(text),
-            Value::List(values) => values.iter().any(|value| self.value(value)),
-            Value::Map(values) => values.values().any(|value| self.value(value)),
-            _ => false,
+            Value::List(values) => values.iter().for_each(|value| self.value(value)),
+            Value::Map(values) => values.values().for_each(|value| self.value(value)),
+            Value::Int(_) | Value::Bool(_) => {}
         }
     }
 
-    fn text(&self, text: &str) -> bool {
-        let exprs = |text: InterpolatedText| text.exprs().any(|(expr, _)| self.names(expr));
-        !InterpolatedText::is_literal(text) && InterpolatedText::parse(text).is_ok_and(exprs)
+    fn text(&mut self, text: &str) {
+        if InterpolatedText::is_literal(text) {
+            return;
+        }
+        if let Ok(text) = InterpolatedText::parse(text) {
+            text.exprs().for_each(|(expr, _)| self.names(expr));
+        }
     }
 
-    fn expr(&self, source: &str) -> bool {
-        Expr::parse(source).is_ok_and(|expr| self.names(&expr))
+    fn expr(&mut self, source: &str) {
+        if let Ok(expr) = Expr::parse(source) {
+            self.names(&expr);
+        }
     }
 
-    fn names(&self, expr: &Expr) -> bool {
-        expr.names().iter().any(|name| self.is_meant(&name.path))
+    fn names(&mut self, expr: &Expr) {
+        expr.names().iter().for_each(|name| self.name(&name.path));
     }
 
-    /// `traits` alone stands for all of them, as in `traits[params.group]`.
-    fn is_meant(&self, name: &[String]) -> bool {
-        let Some(("traits", below)) = name.split_first().map(|(root, below)| (root.as_str(), below)) else {
-            return false;
-        };
-        below.iter().zip(self.path).all(|(name, part)| name == part)
+    fn name(&mut self, name: &[String]) {
+        if let Some(("traits", below)) = name.split_first().map(|(root, below)| (root.as_str(), below)) {
+            self.paths.insert(below.to_vec());
+        }
     }
 }
 
@@ -101,7 +128,7 @@ mod tests {
         let modules = BTreeMap::from([("app".to_owned(), Arc::new(module))]);
         let traits = Value::Map(BTreeMap::new());
         let inputs = Inputs { modules: &modules, params: &params, hostname: "h", traits: &traits };
-        reads_trait(&inputs, &["uptime", "seconds"])
+        TraitUses::of(&inputs).reads(&["uptime", "seconds"])
     }
 
     #[test]

@@ -135,6 +135,12 @@ impl<'a> Binder<'a> {
     }
 }
 
+/// A resource of this type may have its content from a template.
+fn has_template(kind: &str) -> bool {
+    let template = schema::find(kind).and_then(|kind| kind.attribute("template"));
+    template.is_some_and(|attribute| attribute.kind == FieldKind::Template)
+}
+
 /// Evaluates what holds expressions; the common case of none copies nothing.
 fn attributes<'b>(
     declared: &'b BTreeMap<String, Value>,
@@ -181,12 +187,6 @@ fn retry(resource: &DeclaredResource) -> RetryPolicy {
         retries: resource.retries.unwrap_or(0).min(MAX_RETRIES),
         delay: Duration::from_secs(delay.min(MAX_RETRY_DELAY_SECS).into()),
     }
-}
-
-/// A resource of this type may have its content from a template.
-fn has_template(kind: &str) -> bool {
-    let template = schema::find(kind).and_then(|kind| kind.attribute("template"));
-    template.is_some_and(|attribute| attribute.kind == FieldKind::Template)
 }
 
 /// The attributes by which a resource of this type can be removed without its declaration.

@@ -11,21 +11,29 @@ use serde::{Deserialize, Serialize};
 
 use crate::Prior;
 
+pub mod accounts;
 pub mod block;
 pub mod custom;
 pub mod directory;
 pub mod download;
 pub mod exec;
 pub mod file;
+pub mod group;
 pub mod host;
+pub mod hostname;
 pub mod ini;
 pub mod json;
 mod json_text;
 pub mod line;
 mod lines;
+pub mod mount;
+pub mod ssh_key;
 pub mod state;
 pub mod symlink;
+pub mod sysctl;
 pub mod tree;
+pub mod unit;
+pub mod user;
 
 /// Permission bits of a file that the spec says nothing about.
 pub const DEFAULT_FILE_MODE: u32 = 0o644;
@@ -145,6 +153,7 @@ fn ownership_differs(wanted: &PathOwnership, mode: u32, uid: u32, gid: u32) -> b
         || wanted.gid.is_some_and(|want| want != gid)
 }
 
-fn mode_field(mode: u32) -> String {
+/// Permission bits as they are written.
+pub fn mode_field(mode: u32) -> String {
     format!("{mode:04o}")
 }

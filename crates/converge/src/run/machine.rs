@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
-use lang::Probe;
 use model::{RunReport, Timestamp};
 
+use super::condition::is_of_host;
 use super::module::ModuleProgress;
 use super::removal::Removal;
 use super::report::ItemCollector;
@@ -58,8 +58,16 @@ enum JobTarget {
 #[derive(Debug, Default)]
 pub(super) struct Prediction {
     pub(super) notified: BTreeMap<ResourceId, BTreeSet<ResourceId>>,
-    /// Whether something would be at a path.
-    pub(super) paths: BTreeMap<String, bool>,
+    /// What would be at a path.
+    pub(super) paths: BTreeMap<String, PredictedPath>,
+}
+
+/// What would be at a path.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum PredictedPath {
+    Nothing,
+    Directory,
+    Other,
 }
 
 impl Run {
@@ -201,6 +209,10 @@ impl Run {
         record
     }
 
+    pub(super) fn east_secs(&self) -> i32 {
+        self.options.east_secs
+    }
+
     pub(super) fn scope(&self) -> &RunScope {
         &self.options.scope
     }
@@ -210,7 +222,7 @@ impl Run {
     }
 
     fn issue(&mut self, task: JobTarget, what: JobWork) -> Job {
-        debug_assert!(!matches!(&what, JobWork::Probe(Probe::Changed(_))));
+        debug_assert!(!matches!(&what, JobWork::Probe(probe) if !is_of_host(probe)));
         self.next_job += 1;
         let id = JobId(self.next_job);
         self.jobs.insert(id, task);

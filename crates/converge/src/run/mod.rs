@@ -10,6 +10,7 @@
 //! to undo it ([`Record`]). So a process that is killed at any moment owes no handler and
 //! no verify that the next run does not pay.
 
+mod condition;
 mod machine;
 mod module;
 mod pending;
@@ -19,6 +20,7 @@ mod retry;
 mod scope;
 mod slot;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -64,6 +66,8 @@ pub struct RunOptions {
     pub started: Timestamp,
     /// Which resources it is about.
     pub scope: RunScope,
+    /// How many seconds east of UTC the host's wall clock is, for conditions about the time.
+    pub east_secs: i32,
 }
 
 /// Names a job of one run.
@@ -88,7 +92,8 @@ pub struct Job {
 /// What a job asks for; beside each the outcome that answers it.
 #[derive(Clone, Debug)]
 pub enum JobWork {
-    /// Answer a question about the host: [`JobDone::Probed`]. Only [`Probe::FileExists`].
+    /// Answer a question about the host: [`JobDone::Probed`] or [`JobDone::Skipped`]. Never one
+    /// about the time or about notifications: the run answers those itself.
     Probe(Probe),
     /// Run a resource's guard: [`JobDone::Guarded`] or [`JobDone::Skipped`].
     Guard {
@@ -109,6 +114,8 @@ pub enum JobWork {
         resource: Arc<BoundResource>,
         /// No apply will follow, so the check may cost more to say more (a dry run).
         plan: bool,
+        /// Who notified it: those that changed, and those that would have where it only observes.
+        notified: BTreeSet<ResourceId>,
     },
     /// Keep the prior bytes where the record says so, make the record durable, then apply:
     /// [`JobDone::Applied`] or [`JobDone::Skipped`].
@@ -119,6 +126,8 @@ pub enum JobWork {
         checked: Checked,
         /// What must be durable before the host is touched.
         record: Record,
+        /// Who notified it.
+        notified: BTreeSet<ResourceId>,
     },
     /// Run a module's verify: [`JobDone::Verified`].
     Verify {

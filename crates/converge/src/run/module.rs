@@ -6,9 +6,10 @@ use std::sync::Arc;
 use lang::Probe;
 use model::{Action, Timestamp};
 
+use super::condition::source;
 use super::report::{bare, item};
 use super::retry::Tries;
-use super::slot::{Applying, source, waits_for};
+use super::slot::{Applying, waits_for};
 use super::{JobDone, JobOutcome, JobWork, Run, RunMode, Undo, VERIFY_TIMEOUT};
 use crate::kinds::Checked;
 use crate::{Desired, ResourceId};
@@ -131,6 +132,10 @@ impl Run {
                 let progress = &mut self.modules[m];
                 return progress.answers.extend(progress.asked.take().map(|probe| (probe, answer)));
             }
+            (ModulePhase::Start, Ok(JobDone::Skipped(reason))) => {
+                self.modules[m].answers.clear();
+                return self.skip_module(m, reason, ModuleEnd::Fine);
+            }
             (ModulePhase::Slot(slot), Ok(JobDone::Skipped(reason))) => {
                 return self.skipped_by_host(m, slot, reason);
             }
@@ -153,7 +158,11 @@ impl Run {
             (_, Ok(_)) => "the host answered a question that was not asked".to_owned(),
         };
         match phase {
-            ModulePhase::Start => self.fail_module(m, why),
+            ModulePhase::Start => {
+                let asked = self.modules[m].asked.take();
+                let asked = asked.map_or(String::new(), |probe| format!("{probe}: "));
+                self.fail_module(m, format!("when: {asked}{why}"));
+            }
             ModulePhase::Slot(slot) => self.check_failed(m, slot, why),
             ModulePhase::Apply(slot) => self.applied(m, slot, Err(why)),
             ModulePhase::Wait(slot) => self.give_up(m, slot),

@@ -6,10 +6,12 @@ use std::sync::Arc;
 
 use catalog::module::OnRemove;
 use catalog::schema::Manages;
-use lang::{EvalError, Probe};
+use catalog::types::Spec;
 use model::delta::{Edit, Fields};
 use model::{Action, PathState};
 
+use super::condition::source;
+use super::machine::PredictedPath;
 use super::module::{ModuleEnd, ModulePhase, SlotState};
 use super::pending::Ahead;
 use super::report::item;
@@ -19,7 +21,7 @@ use crate::bind::parents;
 use crate::kinds::exec::command_text;
 use crate::kinds::{Applied, Checked};
 use crate::ledger::MAX_KEPT;
-use crate::{BoundResource, LedgerEntry, Prior, ResourceId, When};
+use crate::{BoundResource, LedgerEntry, Prior, ResourceId};
 
 /// What is to be known when an apply comes back.
 #[derive(Debug, Default)]
@@ -78,7 +80,10 @@ impl Run {
                 }
                 return Some(match resource.guards.get(progress.guarded).cloned() {
                     Some(guard) => JobWork::Guard { resource, guard },
-                    None => JobWork::Check { resource, plan: observe },
+                    None => {
+                        let notified = self.notifiers(&resource, observe);
+                        JobWork::Check { resource, plan: observe, notified }
+                    }
                 });
             }
             Ok(false) => {
@@ -96,11 +101,23 @@ impl Run {
     }
 
     /// Whether somebody (or `by`) notified the resource; what would have counts where it only observes.
-    fn is_notified(&self, resource: &BoundResource, observe: bool, by: Option<&ResourceId>) -> bool {
+    pub(super) fn is_notified(
+        &self,
+        resource: &BoundResource,
+        observe: bool,
+        by: Option<&ResourceId>,
+    ) -> bool {
         let in_map = |map: &BTreeMap<ResourceId, BTreeSet<ResourceId>>| {
             map.get(&resource.id).is_some_and(|notifiers| by.is_none_or(|by| notifiers.contains(by)))
         };
         in_map(&self.pending.notified) || (observe && in_map(&self.prediction.notified))
+    }
+
+    /// Who notified the resource; those that would have too where it only observes.
+    fn notifiers(&self, resource: &BoundResource, observe: bool) -> BTreeSet<ResourceId> {
+        let predicted = Some(&self.prediction.notified).filter(|_| observe);
+        let maps = [&self.pending.notified].into_iter().chain(predicted);
+        maps.filter_map(|map| map.get(&resource.id)).flatten().cloned().collect()
     }
 
     /// The first dependency that failed, or was skipped for a failure, and that failure.
@@ -121,46 +138,6 @@ impl Run {
         })
     }
 
-    /// Evaluates a condition; the host's next answer may be needed first.
-    pub(super) fn ask(
-        &mut self,
-        m: usize,
-        resource: Option<&BoundResource>,
-        when: &When,
-    ) -> Result<Result<bool, String>, Probe> {
-        let condition = match when {
-            When::Always => return Ok(Ok(true)),
-            When::Never(_) => return Ok(Ok(false)),
-            When::Failed(reason) => return Ok(Err(reason.clone())),
-            When::Ask(condition) => condition,
-        };
-        let observe = resource.map_or_else(|| self.observes_module(m), |resource| self.observes(resource));
-        let answers = &self.modules[m].answers;
-        let known = |probe: &Probe| match (probe, resource) {
-            (Probe::FileExists(path), _) => {
-                let predicted = self.prediction.paths.get(path).filter(|_| observe);
-                predicted.or_else(|| answers.get(probe)).copied()
-            }
-            (Probe::Changed(None), Some(resource)) => Some(self.is_notified(resource, observe, None)),
-            (Probe::Changed(Some(id)), Some(resource)) => {
-                let notifiers = resource.notifiers.get(id)?;
-                Some(notifiers.iter().any(|by| self.is_notified(resource, observe, Some(by))))
-            }
-            (Probe::Changed(_), None) => None,
-        };
-        match condition.eval(&known) {
-            Ok(wanted) => Ok(Ok(wanted)),
-            Err(EvalError::Needs(probe @ Probe::FileExists(_))) => {
-                self.modules[m].asked = Some(probe.clone());
-                Err(probe)
-            }
-            Err(EvalError::Needs(probe)) => {
-                Ok(Err(format!("when: nothing notifies it that `{probe}` could mean")))
-            }
-            Err(error) => Ok(Err(format!("when: {error}"))),
-        }
-    }
-
     /// A guard was answered.
     pub(super) fn guarded(&mut self, m: usize, slot: usize, succeeded: bool) {
         let resource = Arc::clone(self.resource(m, slot));
@@ -177,12 +154,14 @@ impl Run {
         self.skipped_by_host(m, slot, reason);
     }
 
-    /// A guard or the check could not be answered.
+    /// A question, a guard or the check could not be answered.
     pub(super) fn check_failed(&mut self, m: usize, slot: usize, why: String) {
         let resource = Arc::clone(self.resource(m, slot));
-        let why = match resource.guards.get(self.modules[m].guarded) {
-            Some(guard) => format!("{}: {why}", guard.kind.key()),
-            None => why,
+        let progress = &mut self.modules[m];
+        let why = match (progress.asked.take(), resource.guards.get(progress.guarded)) {
+            (Some(probe), _) => format!("when: {probe}: {why}"),
+            (None, Some(guard)) => format!("{}: {why}", guard.kind.key()),
+            (None, None) => why,
         };
         if self.observes(&resource) {
             self.unsure_or_failed(m, slot, &resource, why);
@@ -254,7 +233,8 @@ impl Run {
         }
         let edit = checked.edit.clone();
         self.modules[m].applying = Some(Applying { edit, ahead, new_entry });
-        Some(JobWork::Apply { resource, checked, record })
+        let notified = self.notifiers(&resource, false);
+        Some(JobWork::Apply { resource, checked, record, notified })
     }
 
     pub(super) fn applied(&mut self, m: usize, slot: usize, result: Result<Applied, String>) {
@@ -340,7 +320,12 @@ impl Run {
     fn predict(&mut self, resource: &BoundResource, checked: &Checked) {
         let Some(edit) = &checked.edit else { return };
         if let Some(path) = resource.path() {
-            self.prediction.paths.insert(path.to_owned(), !matches!(edit, Edit::Remove { .. }));
+            let predicted = match (edit, &resource.spec) {
+                (Edit::Remove { .. }, _) => PredictedPath::Nothing,
+                (_, Ok(Spec::Directory(_))) => PredictedPath::Directory,
+                _ => PredictedPath::Other,
+            };
+            self.prediction.paths.insert(path.to_owned(), predicted);
         }
         for target in &resource.notify {
             self.prediction.notified.entry(target.clone()).or_default().insert(resource.id.clone());
@@ -457,14 +442,5 @@ pub(super) fn waits_for(dependency: &(impl Display + ?Sized), root: &(impl Displ
         format!("it depends on {dependency}, which failed")
     } else {
         format!("it depends on {dependency}, which was skipped because {root} failed")
-    }
-}
-
-/// The text of a condition.
-pub(super) fn source(when: &When) -> &str {
-    match when {
-        When::Never(source) => source,
-        When::Ask(condition) => condition.source(),
-        When::Always | When::Failed(_) => "",
     }
 }

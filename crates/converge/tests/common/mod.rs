@@ -85,7 +85,20 @@ impl Host {
         self.tick()?;
         let outcome = match work {
             JobWork::Probe(Probe::FileExists(path)) => Ok(JobDone::Probed(self.nodes.contains_key(&path))),
-            JobWork::Probe(Probe::Changed(_)) => panic!("the run answers that itself"),
+            JobWork::Probe(Probe::DirExists(path)) => {
+                Ok(JobDone::Probed(self.nodes.get(&path) == Some(&Node::Directory)))
+            }
+            JobWork::Probe(Probe::CommandSucceeds(_)) if self.rooted => Ok(JobDone::Skipped("rooted".into())),
+            JobWork::Probe(Probe::CommandSucceeds(argv)) => {
+                let text = argv.join(" ");
+                match self.broken.contains(&text) {
+                    true => Err(format!("{text} cannot be started")),
+                    false => Ok(JobDone::Probed(text == "true")),
+                }
+            }
+            JobWork::Probe(Probe::ProcessRunning(name)) => Ok(JobDone::Probed(name == "nginx")),
+            JobWork::Probe(Probe::PortListening(port)) => Ok(JobDone::Probed(port == 80)),
+            JobWork::Probe(probe) => panic!("the run answers {probe} itself"),
             JobWork::Guard { guard, .. } => {
                 let text = exec::command_text(&guard.command);
                 self.log.push(format!("ask {text}"));
@@ -99,8 +112,8 @@ impl Host {
                 self.log.push(format!("wait {} s", delay.as_secs()));
                 Ok(JobDone::Waited)
             }
-            JobWork::Check { resource, plan } => self.check(&resource, plan),
-            JobWork::Apply { resource, checked, record } => {
+            JobWork::Check { resource, plan, .. } => self.check(&resource, plan),
+            JobWork::Apply { resource, checked, record, .. } => {
                 self.persist(record)?;
                 self.tick()?;
                 self.apply(&resource, &checked)
@@ -359,6 +372,7 @@ pub fn options() -> RunOptions {
         intended: true,
         started: Timestamp(0),
         scope: RunScope::All,
+        east_secs: 0,
     }
 }
 

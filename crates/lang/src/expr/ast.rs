@@ -1,5 +1,6 @@
 //! The tree of an expression. Every node knows its position and its depth.
 
+use super::predicates::Predicate;
 use crate::Value;
 
 /// A node: what it is, where it stands in the source, how deep the tree below it is.
@@ -43,30 +44,6 @@ pub(crate) enum ExprKind {
         predicate: Predicate,
         args: Vec<ExprNode>,
     },
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Predicate {
-    FileExists,
-    Changed,
-    /// `secret("...")`: known, so that its refusal can say more than "unknown".
-    Secret,
-}
-
-impl Predicate {
-    pub(crate) const ALL: [(&'static str, Predicate); 3] = [
-        ("changed", Predicate::Changed),
-        ("file_exists", Predicate::FileExists),
-        ("secret", Predicate::Secret),
-    ];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            Predicate::FileExists => "file_exists",
-            Predicate::Changed => "changed",
-            Predicate::Secret => "secret",
-        }
-    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -55,6 +55,17 @@ pub enum EvalError {
     Needs(Probe),
 }
 
+/// A window that an expression asks for with `in_window`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WindowUse {
+    /// Its name; `None` where it is computed, so that nobody knows it before the node.
+    pub name: Option<String>,
+    /// Where the question starts, in bytes.
+    pub offset: usize,
+    /// Its length in bytes.
+    pub len: usize,
+}
+
 /// A dotted name that an expression uses.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NameUse {

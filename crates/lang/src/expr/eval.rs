@@ -3,13 +3,14 @@
 use std::borrow::Cow;
 use std::collections::BTreeMap;
 
-use super::ast::{ExprKind, ExprNode, ExprOp, Predicate};
+use super::ast::{ExprKind, ExprNode, ExprOp};
 use super::error::EvalError;
 use super::filters::Filter;
+use super::predicates::Predicate;
 use super::val::Val;
 use super::{names, ops};
 use crate::nearest::{hint, nearest};
-use crate::{Probe, Scope, Value};
+use crate::{Scope, Value};
 
 /// One byte of a value counts as one; so does each of this many bytes of fixed cost.
 const ITEM_BYTES: usize = 32;
@@ -227,25 +228,8 @@ impl<'a, 'b> Eval<'a, 'b> {
         predicate: Predicate,
         args: &'a [ExprNode],
     ) -> Result<Val<'a>, EvalError> {
-        let text = match args.first().map(|arg| self.value(arg)).transpose()? {
-            Some(Value::Str(text)) => Some(text),
-            Some(other) => {
-                let message = format!("`{}` takes a string, not a {}", predicate.name(), other.type_name());
-                return Err(failed(node, message));
-            }
-            None => None,
-        };
-        let probe = match (predicate, text) {
-            (Predicate::FileExists, Some(path)) if path.starts_with('/') => Probe::FileExists(path),
-            (Predicate::FileExists, _) => {
-                return Err(failed(node, "`file_exists` takes an absolute path".into()));
-            }
-            (Predicate::Changed, id) => Probe::Changed(id),
-            (Predicate::Secret, _) => {
-                let message = "no secret provider exists in this version, so a secret cannot be resolved";
-                return Err(failed(node, message.into()));
-            }
-        };
+        let values = args.iter().map(|arg| self.value(arg)).collect::<Result<_, _>>()?;
+        let probe = predicate.probe(values).map_err(|message| failed(node, message))?;
         match self.scope.probe(&probe) {
             Some(answer) => Ok(Val::owned(Value::Bool(answer))),
             None => Err(EvalError::Needs(probe)),

@@ -18,6 +18,7 @@ mod lex;
 mod names;
 mod ops;
 mod parse;
+mod predicates;
 mod primary;
 mod val;
 mod version;
@@ -31,7 +32,7 @@ pub(crate) use lex::{Lexer, Tok, Token};
 pub(crate) use names::collect as collect_names;
 pub(crate) use parse::{KEYWORDS, Parser, parse_tokens};
 
-pub use error::{EvalError, MAX_BYTES, MAX_DEPTH, MAX_SOURCE, MAX_STEPS, NameUse, ParseError};
+pub use error::{EvalError, MAX_BYTES, MAX_DEPTH, MAX_SOURCE, MAX_STEPS, NameUse, ParseError, WindowUse};
 
 use crate::{Scope, Value};
 
@@ -85,6 +86,13 @@ impl Expr {
         let mut found = std::collections::BTreeSet::new();
         names::calls(&self.inner.root, &mut found);
         found.into_iter().collect()
+    }
+
+    /// The windows that the expression asks for, in the order of the source.
+    pub fn windows(&self) -> Vec<WindowUse> {
+        let mut found = Vec::new();
+        names::windows(&self.inner.root, &mut found);
+        found
     }
 
     /// The source as written.

@@ -3,8 +3,9 @@
 use std::collections::BTreeSet;
 
 use super::ast::{ExprKind, ExprNode};
-use super::error::NameUse;
+use super::error::{NameUse, WindowUse};
 use super::filters::Filter;
+use super::predicates::Predicate;
 use crate::Value;
 
 /// Collects the dotted names below `node`; `guarded` where they need not exist.
@@ -37,6 +38,20 @@ pub(super) fn calls(node: &ExprNode, found: &mut BTreeSet<&'static str>) {
     }
     for child in node.children() {
         calls(child, found);
+    }
+}
+
+/// Collects the windows that are asked for below `node`.
+pub(super) fn windows(node: &ExprNode, found: &mut Vec<WindowUse>) {
+    if let ExprKind::Predicate { predicate: Predicate::InWindow, args } = &node.kind {
+        let name = match args.first().map(|arg| &arg.kind) {
+            Some(ExprKind::Literal(Value::Str(name))) => Some(name.clone()),
+            _ => None,
+        };
+        found.push(WindowUse { name, offset: node.offset, len: node.len });
+    }
+    for child in node.children() {
+        windows(child, found);
     }
 }
 

@@ -1,16 +1,14 @@
 //! The tightest part of the grammar: values, names, calls, parts and filters.
 
-use super::ast::{ExprKind, ExprNode, Predicate};
-use super::error::ParseError;
+use super::ast::{ExprKind, ExprNode};
+use super::error::{EvalError, MAX_BYTES, MAX_STEPS, ParseError};
+use super::eval::{Eval, EvalBudget};
 use super::filters::Filter;
 use super::lex::{Tok, Token};
 use super::parse::{KEYWORDS, Parser};
-use crate::Value;
+use super::predicates::Predicate;
 use crate::nearest::hint;
-
-/// Predicates of CFG-3 that this version does not answer, so that they are not called unknown.
-const LATER: [&str; 6] =
-    ["dir_exists", "command_succeeds", "process_running", "port_listening", "hour_range", "day_of_week"];
+use crate::{Names, Value};
 
 impl Parser {
     /// A value and what is applied to it: parts, indexes, filters.
@@ -126,23 +124,19 @@ impl Parser {
         let wrong = |message: String, help: Option<String>| {
             Err(ParseError { message, offset: token.offset, len: token.len, help })
         };
-        if let Some((_, predicate)) = Predicate::ALL.into_iter().find(|(known, _)| *known == name) {
-            let fits = if predicate == Predicate::Changed { args.len() <= 1 } else { args.len() == 1 };
-            if !fits {
-                return wrong(format!("`{name}` takes one text"), None);
+        if let Some(predicate) = Predicate::named(name) {
+            if let Err(message) = predicate.takes(args.len()) {
+                return wrong(message, None);
             }
-            return self.node_from(ExprKind::Predicate { predicate, args }, token.offset);
+            let node = self.node_from(ExprKind::Predicate { predicate, args }, token.offset)?;
+            return constant(predicate, node);
         }
         if let Some(filter) = Filter::named(name) {
             let mut node = self.filter_node(filter, args, token)?;
             (node.offset, node.len) = (token.offset, self.previous_end() - token.offset);
             return Ok(node);
         }
-        if LATER.contains(&name) {
-            let help = "file_exists(\"/path\") and changed are the node-side predicates there are";
-            return wrong(format!("`{name}` is not a predicate of this version"), Some(help.into()));
-        }
-        let known = Filter::names().chain(Predicate::ALL.into_iter().map(|(name, _)| name));
+        let known = Filter::names().chain(Predicate::ALL.into_iter().map(Predicate::name));
         wrong(format!("unknown function `{name}`{}", hint(name, known)), all_filters())
     }
 
@@ -187,4 +181,27 @@ impl Parser {
 
 fn all_filters() -> Option<String> {
     Some(format!("there are: {}", Filter::names().collect::<Vec<_>>().join(", ")))
+}
+
+/// A predicate whose arguments are known is read now, so that a wrong one is a mistake where it
+/// is written and not on the node. `secret` is refused in words of its own, wherever it stands.
+fn constant(predicate: Predicate, node: ExprNode) -> Result<ExprNode, ParseError> {
+    if predicate == Predicate::Secret || !is_constant(&node) {
+        return Ok(node);
+    }
+    let (names, mut budget) = (Names::new(), EvalBudget::new(MAX_STEPS, MAX_BYTES));
+    match Eval::new(&names, &mut budget).value(&node) {
+        Err(EvalError::Failed { message, .. }) => Err(ParseError::new(message, node.offset, node.len)),
+        _ => Ok(node),
+    }
+}
+
+fn is_constant(node: &ExprNode) -> bool {
+    match &node.kind {
+        ExprKind::Literal(_) => true,
+        ExprKind::Negate(_) | ExprKind::List(_) | ExprKind::Predicate { .. } => {
+            node.children().into_iter().all(is_constant)
+        }
+        _ => false,
+    }
 }

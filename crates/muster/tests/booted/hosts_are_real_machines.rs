@@ -4,7 +4,7 @@
 
 use std::path::Path;
 
-use test_support::booted::{BootedHost, CACHE, MINUTE, NAME, Testbed, V4};
+use test_support::booted::{BootedHost, CACHE, MINUTE, NAME, TestPackage, Testbed, V4};
 
 fn pings(host: &BootedHost, address: &str) -> bool {
     // bash opens a TCP connection; a refusal is an answer of the address too.
@@ -51,7 +51,30 @@ fn they_reboot_power_off_and_lose_power() {
 fn packages_are_installed_from_folders() {
     let Some(testbed) = Testbed::open() else { return };
     let web = testbed.boot("web-1");
+    let shop = |version: &str| TestPackage::new("shop", version).conffile("/etc/shop.conf", "port 80\n");
+    testbed.publish_packages(&[
+        shop("1.0"),
+        shop("2.0"),
+        TestPackage::new("broken", "1.0").script("postinst", "#!/bin/sh\nexit 3\n"),
+        TestPackage::new("rival", "1.0").field("Conflicts", "shop").file("/usr/lib/rival", "here\n"),
+    ]);
     web.ok(["apt-get", "update"]);
+    web.ok(["apt-get", "install", "-y", "shop=1.0"]);
+    web.write("/etc/shop.conf", "port 8080\n", 0o644);
+    web.ok(["apt-get", "install", "-y", "shop"]);
+    assert_eq!(
+        web.read("/etc/shop.conf").as_deref(),
+        Some("port 8080\n"),
+        "a conffile is the administrator's"
+    );
+    assert_eq!(web.ok(["dpkg-query", "-f", "${Version}", "-W", "shop"]), "2.0");
+    assert!(!web.run(["apt-get", "install", "-y", "broken"]).status.success());
+    web.ok(["apt-get", "purge", "-y", "broken"]);
+    web.ok(["apt-get", "install", "-y", "rival"]);
+    assert!(
+        !web.run(["dpkg-query", "-f", "${db:Status-Status}", "-W", "shop"]).stdout.starts_with(b"installed")
+    );
+    assert_eq!(web.read("/usr/lib/rival").as_deref(), Some("here\n"));
     web.ok(["apt-get", "install", "-y", "nginx-light"]);
     assert_eq!(web.ok(["systemctl", "is-active", "nginx"]), "active\n");
     assert!(!Path::new(CACHE).join("root/etc/nginx").exists(), "no host writes into the image");

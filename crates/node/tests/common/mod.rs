@@ -10,7 +10,7 @@ use model::trie::Trie;
 use model::{
     Digest, Kind, ObjectKey, ObjectSet, RunCounts, RunReport, Selection, SelectionEntry, Stub, Timestamp,
 };
-use node::{Adoption, Identity, Node, NodeEffect, NodeInput, Restored, RunOrder};
+use node::{Adoption, Identity, Node, NodeEffect, NodeInput, ObservedTraits, Restored, RunOrder};
 use trust::adopt::takes;
 use trust::signed::sign;
 use trust::{Header, SigningKey, Slots, TrustDocument};
@@ -88,7 +88,12 @@ pub fn offering(offer: Offer) -> Answer {
 }
 
 pub fn traits(text: &str) -> TraitReport {
-    TraitReport { digest: Digest::of(text.as_bytes()), values: serde_json::json!({ "os": text }) }
+    TraitReport::whole(Digest::of(text.as_bytes()), serde_json::json!({ "os": text }))
+}
+
+/// All of them count.
+pub fn observed(report: &TraitReport) -> NodeInput {
+    NodeInput::Traits(ObservedTraits { report: report.clone(), read: None })
 }
 
 pub fn report(changed: u32, ok: u32) -> RunReport {
@@ -158,8 +163,7 @@ impl Bench {
     /// Waits until a check-in is due, and lets it be sent. Runs on the way change nothing.
     pub fn check_in(&mut self) -> CheckIn {
         for _ in 0..5000 {
-            let input =
-                if self.collecting { NodeInput::Traits(self.traits.clone()) } else { NodeInput::Tick };
+            let input = if self.collecting { observed(&self.traits) } else { NodeInput::Tick };
             if !self.collecting {
                 let (at, _) = self.node.next_deadline().expect("something is due");
                 self.now = self.now.max(at);

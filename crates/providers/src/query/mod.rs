@@ -9,7 +9,7 @@
 pub(crate) mod disks;
 mod file;
 pub(crate) mod listeners;
-mod proc;
+pub(crate) mod proc;
 mod processes;
 
 use std::sync::Arc;
@@ -88,6 +88,22 @@ pub fn answer(
         return Err(format!("the answer is larger than {MAX_ANSWER} bytes"));
     }
     Ok(answer)
+}
+
+/// Whether a process of this name runs (`process_running`).
+///
+/// # Errors
+/// When the processes cannot be listed.
+pub fn is_running(host: &Host, name: &str) -> Result<bool, String> {
+    processes::is_running(host, name)
+}
+
+/// Whether anything listens on a TCP port (`port_listening`).
+///
+/// # Errors
+/// When the kernel's table cannot be read.
+pub fn is_listening(host: &Host, port: u16) -> Result<bool, String> {
+    Ok(listeners::listening_ports(host, "tcp")?.contains(&port))
 }
 
 /// As many rows as an answer holds, and how many do not fit, under a name.

@@ -41,6 +41,25 @@ pub(super) fn answer(host: &Host) -> Result<Value, String> {
     rows("processes", processes, 0)
 }
 
+/// Whether a process of this name runs: the name that the kernel shows, which is cut after 15
+/// bytes, or the name of the program's file. One that has ended and waits for its parent is none.
+pub(super) fn is_running(host: &Host, name: &str) -> Result<bool, String> {
+    /// The longest name that the kernel shows, in bytes.
+    const MAX_SHOWN: usize = 15;
+    let proc = Proc::of(host);
+    let shown = name.get(..MAX_SHOWN).unwrap_or(name);
+    let is_named = |pid: u32| {
+        let is_file = |exe: String| exe.rsplit('/').next() == Some(name);
+        proc.name(pid).as_deref() == Some(shown) || proc.link(format!("{pid}/exe")).is_some_and(is_file)
+    };
+    let is_alive = |pid: u32| {
+        let stat = proc.text(format!("{pid}/stat")).unwrap_or_default();
+        let state = stat.rsplit_once(')').and_then(|(_, rest)| rest.split_ascii_whitespace().next());
+        !matches!(state, Some("Z" | "X") | None)
+    };
+    Ok(proc.processes()?.into_iter().any(|pid| is_named(pid) && is_alive(pid)))
+}
+
 fn process(proc: &Proc, accounts: &Accounts, pid: u32) -> Option<Process> {
     let stat = proc.text(format!("{pid}/stat"))?;
     let status = proc.text(format!("{pid}/status"))?;

@@ -103,6 +103,8 @@ pub struct Collectors {
 /// A collector and its last good observation.
 struct CachedCollector {
     collector: Collector,
+    /// How long `seen` counts.
+    ttl: Duration,
     seen: Option<(Timestamp, TraitGroup)>,
     /// Its thread is still running, perhaps from an earlier call: no second one is started.
     busy: Arc<AtomicBool>,
@@ -152,8 +154,22 @@ impl Collectors {
 
     /// Other collectors, for tests and tools.
     pub fn with(collectors: Vec<Collector>) -> Collectors {
-        let kept = |collector| CachedCollector { collector, seen: None, busy: Arc::default() };
+        let kept = |collector: Collector| CachedCollector {
+            ttl: collector.ttl,
+            collector,
+            seen: None,
+            busy: Arc::default(),
+        };
         Collectors { collectors: collectors.into_iter().map(kept).collect() }
+    }
+
+    /// Sets how long what a collector observed counts, in seconds by group; a group that is not named
+    /// has its own time again.
+    pub fn set_ttls(&mut self, secs: &BTreeMap<String, u64>) {
+        for kept in &mut self.collectors {
+            let set = secs.get(kept.collector.name).copied().map(Duration::from_secs);
+            kept.ttl = set.unwrap_or(kept.collector.ttl);
+        }
     }
 
     /// What the host is at `now`: what is too old is observed anew, all at once.
@@ -203,7 +219,7 @@ impl Collectors {
 impl CachedCollector {
     fn is_fresh(&self, now: Timestamp) -> bool {
         // A clock that was set back must not keep an observation for ever.
-        self.seen.as_ref().is_some_and(|(at, _)| now >= *at && now.since(*at) < self.collector.ttl)
+        self.seen.as_ref().is_some_and(|(at, _)| now >= *at && now.since(*at) < self.ttl)
     }
 
     /// Starts the collector; gives the instant until which to wait for it.

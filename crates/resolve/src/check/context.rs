@@ -44,6 +44,8 @@ pub(crate) struct ModuleInfo {
     pub(crate) name: Arc<str>,
     pub(crate) params: BTreeMap<String, Arc<ParamDecl>>,
     pub(crate) depends_on: Vec<Arc<str>>,
+    /// Windows that its conditions ask for.
+    pub(crate) windows: BTreeSet<String>,
     /// Its file has mistakes: a param that is not here may be declared there.
     pub(crate) broken: bool,
 }
@@ -151,6 +153,7 @@ fn module_info(name: &str, interface: &Interface, broken: bool) -> ModuleInfo {
         name: name.into(),
         params: interface.params.iter().map(|(name, decl)| (name.clone(), Arc::new(decl.clone()))).collect(),
         depends_on: interface.depends_on.iter().map(|name| name.as_str().into()).collect(),
+        windows: interface.windows.clone(),
         broken,
     }
 }
@@ -245,6 +248,16 @@ fn check_uses(files: &Files, modules: &Modules, context: &Context, sink: &mut Si
         }
         for used in &uses.vars {
             check_var_use(path, used, context, sink);
+        }
+        for used in &uses.windows {
+            if !context.fleet.windows.contains_key(&used.window) && !context.fleet_broken {
+                let help = match context.fleet.windows.is_empty() {
+                    true => "declare it in fleet.yaml, under `windows:`".to_owned(),
+                    false => near_or_all(&used.window, context.fleet.windows.keys().map(String::as_str)),
+                };
+                let message = format!("there is no window `{}`", used.window);
+                sink.error(path, "E065", used.at, message).help(help);
+            }
         }
     }
 }

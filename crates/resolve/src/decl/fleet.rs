@@ -1,14 +1,16 @@
-//! `fleet.yaml`: the fleet's name, its channels, its defaults, its own vars, and what is
-//! synchronized and delegated.
+//! `fleet.yaml`: the fleet's name, its channels, its defaults, its own vars, its windows, and
+//! what is synchronized and delegated.
 
 use std::collections::BTreeMap;
 
-use catalog::channel::{ChannelSettings, MAX_JITTER, MIN_CONTACT_SECS};
+use catalog::channel::{ChannelSettings, MAX_JITTER, MIN_CONTACT_SECS, TRAIT_TTL_SECS};
 use model::replication::{Bounds, LinkSettings, TransportPolicy};
+use model::window::DeclaredWindow;
 
 use super::delegation::{self, DelegationDecl};
 use super::sync::{self, SyncDecl};
 use super::vars::{self, Var};
+use super::windows;
 use crate::shape::Reading;
 use crate::yaml::{At, Spanned, YamlKind, YamlNode};
 
@@ -27,6 +29,8 @@ pub(crate) struct FleetDecl {
     pub(crate) observe: bool,
     /// In order: the first that is for a node holds.
     pub(crate) sync: Vec<SyncDecl>,
+    /// By name.
+    pub(crate) windows: BTreeMap<String, DeclaredWindow>,
     /// By name.
     pub(crate) delegations: Vec<DelegationDecl>,
     /// A channel may be declared that could not be read.
@@ -59,6 +63,7 @@ pub(crate) fn read(reading: &mut Reading<'_>, root: &YamlNode) -> FleetDecl {
     fleet.vars = keys.read("vars", |node| vars::read(reading, node, "vars"));
     fleet.observe = keys.read("observe", |node| reading.bool(node, "observe")).unwrap_or(false);
     fleet.sync = keys.read("sync", |node| sync::read(reading, node));
+    fleet.windows = keys.read("windows", |node| windows::read(reading, node));
     fleet.delegations = keys.read("delegations", |node| delegation::read(reading, node));
     keys.end(reading);
     fleet
@@ -100,6 +105,7 @@ fn channel(reading: &mut Reading<'_>, name: &Spanned<String>, node: &YamlNode) -
     let mut channel = ChannelSettings::with_freshness(0);
     let mut keys = reading.keys(node, "a channel", "a channel");
     channel.link = keys.read("link", |node| link(reading, node));
+    channel.trait_ttl_secs = keys.read("traits", |node| trait_ttls(reading, node));
     keys.set("contact", &mut channel.contact_secs, |node| interval(reading, node, "contact"));
     keys.set("jitter", &mut channel.jitter_percent, |node| {
         percent(reading, node, "jitter", MAX_JITTER, "20%")
@@ -120,6 +126,29 @@ fn channel(reading: &mut Reading<'_>, name: &Spanned<String>, node: &YamlNode) -
     keys.set("transport", &mut channel.transport, |node| reading.word(node, "transport", &transports));
     keys.end(reading);
     channel
+}
+
+/// How long what each collector observed counts (TRT-1).
+fn trait_ttls(reading: &mut Reading<'_>, node: &YamlNode) -> BTreeMap<String, u32> {
+    let mut ttls = BTreeMap::new();
+    for (group, value) in reading.map(node, "traits") {
+        let known = || catalog::traits::groups().chain([catalog::traits::EXTERNAL]);
+        if !known().any(|name| name == group.value) {
+            let help = lang::nearest(&group.value, known()).map(|near| format!("did you mean `{near}`?"));
+            reading
+                .error("E015", group.at, format!("`traits.{}` is no group of traits", group.value))
+                .maybe_help(help);
+        } else if let Some(secs) = reading.duration(value, "how long traits count") {
+            if TRAIT_TTL_SECS.contains(&secs) {
+                ttls.insert(group.value.clone(), secs);
+            } else {
+                let show = catalog::duration::show;
+                let (least, most) = (show(*TRAIT_TTL_SECS.start()), show(*TRAIT_TTL_SECS.end()));
+                reading.error("E017", value.at, format!("traits count for {least} to {most}"));
+            }
+        }
+    }
+    ttls
 }
 
 /// Bounds and waits of the agents' ends of links (SYN-3).

@@ -1,17 +1,20 @@
-//! `groups.yaml`: vars and observe for every node whose declared facts match.
+//! `groups.yaml`: vars and observe for every node whose declared facts match, and names for
+//! selectors.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use lang::Expr;
 
 use super::vars::{self, Var};
 use crate::exprs::{self, ExprSite};
 use crate::shape::Reading;
-use crate::yaml::{At, YamlNode};
+use crate::yaml::{At, Spanned, YamlNode};
 
 /// A group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Group {
+    /// What selectors call it, if it has a name.
+    pub(crate) name: Option<Spanned<String>>,
     pub(crate) condition: Expr,
     pub(crate) at: At,
     pub(crate) vars: Vec<Var>,
@@ -28,11 +31,28 @@ pub(crate) fn read(reading: &mut Reading<'_>, root: &YamlNode) -> Vec<Group> {
     let mut keys = reading.keys(root, "groups.yaml", "groups.yaml");
     let groups = keys.read("groups", |node| reading.list(node, "groups"));
     keys.end(reading);
-    groups.iter().filter_map(|item| group(reading, item)).collect()
+    let groups: Vec<Group> = groups.iter().filter_map(|item| group(reading, item)).collect();
+    twice(reading, &groups);
+    groups
+}
+
+/// A name that two groups have.
+fn twice(reading: &mut Reading<'_>, groups: &[Group]) {
+    let mut known: BTreeMap<&str, At> = BTreeMap::new();
+    for name in groups.iter().filter_map(|group| group.name.as_ref()) {
+        if let Some(first) = known.insert(&name.value, name.at) {
+            reading
+                .error("E008", name.at, format!("the group `{}` is declared twice", name.value))
+                .help("join the two conditions with `or`")
+                .label(first, "first here");
+        }
+    }
 }
 
 fn group(reading: &mut Reading<'_>, node: &YamlNode) -> Option<Group> {
     let mut keys = reading.keys(node, "a group", "a group");
+    let name = keys.read("name", |node| reading.text(node, "a group's name"));
+    let name = name.filter(|name| reading.name(&name.value, name.at, "a group"));
     let help = "say which nodes are meant, as in `where: labels.region == \"eu\"`";
     let condition_node = keys.needed(reading, "where", (node.at, "a group"), help);
     let before = reading.sink.count();
@@ -57,5 +77,5 @@ fn group(reading: &mut Reading<'_>, node: &YamlNode) -> Option<Group> {
             assumed.insert(label.clone());
         }
     }
-    Some(Group { condition, at, vars, observe, labels, assumed })
+    Some(Group { name, condition, at, vars, observe, labels, assumed })
 }

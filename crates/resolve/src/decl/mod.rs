@@ -17,3 +17,4 @@ pub(crate) mod sync;
 pub(crate) mod template;
 pub(crate) mod vars;
 pub(crate) mod whom;
+mod windows;

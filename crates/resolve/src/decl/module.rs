@@ -1,6 +1,6 @@
 //! `modules/NAME/module.yaml`.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use catalog::module::{CommandLine, Module, ParamDecl};
 use catalog::schema;
@@ -19,6 +19,8 @@ const MAX_RESOURCES: usize = 10_000;
 pub(crate) struct Interface {
     pub(crate) params: BTreeMap<String, ParamDecl>,
     pub(crate) depends_on: Vec<String>,
+    /// Windows that its conditions ask for.
+    pub(crate) windows: BTreeSet<String>,
 }
 
 /// A module file.
@@ -68,7 +70,8 @@ pub(crate) fn read(reading: &mut Reading<'_>, root: &YamlNode) -> ModuleDecl {
     module.observe = keys.read("observe", |node| reading.bool(node, "observe")).unwrap_or(false);
     keys.end(reading);
     let depends_on = module.depends_on.iter().map(|item| item.value.clone()).collect();
-    module.interface = Interface { params, depends_on };
+    let windows = reading.uses.windows.iter().map(|used| used.window.clone()).collect();
+    module.interface = Interface { params, depends_on, windows };
     module
 }
 

@@ -148,5 +148,10 @@ fn policy(settings: &ChannelSettings) -> Policy {
         metered: settings.metered,
         transport: settings.transport,
         link: settings.link,
+        trait_ttl_secs: settings
+            .trait_ttl_secs
+            .iter()
+            .map(|(group, secs)| (group.clone(), u64::from(*secs)))
+            .collect(),
     }
 }

@@ -3,7 +3,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use catalog::module::DeclaredResource;
+use catalog::module::{DeclaredResource, Module};
+use lang::Expr;
 use model::chunk::{self, TreeChunk};
 use model::policy::Policy;
 use model::set::ObjectSet;
@@ -85,9 +86,10 @@ impl Built {
                     || feature.resource_keys.iter().any(|key| resource.has_key(key))
             };
             let modules = self.shared.modules.values();
-            modules
-                .map(|shared| &shared.module)
-                .any(|module| module.resources.iter().any(needs) || module.handlers.iter().any(needs))
+            modules.map(|shared| &shared.module).any(|module| {
+                let mut all = module.resources.iter().chain(&module.handlers);
+                all.any(needs) || asks(module, feature.predicates)
+            })
         };
         let used = features.iter().filter(|feature| uses(feature)).map(|feature| feature.name.to_owned());
         used.collect::<BTreeSet<String>>().into_iter().collect()
@@ -264,4 +266,16 @@ impl ReleaseChunk {
     pub fn hash(&self) -> Digest {
         self.hash
     }
+}
+
+/// Whether a condition of a module asks one of these predicates.
+fn asks(module: &Module, predicates: &[&str]) -> bool {
+    if predicates.is_empty() {
+        return false;
+    }
+    let resources = module.resources.iter().chain(&module.handlers);
+    let mut conditions = resources.filter_map(|resource| resource.when.as_ref()).chain(&module.when);
+    conditions.any(|when| {
+        Expr::parse(when).is_ok_and(|expr| expr.calls().iter().any(|call| predicates.contains(call)))
+    })
 }

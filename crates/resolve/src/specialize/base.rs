@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use catalog::module::{Declared, Merge};
 use lang::{EvalError, Names, Value};
+use model::window::DeclaredWindow;
 
 use super::entry::lay;
 use super::grants::{GrantCache, Grants, Holding};
@@ -36,6 +37,10 @@ pub(crate) struct Base {
     pub(crate) vars: BTreeMap<Arc<str>, Value>,
     /// A group says so.
     pub(crate) observe: bool,
+    /// Names of the groups that have one.
+    pub(crate) groups: BTreeSet<String>,
+    /// The windows that expressions of the modules ask for.
+    pub(crate) windows: BTreeMap<String, DeclaredWindow>,
 }
 
 /// Which modules a node gets: by roles, by name, without the excluded ones.
@@ -291,7 +296,17 @@ fn make_base(context: &Context, modules: Arc<ModuleSet>, key: &BaseKey, sink: &m
     for group in &groups {
         lay(context, &group.vars, has, &mut vars);
     }
-    Base { modules, vars, observe: groups.iter().any(|group| group.decl.observe) }
+    let named = groups.iter().filter_map(|group| Some(group.decl.name.as_ref()?.value.clone()));
+    let asked = modules.names.iter().filter_map(|name| context.modules.get(&**name));
+    let asked = asked.flat_map(|module| &module.windows);
+    let windows = asked.filter_map(|name| Some((name.clone(), context.fleet.windows.get(name)?.clone())));
+    Base {
+        vars,
+        observe: groups.iter().any(|group| group.decl.observe),
+        groups: named.collect(),
+        windows: windows.collect(),
+        modules,
+    }
 }
 
 /// Two roles of one node that set the same var differently.

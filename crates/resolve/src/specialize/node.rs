@@ -59,12 +59,13 @@ pub(crate) fn node(
         || host.is_some_and(|host| host.decl.facts.observe);
     let channel = memo.channel(&declared.channel);
     let params = Params {
-        node: declared,
+        node: Declared { groups: base.groups.clone(), ..declared },
         modules: base.modules.names.iter().map(|name| name.to_string()).collect(),
         vars: vars.into_iter().map(|(name, value)| (name.to_string(), value)).collect(),
         conditional,
         host_vars,
         observe,
+        windows: base.windows.clone(),
     };
     let grants = memo.grants(context, Holding::default(), sink);
     match canonical::to_bytes(&params) {
@@ -94,6 +95,8 @@ fn declared(context: &Context, entry: &ReadEntry<'_>, host: Option<&ReadHost<'_>
         channel: pick(|facts| &facts.channel, &fleet.channel).unwrap_or_default(),
         roles: roles.map(|role| role.value.clone()).collect(),
         labels: own.labels.iter().chain(over.into_iter().flat_map(|facts| &facts.labels)).cloned().collect(),
+        // What a group's condition says is known only when all of this is.
+        groups: BTreeSet::new(),
     }
 }
 

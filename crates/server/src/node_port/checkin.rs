@@ -157,7 +157,7 @@ async fn persist(
         // A check-in after this one may have brought newer ones meanwhile.
         let is_newest = |traits: &TraitReport| caller.slot.lock().node.traits == Some(traits.digest);
         if let Some(traits) = traits.filter(is_newest) {
-            let put = plane.store.put_traits(&caller.id, traits, now()).await;
+            let put = keep_traits(&plane, &caller, traits).await;
             // Not stored: the next answer asks for them again.
             stored = stored.and(put.inspect_err(|_| caller.slot.lock().node.traits = None));
         }
@@ -168,6 +168,25 @@ async fn persist(
         accept_facts(&plane, &caller, &incarnation, facts).await.map(Some)
     })
     .await
+}
+
+/// Keeps traits whole. Those that differ from what is not kept are asked for anew, whole.
+async fn keep_traits(
+    plane: &Arc<ControlPlane>,
+    caller: &CallingNode,
+    traits: TraitReport,
+) -> Result<(), StoreError> {
+    let kept = match traits.base {
+        Some(_) => plane.store.traits(&caller.id).await?,
+        None => None,
+    };
+    match traits.over(kept) {
+        Some(whole) => plane.store.put_traits(&caller.id, whole, now()).await,
+        None => {
+            caller.slot.lock().node.traits = None;
+            Ok(())
+        }
+    }
 }
 
 /// Not to be cancelled: what the store took and the index did not would be known to nobody until the next

@@ -1,5 +1,6 @@
 //! Whom a selector means, and of whom it is plain that nothing allows the work.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use catalog::delegation::NotDelegated;
@@ -44,6 +45,7 @@ pub(crate) async fn meant_from(
     if let (Some(name), true) = (selector.exact(), from.is_empty()) {
         return Ok(plane.index.find(name).into_iter().collect());
     }
+    groups_exist(plane, selector).await?;
     let mut meant = Vec::new();
     for slot in plane.index.page(from, usize::MAX) {
         if meant.len() == limit {
@@ -76,19 +78,44 @@ async fn is_meant(plane: &ControlPlane, selector: &Selector, slot: &NodeSlot) ->
         (true, Some(root)) => plane.grants.declared(&root).await.map_err(store_problem)?,
         _ => None,
     };
-    let groups_known = declared.as_ref().is_some_and(|declared| declared.path("groups").is_some());
-    if names_groups(selector) && declared.is_some() && !groups_known {
-        let detail = "which groups a node is in is not in this release; name hosts, labels or traits";
-        return Err(Problem::new(Code::BadSelector, detail));
-    }
     let subject = Subject { traits: traits.as_ref(), declared: declared.as_ref(), ..bare };
     Ok(selector.judge(&subject) == SelectorMatch::Yes)
 }
 
-/// It has a term `@group`.
-fn names_groups(selector: &Selector) -> bool {
-    let before_where = selector.as_str().split("where:").next().unwrap_or("");
-    selector.uses_declared() && before_where.contains('@')
+/// Refuses a group that no node is in: it is a slip of the pen, or not yet published. Cost: one
+/// look at what each different set declares, until every group was found.
+async fn groups_exist(plane: &ControlPlane, selector: &Selector) -> Result<(), Problem> {
+    let mut wanted: BTreeSet<&str> = selector.groups().collect();
+    let (mut known, mut seen) = (BTreeSet::new(), BTreeSet::new());
+    if wanted.is_empty() {
+        return Ok(());
+    }
+    for slot in plane.index.page("", usize::MAX) {
+        let Some(root) = slot.pointed_root(&plane.heads()).filter(|root| seen.insert(*root)) else {
+            continue;
+        };
+        let Some(declared) = plane.grants.declared(&root).await.map_err(store_problem)? else { continue };
+        let Some(Value::List(groups)) = declared.path("groups") else { continue };
+        for group in groups.iter().filter_map(Value::as_str) {
+            wanted.remove(group);
+            known.insert(group.to_owned());
+        }
+        if wanted.is_empty() {
+            return Ok(());
+        }
+    }
+    let unknown = wanted.into_iter().next().unwrap_or_default();
+    let detail = match lang::nearest(unknown, known.iter().map(String::as_str)) {
+        Some(near) => format!("no node is in a group {unknown:?}; did you mean @{near}?"),
+        None if known.is_empty() => {
+            format!("no node is in a group {unknown:?}: name it in groups.yaml and publish")
+        }
+        None => {
+            let known: Vec<String> = known.iter().take(FIRST).map(|group| format!("@{group}")).collect();
+            format!("no node is in a group {unknown:?}; there are {}", known.join(", "))
+        }
+    };
+    Err(Problem::new(Code::BadSelector, detail))
 }
 
 /// How many nodes a selector means, and how they can be reached.

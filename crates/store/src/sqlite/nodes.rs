@@ -220,7 +220,7 @@ pub(super) fn traits(db: &Connection, node: &NodeId) -> Result<Option<TraitRepor
     let sql = "SELECT digest, body FROM traits WHERE node = (SELECT no FROM node WHERE id = ?1)";
     query::one(db, "read traits", sql, [node.as_str()], |row| {
         let digest = model::Digest(row.get::<_, Bytes32>(0)?.0);
-        Ok(TraitReport { digest, values: row.get::<_, Json<_>>(1)?.0 })
+        Ok(TraitReport::whole(digest, row.get::<_, Json<_>>(1)?.0))
     })
 }
 

@@ -160,7 +160,7 @@ pub(super) async fn traits_and_run_requests_are_kept(store: &Store) {
     assert_eq!(store.traits(&one).await.unwrap(), None);
     for text in ["a", "b"] {
         let values = serde_json::json!({ "os": { "name": text } });
-        let report = TraitReport { digest: Digest::of(text.as_bytes()), values };
+        let report = TraitReport::whole(Digest::of(text.as_bytes()), values);
         store.put_traits(&one, report.clone(), at(1)).await.unwrap();
         assert_eq!(store.node(&one).await.unwrap().unwrap().traits, Some(report.digest));
         assert_eq!(store.traits(&one).await.unwrap(), Some(report));

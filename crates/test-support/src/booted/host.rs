@@ -148,12 +148,20 @@ impl BootedHost {
 
     /// Polls until a condition holds; fails after `deadline`.
     #[track_caller]
-    pub fn wait_until(&self, what: &str, deadline: Duration, mut holds: impl FnMut() -> bool) {
+    pub fn wait_until(&self, what: &str, deadline: Duration, holds: impl FnMut() -> bool) {
+        assert!(self.seen_within(deadline, holds), "{}: not seen in {deadline:?}: {what}", self.name);
+    }
+
+    /// Polls until a condition holds; whether it did so before the deadline.
+    pub(super) fn seen_within(&self, deadline: Duration, mut holds: impl FnMut() -> bool) -> bool {
         let begun = Instant::now();
         while !holds() {
-            assert!(begun.elapsed() < deadline, "{}: not seen in {deadline:?}: {what}", self.name);
+            if begun.elapsed() > deadline {
+                return false;
+            }
             std::thread::sleep(PAUSE);
         }
+        true
     }
 
     /// Reboots by systemd, and waits until the host is up again.
@@ -217,6 +225,21 @@ impl BootedHost {
     /// Plugs the network cable in again.
     pub fn plug_in(&self) {
         self.testbed.network().plug(self.number, true).unwrap();
+    }
+
+    /// Lets this many bytes more reach the host, and drops the rest: whatever comes is cut in its middle.
+    pub fn lose_after(&self, bytes: u64) {
+        self.testbed.network().lose_after(self.number, bytes).unwrap();
+    }
+
+    /// Whether anything was lost since [`BootedHost::lose_after`].
+    pub fn has_lost(&self) -> bool {
+        self.testbed.network().has_lost(self.number).unwrap()
+    }
+
+    /// Lets everything reach the host again.
+    pub fn lose_nothing(&self) {
+        self.testbed.network().lose_nothing(self.number).unwrap();
     }
 
     /// The end of its journal; of its console where there is none.

@@ -34,6 +34,7 @@ const PROGRAMS: &[(&str, &str)] = &[
     ("unshare", "util-linux"),
     ("nsenter", "util-linux"),
     ("ip", "iproute2"),
+    ("nft", "nftables"),
 ];
 
 /// A tree to boot from. Nobody writes to it: hosts have overlays.

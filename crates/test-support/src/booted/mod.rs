@@ -6,25 +6,29 @@
 //! Image      one debootstrapped tree and a folder of .deb files, built once, kept in CACHE
 //! Testbed    of one test: its folder, its network, its row of the ledger
 //!   BootedHost   an overlay on the image, systemd-nspawn in namespaces and a cgroup of its own
-//!   Server       the real `muster server` in the namespace of the bridge (feature `programs`)
+//!   BootedFleet  a real control plane on the bridge, a fleet repo, and hosts that join (feature
+//!                `programs`)
 //! ```
 //!
 //! ```ignore
 //! #[test]
-//! fn a_service_is_started_and_stays_so() {
+//! fn nginx_serves_what_its_fleet_declares() {
 //!     let Some(testbed) = Testbed::open() else { return };
-//!     let web = testbed.boot("web-1");                    // or testbed.boot_all(["web-1", "db-1"])
-//!     web.ok(["apt-get", "update"]);                      // Debian packages: image.rs has the list
+//!     let mut fleet = BootedFleet::start(&testbed);       // a control plane that hosts reach
+//!     let web = testbed.boot("web-1");                    // testbed.boot_all(["web-1", "db-1"])
+//!     web.ok(["apt-get", "update"]);                      // image.rs has the list of packages
 //!     web.ok(["apt-get", "install", "-y", "nginx-light"]);
-//!     assert_eq!(web.ok(["systemctl", "is-active", "nginx"]), "active\n");
-//!     web.write("/etc/motd", "hello\n", 0o644);           // copy_in(file, path, mode) for programs
+//!     fleet.join(&web);                                   // the agent's package, under its unit
+//!     fleet.module("hello", "resources:\n  - file: /etc/hello\n    content: \"hello\\n\"\n");
+//!     fleet.publish_until_converged(&[&web]);
+//!     web.write("/etc/hello", "by hand\n", 0o644);        // copy_in(file, path, mode) for programs
+//!     web.wait_until("it is healed", MINUTE, || web.read("/etc/hello").as_deref() == Some("hello\n"));
 //!     web.reboot();                                       // power_off, power_on, kill, unplug, plug_in
-//!     web.wait_until("nginx is back", MINUTE, || web.run(["systemctl", "is-active", "nginx"]).status.success());
-//!     assert_eq!(web.read("/etc/motd").as_deref(), Some("hello\n"));
-//!     let mut server = testbed.server();                  // the control plane that hosts reach
-//!     let _running = server.start();
+//!     assert_eq!(web.ok(["systemctl", "is-active", "nginx"]), "active\n");
 //! }
 //! ```
+//! `TestPackage` makes packages (versions, conffiles, failing scripts, conflicts) and
+//! [`Testbed::publish_packages`] the source that has them.
 //!
 //! Invariants: nothing of a host outlives the test, also when the test panics or is killed; what a
 //! killed test left (cgroups, namespaces, folders) is removed by the next one. A host is its own
@@ -36,20 +40,26 @@
 //! to unsynchronized writes: [`BootedHost::kill`] ends every process, and the page cache survives.
 
 mod commands;
+#[cfg(feature = "programs")]
+mod fleet;
 mod host;
 mod image;
 mod ledger;
 mod network;
+mod packages;
 mod sweep;
 mod testbed;
 mod unbootable;
 
 use std::time::Duration;
 
+#[cfg(feature = "programs")]
+pub use fleet::{BootedFleet, JOIN, agent_package, plane_package, previous_agent_package};
 pub use host::BootedHost;
 pub use image::{CACHE, Image};
 pub use network::{NAME, V4, V6};
-pub use testbed::Testbed;
+pub use packages::TestPackage;
+pub use testbed::{Testbed, skip};
 pub use unbootable::Unbootable;
 
 /// A deadline that no host of a working harness reaches.

@@ -9,7 +9,9 @@
 //! ```
 //! The namespaces are the test's, not the hosts': a reboot leaves interface and addresses as they are.
 
-use super::commands::ip;
+use std::process::Command;
+
+use super::commands::{ip, succeed};
 
 /// The control plane's addresses.
 pub const V4: &str = "10.213.80.1";
@@ -62,5 +64,33 @@ impl TestNetwork {
     pub(super) fn plug(&self, number: u32, is_plugged: bool) -> Result<(), String> {
         let state = if is_plugged { "up" } else { "down" };
         ip(&format!("-n {} link set port{number} {state}", self.control()))
+    }
+
+    /// Lets this many bytes more reach a host, and drops the rest: a connection that is cut in the
+    /// middle of what it carries.
+    pub(super) fn lose_after(&self, number: u32, bytes: u64) -> Result<(), String> {
+        let _ = self.lose_nothing(number);
+        self.nft(
+            number,
+            &format!(
+                "add table inet loss; add chain inet loss input {{ type filter hook input priority 0 ; }}; \
+             add rule inet loss input quota over {bytes} bytes counter drop"
+            ),
+        )
+        .map(drop)
+    }
+
+    /// Whether anything was lost since [`Self::lose_after`].
+    pub(super) fn has_lost(&self, number: u32) -> Result<bool, String> {
+        Ok(!self.nft(number, "list table inet loss")?.contains("counter packets 0 "))
+    }
+
+    /// Lets everything reach a host again.
+    pub(super) fn lose_nothing(&self, number: u32) -> Result<(), String> {
+        self.nft(number, "delete table inet loss").map(drop)
+    }
+
+    fn nft(&self, number: u32, commands: &str) -> Result<String, String> {
+        succeed(Command::new("ip").args(["netns", "exec", &self.host(number), "nft", commands]))
     }
 }

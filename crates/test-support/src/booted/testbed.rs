@@ -34,6 +34,11 @@ impl Drop for TestbedState {
     }
 }
 
+/// Prints why the calling test is skipped, and writes it into the ledger.
+pub fn skip(why: &str) {
+    ledger::skipped(why);
+}
+
 impl Testbed {
     /// A testbed; none where this machine cannot boot hosts, and the reason is printed.
     ///
@@ -105,13 +110,6 @@ impl Testbed {
     /// What is put before a command so that it runs on the control plane's network.
     pub fn at_control(&self) -> Vec<String> {
         ["ip", "netns", "exec", &self.inner.network.control()].map(str::to_owned).to_vec()
-    }
-
-    /// A control plane that hosts reach by [`super::NAME`] and its addresses; not started yet.
-    #[cfg(feature = "programs")]
-    pub fn server(&self) -> crate::programs::Server {
-        let names = [super::NAME, super::V4, super::V6];
-        crate::programs::Server::new(&self.folder(), &names, "[::]", &self.at_control())
     }
 
     pub(super) fn id(&self) -> &str {

@@ -39,7 +39,12 @@ pub fn delegation() -> (ObjectKey, Vec<u8>) {
 
 /// What a node declared with labels has among its objects.
 pub fn labelled(labels: &Value) -> (ObjectKey, Vec<u8>) {
-    let content = json!({"node": {"channel": "stable", "labels": labels}});
+    declared(&json!({"channel": "stable", "labels": labels}))
+}
+
+/// What a node of which this is declared has among its objects.
+pub fn declared(node: &Value) -> (ObjectKey, Vec<u8>) {
+    let content = json!({ "node": node });
     (ObjectKey::of(Kind::PARAMS, "node"), content.to_string().into_bytes())
 }
 

@@ -1,0 +1,39 @@
+//! TRT-2: a report of what changed, over the report that it differs from, is the whole one.
+
+#![allow(clippy::unwrap_used)]
+
+use model::Digest;
+use model::exchange::TraitReport;
+use proptest::prelude::*;
+use serde_json::{Value, json};
+
+fn report(groups: &Value) -> TraitReport {
+    TraitReport::whole(Digest::of(groups.to_string().as_bytes()), groups.clone())
+}
+
+fn groups() -> impl Strategy<Value = Value> {
+    let group = prop::collection::btree_map("[a-c]", 0..3_i64, 0..3);
+    prop::collection::btree_map("[a-e]", group, 0..5).prop_map(|groups| json!(groups))
+}
+
+proptest! {
+    #[test]
+    fn what_changed_over_what_is_kept_is_all(before in groups(), now in groups()) {
+        let (before, now) = (report(&before), report(&now));
+        let changed = now.since(&before);
+        prop_assert_eq!(changed.clone().over(Some(before.clone())), Some(now.clone()));
+        for (name, group) in changed.values.as_object().unwrap() {
+            prop_assert_ne!(before.values.get(name), Some(group));
+        }
+        prop_assert_eq!(changed.over(None), None);
+        prop_assert_eq!(now.clone().over(None), Some(now));
+    }
+}
+
+#[test]
+fn what_differs_from_another_report_is_refused() {
+    let (one, two, three) = (report(&json!({"a": {}})), report(&json!({"b": {}})), report(&json!({"c": {}})));
+    assert_eq!(three.since(&two).over(Some(one)), None);
+    let broken = TraitReport { values: json!([]), ..three.since(&two) };
+    assert_eq!(broken.over(Some(two)), None);
+}

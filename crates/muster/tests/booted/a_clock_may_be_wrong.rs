@@ -1,0 +1,69 @@
+//! IDN-11: a host whose clock stands at 1970 joins and converges as any other; one whose clock runs
+//! ahead, in 2040, adopts nothing, says so, and goes on keeping what it holds.
+//!
+//! Hosts share the kernel's clock with the outer machine, so the agent alone is given another one, by
+//! libfaketime: Debian builds of the agent are linked to the C library, which it replaces there.
+
+use test_support::booted::{BootedFleet, BootedHost, JOIN, MINUTE, Testbed};
+
+const LIBRARY: &str = "/usr/lib/x86_64-linux-gnu/faketime/libfaketime.so.1";
+const HELLO: &str = "resources:\n  - file: /etc/hello\n    content: \"hello\\n\"\n";
+
+/// Gives the agent's unit a clock that begins at this time; none for the right one.
+fn set_clock(host: &BootedHost, time: Option<&str>) {
+    let unit = time.map_or(String::new(), |time| {
+        format!(
+            "[Service]\nEnvironment=LD_PRELOAD={LIBRARY}\nEnvironment=FAKETIME_DONT_FAKE_MONOTONIC=1\n\
+             Environment=\"FAKETIME=@{time}\"\n"
+        )
+    });
+    host.write("/etc/systemd/system/muster-agent.service.d/clock.conf", unit, 0o644);
+    host.ok(["systemctl", "daemon-reload"]);
+    host.run(["systemctl", "restart", "muster-agent"]);
+}
+
+fn install_clock(host: &BootedHost) {
+    host.ok(["apt-get", "update"]);
+    host.ok(["apt-get", "install", "-y", "faketime"]);
+    let year = host.sh(&format!("LD_PRELOAD={LIBRARY} FAKETIME='@1970-01-01 00:10:00' date +%Y"));
+    assert_eq!(year, "1970\n");
+}
+
+#[test]
+fn a_slow_one_locks_nobody_out_and_a_fast_one_adopts_nothing() {
+    let Some(testbed) = Testbed::open() else { return };
+    let mut fleet = BootedFleet::start(&testbed);
+    let [slow, fast] = testbed.boot_all(["slow-1", "fast-1"]);
+    fleet.module("hello", HELLO);
+    fleet.publish();
+
+    install_clock(&slow);
+    fleet.prepare_join(&slow);
+    set_clock(&slow, Some("1970-01-01 00:10:00"));
+    let slowly = [&format!("LD_PRELOAD={LIBRARY}"), "FAKETIME=@1970-01-01 00:10:00"];
+    slow.ok(["env"].iter().chain(&slowly).chain(&JOIN));
+    fleet.until_converged(&slow);
+    let first = slow.ok(["journalctl", "-u", "muster-agent", "-o", "cat", "-g", "adopted a release"]);
+    assert!(first.starts_with("1970-01-01T"), "the agent's own clock is the wrong one: {first}");
+
+    install_clock(&fast);
+    fleet.join(&fast);
+    fleet.until_converged(&fast);
+    set_clock(&fast, Some("2040-06-01 12:00:00"));
+    fleet.module("hello", &HELLO.replace("hello\\n", "good day\\n"));
+    fleet.publish();
+    fleet.until_converged(&slow);
+    assert_eq!(slow.read("/etc/hello").as_deref(), Some("good day\n"));
+    fast.wait_until("it says so", MINUTE, || fast.journal().contains("clock says 2040-06-01"));
+    fast.write("/etc/hello", "by hand\n", 0o644);
+    fast.wait_until("it keeps what it holds", MINUTE, || {
+        fast.read("/etc/hello").as_deref() == Some("hello\n")
+    });
+    assert_eq!(fleet.server.node("fast-1")["held"]["seq"], 1);
+
+    // With the right time it goes on, as the node that it was: what it saw in 2040 binds it to nothing.
+    set_clock(&fast, None);
+    fleet.until_converged(&fast);
+    assert_eq!(fast.read("/etc/hello").as_deref(), Some("good day\n"));
+    assert_eq!(fleet.server.json(&["status"])["nodes"], 2);
+}

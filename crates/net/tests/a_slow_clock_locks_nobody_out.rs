@@ -1,0 +1,48 @@
+//! IDN-11: a client whose clock is slow believes a certificate of its CA that is valid only later, and
+//! one whose clock runs ahead is told of its clock; neither believes another CA.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use model::{Digest, Timestamp};
+use net::issue::Ca;
+use net::tls::{self, ClientAuth};
+use rustls_pki_types::ServerName;
+use test_support::wait::soon;
+use tokio_rustls::{TlsAcceptor, TlsConnector};
+use trust::token::TlsTermination;
+
+const YEAR: Duration = Duration::from_secs(365 * 24 * 3600);
+
+fn now() -> Timestamp {
+    Timestamp::from_secs(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs().try_into().unwrap())
+}
+
+/// What a client that pins a CA says of a server whose certificate was issued at this time.
+async fn handshake(issued: Timestamp, pinned: impl Fn(&Ca) -> Digest) -> Result<(), String> {
+    let (ca, _) = Ca::generate("test", issued).unwrap();
+    let own = ca.issue_server(&["127.0.0.1".to_owned()], [1; 16], issued).unwrap();
+    let server = tls::server(&own.cert_pem, &own.key_pem, ca.cert_pem(), ca.cert_pem(), ClientAuth::Optional);
+    let client = tls::client_pinned(pinned(&ca), TlsTermination::ControlPlane).unwrap();
+    let (near, far) = tokio::io::duplex(65_536);
+    let name = ServerName::try_from("127.0.0.1").unwrap();
+    let both = async {
+        tokio::join!(
+            TlsConnector::from(client).connect(name, near),
+            TlsAcceptor::from(server.unwrap()).accept(far)
+        )
+    };
+    soon(both).await.0.map(drop).map_err(|error| error.to_string())
+}
+
+#[tokio::test]
+async fn and_a_fast_one_is_named() {
+    handshake(now(), Ca::digest).await.unwrap();
+    handshake(now().plus(20 * YEAR), Ca::digest).await.unwrap();
+    let fast = handshake(now().minus(2 * YEAR), Ca::digest).await.unwrap_err();
+    assert!(fast.contains("expired") && fast.contains("this host's clock says 20"), "{fast}");
+    let other = |_: &Ca| Ca::generate("other", now()).unwrap().0.digest();
+    for issued in [now(), now().plus(20 * YEAR)] {
+        assert!(handshake(issued, other).await.is_err());
+    }
+}

@@ -1,0 +1,43 @@
+//! `group` on a host.
+
+use std::time::Duration;
+
+use catalog::types::GroupSpec;
+use converge::kinds::group;
+use model::{Edit, Fields};
+
+use crate::Kinds;
+use crate::provider::{StateProvider, Turn};
+
+impl StateProvider for GroupSpec {
+    fn observe(&self, kinds: &Kinds) -> Result<Option<Fields>, String> {
+        Ok(group::observe(self, &*kinds.account_database()?))
+    }
+
+    fn desired(&self, now: Option<&Fields>) -> Result<Option<Fields>, String> {
+        Ok(group::desired(self, now))
+    }
+
+    fn refuse(&self, kinds: &Kinds, edit: &Edit<Fields>) -> Result<(), String> {
+        group::refuse(self, &*kinds.account_database()?, edit).map_or(Ok(()), Err)
+    }
+
+    fn set(
+        &self,
+        kinds: &Kinds,
+        now: Option<&Fields>,
+        to: Option<&Fields>,
+        timeout: Duration,
+    ) -> Result<Option<String>, String> {
+        kinds.call_account_tools(group::calls(self, now, to), None, timeout).map(|()| None)
+    }
+
+    fn turn(&self) -> Turn {
+        Turn::Accounts
+    }
+
+    fn note(&self, edit: &Edit<Fields>) -> Option<String> {
+        let renumbered = edit.from().and_then(|from| from.get("gid")).filter(|_| edit.to().is_some());
+        renumbered.map(|gid| format!("files of the gid {gid} keep it"))
+    }
+}

@@ -1,0 +1,148 @@
+//! `ssh_key` on a host: a file in a home that its user owns.
+//!
+//! The user may put a link or another directory in the way at any moment. Nothing is written through
+//! a link (see [`host`]), and what is made belongs to the user before it has its name.
+
+use std::time::Duration;
+
+use catalog::types::SshKeySpec;
+use converge::kinds::ssh_key;
+use host::FileWrite;
+use model::{Digest, Fields, PathOwnership, PathState};
+
+use crate::Kinds;
+use crate::kinds::text;
+use crate::provider::{StateProvider, Turn, as_declared};
+
+/// Permission bits of the directory and of the file in a home; of a file elsewhere, which the
+/// server reads as the user.
+const DIRECTORY_MODE: u32 = 0o700;
+const HOME_MODE: u32 = 0o600;
+const ELSEWHERE_MODE: u32 = 0o644;
+
+/// The file of a user.
+struct KeyFile {
+    path: String,
+    directory: String,
+    /// It lies in the user's home.
+    at_home: bool,
+    home: String,
+    uid: u32,
+    gid: u32,
+}
+
+impl KeyFile {
+    /// `None` when there is no such user.
+    fn of(spec: &SshKeySpec, kinds: &Kinds) -> Result<Option<KeyFile>, String> {
+        let database = kinds.account_database()?;
+        let name = match spec.user.parse() {
+            Ok(uid) => database.user_name(uid),
+            Err(_) => Some(spec.user.as_str()),
+        };
+        let Some(user) = name.and_then(|name| database.user(name)) else { return Ok(None) };
+        let home = user.home.trim_end_matches('/').to_owned();
+        let path = spec.path.clone().unwrap_or_else(|| format!("{home}/.ssh/authorized_keys"));
+        let (directory, _) = path.rsplit_once('/').ok_or_else(|| format!("{path} is not absolute"))?;
+        let directory = directory.to_owned();
+        let at_home = path.starts_with(&format!("{home}/")) && !home.is_empty();
+        Ok(Some(KeyFile { path, directory, at_home, home, uid: user.uid, gid: user.gid }))
+    }
+
+    /// What is at the directory and at the file.
+    fn look(&self, kinds: &Kinds) -> Result<[PathState; 2], String> {
+        Ok([kinds.look(&self.directory)?, kinds.look(&self.path)?])
+    }
+
+    fn ownership(&self, mode: u32) -> PathOwnership {
+        let (uid, gid) = if self.at_home { (self.uid, self.gid) } else { (0, 0) };
+        PathOwnership { mode: Some(mode), uid: Some(uid), gid: Some(gid) }
+    }
+
+    /// Makes the directory, or takes it from those who should not write it.
+    fn prepare_directory(&self, kinds: &Kinds, now: &PathState) -> Result<(), String> {
+        if !self.at_home {
+            return Ok(());
+        }
+        let wanted = self.ownership(DIRECTORY_MODE);
+        match now {
+            PathState::Missing if kinds.look(&self.home)? == PathState::Missing => {
+                Err(format!("its home {} does not exist; declare a `directory` for it", self.home))
+            }
+            PathState::Missing => {
+                kinds.host.make_directory(&self.directory, &wanted, DIRECTORY_MODE).map_err(text)
+            }
+            now if ssh_key::is_private(&ssh_key::access(now, self.uid)) => Ok(()),
+            _ => kinds.host.set_ownership(&self.directory, &wanted).map_err(text),
+        }
+    }
+
+    fn write(&self, kinds: &Kinds, now: &PathState, new: &str) -> Result<(), String> {
+        let mode = match (now, self.at_home) {
+            (PathState::File { mode, .. }, _) => mode & !0o022,
+            (_, true) => HOME_MODE,
+            (_, false) => ELSEWHERE_MODE,
+        };
+        let write = FileWrite {
+            content: &mut new.as_bytes(),
+            digest: Digest::of(new.as_bytes()),
+            ownership: self.ownership(mode),
+            default_mode: mode,
+            backup: false,
+            validate: None,
+        };
+        kinds.host.write(&self.path, write).map_err(text)
+    }
+}
+
+impl StateProvider for SshKeySpec {
+    fn observe(&self, kinds: &Kinds) -> Result<Option<Fields>, String> {
+        let Some(file) = KeyFile::of(self, kinds)? else { return Ok(None) };
+        let Some(bytes) = kinds.text_file(&file.path)? else { return Ok(None) };
+        let Some(keys) = ssh_key::observe(self, &bytes) else { return Ok(None) };
+        let mut access: Vec<String> = Vec::new();
+        if kinds.host.enforces_ownership() {
+            access.extend(file.look(kinds)?.iter().map(|state| ssh_key::access(state, file.uid)));
+        }
+        let private = ssh_key::access(&PathState::Missing, file.uid);
+        let access = access.into_iter().find(|access| !ssh_key::is_private(access)).unwrap_or(private);
+        Ok(Some(Fields::from([("keys".to_owned(), keys), ("access".to_owned(), access)])))
+    }
+
+    fn desired(&self, _: Option<&Fields>) -> Result<Option<Fields>, String> {
+        as_declared(self)
+    }
+
+    fn set(
+        &self,
+        kinds: &Kinds,
+        _: Option<&Fields>,
+        to: Option<&Fields>,
+        _: Duration,
+    ) -> Result<Option<String>, String> {
+        let Some(file) = KeyFile::of(self, kinds)? else {
+            return match to {
+                Some(_) => {
+                    Err(format!("there is no user `{}` on the host; declare a `user` before it", self.user))
+                }
+                None => Ok(None),
+            };
+        };
+        let [directory, now] = file.look(kinds)?;
+        let old = kinds.text_file(&file.path)?;
+        let keys = to.and_then(|to| to.get("keys")).map(String::as_str);
+        let new = ssh_key::edit(self, old.as_deref().unwrap_or_default(), keys);
+        if old.is_some() || keys.is_some() {
+            file.prepare_directory(kinds, &directory)?;
+            file.write(kinds, &now, &new)?;
+        }
+        Ok(None)
+    }
+
+    fn turn(&self) -> Turn {
+        Turn::Files
+    }
+
+    fn works_below_root(&self) -> bool {
+        true
+    }
+}
