@@ -6,6 +6,7 @@
 //! adoption.json    the release held, with its header and the node's floor
 //! last-run.json    what the last run came to
 //! pending.json     notifications and verifies still owed
+//! pause.json       why and since when the host is paused; null when it is not
 //! ledger/          what was made or changed, with the state before
 //! log/             facts not yet acknowledged
 //! content/         contents and blobs of the held set, and previous bytes, by digest
@@ -27,7 +28,7 @@ use converge::{Ledger, LedgerEntry, Pending, Record, ResourceId};
 use model::log::{Cursor, Fact, FactBody, MAX_FACT_BYTES, MAX_FACTS};
 use model::object::MAX_BLOB;
 use model::policy::Policy;
-use model::{Digest, Incarnation, Kind, ObjectKey, Timestamp};
+use model::{Digest, Incarnation, Kind, ObjectKey, Pause, Timestamp};
 use node::{Adoption, LastRun};
 use providers::Blobs;
 use spool::blobs::Partial;
@@ -36,6 +37,8 @@ use spool::{BlobStore, Disk, FactLog, Journal, SpoolError, StateFile, StateLock}
 use crate::identity::{self, Membership};
 
 const MODE: u32 = 0o600;
+/// The file that says whether the host is paused.
+pub(crate) const PAUSE_FILE: &str = "pause.json";
 
 /// Why the state directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -223,6 +226,7 @@ impl StateDir {
             adoption: StateFile::new(disk, self.path.join("adoption.json"), MODE),
             last_run: StateFile::new(disk, self.path.join("last-run.json"), MODE),
             pending: StateFile::new(disk, self.path.join("pending.json"), MODE),
+            pause: StateFile::new(disk, self.path.join(PAUSE_FILE), MODE),
             written: Mutex::new(0),
             ledger: Mutex::new(ledger.journal),
             log: Mutex::new(log.log),
@@ -251,6 +255,7 @@ pub struct Durable {
     adoption: StateFile<Adoption>,
     last_run: StateFile<LastRun>,
     pending: StateFile<Pending>,
+    pause: StateFile<Option<Pause>>,
     /// The generation of the pending record written last in this run.
     written: Mutex<u64>,
     ledger: Mutex<Journal<ResourceId, LedgerEntry>>,
@@ -357,6 +362,22 @@ impl Durable {
     /// When it cannot be written.
     pub fn save_last_run(&self, last: &LastRun) -> Result<(), StateError> {
         self.last_run.store(last).map_err(spool("record the last run"))
+    }
+
+    /// Why and since when the host is paused; `None` when it is not.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn pause(&self) -> Result<Option<Pause>, StateError> {
+        Ok(self.load(&self.pause, "read whether the host is paused")?.flatten())
+    }
+
+    /// Records that the host is paused, or that it is not.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn save_pause(&self, pause: &Option<Pause>) -> Result<(), StateError> {
+        self.pause.store(pause).map_err(spool("record whether the host is paused"))
     }
 
     /// What is still owed. A new run begins with this call: its records count from here.

@@ -5,8 +5,7 @@ use rustix::io::Errno;
 
 use crate::find::{entries, mode_of};
 use crate::path::DIRECTORY;
-use crate::stamp::stamp_of;
-use crate::{FileStamp, Host, HostError, HostOperation, PathProblem};
+use crate::{FileVersion, Host, HostError, HostOperation, PathProblem};
 
 /// Which names of a directory are looked at.
 #[derive(Clone, Copy, Debug)]
@@ -31,7 +30,7 @@ pub struct ListedEntry {
     /// Group.
     pub gid: u32,
     /// What changes when its content does.
-    pub stamp: FileStamp,
+    pub stamp: FileVersion,
 }
 
 /// What a name in a directory is.
@@ -85,7 +84,7 @@ impl Host {
                 _ => ListedKind::Other,
             };
             let (mode, uid, gid) = (mode_of(&stat), stat.st_uid, stat.st_gid);
-            Ok(Some(ListedEntry { name, kind, mode, uid, gid, stamp: stamp_of(&stat) }))
+            Ok(Some(ListedEntry { name, kind, mode, uid, gid, stamp: FileVersion::of(&stat) }))
         };
         let names: Vec<String> = match names {
             ListedNames::Given(names) => names.iter().map(|name| (*name).to_owned()).collect(),

@@ -22,9 +22,11 @@ mod hostname;
 mod kinds;
 mod line;
 mod mount;
+mod package;
 mod part;
 pub(crate) mod provider;
 pub mod query;
+mod repository;
 mod ssh_key;
 mod state;
 mod sudo;
@@ -39,4 +41,5 @@ mod user;
 
 pub use blobs::Blobs;
 pub use kinds::{Kinds, ROOTED};
+pub use package::PackageTools;
 pub use provider::Notification;

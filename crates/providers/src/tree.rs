@@ -17,7 +17,7 @@ use std::time::{Duration, SystemTime, UNIX_EPOCH};
 use catalog::types::{Ensure, Ownership, TreeSpec};
 use converge::kinds::tree::{self, MAX_TREE_KEPT, TOP, TreeEntry, TreeRights};
 use converge::kinds::{AccountLookup, DEFAULT_DIRECTORY_MODE, DEFAULT_FILE_MODE};
-use host::{FileStamp, FileWrite, ListedEntry, ListedKind, ListedNames};
+use host::{FileVersion, FileWrite, ListedEntry, ListedKind, ListedNames};
 use model::{Digest, Edit, Fields, PathOwnership, PathState};
 
 use crate::Kinds;
@@ -38,16 +38,16 @@ const COARSE_GRANULARITY: Duration = Duration::from_secs(3);
 
 /// The digests of files by their paths, for as long as their stamps are the same.
 #[derive(Debug, Default)]
-pub(crate) struct DigestCache(Mutex<HashMap<String, (FileStamp, Digest)>>);
+pub(crate) struct DigestCache(Mutex<HashMap<String, (FileVersion, Digest)>>);
 
 impl DigestCache {
-    fn find(&self, path: &str, stamp: &FileStamp) -> Option<Digest> {
+    fn find(&self, path: &str, stamp: &FileVersion) -> Option<Digest> {
         let known = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         known.get(path).filter(|(known, _)| known == stamp).map(|(_, digest)| *digest)
     }
 
     /// Remembers a digest that was made at `read_at`, with the stamp from before.
-    fn remember(&self, path: String, stamp: FileStamp, digest: Digest, read_at: SystemTime) {
+    fn remember(&self, path: String, stamp: FileVersion, digest: Digest, read_at: SystemTime) {
         let (seconds, nanos) = stamp.changed();
         let apart = if nanos == 0 { COARSE_GRANULARITY } else { CLOCK_GRANULARITY };
         let (Ok(seconds), Ok(nanos)) = (u64::try_from(seconds), u32::try_from(nanos)) else { return };

@@ -20,6 +20,8 @@ mod ini;
 mod json;
 mod line;
 mod mount;
+mod package;
+mod repository;
 mod service;
 mod ssh_key;
 mod sudo;
@@ -47,6 +49,8 @@ pub use ini::{IniSpec, IniValue};
 pub use json::JsonSpec;
 pub use line::LineSpec;
 pub use mount::{FSTAB, MountSpec, MountState};
+pub use package::{CACHE_VALID, LOCK_TIMEOUT, PackageSpec, TransactionOptions, WantedPackage};
+pub use repository::{RepositorySigner, RepositorySpec};
 pub use ssh_key::{AuthorizedKey, SshKeySpec};
 pub use sudo::SudoSpec;
 pub use symlink::SymlinkSpec;
@@ -70,6 +74,8 @@ pub static TYPES: &[&ResourceType] = &[
     &json::TYPE,
     &download::TYPE,
     &host::TYPE,
+    &repository::TYPE,
+    &package::TYPE,
     &user::TYPE,
     &group::TYPE,
     &ssh_key::TYPE,
@@ -106,6 +112,10 @@ pub enum Spec {
     Custom(CustomSpec),
     /// An entry of the hosts file.
     Host(HostSpec),
+    /// A source of packages.
+    Repository(RepositorySpec),
+    /// A package.
+    Package(PackageSpec),
     /// A user.
     User(UserSpec),
     /// A group.
@@ -199,6 +209,8 @@ impl Spec {
         match self {
             Spec::Tree(spec) => Some(spec),
             Spec::Host(spec) => Some(spec),
+            Spec::Repository(spec) => Some(spec),
+            Spec::Package(spec) => Some(spec),
             Spec::User(spec) => Some(spec),
             Spec::Group(spec) => Some(spec),
             Spec::SshKey(spec) => Some(spec),

@@ -27,6 +27,8 @@ mod json_text;
 pub mod line;
 mod lines;
 pub mod mount;
+pub mod package;
+pub mod repository;
 pub mod ssh_key;
 pub mod state;
 pub mod symlink;
