@@ -271,7 +271,7 @@ fn refuse_name(name: &str) -> Result<(), String> {
         && !arch.is_empty()
         && arch.chars().all(|c| plain(c) || c == '-');
     // apt reads a sign at the end as what to do with the package.
-    if fits && !package.ends_with(['+', '-']) || fits && package.ends_with("++") {
+    if fits && (!package.ends_with(['+', '-']) || package.ends_with("++")) {
         return Ok(());
     }
     if name.contains('=') {

@@ -19,7 +19,7 @@ use catalog::params::Resolved;
 use catalog::schema::{self, Manages};
 use catalog::types::{Ensure, Spec, StateSpec, Together};
 use lang::{Expr, Value};
-use model::window::Window;
+use model::window::TimeWindow;
 
 use links::DeclaredSlots;
 
@@ -51,7 +51,7 @@ pub struct Desired {
     /// The whole node only observes; removals too.
     pub observe: bool,
     /// The windows that its conditions may ask for; one that cannot be read carries the reason.
-    pub windows: Arc<BTreeMap<String, Result<Window, String>>>,
+    pub windows: Arc<BTreeMap<String, Result<TimeWindow, String>>>,
     /// Where each resource stands: module and slot (resources, then handlers).
     pub(crate) index: Arc<BTreeMap<ResourceId, (usize, usize)>>,
 }
@@ -284,8 +284,9 @@ pub fn bind(inputs: &Inputs<'_>) -> Desired {
     let modules = order::order(modules);
     let index = index(&modules);
     let windows = inputs.params.windows.iter();
-    let windows = windows
-        .map(|(name, declared)| (name.clone(), Window::read(declared).map_err(|error| error.to_string())));
+    let windows = windows.map(|(name, declared)| {
+        (name.clone(), TimeWindow::read(declared).map_err(|error| error.to_string()))
+    });
     Desired {
         modules: modules.into_iter().map(Arc::new).collect(),
         observe: inputs.params.observe,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 use catalog::types::{PackageSpec, TransactionOptions};
 use converge::kinds::Applied;
 use converge::kinds::package::database::PackageDatabase;
-use converge::kinds::package::transaction::{self, DryRun, Leave, Refusal, TransactionRules};
+use converge::kinds::package::transaction::{self, DryRun, DryRunAnswer, Leave, Refusal, TransactionRules};
 use converge::kinds::package::{self, PackageChange, PackageRequest};
 use converge::kinds::state::difference;
 use host::End;
@@ -310,7 +310,7 @@ impl Kinds {
         let names: Vec<&str> = members.iter().map(|member| member.spec.name.as_str()).collect();
         let database = self.package_database()?;
         let held = |name: &str| database.find(name).is_some_and(|known| known.hold);
-        let mut dry_run = |some: &[usize]| -> Result<Result<DryRun, String>, String> {
+        let mut dry_run = |some: &[usize]| -> DryRunAnswer {
             let requests = requests(some.iter().map(|at| &*members[*at]));
             let names: Vec<&str> = requests.iter().map(|(name, _)| *name).collect();
             let leave = group.leave(&database, &names);

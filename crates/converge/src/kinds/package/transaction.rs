@@ -29,6 +29,13 @@ pub struct DryRun {
     pub removals: BTreeSet<String>,
 }
 
+/// What apt says to a dry run: what it would do, or its words against it; the error is that it could not
+/// be asked.
+pub type DryRunAnswer = Result<Result<DryRun, String>, String>;
+
+/// The same, where what apt agrees to was judged too.
+type JudgedAnswer = Result<Result<(), String>, String>;
+
 /// Who may go on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
@@ -63,13 +70,13 @@ impl Refusal {
 /// When apt cannot be asked.
 pub fn choose(
     names: &[&str],
-    dry_run: &mut dyn FnMut(&[usize]) -> Result<Result<DryRun, String>, String>,
+    dry_run: &mut dyn FnMut(&[usize]) -> DryRunAnswer,
     judge: &dyn Fn(&[usize], &DryRun) -> Option<String>,
 ) -> Result<Choice, String> {
     let mut choice = Choice::default();
     let mut left: Vec<usize> = (0..names.len()).collect();
     let mut asked = 0;
-    let mut ask = |members: &[usize]| -> Result<Result<(), String>, String> {
+    let mut ask = |members: &[usize]| -> JudgedAnswer {
         asked += 1;
         if asked > MAX_DRY_RUNS {
             return Ok(Err(
@@ -110,7 +117,7 @@ fn split(
     choice: &mut Choice,
     some: &[usize],
     known: Option<String>,
-    ask: &mut dyn FnMut(&[usize]) -> Result<Result<(), String>, String>,
+    ask: &mut dyn FnMut(&[usize]) -> JudgedAnswer,
 ) -> Result<(), String> {
     if let ([one], Some(words)) = (some, known) {
         choice.refused.push((*one, Refusal::Impossible(words)));
