@@ -219,13 +219,12 @@ impl BoundResource {
     /// group that own a file, or as which a command runs.
     pub(crate) fn after_things(&self) -> Vec<Subject<'_>> {
         match &self.spec {
-            Ok(Spec::File(spec)) => {
-                accounts(spec.ownership.owner.as_deref(), spec.ownership.group.as_deref())
+            Ok(Spec::File(spec)) => spec.ownership.accounts(),
+            Ok(Spec::Directory(spec)) => spec.ownership.accounts(),
+            Ok(Spec::Download(spec)) => spec.ownership.accounts(),
+            Ok(Spec::Exec(spec)) => {
+                spec.user.iter().map(|name| Subject::Named { kind: "user", name }).collect()
             }
-            Ok(Spec::Directory(spec)) => {
-                accounts(spec.ownership.owner.as_deref(), spec.ownership.group.as_deref())
-            }
-            Ok(Spec::Exec(spec)) => accounts(spec.user.as_deref(), None),
             Ok(spec) => spec.state().map(StateSpec::after).unwrap_or_default(),
             Err(_) => Vec::new(),
         }
@@ -241,12 +240,6 @@ impl BoundResource {
         let state = self.spec.as_ref().ok().and_then(Spec::state);
         state.map(StateSpec::after_types).unwrap_or_default()
     }
-}
-
-/// A user and a group by name.
-fn accounts<'a>(user: Option<&'a str>, group: Option<&'a str>) -> Vec<Subject<'a>> {
-    let user = user.map(|name| Subject::Named { kind: "user", name });
-    user.into_iter().chain(group.map(|name| Subject::Named { kind: "group", name })).collect()
 }
 
 impl Desired {
