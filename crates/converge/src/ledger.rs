@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use catalog::module::OnRemove;
+use catalog::schema::{self, Manages};
 use catalog::types::Subject;
 use lang::Value;
-use model::{Fields, PathState, Timestamp};
+use model::{Digest, Fields, PathState, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::ResourceId;
+use crate::kinds::tree;
 
 /// The largest file, in bytes, whose bytes are kept before it is changed.
 pub const MAX_KEPT: u64 = 64 * 1024 * 1024;
@@ -72,6 +74,17 @@ impl Prior {
         matches!(self, Prior::Path(PathState::Missing) | Prior::State(None))
     }
 
+    /// The digests of the contents that putting it back needs.
+    pub fn digests(&self) -> Vec<Digest> {
+        match self {
+            Prior::Path(PathState::File { digest, .. }) => vec![*digest],
+            Prior::Path(_) | Prior::State(None) => Vec::new(),
+            Prior::State(Some(fields)) => {
+                fields.values().filter_map(|text| tree::kept_digest(text)).collect()
+            }
+        }
+    }
+
     /// What was there in one or two words.
     pub fn what(&self) -> &str {
         match self {
@@ -114,10 +127,16 @@ impl LedgerEntry {
         cannot_restore(&self.prior, self.kept)
     }
 
+    fn manages_path(&self) -> bool {
+        schema::find(&self.kind).is_some_and(|kind| kind.manages == Manages::Path)
+    }
+
     /// What it is about.
     pub fn subject(&self) -> Subject<'_> {
         match &self.prior {
             Prior::Path(_) => Subject::Path(&self.path),
+            // The state of a directory with its files is about its path too.
+            Prior::State(_) if self.manages_path() => Subject::Path(&self.path),
             Prior::State(_) => Subject::Named { kind: &self.kind, name: &self.path },
         }
     }

@@ -20,5 +20,5 @@ pub use id::ResourceId;
 pub use ledger::{Ledger, LedgerEntry, Prior};
 pub use run::{
     FinishedRun, Job, JobDone, JobId, JobOutcome, JobWork, Pending, Record, Run, RunMode, RunOptions,
-    RunScope, Undo,
+    RunScope, TogetherMember, Undo,
 };

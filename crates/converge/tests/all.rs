@@ -17,4 +17,5 @@ mod plan_predicts;
 mod predicates_are_asked_on_the_node;
 mod run_follows_the_model;
 mod second_run_changes_nothing;
+mod together_is_as_one_by_one;
 mod verify_restores;

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catalog::module::CommandLine;
-use catalog::types::{Ensure, Ownership, Spec};
+use catalog::types::{Ensure, Ownership, PackageSpec, Spec};
 use converge::kinds::{AccountLookup, Applied, Checked, DEFAULT_FILE_MODE};
 use converge::{JobDone, JobOutcome, Prior};
 use host::{Accounts, End, FileWrite, FinishedCommand, Host, HostError, OWNERSHIP_NOTE, Program};
@@ -16,8 +16,10 @@ use model::text::chain;
 use model::{Digest, PathOwnership, PathState};
 
 use crate::accounts::KeptAccounts;
-use crate::provider::{Decided, Notification, PathProvider, Provider, Turns};
+use crate::package::{Aim, PackageWish, Packages};
+use crate::provider::{Decided, Notification, PathProvider, Provider, StateProvider, Turn, Turns};
 use crate::query;
+use crate::tree::DigestCache;
 use crate::undo::undo_note;
 use crate::{Blobs, custom, exec, state};
 
@@ -36,13 +38,22 @@ pub struct Kinds {
     pub(crate) host: Arc<Host>,
     pub(crate) blobs: Arc<dyn Blobs>,
     pub(crate) turns: Turns,
+    pub(crate) packages: Packages,
     pub(crate) account_files: KeptAccounts,
+    pub(crate) digests: DigestCache,
 }
 
 impl Kinds {
     /// The types over a host, with a store for declared and for previous bytes.
     pub fn new(host: Arc<Host>, blobs: Arc<dyn Blobs>) -> Kinds {
-        Kinds { host, blobs, turns: Turns::default(), account_files: KeptAccounts::default() }
+        Kinds {
+            host,
+            blobs,
+            turns: Turns::default(),
+            packages: Packages::default(),
+            account_files: KeptAccounts::default(),
+            digests: DigestCache::default(),
+        }
     }
 
     /// The host.
@@ -73,7 +84,7 @@ impl Kinds {
         notification: Option<&Notification>,
     ) -> JobOutcome {
         let provider = Provider::of(spec);
-        if !provider.works_below_root() && !self.host.exec_allowed() {
+        if !provider.works_here(self) {
             return Ok(JobDone::Skipped(ROOTED.to_owned()));
         }
         let checked = match provider {
@@ -114,7 +125,7 @@ impl Kinds {
         notification: Option<&Notification>,
     ) -> Result<Applied, String> {
         let provider = Provider::of(spec);
-        if !provider.works_below_root() && !self.host.exec_allowed() {
+        if !provider.works_here(self) {
             return Err(format!("nothing of the machine is changed here: {ROOTED}"));
         }
         match provider {
@@ -122,10 +133,44 @@ impl Kinds {
                 let _turn = provider.turn().map(|turn| self.turns.take(turn));
                 self.apply_path(provider, timeout)
             }
-            Provider::State(provider) => state::apply(self, provider, notification, timeout),
+            Provider::State(provider) => match spec {
+                Spec::Package(spec) => self.apply_packages(&[spec], timeout).remove(0),
+                _ => state::apply(self, provider, notification, timeout),
+            },
             Provider::Command(spec) => exec::apply(self, spec, checked, timeout),
             Provider::Script(spec) => custom::apply(self, name, spec, timeout),
         }
+    }
+
+    /// Makes several resources that are applied together as declared, as [`Kinds::apply`] does for one:
+    /// a result for each. Commands run for at most the longest timeout.
+    pub fn apply_together(
+        &self,
+        resources: &[(&str, &Spec, &Checked, Duration)],
+    ) -> Vec<Result<Applied, String>> {
+        let packages: Vec<&PackageSpec> = resources
+            .iter()
+            .filter_map(|(_, spec, _, _)| if let Spec::Package(spec) = spec { Some(spec) } else { None })
+            .collect();
+        if packages.len() < resources.len() {
+            let each = resources.iter();
+            return each
+                .map(|(name, spec, checked, timeout)| self.apply(name, spec, checked, *timeout))
+                .collect();
+        }
+        let timeout = resources.iter().map(|(_, _, _, timeout)| *timeout).max().unwrap_or_default();
+        if packages.iter().any(|spec| !spec.works_here(self)) {
+            let skipped = format!("nothing of the machine is changed here: {ROOTED}");
+            return packages.iter().map(|_| Err(skipped.clone())).collect();
+        }
+        self.apply_packages(&packages, timeout)
+    }
+
+    fn apply_packages(&self, specs: &[&PackageSpec], timeout: Duration) -> Vec<Result<Applied, String>> {
+        let _turn = self.turns.take(Turn::Packages);
+        let wishes: Vec<PackageWish<'_>> =
+            specs.iter().map(|spec| PackageWish { spec, aim: Aim::Declared }).collect();
+        self.transact(&wishes, timeout)
     }
 
     /// Runs a module's verify command. Where no command may run there is nothing to ask,

@@ -33,11 +33,15 @@ impl<'a> Provider<'a> {
         match spec {
             Spec::File(spec) => Provider::Path(spec),
             Spec::Directory(spec) => Provider::Path(spec),
+            Spec::Tree(spec) => Provider::State(spec),
+            Spec::Download(spec) => Provider::Path(spec),
             Spec::Symlink(spec) => Provider::Path(spec),
             Spec::Line(spec) => Provider::Path(spec),
             Spec::Exec(spec) => Provider::Command(spec),
             Spec::Custom(spec) => Provider::Script(spec),
             Spec::Host(spec) => Provider::State(spec),
+            Spec::Repository(spec) => Provider::State(spec),
+            Spec::Package(spec) => Provider::State(spec),
             Spec::User(spec) => Provider::State(spec),
             Spec::Group(spec) => Provider::State(spec),
             Spec::SshKey(spec) => Provider::State(spec),
@@ -52,13 +56,13 @@ impl<'a> Provider<'a> {
         }
     }
 
-    /// Whether it can look at and change the tree below another root: everything else is about
-    /// the machine that the agent runs on.
-    pub(crate) fn works_below_root(&self) -> bool {
+    /// Whether it can look at and change this host: what only works on the machine that the agent runs
+    /// on does not below another root, unless commands may run there.
+    pub(crate) fn works_here(&self, kinds: &Kinds) -> bool {
         match self {
             Provider::Path(_) => true,
-            Provider::State(provider) => provider.works_below_root(),
-            Provider::Command(_) | Provider::Script(_) => false,
+            Provider::State(provider) => provider.works_here(kinds),
+            Provider::Command(_) | Provider::Script(_) => kinds.host.exec_allowed(),
         }
     }
 }
@@ -148,9 +152,34 @@ pub(crate) trait StateProvider: StateSpec {
     /// What it shares with other resources while it looks and changes something.
     fn turn(&self) -> Turn;
 
-    /// See [`Provider::works_below_root`].
+    /// What a plan and a report show of an edit: all of it, unless it may be very long.
+    fn shown(&self, edit: Edit<Fields>) -> Edit<Fields> {
+        edit
+    }
+
+    /// It can look at and change the tree below another root.
     fn works_below_root(&self) -> bool {
         false
+    }
+
+    /// See [`Provider::works_here`].
+    fn works_here(&self, kinds: &Kinds) -> bool {
+        self.works_below_root() || kinds.host.exec_allowed()
+    }
+
+    /// As [`StateProvider::desired`], where the host has more to say than what the thing is now.
+    fn desired_here(&self, _: &Kinds, now: Option<&Fields>) -> Result<Option<Fields>, String> {
+        self.desired(now)
+    }
+
+    /// Whether only applying it can say if it is as declared, although nothing differs.
+    fn unsure(&self, _: &Kinds) -> Result<bool, String> {
+        Ok(false)
+    }
+
+    /// What an operator should know of its surroundings, when something differs.
+    fn remark(&self, _: &Kinds) -> Option<String> {
+        None
     }
 
     /// What an operator should know before this edit: what cannot be undone.

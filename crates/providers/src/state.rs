@@ -27,11 +27,13 @@ pub(crate) fn check(
     let now = provider.observe(kinds)?;
     let to = wanted(kinds, provider, now.as_ref(), notification)?;
     let Some(edit) = differs(provider, now.as_ref(), to.as_ref()) else {
-        return Ok(Checked::in_sync(Prior::State(now)));
+        let unknown = provider.unsure(kinds)?;
+        return Ok(Checked { unknown, ..Checked::in_sync(Prior::State(now)) });
     };
     let refused = provider.refuse(kinds, &edit).err().map(|why| format!("as things are now it fails: {why}"));
-    let note = refused.into_iter().chain(provider.note(&edit)).reduce(|a, b| format!("{a}; {b}"));
-    Ok(Checked { note, ..Checked::differs(Prior::State(now), edit) })
+    let notes = refused.into_iter().chain(provider.note(&edit)).chain(provider.remark(kinds));
+    let note = notes.reduce(|a, b| format!("{a}; {b}"));
+    Ok(Checked { note, ..Checked::differs(Prior::State(now), provider.shown(edit)) })
 }
 
 /// Looks again, makes the thing as declared, and looks whether it is.
@@ -50,10 +52,12 @@ pub(crate) fn apply(
     provider.refuse(kinds, &edit)?;
     let output = provider.set(kinds, now.as_ref(), to.as_ref(), timeout)?;
     let after = provider.observe(kinds)?;
-    let left = differs(provider, after.as_ref(), provider.desired(after.as_ref())?.as_ref());
+    let left = differs(provider, after.as_ref(), provider.desired_here(kinds, after.as_ref())?.as_ref());
     match left {
-        None => Ok(Applied { edit: Some(edit), changed: true, output }),
-        Some(left) => Err(format!("it was set, and the host still differs: {}", summary(&left))),
+        None => Ok(Applied { edit: Some(provider.shown(edit)), changed: true, output }),
+        Some(left) => {
+            Err(format!("it was set, and the host still differs: {}", summary(&provider.shown(left))))
+        }
     }
 }
 
@@ -64,7 +68,7 @@ fn wanted(
     now: Option<&Fields>,
     notification: Option<&Notification>,
 ) -> Result<Option<Fields>, String> {
-    let to = provider.desired(now)?;
+    let to = provider.desired_here(kinds, now)?;
     let Some(notification) = notification else { return Ok(to) };
     Ok(provider.notified(kinds, now, to.as_ref(), notification)?.or(to))
 }
@@ -125,7 +129,7 @@ impl Kinds {
 
     fn provider_here<'a>(&self, spec: &'a Spec) -> Result<Provider<'a>, String> {
         let provider = Provider::of(spec);
-        if provider.works_below_root() || self.host.exec_allowed() {
+        if provider.works_here(self) {
             Ok(provider)
         } else {
             Err(format!("nothing of the machine is changed here: {}", crate::ROOTED))
@@ -134,7 +138,7 @@ impl Kinds {
 }
 
 /// An edit as one line.
-fn summary(edit: &Edit<Fields>) -> String {
+pub(crate) fn summary(edit: &Edit<Fields>) -> String {
     let Some(to) = edit.to() else { return "it is still there".to_owned() };
     let is = |name: &String| match edit.from().and_then(|from| from.get(name)) {
         Some(text) => format!("{text:?}"),

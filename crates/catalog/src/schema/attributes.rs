@@ -146,13 +146,17 @@ impl<'a> Attributes<'a> {
         if self.text("state").as_deref() == Some("absent") { Ensure::Absent } else { Ensure::Present }
     }
 
+    /// Permission bits.
+    pub(crate) fn mode(&self, name: &str) -> Option<u32> {
+        match self.values.get(name)? {
+            Read::Mode(mode) => Some(*mode),
+            _ => None,
+        }
+    }
+
     /// `mode`, `owner` and `group`.
     pub(crate) fn ownership(&self) -> Ownership {
-        let mode = match self.values.get("mode") {
-            Some(Read::Mode(mode)) => Some(*mode),
-            _ => None,
-        };
-        Ownership { mode, owner: self.text("owner"), group: self.text("group") }
+        Ownership { mode: self.mode("mode"), owner: self.text("owner"), group: self.text("group") }
     }
 
     /// A file of the module.

@@ -108,16 +108,17 @@ fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
             "cron reads no file with another name; write one such as `backup-db`",
         );
     }
-    if let Some(user) = literal(attributes, "user") {
-        blame("user", user_problem(user), "write the user's name");
-    }
     if let Some(command) = literal(attributes, "command") {
         blame("command", command_problem(command), "put it into a script, and run that");
     }
     let text = |key: &str| attributes.get(key).map(Value::to_string).filter(|text| !text.contains("${{"));
+    if let Some(user) = text("user") {
+        blame("user", user_problem(&user), "write the user's name");
+    }
     for field in &FIELDS {
         if let Some(text) = text(field.name) {
-            blame(field.name, field.check(&text), "write a number, a range, a list or a step: `*/5`, `1-5`");
+            let checked = field.check(&text).map_err(|why| why.replacen(&format!("{}: ", field.name), "", 1));
+            blame(field.name, checked, "write a number, a range, a list or a step: `*/5`, `1-5`");
         }
     }
     if let Some(schedule) = literal(attributes, "schedule") {

@@ -9,6 +9,7 @@ mod block;
 mod cron;
 mod custom;
 mod directory;
+mod download;
 mod edited;
 mod exec;
 mod file;
@@ -19,6 +20,8 @@ mod ini;
 mod json;
 mod line;
 mod mount;
+mod package;
+mod repository;
 mod service;
 mod ssh_key;
 mod sudo;
@@ -34,7 +37,8 @@ use model::{Digest, Fields};
 
 pub use block::{BLOCK_BEGIN, BLOCK_END, BlockPosition, BlockSpec};
 pub use custom::{CustomSpec, Script};
-pub use directory::DirectorySpec;
+pub use directory::{DirectorySpec, TreeSpec};
+pub use download::DownloadSpec;
 pub use edited::EditedFile;
 pub use exec::ExecSpec;
 pub use file::FileSpec;
@@ -45,6 +49,8 @@ pub use ini::{IniSpec, IniValue};
 pub use json::JsonSpec;
 pub use line::LineSpec;
 pub use mount::{FSTAB, MountSpec, MountState};
+pub use package::{CACHE_VALID, LOCK_TIMEOUT, PackageSpec, TransactionOptions, WantedPackage};
+pub use repository::{RepositorySigner, RepositorySpec};
 pub use ssh_key::{AuthorizedKey, SshKeySpec};
 pub use sudo::SudoSpec;
 pub use symlink::SymlinkSpec;
@@ -66,7 +72,10 @@ pub static TYPES: &[&ResourceType] = &[
     &block::TYPE,
     &ini::TYPE,
     &json::TYPE,
+    &download::TYPE,
     &host::TYPE,
+    &repository::TYPE,
+    &package::TYPE,
     &user::TYPE,
     &group::TYPE,
     &ssh_key::TYPE,
@@ -89,6 +98,10 @@ pub enum Spec {
     File(FileSpec),
     /// A directory.
     Directory(DirectorySpec),
+    /// A directory with the files of a folder of the module.
+    Tree(TreeSpec),
+    /// A file whose bytes come from a URL.
+    Download(DownloadSpec),
     /// A symbolic link.
     Symlink(SymlinkSpec),
     /// One line in a text file.
@@ -99,6 +112,10 @@ pub enum Spec {
     Custom(CustomSpec),
     /// An entry of the hosts file.
     Host(HostSpec),
+    /// A source of packages.
+    Repository(RepositorySpec),
+    /// A package.
+    Package(PackageSpec),
     /// A user.
     User(UserSpec),
     /// A group.
@@ -179,6 +196,8 @@ impl Spec {
         match self {
             Spec::File(spec) => Some((&spec.path, spec.ensure)),
             Spec::Directory(spec) => Some((&spec.path, spec.ensure)),
+            Spec::Tree(spec) => Some((&spec.path, spec.ensure)),
+            Spec::Download(spec) => Some((&spec.path, spec.ensure)),
             Spec::Symlink(spec) => Some((&spec.path, spec.ensure)),
             Spec::Line(spec) => Some((&spec.path, spec.ensure)),
             _ => None,
@@ -188,7 +207,10 @@ impl Spec {
     /// The spec as that of a thing with a state, if its type is one.
     pub fn state(&self) -> Option<&dyn StateSpec> {
         match self {
+            Spec::Tree(spec) => Some(spec),
             Spec::Host(spec) => Some(spec),
+            Spec::Repository(spec) => Some(spec),
+            Spec::Package(spec) => Some(spec),
             Spec::User(spec) => Some(spec),
             Spec::Group(spec) => Some(spec),
             Spec::SshKey(spec) => Some(spec),
@@ -202,6 +224,7 @@ impl Spec {
             Spec::Json(spec) => Some(spec),
             Spec::File(_)
             | Spec::Directory(_)
+            | Spec::Download(_)
             | Spec::Symlink(_)
             | Spec::Line(_)
             | Spec::Exec(_)

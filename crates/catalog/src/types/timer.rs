@@ -133,7 +133,7 @@ fn calendar_problem(text: &str) -> Option<&'static str> {
         return None;
     }
     let digits = |word: &&str| word.chars().all(|c| c.is_ascii_digit() || "*/,-".contains(c));
-    if words.len() == 5 && words.iter().all(|word| digits(&word)) {
+    if words.len() == 5 && words.iter().all(digits) {
         return Some("that is how a crontab says it");
     }
     if words.is_empty() || words.len() > 4 {

@@ -17,7 +17,7 @@ use std::time::Duration;
 use catalog::module::{CommandLine, Module, OnRemove, Params};
 use catalog::params::Resolved;
 use catalog::schema::{self, Manages};
-use catalog::types::{Ensure, Spec, StateSpec};
+use catalog::types::{Ensure, Spec, StateSpec, Together};
 use lang::{Expr, Value};
 use model::window::Window;
 
@@ -229,6 +229,11 @@ impl BoundResource {
             Ok(spec) => spec.state().map(StateSpec::after).unwrap_or_default(),
             Err(_) => Vec::new(),
         }
+    }
+
+    /// With which others it is applied in one go.
+    pub(crate) fn together(&self) -> Option<Together> {
+        self.spec.as_ref().ok()?.state()?.together()
     }
 
     /// Types of which every resource comes before it.

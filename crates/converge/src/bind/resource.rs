@@ -198,6 +198,15 @@ fn kept(kind: &str, attributes: &BTreeMap<String, Value>, spec: &Spec) -> BTreeM
     if let Spec::Custom(CustomSpec { script: Script::Shipped { digest, .. }, .. }) = spec {
         kept.insert("sha256".to_owned(), Value::from(digest.to_string().as_str()));
     }
+    // The files of a tree go when the tree goes, and are put back as their owners are declared.
+    if let Spec::Tree(tree) = spec {
+        let paths = tree.files.keys().map(|path| Value::from(path.as_str())).collect();
+        kept.insert("tree".to_owned(), Value::List(paths));
+        let more = ["source", "owner", "group"];
+        kept.extend(
+            more.iter().filter_map(|name| Some(((*name).to_owned(), attributes.get(*name)?.clone()))),
+        );
+    }
     kept
 }
 

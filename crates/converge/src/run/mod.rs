@@ -19,6 +19,7 @@ mod report;
 mod retry;
 mod scope;
 mod slot;
+mod together;
 
 use std::collections::BTreeSet;
 use std::fmt;
@@ -36,6 +37,7 @@ use crate::{BoundResource, Ledger, LedgerEntry, ResourceId};
 pub use machine::Run;
 pub use pending::{Pending, Undo};
 pub use scope::{RunScope, UnknownTag};
+pub use together::MAX_TOGETHER;
 
 /// How many modules a run works on at once by default.
 pub const DEFAULT_PARALLEL: usize = 4;
@@ -129,6 +131,13 @@ pub enum JobWork {
         /// Who notified it.
         notified: BTreeSet<ResourceId>,
     },
+    /// As [`JobWork::Apply`], of several resources in one go: [`JobDone::AppliedTogether`].
+    ApplyTogether {
+        /// What to apply, in order; at least two, of types that are applied together.
+        members: Vec<TogetherMember>,
+        /// What must be durable before the host is touched; it keeps no bytes.
+        record: Record,
+    },
     /// Run a module's verify: [`JobDone::Verified`].
     Verify {
         /// The module.
@@ -160,6 +169,15 @@ pub enum JobWork {
         /// What to write.
         record: Record,
     },
+}
+
+/// A resource that is applied with others.
+#[derive(Clone, Debug)]
+pub struct TogetherMember {
+    /// What to apply; its spec is `Ok`.
+    pub resource: Arc<BoundResource>,
+    /// What the check found.
+    pub checked: Checked,
 }
 
 /// A change of what is kept on disk beside the host's own state.
@@ -204,6 +222,8 @@ pub enum JobDone {
     Skipped(String),
     /// Of [`JobWork::Apply`].
     Applied(Applied),
+    /// Of [`JobWork::ApplyTogether`]: one for each member, in words why it failed.
+    AppliedTogether(Vec<Result<Applied, String>>),
     /// Of [`JobWork::Verify`].
     Verified,
     /// Of [`JobWork::Undo`].

@@ -29,7 +29,7 @@ fn identity(placed: &Placed) -> Option<String> {
         return None;
     }
     match resource.kind.as_str() {
-        "file" | "directory" | "symlink" => Some(format!("path {}", resource.name)),
+        "file" | "download" | "directory" | "symlink" => Some(format!("path {}", resource.name)),
         _ => Some(resource.label()),
     }
 }
@@ -136,7 +136,8 @@ pub(crate) fn clashes(decls: &BTreeMap<String, ModuleDecl>) -> Vec<Clash> {
     let mut parts: Vec<(&str, &Placed, (&str, &str))> = Vec::new();
     for (module, decl) in decls {
         for placed in &decl.resources {
-            let path_like = matches!(placed.resource.kind.as_str(), "file" | "directory" | "symlink");
+            let path_like =
+                matches!(placed.resource.kind.as_str(), "file" | "download" | "directory" | "symlink");
             if let (true, Some(identity)) = (path_like, identity(placed)) {
                 known.entry(identity).or_default().push((module, placed));
             }
