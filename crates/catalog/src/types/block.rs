@@ -7,7 +7,7 @@ use model::Fields;
 
 use super::FileContent;
 use super::edited::CREATE;
-use super::{EditedFile, Ensure, FILE_TIMEOUT_SECS, GROUP, MODE, OWNER, STATE, Spec, StateSpec};
+use super::{EditedFile, Ensure, FILE_TIMEOUT_SECS, GROUP, MODE, OWNER, STATE, Spec, StateSpec, Subject};
 use crate::module::OnRemove::{Delete, Keep, Restore};
 use crate::schema::{
     Attribute, AttributeProblem, Attributes, FieldKind, Manages, ResourceType, Short, is_absent,
@@ -118,6 +118,10 @@ impl StateSpec for BlockSpec {
 
     fn needs(&self) -> Vec<&str> {
         vec![&self.file.path]
+    }
+
+    fn after(&self) -> Vec<Subject<'_>> {
+        self.file.ownership.accounts()
     }
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use lang::Value;
 use model::Fields;
 
-use super::{Ensure, FILE_TIMEOUT_SECS, GROUP, MODE, OWNER, Ownership, STATE, Spec, StateSpec};
+use super::{Ensure, FILE_TIMEOUT_SECS, GROUP, MODE, OWNER, Ownership, STATE, Spec, StateSpec, Subject};
 use crate::module::FileRef;
 use crate::module::OnRemove::{Delete, Keep, Restore};
 use crate::schema::{Attribute, AttributeProblem, Attributes, FieldKind, Manages, ResourceType, Short};
@@ -90,6 +90,10 @@ impl StateSpec for TreeSpec {
     fn declared(&self) -> Fields {
         let text = |file: &FileRef| format!("sha256:{} ({} bytes)", file.digest.short(), file.size);
         self.files.iter().map(|(path, file)| (format!("./{path}"), text(file))).collect()
+    }
+
+    fn after(&self) -> Vec<Subject<'_>> {
+        self.ownership.accounts()
     }
 }
 

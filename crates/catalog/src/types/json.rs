@@ -6,7 +6,7 @@ use lang::Value;
 use model::Fields;
 
 use super::edited::CREATE;
-use super::{EditedFile, Ensure, FILE_TIMEOUT_SECS, GROUP, MODE, OWNER, STATE, Spec, StateSpec};
+use super::{EditedFile, Ensure, FILE_TIMEOUT_SECS, GROUP, MODE, OWNER, STATE, Spec, StateSpec, Subject};
 use crate::module::OnRemove::{Delete, Keep, Restore};
 use crate::schema::{
     Attribute, AttributeProblem, Attributes, FieldKind, Manages, ResourceType, Short, is_absent,
@@ -83,6 +83,10 @@ impl StateSpec for JsonSpec {
 
     fn needs(&self) -> Vec<&str> {
         vec![&self.file.path]
+    }
+
+    fn after(&self) -> Vec<Subject<'_>> {
+        self.file.ownership.accounts()
     }
 }
 

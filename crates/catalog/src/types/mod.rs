@@ -254,6 +254,14 @@ pub struct Ownership {
     pub group: Option<String>,
 }
 
+impl Ownership {
+    /// The user and the group, which must be there before.
+    pub fn accounts(&self) -> Vec<Subject<'_>> {
+        let user = self.owner.iter().map(|name| Subject::Named { kind: "user", name });
+        user.chain(self.group.iter().map(|name| Subject::Named { kind: "group", name })).collect()
+    }
+}
+
 /// The bytes that a file should hold.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum FileContent {

@@ -124,6 +124,11 @@ impl StateSpec for UnitSpec {
         vec![&self.path]
     }
 
+    /// A package brings the units that are its own.
+    fn after_types(&self) -> &'static [&'static str] {
+        &["package"]
+    }
+
     fn after(&self) -> Vec<Subject<'_>> {
         self.user.iter().map(|name| Subject::Named { kind: "user", name }).collect()
     }

@@ -12,6 +12,7 @@ use model::Digest;
 
 use super::commands::{script, succeed};
 use super::ledger;
+use super::sweep;
 use super::unbootable::Unbootable;
 
 /// Where images and the folders of running tests lie; shared by all working copies on a machine.
@@ -105,10 +106,24 @@ fn is_installed(program: &str) -> bool {
     std::env::split_paths(&path).any(|dir| dir.join(program).exists())
 }
 
-/// Tries overlays, namespaces and cgroups once, before anything depends on them.
+/// Tries overlays, namespaces and cgroups once, before anything depends on them. Where the cache lies
+/// on an overlay itself, as in a container, the upper layers of hosts get a file system in memory.
 fn probe() -> Result<(), String> {
+    let runs = sweep::runs();
+    let failed = |error: std::io::Error| format!("{}: {error}", runs.display());
+    fs::create_dir_all(&runs).map_err(failed)?;
+    // One of several test programs at a time: of two that mount, the second would hide the first's.
+    let lock = File::create(runs.with_extension("lock")).map_err(failed)?;
+    lock.lock().map_err(failed)?;
+    try_in(&runs).or_else(|_| {
+        succeed(Command::new("mount").args(["-t", "tmpfs", "-o", "mode=755", "tmpfs"]).arg(&runs))?;
+        try_in(&runs).inspect_err(|_| drop(succeed(Command::new("umount").arg(&runs))))
+    })
+}
+
+fn try_in(runs: &Path) -> Result<(), String> {
     let name = format!("muster-probe-{}", std::process::id());
-    let folder = Path::new(CACHE).join(&name);
+    let folder = runs.join(&name);
     fs::create_dir_all(&folder).map_err(|error| format!("{}: {error}", folder.display()))?;
     let tried = script(include_str!("probe.sh"), &[&folder.display().to_string(), &name]);
     let _ = fs::remove_dir_all(&folder);

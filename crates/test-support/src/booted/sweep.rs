@@ -19,6 +19,9 @@ pub(super) fn runs() -> PathBuf {
     Path::new(CACHE).join("runs")
 }
 
+/// The beginning of the name of a folder that has no lock yet.
+pub(super) const UNNAMED: &str = ".new-";
+
 /// The prefix of the cgroups of a test.
 pub(super) fn cgroup(id: &str) -> String {
     format!("muster-test-{id}")
@@ -28,6 +31,9 @@ pub(super) fn cgroup(id: &str) -> String {
 pub(super) fn sweep() {
     for entry in fs::read_dir(runs()).into_iter().flatten().flatten() {
         let (path, id) = (entry.path(), entry.file_name().to_string_lossy().into_owned());
+        if id.starts_with(UNNAMED) {
+            continue;
+        }
         let is_free = File::open(path.join("lock")).is_ok_and(|lock| lock.try_lock().is_ok());
         if is_free {
             remove(&id);

@@ -61,12 +61,11 @@ impl Testbed {
         sweep::remove(&id);
         let folder = sweep::runs().join(&id);
         // Locked before it has its name: the sweep of another test must not find it free.
-        let unnamed = PathBuf::from(CACHE).join(format!("new-{id}"));
+        let unnamed = sweep::runs().join(format!("{}{id}", sweep::UNNAMED));
         fs::create_dir_all(unnamed.join("packages")).unwrap();
         fs::write(unnamed.join("packages/Packages"), "").unwrap();
         let lock = File::create(unnamed.join("lock")).unwrap();
         lock.lock().unwrap();
-        fs::create_dir_all(sweep::runs()).unwrap();
         fs::rename(&unnamed, &folder).unwrap();
         let network = TestNetwork::make(&id).unwrap();
         let state = TestbedState {
