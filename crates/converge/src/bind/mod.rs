@@ -28,7 +28,7 @@ pub(crate) use order::parents;
 pub use reads::TraitUses;
 
 use crate::condition::{ModuleScope, SharedScope};
-use crate::{ResourceId, Subject, When};
+use crate::{ResourceId, ResourceSubject, When};
 
 /// What is bound.
 #[derive(Clone, Copy, Debug)]
@@ -178,11 +178,13 @@ impl BoundResource {
 
     /// What of the host it is about; `None` where that is not known. Where it is not wanted there is
     /// no spec, and the name says it.
-    pub fn subject(&self) -> Option<Subject<'_>> {
+    pub fn subject(&self) -> Option<ResourceSubject<'_>> {
         match self.manages()? {
-            Manages::Path => Some(Subject::Path(self.path().unwrap_or(&self.name))),
-            Manages::Part => self.path().map(Subject::Path),
-            Manages::State | Manages::Effect => Some(Subject::Named { kind: &self.kind, name: &self.name }),
+            Manages::Path => Some(ResourceSubject::Path(self.path().unwrap_or(&self.name))),
+            Manages::Part => self.path().map(ResourceSubject::Path),
+            Manages::State | Manages::Effect => {
+                Some(ResourceSubject::Named { kind: &self.kind, name: &self.name })
+            }
         }
     }
 
@@ -217,13 +219,13 @@ impl BoundResource {
 
     /// Things other than paths that must be right before it, where they are declared: the user and the
     /// group that own a file, or as which a command runs.
-    pub(crate) fn after_things(&self) -> Vec<Subject<'_>> {
+    pub(crate) fn after_things(&self) -> Vec<ResourceSubject<'_>> {
         match &self.spec {
             Ok(Spec::File(spec)) => spec.ownership.accounts(),
             Ok(Spec::Directory(spec)) => spec.ownership.accounts(),
             Ok(Spec::Download(spec)) => spec.ownership.accounts(),
             Ok(Spec::Exec(spec)) => {
-                spec.user.iter().map(|name| Subject::Named { kind: "user", name }).collect()
+                spec.user.iter().map(|name| ResourceSubject::Named { kind: "user", name }).collect()
             }
             Ok(spec) => spec.state().map(StateSpec::after).unwrap_or_default(),
             Err(_) => Vec::new(),
