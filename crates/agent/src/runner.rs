@@ -59,6 +59,8 @@ pub struct Runner {
     worker: JobWorker,
     hostname: String,
     bound: Mutex<Option<Bound>>,
+    /// What the set reads that was bound last. Held for a moment only, never over the disk.
+    uses: Mutex<Option<(Digest, TraitUses)>>,
 }
 
 /// A run that ended.
@@ -80,19 +82,10 @@ struct EndedJob {
 
 /// What was bound last.
 struct Bound {
-    /// The set, and the traits of it that stay.
+    /// The set, and the traits that it reads and that stay.
     inputs: ReadTraits,
-    /// What it reads.
-    uses: TraitUses,
     /// `None` when it reads a trait that differs at each look, and has to be bound at each run.
     desired: Option<Desired>,
-}
-
-impl Bound {
-    /// What a set of this root would be bound from, if it is the one that was bound.
-    fn read(&self, root: &Digest, traits: &Value) -> ReadTraits {
-        read_traits(&self.uses, *root, traits)
-    }
 }
 
 /// The traits that a set reads, those that change by themselves left out.
@@ -106,7 +99,7 @@ impl Runner {
     /// A runner over a host and its state.
     pub fn new(kinds: Arc<Kinds>, storage: Storage, hostname: String) -> Runner {
         let worker = JobWorker { kinds, storage, changes: Arc::new(ChangeLog::begin()) };
-        Runner { worker, hostname, bound: Mutex::new(None) }
+        Runner { worker, hostname, bound: Mutex::new(None), uses: Mutex::new(None) }
     }
 
     /// Binds the held set and converges what is in scope, or only says what would change.
@@ -169,7 +162,8 @@ impl Runner {
     /// When a content of the set cannot be read.
     pub fn desired(&self, adoption: &Adoption, traits: &Value) -> Result<Desired, RunnerError> {
         let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
-        let known = bound.as_ref().filter(|known| known.inputs == known.read(&adoption.root, traits));
+        let now = self.read_of_last(traits).filter(|read| read.root == adoption.root);
+        let known = bound.as_ref().filter(|known| Some(known.inputs) == now);
         if let Some(desired) = known.and_then(|known| known.desired.as_ref()) {
             return Ok(desired.clone());
         }
@@ -181,21 +175,27 @@ impl Runner {
         let desired = bind(&from);
         let uses = TraitUses::of(&from);
         let reads_volatile = VOLATILE.iter().any(|path| uses.reads(path));
-        *bound = Some(Bound {
-            inputs: read_traits(&uses, adoption.root, traits),
-            uses,
-            desired: (!reads_volatile).then(|| desired.clone()),
-        });
+        let inputs = read_traits(&uses, adoption.root, traits);
+        *self.uses.lock().unwrap_or_else(PoisonError::into_inner) = Some((adoption.root, uses));
+        *bound = Some(Bound { inputs, desired: (!reads_volatile).then(|| desired.clone()) });
         Ok(desired)
     }
 
-    /// Those of the traits that the held set reads; `None` when nothing is held, or the set cannot be
-    /// read: the run says so.
+    /// Those of the traits that the held set reads, as it was bound last: a check-in needs them, and
+    /// waits for no disk. The first time the set is bound for it. `None` when nothing is held, or the set
+    /// cannot be read: the run says so.
     pub fn read_traits(&self, traits: &Value) -> Option<ReadTraits> {
+        if let Some(read) = self.read_of_last(traits) {
+            return Some(read);
+        }
         let adoption = self.worker.storage.durable().adoption().ok()??;
         self.desired(&adoption, traits).ok()?;
-        let bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
-        bound.as_ref().map(|known| known.inputs)
+        self.read_of_last(traits)
+    }
+
+    fn read_of_last(&self, traits: &Value) -> Option<ReadTraits> {
+        let uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
+        uses.as_ref().map(|(root, uses)| read_traits(uses, *root, traits))
     }
 
     /// Removes what a set that is bound for the first time leaves over: on the storage thread, so that

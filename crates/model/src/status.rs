@@ -70,10 +70,11 @@ pub enum ReleaseState {
 }
 
 /// Whether the node makes its host as declared.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Enforcement {
     /// It does, save for what only observes.
+    #[default]
     On,
     /// Somebody on the host paused it.
     Paused,
@@ -90,7 +91,8 @@ pub struct Status {
     pub contact: Contact,
     /// Whether it holds what it is pointed to.
     pub release: ReleaseState,
-    /// Whether it makes its host as declared.
+    /// Whether it makes its host as declared; an earlier control plane does not say so.
+    #[serde(default)]
     pub enforcement: Enforcement,
     /// Resources that only observe and would change.
     pub would_change: u32,

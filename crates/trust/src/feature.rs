@@ -33,8 +33,30 @@ impl Feature {
 /// (`retries`, `tags`).
 pub const FEATURES: &[Feature] = &[
     Feature { name: "foreach", resource_keys: &["foreach"], ..Feature::NONE },
-    Feature { name: "cron", resource_types: &["cron"], ..Feature::NONE },
-    Feature { name: "units", resource_types: &["service", "timer"], ..Feature::NONE },
+    // An older agent would fail each such resource at every run; refused, it stays on what it holds.
+    Feature {
+        name: "resource-types-2",
+        resource_types: &[
+            "block",
+            "cron",
+            "download",
+            "group",
+            "host",
+            "hostname",
+            "ini",
+            "json",
+            "mount",
+            "package",
+            "repository",
+            "service",
+            "ssh_key",
+            "sudo",
+            "sysctl",
+            "timer",
+            "user",
+        ],
+        ..Feature::NONE
+    },
     Feature { name: "guards", resource_keys: &["only_if", "not_if"], ..Feature::NONE },
     Feature {
         name: "predicates",
