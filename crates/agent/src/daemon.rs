@@ -11,6 +11,8 @@
 //! have threads of their own. What they come to is a [`DaemonEvent`], so every cause of a wake-up
 //! is one.
 
+pub(crate) mod local;
+mod run_log;
 mod stop;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -18,7 +20,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use converge::{RunMode, RunScope};
+use converge::RunMode;
 use host::Cancel;
 use lang::Value;
 use model::exchange::{CheckIn, TraitReport};
@@ -33,13 +35,16 @@ use tokio::time::Instant;
 
 use crate::clock::now;
 use crate::dialing::TransportDialer;
-use crate::events::{self, DaemonEvent, DaemonHandle, DaemonInbox};
+use crate::events::{self, DaemonEvent, DaemonHandle, DaemonInbox, LocalReply};
 use crate::exchange::CheckInClient;
 use crate::fetch;
+use crate::local::messages::PauseView;
+use crate::local::state::SharedLocalState;
 use crate::machine::Machine;
+use crate::outcomes::LastRunView;
 use crate::release::ActiveRelease;
 use crate::render::chain;
-use crate::runner::Runner;
+use crate::runner::{self, Runner};
 use crate::session::NodeSession;
 use crate::state::StateError;
 use crate::storage::Storage;
@@ -48,6 +53,7 @@ use crate::sync::sets::AgentSets;
 use crate::sync::view::SharedStatus;
 use crate::sync::{SyncContext, Synchronization};
 use crate::work::{self, WorkHandle, WorkSetup};
+use run_log::RunLog;
 
 /// Facts of work go up over an open stream this long after the first of them.
 const FLUSH: Duration = Duration::from_millis(200);
@@ -95,6 +101,12 @@ struct Daemon {
     observed: Arc<Mutex<Option<Value>>>,
     cancel: Cancel,
     running: bool,
+    /// What the socket shows.
+    local: SharedLocalState,
+    /// Which failures the journal has named.
+    run_log: Arc<Mutex<RunLog>>,
+    /// They are answered when the pause that follows is durable.
+    pause_replies: Vec<(LocalReply<PauseView>, PauseView)>,
     /// It ends once nothing runs.
     restarting: bool,
     /// No new work is started.
@@ -110,6 +122,8 @@ impl Daemon {
         collectors.set_ttls(&restored.policy.trait_ttl_secs);
         let node = Node::new(identity, restored, seed, now());
         let (handle, inbox) = events::channel();
+        let state_dir = machine.state().to_owned();
+        let local = SharedLocalState::new(state_dir, node.pause().cloned(), now());
         let Machine { membership, durable, kinds, cancel, .. } = machine;
         let host = kinds.host().clone();
         // Temporary files of a run that died lie only beside managed paths.
@@ -167,6 +181,9 @@ impl Daemon {
             observed: Arc::default(),
             cancel,
             running: false,
+            local,
+            run_log: Arc::default(),
+            pause_replies: Vec::new(),
             restarting: false,
             stopping: false,
             view,
@@ -186,6 +203,7 @@ impl Daemon {
             tracing::error!("signals cannot be received");
             return;
         };
+        let socket = self.open_socket();
         net::notify::service_manager(ServiceState::Ready);
         self.append_started();
         self.take(NodeInput::Tick);
@@ -202,7 +220,12 @@ impl Daemon {
                 _ = interrupt.recv() => break,
             }
         }
+        if let Some(socket) = socket {
+            socket.abort();
+        }
         self.drain(&mut inbox).await;
+        // A plan for somebody at the host must not keep the process.
+        self.cancel.cancel();
     }
 
     /// A package that replaces the agent asks for this when the agent itself runs the package manager:
@@ -219,6 +242,7 @@ impl Daemon {
     fn hear(&mut self, event: DaemonEvent) {
         match event {
             DaemonEvent::Input(input) => self.take(input),
+            DaemonEvent::Local(command) => self.local(command),
             DaemonEvent::Answered { answer, acked_before } => {
                 self.acked_before = acked_before;
                 self.take(NodeInput::Answered(answer));
@@ -299,9 +323,13 @@ impl Daemon {
         while let Some(input) = queue.pop_front() {
             match &input {
                 NodeInput::Ran(_) | NodeInput::RunFailed(_) => self.running = false,
-                NodeInput::Unreachable(_) => self.checking_in = false,
+                NodeInput::Unreachable(why) => {
+                    self.checking_in = false;
+                    self.note_unreachable(why);
+                }
                 NodeInput::Answered(answer) => {
                     self.checking_in = false;
+                    self.note_answered();
                     if answer.stream_requested {
                         self.sync.links.requested();
                     }
@@ -339,6 +367,7 @@ impl Daemon {
                     }
                 });
             }
+            NodeEffect::SavePause(pause) => self.save_pause(pause),
             NodeEffect::Warn(text) => tracing::warn!("{text}"),
         }
     }
@@ -420,24 +449,36 @@ impl Daemon {
             return;
         }
         self.running = true;
+        self.local.run_begins(now());
         let (runner, handle, traits) = (self.runner.clone(), self.handle.clone(), self.traits.clone());
+        let (local, log) = (self.local.clone(), self.run_log.clone());
+        let scope = runner::scope_of(&order.tags);
         let spawned = std::thread::Builder::new().name("muster run".to_owned()).spawn(move || {
             // A panic ends this run, not the keeping of the host.
             let run =
-                catch_unwind(AssertUnwindSafe(|| runner.run(&order, &traits, RunMode::Apply, RunScope::All)));
-            let input = match run {
-                Ok(Ok(report)) => {
-                    log_run(&report);
-                    NodeInput::Ran(Box::new(report))
+                catch_unwind(AssertUnwindSafe(|| runner.run_watched(&order, &traits, RunMode::Apply, scope)));
+            let ran = match run {
+                Ok(Ok(run)) => {
+                    log.lock().unwrap_or_else(PoisonError::into_inner).ended(&run.report);
+                    let before = local.shown().last_run;
+                    let view = LastRunView::after(before.as_deref(), &run.report, run.resources);
+                    Ok((run.report, view))
                 }
-                Ok(Err(error)) => NodeInput::RunFailed(chain(&error)),
-                Err(_) => NodeInput::RunFailed("the agent panicked; see its log".to_owned()),
+                Ok(Err(error)) => Err(chain(&error)),
+                Err(_) => Err("the agent panicked; see its log".to_owned()),
             };
+            let input = match &ran {
+                Ok((report, _)) => NodeInput::Ran(Box::new(report.clone())),
+                Err(why) => NodeInput::RunFailed(why.clone()),
+            };
+            local.run_ended(ran);
             handle.send_blocking(DaemonEvent::Input(input));
         });
         if let Err(error) = spawned {
             let handle = self.handle.clone();
-            let failed = NodeInput::RunFailed(format!("no thread could be started: {error}"));
+            let why = format!("no thread could be started: {error}");
+            self.local.run_ended(Err(why.clone()));
+            let failed = NodeInput::RunFailed(why);
             tokio::spawn(async move { handle.send(DaemonEvent::Input(failed)).await });
         }
     }
@@ -465,22 +506,6 @@ pub fn trait_report(traits: &Value) -> TraitReport {
     let stable = model::canonical::to_bytes(&providers::traits::stable(traits));
     let digest = stable.map_or(Digest::ZERO, |bytes| Digest::of(&bytes));
     TraitReport::whole(digest, serde_json::to_value(traits).unwrap_or_default())
-}
-
-fn log_run(report: &model::RunReport) {
-    let counts = &report.counts;
-    if counts.changed + counts.failed > 0 {
-        tracing::info!(
-            changed = counts.changed,
-            failed = counts.failed,
-            ok = counts.ok,
-            skipped = counts.skipped,
-            ms = report.duration_ms,
-            "a run ended"
-        );
-    } else {
-        tracing::debug!(ok = counts.ok, ms = report.duration_ms, "a run ended");
-    }
 }
 
 async fn sleep_to(at: Option<Instant>) {

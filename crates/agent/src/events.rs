@@ -9,12 +9,17 @@
 //! Invariants: at most [`EVENTS`] events wait, and a sender waits when there are more; a flag that
 //! is raised again before the daemon saw it is one event.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use model::Pause;
 use model::exchange::Answer;
 use model::log::Cursor;
 use node::NodeInput;
-use tokio::sync::{Notify, mpsc};
+use tokio::sync::{Notify, mpsc, oneshot};
+
+use crate::local::LocalProblem;
+use crate::local::messages::{PauseView, RunTicket};
 
 /// The most events that wait for the daemon. Each is the end of one thing under way: a check-in,
 /// a run, a fetch, a write.
@@ -32,6 +37,8 @@ pub enum DaemonEvent {
         /// How far facts were acknowledged when the check-in was made.
         acked_before: u64,
     },
+    /// Somebody at the host asks for something.
+    Local(LocalCommand),
     /// Facts wait to be delivered.
     FactsWait,
     /// There is reason to check in now.
@@ -59,6 +66,20 @@ pub enum DaemonEvent {
         /// More facts wait.
         more: bool,
     },
+}
+
+/// The way of an answer to somebody at the host.
+pub type LocalReply<T> = oneshot::Sender<Result<T, LocalProblem>>;
+
+/// What somebody at the host asks the daemon for; each is answered.
+#[derive(Debug)]
+pub enum LocalCommand {
+    /// Make a run now: of what has one of these tags, or of all.
+    Run(BTreeSet<String>, LocalReply<RunTicket>),
+    /// Pause the host; answered when that is durable.
+    Pause(Pause, LocalReply<PauseView>),
+    /// End the pause; answered when that is durable.
+    Resume(LocalReply<PauseView>),
 }
 
 #[derive(Debug, Default)]

@@ -1,13 +1,15 @@
 //! `muster-agent`: the node's shell around [`node`] and [`converge`].
 //!
 //! ```text
-//! clock render identity service                          no state of their own
+//! clock render identity service local::messages          no state of their own
 //!   state <- storage <- release                          what is durable; who writes; what is held
 //!     session <- dialing                                 requests and streams
 //!       events                                           the way to the daemon
 //!         sync <- work                                   objects; actions
-//!           fetch exchange runner                        contents; check-ins; runs
-//!             daemon <- verbs                            the node's step, and what people type
+//!           fetch exchange runner <- watch outcomes      contents; check-ins; runs, by resource
+//!             status why doctor bundle                   what people ask of one host
+//!             local                                      the Unix socket: both ends
+//!               daemon <- verbs                          the node's step, and what people type
 //! ```
 //!
 //! A module uses those above it and to its left, and none uses the daemon but the verbs.
@@ -18,16 +20,21 @@
 //! Everything durable goes through [`state`]. There is no database, no console and no reader of
 //! fleet repos here.
 
+pub mod bundle;
+mod changes;
 pub mod clock;
 pub mod daemon;
 pub mod delegated;
 pub mod dialing;
+pub mod doctor;
 pub mod events;
 pub mod exchange;
 pub mod fetch;
 pub mod identity;
 pub mod join;
+pub mod local;
 pub mod machine;
+pub mod outcomes;
 pub mod release;
 pub mod render;
 pub mod runner;
@@ -38,4 +45,6 @@ pub mod status;
 pub mod storage;
 pub mod sync;
 pub mod verbs;
+mod watch;
+pub mod why;
 pub mod work;

@@ -162,6 +162,7 @@ impl Machine {
             policy,
             last_run: durable.last_run().map_err(failed)?,
             facts_pending: durable.facts_waiting() > 0,
+            pause: durable.pause().map_err(failed)?,
         };
         let identity = Identity {
             hostname: self.membership.hostname.clone(),

@@ -1,27 +1,65 @@
-//! How the agent speaks to people: errors with causes, reports, plans.
+//! How the agent speaks to people: errors with causes, reports, plans, times.
 
 use std::fmt::Write;
+use std::time::Duration;
 
 use model::delta::render_edit;
 use model::report::PartialRun;
 pub use model::text::chain;
-use model::{Action, RunReport};
+use model::{Action, Pause, RunReport, Timestamp};
+
+/// What was done about a resource, in a word or two.
+pub fn word(action: Option<Action>) -> &'static str {
+    match action {
+        None => "not notified",
+        Some(Action::Ok) => "ok",
+        Some(Action::Changed) => "changed",
+        Some(Action::Failed) => "FAILED",
+        Some(Action::Ignored) => "failed (ignored)",
+        Some(Action::Skipped) => "skipped",
+        Some(Action::WouldChange) => "would change",
+        Some(Action::Unknown) => "outcome unknown",
+        Some(Action::Restored) => "restored",
+        Some(Action::Deleted) => "deleted",
+    }
+}
+
+/// A time with how long ago it was, or how long it is until then.
+pub fn when(at: Timestamp, now: Timestamp) -> String {
+    match at > now {
+        true => format!("{at} (in {})", short(at.since(now))),
+        false => format!("{at} ({} ago)", short(now.since(at))),
+    }
+}
+
+/// A duration in its largest whole unit.
+pub fn short(duration: Duration) -> String {
+    let secs = duration.as_secs();
+    match secs {
+        0..120 => format!("{secs} s"),
+        120..7200 => format!("{} min", secs / 60),
+        7200..172_800 => format!("{} h", secs / 3600),
+        _ => format!("{} days", secs / 86_400),
+    }
+}
+
+/// Why and since when the host is paused, and how that ends.
+pub fn pause(pause: &Pause, now: Timestamp) -> String {
+    let until = match pause.until {
+        Some(until) => format!("; ends by itself {}", when(until, now)),
+        None => String::new(),
+    };
+    format!("since {}: {}{until}", when(pause.since, now), pause.reason)
+}
 
 /// A run or a plan, for people.
 pub fn report(report: &RunReport) -> String {
     let mut out = String::new();
+    if let Some(paused) = &report.paused {
+        let _ = writeln!(out, "PAUSED since {}, so it only observed: {}", paused.since, paused.reason);
+    }
     for item in &report.items {
-        let word = match item.action {
-            Action::Ok => "ok",
-            Action::Changed => "changed",
-            Action::Failed => "FAILED",
-            Action::Ignored => "failed (ignored)",
-            Action::Skipped => "skipped",
-            Action::WouldChange => "would change",
-            Action::Unknown => "outcome unknown",
-            Action::Restored => "restored",
-            Action::Deleted => "deleted",
-        };
+        let word = word(Some(item.action));
         // Writing to a String cannot fail.
         let _ = match &item.edit {
             Some(edit) => {
@@ -31,7 +69,7 @@ pub fn report(report: &RunReport) -> String {
             None => writeln!(out, "  {} ({word})", item.resource),
         };
         if let Some(reason) = &item.reason {
-            let _ = writeln!(out, "    {reason}");
+            let _ = writeln!(out, "    {}", reason.replace('\n', "\n    "));
         }
     }
     let counts = &report.counts;

@@ -5,30 +5,34 @@
 //! How many jobs there are at a time is the run's to say. A wait is a deadline of the loop and
 //! no thread, and ends when the agent stops.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use catalog::module::{Module, Params};
-use catalog::types::{FileSpec, Spec};
+use catalog::types::{FileSpec, Spec, WantedPackage};
 use converge::bind::{Inputs, TraitUses, bind};
 use converge::kinds::{Applied, Checked};
 use converge::run::UnknownTag;
 use converge::{
     BoundResource, Desired, FinishedRun, Job, JobDone, JobId, JobOutcome, JobWork, Prior, Record, Run,
-    RunMode, RunOptions, RunScope, Undo,
+    RunMode, RunOptions, RunScope, TogetherMember, Undo,
 };
+use host::Host;
 use lang::{Probe, Value};
 use model::{Digest, Kind, RunReport};
 use node::{Adoption, ReadTraits, RunOrder};
-use providers::Kinds;
 use providers::traits::VOLATILE;
+use providers::{Kinds, Notification};
 
+use crate::changes::ChangeLog;
 use crate::clock::now;
+use crate::outcomes::RunResources;
 use crate::state::{Durable, StateError};
 use crate::storage::Storage;
+use crate::watch::{JobSubject, RunWatch};
 
 /// How often a loop that only waits looks whether the agent is stopping.
 const LOOK_AT_CANCEL: Duration = Duration::from_millis(500);
@@ -55,6 +59,23 @@ pub struct Runner {
     worker: JobWorker,
     hostname: String,
     bound: Mutex<Option<Bound>>,
+}
+
+/// A run that ended.
+#[derive(Clone, Debug)]
+pub struct CompletedRun {
+    /// What it came to, as it travels.
+    pub report: RunReport,
+    /// Every resource of it, as it stays here.
+    pub resources: RunResources,
+}
+
+/// A job that ended.
+struct EndedJob {
+    id: JobId,
+    subject: JobSubject,
+    outcome: JobOutcome,
+    spent: Duration,
 }
 
 /// What was bound last.
@@ -84,7 +105,8 @@ fn read_traits(uses: &TraitUses, root: Digest, traits: &Value) -> ReadTraits {
 impl Runner {
     /// A runner over a host and its state.
     pub fn new(kinds: Arc<Kinds>, storage: Storage, hostname: String) -> Runner {
-        Runner { worker: JobWorker { kinds, storage }, hostname, bound: Mutex::new(None) }
+        let worker = JobWorker { kinds, storage, changes: Arc::new(ChangeLog::begin()) };
+        Runner { worker, hostname, bound: Mutex::new(None) }
     }
 
     /// Binds the held set and converges what is in scope, or only says what would change.
@@ -99,11 +121,31 @@ impl Runner {
         mode: RunMode,
         scope: RunScope,
     ) -> Result<RunReport, RunnerError> {
+        self.run_watched(order, traits, mode, scope).map(|run| run.report)
+    }
+
+    /// As [`Runner::run`]; says of every resource what it came to. A host that is paused is only
+    /// observed.
+    ///
+    /// # Errors
+    /// As [`Runner::run`].
+    pub fn run_watched(
+        &self,
+        order: &RunOrder,
+        traits: &Value,
+        mode: RunMode,
+        scope: RunScope,
+    ) -> Result<CompletedRun, RunnerError> {
+        let mode = if order.pause.is_some() { RunMode::Plan } else { mode };
         let durable = self.worker.storage.durable();
         let adoption = durable.adoption()?.ok_or(RunnerError::NothingHeld)?;
         let desired = self.desired(&adoption, traits)?;
         scope.check(&desired)?;
-        durable.begin_run();
+        if mode == RunMode::Apply {
+            // A plan may be made beside a run, and writes no records.
+            durable.begin_run();
+            self.worker.kinds.begin_run();
+        }
         let (ledger, pending) = (durable.ledger(), durable.pending()?);
         let options = RunOptions {
             max_parallel: converge::run::DEFAULT_PARALLEL,
@@ -114,8 +156,11 @@ impl Runner {
             scope,
             east_secs: providers::clock::east_secs(self.worker.kinds.host(), now()),
         };
-        let run = Run::new(desired, ledger, pending, mode, options);
-        Ok(self.carry_out(run).report)
+        let run = Run::new(desired.clone(), ledger, pending, mode, options);
+        let (finished, watch) = self.carry_out(run);
+        let report = RunReport { paused: order.pause.clone(), ..finished.report };
+        let resources = watch.resources(&desired, &report, mode);
+        Ok(CompletedRun { report, resources })
     }
 
     /// The set, bound; anew only when set or traits differ.
@@ -163,8 +208,10 @@ impl Runner {
         }
     }
 
-    fn carry_out(&self, mut run: Run) -> FinishedRun {
-        let (results, done) = channel();
+    fn carry_out(&self, mut run: Run) -> (FinishedRun, RunWatch) {
+        let worker = JobWorker { changes: Arc::new(ChangeLog::begin()), ..self.worker.clone() };
+        let (results, done) = channel::<EndedJob>();
+        let mut watch = RunWatch::default();
         let mut waits: Vec<(Instant, JobId)> = Vec::new();
         loop {
             let mut progressed = false;
@@ -173,27 +220,27 @@ impl Runner {
                 if let JobWork::Wait { delay } = job.what {
                     waits.push((Instant::now() + delay, job.id));
                 } else if may_start_command(&job.what) {
-                    self.spawn(job, results.clone());
+                    worker.spawn(job, results.clone());
                 } else {
-                    let (id, outcome) = (job.id, self.worker.perform(job));
+                    let (id, subject, began) = (job.id, JobSubject::of(&job), Instant::now());
+                    let outcome = worker.perform(job);
+                    watch.ended(subject, &outcome, began.elapsed());
                     run.done(id, outcome, now());
                 }
             }
             if let Some(finished) = run.finish() {
-                return finished;
+                return (finished, watch);
             }
-            if !progressed && let Some((id, outcome)) = self.next_outcome(&done, &mut waits) {
+            if !progressed && let Some(ended) = self.next_ended(&done, &mut waits) {
+                let EndedJob { id, subject, outcome, spent } = ended;
+                watch.ended(subject, &outcome, spent);
                 run.done(id, outcome, now());
             }
         }
     }
 
     /// The next job that ended, or wait that is over; `None` to look again.
-    fn next_outcome(
-        &self,
-        done: &Receiver<(JobId, JobOutcome)>,
-        waits: &mut Vec<(Instant, JobId)>,
-    ) -> Option<(JobId, JobOutcome)> {
+    fn next_ended(&self, done: &Receiver<EndedJob>, waits: &mut Vec<(Instant, JobId)>) -> Option<EndedJob> {
         let Some(next) = waits.iter().enumerate().min_by_key(|(_, (until, _))| *until) else {
             return done.recv().ok();
         };
@@ -207,21 +254,20 @@ impl Runner {
             return done.recv_timeout(left.min(LOOK_AT_CANCEL)).ok();
         };
         waits.swap_remove(at);
-        Some((id, outcome))
+        Some(EndedJob { id, subject: JobSubject::Other, outcome, spent: Duration::ZERO })
     }
+}
 
-    fn spawn(&self, job: Job, results: Sender<(JobId, JobOutcome)>) {
-        let worker = self.worker.clone();
-        let (id, failed) = (job.id, results.clone());
-        let spawned = std::thread::Builder::new().name(format!("muster {id}")).spawn(move || {
-            // A panic must end this job alone; the run waits for an outcome.
-            let outcome = catch_unwind(AssertUnwindSafe(|| worker.perform(job)))
-                .unwrap_or_else(|_| Err("the agent panicked at it; see its log".to_owned()));
-            drop(results.send((id, outcome)));
-        });
-        if let Err(error) = spawned {
-            let _ = failed.send((id, Err(format!("no thread could be started: {error}"))));
-        }
+/// What the host shows of itself now, collected anew: for what is asked beside the daemon's runs.
+pub(crate) fn observed(host: &Arc<Host>) -> Value {
+    providers::traits::collect(host, env!("CARGO_PKG_VERSION"), now()).traits
+}
+
+/// The scope of these tags; all of the set when there are none.
+pub fn scope_of(tags: &BTreeSet<String>) -> RunScope {
+    match tags.is_empty() {
+        true => RunScope::All,
+        false => RunScope::Tags(tags.clone()),
     }
 }
 
@@ -229,12 +275,30 @@ impl Runner {
 fn may_start_command(work: &JobWork) -> bool {
     let runs = |resource: &BoundResource| match &resource.spec {
         Ok(Spec::File(FileSpec { validate, .. })) => validate.is_some(),
-        Ok(Spec::Directory(_) | Spec::Symlink(_) | Spec::Line(_)) | Err(_) => false,
+        Ok(
+            Spec::Directory(_)
+            | Spec::Symlink(_)
+            | Spec::Line(_)
+            | Spec::Host(_)
+            | Spec::Block(_)
+            | Spec::Ini(_)
+            | Spec::Json(_),
+        )
+        | Err(_) => false,
         Ok(_) => true,
     };
     match work {
-        JobWork::Check { resource, .. } | JobWork::Apply { resource, .. } => runs(resource),
-        JobWork::Verify { .. } | JobWork::Guard { .. } | JobWork::Probe(Probe::CommandSucceeds(_)) => true,
+        JobWork::Check { resource, .. } => match &resource.spec {
+            // Only what the repositories offer is asked of a program.
+            Ok(Spec::Package(spec)) => spec.wanted == WantedPackage::Latest,
+            Ok(Spec::Repository(_)) => false,
+            _ => runs(resource),
+        },
+        JobWork::Apply { resource, .. } => runs(resource),
+        JobWork::ApplyTogether { .. }
+        | JobWork::Verify { .. }
+        | JobWork::Guard { .. }
+        | JobWork::Probe(Probe::CommandSucceeds(_)) => true,
         JobWork::Undo { undo, .. } => undo.iter().any(|undo| matches!(undo.prior, Prior::State(_))),
         JobWork::Remove { entry, .. } => matches!(entry.prior, Prior::State(_)),
         JobWork::Wait { .. } | JobWork::Probe(_) | JobWork::Persist { .. } => false,
@@ -245,9 +309,27 @@ fn may_start_command(work: &JobWork) -> bool {
 struct JobWorker {
     kinds: Arc<Kinds>,
     storage: Storage,
+    /// What the run changed.
+    changes: Arc<ChangeLog>,
 }
 
 impl JobWorker {
+    fn spawn(&self, job: Job, results: Sender<EndedJob>) {
+        let worker = self.clone();
+        let (id, subject, began) = (job.id, JobSubject::of(&job), Instant::now());
+        let (failed, same) = (results.clone(), subject.clone());
+        let spawned = std::thread::Builder::new().name(format!("muster {id}")).spawn(move || {
+            // A panic must end this job alone; the run waits for an outcome.
+            let outcome = catch_unwind(AssertUnwindSafe(|| worker.perform(job)))
+                .unwrap_or_else(|_| Err("the agent panicked at it; see its log".to_owned()));
+            drop(results.send(EndedJob { id, subject, outcome, spent: began.elapsed() }));
+        });
+        if let Err(error) = spawned {
+            let outcome = Err(format!("no thread could be started: {error}"));
+            let _ = failed.send(EndedJob { id, subject: same, outcome, spent: Duration::ZERO });
+        }
+    }
+
     fn perform(&self, job: Job) -> JobOutcome {
         Ok(match job.what {
             JobWork::Probe(probe) => return self.kinds.answer(&probe),
@@ -256,11 +338,27 @@ impl JobWorker {
             }
             // The loop answers it.
             JobWork::Wait { .. } => JobDone::Waited,
-            JobWork::Check { resource, plan } => {
-                return self.kinds.check(&resource.name, spec(&resource)?, resource.timeout, plan);
+            JobWork::Check { resource, plan, notified } => {
+                let (spec, notification) = (spec(&resource)?, self.changes.notification(&notified));
+                let BoundResource { name, timeout, .. } = &*resource;
+                return self.kinds.check_notified(name, spec, *timeout, plan, notification.as_ref());
             }
-            JobWork::Apply { resource, checked, record } => {
-                JobDone::Applied(self.apply(&resource, &checked, &record)?)
+            JobWork::Apply { resource, checked, record, notified } => {
+                let notification = self.changes.notification(&notified);
+                let applied = self.apply(&resource, &checked, &record, notification.as_ref())?;
+                if applied.changed {
+                    self.changes.add(&resource.id);
+                }
+                JobDone::Applied(applied)
+            }
+            JobWork::ApplyTogether { members, record } => {
+                let results = self.apply_together(&members, &record)?;
+                for (member, result) in members.iter().zip(&results) {
+                    if result.as_ref().is_ok_and(|applied| applied.changed) {
+                        self.changes.add(&member.resource.id);
+                    }
+                }
+                JobDone::AppliedTogether(results)
             }
             JobWork::Verify { command, timeout, .. } => {
                 self.kinds.verify(&command, timeout)?;
@@ -285,13 +383,38 @@ impl JobWorker {
     }
 
     /// First what must survive a crash, then the host.
-    fn apply(&self, resource: &BoundResource, checked: &Checked, record: &Record) -> Result<Applied, String> {
+    fn apply(
+        &self,
+        resource: &BoundResource,
+        checked: &Checked,
+        record: &Record,
+        notification: Option<&Notification>,
+    ) -> Result<Applied, String> {
         let spec = spec(resource)?;
         if record.keep.is_some() {
             self.kinds.keep_prior(spec, checked)?;
         }
         self.persist(record)?;
-        self.kinds.apply(&resource.name, spec, checked, resource.timeout)
+        self.kinds.apply_notified(&resource.name, spec, checked, resource.timeout, notification)
+    }
+
+    /// As [`JobWorker::apply`]: the record names all of them.
+    fn apply_together(
+        &self,
+        members: &[TogetherMember],
+        record: &Record,
+    ) -> Result<Vec<Result<Applied, String>>, String> {
+        self.persist(record)?;
+        let resources = members.iter().map(|TogetherMember { resource, checked }| {
+            Ok((resource.name.as_str(), spec(resource)?, checked, resource.timeout))
+        });
+        let applied = self.kinds.apply_together(&resources.collect::<Result<Vec<_>, String>>()?);
+        for (member, applied) in members.iter().zip(&applied) {
+            if applied.as_ref().is_ok_and(|applied| applied.changed) {
+                self.changes.add(&member.resource.id);
+            }
+        }
+        Ok(applied)
     }
 
     fn persist(&self, record: &Record) -> Result<(), String> {

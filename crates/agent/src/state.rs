@@ -6,6 +6,7 @@
 //! adoption.json    the release held, with its header and the node's floor
 //! last-run.json    what the last run came to
 //! pending.json     notifications and verifies still owed
+//! pause.json       why and since when the host is paused; null when it is not
 //! ledger/          what was made or changed, with the state before
 //! log/             facts not yet acknowledged
 //! content/         contents and blobs of the held set, and previous bytes, by digest
@@ -23,11 +24,11 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use catalog::module::Module;
-use converge::{Ledger, LedgerEntry, Pending, Prior, Record, ResourceId};
+use converge::{Ledger, LedgerEntry, Pending, Record, ResourceId};
 use model::log::{Cursor, Fact, FactBody, MAX_FACT_BYTES, MAX_FACTS};
 use model::object::MAX_BLOB;
 use model::policy::Policy;
-use model::{Digest, Incarnation, Kind, ObjectKey, PathState, Timestamp};
+use model::{Digest, Incarnation, Kind, ObjectKey, Pause, Timestamp};
 use node::{Adoption, LastRun};
 use providers::Blobs;
 use spool::blobs::Partial;
@@ -36,6 +37,8 @@ use spool::{BlobStore, Disk, FactLog, Journal, SpoolError, StateFile, StateLock}
 use crate::identity::{self, Membership};
 
 const MODE: u32 = 0o600;
+/// The file that says whether the host is paused.
+pub(crate) const PAUSE_FILE: &str = "pause.json";
 
 /// Why the state directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -223,6 +226,7 @@ impl StateDir {
             adoption: StateFile::new(disk, self.path.join("adoption.json"), MODE),
             last_run: StateFile::new(disk, self.path.join("last-run.json"), MODE),
             pending: StateFile::new(disk, self.path.join("pending.json"), MODE),
+            pause: StateFile::new(disk, self.path.join(PAUSE_FILE), MODE),
             written: Mutex::new(0),
             ledger: Mutex::new(ledger.journal),
             log: Mutex::new(log.log),
@@ -251,6 +255,7 @@ pub struct Durable {
     adoption: StateFile<Adoption>,
     last_run: StateFile<LastRun>,
     pending: StateFile<Pending>,
+    pause: StateFile<Option<Pause>>,
     /// The generation of the pending record written last in this run.
     written: Mutex<u64>,
     ledger: Mutex<Journal<ResourceId, LedgerEntry>>,
@@ -332,18 +337,14 @@ impl Durable {
     }
 
     fn kept_for_undo(&self) -> Result<BTreeSet<Digest>, StateError> {
-        let digest = |prior: &Prior| match prior {
-            Prior::Path(PathState::File { digest, .. }) => Some(*digest),
-            Prior::Path(_) | Prior::State(_) => None,
-        };
         // The script that removes what it made.
         let script = |entry: &LedgerEntry| entry.attributes.get("sha256")?.as_str()?.parse().ok();
         let mut kept = BTreeSet::new();
         for entry in locked(&self.ledger).entries().values() {
-            kept.extend(digest(&entry.prior).into_iter().chain(script(entry)));
+            kept.extend(entry.prior.digests().into_iter().chain(script(entry)));
         }
         let pending = self.pending()?;
-        kept.extend(pending.unverified.values().flatten().filter_map(|undo| digest(&undo.prior)));
+        kept.extend(pending.unverified.values().flatten().flat_map(|undo| undo.prior.digests()));
         Ok(kept)
     }
 
@@ -361,6 +362,22 @@ impl Durable {
     /// When it cannot be written.
     pub fn save_last_run(&self, last: &LastRun) -> Result<(), StateError> {
         self.last_run.store(last).map_err(spool("record the last run"))
+    }
+
+    /// Why and since when the host is paused; `None` when it is not.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn pause(&self) -> Result<Option<Pause>, StateError> {
+        Ok(self.load(&self.pause, "read whether the host is paused")?.flatten())
+    }
+
+    /// Records that the host is paused, or that it is not.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn save_pause(&self, pause: &Option<Pause>) -> Result<(), StateError> {
+        self.pause.store(pause).map_err(spool("record whether the host is paused"))
     }
 
     /// What is still owed. A new run begins with this call: its records count from here.

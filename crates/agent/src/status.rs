@@ -1,20 +1,25 @@
-//! `muster-agent status`: what is held and what waits, read without disturbing the daemon.
+//! `muster-agent status`: what is held, what the last run came to and what waits; read from the state
+//! directory without disturbing the daemon, which adds what it alone knows.
 
 use std::fmt;
 use std::path::Path;
 
-use model::Timestamp;
+use model::delta::render_edit;
+use model::{Pause, ResourceReport, Timestamp};
 use node::{Adoption, LastRun};
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use spool::{Disk, StateFile};
 use trust::token::TlsTermination;
 
 use crate::clock::now;
-use crate::state::{StateDir, StateError};
+use crate::local::messages::DaemonView;
+use crate::outcomes::{LastRunView, ResourceOutcome};
+use crate::render::{self, when, word};
+use crate::state::{PAUSE_FILE, StateDir, StateError};
 use crate::sync::{self, view::SyncStatus};
 
 /// A node's state as the node itself sees it.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct AgentStatusView {
     fleet: model::FleetId,
@@ -22,18 +27,30 @@ pub struct AgentStatusView {
     node_id: model::NodeId,
     servers: Vec<net::ServerUrl>,
     tls_termination: TlsTermination,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    /// When the node's certificate ends.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    certificate_ends: Option<Timestamp>,
+    /// What the daemon says of itself; absent when none runs.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub daemon: Option<DaemonView>,
+    /// Why the host is paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Pause>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     release: Option<HeldReleaseView>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     last_changed_run: Option<Timestamp>,
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     last_counts: Option<model::RunCounts>,
+    /// Every resource of the last run.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub last_run: Option<LastRunView>,
     /// Synchronization and work, as the daemon wrote last.
-    #[serde(skip_serializing_if = "Option::is_none")]
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     sync: Option<SyncStatus>,
 }
 
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 struct HeldReleaseView {
     seq: u64,
@@ -62,12 +79,18 @@ pub fn read(state: &Path) -> Result<AgentStatusView, StateError> {
         adopted_at: adoption.adopted_at,
     });
     let last = last_run.load().map_err(failed)?.value;
+    let pause: StateFile<Option<Pause>> = StateFile::new(&disk, state.join(PAUSE_FILE), 0o600);
+    let paused = pause.load().map_err(failed)?.value.flatten().filter(|pause| !pause.is_over(now()));
     Ok(AgentStatusView {
         fleet: membership.trust.fleet,
         hostname: membership.hostname,
         node_id: membership.node_id,
         servers: membership.servers,
         tls_termination: membership.tls_termination,
+        certificate_ends: net::identity::valid_until(&membership.cert_pem),
+        daemon: None,
+        paused,
+        last_run: LastRunView::read(state),
         release,
         last_changed_run: last.as_ref().map(|last| last.at),
         last_counts: last.map(|last| last.counts),
@@ -75,16 +98,59 @@ pub fn read(state: &Path) -> Result<AgentStatusView, StateError> {
     })
 }
 
-impl fmt::Display for AgentStatusView {
+/// Which resources of the last run are shown.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ShownResources {
+    /// Those that are not as declared, were changed or were slow.
+    Notable,
+    /// All of them.
+    All,
+}
+
+impl AgentStatusView {
+    /// Without what was read from the host and written to it.
+    pub fn without_edits(mut self) -> AgentStatusView {
+        self.last_run = self.last_run.map(LastRunView::without_edits);
+        self
+    }
+
+    /// Resources that failed in the last run.
+    pub fn failed(&self) -> u32 {
+        let counts = self.last_run.as_ref().map(|last| last.counts).or(self.last_counts);
+        counts.map_or(0, |counts| counts.failed)
+    }
+
+    /// The status for people.
+    pub fn text(&self, shown: ShownResources) -> String {
+        StatusText { view: self, shown, now: now() }.to_string()
+    }
+}
+
+struct StatusText<'a> {
+    view: &'a AgentStatusView,
+    shown: ShownResources,
+    now: Timestamp,
+}
+
+impl fmt::Display for StatusText<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        writeln!(f, "{} ({}) of fleet {}", self.hostname, self.node_id, self.fleet)?;
-        for server in &self.servers {
+        let view = self.view;
+        writeln!(f, "{} ({}) of fleet {}", view.hostname, view.node_id, view.fleet)?;
+        if let Some(pause) = &view.paused {
+            writeln!(f, "PAUSED         {}", render::pause(pause, self.now))?;
+            writeln!(f, "               nothing is changed on this host; to go on: muster-agent resume")?;
+        }
+        self.show_daemon(f)?;
+        for server in &view.servers {
             writeln!(f, "control plane  {server}")?;
         }
-        if self.tls_termination == TlsTermination::Proxy {
+        if view.tls_termination == TlsTermination::Proxy {
             writeln!(f, "TLS            ends at a proxy: signed requests, polls and server-sent events")?;
         }
-        match &self.release {
+        if let Some(ends) = view.certificate_ends {
+            writeln!(f, "certificate    ends {}", when(ends, self.now))?;
+        }
+        match &view.release {
             None => writeln!(f, "release        none yet: nothing is converged")?,
             Some(release) => {
                 let (seq, channel, root) = (release.seq, &release.channel, release.root.short());
@@ -93,24 +159,119 @@ impl fmt::Display for AgentStatusView {
                     "release        {seq} of channel {channel}, root {root}, {} objects",
                     release.objects
                 )?;
-                let ago = now().since(release.adopted_at).as_secs();
-                writeln!(f, "adopted        {} ({ago} s ago)", release.adopted_at)?;
+                writeln!(f, "adopted        {}", when(release.adopted_at, self.now))?;
             }
         }
-        match self.last_changed_run {
-            None => writeln!(f, "last run       none yet")?,
-            Some(at) => writeln!(f, "runs alike     since {at}")?,
+        self.show_runs(f)?;
+        match &view.sync {
+            None => Ok(()),
+            Some(sync) => sync.show(view.hostname.as_str(), f),
         }
-        if let Some(counts) = &self.last_counts {
+    }
+}
+
+impl StatusText<'_> {
+    fn show_daemon(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(daemon) = &self.view.daemon else {
+            return writeln!(
+                f,
+                "daemon         does not run: nothing is kept as declared (systemctl start muster-agent)"
+            );
+        };
+        let since = when(daemon.since, self.now);
+        writeln!(f, "daemon         runs since {since}, version {}, pid {}", daemon.version, daemon.pid)?;
+        let contact = &daemon.contact;
+        match (contact.answered, &contact.problem, contact.failed) {
+            (Some(at), None, _) => writeln!(f, "contact        answered {}", when(at, self.now))?,
+            (answered, Some(problem), failed) => {
+                let failed = failed.map(|at| when(at, self.now)).unwrap_or_default();
+                writeln!(f, "contact        FAILED {failed}: {problem}")?;
+                let answered =
+                    answered.map_or("never since the daemon began".to_owned(), |at| when(at, self.now));
+                writeln!(f, "               answered {answered}; next: muster-agent doctor")?;
+            }
+            (None, None, _) => writeln!(f, "contact        none since the daemon began")?,
+        }
+        if daemon.facts_waiting > 0 {
+            writeln!(f, "facts          {} wait to be delivered", daemon.facts_waiting)?;
+        }
+        match daemon.running_since {
+            Some(since) => writeln!(f, "run            under way since {}", when(since, self.now)),
+            None => Ok(()),
+        }
+    }
+
+    fn show_runs(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let view = self.view;
+        match &view.last_run {
+            None if view.last_changed_run.is_none() => writeln!(f, "last run       none yet")?,
+            None => {}
+            Some(last) => {
+                let how = if last.paused.is_some() { ", only observed" } else { "" };
+                let at = when(last.started, self.now);
+                writeln!(f, "last run       {at}, took {} ms{how}", last.duration_ms)?;
+            }
+        }
+        if let Some(at) = view.last_changed_run {
+            writeln!(f, "runs alike     since {at}")?;
+        }
+        if let Some(counts) = view.last_run.as_ref().map(|last| last.counts).or(view.last_counts) {
             writeln!(
                 f,
                 "each of them   {} ok, {} changed, {} failed, {} skipped, {} would change",
                 counts.ok, counts.changed, counts.failed, counts.skipped, counts.would_change
             )?;
         }
-        match &self.sync {
-            None => Ok(()),
-            Some(sync) => sync.show(self.hostname.as_str(), f),
+        let Some(last) = &view.last_run else { return Ok(()) };
+        match self.shown {
+            ShownResources::All => {
+                for outcome in &last.resources {
+                    self.show_resource(outcome, last.item(outcome.resource.as_str()), f)?;
+                }
+            }
+            ShownResources::Notable => {
+                for outcome in last.notable() {
+                    self.show_resource(outcome, last.item(outcome.resource.as_str()), f)?;
+                }
+            }
+        }
+        // Of no resource: a module's verify.
+        let known =
+            |item: &ResourceReport| last.resources.iter().any(|one| one.resource.as_str() == item.resource);
+        for item in last.items.iter().filter(|item| !known(item)) {
+            writeln!(f, "  {:<16} {}", word(Some(item.action)), item.resource)?;
+            show_details(item, f)?;
+        }
+        match last.left_out {
+            0 => Ok(()),
+            left_out => writeln!(f, "  and {left_out} that are not kept here"),
         }
     }
+
+    fn show_resource(
+        &self,
+        outcome: &ResourceOutcome,
+        item: Option<&ResourceReport>,
+        f: &mut fmt::Formatter<'_>,
+    ) -> fmt::Result {
+        let since = render::short(self.now.since(outcome.since));
+        let (word, id) = (word(outcome.action), &outcome.resource);
+        writeln!(f, "  {word:<16} {id}  ({} ms, since {since})", outcome.duration_ms)?;
+        item.map_or(Ok(()), |item| show_details(item, f))
+    }
+}
+
+fn show_details(item: &ResourceReport, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+    if let Some(reason) = &item.reason {
+        writeln!(f, "      {}", reason.replace('\n', "\n      "))?;
+    }
+    if let Some(edit) = &item.edit {
+        let mut text = String::new();
+        render_edit(&mut text, &item.resource, edit);
+        // Its first line names the resource again.
+        for line in text.lines().skip(1) {
+            writeln!(f, "  {line}")?;
+        }
+    }
+    Ok(())
 }

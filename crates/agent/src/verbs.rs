@@ -1,26 +1,26 @@
 //! The agent's verbs, as people type them.
 
+mod local;
+
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
-use converge::{RunMode, RunScope};
-use model::RunReport;
-use model::log::FactBody;
-use node::{LastRun, RunOrder};
 use serde::Serialize;
 use trust::token::KeySource;
 
-use crate::clock::now;
 use crate::join::{self, JoinError, JoinRequest};
+use crate::local::client::LocalClientError;
+use crate::local::messages::RunLimit;
+use crate::local::{LocalProblem, LocalProblemCode};
 use crate::machine::{Machine, MachineOptions, OpenMachineError};
-use crate::render::{chain, report};
-use crate::runner::{Runner, RunnerError};
+use crate::render::chain;
 use crate::state::{StateDir, StateError};
-use crate::storage::Storage;
 use crate::{daemon, identity, service};
+
+pub use local::run_once;
 
 /// Looks after one host: enrolls it, keeps it as its fleet declares, reports.
 #[derive(Debug, Parser)]
@@ -59,6 +59,63 @@ the files back instead.
 Ends with 1 when nothing is held back. The same from the control plane:
   muster object resync NODE --approve-deletions";
 
+const APPLY_AFTER: &str = "\
+Asks the daemon for a run now, whatever its interval, and prints what it came to. A run that is
+under way ends first. Ends with 3 when resources failed, with 5 when the host is paused.
+
+A run by tag leaves all other resources as they are: it neither looks at them nor removes what
+left the set, and it does not count as the run that is due. What it changes is reported.
+
+Examples:
+  muster-agent apply
+  muster-agent apply --once     where no daemon runs";
+
+const STATUS_AFTER: &str = "\
+Of the last run it shows what failed, was changed, would change, was skipped or was slow, each
+with its cause; --all shows every resource. Without a daemon it shows what the last one left.
+Ends with 3 when resources failed.
+
+Examples:
+  muster-agent status
+  muster-agent status --all
+  muster-agent status --json | jq .daemon.contact";
+
+const PAUSE_AFTER: &str = "\
+While the host is paused its runs only observe and report. Check-ins, synchronized objects, tasks
+of operators and facts go on. A run under way ends first, and the verb waits for it. The pause
+outlives restarts and reboots; the control plane's status shows it with its reason. Pausing again
+gives it another reason and end.
+
+Examples:
+  muster-agent pause --reason 'kernel debugging, ask jdoe' --for 2h
+  muster-agent resume";
+
+const WHY_AFTER: &str = "\
+Shows the resource's module and attributes (those of a sensitive one are hidden), its place in the
+run, what it depends on and notifies, what the last run came to and since when that is so, when it
+was last changed, and what was there before Muster changed it. Ends with 3 when it failed.
+
+Examples:
+  muster-agent why nginx/file:/etc/nginx/nginx.conf
+  muster-agent why /etc/motd";
+
+const DOCTOR_AFTER: &str = "\
+Looks at the daemon and its unit, the state directory and its disk, the clock, the certificate,
+and the way to each control plane: name, TCP, TLS. Each line that is not ok says what to do.
+Changes nothing. Ends with 1 when something fails.
+
+Examples:
+  sudo muster-agent doctor
+  muster-agent doctor --json | jq '.findings[] | select(.level != \"ok\")'";
+
+const BUNDLE_AFTER: &str = "\
+Holds status, doctor, versions, the unit, the journal and names of state files. It holds no key, no
+token, no content of managed files and no parameters. Causes of failures hold what commands
+printed: look through it before you pass it on.
+
+Example:
+  sudo muster-agent bundle --output /tmp/bundle.tar.gz";
+
 #[derive(Debug, Subcommand)]
 enum AgentVerb {
     /// Enroll this host with a token
@@ -78,23 +135,59 @@ success), else MUSTER_TOKEN.\n\nExample:\n  muster-agent join --token-file /run/
     /// Stay, check in and converge (what the service runs); SIGHUP makes it do so at once
     #[command(after_help = DAEMON_AFTER)]
     Daemon,
-    /// Converge on the held set now, without the control plane
-    #[command(after_help = LIMIT_AFTER)]
+    /// Make the host as the held set declares now, and follow the run to its end
+    #[command(after_help = APPLY_AFTER)]
     Apply {
-        /// One run, then exit
-        #[arg(long, required = true)]
+        /// Where no daemon runs: make one run in this process
+        #[arg(long)]
         once: bool,
         #[command(flatten)]
         limit: LimitArgs,
     },
     /// Say what `apply` would change; touch nothing
-    #[command(after_help = LIMIT_AFTER)]
+    #[command(after_help = "Works with and without the daemon. Ends with 2 when something would \
+change. A\nplan by tag looks at nothing else.\n\nExamples:\n  muster-agent plan\n  muster-agent plan --tags \
+nginx\n  muster-agent plan --json | jq .counts")]
     Plan {
         #[command(flatten)]
         limit: LimitArgs,
     },
-    /// Say what is held, what the last run came to and how synchronization stands
-    Status,
+    /// Say how this host stands: the daemon, its contacts, the last run, synchronization
+    #[command(after_help = STATUS_AFTER)]
+    Status {
+        /// Every resource of the last run, with how long it took
+        #[arg(long)]
+        all: bool,
+    },
+    /// Change nothing on this host until `resume`: runs only observe
+    #[command(after_help = PAUSE_AFTER)]
+    Pause {
+        /// Why; `status` shows it here and at the control plane
+        #[arg(long, value_name = "TEXT")]
+        reason: String,
+        /// It ends by itself after this long: 90s, 30m, 2h, 7d
+        #[arg(long = "for", value_name = "DURATION", value_parser = local::seconds)]
+        for_secs: Option<u64>,
+    },
+    /// End a pause: the host is made as declared again, at once
+    #[command(after_help = "Example:\n  muster-agent resume")]
+    Resume,
+    /// Say all that is known of one resource
+    #[command(after_help = WHY_AFTER)]
+    Why {
+        /// `module/type:name`, or as much of its end as only one resource has
+        resource: String,
+    },
+    /// Look for what keeps this host from being looked after
+    #[command(after_help = DOCTOR_AFTER)]
+    Doctor,
+    /// Write what somebody who helps needs to see of this host, without its secrets
+    #[command(after_help = BUNDLE_AFTER)]
+    Bundle {
+        /// The file [default: muster-agent-bundle-TIME.tar.gz in this directory]
+        #[arg(long, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
     /// Let many manifests that vanished at once be deleted at the control plane too
     #[command(after_help = APPROVE_AFTER)]
     ApproveDeletes,
@@ -123,17 +216,10 @@ struct LimitArgs {
 }
 
 impl LimitArgs {
-    fn scope(self) -> RunScope {
-        match self.tags.is_empty() {
-            true => RunScope::All,
-            false => RunScope::Tags(self.tags.into_iter().collect()),
-        }
+    fn limit(self) -> RunLimit {
+        RunLimit { tags: self.tags.into_iter().collect() }
     }
 }
-
-const LIMIT_AFTER: &str = "\
-A run by tag leaves all other resources as they are: it neither looks at them nor removes what
-left the set, and it does not count as the run that is due. What it changes is reported.";
 
 #[derive(Debug, Subcommand)]
 enum ExecutorVerb {
@@ -184,10 +270,15 @@ fn carry_out(cli: Cli) -> Result<ExitCode, VerbFailure> {
             daemon::run(Machine::open(&options)?)?;
             Ok(ExitCode::SUCCESS)
         }
-        AgentVerb::Apply { once: _, limit } => run(&options, RunMode::Apply, limit.scope(), cli.json),
-        AgentVerb::Plan { limit } => run(&options, RunMode::Plan, limit.scope(), cli.json),
-        AgentVerb::Status => status(&options, cli.json),
-        AgentVerb::ApproveDeletes => approve_deletes(&options),
+        AgentVerb::Apply { once, limit } => local::apply(&options, once, &limit.limit(), cli.json),
+        AgentVerb::Plan { limit } => local::plan(&options, &limit.limit(), cli.json),
+        AgentVerb::Status { all } => local::status(&options, all, cli.json),
+        AgentVerb::Pause { reason, for_secs } => local::pause(&options, reason, for_secs, cli.json),
+        AgentVerb::Resume => local::resume(&options, cli.json),
+        AgentVerb::Why { resource } => local::why(&options, &resource, cli.json),
+        AgentVerb::Doctor => local::doctor(&options, cli.json),
+        AgentVerb::Bundle { output } => local::bundle(&options, output, cli.json),
+        AgentVerb::ApproveDeletes => local::approve_deletes(&options),
         AgentVerb::Fingerprint { ssh_host_key: true, .. } => fingerprint(&options, KeySource::SshHost),
         AgentVerb::Fingerprint { ssh_host_ecdsa_key: true, .. } => {
             fingerprint(&options, KeySource::SshHostEcdsa)
@@ -240,74 +331,6 @@ fn joined(
 #[derive(Debug, thiserror::Error)]
 #[error("no token: give --token, --token-file or MUSTER_TOKEN")]
 struct NoToken;
-
-fn run(
-    options: &MachineOptions,
-    mode: RunMode,
-    scope: RunScope,
-    json: bool,
-) -> Result<ExitCode, VerbFailure> {
-    let machine = Machine::open(options)?;
-    let done = run_once(&machine, mode, scope)?;
-    show(json, &done, || report(&done))?;
-    Ok(match (&done.counts.failed, mode) {
-        (1.., _) => ExitCode::from(exit::SOME_FAILED),
-        (_, RunMode::Plan) if done.counts.would_change > 0 => ExitCode::from(exit::DIFFERENCES),
-        _ => ExitCode::SUCCESS,
-    })
-}
-
-/// One run on the held set, recorded as the daemon would: the fact waits for the next
-/// check-in. A partial run is a fact and not the last run.
-///
-/// # Errors
-/// When nothing is held, no resource has a tag of the scope, or the state cannot be used.
-pub fn run_once(machine: &Machine, mode: RunMode, scope: RunScope) -> Result<RunReport, VerbFailure> {
-    let durable = &machine.durable;
-    let adoption = durable.adoption()?.ok_or(RunnerError::NothingHeld)?;
-    let traits = providers::traits::collect(machine.kinds.host(), env!("CARGO_PKG_VERSION"), now()).traits;
-    let hostname = machine.membership.hostname.to_string();
-    let storage = Storage::start(durable.clone())?;
-    let runner = Runner::new(machine.kinds.clone(), storage.clone(), hostname);
-    let read = runner.read_traits(&traits).map_or(model::Digest::ZERO, |read| read.digest);
-    let inputs = node::step::inputs_digest(&adoption.root, &read);
-    let last = durable.last_run()?;
-    let intended = last.as_ref().is_none_or(|last| last.inputs != inputs);
-    let order = RunOrder { seq: adoption.seq, root: adoption.root, intended };
-    let report = runner.run(&order, &traits, mode, scope)?;
-    if mode == RunMode::Apply && report.partial.is_some() {
-        if LastRun::partial_is_fact(&report) {
-            storage.append_blocking(FactBody::Run(report.clone()))?;
-        }
-    } else if mode == RunMode::Apply {
-        let written = LastRun::after(last.as_ref(), inputs, &report, &durable.incarnation(), now());
-        if written.fact {
-            storage.append_blocking(FactBody::Run(report.clone()))?;
-        }
-        if written.save {
-            durable.save_last_run(&written.last)?;
-        }
-    }
-    Ok(report)
-}
-
-fn status(options: &MachineOptions, json: bool) -> Result<ExitCode, VerbFailure> {
-    let dir = options.state_dir();
-    let view = crate::status::read(&dir)?;
-    show(json, &view, || view.to_string())?;
-    Ok(ExitCode::SUCCESS)
-}
-
-fn approve_deletes(options: &MachineOptions) -> Result<ExitCode, VerbFailure> {
-    let dir = options.state_dir();
-    let held = crate::sync::view::read(&dir).and_then(|view| view.held);
-    let Some(held) = held else {
-        return Err(format!("nothing is held back, as far as {} says", dir.display()).into());
-    };
-    crate::sync::reconciler::approve(&dir)?;
-    print(&format!("approved: {held}\n"));
-    Ok(ExitCode::SUCCESS)
-}
 
 fn fingerprint(options: &MachineOptions, source: KeySource) -> Result<ExitCode, VerbFailure> {
     let state = options.state_dir();
@@ -379,13 +402,29 @@ fn hint(error: &(dyn std::error::Error + 'static)) -> Option<String> {
         return Some(format!("to join another fleet, move {} away first", state.display()));
     }
     match error.downcast_ref() {
+        Some(LocalClientError::NoDaemon(_)) => {
+            return Some(
+                "systemctl start muster-agent; for one run without it: muster-agent apply --once".to_owned(),
+            );
+        }
+        Some(LocalClientError::Denied(_)) => return Some("run it with sudo".to_owned()),
+        Some(LocalClientError::Refused(problem)) => return problem.next.clone(),
+        Some(LocalClientError::Broke { .. }) => {
+            return Some("muster-agent doctor; journalctl -u muster-agent".to_owned());
+        }
+        None => {}
+    }
+    if let Some(LocalProblem { next, .. }) = error.downcast_ref() {
+        return next.clone();
+    }
+    match error.downcast_ref() {
         Some(OpenMachineError::State { source: StateError::NotJoined(_), .. }) => {
             Some("join first: muster-agent join --token TOKEN (and the same --state and --root)".to_owned())
         }
         Some(OpenMachineError::State {
             source: StateError::Spool { source: spool::SpoolError::Locked { .. }, .. },
             ..
-        }) => Some("the daemon is running; `kill -HUP` makes it check in and converge at once".to_owned()),
+        }) => Some("the daemon is running and its socket is not there; restart it".to_owned()),
         _ => None,
     }
 }
@@ -394,6 +433,18 @@ fn code_of(error: &(dyn std::error::Error + 'static)) -> u8 {
     match error.downcast_ref() {
         Some(JoinError::Reach(_) | JoinError::NoServer) => exit::UNREACHABLE,
         Some(JoinError::Refused(_)) => exit::REFUSED,
+        _ => match (error.downcast_ref(), error.downcast_ref()) {
+            (Some(LocalClientError::Refused(problem)), _) | (_, Some(problem)) => refused(problem),
+            (Some(LocalClientError::Denied(_)), _) => exit::REFUSED,
+            _ => exit::ERROR,
+        },
+    }
+}
+
+/// What a refusal of the daemon means for scripts.
+fn refused(problem: &LocalProblem) -> u8 {
+    match problem.code {
+        LocalProblemCode::Paused | LocalProblemCode::NotAllowed => exit::REFUSED,
         _ => exit::ERROR,
     }
 }

@@ -7,13 +7,10 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use agent::identity;
 use agent::state::StateDir;
-use model::Timestamp;
 use model::log::FactBody;
-use net::issue::{Ca, CertificateRequest, node_request};
+pub use test_support::agent_local::certify;
 use test_support::agent_state::{adopt, handler, join, module};
-use trust::token::KeySource;
 
 const DEADLINE: Duration = Duration::from_secs(60);
 
@@ -40,21 +37,6 @@ fn a_run_under_way_ends_before_the_agent_does() {
     let facts = durable.facts(10, 1 << 20).unwrap();
     let ran = facts.iter().any(|fact| matches!(&fact.body, FactBody::Run(run) if run.counts.changed == 1));
     assert!(ran, "the run is no fact: {facts:#?}");
-}
-
-/// Gives the membership a certificate of the machine's own key.
-pub fn certify(state: &Path, root: &Path) {
-    let dir = StateDir::create(state).unwrap();
-    let mut membership = dir.membership().unwrap().unwrap();
-    let key = identity::key(KeySource::Own, state, root).unwrap();
-    let now = Timestamp::from_secs(1_795_219_200);
-    let (ca, _) = Ca::generate("test", now).unwrap();
-    let request = CertificateRequest::read(&node_request(&key, &membership.hostname).unwrap()).unwrap();
-    let id = key.public().node_id();
-    membership.cert_pem = ca.issue_node(&request, &id, &membership.hostname, [1; 16], now).unwrap();
-    membership.ca_pem = ca.cert_pem().to_owned();
-    membership.node_id = id;
-    dir.save_membership(&membership).unwrap();
 }
 
 pub fn start(state: &Path, root: &Path) -> Command {

@@ -79,7 +79,7 @@ pub enum CommandLine {
 #[serde_with::skip_serializing_none]
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct DeclaredResource {
-    /// The type's name: `file`, `directory`, `symlink`, `line`, `exec`, `shell`, `custom`.
+    /// The type's name, one of [`crate::types::TYPES`]: `file`, `service`, `exec`.
     #[serde(rename = "type")]
     pub kind: String,
     /// Its identity: the path of a file, the name of an exec.

@@ -102,7 +102,7 @@ fn what_does_not_bind_says_why() {
             r#"{"script": "/opt/x.sh"}"#,
             "script: a script on the host needs `sha256`, its hash",
         ),
-        ("package", "nginx", "{}", "this version has no resource type `package`"),
+        ("container", "nginx", "{}", "this version has no resource type `container`"),
     ];
     for (kind, name, json, wanted) in table {
         assert_eq!(bound(kind, name, json).unwrap_err(), wanted);

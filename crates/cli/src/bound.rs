@@ -166,6 +166,17 @@ fn of_spec(fields: &mut Fields, spec: &Spec, blobs: BlobLookup<'_>) {
             ownership(fields, &directory.ownership);
             flag(fields, "recurse", directory.recurse);
         }
+        Spec::Tree(tree) => {
+            ownership(fields, &tree.ownership);
+            some(fields, "file_mode", tree.file_mode.map(|mode| format!("{mode:04o}")));
+            flag(fields, "purge", tree.purge);
+        }
+        Spec::Download(download) => {
+            state(fields, download.ensure);
+            put(fields, "url", &download.url);
+            put(fields, "sha256", download.digest.to_string());
+            ownership(fields, &download.ownership);
+        }
         Spec::Symlink(link) => {
             state(fields, link.ensure);
             put(fields, "target", &link.target);

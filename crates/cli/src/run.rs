@@ -163,6 +163,11 @@ pub fn show(run: &RunRecord, node: &str, screen: Screen) -> String {
         why(report).1,
         report.duration_ms,
     );
+    if let Some(pause) = &report.paused {
+        let text =
+            format!("paused on the host since {}, so it only observed: {}\n\n", pause.since, pause.reason);
+        out.push_str(&screen.mark(Mark::Bad, &text));
+    }
     for item in &report.items {
         resource(&mut out, item, screen);
     }

@@ -163,7 +163,9 @@ fn who(cause: &CauseView) -> String {
 /// How a node's word is marked.
 pub fn mark(state: Overall) -> Mark {
     match state {
-        Overall::Failed | Overall::Degraded | Overall::Diverged | Overall::Offline => Mark::Bad,
+        Overall::Failed | Overall::Degraded | Overall::Paused | Overall::Diverged | Overall::Offline => {
+            Mark::Bad
+        }
         Overall::Relapsed
         | Overall::Unreachable
         | Overall::Stale

@@ -3,11 +3,14 @@
 use std::collections::BTreeMap;
 
 use catalog::module::OnRemove;
+use catalog::schema::{self, Manages};
+use catalog::types::Subject;
 use lang::Value;
-use model::{Fields, PathState, Timestamp};
+use model::{Digest, Fields, PathState, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::ResourceId;
+use crate::kinds::tree;
 
 /// The largest file, in bytes, whose bytes are kept before it is changed.
 pub const MAX_KEPT: u64 = 64 * 1024 * 1024;
@@ -71,6 +74,17 @@ impl Prior {
         matches!(self, Prior::Path(PathState::Missing) | Prior::State(None))
     }
 
+    /// The digests of the contents that putting it back needs.
+    pub fn digests(&self) -> Vec<Digest> {
+        match self {
+            Prior::Path(PathState::File { digest, .. }) => vec![*digest],
+            Prior::Path(_) | Prior::State(None) => Vec::new(),
+            Prior::State(Some(fields)) => {
+                fields.values().filter_map(|text| tree::kept_digest(text)).collect()
+            }
+        }
+    }
+
     /// What was there in one or two words.
     pub fn what(&self) -> &str {
         match self {
@@ -107,30 +121,22 @@ pub struct LedgerEntry {
     pub attributes: BTreeMap<String, Value>,
 }
 
-/// What of the host a resource manages. Two resources with one subject are about the same thing.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Subject<'a> {
-    /// What is at this path.
-    Path(&'a str),
-    /// A thing of a type, by its name.
-    Named {
-        /// The resource type.
-        kind: &'a str,
-        /// The resource's name.
-        name: &'a str,
-    },
-}
-
 impl LedgerEntry {
     /// Why `restore` cannot bring everything back, if so; reported before anything is removed.
     pub fn cannot_restore(&self) -> Option<&'static str> {
         cannot_restore(&self.prior, self.kept)
     }
 
+    fn manages_path(&self) -> bool {
+        schema::find(&self.kind).is_some_and(|kind| kind.manages == Manages::Path)
+    }
+
     /// What it is about.
     pub fn subject(&self) -> Subject<'_> {
         match &self.prior {
             Prior::Path(_) => Subject::Path(&self.path),
+            // The state of a directory with its files is about its path too.
+            Prior::State(_) if self.manages_path() => Subject::Path(&self.path),
             Prior::State(_) => Subject::Named { kind: &self.kind, name: &self.path },
         }
     }

@@ -14,10 +14,11 @@ pub mod ledger;
 pub mod run;
 
 pub use bind::{BoundModule, BoundResource, Desired, bind};
+pub use catalog::types::Subject;
 pub use condition::{Condition, When};
 pub use id::ResourceId;
-pub use ledger::{Ledger, LedgerEntry, Prior, Subject};
+pub use ledger::{Ledger, LedgerEntry, Prior};
 pub use run::{
     FinishedRun, Job, JobDone, JobId, JobOutcome, JobWork, Pending, Record, Run, RunMode, RunOptions,
-    RunScope, Undo,
+    RunScope, TogetherMember, Undo,
 };

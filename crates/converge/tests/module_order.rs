@@ -215,3 +215,51 @@ fn a_conditional_layer_that_cannot_be_decided_fails_the_modules_it_sets() {
         ["a failed: conditional vars `traits.nope > 1`: `traits.nope` is not defined"]
     );
 }
+
+#[test]
+fn things_come_before_what_needs_them() {
+    let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIJ2uFiyGXqbKYXAkDwR2cjZeEXqkXqZwnsFDxHXVzgkX a";
+    let set = set(json!([
+        {"name": "web", "resources": [
+            {"type": "file", "name": "/srv/x", "attributes": {"content": "", "owner": "app", "group": "www"}},
+            {"type": "exec", "name": "e", "attributes": {"command": ["true"], "always": true, "user": "app"}},
+            {"type": "ssh_key", "name": "app", "attributes": {"user": "app", "key": key}},
+            {"type": "user", "name": "app", "attributes": {"group": "app", "groups": ["www"]}},
+            {"type": "group", "name": "www"},
+            {"type": "package", "name": "nginx"},
+            {"type": "repository", "name": "lab",
+             "attributes": {"uris": "file:/srv", "suites": "./", "trusted": true}},
+        ]},
+        {"name": "early", "resources": [{"type": "package", "name": "vim"}]},
+    ]));
+    let desired = set.bind();
+    let order: Vec<&str> =
+        desired.modules[0].resources.iter().map(|resource| resource.name.as_str()).collect();
+    let before = |first: &str, later: &str| {
+        let at = |name: &str| order.iter().position(|known| *known == name).unwrap();
+        assert!(at(first) < at(later), "{first} before {later}: {order:?}");
+    };
+    let kinds: Vec<&str> =
+        desired.modules[0].resources.iter().map(|resource| resource.kind.as_str()).collect();
+    let user = kinds.iter().position(|kind| *kind == "user").unwrap();
+    let ssh_key = kinds.iter().position(|kind| *kind == "ssh_key").unwrap();
+    assert!(user < ssh_key, "{kinds:?}");
+    [("www", "/srv/x"), ("app", "/srv/x"), ("app", "e"), ("www", "app"), ("lab", "nginx")]
+        .into_iter()
+        .for_each(|(first, later)| before(first, later));
+    // A repository comes before the packages of every module.
+    assert_eq!(desired.modules[1].after, ["web"]);
+}
+
+#[test]
+fn what_needs_each_other_in_a_circle_keeps_the_rest_of_its_order() {
+    // The declared edge contradicts one implied edge, and the other one still holds.
+    let set = set(json!([{"name": "web", "resources": [
+        {"type": "file", "name": "/srv/x", "attributes": {"content": "", "owner": "app", "group": "www"}},
+        {"type": "user", "name": "app", "depends_on": ["file:/srv/x"]},
+        {"type": "group", "name": "www"},
+    ]}]));
+    let names: Vec<String> =
+        set.bind().modules[0].resources.iter().map(|resource| resource.name.clone()).collect();
+    assert_eq!(names, ["www", "/srv/x", "app"]);
+}

@@ -2,7 +2,7 @@
 //! notifiers; EXE-3: across modules and with custom executors too.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use crate::common::{Host, action, apply, lines, set};
+use crate::common::{Host, action, apply, lines, plan, set};
 use model::Action;
 use serde_json::{Value, json};
 
@@ -174,4 +174,41 @@ fn debts_to_what_left_the_set_are_dropped() {
     });
     apply(&mut host, &set);
     assert!(host.disk.pending.is_empty());
+}
+
+#[test]
+fn jobs_of_what_is_notified_name_who_changed() {
+    let set = set(json!([{"name": "m",
+        "resources": [file("/a", &["/z"]), file("/b", &["/z"]), file("/c", &["/z"]), file("/z", &[])],
+    }]));
+    let mut host = Host::default();
+    host.write("/c", "x");
+    apply(&mut host, &set);
+    assert_eq!(host.notified["check m/file:/z"], ["m/file:/a", "m/file:/b"], "/c was right already");
+    assert_eq!(host.notified["apply m/file:/z"], ["m/file:/a", "m/file:/b"]);
+    assert!(host.notified["check m/file:/a"].is_empty());
+    // The next run owes nothing.
+    apply(&mut host, &set);
+    assert!(host.notified["check m/file:/z"].is_empty());
+    // A plan names those that would change.
+    host.write("/a", "by hand");
+    plan(&mut host, &set);
+    assert_eq!(host.notified["check m/file:/z"], ["m/file:/a"]);
+}
+
+#[test]
+fn a_handler_of_what_its_module_also_declares_has_an_id_of_its_own() {
+    let command = |notify: &[&str]| json!({"type": "exec", "name": "again", "notify": notify, "attributes": {"command": ["again"], "always": "true"}});
+    let mut handler = command(&[]);
+    handler["id"] = json!("later");
+    let set = set(
+        json!([{"name": "m", "resources": [command(&[]), file("/a", &["later"])], "handlers": [handler]}]),
+    );
+    let mut host = Host::default();
+    let report = apply(&mut host, &set);
+    assert_eq!(
+        host.log,
+        ["apply m/exec:again", "run again", "apply m/file:/a", "apply m/exec:again (handler)", "run again"]
+    );
+    assert_eq!(action(&report, "m/exec:again (handler)"), Action::Changed);
 }

@@ -1,4 +1,4 @@
-//! A root-confined host: files, accounts, processes.
+//! A root-confined host: files, accounts, processes, the service manager.
 //!
 //! Everything that Muster does to a machine goes through [`Host`]. Its paths are
 //! absolute paths *of the host* and are resolved below the host's root, `/` or the
@@ -17,9 +17,12 @@
 
 mod accounts;
 mod command;
+mod dbus;
 mod error;
 mod find;
 mod links;
+mod listing;
+mod lock_holder;
 mod ownership;
 mod path;
 mod process;
@@ -29,6 +32,7 @@ mod running;
 mod stamp;
 mod streaming;
 mod system;
+mod systemd;
 mod usage;
 mod write;
 
@@ -40,12 +44,18 @@ use rustix::fs::{Mode, OFlags};
 
 pub use accounts::{Accounts, User};
 pub use command::{Cancel, Command, Program, SealedScript};
+pub use dbus::BusError;
 pub use error::{HostError, HostOperation, OpenHostError, PathProblem, RunError};
+pub use lock_holder::LockHolder;
+pub use listing::{ListedEntry, ListedKind, ListedNames};
 pub use process::{End, FinishedCommand, ProcessOutput};
 pub use real::Real;
-pub use stamp::FileStamp;
+pub use stamp::FileVersion;
 pub use streaming::{CommandEvent, StreamingCommand};
 pub use system::Kernel;
+pub use systemd::{
+    JobEnd, Systemd, SystemdSession, UnitDetails, UnitEvent, UnitProperties, UnitVerb, UnitWatch, monotonic,
+};
 pub use usage::Usage;
 pub use write::{FileWrite, Validate};
 
@@ -76,6 +86,7 @@ pub struct Host {
     egid: u32,
     cancel: Cancel,
     accounts: Mutex<accounts::AccountCache>,
+    systemd: Systemd,
 }
 
 impl Host {
@@ -88,12 +99,14 @@ impl Host {
         let root_path = root.canonicalize().map_err(failed)?;
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let fd = rustix::fs::open(&root_path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
+        let uid = rustix::process::geteuid().as_raw();
         Ok(Host {
             root: fd,
+            systemd: Systemd::new(&root_path, uid, options.cancel.clone()),
             rooted: root_path != Path::new("/"),
             root_path,
             allow_exec: options.allow_exec,
-            euid: rustix::process::geteuid().as_raw(),
+            euid: uid,
             egid: rustix::process::getegid().as_raw(),
             cancel: options.cancel,
             accounts: Mutex::default(),

@@ -33,7 +33,7 @@ pub use digest::Digest;
 pub use id::{Channel, FleetId, Hostname, Incarnation, NodeId};
 pub use object::{Kind, ObjectKey, SectionKey, Stub};
 pub use path::{PathOwnership, PathState};
-pub use report::{Action, ResourceReport, RunCounts, RunReport};
+pub use report::{Action, Pause, ResourceReport, RunCounts, RunReport};
 pub use selection::{Proof, Selection, SelectionEntry};
 pub use set::{ObjectSet, SetDelta};
 pub use time::Timestamp;

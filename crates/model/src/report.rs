@@ -10,6 +10,8 @@ use crate::{Digest, Timestamp};
 pub const MAX_ITEMS: usize = 500;
 /// The longest error or output text, in bytes, that a report carries.
 pub const MAX_TEXT: usize = 4 * 1024;
+/// The longest reason of a [`Pause`], in bytes.
+pub const MAX_PAUSE_REASON: usize = 500;
 
 /// What a run, or a plan, came to. Resources that were already right are only counted.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -25,6 +27,9 @@ pub struct RunReport {
     pub root: Digest,
     /// The set was adopted since the last run, so changes are intended and no drift.
     pub intended: bool,
+    /// The host is paused: the run only observed, and nothing was changed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Pause>,
     /// What the run was about, where it was not about all of the set. Such a run says nothing
     /// about whether the node is as declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -34,6 +39,26 @@ pub struct RunReport {
     /// Every resource that was not simply right, at most [`MAX_ITEMS`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub items: Vec<ResourceReport>,
+}
+
+/// Somebody on the host paused it: until the pause ends, runs only observe.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Pause {
+    /// Why, as it was typed: 1 to [`MAX_PAUSE_REASON`] bytes on one line.
+    pub reason: String,
+    /// Since when.
+    pub since: Timestamp,
+    /// When it ends by itself; never when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub until: Option<Timestamp>,
+}
+
+impl Pause {
+    /// It has ended by itself.
+    pub fn is_over(&self, now: Timestamp) -> bool {
+        self.until.is_some_and(|until| until <= now)
+    }
 }
 
 /// Which resources a partial run was about.

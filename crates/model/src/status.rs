@@ -69,6 +69,16 @@ pub enum ReleaseState {
     Stale,
 }
 
+/// Whether the node makes its host as declared.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum Enforcement {
+    /// It does, save for what only observes.
+    On,
+    /// Somebody on the host paused it.
+    Paused,
+}
+
 /// A node's state on all axes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 pub struct Status {
@@ -80,6 +90,8 @@ pub struct Status {
     pub contact: Contact,
     /// Whether it holds what it is pointed to.
     pub release: ReleaseState,
+    /// Whether it makes its host as declared.
+    pub enforcement: Enforcement,
     /// Resources that only observe and would change.
     pub would_change: u32,
 }
@@ -91,6 +103,7 @@ pub struct Status {
 pub enum Overall {
     Failed,
     Degraded,
+    Paused,
     Diverged,
     Relapsed,
     Offline,
@@ -111,6 +124,7 @@ impl Status {
             Status { contact: Contact::Unreachable, .. } => Overall::Unreachable,
             Status { result: RunResult::Failed, .. } => Overall::Failed,
             Status { result: RunResult::Degraded, .. } => Overall::Degraded,
+            Status { enforcement: Enforcement::Paused, .. } => Overall::Paused,
             Status { drift: Drift::Diverged, .. } => Overall::Diverged,
             Status { drift: Drift::Relapsed, .. } => Overall::Relapsed,
             Status { release: ReleaseState::Unassigned, .. } => Overall::Unassigned,
@@ -128,6 +142,7 @@ impl fmt::Display for Overall {
         f.write_str(match self {
             Overall::Failed => "failed",
             Overall::Degraded => "degraded",
+            Overall::Paused => "paused",
             Overall::Diverged => "diverged",
             Overall::Relapsed => "relapsed",
             Overall::Offline => "offline",

@@ -4,7 +4,8 @@
 use std::time::Duration;
 
 use model::status::{
-    Contact, Drift, ReleaseState, RunResult, Status, contact_of, drift_of, result_of, streak_after,
+    Contact, Drift, Enforcement, ReleaseState, RunResult, Status, contact_of, drift_of, result_of,
+    streak_after,
 };
 use model::{Digest, RunCounts, RunReport, Timestamp};
 
@@ -26,8 +27,13 @@ fn the_word_that_matters_most() {
         (S::Failed, D::Diverged, C::Unreachable, R::Behind, 0, "unreachable"),
         (S::Failed, D::Diverged, C::Offline, R::Stale, 0, "offline"),
     ] {
-        let status = Status { result, drift, contact, release, would_change };
+        let enforcement = Enforcement::On;
+        let status = Status { result, drift, contact, release, enforcement, would_change };
         assert_eq!(status.overall().to_string(), overall, "{status:?}");
+        // A pause is no excuse for silence or failures, and explains all else.
+        let paused = Status { enforcement: Enforcement::Paused, ..status }.overall().to_string();
+        let stronger = ["offline", "unreachable", "failed", "degraded"].contains(&overall);
+        assert_eq!(paused, if stronger { overall } else { "paused" });
     }
 }
 
@@ -76,6 +82,7 @@ fn only_corrections_in_a_row_are_drift() {
             seq: 1,
             root: Digest::ZERO,
             intended,
+            paused: None,
             partial: None,
             counts: RunCounts { changed, ..RunCounts::default() },
             items: vec![],
@@ -89,6 +96,7 @@ fn only_corrections_in_a_row_are_drift() {
         seq: 1,
         root: Digest::ZERO,
         intended: false,
+        paused: None,
         partial: None,
         counts: RunCounts { changed: 1, ..RunCounts::default() },
         items: vec![],

@@ -1,6 +1,8 @@
 //! Whose certificate it is.
 
 use model::{Hostname, NodeId, Timestamp};
+use rustls_pki_types::CertificateDer;
+use rustls_pki_types::pem::PemObject;
 use trust::{KeyAlgorithm, PublicKey};
 use x509_parser::oid_registry::{OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY, OID_SIG_ED25519};
 use x509_parser::prelude::*;
@@ -67,6 +69,13 @@ pub fn read(der: &[u8]) -> Result<CertifiedPeer, ReadIdentityError> {
     let not_before = Timestamp::from_secs(certificate.validity().not_before.timestamp());
     let role = role(&certificate).ok_or(ReadIdentityError)?;
     Ok(CertifiedPeer { role, not_before })
+}
+
+/// When the first certificate of a PEM text ends; `None` when there is none.
+pub fn valid_until(pem: &str) -> Option<Timestamp> {
+    let der = CertificateDer::from_pem_slice(pem.as_bytes()).ok()?;
+    let (_, certificate) = X509Certificate::from_der(&der).ok()?;
+    Some(Timestamp::from_secs(certificate.validity().not_after.timestamp()))
 }
 
 fn role(certificate: &X509Certificate<'_>) -> Option<PeerRole> {

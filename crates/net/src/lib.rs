@@ -7,6 +7,7 @@
 
 pub mod accept;
 pub mod client;
+pub mod download;
 pub mod identity;
 pub mod issue;
 pub mod notify;

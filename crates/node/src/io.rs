@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use model::exchange::{Answer, CheckIn, TraitReport};
 use model::log::{Cursor, FactBody};
 use model::policy::Policy;
-use model::{Digest, Hostname, Incarnation, RunReport, Timestamp};
+use model::{Digest, Hostname, Incarnation, Pause, RunReport, Timestamp};
 use trust::TrustDocument;
 
 use crate::state::{Adoption, LastRun};
@@ -34,6 +34,8 @@ pub struct Restored {
     pub last_run: Option<LastRun>,
     /// Facts wait to be delivered.
     pub facts_pending: bool,
+    /// Somebody paused the host.
+    pub pause: Option<Pause>,
 }
 
 /// What happened.
@@ -61,6 +63,12 @@ pub enum NodeInput {
     RunFailed(String),
     /// Someone at the host asks to check in and converge now.
     Nudge,
+    /// Someone at the host asks for a run now: of what has one of these tags, or of all.
+    RunNow(BTreeSet<String>),
+    /// Someone at the host pauses it, or gives a pause another reason and end.
+    Pause(Pause),
+    /// Someone at the host ends the pause.
+    Resume,
     /// A fact could not be made durable; enforcement goes on without it (LIF-10).
     NotAppended,
     /// More facts wait than one check-in could carry.
@@ -114,6 +122,8 @@ pub enum NodeEffect {
     Ack(Cursor),
     /// Remember the last run.
     SaveRun(LastRun),
+    /// Remember that the host is paused, or that it is not.
+    SavePause(Option<Pause>),
     /// Say so in the journal.
     Warn(String),
 }
@@ -127,4 +137,8 @@ pub struct RunOrder {
     pub root: Digest,
     /// What is bound differs from what the last run bound, so changes are intended.
     pub intended: bool,
+    /// The host is paused: the run only observes, and its report says why.
+    pub pause: Option<Pause>,
+    /// Only resources with one of these tags; all of the set when there are none.
+    pub tags: BTreeSet<String>,
 }

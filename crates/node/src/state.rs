@@ -83,6 +83,9 @@ impl LastRun {
         let outcome = crate::step::outcome_digest(report);
         let reported = before
             .is_some_and(|last| last.outcome == outcome && last.incarnation.as_ref() == Some(incarnation));
+        // A run that only observed for a pause makes nothing so: what it bound is still to be intended.
+        let bound = before.map_or(Digest::ZERO, |last| last.inputs);
+        let inputs = if report.paused.is_some() { bound } else { inputs };
         let same_inputs = before.is_some_and(|last| last.inputs == inputs);
         let (counts, incarnation) = (report.counts, Some(incarnation.clone()));
         let last = LastRun { inputs, outcome, at: now, counts, incarnation };

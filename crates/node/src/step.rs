@@ -1,5 +1,6 @@
 //! [`Node`]: inputs to effects.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -7,7 +8,7 @@ use model::canonical;
 use model::exchange::{Answer, CheckIn, Offer, RunNote, TraitReport};
 use model::log::FactBody;
 use model::policy::Policy;
-use model::{Digest, ObjectKey, ObjectSet, RunReport, Timestamp};
+use model::{Digest, ObjectKey, ObjectSet, Pause, RunReport, Timestamp};
 use trust::Floor;
 use trust::adopt::{self, Adopted, Judge, Refusal};
 use trust::clock::TrustTime;
@@ -73,6 +74,9 @@ pub struct Node {
     asked_from: Option<Digest>,
     running: Option<RunUnderWay>,
     run_due: bool,
+    /// Somebody at the host asks for a run of what has one of these tags.
+    tags_due: BTreeSet<String>,
+    pause: Option<Pause>,
     /// Facts came that no check-in has carried yet, or another cause for one.
     contact_pending: bool,
     traits: Option<Arc<TraitReport>>,
@@ -116,6 +120,8 @@ impl Node {
             asked_from: None,
             running: None,
             run_due: false,
+            tags_due: BTreeSet::new(),
+            pause: restored.pause,
             contact_pending: restored.facts_pending,
             traits: None,
             traits_sent: None,
@@ -141,6 +147,11 @@ impl Node {
         self.adoption.as_ref()
     }
 
+    /// Why and since when the host is paused.
+    pub fn pause(&self) -> Option<&Pause> {
+        self.pause.as_ref()
+    }
+
     /// The highest release accepted, by digest and number: what the node's `seen` document says.
     pub fn newest_header(&self) -> Option<(Digest, u64)> {
         let floor = &self.adoption.as_ref()?.floor;
@@ -160,15 +171,28 @@ impl Node {
         // Without traits no run can begin, so its time alone is no reason to wake up.
         let can_run = self.running.is_none() && self.adoption.is_some() && self.traits.is_some();
         let run = can_run.then_some((self.next_run, "the next run on the held set"));
-        contact.into_iter().chain(run).min()
+        let pause = self.pause.as_ref().and_then(|pause| pause.until).map(|at| (at, "the end of the pause"));
+        contact.into_iter().chain(run).chain(pause).min()
     }
 
     /// What to do about an input.
     pub fn handle(&mut self, input: NodeInput, now: Timestamp) -> Vec<NodeEffect> {
         let mut effects = Vec::new();
         self.notice_time(now);
+        if self.pause.as_ref().is_some_and(|pause| pause.is_over(now)) {
+            effects.push(NodeEffect::Warn("the pause ended: the host is made as declared again".to_owned()));
+            self.set_pause(None, &mut effects);
+        }
         match input {
             NodeInput::Tick => {}
+            NodeInput::RunNow(tags) if tags.is_empty() => self.run_due = self.adoption.is_some(),
+            NodeInput::RunNow(tags) => self.tags_due.extend(tags),
+            NodeInput::Pause(pause) => self.on_pause(pause, &mut effects),
+            NodeInput::Resume => {
+                if self.pause.is_some() {
+                    self.set_pause(None, &mut effects);
+                }
+            }
             NodeInput::Nudge => {
                 self.next_contact = now;
                 self.contact_pending = true;
@@ -216,7 +240,24 @@ impl Node {
             self.next_contact = self.next_contact.minus(back);
             self.next_run = self.next_run.minus(back);
             self.confirmed_at = self.confirmed_at.map(|at| at.minus(back));
+            if let Some(until) = self.pause.as_mut().and_then(|pause| pause.until.as_mut()) {
+                *until = until.minus(back);
+            }
         }
+    }
+
+    /// A pause of a host that is paused keeps its beginning.
+    fn on_pause(&mut self, pause: Pause, effects: &mut Vec<NodeEffect>) {
+        let since = self.pause.as_ref().map_or(pause.since, |before| before.since);
+        self.set_pause(Some(Pause { since, ..pause }), effects);
+    }
+
+    /// A run follows at once: it makes the host as declared again, or its report says that the host is
+    /// paused.
+    fn set_pause(&mut self, pause: Option<Pause>, effects: &mut Vec<NodeEffect>) {
+        self.pause.clone_from(&pause);
+        self.run_due = self.adoption.is_some();
+        effects.push(NodeEffect::SavePause(pause));
     }
 
     fn start_what_is_due(&mut self, now: Timestamp, effects: &mut Vec<NodeEffect>) {
@@ -229,6 +270,10 @@ impl Node {
             return;
         }
         if self.run_due || now >= self.next_run {
+            // What somebody asked for is a part of it.
+            self.tags_due.clear();
+            self.start_run(effects);
+        } else if !self.tags_due.is_empty() {
             self.start_run(effects);
         }
     }
@@ -237,9 +282,19 @@ impl Node {
         let Some(adoption) = &self.adoption else { return };
         let inputs = inputs_digest(&adoption.root, &self.traits_that_count());
         let intended = self.last_run.as_ref().is_none_or(|last| last.inputs != inputs);
+        let tags = std::mem::take(&mut self.tags_due);
+        // A run of a part carries no request out.
+        let run_request = if tags.is_empty() { self.run_request.take() } else { None };
         self.run_due = false;
-        self.running = Some(RunUnderWay { inputs, run_request: self.run_request.take() });
-        effects.push(NodeEffect::Run(RunOrder { seq: adoption.seq, root: adoption.root, intended }));
+        self.running = Some(RunUnderWay { inputs, run_request });
+        let pause = self.pause.clone();
+        effects.push(NodeEffect::Run(RunOrder {
+            seq: adoption.seq,
+            root: adoption.root,
+            intended,
+            pause,
+            tags,
+        }));
     }
 
     fn on_traits(&mut self, observed: ObservedTraits, now: Timestamp, effects: &mut Vec<NodeEffect>) {
@@ -480,14 +535,15 @@ impl Node {
     }
 
     fn on_ran(&mut self, report: &RunReport, now: Timestamp, effects: &mut Vec<NodeEffect>) {
-        let Some(RunUnderWay { inputs, run_request }) = self.running.take() else { return };
         if report.partial.is_some() {
-            // It is not the run that was due, and is not what the next one is compared with.
+            // It is not the run that was due: that one may still be under way, and the next one
+            // is not compared with it.
             if LastRun::partial_is_fact(report) {
                 self.append(FactBody::Run(report.clone()), now, effects);
             }
             return;
         }
+        let Some(RunUnderWay { inputs, run_request }) = self.running.take() else { return };
         self.next_run = now.plus(self.spread.jitter(self.interval(), self.policy.jitter_percent));
         if let Some(number) = run_request {
             self.run_confirmed = Some(number);

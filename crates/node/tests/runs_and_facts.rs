@@ -9,6 +9,7 @@ use common::{Bench, Release, START, answer, facts, observed, report, run_of};
 use model::RunReport;
 use model::exchange::{Answer, TraitReport};
 use model::log::{Cursor, FactBody};
+use model::report::PartialRun;
 use node::{LastRun, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored};
 
 fn bench() -> Bench {
@@ -44,6 +45,25 @@ fn an_unchanged_run_is_no_fact() {
     }
     let note = bench.check_in().run.unwrap();
     assert!(note.at > START, "the check-in carries its time");
+}
+
+#[test]
+fn a_partial_run_is_reported_and_is_not_the_run_that_was_due() {
+    let mut bench = bench();
+    run(&mut bench, &report(0, 2));
+    let partial = |changed, ok| RunReport {
+        partial: Some(PartialRun::Tags(vec!["web".into()])),
+        ..report(changed, ok)
+    };
+    let effects = bench.give(NodeInput::Ran(Box::new(partial(1, 0))));
+    assert!(matches!(facts(&effects)[..], [FactBody::Run(report)] if report.partial.is_some()));
+    assert!(!effects.iter().any(|effect| matches!(effect, NodeEffect::SaveRun(_))));
+    assert_eq!(facts(&bench.give(NodeInput::Ran(Box::new(partial(0, 3))))), [] as [&FactBody; 0]);
+    assert_eq!(
+        facts(&run(&mut bench, &report(0, 2))),
+        [] as [&FactBody; 0],
+        "and the next is compared with it"
+    );
 }
 
 #[test]

@@ -6,8 +6,8 @@ use std::time::Duration;
 use model::exchange::{Answer, CheckIn, HeldRelease, Offer, RunNote, Signed, TraitReport};
 use model::log::{Cursor, Fact, FactBody};
 use model::selection::SelectionEntry;
-use model::status::{self, ReleaseState, RunResult, Status};
-use model::{Action, Digest, Hostname, Incarnation, NodeId, RunReport, Timestamp};
+use model::status::{self, Enforcement, ReleaseState, RunResult, Status};
+use model::{Action, Digest, Hostname, Incarnation, NodeId, Pause, RunReport, Timestamp};
 use trust::PublicKey;
 use trust::seen::SeenError;
 
@@ -89,6 +89,8 @@ pub struct ReportSummary {
     pub cause: Option<Box<str>>,
     /// Since when the outcome has been what it is.
     pub since: Option<Timestamp>,
+    /// Somebody on the host paused it.
+    pub paused: Option<Box<Pause>>,
 }
 
 impl ReportSummary {
@@ -115,6 +117,7 @@ impl ReportSummary {
             streak: status::streak_after(self.streak, report),
             cause: cause.map(|text| clip(&text).into()),
             since: since.or(Some(report.started)),
+            paused: report.paused.clone().map(Box::new),
         }
     }
 }
@@ -313,6 +316,10 @@ impl NodeState {
             drift: status::drift_of(self.summary.streak),
             contact,
             release: self.release_state(heads, now),
+            enforcement: match self.summary.paused {
+                Some(_) => Enforcement::Paused,
+                None => Enforcement::On,
+            },
             would_change: self.summary.counts.map_or(0, |counts| counts.would_change),
         }
     }

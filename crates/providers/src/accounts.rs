@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use converge::kinds::accounts::AccountDatabase;
 use converge::kinds::user::AccountCall;
-use host::{End, FileStamp};
+use host::{End, FileVersion};
 
 use crate::Kinds;
 use crate::kinds::{failure, text};
@@ -27,7 +27,7 @@ const MAX_NAMED: usize = 5;
 #[derive(Debug, Default)]
 pub(crate) struct KeptAccounts(Mutex<Option<(Stamps, Arc<AccountDatabase>)>>);
 
-type Stamps = [Option<FileStamp>; FILES.len()];
+type Stamps = [Option<FileVersion>; FILES.len()];
 
 impl Kinds {
     /// The users and groups of the host's own files; they are read again when one of them changed.

@@ -11,6 +11,9 @@ use host::{End, FinishedCommand};
 use crate::Kinds;
 use crate::kinds::{MAX_OUTPUT, failure, output, program, text};
 
+/// How much of a command an error repeats, in bytes.
+const MAX_COMMAND: usize = 160;
+
 pub(crate) fn check(kinds: &Kinds, spec: &ExecSpec, timeout: Duration) -> Result<Checked, String> {
     let mut guards = exec::Guards::default();
     if let Some(path) = &spec.creates {
@@ -43,8 +46,21 @@ pub(crate) fn apply(
         End::Exited(code) if exec::succeeded(spec, code) => {
             Ok(Applied { edit: checked.edit.clone(), changed: true, output: output(&finished) })
         }
-        end => Err(failure(end, &finished, timeout)),
+        end => Err(format!("{} {}", shown(spec), failure(end, &finished, timeout))),
     }
+}
+
+/// The command and its directory in an error, on one line.
+fn shown(spec: &ExecSpec) -> String {
+    let command = match &spec.command {
+        CommandLine::Argv(argv) => argv.join(" "),
+        CommandLine::Shell(text) => text.clone(),
+    };
+    let first = command.trim().lines().next().unwrap_or_default();
+    let end = first.floor_char_boundary(MAX_COMMAND);
+    let more = if end < command.trim().len() { "..." } else { "" };
+    let cwd = spec.cwd.as_deref().unwrap_or("/");
+    format!("`{}{more}` in {cwd}", &first[..end])
 }
 
 /// Runs what undoes it; false when nothing was declared to.

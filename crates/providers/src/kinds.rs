@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catalog::module::CommandLine;
-use catalog::types::{Ensure, Ownership, Spec};
+use catalog::types::{Ensure, Ownership, PackageSpec, Spec};
 use converge::kinds::{AccountLookup, Applied, Checked, DEFAULT_FILE_MODE};
 use converge::{JobDone, JobOutcome, Prior};
 use host::{Accounts, End, FileWrite, FinishedCommand, Host, HostError, OWNERSHIP_NOTE, Program};
@@ -16,8 +16,10 @@ use model::text::chain;
 use model::{Digest, PathOwnership, PathState};
 
 use crate::accounts::KeptAccounts;
-use crate::provider::{Decided, PathProvider, Provider, Turns};
+use crate::package::{Aim, PackageWish, Packages};
+use crate::provider::{Decided, Notification, PathProvider, Provider, StateProvider, Turn, Turns};
 use crate::query;
+use crate::tree::DigestCache;
 use crate::undo::undo_note;
 use crate::{Blobs, custom, exec, state};
 
@@ -36,13 +38,22 @@ pub struct Kinds {
     pub(crate) host: Arc<Host>,
     pub(crate) blobs: Arc<dyn Blobs>,
     pub(crate) turns: Turns,
+    pub(crate) packages: Packages,
     pub(crate) account_files: KeptAccounts,
+    pub(crate) digests: DigestCache,
 }
 
 impl Kinds {
     /// The types over a host, with a store for declared and for previous bytes.
     pub fn new(host: Arc<Host>, blobs: Arc<dyn Blobs>) -> Kinds {
-        Kinds { host, blobs, turns: Turns::default(), account_files: KeptAccounts::default() }
+        Kinds {
+            host,
+            blobs,
+            turns: Turns::default(),
+            packages: Packages::default(),
+            account_files: KeptAccounts::default(),
+            digests: DigestCache::default(),
+        }
     }
 
     /// The host.
@@ -57,13 +68,28 @@ impl Kinds {
     /// # Errors
     /// In words, when it could not be checked.
     pub fn check(&self, name: &str, spec: &Spec, timeout: Duration, plan: bool) -> JobOutcome {
+        self.check_notified(name, spec, timeout, plan, None)
+    }
+
+    /// As [`Kinds::check`], of a resource that was notified.
+    ///
+    /// # Errors
+    /// As [`Kinds::check`].
+    pub fn check_notified(
+        &self,
+        name: &str,
+        spec: &Spec,
+        timeout: Duration,
+        plan: bool,
+        notification: Option<&Notification>,
+    ) -> JobOutcome {
         let provider = Provider::of(spec);
-        if !provider.works_below_root() && !self.host.exec_allowed() {
+        if !provider.works_here(self) {
             return Ok(JobDone::Skipped(ROOTED.to_owned()));
         }
         let checked = match provider {
             Provider::Path(provider) => return self.check_path(provider),
-            Provider::State(provider) => state::check(self, provider),
+            Provider::State(provider) => state::check(self, provider, notification),
             Provider::Command(spec) => exec::check(self, spec, timeout),
             Provider::Script(spec) => custom::check(self, name, spec, timeout, plan),
         };
@@ -83,8 +109,23 @@ impl Kinds {
         checked: &Checked,
         timeout: Duration,
     ) -> Result<Applied, String> {
+        self.apply_notified(name, spec, checked, timeout, None)
+    }
+
+    /// As [`Kinds::apply`], of a resource that was notified.
+    ///
+    /// # Errors
+    /// As [`Kinds::apply`].
+    pub fn apply_notified(
+        &self,
+        name: &str,
+        spec: &Spec,
+        checked: &Checked,
+        timeout: Duration,
+        notification: Option<&Notification>,
+    ) -> Result<Applied, String> {
         let provider = Provider::of(spec);
-        if !provider.works_below_root() && !self.host.exec_allowed() {
+        if !provider.works_here(self) {
             return Err(format!("nothing of the machine is changed here: {ROOTED}"));
         }
         match provider {
@@ -92,10 +133,44 @@ impl Kinds {
                 let _turn = provider.turn().map(|turn| self.turns.take(turn));
                 self.apply_path(provider, timeout)
             }
-            Provider::State(provider) => state::apply(self, provider, timeout),
+            Provider::State(provider) => match spec {
+                Spec::Package(spec) => self.apply_packages(&[spec], timeout).remove(0),
+                _ => state::apply(self, provider, notification, timeout),
+            },
             Provider::Command(spec) => exec::apply(self, spec, checked, timeout),
             Provider::Script(spec) => custom::apply(self, name, spec, timeout),
         }
+    }
+
+    /// Makes several resources that are applied together as declared, as [`Kinds::apply`] does for one:
+    /// a result for each. Commands run for at most the longest timeout.
+    pub fn apply_together(
+        &self,
+        resources: &[(&str, &Spec, &Checked, Duration)],
+    ) -> Vec<Result<Applied, String>> {
+        let packages: Vec<&PackageSpec> = resources
+            .iter()
+            .filter_map(|(_, spec, _, _)| if let Spec::Package(spec) = spec { Some(spec) } else { None })
+            .collect();
+        if packages.len() < resources.len() {
+            let each = resources.iter();
+            return each
+                .map(|(name, spec, checked, timeout)| self.apply(name, spec, checked, *timeout))
+                .collect();
+        }
+        let timeout = resources.iter().map(|(_, _, _, timeout)| *timeout).max().unwrap_or_default();
+        if packages.iter().any(|spec| !spec.works_here(self)) {
+            let skipped = format!("nothing of the machine is changed here: {ROOTED}");
+            return packages.iter().map(|_| Err(skipped.clone())).collect();
+        }
+        self.apply_packages(&packages, timeout)
+    }
+
+    fn apply_packages(&self, specs: &[&PackageSpec], timeout: Duration) -> Vec<Result<Applied, String>> {
+        let _turn = self.turns.take(Turn::Packages);
+        let wishes: Vec<PackageWish<'_>> =
+            specs.iter().map(|spec| PackageWish { spec, aim: Aim::Declared }).collect();
+        self.transact(&wishes, timeout)
     }
 
     /// Runs a module's verify command. Where no command may run there is nothing to ask,
@@ -214,7 +289,7 @@ impl Kinds {
     }
 
     /// PathOwnership ownership in numbers, and a note where owner and group are not enforced.
-    fn wanted(&self, ownership: &Ownership) -> Result<(PathOwnership, Option<String>), String> {
+    pub(crate) fn wanted(&self, ownership: &Ownership) -> Result<(PathOwnership, Option<String>), String> {
         let mut wanted = PathOwnership { mode: ownership.mode, uid: None, gid: None };
         if ownership.owner.is_none() && ownership.group.is_none() {
             return Ok((wanted, None));

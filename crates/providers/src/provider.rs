@@ -8,7 +8,7 @@
 //! ```
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use catalog::types::{CustomSpec, ExecSpec, Spec, StateSpec};
 use converge::kinds::state;
@@ -33,28 +33,36 @@ impl<'a> Provider<'a> {
         match spec {
             Spec::File(spec) => Provider::Path(spec),
             Spec::Directory(spec) => Provider::Path(spec),
+            Spec::Tree(spec) => Provider::State(spec),
+            Spec::Download(spec) => Provider::Path(spec),
             Spec::Symlink(spec) => Provider::Path(spec),
             Spec::Line(spec) => Provider::Path(spec),
             Spec::Exec(spec) => Provider::Command(spec),
             Spec::Custom(spec) => Provider::Script(spec),
             Spec::Host(spec) => Provider::State(spec),
+            Spec::Repository(spec) => Provider::State(spec),
+            Spec::Package(spec) => Provider::State(spec),
             Spec::User(spec) => Provider::State(spec),
             Spec::Group(spec) => Provider::State(spec),
             Spec::SshKey(spec) => Provider::State(spec),
+            Spec::Unit(spec) => Provider::State(spec),
             Spec::Sudo(spec) => Provider::State(spec),
             Spec::Sysctl(spec) => Provider::State(spec),
             Spec::Mount(spec) => Provider::State(spec),
             Spec::Hostname(spec) => Provider::State(spec),
+            Spec::Block(spec) => Provider::State(spec),
+            Spec::Ini(spec) => Provider::State(spec),
+            Spec::Json(spec) => Provider::State(spec),
         }
     }
 
-    /// Whether it can look at and change the tree below another root: everything else is about
-    /// the machine that the agent runs on.
-    pub(crate) fn works_below_root(&self) -> bool {
+    /// Whether it can look at and change this host: what only works on the machine that the agent runs
+    /// on does not below another root, unless commands may run there.
+    pub(crate) fn works_here(&self, kinds: &Kinds) -> bool {
         match self {
             Provider::Path(_) => true,
-            Provider::State(provider) => provider.works_below_root(),
-            Provider::Command(_) | Provider::Script(_) => false,
+            Provider::State(provider) => provider.works_here(kinds),
+            Provider::Command(_) | Provider::Script(_) => kinds.host.exec_allowed(),
         }
     }
 }
@@ -122,18 +130,71 @@ pub(crate) trait StateProvider: StateSpec {
         Ok(())
     }
 
+    /// The state that it should have when it was notified, where `to` is the one that it should have
+    /// anyway: something that is done once is a text that no state has. `None` when it has nothing to
+    /// do with it.
+    fn notified(
+        &self,
+        _: &Kinds,
+        _now: Option<&Fields>,
+        _to: Option<&Fields>,
+        _: &Notification,
+    ) -> Result<Option<Fields>, String> {
+        Ok(None)
+    }
+
+    /// Whether a state counts as one in which the thing is not there: it belongs to somebody else, and
+    /// nothing of the resource is left in it.
+    fn is_absent(&self, _: &Fields) -> bool {
+        false
+    }
+
     /// What it shares with other resources while it looks and changes something.
     fn turn(&self) -> Turn;
 
-    /// See [`Provider::works_below_root`].
+    /// What a plan and a report show of an edit: all of it, unless it may be very long.
+    fn shown(&self, edit: Edit<Fields>) -> Edit<Fields> {
+        edit
+    }
+
+    /// It can look at and change the tree below another root.
     fn works_below_root(&self) -> bool {
         false
+    }
+
+    /// See [`Provider::works_here`].
+    fn works_here(&self, kinds: &Kinds) -> bool {
+        self.works_below_root() || kinds.host.exec_allowed()
+    }
+
+    /// As [`StateProvider::desired`], where the host has more to say than what the thing is now.
+    fn desired_here(&self, _: &Kinds, now: Option<&Fields>) -> Result<Option<Fields>, String> {
+        self.desired(now)
+    }
+
+    /// Whether only applying it can say if it is as declared, although nothing differs.
+    fn unsure(&self, _: &Kinds) -> Result<bool, String> {
+        Ok(false)
+    }
+
+    /// What an operator should know of its surroundings, when something differs.
+    fn remark(&self, _: &Kinds) -> Option<String> {
+        None
     }
 
     /// What an operator should know before this edit: what cannot be undone.
     fn note(&self, _: &Edit<Fields>) -> Option<String> {
         None
     }
+}
+
+/// That others changed which notify a resource.
+#[derive(Clone, Debug)]
+pub struct Notification {
+    /// Who, for reports.
+    pub by: String,
+    /// When the last of them had changed.
+    pub last: Instant,
 }
 
 /// The default of [`StateProvider::desired`]: as declared.
@@ -150,7 +211,8 @@ pub(crate) enum Turn {
     Accounts,
     /// The package manager.
     Packages,
-    /// The service manager.
+    /// Nothing: the service manager orders what it is asked for itself, and a unit that starts slowly
+    /// holds no other up.
     Units,
 }
 
@@ -160,18 +222,17 @@ pub(crate) struct Turns {
     files: Mutex<()>,
     accounts: Mutex<()>,
     packages: Mutex<()>,
-    units: Mutex<()>,
 }
 
 impl Turns {
     /// Waits for the turn, and holds it until the guard is dropped.
-    pub(crate) fn take(&self, turn: Turn) -> MutexGuard<'_, ()> {
+    pub(crate) fn take(&self, turn: Turn) -> Option<MutexGuard<'_, ()>> {
         let turn = match turn {
             Turn::Files => &self.files,
             Turn::Accounts => &self.accounts,
             Turn::Packages => &self.packages,
-            Turn::Units => &self.units,
+            Turn::Units => return None,
         };
-        turn.lock().unwrap_or_else(PoisonError::into_inner)
+        Some(turn.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }

@@ -12,44 +12,70 @@ use model::{Edit, Fields};
 use std::collections::BTreeMap;
 
 use crate::Kinds;
-use crate::provider::{Provider, StateProvider};
+use crate::provider::{Notification, Provider, StateProvider};
 use crate::{custom, exec};
 
 /// Seconds that a removal or an undo may take: no declaration says more.
 const REMOVAL_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Looks whether the thing is as declared; writes nothing.
-pub(crate) fn check(kinds: &Kinds, provider: &dyn StateProvider) -> Result<Checked, String> {
+pub(crate) fn check(
+    kinds: &Kinds,
+    provider: &dyn StateProvider,
+    notification: Option<&Notification>,
+) -> Result<Checked, String> {
     let now = provider.observe(kinds)?;
-    let to = provider.desired(now.as_ref())?;
-    let Some(edit) = difference(now.as_ref(), to.as_ref()) else {
-        return Ok(Checked::in_sync(Prior::State(now)));
+    let to = wanted(kinds, provider, now.as_ref(), notification)?;
+    let Some(edit) = differs(provider, now.as_ref(), to.as_ref()) else {
+        let unknown = provider.unsure(kinds)?;
+        return Ok(Checked { unknown, ..Checked::in_sync(Prior::State(now)) });
     };
     let refused = provider.refuse(kinds, &edit).err().map(|why| format!("as things are now it fails: {why}"));
-    let note = refused.into_iter().chain(provider.note(&edit)).reduce(|a, b| format!("{a}; {b}"));
-    Ok(Checked { note, ..Checked::differs(Prior::State(now), edit) })
+    let notes = refused.into_iter().chain(provider.note(&edit)).chain(provider.remark(kinds));
+    let note = notes.reduce(|a, b| format!("{a}; {b}"));
+    Ok(Checked { note, ..Checked::differs(Prior::State(now), provider.shown(edit)) })
 }
 
 /// Looks again, makes the thing as declared, and looks whether it is.
 pub(crate) fn apply(
     kinds: &Kinds,
     provider: &dyn StateProvider,
+    notification: Option<&Notification>,
     timeout: Duration,
 ) -> Result<Applied, String> {
     let _turn = kinds.turns.take(provider.turn());
     let now = provider.observe(kinds)?;
-    let to = provider.desired(now.as_ref())?;
-    let Some(edit) = difference(now.as_ref(), to.as_ref()) else {
+    let to = wanted(kinds, provider, now.as_ref(), notification)?;
+    let Some(edit) = differs(provider, now.as_ref(), to.as_ref()) else {
         return Ok(Applied { edit: None, changed: false, output: None });
     };
     provider.refuse(kinds, &edit)?;
     let output = provider.set(kinds, now.as_ref(), to.as_ref(), timeout)?;
     let after = provider.observe(kinds)?;
-    let left = difference(after.as_ref(), provider.desired(after.as_ref())?.as_ref());
+    let left = differs(provider, after.as_ref(), provider.desired_here(kinds, after.as_ref())?.as_ref());
     match left {
-        None => Ok(Applied { edit: Some(edit), changed: true, output }),
-        Some(left) => Err(format!("it was set, and the host still differs: {}", summary(&left))),
+        None => Ok(Applied { edit: Some(provider.shown(edit)), changed: true, output }),
+        Some(left) => {
+            Err(format!("it was set, and the host still differs: {}", summary(&provider.shown(left))))
+        }
     }
+}
+
+/// The state that the thing should have, notified or not.
+fn wanted(
+    kinds: &Kinds,
+    provider: &dyn StateProvider,
+    now: Option<&Fields>,
+    notification: Option<&Notification>,
+) -> Result<Option<Fields>, String> {
+    let to = provider.desired_here(kinds, now)?;
+    let Some(notification) = notification else { return Ok(to) };
+    Ok(provider.notified(kinds, now, to.as_ref(), notification)?.or(to))
+}
+
+/// What leads from one state to another; `None` when nothing does.
+fn differs(provider: &dyn StateProvider, now: Option<&Fields>, to: Option<&Fields>) -> Option<Edit<Fields>> {
+    difference(now.filter(|now| to.is_some() || !provider.is_absent(now)), to)
 }
 
 impl Kinds {
@@ -96,14 +122,14 @@ impl Kinds {
     fn bring(&self, provider: &dyn StateProvider, to: Option<&Fields>) -> Result<bool, String> {
         let _turn = self.turns.take(provider.turn());
         let now = provider.observe(self)?;
-        let Some(edit) = difference(now.as_ref(), to) else { return Ok(false) };
+        let Some(edit) = differs(provider, now.as_ref(), to) else { return Ok(false) };
         provider.refuse(self, &edit)?;
         provider.set(self, now.as_ref(), to, REMOVAL_TIMEOUT).map(|_| true)
     }
 
     fn provider_here<'a>(&self, spec: &'a Spec) -> Result<Provider<'a>, String> {
         let provider = Provider::of(spec);
-        if provider.works_below_root() || self.host.exec_allowed() {
+        if provider.works_here(self) {
             Ok(provider)
         } else {
             Err(format!("nothing of the machine is changed here: {}", crate::ROOTED))
@@ -112,7 +138,7 @@ impl Kinds {
 }
 
 /// An edit as one line.
-fn summary(edit: &Edit<Fields>) -> String {
+pub(crate) fn summary(edit: &Edit<Fields>) -> String {
     let Some(to) = edit.to() else { return "it is still there".to_owned() };
     let is = |name: &String| match edit.from().and_then(|from| from.get(name)) {
         Some(text) => format!("{text:?}"),

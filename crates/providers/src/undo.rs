@@ -82,6 +82,10 @@ impl Kinds {
             (Prior::State(before), OnRemove::Restore) => {
                 self.put_state_back(&entry.kind, &entry.path, &entry.attributes, before.as_ref())
             }
+            // Its files were declared later than the directory.
+            (Prior::Path(_), OnRemove::Delete) if entry.attributes.contains_key("tree") => {
+                self.remove_state(&entry.kind, &entry.path, &entry.attributes)
+            }
             (Prior::Path(prior), _) => {
                 self.host.sweep(&entry.path);
                 let whole = schema::find(&entry.kind).is_some_and(|kind| kind.manages == Manages::Path);

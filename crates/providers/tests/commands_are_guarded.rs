@@ -61,7 +61,8 @@ fn exit_codes_output_directory_and_environment() {
     spec.environment.insert("WHO".to_owned(), "me".to_owned());
     let failed = lab.apply(&Spec::Exec(spec.clone())).unwrap_err();
     let root = lab.dir.path().canonicalize().unwrap();
-    assert_eq!(failed, format!("exited with 3: me\n{}/work", root.display()));
+    let want = format!("`echo $WHO; pwd -P; exit 3` in /work exited with 3: me\n{}/work", root.display());
+    assert_eq!(failed, want);
     spec.returns = vec![0, 3];
     let applied = lab.apply(&Spec::Exec(spec)).unwrap();
     assert!(applied.changed && applied.edit.is_some());

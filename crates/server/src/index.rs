@@ -186,6 +186,7 @@ fn restored(record: NodeRecord, key: PublicKey) -> NodeState {
     if let Some(run) = record.last_run {
         node.summary.counts = Some(run.counts);
         node.summary.since = Some(run.started);
+        node.summary.paused = run.paused.map(Box::new);
     }
     node
 }

@@ -153,6 +153,7 @@ async fn facts_whose_sender_hung_up_count_all_the_same() {
         seq: 1,
         root: Digest::of(b"root"),
         intended: true,
+        paused: None,
         partial: None,
         counts: RunCounts { failed: 1, ..RunCounts::default() },
         items: vec![ResourceReport {

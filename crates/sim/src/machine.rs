@@ -138,6 +138,7 @@ impl Machine {
             adoption,
             last_run: files.last_run.clone(),
             facts_pending: !files.log.facts.is_empty(),
+            pause: None,
         };
         let identity = Identity {
             hostname: self.hostname.clone(),
@@ -221,6 +222,8 @@ impl Machine {
                 let waits = !self.disk.files().log.facts.is_empty();
                 return Ok(waits.then_some(NodeInput::FactsWait));
             }
+            // No simulated host is paused.
+            NodeEffect::SavePause(_) => {}
             NodeEffect::SaveRun(last) => self.disk.write(|files| files.last_run = Some(last))?,
             NodeEffect::Warn(text) => self.notes.push(text),
         }
@@ -403,6 +406,7 @@ impl Machine {
             seq: order.seq,
             root: order.root,
             intended: order.intended,
+            paused: None,
             partial: None,
             counts: RunCounts { ok: 3, changed, ..RunCounts::default() },
             items: vec![],

@@ -20,6 +20,7 @@ fn run() -> FactBody {
         seq: 1,
         root: Digest::of(b"root"),
         intended: false,
+        paused: None,
         partial: None,
         counts: RunCounts::default(),
         items: vec![],

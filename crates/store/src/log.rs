@@ -22,7 +22,8 @@ impl Derived {
             if let Some(report) = run_of(fact).filter(|report| report.partial.is_none()) {
                 self.streak = streak_after(self.streak, report);
                 let RunReport { started, counts, .. } = *report;
-                self.last_run = Some(RunSummary { fact: fact.seq, started, counts });
+                let paused = report.paused.clone();
+                self.last_run = Some(RunSummary { fact: fact.seq, started, counts, paused });
             }
         }
         self

@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use model::exchange::{HeldRelease, RunNote, Signed};
 use model::log::{Cursor, Fact};
-use model::{Channel, Digest, FleetId, Hostname, Incarnation, NodeId, RunCounts, RunReport, Timestamp};
+use model::{
+    Channel, Digest, FleetId, Hostname, Incarnation, NodeId, Pause, RunCounts, RunReport, Timestamp,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -111,6 +113,9 @@ pub struct RunSummary {
     pub started: Timestamp,
     /// Totals.
     pub counts: RunCounts,
+    /// The host was paused.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub paused: Option<Pause>,
 }
 
 /// One contact, to be persisted with others (CNV-4).

@@ -9,6 +9,7 @@
 //! fleet         a control plane in this process, operators, nodes that sign by hand
 //! agent_state   a joined host with adopted modules, without a control plane
 //! agent_links   an agent's end of links against a control plane's end in memory
+//! agent_local   an agent process without a control plane, and the verbs typed beside it
 //! agent_pair    a control plane in this process and an agent process
 //! scripted      a control plane that answers what the test says
 //! slow_disk     a disk some of whose operations take long, or wait
@@ -19,6 +20,8 @@
 
 #[cfg(feature = "agent")]
 pub mod agent_links;
+#[cfg(feature = "agent")]
+pub mod agent_local;
 #[cfg(feature = "agent")]
 pub mod agent_pair;
 #[cfg(feature = "agent")]

@@ -33,6 +33,8 @@ impl Feature {
 /// (`retries`, `tags`).
 pub const FEATURES: &[Feature] = &[
     Feature { name: "foreach", resource_keys: &["foreach"], ..Feature::NONE },
+    Feature { name: "cron", resource_types: &["cron"], ..Feature::NONE },
+    Feature { name: "units", resource_types: &["service", "timer"], ..Feature::NONE },
     Feature { name: "guards", resource_keys: &["only_if", "not_if"], ..Feature::NONE },
     Feature {
         name: "predicates",

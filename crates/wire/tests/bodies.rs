@@ -156,6 +156,7 @@ fn reports() -> impl Strategy<Value = RunReport> {
             seq,
             root,
             intended,
+            paused: None,
             partial: None,
             counts: RunCounts::default(),
             items,

@@ -70,7 +70,9 @@ impl Daemon {
             }
             DaemonEvent::Flushed { .. } | DaemonEvent::Acknowledged { .. } => self.flushing = false,
             DaemonEvent::Answered { .. } => self.checking_in = false,
-            DaemonEvent::Input(_) | DaemonEvent::FactsWait | DaemonEvent::Contact => {}
+            // Who asks hears that the daemon stops, as the answer goes with the question.
+            DaemonEvent::Local(_) | DaemonEvent::Input(_) | DaemonEvent::FactsWait | DaemonEvent::Contact => {
+            }
         }
     }
 

@@ -46,6 +46,11 @@ impl<'a> Attributes<'a> {
         self.name.to_owned()
     }
 
+    /// Whether an attribute is given.
+    pub(crate) fn is_given(&self, name: &str) -> bool {
+        self.values.contains_key(name)
+    }
+
     /// A text, a path, a word, an account or a URL.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
         match self.values.get(name)? {
@@ -112,6 +117,14 @@ impl<'a> Attributes<'a> {
         }
     }
 
+    /// A value of any kind.
+    pub(crate) fn value(&self, name: &str) -> Option<Value> {
+        match self.values.get(name)? {
+            Read::Value(value) => Some(value.clone()),
+            _ => None,
+        }
+    }
+
     /// A list of exit codes.
     pub(crate) fn codes(&self, name: &str) -> Option<Vec<i32>> {
         match self.values.get(name)? {
@@ -133,13 +146,17 @@ impl<'a> Attributes<'a> {
         if self.text("state").as_deref() == Some("absent") { Ensure::Absent } else { Ensure::Present }
     }
 
+    /// Permission bits.
+    pub(crate) fn mode(&self, name: &str) -> Option<u32> {
+        match self.values.get(name)? {
+            Read::Mode(mode) => Some(*mode),
+            _ => None,
+        }
+    }
+
     /// `mode`, `owner` and `group`.
     pub(crate) fn ownership(&self) -> Ownership {
-        let mode = match self.values.get("mode") {
-            Some(Read::Mode(mode)) => Some(*mode),
-            _ => None,
-        };
-        Ownership { mode, owner: self.text("owner"), group: self.text("group") }
+        Ownership { mode: self.mode("mode"), owner: self.text("owner"), group: self.text("group") }
     }
 
     /// A file of the module.
@@ -160,6 +177,15 @@ impl<'a> Attributes<'a> {
         from.map_while(move |(path, file)| Some((path.strip_prefix(&prefix)?, file)))
     }
 
+    /// The text of `template`.
+    ///
+    /// # Errors
+    /// When it was not rendered.
+    pub(crate) fn rendered(&self) -> Result<String, String> {
+        let template = self.text_or_empty("template");
+        self.context.rendered.clone().ok_or_else(|| format!("template {template} was not rendered"))
+    }
+
     /// What `source`, `template` or `content` says, in this order.
     ///
     /// # Errors
@@ -169,10 +195,8 @@ impl<'a> Attributes<'a> {
             let file = self.module_file(&format!("files/{source}"))?;
             return Ok(Some(FileContent::Blob { digest: file.digest, size: file.size }));
         }
-        if let Some(template) = self.text("template") {
-            let text = self.context.rendered.clone();
-            let text = text.ok_or_else(|| format!("template {template} was not rendered"))?;
-            return Ok(Some(FileContent::text(text)));
+        if self.is_given("template") {
+            return self.rendered().map(|text| Some(FileContent::text(text)));
         }
         Ok(self.text("content").map(FileContent::text))
     }

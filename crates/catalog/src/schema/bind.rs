@@ -43,5 +43,12 @@ pub fn bind_removal(kind: &str, name: &str, kept: &BTreeMap<String, Value>) -> R
         let digest: Digest = digest.to_string().parse().map_err(|_| "its script's hash cannot be read")?;
         files.insert(script, FileRef { digest, size: 0 });
     }
+    // The files of a tree: of what is to go, the paths are enough.
+    if let (Some(Value::List(paths)), Some(source)) =
+        (attributes.remove("tree"), attributes.get("source").and_then(Value::as_str))
+    {
+        let file = FileRef { digest: Digest::ZERO, size: 0 };
+        files.extend(paths.iter().map(|path| (format!("files/{source}/{path}"), file)));
+    }
     bind(kind, name, &attributes, &BindContext { files: &files, rendered: None })
 }

@@ -29,17 +29,8 @@ pub const COMMON: &[(&str, &str, &str)] = &[
 
 /// Types that the format knows and this version does not.
 pub const LATER_TYPES: &[&str] = &[
-    "package",
-    "repository",
-    "service",
-    "cron",
-    "timer",
-    "block",
-    "ini",
-    "json",
     "git",
     "archive",
-    "download",
     "firewall",
     "container",
     "template",

@@ -140,6 +140,8 @@ pub enum FieldKind {
     Texts,
     /// A map of anything.
     Values,
+    /// Anything.
+    Value,
     /// A list of exit codes.
     Codes,
     /// A whole number from the first to the second.
@@ -179,6 +181,7 @@ impl FieldKind {
             FieldKind::Regex => "regular expression".into(),
             FieldKind::Texts => "map of texts".into(),
             FieldKind::Values => "map".into(),
+            FieldKind::Value => "any value".into(),
             FieldKind::Codes => "list of exit codes".into(),
             FieldKind::Int(i64::MIN, i64::MAX) => "int".into(),
             FieldKind::Int(least, i64::MAX) => format!("int, at least {least}"),

@@ -1,13 +1,24 @@
-//! `directory`: a directory, without what is in it.
+//! `directory`: a directory, without what is in it, or with the files of a folder of the module.
 
-use super::{Ensure, FILE_TIMEOUT_SECS, GROUP, MODE, OWNER, Ownership, STATE, Spec, no_rules};
+use std::collections::BTreeMap;
+
+use lang::Value;
+use model::Fields;
+
+use super::{Ensure, FILE_TIMEOUT_SECS, GROUP, MODE, OWNER, Ownership, STATE, Spec, StateSpec};
+use crate::module::FileRef;
 use crate::module::OnRemove::{Delete, Keep, Restore};
-use crate::schema::{Attribute, Attributes, FieldKind, Manages, ResourceType, Short};
+use crate::schema::{Attribute, AttributeProblem, Attributes, FieldKind, Manages, ResourceType, Short};
+
+/// The most files of a tree.
+const MAX_TREE_FILES: usize = 5_000;
 
 /// The declaration.
 pub(super) static TYPE: ResourceType = ResourceType {
     name: "directory",
-    summary: "A directory: its mode and its owner. Parents are not made by themselves; declare them.",
+    summary: "A directory: its mode and its owner. Parents are not made by themselves; declare them. With \
+              `source` it holds the files of a folder of the module too, compared by digest; `owner` and \
+              `group` then hold for all of them.",
     short: Short::Path,
     attributes: &[
         STATE,
@@ -15,6 +26,19 @@ pub(super) static TYPE: ResourceType = ResourceType {
         OWNER,
         GROUP,
         Attribute::new("recurse", FieldKind::Bool, "false", "`state: absent` removes what is inside too"),
+        Attribute::new(
+            "source",
+            FieldKind::Source,
+            "",
+            "a folder of the module, copied with all that is below it; with `state: absent` its files go",
+        ),
+        Attribute::new("file_mode", FieldKind::Mode, "0644", "permission bits of the files of `source`"),
+        Attribute::new(
+            "purge",
+            FieldKind::Bool,
+            "false",
+            "remove what is in the directory and not in `source`; links are removed, never followed",
+        ),
     ],
     timeout_secs: FILE_TIMEOUT_SECS,
     on_remove: &[Keep, Delete, Restore],
@@ -23,7 +47,7 @@ pub(super) static TYPE: ResourceType = ResourceType {
     example: "- directory: /etc/nginx/conf.d\n  mode: \"0755\"\n",
     manages: Manages::Path,
     removal: &[],
-    rules: no_rules,
+    rules,
     bind,
 };
 
@@ -40,11 +64,63 @@ pub struct DirectorySpec {
     pub recurse: bool,
 }
 
+/// `directory` with `source`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TreeSpec {
+    /// Absolute path.
+    pub path: String,
+    /// Present, or absent: then its files go, and the directories that are empty without them.
+    pub ensure: Ensure,
+    /// The files by their paths below the directory.
+    pub files: BTreeMap<String, FileRef>,
+    /// Wanted ownership: the mode is that of the directories.
+    pub ownership: Ownership,
+    /// The mode of the files.
+    pub file_mode: Option<u32>,
+    /// What is not in the tree is removed.
+    pub purge: bool,
+}
+
+impl StateSpec for TreeSpec {
+    fn ensure(&self) -> Ensure {
+        self.ensure
+    }
+
+    /// For people. A state of the tree says more of each file (`converge::kinds::tree`).
+    fn declared(&self) -> Fields {
+        let text = |file: &FileRef| format!("sha256:{} ({} bytes)", file.digest.short(), file.size);
+        self.files.iter().map(|(path, file)| (format!("./{path}"), text(file))).collect()
+    }
+}
+
+fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
+    if attributes.contains_key("source") {
+        return Vec::new();
+    }
+    let lone = ["file_mode", "purge"].into_iter().filter(|name| attributes.contains_key(*name));
+    lone.map(|name| {
+        let message = format!("`{name}` needs `source`");
+        AttributeProblem::missing(Some(name), message, "add `source:`, a folder below files/")
+    })
+    .collect()
+}
+
 fn bind(given: &Attributes<'_>) -> Result<Spec, String> {
-    Ok(Spec::Directory(DirectorySpec {
-        path: given.name(),
-        ensure: given.ensure(),
-        ownership: given.ownership(),
-        recurse: given.bool("recurse"),
-    }))
+    let (path, ensure, ownership) = (given.name(), given.ensure(), given.ownership());
+    let Some(source) = given.text("source") else {
+        let recurse = given.bool("recurse");
+        return Ok(Spec::Directory(DirectorySpec { path, ensure, ownership, recurse }));
+    };
+    let files: BTreeMap<String, FileRef> = given
+        .module_folder(&format!("files/{source}"))
+        .map(|(path, file)| (path.to_owned(), *file))
+        .collect();
+    if files.is_empty() {
+        return Err(format!("files/{source} is no folder of the module that holds files"));
+    }
+    if files.len() > MAX_TREE_FILES {
+        return Err(format!("files/{source} holds more than {MAX_TREE_FILES} files"));
+    }
+    let (file_mode, purge) = (given.mode("file_mode"), given.bool("purge"));
+    Ok(Spec::Tree(TreeSpec { path, ensure, files, ownership, file_mode, purge }))
 }

@@ -5,38 +5,60 @@
 //! expression evaluated. A spec of a thing with a state is a [`StateSpec`] too.
 
 mod account;
+mod block;
+mod cron;
 mod custom;
 mod directory;
+mod download;
+mod edited;
 mod exec;
 mod file;
 mod group;
 mod host;
 mod hostname;
+mod ini;
+mod json;
 mod line;
 mod mount;
+mod package;
+mod repository;
+mod service;
 mod ssh_key;
 mod sudo;
 mod symlink;
 mod sysctl;
+mod timer;
+mod unit;
 mod user;
 
 use std::sync::Arc;
 
 use model::{Digest, Fields};
 
+pub use block::{BLOCK_BEGIN, BLOCK_END, BlockPosition, BlockSpec};
 pub use custom::{CustomSpec, Script};
-pub use directory::DirectorySpec;
+pub use directory::{DirectorySpec, TreeSpec};
+pub use download::DownloadSpec;
+pub use edited::EditedFile;
 pub use exec::ExecSpec;
 pub use file::FileSpec;
 pub use group::GroupSpec;
 pub use host::{HOSTS, HostSpec};
 pub use hostname::HostnameSpec;
+pub use ini::{IniSpec, IniValue};
+pub use json::JsonSpec;
 pub use line::LineSpec;
 pub use mount::{FSTAB, MountSpec, MountState};
+pub use package::{CACHE_VALID, LOCK_TIMEOUT, PackageSpec, TransactionOptions, WantedPackage};
+pub use repository::{RepositorySigner, RepositorySpec};
 pub use ssh_key::{AuthorizedKey, SshKeySpec};
 pub use sudo::SudoSpec;
 pub use symlink::SymlinkSpec;
 pub use sysctl::{SysctlSpec, sysctl_path, sysctl_words};
+pub use unit::{
+    DROP_IN_PREFIX, DROP_IN_TEXT, ENABLED_TEXT, LOADED_TEXT, MASKED_TEXT, NotifyAction, RUN_TEXT, RunState,
+    UnitFile, UnitSpec,
+};
 pub use user::{PasswordDays, PasswordHash, UserSpec, date_of_days, days_of_date};
 
 use crate::schema::{Attribute, AttributeProblem, FieldKind, ResourceType};
@@ -47,10 +69,19 @@ pub static TYPES: &[&ResourceType] = &[
     &directory::TYPE,
     &symlink::TYPE,
     &line::TYPE,
+    &block::TYPE,
+    &ini::TYPE,
+    &json::TYPE,
+    &download::TYPE,
     &host::TYPE,
+    &repository::TYPE,
+    &package::TYPE,
     &user::TYPE,
     &group::TYPE,
     &ssh_key::TYPE,
+    &service::TYPE,
+    &timer::TYPE,
+    &cron::TYPE,
     &sudo::TYPE,
     &sysctl::TYPE,
     &mount::TYPE,
@@ -67,6 +98,10 @@ pub enum Spec {
     File(FileSpec),
     /// A directory.
     Directory(DirectorySpec),
+    /// A directory with the files of a folder of the module.
+    Tree(TreeSpec),
+    /// A file whose bytes come from a URL.
+    Download(DownloadSpec),
     /// A symbolic link.
     Symlink(SymlinkSpec),
     /// One line in a text file.
@@ -77,12 +112,18 @@ pub enum Spec {
     Custom(CustomSpec),
     /// An entry of the hosts file.
     Host(HostSpec),
+    /// A source of packages.
+    Repository(RepositorySpec),
+    /// A package.
+    Package(PackageSpec),
     /// A user.
     User(UserSpec),
     /// A group.
     Group(GroupSpec),
     /// Public keys of a user.
     SshKey(SshKeySpec),
+    /// A unit of systemd (`service` or `timer`).
+    Unit(UnitSpec),
     /// A rule of sudo.
     Sudo(SudoSpec),
     /// A kernel parameter.
@@ -91,6 +132,12 @@ pub enum Spec {
     Mount(MountSpec),
     /// The host's name.
     Hostname(HostnameSpec),
+    /// A block of lines in a text file.
+    Block(BlockSpec),
+    /// A key of an INI file.
+    Ini(IniSpec),
+    /// Values in a JSON file.
+    Json(JsonSpec),
 }
 
 /// A resource that is a thing of the host with a state: observed, compared and set as named texts.
@@ -105,6 +152,42 @@ pub trait StateSpec {
     fn needs(&self) -> Vec<&str> {
         Vec::new()
     }
+
+    /// Other things that must be right before it, where they are declared: its user, its package.
+    fn after(&self) -> Vec<Subject<'_>> {
+        Vec::new()
+    }
+
+    /// Types of which every resource comes before it.
+    fn after_types(&self) -> &'static [&'static str] {
+        &[]
+    }
+
+    /// With which others it is applied in one go, where nothing orders them against each other.
+    fn together(&self) -> Option<Together> {
+        None
+    }
+}
+
+/// What of the host a resource is about. Two resources with one subject are about the same thing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Subject<'a> {
+    /// What is at this path.
+    Path(&'a str),
+    /// A thing of a type, by its name.
+    Named {
+        /// The resource type.
+        kind: &'a str,
+        /// The resource's name.
+        name: &'a str,
+    },
+}
+
+/// What is applied in one go.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Together {
+    /// Packages, in one transaction of the package manager.
+    Packages,
 }
 
 impl Spec {
@@ -113,6 +196,8 @@ impl Spec {
         match self {
             Spec::File(spec) => Some((&spec.path, spec.ensure)),
             Spec::Directory(spec) => Some((&spec.path, spec.ensure)),
+            Spec::Tree(spec) => Some((&spec.path, spec.ensure)),
+            Spec::Download(spec) => Some((&spec.path, spec.ensure)),
             Spec::Symlink(spec) => Some((&spec.path, spec.ensure)),
             Spec::Line(spec) => Some((&spec.path, spec.ensure)),
             _ => None,
@@ -122,16 +207,24 @@ impl Spec {
     /// The spec as that of a thing with a state, if its type is one.
     pub fn state(&self) -> Option<&dyn StateSpec> {
         match self {
+            Spec::Tree(spec) => Some(spec),
             Spec::Host(spec) => Some(spec),
+            Spec::Repository(spec) => Some(spec),
+            Spec::Package(spec) => Some(spec),
             Spec::User(spec) => Some(spec),
             Spec::Group(spec) => Some(spec),
             Spec::SshKey(spec) => Some(spec),
+            Spec::Unit(spec) => Some(spec),
             Spec::Sudo(spec) => Some(spec),
             Spec::Sysctl(spec) => Some(spec),
             Spec::Mount(spec) => Some(spec),
             Spec::Hostname(spec) => Some(spec),
+            Spec::Block(spec) => Some(spec),
+            Spec::Ini(spec) => Some(spec),
+            Spec::Json(spec) => Some(spec),
             Spec::File(_)
             | Spec::Directory(_)
+            | Spec::Download(_)
             | Spec::Symlink(_)
             | Spec::Line(_)
             | Spec::Exec(_)

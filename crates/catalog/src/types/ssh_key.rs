@@ -7,7 +7,7 @@ use data_encoding::BASE64;
 use lang::Value;
 use model::Fields;
 
-use super::{Ensure, FILE_TIMEOUT_SECS, STATE, Spec, StateSpec};
+use super::{Ensure, FILE_TIMEOUT_SECS, STATE, Spec, StateSpec, Subject};
 use crate::module::OnRemove::{Delete, Keep, Restore};
 use crate::schema::{
     Attribute, AttributeProblem, Attributes, FieldKind, Manages, ResourceType, Short, literals,
@@ -180,6 +180,10 @@ impl StateSpec for SshKeySpec {
 
     fn needs(&self) -> Vec<&str> {
         self.path.iter().map(String::as_str).collect()
+    }
+
+    fn after(&self) -> Vec<Subject<'_>> {
+        vec![Subject::Named { kind: "user", name: &self.user }]
     }
 }
 

@@ -7,7 +7,7 @@ use lang::Value;
 use model::{Digest, Fields, Timestamp};
 
 use super::account::{account_name_problem, group_names_problem};
-use super::{COMMAND_TIMEOUT_SECS, Ensure, STATE, Spec, StateSpec};
+use super::{COMMAND_TIMEOUT_SECS, Ensure, STATE, Spec, StateSpec, Subject};
 use crate::module::OnRemove::{Delete, Keep, Restore};
 use crate::schema::{
     Attribute, AttributeProblem, Attributes, FieldKind, Manages, ResourceType, Short, literal, literals,
@@ -249,6 +249,11 @@ impl StateSpec for UserSpec {
             ("password_warn_days", number(days.warn)),
         ];
         texts.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?))).collect()
+    }
+
+    fn after(&self) -> Vec<Subject<'_>> {
+        let groups = self.group.iter().chain(self.groups.iter().flatten());
+        groups.map(|name| Subject::Named { kind: "group", name }).collect()
     }
 }
 

@@ -17,7 +17,7 @@ use std::time::Duration;
 use catalog::module::{CommandLine, Module, OnRemove, Params};
 use catalog::params::Resolved;
 use catalog::schema::{self, Manages};
-use catalog::types::{Ensure, Spec, StateSpec};
+use catalog::types::{Ensure, Spec, StateSpec, Together};
 use lang::{Expr, Value};
 use model::window::Window;
 
@@ -214,6 +214,39 @@ impl BoundResource {
             Err(_) => Vec::new(),
         }
     }
+
+    /// Things other than paths that must be right before it, where they are declared: the user and the
+    /// group that own a file, or as which a command runs.
+    pub(crate) fn after_things(&self) -> Vec<Subject<'_>> {
+        match &self.spec {
+            Ok(Spec::File(spec)) => {
+                accounts(spec.ownership.owner.as_deref(), spec.ownership.group.as_deref())
+            }
+            Ok(Spec::Directory(spec)) => {
+                accounts(spec.ownership.owner.as_deref(), spec.ownership.group.as_deref())
+            }
+            Ok(Spec::Exec(spec)) => accounts(spec.user.as_deref(), None),
+            Ok(spec) => spec.state().map(StateSpec::after).unwrap_or_default(),
+            Err(_) => Vec::new(),
+        }
+    }
+
+    /// With which others it is applied in one go.
+    pub(crate) fn together(&self) -> Option<Together> {
+        self.spec.as_ref().ok()?.state()?.together()
+    }
+
+    /// Types of which every resource comes before it.
+    pub(crate) fn after_types(&self) -> &'static [&'static str] {
+        let state = self.spec.as_ref().ok().and_then(Spec::state);
+        state.map(StateSpec::after_types).unwrap_or_default()
+    }
+}
+
+/// A user and a group by name.
+fn accounts<'a>(user: Option<&'a str>, group: Option<&'a str>) -> Vec<Subject<'a>> {
+    let user = user.map(|name| Subject::Named { kind: "user", name });
+    user.into_iter().chain(group.map(|name| Subject::Named { kind: "group", name })).collect()
 }
 
 impl Desired {
@@ -352,7 +385,9 @@ fn bind_module<'m>(
     }
     slots.begin_handlers();
     for handler in &module.handlers {
-        slots.push(handler, &mut bound.handlers, binder.expand(handler));
+        let expanded = binder.expand(handler);
+        let handlers = expanded.into_iter().map(|handler| apart_from(&bound.resources, handler)).collect();
+        slots.push(handler, &mut bound.handlers, handlers);
     }
     bound.unnamed = binder.unnamed;
     // Where the module is not wanted its verify is not either, and may not even evaluate.
@@ -363,6 +398,18 @@ fn bind_module<'m>(
         }
     }
     (bound, slots)
+}
+
+/// A handler may be about the same thing as a resource of its module: the service that it reloads. It
+/// has an id of its own then.
+fn apart_from(resources: &[Arc<BoundResource>], handler: Arc<BoundResource>) -> Arc<BoundResource> {
+    if resources.iter().all(|resource| resource.id != handler.id) {
+        return handler;
+    }
+    let mut handler = Arc::unwrap_or_clone(handler);
+    let name = format!("{} (handler)", handler.name);
+    handler.id = ResourceId::new(handler.id.module(), &handler.kind, &name);
+    Arc::new(handler)
 }
 
 fn index(modules: &[BoundModule]) -> Arc<BTreeMap<ResourceId, (usize, usize)>> {

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use catalog::types::Spec;
 
 use super::{BoundModule, BoundResource};
-use crate::{ResourceId, graph};
+use crate::{ResourceId, Subject, graph};
 
 type BindEdges = BTreeSet<(usize, usize)>;
 
@@ -85,7 +85,8 @@ fn with_parents(modules: &mut [BoundModule], mut edges: BindEdges) -> BindEdges 
     let mut wanted = BindEdges::new();
     for (i, module) in modules.iter().enumerate() {
         for resource in &module.resources {
-            wanted.extend(makers.needed_by(resource).filter(|first| *first != i).map(|first| (first, i)));
+            let needed = makers.needed_by(resource).chain(makers.of_types(resource));
+            wanted.extend(needed.filter(|first| *first != i).map(|first| (first, i)));
         }
     }
     for (first, later) in wanted {
@@ -125,14 +126,25 @@ fn sort_list(list: &mut Vec<Arc<BoundResource>>, implied: &BindEdges) -> Result<
         return Ok(());
     }
     let all: BindEdges = declared.union(implied).copied().collect();
-    // What a path implies gives way to what was declared.
-    let order = graph::sort(list.len(), &all).or_else(|_| graph::sort(list.len(), &declared));
+    // What is implied gives way to what was declared.
+    let order = graph::sort(list.len(), &all)
+        .or_else(|_| graph::sort(list.len(), &without_cycles(declared, implied)));
     let order = order.map_err(|cycle| {
         let names = graph::describe(cycle.iter().map(|i| list[*i].id.as_str()));
         format!("resources wait for each other: {names}")
     })?;
     *list = order.into_iter().map(|i| Arc::clone(&list[i])).collect();
     Ok(())
+}
+
+/// What was declared, and all that is implied and contradicts neither that nor what came before it.
+fn without_cycles(mut edges: BindEdges, implied: &BindEdges) -> BindEdges {
+    for (first, later) in implied {
+        if !reaches(&edges, *later, *first) {
+            edges.insert((*first, *later));
+        }
+    }
+    edges
 }
 
 fn declared(list: &[Arc<BoundResource>]) -> BindEdges {
@@ -157,15 +169,19 @@ fn implied(list: &[Arc<BoundResource>]) -> BindEdges {
         for first in makers.needed_by(resource).filter(|first| *first != i) {
             edges.insert(if list[first].is_absent() { (i, first) } else { (first, i) });
         }
+        edges.extend(makers.of_types(resource).filter(|first| *first != i).map(|first| (first, i)));
     }
     edges
 }
 
-/// Who makes which path. Directories apart: they are few, and every path is asked for its parents.
+/// Who makes which path and which thing. Directories apart: they are few, and every path is asked for
+/// its parents.
 #[derive(Default)]
 struct Makers<'a> {
     files: BTreeMap<&'a str, usize>,
     directories: BTreeMap<&'a str, usize>,
+    named: BTreeMap<Subject<'a>, usize>,
+    types: BTreeMap<&'a str, Vec<usize>>,
 }
 
 impl<'a> Makers<'a> {
@@ -173,9 +189,18 @@ impl<'a> Makers<'a> {
         let map = match resource.spec {
             Ok(Spec::File(_)) => &mut self.files,
             Ok(Spec::Directory(_) | Spec::Symlink(_)) => &mut self.directories,
+            Ok(ref spec) if spec.state().is_some() => {
+                self.named.extend(resource.subject().map(|subject| (subject, number)));
+                return self.types.entry(&resource.kind).or_default().push(number);
+            }
             Ok(_) | Err(_) => return,
         };
         map.entry(&resource.name).or_insert(number);
+    }
+
+    /// All resources of the types that come before this one.
+    fn of_types<'b>(&'b self, resource: &BoundResource) -> impl Iterator<Item = usize> + 'b {
+        resource.after_types().iter().filter_map(|kind| self.types.get(kind)).flatten().copied()
     }
 
     fn needed_by<'b>(&'b self, resource: &'b BoundResource) -> impl Iterator<Item = usize> + 'b {
@@ -183,7 +208,9 @@ impl<'a> Makers<'a> {
         let above = above.filter_map(|path| self.directories.get(path));
         let whole = resource.needs().into_iter();
         let whole = whole.filter_map(|path| self.files.get(path).or_else(|| self.directories.get(path)));
-        above.chain(whole).copied()
+        let things = if self.named.is_empty() { Vec::new() } else { resource.after_things() };
+        let things = things.into_iter().filter_map(|subject| self.named.get(&subject));
+        above.chain(whole).chain(things).copied()
     }
 }
 

@@ -10,7 +10,7 @@ use catalog::module::{
     OnRemove,
 };
 use catalog::params::{evaluate, is_dynamic};
-use catalog::schema::{self, BindContext};
+use catalog::schema::{self, BindContext, FieldKind};
 use catalog::types::{CustomSpec, Script, Spec};
 use lang::{InterpolatedText, Template, Value};
 
@@ -106,7 +106,7 @@ impl<'a> Binder<'a> {
             self.made += evaluated.values().map(size).sum::<usize>();
         }
         let rendered = match attributes.get("template").and_then(Value::as_str) {
-            Some(template) if resource.kind == "file" => Some(self.render(template, scope)?),
+            Some(template) if has_template(&resource.kind) => Some(self.render(template, scope)?),
             _ => None,
         };
         let context = BindContext { files: &self.module.files, rendered };
@@ -133,6 +133,12 @@ impl<'a> Binder<'a> {
         self.made += text.len();
         Ok(text)
     }
+}
+
+/// A resource of this type may have its content from a template.
+fn has_template(kind: &str) -> bool {
+    let template = schema::find(kind).and_then(|kind| kind.attribute("template"));
+    template.is_some_and(|attribute| attribute.kind == FieldKind::Template)
 }
 
 /// Evaluates what holds expressions; the common case of none copies nothing.
@@ -191,6 +197,15 @@ fn kept(kind: &str, attributes: &BTreeMap<String, Value>, spec: &Spec) -> BTreeM
     // A script of the module is found by its digest when the module is gone.
     if let Spec::Custom(CustomSpec { script: Script::Shipped { digest, .. }, .. }) = spec {
         kept.insert("sha256".to_owned(), Value::from(digest.to_string().as_str()));
+    }
+    // The files of a tree go when the tree goes, and are put back as their owners are declared.
+    if let Spec::Tree(tree) = spec {
+        let paths = tree.files.keys().map(|path| Value::from(path.as_str())).collect();
+        kept.insert("tree".to_owned(), Value::List(paths));
+        let more = ["source", "owner", "group"];
+        kept.extend(
+            more.iter().filter_map(|name| Some(((*name).to_owned(), attributes.get(*name)?.clone()))),
+        );
     }
     kept
 }

@@ -7,6 +7,7 @@ use catalog::types::{Ensure, LineSpec};
 use lang::regex::Regex;
 use model::{Edit, Fields, PathOwnership, PathState};
 
+use super::lines::{FileLine, common_end, regex, split};
 use super::{AccountLookup, DEFAULT_FILE_MODE, FieldDifference, ownership_differs};
 
 /// The largest file, in bytes, that a line is edited in.
@@ -180,50 +181,10 @@ fn insert(wanted: &[u8], lines: &[FileLine<'_>], after: Option<usize>) -> LineCh
     LineChange { bytes, from: None, to: Some(shown(wanted)) }
 }
 
-/// How lines of this file end.
-fn common_end<'a>(lines: &[FileLine<'a>]) -> &'a [u8] {
-    lines.iter().map(|line| line.end).find(|end| !end.is_empty()).unwrap_or(b"\n")
-}
-
 /// How the wanted line ends where `end` would be its end: an empty line is only one when
 /// something ends it.
 fn own_end<'a>(wanted: &[u8], end: &'a [u8], lines: &[FileLine<'a>]) -> &'a [u8] {
     if wanted.is_empty() && end.is_empty() { common_end(lines) } else { end }
-}
-
-/// A line and the bytes that end it: LF, CRLF, or none for an unfinished last line.
-struct FileLine<'a> {
-    text: &'a [u8],
-    end: &'a [u8],
-}
-
-impl FileLine<'_> {
-    fn bytes(&self) -> impl Iterator<Item = u8> + '_ {
-        self.text.iter().chain(self.end).copied()
-    }
-
-    fn matches(&self, regex: &Regex) -> bool {
-        regex.is_match(&String::from_utf8_lossy(self.text))
-    }
-}
-
-fn split(bytes: &[u8]) -> Vec<FileLine<'_>> {
-    bytes
-        .split_inclusive(|byte| *byte == b'\n')
-        .map(|line| {
-            let end = match line {
-                [.., b'\r', b'\n'] => 2,
-                [.., b'\n'] => 1,
-                _ => 0,
-            };
-            let (text, end) = line.split_at(line.len() - end);
-            FileLine { text, end }
-        })
-        .collect()
-}
-
-fn regex(attribute: &str, text: &str) -> Result<Regex, String> {
-    Regex::parse(text).map_err(|error| format!("`{attribute}`: {error}"))
 }
 
 fn shown(line: &[u8]) -> String {

@@ -12,20 +12,30 @@ use serde::{Deserialize, Serialize};
 use crate::Prior;
 
 pub mod accounts;
+pub mod block;
 pub mod custom;
 pub mod directory;
+pub mod download;
 pub mod exec;
 pub mod file;
 pub mod group;
 pub mod host;
 pub mod hostname;
+pub mod ini;
+pub mod json;
+mod json_text;
 pub mod line;
+mod lines;
 pub mod mount;
+pub mod package;
+pub mod repository;
 pub mod ssh_key;
 pub mod state;
 pub mod symlink;
 pub mod sysctl;
+pub mod unit;
 pub mod user;
+pub mod tree;
 
 /// Permission bits of a file that the spec says nothing about.
 pub const DEFAULT_FILE_MODE: u32 = 0o644;

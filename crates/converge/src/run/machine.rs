@@ -6,9 +6,10 @@ use std::sync::Arc;
 use model::{RunReport, Timestamp};
 
 use super::condition::is_of_host;
-use super::module::ModuleProgress;
+use super::module::{ModulePhase, ModuleProgress};
 use super::removal::Removal;
 use super::report::ItemCollector;
+use super::together::Transaction;
 use super::{FinishedRun, Job, JobId, JobOutcome, JobWork, Pending, Record, RunMode, RunOptions, RunScope};
 use crate::{BoundResource, Desired, Ledger, LedgerEntry, ResourceId};
 
@@ -34,7 +35,9 @@ pub struct Run {
     /// Modules that nothing holds back and that have not begun.
     startable: BTreeSet<usize>,
     /// Modules that have begun and can take a step.
-    moving: VecDeque<usize>,
+    pub(super) moving: VecDeque<usize>,
+    /// Modules that have gathered what is applied together.
+    pub(super) parked: BTreeSet<usize>,
     /// Modules whose wait is over, and that may go on.
     resuming: VecDeque<usize>,
     /// Modules that have begun and do not wait for time to pass.
@@ -46,11 +49,13 @@ pub struct Run {
 }
 
 /// Whom a job's outcome goes to.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 enum JobTarget {
     Module(usize),
     /// A module that lets time pass; meanwhile another one may run.
     WaitingModule(usize),
+    /// Every module that has a resource in it.
+    Transaction(Transaction),
     Removal,
 }
 
@@ -97,6 +102,7 @@ impl Run {
             generation: 0,
             startable,
             moving: VecDeque::new(),
+            parked: BTreeSet::new(),
             resuming: VecDeque::new(),
             running: 0,
             jobs: BTreeMap::new(),
@@ -132,8 +138,16 @@ impl Run {
                     jobs.push(self.issue(JobTarget::WaitingModule(m), work));
                 }
                 Some(work) => jobs.push(self.issue(JobTarget::Module(m), work)),
+                None if matches!(self.modules[m].phase, ModulePhase::Together(_)) => {
+                    self.parked.insert(m);
+                }
                 None => self.module_is_done(m),
             }
+        }
+        if !self.jobs.values().any(|target| matches!(target, JobTarget::Transaction(_)))
+            && let Some((transaction, work)) = self.transaction()
+        {
+            jobs.push(self.issue(JobTarget::Transaction(transaction), work));
         }
         if self.modules_are_done()
             && self.jobs.is_empty()
@@ -156,6 +170,7 @@ impl Run {
                 self.settle(m, outcome);
                 self.resuming.push_back(m);
             }
+            Some(JobTarget::Transaction(transaction)) => self.settle_transaction(transaction, outcome),
             Some(JobTarget::Removal) => self.removed(outcome),
             None => {}
         }
@@ -176,6 +191,7 @@ impl Run {
             seq: self.options.seq,
             root: self.options.root,
             intended: self.options.intended,
+            paused: None,
             partial: self.options.scope.partial(),
             counts,
             items,

@@ -19,7 +19,9 @@ mod report;
 mod retry;
 mod scope;
 mod slot;
+mod together;
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -35,6 +37,7 @@ use crate::{BoundResource, Ledger, LedgerEntry, ResourceId};
 pub use machine::Run;
 pub use pending::{Pending, Undo};
 pub use scope::{RunScope, UnknownTag};
+pub use together::MAX_TOGETHER;
 
 /// How many modules a run works on at once by default.
 pub const DEFAULT_PARALLEL: usize = 4;
@@ -113,6 +116,8 @@ pub enum JobWork {
         resource: Arc<BoundResource>,
         /// No apply will follow, so the check may cost more to say more (a dry run).
         plan: bool,
+        /// Who notified it: those that changed, and those that would have where it only observes.
+        notified: BTreeSet<ResourceId>,
     },
     /// Keep the prior bytes where the record says so, make the record durable, then apply:
     /// [`JobDone::Applied`] or [`JobDone::Skipped`].
@@ -122,6 +127,15 @@ pub enum JobWork {
         /// What the check found.
         checked: Checked,
         /// What must be durable before the host is touched.
+        record: Record,
+        /// Who notified it.
+        notified: BTreeSet<ResourceId>,
+    },
+    /// As [`JobWork::Apply`], of several resources in one go: [`JobDone::AppliedTogether`].
+    ApplyTogether {
+        /// What to apply, in order; at least two, of types that are applied together.
+        members: Vec<TogetherMember>,
+        /// What must be durable before the host is touched; it keeps no bytes.
         record: Record,
     },
     /// Run a module's verify: [`JobDone::Verified`].
@@ -155,6 +169,15 @@ pub enum JobWork {
         /// What to write.
         record: Record,
     },
+}
+
+/// A resource that is applied with others.
+#[derive(Clone, Debug)]
+pub struct TogetherMember {
+    /// What to apply; its spec is `Ok`.
+    pub resource: Arc<BoundResource>,
+    /// What the check found.
+    pub checked: Checked,
 }
 
 /// A change of what is kept on disk beside the host's own state.
@@ -199,6 +222,8 @@ pub enum JobDone {
     Skipped(String),
     /// Of [`JobWork::Apply`].
     Applied(Applied),
+    /// Of [`JobWork::ApplyTogether`]: one for each member, in words why it failed.
+    AppliedTogether(Vec<Result<Applied, String>>),
     /// Of [`JobWork::Verify`].
     Verified,
     /// Of [`JobWork::Undo`].

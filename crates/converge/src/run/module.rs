@@ -10,6 +10,7 @@ use super::condition::source;
 use super::report::{bare, item};
 use super::retry::Tries;
 use super::slot::{Applying, waits_for};
+use super::together::Gathered;
 use super::{JobDone, JobOutcome, JobWork, Run, RunMode, Undo, VERIFY_TIMEOUT};
 use crate::kinds::Checked;
 use crate::{Desired, ResourceId};
@@ -33,6 +34,8 @@ pub(super) struct ModuleProgress {
     /// What the check of the current slot found, until it is applied.
     pub(super) checked: Option<Checked>,
     pub(super) applying: Option<Applying>,
+    /// Slots that wait to be applied in one go.
+    pub(super) gathered: Vec<Gathered>,
     /// Guards of the current slot that let it go on.
     pub(super) guarded: usize,
     /// Earlier tries of the current slot.
@@ -48,6 +51,8 @@ pub(super) enum ModulePhase {
     /// When, dependencies, guards, check.
     Slot(usize),
     Apply(usize),
+    /// What is gathered is to be applied, before this slot.
+    Together(usize),
     /// It failed and is to be tried again.
     Wait(usize),
     Verify,
@@ -103,13 +108,18 @@ impl ModuleProgress {
 }
 
 impl Run {
-    /// Goes on with a module: the next job, or `None` when it is done.
+    /// Goes on with a module: the next job, or `None` when it is done or waits for a transaction.
     pub(super) fn step(&mut self, m: usize) -> Option<JobWork> {
         loop {
             let work = match self.modules[m].phase {
                 ModulePhase::Start => self.start(m),
                 ModulePhase::Slot(slot) => self.slot(m, slot),
                 ModulePhase::Apply(slot) => self.apply(m, slot),
+                ModulePhase::Together(slot) if self.modules[m].gathered.is_empty() => {
+                    self.modules[m].phase = self.after_slots(m, slot);
+                    None
+                }
+                ModulePhase::Together(_) => return None,
                 ModulePhase::Wait(slot) => {
                     return Some(JobWork::Wait { delay: self.resource(m, slot).retry.delay });
                 }
@@ -169,7 +179,7 @@ impl Run {
             ModulePhase::Verify => self.verified(m, Err(why)),
             ModulePhase::Undo => self.undone(m, Err(why)),
             ModulePhase::End => self.persisted(m, Err(why)),
-            ModulePhase::Done => {}
+            ModulePhase::Together(_) | ModulePhase::Done => {}
         }
     }
 
@@ -249,7 +259,9 @@ impl Run {
     /// and handlers.
     pub(super) fn after_slots(&self, m: usize, slot: usize) -> ModulePhase {
         let module = &self.desired.modules[m];
-        if slot == module.resources.len() {
+        if !self.modules[m].gathered.is_empty() && !self.joins(m, slot) {
+            ModulePhase::Together(slot)
+        } else if slot == module.resources.len() {
             ModulePhase::Verify
         } else if slot < module.resources.len() + module.handlers.len() {
             ModulePhase::Slot(slot)
@@ -354,8 +366,10 @@ impl Run {
         self.dirty = true;
         for slot in std::mem::take(&mut self.modules[m].changed) {
             let resource = Arc::clone(self.resource(m, slot));
-            let path = resource.path().and_then(|path| restored.iter().find(|undo| undo.path == path));
-            let (action, reason) = match path {
+            let named = resource.path().unwrap_or(&resource.name);
+            let of_it =
+                |undo: &&Undo| undo.path == named && (undo.kind.is_empty() || undo.kind == resource.kind);
+            let (action, reason) = match restored.iter().find(of_it) {
                 Some(undo) => match undo.cannot_restore() {
                     None => (Action::Restored, "its module's verify failed".to_owned()),
                     Some(why) => (Action::Failed, format!("it stays as it is: {why}")),

@@ -49,15 +49,20 @@ impl Undo {
 #[derive(Debug, Default)]
 pub(super) struct Ahead {
     notified: Vec<ResourceId>,
-    undo: bool,
+    /// The type and the path or name of the [`Undo`].
+    undo: Option<(String, String)>,
     unverified: bool,
 }
 
 impl Ahead {
+    pub(super) fn stays_unverified(&mut self) {
+        self.unverified = false;
+    }
+
     /// What two tries of one apply put there.
     pub(super) fn and(mut self, last: Ahead) -> Ahead {
         self.notified.extend(last.notified);
-        Ahead { undo: self.undo || last.undo, unverified: self.unverified || last.unverified, ..self }
+        Ahead { undo: self.undo.or(last.undo), unverified: self.unverified || last.unverified, ..self }
     }
 }
 
@@ -85,10 +90,10 @@ impl Pending {
         if let Some(module) = verifies {
             ahead.unverified = !self.unverified.contains_key(module);
             let list = self.unverified.entry(module.to_owned()).or_default();
-            ahead.undo = undo.is_some();
+            ahead.undo = undo.as_ref().map(|undo| (undo.kind.clone(), undo.path.clone()));
             list.extend(undo);
         }
-        (!ahead.notified.is_empty() || ahead.undo || ahead.unverified).then_some(ahead)
+        (!ahead.notified.is_empty() || ahead.undo.is_some() || ahead.unverified).then_some(ahead)
     }
 
     /// Takes back what [`Pending::ahead`] wrote for a change that did not happen; how to undo
@@ -100,10 +105,11 @@ impl Pending {
         if !undo_too {
             return;
         }
-        if ahead.undo
+        if let Some((kind, path)) = &ahead.undo
             && let Some(list) = self.unverified.get_mut(module)
+            && let Some(last) = list.iter().rposition(|undo| undo.kind == *kind && undo.path == *path)
         {
-            list.pop();
+            list.remove(last);
         }
         if ahead.unverified {
             self.unverified.remove(module);

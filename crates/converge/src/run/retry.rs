@@ -51,11 +51,12 @@ impl Run {
     /// No further try.
     pub(super) fn give_up(&mut self, m: usize, slot: usize) {
         let Tries { failed, reason, applying } = std::mem::take(&mut self.modules[m].tries);
+        let edit = applying.as_ref().and_then(|applying| applying.edit.clone());
         if let Some(applying) = applying {
             self.half_applied(m, slot, applying);
         }
         let reason = if failed > 1 { format!("tried {failed} times: {reason}") } else { reason };
-        self.fail(m, slot, reason);
+        self.fail_at(m, slot, edit.as_ref(), reason);
     }
 
     /// What earlier tries may have changed; a check that now finds all as declared ends them.

@@ -26,13 +26,18 @@ use crate::{BoundResource, LedgerEntry, Prior, ResourceId};
 /// What is to be known when an apply comes back.
 #[derive(Debug, Default)]
 pub(super) struct Applying {
-    edit: Option<Edit<Fields>>,
+    pub(super) edit: Option<Edit<Fields>>,
     ahead: Option<Ahead>,
     /// The ledger entry that goes with it is new.
     new_entry: bool,
 }
 
 impl Applying {
+    /// Something else that its module has to verify was changed, whatever this apply did.
+    pub(super) fn stays_unverified(&mut self) {
+        self.ahead.iter_mut().for_each(Ahead::stays_unverified);
+    }
+
     /// Two tries of one change: it began where the first one began.
     pub(super) fn and(self, last: Applying) -> Applying {
         let ahead = match (self.ahead, last.ahead) {
@@ -80,7 +85,10 @@ impl Run {
                 }
                 return Some(match resource.guards.get(progress.guarded).cloned() {
                     Some(guard) => JobWork::Guard { resource, guard },
-                    None => JobWork::Check { resource, plan: observe },
+                    None => {
+                        let notified = self.notifiers(&resource, observe);
+                        JobWork::Check { resource, plan: observe, notified }
+                    }
                 });
             }
             Ok(false) => {
@@ -108,6 +116,13 @@ impl Run {
             map.get(&resource.id).is_some_and(|notifiers| by.is_none_or(|by| notifiers.contains(by)))
         };
         in_map(&self.pending.notified) || (observe && in_map(&self.prediction.notified))
+    }
+
+    /// Who notified the resource; those that would have too where it only observes.
+    pub(super) fn notifiers(&self, resource: &BoundResource, observe: bool) -> BTreeSet<ResourceId> {
+        let predicted = Some(&self.prediction.notified).filter(|_| observe);
+        let maps = [&self.pending.notified].into_iter().chain(predicted);
+        maps.filter_map(|map| map.get(&resource.id)).flatten().cloned().collect()
     }
 
     /// The first dependency that failed, or was skipped for a failure, and that failure.
@@ -181,12 +196,24 @@ impl Run {
             self.report.add((m, slot), item(&resource, action, checked.edit.as_ref(), checked.note, ms));
             return self.next(m, slot, SlotState::Fine);
         }
+        if self.gathers(m, slot) {
+            return self.gather(m, slot, checked);
+        }
         let progress = &mut self.modules[m];
         (progress.checked, progress.phase) = (Some(checked), ModulePhase::Apply(slot));
     }
 
     /// Hands out the apply, with everything that must be durable before it.
     pub(super) fn apply(&mut self, m: usize, slot: usize) -> Option<JobWork> {
+        let (resource, checked, keep) = self.prepare(m, slot);
+        let record = Record { keep, ..self.record() };
+        let notified = self.notifiers(&resource, false);
+        Some(JobWork::Apply { resource, checked, record, notified })
+    }
+
+    /// Puts into the next record what must be durable before an apply, and gives the path of which the
+    /// bytes are to be kept.
+    pub(super) fn prepare(&mut self, m: usize, slot: usize) -> (Arc<BoundResource>, Checked, Option<String>) {
         let resource = Arc::clone(self.resource(m, slot));
         let checked = self.modules[m].checked.take().unwrap_or_else(Checked::unknown);
         let module = Arc::clone(&self.desired.modules[m]);
@@ -215,15 +242,11 @@ impl Run {
         } else {
             self.follow_declaration(&resource, &checked.prior);
         }
-        let mut record = Record::default();
-        if ahead.is_some() || !self.put.is_empty() {
-            self.dirty |= ahead.is_some();
-            record = self.record();
-            record.keep = path.filter(|_| kept && (ahead.is_some() || new_entry));
-        }
+        self.dirty |= ahead.is_some();
+        let keep = path.filter(|_| kept && (ahead.is_some() || new_entry));
         let edit = checked.edit.clone();
         self.modules[m].applying = Some(Applying { edit, ahead, new_entry });
-        Some(JobWork::Apply { resource, checked, record })
+        (resource, checked, keep)
     }
 
     pub(super) fn applied(&mut self, m: usize, slot: usize, result: Result<Applied, String>) {
@@ -278,15 +301,20 @@ impl Run {
         self.next(m, slot, SlotState::Fine);
     }
 
-    /// The slot failed; what notified it is still owed.
+    /// The slot failed before anything was to be changed.
     pub(super) fn fail(&mut self, m: usize, slot: usize, reason: String) {
+        self.fail_at(m, slot, None, reason);
+    }
+
+    /// The slot failed at this change; what notified it is still owed.
+    pub(super) fn fail_at(&mut self, m: usize, slot: usize, edit: Option<&Edit<Fields>>, reason: String) {
         let resource = Arc::clone(self.resource(m, slot));
         let (action, state) = match resource.ignore_failure {
             true => (Action::Ignored, SlotState::Fine),
             false => (Action::Failed, SlotState::Failed),
         };
         let ms = self.elapsed(m);
-        self.report.add((m, slot), item(&resource, action, None, Some(reason), ms));
+        self.report.add((m, slot), item(&resource, action, edit, Some(reason), ms));
         self.next(m, slot, state);
     }
 

@@ -41,11 +41,17 @@ pub struct Killed;
 #[derive(Clone, Debug, Default)]
 pub struct Host {
     pub nodes: BTreeMap<String, Node>,
+    /// Packages that are installed.
+    pub packages: BTreeSet<String>,
+    /// Packages that come with another one, by that one.
+    pub drags: BTreeMap<String, String>,
     pub disk: Disk,
     /// `apply ID`, `run COMMAND`, `verify M`, `undo M`, `remove ID`, in order.
     pub log: Vec<String>,
     /// Paths that cannot be written and commands (as text) that fail.
     pub broken: BTreeSet<String>,
+    /// `check ID`, `apply ID`: who notified the resource, as its last job said.
+    pub notified: BTreeMap<String, Vec<String>>,
     /// No command runs here.
     pub rooted: bool,
     /// Points at which it may be killed before it is.
@@ -112,11 +118,30 @@ impl Host {
                 self.log.push(format!("wait {} s", delay.as_secs()));
                 Ok(JobDone::Waited)
             }
-            JobWork::Check { resource, plan } => self.check(&resource, plan),
-            JobWork::Apply { resource, checked, record } => {
+            JobWork::Check { resource, plan, notified } => {
+                self.hears("check", &resource, &notified);
+                self.check(&resource, plan)
+            }
+            JobWork::Apply { resource, checked, record, notified } => {
+                self.hears("apply", &resource, &notified);
                 self.persist(record)?;
                 self.tick()?;
                 self.apply(&resource, &checked)
+            }
+            JobWork::ApplyTogether { members, record } => {
+                self.persist(record)?;
+                assert!(members.len() > 1, "one alone is applied by itself");
+                let names: Vec<&str> = members.iter().map(|member| member.resource.name.as_str()).collect();
+                self.log.push(format!("together {}", names.join(" ")));
+                let mut results = Vec::new();
+                for member in members {
+                    self.tick()?;
+                    results.push(self.apply(&member.resource, &member.checked).map(|done| match done {
+                        JobDone::Applied(applied) => applied,
+                        other => panic!("{other:?}"),
+                    }));
+                }
+                Ok(JobDone::AppliedTogether(results))
             }
             JobWork::Verify { module, command, .. } => {
                 self.log.push(format!("verify {module}"));
@@ -127,7 +152,10 @@ impl Host {
                 let mut result = Ok(());
                 for undo in undo {
                     self.tick()?;
-                    result = result.and(self.restore(&undo.path, at_path(&undo.prior)));
+                    result = result.and(match &undo.prior {
+                        Prior::State(before) => Ok(self.put_package_back(&undo.path, before.is_some())),
+                        Prior::Path(before) => self.restore(&undo.path, before),
+                    });
                 }
                 result.map(|()| JobDone::Undone)
             }
@@ -147,6 +175,11 @@ impl Host {
         };
         self.tick()?;
         Ok(outcome)
+    }
+
+    fn hears(&mut self, job: &str, resource: &BoundResource, notified: &BTreeSet<ResourceId>) {
+        let by = notified.iter().map(ToString::to_string).collect();
+        self.notified.insert(format!("{job} {}", resource.id), by);
     }
 
     fn persist(&mut self, record: Record) -> Result<(), Killed> {
@@ -202,6 +235,13 @@ impl Host {
         Ok(())
     }
 
+    fn put_package_back(&mut self, name: &str, before: bool) {
+        match before {
+            true => drop(self.packages.insert(name.to_owned())),
+            false => drop(self.packages.remove(name)),
+        }
+    }
+
     fn check(&mut self, resource: &BoundResource, plan: bool) -> JobOutcome {
         let checked = match resource.spec.as_ref().expect("only what is bound is checked") {
             Spec::Exec(_) | Spec::Custom(_) if self.rooted => return Ok(JobDone::Skipped("rooted".into())),
@@ -214,6 +254,13 @@ impl Host {
                 Checked { edit: Some(custom::edit(spec)), ..Checked::in_sync(Checked::NOTHING) }
             }
             Spec::Custom(_) => Checked::unknown(),
+            Spec::Package(spec) => {
+                let fields = Fields::from([("status".to_owned(), "installed".to_owned())]);
+                match self.packages.contains(&spec.name) {
+                    true => Checked::in_sync(Prior::State(Some(fields))),
+                    false => Checked::differs(Prior::State(None), Edit::Add { to: fields }),
+                }
+            }
             Spec::Line(spec) => match self.file(&spec.path) {
                 None => return Err(format!("{} is missing", spec.path)),
                 Some(text) if text.lines().any(|line| line == spec.line) => {
@@ -252,6 +299,19 @@ impl Host {
                     Some("fail") => Err("the script said no".to_owned()),
                     _ => Ok(()),
                 }
+            }
+            Spec::Package(spec)
+                if self.broken.contains(&spec.name) && !self.packages.contains(&spec.name) =>
+            {
+                Err(format!("{} cannot be installed", spec.name))
+            }
+            Spec::Package(spec) => {
+                let new = self.packages.insert(spec.name.clone());
+                if new {
+                    self.packages.extend(self.drags.get(&spec.name).cloned());
+                }
+                let edit = checked.edit.clone().filter(|_| new);
+                return Ok(JobDone::Applied(Applied { edit, changed: new, output: None }));
             }
             Spec::Line(spec) => {
                 let text = self.file(&spec.path).unwrap_or_default().to_owned();

@@ -6,6 +6,8 @@
 mod a_clock_may_be_wrong;
 mod a_full_disk_loses_nothing;
 mod an_agent_keeps_its_host;
+mod held;
 mod hosts_are_real_machines;
 mod packages_go_up_and_down;
 mod purge_leaves_nothing;
+mod services_are_kept;

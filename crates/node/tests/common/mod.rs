@@ -104,6 +104,7 @@ pub fn report(changed: u32, ok: u32) -> RunReport {
         seq: 1,
         root: Digest::ZERO,
         intended: false,
+        paused: None,
         partial: None,
         counts,
         items: vec![],

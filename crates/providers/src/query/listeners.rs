@@ -76,14 +76,6 @@ pub(crate) fn listening_ports(host: &Host, protocol: &str) -> Result<BTreeSet<u1
     Ok(ports)
 }
 
-/// Whether anything listens on a TCP port, whatever the address.
-///
-/// # Errors
-/// In words, when the kernel's table cannot be read.
-pub(super) fn is_listening(host: &Host, port: u16) -> Result<bool, String> {
-    Ok(listening_ports(host, "tcp")?.contains(&port))
-}
-
 /// A kernel without IPv6 has no table of it.
 fn table_text(proc: &Proc, table: &str) -> Result<String, String> {
     if table.ends_with('6') { Ok(proc.text(table).unwrap_or_default()) } else { proc.required(table) }

@@ -103,7 +103,7 @@ pub fn is_running(host: &Host, name: &str) -> Result<bool, String> {
 /// # Errors
 /// When the kernel's table cannot be read.
 pub fn is_listening(host: &Host, port: u16) -> Result<bool, String> {
-    listeners::is_listening(host, port)
+    Ok(listeners::listening_ports(host, "tcp")?.contains(&port))
 }
 
 /// As many rows as an answer holds, and how many do not fit, under a name.

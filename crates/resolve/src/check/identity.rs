@@ -29,15 +29,23 @@ fn identity(placed: &Placed) -> Option<String> {
         return None;
     }
     match resource.kind.as_str() {
-        "file" | "directory" | "symlink" => Some(format!("path {}", resource.name)),
+        "file" | "download" | "directory" | "symlink" => Some(format!("path {}", resource.name)),
         _ => Some(resource.label()),
     }
 }
 
-/// The path of a `line`, if it is known.
-fn line_path(placed: &Placed) -> Option<&str> {
-    let path = placed.resource.attributes.get("path")?;
-    (placed.resource.kind == "line" && !is_dynamic(path)).then(|| path.as_str()).flatten()
+/// The path of the file of which a resource manages a part, and what the part is called, if the path
+/// is known.
+fn part_of(placed: &Placed) -> Option<(&str, &'static str)> {
+    let part = match placed.resource.kind.as_str() {
+        "line" => "a line",
+        "block" => "a block",
+        "ini" => "a key",
+        "json" => "a value",
+        _ => return None,
+    };
+    let path = placed.resource.attributes.get("path").filter(|path| !is_dynamic(path))?;
+    Some((path.as_str()?, part))
 }
 
 /// The file is written whole, so that no other resource may write in it.
@@ -68,7 +76,7 @@ pub(crate) fn within(name: &str, decl: &mut ModuleDecl, sink: &mut Sink) {
                 .label(other.at, "first declared here");
         }
     }
-    lines_in_whole_files(&file, &kept, sink);
+    parts_of_whole_files(&file, &kept, sink);
     decl.resources = kept;
 }
 
@@ -81,17 +89,17 @@ fn different(first: &Placed, second: &Placed) -> String {
     }
 }
 
-fn lines_in_whole_files(file: &str, resources: &[Placed], sink: &mut Sink) {
+fn parts_of_whole_files(file: &str, resources: &[Placed], sink: &mut Sink) {
     for line in resources {
-        let Some(path) = line_path(line) else { continue };
+        let Some((path, part)) = part_of(line) else { continue };
         if let Some(whole) = resources.iter().find(|other| whole(other) && other.resource.name == path) {
             sink.error(
                 file,
                 "E084",
                 line.at,
-                format!("a line in `{path}`, which another resource writes whole"),
+                format!("{part} in `{path}`, which another resource writes whole"),
             )
-            .help("put the line into that file's content")
+            .help("put it into that file's content")
             .label(whole.at, "written whole here");
         }
     }
@@ -125,16 +133,15 @@ fn ids(file: &str, decl: &ModuleDecl, sink: &mut Sink) {
 /// Pairs of modules that declare one thing differently.
 pub(crate) fn clashes(decls: &BTreeMap<String, ModuleDecl>) -> Vec<Clash> {
     let mut known: BTreeMap<String, Vec<(&str, &Placed)>> = BTreeMap::new();
-    let mut lines: Vec<(&str, &Placed, &str)> = Vec::new();
+    let mut parts: Vec<(&str, &Placed, (&str, &str))> = Vec::new();
     for (module, decl) in decls {
         for placed in &decl.resources {
-            let path_like = matches!(placed.resource.kind.as_str(), "file" | "directory" | "symlink");
+            let path_like =
+                matches!(placed.resource.kind.as_str(), "file" | "download" | "directory" | "symlink");
             if let (true, Some(identity)) = (path_like, identity(placed)) {
                 known.entry(identity).or_default().push((module, placed));
             }
-            if let Some(path) = line_path(placed) {
-                lines.push((module, placed, path));
-            }
+            parts.extend(part_of(placed).map(|part| (module.as_str(), placed, part)));
         }
     }
     let mut found = Vec::new();
@@ -148,20 +155,14 @@ pub(crate) fn clashes(decls: &BTreeMap<String, ModuleDecl>) -> Vec<Clash> {
             }
         }
     }
-    for (module, line, path) in lines {
+    for (module, placed, (path, part)) in parts {
         for (other, whole) in
             known.get(&format!("path {path}")).into_iter().flatten().filter(|(_, p)| whole(p))
         {
             if *other != module {
-                let message = format!("a line in `{path}`, which module `{other}` writes whole");
-                found.push(clash(
-                    other,
-                    whole,
-                    module,
-                    line,
-                    message,
-                    "put the line into that file's content",
-                ));
+                let message = format!("{part} in `{path}`, which module `{other}` writes whole");
+                let help = "put it into that file's content";
+                found.push(clash(other, whole, module, placed, message, help));
             }
         }
     }

@@ -114,7 +114,16 @@ fn files_exist(name: &str, decl: &ModuleDecl, files: &BTreeMap<String, Arc<Parse
             };
             let path = format!("{folder}{text}");
             let wanted = if key == "script" { "executors/" } else { folder };
-            if files.contains_key(&path) || !path.starts_with(wanted) {
+            let folder = format!("{path}/");
+            let is_folder = || {
+                let below = files.range(folder.clone()..).next();
+                below.is_some_and(|(other, _)| other.starts_with(&folder))
+            };
+            let there = match placed.resource.kind.as_str() {
+                "directory" => is_folder(),
+                _ => files.contains_key(&path),
+            };
+            if there || !path.starts_with(wanted) {
                 continue;
             }
             let at = placed.attributes.get(key).copied().unwrap_or(placed.at);

@@ -352,6 +352,8 @@ fn derived(kind: &ResourceType, attributes: &BTreeMap<String, Value>) -> String 
     let full = match (kind.name, attributes.get("command")) {
         ("line", _) => format!("{}: {}", text("path"), text("line")),
         ("ssh_key", _) => format!("{}: {}", text("user"), text("key")),
+        ("ini", _) => format!("{} [{}] {}", text("path"), text("section"), text("key")).trim_end().to_owned(),
+        ("json", _) => format!("{} {}", text("path"), text("pointer")).trim_end().to_owned(),
         (_, Some(Value::List(items))) => items.iter().map(Value::to_string).collect::<Vec<_>>().join(" "),
         (_, Some(other)) => other.to_string().lines().next().unwrap_or_default().trim().to_owned(),
         (_, None) => String::new(),

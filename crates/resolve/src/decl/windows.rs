@@ -31,7 +31,9 @@ fn window(reading: &mut Reading<'_>, name: &Spanned<String>, node: &YamlNode) ->
     let mut keys = reading.keys(node, &what, "a window");
     let within = (name.at, &*what);
     let days_node = keys.get("days");
+    let before = reading.sink.count();
     let days = days_node.map(|node| reading.one_or_more(node, "days")).unwrap_or_default();
+    let days_read = reading.sink.count() == before;
     let from = keys.needed(reading, "from", within, "say when it starts, as in `from: \"22:00\"`");
     let from = from.and_then(|node| reading.text(node, "from"));
     let to = keys.needed(reading, "to", within, "say when it ends, as in `to: \"04:00\"`");
@@ -41,7 +43,12 @@ fn window(reading: &mut Reading<'_>, name: &Spanned<String>, node: &YamlNode) ->
     let zone = zone.and_then(|node| reading.text(node, "zone"));
     keys.end(reading);
     let (from, to, zone) = (from?, to?, zone?);
-    if days_node.is_some() && days.is_empty() {
+    if let (Some(node), true) = (days_node, days.is_empty()) {
+        if days_read {
+            reading
+                .error("E017", node.at, ReadWindowError::NoDay.to_string())
+                .help("leave `days` out for every day");
+        }
         return None;
     }
     let declared = DeclaredWindow {

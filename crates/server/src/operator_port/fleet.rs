@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use lang::pattern::Pattern;
-use model::Timestamp;
 use model::exchange::TraitReport;
 use model::status::Overall;
+use model::{Pause, Timestamp};
 use plane::{Heads, NodeState};
 use store::{FactRecord, RunFilter, RunRecord};
 use trust::adopt::REQUIRES_CODE;
@@ -45,7 +45,7 @@ fn view(node: &mut NodeState, heads: &Heads, now: Timestamp) -> NodeView {
         last_run: node.run.as_ref().map(|run| run.at),
         counts: node.summary.counts,
         cause: cause(node, status.overall(), heads),
-        since: node.summary.since,
+        since: since(node, status.overall()),
         fingerprint: node.key.fingerprint(),
         seen: node.seen.as_ref().map(|kept| kept.seen.clone()),
         run_request: node.run_request,
@@ -68,6 +68,7 @@ fn cause(node: &NodeState, state: Overall, heads: &Heads) -> Option<String> {
             Some(refusal) => Some(refusal.message.to_string()),
             None => Some("has not adopted the newest release yet".to_owned()),
         },
+        Overall::Paused => node.summary.paused.as_deref().map(paused),
         Overall::Diverged | Overall::Relapsed => Some(format!(
             "{} corrective runs in a row: something else changes this host",
             node.summary.streak
@@ -76,6 +77,17 @@ fn cause(node: &NodeState, state: Overall, heads: &Heads) -> Option<String> {
             node.summary.cause.as_deref().map(str::to_owned).or_else(|| Some("see its last run".to_owned()))
         }
     }
+}
+
+/// Why a host is paused; since when is a column of its own.
+fn paused(pause: &Pause) -> String {
+    let until = pause.until.map(|until| format!(", until {until}")).unwrap_or_default();
+    format!("paused on its host{until}: {}", model::text::printable(&pause.reason))
+}
+
+fn since(node: &NodeState, state: Overall) -> Option<Timestamp> {
+    let paused = node.summary.paused.as_ref().filter(|_| state == Overall::Paused);
+    paused.map(|pause| pause.since).or(node.summary.since)
 }
 
 fn next_step(node: &NodeState, state: Overall) -> String {
@@ -90,6 +102,7 @@ fn next_step(node: &NodeState, state: Overall) -> String {
             format!("on {node}: systemctl status muster-agent")
         }
         Overall::Unassigned => "add an entry to nodes.yaml, then muster publish".to_owned(),
+        Overall::Paused => format!("on {node}: muster-agent resume"),
         Overall::Stale => "muster publish, or muster publish --beacon".to_owned(),
         Overall::New | Overall::Changing => format!("muster node show {node}"),
         _ => format!("muster run show {node}"),
@@ -134,7 +147,7 @@ pub(super) fn status(plane: &ControlPlane) -> StatusView {
         } else {
             cause.clone()
         };
-        let (hostname, since) = (entry.node.hostname.clone(), entry.node.summary.since);
+        let (hostname, since) = (entry.node.hostname.clone(), since(&entry.node, state));
         let next = next_step(&entry.node, state);
         let view = causes.entry((state, key)).or_insert_with(|| CauseView {
             state,

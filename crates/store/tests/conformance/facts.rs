@@ -1,6 +1,8 @@
 //! Facts.
 
 use super::fixture::{DAY, at, enrolled, incarnation, run, started};
+use model::log::FactBody;
+use model::report::PartialRun;
 use store::{Retention, RunFilter};
 use store::{Store, StoreError};
 
@@ -48,6 +50,13 @@ pub(super) async fn runs_make_streaks(store: &Store) {
     store.append_facts(&node, &one, vec![run(4, 5, true)], at(3)).await.unwrap();
     let record = store.node(&node).await.unwrap().unwrap();
     assert_eq!((record.streak, record.last_run.unwrap().counts.changed), (0, 5), "intended is no drift");
+    let mut partial = run(5, 9, false);
+    if let FactBody::Run(report) = &mut partial.body {
+        report.partial = Some(PartialRun::Resources(9));
+    }
+    store.append_facts(&node, &one, vec![partial], at(4)).await.unwrap();
+    let record = store.node(&node).await.unwrap().unwrap();
+    assert_eq!((record.streak, record.last_run.unwrap().fact), (0, 4), "a partial run is not the last one");
 }
 
 pub(super) async fn lists_are_newest_first_and_paged(store: &Store) {

@@ -69,6 +69,7 @@ pub fn run(seq: u64, changed: u32, intended: bool) -> Fact {
         seq: 1,
         root: Digest::of(b"root"),
         intended,
+        paused: None,
         partial: None,
         counts: RunCounts { modules: 1, ok: 3, changed, ..RunCounts::default() },
         items: Vec::new(),

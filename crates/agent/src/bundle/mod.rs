@@ -1,0 +1,186 @@
+//! `muster-agent bundle`: what somebody who helps needs to see of this host, without its secrets.
+//!
+//! ```text
+//! status, last run (no edits), doctor, versions, membership, release held (names, digests),
+//! list of state files, unit, journal  --> Redactor --> TarWriter --> FILE.tar.gz (0600)
+//! ```
+//!
+//! Invariants: no content of a managed file, no key, no token, no parameter and no object is read into
+//! it; every text goes through the redactor; each part has a bound, and a part that cannot be made says
+//! why in its place.
+
+mod redact;
+mod tar;
+
+use std::fmt::Write as _;
+use std::fs;
+use std::io;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use model::Timestamp;
+use serde::Serialize;
+
+use crate::clock::now;
+use crate::doctor::{self, host::UNIT, host::output};
+use crate::local::client::LocalClient;
+use crate::machine::MachineOptions;
+use crate::render::chain;
+use crate::state::StateDir;
+use crate::status::{self, AgentStatusView, ShownResources};
+use redact::Redactor;
+use tar::TarWriter;
+
+/// The most that one part of a bundle holds, in bytes; its end counts.
+const MAX_PART: usize = 2 * 1024 * 1024;
+/// How many lines of the journal go in.
+const JOURNAL_LINES: &str = "3000";
+/// How many files of the state directory are listed.
+const MAX_LISTED: usize = 2000;
+
+/// Why a bundle cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("the support bundle {} cannot be written", path.display())]
+pub struct WriteBundleError {
+    path: PathBuf,
+    #[source]
+    source: io::Error,
+}
+
+/// Writes a support bundle to `output`, or to a file of its own name in this directory.
+///
+/// # Errors
+/// When the file is there already, or cannot be written.
+pub fn write(options: &MachineOptions, output: Option<PathBuf>) -> Result<PathBuf, WriteBundleError> {
+    let at = now();
+    let name = format!("muster-agent-bundle-{}", at.0 / 1000);
+    let path = output.unwrap_or_else(|| PathBuf::from(format!("{name}.tar.gz")));
+    let failed = |source| WriteBundleError { path: path.clone(), source };
+    let file = fs::OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path).map_err(failed)?;
+    let parts = parts(options);
+    let redactor = Redactor::new(&options.state_dir());
+    let mut archive = TarWriter::new(file, at);
+    for (part, text) in parts {
+        let text = redactor.clean(&ending(text));
+        archive.file(&format!("{name}/{part}"), text.as_bytes()).map_err(failed)?;
+    }
+    archive.finish().and_then(|file| file.sync_all()).map_err(failed)?;
+    Ok(path)
+}
+
+/// The end of a text that is too long.
+fn ending(text: String) -> String {
+    match text.len().checked_sub(MAX_PART) {
+        None | Some(0) => text,
+        Some(over) => format!("... {over} bytes before this\n{}", &text[text.ceil_char_boundary(over)..]),
+    }
+}
+
+fn parts(options: &MachineOptions) -> Vec<(&'static str, String)> {
+    let state = options.state_dir();
+    let status = LocalClient::find(options)
+        .and_then(|client| client.status())
+        .map_err(|error| chain(&error))
+        .or_else(|_| status::read(&state).map_err(|error| chain(&error)))
+        .map(AgentStatusView::without_edits);
+    let diagnosis = doctor::diagnose(options);
+    vec![
+        ("README.txt", readme(now())),
+        ("versions.txt", versions()),
+        ("status.txt", status.as_ref().map_or_else(Clone::clone, |view| view.text(ShownResources::All))),
+        ("status.json", status.as_ref().map_or_else(Clone::clone, json)),
+        ("doctor.txt", diagnosis.to_string()),
+        ("doctor.json", json(&diagnosis)),
+        ("membership.json", membership(&state)),
+        ("release.json", release(&state)),
+        ("state-files.txt", listing(&state)),
+        ("unit.txt", unit(&["cat", UNIT])),
+        ("unit-status.txt", unit(&["show", UNIT, "--no-pager"])),
+        ("journal.txt", journal()),
+    ]
+}
+
+fn readme(at: Timestamp) -> String {
+    format!(
+        "Support bundle of muster-agent, made {at}.\n\nIt holds names of resources, causes of failures with \
+         what commands printed, and the journal.\nIt holds no key, no token, no content of managed files and \
+         no parameters. Look through it before you pass it on.\n"
+    )
+}
+
+fn versions() -> String {
+    let read = |path: &str| fs::read_to_string(path).unwrap_or_else(|error| format!("{path}: {error}\n"));
+    format!(
+        "muster-agent {}\n{}{}",
+        env!("CARGO_PKG_VERSION"),
+        read("/proc/version"),
+        read("/etc/os-release")
+    )
+}
+
+/// Who this node is, without the certificate's and the CA's text.
+fn membership(state: &Path) -> String {
+    match StateDir::at(state, spool::Disk::new()).membership() {
+        Err(error) => chain(&error),
+        Ok(None) => "this host has not joined a fleet".to_owned(),
+        Ok(Some(membership)) => json(&serde_json::json!({
+            "nodeId": membership.node_id, "hostname": membership.hostname, "servers": membership.servers,
+            "tlsTermination": membership.tls_termination, "key": membership.key, "root": membership.root,
+            "allowExec": membership.allow_exec, "trust": membership.trust,
+            "certificateEnds": net::identity::valid_until(&membership.cert_pem),
+        })),
+    }
+}
+
+/// Which release is held: its names and digests of objects, not their contents.
+fn release(state: &Path) -> String {
+    let text = match fs::read_to_string(state.join("adoption.json")) {
+        Ok(text) => text,
+        Err(error) => return format!("adoption.json: {error}"),
+    };
+    let adoption =
+        text.split_once('\n').and_then(|(_, json)| serde_json::from_str::<node::Adoption>(json).ok());
+    adoption.as_ref().map_or_else(|| "adoption.json cannot be read".to_owned(), json)
+}
+
+/// The files of the state directory with their modes and sizes.
+fn listing(state: &Path) -> String {
+    let (mut out, mut open, mut listed) = (String::new(), vec![state.to_owned()], 0);
+    while let Some(directory) = open.pop() {
+        let Ok(entries) = fs::read_dir(&directory) else { continue };
+        for entry in entries.flatten() {
+            let (path, Ok(there)) = (entry.path(), entry.metadata()) else { continue };
+            listed += 1;
+            if listed > MAX_LISTED {
+                let _ = writeln!(out, "... and more than {MAX_LISTED}");
+                return out;
+            }
+            let shown = path.strip_prefix(state).unwrap_or(&path).display();
+            let (mode, uid) = (there.mode() & 0o7777, there.uid());
+            let _ = writeln!(out, "{mode:04o} {uid:>5} {:>12} {:>11} {shown}", there.len(), there.mtime());
+            if there.is_dir() {
+                open.push(path);
+            }
+        }
+    }
+    out
+}
+
+fn unit(arguments: &[&str]) -> String {
+    let shown = output("systemctl", arguments).unwrap_or_else(|| "no systemctl answers\n".into());
+    // What the unit was given in its environment is nobody's business.
+    shown
+        .lines()
+        .filter(|line| !line.trim_start().starts_with("Environment"))
+        .map(|line| format!("{line}\n"))
+        .collect()
+}
+
+fn journal() -> String {
+    let arguments = ["--unit", UNIT, "--lines", JOURNAL_LINES, "--output", "short-iso", "--no-pager"];
+    output("journalctl", &arguments).unwrap_or_else(|| "no journalctl answers".to_owned())
+}
+
+fn json(value: &impl Serialize) -> String {
+    serde_json::to_string_pretty(value).unwrap_or_else(|error| error.to_string())
+}

@@ -1,0 +1,187 @@
+//! `muster-agent doctor`: what keeps this host from being looked after, each with a next step.
+//!
+//! ```text
+//! state, certificate, clock, disk, unit, limits ---+
+//! each server: name -> TCP -> TLS               ---+--> Finding (ok, warn, fail) --> exit 0 or 1
+//! the daemon, as its socket shows it            ---+
+//! ```
+//!
+//! Works with and without the daemon, and changes nothing on the host. Invariants: each look has a time
+//! limit; nothing that is shown holds a secret (a proxy's password is hidden).
+
+mod clock;
+pub(crate) mod host;
+mod network;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use crate::clock::{BUILT, now};
+use crate::identity::Membership;
+use crate::local::client::{LocalClient, LocalClientError};
+use crate::machine::MachineOptions;
+use crate::render::{chain, when};
+use crate::state::{StateDir, StateError};
+use crate::status::AgentStatusView;
+
+/// How well something is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum FindingLevel {
+    /// As it should be.
+    Ok,
+    /// It works, and may not for long.
+    Warn,
+    /// It keeps the agent from its work.
+    Fail,
+}
+
+/// One thing that was looked at.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Finding {
+    /// How well it is.
+    pub level: FindingLevel,
+    /// What was looked at.
+    pub subject: String,
+    /// What was seen.
+    pub evidence: String,
+    /// What to do.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub next: Option<String>,
+}
+
+impl Finding {
+    fn ok(subject: impl Into<String>, evidence: impl Into<String>) -> Finding {
+        let (subject, evidence) = (subject.into(), evidence.into());
+        Finding { level: FindingLevel::Ok, subject, evidence, next: None }
+    }
+
+    fn warn(subject: impl Into<String>, evidence: impl Into<String>, next: impl Into<String>) -> Finding {
+        let next = Some(next.into());
+        Finding { level: FindingLevel::Warn, next, ..Finding::ok(subject, evidence) }
+    }
+
+    fn fail(subject: impl Into<String>, evidence: impl Into<String>, next: impl Into<String>) -> Finding {
+        Finding { level: FindingLevel::Fail, ..Finding::warn(subject, evidence, next) }
+    }
+}
+
+/// All that was looked at.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Diagnosis {
+    /// In the order in which they were looked at.
+    pub findings: Vec<Finding>,
+}
+
+impl Diagnosis {
+    /// Something keeps the agent from its work.
+    pub fn failed(&self) -> bool {
+        self.findings.iter().any(|finding| finding.level == FindingLevel::Fail)
+    }
+}
+
+impl fmt::Display for Diagnosis {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for finding in &self.findings {
+            let level = match finding.level {
+                FindingLevel::Ok => "ok  ",
+                FindingLevel::Warn => "warn",
+                FindingLevel::Fail => "FAIL",
+            };
+            writeln!(f, "{level}  {:<16} {}", finding.subject, finding.evidence.replace('\n', "\n      "))?;
+            if let Some(next) = &finding.next {
+                writeln!(f, "      next: {next}")?;
+            }
+        }
+        let count = |level| self.findings.iter().filter(|finding| finding.level == level).count();
+        let (fails, warns) = (count(FindingLevel::Fail), count(FindingLevel::Warn));
+        writeln!(f, "{} looked at: {fails} fail, {warns} warn", self.findings.len())
+    }
+}
+
+/// Looks at everything.
+pub fn diagnose(options: &MachineOptions) -> Diagnosis {
+    let state = options.state_dir();
+    let daemon = LocalClient::find(options).and_then(|client| client.status());
+    let mut findings = vec![about_daemon(&daemon)];
+    findings.extend(host::user());
+    findings.extend(host::state_directory(&state));
+    let membership = StateDir::at(&state, spool::Disk::new()).membership();
+    let membership = match membership {
+        Ok(Some(membership)) => {
+            let (fleet, name) = (&membership.trust.fleet, &membership.hostname);
+            findings.push(Finding::ok("membership", format!("{name} of fleet {fleet}")));
+            Some(membership)
+        }
+        Ok(None) => {
+            let error = StateError::NotJoined(state.clone()).to_string();
+            findings.push(Finding::fail("membership", error, "muster-agent join --token-file FILE"));
+            None
+        }
+        Err(error) => {
+            let next = "run it with sudo; if the file is damaged, join again";
+            findings.push(Finding::fail("membership", chain(&error), next));
+            None
+        }
+    };
+    findings.extend(host::disk(&state));
+    let verified = membership.as_ref().and_then(|_| clock::newest_signature(&state));
+    findings.push(clock::plausible(now(), BUILT, verified));
+    let contact = daemon.ok().and_then(|view| view.daemon).map(|daemon| daemon.contact);
+    findings.extend(contact.and_then(|contact| contact.clock_ahead_ms).map(clock::compared));
+    findings.extend(network::proxies(|name| std::env::var(name).ok()));
+    if let Some(membership) = &membership {
+        findings.extend(certificate(membership));
+        findings.extend(network::servers(options, membership));
+    }
+    findings.extend(host::limits());
+    if options.root.is_none() && membership.as_ref().is_none_or(|membership| membership.root.is_none()) {
+        findings.extend(host::unit());
+    }
+    Diagnosis { findings }
+}
+
+fn about_daemon(daemon: &Result<AgentStatusView, LocalClientError>) -> Finding {
+    let view = match daemon {
+        Ok(view) => view,
+        Err(error @ LocalClientError::NoDaemon(_)) => {
+            return Finding::warn("daemon", error.to_string(), "systemctl start muster-agent");
+        }
+        Err(error @ LocalClientError::Denied(_)) => {
+            return Finding::warn("daemon", error.to_string(), "run it with sudo");
+        }
+        Err(error) => return Finding::fail("daemon", chain(error), "systemctl restart muster-agent"),
+    };
+    if let Some(pause) = &view.paused {
+        let evidence = format!("paused since {}: {}", pause.since, pause.reason);
+        return Finding::warn("daemon", evidence, "muster-agent resume");
+    }
+    let Some(daemon) = &view.daemon else { return Finding::ok("daemon", "runs") };
+    let since = when(daemon.since, now());
+    match &daemon.contact.problem {
+        None => Finding::ok("daemon", format!("runs since {since}, pid {}", daemon.pid)),
+        Some(problem) => {
+            let evidence = format!("runs since {since}, and its last check-in failed: {problem}");
+            Finding::fail("daemon", evidence, "see the lines about name, TCP and TLS below")
+        }
+    }
+}
+
+/// When the node's certificate ends.
+fn certificate(membership: &Membership) -> Option<Finding> {
+    /// A certificate that ends sooner is worth a word, in seconds.
+    const SOON: u64 = 14 * 24 * 3600;
+    let now = now();
+    let again =
+        "join again: muster token mint for this host, move the state directory away, muster-agent join";
+    let Some(ends) = net::identity::valid_until(&membership.cert_pem) else {
+        return Some(Finding::fail("certificate", "the node's certificate cannot be read", again));
+    };
+    let evidence = format!("ends {}", when(ends, now));
+    Some(match ends.since(now).as_secs() {
+        0 => Finding::fail("certificate", evidence, again),
+        left if left < SOON => Finding::warn("certificate", evidence, again),
+        _ => Finding::ok("certificate", evidence),
+    })
+}

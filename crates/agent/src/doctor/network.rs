@@ -1,0 +1,226 @@
+//! The way to the control planes: names, TCP, TLS, proxies.
+
+use std::io;
+use std::net::{IpAddr, SocketAddr, TcpStream, ToSocketAddrs};
+use std::sync::Arc;
+use std::sync::mpsc;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{Method, Request};
+use http_body_util::Full;
+use model::text::chain;
+use net::ServerUrl;
+use net::client::{Client, ClientError};
+use net::tls::{self, ClientKey};
+use rustls::ClientConfig;
+use trust::token::{KeySource, TlsTermination};
+
+use super::Finding;
+use crate::identity::{self, KEY_FILE, Membership};
+use crate::machine::MachineOptions;
+
+/// How long a name's resolution may take.
+const RESOLVE_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long a TCP connection may take.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(5);
+/// How long the answer to a request may take.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
+/// The longest answer that is read, in bytes.
+const MAX_ANSWER: usize = 64 * 1024;
+/// Variables that name proxies to other programs.
+const PROXY_VARIABLES: [&str; 6] =
+    ["https_proxy", "HTTPS_PROXY", "http_proxy", "HTTP_PROXY", "all_proxy", "ALL_PROXY"];
+
+/// Proxies that the environment names; the agent uses none.
+pub(super) fn proxies(variable: impl Fn(&str) -> Option<String>) -> Vec<Finding> {
+    let set = PROXY_VARIABLES.iter().filter_map(|name| {
+        let value = variable(name).filter(|value| !value.is_empty())?;
+        Some(format!("{name}={}", without_password(&value)))
+    });
+    let set: Vec<String> = set.collect();
+    if set.is_empty() {
+        return vec![Finding::ok("proxy", "no proxy is set in this environment")];
+    }
+    let next = "the agent connects directly: if only the proxy may, see docs/proxy.md for one in front of \
+                the control plane";
+    vec![Finding::warn("proxy", set.join(", "), next)]
+}
+
+/// A proxy's URL without what stands before its host.
+fn without_password(url: &str) -> String {
+    match url.rsplit_once('@') {
+        None => url.to_owned(),
+        Some((before, host)) => {
+            let scheme = before.split_once("://").map_or(String::new(), |(scheme, _)| format!("{scheme}://"));
+            format!("{scheme}(hidden)@{host}")
+        }
+    }
+}
+
+/// Each control plane, step by step; a step that fails ends its way.
+pub(super) fn servers(options: &MachineOptions, membership: &Membership) -> Vec<Finding> {
+    let tls = client_config(options, membership);
+    let mut findings = Vec::new();
+    for url in &membership.servers {
+        let addresses = match resolve(url) {
+            Ok((addresses, finding)) => {
+                findings.push(finding);
+                addresses
+            }
+            Err(finding) => {
+                findings.push(finding);
+                continue;
+            }
+        };
+        match reach(url, &addresses) {
+            Ok(finding) => findings.push(finding),
+            Err(finding) => {
+                findings.push(finding);
+                continue;
+            }
+        }
+        match &tls {
+            Ok(tls) => findings.push(speak(url, tls)),
+            Err(why) => {
+                let next = "run it with sudo; if key or certificate are damaged, join again";
+                findings.push(Finding::fail(format!("TLS {}", url.host()), why.clone(), next));
+            }
+        }
+    }
+    findings
+}
+
+fn client_config(options: &MachineOptions, membership: &Membership) -> Result<Arc<ClientConfig>, String> {
+    let state = options.state_dir();
+    // The key is made when there is none; looking must not do that.
+    if membership.key == KeySource::Own && !state.join(KEY_FILE).exists() {
+        return Err(format!("the machine's key {} is missing", state.join(KEY_FILE).display()));
+    }
+    if membership.tls_termination == TlsTermination::Proxy {
+        let ca = tls::digest(&membership.ca_pem).map_err(|error| chain(&error))?;
+        return tls::client_pinned(ca, TlsTermination::Proxy).map_err(|error| chain(&error));
+    }
+    let root = options.root.clone().or_else(|| membership.root.clone()).unwrap_or_else(|| "/".into());
+    let key = identity::key(membership.key, &state, &root).map_err(|error| chain(&error))?;
+    let config = tls::client(&membership.ca_pem, &membership.cert_pem, ClientKey::Node(&key));
+    config.map_err(|error| chain(&error))
+}
+
+fn resolve(url: &ServerUrl) -> Result<(Vec<SocketAddr>, Finding), Finding> {
+    let subject = format!("name {}", url.host());
+    let authority = url.authority();
+    let (answer, answered) = mpsc::channel();
+    // The C library may hang for long.
+    let asked = std::thread::Builder::new().name("muster resolve".to_owned()).spawn(move || {
+        let _ = answer.send(authority.to_socket_addrs().map(Iterator::collect::<Vec<_>>));
+    });
+    let next = "look at /etc/resolv.conf and /etc/hosts: getent hosts NAME must find it";
+    if let Err(error) = asked {
+        return Err(Finding::fail(subject, format!("no thread could be started: {error}"), next));
+    }
+    let began = Instant::now();
+    match answered.recv_timeout(RESOLVE_TIMEOUT) {
+        Ok(Ok(addresses)) if !addresses.is_empty() => {
+            let is_address = url.host().parse::<IpAddr>().is_ok();
+            let shown: Vec<String> = addresses.iter().map(|address| address.ip().to_string()).collect();
+            let evidence = match is_address {
+                true => "is an address".to_owned(),
+                false => format!("is {} ({} ms)", shown.join(", "), began.elapsed().as_millis()),
+            };
+            Ok((addresses, Finding::ok(subject, evidence)))
+        }
+        Ok(Ok(_)) => Err(Finding::fail(subject, "has no address", next)),
+        Ok(Err(error)) => Err(Finding::fail(subject, format!("is not known: {error}"), next)),
+        Err(_) => {
+            let evidence = format!("no answer within {} s", RESOLVE_TIMEOUT.as_secs());
+            Err(Finding::fail(subject, evidence, next))
+        }
+    }
+}
+
+fn reach(url: &ServerUrl, addresses: &[SocketAddr]) -> Result<Finding, Finding> {
+    let subject = format!("TCP {}", url.authority());
+    let mut causes = Vec::new();
+    for address in addresses {
+        let began = Instant::now();
+        match TcpStream::connect_timeout(address, CONNECT_TIMEOUT) {
+            Ok(_) => {
+                let evidence = format!("{address} answers ({} ms)", began.elapsed().as_millis());
+                return Ok(Finding::ok(subject, evidence));
+            }
+            Err(error) => causes.push((format!("{address}: {error}"), error.kind())),
+        }
+    }
+    let next = match causes.first().map(|(_, kind)| *kind) {
+        Some(io::ErrorKind::ConnectionRefused) => {
+            "nothing listens there: is the control plane up, and is this its address and port?"
+        }
+        Some(io::ErrorKind::TimedOut | io::ErrorKind::WouldBlock) => {
+            "packets are dropped on the way: look for a firewall between here and there"
+        }
+        Some(io::ErrorKind::NetworkUnreachable | io::ErrorKind::HostUnreachable) => {
+            "there is no route: look at `ip route`"
+        }
+        _ => "look at this host's network, and at the control plane's",
+    };
+    let evidence: Vec<String> = causes.into_iter().map(|(cause, _)| cause).collect();
+    Err(Finding::fail(subject, evidence.join("; "), next))
+}
+
+/// A TLS session, and one request that needs no signature to be answered.
+fn speak(url: &ServerUrl, tls: &Arc<ClientConfig>) -> Finding {
+    let subject = format!("TLS {}", url.authority());
+    let runtime = match tokio::runtime::Builder::new_current_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return Finding::fail(subject, error.to_string(), "try again"),
+    };
+    let spoken: Result<(), ClientError> = runtime.block_on(async {
+        let mut client = Client::dial(url, tls.clone()).await?;
+        let request = Request::builder()
+            .method(Method::GET)
+            .uri(format!("https://{}{}", url.authority(), wire::route::STATE))
+            .body(Full::new(Bytes::new()));
+        // Made of a URL that was parsed, so it cannot fail.
+        let Ok(request) = request else { return Ok(()) };
+        client.call(request, MAX_ANSWER, ANSWER_TIMEOUT).await.map(drop)
+    });
+    match spoken {
+        Ok(()) => Finding::ok(subject, "a session, and an answer"),
+        Err(error) => {
+            let next = match &error {
+                ClientError::Handshake { .. } => {
+                    "is this host's clock right, is the certificate still good, and does nothing on the way \
+                     end TLS? (docs/proxy.md)"
+                }
+                ClientError::Dial { .. } | ClientError::Timeout { .. } => {
+                    "something answers TCP there that does not answer TLS: is the port right?"
+                }
+                ClientError::Exchange { .. } | ClientError::Body { .. } | ClientError::Name(_) => {
+                    "look at the control plane's log, and for a proxy on the way"
+                }
+            };
+            Finding::fail(subject, chain(&error), next)
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::doctor::FindingLevel;
+
+    #[test]
+    fn a_proxy_s_password_is_shown_nowhere() {
+        let set = |name: &str| match name {
+            "https_proxy" => Some("http://user:canary@proxy.example:3128".to_owned()),
+            "ALL_PROXY" => Some("user:canary@proxy.example".to_owned()),
+            _ => None,
+        };
+        let findings = proxies(set);
+        assert_eq!(findings[0].level, FindingLevel::Warn);
+        let text = format!("{findings:?}");
+        assert!(!text.contains("canary") && text.contains("proxy.example:3128"), "{text}");
+        assert_eq!(proxies(|_| None)[0].level, FindingLevel::Ok);
+    }
+}

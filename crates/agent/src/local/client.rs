@@ -1,0 +1,191 @@
+//! [`LocalClient`]: a verb's end of the socket.
+
+use std::io;
+use std::path::PathBuf;
+use std::time::{Duration, Instant};
+
+use bytes::Bytes;
+use http::{Method, Request};
+use http_body_util::{BodyExt, Full, Limited};
+use hyper_util::rt::TokioIo;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+use super::messages::{PauseRequest, PauseView, RunLimit, RunProgress, RunTicket};
+use super::problem::LocalProblem;
+use super::{path, route, server};
+use crate::machine::MachineOptions;
+use crate::status::AgentStatusView;
+use crate::why::ResourceExplanation;
+
+/// The longest answer that is read, in bytes.
+const MAX_ANSWER: usize = 64 * 1024 * 1024;
+/// How long an answer may take that waits for nothing.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long a plan may take: its commands have timeouts of their own.
+const PLAN_TIMEOUT: Duration = Duration::from_secs(15 * 60);
+/// How long one request waits for the end of a run, in seconds.
+const FOLLOW_SECS: u64 = 20;
+
+/// Why the daemon could not be asked.
+#[derive(Debug, thiserror::Error)]
+pub enum LocalClientError {
+    /// No daemon answers.
+    #[error("no agent runs here: nobody answers on {}", .0.display())]
+    NoDaemon(PathBuf),
+    /// This user may not connect.
+    #[error("this user may not speak with the agent on {}", .0.display())]
+    Denied(PathBuf),
+    /// The connection broke, or no answer came in time.
+    #[error("the agent on {} {what}", path.display())]
+    Broke {
+        /// The socket.
+        path: PathBuf,
+        /// What happened.
+        what: String,
+    },
+    /// It refused.
+    #[error(transparent)]
+    Refused(#[from] LocalProblem),
+}
+
+/// The way to the daemon of this host.
+#[derive(Debug)]
+pub struct LocalClient {
+    path: PathBuf,
+}
+
+impl LocalClient {
+    /// Finds the daemon.
+    ///
+    /// # Errors
+    /// [`LocalClientError::NoDaemon`] or [`LocalClientError::Denied`].
+    pub fn find(options: &MachineOptions) -> Result<LocalClient, LocalClientError> {
+        let paths = path::look_at(options);
+        let first = paths.first().cloned().unwrap_or_default();
+        for path in paths {
+            match server::connect(&path) {
+                Ok(_) => return Ok(LocalClient { path }),
+                Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                    return Err(LocalClientError::Denied(path));
+                }
+                Err(_) => {}
+            }
+        }
+        Err(LocalClientError::NoDaemon(first))
+    }
+
+    /// How the node stands.
+    ///
+    /// # Errors
+    /// [`LocalClientError`] says what failed.
+    pub fn status(&self) -> Result<AgentStatusView, LocalClientError> {
+        self.get(route::STATUS)
+    }
+
+    /// What a run would change.
+    ///
+    /// # Errors
+    /// [`LocalClientError`] says what failed.
+    pub fn plan(&self, limit: &RunLimit) -> Result<model::RunReport, LocalClientError> {
+        let body = serde_json::to_vec(limit).map_err(|error| self.broke(error))?;
+        self.call(Method::POST, route::PLAN, body.into(), PLAN_TIMEOUT)
+    }
+
+    /// Asks for a run now.
+    ///
+    /// # Errors
+    /// [`LocalClientError`] says what failed.
+    pub fn run(&self, limit: &RunLimit) -> Result<RunTicket, LocalClientError> {
+        self.post(route::RUNS, limit)
+    }
+
+    /// Waits for the end of a run, however long it takes; `waits` hears now and then that it does, and since when.
+    ///
+    /// # Errors
+    /// [`LocalClientError`] says what failed; the run goes on all the same.
+    pub fn follow(&self, run: u64, mut waits: impl FnMut(Duration)) -> Result<RunProgress, LocalClientError> {
+        let asked = Instant::now();
+        loop {
+            let progress = self.get(&format!("{}?run={run}&wait={FOLLOW_SECS}", route::RUNS))?;
+            match progress {
+                RunProgress::Waiting | RunProgress::Running { .. } => waits(asked.elapsed()),
+                RunProgress::Ended { .. } | RunProgress::Failed { .. } => return Ok(progress),
+            }
+        }
+    }
+
+    /// Pauses the host.
+    ///
+    /// # Errors
+    /// [`LocalClientError`] says what failed.
+    pub fn pause(&self, request: &PauseRequest) -> Result<PauseView, LocalClientError> {
+        self.post(route::PAUSE, request)
+    }
+
+    /// Ends the pause.
+    ///
+    /// # Errors
+    /// [`LocalClientError`] says what failed.
+    pub fn resume(&self) -> Result<PauseView, LocalClientError> {
+        self.call(Method::POST, route::RESUME, Bytes::new(), ANSWER_TIMEOUT)
+    }
+
+    /// All about one resource.
+    ///
+    /// # Errors
+    /// [`LocalClientError`] says what failed.
+    pub fn why(&self, name: &str) -> Result<ResourceExplanation, LocalClientError> {
+        self.get(&format!("{}?name={}", route::RESOURCES, wire::percent::encode_component(name)))
+    }
+
+    fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, LocalClientError> {
+        let wait = ANSWER_TIMEOUT + Duration::from_secs(FOLLOW_SECS);
+        self.call(Method::GET, path, Bytes::new(), wait)
+    }
+
+    fn post<T: DeserializeOwned>(&self, path: &str, body: &impl Serialize) -> Result<T, LocalClientError> {
+        let body = serde_json::to_vec(body).map_err(|error| self.broke(error))?;
+        self.call(Method::POST, path, body.into(), ANSWER_TIMEOUT)
+    }
+
+    fn call<T: DeserializeOwned>(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        timeout: Duration,
+    ) -> Result<T, LocalClientError> {
+        let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+        let runtime = runtime.map_err(|error| self.broke(error))?;
+        let request = Request::builder().method(method).uri(path).header("host", "localhost");
+        let request = request.body(Full::new(body)).map_err(|error| self.broke(error))?;
+        let exchange = async {
+            let stream = server::connect(&self.path).map_err(|error| self.broke(error))?;
+            stream.set_nonblocking(true).map_err(|error| self.broke(error))?;
+            let stream = tokio::net::UnixStream::from_std(stream).map_err(|error| self.broke(error))?;
+            let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
+            let (mut sender, connection) = handshake.map_err(|error| self.broke(error))?;
+            tokio::spawn(connection);
+            let response = sender.send_request(request).await.map_err(|error| self.broke(error))?;
+            let (parts, body) = response.into_parts();
+            let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(|error| self.broke(error))?;
+            Ok((parts.status, body.to_bytes()))
+        };
+        let late = || self.broke(format!("gave no answer within {} s", timeout.as_secs()));
+        let (status, bytes) = runtime.block_on(async {
+            tokio::time::timeout(timeout, exchange).await.unwrap_or_else(|_| Err(late()))
+        })?;
+        if status.is_success() {
+            return serde_json::from_slice(&bytes).map_err(|error| self.broke(error));
+        }
+        match serde_json::from_slice::<LocalProblem>(&bytes) {
+            Ok(problem) => Err(problem.into()),
+            Err(_) => Err(self.broke(format!("answered {status}"))),
+        }
+    }
+
+    fn broke(&self, what: impl std::fmt::Display) -> LocalClientError {
+        LocalClientError::Broke { path: self.path.clone(), what: format!("cannot be asked: {what}") }
+    }
+}

@@ -1,0 +1,219 @@
+//! What the socket's routes do: off the daemon's thread, or by an event to it.
+
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use converge::RunMode;
+use node::{Adoption, RunOrder};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use tokio::sync::{Semaphore, oneshot};
+
+use super::messages::{DaemonView, PauseRequest, RunLimit, RunProgress, RunTicket};
+use super::problem::{LocalProblem, LocalProblemCode};
+use super::route::{LocalAccess, LocalCall};
+use super::state::SharedLocalState;
+use crate::clock::now;
+use crate::events::{DaemonEvent, DaemonHandle, LocalCommand, LocalReply};
+use crate::render::chain;
+use crate::runner::{Runner, RunnerError, scope_of};
+use crate::status::AgentStatusView;
+use crate::storage::Storage;
+use crate::why::{self, WhyError};
+
+/// The longest wait for the end of a run in one request.
+const MAX_WAIT: Duration = Duration::from_secs(60);
+
+/// What the routes work with.
+pub(crate) struct LocalHandler {
+    pub(crate) directory: PathBuf,
+    pub(crate) state: SharedLocalState,
+    pub(crate) daemon: DaemonHandle,
+    pub(crate) runner: Arc<Runner>,
+    pub(crate) storage: Storage,
+    pub(crate) host: Arc<host::Host>,
+    /// One plan or explanation at a time: each binds the set.
+    pub(crate) turn: Semaphore,
+}
+
+type LocalAnswer = Result<Vec<u8>, LocalProblem>;
+
+impl LocalHandler {
+    /// Does what a route does.
+    ///
+    /// # Errors
+    /// The refusal.
+    pub(crate) async fn carry_out(
+        self: &Arc<Self>,
+        call: LocalCall,
+        access: LocalAccess,
+        query: &str,
+        body: &[u8],
+    ) -> LocalAnswer {
+        match call {
+            LocalCall::Status => self.aside(move |handler| handler.status(access)).await,
+            LocalCall::Plan => {
+                let limit = limit(body)?;
+                self.in_turn(move |handler| handler.plan(&limit)).await
+            }
+            LocalCall::Run => {
+                let limit = limit(body)?;
+                if !limit.tags.is_empty() {
+                    // A tag that means nothing is refused before anything runs.
+                    let limit = limit.clone();
+                    self.in_turn(move |handler| handler.check_tags(&limit)).await?;
+                }
+                let ticket: RunTicket = self.command(|reply| LocalCommand::Run(limit.tags, reply)).await?;
+                json(&ticket)
+            }
+            LocalCall::FollowRun => {
+                let run = number(query, "run")?;
+                let wait = Duration::from_secs(number(query, "wait").unwrap_or(0)).min(MAX_WAIT);
+                let progress: RunProgress = self.state.follow(run, wait).await;
+                self.aside(move |_| json(&progress)).await
+            }
+            LocalCall::Pause => {
+                let request: PauseRequest = read(body)?;
+                let pause = request.pause(now()).map_err(|error| bad(error.to_string()))?;
+                json(&self.command(|answer| LocalCommand::Pause(pause, answer)).await?)
+            }
+            LocalCall::Resume => json(&self.command(LocalCommand::Resume).await?),
+            LocalCall::Why => {
+                let name =
+                    parameter(query, "name").ok_or_else(|| bad("the query names no resource".into()))?;
+                self.in_turn(move |handler| handler.why(&name)).await
+            }
+        }
+    }
+
+    fn status(&self, access: LocalAccess) -> LocalAnswer {
+        let shown = self.state.shown();
+        let mut view: AgentStatusView =
+            crate::status::read(&self.directory).map_err(|error| failed(chain(&error)))?;
+        view.daemon = Some(DaemonView {
+            pid: std::process::id(),
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            since: shown.since,
+            contact: shown.contact,
+            facts_waiting: self.storage.facts_waiting(),
+            running_since: shown.running_since,
+        });
+        view.paused = shown.pause;
+        view.last_run = shown.last_run.map(|last| (*last).clone());
+        match access {
+            LocalAccess::Act => json(&view),
+            // What was read from the host and written to it is for those who may read it there.
+            LocalAccess::Read => json(&view.without_edits()),
+        }
+    }
+
+    fn held(&self) -> Result<Adoption, LocalProblem> {
+        let adoption = self.storage.durable().adoption().map_err(|error| failed(chain(&error)))?;
+        adoption.ok_or_else(nothing_held)
+    }
+
+    fn check_tags(&self, limit: &RunLimit) -> LocalAnswer {
+        let traits = crate::runner::observed(&self.host);
+        let desired = self.runner.desired(&self.held()?, &traits).map_err(|error| failed(chain(&error)))?;
+        scope_of(&limit.tags).check(&desired).map_err(|error| bad(error.to_string()))?;
+        Ok(Vec::new())
+    }
+
+    fn plan(&self, limit: &RunLimit) -> LocalAnswer {
+        let adoption = self.held()?;
+        let traits = crate::runner::observed(&self.host);
+        let order = RunOrder {
+            seq: adoption.seq,
+            root: adoption.root,
+            intended: false,
+            pause: None,
+            tags: limit.tags.clone(),
+        };
+        let planned = self.runner.run(&order, &traits, RunMode::Plan, scope_of(&limit.tags));
+        json(&planned.map_err(|error| failed(chain(&error)))?)
+    }
+
+    fn why(&self, name: &str) -> LocalAnswer {
+        let traits = crate::runner::observed(&self.host);
+        let last = self.state.shown().last_run;
+        match why::explain(&self.runner, self.storage.durable(), &traits, last.as_deref(), name) {
+            Ok(explained) => json(&explained),
+            Err(WhyError::Runner(RunnerError::NothingHeld)) => Err(nothing_held()),
+            Err(error @ WhyError::Unknown { .. }) => {
+                let problem = LocalProblem::new(LocalProblemCode::NotFound, error.to_string());
+                Err(problem.with_next("muster-agent status --all names every resource"))
+            }
+            Err(error) => Err(failed(chain(&error))),
+        }
+    }
+
+    /// Asks the daemon, and waits for its answer.
+    async fn command<T>(
+        &self,
+        command: impl FnOnce(LocalReply<T>) -> LocalCommand,
+    ) -> Result<T, LocalProblem> {
+        let (answer, answered) = oneshot::channel();
+        self.daemon.send(DaemonEvent::Local(command(answer))).await;
+        answered.await.map_err(|_| failed("the daemon is stopping".to_owned()))?
+    }
+
+    async fn in_turn(
+        self: &Arc<Self>,
+        work: impl FnOnce(&LocalHandler) -> LocalAnswer + Send + 'static,
+    ) -> LocalAnswer {
+        let busy = || LocalProblem::new(LocalProblemCode::Busy, "a plan or `why` is being worked on already");
+        let Ok(_turn) = self.turn.try_acquire() else {
+            return Err(busy().with_next("try again when it ended"));
+        };
+        self.aside(work).await
+    }
+
+    /// Works on a thread that may wait for the disk and for commands.
+    async fn aside(
+        self: &Arc<Self>,
+        work: impl FnOnce(&LocalHandler) -> LocalAnswer + Send + 'static,
+    ) -> LocalAnswer {
+        let handler = self.clone();
+        let worked = tokio::task::spawn_blocking(move || work(&handler)).await;
+        worked.unwrap_or_else(|_| Err(failed("the agent panicked at it; see its log".to_owned())))
+    }
+}
+
+fn json(value: &impl Serialize) -> LocalAnswer {
+    serde_json::to_vec(value).map_err(|error| failed(error.to_string()))
+}
+
+fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, LocalProblem> {
+    serde_json::from_slice(body).map_err(|error| bad(format!("the body cannot be read: {error}")))
+}
+
+/// What a run is about; an empty body asks for all.
+fn limit(body: &[u8]) -> Result<RunLimit, LocalProblem> {
+    if body.is_empty() { Ok(RunLimit::default()) } else { read(body) }
+}
+
+fn bad(message: String) -> LocalProblem {
+    LocalProblem::new(LocalProblemCode::BadRequest, message)
+}
+
+fn failed(message: String) -> LocalProblem {
+    LocalProblem::new(LocalProblemCode::Failed, message)
+}
+
+/// There is nothing to converge on.
+pub(crate) fn nothing_held() -> LocalProblem {
+    LocalProblem::new(LocalProblemCode::NothingHeld, "this node holds no release yet")
+        .with_next("publish one that names this host, or look at `muster-agent status` for its contacts")
+}
+
+/// The value of a query's parameter, decoded.
+fn parameter(query: &str, name: &str) -> Option<String> {
+    let value = query.split('&').find_map(|pair| pair.strip_prefix(name)?.strip_prefix('='))?;
+    Some(wire::percent::decode(value))
+}
+
+fn number(query: &str, name: &str) -> Result<u64, LocalProblem> {
+    let number = parameter(query, name).and_then(|text| text.parse().ok());
+    number.ok_or_else(|| bad(format!("the query needs {name}=NUMBER")))
+}

@@ -1,0 +1,142 @@
+//! What travels over the socket, as JSON; docs/agent-socket.md shows each.
+
+use std::collections::BTreeSet;
+
+use model::{Pause, RunReport, Timestamp};
+use serde::{Deserialize, Serialize};
+
+/// The longest pause that ends by itself.
+pub const MAX_PAUSE_SECS: u64 = 366 * 24 * 3600;
+
+/// What the daemon knows of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct DaemonView {
+    /// Its process.
+    pub pid: u32,
+    /// Its version.
+    pub version: String,
+    /// Since when it runs.
+    pub since: Timestamp,
+    /// How its contacts with the control plane went.
+    pub contact: ContactView,
+    /// Facts that wait to be delivered.
+    pub facts_waiting: u64,
+    /// A run is under way since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running_since: Option<Timestamp>,
+}
+
+/// How contacts with the control plane went since the daemon began.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct ContactView {
+    /// When the control plane answered last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub answered: Option<Timestamp>,
+    /// When the last check-in without an answer was made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub failed: Option<Timestamp>,
+    /// Why it got none; absent when the last one was answered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub problem: Option<String>,
+    /// What the control plane's clock is ahead of the host's, in milliseconds, as far as it said so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub clock_ahead_ms: Option<i64>,
+}
+
+/// What a run or a plan is about. An empty body asks for all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RunLimit {
+    /// Only resources with one of these tags; all when there are none.
+    #[serde(default, skip_serializing_if = "BTreeSet::is_empty")]
+    pub tags: BTreeSet<String>,
+}
+
+/// A run was asked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RunTicket {
+    /// The number of the first run that begins after the request, counted from the daemon's start.
+    pub run: u64,
+}
+
+/// How a run stands.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "state", rename_all = "camelCase")]
+pub enum RunProgress {
+    /// It has not begun.
+    Waiting,
+    /// It is under way.
+    Running {
+        /// Since when.
+        since: Timestamp,
+    },
+    /// It ended.
+    Ended {
+        /// What it came to; absent when it ended too long ago.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        report: Option<Box<RunReport>>,
+    },
+    /// It could not be made.
+    Failed {
+        /// Why.
+        cause: String,
+    },
+}
+
+/// Pause the host.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase", deny_unknown_fields)]
+pub struct PauseRequest {
+    /// Why.
+    pub reason: String,
+    /// It ends by itself after this many seconds; never when absent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub for_secs: Option<u64>,
+}
+
+/// What a pause, or its end, came to.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct PauseView {
+    /// The pause that holds now.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pause: Option<Pause>,
+    /// The pause that held before.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub before: Option<Pause>,
+    /// This run began before the pause and goes on to its end.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_under_way: Option<u64>,
+}
+
+/// Why a pause cannot be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum PauseError {
+    /// Its reason is empty, too long, or has more than one line.
+    #[error("a pause needs a reason of one line, at most {} bytes", model::report::MAX_PAUSE_REASON)]
+    Reason,
+    /// It is too short or too long.
+    #[error("a pause lasts from 1 s to {} days", MAX_PAUSE_SECS / 86_400)]
+    Length,
+}
+
+impl PauseRequest {
+    /// The pause that is asked for, from now on.
+    ///
+    /// # Errors
+    /// When reason or length are out of bounds.
+    pub fn pause(&self, now: Timestamp) -> Result<Pause, PauseError> {
+        let reason = self.reason.trim();
+        let fits = !reason.is_empty() && reason.len() <= model::report::MAX_PAUSE_REASON;
+        if !fits || reason.chars().any(char::is_control) {
+            return Err(PauseError::Reason);
+        }
+        if self.for_secs.is_some_and(|secs| !(1..=MAX_PAUSE_SECS).contains(&secs)) {
+            return Err(PauseError::Length);
+        }
+        let until = self.for_secs.map(|secs| now.plus(std::time::Duration::from_secs(secs)));
+        Ok(Pause { reason: reason.to_owned(), since: now, until })
+    }
+}

@@ -1,0 +1,71 @@
+//! The route table of the socket. Paths of the node API for workloads (LIF-6) will stand beside these.
+
+/// Who may use a route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LocalAccess {
+    /// Whoever may connect: root, the agent's user, members of the socket's group.
+    Read,
+    /// Root and the agent's own user.
+    Act,
+}
+
+/// What a route does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LocalCall {
+    /// How the node stands.
+    Status,
+    /// What a run would change.
+    Plan,
+    /// Ask for a run.
+    Run,
+    /// How a run stands that was asked for.
+    FollowRun,
+    /// Pause the host.
+    Pause,
+    /// End the pause.
+    Resume,
+    /// All about one resource.
+    Why,
+}
+
+/// One route.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LocalRoute {
+    /// The HTTP method.
+    pub method: &'static str,
+    /// The path; what varies is in query or body.
+    pub path: &'static str,
+    /// Who may use it.
+    pub access: LocalAccess,
+    /// What it does.
+    pub call: LocalCall,
+}
+
+/// How the node stands.
+pub const STATUS: &str = "/v1/local/status";
+/// What a run would change.
+pub const PLAN: &str = "/v1/local/plan";
+/// Runs: asked for, and followed with `?run=N&wait=SECONDS`.
+pub const RUNS: &str = "/v1/local/runs";
+/// Pause the host.
+pub const PAUSE: &str = "/v1/local/pause";
+/// End the pause.
+pub const RESUME: &str = "/v1/local/resume";
+/// One resource: `?name=NAME`.
+pub const RESOURCES: &str = "/v1/local/resources";
+
+/// Every route of the socket.
+pub const LOCAL_ROUTES: &[LocalRoute] = &[
+    LocalRoute { method: "GET", path: STATUS, access: LocalAccess::Read, call: LocalCall::Status },
+    LocalRoute { method: "POST", path: PLAN, access: LocalAccess::Act, call: LocalCall::Plan },
+    LocalRoute { method: "POST", path: RUNS, access: LocalAccess::Act, call: LocalCall::Run },
+    LocalRoute { method: "GET", path: RUNS, access: LocalAccess::Act, call: LocalCall::FollowRun },
+    LocalRoute { method: "POST", path: PAUSE, access: LocalAccess::Act, call: LocalCall::Pause },
+    LocalRoute { method: "POST", path: RESUME, access: LocalAccess::Act, call: LocalCall::Resume },
+    LocalRoute { method: "GET", path: RESOURCES, access: LocalAccess::Act, call: LocalCall::Why },
+];
+
+/// The route of a request.
+pub fn find(method: &str, path: &str) -> Option<&'static LocalRoute> {
+    LOCAL_ROUTES.iter().find(|route| route.method == method && route.path == path)
+}

@@ -1,0 +1,126 @@
+//! [`LocalState`]: what the daemon shows to its socket.
+
+use std::collections::VecDeque;
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use model::{Pause, RunReport, Timestamp};
+use tokio::sync::watch;
+
+use super::messages::{ContactView, RunProgress};
+use crate::outcomes::{self, LastRunView};
+
+/// How many reports of runs are kept for those who follow them.
+const REPORTS: usize = 2;
+
+/// What the daemon shows now.
+#[derive(Clone, Debug)]
+pub struct LocalState {
+    /// Since when the daemon runs.
+    pub since: Timestamp,
+    /// How its contacts went.
+    pub contact: ContactView,
+    /// Why the host is paused.
+    pub pause: Option<Pause>,
+    /// Every resource of the last run.
+    pub last_run: Option<Arc<LastRunView>>,
+    /// Runs begun since the start.
+    pub begun: u64,
+    /// When the one under way began.
+    pub running_since: Option<Timestamp>,
+    ended: VecDeque<(u64, Result<Arc<RunReport>, String>)>,
+}
+
+impl LocalState {
+    /// How a run stands.
+    pub fn progress(&self, run: u64) -> RunProgress {
+        match self.ended.iter().find(|(number, _)| *number == run) {
+            Some((_, Ok(report))) => {
+                return RunProgress::Ended { report: Some(Box::new((**report).clone())) };
+            }
+            Some((_, Err(cause))) => return RunProgress::Failed { cause: cause.clone() },
+            None => {}
+        }
+        match self.running_since {
+            Some(since) if run == self.begun => RunProgress::Running { since },
+            _ if run > self.begun => RunProgress::Waiting,
+            _ => RunProgress::Ended { report: None },
+        }
+    }
+}
+
+/// The state that the daemon writes and its socket reads. Cheap to clone.
+#[derive(Clone)]
+pub struct SharedLocalState {
+    state: Arc<watch::Sender<LocalState>>,
+    directory: Arc<PathBuf>,
+}
+
+impl SharedLocalState {
+    /// A daemon that begins, with what earlier runs left in its state directory.
+    pub fn new(directory: PathBuf, pause: Option<Pause>, since: Timestamp) -> SharedLocalState {
+        let state = LocalState {
+            since,
+            contact: ContactView::default(),
+            pause,
+            last_run: LastRunView::read(&directory).map(Arc::new),
+            begun: 0,
+            running_since: None,
+            ended: VecDeque::new(),
+        };
+        SharedLocalState { state: Arc::new(watch::Sender::new(state)), directory: Arc::new(directory) }
+    }
+
+    /// What is shown now.
+    pub fn shown(&self) -> LocalState {
+        self.state.borrow().clone()
+    }
+
+    /// Changes what is shown.
+    pub fn set(&self, change: impl FnOnce(&mut LocalState)) {
+        self.state.send_modify(change);
+    }
+
+    /// A run begins.
+    pub fn run_begins(&self, at: Timestamp) {
+        self.set(|state| {
+            state.begun += 1;
+            state.running_since = Some(at);
+        });
+    }
+
+    /// A run came to this; of one that could be made, with every resource. From the run's thread: the
+    /// file is written before those who follow hear of it.
+    pub fn run_ended(&self, ended: Result<(RunReport, LastRunView), String>) {
+        let (outcome, view) = match ended {
+            Ok((mut report, view)) => {
+                report.items = outcomes::bounded(&report.items);
+                (Ok(Arc::new(report)), Some(Arc::new(view)))
+            }
+            Err(cause) => (Err(cause), None),
+        };
+        if let Some(Err(error)) = view.as_ref().map(|view| view.write(&self.directory)) {
+            tracing::warn!(%error, "what the run came to cannot be kept for `muster-agent status`");
+        }
+        self.set(|state| {
+            state.running_since = None;
+            state.last_run = view.or(state.last_run.take());
+            state.ended.push_back((state.begun, outcome));
+            while state.ended.len() > REPORTS {
+                state.ended.pop_front();
+            }
+        });
+    }
+
+    /// How a run stands; waits until it ended, or for so long.
+    pub async fn follow(&self, run: u64, wait: Duration) -> RunProgress {
+        let mut watch = self.state.subscribe();
+        let over = |state: &LocalState| {
+            matches!(state.progress(run), RunProgress::Ended { .. } | RunProgress::Failed { .. })
+        };
+        // Its end is looked at below: late, or the daemon is gone.
+        let _ = tokio::time::timeout(wait, watch.wait_for(over)).await.is_ok();
+        self.state.borrow().progress(run)
+    }
+}

@@ -1,0 +1,278 @@
+//! The verbs that speak with the daemon of this host over its socket, or do without one.
+
+use std::collections::BTreeSet;
+use std::path::PathBuf;
+use std::process::ExitCode;
+use std::time::Duration;
+
+use converge::{RunMode, RunScope};
+use model::RunReport;
+use model::log::FactBody;
+use node::{LastRun, RunOrder};
+
+use super::{VerbFailure, exit, print, show};
+use crate::clock::now;
+use crate::daemon::local::refused_for;
+use crate::local::client::{LocalClient, LocalClientError};
+use crate::local::messages::{PauseRequest, PauseView, RunLimit, RunProgress};
+use crate::machine::{Machine, MachineOptions};
+use crate::outcomes::LastRunView;
+use crate::render::{self, report};
+use crate::runner::{Runner, RunnerError, observed, scope_of};
+use crate::status::ShownResources;
+use crate::storage::Storage;
+use crate::{bundle, doctor, status, why};
+
+/// A run that the daemon could not make.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum AskedRunError {
+    /// It says why.
+    #[error("the run could not be made: {0}")]
+    Failed(String),
+    /// It ended, and what it came to is not kept any more.
+    #[error("the run ended, and later ones after it; muster-agent status says what the last came to")]
+    Forgotten,
+}
+
+/// The daemon, or `None` when none runs.
+fn daemon_of(options: &MachineOptions) -> Result<Option<LocalClient>, LocalClientError> {
+    match LocalClient::find(options) {
+        Ok(client) => Ok(Some(client)),
+        Err(LocalClientError::NoDaemon(_)) => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+pub(super) fn status(options: &MachineOptions, all: bool, json: bool) -> Result<ExitCode, VerbFailure> {
+    let view = match daemon_of(options)? {
+        Some(daemon) => daemon.status()?,
+        None => status::read(&options.state_dir())?,
+    };
+    let shown = if all { ShownResources::All } else { ShownResources::Notable };
+    show(json, &view, || view.text(shown))?;
+    Ok(if view.failed() > 0 { ExitCode::from(exit::SOME_FAILED) } else { ExitCode::SUCCESS })
+}
+
+pub(super) fn plan(options: &MachineOptions, limit: &RunLimit, json: bool) -> Result<ExitCode, VerbFailure> {
+    let done = match daemon_of(options)? {
+        Some(daemon) => daemon.plan(limit)?,
+        None => run_once(&Machine::open(options)?, RunMode::Plan, scope_of(&limit.tags))?,
+    };
+    ended(&done, RunMode::Plan, json)
+}
+
+/// `once`: without a daemon, make the run in this process.
+pub(super) fn apply(
+    options: &MachineOptions,
+    once: bool,
+    limit: &RunLimit,
+    json: bool,
+) -> Result<ExitCode, VerbFailure> {
+    let done = match LocalClient::find(options) {
+        Ok(daemon) => {
+            let ticket = daemon.run(limit)?;
+            follow(&daemon, ticket.run)?
+        }
+        Err(LocalClientError::NoDaemon(_)) if once => {
+            run_once(&Machine::open(options)?, RunMode::Apply, scope_of(&limit.tags))?
+        }
+        Err(error) => return Err(error.into()),
+    };
+    ended(&done, RunMode::Apply, json)
+}
+
+/// Follows a run to its end, and says on stderr that it waits.
+fn follow(daemon: &LocalClient, run: u64) -> Result<RunReport, VerbFailure> {
+    let waits = |so_far: Duration| eprintln!("the run goes on ({})", render::short(so_far));
+    match daemon.follow(run, waits)? {
+        RunProgress::Ended { report: Some(report) } => Ok(*report),
+        RunProgress::Failed { cause } => Err(AskedRunError::Failed(cause).into()),
+        RunProgress::Ended { report: None } | RunProgress::Waiting | RunProgress::Running { .. } => {
+            Err(AskedRunError::Forgotten.into())
+        }
+    }
+}
+
+fn ended(done: &RunReport, mode: RunMode, json: bool) -> Result<ExitCode, VerbFailure> {
+    show(json, done, || report(done))?;
+    Ok(match (&done.counts.failed, mode) {
+        (1.., _) => ExitCode::from(exit::SOME_FAILED),
+        (_, RunMode::Plan) if done.counts.would_change > 0 => ExitCode::from(exit::DIFFERENCES),
+        _ => ExitCode::SUCCESS,
+    })
+}
+
+/// One run on the held set, recorded as the daemon would: the fact waits for the next
+/// check-in. A partial run is a fact and not the last run.
+///
+/// # Errors
+/// When nothing is held, no resource has a tag of the scope, the host is paused and the run would change it, or the state cannot be used.
+pub fn run_once(machine: &Machine, mode: RunMode, scope: RunScope) -> Result<RunReport, VerbFailure> {
+    let durable = &machine.durable;
+    let adoption = durable.adoption()?.ok_or(RunnerError::NothingHeld)?;
+    let pause = durable.pause()?.filter(|pause| !pause.is_over(now()));
+    if let Some(pause) = pause.filter(|_| mode == RunMode::Apply) {
+        return Err(refused_for(&pause, now()).into());
+    }
+    let traits = observed(machine.kinds.host());
+    let hostname = machine.membership.hostname.to_string();
+    let storage = Storage::start(durable.clone())?;
+    let runner = Runner::new(machine.kinds.clone(), storage.clone(), hostname);
+    let read = runner.read_traits(&traits).map_or(model::Digest::ZERO, |read| read.digest);
+    let inputs = node::step::inputs_digest(&adoption.root, &read);
+    let last = durable.last_run()?;
+    let intended = last.as_ref().is_none_or(|last| last.inputs != inputs);
+    let (pause, tags) = (None, BTreeSet::new());
+    let order = RunOrder { seq: adoption.seq, root: adoption.root, intended, pause, tags };
+    let run = runner.run_watched(&order, &traits, mode, scope)?;
+    if mode == RunMode::Apply && run.report.partial.is_some() {
+        if LastRun::partial_is_fact(&run.report) {
+            storage.append_blocking(FactBody::Run(run.report.clone()))?;
+        }
+    } else if mode == RunMode::Apply {
+        let written = LastRun::after(last.as_ref(), inputs, &run.report, &durable.incarnation(), now());
+        if written.fact {
+            storage.append_blocking(FactBody::Run(run.report.clone()))?;
+        }
+        if written.save {
+            durable.save_last_run(&written.last)?;
+        }
+    }
+    if mode == RunMode::Apply {
+        let before = LastRunView::read(durable.path());
+        LastRunView::after(before.as_ref(), &run.report, run.resources).write(durable.path())?;
+    }
+    Ok(run.report)
+}
+
+pub(super) fn pause(
+    options: &MachineOptions,
+    reason: String,
+    for_secs: Option<u64>,
+    json: bool,
+) -> Result<ExitCode, VerbFailure> {
+    let request = PauseRequest { reason, for_secs };
+    // Refused here as the daemon would, and without one too.
+    let pause = request.pause(now())?;
+    let view = match daemon_of(options)? {
+        Some(daemon) => {
+            let view = daemon.pause(&request)?;
+            if let Some(run) = view.run_under_way {
+                eprintln!("a run is under way; it ends first");
+                daemon.follow(run, |so_far| eprintln!("it goes on ({})", render::short(so_far)))?;
+            }
+            view
+        }
+        None => {
+            let machine = Machine::open(options)?;
+            let before = machine.durable.pause()?;
+            machine.durable.save_pause(&Some(pause.clone()))?;
+            PauseView { pause: Some(pause), before, run_under_way: None }
+        }
+    };
+    show(json, &view, || {
+        let pause = view.pause.as_ref().map(|pause| render::pause(pause, now())).unwrap_or_default();
+        format!("paused {pause}\nruns only observe, and nothing is changed; to go on: muster-agent resume\n")
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) fn resume(options: &MachineOptions, json: bool) -> Result<ExitCode, VerbFailure> {
+    let view = match daemon_of(options)? {
+        Some(daemon) => daemon.resume()?,
+        None => {
+            let machine = Machine::open(options)?;
+            let before = machine.durable.pause()?;
+            machine.durable.save_pause(&None)?;
+            PauseView { pause: None, before, run_under_way: None }
+        }
+    };
+    show(json, &view, || match &view.before {
+        None => "this host is not paused\n".to_owned(),
+        Some(before) => format!("resumed; it was paused {}\n", render::pause(before, now())),
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) fn why(options: &MachineOptions, name: &str, json: bool) -> Result<ExitCode, VerbFailure> {
+    let explained = match daemon_of(options)? {
+        Some(daemon) => daemon.why(name)?,
+        None => {
+            let machine = Machine::open(options)?;
+            let storage = Storage::start(machine.durable.clone())?;
+            let hostname = machine.membership.hostname.to_string();
+            let runner = Runner::new(machine.kinds.clone(), storage, hostname);
+            let traits = observed(machine.kinds.host());
+            let last = LastRunView::read(machine.durable.path());
+            why::explain(&runner, &machine.durable, &traits, last.as_ref(), name)?
+        }
+    };
+    show(json, &explained, || explained.to_string())?;
+    let failed = explained.outcome.as_ref().is_some_and(|known| known.action == Some(model::Action::Failed));
+    Ok(if failed { ExitCode::from(exit::SOME_FAILED) } else { ExitCode::SUCCESS })
+}
+
+pub(super) fn doctor(options: &MachineOptions, json: bool) -> Result<ExitCode, VerbFailure> {
+    let diagnosis = doctor::diagnose(options);
+    show(json, &diagnosis, || diagnosis.to_string())?;
+    Ok(if diagnosis.failed() { ExitCode::from(exit::ERROR) } else { ExitCode::SUCCESS })
+}
+
+pub(super) fn bundle(
+    options: &MachineOptions,
+    output: Option<PathBuf>,
+    json: bool,
+) -> Result<ExitCode, VerbFailure> {
+    let path = bundle::write(options, output)?;
+    show(json, &serde_json::json!({ "file": path }), || {
+        format!("wrote {}\nlook through it before you pass it on: tar tzf {0}\n", path.display())
+    })?;
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A length of time as people type it: `90s`, `30m`, `2h`, `7d`; in seconds.
+///
+/// # Errors
+/// In words, when it is none.
+pub(super) fn seconds(text: &str) -> Result<u64, String> {
+    let unit = |unit: char| match unit {
+        's' => Some(1),
+        'm' => Some(60),
+        'h' => Some(3600),
+        'd' => Some(86_400),
+        _ => None,
+    };
+    let read = || {
+        let last = text.chars().next_back()?;
+        let number: u64 = text.strip_suffix(last)?.parse().ok()?;
+        number.checked_mul(unit(last)?)
+    };
+    read().ok_or_else(|| format!("{text:?} is no length of time: write 90s, 30m, 2h or 7d"))
+}
+
+/// Says that nothing is held back, or approves it.
+pub(super) fn approve_deletes(options: &MachineOptions) -> Result<ExitCode, VerbFailure> {
+    let dir = options.state_dir();
+    let held = crate::sync::view::read(&dir).and_then(|view| view.held);
+    let Some(held) = held else {
+        return Err(format!("nothing is held back, as far as {} says", dir.display()).into());
+    };
+    crate::sync::reconciler::approve(&dir)?;
+    print(&format!("approved: {held}\n"));
+    Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::seconds;
+
+    #[test]
+    fn lengths_of_time_are_read() {
+        for (text, want) in [("90s", 90), ("30m", 1800), ("2h", 7200), ("7d", 604_800), ("0s", 0)] {
+            assert_eq!(seconds(text), Ok(want), "{text}");
+        }
+        for text in ["", "30", "m", "2 h", "1w", "-3m", "99999999999999999999d", "18446744073709551615d"] {
+            assert!(seconds(text).is_err(), "{text}");
+        }
+    }
+}

@@ -1,0 +1,107 @@
+//! CNV-6: a pause holds every change of the host, over restarts, until it is resumed or its time is
+//! over; who looks sees why, on the host and at the control plane.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use model::replication::{Mode, TransportPolicy};
+use server::api::StatusView;
+use test_support::agent_local::{LocalHost, printed};
+use test_support::agent_pair::{Pair, says};
+use test_support::agent_state::{file, module};
+use test_support::wait::{until, until_blocking};
+
+fn host() -> LocalHost {
+    let mut base = module("base");
+    base.resources = vec![file("/etc/motd", "hello\n")];
+    LocalHost::new(vec![base])
+}
+
+#[test]
+fn runs_only_observe_until_it_is_resumed() {
+    let mut host = host();
+    host.start();
+    let (code, paused) = printed(&host.agent(&["pause", "--reason", "kernel debugging"]));
+    assert_eq!(code, Some(0), "{paused}");
+    host.write("etc/motd", "by hand\n");
+    let (code, refused) = printed(&host.agent(&["apply"]));
+    assert_eq!(code, Some(5), "{refused}");
+    assert!(refused.contains("kernel debugging") && refused.contains("muster-agent resume"), "{refused}");
+    let (_, status) = printed(&host.agent(&["status"]));
+    assert!(status.contains("PAUSED") && status.contains("kernel debugging"), "{status}");
+    host.kill();
+    let (code, refused) = printed(&host.agent(&["apply", "--once"]));
+    assert_eq!(code, Some(5), "a pause holds without the daemon too: {refused}");
+    // It outlives the restart: the first run of the next daemon only observes.
+    host.start();
+    until_blocking("the next daemon observes the difference", || {
+        let last = host.json(&["status"])["lastRun"].clone();
+        (last["paused"]["reason"] == "kernel debugging" && last["counts"]["wouldChange"] == 1).then_some(())
+    });
+    assert_eq!(host.read("etc/motd").unwrap(), "by hand\n", "a paused host was changed");
+    let (code, resumed) = printed(&host.agent(&["resume"]));
+    assert_eq!(code, Some(0), "{resumed}");
+    until_blocking("the host is made as declared at once", || {
+        (host.read("etc/motd").as_deref() == Some("hello\n")).then_some(())
+    });
+    assert_eq!(printed(&host.agent(&["resume"])).1, "this host is not paused\n");
+}
+
+#[test]
+fn it_ends_by_itself() {
+    let mut host = host();
+    host.start();
+    let paused = host.json(&["pause", "--reason", "a moment", "--for", "2s"]);
+    assert!(paused["pause"]["until"].is_string(), "{paused}");
+    host.write("etc/motd", "by hand\n");
+    until_blocking("the pause ends", || (host.read("etc/motd").as_deref() == Some("hello\n")).then_some(()));
+    assert!(host.json(&["status"])["paused"].is_null());
+}
+
+#[test]
+fn a_pause_needs_a_reason_and_bounds() {
+    let host = host();
+    for wrong in [
+        &["pause"][..],
+        &["pause", "--reason", " "],
+        &["pause", "--reason", "two\nlines"],
+        &["pause", "--reason", "x", "--for", "soon"],
+        &["pause", "--reason", "x", "--for", "0s"],
+        &["pause", "--reason", "x", "--for", "9999d"],
+    ] {
+        assert_eq!(host.agent(wrong).status.code(), Some(1), "{wrong:?}");
+    }
+    // Without a daemon it is noted for the next one.
+    assert_eq!(host.agent(&["pause", "--reason", "first boot"]).status.code(), Some(0));
+    assert_eq!(host.json(&["status"])["paused"]["reason"], "first boot");
+    assert_eq!(host.agent(&["resume"]).status.code(), Some(0));
+    assert!(host.json(&["status"])["paused"].is_null());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_control_plane_shows_it_with_its_reason() {
+    let mut pair = Pair::new(&says(Mode::Off, None, TransportPolicy::Auto)).await;
+    let daemon = pair.daemon();
+    let status = async |pair: &mut Pair| pair.operator.get::<StatusView>("/v1/status").await.unwrap();
+    until("it is converged", async || {
+        let view = status(&mut pair).await;
+        view.states.keys().any(|state| state.to_string() == "converged").then_some(())
+    })
+    .await;
+    let paused = tokio::task::block_in_place(|| pair.agent(&["pause", "--reason", "disk swap"]));
+    assert!(paused.status.success(), "{paused:?}");
+    let cause = until("the control plane hears of it", async || {
+        let view = status(&mut pair).await;
+        view.causes.into_iter().find(|cause| cause.state.to_string() == "paused")
+    })
+    .await;
+    assert!(cause.cause.contains("disk swap") && cause.since.is_some(), "{cause:?}");
+    assert!(cause.next.contains("muster-agent resume"), "{cause:?}");
+    let resumed = tokio::task::block_in_place(|| pair.agent(&["resume"]));
+    assert!(resumed.status.success(), "{resumed:?}");
+    until("the control plane hears of its end", async || {
+        let view = status(&mut pair).await;
+        view.states.keys().any(|state| state.to_string() == "converged").then_some(())
+    })
+    .await;
+    drop(daemon);
+}

@@ -1,0 +1,117 @@
+//! `download`: a file whose bytes come from a URL.
+
+use std::collections::BTreeMap;
+
+use lang::Value;
+use model::Digest;
+
+use super::{COMMAND_TIMEOUT_SECS, Ensure, GROUP, MODE, OWNER, Ownership, STATE, Spec};
+use crate::module::OnRemove::{Delete, Keep, Restore};
+use crate::schema::{
+    Attribute, AttributeProblem, Attributes, FieldKind, Manages, ResourceType, Short, is_absent,
+};
+
+/// Where Debian keeps the certificates of the CAs that a machine believes.
+const CA_FILE: &str = "/etc/ssl/certs/ca-certificates.crt";
+
+/// The declaration.
+pub(super) static TYPE: ResourceType = ResourceType {
+    name: "download",
+    summary: "A regular file from a URL, at most 256 MiB. It is fetched when what is there has another SHA-256 \
+              than is declared, goes on where it broke off, and becomes visible only when the whole of it has \
+              that SHA-256. Proxies are those of the agent's environment (`https_proxy`, `http_proxy`, \
+              `no_proxy`). TLS 1.3 is needed.",
+    short: Short::Path,
+    attributes: &[
+        STATE,
+        Attribute::required(
+            "url",
+            FieldKind::Url,
+            "where it is; `https://`, or `http://`, which the SHA-256 makes safe",
+        ),
+        Attribute::required("sha256", FieldKind::Sha256, "the SHA-256 of its bytes"),
+        Attribute::new(
+            "headers",
+            FieldKind::Texts,
+            "",
+            "headers of the request, sent to the host of `url` alone; they are shown nowhere",
+        ),
+        Attribute::new(
+            "ca_file",
+            FieldKind::Path,
+            CA_FILE,
+            "the certificates of the CAs that are believed, in PEM",
+        ),
+        MODE,
+        OWNER,
+        GROUP,
+    ],
+    timeout_secs: COMMAND_TIMEOUT_SECS,
+    on_remove: &[Keep, Delete, Restore],
+    handler: false,
+    guarded: false,
+    example: "- download: /opt/tool.tar.gz\n  url: https://downloads.example.com/tool-1.4.tar.gz\n  sha256: \
+              9f86d081884c7d659a2feaa0c55ad015a3bf4f1b2b0b822cd15d6c15b0f00a08\n  mode: \"0644\"\n",
+    manages: Manages::Path,
+    removal: &[],
+    rules,
+    bind,
+};
+
+/// `download`.
+#[derive(Clone, PartialEq, Eq)]
+pub struct DownloadSpec {
+    /// Absolute path.
+    pub path: String,
+    /// Present or absent.
+    pub ensure: Ensure,
+    /// Where it is.
+    pub url: String,
+    /// The SHA-256 of its bytes.
+    pub digest: Digest,
+    /// Headers of the request; shown nowhere.
+    pub headers: BTreeMap<String, String>,
+    /// The certificates of the CAs that are believed.
+    pub ca_file: String,
+    /// Wanted ownership.
+    pub ownership: Ownership,
+}
+
+/// Without the values of headers, which are secrets.
+impl std::fmt::Debug for DownloadSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let DownloadSpec { path, ensure, url, digest, headers, ca_file, ownership } = self;
+        f.debug_struct("DownloadSpec")
+            .field("path", path)
+            .field("ensure", ensure)
+            .field("url", url)
+            .field("digest", digest)
+            .field("headers", &headers.keys())
+            .field("ca_file", ca_file)
+            .field("ownership", ownership)
+            .finish()
+    }
+}
+
+fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
+    let given = ["url", "sha256"].into_iter().find(|name| attributes.contains_key(*name));
+    match given.filter(|_| is_absent(attributes)) {
+        Some(name) => {
+            let message = format!("a file that is absent has no `{name}`");
+            vec![AttributeProblem::conflict(name, message, "drop it, or drop `state: absent`")]
+        }
+        None => Vec::new(),
+    }
+}
+
+fn bind(given: &Attributes<'_>) -> Result<Spec, String> {
+    Ok(Spec::Download(DownloadSpec {
+        path: given.name(),
+        ensure: given.ensure(),
+        url: given.text_or_empty("url"),
+        digest: given.digest("sha256").unwrap_or(Digest::ZERO),
+        headers: given.texts("headers"),
+        ca_file: given.text("ca_file").unwrap_or_else(|| CA_FILE.to_owned()),
+        ownership: given.ownership(),
+    }))
+}

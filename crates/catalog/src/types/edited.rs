@@ -1,0 +1,43 @@
+//! [`EditedFile`]: the text file of which a resource manages a part.
+
+use model::Fields;
+
+use super::Ownership;
+use crate::schema::{Attribute, Attributes, FieldKind};
+
+/// Whether a missing file is made.
+pub(super) const CREATE: Attribute = Attribute::new(
+    "create",
+    FieldKind::Bool,
+    "false",
+    "make the file when it is missing, and remove it when nothing is left in it; otherwise a missing file \
+     is a failure",
+);
+/// The text file of which a resource manages a part.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EditedFile {
+    /// Absolute path.
+    pub path: String,
+    /// It is made when it is missing, and removed when nothing is left in it.
+    pub create: bool,
+    /// Wanted ownership of the file.
+    pub ownership: Ownership,
+}
+
+impl EditedFile {
+    pub(super) fn read(given: &Attributes<'_>) -> EditedFile {
+        EditedFile {
+            path: given.text_or_empty("path"),
+            create: given.bool("create"),
+            ownership: given.ownership(),
+        }
+    }
+
+    /// Adds the declared mode, owner and group as texts.
+    pub(super) fn declare(&self, fields: &mut Fields) {
+        let Ownership { mode, owner, group } = &self.ownership;
+        fields.extend(mode.map(|mode| ("mode".to_owned(), format!("{mode:04o}"))));
+        fields.extend(owner.clone().map(|owner| ("owner".to_owned(), owner)));
+        fields.extend(group.clone().map(|group| ("group".to_owned(), group)));
+    }
+}

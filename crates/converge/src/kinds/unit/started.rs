@@ -1,0 +1,158 @@
+//! Whether a unit that was started stays up.
+
+use std::time::Duration;
+
+use catalog::types::UnitSpec;
+
+/// How long a unit is observed after its start where nothing else is declared, and the unit does not
+/// say itself when it has started.
+pub const SETTLE: Duration = Duration::from_secs(2);
+
+/// What systemd says of a unit that was just started.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct StartedUnit<'a> {
+    /// `ActiveState`.
+    pub active: &'a str,
+    /// `SubState`.
+    pub sub: &'a str,
+    /// `ConditionResult`.
+    pub conditions_met: bool,
+    /// `Type`; empty where it is no service.
+    pub start_type: &'a str,
+    /// `RemainAfterExit`.
+    pub remains: bool,
+    /// `Result`.
+    pub result: &'a str,
+    /// `ExecMainStatus`, and whether it is a signal's number.
+    pub main_status: i64,
+    /// See `main_status`.
+    pub main_signalled: bool,
+    /// `NRestarts`.
+    pub restarts: u64,
+}
+
+/// Whether a unit that was started is up.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Settled {
+    /// It runs.
+    Up,
+    /// It is on its way.
+    NotYet,
+    /// It will not; in words, without its name.
+    Down(String),
+}
+
+/// How long a unit is observed after its start: those that say themselves when they have started have
+/// done so when systemd says that it is done.
+pub fn settle_time(spec: &UnitSpec, start_type: &str) -> Duration {
+    match start_type {
+        "simple" | "exec" | "idle" => spec.settle.unwrap_or(SETTLE),
+        _ => spec.settle.unwrap_or(Duration::ZERO),
+    }
+}
+
+/// Whether a unit that was started is up. `restarts_before` is how often systemd had restarted it by
+/// itself when the start was done.
+pub fn settled(unit: &StartedUnit<'_>, restarts_before: u64) -> Settled {
+    let down = |what: &str| Settled::Down(format!("{what} ({})", how_it_ended(unit)));
+    match unit.active {
+        "failed" => down("it failed"),
+        "activating" if unit.sub.starts_with("auto-restart") => {
+            down("it ends soon after each start, and systemd restarts it over and over")
+        }
+        _ if unit.restarts > restarts_before => {
+            down("it ends soon after each start, and systemd restarts it over and over")
+        }
+        "active" | "reloading" | "refreshing" => Settled::Up,
+        "inactive" if !unit.conditions_met => Settled::Down(
+            "systemd skipped it, because a condition of the unit is not met; `systemctl status` names it".to_owned(),
+        ),
+        "inactive" if unit.start_type == "oneshot" && !unit.remains => Settled::Down(
+            "it ran to its end, and does not stay: it is `Type=oneshot`. Declare a `timer` or an `exec` for it, or \
+             `RemainAfterExit=yes` in a `drop_in`"
+                .to_owned(),
+        ),
+        "inactive" => down("it ended soon after its start"),
+        _ => Settled::NotYet,
+    }
+}
+
+/// How the main process ended.
+fn how_it_ended(unit: &StartedUnit<'_>) -> String {
+    let status = match (unit.main_status, unit.main_signalled) {
+        (0, _) => String::new(),
+        (status, true) => format!(", signal {status}"),
+        (status, false) => format!(", exit status {status}{}", meaning(status)),
+    };
+    let result = if unit.result.is_empty() { "unknown" } else { unit.result };
+    format!("result {result}{status}")
+}
+
+/// What systemd means by the exit statuses that it makes itself.
+fn meaning(status: i64) -> &'static str {
+    match status {
+        200 => ": its working directory cannot be entered",
+        203 => ": its program cannot be executed",
+        216 => ": its group does not exist",
+        217 => ": its user does not exist",
+        226 => ": its namespace cannot be set up",
+        238..=242 => ": one of its directories cannot be made",
+        _ => "",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use catalog::schema::{BindContext, bind};
+    use catalog::types::Spec;
+    use std::collections::BTreeMap;
+
+    fn spec(json: serde_json::Value) -> UnitSpec {
+        let attributes = serde_json::from_value(json).unwrap();
+        let context = BindContext { files: &BTreeMap::new(), rendered: None };
+        match bind("service", "app", &attributes, &context).unwrap() {
+            Spec::Unit(spec) => spec,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_unit_is_up_when_it_stays_up() {
+        let up = StartedUnit {
+            active: "active",
+            conditions_met: true,
+            start_type: "simple",
+            ..StartedUnit::default()
+        };
+        assert_eq!(settled(&up, 0), Settled::Up);
+        let with = |change: &dyn Fn(&mut StartedUnit<'static>)| {
+            let mut unit = up.clone();
+            change(&mut unit);
+            match settled(&unit, 0) {
+                Settled::Down(why) => why,
+                other => format!("{other:?}"),
+            }
+        };
+        assert_eq!(with(&|unit| unit.active = "activating"), "NotYet");
+        let flaps = with(&|unit| {
+            (unit.active, unit.sub, unit.result, unit.main_status) =
+                ("activating", "auto-restart", "exit-code", 203);
+        });
+        assert!(flaps.contains("over and over (result exit-code, exit status 203: its program"), "{flaps}");
+        assert!(with(&|unit| unit.restarts = 1).contains("over and over"));
+        let killed = with(&|unit| {
+            (unit.active, unit.result, unit.main_status, unit.main_signalled) = ("failed", "signal", 9, true);
+        });
+        assert!(killed.contains("it failed (result signal, signal 9)"), "{killed}");
+        assert!(
+            with(&|unit| (unit.active, unit.start_type) = ("inactive", "oneshot")).contains("Type=oneshot")
+        );
+        assert!(with(&|unit| (unit.active, unit.conditions_met) = ("inactive", false)).contains("condition"));
+        assert!(with(&|unit| unit.active = "inactive").contains("ended soon after"));
+        let declared = spec(serde_json::json!({"settle": "5s"}));
+        assert_eq!(settle_time(&declared, "notify"), Duration::from_secs(5));
+        assert_eq!(settle_time(&spec(serde_json::json!({})), "notify"), Duration::ZERO);
+        assert_eq!(settle_time(&spec(serde_json::json!({})), "simple"), SETTLE);
+    }
+}
