@@ -1,4 +1,4 @@
-//! OPS: `muster-agent doctor` says of each step to the control plane whether it works, and of what does
+//! OPS-1: `muster-agent doctor` says of each step to the control plane whether it works, and of what does
 //! not what to do; with and without the daemon, on a healthy host and on broken ones.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]

@@ -1,4 +1,4 @@
-//! SEC, OPS: a support bundle holds what helps, and no key, no token, no parameter and no content: there
+//! SEC-3: a support bundle holds what helps, and no key, no token, no parameter and no content: there
 //! is a canary in each of them, and the unpacked bundle is searched for it.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use catalog::module::OnRemove;
 use catalog::schema::{self, Manages};
-use catalog::types::Subject;
+use catalog::types::ResourceSubject;
 use lang::Value;
 use model::{Digest, Fields, PathState, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -132,12 +132,12 @@ impl LedgerEntry {
     }
 
     /// What it is about.
-    pub fn subject(&self) -> Subject<'_> {
+    pub fn subject(&self) -> ResourceSubject<'_> {
         match &self.prior {
-            Prior::Path(_) => Subject::Path(&self.path),
+            Prior::Path(_) => ResourceSubject::Path(&self.path),
             // The state of a directory with its files is about its path too.
-            Prior::State(_) if self.manages_path() => Subject::Path(&self.path),
-            Prior::State(_) => Subject::Named { kind: &self.kind, name: &self.path },
+            Prior::State(_) if self.manages_path() => ResourceSubject::Path(&self.path),
+            Prior::State(_) => ResourceSubject::Named { kind: &self.kind, name: &self.path },
         }
     }
 }

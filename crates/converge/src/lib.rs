@@ -14,7 +14,7 @@ pub mod ledger;
 pub mod run;
 
 pub use bind::{BoundModule, BoundResource, Desired, bind};
-pub use catalog::types::Subject;
+pub use catalog::types::ResourceSubject;
 pub use condition::{Condition, When};
 pub use id::ResourceId;
 pub use ledger::{Ledger, LedgerEntry, Prior};

@@ -1,8 +1,8 @@
-//! [`Window`]: when something may be done, by weekday and wall clock.
+//! [`TimeWindow`]: when something may be done, by weekday and wall clock.
 //!
 //! ```text
 //! fleet.yaml  nights: {days: [mon-fri], from: "22:00", to: "04:00", zone: Europe/Berlin}
-//!   -> DeclaredWindow (texts, with the zone's rules) -> Window::read -> contains, next_start
+//!   -> DeclaredWindow (texts, with the zone's rules) -> TimeWindow::read -> contains, next_start
 //! ```
 //!
 //! A window belongs to the day on which it starts: with `to` at or before `from` it goes over
@@ -65,7 +65,7 @@ pub struct DeclaredWindow {
 
 /// When something may be done.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Window {
+pub struct TimeWindow {
     days: Weekdays,
     from: u16,
     to: u16,
@@ -178,12 +178,12 @@ impl WallClock {
     }
 }
 
-impl Window {
+impl TimeWindow {
     /// Reads a declared window.
     ///
     /// # Errors
     /// What of it cannot be read.
-    pub fn read(declared: &DeclaredWindow) -> Result<Window, ReadWindowError> {
+    pub fn read(declared: &DeclaredWindow) -> Result<TimeWindow, ReadWindowError> {
         let days = match declared.days.as_slice() {
             [] => Weekdays::ALL,
             days => Weekdays::read(days.iter().map(String::as_str))?,
@@ -200,7 +200,7 @@ impl Window {
             }
             (name, None) => return Err(ReadWindowError::NoRules(name.to_owned())),
         };
-        Ok(Window { days, from, to, zone })
+        Ok(TimeWindow { days, from, to, zone })
     }
 
     /// Whether an instant lies in it. The start does, the end does not.

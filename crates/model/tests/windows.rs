@@ -3,7 +3,7 @@
 
 use model::Timestamp;
 use model::window::{
-    ClockZone, DeclaredWindow, ReadWindowError, WallClock, Weekdays, Window, east_of, rules_of,
+    ClockZone, DeclaredWindow, ReadWindowError, TimeWindow, WallClock, Weekdays, east_of, rules_of,
 };
 
 const BERLIN: &str = "CET-1CEST,M3.5.0,M10.5.0/3";
@@ -22,8 +22,8 @@ fn declared(days: &[&str], from: &str, to: &str, zone: &str) -> DeclaredWindow {
     }
 }
 
-fn window(days: &[&str], from: &str, to: &str, zone: &str) -> Window {
-    Window::read(&declared(days, from, to, zone)).unwrap()
+fn window(days: &[&str], from: &str, to: &str, zone: &str) -> TimeWindow {
+    TimeWindow::read(&declared(days, from, to, zone)).unwrap()
 }
 
 #[test]
@@ -84,7 +84,8 @@ fn the_next_start_is_the_next_one_at_or_after_now() {
 
 #[test]
 fn what_cannot_be_read_is_named() {
-    let wrong = |days: &[&str], from, to, zone| Window::read(&declared(days, from, to, zone)).unwrap_err();
+    let wrong =
+        |days: &[&str], from, to, zone| TimeWindow::read(&declared(days, from, to, zone)).unwrap_err();
     assert_eq!(wrong(&["mo"], "22:00", "04:00", "UTC"), ReadWindowError::Day("mo".into()));
     assert_eq!(wrong(&["mon-"], "22:00", "04:00", "UTC"), ReadWindowError::Day("mon-".into()));
     for time in ["22", "24:01", "1:00", "22:60", "+1:00", "", "22:0x", "24:00"] {

@@ -152,7 +152,7 @@ pub struct Download {
     tls: Option<Arc<ClientConfig>>,
     deadline: Instant,
     /// Where the content is, after all redirects.
-    at: Target,
+    at: DownloadTarget,
     body: Option<Incoming>,
     data: Bytes,
     /// How many bytes were read, and how many of an answer that began anew are passed over.
@@ -170,7 +170,7 @@ impl Download {
     /// # Errors
     /// [`DownloadError`] says which step failed.
     pub fn open(request: DownloadRequest) -> Result<Download, DownloadError> {
-        let at = Target::read(&request.url).ok_or_else(|| DownloadError::Url(request.url.clone()))?;
+        let at = DownloadTarget::read(&request.url).ok_or_else(|| DownloadError::Url(request.url.clone()))?;
         let tls =
             if at.secure || request.proxies.https.is_some() { tls_of(&request.roots_pem).ok() } else { None };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
@@ -280,7 +280,7 @@ impl Download {
         headers.insert(HOST, HeaderValue::from_str(&self.at.authority).map_err(|_| failed())?);
         headers.insert(USER_AGENT, HeaderValue::from_static(concat!("muster/", env!("CARGO_PKG_VERSION"))));
         headers.insert(ACCEPT_ENCODING, HeaderValue::from_static("identity"));
-        let declared = Target::read(&self.request.url);
+        let declared = DownloadTarget::read(&self.request.url);
         let own =
             declared.is_some_and(|url| url.authority == self.at.authority && url.secure == self.at.secure);
         for (name, value) in self.request.headers.iter().filter(|_| own) {
@@ -379,22 +379,22 @@ impl<T: AsyncRead + AsyncWrite + Send + Unpin> Duplex for T {}
 
 /// Where something is.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Target {
+struct DownloadTarget {
     secure: bool,
     authority: String,
     path: String,
 }
 
-impl std::fmt::Display for Target {
+impl std::fmt::Display for DownloadTarget {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         let scheme = if self.secure { "https" } else { "http" };
         write!(f, "{scheme}://{}{}", self.authority, self.path)
     }
 }
 
-impl Target {
+impl DownloadTarget {
     /// A URL with a user's name is refused: it belongs into a header.
-    fn read(url: &str) -> Option<Target> {
+    fn read(url: &str) -> Option<DownloadTarget> {
         let uri: http::Uri = url.split('#').next()?.parse().ok()?;
         let secure = match uri.scheme_str()? {
             "https" => true,
@@ -403,7 +403,7 @@ impl Target {
         };
         let authority = uri.authority()?.as_str().to_owned();
         let path = uri.path_and_query().map_or("/", |path| path.as_str());
-        (!authority.contains('@')).then(|| Target { secure, authority, path: path.to_owned() })
+        (!authority.contains('@')).then(|| DownloadTarget { secure, authority, path: path.to_owned() })
     }
 
     fn host(&self) -> &str {
@@ -425,7 +425,7 @@ impl Target {
     }
 
     /// Where a redirect leads.
-    fn redirected(&self, headers: &HeaderMap) -> Result<Target, DownloadError> {
+    fn redirected(&self, headers: &HeaderMap) -> Result<DownloadTarget, DownloadError> {
         let to = headers.get(LOCATION).and_then(|to| to.to_str().ok()).unwrap_or_default();
         let refused = |why| {
             let (url, to) = (self.to_string(), to.to_owned());
@@ -434,14 +434,14 @@ impl Target {
         let target = match to {
             "" => None,
             path if path.starts_with("//") => {
-                Target::read(&format!("{}:{path}", if self.secure { "https" } else { "http" }))
+                DownloadTarget::read(&format!("{}:{path}", if self.secure { "https" } else { "http" }))
             }
-            path if path.starts_with('/') => Some(Target { path: path.to_owned(), ..self.clone() }),
-            url if url.contains("://") => Target::read(url),
+            path if path.starts_with('/') => Some(DownloadTarget { path: path.to_owned(), ..self.clone() }),
+            url if url.contains("://") => DownloadTarget::read(url),
             relative => {
                 let parent = self.path.split('?').next().unwrap_or("/");
                 let parent = parent.rsplit_once('/').map_or("", |(parent, _)| parent);
-                Some(Target { path: format!("{parent}/{relative}"), ..self.clone() })
+                Some(DownloadTarget { path: format!("{parent}/{relative}"), ..self.clone() })
             }
         };
         match target {
@@ -452,7 +452,7 @@ impl Target {
     }
 
     /// The proxy to go through.
-    fn proxy(&self, settings: &ProxySettings) -> Option<Target> {
+    fn proxy(&self, settings: &ProxySettings) -> Option<DownloadTarget> {
         let host = self.host();
         let without = settings.none.split(',').map(|name| name.trim().trim_start_matches('.'));
         let direct = |name: &str| {
@@ -463,7 +463,7 @@ impl Target {
         }
         let proxy = if self.secure { &settings.https } else { &settings.http };
         let proxy = proxy.as_deref().filter(|proxy| !proxy.is_empty())?;
-        Target::read(proxy).or_else(|| Target::read(&format!("http://{proxy}")))
+        DownloadTarget::read(proxy).or_else(|| DownloadTarget::read(&format!("http://{proxy}")))
     }
 }
 
@@ -535,7 +535,7 @@ mod tests {
 
     fn redirected(from: &str, to: &str) -> String {
         let headers = HeaderMap::from_iter([(LOCATION, HeaderValue::from_str(to).unwrap())]);
-        match Target::read(from).unwrap().redirected(&headers) {
+        match DownloadTarget::read(from).unwrap().redirected(&headers) {
             Ok(target) => target.to_string(),
             Err(error) => error.to_string(),
         }
@@ -551,7 +551,7 @@ mod tests {
         assert_eq!(redirected(https, "//c.example/z"), "https://c.example/z");
         assert_eq!(redirected("http://a.example/", "https://a.example/"), "https://a.example/");
         assert!(redirected(https, "ftp://a.example/").ends_with("it is no URL"));
-        assert_eq!(Target::read("https://user:secret@a.example/"), None);
+        assert_eq!(DownloadTarget::read("https://user:secret@a.example/"), None);
     }
 
     #[test]
@@ -559,13 +559,14 @@ mod tests {
         let none = " .corp.example, 10.0.0.1,localhost".to_owned();
         let settings =
             ProxySettings { https: Some("http://p:3128".into()), http: Some("q:8080".into()), none };
-        let proxy = |url: &str| Target::read(url).unwrap().proxy(&settings).map(|proxy| proxy.address());
+        let proxy =
+            |url: &str| DownloadTarget::read(url).unwrap().proxy(&settings).map(|proxy| proxy.address());
         assert_eq!(proxy("https://a.example/"), Some("p:3128".to_owned()));
         assert_eq!(proxy("http://a.example/"), Some("q:8080".to_owned()));
         assert_eq!(proxy("https://x.corp.example/"), None);
         assert_eq!(proxy("https://xcorp.example/"), Some("p:3128".to_owned()));
         assert_eq!(proxy("http://localhost:99/"), None);
-        assert_eq!(Target::read("https://[::1]/x").unwrap().address(), "[::1]:443");
-        assert_eq!(Target::read("https://[::1]:8/x").unwrap().host(), "::1");
+        assert_eq!(DownloadTarget::read("https://[::1]/x").unwrap().address(), "[::1]:443");
+        assert_eq!(DownloadTarget::read("https://[::1]:8/x").unwrap().host(), "::1");
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use model::canonical;
 use model::exchange::{HeldRelease, Signed};
 use model::{Channel, Digest, Incarnation, ObjectKey, ObjectSet, RunCounts, RunReport, Stub, Timestamp};
 use serde::{Deserialize, Serialize};
@@ -80,7 +81,7 @@ impl LastRun {
         incarnation: &Incarnation,
         now: Timestamp,
     ) -> EndedRun {
-        let outcome = crate::step::outcome_digest(report);
+        let outcome = outcome_digest(report);
         let reported = before
             .is_some_and(|last| last.outcome == outcome && last.incarnation.as_ref() == Some(incarnation));
         // A run that only observed for a pause makes nothing so: what it bound is still to be intended.
@@ -97,4 +98,18 @@ impl LastRun {
     pub fn partial_is_fact(report: &RunReport) -> bool {
         report.counts.changed > 0 || report.counts.failed > 0
     }
+}
+
+/// The digest of what a run came to, times left out: two runs with one digest say the same.
+fn outcome_digest(report: &RunReport) -> Digest {
+    let mut timeless = report.clone();
+    timeless.started = Timestamp::default();
+    timeless.duration_ms = 0;
+    timeless.intended = false;
+    timeless.seq = 0;
+    for item in &mut timeless.items {
+        item.duration_ms = 0;
+    }
+    // A report always has a canonical form; if one ever had none it would count as changed.
+    canonical::to_bytes(&timeless).map_or(Digest::ZERO, |bytes| Digest::of(&bytes))
 }

@@ -1,10 +1,11 @@
 //! [`Node`]: inputs to effects.
 
+mod pause;
+
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::canonical;
 use model::exchange::{Answer, CheckIn, Offer, RunNote, TraitReport};
 use model::log::FactBody;
 use model::policy::Policy;
@@ -147,11 +148,6 @@ impl Node {
         self.adoption.as_ref()
     }
 
-    /// Why and since when the host is paused.
-    pub fn pause(&self) -> Option<&Pause> {
-        self.pause.as_ref()
-    }
-
     /// The highest release accepted, by digest and number: what the node's `seen` document says.
     pub fn newest_header(&self) -> Option<(Digest, u64)> {
         let floor = &self.adoption.as_ref()?.floor;
@@ -179,20 +175,13 @@ impl Node {
     pub fn handle(&mut self, input: NodeInput, now: Timestamp) -> Vec<NodeEffect> {
         let mut effects = Vec::new();
         self.notice_time(now);
-        if self.pause.as_ref().is_some_and(|pause| pause.is_over(now)) {
-            effects.push(NodeEffect::Warn("the pause ended: the host is made as declared again".to_owned()));
-            self.set_pause(None, &mut effects);
-        }
+        self.end_pause_in_time(now, &mut effects);
         match input {
             NodeInput::Tick => {}
             NodeInput::RunNow(tags) if tags.is_empty() => self.run_due = self.adoption.is_some(),
             NodeInput::RunNow(tags) => self.tags_due.extend(tags),
             NodeInput::Pause(pause) => self.on_pause(pause, &mut effects),
-            NodeInput::Resume => {
-                if self.pause.is_some() {
-                    self.set_pause(None, &mut effects);
-                }
-            }
+            NodeInput::Resume => self.on_resume(&mut effects),
             NodeInput::Nudge => {
                 self.next_contact = now;
                 self.contact_pending = true;
@@ -244,20 +233,6 @@ impl Node {
                 *until = until.minus(back);
             }
         }
-    }
-
-    /// A pause of a host that is paused keeps its beginning.
-    fn on_pause(&mut self, pause: Pause, effects: &mut Vec<NodeEffect>) {
-        let since = self.pause.as_ref().map_or(pause.since, |before| before.since);
-        self.set_pause(Some(Pause { since, ..pause }), effects);
-    }
-
-    /// A run follows at once: it makes the host as declared again, or its report says that the host is
-    /// paused.
-    fn set_pause(&mut self, pause: Option<Pause>, effects: &mut Vec<NodeEffect>) {
-        self.pause.clone_from(&pause);
-        self.run_due = self.adoption.is_some();
-        effects.push(NodeEffect::SavePause(pause));
     }
 
     fn start_what_is_due(&mut self, now: Timestamp, effects: &mut Vec<NodeEffect>) {
@@ -597,18 +572,4 @@ impl Node {
 /// The digest of what a run binds: the set's root and the digest of the traits that it reads.
 pub fn inputs_digest(root: &Digest, traits: &Digest) -> Digest {
     Digest::of_parts([&root.0[..], &traits.0[..]])
-}
-
-/// The digest of what a run came to, times left out: two runs with one digest say the same.
-pub fn outcome_digest(report: &RunReport) -> Digest {
-    let mut timeless = report.clone();
-    timeless.started = Timestamp::default();
-    timeless.duration_ms = 0;
-    timeless.intended = false;
-    timeless.seq = 0;
-    for item in &mut timeless.items {
-        item.duration_ms = 0;
-    }
-    // A report always has a canonical form; if one ever had none it would count as changed.
-    canonical::to_bytes(&timeless).map_or(Digest::ZERO, |bytes| Digest::of(&bytes))
 }

@@ -25,14 +25,14 @@ const MAX_NAMED: usize = 5;
 
 /// The database as it was read last, and what its files were then.
 #[derive(Debug, Default)]
-pub(crate) struct KeptAccounts(Mutex<Option<(Stamps, Arc<AccountDatabase>)>>);
+pub(crate) struct KeptAccounts(Mutex<Option<(AccountStamps, Arc<AccountDatabase>)>>);
 
-type Stamps = [Option<FileVersion>; FILES.len()];
+type AccountStamps = [Option<FileVersion>; FILES.len()];
 
 impl Kinds {
     /// The users and groups of the host's own files; they are read again when one of them changed.
     pub(crate) fn account_database(&self) -> Result<Arc<AccountDatabase>, String> {
-        let mut stamps = Stamps::default();
+        let mut stamps = AccountStamps::default();
         for (stamp, path) in stamps.iter_mut().zip(FILES) {
             *stamp = self.host.stamp(path).map_err(text)?;
         }

@@ -7,7 +7,7 @@ use converge::kinds::group;
 use model::{Edit, Fields};
 
 use crate::Kinds;
-use crate::provider::{StateProvider, Turn};
+use crate::provider::{ChangeTurn, StateProvider};
 
 impl StateProvider for GroupSpec {
     fn observe(&self, kinds: &Kinds) -> Result<Option<Fields>, String> {
@@ -32,8 +32,8 @@ impl StateProvider for GroupSpec {
         kinds.call_account_tools(group::calls(self, now, to), None, timeout).map(|()| None)
     }
 
-    fn turn(&self) -> Turn {
-        Turn::Accounts
+    fn turn(&self) -> ChangeTurn {
+        ChangeTurn::Accounts
     }
 
     fn note(&self, edit: &Edit<Fields>) -> Option<String> {

@@ -7,7 +7,7 @@ use converge::kinds::host;
 use model::Fields;
 
 use crate::Kinds;
-use crate::provider::{StateProvider, Turn, as_declared};
+use crate::provider::{ChangeTurn, StateProvider, as_declared};
 
 impl StateProvider for HostSpec {
     fn observe(&self, kinds: &Kinds) -> Result<Option<Fields>, String> {
@@ -30,8 +30,8 @@ impl StateProvider for HostSpec {
         kinds.write_text(&self.path, &host::edit(self, &file, to)).map(|()| None)
     }
 
-    fn turn(&self) -> Turn {
-        Turn::Files
+    fn turn(&self) -> ChangeTurn {
+        ChangeTurn::Files
     }
 
     fn works_below_root(&self) -> bool {

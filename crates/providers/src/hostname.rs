@@ -9,7 +9,7 @@ use model::{Edit, Fields};
 
 use crate::Kinds;
 use crate::kinds::text;
-use crate::provider::{StateProvider, Turn, as_declared};
+use crate::provider::{ChangeTurn, StateProvider, as_declared};
 use crate::tools::ToolCall;
 
 /// The name that the host gets at boot.
@@ -70,8 +70,8 @@ impl StateProvider for HostnameSpec {
         Ok(told.err())
     }
 
-    fn turn(&self) -> Turn {
-        Turn::Files
+    fn turn(&self) -> ChangeTurn {
+        ChangeTurn::Files
     }
 
     fn works_below_root(&self) -> bool {

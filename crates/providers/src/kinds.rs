@@ -17,7 +17,9 @@ use model::{Digest, PathOwnership, PathState};
 
 use crate::accounts::KeptAccounts;
 use crate::package::{Aim, PackageWish, Packages};
-use crate::provider::{Decided, Notification, PathProvider, Provider, StateProvider, Turn, Turns};
+use crate::provider::{
+    ChangeTurn, ChangeTurns, Decided, Notification, PathProvider, Provider, StateProvider,
+};
 use crate::query;
 use crate::tree::DigestCache;
 use crate::undo::undo_note;
@@ -37,7 +39,7 @@ pub(crate) const MAX_OUTPUT: usize = 256 * 1024;
 pub struct Kinds {
     pub(crate) host: Arc<Host>,
     pub(crate) blobs: Arc<dyn Blobs>,
-    pub(crate) turns: Turns,
+    pub(crate) turns: ChangeTurns,
     pub(crate) packages: Packages,
     pub(crate) account_files: KeptAccounts,
     pub(crate) digests: DigestCache,
@@ -49,7 +51,7 @@ impl Kinds {
         Kinds {
             host,
             blobs,
-            turns: Turns::default(),
+            turns: ChangeTurns::default(),
             packages: Packages::default(),
             account_files: KeptAccounts::default(),
             digests: DigestCache::default(),
@@ -167,7 +169,7 @@ impl Kinds {
     }
 
     fn apply_packages(&self, specs: &[&PackageSpec], timeout: Duration) -> Vec<Result<Applied, String>> {
-        let _turn = self.turns.take(Turn::Packages);
+        let _turn = self.turns.take(ChangeTurn::Packages);
         let wishes: Vec<PackageWish<'_>> =
             specs.iter().map(|spec| PackageWish { spec, aim: Aim::Declared }).collect();
         self.transact(&wishes, timeout)

@@ -9,7 +9,7 @@ use model::{Digest, PathState};
 
 use crate::Kinds;
 use crate::kinds::text;
-use crate::provider::{Decided, PathProvider, Turn};
+use crate::provider::{ChangeTurn, Decided, PathProvider};
 
 impl PathProvider for LineSpec {
     fn decide(&self, kinds: &Kinds) -> Result<Decided, String> {
@@ -24,8 +24,8 @@ impl PathProvider for LineSpec {
     }
 
     /// Two modules may edit one file: each must see what the other wrote.
-    fn turn(&self) -> Option<Turn> {
-        Some(Turn::Files)
+    fn turn(&self) -> Option<ChangeTurn> {
+        Some(ChangeTurn::Files)
     }
 
     fn act(&self, kinds: &Kinds, decided: &Decided, _: Duration) -> Result<(), String> {

@@ -10,7 +10,7 @@ use converge::kinds::mount::{self, KernelMount, MountStep};
 use model::{Edit, Fields, PathOwnership, PathState};
 
 use crate::kinds::text;
-use crate::provider::{StateProvider, Turn};
+use crate::provider::{ChangeTurn, StateProvider};
 use crate::query::proc::Proc;
 use crate::tools::ToolCall;
 use crate::{Kinds, ROOTED};
@@ -91,8 +91,8 @@ impl StateProvider for MountSpec {
         Ok(None)
     }
 
-    fn turn(&self) -> Turn {
-        Turn::Files
+    fn turn(&self) -> ChangeTurn {
+        ChangeTurn::Files
     }
 
     fn works_below_root(&self) -> bool {

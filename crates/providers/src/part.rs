@@ -14,7 +14,7 @@ use model::{Digest, Fields, PathOwnership, PathState};
 
 use crate::Kinds;
 use crate::kinds::{MAX_EDITED, text};
-use crate::provider::{StateProvider, Turn, as_declared};
+use crate::provider::{ChangeTurn, StateProvider, as_declared};
 
 /// A thing that is a part of a text file.
 trait FilePart: StateSpec {
@@ -144,8 +144,8 @@ impl<T: FilePart> StateProvider for T {
         kinds.host.write(&file.path, write).map(|()| None).map_err(text)
     }
 
-    fn turn(&self) -> Turn {
-        Turn::Files
+    fn turn(&self) -> ChangeTurn {
+        ChangeTurn::Files
     }
 
     fn works_below_root(&self) -> bool {

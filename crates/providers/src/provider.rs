@@ -78,7 +78,7 @@ pub(crate) trait PathProvider {
     }
 
     /// What it shares with other resources while it changes something.
-    fn turn(&self) -> Option<Turn> {
+    fn turn(&self) -> Option<ChangeTurn> {
         None
     }
 
@@ -150,7 +150,7 @@ pub(crate) trait StateProvider: StateSpec {
     }
 
     /// What it shares with other resources while it looks and changes something.
-    fn turn(&self) -> Turn;
+    fn turn(&self) -> ChangeTurn;
 
     /// What a plan and a report show of an edit: all of it, unless it may be very long.
     fn shown(&self, edit: Edit<Fields>) -> Edit<Fields> {
@@ -204,7 +204,7 @@ pub(crate) fn as_declared(spec: &dyn StateSpec) -> Result<Option<Fields>, String
 
 /// What resources of several modules share: each must see what the other wrote.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Turn {
+pub(crate) enum ChangeTurn {
     /// Files of which a part is edited.
     Files,
     /// The databases of users and groups.
@@ -218,20 +218,20 @@ pub(crate) enum Turn {
 
 /// The turns of one host.
 #[derive(Debug, Default)]
-pub(crate) struct Turns {
+pub(crate) struct ChangeTurns {
     files: Mutex<()>,
     accounts: Mutex<()>,
     packages: Mutex<()>,
 }
 
-impl Turns {
+impl ChangeTurns {
     /// Waits for the turn, and holds it until the guard is dropped.
-    pub(crate) fn take(&self, turn: Turn) -> Option<MutexGuard<'_, ()>> {
+    pub(crate) fn take(&self, turn: ChangeTurn) -> Option<MutexGuard<'_, ()>> {
         let turn = match turn {
-            Turn::Files => &self.files,
-            Turn::Accounts => &self.accounts,
-            Turn::Packages => &self.packages,
-            Turn::Units => return None,
+            ChangeTurn::Files => &self.files,
+            ChangeTurn::Accounts => &self.accounts,
+            ChangeTurn::Packages => &self.packages,
+            ChangeTurn::Units => return None,
         };
         Some(turn.lock().unwrap_or_else(PoisonError::into_inner))
     }

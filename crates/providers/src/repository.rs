@@ -10,7 +10,7 @@ use model::{Digest, Edit, Fields, PathOwnership, PathState};
 
 use crate::Kinds;
 use crate::kinds::text;
-use crate::provider::{StateProvider, Turn, as_declared};
+use crate::provider::{ChangeTurn, StateProvider, as_declared};
 
 /// The largest key, in bytes.
 const MAX_KEY: u64 = 1024 * 1024;
@@ -72,8 +72,8 @@ impl StateProvider for RepositorySpec {
         Ok(None)
     }
 
-    fn turn(&self) -> Turn {
-        Turn::Packages
+    fn turn(&self) -> ChangeTurn {
+        ChangeTurn::Packages
     }
 
     fn works_below_root(&self) -> bool {

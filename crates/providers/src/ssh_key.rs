@@ -12,7 +12,7 @@ use model::{Digest, Fields, PathOwnership, PathState};
 
 use crate::Kinds;
 use crate::kinds::text;
-use crate::provider::{StateProvider, Turn, as_declared};
+use crate::provider::{ChangeTurn, StateProvider, as_declared};
 
 /// Permission bits of the directory and of the file in a home; of a file elsewhere, which the
 /// server reads as the user.
@@ -138,8 +138,8 @@ impl StateProvider for SshKeySpec {
         Ok(None)
     }
 
-    fn turn(&self) -> Turn {
-        Turn::Files
+    fn turn(&self) -> ChangeTurn {
+        ChangeTurn::Files
     }
 
     fn works_below_root(&self) -> bool {

@@ -10,7 +10,7 @@ use model::{Digest, Edit, Fields, PathOwnership, PathState};
 
 use crate::Kinds;
 use crate::kinds::{output, text};
-use crate::provider::{StateProvider, Turn, as_declared};
+use crate::provider::{ChangeTurn, StateProvider, as_declared};
 use crate::tools::ToolCall;
 
 /// The program that checks rules.
@@ -62,8 +62,8 @@ impl StateProvider for SudoSpec {
         kinds.host.write(&self.path, write).map(|()| None).map_err(text)
     }
 
-    fn turn(&self) -> Turn {
-        Turn::Files
+    fn turn(&self) -> ChangeTurn {
+        ChangeTurn::Files
     }
 }
 

@@ -8,7 +8,7 @@ use model::{Edit, Fields};
 
 use crate::Kinds;
 use crate::kinds::text;
-use crate::provider::{StateProvider, Turn};
+use crate::provider::{ChangeTurn, StateProvider};
 
 /// The most files of a folder that are looked at.
 const MAX_FILES: usize = 1000;
@@ -120,8 +120,8 @@ impl StateProvider for SysctlSpec {
         written.map(|()| None)
     }
 
-    fn turn(&self) -> Turn {
-        Turn::Files
+    fn turn(&self) -> ChangeTurn {
+        ChangeTurn::Files
     }
 
     fn works_below_root(&self) -> bool {

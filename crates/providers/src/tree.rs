@@ -22,7 +22,7 @@ use model::{Digest, Edit, Fields, PathOwnership, PathState};
 
 use crate::Kinds;
 use crate::kinds::{AccountNames, text};
-use crate::provider::{StateProvider, Turn};
+use crate::provider::{ChangeTurn, StateProvider};
 
 /// The most entries of a directory that is purged, and of all that is below it.
 const MAX_ENTRIES: usize = 20_000;
@@ -127,8 +127,8 @@ impl StateProvider for TreeSpec {
         Ok(None)
     }
 
-    fn turn(&self) -> Turn {
-        Turn::Files
+    fn turn(&self) -> ChangeTurn {
+        ChangeTurn::Files
     }
 
     fn works_below_root(&self) -> bool {

@@ -21,7 +21,7 @@ use model::{Fields, PathOwnership, PathState};
 
 use crate::Kinds;
 use crate::kinds::{failure, output, text};
-use crate::provider::{Notification, StateProvider, Turn};
+use crate::provider::{ChangeTurn, Notification, StateProvider};
 
 /// The mode of a folder of drop-ins.
 const FOLDER_MODE: u32 = 0o755;
@@ -90,8 +90,8 @@ impl StateProvider for UnitSpec {
         unit::is_absent(now)
     }
 
-    fn turn(&self) -> Turn {
-        Turn::Units
+    fn turn(&self) -> ChangeTurn {
+        ChangeTurn::Units
     }
 }
 

@@ -7,7 +7,7 @@ use converge::kinds::user;
 use model::{Edit, Fields, PathState};
 
 use crate::Kinds;
-use crate::provider::{StateProvider, Turn};
+use crate::provider::{ChangeTurn, StateProvider};
 
 impl StateProvider for UserSpec {
     fn observe(&self, kinds: &Kinds) -> Result<Option<Fields>, String> {
@@ -57,8 +57,8 @@ impl StateProvider for UserSpec {
         kinds.call_account_tools(calls, uid, timeout).map(|()| None)
     }
 
-    fn turn(&self) -> Turn {
-        Turn::Accounts
+    fn turn(&self) -> ChangeTurn {
+        ChangeTurn::Accounts
     }
 
     fn note(&self, edit: &Edit<Fields>) -> Option<String> {

@@ -276,7 +276,7 @@ fn named_groups_and_windows_travel_to_the_nodes_that_they_concern() {
     assert_eq!(b.node.groups.iter().collect::<Vec<_>>(), ["all"]);
     let nights = &a.windows["nights"];
     assert_eq!((a.windows.len(), nights.rules.as_deref()), (1, Some("CET-1CEST,M3.5.0,M10.5.0/3")));
-    let window = model::window::Window::read(nights).unwrap();
+    let window = model::window::TimeWindow::read(nights).unwrap();
     assert!(window.contains("2026-11-23T21:30:00Z".parse().unwrap()));
     assert!(b.windows.is_empty(), "nothing of its modules asks");
 }

@@ -1,4 +1,4 @@
-//! The route table of the socket. Paths of the node API for workloads (LIF-6) will stand beside these.
+//! The route table of the socket. Paths of the node API for workloads will stand beside these.
 
 /// Who may use a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -1,4 +1,4 @@
-//! [`Attributes`]: the evaluated attributes of one resource, read by their kinds.
+//! [`ResourceAttributes`]: the evaluated attributes of one resource, read by their kinds.
 
 use std::collections::BTreeMap;
 
@@ -21,24 +21,24 @@ pub struct BindContext<'a> {
 
 /// The attributes that are given, for the `bind` function of a type.
 #[derive(Debug)]
-pub struct Attributes<'a> {
+pub struct ResourceAttributes<'a> {
     name: &'a str,
     values: BTreeMap<&'static str, Read>,
     context: &'a BindContext<'a>,
 }
 
-impl<'a> Attributes<'a> {
+impl<'a> ResourceAttributes<'a> {
     pub(super) fn read(
         kind: &ResourceType,
         name: &'a str,
         attributes: &BTreeMap<String, Value>,
         context: &'a BindContext<'a>,
-    ) -> Result<Attributes<'a>, String> {
+    ) -> Result<ResourceAttributes<'a>, String> {
         let given = kind.attributes.iter().filter_map(|a| attributes.get(a.name).map(|value| (a, value)));
         let values = given
             .map(|(a, value)| Ok((a.name, read::read(a.kind, value)?)))
             .collect::<Result<_, String>>()?;
-        Ok(Attributes { name, values, context })
+        Ok(ResourceAttributes { name, values, context })
     }
 
     /// The resource's name.
@@ -59,7 +59,7 @@ impl<'a> Attributes<'a> {
         }
     }
 
-    /// As [`Attributes::text`]; an empty text where it is not given.
+    /// As [`ResourceAttributes::text`]; an empty text where it is not given.
     pub(crate) fn text_or_empty(&self, name: &str) -> String {
         self.text(name).unwrap_or_default()
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use lang::Value;
 use model::Digest;
 
-use super::attributes::{Attributes, BindContext, refuse};
+use super::attributes::{BindContext, ResourceAttributes, refuse};
 use crate::module::FileRef;
 use crate::types::Spec;
 
@@ -20,7 +20,7 @@ pub fn bind(
     context: &BindContext<'_>,
 ) -> Result<Spec, String> {
     let kind = refuse(kind, name, attributes)?;
-    (kind.bind)(&Attributes::read(kind, name, attributes, context)?)
+    (kind.bind)(&ResourceAttributes::read(kind, name, attributes, context)?)
 }
 
 /// Reads what the ledger kept of a resource that left the set (`ResourceType::removal`) as the

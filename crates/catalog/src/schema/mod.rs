@@ -14,7 +14,7 @@ use std::collections::BTreeMap;
 
 use lang::Value;
 
-pub use attributes::{Attributes, BindContext};
+pub use attributes::{BindContext, ResourceAttributes};
 pub use bind::{bind, bind_removal};
 pub use keys::{COMMON, LATER_TYPES};
 pub use markdown::markdown;
@@ -58,7 +58,7 @@ pub struct ResourceType {
     /// resource's name too, as `name`.
     pub rules: fn(&BTreeMap<String, Value>) -> Vec<AttributeProblem>,
     /// Reads its evaluated attributes.
-    pub bind: fn(&Attributes<'_>) -> Result<Spec, String>,
+    pub bind: fn(&ResourceAttributes<'_>) -> Result<Spec, String>,
 }
 
 /// What of the host a type manages.

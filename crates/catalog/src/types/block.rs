@@ -7,10 +7,12 @@ use model::Fields;
 
 use super::FileContent;
 use super::edited::CREATE;
-use super::{EditedFile, Ensure, FILE_TIMEOUT_SECS, GROUP, MODE, OWNER, STATE, Spec, StateSpec};
+use super::{
+    EditedFile, Ensure, FILE_TIMEOUT_SECS, GROUP, MODE, OWNER, ResourceSubject, STATE, Spec, StateSpec,
+};
 use crate::module::OnRemove::{Delete, Keep, Restore};
 use crate::schema::{
-    Attribute, AttributeProblem, Attributes, FieldKind, Manages, ResourceType, Short, is_absent,
+    Attribute, AttributeProblem, FieldKind, Manages, ResourceAttributes, ResourceType, Short, is_absent,
 };
 
 /// The longest content of a block, in bytes: what is longer is a file of its own.
@@ -119,6 +121,10 @@ impl StateSpec for BlockSpec {
     fn needs(&self) -> Vec<&str> {
         vec![&self.file.path]
     }
+
+    fn after(&self) -> Vec<ResourceSubject<'_>> {
+        self.file.ownership.accounts()
+    }
 }
 
 fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
@@ -139,7 +145,7 @@ fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
     found
 }
 
-fn bind(given: &Attributes<'_>) -> Result<Spec, String> {
+fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
     let name = given.name();
     let marks = |text: &str| text.contains(BLOCK_BEGIN) || text.contains(BLOCK_END);
     if name.is_empty() || name.trim() != name || name.contains(char::is_control) || marks(&name) {

@@ -8,7 +8,8 @@ use super::{Ensure, FILE_TIMEOUT_SECS, FileContent, FileSpec, Ownership, STATE, 
 use crate::module::CommandLine;
 use crate::module::OnRemove::{Delete, Keep, Restore};
 use crate::schema::{
-    Attribute, AttributeProblem, Attributes, FieldKind, Manages, ResourceType, Short, is_absent, literal,
+    Attribute, AttributeProblem, FieldKind, Manages, ResourceAttributes, ResourceType, Short, is_absent,
+    literal,
 };
 
 /// Where cron looks for files of entries.
@@ -150,7 +151,7 @@ fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
     found
 }
 
-fn bind(given: &Attributes<'_>) -> Result<Spec, String> {
+fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
     let name = given.name();
     name_problem(&name)?;
     let content = match given.ensure() {
@@ -174,7 +175,7 @@ fn bind(given: &Attributes<'_>) -> Result<Spec, String> {
 }
 
 /// The file's text.
-fn entry(given: &Attributes<'_>, name: &str) -> Result<String, String> {
+fn entry(given: &ResourceAttributes<'_>, name: &str) -> Result<String, String> {
     let user = given.text("user").unwrap_or_else(|| "root".to_owned());
     user_problem(&user)?;
     let command = match given.command("command").ok_or("command is missing")? {

@@ -7,7 +7,9 @@ use model::Digest;
 
 use super::{COMMAND_TIMEOUT_SECS, Spec};
 use crate::module::OnRemove::{Delete, Keep};
-use crate::schema::{Attribute, AttributeProblem, Attributes, FieldKind, Manages, ResourceType, Short};
+use crate::schema::{
+    Attribute, AttributeProblem, FieldKind, Manages, ResourceAttributes, ResourceType, Short,
+};
 
 /// The declaration.
 pub(super) static TYPE: ResourceType = ResourceType {
@@ -96,7 +98,7 @@ fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
     Vec::new()
 }
 
-fn bind(given: &Attributes<'_>) -> Result<Spec, String> {
+fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
     let path = given.text("script").ok_or("script is missing")?;
     let script = if path.starts_with('/') {
         let digest = given.digest("sha256").ok_or("a script on the host needs sha256")?;

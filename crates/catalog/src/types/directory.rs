@@ -5,10 +5,14 @@ use std::collections::BTreeMap;
 use lang::Value;
 use model::Fields;
 
-use super::{Ensure, FILE_TIMEOUT_SECS, GROUP, MODE, OWNER, Ownership, STATE, Spec, StateSpec};
+use super::{
+    Ensure, FILE_TIMEOUT_SECS, GROUP, MODE, OWNER, Ownership, ResourceSubject, STATE, Spec, StateSpec,
+};
 use crate::module::FileRef;
 use crate::module::OnRemove::{Delete, Keep, Restore};
-use crate::schema::{Attribute, AttributeProblem, Attributes, FieldKind, Manages, ResourceType, Short};
+use crate::schema::{
+    Attribute, AttributeProblem, FieldKind, Manages, ResourceAttributes, ResourceType, Short,
+};
 
 /// The most files of a tree.
 const MAX_TREE_FILES: usize = 5_000;
@@ -91,6 +95,10 @@ impl StateSpec for TreeSpec {
         let text = |file: &FileRef| format!("sha256:{} ({} bytes)", file.digest.short(), file.size);
         self.files.iter().map(|(path, file)| (format!("./{path}"), text(file))).collect()
     }
+
+    fn after(&self) -> Vec<ResourceSubject<'_>> {
+        self.ownership.accounts()
+    }
 }
 
 fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
@@ -105,7 +113,7 @@ fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
     .collect()
 }
 
-fn bind(given: &Attributes<'_>) -> Result<Spec, String> {
+fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
     let (path, ensure, ownership) = (given.name(), given.ensure(), given.ownership());
     let Some(source) = given.text("source") else {
         let recurse = given.bool("recurse");

@@ -8,7 +8,7 @@ use model::Digest;
 use super::{COMMAND_TIMEOUT_SECS, Ensure, GROUP, MODE, OWNER, Ownership, STATE, Spec};
 use crate::module::OnRemove::{Delete, Keep, Restore};
 use crate::schema::{
-    Attribute, AttributeProblem, Attributes, FieldKind, Manages, ResourceType, Short, is_absent,
+    Attribute, AttributeProblem, FieldKind, Manages, ResourceAttributes, ResourceType, Short, is_absent,
 };
 
 /// Where Debian keeps the certificates of the CAs that a machine believes.
@@ -104,7 +104,7 @@ fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
     }
 }
 
-fn bind(given: &Attributes<'_>) -> Result<Spec, String> {
+fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
     Ok(Spec::Download(DownloadSpec {
         path: given.name(),
         ensure: given.ensure(),

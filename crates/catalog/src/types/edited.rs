@@ -3,7 +3,7 @@
 use model::Fields;
 
 use super::Ownership;
-use crate::schema::{Attribute, Attributes, FieldKind};
+use crate::schema::{Attribute, FieldKind, ResourceAttributes};
 
 /// Whether a missing file is made.
 pub(super) const CREATE: Attribute = Attribute::new(
@@ -25,7 +25,7 @@ pub struct EditedFile {
 }
 
 impl EditedFile {
-    pub(super) fn read(given: &Attributes<'_>) -> EditedFile {
+    pub(super) fn read(given: &ResourceAttributes<'_>) -> EditedFile {
         EditedFile {
             path: given.text_or_empty("path"),
             create: given.bool("create"),

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use super::{COMMAND_TIMEOUT_SECS, Spec, no_rules};
 use crate::module::CommandLine;
 use crate::module::OnRemove::{Delete, Keep};
-use crate::schema::{Attribute, Attributes, FieldKind, Manages, ResourceType, Short};
+use crate::schema::{Attribute, FieldKind, Manages, ResourceAttributes, ResourceType, Short};
 
 /// The declaration of `exec`.
 pub(super) static EXEC: ResourceType = ResourceType {
@@ -78,7 +78,7 @@ pub struct ExecSpec {
     pub remove: Option<CommandLine>,
 }
 
-fn bind(given: &Attributes<'_>) -> Result<Spec, String> {
+fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
     Ok(Spec::Exec(ExecSpec {
         command: given.command("command").ok_or("command is missing")?,
         creates: given.text("creates"),

@@ -8,7 +8,7 @@ use super::{Ensure, FILE_TIMEOUT_SECS, FileContent, GROUP, MODE, OWNER, Ownershi
 use crate::module::CommandLine;
 use crate::module::OnRemove::{Delete, Keep, Restore};
 use crate::schema::{
-    Attribute, AttributeProblem, Attributes, FieldKind, Manages, ResourceType, Short, is_absent,
+    Attribute, AttributeProblem, FieldKind, Manages, ResourceAttributes, ResourceType, Short, is_absent,
 };
 
 /// The declaration.
@@ -91,7 +91,7 @@ fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
     found
 }
 
-fn bind(given: &Attributes<'_>) -> Result<Spec, String> {
+fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
     Ok(Spec::File(FileSpec {
         path: given.name(),
         ensure: given.ensure(),

@@ -9,7 +9,8 @@ use super::account::{account_name_problem, group_names_problem};
 use super::{COMMAND_TIMEOUT_SECS, Ensure, STATE, Spec, StateSpec};
 use crate::module::OnRemove::{Delete, Keep, Restore};
 use crate::schema::{
-    Attribute, AttributeProblem, Attributes, FieldKind, Manages, ResourceType, Short, literal, literals,
+    Attribute, AttributeProblem, FieldKind, Manages, ResourceAttributes, ResourceType, Short, literal,
+    literals,
 };
 
 /// The declaration.
@@ -92,7 +93,7 @@ fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
     found
 }
 
-fn bind(given: &Attributes<'_>) -> Result<Spec, String> {
+fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
     let members = given.list("members").map(|mut members| {
         members.sort();
         members.dedup();

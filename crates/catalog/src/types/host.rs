@@ -8,7 +8,9 @@ use model::Fields;
 
 use super::{Ensure, FILE_TIMEOUT_SECS, STATE, Spec, StateSpec};
 use crate::module::OnRemove::{Delete, Keep, Restore};
-use crate::schema::{Attribute, AttributeProblem, Attributes, FieldKind, Manages, ResourceType, Short};
+use crate::schema::{
+    Attribute, AttributeProblem, FieldKind, Manages, ResourceAttributes, ResourceType, Short,
+};
 
 /// The hosts file of a machine.
 pub const HOSTS: &str = "/etc/hosts";
@@ -81,7 +83,7 @@ fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
     vec![AttributeProblem::value("address", format!("`{address}` is not an IP address"), help)]
 }
 
-fn bind(given: &Attributes<'_>) -> Result<Spec, String> {
+fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
     let (name, aliases) = (given.name(), given.list("aliases"));
     for name in std::iter::once(&name).chain(aliases.iter().flatten()) {
         if name.is_empty() || name.contains(|c: char| c.is_whitespace() || c == '#') {

@@ -8,7 +8,7 @@ use model::Fields;
 use super::{Ensure, FILE_TIMEOUT_SECS, Spec, StateSpec};
 use crate::module::OnRemove::{Keep, Restore};
 use crate::schema::{
-    Attribute, AttributeProblem, Attributes, FieldKind, Manages, ResourceType, Short, literal,
+    Attribute, AttributeProblem, FieldKind, Manages, ResourceAttributes, ResourceType, Short, literal,
 };
 
 /// The longest name that the kernel holds, in bytes.
@@ -94,6 +94,6 @@ fn hostname_problem(name: &str) -> Option<&'static str> {
     None
 }
 
-fn bind(given: &Attributes<'_>) -> Result<Spec, String> {
+fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
     Ok(Spec::Hostname(HostnameSpec { name: given.name(), pretty: given.text("pretty") }))
 }

@@ -6,10 +6,12 @@ use lang::Value;
 use model::Fields;
 
 use super::edited::CREATE;
-use super::{EditedFile, Ensure, FILE_TIMEOUT_SECS, GROUP, MODE, OWNER, STATE, Spec, StateSpec};
+use super::{
+    EditedFile, Ensure, FILE_TIMEOUT_SECS, GROUP, MODE, OWNER, ResourceSubject, STATE, Spec, StateSpec,
+};
 use crate::module::OnRemove::{Delete, Keep, Restore};
 use crate::schema::{
-    Attribute, AttributeProblem, Attributes, FieldKind, Manages, ResourceType, Short, is_absent,
+    Attribute, AttributeProblem, FieldKind, Manages, ResourceAttributes, ResourceType, Short, is_absent,
 };
 
 /// The declaration.
@@ -104,6 +106,10 @@ impl StateSpec for IniSpec {
     fn needs(&self) -> Vec<&str> {
         vec![&self.file.path]
     }
+
+    fn after(&self) -> Vec<ResourceSubject<'_>> {
+        self.file.ownership.accounts()
+    }
 }
 
 fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
@@ -133,7 +139,7 @@ fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
     found
 }
 
-fn bind(given: &Attributes<'_>) -> Result<Spec, String> {
+fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
     let section = given.text("section").map(|section| section.trim().to_owned());
     if let Some(section) = section.as_deref().filter(|name| name.is_empty() || name.contains(']')) {
         return Err(format!("`{section}` cannot be a section's name"));

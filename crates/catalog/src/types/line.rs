@@ -7,7 +7,7 @@ use lang::Value;
 use super::{Ensure, FILE_TIMEOUT_SECS, GROUP, MODE, OWNER, Ownership, STATE, Spec};
 use crate::module::OnRemove::Keep;
 use crate::schema::{
-    Attribute, AttributeProblem, Attributes, FieldKind, Manages, ResourceType, Short, is_absent,
+    Attribute, AttributeProblem, FieldKind, Manages, ResourceAttributes, ResourceType, Short, is_absent,
 };
 
 /// The declaration.
@@ -81,7 +81,7 @@ fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
     vec![AttributeProblem::missing(None, "`line` needs `line`".to_owned(), help)]
 }
 
-fn bind(given: &Attributes<'_>) -> Result<Spec, String> {
+fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
     Ok(Spec::Line(LineSpec {
         path: given.text_or_empty("path"),
         ensure: given.ensure(),

@@ -154,7 +154,7 @@ pub trait StateSpec {
     }
 
     /// Other things that must be right before it, where they are declared: its user, its package.
-    fn after(&self) -> Vec<Subject<'_>> {
+    fn after(&self) -> Vec<ResourceSubject<'_>> {
         Vec::new()
     }
 
@@ -171,7 +171,7 @@ pub trait StateSpec {
 
 /// What of the host a resource is about. Two resources with one subject are about the same thing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Subject<'a> {
+pub enum ResourceSubject<'a> {
     /// What is at this path.
     Path(&'a str),
     /// A thing of a type, by its name.
@@ -252,6 +252,14 @@ pub struct Ownership {
     pub owner: Option<String>,
     /// Group name or number.
     pub group: Option<String>,
+}
+
+impl Ownership {
+    /// The user and the group, which must be there before.
+    pub fn accounts(&self) -> Vec<ResourceSubject<'_>> {
+        let user = self.owner.iter().map(|name| ResourceSubject::Named { kind: "user", name });
+        user.chain(self.group.iter().map(|name| ResourceSubject::Named { kind: "group", name })).collect()
+    }
 }
 
 /// The bytes that a file should hold.

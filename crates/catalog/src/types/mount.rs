@@ -8,7 +8,8 @@ use model::Fields;
 use super::{Ensure, Spec, StateSpec};
 use crate::module::OnRemove::{Delete, Keep, Restore};
 use crate::schema::{
-    Attribute, AttributeProblem, Attributes, FieldKind, Manages, ResourceType, Short, is_absent, literal,
+    Attribute, AttributeProblem, FieldKind, Manages, ResourceAttributes, ResourceType, Short, is_absent,
+    literal,
 };
 
 /// The table of file systems.
@@ -151,7 +152,7 @@ fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
     found
 }
 
-fn bind(given: &Attributes<'_>) -> Result<Spec, String> {
+fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
     let options = given.list("options").unwrap_or_default().join(",");
     Ok(Spec::Mount(MountSpec {
         path: given.name(),

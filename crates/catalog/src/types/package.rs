@@ -9,7 +9,9 @@ use model::Fields;
 use super::{Ensure, Spec, StateSpec, Together};
 use crate::module::OnRemove::{Delete, Keep, Restore};
 use crate::params;
-use crate::schema::{Attribute, AttributeProblem, Attributes, FieldKind, Manages, ResourceType, Short};
+use crate::schema::{
+    Attribute, AttributeProblem, FieldKind, Manages, ResourceAttributes, ResourceType, Short,
+};
 
 /// Seconds that a transaction may take where `timeout:` says nothing.
 const TRANSACTION_TIMEOUT_SECS: u32 = 3600;
@@ -211,7 +213,7 @@ fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
     problems
 }
 
-fn bind(given: &Attributes<'_>) -> Result<Spec, String> {
+fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
     let name = given.name();
     refuse_name(&name)?;
     let version = given.text("version");
@@ -271,7 +273,7 @@ fn refuse_name(name: &str) -> Result<(), String> {
         && !arch.is_empty()
         && arch.chars().all(|c| plain(c) || c == '-');
     // apt reads a sign at the end as what to do with the package.
-    if fits && !package.ends_with(['+', '-']) || fits && package.ends_with("++") {
+    if fits && (!package.ends_with(['+', '-']) || package.ends_with("++")) {
         return Ok(());
     }
     if name.contains('=') {

@@ -9,7 +9,7 @@ use super::{Ensure, FileContent, STATE, Spec, StateSpec};
 use crate::module::OnRemove::{Delete, Keep};
 use crate::params;
 use crate::schema::{
-    Attribute, AttributeProblem, Attributes, FieldKind, Manages, ResourceType, Short, is_absent,
+    Attribute, AttributeProblem, FieldKind, Manages, ResourceAttributes, ResourceType, Short, is_absent,
 };
 
 /// Seconds that setting it may take where `timeout:` says nothing.
@@ -166,7 +166,7 @@ fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
     }
 }
 
-fn bind(given: &Attributes<'_>) -> Result<Spec, String> {
+fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
     let name = given.name();
     let fits = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
     // apt passes by files whose names have other characters.

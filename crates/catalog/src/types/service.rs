@@ -9,7 +9,7 @@ use super::unit::{DROP_IN_PREFIX, DROP_IN_TEXT, UNIT_FOLDER, unit_name, with_las
 use super::{Ensure, NotifyAction, RunState, Spec, UnitFile, UnitSpec};
 use crate::module::OnRemove::{Delete, Keep, Restore};
 use crate::schema::{
-    Attribute, AttributeProblem, Attributes, FieldKind, Manages, ResourceType, Short, literal,
+    Attribute, AttributeProblem, FieldKind, Manages, ResourceAttributes, ResourceType, Short, literal,
 };
 
 /// Seconds that a service may take to start where `timeout:` says nothing. systemd's own limit is
@@ -144,7 +144,7 @@ fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
     found
 }
 
-fn bind(given: &Attributes<'_>) -> Result<Spec, String> {
+fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
     let unit = unit_name(&given.name())?;
     let state = given.text("state");
     let ensure = given.ensure();

@@ -7,10 +7,10 @@ use data_encoding::BASE64;
 use lang::Value;
 use model::Fields;
 
-use super::{Ensure, FILE_TIMEOUT_SECS, STATE, Spec, StateSpec, Subject};
+use super::{Ensure, FILE_TIMEOUT_SECS, ResourceSubject, STATE, Spec, StateSpec};
 use crate::module::OnRemove::{Delete, Keep, Restore};
 use crate::schema::{
-    Attribute, AttributeProblem, Attributes, FieldKind, Manages, ResourceType, Short, literals,
+    Attribute, AttributeProblem, FieldKind, Manages, ResourceAttributes, ResourceType, Short, literals,
 };
 
 /// The kinds of key that OpenSSH takes in an authorized_keys file.
@@ -182,8 +182,8 @@ impl StateSpec for SshKeySpec {
         self.path.iter().map(String::as_str).collect()
     }
 
-    fn after(&self) -> Vec<Subject<'_>> {
-        vec![Subject::Named { kind: "user", name: &self.user }]
+    fn after(&self) -> Vec<ResourceSubject<'_>> {
+        vec![ResourceSubject::Named { kind: "user", name: &self.user }]
     }
 }
 
@@ -219,7 +219,7 @@ fn is_option(option: &str) -> bool {
     named && text.is_none_or(quoted)
 }
 
-fn bind(given: &Attributes<'_>) -> Result<Spec, String> {
+fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
     let texts = given.list("key").unwrap_or_default();
     let mut keys: Vec<AuthorizedKey> = Vec::new();
     for text in &texts {

@@ -8,8 +8,8 @@ use model::Fields;
 use super::{Ensure, FILE_TIMEOUT_SECS, STATE, Spec, StateSpec};
 use crate::module::OnRemove::{Delete, Keep, Restore};
 use crate::schema::{
-    Attribute, AttributeProblem, Attributes, FieldKind, Manages, ResourceType, Short, is_absent, literal,
-    literals,
+    Attribute, AttributeProblem, FieldKind, Manages, ResourceAttributes, ResourceType, Short, is_absent,
+    literal, literals,
 };
 
 /// Where rules are.
@@ -162,7 +162,7 @@ fn is_command(text: &str) -> bool {
     !allowed.is_empty() && (alias || path.starts_with('/'))
 }
 
-fn bind(given: &Attributes<'_>) -> Result<Spec, String> {
+fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
     let name = given.name();
     let ensure = given.ensure();
     let content = given.text("content").map(|text| match text.is_empty() || text.ends_with('\n') {
@@ -173,7 +173,7 @@ fn bind(given: &Attributes<'_>) -> Result<Spec, String> {
     Ok(Spec::Sudo(SudoSpec { path: format!("{FOLDER}/{name}"), name, ensure, content }))
 }
 
-fn rule(given: &Attributes<'_>) -> String {
+fn rule(given: &ResourceAttributes<'_>) -> String {
     let groups = given.list("groups").unwrap_or_default().into_iter().map(|group| format!("%{group}"));
     let whom: Vec<String> = given.list("users").unwrap_or_default().into_iter().chain(groups).collect();
     let hosts = given.list("hosts").unwrap_or_else(|| vec!["ALL".to_owned()]).join(", ");

@@ -2,7 +2,7 @@
 
 use super::{Ensure, FILE_TIMEOUT_SECS, STATE, Spec, no_rules};
 use crate::module::OnRemove::{Delete, Keep, Restore};
-use crate::schema::{Attribute, Attributes, FieldKind, Manages, ResourceType, Short};
+use crate::schema::{Attribute, FieldKind, Manages, ResourceAttributes, ResourceType, Short};
 
 /// The declaration.
 pub(super) static TYPE: ResourceType = ResourceType {
@@ -35,7 +35,7 @@ pub struct SymlinkSpec {
     pub target: String,
 }
 
-fn bind(given: &Attributes<'_>) -> Result<Spec, String> {
+fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
     Ok(Spec::Symlink(SymlinkSpec {
         path: given.name(),
         ensure: given.ensure(),

@@ -8,7 +8,7 @@ use model::Fields;
 use super::{Ensure, FILE_TIMEOUT_SECS, STATE, Spec, StateSpec};
 use crate::module::OnRemove::{Delete, Keep, Restore};
 use crate::schema::{
-    Attribute, AttributeProblem, Attributes, FieldKind, Manages, ResourceType, Short, literal,
+    Attribute, AttributeProblem, FieldKind, Manages, ResourceAttributes, ResourceType, Short, literal,
 };
 
 /// The file of parameters that say no other.
@@ -128,7 +128,7 @@ fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
     found
 }
 
-fn bind(given: &Attributes<'_>) -> Result<Spec, String> {
+fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
     let key = given.name();
     sysctl_path(&key).map_err(|why| format!("`{key}`: {why}"))?;
     Ok(Spec::Sysctl(SysctlSpec {

@@ -9,8 +9,8 @@ use super::{Ensure, NotifyAction, RunState, STATE, Spec, UnitFile, UnitSpec};
 use crate::module::CommandLine;
 use crate::module::OnRemove::{Delete, Keep, Restore};
 use crate::schema::{
-    Attribute, AttributeProblem, Attributes, FieldKind, Manages, ResourceType, Short, is_absent, literal,
-    literals,
+    Attribute, AttributeProblem, FieldKind, Manages, ResourceAttributes, ResourceType, Short, is_absent,
+    literal, literals,
 };
 
 /// Seconds that a timer may take to start where `timeout:` says nothing.
@@ -158,7 +158,7 @@ fn calendar_problem(text: &str) -> Option<&'static str> {
     Some("it says neither a weekday nor a date nor a time")
 }
 
-fn bind(given: &Attributes<'_>) -> Result<Spec, String> {
+fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
     let stem = timer_name(&given.name())?;
     let ensure = given.ensure();
     let present = ensure == Ensure::Present;
@@ -189,7 +189,7 @@ fn bind(given: &Attributes<'_>) -> Result<Spec, String> {
     }))
 }
 
-fn timer_text(given: &Attributes<'_>, stem: &str) -> String {
+fn timer_text(given: &ResourceAttributes<'_>, stem: &str) -> String {
     let mut out = head(given, stem, "Starts");
     out.push_str("\n[Timer]\n");
     for calendar in given.list("on_calendar").unwrap_or_default() {
@@ -212,7 +212,7 @@ fn timer_text(given: &Attributes<'_>, stem: &str) -> String {
     out + "\n[Install]\nWantedBy=timers.target\n"
 }
 
-fn service_text(given: &Attributes<'_>, stem: &str) -> Result<String, String> {
+fn service_text(given: &ResourceAttributes<'_>, stem: &str) -> Result<String, String> {
     let mut out = head(given, stem, "Is started by");
     let argv = match given.command("command").ok_or("command is missing")? {
         CommandLine::Argv(argv) => argv,
@@ -235,7 +235,7 @@ fn service_text(given: &Attributes<'_>, stem: &str) -> Result<String, String> {
     Ok(out)
 }
 
-fn head(given: &Attributes<'_>, stem: &str, does: &str) -> String {
+fn head(given: &ResourceAttributes<'_>, stem: &str, does: &str) -> String {
     let other = if does == "Starts" { "service" } else { "timer" };
     let description = given.text("description").unwrap_or_else(|| stem.to_owned()).replace('%', "%%");
     format!("# Kept by Muster. {does} {stem}.{other}.\n[Unit]\nDescription={description}\n")

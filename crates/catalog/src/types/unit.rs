@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use model::Fields;
 
-use super::{Ensure, StateSpec, Subject};
+use super::{Ensure, ResourceSubject, StateSpec};
 
 /// Where units of this machine's administrator are.
 pub const UNIT_FOLDER: &str = "/etc/systemd/system";
@@ -124,8 +124,13 @@ impl StateSpec for UnitSpec {
         vec![&self.path]
     }
 
-    fn after(&self) -> Vec<Subject<'_>> {
-        self.user.iter().map(|name| Subject::Named { kind: "user", name }).collect()
+    /// A package brings the units that are its own.
+    fn after_types(&self) -> &'static [&'static str] {
+        &["package"]
+    }
+
+    fn after(&self) -> Vec<ResourceSubject<'_>> {
+        self.user.iter().map(|name| ResourceSubject::Named { kind: "user", name }).collect()
     }
 }
 

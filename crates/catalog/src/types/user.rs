@@ -7,10 +7,11 @@ use lang::Value;
 use model::{Digest, Fields, Timestamp};
 
 use super::account::{account_name_problem, group_names_problem};
-use super::{COMMAND_TIMEOUT_SECS, Ensure, STATE, Spec, StateSpec, Subject};
+use super::{COMMAND_TIMEOUT_SECS, Ensure, ResourceSubject, STATE, Spec, StateSpec};
 use crate::module::OnRemove::{Delete, Keep, Restore};
 use crate::schema::{
-    Attribute, AttributeProblem, Attributes, FieldKind, Manages, ResourceType, Short, literal, literals,
+    Attribute, AttributeProblem, FieldKind, Manages, ResourceAttributes, ResourceType, Short, literal,
+    literals,
 };
 
 /// How `expires` says that an account does not expire.
@@ -251,9 +252,9 @@ impl StateSpec for UserSpec {
         texts.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?))).collect()
     }
 
-    fn after(&self) -> Vec<Subject<'_>> {
+    fn after(&self) -> Vec<ResourceSubject<'_>> {
         let groups = self.group.iter().chain(self.groups.iter().flatten());
-        groups.map(|name| Subject::Named { kind: "group", name }).collect()
+        groups.map(|name| ResourceSubject::Named { kind: "group", name }).collect()
     }
 }
 
@@ -300,7 +301,7 @@ fn is_crypt_hash(text: &str) -> bool {
     }
 }
 
-fn bind(given: &Attributes<'_>) -> Result<Spec, String> {
+fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
     let password = given.text("password");
     let marked = password.as_ref().is_some_and(|text| text.starts_with('!') && text.len() > 1);
     let groups = given.list("groups").map(|mut groups| {

@@ -19,7 +19,7 @@ use catalog::params::Resolved;
 use catalog::schema::{self, Manages};
 use catalog::types::{Ensure, Spec, StateSpec, Together};
 use lang::{Expr, Value};
-use model::window::Window;
+use model::window::TimeWindow;
 
 use links::DeclaredSlots;
 
@@ -28,7 +28,7 @@ pub(crate) use order::parents;
 pub use reads::TraitUses;
 
 use crate::condition::{ModuleScope, SharedScope};
-use crate::{ResourceId, Subject, When};
+use crate::{ResourceId, ResourceSubject, When};
 
 /// What is bound.
 #[derive(Clone, Copy, Debug)]
@@ -51,7 +51,7 @@ pub struct Desired {
     /// The whole node only observes; removals too.
     pub observe: bool,
     /// The windows that its conditions may ask for; one that cannot be read carries the reason.
-    pub windows: Arc<BTreeMap<String, Result<Window, String>>>,
+    pub windows: Arc<BTreeMap<String, Result<TimeWindow, String>>>,
     /// Where each resource stands: module and slot (resources, then handlers).
     pub(crate) index: Arc<BTreeMap<ResourceId, (usize, usize)>>,
 }
@@ -178,11 +178,13 @@ impl BoundResource {
 
     /// What of the host it is about; `None` where that is not known. Where it is not wanted there is
     /// no spec, and the name says it.
-    pub fn subject(&self) -> Option<Subject<'_>> {
+    pub fn subject(&self) -> Option<ResourceSubject<'_>> {
         match self.manages()? {
-            Manages::Path => Some(Subject::Path(self.path().unwrap_or(&self.name))),
-            Manages::Part => self.path().map(Subject::Path),
-            Manages::State | Manages::Effect => Some(Subject::Named { kind: &self.kind, name: &self.name }),
+            Manages::Path => Some(ResourceSubject::Path(self.path().unwrap_or(&self.name))),
+            Manages::Part => self.path().map(ResourceSubject::Path),
+            Manages::State | Manages::Effect => {
+                Some(ResourceSubject::Named { kind: &self.kind, name: &self.name })
+            }
         }
     }
 
@@ -217,15 +219,14 @@ impl BoundResource {
 
     /// Things other than paths that must be right before it, where they are declared: the user and the
     /// group that own a file, or as which a command runs.
-    pub(crate) fn after_things(&self) -> Vec<Subject<'_>> {
+    pub(crate) fn after_things(&self) -> Vec<ResourceSubject<'_>> {
         match &self.spec {
-            Ok(Spec::File(spec)) => {
-                accounts(spec.ownership.owner.as_deref(), spec.ownership.group.as_deref())
+            Ok(Spec::File(spec)) => spec.ownership.accounts(),
+            Ok(Spec::Directory(spec)) => spec.ownership.accounts(),
+            Ok(Spec::Download(spec)) => spec.ownership.accounts(),
+            Ok(Spec::Exec(spec)) => {
+                spec.user.iter().map(|name| ResourceSubject::Named { kind: "user", name }).collect()
             }
-            Ok(Spec::Directory(spec)) => {
-                accounts(spec.ownership.owner.as_deref(), spec.ownership.group.as_deref())
-            }
-            Ok(Spec::Exec(spec)) => accounts(spec.user.as_deref(), None),
             Ok(spec) => spec.state().map(StateSpec::after).unwrap_or_default(),
             Err(_) => Vec::new(),
         }
@@ -241,12 +242,6 @@ impl BoundResource {
         let state = self.spec.as_ref().ok().and_then(Spec::state);
         state.map(StateSpec::after_types).unwrap_or_default()
     }
-}
-
-/// A user and a group by name.
-fn accounts<'a>(user: Option<&'a str>, group: Option<&'a str>) -> Vec<Subject<'a>> {
-    let user = user.map(|name| Subject::Named { kind: "user", name });
-    user.into_iter().chain(group.map(|name| Subject::Named { kind: "group", name })).collect()
 }
 
 impl Desired {
@@ -291,8 +286,9 @@ pub fn bind(inputs: &Inputs<'_>) -> Desired {
     let modules = order::order(modules);
     let index = index(&modules);
     let windows = inputs.params.windows.iter();
-    let windows = windows
-        .map(|(name, declared)| (name.clone(), Window::read(declared).map_err(|error| error.to_string())));
+    let windows = windows.map(|(name, declared)| {
+        (name.clone(), TimeWindow::read(declared).map_err(|error| error.to_string()))
+    });
     Desired {
         modules: modules.into_iter().map(Arc::new).collect(),
         observe: inputs.params.observe,

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use catalog::types::Spec;
 
 use super::{BoundModule, BoundResource};
-use crate::{ResourceId, Subject, graph};
+use crate::{ResourceId, ResourceSubject, graph};
 
 type BindEdges = BTreeSet<(usize, usize)>;
 
@@ -180,7 +180,7 @@ fn implied(list: &[Arc<BoundResource>]) -> BindEdges {
 struct Makers<'a> {
     files: BTreeMap<&'a str, usize>,
     directories: BTreeMap<&'a str, usize>,
-    named: BTreeMap<Subject<'a>, usize>,
+    named: BTreeMap<ResourceSubject<'a>, usize>,
     types: BTreeMap<&'a str, Vec<usize>>,
 }
 

@@ -5,7 +5,7 @@ use model::Fields;
 
 /// What the first line that gives the name an address says of it; `None` when no line does.
 pub fn observe(spec: &HostSpec, file: &str) -> Option<Fields> {
-    let entry = file.lines().filter_map(Entry::read).find(|entry| entry.names.contains(&&*spec.name))?;
+    let entry = file.lines().filter_map(HostsEntry::read).find(|entry| entry.names.contains(&&*spec.name))?;
     let aliases: Vec<&str> = entry.names.iter().copied().filter(|name| *name != spec.name).collect();
     Some(Fields::from([
         ("address".to_owned(), entry.address.to_owned()),
@@ -19,7 +19,7 @@ pub fn edit(spec: &HostSpec, file: &str, to: Option<&Fields>) -> String {
     let mut wanted = to.map(|to| entry_line(spec, file, to));
     let mut out = String::with_capacity(file.len() + 64);
     for line in file.split_inclusive('\n') {
-        match Entry::read(line) {
+        match HostsEntry::read(line) {
             Some(entry) if entry.names.contains(&&*spec.name) => match wanted.take() {
                 Some(new) => out.push_str(&(new + &entry.rest())),
                 None => out.push_str(&entry.without(&spec.name)),
@@ -44,19 +44,19 @@ fn entry_line(spec: &HostSpec, file: &str, to: &Fields) -> String {
 }
 
 /// A line of a hosts file that gives names to an address.
-struct Entry<'a> {
+struct HostsEntry<'a> {
     address: &'a str,
     names: Vec<&'a str>,
     /// From `#` on, with the newline.
     rest: &'a str,
 }
 
-impl<'a> Entry<'a> {
-    fn read(line: &'a str) -> Option<Entry<'a>> {
+impl<'a> HostsEntry<'a> {
+    fn read(line: &'a str) -> Option<HostsEntry<'a>> {
         let end = line.find(['#', '\n']).unwrap_or(line.len());
         let mut words = line[..end].split_whitespace();
         let (address, names) = (words.next()?, words.collect());
-        Some(Entry { address, names, rest: &line[end..] })
+        Some(HostsEntry { address, names, rest: &line[end..] })
     }
 
     /// The line without a name; nothing where it was the only one.

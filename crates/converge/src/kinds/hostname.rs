@@ -13,8 +13,8 @@ pub fn name_in(file: &str) -> String {
 
 /// The name for people in an `/etc/machine-info`; empty where there is none.
 pub fn pretty_in(file: &str) -> String {
-    let values = file.lines().filter_map(|line| pretty_value(line.trim()));
-    values.last().map(unquoted).unwrap_or_default()
+    let mut values = file.lines().filter_map(|line| pretty_value(line.trim()));
+    values.next_back().map(unquoted).unwrap_or_default()
 }
 
 /// An `/etc/machine-info` with this name for people; an empty one has no line.

@@ -119,7 +119,7 @@ struct IniFile<'a> {
     /// The lines of the headers of the section.
     headers: Vec<usize>,
     /// Where the spec's key stands in the section.
-    keys: Vec<KeyLine>,
+    keys: Vec<IniKeyLine>,
     /// The last line that is a key or a header of the section, or names the key in a comment.
     last: Option<usize>,
     /// What stands between keys and values, the section's last one first.
@@ -129,7 +129,7 @@ struct IniFile<'a> {
 }
 
 /// A key and its value.
-struct KeyLine {
+struct IniKeyLine {
     at: usize,
     /// How many lines it takes.
     lines: usize,
@@ -168,7 +168,7 @@ impl<'a> IniFile<'a> {
                         file.indent = text[..text.len() - text.trim_start().len()].to_owned();
                         file.last = Some(at + taken - 1);
                         if spec.key.as_deref() == Some(key) {
-                            file.keys.push(KeyLine { at, lines: taken, value });
+                            file.keys.push(IniKeyLine { at, lines: taken, value });
                         }
                     }
                     (false, style) => elsewhere = style.or(elsewhere),
@@ -205,7 +205,7 @@ impl<'a> IniFile<'a> {
     }
 
     /// The text of a value; lines that continue it begin with a blank.
-    fn value(&self, key: &KeyLine) -> String {
+    fn value(&self, key: &IniKeyLine) -> String {
         let first = self.lines[key.at].shown();
         let mut value = key.value.map_or("", |from| &first[from..]).trim_end().to_owned();
         for line in &self.lines[key.at + 1..key.at + key.lines] {
@@ -229,7 +229,7 @@ impl<'a> IniFile<'a> {
     }
 
     /// A key's line with another value; what stands before the value is kept.
-    fn changed(&self, key: &KeyLine, line: &str, value: Option<&str>) -> String {
+    fn changed(&self, key: &IniKeyLine, line: &str, value: Option<&str>) -> String {
         let first = self.lines[key.at].shown();
         match (key.value, value) {
             (Some(from), Some(value)) => format!("{}{value}", &first[..from]).trim_end().to_owned(),

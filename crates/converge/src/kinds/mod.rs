@@ -33,9 +33,9 @@ pub mod ssh_key;
 pub mod state;
 pub mod symlink;
 pub mod sysctl;
+pub mod tree;
 pub mod unit;
 pub mod user;
-pub mod tree;
 
 /// Permission bits of a file that the spec says nothing about.
 pub const DEFAULT_FILE_MODE: u32 = 0o644;

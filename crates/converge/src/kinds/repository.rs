@@ -50,14 +50,15 @@ pub fn observe(
     preferences: Option<&str>,
     key: Option<(&str, &str)>,
 ) -> Option<Fields> {
-    let stanza = Stanza::read(sources?);
+    let stanza = SourceStanza::read(sources?);
     let list = |name: &str| stanza.words(name);
     let flag = |name: &str, default: bool| match stanza.words(name).to_ascii_lowercase().as_str() {
         "yes" | "true" | "on" | "1" => true,
         "no" | "false" | "off" | "0" => false,
         _ => default,
     };
-    let pinned = |name: &str| preferences.map(|text| Stanza::read(text).words(name)).unwrap_or_default();
+    let pinned =
+        |name: &str| preferences.map(|text| SourceStanza::read(text).words(name)).unwrap_or_default();
     let signed_by = list("Signed-By");
     // The key beside it counts where the source names it.
     let own = key.filter(|(path, _)| signed_by == **path).map(|(_, key)| key.to_owned());
@@ -105,12 +106,12 @@ pub fn preferences(to: &Fields) -> Option<String> {
 }
 
 /// The first stanza of a file in deb822.
-struct Stanza<'a> {
+struct SourceStanza<'a> {
     fields: Vec<(&'a str, Vec<&'a str>)>,
 }
 
-impl<'a> Stanza<'a> {
-    fn read(file: &'a str) -> Stanza<'a> {
+impl<'a> SourceStanza<'a> {
+    fn read(file: &'a str) -> SourceStanza<'a> {
         let mut fields: Vec<(&str, Vec<&str>)> = Vec::new();
         for line in file.lines().filter(|line| !line.starts_with('#')) {
             if line.trim().is_empty() {
@@ -124,7 +125,7 @@ impl<'a> Stanza<'a> {
                 _ => fields.last_mut().into_iter().for_each(|(_, values)| values.push(line)),
             }
         }
-        Stanza { fields }
+        SourceStanza { fields }
     }
 
     /// The words of a field, with one blank between them; nothing where it is not there.

@@ -11,7 +11,7 @@ const OTHERS_WRITE: u32 = 0o022;
 /// The lines of the keys that the resource answers for, as far as it declares them, in the order in
 /// which it does; `None` when there are none.
 pub fn observe(spec: &SshKeySpec, file: &str) -> Option<String> {
-    let lines: Vec<KeyLine<'_>> = file.lines().filter_map(KeyLine::read).collect();
+    let lines: Vec<AuthorizedKeyLine<'_>> = file.lines().filter_map(AuthorizedKeyLine::read).collect();
     let mut found: Vec<String> = Vec::new();
     for key in &spec.keys {
         let line = lines.iter().find(|line| line.key.base64 == key.base64);
@@ -27,11 +27,12 @@ pub fn observe(spec: &SshKeySpec, file: &str) -> Option<String> {
 /// The file that holds the lines of `to` and none of the other keys that the resource answers for.
 /// A key that is there stays in its place; a second line of it goes.
 pub fn edit(spec: &SshKeySpec, file: &str, to: Option<&str>) -> String {
-    let mut wanted: Vec<KeyLine<'_>> = to.unwrap_or_default().lines().filter_map(KeyLine::read).collect();
+    let mut wanted: Vec<AuthorizedKeyLine<'_>> =
+        to.unwrap_or_default().lines().filter_map(AuthorizedKeyLine::read).collect();
     let mut written: Vec<String> = Vec::new();
     let mut out = String::with_capacity(file.len() + 256);
     for line in file.split_inclusive('\n') {
-        let Some(there) = KeyLine::read(line) else {
+        let Some(there) = AuthorizedKeyLine::read(line) else {
             out.push_str(line);
             continue;
         };
@@ -75,15 +76,15 @@ fn is_declared(spec: &SshKeySpec, base64: &str) -> bool {
 }
 
 /// A line with a key.
-struct KeyLine<'a> {
+struct AuthorizedKeyLine<'a> {
     text: &'a str,
     options: &'a str,
     key: AuthorizedKey,
 }
 
-impl<'a> KeyLine<'a> {
+impl<'a> AuthorizedKeyLine<'a> {
     /// Reads `type base64 comment`, or the same after options.
-    fn read(text: &'a str) -> Option<KeyLine<'a>> {
+    fn read(text: &'a str) -> Option<AuthorizedKeyLine<'a>> {
         let line = text.trim();
         if line.is_empty() || line.starts_with('#') {
             return None;
@@ -94,7 +95,7 @@ impl<'a> KeyLine<'a> {
         let kind = words.next().filter(|kind| AuthorizedKey::is_kind(kind))?.to_owned();
         let base64 = words.next()?.to_owned();
         let comment = words.next().map(|comment| comment.trim().to_owned()).filter(|it| !it.is_empty());
-        Some(KeyLine { text: line, options, key: AuthorizedKey { kind, base64, comment } })
+        Some(AuthorizedKeyLine { text: line, options, key: AuthorizedKey { kind, base64, comment } })
     }
 
     /// The line with only what the resource declares of it.
@@ -105,7 +106,7 @@ impl<'a> KeyLine<'a> {
     }
 
     /// This line, with what the resource does not declare as it is there.
-    fn merged(&self, spec: &SshKeySpec, there: &KeyLine<'_>) -> String {
+    fn merged(&self, spec: &SshKeySpec, there: &AuthorizedKeyLine<'_>) -> String {
         let declares_options = spec.options.is_some() || !is_declared(spec, &self.key.base64);
         let options = if declares_options { self.options } else { there.options };
         let comment = self.key.comment.clone().or_else(|| there.key.comment.clone());

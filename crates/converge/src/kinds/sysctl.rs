@@ -12,8 +12,8 @@ pub const FOLDERS: [&str; 5] =
 /// What the last line of a file sets the parameter to.
 pub fn value_in(spec: &SysctlSpec, file: &str) -> Option<String> {
     let path = sysctl_path(&spec.key).ok()?;
-    let lines = file.lines().filter_map(Setting::read);
-    lines.filter(|setting| setting.path == path).map(|setting| sysctl_words(setting.value)).last()
+    let mut last_first = file.lines().rev().filter_map(Setting::read);
+    last_first.find(|setting| setting.path == path).map(|setting| sysctl_words(setting.value))
 }
 
 /// The files that are read after the resource's own, in their order. A folder's names are given in

@@ -8,7 +8,7 @@ use model::{Action, ResourceReport};
 
 use super::report::bare;
 use super::{JobDone, JobOutcome, JobWork, Run, RunMode, RunScope};
-use crate::{Desired, Ledger, LedgerEntry, ResourceId, Subject};
+use crate::{Desired, Ledger, LedgerEntry, ResourceId, ResourceSubject};
 
 /// Where removals stand in the report: after every module.
 const LAST: usize = usize::MAX;
@@ -33,7 +33,7 @@ impl Removal {
             return Removal::default();
         }
         let unnamed = |id: &ResourceId| desired.modules.iter().any(|m| m.unnamed && m.name == id.module());
-        let managed: BTreeMap<Subject<'_>, &ResourceId> =
+        let managed: BTreeMap<ResourceSubject<'_>, &ResourceId> =
             desired.resources().filter_map(|resource| Some((resource.subject()?, &resource.id))).collect();
         let mut removal = Removal::default();
         let mut left = Vec::new();

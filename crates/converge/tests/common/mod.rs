@@ -153,7 +153,7 @@ impl Host {
                 for undo in undo {
                     self.tick()?;
                     result = result.and(match &undo.prior {
-                        Prior::State(before) => Ok(self.put_package_back(&undo.path, before.is_some())),
+                        Prior::State(before) => self.put_package_back(&undo.path, before.is_some()),
                         Prior::Path(before) => self.restore(&undo.path, before),
                     });
                 }
@@ -235,11 +235,12 @@ impl Host {
         Ok(())
     }
 
-    fn put_package_back(&mut self, name: &str, before: bool) {
+    fn put_package_back(&mut self, name: &str, before: bool) -> Result<(), String> {
         match before {
-            true => drop(self.packages.insert(name.to_owned())),
-            false => drop(self.packages.remove(name)),
-        }
+            true => self.packages.insert(name.to_owned()),
+            false => self.packages.remove(name),
+        };
+        Ok(())
     }
 
     fn check(&mut self, resource: &BoundResource, plan: bool) -> JobOutcome {

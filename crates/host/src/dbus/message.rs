@@ -60,7 +60,7 @@ pub(super) enum Message {
 
 /// The bytes of a call.
 pub(super) fn encode(call: &BusCall<'_>, serial: u32) -> Vec<u8> {
-    let mut body = Writer::default();
+    let mut body = MessageWriter::default();
     let mut signature = String::new();
     for argument in call.arguments {
         match argument {
@@ -82,7 +82,7 @@ pub(super) fn encode(call: &BusCall<'_>, serial: u32) -> Vec<u8> {
             }
         }
     }
-    let mut out = Writer(vec![b'l', METHOD_CALL, 0, 1]);
+    let mut out = MessageWriter(vec![b'l', METHOD_CALL, 0, 1]);
     out.uint32(body.0.len() as u32);
     out.uint32(serial);
     out.uint32(0);
@@ -189,9 +189,9 @@ impl Message {
 }
 
 #[derive(Default)]
-struct Writer(Vec<u8>);
+struct MessageWriter(Vec<u8>);
 
-impl Writer {
+impl MessageWriter {
     fn align(&mut self, to: usize) {
         self.0.resize(self.0.len().next_multiple_of(to), 0);
     }

@@ -90,7 +90,7 @@ impl Systemd {
         SystemdSession::open(BusConnection::open(&self.socket, self.uid)?, self.cancel.clone())
     }
 
-    /// What changes of units from now on (CNV-7).
+    /// What changes of units from now on.
     ///
     /// # Errors
     /// When there is no bus, or systemd does not answer.

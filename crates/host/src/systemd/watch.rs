@@ -1,4 +1,4 @@
-//! [`UnitWatch`]: units that change by themselves, or by other hands (CNV-7).
+//! [`UnitWatch`]: units that change by themselves, or by other hands.
 
 use std::time::Duration;
 

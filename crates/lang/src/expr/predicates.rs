@@ -26,7 +26,7 @@ pub(crate) enum Predicate {
 }
 
 /// What a predicate is called, how many arguments it takes, and how it is written.
-struct Usage {
+struct PredicateUsage {
     name: &'static str,
     arguments: (usize, usize),
     example: &'static str,
@@ -46,7 +46,7 @@ impl Predicate {
         Predicate::Secret,
     ];
 
-    fn usage(self) -> Usage {
+    fn usage(self) -> PredicateUsage {
         let (name, arguments, example) = match self {
             Predicate::FileExists => ("file_exists", (1, 1), "file_exists(\"/etc/motd\")"),
             Predicate::DirExists => ("dir_exists", (1, 1), "dir_exists(\"/srv/app\")"),
@@ -65,7 +65,7 @@ impl Predicate {
             Predicate::Changed => ("changed", (0, 1), "changed or changed(\"id\")"),
             Predicate::Secret => ("secret", (1, 1), "secret(\"team/name\")"),
         };
-        Usage { name, arguments, example }
+        PredicateUsage { name, arguments, example }
     }
 
     pub(crate) fn name(self) -> &'static str {
@@ -78,7 +78,7 @@ impl Predicate {
 
     /// Whether it takes so many arguments; the error says how it is written.
     pub(crate) fn takes(self, arguments: usize) -> Result<(), String> {
-        let Usage { name, arguments: (least, most), example } = self.usage();
+        let PredicateUsage { name, arguments: (least, most), example } = self.usage();
         if (least..=most).contains(&arguments) {
             return Ok(());
         }

@@ -22,12 +22,12 @@ const MAX_UPDATES: usize = 10_000;
 /// What was read last.
 #[derive(Debug, Default)]
 pub(super) struct PackageCache {
-    read: Option<(Stamps, Arc<PackageDatabase>)>,
+    read: Option<(PackageStamps, Arc<PackageDatabase>)>,
 }
 
 /// What the files were like.
 #[derive(Debug, PartialEq, Eq)]
-struct Stamps {
+struct PackageStamps {
     status: Option<FileVersion>,
     marks: Option<FileVersion>,
     updates: Vec<(String, Option<FileVersion>)>,
@@ -48,7 +48,7 @@ impl Kinds {
         Ok(database)
     }
 
-    fn package_stamps(&self) -> Result<Stamps, HostError> {
+    fn package_stamps(&self) -> Result<PackageStamps, HostError> {
         let names = self.host.names(UPDATES, MAX_UPDATES)?.unwrap_or_default();
         // dpkg numbers them, and writes `tmp.i` before.
         let numbered = names.into_iter().filter(|name| name.bytes().all(|byte| byte.is_ascii_digit()));
@@ -56,14 +56,14 @@ impl Kinds {
             let path = format!("{UPDATES}/{name}");
             self.host.stamp(&path).map(|stamp| (path, stamp))
         });
-        Ok(Stamps {
+        Ok(PackageStamps {
             updates: updates.collect::<Result<_, HostError>>()?,
             status: self.host.stamp(STATUS)?,
             marks: self.host.stamp(MARKS)?,
         })
     }
 
-    fn read_packages(&self, stamps: &Stamps) -> Result<PackageDatabase, String> {
+    fn read_packages(&self, stamps: &PackageStamps) -> Result<PackageDatabase, String> {
         let read = |path: &str| self.host.read(path, MAX_FILE).map_err(text);
         let status = read(STATUS)?.ok_or_else(|| {
             format!("{STATUS} does not exist: this host is none of Debian's kind, which `package` needs")

@@ -30,7 +30,7 @@ use self::database::PackageCache;
 use self::refresh::Offers;
 pub(crate) use self::together::{Aim, PackageWish};
 use crate::Kinds;
-use crate::provider::{StateProvider, Turn};
+use crate::provider::{ChangeTurn, StateProvider};
 
 /// The programs of the package manager, by absolute path of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -124,8 +124,8 @@ impl StateProvider for PackageSpec {
         kinds.transact(&[wish], timeout).pop().map_or(Ok(None), |result| result.map(|applied| applied.output))
     }
 
-    fn turn(&self) -> Turn {
-        Turn::Packages
+    fn turn(&self) -> ChangeTurn {
+        ChangeTurn::Packages
     }
 
     /// The programs of the machine change the machine, whatever root the agent has.

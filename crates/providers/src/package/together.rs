@@ -12,7 +12,9 @@ use std::time::{Duration, Instant};
 use catalog::types::{PackageSpec, TransactionOptions};
 use converge::kinds::Applied;
 use converge::kinds::package::database::PackageDatabase;
-use converge::kinds::package::transaction::{self, DryRun, Leave, Refusal, TransactionRules};
+use converge::kinds::package::transaction::{
+    self, DryRun, DryRunAnswer, Leave, PackageRefusal, TransactionRules,
+};
 use converge::kinds::package::{self, PackageChange, PackageRequest};
 use converge::kinds::state::difference;
 use host::End;
@@ -62,7 +64,7 @@ struct Member<'a> {
     spec: &'a PackageSpec,
     change: PackageChange,
     edit: Edit<Fields>,
-    group: Group,
+    group: TransactionGroup,
     /// Why it could not be changed.
     failed: Option<String>,
     /// What apt-get printed.
@@ -79,12 +81,12 @@ impl Member<'_> {
 
 /// What the members of one call of apt-get have in common.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Group {
+struct TransactionGroup {
     options: TransactionOptions,
     downgrade: bool,
 }
 
-impl Group {
+impl TransactionGroup {
     /// What apt may do for these packages; what else is held is `choose`'s to watch.
     fn leave(&self, database: &PackageDatabase, members: &[&str]) -> Leave {
         let held = |name: &&str| database.find(name).is_some_and(|known| known.hold);
@@ -189,12 +191,12 @@ impl Kinds {
         let options =
             TransactionOptions { purge: false, lock_timeout: Duration::ZERO, ..wish.spec.options.clone() };
         let downgrade = package::may_downgrade(wish.spec) || matches!(wish.aim, Aim::State(_));
-        let group = Group { options, downgrade };
+        let group = TransactionGroup { options, downgrade };
         Ok(Some(Member { at, spec: wish.spec, change, edit, group, failed: None, said: None }))
     }
 
     fn change_packages(&self, members: &mut [Member<'_>], deadline: Instant) {
-        let mut groups: Vec<Group> = Vec::new();
+        let mut groups: Vec<TransactionGroup> = Vec::new();
         for member in members.iter().filter(|member| member.change.request.is_some()) {
             if !groups.contains(&member.group) {
                 groups.push(member.group.clone());
@@ -217,18 +219,19 @@ impl Kinds {
     /// One call of apt-get for those that it agrees to; who fails says why.
     fn change_group(
         &self,
-        group: &Group,
+        group: &TransactionGroup,
         members: &mut [&mut Member<'_>],
         deadline: Instant,
     ) -> Result<(), String> {
         let mut refused = self.choose(group, members)?;
-        let unknown = refused.iter().any(|(_, refusal)| matches!(refusal, Refusal::Unknown(_)));
+        let unknown = refused.iter().any(|(_, refusal)| matches!(refusal, PackageRefusal::Unknown(_)));
         if unknown && !self.refreshed_since_sources()? {
             self.refresh_lists()?;
             refused = self.choose(group, members)?;
         }
         for (at, refusal) in refused {
-            let stale = matches!(refusal, Refusal::Unknown(_)).then(|| self.refresh_failure()).flatten();
+            let stale =
+                matches!(refusal, PackageRefusal::Unknown(_)).then(|| self.refresh_failure()).flatten();
             let words = [Some(refusal.words().to_owned()), stale];
             members[at].failed = Some(words.into_iter().flatten().collect::<Vec<_>>().join("; "));
         }
@@ -251,7 +254,7 @@ impl Kinds {
     /// Runs the transaction; archives that cannot be had are left out of a second try.
     fn install(
         &self,
-        group: &Group,
+        group: &TransactionGroup,
         going: &[&mut &mut Member<'_>],
         deadline: Instant,
     ) -> Result<String, String> {
@@ -306,11 +309,15 @@ impl Kinds {
     }
 
     /// Whom apt refuses, and why.
-    fn choose(&self, group: &Group, members: &[&mut Member<'_>]) -> Result<Vec<(usize, Refusal)>, String> {
+    fn choose(
+        &self,
+        group: &TransactionGroup,
+        members: &[&mut Member<'_>],
+    ) -> Result<Vec<(usize, PackageRefusal)>, String> {
         let names: Vec<&str> = members.iter().map(|member| member.spec.name.as_str()).collect();
         let database = self.package_database()?;
         let held = |name: &str| database.find(name).is_some_and(|known| known.hold);
-        let mut dry_run = |some: &[usize]| -> Result<Result<DryRun, String>, String> {
+        let mut dry_run = |some: &[usize]| -> DryRunAnswer {
             let requests = requests(some.iter().map(|at| &*members[*at]));
             let names: Vec<&str> = requests.iter().map(|(name, _)| *name).collect();
             let leave = group.leave(&database, &names);

@@ -60,31 +60,31 @@ fn source(host: &Host, name: &str) -> Result<Option<(String, Value)>, String> {
     }
     let (stem, extension) = name.rsplit_once('.').unwrap_or((name, ""));
     let form = match extension {
-        "json" => Form::Json,
-        "txt" => Form::Lines,
-        _ if real.mode() & EXECUTABLE != 0 => Form::Program,
+        "json" => FactForm::Json,
+        "txt" => FactForm::Lines,
+        _ if real.mode() & EXECUTABLE != 0 => FactForm::Program,
         _ => return Err("it is no .json, no .txt and no program".to_owned()),
     };
     if !is_name(stem) {
         return Err(format!("`{stem}` cannot be named in an expression; use letters, digits and _"));
     }
     let bytes = match form {
-        Form::Program => run(host, name, &real)?,
-        Form::Json | Form::Lines => {
+        FactForm::Program => run(host, name, &real)?,
+        FactForm::Json | FactForm::Lines => {
             let read = host.read_followed(&path, MAX_EXTERNAL as u64).map_err(|error| chain(&error))?;
             read.unwrap_or_default()
         }
     };
     let values = match form {
-        Form::Json => json(&bytes)?,
-        Form::Lines => lines(&bytes)?,
-        Form::Program if bytes.trim_ascii_start().starts_with(b"{") => json(&bytes)?,
-        Form::Program => lines(&bytes)?,
+        FactForm::Json => json(&bytes)?,
+        FactForm::Lines => lines(&bytes)?,
+        FactForm::Program if bytes.trim_ascii_start().starts_with(b"{") => json(&bytes)?,
+        FactForm::Program => lines(&bytes)?,
     };
     Ok(Some((stem.to_owned(), values)))
 }
 
-enum Form {
+enum FactForm {
     Json,
     Lines,
     Program,

@@ -19,6 +19,9 @@ use serde_json::{Value, json};
 /// How long a command of a resource may take here: a mount that hangs is waited for.
 const TIMEOUT: Duration = Duration::from_secs(5);
 
+/// How long a transaction of packages may take here.
+const TRANSACTION: Duration = Duration::from_secs(120);
+
 struct NoBlobs;
 
 impl Blobs for NoBlobs {
@@ -49,6 +52,9 @@ fn done(ask: Ask) -> Result<Value, String> {
         let undo = Undo { path: ask.name, prior, kept: false, kind: ask.kind, attributes: ask.attributes };
         return kinds.undo(&undo).map(|()| Value::Null);
     }
+    if ask.what == "together" {
+        return together(&kinds, &ask, &context);
+    }
     let spec = bind(&ask.kind, &ask.name, &ask.attributes, &context)?;
     let checked = match kinds.check(&ask.name, &spec, TIMEOUT, true)? {
         JobDone::Checked(checked) => checked,
@@ -58,6 +64,29 @@ fn done(ask: Ask) -> Result<Value, String> {
         "check" => Ok(serde_json::to_value(checked).unwrap()),
         _ => kinds.apply(&ask.name, &spec, &checked, TIMEOUT).map(|it| serde_json::to_value(it).unwrap()),
     }
+}
+
+/// Applies several resources in one go, `attributes` by name; what came of each in words.
+fn together(kinds: &Kinds, ask: &Ask, context: &BindContext<'_>) -> Result<Value, String> {
+    kinds.begin_run();
+    let mut all = Vec::new();
+    for (name, attributes) in &ask.attributes {
+        let lang::Value::Map(attributes) = attributes else { return Err(format!("{name}: no attributes")) };
+        let spec = bind(&ask.kind, name, attributes, context)?;
+        match kinds.check(name, &spec, TRANSACTION, false)? {
+            JobDone::Checked(checked) => all.push((name.as_str(), spec, checked)),
+            other => return Err(format!("{other:?}")),
+        }
+    }
+    let resources: Vec<_> =
+        all.iter().map(|(name, spec, checked)| (*name, spec, checked, TRANSACTION)).collect();
+    let results = kinds.apply_together(&resources).into_iter().map(|result| match result {
+        Ok(applied) if applied.changed => "changed".to_owned(),
+        Ok(_) => "ok".to_owned(),
+        Err(why) => why,
+    });
+    let named = all.iter().map(|(name, ..)| (*name).to_owned()).zip(results.map(Value::from));
+    Ok(Value::Object(named.collect()))
 }
 
 #[test]

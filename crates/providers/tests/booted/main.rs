@@ -7,6 +7,7 @@
 
 mod accounts_on_real_hosts;
 mod inside;
+mod packages_on_real_hosts;
 mod settings_survive_a_reboot;
 
 use serde_json::{Value, json};
@@ -58,6 +59,13 @@ impl<'a> TypesOn<'a> {
         assert_eq!(applied["changed"], json!(true));
         assert_eq!(self.check(kind, name, &attributes)["edit"], Value::Null);
         before["prior"].clone()
+    }
+
+    /// Applies packages in one go: what came of each in words.
+    #[track_caller]
+    fn packages(&self, attributes: Value) -> Value {
+        self.asked(json!({"what": "together", "kind": "package", "name": "", "attributes": attributes}))
+            .unwrap()
     }
 
     /// Puts back what was there before.

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use model::window::{DeclaredWindow, ReadWindowError, Window, rules_of};
+use model::window::{DeclaredWindow, ReadWindowError, TimeWindow, rules_of};
 
 use crate::shape::Reading;
 use crate::yaml::{At, Spanned, YamlNode};
@@ -60,7 +60,7 @@ fn window(reading: &mut Reading<'_>, name: &Spanned<String>, node: &YamlNode) ->
             .and_then(|(_, tzif)| rules_of(tzif)),
         zone: zone.value.clone(),
     };
-    match Window::read(&declared) {
+    match TimeWindow::read(&declared) {
         Ok(_) => Some(declared),
         Err(error) => {
             let day = |at: &str| days.iter().find(|day| day.value == at).map(|day| day.at);

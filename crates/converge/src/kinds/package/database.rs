@@ -159,7 +159,7 @@ fn split(name: &str) -> (&str, Option<&str>) {
 
 /// What is read of a stanza.
 #[derive(Default)]
-struct Stanza<'a> {
+struct PackageStanza<'a> {
     package: &'a [u8],
     status: &'a [u8],
     version: &'a [u8],
@@ -167,8 +167,8 @@ struct Stanza<'a> {
     auto: bool,
 }
 
-fn stanzas<'a>(file: &'a [u8], mut each: impl FnMut(Stanza<'a>)) {
-    let mut stanza = Stanza::default();
+fn stanzas<'a>(file: &'a [u8], mut each: impl FnMut(PackageStanza<'a>)) {
+    let mut stanza = PackageStanza::default();
     for line in file.split(|byte| *byte == b'\n').chain([&b""[..]]) {
         match line.first() {
             None => {

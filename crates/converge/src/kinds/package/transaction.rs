@@ -29,29 +29,36 @@ pub struct DryRun {
     pub removals: BTreeSet<String>,
 }
 
+/// What apt says to a dry run: what it would do, or its words against it; the error is that it could not
+/// be asked.
+pub type DryRunAnswer = Result<Result<DryRun, String>, String>;
+
+/// The same, where what apt agrees to was judged too.
+type JudgedAnswer = Result<Result<(), String>, String>;
+
 /// Who may go on.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Choice {
     /// Members whose transaction apt agrees to, in order.
     pub accepted: Vec<usize>,
     /// Members to blame, with apt's words.
-    pub refused: Vec<(usize, Refusal)>,
+    pub refused: Vec<(usize, PackageRefusal)>,
 }
 
 /// Why a member cannot be part of a transaction.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Refusal {
+pub enum PackageRefusal {
     /// Neither the package nor the version is known; other lists of packages may know it.
     Unknown(String),
     /// It cannot be done on this host as it is.
     Impossible(String),
 }
 
-impl Refusal {
+impl PackageRefusal {
     /// In words.
     pub fn words(&self) -> &str {
         match self {
-            Refusal::Unknown(words) | Refusal::Impossible(words) => words,
+            PackageRefusal::Unknown(words) | PackageRefusal::Impossible(words) => words,
         }
     }
 }
@@ -63,13 +70,13 @@ impl Refusal {
 /// When apt cannot be asked.
 pub fn choose(
     names: &[&str],
-    dry_run: &mut dyn FnMut(&[usize]) -> Result<Result<DryRun, String>, String>,
+    dry_run: &mut dyn FnMut(&[usize]) -> DryRunAnswer,
     judge: &dyn Fn(&[usize], &DryRun) -> Option<String>,
 ) -> Result<Choice, String> {
     let mut choice = Choice::default();
     let mut left: Vec<usize> = (0..names.len()).collect();
     let mut asked = 0;
-    let mut ask = |members: &[usize]| -> Result<Result<(), String>, String> {
+    let mut ask = |members: &[usize]| -> JudgedAnswer {
         asked += 1;
         if asked > MAX_DRY_RUNS {
             return Ok(Err(
@@ -98,7 +105,7 @@ pub fn choose(
         choice.refused.extend(
             unknown
                 .into_iter()
-                .filter_map(|at| Some((at, Refusal::Unknown(self::unknown(&words, names[at])?)))),
+                .filter_map(|at| Some((at, PackageRefusal::Unknown(self::unknown(&words, names[at])?)))),
         );
     }
     Ok(sorted(choice))
@@ -110,10 +117,10 @@ fn split(
     choice: &mut Choice,
     some: &[usize],
     known: Option<String>,
-    ask: &mut dyn FnMut(&[usize]) -> Result<Result<(), String>, String>,
+    ask: &mut dyn FnMut(&[usize]) -> JudgedAnswer,
 ) -> Result<(), String> {
     if let ([one], Some(words)) = (some, known) {
-        choice.refused.push((*one, Refusal::Impossible(words)));
+        choice.refused.push((*one, PackageRefusal::Impossible(words)));
         return Ok(());
     }
     let (first, second) = some.split_at(some.len() / 2);
@@ -392,7 +399,7 @@ mod tests {
     fn who_is_not_known_is_found_at_once() {
         let (choice, asked) = decided(&["a", "no-b", "c", "no-d"], &[]);
         assert_eq!((choice.accepted, asked), (vec![0, 2], 2));
-        let unknown = |name: &str| Refusal::Unknown(format!("Unable to locate package {name}"));
+        let unknown = |name: &str| PackageRefusal::Unknown(format!("Unable to locate package {name}"));
         assert_eq!(choice.refused, [(1, unknown("no-b")), (3, unknown("no-d"))]);
     }
 
