@@ -76,10 +76,10 @@ fn none_has_to_join_again() {
         }
     };
     in_the_middle();
-    hosts.iter().for_each(|host| change_package(host, &present));
+    change_packages(&hosts, &present);
     half.lose_after(HALF);
     in_the_middle();
-    hosts.iter().for_each(|host| change_package(host, &previous));
+    change_packages(&hosts, &previous);
     in_the_middle();
 
     // Everything comes to its end, at nodes that are the ones they were.
@@ -99,7 +99,7 @@ fn none_has_to_join_again() {
     assert_eq!(facts.read("/etc/default/muster-agent").as_deref(), Some("MUSTER_LOG=debug\n"));
 
     // And up for good.
-    hosts.iter().for_each(|host| change_package(host, &present));
+    change_packages(&hosts, &present);
     publish(&fleet, "fourth");
     hosts.iter().for_each(|host| fleet.until_converged(host));
     assert_eq!(hosts.iter().map(identity).collect::<Vec<_>>(), before);
@@ -112,15 +112,18 @@ fn publish(fleet: &BootedFleet, content: &str) {
     fleet.publish();
 }
 
-/// Installs another version; the agent is the one of that version afterwards.
-fn change_package(host: &BootedHost, package: &Path) {
-    let pid = || host.ok(["systemctl", "show", "-P", "MainPID", "muster-agent"]);
-    let before = pid();
-    host.install(package);
-    host.wait_until("the other agent runs", MINUTE, || {
-        let is_active = host.run(["systemctl", "is-active", "muster-agent"]).status.success();
-        is_active && pid() != before
-    });
+/// Installs another version on each; the agents are those of that version afterwards.
+fn change_packages(hosts: &[BootedHost], package: &Path) {
+    let change = |host: &BootedHost| {
+        let pid = || host.ok(["systemctl", "show", "-P", "MainPID", "muster-agent"]);
+        let before = pid();
+        host.install(package);
+        host.wait_until("the other agent runs", MINUTE, || {
+            let is_active = host.run(["systemctl", "is-active", "muster-agent"]).status.success();
+            is_active && pid() != before
+        });
+    };
+    std::thread::scope(|scope| hosts.iter().for_each(|host| drop(scope.spawn(|| change(host)))));
 }
 
 /// A manifest of one object that does not fit into what the cable lets through.
