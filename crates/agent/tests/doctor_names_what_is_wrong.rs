@@ -49,7 +49,7 @@ fn a_host_that_has_not_joined_is_told_to() {
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_healthy_host_has_no_failures() {
-    let mut pair = Pair::new(&says(Mode::Off, None, TransportPolicy::Auto)).await;
+    let pair = Pair::new(&says(Mode::Off, None, TransportPolicy::Auto)).await;
     let daemon = pair.daemon();
     let diagnosis = until("all works", async || {
         let output = tokio::task::block_in_place(|| pair.agent(&["doctor", "--json"]));

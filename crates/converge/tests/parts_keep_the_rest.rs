@@ -1,6 +1,8 @@
 //! EXE-1, CNV-1: an edit of a block, an INI key or a JSON value keeps every byte that is not its own;
 //! editing again changes nothing; what an edit made, the state before takes back.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
 use std::collections::BTreeMap;
 
 use catalog::schema::{BindContext, bind};

@@ -28,8 +28,10 @@ fn window(days: &[&str], from: &str, to: &str, zone: &str) -> TimeWindow {
 
 #[test]
 fn a_window_contains_what_its_clock_shows() {
+    /// Days, from, to, zone; an instant; whether it is in.
+    type WindowCase<'a> = (&'a [&'a str], &'a str, &'a str, &'a str, &'a str, bool);
     // 2026-11-23 is a Monday.
-    let cases: &[(&[&str], &str, &str, &str, &str, bool)] = &[
+    let cases: &[WindowCase<'_>] = &[
         (&["mon"], "08:00", "17:00", "UTC", "2026-11-23T08:00:00Z", true),
         (&["mon"], "08:00", "17:00", "UTC", "2026-11-23T07:59:59Z", false),
         (&["mon"], "08:00", "17:00", "UTC", "2026-11-23T17:00:00Z", false),
