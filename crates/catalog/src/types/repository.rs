@@ -46,7 +46,7 @@ pub(super) static TYPE: ResourceType = ResourceType {
     on_remove: &[Keep, Delete],
     handler: false,
     guarded: false,
-    example: "- repository: backports\n  uris: http://deb.debian.org/debian\n  suites: bookworm-backports\n  \
+    example: "- repository: backports\n  uris: https://deb.example.com/debian\n  suites: bookworm-backports\n  \
               components: [main]\n  signed_by: /usr/share/keyrings/debian-archive-keyring.gpg\n  priority: 100\n  \
               enabled: false\n",
     manages: Manages::State,
