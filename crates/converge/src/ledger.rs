@@ -6,7 +6,7 @@ use catalog::module::OnRemove;
 use catalog::schema::{self, Manages};
 use catalog::types::ResourceSubject;
 use lang::Value;
-use model::{Digest, Fields, PathState, Timestamp};
+use model::{Digest, Edit, Fields, PathState, Timestamp};
 use serde::{Deserialize, Serialize};
 
 use crate::ResourceId;
@@ -69,6 +69,18 @@ impl From<Prior> for PriorForm {
 }
 
 impl Prior {
+    /// As much of it as an edit changes: what a thing was otherwise is not Muster's to put back. All of
+    /// it for a thing that is removed.
+    pub(crate) fn of_edit(&self, edit: Option<&Edit<Fields>>) -> Prior {
+        match (self, edit) {
+            (Prior::State(Some(fields)), Some(Edit::Change { to, .. })) => {
+                let changed = fields.iter().filter(|(name, _)| to.contains_key(*name));
+                Prior::State(Some(changed.map(|(name, text)| (name.clone(), text.clone())).collect()))
+            }
+            (prior, _) => prior.clone(),
+        }
+    }
+
     /// Nothing was there.
     pub fn is_missing(&self) -> bool {
         matches!(self, Prior::Path(PathState::Missing) | Prior::State(None))

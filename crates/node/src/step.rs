@@ -274,6 +274,7 @@ impl Node {
 
     fn on_traits(&mut self, observed: ObservedTraits, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         let before = self.traits.is_some().then(|| self.traits_that_count());
+        let as_before = self.traits.as_ref().is_some_and(|known| known.digest == observed.report.digest);
         let reads_as_before =
             self.read_traits.map(|read| read.root) == observed.read.as_ref().map(|read| read.root);
         self.traits = Some(Arc::new(observed.report));
@@ -282,7 +283,9 @@ impl Node {
         match (before, &self.adoption) {
             // A changed trait binds anew at once, offline too (DLT-4).
             (Some(before), _) if reads_as_before => self.run_due |= before != counts,
-            // The set that is held now reads others: its first run was over these, too.
+            // The set that is held now reads others, and one of them may have changed since its run.
+            (Some(_), Some(_)) if !as_before => self.run_due = true,
+            // Its first run was over these, too.
             (Some(before), Some(held)) => {
                 let ran = inputs_digest(&held.root, &before);
                 if let Some(last) = self.last_run.as_mut().filter(|last| last.inputs == ran) {

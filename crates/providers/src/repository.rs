@@ -80,6 +80,12 @@ impl StateProvider for RepositorySpec {
         true
     }
 
+    fn refuse(&self, kinds: &Kinds, _: &Edit<Fields>) -> Result<(), String> {
+        let path = RepositoryPaths::of(&self.name).sources;
+        let Some(sources) = kinds.text_file(&path)? else { return Ok(()) };
+        repository::foreign(&sources).map_or(Ok(()), |why| Err(format!("{path}: {why}")))
+    }
+
     fn note(&self, edit: &Edit<Fields>) -> Option<String> {
         let key = |state: Option<&Fields>| {
             state.and_then(|state| state.get("key")).filter(|key| !key.is_empty()).cloned()

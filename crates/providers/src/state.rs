@@ -124,7 +124,13 @@ impl Kinds {
         let now = provider.observe(self)?;
         let Some(edit) = differs(provider, now.as_ref(), to) else { return Ok(false) };
         provider.refuse(self, &edit)?;
-        provider.set(self, now.as_ref(), to, REMOVAL_TIMEOUT).map(|_| true)
+        // What is not named is what Muster never changed: it stays as others made it.
+        let whole = to.map(|to| {
+            let mut whole = now.clone().unwrap_or_default();
+            whole.extend(to.clone());
+            whole
+        });
+        provider.set(self, now.as_ref(), whole.as_ref(), REMOVAL_TIMEOUT).map(|_| true)
     }
 
     fn provider_here<'a>(&self, spec: &'a Spec) -> Result<Provider<'a>, String> {

@@ -76,6 +76,12 @@ impl Kinds {
     pub fn remove(&self, entry: &LedgerEntry, how: OnRemove) -> Result<bool, String> {
         match (&entry.prior, how) {
             (_, OnRemove::Keep) => Ok(false),
+            // A directory that was declared without its files last.
+            (Prior::State(_), OnRemove::Delete)
+                if is_path(entry) && !entry.attributes.contains_key("tree") =>
+            {
+                self.clear(&entry.path)
+            }
             (Prior::State(_), OnRemove::Delete) => {
                 self.remove_state(&entry.kind, &entry.path, &entry.attributes)
             }
@@ -86,9 +92,13 @@ impl Kinds {
             (Prior::Path(_), OnRemove::Delete) if entry.attributes.contains_key("tree") => {
                 self.remove_state(&entry.kind, &entry.path, &entry.attributes)
             }
+            (Prior::Path(prior), OnRemove::Restore) if entry.attributes.contains_key("tree") => {
+                let removed = self.remove_state(&entry.kind, &entry.path, &entry.attributes)?;
+                self.put_back(&entry.path, prior, entry.kept).map(|put_back| removed || put_back)
+            }
             (Prior::Path(prior), _) => {
                 self.host.sweep(&entry.path);
-                let whole = schema::find(&entry.kind).is_some_and(|kind| kind.manages == Manages::Path);
+                let whole = is_path(entry);
                 match how {
                     OnRemove::Delete if whole => self.clear(&entry.path),
                     OnRemove::Restore if whole => self.put_back(&entry.path, prior, entry.kept),
@@ -169,4 +179,9 @@ impl Kinds {
 
 fn all(mode: u32, uid: u32, gid: u32) -> PathOwnership {
     PathOwnership { mode: Some(mode), uid: Some(uid), gid: Some(gid) }
+}
+
+/// All that is at its path is the resource's.
+fn is_path(entry: &LedgerEntry) -> bool {
+    schema::find(&entry.kind).is_some_and(|kind| kind.manages == Manages::Path)
 }

@@ -159,7 +159,7 @@ fn is_command(text: &str) -> bool {
     let allowed = text.trim_start_matches('!');
     let alias = allowed.chars().all(|c| c.is_ascii_uppercase() || c.is_ascii_digit() || c == '_');
     let path = allowed.strip_prefix("sudoedit ").unwrap_or(allowed).trim_start();
-    !allowed.is_empty() && (alias || path.starts_with('/'))
+    !allowed.is_empty() && (alias || path.starts_with('/')) && !text.ends_with('\\')
 }
 
 fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
@@ -189,7 +189,7 @@ fn escaped(command: &str) -> String {
     let mut out = String::with_capacity(command.len() + 4);
     let mut before = ' ';
     for c in command.chars() {
-        if matches!(c, ',' | ':' | '=') && before != '\\' {
+        if matches!(c, ',' | ':' | '=' | '#') && before != '\\' {
             out.push('\\');
         }
         out.push(c);

@@ -10,6 +10,9 @@ use crate::{ResourceId, ResourceSubject, graph};
 
 type BindEdges = BTreeSet<(usize, usize)>;
 
+/// The most implied edges that are tried one by one where they contradict what was declared.
+const MAX_TRIED: usize = 2_000;
+
 /// Sorts every module inside and the modules among each other. Whoever is on a cycle
 /// carries an error that names its members, and the rest is sorted without it.
 pub(super) fn order(mut modules: Vec<BoundModule>) -> Vec<BoundModule> {
@@ -117,23 +120,65 @@ fn reaches(edges: &BindEdges, from: usize, to: usize) -> bool {
 fn sort_inside(module: &mut BoundModule) -> Result<(), String> {
     let implied = implied(&module.resources);
     sort_list(&mut module.resources, &implied)?;
-    sort_list(&mut module.handlers, &BTreeSet::new())
+    sort_list(&mut module.handlers, &Implied::default())
 }
 
-fn sort_list(list: &mut Vec<Arc<BoundResource>>, implied: &BindEdges) -> Result<(), String> {
+/// The order that nobody declared.
+#[derive(Default)]
+struct Implied {
+    /// One resource needs another.
+    edges: BindEdges,
+    /// All of a type come before others: those of the type, and the others. As a type may have very many
+    /// resources, they are not paired.
+    types: Vec<(BTreeSet<usize>, BTreeSet<usize>)>,
+}
+
+impl Implied {
+    fn holds_in_list_order(&self) -> bool {
+        let before = |(firsts, laters): &(BTreeSet<usize>, BTreeSet<usize>)| {
+            firsts.last().zip(laters.first()).is_none_or(|(last, first)| last < first)
+        };
+        self.edges.iter().all(|(a, b)| a < b) && self.types.iter().all(before)
+    }
+
+    /// The edges of types, through a node for each that stands before every resource, so that it holds
+    /// up nobody else: the numbers of resources begin after them.
+    fn edges_of_types(&self) -> BindEdges {
+        let nodes = self.types.len();
+        let edges = self.types.iter().enumerate().flat_map(|(node, (firsts, laters))| {
+            let into = firsts.iter().map(move |first| (first + nodes, node));
+            into.chain(laters.iter().map(move |later| (node, later + nodes)))
+        });
+        edges.collect()
+    }
+}
+
+fn sort_list(list: &mut Vec<Arc<BoundResource>>, implied: &Implied) -> Result<(), String> {
     let declared = declared(list);
-    if declared.is_empty() && implied.iter().all(|(a, b)| a < b) {
+    if declared.is_empty() && implied.holds_in_list_order() {
         return Ok(());
     }
-    let all: BindEdges = declared.union(implied).copied().collect();
-    // What is implied gives way to what was declared.
-    let order = graph::sort(list.len(), &all)
-        .or_else(|_| graph::sort(list.len(), &without_cycles(declared, implied)));
+    let nodes = implied.types.len();
+    let shifted =
+        |edges: &BindEdges| -> BindEdges { edges.iter().map(|(a, b)| (a + nodes, b + nodes)).collect() };
+    let (declared, of_types) = (shifted(&declared), implied.edges_of_types());
+    let wanted: BindEdges = shifted(&implied.edges).union(&of_types).copied().collect();
+    let all: BindEdges = declared.union(&wanted).copied().collect();
+    let size = list.len() + nodes;
+    // What is implied gives way to what was declared: edge by edge where they are few.
+    let order = graph::sort(size, &all).or_else(|_| match wanted.len() <= MAX_TRIED {
+        true => graph::sort(size, &without_cycles(declared, &wanted)),
+        false => {
+            let needs: BindEdges = declared.union(&shifted(&implied.edges)).copied().collect();
+            graph::sort(size, &needs).or_else(|_| graph::sort(size, &declared))
+        }
+    });
     let order = order.map_err(|cycle| {
-        let names = graph::describe(cycle.iter().map(|i| list[*i].id.as_str()));
-        format!("resources wait for each other: {names}")
+        let members = cycle.iter().filter_map(|i| Some(list.get(i.checked_sub(nodes)?)?.id.as_str()));
+        format!("resources wait for each other: {}", graph::describe(members))
     })?;
-    *list = order.into_iter().map(|i| Arc::clone(&list[i])).collect();
+    let resources = order.into_iter().filter_map(|i| list.get(i.checked_sub(nodes)?).map(Arc::clone));
+    *list = resources.collect();
     Ok(())
 }
 
@@ -161,17 +206,24 @@ fn declared(list: &[Arc<BoundResource>]) -> BindEdges {
 }
 
 /// Parents come before what is in them; what is to go comes before the directory that goes.
-fn implied(list: &[Arc<BoundResource>]) -> BindEdges {
+fn implied(list: &[Arc<BoundResource>]) -> Implied {
     let mut makers = Makers::default();
     list.iter().enumerate().for_each(|(i, resource)| makers.add(i, resource));
     let mut edges = BindEdges::new();
+    let mut later: BTreeMap<&str, BTreeSet<usize>> = BTreeMap::new();
     for (i, resource) in list.iter().enumerate() {
         for first in makers.needed_by(resource).filter(|first| *first != i) {
             edges.insert(if list[first].is_absent() { (i, first) } else { (first, i) });
         }
-        edges.extend(makers.of_types(resource).filter(|first| *first != i).map(|first| (first, i)));
+        for kind in resource.after_types() {
+            later.entry(kind).or_default().insert(i);
+        }
     }
-    edges
+    let types = later.into_iter().filter_map(|(kind, laters)| {
+        let firsts: BTreeSet<usize> = makers.types.get(kind)?.difference(&laters).copied().collect();
+        Some((firsts, laters))
+    });
+    Implied { edges, types: types.collect() }
 }
 
 /// Who makes which path and which thing. Directories apart: they are few, and every path is asked for
@@ -181,7 +233,7 @@ struct Makers<'a> {
     files: BTreeMap<&'a str, usize>,
     directories: BTreeMap<&'a str, usize>,
     named: BTreeMap<ResourceSubject<'a>, usize>,
-    types: BTreeMap<&'a str, Vec<usize>>,
+    types: BTreeMap<&'a str, BTreeSet<usize>>,
 }
 
 impl<'a> Makers<'a> {
@@ -191,7 +243,8 @@ impl<'a> Makers<'a> {
             Ok(Spec::Directory(_) | Spec::Symlink(_)) => &mut self.directories,
             Ok(ref spec) if spec.state().is_some() => {
                 self.named.extend(resource.subject().map(|subject| (subject, number)));
-                return self.types.entry(&resource.kind).or_default().push(number);
+                self.types.entry(&resource.kind).or_default().insert(number);
+                return;
             }
             Ok(_) | Err(_) => return,
         };

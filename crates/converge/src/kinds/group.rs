@@ -36,8 +36,14 @@ pub fn refuse(spec: &GroupSpec, database: &AccountDatabase, edit: &Edit<Fields>)
     {
         return Some(format!("the gid {gid} is that of the group {other}; give one of them another"));
     }
-    let mut members = to.get("members").map_or("", String::as_str).split(' ');
-    let missing = members.find(|member| !member.is_empty() && database.user(member).is_none())?;
+    // One that is in the group already may come from a directory, or be left behind.
+    let of = |state: Option<&'_ Fields>| -> Vec<String> {
+        let members = state.and_then(|state| state.get("members")).map_or("", String::as_str);
+        members.split(' ').filter(|member| !member.is_empty()).map(str::to_owned).collect()
+    };
+    let there = of(edit.from());
+    let mut new = of(Some(to)).into_iter().filter(|member| !there.contains(member));
+    let missing = new.find(|member| database.user(member).is_none())?;
     Some(format!("there is no user `{missing}`; declare a `user` before it"))
 }
 

@@ -160,7 +160,9 @@ pub fn steps(spec: &MountSpec, table: &str, now: Option<&Fields>, to: Option<&Fi
         Some(to) => to.get("mounted").map(|text| if text == YES { YES } else { NO }),
     };
     let had_line = now.and_then(|now| now.get("device")).is_some_and(|device| !device.is_empty());
-    let another = had_line && (differs("device") || differs("fstype"));
+    // A state without a device is that of a mount point without a line: what is mounted stays so.
+    let names_one = to.and_then(|to| to.get("device")).is_none_or(|device| !device.is_empty());
+    let another = had_line && names_one && (differs("device") || differs("fstype"));
     let mut steps = Vec::new();
     if is_mounted && (wanted == Some(NO) || (wanted == Some(YES) && another)) {
         steps.push(MountStep::Unmount);
@@ -225,11 +227,12 @@ struct TableLine {
 
 impl TableLine {
     fn read(line: &str) -> Option<TableLine> {
-        let line = line.trim();
+        // Nothing but blanks and tabs is between fields.
+        let line = line.trim_matches([' ', '\t', '\n']);
         if line.starts_with('#') {
             return None;
         }
-        let mut fields = line.split_whitespace();
+        let mut fields = line.split([' ', '\t']).filter(|field| !field.is_empty());
         let (device, path, fstype) = (fields.next()?, fields.next()?, fields.next()?);
         let path = unescaped(path);
         let mut or = |default: &str| fields.next().unwrap_or(default).to_owned();
@@ -249,17 +252,15 @@ impl TableLine {
     }
 }
 
-/// A field with its spaces, tabs, line breaks, backslashes and `#` in octal.
+/// A field with its white space, control characters, backslashes and `#` in octal.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {
-        match c {
-            ' ' => out.push_str("\\040"),
-            '\t' => out.push_str("\\011"),
-            '\n' => out.push_str("\\012"),
-            '#' => out.push_str("\\043"),
-            '\\' => out.push_str("\\134"),
-            other => out.push(other),
+        if c.is_whitespace() || c.is_control() || matches!(c, '#' | '\\') {
+            let mut bytes = [0; 4];
+            out.extend(c.encode_utf8(&mut bytes).bytes().map(|byte| format!("\\{byte:03o}")));
+        } else {
+            out.push(c);
         }
     }
     out

@@ -77,6 +77,38 @@ pub fn observe(
     ]))
 }
 
+/// Why a file of sources that Muster did not write cannot be taken over, if it cannot: what it says
+/// more than a state holds would be lost.
+pub fn foreign(sources: &str) -> Option<String> {
+    if sources.starts_with(HEADER) {
+        return None;
+    }
+    let stanza = SourceStanza::read(sources);
+    let known = |name: &str| FIELDS.iter().any(|field| field.eq_ignore_ascii_case(name));
+    let lines = sources.lines().filter(|line| !line.starts_with('#') && !line.trim().is_empty()).count();
+    let of_first: usize = stanza.fields.iter().map(|(_, values)| values.len()).sum();
+    let what = if lines > of_first {
+        "has more than one stanza".to_owned()
+    } else if let Some((name, _)) = stanza.fields.iter().find(|(name, _)| !known(name)) {
+        format!("has the field {name}")
+    } else if stanza
+        .fields
+        .iter()
+        .any(|(name, values)| name.eq_ignore_ascii_case("Signed-By") && values.len() > 1)
+    {
+        "has a key in the file itself".to_owned()
+    } else {
+        return None;
+    };
+    Some(format!(
+        "it is there already, not made by Muster, and {what}, which would be lost; move it away first"
+    ))
+}
+
+/// The fields of a stanza that a state holds.
+const FIELDS: &[&str] =
+    &["Types", "URIs", "Suites", "Components", "Architectures", "Enabled", "Trusted", "Signed-By"];
+
 /// The file of a source in the state `to`; `key` is the path of its own key, if it has one.
 pub fn sources(to: &Fields, key: Option<&str>) -> String {
     let of = |name: &str| to.get(name).map_or("", String::as_str);

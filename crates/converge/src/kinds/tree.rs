@@ -154,8 +154,15 @@ pub fn desired(spec: &TreeSpec, now: Option<&Fields>) -> Result<Option<Fields>, 
         to.insert(name, entry.to_string());
     }
     if spec.purge {
-        for (name, text) in now.into_iter().flatten() {
-            if !to.contains_key(name) && TreeEntry::read(text) != Some(TreeEntry::Other) {
+        let now = || now.into_iter().flatten();
+        // What nobody can remove keeps the directories that it is in.
+        let other: Vec<&String> = now()
+            .filter(|(_, text)| TreeEntry::read(text) == Some(TreeEntry::Other))
+            .map(|(name, _)| name)
+            .collect();
+        for (name, _) in now().filter(|(name, _)| !to.contains_key(*name)).collect::<Vec<_>>() {
+            let below = format!("{name}/");
+            if !other.iter().any(|stays| *stays == name || stays.starts_with(&below)) {
                 to.insert(name.clone(), TreeEntry::Absent.to_string());
             }
         }

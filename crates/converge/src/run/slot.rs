@@ -23,6 +23,9 @@ use crate::kinds::{Applied, Checked};
 use crate::ledger::MAX_KEPT;
 use crate::{BoundResource, LedgerEntry, Prior, ResourceId};
 
+/// The attributes that say where a thing is.
+const PLACES: &[&str] = &["path", "section", "key", "pointer", "user"];
+
 /// What is to be known when an apply comes back.
 #[derive(Debug, Default)]
 pub(super) struct Applying {
@@ -234,13 +237,16 @@ impl Run {
         };
         let ahead = self.pending.ahead(&resource.id, &resource.notify, verifies, undo);
         let path = remembered.map(|remembered| remembered.path);
-        let entry = path.clone().filter(|_| !self.ledger.entries.contains_key(&resource.id));
+        let known = self.ledger.entries.get(&resource.id).filter(|entry| !is_elsewhere(entry, &resource));
+        let entry = path.clone().filter(|_| known.is_none());
         let new_entry = entry.is_some();
         if let Some(path) = entry {
-            let entry = self.entry(&resource, path, checked.prior.clone(), kept);
+            let prior = checked.prior.of_edit(checked.edit.as_ref());
+            let entry = self.entry(&resource, path, prior, kept);
             self.remember(&resource.id, entry);
         } else {
             self.follow_declaration(&resource, &checked.prior);
+            self.remember_more(&resource.id, &checked);
         }
         self.dirty |= ahead.is_some();
         let keep = path.filter(|_| kept && (ahead.is_some() || new_entry));
@@ -376,6 +382,12 @@ impl Run {
         };
         match self.ledger.entries.get(&resource.id) {
             Some(entry) if follows(entry) => {}
+            // It is about another thing now, which is right already: nothing of it is Muster's.
+            Some(entry) if is_elsewhere(entry, resource) => {
+                self.ledger.entries.remove(&resource.id);
+                self.put.remove(&resource.id);
+                self.forget.insert(resource.id.clone());
+            }
             Some(entry) => {
                 let entry = LedgerEntry {
                     on_remove: resource.on_remove,
@@ -394,6 +406,28 @@ impl Run {
                 self.remember(&resource.id, entry);
             }
             None => {}
+        }
+    }
+
+    /// Adds to what the ledger knows of a thing the texts that this change is the first one to touch.
+    fn remember_more(&mut self, id: &ResourceId, checked: &Checked) {
+        let (Some(entry), Prior::State(Some(now))) = (self.ledger.entries.get(id), &checked.prior) else {
+            return;
+        };
+        let (Prior::State(Some(before)), Some(to)) = (&entry.prior, checked.edit.as_ref().and_then(Edit::to))
+        else {
+            return;
+        };
+        let new: Fields = now
+            .iter()
+            .filter(|(name, _)| to.contains_key(*name) && !before.contains_key(*name))
+            .map(|(name, text)| (name.clone(), text.clone()))
+            .collect();
+        if !new.is_empty() {
+            let mut before = before.clone();
+            before.extend(new);
+            let entry = LedgerEntry { prior: Prior::State(Some(before)), ..entry.clone() };
+            self.remember(id, entry);
         }
     }
 
@@ -431,6 +465,15 @@ impl Run {
     fn elapsed(&self, m: usize) -> u64 {
         u64::try_from(self.now.since(self.modules[m].began).as_millis()).unwrap_or(u64::MAX)
     }
+}
+
+/// The ledger's entry is about another thing than the resource: it has the same name, and is declared
+/// to be in another place.
+fn is_elsewhere(entry: &LedgerEntry, resource: &BoundResource) -> bool {
+    let differs = |name: &&str| entry.attributes.get(*name) != resource.kept.get(*name);
+    matches!(entry.prior, Prior::State(_))
+        && resource.manages() == Some(Manages::State)
+        && PLACES.iter().any(|place| differs(&place))
 }
 
 /// What the ledger calls a resource.
