@@ -389,6 +389,12 @@ fn services_are_kept_from_starting_for_the_transaction_alone() {
     assert_eq!(words(&lab.apply(&specs)), ["changed", "changed"]);
     assert_eq!((lab.calls("policy", &["alpha"]), lab.calls("policy", &["beta"])), (1, 0), "{:?}", lab.log());
     assert!(!policy.exists());
+    // Somebody's own may be a link of the alternatives.
+    std::os::unix::fs::symlink("/etc/alternatives/policy-rc.d", &policy).unwrap();
+    let again = package("beta", json!({"state": "absent", "start_services": false}));
+    assert_eq!(words(&lab.apply(&[again])), ["changed"]);
+    assert_eq!(fs::read_link(&policy).unwrap(), Path::new("/etc/alternatives/policy-rc.d"));
+    fs::remove_file(&policy).unwrap();
     // Killed in between: ours is there, and somebody's own beside it.
     fs::write(&policy, "#!/bin/sh\n# Written by Muster for one transaction of packages.\nexit 101\n")
         .unwrap();
