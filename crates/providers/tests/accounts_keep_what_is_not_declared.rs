@@ -184,7 +184,9 @@ fn a_file_that_a_user_may_not_read_is_not_given_to_them() {
     let part = json!({"path": "/home/amy/.ssh/authorized_keys", "content": "x", "owner": "amy"});
     let part = bound("block", "part", part);
     fs::create_dir(lab.path("/home/amy/.ssh")).unwrap();
-    ["/home/amy", "/home/amy/.ssh"].iter().for_each(|path| chown(lab.path(path), Some(1000), Some(1000)).unwrap());
+    ["/home/amy", "/home/amy/.ssh"]
+        .iter()
+        .for_each(|path| chown(lab.path(path), Some(1000), Some(1000)).unwrap());
     let file = "/home/amy/.ssh/authorized_keys";
     lab.write("/etc/secret", b"root's\n");
     fs::set_permissions(lab.path("/etc/secret"), fs::Permissions::from_mode(0o600)).unwrap();
