@@ -118,6 +118,17 @@ pub enum PathProblem {
         "it has other names (hard links) and lies in a directory that others can write; replace it by hand"
     )]
     HardLinks,
+    /// Somebody else could have put it there to get it.
+    #[error(
+        "it belongs to the uid {uid} (mode {mode:04o}) in a place that others choose, and is not given to \
+         somebody else; look at what it holds, then chown or remove it by hand"
+    )]
+    NotToGive {
+        /// Whose it is.
+        uid: u32,
+        /// Its permission bits.
+        mode: u32,
+    },
     /// The new bytes could not be had.
     #[error("its new content could not be read: {0}")]
     Content(io::Error),

@@ -237,7 +237,7 @@ fn digest(fd: &OwnedFd, size: u64) -> Result<(Digest, u64), PathProblem> {
     }
 }
 
-fn bytes(fd: OwnedFd, limit: u64) -> Result<Vec<u8>, PathProblem> {
+pub(crate) fn bytes(fd: OwnedFd, limit: u64) -> Result<Vec<u8>, PathProblem> {
     let mut bytes = Vec::new();
     File::from(fd).take(limit.saturating_add(1)).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > limit {

@@ -62,6 +62,21 @@ impl Host {
         })
     }
 
+    /// Gives what is at a path another name in the same directory, whatever it is; what had that name is
+    /// replaced.
+    ///
+    /// # Errors
+    /// When there is nothing, the other name is that of a directory, or disk or rights fail.
+    pub fn rename(&self, path: &str, name: &str) -> Result<(), HostError> {
+        self.at(HostOperation::Write, path, |entry| {
+            if name.is_empty() || name.contains(['/', '\0']) || matches!(name, "." | "..") {
+                return Err(PathProblem::BadPath("its new name is no name of an entry"));
+            }
+            renameat(&entry.dir, &entry.name, &entry.dir, name)?;
+            sync_directory(&entry.dir)
+        })
+    }
+
     fn finish_directory(
         &self,
         entry: &DirEntryRef,

@@ -63,7 +63,7 @@ impl Host {
     }
 
     /// Where something open lies, by the kernel's word, below the host's root.
-    fn path_of(&self, open: &OwnedFd) -> Result<PathBuf, PathProblem> {
+    pub(crate) fn path_of(&self, open: &OwnedFd) -> Result<PathBuf, PathProblem> {
         let link = format!("/proc/self/fd/{}", open.as_raw_fd());
         let target = readlinkat(rustix::fs::CWD, &link, Vec::new())?;
         let real = PathBuf::from(OsString::from_vec(target.into_bytes()));

@@ -124,19 +124,25 @@ impl<T: FilePart> StateProvider for T {
         _: Duration,
     ) -> Result<Option<String>, String> {
         let file = self.file();
-        let old = read(kinds, &file.path)?.map(|(bytes, _)| bytes);
+        let wanted = wanted_ownership(kinds, to)?;
+        // Again, from the file itself: who owns its directory may have put another one there.
+        let given = match read(kinds, &file.path)? {
+            Some(_) => kinds.host.read_to_give(&file.path, MAX_EDITED, &wanted).map_err(text)?,
+            None => None,
+        };
+        let (old, now) = given.map(|given| (given.bytes, given.ownership)).unzip();
         let new = self.edited(old.as_deref().unwrap_or_default(), to)?;
         if to.is_none() && file.create && self.is_void(&new) {
             return kinds.host.remove_file(&file.path).map(|_| None).map_err(text);
         }
-        let ownership = wanted_ownership(kinds, to)?;
         if old.as_ref() == Some(&new) {
-            return kinds.host.set_ownership(&file.path, &ownership).map(|()| None).map_err(text);
+            return kinds.host.give_file(&file.path, &wanted).map(|()| None).map_err(text);
         }
         let write = FileWrite {
             content: &mut new.as_slice(),
             digest: Digest::of(&new),
-            ownership,
+            // As it was read, not as it may be by now.
+            ownership: wanted.or(now.unwrap_or_default()),
             default_mode: DEFAULT_FILE_MODE,
             backup: false,
             validate: None,

@@ -11,7 +11,7 @@ use host::FileWrite;
 use model::{Digest, Fields, PathOwnership, PathState};
 
 use crate::Kinds;
-use crate::kinds::text;
+use crate::kinds::{MAX_EDITED, text};
 use crate::provider::{ChangeTurn, StateProvider, as_declared};
 
 /// Permission bits of the directory and of the file in a home; of a file elsewhere, which the
@@ -53,6 +53,23 @@ impl KeyFile {
         Ok([kinds.look(&self.directory)?, kinds.look(&self.path)?])
     }
 
+    /// The file's text and its mode. Who owns the directory may have put any file there, so nothing is
+    /// read that they could not read.
+    fn read(&self, kinds: &Kinds) -> Result<Option<(String, u32)>, String> {
+        if let other @ (PathState::Directory { .. } | PathState::Symlink { .. } | PathState::Other { .. }) =
+            kinds.look(&self.path)?
+        {
+            return Err(format!("{} is not a regular file ({}); it is left alone", self.path, other.what()));
+        }
+        let wanted = PathOwnership { mode: None, ..self.ownership(HOME_MODE) };
+        let Some(file) = kinds.host.read_to_give(&self.path, MAX_EDITED, &wanted).map_err(text)? else {
+            return Ok(None);
+        };
+        let utf8 = String::from_utf8(file.bytes)
+            .map_err(|_| format!("{} is not UTF-8 text; it is left alone", self.path))?;
+        Ok(Some((utf8, file.ownership.mode.unwrap_or(HOME_MODE))))
+    }
+
     fn ownership(&self, mode: u32) -> PathOwnership {
         let (uid, gid) = if self.at_home { (self.uid, self.gid) } else { (0, 0) };
         PathOwnership { mode: Some(mode), uid: Some(uid), gid: Some(gid) }
@@ -72,15 +89,15 @@ impl KeyFile {
                 kinds.host.make_directory(&self.directory, &wanted, DIRECTORY_MODE).map_err(text)
             }
             now if ssh_key::is_private(&ssh_key::access(now, self.uid)) => Ok(()),
-            _ => kinds.host.set_ownership(&self.directory, &wanted).map_err(text),
+            _ => kinds.host.keep_directory(&self.directory, self.uid, &wanted).map_err(text),
         }
     }
 
-    fn write(&self, kinds: &Kinds, now: &PathState, new: &str) -> Result<(), String> {
+    fn write(&self, kinds: &Kinds, now: Option<u32>, new: &str) -> Result<(), String> {
         let mode = match (now, self.at_home) {
-            (PathState::File { mode, .. }, _) => mode & !0o022,
-            (_, true) => HOME_MODE,
-            (_, false) => ELSEWHERE_MODE,
+            (Some(mode), _) => mode & !0o022,
+            (None, true) => HOME_MODE,
+            (None, false) => ELSEWHERE_MODE,
         };
         let write = FileWrite {
             content: &mut new.as_bytes(),
@@ -97,7 +114,7 @@ impl KeyFile {
 impl StateProvider for SshKeySpec {
     fn observe(&self, kinds: &Kinds) -> Result<Option<Fields>, String> {
         let Some(file) = KeyFile::of(self, kinds)? else { return Ok(None) };
-        let Some(bytes) = kinds.text_file(&file.path)? else { return Ok(None) };
+        let Some((bytes, _)) = file.read(kinds)? else { return Ok(None) };
         let Some(keys) = ssh_key::observe(self, &bytes) else { return Ok(None) };
         let mut access: Vec<String> = Vec::new();
         if kinds.host.enforces_ownership() {
@@ -127,13 +144,13 @@ impl StateProvider for SshKeySpec {
                 None => Ok(None),
             };
         };
-        let [directory, now] = file.look(kinds)?;
-        let old = kinds.text_file(&file.path)?;
+        let directory = kinds.look(&file.directory)?;
+        let (old, mode) = file.read(kinds)?.unzip();
         let keys = to.and_then(|to| to.get("keys")).map(String::as_str);
         let new = ssh_key::edit(self, old.as_deref().unwrap_or_default(), keys);
         if old.is_some() || keys.is_some() {
             file.prepare_directory(kinds, &directory)?;
-            file.write(kinds, &now, &new)?;
+            file.write(kinds, mode, &new)?;
         }
         Ok(None)
     }

@@ -177,6 +177,40 @@ fn a_link_that_a_user_put_in_the_way_leads_nowhere() {
 }
 
 #[test]
+fn a_file_that_a_user_may_not_read_is_not_given_to_them() {
+    use std::os::unix::fs::{MetadataExt, PermissionsExt, chown};
+    let Some(lab) = accounts() else { return };
+    let amy = bound("ssh_key", "amy: key", json!({"key": KEY, "user": "amy"}));
+    let part = json!({"path": "/home/amy/.ssh/authorized_keys", "content": "x", "owner": "amy"});
+    let part = bound("block", "part", part);
+    fs::create_dir(lab.path("/home/amy/.ssh")).unwrap();
+    ["/home/amy", "/home/amy/.ssh"]
+        .iter()
+        .for_each(|path| chown(lab.path(path), Some(1000), Some(1000)).unwrap());
+    let file = "/home/amy/.ssh/authorized_keys";
+    lab.write("/etc/secret", b"root's\n");
+    fs::set_permissions(lab.path("/etc/secret"), fs::Permissions::from_mode(0o600)).unwrap();
+    // A second name of it, and then the file itself under another name.
+    fs::hard_link(lab.path("/etc/secret"), lab.path(file)).unwrap();
+    for words in ["hard links", "not given"] {
+        assert!(lab.apply(&amy).unwrap_err().contains(words), "{words}");
+        assert!(lab.apply(&part).unwrap_err().contains(words), "{words}");
+        assert_eq!((owner(&lab, file), lab.read(file)), ((0, 0o600), "root's\n".to_owned()));
+        let _ = fs::remove_file(lab.path("/etc/secret"));
+    }
+    // What everybody may read is nothing new to them.
+    fs::set_permissions(lab.path(file), fs::Permissions::from_mode(0o644)).unwrap();
+    lab.apply(&amy).unwrap();
+    assert_eq!((owner(&lab, file), lab.read(file)), ((1000, 0o644), format!("root's\n{KEY}\n")));
+    // A directory of somebody else's is not given either.
+    fs::remove_dir_all(lab.path("/home/amy/.ssh")).unwrap();
+    fs::create_dir(lab.path("/home/amy/.ssh")).unwrap();
+    fs::set_permissions(lab.path("/home/amy/.ssh"), fs::Permissions::from_mode(0o770)).unwrap();
+    assert!(lab.apply(&amy).unwrap_err().contains("not given"));
+    assert_eq!(fs::metadata(lab.path("/home/amy/.ssh")).unwrap().uid(), 0);
+}
+
+#[test]
 fn a_key_of_nobody_fails_and_names_the_user() {
     let Some(lab) = accounts() else { return };
     let key = bound("ssh_key", "zoe: key", json!({"key": KEY, "user": "zoe"}));

@@ -48,10 +48,11 @@ if [ $cmd = update ]; then
   cp $lab/repository $lab/offers
   exit 0
 fi
+[ -z "$sim" ] && [ -e $lab/unfetchable ] && { rm $lab/unfetchable; echo "E: Failed to fetch http://deb/x" >&2; exit 100; }
 plan=; rc=0
 for t in "$@"; do
   case $cmd$t in
-    remove*) plan="$plan Remv:$t" ; continue ;;
+    remove*) plan="$plan Remv:${t%:amd64}" ; continue ;;
     *-) plan="$plan Remv:${t%-}" ; continue ;;
   esac
   n=${t%%=*}; v=
@@ -389,6 +390,12 @@ fn services_are_kept_from_starting_for_the_transaction_alone() {
     assert_eq!(words(&lab.apply(&specs)), ["changed", "changed"]);
     assert_eq!((lab.calls("policy", &["alpha"]), lab.calls("policy", &["beta"])), (1, 0), "{:?}", lab.log());
     assert!(!policy.exists());
+    // Somebody's own may be a link of the alternatives.
+    std::os::unix::fs::symlink("/etc/alternatives/policy-rc.d", &policy).unwrap();
+    let again = package("beta", json!({"state": "absent", "start_services": false}));
+    assert_eq!(words(&lab.apply(&[again])), ["changed"]);
+    assert_eq!(fs::read_link(&policy).unwrap(), Path::new("/etc/alternatives/policy-rc.d"));
+    fs::remove_file(&policy).unwrap();
     // Killed in between: ours is there, and somebody's own beside it.
     fs::write(&policy, "#!/bin/sh\n# Written by Muster for one transaction of packages.\nexit 101\n")
         .unwrap();
@@ -396,6 +403,33 @@ fn services_are_kept_from_starting_for_the_transaction_alone() {
     lab.kinds.begin_run();
     assert_eq!(fs::read_to_string(&policy).unwrap(), "#!/bin/sh\nexit 104\n");
     assert!(!lab.path("usr/sbin/policy-rc.d.kept-by-muster").exists());
+}
+
+#[test]
+fn new_lists_after_a_failed_fetch_are_judged_again() {
+    let lab = lab("alpha 1\nrival 1\n");
+    lab.write("repository", "alpha 1\nrival 1 removes=dpkg\n");
+    lab.write("unfetchable", "");
+    let said = words(&lab.apply(&plain(&["alpha", "rival"])));
+    assert_eq!(said[0], "changed", "{:?}", lab.log());
+    assert!(said[1].starts_with("it would remove dpkg, which nobody declared absent"), "{said:?}");
+    assert_eq!(lab.calls("apt-get", &["--no-remove"]), 2, "{:?}", lab.log());
+    assert!(
+        fs::read_to_string(lab.path("var/lib/dpkg/status"))
+            .unwrap()
+            .contains("Package: dpkg\nStatus: install")
+    );
+}
+
+#[test]
+fn the_hosts_own_architecture_may_be_named() {
+    let lab = lab("");
+    let status = fs::read_to_string(lab.path("var/lib/dpkg/status")).unwrap();
+    let foo = "Package: foo\nStatus: install ok installed\nArchitecture: amd64\nVersion: 1\n\n";
+    lab.write("var/lib/dpkg/status", &format!("{status}{foo}"));
+    let said = words(&lab.apply(&[package("foo:amd64", json!({"state": "absent"}))]));
+    assert!(!said[0].contains("nobody declared absent"), "{said:?}");
+    assert_eq!(lab.transactions(), 1, "{:?}", lab.log());
 }
 
 #[test]

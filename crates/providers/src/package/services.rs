@@ -3,7 +3,7 @@
 //!
 //! ```text
 //! none there      -> ours -> removed
-//! somebody's own  -> kept beside it -> ours -> put back
+//! somebody's own  -> renamed aside -> ours -> renamed back
 //! ```
 //!
 //! The agent may be killed at any point: what it leaves is known by its mark, and put back at the
@@ -18,10 +18,11 @@ use crate::kinds::text;
 const POLICY: &str = "/usr/sbin/policy-rc.d";
 /// Where somebody's own policy is meanwhile.
 const KEPT: &str = "/usr/sbin/policy-rc.d.kept-by-muster";
+/// Their names in their directory.
+const POLICY_NAME: &str = "policy-rc.d";
+const KEPT_NAME: &str = "policy-rc.d.kept-by-muster";
 /// Ours: nothing is started (101: not allowed).
 const OURS: &str = "#!/bin/sh\n# Written by Muster for one transaction of packages.\nexit 101\n";
-/// The largest policy of somebody's own, in bytes.
-const MAX_POLICY: u64 = 1024 * 1024;
 const MODE: u32 = 0o755;
 
 /// Services are kept from starting while it lives.
@@ -43,10 +44,8 @@ impl Drop for Hindered<'_> {
 /// When the policy cannot be written.
 pub(super) fn hinder(host: &Host) -> Result<Hindered<'_>, String> {
     put_back(host)?;
-    if let PathState::File { mode, .. } = host.look(POLICY).map_err(text)?
-        && let Some(own) = host.read(POLICY, MAX_POLICY).map_err(text)?
-    {
-        write(host, KEPT, &own, mode)?;
+    if is_there(host, POLICY)? {
+        host.rename(POLICY, KEPT_NAME).map_err(text)?;
     }
     let hindered = Hindered { host };
     write(host, POLICY, OURS.as_bytes(), MODE)?;
@@ -58,26 +57,30 @@ pub(super) fn hinder(host: &Host) -> Result<Hindered<'_>, String> {
 /// # Errors
 /// When it cannot be put back.
 pub(super) fn put_back(host: &Host) -> Result<(), String> {
-    let kept = match host.look(KEPT).map_err(text)? {
-        PathState::File { mode, .. } => host.read(KEPT, MAX_POLICY).map_err(text)?.map(|own| (own, mode)),
-        _ => None,
-    };
-    let is_ours = || -> Result<bool, String> {
-        let there = host.read(POLICY, MAX_POLICY).map_err(text)?;
-        Ok(there.is_some_and(|there| there == OURS.as_bytes()))
-    };
-    match kept {
-        Some((own, mode)) => {
-            // Killed before ours was written, or somebody wrote a new one since: theirs counts.
-            if is_ours()? {
-                write(host, POLICY, &own, mode)?;
-            }
-            host.remove_file(KEPT).map_err(text)?;
-        }
-        None if is_ours()? => drop(host.remove_file(POLICY).map_err(text)?),
-        None => {}
+    let ours = is_ours(host)?;
+    if is_there(host, KEPT)? {
+        // Killed before ours was written, or somebody wrote a new one since: theirs counts.
+        return match ours || !is_there(host, POLICY)? {
+            true => host.rename(KEPT, POLICY_NAME).map_err(text),
+            false => host.remove_file(KEPT).map(drop).map_err(text),
+        };
+    }
+    if ours {
+        host.remove_file(POLICY).map_err(text)?;
     }
     Ok(())
+}
+
+/// A file or a link; what a link leads to does not matter.
+fn is_there(host: &Host, path: &str) -> Result<bool, String> {
+    Ok(host.look(path).map_err(text)? != PathState::Missing)
+}
+
+fn is_ours(host: &Host) -> Result<bool, String> {
+    Ok(match host.look(POLICY).map_err(text)? {
+        PathState::File { digest, .. } => digest == Digest::of(OURS.as_bytes()),
+        _ => false,
+    })
 }
 
 fn write(host: &Host, path: &str, bytes: &[u8], mode: u32) -> Result<(), String> {

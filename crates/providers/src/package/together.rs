@@ -20,7 +20,7 @@ use converge::kinds::state::difference;
 use host::End;
 use model::{Edit, Fields};
 
-use super::apt::AptCommand;
+use super::apt::{AptCommand, AptOutcome};
 use super::{locks, services};
 use crate::Kinds;
 use crate::provider::StateProvider;
@@ -89,7 +89,7 @@ struct TransactionGroup {
 impl TransactionGroup {
     /// What apt may do for these packages; what else is held is `choose`'s to watch.
     fn leave(&self, database: &PackageDatabase, members: &[&str]) -> Leave {
-        let held = |name: &&str| database.find(name).is_some_and(|known| known.hold);
+        let held = |name: &&str| database.find(database.printed(name)).is_some_and(|known| known.hold);
         Leave { downgrade: self.downgrade, change_held: members.iter().any(held) }
     }
 }
@@ -223,6 +223,30 @@ impl Kinds {
         members: &mut [&mut Member<'_>],
         deadline: Instant,
     ) -> Result<(), String> {
+        self.agree(group, members)?;
+        let mut unanswered = false;
+        for member in members.iter_mut().filter(|member| member.failed.is_none()) {
+            member.failed = self.answer_questions(member.spec).err();
+            unanswered |= member.failed.is_some();
+        }
+        if unanswered {
+            self.agree(group, members)?;
+        }
+        if members.iter().all(|member| member.failed.is_some()) {
+            return Ok(());
+        }
+        let hindered = (!group.options.start_services).then(|| services::hinder(&self.host)).transpose()?;
+        let output = self.install(group, members, deadline)?;
+        drop(hindered);
+        let output: Arc<str> = output.into();
+        members.iter_mut().for_each(|member| member.said = Some(Arc::clone(&output)));
+        let going: Vec<&Member<'_>> =
+            members.iter().map(|member| &**member).filter(|member| member.failed.is_none()).collect();
+        self.purge(&going, deadline)
+    }
+
+    /// Has apt judge those that have not failed, as one transaction; whom it refuses says why.
+    fn agree(&self, group: &TransactionGroup, members: &mut [&mut Member<'_>]) -> Result<(), String> {
         let mut refused = self.choose(group, members)?;
         let unknown = refused.iter().any(|(_, refusal)| matches!(refusal, PackageRefusal::Unknown(_)));
         if unknown && !self.refreshed_since_sources()? {
@@ -235,58 +259,62 @@ impl Kinds {
             let words = [Some(refusal.words().to_owned()), stale];
             members[at].failed = Some(words.into_iter().flatten().collect::<Vec<_>>().join("; "));
         }
-        for member in members.iter_mut().filter(|member| member.failed.is_none()) {
-            member.failed = self.answer_questions(member.spec).err();
-        }
-        let mut going: Vec<&mut &mut Member<'_>> =
-            members.iter_mut().filter(|member| member.failed.is_none()).collect();
-        if going.is_empty() {
-            return Ok(());
-        }
-        let hindered = (!group.options.start_services).then(|| services::hinder(&self.host)).transpose()?;
-        let output = self.install(group, &going, deadline)?;
-        drop(hindered);
-        let output: Arc<str> = output.into();
-        going.iter_mut().for_each(|member| member.said = Some(Arc::clone(&output)));
-        self.purge(&going, deadline)
+        Ok(())
     }
 
-    /// Runs the transaction; archives that cannot be had are left out of a second try.
+    /// Runs the transaction; archives that cannot be had are left out of a second try, which is judged
+    /// as the first was: other lists may bring another plan.
     fn install(
         &self,
         group: &TransactionGroup,
-        going: &[&mut &mut Member<'_>],
+        members: &mut [&mut Member<'_>],
         deadline: Instant,
     ) -> Result<String, String> {
-        let database = self.package_database()?;
-        let run = |missing: bool| {
-            let requests = requests(going.iter().map(|member| &***member));
-            let names: Vec<&str> = requests.iter().map(|(name, _)| *name).collect();
-            let leave = group.leave(&database, &names);
-            let mut arguments =
-                transaction::arguments(&group.options, leave, self.lock_secs(going), &requests);
-            if missing {
-                arguments.insert(0, "--fix-missing".to_owned());
-            }
-            self.run_apt(AptCommand {
-                timeout: left(deadline),
-                replace_conffiles: group.options.replace_conffiles,
-                ..AptCommand::new(self.packages.tools().apt_get, arguments)
-            })
-        };
-        let mut outcome = run(false)?;
+        let mut outcome = self.run_group(group, members, &[], deadline)?;
         if !outcome.succeeded() && transaction::could_not_fetch(&outcome.output) {
             if !self.refreshed_since_sources()? {
                 self.refresh_lists()?;
             }
-            let again = run(true)?;
-            outcome.output.push_str(&again.output);
+            self.agree(group, members)?;
+            if members.iter().any(|member| member.failed.is_none()) {
+                let again = self.run_group(group, members, &["--fix-missing"], deadline)?;
+                outcome.output.push_str(&again.output);
+            }
         }
         Ok(outcome.output)
     }
 
+    /// One call of apt-get for those that have not failed.
+    fn run_group(
+        &self,
+        group: &TransactionGroup,
+        members: &[&mut Member<'_>],
+        also: &[&str],
+        deadline: Instant,
+    ) -> Result<AptOutcome, String> {
+        let database = self.package_database()?;
+        let going: Vec<&Member<'_>> =
+            members.iter().map(|member| &**member).filter(|member| member.failed.is_none()).collect();
+        let requests = requests(going.iter().copied());
+        let names: Vec<&str> = requests.iter().map(|(name, _)| *name).collect();
+        let leave = group.leave(&database, &names);
+        let lock_secs = going.iter().map(|member| member.spec.options.lock_timeout.as_secs()).max();
+        let arguments =
+            transaction::arguments(&group.options, leave, lock_secs.unwrap_or_default(), &requests);
+        // What the dry run agreed to removes nothing, so nothing may be removed.
+        let removes = group.options.allow_removals
+            || requests.iter().any(|(_, request)| **request == PackageRequest::Remove);
+        let kept = (!removes).then_some("--no-remove");
+        let also = kept.into_iter().chain(also.iter().copied()).map(str::to_owned);
+        self.run_apt(AptCommand {
+            timeout: left(deadline),
+            replace_conffiles: group.options.replace_conffiles,
+            ..AptCommand::new(self.packages.tools().apt_get, also.chain(arguments))
+        })
+    }
+
     /// Removes the configuration of what is gone and declared to be purged.
-    fn purge(&self, going: &[&mut &mut Member<'_>], deadline: Instant) -> Result<(), String> {
+    fn purge(&self, going: &[&Member<'_>], deadline: Instant) -> Result<(), String> {
         let database = self.package_database()?;
         let left_over =
             |name: &str| database.find(name).is_some_and(|known| known.status.word() == "config-files");
@@ -308,22 +336,29 @@ impl Kinds {
         self.run_apt(command).map(drop)
     }
 
-    /// Whom apt refuses, and why.
+    /// Whom apt refuses of those that have not failed, by their place among all, and why.
     fn choose(
         &self,
         group: &TransactionGroup,
         members: &[&mut Member<'_>],
     ) -> Result<Vec<(usize, PackageRefusal)>, String> {
+        let (places, members): (Vec<usize>, Vec<&Member<'_>>) =
+            (0..).zip(members).filter(|(_, m)| m.failed.is_none()).map(|(at, m)| (at, &**m)).unzip();
         let names: Vec<&str> = members.iter().map(|member| member.spec.name.as_str()).collect();
         let database = self.package_database()?;
-        let held = |name: &str| database.find(name).is_some_and(|known| known.hold);
+        let held = |name: &str| database.find(database.printed(name)).is_some_and(|known| known.hold);
         let mut dry_run = |some: &[usize]| -> DryRunAnswer {
-            let requests = requests(some.iter().map(|at| &*members[*at]));
+            let requests = requests(some.iter().map(|at| members[*at]));
             let names: Vec<&str> = requests.iter().map(|(name, _)| *name).collect();
             let leave = group.leave(&database, &names);
             let arguments = transaction::arguments(&group.options, leave, 0, &requests);
             let simulated = ["-s".to_owned()].into_iter().chain(arguments);
             let finished = self.ask_apt(AptCommand::new(self.packages.tools().apt_get, simulated))?;
+            if finished.stdout.total > finished.stdout.bytes.len() as u64 {
+                return Err(
+                    "apt-get says more of what it would do than is read; declare fewer packages".to_owned()
+                );
+            }
             let stdout = String::from_utf8_lossy(&finished.stdout.bytes);
             Ok(match finished.end {
                 End::Exited(0) => Ok(transaction::dry_run(&stdout)),
@@ -335,7 +370,8 @@ impl Kinds {
         };
         let judge = |some: &[usize], plan: &DryRun| {
             let of = |wanted: &dyn Fn(&PackageChange) -> bool, name: &str| {
-                some.iter().any(|at| names[*at] == name && wanted(&members[*at].change))
+                let same = |at: &usize| database.printed(names[*at]) == database.printed(name);
+                some.iter().any(|at| same(at) && wanted(&members[*at].change))
             };
             let rules = TransactionRules {
                 declared: &|name| of(&|_| true, name),
@@ -345,7 +381,8 @@ impl Kinds {
             };
             rules.refuse(plan)
         };
-        Ok(transaction::choose(&names, &mut dry_run, &judge)?.refused)
+        let refused = transaction::choose(&names, &mut dry_run, &judge)?.refused;
+        Ok(refused.into_iter().map(|(at, refusal)| (places[at], refusal)).collect())
     }
 
     /// Gives debconf the answers of a package; they are in no argument and no error.
@@ -407,10 +444,6 @@ impl Kinds {
                 Err(said.into_iter().chain([differs]).collect::<Vec<_>>().join("\n"))
             }
         }
-    }
-
-    fn lock_secs(&self, going: &[&mut &mut Member<'_>]) -> u64 {
-        going.iter().map(|member| member.spec.options.lock_timeout.as_secs()).max().unwrap_or(0)
     }
 }
 

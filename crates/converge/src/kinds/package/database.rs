@@ -126,6 +126,14 @@ impl PackageDatabase {
         self.packages.is_empty()
     }
 
+    /// A name as apt prints it: without the architecture where it is the host's.
+    pub fn printed<'n>(&self, name: &'n str) -> &'n str {
+        match split(name) {
+            (package, Some(architecture)) if architecture == self.native() => package,
+            _ => name,
+        }
+    }
+
     /// The host's architecture: that of dpkg itself.
     fn native(&self) -> &str {
         let dpkg = self.packages.get("dpkg").and_then(|known| known.first());
