@@ -7,7 +7,7 @@
 //! ```
 //!
 //! Invariants: each end of a run leaves none of its kind under way, so that the next one can begin; a run
-//! request is carried out only by a full run.
+//! request is carried out only by a full run that may change the host.
 
 use model::log::FactBody;
 use model::{Digest, RunReport, Timestamp};
@@ -46,7 +46,9 @@ impl Node {
         let tags = std::mem::take(&mut self.tags_due);
         self.running = Some(if tags.is_empty() {
             self.run_due = false;
-            RunUnderWay::Full { inputs, run_request: self.run_request.take() }
+            // A run that only observes carries no request out: that waits for the end of the pause.
+            let run_request = if self.pause.is_none() { self.run_request.take() } else { None };
+            RunUnderWay::Full { inputs, run_request }
         } else {
             RunUnderWay::ByTags
         });
@@ -64,7 +66,8 @@ impl Node {
         // A full run under way is the one that the answer would lead to.
         let full = matches!(self.running, Some(RunUnderWay::Full { .. }));
         let near = !full && self.next_run <= now.plus(self.policy.converge() / 2);
-        self.run_due |= (near || self.run_request.is_some()) && self.adoption.is_some();
+        let requested = self.run_request.is_some() && self.pause.is_none();
+        self.run_due |= (near || requested) && self.adoption.is_some();
     }
 
     pub(super) fn on_ran(&mut self, report: &RunReport, now: Timestamp, effects: &mut Vec<NodeEffect>) {
