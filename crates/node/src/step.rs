@@ -1,6 +1,7 @@
 //! [`Node`]: inputs to effects.
 
 mod pause;
+mod runs;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -9,15 +10,17 @@ use std::time::Duration;
 use model::exchange::{Answer, CheckIn, Offer, RunNote, TraitReport};
 use model::log::FactBody;
 use model::policy::Policy;
-use model::{Digest, ObjectKey, ObjectSet, Pause, RunReport, Timestamp};
+use model::{Digest, ObjectKey, ObjectSet, Pause, Timestamp};
 use trust::Floor;
 use trust::adopt::{self, Adopted, Judge, Refusal};
 use trust::clock::TrustTime;
 use trust::feature::FEATURES;
 
 use crate::backoff::Spread;
-use crate::io::{Identity, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored, RunOrder};
+use crate::io::{Identity, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored};
 use crate::state::{Adoption, LastRun};
+
+use runs::RunUnderWay;
 
 /// The shortest wait that a control plane may ask for between contacts.
 pub const MIN_CONTACT: Duration = Duration::from_secs(1);
@@ -44,14 +47,6 @@ enum ReleaseChange {
     None,
     Fetching(Box<FetchingRelease>),
     Adopting(Box<Adoption>),
-}
-
-/// A run under way.
-#[derive(Debug)]
-struct RunUnderWay {
-    inputs: Digest,
-    /// The request that it carries out: one that came after it began needs a run of its own.
-    run_request: Option<u64>,
 }
 
 #[derive(Debug)]
@@ -209,12 +204,7 @@ impl Node {
             NodeInput::NotAppended => self.on_not_appended(&mut effects),
             NodeInput::ServerTime(server_time) => self.ahead = server_time.since(now),
             NodeInput::Ran(report) => self.on_ran(&report, now, &mut effects),
-            NodeInput::RunFailed(why) => {
-                let request = self.running.take().and_then(|running| running.run_request);
-                self.run_request = self.run_request.or(request);
-                self.next_run = now.plus(self.interval());
-                effects.push(NodeEffect::Warn(format!("the run could not be made: {why}")));
-            }
+            NodeInput::RunFailed(why) => self.on_run_failed(&why, now, &mut effects),
         }
         self.start_what_is_due(now, &mut effects);
         effects
@@ -251,25 +241,6 @@ impl Node {
         } else if !self.tags_due.is_empty() {
             self.start_run(effects);
         }
-    }
-
-    fn start_run(&mut self, effects: &mut Vec<NodeEffect>) {
-        let Some(adoption) = &self.adoption else { return };
-        let inputs = inputs_digest(&adoption.root, &self.traits_that_count());
-        let intended = self.last_run.as_ref().is_none_or(|last| last.inputs != inputs);
-        let tags = std::mem::take(&mut self.tags_due);
-        // A run of a part carries no request out.
-        let run_request = if tags.is_empty() { self.run_request.take() } else { None };
-        self.run_due = false;
-        self.running = Some(RunUnderWay { inputs, run_request });
-        let pause = self.pause.clone();
-        effects.push(NodeEffect::Run(RunOrder {
-            seq: adoption.seq,
-            root: adoption.root,
-            intended,
-            pause,
-            tags,
-        }));
     }
 
     fn on_traits(&mut self, observed: ObservedTraits, now: Timestamp, effects: &mut Vec<NodeEffect>) {
@@ -376,7 +347,7 @@ impl Node {
         if self.contact_pending {
             self.deliver_soon(now);
         }
-        let running = self.running.as_ref().and_then(|running| running.run_request);
+        let running = self.running.as_ref().and_then(RunUnderWay::run_request);
         let requested = answer.run_request;
         if requested.is_some() && requested != self.run_confirmed && requested != running {
             self.run_request = requested;
@@ -389,12 +360,6 @@ impl Node {
                 self.run_after_answer(now);
             }
         }
-    }
-
-    fn run_after_answer(&mut self, now: Timestamp) {
-        // A run under way is the one that the answer would lead to.
-        let near = self.running.is_none() && self.next_run <= now.plus(self.policy.converge() / 2);
-        self.run_due |= (near || self.run_request.is_some()) && self.adoption.is_some();
     }
 
     fn on_offer(&mut self, offer: Offer, now: Timestamp, effects: &mut Vec<NodeEffect>) {
@@ -509,32 +474,6 @@ impl Node {
         } else {
             self.run_due = true;
             self.append(body, now, effects);
-        }
-    }
-
-    fn on_ran(&mut self, report: &RunReport, now: Timestamp, effects: &mut Vec<NodeEffect>) {
-        if report.partial.is_some() {
-            // It is not the run that was due: that one may still be under way, and the next one
-            // is not compared with it.
-            if LastRun::partial_is_fact(report) {
-                self.append(FactBody::Run(report.clone()), now, effects);
-            }
-            return;
-        }
-        let Some(RunUnderWay { inputs, run_request }) = self.running.take() else { return };
-        self.next_run = now.plus(self.spread.jitter(self.interval(), self.policy.jitter_percent));
-        if let Some(number) = run_request {
-            self.run_confirmed = Some(number);
-            self.hurry(now);
-        }
-        let incarnation = &self.identity.incarnation;
-        let written = LastRun::after(self.last_run.as_ref(), inputs, report, incarnation, now);
-        self.last_run = Some(written.last.clone());
-        if written.fact {
-            self.append(FactBody::Run(report.clone()), now, effects);
-        }
-        if written.save {
-            effects.push(NodeEffect::SaveRun(written.last));
         }
     }
 

@@ -8,6 +8,7 @@ mod common;
 use std::time::Duration;
 
 use common::{Bench, Release, START, facts, report, run_of, warnings};
+use model::exchange::Answer;
 use model::log::FactBody;
 use model::{Pause, RunCounts, RunReport};
 use node::{NodeEffect, NodeInput, Restored};
@@ -108,4 +109,27 @@ fn what_was_adopted_in_a_pause_is_intended_after_it() {
     let effects = bench.give(NodeInput::Resume);
     let order = run_of(&effects).expect("a run follows");
     assert!(order.intended, "what nobody made so yet was taken for drift");
+}
+
+/// What was requested is to be made so; a look at the host is not that.
+#[test]
+fn a_run_request_waits_for_the_end_of_the_pause() {
+    let mut bench = Bench::holding(&Release::new(1, START, &["base"]));
+    let pause = pause(&bench, None);
+    bench.give(NodeInput::Pause(pause.clone()));
+    bench.give(observed(&pause));
+    let requested = || Answer { run_request: Some(5), next_checkin_secs: 5, ..common::answer() };
+    let mut runs = 0;
+    for _ in 0..10 {
+        assert_eq!(bench.check_in().run_confirmed, None, "a paused host confirmed a run");
+        if run_of(&bench.give(NodeInput::Answered(Box::new(requested())))).is_some() {
+            runs += 1;
+            bench.give(observed(&pause));
+        }
+    }
+    assert!(runs <= 1, "{runs} runs after 10 answers");
+    let order = bench.give(NodeInput::Resume);
+    assert!(run_of(&order).is_some_and(|order| order.pause.is_none()));
+    bench.give(NodeInput::Ran(Box::new(report(0, 1))));
+    assert_eq!(bench.check_in().run_confirmed, Some(5));
 }

@@ -3,6 +3,7 @@
 
 mod common;
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
 use common::{Bench, Release, START, answer, facts, observed, report, run_of};
@@ -51,19 +52,55 @@ fn an_unchanged_run_is_no_fact() {
 fn a_partial_run_is_reported_and_is_not_the_run_that_was_due() {
     let mut bench = bench();
     run(&mut bench, &report(0, 2));
-    let partial = |changed, ok| RunReport {
-        partial: Some(PartialRun::Tags(vec!["web".into()])),
-        ..report(changed, ok)
-    };
-    let effects = bench.give(NodeInput::Ran(Box::new(partial(1, 0))));
+    let effects = bench.give(NodeInput::Ran(Box::new(by_tag(1, 0))));
     assert!(matches!(facts(&effects)[..], [FactBody::Run(report)] if report.partial.is_some()));
     assert!(!effects.iter().any(|effect| matches!(effect, NodeEffect::SaveRun(_))));
-    assert_eq!(facts(&bench.give(NodeInput::Ran(Box::new(partial(0, 3))))), [] as [&FactBody; 0]);
+    assert_eq!(facts(&bench.give(NodeInput::Ran(Box::new(by_tag(0, 3))))), [] as [&FactBody; 0]);
     assert_eq!(
         facts(&run(&mut bench, &report(0, 2))),
         [] as [&FactBody; 0],
         "and the next is compared with it"
     );
+}
+
+fn by_tag(changed: u32, ok: u32) -> RunReport {
+    RunReport { partial: Some(PartialRun::Tags(vec!["web".into()])), ..report(changed, ok) }
+}
+
+/// A run by tag was asked for, and begins.
+fn begin_by_tag(bench: &mut Bench) -> bool {
+    let effects = bench.give(NodeInput::RunNow(BTreeSet::from(["web".to_owned()])));
+    run_of(&effects).is_some_and(|order| !order.tags.is_empty())
+}
+
+#[test]
+fn a_run_by_tag_ends_and_the_run_that_was_due_follows() {
+    let mut bench = bench();
+    run(&mut bench, &report(0, 2));
+    bench.check_in();
+    let due = bench.node.next_deadline();
+    assert!(begin_by_tag(&mut bench));
+    bench.give(NodeInput::Ran(Box::new(by_tag(0, 1))));
+    assert_eq!(bench.node.next_deadline(), due, "it is due when it was");
+    bench.now = due.expect("a run is due").0;
+    let order = bench.give(NodeInput::Tick);
+    assert!(run_of(&order).is_some_and(|order| order.tags.is_empty()), "nothing runs any more");
+    // A partial report is not the end of it.
+    bench.give(NodeInput::Ran(Box::new(by_tag(0, 1))));
+    assert_eq!(run_of(&bench.give(NodeInput::Nudge)), None, "two runs at a time");
+    assert!(run_of(&bench.give(NodeInput::Ran(Box::new(report(0, 2))))).is_some());
+}
+
+#[test]
+fn a_run_by_tag_that_could_not_be_made_delays_no_run() {
+    let mut bench = bench();
+    bench.check_in();
+    let due = bench.node.next_deadline();
+    bench.now = bench.now.plus(Duration::from_secs(1));
+    assert!(begin_by_tag(&mut bench));
+    let effects = bench.give(NodeInput::RunFailed("no memory".to_owned()));
+    assert_eq!(run_of(&effects), None, "it is not tried again by itself");
+    assert_eq!(bench.node.next_deadline(), due);
 }
 
 #[test]
