@@ -25,8 +25,7 @@ pub struct PreviousAgent {
     binaries: PathBuf,
 }
 
-/// Builds that commit's agent, unless it was built before. It takes the present agent's name in the
-/// target directory; whoever builds that one next gives the name back.
+/// Builds that commit's agent, unless it was built before.
 ///
 /// # Errors
 /// Why it cannot be built: for example in a shallow clone.
@@ -103,13 +102,17 @@ fn check_out(root: &Path, commit: &str, tree: &Path) -> Outcome {
     run("sh", &["-c", script, "sh", commit, &tree.display().to_string()])
 }
 
-/// Builds that commit's agent in our target directory, as libraries are the same for both: they are
-/// known by name, version and features, and crates of a workspace also by their path.
+/// Builds that commit's agent in a target directory of its own: in ours, cargo would take its crates, which
+/// have our names at the same places of their workspace and are newer, for ours.
 fn build_agent(root: &Path, tree: &Path, to: &Path) -> Outcome {
     let manifest = tree.join("Cargo.toml").display().to_string();
-    let target = root.join("target").display().to_string();
+    let target = place(root).join("target");
+    let shown = target.display().to_string();
     let build = ["build", "--package", "agent", "--bin", "muster-agent", "--manifest-path", &manifest];
-    run_with(&[("CARGO_TARGET_DIR", &target)], "cargo", &build)?;
-    let built = root.join("target/debug/muster-agent").display().to_string();
-    run("strip", &["--strip-unneeded", "-o", &to.display().to_string(), &built])
+    run_with(&[("CARGO_TARGET_DIR", &shown)], "cargo", &build)?;
+    let built = target.join("debug/muster-agent").display().to_string();
+    run("strip", &["--strip-unneeded", "-o", &to.display().to_string(), &built])?;
+    // Only space: the program is what is wanted.
+    let _ = fs::remove_dir_all(target);
+    Ok(())
 }
