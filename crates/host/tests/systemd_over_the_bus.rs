@@ -25,6 +25,8 @@ enum Mood {
     Babbles,
     /// Has a stranger say that the job is done, and never ends it.
     Forged,
+    /// A stranger sends more than fits, before each answer.
+    Flooded,
     /// Lets nobody in.
     Refuses,
 }
@@ -92,6 +94,13 @@ fn serve(stream: UnixStream, mood: &Mutex<Mood>) {
         } else {
             Message::to(serial, "")
         };
+        if mood() == Mood::Flooded {
+            let huge = Message::signal(ANYONE, "Huge", "s").text(&"x".repeat(2 << 20)).bytes();
+            let large = Message::signal(ANYONE, "Large", "s").text(&"x".repeat(900 << 10)).bytes();
+            [huge, large.clone(), large.clone(), large.clone(), large.clone(), large]
+                .iter()
+                .for_each(|signal| drop(out.write_all(signal)));
+        }
         let _ = out.write_all(&answer.bytes());
         if asks("StartUnit") {
             let removed = |sender, result| {
@@ -264,6 +273,16 @@ fn only_systemd_says_that_a_job_ended() {
     let late = session.job(UnitVerb::Start, "app.service", Duration::from_millis(300)).unwrap_err();
     assert!(matches!(late, BusError::TimedOut { .. }), "{late}");
     assert!(begun.elapsed() < Duration::from_secs(30));
+}
+
+#[test]
+fn what_strangers_send_is_read_past() {
+    let dir = tempfile::tempdir().unwrap();
+    let (host, bus) = (host(dir.path()), FakeBus::listen(dir.path()));
+    bus.set(Mood::Flooded);
+    assert_eq!(host.systemd().unit("app.service").unwrap().active_state, "active");
+    let mut watch = host.systemd().watch().unwrap();
+    assert_eq!(watch.next_event(Duration::from_secs(60)).unwrap(), Some(UnitEvent::Files));
 }
 
 #[test]

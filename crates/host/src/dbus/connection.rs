@@ -6,7 +6,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use super::message::{FIXED, Message, encode, whole_length};
+use super::message::{FIXED, MAX_MESSAGE, Message, encode, is_answer, whole_length};
 use super::{BusArgument, BusCall, BusError, BusSignal, BusValue};
 
 /// How long the bus may take to let the agent in.
@@ -15,6 +15,8 @@ const OPEN_TIMEOUT: Duration = Duration::from_secs(5);
 const MAX_LINE: usize = 512;
 /// The most signals that wait while a call is answered.
 const MAX_SIGNALS: usize = 4096;
+/// The most bytes of messages whose signals wait.
+const MAX_QUEUED: usize = 4 << 20;
 
 const BUS: &str = "org.freedesktop.DBus";
 const BUS_PATH: &str = "/org/freedesktop/DBus";
@@ -24,9 +26,32 @@ const BUS_PATH: &str = "/org/freedesktop/DBus";
 pub(crate) struct BusConnection {
     stream: UnixStream,
     serial: u32,
-    signals: VecDeque<BusSignal>,
+    signals: VecDeque<QueuedSignal>,
+    /// Whose signals are kept; nobody's before it listens.
+    heard: Option<HeardService>,
+    /// How much of a message that is too large is still to be read past, in bytes.
+    passed: usize,
     /// What came of a message whose rest has not come yet.
     partial: Vec<u8>,
+}
+
+/// A service on the bus.
+#[derive(Debug)]
+struct HeardService {
+    name: String,
+    /// Its unique name; empty while it is away.
+    owner: String,
+}
+
+#[derive(Debug)]
+struct QueuedSignal {
+    signal: BusSignal,
+    bytes: usize,
+}
+
+struct ReceivedMessage {
+    message: Message,
+    bytes: usize,
 }
 
 impl BusConnection {
@@ -35,7 +60,14 @@ impl BusConnection {
         // A local socket takes a connection at once, or its queue is full and it is refused.
         let stream = UnixStream::connect(socket)
             .map_err(|source| BusError::Connect { path: socket.to_owned(), source })?;
-        let mut bus = BusConnection { stream, serial: 0, signals: VecDeque::new(), partial: Vec::new() };
+        let mut bus = BusConnection {
+            stream,
+            serial: 0,
+            signals: VecDeque::new(),
+            heard: None,
+            passed: 0,
+            partial: Vec::new(),
+        };
         let deadline = Instant::now() + OPEN_TIMEOUT;
         bus.authenticate(uid, deadline)?;
         bus.call_bus("Hello", &[], deadline.saturating_duration_since(Instant::now()))?;
@@ -70,7 +102,7 @@ impl BusConnection {
         Ok(String::from_utf8_lossy(&line).trim_end().to_owned())
     }
 
-    /// Asks a method and waits for the answer; signals that come meanwhile are kept.
+    /// Asks a method and waits for the answer; signals of the service that it listens to are kept.
     pub(crate) fn call(&mut self, call: &BusCall<'_>, timeout: Duration) -> Result<Vec<BusValue>, BusError> {
         self.serial = self.serial.checked_add(1).unwrap_or(1);
         let asked = self.serial;
@@ -78,18 +110,21 @@ impl BusConnection {
         self.stream.write_all(&encode(call, asked)).map_err(BusError::Lost)?;
         let deadline = Instant::now() + timeout;
         loop {
-            match self.message(deadline)? {
-                None => return Err(BusError::TimedOut { what: call.member.to_owned(), after: timeout }),
-                Some(Message::Return { serial, body }) if serial == asked => return Ok(body),
-                Some(Message::Error { serial, name, body }) if serial == asked => {
+            let Some(ReceivedMessage { message, bytes }) = self.message(deadline)? else {
+                return Err(BusError::TimedOut { what: call.member.to_owned(), after: timeout });
+            };
+            match message {
+                Message::Return { serial, body } if serial == asked => return Ok(body),
+                Message::Error { serial, name, body } if serial == asked => {
                     let message = body.first().and_then(BusValue::text).unwrap_or(&name).to_owned();
                     return Err(BusError::Failed { name, message });
                 }
-                Some(Message::Signal(_)) if self.signals.len() >= MAX_SIGNALS => {
-                    return Err(BusError::Malformed("more signals than are waited for"));
+                Message::Signal(signal) => {
+                    if let Some(signal) = self.hear(signal) {
+                        self.queue(QueuedSignal { signal, bytes })?;
+                    }
                 }
-                Some(Message::Signal(signal)) => self.signals.push_back(signal),
-                Some(Message::Return { .. } | Message::Error { .. } | Message::Other) => {}
+                Message::Return { .. } | Message::Error { .. } | Message::Other => {}
             }
         }
     }
@@ -110,42 +145,90 @@ impl BusConnection {
         self.call_bus("AddMatch", &[BusArgument::Text(rule)], OPEN_TIMEOUT).map(drop)
     }
 
-    /// The unique name behind a well-known one. A signal of another sender is not the service's: any
-    /// user of the machine may send one to the agent.
-    pub(crate) fn owner(&mut self, name: &str) -> Result<String, BusError> {
+    /// Keeps the signals of a service from now on, also after it comes back under another unique name.
+    /// A signal of another sender is not the service's, and is dropped: any user of the machine may send
+    /// one to the agent.
+    pub(crate) fn listen(&mut self, name: &str) -> Result<(), BusError> {
+        self.heard = Some(HeardService { name: name.to_owned(), owner: String::new() });
+        self.add_match(&format!(
+            "type='signal',sender='{BUS}',interface='{BUS}',member='NameOwnerChanged',arg0='{name}'"
+        ))?;
         let body = self.call_bus("GetNameOwner", &[BusArgument::Text(name)], OPEN_TIMEOUT)?;
         let owner = body.first().and_then(BusValue::text);
-        owner.map(str::to_owned).ok_or(BusError::Malformed("a name without an owner"))
+        let owner = owner.ok_or(BusError::Malformed("a name without an owner"))?.to_owned();
+        self.heard = Some(HeardService { name: name.to_owned(), owner });
+        Ok(())
+    }
+
+    /// The signal, where it is one of the service that it listens to.
+    fn hear(&mut self, signal: BusSignal) -> Option<BusSignal> {
+        let heard = self.heard.as_mut()?;
+        // The bus writes the sender, and nobody else can have its name.
+        if signal.sender == BUS {
+            if let ("NameOwnerChanged", [name, _, owner]) = (signal.member.as_str(), signal.body.as_slice())
+                && name.text() == Some(&heard.name)
+            {
+                heard.owner = owner.text().unwrap_or_default().to_owned();
+            }
+            return None;
+        }
+        (!heard.owner.is_empty() && signal.sender == heard.owner).then_some(signal)
+    }
+
+    fn queue(&mut self, queued: QueuedSignal) -> Result<(), BusError> {
+        let bytes: usize = self.signals.iter().map(|queued| queued.bytes).sum();
+        if self.signals.len() >= MAX_SIGNALS || bytes.saturating_add(queued.bytes) > MAX_QUEUED {
+            return Err(BusError::Malformed("more signals than are waited for"));
+        }
+        self.signals.push_back(queued);
+        Ok(())
     }
 
     /// The next signal; `None` when none came in time.
     pub(crate) fn signal(&mut self, timeout: Duration) -> Result<Option<BusSignal>, BusError> {
-        if let Some(signal) = self.signals.pop_front() {
-            return Ok(Some(signal));
+        if let Some(queued) = self.signals.pop_front() {
+            return Ok(Some(queued.signal));
         }
         let deadline = Instant::now() + timeout;
         loop {
-            match self.message(deadline)? {
-                None => return Ok(None),
-                Some(Message::Signal(signal)) => return Ok(Some(signal)),
-                Some(Message::Return { .. } | Message::Error { .. } | Message::Other) => {}
+            let Some(received) = self.message(deadline)? else { return Ok(None) };
+            if let Message::Signal(signal) = received.message
+                && let Some(signal) = self.hear(signal)
+            {
+                return Ok(Some(signal));
             }
         }
     }
 
     /// The next message; `None` when it was not whole in time: what came of it is kept.
-    fn message(&mut self, deadline: Instant) -> Result<Option<Message>, BusError> {
+    fn message(&mut self, deadline: Instant) -> Result<Option<ReceivedMessage>, BusError> {
+        let mut buffer = [0; 16 * 1024];
         loop {
+            while self.passed > 0 {
+                let room = self.passed.min(buffer.len());
+                match self.read_some(&mut buffer[..room], deadline)? {
+                    Some(got) => self.passed -= got,
+                    None => return Ok(None),
+                }
+            }
             let wanted = match self.partial.first_chunk::<FIXED>() {
                 Some(fixed) => whole_length(fixed)?,
                 None => FIXED,
             };
-            if wanted > FIXED && self.partial.len() == wanted {
-                let message = Message::decode(&self.partial);
+            if wanted > MAX_MESSAGE {
+                self.passed = wanted - self.partial.len();
                 self.partial.clear();
-                return message.map(Some);
+                continue;
             }
-            let mut buffer = [0; 16 * 1024];
+            if wanted > FIXED && self.partial.len() == wanted {
+                let message = match Message::decode(&self.partial) {
+                    // What anyone may send ends no connection.
+                    Err(_) if !is_answer(&self.partial) => Ok(Message::Other),
+                    decoded => decoded,
+                };
+                self.partial.clear();
+                return message.map(|message| Some(ReceivedMessage { message, bytes: wanted }));
+            }
             let room = (wanted - self.partial.len()).min(buffer.len());
             match self.read_some(&mut buffer[..room], deadline)? {
                 Some(got) => self.partial.extend_from_slice(&buffer[..got]),

@@ -5,6 +5,8 @@ use super::value::{BusReader, BusValue};
 
 /// The largest message, in bytes, that is read: hundreds of times what systemd says of a unit.
 pub(super) const MAX_MESSAGE: usize = 1 << 20;
+/// The largest message, in bytes, that the protocol has: one of somebody else's is read past.
+const MAX_PASSED: usize = 128 << 20;
 /// The part of a message that says how long the rest is.
 pub(super) const FIXED: usize = 16;
 
@@ -109,7 +111,7 @@ pub(super) fn encode(call: &BusCall<'_>, serial: u32) -> Vec<u8> {
 /// How long a message is in all, by its first [`FIXED`] bytes.
 ///
 /// # Errors
-/// When it is none, or over [`MAX_MESSAGE`].
+/// When it is none, over what the protocol has, or an answer over [`MAX_MESSAGE`].
 pub(super) fn whole_length(fixed: &[u8; FIXED]) -> Result<usize, BusError> {
     let big_endian = endian(fixed[0])?;
     if fixed[3] != 1 {
@@ -120,8 +122,14 @@ pub(super) fn whole_length(fixed: &[u8; FIXED]) -> Result<usize, BusError> {
     let whole = fields.saturating_add(FIXED).saturating_add(7) / 8 * 8;
     match whole.saturating_add(body) {
         length if length <= MAX_MESSAGE => Ok(length),
+        length if length <= MAX_PASSED && !is_answer(fixed) => Ok(length),
         _ => Err(BusError::Malformed("a message is too large")),
     }
+}
+
+/// Whether a message, by its first bytes, answers a call; anyone may send the others.
+pub(super) fn is_answer(bytes: &[u8]) -> bool {
+    matches!(bytes.get(1), Some(&(METHOD_RETURN | ERROR)))
 }
 
 fn endian(mark: u8) -> Result<bool, BusError> {

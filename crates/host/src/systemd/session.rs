@@ -50,8 +50,6 @@ pub enum JobEnd {
 #[derive(Debug)]
 pub struct SystemdSession {
     bus: BusConnection,
-    /// systemd's own name on the bus.
-    owner: String,
     cancel: Cancel,
 }
 
@@ -60,8 +58,8 @@ impl SystemdSession {
         bus.add_match(&format!(
             "type='signal',sender='{SYSTEMD}',interface='{MANAGER}',member='JobRemoved'"
         ))?;
-        let owner = bus.owner(SYSTEMD)?;
-        let mut session = SystemdSession { bus, owner, cancel };
+        bus.listen(SYSTEMD)?;
+        let mut session = SystemdSession { bus, cancel };
         session.manager("Subscribe", &[], CALL_TIMEOUT)?;
         Ok(session)
     }
@@ -163,7 +161,7 @@ impl SystemdSession {
                 return Err(BusError::TimedOut { what, after: timeout });
             }
             if let Some(signal) = self.bus.signal(left.min(TICK))? {
-                let of_job = signal.sender == self.owner && signal.member == "JobRemoved";
+                let of_job = signal.member == "JobRemoved";
                 if let [_, path, _, result] = signal.body.as_slice()
                     && of_job
                     && path.text() == Some(&job)

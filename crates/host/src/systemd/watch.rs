@@ -17,8 +17,8 @@ pub enum UnitEvent {
     Files,
 }
 
-/// A subscription to what changes of units. Any user of the machine may send what looks like an event,
-/// so an event is a reason to look and nothing else.
+/// A subscription to what changes of units, as systemd alone tells it. An event is a reason to look and
+/// nothing else.
 #[derive(Debug)]
 pub struct UnitWatch {
     bus: BusConnection,
@@ -26,6 +26,7 @@ pub struct UnitWatch {
 
 impl UnitWatch {
     pub(super) fn open(mut bus: BusConnection) -> Result<UnitWatch, BusError> {
+        bus.listen(SYSTEMD)?;
         bus.add_match(&format!(
             "type='signal',sender='{SYSTEMD}',interface='org.freedesktop.DBus.Properties',\
              member='PropertiesChanged',path_namespace='/org/freedesktop/systemd1/unit',\
