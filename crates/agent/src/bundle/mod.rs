@@ -64,7 +64,7 @@ pub fn write(options: &MachineOptions, output: Option<PathBuf>) -> Result<PathBu
     let redactor = Redactor::new(&options.state_dir());
     let mut archive = TarWriter::new(file, at);
     for (part, text) in parts {
-        let text = redactor.clean(&ending(text));
+        let text = ending(redactor.clean(&text));
         archive.file(&format!("{name}/{part}"), text.as_bytes()).map_err(failed)?;
     }
     archive.finish().and_then(|file| file.sync_all()).map_err(failed)?;
