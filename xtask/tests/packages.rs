@@ -5,9 +5,10 @@
 
 use std::collections::BTreeMap;
 use std::fs;
+use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 use tempfile::TempDir;
 use xtask::dist::packages::{self, Release};
@@ -201,6 +202,27 @@ fn the_scripts_can_be_read_and_name_every_unit() {
                 assert!(text.contains(unit), "{name}: {script} forgets {unit}");
             }
         }
+    }
+}
+
+/// OPS-6: an agent that does not handle SIGUSR1 would end in the middle of the installation that it runs.
+#[test]
+fn only_an_agent_that_knows_the_signal_is_sent_it() {
+    let Some(made) = made(BuildProfile::Debug) else { return };
+    let script = fs::read_to_string(made.unpacked("muster-agent").join("DEBIAN/postinst")).unwrap();
+    let (functions, _) = script.split_once("\ncase \"$1\" in").unwrap();
+    for (knows, agent) in [(true, "trap : USR1; echo; read x"), (false, "trap : TERM INT HUP; echo; read x")]
+    {
+        let mut command = Command::new("sh");
+        let mut agent =
+            command.args(["-c", agent]).stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        // Its handlers are set.
+        agent.stdout.as_mut().unwrap().read_exact(&mut [0]).unwrap();
+        let ask = format!("{functions}\nsystemctl() {{ echo {}; }}\nrestarts_by_signal\n", agent.id());
+        let asked = Command::new("sh").args(["-c", &ask]).status().unwrap();
+        drop(agent.stdin.take());
+        agent.wait().unwrap();
+        assert_eq!(asked.success(), knows);
     }
 }
 

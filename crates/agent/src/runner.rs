@@ -61,6 +61,8 @@ pub struct Runner {
     bound: Mutex<Option<Bound>>,
     /// What the set reads that was bound last. Held for a moment only, never over the disk.
     uses: Mutex<Option<(Digest, TraitUses)>>,
+    /// The root of the set whose leftovers were removed last.
+    collected_for: Mutex<Option<Digest>>,
 }
 
 /// A run that ended.
@@ -99,7 +101,8 @@ impl Runner {
     /// A runner over a host and its state.
     pub fn new(kinds: Arc<Kinds>, storage: Storage, hostname: String) -> Runner {
         let worker = JobWorker { kinds, storage, changes: Arc::new(ChangeLog::begin()) };
-        Runner { worker, hostname, bound: Mutex::new(None), uses: Mutex::new(None) }
+        let (bound, uses, collected_for) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Runner { worker, hostname, bound, uses, collected_for }
     }
 
     /// Binds the held set and converges what is in scope, or only says what would change.
@@ -135,7 +138,9 @@ impl Runner {
         let desired = self.desired(&adoption, traits)?;
         scope.check(&desired)?;
         if mode == RunMode::Apply {
-            // A plan may be made beside a run, and writes no records.
+            // A plan may be made beside a run, and writes no records. It takes nothing away either: the
+            // run may be on an earlier set, and about to record what it keeps.
+            self.collect_garbage_once(&adoption);
             durable.begin_run();
             self.worker.kinds.begin_run();
         }
@@ -168,9 +173,6 @@ impl Runner {
             return Ok(desired.clone());
         }
         let held = HeldSet::read(adoption, self.worker.storage.durable())?;
-        if bound.as_ref().is_none_or(|known| known.inputs.root != adoption.root) {
-            self.collect_garbage(adoption.clone());
-        }
         let from = Inputs { modules: &held.modules, params: &held.params, hostname: &self.hostname, traits };
         let desired = bind(&from);
         let uses = TraitUses::of(&from);
@@ -198,12 +200,19 @@ impl Runner {
         uses.as_ref().map(|(root, uses)| read_traits(uses, *root, traits))
     }
 
-    /// Removes what a set that is bound for the first time leaves over: on the storage thread, so that
-    /// nothing is fetched or adopted meanwhile, and before this run keeps anything itself.
-    fn collect_garbage(&self, bound: Adoption) {
+    /// Removes what a set that is run for the first time leaves over: on the storage thread, so that
+    /// nothing is fetched or adopted meanwhile, and before this run keeps anything itself. Only for runs
+    /// that change the host, of which there is one at a time.
+    pub fn collect_garbage_once(&self, held: &Adoption) {
+        let collected_for = Some(held.root);
+        let mut last = self.collected_for.lock().unwrap_or_else(PoisonError::into_inner);
+        if std::mem::replace(&mut *last, collected_for) == collected_for {
+            return;
+        }
+        let bound = held.clone();
         let collected = self.worker.storage.run_blocking(move |durable| durable.collect_garbage(&bound));
         if let Err(error) = collected {
-            // Only space: it is tried again when the next set is bound.
+            // Only space: it is tried again when the next set is run.
             tracing::warn!(error = %crate::render::chain(&error), "garbage stays");
         }
     }

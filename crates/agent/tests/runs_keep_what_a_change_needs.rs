@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,9 +13,10 @@ use agent::machine::Machine;
 use agent::runner::Runner;
 use agent::state::{Durable, StateDir};
 use agent::storage::Storage;
+use converge::{RunMode, RunScope};
 use lang::Value;
 use model::Digest;
-use node::Adoption;
+use node::{Adoption, RunOrder};
 use spool::DiskOp;
 use test_support::agent_links::session;
 use test_support::agent_state::{adopt, file, join, machine_options, module, release};
@@ -75,10 +77,29 @@ impl Host {
         self.storage.run(move |durable| durable.adopt(&next)).await.unwrap();
     }
 
-    /// Binds a release, as a run does.
+    /// Binds a release, as every look at it does.
     fn bind(&self, adoption: &Adoption) -> JoinHandle<()> {
         let (runner, adoption) = (self.runner.clone(), adoption.clone());
         spawn_blocking(move || drop(runner.desired(&adoption, &Value::Map(Default::default())).unwrap()))
+    }
+
+    /// Begins a run that changes the host, on a release that it read.
+    fn begin(&self, adoption: &Adoption) -> JoinHandle<()> {
+        let (runner, adoption) = (self.runner.clone(), adoption.clone());
+        spawn_blocking(move || {
+            drop(runner.desired(&adoption, &Value::Map(Default::default())).unwrap());
+            runner.collect_garbage_once(&adoption);
+        })
+    }
+
+    /// A run on what is held.
+    async fn run(&self, mode: RunMode) {
+        let held = self.durable.adoption().unwrap().unwrap();
+        let (seq, root, tags) = (held.seq, held.root, BTreeSet::new());
+        let order = RunOrder { seq, root, intended: true, pause: None, tags };
+        let runner = self.runner.clone();
+        let run = move || runner.run(&order, &Value::Map(Default::default()), mode, RunScope::All);
+        spawn_blocking(run).await.unwrap().unwrap();
     }
 
     fn has(&self, adoption: &Adoption) -> bool {
@@ -90,12 +111,29 @@ impl Host {
     }
 }
 
+/// A run keeps what it replaces before it records that: what looks at a release beside it takes nothing.
+#[tokio::test]
+async fn what_a_run_is_about_to_record() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = Host::open(dir.path(), spool::Disk::new());
+    host.fetch().await;
+    host.adopt().await;
+    host.bind(&host.next).await.unwrap();
+    host.run(RunMode::Plan).await;
+    assert!(host.has_garbage() && host.has(&host.held), "a look took away what a run may be about to need");
+    host.run(RunMode::Apply).await;
+    assert!(host.has(&host.next) && !host.has(&host.held) && !host.has_garbage());
+    host.durable.keep(GARBAGE, Digest::of(GARBAGE)).unwrap();
+    host.run(RunMode::Apply).await;
+    assert!(host.has_garbage(), "once for each release");
+}
+
 #[tokio::test]
 async fn what_is_fetched_and_not_adopted_yet() {
     let dir = tempfile::tempdir().unwrap();
     let host = Host::open(dir.path(), spool::Disk::new());
     host.fetch().await;
-    host.bind(&host.held).await.unwrap();
+    host.begin(&host.held).await.unwrap();
     assert!(!host.has_garbage(), "what nothing needs is gone");
     host.adopt().await;
     assert!(host.has(&host.next) && host.has(&host.held));
@@ -108,10 +146,10 @@ async fn what_was_adopted_since_the_run_began() {
     let host = Host::open(dir.path(), spool::Disk::new());
     host.fetch().await;
     host.adopt().await;
-    host.bind(&host.held).await.unwrap();
+    host.begin(&host.held).await.unwrap();
     assert!(host.has(&host.next), "the release that is held");
     assert!(host.has(&host.held), "the release that the run binds");
-    host.bind(&host.next).await.unwrap();
+    host.begin(&host.next).await.unwrap();
     assert!(host.has(&host.next) && !host.has(&host.held) && !host.has_garbage());
 }
 
@@ -125,7 +163,7 @@ async fn what_is_adopted_while_the_run_removes_contents() {
     let host = Host::open(dir.path(), slow.disk());
     host.fetch().await;
     slow.set(|unlinks| unlinks.held = true);
-    let bound = host.bind(&host.held);
+    let bound = host.begin(&host.held);
     eventually("the run removes something", || slow.begun() > 0).await;
     let mut adopted = Box::pin(host.adopt());
     // It may be adopted now, or once contents are removed.

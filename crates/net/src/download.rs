@@ -9,7 +9,7 @@
 //! the announced length is an error and not an end; every wait has a bound. HTTP/1.1 and TLS 1.3 only.
 
 use std::io::{self, Read};
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
 
 use bytes::{Buf, Bytes};
@@ -149,7 +149,8 @@ pub enum DownloadError {
 pub struct Download {
     runtime: Runtime,
     request: DownloadRequest,
-    tls: Option<Arc<ClientConfig>>,
+    /// Made when the first server with TLS is dialled: a redirect may lead to one.
+    tls: OnceLock<Arc<ClientConfig>>,
     deadline: Instant,
     /// Where the content is, after all redirects.
     at: DownloadTarget,
@@ -171,15 +172,13 @@ impl Download {
     /// [`DownloadError`] says which step failed.
     pub fn open(request: DownloadRequest) -> Result<Download, DownloadError> {
         let at = DownloadTarget::read(&request.url).ok_or_else(|| DownloadError::Url(request.url.clone()))?;
-        let tls =
-            if at.secure || request.proxies.https.is_some() { tls_of(&request.roots_pem).ok() } else { None };
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(DownloadError::Runtime)?;
         let deadline = Instant::now() + request.timeout;
         let mut download = Download {
             runtime,
             request,
-            tls,
+            tls: OnceLock::new(),
             deadline,
             at,
             body: None,
@@ -314,7 +313,13 @@ impl Download {
         }
         let name =
             ServerName::try_from(self.at.host().to_owned()).map_err(|error| failed(error.to_string()))?;
-        let tls = self.tls.clone().ok_or(DownloadError::Roots)?;
+        let tls = match self.tls.get() {
+            Some(known) => known.clone(),
+            None => {
+                let made = tls_of(&self.request.roots_pem)?;
+                self.tls.get_or_init(|| made).clone()
+            }
+        };
         let session = TlsConnector::from(tls).connect(name, stream).await;
         Ok(Box::new(session.map_err(|error| failed(error.to_string()))?))
     }

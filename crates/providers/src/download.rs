@@ -53,10 +53,11 @@ impl PathProvider for DownloadSpec {
 }
 
 fn open(kinds: &Kinds, spec: &DownloadSpec, timeout: Duration) -> Result<Download, String> {
-    // Over http the digest alone says what is right.
+    let roots = kinds.host.read_followed(&spec.ca_file, MAX_EDITED).map(Option::unwrap_or_default);
     let roots = match spec.url.starts_with("https:") {
-        true => kinds.host.read_followed(&spec.ca_file, MAX_EDITED).map_err(text)?.unwrap_or_default(),
-        false => Vec::new(),
+        true => roots.map_err(text)?,
+        // Over http the digest alone says what is right; they are needed only where it leads to https.
+        false => roots.unwrap_or_default(),
     };
     let request = DownloadRequest {
         url: spec.url.clone(),

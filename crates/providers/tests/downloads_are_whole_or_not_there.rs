@@ -194,6 +194,24 @@ fn headers_do_not_follow_a_redirect_to_another_host() {
 }
 
 #[test]
+fn a_redirect_from_http_to_https_begins_tls_with_the_cas_of_the_host() {
+    let lab = opt();
+    let ca = concat!(env!("CARGO_MANIFEST_DIR"), "/../server/tests/golden/directory/operator-ca.pem");
+    fs::copy(ca, lab.path("/opt/ca.pem")).unwrap();
+    // It speaks no TLS: that it is asked to is what counts.
+    let (there, _) = serve(|_, _, _| ());
+    let target = there.replace("http:", "https:");
+    let (url, _) = serve(move |_, _, stream| {
+        say(stream, &format!("HTTP/1.1 301 Moved Permanently\nContent-Length: 0\nLocation: {target}/x"), b"");
+    });
+    let with = |ca: &str| spec(&url, Digest::of(b"x"), json!({"ca_file": ca}));
+    let error = lab.apply(&with("/opt/ca.pem")).unwrap_err();
+    assert!(!error.contains("no certificate of a CA"), "{error}");
+    assert!(error.contains("no connection to 127.0.0.1:"), "{error}");
+    assert!(lab.apply(&with("/opt/none.pem")).unwrap_err().contains("no certificate of a CA"));
+}
+
+#[test]
 fn a_server_that_is_away_and_a_directory_in_its_place_are_failures() {
     let lab = opt();
     let away = spec("http://127.0.0.1:1/x", Digest::of(b"x"), json!({}));

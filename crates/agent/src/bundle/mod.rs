@@ -37,6 +37,9 @@ const MAX_PART: usize = 2 * 1024 * 1024;
 const JOURNAL_LINES: &str = "3000";
 /// How many files of the state directory are listed.
 const MAX_LISTED: usize = 2000;
+/// How the settings of a unit begin that may hold a secret.
+const NOT_SHOWN: [&str; 5] =
+    ["Environment", "PassEnvironment", "SetCredential", "LoadCredential", "ImportCredential"];
 
 /// Why a bundle cannot be written.
 #[derive(Debug, thiserror::Error)]
@@ -61,7 +64,7 @@ pub fn write(options: &MachineOptions, output: Option<PathBuf>) -> Result<PathBu
     let redactor = Redactor::new(&options.state_dir());
     let mut archive = TarWriter::new(file, at);
     for (part, text) in parts {
-        let text = redactor.clean(&ending(text));
+        let text = ending(redactor.clean(&text));
         archive.file(&format!("{name}/{part}"), text.as_bytes()).map_err(failed)?;
     }
     archive.finish().and_then(|file| file.sync_all()).map_err(failed)?;
@@ -168,12 +171,30 @@ fn listing(state: &Path) -> String {
 
 fn unit(arguments: &[&str]) -> String {
     let shown = output("systemctl", arguments).unwrap_or_else(|| "no systemctl answers\n".into());
-    // What the unit was given in its environment is nobody's business.
-    shown
-        .lines()
-        .filter(|line| !line.trim_start().starts_with("Environment"))
-        .map(|line| format!("{line}\n"))
-        .collect()
+    without_environment(&shown)
+}
+
+/// A unit without what it was given in its environment and as credentials, which is nobody's business:
+/// each such line with the lines that continue it.
+fn without_environment(unit: &str) -> String {
+    let mut kept = String::with_capacity(unit.len());
+    let (mut goes_on, mut hides) = (false, false);
+    for line in unit.lines() {
+        let comment = matches!(line.trim_start().as_bytes().first(), Some(b'#' | b';'));
+        // A comment between two lines of one setting neither ends nor continues it.
+        if goes_on && comment {
+            continue;
+        }
+        if !goes_on {
+            hides = NOT_SHOWN.iter().any(|setting| line.trim_start().starts_with(setting));
+        }
+        goes_on = !comment && line.ends_with('\\');
+        if !hides {
+            kept.push_str(line);
+            kept.push('\n');
+        }
+    }
+    kept
 }
 
 fn journal() -> String {
@@ -183,4 +204,19 @@ fn journal() -> String {
 
 fn json(value: &impl Serialize) -> String {
     serde_json::to_string_pretty(value).unwrap_or_else(|error| error.to_string())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_unit_is_shown_without_its_environment() {
+        let unit = "[Service]\nEnvironment=A=canary \\\n  B=canary \\\n# canary\n  C=canary\n\
+                    ExecStart=/bin/a \\\n  Environment\nSetCredential=x:canary\n\
+                    LoadCredentialEncrypted=x:canary\nPassEnvironment=canary\n \
+                    EnvironmentFile=canary\nRestart=always\n";
+        let want = "[Service]\nExecStart=/bin/a \\\n  Environment\nRestart=always\n";
+        assert_eq!(without_environment(unit), want);
+    }
 }

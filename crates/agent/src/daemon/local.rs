@@ -37,7 +37,7 @@ impl Daemon {
             runner: self.runner.clone(),
             storage: self.storage.clone(),
             host: self.host.clone(),
-            turn: Semaphore::new(1),
+            turn: Arc::new(Semaphore::new(1)),
         };
         Some(tokio::spawn(socket.serve(Arc::new(handler), own)))
     }

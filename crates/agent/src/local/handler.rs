@@ -34,7 +34,7 @@ pub(crate) struct LocalHandler {
     pub(crate) storage: Storage,
     pub(crate) host: Arc<host::Host>,
     /// One plan or explanation at a time: each binds the set.
-    pub(crate) turn: Semaphore,
+    pub(crate) turn: Arc<Semaphore>,
 }
 
 type LocalAnswer = Result<Vec<u8>, LocalProblem>;
@@ -163,10 +163,15 @@ impl LocalHandler {
         work: impl FnOnce(&LocalHandler) -> LocalAnswer + Send + 'static,
     ) -> LocalAnswer {
         let busy = || LocalProblem::new(LocalProblemCode::Busy, "a plan or `why` is being worked on already");
-        let Ok(_turn) = self.turn.try_acquire() else {
+        let Ok(turn) = self.turn.clone().try_acquire_owned() else {
             return Err(busy().with_next("try again when it ended"));
         };
-        self.aside(work).await
+        // The work goes on when who asked went away, and the turn with it.
+        self.aside(move |handler| {
+            let _turn = turn;
+            work(handler)
+        })
+        .await
     }
 
     /// Works on a thread that may wait for the disk and for commands.
