@@ -263,3 +263,21 @@ fn what_needs_each_other_in_a_circle_keeps_the_rest_of_its_order() {
         set.bind().modules[0].resources.iter().map(|resource| resource.name.clone()).collect();
     assert_eq!(names, ["www", "/srv/x", "app"]);
 }
+
+#[test]
+fn types_that_come_first_are_not_paired_with_what_follows() {
+    let names = |kind: &str, attributes: serde_json::Value| -> Vec<serde_json::Value> {
+        let one = |n: usize| json!({"type": kind, "name": format!("{kind}-{n}"), "attributes": attributes});
+        (0..4_000).map(one).collect()
+    };
+    // Services before packages in the list, and one declared edge so that the list is sorted.
+    let mut resources = names("service", json!({"enabled": "true"}));
+    resources.extend(names("package", json!({})));
+    resources.push(json!({"type": "file", "name": "/last", "attributes": {"content": "x"},
+        "depends_on": ["service:service-0"]}));
+    let bound = set(json!([{"name": "a", "resources": resources}])).bind();
+    let kinds: Vec<&str> = bound.modules[0].resources.iter().map(|resource| resource.kind.as_str()).collect();
+    let first_service = kinds.iter().position(|kind| *kind == "service").unwrap();
+    let last_package = kinds.iter().rposition(|kind| *kind == "package").unwrap();
+    assert!(last_package < first_service, "{last_package} {first_service}");
+}

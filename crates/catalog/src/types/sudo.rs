@@ -197,3 +197,16 @@ fn escaped(command: &str) -> String {
     }
     out
 }
+
+#[cfg(test)]
+mod tests {
+    use super::{escaped, is_command};
+
+    #[test]
+    fn what_would_end_a_command_or_its_arguments_is_escaped() {
+        assert_eq!(escaped("/usr/bin/tool #5 a=b,c"), "/usr/bin/tool \\#5 a\\=b\\,c");
+        assert_eq!(escaped("/usr/bin/tool \\#5"), "/usr/bin/tool \\#5");
+        assert!(is_command("/usr/bin/tool #5"));
+        assert!(!is_command("/usr/bin/tool \\"));
+    }
+}

@@ -141,5 +141,11 @@ mod tests {
         assert!(taken.contains("the group adm"), "{taken}");
         let missing = made(&spec("ops", Some(&["carl"]))).join("");
         assert!(missing.contains("no user `carl`"), "{missing}");
+        // Somebody whom a directory put there holds up nobody else.
+        let database = AccountDatabase::parse(PASSWD, "", &format!("{GROUP}led:x:1700:ldapuser\n"));
+        let led = spec("led", Some(&["amy"]));
+        let now = observe(&led, &database);
+        let edit = difference(now.as_ref(), desired(&led, now.as_ref()).as_ref()).unwrap();
+        assert_eq!(refuse(&led, &database, &edit), None);
     }
 }

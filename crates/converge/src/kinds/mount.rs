@@ -334,6 +334,28 @@ mod tests {
     }
 
     #[test]
+    fn what_was_mounted_without_a_line_stays_mounted_when_its_line_goes() {
+        let state = |device: &str, fstype: &str| {
+            let fields = [("device", device), ("fstype", fstype), ("mounted", YES)];
+            fields.map(|(name, text)| (name.to_owned(), text.to_owned())).into()
+        };
+        let (now, before): (Fields, Fields) = (state("tmpfs", "tmpfs"), state("", ""));
+        let spec = spec("/tmp", MountState::Mounted, "nosuid");
+        let table = TABLE.replace("tmpfs /tmp tmpfs nosuid 0 0", "");
+        assert_eq!(steps(&spec, TABLE, Some(&now), Some(&before)), [MountStep::WriteTable(table)]);
+    }
+
+    #[test]
+    fn a_line_is_read_as_it_is_written_whatever_is_in_a_path() {
+        for path in ["/a b", "/a\u{a0}b", "/a\u{b}b", "/a#b", "/a\\b", "/ä"] {
+            let line = TableLine { device: "x".to_owned(), path: path.to_owned(), ..TableLine::default() };
+            let line = TableLine { fstype: "ext4".to_owned(), options: "ro".to_owned(), ..line };
+            let line = TableLine { dump: "0".to_owned(), pass: "2".to_owned(), ..line };
+            assert_eq!(TableLine::read(&line.written()), Some(line));
+        }
+    }
+
+    #[test]
     fn other_options_are_a_remount_and_other_lines_are_kept() {
         assert_eq!(made(&spec("/tmp", MountState::Mounted, "nosuid")), []);
         let table = TABLE.replace("tmpfs /tmp tmpfs nosuid 0 0", "tmpfs /tmp tmpfs nosuid,noexec 0 0\n");

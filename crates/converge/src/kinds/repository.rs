@@ -190,6 +190,17 @@ mod tests {
     }
 
     #[test]
+    fn a_file_that_says_more_than_a_state_is_not_taken_over() {
+        let plain = "# mine\nTypes: deb\nURIs: https://deb.example.com\nSuites: stable\n";
+        assert_eq!(foreign(plain), None);
+        let more = |text: &str| foreign(&format!("{plain}{text}")).unwrap_or_default();
+        assert!(more("\nTypes: deb\nURIs: https://security.example.com\n").contains("more than one stanza"));
+        assert!(more("By-Hash: yes\n").contains("By-Hash"));
+        assert!(more("Signed-By:\n -----BEGIN PGP\n .\n").contains("a key in the file itself"));
+        assert_eq!(foreign(&format!("{HEADER}{plain}By-Hash: yes\n")), None);
+    }
+
+    #[test]
     fn what_is_written_reads_as_it_was_declared() {
         let key = "-----BEGIN PGP PUBLIC KEY BLOCK-----\n\nabc\n-----END PGP PUBLIC KEY BLOCK-----";
         for attributes in [
