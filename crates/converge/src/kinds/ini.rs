@@ -221,9 +221,15 @@ impl<'a> IniFile<'a> {
     /// A new line of a key.
     fn line(&self, spec: &IniSpec, key: &str, value: Option<&str>) -> String {
         let separator = spec.separator.as_deref().or(self.separator.as_deref()).unwrap_or(SEPARATOR);
+        // Beside another of its name it stands as that one does: deeper lines continue a value.
+        let beside = self.keys.last().map(|last| self.lines[last.at].shown().into_owned());
+        let indent = match &beside {
+            Some(text) => &text[..text.len() - text.trim_start().len()],
+            None => self.indent.as_str(),
+        };
         let line = match value {
-            None => format!("{}{key}", self.indent),
-            Some(value) => format!("{}{key}{separator}{value}", self.indent),
+            None => format!("{indent}{key}"),
+            Some(value) => format!("{indent}{key}{separator}{value}"),
         };
         line.trim_end().to_owned()
     }
