@@ -473,7 +473,7 @@ fn is_elsewhere(entry: &LedgerEntry, resource: &BoundResource) -> bool {
     let differs = |name: &&str| entry.attributes.get(*name) != resource.kept.get(*name);
     matches!(entry.prior, Prior::State(_))
         && resource.manages() == Some(Manages::State)
-        && PLACES.iter().any(|place| differs(&place))
+        && PLACES.iter().any(differs)
 }
 
 /// What the ledger calls a resource.
