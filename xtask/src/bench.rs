@@ -3,11 +3,11 @@
 
 use std::fs;
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-use crate::{Outcome, dist, run};
+use crate::{Outcome, dist, run, run_with};
 
 /// How often each command is timed; the median counts.
 const TIMES: usize = 7;
@@ -33,6 +33,46 @@ pub fn agent(root: &Path) -> Outcome {
         "MiB",
     );
     Ok(())
+}
+
+/// Measures the agent on booted hosts (`crates/muster/benches/hosts`): as it is shipped, or in a debug build
+/// and at small sizes with `--quick`.
+///
+/// # Errors
+/// When something needed cannot be built or started, or a host does not do what it should.
+pub fn hosts(root: &Path, args: &[String]) -> Outcome {
+    let quick = args.iter().any(|arg| arg == "--quick");
+    let profile = if quick { dist::BuildProfile::Debug } else { dist::BuildProfile::Shipped };
+    dist::make(root, &dist::DistOptions { profile, version: None })?;
+    let place = dist::place(root, profile);
+    let ledger = root.join("target/bench-ledger.tsv");
+    fs::write(&ledger, "").map_err(|error| format!("{}: {error}", ledger.display()))?;
+    let text = |path: &Path| path.display().to_string();
+    let (ledger, program) = (text(&ledger), text(&place.join("muster-agent")));
+    let package = text(&newest_package(&place)?);
+    let environment = [
+        ("MUSTER_BOOTED", ledger.as_str()),
+        ("MUSTER_BENCH_AGENT", program.as_str()),
+        ("MUSTER_BENCH_PACKAGE", package.as_str()),
+    ];
+    // Built as the tests are: what is measured are other processes.
+    let words: Vec<&str> = ["test", "--workspace", "--bench", "hosts", "--"]
+        .into_iter()
+        .chain(args.iter().map(String::as_str))
+        .collect();
+    run_with(&environment, "cargo", &words)
+}
+
+/// The agent's package that was made last.
+fn newest_package(place: &Path) -> Result<PathBuf, String> {
+    let entries = fs::read_dir(place).map_err(|error| format!("{}: {error}", place.display()))?;
+    let is_package = |path: &PathBuf| {
+        let name = path.file_name().unwrap_or_default().to_string_lossy();
+        name.starts_with("muster-agent_") && name.ends_with(".deb")
+    };
+    let packages = entries.flatten().map(|entry| entry.path()).filter(is_package);
+    let newest = packages.max_by_key(|path| path.metadata().and_then(|data| data.modified()).ok());
+    newest.ok_or_else(|| format!("{} has no package of the agent", place.display()))
 }
 
 /// The most memory that an agent of the demo has once its host converged.

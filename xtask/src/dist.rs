@@ -28,9 +28,10 @@ const SMALL_C: (&str, &str) = (
     "-DMY_ASSEMBLER_IS_TOO_OLD_FOR_ADX_AVX2 -fno-asynchronous-unwind-tables -fno-unwind-tables",
 );
 /// What the build of the agent has in its environment. The linker that the compiler brings for this
-/// target folds identical functions; of symbols the profile alone leaves those of the program.
+/// target folds identical functions and packs relative relocations, which takes half a MiB off and asks for the
+/// C library of Debian 12 (glibc 2.36); of symbols the profile alone leaves those of the program.
 const SMALL: &[(&str, &str)] = if cfg!(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")) {
-    &[SMALL_C, ("RUSTFLAGS", "-C link-arg=-Wl,--icf=all -C strip=symbols")]
+    &[SMALL_C, ("RUSTFLAGS", "-C link-arg=-Wl,--icf=all,-z,pack-relative-relocs -C strip=symbols")]
 } else {
     &[SMALL_C, ("RUSTFLAGS", "-C strip=symbols")]
 };

@@ -11,7 +11,9 @@
 //! have threads of their own. What they come to is a [`DaemonEvent`], so every cause of a wake-up
 //! is one.
 
+mod heal;
 pub(crate) mod local;
+mod reboot;
 mod run_log;
 mod stop;
 
@@ -20,7 +22,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use converge::RunMode;
+use converge::{RunMode, RunScope};
 use host::Cancel;
 use lang::Value;
 use model::exchange::{CheckIn, TraitReport};
@@ -38,6 +40,7 @@ use crate::dialing::TransportDialer;
 use crate::events::{self, DaemonEvent, DaemonHandle, DaemonInbox, LocalReply};
 use crate::exchange::CheckInClient;
 use crate::fetch;
+use crate::healing::HostWatch;
 use crate::local::messages::PauseView;
 use crate::local::state::SharedLocalState;
 use crate::machine::Machine;
@@ -112,6 +115,8 @@ struct Daemon {
     /// No new work is started.
     stopping: bool,
     view: Arc<SharedStatus>,
+    /// What other hands change.
+    watch: HostWatch,
 }
 
 impl Daemon {
@@ -158,6 +163,7 @@ impl Daemon {
         let dialer = TransportDialer::new(session.clone(), membership.hostname.clone());
         let sync = Arc::new(Synchronization::start(context, release.terms(), dialer, seed)?);
         let exchange = CheckInClient::new(session.clone(), sync.clone(), storage.clone(), handle.clone());
+        let watch = HostWatch::start(host.clone(), handle.clone())?;
         let daemon = Daemon {
             node,
             storage,
@@ -187,6 +193,7 @@ impl Daemon {
             restarting: false,
             stopping: false,
             view,
+            watch,
         };
         Ok((daemon, inbox))
     }
@@ -247,6 +254,7 @@ impl Daemon {
                 self.acked_before = acked_before;
                 self.take(NodeInput::Answered(answer));
             }
+            DaemonEvent::Touched => self.hear_touched(),
             DaemonEvent::Contact => self.take(NodeInput::FactsWait),
             DaemonEvent::FactsWait if self.sync.links.is_open() => {
                 self.flush_at = self.flush_at.or(Some(Instant::now() + FLUSH));
@@ -329,7 +337,7 @@ impl Daemon {
                 }
                 NodeInput::Answered(answer) => {
                     self.checking_in = false;
-                    self.note_answered();
+                    self.note_answered(&answer.same_cause);
                     if answer.stream_requested {
                         self.sync.links.requested();
                     }
@@ -347,6 +355,8 @@ impl Daemon {
                 self.perform(effect);
             }
         }
+        self.watch.show(self.node.contentions(), self.node.scans());
+        self.show_reboot();
     }
 
     /// Carries an effect out; what it comes to is an event.
@@ -368,6 +378,8 @@ impl Daemon {
                 });
             }
             NodeEffect::SavePause(pause) => self.save_pause(pause),
+            NodeEffect::Reboot(mark) => self.reboot(mark),
+            NodeEffect::WatchCulprits(resources) => self.watch.want_culprits(resources),
             NodeEffect::Warn(text) => tracing::warn!("{text}"),
         }
     }
@@ -449,14 +461,26 @@ impl Daemon {
             return;
         }
         self.running = true;
-        self.local.run_begins(now());
+        let healing = matches!(order.scope, RunScope::Resources(_));
+        if !healing {
+            self.local.run_begins(now());
+        }
         let (runner, handle, traits) = (self.runner.clone(), self.handle.clone(), self.traits.clone());
         let (local, log) = (self.local.clone(), self.run_log.clone());
-        let scope = runner::scope_of(&order.tags);
+        let (watch, storage) = (self.watch.clone(), self.storage.clone());
         let spawned = std::thread::Builder::new().name("muster run".to_owned()).spawn(move || {
+            runner::lower_priority();
             // A panic ends this run, not the keeping of the host.
-            let run =
-                catch_unwind(AssertUnwindSafe(|| runner.run_watched(&order, &traits, RunMode::Apply, scope)));
+            let run = catch_unwind(AssertUnwindSafe(|| {
+                if order.scope == RunScope::All {
+                    heal::follow(&watch, &runner, &storage, &traits);
+                }
+                runner.run_watched(&order, &traits, RunMode::Apply, order.scope.clone())
+            }));
+            if healing {
+                let input = heal::healed(run, &local, &log);
+                return handle.send_blocking(DaemonEvent::Input(input));
+            }
             let ran = match run {
                 Ok(Ok(run)) => {
                     log.lock().unwrap_or_else(PoisonError::into_inner).ended(&run.report);
@@ -477,7 +501,9 @@ impl Daemon {
         if let Err(error) = spawned {
             let handle = self.handle.clone();
             let why = format!("no thread could be started: {error}");
-            self.local.run_ended(Err(why.clone()));
+            if !healing {
+                self.local.run_ended(Err(why.clone()));
+            }
             let failed = NodeInput::RunFailed(why);
             tokio::spawn(async move { handle.send(DaemonEvent::Input(failed)).await });
         }

@@ -4,6 +4,7 @@
 //! task, thread --send----------> bounded channel (each event matters) --+
 //!              --facts_wait----> flag, raised any number of times ------+--> DaemonInbox::next
 //!              --contact-------> flag, raised any number of times ------+
+//!              --touched-------> flag, raised any number of times ------+
 //! ```
 //!
 //! Invariants: at most [`EVENTS`] events wait, and a sender waits when there are more; a flag that
@@ -43,6 +44,8 @@ pub enum DaemonEvent {
     FactsWait,
     /// There is reason to check in now.
     Contact,
+    /// Other hands may have changed something on the host: the watch knows what.
+    Touched,
     /// The delivery of facts over a stream ended.
     Flushed {
         /// How far they were acknowledged; `None`: they were not delivered.
@@ -86,6 +89,7 @@ pub enum LocalCommand {
 struct DaemonFlags {
     facts: Notify,
     contact: Notify,
+    touched: Notify,
 }
 
 /// The way to the daemon. Cheap to clone.
@@ -120,6 +124,11 @@ impl DaemonHandle {
         self.flags.contact.notify_one();
     }
 
+    /// Other hands may have changed something on the host.
+    pub fn touched(&self) {
+        self.flags.touched.notify_one();
+    }
+
     /// Gives the daemon an event; waits while [`EVENTS`] others do.
     pub async fn send(&self, event: DaemonEvent) {
         // Closed only when the daemon is gone.
@@ -139,6 +148,7 @@ impl DaemonInbox {
             Some(event) = self.events.recv() => event,
             () = self.flags.facts.notified() => DaemonEvent::FactsWait,
             () = self.flags.contact.notified() => DaemonEvent::Contact,
+            () = self.flags.touched.notified() => DaemonEvent::Touched,
         }
     }
 }

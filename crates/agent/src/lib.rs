@@ -2,12 +2,12 @@
 //!
 //! ```text
 //! clock render identity service local::messages          no state of their own
-//!   state <- storage <- release                          what is durable; who writes; what is held
+//!   versions <- state <- storage <- release              what is durable; who writes; what is held
 //!     session <- dialing                                 requests and streams
 //!       events                                           the way to the daemon
 //!         sync <- work                                   objects; actions
-//!           fetch exchange runner <- watch outcomes      contents; check-ins; runs, by resource
-//!             status why doctor bundle                   what people ask of one host
+//!           fetch exchange runner <- watch deadlines outcomes      contents; check-ins; runs, by resource
+//!             status why doctor bundle files             what people ask of one host
 //!             local                                      the Unix socket: both ends
 //!               daemon <- verbs                          the node's step, and what people type
 //! ```
@@ -24,12 +24,15 @@ pub mod bundle;
 mod changes;
 pub mod clock;
 pub mod daemon;
+mod deadlines;
 pub mod delegated;
 pub mod dialing;
 pub mod doctor;
 pub mod events;
 pub mod exchange;
 pub mod fetch;
+pub mod files;
+pub mod healing;
 pub mod identity;
 pub mod join;
 pub mod local;
@@ -45,6 +48,7 @@ pub mod status;
 pub mod storage;
 pub mod sync;
 pub mod verbs;
+pub mod versions;
 mod watch;
 pub mod why;
 pub mod work;

@@ -163,6 +163,7 @@ impl Machine {
             last_run: durable.last_run().map_err(failed)?,
             facts_pending: durable.facts_waiting() > 0,
             pause: durable.pause().map_err(failed)?,
+            last_reboot: durable.last_reboot().map_err(failed)?,
         };
         let identity = Identity {
             hostname: self.membership.hostname.clone(),

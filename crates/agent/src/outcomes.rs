@@ -15,6 +15,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 
 use converge::ResourceId;
+use model::collect::CollectInserting;
 use model::{Action, Digest, Pause, ResourceReport, RunCounts, RunReport, Timestamp};
 use serde::{Deserialize, Serialize};
 use spool::Disk;
@@ -88,8 +89,11 @@ fn is_zero(count: &usize) -> bool {
 impl LastRunView {
     /// The view of a run, after the one before it.
     pub fn after(before: Option<&LastRunView>, report: &RunReport, ran: RunResources) -> LastRunView {
-        let known: BTreeMap<&ResourceId, &ResourceOutcome> =
-            before.iter().flat_map(|view| &view.resources).map(|known| (&known.resource, known)).collect();
+        let known: BTreeMap<&ResourceId, &ResourceOutcome> = before
+            .iter()
+            .flat_map(|view| &view.resources)
+            .map(|known| (&known.resource, known))
+            .collect_inserting();
         let mut resources: Vec<ResourceOutcome> = ran
             .0
             .into_iter()
@@ -134,8 +138,11 @@ impl LastRunView {
     /// This view with what a partial run looked at: of all else what was known stays.
     fn with_part(&self, part: Vec<ResourceOutcome>, report: &RunReport) -> LastRunView {
         let mut view = self.clone();
-        let looked_at: BTreeMap<&str, &ResourceOutcome> =
-            part.iter().filter(|new| new.action.is_some()).map(|new| (new.resource.as_str(), new)).collect();
+        let looked_at: BTreeMap<&str, &ResourceOutcome> = part
+            .iter()
+            .filter(|new| new.action.is_some())
+            .map(|new| (new.resource.as_str(), new))
+            .collect_inserting();
         for known in &mut view.resources {
             if let Some(new) = looked_at.get(known.resource.as_str()) {
                 known.clone_from(new);
@@ -268,6 +275,7 @@ mod tests {
                 action,
                 edit: Some(model::Edit::Add { to: big.clone() }),
                 reason: Some("because".to_owned()),
+                cause: None,
                 duration_ms: 0,
             });
         }

@@ -6,7 +6,8 @@ use std::time::Duration;
 use model::delta::render_edit;
 use model::report::PartialRun;
 pub use model::text::chain;
-use model::{Action, Pause, RunReport, Timestamp};
+use model::{Action, Contention, Pause, RunReport, Timestamp};
+use node::{RebootOutlook, RebootPlan};
 
 /// What was done about a resource, in a word or two.
 pub fn word(action: Option<Action>) -> &'static str {
@@ -52,6 +53,31 @@ pub fn pause(pause: &Pause, now: Timestamp) -> String {
     format!("since {}: {}{until}", when(pause.since, now), pause.reason)
 }
 
+/// What requires a reboot, and what becomes of it.
+pub fn reboot(reboot: &RebootOutlook, now: Timestamp) -> String {
+    let plan = match &reboot.plan {
+        RebootPlan::ByHand => "no window is declared: reboot by hand".to_owned(),
+        RebootPlan::Paused => "not while the host is paused".to_owned(),
+        RebootPlan::Due { at, window } => format!("at {at} in the window {window}"),
+        RebootPlan::GoesDown { since } => format!("the host goes down, told {}", when(*since, now)),
+        RebootPlan::NoTime { window } => format!("the window {window} does not open"),
+    };
+    let last = reboot.last.as_ref().map(|last| format!("; the last one {}", when(last.at, now)));
+    let since = when(reboot.since, now);
+    format!("required by {}, known since {since}; {plan}{}", reboot.reason, last.unwrap_or_default())
+}
+
+/// What fights over a resource, and what the agent does about it.
+pub fn contention(contention: &Contention, now: Timestamp) -> String {
+    let wait = short(Duration::from_secs(contention.wait_secs));
+    format!(
+        "changed again and again since {}, put right {} times, now at most every {wait}; changed by: {}",
+        when(contention.since, now),
+        contention.corrections,
+        contention.culprit_text()
+    )
+}
+
 /// A run or a plan, for people.
 pub fn report(report: &RunReport) -> String {
     let mut out = String::new();
@@ -88,4 +114,9 @@ pub fn report(report: &RunReport) -> String {
     }
     let _ = writeln!(out, "; release {}, {} ms", report.seq, report.duration_ms);
     out
+}
+
+/// That others fail for the same cause.
+pub(crate) fn same_cause(others: u32) -> String {
+    format!("same cause on {others} {}", if others == 1 { "other" } else { "others" })
 }

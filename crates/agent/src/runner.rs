@@ -2,40 +2,43 @@
 //!
 //! Looking at files is done at once, job after job; whatever may start a command goes to
 //! a thread of its own, so that one that hangs delays no independent module (CNV-12).
+//! So does a job at a file system that may not answer; the run goes on without it when its time is over.
 //! How many jobs there are at a time is the run's to say. A wait is a deadline of the loop and
 //! no thread, and ends when the agent stops.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::sync::mpsc::{Receiver, Sender, channel};
+use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use catalog::module::{Module, Params};
-use catalog::types::{FileSpec, Spec, WantedPackage};
+use catalog::types::{BlockSpec, EditedFile, FileSpec, IniSpec, JsonSpec, LineSpec, Spec, WantedPackage};
 use converge::bind::{Inputs, TraitUses, bind};
 use converge::kinds::{Applied, Checked};
 use converge::run::UnknownTag;
 use converge::{
-    BoundResource, Desired, FinishedRun, Job, JobDone, JobId, JobOutcome, JobWork, Prior, Record, Run,
-    RunMode, RunOptions, RunScope, TogetherMember, Undo,
+    BoundResource, Desired, FinishedRun, Job, JobDone, JobFailure, JobId, JobOutcome, JobWork, Prior, Record,
+    ResourceId, Run, RunMode, RunOptions, RunScope, TogetherMember, Undo,
 };
 use host::Host;
 use lang::{Probe, Value};
 use model::{Digest, Kind, RunReport};
 use node::{Adoption, ReadTraits, RunOrder};
 use providers::traits::VOLATILE;
-use providers::{Kinds, Notification};
+use providers::{Kinds, Notification, PROBE_TIMEOUT, TouchedFiles};
 
 use crate::changes::ChangeLog;
 use crate::clock::now;
+use crate::deadlines::{HangingJob, RunDeadlines, SharedHangingJobs};
 use crate::outcomes::RunResources;
 use crate::state::{Durable, StateError};
 use crate::storage::Storage;
+use crate::versions::VersionCause;
 use crate::watch::{JobSubject, RunWatch};
 
-/// How often a loop that only waits looks whether the agent is stopping.
-const LOOK_AT_CANCEL: Duration = Duration::from_millis(500);
+/// How much longer a job may take whose commands have its time for themselves.
+const COMMAND_GRACE: Duration = Duration::from_secs(30);
 
 /// Why a run could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -63,6 +66,8 @@ pub struct Runner {
     uses: Mutex<Option<(Digest, TraitUses)>>,
     /// The root of the set whose leftovers were removed last.
     collected_for: Mutex<Option<Digest>>,
+    /// Jobs at file systems that may not answer, of earlier runs too.
+    hanging: SharedHangingJobs,
 }
 
 /// A run that ended.
@@ -75,11 +80,11 @@ pub struct CompletedRun {
 }
 
 /// A job that ended.
-struct EndedJob {
-    id: JobId,
-    subject: JobSubject,
-    outcome: JobOutcome,
-    spent: Duration,
+pub(crate) struct EndedJob {
+    pub(crate) id: JobId,
+    pub(crate) subject: JobSubject,
+    pub(crate) outcome: JobOutcome,
+    pub(crate) spent: Duration,
 }
 
 /// What was bound last.
@@ -100,9 +105,9 @@ fn read_traits(uses: &TraitUses, root: Digest, traits: &Value) -> ReadTraits {
 impl Runner {
     /// A runner over a host and its state.
     pub fn new(kinds: Arc<Kinds>, storage: Storage, hostname: String) -> Runner {
-        let worker = JobWorker { kinds, storage, changes: Arc::new(ChangeLog::begin()) };
+        let worker = JobWorker { kinds, storage, changes: Arc::new(ChangeLog::begin()), hanging: None };
         let (bound, uses, collected_for) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Runner { worker, hostname, bound, uses, collected_for }
+        Runner { worker, hostname, bound, uses, collected_for, hanging: SharedHangingJobs::default() }
     }
 
     /// Binds the held set and converges what is in scope, or only says what would change.
@@ -159,6 +164,11 @@ impl Runner {
         let report = RunReport { paused: order.pause.clone(), ..finished.report };
         let resources = watch.resources(&desired, &report, mode);
         Ok(CompletedRun { report, resources })
+    }
+
+    /// The resource types over the host.
+    pub(crate) fn kinds(&self) -> &Arc<Kinds> {
+        &self.worker.kinds
     }
 
     /// The set, bound; anew only when set or traits differ.
@@ -221,14 +231,29 @@ impl Runner {
         let worker = JobWorker { changes: Arc::new(ChangeLog::begin()), ..self.worker.clone() };
         let (results, done) = channel::<EndedJob>();
         let mut watch = RunWatch::default();
-        let mut waits: Vec<(Instant, JobId)> = Vec::new();
+        let mut deadlines = RunDeadlines::default();
+        let mounts = worker.kinds.mounts_that_may_hang();
         loop {
             let mut progressed = false;
             for job in run.ready(now()) {
                 progressed = true;
                 if let JobWork::Wait { delay } = job.what {
-                    waits.push((Instant::now() + delay, job.id));
-                } else if may_start_command(&job.what) {
+                    deadlines.wait(job.id, delay);
+                } else if let Some(mount) = worker.kinds.mount_of_job(&mounts, &job.what) {
+                    let (id, subject) = (job.id, JobSubject::of(&job));
+                    match self.hanging.begin(mount) {
+                        Ok(hanging) => {
+                            let patience = patience(&job.what, worker.kinds.host());
+                            deadlines.hang(&job, mount.clone(), &hanging, patience);
+                            worker.at_hanging(hanging).spawn(job, results.clone());
+                        }
+                        Err(refusal) => {
+                            let outcome = Err(refusal.to_string().into());
+                            watch.ended(subject, &outcome, Duration::ZERO);
+                            run.done(id, outcome, now());
+                        }
+                    }
+                } else if may_start_command(&job.what, worker.kinds.host()) {
                     worker.spawn(job, results.clone());
                 } else {
                     let (id, subject, began) = (job.id, JobSubject::of(&job), Instant::now());
@@ -240,36 +265,26 @@ impl Runner {
             if let Some(finished) = run.finish() {
                 return (finished, watch);
             }
-            if !progressed && let Some(ended) = self.next_ended(&done, &mut waits) {
+            if !progressed && let Some(ended) = deadlines.next_ended(&done, worker.kinds.host()) {
                 let EndedJob { id, subject, outcome, spent } = ended;
                 watch.ended(subject, &outcome, spent);
                 run.done(id, outcome, now());
             }
         }
     }
-
-    /// The next job that ended, or wait that is over; `None` to look again.
-    fn next_ended(&self, done: &Receiver<EndedJob>, waits: &mut Vec<(Instant, JobId)>) -> Option<EndedJob> {
-        let Some(next) = waits.iter().enumerate().min_by_key(|(_, (until, _))| *until) else {
-            return done.recv().ok();
-        };
-        let (at, (until, id)) = (next.0, *next.1);
-        let left = until.saturating_duration_since(Instant::now());
-        let outcome = if self.worker.kinds.host().is_cancelled() {
-            Err("the agent is stopping".to_owned())
-        } else if left.is_zero() {
-            Ok(JobDone::Waited)
-        } else {
-            return done.recv_timeout(left.min(LOOK_AT_CANCEL)).ok();
-        };
-        waits.swap_remove(at);
-        Some(EndedJob { id, subject: JobSubject::Other, outcome, spent: Duration::ZERO })
-    }
 }
 
 /// What the host shows of itself now, collected anew: for what is asked beside the daemon's runs.
 pub(crate) fn observed(host: &Arc<Host>) -> Value {
     providers::traits::collect(host, env!("CARGO_PKG_VERSION"), now()).traits
+}
+
+/// Lets the machine's own work go before the run that this thread makes, and before its commands
+/// (CNV-12).
+pub fn lower_priority() {
+    if let Err(error) = host::lower_own_priority() {
+        tracing::debug!(%error, "runs keep the agent's priority");
+    }
 }
 
 /// The scope of these tags; all of the set when there are none.
@@ -280,27 +295,43 @@ pub fn scope_of(tags: &BTreeSet<String>) -> RunScope {
     }
 }
 
-/// Whether a job may start a command, which may hang.
-fn may_start_command(work: &JobWork) -> bool {
+/// How long a job may take at a file system that may not answer. Commands end by themselves after the
+/// time of their resource.
+fn patience(work: &JobWork, host: &Host) -> Duration {
+    let timeout = match work {
+        JobWork::Check { resource, .. } | JobWork::Apply { resource, .. } => resource.timeout,
+        _ => PROBE_TIMEOUT,
+    };
+    if may_start_command(work, host) { timeout + COMMAND_GRACE } else { timeout }
+}
+
+/// Whether a job may start a command, which may hang, or asks a bus that did not answer last.
+fn may_start_command(work: &JobWork, host: &Host) -> bool {
     let runs = |resource: &BoundResource| match &resource.spec {
-        Ok(Spec::File(FileSpec { validate, .. })) => validate.is_some(),
         Ok(
-            Spec::Directory(_)
-            | Spec::Symlink(_)
-            | Spec::Line(_)
-            | Spec::Host(_)
-            | Spec::Block(_)
-            | Spec::Ini(_)
-            | Spec::Json(_),
-        )
-        | Err(_) => false,
+            Spec::File(FileSpec { validate, .. })
+            | Spec::Line(LineSpec { validate, .. })
+            | Spec::Block(BlockSpec { file: EditedFile { validate, .. }, .. })
+            | Spec::Ini(IniSpec { file: EditedFile { validate, .. }, .. })
+            | Spec::Json(JsonSpec { file: EditedFile { validate, .. }, .. }),
+        ) => validate.is_some(),
+        Ok(Spec::Directory(_) | Spec::Symlink(_) | Spec::Host(_)) | Err(_) => false,
         Ok(_) => true,
     };
     match work {
         JobWork::Check { resource, .. } => match &resource.spec {
             // Only what the repositories offer is asked of a program.
             Ok(Spec::Package(spec)) => spec.wanted == WantedPackage::Latest,
-            Ok(Spec::Repository(_)) => false,
+            Ok(
+                Spec::Repository(_)
+                | Spec::User(_)
+                | Spec::Group(_)
+                | Spec::SshKey(_)
+                | Spec::Sysctl(_)
+                | Spec::Mount(_)
+                | Spec::Hostname(_),
+            ) => false,
+            Ok(Spec::Unit(_)) => !host.systemd().answers(),
             _ => runs(resource),
         },
         JobWork::Apply { resource, .. } => runs(resource),
@@ -320,9 +351,24 @@ struct JobWorker {
     storage: Storage,
     /// What the run changed.
     changes: Arc<ChangeLog>,
+    /// Its job is at a file system that may not answer.
+    hanging: Option<HangingJob>,
 }
 
 impl JobWorker {
+    /// For a job at a file system that may not answer.
+    fn at_hanging(&self, job: HangingJob) -> JobWorker {
+        JobWorker { hanging: Some(job), ..self.clone() }
+    }
+
+    /// Refuses to go on when the run went on without this job.
+    fn still_wanted(&self) -> Result<(), String> {
+        match self.hanging.as_ref().is_some_and(HangingJob::is_abandoned) {
+            true => Err("the run went on without it".to_owned()),
+            false => Ok(()),
+        }
+    }
+
     fn spawn(&self, job: Job, results: Sender<EndedJob>) {
         let worker = self.clone();
         let (id, subject, began) = (job.id, JobSubject::of(&job), Instant::now());
@@ -330,11 +376,12 @@ impl JobWorker {
         let spawned = std::thread::Builder::new().name(format!("muster {id}")).spawn(move || {
             // A panic must end this job alone; the run waits for an outcome.
             let outcome = catch_unwind(AssertUnwindSafe(|| worker.perform(job)))
-                .unwrap_or_else(|_| Err("the agent panicked at it; see its log".to_owned()));
+                .unwrap_or_else(|_| Err("the agent panicked at it; see its log".into()));
+            drop(worker);
             drop(results.send(EndedJob { id, subject, outcome, spent: began.elapsed() }));
         });
         if let Err(error) = spawned {
-            let outcome = Err(format!("no thread could be started: {error}"));
+            let outcome = Err(format!("no thread could be started: {error}").into());
             let _ = failed.send(EndedJob { id, subject: same, outcome, spent: Duration::ZERO });
         }
     }
@@ -377,7 +424,11 @@ impl JobWorker {
                 self.undo(&undo)?;
                 JobDone::Undone
             }
-            JobWork::Remove { entry, how, .. } => JobDone::Removed(self.kinds.remove(&entry, how)?),
+            JobWork::Remove { id, entry, how, .. } => {
+                self.keep_versions(&self.kinds.touched_by_removal(&entry, how), &id, entry.sensitive);
+                self.still_wanted()?;
+                JobDone::Removed(self.kinds.remove(&entry, how)?)
+            }
             JobWork::Persist { record } => {
                 self.persist(&record)?;
                 JobDone::Persisted
@@ -387,7 +438,8 @@ impl JobWorker {
 
     /// Puts back as much as can be put back; reports all that cannot.
     fn undo(&self, undo: &[Undo]) -> Result<(), String> {
-        let failed: Vec<String> = undo.iter().filter_map(|undo| self.kinds.undo(undo).err()).collect();
+        let put_back = |undo| self.still_wanted().and_then(|()| self.kinds.undo(undo));
+        let failed: Vec<String> = undo.iter().filter_map(|undo| put_back(undo).err()).collect();
         if failed.is_empty() { Ok(()) } else { Err(failed.join("; ")) }
     }
 
@@ -398,11 +450,13 @@ impl JobWorker {
         checked: &Checked,
         record: &Record,
         notification: Option<&Notification>,
-    ) -> Result<Applied, String> {
+    ) -> Result<Applied, JobFailure> {
         let spec = spec(resource)?;
         if record.keep.is_some() {
             self.kinds.keep_prior(spec, checked)?;
         }
+        self.keep_versions(&self.kinds.touched_by_apply(spec, checked), &resource.id, resource.sensitive);
+        self.still_wanted()?;
         self.persist(record)?;
         self.kinds.apply_notified(&resource.name, spec, checked, resource.timeout, notification)
     }
@@ -412,7 +466,7 @@ impl JobWorker {
         &self,
         members: &[TogetherMember],
         record: &Record,
-    ) -> Result<Vec<Result<Applied, String>>, String> {
+    ) -> Result<Vec<Result<Applied, JobFailure>>, JobFailure> {
         self.persist(record)?;
         let resources = members.iter().map(|TogetherMember { resource, checked }| {
             Ok((resource.name.as_str(), spec(resource)?, checked, resource.timeout))
@@ -424,6 +478,12 @@ impl JobWorker {
             }
         }
         Ok(applied)
+    }
+
+    /// What files are before they change (CNV-8).
+    fn keep_versions(&self, touched: &TouchedFiles, resource: &ResourceId, sensitive: bool) {
+        let cause = VersionCause { by: resource.as_str(), sensitive };
+        self.storage.durable().versions().keep(self.kinds.host(), touched, cause, now());
     }
 
     fn persist(&self, record: &Record) -> Result<(), String> {

@@ -7,19 +7,25 @@
 //! last-run.json    what the last run came to
 //! pending.json     notifications and verifies still owed
 //! pause.json       why and since when the host is paused; null when it is not
+//! reboot.json      the last reboot that was ordered
 //! ledger/          what was made or changed, with the state before
 //! log/             facts not yet acknowledged
 //! content/         contents and blobs of the held set, and previous bytes, by digest
 //! objects/         synchronized objects: the own feed, the replica, its cursor
 //! synchronized.json  the mode that they are of
 //! folders.json     the folders of manifests that were there once
+//! unpacked/        what archives were unpacked to, by their directories
+//! versions/        what managed files were before they were overwritten or removed
 //! actions/         marks of actions: what was begun is never begun again
 //! ```
 
+mod blobs;
+mod reboot;
 mod synchronized;
+mod unpacked;
 
 use std::collections::BTreeSet;
-use std::io::{self, Read};
+use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
@@ -29,12 +35,13 @@ use model::log::{Cursor, Fact, FactBody, MAX_FACT_BYTES, MAX_FACTS};
 use model::object::MAX_BLOB;
 use model::policy::Policy;
 use model::{Digest, Incarnation, Kind, ObjectKey, Pause, Timestamp};
-use node::{Adoption, LastRun};
-use providers::Blobs;
+use node::{Adoption, LastRun, RebootMark};
 use spool::blobs::Partial;
 use spool::{BlobStore, Disk, FactLog, Journal, SpoolError, StateFile, StateLock};
 
+use self::unpacked::UnpackedArchives;
 use crate::identity::{self, Membership};
+use crate::versions::VersionStore;
 
 const MODE: u32 = 0o600;
 /// The file that says whether the host is paused.
@@ -222,15 +229,20 @@ impl StateDir {
         let log = log.map_err(spool("read the log"))?;
         repairs.extend(log.repairs);
         let contents = BlobStore::open_dir(disk, &self.path.join("content"), spool::blobs::MAX_BLOBS);
+        let (versions, repaired) = VersionStore::open(disk, &self.path)?;
+        repairs.extend(repaired);
         let durable = Durable {
+            versions,
             adoption: StateFile::new(disk, self.path.join("adoption.json"), MODE),
             last_run: StateFile::new(disk, self.path.join("last-run.json"), MODE),
             pending: StateFile::new(disk, self.path.join("pending.json"), MODE),
             pause: StateFile::new(disk, self.path.join(PAUSE_FILE), MODE),
+            last_reboot: StateFile::new(disk, self.path.join("reboot.json"), MODE),
             written: Mutex::new(0),
             ledger: Mutex::new(ledger.journal),
             log: Mutex::new(log.log),
             contents: contents.map_err(spool("open the contents"))?,
+            unpacked: UnpackedArchives::new(disk, self.path.join("unpacked")),
             wanted: Mutex::default(),
             repairs: Mutex::new(repairs),
             disk: disk.clone(),
@@ -256,11 +268,14 @@ pub struct Durable {
     last_run: StateFile<LastRun>,
     pending: StateFile<Pending>,
     pause: StateFile<Option<Pause>>,
+    last_reboot: StateFile<RebootMark>,
     /// The generation of the pending record written last in this run.
     written: Mutex<u64>,
     ledger: Mutex<Journal<ResourceId, LedgerEntry>>,
     log: Mutex<FactLog>,
     contents: BlobStore,
+    unpacked: UnpackedArchives,
+    pub(crate) versions: VersionStore,
     /// Contents of the change that is fetched, or was last.
     wanted: Mutex<BTreeSet<Digest>>,
     repairs: Mutex<Vec<String>>,
@@ -316,10 +331,14 @@ impl Durable {
     /// # Errors
     /// When they cannot be read.
     pub fn policy(&self, adoption: &Adoption) -> Result<Policy, StateError> {
-        match adoption.objects.get(&ObjectKey::of(Kind::POLICY, "channel")) {
-            Some(stub) => self.parsed(&stub.digest),
-            None => Ok(Policy::default()),
+        let mut policy = match adoption.objects.get(&ObjectKey::of(Kind::POLICY, "channel")) {
+            Some(stub) => self.parsed(&stub.digest)?,
+            None => Policy::default(),
+        };
+        if policy.reboot.is_some() && self.only_observes(adoption)? {
+            policy.reboot = None;
         }
+        Ok(policy)
     }
 
     fn needed(&self, adoption: &Adoption) -> Result<BTreeSet<Digest>, StateError> {
@@ -576,17 +595,4 @@ impl Durable {
 /// journal, the log and the slots change by whole operations.
 fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Blobs for Durable {
-    fn open(&self, digest: &Digest) -> io::Result<Box<dyn Read>> {
-        match self.contents.open(digest).map_err(io::Error::other)? {
-            Some(file) => Ok(Box::new(file)),
-            None => Err(io::ErrorKind::NotFound.into()),
-        }
-    }
-
-    fn keep(&self, bytes: &mut dyn Read) -> io::Result<Digest> {
-        self.contents.put(bytes, None, MAX_BLOB).map_err(io::Error::other)
-    }
 }

@@ -140,6 +140,9 @@ impl fmt::Display for StatusText<'_> {
             writeln!(f, "PAUSED         {}", render::pause(pause, self.now))?;
             writeln!(f, "               nothing is changed on this host; to go on: muster-agent resume")?;
         }
+        if let Some(reboot) = view.daemon.as_ref().and_then(|daemon| daemon.reboot.as_ref()) {
+            writeln!(f, "REBOOT         {}", render::reboot(reboot, self.now))?;
+        }
         self.show_daemon(f)?;
         for server in &view.servers {
             writeln!(f, "control plane  {server}")?;
@@ -195,6 +198,17 @@ impl StatusText<'_> {
         if daemon.facts_waiting > 0 {
             writeln!(f, "facts          {} wait to be delivered", daemon.facts_waiting)?;
         }
+        if let Some(watch) = daemon.watch.as_ref().filter(|watch| watch.resources > 0) {
+            writeln!(f, "watched        {}", watch.text())?;
+            let limit = watch.limit.as_ref().map(|name| format!("the kernel's limit {name} is reached"));
+            for problem in limit.iter().chain(&watch.problem).chain(&watch.units_problem) {
+                writeln!(f, "               {problem}; the interval still holds; next: muster-agent doctor")?;
+            }
+            for contention in &watch.contended {
+                let text = render::contention(contention, self.now);
+                writeln!(f, "CONTENDED      {}: {text}", contention.resource)?;
+            }
+        }
         match daemon.running_since {
             Some(since) => writeln!(f, "run            under way since {}", when(since, self.now)),
             None => Ok(()),
@@ -240,7 +254,7 @@ impl StatusText<'_> {
             |item: &ResourceReport| last.resources.iter().any(|one| one.resource.as_str() == item.resource);
         for item in last.items.iter().filter(|item| !known(item)) {
             writeln!(f, "  {:<16} {}", word(Some(item.action)), item.resource)?;
-            show_details(item, f)?;
+            self.show_details(item, f)?;
         }
         match last.left_out {
             0 => Ok(()),
@@ -257,21 +271,25 @@ impl StatusText<'_> {
         let since = render::short(self.now.since(outcome.since));
         let (word, id) = (word(outcome.action), &outcome.resource);
         writeln!(f, "  {word:<16} {id}  ({} ms, since {since})", outcome.duration_ms)?;
-        item.map_or(Ok(()), |item| show_details(item, f))
+        item.map_or(Ok(()), |item| self.show_details(item, f))
     }
-}
 
-fn show_details(item: &ResourceReport, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-    if let Some(reason) = &item.reason {
-        writeln!(f, "      {}", reason.replace('\n', "\n      "))?;
-    }
-    if let Some(edit) = &item.edit {
-        let mut text = String::new();
-        render_edit(&mut text, &item.resource, edit);
-        // Its first line names the resource again.
-        for line in text.lines().skip(1) {
-            writeln!(f, "  {line}")?;
+    fn show_details(&self, item: &ResourceReport, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if let Some(reason) = &item.reason {
+            writeln!(f, "      {}", reason.replace('\n', "\n      "))?;
         }
+        let contact = self.view.daemon.as_ref().map(|daemon| &daemon.contact);
+        if let Some(others) = contact.and_then(|contact| contact.same_cause.get(&item.resource)) {
+            writeln!(f, "      {}", render::same_cause(*others))?;
+        }
+        if let Some(edit) = &item.edit {
+            let mut text = String::new();
+            render_edit(&mut text, &item.resource, edit);
+            // Its first line names the resource again.
+            for line in text.lines().skip(1) {
+                writeln!(f, "  {line}")?;
+            }
+        }
+        Ok(())
     }
-    Ok(())
 }

@@ -8,6 +8,7 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use clap::{Args, Parser, Subcommand};
+use model::collect::CollectInserting;
 use serde::Serialize;
 use trust::token::KeySource;
 
@@ -99,6 +100,21 @@ Examples:
   muster-agent why nginx/file:/etc/nginx/nginx.conf
   muster-agent why /etc/motd";
 
+const FILE_AFTER: &str = "\
+Before Muster overwrites or removes a file that it manages, or manages a part of, it keeps what
+was there, whoever wrote that: the last 5 versions of at most 4 MiB each, 64 MiB of all files.
+Files of sensitive resources, and files that only their owner may read, are not kept; the list
+says so.
+
+A version keeps its number. `restore` puts content, mode and owner back, keeps what was there as
+a version, and reports it. A run puts back what is declared: pause the host to keep a version.
+
+Examples:
+  muster-agent file versions
+  muster-agent file versions /etc/nginx/nginx.conf
+  muster-agent file diff /etc/nginx/nginx.conf
+  muster-agent file restore /etc/nginx/nginx.conf 3";
+
 const DOCTOR_AFTER: &str = "\
 Looks at the daemon and its unit, the state directory and its disk, the clock, the certificate,
 and the way to each control plane: name, TCP, TLS. Each line that is not ok says what to do.
@@ -178,6 +194,12 @@ nginx\n  muster-agent plan --json | jq .counts")]
         /// `module/type:name`, or as much of its end as only one resource has
         resource: String,
     },
+    /// List, compare and put back what files were before Muster changed them
+    #[command(after_help = FILE_AFTER)]
+    File {
+        #[command(subcommand)]
+        verb: FileVerb,
+    },
     /// Look for what keeps this host from being looked after
     #[command(after_help = DOCTOR_AFTER)]
     Doctor,
@@ -217,8 +239,31 @@ struct LimitArgs {
 
 impl LimitArgs {
     fn limit(self) -> RunLimit {
-        RunLimit { tags: self.tags.into_iter().collect() }
+        RunLimit { tags: self.tags.into_iter().collect_inserting() }
     }
+}
+
+#[derive(Debug, Subcommand)]
+enum FileVerb {
+    /// List the kept versions of files
+    Versions {
+        /// The file, or a directory for all files below it; every file when absent
+        path: Option<String>,
+    },
+    /// Say how a version differs from what is there now
+    Diff {
+        /// The file
+        path: String,
+        /// The number of the version; the newest when absent
+        version: Option<u64>,
+    },
+    /// Put a version back
+    Restore {
+        /// The file
+        path: String,
+        /// The number of the version
+        version: u64,
+    },
 }
 
 #[derive(Debug, Subcommand)]
@@ -276,6 +321,15 @@ fn carry_out(cli: Cli) -> Result<ExitCode, VerbFailure> {
         AgentVerb::Pause { reason, for_secs } => local::pause(&options, reason, for_secs, cli.json),
         AgentVerb::Resume => local::resume(&options, cli.json),
         AgentVerb::Why { resource } => local::why(&options, &resource, cli.json),
+        AgentVerb::File { verb: FileVerb::Versions { path } } => {
+            local::file_versions(&options, path.as_deref(), cli.json)
+        }
+        AgentVerb::File { verb: FileVerb::Diff { path, version } } => {
+            local::file_diff(&options, &path, version, cli.json)
+        }
+        AgentVerb::File { verb: FileVerb::Restore { path, version } } => {
+            local::file_restore(&options, path, version, cli.json)
+        }
         AgentVerb::Doctor => local::doctor(&options, cli.json),
         AgentVerb::Bundle { output } => local::bundle(&options, output, cli.json),
         AgentVerb::ApproveDeletes => local::approve_deletes(&options),

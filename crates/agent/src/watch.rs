@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use converge::{Desired, Job, JobDone, JobOutcome, JobWork, ResourceId, RunMode};
+use model::collect::CollectInserting;
 use model::{Action, RunReport};
 
 use crate::outcomes::RunResources;
@@ -107,7 +108,7 @@ impl RunWatch {
     /// Every resource in the run's order; what the report says of one counts.
     pub(crate) fn resources(mut self, desired: &Desired, report: &RunReport, mode: RunMode) -> RunResources {
         let items: BTreeMap<&str, Action> =
-            report.items.iter().map(|item| (item.resource.as_str(), item.action)).collect();
+            report.items.iter().map(|item| (item.resource.as_str(), item.action)).collect_inserting();
         let mut all = Vec::new();
         for module in &desired.modules {
             for resource in module.resources.iter().chain(&module.handlers) {

@@ -4,11 +4,12 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use catalog::module::{DeclaredResource, Module, OnRemove};
+use model::collect::CollectInserting;
 
 use converge::{BoundModule, BoundResource, Desired, LedgerEntry, Prior, ResourceId, When};
 use lang::Value;
 use model::delta::render_edit;
-use model::{Kind, ObjectKey, PathState, ResourceReport, Timestamp};
+use model::{Contention, Kind, ObjectKey, PathState, ResourceReport, Timestamp};
 use node::Adoption;
 use serde::{Deserialize, Serialize};
 
@@ -100,9 +101,15 @@ pub struct ResourceExplanation {
     /// What the last run's report says of it, if it was not simply right.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub report: Option<ResourceReport>,
+    /// On how many other nodes it fails for the same cause, as the control plane said last.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub same_cause: Option<u32>,
     /// When the last run began.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_run: Option<Timestamp>,
+    /// Something else changes it again and again, as far as the daemon knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub contention: Option<Contention>,
     /// What happens when it leaves the release.
     pub on_remove: OnRemove,
     /// When Muster first changed it, and what was there before.
@@ -156,7 +163,7 @@ pub fn explain(
     let resource = found.resource;
     explained.declared = module.as_ref().and_then(|module| declared(module, &found)).map(|declared| {
         let shown = |value: &Value| (!resource.sensitive).then(|| serde_json::to_value(value).ok()).flatten();
-        declared.attributes.iter().map(|(name, value)| (name.clone(), shown(value))).collect()
+        declared.attributes.iter().map(|(name, value)| (name.clone(), shown(value))).collect_inserting()
     });
     if let Some(last) = last {
         explained.outcome = last.resources.iter().find(|known| known.resource == resource.id).cloned();
@@ -278,7 +285,9 @@ impl FoundResource<'_> {
             owed_by: Vec::new(),
             outcome: None,
             report: None,
+            same_cause: None,
             last_run: None,
+            contention: None,
             on_remove: resource.on_remove,
             ledger: None,
         }
@@ -315,6 +324,9 @@ impl fmt::Display for ResourceExplanation {
         if let Some(problem) = &self.problem {
             writeln!(f, "problem        {problem}")?;
         }
+        if let Some(contention) = &self.contention {
+            writeln!(f, "CONTENDED      {}", render::contention(contention, now()))?;
+        }
         for (name, resources) in [
             ("depends on", &self.depends_on),
             ("comes after", &self.after),
@@ -347,6 +359,9 @@ impl ResourceExplanation {
         let Some(report) = &self.report else { return Ok(()) };
         if let Some(reason) = &report.reason {
             writeln!(f, "cause          {}", reason.replace('\n', "\n               "))?;
+        }
+        if let Some(others) = self.same_cause {
+            writeln!(f, "               {}", render::same_cause(others))?;
         }
         if let Some(edit) = &report.edit {
             let mut text = String::new();

@@ -15,6 +15,7 @@ use backends::OperationRequest;
 use bytes::Bytes;
 use catalog::delegation;
 use host::{Command, CommandEvent, End, Host, Program, RunError, StreamingCommand};
+use model::collect::CollectInserting;
 use model::log::FactBody;
 use model::replication::ObjectOperation;
 use model::work::{ActionEvent, ActionFact, ActionOutcome, ActionRefusal, Delegation, RefusalCode, Work};
@@ -311,7 +312,7 @@ impl WorkThread {
     fn give_up_late(&mut self) {
         let late = |(_, running): &(Instant, RunningAction)| matches!(running, RunningAction::Elsewhere { until } if Instant::now() >= *until);
         let late: BTreeSet<String> =
-            self.running.iter().filter(|(_, one)| late(one)).map(|(id, _)| id.clone()).collect();
+            self.running.iter().filter(|(_, one)| late(one)).map(|(id, _)| id.clone()).collect_inserting();
         for id in late {
             self.ended(id, ActionOutcome::TimedOut);
         }

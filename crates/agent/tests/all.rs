@@ -3,6 +3,7 @@
 
 mod a_check_in_follows_each_stream;
 mod a_corrected_post_is_made_again_at_once;
+mod a_hung_file_system_holds_nothing_up;
 mod a_lost_folder_is_not_in_sync;
 mod a_missing_folder_is_named;
 mod a_paused_host_is_not_changed;
@@ -16,6 +17,7 @@ mod doctor_names_what_is_wrong;
 mod duplicate_agents_are_refused;
 mod durable_formats_are_kept;
 mod earlier_state_is_set_aside;
+mod hand_edits_are_put_right;
 mod killed_at_every_point;
 mod local_verbs_speak_with_the_daemon;
 mod malicious_control_plane;
@@ -37,3 +39,4 @@ mod stops_in_order;
 mod support_bundles_hold_no_secrets;
 mod the_server_is_verified_first;
 mod transports_fall_back;
+mod versions_of_files_are_kept;

@@ -56,7 +56,16 @@ fn another_user_only_reads_and_sees_no_content() {
     let (code, status) = as_other(&["status", "--json"]);
     assert_eq!(code, Some(0), "{status}");
     assert!(status.contains("base/file:/etc/motd") && !status.contains("canary"), "{status}");
-    for verb in [&["apply"][..], &["plan"], &["pause", "--reason", "x"], &["resume"], &["why", "/etc/motd"]] {
+    for verb in [
+        &["apply"][..],
+        &["plan"],
+        &["pause", "--reason", "x"],
+        &["resume"],
+        &["why", "/etc/motd"],
+        &["file", "versions"],
+        &["file", "diff", "/etc/motd"],
+        &["file", "restore", "/etc/motd", "1"],
+    ] {
         let (code, refused) = as_other(verb);
         assert_eq!(code, Some(5), "{verb:?}: {refused}");
         assert!(refused.contains("only root") && refused.contains("sudo"), "{verb:?}: {refused}");

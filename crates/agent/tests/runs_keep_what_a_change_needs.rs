@@ -3,7 +3,6 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use std::collections::BTreeSet;
 use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
@@ -95,8 +94,8 @@ impl Host {
     /// A run on what is held.
     async fn run(&self, mode: RunMode) {
         let held = self.durable.adoption().unwrap().unwrap();
-        let (seq, root, tags) = (held.seq, held.root, BTreeSet::new());
-        let order = RunOrder { seq, root, intended: true, pause: None, tags };
+        let (seq, root, scope) = (held.seq, held.root, RunScope::All);
+        let order = RunOrder { seq, root, intended: true, pause: None, scope };
         let runner = self.runner.clone();
         let run = move || runner.run(&order, &Value::Map(Default::default()), mode, RunScope::All);
         spawn_blocking(run).await.unwrap().unwrap();

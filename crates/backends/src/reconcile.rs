@@ -7,6 +7,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use model::collect::CollectInserting;
 use model::replication::SyncPolicy;
 use model::{Digest, ObjectKey, Stub};
 
@@ -49,8 +50,10 @@ pub fn managed(
     listing: &Listing,
     mut same: impl FnMut(&FoundObject) -> bool,
 ) -> BTreeMap<ObjectKey, Correction> {
-    let found: BTreeMap<&ObjectKey, &FoundObject> = listing.objects.iter().map(|it| (&it.key, it)).collect();
-    let damaged: BTreeSet<&ObjectKey> = listing.problems.iter().flat_map(|problem| &problem.kept).collect();
+    let found: BTreeMap<&ObjectKey, &FoundObject> =
+        listing.objects.iter().map(|it| (&it.key, it)).collect_inserting();
+    let damaged: BTreeSet<&ObjectKey> =
+        listing.problems.iter().flat_map(|problem| &problem.kept).collect_inserting();
     let mut corrections = BTreeMap::new();
     for (key, wanted) in wanted {
         let last = applied.get(key);
@@ -170,7 +173,8 @@ pub fn autonomous(feed: &BTreeMap<ObjectKey, Stub>, listing: &Listing, guard: Gu
             changes.put.insert(found.key.clone());
         }
     }
-    let vanished: BTreeSet<ObjectKey> = feed.keys().filter(|key| !there.contains(key)).cloned().collect();
+    let vanished: BTreeSet<ObjectKey> =
+        feed.keys().filter(|key| !there.contains(key)).cloned().collect_inserting();
     let why = if vanished.is_empty() {
         None
     } else if !listing.complete {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::Fields;
-use model::policy::Policy;
+use model::policy::{Policy, RebootPolicy};
 use model::replication::{LinkSettings, TransportPolicy};
 use serde::{Deserialize, Serialize};
 
@@ -39,6 +39,9 @@ pub struct ChannelSettings {
     /// Seconds for which what a collector observed counts, by the group of traits (TRT-1).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub trait_ttl_secs: BTreeMap<String, u32>,
+    /// When hosts reboot on which that is required (CNV-12).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reboot: Option<RebootPolicy>,
 }
 
 /// The shortest and the longest time for which traits count, in seconds.
@@ -63,6 +66,7 @@ impl ChannelSettings {
             transport: TransportPolicy::Auto,
             link: LinkSettings::default(),
             trait_ttl_secs: BTreeMap::new(),
+            reboot: None,
         }
     }
 }
@@ -89,6 +93,9 @@ pub fn fields(policy: &Policy) -> Fields {
     if !policy.trait_ttl_secs.is_empty() {
         let ttls = policy.trait_ttl_secs.iter().map(|(group, secs)| format!("{group} {}", time(*secs)));
         fields.insert("traits".to_owned(), ttls.collect::<Vec<_>>().join(", "));
+    }
+    if let Some(reboot) = &policy.reboot {
+        fields.insert("reboot".to_owned(), format!("in the window {}", reboot.name));
     }
     if policy.metered {
         fields.insert("metered".to_owned(), "true".to_owned());

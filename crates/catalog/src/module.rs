@@ -63,6 +63,9 @@ pub struct FileRef {
     pub digest: Digest,
     /// Length in bytes.
     pub size: u64,
+    /// It is executable where the fleet repo lies, and a directory tree copies it.
+    #[serde(default, skip_serializing_if = "is_false")]
+    pub executable: bool,
 }
 
 /// A command: an argv list, or a text for `/bin/sh -c`.

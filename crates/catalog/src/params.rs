@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use lang::value::MAX_INT;
 use lang::{InterpolatedText, Scope, Value};
+use model::collect::CollectInserting;
 
 use crate::duration;
 use crate::module::{Merge, Module, ParamDecl, ParamType, Params};
@@ -39,7 +40,10 @@ pub fn resolve(
         .map(|(_, layer)| &layer.vars)
         .chain(std::iter::once(&params.host_vars))
         .collect();
-    modules.iter().map(|(name, module)| (name.clone(), one(module, params, &layers, scope))).collect()
+    modules
+        .iter()
+        .map(|(name, module)| (name.clone(), one(module, params, &layers, scope)))
+        .collect_inserting()
 }
 
 fn one(
@@ -129,7 +133,7 @@ pub fn evaluate(value: &Value, scope: &dyn Scope) -> Result<Value, String> {
         Value::Map(map) => map
             .iter()
             .map(|(key, value)| Ok((key.clone(), evaluate(value, scope)?)))
-            .collect::<Result<_, String>>()
+            .try_collect_inserting::<_, String, _>()
             .map(Value::Map),
         Value::Bool(_) | Value::Int(_) | Value::Str(_) => Ok(value.clone()),
     }

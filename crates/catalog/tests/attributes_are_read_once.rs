@@ -15,7 +15,7 @@ fn attributes(json: &str) -> BTreeMap<String, Value> {
 }
 
 fn files() -> BTreeMap<String, FileRef> {
-    let file = FileRef { digest: Digest::of(b"x"), size: 1 };
+    let file = FileRef { digest: Digest::of(b"x"), size: 1, executable: false };
     BTreeMap::from([("files/a.txt".into(), file), ("executors/h.sh".into(), file)])
 }
 

@@ -4,8 +4,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use catalog::module::{CommandLine, Module, OnRemove, Params};
-use catalog::types::{Ensure, FileContent, Ownership, Script, Spec};
+use catalog::types::{Ensure, FileContent, Ownership, Script, Spec, WantedPackage};
 use converge::bind::Inputs;
+use converge::kinds::content_field;
 use converge::{BoundModule, BoundResource, Desired, When, bind};
 use lang::Value;
 use model::delta::MAX_FIELD;
@@ -160,33 +161,43 @@ fn of_spec(fields: &mut Fields, spec: &Spec, blobs: BlobLookup<'_>) {
             ownership(fields, &file.ownership);
             some(fields, "validate", file.validate.as_ref().map(command));
             flag(fields, "backup", file.backup);
+            flag(fields, "force", file.force);
         }
         Spec::Directory(directory) => {
             state(fields, directory.ensure);
             ownership(fields, &directory.ownership);
             flag(fields, "recurse", directory.recurse);
+            flag(fields, "force", directory.force);
         }
         Spec::Tree(tree) => {
             ownership(fields, &tree.ownership);
             some(fields, "file_mode", tree.file_mode.map(|mode| format!("{mode:04o}")));
             flag(fields, "purge", tree.purge);
         }
+        Spec::Archive(archive) => {
+            some(fields, "url", archive.from.as_ref().map(|from| from.url.clone()));
+            ownership(fields, &archive.ownership);
+            some(fields, "file_mode", archive.file_mode.map(|mode| format!("{mode:04o}")));
+        }
         Spec::Download(download) => {
             state(fields, download.ensure);
-            put(fields, "url", &download.url);
+            put(fields, "url", &download.from.url);
             put(fields, "sha256", download.digest.to_string());
             ownership(fields, &download.ownership);
         }
         Spec::Symlink(link) => {
             state(fields, link.ensure);
             put(fields, "target", &link.target);
+            flag(fields, "force", link.force);
         }
         Spec::Line(line) => {
             state(fields, line.ensure);
+            put(fields, "path", &line.path);
             put(fields, "line", &line.line);
-            some(fields, "match", line.matching.clone());
+            some(fields, "matching", line.matching.clone());
             some(fields, "after", line.after.clone());
             flag(fields, "create", line.create);
+            some(fields, "validate", line.validate.as_ref().map(command));
             ownership(fields, &line.ownership);
         }
         Spec::Exec(exec) => {
@@ -196,6 +207,9 @@ fn of_spec(fields: &mut Fields, spec: &Spec, blobs: BlobLookup<'_>) {
             some(fields, "onlyif", exec.onlyif.as_ref().map(command));
             flag(fields, "always", exec.always);
             some(fields, "remove", exec.remove.as_ref().map(command));
+            // It may hold secrets: that it changes is shown, not what it is.
+            let stdin = |text: &String| content_field(None, &Digest::of(text.as_bytes()), text.len() as u64);
+            some(fields, "stdin", exec.stdin.as_ref().map(stdin));
             some(fields, "cwd", exec.cwd.clone());
             some(fields, "user", exec.user.clone());
             let pairs = exec.environment.iter().map(|(name, value)| format!("{name}={value}"));
@@ -210,11 +224,33 @@ fn of_spec(fields: &mut Fields, spec: &Spec, blobs: BlobLookup<'_>) {
             }
             flag(fields, "dry_run", custom.dry_run);
         }
+        // Where a part is that has a name of its own; what it holds is its state.
+        Spec::Host(host) => put(fields, "path", &host.path),
+        Spec::Block(block) => put(fields, "path", &block.file.path),
+        Spec::Json(json) => put(fields, "path", &json.file.path),
+        Spec::Ini(ini) => {
+            put(fields, "path", &ini.file.path);
+            some(fields, "section", ini.section.clone());
+            some(fields, "key", ini.key.clone());
+        }
+        Spec::SshKey(key) => {
+            put(fields, "user", &key.user);
+            some(fields, "path", key.path.clone());
+        }
+        Spec::Package(package) => flag(fields, "purge", package.options.purge),
         _ => {}
     }
     if let Some(spec) = spec.state() {
         state(fields, spec.ensure());
         fields.extend(spec.declared());
+    }
+    if let Spec::Package(package) = spec {
+        // Beside these `installed` would say nothing, or the contrary.
+        match package.wanted {
+            WantedPackage::Absent => drop(fields.remove("status")),
+            WantedPackage::Latest => put(fields, "status", "latest"),
+            WantedPackage::Any | WantedPackage::Version { .. } => {}
+        }
     }
 }
 

@@ -93,9 +93,13 @@ pub fn run(args: &CheckArgs, screen: Screen) -> Result<Exit, Failure> {
             };
             Ok(screen.result(&counted, || {
                 let Counted { name, nodes, patterns, modules, channels, .. } = counted;
-                format!(
-                    "fleet {name} is right: {nodes} named nodes, {patterns} patterns, {modules} modules, {channels} channels\n"
-                )
+                let counts = [
+                    plural(nodes, "named node"),
+                    plural(patterns, "pattern"),
+                    plural(modules, "module"),
+                    plural(channels, "channel"),
+                ];
+                format!("fleet {name} is right: {}\n", counts.join(", "))
             })?)
         }
         Err(diagnostics) => {

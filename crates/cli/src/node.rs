@@ -2,6 +2,7 @@
 
 use clap::{Args, Subcommand};
 use model::log::FactBody;
+use model::text::printable;
 use serde::Serialize;
 use server::api::objects::{SYNC, SyncView};
 use server::api::{self, History, NodeView, RunRequest};
@@ -106,7 +107,9 @@ pub async fn run(args: &NodeArgs, screen: Screen) -> Result<Exit, Failure> {
             let node = operator.call(&api::NODE, node.as_str()).await?;
             let answer = operator.call(&SYNC, Some(node.hostname.as_str())).await;
             let sync = known(answer)?.and_then(|page| page.nodes.into_iter().next());
-            let whole = NodeReport { node, sync };
+            let traits = known(operator.call(&api::TRAITS, node.hostname.as_str()).await)?.flatten();
+            let reboot_required = traits.as_ref().and_then(crate::run::reboot_required);
+            let whole = NodeReport { node, sync, reboot_required };
             screen.result(&whole, || show(&whole, screen))?;
         }
         NodeVerb::Remove { node, yes } => {
@@ -192,6 +195,9 @@ struct NodeReport {
     node: NodeView,
     #[serde(skip_serializing_if = "Option::is_none")]
     sync: Option<SyncView>,
+    /// By what a reboot is required, as the node showed last.
+    #[serde(rename = "rebootRequired", skip_serializing_if = "Option::is_none")]
+    reboot_required: Option<String>,
 }
 
 fn show(whole: &NodeReport, screen: Screen) -> String {
@@ -210,6 +216,12 @@ fn show(whole: &NodeReport, screen: Screen) -> String {
     if let Some(cause) = &node.cause {
         let since = node.since.map(|since| format!(" (since {})", ago(since, now))).unwrap_or_default();
         rows.push(("cause", format!("{cause}{since}")));
+        if let Some(others) = node.same_cause {
+            rows.push((
+                "",
+                format!("same cause on {others} {}", if others == 1 { "other" } else { "others" }),
+            ));
+        }
     }
     let status = &node.status;
     let axes = format!(
@@ -229,6 +241,22 @@ fn show(whole: &NodeReport, screen: Screen) -> String {
     if let Some(totals) = &node.counts {
         rows.push(("came to", counts(totals)));
     }
+    for one in &node.contended {
+        let wait = short(std::time::Duration::from_secs(one.wait_secs));
+        let (resource, culprit) = (printable(&one.resource), one.culprit_text());
+        rows.push((
+            "contended",
+            format!(
+                "{resource} since {}, put right {} times, then at most every {wait}; changed by: {}",
+                ago(one.since, now),
+                one.corrections,
+                printable(&culprit)
+            ),
+        ));
+    }
+    if let Some(reason) = &whole.reboot_required {
+        rows.push(("reboot", format!("required by {}", printable(reason))));
+    }
     if node.run_request.is_some() {
         rows.push(("run", "requested; not confirmed yet".to_owned()));
     }
@@ -245,7 +273,19 @@ fn facts_text(facts: &[FactRecord]) -> String {
             FactBody::Refused { code, message } => format!("{code}: {message}"),
             FactBody::Started { version, .. } => format!("agent {version}"),
             FactBody::Repaired { message } => message.clone(),
+            FactBody::FileRestored { path, version } => {
+                format!("somebody at the host put version {version} of {path} back")
+            }
+            FactBody::Rebooting { reason, window } => {
+                format!("required by {}; window {}", printable(reason), printable(window))
+            }
             FactBody::Action(action) => format!("{}: {}", action.id, action.event),
+            FactBody::Contended { resources, .. } if resources.is_empty() => "nothing any more".to_owned(),
+            FactBody::Contended { resources, more } => {
+                let named = resources.iter().map(|one| format!("{} by {}", one.resource, one.culprit_text()));
+                let named = printable(&named.collect::<Vec<_>>().join(", ")).into_owned();
+                if *more > 0 { format!("{named} and {more} more") } else { named }
+            }
             FactBody::Unknown => "a sort of fact that a newer agent knows".to_owned(),
         };
         let number = format!("{}/{}", record.incarnation, record.fact.seq);

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use clap::{Args, Subcommand};
 use model::delta::render_edit;
+use model::exchange::TraitReport;
 use model::report::PartialRun;
 use model::{Action, NodeId, ResourceReport, RunCounts, RunReport};
 use server::api::{self, History, NodeView};
@@ -91,7 +92,11 @@ pub async fn run(args: &RunArgs, screen: Screen) -> Result<Exit, Failure> {
             // A removed node's runs stay.
             let node = known(operator.call(&api::NODE, run.node.as_str()).await)?;
             let name = node.map_or_else(|| run.node.to_string(), |node| node.hostname.to_string());
-            screen.result(&run, || show(&run, &name, screen))?;
+            let traits = match run.report.counts.failed {
+                0 => None,
+                _ => known(operator.call(&api::TRAITS, run.node.as_str()).await)?.flatten(),
+            };
+            screen.result(&run, || show(&run, &name, traits.as_ref(), screen))?;
         }
     }
     Ok(Exit::Ok)
@@ -150,11 +155,43 @@ fn why(report: &RunReport) -> (&'static str, &'static str) {
     }
 }
 
-/// One run for people.
-pub fn show(run: &RunRecord, node: &str, screen: Screen) -> String {
+/// By what a reboot of the node is required, if one is.
+pub(crate) fn reboot_required(traits: &TraitReport) -> Option<String> {
+    let kernel = traits.values.get("kernel")?;
+    kernel.get("reboot_required")?.as_bool().filter(|required| *required)?;
+    let packages = kernel.get("reboot_packages").and_then(|packages| packages.as_array());
+    let named: Vec<&str> = packages.into_iter().flatten().filter_map(|name| name.as_str()).collect();
+    Some(if named.is_empty() { "a package that left no name".to_owned() } else { named.join(", ") })
+}
+
+/// What a failure may have to do with, in one line.
+fn machine(traits: &TraitReport) -> String {
+    let of = |group: &str, name: &str| {
+        let value = traits.values.get(group)?.get(name)?;
+        value.as_str().map(str::to_owned).or_else(|| Some(value.to_string()))
+    };
+    let system =
+        [of("os", "distro"), of("os", "version")].into_iter().flatten().collect::<Vec<_>>().join(" ");
+    let full = traits.values.get("mounts").and_then(|mounts| mounts.get("nearly_full")?.as_array());
+    let full: Vec<&str> = full.into_iter().flatten().filter_map(|path| path.as_str()).collect();
+    let reboot = of("kernel", "reboot_required").filter(|required| required == "true");
+    let parts = [
+        Some(system),
+        of("kernel", "release").map(|release| format!("kernel {release}")),
+        of("os", "arch"),
+        of("virtualization", "kind").filter(|kind| kind != "none"),
+        reboot.map(|_| "a reboot is required".to_owned()),
+        (!full.is_empty()).then(|| format!("nearly full: {}", full.join(" "))),
+    ];
+    parts.into_iter().flatten().filter(|part| !part.is_empty()).collect::<Vec<_>>().join(", ")
+}
+
+/// One run for people; `traits` are those that its node showed last, where something failed.
+pub fn show(run: &RunRecord, node: &str, traits: Option<&TraitReport>, screen: Screen) -> String {
     let report = &run.report;
+    let traits = traits.map(|traits| format!("traits  {}\n", machine(traits))).unwrap_or_default();
     let mut out = format!(
-        "{node}  run of {} (fact {})  release {}  set {}\n{}; {}; took {} ms\n\n",
+        "{node}  run of {} (fact {})  release {}  set {}\n{}; {}; took {} ms\n{traits}\n",
         report.started,
         run.seq,
         report.seq,
@@ -202,6 +239,6 @@ fn resource(out: &mut String, item: &ResourceReport, screen: Screen) {
         None => out.push_str(&format!("  {head}\n")),
     }
     if let Some(reason) = &item.reason {
-        out.push_str(&format!("    {reason}\n"));
+        out.push_str(&format!("    {}\n", reason.replace('\n', "\n    ")));
     }
 }

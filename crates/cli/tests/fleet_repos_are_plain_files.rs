@@ -5,11 +5,11 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::time::Duration;
 
-use cli::folder::{FolderChange, FolderError, RepoFolder, Watch};
+use cli::folder::{FileChanges, FolderChange, FolderError, RepoFolder, Watch};
 
 fn write(dir: &Path, path: &str, text: &str) {
     let path = dir.join(path);
@@ -44,6 +44,19 @@ fn what_muster_could_mean_is_read_once() {
     assert_eq!(changes.get("hosts/a.yaml").unwrap().as_deref(), Some(b"vars: {}\n".as_slice()));
     assert_eq!(changes.get("modules/app/files/logo.png"), Some(&None));
     assert_eq!(changes.len(), 2);
+}
+
+#[test]
+fn a_file_that_becomes_executable_is_read_again() {
+    let dir = repo();
+    let (path, logo) = ("modules/app/files/logo.png", dir.path().join("modules/app/files/logo.png"));
+    let mut folder = RepoFolder::open(dir.path()).unwrap();
+    let executable = |changes: FileChanges| changes.get(path).cloned().flatten().unwrap().executable;
+    assert!(!executable(folder.scan().unwrap()));
+    fs::set_permissions(&logo, fs::Permissions::from_mode(0o744)).unwrap();
+    assert!(executable(folder.scan().unwrap()));
+    assert!(folder.scan().unwrap().is_empty());
+    assert!(executable(folder.reread(&BTreeSet::from([path.to_owned()])).unwrap()));
 }
 
 #[test]

@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use model::collect::CollectInserting;
+
 /// Sorts `0..count` so that `a` stands before `b` for every edge `(a, b)`. Where the edges
 /// leave a choice the smaller number comes first, so declared order is kept.
 ///
@@ -14,7 +16,7 @@ pub fn sort(count: usize, edges: &BTreeSet<(usize, usize)>) -> Result<Vec<usize>
         after[*a].push(*b);
         blockers[*b] += 1;
     }
-    let mut free: BTreeSet<usize> = (0..count).filter(|i| blockers[*i] == 0).collect();
+    let mut free: BTreeSet<usize> = (0..count).filter(|i| blockers[*i] == 0).collect_inserting();
     let mut order = Vec::with_capacity(count);
     while let Some(next) = free.pop_first() {
         order.push(next);

@@ -6,6 +6,7 @@ use catalog::module::OnRemove;
 use catalog::schema::{self, Manages};
 use catalog::types::ResourceSubject;
 use lang::Value;
+use model::collect::CollectInserting;
 use model::{Digest, Edit, Fields, PathState, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -75,7 +76,9 @@ impl Prior {
         match (self, edit) {
             (Prior::State(Some(fields)), Some(Edit::Change { to, .. })) => {
                 let changed = fields.iter().filter(|(name, _)| to.contains_key(*name));
-                Prior::State(Some(changed.map(|(name, text)| (name.clone(), text.clone())).collect()))
+                Prior::State(Some(
+                    changed.map(|(name, text)| (name.clone(), text.clone())).collect_inserting(),
+                ))
             }
             (prior, _) => prior.clone(),
         }

@@ -2,16 +2,20 @@
 //!
 //! [`bind::bind`] turns a node's set into [`bind::Desired`]; [`run::Run`] says which job may
 //! start next and takes in what came of it; [`ledger::Ledger`] remembers what was there
-//! before; [`kinds`] decides, type by type, what differs. No host is touched here: a job
-//! is a value, and the shell that carries it out hands back another.
+//! before; [`kinds`] decides, type by type, what differs; [`versions`] says which versions of
+//! files are kept. No host is touched here: a job is a value, and the shell that carries it
+//! out hands back another.
 
 pub mod bind;
 pub mod condition;
 pub mod graph;
+pub mod hanging;
 pub mod id;
 pub mod kinds;
 pub mod ledger;
 pub mod run;
+pub mod versions;
+pub mod watch;
 
 pub use bind::{BoundModule, BoundResource, Desired, bind};
 pub use catalog::types::ResourceSubject;
@@ -19,6 +23,7 @@ pub use condition::{Condition, When};
 pub use id::ResourceId;
 pub use ledger::{Ledger, LedgerEntry, Prior};
 pub use run::{
-    FinishedRun, Job, JobDone, JobId, JobOutcome, JobWork, Pending, Record, Run, RunMode, RunOptions,
-    RunScope, TogetherMember, Undo,
+    FinishedRun, Job, JobDone, JobFailure, JobId, JobOutcome, JobWork, Pending, Record, Run, RunMode,
+    RunOptions, RunScope, TogetherMember, Undo,
 };
+pub use watch::{DirectoryInterest, WatchPlan};

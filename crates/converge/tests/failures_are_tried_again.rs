@@ -70,7 +70,7 @@ impl Script {
         self.jobs.extend(self.run.ready(Timestamp(1)));
         let at = self.jobs.iter().position(|job| fits(&job.what));
         let job = self.jobs.remove(at.unwrap_or_else(|| panic!("{:?}", self.jobs)));
-        self.run.done(job.id, outcome, Timestamp(1));
+        self.run.done(job.id, outcome.map_err(Into::into), Timestamp(1));
     }
 
     fn finish(mut self) -> converge::FinishedRun {

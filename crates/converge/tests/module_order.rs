@@ -58,7 +58,7 @@ fn resources_follow_references_and_parents() {
         {"type": "file", "name": "/srv/app/conf/x", "attributes": {"content": "x"}},
         {"type": "line", "name": "l", "attributes": {"path": "/etc/app", "line": "z"}},
         {"type": "exec", "name": "go", "before": ["/etc/app"], "attributes": {"command": ["/srv/app/tool"], "always": true}},
-        {"type": "file", "name": "/etc/app", "id": "conf", "attributes": {"content": "y"}},
+        {"type": "file", "name": "/etc/app", "id": "conf", "attributes": {"mode": "0644"}},
         {"type": "directory", "name": "/srv/app/conf"},
         {"type": "file", "name": "/srv/app/tool", "depends_on": ["directory:/srv/app"], "attributes": {"content": "t"}},
         {"type": "directory", "name": "/srv/app"},

@@ -13,7 +13,7 @@ fn predictions_chain() {
         {"name": "m", "resources": [
             {"type": "directory", "name": "/srv/app"},
             {"type": "file", "name": "/srv/app/conf", "notify": ["reload", "migrate", "late/restart"], "attributes": {"content": "y\n"}},
-            {"type": "line", "name": "l", "attributes": {"path": "/srv/app/conf", "line": "y"}},
+            {"type": "line", "name": "l", "when": "dir_exists(\"/srv/app\")", "attributes": {"path": "/srv/app/conf", "line": "y"}},
             {"type": "exec", "name": "migrate", "when": "changed(\"/srv/app/conf\")", "attributes": {"command": ["migrate"], "always": true}},
             {"type": "file", "name": "/old", "attributes": {"state": "absent"}},
             {"type": "file", "name": "/seen", "when": "file_exists(\"/srv/app/conf\") and not file_exists(\"/old\")", "attributes": {"content": "x"}},

@@ -180,7 +180,7 @@ impl Demo<'_> {
     ) -> Result<(), Failure> {
         let runs = runs(operator, name).await?;
         let Some(found) = runs.iter().find(|found| meant(found)) else { return Ok(()) };
-        let text = run::show(found, name, Screen::of_process(false));
+        let text = run::show(found, name, None, Screen::of_process(false));
         self.shown(&format!("muster run show {name}"), &text)
     }
 

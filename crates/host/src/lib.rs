@@ -16,6 +16,7 @@
 //! Deliberately absent: what a resource is. This crate decides nothing about state.
 
 mod accounts;
+mod aside;
 mod command;
 mod dbus;
 mod error;
@@ -24,8 +25,11 @@ mod give;
 mod links;
 mod listing;
 mod lock_holder;
+mod mounts;
 mod ownership;
 mod path;
+mod path_watch;
+mod priority;
 mod process;
 mod real;
 mod remove;
@@ -36,6 +40,7 @@ mod system;
 mod systemd;
 mod usage;
 mod write;
+mod writers;
 
 use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
@@ -50,6 +55,8 @@ pub use error::{HostError, HostOperation, OpenHostError, PathProblem, RunError};
 pub use give::GivenFile;
 pub use listing::{ListedEntry, ListedKind, ListedNames};
 pub use lock_holder::LockHolder;
+pub use path_watch::{DirectoryEvents, PathEvent, PathWatch, PathWatchError, WatchId, WatchLimit};
+pub use priority::lower_own_priority;
 pub use process::{End, FinishedCommand, ProcessOutput};
 pub use real::Real;
 pub use stamp::FileVersion;
@@ -60,6 +67,7 @@ pub use systemd::{
 };
 pub use usage::Usage;
 pub use write::{FileWrite, Validate};
+pub use writers::{WriterWatch, WritingProcess};
 
 /// The largest file, in bytes, that is read, hashed or written.
 pub const MAX_FILE: u64 = 256 * 1024 * 1024;

@@ -43,12 +43,7 @@ impl Host {
                 return Err(PathProblem::NotRegular(what(kind)));
             }
             if recurse {
-                let name =
-                    CString::new(entry.name.as_encoded_bytes()).map_err(|_| PathProblem::BadPath("NUL"))?;
-                let dir = enter(&entry.dir, &name, path)?;
-                // Nothing is removed of what cannot be removed whole.
-                go_through(&dir, path, 0, &mut 0, false)?;
-                go_through(&dir, path, 0, &mut 0, true)?;
+                return remove_tree(entry, path);
             }
             Ok(unlinkat(&entry.dir, &entry.name, AtFlags::REMOVEDIR)?)
         })
@@ -71,6 +66,21 @@ impl Host {
             removed => removed.map_err(HostOperation::Remove.failed(path)),
         }
     }
+}
+
+/// Fails where a directory cannot be removed whole.
+pub(crate) fn survey(entry: &DirEntryRef, path: &str) -> Result<OwnedFd, PathProblem> {
+    let name = CString::new(entry.name.as_encoded_bytes()).map_err(|_| PathProblem::BadPath("NUL"))?;
+    let dir = enter(&entry.dir, &name, path)?;
+    go_through(&dir, path, 0, &mut 0, false)?;
+    Ok(dir)
+}
+
+/// Removes a directory with everything inside; nothing of what cannot be removed whole.
+pub(crate) fn remove_tree(entry: &DirEntryRef, path: &str) -> Result<(), PathProblem> {
+    let dir = survey(entry, path)?;
+    go_through(&dir, path, 0, &mut 0, true)?;
+    Ok(unlinkat(&entry.dir, &entry.name, AtFlags::REMOVEDIR)?)
 }
 
 /// Opens a directory inside another, refusing links and other file systems.

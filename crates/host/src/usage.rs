@@ -1,6 +1,6 @@
 //! How full a file system is.
 
-use rustix::fs::fstatvfs;
+use rustix::fs::{StatVfsMountFlags, fstatvfs};
 
 use crate::{Host, HostError, HostOperation, PathProblem};
 
@@ -17,6 +17,8 @@ pub struct Usage {
     pub inodes: u64,
     /// Inodes that nobody uses.
     pub inodes_free: u64,
+    /// Nothing can be written on it as it is mounted here.
+    pub read_only: bool,
 }
 
 impl Host {
@@ -35,6 +37,7 @@ impl Host {
             available: bytes(stat.f_bavail),
             inodes: stat.f_files,
             inodes_free: stat.f_ffree,
+            read_only: stat.f_flag.contains(StatVfsMountFlags::RDONLY),
         })
     }
 }

@@ -60,12 +60,14 @@ impl Host {
         self.at(HostOperation::Write, path, |entry| self.write_at(entry, path, write))
     }
 
-    /// Removes what a run that died may have left beside a path; errors do not matter.
+    /// Removes what a run that died may have left beside a path, and brings back what it had set aside;
+    /// errors do not matter.
     pub fn sweep(&self, path: &str) {
         if let Ok(entry) = self.entry(path) {
             discard(&entry.dir, &temporary_name(&entry.name));
             let backup = suffixed(&entry.name, BACKUP);
             discard(&entry.dir, &temporary_name(&backup));
+            self.sweep_aside(&entry, path);
         }
     }
 
@@ -195,7 +197,7 @@ pub(crate) fn sync_directory(dir: impl AsFd) -> Result<(), PathProblem> {
     }
 }
 
-fn suffixed(name: &OsStr, suffix: &str) -> OsString {
+pub(crate) fn suffixed(name: &OsStr, suffix: &str) -> OsString {
     let mut name = if name.len() > MAX_NAME {
         OsString::from(Digest::of(name.as_bytes()).short())
     } else {

@@ -1,5 +1,7 @@
 //! The one exchange: what goes up in a check-in, what comes down.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -131,6 +133,10 @@ pub struct Answer {
     /// The control plane lacks this node's newest `seen` document.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub want_seen: bool,
+    /// On how many other nodes what failed here fails for the same cause, by resource; those that fail
+    /// here alone are left out. At most [`crate::report::MAX_NOTED_FAILURES`].
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub same_cause: BTreeMap<String, u32>,
 }
 
 /// A signed document as it travels: the exact bytes and the signatures over them.

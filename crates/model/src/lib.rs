@@ -5,7 +5,9 @@
 
 pub mod canonical;
 pub mod chunk;
+pub mod collect;
 pub mod condition;
+pub mod contention;
 pub mod delta;
 pub mod descent;
 pub mod digest;
@@ -27,13 +29,16 @@ pub mod trie;
 pub mod window;
 pub mod work;
 
+pub use contention::{Contention, Culprit};
 pub use delta::{Delta, Edit, Fields};
 pub use descent::{Descent, DescentError};
 pub use digest::Digest;
 pub use id::{Channel, FleetId, Hostname, Incarnation, NodeId};
 pub use object::{Kind, ObjectKey, SectionKey, Stub};
 pub use path::{PathOwnership, PathState};
-pub use report::{Action, Pause, ResourceReport, RunCounts, RunReport};
+pub use report::{
+    Action, FailureCause, FailureCode, FailureKey, FailureNote, Pause, ResourceReport, RunCounts, RunReport,
+};
 pub use selection::{Proof, Selection, SelectionEntry};
 pub use set::{ObjectSet, SetDelta};
 pub use time::Timestamp;

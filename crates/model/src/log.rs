@@ -1,10 +1,12 @@
 //! Logs: facts as `(node, incarnation, seq)`, appended, acknowledged by cursor, never coalesced.
 
+mod read;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::work::ActionFact;
-use crate::{Digest, Incarnation, RunReport, Timestamp};
+use crate::{Contention, Digest, Incarnation, RunReport, Timestamp};
 
 /// The most facts in one request.
 pub const MAX_FACTS: usize = 200;
@@ -23,7 +25,7 @@ pub struct Fact {
 }
 
 /// What a fact says.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(tag = "kind", rename_all = "camelCase")]
 pub enum FactBody {
     /// A run that differed from the one before it.
@@ -58,11 +60,39 @@ pub enum FactBody {
         /// What, and what was done.
         message: String,
     },
+    /// Somebody at the host put a kept version of a managed file back (CNV-8).
+    FileRestored {
+        /// Its path.
+        path: String,
+        /// The number of the version.
+        version: u64,
+    },
+    /// A reboot is required, the channel's window for it is open, and the host goes down now (CNV-12).
+    /// `started` with another boot id follows.
+    Rebooting {
+        /// What asked for it.
+        reason: String,
+        /// The window's name.
+        window: String,
+    },
     /// Something happened to an action.
     Action(ActionFact),
+    /// What something else changes again and again, all that is so now; nothing, when it is over.
+    Contended {
+        /// At most [`crate::contention::MAX_CONTENTIONS`].
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        resources: Vec<Contention>,
+        /// How many there are beside those.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        more: u32,
+    },
     /// A sort that a newer agent knows: it counts as a fact, and this version cannot say more.
     #[serde(other)]
     Unknown,
+}
+
+fn is_zero(count: &u32) -> bool {
+    *count == 0
 }
 
 impl FactBody {
@@ -74,7 +104,10 @@ impl FactBody {
             FactBody::Refused { .. } => "refused",
             FactBody::Started { .. } => "started",
             FactBody::Repaired { .. } => "repaired",
+            FactBody::FileRestored { .. } => "fileRestored",
+            FactBody::Rebooting { .. } => "rebooting",
             FactBody::Action(_) => "action",
+            FactBody::Contended { .. } => "contended",
             FactBody::Unknown => "unknown",
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use serde::{Deserialize, Serialize};
 
 use crate::replication::{LinkSettings, TransportPolicy};
+use crate::window::DeclaredWindow;
 
 /// Content of the object of kind `Policy` named `channel` (CNV-4).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -34,6 +35,18 @@ pub struct Policy {
     /// times of their own (TRT-1).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub trait_ttl_secs: BTreeMap<String, u64>,
+    /// When a host reboots on which that is required; never by itself without it (CNV-12).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reboot: Option<RebootPolicy>,
+}
+
+/// When hosts of a channel reboot.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RebootPolicy {
+    /// The window's name.
+    pub name: String,
+    /// The window.
+    pub window: DeclaredWindow,
 }
 
 fn is_auto(transport: &TransportPolicy) -> bool {
@@ -52,6 +65,7 @@ impl Default for Policy {
             transport: TransportPolicy::Auto,
             link: LinkSettings::default(),
             trait_ttl_secs: BTreeMap::new(),
+            reboot: None,
         }
     }
 }

@@ -10,6 +10,12 @@ use crate::{Digest, Timestamp};
 pub const MAX_ITEMS: usize = 500;
 /// The longest error or output text, in bytes, that a report carries.
 pub const MAX_TEXT: usize = 4 * 1024;
+/// The most failures of a run that a control plane keeps beside the report.
+pub const MAX_NOTED_FAILURES: usize = 4;
+/// The longest [`FailureNote::reason`], in bytes.
+pub const MAX_NOTED_REASON: usize = 240;
+/// The longest [`FailureCause::detail`], in bytes.
+pub const MAX_CAUSE_DETAIL: usize = 160;
 /// The longest reason of a [`Pause`], in bytes.
 pub const MAX_PAUSE_REASON: usize = 500;
 
@@ -103,9 +109,117 @@ pub struct ResourceReport {
     /// Why it failed or was skipped.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<String>,
+    /// Why it failed, where that can be told apart from other failures; absent where it did not, or
+    /// where `reason` is all that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<FailureCause>,
     /// How long check and apply took, in milliseconds.
     #[serde(default)]
     pub duration_ms: u64,
+}
+
+/// Why a resource failed, as programs compare it: equal on two hosts where the same is wrong, whatever
+/// process ids, times and output differ between them.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FailureCause {
+    /// The sort of failure.
+    pub code: FailureCode,
+    /// What of it is the same on every host: an exit status, the program that holds a lock. At most
+    /// [`MAX_CAUSE_DETAIL`] bytes.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub detail: String,
+}
+
+/// The sort of a failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum FailureCode {
+    /// Another program holds a lock.
+    LockHeld,
+    /// A command exited with a status that is no success, or a signal ended it.
+    CommandFailed,
+    /// A command did not end in time, and was killed.
+    CommandTimedOut,
+    /// A unit did not come up, or did not stay up.
+    UnitDown,
+    /// No repository knows the package or the version.
+    PackageUnknown,
+    /// The package manager refuses the change, or it would touch what nobody declared.
+    PackageRefused,
+    /// The package manager began, and the package is not as declared after it.
+    PackageFailed,
+    /// The package manager was interrupted, and cannot finish what it was at.
+    PackagesInterrupted,
+    /// Something uses what is to be changed or removed.
+    InUse,
+    /// The disk is full.
+    DiskFull,
+    /// The file system cannot be written.
+    ReadOnly,
+    /// One that a newer agent knows.
+    #[serde(other)]
+    Other,
+}
+
+/// A failure of a run in short, as a control plane keeps it of each node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct FailureNote {
+    /// `module/type:name`; a module where its `verify` failed.
+    pub resource: String,
+    /// Why, as programs compare it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<FailureCause>,
+    /// Why, in words: at most [`MAX_NOTED_REASON`] bytes.
+    #[serde(default)]
+    pub reason: String,
+}
+
+/// What two failures have in common when they are one cause on two nodes.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct FailureKey {
+    resource: String,
+    cause: SharedCause,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum SharedCause {
+    Known(FailureCause),
+    /// Nothing but the words is known.
+    Words(String),
+}
+
+impl FailureNote {
+    /// What it has in common with failures of the same cause. One that is known by words alone, or by a
+    /// code that is not known here, is like another with the same words.
+    pub fn key(&self) -> FailureKey {
+        let known = self.cause.clone().filter(|cause| cause.code != FailureCode::Other);
+        let cause = known.map_or_else(|| SharedCause::Words(self.reason.clone()), SharedCause::Known);
+        FailureKey { resource: self.resource.clone(), cause }
+    }
+
+    /// The failure for people, on one line.
+    pub fn line(&self) -> String {
+        let reason = self.reason.lines().next().unwrap_or_default();
+        if reason.is_empty() { self.resource.clone() } else { format!("{}: {reason}", self.resource) }
+    }
+}
+
+impl RunReport {
+    /// The first failures in short, at most [`MAX_NOTED_FAILURES`].
+    pub fn failure_notes(&self) -> Vec<FailureNote> {
+        let failed = self.items.iter().filter(|item| item.action == Action::Failed);
+        let note = |item: &ResourceReport| {
+            let reason = item.reason.as_deref().unwrap_or_default();
+            FailureNote {
+                resource: item.resource.clone(),
+                cause: item.cause.clone(),
+                reason: reason[..reason.floor_char_boundary(MAX_NOTED_REASON)].to_owned(),
+            }
+        };
+        failed.take(MAX_NOTED_FAILURES).map(note).collect()
+    }
 }
 
 /// What was done about a resource.

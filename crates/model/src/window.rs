@@ -11,6 +11,7 @@
 //! says the same as the machine on which the release was made. Time is an argument, always.
 
 use std::fmt;
+use std::time::Duration;
 
 use jiff::civil::{DateTime, Time};
 use jiff::tz::{Offset, TimeZone};
@@ -213,6 +214,20 @@ impl TimeWindow {
             (self.days.has(clock.weekday) && clock.minute >= self.from)
                 || (self.days.has(before) && clock.minute < self.to)
         }
+    }
+
+    /// When it opened that is open at an instant; `None` when it is closed, or the clocks were set back
+    /// since it opened and nobody can say.
+    pub fn opened(&self, now: Timestamp) -> Option<Timestamp> {
+        let before = Timestamp(now.0.saturating_sub(self.length().as_millis().try_into().ok()?));
+        self.next_start(Timestamp(before.0.saturating_add(1)))
+            .filter(|start| *start <= now && self.contains(now))
+    }
+
+    /// How long it is open, by the wall clock.
+    pub fn length(&self) -> Duration {
+        let over_midnight = if self.from < self.to { 0 } else { 24 * 60 };
+        Duration::from_secs(u64::from(self.to + over_midnight - self.from) * 60)
     }
 
     /// When it starts next, at or after an instant; `None` beyond the years that a clock knows.

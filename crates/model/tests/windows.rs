@@ -85,6 +85,28 @@ fn the_next_start_is_the_next_one_at_or_after_now() {
 }
 
 #[test]
+fn an_open_window_says_when_it_opened_and_how_long_it_is_open() {
+    let cases: &[(&str, &str, &str, &str, Option<&str>)] = &[
+        ("22:00", "04:00", "UTC", "2026-11-23T21:59:59Z", None),
+        ("22:00", "04:00", "UTC", "2026-11-23T22:00:00Z", Some("2026-11-23T22:00:00Z")),
+        ("22:00", "04:00", "UTC", "2026-11-24T03:59:59Z", Some("2026-11-23T22:00:00Z")),
+        ("22:00", "04:00", "UTC", "2026-11-24T04:00:00Z", None),
+        ("05:00", "05:00", "UTC", "2026-11-24T04:59:59Z", Some("2026-11-23T05:00:00Z")),
+        ("05:00", "05:00", "UTC", "2026-11-24T05:00:00Z", Some("2026-11-24T05:00:00Z")),
+        // The clocks are set back at 01:00 UTC, and the window is open for an hour more.
+        ("02:30", "04:00", "Europe/Berlin", "2026-10-25T01:30:00Z", Some("2026-10-25T00:30:00Z")),
+        ("02:30", "04:00", "Europe/Berlin", "2026-10-25T02:30:00Z", None),
+    ];
+    for (from, to, zone, now, expected) in cases {
+        let found = window(&[], from, to, zone).opened(at(now));
+        assert_eq!(found, expected.map(at), "{from}-{to} {zone} at {now}");
+    }
+    let hours = |from, to| window(&[], from, to, "UTC").length().as_secs() / 3600;
+    assert_eq!([hours("22:00", "04:00"), hours("08:00", "17:00"), hours("05:00", "05:00")], [6, 9, 24]);
+    assert_eq!(hours("08:00", "24:00"), 16);
+}
+
+#[test]
 fn what_cannot_be_read_is_named() {
     let wrong =
         |days: &[&str], from, to, zone| TimeWindow::read(&declared(days, from, to, zone)).unwrap_err();

@@ -229,6 +229,43 @@ async fn render_shows_what_is_granted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn parts_name_their_file_and_packages_their_state() {
+    const PARTS: &str = "\
+resources:
+  - {ini: /etc/a.ini, name: size, section: Journal, key: SystemMaxUse, value: 200M}
+  - {block: limits, path: /etc/limits.conf, content: hard}
+  - {json: /etc/a.json, name: level, pointer: /log/level, value: info}
+  - {line: \"export A=1\", path: /etc/profile, matching: ^export A}
+  - {host: db-1.test, address: 192.0.2.10}
+  - {package: telnetd, state: absent, purge: true}
+  - {package: tzdata, state: latest}
+  - {type: ssh_key, name: keys, user: amy, key: ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl}
+";
+    let dir = tempfile::tempdir().unwrap();
+    let nodes = "nodes:\n  - match: [web-1.test]\n    modules: [parts]\n";
+    let files = [("modules/parts/module.yaml", PARTS.to_owned()), ("nodes.yaml", nodes.to_owned())];
+    write(dir.path(), &[&files[..], &[("fleet.yaml", fleet_yaml())]].concat());
+    let output = muster(dir.path(), &["render", "web-1.test"]).await;
+    assert_eq!(code(&output), 0);
+    let text = out(&output);
+    assert!(text.contains("package:telnetd\n    purge: true\n    state: absent\n  "), "{text}");
+    assert!(text.contains("package:tzdata\n    status: latest\n"), "{text}");
+    for field in [
+        "path: /etc/a.ini",
+        "section: Journal",
+        "key: SystemMaxUse",
+        "path: /etc/limits.conf",
+        "path: /etc/a.json",
+        "path: /etc/profile",
+        "matching: ^export A",
+        "path: /etc/hosts",
+        "user: amy",
+    ] {
+        assert!(text.contains(field), "{field}:\n{text}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn nodes_come_and_go() {
     let control = Control::start().await;
     publish(&mut control.publisher().await, changes(&repo())).await;

@@ -108,13 +108,17 @@ fn each_side_lives_without_the_other_and_through_kill_9() {
 
     // Without the control plane it converges on what it holds (CNV-5).
     control.kill();
-    web.edit("etc/hello", "by hand\n");
-    web.until_read("etc/hello", "hello web-1\n");
     let facts = |web: &Host| {
         let output = web.run(&["status", "--json"]);
         serde_json::from_slice::<serde_json::Value>(&output.stdout).unwrap()
     };
+    let waiting = |web: &Host| facts(web)["daemon"]["factsWaiting"].as_u64().unwrap();
+    let before = waiting(&web);
+    web.edit("etc/hello", "by hand\n");
+    web.until_read("etc/hello", "hello web-1\n");
     assert_eq!(facts(&web)["release"]["seq"], 1);
+    // The file is right before its run has ended.
+    until("the correction is kept for the control plane", || (waiting(&web) > before).then_some(()));
 
     // Killed as well, and started without a control plane: it goes on from its disk.
     daemon.kill();
@@ -138,6 +142,10 @@ fn each_side_lives_without_the_other_and_through_kill_9() {
     let names: std::collections::BTreeSet<String> =
         corrections.iter().map(|run| format!("{}/{}", run["incarnation"], run["seq"])).collect();
     assert_eq!(names.len(), corrections.len(), "no fact twice: {corrections:#?}");
+
+    let told = server.json(&["node", "facts", "web-1"]);
+    let kinds: Vec<_> = told.as_array().unwrap().iter().map(|fact| fact["body"]["kind"].clone()).collect();
+    assert!(kinds.iter().any(|kind| kind == "run") && kinds.iter().any(|kind| kind == "started"), "{told:#}");
 
     // And a release that is published now arrives.
     write_repo(&repo, "back again");

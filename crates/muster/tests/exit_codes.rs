@@ -33,7 +33,7 @@ async fn the_way_of_a_change() {
         muster(repo.path(), &all).await
     };
     let checked = muster(repo.path(), &["check"]).await;
-    assert_eq!((code(&checked), out(&checked).contains("1 named nodes")), (0, true));
+    assert_eq!((code(&checked), out(&checked).contains("1 named node,")), (0, true));
     assert_eq!(code(&run(&["diff"]).await), 2);
     assert_eq!(code(&run(&["publish", "--dry-run"]).await), 2);
     let unasked = run(&["publish"]).await;

@@ -98,16 +98,39 @@ async fn a_broken_repo_publishes_nothing_and_the_repair_everything() {
     assert_eq!((edit.seq, edit.changed.nodes), (2, 2), "a.test went and b.test came");
 }
 
+async fn numbers(control: &Control) -> Vec<u64> {
+    let releases =
+        control.operator().await.call(&server::api::RELEASES, server::api::History::default()).await.unwrap();
+    releases.iter().map(|release| release.seq).collect()
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn a_release_published_meanwhile_is_not_overwritten_but_followed() {
+async fn a_release_published_meanwhile_is_not_undone_unseen() {
     let control = Control::start().await;
     let (mut one, mut other) = (control.publisher().await, control.publisher().await);
     let ids: BTreeMap<String, String> = [("a.test".to_owned(), "1".to_owned())].into();
     assert_eq!(publish(&mut one, changes(&repo(&ids, "one"))).await.seq, 1);
-    assert_eq!(publish(&mut other, changes(&repo(&ids, "other"))).await.seq, 2);
-    let releases =
-        control.operator().await.call(&server::api::RELEASES, server::api::History::default()).await.unwrap();
-    assert_eq!(releases.iter().map(|release| release.seq).collect::<Vec<_>>(), [2, 1]);
+
+    let built = other.take(changes(&repo(&ids, "other"))).unwrap();
+    let compared = other.compare(&built).await.unwrap();
+    let refused = other.publish(&built, None, compared).await;
+    assert!(matches!(refused, Err(PublishError::Overtaken(1))), "{refused:?}");
+    assert_eq!(numbers(&control).await, [1]);
+
+    // Having seen it, the operator may replace it.
+    let compared = other.compare(&built).await.unwrap();
+    assert_eq!((compared.nodes, compared.same), (1, false));
+    assert_eq!(other.publish(&built, None, compared).await.unwrap().seq, 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_release_of_the_same_content_published_meanwhile_is_followed() {
+    let control = Control::start().await;
+    let (mut one, mut other) = (control.publisher().await, control.publisher().await);
+    let ids: BTreeMap<String, String> = [("a.test".to_owned(), "1".to_owned())].into();
+    assert_eq!(publish(&mut one, changes(&repo(&ids, "same"))).await.seq, 1);
+    assert_eq!(publish(&mut other, changes(&repo(&ids, "same"))).await.seq, 2);
+    assert_eq!(numbers(&control).await, [2, 1]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

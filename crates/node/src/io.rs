@@ -2,12 +2,15 @@
 
 use std::collections::BTreeSet;
 
+use converge::{ResourceId, RunScope};
 use model::exchange::{Answer, CheckIn, TraitReport};
 use model::log::{Cursor, FactBody};
 use model::policy::Policy;
 use model::{Digest, Hostname, Incarnation, Pause, RunReport, Timestamp};
 use trust::TrustDocument;
 
+use crate::healing::Touched;
+use crate::reboot::RebootMark;
 use crate::state::{Adoption, LastRun};
 
 /// Who the node is; does not change while the agent runs.
@@ -36,6 +39,8 @@ pub struct Restored {
     pub facts_pending: bool,
     /// Somebody paused the host.
     pub pause: Option<Pause>,
+    /// The last reboot that was ordered.
+    pub last_reboot: Option<RebootMark>,
 }
 
 /// What happened.
@@ -61,6 +66,8 @@ pub enum NodeInput {
     Ran(Box<RunReport>),
     /// A run could not be made; for people.
     RunFailed(String),
+    /// The host could not be told to reboot; for people.
+    RebootFailed(String),
     /// Someone at the host asks to check in and converge now.
     Nudge,
     /// Someone at the host asks for a run now: of what has one of these tags, or of all.
@@ -71,6 +78,8 @@ pub enum NodeInput {
     Resume,
     /// A fact could not be made durable; enforcement goes on without it (LIF-10).
     NotAppended,
+    /// Resources may have been changed by other hands, or somebody is known who did.
+    Touched(Touched),
     /// More facts wait than one check-in could carry.
     FactsWait,
     /// The control plane's clock, as its answer had it. A host's clock that is behind it locks the
@@ -124,6 +133,10 @@ pub enum NodeEffect {
     SaveRun(LastRun),
     /// Remember that the host is paused, or that it is not.
     SavePause(Option<Pause>),
+    /// Remember this, append [`RebootMark::fact`], then reboot the host; or [`NodeInput::RebootFailed`].
+    Reboot(RebootMark),
+    /// Find out who changes these resources, and nobody else; then [`NodeInput::Touched`].
+    WatchCulprits(BTreeSet<ResourceId>),
     /// Say so in the journal.
     Warn(String),
 }
@@ -139,6 +152,6 @@ pub struct RunOrder {
     pub intended: bool,
     /// The host is paused: the run only observes, and its report says why.
     pub pause: Option<Pause>,
-    /// Only resources with one of these tags; all of the set when there are none.
-    pub tags: BTreeSet<String>,
+    /// Which resources it is about.
+    pub scope: RunScope,
 }

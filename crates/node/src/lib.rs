@@ -9,13 +9,17 @@
 //! control plane converges on what it holds for ever.
 
 pub mod backoff;
+pub mod healing;
 pub mod io;
+pub mod reboot;
 pub mod state;
 pub mod step;
 pub mod witness;
 pub mod work;
 
+pub use healing::{Healing, ScanCause, Touched};
 pub use io::{Identity, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored, RunOrder};
+pub use reboot::{RebootMark, RebootOutlook, RebootPlan};
 pub use state::{Adoption, LastRun};
 pub use step::Node;
 pub use witness::Witness;

@@ -1,23 +1,29 @@
 //! [`Node`]: inputs to effects.
 
+mod heal;
 mod pause;
+mod reboot;
 mod runs;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use converge::ResourceId;
+use model::collect::CollectInserting;
 use model::exchange::{Answer, CheckIn, Offer, RunNote, TraitReport};
 use model::log::FactBody;
 use model::policy::Policy;
-use model::{Digest, ObjectKey, ObjectSet, Pause, Timestamp};
+use model::{Contention, Digest, ObjectKey, ObjectSet, Pause, Timestamp};
 use trust::Floor;
 use trust::adopt::{self, Adopted, Judge, Refusal};
 use trust::clock::TrustTime;
 use trust::feature::FEATURES;
 
 use crate::backoff::Spread;
+use crate::healing::Healing;
 use crate::io::{Identity, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored};
+use crate::reboot::Reboots;
 use crate::state::{Adoption, LastRun};
 
 use runs::RunUnderWay;
@@ -73,6 +79,12 @@ pub struct Node {
     /// Somebody at the host asks for a run of what has one of these tags.
     tags_due: BTreeSet<String>,
     pause: Option<Pause>,
+    healing: Healing,
+    reboots: Reboots,
+    /// What fights with this node, as it was told last.
+    contended: Vec<Contention>,
+    /// Resources whose culprits are of interest.
+    culprits_wanted: BTreeSet<ResourceId>,
     /// Facts came that no check-in has carried yet, or another cause for one.
     contact_pending: bool,
     traits: Option<Arc<TraitReport>>,
@@ -106,6 +118,7 @@ impl Node {
     pub fn new(identity: Identity, restored: Restored, seed: u64, now: Timestamp) -> Node {
         Node {
             confirmed_at: restored.adoption.as_ref().map(|adoption| adoption.adopted_at),
+            reboots: Reboots::new(&identity.hostname, restored.last_reboot, now),
             identity,
             adoption: restored.adoption,
             policy: restored.policy,
@@ -118,6 +131,9 @@ impl Node {
             run_due: false,
             tags_due: BTreeSet::new(),
             pause: restored.pause,
+            healing: Healing::default(),
+            contended: Vec::new(),
+            culprits_wanted: BTreeSet::new(),
             contact_pending: restored.facts_pending,
             traits: None,
             traits_sent: None,
@@ -160,10 +176,12 @@ impl Node {
         let contact =
             matches!(self.talk, ContactState::Idle).then_some((self.next_contact, "the next check-in"));
         // Without traits no run can begin, so its time alone is no reason to wake up.
-        let can_run = self.running.is_none() && self.adoption.is_some() && self.traits.is_some();
+        let begins = self.running.is_none() && !self.reboots.goes_down();
+        let can_run = begins && self.adoption.is_some() && self.traits.is_some();
         let run = can_run.then_some((self.next_run, "the next run on the held set"));
         let pause = self.pause.as_ref().and_then(|pause| pause.until).map(|at| (at, "the end of the pause"));
-        contact.into_iter().chain(run).chain(pause).min()
+        let others = self.healing_deadline().into_iter().chain(self.reboot_deadline());
+        contact.into_iter().chain(run).chain(pause).chain(others).min()
     }
 
     /// What to do about an input.
@@ -171,6 +189,7 @@ impl Node {
         let mut effects = Vec::new();
         self.notice_time(now);
         self.end_pause_in_time(now, &mut effects);
+        self.end_patience(now, &mut effects);
         match input {
             NodeInput::Tick => {}
             NodeInput::RunNow(tags) if tags.is_empty() => self.run_due = self.adoption.is_some(),
@@ -188,6 +207,7 @@ impl Node {
                     self.hurry(now);
                 }
             }
+            NodeInput::Touched(touched) => self.on_touched(touched, now),
             NodeInput::Traits(traits) => self.on_traits(traits, now, &mut effects),
             NodeInput::Answered(answer) => self.on_answer(*answer, now, &mut effects),
             NodeInput::Unreachable(why) => self.on_unreachable(&why, now, &mut effects),
@@ -204,8 +224,10 @@ impl Node {
             NodeInput::NotAppended => self.on_not_appended(&mut effects),
             NodeInput::ServerTime(server_time) => self.ahead = server_time.since(now),
             NodeInput::Ran(report) => self.on_ran(&report, now, &mut effects),
+            NodeInput::RebootFailed(why) => self.on_reboot_failed(&why, now, &mut effects),
             NodeInput::RunFailed(why) => self.on_run_failed(&why, now, &mut effects),
         }
+        self.tell_contentions(now, &mut effects);
         self.start_what_is_due(now, &mut effects);
         effects
     }
@@ -218,6 +240,8 @@ impl Node {
         if back > Duration::ZERO {
             self.next_contact = self.next_contact.minus(back);
             self.next_run = self.next_run.minus(back);
+            self.healing.set_back(back);
+            self.reboots.set_back(back);
             self.confirmed_at = self.confirmed_at.map(|at| at.minus(back));
             if let Some(until) = self.pause.as_mut().and_then(|pause| pause.until.as_mut()) {
                 *until = until.minus(back);
@@ -231,7 +255,7 @@ impl Node {
             effects.push(NodeEffect::CollectTraits);
         }
         // Without traits nothing can be bound; the contact that collects them comes first.
-        if self.running.is_some() || self.traits.is_none() {
+        if self.running.is_some() || self.traits.is_none() || self.reboots.goes_down() {
             return;
         }
         if self.run_due || now >= self.next_run {
@@ -240,10 +264,15 @@ impl Node {
             self.start_run(effects);
         } else if !self.tags_due.is_empty() {
             self.start_run(effects);
+        } else if !self.reboot_what_is_due(now, effects) {
+            self.heal_what_is_due(now, effects);
         }
     }
 
     fn on_traits(&mut self, observed: ObservedTraits, now: Timestamp, effects: &mut Vec<NodeEffect>) {
+        if self.reboots.observed(&observed.report, now) {
+            self.tell_reboot(effects);
+        }
         let before = self.traits.is_some().then(|| self.traits_that_count());
         let as_before = self.traits.as_ref().is_some_and(|known| known.digest == observed.report.digest);
         let reads_as_before =
@@ -258,9 +287,16 @@ impl Node {
             (Some(_), Some(_)) if !as_before => self.run_due = true,
             // Its first run was over these, too.
             (Some(before), Some(held)) => {
-                let ran = inputs_digest(&held.root, &before);
+                let (ran, reads) = (inputs_digest(&held.root, &before), inputs_digest(&held.root, &counts));
                 if let Some(last) = self.last_run.as_mut().filter(|last| last.inputs == ran) {
-                    last.inputs = inputs_digest(&held.root, &counts);
+                    last.inputs = reads;
+                    // Else a start after this would take drift for a change that was intended.
+                    effects.push(NodeEffect::SaveRun(last.clone()));
+                }
+                if let Some(RunUnderWay::Full { inputs, .. }) = &mut self.running
+                    && *inputs == ran
+                {
+                    *inputs = reads;
                 }
             }
             (None, _) | (_, None) => {}
@@ -431,7 +467,7 @@ impl Node {
     }
 
     fn fetch(&mut self, pending: FetchingRelease, effects: &mut Vec<NodeEffect>) {
-        let contents = pending.set.objects().map(|(_, stub)| stub.digest).collect();
+        let contents = pending.set.objects().map(|(_, stub)| stub.digest).collect_inserting();
         let inline = pending.offer.set.as_ref().map(|set| set.contents.clone()).unwrap_or_default();
         self.change = ReleaseChange::Fetching(Box::new(pending));
         effects.push(NodeEffect::Fetch { contents, inline });
@@ -449,7 +485,7 @@ impl Node {
             channel: pending.adopted.header.channel,
             seq: pending.adopted.header.seq,
             root: pending.adopted.root,
-            objects: objects.collect::<std::collections::BTreeMap<ObjectKey, _>>(),
+            objects: objects.collect_inserting::<std::collections::BTreeMap<ObjectKey, _>>(),
             floor: pending.adopted.floor,
             adopted_at: now,
         };

@@ -70,7 +70,7 @@ fn by_tag(changed: u32, ok: u32) -> RunReport {
 /// A run by tag was asked for, and begins.
 fn begin_by_tag(bench: &mut Bench) -> bool {
     let effects = bench.give(NodeInput::RunNow(BTreeSet::from(["web".to_owned()])));
-    run_of(&effects).is_some_and(|order| !order.tags.is_empty())
+    run_of(&effects).is_some_and(|order| matches!(order.scope, converge::RunScope::Tags(_)))
 }
 
 #[test]
@@ -84,7 +84,10 @@ fn a_run_by_tag_ends_and_the_run_that_was_due_follows() {
     assert_eq!(bench.node.next_deadline(), due, "it is due when it was");
     bench.now = due.expect("a run is due").0;
     let order = bench.give(NodeInput::Tick);
-    assert!(run_of(&order).is_some_and(|order| order.tags.is_empty()), "nothing runs any more");
+    assert!(
+        run_of(&order).is_some_and(|order| order.scope == converge::RunScope::All),
+        "nothing runs any more"
+    );
     // A partial report is not the end of it.
     bench.give(NodeInput::Ran(Box::new(by_tag(0, 1))));
     assert_eq!(run_of(&bench.give(NodeInput::Nudge)), None, "two runs at a time");

@@ -135,6 +135,7 @@ fn a_wild_policy_is_survived() {
             transport: TransportPolicy::default(),
             link: Default::default(),
             trait_ttl_secs: Default::default(),
+            reboot: None,
         };
         let mut bench = Bench::restored(Restored { adoption, policy, ..Restored::default() });
         for _ in 0..20 {

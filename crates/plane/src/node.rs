@@ -1,13 +1,17 @@
 //! What is known of one node, and the answer to its check-in.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::contention;
 use model::exchange::{Answer, CheckIn, HeldRelease, Offer, RunNote, Signed, TraitReport};
 use model::log::{Cursor, Fact, FactBody};
 use model::selection::SelectionEntry;
 use model::status::{self, Enforcement, ReleaseState, RunResult, Status};
-use model::{Action, Digest, Hostname, Incarnation, NodeId, Pause, RunReport, Timestamp};
+use model::{
+    Action, Contention, Digest, FailureNote, Hostname, Incarnation, NodeId, Pause, RunReport, Timestamp,
+};
 use trust::PublicKey;
 use trust::seen::SeenError;
 
@@ -66,6 +70,8 @@ pub struct NodeState {
     pub work_waits: bool,
     /// The last refusal that it reported since it adopted something.
     pub refusal: Option<Box<ReportedRefusal>>,
+    /// What something else on its host changes again and again, since the agent began (CNV-7).
+    pub contended: Option<Box<[Contention]>>,
     pointed: Option<(u64, Option<Pointed>)>,
 }
 
@@ -85,8 +91,10 @@ pub struct ReportSummary {
     pub counts: Option<model::RunCounts>,
     /// Corrective runs in a row.
     pub streak: u32,
-    /// The first failure, or the first thing that would change.
-    pub cause: Option<Box<str>>,
+    /// What failed; the first few.
+    pub failures: Box<[FailureNote]>,
+    /// The first thing that would change.
+    pub would_change: Option<Box<str>>,
     /// Since when the outcome has been what it is.
     pub since: Option<Timestamp>,
     /// Somebody on the host paused it.
@@ -100,22 +108,20 @@ impl ReportSummary {
         if report.partial.is_some() {
             return self.clone();
         }
-        let cause = report
-            .items
-            .iter()
-            .find(|item| item.action == Action::Failed)
-            .or_else(|| report.items.iter().find(|item| item.action == Action::WouldChange))
-            .map(|item| match &item.reason {
+        let would_change = report.items.iter().find(|item| item.action == Action::WouldChange).map(|item| {
+            match &item.reason {
                 Some(reason) => format!("{}: {reason}", item.resource),
                 None => item.resource.clone(),
-            });
+            }
+        });
         let counts = Some(report.counts);
         let same = |old: &model::RunCounts| old.failed == report.counts.failed;
         let since = self.since.filter(|_| self.counts.as_ref().is_some_and(same));
         ReportSummary {
             counts,
             streak: status::streak_after(self.streak, report),
-            cause: cause.map(|text| clip(&text).into()),
+            failures: report.failure_notes().into(),
+            would_change: would_change.map(|text| clip(&text).into()),
             since: since.or(Some(report.started)),
             paused: report.paused.clone().map(Box::new),
         }
@@ -133,7 +139,8 @@ fn clip(text: &str) -> &str {
 /// What to do about a check-in.
 #[derive(Debug)]
 pub struct Step {
-    /// The answer, complete but for [`Step::wanted`] and the cursor of new facts.
+    /// The answer, complete but for [`Step::wanted`], the cursor of new facts, and who else fails for
+    /// the same cause.
     pub answer: Answer,
     /// The set to put into the offer, if one has to travel.
     pub wanted: Option<SetWanted>,
@@ -180,6 +187,7 @@ impl NodeState {
             run_request: None,
             work_waits: false,
             refusal: None,
+            contended: None,
             pointed: None,
         }
     }
@@ -218,6 +226,7 @@ impl NodeState {
             stream_requested: self.work_waits,
             want_traits: self.traits.is_none(),
             want_seen: self.wants_seen(&request.incarnation),
+            same_cause: BTreeMap::new(),
         };
         Step { answer, wanted, facts: request.facts, traits, run_confirmed, first_use, unchanged }
     }
@@ -294,12 +303,21 @@ impl NodeState {
                     let (code, message) = (clip(code).into(), clip(message).into());
                     self.refusal = Some(Box::new(ReportedRefusal { code, message }));
                 }
-                FactBody::Started { .. }
-                | FactBody::Repaired { .. }
+                FactBody::Contended { resources, .. } => self.keep_contended(resources),
+                // What it does not say again is over.
+                FactBody::Started { .. } => self.contended = None,
+                FactBody::Repaired { .. }
+                | FactBody::FileRestored { .. }
+                | FactBody::Rebooting { .. }
                 | FactBody::Action(_)
                 | FactBody::Unknown => {}
             }
         }
+    }
+
+    /// Keeps what the node says is changed again and again.
+    pub fn keep_contended(&mut self, resources: &[Contention]) {
+        self.contended = (!resources.is_empty()).then(|| contention::kept(resources).into());
     }
 
     /// How the node fares.
@@ -313,7 +331,11 @@ impl NodeState {
             .map_or(status::Contact::Online, |seen| status::contact_of(seen, self.promised, now));
         Status {
             result,
-            drift: status::drift_of(self.summary.streak),
+            // What is put right again and again between two runs stays no better than what runs correct.
+            drift: match self.contended {
+                Some(_) => status::Drift::Diverged,
+                None => status::drift_of(self.summary.streak),
+            },
             contact,
             release: self.release_state(heads, now),
             enforcement: match self.summary.paused {

@@ -3,17 +3,21 @@
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
+use converge::JobFailure;
 use converge::kinds::accounts::AccountDatabase;
 use converge::kinds::user::AccountCall;
 use host::{End, FileVersion};
+use model::FailureCode;
 
 use crate::Kinds;
-use crate::kinds::{failure, text};
+use crate::kinds::{because, failure, text};
 use crate::query::proc::Proc;
 use crate::tools::{ToolCall, tool_name};
 
 /// The files, in the order of [`AccountDatabase::parse`].
 const FILES: [&str; 3] = ["/etc/passwd", "/etc/shadow", "/etc/group"];
+/// Where they are.
+const FOLDER: &str = "/etc";
 /// The largest of them, in bytes, that is read.
 const MAX_DATABASE: u64 = 16 * 1024 * 1024;
 /// What `usermod` and `userdel` exit with where a process runs as the user.
@@ -56,7 +60,7 @@ impl Kinds {
         calls: Vec<AccountCall>,
         uid: Option<u32>,
         timeout: Duration,
-    ) -> Result<(), String> {
+    ) -> Result<(), JobFailure> {
         let called = calls.into_iter().try_for_each(|call| self.call_account_tool(call, uid, timeout));
         // Owners of files that come next are looked up anew.
         self.host.accounts_now().map_err(text)?;
@@ -68,7 +72,7 @@ impl Kinds {
         call: AccountCall,
         uid: Option<u32>,
         timeout: Duration,
-    ) -> Result<(), String> {
+    ) -> Result<(), JobFailure> {
         let mut argv = vec![call.tool.to_owned()];
         if self.host.rooted() {
             argv.extend(["--root".to_owned(), self.host.root().display().to_string()]);
@@ -82,7 +86,16 @@ impl Kinds {
             End::Exited(TAKEN) => " (a name service such as LDAP may have one of this name)".to_owned(),
             _ => String::new(),
         };
-        Err(format!("{name} {}{why}", failure(finished.end, &finished, timeout)))
+        let message = format!("{name} {}{why}", failure(finished.end, &finished, timeout));
+        // The tools say that they cannot lock the database, and to try again later.
+        if self.host.usage(FOLDER).is_ok_and(|usage| usage.read_only) {
+            let message = format!("{message}; the file system is read-only; remount it writable");
+            return Err(JobFailure::new(FailureCode::ReadOnly, "", message));
+        }
+        Err(match finished.end {
+            End::Exited(BUSY) => JobFailure::new(FailureCode::InUse, "", message),
+            end => because(end, &name, message),
+        })
     }
 
     /// The processes that run as a user, for a message.

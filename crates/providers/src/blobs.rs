@@ -1,10 +1,11 @@
-//! Where bytes are kept by digest: declared files and scripts, and what was there before.
+//! Where bytes are kept by digest: declared files and scripts, and what was there before. And what
+//! archives were unpacked to.
 
 use std::io::{self, Read};
 
-use model::Digest;
+use model::{Digest, Fields};
 
-/// A store of bytes by digest. The agent's is on disk and survives a crash.
+/// A store of bytes by digest, and of what was unpacked by its directory. The agent's is on disk and survives a crash.
 pub trait Blobs: Send + Sync {
     /// Opens the bytes with this digest. The reader of the bytes verifies them.
     ///
@@ -17,4 +18,16 @@ pub trait Blobs: Send + Sync {
     /// # Errors
     /// When they cannot be read or stored.
     fn keep(&self, bytes: &mut dyn Read) -> io::Result<Digest>;
+
+    /// What was unpacked in a directory; `None` when nothing is known of it.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    fn unpacked(&self, path: &str) -> io::Result<Option<Fields>>;
+
+    /// Remembers what was unpacked in a directory, durably, or forgets it.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    fn keep_unpacked(&self, path: &str, unpacked: Option<&Fields>) -> io::Result<()>;
 }

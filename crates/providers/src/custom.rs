@@ -7,12 +7,13 @@ use std::path::Path;
 use std::time::{Duration, Instant};
 
 use catalog::types::{CustomSpec, Script};
+use converge::JobFailure;
 use converge::kinds::{Applied, Checked, custom};
 use host::{End, FinishedCommand, Host, Program};
 use model::Digest;
 
 use crate::Kinds;
-use crate::kinds::{failure, output, text};
+use crate::kinds::{because, failure, output, text};
 
 /// How long a script may run where its resource says nothing.
 pub const DEFAULT_TIMEOUT: Duration = Duration::from_secs(600);
@@ -56,7 +57,7 @@ pub fn test_script(
     let finished = run(host, &shown, &bytes, request.to_vec(), timeout)?;
     let printed = |output: &host::ProcessOutput| String::from_utf8_lossy(&output.bytes).into_owned();
     Ok(ScriptTest {
-        reply: reply(&finished, timeout),
+        reply: reply(&finished, timeout).map_err(String::from),
         stdout: printed(&finished.stdout),
         stderr: printed(&finished.stderr),
         duration: started.elapsed(),
@@ -72,7 +73,7 @@ pub(crate) fn check(
     spec: &CustomSpec,
     timeout: Duration,
     plan: bool,
-) -> Result<Checked, String> {
+) -> Result<Checked, JobFailure> {
     if !plan || !spec.dry_run {
         return Ok(Checked {
             note: Some("cannot be undone: only the script knows what it does".to_owned()),
@@ -91,7 +92,7 @@ pub(crate) fn apply(
     name: &str,
     spec: &CustomSpec,
     timeout: Duration,
-) -> Result<Applied, String> {
+) -> Result<Applied, JobFailure> {
     let changed = ask(kinds, name, spec, timeout, false)?.changed;
     Ok(Applied { edit: changed.then(|| custom::edit(spec)), changed, output: None })
 }
@@ -102,12 +103,12 @@ fn ask(
     spec: &CustomSpec,
     timeout: Duration,
     dry_run: bool,
-) -> Result<custom::ScriptReply, String> {
+) -> Result<custom::ScriptReply, JobFailure> {
     let (shown, bytes) = script(kinds, &spec.script)?;
     let request = custom::request(spec, name, dry_run);
     let finished = run(&kinds.host, shown, &bytes, request, timeout)?;
     let reply = reply(&finished, timeout)?;
-    if reply.error.is_empty() { Ok(reply) } else { Err(reply.error) }
+    if reply.error.is_empty() { Ok(reply) } else { Err(reply.error.into()) }
 }
 
 /// The script's bytes, verified against the hash that it is pinned by.
@@ -172,11 +173,12 @@ fn run(
 }
 
 /// Reads the reply of a script that ended by itself; its exit code does not matter.
-fn reply(finished: &FinishedCommand, timeout: Duration) -> Result<custom::ScriptReply, String> {
+fn reply(finished: &FinishedCommand, timeout: Duration) -> Result<custom::ScriptReply, JobFailure> {
     match finished.end {
         End::Exited(_) => {}
         End::Signaled(_) | End::TimedOut | End::Cancelled => {
-            return Err(format!("the script {}", failure(finished.end, finished, timeout)));
+            let message = format!("the script {}", failure(finished.end, finished, timeout));
+            return Err(because(finished.end, "", message));
         }
     }
     if finished.stdout.total > custom::MAX_REPLY as u64 {
@@ -184,13 +186,14 @@ fn reply(finished: &FinishedCommand, timeout: Duration) -> Result<custom::Script
             "the script printed {} bytes; a reply has at most {}",
             finished.stdout.total,
             custom::MAX_REPLY
-        ));
+        )
+        .into());
     }
     custom::reply(&finished.stdout.bytes).map_err(|why| {
         let errors = FinishedCommand { stdout: host::ProcessOutput::default(), ..finished.clone() };
         match output(&errors) {
-            Some(errors) => format!("{why}; its errors: {errors}"),
-            None => why,
+            Some(errors) => format!("{why}; its errors: {errors}").into(),
+            None => why.into(),
         }
     })
 }

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use catalog::types::{DirectorySpec, Ensure};
+use converge::JobFailure;
 use converge::kinds::{DEFAULT_DIRECTORY_MODE, directory};
 use model::PathState;
 
 use crate::Kinds;
-use crate::kinds::text;
+use crate::kinds::fault;
 use crate::provider::{Decided, PathProvider};
 
 impl PathProvider for DirectorySpec {
@@ -21,15 +22,19 @@ impl PathProvider for DirectorySpec {
         Ok(Decided { prior, wanted, edit, note, bytes: None })
     }
 
-    fn act(&self, kinds: &Kinds, decided: &Decided, _: Duration) -> Result<(), String> {
+    fn act(&self, kinds: &Kinds, decided: &Decided, _: Duration) -> Result<(), JobFailure> {
         let (host, path, wanted) = (&kinds.host, &self.path, &decided.wanted);
         match (self.ensure, &decided.prior) {
             (Ensure::Absent, _) => host.remove_directory(path, self.recurse).map(drop),
             (Ensure::Present, PathState::Missing) => {
                 host.make_directory(path, wanted, DEFAULT_DIRECTORY_MODE)
             }
+            // What a link led to stays; the bytes of a file are kept.
+            (Ensure::Present, PathState::File { .. } | PathState::Symlink { .. }) => {
+                host.remove_file(path).and_then(|_| host.make_directory(path, wanted, DEFAULT_DIRECTORY_MODE))
+            }
             (Ensure::Present, _) => host.set_ownership(path, wanted),
         }
-        .map_err(text)
+        .map_err(fault)
     }
 }

@@ -3,15 +3,17 @@
 use std::io::{self, Read};
 use std::time::Duration;
 
-use catalog::types::{DownloadSpec, Ensure};
+use catalog::types::{DownloadFrom, DownloadSpec, Ensure};
+use converge::JobFailure;
 use converge::kinds::{DEFAULT_FILE_MODE, download};
 use host::{FileWrite, MAX_FILE};
+use model::Digest;
 use model::digest::Hasher;
 use model::text::chain;
 use net::download::{Download, DownloadRequest, ProxySettings};
 
 use crate::Kinds;
-use crate::kinds::{MAX_EDITED, text};
+use crate::kinds::{MAX_EDITED, fault, text};
 use crate::provider::{Decided, PathProvider};
 
 impl PathProvider for DownloadSpec {
@@ -21,15 +23,14 @@ impl PathProvider for DownloadSpec {
         Ok(Decided { prior, wanted, edit, note, bytes: None })
     }
 
-    fn act(&self, kinds: &Kinds, decided: &Decided, timeout: Duration) -> Result<(), String> {
+    fn act(&self, kinds: &Kinds, decided: &Decided, timeout: Duration) -> Result<(), JobFailure> {
         if self.ensure == Ensure::Absent {
-            return kinds.host.remove_file(&self.path).map(drop).map_err(text);
+            return kinds.host.remove_file(&self.path).map(drop).map_err(fault);
         }
         if !download::fetches(self, &decided.prior) {
-            return kinds.host.set_ownership(&self.path, &decided.wanted).map_err(text);
+            return kinds.host.set_ownership(&self.path, &decided.wanted).map_err(fault);
         }
-        let mut fetched =
-            Fetched { content: open(kinds, self, timeout)?, kinds, hasher: Hasher::new(), bytes: 0 };
+        let mut fetched = fetch(kinds, &self.from, MAX_FILE, timeout)?;
         let write = FileWrite {
             content: &mut fetched,
             digest: self.digest,
@@ -40,42 +41,57 @@ impl PathProvider for DownloadSpec {
         };
         match kinds.host.write(&self.path, write) {
             Err(error) if matches!(error.source, host::PathProblem::WrongDigest) => {
-                let (is, bytes) = (fetched.hasher.finish(), fetched.bytes);
-                let (url, wanted) = (&self.url, self.digest);
+                let (is, bytes) = fetched.finish();
+                let (url, wanted) = (&self.from.url, self.digest);
                 Err(format!(
                     "what {url} gave is sha256:{is} ({bytes} bytes) and not the declared sha256:{wanted}; \
                      nothing was written"
-                ))
+                )
+                .into())
             }
-            written => written.map_err(text),
+            written => written.map_err(fault),
         }
     }
 }
 
-fn open(kinds: &Kinds, spec: &DownloadSpec, timeout: Duration) -> Result<Download, String> {
-    let roots = kinds.host.read_followed(&spec.ca_file, MAX_EDITED).map(Option::unwrap_or_default);
-    let roots = match spec.url.starts_with("https:") {
+/// Begins to fetch something of at most `max_size` bytes.
+pub(crate) fn fetch<'a>(
+    kinds: &'a Kinds,
+    from: &DownloadFrom,
+    max_size: u64,
+    timeout: Duration,
+) -> Result<Fetched<'a>, String> {
+    let roots = kinds.host.read_followed(&from.ca_file, MAX_EDITED).map(Option::unwrap_or_default);
+    let roots = match from.url.starts_with("https:") {
         true => roots.map_err(text)?,
         // Over http the digest alone says what is right; they are needed only where it leads to https.
         false => roots.unwrap_or_default(),
     };
     let request = DownloadRequest {
-        url: spec.url.clone(),
-        headers: spec.headers.clone().into_iter().collect(),
+        url: from.url.clone(),
+        headers: from.headers.clone().into_iter().collect(),
         roots_pem: roots,
-        max_size: MAX_FILE,
+        max_size,
         timeout,
         proxies: ProxySettings::from_environment(),
     };
-    Download::open(request).map_err(|error| chain(&error))
+    let content = Download::open(request).map_err(|error| chain(&error))?;
+    Ok(Fetched { content, kinds, hasher: Hasher::new(), bytes: 0 })
 }
 
 /// What is fetched, with its digest; it ends when the agent stops.
-struct Fetched<'a> {
+pub(crate) struct Fetched<'a> {
     content: Download,
     kinds: &'a Kinds,
     hasher: Hasher,
     bytes: u64,
+}
+
+impl Fetched<'_> {
+    /// Digest and length of what was read.
+    pub(crate) fn finish(self) -> (Digest, u64) {
+        (self.hasher.finish(), self.bytes)
+    }
 }
 
 impl Read for Fetched<'_> {

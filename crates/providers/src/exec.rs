@@ -5,16 +5,17 @@ use std::time::Duration;
 
 use catalog::module::CommandLine;
 use catalog::types::ExecSpec;
+use converge::JobFailure;
 use converge::kinds::{Applied, Checked, exec};
 use host::{End, FinishedCommand};
 
 use crate::Kinds;
-use crate::kinds::{MAX_OUTPUT, failure, output, program, text};
+use crate::kinds::{MAX_OUTPUT, because, failure, output, program, text};
 
 /// How much of a command an error repeats, in bytes.
 const MAX_COMMAND: usize = 160;
 
-pub(crate) fn check(kinds: &Kinds, spec: &ExecSpec, timeout: Duration) -> Result<Checked, String> {
+pub(crate) fn check(kinds: &Kinds, spec: &ExecSpec, timeout: Duration) -> Result<Checked, JobFailure> {
     let mut guards = exec::Guards::default();
     if let Some(path) = &spec.creates {
         guards.created = Some(kinds.host.exists(path).map_err(text)?);
@@ -40,19 +41,23 @@ pub(crate) fn apply(
     spec: &ExecSpec,
     checked: &Checked,
     timeout: Duration,
-) -> Result<Applied, String> {
-    let finished = run(kinds, spec, &spec.command, timeout)?;
+) -> Result<Applied, JobFailure> {
+    let stdin = spec.stdin.as_deref().unwrap_or_default();
+    let finished = run(kinds, spec, &spec.command, stdin, timeout)?;
     match finished.end {
         End::Exited(code) if exec::succeeded(spec, code) => {
             Ok(Applied { edit: checked.edit.clone(), changed: true, output: output(&finished) })
         }
-        end => Err(format!("{} {}", shown(spec), failure(end, &finished, timeout))),
+        end => {
+            let message = format!("{} {}", shown(&spec.command, spec), failure(end, &finished, timeout));
+            Err(because(end, "", message))
+        }
     }
 }
 
 /// The command and its directory in an error, on one line.
-fn shown(spec: &ExecSpec) -> String {
-    let command = match &spec.command {
+fn shown(command: &CommandLine, spec: &ExecSpec) -> String {
+    let command = match command {
         CommandLine::Argv(argv) => argv.join(" "),
         CommandLine::Shell(text) => text.clone(),
     };
@@ -68,10 +73,10 @@ pub(crate) fn remove(kinds: &Kinds, spec: &ExecSpec, timeout: Duration) -> Resul
     let Some(command) = &spec.remove else {
         return Ok(false);
     };
-    let finished = run(kinds, spec, command, timeout)?;
+    let finished = run(kinds, spec, command, "", timeout)?;
     match finished.end {
         End::Exited(code) if exec::succeeded(spec, code) => Ok(true),
-        end => Err(failure(end, &finished, timeout)),
+        end => Err(format!("{} {}", shown(command, spec), failure(end, &finished, timeout))),
     }
 }
 
@@ -81,14 +86,18 @@ fn guard(
     attribute: &str,
     command: Option<&CommandLine>,
     timeout: Duration,
-) -> Result<Option<bool>, String> {
+) -> Result<Option<bool>, JobFailure> {
     let Some(command) = command else {
         return Ok(None);
     };
-    let finished = run(kinds, spec, command, timeout).map_err(|why| format!("{attribute}: {why}"))?;
+    let finished = run(kinds, spec, command, "", timeout).map_err(|why| format!("{attribute}: {why}"))?;
     match finished.end {
         End::Exited(code) => Ok(Some(code == 0)),
-        end => Err(format!("{attribute}: {}", failure(end, &finished, timeout))),
+        end => {
+            let message =
+                format!("{attribute}: {} {}", shown(command, spec), failure(end, &finished, timeout));
+            Err(because(end, attribute, message))
+        }
     }
 }
 
@@ -96,12 +105,14 @@ fn run(
     kinds: &Kinds,
     spec: &ExecSpec,
     command: &CommandLine,
+    stdin: &str,
     timeout: Duration,
 ) -> Result<FinishedCommand, String> {
     let command = host::Command {
         cwd: spec.cwd.clone(),
         env: spec.environment.clone(),
         user: spec.user.clone(),
+        stdin: stdin.as_bytes().to_vec(),
         ..host::Command::new(program(command), timeout, MAX_OUTPUT)
     };
     kinds.host.run(&command).map_err(|error| chain(&error))

@@ -7,12 +7,13 @@ use std::time::Duration;
 
 use catalog::module::CommandLine;
 use catalog::types::{Ensure, FileContent, FileSpec};
+use converge::JobFailure;
 use converge::kinds::{DEFAULT_FILE_MODE, file};
 use host::{FileWrite, Program};
 use model::{Digest, PathOwnership};
 
 use crate::Kinds;
-use crate::kinds::{MAX_OUTPUT, succeeded, text};
+use crate::kinds::{MAX_OUTPUT, fault, replaced_note, succeeded};
 use crate::provider::{Decided, PathProvider};
 
 /// Where the temporary file's path goes in a validate command.
@@ -32,6 +33,7 @@ impl PathProvider for FileSpec {
         };
         let bytes = file::Bytes { old: old.as_deref(), new: new.as_deref() };
         let edit = file::assess(self, &prior, &wanted, bytes, &kinds.names())?;
+        let note = note.into_iter().chain(replaced_note(&prior)).reduce(|a, b| format!("{a}; {b}"));
         Ok(Decided { prior, wanted, edit, note, bytes: None })
     }
 
@@ -39,18 +41,23 @@ impl PathProvider for FileSpec {
         self.validate.is_some() && decided.edit.is_some() && file::writes(self, &decided.prior)
     }
 
-    fn act(&self, kinds: &Kinds, decided: &Decided, timeout: Duration) -> Result<(), String> {
+    fn act(&self, kinds: &Kinds, decided: &Decided, timeout: Duration) -> Result<(), JobFailure> {
         if self.ensure == Ensure::Absent {
-            kinds.host.remove_file(&self.path).map(drop).map_err(text)
+            kinds.host.remove_file(&self.path).map(drop).map_err(fault)
         } else if file::writes(self, &decided.prior) {
-            write(kinds, self, &decided.wanted, timeout)
+            kinds.in_place_of(&self.path, &decided.prior, || write(kinds, self, &decided.wanted, timeout))
         } else {
-            kinds.host.set_ownership(&self.path, &decided.wanted).map_err(text)
+            kinds.host.set_ownership(&self.path, &decided.wanted).map_err(fault)
         }
     }
 }
 
-fn write(kinds: &Kinds, spec: &FileSpec, wanted: &PathOwnership, timeout: Duration) -> Result<(), String> {
+fn write(
+    kinds: &Kinds,
+    spec: &FileSpec,
+    wanted: &PathOwnership,
+    timeout: Duration,
+) -> Result<(), JobFailure> {
     let mut nothing = std::io::empty();
     let mut inline: &[u8];
     let mut blob: Box<dyn Read>;
@@ -77,10 +84,16 @@ fn write(kinds: &Kinds, spec: &FileSpec, wanted: &PathOwnership, timeout: Durati
         backup: spec.backup,
         validate: Some(&validate),
     };
-    kinds.host.write(&spec.path, write).map_err(text)
+    kinds.host.write(&spec.path, write).map_err(fault)
 }
 
-fn run_validate(kinds: &Kinds, command: &CommandLine, path: &Path, timeout: Duration) -> Result<(), String> {
+/// Asks a validate command about a file that is not visible yet.
+pub(crate) fn run_validate(
+    kinds: &Kinds,
+    command: &CommandLine,
+    path: &Path,
+    timeout: Duration,
+) -> Result<(), String> {
     let path = path.to_str().ok_or("the temporary file's path is not UTF-8")?;
     let program = match command {
         CommandLine::Argv(argv) => {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use catalog::types::GroupSpec;
+use converge::JobFailure;
 use converge::kinds::group;
 use model::{Edit, Fields};
 
@@ -28,7 +29,7 @@ impl StateProvider for GroupSpec {
         now: Option<&Fields>,
         to: Option<&Fields>,
         timeout: Duration,
-    ) -> Result<Option<String>, String> {
+    ) -> Result<Option<String>, JobFailure> {
         kinds.call_account_tools(group::calls(self, now, to), None, timeout).map(|()| None)
     }
 

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use catalog::types::HostSpec;
+use converge::JobFailure;
 use converge::kinds::host;
 use model::Fields;
 
@@ -25,7 +26,7 @@ impl StateProvider for HostSpec {
         _: Option<&Fields>,
         to: Option<&Fields>,
         _: Duration,
-    ) -> Result<Option<String>, String> {
+    ) -> Result<Option<String>, JobFailure> {
         let file = kinds.text_file(&self.path)?.unwrap_or_default();
         kinds.write_text(&self.path, &host::edit(self, &file, to)).map(|()| None)
     }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use catalog::types::HostnameSpec;
+use converge::JobFailure;
 use converge::kinds::hostname;
 use host::Kernel;
 use model::{Edit, Fields};
@@ -13,9 +14,9 @@ use crate::provider::{ChangeTurn, StateProvider, as_declared};
 use crate::tools::ToolCall;
 
 /// The name that the host gets at boot.
-const NAME: &str = "/etc/hostname";
+pub(crate) const NAME: &str = "/etc/hostname";
 /// The name for people, among others.
-const MACHINE_INFO: &str = "/etc/machine-info";
+pub(crate) const MACHINE_INFO: &str = "/etc/machine-info";
 /// What talks to hostnamed.
 const HOSTNAMECTL: &str = "/usr/bin/hostnamectl";
 /// How long hostnamed may take; what it does not do is done without it.
@@ -44,7 +45,7 @@ impl StateProvider for HostnameSpec {
         _: Option<&Fields>,
         to: Option<&Fields>,
         timeout: Duration,
-    ) -> Result<Option<String>, String> {
+    ) -> Result<Option<String>, JobFailure> {
         let Some(to) = to else { return Ok(None) };
         // Programs that listen to hostnamed hear of the change. Whatever it did or did not do is seen next.
         let told = tell_hostnamed(kinds, to, timeout.min(HOSTNAMED_TIMEOUT));

@@ -1,19 +1,21 @@
 //! [`Kinds`]: check and apply, by resource type.
 
 use std::io::{self, Read};
-use std::sync::Arc;
+use std::sync::{Arc, MutexGuard};
 use std::time::Duration;
 
 use catalog::module::CommandLine;
 use catalog::types::{Ensure, Ownership, PackageSpec, Spec};
 use converge::kinds::{AccountLookup, Applied, Checked, DEFAULT_FILE_MODE};
-use converge::{JobDone, JobOutcome, Prior};
-use host::{Accounts, End, FileWrite, FinishedCommand, Host, HostError, OWNERSHIP_NOTE, Program};
+use converge::{JobDone, JobFailure, JobOutcome, Prior};
+use host::{
+    Accounts, End, FileWrite, FinishedCommand, Host, HostError, OWNERSHIP_NOTE, PathProblem, Program,
+};
 use lang::scope::Probe;
 use model::delta::MAX_FIELD;
 use model::report::MAX_TEXT;
 use model::text::chain;
-use model::{Digest, PathOwnership, PathState};
+use model::{Digest, FailureCode, PathOwnership, PathState};
 
 use crate::accounts::KeptAccounts;
 use crate::package::{Aim, PackageWish, Packages};
@@ -91,26 +93,25 @@ impl Kinds {
         }
         let checked = match provider {
             Provider::Path(provider) => return self.check_path(provider),
-            Provider::State(provider) => state::check(self, provider, notification),
-            Provider::Command(spec) => exec::check(self, spec, timeout),
-            Provider::Script(spec) => custom::check(self, name, spec, timeout, plan),
+            Provider::State(provider) => state::check(self, provider, notification)?,
+            Provider::Command(spec) => exec::check(self, spec, timeout)?,
+            Provider::Script(spec) => custom::check(self, name, spec, timeout, plan)?,
         };
-        checked.map(JobDone::Checked)
+        Ok(JobDone::Checked(checked))
     }
 
     /// Makes the host as declared and reports what was changed. It looks again first; what
     /// has become right meanwhile is left alone. Commands run for at most `timeout` each.
     ///
     /// # Errors
-    /// In words, when it could not be done; what was there is as it was then, except
-    /// for what a command did.
+    /// When it could not be done; what was there is as it was then, except for what a command did.
     pub fn apply(
         &self,
         name: &str,
         spec: &Spec,
         checked: &Checked,
         timeout: Duration,
-    ) -> Result<Applied, String> {
+    ) -> Result<Applied, JobFailure> {
         self.apply_notified(name, spec, checked, timeout, None)
     }
 
@@ -125,19 +126,22 @@ impl Kinds {
         checked: &Checked,
         timeout: Duration,
         notification: Option<&Notification>,
-    ) -> Result<Applied, String> {
+    ) -> Result<Applied, JobFailure> {
         let provider = Provider::of(spec);
         if !provider.works_here(self) {
-            return Err(format!("nothing of the machine is changed here: {ROOTED}"));
+            return Err(format!("nothing of the machine is changed here: {ROOTED}").into());
         }
         match provider {
             Provider::Path(provider) => {
-                let _turn = provider.turn().map(|turn| self.turns.take(turn));
+                let _turn = provider.turn().map(|turn| self.take_turn(spec, turn));
                 self.apply_path(provider, timeout)
             }
             Provider::State(provider) => match spec {
                 Spec::Package(spec) => self.apply_packages(&[spec], timeout).remove(0),
-                _ => state::apply(self, provider, notification, timeout),
+                _ => {
+                    let _turn = self.take_turn(spec, provider.turn());
+                    state::apply(self, provider, notification, timeout)
+                }
             },
             Provider::Command(spec) => exec::apply(self, spec, checked, timeout),
             Provider::Script(spec) => custom::apply(self, name, spec, timeout),
@@ -149,7 +153,7 @@ impl Kinds {
     pub fn apply_together(
         &self,
         resources: &[(&str, &Spec, &Checked, Duration)],
-    ) -> Vec<Result<Applied, String>> {
+    ) -> Vec<Result<Applied, JobFailure>> {
         let packages: Vec<&PackageSpec> = resources
             .iter()
             .filter_map(|(_, spec, _, _)| if let Spec::Package(spec) = spec { Some(spec) } else { None })
@@ -163,12 +167,12 @@ impl Kinds {
         let timeout = resources.iter().map(|(_, _, _, timeout)| *timeout).max().unwrap_or_default();
         if packages.iter().any(|spec| !spec.works_here(self)) {
             let skipped = format!("nothing of the machine is changed here: {ROOTED}");
-            return packages.iter().map(|_| Err(skipped.clone())).collect();
+            return packages.iter().map(|_| Err(skipped.clone().into())).collect();
         }
         self.apply_packages(&packages, timeout)
     }
 
-    fn apply_packages(&self, specs: &[&PackageSpec], timeout: Duration) -> Vec<Result<Applied, String>> {
+    fn apply_packages(&self, specs: &[&PackageSpec], timeout: Duration) -> Vec<Result<Applied, JobFailure>> {
         let _turn = self.turns.take(ChangeTurn::Packages);
         let wishes: Vec<PackageWish<'_>> =
             specs.iter().map(|spec| PackageWish { spec, aim: Aim::Declared }).collect();
@@ -179,15 +183,18 @@ impl Kinds {
     /// and nothing is refused.
     ///
     /// # Errors
-    /// In words, when it did not succeed.
-    pub fn verify(&self, command: &CommandLine, timeout: Duration) -> Result<(), String> {
+    /// When it did not succeed.
+    pub fn verify(&self, command: &CommandLine, timeout: Duration) -> Result<(), JobFailure> {
         if !self.host.exec_allowed() {
             tracing::debug!(reason = ROOTED, "verify skipped");
             return Ok(());
         }
         let command = host::Command::new(program(command), timeout, MAX_OUTPUT);
         let finished = self.host.run(&command).map_err(|error| chain(&error))?;
-        succeeded(&finished, timeout)
+        match finished.end {
+            End::Exited(0) => Ok(()),
+            end => Err(because(end, "", failure(end, &finished, timeout))),
+        }
     }
 
     /// Runs a guard of a resource (`only_if`, `not_if`) as root in `/`. Where no command may run
@@ -203,7 +210,7 @@ impl Kinds {
         let finished = self.host.run(&command).map_err(|error| chain(&error))?;
         match finished.end {
             End::Exited(code) => Ok(JobDone::Guarded(code == 0)),
-            end => Err(failure(end, &finished, timeout)),
+            end => Err(because(end, "", failure(end, &finished, timeout))),
         }
     }
 
@@ -221,7 +228,7 @@ impl Kinds {
                 tracing::warn!(%probe, why, "the host cannot tell");
                 Ok(JobDone::Probed(false))
             }
-            (answer, _) => answer.map(JobDone::Probed),
+            (answer, _) => Ok(JobDone::Probed(answer?)),
         }
     }
 
@@ -251,6 +258,19 @@ impl Kinds {
         }
     }
 
+    /// Waits for the turn of a change: that of its file system, where that may not answer.
+    pub(crate) fn take_turn(&self, spec: &Spec, turn: ChangeTurn) -> Option<MutexGuard<'_, ()>> {
+        if turn == ChangeTurn::Files {
+            let mounts = self.mounts_that_may_hang();
+            let files = if mounts.is_empty() { Vec::new() } else { self.managed_files(spec) };
+            let mount = files.iter().find_map(|file| self.mount_of_path(&mounts, &file.path));
+            if let Some(mount) = mount {
+                return Some(self.turns.take_at(&mount.path));
+            }
+        }
+        self.turns.take(turn)
+    }
+
     fn check_path(&self, spec: &dyn PathProvider) -> JobOutcome {
         let decided = spec.decide(self)?;
         if spec.needs_command(&decided) && !self.host.exec_allowed() {
@@ -262,7 +282,7 @@ impl Kinds {
         Ok(JobDone::Checked(Checked { edit, prior: Prior::Path(prior), note, unknown: false }))
     }
 
-    fn apply_path(&self, spec: &dyn PathProvider, timeout: Duration) -> Result<Applied, String> {
+    fn apply_path(&self, spec: &dyn PathProvider, timeout: Duration) -> Result<Applied, JobFailure> {
         let decided = spec.decide(self)?;
         let changed = decided.edit.is_some();
         if changed {
@@ -326,6 +346,25 @@ impl Kinds {
         AccountNames(self.host.accounts().unwrap_or_default())
     }
 
+    /// Makes something where a directory may be: that is set aside first, comes back when the rest fails,
+    /// and is gone when it is done.
+    pub(crate) fn in_place_of(
+        &self,
+        path: &str,
+        prior: &PathState,
+        make: impl FnOnce() -> Result<(), JobFailure>,
+    ) -> Result<(), JobFailure> {
+        if !matches!(prior, PathState::Directory { .. }) {
+            return make();
+        }
+        self.host.set_aside(path).map_err(fault)?;
+        if let Err(why) = make() {
+            self.host.bring_back(path).map_err(|error| format!("{why}; {}", text(error)))?;
+            return Err(why);
+        }
+        self.host.discard_aside(path).map_err(fault)
+    }
+
     /// A file's bytes where they are short enough to be shown.
     pub(crate) fn shown_file(&self, path: &str, prior: &PathState) -> Option<Vec<u8>> {
         match prior {
@@ -368,8 +407,8 @@ impl Kinds {
     /// gets [`DEFAULT_FILE_MODE`].
     ///
     /// # Errors
-    /// In words, when it cannot be written; the file is as it was then.
-    pub(crate) fn write_text(&self, path: &str, new: &str) -> Result<(), String> {
+    /// When it cannot be written; the file is as it was then.
+    pub(crate) fn write_text(&self, path: &str, new: &str) -> Result<(), JobFailure> {
         let write = FileWrite {
             content: &mut new.as_bytes(),
             digest: Digest::of(new.as_bytes()),
@@ -378,6 +417,23 @@ impl Kinds {
             backup: false,
             validate: None,
         };
+        self.host.write(path, write).map_err(fault)
+    }
+
+    /// Replaces a file as a whole, with its mode and owners: what a version of it was.
+    ///
+    /// # Errors
+    /// In words, when it cannot be written; the file is as it was then.
+    pub fn write_file(
+        &self,
+        path: &str,
+        content: &mut dyn Read,
+        digest: Digest,
+        ownership: PathOwnership,
+    ) -> Result<(), String> {
+        let _turn = self.turns.take(ChangeTurn::Files);
+        let default_mode = DEFAULT_FILE_MODE;
+        let write = FileWrite { content, digest, ownership, default_mode, backup: false, validate: None };
         self.host.write(path, write).map_err(text)
     }
 
@@ -403,9 +459,38 @@ impl AccountLookup for AccountNames {
     }
 }
 
+/// What to know before a directory is replaced.
+pub(crate) fn replaced_note(prior: &PathState) -> Option<String> {
+    let full = matches!(prior, PathState::Directory { empty: false, .. });
+    full.then(|| "cannot be undone: what is inside the directory is removed for good".to_owned())
+}
+
 /// A host's error as one line.
 pub(crate) fn text(error: HostError) -> String {
     chain(&error)
+}
+
+/// A host's error as a failure: what other hosts may share of it.
+pub(crate) fn fault(error: HostError) -> JobFailure {
+    let (code, detail) = match &error.source {
+        PathProblem::NoSpace | PathProblem::Quota => (FailureCode::DiskFull, ""),
+        PathProblem::ReadOnly => (FailureCode::ReadOnly, ""),
+        PathProblem::Invalid(_) => (FailureCode::CommandFailed, "validate"),
+        _ => return text(error).into(),
+    };
+    JobFailure::new(code, detail, text(error))
+}
+
+/// A command's end as a failure: `what` names the command where several may have ended so, and
+/// `message` says it for people.
+pub(crate) fn because(end: End, what: &str, message: String) -> JobFailure {
+    let (code, how) = match end {
+        End::Exited(status) => (FailureCode::CommandFailed, format!("exit status {status}")),
+        End::Signaled(signal) => (FailureCode::CommandFailed, format!("signal {signal}")),
+        End::TimedOut => (FailureCode::CommandTimedOut, String::new()),
+        End::Cancelled => return message.into(),
+    };
+    JobFailure::new(code, format!("{what} {how}").trim(), message)
 }
 
 /// A declared command as a program.

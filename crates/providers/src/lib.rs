@@ -9,6 +9,7 @@
 //! that was not seen.
 
 mod accounts;
+mod archive;
 mod blobs;
 pub mod clock;
 pub mod custom;
@@ -17,6 +18,7 @@ mod download;
 mod exec;
 mod file;
 mod group;
+mod hanging;
 mod host_entry;
 mod hostname;
 mod kinds;
@@ -33,6 +35,7 @@ mod sudo;
 mod symlink;
 mod sysctl;
 mod tools;
+mod touched;
 pub mod traits;
 mod tree;
 mod undo;
@@ -40,6 +43,7 @@ mod unit;
 mod user;
 
 pub use blobs::Blobs;
-pub use kinds::{Kinds, ROOTED};
+pub use kinds::{Kinds, PROBE_TIMEOUT, ROOTED};
 pub use package::PackageTools;
 pub use provider::Notification;
+pub use touched::{TouchedFile, TouchedFiles};

@@ -1,14 +1,17 @@
 //! `line` on a host.
 
+use std::path::Path;
 use std::time::Duration;
 
 use catalog::types::LineSpec;
+use converge::JobFailure;
 use converge::kinds::{DEFAULT_FILE_MODE, line};
 use host::FileWrite;
 use model::{Digest, PathState};
 
 use crate::Kinds;
-use crate::kinds::text;
+use crate::file::run_validate;
+use crate::kinds::{fault, text};
 use crate::provider::{ChangeTurn, Decided, PathProvider};
 
 impl PathProvider for LineSpec {
@@ -28,7 +31,15 @@ impl PathProvider for LineSpec {
         Some(ChangeTurn::Files)
     }
 
-    fn act(&self, kinds: &Kinds, decided: &Decided, _: Duration) -> Result<(), String> {
+    fn needs_command(&self, decided: &Decided) -> bool {
+        self.validate.is_some() && decided.bytes.is_some()
+    }
+
+    fn act(&self, kinds: &Kinds, decided: &Decided, timeout: Duration) -> Result<(), JobFailure> {
+        let validate = |path: &Path| match &self.validate {
+            Some(command) => run_validate(kinds, command, path, timeout),
+            None => Ok(()),
+        };
         match &decided.bytes {
             Some(bytes) => {
                 let write = FileWrite {
@@ -37,12 +48,12 @@ impl PathProvider for LineSpec {
                     ownership: decided.wanted,
                     default_mode: DEFAULT_FILE_MODE,
                     backup: false,
-                    validate: None,
+                    validate: Some(&validate),
                 };
                 kinds.host.write(&self.path, write)
             }
             None => kinds.host.set_ownership(&self.path, &decided.wanted),
         }
-        .map_err(text)
+        .map_err(fault)
     }
 }

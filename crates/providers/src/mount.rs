@@ -6,8 +6,9 @@
 use std::time::Duration;
 
 use catalog::types::{FSTAB, MountSpec, MountState};
+use converge::JobFailure;
 use converge::kinds::mount::{self, KernelMount, MountStep};
-use model::{Edit, Fields, PathOwnership, PathState};
+use model::{Edit, FailureCode, Fields, PathOwnership, PathState};
 
 use crate::kinds::text;
 use crate::provider::{ChangeTurn, StateProvider};
@@ -66,7 +67,7 @@ impl StateProvider for MountSpec {
         now: Option<&Fields>,
         to: Option<&Fields>,
         timeout: Duration,
-    ) -> Result<Option<String>, String> {
+    ) -> Result<Option<String>, JobFailure> {
         let table = kinds.text_file(FSTAB)?.unwrap_or_default();
         for step in mount::steps(self, &table, now, to) {
             match step {
@@ -74,7 +75,7 @@ impl StateProvider for MountSpec {
                     kinds.write_text(FSTAB, &new)?;
                     tell_systemd(kinds)?;
                 }
-                _ if kinds.host.rooted() => return Err(format!("nothing is mounted here: {ROOTED}")),
+                _ if kinds.host.rooted() => return Err(format!("nothing is mounted here: {ROOTED}").into()),
                 MountStep::Unmount => unmount(self, kinds, timeout)?,
                 MountStep::Mount { device, fstype, options } => {
                     make_point(self, kinds)?;
@@ -109,10 +110,13 @@ fn make_point(spec: &MountSpec, kinds: &Kinds) -> Result<(), String> {
     kinds.host.make_directory(&spec.path, &ownership, DIRECTORY_MODE).map_err(text)
 }
 
-fn unmount(spec: &MountSpec, kinds: &Kinds, timeout: Duration) -> Result<(), String> {
+fn unmount(spec: &MountSpec, kinds: &Kinds, timeout: Duration) -> Result<(), JobFailure> {
     let unmounted = kinds.tool_succeeds(ToolCall::new(&["/usr/bin/umount", "--", &spec.path], timeout));
-    unmounted.map_err(|why| match why.contains("busy") {
-        true => format!("{why}{}", holders(kinds, &spec.path)),
+    unmounted.map_err(|why| match why.message.contains("busy") {
+        true => {
+            let message = format!("{why}{}", holders(kinds, &spec.path));
+            JobFailure::new(FailureCode::InUse, "", message)
+        }
         false => why,
     })
 }
@@ -135,7 +139,7 @@ fn holders(kinds: &Kinds, path: &str) -> String {
 }
 
 /// systemd makes units of the table, and would undo or repeat what it still holds otherwise.
-fn tell_systemd(kinds: &Kinds) -> Result<(), String> {
+fn tell_systemd(kinds: &Kinds) -> Result<(), JobFailure> {
     if kinds.host.rooted() || !kinds.host.exists("/run/systemd/system").map_err(text)? {
         return Ok(());
     }

@@ -5,15 +5,18 @@
 //! set:     file -> converge::kinds::TYPE::edit    -> file, replaced whole
 //! ```
 
+use std::path::Path;
 use std::time::Duration;
 
 use catalog::types::{BlockSpec, EditedFile, Ensure, IniSpec, JsonSpec, Ownership, StateSpec};
+use converge::JobFailure;
 use converge::kinds::{AccountLookup, DEFAULT_FILE_MODE, block, ini, json};
 use host::FileWrite;
 use model::{Digest, Fields, PathOwnership, PathState};
 
 use crate::Kinds;
-use crate::kinds::{MAX_EDITED, text};
+use crate::file::run_validate;
+use crate::kinds::{MAX_EDITED, fault, text};
 use crate::provider::{ChangeTurn, StateProvider, as_declared};
 
 /// A thing that is a part of a text file.
@@ -121,8 +124,8 @@ impl<T: FilePart> StateProvider for T {
         kinds: &Kinds,
         _: Option<&Fields>,
         to: Option<&Fields>,
-        _: Duration,
-    ) -> Result<Option<String>, String> {
+        timeout: Duration,
+    ) -> Result<Option<String>, JobFailure> {
         let file = self.file();
         let wanted = wanted_ownership(kinds, to)?;
         // Again, from the file itself: who owns its directory may have put another one there.
@@ -133,11 +136,15 @@ impl<T: FilePart> StateProvider for T {
         let (old, now) = given.map(|given| (given.bytes, given.ownership)).unzip();
         let new = self.edited(old.as_deref().unwrap_or_default(), to)?;
         if to.is_none() && file.create && self.is_void(&new) {
-            return kinds.host.remove_file(&file.path).map(|_| None).map_err(text);
+            return kinds.host.remove_file(&file.path).map(|_| None).map_err(fault);
         }
         if old.as_ref() == Some(&new) {
-            return kinds.host.give_file(&file.path, &wanted).map(|()| None).map_err(text);
+            return kinds.host.give_file(&file.path, &wanted).map(|()| None).map_err(fault);
         }
+        let validate = |path: &Path| match &file.validate {
+            Some(command) => run_validate(kinds, command, path, timeout),
+            None => Ok(()),
+        };
         let write = FileWrite {
             content: &mut new.as_slice(),
             digest: Digest::of(&new),
@@ -145,17 +152,18 @@ impl<T: FilePart> StateProvider for T {
             ownership: wanted.or(now.unwrap_or_default()),
             default_mode: DEFAULT_FILE_MODE,
             backup: false,
-            validate: None,
+            validate: Some(&validate),
         };
-        kinds.host.write(&file.path, write).map(|()| None).map_err(text)
+        kinds.host.write(&file.path, write).map(|()| None).map_err(fault)
     }
 
     fn turn(&self) -> ChangeTurn {
         ChangeTurn::Files
     }
 
+    /// Below another root no command says whether the new file is right.
     fn works_below_root(&self) -> bool {
-        true
+        self.file().validate.is_none()
     }
 }
 

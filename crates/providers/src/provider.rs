@@ -11,6 +11,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use catalog::types::{CustomSpec, ExecSpec, Spec, StateSpec};
+use converge::JobFailure;
 use converge::kinds::state;
 use model::{Edit, Fields, PathOwnership, PathState};
 
@@ -35,6 +36,7 @@ impl<'a> Provider<'a> {
             Spec::Directory(spec) => Provider::Path(spec),
             Spec::Tree(spec) => Provider::State(spec),
             Spec::Download(spec) => Provider::Path(spec),
+            Spec::Archive(spec) => Provider::State(spec),
             Spec::Symlink(spec) => Provider::Path(spec),
             Spec::Line(spec) => Provider::Path(spec),
             Spec::Exec(spec) => Provider::Command(spec),
@@ -83,7 +85,7 @@ pub(crate) trait PathProvider {
     }
 
     /// Makes the change.
-    fn act(&self, kinds: &Kinds, decided: &Decided, timeout: Duration) -> Result<(), String>;
+    fn act(&self, kinds: &Kinds, decided: &Decided, timeout: Duration) -> Result<(), JobFailure>;
 }
 
 /// What a look at a path came to.
@@ -122,7 +124,7 @@ pub(crate) trait StateProvider: StateSpec {
         now: Option<&Fields>,
         to: Option<&Fields>,
         timeout: Duration,
-    ) -> Result<Option<String>, String>;
+    ) -> Result<Option<String>, JobFailure>;
 
     /// Refuses an edit that would break what is not declared, in words that say what is in the way. A
     /// resource that comes before it may still clear the way, so a check gives them as a note.
@@ -214,6 +216,8 @@ pub(crate) enum ChangeTurn {
     /// Nothing: the service manager orders what it is asked for itself, and a unit that starts slowly
     /// holds no other up.
     Units,
+    /// Nothing: what an archive holds is in a directory of its own, and to fetch it takes long.
+    Archive,
 }
 
 /// The turns of one host.
@@ -222,6 +226,9 @@ pub(crate) struct ChangeTurns {
     files: Mutex<()>,
     accounts: Mutex<()>,
     packages: Mutex<()>,
+    /// Files of file systems that may not answer, by their mount points: who waits there for ever holds
+    /// up nobody elsewhere. Two of them may share one, which costs their resources their time at worst.
+    hanging: [Mutex<()>; 16],
 }
 
 impl ChangeTurns {
@@ -231,8 +238,15 @@ impl ChangeTurns {
             ChangeTurn::Files => &self.files,
             ChangeTurn::Accounts => &self.accounts,
             ChangeTurn::Packages => &self.packages,
-            ChangeTurn::Units => return None,
+            ChangeTurn::Units | ChangeTurn::Archive => return None,
         };
         Some(turn.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    /// As [`ChangeTurns::take`], of files of a file system that may not answer.
+    pub(crate) fn take_at(&self, point: &str) -> MutexGuard<'_, ()> {
+        let number = point.bytes().fold(0_usize, |sum, byte| sum.wrapping_mul(31).wrapping_add(byte.into()));
+        let turn = &self.hanging[number % self.hanging.len()];
+        turn.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -4,12 +4,13 @@ use std::io::Read;
 use std::time::Duration;
 
 use catalog::types::{FileContent, RepositorySigner, RepositorySpec};
+use converge::JobFailure;
 use converge::kinds::repository::{self, RepositoryPaths};
 use host::FileWrite;
 use model::{Digest, Edit, Fields, PathOwnership, PathState};
 
 use crate::Kinds;
-use crate::kinds::text;
+use crate::kinds::{fault, text};
 use crate::provider::{ChangeTurn, StateProvider, as_declared};
 
 /// The largest key, in bytes.
@@ -48,9 +49,9 @@ impl StateProvider for RepositorySpec {
         now: Option<&Fields>,
         to: Option<&Fields>,
         _: Duration,
-    ) -> Result<Option<String>, String> {
+    ) -> Result<Option<String>, JobFailure> {
         let paths = RepositoryPaths::of(&self.name);
-        let remove = |path: &str| kinds.host.remove_file(path).map(drop).map_err(text);
+        let remove = |path: &str| kinds.host.remove_file(path).map(drop).map_err(fault);
         let Some(to) = to else {
             // The source first: apt complains about one without its key.
             return [&paths.sources, &paths.preferences, &paths.armored_key, &paths.binary_key]

@@ -6,6 +6,7 @@
 use std::time::Duration;
 
 use catalog::types::SshKeySpec;
+use converge::JobFailure;
 use converge::kinds::ssh_key;
 use host::FileWrite;
 use model::{Digest, Fields, PathOwnership, PathState};
@@ -19,6 +20,11 @@ use crate::provider::{ChangeTurn, StateProvider, as_declared};
 const DIRECTORY_MODE: u32 = 0o700;
 const HOME_MODE: u32 = 0o600;
 const ELSEWHERE_MODE: u32 = 0o644;
+
+/// Where the keys of a resource are; `None` when there is no such user, or none can be told.
+pub(crate) fn path(spec: &SshKeySpec, kinds: &Kinds) -> Option<String> {
+    KeyFile::of(spec, kinds).ok().flatten().map(|file| file.path)
+}
 
 /// The file of a user.
 struct KeyFile {
@@ -135,11 +141,12 @@ impl StateProvider for SshKeySpec {
         _: Option<&Fields>,
         to: Option<&Fields>,
         _: Duration,
-    ) -> Result<Option<String>, String> {
+    ) -> Result<Option<String>, JobFailure> {
         let Some(file) = KeyFile::of(self, kinds)? else {
             return match to {
                 Some(_) => {
-                    Err(format!("there is no user `{}` on the host; declare a `user` before it", self.user))
+                    let why = "on the host; declare a `user` before it";
+                    Err(format!("there is no user `{}` {why}", self.user).into())
                 }
                 None => Ok(None),
             };

@@ -4,9 +4,9 @@ use std::time::Duration;
 
 use catalog::schema;
 use catalog::types::Spec;
-use converge::Prior;
 use converge::kinds::state::difference;
 use converge::kinds::{Applied, Checked};
+use converge::{JobFailure, Prior};
 use lang::Value;
 use model::{Edit, Fields};
 use std::collections::BTreeMap;
@@ -36,14 +36,13 @@ pub(crate) fn check(
     Ok(Checked { note, ..Checked::differs(Prior::State(now), provider.shown(edit)) })
 }
 
-/// Looks again, makes the thing as declared, and looks whether it is.
+/// Looks again, makes the thing as declared, and looks whether it is. The caller has its turn.
 pub(crate) fn apply(
     kinds: &Kinds,
     provider: &dyn StateProvider,
     notification: Option<&Notification>,
     timeout: Duration,
-) -> Result<Applied, String> {
-    let _turn = kinds.turns.take(provider.turn());
+) -> Result<Applied, JobFailure> {
     let now = provider.observe(kinds)?;
     let to = wanted(kinds, provider, now.as_ref(), notification)?;
     let Some(edit) = differs(provider, now.as_ref(), to.as_ref()) else {
@@ -56,7 +55,7 @@ pub(crate) fn apply(
     match left {
         None => Ok(Applied { edit: Some(provider.shown(edit)), changed: true, output }),
         Some(left) => {
-            Err(format!("it was set, and the host still differs: {}", summary(&provider.shown(left))))
+            Err(format!("it was set, and the host still differs: {}", summary(&provider.shown(left))).into())
         }
     }
 }
@@ -93,11 +92,9 @@ impl Kinds {
         let spec = schema::bind_removal(kind, name, attributes)?;
         match self.provider_here(&spec)? {
             Provider::Path(_) => Ok(false),
-            Provider::State(provider) => self.bring(provider, None),
+            Provider::State(provider) => self.bring(&spec, provider, None),
             Provider::Command(spec) => exec::remove(self, spec, REMOVAL_TIMEOUT),
-            Provider::Script(spec) => {
-                custom::apply(self, name, spec, REMOVAL_TIMEOUT).map(|applied| applied.changed)
-            }
+            Provider::Script(spec) => Ok(custom::apply(self, name, spec, REMOVAL_TIMEOUT)?.changed),
         }
     }
 
@@ -114,13 +111,13 @@ impl Kinds {
     ) -> Result<bool, String> {
         let spec = schema::bind_removal(kind, name, attributes)?;
         match self.provider_here(&spec)? {
-            Provider::State(provider) => self.bring(provider, before),
+            Provider::State(provider) => self.bring(&spec, provider, before),
             Provider::Path(_) | Provider::Command(_) | Provider::Script(_) => Ok(false),
         }
     }
 
-    fn bring(&self, provider: &dyn StateProvider, to: Option<&Fields>) -> Result<bool, String> {
-        let _turn = self.turns.take(provider.turn());
+    fn bring(&self, spec: &Spec, provider: &dyn StateProvider, to: Option<&Fields>) -> Result<bool, String> {
+        let _turn = self.take_turn(spec, provider.turn());
         let now = provider.observe(self)?;
         let Some(edit) = differs(provider, now.as_ref(), to) else { return Ok(false) };
         provider.refuse(self, &edit)?;
@@ -130,7 +127,8 @@ impl Kinds {
             whole.extend(to.clone());
             whole
         });
-        provider.set(self, now.as_ref(), whole.as_ref(), REMOVAL_TIMEOUT).map(|_| true)
+        provider.set(self, now.as_ref(), whole.as_ref(), REMOVAL_TIMEOUT)?;
+        Ok(true)
     }
 
     fn provider_here<'a>(&self, spec: &'a Spec) -> Result<Provider<'a>, String> {

@@ -4,12 +4,13 @@ use std::path::Path;
 use std::time::Duration;
 
 use catalog::types::SudoSpec;
+use converge::JobFailure;
 use converge::kinds::mode_field;
 use host::{End, FileWrite};
 use model::{Digest, Edit, Fields, PathOwnership, PathState};
 
 use crate::Kinds;
-use crate::kinds::{output, text};
+use crate::kinds::{fault, output, text};
 use crate::provider::{ChangeTurn, StateProvider, as_declared};
 use crate::tools::ToolCall;
 
@@ -48,8 +49,8 @@ impl StateProvider for SudoSpec {
         now: Option<&Fields>,
         to: Option<&Fields>,
         _: Duration,
-    ) -> Result<Option<String>, String> {
-        let Some(to) = to else { return kinds.host.remove_file(&self.path).map(|_| None).map_err(text) };
+    ) -> Result<Option<String>, JobFailure> {
+        let Some(to) = to else { return kinds.host.remove_file(&self.path).map(|_| None).map_err(fault) };
         let content = to.get("content").or_else(|| now?.get("content")).map_or("", String::as_str);
         let write = FileWrite {
             content: &mut content.as_bytes(),
@@ -59,7 +60,7 @@ impl StateProvider for SudoSpec {
             backup: false,
             validate: Some(&|temporary| check(kinds, temporary, &[])),
         };
-        kinds.host.write(&self.path, write).map(|()| None).map_err(text)
+        kinds.host.write(&self.path, write).map(|()| None).map_err(fault)
     }
 
     fn turn(&self) -> ChangeTurn {

@@ -3,11 +3,12 @@
 use std::time::Duration;
 
 use catalog::types::{SysctlSpec, sysctl_path, sysctl_words};
+use converge::JobFailure;
 use converge::kinds::sysctl::{self, FOLDERS};
 use model::{Edit, Fields};
 
 use crate::Kinds;
-use crate::kinds::text;
+use crate::kinds::{fault, text};
 use crate::provider::{ChangeTurn, StateProvider};
 
 /// The most files of a folder that are looked at.
@@ -95,7 +96,7 @@ impl StateProvider for SysctlSpec {
         now: Option<&Fields>,
         to: Option<&Fields>,
         _: Duration,
-    ) -> Result<Option<String>, String> {
+    ) -> Result<Option<String>, JobFailure> {
         let of = |fields: Option<&Fields>, name: &str| fields.and_then(|fields| fields.get(name).cloned());
         let runtime = of(to, "runtime").filter(|value| of(now, "runtime").as_ref() != Some(value));
         if let Some(value) = &runtime {
@@ -109,7 +110,7 @@ impl StateProvider for SysctlSpec {
             return Ok(None);
         };
         let written = match (new.is_empty(), old.is_some()) {
-            (true, true) => kinds.host.remove_file(&self.path).map(drop).map_err(text),
+            (true, true) => kinds.host.remove_file(&self.path).map(drop).map_err(fault),
             (true, false) => Ok(()),
             (false, _) => kinds.write_text(&self.path, &new),
         };

@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use converge::JobFailure;
 use host::{End, FinishedCommand, Program};
 use model::text::chain;
 
 use crate::Kinds;
-use crate::kinds::{MAX_OUTPUT, failure};
+use crate::kinds::{MAX_OUTPUT, because, failure};
 
 /// A call of a tool: absolute path and arguments, and what it reads.
 pub(crate) struct ToolCall<'a> {
@@ -39,13 +40,13 @@ impl Kinds {
     /// As [`Kinds::tool`], and it has to succeed.
     ///
     /// # Errors
-    /// In words, with what it printed.
-    pub(crate) fn tool_succeeds(&self, call: ToolCall<'_>) -> Result<(), String> {
+    /// With what it printed.
+    pub(crate) fn tool_succeeds(&self, call: ToolCall<'_>) -> Result<(), JobFailure> {
         let (name, timeout) = (tool_name(&call.argv), call.timeout);
         let finished = self.tool(call)?;
         match finished.end {
             End::Exited(0) => Ok(()),
-            end => Err(format!("{name} {}", failure(end, &finished, timeout))),
+            end => Err(because(end, &name, format!("{name} {}", failure(end, &finished, timeout)))),
         }
     }
 }

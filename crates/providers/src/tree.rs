@@ -14,7 +14,8 @@ use std::io::Read;
 use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-use catalog::types::{Ensure, Ownership, TreeSpec};
+use catalog::types::{ArchiveSpec, Ensure, Ownership, TreeSpec};
+use converge::JobFailure;
 use converge::kinds::tree::{self, MAX_TREE_KEPT, TOP, TreeEntry, TreeRights};
 use converge::kinds::{AccountLookup, DEFAULT_DIRECTORY_MODE, DEFAULT_FILE_MODE};
 use host::{FileVersion, FileWrite, ListedEntry, ListedKind, ListedNames};
@@ -65,30 +66,19 @@ impl DigestCache {
 
 impl StateProvider for TreeSpec {
     fn observe(&self, kinds: &Kinds) -> Result<Option<Fields>, String> {
-        let mut look = TreeLook { kinds, spec: self, names: kinds.names(), fields: Fields::new() };
-        match kinds.look(&self.path)? {
-            PathState::Missing => return Ok(None),
-            PathState::Directory { mode, uid, gid, .. } => {
-                let rights = look.rights(mode, uid, gid);
-                look.fields.insert(TOP.to_owned(), TreeEntry::Directory(rights).to_string());
-            }
-            other => {
-                let what = other.what();
-                return Err(format!(
-                    "{} is not a directory ({what}); it is left alone, move it away",
-                    self.path
-                ));
-            }
-        }
-        for (directory, names) in children(self) {
-            look.directory(&directory, &names)?;
+        let directories = tree::directories(self);
+        let files: Vec<String> = self.files.keys().map(|path| format!("./{path}")).collect();
+        let names = directories.iter().chain(&files).map(String::as_str);
+        let fields = TreeLook::new(kinds, FileTree::of(self)).at(names)?;
+        if fields.get(TOP).and_then(|text| TreeEntry::read(text)) == Some(TreeEntry::Absent) {
+            return Ok(None);
         }
         // Directories alone may be someone else's: they go with the files that are in them.
         let file = |text: &String| {
             matches!(TreeEntry::read(text), Some(TreeEntry::File { .. } | TreeEntry::Symlink(_)))
         };
-        let any = look.fields.values().any(file);
-        Ok((any || self.ensure == Ensure::Present).then_some(look.fields))
+        let any = fields.values().any(file);
+        Ok((any || self.ensure == Ensure::Present).then_some(fields))
     }
 
     fn desired(&self, now: Option<&Fields>) -> Result<Option<Fields>, String> {
@@ -101,28 +91,13 @@ impl StateProvider for TreeSpec {
         now: Option<&Fields>,
         to: Option<&Fields>,
         _: Duration,
-    ) -> Result<Option<String>, String> {
+    ) -> Result<Option<String>, JobFailure> {
         let nothing = Fields::new();
         let now = now.unwrap_or(&nothing);
-        let read = |fields: &Fields, name: &str| fields.get(name).and_then(|text| TreeEntry::read(text));
-        let mut change = TreeChange { kinds, spec: self, left: MAX_TREE_KEPT };
-        let names: Vec<&String> = match to {
-            Some(to) => {
-                to.iter().filter(|(name, text)| now.get(*name) != Some(text)).map(|(name, _)| name).collect()
-            }
-            None => now.keys().collect(),
-        };
-        // Names sort parents before what is in them.
-        for name in &names {
-            if let (now, Some(to)) = (read(now, name), to.and_then(|to| read(to, name))) {
-                change.put(name, now.as_ref().unwrap_or(&TreeEntry::Absent), &to)?;
-            }
-        }
-        for name in names.iter().rev() {
-            let goes = to.is_none_or(|to| read(to, name) == Some(TreeEntry::Absent));
-            if let (true, Some(now)) = (goes, read(now, name)) {
-                change.remove(name, &now)?;
-            }
+        let mut change = TreeChange::new(kinds, FileTree::of(self));
+        match to {
+            Some(to) => change.bring(now, to)?,
+            None => change.remove_all(now)?,
         }
         Ok(None)
     }
@@ -144,41 +119,74 @@ impl StateProvider for TreeSpec {
     }
 }
 
-/// The declared names in each directory of the tree.
-fn children(spec: &TreeSpec) -> BTreeMap<String, BTreeSet<String>> {
-    let mut found: BTreeMap<String, BTreeSet<String>> = BTreeMap::new();
-    let directories = tree::directories(spec);
-    let files = spec.files.keys().map(|path| format!("./{path}"));
-    for name in directories.iter().cloned().chain(files) {
-        if let Some((parent, child)) = name.rsplit_once('/') {
-            found.entry(parent.to_owned()).or_default().insert(child.to_owned());
-        }
-    }
-    found
+/// A directory of which some files are managed.
+#[derive(Clone, Copy)]
+pub(crate) struct FileTree<'a> {
+    path: &'a str,
+    ownership: &'a Ownership,
+    /// What is not declared is looked at too.
+    purge: bool,
 }
 
-/// The path of a name of a state.
-fn path_of(spec: &TreeSpec, name: &str) -> String {
-    format!("{}{}", spec.path, name.strip_prefix(TOP).unwrap_or(name))
+impl<'a> FileTree<'a> {
+    pub(crate) fn of(spec: &'a TreeSpec) -> FileTree<'a> {
+        FileTree { path: &spec.path, ownership: &spec.ownership, purge: spec.purge }
+    }
+
+    pub(crate) fn of_archive(spec: &'a ArchiveSpec) -> FileTree<'a> {
+        FileTree { path: &spec.path, ownership: &spec.ownership, purge: false }
+    }
+
+    /// The path of a name of a state.
+    pub(crate) fn path_of(&self, name: &str) -> String {
+        format!("{}{}", self.path, name.strip_prefix(TOP).unwrap_or(name))
+    }
 }
 
 /// A look at a tree.
-struct TreeLook<'a> {
+pub(crate) struct TreeLook<'a> {
     kinds: &'a Kinds,
-    spec: &'a TreeSpec,
+    tree: FileTree<'a>,
     names: AccountNames,
     fields: Fields,
 }
 
-impl TreeLook<'_> {
+impl<'a> TreeLook<'a> {
+    pub(crate) fn new(kinds: &'a Kinds, tree: FileTree<'a>) -> TreeLook<'a> {
+        TreeLook { kinds, tree, names: kinds.names(), fields: Fields::new() }
+    }
+
+    /// Looks at these names; what is not there is absent, the directory itself too.
+    pub(crate) fn at<'n>(mut self, names: impl Iterator<Item = &'n str>) -> Result<Fields, String> {
+        let mut children: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+        for name in names {
+            if let Some((parent, child)) = name.rsplit_once('/') {
+                children.entry(parent).or_default().insert(child);
+            }
+        }
+        let top = match self.kinds.look(self.tree.path)? {
+            PathState::Missing => TreeEntry::Absent,
+            PathState::Directory { mode, uid, gid, .. } => TreeEntry::Directory(self.rights(mode, uid, gid)),
+            other => {
+                let (path, what) = (self.tree.path, other.what());
+                return Err(format!("{path} is not a directory ({what}); it is left alone, move it away"));
+            }
+        };
+        self.fields.insert(TOP.to_owned(), top.to_string());
+        for (directory, names) in children {
+            self.directory(directory, &names)?;
+        }
+        Ok(self.fields)
+    }
+
     /// Looks at a directory of the tree; at all that is in it where it is purged.
-    fn directory(&mut self, directory: &str, declared: &BTreeSet<String>) -> Result<(), String> {
-        let names: Vec<&str> = declared.iter().map(String::as_str).collect();
-        let wanted = match self.spec.purge {
+    fn directory(&mut self, directory: &str, declared: &BTreeSet<&str>) -> Result<(), String> {
+        let names: Vec<&str> = declared.iter().copied().collect();
+        let wanted = match self.tree.purge {
             true => ListedNames::All(MAX_ENTRIES),
             false => ListedNames::Given(&names),
         };
-        let path = path_of(self.spec, directory);
+        let path = self.tree.path_of(directory);
         // Where something else stands in its place, its parent says so.
         let listed = match self.fields.get(directory).and_then(|text| TreeEntry::read(text)) {
             Some(TreeEntry::Directory(_)) => self.kinds.host.list(&path, wanted).map_err(text)?,
@@ -188,7 +196,7 @@ impl TreeLook<'_> {
         self.fields.extend(declared.iter().map(|name| (format!("{directory}/{name}"), absent.clone())));
         for entry in listed.unwrap_or_default() {
             let name = format!("{directory}/{}", entry.name);
-            let extra = !declared.contains(&entry.name);
+            let extra = !declared.contains(entry.name.as_str());
             self.entry(name.clone(), &entry)?;
             if extra && entry.kind == ListedKind::Directory {
                 self.below(&name, 1)?;
@@ -199,7 +207,7 @@ impl TreeLook<'_> {
 
     /// Looks at all that is in a directory that is not declared.
     fn below(&mut self, directory: &str, depth: usize) -> Result<(), String> {
-        let path = path_of(self.spec, directory);
+        let path = self.tree.path_of(directory);
         let listed = self.kinds.host.list(&path, ListedNames::All(MAX_ENTRIES)).map_err(text)?;
         for entry in listed.unwrap_or_default() {
             let name = format!("{directory}/{}", entry.name);
@@ -216,7 +224,7 @@ impl TreeLook<'_> {
 
     fn entry(&mut self, name: String, entry: &ListedEntry) -> Result<(), String> {
         if self.fields.len() >= MAX_ENTRIES {
-            return Err(format!("there is more than {MAX_ENTRIES} files in {}", self.spec.path));
+            return Err(format!("there is more than {MAX_ENTRIES} files in {}", self.tree.path));
         }
         let rights = || self.rights(entry.mode, entry.uid, entry.gid);
         let found = match &entry.kind {
@@ -233,7 +241,7 @@ impl TreeLook<'_> {
     }
 
     fn digest(&self, name: &str, entry: &ListedEntry) -> Result<Digest, String> {
-        let path = path_of(self.spec, name);
+        let path = self.tree.path_of(name);
         if let Some(digest) = self.kinds.digests.find(&path, &entry.stamp) {
             return Ok(digest);
         }
@@ -249,7 +257,7 @@ impl TreeLook<'_> {
 
     /// Rights in the form of the declaration.
     fn rights(&self, mode: u32, uid: u32, gid: u32) -> TreeRights {
-        let Ownership { owner, group, .. } = &self.spec.ownership;
+        let Ownership { owner, group, .. } = self.tree.ownership;
         let free = !self.kinds.host.enforces_ownership();
         let text = |declared: &Option<String>, number: u32, name: String| match declared {
             Some(declared) if free || declared.parse() == Ok(number) => declared.clone(),
@@ -264,17 +272,55 @@ impl TreeLook<'_> {
 }
 
 /// A change of a tree under way.
-struct TreeChange<'a> {
+pub(crate) struct TreeChange<'a> {
     kinds: &'a Kinds,
-    spec: &'a TreeSpec,
+    tree: FileTree<'a>,
     /// How many bytes may still be kept of what was there.
     left: u64,
 }
 
-impl TreeChange<'_> {
+impl<'a> TreeChange<'a> {
+    pub(crate) fn new(kinds: &'a Kinds, tree: FileTree<'a>) -> TreeChange<'a> {
+        TreeChange { kinds, tree, left: MAX_TREE_KEPT }
+    }
+
+    /// The path of a name of a state.
+    pub(crate) fn path_of(&self, name: &str) -> String {
+        self.tree.path_of(name)
+    }
+
+    /// Brings what differs from one state to another; contents are in the blob store.
+    pub(crate) fn bring(&mut self, now: &Fields, to: &Fields) -> Result<(), String> {
+        let read = |fields: &Fields, name: &str| fields.get(name).and_then(|text| TreeEntry::read(text));
+        let names: Vec<&String> =
+            to.iter().filter(|(name, text)| now.get(*name) != Some(text)).map(|(name, _)| name).collect();
+        // Names sort parents before what is in them.
+        for name in &names {
+            if let (now, Some(to)) = (read(now, name), read(to, name)) {
+                self.put(name, now.as_ref().unwrap_or(&TreeEntry::Absent), &to)?;
+            }
+        }
+        for name in names.iter().rev() {
+            if let (Some(TreeEntry::Absent), Some(now)) = (read(to, name), read(now, name)) {
+                self.remove(name, &now)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Removes all that a state names.
+    pub(crate) fn remove_all(&mut self, now: &Fields) -> Result<(), String> {
+        for (name, text) in now.iter().rev() {
+            if let Some(now) = TreeEntry::read(text) {
+                self.remove(name, &now)?;
+            }
+        }
+        Ok(())
+    }
+
     /// Brings one path to a state other than absent.
-    fn put(&mut self, name: &str, now: &TreeEntry, to: &TreeEntry) -> Result<(), String> {
-        let (host, path) = (&self.kinds.host, path_of(self.spec, name));
+    pub(crate) fn put(&mut self, name: &str, now: &TreeEntry, to: &TreeEntry) -> Result<(), String> {
+        let (host, path) = (&self.kinds.host, self.path_of(name));
         match (to, now) {
             (TreeEntry::Absent | TreeEntry::Other, _) => Ok(()),
             (TreeEntry::Directory(rights), TreeEntry::Directory(_)) => {
@@ -289,26 +335,39 @@ impl TreeChange<'_> {
             (TreeEntry::File { digest, rights, .. }, TreeEntry::File { digest: is, .. }) if digest == is => {
                 host.set_ownership(&path, &self.wanted(rights)?).map_err(text)
             }
-            (TreeEntry::File { digest, rights, .. }, _) => {
-                let ownership = self.wanted(rights)?;
+            (TreeEntry::File { digest, .. }, _) => {
                 let mut content = self.kinds.blob(digest).map_err(|why| format!("{path}: {why}"))?;
-                self.keep(&path, now)?;
-                let write = FileWrite {
-                    content: &mut *content,
-                    digest: *digest,
-                    ownership,
-                    default_mode: DEFAULT_FILE_MODE,
-                    backup: false,
-                    validate: None,
-                };
-                self.kinds.host.write(&path, write).map_err(text)
+                self.put_bytes(name, now, to, &mut *content)
             }
         }
     }
 
+    /// Writes a file with this content.
+    pub(crate) fn put_bytes(
+        &mut self,
+        name: &str,
+        now: &TreeEntry,
+        to: &TreeEntry,
+        content: &mut dyn Read,
+    ) -> Result<(), String> {
+        let TreeEntry::File { digest, rights, .. } = to else { return Ok(()) };
+        let path = self.path_of(name);
+        let ownership = self.wanted(rights)?;
+        self.keep(&path, now)?;
+        let write = FileWrite {
+            content,
+            digest: *digest,
+            ownership,
+            default_mode: DEFAULT_FILE_MODE,
+            backup: false,
+            validate: None,
+        };
+        self.kinds.host.write(&path, write).map_err(text)
+    }
+
     /// Removes one path; a directory in which something else is stays.
     fn remove(&mut self, name: &str, now: &TreeEntry) -> Result<(), String> {
-        let path = path_of(self.spec, name);
+        let path = self.tree.path_of(name);
         match now {
             TreeEntry::Absent | TreeEntry::Other => Ok(()),
             TreeEntry::Directory(_) => match self.kinds.look(&path)? {

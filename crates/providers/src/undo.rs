@@ -77,9 +77,7 @@ impl Kinds {
         match (&entry.prior, how) {
             (_, OnRemove::Keep) => Ok(false),
             // A directory that was declared without its files last.
-            (Prior::State(_), OnRemove::Delete)
-                if is_path(entry) && !entry.attributes.contains_key("tree") =>
-            {
+            (Prior::State(_), OnRemove::Delete) if is_path(entry) && !by_state(entry) => {
                 self.clear(&entry.path)
             }
             (Prior::State(_), OnRemove::Delete) => {
@@ -89,10 +87,10 @@ impl Kinds {
                 self.put_state_back(&entry.kind, &entry.path, &entry.attributes, before.as_ref())
             }
             // Its files were declared later than the directory.
-            (Prior::Path(_), OnRemove::Delete) if entry.attributes.contains_key("tree") => {
+            (Prior::Path(_), OnRemove::Delete) if by_state(entry) => {
                 self.remove_state(&entry.kind, &entry.path, &entry.attributes)
             }
-            (Prior::Path(prior), OnRemove::Restore) if entry.attributes.contains_key("tree") => {
+            (Prior::Path(prior), OnRemove::Restore) if by_state(entry) => {
                 let removed = self.remove_state(&entry.kind, &entry.path, &entry.attributes)?;
                 self.put_back(&entry.path, prior, entry.kept).map(|put_back| removed || put_back)
             }
@@ -108,9 +106,11 @@ impl Kinds {
         }
     }
 
-    /// Removes temporary files that a run that died left beside these paths.
+    /// Removes temporary files that a run that died left beside these paths. Where that may hang they
+    /// stay until the path is written again.
     pub fn sweep<'a>(&self, paths: impl IntoIterator<Item = &'a str>) {
-        for path in paths {
+        let mounts = self.mounts_that_may_hang();
+        for path in paths.into_iter().filter(|path| self.mount_of_path(&mounts, path).is_none()) {
             self.host.sweep(path);
         }
     }
@@ -121,6 +121,16 @@ impl Kinds {
             return Ok(false);
         }
         let host: &Host = &self.host;
+        // Something of another kind took its place by force.
+        match (prior, &now) {
+            (PathState::File { .. } | PathState::Symlink { .. }, PathState::Directory { .. }) => {
+                host.remove_directory(path, false).map_err(text)?;
+            }
+            (PathState::Directory { .. }, PathState::File { .. } | PathState::Symlink { .. }) => {
+                host.remove_file(path).map_err(text)?;
+            }
+            _ => {}
+        }
         match (prior, &now) {
             (PathState::Missing, _) => return self.clear(path),
             (PathState::File { digest, mode, uid, gid, .. }, PathState::File { digest: is, .. })
@@ -131,9 +141,10 @@ impl Kinds {
             (PathState::File { digest, mode, uid, gid, .. }, _) => {
                 return self.put_back_file(path, digest, all(*mode, *uid, *gid), kept).map(|()| true);
             }
-            (PathState::Directory { mode, uid, gid, .. }, PathState::Missing) => {
-                host.make_directory(path, &all(*mode, *uid, *gid), DEFAULT_DIRECTORY_MODE)
-            }
+            (
+                PathState::Directory { mode, uid, gid, .. },
+                PathState::Missing | PathState::File { .. } | PathState::Symlink { .. },
+            ) => host.make_directory(path, &all(*mode, *uid, *gid), DEFAULT_DIRECTORY_MODE),
             (PathState::Directory { mode, uid, gid, .. }, _) => {
                 host.set_ownership(path, &all(*mode, *uid, *gid))
             }
@@ -179,6 +190,12 @@ impl Kinds {
 
 fn all(mode: u32, uid: u32, gid: u32) -> PathOwnership {
     PathOwnership { mode: Some(mode), uid: Some(uid), gid: Some(gid) }
+}
+
+/// Its path is a directory that was declared last with the files that are in it.
+fn by_state(entry: &LedgerEntry) -> bool {
+    let kept = |kind: &schema::ResourceType| kind.manages == Manages::Path && !kind.removal.is_empty();
+    schema::find(&entry.kind).is_some_and(kept) || entry.attributes.contains_key("tree")
 }
 
 /// All that is at its path is the resource's.

@@ -12,12 +12,14 @@ use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
 
 use catalog::types::{DROP_IN_PREFIX, DROP_IN_TEXT, RunState, UnitSpec};
+use converge::JobFailure;
 use converge::kinds::unit::{self, LastChange, Settled, StartedUnit, UnitChanges, UnitNow};
 use host::{
     BusError, End, JobEnd, Program, SystemdSession, UnitDetails, UnitProperties, UnitVerb, monotonic,
 };
+use model::collect::CollectInserting;
 use model::text::chain;
-use model::{Fields, PathOwnership, PathState};
+use model::{FailureCode, Fields, PathOwnership, PathState};
 
 use crate::Kinds;
 use crate::kinds::{failure, output, text};
@@ -29,10 +31,15 @@ const FOLDER_MODE: u32 = 0o755;
 const MAX_DROP_INS: usize = 1000;
 /// How often a unit is looked at while it settles.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
-/// How many lines of a unit's journal a failure quotes.
-const JOURNAL_LINES: &str = "20";
-/// The most bytes of a unit's journal that a failure quotes.
-const MAX_JOURNAL: usize = 3 * 1024;
+/// How many lines a failure quotes that the unit wrote itself.
+const OWN_LINES: usize = 15;
+/// How many lines a failure quotes that systemd wrote about the unit.
+const SYSTEMD_LINES: usize = 5;
+/// The most bytes of a line of the journal that a failure quotes: all of them and what else it says are
+/// less than a report carries.
+const MAX_LINE: usize = 160;
+/// The most bytes of the journal, or of what a tool printed, that are read.
+const MAX_JOURNAL: usize = 64 * 1024;
 /// How long reading the journal, or checking an expression, may take.
 const TOOL_TIMEOUT: Duration = Duration::from_secs(10);
 
@@ -62,7 +69,7 @@ impl StateProvider for UnitSpec {
         now: Option<&Fields>,
         to: Option<&Fields>,
         timeout: Duration,
-    ) -> Result<Option<String>, String> {
+    ) -> Result<Option<String>, JobFailure> {
         let nothing = Fields::new();
         let changes = unit::changes(now.unwrap_or(&nothing), to);
         let here = UnitOnHost { spec: self, kinds };
@@ -119,7 +126,7 @@ impl UnitOnHost<'_> {
     /// What its own files hold.
     fn own_files(&self) -> Result<Fields, String> {
         let mut paths: BTreeMap<String, String> =
-            self.spec.files.iter().map(|(name, file)| (name.clone(), file.path.clone())).collect();
+            self.spec.files.iter().map(|(name, file)| (name.clone(), file.path.clone())).collect_inserting();
         if let Some(folder) = &self.spec.drop_ins {
             let names = self.kinds.host.names(folder, MAX_DROP_INS).map_err(text)?;
             for file in names.unwrap_or_default() {
@@ -135,16 +142,7 @@ impl UnitOnHost<'_> {
             PathState::Symlink { target } if target == "/dev/null" => Ok((name, String::new())),
             _ => self.kinds.text_file(&path).map(|held| (name, held.unwrap_or_default())),
         };
-        paths.into_iter().map(read).collect()
-    }
-
-    /// Where one of its own files is, by the name of its text.
-    fn path_of(&self, file: &str) -> Option<String> {
-        let drop_in = || {
-            let name = file.strip_prefix(DROP_IN_TEXT)?;
-            Some(format!("{}.d/{DROP_IN_PREFIX}{name}.conf", self.spec.path))
-        };
-        self.spec.files.get(file).map(|file| file.path.clone()).or_else(drop_in)
+        paths.into_iter().map(read).try_collect_inserting()
     }
 
     /// Has systemd read each expression before anything is written.
@@ -167,7 +165,7 @@ impl UnitOnHost<'_> {
         })
     }
 
-    fn carry_out(&self, changes: &UnitChanges, deadline: Instant) -> Result<(), String> {
+    fn carry_out(&self, changes: &UnitChanges, deadline: Instant) -> Result<(), JobFailure> {
         let unit = &self.spec.unit;
         let refused = |what: &str| {
             let what = what.to_owned();
@@ -180,7 +178,7 @@ impl UnitOnHost<'_> {
                 JobEnd::Done | JobEnd::Skipped | JobEnd::Failed | JobEnd::Other(_) => {}
                 JobEnd::TimedOut => return Err(self.down("it did not stop in time")),
                 JobEnd::Dependency | JobEnd::Cancelled => {
-                    return Err(format!("another job of systemd took the place of stopping {unit}"));
+                    return Err(format!("another job of systemd took the place of stopping {unit}").into());
                 }
             }
         }
@@ -209,10 +207,12 @@ impl UnitOnHost<'_> {
     }
 
     /// Writes and removes its own files, and folders of drop-ins that are empty then.
-    fn write_files(&self, files: &[(String, String)]) -> Result<(), String> {
+    fn write_files(&self, files: &[(String, String)]) -> Result<(), JobFailure> {
         for (name, content) in files {
-            let path =
-                self.path_of(name).ok_or_else(|| format!("`{name}` names no file of {}", self.spec.unit))?;
+            let path = self
+                .spec
+                .file_path(name)
+                .ok_or_else(|| format!("`{name}` names no file of {}", self.spec.unit))?;
             let folder = path.rsplit_once('/').map_or("/", |(folder, _)| folder);
             if content.is_empty() {
                 self.kinds.host.remove_file(&path).map_err(text)?;
@@ -240,7 +240,7 @@ impl UnitOnHost<'_> {
         session: &mut SystemdSession,
         last: LastChange,
         deadline: Instant,
-    ) -> Result<(), String> {
+    ) -> Result<(), JobFailure> {
         let properties = session.unit(&self.spec.unit).map_err(|error| asked(&self.spec.unit, error))?;
         match properties.load_state.as_str() {
             "not-found" => {
@@ -248,10 +248,13 @@ impl UnitOnHost<'_> {
                     "there is no unit {} on this host; declare the package that has it before this resource, or \
                      its `unit`",
                     self.spec.unit
-                ));
+                )
+                .into());
             }
             "bad-setting" | "error" => {
-                return Err(format!("systemd cannot read {}: {}", self.spec.unit, properties.load_error));
+                return Err(
+                    format!("systemd cannot read {}: {}", self.spec.unit, properties.load_error).into()
+                );
             }
             _ => {}
         }
@@ -270,7 +273,8 @@ impl UnitOnHost<'_> {
                 Err(self.down(&format!("it could not {what}, because a unit that it needs failed")))
             }
             Ok(JobEnd::Cancelled) => {
-                Err(format!("another job of systemd took the place of the {what} of {}", self.spec.unit))
+                Err(format!("another job of systemd took the place of the {what} of {}", self.spec.unit)
+                    .into())
             }
             Err(BusError::TimedOut { .. }) => {
                 let now = session.unit(&self.spec.unit).unwrap_or_default();
@@ -282,12 +286,12 @@ impl UnitOnHost<'_> {
                 );
                 Err(self.down(&why))
             }
-            Err(error) => Err(format!("systemd does not {what} {}: {error}", self.spec.unit)),
+            Err(error) => Err(format!("systemd does not {what} {}: {error}", self.spec.unit).into()),
         }
     }
 
     /// Looks at it until it has been up for long enough. Others are not held up: no turn is held.
-    fn settle(&self, deadline: Instant) -> Result<(), String> {
+    fn settle(&self, deadline: Instant) -> Result<(), JobFailure> {
         let systemd = self.kinds.host.systemd();
         let look = || -> Result<(UnitProperties, UnitDetails), String> {
             let properties = systemd.unit(&self.spec.unit).map_err(|error| asked(&self.spec.unit, error))?;
@@ -309,35 +313,45 @@ impl UnitOnHost<'_> {
                 Settled::Up | Settled::NotYet => {}
             }
             if self.kinds.host.is_cancelled() {
-                return Err("the agent is stopping".to_owned());
+                return Err("the agent is stopping".into());
             }
             std::thread::sleep(LOOK_EVERY);
             (properties, details) = look()?;
         }
     }
 
-    /// Why it is not up, with the end of its journal.
-    fn down(&self, why: &str) -> String {
-        let argv = [
-            "journalctl",
-            "--unit",
-            &self.spec.unit,
-            "--lines",
-            JOURNAL_LINES,
-            "--output",
-            "cat",
-            "--no-pager",
-            "--quiet",
-        ];
-        let journal = run(self.kinds, &argv, 4 * MAX_JOURNAL).ok().and_then(|finished| output(&finished));
-        match journal {
-            Some(journal) => {
-                let from = journal.len().saturating_sub(MAX_JOURNAL);
-                let from = (from..=journal.len()).find(|at| journal.is_char_boundary(*at)).unwrap_or(from);
-                format!("{} is not up: {why}\nits journal ends with:\n{}", self.spec.unit, &journal[from..])
+    /// Why it is not up: what systemd says of it, then what it said itself, then what else systemd
+    /// wrote about it.
+    fn down(&self, why: &str) -> JobFailure {
+        let mut message = format!("{} is not up: {why}", self.spec.unit);
+        let of_its_own = [format!("_SYSTEMD_UNIT={}", self.spec.unit)];
+        let of_systemd = ["_PID=1".to_owned(), format!("UNIT={}", self.spec.unit)];
+        for (title, matches, lines) in [
+            ("its own last lines in the journal:", &of_its_own[..], OWN_LINES),
+            ("systemd's last lines about it:", &of_systemd[..], SYSTEMD_LINES),
+        ] {
+            for line in self.journal(matches, lines).iter().enumerate() {
+                match line {
+                    (0, first) => message.push_str(&format!("\n{title}\n  {first}")),
+                    (_, line) => message.push_str(&format!("\n  {line}")),
+                }
             }
-            None => format!("{} is not up: {why}", self.spec.unit),
         }
+        JobFailure::new(FailureCode::UnitDown, why, message)
+    }
+
+    /// The last lines of the journal of this boot that have these fields.
+    fn journal(&self, matches: &[String], lines: usize) -> Vec<String> {
+        let lines_word = lines.to_string();
+        let mut argv =
+            vec!["journalctl", "--boot", "--lines", &lines_word, "--output", "cat", "--no-pager", "--quiet"];
+        argv.extend(matches.iter().map(String::as_str));
+        let Ok(finished) = run(self.kinds, &argv, MAX_JOURNAL) else { return Vec::new() };
+        // A line may be several: a message has as many as it likes.
+        let text = String::from_utf8_lossy(&finished.stdout.bytes).into_owned();
+        let mut last: Vec<&str> = text.lines().filter(|line| !line.trim().is_empty()).collect();
+        let last = last.split_off(last.len().saturating_sub(lines));
+        last.into_iter().map(|line| line[..line.floor_char_boundary(MAX_LINE)].to_owned()).collect()
     }
 }
 

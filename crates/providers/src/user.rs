@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use catalog::types::UserSpec;
+use converge::JobFailure;
 use converge::kinds::user;
 use model::{Edit, Fields, PathState};
 
@@ -29,7 +30,10 @@ impl StateProvider for UserSpec {
                 free_for(kinds, &home, self.uid)
             }
             Edit::Change { to, .. } if self.move_home => match to.get("home") {
-                Some(home) if kinds.look(home)? != PathState::Missing => {
+                Some(home)
+                    if kinds.mount_of_path(&kinds.mounts_that_may_hang(), home).is_none()
+                        && kinds.look(home)? != PathState::Missing =>
+                {
                     Err(format!("its home cannot be moved to {home}: that is there already"))
                 }
                 Some(_) | None => Ok(()),
@@ -51,7 +55,7 @@ impl StateProvider for UserSpec {
         now: Option<&Fields>,
         to: Option<&Fields>,
         timeout: Duration,
-    ) -> Result<Option<String>, String> {
+    ) -> Result<Option<String>, JobFailure> {
         let calls = user::calls(self, &*kinds.account_database()?, now, to);
         let uid = now.and_then(|now| now.get("uid")?.parse().ok());
         kinds.call_account_tools(calls, uid, timeout).map(|()| None)
@@ -68,6 +72,10 @@ impl StateProvider for UserSpec {
 
 /// A home that is there already is nobody's but root's or the user's own.
 fn free_for(kinds: &Kinds, home: &str, uid: Option<u32>) -> Result<(), String> {
+    // Where it may hang only the tools look, which have a limit of time.
+    if kinds.mount_of_path(&kinds.mounts_that_may_hang(), home).is_some() {
+        return Ok(());
+    }
     let owner = match kinds.look(home)? {
         PathState::Missing | PathState::Symlink { .. } => return Ok(()),
         PathState::Directory { uid: owner, .. } if owner == 0 || Some(owner) == uid => return Ok(()),

@@ -42,12 +42,34 @@ fn guards_hold_a_command_back() {
 }
 
 #[test]
+fn a_command_reads_its_standard_input_and_a_guard_reads_none_of_it() {
+    let lab = lab();
+    let long = "line\n".repeat(100_000);
+    let spec = ExecSpec {
+        stdin: Some(format!("secret\n{long}")),
+        onlyif: shell("test \"$(wc -c)\" = 0"),
+        ..exec("head -n 1 > $MUSTER_ROOT/first; wc -l")
+    };
+    let applied = lab.apply(&Spec::Exec(spec.clone())).unwrap();
+    assert_eq!((lab.read("/first"), applied.output.unwrap().trim().is_empty()), ("secret\n".into(), false));
+    let shown = format!("{spec:?} {:?}", lab.check(&Spec::Exec(spec.clone())));
+    assert!(!shown.contains("secret"), "{shown}");
+    // A command that reads none of it is none the worse.
+    assert!(lab.apply(&Spec::Exec(ExecSpec { command: shell("exit 0").unwrap(), ..spec })).is_ok());
+}
+
+#[test]
 fn a_guard_that_cannot_answer_is_a_failure() {
     let lab = lab();
     let spec = |guard: &str| Spec::Exec(ExecSpec { unless: shell(guard), ..exec("true") });
-    assert!(lab.failed_check(&spec("kill -9 $$")).starts_with("unless: was ended by signal 9"));
+    let killed = lab.failed_check(&spec("kill -9 $$"));
+    assert!(killed.starts_with("unless: `kill -9 $$` in / was ended by signal 9"), "{killed}");
     match lab.kinds.check("n", &spec("sleep 60"), Duration::from_millis(100), false) {
-        Err(why) => assert!(why.starts_with("unless: did not end within 0.1 s"), "{why}"),
+        Err(why) => {
+            let told =
+                why.message.starts_with("unless: `") && why.message.contains("did not end within 0.1 s");
+            assert!(told, "{why}");
+        }
         other => panic!("{other:?}"),
     }
 }
@@ -90,7 +112,7 @@ fn verify_and_probes() {
     lab.write("/there", b"");
     assert_eq!(lab.kinds.verify(&CommandLine::Shell("true".to_owned()), LONG), Ok(()));
     let failed = lab.kinds.verify(&CommandLine::Shell("echo bad >&2; exit 1".to_owned()), LONG);
-    assert_eq!(failed, Err("exited with 1: bad".to_owned()));
+    assert_eq!(failed.unwrap_err().message, "exited with 1: bad");
     assert_eq!(lab.kinds.probe(&Probe::FileExists("/there".to_owned())), Ok(true));
     assert_eq!(lab.kinds.probe(&Probe::FileExists("/not/there".to_owned())), Ok(false));
     assert!(lab.kinds.probe(&Probe::Changed(None)).is_err());
@@ -114,9 +136,9 @@ fn guards_of_any_resource_say_whether_they_succeeded() {
     let guard = |text: &str| lab.kinds.guard(&CommandLine::Shell(text.to_owned()), LONG);
     assert_eq!(guard("true"), Ok(JobDone::Guarded(true)));
     assert_eq!(guard("exit 3"), Ok(JobDone::Guarded(false)));
-    assert!(guard("kill -9 $$").unwrap_err().starts_with("was ended by signal 9"));
+    assert!(guard("kill -9 $$").unwrap_err().message.starts_with("was ended by signal 9"));
     let late = lab.kinds.guard(&CommandLine::Shell("sleep 60".to_owned()), Duration::from_millis(100));
-    assert!(late.unwrap_err().starts_with("did not end within 0.1 s"));
+    assert!(late.unwrap_err().message.starts_with("did not end within 0.1 s"));
 }
 
 #[test]

@@ -7,7 +7,7 @@ mod common;
 
 use std::collections::BTreeMap;
 use std::fs;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::time::Duration;
 
@@ -26,7 +26,10 @@ fn tree(lab: &Lab, files: &[(&str, &str)], more: serde_json::Value) -> Spec {
         .iter()
         .map(|(path, text)| {
             let digest = lab.blobs.put(text.as_bytes());
-            (format!("files/site/{path}"), FileRef { digest, size: text.len() as u64 })
+            (
+                format!("files/site/{path}"),
+                FileRef { digest, size: text.len() as u64, executable: path.starts_with("bin/") },
+            )
         })
         .collect();
     let mut attributes = json!({"source": "site"});
@@ -85,6 +88,25 @@ fn a_tree_is_made_and_only_what_differs_is_written_again() {
     symlink(lab.path("/elsewhere"), lab.path("/srv/site/css")).unwrap();
     assert!(lab.failed_check(&spec).contains("/srv/site/css is no directory"));
     assert_eq!(fs::read_dir(lab.path("/elsewhere")).unwrap().count(), 0);
+}
+
+#[test]
+fn executable_files_are_executable_by_those_who_may_read_them() {
+    let lab = lab();
+    fs::create_dir_all(lab.path("/srv")).unwrap();
+    let files = &[("bin/tool", "#!/bin/sh"), ("data", "d")];
+    let spec = tree(&lab, files, json!({}));
+    assert!(lab.apply(&spec).unwrap().changed);
+    assert!(lab.check(&spec).edit.is_none());
+    let modes = || (mode(&lab.path("/srv/site/bin/tool")), mode(&lab.path("/srv/site/data")));
+    assert_eq!(modes(), (0o755, 0o644));
+    // A bit that was taken away comes back; a mode that nobody declared stays otherwise.
+    fs::set_permissions(lab.path("/srv/site/bin/tool"), fs::Permissions::from_mode(0o600)).unwrap();
+    fs::set_permissions(lab.path("/srv/site/data"), fs::Permissions::from_mode(0o600)).unwrap();
+    assert!(lab.apply(&spec).unwrap().changed);
+    assert_eq!(modes(), (0o700, 0o600));
+    assert!(lab.apply(&tree(&lab, files, json!({"file_mode": "0640"}))).unwrap().changed);
+    assert_eq!(modes(), (0o750, 0o640));
 }
 
 #[test]

@@ -21,7 +21,7 @@ use providers::{ROOTED, custom};
 
 fn ask(lab: &Lab, script: &str, timeout: Duration) -> Result<Applied, String> {
     let spec = Spec::Custom(shipped(lab, script));
-    lab.kinds.apply("app", &spec, &Checked::unknown(), timeout)
+    lab.kinds.apply("app", &spec, &Checked::unknown(), timeout).map_err(String::from)
 }
 
 fn failure(script: &str) -> String {
@@ -139,7 +139,7 @@ fn a_shipped_script_must_be_what_the_release_pinned() {
     let spec = shipped(&lab, "#!/bin/sh\necho '{}'\n");
     let Script::Shipped { digest, .. } = spec.script else { unreachable!() };
     lab.blobs.corrupt(digest, b"#!/bin/sh\ntouch $MUSTER_ROOT/owned\necho '{}'\n");
-    let text = lab.kinds.apply("app", &Spec::Custom(spec), &Checked::unknown(), LONG).unwrap_err();
+    let text = lab.kinds.apply("app", &Spec::Custom(spec), &Checked::unknown(), LONG).unwrap_err().message;
     assert!(text.starts_with("the script executors/it.sh was not started: its hash is"), "{text}");
     assert!(!lab.path("/owned").exists());
     let text = ask(&lab, "echo '{}'\n", LONG).unwrap_err();
@@ -160,7 +160,7 @@ fn a_script_on_the_host_must_be_executable_and_unchanged() {
         params: BTreeMap::new(),
         dry_run: false,
     });
-    let run = || lab.kinds.apply("app", &spec, &Checked::unknown(), LONG);
+    let run = || lab.kinds.apply("app", &spec, &Checked::unknown(), LONG).map_err(String::from);
     assert_eq!(run().unwrap_err(), "the script /opt/check does not exist");
     lab.write("/opt/check", good.as_bytes());
     assert_eq!(run().unwrap_err(), "the script /opt/check is not executable; set its mode, for example 0755");

@@ -16,6 +16,7 @@ fn spec(ensure: Ensure, line: &str, matching: Option<&str>, after: Option<&str>)
         after: after.map(str::to_owned),
         create: true,
         ownership: Ownership::default(),
+        validate: None,
     }
 }
 

@@ -59,6 +59,7 @@ fn the_second_run_changes_nothing() {
             after: None,
             create: true,
             ownership: ownership(0o600),
+            validate: None,
         })
     };
     let absent = |path: &str| {
@@ -67,7 +68,13 @@ fn the_second_run_changes_nothing() {
         Spec::File(spec)
     };
     let directory = |path: &str, ensure, recurse| {
-        Spec::Directory(DirectorySpec { path: path.to_owned(), ensure, ownership: ownership(0o750), recurse })
+        Spec::Directory(DirectorySpec {
+            path: path.to_owned(),
+            ensure,
+            ownership: ownership(0o750),
+            recurse,
+            force: false,
+        })
     };
     lab.write("/old/tree/file", b"");
     lab.write("/old/file", b"");
@@ -84,6 +91,7 @@ fn the_second_run_changes_nothing() {
             path: "/dir/link".to_owned(),
             ensure: Ensure::Present,
             target: "nowhere".to_owned(),
+            force: false,
         }),
         line(Ensure::Present, "Port 22", Some("^Port")),
         line(Ensure::Present, "Port 22", None),
@@ -123,11 +131,13 @@ fn a_check_never_writes() {
             ensure: Ensure::Absent,
             ownership: Ownership::default(),
             recurse: true,
+            force: false,
         }),
         Spec::Symlink(SymlinkSpec {
             path: "/dir/config".to_owned(),
             ensure: Ensure::Present,
             target: "x".to_owned(),
+            force: false,
         }),
     ];
     for spec in specs {

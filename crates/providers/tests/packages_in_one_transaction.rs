@@ -194,7 +194,8 @@ impl PackageLab {
         let checked: Vec<Checked> = specs.iter().map(|spec| self.check(spec).unwrap()).collect();
         let all: Vec<_> =
             specs.iter().zip(&checked).map(|(spec, checked)| ("name", spec, checked, LONG)).collect();
-        self.kinds.apply_together(&all)
+        let results = self.kinds.apply_together(&all).into_iter();
+        results.map(|result| result.map_err(String::from)).collect()
     }
 }
 
@@ -285,6 +286,36 @@ fn a_hold_is_kept_and_taken_over() {
     assert!(lab.check(&back).unwrap_err().contains("`allow_downgrade: true` goes down"));
     let down = package("alpha", json!({"version": "1", "allow_downgrade": true}));
     assert_eq!(words(&lab.apply(&[down])), ["changed"]);
+}
+
+#[test]
+fn a_package_that_leaves_goes_with_our_hold_and_stays_with_that_of_another() {
+    for (hold, goes) in [(json!({"hold": true}), true), (json!({}), false)] {
+        let lab = lab("alpha 1\n");
+        assert_eq!(words(&lab.apply(&[package("alpha", json!({"hold": true}))])), ["changed"]);
+        let entry = LedgerEntry {
+            kind: "package".to_owned(),
+            path: "alpha".to_owned(),
+            prior: Prior::State(None),
+            kept: false,
+            on_remove: OnRemove::Delete,
+            at: Timestamp(0),
+            sensitive: false,
+            // What the declaration said, as the ledger keeps it.
+            attributes: serde_json::from_value(hold).unwrap(),
+        };
+        match lab.kinds.remove(&entry, OnRemove::Delete) {
+            Ok(removed) => assert!(removed && goes),
+            Err(why) => {
+                assert!(
+                    !goes && why.contains("alpha is held at 1 (apt-mark hold), so it is not removed"),
+                    "{why}"
+                );
+                assert!(why.contains("`apt-mark unhold alpha` releases it"), "{why}");
+            }
+        }
+    }
+    assert!(catalog::schema::find("package").unwrap().removal.contains(&"hold"));
 }
 
 #[test]

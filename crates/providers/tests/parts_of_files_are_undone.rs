@@ -126,3 +126,30 @@ fn a_file_that_cannot_be_read_as_its_kind_is_left_alone() {
     assert!(lab.failed_check(&spec).contains("begin stands in line 1, its end nowhere"));
     assert_eq!(lab.read("/etc/g"), "# BEGIN MUSTER BLOCK x\n");
 }
+
+#[test]
+fn what_a_command_refuses_is_not_written() {
+    let table = [
+        ("line", json!({"path": "/etc/f", "line": "new"}), "old\n"),
+        ("block", json!({"path": "/etc/f", "content": "new\n"}), "old\n"),
+        ("ini", json!({"path": "/etc/f", "key": "k", "value": "new"}), "k = old\n"),
+        ("json", json!({"path": "/etc/f", "pointer": "/k", "value": "new"}), "{\"k\": \"old\"}"),
+    ];
+    for (kind, attributes, file) in table {
+        let lab = lab();
+        lab.write("/etc/f", file.as_bytes());
+        let validated = |command: serde_json::Value| {
+            let mut attributes = attributes.clone();
+            attributes["validate"] = command;
+            bound(kind, attributes).0
+        };
+        // The command sees the whole new file, and the old one is still in its place.
+        let refused = lab.apply(&validated(json!("grep -q new %s && exit 7"))).unwrap_err();
+        assert!(refused.contains("exited with 7"), "{kind}: {refused}");
+        assert_eq!(lab.read("/etc/f"), file, "{kind}");
+        let names = std::fs::read_dir(lab.path("/etc")).unwrap().count();
+        assert_eq!(names, 1, "{kind}: nothing is left beside it");
+        assert!(lab.apply(&validated(json!(["grep", "-q", "new", "%s"]))).unwrap().changed, "{kind}");
+        assert!(lab.read("/etc/f").contains("new"), "{kind}");
+    }
+}

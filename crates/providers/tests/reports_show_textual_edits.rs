@@ -96,6 +96,7 @@ fn directories_links_and_commands() {
         ensure: Ensure::Present,
         ownership: Ownership { mode: Some(0o750), ..Ownership::default() },
         recurse: false,
+        force: false,
     };
     assert_eq!(told(&lab, &Spec::Directory(spec.clone())), "+ it\n    mode: 0750\n");
     lab.write("/d/file", b"");
@@ -106,7 +107,8 @@ fn directories_links_and_commands() {
     let checked = lab.check(&Spec::Directory(spec.clone()));
     assert_eq!(checked.note.as_deref(), Some("cannot be undone: what is inside is removed for good"));
     assert_eq!(told(&lab, &Spec::Directory(spec)), "- it\n");
-    let mut link = SymlinkSpec { path: "/l".to_owned(), ensure: Ensure::Present, target: "a".to_owned() };
+    let mut link =
+        SymlinkSpec { path: "/l".to_owned(), ensure: Ensure::Present, target: "a".to_owned(), force: false };
     assert_eq!(told(&lab, &Spec::Symlink(link.clone())), "+ it\n    target: a\n");
     link.target = "b".to_owned();
     assert_eq!(told(&lab, &Spec::Symlink(link)), "~ it\n    target: a -> b\n");
@@ -125,6 +127,7 @@ fn lines() {
         after: None,
         create: false,
         ownership: Ownership::default(),
+        validate: None,
     });
     assert_eq!(told(&lab, &spec), "~ it\n    line: #Port 22 -> Port 2222\n");
     assert_eq!(lab.read("/etc/sshd_config"), "# c\r\nPort 2222\r\nEnd");
@@ -137,7 +140,7 @@ fn what_is_no_file_is_left_alone() {
     let _socket = std::os::unix::net::UnixListener::bind(lab.path("/s")).unwrap();
     assert_eq!(
         lab.failed_check(&Spec::File(file("/d", "x"))),
-        "/d is a directory, not a file; move it away or declare a `directory` there"
+        "/d is a directory, not a file; move it away or declare a `directory` there; `force: true` removes it"
     );
     assert_eq!(
         lab.failed_check(&Spec::File(file("/s", "x"))),
@@ -151,6 +154,7 @@ fn what_is_no_file_is_left_alone() {
         after: None,
         create: false,
         ownership: Ownership::default(),
+        validate: None,
     });
     assert_eq!(lab.failed_check(&missing), "/none does not exist; say `create: true` to make it");
 }
@@ -165,9 +169,9 @@ fn a_blob_that_is_missing_or_wrong_changes_nothing() {
     let spec = Spec::File(spec);
     let checked = lab.check(&spec);
     let missing = lab.kinds.apply("n", &spec, &checked, common::LONG).unwrap_err();
-    assert_eq!(missing, format!("the blob {} has not arrived yet", digest.short()));
+    assert_eq!(missing.message, format!("the blob {} has not arrived yet", digest.short()));
     lab.blobs.corrupt(digest, b"bad");
     let wrong = lab.kinds.apply("n", &spec, &checked, common::LONG).unwrap_err();
-    assert!(wrong.contains("is not what was declared"), "{wrong}");
+    assert!(wrong.message.contains("is not what was declared"), "{wrong}");
     assert_eq!(lab.read("/f"), "old");
 }

@@ -70,6 +70,8 @@ fn a_root_speaks_for_itself() {
     write("etc/hosts", "127.0.0.1 localhost\n10.0.0.7 edge-7.example.com edge-7 # it\n");
     write("proc/meminfo", "MemTotal:        2048000 kB\nSwapTotal:       1024 kB\n");
     write("proc/cpuinfo", "processor\t: 0\nmodel name\t: Fast\nprocessor\t: 1\nmodel name\t: Fast\n");
+    write("run/reboot-required", "*** System restart required ***\n");
+    write("run/reboot-required.pkgs", "linux-base\nlibc6\n\nlibc6\n");
     let collected = traits::collect(&host(dir.path()), "1.2.3", NOW);
     assert!(collected.failures.is_empty(), "{:?}", collected.failures);
     let text = |path: &str| collected.traits.path(path).unwrap().to_string();
@@ -82,6 +84,9 @@ fn a_root_speaks_for_itself() {
     assert_eq!((text("memory.total_mb").as_str(), text("memory.swap_mb").as_str()), ("2000", "1"));
     assert_eq!((text("cpu.count").as_str(), text("cpu.model").as_str()), ("2", "Fast"));
     assert_eq!(text("time.timezone"), "Europe/Paris");
+    assert_eq!(text("kernel.reboot_required"), "true");
+    let asked = ["libc6", "linux-base"].map(|name| lang::Value::Str(name.to_owned()));
+    assert_eq!(collected.traits.path("kernel.reboot_packages"), Some(&lang::Value::List(asked.to_vec())));
     assert_eq!((text("agent.version").as_str(), text("agent.rooted").as_str()), ("1.2.3", "true"));
 }
 

@@ -56,11 +56,18 @@ fn files_links_and_directories_come_back() {
             path: path.to_owned(),
             ensure: Ensure::Present,
             target: target.to_owned(),
+            force: false,
         })
     };
     let directory = |path: &str, ensure| {
         let ownership = Ownership { mode: Some(0o700), ..Ownership::default() };
-        Spec::Directory(DirectorySpec { path: path.to_owned(), ensure, ownership, recurse: false })
+        Spec::Directory(DirectorySpec {
+            path: path.to_owned(),
+            ensure,
+            ownership,
+            recurse: false,
+            force: false,
+        })
     };
     let undos = [
         change(&lab, "/file", &Spec::File(owned)),

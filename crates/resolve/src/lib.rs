@@ -27,5 +27,5 @@ pub use render::render;
 pub use resolver::{Changed, Fleet, Resolver, check};
 pub use sink::MAX_SHOWN;
 pub use specialize::{ByName, Grant, Grants, NodeSpec, PatternSpec, Specialized};
-pub use tree::{MAX_FILES, MAX_SHIPPED, Tree};
+pub use tree::{MAX_FILES, MAX_SHIPPED, RepoFile, Tree};
 pub use yaml::{MAX_DEPTH, MAX_FILE, MAX_NODES};

@@ -15,13 +15,13 @@ use crate::decl::template::{self, Body};
 use crate::exprs::Uses;
 use crate::shape::Reading;
 use crate::sink::FileSink;
-use crate::tree::{self, FileKind, MAX_SHIPPED};
+use crate::tree::{self, FileKind, MAX_SHIPPED, RepoFile};
 use crate::yaml::{self, At, YamlKind, YamlNode};
 
 /// A file and what reading it gave.
 #[derive(Debug)]
 pub(crate) struct Parsed {
-    pub(crate) bytes: Arc<[u8]>,
+    pub(crate) file: RepoFile,
     pub(crate) found: FileSink,
     pub(crate) uses: Uses,
     pub(crate) content: FileDecl,
@@ -61,15 +61,15 @@ impl Parsed {
 }
 
 /// Reads a file by what its path is for.
-pub(crate) fn parse(path: &str, bytes: &Arc<[u8]>) -> Parsed {
+pub(crate) fn parse(path: &str, file: RepoFile) -> Parsed {
     let mut found = FileSink::new(path);
-    let (mut content, uses) = content(path, bytes, &mut found);
+    let (mut content, uses) = content(path, &file, &mut found);
     if let FileDecl::Module(module) = &mut content {
         module.broken = found.hides();
     }
     let has_pattern = |entry: &NodesEntry| entry.matches.iter().any(|item| !item.pattern.is_exact());
     let has_patterns = matches!(&content, FileDecl::Nodes(entries) if entries.iter().any(has_pattern));
-    Parsed { bytes: bytes.clone(), found, uses, content, has_patterns }
+    Parsed { file, found, uses, content, has_patterns }
 }
 
 fn content(path: &str, bytes: &[u8], sink: &mut FileSink) -> (FileDecl, Uses) {

@@ -47,7 +47,7 @@ fn one(out: &mut String, diagnostic: &Diagnostic, tree: &Tree) -> std::fmt::Resu
 }
 
 fn snippet(out: &mut String, span: &SourceSpan, help: Option<&str>, tree: &Tree) -> std::fmt::Result {
-    let bytes = tree.files.get(&*span.file).map(|bytes| &**bytes).unwrap_or_default();
+    let bytes = tree.files.get(&*span.file).map(|file| &**file).unwrap_or_default();
     let line = bytes.split(|byte| *byte == b'\n').nth(span.line as usize - 1).unwrap_or_default();
     let line = String::from_utf8_lossy(line);
     let line = line.trim_end_matches('\r').trim_start_matches('\u{feff}');

@@ -12,7 +12,7 @@ use crate::parse::{self, Files, Parsed};
 use crate::pass::{Dirty, Good, Next, NodePass};
 use crate::sink::Sink;
 use crate::specialize::Specialized;
-use crate::tree::{self, FileKind, MAX_FILES, Tree};
+use crate::tree::{self, FileKind, MAX_FILES, RepoFile, Tree};
 
 /// A fleet repo that is right in every part.
 #[derive(Clone, Debug)]
@@ -55,7 +55,7 @@ impl Changed {
 
 /// Checks a fleet repo, whole at first and then change by change.
 ///
-/// A file is read again only when its bytes change; a node is specialized again only when
+/// A file is read again only when it changes; a node is specialized again only when
 /// its entry, its host file or something that entries refer to changed. Broken changes are
 /// kept: the next update is relative to them, while [`Resolver::fleet`] stays the last
 /// state that was right.
@@ -73,7 +73,7 @@ pub struct Resolver {
 /// # Errors
 /// Every mistake in it.
 pub fn check(tree: &Tree) -> Result<Fleet, Diagnostics> {
-    let changes = tree.files.iter().map(|(path, bytes)| (path.clone(), Some(bytes.clone()))).collect();
+    let changes = tree.files.iter().map(|(path, file)| (path.clone(), Some(file.clone()))).collect();
     let (fleet, _) = Resolver::default().update(changes)?;
     Ok(Arc::unwrap_or_clone(fleet))
 }
@@ -91,7 +91,7 @@ impl Resolver {
 
     /// The files as last seen, right or wrong; for rendering diagnostics.
     pub fn tree(&self) -> Tree {
-        Tree { files: self.files.iter().map(|(path, file)| (path.clone(), file.bytes.clone())).collect() }
+        Tree { files: self.files.iter().map(|(path, file)| (path.clone(), file.file.clone())).collect() }
     }
 
     /// Takes changed files in (`None` for one that is gone) and checks.
@@ -100,7 +100,7 @@ impl Resolver {
     /// Every mistake; the last good fleet stays what it was.
     pub fn update(
         &mut self,
-        changes: BTreeMap<String, Option<Arc<[u8]>>>,
+        changes: BTreeMap<String, Option<RepoFile>>,
     ) -> Result<(Arc<Fleet>, Changed), Diagnostics> {
         let modules_touched = self.take_in(changes);
         let mut sink = Sink::default();
@@ -124,11 +124,14 @@ impl Resolver {
     }
 
     /// Reads what changed; says whether a module did, now or since the last good state.
-    fn take_in(&mut self, changes: BTreeMap<String, Option<Arc<[u8]>>>) -> bool {
-        for (path, bytes) in changes {
+    fn take_in(&mut self, changes: BTreeMap<String, Option<RepoFile>>) -> bool {
+        for (path, file) in changes {
             let old = self.files.get(&path).cloned();
-            let same = match (&old, &bytes) {
-                (Some(old), Some(new)) => Arc::ptr_eq(&old.bytes, new) || old.bytes == *new,
+            let same = match (&old, &file) {
+                (Some(old), Some(new)) => {
+                    old.file.executable == new.executable
+                        && (Arc::ptr_eq(&old.file.bytes, &new.bytes) || old.file.bytes == new.bytes)
+                }
                 (None, None) => true,
                 _ => false,
             };
@@ -139,8 +142,8 @@ impl Resolver {
                 self.count_labels(old, false);
                 self.files.remove(&path);
             }
-            if let Some(bytes) = bytes {
-                let parsed = Arc::new(parse::parse(&path, &bytes));
+            if let Some(file) = file {
+                let parsed = Arc::new(parse::parse(&path, file));
                 self.count_labels(&parsed, true);
                 self.files.insert(path.clone(), parsed);
             }

@@ -8,8 +8,32 @@ use crate::decl::nodes::hostname;
 /// The files of a fleet repo, by path relative to its top (`modules/nginx/module.yaml`).
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tree {
-    /// Bytes by path.
-    pub files: BTreeMap<String, Arc<[u8]>>,
+    /// Files by path.
+    pub files: BTreeMap<String, RepoFile>,
+}
+
+/// A file of a fleet repo; it is used as its bytes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepoFile {
+    /// Its bytes.
+    pub bytes: Arc<[u8]>,
+    /// Its owner may execute it.
+    pub executable: bool,
+}
+
+impl<T: Into<Arc<[u8]>>> From<T> for RepoFile {
+    /// A file that nobody executes.
+    fn from(bytes: T) -> RepoFile {
+        RepoFile { bytes: bytes.into(), executable: false }
+    }
+}
+
+impl std::ops::Deref for RepoFile {
+    type Target = [u8];
+
+    fn deref(&self) -> &[u8] {
+        &self.bytes
+    }
 }
 
 /// The most files of a fleet repo.

@@ -6,9 +6,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::common::{fleet_with, params, with};
-use resolve::{MAX_SHOWN, Resolver, Tree, check};
+use resolve::{MAX_SHOWN, RepoFile, Resolver, Tree, check};
 
-type Changes = BTreeMap<String, Option<Arc<[u8]>>>;
+type Changes = BTreeMap<String, Option<RepoFile>>;
 
 fn all(tree: &Tree) -> Changes {
     tree.files.iter().map(|(path, bytes)| (path.clone(), Some(bytes.clone()))).collect()

@@ -1,11 +1,11 @@
 //! CFG-1: `examples/fleet`, which the first five minutes publish, is right, and means what
-//! its README says it means.
+//! its README says it means; so does `examples/company`, the fleet of a small company.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::disallowed_methods)]
 
 use std::path::Path;
 
 use model::replication::Mode;
-use resolve::{Tree, check, render};
+use resolve::{Fleet, Tree, check, render};
 
 fn read_into(tree: &mut Tree, top: &Path, folder: &Path) {
     for entry in std::fs::read_dir(folder).unwrap() {
@@ -19,15 +19,19 @@ fn read_into(tree: &mut Tree, top: &Path, folder: &Path) {
     }
 }
 
-#[test]
-fn the_example_is_right() {
-    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples/fleet");
+fn example(name: &str) -> Fleet {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples").join(name);
     let mut tree = Tree::default();
     read_into(&mut tree, &top, &top);
-    let fleet = match check(&tree) {
+    match check(&tree) {
         Ok(fleet) => fleet,
         Err(found) => panic!("{}", render(&found, &tree)),
-    };
+    }
+}
+
+#[test]
+fn the_example_is_right() {
+    let fleet = example("fleet");
     let nodes = fleet.specialize();
     let web = nodes.node("web-1.demo").unwrap().read_params().unwrap();
     assert_eq!(web.modules, ["base", "web"]);
@@ -55,4 +59,27 @@ fn the_example_is_right() {
     );
     assert!(nodes.node("db-1.demo").is_none());
     assert_eq!(nodes.blobs.len(), 2);
+}
+
+#[test]
+fn the_company_is_right() {
+    let fleet = example("company");
+    let nodes = fleet.specialize();
+    let of = |name| nodes.node(name).unwrap().read_params().unwrap();
+    let base = ["base", "people", "hardening", "updates", "time"];
+    let with = |more: &[&'static str]| [&base[..], more].concat();
+    assert_eq!(of("web-7.example.com").modules, with(&["site"]));
+    assert_eq!(of("db-1.example.com").modules, with(&["postgresql", "backup"]));
+    assert_eq!(of("db-1.example.com").host_vars["backup.keep_days"], 30.into());
+    let staging = of("staging-1.example.com");
+    assert_eq!(staging.modules, with(&["site", "postgresql", "backup"]));
+    assert_eq!(staging.node.channel, "early");
+    let people = |params: &catalog::module::Params| match &params.vars["people.accounts"] {
+        lang::Value::Map(people) => people.keys().cloned().collect::<Vec<_>>(),
+        other => panic!("{other:?}"),
+    };
+    assert_eq!(people(&staging), ["amy", "bo", "dan"], "an environment adds to the fleet's people");
+    assert_eq!(people(&of("web-1.example.com")), ["amy", "bo"]);
+    assert!(of("legacy-3.example.com").observe, "a machine that is taken over is only observed");
+    assert!(nodes.node("laptop.example.com").is_none());
 }

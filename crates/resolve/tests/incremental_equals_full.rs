@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use crate::common::{fleet_with, with};
 use proptest::prelude::*;
-use resolve::{Fleet, Resolver, Tree, check};
+use resolve::{Fleet, RepoFile, Resolver, Tree, check};
 
 /// Every file that an edit may set, with the texts that it may hold: right ones and broken
 /// ones, ones that others refer to and ones that take references away.
@@ -122,10 +122,10 @@ proptest! {
         let whole = tree.files.iter().map(|(path, bytes)| (path.clone(), Some(bytes.clone()))).collect();
         let mut last = resolver.update(whole).expect("the first tree is right").0;
         for step in steps {
-            let mut changes: BTreeMap<String, Option<Arc<[u8]>>> = BTreeMap::new();
+            let mut changes: BTreeMap<String, Option<RepoFile>> = BTreeMap::new();
             for (file, text) in step {
                 let (path, texts) = &choices[file];
-                let bytes: Option<Arc<[u8]>> = text.map(|text| texts[text % texts.len()].as_bytes().into());
+                let bytes: Option<RepoFile> = text.map(|text| texts[text % texts.len()].as_bytes().into());
                 match &bytes {
                     Some(bytes) => tree.files.insert((*path).to_owned(), bytes.clone()),
                     None => tree.files.remove(*path),
@@ -154,7 +154,7 @@ proptest! {
 }
 
 /// The tree that the resolver will have after the changes.
-fn resolver_tree(resolver: &Resolver, changes: &BTreeMap<String, Option<Arc<[u8]>>>) -> Tree {
+fn resolver_tree(resolver: &Resolver, changes: &BTreeMap<String, Option<RepoFile>>) -> Tree {
     let mut tree = resolver.tree();
     for (path, bytes) in changes {
         match bytes {

@@ -15,7 +15,7 @@ use model::replication::{Mode, SyncPolicy, TransportPolicy};
 use model::work::Delegation;
 use model::{Digest, Kind, ObjectKey, Selection, Timestamp};
 use resolve::release::{self, Builder, Built, Stamp};
-use resolve::{Changed, Specialized, Tree};
+use resolve::{Changed, RepoFile, Specialized, Tree};
 use trust::feature::Feature;
 use trust::release::Fallback;
 
@@ -150,6 +150,29 @@ fn a_set_holds_what_is_granted_to_the_node() {
     assert_eq!(policy("web-1.test").transport, TransportPolicy::Auto);
 }
 
+/// CNV-12: hosts know their window for reboots, those of a channel that only observes apart.
+#[test]
+fn a_channels_window_for_reboots_travels_with_its_policy() {
+    let policies = |fleet: &str| {
+        let mut tree = tree();
+        tree.files.insert("fleet.yaml".into(), fleet.as_bytes().into());
+        let built = built(resolve::check(&tree).unwrap().specialize());
+        ["web-1.test", "edge-1.test"].map(|node| object(&built, node, Kind::POLICY, "channel").unwrap())
+    };
+    let read = |bytes: &Vec<u8>| canonical::parse_canonical::<Policy>(bytes).unwrap();
+    let plain = policies(FLEET);
+    assert!(plain.iter().all(|bytes| !String::from_utf8_lossy(bytes).contains("reboot")), "no hash moves");
+    let windows =
+        "windows: {nights: {days: [mon-fri], from: \"22:00\", to: \"04:00\", zone: Europe/Berlin}}\n";
+    let fleet = FLEET.replace("24h}", "24h, reboot: {window: nights}}");
+    let fleet = fleet.replace("metered: true}", "observe: true, reboot: {window: nights}}") + windows;
+    let [stable, edge] = policies(&fleet);
+    let reboot = read(&stable).reboot.unwrap();
+    assert_eq!((&*reboot.name, &*reboot.window.from), ("nights", "22:00"));
+    assert!(model::window::TimeWindow::read(&reboot.window).is_ok(), "with the rules of its zone");
+    assert_eq!(read(&edge).reboot, None, "it only observes");
+}
+
 #[test]
 fn blobs_travel_with_the_module_that_names_them() {
     let fleet = resolve::check(&tree()).unwrap();
@@ -239,6 +262,35 @@ fn loops_and_guards_are_required_of_agents() {
     assert_eq!(required("    foreach: [a]\n    when: dir_exists(\"/x\")\n"), ["foreach", "predicates"]);
     assert_eq!(required("    foreach: [a]\n    when: file_exists(\"/x\")\n"), ["foreach"]);
     assert_eq!(required("    foreach: {a: b}\n    not_if: [test, -e, /x]\n"), ["foreach", "guards"]);
+}
+
+#[test]
+fn executable_bits_travel_where_a_tree_is_copied_and_nowhere_else() {
+    let release = |executable: &[&str], resource: &str| {
+        let mut tree = tree();
+        let module = format!("resources:\n{resource}");
+        tree.files.insert("modules/web/module.yaml".into(), module.into_bytes().into());
+        for path in ["files/site/run", "files/site/data", "files/other/run", "executors/x.sh"] {
+            let file = RepoFile { bytes: b"#!x".as_slice().into(), executable: executable.contains(&path) };
+            tree.files.insert(format!("modules/web/{path}"), file);
+        }
+        let fleet = resolve::check(&tree).unwrap();
+        let built = built(fleet.specialize());
+        (built.root().unwrap(), built.requires(trust::feature::FEATURES))
+    };
+    let copied = "  - directory: /srv/site\n    source: site\n";
+    let (plain, requires) = release(&[], copied);
+    assert!(requires.is_empty());
+    assert_eq!(release(&["executors/x.sh", "files/other/run"], copied), (plain, Vec::new()));
+    let (root, requires) = release(&["files/site/run"], copied);
+    assert_eq!((root == plain, requires), (false, vec!["executable-files".to_owned()]));
+    // Which folder it is may be known on the node alone.
+    let open = "  - directory: /srv/site\n    source: ${{ traits.os.family }}\n";
+    assert_eq!(release(&["files/other/run"], open).1, ["executable-files"]);
+    let single = "  - file: /srv/run\n    source: site/run\n";
+    assert!(release(&["files/site/run"], single).1.is_empty());
+    let stdin = "  - exec: [cat]\n    always: true\n    stdin: text\n";
+    assert_eq!(release(&[], stdin).1, ["stdin"]);
 }
 
 #[test]

@@ -4,12 +4,11 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::sync::Arc;
 
 use model::Digest;
 use proptest::prelude::*;
 use resolve::release::{Builder, Built};
-use resolve::{Resolver, Tree};
+use resolve::{RepoFile, Resolver, Tree};
 
 const FLEET: &str = "format: 1\nname: test\nchannels:\n  stable: {contact: CONTACT, freshness: 24h}\n  edge: {contact: 1h, freshness: 7d}\ndefaults: {channel: stable}\n";
 
@@ -81,7 +80,7 @@ impl Repo {
         }
     }
 
-    fn files(&self) -> BTreeMap<String, Arc<[u8]>> {
+    fn files(&self) -> BTreeMap<String, RepoFile> {
         let mut nodes = "nodes:\n".to_owned();
         for (node, (value, edge)) in &self.nodes {
             let channel = if *edge { "edge" } else { "stable" };
@@ -103,7 +102,7 @@ impl Repo {
         });
         let fixed = [("fleet.yaml", fleet), ("nodes.yaml", nodes), ("modules/app/module.yaml", module)];
         let all = fixed.into_iter().map(|(path, text)| (path.to_owned(), text)).chain(hosts);
-        all.map(|(path, text)| (path, Arc::from(text.into_bytes()))).collect()
+        all.map(|(path, text)| (path, text.into_bytes().into())).collect()
     }
 }
 
@@ -124,9 +123,9 @@ impl Repo {
 
 /// What has to change between two trees.
 fn changes(
-    old: &BTreeMap<String, Arc<[u8]>>,
-    new: &BTreeMap<String, Arc<[u8]>>,
-) -> BTreeMap<String, Option<Arc<[u8]>>> {
+    old: &BTreeMap<String, RepoFile>,
+    new: &BTreeMap<String, RepoFile>,
+) -> BTreeMap<String, Option<RepoFile>> {
     let gone = old.keys().filter(|path| !new.contains_key(*path)).map(|path| (path.clone(), None));
     let come = new.iter().filter(|(path, bytes)| old.get(*path) != Some(bytes));
     come.map(|(path, bytes)| (path.clone(), Some(bytes.clone()))).chain(gone).collect()
@@ -178,14 +177,12 @@ fn one_node_of_many_costs_its_own_path() {
     }
     (repo.contact, repo.delegated) = (5, 11);
     let mut files = repo.files();
-    files.insert("nodes/many.yaml".to_owned(), Arc::from(hosts.into_bytes()));
+    files.insert("nodes/many.yaml".to_owned(), hosts.into_bytes().into());
     let (mut resolver, mut builder) = (Resolver::new(), Builder::new());
     let (fleet, changed) = resolver.update(changes(&BTreeMap::new(), &files)).unwrap();
     let before = hashes(&builder.build(fleet.specialize(), &changed).unwrap());
-    let edited = BTreeMap::from([(
-        "hosts/h77.test.yaml".to_owned(),
-        Some(Arc::from(&b"vars: {app.id: edited}\n"[..])),
-    )]);
+    let edited =
+        BTreeMap::from([("hosts/h77.test.yaml".to_owned(), Some(b"vars: {app.id: edited}\n"[..].into()))]);
     let (fleet, changed) = resolver.update(edited).unwrap();
     assert_eq!(changed.hostnames.len(), 1);
     let after = hashes(&builder.build(fleet.specialize(), &changed).unwrap());

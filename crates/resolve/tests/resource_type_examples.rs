@@ -16,6 +16,7 @@ fn each_example_checks_and_binds() {
                 ("modules/app/module.yaml", &*module),
                 ("modules/app/templates/motd.j2", "hi\n"),
                 ("modules/app/executors/health.sh", "#!/bin/sh\n"),
+                ("modules/app/files/tool-1.4.tar.gz", "an archive"),
             ],
         );
         let shared = right(&tree).specialize().modules["app"].clone();

@@ -4,10 +4,9 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::disallowed_methods)]
 
 use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Instant;
 
-use resolve::{Resolver, Tree};
+use resolve::{RepoFile, Resolver, Tree};
 
 const NODES: usize = if cfg!(debug_assertions) { 5_000 } else { 100_000 };
 const FILES: usize = 100;
@@ -46,13 +45,13 @@ fn entry(number: usize, port: usize) -> String {
     )
 }
 
-fn nodes_file(file: usize, port: usize) -> Arc<[u8]> {
+fn nodes_file(file: usize, port: usize) -> RepoFile {
     let each = NODES / FILES;
     let entries: String = (file * each..(file + 1) * each).map(|number| entry(number, port)).collect();
     format!("nodes:\n{entries}").into_bytes().into()
 }
 
-fn changes(tree: &Tree) -> BTreeMap<String, Option<Arc<[u8]>>> {
+fn changes(tree: &Tree) -> BTreeMap<String, Option<RepoFile>> {
     tree.files.iter().map(|(path, bytes)| (path.clone(), Some(bytes.clone()))).collect()
 }
 
@@ -94,7 +93,7 @@ fn a_host_file_each() {
     let mut tree = common();
     let nodes = "nodes:\n  - match: [\"node-*.example.com\"]\n    roles: [base, web]\n    environment: production\n    labels: {region: eu}\n";
     tree.files.insert("nodes.yaml".into(), nodes.as_bytes().into());
-    let host = |port: usize| -> Arc<[u8]> { format!("vars: {{web.port: {port}}}\n").into_bytes().into() };
+    let host = |port: usize| -> RepoFile { format!("vars: {{web.port: {port}}}\n").into_bytes().into() };
     for number in 0..NODES {
         tree.files.insert(format!("hosts/node-{number:06}.example.com.yaml"), host(8000));
     }

@@ -9,7 +9,9 @@ use std::collections::BTreeMap;
 use model::chunk::TreeChunk;
 use model::exchange::{HeldRelease, Signed, TraitReport};
 use model::status::{Overall, Status};
-use model::{Channel, Digest, FleetId, Hostname, Incarnation, NodeId, RunCounts, Timestamp};
+use model::{
+    Channel, Contention, Digest, FailureCode, FleetId, Hostname, Incarnation, NodeId, RunCounts, Timestamp,
+};
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use store::{FactRecord, Release, RunRecord};
@@ -188,8 +190,11 @@ pub struct ChannelView {
 pub struct CauseView {
     /// The state.
     pub state: Overall,
-    /// What is the matter.
+    /// What is the matter, with the first of them.
     pub cause: String,
+    /// The sort of failure, where it is a resource's failure of a sort that is told apart.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub code: Option<FailureCode>,
     /// Since when, of the first of them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub since: Option<Timestamp>,
@@ -232,6 +237,8 @@ pub struct NodeView {
     pub counts: Option<RunCounts>,
     /// What is the matter.
     pub cause: Option<String>,
+    /// On how many other nodes the same is the matter; only of one node that was asked for by its name.
+    pub same_cause: Option<u32>,
     /// Since when.
     pub since: Option<Timestamp>,
     /// The fingerprint of its key.
@@ -240,6 +247,9 @@ pub struct NodeView {
     pub seen: Option<Seen>,
     /// A run request that it has not yet confirmed.
     pub run_request: Option<u64>,
+    /// What something else on its host changes again and again, the newest first.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contended: Vec<Contention>,
 }
 
 /// One page of nodes.

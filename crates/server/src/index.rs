@@ -1,10 +1,11 @@
 //! The FleetIndex: every node in memory, for the hot path (CNV-4).
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
-use model::{Digest, Hostname, NodeId};
+use model::log::{Cursor, Fact};
+use model::{Digest, FailureKey, FailureNote, Hostname, NodeId};
 use plane::{Heads, KeptSeen, NodeState};
 use store::{NodeRecord, Touch};
 use tokio::sync::Notify;
@@ -17,6 +18,9 @@ use crate::streams::StreamAdmission;
 #[derive(Default)]
 pub(crate) struct FleetIndex {
     nodes: RwLock<Tables>,
+    /// On how many nodes something fails for a cause. Taken while a node's entry is locked, and never
+    /// the other way round.
+    failing: Mutex<BTreeMap<FailureKey, u32>>,
 }
 
 #[derive(Default)]
@@ -43,6 +47,8 @@ pub(crate) struct NodeEntry {
     /// Up to which change the node was notified that work waits; a long poll is answered at once
     /// for each of them once.
     pub(crate) work_notified: Option<u64>,
+    /// It left the index, and what it fails for is counted no more.
+    removed: bool,
 }
 
 impl NodeSlot {
@@ -87,21 +93,75 @@ impl FleetIndex {
 
     /// Adds a node, or replaces it.
     pub(crate) fn insert(&self, node: NodeState) {
+        self.count_failures(&[], &node.summary.failures);
         let mut tables = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
         tables.by_name.insert(node.hostname.clone(), node.id.clone());
-        let entry = NodeEntry { node, dirty: false, work_head: 0, work_notified: None };
+        let entry = NodeEntry { node, dirty: false, work_head: 0, work_notified: None, removed: false };
         let slot = NodeSlot { state: Mutex::new(entry), wake: Notify::new(), admission: OnceLock::new() };
         let id = slot.lock().node.id.clone();
-        tables.by_id.insert(id, Arc::new(slot));
+        if let Some(old) = tables.by_id.insert(id, Arc::new(slot)) {
+            self.forget_failures(&old);
+        }
     }
 
     /// Takes a node out.
     pub(crate) fn remove(&self, id: &NodeId) {
         let mut tables = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(slot) = tables.by_id.remove(id) {
-            let name = slot.lock().node.hostname.clone();
-            tables.by_name.remove(&name);
+            tables.by_name.remove(&slot.names().1);
+            self.forget_failures(&slot);
         }
+    }
+
+    /// Facts of a node were made durable.
+    pub(crate) fn accepted(&self, slot: &NodeSlot, cursor: Cursor, new: &[Fact]) {
+        let mut entry = slot.lock();
+        let before = entry.node.summary.failures.clone();
+        entry.node.accepted(cursor, new);
+        if !entry.removed {
+            self.count_failures(&before, &entry.node.summary.failures);
+        }
+    }
+
+    fn forget_failures(&self, slot: &NodeSlot) {
+        let mut entry = slot.lock();
+        if !std::mem::replace(&mut entry.removed, true) {
+            self.count_failures(&entry.node.summary.failures, &[]);
+        }
+    }
+
+    /// A node of the index fails for other causes than before.
+    fn count_failures(&self, before: &[FailureNote], now: &[FailureNote]) {
+        if before == now {
+            return;
+        }
+        let keys = |notes: &[FailureNote]| notes.iter().map(FailureNote::key).collect::<BTreeSet<_>>();
+        let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        for key in keys(now) {
+            *failing.entry(key).or_default() += 1;
+        }
+        for key in keys(before) {
+            if let Some(count) = failing.get_mut(&key) {
+                *count = count.saturating_sub(1);
+                if *count == 0 {
+                    failing.remove(&key);
+                }
+            }
+        }
+    }
+
+    /// On how many other nodes of the index these failures of one are failures too, by resource; those
+    /// of it alone are left out.
+    pub(crate) fn others_failing(&self, notes: &[FailureNote]) -> BTreeMap<String, u32> {
+        if notes.is_empty() {
+            return BTreeMap::new();
+        }
+        let failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        let others = |note: &FailureNote| {
+            let count = failing.get(&note.key())?.saturating_sub(1);
+            (count > 0).then(|| (note.resource.clone(), count))
+        };
+        notes.iter().filter_map(others).collect()
     }
 
     /// A node by id.
@@ -187,6 +247,8 @@ fn restored(record: NodeRecord, key: PublicKey) -> NodeState {
         node.summary.counts = Some(run.counts);
         node.summary.since = Some(run.started);
         node.summary.paused = run.paused.map(Box::new);
+        node.keep_contended(&run.contended);
+        node.summary.failures = run.failures.into();
     }
     node
 }

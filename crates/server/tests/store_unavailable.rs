@@ -161,6 +161,7 @@ async fn facts_whose_sender_hung_up_count_all_the_same() {
             action: Action::Failed,
             edit: None,
             reason: Some("disk full".to_owned()),
+            cause: None,
             duration_ms: 1,
         }],
     };

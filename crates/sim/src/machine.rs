@@ -139,6 +139,7 @@ impl Machine {
             last_run: files.last_run.clone(),
             facts_pending: !files.log.facts.is_empty(),
             pause: None,
+            last_reboot: None,
         };
         let identity = Identity {
             hostname: self.hostname.clone(),
@@ -222,8 +223,8 @@ impl Machine {
                 let waits = !self.disk.files().log.facts.is_empty();
                 return Ok(waits.then_some(NodeInput::FactsWait));
             }
-            // No simulated host is paused.
-            NodeEffect::SavePause(_) => {}
+            // No simulated host is paused, and no channel has a window for reboots.
+            NodeEffect::SavePause(_) | NodeEffect::Reboot(_) | NodeEffect::WatchCulprits(_) => {}
             NodeEffect::SaveRun(last) => self.disk.write(|files| files.last_run = Some(last))?,
             NodeEffect::Warn(text) => self.notes.push(text),
         }

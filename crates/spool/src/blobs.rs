@@ -186,6 +186,21 @@ impl BlobStore {
         Ok(())
     }
 
+    /// Removes a blob; fine if there is none.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn remove(&self, digest: &Digest) -> Result<()> {
+        let path = self.path(digest);
+        if !path.is_file() {
+            return Ok(());
+        }
+        let bytes = length(&path)?;
+        self.disk.unlink(&path)?;
+        self.forget(bytes);
+        Ok(())
+    }
+
     fn put_at(
         &self,
         path: &Path,

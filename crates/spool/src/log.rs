@@ -345,7 +345,7 @@ fn reserves(body: &FactBody) -> u64 {
             | ActionOutcome::Expired => 2,
         },
         FactBody::Action(_) => 2,
-        FactBody::Run(_) => 1,
+        FactBody::Run(_) | FactBody::Contended { .. } => 1,
         _ => 0,
     }
 }

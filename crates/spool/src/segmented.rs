@@ -24,6 +24,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
+use model::collect::CollectInserting;
 use serde::{Deserialize, Serialize};
 
 pub(crate) use self::recovery::RecoveredLog;
@@ -264,7 +265,7 @@ impl<S: Serialize> SegmentedLog<S> {
     ) -> Result<((u64, u64), Vec<PathBuf>)> {
         self.rotate();
         let mut taken: BTreeMap<u64, Segment> =
-            damaged.iter().filter_map(|number| self.segments.remove_entry(number)).collect();
+            damaged.iter().filter_map(|number| self.segments.remove_entry(number)).collect_inserting();
         let at = self.append(parts, state, first).inspect_err(|_| self.segments.append(&mut taken))?;
         let mut names = Vec::new();
         for segment in taken.into_values() {

@@ -1,6 +1,7 @@
 //! The decision of which facts are accepted, the same for every backend.
 
 use model::RunReport;
+use model::contention;
 use model::log::{Fact, FactBody};
 use model::status::streak_after;
 use model::work::{ActionEvent, ActionFact};
@@ -23,8 +24,19 @@ impl Derived {
                 self.streak = streak_after(self.streak, report);
                 let RunReport { started, counts, .. } = *report;
                 let paused = report.paused.clone();
-                self.last_run = Some(RunSummary { fact: fact.seq, started, counts, paused });
+                let failures = report.failure_notes();
+                let contended = self.last_run.map(|last| last.contended).unwrap_or_default();
+                self.last_run =
+                    Some(RunSummary { fact: fact.seq, started, counts, paused, failures, contended });
             }
+            let contended = match &fact.body {
+                FactBody::Contended { resources, .. } => contention::kept(resources),
+                // What an agent that begins does not say again is over.
+                FactBody::Started { .. } => Vec::new(),
+                _ => continue,
+            };
+            // The first contention comes after the first run.
+            self.last_run = self.last_run.map(|last| RunSummary { contended, ..last });
         }
         self
     }

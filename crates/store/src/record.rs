@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use model::exchange::{HeldRelease, RunNote, Signed};
-use model::log::{Cursor, Fact};
+use model::log::{Cursor, Fact, FactBody};
 use model::{
-    Channel, Digest, FleetId, Hostname, Incarnation, NodeId, Pause, RunCounts, RunReport, Timestamp,
+    Channel, Contention, Digest, FailureNote, FleetId, Hostname, Incarnation, NodeId, Pause, RunCounts,
+    RunReport, Timestamp,
 };
 use schemars::JsonSchema;
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Deserializer, Serialize};
 use serde_json::Value;
 
 /// What a store is for; set once.
@@ -116,6 +117,12 @@ pub struct RunSummary {
     /// The host was paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
+    /// Its first failures in short.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub failures: Vec<FailureNote>,
+    /// What something else changes again and again on the host, as its newest fact about that says.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub contended: Vec<Contention>,
 }
 
 /// One contact, to be persisted with others (CNV-4).
@@ -208,7 +215,7 @@ pub struct RunRecord {
 }
 
 /// A stored fact.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FactRecord {
     /// Rises with every fact accepted; pages a listing.
@@ -222,6 +229,26 @@ pub struct FactRecord {
     /// The fact.
     #[serde(flatten)]
     pub fact: Fact,
+}
+
+// What serde derives for flattened fields copies them first, and a fact's body is read from JSON itself.
+impl<'de> Deserialize<'de> for FactRecord {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<FactRecord, D::Error> {
+        #[derive(Deserialize)]
+        #[serde(rename_all = "camelCase")]
+        struct FactFields {
+            id: u64,
+            node: NodeId,
+            incarnation: Incarnation,
+            received: Timestamp,
+            seq: u64,
+            at: Timestamp,
+            body: FactBody,
+        }
+        let FactFields { id, node, incarnation, received, seq, at, body } =
+            FactFields::deserialize(deserializer)?;
+        Ok(FactRecord { id, node, incarnation, received, fact: Fact { seq, at, body } })
+    }
 }
 
 /// How much history is kept.

@@ -1,6 +1,7 @@
 //! LIF-4: what a control plane of format 1 wrote is read by this one and every later one: each table
 //! has rows in `golden/format-1.sql`, and what they say is in `golden/format-1.txt`. `MUSTER_BLESS=1`
-//! writes the second anew, and the first if it is not there.
+//! writes the second anew, and the first if it is not there. What is kept of a node's contentions (CNV-7)
+//! is a part of its last run that may be absent: no migration, so the version before opens the database.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 #[path = "conformance/fixture.rs"]
@@ -16,7 +17,7 @@ use model::condition::{Difference, Direction, SyncCause, SyncCondition};
 use model::exchange::{HeldRelease, RunNote, TraitReport};
 use model::log::{Fact, FactBody};
 use model::work::{ActionEvent, ActionFact, ActionOutcome, OutputStream};
-use model::{Digest, NodeId, ObjectKey, Stub};
+use model::{Contention, Culprit, Digest, NodeId, ObjectKey, Stub};
 use rusqlite::Connection;
 use store::{FleetMeta, ObjectFilter, Store, SyncProgress, TaskKind, TaskNode, TaskRecord, Touch};
 use sync::feed::ObjectState;
@@ -214,4 +215,45 @@ async fn rows_of_format_1_say_what_they_said() {
     assert_eq!(read(&store).await, said);
     assert_eq!(store.integrity().await.unwrap(), Vec::<String>::new());
     close(store).await;
+}
+
+/// CNV-7: kept over a restart of the control plane, until the node says otherwise or its agent begins anew.
+#[tokio::test]
+async fn contentions_are_kept_beside_the_last_run() {
+    let directory = tempfile::tempdir().unwrap();
+    let path = directory.path().join("new.db");
+    let contended = |seq, names: &[&str]| {
+        let contention = |name: &&str| Contention {
+            resource: (*name).to_owned(),
+            since: at(5),
+            corrections: 4,
+            wait_secs: 1,
+            culprit: Some(Culprit { pid: 7, program: Some("/usr/bin/fighter".into()), unit: None }),
+        };
+        let resources = names.iter().map(contention).collect();
+        Fact { seq, at: at(100), body: FactBody::Contended { resources, more: 0 } }
+    };
+    let mut kept = Vec::new();
+    let batches = [
+        vec![run(1, 0, false), contended(2, &["m/file:/a"])],
+        vec![run(3, 1, false)],
+        vec![contended(4, &[])],
+        vec![contended(5, &["m/file:/b"]), started(6)],
+    ];
+    let mut node = None;
+    for facts in batches {
+        let store = Store::open(&path).unwrap();
+        let id = match node.clone() {
+            Some(id) => id,
+            None => enrolled(&store, 1).await,
+        };
+        store.append_facts(&id, &incarnation("one"), facts, at(1)).await.unwrap();
+        node = Some(id);
+        close(store).await;
+        let store = Store::open(&path).unwrap();
+        let last_run = store.nodes().await.unwrap()[0].last_run.clone().unwrap();
+        kept.push(last_run.contended.iter().map(|one| one.resource.clone()).collect::<Vec<_>>());
+        close(store).await;
+    }
+    assert_eq!(kept, [vec!["m/file:/a"], vec!["m/file:/a"], vec![], vec![]]);
 }

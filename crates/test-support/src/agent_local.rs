@@ -56,8 +56,12 @@ impl LocalHost {
 
     /// Starts the daemon, and waits until it answers and made its first run.
     pub fn start(&mut self) {
+        self.start_as(self.command(&["daemon"]));
+    }
+
+    /// As [`LocalHost::start`], by another command that becomes the daemon.
+    pub fn start_as(&mut self, mut command: Command) {
         let log = std::fs::File::options().create(true).append(true).open(self.log_file()).unwrap();
-        let mut command = self.command(&["daemon"]);
         command.env("NO_COLOR", "1").stdout(Stdio::null()).stderr(log);
         self.daemon = Some(command.spawn().unwrap());
         until_blocking("the daemon answers", || {

@@ -19,14 +19,56 @@ pub struct Feature {
     pub resource_types: &'static [&'static str],
     /// Keys of any resource whose use makes a release require it.
     pub resource_keys: &'static [&'static str],
+    /// Attributes of a type whose use makes a release require it.
+    pub attributes: &'static [TypeAttribute],
     /// Functions in `when:` whose use makes a release require it.
     pub predicates: &'static [&'static str],
+    /// Files of modules whose use makes a release require it.
+    pub files: Option<FileUse>,
+}
+
+/// An attribute of a resource type.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TypeAttribute {
+    /// The type's name.
+    pub kind: &'static str,
+    /// The attribute's name.
+    pub name: &'static str,
+}
+
+/// What an older agent would not see of the files of a module.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FileUse {
+    /// That one is executable.
+    Executable,
 }
 
 impl Feature {
     /// A feature that nothing uses, to be named and filled in.
-    pub const NONE: Feature = Feature { name: "", resource_types: &[], resource_keys: &[], predicates: &[] };
+    pub const NONE: Feature = Feature {
+        name: "",
+        resource_types: &[],
+        resource_keys: &[],
+        attributes: &[],
+        predicates: &[],
+        files: None,
+    };
 }
+
+const FORCE: &[TypeAttribute] = &[
+    TypeAttribute { kind: "file", name: "force" },
+    TypeAttribute { kind: "directory", name: "force" },
+    TypeAttribute { kind: "symlink", name: "force" },
+];
+const PART_VALIDATE: &[TypeAttribute] = &[
+    TypeAttribute { kind: "line", name: "validate" },
+    TypeAttribute { kind: "block", name: "validate" },
+    TypeAttribute { kind: "ini", name: "validate" },
+    TypeAttribute { kind: "json", name: "validate" },
+];
+const UPDATE_PASSWORD: &[TypeAttribute] = &[TypeAttribute { kind: "user", name: "update_password" }];
+const STDIN: &[TypeAttribute] =
+    &[TypeAttribute { kind: "exec", name: "stdin" }, TypeAttribute { kind: "shell", name: "stdin" }];
 
 /// The features that this build has beyond what the first release of this format has. What
 /// every agent has is not listed; nor are keys that an older agent may ignore without harm
@@ -58,6 +100,12 @@ pub const FEATURES: &[Feature] = &[
         ..Feature::NONE
     },
     Feature { name: "guards", resource_keys: &["only_if", "not_if"], ..Feature::NONE },
+    Feature { name: "archive", resource_types: &["archive"], ..Feature::NONE },
+    Feature { name: "force", attributes: FORCE, ..Feature::NONE },
+    Feature { name: "part-validate", attributes: PART_VALIDATE, ..Feature::NONE },
+    Feature { name: "update-password", attributes: UPDATE_PASSWORD, ..Feature::NONE },
+    Feature { name: "stdin", attributes: STDIN, ..Feature::NONE },
+    Feature { name: "executable-files", files: Some(FileUse::Executable), ..Feature::NONE },
     Feature {
         name: "predicates",
         predicates: &[

@@ -147,6 +147,7 @@ fn reports() -> impl Strategy<Value = RunReport> {
         action: Action::Failed,
         edit: None,
         reason,
+        cause: None,
         duration_ms,
     });
     (instants(), any::<u64>(), digests(), any::<bool>(), prop::collection::vec(item, 0..3)).prop_map(
@@ -175,6 +176,7 @@ fn facts() -> impl Strategy<Value = Fact> {
         (".{0,9}", ".{0,20}").prop_map(|(code, message)| FactBody::Refused { code, message }),
         (".{0,9}", ".{0,20}").prop_map(|(version, boot_id)| FactBody::Started { version, boot_id }),
         ".{0,20}".prop_map(|message| FactBody::Repaired { message }),
+        (".{0,9}", ".{0,20}").prop_map(|(reason, window)| FactBody::Rebooting { reason, window }),
     ];
     (any::<u64>(), instants(), body).prop_map(|(seq, at, body)| Fact { seq, at, body })
 }
@@ -207,6 +209,7 @@ fn answers() -> impl Strategy<Value = Answer> {
     (any::<u64>(), option::of(acked), option::of(any::<u64>()), any::<bool>(), any::<bool>()).prop_map(
         |(next_checkin_secs, acked, run_request, stream_requested, want_traits)| Answer {
             want_seen: !want_traits,
+            same_cause: Default::default(),
             next_checkin_secs,
             acked,
             offer: None,

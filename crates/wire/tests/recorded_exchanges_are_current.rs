@@ -158,6 +158,7 @@ fn stream() -> Vec<Said> {
                 stream_requested: false,
                 want_traits: false,
                 want_seen: false,
+                same_cause: Default::default(),
             })),
         ),
         (Role::Principal, "Something changed: check in now.", Frame::StateUpdated),

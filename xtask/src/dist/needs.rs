@@ -17,6 +17,9 @@ const KNOWN: &[(&str, &str, &str)] = &[
     ("libgcc_s.so.", "libgcc-s1", "GCC_"),
 ];
 
+/// What the C library calls packed relative relocations, and the version that first reads them.
+const RELATIVE: (&str, &str) = ("GLIBC_ABI_DT_RELR", "2.36");
+
 /// The packages that a program depends on, as a `Depends` field has them, in order.
 ///
 /// # Errors
@@ -47,7 +50,10 @@ fn from_text(text: &str) -> Result<Vec<String>, String> {
         }
         // Only what the library is asked for; what the program defines names no file.
         let (Some((_, package, prefix)), Some(version)) = (library, after(line, "Name: ")) else { continue };
-        let numbers = version.strip_prefix(prefix).and_then(numbers);
+        let numbers = match version == RELATIVE.0 {
+            true => numbers(RELATIVE.1),
+            false => version.strip_prefix(prefix).and_then(numbers),
+        };
         if let (Some(newest), Some(numbers)) = (newest.get_mut(package), numbers) {
             *newest = numbers.max(std::mem::take(newest));
         }
@@ -96,6 +102,12 @@ Version needs section '.gnu.version_r' contains 2 entries:
     #[test]
     fn the_newest_symbols_count() {
         assert_eq!(from_text(TEXT).unwrap(), ["libc6 (>= 2.34)", "libgcc-s1 (>= 4.2.0)"]);
+    }
+
+    #[test]
+    fn packed_relocations_need_a_library_that_reads_them() {
+        let text = TEXT.replace("GLIBC_PRIVATE", "GLIBC_ABI_DT_RELR");
+        assert_eq!(from_text(&text).unwrap(), ["libc6 (>= 2.36)", "libgcc-s1 (>= 4.2.0)"]);
     }
 
     #[test]

@@ -141,8 +141,9 @@ fn release(state: &Path) -> String {
         Ok(text) => text,
         Err(error) => return format!("adoption.json: {error}"),
     };
-    let adoption =
-        text.split_once('\n').and_then(|(_, json)| serde_json::from_str::<node::Adoption>(json).ok());
+    let adoption = text
+        .split_once('\n')
+        .and_then(|(_, json)| serde_json::from_slice::<node::Adoption>(json.as_bytes()).ok());
     adoption.as_ref().map_or_else(|| "adoption.json cannot be read".to_owned(), json)
 }
 

@@ -1,6 +1,6 @@
 //! The daemon's end of its socket: what somebody at the host asks for, and what the socket shows.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use model::{Pause, Timestamp};
@@ -37,6 +37,7 @@ impl Daemon {
             runner: self.runner.clone(),
             storage: self.storage.clone(),
             host: self.host.clone(),
+            watch: self.watch.clone(),
             turn: Arc::new(Semaphore::new(1)),
         };
         Some(tokio::spawn(socket.serve(Arc::new(handler), own)))
@@ -110,13 +111,16 @@ impl Daemon {
         });
     }
 
-    pub(super) fn note_answered(&self) {
+    pub(super) fn note_answered(&self, same_cause: &BTreeMap<String, u32>) {
         let at = now();
         let ahead_ms = self.session.server_time().0.saturating_sub(at.0);
         self.local.set(|state| {
             state.contact.answered = Some(at);
             state.contact.problem = None;
             state.contact.clock_ahead_ms = Some(ahead_ms);
+            if state.contact.same_cause != *same_cause {
+                state.contact.same_cause = same_cause.clone();
+            }
         });
     }
 

@@ -3,7 +3,8 @@
 
 use std::collections::BTreeMap;
 
-use model::{Action, Digest, RunReport};
+use model::collect::CollectInserting;
+use model::{Action, Digest, ResourceReport, RunReport};
 
 /// The most failures that one run names; the rest is counted.
 const MAX_NAMED: usize = 20;
@@ -42,9 +43,8 @@ impl RunLog {
     /// The failures that the journal has not named yet, with their causes; forgets what is over.
     fn new_failures<'a>(&mut self, report: &'a RunReport) -> Vec<(&'a str, &'a str)> {
         let failed = report.items.iter().filter(|item| item.action == Action::Failed);
-        let failed: BTreeMap<&str, &str> = failed
-            .map(|item| (item.resource.as_str(), item.reason.as_deref().unwrap_or("no cause is known")))
-            .collect();
+        let failed: BTreeMap<&str, &ResourceReport> =
+            failed.map(|item| (item.resource.as_str(), item)).collect_inserting();
         self.0.retain(|resource, _| {
             // A partial run says nothing of what it did not look at.
             let still = failed.contains_key(resource.as_str()) || report.partial.is_some();
@@ -54,8 +54,13 @@ impl RunLog {
             still
         });
         let mut new = Vec::new();
-        for (resource, cause) in failed {
-            let digest = Digest::of(cause.as_bytes());
+        for (resource, item) in failed {
+            let cause = item.reason.as_deref().unwrap_or("no cause is known");
+            // Process ids and output differ from run to run.
+            let digest = match &item.cause {
+                Some(known) => Digest::of(format!("{:?} {}", known.code, known.detail).as_bytes()),
+                None => Digest::of(cause.as_bytes()),
+            };
             if self.0.get(resource) == Some(&digest) {
                 continue;
             }
@@ -71,7 +76,7 @@ impl RunLog {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use model::{ResourceReport, RunCounts, Timestamp};
+    use model::{RunCounts, Timestamp};
 
     fn failing(causes: &[(&str, &str)]) -> RunReport {
         let item = |(resource, cause): &(&str, &str)| ResourceReport {
@@ -79,6 +84,7 @@ mod tests {
             action: Action::Failed,
             edit: None,
             reason: Some((*cause).to_owned()),
+            cause: None,
             duration_ms: 0,
         };
         RunReport {

@@ -71,8 +71,11 @@ impl Daemon {
             DaemonEvent::Flushed { .. } | DaemonEvent::Acknowledged { .. } => self.flushing = false,
             DaemonEvent::Answered { .. } => self.checking_in = false,
             // Who asks hears that the daemon stops, as the answer goes with the question.
-            DaemonEvent::Local(_) | DaemonEvent::Input(_) | DaemonEvent::FactsWait | DaemonEvent::Contact => {
-            }
+            DaemonEvent::Local(_)
+            | DaemonEvent::Input(_)
+            | DaemonEvent::FactsWait
+            | DaemonEvent::Contact
+            | DaemonEvent::Touched => {}
         }
     }
 

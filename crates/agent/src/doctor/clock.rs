@@ -18,7 +18,7 @@ const SET_CLOCK: &str = "set the clock, and let it be kept: timedatectl set-ntp 
 pub(super) fn newest_signature(state: &Path) -> Option<Timestamp> {
     // Read beside the daemon, which sets aside what is damaged: a look does not.
     let text = std::fs::read_to_string(state.join("adoption.json")).ok()?;
-    let adoption: Adoption = serde_json::from_str(text.split_once('\n')?.1).ok()?;
+    let adoption: Adoption = serde_json::from_slice(text.split_once('\n')?.1.as_bytes()).ok()?;
     let newest = adoption.floor.newest_signature;
     (newest > Timestamp::default()).then_some(newest)
 }

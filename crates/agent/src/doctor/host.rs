@@ -8,6 +8,8 @@ use std::time::Duration;
 use host::{Command, End, Host, HostOptions, Program};
 
 use super::Finding;
+use crate::clock::now;
+use crate::healing::WatchView;
 use crate::machine::DEFAULT_STATE;
 use crate::render::chain;
 
@@ -87,6 +89,11 @@ pub(super) fn disk(state: &Path) -> Vec<Finding> {
         Ok(usage) => usage,
         Err(why) => return vec![Finding::warn("disk", why, "look at it with df")],
     };
+    if usage.read_only {
+        let evidence = format!("the file system of {} is read-only", state.display());
+        let next = "remount it writable: until then nothing is adopted, changed or reported";
+        return vec![Finding::fail("disk", evidence, next)];
+    }
     let free = format!("{} MiB free at {}", usage.available / (1024 * 1024), state.display());
     let full = "make room: until then nothing new is adopted, and facts wait in less and less space";
     let space = match usage.available {
@@ -103,6 +110,46 @@ pub(super) fn disk(state: &Path) -> Vec<Finding> {
         (_, free) => Some(Finding::ok("inodes", format!("{free} are free"))),
     };
     std::iter::once(space).chain(inodes).collect()
+}
+
+/// What the daemon watches, which limit keeps it from more, and what fights with it.
+pub(super) fn watched(watch: &WatchView) -> Vec<Finding> {
+    let subject = "watch";
+    let mut findings = Vec::new();
+    let blind = "full runs still find what is changed by hand";
+    match (&watch.limit, &watch.problem) {
+        (Some(limit), _) => {
+            let evidence = format!("{}: the kernel's limit {limit} is reached; {blind}", watch.text());
+            findings.push(Finding::warn(subject, evidence, raised(limit)));
+        }
+        (None, Some(problem)) => {
+            let evidence = format!("{}: {problem}; {blind}", watch.text());
+            findings.push(Finding::warn(subject, evidence, "see the reason; the interval is the backstop"));
+        }
+        (None, None) => findings.push(Finding::ok(subject, watch.text())),
+    }
+    if let Some(problem) = &watch.units_problem {
+        let evidence = format!("{problem}; the agent tries again; {blind}");
+        findings.push(Finding::warn(subject, evidence, "systemctl status dbus.socket dbus.service"));
+    }
+    if let Some(problem) = &watch.culprits_problem {
+        findings.push(Finding::warn(subject, problem, "run the agent as root with CAP_SYS_ADMIN"));
+    }
+    for contention in &watch.contended {
+        let evidence = format!("{}: {}", contention.resource, crate::render::contention(contention, now()));
+        let next = "stop the other one, or declare what it wants, or take the resource out of the fleet repo";
+        findings.push(Finding::warn("contended", evidence, next));
+    }
+    findings
+}
+
+/// The command that raises a limit: to twice what it is.
+fn raised(parameter: &str) -> String {
+    let path = format!("/proc/sys/{}", parameter.replace('.', "/"));
+    let now: Option<u64> = fs::read_to_string(path).ok().and_then(|text| text.trim().parse().ok());
+    let least = if parameter.ends_with("watches") { 65_536 } else { 512 };
+    let to = now.map_or(least, |now| now.saturating_mul(2).max(least));
+    format!("sysctl {parameter}={to}, and write it to /etc/sysctl.d for the next boot")
 }
 
 /// What the kernel allows to watch.

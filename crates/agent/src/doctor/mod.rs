@@ -128,7 +128,9 @@ pub fn diagnose(options: &MachineOptions) -> Diagnosis {
     findings.extend(host::disk(&state));
     let verified = membership.as_ref().and_then(|_| clock::newest_signature(&state));
     findings.push(clock::plausible(now(), BUILT, verified));
-    let contact = daemon.ok().and_then(|view| view.daemon).map(|daemon| daemon.contact);
+    let view = daemon.ok().and_then(|view| view.daemon);
+    findings.extend(view.as_ref().and_then(|view| view.watch.as_ref()).into_iter().flat_map(host::watched));
+    let contact = view.map(|daemon| daemon.contact);
     findings.extend(contact.and_then(|contact| contact.clock_ahead_ms).map(clock::compared));
     findings.extend(network::proxies(|name| std::env::var(name).ok()));
     if let Some(membership) = &membership {

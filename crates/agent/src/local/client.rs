@@ -11,9 +11,10 @@ use hyper_util::rt::TokioIo;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
-use super::messages::{PauseRequest, PauseView, RunLimit, RunProgress, RunTicket};
+use super::messages::{FileRestoreRequest, PauseRequest, PauseView, RunLimit, RunProgress, RunTicket};
 use super::problem::LocalProblem;
 use super::{path, route, server};
+use crate::files::{FileVersionDiff, FileVersionsView, RestoredVersion};
 use crate::machine::MachineOptions;
 use crate::status::AgentStatusView;
 use crate::why::ResourceExplanation;
@@ -139,6 +140,32 @@ impl LocalClient {
         self.get(&format!("{}?name={}", route::RESOURCES, wire::percent::encode_component(name)))
     }
 
+    /// The kept versions of a file, or of all files below a directory; of all for `None`.
+    ///
+    /// # Errors
+    /// [`LocalClientError`] says what failed.
+    pub fn file_versions(&self, path: Option<&str>) -> Result<FileVersionsView, LocalClientError> {
+        let query = path.map(|path| format!("?path={}", wire::percent::encode_component(path)));
+        self.get(&format!("{}{}", route::FILES, query.unwrap_or_default()))
+    }
+
+    /// How a version of a file differs from what is there now; the newest for `None`.
+    ///
+    /// # Errors
+    /// [`LocalClientError`] says what failed.
+    pub fn file_diff(&self, path: &str, version: Option<u64>) -> Result<FileVersionDiff, LocalClientError> {
+        let version = version.map(|version| format!("&version={version}")).unwrap_or_default();
+        self.get(&format!("{}?path={}{version}", route::FILE_DIFF, wire::percent::encode_component(path)))
+    }
+
+    /// Puts a version of a file back.
+    ///
+    /// # Errors
+    /// [`LocalClientError`] says what failed.
+    pub fn file_restore(&self, request: &FileRestoreRequest) -> Result<RestoredVersion, LocalClientError> {
+        self.post(route::FILE_RESTORE, request)
+    }
+
     fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, LocalClientError> {
         let wait = ANSWER_TIMEOUT + Duration::from_secs(FOLLOW_SECS);
         self.call(Method::GET, path, Bytes::new(), wait)
@@ -156,6 +183,18 @@ impl LocalClient {
         body: Bytes,
         timeout: Duration,
     ) -> Result<T, LocalClientError> {
+        let answer = self.exchange(method, path, body, timeout)?;
+        serde_json::from_slice(&answer).map_err(|error| self.broke(error))
+    }
+
+    /// One request. Apart from [`LocalClient::call`], so that it is compiled once and not for each answer.
+    fn exchange(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+        timeout: Duration,
+    ) -> Result<Bytes, LocalClientError> {
         let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
         let runtime = runtime.map_err(|error| self.broke(error))?;
         let request = Request::builder().method(method).uri(path).header("host", "localhost");
@@ -177,7 +216,7 @@ impl LocalClient {
             tokio::time::timeout(timeout, exchange).await.unwrap_or_else(|_| Err(late()))
         })?;
         if status.is_success() {
-            return serde_json::from_slice(&bytes).map_err(|error| self.broke(error));
+            return Ok(bytes);
         }
         match serde_json::from_slice::<LocalProblem>(&bytes) {
             Ok(problem) => Err(problem.into()),

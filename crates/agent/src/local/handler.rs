@@ -5,17 +5,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use converge::RunMode;
+use model::log::FactBody;
 use node::{Adoption, RunOrder};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Semaphore, oneshot};
 
-use super::messages::{DaemonView, PauseRequest, RunLimit, RunProgress, RunTicket};
+use super::messages::{DaemonView, FileRestoreRequest, PauseRequest, RunLimit, RunProgress, RunTicket};
 use super::problem::{LocalProblem, LocalProblemCode};
 use super::route::{LocalAccess, LocalCall};
 use super::state::SharedLocalState;
 use crate::clock::now;
 use crate::events::{DaemonEvent, DaemonHandle, LocalCommand, LocalReply};
+use crate::files::{self, FileVersionError};
+use crate::healing::HostWatch;
 use crate::render::chain;
 use crate::runner::{Runner, RunnerError, scope_of};
 use crate::status::AgentStatusView;
@@ -33,6 +36,7 @@ pub(crate) struct LocalHandler {
     pub(crate) runner: Arc<Runner>,
     pub(crate) storage: Storage,
     pub(crate) host: Arc<host::Host>,
+    pub(crate) watch: HostWatch,
     /// One plan or explanation at a time: each binds the set.
     pub(crate) turn: Arc<Semaphore>,
 }
@@ -84,6 +88,25 @@ impl LocalHandler {
                     parameter(query, "name").ok_or_else(|| bad("the query names no resource".into()))?;
                 self.in_turn(move |handler| handler.why(&name)).await
             }
+            LocalCall::FileVersions => {
+                let path = parameter(query, "path");
+                let show = move |handler: &LocalHandler| {
+                    json(&files::versions(handler.storage.durable(), path.as_deref()))
+                };
+                self.aside(show).await
+            }
+            LocalCall::FileDiff => {
+                let path = parameter(query, "path").ok_or_else(|| bad("the query names no path".into()))?;
+                let version = match parameter(query, "version") {
+                    Some(_) => Some(number(query, "version")?),
+                    None => None,
+                };
+                self.in_turn(move |handler| handler.file_diff(&path, version)).await
+            }
+            LocalCall::FileRestore => {
+                let request: FileRestoreRequest = read(body)?;
+                self.in_turn(move |handler| handler.file_restore(&request)).await
+            }
         }
     }
 
@@ -98,6 +121,8 @@ impl LocalHandler {
             contact: shown.contact,
             facts_waiting: self.storage.facts_waiting(),
             running_since: shown.running_since,
+            watch: Some(self.watch.view()),
+            reboot: shown.reboot,
         });
         view.paused = shown.pause;
         view.last_run = shown.last_run.map(|last| (*last).clone());
@@ -128,17 +153,24 @@ impl LocalHandler {
             root: adoption.root,
             intended: false,
             pause: None,
-            tags: limit.tags.clone(),
+            scope: scope_of(&limit.tags),
         };
-        let planned = self.runner.run(&order, &traits, RunMode::Plan, scope_of(&limit.tags));
+        let planned = self.runner.run(&order, &traits, RunMode::Plan, order.scope.clone());
         json(&planned.map_err(|error| failed(chain(&error)))?)
     }
 
     fn why(&self, name: &str) -> LocalAnswer {
         let traits = crate::runner::observed(&self.host);
-        let last = self.state.shown().last_run;
+        let shown = self.state.shown();
+        let last = shown.last_run;
         match why::explain(&self.runner, self.storage.durable(), &traits, last.as_deref(), name) {
-            Ok(explained) => json(&explained),
+            Ok(mut explained) => {
+                explained.same_cause = shown.contact.same_cause.get(explained.resource.as_str()).copied();
+                let contended = self.watch.view().contended;
+                explained.contention =
+                    contended.into_iter().find(|one| one.resource == explained.resource.as_str());
+                json(&explained)
+            }
             Err(WhyError::Runner(RunnerError::NothingHeld)) => Err(nothing_held()),
             Err(error @ WhyError::Unknown { .. }) => {
                 let problem = LocalProblem::new(LocalProblemCode::NotFound, error.to_string());
@@ -146,6 +178,28 @@ impl LocalHandler {
             }
             Err(error) => Err(failed(chain(&error))),
         }
+    }
+
+    fn file_diff(&self, path: &str, version: Option<u64>) -> LocalAnswer {
+        let diff = files::diff(self.storage.durable(), self.runner.kinds(), path, version);
+        json(&diff.map_err(refused_version)?)
+    }
+
+    fn file_restore(&self, FileRestoreRequest { path, version }: &FileRestoreRequest) -> LocalAnswer {
+        let durable = self.storage.durable();
+        let restored =
+            files::restore(durable, self.runner.kinds(), path, *version).map_err(refused_version)?;
+        if !restored.unchanged {
+            let fact = FactBody::FileRestored { path: path.clone(), version: *version };
+            match self.storage.append_blocking(fact) {
+                Ok(()) => self.daemon.facts_wait(),
+                Err(error) => tracing::error!(error = %chain(&error), "a fact could not be recorded"),
+            }
+        }
+        let traits = crate::runner::observed(&self.host);
+        let pause = self.state.shown().pause;
+        let next = files::after_restore(&self.runner, durable, &traits, path, pause);
+        json(&restored.with_next(path, next))
     }
 
     /// Asks the daemon, and waits for its answer.
@@ -196,6 +250,16 @@ fn read<T: DeserializeOwned>(body: &[u8]) -> Result<T, LocalProblem> {
 /// What a run is about; an empty body asks for all.
 fn limit(body: &[u8]) -> Result<RunLimit, LocalProblem> {
     if body.is_empty() { Ok(RunLimit::default()) } else { read(body) }
+}
+
+fn refused_version(error: FileVersionError) -> LocalProblem {
+    match &error {
+        FileVersionError::Unknown { path, .. } => {
+            let problem = LocalProblem::new(LocalProblemCode::NotFound, error.to_string());
+            problem.with_next(format!("muster-agent file versions {path}"))
+        }
+        _ => failed(chain(&error)),
+    }
 }
 
 fn bad(message: String) -> LocalProblem {

@@ -1,9 +1,12 @@
 //! What travels over the socket, as JSON; docs/agent-socket.md shows each.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::{Pause, RunReport, Timestamp};
+use node::RebootOutlook;
 use serde::{Deserialize, Serialize};
+
+use crate::healing::WatchView;
 
 /// The longest pause that ends by itself.
 pub const MAX_PAUSE_SECS: u64 = 366 * 24 * 3600;
@@ -25,6 +28,12 @@ pub struct DaemonView {
     /// A run is under way since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running_since: Option<Timestamp>,
+    /// What is watched, and what fights.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub watch: Option<WatchView>,
+    /// How a reboot stands that something on the host requires.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reboot: Option<RebootOutlook>,
 }
 
 /// How contacts with the control plane went since the daemon began.
@@ -43,6 +52,10 @@ pub struct ContactView {
     /// What the control plane's clock is ahead of the host's, in milliseconds, as far as it said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_ahead_ms: Option<i64>,
+    /// On how many other nodes what failed here fails for the same cause, by resource, as the last answer
+    /// said.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub same_cause: BTreeMap<String, u32>,
 }
 
 /// What a run or a plan is about. An empty body asks for all.
@@ -109,6 +122,16 @@ pub struct PauseView {
     /// This run began before the pause and goes on to its end.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_under_way: Option<u64>,
+}
+
+/// Put a version of a file back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct FileRestoreRequest {
+    /// The file.
+    pub path: String,
+    /// The number of the version.
+    pub version: u64,
 }
 
 /// Why a pause cannot be made.

@@ -26,6 +26,12 @@ pub enum LocalCall {
     Resume,
     /// All about one resource.
     Why,
+    /// The kept versions of files.
+    FileVersions,
+    /// How a version of a file differs from what is there.
+    FileDiff,
+    /// Put a version of a file back.
+    FileRestore,
 }
 
 /// One route.
@@ -53,6 +59,12 @@ pub const PAUSE: &str = "/v1/local/pause";
 pub const RESUME: &str = "/v1/local/resume";
 /// One resource: `?name=NAME`.
 pub const RESOURCES: &str = "/v1/local/resources";
+/// The kept versions of files: `?path=PATH`, of one file or of all below a directory.
+pub const FILES: &str = "/v1/local/files";
+/// How a version of a file differs: `?path=PATH&version=N`, the newest without a number.
+pub const FILE_DIFF: &str = "/v1/local/files/diff";
+/// Put a version of a file back.
+pub const FILE_RESTORE: &str = "/v1/local/files/restore";
 
 /// Every route of the socket.
 pub const LOCAL_ROUTES: &[LocalRoute] = &[
@@ -63,6 +75,9 @@ pub const LOCAL_ROUTES: &[LocalRoute] = &[
     LocalRoute { method: "POST", path: PAUSE, access: LocalAccess::Act, call: LocalCall::Pause },
     LocalRoute { method: "POST", path: RESUME, access: LocalAccess::Act, call: LocalCall::Resume },
     LocalRoute { method: "GET", path: RESOURCES, access: LocalAccess::Act, call: LocalCall::Why },
+    LocalRoute { method: "GET", path: FILES, access: LocalAccess::Act, call: LocalCall::FileVersions },
+    LocalRoute { method: "GET", path: FILE_DIFF, access: LocalAccess::Act, call: LocalCall::FileDiff },
+    LocalRoute { method: "POST", path: FILE_RESTORE, access: LocalAccess::Act, call: LocalCall::FileRestore },
 ];
 
 /// The route of a request.

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::{Pause, RunReport, Timestamp};
+use node::RebootOutlook;
 use tokio::sync::watch;
 
 use super::messages::{ContactView, RunProgress};
@@ -29,6 +30,8 @@ pub struct LocalState {
     pub begun: u64,
     /// When the one under way began.
     pub running_since: Option<Timestamp>,
+    /// How a reboot stands that is required.
+    pub reboot: Option<RebootOutlook>,
     ended: VecDeque<(u64, Result<Arc<RunReport>, String>)>,
 }
 
@@ -67,6 +70,7 @@ impl SharedLocalState {
             last_run: LastRunView::read(&directory).map(Arc::new),
             begun: 0,
             running_since: None,
+            reboot: None,
             ended: VecDeque::new(),
         };
         SharedLocalState { state: Arc::new(watch::Sender::new(state)), directory: Arc::new(directory) }
@@ -111,6 +115,14 @@ impl SharedLocalState {
                 state.ended.pop_front();
             }
         });
+    }
+
+    /// A run over what other hands changed came to this. Nobody follows it.
+    pub(crate) fn healed(&self, view: LastRunView) {
+        if let Err(error) = view.write(&self.directory) {
+            tracing::warn!(%error, "what was put right cannot be kept for `muster-agent status`");
+        }
+        self.set(|state| state.last_run = Some(Arc::new(view)));
     }
 
     /// How a run stands; waits until it ended, or for so long.

@@ -15,6 +15,7 @@ use std::time::{Duration, Instant};
 use backends::Listing;
 use backends::reconcile::{self, Guard, HeldDeletion, HoldReason};
 use bytes::Bytes;
+use model::collect::CollectInserting;
 use model::condition::NodeProblem;
 use model::{ObjectKey, Stub};
 use sync::Side;
@@ -65,7 +66,7 @@ impl Reconciler {
         let max_delete_percent = self.policy.max_delete_percent;
         let guard = Guard { max_delete_percent, confirmed, unseen: !self.opened.seen };
         let mut changes = reconcile::autonomous(&fed, listing, guard);
-        let gone: BTreeSet<ObjectKey> = changes.remove.iter().cloned().collect();
+        let gone: BTreeSet<ObjectKey> = changes.remove.iter().cloned().collect_inserting();
         if !confirmed && !changes.remove.is_empty() && !self.opened.vanishing.is_over(gone, Instant::now()) {
             // More may vanish: together they are judged, not one after the other.
             changes.remove.clear();

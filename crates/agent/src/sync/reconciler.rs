@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use backends::reconcile::LastApplied;
 use backends::{Backend, ListingProblem};
 use bytes::Bytes;
+use model::collect::CollectInserting;
 use model::condition::NodeProblem;
 use model::replication::{Mode, SyncPolicy};
 use model::{Kind, ObjectKey};
@@ -252,7 +253,7 @@ impl Reconciler {
         }
         self.problem("objects", None);
         let old = std::mem::replace(&mut self.policy, policy.clone());
-        self.kinds = policy.kinds.iter().map(|kind| Kind::new(kind)).collect();
+        self.kinds = policy.kinds.iter().map(|kind| Kind::new(kind)).collect_inserting();
         if first || (old.mode, &old.folder, &old.kinds) != (policy.mode, &policy.folder, &policy.kinds) {
             self.open_backend();
         }
@@ -369,7 +370,7 @@ impl Reconciler {
             let subject = format!("{name}{within}{}{line}", problem.path);
             (subject, format!("{} ({})", problem.message, problem.code))
         };
-        let now: BTreeMap<String, String> = problems.iter().map(shown).collect();
+        let now: BTreeMap<String, String> = problems.iter().map(shown).collect_inserting();
         let is_of_backend = |subject: &String| {
             subject.strip_prefix(name).is_some_and(|within| within.is_empty() || within.starts_with('/'))
         };

@@ -1,6 +1,5 @@
 //! The verbs that speak with the daemon of this host over its socket, or do without one.
 
-use std::collections::BTreeSet;
 use std::path::PathBuf;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -14,14 +13,14 @@ use super::{VerbFailure, exit, print, show};
 use crate::clock::now;
 use crate::daemon::local::refused_for;
 use crate::local::client::{LocalClient, LocalClientError};
-use crate::local::messages::{PauseRequest, PauseView, RunLimit, RunProgress};
+use crate::local::messages::{FileRestoreRequest, PauseRequest, PauseView, RunLimit, RunProgress};
 use crate::machine::{Machine, MachineOptions};
 use crate::outcomes::LastRunView;
 use crate::render::{self, report};
-use crate::runner::{Runner, RunnerError, observed, scope_of};
+use crate::runner::{Runner, RunnerError, lower_priority, observed, scope_of};
 use crate::status::ShownResources;
 use crate::storage::Storage;
-use crate::{bundle, doctor, status, why};
+use crate::{bundle, doctor, files, status, why};
 
 /// A run that the daemon could not make.
 #[derive(Debug, thiserror::Error)]
@@ -108,6 +107,7 @@ fn ended(done: &RunReport, mode: RunMode, json: bool) -> Result<ExitCode, VerbFa
 /// # Errors
 /// When nothing is held, no resource has a tag of the scope, the host is paused and the run would change it, or the state cannot be used.
 pub fn run_once(machine: &Machine, mode: RunMode, scope: RunScope) -> Result<RunReport, VerbFailure> {
+    lower_priority();
     let durable = &machine.durable;
     let adoption = durable.adoption()?.ok_or(RunnerError::NothingHeld)?;
     let pause = durable.pause()?.filter(|pause| !pause.is_over(now()));
@@ -122,8 +122,8 @@ pub fn run_once(machine: &Machine, mode: RunMode, scope: RunScope) -> Result<Run
     let inputs = node::step::inputs_digest(&adoption.root, &read);
     let last = durable.last_run()?;
     let intended = last.as_ref().is_none_or(|last| last.inputs != inputs);
-    let (pause, tags) = (None, BTreeSet::new());
-    let order = RunOrder { seq: adoption.seq, root: adoption.root, intended, pause, tags };
+    let order =
+        RunOrder { seq: adoption.seq, root: adoption.root, intended, pause: None, scope: scope.clone() };
     let run = runner.run_watched(&order, &traits, mode, scope)?;
     if mode == RunMode::Apply && run.report.partial.is_some() {
         if LastRun::partial_is_fact(&run.report) {
@@ -210,6 +210,64 @@ pub(super) fn why(options: &MachineOptions, name: &str, json: bool) -> Result<Ex
     show(json, &explained, || explained.to_string())?;
     let failed = explained.outcome.as_ref().is_some_and(|known| known.action == Some(model::Action::Failed));
     Ok(if failed { ExitCode::from(exit::SOME_FAILED) } else { ExitCode::SUCCESS })
+}
+
+pub(super) fn file_versions(
+    options: &MachineOptions,
+    path: Option<&str>,
+    json: bool,
+) -> Result<ExitCode, VerbFailure> {
+    let view = match daemon_of(options)? {
+        Some(daemon) => daemon.file_versions(path)?,
+        None => files::versions(&Machine::open(options)?.durable, path),
+    };
+    show(json, &view, || view.text(now()))?;
+    Ok(ExitCode::SUCCESS)
+}
+
+pub(super) fn file_diff(
+    options: &MachineOptions,
+    path: &str,
+    version: Option<u64>,
+    json: bool,
+) -> Result<ExitCode, VerbFailure> {
+    let diff = match daemon_of(options)? {
+        Some(daemon) => daemon.file_diff(path, version)?,
+        None => {
+            let machine = Machine::open(options)?;
+            files::diff(&machine.durable, &machine.kinds, path, version)?
+        }
+    };
+    show(json, &diff, || diff.to_string())?;
+    let same = diff.lines.is_empty() && diff.attributes.is_empty();
+    Ok(if same { ExitCode::SUCCESS } else { ExitCode::from(exit::DIFFERENCES) })
+}
+
+pub(super) fn file_restore(
+    options: &MachineOptions,
+    path: String,
+    version: u64,
+    json: bool,
+) -> Result<ExitCode, VerbFailure> {
+    let restored = match daemon_of(options)? {
+        Some(daemon) => daemon.file_restore(&FileRestoreRequest { path, version })?,
+        None => {
+            let machine = Machine::open(options)?;
+            let durable = &machine.durable;
+            let restored = files::restore(durable, &machine.kinds, &path, version)?;
+            let storage = Storage::start(durable.clone())?;
+            if !restored.unchanged {
+                storage.append_blocking(FactBody::FileRestored { path: path.clone(), version })?;
+            }
+            let pause = durable.pause()?.filter(|pause| !pause.is_over(now()));
+            let runner = Runner::new(machine.kinds.clone(), storage, machine.membership.hostname.to_string());
+            let traits = observed(machine.kinds.host());
+            let next = files::after_restore(&runner, durable, &traits, &path, pause);
+            restored.with_next(&path, next)
+        }
+    };
+    show(json, &restored, || restored.text(now()))?;
+    Ok(ExitCode::SUCCESS)
 }
 
 pub(super) fn doctor(options: &MachineOptions, json: bool) -> Result<ExitCode, VerbFailure> {

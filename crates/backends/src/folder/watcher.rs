@@ -1,12 +1,12 @@
 //! The thread that looks at a folder whenever something happens there, and now and then.
 
-use std::mem::MaybeUninit;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
+use host::{DirectoryEvents, PathWatch};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
-use rustix::fs::{inotify, statfs};
+use rustix::fs::statfs;
 use rustix::io::Errno;
 
 use super::file::SETTLE;
@@ -23,8 +23,6 @@ const RESCAN_BLIND: u64 = 5_000;
 const RESCAN_GONE: u64 = 1_000;
 /// The least time between two looks, in milliseconds.
 const GAP: u64 = SETTLE / 3;
-/// Bytes of notifications read at a time; what they say does not matter.
-const NOTES: usize = 16 * 1024;
 
 /// File systems that other machines change, by the magic numbers of statfs: NFS, SMB, CIFS,
 /// SMB2, FUSE, 9P, AFS, Ceph, Coda, virtiofs, GFS2, OCFS2.
@@ -65,14 +63,13 @@ pub(super) fn start(
     let stop = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)
         .map_err(|errno| failed("eventfd", &errno))?;
     let stop = Arc::new(stop);
-    let flags = inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK;
-    // Without notifications the folder is looked at more often.
-    let notes = inotify::init(flags).ok().map(Arc::new);
+    // Without notifications, or without all of them, the folder is looked at more often.
+    let notes = PathWatch::open().ok().map(Arc::new);
     let blind = Arc::new(AtomicBool::new(notes.is_none()));
     let watch = {
         let (notes, blind) = (notes.clone(), blind.clone());
         move |dir: &OwnedFd| {
-            if notes.as_ref().is_some_and(|notes| !watched(notes, dir)) {
+            if notes.as_ref().is_some_and(|notes| notes.add(dir, DirectoryEvents::Closed).is_err()) {
                 blind.store(true, Ordering::Relaxed);
             }
         }
@@ -84,27 +81,11 @@ pub(super) fn start(
     Ok(Stop(stop))
 }
 
-/// Asks for notifications of a directory; false when they would not come, or not all.
-fn watched(notes: &OwnedFd, dir: &OwnedFd) -> bool {
-    use inotify::WatchFlags;
-    let flags = WatchFlags::CREATE
-        | WatchFlags::DELETE
-        | WatchFlags::CLOSE_WRITE
-        | WatchFlags::MOVED_FROM
-        | WatchFlags::MOVED_TO
-        | WatchFlags::ATTRIB
-        | WatchFlags::DELETE_SELF
-        | WatchFlags::MOVE_SELF
-        | WatchFlags::ONLYDIR;
-    let path = format!("/proc/self/fd/{}", dir.as_raw_fd());
-    inotify::add_watch(notes, path, flags).is_ok()
-}
-
 struct Watcher {
     state: Arc<Mutex<FolderState>>,
     clock: Clock,
     stop: Arc<OwnedFd>,
-    notes: Option<Arc<OwnedFd>>,
+    notes: Option<Arc<PathWatch>>,
     blind: Arc<AtomicBool>,
 }
 
@@ -155,8 +136,9 @@ impl Watcher {
     /// Takes all notifications: the look that follows sees what they are about.
     fn drain(&self) {
         let Some(notes) = &self.notes else { return };
-        let mut buffer = [MaybeUninit::<u8>::uninit(); NOTES];
-        while matches!(rustix::io::read(notes, &mut buffer), Ok((read, _)) if !read.is_empty()) {}
+        if notes.drain(|_| ()).is_err() {
+            self.blind.store(true, Ordering::Relaxed);
+        }
     }
 }
 

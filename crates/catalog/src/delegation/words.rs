@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use model::Fields;
+use model::collect::CollectInserting;
 use model::work::{Delegation, QuerySpec};
 
 use super::name_of;
@@ -72,17 +73,17 @@ pub fn permits(delegation: &Delegation) -> BTreeMap<String, Fields> {
     };
     let mut items = BTreeMap::new();
     for command in &delegation.commands {
-        items.insert(format!("run {}", show(command)), limit(None).into_iter().collect());
+        items.insert(format!("run {}", show(command)), limit(None).into_iter().collect_inserting());
     }
     for (name, action) in &delegation.actions {
-        let mut fields: Fields = limit(action.timeout_secs).into_iter().collect();
+        let mut fields: Fields = limit(action.timeout_secs).into_iter().collect_inserting();
         fields.insert("command".to_owned(), show(&action.command));
         let args = action.args.iter();
         fields.extend(args.map(|(argument, pattern)| (format!("{{{argument}}}"), pattern.clone())));
         items.insert(format!("action {name}"), fields);
     }
     for query in &delegation.queries {
-        let fields: Fields = limit(None).into_iter().collect();
+        let fields: Fields = limit(None).into_iter().collect_inserting();
         match query {
             QuerySpec::File { paths } => {
                 items.extend(paths.iter().map(|path| (format!("read {path}"), fields.clone())));

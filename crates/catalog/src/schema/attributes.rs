@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use lang::Value;
 use model::Digest;
+use model::collect::CollectInserting;
 
 use super::read::{self, Read};
 use super::{ResourceType, find, rules};
@@ -37,7 +38,7 @@ impl<'a> ResourceAttributes<'a> {
         let given = kind.attributes.iter().filter_map(|a| attributes.get(a.name).map(|value| (a, value)));
         let values = given
             .map(|(a, value)| Ok((a.name, read::read(a.kind, value)?)))
-            .collect::<Result<_, String>>()?;
+            .try_collect_inserting::<_, String, _>()?;
         Ok(ResourceAttributes { name, values, context })
     }
 

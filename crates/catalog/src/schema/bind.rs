@@ -41,13 +41,13 @@ pub fn bind_removal(kind: &str, name: &str, kept: &BTreeMap<String, Value>) -> R
         && let Some(digest) = attributes.remove("sha256")
     {
         let digest: Digest = digest.to_string().parse().map_err(|_| "its script's hash cannot be read")?;
-        files.insert(script, FileRef { digest, size: 0 });
+        files.insert(script, FileRef { digest, size: 0, executable: false });
     }
     // The files of a tree: of what is to go, the paths are enough.
     if let (Some(Value::List(paths)), Some(source)) =
         (attributes.remove("tree"), attributes.get("source").and_then(Value::as_str))
     {
-        let file = FileRef { digest: Digest::ZERO, size: 0 };
+        let file = FileRef { digest: Digest::ZERO, size: 0, executable: false };
         files.extend(paths.iter().map(|path| (format!("files/{source}/{path}"), file)));
     }
     bind(kind, name, &attributes, &BindContext { files: &files, rendered: None })

@@ -28,4 +28,4 @@ pub const COMMON: &[(&str, &str, &str)] = &[
 ];
 
 /// Types that the format knows and this version does not.
-pub const LATER_TYPES: &[&str] = &["git", "archive", "firewall", "container", "template"];
+pub const LATER_TYPES: &[&str] = &["git", "firewall", "container", "template"];

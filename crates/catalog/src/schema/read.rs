@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use lang::Value;
 use lang::regex::Regex;
 use model::Digest;
+use model::collect::CollectInserting;
 
 use super::FieldKind;
 use crate::module::CommandLine;
@@ -165,7 +166,7 @@ fn texts(value: &Value) -> Result<BTreeMap<String, String>, String> {
             }
             Ok((key.clone(), short_text(value).map_err(|why| format!("{key}: {why}"))?))
         })
-        .collect()
+        .try_collect_inserting()
 }
 
 fn codes(value: &Value) -> Result<Vec<i32>, String> {

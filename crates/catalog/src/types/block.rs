@@ -6,7 +6,7 @@ use lang::Value;
 use model::Fields;
 
 use super::FileContent;
-use super::edited::CREATE;
+use super::edited::{CREATE, VALIDATE};
 use super::{
     EditedFile, Ensure, FILE_TIMEOUT_SECS, GROUP, MODE, OWNER, ResourceSubject, STATE, Spec, StateSpec,
 };
@@ -58,6 +58,7 @@ pub(super) static TYPE: ResourceType = ResourceType {
             "a new block goes before the last line that matches, else at the end",
         ),
         CREATE,
+        VALIDATE,
         MODE,
         OWNER,
         GROUP,

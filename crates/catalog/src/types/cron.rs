@@ -13,7 +13,7 @@ use crate::schema::{
 };
 
 /// Where cron looks for files of entries.
-const FOLDER: &str = "/etc/cron.d";
+pub(super) const FOLDER: &str = "/etc/cron.d";
 /// The longest command that cron reads, in bytes.
 const MAX_COMMAND: usize = 998;
 /// What cron reads instead of the five fields.
@@ -171,6 +171,7 @@ fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
         ownership,
         validate: None,
         backup: false,
+        force: false,
     }))
 }
 

@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 
 use lang::Value;
 use model::Fields;
+use model::collect::CollectInserting;
 
 use super::{
-    Ensure, FILE_TIMEOUT_SECS, GROUP, MODE, OWNER, Ownership, ResourceSubject, STATE, Spec, StateSpec,
+    Ensure, FILE_TIMEOUT_SECS, FORCE, GROUP, MODE, OWNER, Ownership, ResourceSubject, STATE, Spec, StateSpec,
 };
 use crate::module::FileRef;
 use crate::module::OnRemove::{Delete, Keep, Restore};
@@ -36,13 +37,20 @@ pub(super) static TYPE: ResourceType = ResourceType {
             "",
             "a folder of the module, copied with all that is below it; with `state: absent` its files go",
         ),
-        Attribute::new("file_mode", FieldKind::Mode, "0644", "permission bits of the files of `source`"),
+        Attribute::new(
+            "file_mode",
+            FieldKind::Mode,
+            "0644",
+            "permission bits of the files of `source`; one that is executable in the fleet repo may be \
+             executed by everyone who may read it",
+        ),
         Attribute::new(
             "purge",
             FieldKind::Bool,
             "false",
             "remove what is in the directory and not in `source`; links are removed, never followed",
         ),
+        FORCE,
     ],
     timeout_secs: FILE_TIMEOUT_SECS,
     on_remove: &[Keep, Delete, Restore],
@@ -66,6 +74,8 @@ pub struct DirectorySpec {
     pub ownership: Ownership,
     /// `state: absent` removes what is inside too.
     pub recurse: bool,
+    /// A file or a link in its place is removed.
+    pub force: bool,
 }
 
 /// `directory` with `source`.
@@ -92,8 +102,11 @@ impl StateSpec for TreeSpec {
 
     /// For people. A state of the tree says more of each file (`converge::kinds::tree`).
     fn declared(&self) -> Fields {
-        let text = |file: &FileRef| format!("sha256:{} ({} bytes)", file.digest.short(), file.size);
-        self.files.iter().map(|(path, file)| (format!("./{path}"), text(file))).collect()
+        let text = |file: &FileRef| {
+            let executable = if file.executable { ", executable" } else { "" };
+            format!("sha256:{} ({} bytes{executable})", file.digest.short(), file.size)
+        };
+        self.files.iter().map(|(path, file)| (format!("./{path}"), text(file))).collect_inserting()
     }
 
     fn after(&self) -> Vec<ResourceSubject<'_>> {
@@ -103,7 +116,11 @@ impl StateSpec for TreeSpec {
 
 fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
     if attributes.contains_key("source") {
-        return Vec::new();
+        let forced = attributes.contains_key("force").then(|| {
+            let message = "`force` does not go with `source`".to_owned();
+            AttributeProblem::conflict("force", message, "drop it, and move away by hand what is in the way")
+        });
+        return forced.into_iter().collect();
     }
     let lone = ["file_mode", "purge"].into_iter().filter(|name| attributes.contains_key(*name));
     lone.map(|name| {
@@ -116,13 +133,13 @@ fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
 fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
     let (path, ensure, ownership) = (given.name(), given.ensure(), given.ownership());
     let Some(source) = given.text("source") else {
-        let recurse = given.bool("recurse");
-        return Ok(Spec::Directory(DirectorySpec { path, ensure, ownership, recurse }));
+        let (recurse, force) = (given.bool("recurse"), given.bool("force"));
+        return Ok(Spec::Directory(DirectorySpec { path, ensure, ownership, recurse, force }));
     };
     let files: BTreeMap<String, FileRef> = given
         .module_folder(&format!("files/{source}"))
         .map(|(path, file)| (path.to_owned(), *file))
-        .collect();
+        .collect_inserting();
     if files.is_empty() {
         return Err(format!("files/{source} is no folder of the module that holds files"));
     }

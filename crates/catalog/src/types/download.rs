@@ -12,7 +12,7 @@ use crate::schema::{
 };
 
 /// Where Debian keeps the certificates of the CAs that a machine believes.
-const CA_FILE: &str = "/etc/ssl/certs/ca-certificates.crt";
+pub(super) const CA_FILE: &str = "/etc/ssl/certs/ca-certificates.crt";
 
 /// The declaration.
 pub(super) static TYPE: ResourceType = ResourceType {
@@ -58,39 +58,49 @@ pub(super) static TYPE: ResourceType = ResourceType {
     bind,
 };
 
-/// `download`.
+/// Where something is fetched from.
 #[derive(Clone, PartialEq, Eq)]
+pub struct DownloadFrom {
+    /// Where it is.
+    pub url: String,
+    /// Headers of the request; shown nowhere.
+    pub headers: BTreeMap<String, String>,
+    /// The certificates of the CAs that are believed.
+    pub ca_file: String,
+}
+
+impl DownloadFrom {
+    /// Reads `headers` and `ca_file`.
+    pub(super) fn read(given: &ResourceAttributes<'_>, url: String) -> DownloadFrom {
+        let ca_file = given.text("ca_file").unwrap_or_else(|| CA_FILE.to_owned());
+        DownloadFrom { url, headers: given.texts("headers"), ca_file }
+    }
+}
+
+/// Without the values of headers, which are secrets.
+impl std::fmt::Debug for DownloadFrom {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("DownloadFrom")
+            .field("url", &self.url)
+            .field("headers", &self.headers.keys())
+            .field("ca_file", &self.ca_file)
+            .finish()
+    }
+}
+
+/// `download`.
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DownloadSpec {
     /// Absolute path.
     pub path: String,
     /// Present or absent.
     pub ensure: Ensure,
     /// Where it is.
-    pub url: String,
+    pub from: DownloadFrom,
     /// The SHA-256 of its bytes.
     pub digest: Digest,
-    /// Headers of the request; shown nowhere.
-    pub headers: BTreeMap<String, String>,
-    /// The certificates of the CAs that are believed.
-    pub ca_file: String,
     /// Wanted ownership.
     pub ownership: Ownership,
-}
-
-/// Without the values of headers, which are secrets.
-impl std::fmt::Debug for DownloadSpec {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let DownloadSpec { path, ensure, url, digest, headers, ca_file, ownership } = self;
-        f.debug_struct("DownloadSpec")
-            .field("path", path)
-            .field("ensure", ensure)
-            .field("url", url)
-            .field("digest", digest)
-            .field("headers", &headers.keys())
-            .field("ca_file", ca_file)
-            .field("ownership", ownership)
-            .finish()
-    }
 }
 
 fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
@@ -108,10 +118,8 @@ fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
     Ok(Spec::Download(DownloadSpec {
         path: given.name(),
         ensure: given.ensure(),
-        url: given.text_or_empty("url"),
+        from: DownloadFrom::read(given, given.text_or_empty("url")),
         digest: given.digest("sha256").unwrap_or(Digest::ZERO),
-        headers: given.texts("headers"),
-        ca_file: given.text("ca_file").unwrap_or_else(|| CA_FILE.to_owned()),
         ownership: given.ownership(),
     }))
 }

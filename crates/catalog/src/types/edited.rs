@@ -3,6 +3,7 @@
 use model::Fields;
 
 use super::Ownership;
+use crate::module::CommandLine;
 use crate::schema::{Attribute, FieldKind, ResourceAttributes};
 
 /// Whether a missing file is made.
@@ -13,6 +14,13 @@ pub(super) const CREATE: Attribute = Attribute::new(
     "make the file when it is missing, and remove it when nothing is left in it; otherwise a missing file \
      is a failure",
 );
+/// What must accept the new file.
+pub(super) const VALIDATE: Attribute = Attribute::new(
+    "validate",
+    FieldKind::Command,
+    "",
+    "must succeed on the whole new file before it becomes visible; `%s` is the path of the temporary file",
+);
 /// The text file of which a resource manages a part.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct EditedFile {
@@ -22,6 +30,8 @@ pub struct EditedFile {
     pub create: bool,
     /// Wanted ownership of the file.
     pub ownership: Ownership,
+    /// Command that must succeed on the new file before it becomes visible.
+    pub validate: Option<CommandLine>,
 }
 
 impl EditedFile {
@@ -30,6 +40,7 @@ impl EditedFile {
             path: given.text_or_empty("path"),
             create: given.bool("create"),
             ownership: given.ownership(),
+            validate: given.command("validate"),
         }
     }
 

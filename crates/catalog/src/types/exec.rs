@@ -33,7 +33,7 @@ pub(super) static SHELL: ResourceType = ResourceType {
     ..EXEC
 };
 
-const fn attributes(command: Attribute) -> [Attribute; 10] {
+const fn attributes(command: Attribute) -> [Attribute; 11] {
     [
         command,
         Attribute::new("creates", FieldKind::Path, "", "do nothing when this path exists"),
@@ -43,7 +43,18 @@ const fn attributes(command: Attribute) -> [Attribute; 10] {
         Attribute::new("cwd", FieldKind::Path, "/", "working directory"),
         Attribute::new("environment", FieldKind::Texts, "", "added to the command's environment"),
         Attribute::new("returns", FieldKind::Codes, "[0]", "exit codes that mean success"),
-        Attribute::new("user", FieldKind::Account, "root", "user to run as"),
+        Attribute::new(
+            "stdin",
+            FieldKind::Text,
+            "",
+            "what the command reads from its standard input; it is shown nowhere, and guards do not get it",
+        ),
+        Attribute::new(
+            "user",
+            FieldKind::Account,
+            "root",
+            "user to run as, with its primary group and no other group",
+        ),
         Attribute::new(
             "remove",
             FieldKind::Command,
@@ -54,7 +65,7 @@ const fn attributes(command: Attribute) -> [Attribute; 10] {
 }
 
 /// `exec` and `shell`.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, PartialEq, Eq)]
 pub struct ExecSpec {
     /// What to run.
     pub command: CommandLine,
@@ -72,10 +83,44 @@ pub struct ExecSpec {
     pub environment: BTreeMap<String, String>,
     /// Exit codes that mean success; 0 by default.
     pub returns: Vec<i32>,
+    /// What the command reads from its standard input; shown nowhere.
+    pub stdin: Option<String>,
     /// User to run as; root by default.
     pub user: Option<String>,
     /// What undoes it when the resource left the set.
     pub remove: Option<CommandLine>,
+}
+
+/// Without the text of `stdin`, which may hold secrets.
+impl std::fmt::Debug for ExecSpec {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let ExecSpec {
+            command,
+            creates,
+            unless,
+            onlyif,
+            always,
+            cwd,
+            environment,
+            returns,
+            stdin,
+            user,
+            remove,
+        } = self;
+        f.debug_struct("ExecSpec")
+            .field("command", command)
+            .field("creates", creates)
+            .field("unless", unless)
+            .field("onlyif", onlyif)
+            .field("always", always)
+            .field("cwd", cwd)
+            .field("environment", environment)
+            .field("returns", returns)
+            .field("stdin", &stdin.as_ref().map(String::len))
+            .field("user", user)
+            .field("remove", remove)
+            .finish()
+    }
 }
 
 fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
@@ -88,6 +133,7 @@ fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
         cwd: given.text("cwd"),
         environment: given.texts("environment"),
         returns: given.codes("returns").unwrap_or_else(|| vec![0]),
+        stdin: given.text("stdin"),
         user: given.text("user"),
         remove: given.command("remove"),
     }))

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use lang::Value;
 
-use super::{Ensure, FILE_TIMEOUT_SECS, FileContent, GROUP, MODE, OWNER, Ownership, STATE, Spec};
+use super::{Ensure, FILE_TIMEOUT_SECS, FORCE, FileContent, GROUP, MODE, OWNER, Ownership, STATE, Spec};
 use crate::module::CommandLine;
 use crate::module::OnRemove::{Delete, Keep, Restore};
 use crate::schema::{
@@ -46,6 +46,7 @@ pub(super) static TYPE: ResourceType = ResourceType {
             "false",
             "keep the previous bytes beside the file, as `NAME.muster-backup`",
         ),
+        FORCE,
     ],
     timeout_secs: FILE_TIMEOUT_SECS,
     on_remove: &[Keep, Delete, Restore],
@@ -74,6 +75,8 @@ pub struct FileSpec {
     pub validate: Option<CommandLine>,
     /// Keep the previous bytes beside the file as `NAME.muster-backup`.
     pub backup: bool,
+    /// A directory in its place is removed.
+    pub force: bool,
 }
 
 fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
@@ -99,5 +102,6 @@ fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
         ownership: given.ownership(),
         validate: given.command("validate"),
         backup: given.bool("backup"),
+        force: given.bool("force"),
     }))
 }

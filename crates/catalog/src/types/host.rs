@@ -37,7 +37,7 @@ pub(super) static TYPE: ResourceType = ResourceType {
     guarded: false,
     example: "- host: db-1.example.com\n  address: 192.0.2.10\n  aliases: [db-1]\n",
     manages: Manages::State,
-    removal: &["path"],
+    removal: &["path", "aliases"],
     rules,
     bind,
 };

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use lang::Value;
 use model::Fields;
 
-use super::edited::CREATE;
+use super::edited::{CREATE, VALIDATE};
 use super::{
     EditedFile, Ensure, FILE_TIMEOUT_SECS, GROUP, MODE, OWNER, ResourceSubject, STATE, Spec, StateSpec,
 };
@@ -46,6 +46,7 @@ pub(super) static TYPE: ResourceType = ResourceType {
             "an object that is merged into the file, key by key; lists are replaced",
         ),
         CREATE,
+        VALIDATE,
         MODE,
         OWNER,
         GROUP,

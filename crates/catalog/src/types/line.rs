@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use lang::Value;
 
+use super::edited::VALIDATE;
 use super::{Ensure, FILE_TIMEOUT_SECS, GROUP, MODE, OWNER, Ownership, STATE, Spec};
+use crate::module::CommandLine;
 use crate::module::OnRemove::Keep;
 use crate::schema::{
     Attribute, AttributeProblem, FieldKind, Manages, ResourceAttributes, ResourceType, Short, is_absent,
@@ -37,6 +39,7 @@ pub(super) static TYPE: ResourceType = ResourceType {
             "false",
             "make the file when it is missing; otherwise that is a failure",
         ),
+        VALIDATE,
         MODE,
         OWNER,
         GROUP,
@@ -69,6 +72,8 @@ pub struct LineSpec {
     pub create: bool,
     /// Wanted ownership.
     pub ownership: Ownership,
+    /// Command that must succeed on the new file before it becomes visible.
+    pub validate: Option<CommandLine>,
 }
 
 /// What is to go is named by the line itself or by `matching`.
@@ -90,5 +95,6 @@ fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
         after: given.text("after"),
         create: given.bool("create"),
         ownership: given.ownership(),
+        validate: given.command("validate"),
     }))
 }

@@ -5,7 +5,9 @@
 //! expression evaluated. A spec of a thing with a state is a [`StateSpec`] too.
 
 mod account;
+mod archive;
 mod block;
+mod claims;
 mod cron;
 mod custom;
 mod directory;
@@ -35,10 +37,12 @@ use std::sync::Arc;
 
 use model::{Digest, Fields};
 
+pub use archive::{ARCHIVE_TEXT, ArchiveSpec};
 pub use block::{BLOCK_BEGIN, BLOCK_END, BlockPosition, BlockSpec};
+pub use claims::{PathClaim, declared_claims};
 pub use custom::{CustomSpec, Script};
 pub use directory::{DirectorySpec, TreeSpec};
-pub use download::DownloadSpec;
+pub use download::{DownloadFrom, DownloadSpec};
 pub use edited::EditedFile;
 pub use exec::ExecSpec;
 pub use file::FileSpec;
@@ -73,6 +77,7 @@ pub static TYPES: &[&ResourceType] = &[
     &ini::TYPE,
     &json::TYPE,
     &download::TYPE,
+    &archive::TYPE,
     &host::TYPE,
     &repository::TYPE,
     &package::TYPE,
@@ -102,6 +107,8 @@ pub enum Spec {
     Tree(TreeSpec),
     /// A file whose bytes come from a URL.
     Download(DownloadSpec),
+    /// A directory with what an archive holds.
+    Archive(ArchiveSpec),
     /// A symbolic link.
     Symlink(SymlinkSpec),
     /// One line in a text file.
@@ -198,6 +205,7 @@ impl Spec {
             Spec::Directory(spec) => Some((&spec.path, spec.ensure)),
             Spec::Tree(spec) => Some((&spec.path, spec.ensure)),
             Spec::Download(spec) => Some((&spec.path, spec.ensure)),
+            Spec::Archive(spec) => Some((&spec.path, spec.ensure)),
             Spec::Symlink(spec) => Some((&spec.path, spec.ensure)),
             Spec::Line(spec) => Some((&spec.path, spec.ensure)),
             _ => None,
@@ -208,6 +216,7 @@ impl Spec {
     pub fn state(&self) -> Option<&dyn StateSpec> {
         match self {
             Spec::Tree(spec) => Some(spec),
+            Spec::Archive(spec) => Some(spec),
             Spec::Host(spec) => Some(spec),
             Spec::Repository(spec) => Some(spec),
             Spec::Package(spec) => Some(spec),
@@ -302,6 +311,13 @@ const OWNER: Attribute =
     Attribute::new("owner", FieldKind::Account, "", "owning user; without it, left as it is");
 const GROUP: Attribute =
     Attribute::new("group", FieldKind::Account, "", "owning group; without it, left as it is");
+const FORCE: Attribute = Attribute::new(
+    "force",
+    FieldKind::Bool,
+    "false",
+    "replace what stands in its place and is of another kind: a directory goes with all that is in it; \
+     never a device or a socket, nor a place of the system such as `/etc` or `/usr/lib`",
+);
 /// Seconds that a command may take where `timeout:` says nothing.
 const COMMAND_TIMEOUT_SECS: u32 = 600;
 /// Seconds that work on a file may take where `timeout:` says nothing.

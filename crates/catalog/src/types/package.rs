@@ -105,7 +105,7 @@ pub(super) static TYPE: ResourceType = ResourceType {
     guarded: false,
     example: "- package: bsdextrautils\n  install_recommends: false\n",
     manages: Manages::State,
-    removal: &["purge", "allow_removals", "lock_timeout"],
+    removal: &["purge", "allow_removals", "lock_timeout", "hold"],
     rules,
     bind,
 };

@@ -13,7 +13,7 @@ use crate::schema::{
 };
 
 /// Where rules are.
-const FOLDER: &str = "/etc/sudoers.d";
+pub(super) const FOLDER: &str = "/etc/sudoers.d";
 /// The attributes that make a rule.
 const STRUCTURED: [&str; 6] = ["users", "groups", "hosts", "runas", "commands", "nopasswd"];
 

@@ -1,6 +1,6 @@
 //! `symlink`: a symbolic link.
 
-use super::{Ensure, FILE_TIMEOUT_SECS, STATE, Spec, no_rules};
+use super::{Ensure, FILE_TIMEOUT_SECS, FORCE, STATE, Spec, no_rules};
 use crate::module::OnRemove::{Delete, Keep, Restore};
 use crate::schema::{Attribute, FieldKind, Manages, ResourceAttributes, ResourceType, Short};
 
@@ -12,6 +12,7 @@ pub(super) static TYPE: ResourceType = ResourceType {
     attributes: &[
         STATE,
         Attribute::required("target", FieldKind::Text, "what the link points to; it need not exist"),
+        FORCE,
     ],
     timeout_secs: FILE_TIMEOUT_SECS,
     on_remove: &[Keep, Delete, Restore],
@@ -33,6 +34,8 @@ pub struct SymlinkSpec {
     pub ensure: Ensure,
     /// What it points to, as text.
     pub target: String,
+    /// A directory in its place is removed.
+    pub force: bool,
 }
 
 fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
@@ -40,5 +43,6 @@ fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
         path: given.name(),
         ensure: given.ensure(),
         target: given.text_or_empty("target"),
+        force: given.bool("force"),
     }))
 }

@@ -12,7 +12,7 @@ use crate::schema::{
 };
 
 /// The file of parameters that say no other.
-const FILE: &str = "/etc/sysctl.d/60-muster.conf";
+pub(super) const FILE: &str = "/etc/sysctl.d/60-muster.conf";
 
 /// The declaration.
 pub(super) static TYPE: ResourceType = ResourceType {

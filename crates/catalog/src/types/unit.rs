@@ -93,6 +93,17 @@ pub struct UnitFile {
     pub text: Option<String>,
 }
 
+impl UnitSpec {
+    /// Where one of its own files is, by the name of its text.
+    pub fn file_path(&self, text: &str) -> Option<String> {
+        let drop_in = || {
+            let name = text.strip_prefix(DROP_IN_TEXT)?;
+            Some(format!("{}.d/{DROP_IN_PREFIX}{name}.conf", self.path))
+        };
+        self.files.get(text).map(|file| file.path.clone()).or_else(drop_in)
+    }
+}
+
 impl StateSpec for UnitSpec {
     fn ensure(&self) -> Ensure {
         self.ensure

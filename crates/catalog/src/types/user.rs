@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 use lang::Value;
+use model::collect::CollectInserting;
 use model::{Digest, Fields, Timestamp};
 
 use super::account::{account_name_problem, group_names_problem};
@@ -74,6 +75,12 @@ pub(super) static TYPE: ResourceType = ResourceType {
             FieldKind::Line,
             "",
             "a crypt hash, as `mkpasswd` makes it, or `*` for none; shown as a digest only",
+        ),
+        Attribute::new(
+            "update_password",
+            FieldKind::Word(&["always", "on_create"]),
+            "always",
+            "`on_create`: `password` is for a new user, and one that is there keeps its own",
         ),
         Attribute::new(
             "locked",
@@ -156,6 +163,8 @@ pub struct UserSpec {
     pub comment: Option<String>,
     /// Its password.
     pub password: Option<PasswordHash>,
+    /// A user that is there keeps its password.
+    pub password_on_create: bool,
     /// Its password is locked.
     pub locked: Option<bool>,
     /// The first day, as a date, on which it cannot log in; `never`.
@@ -249,7 +258,7 @@ impl StateSpec for UserSpec {
             ("password_max_days", number(days.max)),
             ("password_warn_days", number(days.warn)),
         ];
-        texts.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?))).collect()
+        texts.into_iter().filter_map(|(name, text)| Some((name.to_owned(), text?))).collect_inserting()
     }
 
     fn after(&self) -> Vec<ResourceSubject<'_>> {
@@ -327,6 +336,7 @@ fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
         shell: given.text("shell"),
         comment: given.text("comment"),
         password: password.as_deref().map(PasswordHash::of_shadow),
+        password_on_create: given.text("update_password").as_deref() == Some("on_create"),
         locked: given.flag("locked").or(marked.then_some(true)),
         expires: given.text("expires"),
         password_days: PasswordDays {

@@ -10,10 +10,9 @@ use std::fs::{self, OpenOptions};
 use std::io::{self, Read};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::thread;
 
-use resolve::{MAX_FILES, MAX_SHIPPED};
+use resolve::{MAX_FILES, MAX_SHIPPED, RepoFile};
 use rustix::fs::OFlags;
 
 pub use watch::{FolderChange, Watch, WatchError};
@@ -26,11 +25,13 @@ pub const MAX_DEPTH: usize = 32;
 pub const MAX_TOTAL: u64 = 1024 * 1024 * 1024;
 /// Fewer files than this are read by one thread.
 const PARALLEL_FROM: usize = 256;
+/// The bit of a file that its owner may execute, as Git counts it.
+const EXECUTABLE: u32 = 0o100;
 /// The most paths that one message names.
 const NAMED: usize = 10;
 
 /// Files that changed, by path relative to the folder; `None` for one that is gone.
-pub type FileChanges = BTreeMap<String, Option<Arc<[u8]>>>;
+pub type FileChanges = BTreeMap<String, Option<RepoFile>>;
 
 /// Why a folder cannot be read.
 #[derive(Debug, thiserror::Error)]
@@ -255,12 +256,16 @@ fn read_all(root: &Path, paths: &[&String]) -> Result<FileChanges, FolderError> 
 }
 
 /// Reads one plain file; never through a link that took its place meanwhile.
-fn read(path: &Path) -> Result<Arc<[u8]>, FolderError> {
+fn read(path: &Path) -> Result<RepoFile, FolderError> {
     let failed = |source| FolderError::Read { path: path.to_owned(), source };
     let flags = (OFlags::NOFOLLOW | OFlags::NONBLOCK).bits();
     let mut options = OpenOptions::new();
     let file = options.read(true).custom_flags(flags.cast_signed()).open(path).map_err(failed)?;
+    let executable = file.metadata().map_err(failed)?.mode() & EXECUTABLE != 0;
     let mut bytes = Vec::new();
     file.take(MAX_SHIPPED as u64 + 1).read_to_end(&mut bytes).map_err(failed)?;
-    if bytes.len() > MAX_SHIPPED { Err(FolderError::TooLarge(path.to_owned())) } else { Ok(bytes.into()) }
+    if bytes.len() > MAX_SHIPPED {
+        return Err(FolderError::TooLarge(path.to_owned()));
+    }
+    Ok(RepoFile { bytes: bytes.into(), executable })
 }

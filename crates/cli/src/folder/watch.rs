@@ -76,7 +76,8 @@ impl Watch {
     fn add(&mut self, relative: &str, depth: usize) -> Result<(), WatchError> {
         let path = self.root.join(relative);
         let failed = |source| WatchError::Add { path: path.clone(), source };
-        let flags = WatchFlags::CLOSE_WRITE
+        let flags = WatchFlags::ATTRIB
+            | WatchFlags::CLOSE_WRITE
             | WatchFlags::CREATE
             | WatchFlags::DELETE
             | WatchFlags::MOVE

@@ -18,7 +18,7 @@ use crate::diff::required;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::folder::{FileChanges, FolderChange, RepoFolder, Watch};
-use crate::screen::{Screen, aside};
+use crate::screen::{Screen, aside, plural};
 use crate::server::ServerError;
 
 pub use publisher::{PublishError, Published, Publisher, ReleaseComparison};
@@ -144,8 +144,9 @@ fn would(publisher: &Publisher, changed: &ReleaseComparison, built: &Built) -> S
 
 fn changes_of(changed: &ReleaseComparison, nodes: usize, patterns: usize) -> String {
     format!(
-        "{} named nodes and {} patterns change (of {nodes} and {patterns} now)",
-        changed.nodes, changed.patterns
+        "{} and {} differ (of {nodes} and {patterns} now)",
+        plural(changed.nodes, "named node"),
+        plural(changed.patterns, "pattern")
     )
 }
 

@@ -60,9 +60,12 @@ pub enum PublishError {
     /// A document cannot be signed.
     #[error("the release cannot be signed")]
     Sign(#[source] model::canonical::CanonicalError),
-    /// Others publish faster than this program.
+    /// Somebody else published something else after this publisher compared: to go on would undo it unseen.
+    #[error("release {0} was published meanwhile, and holds something else")]
+    Overtaken(u64),
+    /// Others publish the same content again and again, faster than this program.
     #[error("others published {COMMIT_ATTEMPTS} releases meanwhile")]
-    Overtaken,
+    Renumbered,
     /// The program is stopping.
     #[error("the upload was stopped")]
     Stopped(#[source] JoinError),
@@ -89,7 +92,12 @@ impl UserError for PublishError {
             PublishError::OtherKey(_) => {
                 Some("sign with this fleet's release key: --key FILE or MUSTER_RELEASE_KEY".to_owned())
             }
-            PublishError::Overtaken => Some("publish again".to_owned()),
+            PublishError::Overtaken(_) => Some(
+                "nothing was published: take that change into the fleet repo (`muster diff` shows it), \
+                 then publish again"
+                    .to_owned(),
+            ),
+            PublishError::Renumbered => Some("publish again".to_owned()),
             _ => None,
         }
     }
@@ -298,7 +306,11 @@ impl Publisher {
         Ok(labelled && required && freshness == built.freshness_secs())
     }
 
+    /// Points the fleet to a release that was uploaded. A number that somebody else took meanwhile is
+    /// replaced by the next one only where their release holds what this publisher compared with, or the
+    /// same as its own.
     async fn commit(&mut self, built: &Built, label: Option<String>) -> Result<u64, PublishError> {
+        let harmless = [self.head.selection, Some(built.root()?)];
         for _ in 0..COMMIT_ATTEMPTS {
             let seq = self.head.seq.unwrap_or(0) + 1;
             let commit = self.signed(built, seq, label.clone())?;
@@ -310,13 +322,20 @@ impl Publisher {
                     return Ok(seq);
                 }
                 Err(error) if error.is(Code::HeadMoved) => {
-                    tracing::info!(seq, "another release was published meanwhile; numbering anew");
                     self.head = self.operator.call(&api::HEAD, Empty {}).await?;
+                    if !harmless.contains(&self.head.selection) {
+                        self.published = None;
+                        return Err(PublishError::Overtaken(self.head.seq.unwrap_or(seq)));
+                    }
+                    tracing::info!(
+                        seq,
+                        "another release of this content was published meanwhile; numbering anew"
+                    );
                 }
                 Err(error) => return Err(error.into()),
             }
         }
-        Err(PublishError::Overtaken)
+        Err(PublishError::Renumbered)
     }
 
     fn signed(&self, built: &Built, seq: u64, label: Option<String>) -> Result<Commit, PublishError> {

@@ -6,9 +6,12 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use catalog::module::DeclaredResource;
+use catalog::types::{PathClaim, Spec};
 use lang::nearest;
+use model::collect::CollectInserting;
 
 use super::{BoundModule, BoundResource, MAX_LOOP_PAIRS};
+use crate::{ResourceId, When};
 
 /// The declarations of a module, each with the slots that it stands for: one, or with
 /// `foreach` any number.
@@ -55,7 +58,7 @@ type DeclaredIndex = (usize, usize);
 pub(super) fn resolve(modules: &mut [BoundModule], declared: &[DeclaredSlots<'_>]) {
     let names: Vec<BTreeMap<String, Vec<usize>>> = declared.iter().map(by_name).collect();
     let by_module: BTreeMap<String, usize> =
-        modules.iter().enumerate().map(|(m, module)| (module.name.clone(), m)).collect();
+        modules.iter().enumerate().map(|(m, module)| (module.name.clone(), m)).collect_inserting();
     let is_handler = |target: DeclaredIndex| target.1 >= declared[target.0].resources;
     let mut edges = EdgeCollector { declared, edges: Vec::new(), seen: BTreeSet::new(), pairs: 0 };
     for (m, module) in declared.iter().enumerate() {
@@ -93,6 +96,7 @@ pub(super) fn resolve(modules: &mut [BoundModule], declared: &[DeclaredSlots<'_>
         link(modules, declared, edge, from, to);
     }
     refuse_twice(modules);
+    refuse_claimed(modules);
 }
 
 /// An edge from what comes first to what comes later.
@@ -247,6 +251,50 @@ fn refuse_twice(modules: &mut [BoundModule]) {
                 ),
                 _ => format!("{} is declared twice in its module", resource.id),
             });
+        }
+    }
+}
+
+/// Two resources that write one file: `muster check` refuses them, unless their paths are known on the
+/// node alone. Two that are alike, and one that may not be wanted, harm nobody.
+fn refuse_claimed(modules: &mut [BoundModule]) {
+    let counts = |resource: &BoundResource| matches!(resource.when, When::Always);
+    let mut whole: BTreeMap<String, (ResourceId, Spec)> = BTreeMap::new();
+    for module in modules.iter_mut() {
+        for slot in 0..module.resources.len() {
+            let resource = &module.resources[slot];
+            let Some(spec) = resource.spec.as_ref().ok().filter(|_| counts(resource)) else { continue };
+            let mut refused = None;
+            for claim in spec.path_claims() {
+                let PathClaim::Whole(path) = claim else { continue };
+                match whole.get(&path) {
+                    None => drop(whole.insert(path, (resource.id.clone(), spec.clone()))),
+                    Some((_, first)) if first == spec => {}
+                    Some((first, _)) => {
+                        let second = &resource.id;
+                        refused = Some(format!("{second} writes {path}, which {first} declares already"));
+                    }
+                }
+            }
+            if let Some(refused) = refused {
+                self::resource(module, slot).spec = Err(refused);
+            }
+        }
+    }
+    for module in modules {
+        for slot in 0..module.resources.len() {
+            let resource = &module.resources[slot];
+            let Some(spec) = resource.spec.as_ref().ok().filter(|_| counts(resource)) else { continue };
+            let refused = spec.path_claims().into_iter().find_map(|claim| match claim {
+                PathClaim::Part { path, what } => {
+                    let (first, _) = whole.get(&path)?;
+                    Some(format!("{what} in {path}, which {first} declares whole"))
+                }
+                PathClaim::Whole(_) => None,
+            });
+            if let Some(refused) = refused {
+                self::resource(module, slot).spec = Err(refused);
+            }
         }
     }
 }

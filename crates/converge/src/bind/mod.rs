@@ -19,6 +19,7 @@ use catalog::params::Resolved;
 use catalog::schema::{self, Manages};
 use catalog::types::{Ensure, Spec, StateSpec, Together};
 use lang::{Expr, Value};
+use model::collect::CollectInserting;
 use model::window::TimeWindow;
 
 use links::DeclaredSlots;
@@ -252,7 +253,7 @@ impl Desired {
 
     /// Every tag that some resource has.
     pub fn tags(&self) -> BTreeSet<&str> {
-        self.resources().flat_map(|resource| resource.tags.iter().map(String::as_str)).collect()
+        self.resources().flat_map(|resource| resource.tags.iter().map(String::as_str)).collect_inserting()
     }
 }
 
@@ -292,7 +293,7 @@ pub fn bind(inputs: &Inputs<'_>) -> Desired {
     Desired {
         modules: modules.into_iter().map(Arc::new).collect(),
         observe: inputs.params.observe,
-        windows: Arc::new(windows.collect()),
+        windows: Arc::new(windows.collect_inserting()),
         index,
     }
 }
@@ -306,7 +307,7 @@ fn shared_names(inputs: &Inputs<'_>) -> SharedScope {
         ("hostname".to_owned(), Value::from(inputs.hostname)),
         ("channel".to_owned(), Value::from(declared.channel.as_str())),
         ("roles".to_owned(), texts(&declared.roles)),
-        ("labels".to_owned(), Value::Map(labels.collect())),
+        ("labels".to_owned(), Value::Map(labels.collect_inserting())),
     ]);
     let optional = [("environment", &declared.environment), ("owner", &declared.owner)];
     for (name, value) in optional {
@@ -323,7 +324,8 @@ fn shared_names(inputs: &Inputs<'_>) -> SharedScope {
             }
         }
     }
-    let vars = Value::Map(vars.into_iter().map(|(module, params)| (module, Value::Map(params))).collect());
+    let vars =
+        Value::Map(vars.into_iter().map(|(module, params)| (module, Value::Map(params))).collect_inserting());
     SharedScope { vars, traits: inputs.traits.clone(), node: Value::Map(node) }
 }
 
@@ -349,7 +351,7 @@ fn nested(resolved: &Resolved) -> Value {
     let known = resolved
         .iter()
         .filter_map(|(name, vars)| Some((name.clone(), Value::Map(vars.as_ref().ok()?.clone()))));
-    Value::Map(known.collect())
+    Value::Map(known.collect_inserting())
 }
 
 fn bind_module<'m>(
@@ -413,5 +415,5 @@ fn index(modules: &[BoundModule]) -> Arc<BTreeMap<ResourceId, (usize, usize)>> {
         let all = module.resources.iter().chain(&module.handlers);
         all.enumerate().map(move |(slot, resource)| (resource.id.clone(), (m, slot)))
     });
-    Arc::new(slots.collect())
+    Arc::new(slots.collect_inserting())
 }

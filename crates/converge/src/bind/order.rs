@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use catalog::types::Spec;
+use model::collect::CollectInserting;
 
 use super::{BoundModule, BoundResource};
 use crate::{ResourceId, ResourceSubject, graph};
@@ -23,7 +24,7 @@ pub(super) fn order(mut modules: Vec<BoundModule>) -> Vec<BoundModule> {
     }
     cross_module_dependencies(&mut modules);
     let numbers: BTreeMap<String, usize> =
-        modules.iter().enumerate().map(|(i, module)| (module.name.clone(), i)).collect();
+        modules.iter().enumerate().map(|(i, module)| (module.name.clone(), i)).collect_inserting();
     for module in &mut modules {
         if let Some(absent) = module.depends_on.iter().find(|name| !numbers.contains_key(*name)) {
             let error = format!("it depends on module {absent}, which this node does not have");
@@ -61,7 +62,7 @@ fn cross_module_dependencies(modules: &mut [BoundModule]) {
             .flat_map(|resource| resource.depends_on.iter().chain(&resource.after))
             .map(|id| id.module().to_owned())
             .filter(|name| *name != module.name)
-            .collect();
+            .collect_inserting();
         let new: Vec<String> = foreign.into_iter().filter(|name| !module.after.contains(name)).collect();
         module.after.extend(new);
     }
@@ -72,7 +73,7 @@ fn module_edges(modules: &[BoundModule], numbers: &BTreeMap<String, usize>) -> B
         let earlier = module.depends_on.iter().chain(&module.after);
         earlier.filter_map(move |name| numbers.get(name).map(|first| (*first, i)))
     });
-    edges.collect()
+    edges.collect_inserting()
 }
 
 /// Adds order between modules that manage a path and something below it, where that
@@ -149,7 +150,7 @@ impl Implied {
             let into = firsts.iter().map(move |first| (first + nodes, node));
             into.chain(laters.iter().map(move |later| (node, later + nodes)))
         });
-        edges.collect()
+        edges.collect_inserting()
     }
 }
 
@@ -159,17 +160,18 @@ fn sort_list(list: &mut Vec<Arc<BoundResource>>, implied: &Implied) -> Result<()
         return Ok(());
     }
     let nodes = implied.types.len();
-    let shifted =
-        |edges: &BindEdges| -> BindEdges { edges.iter().map(|(a, b)| (a + nodes, b + nodes)).collect() };
+    let shifted = |edges: &BindEdges| -> BindEdges {
+        edges.iter().map(|(a, b)| (a + nodes, b + nodes)).collect_inserting()
+    };
     let (declared, of_types) = (shifted(&declared), implied.edges_of_types());
-    let wanted: BindEdges = shifted(&implied.edges).union(&of_types).copied().collect();
-    let all: BindEdges = declared.union(&wanted).copied().collect();
+    let wanted: BindEdges = shifted(&implied.edges).union(&of_types).copied().collect_inserting();
+    let all: BindEdges = declared.union(&wanted).copied().collect_inserting();
     let size = list.len() + nodes;
     // What is implied gives way to what was declared: edge by edge where they are few.
     let order = graph::sort(size, &all).or_else(|_| match wanted.len() <= MAX_TRIED {
         true => graph::sort(size, &without_cycles(declared, &wanted)),
         false => {
-            let needs: BindEdges = declared.union(&shifted(&implied.edges)).copied().collect();
+            let needs: BindEdges = declared.union(&shifted(&implied.edges)).copied().collect_inserting();
             graph::sort(size, &needs).or_else(|_| graph::sort(size, &declared))
         }
     });
@@ -197,12 +199,13 @@ fn declared(list: &[Arc<BoundResource>]) -> BindEdges {
     if !list.iter().any(|resource| has_edges(resource)) {
         return BindEdges::new();
     }
-    let numbers: BTreeMap<&ResourceId, usize> = list.iter().enumerate().map(|(i, r)| (&r.id, i)).collect();
+    let numbers: BTreeMap<&ResourceId, usize> =
+        list.iter().enumerate().map(|(i, r)| (&r.id, i)).collect_inserting();
     let edges = list.iter().enumerate().flat_map(|(i, resource)| {
         let earlier = resource.depends_on.iter().chain(&resource.after);
         earlier.filter_map(|id| numbers.get(id).map(|first| (*first, i))).collect::<Vec<_>>()
     });
-    edges.collect()
+    edges.collect_inserting()
 }
 
 /// Parents come before what is in them; what is to go comes before the directory that goes.
@@ -220,7 +223,8 @@ fn implied(list: &[Arc<BoundResource>]) -> Implied {
         }
     }
     let types = later.into_iter().filter_map(|(kind, laters)| {
-        let firsts: BTreeSet<usize> = makers.types.get(kind)?.difference(&laters).copied().collect();
+        let firsts: BTreeSet<usize> =
+            makers.types.get(kind)?.difference(&laters).copied().collect_inserting();
         Some((firsts, laters))
     });
     Implied { edges, types: types.collect() }

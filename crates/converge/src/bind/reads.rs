@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use catalog::module::{CommandLine, DeclaredResource, Module};
 use lang::{Expr, InterpolatedText, Template, Value};
+use model::collect::CollectInserting;
 
 use super::Inputs;
 
@@ -40,10 +41,11 @@ impl TraitUses {
         let selected = groups.iter().filter_map(|(group, members)| {
             let Value::Map(members) = members else { return None };
             let read = members.iter().filter(|(name, _)| self.reads(&[group, name]));
-            let read: BTreeMap<_, _> = read.map(|(name, value)| (name.clone(), value.clone())).collect();
+            let read: BTreeMap<_, _> =
+                read.map(|(name, value)| (name.clone(), value.clone())).collect_inserting();
             (!read.is_empty()).then(|| (group.clone(), Value::Map(read)))
         });
-        Value::Map(selected.collect())
+        Value::Map(selected.collect_inserting())
     }
 
     fn module(&mut self, module: &Module) {

@@ -13,6 +13,7 @@ use catalog::params::{evaluate, is_dynamic};
 use catalog::schema::{self, BindContext, FieldKind};
 use catalog::types::{CustomSpec, Script, Spec};
 use lang::{InterpolatedText, Template, Value};
+use model::collect::CollectInserting;
 
 use super::foreach::LoopBudget;
 use super::{BoundResource, GuardKind, ResourceGuard, RetryPolicy};
@@ -154,7 +155,7 @@ fn attributes<'b>(
         true => Ok((name.clone(), evaluate(value, &names).map_err(|error| format!("{name}: {error}"))?)),
         false => Ok((name.clone(), value.clone())),
     });
-    evaluated.collect::<Result<_, String>>().map(Cow::Owned)
+    evaluated.try_collect_inserting::<_, String, _>().map(Cow::Owned)
 }
 
 /// Roughly the bytes that a value takes.
@@ -193,7 +194,7 @@ fn retry(resource: &DeclaredResource) -> RetryPolicy {
 fn kept(kind: &str, attributes: &BTreeMap<String, Value>, spec: &Spec) -> BTreeMap<String, Value> {
     let names = schema::find(kind).map_or(&[][..], |kind| kind.removal);
     let given = names.iter().filter_map(|name| Some(((*name).to_owned(), attributes.get(*name)?.clone())));
-    let mut kept: BTreeMap<String, Value> = given.collect();
+    let mut kept: BTreeMap<String, Value> = given.collect_inserting();
     // A script of the module is found by its digest when the module is gone.
     if let Spec::Custom(CustomSpec { script: Script::Shipped { digest, .. }, .. }) = spec {
         kept.insert("sha256".to_owned(), Value::from(digest.to_string().as_str()));

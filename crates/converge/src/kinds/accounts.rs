@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use catalog::types::{PasswordHash, date_of_days};
+use model::collect::CollectInserting;
 
 /// Below this a uid or gid is the system's.
 pub const FIRST_ORDINARY: u32 = 1000;
@@ -172,6 +173,7 @@ fn shadow_record(line: &str) -> Option<(&str, ShadowRecord)> {
 fn group_record(line: &str) -> Option<(&str, GroupRecord)> {
     let parts: Vec<&str> = line.split(':').collect();
     let [name, _, gid, members, ..] = parts.as_slice() else { return None };
-    let members = members.split(',').filter(|member| !member.is_empty()).map(str::to_owned).collect();
+    let members =
+        members.split(',').filter(|member| !member.is_empty()).map(str::to_owned).collect_inserting();
     Some((name, GroupRecord { gid: gid.parse().ok()?, members }))
 }

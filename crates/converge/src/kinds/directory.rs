@@ -3,7 +3,7 @@
 use catalog::types::{DirectorySpec, Ensure};
 use model::{Edit, Fields, PathOwnership, PathState};
 
-use super::{AccountLookup, DEFAULT_DIRECTORY_MODE, FieldDifference, mode_field, ownership_differs};
+use super::{AccountLookup, DEFAULT_DIRECTORY_MODE, FieldDifference, mode_field, ownership_differs, place};
 
 /// What differs between the declared directory and what is there.
 ///
@@ -40,12 +40,29 @@ pub fn assess(
                     spec.path
                 ));
             }
+            if !empty {
+                place::guard(&spec.path)?;
+            }
             edit.field("mode", Some(mode_field(*mode)), None);
             if !empty {
                 edit.field("entries", Some("removed with everything inside".to_owned()), None);
             }
             Ok(Some(Edit::Remove { from: edit.from }))
         }
+        (Ensure::Present, PathState::File { .. } | PathState::Symlink { .. }) if spec.force => {
+            place::guard(&spec.path)?;
+            edit.field("type", Some(prior.what().to_owned()), Some("directory".to_owned()));
+            if let PathState::Symlink { target } = prior {
+                edit.field("target", Some(target.clone()), None);
+            }
+            edit.new_ownership(wanted, DEFAULT_DIRECTORY_MODE, names);
+            Ok(edit.change())
+        }
+        (Ensure::Present, PathState::File { .. } | PathState::Symlink { .. }) => Err(format!(
+            "{} is not a directory ({}); move it away, or say `force: true` to remove it",
+            spec.path,
+            prior.what()
+        )),
         (_, PathState::File { .. } | PathState::Symlink { .. } | PathState::Other { .. }) => Err(format!(
             "{} is not a directory ({}); it is left alone, move it away",
             spec.path,

@@ -38,7 +38,7 @@ pub fn assess(
         }
         (Ensure::Present, PathState::File { digest, mode, uid, gid, .. }) => {
             if *digest != spec.digest {
-                let to = format!("{} from {}", content(&spec.digest), spec.url);
+                let to = format!("{} from {}", content(&spec.digest), spec.from.url);
                 edit.field("content", Some(content(digest)), Some(to));
             }
             if ownership_differs(wanted, *mode, *uid, *gid) {
@@ -47,7 +47,7 @@ pub fn assess(
             Ok(edit.change())
         }
         (Ensure::Present, PathState::Missing | PathState::Symlink { .. }) => {
-            edit.field("content", None, Some(format!("{} from {}", content(&spec.digest), spec.url)));
+            edit.field("content", None, Some(format!("{} from {}", content(&spec.digest), spec.from.url)));
             edit.new_ownership(wanted, DEFAULT_FILE_MODE, names);
             match prior {
                 PathState::Symlink { target } => {

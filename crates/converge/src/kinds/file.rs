@@ -4,7 +4,7 @@ use catalog::types::{Ensure, FileContent, FileSpec};
 use model::{Digest, Edit, Fields, PathOwnership, PathState};
 
 use super::{
-    AccountLookup, DEFAULT_FILE_MODE, FieldDifference, content_field, mode_field, ownership_differs,
+    AccountLookup, DEFAULT_FILE_MODE, FieldDifference, content_field, mode_field, ownership_differs, place,
 };
 
 /// The bytes that an edit may show; what is absent is named by digest.
@@ -78,10 +78,21 @@ pub fn assess(
             Ok(edit.change())
         }
         PathState::Symlink { target } => symlink(spec, target, wanted, bytes, names).map(Some),
-        PathState::Directory { .. } => Err(format!(
-            "{} is a directory, not a file; move it away or declare a `directory` there",
-            spec.path
-        )),
+        PathState::Directory { .. } if spec.force && spec.ensure == Ensure::Present => {
+            place::guard(&spec.path)?;
+            let mut edit = FieldDifference::default();
+            edit.replaced_directory(prior, "file");
+            edit.field("content", None, Some(new_content(spec, bytes).unwrap_or_default()));
+            edit.new_ownership(wanted, DEFAULT_FILE_MODE, names);
+            Ok(edit.change())
+        }
+        PathState::Directory { .. } => {
+            let forced = if spec.ensure == Ensure::Present { "; `force: true` removes it" } else { "" };
+            Err(format!(
+                "{} is a directory, not a file; move it away or declare a `directory` there{forced}",
+                spec.path
+            ))
+        }
         PathState::Other { what } => {
             Err(format!("{} is {what}, not a file; it is left alone, remove it by hand", spec.path))
         }

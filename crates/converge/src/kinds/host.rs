@@ -14,15 +14,18 @@ pub fn observe(spec: &HostSpec, file: &str) -> Option<Fields> {
 }
 
 /// The file in which the name has the state `to`. The first line that names it is edited in place, and
-/// a new one goes to the end; the name goes from every other line, so that one alone counts.
+/// a new one goes to the end; the name goes from every other line, so that one alone counts. A name that
+/// is removed takes the aliases that are declared of it along.
 pub fn edit(spec: &HostSpec, file: &str, to: Option<&Fields>) -> String {
     let mut wanted = to.map(|to| entry_line(spec, file, to));
+    let aliases = spec.aliases.iter().flatten().filter(|_| to.is_none());
+    let gone: Vec<&str> = aliases.chain([&spec.name]).map(String::as_str).collect();
     let mut out = String::with_capacity(file.len() + 64);
     for line in file.split_inclusive('\n') {
         match HostsEntry::read(line) {
             Some(entry) if entry.names.contains(&&*spec.name) => match wanted.take() {
                 Some(new) => out.push_str(&(new + &entry.rest())),
-                None => out.push_str(&entry.without(&spec.name)),
+                None => out.push_str(&entry.without(&gone)),
             },
             Some(_) | None => out.push_str(line),
         }
@@ -59,9 +62,9 @@ impl<'a> HostsEntry<'a> {
         Some(HostsEntry { address, names, rest: &line[end..] })
     }
 
-    /// The line without a name; nothing where it was the only one.
-    fn without(&self, gone: &str) -> String {
-        let names: Vec<&str> = self.names.iter().copied().filter(|name| *name != gone).collect();
+    /// The line without some names; nothing where they were all.
+    fn without(&self, gone: &[&str]) -> String {
+        let names: Vec<&str> = self.names.iter().copied().filter(|name| !gone.contains(name)).collect();
         match names.is_empty() {
             true => String::new(),
             false => format!("{} {}{}", self.address, names.join(" "), self.rest()),
@@ -113,6 +116,8 @@ mod tests {
         let gone = edit(&spec(None), FILE, None);
         assert_eq!(gone, "# names\n127.0.0.1\tlocalhost\n192.0.2.9 old # the database\n::1 ip6\n");
         assert_eq!(edit(&spec(None), "192.0.2.9 db\n", None), "");
+        let with_aliases = spec(Some(&["old"]));
+        assert_eq!(edit(&with_aliases, FILE, None), "# names\n127.0.0.1\tlocalhost\n::1 ip6\n");
     }
 
     #[test]

@@ -6,6 +6,7 @@
 
 use catalog::types::IniSpec;
 use model::Fields;
+use model::collect::CollectInserting;
 
 use super::lines::{FileLine, common_end, finished, split};
 
@@ -298,8 +299,8 @@ impl<'a> IniFile<'a> {
     /// The file without the key, or without the section; a section that is put back goes to the end.
     fn without(&self, spec: &IniSpec, to: Option<&Fields>) -> Vec<u8> {
         let gone: std::collections::BTreeSet<usize> = match &spec.key {
-            Some(_) => self.keys.iter().flat_map(|key| key.at..key.at + key.lines).collect(),
-            None => self.headers.iter().flat_map(|at| self.extent(*at)).collect(),
+            Some(_) => self.keys.iter().flat_map(|key| key.at..key.at + key.lines).collect_inserting(),
+            None => self.headers.iter().flat_map(|at| self.extent(*at)).collect_inserting(),
         };
         let left: Vec<FileLine<'_>> = self
             .lines

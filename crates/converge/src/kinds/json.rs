@@ -2,6 +2,7 @@
 
 use catalog::types::{Ensure, JsonSpec};
 use model::Fields;
+use model::collect::CollectInserting;
 
 use super::json_text::{self, JsonKind, JsonLayout, JsonMember, JsonNode};
 
@@ -37,7 +38,7 @@ pub fn desired(spec: &JsonSpec, declared: Fields, now: Option<&Fields>) -> Optio
         Some(there) if pointer.starts_with('/') && json_text::same(there, &value) => there.clone(),
         _ => value,
     };
-    Some(declared.into_iter().map(|(name, value)| (name.clone(), as_it_is(&name, value))).collect())
+    Some(declared.into_iter().map(|(name, value)| (name.clone(), as_it_is(&name, value))).collect_inserting())
 }
 
 /// The file in which the values are as the state `to` says; what `to` does not name stays. Editing

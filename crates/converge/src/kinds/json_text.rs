@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 use std::ops::Range;
 
+use model::collect::CollectInserting;
+
 /// The deepest nesting of a document that is edited.
 const MAX_DEPTH: usize = 128;
 
@@ -123,8 +125,10 @@ fn canonical(text: &str, node: &JsonNode) -> String {
             format!("[{}]", items.join(","))
         }
         JsonKind::Object(members) => {
-            let members: BTreeMap<&str, String> =
-                members.iter().map(|member| (&*member.key, canonical(text, &member.value))).collect();
+            let members: BTreeMap<&str, String> = members
+                .iter()
+                .map(|member| (&*member.key, canonical(text, &member.value)))
+                .collect_inserting();
             format!("{members:?}")
         }
     }

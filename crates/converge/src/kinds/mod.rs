@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 use crate::Prior;
 
 pub mod accounts;
+pub mod archive;
 pub mod block;
 pub mod custom;
 pub mod directory;
@@ -28,6 +29,7 @@ pub mod line;
 mod lines;
 pub mod mount;
 pub mod package;
+pub mod place;
 pub mod repository;
 pub mod ssh_key;
 pub mod state;
@@ -140,6 +142,14 @@ impl FieldDifference {
     fn new_ownership(&mut self, wanted: &PathOwnership, default_mode: u32, names: &dyn AccountLookup) {
         let mode = wanted.mode.or(Some(default_mode));
         self.ownership(&PathOwnership { mode, ..*wanted }, None, names);
+    }
+
+    /// That something takes the place of a directory.
+    fn replaced_directory(&mut self, prior: &PathState, by: &str) {
+        self.field("type", Some("directory".to_owned()), Some(by.to_owned()));
+        if let PathState::Directory { empty: false, .. } = prior {
+            self.field("entries", Some("removed with everything inside".to_owned()), None);
+        }
     }
 
     fn change(self) -> Option<Edit<Fields>> {

@@ -11,7 +11,7 @@ use catalog::types::{Ensure, MountSpec, StateSpec};
 use model::{Edit, Fields};
 
 /// File systems that may be on the other side of a network: nothing is looked at below them.
-const REMOTE: [&str; 13] = [
+const REMOTE: [&str; 15] = [
     "nfs",
     "nfs4",
     "cifs",
@@ -25,6 +25,8 @@ const REMOTE: [&str; 13] = [
     "fuse",
     "lustre",
     "gfs2",
+    "fuseblk",
+    "virtiofs",
 ];
 /// What `mounted` says.
 const YES: &str = "yes";
@@ -95,10 +97,15 @@ pub fn is_remote(mounts: &[KernelMount], path: &str) -> bool {
         path == mount.path || path.starts_with(&format!("{}/", mount.path.trim_end_matches('/')))
     };
     let nearest = mounts.iter().filter(above).max_by_key(|mount| mount.path.len());
-    nearest.is_some_and(|mount| {
-        let base = mount.fstype.split('.').next().unwrap_or_default();
+    nearest.is_some_and(KernelMount::may_hang)
+}
+
+impl KernelMount {
+    /// Its file system may not answer.
+    pub fn may_hang(&self) -> bool {
+        let base = self.fstype.split('.').next().unwrap_or_default();
         REMOTE.contains(&base)
-    })
+    }
 }
 
 /// What the table and the kernel say of the mount point; `None` when neither knows it. A mount without

@@ -1,6 +1,7 @@
 //! Things of the host with a state: what differs between two states, as named texts.
 
 use catalog::types::{Ensure, StateSpec};
+use model::collect::CollectInserting;
 use model::{Edit, Fields};
 
 /// The state that a thing should have, given the one that it has: what is declared, and nothing
@@ -23,8 +24,12 @@ pub fn difference(now: Option<&Fields>, to: Option<&Fields>) -> Option<Edit<Fiel
                 return None;
             }
             let owned = |(name, text): (&String, &String)| (name.clone(), text.clone());
-            let from = changed.iter().filter_map(|(name, _)| now.get_key_value(*name)).map(owned).collect();
-            Some(Edit::Change { from, to: changed.into_iter().map(owned).collect() })
+            let from = changed
+                .iter()
+                .filter_map(|(name, _)| now.get_key_value(*name))
+                .map(owned)
+                .collect_inserting();
+            Some(Edit::Change { from, to: changed.into_iter().map(owned).collect_inserting() })
         }
     }
 }

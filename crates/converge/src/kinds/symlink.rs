@@ -3,7 +3,7 @@
 use catalog::types::{Ensure, SymlinkSpec};
 use model::{Edit, Fields, PathState};
 
-use super::{FieldDifference, content_field};
+use super::{FieldDifference, content_field, place};
 
 /// What differs between the declared link and what is there. `old` holds the bytes of a
 /// regular file that the link replaces, where they are known.
@@ -35,6 +35,16 @@ pub fn assess(
             edit.field("target", None, wanted());
             Ok(edit.change())
         }
+        (Ensure::Present, PathState::Directory { .. }) if spec.force => {
+            place::guard(&spec.path)?;
+            edit.replaced_directory(prior, "symlink");
+            edit.field("target", None, wanted());
+            Ok(edit.change())
+        }
+        (Ensure::Present, PathState::Directory { .. }) => Err(format!(
+            "{} is a directory, not a symlink; move it away, or say `force: true` to remove it",
+            spec.path
+        )),
         (Ensure::Absent, PathState::Symlink { target }) => {
             edit.field("target", Some(target.clone()), None);
             Ok(Some(Edit::Remove { from: edit.from }))

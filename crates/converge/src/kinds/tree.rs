@@ -7,9 +7,10 @@ use std::collections::BTreeSet;
 use std::fmt;
 
 use catalog::types::{Ensure, TreeSpec};
+use model::collect::CollectInserting;
 use model::{Digest, Edit, Fields};
 
-use super::{DEFAULT_DIRECTORY_MODE, DEFAULT_FILE_MODE};
+use super::{DEFAULT_DIRECTORY_MODE, DEFAULT_FILE_MODE, place};
 
 /// The name of the directory itself in a state.
 pub const TOP: &str = ".";
@@ -51,6 +52,15 @@ pub struct TreeRights {
     pub owner: String,
     /// A name or a number.
     pub group: String,
+}
+
+impl TreeRights {
+    /// Whoever may read it may execute it.
+    pub(super) fn make_executable(&mut self) {
+        if let Ok(mode) = u32::from_str_radix(&self.mode, 8) {
+            self.mode = format!("{:04o}", mode | (mode & 0o444) >> 2);
+        }
+    }
 }
 
 impl fmt::Display for TreeRights {
@@ -149,11 +159,15 @@ pub fn desired(spec: &TreeSpec, now: Option<&Fields>) -> Result<Option<Fields>, 
             TreeEntry::File { rights, .. } => Some(rights),
             TreeEntry::Directory(_) | TreeEntry::Other => return refused(&name, "no file"),
         };
-        let rights = rights(spec, spec.file_mode, DEFAULT_FILE_MODE, now);
+        let mut rights = rights(spec, spec.file_mode, DEFAULT_FILE_MODE, now);
+        if file.executable {
+            rights.make_executable();
+        }
         let entry = TreeEntry::File { digest: file.digest, size: file.size, rights };
         to.insert(name, entry.to_string());
     }
     if spec.purge {
+        place::guard(&spec.path)?;
         let now = || now.into_iter().flatten();
         // What nobody can remove keeps the directories that it is in.
         let other: Vec<&String> = now()
@@ -183,13 +197,14 @@ fn rights(spec: &TreeSpec, mode: Option<u32>, default_mode: u32, now: Option<Tre
 
 /// At most [`MAX_SHOWN`] paths of an edit, and how many more there are.
 pub fn shown(edit: Edit<Fields>) -> Edit<Fields> {
-    let names: BTreeSet<&String> = edit.from().into_iter().chain(edit.to()).flat_map(Fields::keys).collect();
+    let names: BTreeSet<&String> =
+        edit.from().into_iter().chain(edit.to()).flat_map(Fields::keys).collect_inserting();
     let Some(last) = names.iter().nth(MAX_SHOWN).map(|name| (**name).clone()) else { return edit };
     let more = names.len() - MAX_SHOWN;
     let last = &last;
     edit.map(|fields| {
         let first = fields.range::<String, _>(..last.clone());
-        let mut shown: Fields = first.map(|(name, text)| (name.clone(), text.clone())).collect();
+        let mut shown: Fields = first.map(|(name, text)| (name.clone(), text.clone())).collect_inserting();
         shown.insert("more".to_owned(), format!("and {more} more"));
         shown
     })

@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use catalog::types::{Ensure, StateSpec, UserSpec};
+use model::collect::CollectInserting;
 use model::{Edit, Fields};
 
 use super::accounts::{AccountDatabase, is_system_number};
@@ -55,6 +56,9 @@ pub fn desired(spec: &UserSpec, now: Option<&Fields>) -> Option<Fields> {
         return None;
     }
     let mut wanted = spec.declared();
+    if spec.password_on_create && now.is_some() {
+        wanted.remove("password");
+    }
     if let (Some(declared), false) = (&spec.groups, spec.exclusive) {
         wanted.insert("groups".to_owned(), joined(now, "groups", declared));
     }
@@ -64,7 +68,7 @@ pub fn desired(spec: &UserSpec, now: Option<&Fields>) -> Option<Fields> {
 /// Names that are there and those that are declared, sorted.
 pub(super) fn joined(now: Option<&Fields>, field: &str, declared: &[String]) -> String {
     let there = now.and_then(|now| now.get(field)).map_or("", String::as_str);
-    let all: BTreeSet<&str> = there.split(' ').chain(declared.iter().map(String::as_str)).collect();
+    let all: BTreeSet<&str> = there.split(' ').chain(declared.iter().map(String::as_str)).collect_inserting();
     all.into_iter().filter(|name| !name.is_empty()).collect::<Vec<_>>().join(" ")
 }
 
@@ -279,6 +283,7 @@ mod tests {
             shell: None,
             comment: None,
             password: None,
+            password_on_create: false,
             locked: None,
             expires: None,
             password_days: Default::default(),
@@ -348,6 +353,9 @@ mod tests {
         assert_eq!(made(&amy), ["/usr/sbin/chpasswd --encrypted amy:!$6$new$hash\n"]);
         amy.locked = Some(false);
         assert_eq!(made(&amy), ["/usr/sbin/chpasswd --encrypted amy:$6$new$hash\n"]);
+        amy.password_on_create = true;
+        assert!(made(&amy).iter().all(|call| !call.contains("new$hash")), "it keeps its own");
+        amy.password_on_create = false;
         amy.password = None;
         assert_eq!(made(&amy), ["/usr/sbin/usermod --unlock amy "]);
         // Root has no password that could be locked.

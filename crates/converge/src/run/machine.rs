@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 
+use model::collect::CollectInserting;
 use model::{RunReport, Timestamp};
 
 use super::condition::is_of_host;
@@ -85,7 +86,7 @@ impl Run {
         options: RunOptions,
     ) -> Run {
         let modules = ModuleProgress::all(&desired);
-        let startable = (0..modules.len()).filter(|m| modules[*m].blockers == 0).collect();
+        let startable = (0..modules.len()).filter(|m| modules[*m].blockers == 0).collect_inserting();
         let removal = Removal::new(&desired, &ledger, &options.scope);
         let mut run = Run {
             mode,

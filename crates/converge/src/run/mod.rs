@@ -11,6 +11,7 @@
 //! no verify that the next run does not pay.
 
 mod condition;
+mod failure;
 mod machine;
 mod module;
 mod pending;
@@ -34,6 +35,7 @@ use crate::bind::ResourceGuard;
 use crate::kinds::{Applied, Checked};
 use crate::{BoundResource, Ledger, LedgerEntry, ResourceId};
 
+pub use failure::JobFailure;
 pub use machine::Run;
 pub use pending::{Pending, Undo};
 pub use scope::{RunScope, UnknownTag};
@@ -204,8 +206,8 @@ impl Record {
     }
 }
 
-/// What came of a job; in words why it failed.
-pub type JobOutcome = Result<JobDone, String>;
+/// What came of a job.
+pub type JobOutcome = Result<JobDone, JobFailure>;
 
 /// What a job found or did.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -222,8 +224,8 @@ pub enum JobDone {
     Skipped(String),
     /// Of [`JobWork::Apply`].
     Applied(Applied),
-    /// Of [`JobWork::ApplyTogether`]: one for each member, in words why it failed.
-    AppliedTogether(Vec<Result<Applied, String>>),
+    /// Of [`JobWork::ApplyTogether`]: one for each member.
+    AppliedTogether(Vec<Result<Applied, JobFailure>>),
     /// Of [`JobWork::Verify`].
     Verified,
     /// Of [`JobWork::Undo`].

@@ -4,14 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use lang::Probe;
+use model::collect::CollectInserting;
 use model::{Action, Timestamp};
 
 use super::condition::source;
-use super::report::{bare, item};
+use super::report::{bare, failed, item};
 use super::retry::Tries;
 use super::slot::{Applying, waits_for};
 use super::together::Gathered;
-use super::{JobDone, JobOutcome, JobWork, Run, RunMode, Undo, VERIFY_TIMEOUT};
+use super::{JobDone, JobFailure, JobOutcome, JobWork, Run, RunMode, Undo, VERIFY_TIMEOUT};
 use crate::kinds::Checked;
 use crate::{Desired, ResourceId};
 
@@ -86,8 +87,12 @@ pub(super) enum ModuleEnd {
 
 impl ModuleProgress {
     pub(super) fn all(desired: &Desired) -> Vec<ModuleProgress> {
-        let numbers: BTreeMap<&str, usize> =
-            desired.modules.iter().enumerate().map(|(m, module)| (module.name.as_str(), m)).collect();
+        let numbers: BTreeMap<&str, usize> = desired
+            .modules
+            .iter()
+            .enumerate()
+            .map(|(m, module)| (module.name.as_str(), m))
+            .collect_inserting();
         let mut all: Vec<ModuleProgress> =
             desired.modules.iter().map(|_| ModuleProgress::default()).collect();
         for (m, module) in desired.modules.iter().enumerate() {
@@ -97,7 +102,7 @@ impl ModuleProgress {
             let earlier: BTreeSet<usize> = earlier
                 .filter_map(|name| numbers.get(name.as_str()).copied())
                 .filter(|first| *first < m)
-                .collect();
+                .collect_inserting();
             all[m].blockers = earlier.len();
             for first in earlier {
                 all[first].dependents.push(m);
@@ -165,7 +170,7 @@ impl Run {
             (ModulePhase::Undo, Ok(JobDone::Undone)) => return self.undone(m, Ok(())),
             (ModulePhase::End, Ok(JobDone::Persisted)) => return self.persisted(m, Ok(())),
             (_, Err(why)) => why,
-            (_, Ok(_)) => "the host answered a question that was not asked".to_owned(),
+            (_, Ok(_)) => "the host answered a question that was not asked".into(),
         };
         match phase {
             ModulePhase::Start => {
@@ -288,7 +293,7 @@ impl Run {
         Some(JobWork::Persist { record })
     }
 
-    fn persisted(&mut self, m: usize, result: Result<(), String>) {
+    fn persisted(&mut self, m: usize, result: Result<(), JobFailure>) {
         self.modules[m].phase = ModulePhase::Done;
         if let Err(error) = result {
             // The last record of the run tries again.
@@ -296,7 +301,7 @@ impl Run {
             let name = self.desired.modules[m].name.clone();
             self.report.add(
                 (m, usize::MAX),
-                bare(&name, Action::Failed, Some(format!("what is owed could not be written: {error}"))),
+                failed(&name, error.told(|why| format!("what is owed could not be written: {why}"))),
             );
         }
     }
@@ -325,14 +330,14 @@ impl Run {
             if module.handlers.is_empty() { ModulePhase::End } else { ModulePhase::Slot(first) };
     }
 
-    fn verified(&mut self, m: usize, result: Result<(), String>) {
+    fn verified(&mut self, m: usize, result: Result<(), JobFailure>) {
         let name = self.desired.modules[m].name.clone();
         let Err(reason) = result else {
             self.dirty |= self.pending.unverified.remove(&name).is_some();
             return self.begin_handlers(m);
         };
-        self.report
-            .add((m, usize::MAX - 1), bare(&name, Action::Failed, Some(format!("verify failed: {reason}"))));
+        let reason = reason.told(|why| format!("verify failed: {why}"));
+        self.report.add((m, usize::MAX - 1), failed(&name, reason));
         let progress = &mut self.modules[m];
         (progress.end, progress.phase) = (ModuleEnd::Failed, ModulePhase::Undo);
         for slot in &progress.changed {
@@ -354,12 +359,12 @@ impl Run {
         Some(JobWork::Undo { module, undo })
     }
 
-    fn undone(&mut self, m: usize, result: Result<(), String>) {
+    fn undone(&mut self, m: usize, result: Result<(), JobFailure>) {
         let name = self.desired.modules[m].name.clone();
         self.modules[m].phase = ModulePhase::End;
         if let Err(reason) = result {
-            let reason = format!("what verify refused could not be put back: {reason}");
-            self.report.add((m, usize::MAX), bare(&name, Action::Failed, Some(reason)));
+            let reason = reason.told(|why| format!("what verify refused could not be put back: {why}"));
+            self.report.add((m, usize::MAX), failed(&name, reason));
             return;
         }
         let restored = self.pending.unverified.remove(&name).unwrap_or_default();

@@ -3,10 +3,11 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use catalog::module::OnRemove;
+use model::collect::CollectInserting;
 use model::delta::{Edit, Fields};
 use model::{Action, ResourceReport};
 
-use super::report::bare;
+use super::report::{bare, failed};
 use super::{JobDone, JobOutcome, JobWork, Run, RunMode, RunScope};
 use crate::{Desired, Ledger, LedgerEntry, ResourceId, ResourceSubject};
 
@@ -33,8 +34,10 @@ impl Removal {
             return Removal::default();
         }
         let unnamed = |id: &ResourceId| desired.modules.iter().any(|m| m.unnamed && m.name == id.module());
-        let managed: BTreeMap<ResourceSubject<'_>, &ResourceId> =
-            desired.resources().filter_map(|resource| Some((resource.subject()?, &resource.id))).collect();
+        let managed: BTreeMap<ResourceSubject<'_>, &ResourceId> = desired
+            .resources()
+            .filter_map(|resource| Some((resource.subject()?, &resource.id)))
+            .collect_inserting();
         let mut removal = Removal::default();
         let mut left = Vec::new();
         for (id, entry) in gone.into_iter().filter(|(id, _)| !unnamed(id)) {
@@ -88,7 +91,7 @@ impl Run {
         let Some(id) = self.removal().current.take() else {
             self.removal().over = true;
             if let Err(error) = outcome {
-                self.report.add((LAST, 0), bare("ledger", Action::Failed, Some(error)));
+                self.report.add((LAST, 0), failed("ledger", error));
             }
             return;
         };
@@ -104,7 +107,7 @@ impl Run {
                 self.forget.insert(id);
             }
             Err(error) => {
-                self.report.add((LAST, 0), bare(id.as_str(), Action::Failed, Some(error)));
+                self.report.add((LAST, 0), failed(id.as_str(), error));
             }
             Ok(_) => {
                 let reason = "the removal was answered with something else".to_owned();

@@ -1,10 +1,12 @@
 //! Collecting a run's report within its bounds (CNV-2).
 
 use catalog::types::Spec;
+use model::collect::CollectInserting;
 use model::delta::{Edit, Fields};
 use model::report::{MAX_ITEMS, MAX_TEXT};
 use model::{Action, ResourceReport, RunCounts};
 
+use super::JobFailure;
 use crate::BoundResource;
 
 /// Where an item stands in the report: module, then slot.
@@ -55,21 +57,36 @@ pub(super) fn item(
     duration_ms: u64,
 ) -> ResourceReport {
     let edit = edit.filter(|_| !resource.sensitive).map(|edit| edit.map(clipped));
-    let failed = matches!(action, Action::Failed | Action::Ignored);
-    let reason = match reason {
-        // What a command says may repeat what it was given.
-        Some(_) if failed && resource.sensitive && speaks(resource) => {
-            Some("it failed; what it said is hidden, because the resource is sensitive".to_owned())
-        }
-        other => other,
-    };
     ResourceReport { edit, duration_ms, ..bare(resource.id.as_str(), action, reason) }
+}
+
+/// An item about a resource that failed; hides what is sensitive.
+pub(super) fn failed_item(
+    resource: &BoundResource,
+    action: Action,
+    edit: Option<&Edit<Fields>>,
+    failure: JobFailure,
+    duration_ms: u64,
+) -> ResourceReport {
+    // What a command says may repeat what it was given.
+    let failure = match resource.sensitive && speaks(resource) {
+        true => "it failed; what it said is hidden, because the resource is sensitive".into(),
+        false => failure,
+    };
+    let JobFailure { message, cause } = failure;
+    ResourceReport { cause, ..item(resource, action, edit, Some(message), duration_ms) }
+}
+
+/// An item without an edit, of what failed.
+pub(super) fn failed(name: &str, failure: JobFailure) -> ResourceReport {
+    let JobFailure { message, cause } = failure;
+    ResourceReport { cause, ..bare(name, Action::Failed, Some(message)) }
 }
 
 /// An item without an edit.
 pub(super) fn bare(name: &str, action: Action, reason: Option<String>) -> ResourceReport {
     let reason = reason.map(|text| clip(&text));
-    ResourceReport { resource: name.to_owned(), action, edit: None, reason, duration_ms: 0 }
+    ResourceReport { resource: name.to_owned(), action, edit: None, reason, cause: None, duration_ms: 0 }
 }
 
 /// Its failures may quote the output of a command.
@@ -83,7 +100,7 @@ fn speaks(resource: &BoundResource) -> bool {
 }
 
 fn clipped(fields: &Fields) -> Fields {
-    fields.iter().map(|(name, text)| (name.clone(), clip(text))).collect()
+    fields.iter().map(|(name, text)| (name.clone(), clip(text))).collect_inserting()
 }
 
 fn clip(text: &str) -> String {

@@ -8,9 +8,9 @@
 //! What a failed apply put into [`super::Pending`] stays there until the last try has failed: it
 //! may have changed something, so a later try that finds all as declared is a change.
 
-use super::Run;
 use super::module::ModulePhase;
 use super::slot::Applying;
+use super::{JobFailure, Run};
 use crate::kinds::Applied;
 
 /// Earlier tries of the current slot.
@@ -18,7 +18,7 @@ use crate::kinds::Applied;
 pub(super) struct Tries {
     failed: u8,
     /// Why the last one failed.
-    reason: String,
+    reason: Option<JobFailure>,
     /// What the applies among them began.
     applying: Option<Applying>,
 }
@@ -32,14 +32,20 @@ impl Tries {
 
 impl Run {
     /// A try failed: another one, or the end. `applying` is what a failed apply began.
-    pub(super) fn try_failed(&mut self, m: usize, slot: usize, reason: String, applying: Option<Applying>) {
+    pub(super) fn try_failed(
+        &mut self,
+        m: usize,
+        slot: usize,
+        reason: JobFailure,
+        applying: Option<Applying>,
+    ) {
         let retries = self.resource(m, slot).retry.retries;
         let tries = &mut self.modules[m].tries;
         tries.applying = match (tries.applying.take(), applying) {
             (Some(first), Some(last)) => Some(first.and(last)),
             (first, last) => first.or(last),
         };
-        tries.reason = reason;
+        tries.reason = Some(reason);
         tries.failed += 1;
         if tries.failed <= retries {
             self.modules[m].phase = ModulePhase::Wait(slot);
@@ -55,7 +61,11 @@ impl Run {
         if let Some(applying) = applying {
             self.half_applied(m, slot, applying);
         }
-        let reason = if failed > 1 { format!("tried {failed} times: {reason}") } else { reason };
+        let reason = reason.unwrap_or_else(|| "it was not tried".into());
+        let reason = match failed {
+            2.. => reason.told(|why| format!("tried {failed} times: {why}")),
+            _ => reason,
+        };
         self.fail_at(m, slot, edit.as_ref(), reason);
     }
 

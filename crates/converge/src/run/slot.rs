@@ -7,6 +7,7 @@ use std::sync::Arc;
 use catalog::module::OnRemove;
 use catalog::schema::Manages;
 use catalog::types::Spec;
+use model::collect::CollectInserting;
 use model::delta::{Edit, Fields};
 use model::{Action, PathState};
 
@@ -14,9 +15,9 @@ use super::condition::source;
 use super::machine::PredictedPath;
 use super::module::{ModuleEnd, ModulePhase, SlotState};
 use super::pending::Ahead;
-use super::report::item;
+use super::report::{failed_item, item};
 use super::retry::Tries;
-use super::{JobWork, Record, Run, RunMode, Undo};
+use super::{JobFailure, JobWork, Record, Run, RunMode, Undo};
 use crate::bind::parents;
 use crate::kinds::exec::command_text;
 use crate::kinds::{Applied, Checked};
@@ -125,7 +126,7 @@ impl Run {
     pub(super) fn notifiers(&self, resource: &BoundResource, observe: bool) -> BTreeSet<ResourceId> {
         let predicted = Some(&self.prediction.notified).filter(|_| observe);
         let maps = [&self.pending.notified].into_iter().chain(predicted);
-        maps.filter_map(|map| map.get(&resource.id)).flatten().cloned().collect()
+        maps.filter_map(|map| map.get(&resource.id)).flatten().cloned().collect_inserting()
     }
 
     /// The first dependency that failed, or was skipped for a failure, and that failure.
@@ -163,12 +164,12 @@ impl Run {
     }
 
     /// A question, a guard or the check could not be answered.
-    pub(super) fn check_failed(&mut self, m: usize, slot: usize, why: String) {
+    pub(super) fn check_failed(&mut self, m: usize, slot: usize, why: JobFailure) {
         let resource = Arc::clone(self.resource(m, slot));
         let progress = &mut self.modules[m];
         let why = match (progress.asked.take(), resource.guards.get(progress.guarded)) {
-            (Some(probe), _) => format!("when: {probe}: {why}"),
-            (None, Some(guard)) => format!("{}: {why}", guard.kind.key()),
+            (Some(probe), _) => why.told(|why| format!("when: {probe}: {why}")),
+            (None, Some(guard)) => why.told(|why| format!("{}: {why}", guard.kind.key())),
             (None, None) => why,
         };
         if self.observes(&resource) {
@@ -255,7 +256,7 @@ impl Run {
         (resource, checked, keep)
     }
 
-    pub(super) fn applied(&mut self, m: usize, slot: usize, result: Result<Applied, String>) {
+    pub(super) fn applied(&mut self, m: usize, slot: usize, result: Result<Applied, JobFailure>) {
         let resource = Arc::clone(self.resource(m, slot));
         let applied = match result {
             Ok(applied) => applied,
@@ -308,25 +309,31 @@ impl Run {
     }
 
     /// The slot failed before anything was to be changed.
-    pub(super) fn fail(&mut self, m: usize, slot: usize, reason: String) {
-        self.fail_at(m, slot, None, reason);
+    pub(super) fn fail(&mut self, m: usize, slot: usize, reason: impl Into<JobFailure>) {
+        self.fail_at(m, slot, None, reason.into());
     }
 
     /// The slot failed at this change; what notified it is still owed.
-    pub(super) fn fail_at(&mut self, m: usize, slot: usize, edit: Option<&Edit<Fields>>, reason: String) {
+    pub(super) fn fail_at(
+        &mut self,
+        m: usize,
+        slot: usize,
+        edit: Option<&Edit<Fields>>,
+        failure: JobFailure,
+    ) {
         let resource = Arc::clone(self.resource(m, slot));
         let (action, state) = match resource.ignore_failure {
             true => (Action::Ignored, SlotState::Fine),
             false => (Action::Failed, SlotState::Failed),
         };
         let ms = self.elapsed(m);
-        self.report.add((m, slot), item(&resource, action, edit, Some(reason), ms));
+        self.report.add((m, slot), failed_item(&resource, action, edit, failure, ms));
         self.next(m, slot, state);
     }
 
     /// A check of what only observes failed. Where something that it needs would have been
     /// changed before it, nothing can be said; else it is a failure.
-    fn unsure_or_failed(&mut self, m: usize, slot: usize, resource: &BoundResource, reason: String) {
+    fn unsure_or_failed(&mut self, m: usize, slot: usize, resource: &BoundResource, reason: JobFailure) {
         let path = resource.path().into_iter();
         let needed = path.clone().chain(path.flat_map(parents)).chain(resource.needs());
         let would =
@@ -422,7 +429,7 @@ impl Run {
             .iter()
             .filter(|(name, _)| to.contains_key(*name) && !before.contains_key(*name))
             .map(|(name, text)| (name.clone(), text.clone()))
-            .collect();
+            .collect_inserting();
         if !new.is_empty() {
             let mut before = before.clone();
             before.extend(new);

@@ -18,7 +18,7 @@ use model::Timestamp;
 
 use super::module::ModulePhase;
 use super::slot::Applying;
-use super::{JobDone, JobOutcome, JobWork, Run, TogetherMember};
+use super::{JobDone, JobFailure, JobOutcome, JobWork, Run, TogetherMember};
 use crate::kinds::{Applied, Checked};
 use crate::{BoundResource, When};
 
@@ -157,11 +157,11 @@ fn unconditional(resource: &Arc<BoundResource>) -> bool {
 }
 
 /// One result for each member.
-fn results(count: usize, outcome: JobOutcome) -> Vec<Result<Applied, String>> {
+fn results(count: usize, outcome: JobOutcome) -> Vec<Result<Applied, JobFailure>> {
     match outcome {
         Ok(JobDone::AppliedTogether(results)) if results.len() == count => results,
         Ok(JobDone::Applied(applied)) if count == 1 => vec![Ok(applied)],
-        Ok(_) => vec![Err("the host answered a question that was not asked".to_owned()); count],
+        Ok(_) => vec![Err("the host answered a question that was not asked".into()); count],
         Err(why) => vec![Err(why); count],
     }
 }

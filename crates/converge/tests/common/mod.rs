@@ -98,7 +98,7 @@ impl Host {
             JobWork::Probe(Probe::CommandSucceeds(argv)) => {
                 let text = argv.join(" ");
                 match self.broken.contains(&text) {
-                    true => Err(format!("{text} cannot be started")),
+                    true => Err(format!("{text} cannot be started").into()),
                     false => Ok(JobDone::Probed(text == "true")),
                 }
             }
@@ -110,7 +110,7 @@ impl Host {
                 self.log.push(format!("ask {text}"));
                 match text.strip_prefix("test -e ") {
                     Some(path) => Ok(JobDone::Guarded(self.nodes.contains_key(path))),
-                    None if self.broken.contains(&text) => Err(format!("{text} cannot be started")),
+                    None if self.broken.contains(&text) => Err(format!("{text} cannot be started").into()),
                     None => Ok(JobDone::Guarded(text == "true")),
                 }
             }
@@ -145,7 +145,7 @@ impl Host {
             }
             JobWork::Verify { module, command, .. } => {
                 self.log.push(format!("verify {module}"));
-                self.command(&command).map(|()| JobDone::Verified)
+                self.command(&command).map(|()| JobDone::Verified).map_err(Into::into)
             }
             JobWork::Undo { module, undo } => {
                 self.log.push(format!("undo {module}"));
@@ -157,7 +157,7 @@ impl Host {
                         Prior::Path(before) => self.restore(&undo.path, before),
                     });
                 }
-                result.map(|()| JobDone::Undone)
+                result.map(|()| JobDone::Undone).map_err(Into::into)
             }
             JobWork::Remove { id, entry, how } => {
                 self.log.push(format!("remove {id}"));
@@ -166,7 +166,7 @@ impl Host {
                     OnRemove::Delete => self.restore(&entry.path, &PathState::Missing),
                     _ => self.restore(&entry.path, at_path(&entry.prior)),
                 };
-                result.map(|()| JobDone::Removed(self.nodes != before))
+                result.map(|()| JobDone::Removed(self.nodes != before)).map_err(Into::into)
             }
             JobWork::Persist { record } => {
                 self.persist(record)?;
@@ -263,7 +263,7 @@ impl Host {
                 }
             }
             Spec::Line(spec) => match self.file(&spec.path) {
-                None => return Err(format!("{} is missing", spec.path)),
+                None => return Err(format!("{} is missing", spec.path).into()),
                 Some(text) if text.lines().any(|line| line == spec.line) => {
                     Checked::in_sync(Prior::Path(self.prior(&spec.path)))
                 }
@@ -332,7 +332,8 @@ impl Host {
                 }
             }
         };
-        result.map(|()| JobDone::Applied(Applied { edit: checked.edit.clone(), changed: true, output: None }))
+        result?;
+        Ok(JobDone::Applied(Applied { edit: checked.edit.clone(), changed: true, output: None }))
     }
 
     fn command(&mut self, command: &CommandLine) -> Result<(), String> {

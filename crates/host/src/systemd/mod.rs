@@ -17,6 +17,7 @@ mod session;
 mod watch;
 
 use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
@@ -45,6 +46,8 @@ pub struct Systemd {
     uid: u32,
     cancel: Cancel,
     shared: Mutex<Option<BusConnection>>,
+    /// The last question waited in vain.
+    silent: AtomicBool,
 }
 
 impl Host {
@@ -56,7 +59,13 @@ impl Host {
 
 impl Systemd {
     pub(crate) fn new(root: &std::path::Path, uid: u32, cancel: Cancel) -> Systemd {
-        Systemd { socket: root.join(SOCKET), uid, cancel, shared: Mutex::default() }
+        Systemd {
+            socket: root.join(SOCKET),
+            uid,
+            cancel,
+            shared: Mutex::default(),
+            silent: AtomicBool::new(false),
+        }
     }
 
     /// What systemd says of a unit, by its full name (`nginx.service`). A unit that there is none of is
@@ -80,6 +89,11 @@ impl Systemd {
         let interface: String = first.into_iter().chain(letters).collect();
         let entries = self.all(name, &format!("{SYSTEMD}.{interface}"))?;
         Ok(UnitDetails::read(&entries))
+    }
+
+    /// The last question did not wait in vain: who must not be held up may ask.
+    pub fn answers(&self) -> bool {
+        !self.silent.load(Ordering::Relaxed)
     }
 
     /// A session in which units are changed.
@@ -117,10 +131,12 @@ impl Systemd {
     fn ask(&self, call: &BusCall<'_>) -> Result<Vec<BusValue>, BusError> {
         let mut shared = self.shared();
         let reused = shared.is_some();
-        match self.ask_once(&mut shared, call) {
+        let answer = match self.ask_once(&mut shared, call) {
             Err(BusError::Lost(_)) if reused => self.ask_once(&mut shared, call),
             answer => answer,
-        }
+        };
+        self.silent.store(matches!(answer, Err(BusError::TimedOut { .. })), Ordering::Relaxed);
+        answer
     }
 
     fn ask_once(

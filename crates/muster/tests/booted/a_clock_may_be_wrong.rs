@@ -1,5 +1,6 @@
 //! IDN-11: a host whose clock stands at 1970 joins and converges as any other; one whose clock runs
-//! ahead, in 2040, adopts nothing, says so, and goes on keeping what it holds.
+//! ahead, in 2040, adopts nothing, says so, and goes on keeping what it holds. A clock that jumps under a
+//! running agent, forth and back, does no more than that: what was refused is adopted once it is right.
 //!
 //! Hosts share the kernel's clock with the outer machine, so the agent alone is given another one, by
 //! libfaketime: Debian builds of the agent are linked to the C library, which it replaces there.
@@ -20,6 +21,22 @@ fn set_clock(host: &BootedHost, time: Option<&str>) {
     host.write("/etc/systemd/system/muster-agent.service.d/clock.conf", unit, 0o644);
     host.ok(["systemctl", "daemon-reload"]);
     host.run(["systemctl", "restart", "muster-agent"]);
+}
+
+/// Gives the agent's unit a clock that [`jump`] moves while the agent runs.
+fn install_jumping_clock(host: &BootedHost) {
+    jump(host, "+0");
+    let unit = format!(
+        "[Service]\nEnvironment=LD_PRELOAD={LIBRARY}\nEnvironment=FAKETIME_DONT_FAKE_MONOTONIC=1\n\
+         Environment=FAKETIME_NO_CACHE=1\nEnvironment=FAKETIME_TIMESTAMP_FILE=/etc/clock\n"
+    );
+    host.write("/etc/systemd/system/muster-agent.service.d/clock.conf", unit, 0o644);
+    host.ok(["systemctl", "daemon-reload"]);
+}
+
+/// Moves the clock to so far from the right time.
+fn jump(host: &BootedHost, offset: &str) {
+    host.sh(&format!("echo '{offset}' > /etc/.clock && mv /etc/.clock /etc/clock"));
 }
 
 fn install_clock(host: &BootedHost) {
@@ -66,4 +83,68 @@ fn a_slow_one_locks_nobody_out_and_a_fast_one_adopts_nothing() {
     fleet.until_converged(&fast);
     assert_eq!(fast.read("/etc/hello").as_deref(), Some("good day\n"));
     assert_eq!(fleet.server.json(&["status"])["nodes"], 2);
+}
+
+#[test]
+fn one_that_jumps_leaves_a_running_agent_as_it_was() {
+    let Some(testbed) = Testbed::open() else { return };
+    let mut fleet = BootedFleet::start(&testbed);
+    let web = testbed.boot("web-1");
+    let greets = |fleet: &mut BootedFleet, greeting: &str| {
+        fleet.module("hello", &HELLO.replace("hello\\n", &format!("{greeting}\\n")));
+        fleet.publish();
+    };
+    let holds = |greeting: &str| web.read("/etc/hello").as_deref() == Some(&format!("{greeting}\n"));
+    let heals = |greeting: &str| {
+        web.write("/etc/hello", "by hand\n", 0o644);
+        web.wait_until("it keeps what it holds", MINUTE, || holds(greeting));
+    };
+    greets(&mut fleet, "right");
+    install_clock(&web);
+    install_jumping_clock(&web);
+    fleet.join(&web);
+    fleet.until_converged(&web);
+    let pid = || web.ok(["systemctl", "show", "-P", "MainPID", "muster-agent"]);
+    let began = pid();
+
+    // Years ahead: beyond the release's freshness and its own certificate's end. It adopts nothing new, and
+    // keeps what it holds.
+    jump(&web, "+14y");
+    greets(&mut fleet, "ahead");
+    web.wait_until("it says why", MINUTE, || {
+        let journal = web.journal();
+        journal.contains("release 2 was last signed for")
+            && journal.contains("clock differs from the control plane's")
+    });
+    heals("right");
+    assert_eq!(fleet.server.node("web-1")["held"]["seq"], 1);
+
+    // Back: what was refused is adopted, by itself.
+    jump(&web, "+0");
+    web.wait_until("what was refused is adopted", MINUTE, || holds("ahead"));
+    fleet.until_converged(&web);
+
+    // Decades behind: nothing keeps it from what is newer than all that it knows.
+    jump(&web, "-56y");
+    heals("ahead");
+    greets(&mut fleet, "behind");
+    web.wait_until("a slow clock locks it out of nothing", MINUTE, || holds("behind"));
+
+    // A day in jumps of some hours, with the control plane away for a part of it.
+    for offset in ["-6h", "+6h", "-12h", "+12h", "+23h"] {
+        jump(&web, offset);
+        heals("behind");
+    }
+    fleet.kill();
+    jump(&web, "+14y");
+    heals("behind");
+    jump(&web, "-56y");
+    heals("behind");
+    fleet.power_on();
+    jump(&web, "+0");
+    greets(&mut fleet, "right again");
+    web.wait_until("it goes on", MINUTE, || holds("right again"));
+    fleet.until_converged(&web);
+    assert_eq!(pid(), began, "it is the same process all the time");
+    assert_eq!(fleet.server.json(&["status"])["nodes"], 1);
 }

@@ -1,6 +1,7 @@
 //! An agent on a booted host that holds a set and knows no control plane.
 
 use std::path::Path;
+use std::process::Command;
 
 use catalog::module::Module;
 use model::{Action, ResourceReport, RunReport};
@@ -19,7 +20,12 @@ pub struct HeldAgent<'h> {
 
 impl<'h> HeldAgent<'h> {
     pub fn install(host: &'h BootedHost) -> HeldAgent<'h> {
-        host.copy_in(&muster_agent(), AGENT, 0o755);
+        HeldAgent::install_program(host, &muster_agent())
+    }
+
+    /// The same with another build of the program.
+    pub fn install_program(host: &'h BootedHost, program: &Path) -> HeldAgent<'h> {
+        host.copy_in(program, AGENT, 0o755);
         agent_state::join(&host.path(STATE), Path::new("/"), false);
         HeldAgent { host, seq: 0 }
     }
@@ -41,9 +47,13 @@ impl<'h> HeldAgent<'h> {
         self.run(&["plan"])
     }
 
+    /// The command that does a verb.
+    pub fn command(&self, verb: &[&str]) -> Command {
+        self.host.command([&[AGENT, "--state", STATE, "--json"], verb].concat())
+    }
+
     fn run(&self, verb: &[&str]) -> RunReport {
-        let words = [&[AGENT, "--state", STATE, "--json"], verb].concat();
-        let output = self.host.run(words);
+        let output = self.command(verb).output().unwrap();
         let (out, err) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
         serde_json::from_slice(&output.stdout).unwrap_or_else(|error| panic!("{error}: {out}{err}"))
     }

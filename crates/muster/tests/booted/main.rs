@@ -5,7 +5,15 @@
 
 mod a_clock_may_be_wrong;
 mod a_full_disk_loses_nothing;
+mod a_kill_in_mid_package;
+mod a_reboot_waits_for_its_window;
+mod a_small_company;
 mod an_agent_keeps_its_host;
+mod another_tool_is_at_work;
+mod bad_input_is_named;
+mod drift_is_healed_by_events;
+mod examples_run;
+mod failures_read_well;
 mod held;
 mod hosts_are_real_machines;
 mod packages_go_up_and_down;

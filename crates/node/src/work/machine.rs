@@ -11,6 +11,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use model::Timestamp;
+use model::collect::CollectInserting;
 use model::work::{
     ActionEvent, ActionFact, ActionOutcome, ActionRefusal, MAX_TIMEOUT_SECS, Order, RefusalCode,
 };
@@ -128,7 +129,7 @@ impl WorkMachine {
         }
         let gone =
             work.marks.iter().filter(|(id, _)| !work.present.contains(*id) && !work.ending.contains_key(*id));
-        work.fading = gone.map(|(id, mark)| (mark.expires, id.clone())).collect();
+        work.fading = gone.map(|(id, mark)| (mark.expires, id.clone())).collect_inserting();
         work.go_on(at, allows, &mut effects);
         (work, effects)
     }
@@ -195,7 +196,7 @@ impl WorkMachine {
                 }
                 (due, id)
             })
-            .collect();
+            .collect_inserting();
     }
 
     /// When a [`WorkInput::Tick`] is due next, by the host's clock; `None` when nothing waits for time.

@@ -80,6 +80,7 @@ pub fn answer() -> Answer {
         stream_requested: false,
         want_traits: false,
         want_seen: false,
+        same_cause: Default::default(),
     }
 }
 
@@ -125,6 +126,11 @@ impl Bench {
     }
 
     pub fn restored(restored: Restored) -> Bench {
+        Bench::restored_at(restored, START)
+    }
+
+    /// The agent starts at this time.
+    pub fn restored_at(restored: Restored, now: Timestamp) -> Bench {
         let trust = TrustDocument {
             fleet: "acme-1".parse().unwrap(),
             version: 1,
@@ -134,8 +140,8 @@ impl Bench {
         let (hostname, incarnation) = (HOST.parse().unwrap(), "i1".parse().unwrap());
         let identity = Identity { hostname, incarnation, trust, built: Timestamp(0) };
         Bench {
-            node: Node::new(identity, restored, 7, START),
-            now: START,
+            node: Node::new(identity, restored, 7, now),
+            now,
             traits: traits("debian"),
             collecting: false,
         }

@@ -85,7 +85,8 @@ fn environment(replace_conffiles: bool) -> BTreeMap<String, String> {
         ("LC_ALL", "C"),
         ("DEBIAN_FRONTEND", "noninteractive"),
         ("DEBCONF_NONINTERACTIVE_SEEN", "true"),
-        ("NEEDRESTART_MODE", "a"),
+        // It lists what runs on old code, and neither asks nor restarts: that is for handlers.
+        ("NEEDRESTART_MODE", "l"),
         ("APT_LISTCHANGES_FRONTEND", "none"),
         ("APT_LISTBUGS_FRONTEND", "none"),
         (ucf, "1"),

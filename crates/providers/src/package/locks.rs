@@ -2,7 +2,9 @@
 
 use std::time::{Duration, Instant};
 
+use converge::JobFailure;
 use host::{Host, LockHolder};
+use model::FailureCode;
 
 use crate::kinds::text;
 
@@ -20,15 +22,17 @@ const TICK: Duration = Duration::from_millis(250);
 ///
 /// # Errors
 /// Who holds which lock, when it was not given up in time, or that the agent is stopping.
-pub(super) fn wait(host: &Host, limit: Duration) -> Result<(), String> {
+pub(super) fn wait(host: &Host, limit: Duration) -> Result<(), JobFailure> {
     let began = Instant::now();
     while let Some((what, holder)) = held(host)? {
         if host.is_cancelled() {
-            return Err("the agent is stopping".to_owned());
+            return Err("the agent is stopping".into());
         }
         let waited = began.elapsed();
         if waited >= limit {
-            return Err(format!("{what} held by {}, waited {} s", name(&holder), waited.as_secs()));
+            let message = format!("{what} held by {}, waited {} s", name(&holder), waited.as_secs());
+            let detail = holder.program.unwrap_or_default();
+            return Err(JobFailure::new(FailureCode::LockHeld, &detail, message));
         }
         std::thread::sleep(TICK.min(limit - waited));
     }

@@ -23,6 +23,7 @@ use std::sync::Mutex;
 use std::time::Duration;
 
 use catalog::types::{PackageSpec, WantedPackage};
+use converge::JobFailure;
 use converge::kinds::package;
 use model::{Edit, Fields};
 
@@ -119,7 +120,7 @@ impl StateProvider for PackageSpec {
         _: Option<&Fields>,
         to: Option<&Fields>,
         timeout: Duration,
-    ) -> Result<Option<String>, String> {
+    ) -> Result<Option<String>, JobFailure> {
         let wish = PackageWish { spec: self, aim: Aim::State(to) };
         kinds.transact(&[wish], timeout).pop().map_or(Ok(None), |result| result.map(|applied| applied.output))
     }

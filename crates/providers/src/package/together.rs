@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use catalog::types::{PackageSpec, TransactionOptions};
+use converge::JobFailure;
 use converge::kinds::Applied;
 use converge::kinds::package::database::PackageDatabase;
 use converge::kinds::package::transaction::{
@@ -18,7 +19,7 @@ use converge::kinds::package::transaction::{
 use converge::kinds::package::{self, PackageChange, PackageRequest};
 use converge::kinds::state::difference;
 use host::End;
-use model::{Edit, Fields};
+use model::{Edit, FailureCode, Fields};
 
 use super::apt::{AptCommand, AptOutcome};
 use super::{locks, services};
@@ -66,15 +67,15 @@ struct Member<'a> {
     edit: Edit<Fields>,
     group: TransactionGroup,
     /// Why it could not be changed.
-    failed: Option<String>,
+    failed: Option<JobFailure>,
     /// What apt-get printed.
     said: Option<Arc<str>>,
 }
 
 impl Member<'_> {
-    fn fail(&mut self, why: &str) {
+    fn fail(&mut self, why: &JobFailure) {
         if self.failed.is_none() {
-            self.failed = Some(why.to_owned());
+            self.failed = Some(why.clone());
         }
     }
 }
@@ -100,18 +101,19 @@ impl Kinds {
         &self,
         wishes: &[PackageWish<'_>],
         timeout: Duration,
-    ) -> Vec<Result<Applied, String>> {
+    ) -> Vec<Result<Applied, JobFailure>> {
         let deadline = Instant::now() + timeout;
         let unchanged = || Ok(Applied { edit: None, changed: false, output: None });
         match self.prepare_transaction(wishes, deadline) {
             Err(why) => wishes.iter().map(|_| Err(why.clone())).collect(),
             Ok(()) => {
-                let mut results: Vec<Result<Applied, String>> = wishes.iter().map(|_| unchanged()).collect();
+                let mut results: Vec<Result<Applied, JobFailure>> =
+                    wishes.iter().map(|_| unchanged()).collect();
                 let mut members = Vec::new();
                 for (at, wish) in wishes.iter().enumerate() {
                     match self.member(at, wish) {
                         Ok(member) => members.extend(member),
-                        Err(why) => results[at] = Err(why),
+                        Err(why) => results[at] = Err(why.into()),
                     }
                 }
                 self.change_packages(&mut members, deadline);
@@ -126,7 +128,7 @@ impl Kinds {
 
     /// Nobody else uses the package manager, dpkg is not in the middle of something, the lists are new
     /// enough.
-    fn prepare_transaction(&self, wishes: &[PackageWish<'_>], deadline: Instant) -> Result<(), String> {
+    fn prepare_transaction(&self, wishes: &[PackageWish<'_>], deadline: Instant) -> Result<(), JobFailure> {
         let wait = wishes.iter().map(|wish| wish.spec.options.lock_timeout).max().unwrap_or_default();
         locks::wait(&self.host, wait)?;
         services::put_back(&self.host)?;
@@ -135,7 +137,10 @@ impl Kinds {
         for wish in wishes {
             refresh |= self.needs_lists(wish)?;
         }
-        if refresh { self.refresh_lists() } else { Ok(()) }
+        if refresh {
+            self.refresh_lists()?;
+        }
+        Ok(())
     }
 
     fn needs_lists(&self, wish: &PackageWish<'_>) -> Result<bool, String> {
@@ -150,7 +155,7 @@ impl Kinds {
     }
 
     /// Lets dpkg finish what it was interrupted in, once.
-    fn finish_interrupted(&self, wishes: &[PackageWish<'_>], deadline: Instant) -> Result<(), String> {
+    fn finish_interrupted(&self, wishes: &[PackageWish<'_>], deadline: Instant) -> Result<(), JobFailure> {
         let database = self.package_database()?;
         if !database.unfinished && database.in_the_middle().is_empty() {
             return Ok(());
@@ -175,9 +180,13 @@ impl Kinds {
         let named: Vec<String> =
             open.iter().take(MAX_NAMED).map(|(name, word)| format!("{name} ({word})")).collect();
         let said = transaction::failure(open.first().map_or("", |(name, _)| name), &outcome.output);
-        Err(format!(
-            "dpkg was interrupted, and `dpkg --configure -a` does not finish; left are {}: {said}",
-            if named.is_empty() { "its last changes".to_owned() } else { named.join(", ") }
+        let left = if named.is_empty() { "its last changes".to_owned() } else { named.join(", ") };
+        Err(JobFailure::new(
+            FailureCode::PackagesInterrupted,
+            &left,
+            format!(
+                "dpkg was interrupted, and `dpkg --configure -a` does not finish; left are {left}: {said}"
+            ),
         ))
     }
 
@@ -205,11 +214,11 @@ impl Kinds {
         for group in groups {
             let of_it = |member: &&mut Member<'_>| member.group == group && member.change.request.is_some();
             let mut together: Vec<&mut Member<'_>> = members.iter_mut().filter(of_it).collect();
-            if let Err(why) = self.change_group(&group, &mut together, deadline) {
+            if let Err(why) = self.change_group(&group, &mut together, deadline).map_err(JobFailure::from) {
                 together.iter_mut().for_each(|member| member.fail(&why));
             }
         }
-        if let Err(why) = self.set_marks(members) {
+        if let Err(why) = self.set_marks(members).map_err(JobFailure::from) {
             let marked =
                 members.iter_mut().filter(|member| member.change.hold.or(member.change.auto).is_some());
             marked.for_each(|member| member.fail(&why));
@@ -226,7 +235,7 @@ impl Kinds {
         self.agree(group, members)?;
         let mut unanswered = false;
         for member in members.iter_mut().filter(|member| member.failed.is_none()) {
-            member.failed = self.answer_questions(member.spec).err();
+            member.failed = self.answer_questions(member.spec).err().map(JobFailure::from);
             unanswered |= member.failed.is_some();
         }
         if unanswered {
@@ -257,7 +266,12 @@ impl Kinds {
             let stale =
                 matches!(refusal, PackageRefusal::Unknown(_)).then(|| self.refresh_failure()).flatten();
             let words = [Some(refusal.words().to_owned()), stale];
-            members[at].failed = Some(words.into_iter().flatten().collect::<Vec<_>>().join("; "));
+            let code = match refusal {
+                PackageRefusal::Unknown(_) => FailureCode::PackageUnknown,
+                PackageRefusal::Impossible(_) => FailureCode::PackageRefused,
+            };
+            let message = words.into_iter().flatten().collect::<Vec<_>>().join("; ");
+            members[at].failed = Some(JobFailure::new(code, refusal.words(), message));
         }
         Ok(())
     }
@@ -281,7 +295,35 @@ impl Kinds {
                 outcome.output.push_str(&again.output);
             }
         }
+        if !outcome.succeeded() {
+            self.configure_unpacked(group, &mut outcome.output, deadline)?;
+        }
         Ok(outcome.output)
+    }
+
+    /// Where one package of a transaction cannot be unpacked, apt-get leaves the others unpacked: they are
+    /// configured, so that they are as declared whatever became of that one.
+    fn configure_unpacked(
+        &self,
+        group: &TransactionGroup,
+        output: &mut String,
+        deadline: Instant,
+    ) -> Result<(), String> {
+        let database = self.package_database()?;
+        let unpacked = database.in_the_middle().into_iter().filter(|(_, word)| *word == "unpacked");
+        let names: Vec<String> = unpacked.map(|(name, _)| name.to_owned()).collect();
+        if names.is_empty() {
+            return Ok(());
+        }
+        let conffiles = if group.options.replace_conffiles { "--force-confnew" } else { "--force-confold" };
+        let options = ["--force-confdef", conffiles, "--configure"].map(str::to_owned);
+        let configured = self.run_apt(AptCommand {
+            timeout: left(deadline),
+            replace_conffiles: group.options.replace_conffiles,
+            ..AptCommand::new(self.packages.tools().dpkg, options.into_iter().chain(names))
+        })?;
+        output.push_str(&configured.output);
+        Ok(())
     }
 
     /// One call of apt-get for those that have not failed.
@@ -432,7 +474,7 @@ impl Kinds {
         Ok(())
     }
 
-    fn result(&self, wish: &PackageWish<'_>, member: Member<'_>) -> Result<Applied, String> {
+    fn result(&self, wish: &PackageWish<'_>, member: Member<'_>) -> Result<Applied, JobFailure> {
         if let Some(why) = member.failed {
             return Err(why);
         }
@@ -441,9 +483,21 @@ impl Kinds {
             Some(left) => {
                 let said = member.said.map(|said| transaction::failure(&wish.spec.name, &said));
                 let differs = format!("it still differs: {}", crate::state::summary(&left));
-                Err(said.into_iter().chain([differs]).collect::<Vec<_>>().join("\n"))
+                let code = said.as_deref().map_or(FailureCode::PackageFailed, failed_by);
+                let full = (code == FailureCode::DiskFull).then(|| format!("the disk is full; {differs}"));
+                let first = full.unwrap_or(differs);
+                let message = [first].into_iter().chain(said).collect::<Vec<_>>().join("\n");
+                Err(JobFailure::new(code, "", message))
             }
         }
+    }
+}
+
+/// What other hosts may share of a package that is not as it should be after the transaction.
+fn failed_by(said: &str) -> FailureCode {
+    match transaction::lacks_space(said) {
+        true => FailureCode::DiskFull,
+        false => FailureCode::PackageFailed,
     }
 }
 

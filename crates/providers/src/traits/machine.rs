@@ -1,11 +1,13 @@
 //! `kernel`, `load`, `virtualization` and `cloud`: what the machine is and how busy it is.
 
+use std::collections::BTreeSet;
+
 use host::{Host, Kernel};
 use lang::Value;
 use model::PathState;
 
 use super::TraitGroup;
-use super::observe::{group, int, required, system, text};
+use super::observe::{etc, group, int, required, system, text};
 
 /// What firmware calls the machines of clouds: the beginning of its vendor or product, and the cloud.
 const CLOUDS: &[(&str, &str)] = &[
@@ -40,6 +42,10 @@ const HYPERVISORS: &[(&str, &str)] = &[
 const AZURE_TAG: &str = "7783-7084-3265-9085-8269-3286-77";
 /// Made by package managers when the running system is not the installed one.
 const REBOOT_REQUIRED: &[&str] = &["/run/reboot-required", "/var/run/reboot-required"];
+/// Beside it: the packages that asked for it, one in a line, some of them again and again.
+const REBOOT_PACKAGES: &str = "/run/reboot-required.pkgs";
+/// The most of them that are a trait.
+const MAX_REBOOT_PACKAGES: usize = 50;
 /// The longest line of the kernel's parameters, in bytes, that is a trait.
 const MAX_CMDLINE: usize = 2048;
 
@@ -49,10 +55,14 @@ pub(super) fn kernel(host: &Host) -> Result<TraitGroup, String> {
     let mut cmdline = system(host, "/proc/cmdline")?.unwrap_or_default().trim().to_owned();
     cmdline.truncate(cmdline.floor_char_boundary(MAX_CMDLINE));
     let marked = REBOOT_REQUIRED.iter().any(|path| host.exists(path).unwrap_or(false));
+    let asking = if marked { etc(host, REBOOT_PACKAGES)?.unwrap_or_default() } else { String::new() };
+    let asking: BTreeSet<&str> = asking.lines().map(str::trim).filter(|name| !name.is_empty()).collect();
+    let asking = asking.into_iter().take(MAX_REBOOT_PACKAGES).map(text).collect();
     Ok(group([
         ("release", text(&release)),
         ("cmdline", Value::Str(cmdline)),
         ("reboot_required", Value::Bool(marked)),
+        ("reboot_packages", Value::List(asking)),
     ]))
 }
 

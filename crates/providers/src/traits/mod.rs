@@ -20,6 +20,7 @@ use std::time::{Duration, Instant};
 use host::Host;
 use lang::Value;
 use model::Timestamp;
+use model::collect::CollectInserting;
 
 /// Traits that change by themselves, by group and name. They are not compared and not sent on their own
 /// account: only other changes make traits travel.
@@ -212,7 +213,7 @@ impl Collectors {
             let (_, group) = kept.seen.as_ref()?;
             Some((kept.collector.name.to_owned(), Value::Map(group.clone())))
         });
-        Collected { traits: Value::Map(groups.collect()), failures }
+        Collected { traits: Value::Map(groups.collect_inserting()), failures }
     }
 }
 

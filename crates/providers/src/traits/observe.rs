@@ -1,6 +1,7 @@
 //! The collectors that read one or two files each.
 
 use model::PathState;
+use model::collect::CollectInserting;
 use model::text::chain;
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -157,7 +158,7 @@ fn real_names(path: &str) -> Vec<String> {
 
 /// Named traits as a group.
 pub(super) fn group<const N: usize>(traits: [(&str, Value); N]) -> TraitGroup {
-    traits.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+    traits.into_iter().map(|(name, value)| (name.to_owned(), value)).collect_inserting()
 }
 
 /// A trait's text, bounded.
@@ -182,7 +183,7 @@ fn os_release(text: &str) -> BTreeMap<String, String> {
         .filter(|line| !line.trim_start().starts_with('#'))
         .filter_map(|line| line.split_once('='))
         .map(|(name, value)| (name.trim().to_owned(), unquoted(value)))
-        .collect()
+        .collect_inserting()
 }
 
 /// The family of distributions: the first known name among the id and those it is like.

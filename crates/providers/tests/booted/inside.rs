@@ -11,7 +11,7 @@ use catalog::schema::{BindContext, bind};
 use converge::JobDone;
 use converge::run::Undo;
 use host::{Host, HostOptions};
-use model::Digest;
+use model::{Digest, Fields};
 use providers::{Blobs, Kinds};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -30,6 +30,14 @@ impl Blobs for NoBlobs {
     }
 
     fn keep(&self, _: &mut dyn Read) -> io::Result<Digest> {
+        Err(io::ErrorKind::Unsupported.into())
+    }
+
+    fn unpacked(&self, _: &str) -> io::Result<Option<Fields>> {
+        Ok(None)
+    }
+
+    fn keep_unpacked(&self, _: &str, _: Option<&Fields>) -> io::Result<()> {
         Err(io::ErrorKind::Unsupported.into())
     }
 }
@@ -62,7 +70,7 @@ fn done(ask: Ask) -> Result<Value, String> {
     };
     match ask.what.as_str() {
         "check" => Ok(serde_json::to_value(checked).unwrap()),
-        _ => kinds.apply(&ask.name, &spec, &checked, TIMEOUT).map(|it| serde_json::to_value(it).unwrap()),
+        _ => Ok(serde_json::to_value(kinds.apply(&ask.name, &spec, &checked, TIMEOUT)?).unwrap()),
     }
 }
 
@@ -83,7 +91,7 @@ fn together(kinds: &Kinds, ask: &Ask, context: &BindContext<'_>) -> Result<Value
     let results = kinds.apply_together(&resources).into_iter().map(|result| match result {
         Ok(applied) if applied.changed => "changed".to_owned(),
         Ok(_) => "ok".to_owned(),
-        Err(why) => why,
+        Err(why) => why.message,
     });
     let named = all.iter().map(|(name, ..)| (*name).to_owned()).zip(results.map(Value::from));
     Ok(Value::Object(named.collect()))

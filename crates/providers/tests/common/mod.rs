@@ -13,20 +13,25 @@ use catalog::types::{CustomSpec, Ensure, ExecSpec, FileContent, FileSpec, Owners
 use converge::JobDone;
 use converge::kinds::{Applied, Checked};
 use host::{Host, HostOptions};
-use model::Digest;
+use model::{Digest, Fields};
 use providers::{Blobs, Kinds};
 
 /// Long enough for everything that ends by itself.
 pub const LONG: Duration = Duration::from_secs(60);
 
 #[derive(Default)]
-pub struct Memory(Mutex<BTreeMap<Digest, Vec<u8>>>);
+pub struct Memory(Mutex<BTreeMap<Digest, Vec<u8>>>, Mutex<BTreeMap<String, Fields>>);
 
 impl Memory {
     pub fn put(&self, bytes: &[u8]) -> Digest {
         let digest = Digest::of(bytes);
         self.0.lock().unwrap().insert(digest, bytes.to_vec());
         digest
+    }
+
+    /// Removes what nothing needs.
+    pub fn forget(&self, digest: Digest) {
+        self.0.lock().unwrap().remove(&digest);
     }
 
     /// Makes the store lie about a digest.
@@ -45,6 +50,19 @@ impl Blobs for Memory {
         let mut all = Vec::new();
         bytes.read_to_end(&mut all)?;
         Ok(self.put(&all))
+    }
+
+    fn unpacked(&self, path: &str) -> io::Result<Option<Fields>> {
+        Ok(self.1.lock().unwrap().get(path).cloned())
+    }
+
+    fn keep_unpacked(&self, path: &str, unpacked: Option<&Fields>) -> io::Result<()> {
+        let mut all = self.1.lock().unwrap();
+        match unpacked {
+            Some(unpacked) => drop(all.insert(path.to_owned(), unpacked.clone())),
+            None => drop(all.remove(path)),
+        }
+        Ok(())
     }
 }
 
@@ -91,13 +109,13 @@ impl Lab {
 
     pub fn failed_check(&self, spec: &Spec) -> String {
         match self.kinds.check("name", spec, LONG, false) {
-            Err(why) => why,
+            Err(why) => why.message,
             other => panic!("{other:?}"),
         }
     }
 
     pub fn apply(&self, spec: &Spec) -> Result<Applied, String> {
-        self.kinds.apply("name", spec, &self.check(spec), LONG)
+        self.kinds.apply("name", spec, &self.check(spec), LONG).map_err(String::from)
     }
 }
 
@@ -113,6 +131,7 @@ pub fn file(path: &str, content: &str) -> FileSpec {
         ownership: Ownership::default(),
         validate: None,
         backup: false,
+        force: false,
     }
 }
 
@@ -127,6 +146,7 @@ pub fn exec(command: &str) -> ExecSpec {
         cwd: None,
         environment: BTreeMap::new(),
         returns: Vec::new(),
+        stdin: None,
         user: None,
     }
 }

@@ -3,6 +3,8 @@
 use std::collections::BTreeMap;
 
 use catalog::params::is_dynamic;
+use catalog::schema::{self, Manages};
+use catalog::types::{PathClaim, declared_claims};
 use lang::Value;
 
 use super::modules::module_file;
@@ -28,31 +30,92 @@ fn identity(placed: &Placed) -> Option<String> {
     if resource.name.is_empty() || is_dynamic(&Value::Str(resource.name.clone())) {
         return None;
     }
-    match resource.kind.as_str() {
-        "file" | "download" | "directory" | "symlink" => Some(format!("path {}", resource.name)),
-        _ => Some(resource.label()),
+    Some(if is_path(placed) { format!("path {}", resource.name) } else { resource.label() })
+}
+
+/// What it claims of files, where its name is known.
+fn claims(placed: &Placed) -> Vec<PathClaim> {
+    let resource = &placed.resource;
+    if is_dynamic(&Value::Str(resource.name.clone())) {
+        return Vec::new();
     }
+    declared_claims(&resource.kind, &resource.name, &resource.attributes)
 }
 
-/// The path of the file of which a resource manages a part, and what the part is called, if the path
-/// is known.
-fn part_of(placed: &Placed) -> Option<(&str, &'static str)> {
-    let part = match placed.resource.kind.as_str() {
-        "line" => "a line",
-        "block" => "a block",
-        "ini" => "a key",
-        "json" => "a value",
-        _ => return None,
-    };
-    let path = placed.resource.attributes.get("path").filter(|path| !is_dynamic(path))?;
-    Some((path.as_str()?, part))
+/// Its identity is its path.
+fn is_path(placed: &Placed) -> bool {
+    matches!(placed.resource.kind.as_str(), "file" | "download" | "directory" | "archive" | "symlink")
 }
 
-/// The file is written whole, so that no other resource may write in it.
-fn whole(placed: &Placed) -> bool {
-    let attributes = &placed.resource.attributes;
-    placed.resource.kind == "file"
-        && ["content", "source", "template"].iter().any(|key| attributes.contains_key(*key))
+/// Its identity is a thing of the host, whichever module declares it.
+fn is_thing(placed: &Placed) -> bool {
+    let manages = schema::find(&placed.resource.kind).map(|kind| kind.manages);
+    is_path(placed) || manages == Some(Manages::State)
+}
+
+/// Which resources claim which path whole.
+#[derive(Default)]
+struct Claimed<'p> {
+    whole: BTreeMap<String, Vec<(&'p str, &'p Placed)>>,
+    parts: Vec<(&'p str, &'p Placed, String, &'static str)>,
+}
+
+/// Two resources that claim one path, and in which words that is told.
+struct ClaimClash<'p> {
+    first: (&'p str, &'p Placed),
+    second: (&'p str, &'p Placed),
+    message: String,
+    help: &'static str,
+}
+
+impl<'p> Claimed<'p> {
+    fn add(&mut self, module: &'p str, placed: &'p Placed) {
+        for claim in claims(placed) {
+            match claim {
+                PathClaim::Whole(path) => self.whole.entry(path).or_default().push((module, placed)),
+                PathClaim::Part { path, what } => self.parts.push((module, placed, path, what)),
+            }
+        }
+    }
+
+    /// What clashes, but for two whose identity is the path.
+    fn clashes(&self) -> Vec<ClaimClash<'p>> {
+        let mut found = Vec::new();
+        for (path, all) in &self.whole {
+            for (at, second) in all.iter().enumerate() {
+                let first = all[..at].iter().find(|first| {
+                    let both = is_path(first.1) && is_path(second.1);
+                    !both && first.1.resource.label() != second.1.resource.label()
+                });
+                if let Some(first) = first {
+                    let (a, b) = (first.1.resource.label(), second.1.resource.label());
+                    let message = format!("`{b}` writes `{path}`, which `{a}` declares already");
+                    let help = "keep one of them, or give one another name";
+                    found.push(ClaimClash { first: *first, second: *second, message, help });
+                }
+            }
+        }
+        for (module, placed, path, what) in &self.parts {
+            for whole in self.whole.get(path).into_iter().flatten().take(1) {
+                let (message, help) = match whole.1.resource.kind.as_str() {
+                    kind @ ("directory" | "archive" | "symlink") => (
+                        format!("{what} in `{path}`, which is declared as a `{kind}`"),
+                        "a part can only be of a file: keep one of them",
+                    ),
+                    _ if whole.0 == *module => (
+                        format!("{what} in `{path}`, which another resource writes whole"),
+                        "put it into that file's content",
+                    ),
+                    _ => (
+                        format!("{what} in `{path}`, which module `{}` writes whole", whole.0),
+                        "put it into that file's content",
+                    ),
+                };
+                found.push(ClaimClash { first: *whole, second: (module, placed), message, help });
+            }
+        }
+        found
+    }
 }
 
 /// Checks one module and drops the second of two declarations that are alike.
@@ -76,7 +139,7 @@ pub(crate) fn within(name: &str, decl: &mut ModuleDecl, sink: &mut Sink) {
                 .label(other.at, "first declared here");
         }
     }
-    parts_of_whole_files(&file, &kept, sink);
+    claimed_twice(&file, &kept, sink);
     decl.resources = kept;
 }
 
@@ -89,19 +152,14 @@ fn different(first: &Placed, second: &Placed) -> String {
     }
 }
 
-fn parts_of_whole_files(file: &str, resources: &[Placed], sink: &mut Sink) {
-    for line in resources {
-        let Some((path, part)) = part_of(line) else { continue };
-        if let Some(whole) = resources.iter().find(|other| whole(other) && other.resource.name == path) {
-            sink.error(
-                file,
-                "E084",
-                line.at,
-                format!("{part} in `{path}`, which another resource writes whole"),
-            )
-            .help("put it into that file's content")
-            .label(whole.at, "written whole here");
-        }
+/// Resources of one module that write one file, in their order.
+fn claimed_twice(file: &str, resources: &[Placed], sink: &mut Sink) {
+    let mut claimed = Claimed::default();
+    resources.iter().for_each(|placed| claimed.add("", placed));
+    let mut clashes = claimed.clashes();
+    clashes.sort_by_key(|clash| clash.second.1.at);
+    for ClaimClash { first, second, message, help } in clashes {
+        sink.error(file, "E084", second.1.at, message).help(help).label(first.1.at, "declared here");
     }
 }
 
@@ -133,15 +191,13 @@ fn ids(file: &str, decl: &ModuleDecl, sink: &mut Sink) {
 /// Pairs of modules that declare one thing differently.
 pub(crate) fn clashes(decls: &BTreeMap<String, ModuleDecl>) -> Vec<Clash> {
     let mut known: BTreeMap<String, Vec<(&str, &Placed)>> = BTreeMap::new();
-    let mut parts: Vec<(&str, &Placed, (&str, &str))> = Vec::new();
+    let mut claimed = Claimed::default();
     for (module, decl) in decls {
         for placed in &decl.resources {
-            let path_like =
-                matches!(placed.resource.kind.as_str(), "file" | "download" | "directory" | "symlink");
-            if let (true, Some(identity)) = (path_like, identity(placed)) {
+            if let (true, Some(identity)) = (is_thing(placed), identity(placed)) {
                 known.entry(identity).or_default().push((module, placed));
             }
-            parts.extend(part_of(placed).map(|part| (module.as_str(), placed, part)));
+            claimed.add(module, placed);
         }
     }
     let mut found = Vec::new();
@@ -155,17 +211,10 @@ pub(crate) fn clashes(decls: &BTreeMap<String, ModuleDecl>) -> Vec<Clash> {
             }
         }
     }
-    for (module, placed, (path, part)) in parts {
-        for (other, whole) in
-            known.get(&format!("path {path}")).into_iter().flatten().filter(|(_, p)| whole(p))
-        {
-            if *other != module {
-                let message = format!("{part} in `{path}`, which module `{other}` writes whole");
-                let help = "put it into that file's content";
-                found.push(clash(other, whole, module, placed, message, help));
-            }
-        }
-    }
+    let apart = claimed.clashes().into_iter().filter(|clash| clash.first.0 != clash.second.0);
+    found.extend(apart.map(|ClaimClash { first, second, message, help }| {
+        clash(first.0, first.1, second.0, second.1, message, help)
+    }));
     found
 }
 

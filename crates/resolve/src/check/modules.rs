@@ -70,7 +70,7 @@ impl Modules {
                     modules.decls.insert(module.to_owned(), (**decl).clone());
                 }
                 FileDecl::Shipped(digest) => {
-                    blobs.insert(*digest, file.bytes.clone());
+                    blobs.insert(*digest, file.file.bytes.clone());
                 }
                 _ => {}
             }
@@ -204,6 +204,18 @@ impl TemplateUser {
     }
 }
 
+/// Whether a resource copies this file of its module with its executable bit. All other files say nothing
+/// of it, so that a script that became executable changes no set.
+fn copies(placed: &Placed, path: &str) -> bool {
+    let source = placed.resource.attributes.get("source").filter(|_| placed.resource.kind == "directory");
+    let (Some(source), Some(below)) = (source, path.strip_prefix("files/")) else { return false };
+    let folder = |source: &str| {
+        let rest = below.strip_prefix(source.trim_end_matches('/'));
+        rest.is_some_and(|rest| rest.starts_with('/'))
+    };
+    is_dynamic(source) || source.as_str().is_some_and(folder)
+}
+
 fn share(
     decls: &BTreeMap<String, ModuleDecl>,
     files: &ModuleFiles,
@@ -212,6 +224,7 @@ fn share(
     let mut shared = BTreeMap::new();
     for (name, decl) in decls {
         let mut module = decl.to_module(name);
+        let copied = |path: &str| decl.resources.iter().any(|placed| copies(placed, path));
         for (path, file) in files.get(name).into_iter().flatten() {
             match &file.content {
                 FileDecl::Template(Some(body)) => {
@@ -219,8 +232,9 @@ fn share(
                     module.templates.insert(template.to_owned(), body.text.clone());
                 }
                 FileDecl::Shipped(digest) => {
-                    let size = u64::try_from(file.bytes.len()).unwrap_or(u64::MAX);
-                    module.files.insert(path.clone(), FileRef { digest: *digest, size });
+                    let size = u64::try_from(file.file.len()).unwrap_or(u64::MAX);
+                    let executable = file.file.executable && copied(path);
+                    module.files.insert(path.clone(), FileRef { digest: *digest, size, executable });
                     module.blobs.insert(*digest);
                 }
                 _ => {}

@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 
 use catalog::channel::{ChannelSettings, MAX_JITTER, MIN_CONTACT_SECS, TRAIT_TTL_SECS};
+use model::policy::RebootPolicy;
 use model::replication::{Bounds, LinkSettings, TransportPolicy};
 use model::window::DeclaredWindow;
 
@@ -50,9 +51,16 @@ pub(crate) fn read(reading: &mut Reading<'_>, root: &YamlNode) -> FleetDecl {
         reading.name(&name.value, name.at, "a fleet");
         fleet.name = name.value;
     }
+    // Before the channels, which name them.
+    let mut windows = DeclaredWindows::default();
+    if let Some(node) = keys.get("windows") {
+        fleet.windows = windows::read(reading, node);
+        windows.hidden = !matches!(&node.kind, YamlKind::Map(all) if all.len() == fleet.windows.len());
+    }
+    windows.declared = fleet.windows.clone();
     let help = "add `channels: {stable: {freshness: 24h}}`";
     if let Some(node) = keys.needed(reading, "channels", within, help) {
-        fleet.channels = channels(reading, node);
+        fleet.channels = channels(reading, node, &windows);
         // One that has no name or that stands twice may still be meant elsewhere.
         let declared = if let YamlKind::Map(all) = &node.kind { all.len() } else { usize::MAX };
         fleet.hidden = fleet.channels.len() != declared;
@@ -63,7 +71,6 @@ pub(crate) fn read(reading: &mut Reading<'_>, root: &YamlNode) -> FleetDecl {
     fleet.vars = keys.read("vars", |node| vars::read(reading, node, "vars"));
     fleet.observe = keys.read("observe", |node| reading.bool(node, "observe")).unwrap_or(false);
     fleet.sync = keys.read("sync", |node| sync::read(reading, node));
-    fleet.windows = keys.read("windows", |node| windows::read(reading, node));
     fleet.delegations = keys.read("delegations", |node| delegation::read(reading, node));
     keys.end(reading);
     fleet
@@ -87,7 +94,11 @@ fn defaults(reading: &mut Reading<'_>, node: &YamlNode, fleet: &mut FleetDecl) {
     keys.end(reading);
 }
 
-fn channels(reading: &mut Reading<'_>, node: &YamlNode) -> BTreeMap<String, ChannelSettings> {
+fn channels(
+    reading: &mut Reading<'_>,
+    node: &YamlNode,
+    windows: &DeclaredWindows,
+) -> BTreeMap<String, ChannelSettings> {
     let mut channels = BTreeMap::new();
     let entries = reading.map(node, "channels");
     if entries.is_empty() && matches!(node.kind, YamlKind::Map(_)) {
@@ -95,17 +106,23 @@ fn channels(reading: &mut Reading<'_>, node: &YamlNode) -> BTreeMap<String, Chan
     }
     for (key, value) in entries {
         if reading.name(&key.value, key.at, "a channel") {
-            channels.insert(key.value.clone(), channel(reading, key, value));
+            channels.insert(key.value.clone(), channel(reading, key, value, windows));
         }
     }
     channels
 }
 
-fn channel(reading: &mut Reading<'_>, name: &Spanned<String>, node: &YamlNode) -> ChannelSettings {
+fn channel(
+    reading: &mut Reading<'_>,
+    name: &Spanned<String>,
+    node: &YamlNode,
+    windows: &DeclaredWindows,
+) -> ChannelSettings {
     let mut channel = ChannelSettings::with_freshness(0);
     let mut keys = reading.keys(node, "a channel", "a channel");
     channel.link = keys.read("link", |node| link(reading, node));
     channel.trait_ttl_secs = keys.read("traits", |node| trait_ttls(reading, node));
+    channel.reboot = keys.read("reboot", |node| reboot(reading, node, windows));
     keys.set("contact", &mut channel.contact_secs, |node| interval(reading, node, "contact"));
     keys.set("jitter", &mut channel.jitter_percent, |node| {
         percent(reading, node, "jitter", MAX_JITTER, "20%")
@@ -126,6 +143,37 @@ fn channel(reading: &mut Reading<'_>, name: &Spanned<String>, node: &YamlNode) -
     keys.set("transport", &mut channel.transport, |node| reading.word(node, "transport", &transports));
     keys.end(reading);
     channel
+}
+
+/// The windows that a channel may name.
+#[derive(Default)]
+struct DeclaredWindows {
+    declared: BTreeMap<String, DeclaredWindow>,
+    /// One may be declared that could not be read.
+    hidden: bool,
+}
+
+/// When hosts reboot on which that is required (CNV-12).
+fn reboot(reading: &mut Reading<'_>, node: &YamlNode, windows: &DeclaredWindows) -> Option<RebootPolicy> {
+    let mut keys = reading.keys(node, "reboot", "reboot");
+    let help = "name one of the fleet's windows, as in `reboot: {window: nights}`";
+    let window = keys.needed(reading, "window", (node.at, "reboot"), help);
+    let name = window.and_then(|node| reading.text(node, "window"));
+    keys.end(reading);
+    let name = name?;
+    if let Some(window) = windows.declared.get(&name.value) {
+        return Some(RebootPolicy { name: name.value.clone(), window: window.clone() });
+    }
+    if !windows.hidden {
+        let near = lang::nearest(&name.value, windows.declared.keys().map(String::as_str));
+        let help = match near {
+            Some(near) => format!("did you mean `{near}`?"),
+            None => "declare it in fleet.yaml, under `windows:`".to_owned(),
+        };
+        let message = format!("there is no window `{}`", name.value);
+        reading.error("E065", name.at, message).help(help);
+    }
+    None
 }
 
 /// How long what each collector observed counts (TRT-1).

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use catalog::module::{MAX_LOOP_ITEMS, ParamDecl, ParamType};
 use catalog::params::{evaluate, is_dynamic};
-use lang::{InterpolatedText, Names, Value};
+use lang::{Expr, InterpolatedText, Names, Value};
 
 use super::resource::Placed;
 use crate::exprs::{self, ExprSite, LOOP_NAMES};
@@ -47,18 +47,30 @@ fn expression(reading: &mut Reading<'_>, at: At, text: &str, params: &BTreeMap<S
         refused(reading, at, text);
         return;
     };
-    let names = lone.names();
-    let [used] = names.as_slice() else { return };
-    if let (Some(("params", name)), true) = (
-        used.path.split_first().and_then(|(root, rest)| Some((root.as_str(), rest.first()?.as_str()))),
-        used.path.len() == 2 && used.len == lone.source().trim().len(),
-    ) && let Some(decl) = params.get(name)
+    if let Some(name) = lone_param(lone)
+        && let Some(decl) = params.get(&name)
         && !matches!(decl.kind, ParamType::List | ParamType::Map)
     {
         reading
             .error("E078", at, format!("`foreach` goes over a list or a map, and param `{name}` is neither"))
             .help(format!("declare `{name}: {{type: list}}` under `params:`"));
     }
+}
+
+/// The param that an expression is, and nothing else.
+fn lone_param(expr: &Expr) -> Option<String> {
+    let names = expr.names();
+    let [used] = names.as_slice() else { return None };
+    match used.path.as_slice() {
+        [root, name] if root == "params" && used.len == expr.source().trim().len() => Some(name.clone()),
+        _ => None,
+    }
+}
+
+/// What a loop goes over where nothing sets its param.
+fn default_of<'p>(over: &Value, params: &'p BTreeMap<String, ParamDecl>) -> Option<&'p Value> {
+    let parsed = InterpolatedText::parse(over.as_str()?).ok()?;
+    params.get(&lone_param(parsed.lone()?)?)?.default.as_ref()
 }
 
 fn refused(reading: &mut Reading<'_>, at: At, text: &str) {
@@ -68,7 +80,7 @@ fn refused(reading: &mut Reading<'_>, at: At, text: &str) {
 }
 
 /// Each item needs a name of its own.
-pub(super) fn check(reading: &mut Reading<'_>, placed: &Placed) {
+pub(super) fn check(reading: &mut Reading<'_>, placed: &Placed, params: &BTreeMap<String, ParamDecl>) {
     let (Some(over), name) = (&placed.resource.foreach, &placed.resource.name) else { return };
     if name.is_empty() {
         return;
@@ -83,12 +95,13 @@ pub(super) fn check(reading: &mut Reading<'_>, placed: &Placed) {
             .help("use ${{ item }} or ${{ key }} in the name");
         return;
     }
-    if used.iter().all(|used| is_loop(used.path.first())) && !is_dynamic(over) {
+    let over = if is_dynamic(over) { default_of(over, params) } else { Some(over) };
+    if let (true, Some(over)) = (used.iter().all(|used| is_loop(used.path.first())), over) {
         twice(reading, placed, over, at);
     }
 }
 
-/// Two items of a list that stands there with one name.
+/// Two items of a list that stands there, or is the default of a param, with one name.
 fn twice(reading: &mut Reading<'_>, placed: &Placed, over: &Value, at: At) {
     let mut known: BTreeMap<String, String> = BTreeMap::new();
     for (key, item) in items(over).into_iter().take(MAX_LOOP_ITEMS) {

@@ -87,7 +87,7 @@ pub(crate) fn read(
         placed.at = key.at;
     }
     name(reading, kind, &mut placed);
-    foreach::check(reading, &placed);
+    foreach::check(reading, &placed, params);
     limits(reading, kind, &placed, handler);
     problems(reading, kind, &placed, handler);
     let Placed { resource, references, .. } = &mut placed;

@@ -10,7 +10,7 @@ use model::policy::Policy;
 use model::set::ObjectSet;
 use model::trie::{Leaf, Top, Trie};
 use model::{Channel, Digest, Kind, SectionKey, Selection};
-use trust::feature::Feature;
+use trust::feature::{Feature, FileUse};
 
 use super::ReleaseError;
 use super::shared::Shared;
@@ -84,11 +84,18 @@ impl Built {
             let needs = |resource: &DeclaredResource| {
                 feature.resource_types.contains(&resource.kind.as_str())
                     || feature.resource_keys.iter().any(|key| resource.has_key(key))
+                    || feature.attributes.iter().any(|attribute| {
+                        resource.kind == attribute.kind && resource.attributes.contains_key(attribute.name)
+                    })
+            };
+            let ships = |module: &Module| match feature.files {
+                Some(FileUse::Executable) => module.files.values().any(|file| file.executable),
+                None => false,
             };
             let modules = self.shared.modules.values();
             modules.map(|shared| &shared.module).any(|module| {
                 let mut all = module.resources.iter().chain(&module.handlers);
-                all.any(needs) || asks(module, feature.predicates)
+                all.any(needs) || asks(module, feature.predicates) || ships(module)
             })
         };
         let used = features.iter().filter(|feature| uses(feature)).map(|feature| feature.name.to_owned());

@@ -45,6 +45,7 @@ pub(crate) async fn check_in(
         step = long_poll(plane, caller, quiet, wait, &mut heads).await;
     }
     step.answer.acked = acked;
+    step.answer.same_cause = plane.index.others_failing(&caller.slot.lock().node.summary.failures);
     complete(plane, &mut step).await?;
     let far = Duration::from_secs(step.answer.next_checkin_secs) > KEEP_OPEN;
     let idle = far && step.unchanged && wait.is_zero();
@@ -199,7 +200,7 @@ async fn accept_facts(
 ) -> Result<Cursor, Problem> {
     let appended = plane.store.append_facts(&caller.id, incarnation, facts, now()).await;
     let accepted = appended.map_err(store_problem)?;
-    caller.slot.lock().node.accepted(accepted.cursor.clone(), &accepted.new);
+    plane.index.accepted(&caller.slot, accepted.cursor.clone(), &accepted.new);
     for fact in &accepted.new {
         plane.metrics.fact(fact.body.kind());
     }

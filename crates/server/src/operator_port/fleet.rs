@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use lang::pattern::Pattern;
 use model::exchange::TraitReport;
 use model::status::Overall;
-use model::{Pause, Timestamp};
+use model::{Contention, FailureCode, FailureKey, FailureNote, Pause, Timestamp};
 use plane::{Heads, NodeState};
 use store::{FactRecord, RunFilter, RunRecord};
 use trust::adopt::REQUIRES_CODE;
@@ -19,14 +19,26 @@ use crate::api::{
 };
 use crate::state::{ControlPlane, now};
 
+/// The cause where no more is known of it.
+const SEE_RUN: &str = "see its last run";
 /// Hostnames named for one cause.
 const NAMED: usize = 5;
 
 pub(super) fn node_view(plane: &ControlPlane, name: &str) -> Result<NodeView, Problem> {
     let slot = plane.index.named(name)?;
     let heads = plane.heads();
-    let view = view(&mut slot.lock().node, &heads, now());
-    Ok(view)
+    let mut entry = slot.lock();
+    let view = view(&mut entry.node, &heads, now());
+    let failure = entry.node.summary.failures.first().filter(|_| is_of_failures(view.state));
+    let others = failure.and_then(|failure| {
+        plane.index.others_failing(std::slice::from_ref(failure)).remove(&failure.resource)
+    });
+    Ok(NodeView { same_cause: others, ..view })
+}
+
+/// Its cause is a failure of its last run.
+fn is_of_failures(state: Overall) -> bool {
+    matches!(state, Overall::Failed | Overall::Degraded)
 }
 
 fn view(node: &mut NodeState, heads: &Heads, now: Timestamp) -> NodeView {
@@ -45,10 +57,12 @@ fn view(node: &mut NodeState, heads: &Heads, now: Timestamp) -> NodeView {
         last_run: node.run.as_ref().map(|run| run.at),
         counts: node.summary.counts,
         cause: cause(node, status.overall(), heads),
+        same_cause: None,
         since: since(node, status.overall()),
         fingerprint: node.key.fingerprint(),
         seen: node.seen.as_ref().map(|kept| kept.seen.clone()),
         run_request: node.run_request,
+        contended: node.contended.iter().flatten().cloned().collect(),
         status,
     }
 }
@@ -69,13 +83,15 @@ fn cause(node: &NodeState, state: Overall, heads: &Heads) -> Option<String> {
             None => Some("has not adopted the newest release yet".to_owned()),
         },
         Overall::Paused => node.summary.paused.as_deref().map(paused),
+        Overall::Diverged if node.contended.is_some() => node.contended.as_deref().map(contended),
         Overall::Diverged | Overall::Relapsed => Some(format!(
             "{} corrective runs in a row: something else changes this host",
             node.summary.streak
         )),
-        Overall::Failed | Overall::Degraded | Overall::WouldChange => {
-            node.summary.cause.as_deref().map(str::to_owned).or_else(|| Some("see its last run".to_owned()))
+        Overall::Failed | Overall::Degraded => {
+            node.summary.failures.first().map(FailureNote::line).or_else(|| Some(SEE_RUN.to_owned()))
         }
+        Overall::WouldChange => Some(node.summary.would_change.as_deref().unwrap_or(SEE_RUN).to_owned()),
     }
 }
 
@@ -85,13 +101,27 @@ fn paused(pause: &Pause) -> String {
     format!("paused on its host{until}: {}", model::text::printable(&pause.reason))
 }
 
+/// What is changed again and again, and by whom: the newest of them.
+fn contended(contended: &[Contention]) -> String {
+    let text = contended.first().map(|one| {
+        let (resource, culprit) = (model::text::printable(&one.resource), one.culprit_text());
+        format!("{resource} is changed again and again by: {}", model::text::printable(&culprit))
+    });
+    let more = contended.len().saturating_sub(1);
+    let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
+    format!("{}{more}", text.unwrap_or_default())
+}
+
 fn since(node: &NodeState, state: Overall) -> Option<Timestamp> {
     let paused = node.summary.paused.as_ref().filter(|_| state == Overall::Paused);
-    paused.map(|pause| pause.since).or(node.summary.since)
+    let contended = node.contended.iter().flatten().map(|one| one.since).min();
+    let contended = contended.filter(|_| state == Overall::Diverged);
+    paused.map(|pause| pause.since).or(contended).or(node.summary.since)
 }
 
 fn next_step(node: &NodeState, state: Overall) -> String {
     let refusal = node.refusal.as_ref().map(|refusal| &*refusal.code);
+    let contends = node.contended.is_some();
     let node = &node.hostname;
     match state {
         Overall::Changing if refusal == Some(REQUIRES_CODE) => {
@@ -105,6 +135,7 @@ fn next_step(node: &NodeState, state: Overall) -> String {
         Overall::Paused => format!("on {node}: muster-agent resume"),
         Overall::Stale => "muster publish, or muster publish --beacon".to_owned(),
         Overall::New | Overall::Changing => format!("muster node show {node}"),
+        Overall::Diverged if contends => format!("muster node show {node}; on it: muster-agent doctor"),
         _ => format!("muster run show {node}"),
     }
 }
@@ -131,36 +162,62 @@ pub(super) fn nodes(plane: &ControlPlane, request: Matching) -> Result<NodesView
     Ok(NodesView { nodes: page, next: None })
 }
 
+/// What nodes of one line of the status have in common.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+enum CauseKey {
+    /// The same failure, on a node where nothing else worked as on one where all else did.
+    Failure(FailureKey),
+    /// Silence differs by the second; its cause is the same.
+    Silence(Overall),
+    Words(Overall, String),
+}
+
+/// Why a node is not green: one cause, or each of its failures that is kept.
+fn causes_of(
+    node: &NodeState,
+    state: Overall,
+    heads: &Heads,
+) -> Vec<(CauseKey, String, Option<FailureCode>)> {
+    if is_of_failures(state) && !node.summary.failures.is_empty() {
+        let of = |note: &FailureNote| {
+            (CauseKey::Failure(note.key()), note.line(), note.cause.as_ref().map(|cause| cause.code))
+        };
+        return node.summary.failures.iter().map(of).collect();
+    }
+    let Some(cause) = cause(node, state, heads) else { return Vec::new() };
+    let key = match state {
+        Overall::Offline | Overall::Unreachable => CauseKey::Silence(state),
+        _ => CauseKey::Words(state, cause.clone()),
+    };
+    vec![(key, cause, None)]
+}
+
 pub(super) fn status(plane: &ControlPlane) -> StatusView {
     let (heads, now) = (plane.heads(), now());
     let all = plane.index.page("", usize::MAX);
     let mut states: BTreeMap<Overall, usize> = BTreeMap::new();
-    let mut causes: BTreeMap<(Overall, String), CauseView> = BTreeMap::new();
+    let mut causes: BTreeMap<CauseKey, CauseView> = BTreeMap::new();
     for slot in &all {
         let mut entry = slot.lock();
         let state = entry.node.status(&heads, now).overall();
         *states.entry(state).or_default() += 1;
-        let Some(cause) = cause(&entry.node, state, &heads) else { continue };
-        // Silence differs by the second; its cause is the same.
-        let key = if matches!(state, Overall::Offline | Overall::Unreachable) {
-            String::new()
-        } else {
-            cause.clone()
-        };
-        let (hostname, since) = (entry.node.hostname.clone(), since(&entry.node, state));
-        let next = next_step(&entry.node, state);
-        let view = causes.entry((state, key)).or_insert_with(|| CauseView {
-            state,
-            cause,
-            since,
-            count: 0,
-            nodes: Vec::new(),
-            next,
-        });
-        view.count += 1;
-        view.since = view.since.into_iter().chain(since).min();
-        if view.nodes.len() < NAMED {
-            view.nodes.push(hostname);
+        let since = since(&entry.node, state);
+        for (key, cause, code) in causes_of(&entry.node, state, &heads) {
+            let view = causes.entry(key).or_insert_with(|| CauseView {
+                state,
+                cause,
+                code,
+                since,
+                count: 0,
+                nodes: Vec::new(),
+                next: next_step(&entry.node, state),
+            });
+            view.count += 1;
+            view.state = view.state.min(state);
+            view.since = view.since.into_iter().chain(since).min();
+            if view.nodes.len() < NAMED {
+                view.nodes.push(entry.node.hostname.clone());
+            }
         }
     }
     let mut causes: Vec<CauseView> = causes.into_values().collect();

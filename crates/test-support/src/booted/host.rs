@@ -167,8 +167,16 @@ impl BootedHost {
     /// Reboots by systemd, and waits until the host is up again.
     #[track_caller]
     pub fn reboot(&self) {
+        self.until_rebooted(|| {
+            self.ok(["systemctl", "reboot"]);
+        });
+    }
+
+    /// Does what makes the host reboot, and waits until it went down and is up again.
+    #[track_caller]
+    pub fn until_rebooted(&self, cause: impl FnOnce()) {
         let before = self.init();
-        self.ok(["systemctl", "reboot"]);
+        cause();
         self.wait_until("it went down", MINUTE, || self.find_init().is_some_and(|init| Some(init) != before));
         self.until_up();
     }

@@ -23,7 +23,7 @@ const BASE: &str =
 /// What hosts can install, with all that these depend on (`/srv/packages/debian` in a host).
 const PACKAGES: &str = "nginx-light postgresql chrony systemd-timesyncd openssh-server openssh-client rsyslog \
                         logrotate faketime hello jq tree less file bc nano curl rsync nftables acl attr unzip \
-                        xz-utils bzip2";
+                        xz-utils bzip2 unattended-upgrades";
 /// How the tree is made.
 const BUILD: &str = include_str!("image.sh");
 /// The programs of the outer machine, with the packages that have them.

@@ -5,7 +5,6 @@
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::Output;
-use std::sync::Arc;
 
 use cli::credentials;
 use cli::folder::FileChanges;
@@ -58,7 +57,7 @@ impl Control {
 
 /// Files as changes of a folder that held nothing.
 pub fn changes(files: &[(&str, String)]) -> FileChanges {
-    files.iter().map(|(path, text)| ((*path).to_owned(), Some(Arc::from(text.as_bytes())))).collect()
+    files.iter().map(|(path, text)| ((*path).to_owned(), Some(text.as_bytes().into()))).collect()
 }
 
 /// Takes changes in and publishes what they make.

@@ -102,6 +102,7 @@ impl Play {
             stream_requested: self.stream_requested,
             want_traits: false,
             want_seen: false,
+            same_cause: Default::default(),
         })
     }
 }
@@ -147,7 +148,7 @@ pub fn make(plan: &OfferPlan) -> MadeOffer {
         None => agent_state::file("/etc/motd", &plan.motd),
         Some(blob) => {
             let (digest, size) = (Digest::of(blob), blob.len() as u64);
-            module.files.insert("files/motd".to_owned(), FileRef { digest, size });
+            module.files.insert("files/motd".to_owned(), FileRef { digest, size, executable: false });
             module.blobs.insert(Digest::of(blob));
             let source = [("source", "motd".into()), ("mode", "0644".into())];
             agent_state::resource("file", "/etc/motd", &source)

@@ -277,6 +277,7 @@ fn answers() -> impl Strategy<Value = Frame> {
                 stream_requested,
                 want_traits,
                 want_seen: !want_traits,
+                same_cause: Default::default(),
             }))
         })
 }

@@ -113,10 +113,16 @@ pub fn change(
     let held = of(now, "hold").as_deref() == Some("true");
     if held && request.is_some() && spec.hold.is_none() {
         let there = of(now, "version").unwrap_or_default();
-        return Err(format!(
-            "{} is held at {there} (apt-mark hold); `hold: true` or `hold: false` takes the hold over",
-            spec.name
-        ));
+        let name = &spec.name;
+        return Err(match request {
+            Some(PackageRequest::Remove) => format!(
+                "{name} is held at {there} (apt-mark hold), so it is not removed; `apt-mark unhold {name}` releases \
+                 it, or declare it with `state: absent` and `hold: false`"
+            ),
+            _ => format!(
+                "{name} is held at {there} (apt-mark hold); `hold: true` or `hold: false` takes the hold over"
+            ),
+        });
     }
     let flag = |name: &str| -> Option<bool> {
         let wanted = of(to, name)? == "true";

@@ -183,7 +183,13 @@ impl TransactionRules<'_> {
         }
         let all = plan.installs.iter().chain(&plan.removals).map(String::as_str);
         let changed: Vec<&str> = all.filter(|name| (self.held)(name) && !(self.declared)(name)).collect();
-        let held = || format!("it would change {}, which is held (apt-mark hold)", changed.join(", "));
+        let held = || {
+            format!(
+                "it would change {}, which is held (apt-mark hold) and which no resource declares; declare it too, \
+                 or release it (`apt-mark unhold`)",
+                changed.join(", ")
+            )
+        };
         (!changed.is_empty()).then(held)
     }
 }
@@ -291,10 +297,15 @@ pub fn failure(name: &str, output: &str) -> String {
         None => (lines.len().saturating_sub(SHOWN_LINES), lines.len()),
     };
     let said = lines[from..to].join("\n");
-    match lines.iter().any(|line| line.contains("No space left on device")) {
+    match lacks_space(output) {
         true if !said.contains("No space left") => format!("{said}\n(No space left on device)"),
         _ => said,
     }
+}
+
+/// Whether the disk was full: dpkg quotes the system's own words, which `LC_ALL=C` keeps in English.
+pub fn lacks_space(output: &str) -> bool {
+    output.contains("No space left")
 }
 
 /// A line with which the work on a package begins.
@@ -348,7 +359,11 @@ mod tests {
         assert_eq!(rules(&|name| name != "nginx", &nobody, false), None);
         assert_eq!(rules(&nobody, &|name| name == "libc6:i386", true), None);
         let why = rules(&nobody, &|name| name == "nginx", true).unwrap();
-        assert_eq!(why, "it would change nginx, which is held (apt-mark hold)");
+        assert_eq!(
+            why,
+            "it would change nginx, which is held (apt-mark hold) and which no resource declares; declare it \
+             too, or release it (`apt-mark unhold`)"
+        );
     }
 
     /// apt over packages of which some are unknown, some conflict, some would remove another one.

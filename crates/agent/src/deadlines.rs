@@ -1,0 +1,139 @@
+//! [`RunDeadlines`]: what a run waits for with a limit of time, and [`SharedHangingJobs`]: which threads
+//! wait for file systems that do not answer (CNV-12).
+
+use std::collections::BTreeSet;
+use std::sync::mpsc::Receiver;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use converge::hanging::{HangRefusal, HangingJobId, HangingJobs, no_answer};
+use converge::kinds::mount::KernelMount;
+use converge::{Job, JobDone, JobFailure, JobId};
+use host::Host;
+
+use crate::clock::now;
+use crate::runner::EndedJob;
+use crate::watch::JobSubject;
+
+/// How often a loop that only waits looks whether the agent is stopping.
+const LOOK_AT_CANCEL: Duration = Duration::from_millis(500);
+
+/// The jobs at file systems that may not answer. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct SharedHangingJobs(Arc<Mutex<HangingJobs>>);
+
+/// One of them. Its last clone with its thread says that it ended.
+#[derive(Clone, Debug)]
+pub(crate) struct HangingJob {
+    id: HangingJobId,
+    jobs: SharedHangingJobs,
+    /// Held by the thread alone.
+    _thread: Arc<HangingThread>,
+}
+
+/// What the loop knows of a [`HangingJob`]: it does not keep it from ending.
+#[derive(Clone, Debug)]
+pub(crate) struct WatchedHang {
+    id: HangingJobId,
+    jobs: SharedHangingJobs,
+}
+
+#[derive(Debug)]
+struct HangingThread {
+    id: HangingJobId,
+    jobs: SharedHangingJobs,
+}
+
+impl SharedHangingJobs {
+    /// A job begins.
+    ///
+    /// # Errors
+    /// When it must not.
+    pub(crate) fn begin(&self, mount: &KernelMount) -> Result<HangingJob, HangRefusal> {
+        let id = self.locked().begin(mount)?;
+        let thread = Arc::new(HangingThread { id, jobs: self.clone() });
+        Ok(HangingJob { id, jobs: self.clone(), _thread: thread })
+    }
+
+    fn locked(&self) -> MutexGuard<'_, HangingJobs> {
+        // Each change is one call.
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl HangingJob {
+    /// The run went on without it.
+    pub(crate) fn is_abandoned(&self) -> bool {
+        self.jobs.locked().is_abandoned(self.id)
+    }
+
+    fn watched(&self) -> WatchedHang {
+        WatchedHang { id: self.id, jobs: self.jobs.clone() }
+    }
+}
+
+impl Drop for HangingThread {
+    fn drop(&mut self) {
+        self.jobs.locked().end(self.id);
+    }
+}
+
+/// What ends when its time is over.
+enum DeadlineWork {
+    /// A wait, which is over then.
+    Wait,
+    /// A job at a file system that did not answer.
+    Hang { watched: WatchedHang, mount: KernelMount, patience: Duration, subject: JobSubject },
+}
+
+/// What a run waits for with a limit of time.
+#[derive(Default)]
+pub(crate) struct RunDeadlines {
+    waiting: Vec<(Instant, JobId, DeadlineWork)>,
+    /// Jobs that ended without their threads: what those come to counts no more.
+    abandoned: BTreeSet<JobId>,
+}
+
+impl RunDeadlines {
+    /// A job that is a wait.
+    pub(crate) fn wait(&mut self, id: JobId, delay: Duration) {
+        self.waiting.push((Instant::now() + delay, id, DeadlineWork::Wait));
+    }
+
+    /// A job at a file system that may not answer, for as long as it may take.
+    pub(crate) fn hang(&mut self, job: &Job, mount: KernelMount, hanging: &HangingJob, patience: Duration) {
+        let (watched, subject) = (hanging.watched(), JobSubject::of(job));
+        let work = DeadlineWork::Hang { watched, mount, patience, subject };
+        self.waiting.push((Instant::now() + patience, job.id, work));
+    }
+
+    /// The next job that ended, or whose time is over; `None` to look again.
+    pub(crate) fn next_ended(&mut self, done: &Receiver<EndedJob>, host: &Host) -> Option<EndedJob> {
+        let next = self.waiting.iter().enumerate().min_by_key(|(_, (until, ..))| *until);
+        let Some((at, (until, ..))) = next else {
+            return done.recv().ok().filter(|ended| !self.abandoned.contains(&ended.id));
+        };
+        let left = until.saturating_duration_since(Instant::now());
+        if !left.is_zero() && !host.is_cancelled() {
+            let ended = done.recv_timeout(left.min(LOOK_AT_CANCEL)).ok()?;
+            self.waiting.retain(|(_, id, _)| *id != ended.id);
+            return (!self.abandoned.contains(&ended.id)).then_some(ended);
+        }
+        let (_, id, work) = self.waiting.swap_remove(at);
+        let stopping = JobFailure::from("the agent is stopping");
+        match work {
+            DeadlineWork::Wait => {
+                let outcome = if host.is_cancelled() { Err(stopping) } else { Ok(JobDone::Waited) };
+                Some(EndedJob { id, subject: JobSubject::Other, outcome, spent: Duration::ZERO })
+            }
+            DeadlineWork::Hang { watched, mount, patience, subject } => {
+                // One that has just ended is in the channel.
+                watched.jobs.locked().abandon(watched.id, now()).then(|| {
+                    self.abandoned.insert(id);
+                    let why = if host.is_cancelled() { stopping } else { no_answer(&mount, patience).into() };
+                    EndedJob { id, subject, outcome: Err(why), spent: patience }
+                })
+            }
+        }
+    }
+}

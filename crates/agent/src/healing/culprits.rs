@@ -1,0 +1,106 @@
+//! [`CulpritWatches`]: who changes what is put right again and again.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::fd::{AsFd, BorrowedFd};
+use std::sync::Arc;
+
+use converge::{ResourceId, WatchPlan};
+use host::{WriterWatch, WritingProcess};
+use model::Culprit;
+
+use super::WatchShared;
+
+/// The most directories in which writers are named; the kernel has 128 groups for each user.
+const MAX_DIRECTORIES: usize = 16;
+
+/// Directories in which the kernel names who writes, for as long as that is of interest.
+pub(super) struct CulpritWatches {
+    shared: Arc<WatchShared>,
+    wanted: BTreeSet<ResourceId>,
+    directories: BTreeMap<String, WatchedWriters>,
+    /// Who was named last for each.
+    named: BTreeMap<ResourceId, Culprit>,
+}
+
+struct WatchedWriters {
+    watch: WriterWatch,
+    /// Whose an entry is.
+    entries: BTreeMap<String, BTreeSet<ResourceId>>,
+}
+
+impl CulpritWatches {
+    pub(super) fn new(shared: Arc<WatchShared>) -> CulpritWatches {
+        let (wanted, directories, named) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
+        CulpritWatches { shared, wanted, directories, named }
+    }
+
+    pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
+        self.directories.values().map(|directory| directory.watch.as_fd()).collect()
+    }
+
+    /// Names writers of these from now on.
+    pub(super) fn follow(&mut self, wanted: &BTreeSet<ResourceId>, plan: &WatchPlan) {
+        if *wanted == self.wanted {
+            return;
+        }
+        self.wanted.clone_from(wanted);
+        self.named.retain(|id, _| wanted.contains(id));
+        let mut entries: BTreeMap<String, BTreeMap<String, BTreeSet<ResourceId>>> = BTreeMap::new();
+        for id in wanted {
+            for (directory, names) in plan.directories_of(id) {
+                let of_directory = entries.entry(directory).or_default();
+                for name in names {
+                    of_directory.entry(name).or_default().insert(id.clone());
+                }
+            }
+        }
+        self.directories.retain(|path, _| entries.contains_key(path));
+        for (path, entries) in entries {
+            if let Some(known) = self.directories.get_mut(&path) {
+                known.entries = entries;
+            } else if self.directories.len() < MAX_DIRECTORIES {
+                self.open(path, entries);
+            }
+        }
+    }
+
+    fn open(&mut self, path: String, entries: BTreeMap<String, BTreeSet<ResourceId>>) {
+        let directory = self.shared.host.directory_to_watch(&path);
+        // One that is not there has no writers.
+        let Ok(directory) = directory else { return };
+        let problem = match WriterWatch::open(&directory) {
+            Ok(watch) => {
+                self.directories.insert(path, WatchedWriters { watch, entries });
+                None
+            }
+            Err(error) => Some(format!("the kernel does not say who writes in {path}: {error}")),
+        };
+        self.shared.show(|view| view.culprits_problem = problem);
+    }
+
+    /// Takes what the kernel said of writers.
+    pub(super) fn drain(&mut self) {
+        let mut found: BTreeMap<ResourceId, Culprit> = BTreeMap::new();
+        for directory in self.directories.values() {
+            directory.watch.drain(|name, writer| {
+                for id in directory.entries.get(name).into_iter().flatten() {
+                    let culprit = culprit(&writer);
+                    // A process that had ended says less than one that was there.
+                    if culprit.program.is_some() || !found.contains_key(id) {
+                        found.insert(id.clone(), culprit);
+                    }
+                }
+            });
+        }
+        found.retain(|id, culprit| match self.named.get(id) {
+            Some(known) => !known.is_like(culprit) && (culprit.program.is_some() || known.program.is_none()),
+            None => true,
+        });
+        self.named.extend(found.clone());
+        self.shared.name_culprits(found);
+    }
+}
+
+fn culprit(writer: &WritingProcess) -> Culprit {
+    Culprit { pid: writer.pid, program: writer.program.clone(), unit: writer.unit.clone() }
+}

@@ -1,0 +1,211 @@
+//! [`VersionStore`]: the kept versions of files (CNV-8).
+//!
+//! ```text
+//! runner, `file restore` -> VersionStore::keep -> versions/content (bytes) -> versions/journal (which)
+//!                                                 `- converge::versions says what is kept and what goes
+//! ```
+//!
+//! Enforcement goes on without it: what cannot be kept is passed over, and the file's history says so.
+//! Bytes and journal have their own place in the state directory: an older agent, which knows nothing of
+//! them, leaves them alone.
+//!
+//! Invariants: no lock is held while the host is read, which may hang; bytes are durable before the
+//! journal names them.
+
+use std::collections::BTreeSet;
+use std::fs::File;
+use std::io::{Read, Seek, SeekFrom};
+use std::os::unix::fs::MetadataExt;
+use std::path::Path;
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+use converge::versions::{
+    FileHistory, FilePrivacy, FoundFile, LIMITS, PassedOver, PassedOverReason, judge, surplus,
+};
+use host::Host;
+use model::collect::CollectInserting;
+use model::digest::Hasher;
+use model::{Digest, Timestamp};
+use providers::{TouchedFile, TouchedFiles};
+use spool::{BlobStore, Disk, Journal};
+
+use crate::render::chain;
+use crate::state::{Durable, StateError, spool};
+
+/// Everything of it, below the state directory.
+pub(crate) const DIRECTORY: &str = "versions";
+
+/// The kept versions of all files.
+pub struct VersionStore {
+    histories: Mutex<Journal<String, FileHistory>>,
+    contents: BlobStore,
+}
+
+/// Who overwrites or removes files.
+#[derive(Clone, Copy, Debug)]
+pub struct VersionCause<'a> {
+    /// In words: a resource, or the verb.
+    pub by: &'a str,
+    /// The resource is declared sensitive.
+    pub sensitive: bool,
+}
+
+impl VersionStore {
+    /// Opens the store below a state directory; says what was found damaged.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub(crate) fn open(disk: &Disk, state: &Path) -> Result<(VersionStore, Vec<String>), StateError> {
+        let directory = state.join(DIRECTORY);
+        let failed = spool("read the kept versions of files");
+        let opened = Journal::open(disk, &directory.join("journal")).map_err(&failed)?;
+        // Bytes that were kept just before a crash are in it, and in no history.
+        let contents =
+            BlobStore::open_dir(disk, &directory.join("content"), 2 * LIMITS.bytes).map_err(&failed)?;
+        let store = VersionStore { histories: Mutex::new(opened.journal), contents };
+        let named = digests(store.locked().entries().values());
+        store.contents.retain(&named).map_err(failed)?;
+        Ok((store, opened.repairs))
+    }
+
+    /// Keeps what these files are, before they are overwritten or removed. A file that is not there
+    /// has no version.
+    pub fn keep(&self, host: &Host, touched: &TouchedFiles, cause: VersionCause<'_>, at: Timestamp) {
+        let mut room = LIMITS.change_bytes;
+        let mut left_out = touched.left_out;
+        for file in &touched.files {
+            match self.keep_one(host, file, cause, &mut room) {
+                Ok(None) => {}
+                Ok(Some(found)) => self.keep_found(&file.path, found, cause, at),
+                Err(PassedOverReason::TooMany) if touched.directory.is_some() => left_out += 1,
+                Err(reason) => self.pass_over(&file.path, reason, 1, cause, at),
+            }
+        }
+        if let Some(directory) = touched.directory.as_ref().filter(|_| left_out > 0) {
+            self.pass_over(directory, PassedOverReason::TooMany, left_out, cause, at);
+        }
+    }
+
+    fn keep_found(&self, path: &str, found: FoundFile, cause: VersionCause<'_>, at: Timestamp) {
+        let by = cause.by.to_owned();
+        // Another change may have let go of the same bytes just now.
+        self.change(path, |history| match self.contents.has(&found.digest) {
+            true => history.keep(found, by, at),
+            false => history.pass_over(PassedOver { at, reason: PassedOverReason::Failed, files: 1, by }),
+        });
+    }
+
+    fn pass_over(
+        &self,
+        path: &str,
+        reason: PassedOverReason,
+        files: u64,
+        cause: VersionCause<'_>,
+        at: Timestamp,
+    ) {
+        tracing::debug!(path, ?reason, files, by = cause.by, "no version was kept");
+        let by = cause.by.to_owned();
+        self.change(path, |history| history.pass_over(PassedOver { at, reason, files, by }));
+    }
+
+    /// Keeps the bytes of one file; `None` when there is none.
+    fn keep_one(
+        &self,
+        host: &Host,
+        file: &TouchedFile,
+        cause: VersionCause<'_>,
+        room: &mut u64,
+    ) -> Result<Option<FoundFile>, PassedOverReason> {
+        // What cannot be opened, and what is no regular file, is the change's to report.
+        let Ok(Some(mut open)) = host.open_file(&file.path) else { return Ok(None) };
+        let failed = |error: std::io::Error| {
+            tracing::warn!(path = file.path, %error, "a file's version cannot be kept");
+            PassedOverReason::Failed
+        };
+        let seen = open.metadata().map_err(failed)?;
+        let (size, mode) = (seen.len(), seen.mode() & 0o7777);
+        let privacy = if cause.sensitive { FilePrivacy::Sensitive } else { file.privacy };
+        judge(&LIMITS, privacy, size, mode)?;
+        *room = room.checked_sub(size).ok_or(PassedOverReason::TooMany)?;
+        let digest = hash(&mut open, size).map_err(failed)?;
+        let found = FoundFile { digest, size, mode, uid: seen.uid(), gid: seen.gid() };
+        if !self.contents.has(&digest) {
+            open.seek(SeekFrom::Start(0)).map_err(failed)?;
+            let put = self.contents.put(&mut open, Some(digest), LIMITS.version_bytes);
+            put.map_err(|error| failed(std::io::Error::other(chain(&error))))?;
+        }
+        Ok(Some(found))
+    }
+
+    /// Changes a history, and removes what is more than is kept.
+    fn change(&self, path: &str, change: impl FnOnce(&mut FileHistory)) {
+        let mut histories = self.locked();
+        let mut history = histories.get(&path.to_owned()).cloned().unwrap_or_default();
+        let before: Vec<Digest> = history.versions.iter().map(|version| version.digest).collect();
+        change(&mut history);
+        if let Err(error) = histories.put(path.to_owned(), history) {
+            tracing::warn!(path, error = %chain(&error), "a file's version cannot be recorded");
+            return;
+        }
+        let over = surplus(histories.entries(), &LIMITS);
+        let gone =
+            over.iter().flat_map(|(path, _)| histories.get(path)).flat_map(|history| &history.versions);
+        let mut gone: BTreeSet<Digest> = gone.map(|version| version.digest).chain(before).collect_inserting();
+        if let Err(error) = histories.apply(over) {
+            tracing::warn!(error = %chain(&error), "versions of files that are too many cannot be removed");
+            return;
+        }
+        for named in digests(histories.entries().values()) {
+            gone.remove(&named);
+        }
+        for digest in gone {
+            // Only space: the next start removes it.
+            let _ = self.contents.remove(&digest);
+        }
+    }
+
+    /// The histories of a path and of all below it, in their order; of all paths for `None`.
+    pub fn histories(&self, path: Option<&str>) -> Vec<(String, FileHistory)> {
+        let path = path.map(|path| path.trim_end_matches('/'));
+        let wanted = |known: &str| match path {
+            Some(path) => {
+                known.strip_prefix(path).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+            }
+            None => true,
+        };
+        let histories = self.locked();
+        let found = histories.entries().iter().filter(|(known, _)| wanted(known));
+        found.map(|(path, history)| (path.clone(), history.clone())).collect()
+    }
+
+    /// Opens the bytes of a version, verified; `None` when they were lost.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn open_content(&self, digest: &Digest) -> Result<Option<File>, StateError> {
+        self.contents.open(digest).map_err(spool("read a kept version"))
+    }
+
+    fn locked(&self) -> MutexGuard<'_, Journal<String, FileHistory>> {
+        // The journal changes by whole operations.
+        self.histories.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl Durable {
+    /// The kept versions of files.
+    pub fn versions(&self) -> &VersionStore {
+        &self.versions
+    }
+}
+
+fn digests<'a>(histories: impl Iterator<Item = &'a FileHistory>) -> BTreeSet<Digest> {
+    histories.flat_map(|history| &history.versions).map(|version| version.digest).collect_inserting()
+}
+
+/// The digest of a file of at most `size` bytes: one that grew meanwhile is another.
+fn hash(file: &mut File, size: u64) -> std::io::Result<Digest> {
+    let mut hasher = Hasher::new();
+    std::io::copy(&mut file.take(size), &mut hasher)?;
+    Ok(hasher.finish())
+}

@@ -1,0 +1,210 @@
+//! CNV-8: of each managed file the last five versions are kept before Muster overwrites or removes it;
+//! they are listed, compared and put back, with and without the daemon; what may hold a secret is not
+//! kept, and the list says so; what a removed directory held is kept within bounds that are said.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::os::unix::fs::PermissionsExt;
+
+use agent::state::StateDir;
+use catalog::module::{DeclaredResource, Module, OnRemove};
+use converge::versions::LIMITS;
+use model::log::FactBody;
+use serde_json::{Value, json};
+use test_support::agent_local::{LocalHost, printed};
+use test_support::agent_state::{adopt, file, module, resource};
+
+const MOTD: &str = "/etc/motd";
+
+fn base(resources: Vec<DeclaredResource>) -> Vec<Module> {
+    vec![Module { resources, ..module("base") }]
+}
+
+fn apply(host: &LocalHost) {
+    let (code, said) = printed(&host.agent(&["apply", "--once"]));
+    assert_eq!(code, Some(0), "{said}");
+}
+
+/// The history of one file.
+fn history(host: &LocalHost, path: &str) -> Value {
+    let view = host.json(&["file", "versions", path]);
+    let files = view["files"].as_array().unwrap();
+    files.iter().find(|file| file["path"] == path).cloned().unwrap_or_default()
+}
+
+fn numbers(history: &Value) -> Vec<u64> {
+    let versions = history["versions"].as_array().into_iter().flatten();
+    versions.map(|version| version["number"].as_u64().unwrap()).collect()
+}
+
+fn set_mode(host: &LocalHost, path: &str, mode: u32) {
+    std::fs::set_permissions(host.root().join(path), std::fs::Permissions::from_mode(mode)).unwrap();
+}
+
+#[test]
+fn the_last_five_are_listed_compared_and_put_back() {
+    let host = LocalHost::new(base(vec![file(MOTD, "declared\n")]));
+    for hand in 1..=7 {
+        host.write("etc/motd", &format!("hand {hand}\nsame\n"));
+        if hand == 4 {
+            set_mode(&host, "etc/motd", 0o640);
+        }
+        apply(&host);
+    }
+    assert_eq!(numbers(&history(&host, MOTD)), [7, 6, 5, 4, 3], "the newest first, the oldest dropped");
+    let kept = std::fs::read_dir(host.state().join("versions/content/blobs")).unwrap();
+    let kept: usize = kept.map(|folder| std::fs::read_dir(folder.unwrap().path()).unwrap().count()).sum();
+    assert_eq!(kept, 5, "the bytes of dropped versions go with them");
+
+    let (code, diff) = printed(&host.agent(&["file", "diff", MOTD, "4"]));
+    assert_eq!(code, Some(2), "{diff}");
+    assert_eq!(
+        diff,
+        "--- /etc/motd version 4\n+++ /etc/motd now\nmode: 0640 -> 0644\n-hand 4\n-same\n+declared\n"
+    );
+    let (code, unknown) = printed(&host.agent(&["file", "restore", MOTD, "1"]));
+    assert_eq!(code, Some(1), "{unknown}");
+    assert!(unknown.contains("no version 1 of /etc/motd is kept"), "{unknown}");
+
+    let restored = host.json(&["file", "restore", MOTD, "4"]);
+    assert_eq!(
+        (&restored["before"], &restored["next"]["code"]),
+        (&json!(8), &json!("putBack")),
+        "{restored}"
+    );
+    assert_eq!(restored["next"]["by"], json!(["base/file:/etc/motd"]));
+    assert_eq!(host.read("etc/motd").unwrap(), "hand 4\nsame\n");
+    let mode = std::fs::metadata(host.root().join("etc/motd")).unwrap().permissions().mode() & 0o7777;
+    assert_eq!(mode, 0o640, "the mode is put back too");
+    let (code, same) = printed(&host.agent(&["file", "diff", MOTD, "4"]));
+    assert_eq!((code, same.as_str()), (Some(0), "/etc/motd is as in version 4\n"));
+    let (_, again) = printed(&host.agent(&["file", "restore", MOTD, "4"]));
+    assert!(again.contains("is as in version 4 already"), "{again}");
+
+    apply(&host);
+    assert_eq!(host.read("etc/motd").unwrap(), "declared\n", "the next run puts back what is declared");
+    assert_eq!(numbers(&history(&host, MOTD)), [4, 8, 7, 6, 5], "what comes back is the same version");
+}
+
+#[test]
+fn a_version_is_put_back_while_the_daemon_runs_and_reported() {
+    let mut host = LocalHost::new(base(vec![file(MOTD, "declared\n")]));
+    host.write("etc/motd", "by hand\n");
+    host.start();
+    assert_eq!(host.read("etc/motd").unwrap(), "declared\n");
+    assert_eq!(host.agent(&["pause", "--reason", "looking"]).status.code(), Some(0));
+    let (code, restored) = printed(&host.agent(&["file", "restore", MOTD, "1"]));
+    assert_eq!(code, Some(0), "{restored}");
+    assert!(restored.contains("restored /etc/motd to version 1; what was there is version 2"), "{restored}");
+    assert!(restored.contains("this host is paused") && restored.contains("looking"), "{restored}");
+    assert_eq!(host.read("etc/motd").unwrap(), "by hand\n");
+    let (_, listed) = printed(&host.agent(&["file", "versions"]));
+    assert!(listed.contains("by muster-agent file restore"), "{listed}");
+    assert!(host.log().contains("put a version of a file back"), "{}", host.log());
+    host.kill();
+    let durable = StateDir::create(&host.state()).unwrap().open().unwrap();
+    let facts = durable.facts(200, 1 << 20).unwrap();
+    let restored = FactBody::FileRestored { path: MOTD.to_owned(), version: 1 };
+    assert_eq!(facts.iter().filter(|fact| fact.body == restored).count(), 1, "{facts:?}");
+}
+
+#[test]
+fn what_may_hold_a_secret_is_not_kept() {
+    let mut secret = file("/etc/token", "canary-new\n");
+    secret.sensitive = true;
+    let private = resource("file", "/etc/key", &[("content", "new\n".into()), ("mode", "0600".into())]);
+    let host = LocalHost::new(base(vec![secret, private, file("/etc/closed", "new\n")]));
+    for name in ["etc/token", "etc/key", "etc/closed"] {
+        host.write(name, "canary-old\n");
+    }
+    set_mode(&host, "etc/closed", 0o600);
+    apply(&host);
+    for (path, code) in [("/etc/token", "sensitive"), ("/etc/key", "private"), ("/etc/closed", "private")] {
+        let history = history(&host, path);
+        assert_eq!(numbers(&history), [0; 0], "{history}");
+        assert_eq!(history["passedOver"]["reason"]["code"], code, "{path}");
+    }
+    let (_, listed) = printed(&host.agent(&["file", "versions"]));
+    assert!(listed.contains("not kept") && listed.contains("the resource is sensitive"), "{listed}");
+    let bytes = std::process::Command::new("grep")
+        .args(["-r", "-l", "canary"])
+        .arg(host.state().join("versions"))
+        .output()
+        .unwrap();
+    assert!(bytes.stdout.is_empty(), "a secret was kept: {}", String::from_utf8_lossy(&bytes.stdout));
+}
+
+#[test]
+fn parts_of_files_and_what_leaves_the_release_are_kept_too() {
+    let mut goes = file("/etc/goes", "declared\n");
+    goes.on_remove = Some(OnRemove::Delete);
+    let parts = |value: &str| {
+        vec![
+            resource("line", "max", &[("path", "/etc/limits".into()), ("line", value.into())]),
+            resource(
+                "ini",
+                "journald",
+                &[
+                    ("path", "/etc/journald.conf".into()),
+                    ("section", "Journal".into()),
+                    ("key", "SystemMaxUse".into()),
+                    ("value", value.into()),
+                ],
+            ),
+            resource("host", "db-1.example.com", &[("address", "192.0.2.10".into())]),
+        ]
+    };
+    let mut resources = parts("200M");
+    resources.push(goes);
+    let host = LocalHost::new(base(resources));
+    for (name, text) in [("etc/limits", "a\n"), ("etc/journald.conf", "[Journal]\n"), ("etc/hosts", "b\n")] {
+        host.write(name, text);
+    }
+    apply(&host);
+    for path in ["/etc/limits", "/etc/journald.conf", "/etc/hosts"] {
+        assert_eq!(numbers(&history(&host, path)), [1], "{path}");
+    }
+    assert_eq!(history(&host, "/etc/goes"), Value::Null, "nothing was there");
+    let (code, diff) = printed(&host.agent(&["file", "diff", "/etc/limits"]));
+    assert_eq!((code, diff.contains("+200M")), (Some(2), true), "{diff}");
+
+    adopt(&host.state(), 2, base(parts("300M")));
+    apply(&host);
+    assert_eq!(host.read("etc/goes"), None);
+    assert_eq!(numbers(&history(&host, "/etc/goes")), [1]);
+    let (_, restored) = printed(&host.agent(&["file", "restore", "/etc/goes", "1"]));
+    assert!(restored.contains("no resource declares it"), "{restored}");
+    assert_eq!(host.read("etc/goes").unwrap(), "declared\n");
+}
+
+#[test]
+fn a_removed_directory_is_kept_within_its_bounds() {
+    let gone = resource("directory", "/srv/old", &[("state", "absent".into()), ("recurse", true.into())]);
+    let host = LocalHost::new(base(vec![gone]));
+    let deep = host.root().join("srv/old/a/b");
+    std::fs::create_dir_all(&deep).unwrap();
+    host.write("srv/old/a/b/deep", "deep\n");
+    let more = 7;
+    for number in 0..LIMITS.change_files - 1 + more {
+        std::fs::write(host.root().join(format!("srv/old/{number:03}")), "x\n").unwrap();
+    }
+    apply(&host);
+    assert!(!host.root().join("srv/old").exists());
+    let view = host.json(&["file", "versions", "/srv/old"]);
+    let files = view["files"].as_array().unwrap();
+    assert_eq!(files.len(), LIMITS.change_files + 1, "the files, and what is said of the directory");
+    assert_eq!(files[0]["path"], "/srv/old");
+    assert_eq!(files[0]["passedOver"]["files"], more);
+    assert_eq!(files[0]["passedOver"]["reason"]["code"], "tooMany");
+}
+
+#[test]
+fn what_is_too_large_is_said() {
+    let host = LocalHost::new(base(vec![file(MOTD, "declared\n")]));
+    let length = usize::try_from(LIMITS.version_bytes).unwrap() + 1;
+    host.write("etc/motd", &"x".repeat(length));
+    apply(&host);
+    let passed = &history(&host, MOTD)["passedOver"];
+    assert_eq!(passed["reason"], json!({"code": "tooLarge", "size": length}), "{passed}");
+    assert_eq!(host.read("etc/motd").unwrap(), "declared\n", "it is put right all the same");
+}

@@ -1,0 +1,314 @@
+//! [`WatchPlan`]: what to watch of a host so that a change by other hands is noticed at once (CNV-7).
+//!
+//! ```text
+//! Desired -> WatchPlan: directories and entries in them, units, kernel parameters, mounts, the name
+//! event: entry of a directory, unit, ... -> WatchPlan -> resources to look at again
+//! ```
+//!
+//! An event says where to look, and never what is there: a run over the resources decides that. Invariants:
+//! a directory is watched together with all those above it, so that one that is moved away, or made again,
+//! is noticed; a resource without anything to watch (a command) is in no plan.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use catalog::types::{FSTAB, Spec};
+
+use crate::kinds::repository::RepositoryPaths;
+use crate::{BoundModule, BoundResource, Desired, ResourceId, When};
+
+/// What the package manager writes when a package comes or goes.
+pub const PACKAGE_DATABASE: &str = "/var/lib/dpkg/status";
+/// What users and groups are kept in.
+pub const ACCOUNT_FILES: [&str; 4] = ["/etc/passwd", "/etc/shadow", "/etc/group", "/etc/gshadow"];
+/// What the host's names are kept in.
+const NAME_FILES: [&str; 2] = ["/etc/hostname", "/etc/machine-info"];
+/// Where a unit of the operator's, or a mask, lies.
+const UNIT_FOLDER: &str = "/etc/systemd/system";
+/// Where the kernel's parameters are.
+const PARAMETERS: &str = "/proc/sys";
+
+/// A resource of a plan.
+type WatchMember = u32;
+
+/// What to watch. Resources are numbered, as many paths may lead to one.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WatchPlan {
+    resources: Vec<ResourceId>,
+    directories: BTreeMap<String, WatchedDirectory>,
+    units: BTreeMap<String, Vec<WatchMember>>,
+    parameters: BTreeMap<String, Vec<WatchMember>>,
+    mounts: Vec<WatchMember>,
+    name: Vec<WatchMember>,
+}
+
+/// What is of interest in a directory.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+struct WatchedDirectory {
+    entries: BTreeMap<String, Vec<WatchMember>>,
+    /// Of interest to these whatever its name is.
+    any: Vec<WatchMember>,
+}
+
+/// One thing to watch.
+enum WatchPoint {
+    /// What is at a path.
+    Entry(String),
+    /// Everything in a directory.
+    All(String),
+    Unit(String),
+    Parameter(String),
+    Mounts,
+    Name,
+}
+
+/// How much of a directory is of interest.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DirectoryInterest {
+    /// What is in its entries too.
+    Contents,
+    /// Only which entries there are: it lies above what is managed.
+    Entries,
+}
+
+impl WatchPlan {
+    /// What to watch for these resources. `home` says where a user's home is.
+    pub fn of(desired: &Desired, home: &dyn Fn(&str) -> Option<String>) -> WatchPlan {
+        let mut plan = WatchPlan::default();
+        let wanted =
+            |module: &&Arc<BoundModule>| module.error.is_none() && !matches!(module.when, When::Never(_));
+        for resource in desired.modules.iter().filter(wanted).flat_map(|module| &module.resources) {
+            let points = points(resource, home);
+            if points.is_empty() {
+                continue;
+            }
+            let member = WatchMember::try_from(plan.resources.len()).unwrap_or(WatchMember::MAX);
+            plan.resources.push(resource.id.clone());
+            points.into_iter().for_each(|point| plan.add(member, point));
+        }
+        plan
+    }
+
+    fn add(&mut self, member: WatchMember, point: WatchPoint) {
+        let list = match point {
+            WatchPoint::Entry(path) => match split(&path) {
+                Some((directory, name)) => {
+                    self.directory(directory).entries.entry(name.to_owned()).or_default()
+                }
+                None => return,
+            },
+            WatchPoint::All(path) => &mut self.directory(path.trim_end_matches('/')).any,
+            WatchPoint::Unit(unit) => self.units.entry(unit).or_default(),
+            WatchPoint::Parameter(path) => self.parameters.entry(path).or_default(),
+            WatchPoint::Mounts => &mut self.mounts,
+            WatchPoint::Name => &mut self.name,
+        };
+        if list.last() != Some(&member) {
+            list.push(member);
+        }
+    }
+
+    /// A directory, with all those above it. `path` has no slash at its end; the root's is empty.
+    fn directory(&mut self, path: &str) -> &mut WatchedDirectory {
+        let mut above = path;
+        while let Some((next, _)) = above.rsplit_once('/') {
+            if self.directories.contains_key(next) {
+                break;
+            }
+            self.directories.insert(next.to_owned(), WatchedDirectory::default());
+            above = next;
+        }
+        self.directories.entry(path.to_owned()).or_default()
+    }
+
+    /// The directories, each after those above it, by their paths without a slash at the end.
+    pub fn directories(&self) -> impl Iterator<Item = (&str, DirectoryInterest)> {
+        self.directories.iter().map(|(path, directory)| {
+            let above = directory.entries.is_empty() && directory.any.is_empty();
+            let interest = if above { DirectoryInterest::Entries } else { DirectoryInterest::Contents };
+            (path.as_str(), interest)
+        })
+    }
+
+    /// How much of a directory is of interest; `None` when it is not watched.
+    pub fn interest(&self, directory: &str) -> Option<DirectoryInterest> {
+        let directory = self.directories.get(directory)?;
+        let above = directory.entries.is_empty() && directory.any.is_empty();
+        Some(if above { DirectoryInterest::Entries } else { DirectoryInterest::Contents })
+    }
+
+    /// Whose an entry of a directory is.
+    pub fn of_entry(&self, directory: &str, name: &str, touched: &mut BTreeSet<ResourceId>) {
+        let Some(directory) = self.directories.get(directory) else { return };
+        let entry = directory.entries.get(name).into_iter().flatten();
+        touched.extend(entry.chain(&directory.any).map(|member| self.id(*member)));
+    }
+
+    /// Whose a directory itself and everything below it is.
+    pub fn of_tree(&self, path: &str, touched: &mut BTreeSet<ResourceId>) {
+        if let Some((directory, name)) = split(path) {
+            self.of_entry(directory, name, touched);
+        }
+        for directory in self.tree(path).filter_map(|path| self.directories.get(path)) {
+            let members = directory.entries.values().flatten().chain(&directory.any);
+            touched.extend(members.map(|member| self.id(*member)));
+        }
+    }
+
+    /// A watched directory, if it is one, and those below it.
+    pub fn tree<'a>(&'a self, path: &'a str) -> impl Iterator<Item = &'a str> {
+        let below = format!("{path}/");
+        // `0` follows `/`.
+        let range = self.directories.range(below..format!("{path}0"));
+        let itself = self.directories.get_key_value(path).into_iter();
+        itself.chain(range).map(|(path, _)| path.as_str())
+    }
+
+    /// The directories in which a resource's paths are.
+    pub fn directories_of(&self, resource: &ResourceId) -> Vec<(String, Vec<String>)> {
+        let Some(member) = self.resources.iter().position(|known| known == resource) else {
+            return Vec::new();
+        };
+        let is = |members: &[WatchMember]| members.iter().any(|known| usize::try_from(*known) == Ok(member));
+        let named = self.directories.iter().filter_map(|(path, directory)| {
+            let names: Vec<String> = directory
+                .entries
+                .iter()
+                .filter(|(_, members)| is(members))
+                .map(|(name, _)| name.clone())
+                .collect();
+            (!names.is_empty()).then(|| (path.clone(), names))
+        });
+        named.collect()
+    }
+
+    /// Whose a unit is.
+    pub fn of_unit(&self, unit: &str, touched: &mut BTreeSet<ResourceId>) {
+        touched.extend(self.units.get(unit).into_iter().flatten().map(|member| self.id(*member)));
+    }
+
+    /// Those of all units.
+    pub fn of_units(&self, touched: &mut BTreeSet<ResourceId>) {
+        touched.extend(self.units.values().flatten().map(|member| self.id(*member)));
+    }
+
+    /// Those of what is mounted.
+    pub fn of_mounts(&self, touched: &mut BTreeSet<ResourceId>) {
+        touched.extend(self.mounts.iter().map(|member| self.id(*member)));
+    }
+
+    /// Those of the host's name.
+    pub fn of_name(&self, touched: &mut BTreeSet<ResourceId>) {
+        touched.extend(self.name.iter().map(|member| self.id(*member)));
+    }
+
+    /// Whose a kernel parameter is, by its path.
+    pub fn of_parameter(&self, path: &str, touched: &mut BTreeSet<ResourceId>) {
+        touched.extend(self.parameters.get(path).into_iter().flatten().map(|member| self.id(*member)));
+    }
+
+    /// The units.
+    pub fn units(&self) -> impl Iterator<Item = &str> {
+        self.units.keys().map(String::as_str)
+    }
+
+    /// The paths of kernel parameters, which tell of no change and have to be read.
+    pub fn parameters(&self) -> impl Iterator<Item = &str> {
+        self.parameters.keys().map(String::as_str)
+    }
+
+    /// Whether anything mounted is watched.
+    pub fn watches_mounts(&self) -> bool {
+        !self.mounts.is_empty()
+    }
+
+    /// Whether the host's name is watched.
+    pub fn watches_name(&self) -> bool {
+        !self.name.is_empty()
+    }
+
+    /// All resources of the plan.
+    pub fn resources(&self) -> &[ResourceId] {
+        &self.resources
+    }
+
+    fn id(&self, member: WatchMember) -> ResourceId {
+        // A member is a place in the list; one that did not fit is the last.
+        let last = self.resources.len().saturating_sub(1);
+        self.resources[usize::try_from(member).unwrap_or(last).min(last)].clone()
+    }
+}
+
+/// The directory of a path and the name in it; the root has neither.
+fn split(path: &str) -> Option<(&str, &str)> {
+    let (directory, name) = path.trim_end_matches('/').rsplit_once('/')?;
+    (!name.is_empty()).then_some((directory, name))
+}
+
+/// What to watch for a resource: nothing where it is not wanted here, or cannot be bound.
+fn points(resource: &BoundResource, home: &dyn Fn(&str) -> Option<String>) -> Vec<WatchPoint> {
+    let entry = |path: &str| WatchPoint::Entry(path.to_owned());
+    let (Ok(spec), false) = (&resource.spec, matches!(resource.when, When::Never(_))) else {
+        return Vec::new();
+    };
+    match spec {
+        Spec::Tree(spec) => {
+            let mut points = vec![entry(&spec.path)];
+            if spec.purge {
+                points.push(WatchPoint::All(spec.path.clone()));
+            }
+            for file in spec.files.keys() {
+                let path = format!("{}/{file}", spec.path.trim_end_matches('/'));
+                if let Some((directory, _)) = split(&path).filter(|_| spec.purge) {
+                    points.push(WatchPoint::All(directory.to_owned()));
+                }
+                points.push(WatchPoint::Entry(path));
+            }
+            points
+        }
+        Spec::Host(spec) => vec![entry(&spec.path)],
+        Spec::Repository(spec) => {
+            let paths = RepositoryPaths::of(&spec.name);
+            [paths.sources, paths.armored_key, paths.binary_key, paths.preferences]
+                .map(WatchPoint::Entry)
+                .into()
+        }
+        Spec::Package(_) => vec![entry(PACKAGE_DATABASE)],
+        Spec::User(_) | Spec::Group(_) => ACCOUNT_FILES.map(entry).into(),
+        Spec::SshKey(spec) => {
+            let in_home = || {
+                home(&spec.user).map(|home| format!("{}/.ssh/authorized_keys", home.trim_end_matches('/')))
+            };
+            let mut points: Vec<WatchPoint> =
+                spec.path.clone().or_else(in_home).map(WatchPoint::Entry).into_iter().collect();
+            // The directory's mode and owner count too; and another home is another file.
+            let directory = points.iter().find_map(|point| match point {
+                WatchPoint::Entry(path) => split(path).map(|(directory, _)| directory.to_owned()),
+                _ => None,
+            });
+            points.extend(directory.map(WatchPoint::Entry));
+            points.push(entry(ACCOUNT_FILES[0]));
+            points
+        }
+        Spec::Unit(spec) => {
+            let files = spec.files.values().map(|file| entry(&file.path));
+            let own = [WatchPoint::Unit(spec.unit.clone()), entry(&format!("{UNIT_FOLDER}/{}", spec.unit))];
+            let drop_ins = spec.drop_ins.iter().map(|folder| WatchPoint::All(folder.clone()));
+            own.into_iter().chain(files).chain(drop_ins).collect()
+        }
+        Spec::Sudo(spec) => vec![entry(&spec.path)],
+        Spec::Sysctl(spec) => {
+            let parameter = catalog::types::sysctl_path(&spec.key).ok().filter(|_| spec.runtime);
+            let parameter = parameter.map(|path| WatchPoint::Parameter(format!("{PARAMETERS}/{path}")));
+            parameter.into_iter().chain([entry(&spec.path)]).collect()
+        }
+        Spec::Mount(_) => vec![entry(FSTAB), WatchPoint::Mounts],
+        Spec::Hostname(_) => NAME_FILES.map(entry).into_iter().chain([WatchPoint::Name]).collect(),
+        Spec::Block(spec) => vec![entry(&spec.file.path)],
+        Spec::Ini(spec) => vec![entry(&spec.file.path)],
+        Spec::Json(spec) => vec![entry(&spec.file.path)],
+        // A command has an effect, and nothing that could be watched.
+        Spec::Exec(_) | Spec::Custom(_) => Vec::new(),
+        _ => spec.managed().map(|(path, _)| entry(path)).into_iter().collect(),
+    }
+}

@@ -1,0 +1,48 @@
+//! CFG-1, CFG-2: two resources whose paths are known on the node alone and that write one file are refused
+//! there, naming both; two that are alike, and one that is not wanted, are not.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use serde_json::{Value, json};
+
+use crate::common::set;
+
+fn errors(resources: Value) -> Vec<String> {
+    let set = set(json!([{"name": "m", "resources": resources}]));
+    let desired = set.bind();
+    let errors = desired.resources().filter_map(|resource| resource.spec.as_ref().err().cloned());
+    errors.filter(|error| error.contains("declares")).collect()
+}
+
+fn file(name: &str, content: &str) -> Value {
+    json!({"type": "file", "name": name, "attributes": {"content": content}})
+}
+
+fn line(path: &str) -> Value {
+    json!({"type": "line", "name": "a line", "attributes": {"path": path, "line": "x"}})
+}
+
+/// A path that only the node knows.
+const OPEN: &str = "/srv/${{ traits.os.family }}";
+
+#[test]
+fn two_writers_of_one_file_are_refused_where_they_meet() {
+    let directory = json!({"type": "directory", "name": "/srv/debian", "attributes": {}});
+    assert_eq!(
+        errors(json!([file(OPEN, "a"), directory.clone()])),
+        ["m/directory:/srv/debian writes /srv/debian, which m/file:/srv/debian declares already"]
+    );
+    assert_eq!(
+        errors(json!([line(OPEN), file("/srv/debian", "a")])),
+        ["a line in /srv/debian, which m/file:/srv/debian declares whole"]
+    );
+    assert!(errors(json!([line(OPEN), file("/srv/other", "a")])).is_empty());
+    let owned = json!({"type": "file", "name": "/srv/debian", "attributes": {"mode": "0600"}});
+    assert!(errors(json!([line(OPEN), owned])).is_empty(), "its owner alone is declared");
+}
+
+#[test]
+fn what_is_not_wanted_clashes_with_nothing() {
+    let mut other = json!({"type": "directory", "name": OPEN, "attributes": {}});
+    other["when"] = json!("traits.os.family == \"suse\"");
+    assert!(errors(json!([file("/srv/debian", "a"), other])).is_empty());
+}

@@ -1,0 +1,87 @@
+//! CNV-7: what to watch of a host follows from its set: each resource by the paths, units, parameters and
+//! databases that its state is in, with every directory above; commands, handlers and what is not wanted
+//! here by nothing.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::collections::BTreeSet;
+
+use converge::{DirectoryInterest, ResourceId, WatchPlan};
+use serde_json::json;
+
+use crate::common::{Set, set};
+
+fn plan(set: &Set) -> WatchPlan {
+    let home = |user: &str| (user == "kay").then(|| "/home/kay".to_owned());
+    WatchPlan::of(&set.bind(), &home)
+}
+
+/// The names of the resources that a look finds.
+fn names(look: impl FnOnce(&mut BTreeSet<ResourceId>)) -> Vec<String> {
+    let mut found = BTreeSet::new();
+    look(&mut found);
+    found.iter().map(|id| id.as_str().trim_start_matches("m/").to_owned()).collect()
+}
+
+fn at(plan: &WatchPlan, directory: &str, name: &str) -> Vec<String> {
+    names(|found| plan.of_entry(directory, name, found))
+}
+
+#[test]
+fn each_resource_is_found_by_what_its_state_is_in() {
+    let plan = plan(&set(json!([{"name": "m", "resources": [
+        {"type": "file", "name": "/etc/app/conf", "attributes": {"content": "x"}},
+        {"type": "line", "name": "/etc/app/conf", "id": "l", "attributes": {"path": "/etc/hosts.allow", "line": "x"}},
+        {"type": "package", "name": "nginx", "attributes": {}},
+        {"type": "service", "name": "nginx", "attributes": {"state": "running"}},
+        {"type": "user", "name": "kay", "attributes": {"shell": "/bin/bash"}},
+        {"type": "sysctl", "name": "vm.swappiness", "attributes": {"value": "10"}},
+        {"type": "mount", "name": "/srv", "attributes": {"device": "tmpfs", "fstype": "tmpfs"}},
+        {"type": "hostname", "name": "web-1", "attributes": {}},
+        {"type": "exec", "name": "true", "attributes": {"command": ["true"], "always": true}},
+        {"type": "file", "name": "/etc/not-here", "when": "false", "attributes": {"content": "x"}},
+    ], "handlers": [{"type": "service", "name": "nginx", "id": "h", "attributes": {}}]}])));
+    assert_eq!(at(&plan, "/etc/app", "conf"), ["file:/etc/app/conf"]);
+    assert_eq!(at(&plan, "/etc/app", "other"), [] as [&str; 0]);
+    assert_eq!(at(&plan, "/etc", "not-here"), [] as [&str; 0]);
+    assert_eq!(at(&plan, "/var/lib/dpkg", "status"), ["package:nginx"]);
+    assert_eq!(at(&plan, "/etc", "passwd"), ["user:kay"]);
+    assert_eq!(at(&plan, "/etc", "fstab"), ["mount:/srv"]);
+    assert_eq!(at(&plan, "/etc", "hostname"), ["hostname:web-1"]);
+    assert_eq!(at(&plan, "/etc/systemd/system", "nginx.service"), ["service:nginx"], "a mask lies there");
+    assert_eq!(names(|found| plan.of_unit("nginx.service", found)), ["service:nginx"]);
+    assert_eq!(names(|found| plan.of_units(found)), ["service:nginx"]);
+    assert_eq!(names(|found| plan.of_parameter("/proc/sys/vm/swappiness", found)), ["sysctl:vm.swappiness"]);
+    assert_eq!(names(|found| plan.of_mounts(found)), ["mount:/srv"]);
+    assert_eq!(names(|found| plan.of_name(found)), ["hostname:web-1"]);
+    assert!(plan.resources().iter().all(|id| !id.as_str().contains("exec")), "{:?}", plan.resources());
+}
+
+#[test]
+fn every_directory_above_is_watched_for_its_entries() {
+    let plan = plan(&set(json!([{"name": "m", "resources": [
+        {"type": "file", "name": "/srv/a/b/c", "attributes": {"content": "x"}},
+        {"type": "file", "name": "/srv/a/d", "attributes": {"content": "x"}},
+        {"type": "file", "name": "/srv/ab", "attributes": {"content": "x"}},
+    ]}])));
+    let watched: Vec<_> = plan.directories().collect();
+    let (all, entries) = (DirectoryInterest::Contents, DirectoryInterest::Entries);
+    assert_eq!(watched, [("", entries), ("/srv", all), ("/srv/a", all), ("/srv/a/b", all)]);
+    let tree = |path: &str| names(|found| plan.of_tree(path, found));
+    assert_eq!(tree("/srv/a"), ["file:/srv/a/b/c", "file:/srv/a/d"], "and not what only begins alike");
+    assert_eq!(tree("/srv/a/b"), ["file:/srv/a/b/c"]);
+    assert_eq!(plan.tree("/srv/a").collect::<Vec<_>>(), ["/srv/a", "/srv/a/b"]);
+    let of = plan.directories_of(&ResourceId::new("m", "file", "/srv/a/d"));
+    assert_eq!(of, [("/srv/a".to_owned(), vec!["d".to_owned()])]);
+}
+
+#[test]
+fn keys_are_found_in_the_home_of_their_user() {
+    let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl amy@laptop";
+    let plan = plan(&set(json!([{"name": "m", "resources": [
+        {"type": "ssh_key", "name": key, "attributes": {"key": key, "user": "kay"}},
+    ]}])));
+    let found = at(&plan, "/home/kay/.ssh", "authorized_keys");
+    assert_eq!(found.len(), 1, "{:?}", plan.resources());
+    assert_eq!(at(&plan, "/home/kay", ".ssh"), found, "who owns the directory counts too");
+    assert_eq!(at(&plan, "/etc", "passwd"), found, "another home is another file");
+}

@@ -1,0 +1,227 @@
+//! [`WriterWatch`]: which process writes in a directory, as the kernel names it (fanotify).
+//!
+//! ```text
+//! directory handle and name told   every kind of change        (most file systems)
+//! an open file told                writes alone                (those that give no handles)
+//! ```
+//!
+//! Needs `CAP_SYS_ADMIN`. A process may have ended before its program is looked up: then its number is all.
+
+use std::fs;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
+use std::path::Path;
+
+use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags};
+
+/// `FAN_REPORT_DIR_FID | FAN_REPORT_NAME` of the kernel.
+const REPORT_NAMES: u32 = 0x0400 | 0x0800;
+/// Room for events that are read at once, in bytes.
+const EVENTS: usize = 8 * 1024;
+/// The length of an event without what follows it, in bytes.
+const EVENT: usize = 24;
+/// The kind of record that has a directory's handle and a name.
+const NAMED_RECORD: u8 = 2;
+/// What of a record comes before its handle: kind, length, file system.
+const RECORD: usize = 12;
+/// How far a process's ancestors are looked up.
+const MAX_ANCESTORS: usize = 32;
+/// The longest command name or path of a program that is kept, in bytes.
+const MAX_PROGRAM: usize = 120;
+
+/// A process that wrote.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct WritingProcess {
+    /// Its number.
+    pub pid: u32,
+    /// Its command's name, and its program where that is named otherwise; `None` when it had ended. Its
+    /// arguments are left out, as they may hold secrets.
+    pub program: Option<String>,
+    /// The unit of systemd that it belongs to.
+    pub unit: Option<String>,
+}
+
+/// One directory, and who writes in it.
+#[derive(Debug)]
+pub struct WriterWatch {
+    group: Fanotify,
+    names: bool,
+}
+
+impl AsFd for WriterWatch {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.group.as_fd()
+    }
+}
+
+impl WriterWatch {
+    /// Watches an open directory.
+    ///
+    /// # Errors
+    /// When the kernel does not, or not for this process.
+    pub fn open(directory: &OwnedFd) -> std::io::Result<WriterWatch> {
+        let all = MaskFlags::FAN_MODIFY
+            | MaskFlags::FAN_CLOSE_WRITE
+            | MaskFlags::FAN_ATTRIB
+            | MaskFlags::FAN_CREATE
+            | MaskFlags::FAN_DELETE
+            | MaskFlags::FAN_MOVED_TO
+            | MaskFlags::FAN_MOVED_FROM
+            | MaskFlags::FAN_EVENT_ON_CHILD;
+        if let Ok(group) = group(InitFlags::from_bits_retain(REPORT_NAMES))
+            && mark(&group, all, directory).is_ok()
+        {
+            return Ok(WriterWatch { group, names: true });
+        }
+        let group = group(InitFlags::empty())?;
+        let writes = MaskFlags::FAN_MODIFY | MaskFlags::FAN_CLOSE_WRITE | MaskFlags::FAN_EVENT_ON_CHILD;
+        mark(&group, writes, directory)?;
+        Ok(WriterWatch { group, names: false })
+    }
+
+    /// Gives the name of each entry that somebody else wrote, and who did; does not wait.
+    pub fn drain(&self, mut hear: impl FnMut(&str, WritingProcess)) {
+        let mut hear = |name: &str, pid: i32| {
+            if let Some(writer) = writer(pid) {
+                hear(name, writer);
+            }
+        };
+        if self.names {
+            let mut buffer = [0; EVENTS];
+            while let Ok(read @ 1..) = rustix::io::read(&self.group, &mut buffer) {
+                named_events(&buffer[..read], &mut hear);
+            }
+            return;
+        }
+        while let Ok(events) = self.group.read_events() {
+            for event in &events {
+                let Some(file) = event.fd() else { continue };
+                let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap_or_default();
+                if let Some(name) = path.file_name().and_then(|name| name.to_str()) {
+                    hear(name, event.pid());
+                }
+            }
+        }
+    }
+}
+
+/// Who a process is; `None` for this one and those that it started.
+fn writer(pid: i32) -> Option<WritingProcess> {
+    let pid = u32::try_from(pid).ok().filter(|pid| *pid != 0)?;
+    let (program, unit) = (program_of(pid), unit_of(pid));
+    let mut above = Some(pid);
+    for _ in 0..MAX_ANCESTORS {
+        match above {
+            Some(pid) if pid == std::process::id() => return None,
+            Some(pid) => above = parent_of(pid),
+            None => break,
+        }
+    }
+    Some(WritingProcess { pid, program, unit })
+}
+
+fn group(flags: InitFlags) -> std::io::Result<Fanotify> {
+    let flags = flags | InitFlags::FAN_CLASS_NOTIF | InitFlags::FAN_CLOEXEC | InitFlags::FAN_NONBLOCK;
+    Ok(Fanotify::init(flags, EventFFlags::O_RDONLY | EventFFlags::O_CLOEXEC)?)
+}
+
+fn mark(group: &Fanotify, mask: MaskFlags, directory: &OwnedFd) -> std::io::Result<()> {
+    let flags = MarkFlags::FAN_MARK_ADD | MarkFlags::FAN_MARK_ONLYDIR;
+    Ok(group.mark::<_, Path>(flags, mask, directory, None)?)
+}
+
+/// Reads events with names (fanotify(7)); what is cut off is left out.
+fn named_events(mut bytes: &[u8], hear: &mut impl FnMut(&str, i32)) {
+    let number = |bytes: &[u8], at: usize| -> Option<u32> {
+        Some(u32::from_ne_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
+    };
+    let short = |bytes: &[u8], at: usize| -> Option<usize> {
+        Some(u16::from_ne_bytes(bytes.get(at..at + 2)?.try_into().ok()?).into())
+    };
+    while let Some(length) = number(bytes, 0).and_then(|length| usize::try_from(length).ok()) {
+        let Some((event, rest)) = bytes.split_at_checked(length).filter(|_| length >= EVENT) else { return };
+        bytes = rest;
+        let pid = number(event, 20).map_or(0, u32::cast_signed);
+        let mut record = event.get(short(event, 6).unwrap_or(EVENT)..).unwrap_or_default();
+        while let Some(length) = short(record, 2).filter(|length| *length >= 4 && *length <= record.len()) {
+            let (this, more) = record.split_at(length);
+            record = more;
+            if this.first() != Some(&NAMED_RECORD) {
+                continue;
+            }
+            let handle = number(this, RECORD).and_then(|handle| usize::try_from(handle).ok()).unwrap_or(0);
+            let name = this.get(RECORD + 8 + handle..).unwrap_or_default();
+            let name = name.split(|byte| *byte == 0).next().unwrap_or_default();
+            if let Ok(name) = std::str::from_utf8(name) {
+                hear(name, pid);
+            }
+        }
+    }
+}
+
+/// The command's name, and the program where it is named otherwise: a script's interpreter.
+fn program_of(pid: u32) -> Option<String> {
+    let comm = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
+    let comm = comm.trim();
+    let program = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let name = program.file_name().unwrap_or_default().to_string_lossy().into_owned();
+    let program = program.to_string_lossy();
+    let mut text = match (program.is_empty(), name.starts_with(comm)) {
+        (true, _) => comm.to_owned(),
+        (false, true) => program.into_owned(),
+        (false, false) => format!("{comm} ({program})"),
+    };
+    while text.len() > MAX_PROGRAM {
+        text.pop();
+    }
+    Some(text)
+}
+
+/// The unit of systemd whose a process is, from the name of its control group.
+fn unit_of(pid: u32) -> Option<String> {
+    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
+    let unit = path.rsplit('/').find(|part| part.ends_with(".service") || part.ends_with(".scope"))?;
+    Some(unit.to_owned())
+}
+
+fn parent_of(pid: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:"))?.trim().parse().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn events_with_names_are_read_and_cut_ones_left_out() {
+        let mut event = vec![0; EVENT];
+        let name = b"motd\0\0\0\0";
+        // Kind and length, file system, handle of eight bytes, name.
+        let mut record = vec![NAMED_RECORD, 0, 0, 0];
+        record.extend([0; 8]);
+        record.extend(8u32.to_ne_bytes());
+        record.extend([1; 4]);
+        record.extend([7; 8]);
+        record.extend(name);
+        let length = u16::try_from(record.len()).unwrap();
+        record[2..4].copy_from_slice(&length.to_ne_bytes());
+        event[6..8].copy_from_slice(&24u16.to_ne_bytes());
+        event[20..24].copy_from_slice(&42i32.to_ne_bytes());
+        event.extend(&record);
+        let length = u32::try_from(event.len()).unwrap();
+        event[..4].copy_from_slice(&length.to_ne_bytes());
+        let two = [event.clone(), event.clone()].concat();
+        let heard = |bytes: &[u8]| {
+            let mut heard = Vec::new();
+            named_events(bytes, &mut |name, pid| heard.push((name.to_owned(), pid)));
+            heard
+        };
+        let motd = ("motd".to_owned(), 42);
+        assert_eq!(heard(&two), [motd.clone(), motd.clone()]);
+        assert_eq!(heard(&two[..two.len() - 1]), [motd]);
+        for cut in 0..event.len() {
+            assert_eq!(heard(&event[..cut]), []);
+        }
+    }
+}

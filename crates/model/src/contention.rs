@@ -1,0 +1,92 @@
+//! [`Contention`]: a resource that something else changes again and again (CNV-7).
+
+use std::fmt;
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Timestamp;
+
+/// The most contentions that a fact names; the rest is counted.
+pub const MAX_CONTENTIONS: usize = 20;
+/// The longest resource, program or unit that is kept of a node, in bytes.
+pub const MAX_PROGRAM: usize = 200;
+
+/// A resource that is put right and changed again, so that the node puts it right ever less often.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Contention {
+    /// `module/type:name`.
+    pub resource: String,
+    /// When it was first put right of late.
+    pub since: Timestamp,
+    /// How often it was put right since.
+    pub corrections: u32,
+    /// How long the node waits before it puts it right again, in seconds.
+    pub wait_secs: u64,
+    /// Who changed it last; absent where the kernel does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub culprit: Option<Culprit>,
+}
+
+/// A process that changed what is managed.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct Culprit {
+    /// Its number.
+    pub pid: u32,
+    /// Its program; absent when it had ended before the agent could look.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub program: Option<String>,
+    /// The unit of systemd that it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unit: Option<String>,
+}
+
+impl Culprit {
+    /// Whether both are of one program: a process that begins anew each time is one culprit.
+    pub fn is_like(&self, other: &Culprit) -> bool {
+        match (&self.program, &other.program) {
+            (None, None) => self.unit == other.unit,
+            (mine, others) => mine == others && self.unit == other.unit,
+        }
+    }
+}
+
+impl fmt::Display for Culprit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match &self.program {
+            Some(program) => write!(f, "{program} (pid {}", self.pid)?,
+            None => write!(f, "a process that has ended (pid {}", self.pid)?,
+        }
+        match &self.unit {
+            Some(unit) => write!(f, ", {unit})"),
+            None => write!(f, ")"),
+        }
+    }
+}
+
+/// As much of it as is kept of a node beside its log: at most [`MAX_CONTENTIONS`], short texts.
+pub fn kept(resources: &[Contention]) -> Vec<Contention> {
+    let clip = |text: &mut String| {
+        let mut end = text.len().min(MAX_PROGRAM);
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        text.truncate(end);
+    };
+    let mut kept: Vec<Contention> = resources.iter().take(MAX_CONTENTIONS).cloned().collect();
+    for contention in &mut kept {
+        clip(&mut contention.resource);
+        let culprit = contention.culprit.iter_mut();
+        culprit.flat_map(|culprit| culprit.program.iter_mut().chain(&mut culprit.unit)).for_each(clip);
+    }
+    kept
+}
+
+impl Contention {
+    /// Who changes it, in words.
+    pub fn culprit_text(&self) -> String {
+        self.culprit.as_ref().map_or_else(|| "not known".to_owned(), Culprit::to_string)
+    }
+}

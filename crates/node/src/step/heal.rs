@@ -1,0 +1,97 @@
+//! Healing: partial runs over what was changed by other hands, between the full ones (CNV-7).
+//!
+//! ```text
+//! Touched -> Healing -> Run(over what is due) -> Ran: a fact if there is news
+//!                    -> WatchCulprits, Append(Contended) when what fights is another
+//! ```
+//!
+//! Nothing is healed while the host is paused, while a release is being adopted, and before the first full
+//! run over what is bound: all of these end with a full run.
+
+use model::contention::MAX_CONTENTIONS;
+use model::log::FactBody;
+use model::{Contention, RunReport, Timestamp};
+
+use super::runs::RunUnderWay;
+use super::{Node, ReleaseChange, inputs_digest};
+use crate::healing::{HealingNews, Touched, tell_the_same};
+use crate::io::NodeEffect;
+
+impl Node {
+    /// What something else changes again and again, as it was told last.
+    pub fn contentions(&self) -> &[Contention] {
+        &self.contended
+    }
+
+    /// How often everything that is watched was looked at because events were lost.
+    pub fn scans(&self) -> u64 {
+        self.healing.scans()
+    }
+
+    pub(super) fn on_touched(&mut self, touched: Touched, now: Timestamp) {
+        let interval = self.interval();
+        self.healing.touched(touched, now, interval);
+    }
+
+    /// Whether a run over suspects may begin.
+    pub(super) fn may_heal(&self) -> bool {
+        let bound = self.adoption.as_ref().map(|held| inputs_digest(&held.root, &self.traits_that_count()));
+        self.pause.is_none()
+            && !matches!(self.change, ReleaseChange::Adopting(_))
+            && self.running.is_none()
+            && !self.reboots.goes_down()
+            && bound.is_some()
+            && bound == self.last_run.as_ref().map(|last| last.inputs)
+    }
+
+    /// When the next thing is due here.
+    pub(super) fn healing_deadline(&self) -> Option<(Timestamp, &'static str)> {
+        let look = self.healing.next_due().filter(|_| self.may_heal() && self.traits.is_some());
+        let look = look.map(|at| (at, "what may have been changed by hand"));
+        let end = self.healing.next_end(self.interval()).map(|at| (at, "the end of a contention"));
+        look.into_iter().chain(end).min()
+    }
+
+    pub(super) fn heal_what_is_due(&mut self, now: Timestamp, effects: &mut Vec<NodeEffect>) {
+        if self.healing.next_due().is_none_or(|due| due > now) || !self.may_heal() {
+            return;
+        }
+        let resources = self.healing.begin(now);
+        self.running = Some(RunUnderWay::Healing);
+        self.order_run(converge::RunScope::Resources(resources), false, effects);
+    }
+
+    pub(super) fn on_healed(&mut self, report: &RunReport, now: Timestamp, effects: &mut Vec<NodeEffect>) {
+        let interval = self.interval();
+        if self.healing.ended(report, now, interval) == HealingNews::Report {
+            self.append(FactBody::Run(report.clone()), now, effects);
+        }
+    }
+
+    /// Says what something else changes again and again, when that is another than was told last.
+    pub(super) fn tell_contentions(&mut self, now: Timestamp, effects: &mut Vec<NodeEffect>) {
+        let interval = self.interval();
+        let wanted = self.healing.wanted_culprits();
+        if wanted != self.culprits_wanted {
+            self.culprits_wanted.clone_from(&wanted);
+            effects.push(NodeEffect::WatchCulprits(wanted));
+        }
+        let contended = self.healing.contentions(now, interval);
+        if tell_the_same(&self.contended, &contended) {
+            self.contended = contended;
+            return;
+        }
+        for new in contended.iter().filter(|new| !self.contended.contains(new)).take(MAX_CONTENTIONS) {
+            effects.push(NodeEffect::Warn(format!(
+                "{} is changed again and again (put right {} times); by: {}",
+                new.resource,
+                new.corrections,
+                new.culprit_text()
+            )));
+        }
+        let more = u32::try_from(contended.len().saturating_sub(MAX_CONTENTIONS)).unwrap_or(u32::MAX);
+        let resources = contended.iter().take(MAX_CONTENTIONS).cloned().collect();
+        self.contended = contended;
+        self.append(FactBody::Contended { resources, more }, now, effects);
+    }
+}

@@ -1,0 +1,71 @@
+//! Reboots: in the channel's window, between runs (CNV-12).
+
+use model::Timestamp;
+
+use super::{Node, ReleaseChange};
+use crate::io::NodeEffect;
+use crate::reboot::{RebootOutlook, RebootPlan};
+
+impl Node {
+    /// How a reboot stands that something on the host requires.
+    pub fn reboot(&self) -> Option<RebootOutlook> {
+        self.reboots.outlook(self.policy.reboot.as_ref(), self.pause.is_some(), self.seen_at)
+    }
+
+    /// Whether one may begin: each of these ends with an input.
+    fn may_reboot(&self) -> bool {
+        self.pause.is_none()
+            && self.running.is_none()
+            && self.adoption.is_some()
+            && !matches!(self.change, ReleaseChange::Adopting(_))
+    }
+
+    pub(super) fn reboot_deadline(&self) -> Option<(Timestamp, &'static str)> {
+        if let Some(at) = self.reboots.patience_ends() {
+            return Some((at, "the host to go down"));
+        }
+        let due = self.reboots.due(self.policy.reboot.as_ref(), self.seen_at);
+        due.filter(|_| self.may_reboot()).map(|at| (at, "the reboot that is required"))
+    }
+
+    /// Whether the host goes down: nothing else begins then.
+    pub(super) fn reboot_what_is_due(&mut self, now: Timestamp, effects: &mut Vec<NodeEffect>) -> bool {
+        let Some(policy) = self.policy.reboot.as_ref().filter(|_| self.may_reboot()) else { return false };
+        if self.reboots.due(Some(policy), now).is_none_or(|due| due > now) {
+            return false;
+        }
+        let mark = self.reboots.order(policy, now);
+        effects.push(NodeEffect::Warn(format!(
+            "the host reboots in the window {}, as required by {}",
+            mark.window, mark.reason
+        )));
+        effects.push(NodeEffect::Reboot(mark));
+        true
+    }
+
+    /// A host that was told to go down and does not is kept as declared again.
+    pub(super) fn end_patience(&mut self, now: Timestamp, effects: &mut Vec<NodeEffect>) {
+        if self.reboots.patience_ends().is_some_and(|at| at <= now) {
+            self.on_reboot_failed("the host does not go down", now, effects);
+        }
+    }
+
+    pub(super) fn on_reboot_failed(&mut self, why: &str, now: Timestamp, effects: &mut Vec<NodeEffect>) {
+        let again = self.reboots.failed(now);
+        let next = if again { "it is tried again" } else { "not again before the window opens anew" };
+        effects.push(NodeEffect::Warn(format!("the host cannot be rebooted: {why}; {next}")));
+    }
+
+    /// Says once that a reboot is required, and what becomes of it.
+    pub(super) fn tell_reboot(&self, effects: &mut Vec<NodeEffect>) {
+        let Some(outlook) = self.reboot() else { return };
+        let plan = match &outlook.plan {
+            RebootPlan::ByHand => "no window is declared: reboot by hand".to_owned(),
+            RebootPlan::Paused => "not while the host is paused".to_owned(),
+            RebootPlan::Due { at, window } => format!("due at {at} in the window {window}"),
+            RebootPlan::GoesDown { .. } => "the host goes down".to_owned(),
+            RebootPlan::NoTime { window } => format!("the window {window} does not open"),
+        };
+        effects.push(NodeEffect::Warn(format!("a reboot is required by {}; {plan}", outlook.reason)));
+    }
+}

@@ -1,0 +1,221 @@
+//! CNV-12: a host on which a reboot is required reboots in its channel's window, once while that is open,
+//! at a time of its own, and never without a window, in a run or while it is paused.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Bench, HOST, Release, START, facts, observed, report, run_of, warnings};
+use model::exchange::TraitReport;
+use model::log::FactBody;
+use model::policy::{Policy, RebootPolicy};
+use model::window::DeclaredWindow;
+use model::{Digest, Pause, Timestamp};
+use node::reboot::{GOES_DOWN_WITHIN, MAX_REBOOT_TRIES, REBOOT_RETRY, REBOOT_SPREAD};
+use node::{NodeEffect, NodeInput, RebootMark, RebootPlan, Restored};
+
+/// 08:00 UTC, where [`START`] is.
+const EIGHT: Timestamp = START;
+const HOUR: Duration = Duration::from_secs(3600);
+
+fn at(hours: u32) -> Timestamp {
+    EIGHT.minus(HOUR * 8).plus(HOUR * hours)
+}
+
+fn policy(from: &str, to: &str) -> Policy {
+    let (from, to, zone) = (from.to_owned(), to.to_owned(), "UTC".to_owned());
+    let window = DeclaredWindow { days: vec![], from, to, zone, rules: None };
+    Policy { reboot: Some(RebootPolicy { name: "nights".to_owned(), window }), ..Policy::default() }
+}
+
+fn required(packages: &[&str]) -> TraitReport {
+    let kernel = serde_json::json!({ "reboot_required": true, "reboot_packages": packages });
+    TraitReport::whole(Digest::of(b"required"), serde_json::json!({ "kernel": kernel }))
+}
+
+/// A host that converged under this policy at a time, with the mark that was left before.
+fn host(policy: Policy, now: Timestamp, last_reboot: Option<RebootMark>) -> Bench {
+    let adoption = Bench::holding(&Release::new(1, START, &["base"])).node.adoption().cloned();
+    let restored = Restored { adoption, policy, last_reboot, ..Restored::default() };
+    let mut bench = Bench::restored_at(restored, now);
+    let ran = run_of(&bench.give(observed(&bench.traits.clone()))).is_some();
+    assert!(ran, "it makes its first run");
+    bench.give(NodeInput::Ran(Box::new(report(0, 1))));
+    bench
+}
+
+/// The host shows these traits, and the run is made to which they lead. What comes of both.
+fn show(bench: &mut Bench, traits: &TraitReport) -> Vec<NodeEffect> {
+    bench.traits = traits.clone();
+    let mut effects = bench.give(observed(traits));
+    if run_of(&effects).is_some() {
+        effects.extend(bench.give(NodeInput::Ran(Box::new(report(0, 1)))));
+    }
+    effects
+}
+
+/// Passes the time in steps of a minute, with quick runs, after the host showed these traits, which it shows
+/// after each reboot again: when it rebooted.
+fn reboots_over(mut bench: Bench, policy: &Policy, traits: &TraitReport, time: Duration) -> Vec<RebootMark> {
+    let end = bench.now.plus(time);
+    let mut marks = Vec::new();
+    let mut effects = show(&mut bench, traits);
+    while bench.now < end {
+        if let Some(mark) = reboot_of(&effects) {
+            let up = bench.now.plus(Duration::from_secs(60));
+            bench = host(policy.clone(), up, Some(mark.clone()));
+            marks.push(mark);
+            effects = show(&mut bench, traits);
+            continue;
+        }
+        effects = bench.pass(Duration::from_secs(60));
+        if run_of(&effects).is_some() {
+            effects = bench.give(NodeInput::Ran(Box::new(report(0, 1))));
+        }
+    }
+    marks
+}
+
+fn reboot_of(effects: &[NodeEffect]) -> Option<RebootMark> {
+    effects.iter().find_map(|effect| match effect {
+        NodeEffect::Reboot(mark) => Some(mark.clone()),
+        _ => None,
+    })
+}
+
+#[test]
+fn the_hours_of_these_tests_are_those_of_utc() {
+    assert_eq!(START.0.rem_euclid(86_400_000), 8 * 3_600_000);
+}
+
+#[test]
+fn only_what_is_required_and_only_in_the_window() {
+    for (name, policy, required_traits, hours) in [
+        ("no window is declared", Policy::default(), required(&["libc6"]), 0..0),
+        ("nothing requires it", policy("22:00", "04:00"), common::traits("other"), 0..0),
+        ("over midnight", policy("22:00", "04:00"), required(&["libc6"]), 22..28),
+        ("in the morning", policy("09:00", "10:00"), required(&["libc6"]), 9..10),
+        ("it is open", policy("00:00", "00:00"), required(&["libc6"]), 8..9),
+    ] {
+        let bench = host(policy.clone(), EIGHT, None);
+        let marks = reboots_over(bench, &policy, &required_traits, HOUR * 16);
+        assert_eq!(marks.len(), usize::from(!hours.is_empty()), "{name}: {marks:?}");
+        for mark in marks {
+            assert!(at(hours.start) <= mark.at && mark.at < at(hours.end), "{name}: {mark:?}");
+            assert_eq!((&*mark.reason, &*mark.window), ("libc6", "nights"));
+            let FactBody::Rebooting { reason, window } = mark.fact() else { panic!("another fact") };
+            assert_eq!((reason, window), (mark.reason, mark.window));
+        }
+    }
+}
+
+#[test]
+fn hosts_spread_over_the_beginning_of_the_window_and_stay_inside() {
+    for (from, to, length) in [("22:00", "04:00", HOUR * 6), ("22:00", "22:10", Duration::from_secs(600))] {
+        let mut bench = host(policy(from, to), at(21), None);
+        show(&mut bench, &required(&[]));
+        let Some(RebootPlan::Due { at: due, .. }) = bench.node.reboot().map(|outlook| outlook.plan) else {
+            panic!("no plan")
+        };
+        let spread = REBOOT_SPREAD.min(length / 2);
+        assert!(at(22) <= due && due < at(22).plus(spread), "{from}: {due}");
+        assert_ne!(due, at(22), "{HOST} has a place of its own");
+    }
+}
+
+#[test]
+fn it_waits_for_the_end_of_the_run_and_nothing_begins_after_it() {
+    let mut bench = host(policy("00:00", "00:00"), at(12), None);
+    assert!(run_of(&bench.give(NodeInput::RunNow(Default::default()))).is_some());
+    bench.traits = required(&["libc6"]);
+    let effects = bench.give(observed(&bench.traits.clone()));
+    assert!(warnings(&effects).iter().any(|text| text.contains("required by libc6")), "{effects:?}");
+    assert_eq!(reboot_of(&effects), None, "a run is under way");
+    let mut effects = bench.give(NodeInput::Ran(Box::new(report(1, 1))));
+    if run_of(&effects).is_some() {
+        // The changed traits led to another one.
+        effects = bench.give(NodeInput::Ran(Box::new(report(0, 1))));
+    }
+    let mark = reboot_of(&effects).expect("it reboots");
+    assert_eq!(mark.at, bench.now);
+    for _ in 0..9 {
+        let effects = bench.pass(Duration::from_secs(60));
+        assert!(run_of(&effects).is_none() && reboot_of(&effects).is_none(), "{effects:?}");
+    }
+    assert!(matches!(bench.node.reboot().unwrap().plan, RebootPlan::GoesDown { .. }));
+}
+
+#[test]
+fn a_mark_that_stays_is_not_rebooted_for_again_before_the_window_opens_anew() {
+    for (from, to) in [("22:00", "04:00"), ("07:00", "07:00"), ("09:00", "09:05")] {
+        let policy = policy(from, to);
+        let bench = host(policy.clone(), EIGHT, None);
+        let marks = reboots_over(bench, &policy, &required(&["libc6"]), HOUR * 24 * 3 - HOUR * 2);
+        assert_eq!(marks.len(), 3, "once in each of three days: {marks:?}");
+        let apart = marks.windows(2).map(|two| two[1].at.since(two[0].at));
+        assert!(apart.into_iter().all(|apart| apart >= HOUR * 22), "{marks:?}");
+    }
+    let mark = RebootMark { at: START, reason: "libc6".to_owned(), window: "nights".to_owned() };
+    let mut bench = host(policy("07:00", "12:00"), START.plus(HOUR), Some(mark.clone()));
+    let effects = show(&mut bench, &required(&["libc6"]));
+    assert!(warnings(&effects).iter().any(|text| text.contains("required")), "it is told");
+    let outlook = bench.node.reboot().unwrap();
+    assert_eq!(outlook.last, Some(mark));
+    assert!(matches!(outlook.plan, RebootPlan::Due { at: due, .. } if due >= at(31)), "{outlook:?}");
+}
+
+#[test]
+fn a_mark_of_a_clock_that_was_ahead_does_not_lock_it() {
+    let mark = RebootMark { at: at(24 * 400), reason: "libc6".to_owned(), window: "nights".to_owned() };
+    let policy = policy("22:00", "04:00");
+    let bench = host(policy.clone(), START, Some(mark));
+    assert_eq!(reboots_over(bench, &policy, &required(&["libc6"]), HOUR * 24).len(), 1);
+}
+
+#[test]
+fn a_paused_host_stays_up() {
+    let mut bench = host(policy("00:00", "00:00"), at(12), None);
+    let pause = Pause { reason: "debugging".to_owned(), since: bench.now, until: None };
+    bench.give(NodeInput::Pause(pause));
+    bench.give(NodeInput::Ran(Box::new(report(0, 1))));
+    show(&mut bench, &required(&[]));
+    for _ in 0..60 {
+        let mut effects = bench.pass(Duration::from_secs(60));
+        if run_of(&effects).is_some() {
+            effects.extend(bench.give(NodeInput::Ran(Box::new(report(0, 1)))));
+        }
+        assert_eq!(reboot_of(&effects), None);
+    }
+    assert_eq!(bench.node.reboot().unwrap().plan, RebootPlan::Paused);
+    bench.give(NodeInput::Resume);
+    let effects = bench.give(NodeInput::Ran(Box::new(report(0, 1))));
+    assert!(reboot_of(&effects).is_some(), "after the pause: {effects:?}");
+}
+
+#[test]
+fn a_failure_is_tried_again_with_a_bound_and_the_host_is_kept_meanwhile() {
+    let mut bench = host(policy("00:00", "00:00"), at(12), None);
+    let first = show(&mut bench, &required(&["libc6"]));
+    let (mut tries, mut runs) = (Vec::new(), 0);
+    for minute in 0..10 * 60 {
+        let mut effects = if minute == 0 { first.clone() } else { bench.pass(Duration::from_secs(60)) };
+        if minute > 0 && run_of(&effects).is_some() {
+            runs += 1;
+            effects = bench.give(NodeInput::Ran(Box::new(report(0, 1))));
+        }
+        if let Some(mark) = reboot_of(&effects) {
+            tries.push(mark.at);
+            // The last try is accepted, and the host does not go down.
+            if tries.len() < MAX_REBOOT_TRIES as usize {
+                let effects = bench.give(NodeInput::RebootFailed("no bus".to_owned()));
+                assert!(warnings(&effects).iter().any(|text| text.contains("no bus")), "{effects:?}");
+                assert!(facts(&effects).is_empty());
+            }
+        }
+        assert!(bench.wait().is_some(), "minute {minute}");
+    }
+    assert_eq!(tries.len(), MAX_REBOOT_TRIES as usize, "{tries:?}");
+    assert!(tries.windows(2).all(|two| two[1].since(two[0]) >= REBOOT_RETRY), "{tries:?}");
+    assert!(runs > 50, "only {runs} runs in 10 h, of which {GOES_DOWN_WITHIN:?} were waited for");
+}

@@ -1,0 +1,221 @@
+//! Which files a change may overwrite or remove: their versions are kept before (CNV-8).
+//!
+//! Invariant: nothing is read here but names, and what the account files and a tree's state say.
+
+use std::collections::BTreeSet;
+
+use catalog::module::OnRemove;
+use catalog::schema::{self, Manages};
+use catalog::types::{ArchiveSpec, DROP_IN_TEXT, Ensure, FSTAB, Spec, TreeSpec, UnitSpec};
+use converge::kinds::Checked;
+use converge::kinds::repository::RepositoryPaths;
+use converge::kinds::tree::{self, TreeEntry};
+use converge::versions::{FilePrivacy, LIMITS};
+use converge::{LedgerEntry, Prior};
+use host::{ListedKind, ListedNames};
+use model::collect::CollectInserting;
+use model::{Fields, PathState};
+
+use crate::provider::{Provider, StateProvider};
+use crate::tree::FileTree;
+use crate::{Kinds, archive, hostname, ssh_key};
+
+/// The most entries of a directory that are looked at, and of all that is below it.
+const MAX_ENTRIES: usize = 20_000;
+/// The most levels below a directory that are looked at.
+const MAX_DEPTH: usize = 64;
+
+/// A file that a change may overwrite or remove.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TouchedFile {
+    /// Its path on the host.
+    pub path: String,
+    /// Whom its content may concern, the resource's `sensitive` apart.
+    pub privacy: FilePrivacy,
+}
+
+/// The files that a change may overwrite or remove.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct TouchedFiles {
+    /// The files, at most [`converge::versions::VersionLimits::change_files`] of them.
+    pub files: Vec<TouchedFile>,
+    /// How many there are besides, below [`TouchedFiles::directory`].
+    pub left_out: u64,
+    /// The directory that all of them are in, where it is one.
+    pub directory: Option<String>,
+}
+
+impl TouchedFiles {
+    fn add(&mut self, path: String, privacy: FilePrivacy) {
+        if self.files.len() < LIMITS.change_files {
+            self.files.push(TouchedFile { path, privacy });
+        } else {
+            self.left_out += 1;
+        }
+    }
+}
+
+impl Kinds {
+    /// The files that a resource manages, or of which it manages a part: those that it writes. Of a
+    /// user or package, whose tools write, and of a command there are none.
+    pub fn managed_files(&self, spec: &Spec) -> Vec<TouchedFile> {
+        let by_mode = |path: &str, declared| TouchedFile {
+            path: path.to_owned(),
+            privacy: FilePrivacy::ByMode { declared },
+        };
+        let public = |path: String| TouchedFile { path, privacy: FilePrivacy::Public };
+        let texts = |paths: &[&str]| paths.iter().map(|path| public((*path).to_owned())).collect();
+        match spec {
+            Spec::File(spec) => vec![by_mode(&spec.path, spec.ownership.mode)],
+            Spec::Download(spec) => vec![by_mode(&spec.path, spec.ownership.mode)],
+            Spec::Line(spec) => vec![by_mode(&spec.path, spec.ownership.mode)],
+            Spec::Block(spec) => vec![by_mode(&spec.file.path, spec.file.ownership.mode)],
+            Spec::Ini(spec) => vec![by_mode(&spec.file.path, spec.file.ownership.mode)],
+            Spec::Json(spec) => vec![by_mode(&spec.file.path, spec.file.ownership.mode)],
+            Spec::Symlink(spec) => vec![by_mode(&spec.path, None)],
+            Spec::Tree(spec) => spec
+                .files
+                .keys()
+                .map(|name| by_mode(&format!("{}/{name}", spec.path), spec.file_mode))
+                .collect(),
+            Spec::Host(spec) => texts(&[&spec.path]),
+            Spec::Sudo(spec) => texts(&[&spec.path]),
+            Spec::Sysctl(spec) => texts(&[&spec.path]),
+            Spec::Mount(_) => texts(&[FSTAB]),
+            Spec::Hostname(_) => texts(&[hostname::NAME, hostname::MACHINE_INFO]),
+            Spec::Repository(spec) => {
+                let paths = RepositoryPaths::of(&spec.name);
+                texts(&[&paths.sources, &paths.preferences, &paths.armored_key, &paths.binary_key])
+            }
+            // A file of keys that let others in is closed to others, and no secret.
+            Spec::SshKey(spec) => ssh_key::path(spec, self).map(public).into_iter().collect(),
+            Spec::Unit(spec) => unit_files(spec, None).into_iter().map(|path| by_mode(&path, None)).collect(),
+            // Which files an archive has is known once it is unpacked.
+            Spec::Archive(_)
+            | Spec::Directory(_)
+            | Spec::Exec(_)
+            | Spec::Custom(_)
+            | Spec::Package(_)
+            | Spec::User(_)
+            | Spec::Group(_) => Vec::new(),
+        }
+    }
+
+    /// The files that applying a resource may overwrite or remove, given what its check saw.
+    pub fn touched_by_apply(&self, spec: &Spec, checked: &Checked) -> TouchedFiles {
+        if !Provider::of(spec).works_here(self) {
+            return TouchedFiles::default();
+        }
+        match (spec, &checked.prior) {
+            (Spec::Directory(spec), Prior::Path(PathState::Directory { empty: false, .. }))
+                if spec.ensure == Ensure::Absent && spec.recurse =>
+            {
+                self.below(&spec.path)
+            }
+            (Spec::Tree(spec), Prior::State(Some(now))) => {
+                tree_files(spec, now, tree::desired(spec, Some(now)).ok().flatten().as_ref())
+            }
+            (Spec::Archive(spec), Prior::State(Some(now))) => edited_members(self, spec, now),
+            // Nothing is there that could be lost.
+            (_, Prior::Path(state)) if !matches!(state, PathState::File { .. }) => TouchedFiles::default(),
+            (Spec::Unit(unit), Prior::State(now)) => {
+                let paths = unit_files(unit, now.as_ref()).into_iter();
+                let files = paths
+                    .map(|path| TouchedFile { path, privacy: FilePrivacy::ByMode { declared: None } })
+                    .collect();
+                TouchedFiles { files, ..TouchedFiles::default() }
+            }
+            _ => TouchedFiles { files: self.managed_files(spec), ..TouchedFiles::default() },
+        }
+    }
+
+    /// The files that removing what left the set may overwrite or remove.
+    pub fn touched_by_removal(&self, entry: &LedgerEntry, how: OnRemove) -> TouchedFiles {
+        if how == OnRemove::Keep {
+            return TouchedFiles::default();
+        }
+        let whole = schema::find(&entry.kind).is_some_and(|kind| kind.manages == Manages::Path);
+        if matches!(entry.prior, Prior::Path(_)) && !entry.attributes.contains_key("tree") {
+            // What a part did stays.
+            let privacy = FilePrivacy::ByMode { declared: None };
+            let file = whole.then(|| TouchedFile { path: entry.path.clone(), privacy });
+            return TouchedFiles { files: file.into_iter().collect(), ..TouchedFiles::default() };
+        }
+        let Ok(spec) = schema::bind_removal(&entry.kind, &entry.path, &entry.attributes) else {
+            return TouchedFiles::default();
+        };
+        match &spec {
+            Spec::Tree(tree) => {
+                let now = tree.observe(self).ok().flatten().unwrap_or_default();
+                tree_files(tree, &now, None)
+            }
+            Spec::Archive(archive) => {
+                let now = archive.observe(self).ok().flatten().unwrap_or_default();
+                edited_members(self, archive, &now)
+            }
+            _ => TouchedFiles { files: self.managed_files(&spec), ..TouchedFiles::default() },
+        }
+    }
+
+    /// Every regular file below a directory, other file systems left out.
+    fn below(&self, directory: &str) -> TouchedFiles {
+        let mut touched = TouchedFiles { directory: Some(directory.to_owned()), ..TouchedFiles::default() };
+        let mut waiting = vec![(directory.to_owned(), 0)];
+        let mut seen = 0;
+        while let Some((directory, depth)) = waiting.pop() {
+            // What cannot be looked at is the removal's to report.
+            let listed = self.host.list(&directory, ListedNames::All(MAX_ENTRIES)).ok().flatten();
+            for entry in listed.unwrap_or_default() {
+                seen += 1;
+                if seen > MAX_ENTRIES {
+                    return touched;
+                }
+                let path = format!("{directory}/{}", entry.name);
+                match entry.kind {
+                    ListedKind::File => touched.add(path, FilePrivacy::ByMode { declared: None }),
+                    ListedKind::Directory if depth < MAX_DEPTH => waiting.push((path, depth + 1)),
+                    ListedKind::Directory | ListedKind::Symlink(_) | ListedKind::Other => {}
+                }
+            }
+        }
+        touched
+    }
+}
+
+/// The files of a tree that a change from one state to another overwrites or removes.
+fn tree_files(spec: &TreeSpec, now: &Fields, to: Option<&Fields>) -> TouchedFiles {
+    let mut touched = TouchedFiles { directory: Some(spec.path.clone()), ..TouchedFiles::default() };
+    let (tree, privacy) = (FileTree::of(spec), FilePrivacy::ByMode { declared: spec.file_mode });
+    for (name, text) in now {
+        let changes = match to {
+            Some(to) => to.get(name).is_some_and(|wanted| wanted != text),
+            None => true,
+        };
+        if changes && matches!(TreeEntry::read(text), Some(TreeEntry::File { .. })) {
+            touched.add(tree.path_of(name), privacy);
+        }
+    }
+    touched
+}
+
+/// The files of an archive that are not as they were unpacked: of the others the archive has the content.
+fn edited_members(kinds: &Kinds, spec: &ArchiveSpec, now: &Fields) -> TouchedFiles {
+    let mut touched = TouchedFiles { directory: Some(spec.path.clone()), ..TouchedFiles::default() };
+    let (tree, privacy) = (FileTree::of_archive(spec), FilePrivacy::ByMode { declared: spec.file_mode });
+    let unpacked = archive::remembered(kinds, spec).ok().flatten().unwrap_or_default();
+    for (name, text) in now.iter().filter(|(name, text)| unpacked.get(*name) != Some(text)) {
+        if matches!(TreeEntry::read(text), Some(TreeEntry::File { .. })) {
+            touched.add(tree.path_of(name), privacy);
+        }
+    }
+    touched
+}
+
+/// The files of a unit's own: those that are declared, and those that it has now.
+fn unit_files(spec: &UnitSpec, now: Option<&Fields>) -> Vec<String> {
+    let declared: BTreeSet<String> = spec.files.values().map(|file| file.path.clone()).collect_inserting();
+    let drop_ins = now.into_iter().flatten().filter(|(_, text)| !text.is_empty());
+    let drop_ins = drop_ins.filter(|(name, _)| name.starts_with(DROP_IN_TEXT));
+    let extra = drop_ins.filter_map(|(name, _)| spec.file_path(name));
+    declared.into_iter().chain(extra).collect_inserting::<BTreeSet<String>>().into_iter().collect()
+}

@@ -1,0 +1,120 @@
+//! EXE-1, CNV-10: what is of another kind is replaced only with `force`, never a place of the system, and
+//! comes back when the replacement fails or its run died.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use std::collections::BTreeMap;
+use std::fs;
+use std::os::unix::fs::symlink;
+
+use catalog::schema::{BindContext, bind};
+use catalog::types::Spec;
+use common::{Lab, lab};
+use converge::run::Undo;
+use lang::Value;
+use serde_json::json;
+
+fn spec(kind: &str, path: &str, attributes: serde_json::Value) -> Spec {
+    let attributes: BTreeMap<String, Value> = serde_json::from_value(attributes).unwrap();
+    bind(kind, path, &attributes, &BindContext { files: &BTreeMap::new(), rendered: None }).unwrap()
+}
+
+fn full(lab: &Lab) {
+    lab.write("/srv/x/deep/file", b"bytes");
+}
+
+#[test]
+fn a_directory_goes_only_by_force() {
+    for (kind, more) in [("file", json!({"content": "new"})), ("symlink", json!({"target": "/there"}))] {
+        let lab = lab();
+        full(&lab);
+        let why = lab.failed_check(&spec(kind, "/srv/x", more.clone()));
+        assert!(why.contains("is a directory") && why.contains("`force: true`"), "{why}");
+        let mut forced = more;
+        forced["force"] = json!(true);
+        let forced = spec(kind, "/srv/x", forced);
+        let checked = lab.check(&forced);
+        assert!(checked.note.unwrap().contains("cannot be undone"));
+        let edit = checked.edit.unwrap();
+        assert_eq!(edit.from().unwrap()["entries"], "removed with everything inside");
+        assert!(lab.apply(&forced).unwrap().changed);
+        assert!(!lab.apply(&forced).unwrap().changed);
+        assert!(!lab.path("/srv/x").is_dir());
+        assert_eq!(fs::read_dir(lab.path("/srv")).unwrap().count(), 1, "nothing is left beside it");
+    }
+}
+
+#[test]
+fn a_file_and_a_link_make_way_for_a_directory_and_come_back() {
+    let lab = lab();
+    full(&lab);
+    lab.write("/srv/file", b"bytes");
+    symlink("/srv/x", lab.path("/srv/link")).unwrap();
+    for path in ["/srv/file", "/srv/link"] {
+        let why = lab.failed_check(&spec("directory", path, json!({})));
+        assert!(why.contains("is not a directory") && why.contains("`force: true`"), "{why}");
+        let forced = spec("directory", path, json!({"force": true, "mode": "0750"}));
+        let checked = lab.check(&forced);
+        let kept = lab.kinds.keep_prior(&forced, &checked).unwrap();
+        assert!(lab.apply(&forced).unwrap().changed);
+        assert!(!lab.apply(&forced).unwrap().changed);
+        assert!(fs::symlink_metadata(lab.path(path)).unwrap().is_dir());
+        let undo = Undo {
+            path: path.to_owned(),
+            prior: checked.prior,
+            kept,
+            kind: "directory".to_owned(),
+            attributes: BTreeMap::new(),
+        };
+        lab.kinds.undo(&undo).unwrap();
+    }
+    assert_eq!((lab.read("/srv/file"), lab.read("/srv/x/deep/file")), ("bytes".into(), "bytes".into()));
+    assert!(lab.path("/srv/link").is_symlink());
+}
+
+#[test]
+fn what_is_refused_leaves_the_directory_where_it_was() {
+    let lab = lab();
+    full(&lab);
+    let refused = spec("file", "/srv/x", json!({"content": "new", "force": true, "validate": ["false"]}));
+    assert!(lab.apply(&refused).is_err());
+    assert_eq!(lab.read("/srv/x/deep/file"), "bytes");
+    assert_eq!(fs::read_dir(lab.path("/srv")).unwrap().count(), 1);
+}
+
+#[test]
+fn a_run_that_died_in_the_middle_is_ended_at_the_next_start() {
+    let lab = lab();
+    full(&lab);
+    // Killed before the new file was there: the directory comes back.
+    lab.kinds.host().set_aside("/srv/x").unwrap();
+    assert!(!lab.path("/srv/x").exists());
+    lab.kinds.sweep(["/srv/x"]);
+    assert_eq!(lab.read("/srv/x/deep/file"), "bytes");
+    // Killed after it: the directory goes.
+    lab.kinds.host().set_aside("/srv/x").unwrap();
+    lab.write("/srv/x", b"new");
+    lab.kinds.sweep(["/srv/x"]);
+    assert_eq!((lab.read("/srv/x"), fs::read_dir(lab.path("/srv")).unwrap().count()), ("new".into(), 1));
+}
+
+#[test]
+fn places_of_the_system_stay() {
+    let lab = lab();
+    lab.write("/etc/systemd/file", b"x");
+    lab.write("/usr/lib/file", b"x");
+    symlink("usr/lib", lab.path("/lib")).unwrap();
+    let table = [
+        spec("file", "/etc/systemd", json!({"content": "", "force": true})),
+        spec("symlink", "/usr/lib", json!({"target": "x", "force": true})),
+        spec("directory", "/lib", json!({"force": true})),
+        spec("directory", "/usr/lib", json!({"state": "absent", "recurse": true})),
+        spec("directory", "/etc", json!({"state": "absent", "recurse": true})),
+    ];
+    for spec in table {
+        let why = lab.failed_check(&spec);
+        assert!(why.contains("is a place of the system"), "{why}");
+    }
+}
