@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use catalog::types::{FSTAB, Spec};
+use catalog::types::{FSTAB, Spec, UNIT_FOLDER};
 
 use crate::kinds::repository::RepositoryPaths;
 use crate::{BoundModule, BoundResource, Desired, ResourceId, When};
@@ -23,8 +23,6 @@ pub const PACKAGE_DATABASE: &str = "/var/lib/dpkg/status";
 pub const ACCOUNT_FILES: [&str; 4] = ["/etc/passwd", "/etc/shadow", "/etc/group", "/etc/gshadow"];
 /// What the host's names are kept in.
 const NAME_FILES: [&str; 2] = ["/etc/hostname", "/etc/machine-info"];
-/// Where a unit of the operator's, or a mask, lies.
-const UNIT_FOLDER: &str = "/etc/systemd/system";
 /// Where the kernel's parameters are.
 const PARAMETERS: &str = "/proc/sys";
 
@@ -48,6 +46,16 @@ struct WatchedDirectory {
     entries: BTreeMap<String, Vec<WatchMember>>,
     /// Of interest to these whatever its name is.
     any: Vec<WatchMember>,
+}
+
+impl WatchedDirectory {
+    /// One that is watched only because others lie below it has neither.
+    fn interest(&self) -> DirectoryInterest {
+        match self.entries.is_empty() && self.any.is_empty() {
+            true => DirectoryInterest::Entries,
+            false => DirectoryInterest::Contents,
+        }
+    }
 }
 
 /// One thing to watch.
@@ -123,18 +131,12 @@ impl WatchPlan {
 
     /// The directories, each after those above it, by their paths without a slash at the end.
     pub fn directories(&self) -> impl Iterator<Item = (&str, DirectoryInterest)> {
-        self.directories.iter().map(|(path, directory)| {
-            let above = directory.entries.is_empty() && directory.any.is_empty();
-            let interest = if above { DirectoryInterest::Entries } else { DirectoryInterest::Contents };
-            (path.as_str(), interest)
-        })
+        self.directories.iter().map(|(path, directory)| (path.as_str(), directory.interest()))
     }
 
     /// How much of a directory is of interest; `None` when it is not watched.
     pub fn interest(&self, directory: &str) -> Option<DirectoryInterest> {
-        let directory = self.directories.get(directory)?;
-        let above = directory.entries.is_empty() && directory.any.is_empty();
-        Some(if above { DirectoryInterest::Entries } else { DirectoryInterest::Contents })
+        self.directories.get(directory).map(WatchedDirectory::interest)
     }
 
     /// Whose an entry of a directory is.
@@ -215,11 +217,6 @@ impl WatchPlan {
     /// The paths of kernel parameters, which tell of no change and have to be read.
     pub fn parameters(&self) -> impl Iterator<Item = &str> {
         self.parameters.keys().map(String::as_str)
-    }
-
-    /// Whether anything mounted is watched.
-    pub fn watches_mounts(&self) -> bool {
-        !self.mounts.is_empty()
     }
 
     /// Whether the host's name is watched.

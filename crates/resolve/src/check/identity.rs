@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use catalog::params::is_dynamic;
-use catalog::schema::{self, Manages};
+use catalog::schema::{self, Manages, Short};
 use catalog::types::{PathClaim, declared_claims};
 use lang::Value;
 
@@ -42,9 +42,10 @@ fn claims(placed: &Placed) -> Vec<PathClaim> {
     declared_claims(&resource.kind, &resource.name, &resource.attributes)
 }
 
-/// Its identity is its path.
+/// Its identity is its path: it manages one, and is named by it.
 fn is_path(placed: &Placed) -> bool {
-    matches!(placed.resource.kind.as_str(), "file" | "download" | "directory" | "archive" | "symlink")
+    let kind = schema::find(&placed.resource.kind);
+    kind.is_some_and(|kind| kind.manages == Manages::Path && kind.short == Short::Path)
 }
 
 /// Its identity is a thing of the host, whichever module declares it.
@@ -53,27 +54,42 @@ fn is_thing(placed: &Placed) -> bool {
     is_path(placed) || manages == Some(Manages::State)
 }
 
-/// Which resources claim which path whole.
+/// A declaration and the module in which it stands.
+#[derive(Clone, Copy)]
+struct Declared<'p> {
+    module: &'p str,
+    placed: &'p Placed,
+}
+
+/// A declaration that claims a part of a file.
+struct PartOfFile<'p> {
+    by: Declared<'p>,
+    path: String,
+    what: &'static str,
+}
+
+/// Which resources claim which path, whole or a part of it.
 #[derive(Default)]
 struct Claimed<'p> {
-    whole: BTreeMap<String, Vec<(&'p str, &'p Placed)>>,
-    parts: Vec<(&'p str, &'p Placed, String, &'static str)>,
+    whole: BTreeMap<String, Vec<Declared<'p>>>,
+    parts: Vec<PartOfFile<'p>>,
 }
 
 /// Two resources that claim one path, and in which words that is told.
 struct ClaimClash<'p> {
-    first: (&'p str, &'p Placed),
-    second: (&'p str, &'p Placed),
+    first: Declared<'p>,
+    second: Declared<'p>,
     message: String,
     help: &'static str,
 }
 
 impl<'p> Claimed<'p> {
     fn add(&mut self, module: &'p str, placed: &'p Placed) {
+        let by = Declared { module, placed };
         for claim in claims(placed) {
             match claim {
-                PathClaim::Whole(path) => self.whole.entry(path).or_default().push((module, placed)),
-                PathClaim::Part { path, what } => self.parts.push((module, placed, path, what)),
+                PathClaim::Whole(path) => self.whole.entry(path).or_default().push(by),
+                PathClaim::Part { path, what } => self.parts.push(PartOfFile { by, path, what }),
             }
         }
     }
@@ -84,34 +100,34 @@ impl<'p> Claimed<'p> {
         for (path, all) in &self.whole {
             for (at, second) in all.iter().enumerate() {
                 let first = all[..at].iter().find(|first| {
-                    let both = is_path(first.1) && is_path(second.1);
-                    !both && first.1.resource.label() != second.1.resource.label()
+                    let both = is_path(first.placed) && is_path(second.placed);
+                    !both && first.placed.resource.label() != second.placed.resource.label()
                 });
                 if let Some(first) = first {
-                    let (a, b) = (first.1.resource.label(), second.1.resource.label());
+                    let (a, b) = (first.placed.resource.label(), second.placed.resource.label());
                     let message = format!("`{b}` writes `{path}`, which `{a}` declares already");
                     let help = "keep one of them, or give one another name";
                     found.push(ClaimClash { first: *first, second: *second, message, help });
                 }
             }
         }
-        for (module, placed, path, what) in &self.parts {
+        for PartOfFile { by, path, what } in &self.parts {
             for whole in self.whole.get(path).into_iter().flatten().take(1) {
-                let (message, help) = match whole.1.resource.kind.as_str() {
+                let (message, help) = match whole.placed.resource.kind.as_str() {
                     kind @ ("directory" | "archive" | "symlink") => (
                         format!("{what} in `{path}`, which is declared as a `{kind}`"),
                         "a part can only be of a file: keep one of them",
                     ),
-                    _ if whole.0 == *module => (
+                    _ if whole.module == by.module => (
                         format!("{what} in `{path}`, which another resource writes whole"),
                         "put it into that file's content",
                     ),
                     _ => (
-                        format!("{what} in `{path}`, which module `{}` writes whole", whole.0),
+                        format!("{what} in `{path}`, which module `{}` writes whole", whole.module),
                         "put it into that file's content",
                     ),
                 };
-                found.push(ClaimClash { first: *whole, second: (module, placed), message, help });
+                found.push(ClaimClash { first: *whole, second: *by, message, help });
             }
         }
         found
@@ -157,9 +173,11 @@ fn claimed_twice(file: &str, resources: &[Placed], sink: &mut Sink) {
     let mut claimed = Claimed::default();
     resources.iter().for_each(|placed| claimed.add("", placed));
     let mut clashes = claimed.clashes();
-    clashes.sort_by_key(|clash| clash.second.1.at);
+    clashes.sort_by_key(|clash| clash.second.placed.at);
     for ClaimClash { first, second, message, help } in clashes {
-        sink.error(file, "E084", second.1.at, message).help(help).label(first.1.at, "declared here");
+        sink.error(file, "E084", second.placed.at, message)
+            .help(help)
+            .label(first.placed.at, "declared here");
     }
 }
 
@@ -190,40 +208,38 @@ fn ids(file: &str, decl: &ModuleDecl, sink: &mut Sink) {
 
 /// Pairs of modules that declare one thing differently.
 pub(crate) fn clashes(decls: &BTreeMap<String, ModuleDecl>) -> Vec<Clash> {
-    let mut known: BTreeMap<String, Vec<(&str, &Placed)>> = BTreeMap::new();
+    let mut known: BTreeMap<String, Vec<Declared<'_>>> = BTreeMap::new();
     let mut claimed = Claimed::default();
     for (module, decl) in decls {
         for placed in &decl.resources {
             if let (true, Some(identity)) = (is_thing(placed), identity(placed)) {
-                known.entry(identity).or_default().push((module, placed));
+                known.entry(identity).or_default().push(Declared { module, placed });
             }
             claimed.add(module, placed);
         }
     }
     let mut found = Vec::new();
     for declared in known.values() {
-        for (i, (first, a)) in declared.iter().enumerate() {
-            for (second, b) in declared.iter().skip(i + 1).filter(|(_, b)| !alike(a, b)) {
-                let message =
-                    format!("`{}` is declared in module `{first}` too, differently", b.resource.label());
+        for (i, first) in declared.iter().enumerate() {
+            for second in declared.iter().skip(i + 1).filter(|one| !alike(first.placed, one.placed)) {
+                let (label, module) = (second.placed.resource.label(), first.module);
+                let message = format!("`{label}` is declared in module `{module}` too, differently");
                 let help = "keep one declaration, or keep the modules apart";
-                found.push(clash(first, a, second, b, message, help));
+                found.push(clash(*first, *second, message, help));
             }
         }
     }
-    let apart = claimed.clashes().into_iter().filter(|clash| clash.first.0 != clash.second.0);
-    found.extend(apart.map(|ClaimClash { first, second, message, help }| {
-        clash(first.0, first.1, second.0, second.1, message, help)
-    }));
+    let apart = claimed.clashes().into_iter().filter(|clash| clash.first.module != clash.second.module);
+    found.extend(apart.map(|of| clash(of.first, of.second, of.message, of.help)));
     found
 }
 
-fn clash(first: &str, a: &Placed, second: &str, b: &Placed, message: String, help: &str) -> Clash {
+fn clash(first: Declared<'_>, second: Declared<'_>, message: String, help: &str) -> Clash {
     Clash {
-        first: first.to_owned(),
-        first_at: a.at,
-        second: second.to_owned(),
-        second_at: b.at,
+        first: first.module.to_owned(),
+        first_at: first.placed.at,
+        second: second.module.to_owned(),
+        second_at: second.placed.at,
         message,
         help: help.to_owned(),
     }
