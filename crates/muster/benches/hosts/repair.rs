@@ -79,7 +79,7 @@ fn idle(host: &BootedHost, sizes: Sizes) {
     let share = daemon.idle_share(Duration::from_secs(sizes.idle_secs));
     let (now, most) = daemon.memory();
     row("processor of the idle daemon", share * 100.0, 0.1, "% of a core");
-    row("resident memory of the idle daemon", now, 15.0, "MiB");
+    plain("resident memory of the idle daemon", now, "MiB");
     row("resident memory at the peak", most, 30.0, "MiB");
     host.wait_until("it is still up", MINUTE, || {
         host.ok(["systemctl", "is-active", "muster-agent"]) == "active\n"

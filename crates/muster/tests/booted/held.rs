@@ -9,8 +9,8 @@ use test_support::agent_state;
 use test_support::booted::BootedHost;
 use test_support::programs::muster_agent;
 
-const AGENT: &str = "/usr/local/bin/muster-agent";
-const STATE: &str = "/var/lib/held";
+pub const AGENT: &str = "/usr/local/bin/muster-agent";
+pub const STATE: &str = "/var/lib/held";
 
 /// The agent's program on a host, with a membership of a fleet that is nowhere.
 pub struct HeldAgent<'h> {
