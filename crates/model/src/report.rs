@@ -14,6 +14,8 @@ pub const MAX_TEXT: usize = 4 * 1024;
 pub const MAX_NOTED_FAILURES: usize = 4;
 /// The longest [`FailureNote::reason`], in bytes.
 pub const MAX_NOTED_REASON: usize = 240;
+/// The longest resource that a control plane keeps of a failure, in bytes.
+pub const MAX_NOTED_RESOURCE: usize = 512;
 /// The longest [`FailureCause::detail`], in bytes.
 pub const MAX_CAUSE_DETAIL: usize = 160;
 /// The longest reason of a [`Pause`], in bytes.
@@ -166,7 +168,7 @@ pub enum FailureCode {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct FailureNote {
-    /// `module/type:name`; a module where its `verify` failed.
+    /// `module/type:name`; a module where its `verify` failed. At most [`MAX_NOTED_RESOURCE`] bytes.
     pub resource: String,
     /// Why, as programs compare it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -212,10 +214,16 @@ impl RunReport {
         let failed = self.items.iter().filter(|item| item.action == Action::Failed);
         let note = |item: &ResourceReport| {
             let reason = item.reason.as_deref().unwrap_or_default();
+            // What a node sends is as long as its report may be.
+            let clip = |text: &str, most: usize| text[..text.floor_char_boundary(most)].to_owned();
+            let clip_cause = |cause: &FailureCause| FailureCause {
+                code: cause.code,
+                detail: clip(&cause.detail, MAX_CAUSE_DETAIL),
+            };
             FailureNote {
-                resource: item.resource.clone(),
-                cause: item.cause.clone(),
-                reason: reason[..reason.floor_char_boundary(MAX_NOTED_REASON)].to_owned(),
+                resource: clip(&item.resource, MAX_NOTED_RESOURCE),
+                cause: item.cause.as_ref().map(clip_cause),
+                reason: clip(reason, MAX_NOTED_REASON),
             }
         };
         failed.take(MAX_NOTED_FAILURES).map(note).collect()
