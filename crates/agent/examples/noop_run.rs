@@ -35,10 +35,10 @@ fn main() {
     let runner = Runner::new(machine.kinds.clone(), storage, "host.test".to_owned());
     let traits = providers::traits::collect(machine.kinds.host(), "bench", now()).traits;
     let order = RunOrder { seq: 1, root: adoption.root, intended: true, pause: None, scope: RunScope::All };
-    let first = runner.run(&order, &traits, RunMode::Apply, RunScope::All).unwrap();
+    let first = runner.run(&order, &traits, RunMode::Apply).unwrap().report;
     assert_eq!((first.counts.changed, first.counts.failed), (count as u32, 0));
     let agent = median(|| {
-        let report = runner.run(&order, &traits, RunMode::Apply, RunScope::All).unwrap();
+        let report = runner.run(&order, &traits, RunMode::Apply).unwrap().report;
         assert_eq!((report.counts.ok, report.counts.changed), (count as u32, 0));
     });
     let files: Vec<PathBuf> =

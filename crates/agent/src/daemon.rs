@@ -44,7 +44,6 @@ use crate::healing::HostWatch;
 use crate::local::messages::PauseView;
 use crate::local::state::SharedLocalState;
 use crate::machine::Machine;
-use crate::outcomes::LastRunView;
 use crate::release::ActiveRelease;
 use crate::render::chain;
 use crate::runner::{self, Runner};
@@ -124,7 +123,7 @@ impl Daemon {
         let session = Arc::new(machine.session()?);
         let (identity, restored, seed) = machine.start_of_node()?;
         let mut collectors = Collectors::new(env!("CARGO_PKG_VERSION"));
-        collectors.set_ttls(&restored.policy.trait_ttl_secs);
+        collectors.set_ttls(&restored.settings.policy.trait_ttl_secs);
         let node = Node::new(identity, restored, seed, now());
         let (handle, inbox) = events::channel();
         let state_dir = machine.state().to_owned();
@@ -342,7 +341,7 @@ impl Daemon {
                         self.sync.links.requested();
                     }
                 }
-                NodeInput::Adopted(policy) => self.collectors_follow(policy),
+                NodeInput::Adopted(settings) => self.collectors_follow(&settings.policy),
                 NodeInput::Traits(_) => {
                     let seen = self.observed.lock().unwrap_or_else(PoisonError::into_inner).take();
                     if let Some(seen) = seen {
@@ -446,9 +445,9 @@ impl Daemon {
             let (seq, root) = (adoption.seq, adoption.root);
             let adopted = storage.run(move |durable| release.adopt(durable, &adoption)).await;
             let input = match adopted {
-                Ok(policy) => {
+                Ok(settings) => {
                     tracing::info!(seq, root = %root.short(), "adopted a release");
-                    NodeInput::Adopted(policy)
+                    NodeInput::Adopted(settings)
                 }
                 Err(error) => NodeInput::AdoptFailed(chain(&error)),
             };
@@ -475,27 +474,22 @@ impl Daemon {
                 if order.scope == RunScope::All {
                     heal::follow(&watch, &runner, &storage, &traits);
                 }
-                runner.run_watched(&order, &traits, RunMode::Apply, order.scope.clone())
+                runner.run(&order, &traits, RunMode::Apply)
             }));
-            if healing {
-                let input = heal::healed(run, &local, &log);
-                return handle.send_blocking(DaemonEvent::Input(input));
-            }
-            let ran = match run {
-                Ok(Ok(run)) => {
-                    log.lock().unwrap_or_else(PoisonError::into_inner).ended(&run.report);
-                    let before = local.shown().last_run;
-                    let view = LastRunView::after(before.as_deref(), &run.report, run.resources);
-                    Ok((run.report, view))
-                }
+            let run = match run {
+                Ok(Ok(run)) => Ok(run),
                 Ok(Err(error)) => Err(chain(&error)),
                 Err(_) => Err("the agent panicked; see its log".to_owned()),
             };
-            let input = match &ran {
-                Ok((report, _)) => NodeInput::Ran(Box::new(report.clone())),
+            let input = match &run {
+                Ok(run) => NodeInput::Ran(Box::new(run.report.clone())),
                 Err(why) => NodeInput::RunFailed(why.clone()),
             };
-            local.run_ended(ran);
+            match run {
+                Ok(run) if healing => heal::show(run, &local, &log),
+                Err(_) if healing => {}
+                run => local.run_ended(run.map(|run| heal::logged(run, &local, &log))),
+            }
             handle.send_blocking(DaemonEvent::Input(input));
         });
         if let Err(error) = spawned {

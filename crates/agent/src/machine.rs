@@ -153,13 +153,13 @@ impl Machine {
         let failed = |source| OpenMachineError::State { path: self.state.clone(), source };
         let durable = &self.durable;
         let adoption = durable.adoption().map_err(failed)?;
-        let policy = match &adoption {
-            Some(adoption) => durable.policy(adoption).map_err(failed)?,
+        let settings = match &adoption {
+            Some(adoption) => durable.settings(adoption).map_err(failed)?,
             None => Default::default(),
         };
         let restored = Restored {
             adoption,
-            policy,
+            settings,
             last_run: durable.last_run().map_err(failed)?,
             facts_pending: durable.facts_waiting() > 0,
             pause: durable.pause().map_err(failed)?,

@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use model::policy::Policy;
 use model::replication::SyncPolicy;
-use node::Adoption;
+use node::{Adoption, HeldSettings};
 use tokio::sync::watch;
 
 use crate::delegated::{DelegationGate, Delegations};
@@ -49,7 +49,7 @@ impl ActiveRelease {
         let mut terms = ReleaseTerms::default();
         let mut delegations = Delegations::default();
         if let Some(adoption) = durable.adoption()? {
-            terms.policy = durable.policy(&adoption)?;
+            terms.policy = durable.settings(&adoption)?.policy;
             delegations = terms.read(durable, &adoption);
         }
         let delegations = Arc::new(DelegationGate::new(delegations));
@@ -71,12 +71,13 @@ impl ActiveRelease {
     ///
     /// # Errors
     /// When it cannot be made durable; the one before counts still.
-    pub fn adopt(&self, durable: &Durable, adoption: &Adoption) -> Result<Policy, StateError> {
+    pub fn adopt(&self, durable: &Durable, adoption: &Adoption) -> Result<HeldSettings, StateError> {
         let mut terms = ReleaseTerms::default();
-        let policy = self.delegations.adopt(|| durable.adopt(adoption), || terms.read(durable, adoption))?;
-        terms.policy = policy.clone();
+        let settings =
+            self.delegations.adopt(|| durable.adopt(adoption), || terms.read(durable, adoption))?;
+        terms.policy = settings.policy.clone();
         self.terms.send_replace(terms);
-        Ok(policy)
+        Ok(settings)
     }
 }
 

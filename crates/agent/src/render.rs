@@ -7,7 +7,7 @@ use model::delta::render_edit;
 use model::report::PartialRun;
 pub use model::text::chain;
 use model::{Action, Contention, Pause, RunReport, Timestamp};
-use node::{RebootOutlook, RebootPlan};
+use node::RebootOutlook;
 
 /// What was done about a resource, in a word or two.
 pub fn word(action: Option<Action>) -> &'static str {
@@ -55,16 +55,9 @@ pub fn pause(pause: &Pause, now: Timestamp) -> String {
 
 /// What requires a reboot, and what becomes of it.
 pub fn reboot(reboot: &RebootOutlook, now: Timestamp) -> String {
-    let plan = match &reboot.plan {
-        RebootPlan::ByHand => "no window is declared: reboot by hand".to_owned(),
-        RebootPlan::Paused => "not while the host is paused".to_owned(),
-        RebootPlan::Due { at, window } => format!("at {at} in the window {window}"),
-        RebootPlan::GoesDown { since } => format!("the host goes down, told {}", when(*since, now)),
-        RebootPlan::NoTime { window } => format!("the window {window} does not open"),
-    };
     let last = reboot.last.as_ref().map(|last| format!("; the last one {}", when(last.at, now)));
     let since = when(reboot.since, now);
-    format!("required by {}, known since {since}; {plan}{}", reboot.reason, last.unwrap_or_default())
+    format!("required by {}, known since {since}; {}{}", reboot.reason, reboot.plan, last.unwrap_or_default())
 }
 
 /// What fights over a resource, and what the agent does about it.

@@ -110,38 +110,18 @@ impl Runner {
         Runner { worker, hostname, bound, uses, collected_for, hanging: SharedHangingJobs::default() }
     }
 
-    /// Binds the held set and converges what is in scope, or only says what would change.
+    /// Binds the held set and converges what is in the order's scope, or only says what would change; says
+    /// of every resource what it came to. A host that is paused is only observed.
     ///
     /// # Errors
     /// When there is nothing to bind, no resource has the tag of a scope, or the state cannot be
     /// read.
-    pub fn run(
-        &self,
-        order: &RunOrder,
-        traits: &Value,
-        mode: RunMode,
-        scope: RunScope,
-    ) -> Result<RunReport, RunnerError> {
-        self.run_watched(order, traits, mode, scope).map(|run| run.report)
-    }
-
-    /// As [`Runner::run`]; says of every resource what it came to. A host that is paused is only
-    /// observed.
-    ///
-    /// # Errors
-    /// As [`Runner::run`].
-    pub fn run_watched(
-        &self,
-        order: &RunOrder,
-        traits: &Value,
-        mode: RunMode,
-        scope: RunScope,
-    ) -> Result<CompletedRun, RunnerError> {
+    pub fn run(&self, order: &RunOrder, traits: &Value, mode: RunMode) -> Result<CompletedRun, RunnerError> {
         let mode = if order.pause.is_some() { RunMode::Plan } else { mode };
         let durable = self.worker.storage.durable();
         let adoption = durable.adoption()?.ok_or(RunnerError::NothingHeld)?;
         let desired = self.desired(&adoption, traits)?;
-        scope.check(&desired)?;
+        order.scope.check(&desired)?;
         if mode == RunMode::Apply {
             // A plan may be made beside a run, and writes no records. It takes nothing away either: the
             // run may be on an earlier set, and about to record what it keeps.
@@ -156,7 +136,7 @@ impl Runner {
             root: order.root,
             intended: order.intended,
             started: now(),
-            scope,
+            scope: order.scope.clone(),
             east_secs: providers::clock::east_secs(self.worker.kinds.host(), now()),
         };
         let run = Run::new(desired.clone(), ledger, pending, mode, options);
@@ -408,13 +388,7 @@ impl JobWorker {
                 JobDone::Applied(applied)
             }
             JobWork::ApplyTogether { members, record } => {
-                let results = self.apply_together(&members, &record)?;
-                for (member, result) in members.iter().zip(&results) {
-                    if result.as_ref().is_ok_and(|applied| applied.changed) {
-                        self.changes.add(&member.resource.id);
-                    }
-                }
-                JobDone::AppliedTogether(results)
+                JobDone::AppliedTogether(self.apply_together(&members, &record)?)
             }
             JobWork::Verify { command, timeout, .. } => {
                 self.kinds.verify(&command, timeout)?;

@@ -29,13 +29,13 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use catalog::module::Module;
+use catalog::module::{Module, Params};
 use converge::{Ledger, LedgerEntry, Pending, Record, ResourceId};
 use model::log::{Cursor, Fact, FactBody, MAX_FACT_BYTES, MAX_FACTS};
 use model::object::MAX_BLOB;
 use model::policy::Policy;
 use model::{Digest, Incarnation, Kind, ObjectKey, Pause, Timestamp};
-use node::{Adoption, LastRun, RebootMark};
+use node::{Adoption, HeldSettings, LastRun, RebootMark};
 use spool::blobs::Partial;
 use spool::{BlobStore, Disk, FactLog, Journal, SpoolError, StateFile, StateLock};
 
@@ -298,16 +298,16 @@ impl Durable {
         self.load(&self.adoption, "read the release held")
     }
 
-    /// Makes an adoption durable; gives the channel's settings in it.
+    /// Makes an adoption durable; gives what it settles.
     ///
     /// # Errors
     /// When it cannot be written, or its set lacks something; the release held before is
     /// held still.
-    pub fn adopt(&self, adoption: &Adoption) -> Result<Policy, StateError> {
-        let policy = self.policy(adoption)?;
+    pub fn adopt(&self, adoption: &Adoption) -> Result<HeldSettings, StateError> {
+        let settings = self.settings(adoption)?;
         self.needed(adoption)?;
         self.adoption.store(adoption).map_err(spool("record the release"))?;
-        Ok(policy)
+        Ok(settings)
     }
 
     /// Takes away contents that neither the held set, nor an undo, nor the change that is fetched
@@ -326,19 +326,21 @@ impl Durable {
         self.contents.retain(&keep).map_err(spool("remove contents that nothing needs"))
     }
 
-    /// The channel's settings in a held release.
+    /// What a held release settles.
     ///
     /// # Errors
-    /// When they cannot be read.
-    pub fn policy(&self, adoption: &Adoption) -> Result<Policy, StateError> {
-        let mut policy = match adoption.objects.get(&ObjectKey::of(Kind::POLICY, "channel")) {
+    /// When it cannot be read.
+    pub fn settings(&self, adoption: &Adoption) -> Result<HeldSettings, StateError> {
+        let policy = match adoption.objects.get(&ObjectKey::of(Kind::POLICY, "channel")) {
             Some(stub) => self.parsed(&stub.digest)?,
             None => Policy::default(),
         };
-        if policy.reboot.is_some() && self.only_observes(adoption)? {
-            policy.reboot = None;
-        }
-        Ok(policy)
+        let is_params = |key: &ObjectKey| key.section.kind.as_str() == Kind::PARAMS;
+        let only_observes = match adoption.objects.iter().find(|(key, _)| is_params(key)) {
+            Some((_, stub)) => self.parsed::<Params>(&stub.digest)?.observe,
+            None => false,
+        };
+        Ok(HeldSettings { policy, only_observes })
     }
 
     fn needed(&self, adoption: &Adoption) -> Result<BTreeSet<Digest>, StateError> {

@@ -97,7 +97,7 @@ impl Host {
         let (seq, root, scope) = (held.seq, held.root, RunScope::All);
         let order = RunOrder { seq, root, intended: true, pause: None, scope };
         let runner = self.runner.clone();
-        let run = move || runner.run(&order, &Value::Map(Default::default()), mode, RunScope::All);
+        let run = move || runner.run(&order, &Value::Map(Default::default()), mode);
         spawn_blocking(run).await.unwrap().unwrap();
     }
 

@@ -279,6 +279,7 @@ fn facts_text(facts: &[FactRecord]) -> String {
             FactBody::Rebooting { reason, window } => {
                 format!("required by {}; window {}", printable(reason), printable(window))
             }
+            FactBody::NotRebooted { reason } => printable(reason).into_owned(),
             FactBody::Action(action) => format!("{}: {}", action.id, action.event),
             FactBody::Contended { resources, .. } if resources.is_empty() => "nothing any more".to_owned(),
             FactBody::Contended { resources, more } => {

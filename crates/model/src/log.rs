@@ -75,6 +75,11 @@ pub enum FactBody {
         /// The window's name.
         window: String,
     },
+    /// The host was to go down, and did not.
+    NotRebooted {
+        /// Why not, and what follows.
+        reason: String,
+    },
     /// Something happened to an action.
     Action(ActionFact),
     /// What something else changes again and again, all that is so now; nothing, when it is over.
@@ -106,6 +111,7 @@ impl FactBody {
             FactBody::Repaired { .. } => "repaired",
             FactBody::FileRestored { .. } => "fileRestored",
             FactBody::Rebooting { .. } => "rebooting",
+            FactBody::NotRebooted { .. } => "notRebooted",
             FactBody::Action(_) => "action",
             FactBody::Contended { .. } => "contended",
             FactBody::Unknown => "unknown",

@@ -26,13 +26,22 @@ pub struct Identity {
     pub built: Timestamp,
 }
 
+/// What the release that is held settles of how the node works.
+#[derive(Clone, Debug, Default)]
+pub struct HeldSettings {
+    /// The channel's settings.
+    pub policy: Policy,
+    /// The node's params say that it only observes.
+    pub only_observes: bool,
+}
+
 /// What the shell found in the state directory at the start.
 #[derive(Clone, Debug, Default)]
 pub struct Restored {
     /// The release adopted last.
     pub adoption: Option<Adoption>,
-    /// The channel's settings in it.
-    pub policy: Policy,
+    /// What it settles.
+    pub settings: HeldSettings,
     /// The last run.
     pub last_run: Option<LastRun>,
     /// Facts wait to be delivered.
@@ -58,8 +67,8 @@ pub enum NodeInput {
     Fetched,
     /// Something asked for could not be fetched; for people.
     FetchFailed(String),
-    /// The adoption is durable; these are the channel's settings in it.
-    Adopted(Policy),
+    /// The adoption is durable, and settles this.
+    Adopted(HeldSettings),
     /// The adoption could not be made durable; for people.
     AdoptFailed(String),
     /// A run ended.

@@ -18,7 +18,7 @@ pub mod witness;
 pub mod work;
 
 pub use healing::{Healing, ScanCause, Touched};
-pub use io::{Identity, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored, RunOrder};
+pub use io::{HeldSettings, Identity, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored, RunOrder};
 pub use reboot::{RebootMark, RebootOutlook, RebootPlan};
 pub use state::{Adoption, LastRun};
 pub use step::Node;

@@ -4,12 +4,14 @@
 //! traits say that it is required, the channel has a window for it
 //!   -> the host's own time in the window, nothing under way -> NodeEffect::Reboot(mark)
 //!        the host goes down, and comes back under another boot id
-//!        RebootFailed, or it does not go down: again after a while, MAX_TRIES times in one window
+//!        RebootFailed, or it does not go down: again after a while, MAX_REBOOT_TRIES times in one window
 //! ```
 //!
-//! Invariants: a channel without a window reboots nothing; the mark is durable before the host goes down;
-//! whatever asks for it again, a host reboots at most once while its window is open.
+//! Invariants: a channel without a window reboots nothing, and what only observes is not rebooted; the mark
+//! is durable before the host goes down; whatever asks for it again, a host reboots at most once while its
+//! window is open; nothing reboots by a clock that is known to be wrong.
 
+use std::fmt;
 use std::time::Duration;
 
 use model::exchange::TraitReport;
@@ -27,6 +29,11 @@ pub const REBOOT_RETRY: Duration = Duration::from_secs(5 * 60);
 pub const MAX_REBOOT_TRIES: u32 = 3;
 /// After so long a host that was told to go down is taken not to do so. Nothing is begun meanwhile.
 pub const GOES_DOWN_WITHIN: Duration = Duration::from_secs(10 * 60);
+/// A host whose clock differs from the control plane's by more is not rebooted.
+pub const MAX_REBOOT_CLOCK_DIFFERENCE: Duration = Duration::from_secs(5 * 60);
+/// After so long a mark of a time to come is taken for that of a clock that was ahead. Before, this clock
+/// may be the one that is wrong: a host without a clock of its own starts long ago.
+pub const FUTURE_MARK_COUNTS_FOR: Duration = Duration::from_secs(24 * 3600);
 /// The most packages that the reason names.
 const MAX_NAMED: usize = 10;
 
@@ -68,6 +75,11 @@ pub struct RebootOutlook {
 pub enum RebootPlan {
     /// The channel has no window for it: somebody reboots the host by hand.
     ByHand,
+    /// The node only observes: somebody reboots the host by hand.
+    OnlyObserves,
+    /// The host's clock is behind what it has verified, or differs from the control plane's by more than
+    /// [`MAX_REBOOT_CLOCK_DIFFERENCE`].
+    ClockWrong,
     /// The host is paused.
     Paused,
     /// It is made then, or as soon as what is under way has ended.
@@ -83,10 +95,32 @@ pub enum RebootPlan {
         since: Timestamp,
     },
     /// The window cannot be read, or does not open any more.
-    NoTime {
+    NeverOpens {
         /// The window's name.
         window: String,
     },
+}
+
+impl fmt::Display for RebootPlan {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            RebootPlan::ByHand => write!(f, "no window is declared: reboot by hand"),
+            RebootPlan::OnlyObserves => write!(f, "the node only observes: reboot by hand"),
+            RebootPlan::ClockWrong => write!(f, "not while the host's clock is wrong"),
+            RebootPlan::Paused => write!(f, "not while the host is paused"),
+            RebootPlan::Due { at, window } => write!(f, "due at {at} in the window {window}"),
+            RebootPlan::GoesDown { since } => write!(f, "the host goes down, told at {since}"),
+            RebootPlan::NeverOpens { window } => write!(f, "the window {window} does not open"),
+        }
+    }
+}
+
+/// What keeps a reboot from being made, whatever its window.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum RebootHold {
+    OnlyObserves,
+    ClockWrong,
+    Paused,
 }
 
 /// What requires a reboot.
@@ -101,13 +135,15 @@ struct Requirement {
 pub(crate) struct Reboots {
     required: Option<Requirement>,
     last: Option<RebootMark>,
+    /// When the agent started.
+    started: Timestamp,
     /// Not before the window opens anew after this.
     done_at: Option<Timestamp>,
     ordered: Option<Timestamp>,
     failures: u32,
     retry_at: Option<Timestamp>,
-    /// The host's place among those of the window, as a number.
-    place: u64,
+    /// What spreads the hosts over the window's beginning: a number of this host.
+    spread_key: u64,
 }
 
 impl Reboots {
@@ -115,13 +151,13 @@ impl Reboots {
         let [a, b, c, d, ..] = Digest::of(hostname.as_str().as_bytes()).0;
         Reboots {
             required: None,
-            // A clock that was set back since must not put the next one off.
-            done_at: last.as_ref().map(|mark| mark.at.min(now)),
+            started: now,
+            done_at: last.as_ref().map(|mark| mark.at),
             last,
             ordered: None,
             failures: 0,
             retry_at: None,
-            place: u32::from_le_bytes([a, b, c, d]).into(),
+            spread_key: u32::from_le_bytes([a, b, c, d]).into(),
         }
     }
 
@@ -143,7 +179,7 @@ impl Reboots {
 
     pub(crate) fn set_back(&mut self, back: Duration) {
         let times = [&mut self.done_at, &mut self.ordered, &mut self.retry_at];
-        for at in times.into_iter().flatten() {
+        for at in times.into_iter().flatten().chain([&mut self.started]) {
             *at = at.minus(back);
         }
         if let Some(required) = &mut self.required {
@@ -169,23 +205,28 @@ impl Reboots {
         }
         let window = TimeWindow::read(&policy.window).ok()?;
         let anew = match self.done_at {
-            Some(at) => Some(window.next_start(at.plus(Duration::from_millis(1)))?),
-            None => None,
+            Some(at) if at > now => {
+                let opens = window.next_start(at.plus(Duration::from_millis(1)));
+                let forgotten = self.started.plus(FUTURE_MARK_COUNTS_FOR);
+                opens.map_or(forgotten, |opens| opens.min(forgotten))
+            }
+            Some(at) => window.next_start(at.plus(Duration::from_millis(1)))?,
+            None => now,
         };
-        let earliest = now.max(anew.unwrap_or(now)).max(self.retry_at.unwrap_or(now));
+        let earliest = now.max(anew).max(self.retry_at.unwrap_or(now));
         let offset = self.offset(&window);
         if !window.contains(earliest) {
             return Some(window.next_start(earliest)?.plus(offset));
         }
         // Where the clocks were set back meanwhile nobody can say when it opened: at once.
-        let place = window.opened(earliest).map_or(earliest, |opened| opened.plus(offset));
-        Some(earliest.max(place))
+        let own_time = window.opened(earliest).map_or(earliest, |opened| opened.plus(offset));
+        Some(earliest.max(own_time))
     }
 
     /// How far into a window the host's own time lies.
     fn offset(&self, window: &TimeWindow) -> Duration {
         let spread = REBOOT_SPREAD.min(window.length() / 2);
-        Duration::from_secs(self.place % spread.as_secs().max(1))
+        Duration::from_secs(self.spread_key % spread.as_secs().max(1))
     }
 
     /// The reboot begins, once its mark is durable.
@@ -214,16 +255,20 @@ impl Reboots {
     pub(crate) fn outlook(
         &self,
         policy: Option<&RebootPolicy>,
-        paused: bool,
+        hold: Option<RebootHold>,
         now: Timestamp,
     ) -> Option<RebootOutlook> {
         let required = self.required.as_ref()?;
-        let plan = match (self.ordered, policy, self.due(policy, now)) {
+        let plan = match (self.ordered, policy, hold) {
             (Some(since), _, _) => RebootPlan::GoesDown { since },
             (None, None, _) => RebootPlan::ByHand,
-            (None, Some(_), _) if paused => RebootPlan::Paused,
-            (None, Some(policy), Some(at)) => RebootPlan::Due { at, window: policy.name.clone() },
-            (None, Some(policy), None) => RebootPlan::NoTime { window: policy.name.clone() },
+            (None, Some(_), Some(RebootHold::OnlyObserves)) => RebootPlan::OnlyObserves,
+            (None, Some(_), Some(RebootHold::ClockWrong)) => RebootPlan::ClockWrong,
+            (None, Some(_), Some(RebootHold::Paused)) => RebootPlan::Paused,
+            (None, Some(declared), None) => match self.due(policy, now) {
+                Some(at) => RebootPlan::Due { at, window: declared.name.clone() },
+                None => RebootPlan::NeverOpens { window: declared.name.clone() },
+            },
         };
         Some(RebootOutlook { since: required.since, reason: self.reason(), plan, last: self.last.clone() })
     }

@@ -13,7 +13,6 @@ use converge::ResourceId;
 use model::collect::CollectInserting;
 use model::exchange::{Answer, CheckIn, Offer, RunNote, TraitReport};
 use model::log::FactBody;
-use model::policy::Policy;
 use model::{Contention, Digest, ObjectKey, ObjectSet, Pause, Timestamp};
 use trust::Floor;
 use trust::adopt::{self, Adopted, Judge, Refusal};
@@ -22,7 +21,7 @@ use trust::feature::FEATURES;
 
 use crate::backoff::Spread;
 use crate::healing::Healing;
-use crate::io::{Identity, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored};
+use crate::io::{HeldSettings, Identity, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored};
 use crate::reboot::Reboots;
 use crate::state::{Adoption, LastRun};
 
@@ -67,7 +66,7 @@ struct FetchingRelease {
 pub struct Node {
     identity: Identity,
     adoption: Option<Adoption>,
-    policy: Policy,
+    settings: HeldSettings,
     last_run: Option<LastRun>,
     spread: Spread,
     talk: ContactState,
@@ -104,13 +103,30 @@ pub struct Node {
     stuck: u32,
     /// What was offered did not fit what is held: ask for the whole set.
     want_full: bool,
-    /// How far the control plane's clock is ahead of the host's.
-    ahead: Duration,
+    /// How the control plane's clock differed from the host's at its last answer.
+    clock_difference: ClockDifference,
     confirmed_at: Option<Timestamp>,
     warned_offline: bool,
     refused: Option<(Digest, &'static str)>,
     run_request: Option<u64>,
     run_confirmed: Option<u64>,
+}
+
+/// How far the control plane's clock is from the host's; one of the two is zero.
+#[derive(Clone, Copy, Debug, Default)]
+struct ClockDifference {
+    ahead: Duration,
+    behind: Duration,
+}
+
+impl ClockDifference {
+    fn between(server: Timestamp, host: Timestamp) -> ClockDifference {
+        ClockDifference { ahead: server.since(host), behind: host.since(server) }
+    }
+
+    fn most(&self) -> Duration {
+        self.ahead.max(self.behind)
+    }
 }
 
 impl Node {
@@ -121,7 +137,7 @@ impl Node {
             reboots: Reboots::new(&identity.hostname, restored.last_reboot, now),
             identity,
             adoption: restored.adoption,
-            policy: restored.policy,
+            settings: restored.settings,
             last_run: restored.last_run,
             spread: Spread::new(seed),
             talk: ContactState::Idle,
@@ -146,7 +162,7 @@ impl Node {
             failures: 0,
             stuck: 0,
             want_full: false,
-            ahead: Duration::ZERO,
+            clock_difference: ClockDifference::default(),
             warned_offline: false,
             refused: None,
             run_request: None,
@@ -168,7 +184,7 @@ impl Node {
     /// The set held is past the channel's `bundle_max_age` without word from the control
     /// plane. It is converged on all the same.
     pub fn is_stale(&self, now: Timestamp) -> bool {
-        self.confirmed_at.is_some_and(|at| now.since(at).as_secs() > self.policy.bundle_max_age_secs)
+        self.confirmed_at.is_some_and(|at| now.since(at).as_secs() > self.settings.policy.bundle_max_age_secs)
     }
 
     /// When something is due next, and what. `None` while an effect is under way.
@@ -216,13 +232,15 @@ impl Node {
                 effects.push(NodeEffect::Warn(format!("the release could not be fetched: {why}")));
                 self.on_stuck(now);
             }
-            NodeInput::Adopted(policy) => self.on_adopted(policy, now, &mut effects),
+            NodeInput::Adopted(settings) => self.on_adopted(settings, now, &mut effects),
             NodeInput::AdoptFailed(why) => {
                 effects.push(NodeEffect::Warn(format!("the release could not be kept: {why}")));
                 self.on_stuck(now);
             }
             NodeInput::NotAppended => self.on_not_appended(&mut effects),
-            NodeInput::ServerTime(server_time) => self.ahead = server_time.since(now),
+            NodeInput::ServerTime(server_time) => {
+                self.clock_difference = ClockDifference::between(server_time, now);
+            }
             NodeInput::Ran(report) => self.on_ran(&report, now, &mut effects),
             NodeInput::RebootFailed(why) => self.on_reboot_failed(&why, now, &mut effects),
             NodeInput::RunFailed(why) => self.on_run_failed(&why, now, &mut effects),
@@ -341,8 +359,8 @@ impl Node {
     fn on_unreachable(&mut self, why: &str, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         self.failures = self.failures.saturating_add(1);
         self.talk = ContactState::Idle;
-        self.next_contact = now.plus(self.spread.backoff(self.failures, self.policy.contact()));
-        let grace = self.policy.offline_grace_secs;
+        self.next_contact = now.plus(self.spread.backoff(self.failures, self.settings.policy.contact()));
+        let grace = self.settings.policy.offline_grace_secs;
         let silent = self.confirmed_at.is_some_and(|at| now.since(at).as_secs() > grace);
         if silent && !self.warned_offline {
             self.warned_offline = true;
@@ -357,7 +375,7 @@ impl Node {
     fn on_stuck(&mut self, now: Timestamp) {
         self.change = ReleaseChange::None;
         self.stuck = self.stuck.saturating_add(1);
-        self.next_contact = now.plus(self.spread.backoff(self.stuck, self.policy.contact()));
+        self.next_contact = now.plus(self.spread.backoff(self.stuck, self.settings.policy.contact()));
     }
 
     fn on_answer(&mut self, answer: Answer, now: Timestamp, effects: &mut Vec<NodeEffect>) {
@@ -377,9 +395,9 @@ impl Node {
         let sent = self.traits_sent.take();
         self.traits_acked = if answer.want_traits { None } else { sent.or(self.traits_acked.take()) };
         // By the policy, which is signed: a control plane cannot send its nodes away for long.
-        let most = self.policy.contact().saturating_mul(4).clamp(LONG_CONTACT, MAX_CONTACT);
+        let most = self.settings.policy.contact().saturating_mul(4).clamp(LONG_CONTACT, MAX_CONTACT);
         let asked = Duration::from_secs(answer.next_checkin_secs).clamp(MIN_CONTACT, most);
-        self.next_contact = now.plus(self.spread.jitter(asked, self.policy.jitter_percent));
+        self.next_contact = now.plus(self.spread.jitter(asked, self.settings.policy.jitter_percent));
         if self.contact_pending {
             self.deliver_soon(now);
         }
@@ -410,7 +428,7 @@ impl Node {
         let none = Floor::default();
         let floor = self.adoption.as_ref().map_or(&none, |adoption| &adoption.floor);
         let time = TrustTime {
-            clock: now.plus(self.ahead),
+            clock: now.plus(self.clock_difference.ahead),
             built: self.identity.built,
             newest_signature: floor.newest_signature,
         };
@@ -493,12 +511,12 @@ impl Node {
         effects.push(NodeEffect::Adopt(Box::new(adoption)));
     }
 
-    fn on_adopted(&mut self, policy: Policy, now: Timestamp, effects: &mut Vec<NodeEffect>) {
+    fn on_adopted(&mut self, settings: HeldSettings, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         let adoption = match std::mem::take(&mut self.change) {
             ReleaseChange::Adopting(adoption) => adoption,
             other => return self.change = other,
         };
-        self.policy = policy;
+        self.settings = settings;
         self.refused = None;
         (self.stuck, self.want_full) = (0, false);
         let same = self.adoption.as_ref().is_some_and(|held| held.root == adoption.root);
@@ -530,7 +548,7 @@ impl Node {
     }
 
     fn deliver_soon(&mut self, now: Timestamp) {
-        let soon = now.plus(self.spread.up_to(DELIVER_WITHIN.min(self.policy.contact())));
+        let soon = now.plus(self.spread.up_to(DELIVER_WITHIN.min(self.settings.policy.contact())));
         self.next_contact = self.next_contact.min(soon);
     }
 
@@ -543,7 +561,7 @@ impl Node {
     }
 
     fn interval(&self) -> Duration {
-        self.policy.converge().clamp(MIN_CONTACT, MAX_CONTACT)
+        self.settings.policy.converge().clamp(MIN_CONTACT, MAX_CONTACT)
     }
 }
 

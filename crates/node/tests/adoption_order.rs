@@ -8,9 +8,8 @@ use std::time::Duration;
 use common::{Bench, FRESH, Release, START, adoption_of, answer, facts, offering, run_of, warnings};
 use model::exchange::Answer;
 use model::log::FactBody;
-use model::policy::Policy;
 use model::{Digest, Edit, ObjectSet, Stub};
-use node::{NodeEffect, NodeInput, Restored};
+use node::{HeldSettings, NodeEffect, NodeInput, Restored};
 
 #[test]
 fn step_by_step() {
@@ -33,7 +32,7 @@ fn step_by_step() {
     assert_eq!(adoption.set().root(), release.set.root());
     assert_eq!(bench.node.adoption(), None, "what is not durable is not held");
 
-    let effects = bench.give(NodeInput::Adopted(Policy::default()));
+    let effects = bench.give(NodeInput::Adopted(HeldSettings::default()));
     assert_eq!(bench.node.adoption(), Some(&adoption));
     let FactBody::Adopted { seq: 1, root, .. } = facts(&effects)[0] else { panic!("{effects:?}") };
     assert_eq!(*root, release.set.root());
@@ -76,7 +75,7 @@ fn check_ins_go_on_while_a_release_is_fetched_and_kept() {
     }
     bench.give(NodeInput::Fetched);
     assert_eq!(bench.check_in().held.unwrap().seq, 1, "the release before, until the next one is durable");
-    bench.give(NodeInput::Adopted(Policy::default()));
+    bench.give(NodeInput::Adopted(HeldSettings::default()));
     // The answer to the check-in before the adoption: an offer that is held by now.
     let effects = bench.give(NodeInput::Answered(Box::new(offering(next.offer(Some(&held.set))))));
     assert_eq!((warnings(&effects), facts(&effects).len()), (vec![], 0), "{effects:?}");
@@ -152,7 +151,7 @@ fn a_set_that_is_not_the_release_s_is_refused() {
         assert!(bench.check_in().full, "{what}");
         bench.give(NodeInput::Answered(Box::new(offering(next.offer(None)))));
         bench.give(NodeInput::Fetched);
-        bench.give(NodeInput::Adopted(Policy::default()));
+        bench.give(NodeInput::Adopted(HeldSettings::default()));
         assert_eq!(bench.node.adoption().unwrap().seq, 2, "{what}");
         bench.give(NodeInput::Ran(Box::new(common::report(1, 1))));
         assert!(!bench.check_in().full, "{what}");
@@ -203,7 +202,7 @@ fn inputs_that_nobody_waits_for_change_nothing() {
     let stray: [NodeInput; 4] = [
         NodeInput::Answered(Box::new(offering(next.offer(None)))),
         NodeInput::Fetched,
-        NodeInput::Adopted(Policy::default()),
+        NodeInput::Adopted(HeldSettings::default()),
         NodeInput::Ran(Box::new(common::report(9, 9))),
     ];
     for input in stray {

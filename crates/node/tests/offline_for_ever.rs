@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use common::{Bench, Release, START, answer, facts, observed, report, run_of, sent, traits, warnings};
 use model::log::FactBody;
-use model::policy::Policy;
 use node::{NodeEffect, NodeInput};
 
 const DAY: Duration = Duration::from_secs(86_400);
@@ -107,7 +106,7 @@ fn a_restart_without_network_goes_on() {
     let release = Release::new(1, START, &["a"]);
     let before = Bench::holding(&release);
     let adoption = before.node.adoption().cloned();
-    let restored = node::Restored { adoption, policy: Policy::default(), ..node::Restored::default() };
+    let restored = node::Restored { adoption, ..node::Restored::default() };
     let mut bench = Bench::restored(restored);
     let first = bench.give(NodeInput::Tick);
     assert_eq!(first, [NodeEffect::CollectTraits], "nothing is bound without traits");

@@ -12,8 +12,11 @@ use model::log::FactBody;
 use model::policy::{Policy, RebootPolicy};
 use model::window::DeclaredWindow;
 use model::{Digest, Pause, Timestamp};
-use node::reboot::{GOES_DOWN_WITHIN, MAX_REBOOT_TRIES, REBOOT_RETRY, REBOOT_SPREAD};
-use node::{NodeEffect, NodeInput, RebootMark, RebootPlan, Restored};
+use node::reboot::{
+    FUTURE_MARK_COUNTS_FOR, GOES_DOWN_WITHIN, MAX_REBOOT_CLOCK_DIFFERENCE, MAX_REBOOT_TRIES, REBOOT_RETRY,
+    REBOOT_SPREAD,
+};
+use node::{HeldSettings, NodeEffect, NodeInput, RebootMark, RebootPlan, Restored};
 
 /// 08:00 UTC, where [`START`] is.
 const EIGHT: Timestamp = START;
@@ -37,7 +40,12 @@ fn required(packages: &[&str]) -> TraitReport {
 /// A host that converged under this policy at a time, with the mark that was left before.
 fn host(policy: Policy, now: Timestamp, last_reboot: Option<RebootMark>) -> Bench {
     let adoption = Bench::holding(&Release::new(1, START, &["base"])).node.adoption().cloned();
-    let restored = Restored { adoption, policy, last_reboot, ..Restored::default() };
+    let restored = Restored {
+        adoption,
+        settings: HeldSettings { policy, only_observes: false },
+        last_reboot,
+        ..Restored::default()
+    };
     let mut bench = Bench::restored_at(restored, now);
     let ran = run_of(&bench.give(observed(&bench.traits.clone()))).is_some();
     assert!(ran, "it makes its first run");
@@ -170,7 +178,59 @@ fn a_mark_of_a_clock_that_was_ahead_does_not_lock_it() {
     let mark = RebootMark { at: at(24 * 400), reason: "libc6".to_owned(), window: "nights".to_owned() };
     let policy = policy("22:00", "04:00");
     let bench = host(policy.clone(), START, Some(mark));
-    assert_eq!(reboots_over(bench, &policy, &required(&["libc6"]), HOUR * 24).len(), 1);
+    let marks = reboots_over(bench, &policy, &required(&["libc6"]), HOUR * 48);
+    assert_eq!(marks.len(), 1, "after a day the mark counts no more: {marks:?}");
+    assert!(marks[0].at > START.plus(FUTURE_MARK_COUNTS_FOR), "{marks:?}");
+}
+
+/// A host without a clock of its own starts long ago, and hears the time a minute later: its window counts by
+/// the true time, and once is once.
+#[test]
+fn a_clock_that_starts_long_ago_does_not_reboot_twice_in_one_window() {
+    let long_ago = Timestamp::default().plus(HOUR * 30);
+    let policy = policy("07:00", "12:00");
+    let mark = RebootMark { at: at(9), reason: "libc6".to_owned(), window: "nights".to_owned() };
+    let mut bench = host(policy.clone(), long_ago, Some(mark));
+    let effects = show(&mut bench, &required(&["libc6"]));
+    assert_eq!(reboot_of(&effects), None, "the clock is behind what was verified");
+    assert_eq!(bench.node.reboot().unwrap().plan, RebootPlan::ClockWrong);
+    bench.now = at(9).plus(Duration::from_secs(120));
+    let mut effects = bench.pass(Duration::from_secs(1));
+    while bench.now < at(12) {
+        assert_eq!(reboot_of(&effects), None, "at {}", bench.now);
+        effects = bench.pass(Duration::from_secs(60));
+        if run_of(&effects).is_some() {
+            effects = bench.give(NodeInput::Ran(Box::new(report(0, 1))));
+        }
+    }
+    assert!(matches!(bench.node.reboot().unwrap().plan, RebootPlan::Due { at: due, .. } if due >= at(31)));
+}
+
+#[test]
+fn a_clock_that_differs_from_the_control_planes_reboots_nothing() {
+    let just_over = MAX_REBOOT_CLOCK_DIFFERENCE + Duration::from_secs(1);
+    for (server, held) in [
+        (at(12).plus(just_over), true),
+        (at(12).minus(just_over), true),
+        (at(12).plus(MAX_REBOOT_CLOCK_DIFFERENCE), false),
+        (at(12).minus(MAX_REBOOT_CLOCK_DIFFERENCE), false),
+    ] {
+        let mut bench = host(policy("00:00", "00:00"), at(12), None);
+        bench.give(NodeInput::ServerTime(server));
+        let effects = show(&mut bench, &required(&["libc6"]));
+        assert_eq!(reboot_of(&effects).is_none(), held, "{server}");
+        assert_eq!(bench.node.reboot().unwrap().plan == RebootPlan::ClockWrong, held, "{server}");
+    }
+}
+
+#[test]
+fn what_only_observes_is_not_rebooted_and_says_so() {
+    let adoption = Bench::holding(&Release::new(1, START, &["base"])).node.adoption().cloned();
+    let settings = HeldSettings { policy: policy("00:00", "00:00"), only_observes: true };
+    let mut bench = Bench::restored_at(Restored { adoption, settings, ..Restored::default() }, at(12));
+    let effects = show(&mut bench, &required(&["libc6"]));
+    assert_eq!(reboot_of(&effects), None);
+    assert_eq!(bench.node.reboot().unwrap().plan, RebootPlan::OnlyObserves);
 }
 
 #[test]
@@ -210,7 +270,8 @@ fn a_failure_is_tried_again_with_a_bound_and_the_host_is_kept_meanwhile() {
             if tries.len() < MAX_REBOOT_TRIES as usize {
                 let effects = bench.give(NodeInput::RebootFailed("no bus".to_owned()));
                 assert!(warnings(&effects).iter().any(|text| text.contains("no bus")), "{effects:?}");
-                assert!(facts(&effects).is_empty());
+                let told = facts(&effects);
+                assert!(matches!(told[..], [FactBody::NotRebooted { .. }]), "{told:?}");
             }
         }
         assert!(bench.wait().is_some(), "minute {minute}");

@@ -11,7 +11,7 @@ use model::policy::Policy;
 use model::replication::TransportPolicy;
 use node::backoff::{FIRST, LONGEST, Spread};
 use node::step::{LONG_CONTACT, MIN_CONTACT};
-use node::{NodeInput, Restored};
+use node::{HeldSettings, NodeInput, Restored};
 use proptest::prelude::*;
 
 #[test]
@@ -137,7 +137,11 @@ fn a_wild_policy_is_survived() {
             trait_ttl_secs: Default::default(),
             reboot: None,
         };
-        let mut bench = Bench::restored(Restored { adoption, policy, ..Restored::default() });
+        let mut bench = Bench::restored(Restored {
+            adoption,
+            settings: HeldSettings { policy, only_observes: false },
+            ..Restored::default()
+        });
         for _ in 0..20 {
             bench.check_in();
             bench.give(NodeInput::Unreachable(String::new()));
@@ -228,7 +232,7 @@ proptest! {
                 Do::Offer(second) => NodeInput::Answered(Box::new(offering(releases[usize::from(second)].offer(None)))),
                 Do::Fail => NodeInput::Unreachable(String::new()),
                 Do::Fetched => NodeInput::Fetched,
-                Do::Adopted => NodeInput::Adopted(Policy::default()),
+                Do::Adopted => NodeInput::Adopted(HeldSettings::default()),
                 Do::Traits(n) => observed(&common::traits(&n.to_string())),
                 Do::Ran(changed) => NodeInput::Ran(Box::new(common::report(changed.into(), 1))),
                 Do::RunFailed => NodeInput::RunFailed(String::new()),

@@ -309,6 +309,7 @@ impl NodeState {
                 FactBody::Repaired { .. }
                 | FactBody::FileRestored { .. }
                 | FactBody::Rebooting { .. }
+                | FactBody::NotRebooted { .. }
                 | FactBody::Action(_)
                 | FactBody::Unknown => {}
             }

@@ -12,7 +12,7 @@ use model::log::FactBody;
 use model::policy::Policy;
 use model::time::SLACK;
 use model::{Digest, Hostname, Incarnation, NodeId, RunCounts, RunReport, Timestamp};
-use node::{Adoption, Identity, Node, NodeEffect, NodeInput, Restored, RunOrder};
+use node::{Adoption, HeldSettings, Identity, Node, NodeEffect, NodeInput, Restored, RunOrder};
 use plane::Head;
 use trust::{PublicKey, SigningKey};
 
@@ -134,7 +134,7 @@ impl Machine {
         let files = self.disk.files();
         let adoption = files.adoption.clone();
         let restored = Restored {
-            policy: if adoption.is_some() { policy() } else { Policy::default() },
+            settings: if adoption.is_some() { settings() } else { HeldSettings::default() },
             adoption,
             last_run: files.last_run.clone(),
             facts_pending: !files.log.facts.is_empty(),
@@ -289,7 +289,7 @@ impl Machine {
         match written {
             Ok(()) => {
                 self.disk.write(|files| files.contents.retain(|digest, _| keep.contains(digest)))?;
-                Ok(Some(NodeInput::Adopted(policy())))
+                Ok(Some(NodeInput::Adopted(settings())))
             }
             Err(error) => given_up(error).map(|why| Some(NodeInput::AdoptFailed(why))),
         }
@@ -430,14 +430,15 @@ fn next_number(last: u64, now: Timestamp) -> u64 {
 }
 
 /// The settings in every channel of the simulation.
-fn policy() -> Policy {
-    Policy {
+fn settings() -> HeldSettings {
+    let policy = Policy {
         contact_secs: 120,
         converge_secs: 300,
         bundle_max_age_secs: 3600,
         offline_grace_secs: 1800,
         ..Policy::default()
-    }
+    };
+    HeldSettings { policy, only_observes: false }
 }
 
 trait MaxBySeq {

@@ -177,6 +177,7 @@ fn facts() -> impl Strategy<Value = Fact> {
         (".{0,9}", ".{0,20}").prop_map(|(version, boot_id)| FactBody::Started { version, boot_id }),
         ".{0,20}".prop_map(|message| FactBody::Repaired { message }),
         (".{0,9}", ".{0,20}").prop_map(|(reason, window)| FactBody::Rebooting { reason, window }),
+        ".{0,20}".prop_map(|reason| FactBody::NotRebooted { reason }),
     ];
     (any::<u64>(), instants(), body).prop_map(|(seq, at, body)| Fact { seq, at, body })
 }

@@ -1,18 +1,16 @@
 //! The daemon's end of the watch over the host: what was touched, and what runs over it came to (CNV-7).
 
-use std::any::Any;
 use std::sync::{Mutex, PoisonError};
 
 use lang::Value;
-use model::Action;
+use model::{Action, RunReport};
 use node::NodeInput;
 
 use super::{Daemon, RunLog};
 use crate::healing::HostWatch;
 use crate::local::state::SharedLocalState;
 use crate::outcomes::LastRunView;
-use crate::render::chain;
-use crate::runner::{CompletedRun, Runner, RunnerError};
+use crate::runner::{CompletedRun, Runner};
 use crate::storage::Storage;
 
 /// The most resources that the journal names of one run.
@@ -35,27 +33,27 @@ pub(super) fn follow(watch: &HostWatch, runner: &Runner, storage: &Storage, trai
     }
 }
 
-/// What a run over suspects came to. It is counted as nobody's run, and shown only where it found something.
-pub(super) fn healed(
-    run: Result<Result<CompletedRun, RunnerError>, Box<dyn Any + Send>>,
-    local: &SharedLocalState,
-    log: &Mutex<RunLog>,
-) -> NodeInput {
-    let run = match run {
-        Ok(Ok(run)) => run,
-        Ok(Err(error)) => return NodeInput::RunFailed(chain(&error)),
-        Err(_) => return NodeInput::RunFailed("the agent panicked; see its log".to_owned()),
-    };
+/// Shows what a run over suspects came to: it is nobody's run, and is shown only where it found something.
+pub(super) fn show(run: CompletedRun, local: &SharedLocalState, log: &Mutex<RunLog>) {
     if run.report.items.is_empty() {
-        return NodeInput::Ran(Box::new(run.report));
+        return;
     }
-    log.lock().unwrap_or_else(PoisonError::into_inner).ended(&run.report);
-    let changed = run.report.items.iter().filter(|item| item.action == Action::Changed);
+    let (report, view) = logged(run, local, log);
+    let changed = report.items.iter().filter(|item| item.action == Action::Changed);
     for item in changed.take(MAX_NAMED) {
         tracing::info!(resource = item.resource, "was changed by other hands, and is put right");
     }
+    local.healed(view);
+}
+
+/// Writes down in the journal what a run came to; what it shows of every resource.
+pub(super) fn logged(
+    run: CompletedRun,
+    local: &SharedLocalState,
+    log: &Mutex<RunLog>,
+) -> (RunReport, LastRunView) {
+    log.lock().unwrap_or_else(PoisonError::into_inner).ended(&run.report);
     let before = local.shown().last_run;
     let view = LastRunView::after(before.as_deref(), &run.report, run.resources);
-    local.healed(view);
-    NodeInput::Ran(Box::new(run.report))
+    (run.report, view)
 }

@@ -155,8 +155,8 @@ impl LocalHandler {
             pause: None,
             scope: scope_of(&limit.tags),
         };
-        let planned = self.runner.run(&order, &traits, RunMode::Plan, order.scope.clone());
-        json(&planned.map_err(|error| failed(chain(&error)))?)
+        let planned = self.runner.run(&order, &traits, RunMode::Plan);
+        json(&planned.map_err(|error| failed(chain(&error)))?.report)
     }
 
     fn why(&self, name: &str) -> LocalAnswer {

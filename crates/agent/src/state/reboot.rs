@@ -1,8 +1,6 @@
 //! What the state directory holds of reboots.
 
-use catalog::module::Params;
-use model::{Kind, ObjectKey};
-use node::{Adoption, RebootMark};
+use node::RebootMark;
 
 use super::{Durable, StateError, spool};
 
@@ -21,14 +19,5 @@ impl Durable {
     /// When it cannot be written.
     pub fn save_reboot(&self, mark: &RebootMark) -> Result<(), StateError> {
         self.last_reboot.store(mark).map_err(spool("record the reboot"))
-    }
-
-    /// Whether the whole node only observes: it is not rebooted either.
-    pub(super) fn only_observes(&self, adoption: &Adoption) -> Result<bool, StateError> {
-        let is_params = |key: &ObjectKey| key.section.kind.as_str() == Kind::PARAMS;
-        Ok(match adoption.objects.iter().find(|(key, _)| is_params(key)) {
-            Some((_, stub)) => self.parsed::<Params>(&stub.digest)?.observe,
-            None => false,
-        })
     }
 }

@@ -47,6 +47,9 @@ enum SmallFact {
         reason: String,
         window: String,
     },
+    NotRebooted {
+        reason: String,
+    },
     Contended {
         #[serde(default)]
         resources: Vec<Contention>,
@@ -111,6 +114,7 @@ mod tests {
             FactBody::Repaired { message: "a \"quoted\" word".to_owned() },
             FactBody::FileRestored { path: "/etc/motd".to_owned(), version: 3 },
             FactBody::Rebooting { reason: "libc6".to_owned(), window: "nights".to_owned() },
+            FactBody::NotRebooted { reason: "no bus".to_owned() },
             FactBody::Contended { resources: Vec::new(), more: 0 },
             FactBody::Contended { resources: vec![contention()], more: 2 },
             FactBody::Action(ActionFact { id: "task/1".to_owned(), event: ActionEvent::Started }),
@@ -124,6 +128,7 @@ mod tests {
                 | FactBody::Repaired { .. }
                 | FactBody::FileRestored { .. }
                 | FactBody::Rebooting { .. }
+                | FactBody::NotRebooted { .. }
                 | FactBody::Contended { .. }
                 | FactBody::Action(_)
                 | FactBody::Unknown => {}

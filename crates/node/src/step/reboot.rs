@@ -1,20 +1,38 @@
 //! Reboots: in the channel's window, between runs (CNV-12).
 
 use model::Timestamp;
+use model::log::FactBody;
 
 use super::{Node, ReleaseChange};
 use crate::io::NodeEffect;
-use crate::reboot::{RebootOutlook, RebootPlan};
+use crate::reboot::{MAX_REBOOT_CLOCK_DIFFERENCE, RebootHold, RebootOutlook};
 
 impl Node {
     /// How a reboot stands that something on the host requires.
     pub fn reboot(&self) -> Option<RebootOutlook> {
-        self.reboots.outlook(self.policy.reboot.as_ref(), self.pause.is_some(), self.seen_at)
+        self.reboots.outlook(
+            self.settings.policy.reboot.as_ref(),
+            self.reboot_hold(self.seen_at),
+            self.seen_at,
+        )
+    }
+
+    /// What keeps the host up whatever its window.
+    fn reboot_hold(&self, now: Timestamp) -> Option<RebootHold> {
+        let signed = self.adoption.as_ref().map_or(Timestamp::default(), |held| held.floor.newest_signature);
+        let behind = self.identity.built.max(signed).since(now);
+        if self.settings.only_observes {
+            Some(RebootHold::OnlyObserves)
+        } else if behind.max(self.clock_difference.most()) > MAX_REBOOT_CLOCK_DIFFERENCE {
+            Some(RebootHold::ClockWrong)
+        } else {
+            self.pause.as_ref().map(|_| RebootHold::Paused)
+        }
     }
 
     /// Whether one may begin: each of these ends with an input.
     fn may_reboot(&self) -> bool {
-        self.pause.is_none()
+        self.reboot_hold(self.seen_at).is_none()
             && self.running.is_none()
             && self.adoption.is_some()
             && !matches!(self.change, ReleaseChange::Adopting(_))
@@ -24,13 +42,15 @@ impl Node {
         if let Some(at) = self.reboots.patience_ends() {
             return Some((at, "the host to go down"));
         }
-        let due = self.reboots.due(self.policy.reboot.as_ref(), self.seen_at);
+        let due = self.reboots.due(self.settings.policy.reboot.as_ref(), self.seen_at);
         due.filter(|_| self.may_reboot()).map(|at| (at, "the reboot that is required"))
     }
 
     /// Whether the host goes down: nothing else begins then.
     pub(super) fn reboot_what_is_due(&mut self, now: Timestamp, effects: &mut Vec<NodeEffect>) -> bool {
-        let Some(policy) = self.policy.reboot.as_ref().filter(|_| self.may_reboot()) else { return false };
+        let Some(policy) = self.settings.policy.reboot.as_ref().filter(|_| self.may_reboot()) else {
+            return false;
+        };
         if self.reboots.due(Some(policy), now).is_none_or(|due| due > now) {
             return false;
         }
@@ -53,19 +73,16 @@ impl Node {
     pub(super) fn on_reboot_failed(&mut self, why: &str, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         let again = self.reboots.failed(now);
         let next = if again { "it is tried again" } else { "not again before the window opens anew" };
-        effects.push(NodeEffect::Warn(format!("the host cannot be rebooted: {why}; {next}")));
+        let reason = format!("the host cannot be rebooted: {why}; {next}");
+        effects.push(NodeEffect::Warn(reason.clone()));
+        // The control plane was told that it goes down.
+        self.append(FactBody::NotRebooted { reason }, now, effects);
     }
 
     /// Says once that a reboot is required, and what becomes of it.
     pub(super) fn tell_reboot(&self, effects: &mut Vec<NodeEffect>) {
         let Some(outlook) = self.reboot() else { return };
-        let plan = match &outlook.plan {
-            RebootPlan::ByHand => "no window is declared: reboot by hand".to_owned(),
-            RebootPlan::Paused => "not while the host is paused".to_owned(),
-            RebootPlan::Due { at, window } => format!("due at {at} in the window {window}"),
-            RebootPlan::GoesDown { .. } => "the host goes down".to_owned(),
-            RebootPlan::NoTime { window } => format!("the window {window} does not open"),
-        };
-        effects.push(NodeEffect::Warn(format!("a reboot is required by {}; {plan}", outlook.reason)));
+        effects
+            .push(NodeEffect::Warn(format!("a reboot is required by {}; {}", outlook.reason, outlook.plan)));
     }
 }

@@ -70,7 +70,7 @@ impl Node {
     pub(super) fn run_after_answer(&mut self, now: Timestamp) {
         // A full run under way is the one that the answer would lead to.
         let full = matches!(self.running, Some(RunUnderWay::Full { .. }));
-        let near = !full && self.next_run <= now.plus(self.policy.converge() / 2);
+        let near = !full && self.next_run <= now.plus(self.settings.policy.converge() / 2);
         let requested = self.run_request.is_some() && self.pause.is_none();
         self.run_due |= (near || requested) && self.adoption.is_some();
     }
@@ -91,7 +91,7 @@ impl Node {
             Some(RunUnderWay::Full { inputs, run_request }) => (inputs, run_request),
             other => return self.running = other,
         };
-        self.next_run = now.plus(self.spread.jitter(self.interval(), self.policy.jitter_percent));
+        self.next_run = now.plus(self.spread.jitter(self.interval(), self.settings.policy.jitter_percent));
         let interval = self.interval();
         // Its report says all that there is to say.
         let _ = self.healing.ended(report, now, interval);

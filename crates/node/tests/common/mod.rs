@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use model::exchange::{Answer, CheckIn, Offer, SetOffer, TraitReport};
 use model::log::FactBody;
-use model::policy::Policy;
 use model::trie::Trie;
 use model::{
     Digest, Kind, ObjectKey, ObjectSet, RunCounts, RunReport, Selection, SelectionEntry, Stub, Timestamp,
 };
-use node::{Adoption, Identity, Node, NodeEffect, NodeInput, ObservedTraits, Restored, RunOrder};
+use node::{
+    Adoption, HeldSettings, Identity, Node, NodeEffect, NodeInput, ObservedTraits, Restored, RunOrder,
+};
 use trust::adopt::takes;
 use trust::signed::sign;
 use trust::{Header, SigningKey, Slots, TrustDocument};
@@ -197,7 +198,7 @@ impl Bench {
         let held = self.node.adoption().map(Adoption::set);
         self.exchange(offering(release.offer(held.as_ref())));
         assert!(adoption_of(&self.give(NodeInput::Fetched)).is_some());
-        self.give(NodeInput::Adopted(Policy::default()))
+        self.give(NodeInput::Adopted(HeldSettings::default()))
     }
 
     /// How long until the next check-in or run.

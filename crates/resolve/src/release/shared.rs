@@ -153,7 +153,6 @@ fn policy(settings: &ChannelSettings) -> Policy {
             .iter()
             .map(|(group, secs)| (group.clone(), u64::from(*secs)))
             .collect(),
-        // What only observes changes nothing on its hosts.
-        reboot: settings.reboot.clone().filter(|_| !settings.observe),
+        reboot: settings.reboot.clone(),
     }
 }
