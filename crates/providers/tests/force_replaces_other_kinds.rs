@@ -1,4 +1,4 @@
-//! EXE-1, CNV-10: what is of another kind is replaced only with `force`, never a place of the system, and
+//! EXE-1, CNV-10: what is of another kind is replaced only with `force`, never a directory of the system, and
 //! comes back when the replacement fails or its run died.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -101,10 +101,12 @@ fn a_run_that_died_in_the_middle_is_ended_at_the_next_start() {
 }
 
 #[test]
-fn places_of_the_system_stay() {
+fn directories_of_the_system_and_of_muster_stay() {
     let lab = lab();
     lab.write("/etc/systemd/file", b"x");
     lab.write("/usr/lib/file", b"x");
+    lab.write("/var/lib/muster/identity.key", b"x");
+    lab.write("/var/lib/muster-server/muster.db", b"x");
     symlink("usr/lib", lab.path("/lib")).unwrap();
     let table = [
         spec("file", "/etc/systemd", json!({"content": "", "force": true})),
@@ -112,9 +114,11 @@ fn places_of_the_system_stay() {
         spec("directory", "/lib", json!({"force": true})),
         spec("directory", "/usr/lib", json!({"state": "absent", "recurse": true})),
         spec("directory", "/etc", json!({"state": "absent", "recurse": true})),
+        spec("directory", "/var/lib/muster", json!({"state": "absent", "recurse": true})),
+        spec("symlink", "/var/lib/muster-server", json!({"target": "x", "force": true})),
     ];
     for spec in table {
         let why = lab.failed_check(&spec);
-        assert!(why.contains("is a place of the system"), "{why}");
+        assert!(why.contains("is a directory of the system"), "{why}");
     }
 }
