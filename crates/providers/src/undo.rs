@@ -12,8 +12,8 @@ use converge::run::Undo;
 use host::{FileWrite, Host};
 use model::{Digest, PathOwnership, PathState};
 
-use crate::Kinds;
 use crate::kinds::text;
+use crate::{KeepBytesError, Kinds};
 
 /// What to know before a change: that the previous content will not be there to go back to.
 pub(crate) fn undo_note(prior: &PathState) -> Option<String> {
@@ -44,14 +44,22 @@ impl Kinds {
         }
         let file = self.host.open_file(path).map_err(text)?;
         let file = file.ok_or_else(|| format!("{path} went away while it was looked at"))?;
-        let kept = self
-            .blobs
-            .keep(&mut file.take(MAX_KEPT))
-            .map_err(|error| format!("cannot keep what {path} holds now: {error}"))?;
-        if kept != *digest {
-            return Err(format!("{path} was changed by something else just now; the next run looks again"));
-        }
-        Ok(true)
+        self.keep_prior_bytes(path, &mut file.take(MAX_KEPT), digest).map(|()| true)
+    }
+
+    /// Puts what a path held when it was looked at into the blob store.
+    pub(crate) fn keep_prior_bytes(
+        &self,
+        path: &str,
+        bytes: &mut dyn Read,
+        digest: &Digest,
+    ) -> Result<(), String> {
+        self.blobs.keep(bytes, digest).map_err(|error| match error {
+            KeepBytesError::WrongDigest => {
+                format!("{path} was changed by something else just now; the next run looks again")
+            }
+            KeepBytesError::Failed(error) => format!("cannot keep what {path} holds now: {error}"),
+        })
     }
 
     /// Puts back what was there before a run changed it.

@@ -24,10 +24,10 @@ use model::digest::Hasher;
 use model::{Digest, Edit, Fields, PathState};
 
 use self::tar::{TarKind, TarReader};
-use crate::Kinds;
 use crate::download;
 use crate::provider::{ChangeTurn, StateProvider};
 use crate::tree::{FileTree, TreeChange, TreeLook};
+use crate::{KeepBytesError, Kinds};
 
 /// What an archive is by its first bytes, where it is no tar file.
 const OTHERS: &[(&[u8], &str)] = &[
@@ -232,16 +232,18 @@ fn download(
     timeout: Duration,
 ) -> Result<u64, String> {
     let mut fetched = download::fetch(kinds, from, model::object::MAX_BLOB, timeout)?;
-    let kept = kinds.blobs.keep(&mut fetched);
+    let kept = kinds.blobs.keep(&mut fetched, &spec.digest);
     let (is, bytes) = fetched.finish();
-    let kept = kept.map_err(|error| format!("cannot keep what {} gives: {error}", from.url))?;
-    if kept != spec.digest || is != spec.digest {
-        return Err(format!(
+    match kept {
+        Ok(()) => Ok(bytes),
+        Err(KeepBytesError::WrongDigest) => Err(format!(
             "what {} gave is sha256:{is} ({bytes} bytes) and not the declared sha256:{}; nothing was unpacked",
             from.url, spec.digest
-        ));
+        )),
+        Err(KeepBytesError::Failed(error)) => {
+            Err(format!("cannot keep what {} gives: {error}", from.url))
+        }
     }
-    Ok(bytes)
 }
 
 /// Reads an archive whole and judges it.
