@@ -357,12 +357,12 @@ impl Kinds {
         if !matches!(prior, PathState::Directory { .. }) {
             return make();
         }
-        self.host.set_aside(path).map_err(fault)?;
+        let directory = self.host.set_aside(path).map_err(fault)?;
         if let Err(why) = make() {
             self.host.bring_back(path).map_err(|error| format!("{why}; {}", text(error)))?;
             return Err(why);
         }
-        self.host.discard_aside(path).map_err(fault)
+        self.host.discard_aside(path, directory).map_err(fault)
     }
 
     /// A file's bytes where they are short enough to be shown.

@@ -103,7 +103,7 @@ impl Kinds {
                 self.put_back(&entry.path, prior, entry.kept).map(|put_back| removed || put_back)
             }
             (Prior::Path(prior), _) => {
-                self.host.sweep(&entry.path);
+                self.sweep_path(&entry.path);
                 let whole = is_path(entry);
                 match how {
                     OnRemove::Delete if whole => self.clear(&entry.path),
@@ -119,7 +119,18 @@ impl Kinds {
     pub fn sweep<'a>(&self, paths: impl IntoIterator<Item = &'a str>) {
         let mounts = self.mounts_that_may_hang();
         for path in paths.into_iter().filter(|path| self.mount_of_path(&mounts, path).is_none()) {
-            self.host.sweep(path);
+            self.sweep_path(path);
+        }
+    }
+
+    fn sweep_path(&self, path: &str) {
+        if let Some(left) = self.host.sweep(path) {
+            tracing::warn!(
+                path,
+                left,
+                "a run that was killed may have left what was at this path before in a directory beside it; \
+                 look at what it holds and remove it by hand"
+            );
         }
     }
 
