@@ -5,13 +5,13 @@ use std::io::Read;
 
 use catalog::types::Spec;
 use converge::versions::{
-    FileHistory, FilePrivacy, FoundFile, KeptVersion, LIMITS, PassedOver, PassedOverReason,
+    FileHistory, FilePrivacy, KeptVersion, LIMITS, PassedOver, PassedOverReason,
 };
 use converge::{Desired, ResourceId};
 use lang::Value;
 use model::delta::diff_lines;
 use model::{PathOwnership, PathState, Pause, Timestamp};
-use providers::{Kinds, TouchedFile, TouchedFiles};
+use providers::{Kinds, TouchedFile};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::now;
@@ -24,6 +24,8 @@ use crate::versions::VersionCause;
 const VERB: &str = "muster-agent file restore";
 /// The longest text, in bytes, of which the lines are compared.
 const MAX_TEXT: u64 = 1024 * 1024;
+/// What to do where a file that would be overwritten cannot be kept.
+pub(crate) const OVERWRITE_UNKEPT: &str = "copy it away first, or lose it: --force overwrites it";
 /// The most paths that a list names.
 pub const MAX_LISTED: usize = 1000;
 
@@ -46,12 +48,32 @@ pub enum FileVersionError {
         /// The version.
         number: u64,
     },
+    /// What is there now would be lost.
+    #[error(
+        "{path} is not overwritten: what it is now cannot be kept as a version ({})",
+        reason_not_kept(*reason)
+    )]
+    NotKept {
+        /// The file.
+        path: String,
+        /// Why.
+        reason: PassedOverReason,
+    },
     /// The host refuses.
     #[error("{0}")]
     Host(String),
     /// The state directory cannot be used.
     #[error("the kept versions cannot be read")]
     State(#[from] StateError),
+}
+
+/// What to do with a file that cannot be kept as a version before it is overwritten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnkeptFile {
+    /// Leave it as it is.
+    Refuse,
+    /// Overwrite it; its history says so.
+    Overwrite,
 }
 
 /// The kept versions of some files.
@@ -128,7 +150,8 @@ pub enum AfterRestore {
         /// The resources.
         by: Vec<ResourceId>,
     },
-    /// The next run puts back what these declare.
+    /// The agent puts back what these declare: the daemon by the event, where it watches the file, else
+    /// the next run.
     PutBack {
         /// The resources.
         by: Vec<ResourceId>,
@@ -201,7 +224,8 @@ pub fn diff(
     Ok(FileVersionDiff { path: path.to_owned(), version, attributes, lines })
 }
 
-/// Puts a version back: content, mode, owner and group. What was there is kept as a version before.
+/// Puts a version back: content, mode, owner and group. What was there is kept as a version before; a
+/// regular file of which none can be kept is overwritten only where `unkept` says so.
 ///
 /// # Errors
 /// [`FileVersionError`] says what failed; what was there is there still.
@@ -210,6 +234,7 @@ pub fn restore(
     kinds: &Kinds,
     path: &str,
     number: u64,
+    unkept: UnkeptFile,
 ) -> Result<Restoration, FileVersionError> {
     let version = find(durable, path, Some(number))?;
     let KeptVersion { digest, size, mode, uid, gid, .. } = version.clone();
@@ -233,22 +258,21 @@ pub fn restore(
         0 => FilePrivacy::Public,
         _ => FilePrivacy::ByMode { declared: None },
     };
-    let touched = TouchedFiles {
-        files: vec![TouchedFile { path: path.to_owned(), privacy }],
-        ..TouchedFiles::default()
-    };
     let mut content = durable.versions().open_content(&digest)?.ok_or_else(|| lost(path, number))?;
-    durable.versions().keep(kinds.host(), &touched, VersionCause { by: VERB, sensitive: false }, now());
+    let (file, cause) = (TouchedFile { path: path.to_owned(), privacy }, VersionCause { by: VERB, sensitive: false });
+    let kept = durable.versions().keep_file(kinds.host(), &file, cause, now());
+    let before = match (kept, unkept) {
+        (Ok(before), _) => before,
+        (Err(reason), UnkeptFile::Refuse) => {
+            return Err(FileVersionError::NotKept { path: path.to_owned(), reason });
+        }
+        (Err(_), UnkeptFile::Overwrite) => None,
+    };
     let ownership = PathOwnership { mode: Some(mode), uid: Some(uid), gid: Some(gid) };
     kinds.write_file(path, &mut content, digest, ownership).map_err(FileVersionError::Host)?;
-    let before = match &state {
-        PathState::File { digest, size, mode, uid, gid } => {
-            let (digest, size, mode, uid, gid) = (*digest, *size, *mode, *uid, *gid);
-            let found = FoundFile { digest, size, mode, uid, gid };
-            history(durable, path).and_then(|history| history.find_like(&found).map(|kept| kept.number))
-        }
-        _ => None,
-    };
+    if let Err(reason) = kept {
+        durable.versions().pass_over(path, reason, 1, cause, now());
+    }
     tracing::warn!(path, version = number, bytes = size, "somebody at the host put a version of a file back");
     Ok(Restoration { version, unchanged: false, before })
 }
@@ -357,7 +381,7 @@ fn text(bytes: Vec<u8>) -> Option<String> {
 }
 
 /// Why a version was not kept, for people.
-fn reason(reason: PassedOverReason) -> String {
+fn reason_not_kept(reason: PassedOverReason) -> String {
     match reason {
         PassedOverReason::Sensitive => "the resource is sensitive".to_owned(),
         PassedOverReason::Private => "only its owner may read it, so it may hold a secret".to_owned(),
@@ -402,7 +426,7 @@ impl FileVersionsView {
                     1 => "not kept".to_owned(),
                     files => format!("{files} files not kept"),
                 };
-                let (at, why) = (render::when(passed.at, now), reason(passed.reason));
+                let (at, why) = (render::when(passed.at, now), reason_not_kept(passed.reason));
                 let _ = writeln!(out, "    -  {what} {at}, by {}: {why}", passed.by);
             }
         }
@@ -445,8 +469,8 @@ impl RestoredVersion {
                 format!("{} only observes it: it stays, and is reported as a difference", names(by))
             }
             AfterRestore::PutBack { by } => format!(
-                "the next run puts back what {} declares; to keep this version, pause the host \
-                 (muster-agent pause) and have it declared",
+                "the agent puts back what {} declares, within seconds where it watches the file; to keep this \
+                 version, pause the host first (muster-agent pause) and have it declared",
                 names(by)
             ),
             AfterRestore::AfterPause { by, pause } => format!(

@@ -86,6 +86,26 @@ impl VersionStore {
         }
     }
 
+    /// Keeps what one file is, before the verb that puts a version back overwrites it: gives the number
+    /// of the version, `None` where no regular file is. What is not kept is not noted.
+    ///
+    /// # Errors
+    /// Why it is not kept.
+    pub fn keep_file(
+        &self,
+        host: &Host,
+        file: &TouchedFile,
+        cause: VersionCause<'_>,
+        at: Timestamp,
+    ) -> Result<Option<u64>, PassedOverReason> {
+        let mut room = LIMITS.change_bytes;
+        let Some(found) = self.keep_one(host, file, cause, &mut room)? else { return Ok(None) };
+        self.keep_found(&file.path, found, cause, at);
+        let histories = self.locked();
+        let kept = histories.get(&file.path).and_then(|history| history.find_like(&found));
+        kept.map(|kept| Some(kept.number)).ok_or(PassedOverReason::Failed)
+    }
+
     fn keep_found(&self, path: &str, found: FoundFile, cause: VersionCause<'_>, at: Timestamp) {
         let by = cause.by.to_owned();
         // Another change may have let go of the same bytes just now.
@@ -95,7 +115,8 @@ impl VersionStore {
         });
     }
 
-    fn pass_over(
+    /// Notes that files were overwritten or removed of which no version was kept.
+    pub(crate) fn pass_over(
         &self,
         path: &str,
         reason: PassedOverReason,

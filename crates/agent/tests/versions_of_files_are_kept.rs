@@ -208,3 +208,32 @@ fn what_is_too_large_is_said() {
     assert_eq!(passed["reason"], json!({"code": "tooLarge", "size": length}), "{passed}");
     assert_eq!(host.read("etc/motd").unwrap(), "declared\n", "it is put right all the same");
 }
+
+#[test]
+fn what_cannot_be_kept_is_put_back_over_by_force_alone() {
+    let mut host = LocalHost::new(base(vec![file(MOTD, "declared\n")]));
+    host.write("etc/motd", "by hand\n");
+    apply(&host);
+    let large = "x".repeat(usize::try_from(LIMITS.version_bytes).unwrap() + 1);
+    for (content, mode, reason) in
+        [("private\n", 0o600, "only its owner may read it"), (large.as_str(), 0o644, "4 MiB are kept of a version")]
+    {
+        host.write("etc/motd", content);
+        set_mode(&host, "etc/motd", mode);
+        let (code, refused) = printed(&host.agent(&["file", "restore", MOTD, "1"]));
+        assert_eq!(code, Some(1), "{refused}");
+        assert!(refused.contains("is not overwritten") && refused.contains(reason), "{refused}");
+        assert!(refused.contains("--force overwrites it"), "{refused}");
+        assert_eq!(host.read("etc/motd").unwrap(), content, "{reason}");
+        let before = history(&host, MOTD)["passedOver"].clone();
+        assert_eq!(before, Value::Null, "nothing was lost, so nothing is noted");
+    }
+    assert_eq!(host.agent(&["pause", "--reason", "looking"]).status.code(), Some(0));
+    host.start();
+    let (code, refused) = printed(&host.agent(&["file", "restore", MOTD, "1"]));
+    assert_eq!((code, refused.contains("--force overwrites it")), (Some(1), true), "{refused}");
+    let restored = host.json(&["file", "restore", MOTD, "1", "--force"]);
+    assert_eq!((&restored["unchanged"], &restored["before"]), (&json!(false), &Value::Null), "{restored}");
+    assert_eq!(host.read("etc/motd").unwrap(), "by hand\n");
+    assert_eq!(history(&host, MOTD)["passedOver"]["reason"]["code"], "tooLarge");
+}
