@@ -326,7 +326,7 @@ fn declared_by(kinds: &Kinds, desired: &Desired, path: &str) -> (Vec<ResourceId>
                 Spec::Directory(directory) => directory.recurse && is_below(path, &directory.path),
                 _ => false,
             };
-            if inside || kinds.managed_files(spec).iter().any(|file| file.path == path) {
+            if inside || kinds.writes_file(spec, path) {
                 let list = if desired.observe || resource.observe { &mut observing } else { &mut writing };
                 list.push(resource.id.clone());
             }

@@ -471,7 +471,8 @@ impl JobWorker {
         if record.keep.is_some() {
             self.kinds.keep_prior(spec, checked)?;
         }
-        self.keep_versions(&self.kinds.touched_by_apply(spec, checked), &resource.id, resource.sensitive);
+        let touched = self.kinds.touched_by_apply(spec, checked, resource.timeout);
+        self.keep_versions(&touched, &resource.id, resource.sensitive);
         self.still_wanted()?;
         self.persist(record)?;
         self.kinds.apply_notified(&resource.name, spec, checked, resource.timeout, notification)

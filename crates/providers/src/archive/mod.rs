@@ -205,6 +205,32 @@ fn unpack(
     remember(kinds, spec, Some(&unpacked))
 }
 
+/// The names of the files that are there, hold other bytes than the archive and are not of the one that was
+/// unpacked before: those that unpacking it overwrites, where that was not done yet.
+pub(crate) fn overwritten(
+    kinds: &Kinds,
+    spec: &ArchiveSpec,
+    timeout: Duration,
+) -> Result<Vec<String>, String> {
+    let before = remembered(kinds, spec)?.unwrap_or_default();
+    let is_unpacked = before.get(ARCHIVE_TEXT) == Some(&spec.label());
+    let is_full = || matches!(kinds.look(&spec.path), Ok(PathState::Directory { empty: false, .. }));
+    if spec.ensure == Ensure::Absent || is_unpacked || !is_full() {
+        return Ok(Vec::new());
+    }
+    let size = fetch(kinds, spec, timeout)?;
+    let unpacked = read(kinds, spec, size).map_err(|error| error.to_string())?.state;
+    let now = look(kinds, spec, &unpacked)?;
+    let entry = |text: Option<&String>| text.and_then(|text| TreeEntry::read(text)).unwrap_or(TreeEntry::Absent);
+    let is_overwritten = |name: &str, now: &TreeEntry| {
+        matches!(now, TreeEntry::File { .. })
+            && !before.contains_key(name)
+            && !has_bytes(now, &entry(unpacked.get(name)))
+    };
+    let names = now.iter().filter(|(name, text)| is_overwritten(name, &entry(Some(text))));
+    Ok(names.map(|(name, _)| name.clone()).collect())
+}
+
 /// What is there holds the wanted bytes.
 fn has_bytes(now: &TreeEntry, to: &TreeEntry) -> bool {
     matches!((now, to), (TreeEntry::File { digest: is, .. }, TreeEntry::File { digest, .. }) if is == digest)
