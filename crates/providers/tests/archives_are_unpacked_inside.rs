@@ -239,12 +239,18 @@ fn an_archive_that_is_not_what_it_should_be_is_refused_whole() {
     let cut = tar(&[good(), file("x", &"y".repeat(600))]);
     let long = member("././@LongLink", b'L', "", 0o644, b"../../etc/cron.d/evil\0");
     let pax = member("p", b'x', "", 0o644, b"31 path=../../etc/cron.d/evil1\n");
+    let pax_size = |size: &str| member("p", b'x', "", 0o644, format!("{} size={size}\n", 9 + size.len()).as_bytes());
     let table: Vec<(&str, Vec<u8>, &str)> = vec![
         ("parent", tar(&[good(), file("../evil", "x")]), "`../evil` leads out of the directory"),
         ("deep", tar(&[good(), file("a/../../evil", "x")]), "leads out of the directory"),
         ("absolute", tar(&[good(), file("/etc/evil", "x")]), "`/etc/evil` leads out of the directory"),
         ("long name", tar(&[good(), long, file("ok", "x")]), "leads out of the directory"),
         ("pax name", tar(&[good(), pax, file("ok", "x")]), "leads out of the directory"),
+        (
+            "pax size",
+            tar(&[good(), pax_size("18446744073709551615"), file("x", "y")]),
+            "an extended header cannot be read",
+        ),
         (
             "link",
             tar(&[good(), member("l", b'2', "/etc", 0, b"")]),
