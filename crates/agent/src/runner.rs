@@ -374,7 +374,8 @@ struct JobWorker {
 impl JobWorker {
     /// For a job at a file system that may not answer.
     fn at_hanging(&self, job: HangingJob) -> JobWorker {
-        JobWorker { hanging: Some(job), ..self.clone() }
+        let kinds = Arc::new(self.kinds.for_job(job.switch()));
+        JobWorker { kinds, hanging: Some(job), ..self.clone() }
     }
 
     /// Refuses to go on when the run went on without this job.

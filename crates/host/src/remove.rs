@@ -58,6 +58,7 @@ impl Host {
         let removed = || {
             let entry = self.entry(path)?;
             let Some(stat) = stat_at(&entry)? else { return Ok(false) };
+            self.still_wanted()?;
             by(&entry, FileType::from_raw_mode(stat.st_mode))?;
             sync_directory(&entry.dir).map(|()| true)
         };

@@ -88,6 +88,7 @@ impl Host {
             let real = self.real_path(&entry.dir, path).join(&temporary.name);
             validate(&real).map_err(PathProblem::Invalid)?;
         }
+        self.still_wanted()?;
         if write.backup && kept != PathOwnership::default() {
             self.back_up(entry)?;
         }
