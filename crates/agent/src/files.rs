@@ -5,9 +5,9 @@ use std::io::Read;
 
 use catalog::types::Spec;
 use converge::versions::{
-    FileHistory, FilePrivacy, KeptVersion, LIMITS, PassedOver, PassedOverReason,
+    self, AfterRestore, FileHistory, FilePrivacy, KeptVersion, LIMITS, PassedOver, PassedOverReason,
 };
-use converge::{Desired, ResourceId};
+use converge::ResourceId;
 use lang::Value;
 use model::delta::diff_lines;
 use model::{PathOwnership, PathState, Pause, Timestamp};
@@ -139,34 +139,6 @@ pub struct RestoredVersion {
     pub next: AfterRestore,
 }
 
-/// What happens to a file that was put back.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "code", rename_all = "camelCase")]
-pub enum AfterRestore {
-    /// No resource of the held release declares it.
-    Stays,
-    /// These only observe it.
-    Reported {
-        /// The resources.
-        by: Vec<ResourceId>,
-    },
-    /// The agent puts back what these declare: the daemon by the event, where it watches the file, else
-    /// the next run.
-    PutBack {
-        /// The resources.
-        by: Vec<ResourceId>,
-    },
-    /// The first run after the pause puts back what these declare.
-    AfterPause {
-        /// The resources.
-        by: Vec<ResourceId>,
-        /// The pause.
-        pause: Pause,
-    },
-    /// Which resources declare it cannot be told.
-    Unknown,
-}
-
 /// The kept versions of a file, or of all files below a directory; of all files for `None`.
 pub fn versions(durable: &Durable, path: Option<&str>) -> FileVersionsView {
     let found = durable.versions().histories(path);
@@ -253,11 +225,7 @@ pub fn restore(
     if is_as_kept {
         return Ok(Restoration { version, unchanged: true, before: None });
     }
-    // A private file was kept where its type says that it holds no secret.
-    let privacy = match mode & 0o077 {
-        0 => FilePrivacy::Public,
-        _ => FilePrivacy::ByMode { declared: None },
-    };
+    let privacy = FilePrivacy::of_kept_version(mode);
     let mut content = durable.versions().open_content(&digest)?.ok_or_else(|| lost(path, number))?;
     let (file, cause) = (TouchedFile { path: path.to_owned(), privacy }, VersionCause { by: VERB, sensitive: false });
     let kept = durable.versions().keep_file(kinds.host(), &file, cause, now());
@@ -306,37 +274,8 @@ pub fn after_restore(
     let Some(desired) = held.and_then(|held| runner.desired(&held, traits).ok()) else {
         return AfterRestore::Unknown;
     };
-    let (writing, observing) = declared_by(runner.kinds(), &desired, path);
-    match (writing.is_empty(), observing.is_empty(), pause) {
-        (true, true, _) => AfterRestore::Stays,
-        (true, false, _) => AfterRestore::Reported { by: observing },
-        (false, _, Some(pause)) => AfterRestore::AfterPause { by: writing, pause },
-        (false, _, None) => AfterRestore::PutBack { by: writing },
-    }
-}
-
-/// The resources that write a file, and those that only observe it.
-fn declared_by(kinds: &Kinds, desired: &Desired, path: &str) -> (Vec<ResourceId>, Vec<ResourceId>) {
-    let (mut writing, mut observing) = (Vec::new(), Vec::new());
-    for module in &desired.modules {
-        for resource in &module.resources {
-            let Ok(spec) = &resource.spec else { continue };
-            let inside = match spec {
-                Spec::Tree(tree) => tree.purge && is_below(path, &tree.path),
-                Spec::Directory(directory) => directory.recurse && is_below(path, &directory.path),
-                _ => false,
-            };
-            if inside || kinds.writes_file(spec, path) {
-                let list = if desired.observe || resource.observe { &mut observing } else { &mut writing };
-                list.push(resource.id.clone());
-            }
-        }
-    }
-    (writing, observing)
-}
-
-fn is_below(path: &str, directory: &str) -> bool {
-    path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'))
+    let writes_file = |spec: &Spec, path: &str| runner.kinds().writes_file(spec, path);
+    versions::after_restore(&desired, path, pause, writes_file)
 }
 
 fn find(durable: &Durable, path: &str, number: Option<u64>) -> Result<KeptVersion, FileVersionError> {

@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use converge::versions::{
-    FileHistory, FilePrivacy, FoundFile, LIMITS, PassedOver, PassedOverReason, judge, surplus,
+    FileHistory, FilePrivacy, FoundFile, LIMITS, PassedOver, PassedOverReason, may_keep, over_limits,
 };
 use host::Host;
 use model::collect::CollectInserting;
@@ -146,7 +146,7 @@ impl VersionStore {
         let seen = open.metadata().map_err(failed)?;
         let (size, mode) = (seen.len(), seen.mode() & 0o7777);
         let privacy = if cause.sensitive { FilePrivacy::Sensitive } else { file.privacy };
-        judge(&LIMITS, privacy, size, mode)?;
+        may_keep(&LIMITS, privacy, size, mode)?;
         *room = room.checked_sub(size).ok_or(PassedOverReason::TooMany)?;
         let digest = hash(&mut open, size).map_err(failed)?;
         let found = FoundFile { digest, size, mode, uid: seen.uid(), gid: seen.gid() };
@@ -168,7 +168,7 @@ impl VersionStore {
             tracing::warn!(path, error = %chain(&error), "a file's version cannot be recorded");
             return;
         }
-        let over = surplus(histories.entries(), &LIMITS);
+        let over = over_limits(histories.entries(), &LIMITS);
         let gone =
             over.iter().flat_map(|(path, _)| histories.get(path)).flat_map(|history| &history.versions);
         let mut gone: BTreeSet<Digest> = gone.map(|version| version.digest).chain(before).collect_inserting();
