@@ -4,10 +4,10 @@ use std::fmt;
 use std::io::Read;
 
 use catalog::types::Spec;
+use converge::ResourceId;
 use converge::versions::{
     self, AfterRestore, FileHistory, FilePrivacy, KeptVersion, LIMITS, PassedOver, PassedOverReason,
 };
-use converge::ResourceId;
 use lang::Value;
 use model::delta::diff_lines;
 use model::{PathOwnership, PathState, Pause, Timestamp};
@@ -227,7 +227,8 @@ pub fn restore(
     }
     let privacy = FilePrivacy::of_kept_version(mode);
     let mut content = durable.versions().open_content(&digest)?.ok_or_else(|| lost(path, number))?;
-    let (file, cause) = (TouchedFile { path: path.to_owned(), privacy }, VersionCause { by: VERB, sensitive: false });
+    let (file, cause) =
+        (TouchedFile { path: path.to_owned(), privacy }, VersionCause { by: VERB, sensitive: false });
     let kept = durable.versions().keep_file(kinds.host(), &file, cause, now());
     let before = match (kept, unkept) {
         (Ok(before), _) => before,

@@ -215,9 +215,10 @@ fn what_cannot_be_kept_is_put_back_over_by_force_alone() {
     host.write("etc/motd", "by hand\n");
     apply(&host);
     let large = "x".repeat(usize::try_from(LIMITS.version_bytes).unwrap() + 1);
-    for (content, mode, reason) in
-        [("private\n", 0o600, "only its owner may read it"), (large.as_str(), 0o644, "4 MiB are kept of a version")]
-    {
+    for (content, mode, reason) in [
+        ("private\n", 0o600, "only its owner may read it"),
+        (large.as_str(), 0o644, "4 MiB are kept of a version"),
+    ] {
         host.write("etc/motd", content);
         set_mode(&host, "etc/motd", mode);
         let (code, refused) = printed(&host.agent(&["file", "restore", MOTD, "1"]));

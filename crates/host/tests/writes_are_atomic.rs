@@ -148,7 +148,10 @@ fn a_job_for_which_nobody_waits_any_more_changes_nothing() {
         assert!(matches!(refused.unwrap_err().source, PathProblem::Abandoned));
     }
     assert!(job.is_cancelled() && !whole.is_cancelled());
-    assert_eq!((names(root.path()), fs::read(root.path().join("file")).unwrap()), (vec!["file".to_owned()], b"older".to_vec()));
+    assert_eq!(
+        (names(root.path()), fs::read(root.path().join("file")).unwrap()),
+        (vec!["file".to_owned()], b"older".to_vec())
+    );
     write(&whole, "/file", b"new", None).unwrap();
 }
 

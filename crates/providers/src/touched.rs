@@ -116,7 +116,8 @@ impl Kinds {
         let unpacked = archive::remembered(self, archive).ok().flatten();
         let entry = unpacked.as_ref().and_then(|unpacked| unpacked.get(&format!("{TOP}{name}")));
         let entry = entry.and_then(|text| TreeEntry::read(text));
-        archive.ensure == Ensure::Present && matches!(entry, Some(TreeEntry::File { .. } | TreeEntry::Symlink(_)))
+        archive.ensure == Ensure::Present
+            && matches!(entry, Some(TreeEntry::File { .. } | TreeEntry::Symlink(_)))
     }
 
     /// The files that applying a resource may overwrite or remove, given what its check saw. An archive
@@ -132,9 +133,10 @@ impl Kinds {
                 self.below(&spec.path)
             }
             // By force.
-            (Spec::File(FileSpec { path, .. }) | Spec::Symlink(SymlinkSpec { path, .. }), Prior::Path(PathState::Directory { empty: false, .. })) => {
-                self.below(path)
-            }
+            (
+                Spec::File(FileSpec { path, .. }) | Spec::Symlink(SymlinkSpec { path, .. }),
+                Prior::Path(PathState::Directory { empty: false, .. }),
+            ) => self.below(path),
             (Spec::Directory(spec), Prior::Path(PathState::File { .. })) => {
                 let privacy = FilePrivacy::ByMode { declared: None };
                 let file = TouchedFile { path: spec.path.clone(), privacy };

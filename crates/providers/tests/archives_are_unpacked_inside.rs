@@ -242,7 +242,8 @@ fn an_archive_that_is_not_what_it_should_be_is_refused_whole() {
     let cut = tar(&[good(), file("x", &"y".repeat(600))]);
     let long = member("././@LongLink", b'L', "", 0o644, b"../../etc/cron.d/evil\0");
     let pax = member("p", b'x', "", 0o644, b"31 path=../../etc/cron.d/evil1\n");
-    let pax_size = |size: &str| member("p", b'x', "", 0o644, format!("{} size={size}\n", 9 + size.len()).as_bytes());
+    let pax_size =
+        |size: &str| member("p", b'x', "", 0o644, format!("{} size={size}\n", 9 + size.len()).as_bytes());
     let table: Vec<(&str, Vec<u8>, &str)> = vec![
         ("parent", tar(&[good(), file("../evil", "x")]), "`../evil` leads out of the directory"),
         ("deep", tar(&[good(), file("a/../../evil", "x")]), "leads out of the directory"),
@@ -412,7 +413,8 @@ fn a_mount_inside_the_directory_is_known_to_be_looked_at() {
     let modules = BTreeMap::from([("m".to_owned(), Arc::new(module))]);
     let params = Params { modules: vec!["m".to_owned()], ..Params::default() };
     let traits = Value::Map(BTreeMap::new());
-    let desired = bind_set(&Inputs { modules: &modules, params: &params, hostname: "web-1", traits: &traits });
+    let desired =
+        bind_set(&Inputs { modules: &modules, params: &params, hostname: "web-1", traits: &traits });
     let resource = desired.resources().next().unwrap().clone();
     let check = JobWork::Check { resource, plan: false, notified: BTreeSet::new() };
     for (point, looks) in [("/opt/tool/data", true), ("/opt/tool", true), ("/opt/tools", false)] {

@@ -98,7 +98,10 @@ fn a_run_that_died_in_the_middle_is_ended_at_the_next_start() {
         lab.kinds.host().set_aside("/srv/x").unwrap();
         lab.write(at_its_place, b"new");
         lab.kinds.sweep(["/srv/x"]);
-        assert_eq!((lab.read(at_its_place), lab.read("/srv/.x.muster-aside/deep/file")), ("new".into(), "bytes".into()));
+        assert_eq!(
+            (lab.read(at_its_place), lab.read("/srv/.x.muster-aside/deep/file")),
+            ("new".into(), "bytes".into())
+        );
         let again = spec("file", "/srv/x", json!({"content": "newer", "force": true}));
         if lab.path("/srv/x").is_dir() {
             let why = lab.apply(&again).unwrap_err();

@@ -102,7 +102,15 @@ impl<'a> ArchiveMembers<'a> {
     pub fn new(spec: &'a ArchiveSpec) -> ArchiveMembers<'a> {
         let globs = |texts: &[String]| texts.iter().map(|text| Glob::parse(text)).collect();
         let (only, exclude) = (globs(&spec.only), globs(&spec.exclude));
-        ArchiveMembers { spec, only, exclude, seen: 0, name_bytes: 0, found: BTreeMap::new(), copies: BTreeMap::new() }
+        ArchiveMembers {
+            spec,
+            only,
+            exclude,
+            seen: 0,
+            name_bytes: 0,
+            found: BTreeMap::new(),
+            copies: BTreeMap::new(),
+        }
     }
 
     /// The name in a state of what the archive calls `raw`; `None` when it is not unpacked.

@@ -93,7 +93,18 @@ mod tests {
 
     #[test]
     fn directories_of_the_system_are_known_however_they_are_written() {
-        for path in ["/", "/etc", "/home/", "//usr", "/srv", "/usr//lib/", "/./var/lib", "/var/lib/dpkg", "/var/lib/muster", "/var/lib/muster-server/"] {
+        for path in [
+            "/",
+            "/etc",
+            "/home/",
+            "//usr",
+            "/srv",
+            "/usr//lib/",
+            "/./var/lib",
+            "/var/lib/dpkg",
+            "/var/lib/muster",
+            "/var/lib/muster-server/",
+        ] {
             assert!(is_system_directory(path), "{path}");
         }
         for path in [

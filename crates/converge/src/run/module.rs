@@ -363,9 +363,8 @@ impl Run {
     fn undoes_sensitive(&self, module: &str) -> bool {
         let undo = self.pending.unverified.get(module).into_iter().flatten();
         let is_of = |entry: &LedgerEntry, undo: &Undo| entry.path == undo.path && entry.kind == undo.kind;
-        undo.filter(|undo| removal_may_quote(&undo.kind)).any(|undo| {
-            self.ledger.entries.values().any(|entry| entry.sensitive && is_of(entry, undo))
-        })
+        undo.filter(|undo| removal_may_quote(&undo.kind))
+            .any(|undo| self.ledger.entries.values().any(|entry| entry.sensitive && is_of(entry, undo)))
     }
 
     fn undone(&mut self, m: usize, result: Result<(), JobFailure>) {

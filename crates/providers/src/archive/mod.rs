@@ -221,7 +221,8 @@ pub(crate) fn overwritten(
     let size = fetch(kinds, spec, timeout)?;
     let unpacked = read(kinds, spec, size).map_err(|error| error.to_string())?.state;
     let now = look(kinds, spec, &unpacked)?;
-    let entry = |text: Option<&String>| text.and_then(|text| TreeEntry::read(text)).unwrap_or(TreeEntry::Absent);
+    let entry =
+        |text: Option<&String>| text.and_then(|text| TreeEntry::read(text)).unwrap_or(TreeEntry::Absent);
     let is_overwritten = |name: &str, now: &TreeEntry| {
         matches!(now, TreeEntry::File { .. })
             && !before.contains_key(name)
@@ -266,9 +267,7 @@ fn download(
             "what {} gave is sha256:{is} ({bytes} bytes) and not the declared sha256:{}; nothing was unpacked",
             from.url, spec.digest
         )),
-        Err(KeepBytesError::Failed(error)) => {
-            Err(format!("cannot keep what {} gives: {error}", from.url))
-        }
+        Err(KeepBytesError::Failed(error)) => Err(format!("cannot keep what {} gives: {error}", from.url)),
     }
 }
 

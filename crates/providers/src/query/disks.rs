@@ -67,7 +67,9 @@ fn look(host: &Host, mount: KernelMount) -> Option<Value> {
 fn mounts(table: &str) -> Vec<KernelMount> {
     let mut found: BTreeMap<&str, KernelMount> = BTreeMap::new();
     for line in table.lines() {
-        let (Some(number), Some(mount)) = (line.split(' ').nth(2), kernel_mounts(line).pop()) else { continue };
+        let (Some(number), Some(mount)) = (line.split(' ').nth(2), kernel_mounts(line).pop()) else {
+            continue;
+        };
         let known = found.entry(number).or_insert_with(|| mount.clone());
         if mount.path.len() < known.path.len() {
             *known = mount;
