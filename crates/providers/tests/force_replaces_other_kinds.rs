@@ -126,7 +126,7 @@ fn a_directory_that_somebody_moved_to_the_name_stays() {
     let lab = lab();
     full(&lab);
     let theirs = lab.kinds.host().set_aside("/srv/x").unwrap();
-    fs::remove_dir_all(lab.path("/srv/.x.muster-aside")).unwrap();
+    fs::rename(lab.path("/srv/.x.muster-aside"), lab.path("/srv/elsewhere")).unwrap();
     lab.write("/srv/of-root/file", b"bytes");
     fs::rename(lab.path("/srv/of-root"), lab.path("/srv/.x.muster-aside")).unwrap();
     assert!(lab.kinds.host().discard_aside("/srv/x", theirs).is_err());
