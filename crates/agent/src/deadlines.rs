@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 use converge::hanging::{HangRefusal, HangingJobId, HangingJobs, no_answer};
 use converge::kinds::mount::KernelMount;
 use converge::{Job, JobDone, JobFailure, JobId};
-use host::Host;
+use host::{Cancel, Host};
 
 use crate::clock::now;
 use crate::runner::EndedJob;
@@ -27,6 +27,8 @@ pub(crate) struct SharedHangingJobs(Arc<Mutex<HangingJobs>>);
 pub(crate) struct HangingJob {
     id: HangingJobId,
     jobs: SharedHangingJobs,
+    /// Used once the run goes on without it.
+    switch: Cancel,
     /// Held by the thread alone.
     _thread: Arc<HangingThread>,
 }
@@ -36,6 +38,7 @@ pub(crate) struct HangingJob {
 pub(crate) struct WatchedHang {
     id: HangingJobId,
     jobs: SharedHangingJobs,
+    switch: Cancel,
 }
 
 #[derive(Debug)]
@@ -52,7 +55,7 @@ impl SharedHangingJobs {
     pub(crate) fn begin(&self, mount: &KernelMount) -> Result<HangingJob, HangRefusal> {
         let id = self.locked().begin(mount)?;
         let thread = Arc::new(HangingThread { id, jobs: self.clone() });
-        Ok(HangingJob { id, jobs: self.clone(), _thread: thread })
+        Ok(HangingJob { id, jobs: self.clone(), switch: Cancel::default(), _thread: thread })
     }
 
     fn locked(&self) -> MutexGuard<'_, HangingJobs> {
@@ -68,7 +71,12 @@ impl HangingJob {
     }
 
     fn watched(&self) -> WatchedHang {
-        WatchedHang { id: self.id, jobs: self.jobs.clone() }
+        WatchedHang { id: self.id, jobs: self.jobs.clone(), switch: self.switch.clone() }
+    }
+
+    /// The switch that is used once the run goes on without it.
+    pub(crate) fn switch(&self) -> Cancel {
+        self.switch.clone()
     }
 }
 
@@ -129,6 +137,7 @@ impl RunDeadlines {
             DeadlineWork::Hang { watched, mount, patience, subject } => {
                 // One that has just ended is in the channel.
                 watched.jobs.locked().abandon(watched.id, now()).then(|| {
+                    watched.switch.cancel();
                     self.abandoned.insert(id);
                     let why = if host.is_cancelled() { stopping } else { no_answer(&mount, patience).into() };
                     EndedJob { id, subject, outcome: Err(why), spent: patience }

@@ -4,14 +4,14 @@ use std::fmt;
 use std::io::Read;
 
 use catalog::types::Spec;
+use converge::ResourceId;
 use converge::versions::{
-    FileHistory, FilePrivacy, FoundFile, KeptVersion, LIMITS, PassedOver, PassedOverReason,
+    self, AfterRestore, FileHistory, FilePrivacy, KeptVersion, LIMITS, PassedOver, PassedOverReason,
 };
-use converge::{Desired, ResourceId};
 use lang::Value;
 use model::delta::diff_lines;
 use model::{PathOwnership, PathState, Pause, Timestamp};
-use providers::{Kinds, TouchedFile, TouchedFiles};
+use providers::{Kinds, TouchedFile};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::now;
@@ -24,6 +24,8 @@ use crate::versions::VersionCause;
 const VERB: &str = "muster-agent file restore";
 /// The longest text, in bytes, of which the lines are compared.
 const MAX_TEXT: u64 = 1024 * 1024;
+/// What to do where a file that would be overwritten cannot be kept.
+pub(crate) const OVERWRITE_UNKEPT: &str = "copy it away first, or lose it: --force overwrites it";
 /// The most paths that a list names.
 pub const MAX_LISTED: usize = 1000;
 
@@ -46,12 +48,32 @@ pub enum FileVersionError {
         /// The version.
         number: u64,
     },
+    /// What is there now would be lost.
+    #[error(
+        "{path} is not overwritten: what it is now cannot be kept as a version ({})",
+        reason_not_kept(*reason)
+    )]
+    NotKept {
+        /// The file.
+        path: String,
+        /// Why.
+        reason: PassedOverReason,
+    },
     /// The host refuses.
     #[error("{0}")]
     Host(String),
     /// The state directory cannot be used.
     #[error("the kept versions cannot be read")]
     State(#[from] StateError),
+}
+
+/// What to do with a file that cannot be kept as a version before it is overwritten.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum UnkeptFile {
+    /// Leave it as it is.
+    Refuse,
+    /// Overwrite it; its history says so.
+    Overwrite,
 }
 
 /// The kept versions of some files.
@@ -117,33 +139,6 @@ pub struct RestoredVersion {
     pub next: AfterRestore,
 }
 
-/// What happens to a file that was put back.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "code", rename_all = "camelCase")]
-pub enum AfterRestore {
-    /// No resource of the held release declares it.
-    Stays,
-    /// These only observe it.
-    Reported {
-        /// The resources.
-        by: Vec<ResourceId>,
-    },
-    /// The next run puts back what these declare.
-    PutBack {
-        /// The resources.
-        by: Vec<ResourceId>,
-    },
-    /// The first run after the pause puts back what these declare.
-    AfterPause {
-        /// The resources.
-        by: Vec<ResourceId>,
-        /// The pause.
-        pause: Pause,
-    },
-    /// Which resources declare it cannot be told.
-    Unknown,
-}
-
 /// The kept versions of a file, or of all files below a directory; of all files for `None`.
 pub fn versions(durable: &Durable, path: Option<&str>) -> FileVersionsView {
     let found = durable.versions().histories(path);
@@ -201,7 +196,8 @@ pub fn diff(
     Ok(FileVersionDiff { path: path.to_owned(), version, attributes, lines })
 }
 
-/// Puts a version back: content, mode, owner and group. What was there is kept as a version before.
+/// Puts a version back: content, mode, owner and group. What was there is kept as a version before; a
+/// regular file of which none can be kept is overwritten only where `unkept` says so.
 ///
 /// # Errors
 /// [`FileVersionError`] says what failed; what was there is there still.
@@ -210,6 +206,7 @@ pub fn restore(
     kinds: &Kinds,
     path: &str,
     number: u64,
+    unkept: UnkeptFile,
 ) -> Result<Restoration, FileVersionError> {
     let version = find(durable, path, Some(number))?;
     let KeptVersion { digest, size, mode, uid, gid, .. } = version.clone();
@@ -228,27 +225,23 @@ pub fn restore(
     if is_as_kept {
         return Ok(Restoration { version, unchanged: true, before: None });
     }
-    // A private file was kept where its type says that it holds no secret.
-    let privacy = match mode & 0o077 {
-        0 => FilePrivacy::Public,
-        _ => FilePrivacy::ByMode { declared: None },
-    };
-    let touched = TouchedFiles {
-        files: vec![TouchedFile { path: path.to_owned(), privacy }],
-        ..TouchedFiles::default()
-    };
+    let privacy = FilePrivacy::of_kept_version(mode);
     let mut content = durable.versions().open_content(&digest)?.ok_or_else(|| lost(path, number))?;
-    durable.versions().keep(kinds.host(), &touched, VersionCause { by: VERB, sensitive: false }, now());
+    let (file, cause) =
+        (TouchedFile { path: path.to_owned(), privacy }, VersionCause { by: VERB, sensitive: false });
+    let kept = durable.versions().keep_file(kinds.host(), &file, cause, now());
+    let before = match (kept, unkept) {
+        (Ok(before), _) => before,
+        (Err(reason), UnkeptFile::Refuse) => {
+            return Err(FileVersionError::NotKept { path: path.to_owned(), reason });
+        }
+        (Err(_), UnkeptFile::Overwrite) => None,
+    };
     let ownership = PathOwnership { mode: Some(mode), uid: Some(uid), gid: Some(gid) };
     kinds.write_file(path, &mut content, digest, ownership).map_err(FileVersionError::Host)?;
-    let before = match &state {
-        PathState::File { digest, size, mode, uid, gid } => {
-            let (digest, size, mode, uid, gid) = (*digest, *size, *mode, *uid, *gid);
-            let found = FoundFile { digest, size, mode, uid, gid };
-            history(durable, path).and_then(|history| history.find_like(&found).map(|kept| kept.number))
-        }
-        _ => None,
-    };
+    if let Err(reason) = kept {
+        durable.versions().pass_over(path, reason, 1, cause, now());
+    }
     tracing::warn!(path, version = number, bytes = size, "somebody at the host put a version of a file back");
     Ok(Restoration { version, unchanged: false, before })
 }
@@ -282,37 +275,8 @@ pub fn after_restore(
     let Some(desired) = held.and_then(|held| runner.desired(&held, traits).ok()) else {
         return AfterRestore::Unknown;
     };
-    let (writing, observing) = declared_by(runner.kinds(), &desired, path);
-    match (writing.is_empty(), observing.is_empty(), pause) {
-        (true, true, _) => AfterRestore::Stays,
-        (true, false, _) => AfterRestore::Reported { by: observing },
-        (false, _, Some(pause)) => AfterRestore::AfterPause { by: writing, pause },
-        (false, _, None) => AfterRestore::PutBack { by: writing },
-    }
-}
-
-/// The resources that write a file, and those that only observe it.
-fn declared_by(kinds: &Kinds, desired: &Desired, path: &str) -> (Vec<ResourceId>, Vec<ResourceId>) {
-    let (mut writing, mut observing) = (Vec::new(), Vec::new());
-    for module in &desired.modules {
-        for resource in &module.resources {
-            let Ok(spec) = &resource.spec else { continue };
-            let inside = match spec {
-                Spec::Tree(tree) => tree.purge && is_below(path, &tree.path),
-                Spec::Directory(directory) => directory.recurse && is_below(path, &directory.path),
-                _ => false,
-            };
-            if inside || kinds.managed_files(spec).iter().any(|file| file.path == path) {
-                let list = if desired.observe || resource.observe { &mut observing } else { &mut writing };
-                list.push(resource.id.clone());
-            }
-        }
-    }
-    (writing, observing)
-}
-
-fn is_below(path: &str, directory: &str) -> bool {
-    path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'))
+    let writes_file = |spec: &Spec, path: &str| runner.kinds().writes_file(spec, path);
+    versions::after_restore(&desired, path, pause, writes_file)
 }
 
 fn find(durable: &Durable, path: &str, number: Option<u64>) -> Result<KeptVersion, FileVersionError> {
@@ -357,7 +321,7 @@ fn text(bytes: Vec<u8>) -> Option<String> {
 }
 
 /// Why a version was not kept, for people.
-fn reason(reason: PassedOverReason) -> String {
+fn reason_not_kept(reason: PassedOverReason) -> String {
     match reason {
         PassedOverReason::Sensitive => "the resource is sensitive".to_owned(),
         PassedOverReason::Private => "only its owner may read it, so it may hold a secret".to_owned(),
@@ -402,7 +366,7 @@ impl FileVersionsView {
                     1 => "not kept".to_owned(),
                     files => format!("{files} files not kept"),
                 };
-                let (at, why) = (render::when(passed.at, now), reason(passed.reason));
+                let (at, why) = (render::when(passed.at, now), reason_not_kept(passed.reason));
                 let _ = writeln!(out, "    -  {what} {at}, by {}: {why}", passed.by);
             }
         }
@@ -445,8 +409,8 @@ impl RestoredVersion {
                 format!("{} only observes it: it stays, and is reported as a difference", names(by))
             }
             AfterRestore::PutBack { by } => format!(
-                "the next run puts back what {} declares; to keep this version, pause the host \
-                 (muster-agent pause) and have it declared",
+                "the agent puts back what {} declares, within seconds where it watches the file; to keep this \
+                 version, pause the host first (muster-agent pause) and have it declared",
                 names(by)
             ),
             AfterRestore::AfterPause { by, pause } => format!(

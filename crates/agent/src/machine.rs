@@ -16,7 +16,7 @@ use crate::session::{NodeSession, Signer};
 use crate::state::{Durable, StateDir, StateError};
 
 /// Where the state is, unless an option names another directory.
-pub const DEFAULT_STATE: &str = "/var/lib/muster";
+pub const DEFAULT_STATE: &str = catalog::state_directories::AGENT_STATE;
 
 /// Where the agent works; what is absent is as it was joined.
 #[derive(Clone, Debug, Default, clap::Args)]

@@ -23,6 +23,7 @@ use converge::{
 };
 use host::Host;
 use lang::{Probe, Value};
+use model::object::MAX_BLOB;
 use model::{Digest, Kind, RunReport};
 use node::{Adoption, ReadTraits, RunOrder};
 use providers::traits::VOLATILE;
@@ -57,6 +58,18 @@ pub enum RunnerError {
     Scope(#[from] UnknownTag),
 }
 
+/// How many bytes the contents may grow by before they are collected again: what runs keep of files
+/// that change again and again, and archives that were fetched.
+pub const GARBAGE_GROWTH: u64 = MAX_BLOB;
+
+/// What was there when contents were collected last.
+struct CollectedGarbage {
+    /// The root of the set that was run.
+    root: Digest,
+    /// The bytes that stayed.
+    bytes: u64,
+}
+
 /// Runs over one host.
 pub struct Runner {
     worker: JobWorker,
@@ -64,8 +77,8 @@ pub struct Runner {
     bound: Mutex<Option<Bound>>,
     /// What the set reads that was bound last. Held for a moment only, never over the disk.
     uses: Mutex<Option<(Digest, TraitUses)>>,
-    /// The root of the set whose leftovers were removed last.
-    collected_for: Mutex<Option<Digest>>,
+    /// What was collected last.
+    collected: Mutex<Option<CollectedGarbage>>,
     /// Jobs at file systems that may not answer, of earlier runs too.
     hanging: SharedHangingJobs,
 }
@@ -106,8 +119,8 @@ impl Runner {
     /// A runner over a host and its state.
     pub fn new(kinds: Arc<Kinds>, storage: Storage, hostname: String) -> Runner {
         let worker = JobWorker { kinds, storage, changes: Arc::new(ChangeLog::begin()), hanging: None };
-        let (bound, uses, collected_for) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Runner { worker, hostname, bound, uses, collected_for, hanging: SharedHangingJobs::default() }
+        let (bound, uses, collected) = (Mutex::default(), Mutex::default(), Mutex::default());
+        Runner { worker, hostname, bound, uses, collected, hanging: SharedHangingJobs::default() }
     }
 
     /// Binds the held set and converges what is in the order's scope, or only says what would change; says
@@ -125,7 +138,7 @@ impl Runner {
         if mode == RunMode::Apply {
             // A plan may be made beside a run, and writes no records. It takes nothing away either: the
             // run may be on an earlier set, and about to record what it keeps.
-            self.collect_garbage_once(&adoption);
+            self.collect_garbage_when_due(&adoption);
             durable.begin_run();
             self.worker.kinds.begin_run();
         }
@@ -190,21 +203,24 @@ impl Runner {
         uses.as_ref().map(|(root, uses)| read_traits(uses, *root, traits))
     }
 
-    /// Removes what a set that is run for the first time leaves over: on the storage thread, so that
-    /// nothing is fetched or adopted meanwhile, and before this run keeps anything itself. Only for runs
-    /// that change the host, of which there is one at a time.
-    pub fn collect_garbage_once(&self, held: &Adoption) {
-        let collected_for = Some(held.root);
-        let mut last = self.collected_for.lock().unwrap_or_else(PoisonError::into_inner);
-        if std::mem::replace(&mut *last, collected_for) == collected_for {
+    /// Removes what a set that is run for the first time leaves over, and what runs of it left since,
+    /// once that is [`GARBAGE_GROWTH`]: on the storage thread, so that nothing is fetched or adopted
+    /// meanwhile, and before this run keeps anything itself. Only for runs that change the host, of which
+    /// there is one at a time.
+    pub fn collect_garbage_when_due(&self, held: &Adoption) {
+        let total = || self.worker.storage.durable().contents().total();
+        let mut last = self.collected.lock().unwrap_or_else(PoisonError::into_inner);
+        let grown = |since: &CollectedGarbage| total().saturating_sub(since.bytes) >= GARBAGE_GROWTH;
+        if last.as_ref().is_some_and(|last| last.root == held.root && !grown(last)) {
             return;
         }
         let bound = held.clone();
         let collected = self.worker.storage.run_blocking(move |durable| durable.collect_garbage(&bound));
         if let Err(error) = collected {
-            // Only space: it is tried again when the next set is run.
+            // Only space: it is tried again when the next set is run, or more was kept.
             tracing::warn!(error = %crate::render::chain(&error), "garbage stays");
         }
+        *last = Some(CollectedGarbage { root: held.root, bytes: total() });
     }
 
     fn carry_out(&self, mut run: Run) -> (FinishedRun, RunWatch) {
@@ -338,7 +354,8 @@ struct JobWorker {
 impl JobWorker {
     /// For a job at a file system that may not answer.
     fn at_hanging(&self, job: HangingJob) -> JobWorker {
-        JobWorker { hanging: Some(job), ..self.clone() }
+        let kinds = Arc::new(self.kinds.for_job(job.switch()));
+        JobWorker { kinds, hanging: Some(job), ..self.clone() }
     }
 
     /// Refuses to go on when the run went on without this job.
@@ -429,7 +446,8 @@ impl JobWorker {
         if record.keep.is_some() {
             self.kinds.keep_prior(spec, checked)?;
         }
-        self.keep_versions(&self.kinds.touched_by_apply(spec, checked), &resource.id, resource.sensitive);
+        let touched = self.kinds.touched_by_apply(spec, checked, resource.timeout);
+        self.keep_versions(&touched, &resource.id, resource.sensitive);
         self.still_wanted()?;
         self.persist(record)?;
         self.kinds.apply_notified(&resource.name, spec, checked, resource.timeout, notification)

@@ -12,9 +12,10 @@ use model::collect::CollectInserting;
 use serde::Serialize;
 use trust::token::KeySource;
 
+use crate::files::{FileVersionError, OVERWRITE_UNKEPT};
 use crate::join::{self, JoinError, JoinRequest};
 use crate::local::client::LocalClientError;
-use crate::local::messages::RunLimit;
+use crate::local::messages::{FileRestoreRequest, RunLimit};
 use crate::local::{LocalProblem, LocalProblemCode};
 use crate::machine::{Machine, MachineOptions, OpenMachineError};
 use crate::render::chain;
@@ -107,7 +108,9 @@ Files of sensitive resources, and files that only their owner may read, are not 
 says so.
 
 A version keeps its number. `restore` puts content, mode and owner back, keeps what was there as
-a version, and reports it. A run puts back what is declared: pause the host to keep a version.
+a version, and reports it; what cannot be kept is overwritten only with --force. The agent puts
+back what is declared, within seconds where it watches the file: pause the host first to keep a
+version.
 
 Examples:
   muster-agent file versions
@@ -263,6 +266,9 @@ enum FileVerb {
         path: String,
         /// The number of the version
         version: u64,
+        /// Overwrite what is there now also where it cannot be kept as a version
+        #[arg(long)]
+        force: bool,
     },
 }
 
@@ -327,8 +333,8 @@ fn carry_out(cli: Cli) -> Result<ExitCode, VerbFailure> {
         AgentVerb::File { verb: FileVerb::Diff { path, version } } => {
             local::file_diff(&options, &path, version, cli.json)
         }
-        AgentVerb::File { verb: FileVerb::Restore { path, version } } => {
-            local::file_restore(&options, path, version, cli.json)
+        AgentVerb::File { verb: FileVerb::Restore { path, version, force } } => {
+            local::file_restore(&options, FileRestoreRequest { path, version, force }, cli.json)
         }
         AgentVerb::Doctor => local::doctor(&options, cli.json),
         AgentVerb::Bundle { output } => local::bundle(&options, output, cli.json),
@@ -467,6 +473,9 @@ fn hint(error: &(dyn std::error::Error + 'static)) -> Option<String> {
             return Some("muster-agent doctor; journalctl -u muster-agent".to_owned());
         }
         None => {}
+    }
+    if let Some(FileVersionError::NotKept { .. }) = error.downcast_ref() {
+        return Some(OVERWRITE_UNKEPT.to_owned());
     }
     if let Some(LocalProblem { next, .. }) = error.downcast_ref() {
         return next.clone();

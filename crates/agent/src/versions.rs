@@ -20,7 +20,7 @@ use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use converge::versions::{
-    FileHistory, FilePrivacy, FoundFile, LIMITS, PassedOver, PassedOverReason, judge, surplus,
+    FileHistory, FilePrivacy, FoundFile, LIMITS, PassedOver, PassedOverReason, may_keep, over_limits,
 };
 use host::Host;
 use model::collect::CollectInserting;
@@ -86,6 +86,26 @@ impl VersionStore {
         }
     }
 
+    /// Keeps what one file is, before the verb that puts a version back overwrites it: gives the number
+    /// of the version, `None` where no regular file is. What is not kept is not noted.
+    ///
+    /// # Errors
+    /// Why it is not kept.
+    pub fn keep_file(
+        &self,
+        host: &Host,
+        file: &TouchedFile,
+        cause: VersionCause<'_>,
+        at: Timestamp,
+    ) -> Result<Option<u64>, PassedOverReason> {
+        let mut room = LIMITS.change_bytes;
+        let Some(found) = self.keep_one(host, file, cause, &mut room)? else { return Ok(None) };
+        self.keep_found(&file.path, found, cause, at);
+        let histories = self.locked();
+        let kept = histories.get(&file.path).and_then(|history| history.find_like(&found));
+        kept.map(|kept| Some(kept.number)).ok_or(PassedOverReason::Failed)
+    }
+
     fn keep_found(&self, path: &str, found: FoundFile, cause: VersionCause<'_>, at: Timestamp) {
         let by = cause.by.to_owned();
         // Another change may have let go of the same bytes just now.
@@ -95,7 +115,8 @@ impl VersionStore {
         });
     }
 
-    fn pass_over(
+    /// Notes that files were overwritten or removed of which no version was kept.
+    pub(crate) fn pass_over(
         &self,
         path: &str,
         reason: PassedOverReason,
@@ -125,7 +146,7 @@ impl VersionStore {
         let seen = open.metadata().map_err(failed)?;
         let (size, mode) = (seen.len(), seen.mode() & 0o7777);
         let privacy = if cause.sensitive { FilePrivacy::Sensitive } else { file.privacy };
-        judge(&LIMITS, privacy, size, mode)?;
+        may_keep(&LIMITS, privacy, size, mode)?;
         *room = room.checked_sub(size).ok_or(PassedOverReason::TooMany)?;
         let digest = hash(&mut open, size).map_err(failed)?;
         let found = FoundFile { digest, size, mode, uid: seen.uid(), gid: seen.gid() };
@@ -147,7 +168,7 @@ impl VersionStore {
             tracing::warn!(path, error = %chain(&error), "a file's version cannot be recorded");
             return;
         }
-        let over = surplus(histories.entries(), &LIMITS);
+        let over = over_limits(histories.entries(), &LIMITS);
         let gone =
             over.iter().flat_map(|(path, _)| histories.get(path)).flat_map(|history| &history.versions);
         let mut gone: BTreeSet<Digest> = gone.map(|version| version.digest).chain(before).collect_inserting();

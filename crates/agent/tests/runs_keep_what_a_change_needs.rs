@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use agent::fetch;
 use agent::machine::Machine;
-use agent::runner::Runner;
+use agent::runner::{GARBAGE_GROWTH, Runner};
 use agent::state::{Durable, StateDir};
 use agent::storage::Storage;
 use converge::{RunMode, RunScope};
@@ -87,7 +87,7 @@ impl Host {
         let (runner, adoption) = (self.runner.clone(), adoption.clone());
         spawn_blocking(move || {
             drop(runner.desired(&adoption, &Value::Map(Default::default())).unwrap());
-            runner.collect_garbage_once(&adoption);
+            runner.collect_garbage_when_due(&adoption);
         })
     }
 
@@ -125,6 +125,10 @@ async fn what_a_run_is_about_to_record() {
     host.durable.keep(GARBAGE, Digest::of(GARBAGE)).unwrap();
     host.run(RunMode::Apply).await;
     assert!(host.has_garbage(), "once for each release");
+    let much = vec![0; usize::try_from(GARBAGE_GROWTH).unwrap()];
+    host.durable.keep(&much, Digest::of(&much)).unwrap();
+    host.run(RunMode::Apply).await;
+    assert!(!host.has_garbage() && host.has(&host.next), "and again when much was kept since");
 }
 
 #[tokio::test]

@@ -208,3 +208,101 @@ fn what_is_too_large_is_said() {
     assert_eq!(passed["reason"], json!({"code": "tooLarge", "size": length}), "{passed}");
     assert_eq!(host.read("etc/motd").unwrap(), "declared\n", "it is put right all the same");
 }
+
+#[test]
+fn what_cannot_be_kept_is_put_back_over_by_force_alone() {
+    let mut host = LocalHost::new(base(vec![file(MOTD, "declared\n")]));
+    host.write("etc/motd", "by hand\n");
+    apply(&host);
+    let large = "x".repeat(usize::try_from(LIMITS.version_bytes).unwrap() + 1);
+    for (content, mode, reason) in [
+        ("private\n", 0o600, "only its owner may read it"),
+        (large.as_str(), 0o644, "4 MiB are kept of a version"),
+    ] {
+        host.write("etc/motd", content);
+        set_mode(&host, "etc/motd", mode);
+        let (code, refused) = printed(&host.agent(&["file", "restore", MOTD, "1"]));
+        assert_eq!(code, Some(1), "{refused}");
+        assert!(refused.contains("is not overwritten") && refused.contains(reason), "{refused}");
+        assert!(refused.contains("--force overwrites it"), "{refused}");
+        assert_eq!(host.read("etc/motd").unwrap(), content, "{reason}");
+        let before = history(&host, MOTD)["passedOver"].clone();
+        assert_eq!(before, Value::Null, "nothing was lost, so nothing is noted");
+    }
+    assert_eq!(host.agent(&["pause", "--reason", "looking"]).status.code(), Some(0));
+    host.start();
+    let (code, refused) = printed(&host.agent(&["file", "restore", MOTD, "1"]));
+    assert_eq!((code, refused.contains("--force overwrites it")), (Some(1), true), "{refused}");
+    let restored = host.json(&["file", "restore", MOTD, "1", "--force"]);
+    assert_eq!((&restored["unchanged"], &restored["before"]), (&json!(false), &Value::Null), "{restored}");
+    assert_eq!(host.read("etc/motd").unwrap(), "by hand\n");
+    assert_eq!(history(&host, MOTD)["passedOver"]["reason"]["code"], "tooLarge");
+}
+
+#[test]
+fn what_makes_way_for_another_kind_is_kept() {
+    let forced = |kind: &str, path: &str, more: &[(&str, lang::Value)]| {
+        resource(kind, path, &[&[("force", lang::Value::from(true))][..], more].concat())
+    };
+    let host = LocalHost::new(base(vec![
+        forced("file", "/srv/file", &[("content", "new\n".into())]),
+        forced("symlink", "/srv/link", &[("target", "elsewhere".into())]),
+        forced("directory", "/srv/directory", &[]),
+    ]));
+    for name in ["srv/file/a/deep", "srv/link/deep", "srv/directory"] {
+        std::fs::create_dir_all(host.root().join(name).parent().unwrap()).unwrap();
+        host.write(name, "by hand\n");
+    }
+    apply(&host);
+    assert_eq!(host.read("srv/file").unwrap(), "new\n");
+    assert!(host.root().join("srv/directory").is_dir() && host.root().join("srv/link").is_symlink());
+    for path in ["/srv/file/a/deep", "/srv/link/deep", "/srv/directory"] {
+        assert_eq!(numbers(&history(&host, path)), [1], "{path}");
+    }
+}
+
+/// A tar file of these members.
+fn tar(directory: &std::path::Path, members: &[&str]) -> Vec<u8> {
+    for member in members {
+        std::fs::write(directory.join(member), "of the archive\n").unwrap();
+    }
+    let tar = std::process::Command::new("tar").arg("-c").arg("-C").arg(directory).args(members).output();
+    tar.unwrap().stdout
+}
+
+#[test]
+fn what_an_archive_overwrites_is_kept() {
+    let dir = tempfile::tempdir().unwrap();
+    let of = |members: &[&str]| {
+        let bytes = tar(dir.path(), members);
+        let digest = model::Digest::of(&bytes);
+        let declared = catalog::module::FileRef { digest, size: bytes.len() as u64, executable: false };
+        let mut unpacked = base(vec![resource("archive", "/opt/tool", &[("source", "tool.tar".into())])]);
+        unpacked[0].files.insert("files/tool.tar".to_owned(), declared);
+        unpacked[0].blobs.insert(digest);
+        (unpacked, bytes)
+    };
+    let host = LocalHost::new(Vec::new());
+    let take = |seq: u64, (modules, bytes): (Vec<Module>, Vec<u8>)| {
+        let durable = StateDir::create(&host.state()).unwrap().open().unwrap();
+        durable.keep(&bytes, model::Digest::of(&bytes)).unwrap();
+        drop(durable);
+        adopt(&host.state(), seq, modules);
+        apply(&host);
+    };
+    std::fs::create_dir_all(host.root().join("opt/tool")).unwrap();
+    for name in ["opt/tool/conf", "opt/tool/later", "opt/tool/own"] {
+        host.write(name, "by hand\n");
+    }
+    take(2, of(&["conf"]));
+    assert_eq!(host.read("opt/tool/conf").unwrap(), "of the archive\n");
+    assert_eq!(numbers(&history(&host, "/opt/tool/conf")), [1], "the first archive over what was there");
+    assert_eq!(history(&host, "/opt/tool/later"), Value::Null);
+
+    take(3, of(&["conf", "later"]));
+    assert_eq!(numbers(&history(&host, "/opt/tool/later")), [1], "a name that only the new archive has");
+    assert_eq!(history(&host, "/opt/tool/own"), Value::Null, "it is not the archive's");
+
+    let restored = host.json(&["file", "restore", "/opt/tool/later", "1"]);
+    assert_eq!(restored["next"], json!({"code": "putBack", "by": ["base/archive:/opt/tool"]}));
+}

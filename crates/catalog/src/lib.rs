@@ -14,6 +14,7 @@ pub mod duration;
 pub mod module;
 pub mod params;
 pub mod schema;
+pub mod state_directories;
 pub mod sync;
 pub mod traits;
 pub mod types;

@@ -5,6 +5,8 @@ use model::object::{FOREIGN_KINDS, KINDS};
 use model::replication::{Mismatch, Mode, ObjectOperation, SyncPolicy};
 use model::work::{ActionRefusal, OperationTarget, RefusalCode};
 
+use crate::state_directories::AGENT_STATE;
+
 /// The modes, by their words.
 pub const MODES: [(&str, Mode); 3] =
     [("managed", Mode::Managed), ("autonomous", Mode::Autonomous), ("off", Mode::Off)];
@@ -38,9 +40,6 @@ const SHARED: [&str; 13] = [
     "/var/opt",
     "/var/spool",
 ];
-/// Where the agent keeps its own state by default.
-const OWN: &str = "/var/lib/muster";
-
 /// Why a kind or a folder cannot be synchronized.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Unsuitable {
@@ -66,7 +65,7 @@ pub enum Unsuitable {
     #[error("`{0}` itself holds what is others'; name a folder below it")]
     Shared(&'static str),
     /// The agent's own folder.
-    #[error("`{OWN}` is the agent's own")]
+    #[error("`{AGENT_STATE}` is the agent's own")]
     Own,
 }
 
@@ -102,7 +101,7 @@ pub fn folder(path: &str) -> Result<(), Unsuitable> {
     }
     let within =
         |top: &str| path.strip_prefix(top).is_some_and(|rest| rest.is_empty() || rest.starts_with('/'));
-    if within(OWN) {
+    if within(AGENT_STATE) {
         return Err(Unsuitable::Own);
     }
     if let Some(system) = SYSTEM.iter().find(|system| within(system)) {

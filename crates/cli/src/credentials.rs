@@ -11,7 +11,7 @@ use crate::failure::UserError;
 /// Where `muster server` keeps everything by default.
 pub const DATA_DIR: &str = "muster-data";
 /// Where the control plane of the package's service keeps everything.
-pub const SERVICE_DATA_DIR: &str = "/var/lib/muster-server";
+pub const SERVICE_DATA_DIR: &str = catalog::state_directories::SERVER_STATE;
 /// Names the operator's credentials.
 pub const OPERATOR_ENV: &str = "MUSTER_OPERATOR";
 /// Names the release key.

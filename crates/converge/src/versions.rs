@@ -1,8 +1,8 @@
 //! [`FileHistory`]: the versions of a managed file that are kept, and which go (CNV-8).
 //!
 //! ```text
-//! a run is about to overwrite or remove a file -> judge -> FileHistory::keep      -> surplus
-//!                                                       -> FileHistory::pass_over
+//! a run is about to overwrite or remove a file -> may_keep -> FileHistory::keep      -> over_limits
+//!                                                          -> FileHistory::pass_over
 //! ```
 //!
 //! A version is what the file was before Muster overwrote or removed it, whoever had written it. The
@@ -14,8 +14,11 @@
 
 use std::collections::BTreeMap;
 
-use model::{Digest, Timestamp};
+use catalog::types::Spec;
+use model::{Digest, Pause, Timestamp};
 use serde::{Deserialize, Serialize};
+
+use crate::{Desired, ResourceId};
 
 /// Permission bits of everybody but the owner.
 const OTHERS: u32 = 0o077;
@@ -148,20 +151,32 @@ pub enum FilePrivacy {
     },
 }
 
+impl FilePrivacy {
+    /// That of a file of which a version with these permission bits is kept: a private one was kept where
+    /// its type says that it holds no secret.
+    pub fn of_kept_version(mode: u32) -> FilePrivacy {
+        if is_private(mode) { FilePrivacy::Public } else { FilePrivacy::ByMode { declared: None } }
+    }
+}
+
+/// Only its owner may use it.
+fn is_private(mode: u32) -> bool {
+    mode & OTHERS == 0
+}
+
 /// Whether a file of this length and mode is kept, before it is read.
 ///
 /// # Errors
 /// Why it is not.
-pub fn judge(
+pub fn may_keep(
     limits: &VersionLimits,
     privacy: FilePrivacy,
     size: u64,
     mode: u32,
 ) -> Result<(), PassedOverReason> {
-    let private = |mode: u32| mode & OTHERS == 0;
     match privacy {
         FilePrivacy::Sensitive => return Err(PassedOverReason::Sensitive),
-        FilePrivacy::ByMode { declared } if private(mode) || declared.is_some_and(private) => {
+        FilePrivacy::ByMode { declared } if is_private(mode) || declared.is_some_and(is_private) => {
             return Err(PassedOverReason::Private);
         }
         FilePrivacy::ByMode { .. } | FilePrivacy::Public => {}
@@ -208,13 +223,21 @@ impl FileHistory {
     }
 }
 
+/// A version among those of all files; the order is that in which they go.
+#[derive(PartialEq, Eq, PartialOrd, Ord)]
+struct VersionInOrder<'a> {
+    at: Timestamp,
+    size: u64,
+    path: &'a str,
+    number: u64,
+}
+
 /// The histories that hold more than is kept, as they are without it; one that is left empty is `None`.
-pub fn surplus(
+pub fn over_limits(
     histories: &BTreeMap<String, FileHistory>,
     limits: &VersionLimits,
 ) -> Vec<(String, Option<FileHistory>)> {
-    // When it was replaced, how large it is, whose it is.
-    let mut all: Vec<(Timestamp, u64, &str, u64)> = Vec::new();
+    let mut all: Vec<VersionInOrder<'_>> = Vec::new();
     let mut gone: BTreeMap<&str, Vec<u64>> = BTreeMap::new();
     for (path, history) in histories {
         let over = history.versions.len().saturating_sub(limits.per_file);
@@ -222,11 +245,14 @@ pub fn surplus(
         if !old.is_empty() {
             gone.entry(path).or_default().extend(old.iter().map(|version| version.number));
         }
-        all.extend(kept.iter().map(|version| (version.at, version.size, path.as_str(), version.number)));
+        all.extend(kept.iter().map(|version| {
+            let KeptVersion { at, size, number, .. } = *version;
+            VersionInOrder { at, size, path, number }
+        }));
     }
     all.sort_unstable();
-    let (mut count, mut bytes) = (all.len(), all.iter().map(|(_, size, ..)| size).sum::<u64>());
-    for (_, size, path, number) in all {
+    let (mut count, mut bytes) = (all.len(), all.iter().map(|version| version.size).sum::<u64>());
+    for VersionInOrder { size, path, number, .. } in all {
         if count <= limits.versions && bytes <= limits.bytes {
             break;
         }
@@ -247,6 +273,67 @@ pub fn surplus(
         (path.to_owned(), (!empty).then_some(history))
     });
     left.chain(bare).collect()
+}
+
+/// What happens to a file that was put back.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "code", rename_all = "camelCase")]
+pub enum AfterRestore {
+    /// No resource of the held release declares it.
+    Stays,
+    /// These only observe it.
+    Reported {
+        /// The resources.
+        by: Vec<ResourceId>,
+    },
+    /// The agent puts back what these declare: the daemon by the event, where it watches the file, else
+    /// the next run.
+    PutBack {
+        /// The resources.
+        by: Vec<ResourceId>,
+    },
+    /// The first run after the pause puts back what these declare.
+    AfterPause {
+        /// The resources.
+        by: Vec<ResourceId>,
+        /// The pause.
+        pause: Pause,
+    },
+    /// Which resources declare it cannot be told.
+    Unknown,
+}
+
+/// What happens to a file next, given which resources write it: `writes_file` says that of a bound one.
+pub fn after_restore(
+    desired: &Desired,
+    path: &str,
+    pause: Option<Pause>,
+    writes_file: impl Fn(&Spec, &str) -> bool,
+) -> AfterRestore {
+    let (mut writing, mut observing) = (Vec::new(), Vec::new());
+    // A handler is applied only when it is notified.
+    for resource in desired.modules.iter().flat_map(|module| &module.resources) {
+        let Ok(spec) = &resource.spec else { continue };
+        let is_inside = match spec {
+            Spec::Tree(tree) => tree.purge && is_below(path, &tree.path),
+            Spec::Directory(directory) => directory.recurse && is_below(path, &directory.path),
+            _ => false,
+        };
+        if is_inside || writes_file(spec, path) {
+            let list = if desired.observe || resource.observe { &mut observing } else { &mut writing };
+            list.push(resource.id.clone());
+        }
+    }
+    match (writing.is_empty(), observing.is_empty(), pause) {
+        (true, true, _) => AfterRestore::Stays,
+        (true, false, _) => AfterRestore::Reported { by: observing },
+        (false, _, Some(pause)) => AfterRestore::AfterPause { by: writing, pause },
+        (false, _, None) => AfterRestore::PutBack { by: writing },
+    }
+}
+
+fn is_below(path: &str, directory: &str) -> bool {
+    path.strip_prefix(directory).is_some_and(|rest| rest.starts_with('/'))
 }
 
 #[cfg(test)]
@@ -290,17 +377,17 @@ mod tests {
             (FilePrivacy::Public, large, 0o600, Err(PassedOverReason::TooLarge { size: large })),
             (FilePrivacy::Sensitive, 1, 0o644, Err(PassedOverReason::Sensitive)),
         ] {
-            assert_eq!(judge(&LIMITS, privacy, size, mode), wanted, "{privacy:?} {size} {mode:o}");
+            assert_eq!(may_keep(&LIMITS, privacy, size, mode), wanted, "{privacy:?} {size} {mode:o}");
         }
     }
 
     #[test]
     fn the_last_five_are_kept_and_keep_their_numbers() {
         let all = histories(&[("/x", &["1", "2", "3", "4", "5", "6", "7"])]);
-        let left = surplus(&all, &LIMITS);
+        let left = over_limits(&all, &LIMITS);
         assert_eq!(left.len(), 1);
         assert_eq!(numbers(left[0].1.as_ref().unwrap()), [3, 4, 5, 6, 7]);
-        assert_eq!(surplus(&histories(&[("/x", &["1", "2", "3", "4", "5"])]), &LIMITS), []);
+        assert_eq!(over_limits(&histories(&[("/x", &["1", "2", "3", "4", "5"])]), &LIMITS), []);
     }
 
     #[test]
@@ -319,11 +406,11 @@ mod tests {
         // /a has versions of the times 0, 1, 2 and /b of 0; of two of one time the one of the larger size
         // or of the later path stays.
         let few = VersionLimits { versions: 2, ..LIMITS };
-        let left: BTreeMap<_, _> = surplus(&all, &few).into_iter().collect();
+        let left: BTreeMap<_, _> = over_limits(&all, &few).into_iter().collect();
         assert_eq!(numbers(left["/a"].as_ref().unwrap()), [2, 3]);
         assert_eq!(left["/b"], None, "an empty history goes");
         let little = VersionLimits { bytes: 7, ..LIMITS };
-        let left = surplus(&all, &little);
+        let left = over_limits(&all, &little);
         assert_eq!(left.len(), 1);
         assert_eq!(numbers(left[0].1.as_ref().unwrap()), [2, 3]);
     }
@@ -354,7 +441,7 @@ mod tests {
             all.insert(format!("/{at}"), bare);
         }
         let few = VersionLimits { versions: 3, ..LIMITS };
-        assert_eq!(surplus(&all, &few), [("/1".to_owned(), None)]);
+        assert_eq!(over_limits(&all, &few), [("/1".to_owned(), None)]);
     }
 
     #[test]

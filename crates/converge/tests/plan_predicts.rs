@@ -71,6 +71,31 @@ fn what_is_sensitive_is_hidden() {
 }
 
 #[test]
+fn what_commands_of_a_sensitive_resource_print_is_hidden() {
+    let resources = json!([
+        {"type": "line", "name": "unchecked", "sensitive": true,
+         "attributes": {"path": "/other", "line": "password hunter2"}},
+        {"type": "exec", "name": "made", "sensitive": true, "on_remove": "delete",
+         "attributes": {"command": ["make"], "always": true, "remove": ["unmake", "hunter2"]}},
+        {"type": "line", "name": "checked", "sensitive": true,
+         "attributes": {"path": "/conf", "line": "password hunter2", "validate": ["check", "%s"]}},
+    ]);
+    let mut host = Host::default();
+    host.write("/conf", "");
+    host.write("/other", "");
+    host.broken.insert("/conf".into());
+    let done = apply(&mut host, &set(json!([{"name": "m", "resources": resources}])));
+    let hidden = "it failed; what it said is hidden, because the resource is sensitive";
+    let failed = format!("m/line:checked failed: {hidden}");
+    assert_eq!(lines(&done), ["m/line:unchecked changed", "m/exec:made changed", &failed]);
+
+    host.broken.insert("made".into());
+    let done = apply(&mut host, &set(json!([{"name": "m", "resources": []}])));
+    assert_eq!(lines(&done), [format!("m/exec:made failed: {hidden}")]);
+    assert_eq!(host.count("remove m/exec:made"), 1);
+}
+
+#[test]
 fn reports_are_bounded_and_keep_the_failures() {
     let long = "x".repeat(10 * MAX_TEXT);
     let mut resources: Vec<_> = (0..MAX_ITEMS + 50)

@@ -96,6 +96,12 @@ pub enum PathProblem {
     /// A directory with entries.
     #[error("the directory is not empty")]
     NotEmpty,
+    /// Nobody waits any more for the job that was about to change it.
+    #[error("the run went on without it; nothing was changed")]
+    Abandoned,
+    /// Another directory has the name that a directory gets which is set aside.
+    #[error("{0} beside it is none that this run set aside; look at what it holds and remove it by hand")]
+    AsideInTheWay(String),
     /// Another file system is mounted inside what is to be removed.
     #[error("{0} is a mount point; unmount it first")]
     MountPoint(String),

@@ -88,15 +88,17 @@ pub struct HostOptions {
 /// takes `&self`.
 #[derive(Debug)]
 pub struct Host {
-    root: OwnedFd,
+    root: Arc<OwnedFd>,
     root_path: PathBuf,
     rooted: bool,
     allow_exec: bool,
     euid: u32,
     egid: u32,
     cancel: Cancel,
-    accounts: Mutex<accounts::AccountCache>,
-    systemd: Systemd,
+    /// Set once nobody waits any more for the job that this host was given to.
+    job: Option<Cancel>,
+    accounts: Arc<Mutex<accounts::AccountCache>>,
+    systemd: Arc<Systemd>,
 }
 
 impl Host {
@@ -111,16 +113,41 @@ impl Host {
         let fd = rustix::fs::open(&root_path, flags, Mode::empty()).map_err(|errno| failed(errno.into()))?;
         let uid = rustix::process::geteuid().as_raw();
         Ok(Host {
-            root: fd,
-            systemd: Systemd::new(&root_path, uid, options.cancel.clone()),
+            root: Arc::new(fd),
+            systemd: Arc::new(Systemd::new(&root_path, uid, options.cancel.clone())),
             rooted: root_path != Path::new("/"),
             root_path,
             allow_exec: options.allow_exec,
             euid: uid,
             egid: rustix::process::getegid().as_raw(),
             cancel: options.cancel,
-            accounts: Mutex::default(),
+            job: None,
+            accounts: Arc::default(),
         })
+    }
+
+    /// The same host for one job: once the switch is used, it changes no path and runs no command.
+    pub fn for_job(&self, switch: Cancel) -> Host {
+        Host {
+            root: Arc::clone(&self.root),
+            root_path: self.root_path.clone(),
+            rooted: self.rooted,
+            allow_exec: self.allow_exec,
+            euid: self.euid,
+            egid: self.egid,
+            cancel: self.cancel.clone(),
+            job: Some(switch),
+            accounts: Arc::clone(&self.accounts),
+            systemd: Arc::clone(&self.systemd),
+        }
+    }
+
+    /// Refuses to change a path for a job for which nobody waits any more.
+    pub(crate) fn still_wanted(&self) -> Result<(), PathProblem> {
+        match self.job.as_ref().is_some_and(Cancel::is_cancelled) {
+            true => Err(PathProblem::Abandoned),
+            false => Ok(()),
+        }
     }
 
     /// The root is not `/`.
@@ -133,9 +160,10 @@ impl Host {
         &self.root_path
     }
 
-    /// Commands are being ended because the program that holds the host stops.
+    /// Work is being ended because the program that holds the host stops, or because nobody waits any more
+    /// for the job that this host was given to.
     pub fn is_cancelled(&self) -> bool {
-        self.cancel.is_cancelled()
+        self.cancel.is_cancelled() || self.job.as_ref().is_some_and(Cancel::is_cancelled)
     }
 
     /// Commands may run here.

@@ -21,9 +21,10 @@ impl Host {
     /// # Errors
     /// When it cannot be read.
     pub fn mount_table(&self) -> io::Result<String> {
-        let mut text = String::new();
-        File::open(TABLE)?.take(MAX_TABLE).read_to_string(&mut text)?;
-        Ok(text)
+        let mut bytes = Vec::new();
+        File::open(TABLE)?.take(MAX_TABLE).read_to_end(&mut bytes)?;
+        // A user may mount at a name that is no text; the other mounts count all the same.
+        Ok(String::from_utf8_lossy(&bytes).into_owned())
     }
 
     /// The first of these mount points that is on the way of a path, links on the way followed; `None`

@@ -74,14 +74,15 @@ impl Host {
         }
     }
 
-    /// Does something at a path.
+    /// Does something at a path, which may have been found only after a long wait.
     pub(crate) fn at<T>(
         &self,
         operation: HostOperation,
         path: &str,
         act: impl FnOnce(&DirEntryRef) -> Result<T, PathProblem>,
     ) -> Result<T, HostError> {
-        self.entry(path).and_then(|entry| act(&entry)).map_err(operation.failed(path))
+        let acted = self.entry(path).and_then(|entry| self.still_wanted().and_then(|()| act(&entry)));
+        acted.map_err(operation.failed(path))
     }
 
     /// As [`Host::entry`], and the last name is followed too, so that it is no link.

@@ -85,7 +85,7 @@ impl Host {
             prepared.spawn().map_err(|source| RunError::Start { program: program.clone(), source })?;
         drop(directory);
         unshield(child.id());
-        let cancels: Vec<&Cancel> = cancel.into_iter().chain([&self.cancel]).collect();
+        let cancels: Vec<&Cancel> = cancel.into_iter().chain([&self.cancel]).chain(&self.job).collect();
         let ended = RunningCommand::new(child, command).attend(&cancels, sink);
         ended.map_err(|source| RunError::Talk { program, source })
     }

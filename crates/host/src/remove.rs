@@ -58,6 +58,7 @@ impl Host {
         let removed = || {
             let entry = self.entry(path)?;
             let Some(stat) = stat_at(&entry)? else { return Ok(false) };
+            self.still_wanted()?;
             by(&entry, FileType::from_raw_mode(stat.st_mode))?;
             sync_directory(&entry.dir).map(|()| true)
         };
@@ -78,8 +79,12 @@ pub(crate) fn survey(entry: &DirEntryRef, path: &str) -> Result<OwnedFd, PathPro
 
 /// Removes a directory with everything inside; nothing of what cannot be removed whole.
 pub(crate) fn remove_tree(entry: &DirEntryRef, path: &str) -> Result<(), PathProblem> {
-    let dir = survey(entry, path)?;
-    go_through(&dir, path, 0, &mut 0, true)?;
+    remove_surveyed(entry, &survey(entry, path)?, path)
+}
+
+/// Removes a directory that [`survey`] opened, with everything inside.
+pub(crate) fn remove_surveyed(entry: &DirEntryRef, dir: &OwnedFd, path: &str) -> Result<(), PathProblem> {
+    go_through(dir, path, 0, &mut 0, true)?;
     Ok(unlinkat(&entry.dir, &entry.name, AtFlags::REMOVEDIR)?)
 }
 

@@ -61,14 +61,13 @@ impl Host {
     }
 
     /// Removes what a run that died may have left beside a path, and brings back what it had set aside;
-    /// errors do not matter.
-    pub fn sweep(&self, path: &str) {
-        if let Ok(entry) = self.entry(path) {
-            discard(&entry.dir, &temporary_name(&entry.name));
-            let backup = suffixed(&entry.name, BACKUP);
-            discard(&entry.dir, &temporary_name(&backup));
-            self.sweep_aside(&entry, path);
-        }
+    /// errors do not matter. Gives the name beside it of a directory that was set aside and has to stay.
+    pub fn sweep(&self, path: &str) -> Option<String> {
+        let entry = self.entry(path).ok()?;
+        discard(&entry.dir, &temporary_name(&entry.name));
+        let backup = suffixed(&entry.name, BACKUP);
+        discard(&entry.dir, &temporary_name(&backup));
+        self.sweep_aside(&entry)
     }
 
     fn write_at(&self, entry: &DirEntryRef, path: &str, write: FileWrite<'_>) -> Result<(), PathProblem> {
@@ -89,6 +88,7 @@ impl Host {
             let real = self.real_path(&entry.dir, path).join(&temporary.name);
             validate(&real).map_err(PathProblem::Invalid)?;
         }
+        self.still_wanted()?;
         if write.backup && kept != PathOwnership::default() {
             self.back_up(entry)?;
         }

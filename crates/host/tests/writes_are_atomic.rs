@@ -10,7 +10,7 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 
-use host::{FileWrite, Host, HostError, HostOperation, HostOptions, PathProblem, Validate};
+use host::{Cancel, FileWrite, Host, HostError, HostOperation, HostOptions, PathProblem, Validate};
 use model::Digest;
 use model::PathOwnership;
 
@@ -113,6 +113,46 @@ fn kill_9_leaves_no_half_written_file() {
         assert_eq!(names(root.path()), ["file"], "what the dead run left is swept");
     }
     assert!(left_behind > 0, "no round died in the middle of a write: the test proves nothing");
+}
+
+/// Gives bytes, and is held up until nobody waits any more.
+struct HeldUp<'a>(&'a [u8], Cancel);
+
+impl Read for HeldUp<'_> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.1.cancel();
+        self.0.read(buffer)
+    }
+}
+
+/// CNV-12: a mount that comes back does not bring the writes of a run that went on without it.
+#[test]
+fn a_job_for_which_nobody_waits_any_more_changes_nothing() {
+    let root = tempfile::tempdir().unwrap();
+    let whole = host(root.path());
+    write(&whole, "/file", b"old", None).unwrap();
+    let switch = Cancel::default();
+    let job = whole.for_job(switch.clone());
+    write(&job, "/file", b"older", None).unwrap();
+    let (content, ownership) = (&mut HeldUp(b"late", switch), PathOwnership::default());
+    let digest = Digest::of(b"late");
+    let late = FileWrite { content, digest, ownership, default_mode: 0o644, backup: true, validate: None };
+    let refusals = [
+        job.write("/file", late),
+        job.remove_file("/file").map(drop),
+        job.make_symlink("/link", "file"),
+        job.make_directory("/directory", &ownership, 0o755),
+        job.set_ownership("/file", &PathOwnership { mode: Some(0o600), ..ownership }),
+    ];
+    for refused in refusals {
+        assert!(matches!(refused.unwrap_err().source, PathProblem::Abandoned));
+    }
+    assert!(job.is_cancelled() && !whole.is_cancelled());
+    assert_eq!(
+        (names(root.path()), fs::read(root.path().join("file")).unwrap()),
+        (vec!["file".to_owned()], b"older".to_vec())
+    );
+    write(&whole, "/file", b"new", None).unwrap();
 }
 
 struct Breaks(usize);

@@ -5,6 +5,17 @@ use std::io::{self, Read};
 
 use model::{Digest, Fields};
 
+/// Why bytes were not kept.
+#[derive(Debug, thiserror::Error)]
+pub enum KeepBytesError {
+    /// They are not those of the digest.
+    #[error("the bytes have another digest")]
+    WrongDigest,
+    /// They cannot be read or stored.
+    #[error(transparent)]
+    Failed(#[from] io::Error),
+}
+
 /// A store of bytes by digest, and of what was unpacked by its directory. The agent's is on disk and survives a crash.
 pub trait Blobs: Send + Sync {
     /// Opens the bytes with this digest. The reader of the bytes verifies them.
@@ -13,11 +24,11 @@ pub trait Blobs: Send + Sync {
     /// When they are not there ([`io::ErrorKind::NotFound`]) or cannot be read.
     fn open(&self, digest: &Digest) -> io::Result<Box<dyn Read>>;
 
-    /// Keeps bytes; they are durable when this returns. Gives their digest.
+    /// Keeps the bytes of this digest; they are durable when this returns.
     ///
     /// # Errors
-    /// When they cannot be read or stored.
-    fn keep(&self, bytes: &mut dyn Read) -> io::Result<Digest>;
+    /// When they are other bytes, or cannot be read or stored; nothing is stored then.
+    fn keep(&self, bytes: &mut dyn Read, digest: &Digest) -> Result<(), KeepBytesError>;
 
     /// What was unpacked in a directory; `None` when nothing is known of it.
     ///

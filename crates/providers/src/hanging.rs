@@ -80,6 +80,7 @@ impl Kinds {
         let tree = |path: &str| vec![LookedAt { path: path.to_owned(), below: true }];
         match spec {
             Spec::Tree(spec) => tree(&spec.path),
+            Spec::Archive(spec) => tree(&spec.path),
             Spec::Directory(spec) if spec.recurse => tree(&spec.path),
             Spec::Exec(spec) => {
                 spec.creates.iter().chain(&spec.cwd).map(|path| LookedAt::one(path)).collect()

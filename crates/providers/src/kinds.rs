@@ -9,7 +9,7 @@ use catalog::types::{Ensure, Ownership, PackageSpec, Spec};
 use converge::kinds::{AccountLookup, Applied, Checked, DEFAULT_FILE_MODE};
 use converge::{JobDone, JobFailure, JobOutcome, Prior};
 use host::{
-    Accounts, End, FileWrite, FinishedCommand, Host, HostError, OWNERSHIP_NOTE, PathProblem, Program,
+    Accounts, Cancel, End, FileWrite, FinishedCommand, Host, HostError, OWNERSHIP_NOTE, PathProblem, Program,
 };
 use lang::scope::Probe;
 use model::delta::MAX_FIELD;
@@ -41,10 +41,10 @@ pub(crate) const MAX_OUTPUT: usize = 256 * 1024;
 pub struct Kinds {
     pub(crate) host: Arc<Host>,
     pub(crate) blobs: Arc<dyn Blobs>,
-    pub(crate) turns: ChangeTurns,
-    pub(crate) packages: Packages,
-    pub(crate) account_files: KeptAccounts,
-    pub(crate) digests: DigestCache,
+    pub(crate) turns: Arc<ChangeTurns>,
+    pub(crate) packages: Arc<Packages>,
+    pub(crate) account_files: Arc<KeptAccounts>,
+    pub(crate) digests: Arc<DigestCache>,
 }
 
 impl Kinds {
@@ -53,10 +53,23 @@ impl Kinds {
         Kinds {
             host,
             blobs,
-            turns: ChangeTurns::default(),
-            packages: Packages::default(),
-            account_files: KeptAccounts::default(),
-            digests: DigestCache::default(),
+            turns: Arc::default(),
+            packages: Arc::default(),
+            account_files: Arc::default(),
+            digests: Arc::default(),
+        }
+    }
+
+    /// The same types for one job: once the switch is used, they change nothing on the host.
+    #[must_use]
+    pub fn for_job(&self, switch: Cancel) -> Kinds {
+        Kinds {
+            host: Arc::new(self.host.for_job(switch)),
+            blobs: Arc::clone(&self.blobs),
+            turns: Arc::clone(&self.turns),
+            packages: Arc::clone(&self.packages),
+            account_files: Arc::clone(&self.account_files),
+            digests: Arc::clone(&self.digests),
         }
     }
 
@@ -357,12 +370,12 @@ impl Kinds {
         if !matches!(prior, PathState::Directory { .. }) {
             return make();
         }
-        self.host.set_aside(path).map_err(fault)?;
+        let directory = self.host.set_aside(path).map_err(fault)?;
         if let Err(why) = make() {
             self.host.bring_back(path).map_err(|error| format!("{why}; {}", text(error)))?;
             return Err(why);
         }
-        self.host.discard_aside(path).map_err(fault)
+        self.host.discard_aside(path, directory).map_err(fault)
     }
 
     /// A file's bytes where they are short enough to be shown.

@@ -42,7 +42,7 @@ mod undo;
 mod unit;
 mod user;
 
-pub use blobs::Blobs;
+pub use blobs::{Blobs, KeepBytesError};
 pub use kinds::{Kinds, PROBE_TIMEOUT, ROOTED};
 pub use package::PackageTools;
 pub use provider::Notification;

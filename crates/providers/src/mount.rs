@@ -30,7 +30,9 @@ fn kernel_mounts(kinds: &Kinds) -> Result<Vec<KernelMount>, String> {
     if kinds.host.rooted() {
         return Ok(Vec::new());
     }
-    Ok(mount::kernel_mounts(&Proc::of(&kinds.host).required("self/mountinfo")?))
+    let table =
+        kinds.host.mount_table().map_err(|error| format!("cannot read the table of mounts: {error}"))?;
+    Ok(mount::kernel_mounts(&table))
 }
 
 impl StateProvider for MountSpec {

@@ -1,15 +1,19 @@
 //! Which files a change may overwrite or remove: their versions are kept before (CNV-8).
 //!
-//! Invariant: nothing is read here but names, and what the account files and a tree's state say.
+//! Invariant: nothing is read here but names, what the account files and a tree's state say, and an archive
+//! that is to be unpacked over files that are there.
 
 use std::collections::BTreeSet;
+use std::time::Duration;
 
 use catalog::module::OnRemove;
 use catalog::schema::{self, Manages};
-use catalog::types::{ArchiveSpec, DROP_IN_TEXT, Ensure, FSTAB, Spec, TreeSpec, UnitSpec};
+use catalog::types::{
+    ArchiveSpec, DROP_IN_TEXT, Ensure, FSTAB, FileSpec, Spec, SymlinkSpec, TreeSpec, UnitSpec,
+};
 use converge::kinds::Checked;
 use converge::kinds::repository::RepositoryPaths;
-use converge::kinds::tree::{self, TreeEntry};
+use converge::kinds::tree::{self, TOP, TreeEntry};
 use converge::versions::{FilePrivacy, LIMITS};
 use converge::{LedgerEntry, Prior};
 use host::{ListedKind, ListedNames};
@@ -101,8 +105,24 @@ impl Kinds {
         }
     }
 
-    /// The files that applying a resource may overwrite or remove, given what its check saw.
-    pub fn touched_by_apply(&self, spec: &Spec, checked: &Checked) -> TouchedFiles {
+    /// Whether a resource writes this file: one of its [`Kinds::managed_files`], or a member of its archive.
+    pub fn writes_file(&self, spec: &Spec, path: &str) -> bool {
+        let Spec::Archive(archive) = spec else {
+            return self.managed_files(spec).iter().any(|file| file.path == path);
+        };
+        let Some(name) = path.strip_prefix(archive.path.as_str()).filter(|name| name.starts_with('/')) else {
+            return false;
+        };
+        let unpacked = archive::remembered(self, archive).ok().flatten();
+        let entry = unpacked.as_ref().and_then(|unpacked| unpacked.get(&format!("{TOP}{name}")));
+        let entry = entry.and_then(|text| TreeEntry::read(text));
+        archive.ensure == Ensure::Present
+            && matches!(entry, Some(TreeEntry::File { .. } | TreeEntry::Symlink(_)))
+    }
+
+    /// The files that applying a resource may overwrite or remove, given what its check saw. An archive
+    /// that is to be unpacked over what is there is fetched for it, for at most `timeout`.
+    pub fn touched_by_apply(&self, spec: &Spec, checked: &Checked, timeout: Duration) -> TouchedFiles {
         if !Provider::of(spec).works_here(self) {
             return TouchedFiles::default();
         }
@@ -112,10 +132,24 @@ impl Kinds {
             {
                 self.below(&spec.path)
             }
+            // By force.
+            (
+                Spec::File(FileSpec { path, .. }) | Spec::Symlink(SymlinkSpec { path, .. }),
+                Prior::Path(PathState::Directory { empty: false, .. }),
+            ) => self.below(path),
+            (Spec::Directory(spec), Prior::Path(PathState::File { .. })) => {
+                let privacy = FilePrivacy::ByMode { declared: None };
+                let file = TouchedFile { path: spec.path.clone(), privacy };
+                TouchedFiles { files: vec![file], ..TouchedFiles::default() }
+            }
             (Spec::Tree(spec), Prior::State(Some(now))) => {
                 tree_files(spec, now, tree::desired(spec, Some(now)).ok().flatten().as_ref())
             }
-            (Spec::Archive(spec), Prior::State(Some(now))) => edited_members(self, spec, now),
+            (Spec::Archive(spec), Prior::State(now)) => {
+                let mut touched = edited_members(self, spec, now.as_ref().unwrap_or(&Fields::new()));
+                add_overwritten(self, spec, &mut touched, timeout);
+                touched
+            }
             // Nothing is there that could be lost.
             (_, Prior::Path(state)) if !matches!(state, PathState::File { .. }) => TouchedFiles::default(),
             (Spec::Unit(unit), Prior::State(now)) => {
@@ -209,6 +243,17 @@ fn edited_members(kinds: &Kinds, spec: &ArchiveSpec, now: &Fields) -> TouchedFil
         }
     }
     touched
+}
+
+/// Adds the files that have the names of members of an archive which was not unpacked there before.
+fn add_overwritten(kinds: &Kinds, spec: &ArchiveSpec, touched: &mut TouchedFiles, timeout: Duration) {
+    // What cannot be fetched or read is not unpacked either, which the apply reports.
+    let names = archive::overwritten(kinds, spec, timeout).unwrap_or_default();
+    let (tree, privacy) = (FileTree::of_archive(spec), FilePrivacy::ByMode { declared: spec.file_mode });
+    let known: BTreeSet<String> = touched.files.iter().map(|file| file.path.clone()).collect_inserting();
+    for path in names.iter().map(|name| tree.path_of(name)).filter(|path| !known.contains(path)) {
+        touched.add(path, privacy);
+    }
 }
 
 /// The files of a unit's own: those that are declared, and those that it has now.

@@ -388,11 +388,7 @@ impl<'a> TreeChange<'a> {
         self.left = left;
         let file = self.kinds.host.open_file(path).map_err(text)?;
         let file = file.ok_or_else(|| format!("{path} went away while it was looked at"))?;
-        let kept = self.kinds.blobs.keep(&mut file.take(*size + 1));
-        match kept.map_err(|error| format!("cannot keep what {path} holds now: {error}"))? {
-            kept if kept == *digest => Ok(()),
-            _ => Err(format!("{path} was changed by something else just now; the next run looks again")),
-        }
+        self.kinds.keep_prior_bytes(path, &mut file.take(*size + 1), digest)
     }
 
     fn wanted(&self, rights: &TreeRights) -> Result<PathOwnership, String> {

@@ -12,8 +12,8 @@ use converge::run::Undo;
 use host::{FileWrite, Host};
 use model::{Digest, PathOwnership, PathState};
 
-use crate::Kinds;
 use crate::kinds::text;
+use crate::{KeepBytesError, Kinds};
 
 /// What to know before a change: that the previous content will not be there to go back to.
 pub(crate) fn undo_note(prior: &PathState) -> Option<String> {
@@ -44,14 +44,22 @@ impl Kinds {
         }
         let file = self.host.open_file(path).map_err(text)?;
         let file = file.ok_or_else(|| format!("{path} went away while it was looked at"))?;
-        let kept = self
-            .blobs
-            .keep(&mut file.take(MAX_KEPT))
-            .map_err(|error| format!("cannot keep what {path} holds now: {error}"))?;
-        if kept != *digest {
-            return Err(format!("{path} was changed by something else just now; the next run looks again"));
-        }
-        Ok(true)
+        self.keep_prior_bytes(path, &mut file.take(MAX_KEPT), digest).map(|()| true)
+    }
+
+    /// Puts what a path held when it was looked at into the blob store.
+    pub(crate) fn keep_prior_bytes(
+        &self,
+        path: &str,
+        bytes: &mut dyn Read,
+        digest: &Digest,
+    ) -> Result<(), String> {
+        self.blobs.keep(bytes, digest).map_err(|error| match error {
+            KeepBytesError::WrongDigest => {
+                format!("{path} was changed by something else just now; the next run looks again")
+            }
+            KeepBytesError::Failed(error) => format!("cannot keep what {path} holds now: {error}"),
+        })
     }
 
     /// Puts back what was there before a run changed it.
@@ -95,7 +103,7 @@ impl Kinds {
                 self.put_back(&entry.path, prior, entry.kept).map(|put_back| removed || put_back)
             }
             (Prior::Path(prior), _) => {
-                self.host.sweep(&entry.path);
+                self.sweep_path(&entry.path);
                 let whole = is_path(entry);
                 match how {
                     OnRemove::Delete if whole => self.clear(&entry.path),
@@ -111,7 +119,18 @@ impl Kinds {
     pub fn sweep<'a>(&self, paths: impl IntoIterator<Item = &'a str>) {
         let mounts = self.mounts_that_may_hang();
         for path in paths.into_iter().filter(|path| self.mount_of_path(&mounts, path).is_none()) {
-            self.host.sweep(path);
+            self.sweep_path(path);
+        }
+    }
+
+    fn sweep_path(&self, path: &str) {
+        if let Some(left) = self.host.sweep(path) {
+            tracing::warn!(
+                path,
+                left,
+                "a run that was killed may have left what was at this path before in a directory beside it; \
+                 look at what it holds and remove it by hand"
+            );
         }
     }
 

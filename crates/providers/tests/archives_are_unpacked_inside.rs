@@ -1,11 +1,11 @@
-//! EXE-1, CNV-1, CNV-10: an archive is unpacked below its directory and nowhere else, or refused whole; a
+//! EXE-1, CNV-1, CNV-10, CNV-12: an archive is unpacked below its directory and nowhere else, or refused whole; a
 //! second run changes nothing, what was changed is put right, and only what it made is removed.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::io::Write;
 use std::net::TcpListener;
@@ -14,10 +14,13 @@ use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use catalog::module::{FileRef, OnRemove};
+use catalog::module::{FileRef, Module, OnRemove, Params};
 use catalog::schema::{BindContext, bind};
 use catalog::types::Spec;
 use common::{Lab, lab, mode};
+use converge::JobWork;
+use converge::bind::{Inputs, bind as bind_set};
+use converge::kinds::mount::KernelMount;
 use converge::ledger::LedgerEntry;
 use converge::run::Undo;
 use flate2::Compression;
@@ -239,12 +242,19 @@ fn an_archive_that_is_not_what_it_should_be_is_refused_whole() {
     let cut = tar(&[good(), file("x", &"y".repeat(600))]);
     let long = member("././@LongLink", b'L', "", 0o644, b"../../etc/cron.d/evil\0");
     let pax = member("p", b'x', "", 0o644, b"31 path=../../etc/cron.d/evil1\n");
+    let pax_size =
+        |size: &str| member("p", b'x', "", 0o644, format!("{} size={size}\n", 9 + size.len()).as_bytes());
     let table: Vec<(&str, Vec<u8>, &str)> = vec![
         ("parent", tar(&[good(), file("../evil", "x")]), "`../evil` leads out of the directory"),
         ("deep", tar(&[good(), file("a/../../evil", "x")]), "leads out of the directory"),
         ("absolute", tar(&[good(), file("/etc/evil", "x")]), "`/etc/evil` leads out of the directory"),
         ("long name", tar(&[good(), long, file("ok", "x")]), "leads out of the directory"),
         ("pax name", tar(&[good(), pax, file("ok", "x")]), "leads out of the directory"),
+        (
+            "pax size",
+            tar(&[good(), pax_size("18446744073709551615"), file("x", "y")]),
+            "an extended header cannot be read",
+        ),
         (
             "link",
             tar(&[good(), member("l", b'2', "/etc", 0, b"")]),
@@ -337,8 +347,8 @@ fn it_is_fetched_when_it_is_needed_and_believed_by_its_digest_alone() {
     };
     let wrong = lab.apply(&from(Digest::of(b"other"))).unwrap_err();
     assert!(wrong.contains("and not the declared sha256:") && !lab.path("/opt/tool").exists(), "{wrong}");
+    assert_eq!(lab.blobs.count(), 0, "what is refused takes no room");
     let digest = Digest::of(&tool());
-    lab.blobs.forget(digest);
     let spec = from(digest);
     assert!(lab.apply(&spec).unwrap().changed);
     assert_eq!(asked.load(Ordering::SeqCst), 2);
@@ -389,4 +399,28 @@ fn a_run_that_died_in_the_middle_is_taken_up() {
     assert!(lab.check(&spec).edit.is_none());
     assert!(lab.apply(&absent).unwrap().changed);
     assert!(names(&lab).is_empty());
+}
+
+/// A job at a mount that may not answer gets a thread and a limit of time.
+#[test]
+fn a_mount_inside_the_directory_is_known_to_be_looked_at() {
+    let lab = opt();
+    let module: Module = serde_json::from_value(json!({"name": "m", "resources": [
+        {"type": "archive", "name": "/opt/tool",
+         "attributes": {"url": "http://x.test/tool.tar", "sha256": Digest::ZERO.to_string()}}
+    ]}))
+    .unwrap();
+    let modules = BTreeMap::from([("m".to_owned(), Arc::new(module))]);
+    let params = Params { modules: vec!["m".to_owned()], ..Params::default() };
+    let traits = Value::Map(BTreeMap::new());
+    let desired =
+        bind_set(&Inputs { modules: &modules, params: &params, hostname: "web-1", traits: &traits });
+    let resource = desired.resources().next().unwrap().clone();
+    let check = JobWork::Check { resource, plan: false, notified: BTreeSet::new() };
+    for (point, looks) in [("/opt/tool/data", true), ("/opt/tool", true), ("/opt/tools", false)] {
+        let (fstype, source) = ("nfs".to_owned(), "nas:/data".to_owned());
+        let mount = KernelMount { path: point.to_owned(), fstype, source, options: Vec::new() };
+        fs::create_dir_all(lab.path(point)).unwrap();
+        assert_eq!(lab.kinds.mount_of_job(&[mount], &check).is_some(), looks, "{point}");
+    }
 }

@@ -1,4 +1,4 @@
-//! EXE-1, CNV-10: what is of another kind is replaced only with `force`, never a place of the system, and
+//! EXE-1, CNV-10: what is of another kind is replaced only with `force`, never a directory of the system, and
 //! comes back when the replacement fails or its run died.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -93,18 +93,53 @@ fn a_run_that_died_in_the_middle_is_ended_at_the_next_start() {
     assert!(!lab.path("/srv/x").exists());
     lab.kinds.sweep(["/srv/x"]);
     assert_eq!(lab.read("/srv/x/deep/file"), "bytes");
-    // Killed after it: the directory goes.
-    lab.kinds.host().set_aside("/srv/x").unwrap();
+    // Killed after it, and what is there now may be somebody's: nothing of either is removed.
+    for at_its_place in ["/srv/x", "/srv/x/new/file"] {
+        lab.kinds.host().set_aside("/srv/x").unwrap();
+        lab.write(at_its_place, b"new");
+        lab.kinds.sweep(["/srv/x"]);
+        assert_eq!(
+            (lab.read(at_its_place), lab.read("/srv/.x.muster-aside/deep/file")),
+            ("new".into(), "bytes".into())
+        );
+        let again = spec("file", "/srv/x", json!({"content": "newer", "force": true}));
+        if lab.path("/srv/x").is_dir() {
+            let why = lab.apply(&again).unwrap_err();
+            assert!(why.contains(".x.muster-aside beside it") && why.contains("by hand"), "{why}");
+            fs::remove_dir_all(lab.path("/srv/x")).unwrap();
+        } else {
+            fs::remove_file(lab.path("/srv/x")).unwrap();
+        }
+        lab.kinds.sweep(["/srv/x"]);
+        assert_eq!(lab.read("/srv/x/deep/file"), "bytes");
+    }
+    // An empty one is nothing that could be lost.
+    fs::remove_dir_all(lab.path("/srv/x")).unwrap();
+    fs::create_dir(lab.path("/srv/.x.muster-aside")).unwrap();
     lab.write("/srv/x", b"new");
     lab.kinds.sweep(["/srv/x"]);
-    assert_eq!((lab.read("/srv/x"), fs::read_dir(lab.path("/srv")).unwrap().count()), ("new".into(), 1));
+    assert_eq!(fs::read_dir(lab.path("/srv")).unwrap().count(), 1);
 }
 
 #[test]
-fn places_of_the_system_stay() {
+fn a_directory_that_somebody_moved_to_the_name_stays() {
+    let lab = lab();
+    full(&lab);
+    let theirs = lab.kinds.host().set_aside("/srv/x").unwrap();
+    fs::rename(lab.path("/srv/.x.muster-aside"), lab.path("/srv/elsewhere")).unwrap();
+    lab.write("/srv/of-root/file", b"bytes");
+    fs::rename(lab.path("/srv/of-root"), lab.path("/srv/.x.muster-aside")).unwrap();
+    assert!(lab.kinds.host().discard_aside("/srv/x", theirs).is_err());
+    assert_eq!(lab.read("/srv/.x.muster-aside/file"), "bytes");
+}
+
+#[test]
+fn directories_of_the_system_and_of_muster_stay() {
     let lab = lab();
     lab.write("/etc/systemd/file", b"x");
     lab.write("/usr/lib/file", b"x");
+    lab.write("/var/lib/muster/identity.key", b"x");
+    lab.write("/var/lib/muster-server/muster.db", b"x");
     symlink("usr/lib", lab.path("/lib")).unwrap();
     let table = [
         spec("file", "/etc/systemd", json!({"content": "", "force": true})),
@@ -112,9 +147,11 @@ fn places_of_the_system_stay() {
         spec("directory", "/lib", json!({"force": true})),
         spec("directory", "/usr/lib", json!({"state": "absent", "recurse": true})),
         spec("directory", "/etc", json!({"state": "absent", "recurse": true})),
+        spec("directory", "/var/lib/muster", json!({"state": "absent", "recurse": true})),
+        spec("symlink", "/var/lib/muster-server", json!({"target": "x", "force": true})),
     ];
     for spec in table {
         let why = lab.failed_check(&spec);
-        assert!(why.contains("is a place of the system"), "{why}");
+        assert!(why.contains("is a directory of the system"), "{why}");
     }
 }

@@ -17,7 +17,7 @@ use super::route::{LocalAccess, LocalCall};
 use super::state::SharedLocalState;
 use crate::clock::now;
 use crate::events::{DaemonEvent, DaemonHandle, LocalCommand, LocalReply};
-use crate::files::{self, FileVersionError};
+use crate::files::{self, FileVersionError, OVERWRITE_UNKEPT};
 use crate::healing::HostWatch;
 use crate::render::chain;
 use crate::runner::{Runner, RunnerError, scope_of};
@@ -185,10 +185,11 @@ impl LocalHandler {
         json(&diff.map_err(refused_version)?)
     }
 
-    fn file_restore(&self, FileRestoreRequest { path, version }: &FileRestoreRequest) -> LocalAnswer {
+    fn file_restore(&self, request: &FileRestoreRequest) -> LocalAnswer {
+        let FileRestoreRequest { path, version, .. } = request;
         let durable = self.storage.durable();
-        let restored =
-            files::restore(durable, self.runner.kinds(), path, *version).map_err(refused_version)?;
+        let restored = files::restore(durable, self.runner.kinds(), path, *version, request.unkept());
+        let restored = restored.map_err(refused_version)?;
         if !restored.unchanged {
             let fact = FactBody::FileRestored { path: path.clone(), version: *version };
             match self.storage.append_blocking(fact) {
@@ -258,6 +259,7 @@ fn refused_version(error: FileVersionError) -> LocalProblem {
             let problem = LocalProblem::new(LocalProblemCode::NotFound, error.to_string());
             problem.with_next(format!("muster-agent file versions {path}"))
         }
+        FileVersionError::NotKept { .. } => failed(error.to_string()).with_next(OVERWRITE_UNKEPT),
         _ => failed(chain(&error)),
     }
 }

@@ -6,6 +6,7 @@ use model::{Pause, RunReport, Timestamp};
 use node::RebootOutlook;
 use serde::{Deserialize, Serialize};
 
+use crate::files::UnkeptFile;
 use crate::healing::WatchView;
 
 /// The longest pause that ends by itself.
@@ -132,6 +133,16 @@ pub struct FileRestoreRequest {
     pub path: String,
     /// The number of the version.
     pub version: u64,
+    /// Overwrite what is there now also where it cannot be kept as a version.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub force: bool,
+}
+
+impl FileRestoreRequest {
+    /// What to do with a file that cannot be kept.
+    pub fn unkept(&self) -> UnkeptFile {
+        if self.force { UnkeptFile::Overwrite } else { UnkeptFile::Refuse }
+    }
 }
 
 /// Why a pause cannot be made.

@@ -4,7 +4,8 @@ use std::io::{self, Read};
 
 use model::object::MAX_BLOB;
 use model::{Digest, Fields};
-use providers::Blobs;
+use providers::{Blobs, KeepBytesError};
+use spool::SpoolError;
 
 use super::Durable;
 
@@ -16,8 +17,12 @@ impl Blobs for Durable {
         }
     }
 
-    fn keep(&self, bytes: &mut dyn Read) -> io::Result<Digest> {
-        self.contents.put(bytes, None, MAX_BLOB).map_err(io::Error::other)
+    fn keep(&self, bytes: &mut dyn Read, digest: &Digest) -> Result<(), KeepBytesError> {
+        match self.contents.put(bytes, Some(*digest), MAX_BLOB) {
+            Ok(_) => Ok(()),
+            Err(SpoolError::WrongDigest { .. }) => Err(KeepBytesError::WrongDigest),
+            Err(error) => Err(io::Error::other(error).into()),
+        }
     }
 
     fn unpacked(&self, path: &str) -> io::Result<Option<Fields>> {

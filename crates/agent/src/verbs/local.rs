@@ -244,16 +244,17 @@ pub(super) fn file_diff(
 
 pub(super) fn file_restore(
     options: &MachineOptions,
-    path: String,
-    version: u64,
+    request: FileRestoreRequest,
     json: bool,
 ) -> Result<ExitCode, VerbFailure> {
     let restored = match daemon_of(options)? {
-        Some(daemon) => daemon.file_restore(&FileRestoreRequest { path, version })?,
+        Some(daemon) => daemon.file_restore(&request)?,
         None => {
             let machine = Machine::open(options)?;
             let durable = &machine.durable;
-            let restored = files::restore(durable, &machine.kinds, &path, version)?;
+            let unkept = request.unkept();
+            let FileRestoreRequest { path, version, .. } = request;
+            let restored = files::restore(durable, &machine.kinds, &path, version, unkept)?;
             let storage = Storage::start(durable.clone())?;
             if !restored.unchanged {
                 storage.append_blocking(FactBody::FileRestored { path: path.clone(), version })?;

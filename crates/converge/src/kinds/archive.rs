@@ -15,6 +15,8 @@ use super::tree::{self, TOP, TreeEntry, TreeRights};
 
 /// The most names of an archive.
 pub const MAX_MEMBERS: usize = 20_000;
+/// The most bytes of all names together, those of the directories that they lie in included.
+const MAX_NAMES: usize = 4 * 1024 * 1024;
 /// The longest name, in bytes.
 const MAX_NAME: usize = 1024;
 /// The most levels of directories.
@@ -70,8 +72,11 @@ pub enum ArchiveProblem {
     #[error("`{0}` is no directory, and something lies below it")]
     Below(String),
     /// It has too many names.
-    #[error("it holds more than {MAX_MEMBERS} names")]
+    #[error("it holds more than {MAX_MEMBERS} names, directories that they lie in included")]
     TooMany,
+    /// Its names are too long together.
+    #[error("its names have more than {} MiB", MAX_NAMES >> 20)]
+    NamesTooLong,
     /// Nothing of it is unpacked.
     #[error("nothing is left of it; look at `strip`, `only` and `exclude`")]
     Nothing,
@@ -84,6 +89,8 @@ pub struct ArchiveMembers<'a> {
     only: Vec<Glob>,
     exclude: Vec<Glob>,
     seen: usize,
+    /// The bytes of the names in `found`, and of where links point to.
+    name_bytes: usize,
     /// What is unpacked, by `./name`.
     found: BTreeMap<String, TreeEntry>,
     /// Hard links, and the files that they are second names of.
@@ -95,7 +102,15 @@ impl<'a> ArchiveMembers<'a> {
     pub fn new(spec: &'a ArchiveSpec) -> ArchiveMembers<'a> {
         let globs = |texts: &[String]| texts.iter().map(|text| Glob::parse(text)).collect();
         let (only, exclude) = (globs(&spec.only), globs(&spec.exclude));
-        ArchiveMembers { spec, only, exclude, seen: 0, found: BTreeMap::new(), copies: BTreeMap::new() }
+        ArchiveMembers {
+            spec,
+            only,
+            exclude,
+            seen: 0,
+            name_bytes: 0,
+            found: BTreeMap::new(),
+            copies: BTreeMap::new(),
+        }
     }
 
     /// The name in a state of what the archive calls `raw`; `None` when it is not unpacked.
@@ -200,8 +215,19 @@ impl<'a> ArchiveMembers<'a> {
         if self.found.contains_key(&name) {
             return Err(ArchiveProblem::Twice(shown(&name)));
         }
+        let target = if let TreeEntry::Symlink(target) = &entry { target.len() } else { 0 };
+        self.count_name(name.len() + target)?;
         self.found.insert(name, entry);
         Ok(())
+    }
+
+    /// Counts a name that is about to be added.
+    fn count_name(&mut self, bytes: usize) -> Result<(), ArchiveProblem> {
+        self.name_bytes += bytes;
+        if self.name_bytes > MAX_NAMES {
+            return Err(ArchiveProblem::NamesTooLong);
+        }
+        if self.found.len() >= MAX_MEMBERS { Err(ArchiveProblem::TooMany) } else { Ok(()) }
     }
 
     /// All of it, when the last name was taken in.
@@ -215,10 +241,13 @@ impl<'a> ArchiveMembers<'a> {
         let mode = self.spec.ownership.mode.unwrap_or(DEFAULT_DIRECTORY_MODE);
         for name in self.found.keys().cloned().collect::<Vec<_>>() {
             for (at, _) in name.match_indices('/').skip(1) {
-                let parent = self.found.entry(name[..at].to_owned());
-                let parent = parent.or_insert_with(|| TreeEntry::Directory(rights(mode)));
-                if !matches!(parent, TreeEntry::Directory(_)) {
-                    return Err(ArchiveProblem::Below(shown(&name[..at])));
+                match self.found.get(&name[..at]) {
+                    Some(TreeEntry::Directory(_)) => {}
+                    Some(_) => return Err(ArchiveProblem::Below(shown(&name[..at]))),
+                    None => {
+                        self.count_name(at)?;
+                        self.found.insert(name[..at].to_owned(), TreeEntry::Directory(rights(mode)));
+                    }
                 }
             }
         }
@@ -453,6 +482,30 @@ mod tests {
         let mut members = ArchiveMembers::new(&spec);
         let many = (0..=MAX_MEMBERS).try_for_each(|n| members.directory(&format!("{n}"), 0));
         assert_eq!(many, Err(ArchiveProblem::TooMany));
+    }
+
+    #[test]
+    fn directories_that_no_member_names_are_counted_too() {
+        let spec = spec(0, &[], &[]);
+        let finished = |names: &mut dyn Iterator<Item = String>| {
+            let mut members = ArchiveMembers::new(&spec);
+            for name in names {
+                members.file(&name, 0o644, Digest::ZERO, 1)?;
+            }
+            members.finish().map(|unpacked| unpacked.state.len())
+        };
+        let deep = |count: usize, level: &'static str| {
+            let level = level.repeat(MAX_LEVELS - 2);
+            (0..count).map(move |n| format!("{n}/{level}f"))
+        };
+        // Each one, its directories, and the text that says which archive it is.
+        assert_eq!(finished(&mut deep(10, "d/")), Ok(10 * MAX_LEVELS + 1));
+        assert_eq!(finished(&mut deep(MAX_MEMBERS / MAX_LEVELS + 1, "d/")), Err(ArchiveProblem::TooMany));
+        let long = "a-directory-whose-name-is-long/";
+        assert_eq!(finished(&mut deep(500, long)), Err(ArchiveProblem::NamesTooLong));
+        let name = "n".repeat(MAX_NAME - 10);
+        let mut many = (0..MAX_MEMBERS).map(|n| format!("{name}{n}"));
+        assert_eq!(finished(&mut many), Err(ArchiveProblem::NamesTooLong));
     }
 
     #[test]

@@ -3,7 +3,8 @@
 use catalog::types::{DirectorySpec, Ensure};
 use model::{Edit, Fields, PathOwnership, PathState};
 
-use super::{AccountLookup, DEFAULT_DIRECTORY_MODE, FieldDifference, mode_field, ownership_differs, place};
+use super::system_directories::refuse_system_directory;
+use super::{AccountLookup, DEFAULT_DIRECTORY_MODE, FieldDifference, mode_field, ownership_differs};
 
 /// What differs between the declared directory and what is there.
 ///
@@ -41,7 +42,7 @@ pub fn assess(
                 ));
             }
             if !empty {
-                place::guard(&spec.path)?;
+                refuse_system_directory(&spec.path)?;
             }
             edit.field("mode", Some(mode_field(*mode)), None);
             if !empty {
@@ -50,7 +51,7 @@ pub fn assess(
             Ok(Some(Edit::Remove { from: edit.from }))
         }
         (Ensure::Present, PathState::File { .. } | PathState::Symlink { .. }) if spec.force => {
-            place::guard(&spec.path)?;
+            refuse_system_directory(&spec.path)?;
             edit.field("type", Some(prior.what().to_owned()), Some("directory".to_owned()));
             if let PathState::Symlink { target } = prior {
                 edit.field("target", Some(target.clone()), None);

@@ -3,8 +3,9 @@
 use catalog::types::{Ensure, FileContent, FileSpec};
 use model::{Digest, Edit, Fields, PathOwnership, PathState};
 
+use super::system_directories::refuse_system_directory;
 use super::{
-    AccountLookup, DEFAULT_FILE_MODE, FieldDifference, content_field, mode_field, ownership_differs, place,
+    AccountLookup, DEFAULT_FILE_MODE, FieldDifference, content_field, mode_field, ownership_differs,
 };
 
 /// The bytes that an edit may show; what is absent is named by digest.
@@ -79,7 +80,7 @@ pub fn assess(
         }
         PathState::Symlink { target } => symlink(spec, target, wanted, bytes, names).map(Some),
         PathState::Directory { .. } if spec.force && spec.ensure == Ensure::Present => {
-            place::guard(&spec.path)?;
+            refuse_system_directory(&spec.path)?;
             let mut edit = FieldDifference::default();
             edit.replaced_directory(prior, "file");
             edit.field("content", None, Some(new_content(spec, bytes).unwrap_or_default()));

@@ -3,7 +3,8 @@
 use catalog::types::{Ensure, SymlinkSpec};
 use model::{Edit, Fields, PathState};
 
-use super::{FieldDifference, content_field, place};
+use super::system_directories::refuse_system_directory;
+use super::{FieldDifference, content_field};
 
 /// What differs between the declared link and what is there. `old` holds the bytes of a
 /// regular file that the link replaces, where they are known.
@@ -36,7 +37,7 @@ pub fn assess(
             Ok(edit.change())
         }
         (Ensure::Present, PathState::Directory { .. }) if spec.force => {
-            place::guard(&spec.path)?;
+            refuse_system_directory(&spec.path)?;
             edit.replaced_directory(prior, "symlink");
             edit.field("target", None, wanted());
             Ok(edit.change())

@@ -10,7 +10,8 @@ use catalog::types::{Ensure, TreeSpec};
 use model::collect::CollectInserting;
 use model::{Digest, Edit, Fields};
 
-use super::{DEFAULT_DIRECTORY_MODE, DEFAULT_FILE_MODE, place};
+use super::system_directories::refuse_system_directory;
+use super::{DEFAULT_DIRECTORY_MODE, DEFAULT_FILE_MODE};
 
 /// The name of the directory itself in a state.
 pub const TOP: &str = ".";
@@ -167,7 +168,7 @@ pub fn desired(spec: &TreeSpec, now: Option<&Fields>) -> Result<Option<Fields>, 
         to.insert(name, entry.to_string());
     }
     if spec.purge {
-        place::guard(&spec.path)?;
+        refuse_system_directory(&spec.path)?;
         let now = || now.into_iter().flatten();
         // What nobody can remove keeps the directories that it is in.
         let other: Vec<&String> = now()

@@ -8,13 +8,13 @@ use model::collect::CollectInserting;
 use model::{Action, Timestamp};
 
 use super::condition::source;
-use super::report::{bare, failed, item};
+use super::report::{bare, failed, hidden, item, removal_may_quote};
 use super::retry::Tries;
 use super::slot::{Applying, waits_for};
 use super::together::Gathered;
 use super::{JobDone, JobFailure, JobOutcome, JobWork, Run, RunMode, Undo, VERIFY_TIMEOUT};
 use crate::kinds::Checked;
-use crate::{Desired, ResourceId};
+use crate::{Desired, LedgerEntry, ResourceId};
 
 /// How far a module is.
 #[derive(Debug, Default)]
@@ -359,10 +359,19 @@ impl Run {
         Some(JobWork::Undo { module, undo })
     }
 
+    /// Something that the module changed and that is put back is sensitive, and a command may take part.
+    fn undoes_sensitive(&self, module: &str) -> bool {
+        let undo = self.pending.unverified.get(module).into_iter().flatten();
+        let is_of = |entry: &LedgerEntry, undo: &Undo| entry.path == undo.path && entry.kind == undo.kind;
+        undo.filter(|undo| removal_may_quote(&undo.kind))
+            .any(|undo| self.ledger.entries.values().any(|entry| entry.sensitive && is_of(entry, undo)))
+    }
+
     fn undone(&mut self, m: usize, result: Result<(), JobFailure>) {
         let name = self.desired.modules[m].name.clone();
         self.modules[m].phase = ModulePhase::End;
         if let Err(reason) = result {
+            let reason = if self.undoes_sensitive(&name) { hidden() } else { reason };
             let reason = reason.told(|why| format!("what verify refused could not be put back: {why}"));
             self.report.add((m, usize::MAX), failed(&name, reason));
             return;

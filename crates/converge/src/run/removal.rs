@@ -7,7 +7,7 @@ use model::collect::CollectInserting;
 use model::delta::{Edit, Fields};
 use model::{Action, ResourceReport};
 
-use super::report::{bare, failed};
+use super::report::{bare, failed, failed_removal};
 use super::{JobDone, JobOutcome, JobWork, Run, RunMode, RunScope};
 use crate::{Desired, Ledger, LedgerEntry, ResourceId, ResourceSubject};
 
@@ -107,7 +107,11 @@ impl Run {
                 self.forget.insert(id);
             }
             Err(error) => {
-                self.report.add((LAST, 0), failed(id.as_str(), error));
+                let item = match self.ledger.entries.get(&id) {
+                    Some(entry) => failed_removal(&id, entry, error),
+                    None => failed(id.as_str(), error),
+                };
+                self.report.add((LAST, 0), item);
             }
             Ok(_) => {
                 let reason = "the removal was answered with something else".to_owned();

@@ -1,5 +1,6 @@
 //! Collecting a run's report within its bounds (CNV-2).
 
+use catalog::schema::{self, Manages};
 use catalog::types::Spec;
 use model::collect::CollectInserting;
 use model::delta::{Edit, Fields};
@@ -7,7 +8,7 @@ use model::report::{MAX_ITEMS, MAX_TEXT};
 use model::{Action, ResourceReport, RunCounts};
 
 use super::JobFailure;
-use crate::BoundResource;
+use crate::{BoundResource, LedgerEntry, ResourceId};
 
 /// Where an item stands in the report: module, then slot.
 pub(super) type ItemPosition = (usize, usize);
@@ -68,13 +69,22 @@ pub(super) fn failed_item(
     failure: JobFailure,
     duration_ms: u64,
 ) -> ResourceReport {
-    // What a command says may repeat what it was given.
-    let failure = match resource.sensitive && speaks(resource) {
-        true => "it failed; what it said is hidden, because the resource is sensitive".into(),
+    let JobFailure { message, cause } = match resource.sensitive && may_quote(resource) {
+        true => hidden(),
         false => failure,
     };
-    let JobFailure { message, cause } = failure;
     ResourceReport { cause, ..item(resource, action, edit, Some(message), duration_ms) }
+}
+
+/// An item about a removal that failed; hides what is sensitive.
+pub(super) fn failed_removal(id: &ResourceId, entry: &LedgerEntry, failure: JobFailure) -> ResourceReport {
+    let failure = if entry.sensitive && removal_may_quote(&entry.kind) { hidden() } else { failure };
+    failed(id.as_str(), failure)
+}
+
+/// What is said of a failure instead of its message: what a command prints may repeat what it was given.
+pub(super) fn hidden() -> JobFailure {
+    "it failed; what it said is hidden, because the resource is sensitive".into()
 }
 
 /// An item without an edit, of what failed.
@@ -89,14 +99,22 @@ pub(super) fn bare(name: &str, action: Action, reason: Option<String>) -> Resour
     ResourceReport { resource: name.to_owned(), action, edit: None, reason, cause: None, duration_ms: 0 }
 }
 
-/// Its failures may quote the output of a command.
-fn speaks(resource: &BoundResource) -> bool {
+/// The message of its failure may quote what a command printed.
+fn may_quote(resource: &BoundResource) -> bool {
     match &resource.spec {
+        _ if !resource.guards.is_empty() => true,
         Ok(Spec::File(spec)) => spec.validate.is_some(),
-        Ok(Spec::Directory(_) | Spec::Symlink(_) | Spec::Line(_)) => false,
+        Ok(Spec::Line(spec)) => spec.validate.is_some(),
+        Ok(Spec::Directory(_) | Spec::Symlink(_)) => false,
         // Commands say what they like, and the message of a failed evaluation may quote a value.
         Ok(_) | Err(_) => true,
     }
+}
+
+/// The message of a failed removal of this type, or of a failed undo, may quote what a command printed.
+pub(super) fn removal_may_quote(kind: &str) -> bool {
+    let manages = schema::find(kind).map(|kind| kind.manages);
+    !matches!(manages, Some(Manages::Path | Manages::Part))
 }
 
 fn clipped(fields: &Fields) -> Fields {

@@ -34,6 +34,9 @@ pub struct Disk {
     generation: u64,
 }
 
+/// What a command of this host prints when it fails.
+pub const PRINTED: &str = "it is hunter2";
+
 /// Killed.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Killed;
@@ -163,6 +166,7 @@ impl Host {
                 self.log.push(format!("remove {id}"));
                 let before = self.nodes.clone();
                 let result = match how {
+                    _ if self.broken.contains(&entry.path) => Err(PRINTED.to_owned()),
                     OnRemove::Delete => self.restore(&entry.path, &PathState::Missing),
                     _ => self.restore(&entry.path, at_path(&entry.prior)),
                 };
@@ -314,6 +318,7 @@ impl Host {
                 let edit = checked.edit.clone().filter(|_| new);
                 return Ok(JobDone::Applied(Applied { edit, changed: new, output: None }));
             }
+            Spec::Line(spec) if self.broken.contains(&spec.path) => Err(PRINTED.to_owned()),
             Spec::Line(spec) => {
                 let text = self.file(&spec.path).unwrap_or_default().to_owned();
                 self.write(&spec.path, &format!("{text}{}\n", spec.line));

@@ -24,10 +24,10 @@ use model::digest::Hasher;
 use model::{Digest, Edit, Fields, PathState};
 
 use self::tar::{TarKind, TarReader};
-use crate::Kinds;
 use crate::download;
 use crate::provider::{ChangeTurn, StateProvider};
 use crate::tree::{FileTree, TreeChange, TreeLook};
+use crate::{KeepBytesError, Kinds};
 
 /// What an archive is by its first bytes, where it is no tar file.
 const OTHERS: &[(&[u8], &str)] = &[
@@ -205,6 +205,33 @@ fn unpack(
     remember(kinds, spec, Some(&unpacked))
 }
 
+/// The names of the files that are there, hold other bytes than the archive and are not of the one that was
+/// unpacked before: those that unpacking it overwrites, where that was not done yet.
+pub(crate) fn overwritten(
+    kinds: &Kinds,
+    spec: &ArchiveSpec,
+    timeout: Duration,
+) -> Result<Vec<String>, String> {
+    let before = remembered(kinds, spec)?.unwrap_or_default();
+    let is_unpacked = before.get(ARCHIVE_TEXT) == Some(&spec.label());
+    let is_full = || matches!(kinds.look(&spec.path), Ok(PathState::Directory { empty: false, .. }));
+    if spec.ensure == Ensure::Absent || is_unpacked || !is_full() {
+        return Ok(Vec::new());
+    }
+    let size = fetch(kinds, spec, timeout)?;
+    let unpacked = read(kinds, spec, size).map_err(|error| error.to_string())?.state;
+    let now = look(kinds, spec, &unpacked)?;
+    let entry =
+        |text: Option<&String>| text.and_then(|text| TreeEntry::read(text)).unwrap_or(TreeEntry::Absent);
+    let is_overwritten = |name: &str, now: &TreeEntry| {
+        matches!(now, TreeEntry::File { .. })
+            && !before.contains_key(name)
+            && !has_bytes(now, &entry(unpacked.get(name)))
+    };
+    let names = now.iter().filter(|(name, text)| is_overwritten(name, &entry(Some(text))));
+    Ok(names.map(|(name, _)| name.clone()).collect())
+}
+
 /// What is there holds the wanted bytes.
 fn has_bytes(now: &TreeEntry, to: &TreeEntry) -> bool {
     matches!((now, to), (TreeEntry::File { digest: is, .. }, TreeEntry::File { digest, .. }) if is == digest)
@@ -232,16 +259,16 @@ fn download(
     timeout: Duration,
 ) -> Result<u64, String> {
     let mut fetched = download::fetch(kinds, from, model::object::MAX_BLOB, timeout)?;
-    let kept = kinds.blobs.keep(&mut fetched);
+    let kept = kinds.blobs.keep(&mut fetched, &spec.digest);
     let (is, bytes) = fetched.finish();
-    let kept = kept.map_err(|error| format!("cannot keep what {} gives: {error}", from.url))?;
-    if kept != spec.digest || is != spec.digest {
-        return Err(format!(
+    match kept {
+        Ok(()) => Ok(bytes),
+        Err(KeepBytesError::WrongDigest) => Err(format!(
             "what {} gave is sha256:{is} ({bytes} bytes) and not the declared sha256:{}; nothing was unpacked",
             from.url, spec.digest
-        ));
+        )),
+        Err(KeepBytesError::Failed(error)) => Err(format!("cannot keep what {} gives: {error}", from.url)),
     }
-    Ok(bytes)
 }
 
 /// Reads an archive whole and judges it.

@@ -14,6 +14,8 @@ use std::io::{self, Read};
 const BLOCK: usize = 512;
 /// The most bytes of an extended header.
 const MAX_EXTENSION: u64 = 64 * 1024;
+/// Lengths below this can be rounded up to whole blocks.
+const SIZE_LIMIT: u64 = u64::MAX / 2;
 /// The most extended headers before one member.
 const MAX_EXTENSIONS: usize = 8;
 
@@ -174,7 +176,10 @@ impl Extension {
             match key {
                 b"path" => self.name = Some(text(value)?),
                 b"linkpath" => self.link = Some(text(value)?),
-                b"size" => self.size = Some(text(value)?.parse().map_err(|_| wrong())?),
+                b"size" => {
+                    let size = text(value)?.parse().ok().filter(|size| *size < SIZE_LIMIT);
+                    self.size = Some(size.ok_or_else(wrong)?);
+                }
                 _ if key.starts_with(b"GNU.sparse.") => {
                     return Err(malformed("it holds a sparse file, which is not read"));
                 }
@@ -203,9 +208,8 @@ fn number(field: &[u8]) -> Option<u64> {
         let (first, rest) = field.split_first()?;
         let zero = first & 0x7f == 0 && rest[..rest.len().saturating_sub(8)].iter().all(|byte| *byte == 0);
         let last = &rest[rest.len().saturating_sub(8)..];
-        // What is over half of all numbers overflows where it is rounded up.
         let number = last.iter().fold(0, |number: u64, byte| number << 8 | u64::from(*byte));
-        return (zero && number < u64::MAX / 2).then_some(number);
+        return (zero && number < SIZE_LIMIT).then_some(number);
     }
     let text = std::str::from_utf8(field).ok()?;
     let digits = text.trim_matches(|c| c == ' ' || c == '\0');

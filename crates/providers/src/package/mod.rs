@@ -19,7 +19,7 @@ mod together;
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::Mutex;
+use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use catalog::types::{PackageSpec, WantedPackage};
@@ -83,7 +83,7 @@ impl Kinds {
     /// packages the programs of the machine must not touch.
     #[must_use]
     pub fn with_package_tools(mut self, tools: PackageTools) -> Kinds {
-        self.packages.tools = Some(tools);
+        self.packages = Arc::new(Packages { tools: Some(tools), ..Packages::default() });
         self
     }
 

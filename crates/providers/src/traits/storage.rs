@@ -5,7 +5,7 @@ use lang::Value;
 
 use super::TraitGroup;
 use super::observe::{group, int, names_in, system, text};
-use crate::query::disks::mount_table;
+use crate::query::disks::file_systems;
 
 /// The most disks, and the most mount points, that are a trait.
 const MAX_LISTED: usize = 256;
@@ -36,22 +36,22 @@ pub(super) fn disks(host: &Host) -> Result<TraitGroup, String> {
 /// `mounts`: where file systems with files are mounted, and which are nearly full. Those that another
 /// machine serves are not asked how full they are: they may not answer.
 pub(super) fn mounts(host: &Host) -> Result<TraitGroup, String> {
-    let mounts = mount_table(host)?;
+    let mounts = file_systems(host)?;
     let (mut points, mut full, mut remote) = (Vec::new(), Vec::new(), Vec::new());
     for mount in mounts.iter().take(MAX_LISTED) {
-        if mount.is_remote() {
-            remote.push(text(&mount.point));
+        if mount.may_hang() {
+            remote.push(text(&mount.path));
             continue;
         }
-        let Ok(usage) = host.usage(&mount.point) else { continue };
+        let Ok(usage) = host.usage(&mount.path) else { continue };
         if usage.total == 0 {
             continue;
         }
-        points.push(text(&mount.point));
+        points.push(text(&mount.path));
         let used = usage.total.saturating_sub(usage.free);
         let room = used.saturating_add(usage.available).max(1);
         if used.saturating_mul(100) / room >= NEARLY_FULL {
-            full.push(text(&mount.point));
+            full.push(text(&mount.path));
         }
     }
     Ok(group([

@@ -12,7 +12,7 @@ use converge::JobDone;
 use converge::run::Undo;
 use host::{Host, HostOptions};
 use model::{Digest, Fields};
-use providers::{Blobs, Kinds};
+use providers::{Blobs, KeepBytesError, Kinds};
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -29,8 +29,8 @@ impl Blobs for NoBlobs {
         Err(io::ErrorKind::NotFound.into())
     }
 
-    fn keep(&self, _: &mut dyn Read) -> io::Result<Digest> {
-        Err(io::ErrorKind::Unsupported.into())
+    fn keep(&self, _: &mut dyn Read, _: &Digest) -> Result<(), KeepBytesError> {
+        Err(io::Error::from(io::ErrorKind::Unsupported).into())
     }
 
     fn unpacked(&self, _: &str) -> io::Result<Option<Fields>> {

@@ -14,7 +14,7 @@ use converge::JobDone;
 use converge::kinds::{Applied, Checked};
 use host::{Host, HostOptions};
 use model::{Digest, Fields};
-use providers::{Blobs, Kinds};
+use providers::{Blobs, KeepBytesError, Kinds};
 
 /// Long enough for everything that ends by itself.
 pub const LONG: Duration = Duration::from_secs(60);
@@ -27,6 +27,11 @@ impl Memory {
         let digest = Digest::of(bytes);
         self.0.lock().unwrap().insert(digest, bytes.to_vec());
         digest
+    }
+
+    /// How many contents there are.
+    pub fn count(&self) -> usize {
+        self.0.lock().unwrap().len()
     }
 
     /// Removes what nothing needs.
@@ -46,10 +51,14 @@ impl Blobs for Memory {
         Ok(Box::new(Cursor::new(bytes)))
     }
 
-    fn keep(&self, bytes: &mut dyn Read) -> io::Result<Digest> {
+    fn keep(&self, bytes: &mut dyn Read, digest: &Digest) -> Result<(), KeepBytesError> {
         let mut all = Vec::new();
         bytes.read_to_end(&mut all)?;
-        Ok(self.put(&all))
+        if Digest::of(&all) != *digest {
+            return Err(KeepBytesError::WrongDigest);
+        }
+        self.put(&all);
+        Ok(())
     }
 
     fn unpacked(&self, path: &str) -> io::Result<Option<Fields>> {

@@ -1,7 +1,9 @@
-//! Places of the system: directories that no resource may remove or empty.
+//! Directories of the system, and of Muster itself: no resource may remove or empty them.
+
+use catalog::state_directories::{AGENT_STATE, SERVER_STATE};
 
 /// Directories without which a host does not work; sorted.
-const PLACES: &[&str] = &[
+const SYSTEM_DIRECTORIES: &[&str] = &[
     "/bin",
     "/boot",
     "/boot/efi",
@@ -56,7 +58,8 @@ const PLACES: &[&str] = &[
     "/var/lib",
     "/var/lib/apt",
     "/var/lib/dpkg",
-    "/var/lib/muster-agent",
+    AGENT_STATE,
+    SERVER_STATE,
     "/var/lib/systemd",
     "/var/local",
     "/var/lock",
@@ -67,19 +70,19 @@ const PLACES: &[&str] = &[
     "/var/tmp",
 ];
 
-/// Whether a path is a place of the system: `/`, or a directory that every host needs.
-pub fn is_system(path: &str) -> bool {
+/// Whether a path is `/`, a directory that every host needs, or one that holds Muster's own state.
+pub fn is_system_directory(path: &str) -> bool {
     let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
-    parts.is_empty() || PLACES.contains(&format!("/{}", parts.join("/")).as_str())
+    parts.is_empty() || SYSTEM_DIRECTORIES.contains(&format!("/{}", parts.join("/")).as_str())
 }
 
-/// Refuses to remove or empty a place of the system.
+/// Refuses to remove or empty a directory of the system.
 ///
 /// # Errors
 /// In words, when the path is one.
-pub fn guard(path: &str) -> Result<(), String> {
-    match is_system(path) {
-        true => Err(format!("{path} is a place of the system; it is never replaced, removed or emptied")),
+pub fn refuse_system_directory(path: &str) -> Result<(), String> {
+    match is_system_directory(path) {
+        true => Err(format!("{path} is a directory of the system; it is never replaced, removed or emptied")),
         false => Ok(()),
     }
 }
@@ -89,9 +92,20 @@ mod tests {
     use super::*;
 
     #[test]
-    fn places_of_the_system_are_known_however_they_are_written() {
-        for path in ["/", "/etc", "/home/", "//usr", "/srv", "/usr//lib/", "/./var/lib", "/var/lib/dpkg"] {
-            assert!(is_system(path), "{path}");
+    fn directories_of_the_system_are_known_however_they_are_written() {
+        for path in [
+            "/",
+            "/etc",
+            "/home/",
+            "//usr",
+            "/srv",
+            "/usr//lib/",
+            "/./var/lib",
+            "/var/lib/dpkg",
+            "/var/lib/muster",
+            "/var/lib/muster-server/",
+        ] {
+            assert!(is_system_directory(path), "{path}");
         }
         for path in [
             "/data",
@@ -102,8 +116,8 @@ mod tests {
             "/var/lib/app",
             "/usr/local/bin/tool",
         ] {
-            assert!(!is_system(path), "{path}");
+            assert!(!is_system_directory(path), "{path}");
         }
-        assert!(PLACES.is_sorted());
+        assert!(SYSTEM_DIRECTORIES.is_sorted());
     }
 }
