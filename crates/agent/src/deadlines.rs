@@ -13,7 +13,7 @@ use host::{Cancel, Host};
 
 use crate::clock::now;
 use crate::runner::EndedJob;
-use crate::watch::JobSubject;
+use crate::job_outcomes::JobSubject;
 
 /// How often a loop that only waits looks whether the agent is stopping.
 const LOOK_AT_CANCEL: Duration = Duration::from_millis(500);

@@ -36,7 +36,7 @@ use crate::outcomes::RunResources;
 use crate::state::{Durable, StateError};
 use crate::storage::Storage;
 use crate::versions::VersionCause;
-use crate::watch::{JobSubject, RunWatch};
+use crate::job_outcomes::{JobSubject, JobOutcomes};
 
 /// How much longer a job may take whose commands have its time for themselves.
 const COMMAND_GRACE: Duration = Duration::from_secs(30);
@@ -153,9 +153,9 @@ impl Runner {
             east_secs: providers::clock::east_secs(self.worker.kinds.host(), now()),
         };
         let run = Run::new(desired.clone(), ledger, pending, mode, options);
-        let (finished, watch) = self.carry_out(run);
+        let (finished, outcomes) = self.carry_out(run);
         let report = RunReport { paused: order.pause.clone(), ..finished.report };
-        let resources = watch.resources(&desired, &report, mode);
+        let resources = outcomes.resources(&desired, &report, mode);
         Ok(CompletedRun { report, resources })
     }
 
@@ -223,10 +223,10 @@ impl Runner {
         *last = Some(CollectedGarbage { root: held.root, bytes: total() });
     }
 
-    fn carry_out(&self, mut run: Run) -> (FinishedRun, RunWatch) {
+    fn carry_out(&self, mut run: Run) -> (FinishedRun, JobOutcomes) {
         let worker = JobWorker { changes: Arc::new(ChangeLog::begin()), ..self.worker.clone() };
         let (results, done) = channel::<EndedJob>();
-        let mut watch = RunWatch::default();
+        let mut outcomes = JobOutcomes::default();
         let mut deadlines = RunDeadlines::default();
         let mounts = worker.kinds.mounts_that_may_hang();
         loop {
@@ -245,7 +245,7 @@ impl Runner {
                         }
                         Err(refusal) => {
                             let outcome = Err(refusal.to_string().into());
-                            watch.ended(subject, &outcome, Duration::ZERO);
+                            outcomes.ended(subject, &outcome, Duration::ZERO);
                             run.done(id, outcome, now());
                         }
                     }
@@ -254,16 +254,16 @@ impl Runner {
                 } else {
                     let (id, subject, began) = (job.id, JobSubject::of(&job), Instant::now());
                     let outcome = worker.perform(job);
-                    watch.ended(subject, &outcome, began.elapsed());
+                    outcomes.ended(subject, &outcome, began.elapsed());
                     run.done(id, outcome, now());
                 }
             }
             if let Some(finished) = run.finish() {
-                return (finished, watch);
+                return (finished, outcomes);
             }
             if !progressed && let Some(ended) = deadlines.next_ended(&done, worker.kinds.host()) {
                 let EndedJob { id, subject, outcome, spent } = ended;
-                watch.ended(subject, &outcome, spent);
+                outcomes.ended(subject, &outcome, spent);
                 run.done(id, outcome, now());
             }
         }

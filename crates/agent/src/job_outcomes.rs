@@ -1,4 +1,4 @@
-//! [`RunWatch`]: what each resource of a run took and came to, seen from its jobs.
+//! [`JobOutcomes`]: what each resource of a run took and came to, seen from its jobs.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
@@ -51,9 +51,9 @@ impl JobSubject {
 
 /// What is known of the resources of a run under way.
 #[derive(Debug, Default)]
-pub(crate) struct RunWatch(BTreeMap<ResourceId, (Action, Duration)>);
+pub(crate) struct JobOutcomes(BTreeMap<ResourceId, (Action, Duration)>);
 
-impl RunWatch {
+impl JobOutcomes {
     /// A job ended after this time.
     pub(crate) fn ended(&mut self, subject: JobSubject, outcome: &JobOutcome, spent: Duration) {
         let (id, action) = match (subject, outcome) {
