@@ -6,9 +6,10 @@ use std::collections::BTreeSet;
 
 use catalog::module::OnRemove;
 use catalog::schema::{self, Manages};
-use catalog::types::{ArchiveSpec, DROP_IN_TEXT, Ensure, FSTAB, Spec, TreeSpec, UnitSpec};
+use catalog::types::{
+    ArchiveSpec, DROP_IN_TEXT, Ensure, FSTAB, HOSTNAME, RepositoryPaths, Spec, TreeSpec, UnitSpec,
+};
 use converge::kinds::Checked;
-use converge::kinds::repository::RepositoryPaths;
 use converge::kinds::tree::{self, TreeEntry};
 use converge::versions::{FilePrivacy, LIMITS};
 use converge::{LedgerEntry, Prior};
@@ -82,7 +83,7 @@ impl Kinds {
             Spec::Sudo(spec) => texts(&[&spec.path]),
             Spec::Sysctl(spec) => texts(&[&spec.path]),
             Spec::Mount(_) => texts(&[FSTAB]),
-            Spec::Hostname(_) => texts(&[hostname::NAME, hostname::MACHINE_INFO]),
+            Spec::Hostname(_) => texts(&[HOSTNAME, hostname::MACHINE_INFO]),
             Spec::Repository(spec) => {
                 let paths = RepositoryPaths::of(&spec.name);
                 texts(&[&paths.sources, &paths.preferences, &paths.armored_key, &paths.binary_key])
