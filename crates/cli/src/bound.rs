@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use catalog::module::{CommandLine, Module, OnRemove, Params};
-use catalog::types::{Ensure, FileContent, Ownership, Script, Spec, WantedPackage};
+use catalog::types::{EditedFile, Ensure, FileContent, Ownership, Script, Spec, WantedPackage};
 use converge::bind::Inputs;
 use converge::kinds::content_field;
 use converge::{BoundModule, BoundResource, Desired, When, bind};
@@ -226,10 +226,10 @@ fn of_spec(fields: &mut Fields, spec: &Spec, blobs: BlobLookup<'_>) {
         }
         // Where a part is that has a name of its own; what it holds is its state.
         Spec::Host(host) => put(fields, "path", &host.path),
-        Spec::Block(block) => put(fields, "path", &block.file.path),
-        Spec::Json(json) => put(fields, "path", &json.file.path),
+        Spec::Block(block) => edited(fields, &block.file),
+        Spec::Json(json) => edited(fields, &json.file),
         Spec::Ini(ini) => {
-            put(fields, "path", &ini.file.path);
+            edited(fields, &ini.file);
             some(fields, "section", ini.section.clone());
             some(fields, "key", ini.key.clone());
         }
@@ -252,6 +252,13 @@ fn of_spec(fields: &mut Fields, spec: &Spec, blobs: BlobLookup<'_>) {
             WantedPackage::Any | WantedPackage::Version { .. } => {}
         }
     }
+}
+
+/// The file of which a part is managed.
+fn edited(fields: &mut Fields, file: &EditedFile) {
+    put(fields, "path", &file.path);
+    flag(fields, "create", file.create);
+    some(fields, "validate", file.validate.as_ref().map(command));
 }
 
 fn text(content: &FileContent, blobs: BlobLookup<'_>) -> String {

@@ -147,12 +147,15 @@ mod tests {
             mount("/srv", "nfs4"),
             mount("/home", "fuse.sshfs"),
             mount("/proc/sys/fs/binfmt_misc", "autofs"),
+            mount("/sys/fs/cluster", "gfs2"),
+            mount("/dev/remote", "fuse"),
+            mount("/development", "nfs"),
             mount("/data", "xfs"),
         ];
         let points = |root| -> Vec<String> {
             that_may_hang(all.clone(), root).into_iter().map(|mount| mount.path).collect()
         };
-        assert_eq!(points("/"), ["/srv", "/home"]);
+        assert_eq!(points("/"), ["/srv", "/home", "/development"]);
         let below = vec![mount("/lab/root/mnt", "nfs"), mount("/lab/rooted", "nfs"), mount("/mnt", "nfs")];
         let below = that_may_hang(below, "/lab/root");
         assert_eq!(below.len(), 1);
@@ -188,5 +191,13 @@ mod tests {
         }
         let refused = jobs.begin(&mount("/one", "nfs")).unwrap_err();
         assert!(refused.to_string().contains("16 looks wait already, at /m00, /m01, "), "{refused}");
+
+        // Those whose answer is still waited for count for nothing, and a place is named once.
+        let mut jobs = HangingJobs::default();
+        let srv = mount("/srv", "nfs");
+        let begun: Vec<HangingJobId> = (0..=MAX_ABANDONED).map(|_| jobs.begin(&srv).unwrap()).collect();
+        assert!(begun.into_iter().all(|id| jobs.abandon(id, Timestamp(0))));
+        let refused = jobs.begin(&mount("/one", "nfs")).unwrap_err();
+        assert!(refused.to_string().ends_with("wait already, at /srv"), "{refused}");
     }
 }

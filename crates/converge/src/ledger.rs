@@ -134,6 +134,10 @@ pub struct LedgerEntry {
     /// (`ResourceType::removal`), as declared last.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, Value>,
+    /// The files and directories around it that were made for it or for another resource: a removal takes
+    /// them away when nothing is left in them.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub made: Vec<String>,
 }
 
 impl LedgerEntry {

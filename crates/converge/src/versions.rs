@@ -398,6 +398,11 @@ mod tests {
         let mut other_mode = kept(&["a"]);
         other_mode.keep(FoundFile { mode: 0o640, ..found("a") }, String::new(), Timestamp(1));
         assert_eq!(numbers(&other_mode), [1, 2], "another mode is another version");
+        other_mode.keep(FoundFile { uid: 1, ..found("a") }, String::new(), Timestamp(2));
+        other_mode.keep(FoundFile { gid: 1, ..found("a") }, String::new(), Timestamp(3));
+        assert_eq!(numbers(&other_mode), [1, 2, 3, 4], "and so is another owner or group");
+        assert_eq!(other_mode.find(3).map(|version| version.uid), Some(1));
+        assert_eq!(other_mode.find(9), None);
     }
 
     #[test]
@@ -409,10 +414,13 @@ mod tests {
         let left: BTreeMap<_, _> = over_limits(&all, &few).into_iter().collect();
         assert_eq!(numbers(left["/a"].as_ref().unwrap()), [2, 3]);
         assert_eq!(left["/b"], None, "an empty history goes");
-        let little = VersionLimits { bytes: 7, ..LIMITS };
-        let left = over_limits(&all, &little);
-        assert_eq!(left.len(), 1);
-        assert_eq!(numbers(left[0].1.as_ref().unwrap()), [2, 3]);
+        // Three of two bytes each: as many as may be.
+        for bytes in [6, 7] {
+            let little = VersionLimits { bytes, ..LIMITS };
+            let left = over_limits(&all, &little);
+            assert_eq!(left.len(), 1);
+            assert_eq!(numbers(left[0].1.as_ref().unwrap()), [2, 3]);
+        }
     }
 
     #[test]
@@ -442,6 +450,13 @@ mod tests {
         }
         let few = VersionLimits { versions: 3, ..LIMITS };
         assert_eq!(over_limits(&all, &few), [("/1".to_owned(), None)]);
+        // What says why nothing is kept stays when its versions go.
+        let mut told = kept(&["a", "b"]);
+        told.pass_over(passed(9));
+        let none = VersionLimits { versions: 1, per_file: 0, ..LIMITS };
+        let left = over_limits(&BTreeMap::from([("/x".to_owned(), told.clone())]), &none);
+        told.versions.clear();
+        assert_eq!(left, [("/x".to_owned(), Some(told))]);
     }
 
     #[test]

@@ -12,9 +12,8 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use catalog::types::{FSTAB, Spec, UNIT_FOLDER};
+use catalog::types::{FSTAB, HOSTNAME, RepositoryPaths, Spec, UNIT_FOLDER};
 
-use crate::kinds::repository::RepositoryPaths;
 use crate::{BoundModule, BoundResource, Desired, ResourceId, When};
 
 /// What the package manager writes when a package comes or goes.
@@ -22,7 +21,7 @@ pub const PACKAGE_DATABASE: &str = "/var/lib/dpkg/status";
 /// What users and groups are kept in.
 pub const ACCOUNT_FILES: [&str; 4] = ["/etc/passwd", "/etc/shadow", "/etc/group", "/etc/gshadow"];
 /// What the host's names are kept in.
-const NAME_FILES: [&str; 2] = ["/etc/hostname", "/etc/machine-info"];
+const NAME_FILES: [&str; 2] = [HOSTNAME, "/etc/machine-info"];
 /// Where the kernel's parameters are.
 const PARAMETERS: &str = "/proc/sys";
 

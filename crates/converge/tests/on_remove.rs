@@ -2,8 +2,8 @@
 //! before; what cannot be undone is named beforehand.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use crate::common::{Host, Node, Set, apply, id, lines, plan, set};
-use converge::Prior;
+use crate::common::{Host, Node, Set, apply, drive, id, lines, plan, set};
+use converge::{Prior, RunMode};
 use model::PathState;
 use serde_json::{Value, json};
 
@@ -57,6 +57,56 @@ fn keep_delete_and_restore() {
 
     host.log.clear();
     assert!(apply(&mut host, &empty()).items.is_empty() && host.log.is_empty());
+}
+
+/// The file that the ledger says was made around each block.
+fn made(host: &Host) -> Vec<(&str, Vec<&str>)> {
+    let entries = host.disk.ledger.entries.iter();
+    entries.map(|(id, entry)| (id.as_str(), entry.made.iter().map(String::as_str).collect())).collect()
+}
+
+#[test]
+fn a_file_that_was_made_for_a_part_is_known_to_all_its_parts() {
+    let block = |name: &str, path: &str| {
+        json!({"type": "block", "name": name, "on_remove": "delete",
+            "attributes": {"path": path, "content": "x", "create": true}})
+    };
+    let mut host = Host::default();
+    host.write("/theirs", "");
+    let mut parts = vec![block("a", "/ours"), block("b", "/ours"), block("c", "/theirs")];
+    apply(&mut host, &module(parts.clone()));
+    let ours = ["m/block:a", "m/block:b"].map(|id| (id, vec!["/ours"]));
+    let theirs = ("m/block:c", vec![]);
+    assert_eq!(made(&host), [ours[0].clone(), ours[1].clone(), theirs.clone()]);
+    // One that comes later, too; and one whose file went away and was made anew.
+    parts.push(block("d", "/ours"));
+    host.nodes.remove("/theirs");
+    apply(&mut host, &module(parts));
+    let fourth = ("m/block:d", vec!["/ours"]);
+    let remade = ("m/block:c", vec!["/theirs"]);
+    assert_eq!(made(&host), [ours[0].clone(), ours[1].clone(), remade, fourth]);
+}
+
+#[test]
+fn an_undo_knows_what_its_change_made() {
+    let mut host = Host::default();
+    host.broken.insert("false".to_owned());
+    let part =
+        json!({"type": "block", "name": "a", "attributes": {"path": "/f", "content": "x", "create": true}});
+    let verified = set(json!([{"name": "m", "verify": {"argv": ["false"]}, "resources": [part]}]));
+    // Killed before the verify, it still owes the undo.
+    let mut killed = 0;
+    for lives in 0..40 {
+        let mut host = host.clone();
+        host.lives = Some(lives);
+        let _ = drive(&mut host, &verified.bind(), RunMode::Apply, 0);
+        let owed = host.disk.pending.unverified.values().flatten();
+        for undo in owed {
+            assert_eq!(undo.made, ["/f"]);
+            killed += 1;
+        }
+    }
+    assert!(killed > 0);
 }
 
 #[test]

@@ -41,6 +41,32 @@ fn two_writers_of_one_file_are_refused_where_they_meet() {
 }
 
 #[test]
+fn a_repository_and_the_host_s_name_have_their_files_to_themselves() {
+    let repository = json!({"type": "repository", "name": "${{ traits.os.family }}", "attributes": {
+        "uris": "http://deb.test/", "suites": "s", "components": "c", "trusted": true, "priority": 5}});
+    let hostname = json!({"type": "hostname", "name": "web-${{ traits.os.family }}"});
+    let folder = "/etc/apt/sources.list.d";
+    assert_eq!(
+        errors(json!([
+            file(&format!("{folder}/${{{{ traits.os.family }}}}.sources"), "a"),
+            repository.clone()
+        ])),
+        [format!(
+            "m/repository:debian writes {folder}/debian.sources, which m/file:{folder}/debian.sources declares \
+             already"
+        )]
+    );
+    assert_eq!(
+        errors(json!([repository, line("/etc/apt/preferences.d/debian.pref")])),
+        ["a line in /etc/apt/preferences.d/debian.pref, which m/repository:debian declares whole"]
+    );
+    assert_eq!(
+        errors(json!([hostname, file("/etc/hostname", "a")])),
+        ["m/file:/etc/hostname writes /etc/hostname, which m/hostname:web-debian declares already"]
+    );
+}
+
+#[test]
 fn what_is_not_wanted_clashes_with_nothing() {
     let mut other = json!({"type": "directory", "name": OPEN, "attributes": {}});
     other["when"] = json!("traits.os.family == \"suse\"");

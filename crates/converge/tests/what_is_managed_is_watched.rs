@@ -57,6 +57,81 @@ fn each_resource_is_found_by_what_its_state_is_in() {
 }
 
 #[test]
+fn the_files_of_every_type_are_found() {
+    let unit = "[Service]\nExecStart=/bin/true\n";
+    let plan = plan(&set(json!([{"name": "m", "files": {
+        "files/site/a/b": {"digest": "00".repeat(32), "size": 1},
+    }, "resources": [
+        {"type": "directory", "name": "/srv/site", "attributes": {"source": "site", "purge": true}},
+        {"type": "directory", "name": "/srv/kept", "attributes": {"source": "site"}},
+        {"type": "symlink", "name": "/srv/link", "attributes": {"target": "site"}},
+        {"type": "host", "name": "db", "attributes": {"address": "192.0.2.7"}},
+        {"type": "repository", "name": "deb", "attributes": {
+            "uris": "http://deb.test/", "suites": "s", "components": "c", "trusted": true}},
+        {"type": "group", "name": "ops", "attributes": {}},
+        {"type": "sudo", "name": "ops", "attributes": {"content": "%ops ALL=(ALL) ALL"}},
+        {"type": "service", "name": "app", "attributes": {"unit": unit, "drop_in": {"limits": "[Service]\nNice=5\n"}}},
+        {"type": "cron", "name": "tidy", "attributes": {"command": "true", "schedule": "@daily"}},
+        {"type": "block", "name": "b", "attributes": {"path": "/etc/block", "content": "x"}},
+        {"type": "ini", "name": "i", "attributes": {"path": "/etc/ini", "key": "k", "value": "v"}},
+        {"type": "json", "name": "j", "attributes": {"path": "/etc/json", "pointer": "/k", "value": 1}},
+        {"type": "sysctl", "name": "vm.swappiness", "attributes": {"value": "10", "runtime": false}},
+    ]}, {"name": "off", "when": "false", "resources": [
+        {"type": "file", "name": "/etc/off", "attributes": {"content": "x"}},
+    ]}])));
+    for (path, resource) in [
+        ("/srv/site", "directory:/srv/site"),
+        ("/srv/site/a", "directory:/srv/site"),
+        ("/srv/site/a/b", "directory:/srv/site"),
+        ("/srv/site/a/stranger", "directory:/srv/site"),
+        ("/srv/site/stranger", "directory:/srv/site"),
+        ("/srv/kept/a/b", "directory:/srv/kept"),
+        ("/srv/kept/a/stranger", ""),
+        ("/srv/link", "symlink:/srv/link"),
+        ("/etc/hosts", "host:db"),
+        ("/etc/apt/sources.list.d/deb.sources", "repository:deb"),
+        ("/etc/apt/keyrings/deb.asc", "repository:deb"),
+        ("/etc/apt/keyrings/deb.gpg", "repository:deb"),
+        ("/etc/apt/preferences.d/deb.pref", "repository:deb"),
+        ("/etc/group", "group:ops"),
+        ("/etc/sudoers.d/ops", "sudo:ops"),
+        ("/etc/systemd/system/app.service", "service:app"),
+        ("/etc/systemd/system/app.service.d/by-hand.conf", "service:app"),
+        ("/etc/cron.d/tidy", "cron:tidy"),
+        ("/etc/block", "block:b"),
+        ("/etc/ini", "ini:i"),
+        ("/etc/json", "json:j"),
+        ("/etc/sysctl.d/60-muster.conf", "sysctl:vm.swappiness"),
+        ("/etc/off", ""),
+    ] {
+        let (directory, name) = path.rsplit_once('/').unwrap();
+        let expected: Vec<&str> = [resource].into_iter().filter(|name| !name.is_empty()).collect();
+        assert_eq!(at(&plan, directory, name), expected, "{path}");
+    }
+    assert_eq!(plan.parameters().count(), 0, "it is not set at once");
+    assert_eq!(plan.units().collect::<Vec<_>>(), ["app.service"]);
+    assert!(!plan.watches_mounts() && !plan.watches_name());
+}
+
+#[test]
+fn a_directory_that_is_managed_is_of_its_tree() {
+    let plan = plan(&set(json!([{"name": "m", "resources": [
+        {"type": "directory", "name": "/srv/a"},
+        {"type": "file", "name": "/srv/a/b", "attributes": {"content": "x"}},
+        {"type": "mount", "name": "/mnt/a", "attributes": {"device": "tmpfs", "fstype": "tmpfs"}},
+        {"type": "hostname", "name": "web-1"},
+        {"type": "sysctl", "name": "vm.swappiness", "attributes": {"value": "10"}},
+    ]}])));
+    assert_eq!(names(|found| plan.of_tree("/srv/a", found)), ["directory:/srv/a", "file:/srv/a/b"]);
+    let interest = |path: &str| plan.interest(path);
+    let (contents, entries) = (Some(DirectoryInterest::Contents), Some(DirectoryInterest::Entries));
+    assert_eq!([interest("/srv/a"), interest("/srv"), interest("")], [contents, contents, entries]);
+    assert_eq!(interest("/srv/b"), None);
+    assert!(plan.watches_mounts() && plan.watches_name());
+    assert_eq!(plan.parameters().collect::<Vec<_>>(), ["/proc/sys/vm/swappiness"]);
+}
+
+#[test]
 fn every_directory_above_is_watched_for_its_entries() {
     let plan = plan(&set(json!([{"name": "m", "resources": [
         {"type": "file", "name": "/srv/a/b/c", "attributes": {"content": "x"}},

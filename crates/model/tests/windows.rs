@@ -115,7 +115,7 @@ fn what_cannot_be_read_is_named() {
     for time in ["22", "24:01", "1:00", "22:60", "+1:00", "", "22:0x", "24:00"] {
         assert_eq!(wrong(&[], time, "04:00", "UTC"), ReadWindowError::Time(time.into()));
     }
-    for zone in ["+15:00", "+2", "-", "+02:00:00"] {
+    for zone in ["+15:00", "-14:01", "+2", "-", "+02:00:00"] {
         assert_eq!(wrong(&[], "22:00", "04:00", zone), ReadWindowError::Zone(zone.into()));
     }
     assert_eq!(wrong(&[], "22:00", "04:00", "CET"), ReadWindowError::NoRules("CET".into()));
@@ -136,6 +136,13 @@ fn hours_are_those_of_the_clock_that_is_meant() {
     assert!(clock.is_between(0, 0), "a whole day");
     assert!(Weekdays::read(["mon"]).unwrap().contain(clock));
     assert!(Weekdays::read(["tue"]).unwrap().contain(WallClock::at(at("2026-11-23T22:30:00Z"), 7200)));
+    // The first hour counts and the last does not; over midnight both ends do so.
+    let at_hour = |hour: u8| WallClock::at(at(&format!("2026-11-23T{hour:02}:00:00Z")), 0);
+    let between =
+        |from, to| -> Vec<u8> { (0..24).filter(|hour| at_hour(*hour).is_between(from, to)).collect() };
+    assert_eq!(between(8, 10), [8, 9]);
+    assert_eq!(between(22, 2), [0, 1, 22, 23]);
+    assert_eq!(between(5, 5).len(), 24);
     // Before 1970.
     assert!(WallClock::at(at("1969-12-31T23:00:00Z"), 0).is_between(23, 24));
     for zone in ["local", "UTC", "+05:30", "-03:30"] {

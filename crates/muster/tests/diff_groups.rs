@@ -116,6 +116,25 @@ async fn a_var_changes_only_the_nodes_that_it_reaches() {
     assert_eq!(compare(&control, &files, Some("db-1.test")).await.change, 1);
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn what_has_to_accept_a_part_is_shown() {
+    let control = Control::start().await;
+    let part = |validate: &str| {
+        edited(|path, text| match path {
+            "modules/base/module.yaml" => format!(
+                "{text}  - ini: port\n    path: /etc/app.ini\n    key: port\n    value: 1\n    create: true\n    \
+                 validate: {validate}\n"
+            ),
+            _ => text.to_owned(),
+        })
+    };
+    publish(&mut control.publisher().await, changes(&part("app -t %s"))).await;
+    let compared = compare(&control, &part("app --test %s"), Some("web-1.test")).await;
+    let text = render(&compared.groups[0].first.resources);
+    assert!(text.contains("validate: app -t %s -> app --test %s"), "{text}");
+    assert_eq!(compared.groups[0].first.resources.edits.len(), 1, "{text}");
+}
+
 /// `fleet.yaml` with more at its end.
 fn granting(more: &str) -> Vec<(&'static str, String)> {
     edited(|path, text| match path {

@@ -8,49 +8,18 @@ mod common;
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use common::{Bench, Release, START, facts, report, run_of, warnings};
+use common::{Bench, Release, START, facts, healed, ids, report, run_of, warnings};
 use converge::{ResourceId, RunScope};
 use model::log::FactBody;
-use model::report::PartialRun;
-use model::{Action, Culprit, Digest, Pause, ResourceReport, RunCounts, RunReport};
+use model::{Action, Culprit, Digest, Pause, RunReport};
 use node::healing::{CONTENDED_WAIT, DEBOUNCE, FAILED_WAIT, FREE, QUIET, REST};
 use node::{NodeEffect, NodeInput, ObservedTraits, ReadTraits, ScanCause, Touched};
 use proptest::prelude::*;
 
 const INTERVAL: Duration = Duration::from_secs(300);
 
-fn ids(names: &[&str]) -> BTreeSet<ResourceId> {
-    names.iter().map(|name| ResourceId::new("m", "file", name)).collect()
-}
-
 fn touched(names: &[&str]) -> NodeInput {
     NodeInput::Touched(Touched { resources: ids(names), ..Touched::default() })
-}
-
-/// What a run over these reports: each with this action, where it is not simply right.
-fn healed(found: &[(&str, Action)]) -> RunReport {
-    let items: Vec<ResourceReport> = found
-        .iter()
-        .filter(|(_, action)| *action != Action::Ok)
-        .map(|(name, action)| ResourceReport {
-            resource: ResourceId::new("m", "file", name).to_string(),
-            action: *action,
-            edit: None,
-            reason: None,
-            cause: None,
-            duration_ms: 0,
-        })
-        .collect();
-    let count = |wanted: Action| u32::try_from(found.iter().filter(|(_, a)| *a == wanted).count()).unwrap();
-    let counts = RunCounts {
-        ok: count(Action::Ok),
-        changed: count(Action::Changed),
-        failed: count(Action::Failed),
-        would_change: count(Action::WouldChange),
-        ..RunCounts::default()
-    };
-    let partial = Some(PartialRun::Resources(u32::try_from(found.len()).unwrap()));
-    RunReport { counts, items, partial, ..report(0, 0) }
 }
 
 fn scope(effects: &[NodeEffect]) -> Option<BTreeSet<ResourceId>> {

@@ -280,3 +280,118 @@ fn a_failure_is_tried_again_with_a_bound_and_the_host_is_kept_meanwhile() {
     assert!(tries.windows(2).all(|two| two[1].since(two[0]) >= REBOOT_RETRY), "{tries:?}");
     assert!(runs > 50, "only {runs} runs in 10 h, of which {GOES_DOWN_WITHIN:?} were waited for");
 }
+
+#[test]
+fn it_is_told_once_and_known_since_then() {
+    let mut bench = host(policy("22:00", "04:00"), EIGHT, None);
+    let told = |effects: &[NodeEffect]| warnings(effects).iter().any(|text| text.contains("is required by"));
+    assert!(told(&show(&mut bench, &required(&["libc6"]))));
+    let since = bench.now;
+    bench.pass(Duration::from_secs(60));
+    assert!(!told(&show(&mut bench, &required(&["libc6", "systemd"]))));
+    let outlook = bench.node.reboot().unwrap();
+    assert_eq!((outlook.since, &*outlook.reason), (since, "libc6, systemd"));
+    // It was rebooted by hand.
+    let kernel = serde_json::json!({ "kernel": { "reboot_required": false } });
+    show(&mut bench, &TraitReport::whole(Digest::of(b"rebooted"), kernel));
+    assert_eq!(bench.node.reboot(), None);
+}
+
+#[test]
+fn the_reason_names_some_packages_and_counts_the_rest() {
+    let names: Vec<String> = (1..=12).map(|number| format!("p{number}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    for (packages, reason) in [
+        (&names[..0], "a package that left no name"),
+        (&names[..10], "p1, p2, p3, p4, p5, p6, p7, p8, p9, p10"),
+        (&names[..], "p1, p2, p3, p4, p5, p6, p7, p8, p9, p10 and 2 more"),
+    ] {
+        let mut bench = host(policy("22:00", "04:00"), EIGHT, None);
+        show(&mut bench, &required(packages));
+        assert_eq!(bench.node.reboot().unwrap().reason, reason);
+    }
+}
+
+#[test]
+fn without_a_window_that_opens_it_is_left_to_people() {
+    let nights = "nights".to_owned();
+    for (policy, plan) in [
+        (Policy::default(), RebootPlan::ByHand),
+        (policy("25:00", "04:00"), RebootPlan::NoTime { window: nights }),
+    ] {
+        let mut bench = host(policy, EIGHT, None);
+        show(&mut bench, &required(&["libc6"]));
+        assert_eq!(bench.node.reboot().unwrap().plan, plan);
+    }
+}
+
+#[test]
+fn one_at_the_very_opening_of_the_window_counts_for_it() {
+    let mark = RebootMark { at: at(22), reason: "libc6".to_owned(), window: "nights".to_owned() };
+    let mut bench = host(policy("22:00", "04:00"), at(22).plus(Duration::from_secs(120)), Some(mark));
+    show(&mut bench, &required(&["libc6"]));
+    let plan = bench.node.reboot().unwrap().plan;
+    assert!(matches!(plan, RebootPlan::Due { at: due, .. } if due >= at(46)), "{plan:?}");
+}
+
+#[test]
+fn each_opening_of_the_window_has_its_tries() {
+    let mut bench = host(policy("22:00", "04:00"), at(20), None);
+    let mut effects = show(&mut bench, &required(&["libc6"]));
+    let mut tries = Vec::new();
+    while bench.now < at(20 + 48) {
+        if run_of(&effects).is_some() {
+            effects = bench.give(NodeInput::Ran(Box::new(report(0, 1))));
+        } else if let Some(mark) = reboot_of(&effects) {
+            tries.push(mark.at);
+            effects = bench.give(NodeInput::RebootFailed("no bus".to_owned()));
+        } else {
+            effects = bench.pass(Duration::from_secs(60));
+        }
+    }
+    let first = tries.iter().filter(|tried| **tried < at(28)).count();
+    let most = MAX_REBOOT_TRIES as usize;
+    assert_eq!((first, tries.len()), (most, 2 * most), "{tries:?}");
+}
+
+#[test]
+fn a_clock_that_is_set_back_puts_nothing_off() {
+    let back = HOUR * 24 * 30;
+    let all_day = || policy("00:00", "00:00");
+    let plan = |bench: &Bench| bench.node.reboot().unwrap().plan;
+    // Since when it is known, and the reboot that was made in this window.
+    let mark = RebootMark { at: at(12), reason: "libc6".to_owned(), window: "nights".to_owned() };
+    let mut bench = host(policy("09:00", "10:00"), at(13), Some(mark));
+    show(&mut bench, &required(&["libc6"]));
+    let since = bench.node.reboot().unwrap().since;
+    bench.now = bench.now.minus(back);
+    bench.give(NodeInput::Tick);
+    assert_eq!(bench.node.reboot().unwrap().since, since.minus(back));
+    let next = bench.now.plus(HOUR * 25);
+    assert!(matches!(plan(&bench), RebootPlan::Due { at, .. } if at <= next), "{:?}", plan(&bench));
+    // A try that failed.
+    let mut bench = host(all_day(), at(12), None);
+    assert!(reboot_of(&show(&mut bench, &required(&["libc6"]))).is_some());
+    bench.give(NodeInput::RebootFailed("no bus".to_owned()));
+    bench.now = bench.now.minus(back);
+    bench.give(NodeInput::Tick);
+    let next = bench.now.plus(REBOOT_RETRY.max(REBOOT_SPREAD));
+    assert!(matches!(plan(&bench), RebootPlan::Due { at, .. } if at <= next), "{:?}", plan(&bench));
+    // One that was ordered, and does not come.
+    let mut bench = host(all_day(), at(12), None);
+    assert!(reboot_of(&show(&mut bench, &required(&["libc6"]))).is_some());
+    bench.now = bench.now.minus(back);
+    bench.give(NodeInput::Tick);
+    assert!(matches!(plan(&bench), RebootPlan::GoesDown { .. }));
+    let effects = bench.pass(GOES_DOWN_WITHIN);
+    assert!(warnings(&effects).iter().any(|text| text.contains("does not go down")), "{effects:?}");
+}
+
+#[test]
+fn a_failure_of_nothing_is_no_try() {
+    let mut bench = host(policy("00:00", "00:00"), at(12), None);
+    for _ in 0..MAX_REBOOT_TRIES {
+        bench.give(NodeInput::RebootFailed("late".to_owned()));
+    }
+    assert!(reboot_of(&show(&mut bench, &required(&["libc6"]))).is_some());
+}

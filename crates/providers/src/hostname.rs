@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use catalog::types::HostnameSpec;
+use catalog::types::{HOSTNAME, HostnameSpec};
 use converge::JobFailure;
 use converge::kinds::hostname;
 use host::Kernel;
@@ -13,8 +13,6 @@ use crate::kinds::text;
 use crate::provider::{ChangeTurn, StateProvider, as_declared};
 use crate::tools::ToolCall;
 
-/// The name that the host gets at boot.
-pub(crate) const NAME: &str = "/etc/hostname";
 /// The name for people, among others.
 pub(crate) const MACHINE_INFO: &str = "/etc/machine-info";
 /// What talks to hostnamed.
@@ -24,7 +22,7 @@ const HOSTNAMED_TIMEOUT: Duration = Duration::from_secs(10);
 
 impl StateProvider for HostnameSpec {
     fn observe(&self, kinds: &Kinds) -> Result<Option<Fields>, String> {
-        let name = hostname::name_in(&kinds.text_file(NAME)?.unwrap_or_default());
+        let name = hostname::name_in(&kinds.text_file(HOSTNAME)?.unwrap_or_default());
         // Below a root that is not the machine's, the machine keeps its name.
         let in_kernel = if kinds.host.rooted() { name.clone() } else { Kernel::observe().hostname };
         let pretty = hostname::pretty_in(&kinds.text_file(MACHINE_INFO)?.unwrap_or_default());
@@ -53,8 +51,8 @@ impl StateProvider for HostnameSpec {
         let differs = |name: &str| to.get(name).filter(|wanted| now.get(name) != Some(*wanted));
         if let Some(name) = differs("hostname") {
             match name.is_empty() {
-                true => kinds.host.remove_file(NAME).map(drop).map_err(text)?,
-                false => kinds.write_text(NAME, &format!("{name}\n"))?,
+                true => kinds.host.remove_file(HOSTNAME).map(drop).map_err(text)?,
+                false => kinds.write_text(HOSTNAME, &format!("{name}\n"))?,
             }
         }
         if let Some(name) = differs("in_kernel").filter(|_| !kinds.host.rooted()) {

@@ -292,7 +292,7 @@ impl Kinds {
         let Decided { prior, edit, note, .. } = decided;
         let cannot_undo = edit.as_ref().and_then(|_| undo_note(&prior));
         let note = note.into_iter().chain(cannot_undo).reduce(|a, b| format!("{a}; {b}"));
-        Ok(JobDone::Checked(Checked { edit, prior: Prior::Path(prior), note, unknown: false }))
+        Ok(JobDone::Checked(Checked { edit, note, ..Checked::in_sync(Prior::Path(prior)) }))
     }
 
     fn apply_path(&self, spec: &dyn PathProvider, timeout: Duration) -> Result<Applied, JobFailure> {

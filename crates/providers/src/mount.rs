@@ -80,9 +80,18 @@ impl StateProvider for MountSpec {
                 _ if kinds.host.rooted() => return Err(format!("nothing is mounted here: {ROOTED}").into()),
                 MountStep::Unmount => unmount(self, kinds, timeout)?,
                 MountStep::Mount { device, fstype, options } => {
-                    make_point(self, kinds)?;
+                    let missing = point_is_missing(self, kinds)?;
+                    if missing {
+                        make_point(self, kinds)?;
+                    }
                     let argv = ["/usr/bin/mount", "-t", &fstype, "-o", &options, "--", &device, &self.path];
-                    kinds.tool_succeeds(ToolCall::new(&argv, timeout))?;
+                    if let Err(why) = kinds.tool_succeeds(ToolCall::new(&argv, timeout)) {
+                        // Where something was mounted all the same this fails, and the directory stays.
+                        if missing {
+                            drop(kinds.host.remove_directory(&self.path, false));
+                        }
+                        return Err(why);
+                    }
                 }
                 MountStep::Remount { options } => {
                     let options = format!("remount,{options}");
@@ -94,6 +103,15 @@ impl StateProvider for MountSpec {
         Ok(None)
     }
 
+    /// The mount point, where nothing is mounted on it and a look at it cannot hang.
+    fn surroundings(&self, kinds: &Kinds) -> Result<Vec<String>, String> {
+        let mounts = kernel_mounts(kinds)?;
+        let hidden =
+            mount::mounted_at(&mounts, &self.path).is_some() || mount::is_remote(&mounts, &self.path);
+        let mounts_it = matches!(self.state, MountState::Mounted | MountState::Absent);
+        Ok(if mounts_it && !hidden { vec![self.path.clone()] } else { Vec::new() })
+    }
+
     fn turn(&self) -> ChangeTurn {
         ChangeTurn::Files
     }
@@ -103,11 +121,13 @@ impl StateProvider for MountSpec {
     }
 }
 
-/// Makes the directory, unless that could hang: then `mount` says what is missing.
+/// Whether the directory is missing. Where a look could hang it is not made: then `mount` says what is
+/// missing.
+fn point_is_missing(spec: &MountSpec, kinds: &Kinds) -> Result<bool, String> {
+    Ok(!mount::is_remote(&kernel_mounts(kinds)?, &spec.path) && kinds.look(&spec.path)? == PathState::Missing)
+}
+
 fn make_point(spec: &MountSpec, kinds: &Kinds) -> Result<(), String> {
-    if mount::is_remote(&kernel_mounts(kinds)?, &spec.path) || kinds.look(&spec.path)? != PathState::Missing {
-        return Ok(());
-    }
     let ownership = PathOwnership { mode: Some(DIRECTORY_MODE), uid: Some(0), gid: Some(0) };
     kinds.host.make_directory(&spec.path, &ownership, DIRECTORY_MODE).map_err(text)
 }

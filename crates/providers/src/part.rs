@@ -135,6 +135,7 @@ impl<T: FilePart> StateProvider for T {
         };
         let (old, now) = given.map(|given| (given.bytes, given.ownership)).unzip();
         let new = self.edited(old.as_deref().unwrap_or_default(), to)?;
+        // Declared so: what the ledger knows keeps no `create`.
         if to.is_none() && file.create && self.is_void(&new) {
             return kinds.host.remove_file(&file.path).map(|_| None).map_err(fault);
         }
@@ -155,6 +156,14 @@ impl<T: FilePart> StateProvider for T {
             validate: Some(&validate),
         };
         kinds.host.write(&file.path, write).map(|()| None).map_err(fault)
+    }
+
+    fn surroundings(&self, _: &Kinds) -> Result<Vec<String>, String> {
+        Ok(vec![self.file().path.clone()])
+    }
+
+    fn leaves_nothing(&self, bytes: &[u8]) -> bool {
+        self.is_void(bytes)
     }
 
     fn turn(&self) -> ChangeTurn {

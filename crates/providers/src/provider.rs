@@ -151,6 +151,29 @@ pub(crate) trait StateProvider: StateSpec {
         false
     }
 
+    /// Brings it from the state `now`, just observed, to the one without it. `before` is what the ledger
+    /// knows of the state before Muster changed it.
+    fn remove(
+        &self,
+        kinds: &Kinds,
+        now: Option<&Fields>,
+        _before: Option<&Fields>,
+        timeout: Duration,
+    ) -> Result<(), JobFailure> {
+        self.set(kinds, now, None, timeout).map(drop)
+    }
+
+    /// The files and directories that it lies in and that [`StateProvider::set`] makes where they are
+    /// missing, the innermost first. A look at them does not hang.
+    fn surroundings(&self, _: &Kinds) -> Result<Vec<String>, String> {
+        Ok(Vec::new())
+    }
+
+    /// Whether such a file holds nothing but what the thing may leave behind.
+    fn leaves_nothing(&self, bytes: &[u8]) -> bool {
+        bytes.is_empty()
+    }
+
     /// What it shares with other resources while it looks and changes something.
     fn turn(&self) -> ChangeTurn;
 

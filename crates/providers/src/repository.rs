@@ -3,9 +3,9 @@
 use std::io::Read;
 use std::time::Duration;
 
-use catalog::types::{FileContent, RepositorySigner, RepositorySpec};
+use catalog::types::{FileContent, RepositoryPaths, RepositorySigner, RepositorySpec};
 use converge::JobFailure;
-use converge::kinds::repository::{self, RepositoryPaths};
+use converge::kinds::repository;
 use host::FileWrite;
 use model::{Digest, Edit, Fields, PathOwnership, PathState};
 
@@ -118,7 +118,8 @@ fn place_key<'a>(
         RepositorySigner::KeyFile(_) | RepositorySigner::Nobody | RepositorySigner::Gone => Vec::new(),
     };
     if format!("sha256:{}", Digest::of(&bytes)) == *wanted {
-        let path = paths.key(&bytes);
+        let armored = repository::is_armored(&bytes);
+        let path = if armored { &paths.armored_key } else { &paths.binary_key };
         if kinds.look(KEYRINGS)? == PathState::Missing {
             let ownership = PathOwnership::default();
             kinds.host.make_directory(KEYRINGS, &ownership, DIRECTORY_MODE).map_err(text)?;

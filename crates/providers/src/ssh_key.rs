@@ -162,6 +162,12 @@ impl StateProvider for SshKeySpec {
         Ok(None)
     }
 
+    fn surroundings(&self, kinds: &Kinds) -> Result<Vec<String>, String> {
+        let Some(file) = KeyFile::of(self, kinds)? else { return Ok(Vec::new()) };
+        let directory = file.at_home.then_some(file.directory);
+        Ok([file.path].into_iter().chain(directory).collect())
+    }
+
     fn turn(&self) -> ChangeTurn {
         ChangeTurn::Files
     }

@@ -1,17 +1,19 @@
 //! Things of the host with a state: check, apply, remove and put back, the same for every type.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use catalog::schema;
 use catalog::types::Spec;
 use converge::kinds::state::difference;
-use converge::kinds::{Applied, Checked};
-use converge::{JobFailure, Prior};
+use converge::kinds::{Applied, Checked, Surroundings};
+use converge::run::Undo;
+use converge::{JobFailure, LedgerEntry, Prior};
 use lang::Value;
-use model::{Edit, Fields};
-use std::collections::BTreeMap;
+use model::{Edit, Fields, PathState};
 
 use crate::Kinds;
+use crate::kinds::{MAX_EDITED, text};
 use crate::provider::{Notification, Provider, StateProvider};
 use crate::{custom, exec};
 
@@ -33,7 +35,24 @@ pub(crate) fn check(
     let refused = provider.refuse(kinds, &edit).err().map(|why| format!("as things are now it fails: {why}"));
     let notes = refused.into_iter().chain(provider.note(&edit)).chain(provider.remark(kinds));
     let note = notes.reduce(|a, b| format!("{a}; {b}"));
-    Ok(Checked { note, ..Checked::differs(Prior::State(now), provider.shown(edit)) })
+    let surroundings = match edit.to() {
+        Some(_) => surroundings(kinds, provider)?,
+        None => Surroundings::default(),
+    };
+    Ok(Checked { note, surroundings, ..Checked::differs(Prior::State(now), provider.shown(edit)) })
+}
+
+/// What of the surroundings of a thing is there.
+fn surroundings(kinds: &Kinds, provider: &dyn StateProvider) -> Result<Surroundings, String> {
+    let mut found = Surroundings::default();
+    for path in provider.surroundings(kinds)? {
+        let list = match kinds.look(&path)? {
+            PathState::Missing => &mut found.missing,
+            _ => &mut found.there,
+        };
+        list.push(path);
+    }
+    Ok(found)
 }
 
 /// Looks again, makes the thing as declared, and looks whether it is. The caller has its turn.
@@ -77,24 +96,50 @@ fn differs(provider: &dyn StateProvider, now: Option<&Fields>, to: Option<&Field
     difference(now.filter(|now| to.is_some() || !provider.is_absent(now)), to)
 }
 
+/// A thing, by what the ledger or a run kept of it.
+pub(crate) struct KeptThing<'a> {
+    kind: &'a str,
+    name: &'a str,
+    attributes: &'a BTreeMap<String, Value>,
+    /// What was made around it.
+    made: &'a [String],
+}
+
+impl<'a> From<&'a LedgerEntry> for KeptThing<'a> {
+    fn from(entry: &'a LedgerEntry) -> KeptThing<'a> {
+        let LedgerEntry { kind, path, attributes, made, .. } = entry;
+        KeptThing { kind, name: path, attributes, made }
+    }
+}
+
+impl<'a> From<&'a Undo> for KeptThing<'a> {
+    fn from(undo: &'a Undo) -> KeptThing<'a> {
+        let Undo { kind, path, attributes, made, .. } = undo;
+        KeptThing { kind, name: path, attributes, made }
+    }
+}
+
+/// What a thing is brought to by what the ledger or a run kept of it.
+enum TakenBack<'a> {
+    /// It goes; the state before Muster changed it, where that is known.
+    Removed(Option<&'a Fields>),
+    /// It becomes again what it was.
+    PutBack(Option<&'a Fields>),
+}
+
 impl Kinds {
     /// Removes a thing that left the set, by what the ledger kept of it; false when there was
     /// nothing to do.
     ///
     /// # Errors
     /// In words, when it cannot be removed.
-    pub(crate) fn remove_state(
-        &self,
-        kind: &str,
-        name: &str,
-        attributes: &BTreeMap<String, Value>,
-    ) -> Result<bool, String> {
-        let spec = schema::bind_removal(kind, name, attributes)?;
+    pub(crate) fn remove_state(&self, kept: KeptThing<'_>, before: Option<&Fields>) -> Result<bool, String> {
+        let spec = schema::bind_removal(kept.kind, kept.name, kept.attributes)?;
         match self.provider_here(&spec)? {
             Provider::Path(_) => Ok(false),
-            Provider::State(provider) => self.bring(&spec, provider, None),
+            Provider::State(provider) => self.bring(&spec, provider, &TakenBack::Removed(before), kept.made),
             Provider::Command(spec) => exec::remove(self, spec, REMOVAL_TIMEOUT),
-            Provider::Script(spec) => Ok(custom::apply(self, name, spec, REMOVAL_TIMEOUT)?.changed),
+            Provider::Script(spec) => Ok(custom::apply(self, kept.name, spec, REMOVAL_TIMEOUT)?.changed),
         }
     }
 
@@ -104,31 +149,67 @@ impl Kinds {
     /// In words, when it cannot be put back.
     pub(crate) fn put_state_back(
         &self,
-        kind: &str,
-        name: &str,
-        attributes: &BTreeMap<String, Value>,
+        kept: KeptThing<'_>,
         before: Option<&Fields>,
     ) -> Result<bool, String> {
-        let spec = schema::bind_removal(kind, name, attributes)?;
+        let spec = schema::bind_removal(kept.kind, kept.name, kept.attributes)?;
         match self.provider_here(&spec)? {
-            Provider::State(provider) => self.bring(&spec, provider, before),
+            Provider::State(provider) => self.bring(&spec, provider, &TakenBack::PutBack(before), kept.made),
             Provider::Path(_) | Provider::Command(_) | Provider::Script(_) => Ok(false),
         }
     }
 
-    fn bring(&self, spec: &Spec, provider: &dyn StateProvider, to: Option<&Fields>) -> Result<bool, String> {
+    fn bring(
+        &self,
+        spec: &Spec,
+        provider: &dyn StateProvider,
+        to: &TakenBack<'_>,
+        made: &[String],
+    ) -> Result<bool, String> {
         let _turn = self.take_turn(spec, provider.turn());
         let now = provider.observe(self)?;
-        let Some(edit) = differs(provider, now.as_ref(), to) else { return Ok(false) };
+        let state = match to {
+            TakenBack::Removed(_) => None,
+            TakenBack::PutBack(before) => *before,
+        };
+        let Some(edit) = differs(provider, now.as_ref(), state) else {
+            return self.clear_surroundings(provider, made);
+        };
         provider.refuse(self, &edit)?;
-        // What is not named is what Muster never changed: it stays as others made it.
-        let whole = to.map(|to| {
-            let mut whole = now.clone().unwrap_or_default();
-            whole.extend(to.clone());
-            whole
-        });
-        provider.set(self, now.as_ref(), whole.as_ref(), REMOVAL_TIMEOUT)?;
+        match to {
+            TakenBack::Removed(before) => provider.remove(self, now.as_ref(), *before, REMOVAL_TIMEOUT)?,
+            TakenBack::PutBack(before) => {
+                // What is not named is what Muster never changed: it stays as others made it.
+                let whole = before.map(|to| {
+                    let mut whole = now.clone().unwrap_or_default();
+                    whole.extend(to.clone());
+                    whole
+                });
+                provider.set(self, now.as_ref(), whole.as_ref(), REMOVAL_TIMEOUT)?;
+            }
+        }
+        self.clear_surroundings(provider, made)?;
         Ok(true)
+    }
+
+    /// Removes what was made around a thing, where nothing is left in it; whether anything was.
+    fn clear_surroundings(&self, provider: &dyn StateProvider, made: &[String]) -> Result<bool, String> {
+        if made.is_empty() {
+            return Ok(false);
+        }
+        let mut cleared = false;
+        for path in provider.surroundings(self)?.iter().filter(|path| made.contains(path)) {
+            let empty = match self.look(path)? {
+                PathState::Directory { empty, .. } => empty,
+                PathState::File { size, .. } if size <= MAX_EDITED => {
+                    let bytes = self.host.read(path, MAX_EDITED).map_err(text)?.unwrap_or_default();
+                    provider.leaves_nothing(&bytes)
+                }
+                _ => false,
+            };
+            cleared |= empty && self.clear(path)?;
+        }
+        Ok(cleared)
     }
 
     fn provider_here<'a>(&self, spec: &'a Spec) -> Result<Provider<'a>, String> {

@@ -99,26 +99,49 @@ impl StateProvider for SysctlSpec {
     ) -> Result<Option<String>, JobFailure> {
         let of = |fields: Option<&Fields>, name: &str| fields.and_then(|fields| fields.get(name).cloned());
         let runtime = of(to, "runtime").filter(|value| of(now, "runtime").as_ref() != Some(value));
-        if let Some(value) = &runtime {
+        let value = if to.is_none() { Some(String::new()) } else { of(to, "value") };
+        // A line that goes is gone even where the kernel does not take its value back.
+        let goes = value.as_ref().is_some_and(String::is_empty);
+        if let Some(value) = runtime.as_ref().filter(|_| !goes) {
             set_in_kernel(self, kinds, value)?;
         }
-        let value = if to.is_none() { Some(String::new()) } else { of(to, "value") };
         let old = kinds.text_file(&self.path)?;
         let file = old.as_deref().unwrap_or_default();
-        let Some(new) = value.map(|value| sysctl::edit(self, file, Some(&value))).filter(|new| *new != file)
-        else {
-            return Ok(None);
-        };
-        let written = match (new.is_empty(), old.is_some()) {
-            (true, true) => kinds.host.remove_file(&self.path).map(drop).map_err(fault),
-            (true, false) => Ok(()),
-            (false, _) => kinds.write_text(&self.path, &new),
-        };
-        if let (Err(_), Some(_), Some(before)) = (&written, &runtime, of(now, "runtime")) {
-            // What the next boot would not have is not kept for now either.
-            set_in_kernel(self, kinds, &before)?;
+        let new = value.map(|value| sysctl::edit(self, file, Some(&value))).filter(|new| *new != file);
+        if let Some(new) = new {
+            let written = match (new.is_empty(), old.is_some()) {
+                (true, true) => kinds.host.remove_file(&self.path).map(drop).map_err(fault),
+                (true, false) => Ok(()),
+                (false, _) => kinds.write_text(&self.path, &new),
+            };
+            if let (Err(_), false, Some(_), Some(before)) = (&written, goes, &runtime, of(now, "runtime")) {
+                // What the next boot would not have is not kept for now either.
+                set_in_kernel(self, kinds, &before)?;
+            }
+            written?;
         }
-        written.map(|()| None)
+        if let Some(value) = runtime.filter(|_| goes) {
+            set_in_kernel(self, kinds, &value)?;
+        }
+        Ok(None)
+    }
+
+    /// The kernel gets back the value that it had, as far as it takes it: some only go one way until the
+    /// next boot, which no removal can change.
+    fn remove(
+        &self,
+        kinds: &Kinds,
+        now: Option<&Fields>,
+        before: Option<&Fields>,
+        timeout: Duration,
+    ) -> Result<(), JobFailure> {
+        self.set(kinds, now, None, timeout)?;
+        if let Some(value) = sysctl::taken_back(now, before)
+            && let Err(why) = set_in_kernel(self, kinds, value)
+        {
+            tracing::warn!(key = self.key, why, "the kernel keeps the parameter's value until the next boot");
+        }
+        Ok(())
     }
 
     fn turn(&self) -> ChangeTurn {

@@ -9,10 +9,10 @@ use std::time::Duration;
 use catalog::module::OnRemove;
 use catalog::schema::{self, Manages};
 use catalog::types::{
-    ArchiveSpec, DROP_IN_TEXT, Ensure, FSTAB, FileSpec, Spec, SymlinkSpec, TreeSpec, UnitSpec,
+    ArchiveSpec, DROP_IN_TEXT, Ensure, FSTAB, FileSpec, HOSTNAME, RepositoryPaths, Spec, SymlinkSpec, TreeSpec,
+    UnitSpec,
 };
 use converge::kinds::Checked;
-use converge::kinds::repository::RepositoryPaths;
 use converge::kinds::tree::{self, TOP, TreeEntry};
 use converge::versions::{FilePrivacy, LIMITS};
 use converge::{LedgerEntry, Prior};
@@ -86,7 +86,7 @@ impl Kinds {
             Spec::Sudo(spec) => texts(&[&spec.path]),
             Spec::Sysctl(spec) => texts(&[&spec.path]),
             Spec::Mount(_) => texts(&[FSTAB]),
-            Spec::Hostname(_) => texts(&[hostname::NAME, hostname::MACHINE_INFO]),
+            Spec::Hostname(_) => texts(&[HOSTNAME, hostname::MACHINE_INFO]),
             Spec::Repository(spec) => {
                 let paths = RepositoryPaths::of(&spec.name);
                 texts(&[&paths.sources, &paths.preferences, &paths.armored_key, &paths.binary_key])

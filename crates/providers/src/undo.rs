@@ -69,9 +69,7 @@ impl Kinds {
     pub fn undo(&self, undo: &Undo) -> Result<(), String> {
         let put_back = match &undo.prior {
             Prior::Path(prior) => self.put_back(&undo.path, prior, undo.kept),
-            Prior::State(before) => {
-                self.put_state_back(&undo.kind, &undo.path, &undo.attributes, before.as_ref())
-            }
+            Prior::State(before) => self.put_state_back(undo.into(), before.as_ref()),
         };
         put_back.map(drop)
     }
@@ -88,18 +86,12 @@ impl Kinds {
             (Prior::State(_), OnRemove::Delete) if is_path(entry) && !by_state(entry) => {
                 self.clear(&entry.path)
             }
-            (Prior::State(_), OnRemove::Delete) => {
-                self.remove_state(&entry.kind, &entry.path, &entry.attributes)
-            }
-            (Prior::State(before), OnRemove::Restore) => {
-                self.put_state_back(&entry.kind, &entry.path, &entry.attributes, before.as_ref())
-            }
+            (Prior::State(before), OnRemove::Delete) => self.remove_state(entry.into(), before.as_ref()),
+            (Prior::State(before), OnRemove::Restore) => self.put_state_back(entry.into(), before.as_ref()),
             // Its files were declared later than the directory.
-            (Prior::Path(_), OnRemove::Delete) if by_state(entry) => {
-                self.remove_state(&entry.kind, &entry.path, &entry.attributes)
-            }
+            (Prior::Path(_), OnRemove::Delete) if by_state(entry) => self.remove_state(entry.into(), None),
             (Prior::Path(prior), OnRemove::Restore) if by_state(entry) => {
-                let removed = self.remove_state(&entry.kind, &entry.path, &entry.attributes)?;
+                let removed = self.remove_state(entry.into(), None)?;
                 self.put_back(&entry.path, prior, entry.kept).map(|put_back| removed || put_back)
             }
             (Prior::Path(prior), _) => {
@@ -196,7 +188,7 @@ impl Kinds {
     }
 
     /// Removes a file, a link or an empty directory.
-    fn clear(&self, path: &str) -> Result<bool, String> {
+    pub(crate) fn clear(&self, path: &str) -> Result<bool, String> {
         match self.look(path)? {
             PathState::Missing => Ok(false),
             PathState::Directory { .. } => self.host.remove_directory(path, false).map_err(text),

@@ -54,7 +54,8 @@ fn made(lab: &Lab, spec: &Spec) -> Prior {
 
 fn undo(lab: &Lab, kind: &str, name: &str, prior: Prior) {
     let attributes = BTreeMap::new();
-    let undo = Undo { path: name.to_owned(), prior, kept: false, kind: kind.to_owned(), attributes };
+    let undo =
+        Undo { path: name.to_owned(), prior, kept: false, kind: kind.to_owned(), attributes, made: vec![] };
     lab.kinds.undo(&undo).unwrap();
 }
 
@@ -151,9 +152,50 @@ fn a_key_is_the_users_and_other_lines_are_kept() {
         kept: false,
         kind: "ssh_key".to_owned(),
         attributes: serde_json::from_value(json!({"key": KEY, "user": "amy"})).unwrap(),
+        made: Vec::new(),
     };
     lab.kinds.undo(&undo).unwrap();
     assert_eq!(lab.read(file), format!("# mine\n{OTHER}\n"));
+}
+
+#[test]
+fn what_was_made_for_a_key_goes_when_nothing_is_left_in_it() {
+    let (directory, file) = ("/home/amy/.ssh", "/home/amy/.ssh/authorized_keys");
+    // What was there; what comes meanwhile; whether the file and the directory are left.
+    let table: [(&[&str], Option<&str>, [bool; 2]); 5] = [
+        (&[], None, [false, false]),
+        (&[directory], None, [false, true]),
+        (&[directory, file], None, [true, true]),
+        (&[], Some("/home/amy/.ssh/id_ed25519"), [false, true]),
+        (&[], Some(file), [true, true]),
+    ];
+    for (there, meanwhile, left) in table {
+        let Some(lab) = accounts() else { return };
+        std::os::unix::fs::chown(lab.path("/home/amy"), Some(1000), Some(1000)).unwrap();
+        if there.contains(&directory) {
+            fs::create_dir_all(lab.path(directory)).unwrap();
+        }
+        if there.contains(&file) {
+            lab.write(file, b"");
+        }
+        let amy = bound("ssh_key", "amy: key", json!({"key": KEY, "user": "amy"}));
+        let made = lab.check(&amy).surroundings.missing;
+        assert_eq!(made.len() + there.len(), 2, "{made:?}");
+        lab.apply(&amy).unwrap();
+        if let Some(path) = meanwhile {
+            lab.write(path, format!("{OTHER}\n{KEY}\n").as_bytes());
+        }
+        let undo = Undo {
+            path: "amy: key".to_owned(),
+            prior: Prior::State(None),
+            kept: false,
+            kind: "ssh_key".to_owned(),
+            attributes: serde_json::from_value(json!({"key": KEY, "user": "amy"})).unwrap(),
+            made,
+        };
+        lab.kinds.undo(&undo).unwrap();
+        assert_eq!([file, directory].map(|path| lab.path(path).exists()), left, "{there:?} {meanwhile:?}");
+    }
 }
 
 #[test]

@@ -194,6 +194,7 @@ fn only_what_it_made_is_removed() {
             at: Timestamp(0),
             sensitive: false,
             attributes: BTreeMap::new(),
+            made: Vec::new(),
         };
         assert!(lab.kinds.remove(&entry, OnRemove::Delete).unwrap());
         assert_eq!(names(&lab), ["doc", "doc/own"]);
@@ -227,6 +228,7 @@ fn a_failed_verification_puts_back_what_a_run_changed() {
         kept: false,
         kind: "archive".to_owned(),
         attributes: BTreeMap::new(),
+        made: Vec::new(),
     };
     lab.kinds.undo(&undo).unwrap();
     assert_eq!(lab.read("/opt/tool/etc/conf"), "by hand");

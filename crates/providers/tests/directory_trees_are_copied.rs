@@ -135,6 +135,7 @@ fn a_purge_removes_what_is_not_in_the_tree_and_follows_no_link() {
         kept: false,
         kind: "directory".to_owned(),
         attributes: kept(),
+        made: Vec::new(),
     };
     lab.kinds.undo(&undo).unwrap();
     lab.kinds.undo(&undo).unwrap();
@@ -164,6 +165,7 @@ fn a_tree_that_is_removed_takes_its_files_and_no_others() {
         at: Timestamp(0),
         sensitive: false,
         attributes: kept(),
+        made: Vec::new(),
     };
     assert_eq!(lab.kinds.remove(&entry, OnRemove::Delete), Ok(true));
     assert_eq!(lab.kinds.remove(&entry, OnRemove::Delete), Ok(false));

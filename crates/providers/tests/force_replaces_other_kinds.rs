@@ -67,6 +67,7 @@ fn a_file_and_a_link_make_way_for_a_directory_and_come_back() {
             kept,
             kind: "directory".to_owned(),
             attributes: BTreeMap::new(),
+            made: Vec::new(),
         };
         lab.kinds.undo(&undo).unwrap();
     }

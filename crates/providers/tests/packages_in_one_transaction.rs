@@ -303,6 +303,7 @@ fn a_package_that_leaves_goes_with_our_hold_and_stays_with_that_of_another() {
             sensitive: false,
             // What the declaration said, as the ledger keeps it.
             attributes: serde_json::from_value(hold).unwrap(),
+            made: Vec::new(),
         };
         match lab.kinds.remove(&entry, OnRemove::Delete) {
             Ok(removed) => assert!(removed && goes),
@@ -491,6 +492,7 @@ fn a_package_that_left_the_set_goes_or_is_put_back() {
         at: Timestamp(0),
         sensitive: false,
         attributes: BTreeMap::new(),
+        made: Vec::new(),
     };
     assert!(matches!(&entry.prior, Prior::State(Some(before)) if before["version"] == "1"));
     assert_eq!(lab.kinds.remove(&entry, OnRemove::Restore), Ok(true));

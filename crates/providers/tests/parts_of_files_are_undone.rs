@@ -11,7 +11,7 @@ use catalog::module::OnRemove;
 use catalog::schema::{BindContext, bind, find};
 use catalog::types::Spec;
 use common::{lab, mode};
-use converge::ledger::LedgerEntry;
+use converge::ledger::{LedgerEntry, Prior};
 use converge::run::Undo;
 use lang::Value;
 use model::Timestamp;
@@ -29,68 +29,102 @@ fn bound(kind: &str, json: serde_json::Value) -> (Spec, BTreeMap<String, Value>)
 
 #[test]
 fn a_part_is_set_removed_and_put_back() {
+    let block = |create: bool| json!({"path": "/etc/f", "content": "one\n", "create": create});
+    let ini =
+        |create: bool| json!({"path": "/etc/f", "section": "s", "key": "k", "value": "v", "create": create});
+    let json_merge = json!({"path": "/etc/f", "merge": {"k": 1}, "create": true});
+    let json_value = json!({"path": "/etc/f", "pointer": "/k", "value": 1});
+    // What was there before; what a removal leaves.
     let table = [
-        ("block", json!({"path": "/etc/f", "content": "one\n"}), "# a\n", Some("# a\n")),
-        (
-            "ini",
-            json!({"path": "/etc/f", "section": "s", "key": "k", "value": "v"}),
-            "[s]\nk=0\n",
-            Some("[s]\n"),
-        ),
-        (
-            "json",
-            json!({"path": "/etc/f", "pointer": "/k", "value": 1}),
-            "{\"a\": 1, \"k\": 0}",
-            Some("{\"a\": 1}"),
-        ),
-        ("json", json!({"path": "/etc/f", "merge": {"k": 1}}), "{\"a\": 1, \"k\": 0}", Some("{\"a\": 1}")),
-        ("block", json!({"path": "/etc/f", "content": "one\n", "create": true}), "", None),
-        ("ini", json!({"path": "/etc/f", "key": "k", "value": "v", "create": true}), "", None),
-        ("json", json!({"path": "/etc/f", "merge": {"k": 1}, "create": true}), "{}", None),
+        ("block", block(false), Some("# a\n"), Some("# a\n")),
+        ("ini", ini(false), Some("[s]\nk=0\n"), Some("[s]\n")),
+        ("json", json_value, Some("{\"a\": 1, \"k\": 0}"), Some("{\"a\": 1}")),
+        ("json", json_merge.clone(), Some("{\"a\": 1, \"k\": 0}"), Some("{\"a\": 1}")),
+        // A file that was there empty is not Muster's.
+        ("block", block(true), Some(""), Some("")),
+        ("ini", ini(true), Some("[s]\n"), Some("[s]\n")),
+        ("json", json_merge.clone(), Some("{}"), Some("{}")),
+        // One that was made goes.
+        ("block", block(true), None, None),
+        ("ini", ini(true), None, None),
+        ("json", json_merge, None, None),
     ];
     for (kind, attributes, file, removed) in table {
         let lab = lab();
-        lab.write("/etc/f", file.as_bytes());
+        lab.write("/etc/beside", b"");
+        file.iter().for_each(|file| lab.write("/etc/f", file.as_bytes()));
+        let left = || lab.path("/etc/f").exists().then(|| lab.read("/etc/f"));
         let (spec, attributes) = bound(kind, attributes);
         let checked = lab.check(&spec);
         assert!(checked.edit.is_some(), "{kind}");
+        let made = checked.surroundings.missing.clone();
+        assert_eq!(made.len(), usize::from(file.is_none()), "{kind}: {made:?}");
         assert!(lab.apply(&spec).unwrap().changed);
         assert!(lab.check(&spec).edit.is_none(), "{kind}: {}", lab.read("/etc/f"));
         assert!(!lab.apply(&spec).unwrap().changed);
         let set = lab.read("/etc/f");
-        let prior = checked.prior;
-        let (path, kept, kind) = ("x".to_owned(), false, kind.to_owned());
+        let (prior, path, kept, kind) = (checked.prior, "x".to_owned(), false, kind.to_owned());
         let undo = Undo {
             path: path.clone(),
             prior: prior.clone(),
             kept,
             kind: kind.clone(),
             attributes: attributes.clone(),
+            made: made.clone(),
         };
         lab.kinds.undo(&undo).unwrap();
         lab.kinds.undo(&undo).unwrap();
-        match removed {
-            Some(_) => assert_eq!(lab.read("/etc/f"), file),
-            None => assert!(!lab.path("/etc/f").exists()),
-        }
+        assert_eq!(left().as_deref(), file, "{kind}");
         lab.write("/etc/f", set.as_bytes());
-        let on_remove = OnRemove::Delete;
-        let entry = LedgerEntry {
-            kind,
-            path,
-            prior,
-            kept,
-            on_remove,
-            at: Timestamp(0),
-            sensitive: false,
-            attributes,
-        };
+        let entry = entry(kind, prior, attributes, made);
         assert_eq!(lab.kinds.remove(&entry, OnRemove::Delete), Ok(true));
         assert_eq!(lab.kinds.remove(&entry, OnRemove::Delete), Ok(false));
-        match removed {
-            Some(removed) => assert_eq!(lab.read("/etc/f"), removed),
-            None => assert!(!lab.path("/etc/f").exists()),
-        }
+        assert_eq!(left().as_deref(), removed, "{}", entry.kind);
+    }
+}
+
+fn entry(kind: String, prior: Prior, attributes: BTreeMap<String, Value>, made: Vec<String>) -> LedgerEntry {
+    LedgerEntry {
+        kind,
+        path: "x".to_owned(),
+        prior,
+        kept: false,
+        on_remove: OnRemove::Delete,
+        at: Timestamp(0),
+        sensitive: false,
+        attributes,
+        made,
+    }
+}
+
+#[test]
+fn a_file_that_was_made_goes_with_the_last_of_its_parts() {
+    let lab = lab();
+    lab.write("/etc/beside", b"");
+    let key =
+        |name: &str| json!({"path": "/etc/f", "section": "s", "key": name, "value": "v", "create": true});
+    let entries = ["a", "b"].map(|name| {
+        let (spec, attributes) = bound("ini", key(name));
+        let prior = lab.check(&spec).prior;
+        assert!(lab.apply(&spec).unwrap().changed);
+        entry("ini".to_owned(), prior, attributes, vec!["/etc/f".to_owned()])
+    });
+    assert_eq!(lab.kinds.remove(&entries[0], OnRemove::Delete), Ok(true));
+    assert_eq!(lab.read("/etc/f"), "[s]\nb = v\n");
+    // Somebody else took the last one out: what was made goes all the same.
+    lab.write("/etc/f", b"[s]\n");
+    assert_eq!(lab.kinds.remove(&entries[1], OnRemove::Delete), Ok(true));
+    assert!(!lab.path("/etc/f").exists());
+}
+
+#[test]
+fn an_empty_file_goes_where_that_is_declared() {
+    for (create, left) in [(false, true), (true, false)] {
+        let lab = lab();
+        lab.write("/etc/f", b"# BEGIN MUSTER BLOCK x\n# END MUSTER BLOCK x\n");
+        let (spec, _) = bound("block", json!({"path": "/etc/f", "state": "absent", "create": create}));
+        assert!(lab.apply(&spec).unwrap().changed);
+        assert_eq!(lab.path("/etc/f").exists(), left, "create: {create}");
     }
 }
 

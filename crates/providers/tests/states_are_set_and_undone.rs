@@ -37,6 +37,7 @@ fn entry(kind: &str, name: &str, prior: Prior, kept: serde_json::Value) -> Ledge
         at: Timestamp(0),
         sensitive: false,
         attributes: attributes(kept),
+        made: Vec::new(),
     }
 }
 
@@ -65,6 +66,7 @@ fn a_host_entry_is_set_once_and_removed_and_put_back() {
         kept: false,
         kind: "host".to_owned(),
         attributes: BTreeMap::new(),
+        made: Vec::new(),
     };
     lab.kinds.undo(&undo).unwrap();
     lab.kinds.undo(&undo).unwrap();

@@ -9,11 +9,13 @@ use std::collections::BTreeMap;
 use std::fs;
 use std::path::Path;
 
+use catalog::module::OnRemove;
 use catalog::schema::{BindContext, bind};
 use catalog::types::Spec;
 use common::{Lab, lab};
-use converge::Prior;
 use converge::run::Undo;
+use converge::{LedgerEntry, Prior};
+use model::Timestamp;
 use serde_json::json;
 
 fn bound(kind: &str, name: &str, json: serde_json::Value) -> Spec {
@@ -32,7 +34,8 @@ fn made(lab: &Lab, spec: &Spec) -> Prior {
 
 fn undo(lab: &Lab, kind: &str, name: &str, prior: Prior) {
     let attributes = BTreeMap::new();
-    let undo = Undo { path: name.to_owned(), prior, kept: false, kind: kind.to_owned(), attributes };
+    let undo =
+        Undo { path: name.to_owned(), prior, kept: false, kind: kind.to_owned(), attributes, made: vec![] };
     lab.kinds.undo(&undo).unwrap();
 }
 
@@ -112,6 +115,44 @@ fn a_parameter_is_set_at_once_and_for_the_next_boot() {
     assert!(!lab.path("/etc/sysctl.d/60-muster.conf").exists());
     let absent = bound("sysctl", PORTS, json!({"state": "absent"}));
     assert_eq!(lab.check(&absent).edit, None);
+}
+
+/// What the ledger keeps of the parameter.
+fn parameter(prior: Prior) -> LedgerEntry {
+    LedgerEntry {
+        kind: "sysctl".to_owned(),
+        path: PORTS.to_owned(),
+        prior,
+        kept: false,
+        on_remove: OnRemove::Delete,
+        at: Timestamp(0),
+        sensitive: false,
+        attributes: BTreeMap::new(),
+        made: Vec::new(),
+    }
+}
+
+#[test]
+fn a_parameter_that_is_removed_gets_its_value_back_unless_another_set_it() {
+    let (kernel, file) = ("/proc/sys/net/ipv4/ip_local_port_range", "/etc/sysctl.d/60-muster.conf");
+    // What somebody else sets meanwhile; what the kernel has in the end.
+    for (meanwhile, left) in [(None, "32768 60999\n"), (Some("2000\t3000\n"), "2000\t3000\n")] {
+        let lab = parameters();
+        let prior = made(&lab, &bound("sysctl", PORTS, json!({"value": "1024 65000"})));
+        meanwhile.iter().for_each(|value| lab.write(kernel, value.as_bytes()));
+        let entry = parameter(prior);
+        assert_eq!(lab.kinds.remove(&entry, OnRemove::Delete), Ok(true));
+        assert_eq!(lab.read(kernel), left);
+        assert!(!lab.path(file).exists());
+        assert!(lab.kinds.remove(&entry, OnRemove::Delete).is_ok());
+        assert_eq!(lab.read(kernel), left, "once");
+    }
+    // The module that had it was unloaded: its line goes all the same.
+    let lab = parameters();
+    let prior = made(&lab, &bound("sysctl", PORTS, json!({"value": "1024 65000"})));
+    fs::remove_file(lab.path(kernel)).unwrap();
+    assert_eq!(lab.kinds.remove(&parameter(prior), OnRemove::Delete), Ok(true));
+    assert!(!lab.path(file).exists());
 }
 
 #[test]

@@ -25,7 +25,14 @@ fn change(lab: &Lab, path: &str, spec: &Spec) -> Undo {
 }
 
 fn undo(path: &str, prior: Prior, kept: bool) -> Undo {
-    Undo { path: path.to_owned(), prior, kept, kind: "file".to_owned(), attributes: BTreeMap::new() }
+    Undo {
+        path: path.to_owned(),
+        prior,
+        kept,
+        kind: "file".to_owned(),
+        attributes: BTreeMap::new(),
+        made: vec![],
+    }
 }
 
 fn entry(undo: &Undo, kind: &str) -> LedgerEntry {
@@ -38,6 +45,7 @@ fn entry(undo: &Undo, kind: &str) -> LedgerEntry {
         at: Timestamp(0),
         sensitive: false,
         attributes: BTreeMap::new(),
+        made: Vec::new(),
     }
 }
 

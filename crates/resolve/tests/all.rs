@@ -11,6 +11,7 @@ mod example_fleet;
 mod incremental_equals_full;
 mod module_shared_by_digest;
 mod no_input_panics;
+mod notify_means_what_acts;
 mod observed_traits_choose_no_role;
 mod precedence;
 mod release_holds_what_nodes_get;

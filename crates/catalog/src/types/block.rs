@@ -70,7 +70,7 @@ pub(super) static TYPE: ResourceType = ResourceType {
     example: "- block: limits\n  path: /etc/security/limits.conf\n  content: |\n    app soft nofile 65536\n    \
               app hard nofile 65536\n  create: true\n",
     manages: Manages::State,
-    removal: &["path", "comment", "comment_end", "create", "mode", "owner", "group"],
+    removal: &["path", "comment", "comment_end", "mode", "owner", "group"],
     rules,
     bind,
 };

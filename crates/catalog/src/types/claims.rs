@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use lang::Value;
 
-use super::{Ensure, FSTAB, FileSpec, HOSTS, Spec, cron, sudo, sysctl, unit};
+use super::{Ensure, FSTAB, FileSpec, HOSTNAME, HOSTS, RepositoryPaths, Spec, cron, sudo, sysctl, unit};
 use crate::schema::{is_absent, literal};
 
 /// What a resource claims of a file.
@@ -21,27 +21,36 @@ pub enum PathClaim {
     },
 }
 
-/// What a declaration claims, as far as it is known before it is bound. `name` holds no expression.
-pub fn declared_claims(kind: &str, name: &str, attributes: &BTreeMap<String, Value>) -> Vec<PathClaim> {
-    let whole = |path: String| vec![PathClaim::Whole(path)];
+/// What a declaration claims, as far as it is known before it is bound. There is no `name` where that holds
+/// an expression.
+pub fn declared_claims(
+    kind: &str,
+    name: Option<&str>,
+    attributes: &BTreeMap<String, Value>,
+) -> Vec<PathClaim> {
+    let named = |paths: &dyn Fn(&str) -> Vec<String>| -> Vec<PathClaim> {
+        name.map(paths).unwrap_or_default().into_iter().map(PathClaim::Whole).collect()
+    };
+    let in_folder = |folder: &str| named(&|name| vec![format!("{folder}/{name}")]);
     let given = |names: &[&str]| names.iter().any(|name| attributes.contains_key(*name));
     let part = |path: &str, what| vec![PathClaim::Part { path: path.to_owned(), what }];
     let edits = |what| literal(attributes, "path").map(|path| part(path, what)).unwrap_or_default();
     match kind {
         // A file of which nothing is said but its owner may have parts that others write.
         "file" if !given(&["content", "source", "template"]) && !is_absent(attributes) => Vec::new(),
-        "file" | "download" | "archive" | "directory" | "symlink" => whole(name.to_owned()),
-        "cron" => whole(format!("{}/{name}", cron::FOLDER)),
-        "sudo" => whole(format!("{}/{name}", sudo::FOLDER)),
-        "service" if given(&["unit", "template"]) => {
+        "file" | "download" | "archive" | "directory" | "symlink" => named(&|name| vec![name.to_owned()]),
+        "cron" => in_folder(cron::FOLDER),
+        "sudo" => in_folder(sudo::FOLDER),
+        "repository" => named(&|name| repository_files(name, given(&["priority"]))),
+        "hostname" => vec![PathClaim::Whole(HOSTNAME.to_owned())],
+        "service" if given(&["unit", "template"]) => named(&|name| {
             let unit = unit::unit_name(name).unwrap_or_else(|_| name.to_owned());
-            whole(format!("{}/{unit}", unit::UNIT_FOLDER))
-        }
-        "timer" => {
+            vec![format!("{}/{unit}", unit::UNIT_FOLDER)]
+        }),
+        "timer" => named(&|name| {
             let stem = name.strip_suffix(".timer").unwrap_or(name);
-            let path = |suffix: &str| PathClaim::Whole(format!("{}/{stem}.{suffix}", unit::UNIT_FOLDER));
-            vec![path("timer"), path("service")]
-        }
+            ["timer", "service"].map(|suffix| format!("{}/{stem}.{suffix}", unit::UNIT_FOLDER)).into()
+        }),
         "line" => edits("a line"),
         "block" => edits("a block"),
         "ini" => edits("a key"),
@@ -77,14 +86,25 @@ impl Spec {
             Spec::Host(_) => part(HOSTS, "an entry"),
             Spec::Mount(_) => part(FSTAB, "an entry"),
             Spec::Sysctl(spec) => part(&spec.path, "a parameter"),
+            Spec::Repository(spec) => {
+                let files = repository_files(&spec.name, spec.priority.is_some());
+                files.into_iter().map(PathClaim::Whole).collect()
+            }
+            Spec::Hostname(_) => whole(HOSTNAME),
             Spec::Exec(_)
             | Spec::Custom(_)
-            | Spec::Repository(_)
             | Spec::Package(_)
             | Spec::User(_)
             | Spec::Group(_)
-            | Spec::SshKey(_)
-            | Spec::Hostname(_) => Vec::new(),
+            | Spec::SshKey(_) => Vec::new(),
         }
     }
+}
+
+/// The files that a repository is the declaration of. A key beside them may be another resource's, which
+/// `signed_by` names.
+fn repository_files(name: &str, pinned: bool) -> Vec<String> {
+    let paths = RepositoryPaths::of(name);
+    let preferences = pinned.then_some(paths.preferences);
+    [paths.sources].into_iter().chain(preferences).collect()
 }

@@ -206,14 +206,17 @@ fn entry(given: &ResourceAttributes<'_>, name: &str) -> Result<String, String> {
     Ok(out)
 }
 
-/// A command in which no `%` ends it; one that is escaped already stays so.
+/// A command in which no `%` ends it; one that is escaped already stays so. As cron reads it, a backslash
+/// escapes what follows, another backslash too.
 fn escaped(command: &str) -> String {
     let mut out = String::with_capacity(command.len());
+    let mut by_backslash = false;
     for c in command.chars() {
-        if c == '%' && !out.ends_with('\\') {
+        if c == '%' && !by_backslash {
             out.push('\\');
         }
         out.push(c);
+        by_backslash = c == '\\' && !by_backslash;
     }
     out
 }
@@ -363,6 +366,9 @@ mod tests {
     fn a_percent_sign_never_ends_the_command() {
         assert_eq!(escaped("date +%F"), "date +\\%F");
         assert_eq!(escaped("date +\\%F %%"), "date +\\%F \\%\\%");
+        // Two backslashes are one that is escaped: the sign after them is not.
+        assert_eq!(escaped("printf '\\\\%s'"), "printf '\\\\\\%s'");
+        assert_eq!(escaped("a\\\\\\%"), "a\\\\\\%");
     }
 
     #[test]

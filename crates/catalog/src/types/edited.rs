@@ -11,8 +11,8 @@ pub(super) const CREATE: Attribute = Attribute::new(
     "create",
     FieldKind::Bool,
     "false",
-    "make the file when it is missing, and remove it when nothing is left in it; otherwise a missing file \
-     is a failure",
+    "make the file when it is missing; one that was made so goes with the last of its parts. With `state: \
+     absent` the file goes when nothing is left in it. Otherwise a missing file is a failure",
 );
 /// What must accept the new file.
 pub(super) const VALIDATE: Attribute = Attribute::new(
@@ -26,7 +26,7 @@ pub(super) const VALIDATE: Attribute = Attribute::new(
 pub struct EditedFile {
     /// Absolute path.
     pub path: String,
-    /// It is made when it is missing, and removed when nothing is left in it.
+    /// It is made when it is missing; where the part is to be absent, it goes when nothing is left in it.
     pub create: bool,
     /// Wanted ownership of the file.
     pub ownership: Ownership,

@@ -16,6 +16,9 @@ const MAX_NAME: usize = 64;
 /// The longest part between two dots, in bytes.
 const MAX_LABEL: usize = 63;
 
+/// The file with the name that the host gets at boot.
+pub const HOSTNAME: &str = "/etc/hostname";
+
 /// The declaration.
 pub(super) static TYPE: ResourceType = ResourceType {
     name: "hostname",

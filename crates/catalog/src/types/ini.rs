@@ -58,7 +58,7 @@ pub(super) static TYPE: ResourceType = ResourceType {
     example: "- ini: /etc/systemd/journald.conf\n  section: Journal\n  key: SystemMaxUse\n  value: 200M\n  \
               create: true\n",
     manages: Manages::State,
-    removal: &["path", "section", "key", "separator", "create", "mode", "owner", "group"],
+    removal: &["path", "section", "key", "separator", "mode", "owner", "group"],
     rules,
     bind,
 };

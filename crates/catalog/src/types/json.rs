@@ -57,7 +57,7 @@ pub(super) static TYPE: ResourceType = ResourceType {
     guarded: false,
     example: "- json: /etc/app.json\n  merge:\n    log: {level: info}\n    listen: [127.0.0.1]\n  create: true\n",
     manages: Manages::State,
-    removal: &["path", "pointer", "merge", "create", "mode", "owner", "group"],
+    removal: &["path", "pointer", "merge", "mode", "owner", "group"],
     rules,
     bind,
 };

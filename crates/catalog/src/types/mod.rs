@@ -48,20 +48,21 @@ pub use exec::ExecSpec;
 pub use file::FileSpec;
 pub use group::GroupSpec;
 pub use host::{HOSTS, HostSpec};
-pub use hostname::HostnameSpec;
+pub use hostname::{HOSTNAME, HostnameSpec};
 pub use ini::{IniSpec, IniValue};
 pub use json::JsonSpec;
 pub use line::LineSpec;
 pub use mount::{FSTAB, MountSpec, MountState};
 pub use package::{CACHE_VALID, LOCK_TIMEOUT, PackageSpec, TransactionOptions, WantedPackage};
-pub use repository::{RepositorySigner, RepositorySpec};
+pub use repository::{RepositoryPaths, RepositorySigner, RepositorySpec};
 pub use ssh_key::{AuthorizedKey, SshKeySpec};
 pub use sudo::SudoSpec;
 pub use symlink::SymlinkSpec;
 pub use sysctl::{SysctlSpec, sysctl_path, sysctl_words};
 pub use unit::{
     DROP_IN_PREFIX, DROP_IN_TEXT, ENABLED_TEXT, LOADED_TEXT, MASKED_TEXT, NotifyAction, RUN_TEXT, RunState,
-    UNIT_FOLDER, UnitFile, UnitSpec,
+    UNIT_FOLDER,
+    UnitFile, UnitSpec, hears_notifications,
 };
 pub use user::{PasswordDays, PasswordHash, UserSpec, date_of_days, days_of_date};
 

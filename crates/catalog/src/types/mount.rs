@@ -23,7 +23,7 @@ const FLAGS: [&str; 6] = ["ro", "rw", "nosuid", "nodev", "noexec", "noatime"];
 pub(super) static TYPE: ResourceType = ResourceType {
     name: "mount",
     summary: "A mount point: its line in `/etc/fstab`, and what is mounted there, by the kernel's own list. The \
-              directory is made if it is missing. A mount that hangs is killed after `timeout`, and holds up \
+              directory is made if it is missing, and then goes with the mount (`on_remove`). A mount that hangs is killed after `timeout`, and holds up \
               nothing else.",
     short: Short::Path,
     attributes: &[

@@ -10,6 +10,7 @@ use crate::module::OnRemove::{Delete, Keep};
 use crate::params;
 use crate::schema::{
     Attribute, AttributeProblem, FieldKind, Manages, ResourceAttributes, ResourceType, Short, is_absent,
+    literal,
 };
 
 /// Seconds that setting it may take where `timeout:` says nothing.
@@ -82,6 +83,34 @@ pub struct RepositorySpec {
     pub enabled: bool,
 }
 
+/// The files of a repository.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RepositoryPaths {
+    /// The source itself.
+    pub sources: String,
+    /// Its key, armored.
+    pub armored_key: String,
+    /// Its key, binary.
+    pub binary_key: String,
+    /// The priority of its packages.
+    pub preferences: String,
+    /// A source of the same name in the old form, which is not touched.
+    pub one_line: String,
+}
+
+impl RepositoryPaths {
+    /// The files of the repository of this name.
+    pub fn of(name: &str) -> RepositoryPaths {
+        RepositoryPaths {
+            sources: format!("/etc/apt/sources.list.d/{name}.sources"),
+            armored_key: format!("/etc/apt/keyrings/{name}.asc"),
+            binary_key: format!("/etc/apt/keyrings/{name}.gpg"),
+            preferences: format!("/etc/apt/preferences.d/{name}.pref"),
+            one_line: format!("/etc/apt/sources.list.d/{name}.list"),
+        }
+    }
+}
+
 /// Who signs a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum RepositorySigner {
@@ -152,7 +181,7 @@ fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
         ["key", "source", "signed_by"].into_iter().filter(|name| attributes.contains_key(*name)).collect();
     given.extend(trusted.then_some("trusted"));
     match given.as_slice() {
-        [_] => Vec::new(),
+        [_] => own_key_file(attributes).into_iter().collect(),
         [] => vec![AttributeProblem::missing(
             None,
             "nothing says who signs the packages of this `repository`".to_owned(),
@@ -164,6 +193,17 @@ fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
             "leave out one of them",
         )],
     }
+}
+
+/// The file where the repository keeps a key that it declares is nobody else's: it goes with the repository.
+fn own_key_file(attributes: &BTreeMap<String, Value>) -> Option<AttributeProblem> {
+    let (name, file) = (literal(attributes, "name")?, literal(attributes, "signed_by")?);
+    let paths = RepositoryPaths::of(name);
+    [paths.armored_key, paths.binary_key].contains(&file.to_owned()).then(|| {
+        let message = format!("{file} is where the repository keeps a key that it declares itself");
+        let help = "say `key:` or `source:`, or give the key's file another name";
+        AttributeProblem::value("signed_by", message, help)
+    })
 }
 
 fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {

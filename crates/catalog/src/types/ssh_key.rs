@@ -30,7 +30,8 @@ const KEY_HELP: &str = "write the line of the .pub file: type, base64 and commen
 pub(super) static TYPE: ResourceType = ResourceType {
     name: "ssh_key",
     summary: "A public key in a user's `authorized_keys`, or a list of keys. Other lines are kept. The file and \
-              its directory are made if they are missing, and put right if somebody else could write them.",
+              its directory are made if they are missing, and put right if somebody else could write them; \
+              what was made goes with its last key (`on_remove`), unless something else is in it.",
     short: Short::Attribute("key"),
     attributes: &[
         STATE,

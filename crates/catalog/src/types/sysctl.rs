@@ -19,7 +19,8 @@ pub(super) static TYPE: ResourceType = ResourceType {
     name: "sysctl",
     summary: "A kernel parameter: set at once, and a line of a file in `/etc/sysctl.d` for the next boot. A value \
               that the kernel refuses is not written. A file that is read later and says otherwise is a failure \
-              that names it.",
+              that names it. With `on_remove: delete` the kernel gets back the value that it had; `state: absent` \
+              leaves that to the next boot.",
     short: Short::Name,
     attributes: &[
         STATE,

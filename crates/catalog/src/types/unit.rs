@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use model::Fields;
 
-use super::{Ensure, ResourceSubject, StateSpec};
+use super::{Ensure, ResourceSubject, StateSpec, service, timer};
 
 /// Where units of this machine's administrator are.
 pub const UNIT_FOLDER: &str = "/etc/systemd/system";
@@ -63,6 +63,11 @@ pub enum RunState {
     Running,
     /// It does not.
     Stopped,
+}
+
+/// Whether resources of a type do something when they are notified, whatever they declare.
+pub fn hears_notifications(kind: &str) -> bool {
+    [&service::TYPE, &timer::TYPE].iter().any(|unit| unit.name == kind)
 }
 
 /// What a notification does with a unit that runs.

@@ -413,6 +413,84 @@ mod tests {
         for (raw, name) in [("./a//b/", Some("./a/b")), ("...", Some("./...")), (".", None), ("./", None)] {
             assert_eq!(members.name(raw).unwrap().as_deref(), name, "{raw}");
         }
+        for longest in ["d/".repeat(MAX_LEVELS), "n".repeat(MAX_NAME)] {
+            assert!(members.name(&longest).unwrap().is_some());
+            assert!(matches!(members.name(&format!("{longest}n")), Err(ArchiveProblem::Name(_))));
+        }
+    }
+
+    #[test]
+    fn rights_are_those_of_the_archive_unless_they_are_declared() {
+        let mut declared = spec(0, &[], &[]);
+        declared.ownership.mode = Some(0o711);
+        declared.file_mode = Some(0o640);
+        // Of a directory, of a file, of a program, of a directory above: as in the archive, as declared.
+        for (spec, wanted) in [
+            (spec(0, &[], &[]), ["0700", "0400", "0755", "0755"]),
+            (declared, ["0711", "0640", "0750", "0711"]),
+        ] {
+            let mut members = ArchiveMembers::new(&spec);
+            members.directory("d", 0).unwrap();
+            members.file("d/f", 0, Digest::ZERO, 1).unwrap();
+            members.file("up/program", 0o4755, Digest::ZERO, 1).unwrap();
+            let state = members.finish().unwrap().state;
+            let mode = |name: &str| state[name].split(' ').rev().nth(2).unwrap().to_owned();
+            assert_eq!(["./d", "./d/f", "./up/program", "./up"].map(mode), wanted);
+        }
+        // A directory that stands twice has the rights of the second time.
+        let spec = spec(0, &[], &[]);
+        let mut members = ArchiveMembers::new(&spec);
+        members.directory("d", 0o755).unwrap();
+        members.directory("d", 0o700).unwrap();
+        assert_eq!(members.finish().unwrap().state["./d"], "directory 0700 - -");
+    }
+
+    #[test]
+    fn owners_stay_and_what_is_of_another_kind_is_not_replaced() {
+        let spec = spec(0, &[], &[]);
+        let mut members = ArchiveMembers::new(&spec);
+        members.file("d/f", 0o644, Digest::ZERO, 1).unwrap();
+        members.symlink("l", "d").unwrap();
+        let unpacked = members.finish().unwrap().state;
+        let now = |pairs: &[(&str, &str)]| -> Fields {
+            pairs.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+        };
+        let file = format!("sha256:{} 1 bytes 0600 amy staff", Digest::ZERO);
+        let there = now(&[(".", "directory 0750 amy staff"), ("./d/f", &file), ("./l", "link d")]);
+        let to = wanted(&spec, &unpacked, Some(&there)).unwrap();
+        assert_eq!(to["."], "directory 0750 amy staff", "its own mode is not declared");
+        assert_eq!(to["./d/f"], file.replace("0600", "0644"));
+        assert_eq!((&*to["./d"], &*to["./l"]), ("directory 0755 - -", "link d"));
+        for (name, is, what) in [
+            ("./d", "link x", "/opt/x/d is no directory"),
+            ("./d", "other", "/opt/x/d is no directory"),
+            ("./d/f", "directory 0755 - -", "/opt/x/d/f is no file"),
+            ("./l", "other", "/opt/x/l is no file"),
+        ] {
+            let refused = wanted(&spec, &unpacked, Some(&now(&[(name, is)]))).unwrap_err();
+            assert!(refused.starts_with(what), "{refused}");
+        }
+        // What was unpacked of another archive is not this one's.
+        let mut other = unpacked.clone();
+        other.insert(ARCHIVE_TEXT.to_owned(), "another".to_owned());
+        let label = now(&[(ARCHIVE_TEXT, &spec.label())]);
+        assert_eq!(desired(&spec, Some(&other), None), Ok(Some(label.clone())));
+        assert_eq!(desired(&spec, None, None), Ok(Some(label)));
+        assert!(desired(&spec, Some(&unpacked), None).unwrap().unwrap().contains_key("./d/f"));
+    }
+
+    #[test]
+    fn a_removal_takes_the_directory_that_was_made() {
+        let now = Fields::from([
+            (TOP.to_owned(), "directory 0755 - -".to_owned()),
+            ("./f".to_owned(), String::new()),
+        ]);
+        let mut unpacked = Fields::new();
+        let names = |fields: Fields| fields.into_keys().collect::<Vec<_>>();
+        assert_eq!(names(removed(Some(&unpacked), &now)), ["./f"]);
+        assert_eq!(names(removed(None, &now)), ["./f"]);
+        made(&mut unpacked);
+        assert_eq!(names(removed(Some(&unpacked), &now)), [TOP, "./f"]);
     }
 
     #[test]
@@ -446,6 +524,7 @@ mod tests {
             ("a/b", "../../c", false),
             ("a", "/etc", false),
             ("a", "", false),
+            ("a", "b\nc", false),
             // Through another link, `x/..` is not where it seems to be.
             ("a", "x/../y", false),
             ("a/b", "../x/../..", false),

@@ -56,6 +56,19 @@ pub struct Checked {
     pub note: Option<String>,
     /// Nothing can say without running it. Applying runs it; a plan shows "outcome unknown".
     pub unknown: bool,
+    /// What the change makes beside the thing itself.
+    #[serde(default)]
+    pub surroundings: Surroundings,
+}
+
+/// The files and directories that a thing lies in, and that setting it makes where they are missing: the
+/// file that it is a part of, a mount point. Each by its path.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Surroundings {
+    /// What is missing, and is made.
+    pub missing: Vec<String>,
+    /// What is there already.
+    pub there: Vec<String>,
 }
 
 impl Checked {
@@ -64,17 +77,17 @@ impl Checked {
 
     /// The host is as declared.
     pub fn in_sync(prior: Prior) -> Checked {
-        Checked { edit: None, prior, note: None, unknown: false }
+        Checked { edit: None, prior, note: None, unknown: false, surroundings: Surroundings::default() }
     }
 
     /// The host differs by `edit`.
     pub fn differs(prior: Prior, edit: Edit<Fields>) -> Checked {
-        Checked { edit: Some(edit), prior, note: None, unknown: false }
+        Checked { edit: Some(edit), ..Checked::in_sync(prior) }
     }
 
     /// Only running it can say.
     pub fn unknown() -> Checked {
-        Checked { edit: None, prior: Checked::NOTHING, note: None, unknown: true }
+        Checked { unknown: true, ..Checked::in_sync(Checked::NOTHING) }
     }
 }
 

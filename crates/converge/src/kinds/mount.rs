@@ -115,13 +115,14 @@ pub fn observe(spec: &MountSpec, table: &str, mount: Option<&KernelMount>) -> Op
     if line.is_none() && mount.is_none() {
         return None;
     }
-    let line = line.unwrap_or_default();
+    let as_listed = |mount| line.as_ref().is_some_and(|line| is_kind(&line.fstype, mount));
     let active = |flag: &&str| mount.is_some_and(|mount| mount.options.iter().any(|option| option == flag));
     let mounted = match mount {
         None => NO.to_owned(),
-        Some(mount) if is_kind(&spec.fstype, mount) || is_kind(&line.fstype, mount) => YES.to_owned(),
+        Some(mount) if is_kind(&spec.fstype, mount) || as_listed(mount) => YES.to_owned(),
         Some(mount) => format!("{} of {}", mount.fstype, mount.source),
     };
+    let line = line.unwrap_or_default();
     Some(Fields::from([
         ("device".to_owned(), line.device),
         ("fstype".to_owned(), line.fstype),
@@ -393,6 +394,37 @@ mod tests {
             steps.as_slice(),
             [MountStep::Unmount, MountStep::Mount { .. }, MountStep::WriteTable(_)]
         ));
+    }
+
+    #[test]
+    fn something_else_that_is_mounted_is_told_and_nothing_is_mounted_over_it() {
+        let mounts = kernel_mounts(INFO);
+        let seen = |fstype: &str, state: MountState| {
+            let spec = MountSpec { fstype: fstype.to_owned(), ..spec("/mnt/n", state, "rw") };
+            let now = observe(&spec, "", mounted_at(&mounts, &spec.path)).unwrap();
+            let edit = super::super::state::difference(Some(&now), desired(&spec).as_ref()).unwrap();
+            (now["mounted"].clone(), refuse(&edit))
+        };
+        // Drivers have other names than the lines that ask for them.
+        for fstype in ["nfs", "nfs4", "auto", "none"] {
+            assert_eq!(seen(fstype, MountState::Mounted), (YES.to_owned(), None), "{fstype}");
+        }
+        let (mounted, refused) = seen("ext4", MountState::Mounted);
+        assert_eq!(mounted, "nfs4 of server:/x");
+        assert!(refused.unwrap().contains("something else is mounted there: nfs4 of server:/x"));
+        for state in [MountState::Present, MountState::Unmounted] {
+            assert_eq!(seen("ext4", state).1, None, "{state:?}: nothing is mounted");
+        }
+    }
+
+    #[test]
+    fn a_flag_that_the_kernel_lost_is_a_remount() {
+        let table = TABLE.replace("tmpfs /tmp tmpfs nosuid 0 0", "tmpfs /tmp tmpfs nosuid,noexec 0 0");
+        let spec = spec("/tmp", MountState::Mounted, "nosuid,noexec");
+        let now = observe(&spec, &table, mounted_at(&kernel_mounts(INFO), "/tmp"));
+        assert_eq!(now.as_ref().unwrap()["flags"], "nosuid");
+        let remount = MountStep::Remount { options: "nosuid,noexec".to_owned() };
+        assert_eq!(steps(&spec, &table, now.as_ref(), desired(&spec).as_ref()), [remount]);
     }
 
     #[test]

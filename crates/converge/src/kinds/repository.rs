@@ -5,39 +5,6 @@ use model::Fields;
 /// The first line of every file.
 const HEADER: &str = "# Kept by Muster.\n";
 
-/// The files of a repository.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct RepositoryPaths {
-    /// The source itself.
-    pub sources: String,
-    /// Its key, armored.
-    pub armored_key: String,
-    /// Its key, binary.
-    pub binary_key: String,
-    /// The priority of its packages.
-    pub preferences: String,
-    /// A source of the same name in the old form, which is not touched.
-    pub one_line: String,
-}
-
-impl RepositoryPaths {
-    /// The files of the repository of this name.
-    pub fn of(name: &str) -> RepositoryPaths {
-        RepositoryPaths {
-            sources: format!("/etc/apt/sources.list.d/{name}.sources"),
-            armored_key: format!("/etc/apt/keyrings/{name}.asc"),
-            binary_key: format!("/etc/apt/keyrings/{name}.gpg"),
-            preferences: format!("/etc/apt/preferences.d/{name}.pref"),
-            one_line: format!("/etc/apt/sources.list.d/{name}.list"),
-        }
-    }
-
-    /// Where a key of these bytes is kept.
-    pub fn key(&self, bytes: &[u8]) -> &str {
-        if is_armored(bytes) { &self.armored_key } else { &self.binary_key }
-    }
-}
-
 /// Whether a key is armored text.
 pub fn is_armored(bytes: &[u8]) -> bool {
     bytes.trim_ascii_start().starts_with(b"-----BEGIN PGP")
@@ -263,6 +230,11 @@ mod tests {
             (
                 json!({"uris": "http://a/", "suites": "s", "components": "c", "trusted": true, "key": "x"}),
                 "both say",
+            ),
+            (
+                json!({"uris": "http://a/", "suites": "s", "components": "c",
+                    "signed_by": "/etc/apt/keyrings/example.asc"}),
+                "keeps a key that it declares itself",
             ),
             (
                 json!({"uris": "http://a/", "suites": "s", "components": "c", "key": "x"}),

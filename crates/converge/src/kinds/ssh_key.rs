@@ -201,6 +201,28 @@ mod tests {
     }
 
     #[test]
+    fn who_else_may_write_it_is_told() {
+        let file = |uid, mode| PathState::File { digest: model::Digest::ZERO, size: 0, mode, uid, gid: 0 };
+        let directory = |uid, mode| PathState::Directory { mode, uid, gid: 0, empty: false };
+        let table = [
+            (PathState::Missing, None),
+            (file(1000, 0o600), None),
+            (file(0, 0o755), None),
+            (file(1000, 0o620), Some("others too (mode 0620)")),
+            (file(1000, 0o602), Some("others too (mode 0602)")),
+            (file(1001, 0o600), Some("the uid 1001")),
+            (directory(1000, 0o700), None),
+            (directory(1000, 0o770), Some("others too (mode 0770)")),
+            (directory(1001, 0o777), Some("the uid 1001")),
+        ];
+        for (state, told) in table {
+            let said = access(&state, 1000);
+            assert_eq!(is_private(&said), told.is_none(), "{state:?}");
+            assert_eq!(said, told.unwrap_or(PRIVATE), "{state:?}");
+        }
+    }
+
+    #[test]
     fn a_key_that_is_none_is_refused() {
         let short = &A[..40];
         let wrong = [

@@ -48,6 +48,13 @@ pub fn desired(spec: &SysctlSpec) -> Fields {
     }
 }
 
+/// The value that the kernel gets back when the parameter is removed: the one of before, where the kernel
+/// has what the line says. Another value is not Muster's.
+pub fn taken_back<'a>(now: Option<&Fields>, before: Option<&'a Fields>) -> Option<&'a str> {
+    let (is, line) = (now?.get("runtime")?, now?.get("value")?);
+    before?.get("runtime").filter(|was| is == line && *was != is).map(String::as_str)
+}
+
 /// The file in which the parameter has this value, or no line where it has none. The first line of it
 /// is edited in place, every other one goes.
 pub fn edit(spec: &SysctlSpec, file: &str, value: Option<&str>) -> String {
@@ -138,6 +145,22 @@ mod tests {
         assert_eq!(edit(&spec, &once, Some("1024 65000")), once);
         assert_eq!(edit(&spec, &once, None), "# mine\nvm.swappiness=10\n");
         assert_eq!(edit(&spec, "a.b = 1", Some("5")), "a.b = 1\nnet.ipv4.ip_local_port_range = 5\n");
+    }
+
+    #[test]
+    fn the_kernel_gets_back_what_it_had_where_nobody_else_set_it() {
+        let fields = |pairs: &[(&str, &str)]| -> Fields {
+            pairs.iter().map(|(name, text)| ((*name).to_owned(), (*text).to_owned())).collect()
+        };
+        let now = fields(&[("value", "10"), ("runtime", "10")]);
+        let before = fields(&[("value", ""), ("runtime", "60")]);
+        assert_eq!(taken_back(Some(&now), Some(&before)), Some("60"));
+        assert_eq!(taken_back(Some(&now), Some(&now)), None, "it is so");
+        assert_eq!(taken_back(Some(&now), Some(&fields(&[("value", "")]))), None, "it was not changed");
+        assert_eq!(taken_back(Some(&now), None), None);
+        let others = fields(&[("value", "10"), ("runtime", "30")]);
+        assert_eq!(taken_back(Some(&others), Some(&before)), None);
+        assert_eq!(taken_back(Some(&fields(&[("value", "10")])), Some(&before)), None, "it has none now");
     }
 
     #[test]

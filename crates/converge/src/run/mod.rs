@@ -15,6 +15,7 @@ mod failure;
 mod machine;
 mod module;
 mod pending;
+mod remember;
 mod removal;
 mod report;
 mod retry;

@@ -36,6 +36,9 @@ pub struct Undo {
     /// As [`LedgerEntry::attributes`](crate::LedgerEntry::attributes).
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, Value>,
+    /// The files and directories around it that the change made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub made: Vec<String>,
 }
 
 impl Undo {

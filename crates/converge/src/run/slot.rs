@@ -4,8 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::sync::Arc;
 
-use catalog::module::OnRemove;
-use catalog::schema::Manages;
 use catalog::types::Spec;
 use model::collect::CollectInserting;
 use model::delta::{Edit, Fields};
@@ -15,6 +13,7 @@ use super::condition::source;
 use super::machine::PredictedPath;
 use super::module::{ModuleEnd, ModulePhase, SlotState};
 use super::pending::Ahead;
+use super::remember::{Remembered, is_elsewhere, remembered};
 use super::report::{failed_item, item};
 use super::retry::Tries;
 use super::{JobFailure, JobWork, Record, Run, RunMode, Undo};
@@ -23,9 +22,6 @@ use crate::kinds::exec::command_text;
 use crate::kinds::{Applied, Checked};
 use crate::ledger::MAX_KEPT;
 use crate::{BoundResource, LedgerEntry, Prior, ResourceId};
-
-/// The attributes that say where a thing is.
-const PLACES: &[&str] = &["path", "section", "key", "pointer", "user"];
 
 /// What is to be known when an apply comes back.
 #[derive(Debug, Default)]
@@ -233,6 +229,7 @@ impl Run {
                 kept,
                 kind: resource.kind.clone(),
                 attributes: resource.kept.clone(),
+                made: checked.surroundings.missing.clone(),
             }),
             _ => None,
         };
@@ -243,7 +240,8 @@ impl Run {
         let new_entry = entry.is_some();
         if let Some(path) = entry {
             let prior = checked.prior.of_edit(checked.edit.as_ref());
-            let entry = self.entry(&resource, path, prior, kept);
+            let made = self.made(&checked.surroundings);
+            let entry = LedgerEntry { made, ..self.entry(&resource, path, prior, kept) };
             self.remember(&resource.id, entry);
         } else {
             self.follow_declaration(&resource, &checked.prior);
@@ -376,90 +374,6 @@ impl Run {
         }
     }
 
-    /// Keeps the ledger true to what is declared now, for a resource that is as declared.
-    fn follow_declaration(&mut self, resource: &BoundResource, prior: &Prior) {
-        if self.ledger.entries.is_empty() && resource.on_remove != OnRemove::Delete {
-            return;
-        }
-        let Some(Remembered { path, .. }) = remembered(resource) else { return };
-        let follows = |entry: &LedgerEntry| {
-            entry.on_remove == resource.on_remove
-                && entry.sensitive == resource.sensitive
-                && entry.attributes == resource.kept
-        };
-        match self.ledger.entries.get(&resource.id) {
-            Some(entry) if follows(entry) => {}
-            // It is about another thing now, which is right already: nothing of it is Muster's.
-            Some(entry) if is_elsewhere(entry, resource) => {
-                self.ledger.entries.remove(&resource.id);
-                self.put.remove(&resource.id);
-                self.forget.insert(resource.id.clone());
-            }
-            Some(entry) => {
-                let entry = LedgerEntry {
-                    on_remove: resource.on_remove,
-                    sensitive: resource.sensitive,
-                    attributes: resource.kept.clone(),
-                    ..entry.clone()
-                };
-                self.remember(&resource.id, entry);
-            }
-            // It is to be deleted when it leaves, whoever made it.
-            None if resource.on_remove == OnRemove::Delete
-                && resource.manages() != Some(Manages::Effect)
-                && !resource.is_absent() =>
-            {
-                let entry = self.entry(resource, path, prior.clone(), false);
-                self.remember(&resource.id, entry);
-            }
-            None => {}
-        }
-    }
-
-    /// Adds to what the ledger knows of a thing the texts that this change is the first one to touch.
-    fn remember_more(&mut self, id: &ResourceId, checked: &Checked) {
-        let (Some(entry), Prior::State(Some(now))) = (self.ledger.entries.get(id), &checked.prior) else {
-            return;
-        };
-        let (Prior::State(Some(before)), Some(to)) = (&entry.prior, checked.edit.as_ref().and_then(Edit::to))
-        else {
-            return;
-        };
-        let new: Fields = now
-            .iter()
-            .filter(|(name, _)| to.contains_key(*name) && !before.contains_key(*name))
-            .map(|(name, text)| (name.clone(), text.clone()))
-            .collect_inserting();
-        if !new.is_empty() {
-            let mut before = before.clone();
-            before.extend(new);
-            let entry = LedgerEntry { prior: Prior::State(Some(before)), ..entry.clone() };
-            self.remember(id, entry);
-        }
-    }
-
-    fn entry(&self, resource: &BoundResource, path: String, prior: Prior, kept: bool) -> LedgerEntry {
-        // Nobody looked what a command changes.
-        let effect = resource.manages() == Some(Manages::Effect);
-        LedgerEntry {
-            kind: resource.kind.clone(),
-            path,
-            prior: if effect { Prior::State(None) } else { prior },
-            kept,
-            on_remove: resource.on_remove,
-            at: self.now,
-            sensitive: resource.sensitive,
-            attributes: resource.kept.clone(),
-        }
-    }
-
-    /// Into the ledger, and into the next record.
-    fn remember(&mut self, id: &ResourceId, entry: LedgerEntry) {
-        self.forget.remove(id);
-        self.put.insert(id.clone(), entry.clone());
-        self.ledger.entries.insert(id.clone(), entry);
-    }
-
     fn next(&mut self, m: usize, slot: usize, state: SlotState) {
         let phase = self.after_slots(m, slot + 1);
         let progress = &mut self.modules[m];
@@ -472,34 +386,6 @@ impl Run {
     fn elapsed(&self, m: usize) -> u64 {
         u64::try_from(self.now.since(self.modules[m].began).as_millis()).unwrap_or(u64::MAX)
     }
-}
-
-/// The ledger's entry is about another thing than the resource: it has the same name, and is declared
-/// to be in another place.
-fn is_elsewhere(entry: &LedgerEntry, resource: &BoundResource) -> bool {
-    let differs = |name: &&str| entry.attributes.get(*name) != resource.kept.get(*name);
-    matches!(entry.prior, Prior::State(_))
-        && resource.manages() == Some(Manages::State)
-        && PLACES.iter().any(differs)
-}
-
-/// What the ledger calls a resource.
-struct Remembered {
-    /// Its path, or its name where it has none.
-    path: String,
-    /// Its change can be undone by what was there before.
-    undone: bool,
-}
-
-/// What the ledger keeps of a resource; `None` for a command that nothing undoes.
-fn remembered(resource: &BoundResource) -> Option<Remembered> {
-    let (path, undone) = match resource.manages()? {
-        Manages::Path | Manages::Part => (resource.path()?, true),
-        Manages::State => (resource.name.as_str(), true),
-        Manages::Effect if resource.on_remove == OnRemove::Delete => (resource.name.as_str(), false),
-        Manages::Effect => return None,
-    };
-    Some(Remembered { path: path.to_owned(), undone })
 }
 
 /// Why what depends on something is skipped.

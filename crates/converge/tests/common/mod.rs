@@ -8,7 +8,7 @@ use std::sync::Arc;
 use catalog::module::{CommandLine, Module, OnRemove, Params};
 use catalog::types::{Ensure, FileContent, FileSpec, Spec};
 use converge::bind::Inputs;
-use converge::kinds::{Applied, Checked, custom, exec};
+use converge::kinds::{Applied, Checked, Surroundings, custom, exec};
 use converge::{
     BoundResource, Desired, FinishedRun, JobDone, JobOutcome, JobWork, Ledger, Pending, Prior, Record,
     ResourceId, Run, RunMode, RunOptions, RunScope, bind,
@@ -266,6 +266,26 @@ impl Host {
                     false => Checked::differs(Prior::State(None), Edit::Add { to: fields }),
                 }
             }
+            Spec::Block(spec) => {
+                let path = spec.file.path.clone();
+                let fields = Fields::from([("content".to_owned(), spec.name.clone())]);
+                match self.file(&path) {
+                    Some(text) if text.lines().any(|line| line == spec.name) => {
+                        Checked::in_sync(Prior::State(Some(fields)))
+                    }
+                    there => {
+                        let (missing, there) = match there {
+                            None => (vec![path], vec![]),
+                            Some(_) => (vec![], vec![path]),
+                        };
+                        let surroundings = Surroundings { missing, there };
+                        Checked {
+                            surroundings,
+                            ..Checked::differs(Prior::State(None), Edit::Add { to: fields })
+                        }
+                    }
+                }
+            }
             Spec::Line(spec) => match self.file(&spec.path) {
                 None => return Err(format!("{} is missing", spec.path).into()),
                 Some(text) if text.lines().any(|line| line == spec.line) => {
@@ -319,6 +339,11 @@ impl Host {
                 return Ok(JobDone::Applied(Applied { edit, changed: new, output: None }));
             }
             Spec::Line(spec) if self.broken.contains(&spec.path) => Err(PRINTED.to_owned()),
+            Spec::Block(spec) => {
+                let text = self.file(&spec.file.path).unwrap_or_default().to_owned();
+                self.write(&spec.file.path, &format!("{text}{}\n", spec.name));
+                Ok(())
+            }
             Spec::Line(spec) => {
                 let text = self.file(&spec.path).unwrap_or_default().to_owned();
                 self.write(&spec.path, &format!("{text}{}\n", spec.line));

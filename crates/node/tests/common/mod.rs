@@ -1,13 +1,17 @@
 //! A node on a bench: its inputs given by hand, its effects looked at.
 #![allow(clippy::unwrap_used, clippy::expect_used, dead_code)]
 
+use std::collections::BTreeSet;
 use std::time::Duration;
 
+use converge::ResourceId;
 use model::exchange::{Answer, CheckIn, Offer, SetOffer, TraitReport};
 use model::log::FactBody;
+use model::report::PartialRun;
 use model::trie::Trie;
 use model::{
-    Digest, Kind, ObjectKey, ObjectSet, RunCounts, RunReport, Selection, SelectionEntry, Stub, Timestamp,
+    Action, Digest, Kind, ObjectKey, ObjectSet, ResourceReport, RunCounts, RunReport, Selection,
+    SelectionEntry, Stub, Timestamp,
 };
 use node::{
     Adoption, HeldSettings, Identity, Node, NodeEffect, NodeInput, ObservedTraits, Restored, RunOrder,
@@ -111,6 +115,37 @@ pub fn report(changed: u32, ok: u32) -> RunReport {
         counts,
         items: vec![],
     }
+}
+
+/// Files of the module `m`.
+pub fn ids(names: &[&str]) -> BTreeSet<ResourceId> {
+    names.iter().map(|name| ResourceId::new("m", "file", name)).collect()
+}
+
+/// What a run over these reports: each with this action, where it is not simply right.
+pub fn healed(found: &[(&str, Action)]) -> RunReport {
+    let items: Vec<ResourceReport> = found
+        .iter()
+        .filter(|(_, action)| *action != Action::Ok)
+        .map(|(name, action)| ResourceReport {
+            resource: ResourceId::new("m", "file", name).to_string(),
+            action: *action,
+            edit: None,
+            reason: None,
+            cause: None,
+            duration_ms: 0,
+        })
+        .collect();
+    let count = |wanted: Action| u32::try_from(found.iter().filter(|(_, a)| *a == wanted).count()).unwrap();
+    let counts = RunCounts {
+        ok: count(Action::Ok),
+        changed: count(Action::Changed),
+        failed: count(Action::Failed),
+        would_change: count(Action::WouldChange),
+        ..RunCounts::default()
+    };
+    let partial = Some(PartialRun::Resources(u32::try_from(found.len()).unwrap()));
+    RunReport { counts, items, partial, ..report(0, 0) }
 }
 
 /// The node, and the time.

@@ -50,6 +50,8 @@ struct Ask {
     attributes: BTreeMap<String, lang::Value>,
     #[serde(default)]
     prior: Option<converge::Prior>,
+    #[serde(default)]
+    made: Vec<String>,
 }
 
 fn done(ask: Ask) -> Result<Value, String> {
@@ -57,7 +59,8 @@ fn done(ask: Ask) -> Result<Value, String> {
     let kinds = Kinds::new(Arc::new(host), Arc::new(NoBlobs));
     let context = BindContext { files: &BTreeMap::new(), rendered: None };
     if let Some(prior) = ask.prior {
-        let undo = Undo { path: ask.name, prior, kept: false, kind: ask.kind, attributes: ask.attributes };
+        let Ask { kind, name: path, attributes, made, .. } = ask;
+        let undo = Undo { path, prior, kept: false, kind, attributes, made };
         return kinds.undo(&undo).map(|()| Value::Null);
     }
     if ask.what == "together" {

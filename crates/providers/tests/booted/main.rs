@@ -71,8 +71,15 @@ impl<'a> TypesOn<'a> {
     /// Puts back what was there before.
     #[track_caller]
     fn undo(&self, kind: &str, name: &str, attributes: Value, prior: &Value) {
-        let ask =
-            json!({"what": "undo", "kind": kind, "name": name, "attributes": attributes, "prior": prior});
+        self.undo_made(kind, name, attributes, prior, &json!([]));
+    }
+
+    /// As [`TypesOn::undo`], of a resource around which something was made.
+    #[track_caller]
+    fn undo_made(&self, kind: &str, name: &str, attributes: Value, prior: &Value, made: &Value) {
+        let ask = json!({
+            "what": "undo", "kind": kind, "name": name, "attributes": attributes, "prior": prior, "made": made,
+        });
         self.asked(ask).unwrap();
     }
 }

@@ -69,6 +69,28 @@ fn what_is_mounted_is_changed_in_place_and_goes_when_nothing_uses_it() {
 }
 
 #[test]
+fn a_mount_point_that_was_made_goes_with_its_mount() {
+    let Some(testbed) = Testbed::open() else { return };
+    let host = testbed.boot("settings-4");
+    let types = TypesOn::new(&host);
+    let tmpfs = json!({"device": "tmpfs", "fstype": "tmpfs"});
+    host.ok(["mkdir", "/mnt/theirs"]);
+    for (path, made) in [("/mnt/ours", json!(["/mnt/ours"])), ("/mnt/theirs", json!([]))] {
+        let missing = types.check("mount", path, &tmpfs)["surroundings"]["missing"].clone();
+        assert_eq!(missing, made, "{path}");
+        let prior = types.made("mount", path, tmpfs.clone());
+        types.undo_made("mount", path, json!({}), &prior, &made);
+    }
+    let mounts = host.ok(["cat", "/proc/mounts"]);
+    assert!(!mounts.contains(" /mnt/"), "{mounts}");
+    assert_eq!(host.ok(["ls", "/mnt"]), "theirs\n");
+    // What is not mounted leaves no directory.
+    let missing = types.apply("mount", "/mnt/x", &json!({"device": "/dev/nosuch", "fstype": "ext4"}));
+    assert!(missing.unwrap_err().contains("mount exited with"));
+    assert_eq!(host.ok(["ls", "/mnt"]), "theirs\n");
+}
+
+#[test]
 fn what_hangs_or_is_refused_is_told_and_leaves_nothing_behind() {
     let Some(testbed) = Testbed::open() else { return };
     let host = testbed.boot("settings-3");

@@ -33,13 +33,11 @@ fn identity(placed: &Placed) -> Option<String> {
     Some(if is_path(placed) { format!("path {}", resource.name) } else { resource.label() })
 }
 
-/// What it claims of files, where its name is known.
+/// What it claims of files, as far as its name is known.
 fn claims(placed: &Placed) -> Vec<PathClaim> {
     let resource = &placed.resource;
-    if is_dynamic(&Value::Str(resource.name.clone())) {
-        return Vec::new();
-    }
-    declared_claims(&resource.kind, &resource.name, &resource.attributes)
+    let name = Some(resource.name.as_str()).filter(|_| !is_dynamic(&Value::Str(resource.name.clone())));
+    declared_claims(&resource.kind, name, &resource.attributes)
 }
 
 /// Its identity is its path: it manages one, and is named by it.

@@ -10,7 +10,7 @@ use lang::template::TemplateName;
 use model::{Digest, canonical};
 
 use super::identity::{self, Clash};
-use super::references::{self, CrossReference};
+use super::references::{self, CheckedReferences, CrossReference};
 use crate::decl::module::ModuleDecl;
 use crate::decl::resource::Placed;
 use crate::exprs::{self, ExprSite, LOOP_NAMES, Uses};
@@ -83,7 +83,9 @@ impl Modules {
             modules.uses.extend(templates(name, decl, files, sink));
             identity::within(name, decl, sink);
         }
-        modules.reaches = references::check(&modules.decls, sink);
+        let CheckedReferences { reaches, meant } = references::check(&modules.decls, sink);
+        modules.reaches = reaches;
+        meant.iter().for_each(|target| target.write(&mut modules.decls));
         modules.clashes = identity::clashes(&modules.decls);
         modules.shared = Arc::new(share(&modules.decls, &of_modules, sink));
         modules

@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use catalog::types::hears_notifications;
+
 use super::graph::{self, ModuleEdges};
 use super::modules::module_file;
 use crate::decl::module::ModuleDecl;
@@ -30,22 +32,59 @@ pub(crate) struct CrossReference {
     pub(crate) at: At,
 }
 
-/// Checks every reference of every module; returns those that lead into a later module.
-pub(crate) fn check(decls: &Decls, sink: &mut Sink) -> Vec<CrossReference> {
+/// A `notify` by a name that several resources have, of which one alone acts when it is notified.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct MeantTarget {
+    module: String,
+    /// The notifier's index among the resources, then the handlers.
+    index: usize,
+    written: String,
+    /// The same in words that mean one resource.
+    meant: String,
+}
+
+impl MeantTarget {
+    /// Writes it into the declaration, as nodes know no better than names.
+    pub(crate) fn write(&self, decls: &mut Decls) {
+        let Some(decl) = decls.get_mut(&self.module) else { return };
+        let resources = decl.resources.len();
+        let placed = match self.index.checked_sub(resources) {
+            None => decl.resources.get_mut(self.index),
+            Some(handler) => decl.handlers.get_mut(handler),
+        };
+        let all = placed.into_iter().flat_map(|placed| &mut placed.resource.notify);
+        all.filter(|reference| **reference == self.written).for_each(|reference| {
+            reference.clone_from(&self.meant);
+        });
+    }
+}
+
+/// What the references of all modules come to.
+#[derive(Debug, Default)]
+pub(crate) struct CheckedReferences {
+    /// Those that lead into a later module.
+    pub(crate) reaches: Vec<CrossReference>,
+    /// Those that are to be written otherwise.
+    pub(crate) meant: Vec<MeantTarget>,
+}
+
+/// Checks every reference of every module.
+pub(crate) fn check(decls: &Decls, sink: &mut Sink) -> CheckedReferences {
     let links = ReferenceCollector::collect(decls, sink);
     links.both_directions(sink);
     links.cycles_of_resources(sink);
     links.changed(sink);
     modules(decls, &links, sink);
     let forward = links.all.iter().filter(|link| matches!(link.key, "notify" | "before"));
-    forward
+    let reaches = forward
         .filter(|link| link.from.module != link.to.module)
         .map(|link| CrossReference {
             from: link.from.module.to_owned(),
             to: link.to.module.to_owned(),
             at: link.at,
         })
-        .collect()
+        .collect();
+    CheckedReferences { reaches, meant: links.meant }
 }
 
 /// One reference that leads somewhere.
@@ -61,6 +100,7 @@ struct ReferenceCollector<'d> {
     /// By module, what each id, name and `type:name` means.
     names: BTreeMap<&'d str, BTreeMap<String, Vec<Target<'d>>>>,
     all: Vec<Reference<'d>>,
+    meant: Vec<MeantTarget>,
 }
 
 fn members(decl: &ModuleDecl) -> impl Iterator<Item = (usize, &Placed, bool)> {
@@ -92,12 +132,13 @@ fn names<'d>(module: &'d str, decl: &'d ModuleDecl) -> BTreeMap<String, Vec<Targ
 impl<'d> ReferenceCollector<'d> {
     fn collect(decls: &'d Decls, sink: &mut Sink) -> ReferenceCollector<'d> {
         let index = decls.iter().map(|(module, decl)| (module.as_str(), names(module, decl))).collect();
-        let mut links = ReferenceCollector { decls, names: index, all: Vec::new() };
+        let mut links = ReferenceCollector { decls, names: index, all: Vec::new(), meant: Vec::new() };
         for (module, decl) in decls {
             for (index, placed, handler) in members(decl) {
                 let from = Target { module, index, handler };
                 for (key, reference) in &placed.references {
-                    if let Some(to) = links.resolve(module, reference, sink) {
+                    if let Some(to) = links.resolve(module, key, reference, sink) {
+                        links.note_meant(from, to, reference);
                         links.accept(Reference { from, key, to, at: reference.at }, reference, sink);
                     }
                 }
@@ -106,13 +147,22 @@ impl<'d> ReferenceCollector<'d> {
         links
     }
 
-    /// Finds what a reference means, or says what is wrong with it.
-    fn resolve(&self, module: &'d str, reference: &Spanned<String>, sink: &mut Sink) -> Option<Target<'d>> {
+    /// Finds what a reference under a key means, or says what is wrong with it.
+    fn resolve(
+        &self,
+        module: &'d str,
+        key: &str,
+        reference: &Spanned<String>,
+        sink: &mut Sink,
+    ) -> Option<Target<'d>> {
         let file = module_file(module);
         match self.matching(module, &reference.value) {
             [one] => return Some(*one),
             [] => {}
-            _ => {
+            several => {
+                if let Some(one) = self.only_one_acts(key, several) {
+                    return Some(one);
+                }
                 sink.error(
                     &file,
                     "E080",
@@ -139,12 +189,57 @@ impl<'d> ReferenceCollector<'d> {
                 sink.error(&file, "E080", reference.at, message).help(help);
                 None
             }
-            _ => {
+            several => {
+                if let Some(one) = self.only_one_acts(key, several) {
+                    return Some(one);
+                }
                 let message = format!("`{rest}` means more than one resource of module `{other}`");
                 sink.error(&file, "E080", reference.at, message).help("give the one that is meant an `id`");
                 None
             }
         }
+    }
+
+    /// Of several that have a name, the one that does something when it is notified: a package cannot, and
+    /// the service of its name can.
+    fn only_one_acts(&self, key: &str, several: &[Target<'d>]) -> Option<Target<'d>> {
+        let acts = |target: &&Target<'d>| {
+            let placed = self.placed(**target);
+            let hears = |placed: &Placed| {
+                target.handler || hears_notifications(&placed.resource.kind) || !placed.changed.is_empty()
+            };
+            placed.is_some_and(hears)
+        };
+        let mut acting = several.iter().filter(acts).filter(|_| key == "notify");
+        let one = acting.next().filter(|_| acting.next().is_none()).copied()?;
+        self.unmistakable(one).map(|_| one)
+    }
+
+    /// The id, or type and name, of a resource, where that means it alone.
+    fn unmistakable(&self, target: Target<'d>) -> Option<String> {
+        let resource = &self.placed(target)?.resource;
+        let name = resource.id.clone().unwrap_or_else(|| resource.label());
+        (self.matching(target.module, &name) == [target]).then_some(name)
+    }
+
+    fn placed(&self, target: Target<'d>) -> Option<&'d Placed> {
+        self.decls.get(target.module).and_then(|decl| member(decl, target.index))
+    }
+
+    /// Notes what a reference means whose words mean several resources.
+    fn note_meant(&mut self, from: Target<'d>, to: Target<'d>, reference: &Spanned<String>) {
+        let written = &reference.value;
+        let in_words = match from.module == to.module {
+            true => written.as_str(),
+            false => written.split_once('/').map_or(written.as_str(), |(_, rest)| rest),
+        };
+        if self.matching(to.module, in_words).len() < 2 {
+            return;
+        }
+        let Some(meant) = self.unmistakable(to) else { return };
+        let meant = if from.module == to.module { meant } else { format!("{}/{meant}", to.module) };
+        let (module, index) = (from.module.to_owned(), from.index);
+        self.meant.push(MeantTarget { module, index, written: written.clone(), meant });
     }
 
     fn unknown(&self, module: &str, reference: &Spanned<String>, sink: &mut Sink) {
@@ -293,7 +388,7 @@ impl<'d> ReferenceCollector<'d> {
             return;
         };
         let reference = Spanned { value: id.to_owned(), at };
-        let Some(target) = self.resolve(module, &reference, sink) else { return };
+        let Some(target) = self.resolve(module, "when", &reference, sink) else { return };
         if !notifiers.contains(&target) {
             sink.error(
                 &file,
