@@ -4,6 +4,7 @@
 //! event   -> suspect, due after DEBOUNCE, REST since the last look, and the back-off
 //! due     -> a partial run over all that are due: one at a time, never beside another run
 //! report  -> as declared: nothing to say; put right: a correction; failed: due again, ever later
+//! lost    -> a scan: all that are watched are suspects; scans one after the other are ever later (`Pace`)
 //! FREE corrections without QUIET between them -> contended: named, and put right ever less often
 //! ```
 //!
@@ -18,6 +19,8 @@ use converge::ResourceId;
 use model::collect::CollectInserting;
 use model::contention::MAX_CONTENTIONS;
 use model::{Action, Contention, Culprit, RunReport, Timestamp};
+
+use crate::pace::{Pace, doubled};
 
 /// How long after the first event a resource is looked at: edits come in several steps.
 pub const DEBOUNCE: Duration = Duration::from_millis(150);
@@ -74,7 +77,7 @@ struct Wound {
 impl Wound {
     /// The earliest time of the next look.
     fn not_before(&self, interval: Duration) -> Timestamp {
-        let doubled = |first: Duration, times: u32| first.saturating_mul(1 << times.min(20)).min(interval);
+        let doubled = |first: Duration, times: u32| doubled(first, times).min(interval);
         let contended = match self.corrections.checked_sub(FREE) {
             None | Some(0) => Duration::ZERO,
             Some(times) => doubled(CONTENDED_WAIT, times - 1),
@@ -109,6 +112,8 @@ pub struct Healing {
     wounds: BTreeMap<ResourceId, Wound>,
     /// Resources that only observe and were reported as changed.
     drifting: BTreeSet<ResourceId>,
+    /// When a scan after lost events is due.
+    scan: Pace,
     /// Scans after events were lost.
     scans: u64,
 }
@@ -116,17 +121,17 @@ pub struct Healing {
 impl Healing {
     /// Something may have been changed. `interval` is that of full runs.
     pub fn touched(&mut self, touched: Touched, now: Timestamp, interval: Duration) {
-        if touched.scan.is_some() {
-            self.scans += 1;
-        }
+        let scanned = match touched.scan {
+            Some(_) => self.scan_due(now, interval),
+            None => now,
+        };
         for id in touched.resources {
-            if self.suspects.contains_key(&id) {
-                continue;
-            }
             let rested = self.looked.get(&id).map_or(now, |looked| looked.plus(REST));
             let wounded = self.wounds.get(&id).map_or(now, |wound| wound.not_before(interval));
-            let due = now.plus(DEBOUNCE).max(rested).max(wounded);
-            self.suspects.insert(id, due);
+            let due = now.plus(DEBOUNCE).max(rested).max(wounded).max(scanned);
+            // What a scan would look at later is looked at now that an event names it.
+            let known = self.suspects.entry(id).or_insert(due);
+            *known = due.min(*known);
         }
         for (id, culprit) in touched.culprits {
             if let Some(wound) = self.wounds.get_mut(&id)
@@ -137,7 +142,15 @@ impl Healing {
         }
     }
 
-    /// When something is due: a look, or the end of a contention.
+    /// Events were lost: when everything that is watched is looked at.
+    fn scan_due(&mut self, now: Timestamp, interval: Duration) -> Timestamp {
+        if self.scan.due().is_none() {
+            self.scans += 1;
+        }
+        self.scan.ask(now, interval)
+    }
+
+    /// When the next look is due.
     pub fn next_due(&self) -> Option<Timestamp> {
         self.suspects.values().min().copied()
     }
@@ -161,12 +174,16 @@ impl Healing {
             .map(|(id, _)| id.clone())
             .collect_inserting();
         self.suspects.retain(|id, _| !due.contains(id));
+        if self.scan.due().is_some_and(|due| due <= now) {
+            self.scan.done();
+        }
         self.looking.clone_from(&due);
         due
     }
 
     /// A run over everything begins: it looks at every suspect.
     pub fn full_run_begins(&mut self) {
+        self.scan.done();
         self.looking = std::mem::take(&mut self.suspects).into_keys().collect_inserting();
     }
 
@@ -294,6 +311,7 @@ impl Healing {
         let times = self.suspects.values_mut().chain(self.looked.values_mut());
         let wounds = self.wounds.values_mut().flat_map(|wound| [&mut wound.since, &mut wound.last]);
         times.chain(wounds).for_each(|at| *at = at.minus(back));
+        self.scan.set_back(back);
     }
 }
 

@@ -11,6 +11,7 @@
 pub mod backoff;
 pub mod healing;
 pub mod io;
+pub mod pace;
 pub mod reboot;
 pub mod state;
 pub mod step;
@@ -19,6 +20,7 @@ pub mod work;
 
 pub use healing::{Healing, ScanCause, Touched};
 pub use io::{Identity, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored, RunOrder};
+pub use pace::Pace;
 pub use reboot::{RebootMark, RebootOutlook, RebootPlan};
 pub use state::{Adoption, LastRun};
 pub use step::Node;

@@ -1,0 +1,183 @@
+//! CNV-7: what happens again and again costs less each time: scans after lost events, looks at what only
+//! observes, runs that cannot be made, and facts about who changes a contended resource.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use std::collections::BTreeSet;
+use std::time::Duration;
+
+use common::{Bench, Release, START, report, run_of};
+use converge::{ResourceId, RunScope};
+use model::report::PartialRun;
+use model::{Action, ResourceReport, RunCounts, RunReport, Timestamp};
+use node::healing::DEBOUNCE;
+use node::pace::{FIRST, FORGOTTEN};
+use node::{NodeEffect, NodeInput, Pace, ScanCause, Touched};
+
+const STEP: Duration = Duration::from_millis(50);
+
+fn ids(names: &[&str]) -> BTreeSet<ResourceId> {
+    names.iter().map(|name| ResourceId::new("m", "file", name)).collect()
+}
+
+fn touched(names: &[&str]) -> NodeInput {
+    NodeInput::Touched(Touched { resources: ids(names), ..Touched::default() })
+}
+
+fn lost(names: &[&str]) -> NodeInput {
+    NodeInput::Touched(Touched {
+        resources: ids(names),
+        scan: Some(ScanCause::Overflow),
+        ..Touched::default()
+    })
+}
+
+/// What a run over some resources reports when each comes to this.
+fn found(looked: &BTreeSet<ResourceId>, action: Action) -> NodeInput {
+    let item = |id: &ResourceId| ResourceReport {
+        resource: id.to_string(),
+        action,
+        edit: None,
+        reason: None,
+        cause: None,
+        duration_ms: 0,
+    };
+    let count = u32::try_from(looked.len()).unwrap();
+    let of = |wanted: Action| if action == wanted { count } else { 0 };
+    let counts = RunCounts {
+        ok: of(Action::Ok),
+        changed: of(Action::Changed),
+        would_change: of(Action::WouldChange),
+        ..RunCounts::default()
+    };
+    let items = if action == Action::Ok { Vec::new() } else { looked.iter().map(item).collect() };
+    let partial = Some(PartialRun::Resources(count));
+    NodeInput::Ran(Box::new(RunReport { counts, items, partial, ..report(0, 0) }))
+}
+
+fn scope(effects: &[NodeEffect]) -> Option<BTreeSet<ResourceId>> {
+    match &run_of(effects)?.scope {
+        RunScope::Resources(ids) => Some(ids.clone()),
+        RunScope::All | RunScope::Tags(_) => None,
+    }
+}
+
+fn holding() -> Bench {
+    Bench::holding(&Release::new(1, START, &["base"]))
+}
+
+/// Time passes, with this input at each such time; what runs over suspects looked at. Each comes to `action`.
+fn looks(
+    bench: &mut Bench,
+    time: Duration,
+    every: Duration,
+    input: &dyn Fn() -> NodeInput,
+    action: Action,
+) -> Vec<BTreeSet<ResourceId>> {
+    let end = bench.now.plus(time);
+    let (mut looks, mut next) = (Vec::new(), bench.now);
+    while bench.now < end {
+        let mut effects = match bench.now >= next {
+            true => {
+                next = next.plus(every);
+                bench.give(input())
+            }
+            false => bench.pass(STEP),
+        };
+        while let Some(order) = run_of(&effects) {
+            effects = match &order.scope {
+                RunScope::Resources(looked) => {
+                    looks.push(looked.clone());
+                    bench.give(found(looked, action))
+                }
+                RunScope::All | RunScope::Tags(_) => bench.give(NodeInput::Ran(Box::new(report(0, 1)))),
+            };
+        }
+    }
+    looks
+}
+
+#[test]
+fn lost_events_one_after_the_other_lead_to_scans_ever_later() {
+    let mut bench = holding();
+    let scans = looks(
+        &mut bench,
+        Duration::from_secs(10),
+        Duration::from_secs(1),
+        &|| lost(&["a", "b", "c"]),
+        Action::Ok,
+    );
+    assert!((2..=5).contains(&scans.len()), "{} scans in ten seconds", scans.len());
+    let waits = usize::try_from(bench.node.scans()).unwrap() - scans.len();
+    assert!(waits <= 1, "{waits} scans wait");
+}
+
+#[test]
+fn a_hand_edit_is_looked_at_at_once_while_a_scan_waits() {
+    let mut bench = holding();
+    let flood = || lost(&["a", "b", "c"]);
+    looks(&mut bench, Duration::from_secs(20), Duration::from_secs(1), &flood, Action::Ok);
+    // A scan waits now, for many seconds; and nothing was looked at of late.
+    looks(&mut bench, Duration::from_secs(2), Duration::from_secs(60), &flood, Action::Ok);
+    let mut effects = bench.give(touched(&["b"]));
+    let began = bench.now;
+    while scope(&effects).is_none() {
+        assert!(bench.now.since(began) <= DEBOUNCE, "the edit waits for the scan");
+        effects = bench.pass(STEP);
+    }
+    assert_eq!(scope(&effects), Some(ids(&["b"])));
+}
+
+#[test]
+fn scans_are_quick_again_after_a_quiet_time() {
+    let mut bench = holding();
+    let flood = || lost(&["a"]);
+    looks(&mut bench, Duration::from_secs(30), Duration::from_secs(1), &flood, Action::Ok);
+    looks(&mut bench, Duration::from_secs(1300), Duration::from_secs(5000), &|| touched(&[]), Action::Ok);
+    let second = Duration::from_secs(1);
+    let scans = looks(&mut bench, second * 4, second, &flood, Action::Ok);
+    assert!(scans.len() >= 2, "it waits as if events were still lost: {} scans", scans.len());
+}
+
+const LONGEST: Duration = Duration::from_secs(30);
+
+fn at(millis: i64) -> Timestamp {
+    Timestamp(millis)
+}
+
+#[test]
+fn a_hundred_requests_in_a_second_are_done_once_or_twice_and_none_is_forgotten() {
+    let mut pace = Pace::default();
+    let (mut done, mut asked_last, mut done_last) = (0, 0, 0);
+    for millis in 0..60_000 {
+        if millis % 10 == 0 && millis < 1000 {
+            pace.ask(at(millis), LONGEST);
+            asked_last = millis;
+        }
+        if pace.due().is_some_and(|due| due <= at(millis)) {
+            pace.done();
+            (done, done_last) = (done + 1, millis);
+        }
+    }
+    assert!((2..=3).contains(&done), "{done}");
+    assert!(done_last > asked_last, "the last request was forgotten");
+}
+
+#[test]
+fn waits_double_up_to_the_longest_and_are_forgotten_after_a_quiet_time() {
+    let mut pace = Pace::default();
+    let mut now = at(0);
+    let mut waits = Vec::new();
+    for _ in 0..8 {
+        let due = pace.ask(now, LONGEST);
+        waits.push(due.since(now).as_secs());
+        now = due;
+        pace.done();
+    }
+    assert_eq!(waits, [0, 1, 2, 4, 8, 16, 30, 30]);
+    now = now.plus(FORGOTTEN + Duration::from_secs(1));
+    assert_eq!(pace.ask(now, LONGEST), now);
+    pace.done();
+    assert_eq!(pace.ask(now, LONGEST).since(now), FIRST);
+}
