@@ -32,6 +32,8 @@ pub const FREE: u32 = 3;
 pub const CONTENDED_WAIT: Duration = Duration::from_secs(1);
 /// The wait after a resource could not be put right; it doubles with each time.
 pub const FAILED_WAIT: Duration = Duration::from_secs(1);
+/// The wait after a resource that only observes was found changed; it doubles with each time.
+pub const OBSERVED_WAIT: Duration = Duration::from_secs(1);
 /// A resource that nothing changed for so long, and for twice its wait, is not contended any more.
 pub const QUIET: Duration = Duration::from_secs(600);
 
@@ -64,11 +66,13 @@ pub enum HealingNews {
     Report,
 }
 
-/// A resource that was put right, or could not be, of late.
+/// A resource that was put right, could not be, or was only observed to be changed, of late.
 #[derive(Clone, Debug, Default)]
 struct Wound {
     corrections: u32,
     failures: u32,
+    /// How often it was found changed and left as it was.
+    observed: u32,
     since: Timestamp,
     last: Timestamp,
     culprit: Option<Culprit>,
@@ -86,7 +90,11 @@ impl Wound {
             0 => Duration::ZERO,
             times => doubled(FAILED_WAIT, times - 1),
         };
-        self.last.plus(contended.max(failed))
+        let observed = match self.observed {
+            0 => Duration::ZERO,
+            times => doubled(OBSERVED_WAIT, times - 1),
+        };
+        self.last.plus(contended.max(failed).max(observed))
     }
 
     fn is_contended(&self) -> bool {
@@ -219,6 +227,7 @@ impl Healing {
                     self.corrected(id, now, interval);
                 }
                 Some(Action::WouldChange | Action::Unknown) if report.paused.is_none() => {
+                    self.observed(id.clone(), now, interval);
                     if self.drifting.insert(id) {
                         news = HealingNews::Report;
                     }
@@ -260,11 +269,23 @@ impl Healing {
         news
     }
 
-    fn corrected(&mut self, id: ResourceId, now: Timestamp, interval: Duration) {
+    /// What is known of a resource that was changed again.
+    fn wound(&mut self, id: ResourceId, now: Timestamp, interval: Duration) -> &mut Wound {
         let wound = self.wounds.entry(id).or_insert_with(|| Wound::began(now));
         if now > wound.heals_at(interval) {
             *wound = Wound::began(now);
         }
+        wound
+    }
+
+    fn observed(&mut self, id: ResourceId, now: Timestamp, interval: Duration) {
+        let wound = self.wound(id, now, interval);
+        wound.observed = wound.observed.saturating_add(1);
+        wound.last = now;
+    }
+
+    fn corrected(&mut self, id: ResourceId, now: Timestamp, interval: Duration) {
+        let wound = self.wound(id, now, interval);
         wound.corrections = wound.corrections.saturating_add(1);
         wound.failures = 0;
         wound.last = now;

@@ -140,6 +140,15 @@ fn scans_are_quick_again_after_a_quiet_time() {
     assert!(scans.len() >= 2, "it waits as if events were still lost: {} scans", scans.len());
 }
 
+#[test]
+fn what_only_observes_and_is_written_all_the_time_is_looked_at_a_handful_of_times() {
+    let mut bench = holding();
+    let minute = Duration::from_secs(60);
+    let runs =
+        looks(&mut bench, minute, Duration::from_millis(100), &|| touched(&["a"]), Action::WouldChange);
+    assert!((3..=8).contains(&runs.len()), "{} runs in a minute", runs.len());
+}
+
 const LONGEST: Duration = Duration::from_secs(30);
 
 fn at(millis: i64) -> Timestamp {

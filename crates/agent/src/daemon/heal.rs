@@ -56,6 +56,9 @@ pub(super) fn healed(
     }
     let before = local.shown().last_run;
     let view = LastRunView::after(before.as_deref(), &run.report, run.resources);
-    local.healed(view);
+    // What is changed all the time and only observed is no reason to write the same again.
+    if before.is_none_or(|before| !before.tells_the_same(&view)) {
+        local.healed(view);
+    }
     NodeInput::Ran(Box::new(run.report))
 }
