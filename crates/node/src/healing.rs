@@ -30,7 +30,7 @@ pub const REST: Duration = Duration::from_secs(1);
 pub const FREE: u32 = 3;
 /// The wait before the first correction that is not made at once; it doubles with each.
 pub const CONTENDED_WAIT: Duration = Duration::from_secs(1);
-/// The wait after a resource could not be put right; it doubles with each time.
+/// The wait after a resource could not be put right, or a run not be made; it doubles with each time.
 pub const FAILED_WAIT: Duration = Duration::from_secs(1);
 /// The wait after a resource that only observes was found changed; it doubles with each time.
 pub const OBSERVED_WAIT: Duration = Duration::from_secs(1);
@@ -120,6 +120,10 @@ pub struct Healing {
     wounds: BTreeMap<ResourceId, Wound>,
     /// Resources that only observe and were reported as changed.
     drifting: BTreeSet<ResourceId>,
+    /// Runs in a row that could not be made.
+    failed_runs: u32,
+    /// Until when no run over suspects is tried again.
+    held_until: Option<Timestamp>,
     /// When a scan after lost events is due.
     scan: Pace,
     /// Scans after events were lost.
@@ -160,7 +164,8 @@ impl Healing {
 
     /// When the next look is due.
     pub fn next_due(&self) -> Option<Timestamp> {
-        self.suspects.values().min().copied()
+        let first = self.suspects.values().min().copied()?;
+        Some(self.held_until.map_or(first, |held| first.max(held)))
     }
 
     /// When the next contention is over if nothing happens.
@@ -197,6 +202,7 @@ impl Healing {
 
     /// The run that began last ended with this report.
     pub fn ended(&mut self, report: &RunReport, now: Timestamp, interval: Duration) -> HealingNews {
+        (self.failed_runs, self.held_until) = (0, None);
         let looking = std::mem::take(&mut self.looking);
         let mut news = HealingNews::Nothing;
         let mut found: BTreeMap<&str, Action> = BTreeMap::new();
@@ -291,11 +297,14 @@ impl Healing {
         wound.last = now;
     }
 
-    /// The run that began last could not be made: its suspects stay suspects.
+    /// The run that began last could not be made: its suspects stay suspects, and the next is tried ever
+    /// later.
     pub fn failed(&mut self, now: Timestamp, interval: Duration) {
-        let due = now.plus(FAILED_WAIT.min(interval));
+        let wait = doubled(FAILED_WAIT, self.failed_runs).min(interval);
+        self.failed_runs = self.failed_runs.saturating_add(1);
+        self.held_until = Some(now.plus(wait));
         for id in std::mem::take(&mut self.looking) {
-            self.suspects.entry(id).or_insert(due);
+            self.suspects.entry(id).or_insert(now);
         }
     }
 
@@ -332,6 +341,7 @@ impl Healing {
         let times = self.suspects.values_mut().chain(self.looked.values_mut());
         let wounds = self.wounds.values_mut().flat_map(|wound| [&mut wound.since, &mut wound.last]);
         times.chain(wounds).for_each(|at| *at = at.minus(back));
+        self.held_until = self.held_until.map(|at| at.minus(back));
         self.scan.set_back(back);
     }
 }

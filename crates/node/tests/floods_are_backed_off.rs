@@ -149,6 +149,34 @@ fn what_only_observes_and_is_written_all_the_time_is_looked_at_a_handful_of_time
     assert!((3..=8).contains(&runs.len()), "{} runs in a minute", runs.len());
 }
 
+#[test]
+fn runs_that_cannot_be_made_are_tried_ever_later() {
+    let mut bench = holding();
+    bench.give(touched(&["a"]));
+    let (mut waits, mut began) = (Vec::new(), bench.now);
+    let mut effects = Vec::new();
+    while waits.len() < 8 {
+        if let Some(order) = run_of(&effects) {
+            let healing = matches!(order.scope, RunScope::Resources(_));
+            if !healing {
+                // The interval's own run looks at everything: the rest would be of another kind.
+                break;
+            }
+            waits.push(bench.now.since(began));
+            began = bench.now;
+            bench.give(NodeInput::RunFailed("no memory".to_owned()));
+            // More of the same is no reason to hurry.
+            effects = bench.give(touched(&["a", "b"]));
+            continue;
+        }
+        effects = bench.pass(STEP);
+    }
+    assert!(waits.len() >= 6, "{waits:?}");
+    for (before, next) in waits[1..].iter().zip(&waits[2..]) {
+        assert!(*next >= *before * 2 - STEP * 4, "{waits:?}");
+    }
+}
+
 const LONGEST: Duration = Duration::from_secs(30);
 
 fn at(millis: i64) -> Timestamp {
