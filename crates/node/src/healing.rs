@@ -351,16 +351,3 @@ impl Wound {
         Wound { since: now, last: now, ..Wound::default() }
     }
 }
-
-/// Whether two lists of contentions tell people the same: how often and how long changes by itself.
-pub fn tell_the_same(before: &[Contention], now: &[Contention]) -> bool {
-    before.len() == now.len()
-        && before.iter().zip(now).all(|(before, now)| {
-            let culprits = match (&before.culprit, &now.culprit) {
-                (None, None) => true,
-                (Some(before), Some(now)) => before.is_like(now),
-                _ => false,
-            };
-            before.resource == now.resource && before.since == now.since && culprits
-        })
-}

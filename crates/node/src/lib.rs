@@ -15,6 +15,7 @@ pub mod pace;
 pub mod reboot;
 pub mod state;
 pub mod step;
+pub mod told;
 pub mod witness;
 pub mod work;
 

@@ -4,15 +4,17 @@
 
 mod common;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use common::{Bench, Release, START, report, run_of};
+use common::{Bench, Release, START, facts, report, run_of, warnings};
 use converge::{ResourceId, RunScope};
+use model::log::FactBody;
 use model::report::PartialRun;
-use model::{Action, ResourceReport, RunCounts, RunReport, Timestamp};
-use node::healing::DEBOUNCE;
+use model::{Action, Contention, Culprit, ResourceReport, RunCounts, RunReport, Timestamp};
+use node::healing::{DEBOUNCE, FREE};
 use node::pace::{FIRST, FORGOTTEN};
+use node::told::{CULPRIT_TOLD_EVERY, ToldContentions};
 use node::{NodeEffect, NodeInput, Pace, ScanCause, Touched};
 
 const STEP: Duration = Duration::from_millis(50);
@@ -31,6 +33,12 @@ fn lost(names: &[&str]) -> NodeInput {
         scan: Some(ScanCause::Overflow),
         ..Touched::default()
     })
+}
+
+fn by(name: &str, program: &str) -> NodeInput {
+    let culprit = Culprit { pid: 7, program: Some(program.to_owned()), unit: None };
+    let culprits: BTreeMap<_, _> = ids(&[name]).into_iter().map(|id| (id, culprit.clone())).collect();
+    NodeInput::Touched(Touched { culprits, ..Touched::default() })
 }
 
 /// What a run over some resources reports when each comes to this.
@@ -175,6 +183,55 @@ fn runs_that_cannot_be_made_are_tried_ever_later() {
     for (before, next) in waits[1..].iter().zip(&waits[2..]) {
         assert!(*next >= *before * 2 - STEP * 4, "{waits:?}");
     }
+}
+
+#[test]
+fn who_fights_is_told_seldom_however_many_they_are() {
+    let mut bench = holding();
+    looks(&mut bench, Duration::from_secs(20), STEP * 2, &|| touched(&["a"]), Action::Changed);
+    assert!(bench.node.contentions()[0].corrections > FREE);
+    let (mut told, mut warned) = (0, 0);
+    for number in 0..100 {
+        let program = if number % 2 == 0 { "/usr/bin/one" } else { "/usr/bin/other" };
+        let mut effects = bench.give(by("a", program));
+        effects.extend(bench.pass(Duration::from_millis(550)));
+        told += facts(&effects).iter().filter(|fact| matches!(fact, FactBody::Contended { .. })).count();
+        warned += warnings(&effects).iter().filter(|text| text.contains("again and again")).count();
+    }
+    assert!((1..=2).contains(&told) && warned <= 2, "{told} facts and {warned} warnings in a minute");
+    let shown = bench.node.contentions()[0].culprit.clone().unwrap();
+    assert_eq!(shown.program.as_deref(), Some("/usr/bin/other"), "status shows the newest all the same");
+}
+
+fn contention(resource: &str, corrections: u32, program: Option<&str>) -> Contention {
+    let culprit = |program: &str| Culprit { pid: corrections, program: Some(program.to_owned()), unit: None };
+    Contention {
+        resource: resource.to_owned(),
+        since: Timestamp(0),
+        corrections,
+        wait_secs: u64::from(corrections),
+        culprit: program.map(culprit),
+    }
+}
+
+#[test]
+fn a_new_contention_is_told_alone_a_first_name_at_once_and_another_later() {
+    let mut told = ToldContentions::default();
+    assert_eq!(told.news(&[], Timestamp(0)), None);
+    let a = contention("a", 4, None);
+    assert_eq!(told.news(std::slice::from_ref(&a), Timestamp(0)), Some(vec![&a]));
+    told.told(&[a], Timestamp(0));
+    let both = [contention("a", 5, None), contention("b", 4, Some("x"))];
+    assert_eq!(told.news(&both, Timestamp(1)), Some(vec![&both[1]]), "counters are no news");
+    told.told(&both, Timestamp(1));
+    let named = [contention("a", 6, Some("x")), contention("b", 5, Some("x"))];
+    assert_eq!(told.news(&named, Timestamp(2)), Some(vec![&named[0]]));
+    told.told(&named, Timestamp(2));
+    let other = [contention("a", 7, Some("y")), contention("b", 6, Some("x"))];
+    assert_eq!(told.news(&other, Timestamp(3)), None);
+    let later = Timestamp(2).plus(CULPRIT_TOLD_EVERY);
+    assert_eq!(told.news(&other, later), Some(vec![&other[0]]));
+    assert_eq!(told.news(&other[1..], Timestamp(3)), Some(Vec::new()), "one has ended");
 }
 
 const LONGEST: Duration = Duration::from_secs(30);
