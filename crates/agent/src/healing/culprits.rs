@@ -65,6 +65,11 @@ impl CulpritWatches {
     }
 
     fn open(&mut self, path: String, entries: BTreeMap<String, BTreeSet<ResourceId>>) {
+        // Opening a directory that may not answer may never end; nothing in it is healed by events anyway.
+        let kinds = &self.shared.kinds;
+        if kinds.mount_of_directory(&kinds.mounts_that_may_hang(), &path).is_some() {
+            return;
+        }
         let directory = self.shared.host.directory_to_watch(&path);
         // One that is not there has no writers.
         let Ok(directory) = directory else { return };

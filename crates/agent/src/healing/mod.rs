@@ -26,6 +26,7 @@ use converge::{Desired, ResourceId, WatchPlan};
 use host::Host;
 use model::{Contention, Culprit};
 use node::{ScanCause, Touched};
+use providers::Kinds;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::events::DaemonHandle;
@@ -37,12 +38,12 @@ pub use view::WatchView;
 const ESTABLISH: Duration = Duration::from_secs(10);
 
 /// The watch over the host. Cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct HostWatch(Arc<WatchShared>);
 
-#[derive(Debug)]
 struct WatchShared {
     host: Arc<Host>,
+    kinds: Arc<Kinds>,
     daemon: DaemonHandle,
     wanted: Mutex<WantedWatch>,
     /// `wanted` changed.
@@ -67,9 +68,10 @@ impl HostWatch {
     ///
     /// # Errors
     /// When the kernel has no descriptor or thread for it.
-    pub(crate) fn start(host: Arc<Host>, daemon: DaemonHandle) -> std::io::Result<HostWatch> {
+    pub(crate) fn start(kinds: Arc<Kinds>, daemon: DaemonHandle) -> std::io::Result<HostWatch> {
         let shared = Arc::new(WatchShared {
-            host,
+            host: kinds.host().clone(),
+            kinds,
             daemon,
             wanted: Mutex::default(),
             changed: Condvar::new(),

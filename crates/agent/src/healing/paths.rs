@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::sync::mpsc::Sender;
 use std::time::Duration;
 
-use converge::kinds::mount::{self, KernelMount};
+use converge::kinds::mount::KernelMount;
 use converge::{DirectoryInterest, ResourceId, WatchPlan};
 use host::{DirectoryEvents, PathEvent, PathWatch, PathWatchError, WatchId};
 use model::collect::CollectInserting;
@@ -206,7 +206,7 @@ impl PathWatcher {
                 Err(error) => failed.note(&error),
             }
         }
-        let mounts = self.remote_mounts();
+        let mounts = self.shared.kinds.mounts_that_may_hang();
         for (path, interest) in plan.directories() {
             self.watch_directory(path, interest, &mounts, touched, &mut failed);
         }
@@ -221,7 +221,7 @@ impl PathWatcher {
     fn watch_tree(&mut self, path: &str, touched: &mut BTreeSet<ResourceId>) {
         let plan = self.plan.clone();
         plan.of_tree(path, touched);
-        let mounts = self.remote_mounts();
+        let mounts = self.shared.kinds.mounts_that_may_hang();
         let mut failed = FailedWatches::default();
         for path in plan.tree(path) {
             if let Some(interest) = plan.interest(path) {
@@ -246,7 +246,8 @@ impl PathWatcher {
         failed: &mut FailedWatches,
     ) {
         let Some(watch) = &self.watch else { return failed.count += 1 };
-        if mount::is_remote(mounts, path) {
+        // Opening a directory there may never end, and every other one would be watched no more.
+        if self.shared.kinds.mount_of_directory(mounts, path).is_some() {
             failed.count += 1;
             failed.problem = Some(format!("{path} is on a file system of another machine, or of a program"));
             return self.forget(path);
@@ -289,14 +290,6 @@ impl PathWatcher {
                 watch.remove(id);
             }
         }
-    }
-
-    /// File systems that may not answer: they are not looked at, and tell nothing of other machines.
-    fn remote_mounts(&self) -> Vec<KernelMount> {
-        if self.shared.host.rooted() {
-            return Vec::new();
-        }
-        std::fs::read_to_string(MOUNTS).map(|text| mount::kernel_mounts(&text)).unwrap_or_default()
     }
 
     fn take_events(&mut self, touched: &mut BTreeSet<ResourceId>) -> Option<ScanCause> {
