@@ -87,15 +87,19 @@ impl CulpritWatches {
     pub(super) fn drain(&mut self) {
         let mut found: BTreeMap<ResourceId, Culprit> = BTreeMap::new();
         for directory in self.directories.values() {
-            directory.watch.drain(|name, writer| {
-                for id in directory.entries.get(name).into_iter().flatten() {
-                    let culprit = culprit(&writer);
-                    // A process that had ended says less than one that was there.
-                    if culprit.program.is_some() || !found.contains_key(id) {
-                        found.insert(id.clone(), culprit);
+            let entries = &directory.entries;
+            directory.watch.drain(
+                |name| entries.contains_key(name),
+                |name, writer| {
+                    for id in entries.get(name).into_iter().flatten() {
+                        let culprit = culprit(writer);
+                        // A process that had ended says less than one that was there.
+                        if culprit.program.is_some() || !found.contains_key(id) {
+                            found.insert(id.clone(), culprit);
+                        }
                     }
-                }
-            });
+                },
+            );
         }
         found.retain(|id, culprit| match self.named.get(id) {
             Some(known) => !known.is_like(culprit) && (culprit.program.is_some() || known.program.is_none()),
