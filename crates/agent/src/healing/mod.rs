@@ -87,18 +87,22 @@ impl HostWatch {
         Ok(HostWatch(shared))
     }
 
-    /// Watches what is desired instead of what it was; returns when that is so.
+    /// Watches what is desired instead of what it was, and tries again what could not be watched; returns
+    /// when that is so.
     pub(crate) fn follow(&self, desired: &Desired) {
         let accounts = self.0.host.accounts().ok();
         let home = |user: &str| Some(accounts.as_ref()?.user(user)?.home);
         let plan = WatchPlan::of(desired, &home);
         let (established, watched) = channel();
+        // A limit may have been raised, or a file system come that was away.
+        let try_again = lock(&self.0.view).unwatched > 0;
         {
             let mut wanted = lock(&self.0.wanted);
-            if *wanted.plan == plan {
-                return;
+            match *wanted.plan == plan {
+                true if try_again => {}
+                true => return,
+                false => wanted.plan = Arc::new(plan),
             }
-            wanted.plan = Arc::new(plan);
             wanted.established = Some(established);
         }
         self.0.wake();
