@@ -14,6 +14,7 @@
 mod culprits;
 mod paths;
 mod units;
+mod unwatched;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};

@@ -17,8 +17,8 @@ use node::{Pace, ScanCause};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::culprits::CulpritWatches;
+use super::unwatched::UnwatchedDirectories;
 use super::{WatchShared, lock};
-use crate::render::chain;
 
 /// The most directories that are watched.
 const MAX_DIRECTORIES: usize = 20_000;
@@ -305,6 +305,7 @@ impl PathWatcher {
                 self.forget(path);
                 self.watches.entry(id).or_default().insert(path.to_owned());
                 self.by_path.insert(path.to_owned(), id);
+                self.culprits.replaced(path);
                 self.plan.of_tree(path, touched);
             }
             // When it comes, the directory above tells.
@@ -376,40 +377,6 @@ impl PathWatcher {
                 *before = now;
                 self.plan.of_parameter(path, touched);
             }
-        }
-    }
-}
-
-/// Directories of the plan that are there and not watched, and why.
-#[derive(Default)]
-struct UnwatchedDirectories {
-    paths: BTreeSet<String>,
-    /// The kernel parameter whose limit is reached.
-    limit: Option<String>,
-    problem: Option<String>,
-}
-
-impl UnwatchedDirectories {
-    fn add(&mut self, path: &str) {
-        self.paths.insert(path.to_owned());
-    }
-
-    fn add_for(&mut self, path: &str, why: String) {
-        self.problem = Some(why);
-        self.add(path);
-    }
-
-    fn explain(&mut self, error: &PathWatchError) {
-        match error {
-            PathWatchError::Limit(limit) => self.limit = Some(limit.parameter().to_owned()),
-            other => self.problem = Some(chain(other)),
-        }
-    }
-
-    /// It is watched, or not there.
-    fn remove(&mut self, path: &str) {
-        if self.paths.remove(path) && self.paths.is_empty() {
-            (self.limit, self.problem) = (None, None);
         }
     }
 }
