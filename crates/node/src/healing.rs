@@ -5,7 +5,7 @@
 //! due     -> a partial run over all that are due: one at a time, never beside another run
 //! report  -> as declared: nothing to say; put right: a correction; failed: due again, ever later
 //! lost    -> a scan: all that are watched are suspects; scans one after the other are ever later (`Pace`)
-//! FREE corrections without QUIET between them -> contended: named, and put right ever less often
+//! IMMEDIATE_CORRECTIONS without QUIET between them -> contended: named, and put right ever less often
 //! ```
 //!
 //! A value: time is an argument. Invariants: a suspect stays one until a run looked at it; what a full run
@@ -26,8 +26,8 @@ use crate::pace::{Pace, doubled};
 pub const DEBOUNCE: Duration = Duration::from_millis(150);
 /// The least time between two looks at one resource: what changes all the time costs little.
 pub const REST: Duration = Duration::from_secs(1);
-/// So many corrections are made at once; from then on the resource is contended.
-pub const FREE: u32 = 3;
+/// So many corrections are made at once; with the last of them the resource is contended.
+pub const IMMEDIATE_CORRECTIONS: u32 = 4;
 /// The wait before the first correction that is not made at once; it doubles with each.
 pub const CONTENDED_WAIT: Duration = Duration::from_secs(1);
 /// The wait after a resource could not be put right, or a run not be made; it doubles with each time.
@@ -42,19 +42,10 @@ pub const QUIET: Duration = Duration::from_secs(600);
 pub struct Touched {
     /// The resources to look at.
     pub resources: BTreeSet<ResourceId>,
-    /// Events were lost, and these are all that are watched.
-    pub scan: Option<ScanCause>,
+    /// Those to look at because events were lost: all that the events may have been of.
+    pub unheard: BTreeSet<ResourceId>,
     /// Who changed a resource.
     pub culprits: BTreeMap<ResourceId, Culprit>,
-}
-
-/// Why everything that is watched is looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScanCause {
-    /// The kernel's queue of events was full.
-    Overflow,
-    /// systemd was not heard for a while.
-    UnitsUnheard,
 }
 
 /// What is worth knowing of a run over suspects.
@@ -82,9 +73,9 @@ impl Wound {
     /// The earliest time of the next look.
     fn not_before(&self, interval: Duration) -> Timestamp {
         let doubled = |first: Duration, times: u32| doubled(first, times).min(interval);
-        let contended = match self.corrections.checked_sub(FREE) {
-            None | Some(0) => Duration::ZERO,
-            Some(times) => doubled(CONTENDED_WAIT, times - 1),
+        let contended = match self.corrections.checked_sub(IMMEDIATE_CORRECTIONS) {
+            None => Duration::ZERO,
+            Some(times) => doubled(CONTENDED_WAIT, times),
         };
         let failed = match self.failures {
             0 => Duration::ZERO,
@@ -98,7 +89,7 @@ impl Wound {
     }
 
     fn is_contended(&self) -> bool {
-        self.corrections > FREE
+        self.corrections >= IMMEDIATE_CORRECTIONS
     }
 
     /// When it is forgotten, if nothing happens.
@@ -133,17 +124,14 @@ pub struct Healing {
 impl Healing {
     /// Something may have been changed. `interval` is that of full runs.
     pub fn touched(&mut self, touched: Touched, now: Timestamp, interval: Duration) {
-        let scanned = match touched.scan {
-            Some(_) => self.scan_due(now, interval),
-            None => now,
-        };
         for id in touched.resources {
-            let rested = self.looked.get(&id).map_or(now, |looked| looked.plus(REST));
-            let wounded = self.wounds.get(&id).map_or(now, |wound| wound.not_before(interval));
-            let due = now.plus(DEBOUNCE).max(rested).max(wounded).max(scanned);
-            // What a scan would look at later is looked at now that an event names it.
-            let known = self.suspects.entry(id).or_insert(due);
-            *known = due.min(*known);
+            self.suspect(id, now, now, interval);
+        }
+        if !touched.unheard.is_empty() {
+            let scan = self.scan_due(now, interval);
+            for id in touched.unheard {
+                self.suspect(id, scan, now, interval);
+            }
         }
         for (id, culprit) in touched.culprits {
             if let Some(wound) = self.wounds.get_mut(&id)
@@ -154,7 +142,17 @@ impl Healing {
         }
     }
 
-    /// Events were lost: when everything that is watched is looked at.
+    /// To be looked at, and not before a time.
+    fn suspect(&mut self, id: ResourceId, not_before: Timestamp, now: Timestamp, interval: Duration) {
+        let rested = self.looked.get(&id).map_or(now, |looked| looked.plus(REST));
+        let wounded = self.wounds.get(&id).map_or(now, |wound| wound.not_before(interval));
+        let due = now.plus(DEBOUNCE).max(rested).max(wounded).max(not_before);
+        // What a scan would look at later is looked at now that an event names it.
+        let known = self.suspects.entry(id).or_insert(due);
+        *known = due.min(*known);
+    }
+
+    /// Events were lost: when what they may have been of is looked at.
     fn scan_due(&mut self, now: Timestamp, interval: Duration) -> Timestamp {
         if self.scan.due().is_none() {
             self.scans += 1;

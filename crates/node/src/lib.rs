@@ -19,7 +19,7 @@ pub mod told;
 pub mod witness;
 pub mod work;
 
-pub use healing::{Healing, ScanCause, Touched};
+pub use healing::{Healing, Touched};
 pub use io::{Identity, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored, RunOrder};
 pub use pace::Pace;
 pub use reboot::{RebootMark, RebootOutlook, RebootPlan};

@@ -12,10 +12,10 @@ use converge::{ResourceId, RunScope};
 use model::log::FactBody;
 use model::report::PartialRun;
 use model::{Action, Contention, Culprit, ResourceReport, RunCounts, RunReport, Timestamp};
-use node::healing::{DEBOUNCE, FREE};
+use node::healing::{DEBOUNCE, IMMEDIATE_CORRECTIONS};
 use node::pace::{FIRST, FORGOTTEN};
 use node::told::{CULPRIT_TOLD_EVERY, ToldContentions};
-use node::{NodeEffect, NodeInput, Pace, ScanCause, Touched};
+use node::{NodeEffect, NodeInput, Pace, Touched};
 
 const STEP: Duration = Duration::from_millis(50);
 
@@ -28,11 +28,7 @@ fn touched(names: &[&str]) -> NodeInput {
 }
 
 fn lost(names: &[&str]) -> NodeInput {
-    NodeInput::Touched(Touched {
-        resources: ids(names),
-        scan: Some(ScanCause::Overflow),
-        ..Touched::default()
-    })
+    NodeInput::Touched(Touched { unheard: ids(names), ..Touched::default() })
 }
 
 fn by(name: &str, program: &str) -> NodeInput {
@@ -189,7 +185,7 @@ fn runs_that_cannot_be_made_are_tried_ever_later() {
 fn who_fights_is_told_seldom_however_many_they_are() {
     let mut bench = holding();
     looks(&mut bench, Duration::from_secs(20), STEP * 2, &|| touched(&["a"]), Action::Changed);
-    assert!(bench.node.contentions()[0].corrections > FREE);
+    assert!(bench.node.contentions()[0].corrections >= IMMEDIATE_CORRECTIONS);
     let (mut told, mut warned) = (0, 0);
     for number in 0..100 {
         let program = if number % 2 == 0 { "/usr/bin/one" } else { "/usr/bin/other" };

@@ -26,7 +26,7 @@ use std::time::Duration;
 use converge::{Desired, ResourceId, WatchPlan};
 use host::Host;
 use model::{Contention, Culprit};
-use node::{ScanCause, Touched};
+use node::Touched;
 use providers::Kinds;
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -149,13 +149,22 @@ impl WatchShared {
     }
 
     /// Resources may have been changed.
-    fn touch(&self, resources: BTreeSet<ResourceId>, scan: Option<ScanCause>) {
-        if resources.is_empty() {
+    fn touch(&self, resources: BTreeSet<ResourceId>) {
+        self.tell(Touched { resources, ..Touched::default() });
+    }
+
+    /// Resources may have been changed, as events were lost.
+    fn touch_unheard(&self, resources: BTreeSet<ResourceId>) {
+        self.tell(Touched { unheard: resources, ..Touched::default() });
+    }
+
+    fn tell(&self, new: Touched) {
+        if new.resources.is_empty() && new.unheard.is_empty() {
             return;
         }
         let mut touched = lock(&self.touched);
-        touched.resources.extend(resources);
-        touched.scan = touched.scan.or(scan);
+        touched.resources.extend(new.resources);
+        touched.unheard.extend(new.unheard);
         drop(touched);
         self.daemon.touched();
     }

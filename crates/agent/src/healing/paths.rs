@@ -13,7 +13,7 @@ use converge::{DirectoryInterest, ResourceId, WatchPlan};
 use host::{DirectoryEvents, PathEvent, PathWatch, PathWatchError, WatchId};
 use model::Timestamp;
 use model::collect::CollectInserting;
-use node::{Pace, ScanCause};
+use node::Pace;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::culprits::CulpritWatches;
@@ -115,13 +115,12 @@ impl PathWatcher {
             };
             self.take_wanted();
             let mut touched = BTreeSet::new();
-            let mut scan = None;
             // Who wrote is asked first: the process may end at any moment.
             if woken.contains(&WakeSource::Culprits) {
                 self.culprits.drain();
             }
             if woken.contains(&WakeSource::Paths) {
-                scan = self.take_events(&mut touched);
+                self.take_events(&mut touched);
             }
             if woken.contains(&WakeSource::Mounts) {
                 self.plan.of_mounts(&mut touched);
@@ -137,7 +136,7 @@ impl PathWatcher {
             if self.parameters_due.is_some_and(|due| due <= Instant::now()) {
                 self.read_parameters(&mut touched);
             }
-            self.shared.touch(touched, scan);
+            self.shared.touch(touched);
         }
     }
 
@@ -192,7 +191,7 @@ impl PathWatcher {
             self.watch_all(&mut touched);
             // Who waits looks at everything next.
             if established.send(()).is_err() {
-                self.shared.touch(touched, None);
+                self.shared.touch(touched);
             }
         }
         self.culprits.follow(&culprits, &self.plan);
@@ -218,7 +217,7 @@ impl PathWatcher {
         self.watch_all(&mut touched);
         // Who waits looks at everything next; else it is looked at once more.
         if established.is_none_or(|established| established.send(()).is_err()) {
-            self.shared.touch(self.plan.resources().iter().cloned().collect_inserting(), None);
+            self.shared.touch(self.plan.resources().iter().cloned().collect_inserting());
         }
         let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let (plan, parameters) = (&self.plan, self.parameters.len());
@@ -333,10 +332,10 @@ impl PathWatcher {
         }
     }
 
-    fn take_events(&mut self, touched: &mut BTreeSet<ResourceId>) -> Option<ScanCause> {
+    fn take_events(&mut self, touched: &mut BTreeSet<ResourceId>) {
         let mut events = BTreeSet::new();
         let mut overflow = false;
-        let Some(watch) = &self.watch else { return None };
+        let Some(watch) = &self.watch else { return };
         let drained = watch.drain(|event| match event {
             PathEvent::Overflow => overflow = true,
             PathEvent::Changed(id, name) => drop(events.insert((id, Some(name), false))),
@@ -346,8 +345,7 @@ impl PathWatcher {
         if overflow || drained.is_err() {
             // Directories that were replaced unheard are watched anew.
             self.rewatch.ask(self.now(), LONGEST_REWATCH);
-            touched.extend(self.plan.resources().iter().cloned());
-            return Some(ScanCause::Overflow);
+            self.shared.touch_unheard(self.plan.resources().iter().cloned().collect_inserting());
         }
         let plan = self.plan.clone();
         for (id, name, replaced) in events {
@@ -365,7 +363,6 @@ impl PathWatcher {
                 }
             }
         }
-        None
     }
 
     /// Looks at the kernel's parameters; what is another value than before may have been changed.
