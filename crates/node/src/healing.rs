@@ -4,7 +4,7 @@
 //! event   -> suspect, due after DEBOUNCE, REST since the last look, and the back-off
 //! due     -> a partial run over all that are due: one at a time, never beside another run
 //! report  -> as declared: nothing to say; put right: a correction; failed: due again, ever later
-//! lost    -> a scan: all that are watched are suspects; scans one after the other are ever later (`Pace`)
+//! lost    -> a scan: all that are watched are suspects; scans one after the other are ever later (`RepeatBackoff`)
 //! IMMEDIATE_CORRECTIONS without QUIET between them -> contended: named, and put right ever less often
 //! ```
 //!
@@ -20,7 +20,7 @@ use model::collect::CollectInserting;
 use model::contention::MAX_CONTENTIONS;
 use model::{Action, Contention, Culprit, RunReport, Timestamp};
 
-use crate::pace::{Pace, doubled};
+use crate::repeat_backoff::{RepeatBackoff, doubled};
 
 /// How long after the first event a resource is looked at: edits come in several steps.
 pub const DEBOUNCE: Duration = Duration::from_millis(150);
@@ -116,7 +116,7 @@ pub struct Healing {
     /// Until when no run over suspects is tried again.
     held_until: Option<Timestamp>,
     /// When a scan after lost events is due.
-    scan: Pace,
+    scan: RepeatBackoff,
     /// Scans after events were lost.
     scans: u64,
 }

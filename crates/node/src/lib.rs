@@ -11,8 +11,8 @@
 pub mod backoff;
 pub mod healing;
 pub mod io;
-pub mod pace;
 pub mod reboot;
+pub mod repeat_backoff;
 pub mod state;
 pub mod step;
 pub mod told;
@@ -21,8 +21,8 @@ pub mod work;
 
 pub use healing::{Healing, Touched};
 pub use io::{Identity, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored, RunOrder};
-pub use pace::Pace;
 pub use reboot::{RebootMark, RebootOutlook, RebootPlan};
+pub use repeat_backoff::RepeatBackoff;
 pub use state::{Adoption, LastRun};
 pub use step::Node;
 pub use witness::Witness;

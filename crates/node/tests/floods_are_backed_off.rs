@@ -13,9 +13,9 @@ use model::log::FactBody;
 use model::report::PartialRun;
 use model::{Action, Contention, Culprit, ResourceReport, RunCounts, RunReport, Timestamp};
 use node::healing::{DEBOUNCE, IMMEDIATE_CORRECTIONS};
-use node::pace::{FIRST, FORGOTTEN};
+use node::repeat_backoff::{FIRST, FORGOTTEN};
 use node::told::{CULPRIT_TOLD_EVERY, ToldContentions};
-use node::{NodeEffect, NodeInput, Pace, Touched};
+use node::{NodeEffect, NodeInput, RepeatBackoff, Touched};
 
 const STEP: Duration = Duration::from_millis(50);
 
@@ -238,15 +238,15 @@ fn at(millis: i64) -> Timestamp {
 
 #[test]
 fn a_hundred_requests_in_a_second_are_done_once_or_twice_and_none_is_forgotten() {
-    let mut pace = Pace::default();
+    let mut backoff = RepeatBackoff::default();
     let (mut done, mut asked_last, mut done_last) = (0, 0, 0);
     for millis in 0..60_000 {
         if millis % 10 == 0 && millis < 1000 {
-            pace.ask(at(millis), LONGEST);
+            backoff.ask(at(millis), LONGEST);
             asked_last = millis;
         }
-        if pace.due().is_some_and(|due| due <= at(millis)) {
-            pace.done();
+        if backoff.due().is_some_and(|due| due <= at(millis)) {
+            backoff.done();
             (done, done_last) = (done + 1, millis);
         }
     }
@@ -256,18 +256,18 @@ fn a_hundred_requests_in_a_second_are_done_once_or_twice_and_none_is_forgotten()
 
 #[test]
 fn waits_double_up_to_the_longest_and_are_forgotten_after_a_quiet_time() {
-    let mut pace = Pace::default();
+    let mut backoff = RepeatBackoff::default();
     let mut now = at(0);
     let mut waits = Vec::new();
     for _ in 0..8 {
-        let due = pace.ask(now, LONGEST);
+        let due = backoff.ask(now, LONGEST);
         waits.push(due.since(now).as_secs());
         now = due;
-        pace.done();
+        backoff.done();
     }
     assert_eq!(waits, [0, 1, 2, 4, 8, 16, 30, 30]);
     now = now.plus(FORGOTTEN + Duration::from_secs(1));
-    assert_eq!(pace.ask(now, LONGEST), now);
-    pace.done();
-    assert_eq!(pace.ask(now, LONGEST).since(now), FIRST);
+    assert_eq!(backoff.ask(now, LONGEST), now);
+    backoff.done();
+    assert_eq!(backoff.ask(now, LONGEST).since(now), FIRST);
 }

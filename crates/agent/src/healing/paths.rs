@@ -13,7 +13,7 @@ use converge::{DirectoryInterest, ResourceId, WatchPlan};
 use host::{DirectoryEvents, PathEvent, PathWatch, PathWatchError, WatchId};
 use model::Timestamp;
 use model::collect::CollectInserting;
-use node::Pace;
+use node::RepeatBackoff;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::culprits::CulpritWatches;
@@ -47,7 +47,7 @@ pub(super) fn start(shared: Arc<WatchShared>) -> io::Result<()> {
         parameters: BTreeMap::new(),
         parameters_due: None,
         rests: BTreeMap::new(),
-        rewatch: Pace::default(),
+        rewatch: RepeatBackoff::default(),
         unwatched: UnwatchedDirectories::default(),
         began: Instant::now(),
         culprits: CulpritWatches::new(shared.clone()),
@@ -73,7 +73,7 @@ struct PathWatcher {
     /// Until when what was heard is not listened to.
     rests: BTreeMap<WakeSource, Instant>,
     /// When all directories are watched anew.
-    rewatch: Pace,
+    rewatch: RepeatBackoff,
     /// Directories that are there and not watched.
     unwatched: UnwatchedDirectories,
     began: Instant,

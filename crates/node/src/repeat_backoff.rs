@@ -1,4 +1,4 @@
-//! [`Pace`]: how often something costly is done when it is asked for again and again.
+//! [`RepeatBackoff`]: how often something costly is done when it is asked for again and again.
 //!
 //! ```text
 //! asked for -> due at once; again soon -> due after FIRST, twice as long, ... , at most `longest`
@@ -18,7 +18,7 @@ pub const FORGOTTEN: Duration = Duration::from_secs(600);
 
 /// When something is done that is asked for again and again.
 #[derive(Clone, Debug, Default)]
-pub struct Pace {
+pub struct RepeatBackoff {
     /// How often it was done since it was quiet.
     times: u32,
     /// When it was due last.
@@ -26,7 +26,7 @@ pub struct Pace {
     due: Option<Timestamp>,
 }
 
-impl Pace {
+impl RepeatBackoff {
     /// It is asked for: when it is to be done.
     pub fn ask(&mut self, now: Timestamp, longest: Duration) -> Timestamp {
         if let Some(due) = self.due {
