@@ -133,7 +133,7 @@ impl Daemon {
         // Temporary files of a run that died lie only beside managed paths.
         kinds.sweep(durable.ledger().entries.values().map(|entry| entry.path.as_str()));
         let storage = Storage::start(durable.clone())?;
-        let runner = Runner::new(kinds, storage.clone(), membership.hostname.to_string());
+        let runner = Runner::new(kinds.clone(), storage.clone(), membership.hostname.to_string());
         let release = Arc::new(ActiveRelease::open(&durable)?);
         let sets = Arc::new(AgentSets::open(&durable)?);
         let view = Arc::new(SharedStatus::default());
@@ -162,7 +162,7 @@ impl Daemon {
         let dialer = TransportDialer::new(session.clone(), membership.hostname.clone());
         let sync = Arc::new(Synchronization::start(context, release.terms(), dialer, seed)?);
         let exchange = CheckInClient::new(session.clone(), sync.clone(), storage.clone(), handle.clone());
-        let watch = HostWatch::start(host.clone(), handle.clone())?;
+        let watch = HostWatch::start(kinds, handle.clone())?;
         let daemon = Daemon {
             node,
             storage,

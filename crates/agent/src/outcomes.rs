@@ -159,6 +159,20 @@ impl LastRunView {
         self.items.iter().find(|item| item.resource == resource)
     }
 
+    /// Whether both tell people the same of every resource: how long looks took is another each time.
+    pub fn tells_the_same(&self, other: &LastRunView) -> bool {
+        let outcome = |outcome: &ResourceOutcome| (outcome.action, outcome.since, outcome.changed);
+        let outcomes = |(mine, others): (&ResourceOutcome, &ResourceOutcome)| {
+            mine.resource == others.resource && outcome(mine) == outcome(others)
+        };
+        let item = |item: &ResourceReport| ResourceReport { duration_ms: 0, ..item.clone() };
+        self.started == other.started
+            && self.resources.len() == other.resources.len()
+            && self.resources.iter().zip(&other.resources).all(outcomes)
+            && self.items.len() == other.items.len()
+            && self.items.iter().zip(&other.items).all(|(mine, others)| item(mine) == item(others))
+    }
+
     /// Without what was read from the host or written to it.
     pub fn without_edits(mut self) -> LastRunView {
         for item in &mut self.items {
@@ -259,6 +273,24 @@ mod tests {
             view = Some(next);
         }
         assert_eq!(seen, [(1, Some(1)), (1, Some(1)), (3, Some(1)), (3, Some(1)), (5, Some(1))]);
+    }
+
+    #[test]
+    fn a_look_that_finds_what_was_known_tells_the_same() {
+        let full = LastRunView::after(None, &report(1, RunCounts::default()), ran(Action::Ok));
+        let look = |before: &LastRunView, at: i64, action: Action| {
+            let partial = RunReport {
+                partial: Some(model::report::PartialRun::Resources(1)),
+                ..report(at, RunCounts::default())
+            };
+            LastRunView::after(Some(before), &partial, ran(action))
+        };
+        let drifted = look(&full, 2, Action::WouldChange);
+        assert!(!full.tells_the_same(&drifted));
+        assert!(drifted.tells_the_same(&look(&drifted, 3, Action::WouldChange)));
+        let right = look(&drifted, 4, Action::Ok);
+        assert!(!drifted.tells_the_same(&right));
+        assert!(!right.tells_the_same(&look(&right, 5, Action::Changed)), "when it was changed is another");
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! CNV-12: a file on a file system that does not answer fails after its resource's time, with a cause
 //! that names the mount; independent modules go on; later runs do not look at it again, and no threads
-//! pile up. Runs and their commands let the machine's own work go first.
+//! pile up; hand edits elsewhere are put right by their events all the while. Runs and their commands let the machine's own work go first.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -12,6 +12,7 @@ use catalog::module::{DeclaredResource, Module};
 use serde_json::Value;
 use test_support::agent_local::LocalHost;
 use test_support::agent_state::{file, module, resource};
+use test_support::wait::until_blocking;
 
 /// Mounts in a namespace of its own and becomes the rest of its arguments.
 const MOUNT: &str = r#"mount -i -t fuse hung "$1" -o "fd=$2,rootmode=40000,user_id=0,group_id=0" &&
@@ -96,6 +97,11 @@ fn independent_modules_go_on_and_no_threads_pile_up() {
     };
     let hanging = jobs();
     assert!(hanging >= 1, "nothing hung, so nothing was shown");
+    // The watch over paths does not wait for it either, behind the link too.
+    host.write("etc/motd", "by hand\n");
+    until_blocking("a hand edit is put right by its event", || {
+        (host.read("etc/motd").as_deref() == Some("hello\n")).then_some(())
+    });
     host.write("etc/motd", "by hand\n");
     for _ in 0..3 {
         let report = host.json(&["apply"]);

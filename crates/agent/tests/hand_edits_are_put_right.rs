@@ -165,6 +165,27 @@ fn a_limit_of_the_kernel_is_named_with_the_line_that_raises_it() {
         assert!(doctor.contains("sysctl fs.inotify.max_user_watches="), "{doctor}");
         let (_, applied) = printed(&host.agent(&["apply"]));
         assert_eq!(host.read("etc/app9/conf").as_deref(), Some("right\n"), "{applied}");
+        // A directory that cannot be watched counts once, however often it comes and goes.
+        let watch = || host.json(&["status"])["daemon"]["watch"].clone();
+        let before = watch()["unwatched"].clone();
+        for _ in 0..5 {
+            std::fs::remove_dir_all(host.root().join("etc/app9")).unwrap();
+            host.agent(&["apply"]);
+            assert_eq!(host.read("etc/app9/conf").as_deref(), Some("right\n"));
+        }
+        assert_eq!(watch()["unwatched"], before, "the same directory was counted again");
+        // What doctor says helps, without a restart.
+        let pid = limited.id().to_string();
+        let raised = std::process::Command::new("nsenter")
+            .args(["--user", "--target", &pid, "sh", "-c", "echo 1000 > /proc/sys/user/max_inotify_watches"])
+            .output()
+            .unwrap();
+        assert!(raised.status.success(), "{}", String::from_utf8_lossy(&raised.stderr));
+        host.agent(&["apply"]);
+        let watch = watch();
+        assert_eq!((&watch["unwatched"], &watch["limit"]), (&json!(0), &Value::Null), "{watch:#}");
+        host.write("etc/app9/conf", "by hand\n");
+        until_blocking("it is healed by its events again", || is_right(&host, "etc/app9/conf", "right\n"));
     }
     limited.kill().unwrap();
     limited.wait().unwrap();

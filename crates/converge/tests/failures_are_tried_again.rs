@@ -6,11 +6,11 @@ use std::time::Duration;
 
 use catalog::module::MAX_RETRIES;
 use converge::kinds::{Applied, Checked};
-use converge::{Desired, JobDone, JobWork, Ledger, Pending, Prior, Run, RunMode};
+use converge::{Desired, JobDone, JobWork, Ledger, Pending, Prior, Run, RunMode, RunScope};
 use model::{Action, Edit, Fields, PathState, Timestamp};
 use serde_json::{Value, json};
 
-use crate::common::{Host, Set, apply, lines, options, plan, set};
+use crate::common::{Host, Set, apply, drive_in, id, lines, options, plan, set};
 
 fn retried(retries: u64) -> Value {
     json!({"type": "file", "name": "/a", "id": "a", "notify": ["h"], "retries": retries, "retry_delay": 7,
@@ -31,6 +31,16 @@ fn it_is_tried_so_often_and_then_has_failed() {
     assert_eq!(host.log, ["apply m/file:/a", "wait 7 s", "apply m/file:/a", "wait 7 s", "apply m/file:/a"]);
     assert!(host.disk.pending.is_empty(), "nobody is notified of what failed");
     assert_eq!(host.disk.ledger.entries.len(), 1, "half a change may have happened");
+}
+
+#[test]
+fn a_repair_tries_once_as_other_repairs_wait_for_its_end() {
+    let mut host = Host::default();
+    host.broken.insert("/a".into());
+    let scope = RunScope::Resources([id("m/file:/a")].into());
+    let finished = drive_in(&mut host, &module(&retried(2)).bind(), RunMode::Apply, 0, scope).unwrap();
+    assert_eq!(lines(&finished.report), ["m/file:/a failed: /a: read-only"]);
+    assert_eq!(host.log, ["apply m/file:/a"]);
 }
 
 #[test]

@@ -55,7 +55,9 @@ pub use error::{HostError, HostOperation, OpenHostError, PathProblem, RunError};
 pub use give::GivenFile;
 pub use listing::{ListedEntry, ListedKind, ListedNames};
 pub use lock_holder::LockHolder;
-pub use path_watch::{DirectoryEvents, PathEvent, PathWatch, PathWatchError, WatchId, WatchLimit};
+pub use path_watch::{
+    DirectoryEvents, MAX_EVENTS_AT_ONCE, PathEvent, PathWatch, PathWatchError, WatchId, WatchLimit,
+};
 pub use priority::lower_own_priority;
 pub use process::{End, FinishedCommand, ProcessOutput};
 pub use real::Real;

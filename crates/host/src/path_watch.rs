@@ -10,6 +10,10 @@ use crate::{Host, PathProblem};
 
 /// Room for events that are read at once, in bytes.
 const EVENTS: usize = 16 * 1024;
+/// So often events are read in one go: somebody may write faster than they are read.
+const MAX_READS: usize = 4;
+/// The most bytes of events that are taken in one go; each has at least 16.
+pub const MAX_EVENTS_AT_ONCE: usize = MAX_READS * EVENTS;
 
 /// What of a directory is told.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -140,14 +144,22 @@ impl PathWatch {
         let _ = inotify::remove_watch(&self.events, watch.0);
     }
 
-    /// Gives every event that waits; does not wait for more.
+    /// Gives events that wait, at most [`MAX_EVENTS_AT_ONCE`] bytes of them, and none behind lost ones: the
+    /// descriptor stays readable while there are more. Does not wait.
     ///
     /// # Errors
     /// When the kernel's events cannot be read.
     pub fn drain(&self, mut hear: impl FnMut(PathEvent)) -> std::io::Result<()> {
         let mut buffer = [MaybeUninit::uninit(); EVENTS];
         let mut reader = Reader::new(&self.events, &mut buffer);
+        let mut reads = 0;
         loop {
+            if reader.is_buffer_empty() {
+                if reads == MAX_READS {
+                    return Ok(());
+                }
+                reads += 1;
+            }
             let event = match reader.next() {
                 Ok(event) => event,
                 Err(Errno::AGAIN) => return Ok(()),
@@ -156,8 +168,9 @@ impl PathWatch {
             };
             let (watch, happened) = (WatchId(event.wd()), event.events());
             if happened.contains(ReadFlags::QUEUE_OVERFLOW) {
+                // Everything has to be looked at, so what else was read says nothing.
                 hear(PathEvent::Overflow);
-                continue;
+                return Ok(());
             }
             let gone =
                 ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::UNMOUNT | ReadFlags::IGNORED;

@@ -7,6 +7,7 @@
 //!
 //! Needs `CAP_SYS_ADMIN`. A process may have ended before its program is looked up: then its number is all.
 
+use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
@@ -78,28 +79,43 @@ impl WriterWatch {
         Ok(WriterWatch { group, names: false })
     }
 
-    /// Gives the name of each entry that somebody else wrote, and who did; does not wait.
-    pub fn drain(&self, mut hear: impl FnMut(&str, WritingProcess)) {
-        let mut hear = |name: &str, pid: i32| {
-            if let Some(writer) = writer(pid) {
-                hear(name, writer);
-            }
-        };
+    /// Gives the name of each entry of interest that somebody else wrote, and who did: as much as is read at
+    /// once, so the descriptor stays readable while there is more. Does not wait.
+    pub fn drain(&self, is_wanted: impl Fn(&str) -> bool, mut hear: impl FnMut(&str, &WritingProcess)) {
+        let mut look_up = writer;
+        let mut writers = WriterLookup { is_wanted, look_up: &mut look_up, known: BTreeMap::new() };
         if self.names {
             let mut buffer = [0; EVENTS];
-            while let Ok(read @ 1..) = rustix::io::read(&self.group, &mut buffer) {
-                named_events(&buffer[..read], &mut hear);
+            if let Ok(read @ 1..) = rustix::io::read(&self.group, &mut buffer) {
+                named_events(&buffer[..read], &mut |name, pid| writers.tell(name, pid, &mut hear));
             }
             return;
         }
-        while let Ok(events) = self.group.read_events() {
-            for event in &events {
-                let Some(file) = event.fd() else { continue };
-                let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap_or_default();
-                if let Some(name) = path.file_name().and_then(|name| name.to_str()) {
-                    hear(name, event.pid());
-                }
+        for event in self.group.read_events().into_iter().flatten() {
+            let Some(file) = event.fd() else { continue };
+            let path = fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).unwrap_or_default();
+            if let Some(name) = path.file_name().and_then(|name| name.to_str()) {
+                writers.tell(name, event.pid(), &mut hear);
             }
+        }
+    }
+}
+
+/// Who wrote what is of interest. Each process is looked up once, and none for other entries: that takes a
+/// dozen reads, and a directory may be written all the time.
+struct WriterLookup<'a, W, T> {
+    is_wanted: W,
+    look_up: &'a mut dyn FnMut(i32) -> Option<T>,
+    known: BTreeMap<i32, Option<T>>,
+}
+
+impl<W: Fn(&str) -> bool, T> WriterLookup<'_, W, T> {
+    fn tell(&mut self, name: &str, pid: i32, hear: &mut impl FnMut(&str, &T)) {
+        if !(self.is_wanted)(name) {
+            return;
+        }
+        if let Some(writer) = self.known.entry(pid).or_insert_with(|| (self.look_up)(pid)) {
+            hear(name, writer);
         }
     }
 }
@@ -192,6 +208,26 @@ fn parent_of(pid: u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_writers_of_interest_are_looked_up_and_each_once() {
+        let mut looked_up = Vec::new();
+        let mut look_up = |pid: i32| {
+            looked_up.push(pid);
+            (pid != 1).then_some(pid)
+        };
+        let is_wanted = |name: &str| name == "motd";
+        let mut lookup = WriterLookup { is_wanted, look_up: &mut look_up, known: BTreeMap::new() };
+        let mut heard = Vec::new();
+        let mut hear = |name: &str, pid: &i32| heard.push((name.to_owned(), *pid));
+        for _ in 0..1000 {
+            for (name, pid) in [("foreign", 7), ("motd", 8), ("motd", 1), ("motd.swp", 9)] {
+                lookup.tell(name, pid, &mut hear);
+            }
+        }
+        assert_eq!(looked_up, [8, 1]);
+        assert_eq!(heard.len(), 1000);
+    }
 
     #[test]
     fn events_with_names_are_read_and_cut_ones_left_out() {

@@ -85,6 +85,21 @@ pub fn kept(resources: &[Contention]) -> Vec<Contention> {
 }
 
 impl Contention {
+    /// Whether both tell people the same: how often and how long changes by itself.
+    pub fn tells_the_same(&self, other: &Contention) -> bool {
+        let culprits = match (&self.culprit, &other.culprit) {
+            (None, None) => true,
+            (Some(mine), Some(others)) => mine.is_like(others),
+            _ => false,
+        };
+        self.is_same_fight(other) && culprits
+    }
+
+    /// Whether both are of one resource, since one time, whoever changes it.
+    pub fn is_same_fight(&self, other: &Contention) -> bool {
+        self.resource == other.resource && self.since == other.since
+    }
+
     /// Who changes it, in words.
     pub fn culprit_text(&self) -> String {
         self.culprit.as_ref().map_or_else(|| "not known".to_owned(), Culprit::to_string)

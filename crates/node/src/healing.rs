@@ -4,7 +4,8 @@
 //! event   -> suspect, due after DEBOUNCE, REST since the last look, and the back-off
 //! due     -> a partial run over all that are due: one at a time, never beside another run
 //! report  -> as declared: nothing to say; put right: a correction; failed: due again, ever later
-//! FREE corrections without QUIET between them -> contended: named, and put right ever less often
+//! lost    -> a scan: all that are watched are suspects; scans one after the other are ever later (`RepeatBackoff`)
+//! IMMEDIATE_CORRECTIONS without QUIET between them -> contended: named, and put right ever less often
 //! ```
 //!
 //! A value: time is an argument. Invariants: a suspect stays one until a run looked at it; what a full run
@@ -19,16 +20,20 @@ use model::collect::CollectInserting;
 use model::contention::MAX_CONTENTIONS;
 use model::{Action, Contention, Culprit, RunReport, Timestamp};
 
+use crate::repeat_backoff::{RepeatBackoff, doubled};
+
 /// How long after the first event a resource is looked at: edits come in several steps.
 pub const DEBOUNCE: Duration = Duration::from_millis(150);
 /// The least time between two looks at one resource: what changes all the time costs little.
 pub const REST: Duration = Duration::from_secs(1);
-/// So many corrections are made at once; from then on the resource is contended.
-pub const FREE: u32 = 3;
+/// So many corrections are made at once; with the last of them the resource is contended.
+pub const IMMEDIATE_CORRECTIONS: u32 = 4;
 /// The wait before the first correction that is not made at once; it doubles with each.
 pub const CONTENDED_WAIT: Duration = Duration::from_secs(1);
-/// The wait after a resource could not be put right; it doubles with each time.
+/// The wait after a resource could not be put right, or a run not be made; it doubles with each time.
 pub const FAILED_WAIT: Duration = Duration::from_secs(1);
+/// The wait after a resource that only observes was found changed; it doubles with each time.
+pub const OBSERVED_WAIT: Duration = Duration::from_secs(1);
 /// A resource that nothing changed for so long, and for twice its wait, is not contended any more.
 pub const QUIET: Duration = Duration::from_secs(600);
 
@@ -37,19 +42,10 @@ pub const QUIET: Duration = Duration::from_secs(600);
 pub struct Touched {
     /// The resources to look at.
     pub resources: BTreeSet<ResourceId>,
-    /// Events were lost, and these are all that are watched.
-    pub scan: Option<ScanCause>,
+    /// Those to look at because events were lost: all that the events may have been of.
+    pub unheard: BTreeSet<ResourceId>,
     /// Who changed a resource.
     pub culprits: BTreeMap<ResourceId, Culprit>,
-}
-
-/// Why everything that is watched is looked at.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ScanCause {
-    /// The kernel's queue of events was full.
-    Overflow,
-    /// systemd was not heard for a while.
-    UnitsUnheard,
 }
 
 /// What is worth knowing of a run over suspects.
@@ -61,11 +57,13 @@ pub enum HealingNews {
     Report,
 }
 
-/// A resource that was put right, or could not be, of late.
+/// A resource that was put right, could not be, or was only observed to be changed, of late.
 #[derive(Clone, Debug, Default)]
 struct Wound {
     corrections: u32,
     failures: u32,
+    /// How often it was found changed and left as it was.
+    observed: u32,
     since: Timestamp,
     last: Timestamp,
     culprit: Option<Culprit>,
@@ -74,20 +72,24 @@ struct Wound {
 impl Wound {
     /// The earliest time of the next look.
     fn not_before(&self, interval: Duration) -> Timestamp {
-        let doubled = |first: Duration, times: u32| first.saturating_mul(1 << times.min(20)).min(interval);
-        let contended = match self.corrections.checked_sub(FREE) {
-            None | Some(0) => Duration::ZERO,
-            Some(times) => doubled(CONTENDED_WAIT, times - 1),
+        let doubled = |first: Duration, times: u32| doubled(first, times).min(interval);
+        let contended = match self.corrections.checked_sub(IMMEDIATE_CORRECTIONS) {
+            None => Duration::ZERO,
+            Some(times) => doubled(CONTENDED_WAIT, times),
         };
         let failed = match self.failures {
             0 => Duration::ZERO,
             times => doubled(FAILED_WAIT, times - 1),
         };
-        self.last.plus(contended.max(failed))
+        let observed = match self.observed {
+            0 => Duration::ZERO,
+            times => doubled(OBSERVED_WAIT, times - 1),
+        };
+        self.last.plus(contended.max(failed).max(observed))
     }
 
     fn is_contended(&self) -> bool {
-        self.corrections > FREE
+        self.corrections >= IMMEDIATE_CORRECTIONS
     }
 
     /// When it is forgotten, if nothing happens.
@@ -109,6 +111,12 @@ pub struct Healing {
     wounds: BTreeMap<ResourceId, Wound>,
     /// Resources that only observe and were reported as changed.
     drifting: BTreeSet<ResourceId>,
+    /// Runs in a row that could not be made.
+    failed_runs: u32,
+    /// Until when no run over suspects is tried again.
+    held_until: Option<Timestamp>,
+    /// When a scan after lost events is due.
+    scan: RepeatBackoff,
     /// Scans after events were lost.
     scans: u64,
 }
@@ -116,17 +124,14 @@ pub struct Healing {
 impl Healing {
     /// Something may have been changed. `interval` is that of full runs.
     pub fn touched(&mut self, touched: Touched, now: Timestamp, interval: Duration) {
-        if touched.scan.is_some() {
-            self.scans += 1;
-        }
         for id in touched.resources {
-            if self.suspects.contains_key(&id) {
-                continue;
+            self.suspect(id, now, now, interval);
+        }
+        if !touched.unheard.is_empty() {
+            let scan = self.scan_due(now, interval);
+            for id in touched.unheard {
+                self.suspect(id, scan, now, interval);
             }
-            let rested = self.looked.get(&id).map_or(now, |looked| looked.plus(REST));
-            let wounded = self.wounds.get(&id).map_or(now, |wound| wound.not_before(interval));
-            let due = now.plus(DEBOUNCE).max(rested).max(wounded);
-            self.suspects.insert(id, due);
         }
         for (id, culprit) in touched.culprits {
             if let Some(wound) = self.wounds.get_mut(&id)
@@ -137,9 +142,28 @@ impl Healing {
         }
     }
 
-    /// When something is due: a look, or the end of a contention.
+    /// To be looked at, and not before a time.
+    fn suspect(&mut self, id: ResourceId, not_before: Timestamp, now: Timestamp, interval: Duration) {
+        let rested = self.looked.get(&id).map_or(now, |looked| looked.plus(REST));
+        let wounded = self.wounds.get(&id).map_or(now, |wound| wound.not_before(interval));
+        let due = now.plus(DEBOUNCE).max(rested).max(wounded).max(not_before);
+        // What a scan would look at later is looked at now that an event names it.
+        let known = self.suspects.entry(id).or_insert(due);
+        *known = due.min(*known);
+    }
+
+    /// Events were lost: when what they may have been of is looked at.
+    fn scan_due(&mut self, now: Timestamp, interval: Duration) -> Timestamp {
+        if self.scan.due().is_none() {
+            self.scans += 1;
+        }
+        self.scan.ask(now, interval)
+    }
+
+    /// When the next look is due.
     pub fn next_due(&self) -> Option<Timestamp> {
-        self.suspects.values().min().copied()
+        let first = self.suspects.values().min().copied()?;
+        Some(self.held_until.map_or(first, |held| first.max(held)))
     }
 
     /// When the next contention is over if nothing happens.
@@ -161,17 +185,22 @@ impl Healing {
             .map(|(id, _)| id.clone())
             .collect_inserting();
         self.suspects.retain(|id, _| !due.contains(id));
+        if self.scan.due().is_some_and(|due| due <= now) {
+            self.scan.done();
+        }
         self.looking.clone_from(&due);
         due
     }
 
     /// A run over everything begins: it looks at every suspect.
     pub fn full_run_begins(&mut self) {
+        self.scan.done();
         self.looking = std::mem::take(&mut self.suspects).into_keys().collect_inserting();
     }
 
     /// The run that began last ended with this report.
     pub fn ended(&mut self, report: &RunReport, now: Timestamp, interval: Duration) -> HealingNews {
+        (self.failed_runs, self.held_until) = (0, None);
         let looking = std::mem::take(&mut self.looking);
         let mut news = HealingNews::Nothing;
         let mut found: BTreeMap<&str, Action> = BTreeMap::new();
@@ -202,6 +231,7 @@ impl Healing {
                     self.corrected(id, now, interval);
                 }
                 Some(Action::WouldChange | Action::Unknown) if report.paused.is_none() => {
+                    self.observed(id.clone(), now, interval);
                     if self.drifting.insert(id) {
                         news = HealingNews::Report;
                     }
@@ -243,21 +273,36 @@ impl Healing {
         news
     }
 
-    fn corrected(&mut self, id: ResourceId, now: Timestamp, interval: Duration) {
+    /// What is known of a resource that was changed again.
+    fn wound(&mut self, id: ResourceId, now: Timestamp, interval: Duration) -> &mut Wound {
         let wound = self.wounds.entry(id).or_insert_with(|| Wound::began(now));
         if now > wound.heals_at(interval) {
             *wound = Wound::began(now);
         }
+        wound
+    }
+
+    fn observed(&mut self, id: ResourceId, now: Timestamp, interval: Duration) {
+        let wound = self.wound(id, now, interval);
+        wound.observed = wound.observed.saturating_add(1);
+        wound.last = now;
+    }
+
+    fn corrected(&mut self, id: ResourceId, now: Timestamp, interval: Duration) {
+        let wound = self.wound(id, now, interval);
         wound.corrections = wound.corrections.saturating_add(1);
         wound.failures = 0;
         wound.last = now;
     }
 
-    /// The run that began last could not be made: its suspects stay suspects.
+    /// The run that began last could not be made: its suspects stay suspects, and the next is tried ever
+    /// later.
     pub fn failed(&mut self, now: Timestamp, interval: Duration) {
-        let due = now.plus(FAILED_WAIT.min(interval));
+        let wait = doubled(FAILED_WAIT, self.failed_runs).min(interval);
+        self.failed_runs = self.failed_runs.saturating_add(1);
+        self.held_until = Some(now.plus(wait));
         for id in std::mem::take(&mut self.looking) {
-            self.suspects.entry(id).or_insert(due);
+            self.suspects.entry(id).or_insert(now);
         }
     }
 
@@ -294,6 +339,8 @@ impl Healing {
         let times = self.suspects.values_mut().chain(self.looked.values_mut());
         let wounds = self.wounds.values_mut().flat_map(|wound| [&mut wound.since, &mut wound.last]);
         times.chain(wounds).for_each(|at| *at = at.minus(back));
+        self.held_until = self.held_until.map(|at| at.minus(back));
+        self.scan.set_back(back);
     }
 }
 
@@ -301,17 +348,4 @@ impl Wound {
     fn began(now: Timestamp) -> Wound {
         Wound { since: now, last: now, ..Wound::default() }
     }
-}
-
-/// Whether two lists of contentions tell people the same: how often and how long changes by itself.
-pub fn tell_the_same(before: &[Contention], now: &[Contention]) -> bool {
-    before.len() == now.len()
-        && before.iter().zip(now).all(|(before, now)| {
-            let culprits = match (&before.culprit, &now.culprit) {
-                (None, None) => true,
-                (Some(before), Some(now)) => before.is_like(now),
-                _ => false,
-            };
-            before.resource == now.resource && before.since == now.since && culprits
-        })
 }

@@ -12,14 +12,17 @@ pub mod backoff;
 pub mod healing;
 pub mod io;
 pub mod reboot;
+pub mod repeat_backoff;
 pub mod state;
 pub mod step;
+pub mod told;
 pub mod witness;
 pub mod work;
 
-pub use healing::{Healing, ScanCause, Touched};
+pub use healing::{Healing, Touched};
 pub use io::{HeldSettings, Identity, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored, RunOrder};
 pub use reboot::{RebootMark, RebootOutlook, RebootPlan};
+pub use repeat_backoff::RepeatBackoff;
 pub use state::{Adoption, LastRun};
 pub use step::Node;
 pub use witness::Witness;

@@ -24,6 +24,7 @@ use crate::healing::Healing;
 use crate::io::{HeldSettings, Identity, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored};
 use crate::reboot::Reboots;
 use crate::state::{Adoption, LastRun};
+use crate::told::ToldContentions;
 
 use runs::RunUnderWay;
 
@@ -80,8 +81,10 @@ pub struct Node {
     pause: Option<Pause>,
     healing: Healing,
     reboots: Reboots,
-    /// What fights with this node, as it was told last.
+    /// What fights with this node.
     contended: Vec<Contention>,
+    /// The same as it was told last.
+    contentions_told: ToldContentions,
     /// Resources whose culprits are of interest.
     culprits_wanted: BTreeSet<ResourceId>,
     /// Facts came that no check-in has carried yet, or another cause for one.
@@ -149,6 +152,7 @@ impl Node {
             pause: restored.pause,
             healing: Healing::default(),
             contended: Vec::new(),
+            contentions_told: ToldContentions::default(),
             culprits_wanted: BTreeSet::new(),
             contact_pending: restored.facts_pending,
             traits: None,
@@ -259,6 +263,7 @@ impl Node {
             self.next_contact = self.next_contact.minus(back);
             self.next_run = self.next_run.minus(back);
             self.healing.set_back(back);
+            self.contentions_told.set_back(back);
             self.reboots.set_back(back);
             self.confirmed_at = self.confirmed_at.map(|at| at.minus(back));
             if let Some(until) = self.pause.as_mut().and_then(|pause| pause.until.as_mut()) {

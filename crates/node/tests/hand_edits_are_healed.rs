@@ -11,9 +11,10 @@ use std::time::Duration;
 use common::{Bench, Release, START, facts, healed, ids, report, run_of, warnings};
 use converge::{ResourceId, RunScope};
 use model::log::FactBody;
-use model::{Action, Culprit, Digest, Pause, RunReport};
-use node::healing::{CONTENDED_WAIT, DEBOUNCE, FAILED_WAIT, FREE, QUIET, REST};
-use node::{NodeEffect, NodeInput, ObservedTraits, ReadTraits, ScanCause, Touched};
+use model::report::PartialRun;
+use model::{Action, Culprit, Digest, Pause, ResourceReport, RunCounts, RunReport};
+use node::healing::{CONTENDED_WAIT, DEBOUNCE, FAILED_WAIT, IMMEDIATE_CORRECTIONS, QUIET, REST};
+use node::{NodeEffect, NodeInput, ObservedTraits, ReadTraits, Touched};
 use proptest::prelude::*;
 
 const INTERVAL: Duration = Duration::from_secs(300);
@@ -94,25 +95,25 @@ fn what_fights_is_backed_off_named_and_forgiven() {
     let mut bench = holding();
     let mut waits = Vec::new();
     let mut told = Vec::new();
-    for _ in 0..FREE + 9 {
+    for _ in 0..IMMEDIATE_CORRECTIONS + 8 {
         waits.push(until_looked_at(&mut bench, "a"));
         let effects = bench.give(NodeInput::Ran(Box::new(healed(&[("a", Action::Changed)]))));
         told.push(facts(&effects).iter().any(|fact| matches!(fact, FactBody::Contended { .. })));
     }
-    let free = usize::try_from(FREE).unwrap();
+    let immediate = usize::try_from(IMMEDIATE_CORRECTIONS).unwrap();
     assert!(
-        waits[..=free].iter().all(|wait| *wait <= REST + DEBOUNCE),
+        waits[..immediate].iter().all(|wait| *wait <= REST + DEBOUNCE),
         "the first are made at once: {waits:?}"
     );
-    for (times, wait) in waits[free + 1..].iter().enumerate() {
+    for (times, wait) in waits[immediate..].iter().enumerate() {
         let wanted = (CONTENDED_WAIT * (1 << times)).min(INTERVAL);
         assert!(*wait >= wanted && *wait < wanted + Duration::from_secs(1), "{times}: {waits:?}");
     }
     assert_eq!(told.iter().filter(|told| **told).count(), 1, "it is told once: {told:?}");
-    assert!(told[free], "with the first correction that is one too many: {told:?}");
+    assert!(told[immediate - 1], "with the last that is made at once: {told:?}");
     let contended = bench.node.contentions().to_vec();
     assert_eq!(contended[0].resource, "m/file:a");
-    assert_eq!((contended[0].corrections, &contended[0].culprit), (FREE + 9, &None));
+    assert_eq!((contended[0].corrections, &contended[0].culprit), (IMMEDIATE_CORRECTIONS + 8, &None));
     // The kernel names who did it.
     let culprit = |pid| Culprit { pid, program: Some("/usr/bin/fighter".to_owned()), unit: None };
     let named = |pid| {
@@ -269,11 +270,7 @@ fn nothing_is_healed_on_a_paused_host() {
 #[test]
 fn lost_events_lead_to_one_counted_scan() {
     let mut bench = holding();
-    let scan = || Touched {
-        resources: ids(&["a", "b", "c"]),
-        scan: Some(ScanCause::Overflow),
-        ..Touched::default()
-    };
+    let scan = || Touched { unheard: ids(&["a", "b", "c"]), ..Touched::default() };
     bench.give(NodeInput::Touched(scan()));
     let effects = bench.pass(DEBOUNCE);
     assert_eq!(scope(&effects), Some(ids(&["a", "b", "c"])));

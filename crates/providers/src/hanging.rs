@@ -34,7 +34,20 @@ impl Kinds {
         self.mount_of(mounts, &LookedAt { path: path.to_owned(), below: false })
     }
 
+    /// The one of these mounts that a directory is on, links followed, its own name too.
+    pub fn mount_of_directory<'a>(
+        &self,
+        mounts: &'a [KernelMount],
+        directory: &str,
+    ) -> Option<&'a KernelMount> {
+        // The last name of a path is not followed, so some entry is asked for.
+        self.mount_of_path(mounts, &format!("{directory}/entry"))
+    }
+
     fn mount_of<'a>(&self, mounts: &'a [KernelMount], look: &LookedAt) -> Option<&'a KernelMount> {
+        if mounts.is_empty() {
+            return None;
+        }
         let at = |point: &Path| mounts.iter().rev().find(|mount| Path::new(&mount.path) == point);
         let found = self.host.first_mount_on_way(&look.path, &|point| at(point).is_some());
         let below = |mount: &&KernelMount| look.below && Path::new(&mount.path).starts_with(&look.path);

@@ -1,13 +1,13 @@
 //! [`Kinds`]: check and apply, by resource type.
 
 use std::io::{self, Read};
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use catalog::module::CommandLine;
 use catalog::types::{Ensure, Ownership, PackageSpec, Spec};
 use converge::kinds::{AccountLookup, Applied, Checked, DEFAULT_FILE_MODE};
-use converge::{JobDone, JobFailure, JobOutcome, Prior};
+use converge::{JobDone, JobFailure, JobOutcome, Prior, RunPurpose};
 use host::{
     Accounts, Cancel, End, FileWrite, FinishedCommand, Host, HostError, OWNERSHIP_NOTE, PathProblem, Program,
 };
@@ -45,6 +45,8 @@ pub struct Kinds {
     pub(crate) packages: Arc<Packages>,
     pub(crate) account_files: Arc<KeptAccounts>,
     pub(crate) digests: Arc<DigestCache>,
+    /// Of the run under way.
+    purpose: Arc<Mutex<RunPurpose>>,
 }
 
 impl Kinds {
@@ -57,6 +59,7 @@ impl Kinds {
             packages: Arc::default(),
             account_files: Arc::default(),
             digests: Arc::default(),
+            purpose: Arc::default(),
         }
     }
 
@@ -70,7 +73,19 @@ impl Kinds {
             packages: Arc::clone(&self.packages),
             account_files: Arc::clone(&self.account_files),
             digests: Arc::clone(&self.digests),
+            purpose: Arc::clone(&self.purpose),
         }
+    }
+
+    /// A run begins: the lists of packages may be refreshed once more, and what an earlier one that was
+    /// killed kept services from starting with is put back.
+    pub fn begin_run(&self, purpose: RunPurpose) {
+        *self.purpose.lock().unwrap_or_else(PoisonError::into_inner) = purpose;
+        self.begin_package_run();
+    }
+
+    pub(crate) fn purpose(&self) -> RunPurpose {
+        *self.purpose.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The host.

@@ -20,9 +20,9 @@ use catalog::module::OnRemove;
 use catalog::schema::{BindContext, bind};
 use catalog::types::Spec;
 use common::{LONG, Memory};
-use converge::JobDone;
 use converge::kinds::{Applied, Checked};
 use converge::ledger::{LedgerEntry, Prior};
+use converge::{JobDone, RunPurpose};
 use host::{Host, HostOptions};
 use model::Timestamp;
 use providers::{Blobs, Kinds, PackageTools, ROOTED};
@@ -190,7 +190,7 @@ impl PackageLab {
     }
 
     fn apply(&self, specs: &[Spec]) -> Vec<Result<Applied, String>> {
-        self.kinds.begin_run();
+        self.kinds.begin_run(RunPurpose::Converge);
         let checked: Vec<Checked> = specs.iter().map(|spec| self.check(spec).unwrap()).collect();
         let all: Vec<_> =
             specs.iter().zip(&checked).map(|(spec, checked)| ("name", spec, checked, LONG)).collect();
@@ -367,6 +367,23 @@ fn a_lock_is_waited_for_and_its_holder_named() {
     assert_eq!(words(&lab.apply(&[held])), ["changed"]);
 }
 
+#[test]
+fn a_repair_waits_for_no_lock() {
+    let lab = lab("alpha 1\n");
+    let path = lab.path("var/lib/dpkg/lock-frontend");
+    fs::write(&path, "").unwrap();
+    let held = package("alpha", json!({"lock_timeout": "5s"}));
+    let mut holder = hold(&path);
+    lab.kinds.begin_run(RunPurpose::Repair);
+    let checked = lab.check(&held).unwrap();
+    let results = lab.kinds.apply_together(&[("name", &held, &checked, LONG)]);
+    let said: Vec<String> = results.into_iter().map(|result| result.unwrap_err().into()).collect();
+    assert_eq!(said, [format!("dpkg lock held by perl (pid {}), waited 0 s", holder.id())]);
+    holder.kill().unwrap();
+    holder.wait().unwrap();
+    assert_eq!(words(&lab.apply(&[held])), ["changed"], "another run makes it");
+}
+
 /// A process that holds a lock, once it does.
 fn hold(path: &Path) -> std::process::Child {
     let script = "use Fcntl; open(my $f, '+<', $ARGV[0]) or die; \
@@ -432,7 +449,7 @@ fn services_are_kept_from_starting_for_the_transaction_alone() {
     fs::write(&policy, "#!/bin/sh\n# Written by Muster for one transaction of packages.\nexit 101\n")
         .unwrap();
     lab.write("usr/sbin/policy-rc.d.kept-by-muster", "#!/bin/sh\nexit 104\n");
-    lab.kinds.begin_run();
+    lab.kinds.begin_run(RunPurpose::Converge);
     assert_eq!(fs::read_to_string(&policy).unwrap(), "#!/bin/sh\nexit 104\n");
     assert!(!lab.path("usr/sbin/policy-rc.d.kept-by-muster").exists());
 }

@@ -38,12 +38,16 @@ pub(super) fn show(run: CompletedRun, local: &SharedLocalState, log: &Mutex<RunL
     if run.report.items.is_empty() {
         return;
     }
+    let before = local.shown().last_run;
     let (report, view) = logged(run, local, log);
     let changed = report.items.iter().filter(|item| item.action == Action::Changed);
     for item in changed.take(MAX_NAMED) {
         tracing::info!(resource = item.resource, "was changed by other hands, and is put right");
     }
-    local.healed(view);
+    // What is changed all the time and only observed is no reason to write the same again.
+    if before.is_none_or(|before| !before.tells_the_same(&view)) {
+        local.healed(view);
+    }
 }
 
 /// Writes down in the journal what a run came to; what it shows of every resource.

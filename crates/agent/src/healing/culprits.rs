@@ -16,6 +16,7 @@ const MAX_DIRECTORIES: usize = 16;
 /// Directories in which the kernel names who writes, for as long as that is of interest.
 pub(super) struct CulpritWatches {
     shared: Arc<WatchShared>,
+    plan: Arc<WatchPlan>,
     wanted: BTreeSet<ResourceId>,
     directories: BTreeMap<String, WatchedWriters>,
     /// Who was named last for each.
@@ -23,7 +24,8 @@ pub(super) struct CulpritWatches {
 }
 
 struct WatchedWriters {
-    watch: WriterWatch,
+    /// None while there is no such directory, or the kernel does not tell.
+    watch: Option<WriterWatch>,
     /// Whose an entry is.
     entries: BTreeMap<String, BTreeSet<ResourceId>>,
 }
@@ -31,18 +33,19 @@ struct WatchedWriters {
 impl CulpritWatches {
     pub(super) fn new(shared: Arc<WatchShared>) -> CulpritWatches {
         let (wanted, directories, named) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
-        CulpritWatches { shared, wanted, directories, named }
+        CulpritWatches { shared, plan: Arc::default(), wanted, directories, named }
     }
 
     pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        self.directories.values().map(|directory| directory.watch.as_fd()).collect()
+        self.directories.values().filter_map(|directory| Some(directory.watch.as_ref()?.as_fd())).collect()
     }
 
     /// Names writers of these from now on.
-    pub(super) fn follow(&mut self, wanted: &BTreeSet<ResourceId>, plan: &WatchPlan) {
-        if *wanted == self.wanted {
+    pub(super) fn follow(&mut self, wanted: &BTreeSet<ResourceId>, plan: &Arc<WatchPlan>) {
+        if *wanted == self.wanted && Arc::ptr_eq(plan, &self.plan) {
             return;
         }
+        self.plan = plan.clone();
         self.wanted.clone_from(wanted);
         self.named.retain(|id, _| wanted.contains(id));
         let mut entries: BTreeMap<String, BTreeMap<String, BTreeSet<ResourceId>>> = BTreeMap::new();
@@ -59,38 +62,54 @@ impl CulpritWatches {
             if let Some(known) = self.directories.get_mut(&path) {
                 known.entries = entries;
             } else if self.directories.len() < MAX_DIRECTORIES {
-                self.open(path, entries);
+                let watch = self.open(&path);
+                self.directories.insert(path, WatchedWriters { watch, entries });
             }
         }
     }
 
-    fn open(&mut self, path: String, entries: BTreeMap<String, BTreeSet<ResourceId>>) {
-        let directory = self.shared.host.directory_to_watch(&path);
-        // One that is not there has no writers.
-        let Ok(directory) = directory else { return };
-        let problem = match WriterWatch::open(&directory) {
-            Ok(watch) => {
-                self.directories.insert(path, WatchedWriters { watch, entries });
-                None
+    /// Another directory is at this path: who writes in that one is of interest.
+    pub(super) fn replaced(&mut self, path: &str) {
+        if self.directories.contains_key(path) {
+            let watch = self.open(path);
+            if let Some(directory) = self.directories.get_mut(path) {
+                directory.watch = watch;
             }
-            Err(error) => Some(format!("the kernel does not say who writes in {path}: {error}")),
-        };
+        }
+    }
+
+    fn open(&self, path: &str) -> Option<WriterWatch> {
+        // Opening a directory that may not answer may never end; nothing in it is healed by events anyway.
+        let kinds = &self.shared.kinds;
+        if kinds.mount_of_directory(&kinds.mounts_that_may_hang(), path).is_some() {
+            return None;
+        }
+        // One that is not there has no writers.
+        let directory = self.shared.host.directory_to_watch(path).ok()?;
+        let watch = WriterWatch::open(&directory);
+        let why = |error| format!("the kernel does not say who writes in {path}: {error}");
+        let problem = watch.as_ref().err().map(why);
         self.shared.show(|view| view.culprits_problem = problem);
+        watch.ok()
     }
 
     /// Takes what the kernel said of writers.
     pub(super) fn drain(&mut self) {
         let mut found: BTreeMap<ResourceId, Culprit> = BTreeMap::new();
         for directory in self.directories.values() {
-            directory.watch.drain(|name, writer| {
-                for id in directory.entries.get(name).into_iter().flatten() {
-                    let culprit = culprit(&writer);
-                    // A process that had ended says less than one that was there.
-                    if culprit.program.is_some() || !found.contains_key(id) {
-                        found.insert(id.clone(), culprit);
+            let (Some(watch), entries) = (&directory.watch, &directory.entries) else { continue };
+            watch.drain(
+                |name| entries.contains_key(name),
+                |name, writer| {
+                    for id in entries.get(name).into_iter().flatten() {
+                        let culprit = culprit(writer);
+                        // A process that had ended says less than one that was there.
+                        if culprit.program.is_some() || !found.contains_key(id) {
+                            found.insert(id.clone(), culprit);
+                        }
                     }
-                }
-            });
+                },
+            );
         }
         found.retain(|id, culprit| match self.named.get(id) {
             Some(known) => !known.is_like(culprit) && (culprit.program.is_some() || known.program.is_none()),

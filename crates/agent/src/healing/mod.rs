@@ -14,6 +14,7 @@
 mod culprits;
 mod paths;
 mod units;
+mod unwatched;
 mod view;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -25,7 +26,8 @@ use std::time::Duration;
 use converge::{Desired, ResourceId, WatchPlan};
 use host::Host;
 use model::{Contention, Culprit};
-use node::{ScanCause, Touched};
+use node::Touched;
+use providers::Kinds;
 use rustix::event::{EventfdFlags, eventfd};
 
 use crate::events::DaemonHandle;
@@ -37,12 +39,12 @@ pub use view::WatchView;
 const ESTABLISH: Duration = Duration::from_secs(10);
 
 /// The watch over the host. Cheap to clone.
-#[derive(Clone, Debug)]
+#[derive(Clone)]
 pub(crate) struct HostWatch(Arc<WatchShared>);
 
-#[derive(Debug)]
 struct WatchShared {
     host: Arc<Host>,
+    kinds: Arc<Kinds>,
     daemon: DaemonHandle,
     wanted: Mutex<WantedWatch>,
     /// `wanted` changed.
@@ -67,9 +69,10 @@ impl HostWatch {
     ///
     /// # Errors
     /// When the kernel has no descriptor or thread for it.
-    pub(crate) fn start(host: Arc<Host>, daemon: DaemonHandle) -> std::io::Result<HostWatch> {
+    pub(crate) fn start(kinds: Arc<Kinds>, daemon: DaemonHandle) -> std::io::Result<HostWatch> {
         let shared = Arc::new(WatchShared {
-            host,
+            host: kinds.host().clone(),
+            kinds,
             daemon,
             wanted: Mutex::default(),
             changed: Condvar::new(),
@@ -85,18 +88,22 @@ impl HostWatch {
         Ok(HostWatch(shared))
     }
 
-    /// Watches what is desired instead of what it was; returns when that is so.
+    /// Watches what is desired instead of what it was, and tries again what could not be watched; returns
+    /// when that is so.
     pub(crate) fn follow(&self, desired: &Desired) {
         let accounts = self.0.host.accounts().ok();
         let home = |user: &str| Some(accounts.as_ref()?.user(user)?.home);
         let plan = WatchPlan::of(desired, &home);
         let (established, watched) = channel();
+        // A limit may have been raised, or a file system come that was away.
+        let try_again = lock(&self.0.view).unwatched > 0;
         {
             let mut wanted = lock(&self.0.wanted);
-            if *wanted.plan == plan {
-                return;
+            match *wanted.plan == plan {
+                true if try_again => {}
+                true => return,
+                false => wanted.plan = Arc::new(plan),
             }
-            wanted.plan = Arc::new(plan);
             wanted.established = Some(established);
         }
         self.0.wake();
@@ -142,13 +149,22 @@ impl WatchShared {
     }
 
     /// Resources may have been changed.
-    fn touch(&self, resources: BTreeSet<ResourceId>, scan: Option<ScanCause>) {
-        if resources.is_empty() {
+    fn touch(&self, resources: BTreeSet<ResourceId>) {
+        self.tell(Touched { resources, ..Touched::default() });
+    }
+
+    /// Resources may have been changed, as events were lost.
+    fn touch_unheard(&self, resources: BTreeSet<ResourceId>) {
+        self.tell(Touched { unheard: resources, ..Touched::default() });
+    }
+
+    fn tell(&self, new: Touched) {
+        if new.resources.is_empty() && new.unheard.is_empty() {
             return;
         }
         let mut touched = lock(&self.touched);
-        touched.resources.extend(resources);
-        touched.scan = touched.scan.or(scan);
+        touched.resources.extend(new.resources);
+        touched.unheard.extend(new.unheard);
         drop(touched);
         self.daemon.touched();
     }

@@ -6,24 +6,30 @@ use std::fs::File;
 use std::io;
 use std::sync::Arc;
 use std::sync::mpsc::Sender;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
-use converge::kinds::mount::{self, KernelMount};
+use converge::kinds::mount::KernelMount;
 use converge::{DirectoryInterest, ResourceId, WatchPlan};
 use host::{DirectoryEvents, PathEvent, PathWatch, PathWatchError, WatchId};
+use model::Timestamp;
 use model::collect::CollectInserting;
-use node::ScanCause;
+use node::RepeatBackoff;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 
 use super::culprits::CulpritWatches;
+use super::unwatched::UnwatchedDirectories;
 use super::{WatchShared, lock};
-use crate::render::chain;
 
 /// The most directories that are watched.
 const MAX_DIRECTORIES: usize = 20_000;
-/// How long events are gathered before the next are read: a file that is written all the time wakes nobody
-/// up more often.
+/// How long events of one source are gathered before the next are read: what changes all the time wakes
+/// nobody up more often.
 const GATHER: Duration = Duration::from_millis(50);
+/// The same for who writes: shorter, as a process may end at any moment.
+const GATHER_CULPRITS: Duration = Duration::from_millis(5);
+/// The longest wait before all directories are watched anew, when mounts change or events are lost again and
+/// again.
+const LONGEST_REWATCH: Duration = Duration::from_secs(30);
 /// How often kernel parameters are read, where some are declared: the kernel tells nothing of them.
 const READ_PARAMETERS: Duration = Duration::from_millis(1500);
 /// What tells of mounts and of the host's name when it is polled.
@@ -39,6 +45,11 @@ pub(super) fn start(shared: Arc<WatchShared>) -> io::Result<()> {
         mounts: None,
         name: None,
         parameters: BTreeMap::new(),
+        parameters_due: None,
+        rests: BTreeMap::new(),
+        rewatch: RepeatBackoff::default(),
+        unwatched: UnwatchedDirectories::default(),
+        began: Instant::now(),
         culprits: CulpritWatches::new(shared.clone()),
         shared,
     };
@@ -56,16 +67,38 @@ struct PathWatcher {
     name: Option<File>,
     /// Kernel parameters, as they were read last.
     parameters: BTreeMap<String, Option<Vec<u8>>>,
+    /// When they are read next.
+    parameters_due: Option<Instant>,
     culprits: CulpritWatches,
+    /// Until when what was heard is not listened to.
+    rests: BTreeMap<WakeSource, Instant>,
+    /// When all directories are watched anew.
+    rewatch: RepeatBackoff,
+    /// Directories that are there and not watched.
+    unwatched: UnwatchedDirectories,
+    began: Instant,
 }
 
-/// What woke the thread up.
-#[derive(Default)]
-struct Woken {
-    paths: bool,
-    mounts: bool,
-    name: bool,
-    culprits: bool,
+/// What wakes the thread up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum WakeSource {
+    /// Something else is to be watched.
+    Wanted,
+    Mounts,
+    Name,
+    Paths,
+    Culprits,
+}
+
+impl WakeSource {
+    /// How long it rests once it was heard.
+    fn rest(self) -> Duration {
+        match self {
+            WakeSource::Wanted => Duration::ZERO,
+            WakeSource::Mounts | WakeSource::Name | WakeSource::Paths => GATHER,
+            WakeSource::Culprits => GATHER_CULPRITS,
+        }
+    }
 }
 
 impl PathWatcher {
@@ -82,67 +115,63 @@ impl PathWatcher {
             };
             self.take_wanted();
             let mut touched = BTreeSet::new();
-            let mut scan = None;
             // Who wrote is asked first: the process may end at any moment.
-            if woken.culprits {
+            if woken.contains(&WakeSource::Culprits) {
                 self.culprits.drain();
             }
-            if woken.paths {
-                scan = self.take_events(&mut touched);
+            if woken.contains(&WakeSource::Paths) {
+                self.take_events(&mut touched);
             }
-            if woken.mounts {
+            if woken.contains(&WakeSource::Mounts) {
                 self.plan.of_mounts(&mut touched);
-                self.watch_all(&mut touched);
+                self.rewatch.ask(self.now(), LONGEST_REWATCH);
             }
-            if woken.name {
+            if woken.contains(&WakeSource::Name) {
                 self.plan.of_name(&mut touched);
             }
-            self.read_parameters(&mut touched);
-            self.shared.touch(touched, scan);
-            if woken.paths {
-                self.rest();
+            if self.rewatch.due().is_some_and(|due| due <= self.now()) {
+                self.rewatch.done();
+                self.watch_all(&mut touched);
             }
+            if self.parameters_due.is_some_and(|due| due <= Instant::now()) {
+                self.read_parameters(&mut touched);
+            }
+            self.shared.touch(touched);
         }
     }
 
-    /// Waits for a descriptor or the time to read parameters.
-    fn wait(&self) -> io::Result<Woken> {
-        let limit = (!self.parameters.is_empty()).then_some(READ_PARAMETERS);
-        let limit = limit.map(timespec);
-        let culprits = self.culprits.descriptors();
-        let mut fds = vec![PollFd::new(&self.shared.wake, PollFlags::IN)];
+    /// The time since the thread began, which no clock sets back.
+    fn now(&self) -> Timestamp {
+        Timestamp::default().plus(self.began.elapsed())
+    }
+
+    /// Waits for something to be heard of that does not rest, or the time to do what is due.
+    fn wait(&mut self) -> io::Result<BTreeSet<WakeSource>> {
+        let now = Instant::now();
+        self.rests.retain(|_, until| *until > now);
+        let rewatch = self.rewatch.due().map(|due| due.since(self.now()));
+        let waits = self.rests.values().chain(&self.parameters_due).map(|at| at.duration_since(now));
+        let limit = waits.chain(rewatch).min().map(timespec);
+        let mut fds = vec![(WakeSource::Wanted, PollFd::new(&self.shared.wake, PollFlags::IN))];
         // Readable they are always; what they tell is an exception.
-        let files = [&self.mounts, &self.name].map(Option::as_ref);
-        let told: Vec<_> = files.iter().flatten().map(|file| PollFd::new(*file, PollFlags::PRI)).collect();
-        let watches: Vec<_> = self.watch.iter().map(|watch| PollFd::new(watch, PollFlags::IN)).collect();
-        let (files_at, watches_at) = (fds.len(), fds.len() + told.len());
-        let culprits_at = watches_at + watches.len();
-        fds.extend(told);
-        fds.extend(watches);
-        fds.extend(culprits.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)));
+        fds.extend(self.mounts.iter().map(|file| (WakeSource::Mounts, PollFd::new(file, PollFlags::PRI))));
+        fds.extend(self.name.iter().map(|file| (WakeSource::Name, PollFd::new(file, PollFlags::PRI))));
+        fds.extend(self.watch.iter().map(|watch| (WakeSource::Paths, PollFd::new(watch, PollFlags::IN))));
+        let writers = self.culprits.descriptors();
+        let writers = writers.into_iter().map(|fd| PollFd::from_borrowed_fd(fd, PollFlags::IN));
+        fds.extend(writers.map(|fd| (WakeSource::Culprits, fd)));
+        fds.retain(|(source, _)| !self.rests.contains_key(source));
+        let (sources, mut fds): (Vec<WakeSource>, Vec<PollFd<'_>>) = fds.into_iter().unzip();
         match poll(&mut fds, limit.as_ref()) {
             Ok(_) => {}
-            Err(rustix::io::Errno::INTR) => return Ok(Woken::default()),
+            Err(rustix::io::Errno::INTR) => return Ok(BTreeSet::new()),
             Err(errno) => return Err(errno.into()),
         }
-        let ready = |at: usize| fds.get(at).is_some_and(|fd| !fd.revents().is_empty());
-        let mounts_at = self.mounts.is_some().then_some(files_at);
-        let name_at = self.name.is_some().then(|| files_at + usize::from(self.mounts.is_some()));
-        Ok(Woken {
-            mounts: mounts_at.is_some_and(ready),
-            name: name_at.is_some_and(ready),
-            paths: self.watch.is_some() && ready(watches_at),
-            culprits: (culprits_at..fds.len()).any(ready),
-        })
-    }
-
-    /// Lets events gather, unless there is something else to watch or somebody to name.
-    fn rest(&self) {
-        let culprits = self.culprits.descriptors();
-        let mut fds = vec![PollFd::new(&self.shared.wake, PollFlags::IN)];
-        fds.extend(culprits.iter().map(|fd| PollFd::from_borrowed_fd(*fd, PollFlags::IN)));
-        // Whatever it came to, the next wait looks again.
-        let _ = poll(&mut fds, Some(&timespec(GATHER)));
+        let ready = sources.iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty());
+        let woken: BTreeSet<WakeSource> = ready.map(|(source, _)| *source).collect_inserting();
+        let now = Instant::now();
+        self.rests.extend(woken.iter().map(|source| (*source, now + source.rest())));
+        Ok(woken)
     }
 
     /// Takes over what is to be watched now.
@@ -157,6 +186,13 @@ impl PathWatcher {
         };
         if !Arc::ptr_eq(&plan, &self.plan) {
             self.establish(plan, established);
+        } else if let Some(established) = established {
+            let mut touched = BTreeSet::new();
+            self.watch_all(&mut touched);
+            // Who waits looks at everything next.
+            if established.send(()).is_err() {
+                self.shared.touch(touched);
+            }
         }
         self.culprits.follow(&culprits, &self.plan);
     }
@@ -181,7 +217,7 @@ impl PathWatcher {
         self.watch_all(&mut touched);
         // Who waits looks at everything next; else it is looked at once more.
         if established.is_none_or(|established| established.send(()).is_err()) {
-            self.shared.touch(self.plan.resources().iter().cloned().collect_inserting(), None);
+            self.shared.touch(self.plan.resources().iter().cloned().collect_inserting());
         }
         let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let (plan, parameters) = (&self.plan, self.parameters.len());
@@ -199,41 +235,39 @@ impl PathWatcher {
     /// Watches every directory of the plan that is there, as far as it is not watched.
     fn watch_all(&mut self, touched: &mut BTreeSet<ResourceId>) {
         let plan = self.plan.clone();
-        let mut failed = FailedWatches::default();
+        self.unwatched = UnwatchedDirectories::default();
         if self.watch.is_none() && !plan.resources().is_empty() {
             match PathWatch::open() {
                 Ok(watch) => self.watch = Some(watch),
-                Err(error) => failed.note(&error),
+                Err(error) => self.unwatched.explain(&error),
             }
         }
-        let mounts = self.remote_mounts();
+        let mounts = self.shared.kinds.mounts_that_may_hang();
         for (path, interest) in plan.directories() {
-            self.watch_directory(path, interest, &mounts, touched, &mut failed);
+            self.watch_directory(path, interest, &mounts, touched);
         }
-        let watched = self.watches.len();
-        self.shared.show(|view| {
-            view.directories = u32::try_from(watched).unwrap_or(u32::MAX);
-            (view.unwatched, view.limit, view.problem) = (failed.count, failed.limit, failed.problem);
-        });
+        self.show_directories();
     }
 
     /// Watches a directory and those of the plan below it anew: another one may be at its path.
     fn watch_tree(&mut self, path: &str, touched: &mut BTreeSet<ResourceId>) {
         let plan = self.plan.clone();
         plan.of_tree(path, touched);
-        let mounts = self.remote_mounts();
-        let mut failed = FailedWatches::default();
+        let mounts = self.shared.kinds.mounts_that_may_hang();
         for path in plan.tree(path) {
             if let Some(interest) = plan.interest(path) {
-                self.watch_directory(path, interest, &mounts, touched, &mut failed);
+                self.watch_directory(path, interest, &mounts, touched);
             }
         }
-        let watched = self.watches.len();
+        self.show_directories();
+    }
+
+    fn show_directories(&self) {
+        let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+        let (watched, unwatched) = (count(self.watches.len()), &self.unwatched);
         self.shared.show(|view| {
-            view.directories = u32::try_from(watched).unwrap_or(u32::MAX);
-            view.unwatched += failed.count;
-            view.limit = failed.limit.or(view.limit.take());
-            view.problem = failed.problem.or(view.problem.take());
+            (view.directories, view.unwatched) = (watched, count(unwatched.paths.len()));
+            (view.limit, view.problem) = (unwatched.limit.clone(), unwatched.problem.clone());
         });
     }
 
@@ -243,18 +277,17 @@ impl PathWatcher {
         interest: DirectoryInterest,
         mounts: &[KernelMount],
         touched: &mut BTreeSet<ResourceId>,
-        failed: &mut FailedWatches,
     ) {
-        let Some(watch) = &self.watch else { return failed.count += 1 };
-        if mount::is_remote(mounts, path) {
-            failed.count += 1;
-            failed.problem = Some(format!("{path} is on a file system of another machine, or of a program"));
+        let Some(watch) = &self.watch else { return self.unwatched.add(path) };
+        // Opening a directory there may never end, and every other one would be watched no more.
+        if self.shared.kinds.mount_of_directory(mounts, path).is_some() {
+            let why = format!("{path} is on a file system of another machine, or of a program");
+            self.unwatched.add_for(path, why);
             return self.forget(path);
         }
         if self.watches.len() >= MAX_DIRECTORIES && !self.by_path.contains_key(path) {
-            failed.count += 1;
-            failed.problem = Some(format!("the agent watches at most {MAX_DIRECTORIES} directories"));
-            return;
+            let why = format!("the agent watches at most {MAX_DIRECTORIES} directories");
+            return self.unwatched.add_for(path, why);
         }
         let told = match interest {
             DirectoryInterest::Contents => DirectoryEvents::Written,
@@ -262,18 +295,26 @@ impl PathWatcher {
         };
         let opened = self.shared.host.directory_to_watch(path);
         match opened.and_then(|directory| watch.add(&directory, told)) {
-            Ok(id) if self.by_path.get(path) == Some(&id) => {}
             Ok(id) => {
+                self.unwatched.remove(path);
+                if self.by_path.get(path) == Some(&id) {
+                    return;
+                }
                 // Another directory than before, or a new one: what is in it was not seen to come.
                 self.forget(path);
                 self.watches.entry(id).or_default().insert(path.to_owned());
                 self.by_path.insert(path.to_owned(), id);
+                self.culprits.replaced(path);
                 self.plan.of_tree(path, touched);
             }
             // When it comes, the directory above tells.
-            Err(PathWatchError::Gone) => self.forget(path),
+            Err(PathWatchError::Gone) => {
+                self.unwatched.remove(path);
+                self.forget(path);
+            }
             Err(error) => {
-                failed.note(&error);
+                self.unwatched.explain(&error);
+                self.unwatched.add(path);
                 self.forget(path);
             }
         }
@@ -291,18 +332,10 @@ impl PathWatcher {
         }
     }
 
-    /// File systems that may not answer: they are not looked at, and tell nothing of other machines.
-    fn remote_mounts(&self) -> Vec<KernelMount> {
-        if self.shared.host.rooted() {
-            return Vec::new();
-        }
-        std::fs::read_to_string(MOUNTS).map(|text| mount::kernel_mounts(&text)).unwrap_or_default()
-    }
-
-    fn take_events(&mut self, touched: &mut BTreeSet<ResourceId>) -> Option<ScanCause> {
+    fn take_events(&mut self, touched: &mut BTreeSet<ResourceId>) {
         let mut events = BTreeSet::new();
         let mut overflow = false;
-        let Some(watch) = &self.watch else { return None };
+        let Some(watch) = &self.watch else { return };
         let drained = watch.drain(|event| match event {
             PathEvent::Overflow => overflow = true,
             PathEvent::Changed(id, name) => drop(events.insert((id, Some(name), false))),
@@ -310,9 +343,9 @@ impl PathWatcher {
             PathEvent::Gone(id) => drop(events.insert((id, None, true))),
         });
         if overflow || drained.is_err() {
-            self.watch_all(touched);
-            touched.extend(self.plan.resources().iter().cloned());
-            return Some(ScanCause::Overflow);
+            // Directories that were replaced unheard are watched anew.
+            self.rewatch.ask(self.now(), LONGEST_REWATCH);
+            self.shared.touch_unheard(self.plan.resources().iter().cloned().collect_inserting());
         }
         let plan = self.plan.clone();
         for (id, name, replaced) in events {
@@ -330,35 +363,17 @@ impl PathWatcher {
                 }
             }
         }
-        None
     }
 
     /// Looks at the kernel's parameters; what is another value than before may have been changed.
     fn read_parameters(&mut self, touched: &mut BTreeSet<ResourceId>) {
+        self.parameters_due = (!self.parameters.is_empty()).then(|| Instant::now() + READ_PARAMETERS);
         for (path, before) in &mut self.parameters {
             let now = std::fs::read(path).ok();
             if *before != now {
                 *before = now;
                 self.plan.of_parameter(path, touched);
             }
-        }
-    }
-}
-
-/// Directories that could not be watched.
-#[derive(Default)]
-struct FailedWatches {
-    count: u32,
-    limit: Option<String>,
-    problem: Option<String>,
-}
-
-impl FailedWatches {
-    fn note(&mut self, error: &PathWatchError) {
-        self.count += 1;
-        match error {
-            PathWatchError::Limit(limit) => self.limit = Some(limit.parameter().to_owned()),
-            other => self.problem = Some(chain(other)),
         }
     }
 }

@@ -7,7 +7,6 @@ use std::time::Duration;
 
 use converge::WatchPlan;
 use host::{BusError, UnitEvent, UnitWatch};
-use node::ScanCause;
 
 use super::{WatchShared, lock};
 use crate::render::chain;
@@ -40,8 +39,10 @@ impl UnitListener {
                 // What was not heard of until now is looked at.
                 let mut unheard = BTreeSet::new();
                 self.shared.plan().of_units(&mut unheard);
-                let scan = (failures > 0).then_some(ScanCause::UnitsUnheard);
-                self.shared.touch(unheard, scan);
+                match failures {
+                    0 => self.shared.touch(unheard),
+                    _ => self.shared.touch_unheard(unheard),
+                }
                 self.shared.show(|view| view.units_problem = None);
                 failures = 0;
                 self.listen(watch)
@@ -83,7 +84,7 @@ impl UnitListener {
                 Some(UnitEvent::Files) => self.plan.of_units(&mut touched),
                 None => {}
             }
-            self.shared.touch(touched, None);
+            self.shared.touch(touched);
         }
     }
 

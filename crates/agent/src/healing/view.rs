@@ -30,7 +30,7 @@ pub struct WatchView {
     /// Why nobody can be named who changes something again and again.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub culprits_problem: Option<String>,
-    /// How often everything was looked at because events were lost.
+    /// How often what is watched was looked at because events were lost.
     #[serde(default)]
     pub scans: u64,
     /// What something else changes again and again.
@@ -49,7 +49,10 @@ impl WatchView {
             text.push_str(&format!("; {} directories are NOT watched", self.unwatched));
         }
         if self.scans > 0 {
-            text.push_str(&format!("; events were lost {} times, then everything was looked at", self.scans));
+            text.push_str(&format!(
+                "; events were lost, and what they were of was looked at {} times",
+                self.scans
+            ));
         }
         text
     }

@@ -11,6 +11,7 @@
 use super::module::ModulePhase;
 use super::slot::Applying;
 use super::{JobFailure, Run};
+use crate::RunPurpose;
 use crate::kinds::Applied;
 
 /// Earlier tries of the current slot.
@@ -39,7 +40,11 @@ impl Run {
         reason: JobFailure,
         applying: Option<Applying>,
     ) {
-        let retries = self.resource(m, slot).retry.retries;
+        let retries = match self.scope().purpose() {
+            RunPurpose::Converge => self.resource(m, slot).retry.retries,
+            // It is tried again by a later run: until this one ends nothing else is repaired.
+            RunPurpose::Repair => 0,
+        };
         let tries = &mut self.modules[m].tries;
         tries.applying = match (tries.applying.take(), applying) {
             (Some(first), Some(last)) => Some(first.and(last)),

@@ -14,11 +14,11 @@ use model::{Contention, RunReport, Timestamp};
 
 use super::runs::RunUnderWay;
 use super::{Node, ReleaseChange, inputs_digest};
-use crate::healing::{HealingNews, Touched, tell_the_same};
+use crate::healing::{HealingNews, Touched};
 use crate::io::NodeEffect;
 
 impl Node {
-    /// What something else changes again and again, as it was told last.
+    /// What something else changes again and again.
     pub fn contentions(&self) -> &[Contention] {
         &self.contended
     }
@@ -76,12 +76,9 @@ impl Node {
             self.culprits_wanted.clone_from(&wanted);
             effects.push(NodeEffect::WatchCulprits(wanted));
         }
-        let contended = self.healing.contentions(now, interval);
-        if tell_the_same(&self.contended, &contended) {
-            self.contended = contended;
-            return;
-        }
-        for new in contended.iter().filter(|new| !self.contended.contains(new)).take(MAX_CONTENTIONS) {
+        self.contended = self.healing.contentions(now, interval);
+        let Some(news) = self.contentions_told.news(&self.contended, now) else { return };
+        for new in news.into_iter().take(MAX_CONTENTIONS) {
             effects.push(NodeEffect::Warn(format!(
                 "{} is changed again and again (put right {} times); by: {}",
                 new.resource,
@@ -89,9 +86,10 @@ impl Node {
                 new.culprit_text()
             )));
         }
-        let more = u32::try_from(contended.len().saturating_sub(MAX_CONTENTIONS)).unwrap_or(u32::MAX);
-        let resources = contended.iter().take(MAX_CONTENTIONS).cloned().collect();
-        self.contended = contended;
+        self.contentions_told.told(&self.contended, now);
+        let more = self.contended.len().saturating_sub(MAX_CONTENTIONS);
+        let more = u32::try_from(more).unwrap_or(u32::MAX);
+        let resources = self.contended.iter().take(MAX_CONTENTIONS).cloned().collect();
         self.append(FactBody::Contended { resources, more }, now, effects);
     }
 }

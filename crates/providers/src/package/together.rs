@@ -10,7 +10,6 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use catalog::types::{PackageSpec, TransactionOptions};
-use converge::JobFailure;
 use converge::kinds::Applied;
 use converge::kinds::package::database::PackageDatabase;
 use converge::kinds::package::transaction::{
@@ -18,6 +17,7 @@ use converge::kinds::package::transaction::{
 };
 use converge::kinds::package::{self, PackageChange, PackageRequest};
 use converge::kinds::state::difference;
+use converge::{JobFailure, RunPurpose};
 use host::End;
 use model::{Edit, FailureCode, Fields};
 
@@ -129,8 +129,8 @@ impl Kinds {
     /// Nobody else uses the package manager, dpkg is not in the middle of something, the lists are new
     /// enough.
     fn prepare_transaction(&self, wishes: &[PackageWish<'_>], deadline: Instant) -> Result<(), JobFailure> {
-        let wait = wishes.iter().map(|wish| wish.spec.options.lock_timeout).max().unwrap_or_default();
-        locks::wait(&self.host, wait)?;
+        let waits = wishes.iter().map(|wish| self.lock_timeout(wish.spec));
+        locks::wait(&self.host, waits.max().unwrap_or_default())?;
         services::put_back(&self.host)?;
         self.finish_interrupted(wishes, deadline)?;
         let mut refresh = false;
@@ -327,6 +327,15 @@ impl Kinds {
     }
 
     /// One call of apt-get for those that have not failed.
+    /// How long it is waited until nobody else uses the package manager: not at all in a repair, until whose
+    /// end nothing else is repaired.
+    fn lock_timeout(&self, spec: &PackageSpec) -> Duration {
+        match self.purpose() {
+            RunPurpose::Converge => spec.options.lock_timeout,
+            RunPurpose::Repair => Duration::ZERO,
+        }
+    }
+
     fn run_group(
         &self,
         group: &TransactionGroup,
@@ -340,7 +349,7 @@ impl Kinds {
         let requests = requests(going.iter().copied());
         let names: Vec<&str> = requests.iter().map(|(name, _)| *name).collect();
         let leave = group.leave(&database, &names);
-        let lock_secs = going.iter().map(|member| member.spec.options.lock_timeout.as_secs()).max();
+        let lock_secs = going.iter().map(|member| self.lock_timeout(member.spec).as_secs()).max();
         let arguments =
             transaction::arguments(&group.options, leave, lock_secs.unwrap_or_default(), &requests);
         // What the dry run agreed to removes nothing, so nothing may be removed.
