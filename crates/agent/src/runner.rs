@@ -147,7 +147,7 @@ impl Runner {
             // run may be on an earlier set, and about to record what it keeps.
             self.collect_garbage_once(&adoption);
             durable.begin_run();
-            self.worker.kinds.begin_run();
+            self.worker.kinds.begin_run(scope.purpose());
         }
         let (ledger, pending) = (durable.ledger(), durable.pending()?);
         let options = RunOptions {

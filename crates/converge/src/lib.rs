@@ -13,6 +13,7 @@ pub mod hanging;
 pub mod id;
 pub mod kinds;
 pub mod ledger;
+pub mod purpose;
 pub mod run;
 pub mod versions;
 pub mod watch;
@@ -22,8 +23,9 @@ pub use catalog::types::ResourceSubject;
 pub use condition::{Condition, When};
 pub use id::ResourceId;
 pub use ledger::{Ledger, LedgerEntry, Prior};
+pub use purpose::RunPurpose;
 pub use run::{
     FinishedRun, Job, JobDone, JobFailure, JobId, JobOutcome, JobWork, Pending, Record, Run, RunMode,
     RunOptions, RunScope, TogetherMember, Undo,
 };
-pub use watch::{DirectoryInterest, WatchPlan};
+pub use watch::{DirectoryInterest, HostLayout, WatchPlan};

@@ -5,14 +5,15 @@
 
 use std::collections::BTreeSet;
 
-use converge::{DirectoryInterest, ResourceId, WatchPlan};
+use converge::{DirectoryInterest, HostLayout, ResourceId, WatchPlan};
 use serde_json::json;
 
 use crate::common::{Set, set};
 
 fn plan(set: &Set) -> WatchPlan {
     let home = |user: &str| (user == "kay").then(|| "/home/kay".to_owned());
-    WatchPlan::of(&set.bind(), &home)
+    let link_folders = vec!["/etc/systemd/system/multi-user.target.wants".to_owned()];
+    WatchPlan::of(&set.bind(), &HostLayout { home: &home, link_folders })
 }
 
 /// The names of the resources that a look finds.
@@ -54,6 +55,17 @@ fn each_resource_is_found_by_what_its_state_is_in() {
     assert_eq!(names(|found| plan.of_mounts(found)), ["mount:/srv"]);
     assert_eq!(names(|found| plan.of_name(found)), ["hostname:web-1"]);
     assert!(plan.resources().iter().all(|id| !id.as_str().contains("exec")), "{:?}", plan.resources());
+}
+
+#[test]
+fn links_that_start_a_unit_are_watched_where_that_is_declared() {
+    let plan = plan(&set(json!([{"name": "m", "resources": [
+        {"type": "service", "name": "nginx", "attributes": {"enabled": true}},
+        {"type": "service", "name": "cron", "attributes": {"state": "running"}},
+    ]}])));
+    let links = "/etc/systemd/system/multi-user.target.wants";
+    assert_eq!(at(&plan, links, "nginx.service"), ["service:nginx"]);
+    assert_eq!(at(&plan, links, "cron.service"), [] as [&str; 0], "whether it is enabled is not declared");
 }
 
 #[test]

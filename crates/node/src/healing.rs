@@ -17,7 +17,7 @@ use std::time::Duration;
 use converge::ResourceId;
 use model::collect::CollectInserting;
 use model::contention::MAX_CONTENTIONS;
-use model::{Action, Contention, Culprit, RunReport, Timestamp};
+use model::{Action, Contention, CulpritFinding, RunReport, Timestamp};
 
 /// How long after the first event a resource is looked at: edits come in several steps.
 pub const DEBOUNCE: Duration = Duration::from_millis(150);
@@ -39,8 +39,8 @@ pub struct Touched {
     pub resources: BTreeSet<ResourceId>,
     /// Events were lost, and these are all that are watched.
     pub scan: Option<ScanCause>,
-    /// Who changed a resource.
-    pub culprits: BTreeMap<ResourceId, Culprit>,
+    /// What was found out of who changed a resource.
+    pub culprits: BTreeMap<ResourceId, CulpritFinding>,
 }
 
 /// Why everything that is watched is looked at.
@@ -68,7 +68,7 @@ struct Wound {
     failures: u32,
     since: Timestamp,
     last: Timestamp,
-    culprit: Option<Culprit>,
+    culprit: Option<CulpritFinding>,
 }
 
 impl Wound {
@@ -128,11 +128,11 @@ impl Healing {
             let due = now.plus(DEBOUNCE).max(rested).max(wounded);
             self.suspects.insert(id, due);
         }
-        for (id, culprit) in touched.culprits {
+        for (id, found) in touched.culprits {
             if let Some(wound) = self.wounds.get_mut(&id)
-                && (culprit.program.is_some() || wound.culprit.is_none())
+                && wound.culprit.as_ref().is_none_or(|known| says_more(&found, known))
             {
-                wound.culprit = Some(culprit);
+                wound.culprit = Some(found);
             }
         }
     }
@@ -266,12 +266,20 @@ impl Healing {
         self.wounds.retain(|_, wound| now <= wound.heals_at(interval));
         let contended = self.wounds.iter().filter(|(_, wound)| wound.is_contended());
         let mut all: Vec<Contention> = contended
-            .map(|(id, wound)| Contention {
-                resource: id.to_string(),
-                since: wound.since,
-                corrections: wound.corrections,
-                wait_secs: wound.not_before(interval).since(wound.last).as_secs(),
-                culprit: wound.culprit.clone(),
+            .map(|(id, wound)| {
+                let (culprit, culprit_unknown) = match &wound.culprit {
+                    Some(CulpritFinding::Named(culprit)) => (Some(culprit.clone()), None),
+                    Some(CulpritFinding::Unknown(why)) => (None, Some(*why)),
+                    None => (None, None),
+                };
+                Contention {
+                    resource: id.to_string(),
+                    since: wound.since,
+                    corrections: wound.corrections,
+                    wait_secs: wound.not_before(interval).since(wound.last).as_secs(),
+                    culprit,
+                    culprit_unknown,
+                }
             })
             .collect();
         all.sort_by(|a, b| b.since.cmp(&a.since).then_with(|| a.resource.cmp(&b.resource)));
@@ -303,12 +311,23 @@ impl Wound {
     }
 }
 
+/// Whether a finding replaces an earlier one: a program says more than a number, and a number more than a
+/// reason.
+fn says_more(found: &CulpritFinding, known: &CulpritFinding) -> bool {
+    match (found, known) {
+        (CulpritFinding::Named(found), CulpritFinding::Named(_)) => found.program.is_some(),
+        (CulpritFinding::Named(_), CulpritFinding::Unknown(_)) => true,
+        (CulpritFinding::Unknown(_), CulpritFinding::Named(_)) => false,
+        (CulpritFinding::Unknown(_), CulpritFinding::Unknown(_)) => true,
+    }
+}
+
 /// Whether two lists of contentions tell people the same: how often and how long changes by itself.
 pub fn tell_the_same(before: &[Contention], now: &[Contention]) -> bool {
     before.len() == now.len()
         && before.iter().zip(now).all(|(before, now)| {
             let culprits = match (&before.culprit, &now.culprit) {
-                (None, None) => true,
+                (None, None) => before.culprit_unknown == now.culprit_unknown,
                 (Some(before), Some(now)) => before.is_like(now),
                 _ => false,
             };

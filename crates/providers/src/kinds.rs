@@ -1,13 +1,13 @@
 //! [`Kinds`]: check and apply, by resource type.
 
 use std::io::{self, Read};
-use std::sync::{Arc, MutexGuard};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use catalog::module::CommandLine;
 use catalog::types::{Ensure, Ownership, PackageSpec, Spec};
 use converge::kinds::{AccountLookup, Applied, Checked, DEFAULT_FILE_MODE};
-use converge::{JobDone, JobFailure, JobOutcome, Prior};
+use converge::{JobDone, JobFailure, JobOutcome, Prior, RunPurpose};
 use host::{
     Accounts, End, FileWrite, FinishedCommand, Host, HostError, OWNERSHIP_NOTE, PathProblem, Program,
 };
@@ -25,6 +25,7 @@ use crate::provider::{
 use crate::query;
 use crate::tree::DigestCache;
 use crate::undo::undo_note;
+use crate::unit_links::UnitLinks;
 use crate::{Blobs, custom, exec, state};
 
 /// Why a resource was skipped on a host whose root is not `/` and where none may run.
@@ -45,6 +46,9 @@ pub struct Kinds {
     pub(crate) packages: Packages,
     pub(crate) account_files: KeptAccounts,
     pub(crate) digests: DigestCache,
+    /// Of the run under way.
+    purpose: Mutex<RunPurpose>,
+    pub(crate) unit_links: UnitLinks,
 }
 
 impl Kinds {
@@ -57,7 +61,21 @@ impl Kinds {
             packages: Packages::default(),
             account_files: KeptAccounts::default(),
             digests: DigestCache::default(),
+            purpose: Mutex::default(),
+            unit_links: UnitLinks::default(),
         }
+    }
+
+    /// A run begins: the lists of packages may be refreshed once more, and what an earlier one that was
+    /// killed kept services from starting with is put back.
+    pub fn begin_run(&self, purpose: RunPurpose) {
+        *self.purpose.lock().unwrap_or_else(PoisonError::into_inner) = purpose;
+        self.begin_package_run();
+        self.unit_links.forget();
+    }
+
+    pub(crate) fn purpose(&self) -> RunPurpose {
+        *self.purpose.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// The host.

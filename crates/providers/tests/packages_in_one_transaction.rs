@@ -20,9 +20,9 @@ use catalog::module::OnRemove;
 use catalog::schema::{BindContext, bind};
 use catalog::types::Spec;
 use common::{LONG, Memory};
-use converge::JobDone;
 use converge::kinds::{Applied, Checked};
 use converge::ledger::{LedgerEntry, Prior};
+use converge::{JobDone, RunPurpose};
 use host::{Host, HostOptions};
 use model::Timestamp;
 use providers::{Blobs, Kinds, PackageTools, ROOTED};
@@ -190,7 +190,7 @@ impl PackageLab {
     }
 
     fn apply(&self, specs: &[Spec]) -> Vec<Result<Applied, String>> {
-        self.kinds.begin_run();
+        self.kinds.begin_run(RunPurpose::Converge);
         let checked: Vec<Checked> = specs.iter().map(|spec| self.check(spec).unwrap()).collect();
         let all: Vec<_> =
             specs.iter().zip(&checked).map(|(spec, checked)| ("name", spec, checked, LONG)).collect();
@@ -431,7 +431,7 @@ fn services_are_kept_from_starting_for_the_transaction_alone() {
     fs::write(&policy, "#!/bin/sh\n# Written by Muster for one transaction of packages.\nexit 101\n")
         .unwrap();
     lab.write("usr/sbin/policy-rc.d.kept-by-muster", "#!/bin/sh\nexit 104\n");
-    lab.kinds.begin_run();
+    lab.kinds.begin_run(RunPurpose::Converge);
     assert_eq!(fs::read_to_string(&policy).unwrap(), "#!/bin/sh\nexit 104\n");
     assert!(!lab.path("usr/sbin/policy-rc.d.kept-by-muster").exists());
 }

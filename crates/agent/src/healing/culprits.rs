@@ -1,14 +1,16 @@
-//! [`CulpritWatches`]: who changes what is put right again and again.
+//! [`CulpritWatches`]: who changes what is put right again and again, or why nobody can be named.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use converge::{ResourceId, WatchPlan};
-use host::{WriterWatch, WritingProcess};
-use model::Culprit;
+use host::{SeenWriter, WriterWatch, WriterWatchError, WritingProcess};
+use model::collect::CollectInserting;
+use model::{Culprit, CulpritFinding, UnknownCulprit};
 
 use super::WatchShared;
+use crate::render::chain;
 
 /// The most directories in which writers are named; the kernel has 128 groups for each user.
 const MAX_DIRECTORIES: usize = 16;
@@ -20,6 +22,8 @@ pub(super) struct CulpritWatches {
     directories: BTreeMap<String, WatchedWriters>,
     /// Who was named last for each.
     named: BTreeMap<ResourceId, Culprit>,
+    /// Of which it was told that the kernel hides who writes.
+    hidden: BTreeSet<ResourceId>,
 }
 
 struct WatchedWriters {
@@ -28,23 +32,30 @@ struct WatchedWriters {
     entries: BTreeMap<String, BTreeSet<ResourceId>>,
 }
 
+/// Why writers of a directory cannot be named: for programs, and for people.
+struct UnwatchedWriters {
+    why: UnknownCulprit,
+    text: String,
+}
+
 impl CulpritWatches {
     pub(super) fn new(shared: Arc<WatchShared>) -> CulpritWatches {
-        let (wanted, directories, named) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
-        CulpritWatches { shared, wanted, directories, named }
+        let (wanted, directories) = (BTreeSet::new(), BTreeMap::new());
+        CulpritWatches { shared, wanted, directories, named: BTreeMap::new(), hidden: BTreeSet::new() }
     }
 
     pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         self.directories.values().map(|directory| directory.watch.as_fd()).collect()
     }
 
-    /// Names writers of these from now on.
+    /// Names writers of these from now on, or says why it cannot.
     pub(super) fn follow(&mut self, wanted: &BTreeSet<ResourceId>, plan: &WatchPlan) {
         if *wanted == self.wanted {
             return;
         }
         self.wanted.clone_from(wanted);
         self.named.retain(|id, _| wanted.contains(id));
+        self.hidden.retain(|id| wanted.contains(id));
         let mut entries: BTreeMap<String, BTreeMap<String, BTreeSet<ResourceId>>> = BTreeMap::new();
         for id in wanted {
             for (directory, names) in plan.directories_of(id) {
@@ -55,39 +66,70 @@ impl CulpritWatches {
             }
         }
         self.directories.retain(|path, _| entries.contains_key(path));
+        let mut found: BTreeMap<ResourceId, UnknownCulprit> = BTreeMap::new();
+        let mut problem = None;
         for (path, entries) in entries {
-            if let Some(known) = self.directories.get_mut(&path) {
-                known.entries = entries;
-            } else if self.directories.len() < MAX_DIRECTORIES {
-                self.open(path, entries);
+            let of: BTreeSet<ResourceId> = entries.values().flatten().cloned().collect_inserting();
+            if let Err(UnwatchedWriters { why, text }) = self.watch(path, entries) {
+                found.extend(of.into_iter().map(|id| (id, why)));
+                problem = Some(text);
             }
         }
+        self.shared.show(|view| view.culprits_problem = problem);
+        let unnamed = wanted.iter().filter(|id| !self.named.contains_key(*id));
+        let unnamed =
+            unnamed.map(|id| (id.clone(), found.get(id).copied().unwrap_or(UnknownCulprit::NotSeen)));
+        self.shared
+            .tell_culprits(unnamed.map(|(id, why)| (id, CulpritFinding::Unknown(why))).collect_inserting());
     }
 
-    fn open(&mut self, path: String, entries: BTreeMap<String, BTreeSet<ResourceId>>) {
-        let directory = self.shared.host.directory_to_watch(&path);
+    fn watch(
+        &mut self,
+        path: String,
+        entries: BTreeMap<String, BTreeSet<ResourceId>>,
+    ) -> Result<(), UnwatchedWriters> {
+        if let Some(known) = self.directories.get_mut(&path) {
+            known.entries = entries;
+            return Ok(());
+        }
+        if self.directories.len() >= MAX_DIRECTORIES {
+            let text = format!("the agent looks who writes in at most {MAX_DIRECTORIES} directories");
+            return Err(UnwatchedWriters { why: UnknownCulprit::Limit, text });
+        }
         // One that is not there has no writers.
-        let Ok(directory) = directory else { return };
-        let problem = match WriterWatch::open(&directory) {
+        let Ok(directory) = self.shared.host.directory_to_watch(&path) else { return Ok(()) };
+        match WriterWatch::open(&directory) {
             Ok(watch) => {
                 self.directories.insert(path, WatchedWriters { watch, entries });
-                None
+                Ok(())
             }
-            Err(error) => Some(format!("the kernel does not say who writes in {path}: {error}")),
-        };
-        self.shared.show(|view| view.culprits_problem = problem);
+            Err(error) => {
+                let why = match error {
+                    WriterWatchError::Refused => UnknownCulprit::Refused,
+                    WriterWatchError::Unsupported(_) => UnknownCulprit::Unsupported,
+                    WriterWatchError::Limit(_) => UnknownCulprit::Limit,
+                };
+                let text = format!("who writes in {path} is not known: {}", chain(&error));
+                Err(UnwatchedWriters { why, text })
+            }
+        }
     }
 
     /// Takes what the kernel said of writers.
     pub(super) fn drain(&mut self) {
         let mut found: BTreeMap<ResourceId, Culprit> = BTreeMap::new();
+        let mut hidden: BTreeSet<ResourceId> = BTreeSet::new();
         for directory in self.directories.values() {
             directory.watch.drain(|name, writer| {
                 for id in directory.entries.get(name).into_iter().flatten() {
-                    let culprit = culprit(&writer);
-                    // A process that had ended says less than one that was there.
-                    if culprit.program.is_some() || !found.contains_key(id) {
-                        found.insert(id.clone(), culprit);
+                    match &writer {
+                        SeenWriter::Hidden => drop(hidden.insert(id.clone())),
+                        // A process that had ended says less than one that was there.
+                        SeenWriter::Process(writer) => {
+                            if writer.program.is_some() || !found.contains_key(id) {
+                                found.insert(id.clone(), culprit(writer));
+                            }
+                        }
                     }
                 }
             });
@@ -97,7 +139,20 @@ impl CulpritWatches {
             None => true,
         });
         self.named.extend(found.clone());
-        self.shared.name_culprits(found);
+        let why = self.hidden_reason();
+        let new =
+            hidden.into_iter().filter(|id| !self.named.contains_key(id) && self.hidden.insert(id.clone()));
+        let hidden: Vec<_> = new.map(|id| (id, CulpritFinding::Unknown(why))).collect();
+        let found = found.into_iter().map(|(id, culprit)| (id, CulpritFinding::Named(culprit)));
+        self.shared.tell_culprits(hidden.into_iter().chain(found).collect_inserting());
+    }
+
+    /// Why the kernel hides a process: from one without privilege it hides all others.
+    fn hidden_reason(&self) -> UnknownCulprit {
+        match self.shared.host.euid() {
+            0 => UnknownCulprit::Hidden,
+            _ => UnknownCulprit::Refused,
+        }
     }
 }
 

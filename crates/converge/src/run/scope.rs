@@ -17,7 +17,7 @@ use model::report::PartialRun;
 
 use super::module::SlotState;
 use super::{Run, RunMode};
-use crate::{BoundResource, Desired, ResourceId};
+use crate::{BoundResource, Desired, ResourceId, RunPurpose};
 
 /// Which resources a run is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -27,7 +27,7 @@ pub enum RunScope {
     All,
     /// Those that have one of these tags.
     Tags(BTreeSet<String>),
-    /// Exactly these.
+    /// Exactly these: what other hands may have changed.
     Resources(BTreeSet<ResourceId>),
 }
 
@@ -68,6 +68,14 @@ impl RunScope {
                 let near = nearest(tag, known.iter().copied()).map(str::to_owned);
                 Err(UnknownTag { tag: tag.clone(), near })
             }
+        }
+    }
+
+    /// What a run with this scope is for.
+    pub fn purpose(&self) -> RunPurpose {
+        match self {
+            RunScope::All | RunScope::Tags(_) => RunPurpose::Converge,
+            RunScope::Resources(_) => RunPurpose::Repair,
         }
     }
 

@@ -87,10 +87,8 @@ impl Kinds {
         self
     }
 
-    /// A run begins: the lists of packages may be refreshed once more, and what an earlier one that was
-    /// killed kept services from starting with is put back.
-    pub fn begin_run(&self) {
-        self.begin_package_run();
+    pub(crate) fn begin_package_run(&self) {
+        self.forget_refresh();
         if let Err(why) = services::put_back(&self.host) {
             tracing::warn!(why, "services are still kept from starting");
         }

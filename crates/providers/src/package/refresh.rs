@@ -53,7 +53,7 @@ pub(super) struct Offers {
 }
 
 impl Kinds {
-    pub(super) fn begin_package_run(&self) {
+    pub(super) fn forget_refresh(&self) {
         *self.packages.refreshed.lock().unwrap_or_else(PoisonError::into_inner) = Refreshed::default();
     }
 

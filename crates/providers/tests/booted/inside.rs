@@ -8,8 +8,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catalog::schema::{BindContext, bind};
-use converge::JobDone;
 use converge::run::Undo;
+use converge::{JobDone, RunPurpose};
 use host::{Host, HostOptions};
 use model::{Digest, Fields};
 use providers::{Blobs, Kinds};
@@ -76,7 +76,7 @@ fn done(ask: Ask) -> Result<Value, String> {
 
 /// Applies several resources in one go, `attributes` by name; what came of each in words.
 fn together(kinds: &Kinds, ask: &Ask, context: &BindContext<'_>) -> Result<Value, String> {
-    kinds.begin_run();
+    kinds.begin_run(RunPurpose::Converge);
     let mut all = Vec::new();
     for (name, attributes) in &ask.attributes {
         let lang::Value::Map(attributes) = attributes else { return Err(format!("{name}: no attributes")) };
