@@ -28,4 +28,4 @@ pub use run::{
     FinishedRun, Job, JobDone, JobFailure, JobId, JobOutcome, JobWork, Pending, Record, Run, RunMode,
     RunOptions, RunScope, TogetherMember, Undo,
 };
-pub use watch::{DirectoryInterest, WatchPlan};
+pub use watch::{DirectoryInterest, HostLayout, WatchPlan};

@@ -22,6 +22,8 @@ pub const PACKAGE_DATABASE: &str = "/var/lib/dpkg/status";
 pub const ACCOUNT_FILES: [&str; 4] = ["/etc/passwd", "/etc/shadow", "/etc/group", "/etc/gshadow"];
 /// What the host's names are kept in.
 const NAME_FILES: [&str; 2] = [HOSTNAME, "/etc/machine-info"];
+/// How the names of the folders of links that start units end.
+pub const LINK_FOLDERS: [&str; 2] = [".wants", ".requires"];
 /// Where the kernel's parameters are.
 const PARAMETERS: &str = "/proc/sys";
 
@@ -78,14 +80,22 @@ pub enum DirectoryInterest {
     Entries,
 }
 
+/// What of a host decides where things are.
+pub struct HostLayout<'a> {
+    /// A user's home.
+    pub home: &'a dyn Fn(&str) -> Option<String>,
+    /// The folders of links that start units ([`LINK_FOLDERS`]) that are there, by their paths.
+    pub link_folders: Vec<String>,
+}
+
 impl WatchPlan {
-    /// What to watch for these resources. `home` says where a user's home is.
-    pub fn of(desired: &Desired, home: &dyn Fn(&str) -> Option<String>) -> WatchPlan {
+    /// What to watch for these resources.
+    pub fn of(desired: &Desired, layout: &HostLayout<'_>) -> WatchPlan {
         let mut plan = WatchPlan::default();
         let wanted =
             |module: &&Arc<BoundModule>| module.error.is_none() && !matches!(module.when, When::Never(_));
         for resource in desired.modules.iter().filter(wanted).flat_map(|module| &module.resources) {
-            let points = points(resource, home);
+            let points = points(resource, layout);
             if points.is_empty() {
                 continue;
             }
@@ -242,7 +252,7 @@ fn split(path: &str) -> Option<(&str, &str)> {
 }
 
 /// What to watch for a resource: nothing where it is not wanted here, or cannot be bound.
-fn points(resource: &BoundResource, home: &dyn Fn(&str) -> Option<String>) -> Vec<WatchPoint> {
+fn points(resource: &BoundResource, layout: &HostLayout<'_>) -> Vec<WatchPoint> {
     let entry = |path: &str| WatchPoint::Entry(path.to_owned());
     let (Ok(spec), false) = (&resource.spec, matches!(resource.when, When::Never(_))) else {
         return Vec::new();
@@ -273,7 +283,8 @@ fn points(resource: &BoundResource, home: &dyn Fn(&str) -> Option<String>) -> Ve
         Spec::User(_) | Spec::Group(_) => ACCOUNT_FILES.map(entry).into(),
         Spec::SshKey(spec) => {
             let in_home = || {
-                home(&spec.user).map(|home| format!("{}/.ssh/authorized_keys", home.trim_end_matches('/')))
+                (layout.home)(&spec.user)
+                    .map(|home| format!("{}/.ssh/authorized_keys", home.trim_end_matches('/')))
             };
             let mut points: Vec<WatchPoint> =
                 spec.path.clone().or_else(in_home).map(WatchPoint::Entry).into_iter().collect();
@@ -290,7 +301,10 @@ fn points(resource: &BoundResource, home: &dyn Fn(&str) -> Option<String>) -> Ve
             let files = spec.files.values().map(|file| entry(&file.path));
             let own = [WatchPoint::Unit(spec.unit.clone()), entry(&format!("{UNIT_FOLDER}/{}", spec.unit))];
             let drop_ins = spec.drop_ins.iter().map(|folder| WatchPoint::All(folder.clone()));
-            own.into_iter().chain(files).chain(drop_ins).collect()
+            // systemd tells of no link that is made or removed without it.
+            let links = layout.link_folders.iter().filter(|_| spec.enabled.is_some());
+            let links = links.map(|folder| entry(&format!("{folder}/{}", spec.unit)));
+            own.into_iter().chain(files).chain(drop_ins).chain(links).collect()
         }
         Spec::Sudo(spec) => vec![entry(&spec.path)],
         Spec::Sysctl(spec) => {

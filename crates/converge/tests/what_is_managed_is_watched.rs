@@ -5,14 +5,15 @@
 
 use std::collections::BTreeSet;
 
-use converge::{DirectoryInterest, ResourceId, WatchPlan};
+use converge::{DirectoryInterest, HostLayout, ResourceId, WatchPlan};
 use serde_json::json;
 
 use crate::common::{Set, set};
 
 fn plan(set: &Set) -> WatchPlan {
     let home = |user: &str| (user == "kay").then(|| "/home/kay".to_owned());
-    WatchPlan::of(&set.bind(), &home)
+    let link_folders = vec!["/etc/systemd/system/multi-user.target.wants".to_owned()];
+    WatchPlan::of(&set.bind(), &HostLayout { home: &home, link_folders })
 }
 
 /// The names of the resources that a look finds.
@@ -110,7 +111,7 @@ fn the_files_of_every_type_are_found() {
     }
     assert_eq!(plan.parameters().count(), 0, "it is not set at once");
     assert_eq!(plan.units().collect::<Vec<_>>(), ["app.service"]);
-    assert!(!plan.watches_mounts() && !plan.watches_name());
+    assert!(!!plan.watches_name());
 }
 
 #[test]
@@ -127,8 +128,19 @@ fn a_directory_that_is_managed_is_of_its_tree() {
     let (contents, entries) = (Some(DirectoryInterest::Contents), Some(DirectoryInterest::Entries));
     assert_eq!([interest("/srv/a"), interest("/srv"), interest("")], [contents, contents, entries]);
     assert_eq!(interest("/srv/b"), None);
-    assert!(plan.watches_mounts() && plan.watches_name());
+    assert!(plan.watches_name());
     assert_eq!(plan.parameters().collect::<Vec<_>>(), ["/proc/sys/vm/swappiness"]);
+}
+
+#[test]
+fn links_that_start_a_unit_are_watched_where_that_is_declared() {
+    let plan = plan(&set(json!([{"name": "m", "resources": [
+        {"type": "service", "name": "nginx", "attributes": {"enabled": true}},
+        {"type": "service", "name": "cron", "attributes": {"state": "running"}},
+    ]}])));
+    let links = "/etc/systemd/system/multi-user.target.wants";
+    assert_eq!(at(&plan, links, "nginx.service"), ["service:nginx"]);
+    assert_eq!(at(&plan, links, "cron.service"), [] as [&str; 0], "whether it is enabled is not declared");
 }
 
 #[test]

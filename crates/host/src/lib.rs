@@ -69,7 +69,7 @@ pub use systemd::{
 };
 pub use usage::Usage;
 pub use write::{FileWrite, Validate};
-pub use writers::{WriterWatch, WritingProcess};
+pub use writers::{SeenWriter, WriterWatch, WriterWatchError, WritingProcess};
 
 /// The largest file, in bytes, that is read, hashed or written.
 pub const MAX_FILE: u64 = 256 * 1024 * 1024;

@@ -35,7 +35,8 @@ impl DirectoryEvents {
             | WatchFlags::DELETE_SELF
             | WatchFlags::MOVE_SELF
             | WatchFlags::ONLYDIR
-            | WatchFlags::EXCL_UNLINK;
+            | WatchFlags::EXCL_UNLINK
+            | WatchFlags::MASK_ADD;
         match self {
             DirectoryEvents::Entries => entries,
             DirectoryEvents::Closed => entries | WatchFlags::CLOSE_WRITE | WatchFlags::ATTRIB,
@@ -57,6 +58,10 @@ pub enum WatchLimit {
     Watches,
     /// `fs.inotify.max_user_instances`.
     Instances,
+    /// `fs.fanotify.max_user_groups`.
+    WriterGroups,
+    /// `fs.fanotify.max_user_marks`.
+    WriterMarks,
 }
 
 impl WatchLimit {
@@ -65,6 +70,8 @@ impl WatchLimit {
         match self {
             WatchLimit::Watches => "fs.inotify.max_user_watches",
             WatchLimit::Instances => "fs.inotify.max_user_instances",
+            WatchLimit::WriterGroups => "fs.fanotify.max_user_groups",
+            WatchLimit::WriterMarks => "fs.fanotify.max_user_marks",
         }
     }
 }
@@ -124,7 +131,8 @@ impl PathWatch {
         }
     }
 
-    /// Watches an open directory from now on; one that is watched already is watched for this instead.
+    /// Watches an open directory from now on; one that is watched already, by whatever path it was found, is
+    /// watched for both. Only [`PathWatch::remove`] makes it less.
     ///
     /// # Errors
     /// When the kernel does not.

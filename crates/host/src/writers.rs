@@ -5,14 +5,19 @@
 //! an open file told                writes alone                (those that give no handles)
 //! ```
 //!
-//! Needs `CAP_SYS_ADMIN`. A process may have ended before its program is looked up: then its number is all.
+//! Needs `CAP_SYS_ADMIN`; a container's filter of system calls may refuse it all the same
+//! ([`WriterWatchError::Refused`]). A process may have ended before its program is looked up: then its number
+//! is all. The number is that of the reader's PID namespace; there is none of a process outside of it.
 
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use nix::errno::Errno;
 use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags};
+
+use crate::WatchLimit;
 
 /// `FAN_REPORT_DIR_FID | FAN_REPORT_NAME` of the kernel.
 const REPORT_NAMES: u32 = 0x0400 | 0x0800;
@@ -41,6 +46,44 @@ pub struct WritingProcess {
     pub unit: Option<String>,
 }
 
+/// Who wrote, as far as the kernel says it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SeenWriter {
+    /// This process.
+    Process(WritingProcess),
+    /// One whose number the kernel hides: it is outside of this process's PID namespace, or this process has
+    /// no privilege to know it.
+    Hidden,
+}
+
+/// Why the kernel does not say who writes in a directory.
+#[derive(Debug, thiserror::Error)]
+pub enum WriterWatchError {
+    /// Not to this process.
+    #[error(
+        "the kernel refuses fanotify to the agent: it needs CAP_SYS_ADMIN, and no filter of system calls \
+         against it"
+    )]
+    Refused,
+    /// It has no fanotify, or not for this file system.
+    #[error("the kernel, or the file system, has no fanotify")]
+    Unsupported(#[source] std::io::Error),
+    /// A limit is reached.
+    #[error("the kernel's limit {} is reached", .0.parameter())]
+    Limit(WatchLimit),
+}
+
+impl From<Errno> for WriterWatchError {
+    fn from(errno: Errno) -> WriterWatchError {
+        match errno {
+            Errno::EPERM | Errno::EACCES => WriterWatchError::Refused,
+            Errno::EMFILE | Errno::ENFILE => WriterWatchError::Limit(WatchLimit::WriterGroups),
+            Errno::ENOSPC => WriterWatchError::Limit(WatchLimit::WriterMarks),
+            other => WriterWatchError::Unsupported(other.into()),
+        }
+    }
+}
+
 /// One directory, and who writes in it.
 #[derive(Debug)]
 pub struct WriterWatch {
@@ -59,7 +102,7 @@ impl WriterWatch {
     ///
     /// # Errors
     /// When the kernel does not, or not for this process.
-    pub fn open(directory: &OwnedFd) -> std::io::Result<WriterWatch> {
+    pub fn open(directory: &OwnedFd) -> Result<WriterWatch, WriterWatchError> {
         let all = MaskFlags::FAN_MODIFY
             | MaskFlags::FAN_CLOSE_WRITE
             | MaskFlags::FAN_ATTRIB
@@ -81,7 +124,7 @@ impl WriterWatch {
 
     /// Gives the name of each entry of interest that somebody else wrote, and who did: as much as is read at
     /// once, so the descriptor stays readable while there is more. Does not wait.
-    pub fn drain(&self, is_wanted: impl Fn(&str) -> bool, mut hear: impl FnMut(&str, &WritingProcess)) {
+    pub fn drain(&self, is_wanted: impl Fn(&str) -> bool, mut hear: impl FnMut(&str, &SeenWriter)) {
         let mut look_up = writer;
         let mut writers = WriterLookup { is_wanted, look_up: &mut look_up, known: BTreeMap::new() };
         if self.names {
@@ -121,8 +164,8 @@ impl<W: Fn(&str) -> bool, T> WriterLookup<'_, W, T> {
 }
 
 /// Who a process is; `None` for this one and those that it started.
-fn writer(pid: i32) -> Option<WritingProcess> {
-    let pid = u32::try_from(pid).ok().filter(|pid| *pid != 0)?;
+fn writer(pid: i32) -> Option<SeenWriter> {
+    let Some(pid) = u32::try_from(pid).ok().filter(|pid| *pid != 0) else { return Some(SeenWriter::Hidden) };
     let (program, unit) = (program_of(pid), unit_of(pid));
     let mut above = Some(pid);
     for _ in 0..MAX_ANCESTORS {
@@ -132,17 +175,17 @@ fn writer(pid: i32) -> Option<WritingProcess> {
             None => break,
         }
     }
-    Some(WritingProcess { pid, program, unit })
+    Some(SeenWriter::Process(WritingProcess { pid, program, unit }))
 }
 
-fn group(flags: InitFlags) -> std::io::Result<Fanotify> {
+fn group(flags: InitFlags) -> Result<Fanotify, Errno> {
     let flags = flags | InitFlags::FAN_CLASS_NOTIF | InitFlags::FAN_CLOEXEC | InitFlags::FAN_NONBLOCK;
-    Ok(Fanotify::init(flags, EventFFlags::O_RDONLY | EventFFlags::O_CLOEXEC)?)
+    Fanotify::init(flags, EventFFlags::O_RDONLY | EventFFlags::O_CLOEXEC)
 }
 
-fn mark(group: &Fanotify, mask: MaskFlags, directory: &OwnedFd) -> std::io::Result<()> {
+fn mark(group: &Fanotify, mask: MaskFlags, directory: &OwnedFd) -> Result<(), Errno> {
     let flags = MarkFlags::FAN_MARK_ADD | MarkFlags::FAN_MARK_ONLYDIR;
-    Ok(group.mark::<_, Path>(flags, mask, directory, None)?)
+    group.mark::<_, Path>(flags, mask, directory, None)
 }
 
 /// Reads events with names (fanotify(7)); what is cut off is left out.

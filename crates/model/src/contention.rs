@@ -24,9 +24,41 @@ pub struct Contention {
     pub corrections: u32,
     /// How long the node waits before it puts it right again, in seconds.
     pub wait_secs: u64,
-    /// Who changed it last; absent where the kernel does not say.
+    /// Who changed it last; absent where that is not known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub culprit: Option<Culprit>,
+    /// Why that is not known; absent where it is, and of an agent that does not say why.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub culprit_unknown: Option<UnknownCulprit>,
+}
+
+/// Why nobody can be named who changes a resource.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum UnknownCulprit {
+    /// The kernel does not let the agent ask who writes: it lacks `CAP_SYS_ADMIN`, or a filter of system
+    /// calls refuses fanotify.
+    Refused,
+    /// The kernel has no fanotify, or not for this file system.
+    Unsupported,
+    /// A limit is reached: of the kernel, or of the agent.
+    Limit,
+    /// Nobody was seen to write the resource's files.
+    NotSeen,
+    /// A process wrote whose number the kernel hides from the agent: it is outside of the agent's container.
+    Hidden,
+    /// A reason that a newer agent knows.
+    #[serde(other)]
+    Other,
+}
+
+/// What an agent found out of who changes a resource.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum CulpritFinding {
+    /// This process.
+    Named(Culprit),
+    /// Nobody can be named, for this reason.
+    Unknown(UnknownCulprit),
 }
 
 /// A process that changed what is managed.
@@ -66,6 +98,20 @@ impl fmt::Display for Culprit {
     }
 }
 
+impl UnknownCulprit {
+    /// What follows "not known".
+    fn clause(self) -> &'static str {
+        match self {
+            UnknownCulprit::Refused => " (the kernel refuses fanotify to the agent)",
+            UnknownCulprit::Unsupported => " (the kernel or the file system has no fanotify)",
+            UnknownCulprit::Limit => " (a limit of fanotify is reached)",
+            UnknownCulprit::NotSeen => " (nobody was seen to write its files)",
+            UnknownCulprit::Hidden => " (a process outside of the agent's container)",
+            UnknownCulprit::Other => "",
+        }
+    }
+}
+
 /// As much of it as is kept of a node beside its log: at most [`MAX_CONTENTIONS`], short texts.
 pub fn kept(resources: &[Contention]) -> Vec<Contention> {
     let clip = |text: &mut String| {
@@ -88,7 +134,7 @@ impl Contention {
     /// Whether both tell people the same: how often and how long changes by itself.
     pub fn tells_the_same(&self, other: &Contention) -> bool {
         let culprits = match (&self.culprit, &other.culprit) {
-            (None, None) => true,
+            (None, None) => self.culprit_unknown == other.culprit_unknown,
             (Some(mine), Some(others)) => mine.is_like(others),
             _ => false,
         };
@@ -102,6 +148,10 @@ impl Contention {
 
     /// Who changes it, in words.
     pub fn culprit_text(&self) -> String {
-        self.culprit.as_ref().map_or_else(|| "not known".to_owned(), Culprit::to_string)
+        match (&self.culprit, self.culprit_unknown) {
+            (Some(culprit), _) => culprit.to_string(),
+            (None, Some(why)) => format!("not known{}", why.clause()),
+            (None, None) => "not known".to_owned(),
+        }
     }
 }

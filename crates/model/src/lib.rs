@@ -29,7 +29,7 @@ pub mod trie;
 pub mod window;
 pub mod work;
 
-pub use contention::{Contention, Culprit};
+pub use contention::{Contention, Culprit, CulpritFinding, UnknownCulprit};
 pub use delta::{Delta, Edit, Fields};
 pub use descent::{Descent, DescentError};
 pub use digest::Digest;

@@ -18,7 +18,7 @@ use std::time::Duration;
 use converge::ResourceId;
 use model::collect::CollectInserting;
 use model::contention::MAX_CONTENTIONS;
-use model::{Action, Contention, Culprit, RunReport, Timestamp};
+use model::{Action, Contention, CulpritFinding, RunReport, Timestamp};
 
 use crate::repeat_backoff::{RepeatBackoff, doubled};
 
@@ -44,8 +44,8 @@ pub struct Touched {
     pub resources: BTreeSet<ResourceId>,
     /// Those to look at because events were lost: all that the events may have been of.
     pub unheard: BTreeSet<ResourceId>,
-    /// Who changed a resource.
-    pub culprits: BTreeMap<ResourceId, Culprit>,
+    /// What was found out of who changed a resource.
+    pub culprits: BTreeMap<ResourceId, CulpritFinding>,
 }
 
 /// What is worth knowing of a run over suspects.
@@ -66,7 +66,7 @@ struct Wound {
     observed: u32,
     since: Timestamp,
     last: Timestamp,
-    culprit: Option<Culprit>,
+    culprit: Option<CulpritFinding>,
 }
 
 impl Wound {
@@ -133,11 +133,11 @@ impl Healing {
                 self.suspect(id, scan, now, interval);
             }
         }
-        for (id, culprit) in touched.culprits {
+        for (id, found) in touched.culprits {
             if let Some(wound) = self.wounds.get_mut(&id)
-                && (culprit.program.is_some() || wound.culprit.is_none())
+                && wound.culprit.as_ref().is_none_or(|known| says_more(&found, known))
             {
-                wound.culprit = Some(culprit);
+                wound.culprit = Some(found);
             }
         }
     }
@@ -311,12 +311,20 @@ impl Healing {
         self.wounds.retain(|_, wound| now <= wound.heals_at(interval));
         let contended = self.wounds.iter().filter(|(_, wound)| wound.is_contended());
         let mut all: Vec<Contention> = contended
-            .map(|(id, wound)| Contention {
-                resource: id.to_string(),
-                since: wound.since,
-                corrections: wound.corrections,
-                wait_secs: wound.not_before(interval).since(wound.last).as_secs(),
-                culprit: wound.culprit.clone(),
+            .map(|(id, wound)| {
+                let (culprit, culprit_unknown) = match &wound.culprit {
+                    Some(CulpritFinding::Named(culprit)) => (Some(culprit.clone()), None),
+                    Some(CulpritFinding::Unknown(why)) => (None, Some(*why)),
+                    None => (None, None),
+                };
+                Contention {
+                    resource: id.to_string(),
+                    since: wound.since,
+                    corrections: wound.corrections,
+                    wait_secs: wound.not_before(interval).since(wound.last).as_secs(),
+                    culprit,
+                    culprit_unknown,
+                }
             })
             .collect();
         all.sort_by(|a, b| b.since.cmp(&a.since).then_with(|| a.resource.cmp(&b.resource)));
@@ -347,5 +355,16 @@ impl Healing {
 impl Wound {
     fn began(now: Timestamp) -> Wound {
         Wound { since: now, last: now, ..Wound::default() }
+    }
+}
+
+/// Whether a finding replaces an earlier one: a program says more than a number, and a number more than a
+/// reason.
+fn says_more(found: &CulpritFinding, known: &CulpritFinding) -> bool {
+    match (found, known) {
+        (CulpritFinding::Named(found), CulpritFinding::Named(_)) => found.program.is_some(),
+        (CulpritFinding::Named(_), CulpritFinding::Unknown(_)) => true,
+        (CulpritFinding::Unknown(_), CulpritFinding::Named(_)) => false,
+        (CulpritFinding::Unknown(_), CulpritFinding::Unknown(_)) => true,
     }
 }

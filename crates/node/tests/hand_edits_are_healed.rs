@@ -12,7 +12,9 @@ use common::{Bench, Release, START, facts, healed, ids, report, run_of, warnings
 use converge::{ResourceId, RunScope};
 use model::log::FactBody;
 use model::report::PartialRun;
-use model::{Action, Culprit, Digest, Pause, ResourceReport, RunCounts, RunReport};
+use model::{
+    Action, Culprit, CulpritFinding, Digest, Pause, ResourceReport, RunCounts, RunReport, UnknownCulprit,
+};
 use node::healing::{CONTENDED_WAIT, DEBOUNCE, FAILED_WAIT, IMMEDIATE_CORRECTIONS, QUIET, REST};
 use node::{NodeEffect, NodeInput, ObservedTraits, ReadTraits, Touched};
 use proptest::prelude::*;
@@ -114,16 +116,28 @@ fn what_fights_is_backed_off_named_and_forgiven() {
     let contended = bench.node.contentions().to_vec();
     assert_eq!(contended[0].resource, "m/file:a");
     assert_eq!((contended[0].corrections, &contended[0].culprit), (IMMEDIATE_CORRECTIONS + 8, &None));
-    // The kernel names who did it.
-    let culprit = |pid| Culprit { pid, program: Some("/usr/bin/fighter".to_owned()), unit: None };
-    let named = |pid| {
-        let culprits: BTreeMap<_, _> = ids(&["a"]).into_iter().map(|id| (id, culprit(pid))).collect();
+    let found = |found: CulpritFinding| {
+        let culprits: BTreeMap<_, _> = ids(&["a"]).into_iter().map(|id| (id, found.clone())).collect();
         NodeInput::Touched(Touched { culprits, ..Touched::default() })
     };
+    // The kernel names nobody; why is news, once.
+    let unknown = |why| found(CulpritFinding::Unknown(why));
+    let effects = bench.give(unknown(UnknownCulprit::Refused));
+    assert!(
+        warnings(&effects).iter().any(|text| text.contains("the kernel refuses fanotify")),
+        "{effects:?}"
+    );
+    let [FactBody::Contended { resources, .. }] = facts(&effects)[..] else { panic!("{effects:?}") };
+    assert_eq!((&resources[0].culprit, resources[0].culprit_unknown), (&None, Some(UnknownCulprit::Refused)));
+    assert!(facts(&bench.give(unknown(UnknownCulprit::Refused))).is_empty(), "the same reason is no news");
+    // The kernel names who did it.
+    let culprit = |pid| Culprit { pid, program: Some("/usr/bin/fighter".to_owned()), unit: None };
+    let named = |pid| found(CulpritFinding::Named(culprit(pid)));
     let effects = bench.give(named(7));
     assert!(warnings(&effects).iter().any(|text| text.contains("/usr/bin/fighter (pid 7)")), "{effects:?}");
     let [FactBody::Contended { resources, more: 0 }] = facts(&effects)[..] else { panic!("{effects:?}") };
-    assert_eq!(resources[0].culprit, Some(culprit(7)));
+    assert_eq!((&resources[0].culprit, resources[0].culprit_unknown), (&Some(culprit(7)), None));
+    assert!(facts(&bench.give(unknown(UnknownCulprit::NotSeen))).is_empty(), "a reason replaces no name");
     assert!(facts(&bench.give(named(8))).is_empty(), "the same program is no news");
     // It stops.
     let mut over = Vec::new();

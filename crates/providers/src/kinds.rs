@@ -25,6 +25,7 @@ use crate::provider::{
 use crate::query;
 use crate::tree::DigestCache;
 use crate::undo::undo_note;
+use crate::unit_links::UnitLinks;
 use crate::{Blobs, custom, exec, state};
 
 /// Why a resource was skipped on a host whose root is not `/` and where none may run.
@@ -47,6 +48,7 @@ pub struct Kinds {
     pub(crate) digests: Arc<DigestCache>,
     /// Of the run under way.
     purpose: Arc<Mutex<RunPurpose>>,
+    pub(crate) unit_links: Arc<UnitLinks>,
 }
 
 impl Kinds {
@@ -60,6 +62,7 @@ impl Kinds {
             account_files: Arc::default(),
             digests: Arc::default(),
             purpose: Arc::default(),
+            unit_links: Arc::default(),
         }
     }
 
@@ -74,6 +77,7 @@ impl Kinds {
             account_files: Arc::clone(&self.account_files),
             digests: Arc::clone(&self.digests),
             purpose: Arc::clone(&self.purpose),
+            unit_links: Arc::clone(&self.unit_links),
         }
     }
 
@@ -82,6 +86,7 @@ impl Kinds {
     pub fn begin_run(&self, purpose: RunPurpose) {
         *self.purpose.lock().unwrap_or_else(PoisonError::into_inner) = purpose;
         self.begin_package_run();
+        self.unit_links.forget();
     }
 
     pub(crate) fn purpose(&self) -> RunPurpose {

@@ -40,6 +40,7 @@ pub mod traits;
 mod tree;
 mod undo;
 mod unit;
+mod unit_links;
 mod user;
 
 pub use blobs::{Blobs, KeepBytesError};
@@ -47,3 +48,4 @@ pub use kinds::{Kinds, PROBE_TIMEOUT, ROOTED};
 pub use package::PackageTools;
 pub use provider::Notification;
 pub use touched::{TouchedFile, TouchedFiles};
+pub use unit_links::link_folders;

@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use catalog::types::{DROP_IN_PREFIX, DROP_IN_TEXT, RunState, UnitSpec};
 use converge::JobFailure;
-use converge::kinds::unit::{self, LastChange, Settled, StartedUnit, UnitChanges, UnitNow};
+use converge::kinds::unit::{self, LastChange, Settled, StartedUnit, UnitBefore, UnitChanges, UnitNow};
 use host::{
     BusError, End, JobEnd, Program, SystemdSession, UnitDetails, UnitProperties, UnitVerb, monotonic,
 };
@@ -47,11 +47,12 @@ impl StateProvider for UnitSpec {
     fn observe(&self, kinds: &Kinds) -> Result<Option<Fields>, String> {
         let here = UnitOnHost { spec: self, kinds };
         let properties = kinds.host.systemd().unit(&self.unit).map_err(|error| asked(&self.unit, error))?;
+        let file_state = here.file_state(&properties)?;
         let now = UnitNow {
             load: &properties.load_state,
             active: &properties.active_state,
             sub: &properties.sub_state,
-            file: &properties.file_state,
+            file: &file_state,
             needs_reload: properties.needs_reload,
             flaps: here.flaps(&properties)?,
             files: here.own_files()?,
@@ -121,6 +122,19 @@ impl UnitOnHost<'_> {
             .details(&self.spec.unit)
             .map_err(|error| asked(&self.spec.unit, error))?;
         Ok(details.restarts > 0 && up < unit::settle_time(self.spec, &details.start_type))
+    }
+
+    /// Whether it is enabled. systemd remembers that until it reads its files again: where a link says
+    /// otherwise it is asked to look.
+    fn file_state(&self, properties: &UnitProperties) -> Result<String, String> {
+        let known = properties.file_state.clone();
+        let host = &self.kinds.host;
+        let differs = || unit::enabled_by_link(&known) != self.kinds.unit_links.start(host, &properties.id);
+        if self.spec.enabled.is_none() || known.is_empty() || !differs() {
+            return Ok(known);
+        }
+        let now = host.systemd().file_state(&properties.id);
+        Ok(now.map_err(|error| asked(&self.spec.unit, error))?.unwrap_or(known))
     }
 
     /// What its own files hold.
@@ -263,11 +277,12 @@ impl UnitOnHost<'_> {
             LastChange::Restart => (UnitVerb::TryRestart, "restart"),
             LastChange::Reload => (UnitVerb::ReloadOrTryRestart, "reload"),
         };
+        let before = UnitBefore { active: &properties.active_state, up: properties.up() };
         let limit = left(deadline);
         session.hold(&self.spec.unit).map_err(|error| asked(&self.spec.unit, error))?;
         match session.job(verb, &self.spec.unit, limit) {
             Ok(JobEnd::Done | JobEnd::Failed | JobEnd::TimedOut | JobEnd::Skipped | JobEnd::Other(_)) => {
-                self.settle(deadline)
+                self.settle(before, deadline)
             }
             Ok(JobEnd::Dependency) => {
                 Err(self.down(&format!("it could not {what}, because a unit that it needs failed")))
@@ -291,7 +306,7 @@ impl UnitOnHost<'_> {
     }
 
     /// Looks at it until it has been up for long enough. Others are not held up: no turn is held.
-    fn settle(&self, deadline: Instant) -> Result<(), JobFailure> {
+    fn settle(&self, before: UnitBefore<'_>, deadline: Instant) -> Result<(), JobFailure> {
         let systemd = self.kinds.host.systemd();
         let look = || -> Result<(UnitProperties, UnitDetails), String> {
             let properties = systemd.unit(&self.spec.unit).map_err(|error| asked(&self.spec.unit, error))?;
@@ -300,7 +315,8 @@ impl UnitOnHost<'_> {
         };
         let (mut properties, mut details) = look()?;
         let restarts = details.restarts;
-        let until = Instant::now() + unit::settle_time(self.spec, &details.start_type);
+        let purpose = self.kinds.purpose();
+        let until = Instant::now() + unit::observed_for(self.spec, &details.start_type, purpose, before);
         loop {
             let now = Instant::now();
             match unit::settled(&started(&properties, &details), restarts) {

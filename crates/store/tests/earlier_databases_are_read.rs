@@ -229,6 +229,7 @@ async fn contentions_are_kept_beside_the_last_run() {
             corrections: 4,
             wait_secs: 1,
             culprit: Some(Culprit { pid: 7, program: Some("/usr/bin/fighter".into()), unit: None }),
+            culprit_unknown: None,
         };
         let resources = names.iter().map(contention).collect();
         Fact { seq, at: at(100), body: FactBody::Contended { resources, more: 0 } }

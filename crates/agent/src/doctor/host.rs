@@ -133,7 +133,9 @@ pub(super) fn watched(watch: &WatchView) -> Vec<Finding> {
         findings.push(Finding::warn(subject, evidence, "systemctl status dbus.socket dbus.service"));
     }
     if let Some(problem) = &watch.culprits_problem {
-        findings.push(Finding::warn(subject, problem, "run the agent as root with CAP_SYS_ADMIN"));
+        let next = "run the agent as root; in a container, let it use fanotify (systemd-nspawn: \
+                    --system-call-filter=\"fanotify_init fanotify_mark\")";
+        findings.push(Finding::warn(subject, problem, next));
     }
     for contention in &watch.contended {
         let evidence = format!("{}: {}", contention.resource, crate::render::contention(contention, now()));

@@ -1,14 +1,16 @@
-//! [`CulpritWatches`]: who changes what is put right again and again.
+//! [`CulpritWatches`]: who changes what is put right again and again, or why nobody can be named.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::sync::Arc;
 
 use converge::{ResourceId, WatchPlan};
-use host::{WriterWatch, WritingProcess};
-use model::Culprit;
+use host::{SeenWriter, WriterWatch, WriterWatchError, WritingProcess};
+use model::collect::CollectInserting;
+use model::{Culprit, CulpritFinding, UnknownCulprit};
 
 use super::WatchShared;
+use crate::render::chain;
 
 /// The most directories in which writers are named; the kernel has 128 groups for each user.
 const MAX_DIRECTORIES: usize = 16;
@@ -21,6 +23,8 @@ pub(super) struct CulpritWatches {
     directories: BTreeMap<String, WatchedWriters>,
     /// Who was named last for each.
     named: BTreeMap<ResourceId, Culprit>,
+    /// Of which it was told that the kernel hides who writes.
+    hidden: BTreeSet<ResourceId>,
 }
 
 struct WatchedWriters {
@@ -30,17 +34,29 @@ struct WatchedWriters {
     entries: BTreeMap<String, BTreeSet<ResourceId>>,
 }
 
+/// Why writers of a directory cannot be named: for programs, and for people.
+struct UnwatchedWriters {
+    why: UnknownCulprit,
+    text: String,
+}
+
 impl CulpritWatches {
     pub(super) fn new(shared: Arc<WatchShared>) -> CulpritWatches {
-        let (wanted, directories, named) = (BTreeSet::new(), BTreeMap::new(), BTreeMap::new());
-        CulpritWatches { shared, plan: Arc::default(), wanted, directories, named }
+        CulpritWatches {
+            shared,
+            plan: Arc::default(),
+            wanted: BTreeSet::new(),
+            directories: BTreeMap::new(),
+            named: BTreeMap::new(),
+            hidden: BTreeSet::new(),
+        }
     }
 
     pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
         self.directories.values().filter_map(|directory| Some(directory.watch.as_ref()?.as_fd())).collect()
     }
 
-    /// Names writers of these from now on.
+    /// Names writers of these from now on, or says why it cannot.
     pub(super) fn follow(&mut self, wanted: &BTreeSet<ResourceId>, plan: &Arc<WatchPlan>) {
         if *wanted == self.wanted && Arc::ptr_eq(plan, &self.plan) {
             return;
@@ -48,6 +64,7 @@ impl CulpritWatches {
         self.plan = plan.clone();
         self.wanted.clone_from(wanted);
         self.named.retain(|id, _| wanted.contains(id));
+        self.hidden.retain(|id| wanted.contains(id));
         let mut entries: BTreeMap<String, BTreeMap<String, BTreeSet<ResourceId>>> = BTreeMap::new();
         for id in wanted {
             for (directory, names) in plan.directories_of(id) {
@@ -58,54 +75,97 @@ impl CulpritWatches {
             }
         }
         self.directories.retain(|path, _| entries.contains_key(path));
+        let mut found: BTreeMap<ResourceId, UnknownCulprit> = BTreeMap::new();
+        let mut problem = None;
         for (path, entries) in entries {
-            if let Some(known) = self.directories.get_mut(&path) {
-                known.entries = entries;
-            } else if self.directories.len() < MAX_DIRECTORIES {
-                let watch = self.open(&path);
-                self.directories.insert(path, WatchedWriters { watch, entries });
+            let of: BTreeSet<ResourceId> = entries.values().flatten().cloned().collect_inserting();
+            if let Err(UnwatchedWriters { why, text }) = self.watch(path, entries) {
+                found.extend(of.into_iter().map(|id| (id, why)));
+                problem = Some(text);
             }
         }
+        self.shared.show(|view| view.culprits_problem = problem);
+        let unnamed = wanted.iter().filter(|id| !self.named.contains_key(*id));
+        let unnamed =
+            unnamed.map(|id| (id.clone(), found.get(id).copied().unwrap_or(UnknownCulprit::NotSeen)));
+        self.shared
+            .tell_culprits(unnamed.map(|(id, why)| (id, CulpritFinding::Unknown(why))).collect_inserting());
+    }
+
+    fn watch(
+        &mut self,
+        path: String,
+        entries: BTreeMap<String, BTreeSet<ResourceId>>,
+    ) -> Result<(), UnwatchedWriters> {
+        if let Some(known) = self.directories.get_mut(&path) {
+            known.entries = entries;
+            return Ok(());
+        }
+        if self.directories.len() >= MAX_DIRECTORIES {
+            let text = format!("the agent looks who writes in at most {MAX_DIRECTORIES} directories");
+            return Err(UnwatchedWriters { why: UnknownCulprit::Limit, text });
+        }
+        let opened = self.open(&path);
+        let (watch, outcome) = match opened {
+            Ok(watch) => (watch, Ok(())),
+            Err(unwatched) => (None, Err(unwatched)),
+        };
+        self.directories.insert(path, WatchedWriters { watch, entries });
+        outcome
     }
 
     /// Another directory is at this path: who writes in that one is of interest.
     pub(super) fn replaced(&mut self, path: &str) {
-        if self.directories.contains_key(path) {
-            let watch = self.open(path);
-            if let Some(directory) = self.directories.get_mut(path) {
-                directory.watch = watch;
-            }
+        if !self.directories.contains_key(path) {
+            return;
+        }
+        let (watch, problem) = match self.open(path) {
+            Ok(watch) => (watch, None),
+            Err(UnwatchedWriters { text, .. }) => (None, Some(text)),
+        };
+        self.shared.show(|view| view.culprits_problem = problem);
+        if let Some(directory) = self.directories.get_mut(path) {
+            directory.watch = watch;
         }
     }
 
-    fn open(&self, path: &str) -> Option<WriterWatch> {
-        // Opening a directory that may not answer may never end; nothing in it is healed by events anyway.
+    /// `None` where no such directory is, which has no writers, or where what is in it is not healed by
+    /// events anyway: opening a directory that may not answer may never end.
+    fn open(&self, path: &str) -> Result<Option<WriterWatch>, UnwatchedWriters> {
         let kinds = &self.shared.kinds;
         if kinds.mount_of_directory(&kinds.mounts_that_may_hang(), path).is_some() {
-            return None;
+            return Ok(None);
         }
-        // One that is not there has no writers.
-        let directory = self.shared.host.directory_to_watch(path).ok()?;
-        let watch = WriterWatch::open(&directory);
-        let why = |error| format!("the kernel does not say who writes in {path}: {error}");
-        let problem = watch.as_ref().err().map(why);
-        self.shared.show(|view| view.culprits_problem = problem);
-        watch.ok()
+        let Ok(directory) = self.shared.host.directory_to_watch(path) else { return Ok(None) };
+        WriterWatch::open(&directory).map(Some).map_err(|error| {
+            let why = match error {
+                WriterWatchError::Refused => UnknownCulprit::Refused,
+                WriterWatchError::Unsupported(_) => UnknownCulprit::Unsupported,
+                WriterWatchError::Limit(_) => UnknownCulprit::Limit,
+            };
+            let text = format!("who writes in {path} is not known: {}", chain(&error));
+            UnwatchedWriters { why, text }
+        })
     }
 
     /// Takes what the kernel said of writers.
     pub(super) fn drain(&mut self) {
         let mut found: BTreeMap<ResourceId, Culprit> = BTreeMap::new();
+        let mut hidden: BTreeSet<ResourceId> = BTreeSet::new();
         for directory in self.directories.values() {
             let (Some(watch), entries) = (&directory.watch, &directory.entries) else { continue };
             watch.drain(
                 |name| entries.contains_key(name),
                 |name, writer| {
                     for id in entries.get(name).into_iter().flatten() {
-                        let culprit = culprit(writer);
-                        // A process that had ended says less than one that was there.
-                        if culprit.program.is_some() || !found.contains_key(id) {
-                            found.insert(id.clone(), culprit);
+                        match writer {
+                            SeenWriter::Hidden => drop(hidden.insert(id.clone())),
+                            // A process that had ended says less than one that was there.
+                            SeenWriter::Process(writer) => {
+                                if writer.program.is_some() || !found.contains_key(id) {
+                                    found.insert(id.clone(), culprit(writer));
+                                }
+                            }
                         }
                     }
                 },
@@ -116,7 +176,20 @@ impl CulpritWatches {
             None => true,
         });
         self.named.extend(found.clone());
-        self.shared.name_culprits(found);
+        let why = self.hidden_reason();
+        let new =
+            hidden.into_iter().filter(|id| !self.named.contains_key(id) && self.hidden.insert(id.clone()));
+        let hidden: Vec<_> = new.map(|id| (id, CulpritFinding::Unknown(why))).collect();
+        let found = found.into_iter().map(|(id, culprit)| (id, CulpritFinding::Named(culprit)));
+        self.shared.tell_culprits(hidden.into_iter().chain(found).collect_inserting());
+    }
+
+    /// Why the kernel hides a process: from one without privilege it hides all others.
+    fn hidden_reason(&self) -> UnknownCulprit {
+        match self.shared.host.euid() {
+            0 => UnknownCulprit::Hidden,
+            _ => UnknownCulprit::Refused,
+        }
     }
 }
 

@@ -23,9 +23,9 @@ use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-use converge::{Desired, ResourceId, WatchPlan};
+use converge::{Desired, HostLayout, ResourceId, WatchPlan};
 use host::Host;
-use model::{Contention, Culprit};
+use model::{Contention, CulpritFinding};
 use node::Touched;
 use providers::Kinds;
 use rustix::event::{EventfdFlags, eventfd};
@@ -93,7 +93,10 @@ impl HostWatch {
     pub(crate) fn follow(&self, desired: &Desired) {
         let accounts = self.0.host.accounts().ok();
         let home = |user: &str| Some(accounts.as_ref()?.user(user)?.home);
-        let plan = WatchPlan::of(desired, &home);
+        let rooted = self.0.host.rooted();
+        let link_folders = if rooted { Vec::new() } else { providers::link_folders(&self.0.host) };
+        let layout = HostLayout { home: &home, link_folders };
+        let plan = WatchPlan::of(desired, &layout);
         let (established, watched) = channel();
         // A limit may have been raised, or a file system come that was away.
         let try_again = lock(&self.0.view).unwatched > 0;
@@ -169,9 +172,9 @@ impl WatchShared {
         self.daemon.touched();
     }
 
-    fn name_culprits(&self, culprits: BTreeMap<ResourceId, Culprit>) {
-        if !culprits.is_empty() {
-            lock(&self.touched).culprits.extend(culprits);
+    fn tell_culprits(&self, found: BTreeMap<ResourceId, CulpritFinding>) {
+        if !found.is_empty() {
+            lock(&self.touched).culprits.extend(found);
             self.daemon.touched();
         }
     }

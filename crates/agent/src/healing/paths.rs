@@ -198,7 +198,7 @@ impl PathWatcher {
     }
 
     fn establish(&mut self, plan: Arc<WatchPlan>, established: Option<Sender<()>>) {
-        self.plan = plan;
+        let before = std::mem::replace(&mut self.plan, plan);
         let keep = self.shared.host.rooted();
         self.mounts = self.polled(MOUNTS, !keep && !self.plan.resources().is_empty());
         self.name = self.polled(NAME, !keep && self.plan.watches_name());
@@ -211,8 +211,13 @@ impl PathWatcher {
             }
             self.read_parameters(&mut touched);
         }
-        let gone: Vec<String> =
-            self.by_path.keys().filter(|path| self.plan.interest(path).is_none()).cloned().collect();
+        // A watch is only widened: one that is of less interest than it was is made anew.
+        let lost_interest = |path: &str| match (before.interest(path), self.plan.interest(path)) {
+            (_, None) => true,
+            (Some(DirectoryInterest::Contents), Some(DirectoryInterest::Entries)) => true,
+            (_, Some(_)) => false,
+        };
+        let gone: Vec<String> = self.by_path.keys().filter(|path| lost_interest(path)).cloned().collect();
         gone.iter().for_each(|path| self.forget(path));
         self.watch_all(&mut touched);
         // Who waits looks at everything next; else it is looked at once more.

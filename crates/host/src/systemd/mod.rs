@@ -91,6 +91,27 @@ impl Systemd {
         Ok(UnitDetails::read(&entries))
     }
 
+    /// Whether a unit is enabled, as its files say now, in the words of [`UnitProperties::file_state`], which
+    /// systemd remembers; `None` when it finds no file.
+    ///
+    /// # Errors
+    /// When the bus does not answer.
+    pub fn file_state(&self, name: &str) -> Result<Option<String>, BusError> {
+        let arguments = [BusArgument::Text(name)];
+        let call = BusCall {
+            destination: SYSTEMD,
+            path: MANAGER_PATH,
+            interface: MANAGER,
+            member: "GetUnitFileState",
+            arguments: &arguments,
+        };
+        match self.ask(&call) {
+            Ok(body) => Ok(body.first().and_then(BusValue::text).map(str::to_owned)),
+            Err(error) if error.is_answer() => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+
     /// The last question did not wait in vain: who must not be held up may ask.
     pub fn answers(&self) -> bool {
         !self.silent.load(Ordering::Relaxed)

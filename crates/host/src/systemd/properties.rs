@@ -35,6 +35,8 @@ pub struct UnitProperties {
     pub has_job: bool,
     /// When it became active last, counted from the start of the machine; `None` when it never did.
     pub active_since: Option<Duration>,
+    /// When it ceased to be active last, counted as `active_since`.
+    pub active_until: Option<Duration>,
 }
 
 /// What a unit has as one of its type; what a type does not have is empty.
@@ -79,10 +81,16 @@ impl UnitProperties {
             source_path: text("SourcePath"),
             drop_in_paths: drop_ins.iter().filter_map(BusValue::text).map(str::to_owned).collect(),
             has_job: job.first().and_then(BusValue::uint).is_some_and(|id| id != 0),
-            active_since: number(entries, "ActiveEnterTimestampMonotonic")
-                .filter(|at| *at != 0)
-                .map(Duration::from_micros),
+            active_since: instant(entries, "ActiveEnterTimestampMonotonic"),
+            active_until: instant(entries, "ActiveExitTimestampMonotonic"),
         }
+    }
+
+    /// How long it has been active, or was the last time; `None` when that is not known.
+    pub fn up(&self) -> Option<Duration> {
+        let since = self.active_since?;
+        let until = self.active_until.filter(|until| *until >= since);
+        until.unwrap_or_else(super::monotonic).checked_sub(since)
     }
 }
 
@@ -108,6 +116,11 @@ impl UnitDetails {
 
 fn text(entries: &BusValue, name: &str) -> String {
     entries.entry(name).and_then(BusValue::text).unwrap_or_default().to_owned()
+}
+
+/// A time since the machine started; 0 stands for never.
+fn instant(entries: &BusValue, name: &str) -> Option<Duration> {
+    number(entries, name).filter(|at| *at != 0).map(Duration::from_micros)
 }
 
 fn number(entries: &BusValue, name: &str) -> Option<u64> {

@@ -101,6 +101,7 @@ mod tests {
             corrections: 5,
             wait_secs: 2,
             culprit: None,
+            culprit_unknown: Some(crate::UnknownCulprit::Refused),
         }
     }
 

@@ -39,10 +39,11 @@ fn and_the_node_says_so_and_loses_nothing() {
     web.write("/usr/local/bin/other-tool", OTHER, 0o755);
     web.ok(["systemd-run", "--unit=other-tool", "/usr/local/bin/other-tool"]);
     // Three corrective runs in a row are told first; what fights is named once the node knows it.
-    web.wait_until("the status names the fight", MINUTE, || {
+    web.wait_until("the status names the fight and its process", MINUTE, || {
         let status = String::from_utf8_lossy(&fleet.server.muster(&["status"]).stdout).into_owned();
         let mut lines = status.lines().filter(|line| line.contains("diverged") && line.contains("web-1"));
-        lines.any(|line| line.contains("is changed again and again by"))
+        lines
+            .any(|line| line.contains("is changed again and again by") && line.contains("other-tool.service"))
     });
     // Repairs by events are runs over what was touched alone.
     web.wait_until("a run tells of the drift", MINUTE, || {

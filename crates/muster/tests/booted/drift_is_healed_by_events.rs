@@ -7,8 +7,10 @@ use std::time::{Duration, Instant};
 
 use test_support::booted::{BootedFleet, BootedHost, MINUTE, Testbed};
 
-/// Far below the interval, and above what a busy machine needs.
-const SOON: Duration = Duration::from_secs(15);
+/// In which damage is put right (CNV-7).
+const BAR: Duration = Duration::from_secs(2);
+/// What a busy machine may take: three times the bar.
+const SOON: Duration = Duration::from_secs(6);
 
 const UNIT: &str = "[Unit]\\nDescription=app\\n[Service]\\nExecStart=/bin/sleep infinity\\n\
                     [Install]\\nWantedBy=multi-user.target\\n";
@@ -67,6 +69,7 @@ fn each_damage_by_hand_is_put_right_at_once() {
         ("mkdir /etc/tree/new && echo x > /etc/tree/new/x", "test ! -e /etc/tree/new"),
         ("systemctl stop app", active),
         ("systemctl disable app", "systemctl is-enabled app"),
+        ("rm /etc/systemd/system/multi-user.target.wants/app.service", "systemctl is-enabled app"),
         ("systemctl stop app && rm /etc/systemd/system/app.service && systemctl mask app", active),
         ("dpkg --remove tree", "test -x /usr/bin/tree"),
         ("usermod --shell /bin/sh kay", "grep -q 'kay.*:/bin/bash$' /etc/passwd"),
@@ -81,7 +84,9 @@ fn each_damage_by_hand_is_put_right_at_once() {
         web.wait_until(&format!("{damage} is put right"), SOON, || {
             web.run(["sh", "-c", right]).status.success()
         });
-        eprintln!("{damage}: put right after {} ms", began.elapsed().as_millis());
+        let (took, bar) = (began.elapsed(), BAR.as_millis());
+        let verdict = if took > BAR { format!(", OVER the {bar} ms of CNV-7") } else { String::new() };
+        eprintln!("{damage}: put right after {} ms{verdict}", took.as_millis());
     }
     // It is drift, and no full run did it.
     let runs = fleet.server.json(&["run", "list", "--node", "web-1", "--limit", "200"]);
@@ -89,6 +94,11 @@ fn each_damage_by_hand_is_put_right_at_once() {
     let healed: Vec<_> = partial.filter(|run| run["report"]["intended"] == false).collect();
     assert!(healed.len() >= damages.len() - 3, "{runs:#}");
     assert_eq!(watched(&web)["scans"], 0);
+    // What was changed while nobody watched is found by the run after the start, though systemd remembers
+    // the link.
+    let link = "/etc/systemd/system/multi-user.target.wants/app.service";
+    web.sh(&format!("systemctl stop muster-agent && rm {link} && systemctl start muster-agent"));
+    web.wait_until("the link is there again", MINUTE, || web.run(["test", "-L", link]).status.success());
 }
 
 #[test]
@@ -107,26 +117,49 @@ fn a_fighter_is_backed_off_and_told() {
     let script = "#!/bin/sh\nwhile :; do echo mine > /etc/hello; sleep 0.2; done\n";
     web.write("/usr/local/bin/fighter.sh", script, 0o755);
     web.ok(["systemd-run", "--unit", "fighter", "/usr/local/bin/fighter.sh"]);
-    let named = |watch: &serde_json::Value| {
-        // The manager of these hosts keeps fanotify from them; then doctor says so.
-        let refused = watch["culpritsProblem"].is_string();
-        refused || watch["contended"][0]["culprit"]["unit"] == "fighter.service"
-    };
-    web.wait_until("the fighter is backed off, and named where the kernel says it", MINUTE, || {
+    web.wait_until("the fighter is backed off, and named", MINUTE, || {
         let watch = watched(&web);
-        watch["contended"][0]["waitSecs"].as_u64() >= Some(2) && named(&watch)
+        let contended = &watch["contended"][0];
+        contended["waitSecs"].as_u64() >= Some(2)
+            && contended["culprit"]["unit"] == "fighter.service"
+            && contended["culprit"]["program"] == "fighter.sh (/usr/bin/dash)"
     });
     web.wait_until("the control plane knows of it", MINUTE, || {
         let node = fleet.server.node("web-1");
         let cause = node["cause"].as_str().unwrap_or_default().to_owned();
         node["state"] == "diverged"
-            && cause.starts_with("base/file:/etc/hello is changed again and again by:")
+            && cause.starts_with("base/file:/etc/hello is changed again and again by: fighter.sh")
+            && cause.contains("fighter.service")
     });
     // It is known after a restart of the control plane.
     fleet.kill();
     fleet.power_on();
     let node = fleet.server.node("web-1");
     assert_eq!(node["contended"][0]["resource"], "base/file:/etc/hello", "{node:#}");
+}
+
+#[test]
+fn where_the_kernel_does_not_name_a_fighter_the_reason_is_told() {
+    let Some(testbed) = Testbed::open() else { return };
+    let mut fleet = fleet(&testbed);
+    let web = testbed.boot("web-1");
+    // As container managers refuse it by default.
+    let refuse = "[Service]\nSystemCallFilter=~fanotify_init\nSystemCallErrorNumber=EPERM\n";
+    web.write("/etc/systemd/system/muster-agent.service.d/refuse.conf", refuse, 0o644);
+    fleet.join(&web);
+    fleet.module("base", "resources:\n- file: /etc/hello\n  content: \"hello\\n\"\n");
+    fleet.publish_until_converged(&[&web]);
+    web.ok(["systemd-run", "sh", "-c", "while :; do echo mine > /etc/hello; sleep 0.2; done"]);
+    let why = "not known (the kernel refuses fanotify to the agent)";
+    web.wait_until("the control plane says why nobody is named", MINUTE, || {
+        let node = fleet.server.node("web-1");
+        node["contended"][0]["culpritUnknown"] == "refused"
+            && node["cause"].as_str().is_some_and(|cause| cause.ends_with(why))
+    });
+    let doctor = web.run(["muster-agent", "doctor"]);
+    let doctor = String::from_utf8_lossy(&doctor.stdout).into_owned();
+    assert!(doctor.contains("the kernel refuses fanotify") && doctor.contains("CAP_SYS_ADMIN"), "{doctor}");
+    assert!(web.sh("journalctl -u muster-agent").contains(why), "the journal says it");
 }
 
 #[test]

@@ -15,8 +15,10 @@ const LOCKS: &[(&str, &str)] = &[
     ("/var/lib/apt/lists/lock", "lock of the package lists"),
     ("/var/cache/apt/archives/lock", "lock of the package archives"),
 ];
-/// Between two looks: nothing tells when a lock becomes free.
-const TICK: Duration = Duration::from_millis(250);
+/// Between the first two looks: nothing tells when a lock becomes free. Each wait is twice the one before.
+const FIRST_TICK: Duration = Duration::from_millis(10);
+/// The longest time between two looks.
+const LAST_TICK: Duration = Duration::from_millis(250);
 
 /// Waits until nobody holds a lock of the package manager.
 ///
@@ -24,6 +26,7 @@ const TICK: Duration = Duration::from_millis(250);
 /// Who holds which lock, when it was not given up in time, or that the agent is stopping.
 pub(super) fn wait(host: &Host, limit: Duration) -> Result<(), JobFailure> {
     let began = Instant::now();
+    let mut tick = FIRST_TICK;
     while let Some((what, holder)) = held(host)? {
         if host.is_cancelled() {
             return Err("the agent is stopping".into());
@@ -34,7 +37,8 @@ pub(super) fn wait(host: &Host, limit: Duration) -> Result<(), JobFailure> {
             let detail = holder.program.unwrap_or_default();
             return Err(JobFailure::new(FailureCode::LockHeld, &detail, message));
         }
-        std::thread::sleep(TICK.min(limit - waited));
+        std::thread::sleep(tick.min(limit - waited));
+        tick = (tick * 2).min(LAST_TICK);
     }
     Ok(())
 }

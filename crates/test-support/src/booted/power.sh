@@ -26,10 +26,10 @@ exec unshare --mount --pid --fork --kill-child sh -eu -c '
   mount -t overlay overlay -o "lowerdir=$lower,upperdir=$folder/up,workdir=$folder/work,volatile" "$folder/root"
   while :; do
     code=0
-    # A host may set its own network, and no other part of the kernel.
+    # A host may set its own network, and no other part of the kernel. It may ask who writes, as a machine may.
     SYSTEMD_NSPAWN_API_VFS_WRITABLE=network systemd-nspawn --quiet --directory="$folder/root" --boot \
       --network-namespace-path="/run/netns/$namespace" --register=no --keep-unit --machine="$name" \
-      --uuid="$uuid" --console=pipe "$@" </dev/null >>"$folder/console.log" 2>&1 || code=$?
+      --uuid="$uuid" --console=pipe --system-call-filter="fanotify_init fanotify_mark" "$@" </dev/null >>"$folder/console.log" 2>&1 || code=$?
     # 133 asks for another boot.
     [ "$code" = 133 ] || exit "$code"
   done

@@ -18,7 +18,7 @@ use catalog::types::{
 };
 use model::Fields;
 
-pub use started::{SETTLE, Settled, StartedUnit, settle_time, settled};
+pub use started::{SETTLE, Settled, StartedUnit, UnitBefore, observed_for, settle_time, settled};
 
 const RUNNING: &str = "running";
 const STOPPED: &str = "stopped";
@@ -91,6 +91,11 @@ fn enabled_text<'a>(spec: &UnitSpec, file: &'a str) -> &'a str {
         ("enabled-runtime" | "linked" | "linked-runtime", Some(false)) => file,
         _ => FALSE,
     }
+}
+
+/// Whether a unit is enabled because a link starts it, by systemd's word for the state of its file.
+pub fn enabled_by_link(file: &str) -> bool {
+    file == "enabled"
 }
 
 /// The state that a unit should have.

@@ -4,9 +4,30 @@ use std::time::Duration;
 
 use catalog::types::UnitSpec;
 
+use crate::RunPurpose;
+
 /// How long a unit is observed after its start where nothing else is declared, and the unit does not
 /// say itself when it has started.
 pub const SETTLE: Duration = Duration::from_secs(2);
+/// How long a unit is observed that a repair starts, and that had stayed up before: one that fails at once
+/// shows it by then, and one that fails later is an event, whose repair observes it for the whole time.
+pub const REPAIR_SETTLE: Duration = Duration::from_millis(200);
+
+/// What systemd says of a unit before it is started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct UnitBefore<'a> {
+    /// `ActiveState`.
+    pub active: &'a str,
+    /// How long it was up the last time, or has been; `None` when systemd does not know.
+    pub up: Option<Duration>,
+}
+
+impl UnitBefore<'_> {
+    /// Nothing speaks against it: it did not fail, and was not down again before it would have counted as up.
+    fn stayed_up(&self, settle: Duration) -> bool {
+        !matches!(self.active, "failed" | "activating") && self.up.is_none_or(|up| up >= settle)
+    }
+}
 
 /// What systemd says of a unit that was just started.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -48,6 +69,21 @@ pub fn settle_time(spec: &UnitSpec, start_type: &str) -> Duration {
     match start_type {
         "simple" | "exec" | "idle" => spec.settle.unwrap_or(SETTLE),
         _ => spec.settle.unwrap_or(Duration::ZERO),
+    }
+}
+
+/// How long a unit is observed after this start. A repair brings back what was up, and others wait for its
+/// end: [`REPAIR_SETTLE`] is enough unless the unit did not stay up, or its `settle` is declared.
+pub fn observed_for(
+    spec: &UnitSpec,
+    start_type: &str,
+    purpose: RunPurpose,
+    before: UnitBefore<'_>,
+) -> Duration {
+    let settle = settle_time(spec, start_type);
+    match purpose {
+        RunPurpose::Repair if spec.settle.is_none() && before.stayed_up(settle) => settle.min(REPAIR_SETTLE),
+        RunPurpose::Repair | RunPurpose::Converge => settle,
     }
 }
 
@@ -154,5 +190,29 @@ mod tests {
         assert_eq!(settle_time(&declared, "notify"), Duration::from_secs(5));
         assert_eq!(settle_time(&spec(serde_json::json!({})), "notify"), Duration::ZERO);
         assert_eq!(settle_time(&spec(serde_json::json!({})), "simple"), SETTLE);
+    }
+
+    #[test]
+    fn a_repair_is_brief_for_what_had_stayed_up() {
+        let (usual, declared) = (spec(serde_json::json!({})), spec(serde_json::json!({"settle": "5s"})));
+        let five = Duration::from_secs(5);
+        let before = |active, up| UnitBefore { active, up };
+        let (long, short) = (Some(SETTLE), SETTLE.checked_sub(Duration::from_millis(1)));
+        let table = [
+            (&usual, "simple", before("inactive", long), REPAIR_SETTLE),
+            (&usual, "simple", before("active", long), REPAIR_SETTLE),
+            (&usual, "simple", before("inactive", None), REPAIR_SETTLE),
+            (&usual, "notify", before("inactive", long), Duration::ZERO),
+            (&usual, "simple", before("inactive", short), SETTLE),
+            (&usual, "simple", before("failed", long), SETTLE),
+            (&usual, "simple", before("activating", long), SETTLE),
+            (&declared, "simple", before("inactive", long), five),
+        ];
+        for (spec, start_type, before, wanted) in table {
+            let repair = observed_for(spec, start_type, RunPurpose::Repair, before);
+            assert_eq!(repair, wanted, "{start_type} {before:?}");
+            let converge = observed_for(spec, start_type, RunPurpose::Converge, before);
+            assert_eq!(converge, settle_time(spec, start_type), "{start_type} {before:?}");
+        }
     }
 }
