@@ -96,7 +96,7 @@ pub fn sample(hostname: &str) -> Observed {
         "hardware": { "arch": "x86_64", "machine": "x86_64", "vendor": "Sample", "model": "Sample" },
         "cpu": { "count": 2, "model": "Sample" },
         "memory": { "total_mb": 2048, "swap_mb": 0 },
-        "kernel": { "release": "6.1.0", "cmdline": "", "reboot_required": false, "reboot_packages": [] },
+        "kernel": { "release": "6.1.0", "cmdline": "", "reboot_required": false, "reboot_packages": [], "newer": "" },
         "virtualization": { "kind": "none", "container": false },
         "cloud": { "provider": "", "instance": "" },
         "disks": { "names": ["sda"], "total_mb": 20480 },

@@ -85,6 +85,23 @@ fn reboot_of(effects: &[NodeEffect]) -> Option<RebootMark> {
 }
 
 #[test]
+fn a_newer_kernel_is_named_before_packages() {
+    for (newer, packages, reason) in [
+        ("6.1.0-28-amd64", &[][..], "the newer kernel 6.1.0-28-amd64"),
+        ("6.1.0-28-amd64", &["libc6"], "the newer kernel 6.1.0-28-amd64, libc6"),
+        ("", &["libc6"], "libc6"),
+        ("", &[], "a package that left no name"),
+    ] {
+        let mut traits = required(packages);
+        traits.values["kernel"]["newer"] = newer.into();
+        let mut bench = host(Policy::default(), EIGHT, None);
+        let effects = show(&mut bench, &traits);
+        let told = warnings(&effects).join("\n");
+        assert!(told.contains(&format!("a reboot is required by {reason};")), "{told}");
+    }
+}
+
+#[test]
 fn the_hours_of_these_tests_are_those_of_utc() {
     assert_eq!(START.0.rem_euclid(86_400_000), 8 * 3_600_000);
 }
