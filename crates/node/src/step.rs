@@ -15,6 +15,7 @@ use model::exchange::{Answer, CheckIn, Offer, RunNote, TraitReport};
 use model::log::FactBody;
 use model::policy::Policy;
 use model::{Contention, Digest, ObjectKey, ObjectSet, Pause, Timestamp};
+use model::time::{SLACK, short};
 use trust::Floor;
 use trust::adopt::{self, Adopted, Judge, Refusal};
 use trust::clock::TrustTime;
@@ -108,6 +109,8 @@ pub struct Node {
     ahead: Duration,
     confirmed_at: Option<Timestamp>,
     warned_offline: bool,
+    /// How far the host's clock is ahead of the control plane's.
+    fast: Duration,
     refused: Option<(Digest, &'static str)>,
     run_request: Option<u64>,
     run_confirmed: Option<u64>,
@@ -148,6 +151,7 @@ impl Node {
             want_full: false,
             ahead: Duration::ZERO,
             warned_offline: false,
+            fast: Duration::ZERO,
             refused: None,
             run_request: None,
             run_confirmed: None,
@@ -222,7 +226,9 @@ impl Node {
                 self.on_stuck(now);
             }
             NodeInput::NotAppended => self.on_not_appended(&mut effects),
-            NodeInput::ServerTime(server_time) => self.ahead = server_time.since(now),
+            NodeInput::ServerTime(server_time) => {
+                (self.ahead, self.fast) = (server_time.since(now), now.since(server_time));
+            }
             NodeInput::Ran(report) => self.on_ran(&report, now, &mut effects),
             NodeInput::RebootFailed(why) => self.on_reboot_failed(&why, now, &mut effects),
             NodeInput::RunFailed(why) => self.on_run_failed(&why, now, &mut effects),
@@ -459,10 +465,22 @@ impl Node {
         // The same refusal at every contact is one fact, not a growing log.
         if self.refused != Some(what) {
             self.refused = Some(what);
-            let (code, message) = (refusal.code().to_owned(), refusal.to_string());
+            let clocks = if refusal.is_of_time() { self.clocks() } else { String::new() };
+            let (code, message) = (refusal.code().to_owned(), format!("{refusal}{clocks}"));
             effects.push(NodeEffect::Warn(format!("refused what the control plane points to: {message}")));
             self.append(FactBody::Refused { code, message }, now, effects);
         }
+    /// Which clock is ahead of which, and by how much, as far as that is known and worth a word.
+    fn clocks(&self) -> String {
+        if self.fast > SLACK {
+            return format!("; this host's clock is {} ahead of the control plane's", short(self.fast));
+        }
+        match self.ahead > SLACK {
+            true => format!("; the control plane's clock is {} ahead of this host's", short(self.ahead)),
+            false => String::new(),
+        }
+    }
+
         self.run_after_answer(now);
     }
 

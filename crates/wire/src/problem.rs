@@ -230,7 +230,7 @@ impl From<trust::token::TokenError> for Problem {
         let code = match error {
             E::NotAToken | E::Truncated => Code::TokenMalformed,
             E::Forged | E::TooLong => Code::TokenForged,
-            E::Expired(_) | E::FutureDated(_) => Code::TokenExpired,
+            E::Expired { .. } | E::FutureDated { .. } => Code::TokenExpired,
             E::OtherHost { .. } => Code::TokenOtherHost,
             E::OtherKey => Code::TokenOtherKey,
             E::Unbound => Code::TokenUnbound,

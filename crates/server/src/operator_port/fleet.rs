@@ -77,7 +77,9 @@ fn cause(node: &NodeState, state: Overall, heads: &Heads) -> Option<String> {
         Overall::Unassigned if heads.channels.is_empty() => Some("nothing is published yet".to_owned()),
         Overall::Unassigned => Some("no entry of the fleet repo matches this hostname".to_owned()),
         Overall::New => Some("enrolled, no run reported yet".to_owned()),
-        Overall::Stale => Some("the release it is pointed to is past its freshness".to_owned()),
+        Overall::Stale => {
+            Some("the release it is pointed to is past its freshness by the control plane's clock".to_owned())
+        }
         Overall::Changing => match &node.refusal {
             Some(refusal) => Some(refusal.message.to_string()),
             None => Some("has not adopted the newest release yet".to_owned()),
