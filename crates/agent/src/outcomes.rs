@@ -238,6 +238,7 @@ mod tests {
             intended: false,
             paused: None,
             partial: None,
+            unknown_tags: vec![],
             counts,
             items: Vec::new(),
         }

@@ -95,6 +95,9 @@ pub fn report(report: &RunReport) -> String {
         Some(PartialRun::Resources(count)) => writeln!(out, "only {count} resources"),
         None => Ok(()),
     };
+    if !report.unknown_tags.is_empty() {
+        let _ = writeln!(out, "no resource is tagged {}", report.unknown_tags.join(" or "));
+    }
     let _ = write!(
         out,
         "{} modules: {} ok, {} changed, {} failed, {} skipped",

@@ -113,8 +113,8 @@ impl Runner {
     /// Binds the held set and converges what is in scope, or only says what would change.
     ///
     /// # Errors
-    /// When there is nothing to bind, no resource has the tag of a scope, or the state cannot be
-    /// read.
+    /// When there is nothing to bind, no resource has a tag of the scope that no operator requested, or the
+    /// state cannot be read.
     pub fn run(
         &self,
         order: &RunOrder,
@@ -141,7 +141,7 @@ impl Runner {
         let durable = self.worker.storage.durable();
         let adoption = durable.adoption()?.ok_or(RunnerError::NothingHeld)?;
         let desired = self.desired(&adoption, traits)?;
-        scope.check(&desired)?;
+        order.check(&scope, &desired)?;
         if mode == RunMode::Apply {
             // A plan may be made beside a run, and writes no records. It takes nothing away either: the
             // run may be on an earlier set, and about to record what it keeps.
@@ -161,7 +161,8 @@ impl Runner {
         };
         let run = Run::new(desired.clone(), ledger, pending, mode, options);
         let (finished, watch) = self.carry_out(run);
-        let report = RunReport { paused: order.pause.clone(), ..finished.report };
+        let (paused, unknown_tags) = (order.pause.clone(), order.unknown_tags(&desired));
+        let report = RunReport { paused, unknown_tags, ..finished.report };
         let resources = watch.resources(&desired, &report, mode);
         Ok(CompletedRun { report, resources })
     }

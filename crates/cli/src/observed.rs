@@ -112,7 +112,7 @@ pub fn sample(hostname: &str) -> Observed {
         },
         "uptime": { "seconds": 3600, "boot_id": "00000000-0000-0000-0000-000000000000" },
         "time": { "timezone": "UTC" },
-        "agent": { "version": env!("CARGO_PKG_VERSION"), "rooted": false },
+        "agent": { "version": env!("CARGO_PKG_VERSION"), "rooted": false, "features": [] },
     });
     // Literals without null and floats are a value.
     let traits = serde_json::from_value(values).unwrap_or(Value::Map(BTreeMap::new()));

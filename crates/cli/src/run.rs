@@ -125,7 +125,11 @@ pub fn outcome(report: &RunReport) -> String {
         Some(PartialRun::Tags(tags)) => format!(" (only {})", tags.join(", ")),
         Some(PartialRun::Resources(count)) => format!(" (only {count} resources)"),
     };
-    counts(&report.counts) + &about
+    let unknown = match report.unknown_tags.is_empty() {
+        true => String::new(),
+        false => format!("; no resource is tagged {}", report.unknown_tags.join(" or ")),
+    };
+    counts(&report.counts) + &about + &unknown
 }
 
 fn list(runs: &[RunRecord], names: &BTreeMap<NodeId, String>, screen: Screen) -> String {

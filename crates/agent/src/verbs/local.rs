@@ -122,8 +122,9 @@ pub fn run_once(machine: &Machine, mode: RunMode, scope: RunScope) -> Result<Run
     let inputs = node::step::inputs_digest(&adoption.root, &read);
     let last = durable.last_run()?;
     let intended = last.as_ref().is_none_or(|last| last.inputs != inputs);
-    let order =
-        RunOrder { seq: adoption.seq, root: adoption.root, intended, pause: None, scope: scope.clone() };
+    let (seq, root, scope_of_run, requested_tags) =
+        (adoption.seq, adoption.root, scope.clone(), Default::default());
+    let order = RunOrder { seq, root, intended, pause: None, scope: scope_of_run, requested_tags };
     let run = runner.run_watched(&order, &traits, mode, scope)?;
     if mode == RunMode::Apply && run.report.partial.is_some() {
         if LastRun::partial_is_fact(&run.report) {

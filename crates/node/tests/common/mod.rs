@@ -77,6 +77,7 @@ pub fn answer() -> Answer {
         acked: None,
         offer: None,
         run_request: None,
+        tagged_run: None,
         stream_requested: false,
         want_traits: false,
         want_seen: false,
@@ -107,6 +108,7 @@ pub fn report(changed: u32, ok: u32) -> RunReport {
         intended: false,
         paused: None,
         partial: None,
+        unknown_tags: vec![],
         counts,
         items: vec![],
     }
