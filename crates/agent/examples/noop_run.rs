@@ -34,7 +34,14 @@ fn main() {
     let storage = Storage::start(machine.durable.clone()).unwrap();
     let runner = Runner::new(machine.kinds.clone(), storage, "host.test".to_owned());
     let traits = providers::traits::collect(machine.kinds.host(), "bench", now()).traits;
-    let order = RunOrder { seq: 1, root: adoption.root, intended: true, pause: None, scope: RunScope::All };
+    let order = RunOrder {
+        seq: 1,
+        root: adoption.root,
+        intended: true,
+        pause: None,
+        scope: RunScope::All,
+        requested_tags: Default::default(),
+    };
     let first = runner.run(&order, &traits, RunMode::Apply).unwrap().report;
     assert_eq!((first.counts.changed, first.counts.failed), (count as u32, 0));
     let agent = median(|| {

@@ -12,8 +12,8 @@ use converge::{Job, JobDone, JobFailure, JobId};
 use host::{Cancel, Host};
 
 use crate::clock::now;
-use crate::runner::EndedJob;
 use crate::job_outcomes::JobSubject;
+use crate::runner::EndedJob;
 
 /// How often a loop that only waits looks whether the agent is stopping.
 const LOOK_AT_CANCEL: Duration = Duration::from_millis(500);

@@ -121,7 +121,10 @@ impl CheckInClient {
         let answer = if nothing { None } else { self.over_stream(&message).await };
         let event = match answer {
             Some(answer) => {
-                let contact = answer.offer.is_some() || answer.run_request.is_some() || answer.want_traits;
+                let contact = answer.offer.is_some()
+                    || answer.run_request.is_some()
+                    || answer.tagged_run.is_some()
+                    || answer.want_traits;
                 DaemonEvent::Flushed { acked: answer.acked, acked_before, contact }
             }
             // The node's own check-in carries them.

@@ -252,6 +252,7 @@ mod tests {
             intended: false,
             paused: None,
             partial: None,
+            unknown_tags: vec![],
             counts,
             items: Vec::new(),
         }

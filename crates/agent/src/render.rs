@@ -33,16 +33,7 @@ pub fn when(at: Timestamp, now: Timestamp) -> String {
     }
 }
 
-/// A duration in its largest whole unit.
-pub fn short(duration: Duration) -> String {
-    let secs = duration.as_secs();
-    match secs {
-        0..120 => format!("{secs} s"),
-        120..7200 => format!("{} min", secs / 60),
-        7200..172_800 => format!("{} h", secs / 3600),
-        _ => format!("{} days", secs / 86_400),
-    }
-}
+pub use model::time::short;
 
 /// Why and since when the host is paused, and how that ends.
 pub fn pause(pause: &Pause, now: Timestamp) -> String {
@@ -97,6 +88,9 @@ pub fn report(report: &RunReport) -> String {
         Some(PartialRun::Resources(count)) => writeln!(out, "only {count} resources"),
         None => Ok(()),
     };
+    if !report.unknown_tags.is_empty() {
+        let _ = writeln!(out, "no resource is tagged {}", report.unknown_tags.join(" or "));
+    }
     let _ = write!(
         out,
         "{} modules: {} ok, {} changed, {} failed, {} skipped",

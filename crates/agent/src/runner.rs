@@ -32,11 +32,11 @@ use providers::{Kinds, Notification, PROBE_TIMEOUT, TouchedFiles};
 use crate::changes::ChangeLog;
 use crate::clock::now;
 use crate::deadlines::{HangingJob, RunDeadlines, SharedHangingJobs};
+use crate::job_outcomes::{JobOutcomes, JobSubject};
 use crate::outcomes::RunResources;
 use crate::state::{Durable, StateError};
 use crate::storage::Storage;
 use crate::versions::VersionCause;
-use crate::job_outcomes::{JobSubject, JobOutcomes};
 
 /// How much longer a job may take whose commands have its time for themselves.
 const COMMAND_GRACE: Duration = Duration::from_secs(30);
@@ -127,20 +127,20 @@ impl Runner {
     /// of every resource what it came to. A host that is paused is only observed.
     ///
     /// # Errors
-    /// When there is nothing to bind, no resource has the tag of a scope, or the state cannot be
-    /// read.
+    /// When there is nothing to bind, no resource has a tag of the scope that no operator requested, or the
+    /// state cannot be read.
     pub fn run(&self, order: &RunOrder, traits: &Value, mode: RunMode) -> Result<CompletedRun, RunnerError> {
         let mode = if order.pause.is_some() { RunMode::Plan } else { mode };
         let durable = self.worker.storage.durable();
         let adoption = durable.adoption()?.ok_or(RunnerError::NothingHeld)?;
         let desired = self.desired(&adoption, traits)?;
-        order.scope.check(&desired)?;
+        order.check(&desired)?;
         if mode == RunMode::Apply {
             // A plan may be made beside a run, and writes no records. It takes nothing away either: the
             // run may be on an earlier set, and about to record what it keeps.
             self.collect_garbage_when_due(&adoption);
             durable.begin_run();
-            self.worker.kinds.begin_run(scope.purpose());
+            self.worker.kinds.begin_run(order.scope.purpose());
         }
         let (ledger, pending) = (durable.ledger(), durable.pending()?);
         let options = RunOptions {
@@ -154,7 +154,8 @@ impl Runner {
         };
         let run = Run::new(desired.clone(), ledger, pending, mode, options);
         let (finished, outcomes) = self.carry_out(run);
-        let report = RunReport { paused: order.pause.clone(), ..finished.report };
+        let (paused, unknown_tags) = (order.pause.clone(), order.unknown_tags(&desired));
+        let report = RunReport { paused, unknown_tags, ..finished.report };
         let resources = outcomes.resources(&desired, &report, mode);
         Ok(CompletedRun { report, resources })
     }

@@ -180,9 +180,9 @@ impl Signer {
         let mut clock = self.clock();
         (clock.offset, clock.by_time) = (offset, true);
         drop(clock);
+        let beside = now().beside(Timestamp(now().0.saturating_add(offset)));
         tracing::warn!(
-            offset_secs = offset / 1000,
-            "this host's clock differs from the control plane's; requests are signed with the offset"
+            "this host's clock is {beside} the control plane's; requests are signed with the offset"
         );
         true
     }

@@ -195,6 +195,9 @@ impl StatusText<'_> {
             }
             (None, None, _) => writeln!(f, "contact        none since the daemon began")?,
         }
+        if let Some(beside) = contact.clock_beside() {
+            writeln!(f, "CLOCK          {beside} the control plane's; next: muster-agent doctor")?;
+        }
         if daemon.facts_waiting > 0 {
             writeln!(f, "facts          {} wait to be delivered", daemon.facts_waiting)?;
         }

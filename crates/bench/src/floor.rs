@@ -73,6 +73,7 @@ async fn answer(fleet: &FleetId, key: &PublicKey, request: Request<Incoming>) ->
         acked: None,
         offer: None,
         run_request: None,
+        tagged_run: None,
         stream_requested: false,
         want_traits: false,
         want_seen: false,

@@ -68,6 +68,7 @@ impl Caller {
             traits: None,
             full: false,
             run_confirmed: None,
+            tagged_run_confirmed: None,
             seen: Some(seen.sign(&node.key)?),
         };
         let first = Some(body::encode(&message)?.into());

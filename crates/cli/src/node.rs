@@ -1,11 +1,13 @@
 //! `muster node`: list, show, remove, run, facts.
 
+pub mod run;
+
 use clap::{Args, Subcommand};
 use model::log::FactBody;
 use model::text::printable;
 use serde::Serialize;
 use server::api::objects::{SYNC, SyncView};
-use server::api::{self, History, NodeView, RunRequest};
+use server::api::{self, History, NodeView};
 use store::FactRecord;
 
 use crate::clock::{ago, now, short};
@@ -13,14 +15,10 @@ use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
 use crate::object::{self, known};
-use crate::operator::Operator;
 use crate::run::{counts, outcome};
 use crate::screen::Screen;
 use crate::status::mark;
 use crate::table::table;
-
-/// The most nodes of one run request.
-const MAX_REQUESTED: usize = 10_000;
 
 const AFTER: &str = "\
 A PATTERN is a hostname, a glob (* stops at a dot, ** does not) or a /regular expression/.
@@ -31,6 +29,7 @@ Examples:
   muster node show web-1.example.com
   muster node facts web-1.example.com
   muster node run 'web-**' --yes      run now, not at the next contact
+  muster node run 'web-**' --tags nginx,tls --yes
   muster node remove web-1.example.com";
 
 /// Arguments of `muster node`.
@@ -67,6 +66,9 @@ enum NodeVerb {
     Run {
         /// Which nodes
         pattern: String,
+        /// Only resources with one of these tags, and what they notify
+        #[arg(long, value_name = "TAG,...", value_delimiter = ',')]
+        tags: Vec<String>,
         /// Do not ask
         #[arg(long)]
         yes: bool,
@@ -109,7 +111,8 @@ pub async fn run(args: &NodeArgs, screen: Screen) -> Result<Exit, Failure> {
             let sync = known(answer)?.and_then(|page| page.nodes.into_iter().next());
             let traits = known(operator.call(&api::TRAITS, node.hostname.as_str()).await)?.flatten();
             let reboot_required = traits.as_ref().and_then(crate::run::reboot_required);
-            let whole = NodeReport { node, sync, reboot_required };
+            let agent_too_old = run::agent_too_old(&node, traits.as_ref());
+            let whole = NodeReport { node, sync, reboot_required, agent_too_old };
             screen.result(&whole, || show(&whole, screen))?;
         }
         NodeVerb::Remove { node, yes } => {
@@ -122,7 +125,9 @@ pub async fn run(args: &NodeArgs, screen: Screen) -> Result<Exit, Failure> {
                 format!("{} is removed; the host keeps its state\n", removed.hostname)
             })?;
         }
-        NodeVerb::Run { pattern, yes } => request_run(&operator, pattern, *yes, screen).await?,
+        NodeVerb::Run { pattern, tags, yes } => {
+            return run::request(&operator, pattern, tags, *yes, screen).await;
+        }
         NodeVerb::Facts { node, limit } => {
             let limit = usize::from(*limit).into();
             let request = History { node: Some(node.clone()), before: None, limit };
@@ -131,34 +136,6 @@ pub async fn run(args: &NodeArgs, screen: Screen) -> Result<Exit, Failure> {
         }
     }
     Ok(Exit::Ok)
-}
-
-/// What was requested.
-#[derive(Serialize)]
-struct RunRequestView {
-    nodes: usize,
-}
-
-async fn request_run(operator: &Operator, pattern: &str, yes: bool, screen: Screen) -> Result<(), Failure> {
-    let nodes = operator.all(&api::NODES, Some(pattern)).await?;
-    if nodes.is_empty() {
-        return Err(NoNode(pattern.to_owned()).into());
-    }
-    if nodes.len() > 1 {
-        screen.confirm(&format!("{} nodes will run now", nodes.len()), yes)?;
-    }
-    for batch in nodes.chunks(MAX_REQUESTED) {
-        let nodes = batch.iter().map(|node| node.id.to_string()).collect();
-        operator.call(&api::REQUEST_RUN, RunRequest { nodes }).await?;
-    }
-    let view = RunRequestView { nodes: nodes.len() };
-    screen.result(&view, || {
-        format!(
-            "{} node(s) are requested to run now; those that cannot be reached do it when they call\n",
-            view.nodes
-        )
-    })?;
-    Ok(())
 }
 
 /// Nodes as a table.
@@ -198,6 +175,9 @@ struct NodeReport {
     /// By what a reboot is required, as the node showed last.
     #[serde(rename = "rebootRequired", skip_serializing_if = "Option::is_none")]
     reboot_required: Option<String>,
+    /// A run by tag is requested, and the agent does not know that.
+    #[serde(rename = "agentTooOld", skip_serializing_if = "std::ops::Not::not")]
+    agent_too_old: bool,
 }
 
 fn show(whole: &NodeReport, screen: Screen) -> String {
@@ -259,6 +239,9 @@ fn show(whole: &NodeReport, screen: Screen) -> String {
     }
     if node.run_request.is_some() {
         rows.push(("run", "requested; not confirmed yet".to_owned()));
+    }
+    if let Some(tagged) = &node.tagged_run {
+        rows.push(("run", run::waiting(tagged, whole.agent_too_old)));
     }
     rows.extend(whole.sync.iter().flat_map(|sync| object::one(sync, screen)));
     rows.iter().map(|(name, value)| format!("{name:<9} {value}\n")).collect()

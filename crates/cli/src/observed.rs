@@ -96,7 +96,7 @@ pub fn sample(hostname: &str) -> Observed {
         "hardware": { "arch": "x86_64", "machine": "x86_64", "vendor": "Sample", "model": "Sample" },
         "cpu": { "count": 2, "model": "Sample" },
         "memory": { "total_mb": 2048, "swap_mb": 0 },
-        "kernel": { "release": "6.1.0", "cmdline": "", "reboot_required": false, "reboot_packages": [] },
+        "kernel": { "release": "6.1.0", "cmdline": "", "reboot_required": false, "reboot_packages": [], "newer": "" },
         "virtualization": { "kind": "none", "container": false },
         "cloud": { "provider": "", "instance": "" },
         "disks": { "names": ["sda"], "total_mb": 20480 },
@@ -112,7 +112,7 @@ pub fn sample(hostname: &str) -> Observed {
         },
         "uptime": { "seconds": 3600, "boot_id": "00000000-0000-0000-0000-000000000000" },
         "time": { "timezone": "UTC" },
-        "agent": { "version": env!("CARGO_PKG_VERSION"), "rooted": false },
+        "agent": { "version": env!("CARGO_PKG_VERSION"), "rooted": false, "features": [] },
     });
     // Literals without null and floats are a value.
     let traits = serde_json::from_value(values).unwrap_or(Value::Map(BTreeMap::new()));

@@ -125,7 +125,11 @@ pub fn outcome(report: &RunReport) -> String {
         Some(PartialRun::Tags(tags)) => format!(" (only {})", tags.join(", ")),
         Some(PartialRun::Resources(count)) => format!(" (only {count} resources)"),
     };
-    counts(&report.counts) + &about
+    let unknown = match report.unknown_tags.is_empty() {
+        true => String::new(),
+        false => format!("; no resource is tagged {}", report.unknown_tags.join(" or ")),
+    };
+    counts(&report.counts) + &about + &unknown
 }
 
 fn list(runs: &[RunRecord], names: &BTreeMap<NodeId, String>, screen: Screen) -> String {
@@ -160,7 +164,10 @@ pub(crate) fn reboot_required(traits: &TraitReport) -> Option<String> {
     let kernel = traits.values.get("kernel")?;
     kernel.get("reboot_required")?.as_bool().filter(|required| *required)?;
     let packages = kernel.get("reboot_packages").and_then(|packages| packages.as_array());
-    let named: Vec<&str> = packages.into_iter().flatten().filter_map(|name| name.as_str()).collect();
+    let newer = kernel.get("newer").and_then(|newer| newer.as_str()).filter(|newer| !newer.is_empty());
+    let newer = newer.map(|release| format!("the newer kernel {release}"));
+    let packages = packages.into_iter().flatten().filter_map(|name| name.as_str()).map(str::to_owned);
+    let named: Vec<String> = newer.into_iter().chain(packages).collect();
     Some(if named.is_empty() { "a package that left no name".to_owned() } else { named.join(", ") })
 }
 

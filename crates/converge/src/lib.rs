@@ -3,7 +3,7 @@
 //! [`bind::bind`] turns a node's set into [`bind::Desired`]; [`run::Run`] says which job may
 //! start next and takes in what came of it; [`ledger::Ledger`] remembers what was there
 //! before; [`kinds`] decides, type by type, what differs; [`versions`] says which versions of
-//! files are kept. No host is touched here: a job is a value, and the shell that carries it
+//! files are kept; [`kernel`] whether a newer kernel asks for a reboot. No host is touched here: a job is a value, and the shell that carries it
 //! out hands back another.
 
 pub mod bind;
@@ -11,6 +11,7 @@ pub mod condition;
 pub mod graph;
 pub mod hanging;
 pub mod id;
+pub mod kernel;
 pub mod kinds;
 pub mod ledger;
 pub mod purpose;

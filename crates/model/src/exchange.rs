@@ -8,7 +8,14 @@ use serde::{Deserialize, Serialize};
 use crate::id::Channel;
 use crate::log::{Cursor, Fact};
 use crate::selection::{Proof, SelectionEntry};
+use crate::tags::TaggedRun;
 use crate::{Digest, Incarnation, SetDelta, Timestamp};
+
+/// Carries out requests for runs by tag: [`Answer::tagged_run`].
+pub const TAGGED_RUNS: &str = "tagged-runs";
+/// What an agent of this build does of what the first check-in had not. Its trait `agent.features` names it,
+/// and a control plane asks for nothing that a node's traits do not name.
+pub const NODE_FEATURES: &[&str] = &[TAGGED_RUNS];
 
 /// Up: what the node holds and what happened since.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -34,6 +41,9 @@ pub struct CheckIn {
     /// The last run request that the node carried out.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_confirmed: Option<u64>,
+    /// The last request for a run by tag that the node carried out.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tagged_run_confirmed: Option<u64>,
     /// The node's signed document of type `seen`, when the control plane lacks what it says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<Signed>,
@@ -82,6 +92,12 @@ impl TraitReport {
         TraitReport { digest, base: None, values, removed: Vec::new() }
     }
 
+    /// Whether the agent names this among its [`NODE_FEATURES`].
+    pub fn has_feature(&self, feature: &str) -> bool {
+        let features = self.values.get("agent").and_then(|agent| agent.get("features")?.as_array());
+        features.into_iter().flatten().any(|name| name.as_str() == Some(feature))
+    }
+
     /// What of this whole report differs from another whole one.
     pub fn since(&self, base: &TraitReport) -> TraitReport {
         let (Some(now), Some(before)) = (self.values.as_object(), base.values.as_object()) else {
@@ -124,6 +140,10 @@ pub struct Answer {
     /// A run request: run now and confirm with this number (DLT-5).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_request: Option<u64>,
+    /// A request for a run by tag: run what has one of them, and confirm with its number. A full run that
+    /// begins after it came carries it out too. Within the bounds of [`crate::tags::check_run_tags`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tagged_run: Option<TaggedRun>,
     /// Work waits that wants a stream (DLT-5).
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub stream_requested: bool,

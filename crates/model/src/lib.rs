@@ -23,6 +23,7 @@ mod schema;
 pub mod selection;
 pub mod set;
 pub mod status;
+pub mod tags;
 pub mod text;
 pub mod time;
 pub mod trie;

@@ -42,6 +42,10 @@ pub struct RunReport {
     /// about whether the node is as declared.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<PartialRun>,
+    /// Tags of an operator's request that the run carried out, which no resource of the node has. At most
+    /// [`crate::tags::MAX_RUN_TAGS`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown_tags: Vec<String>,
     /// Totals.
     pub counts: RunCounts,
     /// Every resource that was not simply right, at most [`MAX_ITEMS`].

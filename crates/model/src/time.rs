@@ -38,6 +38,27 @@ impl Timestamp {
     pub fn since(self, earlier: Timestamp) -> Duration {
         Duration::from_millis(u64::try_from(self.0.saturating_sub(earlier.0)).unwrap_or(0))
     }
+
+    /// Where this instant is beside another, for people: `5 h ahead of`, `40 s behind`.
+    pub fn beside(self, other: Timestamp) -> String {
+        let (ahead, behind) = (self.since(other), other.since(self));
+        if behind > ahead {
+            format!("{} behind", short(behind))
+        } else {
+            format!("{} ahead of", short(ahead))
+        }
+    }
+}
+
+/// A duration in the unit that suits it, for people.
+pub fn short(duration: Duration) -> String {
+    let secs = duration.as_secs();
+    match secs {
+        0..120 => format!("{secs} s"),
+        120..7200 => format!("{} min", secs / 60),
+        7200..172_800 => format!("{} h", secs / 3600),
+        _ => format!("{} days", secs / 86_400),
+    }
 }
 
 fn millis(duration: Duration) -> i64 {

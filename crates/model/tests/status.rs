@@ -84,6 +84,7 @@ fn only_corrections_in_a_row_are_drift() {
             intended,
             paused: None,
             partial: None,
+            unknown_tags: vec![],
             counts: RunCounts { changed, ..RunCounts::default() },
             items: vec![],
         };
@@ -98,6 +99,7 @@ fn only_corrections_in_a_row_are_drift() {
         intended: false,
         paused: None,
         partial: None,
+        unknown_tags: vec![],
         counts: RunCounts { changed: 1, ..RunCounts::default() },
         items: vec![],
     };

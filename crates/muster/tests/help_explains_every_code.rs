@@ -24,7 +24,7 @@ fn refusals() -> Vec<Refusal> {
         Refusal::OtherChannel { header: "a".parse().unwrap(), entry: "b".parse().unwrap() },
         Refusal::Older { offered: 1, accepted: 2 },
         Refusal::TwoHeaders(1),
-        Refusal::Stale { seq: 1, signed: Timestamp(0), freshness_secs: 1 },
+        Refusal::Stale { seq: 1, signed: Timestamp(0), freshness_secs: 1, now: Timestamp(0) },
         Refusal::FutureDated { seq: 1, created: Timestamp(0), now: Timestamp(0) },
         Refusal::Proof(ProofError::WrongRoot),
         Refusal::OtherRoot { got: Digest::ZERO, want: Digest::ZERO },

@@ -231,9 +231,16 @@ fn verify_at(
         Err(rustls::Error::InvalidCertificate(CertificateError::NotValidYetContext {
             not_before, ..
         })) => verify(not_before),
-        Err(error @ rustls::Error::InvalidCertificate(CertificateError::ExpiredContext { .. })) => {
-            let clock = i64::try_from(now.as_secs()).map_or(Timestamp(i64::MAX), Timestamp::from_secs);
-            Err(refused(&format!("{error}; this host's clock says {clock}: is it right?")))
+        Err(rustls::Error::InvalidCertificate(CertificateError::ExpiredContext { not_after, .. })) => {
+            let at = |time: UnixTime| {
+                i64::try_from(time.as_secs()).map_or(Timestamp(i64::MAX), Timestamp::from_secs)
+            };
+            let (clock, end) = (at(now), at(not_after));
+            let beside = clock.beside(end);
+            Err(refused(&format!(
+                "the server's certificate expired at {end}, and this host's clock says {clock}, {beside} that: is the \
+                 clock right?"
+            )))
         }
         verified => verified,
     }

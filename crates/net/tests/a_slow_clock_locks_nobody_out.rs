@@ -41,6 +41,7 @@ async fn and_a_fast_one_is_named() {
     handshake(now().plus(20 * YEAR), Ca::digest).await.unwrap();
     let fast = handshake(now().minus(2 * YEAR), Ca::digest).await.unwrap_err();
     assert!(fast.contains("expired") && fast.contains("this host's clock says 20"), "{fast}");
+    assert!(fast.contains(" days ahead of that: is the clock right?"), "{fast}");
     let other = |_: &Ca| Ca::generate("other", now()).unwrap().0.digest();
     for issued in [now(), now().plus(20 * YEAR)] {
         assert!(handshake(issued, other).await.is_err());

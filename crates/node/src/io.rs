@@ -2,7 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use converge::{ResourceId, RunScope};
+use converge::run::UnknownTag;
+use converge::{Desired, ResourceId, RunScope};
 use model::exchange::{Answer, CheckIn, TraitReport};
 use model::log::{Cursor, FactBody};
 use model::policy::Policy;
@@ -163,4 +164,26 @@ pub struct RunOrder {
     pub pause: Option<Pause>,
     /// Which resources it is about.
     pub scope: RunScope,
+    /// The tags of an operator's request that it carries out. Of those the report names the ones that no
+    /// resource has: a request goes to many nodes, and means those of them that have the tag.
+    pub requested_tags: BTreeSet<String>,
+}
+
+impl RunOrder {
+    /// Refuses a tag of the scope that no resource has, unless an operator requested it.
+    ///
+    /// # Errors
+    /// The first such tag.
+    pub fn check(&self, desired: &Desired) -> Result<(), UnknownTag> {
+        if self.requested_tags.is_empty() { self.scope.check(desired) } else { Ok(()) }
+    }
+
+    /// The requested tags that no resource of the node has.
+    pub fn unknown_tags(&self, desired: &Desired) -> Vec<String> {
+        if self.requested_tags.is_empty() {
+            return Vec::new();
+        }
+        let known = desired.tags();
+        self.requested_tags.iter().filter(|tag| !known.contains(tag.as_str())).cloned().collect()
+    }
 }

@@ -34,7 +34,7 @@ pub const MAX_REBOOT_CLOCK_DIFFERENCE: Duration = Duration::from_secs(5 * 60);
 /// After so long a mark of a time to come is taken for that of a clock that was ahead. Before, this clock
 /// may be the one that is wrong: a host without a clock of its own starts long ago.
 pub const FUTURE_MARK_COUNTS_FOR: Duration = Duration::from_secs(24 * 3600);
-/// The most packages that the reason names.
+/// The most packages, a newer kernel among them, that the reason names.
 const MAX_NAMED: usize = 10;
 
 /// A reboot that was ordered: durable before the host goes down.
@@ -127,7 +127,8 @@ pub(crate) enum RebootHold {
 #[derive(Clone, Debug)]
 struct Requirement {
     since: Timestamp,
-    packages: Vec<String>,
+    /// A newer kernel, and the packages that ask for it.
+    asking: Vec<String>,
 }
 
 /// Whether and when the host reboots.
@@ -169,11 +170,14 @@ impl Reboots {
         if !is_required {
             return false;
         }
-        let asking = kernel.get("reboot_packages").and_then(|value| value.as_array());
-        let asking = asking.into_iter().flatten().filter_map(|name| name.as_str());
+        let newer =
+            kernel.get("newer").and_then(|value| value.as_str()).filter(|release| !release.is_empty());
+        let newer = newer.map(|release| format!("the newer kernel {release}"));
+        let packages = kernel.get("reboot_packages").and_then(|value| value.as_array());
+        let packages = packages.into_iter().flatten().filter_map(|name| name.as_str()).map(str::to_owned);
         let is_new = before.is_none();
         let since = before.map_or(now, |before| before.since);
-        self.required = Some(Requirement { since, packages: asking.map(str::to_owned).collect() });
+        self.required = Some(Requirement { since, asking: newer.into_iter().chain(packages).collect() });
         is_new
     }
 
@@ -274,12 +278,12 @@ impl Reboots {
     }
 
     fn reason(&self) -> String {
-        let packages = self.required.as_ref().map(|required| &*required.packages).unwrap_or_default();
-        if packages.is_empty() {
+        let asking = self.required.as_ref().map(|required| &*required.asking).unwrap_or_default();
+        if asking.is_empty() {
             return "a package that left no name".to_owned();
         }
-        let named: Vec<&str> = packages.iter().take(MAX_NAMED).map(String::as_str).collect();
-        match packages.len().saturating_sub(MAX_NAMED) {
+        let named: Vec<&str> = asking.iter().take(MAX_NAMED).map(String::as_str).collect();
+        match asking.len().saturating_sub(MAX_NAMED) {
             0 => named.join(", "),
             more => format!("{} and {more} more", named.join(", ")),
         }

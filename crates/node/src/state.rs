@@ -90,13 +90,14 @@ impl LastRun {
         let same_inputs = before.is_some_and(|last| last.inputs == inputs);
         let (counts, incarnation) = (report.counts, Some(incarnation.clone()));
         let last = LastRun { inputs, outcome, at: now, counts, incarnation };
-        EndedRun { last, fact: !reported || report.counts.changed > 0, save: !reported || !same_inputs }
+        let says_more = report.counts.changed > 0 || !report.unknown_tags.is_empty();
+        EndedRun { last, fact: !reported || says_more, save: !reported || !same_inputs }
     }
 
-    /// Whether a partial run is reported: it changed something, or failed at it. It is not
-    /// remembered as the last run, because it is not the run that was due (CNV-3).
+    /// Whether a partial run is reported: it changed something, failed at it, or was requested for a tag
+    /// that no resource has. It is not remembered as the last run, because it is not the run that was due (CNV-3).
     pub fn partial_is_fact(report: &RunReport) -> bool {
-        report.counts.changed > 0 || report.counts.failed > 0
+        report.counts.changed > 0 || report.counts.failed > 0 || !report.unknown_tags.is_empty()
     }
 }
 
@@ -107,6 +108,8 @@ fn outcome_digest(report: &RunReport) -> Digest {
     timeless.duration_ms = 0;
     timeless.intended = false;
     timeless.seq = 0;
+    // They are what was asked, not what the host is like.
+    timeless.unknown_tags.clear();
     for item in &mut timeless.items {
         item.duration_ms = 0;
         if item.cause.is_some() {

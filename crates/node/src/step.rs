@@ -3,6 +3,7 @@
 mod heal;
 mod pause;
 mod reboot;
+mod requests;
 mod runs;
 
 use std::collections::BTreeSet;
@@ -13,6 +14,7 @@ use converge::ResourceId;
 use model::collect::CollectInserting;
 use model::exchange::{Answer, CheckIn, Offer, RunNote, TraitReport};
 use model::log::FactBody;
+use model::time::{SLACK, short};
 use model::{Contention, Digest, ObjectKey, ObjectSet, Pause, Timestamp};
 use trust::Floor;
 use trust::adopt::{self, Adopted, Judge, Refusal};
@@ -26,6 +28,7 @@ use crate::reboot::Reboots;
 use crate::state::{Adoption, LastRun};
 use crate::told::ToldContentions;
 
+use requests::{RequestNumbers, RunRequests};
 use runs::RunUnderWay;
 
 /// The shortest wait that a control plane may ask for between contacts.
@@ -111,8 +114,7 @@ pub struct Node {
     confirmed_at: Option<Timestamp>,
     warned_offline: bool,
     refused: Option<(Digest, &'static str)>,
-    run_request: Option<u64>,
-    run_confirmed: Option<u64>,
+    requests: RunRequests,
 }
 
 /// How far the control plane's clock is from the host's; one of the two is zero.
@@ -169,8 +171,7 @@ impl Node {
             clock_difference: ClockDifference::default(),
             warned_offline: false,
             refused: None,
-            run_request: None,
-            run_confirmed: None,
+            requests: RunRequests::default(),
         }
     }
 
@@ -285,8 +286,8 @@ impl Node {
             // What somebody asked for is a part of it.
             self.tags_due.clear();
             self.start_run(effects);
-        } else if !self.tags_due.is_empty() {
-            self.start_run(effects);
+        } else if !self.tags_due.is_empty() || (self.requests.wants_tagged() && self.pause.is_none()) {
+            self.start_run_by_tag(effects);
         } else if !self.reboot_what_is_due(now, effects) {
             self.heal_what_is_due(now, effects);
         }
@@ -348,17 +349,20 @@ impl Node {
         // The shell adds all facts that wait to this one.
         self.contact_pending = false;
         self.asked_from = self.adoption.as_ref().map(|adoption| adoption.digest);
-        CheckIn {
+        let mut check_in = CheckIn {
             held: self.adoption.as_ref().map(Adoption::held),
             incarnation: self.identity.incarnation.clone(),
             facts: Vec::new(),
             run: self.last_run.as_ref().map(|run| RunNote { at: run.at, outcome: run.outcome }),
             traits,
             full: self.want_full || self.is_stale(now),
-            run_confirmed: self.run_confirmed,
+            run_confirmed: None,
+            tagged_run_confirmed: None,
             // The shell adds it, as it knows where the log ends.
             seen: None,
-        }
+        };
+        self.requests.confirm(&mut check_in);
+        check_in
     }
 
     fn on_unreachable(&mut self, why: &str, now: Timestamp, effects: &mut Vec<NodeEffect>) {
@@ -383,7 +387,7 @@ impl Node {
         self.next_contact = now.plus(self.spread.backoff(self.stuck, self.settings.policy.contact()));
     }
 
-    fn on_answer(&mut self, answer: Answer, now: Timestamp, effects: &mut Vec<NodeEffect>) {
+    fn on_answer(&mut self, mut answer: Answer, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         if !matches!(self.talk, ContactState::Waiting) {
             return;
         }
@@ -391,9 +395,8 @@ impl Node {
         self.warned_offline = false;
         self.confirmed_at = Some(now);
         self.talk = ContactState::Idle;
-        if self.run_confirmed.is_some() && answer.run_request.is_none() {
-            self.run_confirmed = None;
-        }
+        let under_way = self.running.as_ref().map_or(RequestNumbers::default(), RunUnderWay::requests);
+        self.requests.answered(&mut answer, under_way);
         if let Some(cursor) = answer.acked {
             effects.push(NodeEffect::Ack(cursor));
         }
@@ -405,11 +408,6 @@ impl Node {
         self.next_contact = now.plus(self.spread.jitter(asked, self.settings.policy.jitter_percent));
         if self.contact_pending {
             self.deliver_soon(now);
-        }
-        let running = self.running.as_ref().and_then(RunUnderWay::run_request);
-        let requested = answer.run_request;
-        if requested.is_some() && requested != self.run_confirmed && requested != running {
-            self.run_request = requested;
         }
         match answer.offer {
             Some(offer) => self.on_offer(offer, now, effects),
@@ -482,11 +480,29 @@ impl Node {
         // The same refusal at every contact is one fact, not a growing log.
         if self.refused != Some(what) {
             self.refused = Some(what);
-            let (code, message) = (refusal.code().to_owned(), refusal.to_string());
+            let clocks = if refusal.is_of_time() { self.clocks() } else { String::new() };
+            let (code, message) = (refusal.code().to_owned(), format!("{refusal}{clocks}"));
             effects.push(NodeEffect::Warn(format!("refused what the control plane points to: {message}")));
             self.append(FactBody::Refused { code, message }, now, effects);
         }
         self.run_after_answer(now);
+    }
+
+    /// Which clock is ahead of which, and by how much, as far as that is known and worth a word.
+    fn clocks(&self) -> String {
+        if self.clock_difference.behind > SLACK {
+            return format!(
+                "; this host's clock is {} ahead of the control plane's",
+                short(self.clock_difference.behind)
+            );
+        }
+        match self.clock_difference.ahead > SLACK {
+            true => format!(
+                "; the control plane's clock is {} ahead of this host's",
+                short(self.clock_difference.ahead)
+            ),
+            false => String::new(),
+        }
     }
 
     fn fetch(&mut self, pending: FetchingRelease, effects: &mut Vec<NodeEffect>) {

@@ -194,6 +194,45 @@ fn a_control_plane_that_lies_about_the_time_makes_nothing_fresh() {
     }
 }
 
+/// IDN-11: the refusal says whose clock is ahead, and by how much, in the journal and to the control plane.
+#[test]
+fn a_refusal_for_time_names_the_clock_that_is_ahead() {
+    let days = |days: u64| Duration::from_secs(days * 86_400);
+    let past = Release::new(1, START.minus(days(40)), &["a"]);
+    let future = Release::new(1, START.plus(days(40)), &["a"]);
+    let ours = "; this host's clock is 40 days ahead of the control plane's";
+    let theirs = "; the control plane's clock is 40 days ahead of this host's";
+    for (what, release, server_time, code, clock) in [
+        ("the host's is ahead", &past, START.minus(days(40)), "release-stale", ours),
+        (
+            "the control plane's is",
+            &Release::new(1, START, &["a"]),
+            START.plus(days(40)),
+            "release-stale",
+            theirs,
+        ),
+        ("they agree", &past, START.plus(Duration::from_secs(50)), "release-stale", "by this node's time"),
+        (
+            "the signer's is ahead of both",
+            &future,
+            START,
+            "release-future",
+            "40 days ahead of this node's time",
+        ),
+    ] {
+        let mut bench = Bench::new();
+        bench.give(NodeInput::ServerTime(server_time));
+        let effects = bench.exchange(offering(release.offer(None)));
+        let [FactBody::Refused { code: got, message }] = facts(&effects)[..] else {
+            panic!("{what}: {effects:?}")
+        };
+        assert_eq!(got, code, "{what}");
+        assert!(message.contains(clock), "{what}: {message}");
+        assert_eq!(message.contains("; th"), clock.starts_with(';'), "{what}: {message}");
+        assert!(warnings(&effects).iter().any(|warning| warning.contains(clock)), "{what}: {effects:?}");
+    }
+}
+
 #[test]
 fn inputs_that_nobody_waits_for_change_nothing() {
     let (held, next) = (Release::new(1, START, &["a"]), Release::new(2, START, &["b"]));

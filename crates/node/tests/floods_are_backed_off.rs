@@ -11,7 +11,7 @@ use common::{Bench, Release, START, facts, report, run_of, warnings};
 use converge::{ResourceId, RunScope};
 use model::log::FactBody;
 use model::report::PartialRun;
-use model::{Action, Contention, Culprit, ResourceReport, RunCounts, RunReport, Timestamp};
+use model::{Action, Contention, Culprit, CulpritFinding, ResourceReport, RunCounts, RunReport, Timestamp};
 use node::healing::{DEBOUNCE, IMMEDIATE_CORRECTIONS};
 use node::repeat_backoff::{FIRST, FORGOTTEN};
 use node::told::{CULPRIT_TOLD_EVERY, ToldContentions};
@@ -33,7 +33,8 @@ fn lost(names: &[&str]) -> NodeInput {
 
 fn by(name: &str, program: &str) -> NodeInput {
     let culprit = Culprit { pid: 7, program: Some(program.to_owned()), unit: None };
-    let culprits: BTreeMap<_, _> = ids(&[name]).into_iter().map(|id| (id, culprit.clone())).collect();
+    let found = CulpritFinding::Named(culprit);
+    let culprits: BTreeMap<_, _> = ids(&[name]).into_iter().map(|id| (id, found.clone())).collect();
     NodeInput::Touched(Touched { culprits, ..Touched::default() })
 }
 
@@ -207,6 +208,7 @@ fn contention(resource: &str, corrections: u32, program: Option<&str>) -> Conten
         corrections,
         wait_secs: u64::from(corrections),
         culprit: program.map(culprit),
+        culprit_unknown: None,
     }
 }
 

@@ -11,10 +11,7 @@ use std::time::Duration;
 use common::{Bench, Release, START, facts, healed, ids, report, run_of, warnings};
 use converge::{ResourceId, RunScope};
 use model::log::FactBody;
-use model::report::PartialRun;
-use model::{
-    Action, Culprit, CulpritFinding, Digest, Pause, ResourceReport, RunCounts, RunReport, UnknownCulprit,
-};
+use model::{Action, Culprit, CulpritFinding, Digest, Pause, RunReport, UnknownCulprit};
 use node::healing::{CONTENDED_WAIT, DEBOUNCE, FAILED_WAIT, IMMEDIATE_CORRECTIONS, QUIET, REST};
 use node::{NodeEffect, NodeInput, ObservedTraits, ReadTraits, Touched};
 use proptest::prelude::*;

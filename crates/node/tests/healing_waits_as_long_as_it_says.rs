@@ -11,12 +11,14 @@ use std::time::Duration;
 use common::{START, healed, ids};
 use converge::ResourceId;
 use model::contention::MAX_CONTENTIONS;
-use model::{Action, Contention, Culprit, Pause, RunReport, Timestamp};
+use model::{Action, Contention, Culprit, CulpritFinding, Pause, RunReport, Timestamp, UnknownCulprit};
 use node::Touched;
 use node::healing::{
-    CONTENDED_WAIT, DEBOUNCE, FAILED_WAIT, FREE, Healing, HealingNews, QUIET, REST, ScanCause, tell_the_same,
+    CONTENDED_WAIT, DEBOUNCE, FAILED_WAIT, Healing, HealingNews, IMMEDIATE_CORRECTIONS, QUIET, REST,
 };
 
+/// So many corrections make no contention yet.
+const FREE: u32 = IMMEDIATE_CORRECTIONS - 1;
 const INTERVAL: Duration = Duration::from_secs(3600);
 const HOUR: Duration = Duration::from_secs(3600);
 
@@ -244,8 +246,9 @@ fn a_culprit_with_a_name_counts_more_than_one_without() {
     let culprit =
         |pid, program: Option<&str>| Culprit { pid, program: program.map(str::to_owned), unit: None };
     let mut seen = |culprit: Culprit| {
+        let found = CulpritFinding::Named(culprit);
         let culprits: BTreeMap<_, _> =
-            ids(&["a", "unknown"]).into_iter().map(|id| (id, culprit.clone())).collect();
+            ids(&["a", "unknown"]).into_iter().map(|id| (id, found.clone())).collect();
         patient.healing.touched(Touched { culprits, ..Touched::default() }, patient.now, INTERVAL);
         patient.contentions()[0].culprit.clone().unwrap().pid
     };
@@ -299,8 +302,8 @@ fn lost_events_alone_are_counted() {
     let mut patient = Patient::new();
     patient.touch(&["a"]);
     assert_eq!(patient.healing.scans(), 0);
-    for scan in [ScanCause::Overflow, ScanCause::UnitsUnheard] {
-        let touched = Touched { resources: ids(&["a"]), scan: Some(scan), ..Touched::default() };
+    for _ in 0..2 {
+        let touched = Touched { unheard: ids(&["a"]), ..Touched::default() };
         patient.healing.touched(touched, patient.now, INTERVAL);
     }
     assert_eq!(patient.healing.scans(), 2);
@@ -315,6 +318,7 @@ fn contentions_tell_the_same_whatever_changes_by_itself() {
         corrections: 4,
         wait_secs: 1,
         culprit: Some(culprit(7, "/usr/bin/puppet")),
+        culprit_unknown: None,
     };
     let same = Contention {
         corrections: 9,
@@ -322,16 +326,16 @@ fn contentions_tell_the_same_whatever_changes_by_itself() {
         culprit: Some(culprit(8, "/usr/bin/puppet")),
         ..first.clone()
     };
-    let one = std::slice::from_ref(&first);
-    assert!(tell_the_same(&[], &[]) && tell_the_same(one, &[same]));
+    assert!(first.tells_the_same(&same));
     for other in [
         Contention { resource: "m/file:b".to_owned(), ..first.clone() },
         Contention { since: START.plus(ms(1)), ..first.clone() },
         Contention { culprit: None, ..first.clone() },
         Contention { culprit: Some(culprit(7, "/usr/bin/cat")), ..first.clone() },
     ] {
-        assert!(!tell_the_same(one, std::slice::from_ref(&other)), "{other:?}");
-        assert!(!tell_the_same(std::slice::from_ref(&other), one), "{other:?}");
+        assert!(!first.tells_the_same(&other) && !other.tells_the_same(&first), "{other:?}");
     }
-    assert!(!tell_the_same(one, &[]) && !tell_the_same(&[], one));
+    let unknown = |why| Contention { culprit: None, culprit_unknown: Some(why), ..first.clone() };
+    let (refused, limit) = (unknown(UnknownCulprit::Refused), unknown(UnknownCulprit::Limit));
+    assert!(refused.tells_the_same(&refused.clone()) && !refused.tells_the_same(&limit));
 }

@@ -93,6 +93,23 @@ fn reboot_of(effects: &[NodeEffect]) -> Option<RebootMark> {
 }
 
 #[test]
+fn a_newer_kernel_is_named_before_packages() {
+    for (newer, packages, reason) in [
+        ("6.1.0-28-amd64", &[][..], "the newer kernel 6.1.0-28-amd64"),
+        ("6.1.0-28-amd64", &["libc6"], "the newer kernel 6.1.0-28-amd64, libc6"),
+        ("", &["libc6"], "libc6"),
+        ("", &[], "a package that left no name"),
+    ] {
+        let mut traits = required(packages);
+        traits.values["kernel"]["newer"] = newer.into();
+        let mut bench = host(Policy::default(), EIGHT, None);
+        let effects = show(&mut bench, &traits);
+        let told = warnings(&effects).join("\n");
+        assert!(told.contains(&format!("a reboot is required by {reason};")), "{told}");
+    }
+}
+
+#[test]
 fn the_hours_of_these_tests_are_those_of_utc() {
     assert_eq!(START.0.rem_euclid(86_400_000), 8 * 3_600_000);
 }
@@ -317,7 +334,7 @@ fn without_a_window_that_opens_it_is_left_to_people() {
     let nights = "nights".to_owned();
     for (policy, plan) in [
         (Policy::default(), RebootPlan::ByHand),
-        (policy("25:00", "04:00"), RebootPlan::NoTime { window: nights }),
+        (policy("25:00", "04:00"), RebootPlan::NeverOpens { window: nights }),
     ] {
         let mut bench = host(policy, EIGHT, None);
         show(&mut bench, &required(&["libc6"]));

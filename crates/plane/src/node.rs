@@ -9,6 +9,7 @@ use model::exchange::{Answer, CheckIn, HeldRelease, Offer, RunNote, Signed, Trai
 use model::log::{Cursor, Fact, FactBody};
 use model::selection::SelectionEntry;
 use model::status::{self, Enforcement, ReleaseState, RunResult, Status};
+use model::tags::TaggedRun;
 use model::{
     Action, Contention, Digest, FailureNote, Hostname, Incarnation, NodeId, Pause, RunReport, Timestamp,
 };
@@ -66,6 +67,8 @@ pub struct NodeState {
     pub seen: Option<Box<KeptSeen>>,
     /// Converge now, with this number (DLT-5).
     pub run_request: Option<u64>,
+    /// Run what has one of these tags.
+    pub tagged_run: Option<Box<TaggedRun>>,
     /// Work waits that wants a stream.
     pub work_waits: bool,
     /// The last refusal that it reported since it adopted something.
@@ -150,6 +153,8 @@ pub struct Step {
     pub traits: Option<TraitReport>,
     /// A request for a run that the node carried out.
     pub run_confirmed: Option<u64>,
+    /// A request for a run by tag that the node carried out.
+    pub tagged_run_confirmed: Option<Box<TaggedRun>>,
     /// This is the first request under the node's certificate.
     pub first_use: bool,
     /// Nothing but the time differs; there is nothing to wait for on a long poll either.
@@ -185,6 +190,7 @@ impl NodeState {
             traits: None,
             seen: None,
             run_request: None,
+            tagged_run: None,
             work_waits: false,
             refusal: None,
             contended: None,
@@ -198,6 +204,8 @@ impl NodeState {
         self.last_seen = Some(now);
         let first_use = !std::mem::replace(&mut self.certificate_used, true);
         let run_confirmed = self.confirm_run(request.run_confirmed);
+        let confirmed = request.tagged_run_confirmed;
+        let tagged_run_confirmed = self.tagged_run.take_if(|run| confirmed == Some(run.number));
         let traits = request.traits.filter(|traits| self.traits != Some(traits.digest));
         if let Some(traits) = &traits {
             self.traits = Some(traits.digest);
@@ -217,18 +225,21 @@ impl NodeState {
             // would have said so.
             self.refusal = None;
         }
-        let unchanged = offer.is_none() && self.run_request.is_none() && request.facts.is_empty();
+        let requested = self.run_request.is_some() || self.tagged_run.is_some();
+        let unchanged = offer.is_none() && !requested && request.facts.is_empty();
         let answer = Answer {
             next_checkin_secs: contact_secs,
             acked: None,
             offer,
             run_request: self.run_request,
+            tagged_run: self.tagged_run.as_deref().cloned(),
             stream_requested: self.work_waits,
             want_traits: self.traits.is_none(),
             want_seen: self.wants_seen(&request.incarnation),
             same_cause: BTreeMap::new(),
         };
-        Step { answer, wanted, facts: request.facts, traits, run_confirmed, first_use, unchanged }
+        let facts = request.facts;
+        Step { answer, wanted, facts, traits, run_confirmed, tagged_run_confirmed, first_use, unchanged }
     }
 
     /// Takes the `seen` document of a check-in, before the rest of it; says whether it is to be

@@ -10,6 +10,7 @@ use model::Digest;
 use model::Selection;
 use model::exchange::{CheckIn, TraitReport};
 use model::log::{Cursor, Fact, FactBody};
+use model::tags::TaggedRun;
 use plane::node::UNASSIGNED_CONTACT_SECS;
 use plane::{Heads, NodeState, SetWanted};
 use trust::seen::Seen;
@@ -99,6 +100,32 @@ fn a_run_request_overrides_and_is_cleared_when_confirmed() {
     assert!(step.answer.offer.is_none());
     let again = node.check_in(CheckIn { run_confirmed: Some(9), ..holds }, &fleet, CREATED);
     assert_eq!(again.run_confirmed, None, "it is done once");
+}
+
+/// CFG-7.
+#[test]
+fn a_request_by_tag_travels_until_it_is_confirmed_and_by_its_own_number() {
+    let head = head(2, "main", &web("a"));
+    let (fleet, mut node) = (heads(1, vec![head.clone()]), node("web-1"));
+    let holds = holding(Some(held(&head, "a")));
+    let run = TaggedRun { number: 9, tags: ["web".to_owned()].into() };
+    node.tagged_run = Some(Box::new(run.clone()));
+    node.run_request = Some(8);
+    for (full, tagged) in [(None, None), (Some(9), Some(8)), (Some(9), None)] {
+        let request = CheckIn { run_confirmed: full, tagged_run_confirmed: tagged, ..holds.clone() };
+        let step = node.check_in(request, &fleet, CREATED);
+        assert_eq!((step.answer.run_request, step.answer.tagged_run), (Some(8), Some(run.clone())));
+        assert_eq!((step.run_confirmed, step.tagged_run_confirmed, step.unchanged), (None, None, false));
+    }
+    // Without the full one nothing of the set travels.
+    let step = node.check_in(CheckIn { run_confirmed: Some(8), ..holds.clone() }, &fleet, CREATED);
+    assert_eq!((step.run_confirmed, step.unchanged), (Some(8), false));
+    assert!(step.answer.offer.is_none() && step.answer.tagged_run.is_some());
+    let request = CheckIn { tagged_run_confirmed: Some(9), ..holds.clone() };
+    let step = node.check_in(request.clone(), &fleet, CREATED);
+    assert_eq!((step.answer.tagged_run, step.unchanged), (None, true));
+    assert_eq!(step.tagged_run_confirmed.as_deref(), Some(&run));
+    assert_eq!(node.check_in(request, &fleet, CREATED).tagged_run_confirmed, None, "it is done once");
 }
 
 #[test]

@@ -9,8 +9,8 @@ use std::time::Duration;
 use catalog::module::OnRemove;
 use catalog::schema::{self, Manages};
 use catalog::types::{
-    ArchiveSpec, DROP_IN_TEXT, Ensure, FSTAB, FileSpec, HOSTNAME, RepositoryPaths, Spec, SymlinkSpec, TreeSpec,
-    UnitSpec,
+    ArchiveSpec, DROP_IN_TEXT, Ensure, FSTAB, FileSpec, HOSTNAME, RepositoryPaths, Spec, SymlinkSpec,
+    TreeSpec, UnitSpec,
 };
 use converge::kinds::Checked;
 use converge::kinds::tree::{self, TOP, TreeEntry};

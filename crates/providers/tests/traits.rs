@@ -14,6 +14,7 @@ use catalog::traits::TRAITS;
 use host::{Host, HostOptions};
 use lang::Value;
 use model::Timestamp;
+use model::exchange::NODE_FEATURES;
 use providers::traits::{self, Collector, Collectors, EXTERNAL, ObserveFailure, VOLATILE};
 
 const NOW: Timestamp = Timestamp::from_secs(1_000_000);
@@ -88,6 +89,9 @@ fn a_root_speaks_for_itself() {
     let asked = ["libc6", "linux-base"].map(|name| lang::Value::Str(name.to_owned()));
     assert_eq!(collected.traits.path("kernel.reboot_packages"), Some(&lang::Value::List(asked.to_vec())));
     assert_eq!((text("agent.version").as_str(), text("agent.rooted").as_str()), ("1.2.3", "true"));
+    assert_eq!(text("kernel.newer"), "", "a root directory boots nothing");
+    let features = NODE_FEATURES.iter().map(|name| lang::Value::Str((*name).to_owned())).collect();
+    assert_eq!(collected.traits.path("agent.features"), Some(&lang::Value::List(features)));
 }
 
 fn collector(

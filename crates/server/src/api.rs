@@ -4,11 +4,12 @@ pub mod objects;
 pub mod operation;
 pub mod work;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use model::chunk::TreeChunk;
 use model::exchange::{HeldRelease, Signed, TraitReport};
 use model::status::{Overall, Status};
+use model::tags::TaggedRun;
 use model::{
     Channel, Contention, Digest, FailureCode, FleetId, Hostname, Incarnation, NodeId, RunCounts, Timestamp,
 };
@@ -55,6 +56,10 @@ pub static COMMIT: Operation<Commit, u64> = Operation::transfer("/v1/releases");
 pub static ADD_BEACONS: Operation<Beacons, usize> = Operation::post("/v1/beacons");
 /// Requests that nodes run now.
 pub static REQUEST_RUN: Operation<RunRequest, RunRequested> = Operation::post("/v1/run-requests");
+/// Requests that nodes run what has a tag: by a route of its own, as who does not know tags would request a full
+/// run.
+pub static REQUEST_TAGGED_RUN: Operation<TaggedRunRequest, TaggedRunRequested> =
+    Operation::post("/v1/tagged-run-requests");
 /// Issues the certificate of a proxy that ends the TLS sessions of nodes (IDN-4).
 pub static ISSUE_PROXY: Operation<IssueProxy, ProxyCertificate> = Operation::post("/v1/proxies");
 /// Changes the level of the control plane's logs.
@@ -247,6 +252,8 @@ pub struct NodeView {
     pub seen: Option<Seen>,
     /// A run request that it has not yet confirmed.
     pub run_request: Option<u64>,
+    /// A request for a run by tag that it has not yet confirmed.
+    pub tagged_run: Option<TaggedRun>,
     /// What something else on its host changes again and again, the newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub contended: Vec<Contention>,
@@ -355,6 +362,29 @@ pub struct RunRequested {
     pub number: u64,
     /// How many nodes it is for.
     pub nodes: usize,
+}
+
+/// A request that nodes run what has one of these tags.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct TaggedRunRequest {
+    /// Hostnames or ids.
+    pub nodes: Vec<String>,
+    /// 1 to [`model::tags::MAX_RUN_TAGS`] tags; those of an earlier request that a node has not confirmed yet
+    /// stay requested beside them, and count here too.
+    pub tags: BTreeSet<String>,
+}
+
+/// The answer to [`TaggedRunRequest`].
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct TaggedRunRequested {
+    /// The request's number.
+    pub number: u64,
+    /// How many nodes are requested to run.
+    pub nodes: usize,
+    /// Nodes that are not, because their agents do not know runs by tag.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub too_old: Vec<Hostname>,
 }
 
 /// A proxy that wants a certificate.

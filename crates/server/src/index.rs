@@ -242,6 +242,7 @@ fn restored(record: NodeRecord, key: PublicKey) -> NodeState {
     node.traits = record.traits;
     node.seen = record.seen.as_ref().and_then(KeptSeen::restored).map(Box::new);
     node.run_request = record.run_request;
+    node.tagged_run = record.tagged_run.map(Box::new);
     node.summary.streak = record.streak;
     if let Some(run) = record.last_run {
         node.summary.counts = Some(run.counts);

@@ -5,7 +5,7 @@ use std::sync::{Arc, PoisonError};
 
 use model::exchange::Signed;
 use model::time::SLACK;
-use model::{Channel, Digest, Selection};
+use model::{Channel, Digest, Selection, Timestamp};
 use plane::heads::Patterns;
 use plane::node::DEFAULT_CONTACT_SECS;
 use plane::{Head, Heads};
@@ -141,8 +141,9 @@ fn check(plane: &ControlPlane, commit: &Commit) -> Result<Header, Problem> {
                 format!("release {} requires {missing}, which this control plane does not have", header.seq);
             return Err(Problem::new(Code::FeatureMissing, detail));
         }
-        if header.created > now().plus(SLACK) {
-            return Err(refused("a header is dated in the future; check the clock of who signed it"));
+        let now = now();
+        if header.created > now.plus(SLACK) {
+            return Err(refused(&in_the_future("a header", header.created, now)));
         }
         match &first {
             Some(first) if first.seq != header.seq || first.selection != header.selection => {
@@ -153,6 +154,14 @@ fn check(plane: &ControlPlane, commit: &Commit) -> Result<Header, Problem> {
         }
     }
     first.ok_or_else(|| refused("there is no header"))
+}
+
+fn in_the_future(what: &str, at: Timestamp, now: Timestamp) -> String {
+    let beside = at.beside(now);
+    format!(
+        "{what} is dated {at}, in the future: the clock of who signed it is {beside} the control plane's ({now}); \
+         set the one that is wrong"
+    )
 }
 
 fn commit_problem(error: ReleaseCommitError) -> Problem {
@@ -168,10 +177,10 @@ fn commit_problem(error: ReleaseCommitError) -> Problem {
 pub(crate) async fn add_beacons(plane: &ControlPlane, beacons: Vec<Signed>) -> Result<(), Problem> {
     for document in beacons {
         let beacon: Beacon = verified(plane, &document)?;
-        if beacon.at > now().plus(SLACK) {
+        let now = now();
+        if beacon.at > now.plus(SLACK) {
             // Every node would refuse it, and the release with it.
-            let detail = "a beacon is dated in the future; check the clock of who signed it";
-            return Err(Problem::new(Code::ReleaseRefused, detail));
+            return Err(Problem::new(Code::ReleaseRefused, in_the_future("a beacon", beacon.at, now)));
         }
         let heads = plane.heads();
         let head = heads.channels.get(&beacon.channel);

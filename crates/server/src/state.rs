@@ -57,6 +57,8 @@ pub(crate) struct ControlPlane {
     pub(crate) proxied: Arc<Peers>,
     /// Wakes who notifies links of requests for runs.
     pub(crate) run_requested: Notify,
+    /// One request for runs by tag at a time.
+    pub(crate) requesting_runs: tokio::sync::Mutex<()>,
     /// One publish at a time.
     pub(crate) publishing: tokio::sync::Mutex<()>,
     /// What the last attempt to read the heads said, while it fails.
@@ -99,6 +101,7 @@ impl ControlPlane {
             blobs: Semaphore::new(BLOBS),
             proxied: Arc::default(),
             run_requested: Notify::new(),
+            requesting_runs: tokio::sync::Mutex::new(()),
             publishing: tokio::sync::Mutex::new(()),
             not_ready: Mutex::new(None),
             requests: AtomicU64::new(0),

@@ -27,6 +27,7 @@ mod releases_are_verified;
 mod requests_are_signed;
 mod routes;
 mod run_requests_reach_open_links;
+mod runs_are_requested_by_tag;
 mod stop_is_prompt;
 mod store_unavailable;
 mod stream_admission_is_bounded;

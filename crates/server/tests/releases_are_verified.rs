@@ -225,7 +225,8 @@ async fn a_beacon_is_verified_too() {
     // One of the future would make every node refuse the release.
     let early = beacon(&fleet, &first, now().plus(Duration::from_secs(120)));
     let problem = refuses(post(early).await, Code::ReleaseRefused);
-    assert!(problem.detail.unwrap().contains("in the future"));
+    let detail = problem.detail.unwrap();
+    assert!(detail.contains("in the future: the clock of who signed it is"), "{detail}");
     let other = make(&second(&fleet), &fleet.release_key());
     refuses(post(beacon(&fleet, &other, now())).await, Code::HeadMoved);
     assert!(node.check_in(&quiet()).await.unwrap().offer.unwrap().beacon.is_none());

@@ -5,6 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::exchange::{Answer, CheckIn, SetOffer};
 use model::log::{Cursor, Fact, contiguous};
+use model::tags::TaggedRun;
 use model::time::SLACK;
 use model::{Digest, Hostname, Incarnation, NodeId, ObjectSet, Timestamp};
 use plane::{NodeState, SetWanted, Step};
@@ -59,6 +60,10 @@ pub(crate) struct ControlPlane {
     pub(crate) store_down: bool,
     /// Sets that it no longer knows.
     pub(crate) forgotten: BTreeSet<Digest>,
+    /// When each node was last requested to run by tag.
+    tags_requested: BTreeMap<NodeId, Timestamp>,
+    /// Requests by tag that nodes confirmed since somebody looked, and when those were made.
+    pub(crate) tags_confirmed: Vec<(NodeId, TaggedRun, Timestamp)>,
 }
 
 impl ControlPlane {
@@ -71,6 +76,8 @@ impl ControlPlane {
             up: true,
             store_down: false,
             forgotten: BTreeSet::new(),
+            tags_requested: BTreeMap::new(),
+            tags_confirmed: Vec::new(),
         }
     }
 
@@ -107,8 +114,19 @@ impl ControlPlane {
         self.node(id).run_request = Some(number);
     }
 
+    /// As the server: the tags join those of a request that stands.
+    pub(crate) fn request_tagged_run(&mut self, id: &NodeId, number: u64, tag: &str, now: Timestamp) {
+        self.tags_requested.insert(id.clone(), now);
+        let mut tags = BTreeSet::from([tag.to_owned()]);
+        tags.extend(self.node(id).tagged_run.iter().flat_map(|run| run.tags.clone()));
+        let run = Some(Box::new(TaggedRun { number, tags }));
+        self.stored(id).node.tagged_run.clone_from(&run);
+        self.node(id).tagged_run = run;
+    }
+
     pub(crate) fn unconfirmed_runs(&self) -> usize {
-        self.store.values().filter(|stored| stored.node.run_request.is_some()).count()
+        let requested = |node: &NodeState| node.run_request.is_some() || node.tagged_run.is_some();
+        self.store.values().filter(|stored| requested(&stored.node)).count()
     }
 
     fn stored(&mut self, id: &NodeId) -> &mut Stored {
@@ -172,6 +190,11 @@ impl ControlPlane {
         if let Some(number) = step.run_confirmed {
             let stored = &mut self.stored(id).node.run_request;
             *stored = stored.filter(|waits| *waits > number);
+        }
+        if let Some(run) = step.tagged_run_confirmed.take() {
+            self.stored(id).node.tagged_run.take_if(|waits| waits.number <= run.number);
+            let requested = self.tags_requested.get(id).copied().unwrap_or_default();
+            self.tags_confirmed.push((id.clone(), *run, requested));
         }
         if self.store_down && (step.traits.is_some() || !step.facts.is_empty()) {
             if step.traits.is_some() {

@@ -1,5 +1,6 @@
 //! What goes wrong, and what people do meanwhile.
 
+use crate::machine::KNOWN_TAG;
 use crate::world::{Event, World};
 
 impl World {
@@ -101,10 +102,19 @@ impl World {
             return "operator: beacons";
         }
         self.run_requests += 1;
-        if self.control.up {
-            self.control.request_run(&self.machines[index].id.clone(), self.run_requests);
+        let id = self.machines[index].id.clone();
+        if self.chance.one_in(2) {
+            if self.control.up {
+                self.control.request_run(&id, self.run_requests);
+            }
+            return "operator: run requests";
         }
-        "operator: run requests"
+        if self.control.up {
+            // One that resources have, and one that none has.
+            let tag = if self.chance.one_in(2) { KNOWN_TAG } else { "nope" };
+            self.control.request_tagged_run(&id, self.run_requests, tag, self.now);
+        }
+        "operator: requests runs by tag"
     }
 
     /// Faults stop. Slow clocks stay slow; fast ones are put right.

@@ -22,6 +22,8 @@ use crate::publisher::{Publisher, entry_in};
 
 /// The most facts in one check-in; few, so that one is not always enough.
 const FACTS: usize = 4;
+/// The tag that resources of every simulated node have.
+pub(crate) const KNOWN_TAG: &str = "web";
 /// The shell looks at the clock again at least this often.
 const LOOK_AGAIN: Duration = Duration::from_secs(60);
 
@@ -85,6 +87,10 @@ pub(crate) struct Machine {
     pub(crate) sent: u64,
     /// What went wrong that never may.
     pub(crate) violation: Option<String>,
+    /// When the run began that ended last or is under way, in true time.
+    run_began: Timestamp,
+    /// When the last run began that carried a requested tag out.
+    pub(crate) carried_out: BTreeMap<String, Timestamp>,
     /// What it did, since the world looked last.
     pub(crate) notes: Vec<String>,
     process: Option<Process>,
@@ -107,6 +113,8 @@ impl Machine {
             appended: BTreeMap::new(),
             sent: 0,
             violation: None,
+            run_began: Timestamp(0),
+            carried_out: BTreeMap::new(),
             notes: vec![],
             process: None,
             highest: None,
@@ -210,6 +218,7 @@ impl Machine {
                 if durable != Some(order.root) {
                     self.violation = Some("it converges on a set that is not durable".to_owned());
                 }
+                self.run_began = now;
                 asks.push(Ask::Run(order));
             }
             NodeEffect::Append(body) => match self.append(body, now) {
@@ -397,10 +406,18 @@ impl Machine {
 
     /// The fake runner makes the host what the held set and the traits say.
     pub(crate) fn run_ends(&mut self, order: &RunOrder, now: Timestamp) -> RunReport {
-        let want = Some((order.root, self.host.traits));
-        let changed = u32::from(self.host.applied != want) + u32::from(self.host.drifted);
-        (self.host.applied, self.host.drifted) = (want, false);
-        self.host.runs += 1;
+        let partial = order.scope.partial();
+        let mut unknown_tags: Vec<String> = order.requested_tags.iter().cloned().collect();
+        self.carried_out.extend(unknown_tags.iter().map(|tag| (tag.clone(), self.run_began)));
+        unknown_tags.retain(|tag| tag != KNOWN_TAG);
+        let mut changed = 0;
+        // What has the tag is right; a run by tag leaves the rest of the host as it is.
+        if partial.is_none() {
+            let want = Some((order.root, self.host.traits));
+            changed = u32::from(self.host.applied != want) + u32::from(self.host.drifted);
+            (self.host.applied, self.host.drifted) = (want, false);
+            self.host.runs += 1;
+        }
         RunReport {
             started: self.clock(now),
             duration_ms: 1,
@@ -408,7 +425,8 @@ impl Machine {
             root: order.root,
             intended: order.intended,
             paused: None,
-            partial: None,
+            partial,
+            unknown_tags,
             counts: RunCounts { ok: 3, changed, ..RunCounts::default() },
             items: vec![],
         }

@@ -29,8 +29,24 @@ impl World {
                 self.fail(format!("{name}: {violation}"));
             }
         }
+        self.confirmed_runs_were_made();
         if self.count > MAX_EVENTS {
             self.fail("so many events are a busy loop".to_owned());
+        }
+    }
+
+    /// A request by tag is confirmed only by a run that began after it and was for all of its tags (CFG-7).
+    fn confirmed_runs_were_made(&mut self) {
+        for (node, run, requested) in std::mem::take(&mut self.control.tags_confirmed) {
+            let machine = self.machines.iter().find(|machine| machine.id == node);
+            let made = |tag: &String| {
+                machine.is_some_and(|machine| {
+                    machine.carried_out.get(tag).is_some_and(|began| *began >= requested)
+                })
+            };
+            if !run.tags.iter().all(made) {
+                self.fail(format!("{node}: request {} is confirmed, and was not carried out", run.number));
+            }
         }
     }
 

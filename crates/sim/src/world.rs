@@ -227,6 +227,12 @@ impl World {
                         if report.intended { "runs: intended change" } else { "runs: drift put right" };
                     *self.tally.entry(what).or_default() += 1;
                 }
+                if report.partial.is_some() {
+                    *self.tally.entry("runs: by tag").or_default() += 1;
+                }
+                if !report.unknown_tags.is_empty() {
+                    *self.tally.entry("runs: by a tag that nothing has").or_default() += 1;
+                }
                 machine.take(NodeInput::Ran(Box::new(report)), now, &self.publisher)
             }
         };

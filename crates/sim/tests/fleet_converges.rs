@@ -1,4 +1,4 @@
-//! CNV-5, DLT-3, ROL-4, SCL-3: under loss, crashes, restarts, wrong clocks and a control plane
+//! CFG-7, CNV-5, DLT-3, ROL-4, SCL-3: under loss, crashes, restarts, wrong clocks and a control plane
 //! broken into, no node is led astray and no fact is lost; when it is over, all is well.
 //!
 //! `SIM_SEED=n cargo test -p sim -- --nocapture` replays one simulation with its trace;
@@ -85,7 +85,10 @@ const REACHED: &[&str] = &[
     "not-entitled",
     "operator: beacons",
     "operator: publishes",
+    "operator: requests runs by tag",
     "operator: run requests",
+    "runs: by a tag that nothing has",
+    "runs: by tag",
     "runs: drift put right",
     "runs: intended change",
     "store-unavailable",

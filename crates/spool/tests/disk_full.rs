@@ -22,6 +22,7 @@ fn run() -> FactBody {
         intended: false,
         paused: None,
         partial: None,
+        unknown_tags: vec![],
         counts: RunCounts::default(),
         items: vec![],
     })

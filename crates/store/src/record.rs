@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use model::exchange::{HeldRelease, RunNote, Signed};
 use model::log::{Cursor, Fact, FactBody};
+use model::tags::TaggedRun;
 use model::{
     Channel, Contention, Digest, FailureNote, FleetId, Hostname, Incarnation, NodeId, Pause, RunCounts,
     RunReport, Timestamp,
@@ -103,6 +104,8 @@ pub struct NodeRecord {
     pub seen: Option<Signed>,
     /// A request for a run that it has not yet confirmed (DLT-5).
     pub run_request: Option<u64>,
+    /// A request for a run by tag that it has not yet confirmed.
+    pub tagged_run: Option<TaggedRun>,
 }
 
 /// What is kept of a run besides its fact.

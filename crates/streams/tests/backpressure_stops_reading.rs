@@ -154,6 +154,7 @@ fn check_in() -> Frame {
         traits: None,
         full: false,
         run_confirmed: None,
+        tagged_run_confirmed: None,
         seen: None,
     }))
 }

@@ -109,7 +109,9 @@ pub enum Refusal {
     TwoHeaders(u64),
     /// Neither header nor beacon is within the freshness window.
     #[error(
-        "release {seq} was last signed for at {signed}, which is past its freshness of {freshness_secs} s"
+        "release {seq} was last signed for at {signed}, which is past its freshness of {freshness_secs} s, as \
+         it is {} by this node's time",
+        day(*.now)
     )]
     Stale {
         /// The release offered.
@@ -118,9 +120,15 @@ pub enum Refusal {
         signed: Timestamp,
         /// The window in seconds.
         freshness_secs: u64,
+        /// The node's time.
+        now: Timestamp,
     },
     /// It was signed in the future.
-    #[error("release {seq} is dated {created}, in the future of this node's clock ({now})")]
+    #[error(
+        "release {seq} is dated {created}, {} this node's time ({now}), the later of its clock and the control \
+         plane's: the clock of who signed it is ahead, or both of these are behind",
+        .created.beside(*.now)
+    )]
     FutureDated {
         /// The release offered.
         seq: u64,
@@ -145,6 +153,13 @@ pub enum Refusal {
     Malformed(String),
 }
 
+/// The day alone, so that nodes which refuse one release on one day say the same.
+fn day(at: Timestamp) -> String {
+    let mut text = at.to_string();
+    text.truncate(text.find('T').unwrap_or(text.len()));
+    text
+}
+
 impl Refusal {
     /// The stable code that facts carry.
     pub fn code(&self) -> &'static str {
@@ -163,6 +178,11 @@ impl Refusal {
             Refusal::OtherRoot { .. } => "release-other-root",
             Refusal::Malformed(_) => "release-malformed",
         }
+    }
+
+    /// Whether it is for the node's time, so that a wrong clock may be the cause.
+    pub fn is_of_time(&self) -> bool {
+        matches!(self, Refusal::Stale { .. } | Refusal::FutureDated { .. })
     }
 }
 
@@ -254,7 +274,7 @@ fn check_dates(
     // A fallback is old by its nature; the header that names it vouches for it.
     if !fallback && now > signed.plus(header.freshness()).plus(SLACK) {
         let freshness_secs = header.freshness_secs;
-        return Err(Refusal::Stale { seq: header.seq, signed, freshness_secs });
+        return Err(Refusal::Stale { seq: header.seq, signed, freshness_secs, now });
     }
     Ok(())
 }

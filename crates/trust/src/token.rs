@@ -104,11 +104,24 @@ pub enum TokenError {
     #[error("the token was not signed by this fleet's root key")]
     Forged,
     /// Its time is over.
-    #[error("the token expired at {0}")]
-    Expired(Timestamp),
+    #[error("the token expired at {at}: the control plane's clock ({now}) is {} that", .now.beside(*.at))]
+    Expired {
+        /// When.
+        at: Timestamp,
+        /// The time of who verifies it.
+        now: Timestamp,
+    },
     /// Its time has not come.
-    #[error("the token is dated {0}, in the future")]
-    FutureDated(Timestamp),
+    #[error(
+        "the token is dated {at}, in the future: the clock of who minted it is {} the control plane's ({now})",
+        .at.beside(*.now)
+    )]
+    FutureDated {
+        /// When.
+        at: Timestamp,
+        /// The time of who verifies it.
+        now: Timestamp,
+    },
     /// It is for another hostname.
     #[error("the token is for {expected}, not for {got}")]
     OtherHost {
@@ -173,10 +186,10 @@ pub fn verify(
     }
     check_bounds(&claims)?;
     if claims.issued_at > now.plus(SLACK) {
-        return Err(TokenError::FutureDated(claims.issued_at));
+        return Err(TokenError::FutureDated { at: claims.issued_at, now });
     }
     if now > claims.expires_at.plus(SLACK) {
-        return Err(TokenError::Expired(claims.expires_at));
+        return Err(TokenError::Expired { at: claims.expires_at, now });
     }
     if claims.hostname.as_str() != hostname {
         return Err(TokenError::OtherHost { expected: claims.hostname, got: hostname.to_owned() });

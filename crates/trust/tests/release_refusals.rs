@@ -205,7 +205,8 @@ fn a_fast_clock_adopts_nothing_and_does_no_lasting_harm() {
     let refusal = to_web(&header(6), &floor, fast).unwrap_err();
     assert_eq!(
         refusal.to_string(),
-        "release 6 was last signed for at 2027-01-15T08:00:00Z, which is past its freshness of 86400 s"
+        "release 6 was last signed for at 2027-01-15T08:00:00Z, which is past its freshness of 86400 s, as it \
+         is 2037-01-12 by this node's time"
     );
     // The clock is put right, and all is as it was.
     assert_eq!(code(to_web(&header(6), &floor, CREATED)), "adopted");

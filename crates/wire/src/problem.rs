@@ -134,6 +134,8 @@ codes! {
         "Nothing was begun. Ask again, look at the number of nodes, and confirm it."
     TaskRefused "task-refused" 422 "The task or workflow cannot be begun"
         "The detail says which bound or rule it breaks."
+    RunRefused "run-refused" 422 "The run cannot be requested"
+        "The detail says which bound or rule its tags break."
     WrongPhase "wrong-phase" 409 "The task or workflow does not stand where this could be done"
         "Look at it again: it has moved on, or is over."
     DuplicateIdentity "duplicate-identity" 409 "Two agents use one identity"
@@ -230,7 +232,7 @@ impl From<trust::token::TokenError> for Problem {
         let code = match error {
             E::NotAToken | E::Truncated => Code::TokenMalformed,
             E::Forged | E::TooLong => Code::TokenForged,
-            E::Expired(_) | E::FutureDated(_) => Code::TokenExpired,
+            E::Expired { .. } | E::FutureDated { .. } => Code::TokenExpired,
             E::OtherHost { .. } => Code::TokenOtherHost,
             E::OtherKey => Code::TokenOtherKey,
             E::Unbound => Code::TokenUnbound,

@@ -80,10 +80,16 @@ pub enum SignatureError {
     #[error("the request was signed for another fleet")]
     Fleet,
     /// The time is more than 60 s off.
-    #[error("the request was signed at {created}, more than 60 s from the control plane's time")]
+    #[error(
+        "the request was signed at {created}, by a clock that is {} the control plane's ({now}): more than 60 s \
+         is refused",
+        .created.beside(*.now)
+    )]
     Skew {
         /// When it says it was signed.
         created: Timestamp,
+        /// The control plane's time.
+        now: Timestamp,
     },
 }
 
@@ -243,7 +249,7 @@ impl<'a> ParsedSignature<'a> {
         }
         // In whole seconds, as `created` is.
         if now.secs().abs_diff(self.created.secs()) > SLACK.as_secs() {
-            return Err(SignatureError::Skew { created: self.created });
+            return Err(SignatureError::Skew { created: self.created, now });
         }
         Ok(SignedBody((self.covers == Covers::Body).then_some(value)))
     }

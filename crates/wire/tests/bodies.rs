@@ -7,6 +7,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use model::exchange::{Answer, CheckIn, HeldRelease, RunNote, TraitReport};
 use model::log::{Cursor, Fact, FactBody};
+use model::tags::TaggedRun;
 use model::{Action, Digest, ResourceReport, RunCounts, RunReport, Timestamp};
 use proptest::option;
 use proptest::prelude::*;
@@ -118,6 +119,7 @@ fn check_in() -> CheckIn {
         traits: None,
         full: false,
         run_confirmed: None,
+        tagged_run_confirmed: None,
         seen: None,
     }
 }
@@ -150,8 +152,9 @@ fn reports() -> impl Strategy<Value = RunReport> {
         cause: None,
         duration_ms,
     });
-    (instants(), any::<u64>(), digests(), any::<bool>(), prop::collection::vec(item, 0..3)).prop_map(
-        |(started, seq, root, intended, items)| RunReport {
+    let items = (prop::collection::vec(item, 0..3), prop::collection::vec("[a-z]{1,9}", 0..3));
+    (instants(), any::<u64>(), digests(), any::<bool>(), items).prop_map(
+        |(started, seq, root, intended, (items, unknown_tags))| RunReport {
             started,
             duration_ms: 1,
             seq,
@@ -159,6 +162,7 @@ fn reports() -> impl Strategy<Value = RunReport> {
             intended,
             paused: None,
             partial: None,
+            unknown_tags,
             counts: RunCounts::default(),
             items,
         },
@@ -192,29 +196,34 @@ fn check_ins() -> impl Strategy<Value = CheckIn> {
     let run = (instants(), digests()).prop_map(|(at, outcome)| RunNote { at, outcome });
     let traits = digests()
         .prop_map(|digest| TraitReport::whole(digest, serde_json::json!({"os": {"family": "debian"}})));
-    let rest = (any::<bool>(), option::of(any::<u64>()));
+    let rest = (any::<bool>(), option::of(any::<u64>()), option::of(any::<u64>()));
     (option::of(held), prop::collection::vec(facts(), 0..4), option::of(run), option::of(traits), rest)
-        .prop_map(|(held, facts, run, traits, (full, run_confirmed))| CheckIn {
+        .prop_map(|(held, facts, run, traits, (full, run_confirmed, tagged_run_confirmed))| CheckIn {
             held,
             facts,
             run,
             traits,
             full,
             run_confirmed,
+            tagged_run_confirmed,
             ..check_in()
         })
 }
 
 fn answers() -> impl Strategy<Value = Answer> {
     let acked = any::<u64>().prop_map(|seq| Cursor { incarnation: "i1".parse().unwrap(), seq });
-    (any::<u64>(), option::of(acked), option::of(any::<u64>()), any::<bool>(), any::<bool>()).prop_map(
-        |(next_checkin_secs, acked, run_request, stream_requested, want_traits)| Answer {
+    let tags = prop::collection::btree_set("[a-z0-9_-]{1,9}", 1..4);
+    let tagged = (any::<u64>(), tags).prop_map(|(number, tags)| TaggedRun { number, tags });
+    let requests = (option::of(any::<u64>()), option::of(tagged));
+    (any::<u64>(), option::of(acked), requests, any::<bool>(), any::<bool>()).prop_map(
+        |(next_checkin_secs, acked, (run_request, tagged_run), stream_requested, want_traits)| Answer {
             want_seen: !want_traits,
             same_cause: Default::default(),
             next_checkin_secs,
             acked,
             offer: None,
             run_request,
+            tagged_run,
             stream_requested,
             want_traits,
         },

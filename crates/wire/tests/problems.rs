@@ -97,8 +97,8 @@ fn each_bad_body_and_token_has_its_code() {
         (E::Truncated, Code::TokenMalformed),
         (E::Forged, Code::TokenForged),
         (E::TooLong, Code::TokenForged),
-        (E::Expired(time), Code::TokenExpired),
-        (E::FutureDated(time), Code::TokenExpired),
+        (E::Expired { at: time, now: time }, Code::TokenExpired),
+        (E::FutureDated { at: time, now: time }, Code::TokenExpired),
         (other_host, Code::TokenOtherHost),
         (E::OtherKey, Code::TokenOtherKey),
     ] {

@@ -95,6 +95,7 @@ mod tests {
             intended: false,
             paused: None,
             partial: None,
+            unknown_tags: vec![],
             counts: RunCounts::default(),
             items: causes.iter().map(item).collect(),
         }

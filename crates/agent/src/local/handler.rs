@@ -154,6 +154,7 @@ impl LocalHandler {
             intended: false,
             pause: None,
             scope: scope_of(&limit.tags),
+            requested_tags: Default::default(),
         };
         let planned = self.runner.run(&order, &traits, RunMode::Plan);
         json(&planned.map_err(|error| failed(chain(&error)))?.report)

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use model::time::SLACK;
 use model::{Pause, RunReport, Timestamp};
 use node::RebootOutlook;
 use serde::{Deserialize, Serialize};
@@ -57,6 +58,15 @@ pub struct ContactView {
     /// said.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub same_cause: BTreeMap<String, u32>,
+}
+
+impl ContactView {
+    /// Where the host's clock is beside the control plane's, when that is worth a word.
+    pub fn clock_beside(&self) -> Option<String> {
+        let theirs = Timestamp(self.clock_ahead_ms?);
+        let ours = Timestamp(0);
+        (theirs.0.unsigned_abs() > SLACK.as_millis() as u64).then(|| ours.beside(theirs))
+    }
 }
 
 /// What a run or a plan is about. An empty body asks for all.

@@ -122,7 +122,8 @@ pub fn run_once(machine: &Machine, mode: RunMode, scope: RunScope) -> Result<Run
     let inputs = node::step::inputs_digest(&adoption.root, &read);
     let last = durable.last_run()?;
     let intended = last.as_ref().is_none_or(|last| last.inputs != inputs);
-    let order = RunOrder { seq: adoption.seq, root: adoption.root, intended, pause: None, scope };
+    let (seq, root, requested_tags) = (adoption.seq, adoption.root, Default::default());
+    let order = RunOrder { seq, root, intended, pause: None, scope, requested_tags };
     let run = runner.run(&order, &traits, mode)?;
     if mode == RunMode::Apply && run.report.partial.is_some() {
         if LastRun::partial_is_fact(&run.report) {

@@ -61,8 +61,7 @@ pub use symlink::SymlinkSpec;
 pub use sysctl::{SysctlSpec, sysctl_path, sysctl_words};
 pub use unit::{
     DROP_IN_PREFIX, DROP_IN_TEXT, ENABLED_TEXT, LOADED_TEXT, MASKED_TEXT, NotifyAction, RUN_TEXT, RunState,
-    UNIT_FOLDER,
-    UnitFile, UnitSpec, hears_notifications,
+    UNIT_FOLDER, UnitFile, UnitSpec, hears_notifications,
 };
 pub use user::{PasswordDays, PasswordHash, UserSpec, date_of_days, days_of_date};
 

@@ -194,6 +194,7 @@ impl Run {
             intended: self.options.intended,
             paused: None,
             partial: self.options.scope.partial(),
+            unknown_tags: Vec::new(),
             counts,
             items,
         };

@@ -114,7 +114,8 @@ fn one_that_jumps_leaves_a_running_agent_as_it_was() {
     web.wait_until("it says why", MINUTE, || {
         let journal = web.journal();
         journal.contains("release 2 was last signed for")
-            && journal.contains("clock differs from the control plane's")
+            && journal.contains("ahead of the control plane's; requests are signed with the offset")
+            && journal.contains("s time; this host's clock is ")
     });
     heals("right");
     assert_eq!(fleet.server.node("web-1")["held"]["seq"], 1);

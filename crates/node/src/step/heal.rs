@@ -58,7 +58,7 @@ impl Node {
         }
         let resources = self.healing.begin(now);
         self.running = Some(RunUnderWay::Healing);
-        self.order_run(converge::RunScope::Resources(resources), false, effects);
+        self.order_run(converge::RunScope::Resources(resources), Default::default(), false, effects);
     }
 
     pub(super) fn on_healed(&mut self, report: &RunReport, now: Timestamp, effects: &mut Vec<NodeEffect>) {

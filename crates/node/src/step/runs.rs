@@ -2,18 +2,21 @@
 //!
 //! ```text
 //! due, or somebody asks -> Run(order) -> Ran(report), RunFailed
-//!   full     sets when the next one is due, is compared with it, carries a run request out
-//!   by tags  ends, and leaves all of that alone
-//!   healing  the same (`heal`)
+//!   full     sets when the next one is due, is compared with it, carries requests of operators out
+//!   by tags  ends, and leaves all of that alone, but for the request that it carries out
+//!   healing  leaves all of it alone (`heal`)
 //! ```
 //!
-//! Invariants: each end of a run leaves none of its kind under way, so that the next one can begin; a run
-//! request is carried out only by a full run that may change the host.
+//! Invariants: each end of a run leaves none of its kind under way, so that the next one can begin; what
+//! somebody at the host asks for by tag, and what an operator requests, are runs of their own.
+
+use std::collections::BTreeSet;
 
 use converge::RunScope;
 use model::log::FactBody;
 use model::{Digest, RunReport, Timestamp};
 
+use super::requests::RequestNumbers;
 use super::{Node, inputs_digest};
 use crate::io::{NodeEffect, RunOrder};
 use crate::state::LastRun;
@@ -24,54 +27,78 @@ pub(super) enum RunUnderWay {
     /// Of all that is held.
     Full {
         inputs: Digest,
-        /// The request that it carries out: one that came after it began needs a run of its own.
-        run_request: Option<u64>,
+        /// The requests that it carries out: one that came after it began needs a run of its own.
+        requests: RequestNumbers,
     },
-    /// Of what has one of the tags asked for.
-    ByTags,
+    /// Of what has one of the tags asked for; the request that it carries out.
+    ByTags(RequestNumbers),
     /// Of what may have been changed by other hands.
     Healing,
 }
 
 impl RunUnderWay {
-    pub(super) fn run_request(&self) -> Option<u64> {
+    pub(super) fn requests(&self) -> RequestNumbers {
         match self {
-            RunUnderWay::Full { run_request, .. } => *run_request,
-            RunUnderWay::ByTags | RunUnderWay::Healing => None,
+            RunUnderWay::Full { requests, .. } | RunUnderWay::ByTags(requests) => *requests,
+            RunUnderWay::Healing => RequestNumbers::default(),
         }
     }
 }
 
 impl Node {
     pub(super) fn start_run(&mut self, effects: &mut Vec<NodeEffect>) {
-        let Some(adoption) = &self.adoption else { return };
-        let inputs = inputs_digest(&adoption.root, &self.traits_that_count());
-        let intended = self.last_run.as_ref().is_none_or(|last| last.inputs != inputs);
-        let tags = std::mem::take(&mut self.tags_due);
-        self.running = Some(if tags.is_empty() {
-            self.run_due = false;
-            // A run that only observes carries no request out: that waits for the end of the pause.
-            let run_request = if self.pause.is_none() { self.run_request.take() } else { None };
-            self.healing.full_run_begins();
-            RunUnderWay::Full { inputs, run_request }
-        } else {
-            RunUnderWay::ByTags
-        });
-        let scope = if tags.is_empty() { RunScope::All } else { RunScope::Tags(tags) };
-        self.order_run(scope, intended, effects);
+        let Some((inputs, intended)) = self.inputs_of_run() else { return };
+        self.run_due = false;
+        // A run that only observes carries no request out: that waits for the end of the pause.
+        let (requests, tagged) = match self.pause {
+            None => self.requests.begin_full(),
+            Some(_) => Default::default(),
+        };
+        self.healing.full_run_begins();
+        self.running = Some(RunUnderWay::Full { inputs, requests });
+        let tags = tagged.map(|run| run.tags).unwrap_or_default();
+        self.order_run(RunScope::All, tags, intended, effects);
     }
 
-    pub(super) fn order_run(&self, scope: RunScope, intended: bool, effects: &mut Vec<NodeEffect>) {
+    /// What somebody at the host asks for comes first: an unknown tag fails that run, and no other.
+    pub(super) fn start_run_by_tag(&mut self, effects: &mut Vec<NodeEffect>) {
+        let Some((_, intended)) = self.inputs_of_run() else { return };
+        let asked = std::mem::take(&mut self.tags_due);
+        let (requests, scope, requested) = match asked.is_empty() {
+            false => (RequestNumbers::default(), asked, BTreeSet::new()),
+            true => match self.requests.begin_tagged() {
+                Some((requests, run)) => (requests, run.tags.clone(), run.tags),
+                None => return,
+            },
+        };
+        self.running = Some(RunUnderWay::ByTags(requests));
+        self.order_run(RunScope::Tags(scope), requested, intended, effects);
+    }
+
+    /// What a run binds now, and whether that is other than what the last one bound.
+    fn inputs_of_run(&self) -> Option<(Digest, bool)> {
+        let adoption = self.adoption.as_ref()?;
+        let inputs = inputs_digest(&adoption.root, &self.traits_that_count());
+        Some((inputs, self.last_run.as_ref().is_none_or(|last| last.inputs != inputs)))
+    }
+
+    pub(super) fn order_run(
+        &self,
+        scope: RunScope,
+        requested_tags: BTreeSet<String>,
+        intended: bool,
+        effects: &mut Vec<NodeEffect>,
+    ) {
         let Some(adoption) = &self.adoption else { return };
         let (seq, root, pause) = (adoption.seq, adoption.root, self.pause.clone());
-        effects.push(NodeEffect::Run(RunOrder { seq, root, intended, pause, scope }));
+        effects.push(NodeEffect::Run(RunOrder { seq, root, intended, pause, scope, requested_tags }));
     }
 
     pub(super) fn run_after_answer(&mut self, now: Timestamp) {
         // A full run under way is the one that the answer would lead to.
         let full = matches!(self.running, Some(RunUnderWay::Full { .. }));
         let near = !full && self.next_run <= now.plus(self.settings.policy.converge() / 2);
-        let requested = self.run_request.is_some() && self.pause.is_none();
+        let requested = self.requests.wants_full() && self.pause.is_none();
         self.run_due |= (near || requested) && self.adoption.is_some();
     }
 
@@ -79,26 +106,25 @@ impl Node {
         if report.partial.is_some() {
             // It is not the run that was due: the next one is not compared with it.
             let partial = |running: &mut RunUnderWay| !matches!(running, RunUnderWay::Full { .. });
-            if matches!(self.running.take_if(partial), Some(RunUnderWay::Healing)) {
-                return self.on_healed(report, now, effects);
+            match self.running.take_if(partial) {
+                Some(RunUnderWay::Healing) => return self.on_healed(report, now, effects),
+                Some(ended) => self.confirm(ended.requests(), now),
+                None => {}
             }
             if LastRun::partial_is_fact(report) {
                 self.append(FactBody::Run(report.clone()), now, effects);
             }
             return;
         }
-        let (inputs, run_request) = match self.running.take() {
-            Some(RunUnderWay::Full { inputs, run_request }) => (inputs, run_request),
+        let (inputs, requests) = match self.running.take() {
+            Some(RunUnderWay::Full { inputs, requests }) => (inputs, requests),
             other => return self.running = other,
         };
         self.next_run = now.plus(self.spread.jitter(self.interval(), self.settings.policy.jitter_percent));
         let interval = self.interval();
         // Its report says all that there is to say.
         let _ = self.healing.ended(report, now, interval);
-        if let Some(number) = run_request {
-            self.run_confirmed = Some(number);
-            self.hurry(now);
-        }
+        self.confirm(requests, now);
         let incarnation = &self.identity.incarnation;
         let written = LastRun::after(self.last_run.as_ref(), inputs, report, incarnation, now);
         self.last_run = Some(written.last.clone());
@@ -110,15 +136,20 @@ impl Node {
         }
     }
 
+    fn confirm(&mut self, requests: RequestNumbers, now: Timestamp) {
+        if self.requests.carried_out(requests) {
+            self.hurry(now);
+        }
+    }
+
     pub(super) fn on_run_failed(&mut self, why: &str, now: Timestamp, effects: &mut Vec<NodeEffect>) {
-        match self.running.take() {
-            // The full run is due when it was.
-            Some(RunUnderWay::ByTags | RunUnderWay::Healing) => {}
-            Some(RunUnderWay::Full { run_request, .. }) => {
-                self.run_request = self.run_request.or(run_request);
-                self.next_run = now.plus(self.interval());
-            }
-            None => self.next_run = now.plus(self.interval()),
+        let ended = self.running.take();
+        if let Some(ended) = &ended {
+            self.requests.failed(ended.requests());
+        }
+        // After a partial one the full run is due when it was.
+        if matches!(ended, None | Some(RunUnderWay::Full { .. })) {
+            self.next_run = now.plus(self.interval());
         }
         let interval = self.interval();
         self.healing.failed(now, interval);

@@ -82,6 +82,7 @@ pub fn answer() -> Answer {
         acked: None,
         offer: None,
         run_request: None,
+        tagged_run: None,
         stream_requested: false,
         want_traits: false,
         want_seen: false,
@@ -112,6 +113,7 @@ pub fn report(changed: u32, ok: u32) -> RunReport {
         intended: false,
         paused: None,
         partial: None,
+        unknown_tags: vec![],
         counts,
         items: vec![],
     }

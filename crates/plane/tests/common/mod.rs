@@ -96,6 +96,7 @@ pub fn holding(held: Option<HeldRelease>) -> CheckIn {
         traits: None,
         full: false,
         run_confirmed: None,
+        tagged_run_confirmed: None,
         seen: None,
     }
 }

@@ -1,7 +1,9 @@
 //! `kernel`, `load`, `virtualization` and `cloud`: what the machine is and how busy it is.
 
 use std::collections::BTreeSet;
+use std::time::{SystemTime, UNIX_EPOCH};
 
+use converge::kernel::{InstalledKernel, kernel_after_reboot};
 use host::{Host, Kernel};
 use lang::Value;
 use model::PathState;
@@ -46,6 +48,10 @@ const REBOOT_REQUIRED: &[&str] = &["/run/reboot-required", "/var/run/reboot-requ
 const REBOOT_PACKAGES: &str = "/run/reboot-required.pkgs";
 /// The most of them that are a trait.
 const MAX_REBOOT_PACKAGES: usize = 50;
+/// A directory of modules for each kernel that is installed, named by its release.
+const MODULES: &str = "/lib/modules";
+/// The most kernels that are looked at.
+const MAX_KERNELS: usize = 64;
 /// The longest line of the kernel's parameters, in bytes, that is a trait.
 const MAX_CMDLINE: usize = 2048;
 
@@ -58,12 +64,42 @@ pub(super) fn kernel(host: &Host) -> Result<TraitGroup, String> {
     let asking = if marked { etc(host, REBOOT_PACKAGES)?.unwrap_or_default() } else { String::new() };
     let asking: BTreeSet<&str> = asking.lines().map(str::trim).filter(|name| !name.is_empty()).collect();
     let asking = asking.into_iter().take(MAX_REBOOT_PACKAGES).map(text).collect();
+    // A container runs on its host's kernel, and a root directory on that of the machine.
+    let own = !host.rooted() && container(host)?.is_none();
+    let since = if own { booted(host)? } else { None };
+    let newer = since.and_then(|booted| {
+        let kernels = installed_kernels(host);
+        kernel_after_reboot(&release, booted..=now_secs(), &kernels).map(str::to_owned)
+    });
     Ok(group([
         ("release", text(&release)),
         ("cmdline", Value::Str(cmdline)),
-        ("reboot_required", Value::Bool(marked)),
+        ("reboot_required", Value::Bool(marked || newer.is_some())),
         ("reboot_packages", Value::List(asking)),
+        ("newer", Value::Str(newer.unwrap_or_default())),
     ]))
+}
+
+/// When the machine booted, by its clock as it is now: seconds since 1970.
+fn booted(host: &Host) -> Result<Option<i64>, String> {
+    let stat = system(host, "/proc/stat")?.unwrap_or_default();
+    Ok(stat.lines().find_map(|line| line.strip_prefix("btime ")?.trim().parse().ok()))
+}
+
+fn now_secs() -> i64 {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH);
+    since.map_or(0, |since| i64::try_from(since.as_secs()).unwrap_or(i64::MAX))
+}
+
+/// The kernels that have an image and a directory of modules. What cannot be looked at is not there.
+fn installed_kernels(host: &Host) -> Vec<InstalledKernel> {
+    let releases = host.names(MODULES, MAX_KERNELS).ok().flatten().unwrap_or_default();
+    let kernel = |release: String| {
+        let images = [format!("/boot/vmlinuz-{release}"), format!("{MODULES}/{release}/vmlinuz")];
+        let stamp = images.iter().find_map(|image| host.stamp(image).ok().flatten())?;
+        Some(InstalledKernel { release, installed: stamp.changed().0 })
+    };
+    releases.into_iter().filter_map(kernel).collect()
 }
 
 /// `load`: how many tasks ran or waited, a hundred for each.
@@ -139,7 +175,42 @@ fn dmi(host: &Host, field: &str) -> Result<String, String> {
 
 #[cfg(test)]
 mod tests {
-    use super::hundredths;
+    #![allow(clippy::unwrap_used)]
+
+    use std::fs;
+
+    use host::HostOptions;
+
+    use super::*;
+
+    /// CNV-12.
+    #[test]
+    fn a_kernel_has_an_image_and_modules() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = dir.path();
+        for release in ["6.1.0-9-amd64", "6.1.0-10-amd64", "6.2.0-removed", "6.12.9-arch1-1"] {
+            fs::create_dir_all(root.join("usr/lib/modules").join(release)).unwrap();
+        }
+        fs::create_dir_all(root.join("boot")).unwrap();
+        std::os::unix::fs::symlink("usr/lib", root.join("lib")).unwrap();
+        for image in [
+            "boot/vmlinuz-6.1.0-9-amd64",
+            "boot/vmlinuz-6.1.0-10-amd64",
+            "boot/vmlinuz-7.0.0-no-modules",
+            "usr/lib/modules/6.12.9-arch1-1/vmlinuz",
+        ] {
+            fs::write(root.join(image), "image").unwrap();
+        }
+        let host = Host::open(root, HostOptions::default()).unwrap();
+        let kernels = installed_kernels(&host);
+        let releases: Vec<&str> = kernels.iter().map(|kernel| &*kernel.release).collect();
+        assert_eq!(releases, ["6.1.0-10-amd64", "6.1.0-9-amd64", "6.12.9-arch1-1"]);
+        let now = now_secs();
+        assert!(kernels.iter().all(|kernel| (now - 60..=now).contains(&kernel.installed)), "{kernels:?}");
+        assert!(booted(&host).unwrap().is_some_and(|booted| booted > 0 && booted <= now));
+        let empty = tempfile::tempdir().unwrap();
+        assert_eq!(installed_kernels(&Host::open(empty.path(), HostOptions::default()).unwrap()), []);
+    }
 
     #[test]
     fn averages_are_hundredths() {

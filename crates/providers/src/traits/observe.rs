@@ -2,6 +2,7 @@
 
 use model::PathState;
 use model::collect::CollectInserting;
+use model::exchange::NODE_FEATURES;
 use model::text::chain;
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -106,7 +107,12 @@ pub(super) fn time(host: &Host) -> Result<TraitGroup, String> {
 
 /// `agent`: the agent itself.
 pub(super) fn agent(host: &Host, version: &str) -> TraitGroup {
-    group([("version", text(version)), ("rooted", Value::Bool(host.rooted()))])
+    let features = NODE_FEATURES.iter().copied().map(text).collect();
+    group([
+        ("version", text(version)),
+        ("rooted", Value::Bool(host.rooted())),
+        ("features", Value::List(features)),
+    ])
 }
 
 /// A file below the host root.

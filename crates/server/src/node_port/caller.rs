@@ -83,7 +83,9 @@ impl CallingNode {
         // A number far ahead of the clock would shut out the node itself once its clock is right.
         let ahead = u64::try_from(now().plus(MAX_NUMBER_AHEAD).0).unwrap_or(0).saturating_mul(1000);
         if signed.nonce < started || signed.nonce > ahead {
-            return Err(signature_problem(SignatureError::Skew { created: signed.created }));
+            let detail =
+                "the request's number is of a time before the control plane's start, or ahead of its clock";
+            return Err(skewed(detail.to_owned()));
         }
         let mut entry = self.slot.lock();
         if !entry.node.window.accept(signed.nonce) {
@@ -149,9 +151,12 @@ fn signature_problem(error: SignatureError) -> Problem {
         SignatureError::Signature | SignatureError::Fleet => Code::BadSignature,
         SignatureError::Skew { .. } => Code::Skewed,
     };
-    let mut problem = Problem::new(code, error.to_string());
-    if code == Code::Skewed {
-        problem.server_time = Some(now());
-    }
+    if code == Code::Skewed { skewed(error.to_string()) } else { Problem::new(code, error.to_string()) }
+}
+
+/// A refusal for time: it names the control plane's, with which the node signs again.
+fn skewed(detail: String) -> Problem {
+    let mut problem = Problem::new(Code::Skewed, detail);
+    problem.server_time = Some(now());
     problem
 }

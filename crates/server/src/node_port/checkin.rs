@@ -138,7 +138,9 @@ async fn persist(
 ) -> Result<Option<Cursor>, Problem> {
     let (traits, facts) = (step.traits.take(), std::mem::take(&mut step.facts));
     let (first_use, run_confirmed) = (step.first_use, step.run_confirmed);
-    if !first_use && run_confirmed.is_none() && traits.is_none() && facts.is_empty() {
+    let tagged_run_confirmed = step.tagged_run_confirmed.take();
+    let confirms = run_confirmed.is_some() || tagged_run_confirmed.is_some();
+    if !first_use && !confirms && traits.is_none() && facts.is_empty() {
         return Ok(None);
     }
     let (plane, caller) = (plane.clone(), caller.clone());
@@ -154,6 +156,13 @@ async fn persist(
                 caller.slot.lock().node.run_request.get_or_insert(number);
             };
             stored = stored.and(plane.store.confirm_run(&caller.id, number).await.inspect_err(undo));
+        }
+        if let Some(run) = tagged_run_confirmed {
+            let confirmed = plane.store.confirm_tagged_run(&caller.id, run.number).await;
+            let undo = |_: &StoreError| {
+                caller.slot.lock().node.tagged_run.get_or_insert(run);
+            };
+            stored = stored.and(confirmed.inspect_err(undo));
         }
         // A check-in after this one may have brought newer ones meanwhile.
         let is_newest = |traits: &TraitReport| caller.slot.lock().node.traits == Some(traits.digest);
@@ -256,6 +265,7 @@ pub(super) async fn state(plane: &ControlPlane, caller: &CallingNode) -> Result<
             traits: None,
             full: true,
             run_confirmed: None,
+            tagged_run_confirmed: None,
             seen: None,
         };
         node.check_in(empty, &heads, now())

@@ -1,4 +1,4 @@
-//! Nodes, their status, runs and requests for runs.
+//! Nodes, their status and runs.
 
 use std::collections::BTreeMap;
 
@@ -14,8 +14,7 @@ use wire::{Code, Problem};
 use super::OperatorCall;
 use crate::answer::store_problem;
 use crate::api::{
-    CauseView, ChannelView, History, MAX_CAUSES, Matching, NodeName, NodeView, NodesView, RunName,
-    RunRequest, RunRequested, StatusView,
+    CauseView, ChannelView, History, MAX_CAUSES, Matching, NodeName, NodeView, NodesView, RunName, StatusView,
 };
 use crate::state::{ControlPlane, now};
 
@@ -62,6 +61,7 @@ fn view(node: &mut NodeState, heads: &Heads, now: Timestamp) -> NodeView {
         fingerprint: node.key.fingerprint(),
         seen: node.seen.as_ref().map(|kept| kept.seen.clone()),
         run_request: node.run_request,
+        tagged_run: node.tagged_run.as_deref().cloned(),
         contended: node.contended.iter().flatten().cloned().collect(),
         status,
     }
@@ -77,7 +77,9 @@ fn cause(node: &NodeState, state: Overall, heads: &Heads) -> Option<String> {
         Overall::Unassigned if heads.channels.is_empty() => Some("nothing is published yet".to_owned()),
         Overall::Unassigned => Some("no entry of the fleet repo matches this hostname".to_owned()),
         Overall::New => Some("enrolled, no run reported yet".to_owned()),
-        Overall::Stale => Some("the release it is pointed to is past its freshness".to_owned()),
+        Overall::Stale => {
+            Some("the release it is pointed to is past its freshness by the control plane's clock".to_owned())
+        }
         Overall::Changing => match &node.refusal {
             Some(refusal) => Some(refusal.message.to_string()),
             None => Some("has not adopted the newest release yet".to_owned()),
@@ -279,19 +281,4 @@ pub(super) async fn remove(call: OperatorCall, request: NodeName) -> Result<Node
     plane.work.removed(&view.id);
     tracing::info!(node = %view.id, hostname = %view.hostname, "a node was removed");
     Ok(view)
-}
-
-pub(super) async fn request_run(call: OperatorCall, request: RunRequest) -> Result<RunRequested, Problem> {
-    let plane = &call.plane;
-    let slots = request.nodes.iter().map(|name| plane.index.named(name)).collect::<Result<Vec<_>, _>>()?;
-    let ids: Vec<_> = slots.iter().map(|slot| slot.id()).collect();
-    // Milliseconds rise, so a later request replaces an earlier one on the node.
-    let number = u64::try_from(now().0).unwrap_or(0);
-    plane.store.request_run(ids, number, now()).await.map_err(store_problem)?;
-    for slot in &slots {
-        slot.lock().node.run_request = Some(number);
-        slot.wake.notify_waiters();
-    }
-    plane.run_requested.notify_one();
-    Ok(RunRequested { number, nodes: slots.len() })
 }

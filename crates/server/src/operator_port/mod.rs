@@ -11,6 +11,7 @@
 
 mod fleet;
 mod publish;
+mod requests;
 mod work;
 
 use std::future::ready;
@@ -80,7 +81,8 @@ static ROUTES: LazyLock<Vec<OperatorRoute>> = LazyLock::new(|| {
         route(&api::FACTS, fleet::facts),
         route(&api::RUNS, fleet::runs),
         route(&api::RUN, fleet::run),
-        route(&api::REQUEST_RUN, fleet::request_run),
+        route(&api::REQUEST_RUN, requests::request_run),
+        route(&api::REQUEST_TAGGED_RUN, requests::request_tagged_run),
         route(&api::HEAD, |call, _| ready(Ok(publish::head(&call.plane)))),
         route(&api::RELEASES, publish::releases),
         route(&api::CHUNK, publish::chunk),

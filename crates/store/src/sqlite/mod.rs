@@ -25,6 +25,7 @@ use bytes::Bytes;
 use model::chunk::TreeChunk;
 use model::exchange::{Signed, TraitReport};
 use model::log::Fact;
+use model::tags::TaggedRun;
 use model::{Channel, Digest, FleetId, Incarnation, NodeId, ObjectKey, ObjectSet, Selection, Timestamp};
 use rusqlite::{Connection, params};
 use tokio::sync::watch;
@@ -520,6 +521,18 @@ impl Store {
     pub async fn confirm_run(&self, node: &NodeId, number: u64) -> Result<()> {
         let node = node.clone();
         self.write(0, move |session| nodes::confirm_run(&session.db, &node, number)).await
+    }
+
+    /// Requests that these nodes run what has a tag (CFG-7); a node's earlier request is replaced. Nodes that
+    /// are not active are left out.
+    pub async fn request_tagged_runs(&self, runs: Vec<(NodeId, TaggedRun)>, now: Timestamp) -> Result<()> {
+        self.write(0, move |session| nodes::request_tagged_runs(&session.db, &runs, now)).await
+    }
+
+    /// The node confirmed a run by tag: this request and earlier ones are done.
+    pub async fn confirm_tagged_run(&self, node: &NodeId, number: u64) -> Result<()> {
+        let node = node.clone();
+        self.write(0, move |session| nodes::confirm_tagged_run(&session.db, &node, number)).await
     }
 
     // The store itself.

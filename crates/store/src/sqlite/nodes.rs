@@ -2,6 +2,7 @@
 
 use model::exchange::{HeldRelease, RunNote, Signed, TraitReport};
 use model::log::Cursor;
+use model::tags::TaggedRun;
 use model::{NodeId, Timestamp};
 use rusqlite::{Connection, Row, params};
 
@@ -106,6 +107,8 @@ pub(super) fn confirm_key(db: &Connection, node: &NodeId) -> Result<bool> {
 pub(super) fn remove(db: &Connection, node: &NodeId, now: Timestamp) -> Result<bool> {
     let request = "DELETE FROM push WHERE node = (SELECT no FROM node WHERE id = ?1)";
     change(db, "remove a node", request, [node.as_str()])?;
+    let request = "DELETE FROM tagged_run WHERE node = (SELECT no FROM node WHERE id = ?1)";
+    change(db, "remove a node", request, [node.as_str()])?;
     let sql = "UPDATE node SET removed = ?2 WHERE id = ?1 AND removed IS NULL";
     Ok(change(db, "remove a node", sql, params![node.as_str(), now.0])? > 0)
 }
@@ -116,10 +119,10 @@ macro_rules! select_nodes {
             "SELECT node.id, hostname, public_key, enrolled, removed, cert_not_before, cert_serial, cert_used,
                 key_confirmed, declared, last_seen, promised_secs, held_channel, held_seq, held_header,
                 held_root, run_at, run_outcome, last_run, streak, log.incarnation, log.cursor,
-                traits.digest, push.number, seen.document
+                traits.digest, push.number, seen.document, tagged_run.number, tagged_run.tags
             FROM node LEFT JOIN contact ON contact.node = node.no LEFT JOIN log ON log.no = contact.log
                 LEFT JOIN traits ON traits.node = node.no LEFT JOIN push ON push.node = node.no
-                LEFT JOIN seen ON seen.node = node.no ",
+                LEFT JOIN seen ON seen.node = node.no LEFT JOIN tagged_run ON tagged_run.node = node.no ",
             $rest
         )
     };
@@ -157,7 +160,13 @@ fn node_record(row: &Row<'_>) -> rusqlite::Result<NodeRecord> {
         traits: row.get::<_, Option<Bytes32>>(22)?.map(|digest| model::Digest(digest.0)),
         run_request: row.get::<_, Option<i64>>(23)?.map(uint),
         seen: row.get::<_, Option<Json<_>>>(24)?.map(|document| document.0),
+        tagged_run: tagged_run(row)?,
     })
+}
+
+fn tagged_run(row: &Row<'_>) -> rusqlite::Result<Option<TaggedRun>> {
+    let Some(number) = row.get::<_, Option<i64>>(25)? else { return Ok(None) };
+    Ok(Some(TaggedRun { number: uint(number), tags: row.get::<_, Json<_>>(26)?.0 }))
 }
 
 fn held(row: &Row<'_>) -> rusqlite::Result<Option<HeldRelease>> {
@@ -237,4 +246,24 @@ pub(super) fn request_run(db: &Connection, nodes: &[NodeId], number: u64, now: T
 pub(super) fn confirm_run(db: &Connection, node: &NodeId, number: u64) -> Result<()> {
     let sql = "DELETE FROM push WHERE node = (SELECT no FROM node WHERE id = ?1) AND number <= ?2";
     change(db, "confirm a run", sql, params![node.as_str(), int(number)]).map(|_| ())
+}
+
+pub(super) fn request_tagged_runs(
+    db: &Connection,
+    runs: &[(NodeId, TaggedRun)],
+    now: Timestamp,
+) -> Result<()> {
+    let sql = "INSERT INTO tagged_run (node, number, tags, asked)
+        SELECT no, ?2, ?3, ?4 FROM node WHERE id = ?1 AND removed IS NULL
+        ON CONFLICT (node) DO UPDATE SET number = ?2, tags = ?3, asked = ?4";
+    for (node, run) in runs {
+        let row = params![node.as_str(), int(run.number), Json(&run.tags), now.0];
+        change(db, "request a run by tag", sql, row)?;
+    }
+    Ok(())
+}
+
+pub(super) fn confirm_tagged_run(db: &Connection, node: &NodeId, number: u64) -> Result<()> {
+    let sql = "DELETE FROM tagged_run WHERE node = (SELECT no FROM node WHERE id = ?1) AND number <= ?2";
+    change(db, "confirm a run by tag", sql, params![node.as_str(), int(number)]).map(|_| ())
 }

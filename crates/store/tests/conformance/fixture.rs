@@ -71,6 +71,7 @@ pub fn run(seq: u64, changed: u32, intended: bool) -> Fact {
         intended,
         paused: None,
         partial: None,
+        unknown_tags: vec![],
         counts: RunCounts { modules: 1, ok: 3, changed, ..RunCounts::default() },
         items: Vec::new(),
     };

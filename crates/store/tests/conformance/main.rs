@@ -1,4 +1,4 @@
-//! What every backend has to do alike: CNV-3, CNV-4, DLT-5, IDN-1, ENR-2, ENR-7, ROL-2, SYN-4,
+//! What every backend has to do alike: CNV-3, CNV-4, CFG-7, DLT-5, IDN-1, ENR-2, ENR-7, ROL-2, SYN-4,
 //! SYN-6, OPS-2, LIF-5.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
@@ -37,6 +37,7 @@ async fn all(make: impl Fn() -> Box<Store>) {
     nodes::removed_nodes_keep_their_history(&make()).await;
     nodes::contacts_are_kept(&make()).await;
     nodes::traits_and_run_requests_are_kept(&make()).await;
+    nodes::requests_by_tag_are_kept(&make()).await;
     facts::facts_are_accepted_once(&make()).await;
     facts::runs_make_streaks(&make()).await;
     facts::lists_are_newest_first_and_paged(&make()).await;

@@ -1,7 +1,8 @@
 //! Nodes.
 
-use model::Digest;
 use model::exchange::{HeldRelease, RunNote, TraitReport};
+use model::tags::TaggedRun;
+use model::{Digest, NodeId};
 
 use super::fixture::{DAY, at, enrolled, incarnation, new_node, started, token};
 use store::{EnrollError, Store, StoreError};
@@ -177,4 +178,35 @@ pub(super) async fn traits_and_run_requests_are_kept(store: &Store) {
     assert_eq!(store.node(&two).await.unwrap().unwrap().run_request, None);
     let request = store.node(&one).await.unwrap().unwrap().run_request;
     assert_eq!(request, Some(8), "an earlier request does not confirm a later one");
+}
+
+/// CFG-7.
+pub(super) async fn requests_by_tag_are_kept(store: &Store) {
+    let (one, two) = (enrolled(store, 1).await, enrolled(store, 2).await);
+    let run = |number, tags: &[&str]| TaggedRun {
+        number,
+        tags: tags.iter().map(|tag| (*tag).to_owned()).collect(),
+    };
+    let stranger = new_node(9).node_id;
+    let first = [&one, &two, &stranger].map(|node| (node.clone(), run(7, &["web"])));
+    store.request_tagged_runs(first.to_vec(), at(2)).await.unwrap();
+    store.request_tagged_runs(vec![(one.clone(), run(8, &["db", "web"]))], at(3)).await.unwrap();
+    store.request_run(vec![one.clone()], 9, at(3)).await.unwrap();
+    let tagged = async |node: &NodeId| store.node(node).await.unwrap().unwrap().tagged_run;
+    assert_eq!(
+        (tagged(&one).await, tagged(&two).await),
+        (Some(run(8, &["db", "web"])), Some(run(7, &["web"])))
+    );
+    assert_eq!(store.nodes().await.unwrap().iter().filter(|node| node.tagged_run.is_some()).count(), 2);
+    store.confirm_tagged_run(&one, 7).await.unwrap();
+    store.confirm_run(&one, 9).await.unwrap();
+    store.confirm_tagged_run(&two, 7).await.unwrap();
+    assert_eq!(tagged(&two).await, None);
+    assert_eq!(
+        tagged(&one).await,
+        Some(run(8, &["db", "web"])),
+        "neither an earlier one nor a full run does"
+    );
+    store.remove_node(&one, at(4)).await.unwrap();
+    assert_eq!(tagged(&one).await, None, "it goes with the node");
 }

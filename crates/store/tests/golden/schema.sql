@@ -140,6 +140,12 @@ CREATE TABLE sync (
     their_objects INTEGER NOT NULL,
     changed INTEGER NOT NULL
 , condition TEXT) STRICT;
+CREATE TABLE tagged_run (
+    node INTEGER PRIMARY KEY REFERENCES node ON DELETE CASCADE,
+    number INTEGER NOT NULL,
+    tags TEXT NOT NULL,
+    asked INTEGER NOT NULL
+) STRICT;
 CREATE TABLE task (
     no INTEGER PRIMARY KEY AUTOINCREMENT,
     id TEXT NOT NULL UNIQUE,
@@ -174,3 +180,4 @@ CREATE INDEX task_open ON task (no) WHERE finished IS NULL;
 INSERT INTO migration VALUES (0, '0001_first', '102c5265d93973d89d83deaf469e49a64b576fdb0448df8bd98b86f112e455c3');
 INSERT INTO migration VALUES (1, '0002_sync', '3a41b46f483f81e19cf4bab5159e0e260ddfca3bb86580a66be84afa68d7afec');
 INSERT INTO migration VALUES (2, '0003_condition', '38067f8dded53f5bd2ce86c2ee0105a545334a7d9c40407cc77a454f26be474d');
+INSERT INTO migration VALUES (3, '0004_tagged_run', 'b7ed6baf675622499f838ef017a502d21a4e4c92c6cbbbac43fc5e1cc9ac958f');

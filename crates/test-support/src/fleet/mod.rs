@@ -373,6 +373,7 @@ pub fn quiet() -> CheckIn {
         traits: None,
         full: false,
         run_confirmed: None,
+        tagged_run_confirmed: None,
         seen: None,
     }
 }

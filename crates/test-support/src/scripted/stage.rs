@@ -99,6 +99,7 @@ impl Play {
                 self.held.as_ref().is_none_or(|held| held.header != signed::digest(&offer.header))
             }),
             run_request: None,
+            tagged_run: None,
             stream_requested: self.stream_requested,
             want_traits: false,
             want_seen: false,

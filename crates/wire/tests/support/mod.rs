@@ -5,6 +5,7 @@ use bytes::Bytes;
 use model::chunk::LeafChunk;
 use model::exchange::{Answer, CheckIn, HeldRelease, Signature, Signed};
 use model::log::{Cursor, Fact, FactBody};
+use model::tags::TaggedRun;
 use model::{Digest, Kind, ObjectKey, SectionKey, Stub, Timestamp, TrieNode};
 use proptest::collection::vec;
 use proptest::option;
@@ -254,10 +255,15 @@ fn check_ins() -> impl Strategy<Value = Frame> {
                 traits: None,
                 full,
                 run_confirmed,
+                tagged_run_confirmed: run_confirmed,
                 seen: run_confirmed.map(signed),
             }))
         },
     )
+}
+
+fn tagged(number: u64) -> TaggedRun {
+    TaggedRun { number, tags: ["web".to_owned(), format!("t{number}")].into() }
 }
 
 fn signed(number: u64) -> Signed {
@@ -274,6 +280,7 @@ fn answers() -> impl Strategy<Value = Frame> {
                 acked,
                 offer,
                 run_request,
+                tagged_run: run_request.map(tagged),
                 stream_requested,
                 want_traits,
                 want_seen: !want_traits,

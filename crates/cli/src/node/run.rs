@@ -1,0 +1,126 @@
+//! `muster node run`: requests that nodes run now, all of what they hold or what has a tag.
+
+use std::collections::BTreeSet;
+use std::fmt::Write;
+
+use model::Hostname;
+use model::exchange::{TAGGED_RUNS, TraitReport};
+use model::tags::TaggedRun;
+use serde::Serialize;
+use server::api::{self, NodeView, RunRequest, TaggedRunRequest};
+
+use super::NoNode;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::operator::Operator;
+use crate::screen::Screen;
+
+/// The most nodes of one request.
+const MAX_REQUESTED: usize = 10_000;
+/// The most nodes that are named where an agent is too old.
+const MAX_NAMED: usize = 10;
+
+/// What was requested.
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct RunRequestView {
+    /// How many nodes are requested to run.
+    pub nodes: usize,
+    /// What has one of these tags; all when there are none.
+    #[serde(skip_serializing_if = "BTreeSet::is_empty")]
+    pub tags: BTreeSet<String>,
+    /// Nodes whose agents do not know runs by tag.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub too_old: Vec<Hostname>,
+}
+
+pub(super) async fn request(
+    operator: &Operator,
+    pattern: &str,
+    tags: &[String],
+    yes: bool,
+    screen: Screen,
+) -> Result<Exit, Failure> {
+    let nodes = operator.all(&api::NODES, Some(pattern)).await?;
+    if nodes.is_empty() {
+        return Err(NoNode(pattern.to_owned()).into());
+    }
+    let tags: BTreeSet<String> = tags.iter().cloned().collect();
+    if nodes.len() > 1 {
+        screen.confirm(&format!("{} nodes will run{} now", nodes.len(), about(&tags)), yes)?;
+    }
+    let mut view = RunRequestView { nodes: 0, tags, too_old: Vec::new() };
+    for batch in nodes.chunks(MAX_REQUESTED) {
+        let nodes = batch.iter().map(|node| node.id.to_string()).collect();
+        if view.tags.is_empty() {
+            view.nodes += operator.call(&api::REQUEST_RUN, RunRequest { nodes }).await?.nodes;
+        } else {
+            let request = TaggedRunRequest { nodes, tags: view.tags.clone() };
+            let requested = operator.call(&api::REQUEST_TAGGED_RUN, request).await?;
+            view.nodes += requested.nodes;
+            view.too_old.extend(requested.too_old);
+        }
+    }
+    screen.result(&view, || view.text())?;
+    Ok(if view.too_old.is_empty() { Exit::Ok } else { Exit::SomeFailed })
+}
+
+impl RunRequestView {
+    /// What was requested, what that waits for, and who cannot do it, for people.
+    pub fn text(&self) -> String {
+        let mut out = String::new();
+        // Writing to a String cannot fail.
+        if self.nodes > 0 || self.too_old.is_empty() {
+            let _ = writeln!(
+                out,
+                "{} node(s) are requested to run{} now; those that cannot be reached do it when they call",
+                self.nodes,
+                about(&self.tags)
+            );
+        }
+        if self.nodes > 0 && !self.tags.is_empty() {
+            out.push_str(
+                "`muster node show NODE` says what a node has not confirmed yet, `muster run show NODE` what \
+                 changed, and a tag that no resource of the node has\n",
+            );
+        }
+        if !self.too_old.is_empty() {
+            let named: Vec<&str> = self.too_old.iter().take(MAX_NAMED).map(Hostname::as_str).collect();
+            let rest = self.too_old.len().saturating_sub(MAX_NAMED);
+            let rest = if rest > 0 { format!(" and {rest} more") } else { String::new() };
+            let _ = writeln!(
+                out,
+                "{} node(s) are not: their agents do not know runs by tag: {}{rest}\n\
+                 next: install a newer muster-agent there, or request a run of all, without --tags",
+                self.too_old.len(),
+                named.join(", ")
+            );
+        }
+        out
+    }
+}
+
+fn about(tags: &BTreeSet<String>) -> String {
+    if tags.is_empty() { String::new() } else { format!(" what is tagged {}", joined(tags)) }
+}
+
+fn joined(tags: &BTreeSet<String>) -> String {
+    tags.iter().map(String::as_str).collect::<Vec<_>>().join(" or ")
+}
+
+/// Whether a run by tag is requested of a node whose agent does not say that it knows that.
+pub(super) fn agent_too_old(node: &NodeView, traits: Option<&TraitReport>) -> bool {
+    node.tagged_run.is_some() && traits.is_some_and(|traits| !traits.has_feature(TAGGED_RUNS))
+}
+
+/// How a request for a run by tag stands that is not confirmed.
+pub fn waiting(run: &TaggedRun, agent_too_old: bool) -> String {
+    let tags = joined(&run.tags);
+    match agent_too_old {
+        false => format!("requested for what is tagged {tags}; not confirmed yet"),
+        true => format!(
+            "requested for what is tagged {tags}; its agent does not know runs by tag: install a newer \
+             muster-agent, or `muster node run` without --tags"
+        ),
+    }
+}
