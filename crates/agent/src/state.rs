@@ -337,7 +337,8 @@ impl Durable {
         };
         let is_params = |key: &ObjectKey| key.section.kind.as_str() == Kind::PARAMS;
         let only_observes = match adoption.objects.iter().find(|(key, _)| is_params(key)) {
-            Some((_, stub)) => self.parsed::<Params>(&stub.digest)?.observe,
+            // Params that cannot be read fail every run; until they can be, nothing is rebooted either.
+            Some((_, stub)) => self.parsed::<Params>(&stub.digest).map_or(true, |params| params.observe),
             None => false,
         };
         Ok(HeldSettings { policy, only_observes })

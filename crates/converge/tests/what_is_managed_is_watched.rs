@@ -111,7 +111,7 @@ fn the_files_of_every_type_are_found() {
     }
     assert_eq!(plan.parameters().count(), 0, "it is not set at once");
     assert_eq!(plan.units().collect::<Vec<_>>(), ["app.service"]);
-    assert!(!!plan.watches_name());
+    assert!(!plan.watches_name());
 }
 
 #[test]
