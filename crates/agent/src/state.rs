@@ -21,6 +21,7 @@
 
 mod blobs;
 mod reboot;
+mod settings;
 mod synchronized;
 mod unpacked;
 
@@ -29,11 +30,10 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use catalog::module::{Module, Params};
+use catalog::module::Module;
 use converge::{Ledger, LedgerEntry, Pending, Record, ResourceId};
 use model::log::{Cursor, Fact, FactBody, MAX_FACT_BYTES, MAX_FACTS};
 use model::object::MAX_BLOB;
-use model::policy::Policy;
 use model::{Digest, Incarnation, Kind, ObjectKey, Pause, Timestamp};
 use node::{Adoption, HeldSettings, LastRun, RebootMark};
 use spool::blobs::Partial;
@@ -324,24 +324,6 @@ impl Durable {
         keep.extend(self.kept_for_undo()?);
         keep.extend(locked(&self.wanted).iter().copied());
         self.contents.retain(&keep).map_err(spool("remove contents that nothing needs"))
-    }
-
-    /// What a held release settles.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub fn settings(&self, adoption: &Adoption) -> Result<HeldSettings, StateError> {
-        let policy = match adoption.objects.get(&ObjectKey::of(Kind::POLICY, "channel")) {
-            Some(stub) => self.parsed(&stub.digest)?,
-            None => Policy::default(),
-        };
-        let is_params = |key: &ObjectKey| key.section.kind.as_str() == Kind::PARAMS;
-        let only_observes = match adoption.objects.iter().find(|(key, _)| is_params(key)) {
-            // Params that cannot be read fail every run; until they can be, nothing is rebooted either.
-            Some((_, stub)) => self.parsed::<Params>(&stub.digest).map_or(true, |params| params.observe),
-            None => false,
-        };
-        Ok(HeldSettings { policy, only_observes })
     }
 
     fn needed(&self, adoption: &Adoption) -> Result<BTreeSet<Digest>, StateError> {

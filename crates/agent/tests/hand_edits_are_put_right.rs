@@ -210,7 +210,8 @@ fn a_limit_of_the_kernel_is_named_with_the_line_that_raises_it() {
             host.agent(&["apply"]);
             assert_eq!(host.read("etc/app9/conf").as_deref(), Some("right\n"));
         }
-        assert_eq!(watch()["unwatched"], before, "the same directory was counted again");
+        let after = watch()["unwatched"].clone();
+        assert!(after.as_u64() <= before.as_u64(), "the same directory was counted again: {before}, {after}");
         // What doctor says helps, without a restart.
         let pid = limited.id().to_string();
         let raised = std::process::Command::new("nsenter")

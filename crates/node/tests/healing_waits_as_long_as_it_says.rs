@@ -302,11 +302,17 @@ fn lost_events_alone_are_counted() {
     let mut patient = Patient::new();
     patient.touch(&["a"]);
     assert_eq!(patient.healing.scans(), 0);
-    for _ in 0..2 {
+    let lost = |patient: &mut Patient| {
         let touched = Touched { unheard: ids(&["a"]), ..Touched::default() };
         patient.healing.touched(touched, patient.now, INTERVAL);
+        patient.healing.scans()
+    };
+    assert_eq!([lost(&mut patient), lost(&mut patient)], [1, 1], "one scan is of both");
+    while patient.healing.next_due().is_some() {
+        patient.look();
+        patient.ended(&healed(&[("a", Action::Ok)]));
     }
-    assert_eq!(patient.healing.scans(), 2);
+    assert_eq!(lost(&mut patient), 2);
 }
 
 #[test]

@@ -54,14 +54,14 @@ fn is_thing(placed: &Placed) -> bool {
 
 /// A declaration and the module in which it stands.
 #[derive(Clone, Copy)]
-struct Declared<'p> {
+struct PlacedIn<'p> {
     module: &'p str,
     placed: &'p Placed,
 }
 
 /// A declaration that claims a part of a file.
 struct PartOfFile<'p> {
-    by: Declared<'p>,
+    by: PlacedIn<'p>,
     path: String,
     what: &'static str,
 }
@@ -69,21 +69,21 @@ struct PartOfFile<'p> {
 /// Which resources claim which path, whole or a part of it.
 #[derive(Default)]
 struct Claimed<'p> {
-    whole: BTreeMap<String, Vec<Declared<'p>>>,
+    whole: BTreeMap<String, Vec<PlacedIn<'p>>>,
     parts: Vec<PartOfFile<'p>>,
 }
 
 /// Two resources that claim one path, and in which words that is told.
 struct ClaimClash<'p> {
-    first: Declared<'p>,
-    second: Declared<'p>,
+    first: PlacedIn<'p>,
+    second: PlacedIn<'p>,
     message: String,
     help: &'static str,
 }
 
 impl<'p> Claimed<'p> {
     fn add(&mut self, module: &'p str, placed: &'p Placed) {
-        let by = Declared { module, placed };
+        let by = PlacedIn { module, placed };
         for claim in claims(placed) {
             match claim {
                 PathClaim::Whole(path) => self.whole.entry(path).or_default().push(by),
@@ -206,12 +206,12 @@ fn ids(file: &str, decl: &ModuleDecl, sink: &mut Sink) {
 
 /// Pairs of modules that declare one thing differently.
 pub(crate) fn clashes(decls: &BTreeMap<String, ModuleDecl>) -> Vec<Clash> {
-    let mut known: BTreeMap<String, Vec<Declared<'_>>> = BTreeMap::new();
+    let mut known: BTreeMap<String, Vec<PlacedIn<'_>>> = BTreeMap::new();
     let mut claimed = Claimed::default();
     for (module, decl) in decls {
         for placed in &decl.resources {
             if let (true, Some(identity)) = (is_thing(placed), identity(placed)) {
-                known.entry(identity).or_default().push(Declared { module, placed });
+                known.entry(identity).or_default().push(PlacedIn { module, placed });
             }
             claimed.add(module, placed);
         }
@@ -232,7 +232,7 @@ pub(crate) fn clashes(decls: &BTreeMap<String, ModuleDecl>) -> Vec<Clash> {
     found
 }
 
-fn clash(first: Declared<'_>, second: Declared<'_>, message: String, help: &str) -> Clash {
+fn clash(first: PlacedIn<'_>, second: PlacedIn<'_>, message: String, help: &str) -> Clash {
     Clash {
         first: first.module.to_owned(),
         first_at: first.placed.at,
