@@ -25,8 +25,11 @@ const MAX_DIRECTORIES: usize = 20_000;
 /// How long events of one source are gathered before the next are read: what changes all the time wakes
 /// nobody up more often.
 const GATHER: Duration = Duration::from_millis(50);
-/// The same for who writes: shorter, as a process may end at any moment.
-const GATHER_CULPRITS: Duration = Duration::from_millis(5);
+/// The same for who writes, once a second has had [`CULPRITS_AT_ONCE`]: before, each event is heard at once.
+/// What writes a file beside and renames it does both in a millisecond, and then ends.
+const GATHER_CULPRITS: Duration = Duration::from_millis(50);
+/// How often in a second the kernel is heard at once on who writes.
+const CULPRITS_AT_ONCE: u32 = 100;
 /// The longest wait before all directories are watched anew, when mounts change or events are lost again and
 /// again.
 const LONGEST_REWATCH: Duration = Duration::from_secs(30);
@@ -47,6 +50,7 @@ pub(super) fn start(shared: Arc<WatchShared>) -> io::Result<()> {
         parameters: BTreeMap::new(),
         parameters_due: None,
         rests: BTreeMap::new(),
+        culprits_heard: HeardInSecond { began: Instant::now(), times: 0 },
         rewatch: RepeatBackoff::default(),
         unwatched: UnwatchedDirectories::default(),
         began: Instant::now(),
@@ -72,6 +76,7 @@ struct PathWatcher {
     culprits: CulpritWatches,
     /// Until when what was heard is not listened to.
     rests: BTreeMap<WakeSource, Instant>,
+    culprits_heard: HeardInSecond,
     /// When all directories are watched anew.
     rewatch: RepeatBackoff,
     /// Directories that are there and not watched.
@@ -92,12 +97,30 @@ enum WakeSource {
 
 impl WakeSource {
     /// How long it rests once it was heard.
-    fn rest(self) -> Duration {
+    fn rest(self, culprits: &mut HeardInSecond, now: Instant) -> Duration {
         match self {
             WakeSource::Wanted => Duration::ZERO,
             WakeSource::Mounts | WakeSource::Name | WakeSource::Paths => GATHER,
+            WakeSource::Culprits if culprits.once_more(now) <= CULPRITS_AT_ONCE => Duration::ZERO,
             WakeSource::Culprits => GATHER_CULPRITS,
         }
+    }
+}
+
+/// How often something was heard in the second that began then.
+struct HeardInSecond {
+    began: Instant,
+    times: u32,
+}
+
+impl HeardInSecond {
+    /// It is heard now; how often that was in this second.
+    fn once_more(&mut self, now: Instant) -> u32 {
+        if now.duration_since(self.began) >= Duration::from_secs(1) {
+            *self = HeardInSecond { began: now, times: 0 };
+        }
+        self.times += 1;
+        self.times
     }
 }
 
@@ -170,7 +193,8 @@ impl PathWatcher {
         let ready = sources.iter().zip(&fds).filter(|(_, fd)| !fd.revents().is_empty());
         let woken: BTreeSet<WakeSource> = ready.map(|(source, _)| *source).collect_inserting();
         let now = Instant::now();
-        self.rests.extend(woken.iter().map(|source| (*source, now + source.rest())));
+        let heard = &mut self.culprits_heard;
+        self.rests.extend(woken.iter().map(|source| (*source, now + source.rest(heard, now))));
         Ok(woken)
     }
 
