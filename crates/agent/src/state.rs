@@ -34,7 +34,7 @@ use catalog::module::Module;
 use converge::{Ledger, LedgerEntry, Pending, Record, ResourceId};
 use model::log::{Cursor, Fact, FactBody, MAX_FACT_BYTES, MAX_FACTS};
 use model::object::MAX_BLOB;
-use model::{Digest, Incarnation, Kind, ObjectKey, Pause, Timestamp};
+use model::{Digest, Incarnation, Kind, Pause, Timestamp};
 use node::{Adoption, HeldSettings, LastRun, RebootMark};
 use spool::blobs::Partial;
 use spool::{BlobStore, Disk, FactLog, Journal, SpoolError, StateFile, StateLock};
