@@ -27,11 +27,15 @@ const SMALL_C: (&str, &str) = (
     "AWS_LC_SYS_CFLAGS",
     "-DMY_ASSEMBLER_IS_TOO_OLD_FOR_ADX_AVX2 -fno-asynchronous-unwind-tables -fno-unwind-tables",
 );
+/// What makes the linking small: functions and constants that are alike are there once, whose addresses
+/// Rust does not promise to differ, and relocations are packed.
+const SMALL_LINK: &str =
+    "-C link-arg=-Wl,--icf=all,--ignore-data-address-equality,-z,pack-relative-relocs -C strip=symbols";
 /// What the build of the agent has in its environment. The linker that the compiler brings for this
 /// target folds identical functions and packs relative relocations, which takes half a MiB off and asks for the
 /// C library of Debian 12 (glibc 2.36); of symbols the profile alone leaves those of the program.
 const SMALL: &[(&str, &str)] = if cfg!(all(target_arch = "x86_64", target_os = "linux", target_env = "gnu")) {
-    &[SMALL_C, ("RUSTFLAGS", "-C link-arg=-Wl,--icf=all,-z,pack-relative-relocs -C strip=symbols")]
+    &[SMALL_C, ("RUSTFLAGS", SMALL_LINK)]
 } else {
     &[SMALL_C, ("RUSTFLAGS", "-C strip=symbols")]
 };
