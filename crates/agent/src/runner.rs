@@ -507,7 +507,9 @@ impl HeldSet {
             if kind == Kind::PARAMS {
                 held.params = model::canonical::parse(&bytes).map_err(broken)?;
             } else {
-                let module: Module = model::canonical::parse(&bytes).map_err(broken)?;
+                let mut module: Module = model::canonical::parse(&bytes).map_err(broken)?;
+                // Parsing leaves room for up to as many again, at the moment that takes most memory.
+                module.resources.shrink_to_fit();
                 held.modules.insert(module.name.clone(), Arc::new(module));
             }
         }

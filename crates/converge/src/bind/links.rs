@@ -258,43 +258,64 @@ fn refuse_twice(modules: &mut [BoundModule]) {
 /// Two resources that write one file: `muster check` refuses them, unless their paths are known on the
 /// node alone. Two that are alike, and one that may not be wanted, harm nobody.
 fn refuse_claimed(modules: &mut [BoundModule]) {
-    let counts = |resource: &BoundResource| matches!(resource.when, When::Always);
-    let mut whole: BTreeMap<String, (ResourceId, Spec)> = BTreeMap::new();
-    for module in modules.iter_mut() {
-        for slot in 0..module.resources.len() {
-            let resource = &module.resources[slot];
-            let Some(spec) = resource.spec.as_ref().ok().filter(|_| counts(resource)) else { continue };
-            let mut refused = None;
-            for claim in spec.path_claims() {
-                let PathClaim::Whole(path) = claim else { continue };
-                match whole.get(&path) {
-                    None => drop(whole.insert(path, (resource.id.clone(), spec.clone()))),
-                    Some((_, first)) if first == spec => {}
-                    Some((first, _)) => {
-                        let second = &resource.id;
-                        refused = Some(format!("{second} writes {path}, which {first} declares already"));
-                    }
-                }
-            }
-            if let Some(refused) = refused {
-                self::resource(module, slot).spec = Err(refused);
-            }
+    let mut whole = WholeClaims::default();
+    let mut refused: BTreeMap<SlotIndex, String> = claiming(modules)
+        .filter_map(|(at, resource, spec)| Some((at, whole.claim(resource, spec)?)))
+        .collect_inserting();
+    for (at, _, spec) in claiming(modules) {
+        // One that is refused for its whole files stays refused for them.
+        if let (false, Some(reason)) = (refused.contains_key(&at), whole.refusal_of_part(spec)) {
+            refused.insert(at, reason);
         }
     }
-    for module in modules {
-        for slot in 0..module.resources.len() {
-            let resource = &module.resources[slot];
-            let Some(spec) = resource.spec.as_ref().ok().filter(|_| counts(resource)) else { continue };
-            let refused = spec.path_claims().into_iter().find_map(|claim| match claim {
-                PathClaim::Part { path, what } => {
-                    let (first, _) = whole.get(&path)?;
-                    Some(format!("{what} in {path}, which {first} declares whole"))
+    for ((module, slot), refused) in refused {
+        self::resource(&mut modules[module], slot).spec = Err(refused);
+    }
+}
+
+/// A module, and a slot of it.
+type SlotIndex = (usize, usize);
+
+/// The resources that claim what they write: those that are wanted whatever the host answers.
+fn claiming(modules: &[BoundModule]) -> impl Iterator<Item = (SlotIndex, &BoundResource, &Spec)> {
+    modules.iter().enumerate().flat_map(|(m, module)| {
+        module.resources.iter().enumerate().filter_map(move |(slot, resource)| {
+            let spec = resource.spec.as_ref().ok().filter(|_| matches!(resource.when, When::Always))?;
+            Some(((m, slot), &**resource, spec))
+        })
+    })
+}
+
+/// Which resource is the first to write a file as a whole, by its path.
+#[derive(Default)]
+struct WholeClaims<'a>(BTreeMap<String, (&'a ResourceId, &'a Spec)>);
+
+impl<'a> WholeClaims<'a> {
+    /// Takes in what a resource writes whole; says why not, where another one writes it otherwise.
+    fn claim(&mut self, resource: &'a BoundResource, spec: &'a Spec) -> Option<String> {
+        let mut refused = None;
+        for claim in spec.path_claims() {
+            let PathClaim::Whole(path) = claim else { continue };
+            match self.0.get(&path) {
+                None => drop(self.0.insert(path, (&resource.id, spec))),
+                Some((_, first)) if *first == spec => {}
+                Some((first, _)) => {
+                    let second = &resource.id;
+                    refused = Some(format!("{second} writes {path}, which {first} declares already"));
                 }
-                PathClaim::Whole(_) => None,
-            });
-            if let Some(refused) = refused {
-                self::resource(module, slot).spec = Err(refused);
             }
         }
+        refused
+    }
+
+    /// Why a resource may not write its part of a file that another one writes whole.
+    fn refusal_of_part(&self, spec: &Spec) -> Option<String> {
+        spec.path_claims().into_iter().find_map(|claim| match claim {
+            PathClaim::Part { path, what } => {
+                let (first, _) = self.0.get(&path)?;
+                Some(format!("{what} in {path}, which {first} declares whole"))
+            }
+            PathClaim::Whole(_) => None,
+        })
     }
 }
