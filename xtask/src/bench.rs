@@ -14,21 +14,74 @@ const TIMES: usize = 7;
 /// Small files that a run looks at.
 const FILES: usize = 1000;
 
-/// Measures the agent as it is shipped.
+/// Small sizes for what `muster bench` measures: whether each figure can still be made.
+const QUICK_CONTROL_PLANE: [&[&str]; 3] = [
+    &["bench", "checkin", "--secs", "1", "--nodes", "200", "--idle", "100"],
+    &["bench", "publish", "--nodes", "500"],
+    &[
+        "bench",
+        "sync",
+        "--streams",
+        "50",
+        "--objects",
+        "1000",
+        "--agents",
+        "10",
+        "--seconds",
+        "1",
+        "--idle-seconds",
+        "3",
+    ],
+];
+
+/// `cargo xtask bench`: the agent's figures; with `--hosts` those of booted hosts; with `--quick` and without
+/// `--hosts` every benchmark there is, small and in debug builds.
 ///
 /// # Errors
-/// When something needed cannot be built or started.
-pub fn agent(root: &Path) -> Outcome {
-    dist::build_agent(&["--examples"])?;
-    let shipped = dist::programs(root, dist::BuildProfile::Shipped)?;
-    let example = root.join("target/agent/examples/noop_run");
-    let size = fs::metadata(shipped.join("muster-agent")).map_err(|error| error.to_string())?.len();
+/// When something needed cannot be built or started, or what is measured does not do what it should.
+pub fn measure(root: &Path, args: &[String]) -> Outcome {
+    let has = |word: &str| args.iter().any(|arg| arg == word);
+    let others: Vec<String> = args.iter().filter(|arg| *arg != "--hosts").cloned().collect();
+    match (has("--hosts"), has("--quick")) {
+        (true, _) => hosts(root, &others),
+        (false, false) => agent(root, dist::BuildProfile::Shipped),
+        (false, true) => quick(root),
+    }
+}
+
+/// Every benchmark, so that none stops to work unseen. Of debug builds at small sizes the figures themselves
+/// say nothing.
+fn quick(root: &Path) -> Outcome {
+    println!("debug builds at small sizes: whether each figure can be made, and not what it is");
+    let program = dist::programs(root, dist::BuildProfile::Debug)?.join("muster").display().to_string();
+    for command in QUICK_CONTROL_PLANE {
+        run(&program, command)?;
+    }
+    agent(root, dist::BuildProfile::Debug)?;
+    hosts(root, &["--quick".to_owned()])
+}
+
+/// Measures the agent, as it is shipped or in a debug build.
+fn agent(root: &Path, profile: dist::BuildProfile) -> Outcome {
+    let examples = match profile {
+        dist::BuildProfile::Shipped => {
+            dist::build_agent(&["--examples"])?;
+            "target/agent/examples"
+        }
+        dist::BuildProfile::Debug => {
+            run("cargo", &["build", "--workspace", "--examples"])?;
+            "target/debug/examples"
+        }
+    };
+    let programs = dist::programs(root, profile)?;
+    let example = root.join(examples).join("noop_run");
+    let size = fs::metadata(programs.join("muster-agent")).map_err(|error| error.to_string())?.len();
     row("muster-agent, stripped", size as f64 / 1048576.0, dist::MAX_AGENT as f64 / 1048576.0, "MiB");
     let dir = tempfile::tempdir().map_err(|error| error.to_string())?;
-    figures(&shipped, &example, dir.path())?;
+    figures(&programs, &example, dir.path())?;
     row(
         "resident memory of a daemon that converged and calls every 2 s",
-        resident_mib(&shipped)?,
+        resident_mib(&programs)?,
         15.0,
         "MiB",
     );
@@ -37,10 +90,7 @@ pub fn agent(root: &Path) -> Outcome {
 
 /// Measures the agent on booted hosts (`crates/muster/benches/hosts`): as it is shipped, or in a debug build
 /// and at small sizes with `--quick`.
-///
-/// # Errors
-/// When something needed cannot be built or started, or a host does not do what it should.
-pub fn hosts(root: &Path, args: &[String]) -> Outcome {
+fn hosts(root: &Path, args: &[String]) -> Outcome {
     let quick = args.iter().any(|arg| arg == "--quick");
     let profile = if quick { dist::BuildProfile::Debug } else { dist::BuildProfile::Shipped };
     dist::make(root, &dist::DistOptions { profile, version: None })?;

@@ -17,8 +17,9 @@ const USAGE: &str = "cargo xtask COMMAND
   codegen     the Rust code of the protobuf files
   demo        the README's first command, once, without waiting
   bench       the agent's figures, beside a bare loop and cf-agent (muster bench has the
-              control plane's); with --hosts on booted hosts, beside other tools (--quick for
-              small sizes and debug builds; mixed, first, repair choose parts)
+              control plane's); with --hosts on booted hosts, beside other tools (mixed, first,
+              repair choose parts; --quick for small sizes and debug builds); with --quick
+              alone every benchmark, small
   dist        the binaries as they are shipped, in target/dist: muster built for speed, the
               agent for size; and their Debian packages (--debug packages the debug builds,
               in target/dist/debug; --version VERSION names another version)
@@ -45,10 +46,7 @@ fn command(args: &[String]) -> Outcome {
         Some("promises") => promises::run(&root(), args.iter().any(|arg| arg == "--write")),
         Some("codegen") => codegen::write(&root()),
         Some("demo") => demo(),
-        Some("bench") => match args.iter().position(|arg| arg == "--hosts") {
-            Some(at) => bench::hosts(&root(), &args[at + 1..]),
-            None => bench::agent(&root()),
-        },
+        Some("bench") => bench::measure(&root(), &args[1..]),
         Some("dist") => dist::make(&root(), &DistOptions::parse(&args[1..])?),
         Some("ci") => ci(),
         _ => Err(USAGE.to_owned()),
@@ -59,6 +57,7 @@ fn ci() -> Outcome {
     test()?;
     booted::test(&root(), &[])?;
     lint()?;
+    bench::measure(&root(), &["--quick".to_owned()])?;
     demo()
 }
 
