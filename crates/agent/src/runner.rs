@@ -176,6 +176,8 @@ impl Runner {
         if let Some(desired) = known.and_then(|known| known.desired.as_ref()) {
             return Ok(desired.clone());
         }
+        // The one before gives its memory to the next.
+        *bound = None;
         let held = HeldSet::read(adoption, self.worker.storage.durable())?;
         let from = Inputs { modules: &held.modules, params: &held.params, hostname: &self.hostname, traits };
         let desired = bind(&from);

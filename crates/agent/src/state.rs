@@ -30,7 +30,7 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
-use catalog::module::Module;
+use catalog::module::{Module, ModuleBlobs};
 use converge::{Ledger, LedgerEntry, Pending, Record, ResourceId};
 use model::log::{Cursor, Fact, FactBody, MAX_FACT_BYTES, MAX_FACTS};
 use model::object::MAX_BLOB;
@@ -306,6 +306,9 @@ impl Durable {
     pub fn adopt(&self, adoption: &Adoption) -> Result<HeldSettings, StateError> {
         let settings = self.settings(adoption)?;
         self.needed(adoption)?;
+        for module in modules(adoption) {
+            self.parsed::<Module>(module)?;
+        }
         self.adoption.store(adoption).map_err(spool("record the release"))?;
         Ok(settings)
     }
@@ -328,11 +331,9 @@ impl Durable {
 
     fn needed(&self, adoption: &Adoption) -> Result<BTreeSet<Digest>, StateError> {
         let mut needed = BTreeSet::new();
-        for (key, stub) in &adoption.objects {
-            needed.insert(stub.digest);
-            if key.section.kind.as_str() == Kind::MODULE {
-                needed.extend(self.parsed::<Module>(&stub.digest)?.blobs);
-            }
+        needed.extend(adoption.objects.values().map(|stub| stub.digest));
+        for module in modules(adoption) {
+            needed.extend(self.parsed::<ModuleBlobs>(module)?.blobs);
         }
         match needed.iter().find(|digest| !self.contents.has(digest)) {
             Some(missing) => Err(StateError::Missing(*missing)),
@@ -574,6 +575,12 @@ impl Durable {
         }
         Ok(loaded.value)
     }
+}
+
+/// The modules of a set.
+fn modules(adoption: &Adoption) -> impl Iterator<Item = &Digest> {
+    let modules = adoption.objects.iter().filter(|(key, _)| key.section.kind.as_str() == Kind::MODULE);
+    modules.map(|(_, stub)| &stub.digest)
 }
 
 /// A lock's content. A panic while it was held cannot have left it half changed: the

@@ -56,6 +56,14 @@ pub struct Module {
     pub blobs: BTreeSet<Digest>,
 }
 
+/// What is read of a [`Module`] that is not to be bound: a module of thousands of resources takes megabytes.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct ModuleBlobs {
+    /// As [`Module::blobs`].
+    #[serde(default)]
+    pub blobs: BTreeSet<Digest>,
+}
+
 /// A file of a module, held as a blob.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileRef {
