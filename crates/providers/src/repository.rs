@@ -115,7 +115,7 @@ fn place_key<'a>(
     let Some(wanted) = to.get("key").filter(|key| !key.is_empty()) else { return Ok(None) };
     let bytes = match &spec.signer {
         RepositorySigner::Key(content) => key_bytes(kinds, content)?,
-        RepositorySigner::KeyFile(_) | RepositorySigner::Nobody | RepositorySigner::Gone => Vec::new(),
+        RepositorySigner::KeyFile(_) | RepositorySigner::Nobody | RepositorySigner::NotNeeded => Vec::new(),
     };
     if format!("sha256:{}", Digest::of(&bytes)) == *wanted {
         let armored = repository::is_armored(&bytes);

@@ -110,7 +110,7 @@ pub struct ArchiveSpec {
     pub only: Vec<String>,
     /// Globs of what is not.
     pub exclude: Vec<String>,
-    /// Wanted ownership: the mode is that of the directories.
+    /// Declared ownership: the mode is that of the directories.
     pub ownership: Ownership,
     /// The mode of the files.
     pub file_mode: Option<u32>,

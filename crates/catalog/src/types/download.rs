@@ -99,7 +99,7 @@ pub struct DownloadSpec {
     pub from: DownloadFrom,
     /// The SHA-256 of its bytes.
     pub digest: Digest,
-    /// Wanted ownership.
+    /// Declared ownership.
     pub ownership: Ownership,
 }
 
