@@ -1,4 +1,4 @@
-//! [`WatchPlan`]: what to watch of a host so that a change by other hands is noticed at once (CNV-7).
+//! [`WatchPlan`]: what to watch of a host so that an out-of-band change is noticed at once (CNV-7).
 //!
 //! ```text
 //! Desired -> WatchPlan: directories and entries in them, units, kernel parameters, mounts, the name
@@ -149,20 +149,20 @@ impl WatchPlan {
     }
 
     /// Whose an entry of a directory is.
-    pub fn of_entry(&self, directory: &str, name: &str, touched: &mut BTreeSet<ResourceId>) {
+    pub fn of_entry(&self, directory: &str, name: &str, suspects: &mut BTreeSet<ResourceId>) {
         let Some(directory) = self.directories.get(directory) else { return };
         let entry = directory.entries.get(name).into_iter().flatten();
-        touched.extend(entry.chain(&directory.any).map(|member| self.id(*member)));
+        suspects.extend(entry.chain(&directory.any).map(|member| self.id(*member)));
     }
 
     /// Whose a directory itself and everything below it is.
-    pub fn of_tree(&self, path: &str, touched: &mut BTreeSet<ResourceId>) {
+    pub fn of_tree(&self, path: &str, suspects: &mut BTreeSet<ResourceId>) {
         if let Some((directory, name)) = split(path) {
-            self.of_entry(directory, name, touched);
+            self.of_entry(directory, name, suspects);
         }
         for directory in self.tree(path).filter_map(|path| self.directories.get(path)) {
             let members = directory.entries.values().flatten().chain(&directory.any);
-            touched.extend(members.map(|member| self.id(*member)));
+            suspects.extend(members.map(|member| self.id(*member)));
         }
     }
 
@@ -194,28 +194,28 @@ impl WatchPlan {
     }
 
     /// Whose a unit is.
-    pub fn of_unit(&self, unit: &str, touched: &mut BTreeSet<ResourceId>) {
-        touched.extend(self.units.get(unit).into_iter().flatten().map(|member| self.id(*member)));
+    pub fn of_unit(&self, unit: &str, suspects: &mut BTreeSet<ResourceId>) {
+        suspects.extend(self.units.get(unit).into_iter().flatten().map(|member| self.id(*member)));
     }
 
     /// Those of all units.
-    pub fn of_units(&self, touched: &mut BTreeSet<ResourceId>) {
-        touched.extend(self.units.values().flatten().map(|member| self.id(*member)));
+    pub fn of_units(&self, suspects: &mut BTreeSet<ResourceId>) {
+        suspects.extend(self.units.values().flatten().map(|member| self.id(*member)));
     }
 
     /// Those of what is mounted.
-    pub fn of_mounts(&self, touched: &mut BTreeSet<ResourceId>) {
-        touched.extend(self.mounts.iter().map(|member| self.id(*member)));
+    pub fn of_mounts(&self, suspects: &mut BTreeSet<ResourceId>) {
+        suspects.extend(self.mounts.iter().map(|member| self.id(*member)));
     }
 
     /// Those of the host's name.
-    pub fn of_name(&self, touched: &mut BTreeSet<ResourceId>) {
-        touched.extend(self.name.iter().map(|member| self.id(*member)));
+    pub fn of_name(&self, suspects: &mut BTreeSet<ResourceId>) {
+        suspects.extend(self.name.iter().map(|member| self.id(*member)));
     }
 
     /// Whose a kernel parameter is, by its path.
-    pub fn of_parameter(&self, path: &str, touched: &mut BTreeSet<ResourceId>) {
-        touched.extend(self.parameters.get(path).into_iter().flatten().map(|member| self.id(*member)));
+    pub fn of_parameter(&self, path: &str, suspects: &mut BTreeSet<ResourceId>) {
+        suspects.extend(self.parameters.get(path).into_iter().flatten().map(|member| self.id(*member)));
     }
 
     /// The units.

@@ -61,6 +61,18 @@ pub enum CulpritFinding {
     Unknown(UnknownCulprit),
 }
 
+impl CulpritFinding {
+    /// Whether it replaces one that is known: a program says more than a number, and a number more than a
+    /// reason.
+    pub fn says_more_than(&self, known: &CulpritFinding) -> bool {
+        match (self, known) {
+            (CulpritFinding::Named(found), CulpritFinding::Named(_)) => found.program.is_some(),
+            (CulpritFinding::Unknown(_), CulpritFinding::Named(_)) => false,
+            (CulpritFinding::Named(_) | CulpritFinding::Unknown(_), CulpritFinding::Unknown(_)) => true,
+        }
+    }
+}
+
 /// A process that changed what is managed.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
