@@ -79,12 +79,7 @@ impl Node {
         self.contended = self.healing.contentions(now, interval);
         let Some(news) = self.reported_contentions.news(&self.contended, now) else { return };
         for new in news.into_iter().take(MAX_CONTENTIONS) {
-            effects.push(NodeEffect::Warn(format!(
-                "{} is changed again and again (put right {} times); by: {}",
-                new.resource,
-                new.corrections,
-                new.culprit_text()
-            )));
+            effects.push(NodeEffect::Warn(new.text(now)));
         }
         self.reported_contentions.reported(&self.contended, now);
         let more = self.contended.len().saturating_sub(MAX_CONTENTIONS);
