@@ -10,7 +10,7 @@ use model::{Edit, Fields};
 
 use crate::Kinds;
 use crate::kinds::text;
-use crate::provider::{ChangeTurn, StateProvider, as_declared};
+use crate::provider::{ChangeTurn, StateChange, StateProvider, as_declared};
 use crate::tools::ToolCall;
 
 /// The name for people, among others.
@@ -37,13 +37,8 @@ impl StateProvider for HostnameSpec {
         as_declared(self)
     }
 
-    fn set(
-        &self,
-        kinds: &Kinds,
-        _: Option<&Fields>,
-        to: Option<&Fields>,
-        timeout: Duration,
-    ) -> Result<Option<String>, JobFailure> {
+    fn set(&self, kinds: &Kinds, change: StateChange<'_>) -> Result<Option<String>, JobFailure> {
+        let StateChange { to, timeout, .. } = change;
         let Some(to) = to else { return Ok(None) };
         // Programs that listen to hostnamed hear of the change. Whatever it did or did not do is seen next.
         let told = tell_hostnamed(kinds, to, timeout.min(HOSTNAMED_TIMEOUT));

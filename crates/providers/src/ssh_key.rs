@@ -3,7 +3,6 @@
 //! The user may put a link or another directory in the way at any moment. Nothing is written through
 //! a link (see [`host`]), and what is made belongs to the user before it has its name.
 
-use std::time::Duration;
 
 use catalog::types::SshKeySpec;
 use converge::JobFailure;
@@ -13,7 +12,7 @@ use model::{Digest, Fields, PathOwnership, PathState};
 
 use crate::Kinds;
 use crate::kinds::{MAX_EDITED, text};
-use crate::provider::{ChangeTurn, StateProvider, as_declared};
+use crate::provider::{ChangeTurn, StateChange, StateProvider, as_declared};
 
 /// Permission bits of the directory and of the file in a home; of a file elsewhere, which the
 /// server reads as the user.
@@ -135,13 +134,8 @@ impl StateProvider for SshKeySpec {
         as_declared(self)
     }
 
-    fn set(
-        &self,
-        kinds: &Kinds,
-        _: Option<&Fields>,
-        to: Option<&Fields>,
-        _: Duration,
-    ) -> Result<Option<String>, JobFailure> {
+    fn set(&self, kinds: &Kinds, change: StateChange<'_>) -> Result<Option<String>, JobFailure> {
+        let StateChange { to, .. } = change;
         let Some(file) = KeyFile::of(self, kinds)? else {
             return match to {
                 Some(_) => {
