@@ -155,14 +155,19 @@ pub trait StateSpec {
     /// What is declared of it, as texts by the names of its attributes; nothing that is left as it is.
     fn declared(&self) -> Fields;
 
+    /// The text file of which it is a part.
+    fn edited_file(&self) -> Option<&EditedFile> {
+        None
+    }
+
     /// Paths other than its own that must be right before it: the file that it edits, for one.
     fn needs(&self) -> Vec<&str> {
-        Vec::new()
+        self.edited_file().map(|file| file.path.as_str()).into_iter().collect()
     }
 
     /// Other things that must be right before it, where they are declared: its user, its package.
     fn after(&self) -> Vec<ResourceSubject<'_>> {
-        Vec::new()
+        self.edited_file().map(|file| file.ownership.accounts()).unwrap_or_default()
     }
 
     /// Types of which every resource comes before it.
