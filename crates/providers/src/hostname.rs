@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use catalog::types::{HOSTNAME, HostnameSpec};
+use catalog::types::{HOSTNAME, HostnameSpec, MACHINE_INFO};
 use converge::JobFailure;
 use converge::kinds::hostname;
 use host::Kernel;
@@ -13,8 +13,6 @@ use crate::kinds::text;
 use crate::provider::{ChangeTurn, StateChange, StateProvider, as_declared};
 use crate::tools::ToolCall;
 
-/// The name for people, among others.
-pub(crate) const MACHINE_INFO: &str = "/etc/machine-info";
 /// What talks to hostnamed.
 const HOSTNAMECTL: &str = "/usr/bin/hostnamectl";
 /// How long hostnamed may take; what it does not do is done without it.

@@ -23,6 +23,7 @@ mod json;
 mod line;
 mod mount;
 mod package;
+mod paths;
 mod repository;
 mod service;
 mod ssh_key;
@@ -48,12 +49,15 @@ pub use exec::ExecSpec;
 pub use file::FileSpec;
 pub use group::GroupSpec;
 pub use host::{HOSTS, HostSpec};
-pub use hostname::{HOSTNAME, HostnameSpec};
+pub use hostname::{HOSTNAME, HostnameSpec, MACHINE_INFO};
 pub use ini::{IniSpec, IniValue};
 pub use json::JsonSpec;
 pub use line::LineSpec;
 pub use mount::{FSTAB, MountSpec, MountState};
 pub use package::{CACHE_VALID, LOCK_TIMEOUT, PackageSpec, TransactionOptions, WantedPackage};
+pub use paths::{
+    ACCOUNT_FILES, BelowDirectory, FileClaim, PACKAGE_DATABASE, PathRole, ResourcePath, WrittenContent,
+};
 pub use repository::{RepositoryPaths, RepositorySigner, RepositorySpec};
 pub use ssh_key::{AuthorizedKey, SshKeySpec};
 pub use sudo::SudoSpec;
