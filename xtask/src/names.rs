@@ -32,12 +32,15 @@ const FORBIDDEN: &[(&str, &str)] = &[
     ("Standing", "the condition of what: SyncCondition"),
     ("Teller", "the sender of what: CommandSender"),
     ("Told", "the event, command or error: WorkCommand, UserError"),
+    ("Touched", "what was perhaps changed: SuspectedDrift; which files a change overwrites: TouchedFiles"),
     ("Verdict", "the answer to what: SyncCondition"),
     ("Walk", "the search or scan: TreeScan, PathResolution"),
+    ("Wanted", "what is desired: DesiredWatch, WantedPackage"),
     ("Way", "the direction or mode: Direction"),
     ("What", "what it chooses: DeleteTarget"),
     ("Whole", "the report or set: FleetReport"),
     ("Word", "the state of what: Overall"),
+    ("Wound", "what was corrected or failed of late: CorrectionBackoff"),
 ];
 
 /// The forbidden type names of all crates, with their files.

@@ -114,7 +114,7 @@ struct Daemon {
     /// No new work is started.
     stopping: bool,
     view: Arc<SharedStatus>,
-    /// What other hands change.
+    /// What changes out of band.
     watch: HostWatch,
 }
 
@@ -253,7 +253,7 @@ impl Daemon {
                 self.acked_before = acked_before;
                 self.take(NodeInput::Answered(answer));
             }
-            DaemonEvent::Touched => self.hear_touched(),
+            DaemonEvent::SuspectedDrift => self.hear_suspected_drift(),
             DaemonEvent::Contact => self.take(NodeInput::FactsWait),
             DaemonEvent::FactsWait if self.sync.links.is_open() => {
                 self.flush_at = self.flush_at.or(Some(Instant::now() + FLUSH));
@@ -378,7 +378,7 @@ impl Daemon {
             }
             NodeEffect::SavePause(pause) => self.save_pause(pause),
             NodeEffect::Reboot(mark) => self.reboot(mark),
-            NodeEffect::WatchCulprits(resources) => self.watch.want_culprits(resources),
+            NodeEffect::WatchCulprits(resources) => self.watch.find_culprits(resources),
             NodeEffect::Warn(text) => tracing::warn!("{text}"),
         }
     }

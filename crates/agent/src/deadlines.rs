@@ -3,7 +3,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::mpsc::Receiver;
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use converge::hanging::{HangRefusal, HangingJobId, HangingJobs, no_answer};
@@ -22,29 +22,14 @@ const LOOK_AT_CANCEL: Duration = Duration::from_millis(500);
 #[derive(Clone, Debug, Default)]
 pub(crate) struct SharedHangingJobs(Arc<Mutex<HangingJobs>>);
 
-/// One of them. Its last clone with its thread says that it ended.
-#[derive(Clone, Debug)]
+/// A job at a file system that may not answer. Whatever works on it holds it, so that it ended when it is
+/// dropped; the run's loop, which may go on without it, holds it weakly.
+#[derive(Debug)]
 pub(crate) struct HangingJob {
     id: HangingJobId,
     jobs: SharedHangingJobs,
     /// Used once the run goes on without it.
     switch: Cancel,
-    /// Held by the thread alone.
-    _thread: Arc<HangingThread>,
-}
-
-/// What the loop knows of a [`HangingJob`]: it does not keep it from ending.
-#[derive(Clone, Debug)]
-pub(crate) struct WatchedHang {
-    id: HangingJobId,
-    jobs: SharedHangingJobs,
-    switch: Cancel,
-}
-
-#[derive(Debug)]
-struct HangingThread {
-    id: HangingJobId,
-    jobs: SharedHangingJobs,
 }
 
 impl SharedHangingJobs {
@@ -52,10 +37,9 @@ impl SharedHangingJobs {
     ///
     /// # Errors
     /// When it must not.
-    pub(crate) fn begin(&self, mount: &KernelMount) -> Result<HangingJob, HangRefusal> {
+    pub(crate) fn begin(&self, mount: &KernelMount) -> Result<Arc<HangingJob>, HangRefusal> {
         let id = self.locked().begin(mount)?;
-        let thread = Arc::new(HangingThread { id, jobs: self.clone() });
-        Ok(HangingJob { id, jobs: self.clone(), switch: Cancel::default(), _thread: thread })
+        Ok(Arc::new(HangingJob { id, jobs: self.clone(), switch: Cancel::default() }))
     }
 
     fn locked(&self) -> MutexGuard<'_, HangingJobs> {
@@ -70,8 +54,10 @@ impl HangingJob {
         self.jobs.locked().is_abandoned(self.id)
     }
 
-    fn watched(&self) -> WatchedHang {
-        WatchedHang { id: self.id, jobs: self.jobs.clone(), switch: self.switch.clone() }
+    /// The run goes on without it.
+    fn abandon(&self) {
+        self.jobs.locked().abandon(self.id, now());
+        self.switch.cancel();
     }
 
     /// The switch that is used once the run goes on without it.
@@ -80,7 +66,7 @@ impl HangingJob {
     }
 }
 
-impl Drop for HangingThread {
+impl Drop for HangingJob {
     fn drop(&mut self) {
         self.jobs.locked().end(self.id);
     }
@@ -91,7 +77,7 @@ enum DeadlineWork {
     /// A wait, which is over then.
     Wait,
     /// A job at a file system that did not answer.
-    Hang { watched: WatchedHang, mount: KernelMount, patience: Duration, subject: JobSubject },
+    Hang { job: Weak<HangingJob>, mount: KernelMount, patience: Duration, subject: JobSubject },
 }
 
 /// What a run waits for with a limit of time.
@@ -109,9 +95,15 @@ impl RunDeadlines {
     }
 
     /// A job at a file system that may not answer, for as long as it may take.
-    pub(crate) fn hang(&mut self, job: &Job, mount: KernelMount, hanging: &HangingJob, patience: Duration) {
-        let (watched, subject) = (hanging.watched(), JobSubject::of(job));
-        let work = DeadlineWork::Hang { watched, mount, patience, subject };
+    pub(crate) fn hang(
+        &mut self,
+        job: &Job,
+        mount: KernelMount,
+        hanging: &Arc<HangingJob>,
+        patience: Duration,
+    ) {
+        let (hanging, subject) = (Arc::downgrade(hanging), JobSubject::of(job));
+        let work = DeadlineWork::Hang { job: hanging, mount, patience, subject };
         self.waiting.push((Instant::now() + patience, job.id, work));
     }
 
@@ -134,14 +126,12 @@ impl RunDeadlines {
                 let outcome = if host.is_cancelled() { Err(stopping) } else { Ok(JobDone::Waited) };
                 Some(EndedJob { id, subject: JobSubject::Other, outcome, spent: Duration::ZERO })
             }
-            DeadlineWork::Hang { watched, mount, patience, subject } => {
+            DeadlineWork::Hang { job, mount, patience, subject } => {
                 // One that has just ended is in the channel.
-                watched.jobs.locked().abandon(watched.id, now()).then(|| {
-                    watched.switch.cancel();
-                    self.abandoned.insert(id);
-                    let why = if host.is_cancelled() { stopping } else { no_answer(&mount, patience).into() };
-                    EndedJob { id, subject, outcome: Err(why), spent: patience }
-                })
+                job.upgrade()?.abandon();
+                self.abandoned.insert(id);
+                let why = if host.is_cancelled() { stopping } else { no_answer(&mount, patience).into() };
+                Some(EndedJob { id, subject, outcome: Err(why), spent: patience })
             }
         }
     }

@@ -4,7 +4,7 @@
 //! task, thread --send----------> bounded channel (each event matters) --+
 //!              --facts_wait----> flag, raised any number of times ------+--> DaemonInbox::next
 //!              --contact-------> flag, raised any number of times ------+
-//!              --touched-------> flag, raised any number of times ------+
+//!              --suspect_drift-> flag, raised any number of times ------+
 //! ```
 //!
 //! Invariants: at most [`EVENTS`] events wait, and a sender waits when there are more; a flag that
@@ -44,8 +44,8 @@ pub enum DaemonEvent {
     FactsWait,
     /// There is reason to check in now.
     Contact,
-    /// Other hands may have changed something on the host: the watch knows what.
-    Touched,
+    /// Something on the host was perhaps changed out of band: the watch knows what.
+    SuspectedDrift,
     /// The delivery of facts over a stream ended.
     Flushed {
         /// How far they were acknowledged; `None`: they were not delivered.
@@ -89,7 +89,7 @@ pub enum LocalCommand {
 struct DaemonFlags {
     facts: Notify,
     contact: Notify,
-    touched: Notify,
+    suspected_drift: Notify,
 }
 
 /// The way to the daemon. Cheap to clone.
@@ -124,9 +124,9 @@ impl DaemonHandle {
         self.flags.contact.notify_one();
     }
 
-    /// Other hands may have changed something on the host.
-    pub fn touched(&self) {
-        self.flags.touched.notify_one();
+    /// Something on the host was perhaps changed out of band.
+    pub fn suspect_drift(&self) {
+        self.flags.suspected_drift.notify_one();
     }
 
     /// Gives the daemon an event; waits while [`EVENTS`] others do.
@@ -148,7 +148,7 @@ impl DaemonInbox {
             Some(event) = self.events.recv() => event,
             () = self.flags.facts.notified() => DaemonEvent::FactsWait,
             () = self.flags.contact.notified() => DaemonEvent::Contact,
-            () = self.flags.touched.notified() => DaemonEvent::Touched,
+            () = self.flags.suspected_drift.notified() => DaemonEvent::SuspectedDrift,
         }
     }
 }

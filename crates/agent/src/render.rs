@@ -1,12 +1,11 @@
 //! How the agent speaks to people: errors with causes, reports, plans, times.
 
 use std::fmt::Write;
-use std::time::Duration;
 
 use model::delta::render_edit;
 use model::report::PartialRun;
 pub use model::text::chain;
-use model::{Action, Contention, Pause, RunReport, Timestamp};
+use model::{Action, Pause, RunReport, Timestamp};
 use node::RebootOutlook;
 
 /// What was done about a resource, in a word or two.
@@ -25,15 +24,7 @@ pub fn word(action: Option<Action>) -> &'static str {
     }
 }
 
-/// A time with how long ago it was, or how long it is until then.
-pub fn when(at: Timestamp, now: Timestamp) -> String {
-    match at > now {
-        true => format!("{at} (in {})", short(at.since(now))),
-        false => format!("{at} ({} ago)", short(now.since(at))),
-    }
-}
-
-pub use model::time::short;
+pub use model::time::{short, when};
 
 /// Why and since when the host is paused, and how that ends.
 pub fn pause(pause: &Pause, now: Timestamp) -> String {
@@ -49,17 +40,6 @@ pub fn reboot(reboot: &RebootOutlook, now: Timestamp) -> String {
     let last = reboot.last.as_ref().map(|last| format!("; the last one {}", when(last.at, now)));
     let since = when(reboot.since, now);
     format!("required by {}, known since {since}; {}{}", reboot.reason, reboot.plan, last.unwrap_or_default())
-}
-
-/// What fights over a resource, and what the agent does about it.
-pub fn contention(contention: &Contention, now: Timestamp) -> String {
-    let wait = short(Duration::from_secs(contention.wait_secs));
-    format!(
-        "changed again and again since {}, put right {} times, now at most every {wait}; changed by: {}",
-        when(contention.since, now),
-        contention.corrections,
-        contention.culprit_text()
-    )
 }
 
 /// A run or a plan, for people.

@@ -351,19 +351,19 @@ struct JobWorker {
     /// What the run changed.
     changes: Arc<ChangeLog>,
     /// Its job is at a file system that may not answer.
-    hanging: Option<HangingJob>,
+    hanging: Option<Arc<HangingJob>>,
 }
 
 impl JobWorker {
     /// For a job at a file system that may not answer.
-    fn at_hanging(&self, job: HangingJob) -> JobWorker {
+    fn at_hanging(&self, job: Arc<HangingJob>) -> JobWorker {
         let kinds = Arc::new(self.kinds.for_job(job.switch()));
         JobWorker { kinds, hanging: Some(job), ..self.clone() }
     }
 
     /// Refuses to go on when the run went on without this job.
     fn still_wanted(&self) -> Result<(), String> {
-        match self.hanging.as_ref().is_some_and(HangingJob::is_abandoned) {
+        match self.hanging.as_ref().is_some_and(|job| job.is_abandoned()) {
             true => Err("the run went on without it".to_owned()),
             false => Ok(()),
         }

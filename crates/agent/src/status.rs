@@ -208,8 +208,7 @@ impl StatusText<'_> {
                 writeln!(f, "               {problem}; the interval still holds; next: muster-agent doctor")?;
             }
             for contention in &watch.contended {
-                let text = render::contention(contention, self.now);
-                writeln!(f, "CONTENDED      {}: {text}", contention.resource)?;
+                writeln!(f, "CONTENDED      {}", contention.text(self.now))?;
             }
         }
         match daemon.running_since {

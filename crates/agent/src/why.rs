@@ -325,7 +325,7 @@ impl fmt::Display for ResourceExplanation {
             writeln!(f, "problem        {problem}")?;
         }
         if let Some(contention) = &self.contention {
-            writeln!(f, "CONTENDED      {}", render::contention(contention, now()))?;
+            writeln!(f, "CONTENDED      {}", contention.details(now()))?;
         }
         for (name, resources) in [
             ("depends on", &self.depends_on),

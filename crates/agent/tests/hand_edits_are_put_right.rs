@@ -69,7 +69,7 @@ fn content_mode_deletion_and_replacement_are_put_right_without_a_full_run() {
     let status = printed(&host.agent(&["status"])).1;
     assert!(status.contains("watched        3 resources"), "{status}");
     let log = host.log();
-    assert!(log.contains("was changed by other hands"), "{log}");
+    assert!(log.contains("was changed out of band"), "{log}");
 }
 
 #[test]

@@ -3,6 +3,7 @@
 pub mod run;
 
 use clap::{Args, Subcommand};
+use model::Contention;
 use model::log::FactBody;
 use model::text::printable;
 use serde::Serialize;
@@ -221,19 +222,8 @@ fn show(whole: &NodeReport, screen: Screen) -> String {
     if let Some(totals) = &node.counts {
         rows.push(("came to", counts(totals)));
     }
-    for one in &node.contended {
-        let wait = short(std::time::Duration::from_secs(one.wait_secs));
-        let (resource, culprit) = (printable(&one.resource), one.culprit_text());
-        rows.push((
-            "contended",
-            format!(
-                "{resource} since {}, put right {} times, then at most every {wait}; changed by: {}",
-                ago(one.since, now),
-                one.corrections,
-                printable(&culprit)
-            ),
-        ));
-    }
+    let contended = node.contended.iter().map(|one| ("contended", printable(&one.text(now)).into_owned()));
+    rows.extend(contended);
     if let Some(reason) = &whole.reboot_required {
         rows.push(("reboot", format!("required by {}", printable(reason))));
     }
@@ -266,8 +256,8 @@ fn facts_text(facts: &[FactRecord]) -> String {
             FactBody::Action(action) => format!("{}: {}", action.id, action.event),
             FactBody::Contended { resources, .. } if resources.is_empty() => "nothing any more".to_owned(),
             FactBody::Contended { resources, more } => {
-                let named = resources.iter().map(|one| format!("{} by {}", one.resource, one.culprit_text()));
-                let named = printable(&named.collect::<Vec<_>>().join(", ")).into_owned();
+                let named: Vec<String> = resources.iter().map(Contention::summary).collect();
+                let named = printable(&named.join(", ")).into_owned();
                 if *more > 0 { format!("{named} and {more} more") } else { named }
             }
             FactBody::Unknown => "a sort of fact that a newer agent knows".to_owned(),

@@ -6,7 +6,7 @@ pub enum RunPurpose {
     /// To make the host as declared.
     #[default]
     Converge,
-    /// To put back what other hands changed on a host that was as declared (CNV-7): the next repair waits
+    /// To put back what was changed out of band on a host that was as declared (CNV-7): the next repair waits
     /// for its end.
     Repair,
 }

@@ -1,4 +1,4 @@
-//! [`WatchPlan`]: what to watch of a host so that a change by other hands is noticed at once (CNV-7).
+//! [`WatchPlan`]: what to watch of a host so that an out-of-band change is noticed at once (CNV-7).
 //!
 //! ```text
 //! Desired -> WatchPlan: directories and entries in them, units, kernel parameters, mounts, the name
@@ -12,16 +12,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use catalog::types::{FSTAB, HOSTNAME, RepositoryPaths, Spec, UNIT_FOLDER};
+use catalog::types::{PathRole, ResourcePath, Spec};
 
 use crate::{BoundModule, BoundResource, Desired, ResourceId, When};
 
-/// What the package manager writes when a package comes or goes.
-pub const PACKAGE_DATABASE: &str = "/var/lib/dpkg/status";
-/// What users and groups are kept in.
-pub const ACCOUNT_FILES: [&str; 4] = ["/etc/passwd", "/etc/shadow", "/etc/group", "/etc/gshadow"];
-/// What the host's names are kept in.
-const NAME_FILES: [&str; 2] = [HOSTNAME, "/etc/machine-info"];
 /// How the names of the folders of links that start units end.
 pub const LINK_FOLDERS: [&str; 2] = [".wants", ".requires"];
 /// Where the kernel's parameters are.
@@ -149,20 +143,20 @@ impl WatchPlan {
     }
 
     /// Whose an entry of a directory is.
-    pub fn of_entry(&self, directory: &str, name: &str, touched: &mut BTreeSet<ResourceId>) {
+    pub fn of_entry(&self, directory: &str, name: &str, suspects: &mut BTreeSet<ResourceId>) {
         let Some(directory) = self.directories.get(directory) else { return };
         let entry = directory.entries.get(name).into_iter().flatten();
-        touched.extend(entry.chain(&directory.any).map(|member| self.id(*member)));
+        suspects.extend(entry.chain(&directory.any).map(|member| self.id(*member)));
     }
 
     /// Whose a directory itself and everything below it is.
-    pub fn of_tree(&self, path: &str, touched: &mut BTreeSet<ResourceId>) {
+    pub fn of_tree(&self, path: &str, suspects: &mut BTreeSet<ResourceId>) {
         if let Some((directory, name)) = split(path) {
-            self.of_entry(directory, name, touched);
+            self.of_entry(directory, name, suspects);
         }
         for directory in self.tree(path).filter_map(|path| self.directories.get(path)) {
             let members = directory.entries.values().flatten().chain(&directory.any);
-            touched.extend(members.map(|member| self.id(*member)));
+            suspects.extend(members.map(|member| self.id(*member)));
         }
     }
 
@@ -194,28 +188,28 @@ impl WatchPlan {
     }
 
     /// Whose a unit is.
-    pub fn of_unit(&self, unit: &str, touched: &mut BTreeSet<ResourceId>) {
-        touched.extend(self.units.get(unit).into_iter().flatten().map(|member| self.id(*member)));
+    pub fn of_unit(&self, unit: &str, suspects: &mut BTreeSet<ResourceId>) {
+        suspects.extend(self.units.get(unit).into_iter().flatten().map(|member| self.id(*member)));
     }
 
     /// Those of all units.
-    pub fn of_units(&self, touched: &mut BTreeSet<ResourceId>) {
-        touched.extend(self.units.values().flatten().map(|member| self.id(*member)));
+    pub fn of_units(&self, suspects: &mut BTreeSet<ResourceId>) {
+        suspects.extend(self.units.values().flatten().map(|member| self.id(*member)));
     }
 
     /// Those of what is mounted.
-    pub fn of_mounts(&self, touched: &mut BTreeSet<ResourceId>) {
-        touched.extend(self.mounts.iter().map(|member| self.id(*member)));
+    pub fn of_mounts(&self, suspects: &mut BTreeSet<ResourceId>) {
+        suspects.extend(self.mounts.iter().map(|member| self.id(*member)));
     }
 
     /// Those of the host's name.
-    pub fn of_name(&self, touched: &mut BTreeSet<ResourceId>) {
-        touched.extend(self.name.iter().map(|member| self.id(*member)));
+    pub fn of_name(&self, suspects: &mut BTreeSet<ResourceId>) {
+        suspects.extend(self.name.iter().map(|member| self.id(*member)));
     }
 
     /// Whose a kernel parameter is, by its path.
-    pub fn of_parameter(&self, path: &str, touched: &mut BTreeSet<ResourceId>) {
-        touched.extend(self.parameters.get(path).into_iter().flatten().map(|member| self.id(*member)));
+    pub fn of_parameter(&self, path: &str, suspects: &mut BTreeSet<ResourceId>) {
+        suspects.extend(self.parameters.get(path).into_iter().flatten().map(|member| self.id(*member)));
     }
 
     /// The units.
@@ -253,72 +247,32 @@ fn split(path: &str) -> Option<(&str, &str)> {
 
 /// What to watch for a resource: nothing where it is not wanted here, or cannot be bound.
 fn points(resource: &BoundResource, layout: &HostLayout<'_>) -> Vec<WatchPoint> {
-    let entry = |path: &str| WatchPoint::Entry(path.to_owned());
     let (Ok(spec), false) = (&resource.spec, matches!(resource.when, When::Never(_))) else {
         return Vec::new();
     };
+    let point = |path: ResourcePath<'_>| match path.role {
+        PathRole::Written { .. } | PathRole::Directory(_) | PathRole::Watched => {
+            Some(WatchPoint::Entry(path.path.into_owned()))
+        }
+        PathRole::Contents => Some(WatchPoint::All(path.path.into_owned())),
+        // A command has an effect, and nothing that could be watched.
+        PathRole::Probed => None,
+    };
+    let mut points: Vec<WatchPoint> = spec.paths(layout.home).filter_map(point).collect();
     match spec {
-        Spec::Tree(spec) => {
-            let mut points = vec![entry(&spec.path)];
-            if spec.purge {
-                points.push(WatchPoint::All(spec.path.clone()));
-            }
-            for file in spec.files.keys() {
-                let path = format!("{}/{file}", spec.path.trim_end_matches('/'));
-                if let Some((directory, _)) = split(&path).filter(|_| spec.purge) {
-                    points.push(WatchPoint::All(directory.to_owned()));
-                }
-                points.push(WatchPoint::Entry(path));
-            }
-            points
-        }
-        Spec::Host(spec) => vec![entry(&spec.path)],
-        Spec::Repository(spec) => {
-            let paths = RepositoryPaths::of(&spec.name);
-            [paths.sources, paths.armored_key, paths.binary_key, paths.preferences]
-                .map(WatchPoint::Entry)
-                .into()
-        }
-        Spec::Package(_) => vec![entry(PACKAGE_DATABASE)],
-        Spec::User(_) | Spec::Group(_) => ACCOUNT_FILES.map(entry).into(),
-        Spec::SshKey(spec) => {
-            let in_home = || {
-                (layout.home)(&spec.user)
-                    .map(|home| format!("{}/.ssh/authorized_keys", home.trim_end_matches('/')))
-            };
-            let mut points: Vec<WatchPoint> =
-                spec.path.clone().or_else(in_home).map(WatchPoint::Entry).into_iter().collect();
-            // The directory's mode and owner count too; and another home is another file.
-            let directory = points.iter().find_map(|point| match point {
-                WatchPoint::Entry(path) => split(path).map(|(directory, _)| directory.to_owned()),
-                _ => None,
-            });
-            points.extend(directory.map(WatchPoint::Entry));
-            points.push(entry(ACCOUNT_FILES[0]));
-            points
-        }
         Spec::Unit(spec) => {
-            let files = spec.files.values().map(|file| entry(&file.path));
-            let own = [WatchPoint::Unit(spec.unit.clone()), entry(&format!("{UNIT_FOLDER}/{}", spec.unit))];
-            let drop_ins = spec.drop_ins.iter().map(|folder| WatchPoint::All(folder.clone()));
+            points.push(WatchPoint::Unit(spec.unit.clone()));
             // systemd tells of no link that is made or removed without it.
             let links = layout.link_folders.iter().filter(|_| spec.enabled.is_some());
-            let links = links.map(|folder| entry(&format!("{folder}/{}", spec.unit)));
-            own.into_iter().chain(files).chain(drop_ins).chain(links).collect()
+            points.extend(links.map(|folder| WatchPoint::Entry(format!("{folder}/{}", spec.unit))));
         }
-        Spec::Sudo(spec) => vec![entry(&spec.path)],
         Spec::Sysctl(spec) => {
             let parameter = catalog::types::sysctl_path(&spec.key).ok().filter(|_| spec.runtime);
-            let parameter = parameter.map(|path| WatchPoint::Parameter(format!("{PARAMETERS}/{path}")));
-            parameter.into_iter().chain([entry(&spec.path)]).collect()
+            points.extend(parameter.map(|path| WatchPoint::Parameter(format!("{PARAMETERS}/{path}"))));
         }
-        Spec::Mount(_) => vec![entry(FSTAB), WatchPoint::Mounts],
-        Spec::Hostname(_) => NAME_FILES.map(entry).into_iter().chain([WatchPoint::Name]).collect(),
-        Spec::Block(spec) => vec![entry(&spec.file.path)],
-        Spec::Ini(spec) => vec![entry(&spec.file.path)],
-        Spec::Json(spec) => vec![entry(&spec.file.path)],
-        // A command has an effect, and nothing that could be watched.
-        Spec::Exec(_) | Spec::Custom(_) => Vec::new(),
-        _ => spec.managed().map(|(path, _)| entry(path)).into_iter().collect(),
+        Spec::Mount(_) => points.push(WatchPoint::Mounts),
+        Spec::Hostname(_) => points.push(WatchPoint::Name),
+        _ => {}
     }
+    points
 }

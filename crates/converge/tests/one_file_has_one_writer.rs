@@ -67,6 +67,23 @@ fn a_repository_and_the_host_s_name_have_their_files_to_themselves() {
 }
 
 #[test]
+fn an_entry_and_a_key_are_parts_of_the_file_that_they_name() {
+    let host = json!({"type": "host", "name": "db", "attributes": {"address": "192.0.2.1", "path": OPEN}});
+    assert_eq!(
+        errors(json!([host.clone(), file("/srv/debian", "a")])),
+        ["an entry in /srv/debian, which m/file:/srv/debian declares whole"]
+    );
+    assert!(errors(json!([host, file("/etc/hosts", "a")])).is_empty(), "it is in another file");
+    let key = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
+    let key =
+        json!({"type": "ssh_key", "name": "k", "attributes": {"key": key, "user": "kay", "path": OPEN}});
+    assert_eq!(
+        errors(json!([key, file("/srv/debian", "a")])),
+        ["a key in /srv/debian, which m/file:/srv/debian declares whole"]
+    );
+}
+
+#[test]
 fn what_is_not_wanted_clashes_with_nothing() {
     let mut other = json!({"type": "directory", "name": OPEN, "attributes": {}});
     other["when"] = json!("traits.os.family == \"suse\"");

@@ -84,7 +84,7 @@ pub enum PathWatchError {
     Limit(WatchLimit),
     /// There is no such directory.
     #[error("there is no such directory")]
-    Gone,
+    NoDirectory,
     /// The directory cannot be opened.
     #[error("the directory cannot be opened")]
     Open(#[source] PathProblem),
@@ -101,7 +101,7 @@ pub enum PathEvent {
     /// An entry came, went, or is another one.
     Replaced(WatchId, String),
     /// The directory itself was moved or deleted; what is at its path may be another one.
-    Gone(WatchId),
+    DirectoryRemoved(WatchId),
     /// Events were lost.
     Overflow,
 }
@@ -136,12 +136,12 @@ impl PathWatch {
     ///
     /// # Errors
     /// When the kernel does not.
-    pub fn add(&self, directory: &impl AsRawFd, told: DirectoryEvents) -> Result<WatchId, PathWatchError> {
+    pub fn add(&self, directory: &impl AsRawFd, events: DirectoryEvents) -> Result<WatchId, PathWatchError> {
         let path = format!("/proc/self/fd/{}", directory.as_raw_fd());
-        match inotify::add_watch(&self.events, path, told.flags()) {
+        match inotify::add_watch(&self.events, path, events.flags()) {
             Ok(number) => Ok(WatchId(number)),
             Err(Errno::NOSPC) => Err(PathWatchError::Limit(WatchLimit::Watches)),
-            Err(Errno::NOENT | Errno::NOTDIR) => Err(PathWatchError::Gone),
+            Err(Errno::NOENT | Errno::NOTDIR) => Err(PathWatchError::NoDirectory),
             Err(errno) => Err(PathWatchError::Refused(errno.into())),
         }
     }
@@ -184,7 +184,7 @@ impl PathWatch {
                 ReadFlags::DELETE_SELF | ReadFlags::MOVE_SELF | ReadFlags::UNMOUNT | ReadFlags::IGNORED;
             let Some(name) = event.file_name() else {
                 if happened.intersects(gone) {
-                    hear(PathEvent::Gone(watch));
+                    hear(PathEvent::DirectoryRemoved(watch));
                 }
                 continue;
             };
@@ -207,7 +207,7 @@ impl Host {
     /// When there is none, or it cannot be opened.
     pub fn directory_to_watch(&self, path: &str) -> Result<OwnedFd, PathWatchError> {
         self.directory(if path.is_empty() { "/" } else { path }).map_err(|problem| match problem {
-            PathProblem::NoParent | PathProblem::NotDirectory => PathWatchError::Gone,
+            PathProblem::NoParent | PathProblem::NotDirectory => PathWatchError::NoDirectory,
             other => PathWatchError::Open(other),
         })
     }

@@ -7,8 +7,9 @@ use std::fs;
 use std::io::{self, Read};
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
-use std::process::{Command, Stdio};
+use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use host::{Cancel, FileWrite, Host, HostError, HostOperation, HostOptions, PathProblem, Validate};
 use model::Digest;
@@ -84,6 +85,13 @@ fn writes_until_killed() {
     }
 }
 
+/// The fault: a writer that is killed so long after it began, wherever in a write it is then.
+fn kill_in_mid_write(writer: &mut Child, writing_for: Duration) {
+    std::thread::sleep(writing_for);
+    writer.kill().unwrap();
+    writer.wait().unwrap();
+}
+
 #[test]
 fn kill_9_leaves_no_half_written_file() {
     let root = tempfile::tempdir().unwrap();
@@ -100,9 +108,7 @@ fn kill_9_leaves_no_half_written_file() {
             std::thread::yield_now();
         }
         // Different rounds die at different points of a write.
-        std::thread::sleep(std::time::Duration::from_micros(1_500 * round));
-        child.kill().unwrap();
-        child.wait().unwrap();
+        kill_in_mid_write(&mut child, Duration::from_micros(1_500 * round));
         let bytes = fs::read(&path).unwrap();
         let mode = fs::metadata(&path).unwrap().permissions().mode() & 0o7777;
         assert_eq!(bytes.len(), 1_000_000);

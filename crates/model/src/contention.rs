@@ -1,11 +1,13 @@
 //! [`Contention`]: a resource that something else changes again and again (CNV-7).
 
 use std::fmt;
+use std::time::Duration;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Timestamp;
+use crate::time::{short, when};
 
 /// The most contentions that a fact names; the rest is counted.
 pub const MAX_CONTENTIONS: usize = 20;
@@ -59,6 +61,18 @@ pub enum CulpritFinding {
     Named(Culprit),
     /// Nobody can be named, for this reason.
     Unknown(UnknownCulprit),
+}
+
+impl CulpritFinding {
+    /// Whether it replaces one that is known: a program says more than a number, and a number more than a
+    /// reason.
+    pub fn says_more_than(&self, known: &CulpritFinding) -> bool {
+        match (self, known) {
+            (CulpritFinding::Named(found), CulpritFinding::Named(_)) => found.program.is_some(),
+            (CulpritFinding::Unknown(_), CulpritFinding::Named(_)) => false,
+            (CulpritFinding::Named(_) | CulpritFinding::Unknown(_), CulpritFinding::Unknown(_)) => true,
+        }
+    }
 }
 
 /// A process that changed what is managed.
@@ -146,8 +160,29 @@ impl Contention {
         self.resource == other.resource && self.since == other.since
     }
 
+    /// Which resource is changed, and by whom: what the control plane says of a node in one line. Unescaped.
+    pub fn summary(&self) -> String {
+        format!("{} is changed again and again by: {}", self.resource, self.culprit_text())
+    }
+
+    /// All of it in one line, for the journal, status and `doctor`. Unescaped.
+    pub fn text(&self, now: Timestamp) -> String {
+        format!("{}: {}", self.resource, self.details(now))
+    }
+
+    /// All but the resource, where that is named already. Unescaped.
+    pub fn details(&self, now: Timestamp) -> String {
+        format!(
+            "changed again and again since {}, put right {} times, now at most every {}; changed by: {}",
+            when(self.since, now),
+            self.corrections,
+            short(Duration::from_secs(self.wait_secs)),
+            self.culprit_text()
+        )
+    }
+
     /// Who changes it, in words.
-    pub fn culprit_text(&self) -> String {
+    fn culprit_text(&self) -> String {
         match (&self.culprit, self.culprit_unknown) {
             (Some(culprit), _) => culprit.to_string(),
             (None, Some(why)) => format!("not known{}", why.clause()),

@@ -50,6 +50,14 @@ impl Timestamp {
     }
 }
 
+/// A time with how long ago it was, or how long it is until then.
+pub fn when(at: Timestamp, now: Timestamp) -> String {
+    match at > now {
+        true => format!("{at} (in {})", short(at.since(now))),
+        false => format!("{at} ({} ago)", short(now.since(at))),
+    }
+}
+
 /// A duration in the unit that suits it, for people.
 pub fn short(duration: Duration) -> String {
     let secs = duration.as_secs();

@@ -10,7 +10,7 @@ use model::policy::Policy;
 use model::{Digest, Hostname, Incarnation, Pause, RunReport, Timestamp};
 use trust::TrustDocument;
 
-use crate::healing::Touched;
+use crate::healing::SuspectedDrift;
 use crate::reboot::RebootMark;
 use crate::state::{Adoption, LastRun};
 
@@ -88,8 +88,8 @@ pub enum NodeInput {
     Resume,
     /// A fact could not be made durable; enforcement goes on without it (LIF-10).
     NotAppended,
-    /// Resources may have been changed by other hands, or somebody is known who did.
-    Touched(Touched),
+    /// Resources were perhaps changed out of band, or somebody is known who did.
+    SuspectedDrift(SuspectedDrift),
     /// More facts wait than one check-in could carry.
     FactsWait,
     /// The control plane's clock, as its answer had it. A host's clock that is behind it locks the
@@ -145,7 +145,7 @@ pub enum NodeEffect {
     SavePause(Option<Pause>),
     /// Remember this, append [`RebootMark::fact`], then reboot the host; or [`NodeInput::RebootFailed`].
     Reboot(RebootMark),
-    /// Find out who changes these resources, and nobody else; then [`NodeInput::Touched`].
+    /// Find out who changes these resources, and nobody else; then [`NodeInput::SuspectedDrift`].
     WatchCulprits(BTreeSet<ResourceId>),
     /// Say so in the journal.
     Warn(String),

@@ -9,17 +9,18 @@
 //! control plane converges on what it holds for ever.
 
 pub mod backoff;
+mod correction_backoff;
 pub mod healing;
 pub mod io;
 pub mod reboot;
 pub mod repeat_backoff;
+pub mod reported_contentions;
 pub mod state;
 pub mod step;
-pub mod told;
 pub mod witness;
 pub mod work;
 
-pub use healing::{Healing, Touched};
+pub use healing::{Healing, SuspectedDrift};
 pub use io::{HeldSettings, Identity, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored, RunOrder};
 pub use reboot::{RebootMark, RebootOutlook, RebootPlan};
 pub use repeat_backoff::RepeatBackoff;

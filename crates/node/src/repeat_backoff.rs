@@ -1,11 +1,11 @@
-//! [`RepeatBackoff`]: how often something costly is done when it is asked for again and again.
+//! [`RepeatBackoff`]: how often something costly is done when it is requested again and again.
 //!
 //! ```text
-//! asked for -> due at once; again soon -> due after FIRST, twice as long, ... , at most `longest`
+//! requested -> due at once; again soon -> due after FIRST, twice as long, ... , at most `longest`
 //! ```
 //!
-//! A value: time is an argument. Invariants: what is asked for while it is due anyway is done once; nothing
-//! that was asked for is left undone; after a quiet time the first is at once again.
+//! A value: time is an argument. Invariants: what is requested while it is due anyway is done once; nothing
+//! that was requested is left undone; after a quiet time the first is at once again.
 
 use std::time::Duration;
 
@@ -13,10 +13,10 @@ use model::Timestamp;
 
 /// The wait after the first time it was done; it doubles with each.
 pub const FIRST: Duration = Duration::from_secs(1);
-/// Nothing asked for it so long, and for twice the wait: the next is at once.
+/// Nothing requested it so long, and for twice the wait: the next is at once.
 pub const FORGOTTEN: Duration = Duration::from_secs(600);
 
-/// When something is done that is asked for again and again.
+/// When something is done that is requested again and again.
 #[derive(Clone, Debug, Default)]
 pub struct RepeatBackoff {
     /// How often it was done since it was quiet.
@@ -27,8 +27,8 @@ pub struct RepeatBackoff {
 }
 
 impl RepeatBackoff {
-    /// It is asked for: when it is to be done.
-    pub fn ask(&mut self, now: Timestamp, longest: Duration) -> Timestamp {
+    /// It is requested: when it is to be done.
+    pub fn request(&mut self, now: Timestamp, longest: Duration) -> Timestamp {
         if let Some(due) = self.due {
             return due;
         }
@@ -44,12 +44,12 @@ impl RepeatBackoff {
         due
     }
 
-    /// When what was asked for is to be done; `None` when nothing was.
+    /// When what was requested is to be done; `None` when nothing was.
     pub fn due(&self) -> Option<Timestamp> {
         self.due
     }
 
-    /// It is done now, if it was asked for.
+    /// It is done now, if it was requested.
     pub fn done(&mut self) {
         if let Some(due) = self.due.take() {
             self.times = self.times.saturating_add(1);

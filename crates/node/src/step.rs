@@ -25,8 +25,8 @@ use crate::backoff::Spread;
 use crate::healing::Healing;
 use crate::io::{HeldSettings, Identity, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored};
 use crate::reboot::Reboots;
+use crate::reported_contentions::ReportedContentions;
 use crate::state::{Adoption, LastRun};
-use crate::told::ToldContentions;
 
 use requests::{RequestNumbers, RunRequests};
 use runs::RunUnderWay;
@@ -84,12 +84,12 @@ pub struct Node {
     pause: Option<Pause>,
     healing: Healing,
     reboots: Reboots,
-    /// What fights with this node.
+    /// What something else changes again and again.
     contended: Vec<Contention>,
-    /// The same as it was told last.
-    contentions_told: ToldContentions,
-    /// Resources whose culprits are of interest.
-    culprits_wanted: BTreeSet<ResourceId>,
+    /// The same as it was reported last.
+    reported_contentions: ReportedContentions,
+    /// Resources whose culprits are to be found out.
+    culprits_to_find: BTreeSet<ResourceId>,
     /// Facts came that no check-in has carried yet, or another cause for one.
     contact_pending: bool,
     traits: Option<Arc<TraitReport>>,
@@ -154,8 +154,8 @@ impl Node {
             pause: restored.pause,
             healing: Healing::default(),
             contended: Vec::new(),
-            contentions_told: ToldContentions::default(),
-            culprits_wanted: BTreeSet::new(),
+            reported_contentions: ReportedContentions::default(),
+            culprits_to_find: BTreeSet::new(),
             contact_pending: restored.facts_pending,
             traits: None,
             traits_sent: None,
@@ -228,7 +228,7 @@ impl Node {
                     self.hurry(now);
                 }
             }
-            NodeInput::Touched(touched) => self.on_touched(touched, now),
+            NodeInput::SuspectedDrift(drift) => self.on_suspected_drift(drift, now),
             NodeInput::Traits(traits) => self.on_traits(traits, now, &mut effects),
             NodeInput::Answered(answer) => self.on_answer(*answer, now, &mut effects),
             NodeInput::Unreachable(why) => self.on_unreachable(&why, now, &mut effects),
@@ -250,7 +250,7 @@ impl Node {
             NodeInput::RebootFailed(why) => self.on_reboot_failed(&why, now, &mut effects),
             NodeInput::RunFailed(why) => self.on_run_failed(&why, now, &mut effects),
         }
-        self.tell_contentions(now, &mut effects);
+        self.report_contentions(now, &mut effects);
         self.start_what_is_due(now, &mut effects);
         effects
     }
@@ -264,7 +264,7 @@ impl Node {
             self.next_contact = self.next_contact.minus(back);
             self.next_run = self.next_run.minus(back);
             self.healing.set_back(back);
-            self.contentions_told.set_back(back);
+            self.reported_contentions.set_back(back);
             self.reboots.set_back(back);
             self.confirmed_at = self.confirmed_at.map(|at| at.minus(back));
             if let Some(until) = self.pause.as_mut().and_then(|pause| pause.until.as_mut()) {

@@ -14,8 +14,8 @@ use model::report::PartialRun;
 use model::{Action, Contention, Culprit, CulpritFinding, ResourceReport, RunCounts, RunReport, Timestamp};
 use node::healing::{DEBOUNCE, IMMEDIATE_CORRECTIONS};
 use node::repeat_backoff::{FIRST, FORGOTTEN};
-use node::told::{CULPRIT_TOLD_EVERY, ToldContentions};
-use node::{NodeEffect, NodeInput, RepeatBackoff, Touched};
+use node::reported_contentions::{CULPRIT_REPORTED_EVERY, ReportedContentions};
+use node::{NodeEffect, NodeInput, RepeatBackoff, SuspectedDrift};
 
 const STEP: Duration = Duration::from_millis(50);
 
@@ -23,19 +23,19 @@ fn ids(names: &[&str]) -> BTreeSet<ResourceId> {
     names.iter().map(|name| ResourceId::new("m", "file", name)).collect()
 }
 
-fn touched(names: &[&str]) -> NodeInput {
-    NodeInput::Touched(Touched { resources: ids(names), ..Touched::default() })
+fn suspected(names: &[&str]) -> NodeInput {
+    NodeInput::SuspectedDrift(SuspectedDrift { resources: ids(names), ..SuspectedDrift::default() })
 }
 
 fn lost(names: &[&str]) -> NodeInput {
-    NodeInput::Touched(Touched { unheard: ids(names), ..Touched::default() })
+    NodeInput::SuspectedDrift(SuspectedDrift { after_lost_events: ids(names), ..SuspectedDrift::default() })
 }
 
 fn by(name: &str, program: &str) -> NodeInput {
     let culprit = Culprit { pid: 7, program: Some(program.to_owned()), unit: None };
     let found = CulpritFinding::Named(culprit);
     let culprits: BTreeMap<_, _> = ids(&[name]).into_iter().map(|id| (id, found.clone())).collect();
-    NodeInput::Touched(Touched { culprits, ..Touched::default() })
+    NodeInput::SuspectedDrift(SuspectedDrift { culprits, ..SuspectedDrift::default() })
 }
 
 /// What a run over some resources reports when each comes to this.
@@ -125,7 +125,7 @@ fn a_hand_edit_is_looked_at_at_once_while_a_scan_waits() {
     looks(&mut bench, Duration::from_secs(20), Duration::from_secs(1), &flood, Action::Ok);
     // A scan waits now, for many seconds; and nothing was looked at of late.
     looks(&mut bench, Duration::from_secs(2), Duration::from_secs(60), &flood, Action::Ok);
-    let mut effects = bench.give(touched(&["b"]));
+    let mut effects = bench.give(suspected(&["b"]));
     let began = bench.now;
     while scope(&effects).is_none() {
         assert!(bench.now.since(began) <= DEBOUNCE, "the edit waits for the scan");
@@ -139,7 +139,7 @@ fn scans_are_quick_again_after_a_quiet_time() {
     let mut bench = holding();
     let flood = || lost(&["a"]);
     looks(&mut bench, Duration::from_secs(30), Duration::from_secs(1), &flood, Action::Ok);
-    looks(&mut bench, Duration::from_secs(1300), Duration::from_secs(5000), &|| touched(&[]), Action::Ok);
+    looks(&mut bench, Duration::from_secs(1300), Duration::from_secs(5000), &|| suspected(&[]), Action::Ok);
     let second = Duration::from_secs(1);
     let scans = looks(&mut bench, second * 4, second, &flood, Action::Ok);
     assert!(scans.len() >= 2, "it waits as if events were still lost: {} scans", scans.len());
@@ -150,14 +150,14 @@ fn what_only_observes_and_is_written_all_the_time_is_looked_at_a_handful_of_time
     let mut bench = holding();
     let minute = Duration::from_secs(60);
     let runs =
-        looks(&mut bench, minute, Duration::from_millis(100), &|| touched(&["a"]), Action::WouldChange);
+        looks(&mut bench, minute, Duration::from_millis(100), &|| suspected(&["a"]), Action::WouldChange);
     assert!((3..=8).contains(&runs.len()), "{} runs in a minute", runs.len());
 }
 
 #[test]
 fn runs_that_cannot_be_made_are_tried_ever_later() {
     let mut bench = holding();
-    bench.give(touched(&["a"]));
+    bench.give(suspected(&["a"]));
     let (mut waits, mut began) = (Vec::new(), bench.now);
     let mut effects = Vec::new();
     while waits.len() < 8 {
@@ -171,7 +171,7 @@ fn runs_that_cannot_be_made_are_tried_ever_later() {
             began = bench.now;
             bench.give(NodeInput::RunFailed("no memory".to_owned()));
             // More of the same is no reason to hurry.
-            effects = bench.give(touched(&["a", "b"]));
+            effects = bench.give(suspected(&["a", "b"]));
             continue;
         }
         effects = bench.pass(STEP);
@@ -185,7 +185,7 @@ fn runs_that_cannot_be_made_are_tried_ever_later() {
 #[test]
 fn who_fights_is_told_seldom_however_many_they_are() {
     let mut bench = holding();
-    looks(&mut bench, Duration::from_secs(20), STEP * 2, &|| touched(&["a"]), Action::Changed);
+    looks(&mut bench, Duration::from_secs(20), STEP * 2, &|| suspected(&["a"]), Action::Changed);
     assert!(bench.node.contentions()[0].corrections >= IMMEDIATE_CORRECTIONS);
     let (mut told, mut warned) = (0, 0);
     for number in 0..100 {
@@ -213,23 +213,23 @@ fn contention(resource: &str, corrections: u32, program: Option<&str>) -> Conten
 }
 
 #[test]
-fn a_new_contention_is_told_alone_a_first_name_at_once_and_another_later() {
-    let mut told = ToldContentions::default();
-    assert_eq!(told.news(&[], Timestamp(0)), None);
+fn a_new_contention_is_reported_alone_a_first_name_at_once_and_another_later() {
+    let mut reported = ReportedContentions::default();
+    assert_eq!(reported.news(&[], Timestamp(0)), None);
     let a = contention("a", 4, None);
-    assert_eq!(told.news(std::slice::from_ref(&a), Timestamp(0)), Some(vec![&a]));
-    told.told(&[a], Timestamp(0));
+    assert_eq!(reported.news(std::slice::from_ref(&a), Timestamp(0)), Some(vec![&a]));
+    reported.reported(&[a], Timestamp(0));
     let both = [contention("a", 5, None), contention("b", 4, Some("x"))];
-    assert_eq!(told.news(&both, Timestamp(1)), Some(vec![&both[1]]), "counters are no news");
-    told.told(&both, Timestamp(1));
+    assert_eq!(reported.news(&both, Timestamp(1)), Some(vec![&both[1]]), "counters are no news");
+    reported.reported(&both, Timestamp(1));
     let named = [contention("a", 6, Some("x")), contention("b", 5, Some("x"))];
-    assert_eq!(told.news(&named, Timestamp(2)), Some(vec![&named[0]]));
-    told.told(&named, Timestamp(2));
+    assert_eq!(reported.news(&named, Timestamp(2)), Some(vec![&named[0]]));
+    reported.reported(&named, Timestamp(2));
     let other = [contention("a", 7, Some("y")), contention("b", 6, Some("x"))];
-    assert_eq!(told.news(&other, Timestamp(3)), None);
-    let later = Timestamp(2).plus(CULPRIT_TOLD_EVERY);
-    assert_eq!(told.news(&other, later), Some(vec![&other[0]]));
-    assert_eq!(told.news(&other[1..], Timestamp(3)), Some(Vec::new()), "one has ended");
+    assert_eq!(reported.news(&other, Timestamp(3)), None);
+    let later = Timestamp(2).plus(CULPRIT_REPORTED_EVERY);
+    assert_eq!(reported.news(&other, later), Some(vec![&other[0]]));
+    assert_eq!(reported.news(&other[1..], Timestamp(3)), Some(Vec::new()), "one has ended");
 }
 
 const LONGEST: Duration = Duration::from_secs(30);
@@ -244,7 +244,7 @@ fn a_hundred_requests_in_a_second_are_done_once_or_twice_and_none_is_forgotten()
     let (mut done, mut asked_last, mut done_last) = (0, 0, 0);
     for millis in 0..60_000 {
         if millis % 10 == 0 && millis < 1000 {
-            backoff.ask(at(millis), LONGEST);
+            backoff.request(at(millis), LONGEST);
             asked_last = millis;
         }
         if backoff.due().is_some_and(|due| due <= at(millis)) {
@@ -262,14 +262,14 @@ fn waits_double_up_to_the_longest_and_are_forgotten_after_a_quiet_time() {
     let mut now = at(0);
     let mut waits = Vec::new();
     for _ in 0..8 {
-        let due = backoff.ask(now, LONGEST);
+        let due = backoff.request(now, LONGEST);
         waits.push(due.since(now).as_secs());
         now = due;
         backoff.done();
     }
     assert_eq!(waits, [0, 1, 2, 4, 8, 16, 30, 30]);
     now = now.plus(FORGOTTEN + Duration::from_secs(1));
-    assert_eq!(backoff.ask(now, LONGEST), now);
+    assert_eq!(backoff.request(now, LONGEST), now);
     backoff.done();
-    assert_eq!(backoff.ask(now, LONGEST).since(now), FIRST);
+    assert_eq!(backoff.request(now, LONGEST).since(now), FIRST);
 }

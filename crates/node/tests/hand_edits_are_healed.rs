@@ -1,4 +1,4 @@
-//! CNV-7: what other hands change is looked at soon after the event, by a partial run of its own that is
+//! CNV-7: what is changed out of band is looked at soon after the event, by a partial run of its own that is
 //! beside no other; what fights is put right ever less often, and named; nothing that may be damaged is
 //! forgotten, whatever happens meanwhile; lost events lead to one scan, which is counted.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
@@ -13,13 +13,13 @@ use converge::{ResourceId, RunScope};
 use model::log::FactBody;
 use model::{Action, Culprit, CulpritFinding, Digest, Pause, RunReport, UnknownCulprit};
 use node::healing::{CONTENDED_WAIT, DEBOUNCE, FAILED_WAIT, IMMEDIATE_CORRECTIONS, QUIET, REST};
-use node::{NodeEffect, NodeInput, ObservedTraits, ReadTraits, Touched};
+use node::{NodeEffect, NodeInput, ObservedTraits, ReadTraits, SuspectedDrift};
 use proptest::prelude::*;
 
 const INTERVAL: Duration = Duration::from_secs(300);
 
-fn touched(names: &[&str]) -> NodeInput {
-    NodeInput::Touched(Touched { resources: ids(names), ..Touched::default() })
+fn suspected(names: &[&str]) -> NodeInput {
+    NodeInput::SuspectedDrift(SuspectedDrift { resources: ids(names), ..SuspectedDrift::default() })
 }
 
 fn scope(effects: &[NodeEffect]) -> Option<BTreeSet<ResourceId>> {
@@ -36,7 +36,7 @@ fn holding() -> Bench {
 /// Touches one file and lets time pass until it is looked at; how long that took.
 fn until_looked_at(bench: &mut Bench, name: &str) -> Duration {
     let before = bench.now;
-    let mut effects = bench.give(touched(&[name]));
+    let mut effects = bench.give(suspected(&[name]));
     for _ in 0..10_000 {
         if let Some(found) = scope(&effects) {
             assert_eq!(found, ids(&[name]));
@@ -54,8 +54,8 @@ fn until_looked_at(bench: &mut Bench, name: &str) -> Duration {
 #[test]
 fn a_hand_edit_is_looked_at_after_a_moment_and_reported_as_drift() {
     let mut bench = holding();
-    assert_eq!(scope(&bench.give(touched(&["a"]))), None, "edits come in several steps");
-    assert_eq!(scope(&bench.give(touched(&["b"]))), None);
+    assert_eq!(scope(&bench.give(suspected(&["a"]))), None, "edits come in several steps");
+    assert_eq!(scope(&bench.give(suspected(&["b"]))), None);
     assert!(bench.wait().unwrap() <= DEBOUNCE);
     let effects = bench.pass(DEBOUNCE);
     assert_eq!(scope(&effects), Some(ids(&["a", "b"])), "both in one run");
@@ -115,7 +115,7 @@ fn what_fights_is_backed_off_named_and_forgiven() {
     assert_eq!((contended[0].corrections, &contended[0].culprit), (IMMEDIATE_CORRECTIONS + 8, &None));
     let found = |found: CulpritFinding| {
         let culprits: BTreeMap<_, _> = ids(&["a"]).into_iter().map(|id| (id, found.clone())).collect();
-        NodeInput::Touched(Touched { culprits, ..Touched::default() })
+        NodeInput::SuspectedDrift(SuspectedDrift { culprits, ..SuspectedDrift::default() })
     };
     // The kernel names nobody; why is news, once.
     let unknown = |why| found(CulpritFinding::Unknown(why));
@@ -195,7 +195,7 @@ fn what_cannot_be_put_right_is_tried_again_ever_later_and_told_once() {
 fn what_failed_is_tried_again_once_something_else_was_put_right() {
     let mut bench = holding();
     until_looked_at(&mut bench, "a/b");
-    bench.give(touched(&["a"]));
+    bench.give(suspected(&["a"]));
     bench.give(NodeInput::Ran(Box::new(healed(&[("a/b", Action::Failed)]))));
     assert_eq!(scope(&bench.pass(DEBOUNCE)), Some(ids(&["a"])));
     bench.give(NodeInput::Ran(Box::new(healed(&[("a", Action::Changed)]))));
@@ -206,7 +206,7 @@ fn what_failed_is_tried_again_once_something_else_was_put_right() {
 fn what_a_run_writes_itself_is_looked_at_once_more_and_no_sooner_than_others() {
     let mut bench = holding();
     until_looked_at(&mut bench, "a");
-    bench.give(touched(&["a"]));
+    bench.give(suspected(&["a"]));
     bench.give(NodeInput::Ran(Box::new(healed(&[("a", Action::Changed)]))));
     assert_eq!(scope(&bench.pass(REST - Duration::from_millis(1))), None);
     assert_eq!(scope(&bench.pass(Duration::from_millis(1))), Some(ids(&["a"])));
@@ -227,7 +227,7 @@ fn a_run_that_could_not_be_made_leaves_the_damage_to_the_next() {
 fn damage_during_a_run_is_looked_at_after_it() {
     let mut bench = holding();
     bench.give(NodeInput::Nudge);
-    let effects = bench.give(touched(&["a"]));
+    let effects = bench.give(suspected(&["a"]));
     assert_eq!(scope(&effects), None, "one run at a time");
     assert_eq!(run_of(&bench.pass(Duration::from_secs(5))), None, "one run at a time");
     let effects = bench.give(NodeInput::Ran(Box::new(report(0, 1))));
@@ -247,7 +247,7 @@ fn traits_that_come_during_the_first_run_keep_nothing_from_being_healed() {
     let read = Some(ReadTraits { root, digest: Digest::of(b"what the set reads") });
     bench.give(NodeInput::Traits(ObservedTraits { report: bench.traits.clone(), read }));
     bench.give(NodeInput::Ran(Box::new(report(1, 1))));
-    bench.give(touched(&["a"]));
+    bench.give(suspected(&["a"]));
     assert_eq!(scope(&bench.pass(DEBOUNCE)), Some(ids(&["a"])));
 }
 
@@ -270,7 +270,7 @@ fn nothing_is_healed_on_a_paused_host() {
     let pause = Pause { reason: "debugging".to_owned(), since: bench.now, until: None };
     bench.give(NodeInput::Pause(pause.clone()));
     bench.give(NodeInput::Ran(Box::new(RunReport { paused: Some(pause), ..report(0, 1) })));
-    bench.give(touched(&["a"]));
+    bench.give(suspected(&["a"]));
     for _ in 0..100 {
         assert_eq!(scope(&bench.pass(Duration::from_secs(1))), None);
     }
@@ -281,8 +281,8 @@ fn nothing_is_healed_on_a_paused_host() {
 #[test]
 fn lost_events_lead_to_one_counted_scan() {
     let mut bench = holding();
-    let scan = || Touched { unheard: ids(&["a", "b", "c"]), ..Touched::default() };
-    bench.give(NodeInput::Touched(scan()));
+    let scan = || SuspectedDrift { after_lost_events: ids(&["a", "b", "c"]), ..SuspectedDrift::default() };
+    bench.give(NodeInput::SuspectedDrift(scan()));
     let effects = bench.pass(DEBOUNCE);
     assert_eq!(scope(&effects), Some(ids(&["a", "b", "c"])));
     assert_eq!(bench.node.scans(), 1);
@@ -328,7 +328,7 @@ proptest! {
                 Happening::Touch(which) => {
                     let name = names[usize::from(which)];
                     unseen.extend(ids(&[name]));
-                    bench.give(touched(&[name]))
+                    bench.give(suspected(&[name]))
                 }
                 Happening::Pass(_) if quiet && running.is_some() => {
                     let full = running.take() == Some(RunScope::All);

@@ -12,9 +12,9 @@ use common::{START, healed, ids};
 use converge::ResourceId;
 use model::contention::MAX_CONTENTIONS;
 use model::{Action, Contention, Culprit, CulpritFinding, Pause, RunReport, Timestamp, UnknownCulprit};
-use node::Touched;
+use node::SuspectedDrift;
 use node::healing::{
-    CONTENDED_WAIT, DEBOUNCE, FAILED_WAIT, Healing, HealingNews, IMMEDIATE_CORRECTIONS, QUIET, REST,
+    CONTENDED_WAIT, DEBOUNCE, FAILED_WAIT, Healing, IMMEDIATE_CORRECTIONS, QUIET, REST, ReportDecision,
 };
 
 /// So many corrections make no contention yet.
@@ -38,8 +38,8 @@ impl Patient {
     }
 
     fn touch(&mut self, names: &[&str]) {
-        let touched = Touched { resources: ids(names), ..Touched::default() };
-        self.healing.touched(touched, self.now, INTERVAL);
+        let drift = SuspectedDrift { resources: ids(names), ..SuspectedDrift::default() };
+        self.healing.suspect(drift, self.now, INTERVAL);
     }
 
     /// Waits until something is due, and begins a run over it.
@@ -48,12 +48,12 @@ impl Patient {
         self.healing.begin(self.now)
     }
 
-    fn ended(&mut self, report: &RunReport) -> HealingNews {
+    fn ended(&mut self, report: &RunReport) -> ReportDecision {
         self.healing.ended(report, self.now, INTERVAL)
     }
 
-    /// A resource is touched, looked at, and found so.
-    fn found(&mut self, name: &str, action: Action) -> HealingNews {
+    /// A resource is suspected, looked at, and found so.
+    fn found(&mut self, name: &str, action: Action) -> ReportDecision {
         self.touch(&[name]);
         assert_eq!(self.look(), ids(&[name]));
         self.ended(&healed(&[(name, action)]))
@@ -86,7 +86,7 @@ fn edits_in_a_row_put_no_look_off() {
 }
 
 #[test]
-fn what_is_touched_in_one_moment_is_looked_at_in_one_run_unless_it_rests_or_fights() {
+fn what_is_suspected_in_one_moment_is_checked_in_one_run_unless_it_rests_or_is_contended() {
     let mut patient = Patient::new();
     patient.touch(&["a"]);
     patient.now = patient.now.plus(ms(100));
@@ -146,7 +146,7 @@ fn what_a_release_changes_is_no_correction() {
         patient.ended(&intended);
     }
     assert!(patient.contentions().is_empty());
-    assert!(patient.healing.wanted_culprits().is_empty());
+    assert!(patient.healing.culprits_to_find().is_empty());
 }
 
 #[test]
@@ -156,17 +156,17 @@ fn what_a_pause_left_is_news_when_it_is_over() {
     patient.look();
     let pause = Pause { reason: "debugging".to_owned(), since: START, until: None };
     let paused = RunReport { paused: Some(pause), ..healed(&[("a", Action::WouldChange)]) };
-    assert_eq!(patient.ended(&paused), HealingNews::Nothing);
-    assert_eq!(patient.found("a", Action::WouldChange), HealingNews::Report);
+    assert_eq!(patient.ended(&paused), ReportDecision::Skip);
+    assert_eq!(patient.found("a", Action::WouldChange), ReportDecision::Report);
 }
 
 #[test]
 fn a_failure_is_news_again_once_it_was_right_or_put_right() {
-    for (between, news) in [(Action::Ok, HealingNews::Nothing), (Action::Changed, HealingNews::Report)] {
+    for (between, news) in [(Action::Ok, ReportDecision::Skip), (Action::Changed, ReportDecision::Report)] {
         let mut patient = Patient::new();
         let told = [Action::Failed, Action::Failed, between, Action::Failed];
         let told = told.map(|action| patient.found("a", action));
-        let (first, again) = (HealingNews::Report, HealingNews::Nothing);
+        let (first, again) = (ReportDecision::Report, ReportDecision::Skip);
         assert_eq!(told, [first, again, news, first], "{between:?}");
     }
 }
@@ -174,9 +174,9 @@ fn a_failure_is_news_again_once_it_was_right_or_put_right() {
 #[test]
 fn what_was_notified_is_news_unless_it_is_right() {
     for (action, news) in [
-        (Action::Failed, HealingNews::Report),
-        (Action::Skipped, HealingNews::Nothing),
-        (Action::Ok, HealingNews::Nothing),
+        (Action::Failed, ReportDecision::Report),
+        (Action::Skipped, ReportDecision::Skip),
+        (Action::Ok, ReportDecision::Skip),
     ] {
         let mut patient = Patient::new();
         patient.touch(&["a"]);
@@ -249,7 +249,11 @@ fn a_culprit_with_a_name_counts_more_than_one_without() {
         let found = CulpritFinding::Named(culprit);
         let culprits: BTreeMap<_, _> =
             ids(&["a", "unknown"]).into_iter().map(|id| (id, found.clone())).collect();
-        patient.healing.touched(Touched { culprits, ..Touched::default() }, patient.now, INTERVAL);
+        patient.healing.suspect(
+            SuspectedDrift { culprits, ..SuspectedDrift::default() },
+            patient.now,
+            INTERVAL,
+        );
         patient.contentions()[0].culprit.clone().unwrap().pid
     };
     let told = [
@@ -273,7 +277,7 @@ fn those_whose_culprits_are_wanted_are_bounded() {
         let found: Vec<(&str, Action)> = names.iter().map(|name| (*name, Action::Changed)).collect();
         patient.ended(&healed(&found));
     }
-    assert_eq!(patient.healing.wanted_culprits(), ids(&names[..MAX_CONTENTIONS]));
+    assert_eq!(patient.healing.culprits_to_find(), ids(&names[..MAX_CONTENTIONS]));
 }
 
 #[test]
@@ -303,8 +307,8 @@ fn lost_events_alone_are_counted() {
     patient.touch(&["a"]);
     assert_eq!(patient.healing.scans(), 0);
     let lost = |patient: &mut Patient| {
-        let touched = Touched { unheard: ids(&["a"]), ..Touched::default() };
-        patient.healing.touched(touched, patient.now, INTERVAL);
+        let drift = SuspectedDrift { after_lost_events: ids(&["a"]), ..SuspectedDrift::default() };
+        patient.healing.suspect(drift, patient.now, INTERVAL);
         patient.healing.scans()
     };
     assert_eq!([lost(&mut patient), lost(&mut patient)], [1, 1], "one scan is of both");

@@ -1,14 +1,12 @@
 //! `group` on a host.
 
-use std::time::Duration;
-
 use catalog::types::GroupSpec;
 use converge::JobFailure;
 use converge::kinds::group;
 use model::{Edit, Fields};
 
 use crate::Kinds;
-use crate::provider::{ChangeTurn, StateProvider};
+use crate::provider::{ChangeTurn, StateChange, StateProvider};
 
 impl StateProvider for GroupSpec {
     fn observe(&self, kinds: &Kinds) -> Result<Option<Fields>, String> {
@@ -23,13 +21,8 @@ impl StateProvider for GroupSpec {
         group::refuse(self, &*kinds.account_database()?, edit).map_or(Ok(()), Err)
     }
 
-    fn set(
-        &self,
-        kinds: &Kinds,
-        now: Option<&Fields>,
-        to: Option<&Fields>,
-        timeout: Duration,
-    ) -> Result<Option<String>, JobFailure> {
+    fn set(&self, kinds: &Kinds, change: StateChange<'_>) -> Result<Option<String>, JobFailure> {
+        let StateChange { now, to, timeout } = change;
         kinds.call_account_tools(group::calls(self, now, to), None, timeout).map(|()| None)
     }
 

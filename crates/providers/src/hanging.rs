@@ -3,13 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use catalog::schema;
-use catalog::types::Spec;
+use catalog::types::{BelowDirectory, PathRole, ResourcePath, Spec};
 use converge::JobWork;
 use converge::hanging::that_may_hang;
 use converge::kinds::mount::{KernelMount, kernel_mounts};
 use lang::Probe;
 
-use crate::Kinds;
+use crate::{Kinds, ssh_key};
 
 impl Kinds {
     /// The mounts of the host that may not answer. Without the kernel's table none is known.
@@ -90,21 +90,23 @@ impl Kinds {
     }
 
     fn looked_at_by(&self, spec: &Spec) -> Vec<LookedAt> {
-        let tree = |path: &str| vec![LookedAt { path: path.to_owned(), below: true }];
+        let looked_at = |path: ResourcePath<'_>| {
+            let below = match path.role {
+                PathRole::Directory(BelowDirectory::Managed) => true,
+                PathRole::Directory(BelowDirectory::LeftAlone)
+                | PathRole::Written { .. }
+                | PathRole::Probed => false,
+                PathRole::Contents | PathRole::Watched => return None,
+            };
+            Some(LookedAt { path: path.path.into_owned(), below })
+        };
+        let mut paths = spec.paths(&|user| ssh_key::home(user, self)).filter_map(looked_at);
         match spec {
-            Spec::Tree(spec) => tree(&spec.path),
-            Spec::Archive(spec) => tree(&spec.path),
-            Spec::Directory(spec) if spec.recurse => tree(&spec.path),
-            Spec::Exec(spec) => {
-                spec.creates.iter().chain(&spec.cwd).map(|path| LookedAt::one(path)).collect()
-            }
             // Its table is local, and of its point only the kernel's list is asked.
             Spec::Mount(_) => Vec::new(),
-            _ => {
-                let own = spec.managed().map(|(path, _)| LookedAt::one(path));
-                let files = self.managed_files(spec);
-                own.into_iter().chain(files.iter().map(|file| LookedAt::one(&file.path))).collect()
-            }
+            // The files are below the directory, which comes first.
+            Spec::Tree(_) => paths.next().into_iter().collect(),
+            _ => paths.collect(),
         }
     }
 }

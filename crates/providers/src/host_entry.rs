@@ -1,14 +1,12 @@
 //! `host` on a host: an entry of its hosts file.
 
-use std::time::Duration;
-
 use catalog::types::HostSpec;
 use converge::JobFailure;
 use converge::kinds::host;
 use model::Fields;
 
 use crate::Kinds;
-use crate::provider::{ChangeTurn, StateProvider, as_declared};
+use crate::provider::{ChangeTurn, StateChange, StateProvider, as_declared};
 
 impl StateProvider for HostSpec {
     fn observe(&self, kinds: &Kinds) -> Result<Option<Fields>, String> {
@@ -20,13 +18,8 @@ impl StateProvider for HostSpec {
         as_declared(self)
     }
 
-    fn set(
-        &self,
-        kinds: &Kinds,
-        _: Option<&Fields>,
-        to: Option<&Fields>,
-        _: Duration,
-    ) -> Result<Option<String>, JobFailure> {
+    fn set(&self, kinds: &Kinds, change: StateChange<'_>) -> Result<Option<String>, JobFailure> {
+        let StateChange { to, .. } = change;
         let file = kinds.text_file(&self.path)?.unwrap_or_default();
         kinds.write_text(&self.path, &host::edit(self, &file, to)).map(|()| None)
     }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use catalog::types::{HOSTNAME, HostnameSpec};
+use catalog::types::{HOSTNAME, HostnameSpec, MACHINE_INFO};
 use converge::JobFailure;
 use converge::kinds::hostname;
 use host::Kernel;
@@ -10,11 +10,9 @@ use model::{Edit, Fields};
 
 use crate::Kinds;
 use crate::kinds::text;
-use crate::provider::{ChangeTurn, StateProvider, as_declared};
+use crate::provider::{ChangeTurn, StateChange, StateProvider, as_declared};
 use crate::tools::ToolCall;
 
-/// The name for people, among others.
-pub(crate) const MACHINE_INFO: &str = "/etc/machine-info";
 /// What talks to hostnamed.
 const HOSTNAMECTL: &str = "/usr/bin/hostnamectl";
 /// How long hostnamed may take; what it does not do is done without it.
@@ -37,13 +35,8 @@ impl StateProvider for HostnameSpec {
         as_declared(self)
     }
 
-    fn set(
-        &self,
-        kinds: &Kinds,
-        _: Option<&Fields>,
-        to: Option<&Fields>,
-        timeout: Duration,
-    ) -> Result<Option<String>, JobFailure> {
+    fn set(&self, kinds: &Kinds, change: StateChange<'_>) -> Result<Option<String>, JobFailure> {
+        let StateChange { to, timeout, .. } = change;
         let Some(to) = to else { return Ok(None) };
         // Programs that listen to hostnamed hear of the change. Whatever it did or did not do is seen next.
         let told = tell_hostnamed(kinds, to, timeout.min(HOSTNAMED_TIMEOUT));

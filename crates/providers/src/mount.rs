@@ -11,7 +11,7 @@ use converge::kinds::mount::{self, KernelMount, MountStep};
 use model::{Edit, FailureCode, Fields, PathOwnership, PathState};
 
 use crate::kinds::text;
-use crate::provider::{ChangeTurn, StateProvider};
+use crate::provider::{ChangeTurn, StateChange, StateProvider};
 use crate::query::proc::Proc;
 use crate::tools::ToolCall;
 use crate::{Kinds, ROOTED};
@@ -63,13 +63,8 @@ impl StateProvider for MountSpec {
         }
     }
 
-    fn set(
-        &self,
-        kinds: &Kinds,
-        now: Option<&Fields>,
-        to: Option<&Fields>,
-        timeout: Duration,
-    ) -> Result<Option<String>, JobFailure> {
+    fn set(&self, kinds: &Kinds, change: StateChange<'_>) -> Result<Option<String>, JobFailure> {
+        let StateChange { now, to, timeout } = change;
         let table = kinds.text_file(FSTAB)?.unwrap_or_default();
         for step in mount::steps(self, &table, now, to) {
             match step {

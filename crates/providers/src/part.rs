@@ -6,7 +6,6 @@
 //! ```
 
 use std::path::Path;
-use std::time::Duration;
 
 use catalog::types::{BlockSpec, EditedFile, Ensure, IniSpec, JsonSpec, Ownership, StateSpec};
 use converge::JobFailure;
@@ -17,7 +16,7 @@ use model::{Digest, Fields, PathOwnership, PathState};
 use crate::Kinds;
 use crate::file::run_validate;
 use crate::kinds::{MAX_EDITED, fault, text};
-use crate::provider::{ChangeTurn, StateProvider, as_declared};
+use crate::provider::{ChangeTurn, StateChange, StateProvider, as_declared};
 
 /// A thing that is a part of a text file.
 trait FilePart: StateSpec {
@@ -119,13 +118,8 @@ impl<T: FilePart> StateProvider for T {
         self.wanted(now)
     }
 
-    fn set(
-        &self,
-        kinds: &Kinds,
-        _: Option<&Fields>,
-        to: Option<&Fields>,
-        timeout: Duration,
-    ) -> Result<Option<String>, JobFailure> {
+    fn set(&self, kinds: &Kinds, change: StateChange<'_>) -> Result<Option<String>, JobFailure> {
+        let StateChange { to, timeout, .. } = change;
         let file = self.file();
         let wanted = wanted_ownership(kinds, to)?;
         // Again, from the file itself: who owns its directory may have put another one there.

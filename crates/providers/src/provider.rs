@@ -105,6 +105,17 @@ impl Default for Decided {
     }
 }
 
+/// A change of a thing from one state to another.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct StateChange<'a> {
+    /// The state that it has, just observed; `None` when there is no such thing.
+    pub(crate) now: Option<&'a Fields>,
+    /// The state that it gets: what this does not name stays as it is. `None` when it goes.
+    pub(crate) to: Option<&'a Fields>,
+    /// How long that may take.
+    pub(crate) timeout: Duration,
+}
+
 /// A resource type that is a thing of the host with a state. To apply it, to remove it and to put
 /// back what was there before are one operation: [`StateProvider::set`] to another state.
 pub(crate) trait StateProvider: StateSpec {
@@ -116,15 +127,8 @@ pub(crate) trait StateProvider: StateSpec {
     /// [`converge::kinds`] where more counts than equal texts.
     fn desired(&self, now: Option<&Fields>) -> Result<Option<Fields>, String>;
 
-    /// Brings the thing from the state `now`, just observed, to `to`. What `to` does not name
-    /// stays as it is. Gives what a command printed, for the report.
-    fn set(
-        &self,
-        kinds: &Kinds,
-        now: Option<&Fields>,
-        to: Option<&Fields>,
-        timeout: Duration,
-    ) -> Result<Option<String>, JobFailure>;
+    /// Brings the thing from one state to another. Gives what a command printed, for the report.
+    fn set(&self, kinds: &Kinds, change: StateChange<'_>) -> Result<Option<String>, JobFailure>;
 
     /// Refuses an edit that would break what is not declared, in words that say what is in the way. A
     /// resource that comes before it may still clear the way, so a check gives them as a note.
@@ -160,7 +164,7 @@ pub(crate) trait StateProvider: StateSpec {
         _before: Option<&Fields>,
         timeout: Duration,
     ) -> Result<(), JobFailure> {
-        self.set(kinds, now, None, timeout).map(drop)
+        self.set(kinds, StateChange { now, to: None, timeout }).map(drop)
     }
 
     /// The files and directories that it lies in and that [`StateProvider::set`] makes where they are

@@ -1,7 +1,6 @@
 //! `repository` on a host: its source, its key and the priority of its packages.
 
 use std::io::Read;
-use std::time::Duration;
 
 use catalog::types::{FileContent, RepositoryPaths, RepositorySigner, RepositorySpec};
 use converge::JobFailure;
@@ -11,7 +10,7 @@ use model::{Digest, Edit, Fields, PathOwnership, PathState};
 
 use crate::Kinds;
 use crate::kinds::{fault, text};
-use crate::provider::{ChangeTurn, StateProvider, as_declared};
+use crate::provider::{ChangeTurn, StateChange, StateProvider, as_declared};
 
 /// The largest key, in bytes.
 const MAX_KEY: u64 = 1024 * 1024;
@@ -43,13 +42,8 @@ impl StateProvider for RepositorySpec {
         as_declared(self)
     }
 
-    fn set(
-        &self,
-        kinds: &Kinds,
-        now: Option<&Fields>,
-        to: Option<&Fields>,
-        _: Duration,
-    ) -> Result<Option<String>, JobFailure> {
+    fn set(&self, kinds: &Kinds, change: StateChange<'_>) -> Result<Option<String>, JobFailure> {
+        let StateChange { now, to, .. } = change;
         let paths = RepositoryPaths::of(&self.name);
         let remove = |path: &str| kinds.host.remove_file(path).map(drop).map_err(fault);
         let Some(to) = to else {
@@ -115,7 +109,7 @@ fn place_key<'a>(
     let Some(wanted) = to.get("key").filter(|key| !key.is_empty()) else { return Ok(None) };
     let bytes = match &spec.signer {
         RepositorySigner::Key(content) => key_bytes(kinds, content)?,
-        RepositorySigner::KeyFile(_) | RepositorySigner::Nobody | RepositorySigner::Gone => Vec::new(),
+        RepositorySigner::KeyFile(_) | RepositorySigner::Nobody | RepositorySigner::NotNeeded => Vec::new(),
     };
     if format!("sha256:{}", Digest::of(&bytes)) == *wanted {
         let armored = repository::is_armored(&bytes);

@@ -3,17 +3,16 @@
 //! The user may put a link or another directory in the way at any moment. Nothing is written through
 //! a link (see [`host`]), and what is made belongs to the user before it has its name.
 
-use std::time::Duration;
-
 use catalog::types::SshKeySpec;
 use converge::JobFailure;
+use converge::kinds::accounts::{AccountDatabase, UserRecord};
 use converge::kinds::ssh_key;
 use host::FileWrite;
 use model::{Digest, Fields, PathOwnership, PathState};
 
 use crate::Kinds;
 use crate::kinds::{MAX_EDITED, text};
-use crate::provider::{ChangeTurn, StateProvider, as_declared};
+use crate::provider::{ChangeTurn, StateChange, StateProvider, as_declared};
 
 /// Permission bits of the directory and of the file in a home; of a file elsewhere, which the
 /// server reads as the user.
@@ -21,9 +20,19 @@ const DIRECTORY_MODE: u32 = 0o700;
 const HOME_MODE: u32 = 0o600;
 const ELSEWHERE_MODE: u32 = 0o644;
 
-/// Where the keys of a resource are; `None` when there is no such user, or none can be told.
-pub(crate) fn path(spec: &SshKeySpec, kinds: &Kinds) -> Option<String> {
-    KeyFile::of(spec, kinds).ok().flatten().map(|file| file.path)
+/// The home of a user, by name or number; `None` when there is no such user, or none can be found out.
+pub(crate) fn home(user: &str, kinds: &Kinds) -> Option<String> {
+    let database = kinds.account_database().ok()?;
+    user_of(&database, user).map(|user| user.home.clone())
+}
+
+/// A user by name or number.
+fn user_of<'d>(database: &'d AccountDatabase, user: &str) -> Option<&'d UserRecord> {
+    let name = match user.parse() {
+        Ok(uid) => database.user_name(uid),
+        Err(_) => Some(user),
+    };
+    database.user(name?)
 }
 
 /// The file of a user.
@@ -41,11 +50,7 @@ impl KeyFile {
     /// `None` when there is no such user.
     fn of(spec: &SshKeySpec, kinds: &Kinds) -> Result<Option<KeyFile>, String> {
         let database = kinds.account_database()?;
-        let name = match spec.user.parse() {
-            Ok(uid) => database.user_name(uid),
-            Err(_) => Some(spec.user.as_str()),
-        };
-        let Some(user) = name.and_then(|name| database.user(name)) else { return Ok(None) };
+        let Some(user) = user_of(&database, &spec.user) else { return Ok(None) };
         let home = user.home.trim_end_matches('/').to_owned();
         let path = spec.path.clone().unwrap_or_else(|| format!("{home}/.ssh/authorized_keys"));
         let (directory, _) = path.rsplit_once('/').ok_or_else(|| format!("{path} is not absolute"))?;
@@ -135,13 +140,8 @@ impl StateProvider for SshKeySpec {
         as_declared(self)
     }
 
-    fn set(
-        &self,
-        kinds: &Kinds,
-        _: Option<&Fields>,
-        to: Option<&Fields>,
-        _: Duration,
-    ) -> Result<Option<String>, JobFailure> {
+    fn set(&self, kinds: &Kinds, change: StateChange<'_>) -> Result<Option<String>, JobFailure> {
+        let StateChange { to, .. } = change;
         let Some(file) = KeyFile::of(self, kinds)? else {
             return match to {
                 Some(_) => {

@@ -14,7 +14,7 @@ use model::{Edit, Fields, PathState};
 
 use crate::Kinds;
 use crate::kinds::{MAX_EDITED, text};
-use crate::provider::{Notification, Provider, StateProvider};
+use crate::provider::{Notification, Provider, StateChange, StateProvider};
 use crate::{custom, exec};
 
 /// Seconds that a removal or an undo may take: no declaration says more.
@@ -68,7 +68,7 @@ pub(crate) fn apply(
         return Ok(Applied { edit: None, changed: false, output: None });
     };
     provider.refuse(kinds, &edit)?;
-    let output = provider.set(kinds, now.as_ref(), to.as_ref(), timeout)?;
+    let output = provider.set(kinds, StateChange { now: now.as_ref(), to: to.as_ref(), timeout })?;
     let after = provider.observe(kinds)?;
     let left = differs(provider, after.as_ref(), provider.desired_here(kinds, after.as_ref())?.as_ref());
     match left {
@@ -185,7 +185,8 @@ impl Kinds {
                     whole.extend(to.clone());
                     whole
                 });
-                provider.set(self, now.as_ref(), whole.as_ref(), REMOVAL_TIMEOUT)?;
+                let (to, timeout) = (whole.as_ref(), REMOVAL_TIMEOUT);
+                provider.set(self, StateChange { now: now.as_ref(), to, timeout })?;
             }
         }
         self.clear_surroundings(provider, made)?;

@@ -11,7 +11,7 @@ use model::{Digest, Edit, Fields, PathOwnership, PathState};
 
 use crate::Kinds;
 use crate::kinds::{fault, output, text};
-use crate::provider::{ChangeTurn, StateProvider, as_declared};
+use crate::provider::{ChangeTurn, StateChange, StateProvider, as_declared};
 use crate::tools::ToolCall;
 
 /// The program that checks rules.
@@ -43,13 +43,8 @@ impl StateProvider for SudoSpec {
         }
     }
 
-    fn set(
-        &self,
-        kinds: &Kinds,
-        now: Option<&Fields>,
-        to: Option<&Fields>,
-        _: Duration,
-    ) -> Result<Option<String>, JobFailure> {
+    fn set(&self, kinds: &Kinds, change: StateChange<'_>) -> Result<Option<String>, JobFailure> {
+        let StateChange { now, to, .. } = change;
         let Some(to) = to else { return kinds.host.remove_file(&self.path).map(|_| None).map_err(fault) };
         let content = to.get("content").or_else(|| now?.get("content")).map_or("", String::as_str);
         let write = FileWrite {

@@ -9,7 +9,7 @@ use model::{Edit, Fields};
 
 use crate::Kinds;
 use crate::kinds::{fault, text};
-use crate::provider::{ChangeTurn, StateProvider};
+use crate::provider::{ChangeTurn, StateChange, StateProvider};
 
 /// The most files of a folder that are looked at.
 const MAX_FILES: usize = 1000;
@@ -90,13 +90,8 @@ impl StateProvider for SysctlSpec {
         Ok(())
     }
 
-    fn set(
-        &self,
-        kinds: &Kinds,
-        now: Option<&Fields>,
-        to: Option<&Fields>,
-        _: Duration,
-    ) -> Result<Option<String>, JobFailure> {
+    fn set(&self, kinds: &Kinds, change: StateChange<'_>) -> Result<Option<String>, JobFailure> {
+        let StateChange { now, to, .. } = change;
         let of = |fields: Option<&Fields>, name: &str| fields.and_then(|fields| fields.get(name).cloned());
         let runtime = of(to, "runtime").filter(|value| of(now, "runtime").as_ref() != Some(value));
         let value = if to.is_none() { Some(String::new()) } else { of(to, "value") };
@@ -135,7 +130,7 @@ impl StateProvider for SysctlSpec {
         before: Option<&Fields>,
         timeout: Duration,
     ) -> Result<(), JobFailure> {
-        self.set(kinds, now, None, timeout)?;
+        self.set(kinds, StateChange { now, to: None, timeout })?;
         if let Some(value) = sysctl::taken_back(now, before)
             && let Err(why) = set_in_kernel(self, kinds, value)
         {

@@ -9,8 +9,8 @@ use std::time::Duration;
 use catalog::module::OnRemove;
 use catalog::schema::{self, Manages};
 use catalog::types::{
-    ArchiveSpec, DROP_IN_TEXT, Ensure, FSTAB, FileSpec, HOSTNAME, RepositoryPaths, Spec, SymlinkSpec,
-    TreeSpec, UnitSpec,
+    ArchiveSpec, DROP_IN_TEXT, Ensure, FileSpec, PathRole, ResourcePath, Spec, SymlinkSpec, TreeSpec,
+    UnitSpec, WrittenContent,
 };
 use converge::kinds::Checked;
 use converge::kinds::tree::{self, TOP, TreeEntry};
@@ -22,7 +22,7 @@ use model::{Fields, PathState};
 
 use crate::provider::{Provider, StateProvider};
 use crate::tree::FileTree;
-use crate::{Kinds, archive, hostname, ssh_key};
+use crate::{Kinds, archive, ssh_key};
 
 /// The most entries of a directory that are looked at, and of all that is below it.
 const MAX_ENTRIES: usize = 20_000;
@@ -63,45 +63,19 @@ impl Kinds {
     /// The files that a resource manages, or of which it manages a part: those that it writes. Of a
     /// user or package, whose tools write, and of a command there are none.
     pub fn managed_files(&self, spec: &Spec) -> Vec<TouchedFile> {
-        let by_mode = |path: &str, declared| TouchedFile {
-            path: path.to_owned(),
-            privacy: FilePrivacy::ByMode { declared },
+        let written = |path: ResourcePath<'_>| {
+            let PathRole::Written { content, .. } = path.role else { return None };
+            let privacy = match content {
+                WrittenContent::Public => FilePrivacy::Public,
+                WrittenContent::ByMode { declared } => FilePrivacy::ByMode { declared },
+            };
+            Some(TouchedFile { path: path.path.into_owned(), privacy })
         };
-        let public = |path: String| TouchedFile { path, privacy: FilePrivacy::Public };
-        let texts = |paths: &[&str]| paths.iter().map(|path| public((*path).to_owned())).collect();
+        let written = || spec.paths(&|user| ssh_key::home(user, self)).filter_map(written).collect();
         match spec {
-            Spec::File(spec) => vec![by_mode(&spec.path, spec.ownership.mode)],
-            Spec::Download(spec) => vec![by_mode(&spec.path, spec.ownership.mode)],
-            Spec::Line(spec) => vec![by_mode(&spec.path, spec.ownership.mode)],
-            Spec::Block(spec) => vec![by_mode(&spec.file.path, spec.file.ownership.mode)],
-            Spec::Ini(spec) => vec![by_mode(&spec.file.path, spec.file.ownership.mode)],
-            Spec::Json(spec) => vec![by_mode(&spec.file.path, spec.file.ownership.mode)],
-            Spec::Symlink(spec) => vec![by_mode(&spec.path, None)],
-            Spec::Tree(spec) => spec
-                .files
-                .keys()
-                .map(|name| by_mode(&format!("{}/{name}", spec.path), spec.file_mode))
-                .collect(),
-            Spec::Host(spec) => texts(&[&spec.path]),
-            Spec::Sudo(spec) => texts(&[&spec.path]),
-            Spec::Sysctl(spec) => texts(&[&spec.path]),
-            Spec::Mount(_) => texts(&[FSTAB]),
-            Spec::Hostname(_) => texts(&[HOSTNAME, hostname::MACHINE_INFO]),
-            Spec::Repository(spec) => {
-                let paths = RepositoryPaths::of(&spec.name);
-                texts(&[&paths.sources, &paths.preferences, &paths.armored_key, &paths.binary_key])
-            }
-            // A file of keys that let others in is closed to others, and no secret.
-            Spec::SshKey(spec) => ssh_key::path(spec, self).map(public).into_iter().collect(),
-            Spec::Unit(spec) => unit_files(spec, None).into_iter().map(|path| by_mode(&path, None)).collect(),
-            // Which files an archive has is known once it is unpacked.
-            Spec::Archive(_)
-            | Spec::Directory(_)
-            | Spec::Exec(_)
-            | Spec::Custom(_)
-            | Spec::Package(_)
-            | Spec::User(_)
-            | Spec::Group(_) => Vec::new(),
+            // Nothing is written for a user that is not there.
+            Spec::SshKey(key) if ssh_key::home(&key.user, self).is_none() => Vec::new(),
+            _ => written(),
         }
     }
 

@@ -23,7 +23,7 @@ use model::{Digest, Edit, Fields, PathOwnership, PathState};
 
 use crate::Kinds;
 use crate::kinds::{AccountNames, text};
-use crate::provider::{ChangeTurn, StateProvider};
+use crate::provider::{ChangeTurn, StateChange, StateProvider};
 
 /// The most entries of a directory that is purged, and of all that is below it.
 const MAX_ENTRIES: usize = 20_000;
@@ -85,13 +85,8 @@ impl StateProvider for TreeSpec {
         tree::desired(self, now)
     }
 
-    fn set(
-        &self,
-        kinds: &Kinds,
-        now: Option<&Fields>,
-        to: Option<&Fields>,
-        _: Duration,
-    ) -> Result<Option<String>, JobFailure> {
+    fn set(&self, kinds: &Kinds, change: StateChange<'_>) -> Result<Option<String>, JobFailure> {
+        let StateChange { now, to, .. } = change;
         let nothing = Fields::new();
         let now = now.unwrap_or(&nothing);
         let mut change = TreeChange::new(kinds, FileTree::of(self));

@@ -23,7 +23,7 @@ use model::{FailureCode, Fields, PathOwnership, PathState};
 
 use crate::Kinds;
 use crate::kinds::{failure, output, text};
-use crate::provider::{ChangeTurn, Notification, StateProvider};
+use crate::provider::{ChangeTurn, Notification, StateChange, StateProvider};
 
 /// The mode of a folder of drop-ins.
 const FOLDER_MODE: u32 = 0o755;
@@ -64,13 +64,8 @@ impl StateProvider for UnitSpec {
         unit::desired(self, now)
     }
 
-    fn set(
-        &self,
-        kinds: &Kinds,
-        now: Option<&Fields>,
-        to: Option<&Fields>,
-        timeout: Duration,
-    ) -> Result<Option<String>, JobFailure> {
+    fn set(&self, kinds: &Kinds, change: StateChange<'_>) -> Result<Option<String>, JobFailure> {
+        let StateChange { now, to, timeout } = change;
         let nothing = Fields::new();
         let changes = unit::changes(now.unwrap_or(&nothing), to);
         let here = UnitOnHost { spec: self, kinds };

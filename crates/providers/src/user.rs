@@ -1,14 +1,12 @@
 //! `user` on a host.
 
-use std::time::Duration;
-
 use catalog::types::UserSpec;
 use converge::JobFailure;
 use converge::kinds::user;
 use model::{Edit, Fields, PathState};
 
 use crate::Kinds;
-use crate::provider::{ChangeTurn, StateProvider};
+use crate::provider::{ChangeTurn, StateChange, StateProvider};
 
 impl StateProvider for UserSpec {
     fn observe(&self, kinds: &Kinds) -> Result<Option<Fields>, String> {
@@ -49,13 +47,8 @@ impl StateProvider for UserSpec {
         }
     }
 
-    fn set(
-        &self,
-        kinds: &Kinds,
-        now: Option<&Fields>,
-        to: Option<&Fields>,
-        timeout: Duration,
-    ) -> Result<Option<String>, JobFailure> {
+    fn set(&self, kinds: &Kinds, change: StateChange<'_>) -> Result<Option<String>, JobFailure> {
+        let StateChange { now, to, timeout } = change;
         let calls = user::calls(self, &*kinds.account_database()?, now, to);
         let uid = now.and_then(|now| now.get("uid")?.parse().ok());
         kinds.call_account_tools(calls, uid, timeout).map(|()| None)

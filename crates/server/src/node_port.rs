@@ -215,12 +215,12 @@ async fn exchange(
     let gzip = accepts_gzip(&parts);
     match matched.route.path {
         route::CHECKIN => {
-            let (answer, idle) = check_in(plane, caller, body::decode(&body)?, wait(&parts)?).await?;
+            let reply = check_in(plane, caller, body::decode(&body)?, wait(&parts)?).await?;
             // A link may be on this very connection.
-            if idle && plane.hub.sync_index().link(&caller.id).is_none() {
+            if reply.closes_connection && plane.hub.sync_index().link(&caller.id).is_none() {
                 connection.close_after_answer();
             }
-            json(&answer, gzip)
+            json(&reply.answer, gzip)
         }
         route::REPORT => json(&checkin::report(plane, caller, body::decode(&body)?).await?, gzip),
         route::STATE => json(&checkin::state(plane, caller).await?, gzip),

@@ -26,8 +26,8 @@ struct Counting {
     loads: AtomicUsize,
     received: AtomicUsize,
     let_go: Semaphore,
-    /// So long an apply takes.
-    applies_within: Duration,
+    /// The load: how long each apply takes, in the runtime's paused time.
+    slow_apply: Duration,
     /// Comes into the feed when the other side says hello.
     at_hello: Mutex<Option<ObjectKey>>,
 }
@@ -44,7 +44,7 @@ impl LinkHandler for Counting {
     }
 
     async fn apply(&self, batch: Arc<ApplyBatch>) -> Result<Vec<ItemOutcome>, NotDurable> {
-        tokio::time::sleep(self.applies_within).await;
+        tokio::time::sleep(self.slow_apply).await;
         self.under.apply(batch).await
     }
 
@@ -106,8 +106,8 @@ fn hello(instance: &str) -> Frame {
 fn handler() -> Arc<Counting> {
     let under = MemoryLinkHandler::new("p".parse().unwrap());
     let (loads, received, let_go) = (AtomicUsize::new(0), AtomicUsize::new(0), Semaphore::new(0));
-    let (applies_within, at_hello) = (Duration::ZERO, Mutex::default());
-    Arc::new(Counting { under, loads, received, let_go, applies_within, at_hello })
+    let (slow_apply, at_hello) = (Duration::ZERO, Mutex::default());
+    Arc::new(Counting { under, loads, received, let_go, slow_apply, at_hello })
 }
 
 fn config() -> LinkConfig {
@@ -228,7 +228,7 @@ async fn an_exchange_ends_with_what_it_brought() {
 #[tokio::test(start_paused = true)]
 async fn a_link_that_is_to_end_does_not_wait_for_a_batch() {
     let mut slow = handler();
-    Arc::get_mut(&mut slow).unwrap().applies_within = Duration::from_secs(40);
+    Arc::get_mut(&mut slow).unwrap().slow_apply = Duration::from_secs(40);
     let (slow, frames, commands) = start_with(slow);
     let content = Bytes::from_static(b"x");
     let stub = Stub { uid: "u".into(), ..Stub::of(&content) };

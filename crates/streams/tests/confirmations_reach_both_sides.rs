@@ -4,7 +4,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use async_trait::async_trait;
 use model::{Kind, ObjectKey};
@@ -13,6 +12,7 @@ use streams::{FrameReader, FrameWriter, LinkCommand, TransportError};
 use sync::link::LinkConfig;
 use sync::{Frame, Mode, Role};
 use test_support::memory::MemoryLinkHandler;
+use test_support::wait::eventually;
 use tokio::sync::mpsc;
 
 /// One way of a pipe.
@@ -50,16 +50,6 @@ fn link(principal: &Arc<MemoryLinkHandler>, agent: &Arc<MemoryLinkHandler>) -> (
     (start(Role::Principal, principal, here), start(Role::Agent, agent, there))
 }
 
-async fn until(what: &str, mut so: impl FnMut() -> bool) {
-    for _ in 0..1000 {
-        if so() {
-            return;
-        }
-        tokio::time::sleep(Duration::from_millis(10)).await;
-    }
-    panic!("not seen: {what}");
-}
-
 fn put(handler: &MemoryLinkHandler, count: usize) {
     for n in 0..count {
         let key: ObjectKey = format!("Item/web/i{n}").parse().unwrap();
@@ -73,18 +63,18 @@ async fn orphans_wait_for_a_word_and_go_with_it() {
     let agent = Arc::new(MemoryLinkHandler::new("a1".parse().unwrap()));
     put(&principal, 20);
     let (to_principal, to_agent) = link(&principal, &agent);
-    until("all came", || agent.their_count() == 20).await;
+    eventually("all came", || agent.their_count() == 20).await;
     let _ = to_principal.send(LinkCommand::Shutdown).await;
     let _ = to_agent.send(LinkCommand::Shutdown).await;
-    until("the links are over", || to_principal.is_over() && to_agent.is_over()).await;
+    eventually("the links are over", || to_principal.is_over() && to_agent.is_over()).await;
 
     // The control plane is another one, which knows of four.
     let restored = Arc::new(MemoryLinkHandler::new("p2".parse().unwrap()));
     put(&restored, 4);
     let (to_restored, _to_agent) = link(&restored, &agent);
-    until("the control plane knows that orphans wait", || restored.refused_there() == 16).await;
+    eventually("the control plane knows that orphans wait", || restored.refused_there() == 16).await;
     assert_eq!(agent.their_count(), 20, "nothing is deleted before");
     assert!(to_restored.send(LinkCommand::Approve).await);
-    until("they are gone", || agent.their_count() == 4).await;
-    until("and the control plane knows", || restored.refused_there() == 0).await;
+    eventually("they are gone", || agent.their_count() == 4).await;
+    eventually("and the control plane knows", || restored.refused_there() == 0).await;
 }

@@ -1,4 +1,4 @@
-//! The daemon's end of the watch over the host: what was touched, and what runs over it came to (CNV-7).
+//! The daemon's end of the watch over the host: what is suspected to have drifted, and what runs over it came to (CNV-7).
 
 use std::sync::{Mutex, PoisonError};
 
@@ -17,9 +17,9 @@ use crate::storage::Storage;
 const MAX_NAMED: usize = 20;
 
 impl Daemon {
-    pub(super) fn hear_touched(&mut self) {
-        let touched = self.watch.take();
-        self.take(NodeInput::Touched(touched));
+    pub(super) fn hear_suspected_drift(&mut self) {
+        let drift = self.watch.take();
+        self.take(NodeInput::SuspectedDrift(drift));
     }
 }
 
@@ -42,7 +42,7 @@ pub(super) fn show(run: CompletedRun, local: &SharedLocalState, log: &Mutex<RunL
     let (report, view) = logged(run, local, log);
     let changed = report.items.iter().filter(|item| item.action == Action::Changed);
     for item in changed.take(MAX_NAMED) {
-        tracing::info!(resource = item.resource, "was changed by other hands, and is put right");
+        tracing::info!(resource = item.resource, "was changed out of band, and is put right");
     }
     // What is changed all the time and only observed is no reason to write the same again.
     if before.is_none_or(|before| !before.tells_the_same(&view)) {

@@ -75,7 +75,7 @@ impl Daemon {
             | DaemonEvent::Input(_)
             | DaemonEvent::FactsWait
             | DaemonEvent::Contact
-            | DaemonEvent::Touched => {}
+            | DaemonEvent::SuspectedDrift => {}
         }
     }
 

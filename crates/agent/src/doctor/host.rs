@@ -138,9 +138,8 @@ pub(super) fn watched(watch: &WatchView) -> Vec<Finding> {
         findings.push(Finding::warn(subject, problem, next));
     }
     for contention in &watch.contended {
-        let evidence = format!("{}: {}", contention.resource, crate::render::contention(contention, now()));
         let next = "stop the other one, or declare what it wants, or take the resource out of the fleet repo";
-        findings.push(Finding::warn("contended", evidence, next));
+        findings.push(Finding::warn("contended", contention.text(now()), next));
     }
     findings
 }

@@ -19,11 +19,11 @@ const MAX_DIRECTORIES: usize = 16;
 pub(super) struct CulpritWatches {
     shared: Arc<WatchShared>,
     plan: Arc<WatchPlan>,
-    wanted: BTreeSet<ResourceId>,
+    resources: BTreeSet<ResourceId>,
     directories: BTreeMap<String, WatchedWriters>,
     /// Who was named last for each.
     named: BTreeMap<ResourceId, Culprit>,
-    /// Of which it was told that the kernel hides who writes.
+    /// Those of which the kernel hides who writes, as was reported.
     hidden: BTreeSet<ResourceId>,
 }
 
@@ -45,7 +45,7 @@ impl CulpritWatches {
         CulpritWatches {
             shared,
             plan: Arc::default(),
-            wanted: BTreeSet::new(),
+            resources: BTreeSet::new(),
             directories: BTreeMap::new(),
             named: BTreeMap::new(),
             hidden: BTreeSet::new(),
@@ -57,16 +57,16 @@ impl CulpritWatches {
     }
 
     /// Names writers of these from now on, or says why it cannot.
-    pub(super) fn follow(&mut self, wanted: &BTreeSet<ResourceId>, plan: &Arc<WatchPlan>) {
-        if *wanted == self.wanted && Arc::ptr_eq(plan, &self.plan) {
+    pub(super) fn follow(&mut self, resources: &BTreeSet<ResourceId>, plan: &Arc<WatchPlan>) {
+        if *resources == self.resources && Arc::ptr_eq(plan, &self.plan) {
             return;
         }
         self.plan = plan.clone();
-        self.wanted.clone_from(wanted);
-        self.named.retain(|id, _| wanted.contains(id));
-        self.hidden.retain(|id| wanted.contains(id));
+        self.resources.clone_from(resources);
+        self.named.retain(|id, _| resources.contains(id));
+        self.hidden.retain(|id| resources.contains(id));
         let mut entries: BTreeMap<String, BTreeMap<String, BTreeSet<ResourceId>>> = BTreeMap::new();
-        for id in wanted {
+        for id in resources {
             for (directory, names) in plan.directories_of(id) {
                 let of_directory = entries.entry(directory).or_default();
                 for name in names {
@@ -85,11 +85,11 @@ impl CulpritWatches {
             }
         }
         self.shared.show(|view| view.culprits_problem = problem);
-        let unnamed = wanted.iter().filter(|id| !self.named.contains_key(*id));
+        let unnamed = resources.iter().filter(|id| !self.named.contains_key(*id));
         let unnamed =
             unnamed.map(|id| (id.clone(), found.get(id).copied().unwrap_or(UnknownCulprit::NotSeen)));
         self.shared
-            .tell_culprits(unnamed.map(|(id, why)| (id, CulpritFinding::Unknown(why))).collect_inserting());
+            .add_culprits(unnamed.map(|(id, why)| (id, CulpritFinding::Unknown(why))).collect_inserting());
     }
 
     fn watch(
@@ -181,7 +181,7 @@ impl CulpritWatches {
             hidden.into_iter().filter(|id| !self.named.contains_key(id) && self.hidden.insert(id.clone()));
         let hidden: Vec<_> = new.map(|id| (id, CulpritFinding::Unknown(why))).collect();
         let found = found.into_iter().map(|(id, culprit)| (id, CulpritFinding::Named(culprit)));
-        self.shared.tell_culprits(hidden.into_iter().chain(found).collect_inserting());
+        self.shared.add_culprits(hidden.into_iter().chain(found).collect_inserting());
     }
 
     /// Why the kernel hides a process: from one without privilege it hides all others.

@@ -1,9 +1,9 @@
-//! The watch over the host: what other hands change is told to the node at once (CNV-7).
+//! The watch over the host: what is changed out of band is reported to the node at once (CNV-7).
 //!
 //! ```text
 //! full run: HostWatch::follow(Desired) -> WatchPlan -> paths thread (inotify, /proc, fanotify)
 //!                                                   -> units thread (D-Bus)
-//! an event -> resources in a set, and a flag -> Daemon -> NodeInput::Touched -> node::Healing
+//! an event -> resources in a set, and a flag -> Daemon -> NodeInput::SuspectedDrift -> node::Healing
 //! ```
 //!
 //! Looking at units has a thread of its own, so that a bus that does not answer holds up nothing else.
@@ -26,7 +26,7 @@ use std::time::Duration;
 use converge::{Desired, HostLayout, ResourceId, WatchPlan};
 use host::Host;
 use model::{Contention, CulpritFinding};
-use node::Touched;
+use node::SuspectedDrift;
 use providers::Kinds;
 use rustix::event::{EventfdFlags, eventfd};
 
@@ -46,18 +46,18 @@ struct WatchShared {
     host: Arc<Host>,
     kinds: Arc<Kinds>,
     daemon: DaemonHandle,
-    wanted: Mutex<WantedWatch>,
-    /// `wanted` changed.
+    desired: Mutex<DesiredWatch>,
+    /// `desired` changed.
     changed: Condvar,
     /// The same, for the thread that waits for descriptors.
     wake: OwnedFd,
-    touched: Mutex<Touched>,
+    suspected: Mutex<SuspectedDrift>,
     view: Mutex<WatchView>,
 }
 
 /// What the threads are to watch.
 #[derive(Debug, Default)]
-struct WantedWatch {
+struct DesiredWatch {
     plan: Arc<WatchPlan>,
     /// Who waits until the plan is watched.
     established: Option<Sender<()>>,
@@ -74,10 +74,10 @@ impl HostWatch {
             host: kinds.host().clone(),
             kinds,
             daemon,
-            wanted: Mutex::default(),
+            desired: Mutex::default(),
             changed: Condvar::new(),
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
-            touched: Mutex::default(),
+            suspected: Mutex::default(),
             view: Mutex::default(),
         });
         paths::start(shared.clone())?;
@@ -101,13 +101,13 @@ impl HostWatch {
         // A limit may have been raised, or a file system come that was away.
         let try_again = lock(&self.0.view).unwatched > 0;
         {
-            let mut wanted = lock(&self.0.wanted);
-            match *wanted.plan == plan {
+            let mut next = lock(&self.0.desired);
+            match *next.plan == plan {
                 true if try_again => {}
                 true => return,
-                false => wanted.plan = Arc::new(plan),
+                false => next.plan = Arc::new(plan),
             }
-            wanted.established = Some(established);
+            next.established = Some(established);
         }
         self.0.wake();
         // The run that follows looks at everything. Late is told by the thread's own look.
@@ -115,14 +115,14 @@ impl HostWatch {
     }
 
     /// Finds out who changes these, and nobody else.
-    pub(crate) fn want_culprits(&self, resources: BTreeSet<ResourceId>) {
-        lock(&self.0.wanted).culprits = Arc::new(resources);
+    pub(crate) fn find_culprits(&self, resources: BTreeSet<ResourceId>) {
+        lock(&self.0.desired).culprits = Arc::new(resources);
         self.0.wake();
     }
 
-    /// What was touched since the last call.
-    pub(crate) fn take(&self) -> Touched {
-        std::mem::take(&mut *lock(&self.0.touched))
+    /// What was suspected since the last call.
+    pub(crate) fn take(&self) -> SuspectedDrift {
+        std::mem::take(&mut *lock(&self.0.suspected))
     }
 
     /// What the node makes of it, to be shown.
@@ -134,7 +134,7 @@ impl HostWatch {
         }
     }
 
-    /// What is watched, and what fights.
+    /// What is watched, and what is contended.
     pub(crate) fn view(&self) -> WatchView {
         lock(&self.0.view).clone()
     }
@@ -148,34 +148,34 @@ impl WatchShared {
     }
 
     fn plan(&self) -> Arc<WatchPlan> {
-        lock(&self.wanted).plan.clone()
+        lock(&self.desired).plan.clone()
     }
 
-    /// Resources may have been changed.
-    fn touch(&self, resources: BTreeSet<ResourceId>) {
-        self.tell(Touched { resources, ..Touched::default() });
+    /// Resources were perhaps changed.
+    fn suspect(&self, resources: BTreeSet<ResourceId>) {
+        self.add(SuspectedDrift { resources, ..SuspectedDrift::default() });
     }
 
-    /// Resources may have been changed, as events were lost.
-    fn touch_unheard(&self, resources: BTreeSet<ResourceId>) {
-        self.tell(Touched { unheard: resources, ..Touched::default() });
+    /// Resources were perhaps changed: events were lost.
+    fn suspect_after_loss(&self, resources: BTreeSet<ResourceId>) {
+        self.add(SuspectedDrift { after_lost_events: resources, ..SuspectedDrift::default() });
     }
 
-    fn tell(&self, new: Touched) {
-        if new.resources.is_empty() && new.unheard.is_empty() {
+    fn add(&self, new: SuspectedDrift) {
+        if new.resources.is_empty() && new.after_lost_events.is_empty() {
             return;
         }
-        let mut touched = lock(&self.touched);
-        touched.resources.extend(new.resources);
-        touched.unheard.extend(new.unheard);
-        drop(touched);
-        self.daemon.touched();
+        let mut suspected = lock(&self.suspected);
+        suspected.resources.extend(new.resources);
+        suspected.after_lost_events.extend(new.after_lost_events);
+        drop(suspected);
+        self.daemon.suspect_drift();
     }
 
-    fn tell_culprits(&self, found: BTreeMap<ResourceId, CulpritFinding>) {
+    fn add_culprits(&self, found: BTreeMap<ResourceId, CulpritFinding>) {
         if !found.is_empty() {
-            lock(&self.touched).culprits.extend(found);
-            self.daemon.touched();
+            lock(&self.suspected).culprits.extend(found);
+            self.daemon.suspect_drift();
         }
     }
 

@@ -88,7 +88,7 @@ struct PathWatcher {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum WakeSource {
     /// Something else is to be watched.
-    Wanted,
+    PlanChanged,
     Mounts,
     Name,
     Paths,
@@ -99,7 +99,7 @@ impl WakeSource {
     /// How long it rests once it was heard.
     fn rest(self, culprits: &mut HeardInSecond, now: Instant) -> Duration {
         match self {
-            WakeSource::Wanted => Duration::ZERO,
+            WakeSource::PlanChanged => Duration::ZERO,
             WakeSource::Mounts | WakeSource::Name | WakeSource::Paths => GATHER,
             WakeSource::Culprits if culprits.once_more(now) <= CULPRITS_AT_ONCE => Duration::ZERO,
             WakeSource::Culprits => GATHER_CULPRITS,
@@ -136,30 +136,30 @@ impl PathWatcher {
                     return;
                 }
             };
-            self.take_wanted();
-            let mut touched = BTreeSet::new();
+            self.take_desired();
+            let mut suspects = BTreeSet::new();
             // Who wrote is asked first: the process may end at any moment.
             if woken.contains(&WakeSource::Culprits) {
                 self.culprits.drain();
             }
             if woken.contains(&WakeSource::Paths) {
-                self.take_events(&mut touched);
+                self.take_events(&mut suspects);
             }
             if woken.contains(&WakeSource::Mounts) {
-                self.plan.of_mounts(&mut touched);
-                self.rewatch.ask(self.now(), LONGEST_REWATCH);
+                self.plan.of_mounts(&mut suspects);
+                self.rewatch.request(self.now(), LONGEST_REWATCH);
             }
             if woken.contains(&WakeSource::Name) {
-                self.plan.of_name(&mut touched);
+                self.plan.of_name(&mut suspects);
             }
             if self.rewatch.due().is_some_and(|due| due <= self.now()) {
                 self.rewatch.done();
-                self.watch_all(&mut touched);
+                self.watch_all(&mut suspects);
             }
             if self.parameters_due.is_some_and(|due| due <= Instant::now()) {
-                self.read_parameters(&mut touched);
+                self.read_parameters(&mut suspects);
             }
-            self.shared.touch(touched);
+            self.shared.suspect(suspects);
         }
     }
 
@@ -175,7 +175,7 @@ impl PathWatcher {
         let rewatch = self.rewatch.due().map(|due| due.since(self.now()));
         let waits = self.rests.values().chain(&self.parameters_due).map(|at| at.duration_since(now));
         let limit = waits.chain(rewatch).min().map(timespec);
-        let mut fds = vec![(WakeSource::Wanted, PollFd::new(&self.shared.wake, PollFlags::IN))];
+        let mut fds = vec![(WakeSource::PlanChanged, PollFd::new(&self.shared.wake, PollFlags::IN))];
         // Readable they are always; what they tell is an exception.
         fds.extend(self.mounts.iter().map(|file| (WakeSource::Mounts, PollFd::new(file, PollFlags::PRI))));
         fds.extend(self.name.iter().map(|file| (WakeSource::Name, PollFd::new(file, PollFlags::PRI))));
@@ -199,23 +199,23 @@ impl PathWatcher {
     }
 
     /// Takes over what is to be watched now.
-    fn take_wanted(&mut self) {
+    fn take_desired(&mut self) {
         let mut counter = [0; 8];
         if rustix::io::read(&self.shared.wake, &mut counter).is_err() {
             return;
         }
         let (plan, established, culprits) = {
-            let mut wanted = lock(&self.shared.wanted);
-            (wanted.plan.clone(), wanted.established.take(), wanted.culprits.clone())
+            let mut next = lock(&self.shared.desired);
+            (next.plan.clone(), next.established.take(), next.culprits.clone())
         };
         if !Arc::ptr_eq(&plan, &self.plan) {
             self.establish(plan, established);
         } else if let Some(established) = established {
-            let mut touched = BTreeSet::new();
-            self.watch_all(&mut touched);
+            let mut suspects = BTreeSet::new();
+            self.watch_all(&mut suspects);
             // Who waits looks at everything next.
             if established.send(()).is_err() {
-                self.shared.touch(touched);
+                self.shared.suspect(suspects);
             }
         }
         self.culprits.follow(&culprits, &self.plan);
@@ -226,14 +226,14 @@ impl PathWatcher {
         let keep = self.shared.host.rooted();
         self.mounts = self.polled(MOUNTS, !keep && !self.plan.resources().is_empty());
         self.name = self.polled(NAME, !keep && self.plan.watches_name());
-        self.parameters.retain(|path, _| self.plan.parameters().any(|wanted| wanted == path));
-        let mut touched = BTreeSet::new();
+        self.parameters.retain(|path, _| self.plan.parameters().any(|known| known == path));
+        let mut suspects = BTreeSet::new();
         if !keep {
             let new: Vec<String> = self.plan.parameters().map(str::to_owned).collect();
             for path in new {
                 self.parameters.entry(path).or_insert(None);
             }
-            self.read_parameters(&mut touched);
+            self.read_parameters(&mut suspects);
         }
         // A watch is only widened: one that is of less interest than it was is made anew.
         let lost_interest = |path: &str| match (before.interest(path), self.plan.interest(path)) {
@@ -243,10 +243,10 @@ impl PathWatcher {
         };
         let gone: Vec<String> = self.by_path.keys().filter(|path| lost_interest(path)).cloned().collect();
         gone.iter().for_each(|path| self.forget(path));
-        self.watch_all(&mut touched);
+        self.watch_all(&mut suspects);
         // Who waits looks at everything next; else it is looked at once more.
         if established.is_none_or(|established| established.send(()).is_err()) {
-            self.shared.touch(self.plan.resources().iter().cloned().collect_inserting());
+            self.shared.suspect(self.plan.resources().iter().cloned().collect_inserting());
         }
         let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let (plan, parameters) = (&self.plan, self.parameters.len());
@@ -262,7 +262,7 @@ impl PathWatcher {
     }
 
     /// Watches every directory of the plan that is there, as far as it is not watched.
-    fn watch_all(&mut self, touched: &mut BTreeSet<ResourceId>) {
+    fn watch_all(&mut self, suspects: &mut BTreeSet<ResourceId>) {
         let plan = self.plan.clone();
         self.unwatched = UnwatchedDirectories::default();
         if self.watch.is_none() && !plan.resources().is_empty() {
@@ -273,19 +273,19 @@ impl PathWatcher {
         }
         let mounts = self.shared.kinds.mounts_that_may_hang();
         for (path, interest) in plan.directories() {
-            self.watch_directory(path, interest, &mounts, touched);
+            self.watch_directory(path, interest, &mounts, suspects);
         }
         self.show_directories();
     }
 
     /// Watches a directory and those of the plan below it anew: another one may be at its path.
-    fn watch_tree(&mut self, path: &str, touched: &mut BTreeSet<ResourceId>) {
+    fn watch_tree(&mut self, path: &str, suspects: &mut BTreeSet<ResourceId>) {
         let plan = self.plan.clone();
-        plan.of_tree(path, touched);
+        plan.of_tree(path, suspects);
         let mounts = self.shared.kinds.mounts_that_may_hang();
         for path in plan.tree(path) {
             if let Some(interest) = plan.interest(path) {
-                self.watch_directory(path, interest, &mounts, touched);
+                self.watch_directory(path, interest, &mounts, suspects);
             }
         }
         self.show_directories();
@@ -305,7 +305,7 @@ impl PathWatcher {
         path: &str,
         interest: DirectoryInterest,
         mounts: &[KernelMount],
-        touched: &mut BTreeSet<ResourceId>,
+        suspects: &mut BTreeSet<ResourceId>,
     ) {
         let Some(watch) = &self.watch else { return self.unwatched.add(path) };
         // Opening a directory there may never end, and every other one would be watched no more.
@@ -318,12 +318,12 @@ impl PathWatcher {
             let why = format!("the agent watches at most {MAX_DIRECTORIES} directories");
             return self.unwatched.add_for(path, why);
         }
-        let told = match interest {
+        let events = match interest {
             DirectoryInterest::Contents => DirectoryEvents::Written,
             DirectoryInterest::Entries => DirectoryEvents::Entries,
         };
         let opened = self.shared.host.directory_to_watch(path);
-        match opened.and_then(|directory| watch.add(&directory, told)) {
+        match opened.and_then(|directory| watch.add(&directory, events)) {
             Ok(id) => {
                 self.unwatched.remove(path);
                 if self.by_path.get(path) == Some(&id) {
@@ -334,10 +334,10 @@ impl PathWatcher {
                 self.watches.entry(id).or_default().insert(path.to_owned());
                 self.by_path.insert(path.to_owned(), id);
                 self.culprits.replaced(path);
-                self.plan.of_tree(path, touched);
+                self.plan.of_tree(path, suspects);
             }
             // When it comes, the directory above tells.
-            Err(PathWatchError::Gone) => {
+            Err(PathWatchError::NoDirectory) => {
                 self.unwatched.remove(path);
                 self.forget(path);
             }
@@ -361,7 +361,7 @@ impl PathWatcher {
         }
     }
 
-    fn take_events(&mut self, touched: &mut BTreeSet<ResourceId>) {
+    fn take_events(&mut self, suspects: &mut BTreeSet<ResourceId>) {
         let mut events = BTreeSet::new();
         let mut overflow = false;
         let Some(watch) = &self.watch else { return };
@@ -369,12 +369,12 @@ impl PathWatcher {
             PathEvent::Overflow => overflow = true,
             PathEvent::Changed(id, name) => drop(events.insert((id, Some(name), false))),
             PathEvent::Replaced(id, name) => drop(events.insert((id, Some(name), true))),
-            PathEvent::Gone(id) => drop(events.insert((id, None, true))),
+            PathEvent::DirectoryRemoved(id) => drop(events.insert((id, None, true))),
         });
         if overflow || drained.is_err() {
-            // Directories that were replaced unheard are watched anew.
-            self.rewatch.ask(self.now(), LONGEST_REWATCH);
-            self.shared.touch_unheard(self.plan.resources().iter().cloned().collect_inserting());
+            // Directories that were replaced without an event are watched anew.
+            self.rewatch.request(self.now(), LONGEST_REWATCH);
+            self.shared.suspect_after_loss(self.plan.resources().iter().cloned().collect_inserting());
         }
         let plan = self.plan.clone();
         for (id, name, replaced) in events {
@@ -382,26 +382,26 @@ impl PathWatcher {
             for path in paths {
                 let Some(name) = &name else {
                     self.forget(&path);
-                    self.watch_tree(&path, touched);
+                    self.watch_tree(&path, suspects);
                     continue;
                 };
-                plan.of_entry(&path, name, touched);
+                plan.of_entry(&path, name, suspects);
                 let entry = format!("{path}/{name}");
                 if replaced && plan.interest(&entry).is_some() {
-                    self.watch_tree(&entry, touched);
+                    self.watch_tree(&entry, suspects);
                 }
             }
         }
     }
 
     /// Looks at the kernel's parameters; what is another value than before may have been changed.
-    fn read_parameters(&mut self, touched: &mut BTreeSet<ResourceId>) {
+    fn read_parameters(&mut self, suspects: &mut BTreeSet<ResourceId>) {
         self.parameters_due = (!self.parameters.is_empty()).then(|| Instant::now() + READ_PARAMETERS);
         for (path, before) in &mut self.parameters {
             let now = std::fs::read(path).ok();
             if *before != now {
                 *before = now;
-                self.plan.of_parameter(path, touched);
+                self.plan.of_parameter(path, suspects);
             }
         }
     }

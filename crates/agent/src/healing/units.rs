@@ -37,11 +37,11 @@ impl UnitListener {
             self.wait_for_units();
             let ended = self.shared.host.systemd().watch().and_then(|watch| {
                 // What was not heard of until now is looked at.
-                let mut unheard = BTreeSet::new();
-                self.shared.plan().of_units(&mut unheard);
+                let mut missed = BTreeSet::new();
+                self.shared.plan().of_units(&mut missed);
                 match failures {
-                    0 => self.shared.touch(unheard),
-                    _ => self.shared.touch_unheard(unheard),
+                    0 => self.shared.suspect(missed),
+                    _ => self.shared.suspect_after_loss(missed),
                 }
                 self.shared.show(|view| view.units_problem = None);
                 failures = 0;
@@ -59,9 +59,9 @@ impl UnitListener {
 
     /// Waits until some unit is of interest.
     fn wait_for_units(&self) {
-        let wanted = lock(&self.shared.wanted);
-        let none = |wanted: &mut super::WantedWatch| wanted.plan.units().next().is_none();
-        drop(self.shared.changed.wait_while(wanted, none).unwrap_or_else(PoisonError::into_inner));
+        let desired = lock(&self.shared.desired);
+        let none = |desired: &mut super::DesiredWatch| desired.plan.units().next().is_none();
+        drop(self.shared.changed.wait_while(desired, none).unwrap_or_else(PoisonError::into_inner));
     }
 
     /// Hears what becomes of units until none is of interest.
@@ -72,19 +72,19 @@ impl UnitListener {
             if self.plan.units().next().is_none() {
                 return Ok(());
             }
-            let mut touched = BTreeSet::new();
+            let mut suspects = BTreeSet::new();
             match watch.next_event(LISTEN)? {
                 Some(UnitEvent::State(unit)) => {
                     self.follow();
-                    self.plan.of_unit(&unit, &mut touched);
+                    self.plan.of_unit(&unit, &mut suspects);
                     for name in self.names.get(&unit).into_iter().flatten() {
-                        self.plan.of_unit(name, &mut touched);
+                        self.plan.of_unit(name, &mut suspects);
                     }
                 }
-                Some(UnitEvent::Files) => self.plan.of_units(&mut touched),
+                Some(UnitEvent::Files) => self.plan.of_units(&mut suspects),
                 None => {}
             }
-            self.shared.touch(touched);
+            self.shared.suspect(suspects);
         }
     }
 

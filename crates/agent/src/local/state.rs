@@ -117,7 +117,7 @@ impl SharedLocalState {
         });
     }
 
-    /// A run over what other hands changed came to this. Nobody follows it.
+    /// A run over what was changed out of band came to this. Nobody follows it.
     pub(crate) fn healed(&self, view: LastRunView) {
         if let Err(error) = view.write(&self.directory) {
             tracing::warn!(%error, "what was put right cannot be kept for `muster-agent status`");

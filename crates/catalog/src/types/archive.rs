@@ -5,6 +5,7 @@ use std::collections::BTreeMap;
 use lang::Value;
 use model::{Digest, Fields};
 
+use super::download::{CA, HEADERS};
 use super::{
     COMMAND_TIMEOUT_SECS, DownloadFrom, Ensure, GROUP, MODE, OWNER, Ownership, ResourceSubject, STATE, Spec,
     StateSpec,
@@ -45,18 +46,8 @@ pub(super) static TYPE: ResourceType = ResourceType {
             "where the archive is; it is fetched as by `download`, and again when a file has to be put right",
         ),
         Attribute::new("sha256", FieldKind::Sha256, "", "the SHA-256 of the archive at `url`"),
-        Attribute::new(
-            "headers",
-            FieldKind::Texts,
-            "",
-            "headers of the request, sent to the host of `url` alone; they are shown nowhere",
-        ),
-        Attribute::new(
-            "ca_file",
-            FieldKind::Path,
-            super::download::CA_FILE,
-            "the certificates of the CAs that are believed, in PEM",
-        ),
+        HEADERS,
+        CA,
         Attribute::new(
             "strip",
             FieldKind::Int(0, MAX_STRIP),
@@ -110,7 +101,7 @@ pub struct ArchiveSpec {
     pub only: Vec<String>,
     /// Globs of what is not.
     pub exclude: Vec<String>,
-    /// Wanted ownership: the mode is that of the directories.
+    /// Declared ownership: the mode is that of the directories.
     pub ownership: Ownership,
     /// The mode of the files.
     pub file_mode: Option<u32>,

@@ -4,7 +4,10 @@ use std::collections::BTreeMap;
 
 use lang::Value;
 
-use super::{Ensure, FSTAB, FileSpec, HOSTNAME, HOSTS, RepositoryPaths, Spec, cron, sudo, sysctl, unit};
+use super::{
+    FSTAB, FileClaim, HOSTNAME, HOSTS, PathRole, RepositoryPaths, ResourcePath, Spec, cron, sudo, sysctl,
+    unit,
+};
 use crate::schema::{is_absent, literal};
 
 /// What a resource claims of a file.
@@ -56,6 +59,7 @@ pub fn declared_claims(
         "ini" => edits("a key"),
         "json" => edits("a value"),
         "ssh_key" => edits("a key"),
+        "host" if given(&["path"]) => edits("an entry"),
         "host" => part(HOSTS, "an entry"),
         "mount" => part(FSTAB, "an entry"),
         "sysctl" if given(&["path"]) => edits("a parameter"),
@@ -65,39 +69,21 @@ pub fn declared_claims(
 }
 
 impl Spec {
-    /// What it claims.
+    /// What it claims. A file in a user's home, which is known on the node alone, is none of it.
     pub fn path_claims(&self) -> Vec<PathClaim> {
-        let part = |path: &str, what| vec![PathClaim::Part { path: path.to_owned(), what }];
-        let whole = |path: &str| vec![PathClaim::Whole(path.to_owned())];
-        match self {
-            Spec::File(FileSpec { content: None, ensure: Ensure::Present, .. }) => Vec::new(),
-            Spec::File(spec) => whole(&spec.path),
-            Spec::Directory(spec) => whole(&spec.path),
-            Spec::Tree(spec) => whole(&spec.path),
-            Spec::Archive(spec) => whole(&spec.path),
-            Spec::Download(spec) => whole(&spec.path),
-            Spec::Symlink(spec) => whole(&spec.path),
-            Spec::Sudo(spec) => whole(&spec.path),
-            Spec::Unit(spec) => spec.files.values().map(|file| PathClaim::Whole(file.path.clone())).collect(),
-            Spec::Line(spec) => part(&spec.path, "a line"),
-            Spec::Block(spec) => part(&spec.file.path, "a block"),
-            Spec::Ini(spec) => part(&spec.file.path, "a key"),
-            Spec::Json(spec) => part(&spec.file.path, "a value"),
-            Spec::Host(_) => part(HOSTS, "an entry"),
-            Spec::Mount(_) => part(FSTAB, "an entry"),
-            Spec::Sysctl(spec) => part(&spec.path, "a parameter"),
-            Spec::Repository(spec) => {
-                let files = repository_files(&spec.name, spec.priority.is_some());
-                files.into_iter().map(PathClaim::Whole).collect()
+        let claim = |path: ResourcePath<'_>| match path.role {
+            PathRole::Written { claim: Some(FileClaim::Whole), .. } | PathRole::Directory(_) => {
+                Some(PathClaim::Whole(path.path.into_owned()))
             }
-            Spec::Hostname(_) => whole(HOSTNAME),
-            Spec::Exec(_)
-            | Spec::Custom(_)
-            | Spec::Package(_)
-            | Spec::User(_)
-            | Spec::Group(_)
-            | Spec::SshKey(_) => Vec::new(),
-        }
+            PathRole::Written { claim: Some(FileClaim::Part(what)), .. } => {
+                Some(PathClaim::Part { path: path.path.into_owned(), what })
+            }
+            PathRole::Written { claim: None, .. }
+            | PathRole::Contents
+            | PathRole::Watched
+            | PathRole::Probed => None,
+        };
+        self.paths(&|_| None).filter_map(claim).collect()
     }
 }
 

@@ -70,7 +70,7 @@ pub struct DirectorySpec {
     pub path: String,
     /// Present or absent (only an empty directory is ever removed unless `recurse`).
     pub ensure: Ensure,
-    /// Wanted ownership.
+    /// Declared ownership.
     pub ownership: Ownership,
     /// `state: absent` removes what is inside too.
     pub recurse: bool,
@@ -87,7 +87,7 @@ pub struct TreeSpec {
     pub ensure: Ensure,
     /// The files by their paths below the directory.
     pub files: BTreeMap<String, FileRef>,
-    /// Wanted ownership: the mode is that of the directories.
+    /// Declared ownership: the mode is that of the directories.
     pub ownership: Ownership,
     /// The mode of the files.
     pub file_mode: Option<u32>,

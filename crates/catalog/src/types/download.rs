@@ -12,7 +12,21 @@ use crate::schema::{
 };
 
 /// Where Debian keeps the certificates of the CAs that a machine believes.
-pub(super) const CA_FILE: &str = "/etc/ssl/certs/ca-certificates.crt";
+const CA_FILE: &str = "/etc/ssl/certs/ca-certificates.crt";
+/// The headers of a request.
+pub(super) const HEADERS: Attribute = Attribute::new(
+    "headers",
+    FieldKind::Texts,
+    "",
+    "headers of the request, sent to the host of `url` alone; they are shown nowhere",
+);
+/// Whom a request believes.
+pub(super) const CA: Attribute = Attribute::new(
+    "ca_file",
+    FieldKind::Path,
+    CA_FILE,
+    "the certificates of the CAs that are believed, in PEM",
+);
 
 /// The declaration.
 pub(super) static TYPE: ResourceType = ResourceType {
@@ -30,18 +44,8 @@ pub(super) static TYPE: ResourceType = ResourceType {
             "where it is; `https://`, or `http://`, which the SHA-256 makes safe",
         ),
         Attribute::required("sha256", FieldKind::Sha256, "the SHA-256 of its bytes"),
-        Attribute::new(
-            "headers",
-            FieldKind::Texts,
-            "",
-            "headers of the request, sent to the host of `url` alone; they are shown nowhere",
-        ),
-        Attribute::new(
-            "ca_file",
-            FieldKind::Path,
-            CA_FILE,
-            "the certificates of the CAs that are believed, in PEM",
-        ),
+        HEADERS,
+        CA,
         MODE,
         OWNER,
         GROUP,
@@ -99,7 +103,7 @@ pub struct DownloadSpec {
     pub from: DownloadFrom,
     /// The SHA-256 of its bytes.
     pub digest: Digest,
-    /// Wanted ownership.
+    /// Declared ownership.
     pub ownership: Ownership,
 }
 

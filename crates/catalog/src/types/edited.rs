@@ -28,7 +28,7 @@ pub struct EditedFile {
     pub path: String,
     /// It is made when it is missing; where the part is to be absent, it goes when nothing is left in it.
     pub create: bool,
-    /// Wanted ownership of the file.
+    /// Declared ownership of the file.
     pub ownership: Ownership,
     /// Command that must succeed on the new file before it becomes visible.
     pub validate: Option<CommandLine>,

@@ -66,9 +66,9 @@ pub struct FileSpec {
     pub path: String,
     /// Present or absent.
     pub ensure: Ensure,
-    /// Wanted bytes; `None` leaves the content as it is (the file is made empty if missing).
+    /// Declared bytes; `None` leaves the content as it is (the file is made empty if missing).
     pub content: Option<FileContent>,
-    /// Wanted ownership.
+    /// Declared ownership.
     pub ownership: Ownership,
     /// Command that must succeed on the new bytes before they become visible; `%s`
     /// stands for the temporary file's path.

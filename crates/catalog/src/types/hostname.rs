@@ -18,6 +18,8 @@ const MAX_LABEL: usize = 63;
 
 /// The file with the name that the host gets at boot.
 pub const HOSTNAME: &str = "/etc/hostname";
+/// What the host's name for people is kept in, among others.
+pub const MACHINE_INFO: &str = "/etc/machine-info";
 
 /// The declaration.
 pub(super) static TYPE: ResourceType = ResourceType {

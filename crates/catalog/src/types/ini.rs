@@ -6,9 +6,7 @@ use lang::Value;
 use model::Fields;
 
 use super::edited::{CREATE, VALIDATE};
-use super::{
-    EditedFile, Ensure, FILE_TIMEOUT_SECS, GROUP, MODE, OWNER, ResourceSubject, STATE, Spec, StateSpec,
-};
+use super::{EditedFile, Ensure, FILE_TIMEOUT_SECS, GROUP, MODE, OWNER, STATE, Spec, StateSpec};
 use crate::module::OnRemove::{Delete, Keep, Restore};
 use crate::schema::{
     Attribute, AttributeProblem, FieldKind, Manages, ResourceAttributes, ResourceType, Short, is_absent,
@@ -104,12 +102,8 @@ impl StateSpec for IniSpec {
         fields
     }
 
-    fn needs(&self) -> Vec<&str> {
-        vec![&self.file.path]
-    }
-
-    fn after(&self) -> Vec<ResourceSubject<'_>> {
-        self.file.ownership.accounts()
+    fn edited_file(&self) -> Option<&EditedFile> {
+        Some(&self.file)
     }
 }
 

@@ -70,7 +70,7 @@ pub struct LineSpec {
     pub after: Option<String>,
     /// Make the file when it is missing; otherwise that is a failure.
     pub create: bool,
-    /// Wanted ownership.
+    /// Declared ownership.
     pub ownership: Ownership,
     /// Command that must succeed on the new file before it becomes visible.
     pub validate: Option<CommandLine>,

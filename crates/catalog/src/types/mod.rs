@@ -23,6 +23,7 @@ mod json;
 mod line;
 mod mount;
 mod package;
+mod paths;
 mod repository;
 mod service;
 mod ssh_key;
@@ -48,12 +49,15 @@ pub use exec::ExecSpec;
 pub use file::FileSpec;
 pub use group::GroupSpec;
 pub use host::{HOSTS, HostSpec};
-pub use hostname::{HOSTNAME, HostnameSpec};
+pub use hostname::{HOSTNAME, HostnameSpec, MACHINE_INFO};
 pub use ini::{IniSpec, IniValue};
 pub use json::JsonSpec;
 pub use line::LineSpec;
 pub use mount::{FSTAB, MountSpec, MountState};
 pub use package::{CACHE_VALID, LOCK_TIMEOUT, PackageSpec, TransactionOptions, WantedPackage};
+pub use paths::{
+    ACCOUNT_FILES, BelowDirectory, FileClaim, PACKAGE_DATABASE, PathRole, ResourcePath, WrittenContent,
+};
 pub use repository::{RepositoryPaths, RepositorySigner, RepositorySpec};
 pub use ssh_key::{AuthorizedKey, SshKeySpec};
 pub use sudo::SudoSpec;
@@ -155,14 +159,19 @@ pub trait StateSpec {
     /// What is declared of it, as texts by the names of its attributes; nothing that is left as it is.
     fn declared(&self) -> Fields;
 
+    /// The text file of which it is a part.
+    fn edited_file(&self) -> Option<&EditedFile> {
+        None
+    }
+
     /// Paths other than its own that must be right before it: the file that it edits, for one.
     fn needs(&self) -> Vec<&str> {
-        Vec::new()
+        self.edited_file().map(|file| file.path.as_str()).into_iter().collect()
     }
 
     /// Other things that must be right before it, where they are declared: its user, its package.
     fn after(&self) -> Vec<ResourceSubject<'_>> {
-        Vec::new()
+        self.edited_file().map(|file| file.ownership.accounts()).unwrap_or_default()
     }
 
     /// Types of which every resource comes before it.

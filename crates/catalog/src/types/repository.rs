@@ -120,8 +120,8 @@ pub enum RepositorySigner {
     KeyFile(String),
     /// Nobody, and that is accepted.
     Nobody,
-    /// It is absent.
-    Gone,
+    /// The repository is declared absent, so nobody has to sign it.
+    NotNeeded,
 }
 
 impl StateSpec for RepositorySpec {
@@ -144,7 +144,7 @@ impl StateSpec for RepositorySpec {
         let (key, signed_by) = match &self.signer {
             RepositorySigner::Key(content) => (key_field(content), String::new()),
             RepositorySigner::KeyFile(path) => (String::new(), path.clone()),
-            RepositorySigner::Nobody | RepositorySigner::Gone => Default::default(),
+            RepositorySigner::Nobody | RepositorySigner::NotNeeded => Default::default(),
         };
         fields.extend([("key".to_owned(), key), ("signed_by".to_owned(), signed_by)]);
         fields
@@ -153,7 +153,7 @@ impl StateSpec for RepositorySpec {
     fn needs(&self) -> Vec<&str> {
         match &self.signer {
             RepositorySigner::KeyFile(path) => vec![path],
-            RepositorySigner::Key(_) | RepositorySigner::Nobody | RepositorySigner::Gone => Vec::new(),
+            RepositorySigner::Key(_) | RepositorySigner::Nobody | RepositorySigner::NotNeeded => Vec::new(),
         }
     }
 }
@@ -241,7 +241,7 @@ fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
         None => given.content()?,
     };
     let signer = match (key, given.text("signed_by")) {
-        _ if ensure == Ensure::Absent => RepositorySigner::Gone,
+        _ if ensure == Ensure::Absent => RepositorySigner::NotNeeded,
         (Some(key), _) => RepositorySigner::Key(key),
         (None, Some(path)) => RepositorySigner::KeyFile(path),
         (None, None) => RepositorySigner::Nobody,

@@ -27,7 +27,7 @@ pub enum RunScope {
     All,
     /// Those that have one of these tags.
     Tags(BTreeSet<String>),
-    /// Exactly these: what other hands may have changed.
+    /// Exactly these: what was perhaps changed out of band.
     Resources(BTreeSet<ResourceId>),
 }
 

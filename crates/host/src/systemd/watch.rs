@@ -1,4 +1,4 @@
-//! [`UnitWatch`]: units that change by themselves, or by other hands.
+//! [`UnitWatch`]: units that change by themselves, or out of band.
 
 use std::time::Duration;
 

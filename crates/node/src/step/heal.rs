@@ -1,8 +1,8 @@
-//! Healing: partial runs over what was changed by other hands, between the full ones (CNV-7).
+//! Healing: partial runs over what was changed out of band, between the full ones (CNV-7).
 //!
 //! ```text
-//! Touched -> Healing -> Run(over what is due) -> Ran: a fact if there is news
-//!                    -> WatchCulprits, Append(Contended) when what fights is another
+//! SuspectedDrift -> Healing -> Run(over what is due) -> Ran: a fact if there is news
+//!                           -> WatchCulprits, Append(Contended) when another resource or culprit is contended
 //! ```
 //!
 //! Nothing is healed while the host is paused, while a release is being adopted, and before the first full
@@ -14,7 +14,7 @@ use model::{Contention, RunReport, Timestamp};
 
 use super::runs::RunUnderWay;
 use super::{Node, ReleaseChange, inputs_digest};
-use crate::healing::{HealingNews, Touched};
+use crate::healing::{ReportDecision, SuspectedDrift};
 use crate::io::NodeEffect;
 
 impl Node {
@@ -28,9 +28,9 @@ impl Node {
         self.healing.scans()
     }
 
-    pub(super) fn on_touched(&mut self, touched: Touched, now: Timestamp) {
+    pub(super) fn on_suspected_drift(&mut self, drift: SuspectedDrift, now: Timestamp) {
         let interval = self.interval();
-        self.healing.touched(touched, now, interval);
+        self.healing.suspect(drift, now, interval);
     }
 
     /// Whether a run over suspects may begin.
@@ -63,30 +63,25 @@ impl Node {
 
     pub(super) fn on_healed(&mut self, report: &RunReport, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         let interval = self.interval();
-        if self.healing.ended(report, now, interval) == HealingNews::Report {
+        if self.healing.ended(report, now, interval) == ReportDecision::Report {
             self.append(FactBody::Run(report.clone()), now, effects);
         }
     }
 
-    /// Says what something else changes again and again, when that is another than was told last.
-    pub(super) fn tell_contentions(&mut self, now: Timestamp, effects: &mut Vec<NodeEffect>) {
+    /// Says what something else changes again and again, when that is another than was reported last.
+    pub(super) fn report_contentions(&mut self, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         let interval = self.interval();
-        let wanted = self.healing.wanted_culprits();
-        if wanted != self.culprits_wanted {
-            self.culprits_wanted.clone_from(&wanted);
-            effects.push(NodeEffect::WatchCulprits(wanted));
+        let culprits = self.healing.culprits_to_find();
+        if culprits != self.culprits_to_find {
+            self.culprits_to_find.clone_from(&culprits);
+            effects.push(NodeEffect::WatchCulprits(culprits));
         }
         self.contended = self.healing.contentions(now, interval);
-        let Some(news) = self.contentions_told.news(&self.contended, now) else { return };
+        let Some(news) = self.reported_contentions.news(&self.contended, now) else { return };
         for new in news.into_iter().take(MAX_CONTENTIONS) {
-            effects.push(NodeEffect::Warn(format!(
-                "{} is changed again and again (put right {} times); by: {}",
-                new.resource,
-                new.corrections,
-                new.culprit_text()
-            )));
+            effects.push(NodeEffect::Warn(new.text(now)));
         }
-        self.contentions_told.told(&self.contended, now);
+        self.reported_contentions.reported(&self.contended, now);
         let more = self.contended.len().saturating_sub(MAX_CONTENTIONS);
         let more = u32::try_from(more).unwrap_or(u32::MAX);
         let resources = self.contended.iter().take(MAX_CONTENTIONS).cloned().collect();

@@ -1,4 +1,4 @@
-//! Runs: one at a time, of the whole held set, of what has a tag, or of what was changed by other hands.
+//! Runs: one at a time, of the whole held set, of what has a tag, or of what was changed out of band.
 //!
 //! ```text
 //! due, or somebody asks -> Run(order) -> Ran(report), RunFailed
@@ -32,7 +32,7 @@ pub(super) enum RunUnderWay {
     },
     /// Of what has one of the tags asked for; the request that it carries out.
     ByTags(RequestNumbers),
-    /// Of what may have been changed by other hands.
+    /// Of what were perhaps changed out of band.
     Healing,
 }
 

@@ -25,7 +25,7 @@ use model::{Digest, Edit, Fields, PathState};
 
 use self::tar::{TarKind, TarReader};
 use crate::download;
-use crate::provider::{ChangeTurn, StateProvider};
+use crate::provider::{ChangeTurn, StateChange, StateProvider};
 use crate::tree::{FileTree, TreeChange, TreeLook};
 use crate::{KeepBytesError, Kinds};
 
@@ -71,13 +71,8 @@ impl StateProvider for ArchiveSpec {
         archive::desired(self, remembered(kinds, self)?.as_ref(), now)
     }
 
-    fn set(
-        &self,
-        kinds: &Kinds,
-        now: Option<&Fields>,
-        to: Option<&Fields>,
-        timeout: Duration,
-    ) -> Result<Option<String>, JobFailure> {
+    fn set(&self, kinds: &Kinds, change: StateChange<'_>) -> Result<Option<String>, JobFailure> {
+        let StateChange { now, to, timeout } = change;
         let nothing = Fields::new();
         let now = now.unwrap_or(&nothing);
         let mut change = TreeChange::new(kinds, FileTree::of_archive(self));

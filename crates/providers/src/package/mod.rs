@@ -20,7 +20,6 @@ mod together;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::Duration;
 
 use catalog::types::{PackageSpec, WantedPackage};
 use converge::JobFailure;
@@ -31,7 +30,7 @@ use self::database::PackageCache;
 use self::refresh::Offers;
 pub(crate) use self::together::{Aim, PackageWish};
 use crate::Kinds;
-use crate::provider::{ChangeTurn, StateProvider};
+use crate::provider::{ChangeTurn, StateChange, StateProvider};
 
 /// The programs of the package manager, by absolute path of the machine.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -112,13 +111,8 @@ impl StateProvider for PackageSpec {
         package::desired(self, now, offered.as_deref())
     }
 
-    fn set(
-        &self,
-        kinds: &Kinds,
-        _: Option<&Fields>,
-        to: Option<&Fields>,
-        timeout: Duration,
-    ) -> Result<Option<String>, JobFailure> {
+    fn set(&self, kinds: &Kinds, change: StateChange<'_>) -> Result<Option<String>, JobFailure> {
+        let StateChange { to, timeout, .. } = change;
         let wish = PackageWish { spec: self, aim: Aim::State(to) };
         kinds.transact(&[wish], timeout).pop().map_or(Ok(None), |result| result.map(|applied| applied.output))
     }

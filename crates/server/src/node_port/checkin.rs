@@ -21,12 +21,19 @@ pub(super) const MAX_WAIT: Duration = Duration::from_secs(60);
 /// answer: an idle node then costs no memory here.
 const KEEP_OPEN: Duration = Duration::from_secs(45);
 
+/// The answer to a check-in, and what becomes of the connection that it came on.
+pub(crate) struct CheckInReply {
+    pub(crate) answer: Answer,
+    /// The node's next contact is further away than [`KEEP_OPEN`], and nothing is under way.
+    pub(crate) closes_connection: bool,
+}
+
 pub(crate) async fn check_in(
     plane: &Arc<ControlPlane>,
     caller: &CallingNode,
     mut request: CheckIn,
     wait: Duration,
-) -> Result<(Answer, bool), Problem> {
+) -> Result<CheckInReply, Problem> {
     ready(plane)?;
     // A link outlives the removal of its node for a moment.
     if !plane.index.get(&caller.id).is_some_and(|slot| Arc::ptr_eq(&slot, &caller.slot)) {
@@ -37,10 +44,10 @@ pub(crate) async fn check_in(
     keep_seen(plane, caller, &mut request).await?;
     let incarnation = request.incarnation.clone();
     let mut heads = plane.heads.subscribe();
-    let (mut step, newly_requested) = take_step(plane, caller, request.clone());
+    let TakenStep { mut step, stream_newly_requested } = take_step(plane, caller, request.clone());
     let acked = persist(plane, caller, incarnation, &mut step).await?;
     plane.metrics.checked_in(begun.elapsed());
-    if step.unchanged && !newly_requested && wait > Duration::ZERO {
+    if step.unchanged && !stream_newly_requested && wait > Duration::ZERO {
         let quiet = CheckIn { facts: Vec::new(), traits: None, ..request };
         step = long_poll(plane, caller, quiet, wait, &mut heads).await;
     }
@@ -48,8 +55,8 @@ pub(crate) async fn check_in(
     step.answer.same_cause = plane.index.others_failing(&caller.slot.lock().node.summary.failures);
     complete(plane, &mut step).await?;
     let far = Duration::from_secs(step.answer.next_checkin_secs) > KEEP_OPEN;
-    let idle = far && step.unchanged && wait.is_zero();
-    Ok((step.answer, idle))
+    let closes_connection = far && step.unchanged && wait.is_zero();
+    Ok(CheckInReply { answer: step.answer, closes_connection })
 }
 
 /// What depends on the signed artifacts waits until they are loaded (WIR-4).
@@ -81,26 +88,32 @@ async fn keep_seen(
     .await
 }
 
-/// The step, and whether it says to the node for the first time that work waits (SYN-10).
-fn take_step(plane: &ControlPlane, caller: &CallingNode, request: CheckIn) -> (Step, bool) {
+/// A step of a node's state.
+struct TakenStep {
+    step: Step,
+    /// The step is the first that asks the node for a stream, as work waits (SYN-10).
+    stream_newly_requested: bool,
+}
+
+fn take_step(plane: &ControlPlane, caller: &CallingNode, request: CheckIn) -> TakenStep {
     let heads = plane.heads();
-    let (step, newly_requested, was_late) = {
+    let (taken, was_late) = {
         let mut entry = caller.slot.lock();
         entry.dirty = true;
         let late = |seen| contact_of(seen, entry.node.promised, now()) != Contact::Online;
         let was_late = entry.node.last_seen.is_none_or(late);
         let step = entry.node.check_in(request, &heads, now());
         let notified = entry.work_notified == Some(entry.work_head);
-        let newly_requested = step.answer.stream_requested && !notified;
-        if newly_requested {
+        let stream_newly_requested = step.answer.stream_requested && !notified;
+        if stream_newly_requested {
             entry.work_notified = Some(entry.work_head);
         }
-        (step, newly_requested, was_late)
+        (TakenStep { step, stream_newly_requested }, was_late)
     };
     if was_late {
         plane.work.online(&caller.id);
     }
-    (step, newly_requested)
+    taken
 }
 
 /// Waits until there is something to say, or the wait is over.
@@ -115,8 +128,8 @@ async fn long_poll(
     tokio::pin!(deadline);
     loop {
         let woken = caller.slot.wake.notified();
-        let (step, newly_requested) = take_step(plane, caller, request.clone());
-        if !step.unchanged || newly_requested {
+        let TakenStep { step, stream_newly_requested } = take_step(plane, caller, request.clone());
+        if !step.unchanged || stream_newly_requested {
             return step;
         }
         tokio::select! {

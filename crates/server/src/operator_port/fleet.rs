@@ -105,10 +105,7 @@ fn paused(pause: &Pause) -> String {
 
 /// What is changed again and again, and by whom: the newest of them.
 fn contended(contended: &[Contention]) -> String {
-    let text = contended.first().map(|one| {
-        let (resource, culprit) = (model::text::printable(&one.resource), one.culprit_text());
-        format!("{resource} is changed again and again by: {}", model::text::printable(&culprit))
-    });
+    let text = contended.first().map(|newest| model::text::printable(&newest.summary()).into_owned());
     let more = contended.len().saturating_sub(1);
     let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
     format!("{}{more}", text.unwrap_or_default())

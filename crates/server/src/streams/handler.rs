@@ -163,7 +163,7 @@ impl LinkHandler for PlaneLinkHandler {
             return None;
         }
         match node_port::check_in(&self.plane, &self.caller, *request, Duration::ZERO).await {
-            Ok((answer, _)) => Some(Frame::Answer(Box::new(answer))),
+            Ok(reply) => Some(Frame::Answer(Box::new(reply.answer))),
             Err(problem) => {
                 // The agent waits for the answer as long as for any, then tries again.
                 tracing::info!(node = %self.caller.id, code = problem.code, "a check-in on a link is refused");
