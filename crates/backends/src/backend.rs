@@ -125,8 +125,8 @@ pub struct OperationRequest {
 /// How far a deletion is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Deleted {
-    /// The object is gone.
-    Gone,
+    /// The object is removed.
+    Removed,
     /// There was none.
     Absent,
     /// It is going: finalizers are pending.

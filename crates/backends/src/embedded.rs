@@ -92,7 +92,7 @@ impl Backend for Embedded {
         }
         self.bytes = self.bytes.saturating_sub(old.spec.len() as u64);
         self.objects.remove(key);
-        Ok(Deleted::Gone)
+        Ok(Deleted::Removed)
     }
 
     fn assign_uid(&mut self, key: &ObjectKey, uid: &str) {

@@ -88,7 +88,7 @@ fn an_object_is_changed_where_it_stands_and_its_neighbours_stay() {
     assert!(!stage.path("app").exists());
     stage.settle();
     assert_eq!(stage.said(), ["a=1", "b=2", "c=1"]);
-    assert_eq!(stage.folder.delete(&app("a"), &Expect::Anything).unwrap(), Deleted::Gone);
+    assert_eq!(stage.folder.delete(&app("a"), &Expect::Anything).unwrap(), Deleted::Removed);
     stage.settle();
     assert_eq!(stage.said(), ["b=2", "c=1"]);
     assert!(std::fs::read_to_string(stage.path("deep/er/all.yaml")).unwrap().ends_with(rest));

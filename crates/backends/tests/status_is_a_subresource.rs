@@ -50,7 +50,7 @@ fn each_object_of_a_file_has_its_own() {
     stage.write("all.yaml.status.json", r#"{"b":2}"#);
     stage.settle();
     assert_eq!(status(&mut stage, "b").unwrap(), r#"{"b":2}"#);
-    assert_eq!(stage.folder.delete(&app("b"), &Expect::Anything).unwrap(), Deleted::Gone);
+    assert_eq!(stage.folder.delete(&app("b"), &Expect::Anything).unwrap(), Deleted::Removed);
     let beside = ["all.yaml.status.json", "all.yaml.app._.b.status.json"];
     assert!(!beside.iter().any(|path| stage.path(path).exists()), "they go with their object");
 }

@@ -292,7 +292,7 @@ impl WriteRecords {
                 }
                 (ObjectState::Deleted { uid }, _) => {
                     let gone = Tombstone { name: RecordKey::of(key), rev, uid: (&**uid).into() };
-                    changes.put(Side::Feed, key, rev, false, &SetRecord::Gone(gone), &[])?;
+                    changes.put(Side::Feed, key, rev, false, &SetRecord::Tombstone(gone), &[])?;
                 }
                 // The check of the write lets no such change through.
                 (ObjectState::Live { .. }, None) => {}

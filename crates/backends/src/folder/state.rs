@@ -224,7 +224,7 @@ impl FolderState {
         for operation in names::operations(&old.path, key, old.alone) {
             write::remove(&self.path, &root, &operation)?;
         }
-        Ok(Deleted::Gone)
+        Ok(Deleted::Removed)
     }
 
     fn write(

@@ -122,7 +122,7 @@ fn preconditions_hold(subject: &mut dyn Subject) -> Outcome {
     ensure(conflicts(delete(Expect::Version("other".into()))), "another version holds")?;
     ensure(conflicts(delete(Expect::Absent)), "absent holds though it is there")?;
     let gone = delete(Expect::Version(version)).map_err(said)?;
-    ensure(gone == Deleted::Gone, "it is not gone")?;
+    ensure(gone == Deleted::Removed, "it is not gone")?;
     let again = delete(Expect::Anything).map_err(said)?;
     ensure(again == Deleted::Absent, "it is deleted twice")?;
     subject.settle();

@@ -217,7 +217,22 @@ impl Spec {
             Spec::Archive(spec) => Some((&spec.path, spec.ensure)),
             Spec::Symlink(spec) => Some((&spec.path, spec.ensure)),
             Spec::Line(spec) => Some((&spec.path, spec.ensure)),
-            _ => None,
+            Spec::Exec(_)
+            | Spec::Custom(_)
+            | Spec::Host(_)
+            | Spec::Repository(_)
+            | Spec::Package(_)
+            | Spec::User(_)
+            | Spec::Group(_)
+            | Spec::SshKey(_)
+            | Spec::Unit(_)
+            | Spec::Sudo(_)
+            | Spec::Sysctl(_)
+            | Spec::Mount(_)
+            | Spec::Hostname(_)
+            | Spec::Block(_)
+            | Spec::Ini(_)
+            | Spec::Json(_) => None,
         }
     }
 

@@ -31,7 +31,7 @@ pub(super) enum SetRecord<'a> {
     Put(Put<'a>),
     /// The tombstone of an object of ours.
     #[serde(rename = "gone", borrow)]
-    Gone(Tombstone<'a>),
+    Tombstone(Tombstone<'a>),
     /// An object of the replica is no more.
     #[serde(rename = "taken", borrow)]
     Taken(RecordKey<'a>),

@@ -62,7 +62,7 @@ impl Replay {
                 let entry = IndexEntry { at, live: true, rev: put.rev };
                 self.put(record::side(put.ours), key, entry, ObjectState::Live { stub, born: put.born });
             }
-            SetRecord::Gone(gone) => {
+            SetRecord::Tombstone(gone) => {
                 let entry = IndexEntry { at, live: false, rev: gone.rev };
                 self.put(
                     Side::Feed,
