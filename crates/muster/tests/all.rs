@@ -1,6 +1,7 @@
 //! Every test file of this crate in one program, which builds much faster than one each.
 //! `cargo xtask tidy` finds a file that is missing here. One file: `cargo test -p muster --test all FILE::`.
 
+mod a_failed_start_founds_no_fleet;
 mod a_stock_python_client_works;
 mod cli_errors;
 mod diff_groups;
