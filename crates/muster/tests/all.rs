@@ -22,3 +22,4 @@ mod tasks_run_once_for_real;
 mod the_tutorial_works;
 mod tokens_are_minted_offline;
 mod verbs_ask_a_control_plane;
+mod work_follows_a_publish;
