@@ -1,8 +1,10 @@
 //! Commands that people are told to type: with the options that this process was called with, so that
 //! they act on the same host.
 
-use std::path::Path;
+use std::path::PathBuf;
 use std::sync::OnceLock;
+
+use model::text::shell_word;
 
 use crate::machine::MachineOptions;
 
@@ -11,8 +13,10 @@ static OPTIONS: OnceLock<String> = OnceLock::new();
 
 /// Remembers how this process was called. Before it, commands carry no options.
 pub fn remember(options: &MachineOptions) {
-    let option = |name: &str, dir: &Option<std::path::PathBuf>| {
-        dir.as_deref().map(|dir| format!(" --{name} {}", quoted(dir))).unwrap_or_default()
+    let option = |name: &str, dir: &Option<PathBuf>| {
+        dir.as_deref()
+            .map(|dir| format!(" --{name} {}", shell_word(&dir.display().to_string())))
+            .unwrap_or_default()
     };
     let typed = option("state", &options.state) + &option("root", &options.root);
     // The first call counts: a process is called once.
@@ -34,25 +38,4 @@ pub fn start_daemon() -> String {
 
 fn options() -> &'static str {
     OPTIONS.get().map_or("", String::as_str)
-}
-
-/// A path as a shell reads it.
-fn quoted(path: &Path) -> String {
-    let text = path.display().to_string();
-    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@,%".contains(c);
-    match !text.is_empty() && text.chars().all(plain) {
-        true => text,
-        false => format!("'{}'", text.replace('\'', "'\\''")),
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_path_is_typed_as_one_word() {
-        assert_eq!(quoted(Path::new("/srv/web-1")), "/srv/web-1");
-        assert_eq!(quoted(Path::new("/srv/my host's")), "'/srv/my host'\\''s'");
-    }
 }

@@ -63,9 +63,10 @@ Ends with 1 when nothing is held back. The same from the control plane:
   muster object resync NODE --approve-deletions";
 
 const APPLY_AFTER: &str = "\
-Asks the daemon for a run now, whatever its interval, and prints what it came to. The run is on the
-release that is held: the control plane is not asked for a newer one (`muster node run` does that,
-or SIGHUP to the daemon). A run that is under way ends first. Ends with 3 when resources failed, with 5 when the host is paused.
+Asks the daemon for a run now, whatever its interval, and prints what it came to. The run is on
+the release that is held: the control plane is not asked for a newer one, as `muster node run`
+and SIGHUP to the daemon do. A run that is under way ends first. Ends with 3 when resources
+failed, with 5 when the host is paused.
 
 A run by tag leaves all other resources as they are: it neither looks at them nor removes what
 left the set, and it does not count as the run that is due. What it changes is reported.

@@ -14,8 +14,8 @@ use crate::publish::PublishError;
 use crate::screen::{Screen, plural};
 
 const AFTER: &str = "\
-Works offline. Ends with 1 when there are mistakes. A group that no node is in is no mistake, and is
-named as a warning.
+Works offline. Ends with 1 when there are mistakes. A group that no node is in is no mistake,
+and is named as a warning.
 
 Examples:
   muster check

@@ -21,7 +21,7 @@ use crate::bind::parents;
 use crate::kinds::exec::command_text;
 use crate::kinds::{Applied, Checked};
 use crate::ledger::MAX_KEPT;
-use crate::{BoundResource, LedgerEntry, Prior, ResourceId};
+use crate::{BoundResource, LedgerEntry, Prior, ResourceId, ResourceSubject};
 
 /// What is to be known when an apply comes back.
 #[derive(Debug, Default)]
@@ -150,8 +150,12 @@ impl Run {
         let named = resource.depends_on.iter().chain(&resource.after);
         let named = named.into_iter().find(|id| self.desired.index.get(*id).is_some_and(unable)).cloned();
         let things = resource.after_things();
-        let is_needed = |(m, slot): &(usize, usize)| {
-            self.resource(*m, *slot).subject().is_some_and(|subject| things.contains(&subject))
+        let paths: BTreeSet<&str> =
+            resource.path().into_iter().flat_map(parents).chain(resource.needs()).collect_inserting();
+        let is_needed = |(m, slot): &(usize, usize)| match self.resource(*m, *slot).subject() {
+            Some(ResourceSubject::Path(path)) => paths.contains(path),
+            Some(subject) => things.contains(&subject),
+            None => false,
         };
         let implied = || {
             let mut slots = self.desired.index.iter().filter(|(_, at)| unable(at) && is_needed(at));
