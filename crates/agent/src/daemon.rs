@@ -336,7 +336,7 @@ impl Daemon {
                 }
                 NodeInput::Answered(answer) => {
                     self.checking_in = false;
-                    self.note_answered(&answer.same_cause);
+                    self.note_answered(answer);
                     if answer.stream_requested {
                         self.sync.links.requested();
                     }

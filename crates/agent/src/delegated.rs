@@ -22,6 +22,8 @@ use model::work::Delegation;
 pub struct Delegations {
     /// Changes with every adoption.
     pub number: u64,
+    /// The release's number; 0 when none is held.
+    pub seq: u64,
     /// What may be asked for; nothing while a release is being adopted.
     pub delegations: Arc<[Delegation]>,
     /// Which operations on objects; none while a release is being adopted.

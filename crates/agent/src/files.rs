@@ -15,6 +15,7 @@ use providers::{Kinds, TouchedFile};
 use serde::{Deserialize, Serialize};
 
 use crate::clock::now;
+use crate::invocation::command;
 use crate::render::{self, chain};
 use crate::runner::Runner;
 use crate::state::{Durable, StateError};
@@ -410,8 +411,9 @@ impl RestoredVersion {
             }
             AfterRestore::PutBack { by } => format!(
                 "the agent puts back what {} declares, within seconds where it watches the file; to keep this \
-                 version, pause the host first (muster-agent pause) and have it declared",
-                names(by)
+                 version, pause the host first ({}) and have it declared",
+                names(by),
+                command("pause --reason TEXT")
             ),
             AfterRestore::AfterPause { by, pause } => format!(
                 "this host is paused {}; the first run after it puts back what {} declares",

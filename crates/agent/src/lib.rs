@@ -1,7 +1,7 @@
 //! `muster-agent`: the node's shell around [`node`] and [`converge`].
 //!
 //! ```text
-//! clock render identity service local::messages          no state of their own
+//! clock invocation render identity service local::messages          no state of their own
 //!   versions <- state <- storage <- release              what is durable; who writes; what is held
 //!     session <- dialing                                 requests and streams
 //!       events                                           the way to the daemon
@@ -34,6 +34,7 @@ pub mod fetch;
 pub mod files;
 pub mod healing;
 pub mod identity;
+pub mod invocation;
 mod job_outcomes;
 pub mod join;
 pub mod local;

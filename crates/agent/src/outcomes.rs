@@ -145,6 +145,8 @@ impl LastRunView {
             .collect_inserting();
         for known in &mut view.resources {
             if let Some(new) = looked_at.get(known.resource.as_str()) {
+                // The counts are of what is so now: a failure that was put right is none any more.
+                recount(&mut view.counts, known.action, new.action);
                 known.clone_from(new);
             }
         }
@@ -204,6 +206,28 @@ impl LastRunView {
     pub fn read(state: &Path) -> Option<LastRunView> {
         let bytes = spool::atomic::read_file(&state.join(FILE), MAX_FILE).ok()??;
         serde_json::from_slice(&bytes).ok()
+    }
+}
+
+/// Counts a resource by what was done now instead of what was done before.
+fn recount(counts: &mut RunCounts, before: Option<Action>, now: Option<Action>) {
+    if let Some(count) = count_of(counts, before) {
+        *count = count.saturating_sub(1);
+    }
+    if let Some(count) = count_of(counts, now) {
+        *count = count.saturating_add(1);
+    }
+}
+
+/// The count that an action belongs to.
+fn count_of(counts: &mut RunCounts, action: Option<Action>) -> Option<&mut u32> {
+    match action? {
+        Action::Ok => Some(&mut counts.ok),
+        Action::Changed | Action::Deleted => Some(&mut counts.changed),
+        Action::Failed => Some(&mut counts.failed),
+        Action::Skipped => Some(&mut counts.skipped),
+        Action::WouldChange | Action::Unknown => Some(&mut counts.would_change),
+        Action::Restored | Action::Ignored => None,
     }
 }
 
@@ -274,6 +298,20 @@ mod tests {
             view = Some(next);
         }
         assert_eq!(seen, [(1, Some(1)), (1, Some(1)), (3, Some(1)), (3, Some(1)), (5, Some(1))]);
+    }
+
+    #[test]
+    fn a_failure_that_was_put_right_is_not_counted() {
+        let failing = RunCounts { modules: 1, ok: 4, failed: 1, ..RunCounts::default() };
+        let full = LastRunView::after(None, &report(1, failing), ran(Action::Failed));
+        let partial = RunReport {
+            partial: Some(model::report::PartialRun::Resources(1)),
+            ..report(2, RunCounts { changed: 1, ..RunCounts::default() })
+        };
+        let healed = LastRunView::after(Some(&full), &partial, ran(Action::Changed));
+        assert_eq!(healed.counts, RunCounts { changed: 1, failed: 0, ..failing });
+        let broken = LastRunView::after(Some(&healed), &partial, ran(Action::Failed));
+        assert_eq!(broken.counts, failing);
     }
 
     #[test]

@@ -94,6 +94,7 @@ impl ReleaseTerms {
         });
         Delegations {
             number: 0,
+            seq: adoption.seq,
             delegations: delegations.into(),
             sync: self.sync.clone().map(Arc::new),
             newest: adoption.floor.newest_signature,

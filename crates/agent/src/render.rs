@@ -1,12 +1,16 @@
 //! How the agent speaks to people: errors with causes, reports, plans, times.
 
+use std::collections::BTreeMap;
 use std::fmt::Write;
 
 use model::delta::render_edit;
 use model::report::PartialRun;
 pub use model::text::chain;
-use model::{Action, Pause, RunReport, Timestamp};
+use model::{Action, Pause, ResourceReport, RunReport, Timestamp};
 use node::RebootOutlook;
+
+/// The most skipped resources that a report names; of more, as many for each reason.
+const NAMED_SKIPPED: usize = 5;
 
 /// What was done about a resource, in a word or two.
 pub fn word(action: Option<Action>) -> &'static str {
@@ -48,7 +52,9 @@ pub fn report(report: &RunReport) -> String {
     if let Some(paused) = &report.paused {
         let _ = writeln!(out, "PAUSED since {}, so it only observed: {}", paused.since, paused.reason);
     }
-    for item in &report.items {
+    let skipped = report.items.iter().filter(|item| item.action == Action::Skipped);
+    let named = skipped.clone().count() <= NAMED_SKIPPED;
+    for item in report.items.iter().filter(|item| named || item.action != Action::Skipped) {
         let word = word(Some(item.action));
         // Writing to a String cannot fail.
         let _ = match &item.edit {
@@ -62,6 +68,9 @@ pub fn report(report: &RunReport) -> String {
             let _ = writeln!(out, "    {}", reason.replace('\n', "\n    "));
         }
     }
+    if !named {
+        skipped_by_reason(&mut out, skipped);
+    }
     let counts = &report.counts;
     let _ = match &report.partial {
         Some(PartialRun::Tags(tags)) => writeln!(out, "only resources tagged {}", tags.join(" or ")),
@@ -73,8 +82,13 @@ pub fn report(report: &RunReport) -> String {
     }
     let _ = write!(
         out,
-        "{} modules: {} ok, {} changed, {} failed, {} skipped",
-        counts.modules, counts.ok, counts.changed, counts.failed, counts.skipped
+        "{} {}: {} ok, {} changed, {} failed, {} skipped",
+        counts.modules,
+        if counts.modules == 1 { "module" } else { "modules" },
+        counts.ok,
+        counts.changed,
+        counts.failed,
+        counts.skipped
     );
     if counts.would_change > 0 {
         let _ = write!(out, ", {} would change", counts.would_change);
@@ -83,7 +97,79 @@ pub fn report(report: &RunReport) -> String {
     out
 }
 
+/// What was skipped, one line for each reason.
+fn skipped_by_reason<'a>(out: &mut String, skipped: impl Iterator<Item = &'a ResourceReport>) {
+    let mut reasons: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+    for item in skipped {
+        let reason = item.reason.as_deref().unwrap_or("no reason is known");
+        reasons.entry(reason).or_default().push(&item.resource);
+    }
+    for (reason, names) in reasons {
+        let first = names.iter().take(NAMED_SKIPPED).copied().collect::<Vec<_>>().join(", ");
+        let more = match names.len().saturating_sub(NAMED_SKIPPED) {
+            0 => String::new(),
+            more => format!(" and {more} more"),
+        };
+        let _ = writeln!(out, "  {} skipped: {reason}\n    {first}{more}", names.len());
+    }
+}
+
 /// That others fail for the same cause.
 pub(crate) fn same_cause(others: u32) -> String {
     format!("same cause on {others} {}", if others == 1 { "other" } else { "others" })
+}
+
+#[cfg(test)]
+mod tests {
+    use model::{Digest, RunCounts};
+
+    use super::*;
+
+    fn skipping(reasons: &[&str]) -> RunReport {
+        let item = |(n, reason): (usize, &&str)| ResourceReport {
+            resource: format!("m/package:{n}"),
+            action: Action::Skipped,
+            edit: None,
+            reason: Some((*reason).to_owned()),
+            cause: None,
+            duration_ms: 0,
+        };
+        RunReport {
+            started: Timestamp(0),
+            duration_ms: 7,
+            seq: 3,
+            root: Digest::ZERO,
+            intended: false,
+            paused: None,
+            partial: None,
+            unknown_tags: vec![],
+            counts: RunCounts { modules: 1, skipped: 7, ..RunCounts::default() },
+            items: reasons.iter().enumerate().map(item).collect(),
+        }
+    }
+
+    #[test]
+    fn many_skipped_resources_are_one_line_for_each_reason() {
+        let many = report(&skipping(&[
+            "rooted",
+            "rooted",
+            "rooted",
+            "rooted",
+            "rooted",
+            "rooted",
+            "when is false: x",
+        ]));
+        assert_eq!(
+            many,
+            "  6 skipped: rooted\n    m/package:0, m/package:1, m/package:2, m/package:3, m/package:4 and 1 more\n\
+             \x20 1 skipped: when is false: x\n    m/package:6\n\
+             1 module: 0 ok, 0 changed, 0 failed, 7 skipped; release 3, 7 ms\n"
+        );
+    }
+
+    #[test]
+    fn few_are_named() {
+        let few = report(&skipping(&["rooted"]));
+        assert!(few.starts_with("  m/package:0 (skipped)\n    rooted\n1 module: "), "{few}");
+    }
 }

@@ -79,9 +79,10 @@ pub enum StateError {
     /// The state is of an earlier version.
     #[error(
         "the state in {} was written by an earlier version, which this one cannot read; it is now in {}: \
-         join the fleet again (muster-agent join)",
+         join the fleet again ({})",
         path.display(),
-        aside.display()
+        aside.display(),
+        crate::invocation::command("join --token-file FILE")
     )]
     Earlier {
         /// The state directory.

@@ -12,6 +12,7 @@ use spool::{Disk, StateFile};
 use trust::token::TlsTermination;
 
 use crate::clock::now;
+use crate::invocation::{command, start_daemon};
 use crate::local::messages::DaemonView;
 use crate::outcomes::{LastRunView, ResourceOutcome};
 use crate::render::{self, when, word};
@@ -114,6 +115,17 @@ impl AgentStatusView {
         self
     }
 
+    /// The control plane answers, and has no release for this host.
+    pub fn is_unassigned(&self) -> bool {
+        let contact = self.daemon.as_ref().map(|daemon| &daemon.contact);
+        self.release.is_none() && contact.is_some_and(|contact| contact.unassigned)
+    }
+
+    /// The host's name.
+    pub fn hostname(&self) -> &model::Hostname {
+        &self.hostname
+    }
+
     /// Resources that failed in the last run.
     pub fn failed(&self) -> u32 {
         let counts = self.last_run.as_ref().map(|last| last.counts).or(self.last_counts);
@@ -124,6 +136,17 @@ impl AgentStatusView {
     pub fn text(&self, shown: ShownResources) -> String {
         StatusText { view: self, shown, now: now() }.to_string()
     }
+}
+
+/// What to do where no release names a host.
+pub(crate) const UNASSIGNED_NEXT: &str =
+    "where the fleet repo is, add an entry for it to nodes.yaml, then muster publish";
+
+/// Why a host has nothing to do.
+pub(crate) fn unassigned(hostname: &model::Hostname) -> String {
+    format!(
+        "the control plane answers, and no entry of what is published matches {hostname}: nothing is converged"
+    )
 }
 
 struct StatusText<'a> {
@@ -138,7 +161,8 @@ impl fmt::Display for StatusText<'_> {
         writeln!(f, "{} ({}) of fleet {}", view.hostname, view.node_id, view.fleet)?;
         if let Some(pause) = &view.paused {
             writeln!(f, "PAUSED         {}", render::pause(pause, self.now))?;
-            writeln!(f, "               nothing is changed on this host; to go on: muster-agent resume")?;
+            let resume = command("resume");
+            writeln!(f, "               nothing is changed on this host; to go on: {resume}")?;
         }
         if let Some(reboot) = view.daemon.as_ref().and_then(|daemon| daemon.reboot.as_ref()) {
             writeln!(f, "REBOOT         {}", render::reboot(reboot, self.now))?;
@@ -154,7 +178,7 @@ impl fmt::Display for StatusText<'_> {
             writeln!(f, "certificate    ends {}", when(ends, self.now))?;
         }
         match &view.release {
-            None => writeln!(f, "release        none yet: nothing is converged")?,
+            None => self.show_no_release(f)?,
             Some(release) => {
                 let (seq, channel, root) = (release.seq, &release.channel, release.root.short());
                 writeln!(
@@ -174,14 +198,26 @@ impl fmt::Display for StatusText<'_> {
 }
 
 impl StatusText<'_> {
+    /// A control plane that answered would have sent the release that has an entry for this host.
+    fn show_no_release(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.view.is_unassigned() {
+            false => writeln!(f, "release        none yet: nothing is converged"),
+            true => {
+                writeln!(f, "RELEASE        NONE: {}", unassigned(&self.view.hostname))?;
+                writeln!(f, "               next: {UNASSIGNED_NEXT}")
+            }
+        }
+    }
+
     fn show_daemon(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(daemon) = &self.view.daemon else {
             return writeln!(
                 f,
-                "daemon         does not run: nothing is kept as declared (systemctl start muster-agent)"
+                "daemon         does not run: nothing is kept as declared ({})",
+                start_daemon()
             );
         };
-        let since = when(daemon.since, self.now);
+        let (since, doctor) = (when(daemon.since, self.now), command("doctor"));
         writeln!(f, "daemon         runs since {since}, version {}, pid {}", daemon.version, daemon.pid)?;
         let contact = &daemon.contact;
         match (contact.answered, &contact.problem, contact.failed) {
@@ -191,12 +227,12 @@ impl StatusText<'_> {
                 writeln!(f, "contact        FAILED {failed}: {problem}")?;
                 let answered =
                     answered.map_or("never since the daemon began".to_owned(), |at| when(at, self.now));
-                writeln!(f, "               answered {answered}; next: muster-agent doctor")?;
+                writeln!(f, "               answered {answered}; next: {doctor}")?;
             }
             (None, None, _) => writeln!(f, "contact        none since the daemon began")?,
         }
         if let Some(beside) = contact.clock_beside() {
-            writeln!(f, "CLOCK          {beside} the control plane's; next: muster-agent doctor")?;
+            writeln!(f, "CLOCK          {beside} the control plane's; next: {doctor}")?;
         }
         if daemon.facts_waiting > 0 {
             writeln!(f, "facts          {} wait to be delivered", daemon.facts_waiting)?;
@@ -205,7 +241,7 @@ impl StatusText<'_> {
             writeln!(f, "watched        {}", watch.text())?;
             let limit = watch.limit.as_ref().map(|name| format!("the kernel's limit {name} is reached"));
             for problem in limit.iter().chain(&watch.problem).chain(&watch.units_problem) {
-                writeln!(f, "               {problem}; the interval still holds; next: muster-agent doctor")?;
+                writeln!(f, "               {problem}; the interval still holds; next: {doctor}")?;
             }
             for contention in &watch.contended {
                 writeln!(f, "CONTENDED      {}", contention.text(self.now))?;

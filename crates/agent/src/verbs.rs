@@ -13,14 +13,15 @@ use serde::Serialize;
 use trust::token::KeySource;
 
 use crate::files::{FileVersionError, OVERWRITE_UNKEPT};
+use crate::invocation::{command, start_daemon};
 use crate::join::{self, JoinError, JoinRequest};
-use crate::local::client::LocalClientError;
+use crate::local::client::{LocalClient, LocalClientError};
 use crate::local::messages::{FileRestoreRequest, RunLimit};
 use crate::local::{LocalProblem, LocalProblemCode};
 use crate::machine::{Machine, MachineOptions, OpenMachineError};
 use crate::render::chain;
 use crate::state::{StateDir, StateError};
-use crate::{daemon, identity, service};
+use crate::{daemon, identity, invocation, service};
 
 pub use local::run_once;
 
@@ -62,8 +63,10 @@ Ends with 1 when nothing is held back. The same from the control plane:
   muster object resync NODE --approve-deletions";
 
 const APPLY_AFTER: &str = "\
-Asks the daemon for a run now, whatever its interval, and prints what it came to. A run that is
-under way ends first. Ends with 3 when resources failed, with 5 when the host is paused.
+Asks the daemon for a run now, whatever its interval, and prints what it came to. The run is on
+the release that is held: the control plane is not asked for a newer one, as `muster node run`
+and SIGHUP to the daemon do. A run that is under way ends first. Ends with 3 when resources
+failed, with 5 when the host is paused.
 
 A run by tag leaves all other resources as they are: it neither looks at them nor removes what
 left the set, and it does not count as the run that is due. What it changes is reported.
@@ -313,12 +316,13 @@ pub fn main(cli: Cli) -> ExitCode {
 
 fn carry_out(cli: Cli) -> Result<ExitCode, VerbFailure> {
     let options = cli.options;
+    invocation::remember(&options);
     match cli.verb {
         AgentVerb::Join { token, token_file, hostname } => {
             joined(&options, token, token_file, hostname, cli.json)
         }
         AgentVerb::Daemon => {
-            daemon::run(Machine::open(&options)?)?;
+            daemon::run(Machine::open(&options).map_err(|error| second_daemon(&options, error))?)?;
             Ok(ExitCode::SUCCESS)
         }
         AgentVerb::Apply { once, limit } => local::apply(&options, once, &limit.limit(), cli.json),
@@ -373,19 +377,39 @@ fn joined(
     let view = serde_json::json!({
         "nodeId": membership.node_id, "hostname": membership.hostname, "fleet": membership.trust.fleet,
     });
-    let option = |name: &str, dir: &Option<PathBuf>| {
-        dir.as_ref().map_or(String::new(), |dir| format!(" --{name} {}", dir.display()))
-    };
     let next = match service::runs(options) {
-        true => format!("{} runs it from now on: muster-agent status", service::SERVICE),
-        false => {
-            let (state, root) = (option("state", &options.state), option("root", &options.root));
-            format!("next: muster-agent{state}{root} daemon")
-        }
+        true => format!("{} runs it from now on: {}", service::SERVICE, command("status")),
+        false => format!("next: {}", command("daemon")),
     };
     let (fleet, hostname, id) = (&membership.trust.fleet, &membership.hostname, &membership.node_id);
     show(json, &view, || format!("joined fleet {fleet} as {hostname} ({id})\n{next}\n"))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// A daemon where one runs already.
+#[derive(Debug, thiserror::Error)]
+#[error("a daemon runs here already{}", pid.map(|pid| format!(", as process {pid}")).unwrap_or_default())]
+struct SecondDaemonError {
+    pid: Option<u32>,
+}
+
+/// Why a daemon cannot start: because another one answers, where that is so.
+fn second_daemon(options: &MachineOptions, error: OpenMachineError) -> VerbFailure {
+    match locked(&error) {
+        Some(pid) if LocalClient::find(options).is_ok() => SecondDaemonError { pid }.into(),
+        _ => error.into(),
+    }
+}
+
+/// Whether another process has the state directory, and which.
+fn locked(error: &OpenMachineError) -> Option<Option<u32>> {
+    match error {
+        OpenMachineError::State {
+            source: StateError::Spool { source: spool::SpoolError::Locked { pid, .. }, .. },
+            ..
+        } => Some(*pid),
+        _ => None,
+    }
 }
 
 #[derive(Debug, thiserror::Error)]
@@ -463,14 +487,12 @@ fn hint(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     }
     match error.downcast_ref() {
         Some(LocalClientError::NoDaemon(_)) => {
-            return Some(
-                "systemctl start muster-agent; for one run without it: muster-agent apply --once".to_owned(),
-            );
+            return Some(format!("{}; for one run without it: {}", start_daemon(), command("apply --once")));
         }
         Some(LocalClientError::Denied(_)) => return Some("run it with sudo".to_owned()),
         Some(LocalClientError::Refused(problem)) => return problem.next.clone(),
         Some(LocalClientError::Broke { .. }) => {
-            return Some("muster-agent doctor; journalctl -u muster-agent".to_owned());
+            return Some(format!("{}; journalctl -u muster-agent", command("doctor")));
         }
         None => {}
     }
@@ -480,16 +502,27 @@ fn hint(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     if let Some(LocalProblem { next, .. }) = error.downcast_ref() {
         return next.clone();
     }
+    if error.is::<SecondDaemonError>() {
+        return Some(format!("{} shows how it does; one daemon looks after a host", command("status")));
+    }
+    if let Some(StateError::NotJoined(_)) = error.downcast_ref() {
+        return Some(join_first());
+    }
     match error.downcast_ref() {
-        Some(OpenMachineError::State { source: StateError::NotJoined(_), .. }) => {
-            Some("join first: muster-agent join --token TOKEN (and the same --state and --root)".to_owned())
-        }
-        Some(OpenMachineError::State {
-            source: StateError::Spool { source: spool::SpoolError::Locked { .. }, .. },
-            ..
-        }) => Some("the daemon is running and its socket is not there; restart it".to_owned()),
+        Some(OpenMachineError::State { source: StateError::NotJoined(_), .. }) => Some(join_first()),
+        Some(error) if locked(error).is_some() => Some(
+            "that process does not answer on the agent's socket: another verb, which is done soon, or a daemon \
+             that starts or stops; try again, and if it stays so, restart the daemon"
+                .to_owned(),
+        ),
         _ => None,
     }
+}
+
+/// What to do on a host that has not joined.
+fn join_first() -> String {
+    let join = command("join --token-file FILE");
+    format!("join first: {join}; `muster token mint HOSTNAME` prints the token")
 }
 
 fn code_of(error: &(dyn std::error::Error + 'static)) -> u8 {

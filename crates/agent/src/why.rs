@@ -26,12 +26,14 @@ const MAX_SIMILAR: usize = 5;
 #[derive(Debug, thiserror::Error)]
 pub enum WhyError {
     /// There is none of this name, or more than one.
-    #[error("{}", unknown(name, similar))]
+    #[error("{}", unknown(name, similar, *more))]
     Unknown {
         /// What was asked for.
         name: String,
         /// What may have been meant.
         similar: Vec<String>,
+        /// How many more there are.
+        more: usize,
     },
     /// The set cannot be bound.
     #[error("the resources of this host are not known")]
@@ -41,11 +43,14 @@ pub enum WhyError {
     State(#[from] StateError),
 }
 
-fn unknown(name: &str, similar: &[String]) -> String {
+fn unknown(name: &str, similar: &[String], more: usize) -> String {
+    let others = if more > 0 { format!(" and {more} more") } else { String::new() };
     match similar {
         [] => format!("no resource of this host is called {name}"),
         [one] => format!("no resource of this host is called {name}; did you mean {one}?"),
-        several => format!("no one resource of this host is called {name}; there are {}", several.join(", ")),
+        several => {
+            format!("no one resource of this host is called {name}; there are {}{others}", several.join(", "))
+        }
     }
 }
 
@@ -233,8 +238,9 @@ fn find<'a>(desired: &'a Desired, name: &str) -> Result<FoundResource<'a>, WhyEr
         });
         similar.extend(near.map(str::to_owned));
     }
+    let more = similar.len().saturating_sub(MAX_SIMILAR);
     similar.truncate(MAX_SIMILAR);
-    Err(WhyError::Unknown { name: name.to_owned(), similar })
+    Err(WhyError::Unknown { name: name.to_owned(), similar, more })
 }
 
 fn module_of(durable: &Durable, adoption: &Adoption, name: &str) -> Result<Option<Module>, StateError> {
@@ -414,4 +420,22 @@ fn shown(value: &serde_json::Value) -> String {
     };
     let end = text.floor_char_boundary(MAX_SHOWN);
     if end < text.len() { format!("{}... ({} bytes)", &text[..end], text.len()) } else { text }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn candidates_that_are_left_out_are_counted() {
+        let unknown = |similar: &[&str], more| WhyError::Unknown {
+            name: "x".to_owned(),
+            similar: similar.iter().map(|name| (*name).to_owned()).collect(),
+            more,
+        };
+        let text = unknown(&["a/file:x", "b/file:x"], 7).to_string();
+        assert_eq!(text, "no one resource of this host is called x; there are a/file:x, b/file:x and 7 more");
+        let text = unknown(&["a/file:x", "b/file:x"], 0).to_string();
+        assert_eq!(text, "no one resource of this host is called x; there are a/file:x, b/file:x");
+    }
 }

@@ -191,7 +191,7 @@ pub fn start(setup: WorkSetup) -> Result<WorkHandle, StartWorkError> {
     let handle = WorkHandle { events: Arc::new(EventSender(events.clone())), drained: is_drained };
     let held = setup.delegations.held().clone();
     let at = at(&setup.signer, held.newest);
-    let (marks, restored) = restored(&setup, at)?;
+    let (marks, restored) = restored(&setup, held.seq, at)?;
     let (work, first) = WorkMachine::new(restored, at, &|asked| allows(&held, asked));
     let own = own(setup.storage.durable(), &setup.host);
     let view = setup.view.clone();
@@ -207,11 +207,12 @@ pub fn start(setup: WorkSetup) -> Result<WorkHandle, StartWorkError> {
 /// What is known of actions from before.
 fn restored(
     setup: &WorkSetup,
+    held_seq: u64,
     at: WorkTime,
 ) -> Result<(Journal<String, ActionMark>, RestoredWork), StartWorkError> {
     let (durable, actions) = (setup.storage.durable(), setup.sets.actions()?.into_iter());
     let orders = actions.map(|(id, content)| (id, order_of(&content))).collect();
-    let (mut restored, mut lost) = (RestoredWork { orders, ..RestoredWork::default() }, false);
+    let (mut restored, mut lost) = (RestoredWork { orders, held_seq, ..RestoredWork::default() }, false);
     let marks = durable.open_actions(|marks| {
         lost = true;
         restored.presume_begun(marks, at);
@@ -236,7 +237,12 @@ fn at(signer: &Signer, newest: Timestamp) -> WorkTime {
 }
 
 fn allows(held: &Delegations, asked: &Work) -> Result<WorkPermit<ActionJob>, ActionRefusal> {
-    let refused = |message: String| ActionRefusal { code: RefusalCode::NotDelegated, message };
+    let by = match held.seq {
+        0 => "this node holds no release".to_owned(),
+        seq => format!("this node holds release {seq}"),
+    };
+    let refused =
+        |why: String| ActionRefusal { code: RefusalCode::NotDelegated, message: format!("{why} ({by})") };
     if let Work::Operation { operation, object } = asked {
         catalog::sync::allows(held.sync.as_deref(), *operation, object)?;
         let permitted = ActionJob::Operation(*operation, object.key());
@@ -330,7 +336,8 @@ impl WorkThread {
             // Kept until what is judged is executed: no other release is adopted in between.
             let held = gate.held();
             if held.number != self.held.number {
-                self.inputs.push_front(std::mem::replace(&mut input, WorkInput::Delegations));
+                self.inputs
+                    .push_front(std::mem::replace(&mut input, WorkInput::Delegations { seq: held.seq }));
             }
             // Nothing is delegated while an adoption that failed halfway is not made good.
             self.held = held.clone();
@@ -352,6 +359,7 @@ impl WorkThread {
                 WorkEffect::Begin { id, mark } => self.begin(id, mark),
                 WorkEffect::Execute { id, permitted, timeout } => self.execute(id, permitted, timeout),
                 WorkEffect::Kill { id } => self.kill(id),
+                WorkEffect::CheckIn => self.setup.daemon.contact(),
                 WorkEffect::Say(fact) => self.say(fact),
                 WorkEffect::End { fact, mark } => self.end(fact, mark),
                 WorkEffect::Remember { id, mark } => self.remember(id, mark),

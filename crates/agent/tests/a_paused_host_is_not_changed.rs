@@ -25,7 +25,7 @@ fn runs_only_observe_until_it_is_resumed() {
     host.write("etc/motd", "by hand\n");
     let (code, refused) = printed(&host.agent(&["apply"]));
     assert_eq!(code, Some(5), "{refused}");
-    assert!(refused.contains("kernel debugging") && refused.contains("muster-agent resume"), "{refused}");
+    assert!(refused.contains("kernel debugging") && refused.contains(" resume ends the pause"), "{refused}");
     let (_, status) = printed(&host.agent(&["status"]));
     assert!(status.contains("PAUSED") && status.contains("kernel debugging"), "{status}");
     host.kill();

@@ -146,7 +146,8 @@ fn with_orders(state: &Path) {
     durable.adopt(&adoption).unwrap();
     let order = |number: u64| {
         let (task, work) = ("t".to_owned(), Work::Command { argv: command.clone() });
-        let order = Order { task, work, timeout_secs: 60, expires: now().plus(DAY), cancel: false };
+        let order =
+            Order { task, work, timeout_secs: 60, expires: now().plus(DAY), cancel: false, release: None };
         let (name, bytes) = (format!("t.{number}"), serde_json::to_vec(&order).unwrap());
         let content = Content { bytes: bytes.into(), trace: None, at: 0 };
         let stub = Stub { uid: name.as_str().into(), ..Stub::of(&content.bytes) };

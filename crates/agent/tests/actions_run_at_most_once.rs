@@ -28,7 +28,7 @@ fn delegations() -> Vec<Delegation> {
 
 fn order(work: Work) -> bytes::Bytes {
     let expires = Timestamp(agent::clock::now().0 + 3_600_000);
-    let order = Order { task: "t".to_owned(), work, timeout_secs: 60, expires, cancel: false };
+    let order = Order { task: "t".to_owned(), work, timeout_secs: 60, expires, cancel: false, release: None };
     serde_json::to_vec(&order).unwrap().into()
 }
 

@@ -43,7 +43,8 @@ fn a_host_that_has_not_joined_is_told_to() {
     command.arg("--state").arg(dir.path().join("none")).arg("doctor");
     let (code, text) = printed(&command.output().unwrap());
     assert_eq!(code, Some(1), "{text}");
-    assert!(text.contains("muster-agent join"), "{text}");
+    let next = format!("next: muster-agent --state {}/none join --token-file FILE", dir.path().display());
+    assert!(text.contains(&next), "{text}");
     assert!(!dir.path().join("none").exists(), "a look makes nothing");
 }
 

@@ -33,7 +33,7 @@ fn commands_are_skipped_unless_allowed() {
     let report = run_once(&machine, RunMode::Apply, RunScope::All).unwrap();
     assert_eq!((report.counts.changed, report.counts.skipped), (1, 1), "{report:#?}");
     let skipped = report.items.iter().find(|item| item.action == Action::Skipped).unwrap();
-    assert_eq!(skipped.reason.as_deref(), Some("rooted"));
+    assert_eq!(skipped.reason.as_deref(), Some("confined to a directory (--root)"));
     assert!(!root.join("ran").exists());
 }
 

@@ -78,7 +78,10 @@ fn a_tag_that_nothing_has_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let machine = machine(dir.path(), set());
     let error = run_once(&machine, RunMode::Apply, tags(&["loop"])).unwrap_err();
-    assert_eq!(error.to_string(), "no resource of this node has the tag `loop`; did you mean `loops`?");
+    assert_eq!(
+        error.to_string(),
+        "no resource of this node has the tag `loop`; did you mean `loops`?; there are loops"
+    );
 }
 
 #[test]

@@ -54,7 +54,7 @@ pub(super) async fn fill_synced(
     near: usize,
     modes: &[Mode],
 ) -> Result<Vec<BenchNode>, BenchError> {
-    let founded = posture::open(dir, "bench", now())?;
+    let founded = posture::open(dir, None, now())?;
     let store = Store::open(dir.join("muster.db"))?;
     store.found_fleet(FleetMeta { fleet: founded.trust.fleet.clone(), created: now() }).await?;
     let ca_pem = founded.node_ca.cert_pem().to_owned();

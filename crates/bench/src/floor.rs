@@ -28,7 +28,7 @@ pub(super) const KEY_FILE: &str = "floor.pub";
 /// Serves until killed; prints its address first.
 #[allow(clippy::print_stdout, reason = "the parent reads the address")]
 pub(super) async fn serve(dir: &Path) -> Result<(), BenchError> {
-    let founded = posture::open(dir, "bench", now())?;
+    let founded = posture::open(dir, None, now())?;
     let key: PublicKey = std::fs::read_to_string(dir.join(KEY_FILE))?.trim().parse()?;
     let names = vec!["127.0.0.1".to_owned()];
     let own = founded.node_ca.issue_server(&names, posture::random()?, now())?;

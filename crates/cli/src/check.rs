@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lang::Diagnostics;
-use resolve::{Fleet, Tree};
+use resolve::{Fleet, IdleGroup, Tree};
 use serde::Serialize;
 
 use crate::exit::Exit;
@@ -14,7 +14,8 @@ use crate::publish::PublishError;
 use crate::screen::{Screen, plural};
 
 const AFTER: &str = "\
-Works offline. Ends with 1 when there are mistakes.
+Works offline. Ends with 1 when there are mistakes. A group that no node is in is no mistake,
+and is named as a warning.
 
 Examples:
   muster check
@@ -39,6 +40,8 @@ struct Counted<'a> {
     modules: usize,
     channels: usize,
     diagnostics: [(); 0],
+    /// What is no mistake, and may be a slip of the pen.
+    warnings: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -90,16 +93,19 @@ pub fn run(args: &CheckArgs, screen: Screen) -> Result<Exit, Failure> {
                 modules: specialized.modules.len(),
                 channels: specialized.channels.len(),
                 diagnostics: [],
+                warnings: fleet.idle_groups().iter().map(IdleGroup::to_string).collect(),
             };
             Ok(screen.result(&counted, || {
-                let Counted { name, nodes, patterns, modules, channels, .. } = counted;
+                let Counted { name, nodes, patterns, modules, channels, .. } = &counted;
                 let counts = [
-                    plural(nodes, "named node"),
-                    plural(patterns, "pattern"),
-                    plural(modules, "module"),
-                    plural(channels, "channel"),
+                    plural(*nodes, "named node"),
+                    plural(*patterns, "pattern"),
+                    plural(*modules, "module"),
+                    plural(*channels, "channel"),
                 ];
-                format!("fleet {name} is right: {}\n", counts.join(", "))
+                let warnings: String =
+                    counted.warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
+                format!("{warnings}fleet {name} is right: {}\n", counts.join(", "))
             })?)
         }
         Err(diagnostics) => {

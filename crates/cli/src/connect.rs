@@ -6,6 +6,7 @@ use clap::Args;
 
 use crate::credentials::{self, OPERATOR_ENV};
 use crate::failure::Failure;
+use crate::next_step;
 use crate::operator::Operator;
 
 /// How the control plane is reached.
@@ -23,6 +24,7 @@ impl Connect {
     /// # Errors
     /// When there are none, or the control plane does not answer.
     pub async fn dial(&self) -> Result<Operator, Failure> {
+        next_step::remember(self.operator.as_deref());
         let (_, credentials) = credentials::operator(self.operator.as_deref())?;
         Ok(Operator::dial(&credentials).await?)
     }

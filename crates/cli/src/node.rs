@@ -1,7 +1,11 @@
 //! `muster node`: list, show, remove, run, facts.
 
 pub mod run;
+pub mod wait;
 
+use std::time::Duration;
+
+use catalog::duration;
 use clap::{Args, Subcommand};
 use model::Contention;
 use model::log::FactBody;
@@ -31,6 +35,7 @@ Examples:
   muster node facts web-1.example.com
   muster node run 'web-**' --yes      run now, not at the next contact
   muster node run 'web-**' --tags nginx,tls --yes
+  muster node run web-1.example.com --wait 2m     ends with 3 when it failed or is late
   muster node remove web-1.example.com";
 
 /// Arguments of `muster node`.
@@ -70,6 +75,9 @@ enum NodeVerb {
         /// Only resources with one of these tags, and what they notify
         #[arg(long, value_name = "TAG,...", value_delimiter = ',')]
         tags: Vec<String>,
+        /// Wait this long until they ran, and say what it came to [default: request it and end]
+        #[arg(long, value_name = "TIME", value_parser = duration::parse)]
+        wait: Option<u32>,
         /// Do not ask
         #[arg(long)]
         yes: bool,
@@ -126,8 +134,9 @@ pub async fn run(args: &NodeArgs, screen: Screen) -> Result<Exit, Failure> {
                 format!("{} is removed; the host keeps its state\n", removed.hostname)
             })?;
         }
-        NodeVerb::Run { pattern, tags, yes } => {
-            return run::request(&operator, pattern, tags, *yes, screen).await;
+        NodeVerb::Run { pattern, tags, wait, yes } => {
+            let wait = wait.map(|secs| Duration::from_secs(u64::from(secs)));
+            return run::request(&operator, pattern, tags, wait, *yes, screen).await;
         }
         NodeVerb::Facts { node, limit } => {
             let limit = usize::from(*limit).into();

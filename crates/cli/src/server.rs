@@ -1,6 +1,6 @@
 //! `muster server`: the control plane in this process.
 
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
 
 use clap::{Args, Subcommand};
@@ -8,7 +8,8 @@ use model::replication::{Bounds, LinkSettings};
 use net::notify::ServiceState;
 use serde::Serialize;
 use server::api::{self, LogLevel};
-use server::{Config, LogControl, Posture, RunningServer, ServerStartError, StreamConfig};
+use server::posture::FoundError;
+use server::{Config, FleetName, LogControl, Posture, RunningServer, ServerStartError, StreamConfig};
 use store::StoreError;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -50,11 +51,12 @@ pub struct ServerArgs {
     proxy_listen: Option<SocketAddr>,
     /// A name or address by which nodes reach this machine; the first is tried first
     /// [default: this machine's name, then 127.0.0.1]
-    #[arg(long = "name", value_name = "NAME")]
+    #[arg(long = "name", value_name = "NAME", value_parser = reachable)]
     names: Vec<String>,
-    /// The first part of the fleet's id, when one is founded
-    #[arg(long, value_name = "NAME", default_value = "fleet")]
-    fleet: String,
+    /// The first part of the fleet's id; a start on a fleet of another name is refused [default:
+    /// the fleet that is there, or "fleet" when one is founded]
+    #[arg(long, value_name = "NAME")]
+    fleet: Option<FleetName>,
     /// Connections of nodes at once, and as many of proxies
     #[arg(long, value_name = "COUNT", default_value_t = CONNECTIONS)]
     connections: usize,
@@ -99,6 +101,15 @@ enum Tell {
     },
 }
 
+/// A host name in lower case, as URLs of nodes have it, or an address.
+fn reachable(text: &str) -> Result<String, String> {
+    let name = text.to_lowercase();
+    match model::id::is_hostname(&name) || name.parse::<IpAddr>().is_ok() {
+        true => Ok(name),
+        false => Err("it is no host name and no address; write it without a scheme or a port".to_owned()),
+    }
+}
+
 /// A number within bounds.
 fn within(bounds: Bounds) -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(i64::from(bounds.min)..=i64::from(bounds.max))
@@ -136,6 +147,12 @@ impl UserError for ServerError {
             ),
             ServerError::Start(ServerStartError::Database { source: StoreError::InUse, .. }) => {
                 Some("one control plane at a time may use a directory; choose with --data".to_owned())
+            }
+            ServerError::Start(ServerStartError::Found(FoundError::OtherName { founded, .. })) => {
+                Some(format!(
+                    "a fleet keeps its name: leave out --fleet to serve {founded}, or found another fleet in \
+                     a directory of its own with --data"
+                ))
             }
             ServerError::Start(ServerStartError::Certificate { .. }) => {
                 Some("a --name is a host name or an address, without a port".to_owned())

@@ -17,7 +17,7 @@ fn set(tags: &[&str]) -> BTreeSet<String> {
 
 fn view(nodes: usize, tags: &[&str], too_old: usize) -> String {
     let too_old: Vec<Hostname> = (0..too_old).map(|n| format!("old-{n}").parse().unwrap()).collect();
-    RunRequestView { nodes, tags: set(tags), too_old }.text()
+    RunRequestView { nodes, tags: set(tags), too_old, awaited: None }.text()
 }
 
 #[test]

@@ -69,6 +69,32 @@ fn a_dependency_on_one_resource_of_another_module_skips_that_resource_alone() {
 }
 
 #[test]
+fn what_needs_something_that_a_confined_host_skips_is_skipped_where_it_fails() {
+    let exec = json!({"type": "exec", "name": "make", "attributes": {"command": ["make", "/b"]}});
+    let needs = |path: &str| file(path, &["exec:make"]);
+    let directory = json!({"type": "directory", "name": "/e", "depends_on": ["exec:make"]});
+    let set = set(json!([{"name": "m", "resources": [
+        exec, needs("/a"), needs("/b"), file("/c", &["/b"]), file("/d", &[]), directory, file("/e/f", &[]),
+    ]}]));
+    let mut host = Host { rooted: true, ..broken("/b") };
+    host.broken.extend(["/c".into(), "/d".into(), "/e".into(), "/e/f".into()]);
+    let report = apply(&mut host, &set);
+    assert_eq!(
+        lines(&report),
+        [
+            "m/exec:make skipped: rooted",
+            "m/file:/a changed",
+            "m/file:/b skipped: it needs m/exec:make, which is skipped on this host: /b: read-only",
+            "m/file:/c skipped: it needs m/file:/b, which is skipped on this host: /c: read-only",
+            "m/file:/d failed: /d: read-only",
+            "m/directory:/e skipped: it needs m/exec:make, which is skipped on this host: /e: read-only",
+            "m/file:/e/f skipped: it needs m/directory:/e, which is skipped on this host: /e/f: read-only",
+        ]
+    );
+    assert_eq!((report.counts.failed, report.counts.skipped), (1, 5));
+}
+
+#[test]
 fn order_never_skips() {
     let mut first = file("/a", &[]);
     first["before"] = json!(["/b"]);

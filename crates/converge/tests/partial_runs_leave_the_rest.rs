@@ -125,6 +125,6 @@ fn a_tag_that_nothing_has_is_refused() {
     let unknown = tags(&["acounts"]).check(&desired).unwrap_err();
     assert_eq!(
         unknown.to_string(),
-        "no resource of this node has the tag `acounts`; did you mean `accounts`?"
+        "no resource of this node has the tag `acounts`; did you mean `accounts`?; there are accounts, web"
     );
 }

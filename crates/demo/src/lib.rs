@@ -103,7 +103,7 @@ async fn start(dirs: &DemoDir) -> Result<RunningServer, ServerStartError> {
     let loopback = std::net::SocketAddr::from(([127, 0, 0, 1], 0));
     server::start(Config {
         dir: dirs.control(),
-        fleet: "demo".to_owned(),
+        fleet: "demo".parse().ok(),
         node_address: loopback,
         operator_address: loopback,
         names: vec!["127.0.0.1".to_owned()],

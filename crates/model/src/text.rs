@@ -42,6 +42,15 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// A text as one word of a shell: as it is where that is plain, else in single quotes.
+pub fn shell_word(text: &str) -> Cow<'_, str> {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@,%".contains(c);
+    match !text.is_empty() && text.chars().all(plain) {
+        true => Cow::Borrowed(text),
+        false => Cow::Owned(format!("'{}'", text.replace('\'', "'\\''"))),
+    }
+}
+
 fn is_control(c: char) -> bool {
     c.is_control() && c != '\n' && c != '\t'
 }
@@ -51,4 +60,16 @@ fn colour_at(text: &str) -> usize {
     let Some(rest) = text.strip_prefix("\u{1b}[") else { return 0 };
     let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
     if digits <= 3 && rest[digits..].starts_with('m') { digits + 3 } else { 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::shell_word;
+
+    #[test]
+    fn a_shell_reads_it_as_one_word() {
+        assert_eq!(shell_word("/srv/web-1"), "/srv/web-1");
+        assert_eq!(shell_word("/srv/my host's"), "'/srv/my host'\\''s'");
+        assert_eq!(shell_word(""), "''");
+    }
 }

@@ -92,6 +92,10 @@ pub struct Order {
     /// End it, if it runs; do not begin it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub cancel: bool,
+    /// The number of the release that the node is pointed to. A node that holds an older one, which
+    /// does not allow the work, adopts this one before it refuses.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub release: Option<u64>,
 }
 
 /// What is asked for.

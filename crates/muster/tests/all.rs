@@ -1,6 +1,7 @@
 //! Every test file of this crate in one program, which builds much faster than one each.
 //! `cargo xtask tidy` finds a file that is missing here. One file: `cargo test -p muster --test all FILE::`.
 
+mod a_failed_start_founds_no_fleet;
 mod a_stock_python_client_works;
 mod cli_errors;
 mod diff_groups;
@@ -10,6 +11,7 @@ mod help_explains_every_code;
 mod hosts_with_p256_keys_join;
 mod logs_are_json_when_asked;
 mod network_namespaces;
+mod next_steps_act_on_the_same_host;
 mod objects_are_applied_one_by_one;
 mod objects_survive_outages;
 mod pages_name_commands_that_exist;
@@ -21,3 +23,4 @@ mod tasks_run_once_for_real;
 mod the_tutorial_works;
 mod tokens_are_minted_offline;
 mod verbs_ask_a_control_plane;
+mod work_follows_a_publish;

@@ -57,6 +57,16 @@ fn what_is_tagged_runs_and_what_nothing_has_is_named() {
     assert!(shown.contains("(only counted, nope); no resource is tagged nope"), "{shown}");
     assert_eq!(host.read("etc/others"), others, "what has another tag did not run");
 
+    // What is waited for says what it came to.
+    let waited = server.muster(&["node", "run", "web-1", "--tags", "counted", "--wait", "30s"]);
+    assert_eq!((waited.status.code(), text(&waited.stdout)), (Some(0), "1 node(s) ran\n".to_owned()));
+    host.until_read("etc/counted", "run\nrun\nrun\n");
+    let waited = server.muster(&["node", "run", "web-1", "--tags", "typpo", "--wait", "30s"]);
+    assert_eq!(waited.status.code(), Some(3), "{waited:?}");
+    assert!(text(&waited.stdout).contains("no resource is tagged typpo on 1 of them"), "{waited:?}");
+    let waited = server.muster(&["node", "run", "web-1", "--wait", "30s"]);
+    assert_eq!((waited.status.code(), text(&waited.stdout)), (Some(0), "1 node(s) ran\n".to_owned()));
+
     // Where no resource has it nothing runs, and that is said.
     server.ok(&["node", "run", "web-1", "--tags", "typo"]);
     let run =
@@ -65,7 +75,16 @@ fn what_is_tagged_runs_and_what_nothing_has_is_named() {
 
     // While the host is away the request stands, and is carried out when it calls.
     assert!(daemon.end().success());
-    server.ok(&["node", "run", "web-1", "--tags", "counted"]);
+    let waited = server.muster(&["node", "run", "web-1", "--tags", "counted", "--wait", "1s"]);
+    assert_eq!(waited.status.code(), Some(3), "{waited:?}");
+    assert!(text(&waited.stdout).contains("1 node(s) did not confirm it within 1s: web-1"), "{waited:?}");
+    // The next step reaches the same control plane: credentials that were named are named there.
+    let copy = dir.join("copy.json");
+    std::fs::copy(server.dir.join("operator.json"), &copy).unwrap();
+    let copy = copy.to_str().unwrap();
+    let waited = server.muster(&["node", "run", "web-1", "--wait", "0s", "--operator", copy]);
+    let next = format!("next: muster node show web-1 --operator {copy};");
+    assert!(text(&waited.stdout).contains(&next), "{waited:?}");
     let shown = server.ok(&["node", "show", "web-1"]);
     assert!(shown.contains("requested for what is tagged counted; not confirmed yet"), "{shown}");
     let daemon = host.start();

@@ -286,11 +286,18 @@ impl Node {
             // What somebody asked for is a part of it.
             self.tags_due.clear();
             self.start_run(effects);
-        } else if !self.tags_due.is_empty() || (self.requests.wants_tagged() && self.pause.is_none()) {
+        } else if !self.tags_due.is_empty() || self.tagged_request_is_due() {
             self.start_run_by_tag(effects);
         } else if !self.reboot_what_is_due(now, effects) {
             self.heal_what_is_due(now, effects);
         }
+    }
+
+    /// Whether a run that an operator requests by tag may begin: not while the host is paused, and not
+    /// before a release that came with the request is held, whose tags it may mean.
+    fn tagged_request_is_due(&self) -> bool {
+        let settled = matches!(self.change, ReleaseChange::None);
+        self.requests.wants_tagged() && self.pause.is_none() && settled
     }
 
     fn on_traits(&mut self, observed: ObservedTraits, now: Timestamp, effects: &mut Vec<NodeEffect>) {

@@ -7,7 +7,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use common::{Bench, Release, START, answer, facts, observed, report, run_of};
+use common::{Bench, Release, START, answer, facts, observed, offering, report, run_of};
 use converge::RunScope;
 use model::exchange::Answer;
 use model::log::FactBody;
@@ -83,6 +83,31 @@ fn it_is_made_at_once_and_confirmed_until_that_was_heard() {
     assert_eq!(confirmed(&mut bench), (None, Some(5)));
     bench.give(NodeInput::Answered(Box::new(answer())));
     assert_eq!(confirmed(&mut bench), (None, None), "taken");
+}
+
+#[test]
+fn a_release_that_comes_with_the_request_is_held_first() {
+    let mut bench = bench();
+    let held = Release::new(1, START, &["a"]);
+    let next = Release::new(2, START, &["b"]);
+    let both =
+        Answer { tagged_run: requesting(5, &["new"]).tagged_run, ..offering(next.offer(Some(&held.set))) };
+    assert_eq!(run_of(&bench.exchange(both)), None, "release 1 may know no such tag");
+    bench.give(NodeInput::Fetched);
+    let effects = bench.give(NodeInput::Adopted(HeldSettings::default()));
+    let order = run_of(&effects).expect("a run begins");
+    assert_eq!((order.seq, &order.requested_tags), (2, &set(&["new"])));
+}
+
+#[test]
+fn a_release_that_cannot_be_fetched_does_not_hold_the_request_back() {
+    let mut bench = bench();
+    let held = Release::new(1, START, &["a"]);
+    let next = Release::new(2, START, &["b"]);
+    let both =
+        Answer { tagged_run: requesting(5, &["web"]).tagged_run, ..offering(next.offer(Some(&held.set))) };
+    assert_eq!(run_of(&bench.exchange(both)), None);
+    is_of_tags(&bench.give(NodeInput::FetchFailed("cut off".to_owned())), &["web"]);
 }
 
 #[test]

@@ -153,7 +153,7 @@ impl World {
                         w.disk.marks.remove(&id);
                     }));
                 }
-                WorkEffect::Drained => {}
+                WorkEffect::Drained | WorkEffect::CheckIn => {}
             }
             for write in writes {
                 if steps == 0 {
@@ -294,6 +294,7 @@ fn act(world: &mut World, op: Op) -> u32 {
                 timeout_secs: 60,
                 expires: Timestamp(world.now + EXPIRES),
                 cancel: false,
+                release: None,
             };
             world.issued.insert(id.clone(), order.clone());
             world.put(id, order);

@@ -30,6 +30,7 @@ fn order(program: &str) -> Order {
         timeout_secs: 100,
         expires: Timestamp(START + 10 * MINUTE),
         cancel: false,
+        release: None,
     }
 }
 
@@ -196,7 +197,7 @@ fn only_what_is_delegated_begins_and_a_new_release_is_asked_again() {
     let waits = MAX_PARALLEL.to_string();
     // The next release delegates nothing: what waits is refused, what runs goes on.
     let refuse = |_: &model::work::Work| Err::<WorkPermit<String>, _>(refusal("not any more"));
-    let effects = bench.work.handle(WorkInput::Delegations, bench.at, &refuse);
+    let effects = bench.work.handle(WorkInput::Delegations { seq: 2 }, bench.at, &refuse);
     let [WorkEffect::End { fact, mark: Some(_) }] = effects.as_slice() else { panic!("{effects:?}") };
     assert_eq!(fact.id, waits);
     assert_eq!((bench.work.active(), bench.killed()), (MAX_PARALLEL, 0));

@@ -29,7 +29,7 @@ use crate::unit_links::UnitLinks;
 use crate::{Blobs, custom, exec, state};
 
 /// Why a resource was skipped on a host whose root is not `/` and where none may run.
-pub const ROOTED: &str = "rooted";
+pub const ROOTED: &str = "confined to a directory (--root)";
 /// The largest file, in bytes, of which a part is managed.
 pub(crate) const MAX_EDITED: u64 = 16 * 1024 * 1024;
 /// How long the command of `command_succeeds` may run.

@@ -19,6 +19,7 @@ use crate::tree::{self, FileKind, MAX_FILES, RepoFile, Tree};
 pub struct Fleet {
     name: String,
     specialized: Specialized,
+    context: Arc<Context>,
 }
 
 impl Fleet {
@@ -30,6 +31,11 @@ impl Fleet {
     /// What each node gets.
     pub fn specialize(&self) -> &Specialized {
         &self.specialized
+    }
+
+    /// What entries refer to.
+    pub(crate) fn context(&self) -> &Context {
+        &self.context
     }
 }
 
@@ -197,7 +203,8 @@ impl Resolver {
                 channels: true,
             },
         };
-        let fleet = Arc::new(Fleet { name: context.fleet.name.clone(), specialized });
+        let fleet =
+            Arc::new(Fleet { name: context.fleet.name.clone(), specialized, context: context.clone() });
         let Next { index, parts, hosts, .. } = next;
         self.good = Some(Good { fleet: fleet.clone(), context, index, parts, hosts });
         self.dirty.clear();

@@ -68,6 +68,11 @@ impl NodeSlot {
         self.lock().node.pointed(heads).map(|(_, entry)| entry.root)
     }
 
+    /// The number of the release that the node is pointed to.
+    pub(crate) fn pointed_seq(&self, heads: &Heads) -> Option<u64> {
+        self.lock().node.pointed(heads).map(|(head, _)| head.header.seq)
+    }
+
     /// How the node opens links.
     pub(crate) fn stream_admission(&self) -> &Arc<StreamAdmission> {
         self.admission.get_or_init(Arc::default)

@@ -14,6 +14,7 @@
 mod answer;
 pub mod api;
 mod enroll;
+mod fleet_name;
 mod grants;
 mod hub;
 mod index;
@@ -32,6 +33,7 @@ mod streams;
 mod upkeep;
 mod work;
 
+pub use fleet_name::FleetName;
 pub use log::LogControl;
 pub use posture::{Credentials, EnrollInfo, Founded, Posture};
 pub use run::{Config, RunningServer, ServerStartError, start};

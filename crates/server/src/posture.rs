@@ -9,7 +9,7 @@ use std::io;
 use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
-use data_encoding::HEXLOWER;
+use model::id::ParseIdError;
 use model::{Digest, FleetId, Timestamp};
 use net::ServerUrl;
 use net::issue::{Ca, Certified, IssueError};
@@ -18,6 +18,8 @@ use serde::{Deserialize, Serialize};
 use spool::{Disk, SpoolError};
 use trust::key::ParseKeyError;
 use trust::{SigningKey, Slots, TrustDocument};
+
+use crate::fleet_name::FleetName;
 
 /// Where the keys that sign intent lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -98,6 +100,16 @@ pub enum FoundError {
         #[source]
         source: IssueError,
     },
+    /// The fleet that was founded here has another name than the one asked for.
+    #[error("{} is of fleet {founded}, not of a fleet {asked:?}", dir.display(), asked = asked.to_string())]
+    OtherName {
+        /// The directory.
+        dir: PathBuf,
+        /// The fleet that is there.
+        founded: FleetId,
+        /// The name asked for.
+        asked: FleetName,
+    },
     /// The operating system gives no randomness.
     #[error("no randomness")]
     Random(#[source] getrandom::Error),
@@ -131,19 +143,24 @@ pub const OPERATOR: &str = "operator.json";
 /// What minting a token needs besides the root key.
 pub const ENROLL: &str = "enroll.json";
 
-/// Opens a control plane's directory, and founds a fleet in it if it is empty.
+/// Opens a control plane's directory, and founds a fleet in it if it is empty. Without a name
+/// the fleet that is there is meant, whatever its name.
 ///
 /// # Errors
-/// [`FoundError`] names the file.
-pub fn open(dir: &Path, fleet: &str, now: Timestamp) -> Result<Founded, FoundError> {
+/// [`FoundError`] names the file. A fleet of another name than the one asked for is refused.
+pub fn open(dir: &Path, fleet: Option<&FleetName>, now: Timestamp) -> Result<Founded, FoundError> {
     // The database holds every node's contents: nothing in here is for other users.
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
     made.map_err(|source| FoundError::Write { path: dir.to_owned(), source })?;
     let new = !dir.join(TRUST).exists();
     if new {
-        found(dir, fleet, now)?;
+        found(dir, &fleet.cloned().unwrap_or_default(), now)?;
     }
     let trust: TrustDocument = read_json(&dir.join(TRUST))?;
+    if let Some(asked) = fleet.filter(|name| !name.is_of(&trust.fleet)) {
+        let (dir, asked) = (dir.to_owned(), asked.clone());
+        return Err(FoundError::OtherName { dir, founded: trust.fleet, asked });
+    }
     let release_key = read_key(&dir.join(RELEASE_KEY))?;
     let lab = release_key.is_some() || dir.join(ROOT_KEY).exists();
     Ok(Founded {
@@ -191,13 +208,12 @@ pub fn write_client_files(
     write_json(&dir.join(ENROLL), &info, 0o644)
 }
 
-fn found(dir: &Path, fleet: &str, now: Timestamp) -> Result<(), FoundError> {
+fn found(dir: &Path, fleet: &FleetName, now: Timestamp) -> Result<(), FoundError> {
     let root = SigningKey::from_seed(&random()?);
     let release = SigningKey::from_seed(&random()?);
-    let suffix = HEXLOWER.encode(&random::<4>()?);
-    let fleet: FleetId = format!("{fleet}-{suffix}").parse().map_err(|error: model::id::ParseIdError| {
-        FoundError::Malformed { path: dir.join(TRUST), what: error.to_string() }
-    })?;
+    let unnamed =
+        |error: ParseIdError| FoundError::Malformed { path: dir.join(TRUST), what: error.to_string() };
+    let fleet = fleet.id(&random()?).map_err(unnamed)?;
     let disk = Disk::new();
     let write =
         |name: String, bytes: &[u8], mode| spool::atomic::write_file(&disk, &dir.join(name), bytes, mode);

@@ -16,6 +16,7 @@ use tokio::net::TcpListener;
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::fleet_name::FleetName;
 use crate::log::LogControl;
 use crate::metrics::listener;
 use crate::node_port::PortListener;
@@ -41,8 +42,9 @@ const REISSUE_EVERY: Duration = Duration::from_secs(30 * 24 * 3600);
 pub struct Config {
     /// Keys, certificates and the database.
     pub dir: PathBuf,
-    /// The first part of the fleet's id, when a fleet is founded.
-    pub fleet: String,
+    /// The first part of the fleet's id. A directory of a fleet of another name is refused; absent:
+    /// any fleet that is there, and the default name when a fleet is founded.
+    pub fleet: Option<FleetName>,
     /// Where nodes call.
     pub node_address: SocketAddr,
     /// Where proxies call that end the TLS sessions of nodes (IDN-4); absent: nowhere.
@@ -150,11 +152,13 @@ impl RunningServer {
 /// # Errors
 /// [`ServerStartError`] says what is in the way.
 pub async fn start(config: Config) -> Result<RunningServer, ServerStartError> {
-    let founded = posture::open(&config.dir, &config.fleet, now())?;
-    let (store, closed) = open_store(&config, &founded).await?;
+    // First: a start that cannot listen founds no fleet.
     let (nodes, node_port) = listen(config.node_address).await?;
     let (operators, operator_port) = listen(config.operator_address).await?;
     let proxies = listen_if(config.proxy_address).await?;
+    let scrapers = listen_if(config.metrics_address).await?;
+    let founded = posture::open(&config.dir, config.fleet.as_ref(), now())?;
+    let (store, closed) = open_store(&config, &founded).await?;
     let node_urls: Vec<ServerUrl> = config.names.iter().filter_map(|name| url(name, node_port)).collect();
     let operator_host = own_address(config.operator_address);
     let proxy_url = config.proxy_address.zip(proxies.as_ref());
@@ -168,7 +172,6 @@ pub async fn start(config: Config) -> Result<RunningServer, ServerStartError> {
     let operator_ca = founded.operator_ca.cert_pem().to_owned();
     let names = own_names(config.names, operator_host);
     let plane = plane(store, founded, names, config.log, config.links).await?;
-    let scrapers = listen_if(config.metrics_address).await?;
     let metrics_address = scrapers.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
     let tls = server_tls(&plane, &operator_ca)?.map(watch::Sender::new);
     let [node_tls, proxy_tls, operator_tls] = tls.each_ref().map(watch::Sender::subscribe);

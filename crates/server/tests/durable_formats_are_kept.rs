@@ -31,7 +31,7 @@ fn now() -> Timestamp {
 
 /// Opens a directory as a control plane does, and writes what it writes.
 fn open(directory: &Path) -> posture::Founded {
-    let founded = posture::open(directory, "demo", now()).unwrap();
+    let founded = posture::open(directory, Some(&"demo".parse().unwrap()), now()).unwrap();
     let operator = "https://muster.example:9443".parse().unwrap();
     let nodes = ["https://muster.example:8443".parse().unwrap()];
     posture::write_client_files(directory, &founded, &operator, &nodes, now()).unwrap();

@@ -15,7 +15,7 @@ fn config(dir: &Path) -> server::Config {
     let any = "127.0.0.1:0".parse().unwrap();
     server::Config {
         dir: dir.to_owned(),
-        fleet: "acme".to_owned(),
+        fleet: "acme".parse().ok(),
         node_address: any,
         operator_address: any,
         names: vec!["localhost".to_owned()],

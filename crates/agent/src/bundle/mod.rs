@@ -12,7 +12,7 @@
 mod redact;
 mod tar;
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 use std::fs;
 use std::io;
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
@@ -50,11 +50,30 @@ pub struct WriteBundleError {
     source: io::Error,
 }
 
+/// A support bundle that was written.
+#[derive(Clone, Debug, Serialize)]
+pub struct WrittenBundle {
+    /// The file.
+    pub file: PathBuf,
+    /// Its size.
+    pub bytes: u64,
+    /// What is in it.
+    pub parts: Vec<&'static str>,
+}
+
+impl fmt::Display for WrittenBundle {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (file, kib) = (self.file.display(), self.bytes.div_ceil(1024));
+        writeln!(f, "wrote {file}, {kib} KiB: {}", self.parts.join(", "))?;
+        writeln!(f, "look through it before you pass it on: tar xzOf {file} | less")
+    }
+}
+
 /// Writes a support bundle to `output`, or to a file of its own name in this directory.
 ///
 /// # Errors
 /// When the file is there already, or cannot be written.
-pub fn write(options: &MachineOptions, output: Option<PathBuf>) -> Result<PathBuf, WriteBundleError> {
+pub fn write(options: &MachineOptions, output: Option<PathBuf>) -> Result<WrittenBundle, WriteBundleError> {
     let at = now();
     let name = format!("muster-agent-bundle-{}", at.0 / 1000);
     let path = output.unwrap_or_else(|| PathBuf::from(format!("{name}.tar.gz")));
@@ -63,12 +82,15 @@ pub fn write(options: &MachineOptions, output: Option<PathBuf>) -> Result<PathBu
     let parts = parts(options);
     let redactor = Redactor::new(&options.state_dir());
     let mut archive = TarWriter::new(file, at);
+    let mut written = WrittenBundle { file: path.clone(), bytes: 0, parts: Vec::new() };
     for (part, text) in parts {
+        written.parts.push(part);
         let text = ending(redactor.clean(&text));
         archive.file(&format!("{name}/{part}"), text.as_bytes()).map_err(failed)?;
     }
-    archive.finish().and_then(|file| file.sync_all()).map_err(failed)?;
-    Ok(path)
+    let file = archive.finish().and_then(|file| file.sync_all().map(|()| file)).map_err(failed)?;
+    written.bytes = file.metadata().map_err(failed)?.len();
+    Ok(written)
 }
 
 /// The end of a text that is too long.

@@ -1,8 +1,9 @@
 //! The daemon's end of its socket: what somebody at the host asks for, and what the socket shows.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use model::exchange::Answer;
 use model::{Pause, Timestamp};
 use node::NodeInput;
 use tokio::sync::Semaphore;
@@ -11,11 +12,13 @@ use tokio::task::JoinHandle;
 use super::Daemon;
 use crate::clock::now;
 use crate::events::{LocalCommand, LocalReply};
+use crate::invocation::command;
 use crate::local::handler::{LocalHandler, nothing_held};
 use crate::local::messages::{PauseView, RunTicket};
 use crate::local::server::LocalSocket;
 use crate::local::{LocalProblem, LocalProblemCode, path};
 use crate::render::{self, chain};
+use crate::status::UNASSIGNED_NEXT;
 
 impl Daemon {
     /// Opens the socket. Without one the host is kept as declared all the same.
@@ -111,12 +114,20 @@ impl Daemon {
         });
     }
 
-    pub(super) fn note_answered(&self, same_cause: &BTreeMap<String, u32>) {
-        let at = now();
+    pub(super) fn note_answered(&self, answer: &Answer) {
+        let (at, same_cause) = (now(), &answer.same_cause);
+        let unassigned = self.node.adoption().is_none() && answer.offer.is_none();
+        if unassigned && !self.local.shown().contact.unassigned {
+            tracing::warn!(
+                next = UNASSIGNED_NEXT,
+                "the control plane answers, and no entry of what is published matches this host"
+            );
+        }
         let ahead_ms = self.session.server_time().0.saturating_sub(at.0);
         self.local.set(|state| {
             state.contact.answered = Some(at);
             state.contact.problem = None;
+            state.contact.unassigned = unassigned;
             state.contact.clock_ahead_ms = Some(ahead_ms);
             if state.contact.same_cause != *same_cause {
                 state.contact.same_cause = same_cause.clone();
@@ -135,6 +146,9 @@ impl Daemon {
 /// Why a paused host is not changed.
 pub(crate) fn refused_for(pause: &Pause, now: Timestamp) -> LocalProblem {
     let text = format!("this host is paused {}", render::pause(pause, now));
-    LocalProblem::new(LocalProblemCode::Paused, text)
-        .with_next("muster-agent resume ends the pause; muster-agent plan shows what would change")
+    LocalProblem::new(LocalProblemCode::Paused, text).with_next(format!(
+        "{} ends the pause; {} shows what would change",
+        command("resume"),
+        command("plan")
+    ))
 }

@@ -36,7 +36,8 @@ impl RunLog {
             tracing::warn!(resource, cause, "a resource failed");
         }
         if new.len() > MAX_NAMED {
-            tracing::warn!(more = new.len() - MAX_NAMED, "more resources failed: muster-agent status");
+            let more = new.len() - MAX_NAMED;
+            tracing::warn!(more, "more resources failed: {}", crate::invocation::command("status"));
         }
     }
 

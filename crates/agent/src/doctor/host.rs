@@ -10,6 +10,7 @@ use host::{Command, End, Host, HostOptions, Program};
 use super::Finding;
 use crate::clock::now;
 use crate::healing::WatchView;
+use crate::invocation::command;
 use crate::machine::DEFAULT_STATE;
 use crate::render::chain;
 
@@ -49,7 +50,7 @@ pub(super) fn state_directory(state: &Path) -> Vec<Finding> {
             return vec![Finding::fail(
                 subject,
                 evidence,
-                "muster-agent join makes it; or name it with --state",
+                format!("{} makes it; or name it with --state", command("join --token-file FILE")),
             )];
         }
     };
@@ -172,7 +173,7 @@ pub(super) fn limits() -> Vec<Finding> {
 /// Whether the unit is installed, enabled and active.
 pub(super) fn unit() -> Vec<Finding> {
     if !Path::new("/run/systemd/system").exists() {
-        let next = "see that something starts `muster-agent daemon` at boot";
+        let next = format!("see that something starts `{}` at boot", command("daemon"));
         return vec![Finding::warn("unit", "this host was not booted with systemd", next)];
     }
     let ask = |verb: &str| output("systemctl", &[verb, UNIT]).map(|text| text.trim().to_owned());

@@ -19,11 +19,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::clock::{BUILT, now};
 use crate::identity::Membership;
+use crate::invocation::{command, start_daemon};
 use crate::local::client::{LocalClient, LocalClientError};
 use crate::machine::MachineOptions;
 use crate::render::{chain, when};
 use crate::state::{StateDir, StateError};
-use crate::status::AgentStatusView;
+use crate::status::{AgentStatusView, UNASSIGNED_NEXT, unassigned};
 
 /// How well something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -116,7 +117,7 @@ pub fn diagnose(options: &MachineOptions) -> Diagnosis {
         }
         Ok(None) => {
             let error = StateError::NotJoined(state.clone()).to_string();
-            findings.push(Finding::fail("membership", error, "muster-agent join --token-file FILE"));
+            findings.push(Finding::fail("membership", error, command("join --token-file FILE")));
             None
         }
         Err(error) => {
@@ -128,6 +129,9 @@ pub fn diagnose(options: &MachineOptions) -> Diagnosis {
     findings.extend(host::disk(&state));
     let verified = membership.as_ref().and_then(|_| clock::newest_signature(&state));
     findings.push(clock::plausible(now(), BUILT, verified));
+    if let Some(view) = daemon.as_ref().ok().filter(|view| view.is_unassigned()) {
+        findings.push(Finding::warn("release", unassigned(view.hostname()), UNASSIGNED_NEXT));
+    }
     let view = daemon.ok().and_then(|view| view.daemon);
     findings.extend(view.as_ref().and_then(|view| view.watch.as_ref()).into_iter().flat_map(host::watched));
     let contact = view.map(|daemon| daemon.contact);
@@ -148,7 +152,7 @@ fn about_daemon(daemon: &Result<AgentStatusView, LocalClientError>) -> Finding {
     let view = match daemon {
         Ok(view) => view,
         Err(error @ LocalClientError::NoDaemon(_)) => {
-            return Finding::warn("daemon", error.to_string(), "systemctl start muster-agent");
+            return Finding::warn("daemon", error.to_string(), start_daemon());
         }
         Err(error @ LocalClientError::Denied(_)) => {
             return Finding::warn("daemon", error.to_string(), "run it with sudo");
@@ -157,7 +161,7 @@ fn about_daemon(daemon: &Result<AgentStatusView, LocalClientError>) -> Finding {
     };
     if let Some(pause) = &view.paused {
         let evidence = format!("paused since {}: {}", pause.since, pause.reason);
-        return Finding::warn("daemon", evidence, "muster-agent resume");
+        return Finding::warn("daemon", evidence, command("resume"));
     }
     let Some(daemon) = &view.daemon else { return Finding::ok("daemon", "runs") };
     let since = when(daemon.since, now());
@@ -175,8 +179,10 @@ fn certificate(membership: &Membership) -> Option<Finding> {
     /// A certificate that ends sooner is worth a word, in seconds.
     const SOON: u64 = 14 * 24 * 3600;
     let now = now();
-    let again =
-        "join again: muster token mint for this host, move the state directory away, muster-agent join";
+    let again = format!(
+        "join again: muster token mint for this host, move the state directory away, {}",
+        command("join --token-file FILE")
+    );
     let Some(ends) = net::identity::valid_until(&membership.cert_pem) else {
         return Some(Finding::fail("certificate", "the node's certificate cannot be read", again));
     };

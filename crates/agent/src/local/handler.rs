@@ -19,6 +19,7 @@ use crate::clock::now;
 use crate::events::{DaemonEvent, DaemonHandle, LocalCommand, LocalReply};
 use crate::files::{self, FileVersionError, OVERWRITE_UNKEPT};
 use crate::healing::HostWatch;
+use crate::invocation::command;
 use crate::render::chain;
 use crate::runner::{Runner, RunnerError, scope_of};
 use crate::status::AgentStatusView;
@@ -175,7 +176,7 @@ impl LocalHandler {
             Err(WhyError::Runner(RunnerError::NothingHeld)) => Err(nothing_held()),
             Err(error @ WhyError::Unknown { .. }) => {
                 let problem = LocalProblem::new(LocalProblemCode::NotFound, error.to_string());
-                Err(problem.with_next("muster-agent status --all names every resource"))
+                Err(problem.with_next(format!("{} names every resource", command("status --all"))))
             }
             Err(error) => Err(failed(chain(&error))),
         }
@@ -258,7 +259,7 @@ fn refused_version(error: FileVersionError) -> LocalProblem {
     match &error {
         FileVersionError::Unknown { path, .. } => {
             let problem = LocalProblem::new(LocalProblemCode::NotFound, error.to_string());
-            problem.with_next(format!("muster-agent file versions {path}"))
+            problem.with_next(command(&format!("file versions {path}")))
         }
         FileVersionError::NotKept { .. } => failed(error.to_string()).with_next(OVERWRITE_UNKEPT),
         _ => failed(chain(&error)),
@@ -276,7 +277,7 @@ fn failed(message: String) -> LocalProblem {
 /// There is nothing to converge on.
 pub(crate) fn nothing_held() -> LocalProblem {
     LocalProblem::new(LocalProblemCode::NothingHeld, "this node holds no release yet")
-        .with_next("publish one that names this host, or look at `muster-agent status` for its contacts")
+        .with_next(format!("publish one that names this host; {} shows its contacts", command("status")))
 }
 
 /// The value of a query's parameter, decoded.

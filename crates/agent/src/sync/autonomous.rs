@@ -100,8 +100,9 @@ impl Reconciler {
             }
             Some(HoldReason::TooMany { of }) => (
                 Some(format!(
-                    "{count} of {of} objects vanished at once (if that is meant: `muster-agent approve-deletes` here, or `muster \
-                     object resync NODE --approve-deletions`)"
+                    "{count} of {of} objects vanished at once (if that is meant: `{}` here, or `muster object \
+                     resync NODE --approve-deletions`)",
+                    crate::invocation::command("approve-deletes")
                 )),
                 Some(NodeProblem::DeletionsHeldBack { kept: count as u64, of: of as u64 }),
             ),

@@ -12,6 +12,7 @@ use node::{LastRun, RunOrder};
 use super::{VerbFailure, exit, print, show};
 use crate::clock::now;
 use crate::daemon::local::refused_for;
+use crate::invocation::command;
 use crate::local::client::{LocalClient, LocalClientError};
 use crate::local::messages::{FileRestoreRequest, PauseRequest, PauseView, RunLimit, RunProgress};
 use crate::machine::{Machine, MachineOptions};
@@ -29,7 +30,7 @@ pub(super) enum AskedRunError {
     #[error("the run could not be made: {0}")]
     Failed(String),
     /// It ended, and what it came to is not kept any more.
-    #[error("the run ended, and later ones after it; muster-agent status says what the last came to")]
+    #[error("the run ended, and later ones after it; {} says what the last came to", command("status"))]
     Forgotten,
 }
 
@@ -172,7 +173,8 @@ pub(super) fn pause(
     };
     show(json, &view, || {
         let pause = view.pause.as_ref().map(|pause| render::pause(pause, now())).unwrap_or_default();
-        format!("paused {pause}\nruns only observe, and nothing is changed; to go on: muster-agent resume\n")
+        let resume = command("resume");
+        format!("paused {pause}\nruns only observe, and nothing is changed; to go on: {resume}\n")
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -282,10 +284,8 @@ pub(super) fn bundle(
     output: Option<PathBuf>,
     json: bool,
 ) -> Result<ExitCode, VerbFailure> {
-    let path = bundle::write(options, output)?;
-    show(json, &serde_json::json!({ "file": path }), || {
-        format!("wrote {}\nlook through it before you pass it on: tar tzf {0}\n", path.display())
-    })?;
+    let bundle = bundle::write(options, output)?;
+    show(json, &bundle, || bundle.to_string())?;
     Ok(ExitCode::SUCCESS)
 }
 

@@ -2,14 +2,17 @@
 
 use std::collections::BTreeSet;
 use std::fmt::Write;
+use std::time::Duration;
 
 use model::Hostname;
+use model::collect::CollectInserting;
 use model::exchange::{TAGGED_RUNS, TraitReport};
 use model::tags::TaggedRun;
 use serde::Serialize;
 use server::api::{self, NodeView, RunRequest, TaggedRunRequest};
 
 use super::NoNode;
+use super::wait::{self, AwaitedRequest, AwaitedRuns};
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::operator::Operator;
@@ -32,12 +35,16 @@ pub struct RunRequestView {
     /// Nodes whose agents do not know runs by tag.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub too_old: Vec<Hostname>,
+    /// What it came to, where that was waited for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub awaited: Option<AwaitedRuns>,
 }
 
 pub(super) async fn request(
     operator: &Operator,
     pattern: &str,
     tags: &[String],
+    limit: Option<Duration>,
     yes: bool,
     screen: Screen,
 ) -> Result<Exit, Failure> {
@@ -49,20 +56,31 @@ pub(super) async fn request(
     if nodes.len() > 1 {
         screen.confirm(&format!("{} nodes will run{} now", nodes.len(), about(&tags)), yes)?;
     }
-    let mut view = RunRequestView { nodes: 0, tags, too_old: Vec::new() };
+    let mut view = RunRequestView { nodes: 0, tags, too_old: Vec::new(), awaited: None };
+    let mut number = u64::MAX;
     for batch in nodes.chunks(MAX_REQUESTED) {
         let nodes = batch.iter().map(|node| node.id.to_string()).collect();
         if view.tags.is_empty() {
-            view.nodes += operator.call(&api::REQUEST_RUN, RunRequest { nodes }).await?.nodes;
+            let requested = operator.call(&api::REQUEST_RUN, RunRequest { nodes }).await?;
+            view.nodes += requested.nodes;
+            number = number.min(requested.number);
         } else {
             let request = TaggedRunRequest { nodes, tags: view.tags.clone() };
             let requested = operator.call(&api::REQUEST_TAGGED_RUN, request).await?;
             view.nodes += requested.nodes;
+            number = number.min(requested.number);
             view.too_old.extend(requested.too_old);
         }
     }
+    if let Some(limit) = limit.filter(|_| view.nodes > 0) {
+        let asked = nodes.into_iter().filter(|node| !view.too_old.contains(&node.hostname));
+        let nodes = asked.map(|node| node.id).collect_inserting();
+        let request = AwaitedRequest { pattern, nodes, tags: &view.tags, number };
+        view.awaited = Some(wait::wait(operator, request, limit, screen).await?);
+    }
     screen.result(&view, || view.text())?;
-    Ok(if view.too_old.is_empty() { Exit::Ok } else { Exit::SomeFailed })
+    let succeeded = view.too_old.is_empty() && view.awaited.as_ref().is_none_or(AwaitedRuns::succeeded);
+    Ok(if succeeded { Exit::Ok } else { Exit::SomeFailed })
 }
 
 impl RunRequestView {
@@ -70,7 +88,9 @@ impl RunRequestView {
     pub fn text(&self) -> String {
         let mut out = String::new();
         // Writing to a String cannot fail.
-        if self.nodes > 0 || self.too_old.is_empty() {
+        if let Some(awaited) = &self.awaited {
+            out.push_str(&awaited.text());
+        } else if self.nodes > 0 || self.too_old.is_empty() {
             let _ = writeln!(
                 out,
                 "{} node(s) are requested to run{} now; those that cannot be reached do it when they call",
@@ -78,7 +98,7 @@ impl RunRequestView {
                 about(&self.tags)
             );
         }
-        if self.nodes > 0 && !self.tags.is_empty() {
+        if self.nodes > 0 && !self.tags.is_empty() && self.awaited.is_none() {
             out.push_str(
                 "`muster node show NODE` says what a node has not confirmed yet, `muster run show NODE` what \
                  changed, and a tag that no resource of the node has\n",

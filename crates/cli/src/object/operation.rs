@@ -11,6 +11,7 @@ use super::name::{ObjectRef, resolve};
 use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::next_step::muster;
 use crate::screen::Screen;
 use crate::task::{Caller, Outputs, follow};
 use crate::whom::{self, WhomError};
@@ -53,7 +54,7 @@ pub(super) async fn request(
     if args.detach {
         return Ok(screen.result(&begun, || {
             let asked = asked(operation, &object, &args.node, &begun);
-            format!("{asked}next: muster task show {}\n", begun.id)
+            format!("{asked}next: {}\n", muster(&format!("task show {}", begun.id)))
         })?);
     }
     if !screen.is_json() {

@@ -8,7 +8,7 @@ mod order;
 mod outcome;
 mod output;
 mod show;
-mod ticker;
+pub(crate) mod ticker;
 mod waits;
 mod words;
 
@@ -18,6 +18,7 @@ use server::api::work::{CANCEL_TASK, OUTPUT, OutputQuery, TASK, TASK_NODES, TASK
 use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::next_step::muster;
 use crate::screen::Screen;
 
 pub use answers::{Answers, SameAnswer, answers, within};
@@ -129,8 +130,10 @@ pub async fn run(args: &TaskArgs, screen: Screen) -> Result<Exit, Failure> {
         TaskVerb::Output { id, node } => output(connect, id, node.as_deref(), screen).await,
         TaskVerb::Cancel { id } => {
             let task = connect.dial().await?.call(&CANCEL_TASK, id.as_str()).await?;
-            Ok(screen
-                .result(&task, || format!("{}\nnext: muster task show {}\n", line(&task.summary), task.id))?)
+            Ok(screen.result(&task, || {
+                let next = muster(&format!("task show {}", task.id));
+                format!("{}\nnext: {next}\n", line(&task.summary))
+            })?)
         }
     }
 }

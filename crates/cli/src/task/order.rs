@@ -15,6 +15,7 @@ use super::words::in_words;
 use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
+use crate::next_step::muster;
 use crate::screen::Screen;
 use crate::whom;
 
@@ -145,7 +146,8 @@ pub(super) async fn run(connect: &Connect, args: &TaskRunArgs, screen: Screen) -
     let begun = operator.call(&BEGIN_TASK, task).await?;
     if args.detach {
         return Ok(screen.result(&begun, || {
-            format!("task {} goes on {}\nnext: muster task show {0}\n", begun.id, whom::nodes(selected.count))
+            let next = muster(&format!("task show {}", begun.id));
+            format!("task {} goes on {}\nnext: {next}\n", begun.id, whom::nodes(selected.count))
         })?);
     }
     let outputs = if args.output || selected.count <= FEW { Outputs::all() } else { Outputs::none() };

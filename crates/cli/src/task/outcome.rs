@@ -9,6 +9,7 @@ use server::api::work::TaskNodeView;
 
 use super::words::name;
 use crate::exit::Exit;
+use crate::next_step::muster;
 use crate::screen::{Mark, tally};
 use crate::whom::MAX_NAMES;
 
@@ -60,7 +61,7 @@ pub(super) fn words(task: &str, node: &str, view: &TaskNodeView) -> (String, Mar
     match (view.stage, &view.outcome) {
         (NodeStage::Waiting, _) => in_words("not asked yet", Mark::Dim, None),
         (NodeStage::Deferred, _) => {
-            ("offline, and waited for".to_owned(), Mark::Warn, Some(format!("muster node show {node}")))
+            ("offline, and waited for".to_owned(), Mark::Warn, Some(muster(&format!("node show {node}"))))
         }
         (NodeStage::Issued, _) => in_words("asked, not begun", Mark::Dim, None),
         (NodeStage::Running, _) => in_words("running", Mark::Dim, None),
@@ -73,7 +74,7 @@ pub(super) fn words(task: &str, node: &str, view: &TaskNodeView) -> (String, Mar
         (NodeStage::Silent, _) => (
             "asked, and never heard of again".to_owned(),
             Mark::Bad,
-            Some(format!("it may have been done: muster node show {node}")),
+            Some(format!("it may have been done: {}", muster(&format!("node show {node}")))),
         ),
         (NodeStage::Removed, _) => in_words("removed from the fleet", Mark::Warn, None),
         (NodeStage::Ended, None) => in_words("ended", Mark::Dim, None),
@@ -82,7 +83,7 @@ pub(super) fn words(task: &str, node: &str, view: &TaskNodeView) -> (String, Mar
 }
 
 fn of_outcome(task: &str, node: &str, outcome: &ActionOutcome) -> (String, Mark, Option<String>) {
-    let look = || Some(format!("muster task output {task} {node}"));
+    let look = || Some(muster(&format!("task output {task} {node}")));
     let (mark, next) = match outcome {
         ActionOutcome::Exited { code: 0 } => return ("succeeded".to_owned(), Mark::Good, None),
         ActionOutcome::HandedOver => return ("handed over".to_owned(), Mark::Good, None),

@@ -12,6 +12,7 @@ use super::{answers, file};
 use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::next_step::muster;
 use crate::operator::Operator;
 use crate::screen::Screen;
 use crate::task::{Caller, Interrupted, Ticker, changes_after, in_words, wait_between_requests};
@@ -64,7 +65,8 @@ pub(super) async fn run(
     let begun = operator.call(&BEGIN_WORKFLOW, NewWorkflow { spec: json!(spec), expected }).await?;
     if detach {
         return Ok(screen.result(&begun, || {
-            format!("workflow {} goes on\nnext: muster workflow show {0}\n", begun.id)
+            let next = muster(&format!("workflow show {}", begun.id));
+            format!("workflow {} goes on\nnext: {next}\n", begun.id)
         })?);
     }
     follow(connect, operator, begun, screen).await
@@ -97,7 +99,8 @@ pub(super) async fn follow(
     let mut announced = String::new();
     while progress_of(&view) == WorkflowProgress::GoesOn {
         if view.state == "awaiting-approval" && announced != view.state {
-            ticker.say(&format!("workflow {id} waits for a yes: muster workflow approve {id}"));
+            let approve = muster(&format!("workflow approve {id}"));
+            ticker.say(&format!("workflow {id} waits for a yes: {approve}"));
         }
         announced.clone_from(&view.state);
         ticker.show(&line(&view));

@@ -3,6 +3,7 @@
 use server::api::work::{StepView, WorkflowView};
 
 use crate::clock::{ago, now, short};
+use crate::next_step::muster;
 use crate::screen::{Mark, Screen};
 use crate::table::table;
 use crate::task;
@@ -69,11 +70,13 @@ pub fn show(view: &WorkflowView, screen: Screen) -> String {
 fn next(view: &WorkflowView) -> Option<String> {
     let id = &view.id;
     match view.state.as_str() {
-        "awaiting-approval" => Some(format!("muster workflow approve {id}, or abort {id}")),
+        "awaiting-approval" => Some(format!("{}, or abort {id}", muster(&format!("workflow approve {id}")))),
         "failed" => {
             let failed = view.steps.iter().rev().find_map(|step| step.tasks.last());
-            let look = failed.map(|task| format!("muster task show {task}, then ")).unwrap_or_default();
-            Some(format!("{look}muster workflow resume {id}, or abort {id}"))
+            let look = failed
+                .map(|task| format!("{}, then ", muster(&format!("task show {task}"))))
+                .unwrap_or_default();
+            Some(format!("{look}{}, or abort {id}", muster(&format!("workflow resume {id}"))))
         }
         _ => None,
     }

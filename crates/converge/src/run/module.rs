@@ -71,6 +71,8 @@ pub(super) enum SlotState {
     Failed,
     /// Skipped because of this one's failure.
     Blocked(ResourceId),
+    /// Skipped because the host cannot do it, as one that is confined to a directory cannot.
+    Unable,
     /// The run is not about it.
     OutOfScope,
 }
@@ -152,7 +154,7 @@ impl Run {
                 return self.skip_module(m, reason, ModuleEnd::Fine);
             }
             (ModulePhase::Slot(slot), Ok(JobDone::Skipped(reason))) => {
-                return self.skipped_by_host(m, slot, reason);
+                return self.skipped_by_host(m, slot, reason, SlotState::Unable);
             }
             (ModulePhase::Slot(slot), Ok(JobDone::Checked(checked))) => {
                 return self.checked(m, slot, checked);

@@ -13,11 +13,15 @@
 use std::collections::BTreeSet;
 
 use lang::nearest;
+use model::collect::CollectInserting;
 use model::report::PartialRun;
 
 use super::module::SlotState;
 use super::{Run, RunMode};
 use crate::{BoundResource, Desired, ResourceId, RunPurpose};
+
+/// The most tags that an error lists.
+const MAX_LISTED: usize = 20;
 
 /// Which resources a run is about.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -33,16 +37,28 @@ pub enum RunScope {
 
 /// A tag that no resource of the node has.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("no resource of this node has the tag `{tag}`{}", hint(.near))]
+#[error("no resource of this node has the tag `{tag}`{}{}", hint(.near), listed(.known))]
 pub struct UnknownTag {
     /// The tag.
     pub tag: String,
     /// One that is nearly the same.
     pub near: Option<String>,
+    /// All that there are.
+    pub known: BTreeSet<String>,
 }
 
 fn hint(near: &Option<String>) -> String {
     near.as_ref().map(|near| format!("; did you mean `{near}`?")).unwrap_or_default()
+}
+
+/// The tags that there are, at most [`MAX_LISTED`] of them.
+fn listed(known: &BTreeSet<String>) -> String {
+    let first: Vec<&str> = known.iter().take(MAX_LISTED).map(String::as_str).collect();
+    match known.len().saturating_sub(MAX_LISTED) {
+        0 if known.is_empty() => "; none has a tag".to_owned(),
+        0 => format!("; there are {}", first.join(", ")),
+        more => format!("; there are {} and {more} more", first.join(", ")),
+    }
 }
 
 impl RunScope {
@@ -66,7 +82,8 @@ impl RunScope {
             None => Ok(()),
             Some(tag) => {
                 let near = nearest(tag, known.iter().copied()).map(str::to_owned);
-                Err(UnknownTag { tag: tag.clone(), near })
+                let known = known.into_iter().map(str::to_owned).collect_inserting();
+                Err(UnknownTag { tag: tag.clone(), near, known })
             }
         }
     }

@@ -21,7 +21,7 @@ use crate::bind::parents;
 use crate::kinds::exec::command_text;
 use crate::kinds::{Applied, Checked};
 use crate::ledger::MAX_KEPT;
-use crate::{BoundResource, LedgerEntry, Prior, ResourceId};
+use crate::{BoundResource, LedgerEntry, Prior, ResourceId, ResourceSubject};
 
 /// What is to be known when an apply comes back.
 #[derive(Debug, Default)]
@@ -137,10 +137,31 @@ impl Run {
                 (SlotState::Waiting, ModuleEnd::Blocked(root)) => {
                     Some((id.clone(), ResourceId::from(root.as_str())))
                 }
-                (SlotState::Fine | SlotState::OutOfScope, _)
+                (SlotState::Fine | SlotState::Unable | SlotState::OutOfScope, _)
                 | (SlotState::Waiting, ModuleEnd::Open | ModuleEnd::Fine) => None,
             }
         })
+    }
+
+    /// What the resource needs and the host cannot do: then it is no failure of its own that it cannot
+    /// be made.
+    fn unable_need(&self, resource: &BoundResource) -> Option<ResourceId> {
+        let unable = |(m, slot): &(usize, usize)| self.modules[*m].states[*slot] == SlotState::Unable;
+        let named = resource.depends_on.iter().chain(&resource.after);
+        let named = named.into_iter().find(|id| self.desired.index.get(*id).is_some_and(unable)).cloned();
+        let things = resource.after_things();
+        let paths: BTreeSet<&str> =
+            resource.path().into_iter().flat_map(parents).chain(resource.needs()).collect_inserting();
+        let is_needed = |(m, slot): &(usize, usize)| match self.resource(*m, *slot).subject() {
+            Some(ResourceSubject::Path(path)) => paths.contains(path),
+            Some(subject) => things.contains(&subject),
+            None => false,
+        };
+        let implied = || {
+            let mut slots = self.desired.index.iter().filter(|(_, at)| unable(at) && is_needed(at));
+            slots.next().map(|(id, _)| id.clone())
+        };
+        named.or_else(implied)
     }
 
     /// A guard was answered.
@@ -156,7 +177,7 @@ impl Run {
             true => format!("{} {word}", guard.kind.key()),
             false => format!("{} {word}: {}", guard.kind.key(), command_text(&guard.command)),
         };
-        self.skipped_by_host(m, slot, reason);
+        self.skipped_by_host(m, slot, reason, SlotState::Fine);
     }
 
     /// A question, a guard or the check could not be answered.
@@ -298,12 +319,12 @@ impl Run {
         self.put.extend(entry.map(|entry| (resource.id.clone(), entry)));
     }
 
-    pub(super) fn skipped_by_host(&mut self, m: usize, slot: usize, reason: String) {
+    pub(super) fn skipped_by_host(&mut self, m: usize, slot: usize, reason: String, state: SlotState) {
         let resource = Arc::clone(self.resource(m, slot));
         let observe = self.observes(&resource);
         self.report.add((m, slot), item(&resource, Action::Skipped, None, Some(reason), 0));
         self.heard(&resource, observe);
-        self.next(m, slot, SlotState::Fine);
+        self.next(m, slot, state);
     }
 
     /// The slot failed before anything was to be changed.
@@ -320,9 +341,13 @@ impl Run {
         failure: JobFailure,
     ) {
         let resource = Arc::clone(self.resource(m, slot));
-        let (action, state) = match resource.ignore_failure {
-            true => (Action::Ignored, SlotState::Fine),
-            false => (Action::Failed, SlotState::Failed),
+        let (action, state, failure) = match (self.unable_need(&resource), resource.ignore_failure) {
+            (Some(need), _) => {
+                let why = |why: &str| format!("it needs {need}, which is skipped on this host: {why}");
+                (Action::Skipped, SlotState::Unable, JobFailure { cause: None, ..failure.told(why) })
+            }
+            (None, true) => (Action::Ignored, SlotState::Fine, failure),
+            (None, false) => (Action::Failed, SlotState::Failed, failure),
         };
         let ms = self.elapsed(m);
         self.report.add((m, slot), failed_item(&resource, action, edit, failure, ms));

@@ -47,6 +47,8 @@ pub struct RestoredWork {
     pub begun: BTreeSet<String>,
     /// Actions whose terminal fact lies in the log.
     pub ended: BTreeSet<String>,
+    /// The number of the release held; 0 when none is.
+    pub held_seq: u64,
     /// The Action objects of the replica, in the order of their revisions.
     pub orders: Vec<(String, Result<Order, OrderError>)>,
 }
@@ -99,7 +101,10 @@ pub enum WorkInput {
         id: String,
     },
     /// Another release is held: what waits is judged anew.
-    Delegations,
+    Delegations {
+        /// Its number.
+        seq: u64,
+    },
     /// [`WorkEffect::Begin`] is durable.
     Begun {
         /// The action.
@@ -180,6 +185,8 @@ pub enum WorkEffect<P> {
         /// The action.
         id: String,
     },
+    /// Check in soon: work waits for a newer release than the one held.
+    CheckIn,
     /// Append a fact of output; [`WorkInput::OutputLost`] when that fails.
     Say(ActionFact),
     /// Append the terminal fact, then make the mark durable, if there is one; then

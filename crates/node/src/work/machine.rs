@@ -2,7 +2,8 @@
 //!
 //! ```text
 //! Put --> waiting (queue) --Begin--> mark --Begun--> running --Ended--> answered
-//!    \--> refused, expired: answered, never begun                  mark kept until the object is gone
+//!    |\-> refused, expired: answered, never begun                  mark kept until the object is gone
+//!    \--> waiting (release): the order's release is newer than the one held, which refuses it
 //! ```
 //!
 //! Invariant: nothing is begun that has a mark, and no mark goes before its object and its order's time.
@@ -18,6 +19,7 @@ use model::work::{
 
 use super::output::ActionOutput;
 use super::refusal_limiter::RefusalLimiter;
+use super::waiting::{ActionWait, WaitingAction};
 use super::{
     ActionMark, ActionStage, DRAIN, MAX_ENDING, MAX_EXPIRES, MAX_MARKS, MAX_MESSAGE, MAX_PARALLEL,
     MAX_WAITING, OrderError, RETRY, RestoredWork, WorkEffect, WorkInput, WorkPermit, WorkTime,
@@ -46,13 +48,9 @@ pub struct WorkMachine {
     refusal_limiter: RefusalLimiter,
     /// The host's clock at the last input.
     seen: Timestamp,
+    /// The number of the release held.
+    held_seq: u64,
     stopping: Stopping,
-}
-
-#[derive(Debug)]
-struct WaitingAction {
-    order: Order,
-    arrival: u64,
 }
 
 /// Something that is begun and not over.
@@ -98,7 +96,8 @@ impl WorkMachine {
         at: WorkTime,
         allows: Allows<'_, P>,
     ) -> (WorkMachine, Vec<WorkEffect<P>>) {
-        let mut work = WorkMachine { marks: restored.marks, seen: at.now, ..WorkMachine::default() };
+        let (marks, held_seq) = (restored.marks, restored.held_seq);
+        let mut work = WorkMachine { marks, held_seq, seen: at.now, ..WorkMachine::default() };
         let mut effects = Vec::new();
         // The log alone can know of a beginning when the marks were damaged.
         for id in restored.begun.iter().chain(&restored.ended) {
@@ -142,7 +141,10 @@ impl WorkMachine {
             WorkInput::Tick => {}
             WorkInput::Put { id, order } => self.put(id, order, at, allows, &mut effects),
             WorkInput::Removed { id } => self.removed(&id),
-            WorkInput::Delegations => self.reauthorize_waiting(at, allows, &mut effects),
+            WorkInput::Delegations { seq } => {
+                self.held_seq = seq;
+                self.reauthorize_waiting(at, allows, &mut effects);
+            }
             WorkInput::Begun { id } => self.begun(&id, allows, &mut effects),
             WorkInput::NotBegun { id, message } => {
                 if self.active.remove(&id).is_some() {
@@ -265,15 +267,37 @@ impl WorkMachine {
             waiting.order = order;
             return;
         }
-        let expires = order.expires;
-        if !order.cancel
-            && let Err(refusal) = self.admits(&order, allows)
-        {
-            return self.refuse_unstarted(id, refusal.into(), expires, at, effects);
-        }
-        self.arrivals += 1;
-        self.queue.insert(self.arrivals, id.clone());
-        self.waiting.insert(id, WaitingAction { order, arrival: self.arrivals });
+        let admitted = if order.cancel { Ok(()) } else { self.admits(&order, allows) };
+        self.wait(id, order, admitted, at, effects);
+    }
+
+    /// Has an order wait for its turn, or for the release that it names, or refuses it.
+    fn wait<P>(
+        &mut self,
+        id: String,
+        order: Order,
+        admitted: Result<(), ActionRefusal>,
+        at: WorkTime,
+        effects: &mut Vec<WorkEffect<P>>,
+    ) {
+        let waits_for = match admitted {
+            Ok(()) => {
+                self.arrivals += 1;
+                self.queue.insert(self.arrivals, id.clone());
+                ActionWait::Queued(self.arrivals)
+            }
+            Err(refusal) if self.adopts_first(&order, &refusal) => {
+                effects.push(WorkEffect::CheckIn);
+                ActionWait::Release(refusal)
+            }
+            Err(refusal) => return self.refuse_unstarted(id, refusal.into(), order.expires, at, effects),
+        };
+        self.waiting.insert(id, WaitingAction { order, waits_for });
+    }
+
+    /// Whether what is refused may be allowed by a release that the node has not adopted yet.
+    fn adopts_first(&self, order: &Order, refusal: &ActionRefusal) -> bool {
+        refusal.code != RefusalCode::TooMany && order.release > Some(self.held_seq)
     }
 
     /// Whether a new order may wait for its turn.
@@ -310,7 +334,9 @@ impl WorkMachine {
 
     fn drop_waiting(&mut self, id: &str) -> Option<Order> {
         let waiting = self.waiting.remove(id)?;
-        self.queue.remove(&waiting.arrival);
+        if let ActionWait::Queued(arrival) = waiting.waits_for {
+            self.queue.remove(&arrival);
+        }
         Some(waiting.order)
     }
 
@@ -320,14 +346,15 @@ impl WorkMachine {
         allows: Allows<'_, P>,
         effects: &mut Vec<WorkEffect<P>>,
     ) {
-        let refused: Vec<(String, ActionRefusal)> = self
-            .waiting
-            .iter()
-            .filter_map(|(id, waiting)| Some((id.clone(), allows(&waiting.order.work).err()?)))
-            .collect();
-        for (id, refusal) in refused {
+        let judged = |(id, waiting): (&String, &WaitingAction)| {
+            let admitted = allows(&waiting.order.work).map(|_| ());
+            let keeps_turn = admitted.is_ok() && matches!(waiting.waits_for, ActionWait::Queued(_));
+            (!keeps_turn).then(|| (id.clone(), admitted))
+        };
+        let judged: Vec<_> = self.waiting.iter().filter_map(judged).collect();
+        for (id, admitted) in judged {
             let Some(order) = self.drop_waiting(&id) else { continue };
-            self.refuse_unstarted(id, refusal.into(), order.expires, at, effects);
+            self.wait(id, order, admitted, at, effects);
         }
     }
 
@@ -462,15 +489,12 @@ impl WorkMachine {
 
     /// What was cancelled or expired while it waited.
     fn drop_late<P>(&mut self, at: WorkTime, effects: &mut Vec<WorkEffect<P>>) {
-        let late = |order: &Order| {
-            let cancelled = order.cancel.then_some(ActionOutcome::Cancelled);
-            cancelled.or_else(|| (at.trusted > order.expires).then_some(ActionOutcome::Expired))
+        let late = |waiting: &WaitingAction| {
+            let cancelled = waiting.order.cancel.then_some(ActionOutcome::Cancelled);
+            cancelled.or_else(|| (at.trusted > waiting.order.expires).then(|| waiting.expired()))
         };
-        let ends: Vec<(String, ActionOutcome)> = self
-            .waiting
-            .iter()
-            .filter_map(|(id, waiting)| Some((id.clone(), late(&waiting.order)?)))
-            .collect();
+        let ends: Vec<(String, ActionOutcome)> =
+            self.waiting.iter().filter_map(|(id, waiting)| Some((id.clone(), late(waiting)?))).collect();
         for (id, outcome) in ends {
             let Some(order) = self.drop_waiting(&id) else { continue };
             self.refuse_unstarted(id, outcome, order.expires, at, effects);
@@ -503,9 +527,7 @@ impl WorkMachine {
             let Some(order) = self.drop_waiting(&id) else { return };
             let expires = bounded(order.expires, at);
             match allows(&order.work) {
-                Err(refusal) => {
-                    self.refuse_unstarted(id, refusal.into(), expires, at, effects);
-                }
+                Err(refusal) => self.wait(id, Order { expires, ..order }, Err(refusal), at, effects),
                 Ok(leave) => {
                     let timeout_secs = order.timeout_secs.min(leave.timeout_secs).clamp(1, MAX_TIMEOUT_SECS);
                     let mark = ActionMark { stage: ActionStage::Begun, expires };

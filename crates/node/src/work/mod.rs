@@ -37,6 +37,7 @@ mod machine;
 mod order;
 mod output;
 mod refusal_limiter;
+mod waiting;
 
 pub use io::{ActionMark, ActionStage, RestoredWork, WorkEffect, WorkInput, WorkPermit, WorkTime};
 pub use machine::{Allows, WorkMachine};

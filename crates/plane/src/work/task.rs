@@ -244,6 +244,7 @@ impl Task {
             timeout_secs: self.document.spec.timeout_secs,
             expires,
             cancel: work.cancelled || silent,
+            release: None,
         })
     }
 

@@ -142,7 +142,7 @@ impl Memo {
         if let Some(known) = self.groups.get(&key) {
             return known.clone();
         }
-        let groups: Arc<[usize]> = groups(context, declared, sink).into();
+        let groups: Arc<[usize]> = groups_of(context, declared, sink).into();
         if self.groups.len() < MAX_MEMO {
             self.groups.insert(key, groups.clone());
         }
@@ -150,7 +150,8 @@ impl Memo {
     }
 }
 
-fn groups(context: &Context, declared: &Declared, sink: &mut Sink) -> Vec<usize> {
+/// The groups that a node is in, by their numbers.
+pub(crate) fn groups_of(context: &Context, declared: &Declared, sink: &mut Sink) -> Vec<usize> {
     let mut found = Vec::new();
     for (index, group) in context.groups.iter().enumerate() {
         let mut labels: BTreeMap<String, Value> =

@@ -16,7 +16,7 @@ use lang::Pattern;
 use lang::pattern::first_match;
 use model::{Digest, canonical};
 
-pub(crate) use base::Memo;
+pub(crate) use base::{Memo, groups_of};
 pub(crate) use entry::{ReadEntry, read_entry, read_host};
 pub(crate) use grants::Holding;
 pub use grants::{Grant, Grants};

@@ -263,7 +263,11 @@ impl Actor {
         self.task.nodes().get(node).filter(|work| work.issued.is_some())?;
         let id = action_id(&self.open.spec.id, node);
         match self.task.order_for(node) {
-            Some(order) => put(&id, &order),
+            Some(order) => {
+                let slot = self.plane.index.get(node);
+                let release = slot.and_then(|slot| slot.pointed_seq(&self.plane.heads()));
+                put(&id, &Order { release, ..order })
+            }
             None => Some(without(&id)),
         }
     }

@@ -257,7 +257,7 @@ fn copy(from: &Path, to: &Path) {
 pub fn config(dir: &Path, node_port: u16, operator_port: u16) -> Config {
     Config {
         dir: dir.to_owned(),
-        fleet: "test".to_owned(),
+        fleet: "test".parse().ok(),
         node_address: ([127, 0, 0, 1], node_port).into(),
         operator_address: ([127, 0, 0, 1], operator_port).into(),
         names: vec!["127.0.0.1".to_owned()],

@@ -26,7 +26,7 @@ impl Control {
         let loopback = "127.0.0.1:0".parse().unwrap();
         let config = Config {
             dir: dir.path().join("data"),
-            fleet: "test".to_owned(),
+            fleet: "test".parse().ok(),
             node_address: loopback,
             operator_address: loopback,
             names: vec!["127.0.0.1".to_owned()],

@@ -1,0 +1,41 @@
+//! Commands that people are told to type: with the options that this process was called with, so that
+//! they act on the same host.
+
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+use model::text::shell_word;
+
+use crate::machine::MachineOptions;
+
+/// The options of this process that choose the host, as they are typed; empty for the whole host.
+static OPTIONS: OnceLock<String> = OnceLock::new();
+
+/// Remembers how this process was called. Before it, commands carry no options.
+pub fn remember(options: &MachineOptions) {
+    let option = |name: &str, dir: &Option<PathBuf>| {
+        dir.as_deref()
+            .map(|dir| format!(" --{name} {}", shell_word(&dir.display().to_string())))
+            .unwrap_or_default()
+    };
+    let typed = option("state", &options.state) + &option("root", &options.root);
+    // The first call counts: a process is called once.
+    let _ = OPTIONS.set(typed);
+}
+
+/// A verb of this program, as it is to be typed for this host.
+pub fn command(verb: &str) -> String {
+    format!("muster-agent{} {verb}", options())
+}
+
+/// What starts the daemon of this host.
+pub fn start_daemon() -> String {
+    match options() {
+        "" => "systemctl start muster-agent".to_owned(),
+        _ => command("daemon"),
+    }
+}
+
+fn options() -> &'static str {
+    OPTIONS.get().map_or("", String::as_str)
+}

@@ -1,0 +1,154 @@
+//! `muster node run --wait`: waits for requested runs, and says what they came to.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write;
+use std::time::{Duration, Instant};
+
+use model::status::Overall;
+use model::{Hostname, NodeId};
+use serde::Serialize;
+use server::api::{self, History, NodeView};
+
+use crate::clock::short;
+use crate::failure::Failure;
+use crate::next_step::muster;
+use crate::operator::Operator;
+use crate::screen::Screen;
+use crate::task::ticker::Ticker;
+
+/// How long the control plane is left alone between two questions.
+const PACE: Duration = Duration::from_secs(1);
+/// The most nodes that are named of each sort.
+const MAX_NAMED: usize = 10;
+/// The most nodes whose run is looked at for failures and tags of a run by tag.
+const MAX_LOOKED_AT: usize = 1000;
+
+/// Requests that are waited for.
+pub(super) struct AwaitedRequest<'a> {
+    pub(super) pattern: &'a str,
+    pub(super) nodes: BTreeSet<NodeId>,
+    /// What has one of these tags; all when there are none.
+    pub(super) tags: &'a BTreeSet<String>,
+    /// The request's number, which is the control plane's time of it in milliseconds.
+    pub(super) number: u64,
+}
+
+/// What requested runs came to.
+#[derive(Debug, Default, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "camelCase")]
+pub struct AwaitedRuns {
+    /// How long they were waited for, in seconds.
+    pub wait_secs: u64,
+    /// How many nodes carried the request out.
+    pub confirmed: usize,
+    /// Those of them on which something failed.
+    pub failed: Vec<Hostname>,
+    /// Nodes that did not confirm it in time.
+    pub unconfirmed: Vec<Hostname>,
+    /// Tags that no resource has, with the number of nodes that say so.
+    pub unknown_tags: BTreeMap<String, usize>,
+}
+
+impl AwaitedRuns {
+    /// Whether each node did what was asked for: a tag that some nodes have is no failure of the others.
+    pub fn succeeded(&self) -> bool {
+        let nowhere = |count: &usize| *count >= self.confirmed;
+        self.failed.is_empty() && self.unconfirmed.is_empty() && !self.unknown_tags.values().any(nowhere)
+    }
+
+    /// For people.
+    pub fn text(&self) -> String {
+        let mut out = format!("{} node(s) ran\n", self.confirmed);
+        for (tag, count) in &self.unknown_tags {
+            // Writing to a String cannot fail.
+            let _ = writeln!(out, "no resource is tagged {tag} on {count} of them");
+        }
+        if let Some(first) = self.failed.first() {
+            let _ =
+                writeln!(out, "on {} of them something failed: {}", self.failed.len(), named(&self.failed));
+            let _ = writeln!(out, "next: {}", muster(&format!("run show {first}")));
+        }
+        if let Some(first) = self.unconfirmed.first() {
+            let waited = short(Duration::from_secs(self.wait_secs));
+            let (count, names) = (self.unconfirmed.len(), named(&self.unconfirmed));
+            let _ = writeln!(out, "{count} node(s) did not confirm it within {waited}: {names}");
+            let _ = writeln!(out, "next: {}; they run when they call", muster(&format!("node show {first}")));
+        }
+        out
+    }
+}
+
+fn named(nodes: &[Hostname]) -> String {
+    let first = nodes.iter().take(MAX_NAMED).map(Hostname::as_str).collect::<Vec<_>>().join(", ");
+    match nodes.len().saturating_sub(MAX_NAMED) {
+        0 => first,
+        more => format!("{first} and {more} more"),
+    }
+}
+
+/// Waits until every node confirmed its request, or for so long.
+///
+/// # Errors
+/// When the control plane cannot be asked.
+pub(super) async fn wait(
+    operator: &Operator,
+    request: AwaitedRequest<'_>,
+    limit: Duration,
+    screen: Screen,
+) -> Result<AwaitedRuns, Failure> {
+    let (began, mut ticker) = (Instant::now(), Ticker::new(screen));
+    loop {
+        let nodes = operator.all(&api::NODES, Some(request.pattern)).await?;
+        let nodes: Vec<NodeView> =
+            nodes.into_iter().filter(|node| request.nodes.contains(&node.id)).collect();
+        let waiting = |node: &&NodeView| match request.tags.is_empty() {
+            true => node.run_request.is_some(),
+            false => node.tagged_run.is_some(),
+        };
+        let left = nodes.iter().filter(waiting).count();
+        if left > 0 && began.elapsed() < limit {
+            ticker.show(&format!("{left} of {} nodes did not run yet", nodes.len()));
+            tokio::time::sleep(PACE.min(limit.saturating_sub(began.elapsed()))).await;
+            continue;
+        }
+        let (unconfirmed, confirmed): (Vec<NodeView>, Vec<NodeView>) =
+            nodes.into_iter().partition(|node| waiting(&node));
+        let mut runs = AwaitedRuns {
+            wait_secs: limit.as_secs(),
+            confirmed: confirmed.len(),
+            unconfirmed: unconfirmed.into_iter().map(|node| node.hostname).collect(),
+            ..AwaitedRuns::default()
+        };
+        look_at(operator, &request, confirmed, &mut runs).await?;
+        return Ok(runs);
+    }
+}
+
+/// What the runs came to: a full run by the node's state, one by tag by its report.
+async fn look_at(
+    operator: &Operator,
+    request: &AwaitedRequest<'_>,
+    confirmed: Vec<NodeView>,
+    runs: &mut AwaitedRuns,
+) -> Result<(), Failure> {
+    for (position, node) in confirmed.into_iter().enumerate() {
+        let mut failed = matches!(node.state, Overall::Failed | Overall::Degraded | Overall::Diverged);
+        if !request.tags.is_empty() && position < MAX_LOOKED_AT {
+            let newest = History { node: Some(node.id.to_string()), before: None, limit: 1.into() };
+            let newest = operator.call(&api::RUNS, newest).await?.into_iter().next();
+            let of_request =
+                |received: model::Timestamp| u64::try_from(received.0).is_ok_and(|at| at >= request.number);
+            // A run that changed nothing and failed nowhere is not reported.
+            let report = newest.filter(|run| of_request(run.received)).map(|run| run.report);
+            failed = report.as_ref().is_some_and(|report| report.counts.failed > 0);
+            let unknown = report.map(|report| report.unknown_tags).unwrap_or_default();
+            for tag in unknown.into_iter().filter(|tag| request.tags.contains(tag)) {
+                *runs.unknown_tags.entry(tag).or_default() += 1;
+            }
+        }
+        if failed {
+            runs.failed.push(node.hostname);
+        }
+    }
+    Ok(())
+}
