@@ -24,6 +24,8 @@ pub const ACCOUNT_FILES: [&str; 4] = ["/etc/passwd", "/etc/shadow", "/etc/group"
 const NAME_FILES: [&str; 2] = [HOSTNAME, "/etc/machine-info"];
 /// How the names of the folders of links that start units end.
 pub const LINK_FOLDERS: [&str; 2] = [".wants", ".requires"];
+/// Of one archive so many files are watched; a look at one of them is a look at them all.
+const MAX_UNPACKED: usize = 5000;
 /// Where the kernel's parameters are.
 const PARAMETERS: &str = "/proc/sys";
 
@@ -86,6 +88,8 @@ pub struct HostLayout<'a> {
     pub home: &'a dyn Fn(&str) -> Option<String>,
     /// The folders of links that start units ([`LINK_FOLDERS`]) that are there, by their paths.
     pub link_folders: Vec<String>,
+    /// The names in a directory, `/` between their parts, of what an archive unpacked there.
+    pub unpacked: &'a dyn Fn(&str) -> Vec<String>,
 }
 
 impl WatchPlan {
@@ -271,6 +275,11 @@ fn points(resource: &BoundResource, layout: &HostLayout<'_>) -> Vec<WatchPoint> 
                 points.push(WatchPoint::Entry(path));
             }
             points
+        }
+        Spec::Archive(spec) => {
+            let path = spec.path.trim_end_matches('/');
+            let members = (layout.unpacked)(&spec.path).into_iter().take(MAX_UNPACKED);
+            [entry(path)].into_iter().chain(members.map(|name| entry(&format!("{path}/{name}")))).collect()
         }
         Spec::Host(spec) => vec![entry(&spec.path)],
         Spec::Repository(spec) => {
