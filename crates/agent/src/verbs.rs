@@ -480,10 +480,13 @@ fn hint(error: &(dyn std::error::Error + 'static)) -> Option<String> {
     if let Some(LocalProblem { next, .. }) = error.downcast_ref() {
         return next.clone();
     }
+    const JOIN_FIRST: &str =
+        "join first: muster-agent join --token-file FILE (and the same --state and --root)";
+    if let Some(StateError::NotJoined(_)) = error.downcast_ref() {
+        return Some(JOIN_FIRST.to_owned());
+    }
     match error.downcast_ref() {
-        Some(OpenMachineError::State { source: StateError::NotJoined(_), .. }) => {
-            Some("join first: muster-agent join --token TOKEN (and the same --state and --root)".to_owned())
-        }
+        Some(OpenMachineError::State { source: StateError::NotJoined(_), .. }) => Some(JOIN_FIRST.to_owned()),
         Some(OpenMachineError::State {
             source: StateError::Spool { source: spool::SpoolError::Locked { .. }, .. },
             ..
