@@ -41,7 +41,7 @@ pub fn declared_claims(
         "file" | "download" | "archive" | "directory" | "symlink" => named(&|name| vec![name.to_owned()]),
         "cron" => in_folder(cron::FOLDER),
         "sudo" => in_folder(sudo::FOLDER),
-        "repository" => named(&|name| repository_files(name, given(&["priority"]))),
+        "repository" => named(&repository_files),
         "hostname" => vec![PathClaim::Whole(HOSTNAME.to_owned())],
         "service" if given(&["unit", "template"]) => named(&|name| {
             let unit = unit::unit_name(name).unwrap_or_else(|_| name.to_owned());
@@ -56,6 +56,7 @@ pub fn declared_claims(
         "ini" => edits("a key"),
         "json" => edits("a value"),
         "ssh_key" => edits("a key"),
+        "host" if given(&["path"]) => edits("an entry"),
         "host" => part(HOSTS, "an entry"),
         "mount" => part(FSTAB, "an entry"),
         "sysctl" if given(&["path"]) => edits("a parameter"),
@@ -83,12 +84,11 @@ impl Spec {
             Spec::Block(spec) => part(&spec.file.path, "a block"),
             Spec::Ini(spec) => part(&spec.file.path, "a key"),
             Spec::Json(spec) => part(&spec.file.path, "a value"),
-            Spec::Host(_) => part(HOSTS, "an entry"),
+            Spec::Host(spec) => part(&spec.path, "an entry"),
             Spec::Mount(_) => part(FSTAB, "an entry"),
             Spec::Sysctl(spec) => part(&spec.path, "a parameter"),
             Spec::Repository(spec) => {
-                let files = repository_files(&spec.name, spec.priority.is_some());
-                files.into_iter().map(PathClaim::Whole).collect()
+                repository_files(&spec.name).into_iter().map(PathClaim::Whole).collect()
             }
             Spec::Hostname(_) => whole(HOSTNAME),
             Spec::Exec(_)
@@ -101,10 +101,9 @@ impl Spec {
     }
 }
 
-/// The files that a repository is the declaration of. A key beside them may be another resource's, which
-/// `signed_by` names.
-fn repository_files(name: &str, pinned: bool) -> Vec<String> {
-    let paths = RepositoryPaths::of(name);
-    let preferences = pinned.then_some(paths.preferences);
-    [paths.sources].into_iter().chain(preferences).collect()
+/// The files that a repository is the declaration of: those that it does not need are removed.
+fn repository_files(name: &str) -> Vec<String> {
+    let RepositoryPaths { sources, armored_key, binary_key, preferences, one_line: _ } =
+        RepositoryPaths::of(name);
+    vec![sources, preferences, armored_key, binary_key]
 }
