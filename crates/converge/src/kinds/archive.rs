@@ -363,11 +363,6 @@ pub fn made(unpacked: &mut Fields) {
     unpacked.insert(TOP.to_owned(), TreeEntry::Directory(rights(DEFAULT_DIRECTORY_MODE)).to_string());
 }
 
-/// The names of what was unpacked, below the directory.
-pub fn members(unpacked: &Fields) -> impl Iterator<Item = &str> {
-    unpacked.keys().filter_map(|name| name.strip_prefix(TOP)?.strip_prefix('/'))
-}
-
 /// What a removal takes away of what there is: not a directory that was there before.
 pub fn removed(unpacked: Option<&Fields>, now: &Fields) -> Fields {
     let mut goes = now.clone();

@@ -133,8 +133,8 @@ pub(crate) fn remembered(kinds: &Kinds, spec: &ArchiveSpec) -> Result<Option<Fie
 impl Kinds {
     /// The names of what an archive unpacked in a directory, as far as that can be read.
     pub fn unpacked(&self, path: &str) -> Vec<String> {
-        let found = self.blobs.unpacked(path).ok().flatten();
-        found.iter().flat_map(archive::members).map(str::to_owned).collect()
+        let found = self.blobs.unpacked(path).ok().flatten().unwrap_or_default();
+        found.keys().filter_map(|name| name.strip_prefix(TOP)?.strip_prefix('/')).map(str::to_owned).collect()
     }
 }
 
