@@ -474,7 +474,13 @@ impl Daemon {
                 if order.scope == RunScope::All {
                     heal::follow(&watch, &runner, &storage, &traits);
                 }
-                runner.run(&order, &traits, RunMode::Apply)
+                let run = runner.run(&order, &traits, RunMode::Apply);
+                let changed = run.as_ref().is_ok_and(|run| run.report.counts.changed > 0);
+                if order.scope == RunScope::All && changed {
+                    // A home that was made, what was unpacked: only now is it known what to watch there.
+                    heal::follow(&watch, &runner, &storage, &traits);
+                }
+                run
             }));
             let run = match run {
                 Ok(Ok(run)) => Ok(run),

@@ -39,12 +39,18 @@ fn a_control_plane_that_is_not_there_is_named_with_a_next_step() {
 #[test]
 fn a_host_that_has_not_joined_is_told_to() {
     let dir = tempfile::tempdir().unwrap();
-    let mut command = std::process::Command::new(test_support::children::program("muster-agent"));
-    command.arg("--state").arg(dir.path().join("none")).arg("doctor");
-    let (code, text) = printed(&command.output().unwrap());
-    assert_eq!(code, Some(1), "{text}");
-    let next = format!("next: muster-agent --state {}/none join --token-file FILE", dir.path().display());
-    assert!(text.contains(&next), "{text}");
+    let program = test_support::children::program("muster-agent");
+    // Nothing starts an agent before: each verb says what does.
+    for verb in ["doctor", "status", "plan", "apply"] {
+        let mut command = std::process::Command::new(&program);
+        let output = command.arg("--state").arg(dir.path().join("none")).arg(verb).output().unwrap();
+        let (code, text) = printed(&output);
+        let text = text + &String::from_utf8_lossy(&output.stderr);
+        assert_eq!(code, Some(1), "{verb}: {text}");
+        let next = format!("muster-agent --state {}/none join --token-file FILE", dir.path().display());
+        assert!(text.contains(&next), "{verb}: {text}");
+        assert!(!text.contains("systemctl start"), "{verb}: {text}");
+    }
     assert!(!dir.path().join("none").exists(), "a look makes nothing");
 }
 

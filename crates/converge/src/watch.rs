@@ -18,6 +18,8 @@ use crate::{BoundModule, BoundResource, Desired, ResourceId, When};
 
 /// How the names of the folders of links that start units end.
 pub const LINK_FOLDERS: [&str; 2] = [".wants", ".requires"];
+/// Of one archive so many files are watched; a look at one of them is a look at them all.
+const MAX_UNPACKED: usize = 5000;
 /// Where the kernel's parameters are.
 const PARAMETERS: &str = "/proc/sys";
 
@@ -80,6 +82,8 @@ pub struct HostLayout<'a> {
     pub home: &'a dyn Fn(&str) -> Option<String>,
     /// The folders of links that start units ([`LINK_FOLDERS`]) that are there, by their paths.
     pub link_folders: Vec<String>,
+    /// The names in a directory, `/` between their parts, of what an archive unpacked there.
+    pub unpacked: &'a dyn Fn(&str) -> Vec<String>,
 }
 
 impl WatchPlan {
@@ -260,6 +264,11 @@ fn points(resource: &BoundResource, layout: &HostLayout<'_>) -> Vec<WatchPoint> 
     };
     let mut points: Vec<WatchPoint> = spec.paths(layout.home).filter_map(point).collect();
     match spec {
+        Spec::Archive(spec) => {
+            let path = spec.path.trim_end_matches('/');
+            let members = (layout.unpacked)(&spec.path).into_iter().take(MAX_UNPACKED);
+            points.extend(members.map(|name| WatchPoint::Entry(format!("{path}/{name}"))));
+        }
         Spec::Unit(spec) => {
             points.push(WatchPoint::Unit(spec.unit.clone()));
             // systemd tells of no link that is made or removed without it.

@@ -50,6 +50,7 @@ fn keep_delete_and_restore() {
         lines(&report),
         ["m/file:/restored restored", "m/file:/made restored", "m/file:/deleted deleted"]
     );
+    assert_eq!(report.counts.changed, 3, "what is put back is a change of the host");
     assert_eq!(host.file("/kept"), Some("managed"));
     assert_eq!(host.file("/restored"), Some("before"));
     assert_eq!(host.nodes.len(), 2);

@@ -13,7 +13,11 @@ use crate::common::{Set, set};
 fn plan(set: &Set) -> WatchPlan {
     let home = |user: &str| (user == "kay").then(|| "/home/kay".to_owned());
     let link_folders = vec!["/etc/systemd/system/multi-user.target.wants".to_owned()];
-    WatchPlan::of(&set.bind(), &HostLayout { home: &home, link_folders })
+    let unpacked = |path: &str| match path {
+        "/opt/tool" => vec!["bin".to_owned(), "bin/tool".to_owned()],
+        _ => Vec::new(),
+    };
+    WatchPlan::of(&set.bind(), &HostLayout { home: &home, link_folders, unpacked: &unpacked })
 }
 
 /// The names of the resources that a look finds.
@@ -25,6 +29,20 @@ fn names(look: impl FnOnce(&mut BTreeSet<ResourceId>)) -> Vec<String> {
 
 fn at(plan: &WatchPlan, directory: &str, name: &str) -> Vec<String> {
     names(|found| plan.of_entry(directory, name, found))
+}
+
+#[test]
+fn what_was_unpacked_is_watched_and_its_neighbours_are_not() {
+    let archive = |name: &str| {
+        json!({"type": "archive", "name": name,
+            "attributes": {"url": "http://a.test/tool.tar.gz", "sha256": "0".repeat(64)}})
+    };
+    let plan = plan(&set(json!([{"name": "m", "resources": [archive("/opt/tool"), archive("/opt/fresh")]}])));
+    assert_eq!(at(&plan, "/opt/tool/bin", "tool"), ["archive:/opt/tool"]);
+    assert_eq!(at(&plan, "/opt", "tool"), ["archive:/opt/tool"]);
+    assert!(at(&plan, "/opt/tool/bin", "of-others").is_empty());
+    assert_eq!(at(&plan, "/opt", "fresh"), ["archive:/opt/fresh"]);
+    assert_eq!(plan.interest("/opt/fresh"), None);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 use std::path::Path;
 use std::time::Duration;
 
-use catalog::types::LineSpec;
+use catalog::types::{Ensure, LineSpec};
 use converge::JobFailure;
 use converge::kinds::{DEFAULT_FILE_MODE, line};
 use host::FileWrite;
@@ -41,6 +41,10 @@ impl PathProvider for LineSpec {
             None => Ok(()),
         };
         match &decided.bytes {
+            // As with the other parts of files: who may make it may take it away.
+            Some(bytes) if bytes.is_empty() && self.create && self.ensure == Ensure::Absent => {
+                kinds.host.remove_file(&self.path).map(drop)
+            }
             Some(bytes) => {
                 let write = FileWrite {
                     content: &mut bytes.as_slice(),

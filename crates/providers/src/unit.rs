@@ -272,8 +272,15 @@ impl UnitOnHost<'_> {
             LastChange::Restart => (UnitVerb::TryRestart, "restart"),
             LastChange::Reload => (UnitVerb::ReloadOrTryRestart, "reload"),
         };
-        let before = UnitBefore { active: &properties.active_state, up: properties.up() };
-        let limit = left(deadline);
+        let before = UnitBefore {
+            active: &properties.active_state,
+            up: properties.up(),
+            starting: properties.starting(),
+        };
+        let limit = match last {
+            LastChange::Start => before.start_limit(left(deadline)),
+            LastChange::Restart | LastChange::Reload => left(deadline),
+        };
         session.hold(&self.spec.unit).map_err(|error| asked(&self.spec.unit, error))?;
         match session.job(verb, &self.spec.unit, limit) {
             Ok(JobEnd::Done | JobEnd::Failed | JobEnd::TimedOut | JobEnd::Skipped | JobEnd::Other(_)) => {
@@ -288,13 +295,12 @@ impl UnitOnHost<'_> {
             }
             Err(BusError::TimedOut { .. }) => {
                 let now = session.unit(&self.spec.unit).unwrap_or_default();
-                let why = format!(
-                    "it did not {what} within {} s, and still is {} ({})",
-                    limit.as_secs(),
-                    now.active_state,
-                    now.sub_state
-                );
-                Err(self.down(&why))
+                let why = match limit.as_secs() {
+                    0 => "it has been starting for longer than its `timeout`".to_owned(),
+                    limit => format!("it did not {what} within {limit} s"),
+                };
+                let still = format!("{why}, and still is {} ({})", now.active_state, now.sub_state);
+                Err(self.down(&still))
             }
             Err(error) => Err(format!("systemd does not {what} {}: {error}", self.spec.unit).into()),
         }

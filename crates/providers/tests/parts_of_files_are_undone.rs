@@ -119,12 +119,23 @@ fn a_file_that_was_made_goes_with_the_last_of_its_parts() {
 
 #[test]
 fn an_empty_file_goes_where_that_is_declared() {
+    let empty_block = "# BEGIN MUSTER BLOCK x\n# END MUSTER BLOCK x\n";
     for (create, left) in [(false, true), (true, false)] {
-        let lab = lab();
-        lab.write("/etc/f", b"# BEGIN MUSTER BLOCK x\n# END MUSTER BLOCK x\n");
-        let (spec, _) = bound("block", json!({"path": "/etc/f", "state": "absent", "create": create}));
-        assert!(lab.apply(&spec).unwrap().changed);
-        assert_eq!(lab.path("/etc/f").exists(), left, "create: {create}");
+        let parts = [
+            ("block", json!({"path": "/etc/f", "state": "absent", "create": create}), empty_block),
+            ("line", json!({"path": "/etc/f", "line": "x", "state": "absent", "create": create}), "x\n"),
+        ];
+        for (kind, attributes, content) in parts {
+            let lab = lab();
+            let (spec, _) = bound(kind, attributes);
+            lab.write("/etc/f", format!("{content}y\n").as_bytes());
+            assert!(lab.apply(&spec).unwrap().changed);
+            assert_eq!(lab.read("/etc/f"), "y\n", "{kind}: something else is in it");
+            lab.write("/etc/f", content.as_bytes());
+            assert!(lab.apply(&spec).unwrap().changed);
+            assert_eq!(lab.path("/etc/f").exists(), left, "{kind}, create: {create}");
+            assert!(!lab.apply(&spec).unwrap().changed, "{kind}: a second time there is nothing to do");
+        }
     }
 }
 

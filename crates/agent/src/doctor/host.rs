@@ -170,8 +170,8 @@ pub(super) fn limits() -> Vec<Finding> {
     vec![Finding::ok("inotify", evidence)]
 }
 
-/// Whether the unit is installed, enabled and active.
-pub(super) fn unit() -> Vec<Finding> {
+/// Whether the unit is installed, enabled and active; `start` says how it is started.
+pub(super) fn unit(start: &str) -> Vec<Finding> {
     if !Path::new("/run/systemd/system").exists() {
         let next = format!("see that something starts `{}` at boot", command("daemon"));
         return vec![Finding::warn("unit", "this host was not booted with systemd", next)];
@@ -183,7 +183,7 @@ pub(super) fn unit() -> Vec<Finding> {
     let evidence = format!("{UNIT} is {active} and {enabled}");
     vec![match (active.as_str(), enabled.as_str()) {
         ("active", "enabled") => Finding::ok("unit", evidence),
-        (_, "enabled") => Finding::fail("unit", evidence, "systemctl start muster-agent"),
+        (_, "enabled") => Finding::fail("unit", evidence, start),
         ("active", "disabled") => Finding::warn("unit", evidence, "systemctl enable muster-agent"),
         (_, "disabled") => Finding::fail("unit", evidence, "systemctl enable --now muster-agent"),
         (_, "masked") => Finding::fail("unit", evidence, "systemctl unmask muster-agent"),

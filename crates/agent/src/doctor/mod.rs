@@ -101,14 +101,21 @@ impl fmt::Display for Diagnosis {
     }
 }
 
+/// How an agent is started before the host has joined: systemd starts nothing until then.
+const START_BY_JOINING: &str = "join; the agent starts by itself then";
+
 /// Looks at everything.
 pub fn diagnose(options: &MachineOptions) -> Diagnosis {
     let state = options.state_dir();
     let daemon = LocalClient::find(options).and_then(|client| client.status());
-    let mut findings = vec![about_daemon(&daemon)];
+    let membership = StateDir::at(&state, spool::Disk::new()).membership();
+    let start = match &membership {
+        Ok(None) => START_BY_JOINING.to_owned(),
+        Ok(Some(_)) | Err(_) => start_daemon(),
+    };
+    let mut findings = vec![about_daemon(&daemon, &start)];
     findings.extend(host::user());
     findings.extend(host::state_directory(&state));
-    let membership = StateDir::at(&state, spool::Disk::new()).membership();
     let membership = match membership {
         Ok(Some(membership)) => {
             let (fleet, name) = (&membership.trust.fleet, &membership.hostname);
@@ -143,16 +150,16 @@ pub fn diagnose(options: &MachineOptions) -> Diagnosis {
     }
     findings.extend(host::limits());
     if options.root.is_none() && membership.as_ref().is_none_or(|membership| membership.root.is_none()) {
-        findings.extend(host::unit());
+        findings.extend(host::unit(&start));
     }
     Diagnosis { findings }
 }
 
-fn about_daemon(daemon: &Result<AgentStatusView, LocalClientError>) -> Finding {
+fn about_daemon(daemon: &Result<AgentStatusView, LocalClientError>, start: &str) -> Finding {
     let view = match daemon {
         Ok(view) => view,
         Err(error @ LocalClientError::NoDaemon(_)) => {
-            return Finding::warn("daemon", error.to_string(), start_daemon());
+            return Finding::warn("daemon", error.to_string(), start);
         }
         Err(error @ LocalClientError::Denied(_)) => {
             return Finding::warn("daemon", error.to_string(), "run it with sudo");

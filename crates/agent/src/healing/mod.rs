@@ -95,7 +95,8 @@ impl HostWatch {
         let home = |user: &str| Some(accounts.as_ref()?.user(user)?.home);
         let rooted = self.0.host.rooted();
         let link_folders = if rooted { Vec::new() } else { providers::link_folders(&self.0.host) };
-        let layout = HostLayout { home: &home, link_folders };
+        let unpacked = |path: &str| self.0.kinds.unpacked(path);
+        let layout = HostLayout { home: &home, link_folders, unpacked: &unpacked };
         let plan = WatchPlan::of(desired, &layout);
         let (established, watched) = channel();
         // A limit may have been raised, or a file system come that was away.

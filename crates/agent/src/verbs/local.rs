@@ -19,6 +19,7 @@ use crate::machine::{Machine, MachineOptions};
 use crate::outcomes::LastRunView;
 use crate::render::{self, report};
 use crate::runner::{Runner, RunnerError, lower_priority, observed, scope_of};
+use crate::state::{StateDir, StateError};
 use crate::status::ShownResources;
 use crate::storage::Storage;
 use crate::{bundle, doctor, files, status, why};
@@ -75,6 +76,12 @@ pub(super) fn apply(
         }
         Err(LocalClientError::NoDaemon(_)) if once => {
             run_once(&Machine::open(options)?, RunMode::Apply, scope_of(&limit.tags))?
+        }
+        Err(error @ LocalClientError::NoDaemon(_)) => {
+            // None can be started before the host has joined.
+            let state = options.state_dir();
+            let membership = StateDir::at(&state, spool::Disk::new()).membership()?;
+            return Err(membership.map_or_else(|| StateError::NotJoined(state).into(), |_| error.into()));
         }
         Err(error) => return Err(error.into()),
     };

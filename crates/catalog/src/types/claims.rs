@@ -44,7 +44,7 @@ pub fn declared_claims(
         "file" | "download" | "archive" | "directory" | "symlink" => named(&|name| vec![name.to_owned()]),
         "cron" => in_folder(cron::FOLDER),
         "sudo" => in_folder(sudo::FOLDER),
-        "repository" => named(&|name| repository_files(name, given(&["priority"]))),
+        "repository" => named(&repository_files),
         "hostname" => vec![PathClaim::Whole(HOSTNAME.to_owned())],
         "service" if given(&["unit", "template"]) => named(&|name| {
             let unit = unit::unit_name(name).unwrap_or_else(|_| name.to_owned());
@@ -87,10 +87,9 @@ impl Spec {
     }
 }
 
-/// The files that a repository is the declaration of. A key beside them may be another resource's, which
-/// `signed_by` names.
-fn repository_files(name: &str, pinned: bool) -> Vec<String> {
-    let paths = RepositoryPaths::of(name);
-    let preferences = pinned.then_some(paths.preferences);
-    [paths.sources].into_iter().chain(preferences).collect()
+/// The files that a repository is the declaration of: those that it does not need are removed.
+fn repository_files(name: &str) -> Vec<String> {
+    let RepositoryPaths { sources, armored_key, binary_key, preferences, one_line: _ } =
+        RepositoryPaths::of(name);
+    vec![sources, preferences, armored_key, binary_key]
 }

@@ -37,7 +37,8 @@ pub(super) static TYPE: ResourceType = ResourceType {
             "create",
             FieldKind::Bool,
             "false",
-            "make the file when it is missing; otherwise that is a failure",
+            "make the file when it is missing; otherwise that is a failure. With `state: absent` the file goes \
+             when nothing is left in it",
         ),
         VALIDATE,
         MODE,

@@ -10,7 +10,7 @@ use super::{Ensure, Spec, StateSpec, Together};
 use crate::module::OnRemove::{Delete, Keep, Restore};
 use crate::params;
 use crate::schema::{
-    Attribute, AttributeProblem, FieldKind, Manages, ResourceAttributes, ResourceType, Short,
+    Attribute, AttributeProblem, FieldKind, Manages, ResourceAttributes, ResourceType, Short, literal,
 };
 
 /// Seconds that a transaction may take where `timeout:` says nothing.
@@ -197,6 +197,17 @@ fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
     let given = |name: &str| attributes.contains_key(name);
     let state = attributes.get("state").and_then(Value::as_str).unwrap_or("present");
     let mut problems = Vec::new();
+    if let Some(Err(message)) = literal(attributes, "name").map(refuse_name) {
+        problems.push(AttributeProblem::value(
+            "name",
+            message,
+            "write the name as `apt-cache show` takes it",
+        ));
+    }
+    if let Some(Err(message)) = literal(attributes, "version").map(refuse_version) {
+        let help = "write it as `apt-cache policy` shows it, `*` for any text";
+        problems.push(AttributeProblem::value("version", message, help));
+    }
     if given("version") && matches!(state, "latest" | "absent") {
         let message = format!("`version` has no meaning with `state: {state}`");
         problems.push(AttributeProblem::conflict("version", message, "leave out one of them"));
@@ -218,7 +229,7 @@ fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
     refuse_name(&name)?;
     let version = given.text("version");
     if let Some(version) = &version {
-        refuse_version(version)?;
+        refuse_version(version).map_err(|why| format!("version: {why}"))?;
     }
     let seconds = |name: &str, default: Duration| {
         given.int(name).and_then(|secs| u64::try_from(secs).ok()).map_or(default, Duration::from_secs)
@@ -287,5 +298,5 @@ fn refuse_version(version: &str) -> Result<(), String> {
     if !version.is_empty() && version.chars().all(fits) {
         return Ok(());
     }
-    Err(format!("version: `{version}` is not a version such as 1.22.1-9 or 1.22.*"))
+    Err(format!("`{version}` is not a version such as 1.22.1-9 or 1.22.*"))
 }

@@ -144,15 +144,12 @@ impl Spec {
                 ResourcePath::public(MACHINE_INFO, None),
             ],
             Spec::Repository(spec) => {
-                let paths = RepositoryPaths::of(&spec.name);
-                let pinned = spec.priority.map(|_| FileClaim::Whole);
-                vec![
-                    ResourcePath::public(paths.sources, Some(FileClaim::Whole)),
-                    ResourcePath::public(paths.preferences, pinned),
-                    // A key beside them may be another resource's, which `signed_by` names.
-                    ResourcePath::public(paths.armored_key, None),
-                    ResourcePath::public(paths.binary_key, None),
-                ]
+                // Those that it does not need are removed.
+                let RepositoryPaths { sources, armored_key, binary_key, preferences, one_line: _ } =
+                    RepositoryPaths::of(&spec.name);
+                [sources, preferences, armored_key, binary_key]
+                    .map(|path| ResourcePath::public(path, Some(FileClaim::Whole)))
+                    .into()
             }
             Spec::SshKey(spec) => {
                 let in_home =

@@ -173,25 +173,35 @@ fn key_field(content: &FileContent) -> String {
 }
 
 fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
-    if is_absent(attributes) {
-        return Vec::new();
+    let name = literal(attributes, "name").map(refuse_name).and_then(Result::err);
+    let mut found: Vec<AttributeProblem> = name
+        .map(|message| AttributeProblem::value("name", message, "write one such as `vendor`"))
+        .into_iter()
+        .collect();
+    if !is_absent(attributes) {
+        found.extend(signer_problem(attributes));
     }
+    found
+}
+
+/// Exactly one attribute says who signs it.
+fn signer_problem(attributes: &BTreeMap<String, Value>) -> Option<AttributeProblem> {
     let trusted = attributes.get("trusted").is_some_and(|value| params::bool(value) != Ok(false));
     let mut given: Vec<&str> =
         ["key", "source", "signed_by"].into_iter().filter(|name| attributes.contains_key(*name)).collect();
     given.extend(trusted.then_some("trusted"));
     match given.as_slice() {
-        [_] => own_key_file(attributes).into_iter().collect(),
-        [] => vec![AttributeProblem::missing(
+        [_] => own_key_file(attributes),
+        [] => Some(AttributeProblem::missing(
             None,
             "nothing says who signs the packages of this `repository`".to_owned(),
             "add `key:`, `source:` or `signed_by:`; `trusted: true` takes packages that nobody signed",
-        )],
-        [first, second, ..] => vec![AttributeProblem::conflict(
+        )),
+        [first, second, ..] => Some(AttributeProblem::conflict(
             second,
             format!("`{first}` and `{second}` both say who signs it"),
             "leave out one of them",
-        )],
+        )),
     }
 }
 
@@ -206,13 +216,18 @@ fn own_key_file(attributes: &BTreeMap<String, Value>) -> Option<AttributeProblem
     })
 }
 
+/// apt passes by files whose names have other characters.
+fn refuse_name(name: &str) -> Result<(), String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
+    match name.is_empty() || name.starts_with('.') || !name.chars().all(fits) {
+        true => Err(format!("`{name}` cannot name a file of apt (letters, digits and _ - .)")),
+        false => Ok(()),
+    }
+}
+
 fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
     let name = given.name();
-    let fits = |c: char| c.is_ascii_alphanumeric() || "_-.".contains(c);
-    // apt passes by files whose names have other characters.
-    if name.is_empty() || name.starts_with('.') || !name.chars().all(fits) {
-        return Err(format!("`{name}` cannot name a file of apt (letters, digits and _ - .)"));
-    }
+    refuse_name(&name)?;
     let list = |name: &str| -> Result<Vec<String>, String> {
         let items = given.list(name).unwrap_or_default();
         match items.iter().find(|item| item.is_empty() || item.contains(char::is_whitespace)) {

@@ -37,6 +37,8 @@ pub struct UnitProperties {
     pub active_since: Option<Duration>,
     /// When it ceased to be active last, counted as `active_since`.
     pub active_until: Option<Duration>,
+    /// When it ceased to be inactive last, counted as `active_since`: its start began.
+    pub starting_since: Option<Duration>,
 }
 
 /// What a unit has as one of its type; what a type does not have is empty.
@@ -83,6 +85,7 @@ impl UnitProperties {
             has_job: job.first().and_then(BusValue::uint).is_some_and(|id| id != 0),
             active_since: instant(entries, "ActiveEnterTimestampMonotonic"),
             active_until: instant(entries, "ActiveExitTimestampMonotonic"),
+            starting_since: instant(entries, "InactiveExitTimestampMonotonic"),
         }
     }
 
@@ -91,6 +94,11 @@ impl UnitProperties {
         let since = self.active_since?;
         let until = self.active_until.filter(|until| *until >= since);
         until.unwrap_or_else(super::monotonic).checked_sub(since)
+    }
+
+    /// How long ago its last start began; `None` when it was never started.
+    pub fn starting(&self) -> Option<Duration> {
+        super::monotonic().checked_sub(self.starting_since?)
     }
 }
 

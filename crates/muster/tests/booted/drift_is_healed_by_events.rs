@@ -15,6 +15,10 @@ const SOON: Duration = Duration::from_secs(6);
 const UNIT: &str = "[Unit]\\nDescription=app\\n[Service]\\nExecStart=/bin/sleep infinity\\n\
                     [Install]\\nWantedBy=multi-user.target\\n";
 
+/// Its folder of links is made with it.
+const LINKED: &str = "[Service]\\nExecStart=/bin/true\\n[Install]\\nWantedBy=tidy.target\\n";
+const KEY: &str = "ssh-ed25519 AAAAC3NzaC1lZDI1NTE5AAAAIOMqqnkVzrm0SdG6UOoqKLsabgH5C9okWi0dh2l9GKJl";
+
 fn resources() -> String {
     format!(
         "resources:\n\
@@ -24,7 +28,10 @@ fn resources() -> String {
          - service: app\n  unit: \"{UNIT}\"\n  state: running\n  enabled: true\n  masked: false\n\
          - user: kay\n  shell: /bin/bash\n\
          - sysctl: net.ipv4.tcp_syncookies\n  value: \"1\"\n\
-         - mount: /srv/data\n  device: tmpfs\n  fstype: tmpfs\n"
+         - mount: /srv/data\n  device: tmpfs\n  fstype: tmpfs\n\
+         - ssh_key: {KEY} kay@laptop\n  user: kay\n\
+         - archive: /opt/tool\n  source: tool.tar\n\
+         - service: tidy\n  unit: \"{LINKED}\"\n  enabled: true\n"
     )
 }
 
@@ -54,10 +61,14 @@ fn each_damage_by_hand_is_put_right_at_once() {
     std::fs::create_dir_all(&files).unwrap();
     std::fs::write(files.join("b.conf"), "b\n").unwrap();
     std::fs::write(files.with_file_name("a.conf"), "a\n").unwrap();
+    let tree = fleet.repo.join("modules/base/files");
+    let packed =
+        std::process::Command::new("tar").args(["-cf", "tool.tar", "tree"]).current_dir(tree).status();
+    assert!(packed.unwrap().success());
     fleet.module("base", &resources());
     fleet.publish_until_converged(&[&web]);
     let seen = watched(&web);
-    assert!(seen["units"] == 1 && seen["parameters"] == 1 && seen["unwatched"] == 0, "{seen:#}");
+    assert!(seen["units"] == 2 && seen["parameters"] == 1 && seen["unwatched"] == 0, "{seen:#}");
 
     let active = "systemctl is-active app";
     let damages = [
@@ -77,6 +88,11 @@ fn each_damage_by_hand_is_put_right_at_once() {
         ("echo 0 > /proc/sys/net/ipv4/tcp_syncookies", "grep -qx 1 /proc/sys/net/ipv4/tcp_syncookies"),
         ("umount /srv/data", "mountpoint -q /srv/data"),
         ("sed -i /srv.data/d /etc/fstab", "grep -q /srv/data /etc/fstab"),
+        // What is known of these only once the first run had made them.
+        ("rm /home/kay/.ssh/authorized_keys", "grep -q kay@laptop /home/kay/.ssh/authorized_keys"),
+        ("echo x > /opt/tool/tree/sub/b.conf", "grep -qx b /opt/tool/tree/sub/b.conf"),
+        ("rm -r /opt/tool/tree/sub", "grep -qx b /opt/tool/tree/sub/b.conf"),
+        ("rm /etc/systemd/system/tidy.target.wants/tidy.service", "systemctl is-enabled tidy"),
     ];
     for (damage, right) in damages {
         web.sh(damage);

@@ -201,8 +201,17 @@ fn a_unit_that_does_not_come_up_is_told_with_its_reason() {
             assert!(reason.contains(part), "{name}: {reason}");
         }
     }
-    // One that flaps is no better at the next run.
-    assert_eq!(item(&agent.apply(), "service:flaps").0, Action::Failed);
+    // One that flaps is no better at the next run, and a start that goes on is not waited for again.
+    let report = agent.apply();
+    assert_eq!(item(&report, "service:flaps").0, Action::Failed);
+    let (action, reason) = item(&report, "service:late");
+    assert_eq!(action, Action::Failed);
+    assert!(reason.contains("for longer than its `timeout`, and still is activating"), "{reason}");
+    // Another unit file takes its place all the same.
+    agent.holds(json!({"name": "app", "resources": [
+        service("late", json!({"unit": unit("ExecStart=/bin/sleep infinity")})),
+    ]}));
+    changed(&agent.apply(), &["service:late"]);
 
     // Without the bus only these fail, and they come back with it.
     agent.holds(json!({"name": "app", "resources": [

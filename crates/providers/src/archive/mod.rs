@@ -125,6 +125,14 @@ pub(crate) fn remembered(kinds: &Kinds, spec: &ArchiveSpec) -> Result<Option<Fie
     found.map_err(|error| format!("cannot read what was unpacked in {}: {error}", spec.path))
 }
 
+impl Kinds {
+    /// The names of what an archive unpacked in a directory, as far as that can be read.
+    pub fn unpacked(&self, path: &str) -> Vec<String> {
+        let found = self.blobs.unpacked(path).ok().flatten().unwrap_or_default();
+        found.keys().filter_map(|name| name.strip_prefix(TOP)?.strip_prefix('/')).map(str::to_owned).collect()
+    }
+}
+
 fn remember(kinds: &Kinds, spec: &ArchiveSpec, unpacked: Option<&Fields>) -> Result<(), String> {
     let done = kinds.blobs.keep_unpacked(&spec.path, unpacked);
     done.map_err(|error| format!("cannot write down what is unpacked in {}: {error}", spec.path))

@@ -26,6 +26,7 @@ const STOPPED: &str = "stopped";
 const MISSING: &str = "missing";
 /// systemd restarts it by itself, over and over.
 const RESTARTING: &str = "restarting";
+const STARTING: &str = "starting";
 const TRUE: &str = "true";
 const FALSE: &str = "false";
 
@@ -73,7 +74,7 @@ fn run_text<'a>(spec: &UnitSpec, now: &UnitNow<'a>) -> &'a str {
         "active" if now.flaps => RESTARTING,
         "active" | "reloading" | "refreshing" => RUNNING,
         "activating" if now.sub.starts_with("auto-restart") => RESTARTING,
-        "activating" => "starting",
+        "activating" => STARTING,
         "deactivating" => "stopping",
         _ if !to_run => STOPPED,
         "failed" => "failed",
@@ -239,6 +240,8 @@ pub fn changes(now: &Fields, to: Option<&Fields>) -> UnitChanges {
     let other_files = !changes.files.is_empty() || (outdated && wanted(LOADED_TEXT).is_some());
     changes.then = match wanted(RUN_TEXT) {
         Some(STOPPED | MISSING | "failed") => None,
+        // Another start would wait for the one that goes on by the files of before.
+        Some(_) if is(RUN_TEXT) == STARTING && other_files => Some(LastChange::Restart),
         Some(_) if is(RUN_TEXT) != RUNNING => Some(LastChange::Start),
         _ if !runs || changes.mask => None,
         _ if other_files || wanted(NotifyAction::Restart.text()).is_some() => Some(LastChange::Restart),
@@ -390,6 +393,16 @@ mod tests {
                 UnitChanges { reload: true, then: Some(LastChange::Restart), ..none.clone() },
             ),
             (
+                with(&running, &[(RUN_TEXT, STARTING)]),
+                fields(&[(RUN_TEXT, RUNNING), ("drop_in a", "[Service]\n")]),
+                UnitChanges {
+                    files: drop_in(),
+                    reload: true,
+                    then: Some(LastChange::Restart),
+                    ..none.clone()
+                },
+            ),
+            (
                 with(&running, &[(RUN_TEXT, RESTARTING)]),
                 fields(&[(RUN_TEXT, STOPPED)]),
                 UnitChanges { stop: true, ..none.clone() },
@@ -414,7 +427,7 @@ mod tests {
         assert_eq!(to, fields(&[("reload", "notified by app/file:/etc/app")]));
         let stop = fields(&[(RUN_TEXT, STOPPED)]);
         assert_eq!(notified(&spec, &running, &stop, "x"), None);
-        for state in [STOPPED, "failed", RESTARTING, "starting"] {
+        for state in [STOPPED, "failed", RESTARTING, STARTING] {
             assert_eq!(notified(&spec, &fields(&[(RUN_TEXT, state)]), &running, "x"), None, "{state}");
         }
     }

@@ -20,12 +20,23 @@ pub struct UnitBefore<'a> {
     pub active: &'a str,
     /// How long it was up the last time, or has been; `None` when systemd does not know.
     pub up: Option<Duration>,
+    /// How long ago its last start began.
+    pub starting: Option<Duration>,
 }
 
 impl UnitBefore<'_> {
     /// Nothing speaks against it: it did not fail, and was not down again before it would have counted as up.
     fn stayed_up(&self, settle: Duration) -> bool {
         !matches!(self.active, "failed" | "activating") && self.up.is_none_or(|up| up >= settle)
+    }
+
+    /// How long a start is waited for, of the `left` time limit: it counts from when the unit began to start.
+    /// One that hung in an earlier run holds up no other resource again.
+    pub fn start_limit(&self, left: Duration) -> Duration {
+        match self.active {
+            "activating" => left.saturating_sub(self.starting.unwrap_or_default()),
+            _ => left,
+        }
     }
 }
 
@@ -193,10 +204,21 @@ mod tests {
     }
 
     #[test]
+    fn a_start_that_hangs_is_waited_for_once() {
+        let (limit, part) = (Duration::from_secs(300), Duration::from_secs(40));
+        let before = |active, starting| UnitBefore { active, up: None, starting };
+        assert_eq!(before("activating", Some(part)).start_limit(limit), limit - part);
+        assert_eq!(before("activating", Some(limit * 2)).start_limit(limit), Duration::ZERO);
+        assert_eq!(before("activating", None).start_limit(limit), limit);
+        // What began then is over.
+        assert_eq!(before("inactive", Some(limit * 2)).start_limit(limit), limit);
+    }
+
+    #[test]
     fn a_repair_is_brief_for_what_had_stayed_up() {
         let (usual, declared) = (spec(serde_json::json!({})), spec(serde_json::json!({"settle": "5s"})));
         let five = Duration::from_secs(5);
-        let before = |active, up| UnitBefore { active, up };
+        let before = |active, up| UnitBefore { active, up, starting: None };
         let (long, short) = (Some(SETTLE), SETTLE.checked_sub(Duration::from_millis(1)));
         let table = [
             (&usual, "simple", before("inactive", long), REPAIR_SETTLE),
