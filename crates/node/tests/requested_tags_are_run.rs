@@ -7,7 +7,7 @@ mod common;
 use std::collections::BTreeSet;
 use std::time::Duration;
 
-use common::{Bench, Release, START, answer, facts, observed, offering, report, run_of};
+use common::{Bench, Release, START, answer, facts, ids, observed, offering, report, run_of};
 use converge::RunScope;
 use model::exchange::Answer;
 use model::log::FactBody;
@@ -15,7 +15,8 @@ use model::policy::Policy;
 use model::report::PartialRun;
 use model::tags::{MAX_RUN_TAGS, TaggedRun};
 use model::{Pause, RunReport};
-use node::{HeldSettings, NodeEffect, NodeInput, Restored, RunOrder};
+use node::healing::REST;
+use node::{HeldSettings, NodeEffect, NodeInput, Restored, RunOrder, SuspectedDrift};
 
 /// So long that no full run is due by itself, nor by an answer.
 const CONVERGE_SECS: u64 = 24 * 3600;
@@ -194,6 +195,20 @@ fn one_that_could_not_be_made_waits_for_the_next_answer() {
     is_of_tags(&bench.give(NodeInput::Answered(Box::new(requesting(5, &["web"])))), &["web"]);
     bench.give(by_tag(&["web"], &[]));
     assert_eq!(confirmed(&mut bench), (None, Some(5)));
+}
+
+#[test]
+fn one_that_could_not_be_made_holds_no_healing_up() {
+    let mut bench = bench();
+    for _ in 0..5 {
+        is_of_tags(&bench.exchange(requesting(5, &["web"])), &["web"]);
+        bench.give(NodeInput::RunFailed("no memory".to_owned()));
+    }
+    let drift = SuspectedDrift { resources: ids(&["a"]), ..SuspectedDrift::default() };
+    bench.give(NodeInput::SuspectedDrift(drift));
+    let effects = bench.pass(REST);
+    let order = run_of(&effects).expect("what was changed by hand is checked at once");
+    assert_eq!(order.scope, RunScope::Resources(ids(&["a"])));
 }
 
 #[test]

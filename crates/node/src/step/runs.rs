@@ -151,8 +151,11 @@ impl Node {
         if matches!(ended, None | Some(RunUnderWay::Full { .. })) {
             self.next_run = now.plus(self.interval());
         }
-        let interval = self.interval();
-        self.healing.failed(now, interval);
+        // One by tag checks no suspect, so its failure says nothing of the next check.
+        if !matches!(ended, Some(RunUnderWay::ByTags(_))) {
+            let interval = self.interval();
+            self.healing.failed(now, interval);
+        }
         effects.push(NodeEffect::Warn(format!("the run could not be made: {why}")));
     }
 }
