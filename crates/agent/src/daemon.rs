@@ -379,7 +379,7 @@ impl Daemon {
             NodeEffect::SavePause(pause) => self.save_pause(pause),
             NodeEffect::Reboot(mark) => self.reboot(mark),
             NodeEffect::WatchCulprits(resources) => self.watch.find_culprits(resources),
-            NodeEffect::Warn(text) => tracing::warn!("{text}"),
+            NodeEffect::Warn(text) => tracing::warn!("{}", model::text::one_line(&text)),
         }
     }
 

@@ -14,6 +14,7 @@ use std::fs;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use std::path::Path;
 
+use model::text::one_line;
 use nix::errno::Errno;
 use nix::sys::fanotify::{EventFFlags, Fanotify, InitFlags, MarkFlags, MaskFlags};
 
@@ -217,7 +218,8 @@ fn named_events(mut bytes: &[u8], hear: &mut impl FnMut(&str, i32)) {
     }
 }
 
-/// The command's name, and the program where it is named otherwise: a script's interpreter.
+/// The command's name, and the program where it is named otherwise: a script's interpreter. Whoever runs
+/// it chooses both.
 fn program_of(pid: u32) -> Option<String> {
     let comm = fs::read_to_string(format!("/proc/{pid}/comm")).ok()?;
     let comm = comm.trim();
@@ -232,15 +234,20 @@ fn program_of(pid: u32) -> Option<String> {
     while text.len() > MAX_PROGRAM {
         text.pop();
     }
-    Some(text)
+    Some(one_line(&text).into_owned())
 }
 
 /// The unit of systemd whose a process is, from the name of its control group.
 fn unit_of(pid: u32) -> Option<String> {
-    let groups = fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?;
+    unit_in(&fs::read_to_string(format!("/proc/{pid}/cgroup")).ok()?)
+}
+
+/// The outermost unit: what lies below it (`user@1000.service/app.slice/...`, a container) was named by
+/// whoever runs there.
+fn unit_in(groups: &str) -> Option<String> {
     let path = groups.lines().find_map(|line| line.strip_prefix("0::"))?;
-    let unit = path.rsplit('/').find(|part| part.ends_with(".service") || part.ends_with(".scope"))?;
-    Some(unit.to_owned())
+    let unit = path.split('/').find(|part| part.ends_with(".service") || part.ends_with(".scope"))?;
+    Some(one_line(unit).into_owned())
 }
 
 fn parent_of(pid: u32) -> Option<u32> {
@@ -251,6 +258,16 @@ fn parent_of(pid: u32) -> Option<u32> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_unit_is_named_as_the_system_names_it() {
+        let unit = |path: &str| unit_in(&format!("0::{path}\n"));
+        assert_eq!(unit("/system.slice/cron.service"), Some("cron.service".to_owned()));
+        let below = "/user.slice/user-1000.slice/user@1000.service/app.slice/cron.service";
+        assert_eq!(unit(below), Some("user@1000.service".to_owned()));
+        assert_eq!(unit("/system.slice/a\u{1b}[8m.service"), Some("a?[8m.service".to_owned()));
+        assert_eq!(unit("/init"), None);
+    }
 
     #[test]
     fn only_writers_of_interest_are_looked_up_and_each_once() {

@@ -7,6 +7,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Timestamp;
+use crate::text::one_line;
 use crate::time::{short, when};
 
 /// The most contentions that a fact names; the rest is counted.
@@ -184,7 +185,7 @@ impl Contention {
     /// Who changes it, in words.
     fn culprit_text(&self) -> String {
         match (&self.culprit, self.culprit_unknown) {
-            (Some(culprit), _) => culprit.to_string(),
+            (Some(culprit), _) => one_line(&culprit.to_string()).into_owned(),
             (None, Some(why)) => format!("not known{}", why.clause()),
             (None, None) => "not known".to_owned(),
         }

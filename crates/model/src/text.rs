@@ -42,6 +42,15 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// A text of one field, on its one line: a `?` for every control character, newlines, tabs and colours
+/// included. What somebody else at a host names can so not look like a line or a field of ours.
+pub fn one_line(text: &str) -> Cow<'_, str> {
+    match text.chars().any(char::is_control) {
+        true => Cow::Owned(text.replace(char::is_control, "?")),
+        false => Cow::Borrowed(text),
+    }
+}
+
 /// A text as one word of a shell: as it is where that is plain, else in single quotes.
 pub fn shell_word(text: &str) -> Cow<'_, str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@,%".contains(c);

@@ -1,6 +1,6 @@
 //! SEC-3, CNV-2: what a node reports cannot take over an operator's terminal.
 
-use model::text::printable;
+use model::text::{one_line, printable};
 
 #[test]
 fn control_characters_go_and_colours_stay() {
@@ -18,4 +18,13 @@ fn control_characters_go_and_colours_stay() {
     for (given, shown) in cases {
         assert_eq!(printable(given), shown, "{given:?}");
     }
+}
+
+#[test]
+fn a_field_keeps_to_its_line() {
+    for text in ["/usr/bin/x\nstate ok", "\u{1b}[8mhidden\u{1b}[0m", "a\tb\r"] {
+        assert!(!one_line(text).contains(char::is_control), "{text:?}");
+    }
+    assert_eq!(one_line("/opt/x\nok"), "/opt/x?ok");
+    assert_eq!(one_line("grün ✓"), "grün ✓");
 }

@@ -81,8 +81,11 @@ impl StateProvider for MountSpec {
                     }
                     let argv = ["/usr/bin/mount", "-t", &fstype, "-o", &options, "--", &device, &self.path];
                     if let Err(why) = kinds.tool_succeeds(ToolCall::new(&argv, timeout)) {
-                        // Where something was mounted all the same this fails, and the directory stays.
-                        if missing {
+                        // Where something was mounted all the same the directory stays: a look at it could hang.
+                        let still_bare = || {
+                            kernel_mounts(kinds).is_ok_and(|mounts| !mount::is_hidden(&mounts, &self.path))
+                        };
+                        if missing && still_bare() {
                             drop(kinds.host.remove_directory(&self.path, false));
                         }
                         return Err(why);
@@ -101,8 +104,7 @@ impl StateProvider for MountSpec {
     /// The mount point, where nothing is mounted on it and a look at it cannot hang.
     fn surroundings(&self, kinds: &Kinds) -> Result<Vec<String>, String> {
         let mounts = kernel_mounts(kinds)?;
-        let hidden =
-            mount::mounted_at(&mounts, &self.path).is_some() || mount::is_remote(&mounts, &self.path);
+        let hidden = mount::is_hidden(&mounts, &self.path);
         let mounts_it = matches!(self.state, MountState::Mounted | MountState::Absent);
         Ok(if mounts_it && !hidden { vec![self.path.clone()] } else { Vec::new() })
     }

@@ -91,6 +91,11 @@ pub fn mounted_at<'a>(mounts: &'a [KernelMount], path: &str) -> Option<&'a Kerne
     mounts.iter().rev().find(|mount| mount.path == path)
 }
 
+/// Whether something is mounted on a mount point, or a look at the point may not be answered.
+pub fn is_hidden(mounts: &[KernelMount], path: &str) -> bool {
+    mounted_at(mounts, path).is_some() || is_remote(mounts, path)
+}
+
 /// Whether a path lies in a file system that may not answer.
 pub fn is_remote(mounts: &[KernelMount], path: &str) -> bool {
     let above = |mount: &&KernelMount| {
@@ -432,5 +437,8 @@ mod tests {
         let mounts = kernel_mounts(INFO);
         assert!(is_remote(&mounts, "/mnt/n/deep") && is_remote(&mounts, "/mnt/n"));
         assert!(!is_remote(&mounts, "/mnt/nearby") && !is_remote(&mounts, "/tmp/x"));
+        // What is mounted hides its mount point, whatever it is.
+        assert!(is_hidden(&mounts, "/mnt/n/deep") && is_hidden(&mounts, "/tmp"));
+        assert!(!is_hidden(&mounts, "/mnt/nearby") && !is_hidden(&mounts, "/tmp/x"));
     }
 }
