@@ -38,7 +38,12 @@ fn each_type_claims_the_same_files() {
     let apt = r#""uris": "http://deb.test/", "suites": "s", "components": "c", "trusted": true"#;
     let repository = format!("{{{apt}}}");
     let pinned = format!(r#"{{{apt}, "priority": 5}}"#);
-    let sources = "/etc/apt/sources.list.d/x.sources";
+    let files = [
+        "/etc/apt/keyrings/x.asc",
+        "/etc/apt/keyrings/x.gpg",
+        "/etc/apt/preferences.d/x.pref",
+        "/etc/apt/sources.list.d/x.sources",
+    ];
     let units = ["/etc/systemd/system/x.service", "/etc/systemd/system/x.timer"];
     let table: &[(&str, &str, &str, Vec<PathClaim>)] = &[
         (FILE, "/a", r#"{"content": "x"}"#, whole(&["/a"])),
@@ -55,8 +60,8 @@ fn each_type_claims_the_same_files() {
         ("json", "j", r#"{"path": "/a", "pointer": "/k", "value": "v"}"#, part("/a", "a value")),
         ("host", "db", r#"{"address": "192.0.2.1"}"#, part("/etc/hosts", "an entry")),
         ("host", "db", r#"{"address": "192.0.2.1", "path": "/a"}"#, part("/a", "an entry")),
-        ("repository", "x", &repository, whole(&[sources])),
-        ("repository", "x", &pinned, whole(&["/etc/apt/preferences.d/x.pref", sources])),
+        ("repository", "x", &repository, whole(&files)),
+        ("repository", "x", &pinned, whole(&files)),
         ("package", "nginx", "{}", vec![]),
         ("user", "x", "{}", vec![]),
         ("group", "x", "{}", vec![]),

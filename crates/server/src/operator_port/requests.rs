@@ -11,29 +11,40 @@ use super::OperatorCall;
 use crate::answer::store_problem;
 use crate::api::{RunRequest, RunRequested, TaggedRunRequest, TaggedRunRequested};
 use crate::index::NodeSlot;
-use crate::state::{ControlPlane, now};
+use crate::state::{ControlPlane, now, run_to_completion};
 
 pub(super) async fn request_run(call: OperatorCall, request: RunRequest) -> Result<RunRequested, Problem> {
-    let plane = &call.plane;
-    let slots = named(plane, &request.nodes)?;
-    let ids: Vec<_> = slots.iter().map(|slot| slot.id()).collect();
-    let number = number_of_now();
-    plane.store.request_run(ids, number, now()).await.map_err(store_problem)?;
-    for slot in &slots {
-        slot.lock().node.run_request = Some(number);
-        slot.wake.notify_waiters();
-    }
-    plane.run_requested.notify_one();
-    Ok(RunRequested { number, nodes: slots.len() })
+    let plane = call.plane.clone();
+    let slots = named(&plane, &request.nodes)?;
+    run_to_completion(async move {
+        let ids: Vec<_> = slots.iter().map(|slot| slot.id()).collect();
+        let number = number_of_now();
+        plane.store.request_run(ids, number, now()).await.map_err(store_problem)?;
+        for slot in &slots {
+            slot.lock().node.run_request = Some(number);
+            slot.wake.notify_waiters();
+        }
+        plane.run_requested.notify_one();
+        Ok(RunRequested { number, nodes: slots.len() })
+    })
+    .await
 }
 
 pub(super) async fn request_tagged_run(
     call: OperatorCall,
     request: TaggedRunRequest,
 ) -> Result<TaggedRunRequested, Problem> {
-    let plane = &call.plane;
     check_run_tags(&request.tags).map_err(|error| Problem::new(Code::RunRefused, error.to_string()))?;
-    let slots = named(plane, &request.nodes)?;
+    let plane = call.plane.clone();
+    let slots = named(&plane, &request.nodes)?;
+    run_to_completion(async move { store_tagged_run(&plane, slots, request.tags).await }).await
+}
+
+async fn store_tagged_run(
+    plane: &ControlPlane,
+    slots: Vec<Arc<NodeSlot>>,
+    requested: BTreeSet<String>,
+) -> Result<TaggedRunRequested, Problem> {
     // One at a time: a request takes in what stands of those before it.
     let _one = plane.requesting_runs.lock().await;
     let (mut able, mut too_old) = (Vec::new(), Vec::new());
@@ -50,7 +61,7 @@ pub(super) async fn request_tagged_run(
     let number = highest.map_or(number_of_now(), |highest| number_of_now().max(highest + 1));
     let mut runs = Vec::with_capacity(able.len());
     for slot in &able {
-        let mut tags = request.tags.clone();
+        let mut tags = requested.clone();
         tags.extend(standing(slot).into_iter().flat_map(|run| run.tags));
         check_together(slot, &tags)?;
         runs.push((slot.id(), TaggedRun { number, tags }));
