@@ -164,7 +164,8 @@ impl StateProvider for SshKeySpec {
 
     fn surroundings(&self, kinds: &Kinds) -> Result<Vec<String>, String> {
         let Some(file) = KeyFile::of(self, kinds)? else { return Ok(Vec::new()) };
-        let directory = file.at_home.then_some(file.directory);
+        // The home itself is the user's, whoever makes it.
+        let directory = Some(file.directory).filter(|directory| file.at_home && *directory != file.home);
         Ok([file.path].into_iter().chain(directory).collect())
     }
 
