@@ -5,7 +5,7 @@ use std::fmt::Write;
 use std::time::{Duration, Instant};
 
 use model::status::Overall;
-use model::{Hostname, NodeId};
+use model::{Hostname, NodeId, RunReport};
 use serde::Serialize;
 use server::api::{self, History, NodeView};
 
@@ -18,6 +18,9 @@ use crate::task::ticker::Ticker;
 
 /// How long the control plane is left alone between two questions.
 const PACE: Duration = Duration::from_secs(1);
+/// How long after the last confirmation reports are waited for: they travel beside check-ins, and a run that
+/// changed nothing and failed nowhere has none.
+const REPORT_WAIT: Duration = Duration::from_secs(3);
 /// The most nodes that are named of each sort.
 const MAX_NAMED: usize = 10;
 /// The most nodes whose run is looked at for failures and tags of a run by tag.
@@ -97,6 +100,7 @@ pub(super) async fn wait(
     screen: Screen,
 ) -> Result<AwaitedRuns, Failure> {
     let (began, mut ticker) = (Instant::now(), Ticker::new(screen));
+    let mut confirmed_since = None;
     loop {
         let nodes = operator.all(&api::NODES, Some(request.pattern)).await?;
         let nodes: Vec<NodeView> =
@@ -119,36 +123,53 @@ pub(super) async fn wait(
             unconfirmed: unconfirmed.into_iter().map(|node| node.hostname).collect(),
             ..AwaitedRuns::default()
         };
-        look_at(operator, &request, confirmed, &mut runs).await?;
-        return Ok(runs);
+        let unreported = look_at(operator, &request, confirmed, &mut runs).await?;
+        let waited = confirmed_since.get_or_insert_with(Instant::now).elapsed();
+        if unreported == 0 || waited >= REPORT_WAIT || began.elapsed() >= limit {
+            return Ok(runs);
+        }
+        tokio::time::sleep(PACE).await;
     }
 }
 
-/// What the runs came to: a full run by the node's state, one by tag by its report.
+/// What the runs came to: a full run by the node's state, one by tag by its report. How many of those that are
+/// looked at are not reported, yet or at all.
 async fn look_at(
     operator: &Operator,
     request: &AwaitedRequest<'_>,
     confirmed: Vec<NodeView>,
     runs: &mut AwaitedRuns,
-) -> Result<(), Failure> {
+) -> Result<usize, Failure> {
+    let mut unreported = 0;
     for (position, node) in confirmed.into_iter().enumerate() {
-        let mut failed = matches!(node.state, Overall::Failed | Overall::Degraded | Overall::Diverged);
-        if !request.tags.is_empty() && position < MAX_LOOKED_AT {
-            let newest = History { node: Some(node.id.to_string()), before: None, limit: 1.into() };
-            let newest = operator.call(&api::RUNS, newest).await?.into_iter().next();
-            let of_request =
-                |received: model::Timestamp| u64::try_from(received.0).is_ok_and(|at| at >= request.number);
-            // A run that changed nothing and failed nowhere is not reported.
-            let report = newest.filter(|run| of_request(run.received)).map(|run| run.report);
-            failed = report.as_ref().is_some_and(|report| report.counts.failed > 0);
-            let unknown = report.map(|report| report.unknown_tags).unwrap_or_default();
-            for tag in unknown.into_iter().filter(|tag| request.tags.contains(tag)) {
-                *runs.unknown_tags.entry(tag).or_default() += 1;
-            }
+        let report = match position < MAX_LOOKED_AT {
+            true => reported_since(operator, &node, request.number).await?,
+            false => None,
+        };
+        unreported += usize::from(report.is_none() && position < MAX_LOOKED_AT);
+        let failed = match request.tags.is_empty() {
+            true => matches!(node.state, Overall::Failed | Overall::Degraded | Overall::Diverged),
+            false => report.as_ref().is_some_and(|report| report.counts.failed > 0),
+        };
+        let unknown = report.map(|report| report.unknown_tags).unwrap_or_default();
+        for tag in unknown.into_iter().filter(|tag| request.tags.contains(tag)) {
+            *runs.unknown_tags.entry(tag).or_default() += 1;
         }
         if failed {
             runs.failed.push(node.hostname);
         }
     }
-    Ok(())
+    Ok(unreported)
+}
+
+/// The newest run of a node that was received since a request.
+async fn reported_since(
+    operator: &Operator,
+    node: &NodeView,
+    request: u64,
+) -> Result<Option<RunReport>, Failure> {
+    let newest = History { node: Some(node.id.to_string()), before: None, limit: 1.into() };
+    let newest = operator.call(&api::RUNS, newest).await?.into_iter().next();
+    let since = newest.filter(|run| u64::try_from(run.received.0).is_ok_and(|at| at >= request));
+    Ok(since.map(|run| run.report))
 }
