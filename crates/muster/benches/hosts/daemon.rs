@@ -14,28 +14,10 @@ pub struct Daemon {
     process: PathBuf,
 }
 
-/// The unit as it is shipped.
-const SHIPPED: &str = include_str!("../../../../packaging/muster-agent/muster-agent.service");
-
 impl Daemon {
     /// That of the installed package.
     pub fn of(host: &BootedHost) -> Daemon {
-        Daemon::of_unit(host, "muster-agent")
-    }
-
-    /// Starts one for a held set, with the environment of the shipped unit.
-    pub fn start(host: &BootedHost, unit: &str, command: &[&str]) -> Daemon {
-        let environment = SHIPPED.lines().filter(|line| line.starts_with("Environment="));
-        let properties = environment.map(|line| format!("--property={line}"));
-        let mut words = vec!["systemd-run".to_owned(), format!("--unit={unit}")];
-        words.extend(properties);
-        words.extend(command.iter().map(|word| (*word).to_owned()));
-        host.ok(words.iter().map(String::as_str));
-        Daemon::of_unit(host, unit)
-    }
-
-    fn of_unit(host: &BootedHost, unit: &str) -> Daemon {
-        let pid = host.ok(["systemctl", "show", "--value", "-p", "MainPID", unit]);
+        let pid = host.ok(["systemctl", "show", "--value", "-p", "MainPID", "muster-agent"]);
         Daemon { process: host.path("/proc").join(pid.trim()) }
     }
 

@@ -1,11 +1,10 @@
 //! CNV-1, SCL-1: a run that finds a mixed host right, beside the peers that can do it.
 
 use serde_json::{Value, json};
-use test_support::booted::{BootedHost, MINUTE, Testbed};
+use test_support::booted::{BootedHost, Testbed};
 
-use crate::daemon::Daemon;
 use crate::figures::{millis, plain, quantile, row, timed};
-use crate::held::{AGENT, HeldAgent, STATE};
+use crate::held::HeldAgent;
 use crate::peers;
 use crate::{Sizes, agent_program};
 
@@ -72,7 +71,6 @@ pub fn measure(testbed: &Testbed, sizes: Sizes) {
         (0..sizes.times.max(3)).map(|_| timed(agent.command(&["apply", "--once"]))).collect();
     let ours = quantile(&mut ours, 0.5);
     plain("muster-agent apply --once, a no-op from cold", millis(ours), "ms");
-    memory(&host, &agent);
     let peers = peers::measure(&host, &mixed, sizes.times);
     match peers.into_iter().min() {
         Some(best) => {
@@ -80,17 +78,4 @@ pub fn measure(testbed: &Testbed, sizes: Sizes) {
         }
         None => println!("no peer could be installed: nothing to compare with in this run"),
     }
-}
-
-/// What a daemon that keeps this host uses, once it made a run.
-fn memory(host: &BootedHost, agent: &HeldAgent<'_>) {
-    let daemon = Daemon::start(host, "held-agent", &[AGENT, "--state", STATE, "daemon"]);
-    host.wait_until("the daemon listens", MINUTE, || host.path(STATE).join("agent.sock").exists());
-    host.wait_until("the daemon made a run", MINUTE, || {
-        agent.command(&["apply"]).output().is_ok_and(|output| output.status.success())
-    });
-    let (now, most) = daemon.memory();
-    row("resident memory of its daemon", now, 15.0, "MiB");
-    row("the most that its daemon had", most, 30.0, "MiB");
-    host.ok(["systemctl", "stop", "held-agent"]);
 }
