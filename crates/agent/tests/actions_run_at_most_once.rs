@@ -158,13 +158,13 @@ fn a_release_is_adopted_while_the_mark_of_an_action_is_written() {
             point.op == DiskOp::Sync && point.path.components().any(|part| part.as_os_str() == "actions")
         });
         let node = Node::start(temp.path(), slow.disk(), policy(Mode::Off, None), delegations());
-        slow.set(|syncs| syncs.held = true);
+        slow.hold();
         node.context.actions.put("t.n", order(command(SCRIPT)));
         eventually("the mark is being written", || slow.begun() > 0).await;
         // It takes the delegation away.
         let delegated = node.delegations.clone();
         soon(node.storage.run(move |_| delegated.adopt(|| Ok(()), Delegations::default))).await.unwrap();
-        slow.set(|syncs| syncs.held = false);
+        slow.release();
         eventually("the action is answered", || !outcomes(&node).is_empty()).await;
         assert!(matches!(outcomes(&node)[0], ActionOutcome::Refused { .. }), "{:?}", outcomes(&node));
         assert_eq!(runs(temp.path()), 0, "nothing begins by a release that is not held any more");

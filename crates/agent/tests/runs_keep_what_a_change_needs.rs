@@ -166,13 +166,13 @@ async fn what_is_adopted_while_the_run_removes_contents() {
     });
     let host = Host::open(dir.path(), slow.disk());
     host.fetch().await;
-    slow.set(|unlinks| unlinks.held = true);
+    slow.hold();
     let bound = host.begin(&host.held);
     eventually("the run removes something", || slow.begun() > 0).await;
     let mut adopted = Box::pin(host.adopt());
     // It may be adopted now, or once contents are removed.
     let at_once = tokio::time::timeout(Duration::from_millis(500), &mut adopted).await.is_ok();
-    slow.set(|unlinks| unlinks.held = false);
+    slow.release();
     soon(bound).await.unwrap();
     if !at_once {
         soon(adopted).await;
