@@ -46,7 +46,7 @@ use crate::local::state::SharedLocalState;
 use crate::machine::Machine;
 use crate::release::ActiveRelease;
 use crate::render::chain;
-use crate::runner::{self, Runner};
+use crate::runner::{self, CompletedRun, Runner, RunnerError};
 use crate::session::NodeSession;
 use crate::state::StateError;
 use crate::storage::Storage;
@@ -131,7 +131,7 @@ impl Daemon {
         let Machine { membership, durable, kinds, cancel, .. } = machine;
         let host = kinds.host().clone();
         // Temporary files of a run that died lie only beside managed paths.
-        kinds.sweep(durable.ledger().entries.values().map(|entry| entry.path.as_str()));
+        kinds.sweep(durable.ledger()?.entries.values().map(|entry| entry.path.as_str()));
         let storage = Storage::start(durable.clone())?;
         let runner = Runner::new(kinds.clone(), storage.clone(), membership.hostname.to_string());
         let release = Arc::new(ActiveRelease::open(&durable)?);
@@ -466,21 +466,21 @@ impl Daemon {
         }
         let (runner, handle, traits) = (self.runner.clone(), self.handle.clone(), self.traits.clone());
         let (local, log) = (self.local.clone(), self.run_log.clone());
-        let (watch, storage) = (self.watch.clone(), self.storage.clone());
+        let watch = self.watch.clone();
         let spawned = std::thread::Builder::new().name("muster run".to_owned()).spawn(move || {
             runner::lower_priority();
             // A panic ends this run, not the keeping of the host.
-            let run = catch_unwind(AssertUnwindSafe(|| {
+            let run = catch_unwind(AssertUnwindSafe(|| -> Result<CompletedRun, RunnerError> {
+                let bound = runner.bind(&traits)?;
                 if order.scope == RunScope::All {
-                    heal::follow(&watch, &runner, &storage, &traits);
+                    watch.follow(bound.desired());
                 }
-                let run = runner.run(&order, &traits, RunMode::Apply);
-                let changed = run.as_ref().is_ok_and(|run| run.report.counts.changed > 0);
-                if order.scope == RunScope::All && changed {
+                let run = runner.run_bound(&order, &bound, RunMode::Apply)?;
+                if order.scope == RunScope::All && run.report.counts.changed > 0 {
                     // A home that was made, what was unpacked: only now is it known what to watch there.
-                    heal::follow(&watch, &runner, &storage, &traits);
+                    watch.follow(bound.desired());
                 }
-                run
+                Ok(run)
             }));
             let run = match run {
                 Ok(Ok(run)) => Ok(run),
@@ -497,6 +497,7 @@ impl Daemon {
                 run => local.run_ended(run.map(|run| heal::logged(run, &local, &log))),
             }
             handle.send_blocking(DaemonEvent::Input(input));
+            host::release_free_memory();
         });
         if let Err(error) = spawned {
             let handle = self.handle.clone();

@@ -265,19 +265,10 @@ impl Restoration {
 }
 
 /// What happens to a file next, by what the held release declares.
-pub fn after_restore(
-    runner: &Runner,
-    durable: &Durable,
-    traits: &Value,
-    path: &str,
-    pause: Option<Pause>,
-) -> AfterRestore {
-    let held = durable.adoption().ok().flatten();
-    let Some(desired) = held.and_then(|held| runner.desired(&held, traits).ok()) else {
-        return AfterRestore::Unknown;
-    };
+pub fn after_restore(runner: &Runner, traits: &Value, path: &str, pause: Option<Pause>) -> AfterRestore {
+    let Ok(bound) = runner.bind(traits) else { return AfterRestore::Unknown };
     let writes_file = |spec: &Spec, path: &str| runner.kinds().writes_file(spec, path);
-    versions::after_restore(&desired, path, pause, writes_file)
+    versions::after_restore(bound.desired(), path, pause, writes_file)
 }
 
 fn find(durable: &Durable, path: &str, number: Option<u64>) -> Result<KeptVersion, FileVersionError> {

@@ -40,6 +40,7 @@ pub mod join;
 pub mod local;
 pub mod machine;
 pub mod outcomes;
+mod packed;
 pub mod release;
 pub mod render;
 pub mod runner;

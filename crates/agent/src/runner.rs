@@ -26,7 +26,6 @@ use lang::{Probe, Value};
 use model::object::MAX_BLOB;
 use model::{Digest, Kind, RunReport};
 use node::{Adoption, ReadTraits, RunOrder};
-use providers::traits::VOLATILE;
 use providers::{Kinds, Notification, PROBE_TIMEOUT, TouchedFiles};
 
 use crate::changes::ChangeLog;
@@ -74,7 +73,6 @@ struct CollectedGarbage {
 pub struct Runner {
     worker: JobWorker,
     hostname: String,
-    bound: Mutex<Option<Bound>>,
     /// What the set reads that was bound last. Held for a moment only, never over the disk.
     uses: Mutex<Option<(Digest, TraitUses)>>,
     /// What was collected last.
@@ -100,12 +98,18 @@ pub(crate) struct EndedJob {
     pub(crate) spent: Duration,
 }
 
-/// What was bound last.
-struct Bound {
-    /// The set, and the traits that it reads and that stay.
-    inputs: ReadTraits,
-    /// `None` when it reads a trait that differs at each look, and has to be bound at each run.
-    desired: Option<Desired>,
+/// The held set, bound to what the host shows of itself: what one run needs. It is dropped with the run, as it
+/// takes more memory than all else that an idle agent has.
+pub struct BoundRelease {
+    adoption: Adoption,
+    desired: Desired,
+}
+
+impl BoundRelease {
+    /// What the host should be.
+    pub fn desired(&self) -> &Desired {
+        &self.desired
+    }
 }
 
 /// The traits that a set reads, those that change by themselves left out.
@@ -119,8 +123,8 @@ impl Runner {
     /// A runner over a host and its state.
     pub fn new(kinds: Arc<Kinds>, storage: Storage, hostname: String) -> Runner {
         let worker = JobWorker { kinds, storage, changes: Arc::new(ChangeLog::begin()), hanging: None };
-        let (bound, uses, collected) = (Mutex::default(), Mutex::default(), Mutex::default());
-        Runner { worker, hostname, bound, uses, collected, hanging: SharedHangingJobs::default() }
+        let (uses, collected) = (Mutex::default(), Mutex::default());
+        Runner { worker, hostname, uses, collected, hanging: SharedHangingJobs::default() }
     }
 
     /// Binds the held set and converges what is in the order's scope, or only says what would change; says
@@ -130,19 +134,31 @@ impl Runner {
     /// When there is nothing to bind, no resource has a tag of the scope that no operator requested, or the
     /// state cannot be read.
     pub fn run(&self, order: &RunOrder, traits: &Value, mode: RunMode) -> Result<CompletedRun, RunnerError> {
+        self.run_bound(order, &self.bind(traits)?, mode)
+    }
+
+    /// As [`Runner::run`], of what was bound for it.
+    ///
+    /// # Errors
+    /// When no resource has a tag of the scope that no operator requested, or the state cannot be read.
+    pub fn run_bound(
+        &self,
+        order: &RunOrder,
+        bound: &BoundRelease,
+        mode: RunMode,
+    ) -> Result<CompletedRun, RunnerError> {
         let mode = if order.pause.is_some() { RunMode::Plan } else { mode };
+        let BoundRelease { adoption, desired } = bound;
         let durable = self.worker.storage.durable();
-        let adoption = durable.adoption()?.ok_or(RunnerError::NothingHeld)?;
-        let desired = self.desired(&adoption, traits)?;
-        order.check(&desired)?;
+        order.check(desired)?;
         if mode == RunMode::Apply {
             // A plan may be made beside a run, and writes no records. It takes nothing away either: the
             // run may be on an earlier set, and about to record what it keeps.
-            self.collect_garbage_when_due(&adoption);
+            self.collect_garbage_when_due(adoption);
             durable.begin_run();
             self.worker.kinds.begin_run(order.scope.purpose());
         }
-        let (ledger, pending) = (durable.ledger(), durable.pending()?);
+        let (ledger, pending) = (durable.ledger()?, durable.pending()?);
         let options = RunOptions {
             max_parallel: converge::run::DEFAULT_PARALLEL,
             seq: order.seq,
@@ -154,9 +170,11 @@ impl Runner {
         };
         let run = Run::new(desired.clone(), ledger, pending, mode, options);
         let (finished, outcomes) = self.carry_out(run);
-        let (paused, unknown_tags) = (order.pause.clone(), order.unknown_tags(&desired));
+        // A run beside this one reads it again.
+        durable.end_run();
+        let (paused, unknown_tags) = (order.pause.clone(), order.unknown_tags(desired));
         let report = RunReport { paused, unknown_tags, ..finished.report };
-        let resources = outcomes.resources(&desired, &report, mode);
+        let resources = outcomes.resources(desired, &report, mode);
         Ok(CompletedRun { report, resources })
     }
 
@@ -165,27 +183,26 @@ impl Runner {
         &self.worker.kinds
     }
 
-    /// The set, bound; anew only when set or traits differ.
+    /// The set that is held, bound.
+    ///
+    /// # Errors
+    /// When nothing is held, or a content of the set cannot be read.
+    pub fn bind(&self, traits: &Value) -> Result<BoundRelease, RunnerError> {
+        let adoption = self.worker.storage.durable().adoption()?.ok_or(RunnerError::NothingHeld)?;
+        let desired = self.desired(&adoption, traits)?;
+        Ok(BoundRelease { adoption, desired })
+    }
+
+    /// The set of a release, bound.
     ///
     /// # Errors
     /// When a content of the set cannot be read.
     pub fn desired(&self, adoption: &Adoption, traits: &Value) -> Result<Desired, RunnerError> {
-        let mut bound = self.bound.lock().unwrap_or_else(PoisonError::into_inner);
-        let now = self.read_of_last(traits).filter(|read| read.root == adoption.root);
-        let known = bound.as_ref().filter(|known| Some(known.inputs) == now);
-        if let Some(desired) = known.and_then(|known| known.desired.as_ref()) {
-            return Ok(desired.clone());
-        }
-        // The one before gives its memory to the next.
-        *bound = None;
         let held = HeldSet::read(adoption, self.worker.storage.durable())?;
         let from = Inputs { modules: &held.modules, params: &held.params, hostname: &self.hostname, traits };
         let desired = bind(&from);
-        let uses = TraitUses::of(&from);
-        let reads_volatile = VOLATILE.iter().any(|path| uses.reads(path));
-        let inputs = read_traits(&uses, adoption.root, traits);
-        *self.uses.lock().unwrap_or_else(PoisonError::into_inner) = Some((adoption.root, uses));
-        *bound = Some(Bound { inputs, desired: (!reads_volatile).then(|| desired.clone()) });
+        *self.uses.lock().unwrap_or_else(PoisonError::into_inner) =
+            Some((adoption.root, TraitUses::of(&from)));
         Ok(desired)
     }
 
@@ -196,8 +213,7 @@ impl Runner {
         if let Some(read) = self.read_of_last(traits) {
             return Some(read);
         }
-        let adoption = self.worker.storage.durable().adoption().ok()??;
-        self.desired(&adoption, traits).ok()?;
+        self.bind(traits).ok()?;
         self.read_of_last(traits)
     }
 

@@ -20,6 +20,7 @@
 //! ```
 
 mod blobs;
+mod ledger;
 mod reboot;
 mod settings;
 mod synchronized;
@@ -31,14 +32,15 @@ use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use catalog::module::{Module, ModuleBlobs};
-use converge::{Ledger, LedgerEntry, Pending, Record, ResourceId};
+use converge::Pending;
 use model::log::{Cursor, Fact, FactBody, MAX_FACT_BYTES, MAX_FACTS};
 use model::object::MAX_BLOB;
 use model::{Digest, Incarnation, Kind, Pause, Timestamp};
 use node::{Adoption, HeldSettings, LastRun, RebootMark};
 use spool::blobs::Partial;
-use spool::{BlobStore, Disk, FactLog, Journal, SpoolError, StateFile, StateLock};
+use spool::{BlobStore, Disk, FactLog, SpoolError, StateFile, StateLock};
 
+use self::ledger::LedgerJournal;
 use self::unpacked::UnpackedArchives;
 use crate::identity::{self, Membership};
 use crate::versions::VersionStore;
@@ -223,8 +225,9 @@ impl StateDir {
     pub fn open(&self) -> Result<Durable, StateError> {
         let lock = StateLock::acquire(&self.path).map_err(spool("take the state directory"))?;
         let disk = &self.disk;
-        let ledger = Journal::open(disk, &self.path.join("ledger")).map_err(spool("read the ledger"))?;
-        let mut repairs = ledger.repairs;
+        let mut repairs = Vec::new();
+        let mut ledger = LedgerJournal::new(disk, self.path.join("ledger"));
+        ledger.open(|repair| repairs.push(repair))?;
         let fresh = fresh_incarnation()?;
         let log = FactLog::open(disk, &self.path.join("log"), &fresh, spool::LogLimits::default());
         let log = log.map_err(spool("read the log"))?;
@@ -240,7 +243,7 @@ impl StateDir {
             pause: StateFile::new(disk, self.path.join(PAUSE_FILE), MODE),
             last_reboot: StateFile::new(disk, self.path.join("reboot.json"), MODE),
             written: Mutex::new(0),
-            ledger: Mutex::new(ledger.journal),
+            ledger: Mutex::new(ledger),
             log: Mutex::new(log.log),
             contents: contents.map_err(spool("open the contents"))?,
             unpacked: UnpackedArchives::new(disk, self.path.join("unpacked")),
@@ -272,7 +275,7 @@ pub struct Durable {
     last_reboot: StateFile<RebootMark>,
     /// The generation of the pending record written last in this run.
     written: Mutex<u64>,
-    ledger: Mutex<Journal<ResourceId, LedgerEntry>>,
+    ledger: Mutex<LedgerJournal>,
     log: Mutex<FactLog>,
     contents: BlobStore,
     unpacked: UnpackedArchives,
@@ -342,18 +345,6 @@ impl Durable {
         }
     }
 
-    fn kept_for_undo(&self) -> Result<BTreeSet<Digest>, StateError> {
-        // The script that removes what it made.
-        let script = |entry: &LedgerEntry| entry.attributes.get("sha256")?.as_str()?.parse().ok();
-        let mut kept = BTreeSet::new();
-        for entry in locked(&self.ledger).entries().values() {
-            kept.extend(entry.prior.digests().into_iter().chain(script(entry)));
-        }
-        let pending = self.pending()?;
-        kept.extend(pending.unverified.values().flatten().flat_map(|undo| undo.prior.digests()));
-        Ok(kept)
-    }
-
     /// The last run.
     ///
     /// # Errors
@@ -384,51 +375,6 @@ impl Durable {
     /// When it cannot be written.
     pub fn save_pause(&self, pause: &Option<Pause>) -> Result<(), StateError> {
         self.pause.store(pause).map_err(spool("record whether the host is paused"))
-    }
-
-    /// What is still owed. A new run begins with this call: its records count from here.
-    ///
-    /// # Errors
-    /// When it cannot be read.
-    pub fn pending(&self) -> Result<Pending, StateError> {
-        Ok(self.load(&self.pending, "read what is owed")?.unwrap_or_default())
-    }
-
-    /// A new run begins: its records are numbered from the start.
-    pub fn begin_run(&self) {
-        *locked(&self.written) = 0;
-    }
-
-    /// The ledger.
-    pub fn ledger(&self) -> Ledger {
-        Ledger { entries: locked(&self.ledger).entries().clone() }
-    }
-
-    /// Makes records of a run durable, with one sync of each file. Records of jobs beside each
-    /// other may come out of order; an older `pending` is not written over a newer one.
-    ///
-    /// # Errors
-    /// When they cannot be written; the host must not be touched then.
-    pub fn persist(&self, records: &[Record]) -> Result<(), StateError> {
-        let mut batch = Vec::new();
-        for record in records {
-            batch.extend(record.put.iter().map(|(id, entry)| (id.clone(), Some(entry.clone()))));
-            batch.extend(record.remove.iter().map(|id| (id.clone(), None)));
-        }
-        if !batch.is_empty() {
-            locked(&self.ledger).apply(batch).map_err(spool("record in the ledger"))?;
-        }
-        let owed = records.iter().filter_map(|record| Some((record.generation, record.pending.as_ref()?)));
-        let Some((generation, pending)) = owed.max_by_key(|(generation, _)| *generation) else {
-            return Ok(());
-        };
-        let mut written = locked(&self.written);
-        if generation < *written {
-            return Ok(());
-        }
-        self.pending.store(pending).map_err(spool("record what is owed"))?;
-        *written = generation;
-        Ok(())
     }
 
     /// Appends facts with one sync; durable when it returns. Says of each what became of it: a

@@ -177,7 +177,7 @@ pub fn explain(
     }
     let owed = durable.pending()?.notified.remove(&resource.id).unwrap_or_default();
     explained.owed_by = owed.iter().map(ToString::to_string).collect();
-    let entry = durable.ledger().entries.remove(&resource.id);
+    let entry = durable.ledger()?.entries.remove(&resource.id);
     explained.ledger = entry.as_ref().map(LedgerView::of);
     Ok(explained)
 }

@@ -37,6 +37,7 @@ mod session_signs_with_the_server_s_time;
 mod shutdown_delivers_pending_facts;
 mod stops_in_order;
 mod support_bundles_hold_no_secrets;
+mod the_ledger_is_read_for_each_run;
 mod the_server_is_verified_first;
 mod transports_fall_back;
 mod versions_of_files_are_kept;

@@ -120,7 +120,7 @@ fn read_all(directory: &Path) {
     assert_eq!(durable.adoption().unwrap(), Some(kept.adoption));
     assert_eq!(durable.last_run().unwrap(), Some(kept.last_run));
     assert_eq!(durable.pending().unwrap(), kept.pending);
-    assert_eq!(durable.ledger().entries, [kept.entry].into());
+    assert_eq!(durable.ledger().unwrap().entries, [kept.entry].into());
     assert_eq!(durable.kept_mode().unwrap(), Mode::Managed);
     assert!(durable.knows_folder("/srv/manifests").unwrap() && !durable.knows_folder("/srv/other").unwrap());
     let marks = durable.open_actions(|_| panic!("some are lost")).unwrap();

@@ -108,7 +108,7 @@ fn settle_and_check(state: &Path, root: &Path, point: u64) {
     let pending = machine.durable.pending().unwrap();
     assert!(pending.is_empty(), "point {point}: {pending:?}");
     // The ledger knows what was there before Muster, with its bytes.
-    let ledger = machine.durable.ledger();
+    let ledger = machine.durable.ledger().unwrap();
     assert_eq!(ledger.entries.len(), 2, "point {point}: {ledger:?}");
     let conf = ledger.entries.values().find(|entry| entry.path == "/etc/app.conf").unwrap();
     let Prior::Path(PathState::File { digest, .. }) = conf.prior else { panic!("point {point}: {conf:?}") };

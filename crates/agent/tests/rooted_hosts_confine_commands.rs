@@ -64,7 +64,7 @@ fn a_plan_predicts_and_touches_nothing() {
     assert_eq!((report.counts.would_change, report.counts.changed), (2, 0), "{report:#?}");
     assert!(!root.join("etc/motd").exists() && !root.join("ran").exists());
     assert_eq!(machine.durable.facts_waiting(), 0, "a plan is no fact");
-    assert!(machine.durable.ledger().entries.is_empty());
+    assert!(machine.durable.ledger().unwrap().entries.is_empty());
 }
 
 #[test]

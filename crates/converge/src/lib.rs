@@ -14,6 +14,7 @@ pub mod id;
 pub mod kernel;
 pub mod kinds;
 pub mod ledger;
+mod packed;
 pub mod purpose;
 pub mod run;
 pub mod versions;

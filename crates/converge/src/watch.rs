@@ -14,6 +14,7 @@ use std::sync::Arc;
 
 use catalog::types::{PathRole, ResourcePath, Spec};
 
+use crate::packed::PackedTexts;
 use crate::{BoundModule, BoundResource, Desired, ResourceId, When};
 
 /// How the names of the folders of links that start units end.
@@ -29,7 +30,7 @@ type WatchMember = u32;
 /// What to watch. Resources are numbered, as many paths may lead to one.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct WatchPlan {
-    resources: Vec<ResourceId>,
+    resources: PackedTexts,
     directories: BTreeMap<String, WatchedDirectory>,
     units: BTreeMap<String, Vec<WatchMember>>,
     parameters: BTreeMap<String, Vec<WatchMember>>,
@@ -40,7 +41,10 @@ pub struct WatchPlan {
 /// What is of interest in a directory.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 struct WatchedDirectory {
-    entries: BTreeMap<String, Vec<WatchMember>>,
+    /// Names of entries, sorted; one stands as often as it has members.
+    entries: PackedTexts,
+    /// Whose the entry at the same place is.
+    members: Vec<WatchMember>,
     /// Of interest to these whatever its name is.
     any: Vec<WatchMember>,
 }
@@ -48,11 +52,24 @@ struct WatchedDirectory {
 impl WatchedDirectory {
     /// One that is watched only because others lie below it has neither.
     fn interest(&self) -> DirectoryInterest {
-        match self.entries.is_empty() && self.any.is_empty() {
+        match self.members.is_empty() && self.any.is_empty() {
             true => DirectoryInterest::Entries,
             false => DirectoryInterest::Contents,
         }
     }
+
+    /// Whose an entry is.
+    fn of_entry(&self, name: &str) -> impl Iterator<Item = &WatchMember> {
+        self.members[self.entries.sorted_places(name)].iter().chain(&self.any)
+    }
+}
+
+/// A plan while it is made: its directories, with whose each entry is.
+#[derive(Default)]
+struct WatchDraft {
+    plan: WatchPlan,
+    resources: Vec<ResourceId>,
+    directories: BTreeMap<String, BTreeSet<(String, WatchMember)>>,
 }
 
 /// One thing to watch.
@@ -89,7 +106,7 @@ pub struct HostLayout<'a> {
 impl WatchPlan {
     /// What to watch for these resources.
     pub fn of(desired: &Desired, layout: &HostLayout<'_>) -> WatchPlan {
-        let mut plan = WatchPlan::default();
+        let mut draft = WatchDraft::default();
         let wanted =
             |module: &&Arc<BoundModule>| module.error.is_none() && !matches!(module.when, When::Never(_));
         for resource in desired.modules.iter().filter(wanted).flat_map(|module| &module.resources) {
@@ -97,43 +114,11 @@ impl WatchPlan {
             if points.is_empty() {
                 continue;
             }
-            let member = WatchMember::try_from(plan.resources.len()).unwrap_or(WatchMember::MAX);
-            plan.resources.push(resource.id.clone());
-            points.into_iter().for_each(|point| plan.add(member, point));
+            let member = WatchMember::try_from(draft.resources.len()).unwrap_or(WatchMember::MAX);
+            draft.resources.push(resource.id.clone());
+            points.into_iter().for_each(|point| draft.add(member, point));
         }
-        plan
-    }
-
-    fn add(&mut self, member: WatchMember, point: WatchPoint) {
-        let list = match point {
-            WatchPoint::Entry(path) => match split(&path) {
-                Some((directory, name)) => {
-                    self.directory(directory).entries.entry(name.to_owned()).or_default()
-                }
-                None => return,
-            },
-            WatchPoint::All(path) => &mut self.directory(path.trim_end_matches('/')).any,
-            WatchPoint::Unit(unit) => self.units.entry(unit).or_default(),
-            WatchPoint::Parameter(path) => self.parameters.entry(path).or_default(),
-            WatchPoint::Mounts => &mut self.mounts,
-            WatchPoint::Name => &mut self.name,
-        };
-        if list.last() != Some(&member) {
-            list.push(member);
-        }
-    }
-
-    /// A directory, with all those above it. `path` has no slash at its end; the root's is empty.
-    fn directory(&mut self, path: &str) -> &mut WatchedDirectory {
-        let mut above = path;
-        while let Some((next, _)) = above.rsplit_once('/') {
-            if self.directories.contains_key(next) {
-                break;
-            }
-            self.directories.insert(next.to_owned(), WatchedDirectory::default());
-            above = next;
-        }
-        self.directories.entry(path.to_owned()).or_default()
+        draft.finish()
     }
 
     /// The directories, each after those above it, by their paths without a slash at the end.
@@ -149,8 +134,7 @@ impl WatchPlan {
     /// Whose an entry of a directory is.
     pub fn of_entry(&self, directory: &str, name: &str, suspects: &mut BTreeSet<ResourceId>) {
         let Some(directory) = self.directories.get(directory) else { return };
-        let entry = directory.entries.get(name).into_iter().flatten();
-        suspects.extend(entry.chain(&directory.any).map(|member| self.id(*member)));
+        suspects.extend(directory.of_entry(name).map(|member| self.id(*member)));
     }
 
     /// Whose a directory itself and everything below it is.
@@ -159,7 +143,7 @@ impl WatchPlan {
             self.of_entry(directory, name, suspects);
         }
         for directory in self.tree(path).filter_map(|path| self.directories.get(path)) {
-            let members = directory.entries.values().flatten().chain(&directory.any);
+            let members = directory.members.iter().chain(&directory.any);
             suspects.extend(members.map(|member| self.id(*member)));
         }
     }
@@ -175,17 +159,14 @@ impl WatchPlan {
 
     /// The directories in which a resource's paths are.
     pub fn directories_of(&self, resource: &ResourceId) -> Vec<(String, Vec<String>)> {
-        let Some(member) = self.resources.iter().position(|known| known == resource) else {
+        let Some(member) = self.resources.iter().position(|known| known == resource.as_str()) else {
             return Vec::new();
         };
-        let is = |members: &[WatchMember]| members.iter().any(|known| usize::try_from(*known) == Ok(member));
+        let is = |known: &WatchMember| usize::try_from(*known) == Ok(member);
         let named = self.directories.iter().filter_map(|(path, directory)| {
-            let names: Vec<String> = directory
-                .entries
-                .iter()
-                .filter(|(_, members)| is(members))
-                .map(|(name, _)| name.clone())
-                .collect();
+            let entries = directory.entries.iter().zip(&directory.members);
+            let names: Vec<String> =
+                entries.filter(|(_, known)| is(known)).map(|(name, _)| name.to_owned()).collect();
             (!names.is_empty()).then(|| (path.clone(), names))
         });
         named.collect()
@@ -231,15 +212,73 @@ impl WatchPlan {
         !self.name.is_empty()
     }
 
+    /// How many resources it has.
+    pub fn len(&self) -> usize {
+        self.resources.len()
+    }
+
+    /// Whether it has none.
+    pub fn is_empty(&self) -> bool {
+        self.len() == 0
+    }
+
     /// All resources of the plan.
-    pub fn resources(&self) -> &[ResourceId] {
-        &self.resources
+    pub fn resources(&self) -> impl Iterator<Item = ResourceId> {
+        self.resources.iter().map(ResourceId::from)
     }
 
     fn id(&self, member: WatchMember) -> ResourceId {
         // A member is a place in the list; one that did not fit is the last.
-        let last = self.resources.len().saturating_sub(1);
-        self.resources[usize::try_from(member).unwrap_or(last).min(last)].clone()
+        let last = self.len().saturating_sub(1);
+        let place = usize::try_from(member).unwrap_or(last).min(last);
+        ResourceId::from(self.resources.get(place).unwrap_or_default())
+    }
+}
+
+impl WatchDraft {
+    fn add(&mut self, member: WatchMember, point: WatchPoint) {
+        let list = match point {
+            WatchPoint::Entry(path) => {
+                if let Some((directory, name)) = split(&path) {
+                    self.directory(directory);
+                    let entries = self.directories.entry(directory.to_owned()).or_default();
+                    entries.insert((name.to_owned(), member));
+                }
+                return;
+            }
+            WatchPoint::All(path) => &mut self.directory(path.trim_end_matches('/')).any,
+            WatchPoint::Unit(unit) => self.plan.units.entry(unit).or_default(),
+            WatchPoint::Parameter(path) => self.plan.parameters.entry(path).or_default(),
+            WatchPoint::Mounts => &mut self.plan.mounts,
+            WatchPoint::Name => &mut self.plan.name,
+        };
+        if list.last() != Some(&member) {
+            list.push(member);
+        }
+    }
+
+    /// A directory, with all those above it. `path` has no slash at its end; the root's is empty.
+    fn directory(&mut self, path: &str) -> &mut WatchedDirectory {
+        let directories = &mut self.plan.directories;
+        let mut above = path;
+        while let Some((next, _)) = above.rsplit_once('/') {
+            if directories.contains_key(next) {
+                break;
+            }
+            directories.insert(next.to_owned(), WatchedDirectory::default());
+            above = next;
+        }
+        directories.entry(path.to_owned()).or_default()
+    }
+
+    fn finish(mut self) -> WatchPlan {
+        self.plan.resources = self.resources.iter().map(ResourceId::as_str).collect();
+        for (path, entries) in &self.directories {
+            let directory = self.plan.directories.entry(path.clone()).or_default();
+            directory.entries = entries.iter().map(|(name, _)| name.as_str()).collect();
+            directory.members = entries.iter().map(|(_, member)| *member).collect();
+        }
+        self.plan
     }
 }
 

@@ -72,7 +72,7 @@ fn each_resource_is_found_by_what_its_state_is_in() {
     assert_eq!(names(|found| plan.of_parameter("/proc/sys/vm/swappiness", found)), ["sysctl:vm.swappiness"]);
     assert_eq!(names(|found| plan.of_mounts(found)), ["mount:/srv"]);
     assert_eq!(names(|found| plan.of_name(found)), ["hostname:web-1"]);
-    assert!(plan.resources().iter().all(|id| !id.as_str().contains("exec")), "{:?}", plan.resources());
+    assert!(plan.resources().all(|id| !id.as_str().contains("exec")), "{plan:?}");
 }
 
 #[test]
@@ -186,7 +186,7 @@ fn keys_are_found_in_the_home_of_their_user() {
         {"type": "ssh_key", "name": key, "attributes": {"key": key, "user": "kay"}},
     ]}])));
     let found = at(&plan, "/home/kay/.ssh", "authorized_keys");
-    assert_eq!(found.len(), 1, "{:?}", plan.resources());
+    assert_eq!(found.len(), 1, "{plan:?}");
     assert_eq!(at(&plan, "/home/kay", ".ssh"), found, "who owns the directory counts too");
     assert_eq!(at(&plan, "/etc", "passwd"), found, "another home is another file");
 }

@@ -22,6 +22,7 @@ mod dbus;
 mod error;
 mod find;
 mod give;
+mod heap;
 mod links;
 mod listing;
 mod lock_holder;
@@ -53,6 +54,7 @@ pub use command::{Cancel, Command, Program, SealedScript};
 pub use dbus::BusError;
 pub use error::{HostError, HostOperation, OpenHostError, PathProblem, RunError};
 pub use give::GivenFile;
+pub use heap::release_free_memory;
 pub use listing::{ListedEntry, ListedKind, ListedNames};
 pub use lock_holder::LockHolder;
 pub use path_watch::{

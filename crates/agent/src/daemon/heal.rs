@@ -2,16 +2,13 @@
 
 use std::sync::{Mutex, PoisonError};
 
-use lang::Value;
 use model::{Action, RunReport};
 use node::NodeInput;
 
 use super::{Daemon, RunLog};
-use crate::healing::HostWatch;
 use crate::local::state::SharedLocalState;
 use crate::outcomes::LastRunView;
-use crate::runner::{CompletedRun, Runner};
-use crate::storage::Storage;
+use crate::runner::CompletedRun;
 
 /// The most resources that the journal names of one run.
 const MAX_NAMED: usize = 20;
@@ -23,22 +20,12 @@ impl Daemon {
     }
 }
 
-/// Watches what is bound, before a run over it looks at all of it.
-pub(super) fn follow(watch: &HostWatch, runner: &Runner, storage: &Storage, traits: &Value) {
-    // Why it cannot be bound is said by the run.
-    if let Ok(Some(adoption)) = storage.durable().adoption()
-        && let Ok(desired) = runner.desired(&adoption, traits)
-    {
-        watch.follow(&desired);
-    }
-}
-
 /// Shows what a run over suspects came to: it is nobody's run, and is shown only where it found something.
 pub(super) fn show(run: CompletedRun, local: &SharedLocalState, log: &Mutex<RunLog>) {
     if run.report.items.is_empty() {
         return;
     }
-    let before = local.shown().last_run;
+    let before = local.shown().last_run();
     let (report, view) = logged(run, local, log);
     let changed = report.items.iter().filter(|item| item.action == Action::Changed);
     for item in changed.take(MAX_NAMED) {
@@ -57,7 +44,7 @@ pub(super) fn logged(
     log: &Mutex<RunLog>,
 ) -> (RunReport, LastRunView) {
     log.lock().unwrap_or_else(PoisonError::into_inner).ended(&run.report);
-    let before = local.shown().last_run;
-    let view = LastRunView::after(before.as_deref(), &run.report, run.resources);
+    let before = local.shown().last_run();
+    let view = LastRunView::after(before.as_ref(), &run.report, run.resources);
     (run.report, view)
 }

@@ -224,7 +224,7 @@ impl PathWatcher {
     fn establish(&mut self, plan: Arc<WatchPlan>, established: Option<Sender<()>>) {
         let before = std::mem::replace(&mut self.plan, plan);
         let keep = self.shared.host.rooted();
-        self.mounts = self.polled(MOUNTS, !keep && !self.plan.resources().is_empty());
+        self.mounts = self.polled(MOUNTS, !keep && !self.plan.is_empty());
         self.name = self.polled(NAME, !keep && self.plan.watches_name());
         self.parameters.retain(|path, _| self.plan.parameters().any(|known| known == path));
         let mut suspects = BTreeSet::new();
@@ -246,12 +246,12 @@ impl PathWatcher {
         self.watch_all(&mut suspects);
         // Who waits looks at everything next; else it is looked at once more.
         if established.is_none_or(|established| established.send(()).is_err()) {
-            self.shared.suspect(self.plan.resources().iter().cloned().collect_inserting());
+            self.shared.suspect(self.plan.resources().collect_inserting());
         }
         let count = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
         let (plan, parameters) = (&self.plan, self.parameters.len());
         self.shared.show(|view| {
-            view.resources = count(plan.resources().len());
+            view.resources = count(plan.len());
             view.units = count(plan.units().count());
             view.parameters = count(parameters);
         });
@@ -265,7 +265,7 @@ impl PathWatcher {
     fn watch_all(&mut self, suspects: &mut BTreeSet<ResourceId>) {
         let plan = self.plan.clone();
         self.unwatched = UnwatchedDirectories::default();
-        if self.watch.is_none() && !plan.resources().is_empty() {
+        if self.watch.is_none() && !plan.is_empty() {
             match PathWatch::open() {
                 Ok(watch) => self.watch = Some(watch),
                 Err(error) => self.unwatched.explain(&error),
@@ -374,7 +374,7 @@ impl PathWatcher {
         if overflow || drained.is_err() {
             // Directories that were replaced without an event are watched anew.
             self.rewatch.request(self.now(), LONGEST_REWATCH);
-            self.shared.suspect_after_loss(self.plan.resources().iter().cloned().collect_inserting());
+            self.shared.suspect_after_loss(self.plan.resources().collect_inserting());
         }
         let plan = self.plan.clone();
         for (id, name, replaced) in events {

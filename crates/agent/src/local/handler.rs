@@ -115,6 +115,7 @@ impl LocalHandler {
         let shown = self.state.shown();
         let mut view: AgentStatusView =
             crate::status::read(&self.directory).map_err(|error| failed(chain(&error)))?;
+        view.last_run = shown.last_run();
         view.daemon = Some(DaemonView {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
@@ -126,7 +127,6 @@ impl LocalHandler {
             reboot: shown.reboot,
         });
         view.paused = shown.pause;
-        view.last_run = shown.last_run.map(|last| (*last).clone());
         match access {
             LocalAccess::Act => json(&view),
             // What was read from the host and written to it is for those who may read it there.
@@ -141,8 +141,9 @@ impl LocalHandler {
 
     fn check_tags(&self, limit: &RunLimit) -> LocalAnswer {
         let traits = crate::runner::observed(&self.host);
-        let desired = self.runner.desired(&self.held()?, &traits).map_err(|error| failed(chain(&error)))?;
-        scope_of(&limit.tags).check(&desired).map_err(|error| bad(error.to_string()))?;
+        self.held()?;
+        let bound = self.runner.bind(&traits).map_err(|error| failed(chain(&error)))?;
+        scope_of(&limit.tags).check(bound.desired()).map_err(|error| bad(error.to_string()))?;
         Ok(Vec::new())
     }
 
@@ -164,8 +165,8 @@ impl LocalHandler {
     fn why(&self, name: &str) -> LocalAnswer {
         let traits = crate::runner::observed(&self.host);
         let shown = self.state.shown();
-        let last = shown.last_run;
-        match why::explain(&self.runner, self.storage.durable(), &traits, last.as_deref(), name) {
+        let last = shown.last_run();
+        match why::explain(&self.runner, self.storage.durable(), &traits, last.as_ref(), name) {
             Ok(mut explained) => {
                 explained.same_cause = shown.contact.same_cause.get(explained.resource.as_str()).copied();
                 let contended = self.watch.view().contended;
@@ -201,7 +202,7 @@ impl LocalHandler {
         }
         let traits = crate::runner::observed(&self.host);
         let pause = self.state.shown().pause;
-        let next = files::after_restore(&self.runner, durable, &traits, path, pause);
+        let next = files::after_restore(&self.runner, &traits, path, pause);
         json(&restored.with_next(path, next))
     }
 

@@ -11,6 +11,7 @@ use tokio::sync::watch;
 
 use super::messages::{ContactView, RunProgress};
 use crate::outcomes::{self, LastRunView};
+use crate::packed::Packed;
 
 /// How many reports of runs are kept for those who follow them.
 const REPORTS: usize = 2;
@@ -25,22 +26,28 @@ pub struct LocalState {
     /// Why the host is paused.
     pub pause: Option<Pause>,
     /// Every resource of the last run.
-    pub last_run: Option<Arc<LastRunView>>,
+    last_run: Option<Packed<LastRunView>>,
     /// Runs begun since the start.
     pub begun: u64,
     /// When the one under way began.
     pub running_since: Option<Timestamp>,
     /// How a reboot stands that is required.
     pub reboot: Option<RebootOutlook>,
-    ended: VecDeque<(u64, Result<Arc<RunReport>, String>)>,
+    ended: VecDeque<(u64, Result<Packed<RunReport>, String>)>,
 }
 
 impl LocalState {
+    /// Every resource of the last run.
+    pub fn last_run(&self) -> Option<LastRunView> {
+        // What was packed here is read again.
+        self.last_run.as_ref()?.value().ok()
+    }
+
     /// How a run stands.
     pub fn progress(&self, run: u64) -> RunProgress {
         match self.ended.iter().find(|(number, _)| *number == run) {
             Some((_, Ok(report))) => {
-                return RunProgress::Ended { report: Some(Box::new((**report).clone())) };
+                return RunProgress::Ended { report: report.value().ok().map(Box::new) };
             }
             Some((_, Err(cause))) => return RunProgress::Failed { cause: cause.clone() },
             None => {}
@@ -67,7 +74,7 @@ impl SharedLocalState {
             since,
             contact: ContactView::default(),
             pause,
-            last_run: LastRunView::read(&directory).map(Arc::new),
+            last_run: LastRunView::read(&directory).and_then(|view| Packed::new(&view).ok()),
             begun: 0,
             running_since: None,
             reboot: None,
@@ -100,13 +107,11 @@ impl SharedLocalState {
         let (outcome, view) = match ended {
             Ok((mut report, view)) => {
                 report.items = outcomes::bounded(&report.items);
-                (Ok(Arc::new(report)), Some(Arc::new(view)))
+                let report = Packed::new(&report).map_err(|error| error.to_string());
+                (report, self.keep(&view))
             }
             Err(cause) => (Err(cause), None),
         };
-        if let Some(Err(error)) = view.as_ref().map(|view| view.write(&self.directory)) {
-            tracing::warn!(%error, "what the run came to cannot be kept for `muster-agent status`");
-        }
         self.set(|state| {
             state.running_since = None;
             state.last_run = view.or(state.last_run.take());
@@ -119,10 +124,16 @@ impl SharedLocalState {
 
     /// A run over what was changed out of band came to this. Nobody follows it.
     pub(crate) fn healed(&self, view: LastRunView) {
+        let view = self.keep(&view);
+        self.set(|state| state.last_run = view.or(state.last_run.take()));
+    }
+
+    /// Writes the file that `muster-agent status` reads while no daemon runs; gives what stays in memory.
+    fn keep(&self, view: &LastRunView) -> Option<Packed<LastRunView>> {
         if let Err(error) = view.write(&self.directory) {
-            tracing::warn!(%error, "what was put right cannot be kept for `muster-agent status`");
+            tracing::warn!(%error, "what the run came to cannot be kept for `muster-agent status`");
         }
-        self.set(|state| state.last_run = Some(Arc::new(view)));
+        Packed::new(view).ok()
     }
 
     /// How a run stands; waits until it ended, or for so long.

@@ -272,7 +272,7 @@ pub(super) fn file_restore(
             let pause = durable.pause()?.filter(|pause| !pause.is_over(now()));
             let runner = Runner::new(machine.kinds.clone(), storage, machine.membership.hostname.to_string());
             let traits = observed(machine.kinds.host());
-            let next = files::after_restore(&runner, durable, &traits, &path, pause);
+            let next = files::after_restore(&runner, &traits, &path, pause);
             restored.with_next(&path, next)
         }
     };

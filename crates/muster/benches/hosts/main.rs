@@ -2,7 +2,7 @@
 //! CNV-7, CNV-12, EXE-1). Each figure stands beside its limit or beside a peer measured on the same host.
 //!
 //! ```text
-//! mixed    a no-op run over files, packages, units and users, beside cf-agent, Puppet and Salt
+//! mixed    a no-op run over files, packages, units and users, beside cf-agent, Puppet and Salt; what the daemon uses
 //! first    a first run of many packages, beside apt itself
 //! repair   from an edit by hand to its repair, with thousands of managed files; what the daemon uses
 //! ```

@@ -1,12 +1,12 @@
-//! CNV-1, SCL-1: a run that finds a mixed host right, beside the peers that can do it.
+//! CNV-1, CNV-12, SCL-1: what the daemon of a mixed host uses, and a run that finds the host right beside the
+//! peers that can do it.
 
-use serde_json::{Value, json};
-use test_support::booted::{BootedHost, Testbed};
+use model::RunReport;
+use serde_json::json;
+use test_support::booted::{BootedFleet, BootedHost, Testbed};
 
 use crate::figures::{millis, plain, quantile, row, timed};
-use crate::held::HeldAgent;
-use crate::peers;
-use crate::{Sizes, agent_program};
+use crate::{Sizes, daemon, peers};
 
 /// What a mixed host has.
 pub struct MixedHost {
@@ -36,22 +36,23 @@ impl MixedHost {
         }
     }
 
-    fn module(&self) -> Value {
-        let mut resources = vec![json!({"type": "directory", "name": "/etc/bench", "attributes": {}})];
-        resources.extend(self.files.iter().map(|(path, content)| {
-            json!({"type": "file", "name": path, "attributes": {"content": content, "mode": "0644"}})
-        }));
-        let named = |kind: &str, name: &String, attributes: Value| json!({"type": kind, "name": name, "attributes": attributes});
-        resources.extend(self.packages.iter().map(|name| named("package", name, json!({}))));
-        resources.extend(self.units.iter().map(|name| {
-            named("service", name, json!({"unit": UNIT, "state": "running", "enabled": "true"}))
-        }));
-        resources.extend(self.users.iter().map(|name| named("user", name, json!({"shell": "/bin/sh"}))));
-        json!({"name": "app", "resources": resources})
+    /// Its module in the fleet repo: YAML reads JSON.
+    fn module(&self) -> String {
+        let files = self.files.iter();
+        let files = files.map(|(path, content)| json!({"file": path, "content": content, "mode": "0644"}));
+        let packages = self.packages.iter().map(|name| json!({"package": name}));
+        let units = self.units.iter();
+        let units =
+            units.map(|name| json!({"service": name, "unit": UNIT, "state": "running", "enabled": true}));
+        let users = self.users.iter().map(|name| json!({"user": name, "shell": "/bin/sh"}));
+        let mut resources = vec![json!({"directory": "/etc/bench"})];
+        resources.extend(files.chain(packages).chain(units).chain(users));
+        json!({ "resources": resources }).to_string()
     }
 }
 
 pub fn measure(testbed: &Testbed, sizes: Sizes) {
+    let mut fleet = BootedFleet::start(testbed);
     let host = testbed.boot("mixed-1");
     let mixed = MixedHost::of(&host, sizes);
     println!(
@@ -61,14 +62,13 @@ pub fn measure(testbed: &Testbed, sizes: Sizes) {
         mixed.units.len(),
         mixed.users.len()
     );
-    let mut agent = HeldAgent::install_program(&host, &agent_program());
-    agent.holds(mixed.module());
-    let first = agent.apply();
-    assert_eq!(first.counts.failed, 0, "{:#?}", first.items);
-    let second = agent.apply();
-    assert_eq!((second.counts.changed, second.counts.failed), (0, 0), "{:#?}", second.items);
-    let mut ours: Vec<_> =
-        (0..sizes.times.max(3)).map(|_| timed(agent.command(&["apply", "--once"]))).collect();
+    daemon::converge(&mut fleet, &host, &mixed.module());
+    daemon::measure(&host, sizes);
+    host.ok(["systemctl", "stop", "muster-agent"]);
+    let apply = ["muster-agent", "--json", "apply", "--once"];
+    let report: RunReport = serde_json::from_str(&host.ok(apply)).unwrap();
+    assert_eq!((report.counts.changed, report.counts.failed), (0, 0), "{:#?}", report.items);
+    let mut ours: Vec<_> = (0..sizes.times.max(3)).map(|_| timed(host.command(apply))).collect();
     let ours = quantile(&mut ours, 0.5);
     plain("muster-agent apply --once, a no-op from cold", millis(ours), "ms");
     let peers = peers::measure(&host, &mixed, sizes.times);
