@@ -12,6 +12,7 @@ use std::fmt;
 use std::time::Duration;
 
 use model::Timestamp;
+use model::sort::SortByPlaces;
 
 use crate::kinds::mount::KernelMount;
 
@@ -105,7 +106,7 @@ impl HangingJobs {
         }
         if abandoned().count() >= MAX_ABANDONED {
             let mut points: Vec<String> = abandoned().map(|(point, _)| point.clone()).collect();
-            points.sort();
+            points.sort_places();
             points.dedup();
             return Err(HangRefusal::Full { mount: described(mount), points });
         }

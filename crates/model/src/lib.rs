@@ -22,6 +22,7 @@ pub mod report;
 mod schema;
 pub mod selection;
 pub mod set;
+pub mod sort;
 pub mod status;
 pub mod tags;
 pub mod text;

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use lang::Value;
 use model::Fields;
+use model::sort::SortByPlaces;
 
 use super::account::{account_name_problem, group_names_problem};
 use super::{COMMAND_TIMEOUT_SECS, Ensure, STATE, Spec, StateSpec};
@@ -95,7 +96,7 @@ fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
 
 fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
     let members = given.list("members").map(|mut members| {
-        members.sort();
+        members.sort_places();
         members.dedup();
         members
     });

@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use host::Host;
+use model::sort::SortByPlaces;
 use model::text::chain;
 use serde::Serialize;
 use serde_json::Value;
@@ -59,7 +60,7 @@ pub(super) fn answer(host: &Host) -> Result<Value, String> {
             });
         }
     }
-    listeners.sort();
+    listeners.sort_places();
     rows("listeners", listeners, 0)
 }
 

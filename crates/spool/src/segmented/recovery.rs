@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
+use model::sort::SortByPlaces;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -219,7 +220,7 @@ fn candidates(directory: &Path) -> Result<Vec<Candidate>> {
             files.push(Candidate { number, header: header(&path)?, path });
         }
     }
-    files.sort_by_key(|file| file.number);
+    files.sort_places_by_key(|file| file.number);
     Ok(files)
 }
 

@@ -12,6 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use catalog::types::TransactionOptions;
+use model::sort::SortByPlaces;
 
 use super::PackageRequest;
 
@@ -138,8 +139,8 @@ fn split(
 }
 
 fn sorted(mut choice: Choice) -> Choice {
-    choice.accepted.sort_unstable();
-    choice.refused.sort_unstable_by_key(|(at, _)| *at);
+    choice.accepted.sort_places();
+    choice.refused.sort_places_by_key(|(at, _)| *at);
     choice
 }
 
