@@ -44,7 +44,7 @@ impl MixedHost {
         let units = self.units.iter();
         let units =
             units.map(|name| json!({"service": name, "unit": UNIT, "state": "running", "enabled": true}));
-        let users = self.users.iter().map(|name| json!({"user": name, "shell": "/bin/sh"}));
+        let users = self.users.iter().map(|name| json!({"type": "user", "name": name, "shell": "/bin/sh"}));
         let mut resources = vec![json!({"directory": "/etc/bench"})];
         resources.extend(files.chain(packages).chain(units).chain(users));
         json!({ "resources": resources }).to_string()
