@@ -109,8 +109,8 @@ pub struct Node {
     stuck: u32,
     /// What was offered did not fit what is held: ask for the whole set.
     want_full: bool,
-    /// How the control plane's clock differed from the host's at its last answer.
-    clock_difference: ClockDifference,
+    /// How the control plane's clock differed from the host's at its last answer since the start.
+    clock_difference: Option<ClockDifference>,
     confirmed_at: Option<Timestamp>,
     warned_offline: bool,
     refused: Option<(Digest, &'static str)>,
@@ -127,6 +127,14 @@ struct ClockDifference {
 impl ClockDifference {
     fn between(server: Timestamp, host: Timestamp) -> ClockDifference {
         ClockDifference { ahead: server.since(host), behind: host.since(server) }
+    }
+
+    /// The same after the host's clock was set back.
+    fn set_back(self, back: Duration) -> ClockDifference {
+        ClockDifference {
+            ahead: self.ahead + back.saturating_sub(self.behind),
+            behind: self.behind.saturating_sub(back),
+        }
     }
 
     fn most(&self) -> Duration {
@@ -168,7 +176,7 @@ impl Node {
             failures: 0,
             stuck: 0,
             want_full: false,
-            clock_difference: ClockDifference::default(),
+            clock_difference: None,
             warned_offline: false,
             refused: None,
             requests: RunRequests::default(),
@@ -244,7 +252,7 @@ impl Node {
             }
             NodeInput::NotAppended => self.on_not_appended(&mut effects),
             NodeInput::ServerTime(server_time) => {
-                self.clock_difference = ClockDifference::between(server_time, now);
+                self.clock_difference = Some(ClockDifference::between(server_time, now));
             }
             NodeInput::Ran(report) => self.on_ran(&report, now, &mut effects),
             NodeInput::RebootFailed(why) => self.on_reboot_failed(&why, now, &mut effects),
@@ -266,6 +274,7 @@ impl Node {
             self.healing.set_back(back);
             self.reported_contentions.set_back(back);
             self.reboots.set_back(back);
+            self.clock_difference = self.clock_difference.map(|difference| difference.set_back(back));
             self.confirmed_at = self.confirmed_at.map(|at| at.minus(back));
             if let Some(until) = self.pause.as_mut().and_then(|pause| pause.until.as_mut()) {
                 *until = until.minus(back);
@@ -438,7 +447,7 @@ impl Node {
         let none = Floor::default();
         let floor = self.adoption.as_ref().map_or(&none, |adoption| &adoption.floor);
         let time = TrustTime {
-            clock: now.plus(self.clock_difference.ahead),
+            clock: now.plus(self.clock_difference.unwrap_or_default().ahead),
             built: self.identity.built,
             newest_signature: floor.newest_signature,
         };
@@ -497,17 +506,12 @@ impl Node {
 
     /// Which clock is ahead of which, and by how much, as far as that is known and worth a word.
     fn clocks(&self) -> String {
-        if self.clock_difference.behind > SLACK {
-            return format!(
-                "; this host's clock is {} ahead of the control plane's",
-                short(self.clock_difference.behind)
-            );
+        let ClockDifference { ahead, behind } = self.clock_difference.unwrap_or_default();
+        if behind > SLACK {
+            return format!("; this host's clock is {} ahead of the control plane's", short(behind));
         }
-        match self.clock_difference.ahead > SLACK {
-            true => format!(
-                "; the control plane's clock is {} ahead of this host's",
-                short(self.clock_difference.ahead)
-            ),
+        match ahead > SLACK {
+            true => format!("; the control plane's clock is {} ahead of this host's", short(ahead)),
             false => String::new(),
         }
     }
