@@ -449,7 +449,7 @@ impl JobWorker {
         if record.keep.is_some() {
             self.kinds.keep_prior(spec, checked)?;
         }
-        let touched = self.kinds.touched_by_apply(spec, checked, resource.timeout);
+        let touched = self.kinds.touched_by_apply(spec, checked, resource.timeout)?;
         self.keep_versions(&touched, &resource.id, resource.sensitive);
         self.still_wanted()?;
         self.persist(record)?;

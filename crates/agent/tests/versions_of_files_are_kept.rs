@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 
 use agent::state::StateDir;
@@ -175,6 +177,40 @@ fn parts_of_files_and_what_leaves_the_release_are_kept_too() {
     let (_, restored) = printed(&host.agent(&["file", "restore", "/etc/goes", "1"]));
     assert!(restored.contains("no resource declares it"), "{restored}");
     assert_eq!(host.read("etc/goes").unwrap(), "declared\n");
+}
+
+/// An archive that cannot be fetched just before it is unpacked says nothing of what it would overwrite: it is
+/// not unpacked then, though the next try to fetch it would succeed.
+#[test]
+fn what_an_archive_overwrites_is_kept_after_a_fetch_that_failed() {
+    let dir = tempfile::tempdir().unwrap();
+    let bytes = tar(dir.path(), &["conf"]);
+    let digest = model::Digest::of(&bytes).to_string();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/tool.tar", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let mut stream = stream.unwrap();
+            stream.read(&mut [0; 4096]).unwrap();
+            let head = match number {
+                0 => "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_owned(),
+                _ => format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", bytes.len()),
+            };
+            let body = if number == 0 { &[][..] } else { &bytes };
+            stream.write_all(&[head.as_bytes(), body].concat()).unwrap();
+        }
+    });
+    let attributes = [("url", lang::Value::from(url.as_str())), ("sha256", digest.as_str().into())];
+    let host = LocalHost::new(base(vec![resource("archive", "/opt/tool", &attributes)]));
+    std::fs::create_dir_all(host.root().join("opt/tool")).unwrap();
+    host.write("opt/tool/conf", "by hand\n");
+    let (code, said) = printed(&host.agent(&["apply", "--once"]));
+    assert_ne!(code, Some(0), "{said}");
+    assert!(said.contains("503"), "{said}");
+    assert_eq!(host.read("opt/tool/conf").unwrap(), "by hand\n");
+    apply(&host);
+    assert_eq!(host.read("opt/tool/conf").unwrap(), "of the archive\n");
+    assert_eq!(numbers(&history(&host, "/opt/tool/conf")), [1]);
 }
 
 #[test]
