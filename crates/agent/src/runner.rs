@@ -401,7 +401,14 @@ impl JobWorker {
             }
             JobWork::Apply { resource, checked, record, notified } => {
                 let notification = self.changes.notification(&notified);
-                let applied = self.apply(&resource, &checked, &record, notification.as_ref())?;
+                let applied = match self.apply(&resource, &checked, &record, notification.as_ref()) {
+                    Ok(applied) => applied,
+                    Err(failure) if checked.surroundings.missing.is_empty() => return Err(failure),
+                    Err(failure) => {
+                        let missing = self.kinds.missing_around(spec(&resource)?);
+                        return Ok(JobDone::NotApplied { failure, missing });
+                    }
+                };
                 if applied.changed {
                     self.changes.add(&resource.id);
                 }
