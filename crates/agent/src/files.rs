@@ -4,10 +4,10 @@ use std::fmt;
 use std::io::Read;
 
 use catalog::types::Spec;
-use converge::ResourceId;
 use converge::versions::{
     self, AfterRestore, FileHistory, FilePrivacy, KeptVersion, LIMITS, PassedOver, PassedOverReason,
 };
+use converge::{Desired, ResourceId};
 use lang::Value;
 use model::delta::diff_lines;
 use model::{PathOwnership, PathState, Pause, Timestamp};
@@ -157,11 +157,14 @@ pub fn versions(durable: &Durable, path: Option<&str>) -> FileVersionsView {
 /// # Errors
 /// [`FileVersionError`] says what failed.
 pub fn diff(
-    durable: &Durable,
-    kinds: &Kinds,
+    (runner, durable): (&Runner, &Durable),
+    traits: &Value,
     path: &str,
     number: Option<u64>,
 ) -> Result<FileVersionDiff, FileVersionError> {
+    let kinds = runner.kinds();
+    // Of what is sensitive by now no version is left.
+    drop(declared(runner, durable, traits));
     let version = find(durable, path, number)?;
     let state = look(kinds, path)?;
     let names = kinds.host().accounts().unwrap_or_default();
@@ -203,12 +206,15 @@ pub fn diff(
 /// # Errors
 /// [`FileVersionError`] says what failed; what was there is there still.
 pub fn restore(
-    durable: &Durable,
-    kinds: &Kinds,
+    (runner, durable): (&Runner, &Durable),
+    traits: &Value,
     path: &str,
     number: u64,
     unkept: UnkeptFile,
 ) -> Result<Restoration, FileVersionError> {
+    let kinds = runner.kinds();
+    // Of what is sensitive by now no version is left.
+    drop(declared(runner, durable, traits));
     let version = find(durable, path, Some(number))?;
     let KeptVersion { digest, size, mode, uid, gid, .. } = version.clone();
     let state = look(kinds, path)?;
@@ -272,12 +278,15 @@ pub fn after_restore(
     path: &str,
     pause: Option<Pause>,
 ) -> AfterRestore {
-    let held = durable.adoption().ok().flatten();
-    let Some(desired) = held.and_then(|held| runner.desired(&held, traits).ok()) else {
-        return AfterRestore::Unknown;
-    };
+    let Some(desired) = declared(runner, durable, traits) else { return AfterRestore::Unknown };
     let writes_file = |spec: &Spec, path: &str| runner.kinds().writes_file(spec, path);
     versions::after_restore(&desired, path, pause, writes_file)
+}
+
+/// What the held release declares, as far as it can be read.
+fn declared(runner: &Runner, durable: &Durable, traits: &Value) -> Option<Desired> {
+    let held = durable.adoption().ok().flatten()?;
+    runner.desired(&held, traits).ok()
 }
 
 fn find(durable: &Durable, path: &str, number: Option<u64>) -> Result<KeptVersion, FileVersionError> {

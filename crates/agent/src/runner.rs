@@ -165,7 +165,7 @@ impl Runner {
         &self.worker.kinds
     }
 
-    /// The set, bound; anew only when set or traits differ.
+    /// The set, bound; anew only when set or traits differ. Then versions of files go that are sensitive now.
     ///
     /// # Errors
     /// When a content of the set cannot be read.
@@ -181,6 +181,7 @@ impl Runner {
         let held = HeldSet::read(adoption, self.worker.storage.durable())?;
         let from = Inputs { modules: &held.modules, params: &held.params, hostname: &self.hostname, traits };
         let desired = bind(&from);
+        self.worker.storage.durable().versions().forget_sensitive(&desired, &self.worker.kinds);
         let uses = TraitUses::of(&from);
         let reads_volatile = VOLATILE.iter().any(|path| uses.reads(path));
         let inputs = read_traits(&uses, adoption.root, traits);

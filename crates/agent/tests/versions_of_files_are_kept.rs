@@ -213,6 +213,33 @@ fn what_an_archive_overwrites_is_kept_after_a_fetch_that_failed() {
     assert_eq!(numbers(&history(&host, "/opt/tool/conf")), [1]);
 }
 
+/// A release that makes a resource sensitive and leaves its file as it is: nothing of it is shown or kept, also
+/// before the next run.
+#[test]
+fn what_became_sensitive_without_a_change_is_neither_shown_nor_kept() {
+    for verb in [&["file", "diff", MOTD][..], &["file", "restore", MOTD, "1"], &["plan"]] {
+        let host = LocalHost::new(base(vec![file(MOTD, "declared\n")]));
+        host.write("etc/motd", "by hand\n");
+        apply(&host);
+        assert_eq!(numbers(&history(&host, MOTD)), [1]);
+        let mut secret = file(MOTD, "declared\n");
+        secret.sensitive = true;
+        adopt(&host.state(), 2, base(vec![secret]));
+        let (code, said) = printed(&host.agent(verb));
+        let refused = verb[0] == "file";
+        assert_eq!(code == Some(1) && said.contains("is kept"), refused, "{verb:?}: {said}");
+        assert!(!said.contains("by hand"), "{said}");
+        assert_eq!(host.read("etc/motd").unwrap(), "declared\n");
+        let history = history(&host, MOTD);
+        assert!(numbers(&history).is_empty(), "{verb:?}");
+        assert_eq!(history["passedOver"]["reason"]["code"], "sensitive", "{verb:?}: {history}");
+        let blobs = std::fs::read_dir(host.state().join("versions/content/blobs")).unwrap();
+        let kept: usize =
+            blobs.map(|folder| std::fs::read_dir(folder.unwrap().path()).unwrap().count()).sum();
+        assert_eq!(kept, 0, "{verb:?}: the bytes are gone");
+    }
+}
+
 #[test]
 fn a_removed_directory_is_kept_within_its_bounds() {
     let gone = resource("directory", "/srv/old", &[("state", "absent".into()), ("recurse", true.into())]);
