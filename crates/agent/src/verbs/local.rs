@@ -180,7 +180,11 @@ pub(super) fn pause(
     show(json, &view, || {
         let pause = view.pause.as_ref().map(|pause| render::pause(pause, now())).unwrap_or_default();
         let resume = command("resume");
-        format!("paused {pause}\nruns only observe, and nothing is changed; to go on: {resume}\n")
+        let ended = view.before.as_ref().and_then(|before| before.until);
+        let dropped = ended.filter(|_| view.pause.as_ref().is_some_and(|pause| pause.until.is_none()));
+        let dropped = dropped.map(|at| format!("it does not end by itself any more, as it did at {at}\n"));
+        let dropped = dropped.unwrap_or_default();
+        format!("paused {pause}\n{dropped}runs only observe, and nothing is changed; to go on: {resume}\n")
     })?;
     Ok(ExitCode::SUCCESS)
 }
