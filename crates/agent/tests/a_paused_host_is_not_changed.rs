@@ -69,7 +69,10 @@ fn a_pause_without_an_end_takes_the_place_of_one_with_an_end() {
         let until = bounded["pause"]["until"].as_str().unwrap();
         let (code, said) = printed(&host.agent(&["pause", "--reason", "longer"]));
         assert_eq!(code, Some(0), "{said}");
-        assert!(said.contains(&format!("it does not end by itself any more, as it did at {until}")), "{said}");
+        assert!(
+            said.contains(&format!("it does not end by itself any more, as it did at {until}")),
+            "{said}"
+        );
         let again = host.json(&["pause", "--reason", "longer still"]);
         assert!(again["pause"]["until"].is_null(), "{again}");
         let (_, said) = printed(&host.agent(&["pause", "--reason", "once more"]));

@@ -14,7 +14,6 @@ use converge::ResourceId;
 use model::collect::CollectInserting;
 use model::exchange::{Answer, CheckIn, Offer, RunNote, TraitReport};
 use model::log::FactBody;
-use model::time::{SLACK, short};
 use model::{Contention, Digest, ObjectKey, ObjectSet, Pause, Timestamp};
 use trust::Floor;
 use trust::adopt::{self, Adopted, Judge, Refusal};
@@ -22,6 +21,7 @@ use trust::clock::TrustTime;
 use trust::feature::FEATURES;
 
 use crate::backoff::Spread;
+use crate::clock_difference::ClockDifference;
 use crate::healing::Healing;
 use crate::io::{HeldSettings, Identity, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored};
 use crate::reboot::Reboots;
@@ -115,31 +115,6 @@ pub struct Node {
     warned_offline: bool,
     refused: Option<(Digest, &'static str)>,
     requests: RunRequests,
-}
-
-/// How far the control plane's clock is from the host's; one of the two is zero.
-#[derive(Clone, Copy, Debug, Default)]
-struct ClockDifference {
-    ahead: Duration,
-    behind: Duration,
-}
-
-impl ClockDifference {
-    fn between(server: Timestamp, host: Timestamp) -> ClockDifference {
-        ClockDifference { ahead: server.since(host), behind: host.since(server) }
-    }
-
-    /// The same after the host's clock was set back.
-    fn set_back(self, back: Duration) -> ClockDifference {
-        ClockDifference {
-            ahead: self.ahead + back.saturating_sub(self.behind),
-            behind: self.behind.saturating_sub(back),
-        }
-    }
-
-    fn most(&self) -> Duration {
-        self.ahead.max(self.behind)
-    }
 }
 
 impl Node {
@@ -496,24 +471,13 @@ impl Node {
         // The same refusal at every contact is one fact, not a growing log.
         if self.refused != Some(what) {
             self.refused = Some(what);
-            let clocks = if refusal.is_of_time() { self.clocks() } else { String::new() };
+            let difference = self.clock_difference.filter(|_| refusal.is_of_time());
+            let clocks = difference.map(|difference| difference.text()).unwrap_or_default();
             let (code, message) = (refusal.code().to_owned(), format!("{refusal}{clocks}"));
             effects.push(NodeEffect::Warn(format!("refused what the control plane points to: {message}")));
             self.append(FactBody::Refused { code, message }, now, effects);
         }
         self.run_after_answer(now);
-    }
-
-    /// Which clock is ahead of which, and by how much, as far as that is known and worth a word.
-    fn clocks(&self) -> String {
-        let ClockDifference { ahead, behind } = self.clock_difference.unwrap_or_default();
-        if behind > SLACK {
-            return format!("; this host's clock is {} ahead of the control plane's", short(behind));
-        }
-        match ahead > SLACK {
-            true => format!("; the control plane's clock is {} ahead of this host's", short(ahead)),
-            false => String::new(),
-        }
     }
 
     fn fetch(&mut self, pending: FetchingRelease, effects: &mut Vec<NodeEffect>) {

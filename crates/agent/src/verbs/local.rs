@@ -124,7 +124,7 @@ pub fn run_once(machine: &Machine, mode: RunMode, scope: RunScope) -> Result<Run
     }
     let traits = observed(machine.kinds.host());
     let storage = Storage::start(durable.clone())?;
-    let runner = runner(&machine, &storage);
+    let runner = runner(machine, &storage);
     let read = runner.read_traits(&traits).map_or(model::Digest::ZERO, |read| read.digest);
     let inputs = node::step::inputs_digest(&adoption.root, &read);
     let last = durable.last_run()?;
