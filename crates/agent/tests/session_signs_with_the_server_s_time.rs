@@ -109,7 +109,7 @@ async fn an_answer_tells_the_server_s_time() {
     for (what, tls_termination, said, ahead) in [
         ("what it says", TlsTermination::ControlPlane, minutes(60), 60),
         ("what it says, behind", TlsTermination::ControlPlane, minutes(-60), -60),
-        ("an older control plane", TlsTermination::ControlPlane, None, 0),
+        ("a request, or an older control plane", TlsTermination::ControlPlane, None, 0),
         ("a proxy, near", TlsTermination::Proxy, minutes(4), 4),
         ("a proxy, far", TlsTermination::Proxy, minutes(60), 0),
     ] {

@@ -54,8 +54,6 @@ pub(crate) async fn check_in(
     step.answer.acked = acked;
     step.answer.same_cause = plane.index.others_failing(&caller.slot.lock().node.summary.failures);
     complete(plane, &mut step).await?;
-    // The last that happens, as a long poll may have waited.
-    step.answer.server_time = Some(now());
     let far = Duration::from_secs(step.answer.next_checkin_secs) > KEEP_OPEN;
     let closes_connection = far && step.unchanged && wait.is_zero();
     Ok(CheckInReply { answer: step.answer, closes_connection })
