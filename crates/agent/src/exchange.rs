@@ -86,8 +86,15 @@ impl CheckInClient {
             return None;
         }
         let answer = self.sync.links.check_in(message.clone()).await?;
-        self.witness().answered(message.seen.as_ref(), answer.want_seen);
+        self.answered(message, &answer).await;
         Some(answer)
+    }
+
+    /// Takes out of an answer what counts before the rest of it: offers and reboots are judged by its clock.
+    async fn answered(&self, message: &CheckIn, answer: &Answer) {
+        self.witness().answered(message.seen.as_ref(), answer.want_seen);
+        let time = self.session.signer().time_of(answer);
+        self.daemon.send(DaemonEvent::Input(NodeInput::ServerTime(time))).await;
     }
 
     /// Checks in for the node, and reports the outcome to the daemon.
@@ -97,11 +104,10 @@ impl CheckInClient {
             return self.daemon.send(DaemonEvent::Answered { answer: Box::new(answer), acked_before }).await;
         }
         let answer: Result<Answer, CallError> = self.session.post(route::CHECKIN, &message).await;
-        self.daemon.send(DaemonEvent::Input(NodeInput::ServerTime(self.session.server_time()))).await;
         let event = match answer {
             Ok(answer) => {
                 self.sync.links.reached();
-                self.witness().answered(message.seen.as_ref(), answer.want_seen);
+                self.answered(&message, &answer).await;
                 DaemonEvent::Answered { answer: Box::new(answer), acked_before }
             }
             Err(error) => {

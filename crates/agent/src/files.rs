@@ -157,11 +157,14 @@ pub fn versions(durable: &Durable, path: Option<&str>) -> FileVersionsView {
 /// # Errors
 /// [`FileVersionError`] says what failed.
 pub fn diff(
-    durable: &Durable,
-    kinds: &Kinds,
+    runner: &Runner,
+    traits: &Value,
     path: &str,
     number: Option<u64>,
 ) -> Result<FileVersionDiff, FileVersionError> {
+    let (kinds, durable) = (runner.kinds(), runner.durable());
+    // Of what is sensitive by now no version is left then.
+    drop(runner.bind(traits));
     let version = find(durable, path, number)?;
     let state = look(kinds, path)?;
     let names = kinds.host().accounts().unwrap_or_default();
@@ -203,12 +206,15 @@ pub fn diff(
 /// # Errors
 /// [`FileVersionError`] says what failed; what was there is there still.
 pub fn restore(
-    durable: &Durable,
-    kinds: &Kinds,
+    runner: &Runner,
+    traits: &Value,
     path: &str,
     number: u64,
     unkept: UnkeptFile,
 ) -> Result<Restoration, FileVersionError> {
+    let (kinds, durable) = (runner.kinds(), runner.durable());
+    // Of what is sensitive by now no version is left then.
+    drop(runner.bind(traits));
     let version = find(durable, path, Some(number))?;
     let KeptVersion { digest, size, mode, uid, gid, .. } = version.clone();
     let state = look(kinds, path)?;

@@ -62,6 +62,7 @@ impl JobOutcomes {
             (JobSubject::Check(id, _) | JobSubject::Apply(id) | JobSubject::Remove(id), Err(_)) => {
                 (id, Action::Failed)
             }
+            (JobSubject::Apply(id), Ok(JobDone::NotApplied { .. })) => (id, Action::Failed),
             (JobSubject::Remove(id), Ok(_)) => (id, Action::Deleted),
             (JobSubject::Check(id, _) | JobSubject::Apply(id), Ok(JobDone::Skipped(_))) => {
                 (id, Action::Skipped)

@@ -183,13 +183,19 @@ impl Runner {
         &self.worker.kinds
     }
 
-    /// The set that is held, bound.
+    /// The state directory.
+    pub(crate) fn durable(&self) -> &Durable {
+        self.worker.storage.durable()
+    }
+
+    /// The set that is held, bound; versions of files that are sensitive by now go.
     ///
     /// # Errors
     /// When nothing is held, or a content of the set cannot be read.
     pub fn bind(&self, traits: &Value) -> Result<BoundRelease, RunnerError> {
-        let adoption = self.worker.storage.durable().adoption()?.ok_or(RunnerError::NothingHeld)?;
+        let adoption = self.durable().adoption()?.ok_or(RunnerError::NothingHeld)?;
         let desired = self.desired(&adoption, traits)?;
+        self.durable().versions().forget_sensitive(&desired, &self.worker.kinds);
         Ok(BoundRelease { adoption, desired })
     }
 
@@ -417,7 +423,14 @@ impl JobWorker {
             }
             JobWork::Apply { resource, checked, record, notified } => {
                 let notification = self.changes.notification(&notified);
-                let applied = self.apply(&resource, &checked, &record, notification.as_ref())?;
+                let applied = match self.apply(&resource, &checked, &record, notification.as_ref()) {
+                    Ok(applied) => applied,
+                    Err(failure) if checked.surroundings.missing.is_empty() => return Err(failure),
+                    Err(failure) => {
+                        let missing = self.kinds.missing_around(spec(&resource)?);
+                        return Ok(JobDone::NotApplied { failure, missing });
+                    }
+                };
                 if applied.changed {
                     self.changes.add(&resource.id);
                 }
@@ -465,7 +478,7 @@ impl JobWorker {
         if record.keep.is_some() {
             self.kinds.keep_prior(spec, checked)?;
         }
-        let touched = self.kinds.touched_by_apply(spec, checked, resource.timeout);
+        let touched = self.kinds.touched_by_apply(spec, checked, resource.timeout)?;
         self.keep_versions(&touched, &resource.id, resource.sensitive);
         self.still_wanted()?;
         self.persist(record)?;

@@ -17,7 +17,7 @@ use bytes::Bytes;
 use http::{HeaderValue, Method, Request, Response, header};
 use http_body_util::Full;
 use model::canonical::CanonicalError;
-use model::exchange::Signed;
+use model::exchange::{Answer, Signed};
 use model::time::SLACK;
 use model::{FleetId, NodeId, Timestamp};
 use net::ServerUrl;
@@ -158,9 +158,20 @@ impl Signer {
     /// holds one that a proxy may not make this node believe.
     fn offset(&self, problem: &Problem) -> Option<Result<i64, i64>> {
         let time = problem.server_time.filter(|_| problem.code == Code::Skewed.as_str())?;
-        let offset = time.0.saturating_sub(now().0);
+        Some(self.believed(time))
+    }
+
+    fn believed(&self, server_time: Timestamp) -> Result<i64, i64> {
+        let offset = server_time.0.saturating_sub(now().0);
         let is_far = u128::from(offset.unsigned_abs()) > MAX_PROXIED_OFFSET.as_millis();
-        Some(if is_far && !self.tls_termination.is_control_plane() { Err(offset) } else { Ok(offset) })
+        if is_far && !self.tls_termination.is_control_plane() { Err(offset) } else { Ok(offset) }
+    }
+
+    /// The control plane's time by an answer that came just now: as one on a link says, unless a proxy may
+    /// not make this node believe it, else by the time with which the request was signed that was accepted.
+    pub fn time_of(&self, answer: &Answer) -> Timestamp {
+        let said = answer.server_time.filter(|time| self.believed(*time).is_ok());
+        said.unwrap_or_else(|| self.server_time())
     }
 
     /// Takes the control plane's time out of a refusal for skew.

@@ -89,7 +89,7 @@ const PAUSE_AFTER: &str = "\
 While the host is paused its runs only observe and report. Check-ins, synchronized objects, tasks
 of operators and facts go on. A run under way ends first, and the verb waits for it. The pause
 outlives restarts and reboots; the control plane's status shows it with its reason. Pausing again
-gives it another reason and end.
+gives it another reason and end: without --for it holds until `resume`, whatever held before.
 
 Examples:
   muster-agent pause --reason 'kernel debugging, ask jdoe' --for 2h

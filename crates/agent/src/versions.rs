@@ -19,6 +19,8 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
+use catalog::types::Spec;
+use converge::Desired;
 use converge::versions::{
     FileHistory, FilePrivacy, FoundFile, LIMITS, PassedOver, PassedOverReason, may_keep, over_limits,
 };
@@ -26,9 +28,10 @@ use host::Host;
 use model::collect::CollectInserting;
 use model::digest::Hasher;
 use model::{Digest, Timestamp};
-use providers::{TouchedFile, TouchedFiles};
+use providers::{Kinds, TouchedFile, TouchedFiles};
 use spool::{BlobStore, Disk, Journal};
 
+use crate::clock::now;
 use crate::render::chain;
 use crate::state::{Durable, StateError, spool};
 
@@ -127,6 +130,24 @@ impl VersionStore {
         tracing::debug!(path, ?reason, files, by = cause.by, "no version was kept");
         let by = cause.by.to_owned();
         self.change(path, |history| history.pass_over(PassedOver { at, reason, files, by }));
+    }
+
+    /// Lets go of the versions of files whose resources are sensitive: they became so without a change.
+    pub(crate) fn forget_sensitive(&self, desired: &Desired, kinds: &Kinds) {
+        let sensitive: Vec<_> = desired.resources().filter(|resource| resource.sensitive).collect();
+        if sensitive.is_empty() {
+            return;
+        }
+        for (path, history) in self.histories(None) {
+            let writes =
+                |spec: &Result<Spec, String>| spec.as_ref().is_ok_and(|spec| kinds.writes_file(spec, &path));
+            let resource = sensitive.iter().find(|resource| writes(&resource.spec));
+            if let Some(resource) = resource.filter(|_| !history.versions.is_empty()) {
+                let files = u64::try_from(history.versions.len()).unwrap_or(u64::MAX);
+                let cause = VersionCause { by: resource.id.as_str(), sensitive: true };
+                self.pass_over(&path, PassedOverReason::Sensitive, files, cause, now());
+            }
+        }
     }
 
     /// Keeps the bytes of one file; `None` when there is none.

@@ -57,6 +57,29 @@ fn it_ends_by_itself() {
     assert!(host.json(&["status"])["paused"].is_null());
 }
 
+/// A new pause keeps nothing of the one before but its beginning, and says so.
+#[test]
+fn a_pause_without_an_end_takes_the_place_of_one_with_an_end() {
+    let mut host = host();
+    for with_daemon in [false, true] {
+        if with_daemon {
+            host.start();
+        }
+        let bounded = host.json(&["pause", "--reason", "a while", "--for", "2h"]);
+        let until = bounded["pause"]["until"].as_str().unwrap();
+        let (code, said) = printed(&host.agent(&["pause", "--reason", "longer"]));
+        assert_eq!(code, Some(0), "{said}");
+        assert!(
+            said.contains(&format!("it does not end by itself any more, as it did at {until}")),
+            "{said}"
+        );
+        let again = host.json(&["pause", "--reason", "longer still"]);
+        assert!(again["pause"]["until"].is_null(), "{again}");
+        let (_, said) = printed(&host.agent(&["pause", "--reason", "once more"]));
+        assert!(!said.contains("any more"), "{said}");
+    }
+}
+
 #[test]
 fn a_pause_needs_a_reason_and_bounds() {
     let host = host();

@@ -9,7 +9,7 @@ use std::sync::{Arc, Mutex};
 use agent::session::{CallError, MAX_PROXIED_OFFSET, NodeSession, Signer};
 use http::request::Parts;
 use model::Timestamp;
-use model::exchange::{Acked, Report};
+use model::exchange::{Acked, Answer, Report};
 use model::log::Cursor;
 use model::time::SLACK;
 use net::client::ClientError;
@@ -97,6 +97,27 @@ async fn an_hour_either_way_is_overcome_in_one_call() {
             accepted.iter().all(|number| *number < moment),
             "{ahead} ms: {accepted:?} not below {moment}"
         );
+    }
+}
+
+/// CNV-12: an answer says more of the clocks than that a request was accepted, over whatever way it came; a
+/// proxy's does not count beyond what a proxy may say, and an older control plane's says nothing.
+#[tokio::test]
+async fn an_answer_tells_the_server_s_time() {
+    let key = Arc::new(key(1));
+    let minutes = |minutes: i64| Some(Timestamp(now().0 + minutes * 60_000));
+    for (what, tls_termination, said, ahead) in [
+        ("what it says", TlsTermination::ControlPlane, minutes(60), 60),
+        ("what it says, behind", TlsTermination::ControlPlane, minutes(-60), -60),
+        ("a request, or an older control plane", TlsTermination::ControlPlane, None, 0),
+        ("a proxy, near", TlsTermination::Proxy, minutes(4), 4),
+        ("a proxy, far", TlsTermination::Proxy, minutes(60), 0),
+    ] {
+        let signer = Signer::new(fleet(), key.public().node_id(), key.clone(), tls_termination);
+        let mut answer: Answer = serde_json::from_str(r#"{"nextCheckinSecs":60}"#).unwrap();
+        answer.server_time = said;
+        let off = signer.time_of(&answer).0 - now().0 - ahead * 60_000;
+        assert!(off.abs() < 5_000, "{what}: off by {off} ms");
     }
 }
 

@@ -4,6 +4,8 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::os::unix::fs::PermissionsExt;
 
 use agent::state::StateDir;
@@ -175,6 +177,67 @@ fn parts_of_files_and_what_leaves_the_release_are_kept_too() {
     let (_, restored) = printed(&host.agent(&["file", "restore", "/etc/goes", "1"]));
     assert!(restored.contains("no resource declares it"), "{restored}");
     assert_eq!(host.read("etc/goes").unwrap(), "declared\n");
+}
+
+/// An archive that cannot be fetched just before it is unpacked says nothing of what it would overwrite: it is
+/// not unpacked then, though the next try to fetch it would succeed.
+#[test]
+fn what_an_archive_overwrites_is_kept_after_a_fetch_that_failed() {
+    let dir = tempfile::tempdir().unwrap();
+    let bytes = tar(dir.path(), &["conf"]);
+    let digest = model::Digest::of(&bytes).to_string();
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let url = format!("http://{}/tool.tar", listener.local_addr().unwrap());
+    std::thread::spawn(move || {
+        for (number, stream) in listener.incoming().enumerate() {
+            let mut stream = stream.unwrap();
+            assert!(stream.read(&mut [0; 4096]).unwrap() > 0);
+            let head = match number {
+                0 => "HTTP/1.1 503 Busy\r\nContent-Length: 0\r\n\r\n".to_owned(),
+                _ => format!("HTTP/1.1 200 OK\r\nContent-Length: {}\r\n\r\n", bytes.len()),
+            };
+            let body = if number == 0 { &[][..] } else { &bytes };
+            stream.write_all(&[head.as_bytes(), body].concat()).unwrap();
+        }
+    });
+    let attributes = [("url", lang::Value::from(url.as_str())), ("sha256", digest.as_str().into())];
+    let host = LocalHost::new(base(vec![resource("archive", "/opt/tool", &attributes)]));
+    std::fs::create_dir_all(host.root().join("opt/tool")).unwrap();
+    host.write("opt/tool/conf", "by hand\n");
+    let (code, said) = printed(&host.agent(&["apply", "--once"]));
+    assert_ne!(code, Some(0), "{said}");
+    assert!(said.contains("503"), "{said}");
+    assert_eq!(host.read("opt/tool/conf").unwrap(), "by hand\n");
+    apply(&host);
+    assert_eq!(host.read("opt/tool/conf").unwrap(), "of the archive\n");
+    assert_eq!(numbers(&history(&host, "/opt/tool/conf")), [1]);
+}
+
+/// A release that makes a resource sensitive and leaves its file as it is: nothing of it is shown or kept, also
+/// before the next run.
+#[test]
+fn what_became_sensitive_without_a_change_is_neither_shown_nor_kept() {
+    for verb in [&["file", "diff", MOTD][..], &["file", "restore", MOTD, "1"], &["plan"]] {
+        let host = LocalHost::new(base(vec![file(MOTD, "declared\n")]));
+        host.write("etc/motd", "by hand\n");
+        apply(&host);
+        assert_eq!(numbers(&history(&host, MOTD)), [1]);
+        let mut secret = file(MOTD, "declared\n");
+        secret.sensitive = true;
+        adopt(&host.state(), 2, base(vec![secret]));
+        let (code, said) = printed(&host.agent(verb));
+        let refused = verb[0] == "file";
+        assert_eq!(code == Some(1) && said.contains("is kept"), refused, "{verb:?}: {said}");
+        assert!(!said.contains("by hand"), "{said}");
+        assert_eq!(host.read("etc/motd").unwrap(), "declared\n");
+        let history = history(&host, MOTD);
+        assert!(numbers(&history).is_empty(), "{verb:?}");
+        assert_eq!(history["passedOver"]["reason"]["code"], "sensitive", "{verb:?}: {history}");
+        let blobs = std::fs::read_dir(host.state().join("versions/content/blobs")).unwrap();
+        let kept: usize =
+            blobs.map(|folder| std::fs::read_dir(folder.unwrap().path()).unwrap().count()).sum();
+        assert_eq!(kept, 0, "{verb:?}: the bytes are gone");
+    }
 }
 
 #[test]

@@ -78,6 +78,7 @@ async fn answer(fleet: &FleetId, key: &PublicKey, request: Request<Incoming>) ->
         want_traits: false,
         want_seen: false,
         same_cause: Default::default(),
+        server_time: None,
     };
     *response.body_mut() = Full::new(serde_json::to_vec(&answer).unwrap_or_default().into());
     response

@@ -1,8 +1,9 @@
 //! This process's clock, and times as people read them.
 
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{SystemTime, UNIX_EPOCH};
 
 use model::Timestamp;
+pub use model::time::short;
 
 /// Now.
 pub fn now() -> Timestamp {
@@ -10,20 +11,9 @@ pub fn now() -> Timestamp {
     Timestamp(i64::try_from(since.as_millis()).unwrap_or(i64::MAX))
 }
 
-/// How long ago: `4s`, `12m`, `3h`, `9d`.
+/// How long ago: `4 s`, `12 min`, `3 h`, `9 days`.
 pub fn ago(then: Timestamp, now: Timestamp) -> String {
     short(now.since(then))
-}
-
-/// A duration in its largest whole unit.
-pub fn short(duration: Duration) -> String {
-    let secs = duration.as_secs();
-    match secs {
-        0..120 => format!("{secs}s"),
-        120..7200 => format!("{}m", secs / 60),
-        7200..172_800 => format!("{}h", secs / 3600),
-        _ => format!("{}d", secs / 86_400),
-    }
 }
 
 /// A size in the unit that suits it.

@@ -76,7 +76,7 @@ fn the_summary_groups_nodes_and_says_what_to_do() {
     let (task, nodes) = mixed();
     let text = summary(&task, &nodes, screen());
     let want = "\
-task t-1 is done, 9 nodes: 2 succeeded, 4 failed, 1 unknown, 1 silent, 1 offline after 12s
+task t-1 is done, 9 nodes: 2 succeeded, 4 failed, 1 unknown, 1 silent, 1 offline after 12 s
      2x  succeeded  web-1.test, web-2.test
      4x  exit 7  web-3.test, web-4.test, web-5.test +1
          next: muster task output t-1 web-3.test
@@ -136,19 +136,19 @@ fn a_node_that_is_waited_for_is_told_with_when_it_was_heard_and_until_when_it_ma
     let issued = TaskNodeView { expires: Some(at(1360)), ..asked(NodeStage::Issued, 1020) };
     assert_eq!(
         why_it_waits(&issued, &view(Some(1000)), at(1040)),
-        "was last heard 40s ago and calls within 20s; it is asked at its next contact; expires within 5m"
+        "was last heard 40 s ago and calls within 20 s; it is asked at its next contact; expires within 5 min"
     );
     assert_eq!(
         why_it_waits(&issued, &view(Some(1000)), at(1300)),
-        "was last heard 5m ago and is late by 4m; it is asked at its next contact; expires within 60s"
+        "was last heard 5 min ago and is late by 4 min; it is asked at its next contact; expires within 60 s"
     );
     assert_eq!(
         why_it_waits(&issued, &view(Some(1030)), at(1040)),
-        "was last heard 10s ago and calls within 50s; it was asked, and did not begin yet; expires within 5m"
+        "was last heard 10 s ago and calls within 50 s; it was asked, and did not begin yet; expires within 5 min"
     );
     assert_eq!(
         why_it_waits(&asked(NodeStage::Deferred, 1020), &view(Some(0)), at(1040)),
-        "was last heard 17m ago and is late by 16m; it is waited for, and asked at its next contact"
+        "was last heard 17 min ago and is late by 16 min; it is waited for, and asked at its next contact"
     );
     assert_eq!(why_it_waits(&issued, &view(None), at(1040)), "was never heard");
 }

@@ -5,7 +5,7 @@
 use std::time::Duration;
 
 use catalog::module::MAX_RETRIES;
-use converge::kinds::{Applied, Checked};
+use converge::kinds::{Applied, Checked, Surroundings};
 use converge::{Desired, JobDone, JobWork, Ledger, Pending, Prior, Run, RunMode, RunScope};
 use model::{Action, Edit, Fields, PathState, Timestamp};
 use serde_json::{Value, json};
@@ -115,6 +115,43 @@ fn is_wait(work: &JobWork) -> bool {
 fn differs() -> JobDone {
     let edit = Edit::Add { to: Fields::from([("content".to_owned(), "x".to_owned())]) };
     JobDone::Checked(Checked::differs(Prior::Path(PathState::Missing), edit))
+}
+
+/// CNV-10: what a failed try made around a thing and took back may be another's when it is there again.
+#[test]
+fn what_is_missing_around_a_thing_after_a_failed_try_is_not_muster_s() {
+    for (what, missing, left) in
+        [("it was taken back", &["/srv"][..], &[][..]), ("it is there still", &[], &["/srv"])]
+    {
+        let mount = json!({"type": "mount", "name": "/srv", "retries": 1,
+            "attributes": {"device": "/dev/x", "fstype": "ext4"}});
+        let mut script = Script::new(set(json!([{"name": "m", "resources": [mount]}])).bind());
+        let mut made = Vec::new();
+        for tried in 0..2 {
+            let checked = Checked {
+                surroundings: Surroundings { missing: vec!["/srv".to_owned()], there: Vec::new() },
+                ..Checked::differs(
+                    Prior::State(None),
+                    Edit::Add { to: Fields::from([("a".to_owned(), "b".to_owned())]) },
+                )
+            };
+            script.answer(is_check("/srv"), Ok(JobDone::Checked(checked)));
+            script.jobs.extend(script.run.ready(Timestamp(1)));
+            let Some(JobWork::Apply { record, .. }) = script.jobs.first().map(|job| &job.what) else {
+                panic!()
+            };
+            made.extend(record.put.iter().map(|(_, entry)| entry.made.clone()));
+            let missing = missing.iter().map(|path| (*path).to_owned()).collect();
+            script.answer(is_apply, Ok(JobDone::NotApplied { failure: "no such device".into(), missing }));
+            if tried == 0 {
+                script.answer(is_wait, Ok(JobDone::Waited));
+            }
+        }
+        assert!(made.iter().all(|made| *made == ["/srv"]), "{what}: it is noted before each try: {made:?}");
+        let finished = script.finish();
+        let entry = finished.ledger.entries.values().next().unwrap();
+        assert_eq!(entry.made, left, "{what}");
+    }
 }
 
 #[test]

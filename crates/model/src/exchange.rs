@@ -157,6 +157,10 @@ pub struct Answer {
     /// here alone are left out. At most [`crate::report::MAX_NOTED_FAILURES`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub same_cause: BTreeMap<String, u32>,
+    /// The control plane's clock when it answered on a link. The answer to a request does not say it, as
+    /// the request was signed with a time that was judged.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub server_time: Option<Timestamp>,
 }
 
 /// A signed document as it travels: the exact bytes and the signatures over them.

@@ -77,7 +77,7 @@ fn what_is_tagged_runs_and_what_nothing_has_is_named() {
     assert!(daemon.end().success());
     let waited = server.muster(&["node", "run", "web-1", "--tags", "counted", "--wait", "1s"]);
     assert_eq!(waited.status.code(), Some(3), "{waited:?}");
-    assert!(text(&waited.stdout).contains("1 node(s) did not confirm it within 1s: web-1"), "{waited:?}");
+    assert!(text(&waited.stdout).contains("1 node(s) did not confirm it within 1 s: web-1"), "{waited:?}");
     // The next step reaches the same control plane: credentials that were named are named there.
     let copy = dir.join("copy.json");
     std::fs::copy(server.dir.join("operator.json"), &copy).unwrap();

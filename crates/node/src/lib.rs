@@ -9,6 +9,7 @@
 //! control plane converges on what it holds for ever.
 
 pub mod backoff;
+mod clock_difference;
 mod correction_backoff;
 pub mod healing;
 pub mod io;

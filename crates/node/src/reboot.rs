@@ -9,7 +9,8 @@
 //!
 //! Invariants: a channel without a window reboots nothing, and what only observes is not rebooted; the mark
 //! is durable before the host goes down; whatever asks for it again, a host reboots at most once while its
-//! window is open; nothing reboots by a clock that is known to be wrong.
+//! window is open; nothing reboots by a clock that is known to be wrong, or that was not compared with the
+//! control plane's since the agent started.
 
 use std::fmt;
 use std::time::Duration;
@@ -31,9 +32,6 @@ pub const MAX_REBOOT_TRIES: u32 = 3;
 pub const GOES_DOWN_WITHIN: Duration = Duration::from_secs(10 * 60);
 /// A host whose clock differs from the control plane's by more is not rebooted.
 pub const MAX_REBOOT_CLOCK_DIFFERENCE: Duration = Duration::from_secs(5 * 60);
-/// After so long a mark of a time to come is taken for that of a clock that was ahead. Before, this clock
-/// may be the one that is wrong: a host without a clock of its own starts long ago.
-pub const FUTURE_MARK_COUNTS_FOR: Duration = Duration::from_secs(24 * 3600);
 /// The most packages, a newer kernel among them, that the reason names.
 const MAX_NAMED: usize = 10;
 
@@ -46,6 +44,12 @@ pub struct RebootMark {
     pub reason: String,
     /// The window's name.
     pub window: String,
+    /// The boot that it ended, as the kernel names it; empty where that is not known.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    pub boot: String,
+    /// The newer kernel that asked for it, or the one before that the host did not come up with.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kernel: Option<String>,
 }
 
 impl RebootMark {
@@ -80,6 +84,10 @@ pub enum RebootPlan {
     /// The host's clock is behind what it has verified, or differs from the control plane's by more than
     /// [`MAX_REBOOT_CLOCK_DIFFERENCE`].
     ClockWrong,
+    /// The control plane has not answered since the agent started, so nobody knows whether the clock is right.
+    ClockNotCompared,
+    /// The host was rebooted for this kernel, and came up with another one.
+    NotAgain,
     /// The host is paused.
     Paused,
     /// It is made then, or as soon as what is under way has ended.
@@ -107,6 +115,12 @@ impl fmt::Display for RebootPlan {
             RebootPlan::ByHand => write!(f, "no window is declared: reboot by hand"),
             RebootPlan::OnlyObserves => write!(f, "the node only observes: reboot by hand"),
             RebootPlan::ClockWrong => write!(f, "not while the host's clock is wrong"),
+            RebootPlan::ClockNotCompared => {
+                write!(f, "not before the control plane answers, by whose clock this host's is judged")
+            }
+            RebootPlan::NotAgain => {
+                write!(f, "the host was rebooted for it and came up with another kernel: see the boot loader")
+            }
             RebootPlan::Paused => write!(f, "not while the host is paused"),
             RebootPlan::Due { at, window } => write!(f, "due at {at} in the window {window}"),
             RebootPlan::GoesDown { since } => write!(f, "the host goes down, told at {since}"),
@@ -120,6 +134,7 @@ impl fmt::Display for RebootPlan {
 pub(crate) enum RebootHold {
     OnlyObserves,
     ClockWrong,
+    ClockNotCompared,
     Paused,
 }
 
@@ -127,8 +142,10 @@ pub(crate) enum RebootHold {
 #[derive(Clone, Debug)]
 struct Requirement {
     since: Timestamp,
-    /// A newer kernel, and the packages that ask for it.
-    asking: Vec<String>,
+    /// A newer kernel that asks for it.
+    kernel: Option<String>,
+    /// The packages that ask for it.
+    packages: Vec<String>,
 }
 
 /// Whether and when the host reboots.
@@ -136,8 +153,9 @@ struct Requirement {
 pub(crate) struct Reboots {
     required: Option<Requirement>,
     last: Option<RebootMark>,
-    /// When the agent started.
-    started: Timestamp,
+    /// The boot that this is, as the kernel names it, and when it was.
+    boot: String,
+    booted: Timestamp,
     /// Not before the window opens anew after this.
     done_at: Option<Timestamp>,
     ordered: Option<Timestamp>,
@@ -152,7 +170,8 @@ impl Reboots {
         let [a, b, c, d, ..] = Digest::of(hostname.as_str().as_bytes()).0;
         Reboots {
             required: None,
-            started: now,
+            boot: String::new(),
+            booted: now,
             done_at: last.as_ref().map(|mark| mark.at),
             last,
             ordered: None,
@@ -164,6 +183,7 @@ impl Reboots {
 
     /// Takes up what the host shows; whether it is news that a reboot is required.
     pub(crate) fn observed(&mut self, traits: &TraitReport, now: Timestamp) -> bool {
+        self.observe_boot(traits, now);
         let Some(kernel) = traits.values.get("kernel") else { return false };
         let is_required = kernel.get("reboot_required").and_then(|value| value.as_bool()) == Some(true);
         let before = self.required.take();
@@ -172,18 +192,41 @@ impl Reboots {
         }
         let newer =
             kernel.get("newer").and_then(|value| value.as_str()).filter(|release| !release.is_empty());
-        let newer = newer.map(|release| format!("the newer kernel {release}"));
+        let newer = newer.map(str::to_owned);
         let packages = kernel.get("reboot_packages").and_then(|value| value.as_array());
         let packages = packages.into_iter().flatten().filter_map(|name| name.as_str()).map(str::to_owned);
         let is_new = before.is_none();
         let since = before.map_or(now, |before| before.since);
-        self.required = Some(Requirement { since, asking: newer.into_iter().chain(packages).collect() });
+        self.required = Some(Requirement { since, kernel: newer, packages: packages.collect() });
         is_new
+    }
+
+    fn observe_boot(&mut self, traits: &TraitReport, now: Timestamp) {
+        let Some(uptime) = traits.values.get("uptime") else { return };
+        if let Some(seconds) = uptime.get("seconds").and_then(|value| value.as_u64()) {
+            self.booted = now.minus(Duration::from_secs(seconds));
+        }
+        if let Some(boot) = uptime.get("boot_id").and_then(|value| value.as_str()) {
+            self.boot = boot.to_owned();
+        }
+    }
+
+    /// The kernel for which the host was rebooted and that it did not come up with, if it still asks.
+    fn passed_over(&self) -> Option<&str> {
+        let last = self.last.as_ref().filter(|last| last.boot != self.boot)?;
+        last.kernel.as_deref()
+    }
+
+    /// Nothing asks but a kernel that another reboot would not bring either.
+    fn is_in_vain(&self, required: &Requirement) -> bool {
+        required.packages.is_empty()
+            && required.kernel.is_some()
+            && required.kernel.as_deref() == self.passed_over()
     }
 
     pub(crate) fn set_back(&mut self, back: Duration) {
         let times = [&mut self.done_at, &mut self.ordered, &mut self.retry_at];
-        for at in times.into_iter().flatten().chain([&mut self.started]) {
+        for at in times.into_iter().flatten().chain([&mut self.booted]) {
             *at = at.minus(back);
         }
         if let Some(required) = &mut self.required {
@@ -203,17 +246,15 @@ impl Reboots {
 
     /// When the host is to reboot, seen from `now`: then, or later. `None`: it is not, or by hand.
     pub(crate) fn due(&self, policy: Option<&RebootPolicy>, now: Timestamp) -> Option<Timestamp> {
-        let (_, policy) = (self.required.as_ref()?, policy?);
-        if self.goes_down() {
+        let (required, policy) = (self.required.as_ref()?, policy?);
+        if self.goes_down() || self.is_in_vain(required) {
             return None;
         }
         let window = TimeWindow::read(&policy.window).ok()?;
-        let anew = match self.done_at {
-            Some(at) if at > now => {
-                let opens = window.next_start(at.plus(Duration::from_millis(1)));
-                let forgotten = self.started.plus(FUTURE_MARK_COUNTS_FOR);
-                opens.map_or(forgotten, |opens| opens.min(forgotten))
-            }
+        // The clock agrees with the control plane's, or nothing is due: a mark of a time to come is that of a
+        // clock that was ahead, and the reboot that it tells of was made before this boot.
+        let done_at = self.done_at.map(|at| if at > now { self.booted.min(now) } else { at });
+        let anew = match done_at {
             Some(at) => window.next_start(at.plus(Duration::from_millis(1)))?,
             None => now,
         };
@@ -235,7 +276,14 @@ impl Reboots {
 
     /// The reboot begins, once its mark is durable.
     pub(crate) fn order(&mut self, policy: &RebootPolicy, now: Timestamp) -> RebootMark {
-        let mark = RebootMark { at: now, reason: self.reason(), window: policy.name.clone() };
+        let asking = self.required.as_ref().and_then(|required| required.kernel.as_deref());
+        let mark = RebootMark {
+            at: now,
+            reason: self.reason(),
+            window: policy.name.clone(),
+            boot: self.boot.clone(),
+            kernel: asking.or(self.passed_over()).map(str::to_owned),
+        };
         (self.ordered, self.done_at) = (Some(now), Some(now));
         self.last = Some(mark.clone());
         mark
@@ -267,7 +315,9 @@ impl Reboots {
             (Some(since), _, _) => RebootPlan::GoesDown { since },
             (None, None, _) => RebootPlan::ByHand,
             (None, Some(_), Some(RebootHold::OnlyObserves)) => RebootPlan::OnlyObserves,
+            (None, Some(_), _) if self.is_in_vain(required) => RebootPlan::NotAgain,
             (None, Some(_), Some(RebootHold::ClockWrong)) => RebootPlan::ClockWrong,
+            (None, Some(_), Some(RebootHold::ClockNotCompared)) => RebootPlan::ClockNotCompared,
             (None, Some(_), Some(RebootHold::Paused)) => RebootPlan::Paused,
             (None, Some(declared), None) => match self.due(policy, now) {
                 Some(at) => RebootPlan::Due { at, window: declared.name.clone() },
@@ -278,11 +328,13 @@ impl Reboots {
     }
 
     fn reason(&self) -> String {
-        let asking = self.required.as_ref().map(|required| &*required.asking).unwrap_or_default();
+        let Some(Requirement { kernel, packages, .. }) = &self.required else { return String::new() };
+        let kernel = kernel.iter().map(|release| format!("the newer kernel {release}"));
+        let asking: Vec<String> = kernel.chain(packages.iter().cloned()).collect();
         if asking.is_empty() {
             return "a package that left no name".to_owned();
         }
-        let named: Vec<&str> = asking.iter().take(MAX_NAMED).map(String::as_str).collect();
+        let named = asking.get(..MAX_NAMED).unwrap_or(&asking);
         match asking.len().saturating_sub(MAX_NAMED) {
             0 => named.join(", "),
             more => format!("{} and {more} more", named.join(", ")),

@@ -14,7 +14,6 @@ use converge::ResourceId;
 use model::collect::CollectInserting;
 use model::exchange::{Answer, CheckIn, Offer, RunNote, TraitReport};
 use model::log::FactBody;
-use model::time::{SLACK, short};
 use model::{Contention, Digest, ObjectKey, ObjectSet, Pause, Timestamp};
 use trust::Floor;
 use trust::adopt::{self, Adopted, Judge, Refusal};
@@ -22,6 +21,7 @@ use trust::clock::TrustTime;
 use trust::feature::FEATURES;
 
 use crate::backoff::Spread;
+use crate::clock_difference::ClockDifference;
 use crate::healing::Healing;
 use crate::io::{HeldSettings, Identity, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored};
 use crate::reboot::Reboots;
@@ -109,29 +109,12 @@ pub struct Node {
     stuck: u32,
     /// What was offered did not fit what is held: ask for the whole set.
     want_full: bool,
-    /// How the control plane's clock differed from the host's at its last answer.
-    clock_difference: ClockDifference,
+    /// How the control plane's clock differed from the host's at its last answer since the start.
+    clock_difference: Option<ClockDifference>,
     confirmed_at: Option<Timestamp>,
     warned_offline: bool,
     refused: Option<(Digest, &'static str)>,
     requests: RunRequests,
-}
-
-/// How far the control plane's clock is from the host's; one of the two is zero.
-#[derive(Clone, Copy, Debug, Default)]
-struct ClockDifference {
-    ahead: Duration,
-    behind: Duration,
-}
-
-impl ClockDifference {
-    fn between(server: Timestamp, host: Timestamp) -> ClockDifference {
-        ClockDifference { ahead: server.since(host), behind: host.since(server) }
-    }
-
-    fn most(&self) -> Duration {
-        self.ahead.max(self.behind)
-    }
 }
 
 impl Node {
@@ -168,7 +151,7 @@ impl Node {
             failures: 0,
             stuck: 0,
             want_full: false,
-            clock_difference: ClockDifference::default(),
+            clock_difference: None,
             warned_offline: false,
             refused: None,
             requests: RunRequests::default(),
@@ -244,7 +227,7 @@ impl Node {
             }
             NodeInput::NotAppended => self.on_not_appended(&mut effects),
             NodeInput::ServerTime(server_time) => {
-                self.clock_difference = ClockDifference::between(server_time, now);
+                self.clock_difference = Some(ClockDifference::between(server_time, now));
             }
             NodeInput::Ran(report) => self.on_ran(&report, now, &mut effects),
             NodeInput::RebootFailed(why) => self.on_reboot_failed(&why, now, &mut effects),
@@ -266,6 +249,7 @@ impl Node {
             self.healing.set_back(back);
             self.reported_contentions.set_back(back);
             self.reboots.set_back(back);
+            self.clock_difference = self.clock_difference.map(|difference| difference.set_back(back));
             self.confirmed_at = self.confirmed_at.map(|at| at.minus(back));
             if let Some(until) = self.pause.as_mut().and_then(|pause| pause.until.as_mut()) {
                 *until = until.minus(back);
@@ -438,7 +422,7 @@ impl Node {
         let none = Floor::default();
         let floor = self.adoption.as_ref().map_or(&none, |adoption| &adoption.floor);
         let time = TrustTime {
-            clock: now.plus(self.clock_difference.ahead),
+            clock: now.plus(self.clock_difference.unwrap_or_default().ahead),
             built: self.identity.built,
             newest_signature: floor.newest_signature,
         };
@@ -487,29 +471,13 @@ impl Node {
         // The same refusal at every contact is one fact, not a growing log.
         if self.refused != Some(what) {
             self.refused = Some(what);
-            let clocks = if refusal.is_of_time() { self.clocks() } else { String::new() };
+            let difference = self.clock_difference.filter(|_| refusal.is_of_time());
+            let clocks = difference.map(|difference| difference.text()).unwrap_or_default();
             let (code, message) = (refusal.code().to_owned(), format!("{refusal}{clocks}"));
             effects.push(NodeEffect::Warn(format!("refused what the control plane points to: {message}")));
             self.append(FactBody::Refused { code, message }, now, effects);
         }
         self.run_after_answer(now);
-    }
-
-    /// Which clock is ahead of which, and by how much, as far as that is known and worth a word.
-    fn clocks(&self) -> String {
-        if self.clock_difference.behind > SLACK {
-            return format!(
-                "; this host's clock is {} ahead of the control plane's",
-                short(self.clock_difference.behind)
-            );
-        }
-        match self.clock_difference.ahead > SLACK {
-            true => format!(
-                "; the control plane's clock is {} ahead of this host's",
-                short(self.clock_difference.ahead)
-            ),
-            false => String::new(),
-        }
     }
 
     fn fetch(&mut self, pending: FetchingRelease, effects: &mut Vec<NodeEffect>) {

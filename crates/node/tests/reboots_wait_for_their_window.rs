@@ -13,8 +13,7 @@ use model::policy::{Policy, RebootPolicy};
 use model::window::DeclaredWindow;
 use model::{Digest, Pause, Timestamp};
 use node::reboot::{
-    FUTURE_MARK_COUNTS_FOR, GOES_DOWN_WITHIN, MAX_REBOOT_CLOCK_DIFFERENCE, MAX_REBOOT_TRIES, REBOOT_RETRY,
-    REBOOT_SPREAD,
+    GOES_DOWN_WITHIN, MAX_REBOOT_CLOCK_DIFFERENCE, MAX_REBOOT_TRIES, REBOOT_RETRY, REBOOT_SPREAD,
 };
 use node::{HeldSettings, NodeEffect, NodeInput, RebootMark, RebootPlan, Restored};
 
@@ -37,8 +36,29 @@ fn required(packages: &[&str]) -> TraitReport {
     TraitReport::whole(Digest::of(b"required"), serde_json::json!({ "kernel": kernel }))
 }
 
-/// A host that converged under this policy at a time, with the mark that was left before.
+/// A reboot for `libc6`, at a time that counts.
+fn mark(at: Timestamp) -> RebootMark {
+    let (reason, window) = ("libc6".to_owned(), "nights".to_owned());
+    RebootMark { at, reason, window, boot: String::new(), kernel: None }
+}
+
+/// What a host shows that asks for a reboot for these packages and this kernel, so long after it booted.
+fn required_since_boot(packages: &[&str], newer: &str, boot: &str, uptime: Duration) -> TraitReport {
+    let mut traits = required(packages);
+    traits.values["kernel"]["newer"] = newer.into();
+    traits.values["uptime"] = serde_json::json!({ "seconds": uptime.as_secs(), "boot_id": boot });
+    traits
+}
+
+/// A host that converged under this policy at a time, with the mark that was left before. Its clock is right.
 fn host(policy: Policy, now: Timestamp, last_reboot: Option<RebootMark>) -> Bench {
+    let mut bench = host_alone(policy, now, last_reboot);
+    bench.give(NodeInput::ServerTime(now));
+    bench
+}
+
+/// The same, which no control plane has answered.
+fn host_alone(policy: Policy, now: Timestamp, last_reboot: Option<RebootMark>) -> Bench {
     let adoption = Bench::holding(&Release::new(1, START, &["base"])).node.adoption().cloned();
     let restored = Restored {
         adoption,
@@ -181,7 +201,7 @@ fn a_mark_that_stays_is_not_rebooted_for_again_before_the_window_opens_anew() {
         let apart = marks.windows(2).map(|two| two[1].at.since(two[0].at));
         assert!(apart.into_iter().all(|apart| apart >= HOUR * 22), "{marks:?}");
     }
-    let mark = RebootMark { at: START, reason: "libc6".to_owned(), window: "nights".to_owned() };
+    let mark = mark(START);
     let mut bench = host(policy("07:00", "12:00"), START.plus(HOUR), Some(mark.clone()));
     let effects = show(&mut bench, &required(&["libc6"]));
     assert!(warnings(&effects).iter().any(|text| text.contains("required")), "it is told");
@@ -190,14 +210,95 @@ fn a_mark_that_stays_is_not_rebooted_for_again_before_the_window_opens_anew() {
     assert!(matches!(outlook.plan, RebootPlan::Due { at: due, .. } if due >= at(31)), "{outlook:?}");
 }
 
+/// It tells of a reboot that was made before this boot, however often the agent started since.
 #[test]
-fn a_mark_of_a_clock_that_was_ahead_does_not_lock_it() {
-    let mark = RebootMark { at: at(24 * 400), reason: "libc6".to_owned(), window: "nights".to_owned() };
+fn a_mark_of_a_clock_that_was_ahead_counts_for_the_window_of_the_boot() {
+    let ahead = mark(at(24 * 400));
     let policy = policy("22:00", "04:00");
-    let bench = host(policy.clone(), START, Some(mark));
-    let marks = reboots_over(bench, &policy, &required(&["libc6"]), HOUR * 48);
-    assert_eq!(marks.len(), 1, "after a day the mark counts no more: {marks:?}");
-    assert!(marks[0].at > START.plus(FUTURE_MARK_COUNTS_FOR), "{marks:?}");
+    for (what, booted, first, last) in [
+        ("before the window", at(20), at(22), at(23)),
+        ("in the window", at(22).plus(HOUR / 2), at(46), at(47)),
+    ] {
+        let (mut now, mut rebooted) = (booted, None);
+        while rebooted.is_none() && now < at(60) {
+            // The agent starts anew every few minutes.
+            let mut bench = host(policy.clone(), now, Some(ahead.clone()));
+            let traits = required_since_boot(&["libc6"], "", "b1", now.since(booted));
+            rebooted = reboot_of(&show(&mut bench, &traits)).map(|mark| mark.at);
+            now = now.plus(HOUR / 12);
+        }
+        assert!(rebooted.is_some_and(|at| first <= at && at < last), "{what}: {rebooted:?}");
+    }
+}
+
+/// A boot loader that does not take the newer kernel would have the host rebooted in each window.
+#[test]
+fn a_kernel_that_the_host_did_not_come_up_with_asks_once() {
+    let policy = policy("00:00", "00:00");
+    let up = Duration::from_secs(60);
+    let mut bench = host(policy.clone(), at(12), None);
+    let mark = reboot_of(&show(&mut bench, &required_since_boot(&[], "6.2", "b1", up))).unwrap();
+    assert_eq!((mark.kernel.as_deref(), &*mark.boot), (Some("6.2"), "b1"));
+    for (what, packages, newer, boot, asks) in [
+        ("the same kernel again", &[][..], "6.2", "b2", false),
+        ("a kernel after it", &[], "6.3", "b2", true),
+        ("a package", &["libc6"], "6.2", "b2", true),
+        ("it was not rebooted yet", &[], "6.2", "b1", true),
+    ] {
+        let mut bench = host(policy.clone(), at(12 + 48), Some(mark.clone()));
+        let effects = show(&mut bench, &required_since_boot(packages, newer, boot, up));
+        let next = reboot_of(&effects);
+        assert_eq!(next.is_some(), asks, "{what}");
+        let Some(next) = next else {
+            let told = warnings(&effects).join("\n");
+            assert!(told.contains("came up with another kernel"), "{told}");
+            assert_eq!(bench.node.reboot().unwrap().plan, RebootPlan::NotAgain, "{what}");
+            continue;
+        };
+        assert_eq!(next.kernel.as_deref(), Some(newer), "{what}");
+    }
+    // A reboot for something else forgets nothing.
+    let mut bench = host(policy.clone(), at(12 + 48), Some(mark));
+    let next = reboot_of(&show(&mut bench, &required_since_boot(&["libc6"], "", "b2", up))).unwrap();
+    let mut bench = host(policy, at(12 + 96), Some(next));
+    assert_eq!(reboot_of(&show(&mut bench, &required_since_boot(&[], "6.2", "b3", up))), None);
+}
+
+#[test]
+fn nothing_reboots_before_the_clock_was_compared_since_the_start() {
+    let mut bench = host_alone(policy("00:00", "00:00"), at(12), None);
+    let mut effects = show(&mut bench, &required(&["libc6"]));
+    while bench.now < at(20) {
+        assert_eq!(reboot_of(&effects), None, "at {}", bench.now);
+        effects = bench.pass(HOUR / 12);
+        if run_of(&effects).is_some() {
+            effects = bench.give(NodeInput::Ran(Box::new(report(0, 1))));
+        }
+    }
+    assert_eq!(bench.node.reboot().unwrap().plan, RebootPlan::ClockNotCompared);
+    bench.give(NodeInput::Unreachable("no route".to_owned()));
+    assert_eq!(bench.node.reboot().unwrap().plan, RebootPlan::ClockNotCompared, "nobody answered");
+    let effects = bench.give(NodeInput::ServerTime(bench.now));
+    assert!(reboot_of(&effects).is_some(), "{effects:?}");
+}
+
+/// What was learned of the clocks counts for the clock as it was then.
+#[test]
+fn a_clock_that_is_set_back_differs_by_so_much_more() {
+    let minute = Duration::from_secs(60);
+    for (what, before, back, held) in [
+        ("it was right", Duration::ZERO, HOUR, true),
+        ("it was an hour ahead", HOUR, HOUR, false),
+        ("it was a little ahead", minute, minute * 2, false),
+    ] {
+        // So late that the clock is not behind the release afterwards.
+        let mut bench = host_alone(policy("00:00", "00:00"), at(12), None);
+        bench.give(NodeInput::ServerTime(at(12).minus(before)));
+        bench.now = at(12).minus(back);
+        bench.give(NodeInput::Tick);
+        show(&mut bench, &required(&["libc6"]));
+        assert_eq!(bench.node.reboot().unwrap().plan == RebootPlan::ClockWrong, held, "{what}");
+    }
 }
 
 /// A host without a clock of its own starts long ago, and hears the time a minute later: its window counts by
@@ -206,13 +307,13 @@ fn a_mark_of_a_clock_that_was_ahead_does_not_lock_it() {
 fn a_clock_that_starts_long_ago_does_not_reboot_twice_in_one_window() {
     let long_ago = Timestamp::default().plus(HOUR * 30);
     let policy = policy("07:00", "12:00");
-    let mark = RebootMark { at: at(9), reason: "libc6".to_owned(), window: "nights".to_owned() };
-    let mut bench = host(policy.clone(), long_ago, Some(mark));
+    let mark = mark(at(9));
+    let mut bench = host_alone(policy.clone(), long_ago, Some(mark));
     let effects = show(&mut bench, &required(&["libc6"]));
     assert_eq!(reboot_of(&effects), None, "the clock is behind what was verified");
     assert_eq!(bench.node.reboot().unwrap().plan, RebootPlan::ClockWrong);
     bench.now = at(9).plus(Duration::from_secs(120));
-    let mut effects = bench.pass(Duration::from_secs(1));
+    let mut effects = bench.give(NodeInput::ServerTime(bench.now));
     while bench.now < at(12) {
         assert_eq!(reboot_of(&effects), None, "at {}", bench.now);
         effects = bench.pass(Duration::from_secs(60));
@@ -344,7 +445,7 @@ fn without_a_window_that_opens_it_is_left_to_people() {
 
 #[test]
 fn one_at_the_very_opening_of_the_window_counts_for_it() {
-    let mark = RebootMark { at: at(22), reason: "libc6".to_owned(), window: "nights".to_owned() };
+    let mark = mark(at(22));
     let mut bench = host(policy("22:00", "04:00"), at(22).plus(Duration::from_secs(120)), Some(mark));
     show(&mut bench, &required(&["libc6"]));
     let plan = bench.node.reboot().unwrap().plan;
@@ -378,13 +479,16 @@ fn a_clock_that_is_set_back_puts_nothing_off() {
     let at = |hours: u32| at(24 * 40 + hours);
     let all_day = || policy("00:00", "00:00");
     let plan = |bench: &Bench| bench.node.reboot().unwrap().plan;
+    let set_back = |bench: &mut Bench| {
+        bench.now = bench.now.minus(back);
+        bench.give(NodeInput::ServerTime(bench.now));
+    };
     // Since when it is known, and the reboot that was made in this window.
-    let mark = RebootMark { at: at(12), reason: "libc6".to_owned(), window: "nights".to_owned() };
+    let mark = mark(at(12));
     let mut bench = host(policy("09:00", "10:00"), at(13), Some(mark));
     show(&mut bench, &required(&["libc6"]));
     let since = bench.node.reboot().unwrap().since;
-    bench.now = bench.now.minus(back);
-    bench.give(NodeInput::Tick);
+    set_back(&mut bench);
     assert_eq!(bench.node.reboot().unwrap().since, since.minus(back));
     let next = bench.now.plus(HOUR * 25);
     assert!(matches!(plan(&bench), RebootPlan::Due { at, .. } if at <= next), "{:?}", plan(&bench));
@@ -392,15 +496,13 @@ fn a_clock_that_is_set_back_puts_nothing_off() {
     let mut bench = host(all_day(), at(12), None);
     assert!(reboot_of(&show(&mut bench, &required(&["libc6"]))).is_some());
     bench.give(NodeInput::RebootFailed("no bus".to_owned()));
-    bench.now = bench.now.minus(back);
-    bench.give(NodeInput::Tick);
+    set_back(&mut bench);
     let next = bench.now.plus(REBOOT_RETRY.max(REBOOT_SPREAD));
     assert!(matches!(plan(&bench), RebootPlan::Due { at, .. } if at <= next), "{:?}", plan(&bench));
     // One that was ordered, and does not come.
     let mut bench = host(all_day(), at(12), None);
     assert!(reboot_of(&show(&mut bench, &required(&["libc6"]))).is_some());
-    bench.now = bench.now.minus(back);
-    bench.give(NodeInput::Tick);
+    set_back(&mut bench);
     assert!(matches!(plan(&bench), RebootPlan::GoesDown { .. }));
     let effects = bench.pass(GOES_DOWN_WITHIN);
     assert!(warnings(&effects).iter().any(|text| text.contains("does not go down")), "{effects:?}");

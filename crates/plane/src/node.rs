@@ -237,6 +237,7 @@ impl NodeState {
             want_traits: self.traits.is_none(),
             want_seen: self.wants_seen(&request.incarnation),
             same_cause: BTreeMap::new(),
+            server_time: None,
         };
         let facts = request.facts;
         Step { answer, wanted, facts, traits, run_confirmed, tagged_run_confirmed, first_use, unchanged }

@@ -181,6 +181,12 @@ impl Kinds {
         }
     }
 
+    /// What is missing around a thing, as far as that can be looked at.
+    pub fn missing_around(&self, spec: &Spec) -> Vec<String> {
+        let Provider::State(provider) = Provider::of(spec) else { return Vec::new() };
+        state::surroundings(self, provider).map(|around| around.missing).unwrap_or_default()
+    }
+
     /// Makes several resources that are applied together as declared, as [`Kinds::apply`] does for one:
     /// a result for each. Commands run for at most the longest timeout.
     pub fn apply_together(

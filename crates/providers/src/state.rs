@@ -43,7 +43,7 @@ pub(crate) fn check(
 }
 
 /// What of the surroundings of a thing is there.
-fn surroundings(kinds: &Kinds, provider: &dyn StateProvider) -> Result<Surroundings, String> {
+pub(crate) fn surroundings(kinds: &Kinds, provider: &dyn StateProvider) -> Result<Surroundings, String> {
     let mut found = Surroundings::default();
     for path in provider.surroundings(kinds)? {
         let list = match kinds.look(&path)? {

@@ -96,11 +96,20 @@ impl Kinds {
 
     /// The files that applying a resource may overwrite or remove, given what its check saw. An archive
     /// that is to be unpacked over what is there is fetched for it, for at most `timeout`.
-    pub fn touched_by_apply(&self, spec: &Spec, checked: &Checked, timeout: Duration) -> TouchedFiles {
+    ///
+    /// # Errors
+    /// In words, when an archive cannot be fetched or read: nobody knows what unpacking it would overwrite,
+    /// though the next try to fetch it may succeed.
+    pub fn touched_by_apply(
+        &self,
+        spec: &Spec,
+        checked: &Checked,
+        timeout: Duration,
+    ) -> Result<TouchedFiles, String> {
         if !Provider::of(spec).works_here(self) {
-            return TouchedFiles::default();
+            return Ok(TouchedFiles::default());
         }
-        match (spec, &checked.prior) {
+        Ok(match (spec, &checked.prior) {
             (Spec::Directory(spec), Prior::Path(PathState::Directory { empty: false, .. }))
                 if spec.ensure == Ensure::Absent && spec.recurse =>
             {
@@ -121,7 +130,7 @@ impl Kinds {
             }
             (Spec::Archive(spec), Prior::State(now)) => {
                 let mut touched = edited_members(self, spec, now.as_ref().unwrap_or(&Fields::new()));
-                add_overwritten(self, spec, &mut touched, timeout);
+                add_overwritten(self, spec, &mut touched, timeout)?;
                 touched
             }
             // Nothing is there that could be lost.
@@ -134,7 +143,7 @@ impl Kinds {
                 TouchedFiles { files, ..TouchedFiles::default() }
             }
             _ => TouchedFiles { files: self.managed_files(spec), ..TouchedFiles::default() },
-        }
+        })
     }
 
     /// The files that removing what left the set may overwrite or remove.
@@ -220,14 +229,19 @@ fn edited_members(kinds: &Kinds, spec: &ArchiveSpec, now: &Fields) -> TouchedFil
 }
 
 /// Adds the files that have the names of members of an archive which was not unpacked there before.
-fn add_overwritten(kinds: &Kinds, spec: &ArchiveSpec, touched: &mut TouchedFiles, timeout: Duration) {
-    // What cannot be fetched or read is not unpacked either, which the apply reports.
-    let names = archive::overwritten(kinds, spec, timeout).unwrap_or_default();
+fn add_overwritten(
+    kinds: &Kinds,
+    spec: &ArchiveSpec,
+    touched: &mut TouchedFiles,
+    timeout: Duration,
+) -> Result<(), String> {
+    let names = archive::overwritten(kinds, spec, timeout)?;
     let (tree, privacy) = (FileTree::of_archive(spec), FilePrivacy::ByMode { declared: spec.file_mode });
     let known: BTreeSet<String> = touched.files.iter().map(|file| file.path.clone()).collect_inserting();
     for path in names.iter().map(|name| tree.path_of(name)).filter(|path| !known.contains(path)) {
         touched.add(path, privacy);
     }
+    Ok(())
 }
 
 /// The files of a unit's own: those that are declared, and those that it has now.

@@ -161,6 +161,7 @@ fn stream() -> Vec<Said> {
                 want_traits: false,
                 want_seen: false,
                 same_cause: Default::default(),
+                server_time: Some("2026-11-24T08:00:00Z".parse().unwrap()),
             })),
         ),
         (Role::Principal, "Something changed: check in now.", Frame::StateUpdated),

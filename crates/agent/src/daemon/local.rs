@@ -123,7 +123,7 @@ impl Daemon {
                 "the control plane answers, and no entry of what is published matches this host"
             );
         }
-        let ahead_ms = self.session.server_time().0.saturating_sub(at.0);
+        let ahead_ms = self.session.signer().time_of(answer).0.saturating_sub(at.0);
         self.local.set(|state| {
             state.contact.answered = Some(at);
             state.contact.problem = None;

@@ -21,6 +21,8 @@ pub(super) struct CulpritWatches {
     plan: Arc<WatchPlan>,
     resources: BTreeSet<ResourceId>,
     directories: BTreeMap<String, WatchedWriters>,
+    /// There are more directories than [`MAX_DIRECTORIES`].
+    over_limit: bool,
     /// Who was named last for each.
     named: BTreeMap<ResourceId, Culprit>,
     /// Those of which the kernel hides who writes, as was reported.
@@ -28,10 +30,16 @@ pub(super) struct CulpritWatches {
 }
 
 struct WatchedWriters {
-    /// None while there is no such directory, or the kernel does not tell.
-    watch: Option<WriterWatch>,
+    /// None while there is no such directory. What was refused is asked for again at each change.
+    watch: Result<Option<WriterWatch>, UnwatchedWriters>,
     /// Whose an entry is.
     entries: BTreeMap<String, BTreeSet<ResourceId>>,
+}
+
+impl WatchedWriters {
+    fn kernel(&self) -> Option<&WriterWatch> {
+        self.watch.as_ref().ok()?.as_ref()
+    }
 }
 
 /// Why writers of a directory cannot be named: for programs, and for people.
@@ -47,13 +55,14 @@ impl CulpritWatches {
             plan: Arc::default(),
             resources: BTreeSet::new(),
             directories: BTreeMap::new(),
+            over_limit: false,
             named: BTreeMap::new(),
             hidden: BTreeSet::new(),
         }
     }
 
     pub(super) fn descriptors(&self) -> Vec<BorrowedFd<'_>> {
-        self.directories.values().filter_map(|directory| Some(directory.watch.as_ref()?.as_fd())).collect()
+        self.directories.values().filter_map(|directory| Some(directory.kernel()?.as_fd())).collect()
     }
 
     /// Names writers of these from now on, or says why it cannot.
@@ -76,15 +85,14 @@ impl CulpritWatches {
         }
         self.directories.retain(|path, _| entries.contains_key(path));
         let mut found: BTreeMap<ResourceId, UnknownCulprit> = BTreeMap::new();
-        let mut problem = None;
+        self.over_limit = false;
         for (path, entries) in entries {
             let of: BTreeSet<ResourceId> = entries.values().flatten().cloned().collect_inserting();
-            if let Err(UnwatchedWriters { why, text }) = self.watch(path, entries) {
+            if let Err(why) = self.watch(path, entries) {
                 found.extend(of.into_iter().map(|id| (id, why)));
-                problem = Some(text);
             }
         }
-        self.shared.show(|view| view.culprits_problem = problem);
+        self.show_problem();
         let unnamed = resources.iter().filter(|id| !self.named.contains_key(*id));
         let unnamed =
             unnamed.map(|id| (id.clone(), found.get(id).copied().unwrap_or(UnknownCulprit::NotSeen)));
@@ -96,22 +104,32 @@ impl CulpritWatches {
         &mut self,
         path: String,
         entries: BTreeMap<String, BTreeSet<ResourceId>>,
-    ) -> Result<(), UnwatchedWriters> {
-        if let Some(known) = self.directories.get_mut(&path) {
-            known.entries = entries;
-            return Ok(());
+    ) -> Result<(), UnknownCulprit> {
+        let is_full = self.directories.len() >= MAX_DIRECTORIES;
+        match self.directories.get_mut(&path) {
+            Some(known) if known.watch.is_ok() => {
+                known.entries = entries;
+                return Ok(());
+            }
+            None if is_full => {
+                self.over_limit = true;
+                return Err(UnknownCulprit::Limit);
+            }
+            Some(_) | None => {}
         }
-        if self.directories.len() >= MAX_DIRECTORIES {
-            let text = format!("the agent looks who writes in at most {MAX_DIRECTORIES} directories");
-            return Err(UnwatchedWriters { why: UnknownCulprit::Limit, text });
-        }
-        let opened = self.open(&path);
-        let (watch, outcome) = match opened {
-            Ok(watch) => (watch, Ok(())),
-            Err(unwatched) => (None, Err(unwatched)),
-        };
+        let watch = self.open(&path);
+        let outcome = watch.as_ref().map(drop).map_err(|unwatched| unwatched.why);
         self.directories.insert(path, WatchedWriters { watch, entries });
         outcome
+    }
+
+    /// Shows why writers cannot be named of one of the directories that are followed.
+    fn show_problem(&self) {
+        let mut unwatched = self.directories.values().filter_map(|directory| directory.watch.as_ref().err());
+        let over_limit = || format!("the agent looks who writes in at most {MAX_DIRECTORIES} directories");
+        let problem = unwatched.next().map(|unwatched| unwatched.text.clone());
+        let problem = problem.or_else(|| self.over_limit.then(over_limit));
+        self.shared.show(|view| view.culprits_problem = problem);
     }
 
     /// Another directory is at this path: who writes in that one is of interest.
@@ -119,14 +137,11 @@ impl CulpritWatches {
         if !self.directories.contains_key(path) {
             return;
         }
-        let (watch, problem) = match self.open(path) {
-            Ok(watch) => (watch, None),
-            Err(UnwatchedWriters { text, .. }) => (None, Some(text)),
-        };
-        self.shared.show(|view| view.culprits_problem = problem);
+        let watch = self.open(path);
         if let Some(directory) = self.directories.get_mut(path) {
             directory.watch = watch;
         }
+        self.show_problem();
     }
 
     /// `None` where no such directory is, which has no writers, or where what is in it is not healed by
@@ -153,7 +168,7 @@ impl CulpritWatches {
         let mut found: BTreeMap<ResourceId, Culprit> = BTreeMap::new();
         let mut hidden: BTreeSet<ResourceId> = BTreeSet::new();
         for directory in self.directories.values() {
-            let (Some(watch), entries) = (&directory.watch, &directory.entries) else { continue };
+            let (Some(watch), entries) = (directory.kernel(), &directory.entries) else { continue };
             watch.drain(
                 |name| entries.contains_key(name),
                 |name, writer| {
@@ -195,4 +210,75 @@ impl CulpritWatches {
 
 fn culprit(writer: &WritingProcess) -> Culprit {
     Culprit { pid: writer.pid, program: writer.program.clone(), unit: writer.unit.clone() }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::{Condvar, Mutex};
+
+    use catalog::module::{Module, Params};
+    use converge::bind::Inputs;
+    use converge::{HostLayout, bind};
+    use host::{Host, HostOptions};
+    use lang::Value;
+    use providers::Kinds;
+    use rustix::event::{EventfdFlags, eventfd};
+
+    use super::*;
+    use crate::state::StateDir;
+
+    fn plan(paths: &[&str]) -> WatchPlan {
+        let resources = paths.iter().map(
+            |path| serde_json::json!({ "type": "file", "name": path, "attributes": { "content": "x" } }),
+        );
+        let module = serde_json::json!({ "name": "m", "resources": resources.collect::<Vec<_>>() });
+        let module: Module = serde_json::from_value(module).unwrap();
+        let modules = BTreeMap::from([("m".to_owned(), Arc::new(module))]);
+        let params = Params { modules: modules.keys().cloned().collect(), ..Params::default() };
+        let traits = Value::Map(Default::default());
+        let desired =
+            bind(&Inputs { modules: &modules, params: &params, hostname: "web-1", traits: &traits });
+        let layout = HostLayout { home: &|_| None, link_folders: Vec::new(), unpacked: &|_| Vec::new() };
+        WatchPlan::of(&desired, &layout)
+    }
+
+    fn culprits(state: &std::path::Path) -> CulpritWatches {
+        let durable = StateDir::at(state, spool::Disk::new()).open().unwrap();
+        let host = Arc::new(Host::open("/".as_ref(), HostOptions::default()).unwrap());
+        CulpritWatches::new(Arc::new(WatchShared {
+            kinds: Arc::new(Kinds::new(host.clone(), Arc::new(durable))),
+            host,
+            daemon: crate::events::channel().0,
+            desired: Mutex::default(),
+            changed: Condvar::new(),
+            wake: eventfd(0, EventfdFlags::CLOEXEC).unwrap(),
+            suspected: Mutex::default(),
+            view: Mutex::default(),
+        }))
+    }
+
+    #[test]
+    fn what_is_refused_of_one_directory_is_shown_until_that_is_of_interest_no_more() {
+        let (state, temp) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let directory = |name: &str| temp.path().join(name).to_str().unwrap().to_owned();
+        let (one, other) = (directory("one"), directory("other"));
+        let files = [format!("{one}/file"), format!("{other}/file")];
+        for path in [&one, &other] {
+            std::fs::create_dir(path).unwrap();
+        }
+        let mut watches = culprits(state.path());
+        let plan = Arc::new(plan(&files.each_ref().map(String::as_str)));
+        let ids = |paths: &[String]| paths.iter().map(|path| ResourceId::new("m", "file", path)).collect();
+        let shows = |watches: &CulpritWatches, path: &str| {
+            let view = super::super::lock(&watches.shared.view);
+            view.culprits_problem.as_ref().is_some_and(|text| text.contains(path))
+        };
+        watches.follow(&ids(&files), &plan);
+        let refused = UnwatchedWriters { why: UnknownCulprit::Refused, text: format!("not in {one}") };
+        watches.directories.get_mut(&one).unwrap().watch = Err(refused);
+        watches.replaced(&other);
+        assert!(shows(&watches, &one), "another directory was replaced");
+        watches.follow(&ids(&files[1..]), &plan);
+        assert!(!shows(&watches, &one), "it is of interest no more");
+    }
 }

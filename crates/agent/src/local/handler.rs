@@ -184,14 +184,15 @@ impl LocalHandler {
     }
 
     fn file_diff(&self, path: &str, version: Option<u64>) -> LocalAnswer {
-        let diff = files::diff(self.storage.durable(), self.runner.kinds(), path, version);
+        let traits = crate::runner::observed(&self.host);
+        let diff = files::diff(&self.runner, &traits, path, version);
         json(&diff.map_err(refused_version)?)
     }
 
     fn file_restore(&self, request: &FileRestoreRequest) -> LocalAnswer {
         let FileRestoreRequest { path, version, .. } = request;
-        let durable = self.storage.durable();
-        let restored = files::restore(durable, self.runner.kinds(), path, *version, request.unkept());
+        let traits = crate::runner::observed(&self.host);
+        let restored = files::restore(&self.runner, &traits, path, *version, request.unkept());
         let restored = restored.map_err(refused_version)?;
         if !restored.unchanged {
             let fact = FactBody::FileRestored { path: path.clone(), version: *version };
@@ -200,7 +201,6 @@ impl LocalHandler {
                 Err(error) => tracing::error!(error = %chain(&error), "a fact could not be recorded"),
             }
         }
-        let traits = crate::runner::observed(&self.host);
         let pause = self.state.shown().pause;
         let next = files::after_restore(&self.runner, &traits, path, pause);
         json(&restored.with_next(path, next))

@@ -123,9 +123,8 @@ pub fn run_once(machine: &Machine, mode: RunMode, scope: RunScope) -> Result<Run
         return Err(refused_for(&pause, now()).into());
     }
     let traits = observed(machine.kinds.host());
-    let hostname = machine.membership.hostname.to_string();
     let storage = Storage::start(durable.clone())?;
-    let runner = Runner::new(machine.kinds.clone(), storage.clone(), hostname);
+    let runner = runner(machine, &storage);
     let read = runner.read_traits(&traits).map_or(model::Digest::ZERO, |read| read.digest);
     let inputs = node::step::inputs_digest(&adoption.root, &read);
     let last = durable.last_run()?;
@@ -181,7 +180,11 @@ pub(super) fn pause(
     show(json, &view, || {
         let pause = view.pause.as_ref().map(|pause| render::pause(pause, now())).unwrap_or_default();
         let resume = command("resume");
-        format!("paused {pause}\nruns only observe, and nothing is changed; to go on: {resume}\n")
+        let ended = view.before.as_ref().and_then(|before| before.until);
+        let dropped = ended.filter(|_| view.pause.as_ref().is_some_and(|pause| pause.until.is_none()));
+        let dropped = dropped.map(|at| format!("it does not end by itself any more, as it did at {at}\n"));
+        let dropped = dropped.unwrap_or_default();
+        format!("paused {pause}\n{dropped}runs only observe, and nothing is changed; to go on: {resume}\n")
     })?;
     Ok(ExitCode::SUCCESS)
 }
@@ -209,8 +212,7 @@ pub(super) fn why(options: &MachineOptions, name: &str, json: bool) -> Result<Ex
         None => {
             let machine = Machine::open(options)?;
             let storage = Storage::start(machine.durable.clone())?;
-            let hostname = machine.membership.hostname.to_string();
-            let runner = Runner::new(machine.kinds.clone(), storage, hostname);
+            let runner = runner(&machine, &storage);
             let traits = observed(machine.kinds.host());
             let last = LastRunView::read(machine.durable.path());
             why::explain(&runner, &machine.durable, &traits, last.as_ref(), name)?
@@ -244,7 +246,9 @@ pub(super) fn file_diff(
         Some(daemon) => daemon.file_diff(path, version)?,
         None => {
             let machine = Machine::open(options)?;
-            files::diff(&machine.durable, &machine.kinds, path, version)?
+            let runner = runner(&machine, &Storage::start(machine.durable.clone())?);
+            let traits = observed(machine.kinds.host());
+            files::diff(&runner, &traits, path, version)?
         }
     };
     show(json, &diff, || diff.to_string())?;
@@ -264,20 +268,24 @@ pub(super) fn file_restore(
             let durable = &machine.durable;
             let unkept = request.unkept();
             let FileRestoreRequest { path, version, .. } = request;
-            let restored = files::restore(durable, &machine.kinds, &path, version, unkept)?;
             let storage = Storage::start(durable.clone())?;
+            let runner = runner(&machine, &storage);
+            let traits = observed(machine.kinds.host());
+            let restored = files::restore(&runner, &traits, &path, version, unkept)?;
             if !restored.unchanged {
                 storage.append_blocking(FactBody::FileRestored { path: path.clone(), version })?;
             }
             let pause = durable.pause()?.filter(|pause| !pause.is_over(now()));
-            let runner = Runner::new(machine.kinds.clone(), storage, machine.membership.hostname.to_string());
-            let traits = observed(machine.kinds.host());
             let next = files::after_restore(&runner, &traits, &path, pause);
             restored.with_next(&path, next)
         }
     };
     show(json, &restored, || restored.text(now()))?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn runner(machine: &Machine, storage: &Storage) -> Runner {
+    Runner::new(machine.kinds.clone(), storage.clone(), machine.membership.hostname.to_string())
 }
 
 pub(super) fn doctor(options: &MachineOptions, json: bool) -> Result<ExitCode, VerbFailure> {

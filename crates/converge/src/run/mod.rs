@@ -123,7 +123,7 @@ pub enum JobWork {
         notified: BTreeSet<ResourceId>,
     },
     /// Keep the prior bytes where the record says so, make the record durable, then apply:
-    /// [`JobDone::Applied`] or [`JobDone::Skipped`].
+    /// [`JobDone::Applied`], [`JobDone::NotApplied`] or [`JobDone::Skipped`].
     Apply {
         /// What to apply; its spec is `Ok`.
         resource: Arc<BoundResource>,
@@ -225,6 +225,13 @@ pub enum JobDone {
     Skipped(String),
     /// Of [`JobWork::Apply`].
     Applied(Applied),
+    /// Of [`JobWork::Apply`] that failed, where not all is there that it was to make around the thing.
+    NotApplied {
+        /// Why.
+        failure: JobFailure,
+        /// What of the surroundings is missing: it was not made, or was taken back.
+        missing: Vec<String>,
+    },
     /// Of [`JobWork::ApplyTogether`]: one for each member.
     AppliedTogether(Vec<Result<Applied, JobFailure>>),
     /// Of [`JobWork::Verify`].

@@ -168,6 +168,10 @@ impl Run {
             (ModulePhase::Apply(slot), Ok(JobDone::Applied(applied))) => {
                 return self.applied(m, slot, Ok(applied));
             }
+            (ModulePhase::Apply(slot), Ok(JobDone::NotApplied { failure, missing })) => {
+                self.forget_missing(m, slot, &missing);
+                return self.applied(m, slot, Err(failure));
+            }
             (ModulePhase::Verify, Ok(JobDone::Verified)) => return self.verified(m, Ok(())),
             (ModulePhase::Undo, Ok(JobDone::Undone)) => return self.undone(m, Ok(())),
             (ModulePhase::End, Ok(JobDone::Persisted)) => return self.persisted(m, Ok(())),

@@ -82,6 +82,15 @@ impl Run {
         self.remember(id, entry);
     }
 
+    /// What is missing around a thing after a try to make it is nothing that Muster made: whoever makes it
+    /// after this keeps it.
+    pub(super) fn forget_missing(&mut self, m: usize, slot: usize, missing: &[String]) {
+        let id = self.resource(m, slot).id.clone();
+        let Some(mut entry) = self.ledger.entries.get(&id).cloned() else { return };
+        entry.made.retain(|path| !missing.contains(path));
+        self.remember(&id, entry);
+    }
+
     /// What of its surroundings goes with a resource: what is missing now, and what another resource made.
     /// So it goes with the last of them.
     pub(super) fn made(&self, surroundings: &Surroundings) -> Vec<String> {

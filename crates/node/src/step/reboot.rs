@@ -21,10 +21,13 @@ impl Node {
     fn reboot_hold(&self, now: Timestamp) -> Option<RebootHold> {
         let signed = self.adoption.as_ref().map_or(Timestamp::default(), |held| held.floor.newest_signature);
         let behind = self.identity.built.max(signed).since(now);
+        let differs = self.clock_difference.map(|difference| difference.most());
         if self.settings.only_observes {
             Some(RebootHold::OnlyObserves)
-        } else if behind.max(self.clock_difference.most()) > MAX_REBOOT_CLOCK_DIFFERENCE {
+        } else if behind.max(differs.unwrap_or_default()) > MAX_REBOOT_CLOCK_DIFFERENCE {
             Some(RebootHold::ClockWrong)
+        } else if differs.is_none() {
+            Some(RebootHold::ClockNotCompared)
         } else {
             self.pause.as_ref().map(|_| RebootHold::Paused)
         }

@@ -151,7 +151,7 @@ fn unpack(
     timeout: Duration,
 ) -> Result<(), String> {
     let size = fetch(kinds, spec, timeout)?;
-    let whole = |error: io::Error| format!("the archive {} is not unpacked: {error}", spec.digest.short());
+    let whole = |error: io::Error| unreadable(spec, &error);
     let Unpacked { state: mut unpacked, copies } = read(kinds, spec, size).map_err(whole)?;
     let before = remembered(kinds, spec)?;
     let now = look(kinds, spec, &unpacked)?;
@@ -208,6 +208,10 @@ fn unpack(
     remember(kinds, spec, Some(&unpacked))
 }
 
+fn unreadable(spec: &ArchiveSpec, error: &io::Error) -> String {
+    format!("the archive {} is not unpacked: {error}", spec.digest.short())
+}
+
 /// The names of the files that are there, hold other bytes than the archive and are not of the one that was
 /// unpacked before: those that unpacking it overwrites, where that was not done yet.
 pub(crate) fn overwritten(
@@ -217,12 +221,12 @@ pub(crate) fn overwritten(
 ) -> Result<Vec<String>, String> {
     let before = remembered(kinds, spec)?.unwrap_or_default();
     let is_unpacked = before.get(ARCHIVE_TEXT) == Some(&spec.label());
-    let is_full = || matches!(kinds.look(&spec.path), Ok(PathState::Directory { empty: false, .. }));
-    if spec.ensure == Ensure::Absent || is_unpacked || !is_full() {
+    if spec.ensure == Ensure::Absent || is_unpacked {
         return Ok(Vec::new());
     }
+    let PathState::Directory { empty: false, .. } = kinds.look(&spec.path)? else { return Ok(Vec::new()) };
     let size = fetch(kinds, spec, timeout)?;
-    let unpacked = read(kinds, spec, size).map_err(|error| error.to_string())?.state;
+    let unpacked = read(kinds, spec, size).map_err(|error| unreadable(spec, &error))?.state;
     let now = look(kinds, spec, &unpacked)?;
     let entry =
         |text: Option<&String>| text.and_then(|text| TreeEntry::read(text)).unwrap_or(TreeEntry::Absent);

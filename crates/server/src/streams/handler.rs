@@ -163,7 +163,11 @@ impl LinkHandler for PlaneLinkHandler {
             return None;
         }
         match node_port::check_in(&self.plane, &self.caller, *request, Duration::ZERO).await {
-            Ok(reply) => Some(Frame::Answer(Box::new(reply.answer))),
+            Ok(mut reply) => {
+                // A request is signed with a time that is judged. On a link nothing else tells of the clocks.
+                reply.answer.server_time = Some(now());
+                Some(Frame::Answer(Box::new(reply.answer)))
+            }
             Err(problem) => {
                 // The agent waits for the answer as long as for any, then tries again.
                 tracing::info!(node = %self.caller.id, code = problem.code, "a check-in on a link is refused");

@@ -285,6 +285,7 @@ fn answers() -> impl Strategy<Value = Frame> {
                 want_traits,
                 want_seen: !want_traits,
                 same_cause: Default::default(),
+                server_time: None,
             }))
         })
 }
