@@ -385,6 +385,10 @@ pub struct TaggedRunRequested {
     /// Nodes that are not, because their agents do not know runs by tag.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub too_old: Vec<Hostname>,
+    /// Nodes that are not, because with the tags of earlier requests, which they have not confirmed yet, there
+    /// would be more than [`model::tags::MAX_RUN_TAGS`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub too_many_tags: Vec<Hostname>,
 }
 
 /// A proxy that wants a certificate.
