@@ -257,6 +257,9 @@ pub struct NodeView {
     /// What something else on its host changes again and again, the newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub contended: Vec<Contention>,
+    /// Tags that a run was requested for, which no resource of the node has, by the newest run that says so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown_tags: Vec<String>,
 }
 
 /// One page of nodes.

@@ -63,6 +63,7 @@ fn view(node: &mut NodeState, heads: &Heads, now: Timestamp) -> NodeView {
         run_request: node.run_request,
         tagged_run: node.tagged_run.as_deref().cloned(),
         contended: node.contended.iter().flatten().cloned().collect(),
+        unknown_tags: node.summary.unknown_tags.to_vec(),
         status,
     }
 }
@@ -168,11 +169,40 @@ enum CauseKey {
     Failure(FailureKey),
     /// Silence differs by the second; its cause is the same.
     Silence(Overall),
+    /// Tags that a run was requested for in vain.
+    UnknownTags(Vec<String>),
     Words(Overall, String),
 }
 
+/// A line of the status as far as one node makes it.
+struct NodeCause {
+    key: CauseKey,
+    cause: String,
+    code: Option<FailureCode>,
+    since: Option<Timestamp>,
+    next: String,
+}
+
+/// What there is to say of a node: why it is not green, and what was requested of it in vain.
+fn causes_of(node: &NodeState, state: Overall, heads: &Heads) -> Vec<NodeCause> {
+    let (since, next) = (since(node, state), next_step(node, state));
+    let of_state = |(key, cause, code)| NodeCause { key, cause, code, since, next: next.clone() };
+    let mut causes: Vec<NodeCause> = why_not_green(node, state, heads).into_iter().map(of_state).collect();
+    let unknown = &node.summary.unknown_tags;
+    if !unknown.is_empty() {
+        causes.push(NodeCause {
+            key: CauseKey::UnknownTags(unknown.to_vec()),
+            cause: format!("a run was requested, and no resource is tagged {}", unknown.join(" or ")),
+            code: None,
+            since: None,
+            next: format!("muster node show {}; request it anew, of tags that it has", node.hostname),
+        });
+    }
+    causes
+}
+
 /// Why a node is not green: one cause, or each of its failures that is kept.
-fn causes_of(
+fn why_not_green(
     node: &NodeState,
     state: Overall,
     heads: &Heads,
@@ -200,8 +230,7 @@ pub(super) fn status(plane: &ControlPlane) -> StatusView {
         let mut entry = slot.lock();
         let state = entry.node.status(&heads, now).overall();
         *states.entry(state).or_default() += 1;
-        let since = since(&entry.node, state);
-        for (key, cause, code) in causes_of(&entry.node, state, &heads) {
+        for NodeCause { key, cause, code, since, next } in causes_of(&entry.node, state, &heads) {
             let view = causes.entry(key).or_insert_with(|| CauseView {
                 state,
                 cause,
@@ -209,7 +238,7 @@ pub(super) fn status(plane: &ControlPlane) -> StatusView {
                 since,
                 count: 0,
                 nodes: Vec::new(),
-                next: next_step(&entry.node, state),
+                next,
             });
             view.count += 1;
             view.state = view.state.min(state);
