@@ -262,6 +262,7 @@ impl NodeState {
             stream_requested: self.work_waits,
             want_traits: self.traits.is_none(),
             want_seen: self.wants_seen(&request.incarnation),
+            unassigned: pointed.is_none(),
             same_cause: BTreeMap::new(),
         };
         let facts = request.facts;

@@ -160,6 +160,7 @@ fn stream() -> Vec<Said> {
                 stream_requested: false,
                 want_traits: false,
                 want_seen: false,
+                unassigned: false,
                 same_cause: Default::default(),
             })),
         ),

@@ -76,7 +76,14 @@ fn cause(node: &NodeState, state: Overall, heads: &Heads) -> Option<String> {
         Overall::Offline | Overall::Unreachable => silent(),
         _ if node.last_seen.is_none() => Some("joined, and has not called yet".to_owned()),
         Overall::Unassigned if heads.channels.is_empty() => Some("nothing is published yet".to_owned()),
-        Overall::Unassigned => Some("no entry of the fleet repo matches this hostname".to_owned()),
+        Overall::Unassigned => Some(match &node.held {
+            None => "no entry of the fleet repo matches this hostname".to_owned(),
+            Some(held) => format!(
+                "no entry of the fleet repo matches this hostname any more; it keeps converging on release {}, \
+                 which it holds",
+                held.seq
+            ),
+        }),
         Overall::New => Some("enrolled, no run reported yet".to_owned()),
         Overall::Stale => {
             Some("the release it is pointed to is past its freshness by the control plane's clock".to_owned())
