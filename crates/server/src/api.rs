@@ -28,6 +28,8 @@ pub static STATUS: Operation<Empty, StatusView> = Operation::get("/v1/status");
 pub static NODES: Operation<Matching, NodesView> = Operation::get("/v1/nodes");
 /// One node.
 pub static NODE: Operation<NodeName, NodeView> = Operation::get("/v1/nodes/{node}");
+/// What the newest release gives to a hostname, enrolled or not.
+pub static ENTRY: Operation<EntryName, EntryView> = Operation::get("/v1/entries/{hostname}");
 /// Removes a node; it must join anew to come back.
 pub static REMOVE_NODE: Operation<NodeName, NodeView> = Operation::delete("/v1/nodes/{node}");
 /// The traits that a node recorded.
@@ -111,6 +113,26 @@ impl From<&str> for NodeName {
     fn from(node: &str) -> NodeName {
         NodeName { node: node.to_owned() }
     }
+}
+
+/// A host that may be enrolled or not.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct EntryName {
+    /// Its name.
+    pub hostname: Hostname,
+}
+
+/// What the newest release gives to a hostname.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EntryView {
+    /// The fleet.
+    pub fleet: FleetId,
+    /// The newest release's number; 0 before the first.
+    pub seq: u64,
+    /// The channel of the entry that matches; absent when none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<Channel>,
 }
 
 /// What happened, the newest first.

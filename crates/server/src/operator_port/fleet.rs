@@ -14,7 +14,8 @@ use wire::{Code, Problem};
 use super::OperatorCall;
 use crate::answer::store_problem;
 use crate::api::{
-    CauseView, ChannelView, History, MAX_CAUSES, Matching, NodeName, NodeView, NodesView, RunName, StatusView,
+    CauseView, ChannelView, EntryName, EntryView, History, MAX_CAUSES, Matching, NodeName, NodeView,
+    NodesView, RunName, StatusView,
 };
 use crate::state::{ControlPlane, now};
 
@@ -33,6 +34,12 @@ pub(super) fn node_view(plane: &ControlPlane, name: &str) -> Result<NodeView, Pr
         plane.index.others_failing(std::slice::from_ref(failure)).remove(&failure.resource)
     });
     Ok(NodeView { same_cause: others, ..view })
+}
+
+pub(super) fn entry(plane: &ControlPlane, asked: &EntryName) -> EntryView {
+    let heads = plane.heads();
+    let channel = heads.pointed(&asked.hostname).map(|(_, entry)| entry.channel);
+    EntryView { fleet: plane.trust.fleet.clone(), seq: heads.seq(), channel }
 }
 
 /// Its cause is a failure of its last run.
