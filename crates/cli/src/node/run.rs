@@ -15,6 +15,7 @@ use super::NoNode;
 use super::wait::{self, AwaitedRequest, AwaitedRuns};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::next_step::{muster, with_credentials};
 use crate::operator::Operator;
 use crate::screen::Screen;
 
@@ -108,10 +109,10 @@ impl RunRequestView {
             );
         }
         if self.nodes > 0 && !self.tags.is_empty() && self.awaited.is_none() {
-            out.push_str(
+            out.push_str(&with_credentials(
                 "`muster node show NODE` says what a node has not confirmed yet, `muster run show NODE` what \
                  changed, and a tag that no resource of the node has\n",
-            );
+            ));
         }
         if !self.too_old.is_empty() {
             let _ = writeln!(
@@ -164,7 +165,8 @@ pub fn waiting(run: &TaggedRun, agent_too_old: bool) -> String {
         false => format!("requested for what is tagged {tags}; not confirmed yet"),
         true => format!(
             "requested for what is tagged {tags}; its agent does not know runs by tag: install a newer \
-             muster-agent, or `muster node run` without --tags"
+             muster-agent, or `{}` without --tags",
+            muster("node run NODE")
         ),
     }
 }
