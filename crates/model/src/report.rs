@@ -40,7 +40,7 @@ pub struct RunReport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
     /// What the run was about, where it was not about all of the set. Such a run says nothing
-    /// about whether the node is as declared.
+    /// of the rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<PartialRun>,
     /// Tags of an operator's request that the run carried out, which no resource of the node has. At most
