@@ -146,7 +146,7 @@ impl LastRunView {
         for known in &mut view.resources {
             if let Some(new) = looked_at.get(known.resource.as_str()) {
                 // The counts are of what is so now: a failure that was put right is none any more.
-                recount(&mut view.counts, known.action, new.action);
+                view.counts.recount(known.action, new.action);
                 known.clone_from(new);
             }
         }
@@ -206,28 +206,6 @@ impl LastRunView {
     pub fn read(state: &Path) -> Option<LastRunView> {
         let bytes = spool::atomic::read_file(&state.join(FILE), MAX_FILE).ok()??;
         serde_json::from_slice(&bytes).ok()
-    }
-}
-
-/// Counts a resource by what was done now instead of what was done before.
-fn recount(counts: &mut RunCounts, before: Option<Action>, now: Option<Action>) {
-    if let Some(count) = count_of(counts, before) {
-        *count = count.saturating_sub(1);
-    }
-    if let Some(count) = count_of(counts, now) {
-        *count = count.saturating_add(1);
-    }
-}
-
-/// The count that an action belongs to.
-fn count_of(counts: &mut RunCounts, action: Option<Action>) -> Option<&mut u32> {
-    match action? {
-        Action::Ok => Some(&mut counts.ok),
-        Action::Changed | Action::Deleted => Some(&mut counts.changed),
-        Action::Failed => Some(&mut counts.failed),
-        Action::Skipped => Some(&mut counts.skipped),
-        Action::WouldChange | Action::Unknown => Some(&mut counts.would_change),
-        Action::Restored | Action::Ignored => None,
     }
 }
 

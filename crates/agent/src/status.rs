@@ -115,15 +115,18 @@ impl AgentStatusView {
         self
     }
 
-    /// The control plane answers, and has no release for this host.
-    pub fn is_unassigned(&self) -> bool {
+    /// That the control plane answers and has no release for this host, and what is converged then.
+    pub fn unassigned(&self) -> Option<String> {
         let contact = self.daemon.as_ref().map(|daemon| &daemon.contact);
-        self.release.is_none() && contact.is_some_and(|contact| contact.unassigned)
-    }
-
-    /// The host's name.
-    pub fn hostname(&self) -> &model::Hostname {
-        &self.hostname
+        contact.filter(|contact| contact.unassigned)?;
+        let converged = match &self.release {
+            None => "nothing is converged".to_owned(),
+            Some(held) => format!("release {}, which it holds, stays in force", held.seq),
+        };
+        let hostname = &self.hostname;
+        Some(format!(
+            "the control plane answers, and no entry of what is published matches {hostname}: {converged}"
+        ))
     }
 
     /// Resources that failed in the last run.
@@ -141,13 +144,6 @@ impl AgentStatusView {
 /// What to do where no release names a host.
 pub(crate) const UNASSIGNED_NEXT: &str =
     "where the fleet repo is, add an entry for it to nodes.yaml, then muster publish";
-
-/// Why a host has nothing to do.
-pub(crate) fn unassigned(hostname: &model::Hostname) -> String {
-    format!(
-        "the control plane answers, and no entry of what is published matches {hostname}: nothing is converged"
-    )
-}
 
 struct StatusText<'a> {
     view: &'a AgentStatusView,
@@ -177,8 +173,11 @@ impl fmt::Display for StatusText<'_> {
         if let Some(ends) = view.certificate_ends {
             writeln!(f, "certificate    ends {}", when(ends, self.now))?;
         }
+        let unassigned = view.unassigned();
         match &view.release {
-            None => self.show_no_release(f)?,
+            // A control plane that answered would have sent the release that has an entry for this host.
+            None if unassigned.is_some() => {}
+            None => writeln!(f, "release        none yet: nothing is converged")?,
             Some(release) => {
                 let (seq, channel, root) = (release.seq, &release.channel, release.root.short());
                 writeln!(
@@ -189,6 +188,10 @@ impl fmt::Display for StatusText<'_> {
                 writeln!(f, "adopted        {}", when(release.adopted_at, self.now))?;
             }
         }
+        if let Some(unassigned) = unassigned {
+            writeln!(f, "RELEASE        NONE: {unassigned}")?;
+            writeln!(f, "               next: {UNASSIGNED_NEXT}")?;
+        }
         self.show_runs(f)?;
         match &view.sync {
             None => Ok(()),
@@ -198,17 +201,6 @@ impl fmt::Display for StatusText<'_> {
 }
 
 impl StatusText<'_> {
-    /// A control plane that answered would have sent the release that has an entry for this host.
-    fn show_no_release(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self.view.is_unassigned() {
-            false => writeln!(f, "release        none yet: nothing is converged"),
-            true => {
-                writeln!(f, "RELEASE        NONE: {}", unassigned(&self.view.hostname))?;
-                writeln!(f, "               next: {UNASSIGNED_NEXT}")
-            }
-        }
-    }
-
     fn show_daemon(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(daemon) = &self.view.daemon else {
             return writeln!(

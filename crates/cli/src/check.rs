@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lang::Diagnostics;
-use resolve::{Fleet, IdleGroup, Tree};
+use resolve::{Fleet, IdleGroup, IdleSelector, Tree};
 use serde::Serialize;
 
 use crate::exit::Exit;
@@ -14,8 +14,8 @@ use crate::publish::PublishError;
 use crate::screen::{Screen, plural};
 
 const AFTER: &str = "\
-Works offline. Ends with 1 when there are mistakes. A group that no node is in is no mistake,
-and is named as a warning.
+Works offline. Ends with 1 when there are mistakes. A group that no node is in, and a pattern of
+sync or delegations that matches no declared node, is no mistake, and is named as a warning.
 
 Examples:
   muster check
@@ -93,7 +93,12 @@ pub fn run(args: &CheckArgs, screen: Screen) -> Result<Exit, Failure> {
                 modules: specialized.modules.len(),
                 channels: specialized.channels.len(),
                 diagnostics: [],
-                warnings: fleet.idle_groups().iter().map(IdleGroup::to_string).collect(),
+                warnings: fleet
+                    .idle_groups()
+                    .iter()
+                    .map(IdleGroup::to_string)
+                    .chain(fleet.idle_selectors().iter().map(IdleSelector::to_string))
+                    .collect(),
             };
             Ok(screen.result(&counted, || {
                 let Counted { name, nodes, patterns, modules, channels, .. } = &counted;

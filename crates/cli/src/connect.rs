@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::Args;
+use server::Credentials;
 
-use crate::credentials::{self, OPERATOR_ENV};
+use crate::credentials::{self, CredentialsError, OPERATOR_ENV};
 use crate::failure::Failure;
 use crate::next_step;
 use crate::operator::Operator;
@@ -24,8 +25,16 @@ impl Connect {
     /// # Errors
     /// When there are none, or the control plane does not answer.
     pub async fn dial(&self) -> Result<Operator, Failure> {
-        next_step::remember(self.operator.as_deref());
-        let (_, credentials) = credentials::operator(self.operator.as_deref())?;
+        let (_, credentials) = self.credentials()?;
         Ok(Operator::dial(&credentials).await?)
+    }
+
+    /// Reads the credentials that are meant, and has the next steps name them; gives their path too.
+    ///
+    /// # Errors
+    /// When there are none, or they cannot be read.
+    pub fn credentials(&self) -> Result<(PathBuf, Credentials), CredentialsError> {
+        next_step::remember(self.operator.as_deref());
+        credentials::operator(self.operator.as_deref())
     }
 }

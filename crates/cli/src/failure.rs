@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use serde_json::json;
 
 use crate::exit::Exit;
+use crate::next_step::with_credentials;
 use crate::operator::OperatorCallError;
 
 /// What an error has besides its message.
@@ -71,7 +72,7 @@ impl Failure {
             let _ = writeln!(out, "  because: {cause}");
         }
         if let Some(hint) = &self.hint {
-            let _ = writeln!(out, "hint: {hint}");
+            let _ = writeln!(out, "hint: {}", with_credentials(hint));
         }
         if let Some(code) = &self.code {
             let _ = writeln!(out, "      `muster help {code}` explains it");

@@ -15,7 +15,7 @@ pub mod exit;
 pub mod failure;
 pub mod folder;
 pub mod logs;
-mod next_step;
+pub mod next_step;
 pub mod node;
 pub mod object;
 pub mod observed;

@@ -236,6 +236,10 @@ fn show(whole: &NodeReport, screen: Screen) -> String {
     if let Some(reason) = &whole.reboot_required {
         rows.push(("reboot", format!("required by {}", printable(reason))));
     }
+    if !node.unknown_tags.is_empty() {
+        let tags = printable(&node.unknown_tags.join(" or ")).into_owned();
+        rows.push(("tags", format!("a run was requested, and no resource is tagged {tags}")));
+    }
     if node.run_request.is_some() {
         rows.push(("run", "requested; not confirmed yet".to_owned()));
     }

@@ -15,6 +15,7 @@ use crate::clock::{ago, now, short};
 use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::next_step::{muster, with_credentials};
 use crate::object::{counted, known};
 use crate::operator::{Operator, OperatorCallError};
 use crate::screen::{Mark, Screen};
@@ -72,7 +73,7 @@ async fn sync(operator: &Operator) -> Result<BTreeMap<SyncState, usize>, Operato
 pub fn sync_text(states: &BTreeMap<SyncState, usize>, screen: Screen) -> String {
     let Some(text) = counted(states, screen) else { return String::new() };
     let well = states.keys().all(|state| *state == SyncState::InSync);
-    let next = if well { "" } else { "  (muster object status --wrong)" };
+    let next = if well { String::new() } else { format!("  ({})", muster("object status --wrong")) };
     format!("\nsynchronization: {text}{next}\n")
 }
 
@@ -116,7 +117,7 @@ pub fn text(view: &StatusView, screen: Screen) -> String {
 
 fn channels(view: &StatusView) -> String {
     if view.channels.is_empty() {
-        return "nothing is published yet: muster publish --repo DIR\n".to_owned();
+        return format!("nothing is published yet: {}\n", muster("publish --repo DIR"));
     }
     let now = now();
     let row = |channel: &ChannelView| {
@@ -146,7 +147,7 @@ fn causes(view: &StatusView, screen: Screen) -> String {
             cause.since.map(|since| ago(since, now)).unwrap_or_default(),
             who(cause),
             cause.cause.clone(),
-            cause.next.clone(),
+            with_credentials(&cause.next).into_owned(),
         ]
     };
     table(&["", "STATE", "SINCE", "NODES", "CAUSE", "NEXT"], view.causes.iter().map(row))

@@ -10,20 +10,27 @@ use model::{Hostname, Timestamp};
 use net::ServerUrl;
 use serde::Serialize;
 use server::EnrollInfo;
-use server::posture::{self, FoundError};
+use server::api::{self, EntryName};
+use server::posture::{self, FoundError, OPERATOR};
 use trust::SigningKey;
 use trust::token::{self, Claims, KeySource, TlsTermination, TokenError};
 
 use crate::clock::now;
+use crate::connect::Connect;
 use crate::credentials::{self, MintFiles};
 use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
+use crate::next_step::muster;
 use crate::screen::{Screen, aside};
+
+/// The longest that the control plane is asked whether an entry matches the host.
+const ASK_LIMIT: Duration = Duration::from_secs(3);
 
 const AFTER: &str = "\
 Only the token goes to standard output. It enrolls one host once. Without --fingerprint any
 key may use it, so it lives for one hour at most; with one, for 30 days. With --proxy it
-must name the key: the proxy reads it, and could else enroll a key of its own.
+must name the key: the proxy reads it, and could else enroll a key of its own. Where the
+control plane can be asked, a host that no published entry matches is named as a warning.
 
 Examples:
   muster token mint web-1.example.com
@@ -147,7 +154,7 @@ struct TokenView {
 ///
 /// # Errors
 /// When a key or file is missing, or the token would break a rule.
-pub fn run(args: &TokenArgs, screen: Screen) -> Result<Exit, Failure> {
+pub async fn run(args: &TokenArgs, screen: Screen) -> Result<Exit, Failure> {
     let TokenVerb::Mint(args) = &args.what;
     let files = match (&args.root_key, &args.enroll) {
         (Some(root_key), Some(enroll)) => MintFiles { root_key: root_key.clone(), enroll: enroll.clone() },
@@ -175,7 +182,33 @@ pub fn run(args: &TokenArgs, screen: Screen) -> Result<Exit, Failure> {
         aside("  muster-agent join --token TOKEN");
         aside("(where the package's service does not run it, then: muster-agent daemon)");
     }
+    let connect = Connect { operator: args.data.as_ref().map(|dir| dir.join(OPERATOR)) };
+    let asked = no_entry_matches(&view.hostname, &connect, &info);
+    if matches!(tokio::time::timeout(ASK_LIMIT, asked).await, Ok(Some(NoEntryMatches))) {
+        aside(&format!(
+            "warning: no entry of what is published matches {}: it can join, and gets no release\n\
+             next: add an entry to nodes.yaml, then {}",
+            view.hostname,
+            muster("publish")
+        ));
+    }
     Ok(Exit::Ok)
+}
+
+/// A host that joins gets no release.
+struct NoEntryMatches;
+
+/// Asks the fleet's control plane whether an entry matches a host. Minting works offline: where it cannot be asked,
+/// or nothing is published yet, nothing is known.
+async fn no_entry_matches(
+    hostname: &Hostname,
+    connect: &Connect,
+    info: &EnrollInfo,
+) -> Option<NoEntryMatches> {
+    let entry =
+        connect.dial().await.ok()?.call(&api::ENTRY, EntryName { hostname: hostname.clone() }).await.ok()?;
+    let unmatched = entry.fleet == info.fleet && entry.seq > 0 && entry.channel.is_none();
+    unmatched.then_some(NoEntryMatches)
 }
 
 /// Mints a token.

@@ -17,7 +17,7 @@ fn set(tags: &[&str]) -> BTreeSet<String> {
 
 fn view(nodes: usize, tags: &[&str], too_old: usize) -> String {
     let too_old: Vec<Hostname> = (0..too_old).map(|n| format!("old-{n}").parse().unwrap()).collect();
-    RunRequestView { nodes, tags: set(tags), too_old, awaited: None }.text()
+    RunRequestView { nodes, tags: set(tags), too_old, too_many_tags: vec![], awaited: None }.text()
 }
 
 #[test]
@@ -34,6 +34,13 @@ fn what_is_requested_and_of_whom_it_is_not() {
     let next = "next: install a newer muster-agent there, or request a run of all, without --tags\n";
     let old = "1 node(s) are not: their agents do not know runs by tag: old-0\n";
     assert_eq!(view(2, &["web", "db"], 1), format!("{requested}{old}{next}"));
+    let too_many_tags = vec!["away-1".parse().unwrap()];
+    let one = RunRequestView { nodes: 0, tags: set(&["web"]), too_old: vec![], too_many_tags, awaited: None };
+    assert_eq!(
+        one.text(),
+        "1 node(s) are not: they have not confirmed earlier requests, and with their tags there would be more than \
+         32: away-1\nnext: wait until they have called, or request a run of all, without --tags\n"
+    );
     let all_old = view(0, &["web"], 12);
     assert!(all_old.starts_with("12 node(s) are not:"), "{all_old}");
     assert!(all_old.contains("old-9 and 2 more\n") && !all_old.contains("old-10"), "{all_old}");

@@ -153,6 +153,9 @@ pub struct Answer {
     /// The control plane lacks this node's newest `seen` document.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub want_seen: bool,
+    /// No entry of what is published matches the node. What it holds stays in force.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub unassigned: bool,
     /// On how many other nodes what failed here fails for the same cause, by resource; those that fail
     /// here alone are left out. At most [`crate::report::MAX_NOTED_FAILURES`].
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]

@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::delta::{Edit, Fields};
+use crate::tags::{MAX_RUN_TAGS, MAX_TAG};
 use crate::{Digest, Timestamp};
 
 /// The most resources that a report names; the counts always cover all of them.
@@ -39,7 +40,7 @@ pub struct RunReport {
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
     /// What the run was about, where it was not about all of the set. Such a run says nothing
-    /// about whether the node is as declared.
+    /// of the rest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial: Option<PartialRun>,
     /// Tags of an operator's request that the run carried out, which no resource of the node has. At most
@@ -197,6 +198,21 @@ enum SharedCause {
 }
 
 impl FailureNote {
+    /// What a report says of a resource, in short.
+    fn of(item: &ResourceReport) -> FailureNote {
+        // What a node sends is as long as its report may be.
+        let clip = |text: &str, most: usize| text[..text.floor_char_boundary(most)].to_owned();
+        let clip_cause = |cause: &FailureCause| FailureCause {
+            code: cause.code,
+            detail: clip(&cause.detail, MAX_CAUSE_DETAIL),
+        };
+        FailureNote {
+            resource: clip(&item.resource, MAX_NOTED_RESOURCE),
+            cause: item.cause.as_ref().map(clip_cause),
+            reason: clip(item.reason.as_deref().unwrap_or_default(), MAX_NOTED_REASON),
+        }
+    }
+
     /// What it has in common with failures of the same cause. One that is known by words alone, or by a
     /// code that is not known here, is like another with the same words.
     pub fn key(&self) -> FailureKey {
@@ -212,25 +228,79 @@ impl FailureNote {
     }
 }
 
+impl RunCounts {
+    /// Counts a resource by what was done now instead of what was done before.
+    pub fn recount(&mut self, before: Option<Action>, now: Option<Action>) {
+        if let Some(count) = self.of(before) {
+            *count = count.saturating_sub(1);
+        }
+        if let Some(count) = self.of(now) {
+            *count = count.saturating_add(1);
+        }
+    }
+
+    /// The count that an action belongs to.
+    fn of(&mut self, action: Option<Action>) -> Option<&mut u32> {
+        match action? {
+            Action::Ok => Some(&mut self.ok),
+            Action::Changed | Action::Deleted => Some(&mut self.changed),
+            Action::Failed => Some(&mut self.failed),
+            Action::Skipped => Some(&mut self.skipped),
+            Action::WouldChange | Action::Unknown => Some(&mut self.would_change),
+            Action::Restored | Action::Ignored => None,
+        }
+    }
+}
+
 impl RunReport {
     /// The first failures in short, at most [`MAX_NOTED_FAILURES`].
     pub fn failure_notes(&self) -> Vec<FailureNote> {
         let failed = self.items.iter().filter(|item| item.action == Action::Failed);
-        let note = |item: &ResourceReport| {
-            let reason = item.reason.as_deref().unwrap_or_default();
-            // What a node sends is as long as its report may be.
-            let clip = |text: &str, most: usize| text[..text.floor_char_boundary(most)].to_owned();
-            let clip_cause = |cause: &FailureCause| FailureCause {
-                code: cause.code,
-                detail: clip(&cause.detail, MAX_CAUSE_DETAIL),
-            };
-            FailureNote {
-                resource: clip(&item.resource, MAX_NOTED_RESOURCE),
-                cause: item.cause.as_ref().map(clip_cause),
-                reason: clip(reason, MAX_NOTED_REASON),
+        failed.take(MAX_NOTED_FAILURES).map(FailureNote::of).collect()
+    }
+
+    /// Takes this partial run into what is known of the full run before it: its totals and first failures. A
+    /// failure that was put right is none any more, and one that is new is counted. Of more than
+    /// [`MAX_NOTED_FAILURES`] failures the rest has no names: they count until the next full run, as does a
+    /// resource that is right and that a report therefore does not name.
+    pub fn take_part_into(&self, counts: &mut RunCounts, failures: &mut Vec<FailureNote>) {
+        let observed_before = counts.would_change > 0;
+        for item in &self.items {
+            let note = FailureNote::of(item);
+            let known = failures.iter().position(|known| known.resource == note.resource);
+            let all_are_known = usize::try_from(counts.failed).is_ok_and(|failed| failed == failures.len());
+            match (item.action, known) {
+                (Action::Failed, Some(known)) => failures[known] = note,
+                (Action::Failed, None) if all_are_known => {
+                    counts.recount(Some(Action::Ok), Some(Action::Failed));
+                    if failures.len() < MAX_NOTED_FAILURES {
+                        failures.push(note);
+                    }
+                }
+                (action, Some(known)) => {
+                    counts.recount(Some(Action::Failed), Some(action));
+                    failures.remove(known);
+                }
+                // A full run may have counted it already.
+                (Action::WouldChange | Action::Unknown, None) if !observed_before => {
+                    counts.recount(Some(Action::Ok), Some(item.action));
+                }
+                (_, None) => {}
             }
-        };
-        failed.take(MAX_NOTED_FAILURES).map(note).collect()
+        }
+    }
+
+    /// The tags of operators' requests that no resource of the node has, after this run too; `before` is what
+    /// was known before it. A run that carried no request out says nothing of them, unless its set is new.
+    pub fn unknown_tags_after(&self, before: &[String]) -> Vec<String> {
+        let by_tag = matches!(self.partial, Some(PartialRun::Tags(_)));
+        let new_set = self.partial.is_none() && self.intended;
+        if !by_tag && !new_set && self.unknown_tags.is_empty() {
+            return before.to_vec();
+        }
+        // What a node sends is as long as its report may be.
+        let tags = self.unknown_tags.iter().filter(|tag| tag.len() <= MAX_TAG);
+        tags.take(MAX_RUN_TAGS).cloned().collect()
     }
 }
 

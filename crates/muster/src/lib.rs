@@ -53,7 +53,7 @@ async fn run(verb: Verb, screen: Screen) -> Result<Exit, Failure> {
         Verb::Query(args) => query::run(&args, screen).await,
         Verb::Workflow(args) => workflow::run(&args, screen).await,
         Verb::Release(args) => release::run(&args, screen).await,
-        Verb::Token(args) => token::run(&args, screen),
+        Verb::Token(args) => token::run(&args, screen).await,
         Verb::Proxy(args) => proxy::run(&args, screen).await,
         Verb::Server(args) => server::run(args, screen).await,
         Verb::Demo(args) => demo::run(args, screen).await,

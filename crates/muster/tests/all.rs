@@ -12,6 +12,7 @@ mod hosts_with_p256_keys_join;
 mod logs_are_json_when_asked;
 mod network_namespaces;
 mod next_steps_act_on_the_same_host;
+mod next_steps_name_the_credentials;
 mod objects_are_applied_one_by_one;
 mod objects_survive_outages;
 mod pages_name_commands_that_exist;

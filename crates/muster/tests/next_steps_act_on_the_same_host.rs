@@ -5,7 +5,7 @@
 
 use std::process::Output;
 
-use test_support::programs::{Host, Prefix, Server, text, write_repo};
+use test_support::programs::{Host, Prefix, Server, text, write, write_repo};
 use test_support::wait::until_blocking as until;
 
 /// How each of these commands has to begin.
@@ -72,6 +72,24 @@ fn hosts_that_are_not_named_paused_or_have_a_daemon_are_told_so() {
     has(&doctor, &format!("warn  release          {unassigned} db-1"));
     let log = std::fs::read_to_string(host.dir.join("agent.log")).unwrap();
     assert_eq!(log.matches(unassigned).count(), 1, "{log}");
+
+    // What it holds stays in force when it is named no more, and both sides say so.
+    let nodes = temp.path().join("repo/nodes.yaml");
+    let others = std::fs::read_to_string(&nodes).unwrap();
+    write(&nodes, &format!("{others}  - match: [db-1]\n    modules: [hello]\n"));
+    server.publish(&temp.path().join("repo"));
+    server.until_state("db-1", "converged");
+    write(&nodes, &others);
+    server.publish(&temp.path().join("repo"));
+    server.until_state("db-1", "unassigned");
+    let held = format!("RELEASE        NONE: {unassigned} db-1: release 2, which it holds, stays in force");
+    until("it is told that nothing names it any more", || {
+        printed(&host.run(&["status"])).contains(&held).then_some(())
+    });
+    has(
+        &server.ok(&["node", "show", "db-1"]),
+        "no entry of the fleet repo matches this hostname any more; it keeps converging on release 2, which it holds",
+    );
 
     let second = typed(&host, &["daemon"], 1);
     has(&second, "a daemon runs here already, as process ");

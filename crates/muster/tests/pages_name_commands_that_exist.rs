@@ -77,3 +77,17 @@ fn each_command_of_a_page_is_there_with_its_options() {
     assert!(mistakes.is_empty(), "{}", mistakes.join("\n"));
     assert!(seen > 60, "only {seen} commands were found");
 }
+
+/// What is printed as a next step gets the credentials that were named: each verb that takes them is known.
+#[test]
+fn each_verb_that_takes_credentials_is_known_to_next_steps() {
+    let top = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let sections = sections(&std::fs::read_to_string(top.join("docs/reference/cli.md")).unwrap());
+    let takes = |(name, text): (&String, &String)| {
+        let verb = name.strip_prefix("muster ").filter(|verb| !verb.contains(' '))?;
+        text.contains("--operator <FILE>").then(|| verb.to_owned())
+    };
+    // Its operator's port is its own.
+    let taking: Vec<String> = sections.iter().filter_map(takes).filter(|verb| verb != "proxy").collect();
+    assert_eq!(taking, cli::next_step::ASKING_VERBS);
+}

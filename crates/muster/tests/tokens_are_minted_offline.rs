@@ -5,7 +5,7 @@
 
 use std::time::Duration;
 
-use test_support::programs::repo::{Control, code, err, muster, out};
+use test_support::programs::repo::{Control, changes, code, err, fleet_yaml, muster, out, publish};
 use trust::token::{self, KeySource, TlsTermination};
 
 #[tokio::test(flavor = "multi_thread")]
@@ -31,6 +31,33 @@ async fn the_token_alone_is_on_standard_output_and_holds() {
     assert_eq!(claims.trust, trust.digest().unwrap());
     assert_eq!(claims.expires_at.since(claims.issued_at), Duration::from_secs(3600));
     assert!(err(&output).contains("muster-agent join"), "{}", err(&output));
+}
+
+/// A host that no entry matches can join, and gets nothing: whoever mints is warned where that can be known.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_host_that_no_entry_matches_is_named_where_the_fleet_can_be_asked() {
+    let control = Control::start().await;
+    let mint = async |host: &str| {
+        let output = muster(control.dir.path(), &["token", "mint", host, "--data", "data"]).await;
+        assert_eq!((code(&output), out(&output).lines().count()), (0, 1), "{}", err(&output));
+        err(&output)
+    };
+    let warning = "warning: no entry of what is published matches";
+    assert!(!mint("db-1.test").await.contains(warning), "nothing is published yet");
+    let nodes = "nodes:\n  - match: [a.test, \"web-*\"]\n".to_owned();
+    let fleet = changes(&[("fleet.yaml", fleet_yaml()), ("nodes.yaml", nodes)]);
+    publish(&mut control.publisher().await, fleet).await;
+    for named in ["a.test", "web-7"] {
+        assert!(!mint(named).await.contains(warning));
+    }
+    let warned = mint("db-1.test").await;
+    assert!(warned.contains(&format!("{warning} db-1.test: it can join, and gets no release")), "{warned}");
+    assert!(warned.contains("then muster publish --operator data/operator.json"), "{warned}");
+    let Control { dir, running, .. } = control;
+    running.stop().await;
+    let offline = muster(dir.path(), &["token", "mint", "db-1.test", "--data", "data"]).await;
+    assert_eq!(code(&offline), 0);
+    assert!(!err(&offline).contains("warning"), "{}", err(&offline));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -11,7 +11,8 @@ use model::selection::SelectionEntry;
 use model::status::{self, Enforcement, ReleaseState, RunResult, Status};
 use model::tags::TaggedRun;
 use model::{
-    Action, Contention, Digest, FailureNote, Hostname, Incarnation, NodeId, Pause, RunReport, Timestamp,
+    Action, Contention, Digest, FailureNote, Hostname, Incarnation, NodeId, Pause, RunCounts, RunReport,
+    Timestamp,
 };
 use trust::PublicKey;
 use trust::seen::SeenError;
@@ -91,7 +92,7 @@ pub struct ReportedRefusal {
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReportSummary {
     /// Totals; `None` before the first run.
-    pub counts: Option<model::RunCounts>,
+    pub counts: Option<RunCounts>,
     /// Corrective runs in a row.
     pub streak: u32,
     /// What failed; the first few.
@@ -102,33 +103,58 @@ pub struct ReportSummary {
     pub since: Option<Timestamp>,
     /// Somebody on the host paused it.
     pub paused: Option<Box<Pause>>,
+    /// Tags that a run was requested for, which no resource of the node has (CFG-7).
+    pub unknown_tags: Box<[String]>,
 }
 
 impl ReportSummary {
     /// The summary after one more reported run (CNV-3).
     pub fn after(&self, report: &RunReport) -> ReportSummary {
-        // A partial run is not the run that was due: it looked at some resources only.
+        let unknown_tags = report.unknown_tags_after(&self.unknown_tags).into();
         if report.partial.is_some() {
-            return self.clone();
+            return ReportSummary { unknown_tags, ..self.with_part(report) };
         }
-        let would_change = report.items.iter().find(|item| item.action == Action::WouldChange).map(|item| {
-            match &item.reason {
-                Some(reason) => format!("{}: {reason}", item.resource),
-                None => item.resource.clone(),
-            }
-        });
-        let counts = Some(report.counts);
-        let same = |old: &model::RunCounts| old.failed == report.counts.failed;
-        let since = self.since.filter(|_| self.counts.as_ref().is_some_and(same));
         ReportSummary {
-            counts,
+            counts: Some(report.counts),
             streak: status::streak_after(self.streak, report),
             failures: report.failure_notes().into(),
-            would_change: would_change.map(|text| clip(&text).into()),
-            since: since.or(Some(report.started)),
+            would_change: first_that_would_change(report),
+            since: self.since_after(report, report.counts),
             paused: report.paused.clone().map(Box::new),
+            unknown_tags,
         }
     }
+
+    /// The summary after a partial run: it is not the run that was due, and of what it did not look at it says
+    /// nothing.
+    fn with_part(&self, report: &RunReport) -> ReportSummary {
+        let Some(mut counts) = self.counts else { return self.clone() };
+        let mut failures = self.failures.to_vec();
+        report.take_part_into(&mut counts, &mut failures);
+        let would_change = self.would_change.clone().or_else(|| first_that_would_change(report));
+        ReportSummary {
+            counts: Some(counts),
+            failures: failures.into(),
+            would_change: would_change.filter(|_| counts.would_change > 0),
+            since: self.since_after(report, counts),
+            ..self.clone()
+        }
+    }
+
+    /// Since when the outcome is what it is, where a report makes the totals these.
+    fn since_after(&self, report: &RunReport, counts: RunCounts) -> Option<Timestamp> {
+        let same = self.counts.is_some_and(|old| old.failed == counts.failed);
+        self.since.filter(|_| same).or(Some(report.started))
+    }
+}
+
+fn first_that_would_change(report: &RunReport) -> Option<Box<str>> {
+    let item = report.items.iter().find(|item| item.action == Action::WouldChange)?;
+    let text = match &item.reason {
+        Some(reason) => format!("{}: {reason}", item.resource),
+        None => item.resource.clone(),
+    };
+    Some(clip(&text).into())
 }
 
 fn clip(text: &str) -> &str {
@@ -236,6 +262,7 @@ impl NodeState {
             stream_requested: self.work_waits,
             want_traits: self.traits.is_none(),
             want_seen: self.wants_seen(&request.incarnation),
+            unassigned: pointed.is_none(),
             same_cause: BTreeMap::new(),
             server_time: None,
         };

@@ -1,14 +1,16 @@
-//! [`IdleGroup`]: a group that no node is in. It is no mistake, as nodes may come; often it is a slip of
-//! the pen in a label's value.
+//! [`IdleGroup`], [`IdleSelector`]: a group that no node is in, and a selector of `sync:` or `delegations:` that
+//! takes no declared node. It is no mistake, as nodes may come; often it is a slip of the pen in a label's value or
+//! a name.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 
 use catalog::module::Declared;
 
+use crate::decl::nodes::PatternItem;
 use crate::resolver::Fleet;
 use crate::sink::Sink;
-use crate::specialize::groups_of;
+use crate::specialize::{TooMany, groups_of, meeting};
 
 /// The most values of a label that are listed.
 const MAX_VALUES: usize = 10;
@@ -44,7 +46,60 @@ impl fmt::Display for IdleGroup {
     }
 }
 
+/// A pattern under `nodes:` of an entry of `sync:` or `delegations:` that takes no declared node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct IdleSelector {
+    /// The key that the entry stands under.
+    pub key: &'static str,
+    /// The entry's name.
+    pub name: String,
+    /// The pattern.
+    pub pattern: String,
+    /// Its line in `fleet.yaml`.
+    pub line: u32,
+}
+
+impl fmt::Display for IdleSelector {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let IdleSelector { key, name, pattern, line } = self;
+        write!(f, "fleet.yaml:{line}: `{pattern}` of `{key}` `{name}` matches no declared node")
+    }
+}
+
 impl Fleet {
+    /// The patterns of `sync:` and `delegations:` that take no declared node. Those of which that cannot be
+    /// told, regular expressions beside patterns of nodes, are left out. Cost: that of the check of the entries.
+    pub fn idle_selectors(&self) -> Vec<IdleSelector> {
+        let fleet = &self.context().fleet;
+        let sync = fleet.sync.iter().map(|decl| ("sync", &decl.name.value, &decl.nodes));
+        let delegations = fleet.delegations.iter().map(|decl| ("delegations", &decl.name, &decl.nodes));
+        let all = sync
+            .chain(delegations)
+            .flat_map(|(key, name, nodes)| nodes.items().map(move |item| (key, name, item)));
+        let mut idle: Vec<_> = all.collect();
+        let specialized = self.specialize();
+        for (name, _) in &specialized.exact {
+            idle.retain(|(.., item)| !item.pattern.matches(name));
+        }
+        for spec in specialized.patterns.iter() {
+            let names: BTreeSet<&str> = idle.iter().map(|(.., item)| item.pattern.as_str()).collect();
+            if names.is_empty() {
+                break;
+            }
+            match meeting(&spec.pattern, &spec.except, &names) {
+                Ok(met) => idle.retain(|(.., item)| !met.contains(item.pattern.as_str())),
+                Err(TooMany) => idle.clear(),
+            }
+        }
+        let selector = |(key, name, item): (&'static str, &String, &PatternItem)| IdleSelector {
+            key,
+            name: name.clone(),
+            pattern: item.pattern.as_str().to_owned(),
+            line: item.at.line,
+        };
+        idle.into_iter().map(selector).collect()
+    }
+
     /// The groups that no entry's nodes are in. Cost: every entry's nodes once.
     pub fn idle_groups(&self) -> Vec<IdleGroup> {
         let context = self.context();

@@ -28,6 +28,8 @@ pub static STATUS: Operation<Empty, StatusView> = Operation::get("/v1/status");
 pub static NODES: Operation<Matching, NodesView> = Operation::get("/v1/nodes");
 /// One node.
 pub static NODE: Operation<NodeName, NodeView> = Operation::get("/v1/nodes/{node}");
+/// What the newest release gives to a hostname, enrolled or not.
+pub static ENTRY: Operation<EntryName, EntryView> = Operation::get("/v1/entries/{hostname}");
 /// Removes a node; it must join anew to come back.
 pub static REMOVE_NODE: Operation<NodeName, NodeView> = Operation::delete("/v1/nodes/{node}");
 /// The traits that a node recorded.
@@ -111,6 +113,26 @@ impl From<&str> for NodeName {
     fn from(node: &str) -> NodeName {
         NodeName { node: node.to_owned() }
     }
+}
+
+/// A host that may be enrolled or not.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct EntryName {
+    /// Its name.
+    pub hostname: Hostname,
+}
+
+/// What the newest release gives to a hostname.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct EntryView {
+    /// The fleet.
+    pub fleet: FleetId,
+    /// The newest release's number; 0 before the first.
+    pub seq: u64,
+    /// The channel of the entry that matches; absent when none does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub channel: Option<Channel>,
 }
 
 /// What happened, the newest first.
@@ -257,6 +279,9 @@ pub struct NodeView {
     /// What something else on its host changes again and again, the newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub contended: Vec<Contention>,
+    /// Tags that a run was requested for, which no resource of the node has, by the newest run that says so.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown_tags: Vec<String>,
 }
 
 /// One page of nodes.
@@ -385,6 +410,10 @@ pub struct TaggedRunRequested {
     /// Nodes that are not, because their agents do not know runs by tag.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub too_old: Vec<Hostname>,
+    /// Nodes that are not, because with the tags of earlier requests, which they have not confirmed yet, there
+    /// would be more than [`model::tags::MAX_RUN_TAGS`].
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub too_many_tags: Vec<Hostname>,
 }
 
 /// A proxy that wants a certificate.

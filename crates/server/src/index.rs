@@ -255,6 +255,7 @@ fn restored(record: NodeRecord, key: PublicKey) -> NodeState {
         node.summary.paused = run.paused.map(Box::new);
         node.keep_contended(&run.contended);
         node.summary.failures = run.failures.into();
+        node.summary.unknown_tags = run.unknown_tags.into();
     }
     node
 }

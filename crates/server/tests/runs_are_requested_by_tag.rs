@@ -96,14 +96,27 @@ async fn what_cannot_be_a_tag_is_refused_for_all() {
         let problem = refuses(request(&fleet, &["web-1"], tags).await, Code::RunRefused);
         assert!(problem.detail.as_deref().unwrap().contains(why), "{problem:?}");
     }
-    // Neither in one request nor in those that wait together.
-    request(&fleet, &["web-1"], many(MAX_RUN_TAGS)).await.unwrap();
-    request(&fleet, &["web-1"], many(MAX_RUN_TAGS)).await.unwrap();
-    let problem = refuses(request(&fleet, &["web-2", "web-1"], set(&["web"])).await, Code::RunRefused);
-    assert!(problem.detail.as_deref().unwrap().contains("web-1 has not confirmed"), "{problem:?}");
-    assert_eq!(fleet.operator().await.node("web-2").await.tagged_run, None, "it is for all or for none");
     refuses(request(&fleet, &["web-2", "web-9"], set(&["web"])).await, Code::NotFound);
     assert_eq!(fleet.operator().await.node("web-2").await.tagged_run, None);
+}
+
+#[tokio::test]
+async fn one_that_never_answers_is_named_and_holds_up_no_other() {
+    let fleet = Fleet::start().await;
+    let _nodes = (fleet.node("web-1").await, fleet.node("web-2").await);
+    let many: BTreeSet<String> = (0..MAX_RUN_TAGS).map(|n| format!("t{n}")).collect();
+    for _ in 0..2 {
+        let requested = request(&fleet, &["web-1"], many.clone()).await.unwrap();
+        assert_eq!((requested.nodes, requested.too_many_tags), (1, vec![]));
+    }
+    let requested = request(&fleet, &["web-2", "web-1"], set(&["web"])).await.unwrap();
+    assert_eq!((requested.nodes, requested.too_many_tags), (1, vec!["web-1".parse().unwrap()]));
+    let mut operator = fleet.operator().await;
+    let tags = async |operator: &mut test_support::fleet::Operator, node: &str| {
+        operator.node(node).await.tagged_run.unwrap().tags
+    };
+    assert_eq!(tags(&mut operator, "web-2").await, set(&["web"]));
+    assert_eq!(tags(&mut operator, "web-1").await, many, "what stands stays as it is");
 }
 
 #[tokio::test]

@@ -19,15 +19,8 @@ impl Derived {
     /// After these facts too.
     pub(crate) fn after(mut self, facts: &[Fact]) -> Derived {
         for fact in facts {
-            // A partial run is not the run that was due.
-            if let Some(report) = run_of(fact).filter(|report| report.partial.is_none()) {
-                self.streak = streak_after(self.streak, report);
-                let RunReport { started, counts, .. } = *report;
-                let paused = report.paused.clone();
-                let failures = report.failure_notes();
-                let contended = self.last_run.map(|last| last.contended).unwrap_or_default();
-                self.last_run =
-                    Some(RunSummary { fact: fact.seq, started, counts, paused, failures, contended });
+            if let Some(report) = run_of(fact) {
+                self = self.after_run(fact.seq, report);
             }
             let contended = match &fact.body {
                 FactBody::Contended { resources, .. } => contention::kept(resources),
@@ -39,6 +32,24 @@ impl Derived {
             self.last_run = self.last_run.map(|last| RunSummary { contended, ..last });
         }
         self
+    }
+
+    fn after_run(mut self, fact: u64, report: &RunReport) -> Derived {
+        let known = self.last_run.as_ref().map_or(&[][..], |last| &last.unknown_tags);
+        let unknown_tags = report.unknown_tags_after(known);
+        if report.partial.is_some() {
+            // It is not the run that was due: of what it did not look at it says nothing.
+            if let Some(last) = &mut self.last_run {
+                report.take_part_into(&mut last.counts, &mut last.failures);
+                last.unknown_tags = unknown_tags;
+            }
+            return self;
+        }
+        let RunReport { started, counts, .. } = *report;
+        let (paused, failures) = (report.paused.clone(), report.failure_notes());
+        let contended = self.last_run.map(|last| last.contended).unwrap_or_default();
+        let last_run = RunSummary { fact, started, counts, paused, failures, contended, unknown_tags };
+        Derived { streak: streak_after(self.streak, report), last_run: Some(last_run) }
     }
 }
 

@@ -108,14 +108,14 @@ pub struct NodeRecord {
     pub tagged_run: Option<TaggedRun>,
 }
 
-/// What is kept of a run besides its fact.
+/// What is kept of a full run besides its fact, with what partial runs after it came to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct RunSummary {
     /// The report's number in the log that has it.
     pub fact: u64,
     /// When it began.
     pub started: Timestamp,
-    /// Totals.
+    /// Totals, of which a partial run changed some.
     pub counts: RunCounts,
     /// The host was paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -126,6 +126,9 @@ pub struct RunSummary {
     /// What something else changes again and again on the host, as its newest fact about that says.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub contended: Vec<Contention>,
+    /// Tags that a run was requested for, which no resource of the node has.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unknown_tags: Vec<String>,
 }
 
 /// One contact, to be persisted with others (CNV-4).

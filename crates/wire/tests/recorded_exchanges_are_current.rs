@@ -160,6 +160,7 @@ fn stream() -> Vec<Said> {
                 stream_requested: false,
                 want_traits: false,
                 want_seen: false,
+                unassigned: false,
                 same_cause: Default::default(),
                 server_time: Some("2026-11-24T08:00:00Z".parse().unwrap()),
             })),

@@ -116,7 +116,9 @@ impl Daemon {
 
     pub(super) fn note_answered(&self, answer: &Answer) {
         let (at, same_cause) = (now(), &answer.same_cause);
-        let unassigned = self.node.adoption().is_none() && answer.offer.is_none();
+        // An earlier control plane does not say so.
+        let nothing_yet = self.node.adoption().is_none() && answer.offer.is_none();
+        let unassigned = answer.unassigned || nothing_yet;
         if unassigned && !self.local.shown().contact.unassigned {
             tracing::warn!(
                 next = UNASSIGNED_NEXT,

@@ -24,7 +24,7 @@ use crate::local::client::{LocalClient, LocalClientError};
 use crate::machine::MachineOptions;
 use crate::render::{chain, when};
 use crate::state::{StateDir, StateError};
-use crate::status::{AgentStatusView, UNASSIGNED_NEXT, unassigned};
+use crate::status::{AgentStatusView, UNASSIGNED_NEXT};
 
 /// How well something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -136,8 +136,8 @@ pub fn diagnose(options: &MachineOptions) -> Diagnosis {
     findings.extend(host::disk(&state));
     let verified = membership.as_ref().and_then(|_| clock::newest_signature(&state));
     findings.push(clock::plausible(now(), BUILT, verified));
-    if let Some(view) = daemon.as_ref().ok().filter(|view| view.is_unassigned()) {
-        findings.push(Finding::warn("release", unassigned(view.hostname()), UNASSIGNED_NEXT));
+    if let Some(unassigned) = daemon.as_ref().ok().and_then(AgentStatusView::unassigned) {
+        findings.push(Finding::warn("release", unassigned, UNASSIGNED_NEXT));
     }
     let view = daemon.ok().and_then(|view| view.daemon);
     findings.extend(view.as_ref().and_then(|view| view.watch.as_ref()).into_iter().flat_map(host::watched));

@@ -58,8 +58,7 @@ pub struct ContactView {
     /// said.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub same_cause: BTreeMap<String, u32>,
-    /// The node holds no release, and the last answer offered none: no entry of what is published matches
-    /// this host.
+    /// By the last answer no entry of what is published matches this host. What it holds stays in force.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unassigned: bool,
 }

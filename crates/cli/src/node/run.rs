@@ -7,7 +7,7 @@ use std::time::Duration;
 use model::Hostname;
 use model::collect::CollectInserting;
 use model::exchange::{TAGGED_RUNS, TraitReport};
-use model::tags::TaggedRun;
+use model::tags::{MAX_RUN_TAGS, TaggedRun};
 use serde::Serialize;
 use server::api::{self, NodeView, RunRequest, TaggedRunRequest};
 
@@ -15,12 +15,13 @@ use super::NoNode;
 use super::wait::{self, AwaitedRequest, AwaitedRuns};
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::next_step::{muster, with_credentials};
 use crate::operator::Operator;
 use crate::screen::Screen;
 
 /// The most nodes of one request.
 const MAX_REQUESTED: usize = 10_000;
-/// The most nodes that are named where an agent is too old.
+/// The most nodes that are named of those that are not asked.
 const MAX_NAMED: usize = 10;
 
 /// What was requested.
@@ -35,6 +36,9 @@ pub struct RunRequestView {
     /// Nodes whose agents do not know runs by tag.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub too_old: Vec<Hostname>,
+    /// Nodes that have not confirmed earlier requests, whose tags would be too many together with these.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub too_many_tags: Vec<Hostname>,
     /// What it came to, where that was waited for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub awaited: Option<AwaitedRuns>,
@@ -56,7 +60,8 @@ pub(super) async fn request(
     if nodes.len() > 1 {
         screen.confirm(&format!("{} nodes will run{} now", nodes.len(), about(&tags)), yes)?;
     }
-    let mut view = RunRequestView { nodes: 0, tags, too_old: Vec::new(), awaited: None };
+    let mut view =
+        RunRequestView { nodes: 0, tags, too_old: Vec::new(), too_many_tags: Vec::new(), awaited: None };
     let mut number = u64::MAX;
     for batch in nodes.chunks(MAX_REQUESTED) {
         let nodes = batch.iter().map(|node| node.id.to_string()).collect();
@@ -70,16 +75,21 @@ pub(super) async fn request(
             view.nodes += requested.nodes;
             number = number.min(requested.number);
             view.too_old.extend(requested.too_old);
+            view.too_many_tags.extend(requested.too_many_tags);
         }
     }
     if let Some(limit) = limit.filter(|_| view.nodes > 0) {
-        let asked = nodes.into_iter().filter(|node| !view.too_old.contains(&node.hostname));
+        let is_asked = |node: &NodeView| {
+            !view.too_old.contains(&node.hostname) && !view.too_many_tags.contains(&node.hostname)
+        };
+        let asked = nodes.into_iter().filter(is_asked);
         let nodes = asked.map(|node| node.id).collect_inserting();
         let request = AwaitedRequest { pattern, nodes, tags: &view.tags, number };
         view.awaited = Some(wait::wait(operator, request, limit, screen).await?);
     }
     screen.result(&view, || view.text())?;
-    let succeeded = view.too_old.is_empty() && view.awaited.as_ref().is_none_or(AwaitedRuns::succeeded);
+    let asked_all = view.too_old.is_empty() && view.too_many_tags.is_empty();
+    let succeeded = asked_all && view.awaited.as_ref().is_none_or(AwaitedRuns::succeeded);
     Ok(if succeeded { Exit::Ok } else { Exit::SomeFailed })
 }
 
@@ -90,7 +100,7 @@ impl RunRequestView {
         // Writing to a String cannot fail.
         if let Some(awaited) = &self.awaited {
             out.push_str(&awaited.text());
-        } else if self.nodes > 0 || self.too_old.is_empty() {
+        } else if self.nodes > 0 || self.too_old.is_empty() && self.too_many_tags.is_empty() {
             let _ = writeln!(
                 out,
                 "{} node(s) are requested to run{} now; those that cannot be reached do it when they call",
@@ -99,24 +109,39 @@ impl RunRequestView {
             );
         }
         if self.nodes > 0 && !self.tags.is_empty() && self.awaited.is_none() {
-            out.push_str(
+            out.push_str(&with_credentials(
                 "`muster node show NODE` says what a node has not confirmed yet, `muster run show NODE` what \
                  changed, and a tag that no resource of the node has\n",
-            );
+            ));
         }
         if !self.too_old.is_empty() {
-            let named: Vec<&str> = self.too_old.iter().take(MAX_NAMED).map(Hostname::as_str).collect();
-            let rest = self.too_old.len().saturating_sub(MAX_NAMED);
-            let rest = if rest > 0 { format!(" and {rest} more") } else { String::new() };
             let _ = writeln!(
                 out,
-                "{} node(s) are not: their agents do not know runs by tag: {}{rest}\n\
+                "{} node(s) are not: their agents do not know runs by tag: {}\n\
                  next: install a newer muster-agent there, or request a run of all, without --tags",
                 self.too_old.len(),
-                named.join(", ")
+                named(&self.too_old)
+            );
+        }
+        if !self.too_many_tags.is_empty() {
+            let _ = writeln!(
+                out,
+                "{} node(s) are not: they have not confirmed earlier requests, and with their tags there would be \
+                 more than {MAX_RUN_TAGS}: {}\n\
+                 next: wait until they have called, or request a run of all, without --tags",
+                self.too_many_tags.len(),
+                named(&self.too_many_tags)
             );
         }
         out
+    }
+}
+
+fn named(nodes: &[Hostname]) -> String {
+    let first: Vec<&str> = nodes.iter().take(MAX_NAMED).map(Hostname::as_str).collect();
+    match nodes.len().saturating_sub(MAX_NAMED) {
+        0 => first.join(", "),
+        more => format!("{} and {more} more", first.join(", ")),
     }
 }
 
@@ -140,7 +165,8 @@ pub fn waiting(run: &TaggedRun, agent_too_old: bool) -> String {
         false => format!("requested for what is tagged {tags}; not confirmed yet"),
         true => format!(
             "requested for what is tagged {tags}; its agent does not know runs by tag: install a newer \
-             muster-agent, or `muster node run` without --tags"
+             muster-agent, or `{}` without --tags",
+            muster("node run NODE")
         ),
     }
 }

@@ -6,6 +6,7 @@ use server::api::objects::{ObjectName, ObjectView, ObjectsQuery};
 
 use super::fields::path;
 use crate::clock::{ago, bytes, now};
+use crate::next_step::muster;
 use crate::screen::{Mark, Screen, name_of};
 use crate::table::table;
 
@@ -33,7 +34,8 @@ pub fn none(request: &ObjectsQuery) -> String {
         request.namespace.as_ref().map(|name| format!(" in namespace {name}")).unwrap_or_default();
     let whose = request.selector.as_ref().map(|selector| format!(" of {selector:?}")).unwrap_or_default();
     format!(
-        "no object{kind}{namespace}{whose}\nnext: muster object status, which shows what is synchronized with whom\n"
+        "no object{kind}{namespace}{whose}\nnext: {}, which shows what is synchronized with whom\n",
+        muster("object status")
     )
 }
 

@@ -4,12 +4,14 @@ use std::collections::BTreeMap;
 
 use model::condition::{Attention, SyncState};
 use model::replication::TransportKind;
+use model::text::shell_word;
 use server::api::objects::{ConditionView, RESYNC, ResyncNodes, Resynced, SYNC, SyncView};
 
 use crate::clock::{ago, now};
 use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::next_step::{muster, with_credentials};
 use crate::operator::OperatorCallError;
 use crate::screen::{Mark, Screen, name_of};
 use crate::table::table;
@@ -70,7 +72,7 @@ pub fn one(view: &SyncView, screen: Screen) -> Vec<(&'static str, String)> {
         vec![("sync", format!("{mode}: {state}{since}{link}; {} down, {} up", view.down, view.up))];
     let why = if condition.next_step.is_some() { "because " } else { "" };
     rows.push(("", format!("{why}{} ({})", condition.message, condition.reason)));
-    rows.extend(condition.next_step.iter().map(|next| ("", format!("next: {next}"))));
+    rows.extend(condition.next_step.iter().map(|next| ("", format!("next: {}", with_credentials(next)))));
     rows
 }
 
@@ -89,7 +91,7 @@ pub fn table_of(views: &[SyncView], screen: Screen) -> String {
             view.down.to_string(),
             view.up.to_string(),
             if green { String::new() } else { condition.message.clone() },
-            condition.next_step.clone().unwrap_or_default(),
+            with_credentials(condition.next_step.as_deref().unwrap_or_default()).into_owned(),
         ]
     };
     table(&["NODE", "MODE", "STATE", "SINCE", "LINK", "DOWN", "UP", "CAUSE", "NEXT"], views.iter().map(row))
@@ -154,9 +156,10 @@ pub(super) async fn resync(
     }
     Ok(screen.result(&resynced, || {
         format!(
-            "{} will be compared anew: {} now, the others when they connect\nnext: muster object status {selector:?}\n",
+            "{} will be compared anew: {} now, the others when they connect\nnext: {}\n",
             nodes(resynced.nodes),
-            resynced.now
+            resynced.now,
+            muster(&format!("object status {}", shell_word(selector)))
         )
     })?)
 }

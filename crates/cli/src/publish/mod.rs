@@ -73,7 +73,7 @@ pub struct PublishArgs {
 /// # Errors
 /// When the repo has mistakes, the control plane refuses, or nobody said yes.
 pub async fn run(args: &PublishArgs, screen: Screen) -> Result<Exit, Failure> {
-    let (path, operator) = credentials::operator(args.connect.operator.as_deref())?;
+    let (path, operator) = args.connect.credentials()?;
     let key = credentials::release_key(args.key.as_deref(), &path)?;
     let mut publisher = Publisher::connect(operator, key).await?;
     if args.beacon {

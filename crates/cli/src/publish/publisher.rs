@@ -87,13 +87,13 @@ impl UserError for PublishError {
     fn hint(&self) -> Option<String> {
         match self {
             PublishError::Broken(_) => {
-                Some("`muster check` shows them; `muster help CODE` explains a code".to_owned())
+                Some("`muster help CODE` explains a code; `muster check DIR` shows them again".to_owned())
             }
             PublishError::OtherKey(_) => {
                 Some("sign with this fleet's release key: --key FILE or MUSTER_RELEASE_KEY".to_owned())
             }
             PublishError::Overtaken(_) => Some(
-                "nothing was published: take that change into the fleet repo (`muster diff` shows it), \
+                "nothing was published: take that change into the fleet repo (`muster diff --repo DIR` shows it), \
                  then publish again"
                     .to_owned(),
             ),

@@ -9,7 +9,7 @@ use server::api::work::TaskNodeView;
 
 use super::words::name;
 use crate::exit::Exit;
-use crate::next_step::muster;
+use crate::next_step::{muster, with_credentials};
 use crate::screen::{Mark, tally};
 use crate::whom::MAX_NAMES;
 
@@ -95,7 +95,9 @@ fn of_outcome(task: &str, node: &str, outcome: &ActionOutcome) -> (String, Mark,
             (Mark::Bad, Some("--timeout gives it longer, up to what its delegation allows".to_owned()))
         }
         ActionOutcome::Cancelled => (Mark::Warn, None),
-        ActionOutcome::Refused { code, .. } => (Mark::Bad, Some(allowed_where(*code).to_owned())),
+        ActionOutcome::Refused { code, .. } => {
+            (Mark::Bad, Some(with_credentials(allowed_where(*code)).into_owned()))
+        }
         ActionOutcome::Expired => (Mark::Warn, Some("run it again; nothing of it was done there".to_owned())),
         ActionOutcome::Unknown => (
             Mark::Bad,
@@ -116,7 +118,7 @@ fn allowed_where(code: RefusalCode) -> &'static str {
         RefusalCode::OperationNotAllowed | RefusalCode::KindNotSynchronized => {
             "what may be asked of objects is in `sync` of the fleet repo"
         }
-        RefusalCode::ObjectAbsent => "muster object list shows what the node has",
+        RefusalCode::ObjectAbsent => "`muster object list` shows what the node has",
     }
 }
 

@@ -4,6 +4,7 @@ use model::work::Work;
 use server::api::work::{TASK, TASK_NODES, WorkflowView};
 
 use crate::failure::Failure;
+use crate::next_step::muster;
 use crate::object::known;
 use crate::operator::Operator;
 use crate::screen::Screen;
@@ -47,7 +48,7 @@ fn shortened(answers: &str, task: &str) -> String {
         .map(|line| format!("  {line}").trim_end().to_owned() + "\n")
         .collect();
     if let more @ 1.. = lines.saturating_sub(MAX_LINES) {
-        out.push_str(&format!("  ... {more} more lines: muster task show {task}\n"));
+        out.push_str(&format!("  ... {more} more lines: {}\n", muster(&format!("task show {task}"))));
     }
     out
 }

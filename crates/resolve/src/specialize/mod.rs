@@ -21,7 +21,7 @@ pub(crate) use entry::{ReadEntry, read_entry, read_host};
 pub(crate) use grants::Holding;
 pub use grants::{Grant, Grants};
 pub(crate) use node::node;
-pub(crate) use split::{PatternShare, split};
+pub(crate) use split::{PatternShare, TooMany, meeting, split};
 
 use crate::check::modules::SharedModule;
 

@@ -42,7 +42,7 @@ pub(crate) fn split(fleet: &FleetDecl, rule: &Rule) -> Result<Vec<PatternShare>,
         return Ok(vec![PatternShare { holding, except: rule.except.clone() }]);
     }
     let names: BTreeSet<&str> = whoms().flat_map(Whom::patterns).map(Pattern::as_str).collect();
-    let combinations = NameSearch::new(rule, &names).run()?;
+    let combinations = NameSearch::new(&rule.pattern, &rule.except, &names).run()?;
     let mut holdings: BTreeSet<Holding> = BTreeSet::new();
     for has in &combinations {
         let takes =
@@ -64,6 +64,16 @@ pub(crate) fn split(fleet: &FleetDecl, rule: &Rule) -> Result<Vec<PatternShare>,
         except: except(fleet, rule, holding, &order[index + 1..], &met).into(),
     };
     Ok(order.iter().enumerate().map(part).collect())
+}
+
+/// Which of these patterns take a name that another one takes, its exceptions aside. A regular expression is taken
+/// for one that does.
+pub(crate) fn meeting<'w>(
+    pattern: &'w Pattern,
+    except: &[Pattern],
+    names: &BTreeSet<&'w str>,
+) -> Result<BTreeSet<&'w str>, TooMany> {
+    Ok(NameSearch::new(pattern, except, names).run()?.into_iter().flatten().collect())
 }
 
 /// What a part excepts so that the nodes of later parts pass it by.
@@ -111,20 +121,16 @@ type GlobStates = Vec<Vec<u16>>;
 type Combination<'w> = BTreeSet<&'w str>;
 
 impl<'w> NameSearch<'w> {
-    fn new(rule: &'w Rule, names: &BTreeSet<&'w str>) -> NameSearch<'w> {
+    fn new(pattern: &'w Pattern, except: &[Pattern], names: &BTreeSet<&'w str>) -> NameSearch<'w> {
         let is_regex = |name: &&str| name.starts_with('/');
         // Of a regular expression nothing is known: its names may be any.
-        let own = if is_regex(&rule.pattern.as_str()) {
-            Glob::parse("**")
-        } else {
-            Glob::parse(rule.pattern.as_str())
-        };
-        let excepts = rule.except.iter().map(Pattern::as_str).filter(|name| !is_regex(name));
+        let own = Glob::parse(if is_regex(&pattern.as_str()) { "**" } else { pattern.as_str() });
+        let excepts = except.iter().map(Pattern::as_str).filter(|name| !is_regex(name));
         let excepts: Vec<Glob> = excepts.map(Glob::parse).collect();
         let (free, names): (Vec<&str>, Vec<&str>) = names.iter().copied().partition(is_regex);
         let (count, named) = (excepts.len(), names.iter().map(|name| Glob::parse(name)));
         let globs = std::iter::once(own).chain(excepts).chain(named).collect();
-        NameSearch { globs, excepts: count, names, free, own: rule.pattern.as_str() }
+        NameSearch { globs, excepts: count, names, free, own: pattern.as_str() }
     }
 
     fn run(&self) -> Result<BTreeSet<Combination<'w>>, TooMany> {

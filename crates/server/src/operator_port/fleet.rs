@@ -14,7 +14,8 @@ use wire::{Code, Problem};
 use super::OperatorCall;
 use crate::answer::store_problem;
 use crate::api::{
-    CauseView, ChannelView, History, MAX_CAUSES, Matching, NodeName, NodeView, NodesView, RunName, StatusView,
+    CauseView, ChannelView, EntryName, EntryView, History, MAX_CAUSES, Matching, NodeName, NodeView,
+    NodesView, RunName, StatusView,
 };
 use crate::state::{ControlPlane, now};
 
@@ -33,6 +34,12 @@ pub(super) fn node_view(plane: &ControlPlane, name: &str) -> Result<NodeView, Pr
         plane.index.others_failing(std::slice::from_ref(failure)).remove(&failure.resource)
     });
     Ok(NodeView { same_cause: others, ..view })
+}
+
+pub(super) fn entry(plane: &ControlPlane, asked: &EntryName) -> EntryView {
+    let heads = plane.heads();
+    let channel = heads.pointed(&asked.hostname).map(|(_, entry)| entry.channel);
+    EntryView { fleet: plane.trust.fleet.clone(), seq: heads.seq(), channel }
 }
 
 /// Its cause is a failure of its last run.
@@ -63,6 +70,7 @@ fn view(node: &mut NodeState, heads: &Heads, now: Timestamp) -> NodeView {
         run_request: node.run_request,
         tagged_run: node.tagged_run.as_deref().cloned(),
         contended: node.contended.iter().flatten().cloned().collect(),
+        unknown_tags: node.summary.unknown_tags.to_vec(),
         status,
     }
 }
@@ -75,7 +83,14 @@ fn cause(node: &NodeState, state: Overall, heads: &Heads) -> Option<String> {
         Overall::Offline | Overall::Unreachable => silent(),
         _ if node.last_seen.is_none() => Some("joined, and has not called yet".to_owned()),
         Overall::Unassigned if heads.channels.is_empty() => Some("nothing is published yet".to_owned()),
-        Overall::Unassigned => Some("no entry of the fleet repo matches this hostname".to_owned()),
+        Overall::Unassigned => Some(match &node.held {
+            None => "no entry of the fleet repo matches this hostname".to_owned(),
+            Some(held) => format!(
+                "no entry of the fleet repo matches this hostname any more; it keeps converging on release {}, \
+                 which it holds",
+                held.seq
+            ),
+        }),
         Overall::New => Some("enrolled, no run reported yet".to_owned()),
         Overall::Stale => {
             Some("the release it is pointed to is past its freshness by the control plane's clock".to_owned())
@@ -168,11 +183,40 @@ enum CauseKey {
     Failure(FailureKey),
     /// Silence differs by the second; its cause is the same.
     Silence(Overall),
+    /// Tags that a run was requested for in vain.
+    UnknownTags(Vec<String>),
     Words(Overall, String),
 }
 
+/// A line of the status as far as one node makes it.
+struct NodeCause {
+    key: CauseKey,
+    cause: String,
+    code: Option<FailureCode>,
+    since: Option<Timestamp>,
+    next: String,
+}
+
+/// What there is to say of a node: why it is not green, and what was requested of it in vain.
+fn causes_of(node: &NodeState, state: Overall, heads: &Heads) -> Vec<NodeCause> {
+    let (since, next) = (since(node, state), next_step(node, state));
+    let of_state = |(key, cause, code)| NodeCause { key, cause, code, since, next: next.clone() };
+    let mut causes: Vec<NodeCause> = why_not_green(node, state, heads).into_iter().map(of_state).collect();
+    let unknown = &node.summary.unknown_tags;
+    if !unknown.is_empty() {
+        causes.push(NodeCause {
+            key: CauseKey::UnknownTags(unknown.to_vec()),
+            cause: format!("a run was requested, and no resource is tagged {}", unknown.join(" or ")),
+            code: None,
+            since: None,
+            next: format!("muster node show {}; request it anew, of tags that it has", node.hostname),
+        });
+    }
+    causes
+}
+
 /// Why a node is not green: one cause, or each of its failures that is kept.
-fn causes_of(
+fn why_not_green(
     node: &NodeState,
     state: Overall,
     heads: &Heads,
@@ -200,8 +244,7 @@ pub(super) fn status(plane: &ControlPlane) -> StatusView {
         let mut entry = slot.lock();
         let state = entry.node.status(&heads, now).overall();
         *states.entry(state).or_default() += 1;
-        let since = since(&entry.node, state);
-        for (key, cause, code) in causes_of(&entry.node, state, &heads) {
+        for NodeCause { key, cause, code, since, next } in causes_of(&entry.node, state, &heads) {
             let view = causes.entry(key).or_insert_with(|| CauseView {
                 state,
                 cause,
@@ -209,7 +252,7 @@ pub(super) fn status(plane: &ControlPlane) -> StatusView {
                 since,
                 count: 0,
                 nodes: Vec::new(),
-                next: next_step(&entry.node, state),
+                next,
             });
             view.count += 1;
             view.state = view.state.min(state);

@@ -76,6 +76,7 @@ static ROUTES: LazyLock<Vec<OperatorRoute>> = LazyLock::new(|| {
         route(&api::STATUS, |call, _| ready(Ok(fleet::status(&call.plane)))),
         route(&api::NODES, |call, asked| ready(fleet::nodes(&call.plane, asked))),
         route(&api::NODE, |call, asked| ready(fleet::node_view(&call.plane, &asked.node))),
+        route(&api::ENTRY, |call, asked| ready(Ok(fleet::entry(&call.plane, &asked)))),
         route(&api::REMOVE_NODE, fleet::remove),
         route(&api::TRAITS, fleet::traits),
         route(&api::FACTS, fleet::facts),

@@ -47,32 +47,44 @@ async fn store_tagged_run(
 ) -> Result<TaggedRunRequested, Problem> {
     // One at a time: a request takes in what stands of those before it.
     let _one = plane.requesting_runs.lock().await;
-    let (mut able, mut too_old) = (Vec::new(), Vec::new());
+    let (mut able, mut too_old, mut too_many_tags) = (Vec::new(), Vec::new(), Vec::new());
+    let mut number = number_of_now();
     for slot in slots {
         let traits = plane.store.traits(&slot.id()).await.map_err(store_problem)?;
+        let (hostname, standing) = {
+            let entry = slot.lock();
+            (entry.node.hostname.clone(), entry.node.tagged_run.as_deref().cloned())
+        };
         // One that has not called yet says so when it does, or never confirms.
-        match traits.is_none_or(|traits| traits.has_feature(TAGGED_RUNS)) {
-            true => able.push(slot),
-            false => too_old.push(slot.lock().node.hostname.clone()),
+        if !traits.is_none_or(|traits| traits.has_feature(TAGGED_RUNS)) {
+            too_old.push(hostname);
+            continue;
+        }
+        let mut tags = requested.clone();
+        if let Some(standing) = standing {
+            number = number.max(standing.number + 1);
+            tags.extend(standing.tags);
+        }
+        // A node that does not answer holds up nobody else.
+        match tags.len() <= MAX_RUN_TAGS {
+            true => able.push((slot, tags)),
+            false => too_many_tags.push(hostname),
         }
     }
-    let standing = |slot: &Arc<NodeSlot>| slot.lock().node.tagged_run.as_deref().cloned();
-    let highest = able.iter().filter_map(standing).map(|run| run.number).max();
-    let number = highest.map_or(number_of_now(), |highest| number_of_now().max(highest + 1));
-    let mut runs = Vec::with_capacity(able.len());
-    for slot in &able {
-        let mut tags = requested.clone();
-        tags.extend(standing(slot).into_iter().flat_map(|run| run.tags));
-        check_together(slot, &tags)?;
-        runs.push((slot.id(), TaggedRun { number, tags }));
-    }
-    plane.store.request_tagged_runs(runs.clone(), now()).await.map_err(store_problem)?;
-    for (slot, (_, run)) in able.iter().zip(runs) {
-        slot.lock().node.tagged_run = Some(Box::new(run));
+    let run = |(slot, tags): &(Arc<NodeSlot>, BTreeSet<String>)| {
+        (slot.id(), TaggedRun { number, tags: tags.clone() })
+    };
+    let runs = able.iter().map(run).collect();
+    plane.store.request_tagged_runs(runs, now()).await.map_err(store_problem)?;
+    let nodes = able.len();
+    for (slot, tags) in able {
+        let node = &mut slot.lock().node;
+        node.tagged_run = Some(Box::new(TaggedRun { number, tags }));
+        node.summary.unknown_tags = Box::default();
         slot.wake.notify_waiters();
     }
     plane.run_requested.notify_one();
-    Ok(TaggedRunRequested { number, nodes: able.len(), too_old })
+    Ok(TaggedRunRequested { number, nodes, too_old, too_many_tags })
 }
 
 fn named(plane: &ControlPlane, nodes: &[String]) -> Result<Vec<Arc<NodeSlot>>, Problem> {
@@ -82,17 +94,4 @@ fn named(plane: &ControlPlane, nodes: &[String]) -> Result<Vec<Arc<NodeSlot>>, P
 /// Milliseconds rise, so a later request replaces an earlier one on the node.
 fn number_of_now() -> u64 {
     u64::try_from(now().0).unwrap_or(0)
-}
-
-/// The tags of a node's requests, those that stand among them, are within the bound of one.
-fn check_together(slot: &NodeSlot, tags: &BTreeSet<String>) -> Result<(), Problem> {
-    if tags.len() <= MAX_RUN_TAGS {
-        return Ok(());
-    }
-    let (hostname, count) = (slot.lock().node.hostname.clone(), tags.len());
-    let detail = format!(
-        "{hostname} has not confirmed an earlier request yet, and with its tags there would be {count}, where \
-         {MAX_RUN_TAGS} may be: wait until it has called, or request a run of all"
-    );
-    Err(Problem::new(Code::RunRefused, detail))
 }

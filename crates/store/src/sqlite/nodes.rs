@@ -256,9 +256,13 @@ pub(super) fn request_tagged_runs(
     let sql = "INSERT INTO tagged_run (node, number, tags, asked)
         SELECT no, ?2, ?3, ?4 FROM node WHERE id = ?1 AND removed IS NULL
         ON CONFLICT (node) DO UPDATE SET number = ?2, tags = ?3, asked = ?4";
+    // What an earlier request named in vain is history once there is another.
+    let forget = "UPDATE contact SET last_run = json_remove(last_run, '$.unknown_tags')
+        WHERE node = (SELECT no FROM node WHERE id = ?1) AND last_run IS NOT NULL";
     for (node, run) in runs {
         let row = params![node.as_str(), int(run.number), Json(&run.tags), now.0];
         change(db, "request a run by tag", sql, row)?;
+        change(db, "forget tags that nothing has", forget, [node.as_str()])?;
     }
     Ok(())
 }

@@ -3,7 +3,9 @@
 use super::fixture::{DAY, at, enrolled, incarnation, run, started};
 use model::log::FactBody;
 use model::report::PartialRun;
-use store::{Retention, RunFilter};
+use model::tags::TaggedRun;
+use model::{Action, ResourceReport};
+use store::{Retention, RunFilter, RunSummary};
 use store::{Store, StoreError};
 
 pub(super) async fn facts_are_accepted_once(store: &Store) {
@@ -57,6 +59,32 @@ pub(super) async fn runs_make_streaks(store: &Store) {
     store.append_facts(&node, &one, vec![partial], at(4)).await.unwrap();
     let record = store.node(&node).await.unwrap().unwrap();
     assert_eq!((record.streak, record.last_run.unwrap().fact), (0, 4), "a partial run is not the last one");
+}
+
+/// CNV-7, CFG-7: what was put right since, and tags that a run was requested for in vain, until another request.
+pub(super) async fn partial_runs_are_followed(store: &Store) {
+    let node = enrolled(store, 1).await;
+    let append = async |seq: u64, action: Action, partial: Option<PartialRun>, unknown: &[&str]| {
+        let mut fact = run(seq, 0, false);
+        let FactBody::Run(report) = &mut fact.body else { panic!() };
+        report.counts.recount(Some(Action::Ok), Some(action));
+        let (resource, edit, cause) = ("m/file:/x".to_owned(), None, None);
+        report.items = vec![ResourceReport { resource, action, edit, reason: None, cause, duration_ms: 1 }];
+        report.partial = partial;
+        report.unknown_tags = unknown.iter().map(|tag| (*tag).to_owned()).collect();
+        store.append_facts(&node, &incarnation("one"), vec![fact], at(1)).await.unwrap();
+        store.node(&node).await.unwrap().unwrap().last_run.unwrap()
+    };
+    let full = append(1, Action::Failed, None, &[]).await;
+    assert_eq!((full.counts.failed, full.failures.len()), (1, 1));
+    let healed = append(2, Action::Changed, Some(PartialRun::Resources(1)), &[]).await;
+    assert_eq!((healed.fact, healed.counts.failed, healed.failures), (1, 0, vec![]));
+    let by_tag = append(3, Action::Changed, Some(PartialRun::Tags(vec!["typo".to_owned()])), &["typo"]).await;
+    assert_eq!(by_tag.unknown_tags, ["typo"]);
+    let request = TaggedRun { number: 1, tags: ["web".to_owned()].into() };
+    store.request_tagged_runs(vec![(node.clone(), request)], at(2)).await.unwrap();
+    let last = store.node(&node).await.unwrap().unwrap().last_run.unwrap();
+    assert_eq!(last, RunSummary { unknown_tags: vec![], ..by_tag });
 }
 
 pub(super) async fn lists_are_newest_first_and_paged(store: &Store) {
