@@ -14,6 +14,9 @@ use crate::{PACKAGE, Sizes};
 /// Ticks of `/proc/PID/stat` in a second, on every Linux.
 const TICKS: f64 = 100.0;
 
+/// How long a first run may take: each of fifty services is watched for a while once it was started.
+const FIRST_RUN: Duration = Duration::from_secs(300);
+
 /// Joins a host to a fleet of one module, in which it converges; what is changed by hand is repaired by events
 /// alone, as full runs are half an hour apart.
 pub fn converge(fleet: &mut BootedFleet, host: &BootedHost, module: &str) {
@@ -28,7 +31,7 @@ pub fn converge(fleet: &mut BootedFleet, host: &BootedHost, module: &str) {
     }
     fleet.publish();
     fleet.join(host);
-    fleet.until_converged(host);
+    fleet.until_converged_within(FIRST_RUN, host);
 }
 
 /// The most memory that a daemon may have while nothing is to be done, in MiB.

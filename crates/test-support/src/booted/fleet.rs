@@ -3,6 +3,7 @@
 
 use std::cell::RefCell;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use serde_json::Value;
 
@@ -76,8 +77,14 @@ impl BootedFleet {
     /// release points, and that host is converged.
     #[track_caller]
     pub fn until_converged(&self, host: &BootedHost) {
+        self.until_converged_within(MINUTE, host);
+    }
+
+    /// The same for a host whose first run takes longer.
+    #[track_caller]
+    pub fn until_converged_within(&self, deadline: Duration, host: &BootedHost) {
         let last = RefCell::new(Value::Null);
-        let seen = host.seen_within(MINUTE, || {
+        let seen = host.seen_within(deadline, || {
             let node = self.server.node(host.name());
             let runs = self.server.json(&["run", "list", "--node", host.name()]);
             let is_newest = runs[0]["report"]["root"] == node["pointedRoot"];
