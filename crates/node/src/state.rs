@@ -94,6 +94,11 @@ impl LastRun {
         EndedRun { last, fact: !reported || says_more, save: !reported || !same_inputs }
     }
 
+    /// The same, so that the next full run is reported whatever it comes to.
+    pub fn unreported(self) -> LastRun {
+        LastRun { incarnation: None, ..self }
+    }
+
     /// Whether a partial run is reported: it changed something, failed at it, or was requested for a tag
     /// that no resource has. It is not remembered as the last run, because it is not the run that was due (CNV-3).
     pub fn partial_is_fact(report: &RunReport) -> bool {

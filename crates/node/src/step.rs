@@ -126,7 +126,8 @@ impl Node {
             identity,
             adoption: restored.adoption,
             settings: restored.settings,
-            last_run: restored.last_run,
+            // A crash may have come between a partial run's report and the note that there was one.
+            last_run: restored.last_run.map(LastRun::unreported),
             spread: Spread::new(seed),
             talk: ContactState::Idle,
             change: ReleaseChange::None,
@@ -225,7 +226,7 @@ impl Node {
                 effects.push(NodeEffect::Warn(format!("the release could not be kept: {why}")));
                 self.on_stuck(now);
             }
-            NodeInput::NotAppended => self.on_not_appended(&mut effects),
+            NodeInput::NotAppended => self.report_next_run(&mut effects),
             NodeInput::ServerTime(server_time) => {
                 self.clock_difference = Some(ClockDifference::between(server_time, now));
             }
@@ -527,11 +528,11 @@ impl Node {
         }
     }
 
-    /// A report that is not in the log must not be taken for reported: the next run reports it.
-    fn on_not_appended(&mut self, effects: &mut Vec<NodeEffect>) {
-        if let Some(last) = &mut self.last_run {
-            last.incarnation = None;
-            effects.push(NodeEffect::SaveRun(last.clone()));
+    /// The next full run is reported whatever it comes to: the report of the last one is not in the log, or
+    /// that of a partial run said something else since, which only a full one takes back (CNV-3).
+    fn report_next_run(&mut self, effects: &mut Vec<NodeEffect>) {
+        if let Some(last) = self.last_run.take() {
+            effects.push(NodeEffect::SaveRun(self.last_run.insert(last.unreported()).clone()));
         }
     }
 

@@ -7,11 +7,11 @@ use std::collections::BTreeSet;
 use std::time::Duration;
 
 use common::{Bench, Release, START, answer, facts, observed, report, run_of};
-use model::RunReport;
 use model::exchange::{Answer, TraitReport};
 use model::log::{Cursor, FactBody};
 use model::report::PartialRun;
-use node::{LastRun, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored};
+use model::{RunCounts, RunReport};
+use node::{NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored};
 
 fn bench() -> Bench {
     Bench::holding(&Release::new(1, START, &["a"]))
@@ -48,19 +48,35 @@ fn an_unchanged_run_is_no_fact() {
     assert!(note.at > START, "the check-in carries its time");
 }
 
+/// CNV-3: what the control plane knows follows the report of a partial run, and only a full one says that all
+/// of it is as before.
 #[test]
-fn a_partial_run_is_reported_and_is_not_the_run_that_was_due() {
+fn the_full_run_after_a_report_of_a_partial_one_is_told() {
+    let failed = |report: RunReport| RunReport { counts: RunCounts { failed: 1, ..report.counts }, ..report };
+    for (what, full, partial) in [
+        ("something was changed", report(0, 2), by_tag(1, 0)),
+        ("something failed, and somebody mended it", report(0, 2), failed(by_tag(0, 0))),
+        ("a failure was mended, and is back", failed(report(0, 1)), by_tag(1, 0)),
+    ] {
+        let mut bench = bench();
+        run(&mut bench, &full);
+        let effects = bench.give(NodeInput::Ran(Box::new(partial)));
+        assert!(matches!(facts(&effects)[..], [FactBody::Run(report)] if report.partial.is_some()), "{what}");
+        assert!(
+            matches!(&effects[..], [NodeEffect::SaveRun(last), ..] if last.incarnation.is_none()),
+            "a start in between forgets it: {what}"
+        );
+        assert_eq!(facts(&run(&mut bench, &full)).len(), 1, "{what}");
+        assert_eq!(facts(&run(&mut bench, &full)).len(), 0, "{what}");
+    }
+}
+
+#[test]
+fn a_partial_run_that_found_all_right_is_no_fact() {
     let mut bench = bench();
     run(&mut bench, &report(0, 2));
-    let effects = bench.give(NodeInput::Ran(Box::new(by_tag(1, 0))));
-    assert!(matches!(facts(&effects)[..], [FactBody::Run(report)] if report.partial.is_some()));
-    assert!(!effects.iter().any(|effect| matches!(effect, NodeEffect::SaveRun(_))));
     assert_eq!(facts(&bench.give(NodeInput::Ran(Box::new(by_tag(0, 3))))), [] as [&FactBody; 0]);
-    assert_eq!(
-        facts(&run(&mut bench, &report(0, 2))),
-        [] as [&FactBody; 0],
-        "and the next is compared with it"
-    );
+    assert_eq!(facts(&run(&mut bench, &report(0, 2))), [] as [&FactBody; 0], "the next is as the one before");
 }
 
 fn by_tag(changed: u32, ok: u32) -> RunReport {
@@ -288,8 +304,9 @@ fn a_report_that_is_not_in_the_log_is_given_again() {
     assert_eq!(facts(&run(&mut bench, &report(0, 1))).len(), 0);
 }
 
+/// A crash may have lost the note that a partial run said something else, or the log that had the report.
 #[test]
-fn in_a_new_life_of_the_log_nothing_is_told_yet() {
+fn after_a_start_the_first_run_is_told() {
     let mut before = bench();
     run(&mut before, &report(1, 0));
     let effects = run(&mut before, &report(0, 1));
@@ -297,15 +314,13 @@ fn in_a_new_life_of_the_log_nothing_is_told_yet() {
         NodeEffect::SaveRun(last) => Some(last.clone()),
         _ => None,
     });
-    for (incarnation, want) in [("i1", 0), ("of-a-log-that-was-lost", 1)] {
-        let last = LastRun { incarnation: Some(incarnation.parse().unwrap()), ..saved.clone().unwrap() };
-        let adoption = before.node.adoption().cloned();
-        let mut bench = Bench::restored(Restored { adoption, last_run: Some(last), ..Restored::default() });
-        bench.give(NodeInput::Tick);
-        let order = bench.give(observed(&bench.traits));
-        assert!(!run_of(&order).unwrap().intended, "what is bound is the same");
-        assert_eq!(facts(&bench.give(NodeInput::Ran(Box::new(report(0, 1))))).len(), want, "{incarnation}");
-    }
+    let adoption = before.node.adoption().cloned();
+    let mut bench = Bench::restored(Restored { adoption, last_run: saved, ..Restored::default() });
+    bench.give(NodeInput::Tick);
+    let order = bench.give(observed(&bench.traits));
+    assert!(!run_of(&order).unwrap().intended, "what is bound is the same");
+    assert_eq!(facts(&bench.give(NodeInput::Ran(Box::new(report(0, 1))))).len(), 1);
+    assert_eq!(facts(&run(&mut bench, &report(0, 1))).len(), 0);
 }
 
 #[test]

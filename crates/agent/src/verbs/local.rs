@@ -134,6 +134,9 @@ pub fn run_once(machine: &Machine, mode: RunMode, scope: RunScope) -> Result<Run
     let run = runner.run(&order, &traits, mode)?;
     if mode == RunMode::Apply && run.report.partial.is_some() {
         if LastRun::partial_is_fact(&run.report) {
+            if let Some(last) = last {
+                durable.save_last_run(&last.unreported())?;
+            }
             storage.append_blocking(FactBody::Run(run.report.clone()))?;
         }
     } else if mode == RunMode::Apply {

@@ -64,7 +64,7 @@ impl Node {
     pub(super) fn on_healed(&mut self, report: &RunReport, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         let interval = self.interval();
         if self.healing.ended(report, now, interval) == ReportDecision::Report {
-            self.append(FactBody::Run(report.clone()), now, effects);
+            self.append_partial(report, now, effects);
         }
     }
 

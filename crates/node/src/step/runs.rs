@@ -112,7 +112,7 @@ impl Node {
                 None => {}
             }
             if LastRun::partial_is_fact(report) {
-                self.append(FactBody::Run(report.clone()), now, effects);
+                self.append_partial(report, now, effects);
             }
             return;
         }
@@ -134,6 +134,17 @@ impl Node {
         if written.save {
             effects.push(NodeEffect::SaveRun(written.last));
         }
+    }
+
+    /// Reports a partial run.
+    pub(super) fn append_partial(
+        &mut self,
+        report: &RunReport,
+        now: Timestamp,
+        effects: &mut Vec<NodeEffect>,
+    ) {
+        self.report_next_run(effects);
+        self.append(FactBody::Run(report.clone()), now, effects);
     }
 
     fn confirm(&mut self, requests: RequestNumbers, now: Timestamp) {
