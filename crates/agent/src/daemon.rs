@@ -247,7 +247,13 @@ impl Daemon {
 
     fn hear(&mut self, event: DaemonEvent) {
         match event {
-            DaemonEvent::Input(input) => self.take(input),
+            DaemonEvent::Input(input) => {
+                let run_ended = matches!(input, NodeInput::Ran(_) | NodeInput::RunFailed(_));
+                self.take(input);
+                if run_ended {
+                    self.rest_after_run();
+                }
+            }
             DaemonEvent::Local(command) => self.local(command),
             DaemonEvent::Answered { answer, acked_before } => {
                 self.acked_before = acked_before;
@@ -316,6 +322,13 @@ impl Daemon {
         let (version, boot_id) = (env!("CARGO_PKG_VERSION").to_owned(), boot_id.trim().to_owned());
         self.append(FactBody::Started { version, boot_id });
         self.append_repairs();
+    }
+
+    /// Tells what a run found damaged, and gives back the memory that it took: not on its own thread, which
+    /// goes behind all others.
+    fn rest_after_run(&mut self) {
+        self.append_repairs();
+        drop(tokio::task::spawn_blocking(host::release_free_memory));
     }
 
     fn append_repairs(&mut self) {
@@ -497,7 +510,6 @@ impl Daemon {
                 run => local.run_ended(run.map(|run| heal::logged(run, &local, &log))),
             }
             handle.send_blocking(DaemonEvent::Input(input));
-            host::release_free_memory();
         });
         if let Err(error) = spawned {
             let handle = self.handle.clone();

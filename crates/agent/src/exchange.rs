@@ -12,9 +12,9 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use model::Digest;
 use model::exchange::{Answer, CheckIn, Signed};
 use model::log::Cursor;
+use model::{Digest, Timestamp};
 use node::{NodeInput, Witness};
 use tokio::sync::Semaphore;
 use trust::seen::Seen;
@@ -86,15 +86,17 @@ impl CheckInClient {
             return None;
         }
         let answer = self.sync.links.check_in(message.clone()).await?;
-        self.answered(message, &answer).await;
+        self.answered(message, &answer, self.session.signer().time_on_link(&answer)).await;
         Some(answer)
     }
 
-    /// Takes out of an answer what counts before the rest of it: offers and reboots are judged by its clock.
-    async fn answered(&self, message: &CheckIn, answer: &Answer) {
+    /// Takes out of an answer what counts before the rest of it: offers and reboots are judged by the control
+    /// plane's clock, where the answer tells it.
+    async fn answered(&self, message: &CheckIn, answer: &Answer, server_time: Option<Timestamp>) {
         self.witness().answered(message.seen.as_ref(), answer.want_seen);
-        let time = self.session.signer().time_of(answer);
-        self.daemon.send(DaemonEvent::Input(NodeInput::ServerTime(time))).await;
+        if let Some(time) = server_time {
+            self.daemon.send(DaemonEvent::Input(NodeInput::ServerTime(time))).await;
+        }
     }
 
     /// Checks in for the node, and reports the outcome to the daemon.
@@ -107,7 +109,8 @@ impl CheckInClient {
         let event = match answer {
             Ok(answer) => {
                 self.sync.links.reached();
-                self.answered(&message, &answer).await;
+                // The time with which the request was signed was judged and accepted.
+                self.answered(&message, &answer, Some(self.session.server_time())).await;
                 DaemonEvent::Answered { answer: Box::new(answer), acked_before }
             }
             Err(error) => {

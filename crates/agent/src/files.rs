@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::clock::now;
 use crate::invocation::command;
 use crate::render::{self, chain};
-use crate::runner::Runner;
+use crate::runner::{Runner, RunnerError};
 use crate::state::{Durable, StateError};
 use crate::versions::VersionCause;
 
@@ -60,6 +60,9 @@ pub enum FileVersionError {
         /// Why.
         reason: PassedOverReason,
     },
+    /// The held set cannot be read, so nobody knows whether the file is sensitive.
+    #[error("whether the file is sensitive cannot be known: {0}")]
+    Declared(String),
     /// The host refuses.
     #[error("{0}")]
     Host(String),
@@ -163,8 +166,7 @@ pub fn diff(
     number: Option<u64>,
 ) -> Result<FileVersionDiff, FileVersionError> {
     let (kinds, durable) = (runner.kinds(), runner.durable());
-    // Of what is sensitive by now no version is left then.
-    drop(runner.bind(traits));
+    forget_sensitive(runner, traits)?;
     let version = find(durable, path, number)?;
     let state = look(kinds, path)?;
     let names = kinds.host().accounts().unwrap_or_default();
@@ -213,8 +215,7 @@ pub fn restore(
     unkept: UnkeptFile,
 ) -> Result<Restoration, FileVersionError> {
     let (kinds, durable) = (runner.kinds(), runner.durable());
-    // Of what is sensitive by now no version is left then.
-    drop(runner.bind(traits));
+    forget_sensitive(runner, traits)?;
     let version = find(durable, path, Some(number))?;
     let KeptVersion { digest, size, mode, uid, gid, .. } = version.clone();
     let state = look(kinds, path)?;
@@ -275,6 +276,16 @@ pub fn after_restore(runner: &Runner, traits: &Value, path: &str, pause: Option<
     let Ok(bound) = runner.bind(traits) else { return AfterRestore::Unknown };
     let writes_file = |spec: &Spec, path: &str| runner.kinds().writes_file(spec, path);
     versions::after_restore(bound.desired(), path, pause, writes_file)
+}
+
+/// Of what is sensitive by now no version is left to be shown or put back.
+fn forget_sensitive(runner: &Runner, traits: &Value) -> Result<(), FileVersionError> {
+    match runner.bind(traits) {
+        Ok(bound) => runner.forget_sensitive(&bound),
+        Err(RunnerError::NothingHeld) => {}
+        Err(error) => return Err(FileVersionError::Declared(chain(&error))),
+    }
+    Ok(())
 }
 
 fn find(durable: &Durable, path: &str, number: Option<u64>) -> Result<KeptVersion, FileVersionError> {

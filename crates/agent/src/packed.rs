@@ -22,9 +22,12 @@ impl<T: Serialize + DeserializeOwned> Packed<T> {
     /// Packs a value.
     ///
     /// # Errors
-    /// When it cannot be written as JSON.
+    /// When it cannot be written as JSON, or that has more than [`MAX_JSON`] bytes.
     pub fn new(value: &T) -> Result<Packed<T>, BodyError> {
         let json = body::encode(value)?;
+        if json.len() > MAX_JSON {
+            return Err(BodyError::TooLarge { limit: MAX_JSON });
+        }
         let (json, coding) = match body::compress(&json) {
             Some(compressed) => (compressed, Some(GZIP)),
             None => (json, None),
@@ -35,7 +38,7 @@ impl<T: Serialize + DeserializeOwned> Packed<T> {
     /// The value.
     ///
     /// # Errors
-    /// When its JSON has more than [`MAX_JSON`] bytes.
+    /// Never for a type that reads what it wrote.
     pub fn value(&self) -> Result<T, BodyError> {
         body::decode(&body::unpack(self.json.to_vec(), self.coding, MAX_JSON)?)
     }

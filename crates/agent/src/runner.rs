@@ -106,6 +106,11 @@ pub struct BoundRelease {
 }
 
 impl BoundRelease {
+    /// The release.
+    pub fn adoption(&self) -> &Adoption {
+        &self.adoption
+    }
+
     /// What the host should be.
     pub fn desired(&self) -> &Desired {
         &self.desired
@@ -151,11 +156,14 @@ impl Runner {
         let BoundRelease { adoption, desired } = bound;
         let durable = self.worker.storage.durable();
         order.check(desired)?;
+        let recording = (mode == RunMode::Apply).then(|| durable.begin_run());
         if mode == RunMode::Apply {
             // A plan may be made beside a run, and writes no records. It takes nothing away either: the
             // run may be on an earlier set, and about to record what it keeps.
             self.collect_garbage_when_due(adoption);
-            durable.begin_run();
+            if order.scope == RunScope::All {
+                self.forget_sensitive(bound);
+            }
             self.worker.kinds.begin_run(order.scope.purpose());
         }
         let (ledger, pending) = (durable.ledger()?, durable.pending()?);
@@ -170,8 +178,7 @@ impl Runner {
         };
         let run = Run::new(desired.clone(), ledger, pending, mode, options);
         let (finished, outcomes) = self.carry_out(run);
-        // A run beside this one reads it again.
-        durable.end_run();
+        drop(recording);
         let (paused, unknown_tags) = (order.pause.clone(), order.unknown_tags(desired));
         let report = RunReport { paused, unknown_tags, ..finished.report };
         let resources = outcomes.resources(desired, &report, mode);
@@ -188,15 +195,19 @@ impl Runner {
         self.worker.storage.durable()
     }
 
-    /// The set that is held, bound; versions of files that are sensitive by now go.
+    /// The set that is held, bound.
     ///
     /// # Errors
     /// When nothing is held, or a content of the set cannot be read.
     pub fn bind(&self, traits: &Value) -> Result<BoundRelease, RunnerError> {
         let adoption = self.durable().adoption()?.ok_or(RunnerError::NothingHeld)?;
         let desired = self.desired(&adoption, traits)?;
-        self.durable().versions().forget_sensitive(&desired, &self.worker.kinds);
         Ok(BoundRelease { adoption, desired })
+    }
+
+    /// Lets go of the versions of files that are sensitive by now (CNV-8).
+    pub fn forget_sensitive(&self, bound: &BoundRelease) {
+        self.durable().versions().forget_sensitive(&bound.desired, &self.worker.kinds);
     }
 
     /// The set of a release, bound.
@@ -206,10 +217,13 @@ impl Runner {
     pub fn desired(&self, adoption: &Adoption, traits: &Value) -> Result<Desired, RunnerError> {
         let held = HeldSet::read(adoption, self.worker.storage.durable())?;
         let from = Inputs { modules: &held.modules, params: &held.params, hostname: &self.hostname, traits };
-        let desired = bind(&from);
-        *self.uses.lock().unwrap_or_else(PoisonError::into_inner) =
-            Some((adoption.root, TraitUses::of(&from)));
-        Ok(desired)
+        let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
+        // What a set reads is in its expressions: it is the same each time.
+        if uses.as_ref().is_none_or(|(root, _)| *root != adoption.root) {
+            *uses = Some((adoption.root, TraitUses::of(&from)));
+        }
+        drop(uses);
+        Ok(bind(&from))
     }
 
     /// Those of the traits that the held set reads, as it was bound last: a check-in needs them, and

@@ -167,11 +167,10 @@ impl Signer {
         if is_far && !self.tls_termination.is_control_plane() { Err(offset) } else { Ok(offset) }
     }
 
-    /// The control plane's time by an answer that came just now: as one on a link says, unless a proxy may
-    /// not make this node believe it, else by the time with which the request was signed that was accepted.
-    pub fn time_of(&self, answer: &Answer) -> Timestamp {
-        let said = answer.server_time.filter(|time| self.believed(*time).is_ok());
-        said.unwrap_or_else(|| self.server_time())
+    /// The control plane's time by an answer that came on a link just now; `None` when it does not say it, or
+    /// a proxy may not make this node believe it.
+    pub fn time_on_link(&self, answer: &Answer) -> Option<Timestamp> {
+        answer.server_time.filter(|time| self.believed(*time).is_ok())
     }
 
     /// Takes the control plane's time out of a refusal for skew.

@@ -226,8 +226,7 @@ impl StateDir {
         let lock = StateLock::acquire(&self.path).map_err(spool("take the state directory"))?;
         let disk = &self.disk;
         let mut repairs = Vec::new();
-        let mut ledger = LedgerJournal::new(disk, self.path.join("ledger"));
-        ledger.open(|repair| repairs.push(repair))?;
+        let ledger = LedgerJournal::open(disk, self.path.join("ledger"), |repair| repairs.push(repair))?;
         let fresh = fresh_incarnation()?;
         let log = FactLog::open(disk, &self.path.join("log"), &fresh, spool::LogLimits::default());
         let log = log.map_err(spool("read the log"))?;

@@ -138,11 +138,11 @@ impl VersionStore {
         if sensitive.is_empty() {
             return;
         }
-        for (path, history) in self.histories(None) {
+        let kept = self.histories(None).into_iter().filter(|(_, history)| !history.versions.is_empty());
+        for (path, history) in kept {
             let writes =
                 |spec: &Result<Spec, String>| spec.as_ref().is_ok_and(|spec| kinds.writes_file(spec, &path));
-            let resource = sensitive.iter().find(|resource| writes(&resource.spec));
-            if let Some(resource) = resource.filter(|_| !history.versions.is_empty()) {
+            if let Some(resource) = sensitive.iter().find(|resource| writes(&resource.spec)) {
                 let files = u64::try_from(history.versions.len()).unwrap_or(u64::MAX);
                 let cause = VersionCause { by: resource.id.as_str(), sensitive: true };
                 self.pass_over(&path, PassedOverReason::Sensitive, files, cause, now());

@@ -32,6 +32,7 @@ fn entry(number: usize) -> (ResourceId, LedgerEntry) {
     (ResourceId::new("m", "file", &path), entry)
 }
 
+/// A job records, that ends after its run was not waited for any more.
 fn record(durable: &Durable, number: usize) {
     durable.persist(&[Record { put: vec![entry(number)], ..Record::default() }]).unwrap();
 }
@@ -47,10 +48,8 @@ fn what_a_run_recorded_is_read_by_the_next_one() {
     StateDir::create(&state).unwrap();
     let durable = open(&state);
     record(&durable, 1);
-    durable.end_run();
-    // A record that comes while none is in memory is added to what is on disk.
+    // It is added to what is on disk.
     record(&durable, 2);
-    durable.end_run();
     assert_eq!(recorded(&durable), ["/etc/1", "/etc/2"]);
     assert_eq!(durable.take_repairs(), Vec::<String>::new());
     drop(durable);
@@ -64,13 +63,11 @@ fn what_was_damaged_between_two_runs_is_told_by_the_next_one() {
     StateDir::create(&state).unwrap();
     let durable = open(&state);
     record(&durable, 1);
-    durable.end_run();
     damage(&state.join("ledger"));
     assert_eq!(recorded(&durable), Vec::<String>::new());
     let repairs = durable.take_repairs();
     assert!(repairs.len() == 1 && repairs[0].contains("ledger"), "{repairs:?}");
     record(&durable, 2);
-    durable.end_run();
     assert_eq!(recorded(&durable), ["/etc/2"]);
     assert_eq!(durable.take_repairs(), Vec::<String>::new(), "it is told once");
 }

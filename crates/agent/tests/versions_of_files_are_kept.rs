@@ -217,7 +217,7 @@ fn what_an_archive_overwrites_is_kept_after_a_fetch_that_failed() {
 /// before the next run.
 #[test]
 fn what_became_sensitive_without_a_change_is_neither_shown_nor_kept() {
-    for verb in [&["file", "diff", MOTD][..], &["file", "restore", MOTD, "1"], &["plan"]] {
+    for verb in [&["file", "diff", MOTD][..], &["file", "restore", MOTD, "1"], &["apply", "--once"]] {
         let host = LocalHost::new(base(vec![file(MOTD, "declared\n")]));
         host.write("etc/motd", "by hand\n");
         apply(&host);

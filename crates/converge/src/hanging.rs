@@ -12,7 +12,7 @@ use std::fmt;
 use std::time::Duration;
 
 use model::Timestamp;
-use model::sort::SortByPlaces;
+use model::sort::SortCompactly;
 
 use crate::kinds::mount::KernelMount;
 
@@ -106,7 +106,7 @@ impl HangingJobs {
         }
         if abandoned().count() >= MAX_ABANDONED {
             let mut points: Vec<String> = abandoned().map(|(point, _)| point.clone()).collect();
-            points.sort_places();
+            points.sort_compactly();
             points.dedup();
             return Err(HangRefusal::Full { mount: described(mount), points });
         }

@@ -14,7 +14,7 @@ pub mod id;
 pub mod kernel;
 pub mod kinds;
 pub mod ledger;
-mod packed;
+mod packed_texts;
 pub mod purpose;
 pub mod run;
 pub mod versions;

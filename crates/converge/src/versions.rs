@@ -15,7 +15,7 @@
 use std::collections::BTreeMap;
 
 use catalog::types::Spec;
-use model::sort::SortByPlaces;
+use model::sort::SortCompactly;
 use model::{Digest, Pause, Timestamp};
 use serde::{Deserialize, Serialize};
 
@@ -251,7 +251,7 @@ pub fn over_limits(
             VersionInOrder { at, size, path, number }
         }));
     }
-    all.sort_places();
+    all.sort_compactly();
     let (mut count, mut bytes) = (all.len(), all.iter().map(|version| version.size).sum::<u64>());
     for VersionInOrder { size, path, number, .. } in all {
         if count <= limits.versions && bytes <= limits.bytes {
@@ -264,7 +264,7 @@ pub fn over_limits(
     let mut bare: Vec<(Option<Timestamp>, &str)> = bare
         .map(|(path, history)| (history.passed_over.as_ref().map(|passed| passed.at), path.as_str()))
         .collect();
-    bare.sort_places();
+    bare.sort_compactly();
     bare.truncate(bare.len().saturating_sub(limits.versions));
     let bare = bare.into_iter().map(|(_, path)| (path.to_owned(), None));
     let left = gone.into_iter().map(|(path, numbers)| {

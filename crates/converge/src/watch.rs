@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use catalog::types::{PathRole, ResourcePath, Spec};
 
-use crate::packed::PackedTexts;
+use crate::packed_texts::PackedTexts;
 use crate::{BoundModule, BoundResource, Desired, ResourceId, When};
 
 /// How the names of the folders of links that start units end.
@@ -60,7 +60,7 @@ impl WatchedDirectory {
 
     /// Whose an entry is.
     fn of_entry(&self, name: &str) -> impl Iterator<Item = &WatchMember> {
-        self.members[self.entries.sorted_places(name)].iter().chain(&self.any)
+        self.members[self.entries.range_of(name)].iter().chain(&self.any)
     }
 }
 

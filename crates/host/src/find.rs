@@ -6,7 +6,7 @@ use std::io::Read;
 use std::os::fd::OwnedFd;
 
 use model::digest::Hasher;
-use model::sort::SortByPlaces;
+use model::sort::SortCompactly;
 use model::{Digest, PathState};
 use rustix::buffer::spare_capacity;
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, Stat, fstat, openat, readlinkat, statat};
@@ -112,7 +112,7 @@ impl Host {
             Err(PathProblem::NoParent) => return Ok(None),
             Err(source) => return Err(HostOperation::Read.failed(path)(source)),
         };
-        names.sort_places();
+        names.sort_compactly();
         Ok(Some(names))
     }
 

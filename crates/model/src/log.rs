@@ -2,7 +2,7 @@
 
 mod read;
 
-use crate::sort::SortByPlaces;
+use crate::sort::SortCompactly;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
@@ -132,7 +132,7 @@ pub struct Cursor {
 /// Of `facts`, those that follow `after` without a gap, in order. Of two with one number
 /// the first counts.
 pub fn contiguous(after: u64, mut facts: Vec<Fact>) -> Vec<Fact> {
-    facts.sort_places_by_key(|fact| fact.seq);
+    facts.sort_compactly_by_key(|fact| fact.seq);
     let mut new: Vec<Fact> = Vec::with_capacity(facts.len());
     for fact in facts {
         let last = new.last().map_or(after, |last| last.seq);

@@ -1,4 +1,4 @@
-//! [`SortByPlaces`]: slices that are sorted by one piece of machine code, whatever their items are.
+//! [`SortCompactly`]: slices that are sorted by one piece of machine code, whatever their items are.
 //!
 //! `sort` and `sort_unstable` of the standard library are compiled anew for each type of item, several kilobytes
 //! each, and the agent has 9 MiB for everything. Here the places of the items are sorted, in one way, and each
@@ -7,26 +7,26 @@
 use std::cmp::Ordering;
 
 /// Sorting for lists that are short, or sorted rarely. Equal items keep their order.
-pub trait SortByPlaces<T> {
+pub trait SortCompactly<T> {
     /// As `sort_by`.
-    fn sort_places_by(&mut self, compare: impl Fn(&T, &T) -> Ordering);
+    fn sort_compactly_by(&mut self, compare: impl Fn(&T, &T) -> Ordering);
 
     /// As `sort`.
-    fn sort_places(&mut self)
+    fn sort_compactly(&mut self)
     where
         T: Ord,
     {
-        self.sort_places_by(T::cmp);
+        self.sort_compactly_by(T::cmp);
     }
 
     /// As `sort_by_key`.
-    fn sort_places_by_key<K: Ord>(&mut self, key: impl Fn(&T) -> K) {
-        self.sort_places_by(|a, b| key(a).cmp(&key(b)));
+    fn sort_compactly_by_key<K: Ord>(&mut self, key: impl Fn(&T) -> K) {
+        self.sort_compactly_by(|a, b| key(a).cmp(&key(b)));
     }
 }
 
-impl<T> SortByPlaces<T> for [T] {
-    fn sort_places_by(&mut self, compare: impl Fn(&T, &T) -> Ordering) {
+impl<T> SortCompactly<T> for [T] {
+    fn sort_compactly_by(&mut self, compare: impl Fn(&T, &T) -> Ordering) {
         let mut places = sorted_places(self.len(), &|a, b| compare(&self[a], &self[b]));
         // Each cycle of the permutation once: a place that is done points at itself.
         for start in 0..self.len() {
@@ -60,8 +60,8 @@ mod tests {
         #[test]
         fn it_sorts_as_the_standard_library_does(items in proptest::collection::vec((0u8..8, 0u8..8), 0..40)) {
             let (mut by_key, mut whole) = (items.clone(), items.clone());
-            by_key.sort_places_by_key(|item| item.0);
-            whole.sort_places();
+            by_key.sort_compactly_by_key(|item| item.0);
+            whole.sort_compactly();
             let (mut expected_by_key, mut expected) = (items.clone(), items);
             expected_by_key.sort_by_key(|item| item.0);
             expected.sort();

@@ -18,7 +18,7 @@ use std::time::Duration;
 use converge::ResourceId;
 use model::collect::CollectInserting;
 use model::contention::MAX_CONTENTIONS;
-use model::sort::SortByPlaces;
+use model::sort::SortCompactly;
 use model::{Action, Contention, CulpritFinding, RunReport, Timestamp};
 
 use crate::correction_backoff::CorrectionBackoff;
@@ -294,7 +294,7 @@ impl Healing {
         let contended = self.backoffs.iter().filter(|(_, backoff)| backoff.is_contended());
         let mut all: Vec<Contention> =
             contended.map(|(id, backoff)| backoff.contention(id.to_string(), interval)).collect();
-        all.sort_places_by(|a, b| b.since.cmp(&a.since).then_with(|| a.resource.cmp(&b.resource)));
+        all.sort_compactly_by(|a, b| b.since.cmp(&a.since).then_with(|| a.resource.cmp(&b.resource)));
         all
     }
 

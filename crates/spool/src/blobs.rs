@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use model::Digest;
 use model::digest::Hasher;
-use model::sort::SortByPlaces;
+use model::sort::SortCompactly;
 
 use crate::atomic::MAX_SET_ASIDE;
 use crate::disk::failed;
@@ -336,6 +336,6 @@ fn entries(directory: &Path) -> Result<Vec<PathBuf>> {
     for entry in std::fs::read_dir(directory).map_err(read)? {
         paths.push(entry.map_err(read)?.path());
     }
-    paths.sort_places();
+    paths.sort_compactly();
     Ok(paths)
 }

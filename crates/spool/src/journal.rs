@@ -88,6 +88,11 @@ where
         Ok(OpenedJournal { journal, repairs })
     }
 
+    /// The entries, and nothing more of the journal.
+    pub fn into_entries(self) -> BTreeMap<K, V> {
+        self.entries
+    }
+
     /// The entries.
     pub fn entries(&self) -> &BTreeMap<K, V> {
         &self.entries
@@ -118,7 +123,7 @@ where
     ///
     /// # Errors
     /// [`SpoolError::TooLarge`] beyond [`MAX_BATCH`], [`MAX_ENTRIES`] and [`MAX_JOURNAL`], and
-    /// those of the disk; nothing has changed then, but after a crash the batch may be there.
+    /// those of the disk; nothing has changed then, but the next opening may find the batch.
     pub fn apply(&mut self, changes: Vec<(K, Option<V>)>) -> Result<()> {
         if changes.is_empty() {
             return Ok(());

@@ -4,6 +4,7 @@
 
 mod common;
 
+use std::io::ErrorKind;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
@@ -11,7 +12,9 @@ use common::{Full, SMALL, incarnation, now, open, pending, said};
 use model::log::FactBody;
 use model::work::{ActionEvent, ActionFact, ActionOutcome, OutputStream};
 use model::{Digest, RunCounts, RunReport};
-use spool::{BlobStore, Disk, FactLog, Journal, LogLimits, SpoolError, StateFile};
+use spool::{
+    BlobStore, Disk, DiskOp, FactLog, FaultAction, Faults, Journal, LogLimits, Point, SpoolError, StateFile,
+};
 
 fn run() -> FactBody {
     FactBody::Run(RunReport {
@@ -71,6 +74,35 @@ fn nothing_is_lost_and_it_passes() {
         assert_eq!(journal.repairs, Vec::<String>::new());
         assert_eq!(slot.load().unwrap().value, Some(3));
     }
+}
+
+/// A disk on which nothing can be opened to be written to: a file system that was mounted anew to read alone.
+struct ReadOnly;
+
+impl Faults for ReadOnly {
+    fn before(&self, point: Point<'_>) -> FaultAction {
+        match point.op {
+            DiskOp::Open | DiskOp::Write => FaultAction::Fail(ErrorKind::ReadOnlyFilesystem),
+            _ => FaultAction::Go,
+        }
+    }
+}
+
+#[test]
+fn what_cannot_be_written_any_more_is_read() {
+    let directory = common::tempdir();
+    let mut journal = Journal::<u8, u8>::open(&Disk::new(), directory.path()).unwrap().journal;
+    journal.put(1, 1).unwrap();
+    drop(journal);
+    let mut journal =
+        Journal::<u8, u8>::open(&Disk::with_faults(Arc::new(ReadOnly)), directory.path()).unwrap().journal;
+    assert_eq!(journal.get(&1), Some(&1));
+    journal.put(2, 2).unwrap_err();
+    assert_eq!(journal.get(&2), None);
+    drop(journal);
+    let mut journal = Journal::<u8, u8>::open(&Disk::new(), directory.path()).unwrap().journal;
+    journal.put(3, 3).unwrap();
+    assert_eq!(journal.entries(), &[(1, 1), (3, 3)].into());
 }
 
 #[test]

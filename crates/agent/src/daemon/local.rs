@@ -125,7 +125,8 @@ impl Daemon {
                 "the control plane answers, and no entry of what is published matches this host"
             );
         }
-        let ahead_ms = self.session.signer().time_of(answer).0.saturating_sub(at.0);
+        let server_time = self.session.signer().time_on_link(answer).unwrap_or(self.session.server_time());
+        let ahead_ms = server_time.0.saturating_sub(at.0);
         self.local.set(|state| {
             state.contact.answered = Some(at);
             state.contact.problem = None;

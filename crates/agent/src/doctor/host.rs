@@ -6,7 +6,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use host::{Command, End, Host, HostOptions, Program};
-use model::sort::SortByPlaces;
+use model::sort::SortCompactly;
 
 use super::Finding;
 use crate::clock::now;
@@ -73,7 +73,7 @@ pub(super) fn state_directory(state: &Path) -> Vec<Finding> {
     let names = entries.flatten().map(|entry| entry.file_name().to_string_lossy().into_owned());
     let mut aside: Vec<String> =
         names.filter(|name| name.contains(".corrupt-") || name.starts_with("earlier-")).collect();
-    aside.sort_places();
+    aside.sort_compactly();
     if !aside.is_empty() {
         let evidence = format!("set aside as damaged or of an earlier version: {}", aside.join(", "));
         let next = "the agent went on without them; look at the disk (dmesg), then remove them";

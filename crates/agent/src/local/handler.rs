@@ -227,7 +227,10 @@ impl LocalHandler {
         // The work goes on when who asked went away, and the turn with it.
         self.aside(move |handler| {
             let _turn = turn;
-            work(handler)
+            let answer = work(handler);
+            // It may have bound the whole set.
+            host::release_free_memory();
+            answer
         })
         .await
     }

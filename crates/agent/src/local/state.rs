@@ -43,6 +43,14 @@ impl LocalState {
         self.last_run.as_ref()?.value().ok()
     }
 
+    /// Whether a run has ended, or could not be made.
+    fn is_over(&self, run: u64) -> bool {
+        let is_known = self.ended.iter().any(|(number, _)| *number == run);
+        let is_next = run > self.begun;
+        let is_under_way = run == self.begun && self.running_since.is_some();
+        is_known || !(is_next || is_under_way)
+    }
+
     /// How a run stands.
     pub fn progress(&self, run: u64) -> RunProgress {
         match self.ended.iter().find(|(number, _)| *number == run) {
@@ -139,11 +147,8 @@ impl SharedLocalState {
     /// How a run stands; waits until it ended, or for so long.
     pub async fn follow(&self, run: u64, wait: Duration) -> RunProgress {
         let mut watch = self.state.subscribe();
-        let over = |state: &LocalState| {
-            matches!(state.progress(run), RunProgress::Ended { .. } | RunProgress::Failed { .. })
-        };
         // Its end is looked at below: late, or the daemon is gone.
-        let _ = tokio::time::timeout(wait, watch.wait_for(over)).await.is_ok();
-        self.state.borrow().progress(run)
+        let _ = tokio::time::timeout(wait, watch.wait_for(|state| state.is_over(run))).await.is_ok();
+        self.shown().progress(run)
     }
 }

@@ -9,46 +9,62 @@ use spool::{Disk, Journal};
 
 use super::{Durable, StateError, locked, spool};
 
-/// The ledger's journal: in memory while a run needs it, and on disk alone between runs, as it has an entry for
-/// each thing that Muster changed.
+/// The ledger's journal: in memory while a run may record something, and on disk alone otherwise, as it has an
+/// entry for each thing that Muster changed.
 pub(super) struct LedgerJournal {
     disk: Disk,
     directory: PathBuf,
     journal: Option<Journal<ResourceId, LedgerEntry>>,
+    /// Runs under way that may record something.
+    runs: usize,
 }
 
 impl LedgerJournal {
-    pub(super) fn new(disk: &Disk, directory: PathBuf) -> LedgerJournal {
-        LedgerJournal { disk: disk.clone(), directory, journal: None }
+    /// The journal in a directory, read, so that one of a newer version is refused. It stays in memory until
+    /// the first run ended.
+    ///
+    /// # Errors
+    /// As [`LedgerJournal::read`].
+    pub(super) fn open(
+        disk: &Disk,
+        directory: PathBuf,
+        repaired: impl FnMut(String),
+    ) -> Result<LedgerJournal, StateError> {
+        let mut ledger = LedgerJournal { disk: disk.clone(), directory, journal: None, runs: 0 };
+        ledger.journal = Some(ledger.read(repaired)?);
+        Ok(ledger)
     }
 
-    /// The journal, read from the disk where it is not in memory. What was found damaged is set aside and
-    /// given to `repaired`, in words.
+    /// Takes the journal out of memory, or reads it. What was found damaged is set aside and given to
+    /// `repaired`, in words.
     ///
     /// # Errors
     /// When it cannot be read.
-    pub(super) fn open(
-        &mut self,
-        repaired: impl FnMut(String),
-    ) -> Result<&mut Journal<ResourceId, LedgerEntry>, StateError> {
-        let journal = match self.journal.take() {
-            Some(journal) => journal,
-            None => {
-                let opened = Journal::open(&self.disk, &self.directory).map_err(spool("read the ledger"))?;
-                opened.repairs.into_iter().for_each(repaired);
-                opened.journal
-            }
-        };
-        Ok(self.journal.insert(journal))
+    fn read(&mut self, repaired: impl FnMut(String)) -> Result<Journal<ResourceId, LedgerEntry>, StateError> {
+        if let Some(journal) = self.journal.take() {
+            return Ok(journal);
+        }
+        let opened = Journal::open(&self.disk, &self.directory).map_err(spool("read the ledger"))?;
+        opened.repairs.into_iter().for_each(repaired);
+        Ok(opened.journal)
     }
+}
 
-    fn close(&mut self) {
-        self.journal = None;
+/// A run that may record something: while there is one the ledger is in memory.
+pub(crate) struct RecordingRun<'a>(&'a Durable);
+
+impl Drop for RecordingRun<'_> {
+    fn drop(&mut self) {
+        let mut ledger = locked(&self.0.ledger);
+        ledger.runs = ledger.runs.saturating_sub(1);
+        if ledger.runs == 0 {
+            ledger.journal = None;
+        }
     }
 }
 
 impl Durable {
-    /// What is still owed. A new run begins with this call: its records count from here.
+    /// What is still owed.
     ///
     /// # Errors
     /// When it cannot be read.
@@ -56,14 +72,11 @@ impl Durable {
         Ok(self.load(&self.pending, "read what is owed")?.unwrap_or_default())
     }
 
-    /// A new run begins: its records are numbered from the start.
-    pub fn begin_run(&self) {
+    /// A run begins that may record something: its records are numbered from the start.
+    pub(crate) fn begin_run(&self) -> RecordingRun<'_> {
         *locked(&self.written) = 0;
-    }
-
-    /// A run ended: what only runs need of the state is not kept in memory until the next one.
-    pub fn end_run(&self) {
-        locked(&self.ledger).close();
+        locked(&self.ledger).runs += 1;
+        RecordingRun(self)
     }
 
     /// The ledger.
@@ -72,8 +85,12 @@ impl Durable {
     /// When it cannot be read.
     pub fn ledger(&self) -> Result<Ledger, StateError> {
         let mut ledger = locked(&self.ledger);
-        let journal = ledger.open(|repair| self.repaired(repair))?;
-        Ok(Ledger { entries: journal.entries().clone() })
+        let stays = ledger.runs > 0 || ledger.journal.is_some();
+        let journal = ledger.read(|repair| self.repaired(repair))?;
+        if !stays {
+            return Ok(Ledger { entries: journal.into_entries() });
+        }
+        Ok(Ledger { entries: ledger.journal.insert(journal).entries().clone() })
     }
 
     /// Makes records of a run durable, with one sync of each file. Records of jobs beside each
@@ -89,8 +106,11 @@ impl Durable {
         }
         if !batch.is_empty() {
             let mut ledger = locked(&self.ledger);
-            let journal = ledger.open(|repair| self.repaired(repair))?;
-            journal.apply(batch).map_err(spool("record in the ledger"))?;
+            let mut journal = ledger.read(|repair| self.repaired(repair))?;
+            let applied = journal.apply(batch).map_err(spool("record in the ledger"));
+            // A job that ends after its run was not waited for.
+            ledger.journal = (ledger.runs > 0).then_some(journal);
+            applied?;
         }
         let owed = records.iter().filter_map(|record| Some((record.generation, record.pending.as_ref()?)));
         let Some((generation, pending)) = owed.max_by_key(|(generation, _)| *generation) else {

@@ -4,7 +4,7 @@ use std::fs;
 use std::io;
 use std::path::PathBuf;
 
-use model::sort::SortByPlaces;
+use model::sort::SortCompactly;
 use model::{Digest, Fields};
 use serde::{Deserialize, Serialize};
 use spool::{Disk, SpoolError, StateFile};
@@ -57,7 +57,7 @@ impl UnpackedArchives {
             known.push((entry.metadata()?.modified()?, entry.path()));
         }
         if known.len() >= MAX_ARCHIVES {
-            known.sort_places();
+            known.sort_compactly();
             for (_, path) in known.iter().take(known.len() + 1 - MAX_ARCHIVES) {
                 fs::remove_file(path)?;
             }

@@ -12,7 +12,7 @@
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use bytes::Bytes;
-use model::sort::SortByPlaces;
+use model::sort::SortCompactly;
 use model::{Digest, Kind, ObjectKey, Stub};
 use net::Signal;
 use spool::objects::MAX_OBJECT_WRITE;
@@ -218,7 +218,9 @@ impl AgentSets {
     /// When the disk refuses.
     pub fn actions(&self) -> Result<Vec<(String, Bytes)>, StateError> {
         let mut actions = self.objects(Side::Replica, |key| key.section.kind.as_str() == Kind::ACTION)?;
-        self.with(|_, replica| actions.sort_places_by_key(|(key, ..)| replica.get(key).map(|(_, rev)| rev)));
+        self.with(|_, replica| {
+            actions.sort_compactly_by_key(|(key, ..)| replica.get(key).map(|(_, rev)| rev))
+        });
         Ok(actions.into_iter().map(|(key, _, content)| (key.name.to_string(), content)).collect())
     }
 }

@@ -18,7 +18,7 @@ use crate::local::messages::{FileRestoreRequest, PauseRequest, PauseView, RunLim
 use crate::machine::{Machine, MachineOptions};
 use crate::outcomes::LastRunView;
 use crate::render::{self, report};
-use crate::runner::{Runner, RunnerError, lower_priority, observed, scope_of};
+use crate::runner::{Runner, lower_priority, observed, scope_of};
 use crate::state::{StateDir, StateError};
 use crate::status::ShownResources;
 use crate::storage::Storage;
@@ -117,7 +117,6 @@ fn ended(done: &RunReport, mode: RunMode, json: bool) -> Result<ExitCode, VerbFa
 pub fn run_once(machine: &Machine, mode: RunMode, scope: RunScope) -> Result<RunReport, VerbFailure> {
     lower_priority();
     let durable = &machine.durable;
-    let adoption = durable.adoption()?.ok_or(RunnerError::NothingHeld)?;
     let pause = durable.pause()?.filter(|pause| !pause.is_over(now()));
     if let Some(pause) = pause.filter(|_| mode == RunMode::Apply) {
         return Err(refused_for(&pause, now()).into());
@@ -125,13 +124,14 @@ pub fn run_once(machine: &Machine, mode: RunMode, scope: RunScope) -> Result<Run
     let traits = observed(machine.kinds.host());
     let storage = Storage::start(durable.clone())?;
     let runner = runner(machine, &storage);
+    let bound = runner.bind(&traits)?;
+    let (seq, root) = (bound.adoption().seq, bound.adoption().root);
     let read = runner.read_traits(&traits).map_or(model::Digest::ZERO, |read| read.digest);
-    let inputs = node::step::inputs_digest(&adoption.root, &read);
+    let inputs = node::step::inputs_digest(&root, &read);
     let last = durable.last_run()?;
     let intended = last.as_ref().is_none_or(|last| last.inputs != inputs);
-    let (seq, root, requested_tags) = (adoption.seq, adoption.root, Default::default());
-    let order = RunOrder { seq, root, intended, pause: None, scope, requested_tags };
-    let run = runner.run(&order, &traits, mode)?;
+    let order = RunOrder { seq, root, intended, pause: None, scope, requested_tags: Default::default() };
+    let run = runner.run_bound(&order, &bound, mode)?;
     if mode == RunMode::Apply && run.report.partial.is_some() {
         if LastRun::partial_is_fact(&run.report) {
             if let Some(last) = last {

@@ -9,7 +9,7 @@ use std::io::Read as _;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::{Component, Path, PathBuf};
 
-use model::sort::SortByPlaces;
+use model::sort::SortCompactly;
 use rustix::fs::{
     AtFlags, Dir, FileType, Mode, OFlags, ResolveFlags, Stat, StatxFlags, fstat, openat, openat2, statat,
     statx, unlinkat,
@@ -141,7 +141,7 @@ impl TreeScan<'_> {
                 }
             }
         }
-        names.sort_places_by(|(a, _), (b, _)| a.cmp(b));
+        names.sort_compactly_by(|(a, _), (b, _)| a.cmp(b));
         for (name, kind) in names {
             self.entry(&dir, path, &name, kind, depth);
         }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use lang::Value;
 use model::Fields;
-use model::sort::SortByPlaces;
+use model::sort::SortCompactly;
 
 use super::account::{account_name_problem, group_names_problem};
 use super::{COMMAND_TIMEOUT_SECS, Ensure, STATE, Spec, StateSpec};
@@ -96,7 +96,7 @@ fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
 
 fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
     let members = given.list("members").map(|mut members| {
-        members.sort_places();
+        members.sort_compactly();
         members.dedup();
         members
     });

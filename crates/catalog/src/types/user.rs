@@ -5,7 +5,7 @@ use std::fmt;
 
 use lang::Value;
 use model::collect::CollectInserting;
-use model::sort::SortByPlaces;
+use model::sort::SortCompactly;
 use model::{Digest, Fields, Timestamp};
 
 use super::account::{account_name_problem, group_names_problem};
@@ -315,7 +315,7 @@ fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
     let password = given.text("password");
     let marked = password.as_ref().is_some_and(|text| text.starts_with('!') && text.len() > 1);
     let groups = given.list("groups").map(|mut groups| {
-        groups.sort_places();
+        groups.sort_compactly();
         groups.dedup();
         groups
     });

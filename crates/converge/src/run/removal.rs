@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, VecDeque};
 use catalog::module::OnRemove;
 use model::collect::CollectInserting;
 use model::delta::{Edit, Fields};
-use model::sort::SortByPlaces;
+use model::sort::SortCompactly;
 use model::{Action, ResourceReport};
 
 use super::report::{bare, failed, failed_removal};
@@ -48,7 +48,7 @@ impl Removal {
                 None => {}
             }
         }
-        left.sort_places_by(|a, b| b.cmp(a));
+        left.sort_compactly_by(|a, b| b.cmp(a));
         removal.left = left.into_iter().map(|(_, id)| id).collect();
         removal
     }

@@ -5,7 +5,7 @@ use catalog::types::Spec;
 use model::collect::CollectInserting;
 use model::delta::{Edit, Fields};
 use model::report::{MAX_ITEMS, MAX_TEXT};
-use model::sort::SortByPlaces;
+use model::sort::SortCompactly;
 use model::{Action, ResourceReport, RunCounts};
 
 use super::JobFailure;
@@ -42,10 +42,10 @@ impl ItemCollector {
     pub(super) fn finish(self) -> (RunCounts, Vec<ResourceReport>) {
         let mut items = self.items;
         if items.len() > MAX_ITEMS {
-            items.sort_places_by_key(|(position, item)| (item.action != Action::Failed, *position));
+            items.sort_compactly_by_key(|(position, item)| (item.action != Action::Failed, *position));
             items.truncate(MAX_ITEMS);
         }
-        items.sort_places_by_key(|(position, _)| *position);
+        items.sort_compactly_by_key(|(position, _)| *position);
         (self.counts, items.into_iter().map(|(_, item)| item).collect())
     }
 }

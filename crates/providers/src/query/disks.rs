@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use converge::kinds::mount::{KernelMount, kernel_mounts};
 use host::Host;
-use model::sort::SortByPlaces;
+use model::sort::SortCompactly;
 use model::text::chain;
 use serde_json::{Value, json};
 
@@ -77,7 +77,7 @@ fn mounts(table: &str) -> Vec<KernelMount> {
         }
     }
     let mut mounts: Vec<KernelMount> = found.into_values().collect();
-    mounts.sort_places_by(|a, b| a.path.cmp(&b.path));
+    mounts.sort_compactly_by(|a, b| a.path.cmp(&b.path));
     mounts
 }
 

@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
 
 use host::Host;
-use model::sort::SortByPlaces;
+use model::sort::SortCompactly;
 use model::text::chain;
 use serde::Serialize;
 use serde_json::Value;
@@ -60,7 +60,7 @@ pub(super) fn answer(host: &Host) -> Result<Value, String> {
             });
         }
     }
-    listeners.sort_places();
+    listeners.sort_compactly();
     rows("listeners", listeners, 0)
 }
 

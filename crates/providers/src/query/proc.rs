@@ -5,7 +5,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 use host::Host;
-use model::sort::SortByPlaces;
+use model::sort::SortCompactly;
 
 /// The largest file that is read, in bytes.
 const MAX_SOURCE: u64 = 4 * 1024 * 1024;
@@ -58,7 +58,7 @@ impl Proc {
         let entries = std::fs::read_dir(&self.path).map_err(failed)?;
         let pid = |entry: io::Result<std::fs::DirEntry>| entry.ok()?.file_name().to_str()?.parse().ok();
         let mut pids: Vec<u32> = entries.filter_map(pid).take(MAX_PROCESSES).collect();
-        pids.sort_places();
+        pids.sort_compactly();
         Ok(pids)
     }
 

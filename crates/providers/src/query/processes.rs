@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use host::{Accounts, Host};
-use model::sort::SortByPlaces;
+use model::sort::SortCompactly;
 use model::text::chain;
 use serde::Serialize;
 use serde_json::Value;
@@ -38,7 +38,7 @@ pub(super) fn answer(host: &Host) -> Result<Value, String> {
     let mut processes: Vec<Process> =
         proc.processes()?.into_iter().filter_map(|pid| process(&proc, &accounts, pid)).collect();
     // What takes most comes first, where not all fits.
-    processes.sort_places_by_key(|process| (Reverse(process.rss_kib), process.pid));
+    processes.sort_compactly_by_key(|process| (Reverse(process.rss_kib), process.pid));
     rows("processes", processes, 0)
 }
 

@@ -3,7 +3,7 @@
 use model::PathState;
 use model::collect::CollectInserting;
 use model::exchange::NODE_FEATURES;
-use model::sort::SortByPlaces;
+use model::sort::SortCompactly;
 use model::text::chain;
 use std::collections::BTreeMap;
 use std::io::Read;
@@ -154,7 +154,7 @@ pub(super) fn names_in(host: &Host, path: &str) -> Result<Vec<String>, String> {
         None if host.rooted() && path.starts_with("/sys/") => real_names(path),
         None => Vec::new(),
     };
-    names.sort_places();
+    names.sort_compactly();
     Ok(names)
 }
 

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use host::Host;
 use lang::Value;
 use model::Timestamp;
-use model::sort::SortByPlaces;
+use model::sort::SortCompactly;
 use model::text::chain;
 use x509_parser::pem::Pem;
 
@@ -74,7 +74,7 @@ fn dpkg(status: &str) -> (u64, Vec<String>) {
             }
         }
     }
-    held.sort_places();
+    held.sort_compactly();
     (count, held)
 }
 
@@ -110,7 +110,7 @@ pub(super) fn users(host: &Host) -> Result<TraitGroup, String> {
             PEOPLE.contains(&uid).then_some(name)
         })
         .collect();
-    people.sort_places();
+    people.sort_compactly();
     let count = int(people.len() as u64);
     let names = people.into_iter().take(MAX_LISTED).map(text).collect();
     Ok(group([("count", count), ("names", Value::List(names))]))
@@ -135,7 +135,7 @@ pub(super) fn certificates(host: &Host) -> Result<TraitGroup, String> {
         let Ok(Some(bytes)) = host.read_followed(&path, MAX_CERTIFICATE) else { continue };
         found.extend(end_of_first(&bytes).map(|end| (end, path)));
     }
-    found.sort_places();
+    found.sort_compactly();
     let (end, path) = match found.first() {
         Some((end, path)) => (Timestamp::from_secs(*end).to_string(), path.as_str()),
         None => (String::new(), ""),

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use model::sort::SortByPlaces;
+use model::sort::SortCompactly;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -163,10 +163,11 @@ impl<S: Serialize + DeserializeOwned> SegmentedLog<S> {
         file.header.as_ref().is_some_and(expected)
     }
 
-    /// Makes the last segment ready to be appended to: cuts off what was not acknowledged.
+    /// Makes the last segment ready to be appended to: cuts off what was not acknowledged. On a file system
+    /// that only reads, the log is read all the same: an append begins a segment, or says why it cannot.
     fn open_last(&mut self) -> Result<()> {
         let Some((_, last)) = self.segments.last_key_value() else { return Ok(()) };
-        let file = self.disk.open_append(&last.path, MODE)?;
+        let Ok(file) = self.disk.open_append(&last.path, MODE) else { return Ok(()) };
         let length = file.metadata().map_err(|error| failed(DiskOp::Read, &last.path, error))?.len();
         if length > last.bytes {
             self.disk.truncate(&file, &last.path, last.bytes)?;
@@ -220,7 +221,7 @@ fn candidates(directory: &Path) -> Result<Vec<Candidate>> {
             files.push(Candidate { number, header: header(&path)?, path });
         }
     }
-    files.sort_places_by_key(|file| file.number);
+    files.sort_compactly_by_key(|file| file.number);
     Ok(files)
 }
 

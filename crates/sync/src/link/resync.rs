@@ -30,7 +30,7 @@ use crate::cursor::FeedCursor;
 use model::descent::{Found, key_of};
 use model::replication::SyncPolicy;
 use model::set::MAX_SECTIONS;
-use model::sort::SortByPlaces;
+use model::sort::SortCompactly;
 use model::trie::Leaf;
 use model::{Descent, DescentError, Digest, Kind, ObjectKey, SectionKey, Timestamp};
 
@@ -273,7 +273,7 @@ impl Fetching {
     /// What is wanted, and what was asked for in vain, is taken from the end: the first kind comes first.
     fn wanted(mut self, kinds: &[Kind]) -> Phase {
         self.wants.extend(std::mem::take(&mut self.asked));
-        self.wants.sort_places_by_key(|(key, _)| std::cmp::Reverse(order_of(key, kinds)));
+        self.wants.sort_compactly_by_key(|(key, _)| std::cmp::Reverse(order_of(key, kinds)));
         Phase::Fetching(self)
     }
 }
@@ -584,7 +584,7 @@ impl Link {
         }
         self.inbox.ack_due |= self.resync.kept.take().is_some();
         let mut orphans: Vec<ObjectKey> = orphans.into_iter().collect();
-        orphans.sort_places_by_key(|key| std::cmp::Reverse(order_of(key, kinds)));
+        orphans.sort_compactly_by_key(|key| std::cmp::Reverse(order_of(key, kinds)));
         self.note_resynced(orphans.len(), 0, cx);
         for key in orphans {
             self.delete_orphan(key, rev, cx);

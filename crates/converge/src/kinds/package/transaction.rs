@@ -12,7 +12,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use catalog::types::TransactionOptions;
-use model::sort::SortByPlaces;
+use model::sort::SortCompactly;
 
 use super::PackageRequest;
 
@@ -139,8 +139,8 @@ fn split(
 }
 
 fn sorted(mut choice: Choice) -> Choice {
-    choice.accepted.sort_places();
-    choice.refused.sort_places_by_key(|(at, _)| *at);
+    choice.accepted.sort_compactly();
+    choice.refused.sort_compactly_by_key(|(at, _)| *at);
     choice
 }
 

@@ -32,7 +32,7 @@ impl PackedTexts {
     }
 
     /// The places of the texts that are this one, in a list that is sorted.
-    pub(crate) fn sorted_places(&self, wanted: &str) -> Range<usize> {
+    pub(crate) fn range_of(&self, wanted: &str) -> Range<usize> {
         self.first_not(|text| text < wanted)..self.first_not(|text| text <= wanted)
     }
 
@@ -74,8 +74,8 @@ mod tests {
         assert_eq!(packed.iter().collect::<Vec<_>>(), list);
         assert_eq!((packed.len(), packed.get(7)), (7, None));
         for (text, places) in [("", 0..2), ("a", 2..3), ("b", 3..6), ("c", 6..6), ("\u{e4}", 6..7)] {
-            assert_eq!(packed.sorted_places(text), places, "{text}");
+            assert_eq!(packed.range_of(text), places, "{text}");
         }
-        assert_eq!(PackedTexts::default().sorted_places("a"), 0..0);
+        assert_eq!(PackedTexts::default().range_of("a"), 0..0);
     }
 }
