@@ -24,8 +24,8 @@ pub const DEFAULT_CONTACT_SECS: u64 = 300;
 /// The wait that a node is asked for while no release has an entry for it, in seconds: its
 /// check-in is a long poll, so this is only the pause between two of them.
 pub const UNASSIGNED_CONTACT_SECS: u64 = 5;
-/// The longest cause kept in memory for a node, in bytes.
-const MAX_CAUSE: usize = 240;
+/// The longest code, and the longest message, kept of a refusal, in bytes.
+const MAX_REFUSAL_TEXT: usize = 240;
 
 /// A release and what it gives to a node.
 pub type Pointed = (Arc<Head>, SelectionEntry);
@@ -86,11 +86,7 @@ pub struct ReportedRefusal {
 }
 
 fn clip(text: &str) -> &str {
-    let mut end = text.len().min(MAX_CAUSE);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+    &text[..text.floor_char_boundary(MAX_REFUSAL_TEXT)]
 }
 
 /// What to do about a check-in.
