@@ -4,7 +4,7 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use lang::Diagnostics;
-use resolve::{Fleet, IdleGroup, IdleSelector, Tree};
+use resolve::{Fleet, IdleGroup, IdlePattern, Tree};
 use serde::Serialize;
 
 use crate::exit::Exit;
@@ -97,7 +97,7 @@ pub fn run(args: &CheckArgs, screen: Screen) -> Result<Exit, Failure> {
                     .idle_groups()
                     .iter()
                     .map(IdleGroup::to_string)
-                    .chain(fleet.idle_selectors().iter().map(IdleSelector::to_string))
+                    .chain(fleet.idle_patterns().iter().map(IdlePattern::to_string))
                     .collect(),
             };
             Ok(screen.result(&counted, || {

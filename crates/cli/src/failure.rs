@@ -16,7 +16,7 @@ pub trait UserError: Error + Send + Sync + 'static {
         Exit::Error
     }
 
-    /// What to do about it.
+    /// What to do about it, with commands as [`crate::next_step`] finds them, without credentials.
     fn hint(&self) -> Option<String> {
         None
     }

@@ -2,7 +2,9 @@
 //! with, so that they reach the same control plane.
 //!
 //! The CLI writes such a command with [`muster`]. The control plane, and errors that do not know the
-//! credentials, write the command without them into a sentence, and [`with_credentials`] adds them as it is printed.
+//! credentials, write the command without them into a sentence, and [`with_credentials`] adds them as it is
+//! printed. In such a sentence a command stands in backticks, or the sentence begins with it, up to its first
+//! semicolon or the end of the line. Nothing else of it is a command.
 
 use std::borrow::Cow;
 use std::path::Path;
@@ -12,11 +14,14 @@ use model::text::shell_word;
 
 use crate::credentials::OPERATOR_ENV;
 
-/// How a command begins inside a sentence.
+/// How a command begins.
 const PROGRAM: &str = "muster ";
 /// The verbs that ask a control plane.
 pub const ASKING_VERBS: [&str; 11] =
     ["diff", "node", "object", "publish", "query", "release", "render", "run", "status", "task", "workflow"];
+
+/// The name of the option that names the credentials.
+const OPTION_NAME: &str = "--operator";
 
 /// The option that names the credentials, as it is typed; empty where the default or the environment
 /// names them, which hold for the next command too.
@@ -28,7 +33,7 @@ pub(crate) fn remember(operator: Option<&Path>) {
     // The first call counts: a process is called once.
     let _ = OPTION.set(
         named
-            .map(|path| format!(" --operator {}", shell_word(&path.display().to_string())))
+            .map(|path| format!(" {OPTION_NAME} {}", shell_word(&path.display().to_string())))
             .unwrap_or_default(),
     );
 }
@@ -47,52 +52,98 @@ pub(crate) fn with_credentials(text: &str) -> Cow<'_, str> {
     with_option(text, option())
 }
 
-/// A sentence with an option in each of its commands that asks a control plane, behind the verb: that is where
-/// the command ends for certain.
+/// A sentence with an option in each of its commands that asks a control plane and does not have it yet.
 fn with_option<'a>(text: &'a str, option: &str) -> Cow<'a, str> {
     if option.is_empty() || !text.contains(PROGRAM) {
         return Cow::Borrowed(text);
     }
     let mut out = String::with_capacity(text.len() + option.len());
-    let mut rest = text;
-    while let Some(at) = rest.find(PROGRAM) {
-        let begins = rest[..at].chars().next_back().is_none_or(|before| " `(:".contains(before));
-        let (before, after) = rest.split_at(at + PROGRAM.len());
+    let mut parts = text.split('`').enumerate().peekable();
+    while let Some((place, part)) = parts.next() {
+        // Backticks come in pairs: what stands behind the last of an odd number is no command.
+        let command = match (place, parts.peek()) {
+            (0, _) => part.split([';', '\n']).next(),
+            (_, Some(_)) if place % 2 == 1 => Some(part),
+            (_, _) => None,
+        };
+        let (before, after) = part.split_at(command.and_then(verb_end).unwrap_or_default());
         out.push_str(before);
-        let verb = after.find(|c: char| !c.is_ascii_lowercase()).map_or(after, |end| &after[..end]);
-        out.push_str(verb);
-        rest = &after[verb.len()..];
-        if begins && ASKING_VERBS.contains(&verb) && !rest.starts_with(option) {
+        if !before.is_empty() {
             out.push_str(option);
         }
+        out.push_str(after);
+        if parts.peek().is_some() {
+            out.push('`');
+        }
     }
-    out.push_str(rest);
     Cow::Owned(out)
+}
+
+/// Where the verb of a command ends, if it asks a control plane and does not name the credentials: the option is put
+/// there, as behind `--` it would be another program's.
+fn verb_end(command: &str) -> Option<usize> {
+    let verb = command.strip_prefix(PROGRAM)?.split_whitespace().next()?;
+    let names_it = |word: &str| word.split('=').next() == Some(OPTION_NAME);
+    let asks = ASKING_VERBS.contains(&verb) && !command.split_whitespace().any(names_it);
+    asks.then_some(PROGRAM.len() + verb.len())
 }
 
 #[cfg(test)]
 mod tests {
     use super::with_option;
+    use crate::failure::UserError as _;
+    use crate::task::Interrupted;
 
+    /// The rule of the module's documentation.
     #[test]
-    fn commands_in_a_sentence_name_the_credentials_behind_their_verb() {
+    fn commands_of_a_sentence_name_the_credentials_behind_their_verb() {
         for (text, want) in [
+            // It begins with it.
             ("muster node show web-1", "muster node --operator f show web-1"),
+            ("muster status", "muster status --operator f"),
+            ("muster run show x; muster run list", "muster run --operator f show x; muster run list"),
+            ("muster run show x\nmuster run list", "muster run --operator f show x\nmuster run list"),
             (
-                "muster publish, or muster publish --beacon",
-                "muster publish --operator f, or muster publish --operator f --beacon",
+                "muster run show x; or `muster run list`",
+                "muster run --operator f show x; or `muster run --operator f list`",
             ),
+            // It stands in backticks, wherever they are.
             ("`muster object resync web-1`; wait", "`muster object --operator f resync web-1`; wait"),
-            ("`muster status`", "`muster status --operator f`"),
-            ("add an entry, then muster publish", "add an entry, then muster publish --operator f"),
-            ("`muster help CODE`, `muster check DIR`", "`muster help CODE`, `muster check DIR`"),
-            ("on web-1: muster-agent resume", "on web-1: muster-agent resume"),
-            ("a newer muster is needed", "a newer muster is needed"),
-            ("mymuster run", "mymuster run"),
+            ("add it,\n`muster publish`", "add it,\n`muster publish --operator f`"),
+            ("say \"`muster status`\"", "say \"`muster status --operator f`\""),
+            (
+                "`muster publish`, or `muster publish --beacon`",
+                "`muster publish --operator f`, or `muster publish --operator f --beacon`",
+            ),
+            // It has the option, wherever and whatever it is.
             ("muster run --operator f show x", "muster run --operator f show x"),
+            ("`muster run show x --operator g --follow`", "`muster run show x --operator g --follow`"),
+            ("muster run show x --operator=f; wait", "muster run show x --operator=f; wait"),
+            ("muster run show x; --operator", "muster run --operator f show x; --operator"),
+            // It asks no control plane, or is no command.
+            ("`muster help CODE`, `muster check DIR`", "`muster help CODE`, `muster check DIR`"),
+            ("on web-1: `muster-agent resume`", "on web-1: `muster-agent resume`"),
+            ("a newer muster is needed", "a newer muster is needed"),
+            ("a muster node does it", "a muster node does it"),
+            ("add an entry, then muster publish", "add an entry, then muster publish"),
+            ("the `x` muster run `y`", "the `x` muster run `y`"),
+            ("an `open muster run", "an `open muster run"),
+            ("an open `muster run", "an open `muster run"),
+            ("`mymuster run` `muster runs` `muster run-x`", "`mymuster run` `muster runs` `muster run-x`"),
+            ("muster ", "muster "),
         ] {
             assert_eq!(with_option(text, " --operator f"), want);
             assert_eq!(with_option(text, ""), text);
         }
+    }
+
+    #[test]
+    fn the_hint_of_an_interruption_names_them_once() {
+        let hint =
+            Interrupted { what: "task", id: "t-1".to_owned(), off: "cancel" }.hint().unwrap_or_default();
+        assert_eq!(
+            with_option(&hint, " --operator f"),
+            "`muster task --operator f show t-1 --follow`; `muster task --operator f cancel t-1` calls it off"
+        );
     }
 }

@@ -183,8 +183,8 @@ pub async fn run(args: &TokenArgs, screen: Screen) -> Result<Exit, Failure> {
         aside("(where the package's service does not run it, then: muster-agent daemon)");
     }
     let connect = Connect { operator: args.data.as_ref().map(|dir| dir.join(OPERATOR)) };
-    let asked = no_entry_matches(&view.hostname, &connect, &info);
-    if matches!(tokio::time::timeout(ASK_LIMIT, asked).await, Ok(Some(NoEntryMatches))) {
+    let asked = published_entry(&view.hostname, &connect, &info);
+    if matches!(tokio::time::timeout(ASK_LIMIT, asked).await, Ok(PublishedEntry::None)) {
         aside(&format!(
             "warning: no entry of what is published matches {}: it can join, and gets no release\n\
              next: add an entry to nodes.yaml, then {}",
@@ -195,20 +195,25 @@ pub async fn run(args: &TokenArgs, screen: Screen) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-/// A host that joins gets no release.
-struct NoEntryMatches;
+/// What is published for a host.
+enum PublishedEntry {
+    /// An entry matches it: it gets a release when it joins.
+    Matches,
+    /// Entries are published, and none matches it: it joins, and gets no release.
+    None,
+    /// The fleet's control plane cannot be asked, or nothing is published yet.
+    NotKnown,
+}
 
-/// Asks the fleet's control plane whether an entry matches a host. Minting works offline: where it cannot be asked,
-/// or nothing is published yet, nothing is known.
-async fn no_entry_matches(
-    hostname: &Hostname,
-    connect: &Connect,
-    info: &EnrollInfo,
-) -> Option<NoEntryMatches> {
-    let entry =
-        connect.dial().await.ok()?.call(&api::ENTRY, EntryName { hostname: hostname.clone() }).await.ok()?;
-    let unmatched = entry.fleet == info.fleet && entry.seq > 0 && entry.channel.is_none();
-    unmatched.then_some(NoEntryMatches)
+/// Asks the fleet's control plane whether an entry matches a host. Minting works offline, so that may be not known.
+async fn published_entry(hostname: &Hostname, connect: &Connect, info: &EnrollInfo) -> PublishedEntry {
+    let Ok(operator) = connect.dial().await else { return PublishedEntry::NotKnown };
+    match operator.call(&api::ENTRY, EntryName { hostname: hostname.clone() }).await {
+        Ok(entry) if entry.fleet != info.fleet || entry.seq == 0 => PublishedEntry::NotKnown,
+        Ok(entry) if entry.channel.is_none() => PublishedEntry::None,
+        Ok(_) => PublishedEntry::Matches,
+        Err(_) => PublishedEntry::NotKnown,
+    }
 }
 
 /// Mints a token.

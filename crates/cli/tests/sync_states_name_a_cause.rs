@@ -75,7 +75,7 @@ web-1.test  managed  behind by 4        grpc  12    3   4 changes of the control
     assert_eq!(squeezed(&text), squeezed(want), "{text}");
     let rows = one(&view(out_of_sync()), screen);
     let because = "because 30 of 40 objects are gone at the node, and their deletion is not confirmed (deletions-unconfirmed)";
-    let next = "next: if they may go: muster object resync web-1.test --approve-deletions";
+    let next = "next: if they may go: `muster object resync web-1.test --approve-deletions`";
     assert_eq!(
         rows,
         [

@@ -24,6 +24,7 @@ pub mod selection;
 pub mod set;
 pub mod sort;
 pub mod status;
+pub mod summary;
 pub mod tags;
 pub mod text;
 pub mod time;
@@ -43,5 +44,6 @@ pub use report::{
 };
 pub use selection::{Proof, Selection, SelectionEntry};
 pub use set::{ObjectSet, SetDelta};
+pub use summary::RunsSummary;
 pub use time::Timestamp;
 pub use trie::{Trie, TrieNode};

@@ -4,7 +4,6 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::delta::{Edit, Fields};
-use crate::tags::{MAX_RUN_TAGS, MAX_TAG};
 use crate::{Digest, Timestamp};
 
 /// The most resources that a report names; the counts always cover all of them.
@@ -199,7 +198,7 @@ enum SharedCause {
 
 impl FailureNote {
     /// What a report says of a resource, in short.
-    fn of(item: &ResourceReport) -> FailureNote {
+    pub(crate) fn of(item: &ResourceReport) -> FailureNote {
         // What a node sends is as long as its report may be.
         let clip = |text: &str, most: usize| text[..text.floor_char_boundary(most)].to_owned();
         let clip_cause = |cause: &FailureCause| FailureCause {
@@ -249,58 +248,6 @@ impl RunCounts {
             Action::WouldChange | Action::Unknown => Some(&mut self.would_change),
             Action::Restored | Action::Ignored => None,
         }
-    }
-}
-
-impl RunReport {
-    /// The first failures in short, at most [`MAX_NOTED_FAILURES`].
-    pub fn failure_notes(&self) -> Vec<FailureNote> {
-        let failed = self.items.iter().filter(|item| item.action == Action::Failed);
-        failed.take(MAX_NOTED_FAILURES).map(FailureNote::of).collect()
-    }
-
-    /// Takes this partial run into what is known of the full run before it: its totals and first failures. A
-    /// failure that was put right is none any more, and one that is new is counted. Of more than
-    /// [`MAX_NOTED_FAILURES`] failures the rest has no names: they count until the next full run, as does a
-    /// resource that is right and that a report therefore does not name.
-    pub fn take_part_into(&self, counts: &mut RunCounts, failures: &mut Vec<FailureNote>) {
-        let observed_before = counts.would_change > 0;
-        for item in &self.items {
-            let note = FailureNote::of(item);
-            let known = failures.iter().position(|known| known.resource == note.resource);
-            let all_are_known = usize::try_from(counts.failed).is_ok_and(|failed| failed == failures.len());
-            match (item.action, known) {
-                (Action::Failed, Some(known)) => failures[known] = note,
-                (Action::Failed, None) if all_are_known => {
-                    counts.recount(Some(Action::Ok), Some(Action::Failed));
-                    if failures.len() < MAX_NOTED_FAILURES {
-                        failures.push(note);
-                    }
-                }
-                (action, Some(known)) => {
-                    counts.recount(Some(Action::Failed), Some(action));
-                    failures.remove(known);
-                }
-                // A full run may have counted it already.
-                (Action::WouldChange | Action::Unknown, None) if !observed_before => {
-                    counts.recount(Some(Action::Ok), Some(item.action));
-                }
-                (_, None) => {}
-            }
-        }
-    }
-
-    /// The tags of operators' requests that no resource of the node has, after this run too; `before` is what
-    /// was known before it. A run that carried no request out says nothing of them, unless its set is new.
-    pub fn unknown_tags_after(&self, before: &[String]) -> Vec<String> {
-        let by_tag = matches!(self.partial, Some(PartialRun::Tags(_)));
-        let new_set = self.partial.is_none() && self.intended;
-        if !by_tag && !new_set && self.unknown_tags.is_empty() {
-            return before.to_vec();
-        }
-        // What a node sends is as long as its report may be.
-        let tags = self.unknown_tags.iter().filter(|tag| tag.len() <= MAX_TAG);
-        tags.take(MAX_RUN_TAGS).cloned().collect()
     }
 }
 

@@ -132,7 +132,7 @@ fn words_say_who_lacks_what_and_what_to_do() {
     assert!(next.contains("muster help no-uid"), "{next}");
     let (message, next) = told(Direction::Up, 2);
     assert_eq!(message, "30 of 40 objects are gone at the node, and their deletion is not confirmed");
-    assert_eq!(next, "if they may go: muster object resync web-1 --approve-deletions");
+    assert_eq!(next, "if they may go: `muster object resync web-1 --approve-deletions`");
     let late = SyncCause::NodeLate { last: evidence() };
     assert!(late.message().contains("compared at"), "{}", late.message());
 }

@@ -11,6 +11,7 @@ pub mod args;
 pub mod help;
 
 use std::process::ExitCode;
+use std::time::Duration;
 
 use clap::Parser;
 use clap::error::ErrorKind;
@@ -21,9 +22,14 @@ use cli::workflow;
 use cli::{
     check, diff, logs, node, object, proxy, publish, query, release, render, server, status, task, token,
 };
+use tokio::runtime::Runtime;
 use tracing::level_filters::LevelFilter;
 
 use args::{Cli, Verb};
+
+/// The longest that the end of the program waits for what goes on on its threads. A name that is looked up
+/// cannot be called off, and may take as long as the host's resolver likes.
+const END_LIMIT: Duration = Duration::from_secs(1);
 
 /// Runs the program: reads the command line, does the verb, says what came of it.
 pub fn main() -> ExitCode {
@@ -33,10 +39,17 @@ pub fn main() -> ExitCode {
     };
     log(&cli);
     let screen = Screen::of_process(cli.json);
-    match runtime().and_then(|runtime| runtime.block_on(run(cli.verb, screen))) {
+    match runtime().and_then(|runtime| to_its_end(runtime, run(cli.verb, screen))) {
         Ok(exit) => exit.into(),
         Err(failure) => tell(&failure, screen),
     }
+}
+
+/// Does it, and leaves what still goes on behind after [`END_LIMIT`].
+fn to_its_end<T>(runtime: Runtime, verb: impl Future<Output = T>) -> T {
+    let done = runtime.block_on(verb);
+    runtime.shutdown_timeout(END_LIMIT);
+    done
 }
 
 async fn run(verb: Verb, screen: Screen) -> Result<Exit, Failure> {
@@ -100,7 +113,34 @@ struct RuntimeError(#[source] std::io::Error);
 
 impl UserError for RuntimeError {}
 
-fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
+fn runtime() -> Result<Runtime, Failure> {
     let built = tokio::runtime::Builder::new_multi_thread().enable_all().build();
     built.map_err(|source| RuntimeError(source).into())
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::mpsc;
+    use std::thread;
+
+    use super::{END_LIMIT, runtime, to_its_end};
+
+    /// A lookup of a name is on a thread that cannot be called off.
+    #[test]
+    fn a_thread_that_does_not_end_does_not_hold_up_the_end_of_the_program() {
+        let (release, released) = mpsc::channel::<()>();
+        let (tell, told) = mpsc::channel();
+        thread::spawn(move || {
+            let Ok(runtime) = runtime() else { return };
+            to_its_end(runtime, async {
+                let (begin, begun) = tokio::sync::oneshot::channel();
+                tokio::task::spawn_blocking(move || (begin.send(()), released.recv()));
+                let _ = begun.await;
+            });
+            let _ = tell.send(());
+        });
+        let ended = told.recv_timeout(10 * END_LIMIT);
+        drop(release);
+        assert_eq!(ended, Ok(()));
+    }
 }

@@ -10,10 +10,7 @@ use model::log::{Cursor, Fact, FactBody};
 use model::selection::SelectionEntry;
 use model::status::{self, Enforcement, ReleaseState, RunResult, Status};
 use model::tags::TaggedRun;
-use model::{
-    Action, Contention, Digest, FailureNote, Hostname, Incarnation, NodeId, Pause, RunCounts, RunReport,
-    Timestamp,
-};
+use model::{Contention, Digest, Hostname, Incarnation, NodeId, RunsSummary, Timestamp};
 use trust::PublicKey;
 use trust::seen::SeenError;
 
@@ -27,8 +24,8 @@ pub const DEFAULT_CONTACT_SECS: u64 = 300;
 /// The wait that a node is asked for while no release has an entry for it, in seconds: its
 /// check-in is a long poll, so this is only the pause between two of them.
 pub const UNASSIGNED_CONTACT_SECS: u64 = 5;
-/// The longest cause kept in memory for a node, in bytes.
-const MAX_CAUSE: usize = 240;
+/// The longest code, and the longest message, kept of a refusal, in bytes.
+const MAX_REFUSAL_TEXT: usize = 240;
 
 /// A release and what it gives to a node.
 pub type Pointed = (Arc<Head>, SelectionEntry);
@@ -60,8 +57,8 @@ pub struct NodeState {
     pub run: Option<RunNote>,
     /// How far its log is durable here.
     pub cursor: Option<Cursor>,
-    /// What its last reported run came to.
-    pub summary: ReportSummary,
+    /// What its reported runs came to.
+    pub summary: RunsSummary,
     /// The digest of its traits as stored.
     pub traits: Option<Digest>,
     /// The newest `seen` document that it sent.
@@ -88,81 +85,8 @@ pub struct ReportedRefusal {
     pub message: Box<str>,
 }
 
-/// What status needs of the last reported run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct ReportSummary {
-    /// Totals; `None` before the first run.
-    pub counts: Option<RunCounts>,
-    /// Corrective runs in a row.
-    pub streak: u32,
-    /// What failed; the first few.
-    pub failures: Box<[FailureNote]>,
-    /// The first thing that would change.
-    pub would_change: Option<Box<str>>,
-    /// Since when the outcome has been what it is.
-    pub since: Option<Timestamp>,
-    /// Somebody on the host paused it.
-    pub paused: Option<Box<Pause>>,
-    /// Tags that a run was requested for, which no resource of the node has (CFG-7).
-    pub unknown_tags: Box<[String]>,
-}
-
-impl ReportSummary {
-    /// The summary after one more reported run (CNV-3).
-    pub fn after(&self, report: &RunReport) -> ReportSummary {
-        let unknown_tags = report.unknown_tags_after(&self.unknown_tags).into();
-        if report.partial.is_some() {
-            return ReportSummary { unknown_tags, ..self.with_part(report) };
-        }
-        ReportSummary {
-            counts: Some(report.counts),
-            streak: status::streak_after(self.streak, report),
-            failures: report.failure_notes().into(),
-            would_change: first_that_would_change(report),
-            since: self.since_after(report, report.counts),
-            paused: report.paused.clone().map(Box::new),
-            unknown_tags,
-        }
-    }
-
-    /// The summary after a partial run: it is not the run that was due, and of what it did not look at it says
-    /// nothing.
-    fn with_part(&self, report: &RunReport) -> ReportSummary {
-        let Some(mut counts) = self.counts else { return self.clone() };
-        let mut failures = self.failures.to_vec();
-        report.take_part_into(&mut counts, &mut failures);
-        let would_change = self.would_change.clone().or_else(|| first_that_would_change(report));
-        ReportSummary {
-            counts: Some(counts),
-            failures: failures.into(),
-            would_change: would_change.filter(|_| counts.would_change > 0),
-            since: self.since_after(report, counts),
-            ..self.clone()
-        }
-    }
-
-    /// Since when the outcome is what it is, where a report makes the totals these.
-    fn since_after(&self, report: &RunReport, counts: RunCounts) -> Option<Timestamp> {
-        let same = self.counts.is_some_and(|old| old.failed == counts.failed);
-        self.since.filter(|_| same).or(Some(report.started))
-    }
-}
-
-fn first_that_would_change(report: &RunReport) -> Option<Box<str>> {
-    let item = report.items.iter().find(|item| item.action == Action::WouldChange)?;
-    let text = match &item.reason {
-        Some(reason) => format!("{}: {reason}", item.resource),
-        None => item.resource.clone(),
-    };
-    Some(clip(&text).into())
-}
-
 fn clip(text: &str) -> &str {
-    let mut end = text.len().min(MAX_CAUSE);
-    while !text.is_char_boundary(end) {
-        end -= 1;
-    }
-    &text[..end]
+    &text[..text.floor_char_boundary(MAX_REFUSAL_TEXT)]
 }
 
 /// What to do about a check-in.
@@ -212,7 +136,7 @@ impl NodeState {
             held: None,
             run: None,
             cursor: None,
-            summary: ReportSummary::default(),
+            summary: RunsSummary::default(),
             traits: None,
             seen: None,
             run_request: None,

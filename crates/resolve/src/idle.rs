@@ -1,4 +1,4 @@
-//! [`IdleGroup`], [`IdleSelector`]: a group that no node is in, and a selector of `sync:` or `delegations:` that
+//! [`IdleGroup`], [`IdlePattern`]: a group that no node is in, and a selector of `sync:` or `delegations:` that
 //! takes no declared node. It is no mistake, as nodes may come; often it is a slip of the pen in a label's value or
 //! a name.
 
@@ -48,7 +48,7 @@ impl fmt::Display for IdleGroup {
 
 /// A pattern under `nodes:` of an entry of `sync:` or `delegations:` that takes no declared node.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct IdleSelector {
+pub struct IdlePattern {
     /// The key that the entry stands under.
     pub key: &'static str,
     /// The entry's name.
@@ -59,9 +59,9 @@ pub struct IdleSelector {
     pub line: u32,
 }
 
-impl fmt::Display for IdleSelector {
+impl fmt::Display for IdlePattern {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let IdleSelector { key, name, pattern, line } = self;
+        let IdlePattern { key, name, pattern, line } = self;
         write!(f, "fleet.yaml:{line}: `{pattern}` of `{key}` `{name}` matches no declared node")
     }
 }
@@ -69,7 +69,7 @@ impl fmt::Display for IdleSelector {
 impl Fleet {
     /// The patterns of `sync:` and `delegations:` that take no declared node. Those of which that cannot be
     /// told, regular expressions beside patterns of nodes, are left out. Cost: that of the check of the entries.
-    pub fn idle_selectors(&self) -> Vec<IdleSelector> {
+    pub fn idle_patterns(&self) -> Vec<IdlePattern> {
         let fleet = &self.context().fleet;
         let sync = fleet.sync.iter().map(|decl| ("sync", &decl.name.value, &decl.nodes));
         let delegations = fleet.delegations.iter().map(|decl| ("delegations", &decl.name, &decl.nodes));
@@ -91,7 +91,7 @@ impl Fleet {
                 Err(TooMany) => idle.clear(),
             }
         }
-        let selector = |(key, name, item): (&'static str, &String, &PatternItem)| IdleSelector {
+        let selector = |(key, name, item): (&'static str, &String, &PatternItem)| IdlePattern {
             key,
             name: name.clone(),
             pattern: item.pattern.as_str().to_owned(),

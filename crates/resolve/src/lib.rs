@@ -24,7 +24,7 @@ mod yaml;
 pub use check::modules::SharedModule;
 pub use classify::MAX_PATTERNS;
 pub use decl::nodes::hostname;
-pub use idle::{IdleGroup, IdleSelector};
+pub use idle::{IdleGroup, IdlePattern};
 pub use render::render;
 pub use resolver::{Changed, Fleet, Resolver, check};
 pub use sink::MAX_SHOWN;

@@ -9,7 +9,7 @@ mod documented_fleets_are_right;
 mod each_node_gets_its_own_grants;
 mod example_fleet;
 mod idle_groups_are_named;
-mod idle_selectors_are_named;
+mod idle_patterns_are_named;
 mod incremental_equals_full;
 mod module_shared_by_digest;
 mod no_input_panics;

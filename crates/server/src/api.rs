@@ -229,7 +229,8 @@ pub struct CauseView {
     pub count: usize,
     /// The first few hostnames.
     pub nodes: Vec<Hostname>,
-    /// What to do next.
+    /// What to do next. A command in it stands in backticks, or it begins with one, up to its first
+    /// semicolon or the end of the line.
     pub next: String,
 }
 

@@ -248,14 +248,7 @@ fn restored(record: NodeRecord, key: PublicKey) -> NodeState {
     node.seen = record.seen.as_ref().and_then(KeptSeen::restored).map(Box::new);
     node.run_request = record.run_request;
     node.tagged_run = record.tagged_run.map(Box::new);
-    node.summary.streak = record.streak;
-    if let Some(run) = record.last_run {
-        node.summary.counts = Some(run.counts);
-        node.summary.since = Some(run.started);
-        node.summary.paused = run.paused.map(Box::new);
-        node.keep_contended(&run.contended);
-        node.summary.failures = run.failures.into();
-        node.summary.unknown_tags = run.unknown_tags.into();
-    }
+    node.summary = record.runs;
+    node.keep_contended(&record.contended);
     node
 }

@@ -93,8 +93,8 @@ impl ControlPlane {
         self.touched.clear();
         self.index = self.store.iter().map(|(id, stored)| (id.clone(), stored.node.clone())).collect();
         for node in self.index.values_mut() {
-            // The server stores no words of a refusal, or of what would change.
-            (node.refusal, node.summary.would_change) = (None, None);
+            // The server stores no words of a refusal.
+            node.refusal = None;
         }
     }
 

@@ -378,13 +378,17 @@ impl Machine {
             return self.send(number, clock).into_iter().collect();
         }
         let theirs = Timestamp(clock.0 + process.offset);
-        let mut asks = self.take(NodeInput::ServerTime(theirs), now, publisher);
+        let mut asks = Vec::new();
         let why = match &response {
             None => "no answer".to_owned(),
             Some(response) => format!("{response:?}").chars().take(40).collect(),
         };
         let input = match (call.body, response) {
-            (Body::CheckIn(_), Some(Response::Answer(answer))) => NodeInput::Answered(answer),
+            (Body::CheckIn(_), Some(Response::Answer(answer))) => {
+                // As the agent: it is judged by the time that it tells.
+                asks = self.take(NodeInput::ServerTime(theirs), now, publisher);
+                NodeInput::Answered(answer)
+            }
             (Body::CheckIn(_), _) => NodeInput::Unreachable(why),
             (Body::Contents(wanted), Some(Response::Contents(contents))) => {
                 match self.keep(&wanted, contents.into_values().collect()) {

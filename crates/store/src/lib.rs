@@ -24,7 +24,7 @@ pub use error::{EnrollError, PutError, ReleaseCommitError, Result, StoreError};
 pub use objects::{ObjectFilter, ObjectPosition, ObjectRecord, SyncHead, SyncProgress};
 pub use record::{
     Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, NewNode, NodeRecord, Pruned, Release,
-    Retention, RunFilter, RunRecord, RunSummary, TokenUse, Touch,
+    Retention, RunFilter, RunRecord, TokenUse, Touch,
 };
 pub use sqlite::Store;
 pub use tasks::{

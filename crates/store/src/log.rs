@@ -1,63 +1,79 @@
 //! The decision of which facts are accepted, the same for every backend.
 
-use model::RunReport;
 use model::contention;
 use model::log::{Fact, FactBody};
-use model::status::streak_after;
 use model::work::{ActionEvent, ActionFact};
+use model::{Contention, FailureNote, Pause, RunCounts, RunsSummary, Timestamp};
+use serde::{Deserialize, Serialize};
 
-use crate::record::RunSummary;
-
-/// What is derived from a node's runs: the streak and the newest run.
-#[derive(Clone, Debug, Default)]
+/// What is derived from a node's facts.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Derived {
-    pub(crate) streak: u32,
-    pub(crate) last_run: Option<RunSummary>,
+    pub(crate) runs: RunsSummary,
+    pub(crate) full_run: Option<u64>,
+    pub(crate) contended: Vec<Contention>,
+}
+
+/// [`Derived`] as it is kept, but for the streak. The version before reads it too: it knows no node that has no
+/// full run.
+#[derive(Default, Serialize, Deserialize)]
+pub(crate) struct StoredRuns {
+    /// The number of the newest full run; 0 is that of none.
+    fact: u64,
+    /// Since when the outcome has been what it is. In earlier versions it is the beginning of that run.
+    #[serde(rename = "started")]
+    since: Timestamp,
+    counts: RunCounts,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    paused: Option<Box<Pause>>,
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    failures: Box<[FailureNote]>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    contended: Vec<Contention>,
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    unknown_tags: Box<[String]>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    would_change: Option<Box<str>>,
 }
 
 impl Derived {
+    /// What is kept, and the streak.
+    pub(crate) fn restored(kept: Option<StoredRuns>, streak: u32) -> Derived {
+        let StoredRuns { fact, since, counts, paused, failures, contended, unknown_tags, would_change } =
+            kept.unwrap_or_default();
+        let full_run = (fact > 0).then_some(fact);
+        let (counts, since) = (full_run.map(|_| counts), full_run.map(|_| since));
+        let runs = RunsSummary { counts, streak, failures, would_change, since, paused, unknown_tags };
+        Derived { runs, full_run, contended }
+    }
+
+    /// What is to be kept besides the streak; `None` when there is nothing.
+    pub(crate) fn stored(self) -> Option<StoredRuns> {
+        if self == Derived::default() {
+            return None;
+        }
+        let Derived { runs, full_run, contended } = self;
+        let RunsSummary { counts, streak: _, failures, would_change, since, paused, unknown_tags } = runs;
+        let (fact, since, counts) =
+            (full_run.unwrap_or_default(), since.unwrap_or_default(), counts.unwrap_or_default());
+        Some(StoredRuns { fact, since, counts, paused, failures, contended, unknown_tags, would_change })
+    }
+
     /// After these facts too.
     pub(crate) fn after(mut self, facts: &[Fact]) -> Derived {
         for fact in facts {
-            if let Some(report) = run_of(fact) {
-                self = self.after_run(fact.seq, report);
-            }
-            let contended = match &fact.body {
-                FactBody::Contended { resources, .. } => contention::kept(resources),
+            match &fact.body {
+                FactBody::Run(report) => {
+                    self.runs = self.runs.after(report);
+                    self.full_run = if report.partial.is_some() { self.full_run } else { Some(fact.seq) };
+                }
+                FactBody::Contended { resources, .. } => self.contended = contention::kept(resources),
                 // What an agent that begins does not say again is over.
-                FactBody::Started { .. } => Vec::new(),
-                _ => continue,
-            };
-            // The first contention comes after the first run.
-            self.last_run = self.last_run.map(|last| RunSummary { contended, ..last });
+                FactBody::Started { .. } => self.contended.clear(),
+                _ => {}
+            }
         }
         self
-    }
-
-    fn after_run(mut self, fact: u64, report: &RunReport) -> Derived {
-        let known = self.last_run.as_ref().map_or(&[][..], |last| &last.unknown_tags);
-        let unknown_tags = report.unknown_tags_after(known);
-        if report.partial.is_some() {
-            // It is not the run that was due: of what it did not look at it says nothing.
-            if let Some(last) = &mut self.last_run {
-                report.take_part_into(&mut last.counts, &mut last.failures);
-                last.unknown_tags = unknown_tags;
-            }
-            return self;
-        }
-        let RunReport { started, counts, .. } = *report;
-        let (paused, failures) = (report.paused.clone(), report.failure_notes());
-        let contended = self.last_run.map(|last| last.contended).unwrap_or_default();
-        let last_run = RunSummary { fact, started, counts, paused, failures, contended, unknown_tags };
-        Derived { streak: streak_after(self.streak, report), last_run: Some(last_run) }
-    }
-}
-
-/// The report of a fact that is a run.
-pub(crate) fn run_of(fact: &Fact) -> Option<&RunReport> {
-    match &fact.body {
-        FactBody::Run(report) => Some(report),
-        _ => None,
     }
 }
 

@@ -7,8 +7,7 @@ use model::exchange::{HeldRelease, RunNote, Signed};
 use model::log::{Cursor, Fact, FactBody};
 use model::tags::TaggedRun;
 use model::{
-    Channel, Contention, Digest, FailureNote, FleetId, Hostname, Incarnation, NodeId, Pause, RunCounts,
-    RunReport, Timestamp,
+    Channel, Contention, Digest, FleetId, Hostname, Incarnation, NodeId, RunReport, RunsSummary, Timestamp,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -92,10 +91,12 @@ pub struct NodeRecord {
     pub held: Option<HeldRelease>,
     /// Its newest run in short.
     pub run: Option<RunNote>,
-    /// Its newest run that was a fact.
-    pub last_run: Option<RunSummary>,
-    /// Corrective runs in a row (CNV-3).
-    pub streak: u32,
+    /// What its runs that were facts came to.
+    pub runs: RunsSummary,
+    /// The number, in the log that has it, of its newest full run that was a fact.
+    pub full_run: Option<u64>,
+    /// What something else changes again and again on the host, as its newest fact about that says.
+    pub contended: Vec<Contention>,
     /// How far the log of its newest incarnation is accepted.
     pub cursor: Option<Cursor>,
     /// The digest of its traits.
@@ -106,29 +107,6 @@ pub struct NodeRecord {
     pub run_request: Option<u64>,
     /// A request for a run by tag that it has not yet confirmed.
     pub tagged_run: Option<TaggedRun>,
-}
-
-/// What is kept of a full run besides its fact, with what partial runs after it came to.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct RunSummary {
-    /// The report's number in the log that has it.
-    pub fact: u64,
-    /// When it began.
-    pub started: Timestamp,
-    /// Totals, of which a partial run changed some.
-    pub counts: RunCounts,
-    /// The host was paused.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub paused: Option<Pause>,
-    /// Its first failures in short.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub failures: Vec<FailureNote>,
-    /// What something else changes again and again on the host, as its newest fact about that says.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub contended: Vec<Contention>,
-    /// Tags that a run was requested for, which no resource of the node has.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub unknown_tags: Vec<String>,
 }
 
 /// One contact, to be persisted with others (CNV-4).

@@ -259,8 +259,8 @@ async fn contentions_are_kept_beside_the_last_run() {
         node = Some(id);
         close(store).await;
         let store = Store::open(&path).unwrap();
-        let last_run = store.nodes().await.unwrap()[0].last_run.clone().unwrap();
-        kept.push(last_run.contended.iter().map(|one| one.resource.clone()).collect::<Vec<_>>());
+        let contended = store.nodes().await.unwrap()[0].contended.clone();
+        kept.push(contended.iter().map(|one| one.resource.clone()).collect::<Vec<_>>());
         close(store).await;
     }
     assert_eq!(kept, [vec!["m/file:/a"], vec!["m/file:/a"], vec![], vec![]]);

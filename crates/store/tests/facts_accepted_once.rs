@@ -73,7 +73,7 @@ async fn hold_against_model(store: &Store, batches: &[Batch]) -> Result<(), Test
         let new: Vec<u64> = accepted.new.iter().map(|fact| fact.seq).collect();
         prop_assert_eq!(&new, &expected);
         prop_assert_eq!(accepted.cursor.seq, model.logs[&(batch.node, batch.incarnation)]);
-        let streak = store.node(node).await.unwrap().unwrap().streak;
+        let streak = store.node(node).await.unwrap().unwrap().runs.streak;
         prop_assert_eq!(streak, model.streaks.get(&batch.node).copied().unwrap_or(0));
     }
     for (n, node) in (0u32..).zip(&nodes) {

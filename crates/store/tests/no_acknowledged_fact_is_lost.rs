@@ -100,8 +100,8 @@ async fn check(directory: &Path, acked: &BTreeMap<NodeId, u64>) {
         let expected: Vec<u64> = (1..=cursor).rev().collect();
         assert_eq!(seqs, expected, "{node}: the cursor says what is there");
         // What was derived is of the same transaction.
-        assert_eq!(record.last_run.unwrap().fact, cursor);
-        assert_eq!(record.streak, 0);
+        assert_eq!(record.full_run, Some(cursor));
+        assert_eq!(record.runs.streak, 0);
     }
 }
 

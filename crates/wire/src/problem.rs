@@ -161,7 +161,8 @@ pub struct Problem {
     /// What is the matter this time.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub detail: Option<String>,
-    /// What to do.
+    /// What to do. A command in it stands in backticks, or it begins with one, up to its first
+    /// semicolon or the end of the line.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub help: Option<String>,
     /// Names the request.

@@ -9,7 +9,6 @@ use super::ticker::Ticker;
 use super::waits::Waits;
 use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
-use crate::next_step::muster;
 use crate::operator::Operator;
 use crate::screen::Screen;
 
@@ -32,8 +31,7 @@ impl UserError for Interrupted {
 
     fn hint(&self) -> Option<String> {
         let Interrupted { what, id, off } = self;
-        let show = muster(&format!("{what} show {id} --follow"));
-        Some(format!("{show}; {} calls it off", muster(&format!("{what} {off} {id}"))))
+        Some(format!("`muster {what} show {id} --follow`; `muster {what} {off} {id}` calls it off"))
     }
 }
 

@@ -24,16 +24,7 @@ pub(super) struct ItemCollector {
 impl ItemCollector {
     /// Counts an action and keeps its item.
     pub(super) fn add(&mut self, position: ItemPosition, item: ResourceReport) {
-        let counts = &mut self.counts;
-        match item.action {
-            Action::Changed | Action::Deleted => counts.changed += 1,
-            Action::Failed => counts.failed += 1,
-            Action::Skipped => counts.skipped += 1,
-            Action::WouldChange | Action::Unknown => counts.would_change += 1,
-            Action::Ok => counts.ok += 1,
-            // The failure was counted where it happened, or is not to count.
-            Action::Restored | Action::Ignored => {}
-        }
+        self.counts.recount(None, Some(item.action));
         self.items.push((position, item));
     }
 

@@ -95,10 +95,10 @@ impl Difference {
                 rejection.code
             ),
             Difference::HeldOtherwise { .. } => format!(
-                "`muster object list {node}` names those that it rejects; if others may go: muster object resync {node} --approve-deletions"
+                "`muster object list {node}` names those that it rejects; if others may go: `muster object resync {node} --approve-deletions`"
             ),
             Difference::DeletionsUnconfirmed { .. } => {
-                format!("if they may go: muster object resync {node} --approve-deletions")
+                format!("if they may go: `muster object resync {node} --approve-deletions`")
             }
             Difference::NoRoom { .. } => "delete objects that are not needed".to_owned(),
             Difference::ResyncWithoutEffect => {
@@ -176,7 +176,7 @@ impl NodeProblem {
                 format!("look at the folder on {node}; `muster-agent status` there")
             }
             NodeProblem::DeletionsHeldBack { .. } => {
-                format!("if they may go: muster object resync {node} --approve-deletions")
+                format!("if they may go: `muster object resync {node} --approve-deletions`")
             }
             NodeProblem::ManifestsUnreadable { .. } => {
                 format!("correct the manifest on {node}; `muster-agent status` there names all")

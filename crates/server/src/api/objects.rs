@@ -233,7 +233,8 @@ pub struct ConditionView {
     pub attention: Attention,
     /// Why, in words.
     pub message: String,
-    /// What to do; absent when nothing is.
+    /// What to do; absent when nothing is. A command in it stands in backticks, or it begins with one, up to
+    /// its first semicolon or the end of the line.
     pub next_step: Option<String>,
     /// Since when the cause has held, where that is known.
     pub since: Option<Timestamp>,

@@ -145,9 +145,9 @@ fn next_step(node: &NodeState, state: Overall) -> String {
         Overall::Offline | Overall::Unreachable => {
             format!("on {node}: systemctl status muster-agent")
         }
-        Overall::Unassigned => "add an entry to nodes.yaml, then muster publish".to_owned(),
+        Overall::Unassigned => "add an entry to nodes.yaml, then `muster publish`".to_owned(),
         Overall::Paused => format!("on {node}: muster-agent resume"),
-        Overall::Stale => "muster publish, or muster publish --beacon".to_owned(),
+        Overall::Stale => "`muster publish`, or `muster publish --beacon`".to_owned(),
         Overall::New | Overall::Changing => format!("muster node show {node}"),
         Overall::Diverged if contends => format!("muster node show {node}; on it: muster-agent doctor"),
         _ => format!("muster run show {node}"),

@@ -33,7 +33,7 @@ pub(super) fn append(
     };
     insert(db, node, log, &new, now)?;
     change(db, "move a cursor", "UPDATE log SET cursor = ?2 WHERE no = ?1", params![log, int(seq)])?;
-    keep_derived(db, node, log, &derived(db, node)?.after(&new))?;
+    keep_derived(db, node, log, derived(db, node)?.after(&new))?;
     let cursor = Cursor { incarnation: incarnation.clone(), seq };
     Ok(Accepted { cursor, new })
 }
@@ -67,17 +67,17 @@ fn insert(db: &Connection, node: i64, log: i64, facts: &[Fact], now: Timestamp) 
 fn derived(db: &Connection, node: i64) -> Result<Derived> {
     let sql = "SELECT streak, last_run FROM contact WHERE node = ?1";
     let derived = |row: &Row<'_>| {
-        let last_run = row.get::<_, Option<Json<_>>>(1)?.map(|run| run.0);
-        Ok(Derived { streak: row.get(0)?, last_run })
+        let kept = row.get::<_, Option<Json<_>>>(1)?.map(|kept| kept.0);
+        Ok(Derived::restored(kept, row.get(0)?))
     };
     Ok(query::one(db, "read a node's runs", sql, [node], derived)?.unwrap_or_default())
 }
 
-fn keep_derived(db: &Connection, node: i64, log: i64, derived: &Derived) -> Result<()> {
+fn keep_derived(db: &Connection, node: i64, log: i64, derived: Derived) -> Result<()> {
     let sql = "INSERT INTO contact (node, streak, last_run, log) VALUES (?1, ?2, ?3, ?4)
         ON CONFLICT (node) DO UPDATE SET streak = ?2, last_run = ?3, log = ?4";
-    let last_run = derived.last_run.as_ref().map(Json);
-    change(db, "keep a node's runs", sql, params![node, derived.streak, last_run, log]).map(|_| ())
+    let (streak, runs) = (derived.runs.streak, derived.stored().map(Json));
+    change(db, "keep a node's runs", sql, params![node, streak, runs, log]).map(|_| ())
 }
 
 macro_rules! select_facts {

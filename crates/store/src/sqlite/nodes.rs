@@ -10,6 +10,7 @@ use super::cell::{Bytes32, Json, Text, dig, int, uint};
 use super::query::{self, change};
 use crate::enrollment::{self, Before, Known};
 use crate::error::{EnrollError, Result, StoreError};
+use crate::log::Derived;
 use crate::record::{Enrolled, NewNode, NodeRecord, TokenUse, Touch};
 
 /// The number of an active node.
@@ -139,6 +140,9 @@ pub(super) fn one(db: &Connection, node: &NodeId) -> Result<Option<NodeRecord>> 
 }
 
 fn node_record(row: &Row<'_>) -> rusqlite::Result<NodeRecord> {
+    let kept = row.get::<_, Option<Json<_>>>(18)?.map(|kept| kept.0);
+    let streak = row.get::<_, Option<u32>>(19)?.unwrap_or(0);
+    let Derived { runs, full_run, contended } = Derived::restored(kept, streak);
     Ok(NodeRecord {
         node_id: row.get::<_, Text<_>>(0)?.0,
         hostname: row.get::<_, Text<_>>(1)?.0,
@@ -154,8 +158,9 @@ fn node_record(row: &Row<'_>) -> rusqlite::Result<NodeRecord> {
         promised_secs: uint(row.get::<_, Option<i64>>(11)?.unwrap_or(0)),
         held: held(row)?,
         run: run_note(row)?,
-        last_run: row.get::<_, Option<Json<_>>>(18)?.map(|run| run.0),
-        streak: row.get::<_, Option<u32>>(19)?.unwrap_or(0),
+        runs,
+        full_run,
+        contended,
         cursor: cursor(row)?,
         traits: row.get::<_, Option<Bytes32>>(22)?.map(|digest| model::Digest(digest.0)),
         run_request: row.get::<_, Option<i64>>(23)?.map(uint),

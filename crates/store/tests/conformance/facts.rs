@@ -4,8 +4,8 @@ use super::fixture::{DAY, at, enrolled, incarnation, run, started};
 use model::log::FactBody;
 use model::report::PartialRun;
 use model::tags::TaggedRun;
-use model::{Action, ResourceReport};
-use store::{Retention, RunFilter, RunSummary};
+use model::{Action, ResourceReport, RunsSummary};
+use store::{Retention, RunFilter};
 use store::{Store, StoreError};
 
 pub(super) async fn facts_are_accepted_once(store: &Store) {
@@ -45,46 +45,58 @@ pub(super) async fn runs_make_streaks(store: &Store) {
     let facts = vec![run(1, 2, false), started(2), run(3, 1, false)];
     store.append_facts(&node, &one, facts.clone(), at(1)).await.unwrap();
     let first = store.node(&node).await.unwrap().unwrap();
-    assert_eq!((first.streak, first.last_run.as_ref().unwrap().fact), (2, 3));
+    assert_eq!((first.runs.streak, first.full_run), (2, Some(3)));
     store.append_facts(&node, &one, facts, at(2)).await.unwrap();
     let again = store.node(&node).await.unwrap().unwrap();
-    assert_eq!((again.streak, again.last_run), (2, first.last_run), "a repetition is no relapse");
+    assert_eq!((again.runs, again.full_run), (first.runs, Some(3)), "a repetition is no relapse");
     store.append_facts(&node, &one, vec![run(4, 5, true)], at(3)).await.unwrap();
     let record = store.node(&node).await.unwrap().unwrap();
-    assert_eq!((record.streak, record.last_run.unwrap().counts.changed), (0, 5), "intended is no drift");
+    assert_eq!((record.runs.streak, record.runs.counts.unwrap().changed), (0, 5), "intended is no drift");
     let mut partial = run(5, 9, false);
     if let FactBody::Run(report) = &mut partial.body {
         report.partial = Some(PartialRun::Resources(9));
     }
     store.append_facts(&node, &one, vec![partial], at(4)).await.unwrap();
     let record = store.node(&node).await.unwrap().unwrap();
-    assert_eq!((record.streak, record.last_run.unwrap().fact), (0, 4), "a partial run is not the last one");
+    assert_eq!((record.runs.streak, record.full_run), (0, Some(4)), "a partial run is not the last one");
 }
 
-/// CNV-7, CFG-7: what was put right since, and tags that a run was requested for in vain, until another request.
-pub(super) async fn partial_runs_are_followed(store: &Store) {
+/// CNV-3, CNV-7, CFG-7: what the store has of a node's runs is what a control plane had in memory, before a full
+/// run too; a new request forgets the tags of those before it.
+pub(super) async fn runs_are_kept_as_they_are_known(store: &Store) {
     let node = enrolled(store, 1).await;
-    let append = async |seq: u64, action: Action, partial: Option<PartialRun>, unknown: &[&str]| {
+    let mut known = RunsSummary::default();
+    let partial = || Some(PartialRun::Resources(1));
+    let by_tag = || Some(PartialRun::Tags(vec!["web".to_owned()]));
+    let runs = [
+        (Action::Changed, by_tag(), &["early"][..]),
+        (Action::Ok, None, &[]),
+        (Action::Failed, partial(), &[]),
+        (Action::Failed, partial(), &[]),
+        (Action::WouldChange, partial(), &[]),
+        (Action::Changed, by_tag(), &["typo"]),
+        (Action::Changed, by_tag(), &[]),
+    ];
+    for (seq, (action, partial, unknown)) in (1..).zip(runs) {
         let mut fact = run(seq, 0, false);
         let FactBody::Run(report) = &mut fact.body else { panic!() };
+        report.started = at(i64::try_from(seq).unwrap() * 60);
         report.counts.recount(Some(Action::Ok), Some(action));
-        let (resource, edit, cause) = ("m/file:/x".to_owned(), None, None);
+        let (resource, edit, cause) = (format!("m/file:/{action:?}"), None, None);
         report.items = vec![ResourceReport { resource, action, edit, reason: None, cause, duration_ms: 1 }];
         report.partial = partial;
         report.unknown_tags = unknown.iter().map(|tag| (*tag).to_owned()).collect();
+        known = known.after(report);
         store.append_facts(&node, &incarnation("one"), vec![fact], at(1)).await.unwrap();
-        store.node(&node).await.unwrap().unwrap().last_run.unwrap()
-    };
-    let full = append(1, Action::Failed, None, &[]).await;
-    assert_eq!((full.counts.failed, full.failures.len()), (1, 1));
-    let healed = append(2, Action::Changed, Some(PartialRun::Resources(1)), &[]).await;
-    assert_eq!((healed.fact, healed.counts.failed, healed.failures), (1, 0, vec![]));
-    let by_tag = append(3, Action::Changed, Some(PartialRun::Tags(vec!["typo".to_owned()])), &["typo"]).await;
-    assert_eq!(by_tag.unknown_tags, ["typo"]);
+        assert_eq!(store.node(&node).await.unwrap().unwrap().runs, known, "after run {seq}");
+    }
+    let seen = (known.since, known.would_change.as_deref(), &*known.unknown_tags);
+    assert_eq!(seen, (Some(at(180)), Some("m/file:/WouldChange"), &["typo".to_owned()][..]));
+
     let request = TaggedRun { number: 1, tags: ["web".to_owned()].into() };
     store.request_tagged_runs(vec![(node.clone(), request)], at(2)).await.unwrap();
-    let last = store.node(&node).await.unwrap().unwrap().last_run.unwrap();
-    assert_eq!(last, RunSummary { unknown_tags: vec![], ..by_tag });
+    let asked = store.node(&node).await.unwrap().unwrap();
+    assert_eq!(asked.runs, RunsSummary { unknown_tags: Box::default(), ..known });
 }
 
 pub(super) async fn lists_are_newest_first_and_paged(store: &Store) {
@@ -130,7 +142,7 @@ pub(super) async fn history_is_pruned(store: &Store) {
     let accepted =
         store.append_facts(&one, &incarnation("a"), vec![started(1), started(21)], at(3)).await.unwrap();
     assert_eq!((accepted.cursor.seq, accepted.new.len()), (21, 1));
-    assert_eq!(store.node(&one).await.unwrap().unwrap().streak, 10);
+    assert_eq!(store.node(&one).await.unwrap().unwrap().runs.streak, 10);
     assert_eq!(store.prune(at(3), retention).await.unwrap().nonces, 0);
     assert_eq!(store.prune(at(10 * DAY), retention).await.unwrap().nonces, 2);
 }

@@ -40,7 +40,7 @@ async fn all(make: impl Fn() -> Box<Store>) {
     nodes::requests_by_tag_are_kept(&make()).await;
     facts::facts_are_accepted_once(&make()).await;
     facts::runs_make_streaks(&make()).await;
-    facts::partial_runs_are_followed(&make()).await;
+    facts::runs_are_kept_as_they_are_known(&make()).await;
     facts::lists_are_newest_first_and_paged(&make()).await;
     facts::history_is_pruned(&make()).await;
     sync::sets_are_kept(&make()).await;

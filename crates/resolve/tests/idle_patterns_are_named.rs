@@ -13,7 +13,7 @@ fn idle(nodes: &str, delegated: &str) -> Vec<String> {
          {{nodes: {delegated}, queries: [traits]}}\n"
     );
     let tree = Tree::of([("fleet.yaml", fleet.as_str()), ("nodes.yaml", nodes)]);
-    right(&tree).idle_selectors().iter().map(ToString::to_string).collect()
+    right(&tree).idle_patterns().iter().map(ToString::to_string).collect()
 }
 
 #[test]
