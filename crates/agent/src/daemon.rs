@@ -15,6 +15,7 @@ mod heal;
 pub(crate) mod local;
 mod reboot;
 mod run_log;
+mod signals;
 mod stop;
 
 use std::collections::{BTreeSet, VecDeque};
@@ -32,7 +33,6 @@ use model::{Digest, Timestamp};
 use net::notify::ServiceState;
 use node::{Adoption, Node, NodeEffect, NodeInput, ObservedTraits, RunOrder};
 use providers::traits::Collectors;
-use tokio::signal::unix::{SignalKind, signal};
 use tokio::time::Instant;
 
 use crate::clock::now;
@@ -56,6 +56,7 @@ use crate::sync::view::SharedStatus;
 use crate::sync::{SyncContext, Synchronization};
 use crate::work::{self, WorkHandle, WorkSetup};
 use run_log::RunLog;
+use signals::{DaemonSignals, SignalRequest};
 
 /// Facts of work go up over an open stream this long after the first of them.
 const FLUSH: Duration = Duration::from_millis(200);
@@ -68,8 +69,9 @@ const FLUSH: Duration = Duration::from_millis(200);
 pub fn run(machine: Machine) -> Result<(), Box<dyn std::error::Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
     runtime.block_on(async {
+        let signals = DaemonSignals::hear()?;
         let (mut daemon, inbox) = Daemon::start(machine)?;
-        daemon.serve(inbox).await;
+        daemon.serve(inbox, signals).await;
         Ok(())
     })
 }
@@ -197,18 +199,7 @@ impl Daemon {
         Ok((daemon, inbox))
     }
 
-    async fn serve(&mut self, mut inbox: DaemonInbox) {
-        let signals = [
-            SignalKind::terminate(),
-            SignalKind::interrupt(),
-            SignalKind::hangup(),
-            SignalKind::user_defined1(),
-        ]
-        .map(signal);
-        let [Ok(mut terminate), Ok(mut interrupt), Ok(mut hangup), Ok(mut restart)] = signals else {
-            tracing::error!("signals cannot be received");
-            return;
-        };
+    async fn serve(&mut self, mut inbox: DaemonInbox, mut signals: DaemonSignals) {
         let socket = self.open_socket();
         net::notify::service_manager(ServiceState::Ready);
         self.append_started();
@@ -220,10 +211,11 @@ impl Daemon {
                 event = inbox.next() => self.hear(event),
                 () = sleep_until(deadline) => self.take(NodeInput::Tick),
                 () = sleep_to(flush) => self.flush(),
-                _ = hangup.recv() => self.take(NodeInput::Nudge),
-                _ = restart.recv() => self.restart_when_idle(),
-                _ = terminate.recv() => break,
-                _ = interrupt.recv() => break,
+                request = signals.next() => match request {
+                    SignalRequest::Stop => break,
+                    SignalRequest::RestartWhenIdle => self.restart_when_idle(),
+                    SignalRequest::Nudge => self.take(NodeInput::Nudge),
+                },
             }
         }
         if let Some(socket) = socket {

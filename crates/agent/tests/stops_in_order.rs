@@ -9,6 +9,7 @@ use std::time::{Duration, Instant};
 
 use agent::state::StateDir;
 use model::log::FactBody;
+use rustix::process::Signal;
 pub use test_support::agent_local::certify;
 use test_support::agent_state::{adopt, handler, join, module};
 
@@ -37,6 +38,29 @@ fn a_run_under_way_ends_before_the_agent_does() {
     let facts = durable.facts(10, 1 << 20).unwrap();
     let ran = facts.iter().any(|fact| matches!(&fact.body, FactBody::Run(run) if run.counts.changed == 1));
     assert!(ran, "the run is no fact: {facts:#?}");
+}
+
+/// Whatever the agent begins with, it can be told to stop by then: SIGTERM ends no thread in the middle.
+#[test]
+fn a_stop_is_heard_before_anything_begins() {
+    let dir = tempfile::tempdir().unwrap();
+    let (state, root) = (dir.path().join("state"), dir.path().join("root"));
+    join(&state, &root, true);
+    certify(&state, &root);
+    let mut agent = start(&state, &root).spawn().unwrap();
+    let process = Path::new("/proc").join(agent.id().to_string());
+    let started = Instant::now();
+    // In this order: one that hears it only afterwards is seen, as there are threads for a while before.
+    while std::fs::read_dir(process.join("task")).map_or(0, Iterator::count) < 2 {
+        assert!(started.elapsed() < DEADLINE && agent.try_wait().unwrap().is_none(), "no thread begins");
+    }
+    let status = std::fs::read_to_string(process.join("status")).unwrap();
+    let caught = status.lines().find_map(|line| line.strip_prefix("SigCgt:\t")).unwrap();
+    let heard = u64::from_str_radix(caught, 16).unwrap() & (1 << (Signal::TERM.as_raw() - 1)) != 0;
+    let told = Command::new("kill").args(["-TERM", &agent.id().to_string()]).status().unwrap();
+    assert!(told.success());
+    let ended = wait_for_end(&mut agent);
+    assert!(heard && ended.success(), "{caught}, {ended:?}");
 }
 
 pub fn start(state: &Path, root: &Path) -> Command {
