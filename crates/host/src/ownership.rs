@@ -10,6 +10,9 @@ use crate::find::mode_of;
 use crate::path::others_write;
 use crate::{Host, HostError, HostOperation, PathProblem};
 
+/// The bits by which a program has the rights of its file's owner or group.
+pub(crate) const SET_ID: u32 = 0o6000;
+
 pub(crate) fn ownership_of(stat: &Stat) -> PathOwnership {
     PathOwnership { mode: Some(mode_of(stat)), uid: Some(stat.st_uid), gid: Some(stat.st_gid) }
 }
@@ -49,9 +52,10 @@ impl Host {
     /// owner changes and widened after, so that nobody has more than the old or the new
     /// owner and mode allow.
     pub(crate) fn own(&self, fd: impl AsFd, now: &Stat, wanted: &PathOwnership) -> Result<(), PathProblem> {
-        let mode = wanted.mode.unwrap_or_else(|| mode_of(now)) & 0o7777;
         let uid = wanted.uid.filter(|uid| *uid != now.st_uid);
         let gid = wanted.gid.filter(|gid| *gid != now.st_gid);
+        let kept = if gives_away(now, wanted) { mode_of(now) & !SET_ID } else { mode_of(now) };
+        let mode = wanted.mode.unwrap_or(kept) & 0o7777;
         if uid.is_none() && gid.is_none() {
             if mode != mode_of(now) {
                 fchmod(&fd, Mode::from_raw_mode(mode))?;
@@ -67,6 +71,14 @@ impl Host {
             other => Ok(other?),
         }
     }
+}
+
+/// Whether a file gets another owner or group. What it may do with the rights of its owner was said of the one
+/// before: a user's set-id copy of a shell would become root's.
+pub(crate) fn gives_away(now: &Stat, wanted: &PathOwnership) -> bool {
+    let is_file = FileType::from_raw_mode(now.st_mode) == FileType::RegularFile;
+    let differs = |wanted: Option<u32>, now: u32| wanted.is_some_and(|wanted| wanted != now);
+    is_file && (differs(wanted.uid, now.st_uid) || differs(wanted.gid, now.st_gid))
 }
 
 /// Someone other than root and the agent decides which names are in the directory.

@@ -13,7 +13,7 @@ use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, fsync, openat, re
 use rustix::io::Errno;
 
 use crate::find::{open_regular, stat_at, what};
-use crate::ownership::{others_choose, ownership_of};
+use crate::ownership::{SET_ID, gives_away, others_choose, ownership_of};
 use crate::path::DirEntryRef;
 use crate::{Host, HostError, HostOperation, MAX_FILE, PathProblem};
 
@@ -96,7 +96,8 @@ impl Host {
     }
 
     /// Mode and owner of the old file, for what is not declared. A second name may be one that
-    /// someone else put here for what it has: a set-id bit, with root as its owner.
+    /// someone else put here for what it has: a set-id bit, with root as its owner. Such a bit is not kept where
+    /// others choose what is here, or the file gets another owner.
     fn kept(
         &self,
         entry: &DirEntryRef,
@@ -105,10 +106,15 @@ impl Host {
     ) -> Result<PathOwnership, PathProblem> {
         let PathOwnership { mode, uid, gid } = write.ownership;
         let declared = mode.is_some() && uid.is_some() && gid.is_some();
-        if old.st_nlink > 1 && !declared && others_choose(self, &fstat(&entry.dir)?) {
+        let others_choose = others_choose(self, &fstat(&entry.dir)?);
+        if old.st_nlink > 1 && !declared && others_choose {
             return Err(PathProblem::HardLinks);
         }
-        Ok(ownership_of(old))
+        let mut kept = ownership_of(old);
+        if others_choose || gives_away(old, &write.ownership) {
+            kept.mode = kept.mode.map(|mode| mode & !SET_ID);
+        }
+        Ok(kept)
     }
 
     /// Copies the file at `entry` to its backup name, whole or not at all.

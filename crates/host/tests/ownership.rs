@@ -76,12 +76,45 @@ fn owner_and_group_are_set_with_the_mode() {
         let metadata = fs::metadata(dir.path().join(name)).unwrap();
         (metadata.permissions().mode() & 0o7777, metadata.uid(), metadata.gid())
     };
-    assert_eq!(seen("file"), (0o6755, 1234, 2345), "set-id bits survive the change of owner");
+    assert_eq!(
+        seen("file"),
+        (0o6755, 1234, 2345),
+        "set-id bits that are declared survive the change of owner"
+    );
     assert_eq!(seen("dir"), (0o2750, 1234, 2345));
-    write(&host, "/file", PathOwnership { gid: Some(7), ..PathOwnership::default() });
-    assert_eq!(seen("file"), (0o6755, 1234, 7), "what is not declared is kept");
-    host.set_ownership("/file", &PathOwnership { uid: Some(5), ..PathOwnership::default() }).unwrap();
-    assert_eq!(seen("file"), (0o6755, 5, 7));
+    write(&host, "/file", PathOwnership { uid: Some(1234), ..PathOwnership::default() });
+    assert_eq!(seen("file"), (0o6755, 1234, 2345), "what is not declared is kept");
+    host.set_ownership("/dir", &PathOwnership { uid: Some(5), ..PathOwnership::default() }).unwrap();
+    assert_eq!(seen("dir"), (0o2750, 5, 2345), "of a directory they give nobody's rights away");
+}
+
+/// A user makes a set-id copy of a shell under a name that a release gives to root without a mode.
+#[test]
+fn a_program_s_set_id_bits_go_with_its_owner() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can give files away");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let host = host(dir.path());
+    let theirs = PathOwnership { mode: Some(0o6755), uid: Some(1234), gid: Some(1234) };
+    let mode = || fs::metadata(dir.path().join("file")).unwrap().permissions().mode() & 0o7777;
+    for wanted in [
+        PathOwnership { uid: Some(0), ..PathOwnership::default() },
+        PathOwnership { gid: Some(0), ..PathOwnership::default() },
+    ] {
+        write(&host, "/file", theirs);
+        host.set_ownership("/file", &wanted).unwrap();
+        assert_eq!(mode(), 0o755, "only the owner changes: {wanted:?}");
+        write(&host, "/file", theirs);
+        write(&host, "/file", wanted);
+        assert_eq!(mode(), 0o755, "the content too: {wanted:?}");
+    }
+    // Where they choose what is there, no such bit is taken over with what they wrote around it.
+    write(&host, "/file", theirs);
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+    write(&host, "/file", PathOwnership::default());
+    assert_eq!(mode(), 0o755);
 }
 
 #[test]
