@@ -7,7 +7,7 @@ use proptest::prelude::*;
 
 fn refused(text: &str, format: Format) -> (Option<u32>, &'static str) {
     match read(text.as_bytes(), format) {
-        Ok(manifests) => panic!("taken: {text:.200} as {manifests:?}"),
+        Ok(manifests) => panic!("taken: {text:.200} as {} manifests", manifests.len()),
         Err(error) => (error.line, error.problem.code()),
     }
 }
@@ -140,6 +140,22 @@ fn bombs_are_cheap() {
     assert_eq!(refused(&" ".repeat(MAX_FILE + 1), Format::Yaml).1, "too-large");
     let large = yaml(&format!("spec: {}", "x".repeat(sync::object::MAX_CONTENT)));
     assert_eq!(refused(&large, Format::Yaml).1, "too-large");
+}
+
+/// SCL-3: each anchor keeps a copy of its value, so one within the other multiply what is read: 60 of them around
+/// 200 KB of text would take 12 MB, and 2 MB of a file with as many killed an agent.
+#[test]
+fn nested_anchors_count_as_often_as_they_are_kept() {
+    let nested = |depth: usize, text: usize| {
+        let open: String = (0..depth).map(|n| format!("&a{n} [")).collect();
+        yaml(&format!("spec: {open}{}{}", "x".repeat(text), "]".repeat(depth)))
+    };
+    assert_eq!(refused(&nested(60, 200_000), Format::Yaml).1, "too-large");
+    let values = "[], ".repeat(20_000);
+    let many: String = (0..30).map(|n| format!("&a{n} [")).collect();
+    let many = yaml(&format!("spec: {many}{values}{}", "]".repeat(30)));
+    assert_eq!(refused(&many, Format::Yaml).1, "too-many");
+    read(nested(60, 1000).as_bytes(), Format::Yaml).unwrap();
 }
 
 #[test]

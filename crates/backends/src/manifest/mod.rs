@@ -33,7 +33,7 @@ pub const MAX_FILE: usize = 4 * 1024 * 1024;
 pub const MAX_DOCUMENTS: usize = 1000;
 /// The deepest nesting.
 pub const MAX_DEPTH: usize = model::canonical::MAX_DEPTH;
-/// The most values in one text, aliases counted as often as they stand.
+/// The most values in one text, aliases counted as often as they stand, and what an anchor names once more.
 pub const MAX_NODES: usize = 500_000;
 /// The longest kind, in bytes.
 pub const MAX_KIND: usize = 63;
@@ -41,7 +41,7 @@ pub const MAX_KIND: usize = 63;
 pub const MAX_NAMESPACE: usize = 63;
 /// The longest name, in bytes.
 pub const MAX_NAME: usize = 253;
-/// The most text in one file's values, in bytes, aliases counted as often as they stand.
+/// The most text in one file's values, in bytes, counted as [`MAX_NODES`] are.
 const MAX_TEXT: usize = 2 * MAX_FILE;
 
 /// The annotation in which the uid of an object at its source is recorded (SYN-7).

@@ -142,6 +142,8 @@ impl<'s> YamlReader<'s> {
             _ => return Err(ManifestProblem::NotYaml("a value is missing".into()).at(line)),
         };
         if anchor != 0 {
+            // It is kept beside the document, so it counts as often as an alias that repeats it.
+            self.spend(node.cost, line)?;
             self.anchors.insert(anchor, node.clone());
         }
         Ok(node)
