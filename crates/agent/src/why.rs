@@ -220,6 +220,9 @@ fn find<'a>(desired: &'a Desired, name: &str) -> Result<FoundResource<'a>, WhyEr
                 == Some(&*resource.name)
     };
     let mut called: Vec<FoundResource<'_>> = all(desired).filter(is_called).collect();
+    if called.is_empty() {
+        called.extend(all(desired).filter(|found| found.resource.id.as_str().ends_with(name)));
+    }
     if called.len() == 1
         && let Some(found) = called.pop()
     {

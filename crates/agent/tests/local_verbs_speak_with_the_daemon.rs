@@ -119,6 +119,7 @@ fn why_explains_a_resource() {
     let (code, secret) = printed(&host.agent(&["why", "base/file:/etc/secret"]));
     assert_eq!(code, Some(0), "{secret}");
     assert!(secret.contains("content: (hidden") && !secret.contains("canary"), "{secret}");
+    assert_eq!(host.json(&["why", "motd"])["resource"], "base/file:/etc/motd", "an end that only one has");
     let handler = host.json(&["why", "reload"]);
     assert_eq!(handler["notifiedBy"], serde_json::json!(["base/file:/etc/motd"]));
     let (code, failed) = printed(&host.agent(&["why", "breaks"]));

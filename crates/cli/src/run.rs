@@ -15,7 +15,7 @@ use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
 use crate::object::known;
-use crate::screen::{Mark, Screen, tally};
+use crate::screen::{Mark, Screen, plural, tally};
 use crate::table::table;
 
 const AFTER: &str = "\
@@ -123,7 +123,7 @@ pub fn outcome(report: &RunReport) -> String {
     let about = match &report.partial {
         None => String::new(),
         Some(PartialRun::Tags(tags)) => format!(" (only {})", tags.join(", ")),
-        Some(PartialRun::Resources(count)) => format!(" (only {count} resources)"),
+        Some(PartialRun::Resources(count)) => format!(" (only {})", plural(*count as usize, "resource")),
     };
     let unknown = match report.unknown_tags.is_empty() {
         true => String::new(),

@@ -63,6 +63,23 @@ fn put_json(spec: &JsonSpec, file: &str) -> Result<String, String> {
 
 const BLOCK: &str = "# BEGIN MUSTER BLOCK x\none\ntwo\n# END MUSTER BLOCK x\n";
 
+/// A file that was made for its parts goes with the last of them, with what was made around them.
+#[test]
+fn a_json_file_of_nothing_but_empty_objects_is_void() {
+    for (text, is_void) in [
+        ("", true),
+        (" {}\n", true),
+        ("{ \"log\": { \"deep\": {} }, \"x\": {} }\n", true),
+        ("{\"log\": []}", false),
+        ("{\"log\": null}", false),
+        ("{\"log\": {\"level\": 1}}", false),
+        ("{\"log\":", false),
+    ] {
+        assert_eq!(json::is_void(text.as_bytes()), is_void, "{text}");
+    }
+    assert!(!json::is_void(b"\xff"));
+}
+
 #[test]
 fn a_table_of_blocks() {
     let table = [

@@ -154,7 +154,7 @@ pub enum PathProblem {
     #[error("the file system is read-only; remount it writable")]
     ReadOnly,
     /// The agent may not.
-    #[error("permission denied for the agent's user")]
+    #[error("permission denied for the agent's user; if that is root, it may be immutable (see lsattr)")]
     Denied,
     /// Anything else.
     #[error("{0}")]

@@ -202,12 +202,14 @@ fn fields(
 ) -> Result<Vec<(&'static str, String)>, String> {
     let mut depends = needs::of(program)?;
     depends.extend(spec.depends.iter().map(|package| (*package).to_owned()));
-    let built = match release.profile {
-        BuildProfile::Shipped => "Built as it is shipped, with the profiles release (muster) and agent.",
-        BuildProfile::Debug => "Built for tests, with the profile dev: slow, large, not to be shipped.",
+    let built: &[&str] = match release.profile {
+        BuildProfile::Shipped => &[],
+        BuildProfile::Debug => {
+            &["", "Built for tests, with the profile dev: slow, large, not to be shipped."]
+        }
     };
     let mut description = spec.synopsis.to_owned();
-    for line in spec.description.iter().chain(&["", built]) {
+    for line in spec.description.iter().chain(built) {
         description.push_str("\n ");
         description.push_str(if line.is_empty() { "." } else { line });
     }

@@ -69,10 +69,16 @@ pub fn edit(spec: &JsonSpec, bytes: &[u8], to: Option<&Fields>) -> Result<Vec<u8
     Ok([mark.as_bytes(), text.as_bytes()].concat())
 }
 
-/// Nothing is left but an empty object.
+/// Nothing is left but an object that holds nothing, or nothing but such: those that were made around a value
+/// stay when it is removed.
 pub fn is_void(bytes: &[u8]) -> bool {
-    let text = std::str::from_utf8(bytes).unwrap_or("-");
-    matches!(text.split_whitespace().collect::<String>().as_str(), "" | "{}")
+    let Ok(text) = std::str::from_utf8(bytes) else { return false };
+    let text = text.trim_start_matches(MARK);
+    text.trim().is_empty() || json_text::parse(text).is_ok_and(|root| holds_nothing(&root))
+}
+
+fn holds_nothing(node: &JsonNode) -> bool {
+    matches!(&node.kind, JsonKind::Object(members) if members.iter().all(|member| holds_nothing(&member.value)))
 }
 
 struct JsonFile<'a> {
