@@ -65,7 +65,8 @@ impl RunsSummary {
 
     /// Since when the outcome is what it is, where a report makes the totals these.
     fn since_after(&self, report: &RunReport, counts: RunCounts) -> Option<Timestamp> {
-        let same = self.counts.is_some_and(|old| old.failed == counts.failed);
+        let outcome = |counts: &RunCounts| (counts.failed, counts.would_change);
+        let same = self.counts.is_some_and(|old| outcome(&old) == outcome(&counts));
         self.since.filter(|_| same).or(Some(report.started))
     }
 

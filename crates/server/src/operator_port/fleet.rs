@@ -64,7 +64,7 @@ fn view(node: &mut NodeState, heads: &Heads, now: Timestamp) -> NodeView {
         counts: node.summary.counts,
         cause: cause(node, status.overall(), heads),
         same_cause: None,
-        since: since(node, status.overall()),
+        since: since(node, status.overall(), heads),
         fingerprint: node.key.fingerprint(),
         seen: node.seen.as_ref().map(|kept| kept.seen.clone()),
         run_request: node.run_request,
@@ -126,11 +126,18 @@ fn contended(contended: &[Contention]) -> String {
     format!("{}{more}", text.unwrap_or_default())
 }
 
-fn since(node: &NodeState, state: Overall) -> Option<Timestamp> {
-    let paused = node.summary.paused.as_ref().filter(|_| state == Overall::Paused);
-    let contended = node.contended.iter().flatten().map(|one| one.since).min();
-    let contended = contended.filter(|_| state == Overall::Diverged);
-    paused.map(|pause| pause.since).or(contended).or(node.summary.since)
+/// Since when a node is in a state, by what tells of that state; `None` where nothing does.
+fn since(node: &mut NodeState, state: Overall, heads: &Heads) -> Option<Timestamp> {
+    match state {
+        Overall::Offline | Overall::Unreachable => node.last_seen.or(Some(node.enrolled_at)),
+        Overall::New => Some(node.enrolled_at),
+        Overall::Changing => node.pointed(heads).map(|(head, _)| head.header.created),
+        Overall::Paused => node.summary.paused.as_ref().map(|pause| pause.since),
+        Overall::Diverged => node.contended.iter().flatten().map(|one| one.since).min(),
+        Overall::Failed | Overall::Degraded | Overall::WouldChange | Overall::Converged => node.summary.since,
+        // Of a streak of corrections only its length is kept.
+        Overall::Relapsed | Overall::Stale | Overall::Unassigned => None,
+    }
 }
 
 fn next_step(node: &NodeState, state: Overall) -> String {
@@ -198,8 +205,8 @@ struct NodeCause {
 }
 
 /// What there is to say of a node: why it is not green, and what was requested of it in vain.
-fn causes_of(node: &NodeState, state: Overall, heads: &Heads) -> Vec<NodeCause> {
-    let (since, next) = (since(node, state), next_step(node, state));
+fn causes_of(node: &mut NodeState, state: Overall, heads: &Heads) -> Vec<NodeCause> {
+    let (since, next) = (since(node, state, heads), next_step(node, state));
     let of_state = |(key, cause, code)| NodeCause { key, cause, code, since, next: next.clone() };
     let mut causes: Vec<NodeCause> = why_not_green(node, state, heads).into_iter().map(of_state).collect();
     let unknown = &node.summary.unknown_tags;
@@ -244,7 +251,7 @@ pub(super) fn status(plane: &ControlPlane) -> StatusView {
         let mut entry = slot.lock();
         let state = entry.node.status(&heads, now).overall();
         *states.entry(state).or_default() += 1;
-        for NodeCause { key, cause, code, since, next } in causes_of(&entry.node, state, &heads) {
+        for NodeCause { key, cause, code, since, next } in causes_of(&mut entry.node, state, &heads) {
             let view = causes.entry(key).or_insert_with(|| CauseView {
                 state,
                 cause,
@@ -321,4 +328,32 @@ pub(super) async fn remove(call: OperatorCall, request: NodeName) -> Result<Node
     plane.work.removed(&view.id);
     tracing::info!(node = %view.id, hostname = %view.hostname, "a node was removed");
     Ok(view)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use trust::SigningKey;
+
+    use super::*;
+
+    /// CNV-3: each state counts from what tells of it, whatever the last run came to and when.
+    #[test]
+    fn since_when_is_told_by_the_state() {
+        let key = SigningKey::from_seed(&[1; 32]).public();
+        let mut node = NodeState::new(key.node_id(), "web-1".parse().unwrap(), key, Timestamp(1));
+        let heads = Heads::default();
+        let told = |node: &mut NodeState| {
+            use Overall::{Degraded, Diverged, New, Offline, Paused, Relapsed, Unreachable};
+            [New, Offline, Unreachable, Degraded, Paused, Diverged, Relapsed]
+                .map(|state| since(node, state, &heads).map(|at| at.0))
+        };
+        assert_eq!(told(&mut node), [Some(1), Some(1), Some(1), None, None, None, None]);
+        node.last_seen = Some(Timestamp(5));
+        node.summary.since = Some(Timestamp(2));
+        node.summary.paused =
+            Some(Box::new(Pause { reason: "r".to_owned(), since: Timestamp(3), until: None }));
+        assert_eq!(told(&mut node), [Some(1), Some(5), Some(5), Some(2), Some(3), None, None]);
+    }
 }

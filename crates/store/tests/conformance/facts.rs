@@ -91,7 +91,7 @@ pub(super) async fn runs_are_kept_as_they_are_known(store: &Store) {
         assert_eq!(store.node(&node).await.unwrap().unwrap().runs, known, "after run {seq}");
     }
     let seen = (known.since, known.would_change.as_deref(), &*known.unknown_tags);
-    assert_eq!(seen, (Some(at(180)), Some("m/file:/WouldChange"), &["typo".to_owned()][..]));
+    assert_eq!(seen, (Some(at(300)), Some("m/file:/WouldChange"), &["typo".to_owned()][..]));
 
     let request = TaggedRun { number: 1, tags: ["web".to_owned()].into() };
     store.request_tagged_runs(vec![(node.clone(), request)], at(2)).await.unwrap();
