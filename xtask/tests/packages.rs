@@ -170,9 +170,11 @@ fn the_control_files_are_as_debian_wants_them() {
 }
 
 #[test]
-fn what_is_shipped_says_so() {
-    let Some(made) = made(BuildProfile::Shipped) else { return };
-    assert!(made.field("muster", "Description").contains("as it is shipped"));
+fn what_is_not_to_be_shipped_says_so() {
+    for (profile, says_so) in [(BuildProfile::Shipped, false), (BuildProfile::Debug, true)] {
+        let Some(made) = made(profile) else { return };
+        assert_eq!(made.field("muster", "Description").contains("not to be shipped"), says_so);
+    }
 }
 
 #[test]
