@@ -39,14 +39,14 @@ pub fn main() -> ExitCode {
     };
     log(&cli);
     let screen = Screen::of_process(cli.json);
-    match runtime().and_then(|runtime| to_its_end(runtime, run(cli.verb, screen))) {
+    match runtime().and_then(|runtime| run_to_completion(runtime, run(cli.verb, screen))) {
         Ok(exit) => exit.into(),
         Err(failure) => tell(&failure, screen),
     }
 }
 
 /// Does it, and leaves what still goes on behind after [`END_LIMIT`].
-fn to_its_end<T>(runtime: Runtime, verb: impl Future<Output = T>) -> T {
+fn run_to_completion<T>(runtime: Runtime, verb: impl Future<Output = T>) -> T {
     let done = runtime.block_on(verb);
     runtime.shutdown_timeout(END_LIMIT);
     done
@@ -123,7 +123,7 @@ mod tests {
     use std::sync::mpsc;
     use std::thread;
 
-    use super::{END_LIMIT, runtime, to_its_end};
+    use super::{END_LIMIT, run_to_completion, runtime};
 
     /// A lookup of a name is on a thread that cannot be called off.
     #[test]
@@ -132,7 +132,7 @@ mod tests {
         let (tell, told) = mpsc::channel();
         thread::spawn(move || {
             let Ok(runtime) = runtime() else { return };
-            to_its_end(runtime, async {
+            run_to_completion(runtime, async {
                 let (begin, begun) = tokio::sync::oneshot::channel();
                 tokio::task::spawn_blocking(move || (begin.send(()), released.recv()));
                 let _ = begun.await;
