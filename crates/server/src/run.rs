@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::Incarnation;
 use net::ServerUrl;
 use net::accept::{self, AcceptLimits, stopped};
 use net::tls::{self, ClientAuth, TlsError};
@@ -252,8 +253,28 @@ async fn open_store(config: &Config, founded: &Founded) -> Result<(Arc<Store>, C
         return Err(ServerStartError::OtherFleet { database: stored.fleet, keys: meta.fleet });
     }
     store.open_epoch(now()).await.map_err(failed)?;
+    let fresh = fresh_incarnation()?;
+    let incarnation = store.open_incarnation(&fresh, now()).await.map_err(failed)?;
+    if let Some(cause) = incarnation.went_back() {
+        tracing::warn!(
+            ?cause,
+            incarnation = %incarnation.id,
+            "the data went back to what it was before; nodes compare what they have, and `muster publish` goes on \
+             above the releases that they hold"
+        );
+    }
     let closed = Box::pin(store.closed());
     Ok((Arc::new(store), closed))
+}
+
+/// The id of an incarnation of the database that may begin.
+fn fresh_incarnation() -> Result<Incarnation, FoundError> {
+    let bytes = posture::random::<8>()?;
+    let text = format!("d{}", data_encoding::HEXLOWER.encode(&bytes));
+    text.parse().map_err(|error: model::id::ParseIdError| FoundError::Malformed {
+        path: DATABASE.into(),
+        what: error.to_string(),
+    })
 }
 
 async fn plane(
