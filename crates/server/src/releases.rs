@@ -17,8 +17,8 @@ use wire::{Code, Problem};
 
 use crate::answer::store_problem;
 use crate::api::{Commit, ReleaseSummary};
-use crate::hub;
 use crate::operator_port::OperatorCall;
+use crate::posture;
 use crate::state::{ControlPlane, now, run_to_completion};
 
 /// Reads the heads from the store, verifies them and points the fleet to them. While that
@@ -102,7 +102,8 @@ pub(crate) async fn keep_node_header(plane: &ControlPlane, signed: Signed) -> Re
     if !plane.heads().lacks(header.seq, &signed::digest(&signed)) {
         return Ok(());
     }
-    let fresh = hub::fresh_incarnation().map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
+    let fresh =
+        posture::fresh_incarnation().map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
     plane.store.keep_node_header(header.seq, signed, &fresh, now()).await.map_err(store_problem)?;
     tracing::warn!(
         seq = header.seq,

@@ -134,9 +134,10 @@ async fn once(
 }
 
 fn would(publisher: &Publisher, changed: &ReleaseComparison, built: &Built) -> String {
-    let from = publisher
-        .seq()
-        .map_or_else(|| "the first release".to_owned(), |seq| format!("release {seq} -> {}", publisher.next_seq()));
+    let from = publisher.seq().map_or_else(
+        || "the first release".to_owned(),
+        |seq| format!("release {seq} -> {}", publisher.next_seq()),
+    );
     if changed.same {
         return format!("release {} already holds this", publisher.seq().unwrap_or(0));
     }

@@ -15,15 +15,14 @@ use std::path::{Path, PathBuf};
 use model::FleetId;
 use model::exchange::Signed;
 use server::api::HeadView;
+use server::posture::DATABASE;
 use spool::Disk;
-use trust::{Header, Slots, SigningKey, signed};
+use trust::{Header, SigningKey, Slots, signed};
 
 /// So many numbers are passed over where nobody knows which were given.
 const SKIPPED: u64 = 1_000_000;
 /// What is added to the name of the key's file.
 const SUFFIX: &str = "last";
-/// The database of a control plane, beside the keys of a laboratory.
-const DATABASE: &str = "muster.db";
 
 /// The last header that was signed with a key, in a file beside the key.
 pub(super) struct LastSigned {
@@ -94,8 +93,8 @@ impl LastSigned {
         });
         let own = self.seq;
         let highest = newest.max(held.unwrap_or(0)).max(own.unwrap_or(0));
-        // What lies beside the database went back with it.
-        let remembers = own.is_some() && !self.beside_database;
+        // What lies beside the database went back with it, unless it says more than the database does.
+        let remembers = own.is_some_and(|own| !self.beside_database || own > newest);
         if head.went_back.is_some() && !remembers {
             return NextNumber {
                 seq: highest + SKIPPED + 1,
@@ -111,5 +110,91 @@ impl LastSigned {
             _ => Some(format!("release {highest}, the last one that was signed with this key")),
         };
         NextNumber { seq: highest + 1, gap: by.map(|by| format!("the number goes on above {by}")) }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use model::Timestamp;
+    use server::api::HeadView;
+    use store::{DatabaseIncarnation, IncarnationCause};
+    use trust::{Header, SigningKey, Slots, TrustDocument, signed};
+
+    use super::{LastSigned, SKIPPED};
+
+    fn key() -> SigningKey {
+        SigningKey::from_seed(&[1; 32])
+    }
+
+    fn header(seq: u64, fleet: &str, key: &SigningKey) -> model::exchange::Signed {
+        let header = Header {
+            fleet: fleet.parse().unwrap(),
+            channel: "stable".parse().unwrap(),
+            seq,
+            label: None,
+            created: Timestamp(1),
+            freshness_secs: 1,
+            selection: model::Digest::ZERO,
+            fallbacks: Vec::new(),
+            requires: Vec::new(),
+        };
+        signed::sign(&header, &[key]).unwrap()
+    }
+
+    fn head(seq: Option<u64>, held: Option<u64>, went_back: bool) -> HeadView {
+        let (fleet, slots) = ("acme-1".parse().unwrap(), Slots::of(key().public()));
+        let id = "d1".parse().unwrap();
+        let incarnation = DatabaseIncarnation::begun(id, IncarnationCause::Restored, Timestamp(1));
+        HeadView {
+            trust: TrustDocument { fleet, version: 1, release: slots.clone(), root: slots },
+            seq,
+            selection: None,
+            headers: Default::default(),
+            node_header: held.map(|seq| header(seq, "acme-1", &key())),
+            went_back: went_back.then_some(incarnation),
+        }
+    }
+
+    fn kept(dir: &std::path::Path) -> LastSigned {
+        LastSigned::beside(&dir.join("release.key"), &key(), &"acme-1".parse().unwrap())
+    }
+
+    #[test]
+    fn the_next_number_is_above_all_that_are_known() {
+        let dir = tempfile::tempdir().unwrap();
+        let number = |head: HeadView| {
+            let next = kept(dir.path()).next(&head);
+            (next.seq, next.gap.is_some())
+        };
+        assert_eq!(number(head(None, None, false)), (1, false));
+        assert_eq!(number(head(Some(20), None, false)), (21, false));
+        assert_eq!(number(head(Some(20), Some(21), false)), (22, true));
+        let skipped = 20 + SKIPPED + 1;
+        assert_eq!(number(head(Some(20), None, true)), (skipped, true), "nobody knows which were given");
+        assert_eq!(number(head(Some(20), Some(23), true)), (skipped + 3, true));
+        kept(dir.path()).keep(24, &header(24, "acme-1", &key()));
+        assert_eq!(number(head(Some(20), Some(21), true)), (25, true), "the publisher knows");
+        assert_eq!(number(head(Some(24), None, false)), (25, false));
+        // Beside the database it may have gone back too, unless it is ahead of it.
+        std::fs::write(dir.path().join("muster.db"), "x").unwrap();
+        assert_eq!(number(head(Some(24), None, true)), (24 + SKIPPED + 1, true));
+        assert_eq!(number(head(Some(20), None, true)), (25, true));
+        // Of another fleet, key, or no header at all.
+        for text in [
+            serde_json::to_string(&header(90, "other-1", &key())).unwrap(),
+            serde_json::to_string(&header(90, "acme-1", &SigningKey::from_seed(&[2; 32]))).unwrap(),
+            "{".to_owned(),
+        ] {
+            std::fs::write(dir.path().join("release.key.last"), text).unwrap();
+            assert_eq!(number(head(Some(20), None, false)), (21, false));
+        }
+    }
+
+    #[test]
+    fn a_header_of_nodes_that_nobody_signed_moves_no_number() {
+        let dir = tempfile::tempdir().unwrap();
+        let forged = header(90, "acme-1", &SigningKey::from_seed(&[2; 32]));
+        let head = HeadView { node_header: Some(forged), ..head(Some(20), None, false) };
+        assert_eq!(kept(dir.path()).next(&head).seq, 21);
     }
 }

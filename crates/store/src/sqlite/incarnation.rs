@@ -18,7 +18,8 @@ pub(super) fn open(
     now: Timestamp,
 ) -> Result<DatabaseIncarnation> {
     let sql = "SELECT file FROM incarnation ORDER BY number DESC LIMIT 1";
-    let known = query::one(db, "read the incarnation's file", sql, [], |row| row.get::<_, Option<String>>(0))?;
+    let known =
+        query::one(db, "read the incarnation's file", sql, [], |row| row.get::<_, Option<String>>(0))?;
     match known {
         None => begin(db, id, IncarnationCause::Founded, Some(file), now)?,
         Some(Some(known)) if known != file => begin(db, id, IncarnationCause::Copied, Some(file), now)?,
@@ -78,7 +79,8 @@ pub(super) fn keep_node_header(
     change(db, "keep a header of nodes", KEEP, params![int(seq), Json(header)])?;
     let known_to_be_back = newest(db)?.is_some_and(|newest| newest.went_back().is_some());
     if !known_to_be_back {
-        let file = query::one(db, "read the incarnation's file", FILE, [], |row| row.get::<_, Option<String>>(0))?;
+        let file =
+            query::one(db, "read the incarnation's file", FILE, [], |row| row.get::<_, Option<String>>(0))?;
         begin(db, id, IncarnationCause::Overtaken, file.flatten().as_deref(), now)?;
     }
     Ok(())

@@ -40,8 +40,8 @@ use crate::closure::{self, limit};
 use crate::error::{EnrollError, PutError, ReleaseCommitError, Result};
 use crate::objects::{ObjectFilter, ObjectPosition, ObjectRecord, SyncHead, SyncProgress};
 use crate::record::{
-    Accepted, ChannelHead, DatabaseIncarnation, Enrolled, FactRecord, FleetMeta, Health, NewNode, NodeRecord, Pruned, Release,
-    Retention, RunFilter, RunRecord, TokenUse, Touch,
+    Accepted, ChannelHead, DatabaseIncarnation, Enrolled, FactRecord, FleetMeta, Health, NewNode, NodeRecord,
+    Pruned, Release, Retention, RunFilter, RunRecord, TokenUse, Touch,
 };
 use crate::tasks::{self as bounds, TaskNode, TaskRecord};
 use crate::{MAX_ASKED, MAX_CHANGES_IN_WRITE, MAX_CONTENTS_ASKED, MAX_WRITE_BYTES};
