@@ -5,6 +5,7 @@
 
 mod checkin;
 mod fleet;
+mod flood;
 mod floor;
 mod load;
 mod process;
@@ -33,6 +34,11 @@ pub enum Bench {
     Publish(PublishArgs),
     /// Synchronization: streams, updates, latency, resyncs, a restart
     Sync(sync::SyncArgs),
+    /// Check-ins of nodes while strangers flood the node port, on loopback
+    Flood(flood::FloodArgs),
+    /// One process of the flood, started by the other
+    #[command(hide = true)]
+    FloodSource(flood::FloodSourceArgs),
     /// The floor's server, started by the others
     #[command(hide = true)]
     FloorServer {
@@ -111,6 +117,8 @@ pub async fn run(bench: Bench) -> Result<Exit, Failure> {
         Bench::Checkin(load) => checkin::run(&load).await,
         Bench::Publish(args) => publish::run(args.nodes).await,
         Bench::Sync(args) => sync::run(&args).await,
+        Bench::Flood(args) => flood::run(&args).await,
+        Bench::FloodSource(args) => flood::source(&args).await,
         Bench::FloorServer { dir } => floor::serve(&dir).await,
     };
     measured.map_err(BenchFailed)?;
