@@ -70,7 +70,7 @@ async fn run(verb: Verb, screen: Screen) -> Result<Exit, Failure> {
         Verb::Proxy(args) => proxy::run(&args, screen).await,
         Verb::Server(args) => server::run(args, screen).await,
         Verb::Demo(args) => demo::run(args, screen).await,
-        Verb::Bench(bench) => bench::run(bench).await,
+        Verb::Bench(bench) => bench::run(bench, screen).await,
         Verb::Help(args) => help::run(&args, screen),
     }
 }
