@@ -74,7 +74,7 @@ impl Unit {
     /// A value of this unit, with the digits that count.
     pub fn measured(self, value: f64) -> String {
         let number = match value.abs() {
-            size if self == Unit::Count || size >= 100.0 => grouped(&format!("{value:.0}")),
+            size if matches!(self, Unit::Count | Unit::Bytes) || size >= 100.0 => grouped(&format!("{value:.0}")),
             size if size >= 1.0 => format!("{value:.2}"),
             _ => format!("{value:.3}"),
         };
@@ -249,12 +249,13 @@ pub fn text(title: &str, rows: &[Figure]) -> String {
 mod tests {
     use super::*;
 
-    fn rows() -> [Figure; 4] {
+    fn rows() -> [Figure; 5] {
         [
             Figure::at_most("CPU to the floor's", 1.0734, 1.5, Unit::Times),
             Figure::at_least("a second", 128_605.4, 50_000.0, Unit::PerSecond),
             Figure::at_most("memory", 15.04, 15.0, Unit::Mib),
             Figure::plain("nodes", 9.0, Unit::Count),
+            Figure::plain("sent", 0.0, Unit::Bytes),
         ]
     }
 
@@ -265,13 +266,14 @@ mod tests {
             "\na check-in\n  CPU to the floor's  1.07 times  at most 1.5 times: kept\n  \
              a second            128,605 /s  at least 50,000 /s: kept\n  \
              memory               15.04 MiB  at most 15 MiB: MISSED\n  \
-             nodes                        9\n"
+             nodes                        9\n  \
+             sent                   0 bytes\n"
         );
     }
 
     #[test]
     fn a_line_is_one_object_and_is_read_back() {
-        let [ratio, .., nodes] = rows();
+        let [ratio, .., nodes, _] = rows();
         let json =
             lines("checkin", "check-in", "a check-in", &[ratio.clone(), nodes.clone()], false).unwrap();
         let (first, second) = json.split_once('\n').unwrap();
