@@ -23,10 +23,10 @@ mod tasks;
 pub use error::{EnrollError, PutError, ReleaseCommitError, Result, StoreError};
 pub use objects::{ObjectFilter, ObjectPosition, ObjectRecord, SyncHead, SyncProgress};
 pub use record::{
-    Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, NewNode, NodeRecord, Pruned, Release,
-    Retention, RunFilter, RunRecord, TokenUse, Touch,
+    Accepted, ChannelHead, DatabaseIncarnation, Enrolled, FactRecord, FleetMeta, Health, IncarnationCause,
+    NewNode, NodeRecord, Pruned, Release, Retention, RunFilter, RunRecord, TokenUse, Touch,
 };
-pub use sqlite::Store;
+pub use sqlite::{Store, backup};
 pub use tasks::{
     MAX_OPEN_TASKS, MAX_TARGET_STATE, MAX_TARGETS_IN_PUT, MAX_TASK_DOCUMENT, MAX_TASK_TEXT, TaskKind,
     TaskNode, TaskRecord,
