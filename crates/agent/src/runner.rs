@@ -535,7 +535,7 @@ impl JobWorker {
 }
 
 fn spec(resource: &BoundResource) -> Result<&Spec, String> {
-    resource.spec.as_ref().map_err(Clone::clone)
+    resource.spec.as_ref().map_err(ToString::to_string)
 }
 
 /// The contents of the held set that binding needs.
