@@ -11,6 +11,7 @@ use super::entry::lay;
 use super::grants::{GrantCache, Grants, Holding};
 use crate::check::context::{Context, RoleInfo};
 use crate::check::typed::Typed;
+use crate::judge::Judge;
 use crate::sink::Sink;
 use crate::yaml::{At, Spanned};
 
@@ -60,18 +61,28 @@ struct BaseKey {
 
 /// What has been worked out already in one pass over many nodes.
 #[derive(Default)]
-pub(crate) struct Memo {
+pub(crate) struct Memo<'j> {
+    /// Judges what the nodes get, where there is enough to judge it.
+    pub(crate) judge: Option<Judge<'j>>,
     sets: BTreeMap<ModuleSelection, Option<Arc<ModuleSet>>>,
     bases: BTreeMap<BaseKey, Arc<Base>>,
     groups: BTreeMap<Vec<Option<String>>, Arc<[usize]>>,
     channels: BTreeMap<String, Arc<str>>,
+    lists: BTreeSet<Arc<[Arc<str>]>>,
     grants: GrantCache,
 }
 
 /// Beyond this many different kinds of nodes, what they share is worked out anew.
 const MAX_MEMO: usize = 20_000;
 
-impl Memo {
+impl<'j> Memo<'j> {
+    /// A memo of a pass in which what nodes get is judged.
+    pub(crate) fn judged_by(judge: Option<Judge<'j>>) -> Memo<'j> {
+        Memo { judge, ..Memo::default() }
+    }
+}
+
+impl Memo<'_> {
     /// One copy of a channel's name.
     pub(crate) fn channel(&mut self, name: &str) -> Arc<str> {
         if let Some(known) = self.channels.get(name) {
@@ -80,6 +91,17 @@ impl Memo {
         let shared: Arc<str> = name.into();
         self.channels.insert(name.to_owned(), shared.clone());
         shared
+    }
+
+    /// One copy of a list of modules.
+    pub(crate) fn list(&mut self, names: Arc<[Arc<str>]>) -> Arc<[Arc<str>]> {
+        if let Some(known) = self.lists.get(&names) {
+            return known.clone();
+        }
+        if self.lists.len() < MAX_MEMO {
+            self.lists.insert(names.clone());
+        }
+        names
     }
 
     /// The grants of nodes for which the same holds.
