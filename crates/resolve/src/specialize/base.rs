@@ -332,25 +332,43 @@ fn make_base(context: &Context, modules: Arc<ModuleSet>, key: &BaseKey, sink: &m
     }
 }
 
-/// Two roles of one node that set the same var differently.
+/// Two roles of one node that set the same var differently, or the same key of a map that merges.
 fn conflicts(context: &Context, roles: &[(&str, &RoleInfo)], sink: &mut Sink) {
-    let mut set: BTreeMap<&str, (&str, &RoleInfo, &Typed)> = BTreeMap::new();
+    let mut set: BTreeMap<&str, Vec<(&str, &RoleInfo, &Typed)>> = BTreeMap::new();
     for (name, role) in roles {
         for var in &role.vars {
-            let replaces = context.param(&var.name).is_some_and(|decl| decl.merge == Merge::Replace);
-            let Some((first, info, other)) = set.get(&*var.name).filter(|_| replaces) else {
-                set.insert(&var.name, (name, role, var));
-                continue;
-            };
-            if other.value != var.value {
-                let message =
-                    format!("role `{name}` sets `{}` and role `{first}` sets it differently", var.name);
+            let merge = context.param(&var.name).map(|decl| decl.merge);
+            let earlier = set.entry(&*var.name).or_default();
+            let differing = earlier.iter().find_map(|(first, info, other)| {
+                let key = match merge {
+                    Some(Merge::Replace) => (other.value != var.value).then(String::new),
+                    Some(Merge::Deep) => differing_key(&other.value, &var.value),
+                    Some(Merge::Append | Merge::Unique) | None => None,
+                };
+                Some((first, info, other, key?))
+            });
+            if let Some((first, info, other, key)) = differing {
+                let what = match key.as_str() {
+                    "" => format!("`{}`", var.name),
+                    key => format!("the key `{key}` of `{}`", var.name),
+                };
+                let message = format!("role `{name}` sets {what} and role `{first}` sets it differently");
                 sink.error(&role.file, "E046", var.at, message)
                     .help("set it in one role, or in the node entry")
                     .label_in(&info.file, other.at, format!("role `{first}` here"));
             }
+            earlier.push((name, role, var));
         }
     }
+}
+
+/// The first key at which two maps have different values that do not merge.
+fn differing_key(a: &Value, b: &Value) -> Option<String> {
+    let (Value::Map(a), Value::Map(b)) = (a, b) else { return None };
+    b.iter().find_map(|(key, later)| match (a.get(key)?, later) {
+        (first @ Value::Map(_), Value::Map(_)) => Some(format!("{key}.{}", differing_key(first, later)?)),
+        (first, later) => (first != later).then(|| key.clone()),
+    })
 }
 
 /// The names of a list.
