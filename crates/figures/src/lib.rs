@@ -74,7 +74,9 @@ impl Unit {
     /// A value of this unit, with the digits that count.
     pub fn measured(self, value: f64) -> String {
         let number = match value.abs() {
-            size if matches!(self, Unit::Count | Unit::Bytes) || size >= 100.0 => grouped(&format!("{value:.0}")),
+            size if matches!(self, Unit::Count | Unit::Bytes) || size >= 100.0 => {
+                grouped(&format!("{value:.0}"))
+            }
             size if size >= 1.0 => format!("{value:.2}"),
             _ => format!("{value:.3}"),
         };
