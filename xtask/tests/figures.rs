@@ -1,6 +1,7 @@
 //! SCL-1 and others: docs/benchmarks.md is what its template and the records of docs/figures give.
 
 use figures::{Figure, Unit};
+use xtask::bench::{BENCHMARKS, FLOOR};
 use xtask::figures::{BenchMachine, BenchRecord, FigureTable, check, read_all, render};
 
 #[test]
@@ -61,7 +62,7 @@ fn each_row_has_the_commit_before_beside_it_and_its_limit() {
         record("2026-01-03", "cccccccc", &[time(90.5)]),
         record("2026-01-04", "cccccccc", &[time(81.25)]),
     ];
-    let page = render("# Figures\n\n{{figures checkin}}\nText.\n{{runs}}\n", &records).unwrap();
+    let page = render("# Figures\n\n{{figures checkin}}\nText.\n{{runs}}\n", &["checkin"], &records).unwrap();
     assert_eq!(
         page,
         "# Figures\n\n\
@@ -83,8 +84,8 @@ fn each_row_has_the_commit_before_beside_it_and_its_limit() {
 fn figures_of_other_sizes_are_not_compared() {
     let mut small = record("2026-01-01", "aaaaaaaa", &[time(70.0), peer(5.0)]);
     small.tables[0].title = "a check-in of 8".to_owned();
-    let page =
-        render("{{figures checkin}}\n", &[small, record("2026-01-02", "bbbbbbbb", &[time(75.0)])]).unwrap();
+    let records = [small, record("2026-01-02", "bbbbbbbb", &[time(75.0)])];
+    let page = render("{{figures checkin}}\n", &["checkin"], &records).unwrap();
     assert!(page.contains("| CPU |  | 75.00 us | at most 80 us |\n"), "{page}");
     assert!(!page.contains("peer") && !page.contains("of 8"), "{page}");
 }
@@ -92,13 +93,38 @@ fn figures_of_other_sizes_are_not_compared() {
 #[test]
 fn no_benchmark_is_left_out_and_none_is_made_up() {
     let records = [record("2026-01-01", "aaaaaaaa", &[time(70.0)])];
-    let refused = |template: &str| render(template, &records).unwrap_err();
-    assert!(refused("# Nothing\n").contains("no line `{{figures checkin}}`"));
-    assert!(
-        refused("{{figures checkin}}\n{{figures speed}}\n")
-            .contains("template.md:2: docs/figures has no record of `speed`")
+    let refused = |template: &str, known: &[&str]| render(template, known, &records).unwrap_err();
+    assert_eq!(
+        refused("# Nothing\n", &["checkin"]),
+        "docs/benchmarks.template.md has no line `{{figures checkin}}`"
     );
-    assert!(refused("{{chart}}\n").contains("`chart` is neither"));
+    assert_eq!(
+        refused("{{figures checkin}}\n{{figures speed}}\n", &["checkin"]),
+        "docs/benchmarks.template.md:2: there is no benchmark `speed`"
+    );
+    assert_eq!(
+        refused("{{figures sync}}\n", &["sync"]),
+        "docs/figures has a record of `checkin`, which is no benchmark"
+    );
+    assert!(refused("{{chart}}\n", &["checkin"]).contains("`chart` is neither"));
+    let page = render("{{figures checkin}}\n{{figures sync}}\n", &["checkin", "sync"], &records).unwrap();
+    assert!(page.ends_with("\nIt was not measured yet.\n"), "{page}");
+}
+
+/// What a benchmark measures is kept.
+#[test]
+fn every_benchmark_of_muster_is_kept() {
+    let reference = std::fs::read_to_string(xtask::root().join("docs/reference/cli.md")).unwrap();
+    let verbs: Vec<&str> =
+        reference.lines().filter_map(|line| line.strip_prefix("#### muster bench ")).collect();
+    assert!(verbs.contains(&"checkin"), "{verbs:?}");
+    for verb in verbs {
+        let is_kept = BENCHMARKS.iter().any(|benchmark| benchmark.name == verb) || verb == FLOOR.name;
+        assert!(
+            is_kept,
+            "`muster bench {verb}`: add it to BENCHMARKS in xtask/src/bench.rs, and a section to the template"
+        );
+    }
 }
 
 #[test]

@@ -57,7 +57,12 @@ fn write(root: &Path) -> Outcome {
 }
 
 fn rendered(root: &Path) -> Result<String, String> {
-    render(&read(root, TEMPLATE)?, &read_all(root)?)
+    render(&read(root, TEMPLATE)?, &known(), &read_all(root)?)
+}
+
+/// The names of all benchmarks whose figures are kept.
+fn known() -> Vec<&'static str> {
+    BENCHMARKS.iter().map(|benchmark| benchmark.name).collect()
 }
 
 fn read(root: &Path, path: &str) -> Result<String, String> {
@@ -67,7 +72,7 @@ fn read(root: &Path, path: &str) -> Result<String, String> {
 /// Runs benchmarks at their full sizes, of release builds, and writes a record of each; without names, all of
 /// them. One that fails does not keep the others from being measured.
 fn measure(root: &Path, names: &[&str]) -> Outcome {
-    let known: Vec<&str> = BENCHMARKS.iter().map(|benchmark| benchmark.name).collect();
+    let known = known();
     if let Some(unknown) = names.iter().find(|name| !known.contains(*name)) {
         return Err(format!("there is no benchmark `{unknown}`: {}", known.join(", ")));
     }

@@ -16,8 +16,8 @@ pub const PAGE: &str = "docs/benchmarks.md";
 /// `{{runs}}` the table of which run is of which day, commit and machine.
 ///
 /// # Errors
-/// When the template names a benchmark without records, or lacks one that has some.
-pub fn render(template: &str, records: &[BenchRecord]) -> Result<String, String> {
+/// When the template names what is no benchmark, or lacks one that there is.
+pub fn render(template: &str, known: &[&str], records: &[BenchRecord]) -> Result<String, String> {
     let mut page = String::new();
     let mut shown = BTreeSet::new();
     for (number, line) in template.lines().enumerate() {
@@ -29,23 +29,29 @@ pub fn render(template: &str, records: &[BenchRecord]) -> Result<String, String>
                 let name = directive
                     .strip_prefix("figures ")
                     .ok_or_else(|| format!("{}: `{directive}` is neither `figures NAME` nor `runs`", at()))?;
-                let of: Vec<&BenchRecord> =
-                    records.iter().filter(|record| record.benchmark == name).collect();
-                if of.is_empty() {
-                    return Err(format!("{}: {RECORDS} has no record of `{name}`", at()));
+                if !known.contains(&name) {
+                    return Err(format!("{}: there is no benchmark `{name}`", at()));
                 }
-                page += &tables(&of);
+                page += &tables(&of(records, name));
                 shown.insert(name);
             }
         }
     }
-    let names: BTreeSet<&str> = records.iter().map(|record| record.benchmark.as_str()).collect();
-    match names.difference(&shown).next() {
-        Some(name) => {
-            Err(format!("{TEMPLATE} has no line `{{{{figures {name}}}}}`, and there are records of it"))
+    let lacks = |name: &&&str| !shown.contains(**name);
+    if let Some(name) = known.iter().find(lacks) {
+        return Err(format!("{TEMPLATE} has no line `{{{{figures {name}}}}}`"));
+    }
+    match records.iter().find(|record| !known.contains(&record.benchmark.as_str())) {
+        Some(record) => {
+            Err(format!("{RECORDS} has a record of `{}`, which is no benchmark", record.benchmark))
         }
         None => Ok(page),
     }
+}
+
+/// The records of one benchmark.
+fn of<'a>(records: &'a [BenchRecord], name: &str) -> Vec<&'a BenchRecord> {
+    records.iter().filter(|record| record.benchmark == name).collect()
 }
 
 /// Which run each benchmark's figures are of.
@@ -59,7 +65,7 @@ fn runs(records: &[BenchRecord]) -> String {
     }
     names.sort_unstable();
     for name in names {
-        let of: Vec<&BenchRecord> = records.iter().filter(|record| record.benchmark == name).collect();
+        let of = of(records, name);
         let Some(now) = of.last() else { continue };
         let before = of.iter().rev().find(|record| record.commit != now.commit);
         let run = |record: &BenchRecord| format!("{}, `{}`", record.date(), record.commit);
@@ -78,6 +84,9 @@ fn runs(records: &[BenchRecord]) -> String {
 
 /// All tables of one benchmark, of its records from the oldest on, and what was noted with its newest commit.
 fn tables(records: &[&BenchRecord]) -> String {
+    if records.is_empty() {
+        return "It was not measured yet.\n".to_owned();
+    }
     let mut blocks = Vec::new();
     for name in in_order(records, |record| record.tables.iter().map(|table| table.table.as_str()).collect()) {
         let of = |record: &BenchRecord| record.tables.iter().find(|table| table.table == name).cloned();
