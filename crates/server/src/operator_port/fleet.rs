@@ -258,8 +258,14 @@ fn cause_view(plane: &ControlPlane, heads: &Heads, top: TopCause) -> Option<Caus
         let state = entry.node.status(heads, now()).overall();
         causes_of(&mut entry.node, state, heads).into_iter().find(|cause| cause.key == *top.key)
     };
-    let NodeCause { cause, code, next, .. } = top.nodes.iter().find_map(words)?;
-    let TopCause { count, state, since, nodes, .. } = top;
+    let found = top.nodes.iter().find_map(words).map(|found| (found.cause, found.code, found.next));
+    let TopCause { key, count, state, since, nodes } = top;
+    let (cause, code, next) = match (found, &*key) {
+        (Some(found), _) => found,
+        // It changed since it was counted.
+        (None, CauseKey::Words(_, text)) => (text.clone(), None, String::new()),
+        (None, _) => return None,
+    };
     Some(CauseView { state, cause, code, since, count, nodes, next })
 }
 
