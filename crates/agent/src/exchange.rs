@@ -60,6 +60,7 @@ impl CheckInClient {
         // The log may have begun a new incarnation since the start.
         message.incarnation = waiting.incarnation;
         message.facts = waiting.facts;
+        message.acked = Some(waiting.acked);
         waiting.acked
     }
 

@@ -24,8 +24,8 @@ use tokio::time::{MissedTickBehavior, interval, sleep, timeout};
 use crate::fleet::{self, BenchNode};
 use crate::load::Caller;
 use crate::process::{ANY_PORT, Server};
-use crate::table::{Row, print};
-use crate::{BenchError, checkin, wait_for};
+use crate::table::{Figures, Row, Unit};
+use crate::{BenchError, Scale, checkin, wait_for};
 
 /// A check-in of an enrolled node, handshake included, may take this long during the flood.
 const P99_MS: f64 = 1000.0;
@@ -54,18 +54,31 @@ const MAX_SECS: u64 = 120;
 /// How large a flood.
 #[derive(Clone, Debug, Args)]
 pub struct FloodArgs {
-    /// Seconds of measuring
-    #[arg(long, default_value_t = 15)]
-    secs: u64,
-    /// First messages of handshakes a second, 50 to 4000
-    #[arg(long, default_value_t = 2_000, value_parser = clap::value_parser!(u32).range(50..=4000))]
-    hellos: u32,
-    /// Silent sockets, 50 to 20000
-    #[arg(long, default_value_t = 20_000, value_parser = clap::value_parser!(u32).range(50..=20_000))]
-    silent: u32,
-    /// A tenth of the flood, for seconds
+    /// Seconds of measuring [default: 15, quick: 4]
     #[arg(long)]
-    quick: bool,
+    secs: Option<u64>,
+    /// First messages of handshakes a second, 50 to 4000 [default: 2000, quick: 200]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(50..=4000))]
+    hellos: Option<u32>,
+    /// Silent sockets, 50 to 20000 [default: 20000, quick: 2000]
+    #[arg(long, value_parser = clap::value_parser!(u32).range(50..=20_000))]
+    silent: Option<u32>,
+    #[command(flatten)]
+    pub(super) scale: Scale,
+}
+
+impl FloodArgs {
+    fn time(&self) -> Duration {
+        Duration::from_secs(self.scale.or(self.secs, 15, 4).clamp(1, MAX_SECS))
+    }
+
+    fn hellos(&self) -> u32 {
+        self.scale.or(self.hellos, 2_000, 200)
+    }
+
+    fn silent(&self) -> usize {
+        self.scale.or(self.silent, 20_000, 2_000) as usize
+    }
 }
 
 /// One process of the flood, started by the others.
@@ -90,44 +103,47 @@ struct FloodCounts {
     silent: u64,
 }
 
-pub(super) async fn run(args: &FloodArgs) -> Result<(), BenchError> {
-    let mut args = args.clone();
-    if args.quick {
-        args =
-            FloodArgs { secs: 4, hellos: args.hellos.min(200), silent: args.silent.min(2_000), quick: true };
-    }
+pub(super) async fn run(args: &FloodArgs, figures: &Figures) -> Result<(), BenchError> {
     let dir = tempfile::tempdir()?;
     let nodes = fleet::fill(dir.path(), CALLERS, CALLERS).await?;
     let server = Server::control_plane(dir.path(), ANY_PORT)?;
     let url = checkin::url_of(dir.path())?;
-    let time = Duration::from_secs(args.secs.clamp(1, MAX_SECS));
-    let quiet = check_ins(&nodes, &url, time.min(Duration::from_secs(3))).await?;
-    let sources = begin(dir.path(), &nodes[0], &url, &args)?;
-    let silent = args.silent as usize / ADDRESSES;
+    let quiet = check_ins(&nodes, &url, args.time().min(Duration::from_secs(3))).await?;
+    let sources = begin(dir.path(), &nodes[0], &url, args)?;
+    let silent = args.silent() / ADDRESSES;
     sleep(Duration::from_secs(1 + silent as u64 / u64::from(OPENED_A_SECOND))).await;
     let (before, began) = (counts(dir.path())?, Instant::now());
-    let flooded = check_ins(&nodes, &url, time).await?;
+    let flooded = check_ins(&nodes, &url, args.time()).await?;
     let (after, elapsed) = (counts(dir.path())?, began.elapsed());
     let memory = server.memory()?;
     drop(sources);
     let sent = (after.hellos - before.hellos) as f64 / elapsed.as_secs_f64();
-    print(
+    figures.table(
+        "flood, before",
         "check-ins over a new connection each, before the flood",
-        &[millis("p50", &quiet, 0.5), millis("p99", &quiet, 0.99)],
-    );
-    print(
-        "check-ins over a new connection each, during the flood",
-        &[
-            Row::at_least("first messages of handshakes", sent, 0.9 * f64::from(args.hellos), "a second"),
-            Row::plain("silent sockets that were held open", after.silent.to_string()),
-            Row::plain("check-ins", flooded.len().to_string()),
-            millis("p50", &flooded, 0.5),
-            Row::at_most("p99", at(&flooded, 0.99), P99_MS, "ms"),
-            millis("longest", &flooded, 1.0),
-            Row::plain("memory of the control plane", format!("{:.0} MiB", memory as f64 / 1048576.0)),
+        vec![
+            Row::plain("p50", at(&quiet, 0.5), Unit::Millis),
+            Row::plain("p99", at(&quiet, 0.99), Unit::Millis),
         ],
-    );
-    Ok(())
+    )?;
+    figures.table(
+        "flood",
+        "check-ins over a new connection each, during the flood",
+        vec![
+            Row::at_least(
+                "first messages of handshakes",
+                sent,
+                0.9 * f64::from(args.hellos()),
+                Unit::PerSecond,
+            ),
+            Row::plain("silent sockets that were held open", after.silent as f64, Unit::Count),
+            Row::plain("check-ins", flooded.len() as f64, Unit::Count),
+            Row::plain("p50", at(&flooded, 0.5), Unit::Millis),
+            Row::at_most("p99", at(&flooded, 0.99), P99_MS, Unit::Millis),
+            Row::plain("longest", at(&flooded, 1.0), Unit::Millis),
+            Row::plain("memory of the control plane", memory as f64 / 1048576.0, Unit::Mib),
+        ],
+    )
 }
 
 /// A share of the times was at most this long, in milliseconds.
@@ -135,10 +151,6 @@ fn at(times: &[Duration], share: f64) -> f64 {
     let last = times.len().saturating_sub(1);
     let time = times.get(((times.len() as f64 * share) as usize).min(last));
     time.map_or(f64::INFINITY, |time| time.as_secs_f64() * 1e3)
-}
-
-fn millis(what: &str, times: &[Duration], share: f64) -> Row {
-    Row::plain(what, format!("{:.1} ms", at(times, share)))
 }
 
 /// Every node checks in again and again; gives how long each took, the shortest first. One that fails fails all.
@@ -176,8 +188,8 @@ fn begin(dir: &Path, node: &BenchNode, url: &ServerUrl, args: &FloodArgs) -> Res
     std::fs::write(dir.join("hello"), hello)?;
     let port = url.authority().rsplit_once(':').ok_or("a URL without a port")?.1.to_owned();
     let dir = dir.to_str().ok_or("no UTF-8")?;
-    let silent = (args.silent as usize / ADDRESSES).to_string();
-    let hellos = (args.hellos / ADDRESSES as u32).max(1).to_string();
+    let silent = (args.silent() / ADDRESSES).to_string();
+    let hellos = (args.hellos() / ADDRESSES as u32).max(1).to_string();
     let start = |number: usize| {
         let number = number.to_string();
         let args = ["bench", "flood-source", &port, &number, &silent, &hellos, dir];

@@ -70,6 +70,8 @@ impl Caller {
             run_confirmed: None,
             tagged_run_confirmed: None,
             seen: Some(seen.sign(&node.key)?),
+            header: None,
+            acked: Some(0),
         };
         let first = Some(body::encode(&message)?.into());
         // What the control plane has does not travel again: a kept check-in is this one.

@@ -70,16 +70,27 @@ pub fn operator(named: Option<&Path>) -> Result<(PathBuf, Credentials), Credenti
     Ok((path, credentials))
 }
 
+/// A release key, and the file that it lies in.
+pub struct ReleaseKey {
+    /// The key.
+    pub key: SigningKey,
+    /// Its file. Beside it the publisher keeps the last header that it signed.
+    pub path: PathBuf,
+}
+
 /// Finds and reads the release key: the one named, else the one beside the credentials.
 ///
 /// # Errors
 /// When there is none, or it cannot be read.
-pub fn release_key(named: Option<&Path>, operator: &Path) -> Result<SigningKey, CredentialsError> {
+pub fn release_key(named: Option<&Path>, operator: &Path) -> Result<ReleaseKey, CredentialsError> {
     let path = named.map_or_else(|| operator.with_file_name(RELEASE_KEY), Path::to_owned);
     warn_if_open(&path);
     let key = posture::read_key(&path).map_err(CredentialsError::Read)?;
     let hint = "name the file that holds the key: --key FILE or MUSTER_RELEASE_KEY";
-    key.ok_or(CredentialsError::Missing { what: "is no release key", path, hint })
+    match key {
+        Some(key) => Ok(ReleaseKey { key, path }),
+        None => Err(CredentialsError::Missing { what: "is no release key", path, hint }),
+    }
 }
 
 /// Where the two files lie that minting a token needs.

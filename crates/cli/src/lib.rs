@@ -5,6 +5,7 @@
 //! through [`screen::Screen`], logs and questions to standard error. Three modules serve other
 //! programs too: [`publish::Publisher`], [`operator::Operator`], [`credentials`].
 
+pub mod backup;
 pub mod bound;
 pub mod check;
 pub mod clock;

@@ -165,6 +165,19 @@ impl UserError for ServerError {
                      a directory of its own with --data"
                 ))
             }
+            ServerError::Start(ServerStartError::Database { source: StoreError::Corrupt(_), .. }) => {
+                Some("restore the newest backup that `muster restore --verify` finds whole".to_owned())
+            }
+            ServerError::Start(ServerStartError::Database { source: StoreError::Full, .. }) => {
+                Some("make room on that disk; nothing was lost".to_owned())
+            }
+            ServerError::Start(ServerStartError::Found(FoundError::RestoreUnfinished { .. })) => {
+                Some("restore the backup again: muster restore FILE --data DIR --replace".to_owned())
+            }
+            ServerError::Start(ServerStartError::Found(FoundError::KeysMissing { .. })) => Some(
+                "bring the keys back that lay beside it, or restore a backup: a fleet cannot be founded over it"
+                    .to_owned(),
+            ),
             ServerError::Start(ServerStartError::Certificate { .. }) => {
                 Some("a --name is a host name or an address, without a port".to_owned())
             }

@@ -102,6 +102,14 @@ pub fn text(view: &StatusView, screen: Screen) -> String {
     if let Some(reason) = &view.not_ready {
         out.push_str(&screen.mark(Mark::Bad, &format!("check-ins are refused: {reason}\n")));
     }
+    if let Some(seq) = view.overtaken_by {
+        let line = format!(
+            "nodes hold release {seq}, which is not in the control plane's data: it went back to what it was \
+             before; `{}` goes on above that number\n",
+            muster("publish --repo DIR")
+        );
+        out.push_str(&screen.mark(Mark::Bad, &line));
+    }
     if !view.store.writable {
         let why = view.store.last_error.as_deref().unwrap_or("unknown");
         out.push_str(&screen.mark(Mark::Bad, &format!("the database cannot be written: {why}\n")));

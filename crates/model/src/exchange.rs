@@ -47,6 +47,13 @@ pub struct CheckIn {
     /// The node's signed document of type `seen`, when the control plane lacks what it says.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub seen: Option<Signed>,
+    /// The signed header of the release that the node holds, when [`Answer::want_header`] asked for it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub header: Option<Signed>,
+    /// How far the node's log was acknowledged in this incarnation of it. A control plane that knows less was
+    /// restored from a backup, and answers with what it knows (SCL-4).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acked: Option<u64>,
 }
 
 /// A release as held by a node.
@@ -206,6 +213,9 @@ pub struct Answer {
     /// The control plane lacks this node's newest `seen` document.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub want_seen: bool,
+    /// The node holds a release that the control plane does not know: it wants the signed header of it.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub want_header: bool,
     /// No entry of what is published matches the node. What it holds stays in force.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unassigned: bool,

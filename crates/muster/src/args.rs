@@ -5,7 +5,8 @@ use clap::{Parser, Subcommand};
 use cli::logs::{FORMAT_ENV, LogFormat};
 use cli::workflow;
 use cli::{
-    check, diff, node, object, proxy, publish, query, release, render, run, server, status, task, token,
+    backup, check, diff, node, object, proxy, publish, query, release, render, run, server, status, task,
+    token,
 };
 use demo::DemoArgs;
 
@@ -14,7 +15,7 @@ use crate::help;
 const AFTER: &str = "\
 Daily verbs: check, render, diff, publish, status, query. Stored things: node, object, task,
 workflow, run, release, token, proxy.
-System: server, demo, bench. On the hosts: muster-agent.
+System: server, backup, restore, demo, bench. On the hosts: muster-agent.
 
 Exit codes: 0 done or nothing differs, 1 error, 2 differences, 3 some nodes failed,
 4 the control plane does not answer, 5 refused by policy.
@@ -86,6 +87,10 @@ pub enum Verb {
     Proxy(proxy::ProxyArgs),
     /// Run the control plane
     Server(server::ServerArgs),
+    /// Put a control plane's directory into one file, while it runs
+    Backup(backup::BackupArgs),
+    /// Make a control plane's directory of a backup, or look into one
+    Restore(backup::restore::RestoreArgs),
     /// Show all of Muster on this machine, with three real agents
     Demo(DemoArgs),
     /// Measure speed and memory, each beside its floor

@@ -20,7 +20,8 @@ use cli::failure::{Failure, UserError};
 use cli::screen::{Screen, aside};
 use cli::workflow;
 use cli::{
-    check, diff, logs, node, object, proxy, publish, query, release, render, server, status, task, token,
+    backup, check, diff, logs, node, object, proxy, publish, query, release, render, server, status, task,
+    token,
 };
 use tokio::runtime::Runtime;
 use tracing::level_filters::LevelFilter;
@@ -69,8 +70,10 @@ async fn run(verb: Verb, screen: Screen) -> Result<Exit, Failure> {
         Verb::Token(args) => token::run(&args, screen).await,
         Verb::Proxy(args) => proxy::run(&args, screen).await,
         Verb::Server(args) => server::run(args, screen).await,
+        Verb::Backup(args) => backup::run(&args, screen),
+        Verb::Restore(args) => backup::restore::run(&args, screen),
         Verb::Demo(args) => demo::run(args, screen).await,
-        Verb::Bench(bench) => bench::run(bench).await,
+        Verb::Bench(bench) => bench::run(bench, screen).await,
         Verb::Help(args) => help::run(&args, screen),
     }
 }

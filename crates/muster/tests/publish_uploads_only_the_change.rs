@@ -165,7 +165,8 @@ async fn a_beacon_is_signed_for_what_is_published() {
 #[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_nobody_believes_is_refused_before_anything_is_sent() {
     let control = Control::start().await;
-    let stranger = trust::SigningKey::from_seed(&[7; 32]);
+    let key = trust::SigningKey::from_seed(&[7; 32]);
+    let stranger = cli::credentials::ReleaseKey { key, path: control.dir.path().join("stranger.key") };
     let refused = cli::publish::Publisher::connect(control.credentials.clone(), stranger).await;
     assert!(matches!(refused.map(|_| ()), Err(PublishError::OtherKey(_))));
 }

@@ -109,6 +109,8 @@ pub struct Node {
     stuck: u32,
     /// What was offered did not fit what is held: ask for the whole set.
     want_full: bool,
+    /// The control plane asks for the header that is held.
+    want_header: bool,
     /// How the control plane's clock differed from the host's at its last answer since the start.
     clock_difference: Option<ClockDifference>,
     confirmed_at: Option<Timestamp>,
@@ -152,6 +154,7 @@ impl Node {
             failures: 0,
             stuck: 0,
             want_full: false,
+            want_header: false,
             clock_difference: None,
             warned_offline: false,
             refused: None,
@@ -352,6 +355,9 @@ impl Node {
             tagged_run_confirmed: None,
             // The shell adds it, as it knows where the log ends.
             seen: None,
+            header: self.adoption.as_ref().filter(|_| self.want_header).map(|held| held.header.clone()),
+            // The shell knows it.
+            acked: None,
         };
         self.requests.confirm(&mut check_in);
         check_in
@@ -398,7 +404,9 @@ impl Node {
         let most = self.settings.policy.contact().saturating_mul(4).clamp(LONG_CONTACT, MAX_CONTACT);
         let asked = Duration::from_secs(answer.next_checkin_secs).clamp(MIN_CONTACT, most);
         self.next_contact = now.plus(self.spread.jitter(asked, self.settings.policy.jitter_percent));
-        if self.contact_pending {
+        // Soon, but not again and again for a control plane that does not take it.
+        let asks_first = answer.want_header && !std::mem::replace(&mut self.want_header, answer.want_header);
+        if self.contact_pending || asks_first {
             self.deliver_soon(now);
         }
         match answer.offer {

@@ -73,6 +73,17 @@ pub struct Heads {
     pub version: u64,
     /// By channel.
     pub channels: BTreeMap<Channel, Arc<Head>>,
+    /// The verified header with the highest number that nodes hold and that no release here has.
+    pub node_header: Option<NodeHeader>,
+}
+
+/// A header that nodes hold, and that the control plane lost or never had (SCL-4).
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct NodeHeader {
+    /// Its number.
+    pub seq: u64,
+    /// The signed header.
+    pub signed: Arc<Signed>,
 }
 
 impl Heads {
@@ -96,6 +107,19 @@ impl Heads {
             }
         };
         (entry.channel == head.header.channel).then(|| (head.clone(), entry))
+    }
+
+    /// A node holds a release whose header is asked for: its number is not below any here, and no release here
+    /// has this header.
+    pub fn lacks(&self, seq: u64, header: &Digest) -> bool {
+        let is_known = |head: &Arc<Head>| head.digest == *header;
+        let is_below = self.node_header.as_ref().is_some_and(|known| seq <= known.seq);
+        seq > 0 && seq >= self.seq() && !is_below && !self.channels.values().any(is_known)
+    }
+
+    /// The header of nodes beside which the newest release cannot be: its number is as high, or higher.
+    pub fn overtaken_by(&self) -> Option<&NodeHeader> {
+        self.node_header.as_ref().filter(|known| known.seq >= self.seq())
     }
 
     /// The highest number of any channel.

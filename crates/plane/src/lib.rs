@@ -17,7 +17,7 @@ pub mod seen;
 pub mod work;
 
 pub use budget::ByteBudget;
-pub use heads::{Head, Heads};
+pub use heads::{Head, Heads, NodeHeader};
 pub use node::{NodeState, ReportedRefusal, SetBase, SetWanted, Step};
 pub use replay::Window;
 pub use seen::KeptSeen;

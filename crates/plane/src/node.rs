@@ -208,6 +208,7 @@ impl NodeState {
             stream_requested: self.work_waits,
             want_traits: self.traits.is_none(),
             want_seen: self.wants_seen(&request.incarnation),
+            want_header: self.held.as_ref().is_some_and(|held| heads.lacks(held.seq, &held.header)),
             unassigned: pointed.is_none(),
             same_cause: BTreeMap::new(),
             server_time: None,

@@ -15,7 +15,7 @@ use model::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
-use store::{FactRecord, Release, RunRecord};
+use store::{DatabaseIncarnation, FactRecord, Release, RunRecord};
 use trust::TrustDocument;
 use trust::seen::Seen;
 
@@ -185,6 +185,10 @@ pub struct StatusView {
     pub states: BTreeMap<Overall, usize>,
     /// What is not green, grouped by cause, the most frequent first.
     pub causes: Vec<CauseView>,
+    /// The number of a release that nodes hold and that is not here, above or beside the newest: the data went
+    /// back to what it was before, and another publish mends that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub overtaken_by: Option<u64>,
     /// Why check-ins are refused at the moment.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub not_ready: Option<String>,
@@ -316,6 +320,12 @@ pub struct HeadView {
     pub selection: Option<Digest>,
     /// The signed header of each channel.
     pub headers: BTreeMap<Channel, Signed>,
+    /// The signed header of a release that nodes hold and that is not here, whose number is not below
+    /// [`HeadView::seq`]: the next release needs a higher one.
+    pub node_header: Option<Signed>,
+    /// The incarnation of the database, when the data went back to what it was before and nothing was published
+    /// since: higher numbers may have been given.
+    pub went_back: Option<DatabaseIncarnation>,
 }
 
 /// Digests that are asked for or answered.

@@ -10,7 +10,7 @@ use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Path, PathBuf};
 
 use model::id::ParseIdError;
-use model::{Digest, FleetId, Timestamp};
+use model::{Digest, FleetId, Incarnation, Timestamp};
 use net::ServerUrl;
 use net::issue::{Ca, Certified, IssueError};
 use schemars::JsonSchema;
@@ -110,6 +110,18 @@ pub enum FoundError {
         /// The name asked for.
         asked: FleetName,
     },
+    /// A restore into the directory was cut off.
+    #[error("a restore into {} was cut off before its end", dir.display())]
+    RestoreUnfinished {
+        /// The directory.
+        dir: PathBuf,
+    },
+    /// There is a database, but not the keys of its fleet.
+    #[error("{} holds a fleet's database and no {TRUST}: its keys are not here", dir.display())]
+    KeysMissing {
+        /// The directory.
+        dir: PathBuf,
+    },
     /// The operating system gives no randomness.
     #[error("no randomness")]
     Random(#[source] getrandom::Error),
@@ -131,7 +143,51 @@ pub struct Founded {
     pub new: bool,
 }
 
-const TRUST: &str = "trust.json";
+/// A file of a control plane's directory beside its database, as a backup holds it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FleetFile {
+    /// Its name.
+    pub name: &'static str,
+    /// Its mode.
+    pub mode: u32,
+    /// Whether every fleet has it.
+    pub presence: FilePresence,
+}
+
+/// Whether every fleet has a file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum FilePresence {
+    /// It does.
+    Always,
+    /// Keys that sign intent and what clients are given may lie elsewhere.
+    MayLieElsewhere,
+}
+
+/// Every file that founding a fleet makes beside the database. What a publisher remembers of its last release
+/// is not among them: it would go back with the rest.
+pub const FLEET_FILES: [FleetFile; 9] = {
+    use FilePresence::{Always, MayLieElsewhere};
+    const fn file(name: &'static str, mode: u32, presence: FilePresence) -> FleetFile {
+        FleetFile { name, mode, presence }
+    }
+    [
+        file("node-ca.key", 0o600, Always),
+        file("node-ca.pem", 0o644, Always),
+        file("operator-ca.key", 0o600, Always),
+        file("operator-ca.pem", 0o644, Always),
+        file(ROOT_KEY, 0o600, MayLieElsewhere),
+        file(RELEASE_KEY, 0o600, MayLieElsewhere),
+        file(OPERATOR, 0o600, MayLieElsewhere),
+        file(ENROLL, 0o644, MayLieElsewhere),
+        file(TRUST, 0o644, Always),
+    ]
+};
+/// The database's file in the directory.
+pub const DATABASE: &str = "muster.db";
+/// It is there while a restore puts files into the directory.
+pub const RESTORING: &str = "restore-unfinished";
+/// Whom the fleet's nodes believe.
+pub const TRUST: &str = "trust.json";
 /// The key that signs tokens.
 pub const ROOT_KEY: &str = "root.key";
 /// The key that signs releases.
@@ -152,7 +208,13 @@ pub fn open(dir: &Path, fleet: Option<&FleetName>, now: Timestamp) -> Result<Fou
     // The database holds every node's contents: nothing in here is for other users.
     let made = fs::DirBuilder::new().recursive(true).mode(0o700).create(dir);
     made.map_err(|source| FoundError::Write { path: dir.to_owned(), source })?;
+    if dir.join(RESTORING).exists() {
+        return Err(FoundError::RestoreUnfinished { dir: dir.to_owned() });
+    }
     let new = !dir.join(TRUST).exists();
+    if new && fs::metadata(dir.join(DATABASE)).is_ok_and(|found| found.len() > 0) {
+        return Err(FoundError::KeysMissing { dir: dir.to_owned() });
+    }
     if new {
         found(dir, &fleet.cloned().unwrap_or_default(), now)?;
     }
@@ -289,6 +351,18 @@ pub(crate) fn private(path: &Path) -> Result<(), FoundError> {
     let mut options = fs::OpenOptions::new();
     let file = options.create(true).append(true).mode(0o600).open(path).map_err(failed)?;
     file.set_permissions(fs::Permissions::from_mode(0o600)).map_err(failed)
+}
+
+/// The id of an incarnation of a database that may begin.
+///
+/// # Errors
+/// When the operating system gives no randomness.
+pub fn fresh_incarnation() -> Result<Incarnation, FoundError> {
+    let text = format!("d{}", data_encoding::HEXLOWER.encode(&random::<8>()?));
+    text.parse().map_err(|error: ParseIdError| FoundError::Malformed {
+        path: DATABASE.into(),
+        what: error.to_string(),
+    })
 }
 
 /// Random bytes of the operating system.

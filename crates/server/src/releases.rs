@@ -8,7 +8,7 @@ use model::time::SLACK;
 use model::{Channel, Digest, Selection, Timestamp};
 use plane::heads::Patterns;
 use plane::node::DEFAULT_CONTACT_SECS;
-use plane::{Head, Heads};
+use plane::{Head, Heads, NodeHeader};
 use store::{Release, ReleaseCommitError};
 use trust::feature::{self, FEATURES};
 use trust::signed::{self, Document};
@@ -18,6 +18,7 @@ use wire::{Code, Problem};
 use crate::answer::store_problem;
 use crate::api::{Commit, ReleaseSummary};
 use crate::operator_port::OperatorCall;
+use crate::posture;
 use crate::state::{ControlPlane, now, run_to_completion};
 
 /// Reads the heads from the store, verifies them and points the fleet to them. While that
@@ -79,7 +80,37 @@ async fn read_heads(plane: &ControlPlane, mut selections: ReadSelections) -> Res
         };
         channels.insert(head.header.channel.clone(), Arc::new(head));
     }
-    Ok(Heads { version: known.version + 1, channels })
+    let node_header = node_header(plane).await?;
+    Ok(Heads { version: known.version + 1, channels, node_header })
+}
+
+/// The header of nodes that is kept, verified.
+async fn node_header(plane: &ControlPlane) -> Result<Option<NodeHeader>, Problem> {
+    let Some(signed) = plane.store.node_header().await.map_err(store_problem)? else { return Ok(None) };
+    let header: Header = verified(plane, &signed)?;
+    Ok(Some(NodeHeader { seq: header.seq, signed: Arc::new(signed) }))
+}
+
+/// Keeps the header of a release that a node holds and that no release here has: another publish goes on above
+/// its number (SCL-4).
+pub(crate) async fn keep_node_header(plane: &ControlPlane, signed: Signed) -> Result<(), Problem> {
+    let header: Header = verified(plane, &signed)?;
+    if header.fleet != plane.trust.fleet {
+        return Err(Problem::new(Code::ReleaseRefused, "the header is of another fleet"));
+    }
+    let _one = plane.publishing.lock().await;
+    if !plane.heads().lacks(header.seq, &signed::digest(&signed)) {
+        return Ok(());
+    }
+    let fresh =
+        posture::fresh_incarnation().map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
+    plane.store.keep_node_header(header.seq, signed, &fresh, now()).await.map_err(store_problem)?;
+    tracing::warn!(
+        seq = header.seq,
+        "a node holds a release that is not in this database, which went back to what it was before; the next \
+         publish goes on above it"
+    );
+    load(plane).await
 }
 
 async fn selection(plane: &ControlPlane, root: &Digest) -> Result<(Arc<Selection>, Arc<Patterns>), Problem> {
@@ -110,6 +141,10 @@ pub(crate) async fn commit(call: OperatorCall, sent: Commit) -> Result<u64, Prob
 async fn commit_whole(plane: &ControlPlane, commit: Commit, by: &str) -> Result<u64, Problem> {
     let _one = plane.publishing.lock().await;
     let first = check(plane, &commit)?;
+    if let Some(held) = plane.heads().node_header.as_ref().filter(|held| held.seq >= first.seq) {
+        // Nodes would refuse it, and find two headers of one number.
+        return Err(Problem::new(Code::HeadMoved, format!("nodes hold release {}", held.seq)));
+    }
     // Refused before it is stored if a pattern cannot be read.
     let read = selection(plane, &first.selection).await?;
     let summary = ReleaseSummary { by: Some(by.to_owned()), ..commit.summary };

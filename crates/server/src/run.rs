@@ -21,7 +21,7 @@ use crate::fleet_name::FleetName;
 use crate::log::LogControl;
 use crate::metrics::listener;
 use crate::node_port::PortListener;
-use crate::posture::{self, FoundError, Founded, Posture};
+use crate::posture::{self, DATABASE, FoundError, Founded, Posture};
 use crate::state::{ControlPlane, now};
 use crate::streams::StreamConfig;
 use crate::work::{self, Orchestrator};
@@ -36,8 +36,6 @@ const OPERATOR_UNREAD: usize = 64 * 1024 * 1024;
 /// How long what still uses the database may take to end when the control plane stops.
 const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 
-/// The database's file in the directory.
-const DATABASE: &str = "muster.db";
 /// The control plane's own certificate is made anew this often while it runs, and at
 /// every start.
 const REISSUE_EVERY: Duration = Duration::from_secs(30 * 24 * 3600);
@@ -279,6 +277,16 @@ async fn open_store(config: &Config, founded: &Founded) -> Result<(Arc<Store>, C
         return Err(ServerStartError::OtherFleet { database: stored.fleet, keys: meta.fleet });
     }
     store.open_epoch(now()).await.map_err(failed)?;
+    let fresh = posture::fresh_incarnation()?;
+    let incarnation = store.open_incarnation(&fresh, now()).await.map_err(failed)?;
+    if let Some(cause) = incarnation.went_back() {
+        tracing::warn!(
+            ?cause,
+            incarnation = %incarnation.id,
+            "the data went back to what it was before; nodes compare what they have, and `muster publish` goes on \
+             above the releases that they hold"
+        );
+    }
     let closed = Box::pin(store.closed());
     Ok((Arc::new(store), closed))
 }

@@ -23,10 +23,11 @@ mod tasks;
 pub use error::{EnrollError, PutError, ReleaseCommitError, Result, StoreError};
 pub use objects::{ObjectFilter, ObjectPosition, ObjectRecord, SyncHead, SyncProgress};
 pub use record::{
-    Accepted, ChannelHead, Enrolled, FACT_BYTES, FactRecord, FleetMeta, Health, NODE_FACT_BYTES, NewNode,
-    NodeRecord, Pruned, Release, Retention, RunFilter, RunRecord, TokenUse, Touch,
+    Accepted, ChannelHead, DatabaseIncarnation, Enrolled, FACT_BYTES, FactRecord, FleetMeta, Health,
+    IncarnationCause, NODE_FACT_BYTES, NewNode, NodeRecord, Pruned, Release, Retention, RunFilter, RunRecord,
+    TokenUse, Touch,
 };
-pub use sqlite::Store;
+pub use sqlite::{Store, backup};
 pub use tasks::{
     MAX_OPEN_TASKS, MAX_TARGET_STATE, MAX_TARGETS_IN_PUT, MAX_TASK_DOCUMENT, MAX_TASK_TEXT, TaskKind,
     TaskNode, TaskRecord,

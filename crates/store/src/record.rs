@@ -22,6 +22,67 @@ pub struct FleetMeta {
     pub created: Timestamp,
 }
 
+/// Why an incarnation of the database began.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub enum IncarnationCause {
+    /// The fleet was founded in it, or it is from before incarnations were counted.
+    Founded,
+    /// It was restored from a backup.
+    Restored,
+    /// Its file is a copy of the one that was started on before.
+    Copied,
+    /// A node holds a release whose header is verified and which is not in it.
+    Overtaken,
+}
+
+impl IncarnationCause {
+    /// Its name in the database.
+    pub(crate) fn as_str(self) -> &'static str {
+        match self {
+            IncarnationCause::Founded => "founded",
+            IncarnationCause::Restored => "restored",
+            IncarnationCause::Copied => "copied",
+            IncarnationCause::Overtaken => "overtaken",
+        }
+    }
+
+    /// By its name in the database. One that is not known means that the data went back.
+    pub(crate) fn named(name: &str) -> IncarnationCause {
+        let all = [IncarnationCause::Founded, IncarnationCause::Copied, IncarnationCause::Overtaken];
+        all.into_iter().find(|cause| cause.as_str() == name).unwrap_or(IncarnationCause::Restored)
+    }
+}
+
+/// One unbroken life of the database: from its founding, or from where it is known to have gone back to
+/// what it was before, to the next time (SCL-4).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct DatabaseIncarnation {
+    /// Random.
+    pub id: Incarnation,
+    /// Why it began.
+    pub cause: IncarnationCause,
+    /// When.
+    pub began: Timestamp,
+    /// The first release that was published in it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub published: Option<u64>,
+}
+
+impl DatabaseIncarnation {
+    /// One that began just now.
+    pub fn begun(id: Incarnation, cause: IncarnationCause, began: Timestamp) -> DatabaseIncarnation {
+        DatabaseIncarnation { id, cause, began, published: None }
+    }
+
+    /// The data went back and no release was published since: numbers above the newest here may have been
+    /// given before.
+    pub fn went_back(&self) -> Option<IncarnationCause> {
+        (self.cause != IncarnationCause::Founded && self.published.is_none()).then_some(self.cause)
+    }
+}
+
 /// A node as enrollment records it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewNode {

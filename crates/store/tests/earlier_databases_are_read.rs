@@ -68,6 +68,7 @@ fn live(rev: u64, name: &str) -> (Change, Option<Content>) {
 async fn fill(store: &Store) {
     store.found_fleet(FleetMeta { fleet: "acme-1".parse().unwrap(), created: at(1) }).await.unwrap();
     store.open_epoch(at(2)).await.unwrap();
+    store.open_incarnation(&incarnation("s1"), at(2)).await.unwrap();
     let (one, two) = (enrolled(store, 1).await, enrolled(store, 2).await);
     store.remove_node(&two, at(9)).await.unwrap();
     contact(store, &one).await;
@@ -76,6 +77,7 @@ async fn fill(store: &Store) {
     let tree = tree(2, "a");
     put(store, &tree, at(0)).await;
     store.commit_release(release(1, tree.root), None).await.unwrap();
+    store.keep_node_header(2, signed("header"), &incarnation("s2"), at(2)).await.unwrap();
     assert!(store.add_beacon(&"stable".parse().unwrap(), 1, signed("beacon"), at(1)).await.unwrap());
     let task = TaskRecord {
         id: "t-1".into(),
@@ -179,6 +181,8 @@ async fn read(store: &Store) -> String {
     for set in tree.sets.values() {
         show("set", &store.set(&set.root()).await.unwrap().map(|found| found == *set));
     }
+    show("incarnation", &store.incarnation().await.unwrap());
+    show("header of nodes", &store.node_header().await.unwrap());
     show("content of a release", &store.content(&Digest::of(b"module 1"), None).await.unwrap());
     out
 }

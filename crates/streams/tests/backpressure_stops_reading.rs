@@ -156,6 +156,8 @@ fn check_in() -> Frame {
         run_confirmed: None,
         tagged_run_confirmed: None,
         seen: None,
+        header: None,
+        acked: None,
     }))
 }
 

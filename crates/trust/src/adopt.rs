@@ -62,6 +62,10 @@ pub struct Adopted {
 
 /// The code of a release that needs what the node's build lacks ([`Refusal::Requires`]).
 pub const REQUIRES_CODE: &str = "release-requires";
+/// The code of a release whose number is below one that the node accepted ([`Refusal::Older`]).
+pub const OLDER_CODE: &str = "release-older";
+/// The code of a release whose number another one bears that the node accepted ([`Refusal::TwoHeaders`]).
+pub const TWO_HEADERS_CODE: &str = "release-two-headers";
 
 /// Why an offer is refused. Nothing changes on the node then, but the refusal is a fact.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -170,8 +174,8 @@ impl Refusal {
             Refusal::Requires { .. } => REQUIRES_CODE,
             Refusal::OtherFleet { .. } => "release-other-fleet",
             Refusal::OtherChannel { .. } => "release-other-channel",
-            Refusal::Older { .. } => "release-older",
-            Refusal::TwoHeaders(_) => "release-two-headers",
+            Refusal::Older { .. } => OLDER_CODE,
+            Refusal::TwoHeaders(_) => TWO_HEADERS_CODE,
             Refusal::Stale { .. } => "release-stale",
             Refusal::FutureDated { .. } => "release-future",
             Refusal::Proof(_) => "release-proof",

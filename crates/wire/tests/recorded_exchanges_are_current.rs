@@ -146,6 +146,8 @@ fn stream() -> Vec<Said> {
                 run_confirmed: None,
                 tagged_run_confirmed: None,
                 seen: None,
+                header: None,
+                acked: None,
             })),
         ),
         (
@@ -160,6 +162,7 @@ fn stream() -> Vec<Said> {
                 stream_requested: false,
                 want_traits: false,
                 want_seen: false,
+                want_header: false,
                 unassigned: false,
                 same_cause: Default::default(),
                 server_time: Some("2026-11-24T08:00:00Z".parse().unwrap()),

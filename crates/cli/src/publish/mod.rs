@@ -1,5 +1,6 @@
 //! `muster publish`: sign what a fleet repo declares, and point the fleet to it.
 
+mod number;
 mod publisher;
 mod upload;
 
@@ -122,15 +123,21 @@ async fn once(
     if !changed.same {
         screen.confirm(&would(publisher, &changed, &prepared), args.yes)?;
     }
+    if !changed.same
+        && let Some(gap) = publisher.gap()
+    {
+        aside(&gap);
+    }
     let published = publisher.publish(&prepared, args.label.clone(), changed).await?;
     let took = began.elapsed().as_millis();
     Ok(screen.result(&published, || text(&published, took))?)
 }
 
 fn would(publisher: &Publisher, changed: &ReleaseComparison, built: &Built) -> String {
-    let from = publisher
-        .seq()
-        .map_or_else(|| "the first release".to_owned(), |seq| format!("release {seq} -> {}", seq + 1));
+    let from = publisher.seq().map_or_else(
+        || "the first release".to_owned(),
+        |seq| format!("release {seq} -> {}", publisher.next_seq()),
+    );
     if changed.same {
         return format!("release {} already holds this", publisher.seq().unwrap_or(0));
     }

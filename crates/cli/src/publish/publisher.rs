@@ -19,7 +19,9 @@ use trust::signed::VerifyError;
 use trust::{Beacon, Header, SigningKey, signed};
 use wire::Code;
 
+use super::number::LastSigned;
 use super::upload::{Uploaded, upload};
+use crate::credentials::ReleaseKey;
 use crate::exit::Exit;
 use crate::failure::UserError;
 use crate::folder::FileChanges;
@@ -144,6 +146,7 @@ pub struct Publisher {
     operator: Operator,
     credentials: Credentials,
     key: SigningKey,
+    last: LastSigned,
     resolver: Resolver,
     builder: Builder,
     head: HeadView,
@@ -156,19 +159,31 @@ impl Publisher {
     ///
     /// # Errors
     /// When the control plane does not answer, or its nodes do not believe the key.
-    pub async fn connect(credentials: Credentials, key: SigningKey) -> Result<Publisher, PublishError> {
+    pub async fn connect(credentials: Credentials, key: ReleaseKey) -> Result<Publisher, PublishError> {
+        let ReleaseKey { key, path } = key;
         let operator = Operator::dial(&credentials).await?;
         let head = operator.call(&api::HEAD, Empty {}).await?;
         if !head.trust.release.keys().any(|known| *known == key.public()) {
             return Err(PublishError::OtherKey(key.public().id()));
         }
+        let last = LastSigned::beside(&path, &key, &head.trust.fleet);
         let (resolver, builder) = (Resolver::new(), Builder::new());
-        Ok(Publisher { operator, credentials, key, resolver, builder, head, published: None })
+        Ok(Publisher { operator, credentials, key, last, resolver, builder, head, published: None })
     }
 
     /// The release that the fleet is pointed to.
     pub fn seq(&self) -> Option<u64> {
         self.head.seq
+    }
+
+    /// The number that the next release gets.
+    pub fn next_seq(&self) -> u64 {
+        self.last.next(&self.head).seq
+    }
+
+    /// Why that is not the number after the newest release's, where it is not.
+    pub fn gap(&self) -> Option<String> {
+        self.last.next(&self.head).gap
     }
 
     /// Takes changed files in and builds the release that they make.
@@ -201,7 +216,7 @@ impl Publisher {
                 same: false,
             });
         };
-        if root == built.root()? {
+        if root == built.root()? && !self.is_overtaken() {
             return Ok(ReleaseComparison { same: true, ..ReleaseComparison::default() });
         }
         if let Some(old) = &self.published {
@@ -293,7 +308,7 @@ impl Publisher {
     /// Exactly this is published already: selection, channels, freshness, required features
     /// and, if one is asked for, the label.
     fn is_published(&self, built: &Built, label: Option<&str>) -> Result<bool, PublishError> {
-        if self.head.selection != Some(built.root()?) {
+        if self.is_overtaken() || self.head.selection != Some(built.root()?) {
             return Ok(false);
         }
         let mut headers = self.headers()?;
@@ -306,19 +321,29 @@ impl Publisher {
         Ok(labelled && required && freshness == built.freshness_secs())
     }
 
+    /// Nodes hold a release that the control plane does not have, and refuse its newest: the same content needs
+    /// another number.
+    fn is_overtaken(&self) -> bool {
+        self.head.node_header.is_some()
+    }
+
     /// Points the fleet to a release that was uploaded. A number that somebody else took meanwhile is
     /// replaced by the next one only where their release holds what this publisher compared with, or the
     /// same as its own.
     async fn commit(&mut self, built: &Built, label: Option<String>) -> Result<u64, PublishError> {
         let harmless = [self.head.selection, Some(built.root()?)];
         for _ in 0..COMMIT_ATTEMPTS {
-            let seq = self.head.seq.unwrap_or(0) + 1;
+            let seq = self.next_seq();
             let commit = self.signed(built, seq, label.clone())?;
+            if let Some(header) = commit.headers.values().next() {
+                self.last.keep(seq, header);
+            }
             match self.operator.call(&api::COMMIT, commit.clone()).await {
                 Ok(seq) => {
                     self.head.seq = Some(seq);
                     self.head.selection = Some(built.root()?);
                     self.head.headers.extend(commit.headers);
+                    (self.head.node_header, self.head.went_back) = (None, None);
                     return Ok(seq);
                 }
                 Err(error) if error.is(Code::HeadMoved) => {

@@ -149,7 +149,7 @@ fn large_object(fleet: &BootedFleet, host: &BootedHost) -> PathBuf {
 fn require(fleet: &mut BootedFleet, channel: &str) {
     fleet.kill();
     let dir = fleet.server.dir.clone();
-    let key = cli::credentials::release_key(None, &dir.join("operator.json")).unwrap();
+    let key = cli::credentials::release_key(None, &dir.join("operator.json")).unwrap().key;
     let runtime = tokio::runtime::Runtime::new().unwrap();
     runtime.block_on(async {
         let store = store::Store::open(dir.join("muster.db")).unwrap();

@@ -73,7 +73,7 @@ pub fn head(seq: u64, channel_name: &str, selection: &Selection) -> Arc<Head> {
 
 pub fn heads(version: u64, of: Vec<Arc<Head>>) -> Heads {
     let channels = of.into_iter().map(|head| (head.header.channel.clone(), head)).collect();
-    Heads { version, channels }
+    Heads { version, channels, node_header: None }
 }
 
 /// The key of [`node`].
@@ -98,6 +98,8 @@ pub fn holding(held: Option<HeldRelease>) -> CheckIn {
         run_confirmed: None,
         tagged_run_confirmed: None,
         seen: None,
+        header: None,
+        acked: None,
     }
 }
 

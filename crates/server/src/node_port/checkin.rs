@@ -13,6 +13,7 @@ use wire::{Code, Problem};
 
 use super::CallingNode;
 use crate::answer::store_problem;
+use crate::releases;
 use crate::state::{ControlPlane, now, run_to_completion};
 
 /// The longest that a long poll is held.
@@ -43,6 +44,7 @@ pub(crate) async fn check_in(
     check_traits(request.traits.as_ref())?;
     let begun = Instant::now();
     keep_seen(plane, caller, &mut request).await?;
+    keep_header(plane, &mut request).await;
     let incarnation = request.incarnation.clone();
     let mut heads = plane.heads.subscribe();
     // What is asked again is small: facts and traits are not held for as long as an answer waits.
@@ -51,7 +53,10 @@ pub(crate) async fn check_in(
     let quiet = request.clone();
     let request = CheckIn { facts, traits, ..request };
     let TakenStep { mut step, stream_newly_requested } = take_step(plane, caller, request);
-    let acked = persist(plane, caller, incarnation, &mut step).await?;
+    let acked = match persist(plane, caller, incarnation.clone(), &mut step).await? {
+        None => lost_cursor(plane, caller, incarnation, quiet.acked).await?,
+        acked => acked,
+    };
     plane.metrics.checked_in(begun.elapsed());
     if step.unchanged && !stream_newly_requested && wait > Duration::ZERO {
         step = long_poll(plane, caller, quiet, wait, &mut heads).await;
@@ -91,6 +96,17 @@ async fn keep_seen(
         stored.inspect_err(|_| caller.slot.lock().node.seen = None).map_err(store_problem)
     })
     .await
+}
+
+/// Keeps the header of the release that a node holds, if it was asked for and is believed.
+async fn keep_header(plane: &Arc<ControlPlane>, request: &mut CheckIn) {
+    let Some(header) = request.header.take() else { return };
+    let keeper = plane.clone();
+    let kept = run_to_completion(async move { releases::keep_node_header(&keeper, header).await }).await;
+    if let Err(problem) = kept {
+        // The rest of the check-in counts all the same.
+        tracing::warn!(%problem, "the header of the release that a node holds is not kept");
+    }
 }
 
 /// A step of a node's state.
@@ -198,6 +214,25 @@ async fn persist(
     .await
 }
 
+/// How far the node's log is durable here, where that is less than was acknowledged: the data went back, and
+/// the node is to send again what it still has (SCL-4).
+async fn lost_cursor(
+    plane: &ControlPlane,
+    caller: &CallingNode,
+    incarnation: Incarnation,
+    acked: Option<u64>,
+) -> Result<Option<Cursor>, Problem> {
+    let Some(acked) = acked.filter(|acked| *acked > 0) else { return Ok(None) };
+    let known = caller.slot.lock().node.cursor.clone();
+    if known.is_some_and(|known| known.incarnation == incarnation && known.seq >= acked) {
+        return Ok(None);
+    }
+    // Of a log that is not the newest here, or of none that is known: the store says.
+    let accepted = plane.store.append_facts(&caller.id, &incarnation, Vec::new(), now()).await;
+    let cursor = accepted.map_err(store_problem)?.cursor;
+    Ok((cursor.seq < acked).then_some(cursor))
+}
+
 /// Keeps traits whole. Those that differ from what is not kept, or that came to be too large by differences,
 /// are asked for anew, whole.
 async fn keep_traits(
@@ -301,6 +336,8 @@ pub(super) async fn state(plane: &ControlPlane, caller: &CallingNode) -> Result<
             run_confirmed: None,
             tagged_run_confirmed: None,
             seen: None,
+            header: None,
+            acked: None,
         };
         node.check_in(empty, &heads, now())
     };

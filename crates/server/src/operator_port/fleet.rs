@@ -8,7 +8,7 @@ use model::status::Overall;
 use model::{Contention, FailureCode, FailureKey, FailureNote, Pause, Timestamp};
 use plane::{Heads, NodeState};
 use store::{FactRecord, RunFilter, RunRecord};
-use trust::adopt::REQUIRES_CODE;
+use trust::adopt::{OLDER_CODE, REQUIRES_CODE, TWO_HEADERS_CODE};
 use wire::{Code, Problem};
 
 use super::OperatorCall;
@@ -148,6 +148,10 @@ fn next_step(node: &NodeState, state: Overall) -> String {
         Overall::Changing if refusal == Some(REQUIRES_CODE) => {
             format!("install a newer muster-agent on {node}")
         }
+        // What the node holds is numbered higher: the control plane's data went back.
+        Overall::Changing if matches!(refusal, Some(OLDER_CODE | TWO_HEADERS_CODE)) => {
+            "`muster publish`; it makes a release above those that nodes hold".to_owned()
+        }
         Overall::Converged => String::new(),
         Overall::Offline | Overall::Unreachable => {
             format!("on {node}: systemctl status muster-agent")
@@ -281,6 +285,7 @@ pub(super) fn status(plane: &ControlPlane) -> StatusView {
         nodes: all.len(),
         states,
         causes,
+        overtaken_by: heads.overtaken_by().map(|held| held.seq),
         not_ready: plane.not_ready(),
         store: plane.store.health(),
     }

@@ -84,7 +84,7 @@ static ROUTES: LazyLock<Vec<OperatorRoute>> = LazyLock::new(|| {
         route(&api::RUN, fleet::run),
         route(&api::REQUEST_RUN, requests::request_run),
         route(&api::REQUEST_TAGGED_RUN, requests::request_tagged_run),
-        route(&api::HEAD, |call, _| ready(Ok(publish::head(&call.plane)))),
+        route(&api::HEAD, publish::head),
         route(&api::RELEASES, publish::releases),
         route(&api::CHUNK, publish::chunk),
         route(&api::MISSING, publish::missing),

@@ -7,6 +7,7 @@ use wire::{Code, Problem};
 
 use super::OperatorCall;
 use crate::answer::{PortReply, json, reply, store_problem};
+use crate::api::operation::Empty;
 use crate::api::{Beacons, ChunkName, Digests, HeadView, History, MAX_FETCH, TreeChunks, unpack_contents};
 use crate::releases;
 use crate::state::{ControlPlane, now};
@@ -75,13 +76,17 @@ pub(super) async fn content(plane: &ControlPlane, path: &str) -> Result<PortRepl
     Ok(reply(StatusCode::OK, "application/octet-stream", None, bytes))
 }
 
-pub(super) fn head(plane: &ControlPlane) -> HeadView {
+pub(super) async fn head(call: OperatorCall, _: Empty) -> Result<HeadView, Problem> {
+    let plane = &call.plane;
+    let incarnation = plane.store.incarnation().await.map_err(store_problem)?;
     let heads = plane.heads();
     let newest = heads.channels.values().max_by_key(|head| head.header.seq);
-    HeadView {
+    Ok(HeadView {
         trust: plane.trust.clone(),
         seq: newest.map(|head| head.header.seq),
         selection: newest.map(|head| head.header.selection),
         headers: releases::headers(&heads),
-    }
+        node_header: heads.overtaken_by().map(|held| (*held.signed).clone()),
+        went_back: incarnation.filter(|it| it.went_back().is_some()),
+    })
 }

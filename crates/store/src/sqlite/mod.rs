@@ -2,9 +2,11 @@
 //!
 //! WAL, `synchronous = FULL`, one writer thread with group commit, a few readers.
 
+pub mod backup;
 mod cell;
 pub(crate) mod chunks;
 mod facts;
+mod incarnation;
 mod migrate;
 mod nodes;
 mod objects;
@@ -38,8 +40,8 @@ use crate::closure::{self, limit};
 use crate::error::{EnrollError, PutError, ReleaseCommitError, Result};
 use crate::objects::{ObjectFilter, ObjectPosition, ObjectRecord, SyncHead, SyncProgress};
 use crate::record::{
-    Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, NewNode, NodeRecord, Pruned, Release,
-    Retention, RunFilter, RunRecord, TokenUse, Touch,
+    Accepted, ChannelHead, DatabaseIncarnation, Enrolled, FactRecord, FleetMeta, Health, NewNode, NodeRecord,
+    Pruned, Release, Retention, RunFilter, RunRecord, TokenUse, Touch,
 };
 use crate::tasks::{self as bounds, TaskNode, TaskRecord};
 use crate::{MAX_ASKED, MAX_CHANGES_IN_WRITE, MAX_CONTENTS_ASKED, MAX_WRITE_BYTES};
@@ -64,6 +66,8 @@ pub struct Store {
     readers: Readers,
     writer: Writer,
     _lock: open::DatabaseLock,
+    /// Tells the file from copies of it.
+    file: String,
     closed: watch::Sender<()>,
 }
 
@@ -77,7 +81,7 @@ impl Store {
         let opened = open::open(path.as_ref(), READERS)?;
         let writer = Writer::start(opened.writer)?;
         let readers = Readers::start(opened.readers)?;
-        Ok(Store { readers, writer, _lock: opened.lock, closed: watch::Sender::new(()) })
+        Ok(Store { readers, writer, _lock: opened.lock, file: opened.file, closed: watch::Sender::new(()) })
     }
 
     /// Waits until the store is dropped and its file closed; whoever holds it meanwhile.
@@ -138,6 +142,36 @@ impl Store {
             Ok(uint(session.db.last_insert_rowid()))
         })
         .await
+    }
+
+    /// Takes up the database's incarnation at a start; begins one with the id given where there is none, or
+    /// where the file is a copy of the one that was started on before (SCL-4).
+    pub async fn open_incarnation(&self, id: &Incarnation, now: Timestamp) -> Result<DatabaseIncarnation> {
+        let (id, file) = (id.clone(), self.file.clone());
+        self.write(0, move |session| incarnation::open(&session.db, &id, &file, now)).await
+    }
+
+    /// The database's incarnation; `None` before the first start.
+    pub async fn incarnation(&self) -> Result<Option<DatabaseIncarnation>> {
+        self.read(incarnation::newest).await
+    }
+
+    /// Keeps a verified header that a node holds, and whose number is above those of all releases here or
+    /// given twice. The data went back then: an incarnation with this id begins, unless one does already.
+    pub async fn keep_node_header(
+        &self,
+        seq: u64,
+        header: Signed,
+        id: &Incarnation,
+        now: Timestamp,
+    ) -> Result<()> {
+        let id = id.clone();
+        self.write(0, move |session| incarnation::keep_node_header(&session.db, seq, &header, &id, now)).await
+    }
+
+    /// The header with the highest number that was kept of nodes.
+    pub async fn node_header(&self) -> Result<Option<Signed>> {
+        self.read(incarnation::node_header).await
     }
 
     // Nodes.

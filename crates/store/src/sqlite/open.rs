@@ -1,10 +1,10 @@
 //! Opens the file, locked against a second control plane.
 
 use std::fs::{File, OpenOptions, TryLockError};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, UNIX_EPOCH};
 
 use rusqlite::config::DbConfig;
 use rusqlite::{Connection, OpenFlags};
@@ -28,7 +28,7 @@ const CHECKPOINT_PAGES: i64 = 2_000;
 /// The write-ahead log is cut back to this after a checkpoint, in bytes.
 const WAL_LIMIT: i64 = 64 * 1024 * 1024;
 /// How long SQLite itself waits for another connection; there is only one writer.
-const PATIENCE: Duration = Duration::from_secs(5);
+pub(super) const PATIENCE: Duration = Duration::from_secs(5);
 
 /// An open database.
 pub(super) struct Opened {
@@ -36,10 +36,13 @@ pub(super) struct Opened {
     pub(super) readers: Vec<Connection>,
     /// Held as long as the database is open.
     pub(super) lock: DatabaseLock,
+    /// Tells the file from copies of it.
+    pub(super) file: String,
 }
 
 /// The database is this process's alone as long as this lives.
-pub(super) struct DatabaseLock(File);
+#[derive(Debug)]
+pub struct DatabaseLock(File);
 
 impl Drop for DatabaseLock {
     fn drop(&mut self) {
@@ -66,7 +69,15 @@ pub(super) fn open(path: &Path, readers: usize) -> Result<Opened> {
         Ok(reader)
     });
     let readers = readers.collect::<Result<_>>()?;
-    Ok(Opened { writer, readers, lock })
+    Ok(Opened { writer, readers, lock, file: identity(path)? })
+}
+
+/// What tells a file from a copy of it: where it lies on its disk, and since when. One that is written over
+/// in place is not told apart.
+fn identity(path: &Path) -> Result<String> {
+    let data = std::fs::metadata(path).map_err(|error| file_error("look at the database's file", error))?;
+    let born = data.created().ok().and_then(|at| at.duration_since(UNIX_EPOCH).ok());
+    Ok(format!("{}-{}", data.ino(), born.map_or(0, |since| since.as_millis())))
 }
 
 fn connect(path: &Path, cache_kib: i64) -> Result<Connection> {
@@ -82,7 +93,7 @@ fn connect(path: &Path, cache_kib: i64) -> Result<Connection> {
     Ok(connection)
 }
 
-fn lock(path: &Path) -> Result<DatabaseLock> {
+pub(super) fn lock(path: &Path) -> Result<DatabaseLock> {
     let mut name = path.as_os_str().to_owned();
     name.push(".lock");
     let file = OpenOptions::new()
@@ -101,7 +112,7 @@ fn lock(path: &Path) -> Result<DatabaseLock> {
 
 /// Makes the file if there is none, readable for its owner alone, so that it is there
 /// after a crash too.
-fn create(path: &Path) -> Result<()> {
+pub(super) fn create(path: &Path) -> Result<()> {
     let made = OpenOptions::new().create_new(true).write(true).mode(0o600).open(path);
     match made {
         Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => return Ok(()),

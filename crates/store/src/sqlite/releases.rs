@@ -7,6 +7,7 @@ use rusqlite::{Connection, Row, params};
 
 use super::cell::{Bytes32, Json, Text, dig, int, uint};
 use super::chunks::{self, Table};
+use super::incarnation;
 use super::query::{self, change, listed, upper};
 use super::sweep::Recent;
 use super::writer::Session;
@@ -33,6 +34,7 @@ pub(super) fn commit(
         return Err(ReleaseCommitError::NotComplete { missing: vec![new.selection] });
     }
     insert(db, new)?;
+    incarnation::published(db, new.seq)?;
     Recent::note(&mut session.recent, Table::Chunk, &new.selection);
     Ok(())
 }

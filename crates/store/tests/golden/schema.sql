@@ -54,6 +54,14 @@ CREATE TABLE head (
     beacon_at INTEGER,
     selection BLOB NOT NULL
 ) STRICT, WITHOUT ROWID;
+CREATE TABLE incarnation (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    id TEXT NOT NULL UNIQUE,
+    cause TEXT NOT NULL,
+    began INTEGER NOT NULL,
+    file TEXT,
+    published INTEGER
+) STRICT;
 CREATE TABLE log (
     no INTEGER PRIMARY KEY,
     node INTEGER NOT NULL REFERENCES node ON DELETE CASCADE,
@@ -76,6 +84,11 @@ CREATE TABLE node (
     key_confirmed INTEGER NOT NULL,
     declared TEXT NOT NULL,
     nonce TEXT NOT NULL
+) STRICT;
+CREATE TABLE node_header (
+    one INTEGER PRIMARY KEY CHECK (one = 1),
+    seq INTEGER NOT NULL,
+    header TEXT NOT NULL
 ) STRICT;
 CREATE TABLE nonce (
     nonce TEXT PRIMARY KEY,
@@ -181,4 +194,5 @@ INSERT INTO migration VALUES (0, '0001_first', '102c5265d93973d89d83deaf469e49a6
 INSERT INTO migration VALUES (1, '0002_sync', '3a41b46f483f81e19cf4bab5159e0e260ddfca3bb86580a66be84afa68d7afec');
 INSERT INTO migration VALUES (2, '0003_condition', '38067f8dded53f5bd2ce86c2ee0105a545334a7d9c40407cc77a454f26be474d');
 INSERT INTO migration VALUES (3, '0004_tagged_run', 'b7ed6baf675622499f838ef017a502d21a4e4c92c6cbbbac43fc5e1cc9ac958f');
-INSERT INTO migration VALUES (4, '0008_bytes', '6282f9c56297a9e9d753f5971b7082c0f36374bebdadce7fd81f4b40727025c0');
+INSERT INTO migration VALUES (4, '0006_life', '043bcbee8e103c6286e84334d22de1e2b04d9969697d5bed966432618090e5b4');
+INSERT INTO migration VALUES (5, '0008_bytes', '6282f9c56297a9e9d753f5971b7082c0f36374bebdadce7fd81f4b40727025c0');

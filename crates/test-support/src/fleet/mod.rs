@@ -376,6 +376,8 @@ pub fn quiet() -> CheckIn {
         run_confirmed: None,
         tagged_run_confirmed: None,
         seen: None,
+        header: None,
+        acked: None,
     }
 }
 

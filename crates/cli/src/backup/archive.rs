@@ -1,0 +1,191 @@
+//! [`Manifest`] and the archive that it begins: a tar file, so that every host can look into it.
+//!
+//! ```text
+//! muster-backup.json   format, fleet, when, and of each file its size, mode and digest
+//! muster.db            the database as it was at one moment
+//! node-ca.key, ...     the files beside it
+//! ```
+//!
+//! Invariant: a file is used only whole, under the digest that the manifest names.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Write};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::{Path, PathBuf};
+
+use model::digest::Hasher;
+use model::{Digest, FleetId, Timestamp};
+use serde::{Deserialize, Serialize};
+use tar::{Archive, Builder, EntryType, Header};
+
+/// The format that this version writes, and the newest that it reads.
+pub(super) const FORMAT: u32 = 1;
+/// The manifest's name in the archive.
+const MANIFEST: &str = "muster-backup.json";
+/// The longest manifest, in bytes.
+const MAX_MANIFEST: u64 = 64 * 1024;
+/// Bytes that are copied at once.
+const PIECE: usize = 256 * 1024;
+
+/// What a backup says of itself.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct Manifest {
+    pub(super) format: u32,
+    /// The version of the program that wrote it.
+    pub(super) version: String,
+    pub(super) fleet: FleetId,
+    pub(super) made: Timestamp,
+    /// In the order in which they follow.
+    pub(super) files: Vec<ManifestFile>,
+}
+
+/// A file of a backup.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(super) struct ManifestFile {
+    pub(super) name: String,
+    pub(super) mode: u32,
+    pub(super) size: u64,
+    pub(super) digest: Digest,
+}
+
+/// Why a backup cannot be read.
+#[derive(Debug, thiserror::Error)]
+pub(super) enum ReadBackupError {
+    /// It is something else.
+    #[error("it is no backup of muster")]
+    NoBackup,
+    /// A newer version wrote it.
+    #[error("it is of format {format}, and this version reads up to format {FORMAT}")]
+    Newer {
+        /// Its format.
+        format: u64,
+    },
+    /// It ends early.
+    #[error("it is cut off: {missing} is not whole in it")]
+    CutOff {
+        /// The first file that is not whole.
+        missing: String,
+    },
+    /// A file is not what was written.
+    #[error("it is damaged: {file} is not what was backed up")]
+    Damaged {
+        /// The file.
+        file: String,
+    },
+    /// It cannot be read.
+    #[error("it cannot be read")]
+    Read(#[source] io::Error),
+    /// A file of it cannot be written.
+    #[error("cannot write {}", path.display())]
+    Write {
+        /// The file.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+}
+
+/// Copies all of a reader; gives how many bytes there were, and their digest.
+pub(super) fn copy(
+    from: &mut impl Read,
+    mut to: impl FnMut(&[u8]) -> io::Result<()>,
+) -> io::Result<(u64, Digest)> {
+    let (mut hasher, mut size, mut piece) = (Hasher::new(), 0, vec![0; PIECE]);
+    loop {
+        match from.read(&mut piece) {
+            Ok(0) => return Ok((size, hasher.finish())),
+            Ok(count) => {
+                hasher.update(&piece[..count]);
+                to(&piece[..count])?;
+                size += count as u64;
+            }
+            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+            Err(error) => return Err(error),
+        }
+    }
+}
+
+/// Writes an archive of a manifest and the files that it names, from these paths.
+pub(super) fn write(manifest: &Manifest, paths: &[PathBuf], out: impl Write) -> io::Result<()> {
+    let mut archive = Builder::new(out);
+    let header = |size, mode| {
+        let mut header = Header::new_gnu();
+        header.set_entry_type(EntryType::Regular);
+        header.set_size(size);
+        header.set_mode(mode);
+        header.set_mtime(u64::try_from(manifest.made.0 / 1000).unwrap_or(0));
+        header
+    };
+    let text = serde_json::to_vec_pretty(manifest)?;
+    archive.append_data(&mut header(text.len() as u64, 0o644), MANIFEST, text.as_slice())?;
+    for (file, path) in manifest.files.iter().zip(paths) {
+        let content = File::open(path)?.take(file.size);
+        archive.append_data(&mut header(file.size, file.mode), &file.name, content)?;
+    }
+    archive.into_inner()?.flush()
+}
+
+/// Reads an archive, verifies it, and writes its files into a directory.
+///
+/// # Errors
+/// [`ReadBackupError`]; what was written so far is not to be used.
+pub(super) fn unpack(from: impl Read, dir: &Path) -> Result<Manifest, ReadBackupError> {
+    let mut archive = Archive::new(from);
+    let mut entries = archive.entries().map_err(ReadBackupError::Read)?;
+    let manifest = {
+        let Some(Ok(mut first)) = entries.next() else { return Err(ReadBackupError::NoBackup) };
+        if !first.path().is_ok_and(|path| path == Path::new(MANIFEST)) {
+            return Err(ReadBackupError::NoBackup);
+        }
+        let mut text = String::new();
+        let (size, read) = (first.size(), first.by_ref().take(MAX_MANIFEST).read_to_string(&mut text));
+        if size <= MAX_MANIFEST && (read.is_err() || (text.len() as u64) < size) {
+            return Err(ReadBackupError::CutOff { missing: MANIFEST.to_owned() });
+        }
+        manifest(&text)?
+    };
+    for file in &manifest.files {
+        let cut_off = || ReadBackupError::CutOff { missing: file.name.clone() };
+        let damaged = || ReadBackupError::Damaged { file: file.name.clone() };
+        let mut entry = entries.next().ok_or_else(cut_off)?.map_err(|_| cut_off())?;
+        let is_this = entry.path().is_ok_and(|path| path == Path::new(&file.name));
+        if !is_this || entry.size() != file.size {
+            return Err(damaged());
+        }
+        let path = dir.join(&file.name);
+        let unwritten = |source| ReadBackupError::Write { path: path.clone(), source };
+        let mut options = OpenOptions::new();
+        let mut out = options.create_new(true).write(true).mode(file.mode).open(&path).map_err(unwritten)?;
+        let mut failed = None;
+        let copied =
+            copy(&mut entry, |piece| out.write_all(piece).inspect_err(|error| failed = Some(error.kind())));
+        let (size, digest) = match (copied, failed) {
+            (Err(source), Some(_)) => return Err(unwritten(source)),
+            (Err(_), None) => return Err(cut_off()),
+            (Ok(copied), _) => copied,
+        };
+        if size < file.size {
+            return Err(cut_off());
+        }
+        if digest != file.digest {
+            return Err(damaged());
+        }
+        out.sync_all().map_err(unwritten)?;
+    }
+    Ok(manifest)
+}
+
+/// Reads a manifest. Its format is looked at before the rest.
+fn manifest(text: &str) -> Result<Manifest, ReadBackupError> {
+    let value: serde_json::Value = serde_json::from_str(text).map_err(|_| ReadBackupError::NoBackup)?;
+    match value.get("format").and_then(serde_json::Value::as_u64) {
+        Some(format) if format > u64::from(FORMAT) => return Err(ReadBackupError::Newer { format }),
+        Some(_) => {}
+        None => return Err(ReadBackupError::NoBackup),
+    }
+    let manifest: Manifest = serde_json::from_value(value).map_err(|_| ReadBackupError::NoBackup)?;
+    // A name is a file's in one directory, and nothing else.
+    let plain = |file: &ManifestFile| !file.name.contains('/') && file.name != "." && file.name != "..";
+    if manifest.files.iter().all(plain) { Ok(manifest) } else { Err(ReadBackupError::NoBackup) }
+}
