@@ -67,20 +67,6 @@ pub struct FloodArgs {
     pub(super) scale: Scale,
 }
 
-impl FloodArgs {
-    fn time(&self) -> Duration {
-        Duration::from_secs(self.scale.or(self.secs, 15, 4).clamp(1, MAX_SECS))
-    }
-
-    fn hellos(&self) -> u32 {
-        self.scale.or(self.hellos, 2_000, 200)
-    }
-
-    fn silent(&self) -> usize {
-        self.scale.or(self.silent, 20_000, 2_000) as usize
-    }
-}
-
 /// One process of the flood, started by the others.
 #[derive(Clone, Debug, Args)]
 pub struct FloodSourceArgs {
@@ -103,6 +89,21 @@ struct FloodCounts {
     silent: u64,
 }
 
+impl FloodArgs {
+    fn time(&self) -> Duration {
+        Duration::from_secs(self.scale.or(self.secs, 15, 4).clamp(1, MAX_SECS))
+    }
+
+    fn hellos(&self) -> u32 {
+        self.scale.or(self.hellos, 2_000, 200)
+    }
+
+    /// Of each address.
+    fn silent(&self) -> usize {
+        self.scale.or(self.silent, 20_000, 2_000) as usize / ADDRESSES
+    }
+}
+
 pub(super) async fn run(args: &FloodArgs, figures: &Figures) -> Result<(), BenchError> {
     let dir = tempfile::tempdir()?;
     let nodes = fleet::fill(dir.path(), CALLERS, CALLERS).await?;
@@ -110,24 +111,20 @@ pub(super) async fn run(args: &FloodArgs, figures: &Figures) -> Result<(), Bench
     let url = checkin::url_of(dir.path())?;
     let quiet = check_ins(&nodes, &url, args.time().min(Duration::from_secs(3))).await?;
     let sources = begin(dir.path(), &nodes[0], &url, args)?;
-    let silent = args.silent() / ADDRESSES;
-    sleep(Duration::from_secs(1 + silent as u64 / u64::from(OPENED_A_SECOND))).await;
+    sleep(Duration::from_secs(1 + args.silent() as u64 / u64::from(OPENED_A_SECOND))).await;
     let (before, began) = (counts(dir.path())?, Instant::now());
     let flooded = check_ins(&nodes, &url, args.time()).await?;
     let (after, elapsed) = (counts(dir.path())?, began.elapsed());
-    let memory = server.memory()?;
+    let memory = server.memory()? as f64 / 1048576.0;
     drop(sources);
     let sent = (after.hellos - before.hellos) as f64 / elapsed.as_secs_f64();
     figures.table(
         "flood, before",
         "check-ins over a new connection each, before the flood",
-        vec![
-            Row::plain("p50", at(&quiet, 0.5), Unit::Millis),
-            Row::plain("p99", at(&quiet, 0.99), Unit::Millis),
-        ],
+        vec![millis("p50", &quiet, 0.5), millis("p99", &quiet, 0.99)],
     )?;
     figures.table(
-        "flood",
+        "flood, during",
         "check-ins over a new connection each, during the flood",
         vec![
             Row::at_least(
@@ -138,10 +135,10 @@ pub(super) async fn run(args: &FloodArgs, figures: &Figures) -> Result<(), Bench
             ),
             Row::plain("silent sockets that were held open", after.silent as f64, Unit::Count),
             Row::plain("check-ins", flooded.len() as f64, Unit::Count),
-            Row::plain("p50", at(&flooded, 0.5), Unit::Millis),
+            millis("p50", &flooded, 0.5),
             Row::at_most("p99", at(&flooded, 0.99), P99_MS, Unit::Millis),
-            Row::plain("longest", at(&flooded, 1.0), Unit::Millis),
-            Row::plain("memory of the control plane", memory as f64 / 1048576.0, Unit::Mib),
+            millis("longest", &flooded, 1.0),
+            Row::plain("memory of the control plane", memory, Unit::Mib),
         ],
     )
 }
@@ -151,6 +148,10 @@ fn at(times: &[Duration], share: f64) -> f64 {
     let last = times.len().saturating_sub(1);
     let time = times.get(((times.len() as f64 * share) as usize).min(last));
     time.map_or(f64::INFINITY, |time| time.as_secs_f64() * 1e3)
+}
+
+fn millis(what: &'static str, times: &[Duration], share: f64) -> Row {
+    Row::plain(what, at(times, share), Unit::Millis)
 }
 
 /// Every node checks in again and again; gives how long each took, the shortest first. One that fails fails all.
@@ -188,7 +189,7 @@ fn begin(dir: &Path, node: &BenchNode, url: &ServerUrl, args: &FloodArgs) -> Res
     std::fs::write(dir.join("hello"), hello)?;
     let port = url.authority().rsplit_once(':').ok_or("a URL without a port")?.1.to_owned();
     let dir = dir.to_str().ok_or("no UTF-8")?;
-    let silent = (args.silent() / ADDRESSES).to_string();
+    let silent = args.silent().to_string();
     let hellos = (args.hellos() / ADDRESSES as u32).max(1).to_string();
     let start = |number: usize| {
         let number = number.to_string();

@@ -29,8 +29,10 @@ pub mod posture;
 mod releases;
 mod run;
 mod sets;
+mod settle;
 mod state;
 mod streams;
+mod totals;
 mod upkeep;
 mod work;
 

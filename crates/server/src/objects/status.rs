@@ -11,36 +11,41 @@ use crate::api::objects::{ConditionView, ResyncNodes, Resynced, SyncView, SyncsV
 use crate::hub::{ConditionContext, Wants};
 use crate::index::NodeSlot;
 use crate::operator_port::OperatorCall;
+use crate::settle::settle;
 use crate::state::ControlPlane;
 use crate::work::{reach, select};
 
 /// The most nodes that one order names.
 const MAX_NODES: usize = 100_000;
 
-/// One page, in the order of hostnames. The first page counts the states of all nodes that are
-/// asked for and costs as many looks; a later one costs what it shows, and with a selector the
-/// nodes that it passes over.
+/// One page, in the order of hostnames. The states of all nodes are kept; with a selector the first page
+/// counts those of the nodes that it means.
 pub(crate) async fn list(call: OperatorCall, asked: Matching) -> Result<SyncsView, Problem> {
-    let (plane, limit, index) = (&call.plane, asked.limit.get(), call.plane.hub.sync_index());
+    let (plane, limit) = (&call.plane, asked.limit.get());
     let from = asked.from.unwrap_or_default();
     let is_first = from.is_empty();
-    let most = if is_first { usize::MAX } else { limit + 1 };
-    let slots = match &asked.selector {
-        Some(text) => select::meant_from(plane, &select::read(text)?, &from, most).await?,
-        None => plane.index.page(&from, most),
-    };
+    settle(plane).await;
     let mut page = SyncsView::default();
-    for slot in slots {
-        let (id, around) = around(plane, &slot).await?;
-        if is_first {
-            let state = index.read(&id, |summary| summary.condition(around).cause.state());
-            *page.states.entry(state).or_default() += 1;
+    let slots = match &asked.selector {
+        Some(text) => {
+            let most = if is_first { usize::MAX } else { limit + 1 };
+            let meant = select::meant_from(plane, &select::read(text)?, &from, most).await?;
+            for state in meant.iter().filter(|_| is_first).filter_map(|slot| slot.counted_sync()) {
+                *page.states.entry(state).or_default() += 1;
+            }
+            meant
         }
-        if page.nodes.len() < limit {
-            page.nodes.push(view(plane, &slot, around));
-        } else {
-            page.next.get_or_insert_with(|| slot.names().1);
+        None => {
+            if is_first {
+                page.states = plane.index.totals(|totals| totals.sync().clone());
+            }
+            plane.index.page(&from, limit + 1)
         }
+    };
+    page.next = slots.get(limit).map(|slot| slot.names().1);
+    for slot in slots.iter().take(limit) {
+        let (_, around) = around(plane, slot).await?;
+        page.nodes.push(view(plane, slot, around));
     }
     Ok(page)
 }
