@@ -9,7 +9,6 @@ use catalog::duration;
 use clap::{Args, Subcommand};
 use model::Contention;
 use model::log::FactBody;
-use model::text::printable;
 use serde::Serialize;
 use server::api::objects::{SYNC, SyncView};
 use server::api::{self, History, NodeView};
@@ -231,13 +230,13 @@ fn show(whole: &NodeReport, screen: Screen) -> String {
     if let Some(totals) = &node.counts {
         rows.push(("came to", counts(totals)));
     }
-    let contended = node.contended.iter().map(|one| ("contended", printable(&one.text(now)).into_owned()));
+    let contended = node.contended.iter().map(|one| ("contended", one.text(now)));
     rows.extend(contended);
     if let Some(reason) = &whole.reboot_required {
-        rows.push(("reboot", format!("required by {}", printable(reason))));
+        rows.push(("reboot", format!("required by {reason}")));
     }
     if !node.unknown_tags.is_empty() {
-        let tags = printable(&node.unknown_tags.join(" or ")).into_owned();
+        let tags = node.unknown_tags.join(" or ");
         rows.push(("tags", format!("a run was requested, and no resource is tagged {tags}")));
     }
     if node.run_request.is_some() {
@@ -247,7 +246,9 @@ fn show(whole: &NodeReport, screen: Screen) -> String {
         rows.push(("run", run::waiting(tagged, whole.agent_too_old)));
     }
     rows.extend(whole.sync.iter().flat_map(|sync| object::one(sync, screen)));
-    rows.iter().map(|(name, value)| format!("{name:<9} {value}\n")).collect()
+    // What a node says keeps to its field.
+    let field = |value: &str| value.trim_end().replace('\n', "\n          ");
+    rows.iter().map(|(name, value)| format!("{name:<9} {}\n", field(value))).collect()
 }
 
 fn facts_text(facts: &[FactRecord]) -> String {
@@ -263,14 +264,14 @@ fn facts_text(facts: &[FactRecord]) -> String {
                 format!("somebody at the host put version {version} of {path} back")
             }
             FactBody::Rebooting { reason, window } => {
-                format!("required by {}; window {}", printable(reason), printable(window))
+                format!("required by {reason}; window {window}")
             }
-            FactBody::NotRebooted { reason } => printable(reason).into_owned(),
+            FactBody::NotRebooted { reason } => reason.clone(),
             FactBody::Action(action) => format!("{}: {}", action.id, action.event),
             FactBody::Contended { resources, .. } if resources.is_empty() => "nothing any more".to_owned(),
             FactBody::Contended { resources, more } => {
                 let named: Vec<String> = resources.iter().map(Contention::summary).collect();
-                let named = printable(&named.join(", ")).into_owned();
+                let named = named.join(", ");
                 if *more > 0 { format!("{named} and {more} more") } else { named }
             }
             FactBody::Unknown => "a sort of fact that a newer agent knows".to_owned(),

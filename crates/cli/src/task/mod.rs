@@ -159,7 +159,7 @@ async fn output(connect: &Connect, id: &str, node: Option<&str>, screen: Screen)
         let mut lines = if node.is_some() { Lines::bare() } else { Lines::of(&name) };
         let mut text: String = output.iter().map(|piece| lines.take(piece, screen)).collect();
         text.push_str(&lines.rest(screen));
-        screen.text(&model::text::printable(&text))?;
+        screen.text(&text)?;
     }
     if screen.is_json() {
         screen.result(&all, String::new)?;
