@@ -11,6 +11,7 @@
 //! have threads of their own. What they come to is a [`DaemonEvent`], so every cause of a wake-up
 //! is one.
 
+mod contact;
 mod heal;
 pub(crate) mod local;
 mod reboot;
@@ -29,7 +30,7 @@ use lang::Value;
 use model::exchange::{CheckIn, TraitReport};
 use model::log::{Cursor, FactBody};
 use model::policy::Policy;
-use model::{Digest, Timestamp};
+use model::{Digest, Hostname, Timestamp};
 use net::notify::ServiceState;
 use node::{Adoption, Node, NodeEffect, NodeInput, ObservedTraits, RunOrder};
 use providers::traits::Collectors;
@@ -44,6 +45,7 @@ use crate::healing::HostWatch;
 use crate::local::messages::PauseView;
 use crate::local::state::SharedLocalState;
 use crate::machine::Machine;
+use crate::membership::MembershipFile;
 use crate::release::ActiveRelease;
 use crate::render::chain;
 use crate::runner::{self, CompletedRun, Runner, RunnerError};
@@ -81,6 +83,7 @@ struct Daemon {
     storage: Storage,
     release: Arc<ActiveRelease>,
     session: Arc<NodeSession>,
+    hostname: Hostname,
     runner: Arc<Runner>,
     collectors: Arc<Mutex<Collectors>>,
     host: Arc<host::Host>,
@@ -91,6 +94,8 @@ struct Daemon {
     exchange: Arc<CheckInClient>,
     /// The last check-in, facts and traits apart.
     last_check_in: Option<CheckIn>,
+    /// When how contacts went was written last.
+    contact_kept: Option<Timestamp>,
     /// Check-ins made.
     check_ins: u64,
     /// One is under way.
@@ -122,7 +127,9 @@ struct Daemon {
 
 impl Daemon {
     fn start(machine: Machine) -> Result<(Daemon, DaemonInbox), Box<dyn std::error::Error>> {
-        let session = Arc::new(machine.session()?);
+        let key = machine.key()?;
+        let session = Arc::new(machine.session(&key)?);
+        let member = MembershipFile::new(&machine, key);
         let (identity, restored, seed) = machine.start_of_node()?;
         let mut collectors = Collectors::new(env!("CARGO_PKG_VERSION"));
         collectors.set_ttls(&restored.settings.policy.trait_ttl_secs);
@@ -163,13 +170,15 @@ impl Daemon {
         };
         let dialer = TransportDialer::new(session.clone(), membership.hostname.clone());
         let sync = Arc::new(Synchronization::start(context, release.terms(), dialer, seed)?);
-        let exchange = CheckInClient::new(session.clone(), sync.clone(), storage.clone(), handle.clone());
+        let exchange =
+            CheckInClient::new(session.clone(), member, sync.clone(), storage.clone(), handle.clone());
         let watch = HostWatch::start(kinds, handle.clone())?;
         let daemon = Daemon {
             node,
             storage,
             release,
             session,
+            hostname: membership.hostname.clone(),
             runner: Arc::new(runner),
             collectors: Arc::new(Mutex::new(collectors)),
             host,
@@ -179,6 +188,7 @@ impl Daemon {
             work,
             exchange: Arc::new(exchange),
             last_check_in: None,
+            contact_kept: None,
             check_ins: 0,
             checking_in: false,
             acked_before: 0,
@@ -251,6 +261,7 @@ impl Daemon {
                 self.acked_before = acked_before;
                 self.take(NodeInput::Answered(answer));
             }
+            DaemonEvent::NotAnswered(failure) => self.not_answered(failure),
             DaemonEvent::SuspectedDrift => self.hear_suspected_drift(),
             DaemonEvent::Contact => self.take(NodeInput::FactsWait),
             DaemonEvent::FactsWait if self.sync.links.is_open() => {
@@ -335,10 +346,7 @@ impl Daemon {
         while let Some(input) = queue.pop_front() {
             match &input {
                 NodeInput::Ran(_) | NodeInput::RunFailed(_) => self.running = false,
-                NodeInput::Unreachable(why) => {
-                    self.checking_in = false;
-                    self.note_unreachable(why);
-                }
+                NodeInput::Unreachable(_) => self.checking_in = false,
                 NodeInput::Answered(answer) => {
                     self.checking_in = false;
                     self.note_answered(answer);

@@ -73,7 +73,7 @@ impl TransportDialer {
     }
 
     async fn http1(&self) -> Result<Http1, TransportError> {
-        Http1::dial(self.session.url(), self.session.tls()).await.map_err(|error| match error {
+        Http1::dial(&self.session.url(), &self.session.tls()).await.map_err(|error| match error {
             ClientError::Dial { .. } | ClientError::Name(_) => CallError::from(error).into(),
             other => other.into(),
         })

@@ -19,6 +19,7 @@ use model::log::Cursor;
 use node::NodeInput;
 use tokio::sync::{Notify, mpsc, oneshot};
 
+use crate::contact::ContactFailure;
 use crate::local::LocalProblem;
 use crate::local::messages::{PauseView, RunTicket};
 
@@ -38,6 +39,8 @@ pub enum DaemonEvent {
         /// How far facts were acknowledged when the check-in was made.
         acked_before: u64,
     },
+    /// A check-in got no answer.
+    NotAnswered(ContactFailure),
     /// Somebody at the host asks for something.
     Local(LocalCommand),
     /// Facts wait to be delivered.

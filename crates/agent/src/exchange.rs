@@ -20,7 +20,9 @@ use tokio::sync::Semaphore;
 use trust::seen::Seen;
 use wire::route;
 
+use crate::contact::ContactFailure;
 use crate::events::{DaemonEvent, DaemonHandle};
+use crate::membership::MembershipFile;
 use crate::render::chain;
 use crate::session::{CallError, NodeSession};
 use crate::storage::Storage;
@@ -29,6 +31,7 @@ use crate::sync::Synchronization;
 /// The way of check-ins.
 pub struct CheckInClient {
     session: Arc<NodeSession>,
+    member: Arc<MembershipFile>,
     sync: Arc<Synchronization>,
     storage: Storage,
     daemon: DaemonHandle,
@@ -42,11 +45,13 @@ impl CheckInClient {
     /// Check-ins over the stream of `sync` when there is one, else by this session.
     pub fn new(
         session: Arc<NodeSession>,
+        member: MembershipFile,
         sync: Arc<Synchronization>,
         storage: Storage,
         daemon: DaemonHandle,
     ) -> CheckInClient {
-        CheckInClient { session, sync, storage, daemon, stream: Semaphore::new(1), witness: Mutex::default() }
+        let (stream, witness) = (Semaphore::new(1), Mutex::default());
+        CheckInClient { session, member: Arc::new(member), sync, storage, daemon, stream, witness }
     }
 
     /// Puts the facts that wait into a check-in, and the `seen` document if it says something new;
@@ -100,13 +105,33 @@ impl CheckInClient {
         }
     }
 
+    /// Takes up what `join` wrote since; whether that is something.
+    async fn take_up_renewed(&self) -> bool {
+        let member = self.member.clone();
+        match tokio::task::spawn_blocking(move || member.renewed()).await {
+            Ok(Ok(Some(credentials))) => {
+                tracing::info!("a new certificate is taken up");
+                self.session.renew(credentials);
+                true
+            }
+            Ok(Ok(None)) | Err(_) => false,
+            Ok(Err(error)) => {
+                tracing::warn!(error = %chain(&error), "what `join` wrote is not taken up");
+                false
+            }
+        }
+    }
+
     /// Checks in for the node, and reports the outcome to the daemon.
     pub async fn check_in(&self, mut message: CheckIn, newest: Option<(Digest, u64)>) {
         let acked_before = self.load(&mut message, newest);
         if let Some(answer) = self.over_stream(&message).await {
             return self.daemon.send(DaemonEvent::Answered { answer: Box::new(answer), acked_before }).await;
         }
-        let answer: Result<Answer, CallError> = self.session.post(route::CHECKIN, &message).await;
+        let mut answer: Result<Answer, CallError> = self.session.post(route::CHECKIN, &message).await;
+        if answer.is_err() && self.take_up_renewed().await {
+            answer = self.session.post(route::CHECKIN, &message).await;
+        }
         let event = match answer {
             Ok(answer) => {
                 self.sync.links.reached();
@@ -115,9 +140,8 @@ impl CheckInClient {
                 DaemonEvent::Answered { answer: Box::new(answer), acked_before }
             }
             Err(error) => {
-                let why = chain(&error);
-                tracing::info!(why, "no check-in");
-                DaemonEvent::Input(NodeInput::Unreachable(why))
+                let ended = self.member.certificate_has_ended(self.session.server_time());
+                DaemonEvent::NotAnswered(ContactFailure::of(&error, ended))
             }
         };
         self.daemon.send(event).await;

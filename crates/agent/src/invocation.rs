@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 use model::text::shell_word;
 
 use crate::machine::MachineOptions;
+use crate::service;
 
 /// The options of this process that choose the host, as they are typed; empty for the whole host.
 static OPTIONS: OnceLock<String> = OnceLock::new();
@@ -28,11 +29,19 @@ pub fn command(verb: &str) -> String {
     format!("muster-agent{} {verb}", options())
 }
 
-/// What starts the daemon of this host.
+/// What starts the daemon of this host: its service, where there is one.
 pub fn start_daemon() -> String {
     match options() {
-        "" => "systemctl start muster-agent".to_owned(),
+        "" if service::is_installed() => "systemctl start muster-agent".to_owned(),
         _ => command("daemon"),
+    }
+}
+
+/// What starts a daemon of this host anew that does not answer as it should.
+pub fn restart_daemon() -> String {
+    match options() {
+        "" if service::is_installed() => "systemctl restart muster-agent".to_owned(),
+        _ => format!("end it, then {}", command("daemon")),
     }
 }
 

@@ -3,7 +3,7 @@
 //! ```text
 //! clock invocation render identity service local::messages          no state of their own
 //!   versions <- state <- storage <- release              what is durable; who writes; what is held
-//!     session <- dialing                                 requests and streams
+//!     session <- dialing contact                         requests and streams; how contacts went
 //!       events                                           the way to the daemon
 //!         sync <- work                                   objects; actions
 //!           fetch exchange runner <- watch deadlines outcomes      contents; check-ins; runs, by resource
@@ -23,6 +23,7 @@
 pub mod bundle;
 mod changes;
 pub mod clock;
+pub mod contact;
 pub mod daemon;
 mod deadlines;
 pub mod delegated;
@@ -39,6 +40,7 @@ mod job_outcomes;
 pub mod join;
 pub mod local;
 pub mod machine;
+pub mod membership;
 pub mod outcomes;
 mod packed;
 pub mod release;

@@ -4,15 +4,15 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use host::{Cancel, Host, OpenHostError};
-use net::tls::{self, ClientKey, TlsError};
+use net::tls::TlsError;
 use node::{Identity, Restored};
 use providers::Kinds;
 use trust::SigningKey;
-use trust::token::TlsTermination;
 
 use crate::clock::BUILT;
 use crate::identity::{self, KeyError, Membership};
-use crate::session::{NodeSession, Signer};
+use crate::membership;
+use crate::session::{NodeSession, SessionCredentials, Signer};
 use crate::state::{Durable, StateDir, StateError};
 
 /// Where the state is, unless an option names another directory.
@@ -127,22 +127,16 @@ impl Machine {
         identity::key(self.membership.key, &self.state, &self.root)
     }
 
-    /// A session with the control plane.
+    /// A session with the control plane, by the machine's key.
     ///
     /// # Errors
-    /// When key or certificate cannot be used.
-    pub fn session(&self) -> Result<NodeSession, OpenMachineError> {
-        let key = self.key()?;
+    /// When the certificate cannot be used.
+    pub fn session(&self, key: &Arc<SigningKey>) -> Result<NodeSession, OpenMachineError> {
         let member = &self.membership;
-        let tls = match member.tls_termination {
-            TlsTermination::ControlPlane => {
-                tls::client(&member.ca_pem, &member.cert_pem, ClientKey::Node(&key))?
-            }
-            TlsTermination::Proxy => tls::client_pinned(tls::digest(&member.ca_pem)?, TlsTermination::Proxy)?,
-        };
+        let SessionCredentials { urls, tls } = membership::credentials(member, key)?;
         let fleet = member.trust.fleet.clone();
-        let signer = Signer::new(fleet, member.node_id.clone(), key, member.tls_termination);
-        Ok(NodeSession::new(member.servers.clone(), tls, signer))
+        let signer = Signer::new(fleet, member.node_id.clone(), key.clone(), member.tls_termination);
+        Ok(NodeSession::new(urls, tls, signer))
     }
 
     /// What the node's step starts from, with a seed for its waits.

@@ -6,14 +6,22 @@ use crate::machine::MachineOptions;
 
 /// The service's name.
 pub const SERVICE: &str = "muster-agent.service";
-/// Where packages put units.
-const UNITS: [&str; 2] = ["/usr/lib/systemd/system", "/lib/systemd/system"];
+/// Where units are.
+const UNITS: [&str; 3] = ["/etc/systemd/system", "/usr/lib/systemd/system", "/lib/systemd/system"];
 
-/// Whether the service runs the daemon of these options once the host has joined: systemd runs, the
-/// package is installed, and the options are those of the unit.
+/// Whether the service runs the daemon of these options once the host has joined: it is installed, and the
+/// options are those of the unit.
 pub fn runs(options: &MachineOptions) -> bool {
-    let of_the_unit = options.state.is_none() && options.root.is_none();
-    of_the_unit
-        && Path::new("/run/systemd/system").is_dir()
+    options.state.is_none() && options.root.is_none() && is_installed()
+}
+
+/// systemd runs, and knows the service.
+pub fn is_installed() -> bool {
+    Path::new("/run/systemd/system").is_dir()
         && UNITS.iter().any(|units| Path::new(units).join(SERVICE).exists())
+}
+
+/// Where what the daemon logs is found.
+pub fn journal() -> &'static str {
+    if is_installed() { "journalctl -u muster-agent" } else { "what the daemon printed" }
 }

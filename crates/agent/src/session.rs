@@ -221,8 +221,6 @@ impl Drop for UnderWay<'_> {
 
 /// Signed calls of one node. Calls run beside each other over one connection.
 pub struct NodeSession {
-    urls: Vec<ServerUrl>,
-    tls: Arc<ClientConfig>,
     signer: Arc<Signer>,
     /// Locked for moments only.
     shared: Mutex<SharedConnection>,
@@ -231,9 +229,18 @@ pub struct NodeSession {
     dialing: tokio::sync::Mutex<()>,
 }
 
+/// Where the control planes are, and what TLS sessions with them are opened with.
+#[derive(Clone, Debug)]
+pub struct SessionCredentials {
+    /// In order of preference; at least one.
+    pub urls: Vec<ServerUrl>,
+    /// With the node's certificate, unless a proxy ends TLS.
+    pub tls: Arc<ClientConfig>,
+}
+
 /// The connection that calls share.
-#[derive(Default)]
 struct SharedConnection {
+    credentials: SessionCredentials,
     /// The URL that is dialled next, or was dialled.
     at: usize,
     client: Option<Client>,
@@ -270,12 +277,20 @@ impl<'a> OutgoingCall<'a> {
 impl NodeSession {
     /// A session of a node with one or more control planes, tried in order.
     pub fn new(urls: Vec<ServerUrl>, tls: Arc<ClientConfig>, signer: Signer) -> NodeSession {
-        NodeSession::sharing(urls, 0, tls, Arc::new(signer))
+        NodeSession::sharing(SessionCredentials { urls, tls }, 0, Arc::new(signer))
     }
 
-    fn sharing(urls: Vec<ServerUrl>, at: usize, tls: Arc<ClientConfig>, signer: Arc<Signer>) -> NodeSession {
-        let shared = Mutex::new(SharedConnection { at, ..SharedConnection::default() });
-        NodeSession { urls, tls, signer, shared, dialing: tokio::sync::Mutex::default() }
+    fn sharing(credentials: SessionCredentials, at: usize, signer: Arc<Signer>) -> NodeSession {
+        let shared = Mutex::new(SharedConnection { credentials, at, client: None, number: 0 });
+        NodeSession { signer, shared, dialing: tokio::sync::Mutex::default() }
+    }
+
+    /// Dials with other credentials of the same node from now on. Calls under way go on with the connection
+    /// that they have.
+    pub fn renew(&self, credentials: SessionCredentials) {
+        let mut shared = self.shared();
+        (shared.client, shared.at) = (None, 0);
+        shared.credentials = credentials;
     }
 
     fn shared(&self) -> MutexGuard<'_, SharedConnection> {
@@ -284,7 +299,8 @@ impl NodeSession {
 
     /// Another session of the same node, with a connection of its own.
     pub fn beside(&self) -> NodeSession {
-        NodeSession::sharing(self.urls.clone(), self.shared().at, self.tls.clone(), self.signer.clone())
+        let shared = self.shared();
+        NodeSession::sharing(shared.credentials.clone(), shared.at, self.signer.clone())
     }
 
     /// What signs for the node.
@@ -293,13 +309,14 @@ impl NodeSession {
     }
 
     /// Where the next request goes.
-    pub fn url(&self) -> &ServerUrl {
-        &self.urls[self.shared().at]
+    pub fn url(&self) -> ServerUrl {
+        let shared = self.shared();
+        shared.credentials.urls[shared.at].clone()
     }
 
     /// The credentials of the TLS sessions.
-    pub fn tls(&self) -> &Arc<ClientConfig> {
-        &self.tls
+    pub fn tls(&self) -> Arc<ClientConfig> {
+        self.shared().credentials.tls.clone()
     }
 
     /// The control plane's time, as far as a refusal for skew named it; else the host's own.
@@ -429,7 +446,7 @@ impl NodeSession {
             return Ok(open);
         }
         let url = self.url();
-        match Client::dial(url, self.tls.clone()).await {
+        match Client::dial(&url, self.tls()).await {
             Ok(client) => {
                 let mut shared = self.shared();
                 shared.number += 1;
@@ -463,7 +480,7 @@ impl NodeSession {
     pub fn next_url(&self) {
         let mut shared = self.shared();
         shared.client = None;
-        shared.at = (shared.at + 1) % self.urls.len();
+        shared.at = (shared.at + 1) % shared.credentials.urls.len();
     }
 }
 

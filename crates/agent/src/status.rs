@@ -3,6 +3,7 @@
 
 use std::fmt;
 use std::path::Path;
+use std::time::Duration;
 
 use model::delta::render_edit;
 use model::{Pause, ResourceReport, Timestamp};
@@ -13,7 +14,7 @@ use trust::token::TlsTermination;
 
 use crate::clock::now;
 use crate::invocation::{command, start_daemon};
-use crate::local::messages::DaemonView;
+use crate::local::messages::{ContactView, DaemonView, join_again};
 use crate::outcomes::{LastRunView, ResourceOutcome};
 use crate::render::{self, when, word};
 use crate::state::{PAUSE_FILE, StateDir, StateError};
@@ -34,6 +35,9 @@ pub struct AgentStatusView {
     /// What the daemon says of itself; absent when none runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub daemon: Option<DaemonView>,
+    /// How contacts went when a daemon ran last; absent while one runs, which says so itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    contact: Option<ContactView>,
     /// Why the host is paused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
@@ -90,6 +94,7 @@ pub fn read(state: &Path) -> Result<AgentStatusView, StateError> {
         tls_termination: membership.tls_termination,
         certificate_ends: net::identity::valid_until(&membership.cert_pem),
         daemon: None,
+        contact: ContactView::read(state),
         paused,
         last_run: LastRunView::read(state),
         release,
@@ -98,6 +103,26 @@ pub fn read(state: &Path) -> Result<AgentStatusView, StateError> {
         sync: sync::view::read(state),
     })
 }
+
+/// How a host does, in one word: the first of these that holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum HostHealth {
+    /// Resources failed in the last run, no run can be made, or something else keeps changing them.
+    Failed,
+    /// No daemon runs, so nothing is kept as declared.
+    NotKept,
+    /// The control plane refuses the host: it was removed there, or its certificate has ended.
+    Refused,
+    /// The last contact with the control plane failed.
+    OutOfContact,
+    /// Something that only observes is not as declared.
+    Differs,
+    /// Nothing of that.
+    AsDeclared,
+}
+
+/// A certificate that ends sooner is worth a word: nothing renews it (IDN-2).
+pub(crate) const CERTIFICATE_ENDS_SOON: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Which resources of the last run are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,10 +154,30 @@ impl AgentStatusView {
         ))
     }
 
-    /// Resources that failed in the last run.
-    pub fn failed(&self) -> u32 {
-        let counts = self.last_run.as_ref().map(|last| last.counts).or(self.last_counts);
-        counts.map_or(0, |counts| counts.failed)
+    /// Puts in what the daemon knows.
+    pub(crate) fn of_daemon(self, daemon: DaemonView) -> AgentStatusView {
+        AgentStatusView { daemon: Some(daemon), contact: None, ..self }
+    }
+
+    /// How contacts with the control plane went, as far as somebody knows.
+    fn contact(&self) -> Option<&ContactView> {
+        self.daemon.as_ref().map(|daemon| &daemon.contact).or(self.contact.as_ref())
+    }
+
+    /// How the host does at this time.
+    pub fn health(&self) -> HostHealth {
+        let counts = self.last_run.as_ref().map(|last| last.counts).or(self.last_counts).unwrap_or_default();
+        let watch = self.daemon.as_ref().and_then(|daemon| daemon.watch.as_ref());
+        if counts.failed > 0 || watch.is_some_and(|watch| !watch.contended.is_empty()) {
+            return HostHealth::Failed;
+        }
+        let Some(daemon) = &self.daemon else { return HostHealth::NotKept };
+        match daemon.contact.reason {
+            Some(problem) if problem.is_refusal() => HostHealth::Refused,
+            Some(_) => HostHealth::OutOfContact,
+            None if counts.would_change > 0 => HostHealth::Differs,
+            None => HostHealth::AsDeclared,
+        }
     }
 
     /// The status for people.
@@ -170,9 +215,7 @@ impl fmt::Display for StatusText<'_> {
         if view.tls_termination == TlsTermination::Proxy {
             writeln!(f, "TLS            ends at a proxy: signed requests, polls and server-sent events")?;
         }
-        if let Some(ends) = view.certificate_ends {
-            writeln!(f, "certificate    ends {}", when(ends, self.now))?;
-        }
+        self.show_certificate(f)?;
         let unassigned = view.unassigned();
         match &view.release {
             // A control plane that answered would have sent the release that has an entry for this host.
@@ -201,29 +244,43 @@ impl fmt::Display for StatusText<'_> {
 }
 
 impl StatusText<'_> {
+    fn show_certificate(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        // Behind a proxy no session is opened with it.
+        let of_sessions = self.view.tls_termination == TlsTermination::ControlPlane;
+        let Some(ends) = self.view.certificate_ends.filter(|_| of_sessions) else { return Ok(()) };
+        let (at, left) = (when(ends, self.now), ends.since(self.now));
+        if left > CERTIFICATE_ENDS_SOON {
+            return writeln!(f, "certificate    ends {at}");
+        }
+        match left.is_zero() {
+            true => writeln!(f, "CERTIFICATE    EXPIRED {at}: the control plane refuses this host")?,
+            false => writeln!(f, "CERTIFICATE    ends {at}, and nothing renews it")?,
+        }
+        writeln!(f, "               next: {}", join_again(&self.view.hostname))
+    }
+
+    fn show_contact(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Some(contact) = self.view.contact() else { return Ok(()) };
+        let answered = contact.answered.map_or("never".to_owned(), |at| when(at, self.now));
+        let Some(problem) = &contact.problem else {
+            return writeln!(f, "last contact   {answered}");
+        };
+        let failed = contact.failed.map(|at| when(at, self.now)).unwrap_or_default();
+        let next = contact.reason.map_or_else(|| command("doctor"), |it| it.next_step(&self.view.hostname));
+        writeln!(f, "last contact   {answered}; since then FAILED, last {failed}: {problem}")?;
+        writeln!(f, "               next: {next}")
+    }
+
     fn show_daemon(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(daemon) = &self.view.daemon else {
-            return writeln!(
-                f,
-                "daemon         does not run: nothing is kept as declared ({})",
-                start_daemon()
-            );
+            let start = start_daemon();
+            writeln!(f, "daemon         does not run: nothing is kept as declared ({start})")?;
+            return self.show_contact(f);
         };
         let (since, doctor) = (when(daemon.since, self.now), command("doctor"));
         writeln!(f, "daemon         runs since {since}, version {}, pid {}", daemon.version, daemon.pid)?;
-        let contact = &daemon.contact;
-        match (contact.answered, &contact.problem, contact.failed) {
-            (Some(at), None, _) => writeln!(f, "contact        answered {}", when(at, self.now))?,
-            (answered, Some(problem), failed) => {
-                let failed = failed.map(|at| when(at, self.now)).unwrap_or_default();
-                writeln!(f, "contact        FAILED {failed}: {problem}")?;
-                let answered =
-                    answered.map_or("never since the daemon began".to_owned(), |at| when(at, self.now));
-                writeln!(f, "               answered {answered}; next: {doctor}")?;
-            }
-            (None, None, _) => writeln!(f, "contact        none since the daemon began")?,
-        }
-        if let Some(beside) = contact.clock_beside() {
+        self.show_contact(f)?;
+        if let Some(beside) = daemon.contact.clock_beside() {
             writeln!(f, "CLOCK          {beside} the control plane's; next: {doctor}")?;
         }
         if daemon.facts_waiting > 0 {

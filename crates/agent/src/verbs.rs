@@ -66,7 +66,7 @@ const APPLY_AFTER: &str = "\
 Asks the daemon for a run now, whatever its interval, and prints what it came to. The run is on
 the release that is held: the control plane is not asked for a newer one, as `muster node run`
 and SIGHUP to the daemon do. A run that is under way ends first. Ends with 3 when resources
-failed, with 5 when the host is paused.
+failed, with 2 when something that only observes differs, with 5 when the host is paused.
 
 A run by tag leaves all other resources as they are: it neither looks at them nor removes what
 left the set, and it does not count as the run that is due. What it changes is reported.
@@ -78,7 +78,14 @@ Examples:
 const STATUS_AFTER: &str = "\
 Of the last run it shows what failed, was changed, would change, was skipped or was slow, each
 with its cause; --all shows every resource. Without a daemon it shows what the last one left.
-Ends with 3 when resources failed.
+
+Ends with the first of these that holds:
+  3  resources failed, no run can be made, or something else keeps changing them
+  1  no daemon runs, so nothing is kept as declared; or this host has not joined
+  5  the control plane refuses this host: it was removed, or its certificate has ended
+  4  the last contact with the control plane failed
+  2  something that only observes differs
+  0  none of these
 
 Examples:
   muster-agent status
@@ -291,6 +298,7 @@ enum ExecutorVerb {
 
 /// Exit codes of design.md section 7.
 mod exit {
+    pub(super) const AS_DECLARED: u8 = 0;
     pub(super) const ERROR: u8 = 1;
     pub(super) const DIFFERENCES: u8 = 2;
     pub(super) const SOME_FAILED: u8 = 3;
@@ -377,13 +385,23 @@ fn joined(
     let view = serde_json::json!({
         "nodeId": membership.node_id, "hostname": membership.hostname, "fleet": membership.trust.fleet,
     });
-    let next = match service::runs(options) {
-        true => format!("{} runs it from now on: {}", service::SERVICE, command("status")),
-        false => format!("next: {}", command("daemon")),
+    let next = match (nudged(options), service::runs(options)) {
+        (true, _) => format!("the daemon that runs here takes it up now: {}", command("status")),
+        (false, true) => format!("{} runs it from now on: {}", service::SERVICE, command("status")),
+        (false, false) => format!("next: {}", command("daemon")),
     };
     let (fleet, hostname, id) = (&membership.trust.fleet, &membership.hostname, &membership.node_id);
     show(json, &view, || format!("joined fleet {fleet} as {hostname} ({id})\n{next}\n"))?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Lets a daemon that runs here already check in at once; whether there is one.
+fn nudged(options: &MachineOptions) -> bool {
+    use rustix::process::{Pid, Signal, kill_process};
+    let status = LocalClient::find(options).and_then(|daemon| daemon.status());
+    let daemon = status.ok().and_then(|status| status.daemon);
+    let pid = daemon.and_then(|daemon| Pid::from_raw(i32::try_from(daemon.pid).ok()?));
+    pid.is_some_and(|pid| kill_process(pid, Signal::HUP).is_ok())
 }
 
 /// A daemon where one runs already.
@@ -492,7 +510,7 @@ fn hint(error: &(dyn std::error::Error + 'static)) -> Option<String> {
         Some(LocalClientError::Denied(_)) => return Some("run it with sudo".to_owned()),
         Some(LocalClientError::Refused(problem)) => return problem.next.clone(),
         Some(LocalClientError::Broke { .. }) => {
-            return Some(format!("{}; journalctl -u muster-agent", command("doctor")));
+            return Some(format!("{}; {}", command("doctor"), service::journal()));
         }
         None => {}
     }

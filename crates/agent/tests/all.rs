@@ -36,6 +36,7 @@ mod runs_by_tag_are_partial;
 mod runs_keep_what_a_change_needs;
 mod session_signs_with_the_server_s_time;
 mod shutdown_delivers_pending_facts;
+mod status_names_contact_and_certificate;
 mod stops_in_order;
 mod support_bundles_hold_no_secrets;
 mod the_ledger_is_read_for_each_run;

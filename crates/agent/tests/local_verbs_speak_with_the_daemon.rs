@@ -161,3 +161,32 @@ fn an_agent_that_was_killed_leaves_its_socket_to_the_next() {
     assert!(host.json(&["status"])["daemon"].is_object());
     until_blocking("a run was made", || host.json(&["status"])["lastRun"].is_object().then_some(()));
 }
+
+/// Each exit code of `status` but those of contacts, which `status_names_contact_and_certificate` has.
+#[test]
+fn status_ends_with_what_is_the_matter() {
+    let mut base = module("base");
+    base.resources = vec![file("/etc/motd", "hello\n")];
+    let mut host = LocalHost::new(vec![base]);
+    let code = |host: &LocalHost, arguments: &[&str]| host.agent(arguments).status.code();
+    assert_eq!(code(&host, &["apply", "--once"]), Some(0));
+    assert_eq!(code(&host, &["status"]), Some(1), "all is as declared, and nothing keeps it so");
+    host.start();
+    assert_eq!(code(&host, &["status"]), Some(4), "no control plane is there");
+}
+
+/// What only observes and differs is told by `apply` as by `plan`.
+#[test]
+fn an_apply_over_what_only_observes_ends_with_differences() {
+    let mut base = module("base");
+    let mut motd = file("/etc/motd", "hello\n");
+    motd.observe = true;
+    base.resources = vec![motd];
+    let host = LocalHost::new(vec![base]);
+    for verb in [&["plan"][..], &["apply", "--once"]] {
+        let (code, text) = printed(&host.agent(verb));
+        assert_eq!(code, Some(2), "{verb:?}: {text}");
+        assert!(text.contains("1 would change"), "{text}");
+    }
+    assert_eq!(host.read("etc/motd"), None);
+}

@@ -54,7 +54,7 @@ fn another_user_only_reads_and_sees_no_content() {
         printed(&command.output().unwrap())
     };
     let (code, status) = as_other(&["status", "--json"]);
-    assert_eq!(code, Some(0), "{status}");
+    assert_eq!(code, Some(4), "{status}");
     assert!(status.contains("base/file:/etc/motd") && !status.contains("canary"), "{status}");
     for verb in [
         &["apply"][..],

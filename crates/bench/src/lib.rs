@@ -5,6 +5,7 @@
 
 mod checkin;
 mod fleet;
+mod flood;
 mod floor;
 mod load;
 mod process;
@@ -36,6 +37,11 @@ pub enum Bench {
     Publish(PublishArgs),
     /// Synchronization: streams, updates, latency, resyncs, a restart
     Sync(sync::SyncArgs),
+    /// Check-ins of nodes while strangers flood the node port, on loopback
+    Flood(flood::FloodArgs),
+    /// One process of the flood, started by the other
+    #[command(hide = true)]
+    FloodSource(flood::FloodSourceArgs),
     /// The floor's server, started by the others
     #[command(hide = true)]
     FloorServer {
@@ -181,6 +187,15 @@ pub async fn run(bench: Bench, screen: Screen) -> Result<Exit, Failure> {
             let figures = begin("sync", args.scale);
             let measured = sync::run(&args, &figures).await;
             (figures, measured)
+        }
+        Bench::Flood(args) => {
+            let figures = begin("flood", args.scale);
+            let measured = flood::run(&args, &figures).await;
+            (figures, measured)
+        }
+        Bench::FloodSource(args) => {
+            flood::source(&args).await.map_err(BenchFailed)?;
+            return Ok(Exit::Ok);
         }
         Bench::FloorServer { dir } => {
             floor::serve(&dir).await.map_err(BenchFailed)?;

@@ -50,7 +50,7 @@ fn hosts_that_are_not_named_paused_or_have_a_daemon_are_told_so() {
     server.token("db-1", &host.token_file());
     host.join();
     has(
-        &typed(&host, &["status"], 0),
+        &typed(&host, &["status"], 1),
         &format!("does not run: nothing is kept as declared ({} daemon)", called(&host)),
     );
     has(

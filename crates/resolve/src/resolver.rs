@@ -4,10 +4,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use lang::Diagnostics;
+use lang::{Diagnostics, Value};
 
 use crate::check::context::Context;
-use crate::check::modules::Modules;
+use crate::check::modules::{Modules, module_path};
+use crate::judge::{Judge, Unevaluated};
 use crate::parse::{self, Files, Parsed};
 use crate::pass::{Dirty, Good, Next, NodePass};
 use crate::sink::Sink;
@@ -20,6 +21,7 @@ pub struct Fleet {
     name: String,
     specialized: Specialized,
     context: Arc<Context>,
+    unevaluated: BTreeSet<Unevaluated>,
 }
 
 impl Fleet {
@@ -31,6 +33,12 @@ impl Fleet {
     /// What each node gets.
     pub fn specialize(&self) -> &Specialized {
         &self.specialized
+    }
+
+    /// The expressions that could not be evaluated, as they depend on traits that only nodes observe. Sorted,
+    /// each once, however many nodes it is for.
+    pub fn unevaluated(&self) -> &BTreeSet<Unevaluated> {
+        &self.unevaluated
     }
 
     /// What entries refer to.
@@ -122,11 +130,27 @@ impl Resolver {
             self.modules = Arc::new(Modules::build(&self.files, &mut sink));
         }
         let context = self.context(&mut sink);
-        let next = NodePass::new(&self.files, &context, &mut sink).run(self.good.as_ref(), &self.dirty);
+        let judge = self.judge(&sink, None);
+        // A module is in the set of a node or not by what it holds now.
+        let same = |good: &&Good| {
+            let modules = &good.fleet.specialized.modules;
+            Arc::ptr_eq(modules, &self.modules.shared) || *modules == self.modules.shared
+        };
+        let good = self.good.as_ref().filter(same);
+        let next = NodePass::new(&self.files, &context, judge, &mut sink).run(good, &self.dirty);
         if !sink.is_empty() {
             return Err(sink.finish());
         }
         Ok(self.commit(context, next))
+    }
+
+    /// A judge of what nodes get, where what they get is known: mistakes in modules leave those out, and
+    /// mistakes elsewhere everything.
+    fn judge<'j>(&'j self, sink: &Sink, traits: Option<&'j BTreeMap<String, Value>>) -> Option<Judge<'j>> {
+        let mistaken = sink.mistaken()?;
+        let modules: Option<BTreeSet<String>> =
+            mistaken.iter().map(|path| module_path(path).map(str::to_owned)).collect();
+        Some(Judge::new(&self.modules, &self.files, modules?, traits))
     }
 
     /// Reads what changed; says whether a module did, now or since the last good state.
@@ -194,6 +218,7 @@ impl Resolver {
             modules: self.modules.shared.clone(),
             blobs: self.modules.blobs.clone(),
         };
+        let partial = next.touched.is_some();
         let changed = match &self.good {
             Some(good) => changed(&good.fleet.specialized, &specialized, next.touched),
             None => Changed {
@@ -203,8 +228,12 @@ impl Resolver {
                 channels: true,
             },
         };
-        let fleet =
-            Arc::new(Fleet { name: context.fleet.name.clone(), specialized, context: context.clone() });
+        let mut unevaluated = next.unevaluated;
+        if let (Some(good), true) = (&self.good, partial) {
+            unevaluated.extend(good.fleet.unevaluated.iter().cloned());
+        }
+        let name = context.fleet.name.clone();
+        let fleet = Arc::new(Fleet { name, specialized, context: context.clone(), unevaluated });
         let Next { index, parts, hosts, .. } = next;
         self.good = Some(Good { fleet: fleet.clone(), context, index, parts, hosts });
         self.dirty.clear();

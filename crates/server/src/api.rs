@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::chunk::TreeChunk;
 use model::exchange::{HeldRelease, Signed, TraitReport};
+use model::policy::RunTimes;
 use model::status::{Overall, Status};
 use model::tags::TaggedRun;
 use model::{
@@ -24,7 +25,8 @@ use operation::{Empty, Limit, Operation, Page};
 
 /// How the fleet does.
 pub static STATUS: Operation<Empty, StatusView> = Operation::get("/v1/status");
-/// Nodes by hostname, page by page; `match` is a pattern of hostnames.
+/// Nodes by hostname, page by page; `match` is a selector. A page may be short of its limit, or empty, and
+/// still name a next one.
 pub static NODES: Operation<Matching, NodesView> = Operation::get("/v1/nodes");
 /// One node.
 pub static NODE: Operation<NodeName, NodeView> = Operation::get("/v1/nodes/{node}");
@@ -366,6 +368,9 @@ pub struct Commit {
 pub struct ReleaseSummary {
     /// Seconds between contacts, by channel.
     pub contact_secs: BTreeMap<Channel, u64>,
+    /// How often nodes run, by channel; an earlier publisher does not say it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub runs: BTreeMap<Channel, RunTimes>,
     /// Exact entries.
     pub nodes: usize,
     /// Patterns.

@@ -85,6 +85,7 @@ fn remember(plane: &ControlPlane, node: NodeState) {
             let mut entry = slot.lock();
             entry.node.enrolled_at = node.enrolled_at;
             entry.node.certificate_used = false;
+            plane.index.mark_entry(&slot, &mut entry);
         }
         None => plane.index.insert(node),
     }

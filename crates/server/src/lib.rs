@@ -13,6 +13,7 @@
 
 mod answer;
 pub mod api;
+mod declared;
 mod enroll;
 mod fleet_name;
 mod grants;
@@ -23,13 +24,16 @@ mod log;
 mod metrics;
 mod node_port;
 mod objects;
+mod open_files;
 mod operator_port;
 pub mod posture;
 mod releases;
 mod run;
 mod sets;
+mod settle;
 mod state;
 mod streams;
+mod totals;
 mod upkeep;
 mod work;
 

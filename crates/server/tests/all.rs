@@ -40,6 +40,7 @@ mod tasks_survive_a_restart;
 mod tls_is_1_3_mutual;
 mod unreadable_contents_end_the_link;
 mod waiting_work_requests_a_stream;
+mod totals_are_kept;
 mod what_nodes_have_seen_is_kept;
 mod what_releases_require_is_shown;
 mod workflows_pass_gates;

@@ -3,7 +3,6 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use model::exchange::Answer;
 use model::{Pause, Timestamp};
 use node::NodeInput;
 use tokio::sync::Semaphore;
@@ -18,7 +17,6 @@ use crate::local::messages::{PauseView, RunTicket};
 use crate::local::server::LocalSocket;
 use crate::local::{LocalProblem, LocalProblemCode, path};
 use crate::render::{self, chain};
-use crate::status::UNASSIGNED_NEXT;
 
 impl Daemon {
     /// Opens the socket. Without one the host is kept as declared all the same.
@@ -111,37 +109,6 @@ impl Daemon {
             for (reply, view) in replies {
                 let _ = reply.send(saved.clone().map(|()| PauseView { pause: pause.clone(), ..view }));
             }
-        });
-    }
-
-    pub(super) fn note_answered(&self, answer: &Answer) {
-        let (at, same_cause) = (now(), &answer.same_cause);
-        // An earlier control plane does not say so.
-        let nothing_yet = self.node.adoption().is_none() && answer.offer.is_none();
-        let unassigned = answer.unassigned || nothing_yet;
-        if unassigned && !self.local.shown().contact.unassigned {
-            tracing::warn!(
-                next = UNASSIGNED_NEXT,
-                "the control plane answers, and no entry of what is published matches this host"
-            );
-        }
-        let server_time = self.session.signer().time_on_link(answer).unwrap_or(self.session.server_time());
-        let ahead_ms = server_time.0.saturating_sub(at.0);
-        self.local.set(|state| {
-            state.contact.answered = Some(at);
-            state.contact.problem = None;
-            state.contact.unassigned = unassigned;
-            state.contact.clock_ahead_ms = Some(ahead_ms);
-            if state.contact.same_cause != *same_cause {
-                state.contact.same_cause = same_cause.clone();
-            }
-        });
-    }
-
-    pub(super) fn note_unreachable(&self, why: &str) {
-        self.local.set(|state| {
-            state.contact.failed = Some(now());
-            state.contact.problem = Some(why.to_owned());
         });
     }
 }

@@ -33,6 +33,7 @@ impl Daemon {
         }
         self.last_facts(inbox).await;
         self.sync.stop().await;
+        self.keep_contact(true);
         // All that was asked of the storage before is done then.
         let _ = self.storage.run(|_| Ok(())).await;
     }
@@ -69,7 +70,7 @@ impl Daemon {
                 self.hear(event);
             }
             DaemonEvent::Flushed { .. } | DaemonEvent::Acknowledged { .. } => self.flushing = false,
-            DaemonEvent::Answered { .. } => self.checking_in = false,
+            DaemonEvent::Answered { .. } | DaemonEvent::NotAnswered(_) => self.checking_in = false,
             // Who asks hears that the daemon stops, as the answer goes with the question.
             DaemonEvent::Local(_)
             | DaemonEvent::Input(_)

@@ -179,7 +179,7 @@ pub(super) fn unit(start: &str) -> Vec<Finding> {
     }
     let ask = |verb: &str| output("systemctl", &[verb, UNIT]).map(|text| text.trim().to_owned());
     let (Some(active), Some(enabled)) = (ask("is-active"), ask("is-enabled")) else {
-        return vec![Finding::warn("unit", "systemctl does not answer", "systemctl status muster-agent")];
+        return vec![Finding::warn("unit", "systemctl does not answer", "systemctl is-system-running")];
     };
     let evidence = format!("{UNIT} is {active} and {enabled}");
     vec![match (active.as_str(), enabled.as_str()) {

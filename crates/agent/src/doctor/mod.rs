@@ -16,15 +16,17 @@ mod network;
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
+use trust::token::TlsTermination;
 
 use crate::clock::{BUILT, now};
 use crate::identity::Membership;
-use crate::invocation::{command, start_daemon};
+use crate::invocation::{command, restart_daemon, start_daemon};
 use crate::local::client::{LocalClient, LocalClientError};
+use crate::local::messages::join_again;
 use crate::machine::MachineOptions;
 use crate::render::{chain, when};
 use crate::state::{StateDir, StateError};
-use crate::status::{AgentStatusView, UNASSIGNED_NEXT};
+use crate::status::{AgentStatusView, CERTIFICATE_ENDS_SOON, UNASSIGNED_NEXT};
 
 /// How well something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -164,7 +166,7 @@ fn about_daemon(daemon: &Result<AgentStatusView, LocalClientError>, start: &str)
         Err(error @ LocalClientError::Denied(_)) => {
             return Finding::warn("daemon", error.to_string(), "run it with sudo");
         }
-        Err(error) => return Finding::fail("daemon", chain(error), "systemctl restart muster-agent"),
+        Err(error) => return Finding::fail("daemon", chain(error), restart_daemon()),
     };
     if let Some(pause) = &view.paused {
         let evidence = format!("paused since {}: {}", pause.since, pause.reason);
@@ -181,22 +183,19 @@ fn about_daemon(daemon: &Result<AgentStatusView, LocalClientError>, start: &str)
     }
 }
 
-/// When the node's certificate ends.
+/// When the node's certificate ends; behind a proxy no session is opened with it.
 fn certificate(membership: &Membership) -> Option<Finding> {
-    /// A certificate that ends sooner is worth a word, in seconds.
-    const SOON: u64 = 14 * 24 * 3600;
-    let now = now();
-    let again = format!(
-        "join again: muster token mint for this host, move the state directory away, {}",
-        command("join --token-file FILE")
-    );
+    if membership.tls_termination == TlsTermination::Proxy {
+        return None;
+    }
+    let (now, again) = (now(), join_again(&membership.hostname));
     let Some(ends) = net::identity::valid_until(&membership.cert_pem) else {
         return Some(Finding::fail("certificate", "the node's certificate cannot be read", again));
     };
     let evidence = format!("ends {}", when(ends, now));
-    Some(match ends.since(now).as_secs() {
-        0 => Finding::fail("certificate", evidence, again),
-        left if left < SOON => Finding::warn("certificate", evidence, again),
+    Some(match ends.since(now) {
+        left if left.is_zero() => Finding::fail("certificate", evidence, again),
+        left if left <= CERTIFICATE_ENDS_SOON => Finding::warn("certificate", evidence, again),
         _ => Finding::ok("certificate", evidence),
     })
 }

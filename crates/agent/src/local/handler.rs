@@ -113,10 +113,10 @@ impl LocalHandler {
 
     fn status(&self, access: LocalAccess) -> LocalAnswer {
         let shown = self.state.shown();
-        let mut view: AgentStatusView =
+        let last_run = shown.last_run();
+        let view: AgentStatusView =
             crate::status::read(&self.directory).map_err(|error| failed(chain(&error)))?;
-        view.last_run = shown.last_run();
-        view.daemon = Some(DaemonView {
+        let mut view = view.of_daemon(DaemonView {
             pid: std::process::id(),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             since: shown.since,
@@ -126,7 +126,7 @@ impl LocalHandler {
             watch: Some(self.watch.view()),
             reboot: shown.reboot,
         });
-        view.paused = shown.pause;
+        (view.last_run, view.paused) = (last_run, shown.pause);
         match access {
             LocalAccess::Act => json(&view),
             // What was read from the host and written to it is for those who may read it there.

@@ -3,12 +3,13 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::time::SLACK;
-use model::{Pause, RunReport, Timestamp};
+use model::{Hostname, Pause, RunReport, Timestamp};
 use node::RebootOutlook;
 use serde::{Deserialize, Serialize};
 
 use crate::files::UnkeptFile;
 use crate::healing::WatchView;
+use crate::invocation::command;
 
 /// The longest pause that ends by itself.
 pub const MAX_PAUSE_SECS: u64 = 366 * 24 * 3600;
@@ -38,7 +39,43 @@ pub struct DaemonView {
     pub reboot: Option<RebootOutlook>,
 }
 
-/// How contacts with the control plane went since the daemon began.
+/// Why the control plane gave no answer, as far as another step follows from it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum ContactProblem {
+    /// No session with it could be had: the network, the name, TLS.
+    Unreachable,
+    /// The node's certificate has ended, so no session is had with it.
+    CertificateExpired,
+    /// No node of this certificate is enrolled there: it was removed.
+    UnknownNode,
+    /// It refused for another reason.
+    Refused,
+}
+
+impl ContactProblem {
+    /// The control plane answered, and does not take this node.
+    pub fn is_refusal(self) -> bool {
+        !matches!(self, ContactProblem::Unreachable)
+    }
+
+    /// What to do about it at a host of this name.
+    pub fn next_step(self, hostname: &Hostname) -> String {
+        match self {
+            ContactProblem::CertificateExpired | ContactProblem::UnknownNode => join_again(hostname),
+            ContactProblem::Unreachable | ContactProblem::Refused => command("doctor"),
+        }
+    }
+}
+
+/// How a host that is a member already gets a new certificate: it keeps its key and all that it holds, and
+/// a daemon that runs takes the certificate up.
+pub(crate) fn join_again(hostname: &Hostname) -> String {
+    let join = command("join --token-file FILE");
+    format!("where the fleet's keys are: muster token mint {hostname}; then here: {join}")
+}
+
+/// How contacts with the control plane went.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct ContactView {
@@ -51,6 +88,9 @@ pub struct ContactView {
     /// Why it got none; absent when the last one was answered.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub problem: Option<String>,
+    /// Of what sort that is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<ContactProblem>,
     /// What the control plane's clock is ahead of the host's, in milliseconds, as far as it said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_ahead_ms: Option<i64>,

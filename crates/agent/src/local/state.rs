@@ -80,7 +80,7 @@ impl SharedLocalState {
     pub fn new(directory: PathBuf, pause: Option<Pause>, since: Timestamp) -> SharedLocalState {
         let state = LocalState {
             since,
-            contact: ContactView::default(),
+            contact: ContactView::read(&directory).unwrap_or_default(),
             pause,
             last_run: LastRunView::read(&directory).and_then(|view| Packed::new(&view).ok()),
             begun: 0,

@@ -292,7 +292,6 @@ impl LinkManager {
                 false
             }
             () = self.signals.reached.notified() => {
-                self.context.view.set(|view| view.contact = Some(now()));
                 self.reconnect.reached(link_time());
                 false
             }

@@ -51,9 +51,6 @@ pub struct SyncStatus {
     /// How both sets stand, as the last link saw them.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub condition: Option<SyncCondition>,
-    /// When the control plane answered last.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub contact: Option<Timestamp>,
     /// How the last link ended.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub ended: Option<String>,
@@ -97,8 +94,6 @@ impl SyncStatus {
             _ => "none now".to_owned(),
         };
         writeln!(f, "link           {link} (transport {})", self.transport)?;
-        let contact = self.contact.map_or("none since the agent started".to_owned(), |at| at.to_string());
-        writeln!(f, "last contact   {contact}")?;
         self.show_condition(node, f)?;
         let (replica, feed) = (self.replica_objects, self.feed_objects);
         writeln!(f, "objects        {replica} from the control plane, {feed} own")?;

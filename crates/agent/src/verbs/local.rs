@@ -5,8 +5,8 @@ use std::process::ExitCode;
 use std::time::Duration;
 
 use converge::{RunMode, RunScope};
-use model::RunReport;
 use model::log::FactBody;
+use model::{RunCounts, RunReport};
 use node::{LastRun, RunOrder};
 
 use super::{VerbFailure, exit, print, show};
@@ -20,7 +20,7 @@ use crate::outcomes::LastRunView;
 use crate::render::{self, report};
 use crate::runner::{Runner, lower_priority, observed, scope_of};
 use crate::state::{StateDir, StateError};
-use crate::status::ShownResources;
+use crate::status::{HostHealth, ShownResources};
 use crate::storage::Storage;
 use crate::{bundle, doctor, files, status, why};
 
@@ -51,7 +51,14 @@ pub(super) fn status(options: &MachineOptions, all: bool, json: bool) -> Result<
     };
     let shown = if all { ShownResources::All } else { ShownResources::Notable };
     show(json, &view, || view.text(shown))?;
-    Ok(if view.failed() > 0 { ExitCode::from(exit::SOME_FAILED) } else { ExitCode::SUCCESS })
+    Ok(ExitCode::from(match view.health() {
+        HostHealth::Failed => exit::SOME_FAILED,
+        HostHealth::NotKept => exit::ERROR,
+        HostHealth::Refused => exit::REFUSED,
+        HostHealth::OutOfContact => exit::UNREACHABLE,
+        HostHealth::Differs => exit::DIFFERENCES,
+        HostHealth::AsDeclared => exit::AS_DECLARED,
+    }))
 }
 
 pub(super) fn plan(options: &MachineOptions, limit: &RunLimit, json: bool) -> Result<ExitCode, VerbFailure> {
@@ -59,7 +66,7 @@ pub(super) fn plan(options: &MachineOptions, limit: &RunLimit, json: bool) -> Re
         Some(daemon) => daemon.plan(limit)?,
         None => run_once(&Machine::open(options)?, RunMode::Plan, scope_of(&limit.tags))?,
     };
-    ended(&done, RunMode::Plan, json)
+    ended(&done, json)
 }
 
 /// `once`: without a daemon, make the run in this process.
@@ -85,7 +92,7 @@ pub(super) fn apply(
         }
         Err(error) => return Err(error.into()),
     };
-    ended(&done, RunMode::Apply, json)
+    ended(&done, json)
 }
 
 /// Follows a run to its end, and says on stderr that it waits.
@@ -100,13 +107,14 @@ fn follow(daemon: &LocalClient, run: u64) -> Result<RunReport, VerbFailure> {
     }
 }
 
-fn ended(done: &RunReport, mode: RunMode, json: bool) -> Result<ExitCode, VerbFailure> {
+fn ended(done: &RunReport, json: bool) -> Result<ExitCode, VerbFailure> {
     show(json, done, || report(done))?;
-    Ok(match (&done.counts.failed, mode) {
-        (1.., _) => ExitCode::from(exit::SOME_FAILED),
-        (_, RunMode::Plan) if done.counts.would_change > 0 => ExitCode::from(exit::DIFFERENCES),
-        _ => ExitCode::SUCCESS,
-    })
+    Ok(ExitCode::from(match done.counts {
+        RunCounts { failed: 1.., .. } => exit::SOME_FAILED,
+        // After `apply` what only observes; after `plan` all that differs.
+        RunCounts { would_change: 1.., .. } => exit::DIFFERENCES,
+        _ => exit::AS_DECLARED,
+    }))
 }
 
 /// One run on the held set, recorded as the daemon would: the fact waits for the next

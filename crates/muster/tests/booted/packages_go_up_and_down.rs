@@ -30,8 +30,8 @@ const NODES: &str = "nodes:\n  - match: [\"requires-1\"]\n    channel: next\n   
 /// What a node may lose in no case: its id and its key.
 fn identity(host: &BootedHost) -> String {
     let id = |view: Value| view["nodeId"].as_str().unwrap().to_owned();
-    let status = host.ok(["muster-agent", "status", "--json"]);
-    id(serde_json::from_str(&status).unwrap()) + &host.sh("sha256sum /var/lib/muster/membership.json")
+    let status = host.run(["muster-agent", "status", "--json"]).stdout;
+    id(serde_json::from_slice(&status).unwrap()) + &host.sh("sha256sum /var/lib/muster/membership.json")
 }
 
 #[test]

@@ -118,7 +118,14 @@ fn take_step(plane: &ControlPlane, caller: &CallingNode, request: CheckIn) -> Ta
         entry.dirty = true;
         let late = |seen| contact_of(seen, entry.node.promised, now()) != Contact::Online;
         let was_late = entry.node.last_seen.is_none_or(late);
+        let says_more = entry.node.last_seen.is_none()
+            || entry.node.held != request.held
+            || entry.node.run != request.run
+            || entry.node.refusal.is_some();
         let step = entry.node.check_in(request, &heads, now());
+        if says_more || entry.counts_otherwise(&heads, now()) {
+            plane.index.mark_entry(&caller.slot, &mut entry);
+        }
         let notified = entry.work_notified == Some(entry.work_head);
         let stream_newly_requested = step.answer.stream_requested && !notified;
         if stream_newly_requested {

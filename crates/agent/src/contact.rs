@@ -1,0 +1,80 @@
+//! Contacts with the control plane: why one failed, and what is known of them over restarts.
+//!
+//! `contact.json` holds the [`ContactView`] for `muster-agent status` while no daemon runs, and for the next
+//! daemon. It need not outlive a crash of the host: the next contact writes it anew.
+
+use std::path::Path;
+
+use net::client::ClientError;
+use spool::Disk;
+use spool::atomic::WholeFile;
+use wire::Code;
+
+use crate::local::messages::{ContactProblem, ContactView};
+use crate::render::chain;
+use crate::session::CallError;
+
+/// The file in the state directory.
+const FILE: &str = "contact.json";
+/// The longest file that is read, in bytes.
+const MAX_FILE: u64 = 64 * 1024;
+
+/// A check-in without an answer.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ContactFailure {
+    /// Of what sort it is.
+    pub problem: ContactProblem,
+    /// What failed, for people.
+    pub text: String,
+}
+
+impl ContactFailure {
+    /// What an error of a call comes to. `ended`: the certificate with which sessions are opened has ended.
+    pub fn of(error: &CallError, ended: bool) -> ContactFailure {
+        let problem = match error {
+            // TLS says so in an alert, which is lost when the connection closes before it is read.
+            CallError::Reach(ClientError::Handshake { .. } | ClientError::Exchange { .. }) if ended => {
+                ContactProblem::CertificateExpired
+            }
+            CallError::Reach(_) | CallError::Answer(_) | CallError::Request(_) => ContactProblem::Unreachable,
+            CallError::Refused(problem) if problem.code == Code::UnknownNode.as_str() => {
+                ContactProblem::UnknownNode
+            }
+            // It is up, and takes nothing from anybody now.
+            CallError::Refused(problem) if problem.status >= 500 => ContactProblem::Unreachable,
+            CallError::Refused(_) | CallError::ClockOff { .. } => ContactProblem::Refused,
+        };
+        let text = match problem {
+            ContactProblem::CertificateExpired => {
+                format!("this host's certificate has ended: {}", chain(error))
+            }
+            _ => chain(error),
+        };
+        ContactFailure { problem, text }
+    }
+}
+
+impl ContactView {
+    /// Writes the file. A reader sees the old or the new one whole.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn write(&self, state: &Path) -> std::io::Result<()> {
+        let json = serde_json::to_vec(&self.without_what_an_answer_says())?;
+        let path = state.join(FILE);
+        let file = WholeFile { durable: false, ..WholeFile::new(&path, 0o600) };
+        file.write(&Disk::new(), &json).map_err(std::io::Error::other)
+    }
+
+    /// What the last daemon wrote; `None` when none did, or the file is damaged.
+    pub fn read(state: &Path) -> Option<ContactView> {
+        let bytes = spool::atomic::read_file(&state.join(FILE), MAX_FILE).ok()??;
+        serde_json::from_slice(&bytes).ok()
+    }
+
+    /// What holds no longer than until the next answer is not kept.
+    fn without_what_an_answer_says(&self) -> ContactView {
+        let ContactView { answered, failed, problem, reason, .. } = self.clone();
+        ContactView { answered, failed, problem, reason, ..ContactView::default() }
+    }
+}

@@ -1,0 +1,85 @@
+//! What the daemon shows, keeps and logs of its contacts with the control plane.
+
+use std::time::Duration;
+
+use model::exchange::Answer;
+use node::NodeInput;
+
+use super::Daemon;
+use crate::clock::now;
+use crate::contact::ContactFailure;
+use crate::status::UNASSIGNED_NEXT;
+
+/// A contact that came to the same as the one before is written no more often than this.
+const KEPT_EVERY: Duration = Duration::from_secs(60);
+
+impl Daemon {
+    pub(super) fn note_answered(&mut self, answer: &Answer) {
+        let (at, same_cause) = (now(), &answer.same_cause);
+        let before = self.local.shown().contact;
+        // An earlier control plane does not say so.
+        let nothing_yet = self.node.adoption().is_none() && answer.offer.is_none();
+        let unassigned = answer.unassigned || nothing_yet;
+        if unassigned && !before.unassigned {
+            tracing::warn!(
+                next = UNASSIGNED_NEXT,
+                "the control plane answers, and no entry of what is published matches this host"
+            );
+        }
+        if let Some(problem) = &before.problem {
+            tracing::info!(problem, "the control plane answers again");
+        }
+        let server_time = self.session.signer().time_on_link(answer).unwrap_or(self.session.server_time());
+        let ahead_ms = server_time.0.saturating_sub(at.0);
+        self.local.set(|state| {
+            state.contact.answered = Some(at);
+            (state.contact.problem, state.contact.reason) = (None, None);
+            state.contact.unassigned = unassigned;
+            state.contact.clock_ahead_ms = Some(ahead_ms);
+            if state.contact.same_cause != *same_cause {
+                state.contact.same_cause = same_cause.clone();
+            }
+        });
+        self.keep_contact(before.reason.is_some());
+    }
+
+    /// A check-in got no answer: the journal names each sort of failure once, with the next step.
+    pub(super) fn not_answered(&mut self, failure: ContactFailure) {
+        let ContactFailure { problem, text } = failure;
+        let shown = self.local.shown();
+        // What the last daemon met is news to the journal of this one.
+        let is_known = shown.contact.failed.is_some_and(|at| at >= shown.since);
+        let is_new = !is_known || shown.contact.reason != Some(problem);
+        let next = problem.next_step(&self.hostname);
+        match is_new {
+            true if problem.is_refusal() => {
+                tracing::warn!(why = text, next, "the control plane refuses this host");
+            }
+            true => tracing::warn!(why = text, next, "the control plane cannot be reached"),
+            false => tracing::info!(why = text, "no check-in"),
+        }
+        self.local.set(|state| {
+            state.contact.failed = Some(now());
+            state.contact.problem = Some(text.clone());
+            state.contact.reason = Some(problem);
+        });
+        self.keep_contact(is_new);
+        self.take(NodeInput::Unreachable(text));
+    }
+
+    /// Writes down how contacts went, at once when that changed.
+    pub(super) fn keep_contact(&mut self, changed: bool) {
+        let now = now();
+        if !changed && self.contact_kept.is_some_and(|at| now.since(at) < KEPT_EVERY && at <= now) {
+            return;
+        }
+        self.contact_kept = Some(now);
+        let (storage, contact) = (self.storage.clone(), self.local.shown().contact);
+        tokio::spawn(async move {
+            let kept = storage.run(move |durable| Ok(contact.write(durable.path()))).await;
+            if let Ok(Err(error)) = kept {
+                tracing::warn!(%error, "the last contact cannot be kept for `muster-agent status`");
+            }
+        });
+    }
+}

@@ -1,0 +1,91 @@
+//! [`MembershipFile`]: what `join` wrote, read again while the daemon runs (ENR-7).
+//!
+//! `join` in the same fleet gives a member a new certificate, and maybe other addresses of the control plane. A
+//! daemon takes both up when a check-in fails, before it says so.
+
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+
+use model::Timestamp;
+use net::tls::{self, ClientKey, TlsError};
+use trust::SigningKey;
+use trust::token::TlsTermination;
+
+use crate::identity::Membership;
+use crate::invocation::restart_daemon;
+use crate::machine::Machine;
+use crate::session::SessionCredentials;
+use crate::state::{StateDir, StateError};
+
+/// Why what `join` wrote is not taken up.
+#[derive(Debug, thiserror::Error)]
+pub enum RenewError {
+    /// It cannot be read.
+    #[error("the membership cannot be read")]
+    State(#[from] StateError),
+    /// Its certificate cannot be used.
+    #[error("the node's certificate cannot be used")]
+    Tls(#[from] TlsError),
+    /// It is of another node, or its sessions end elsewhere.
+    #[error(
+        "this host joined as another node, or through another way: restart the agent: {}",
+        restart_daemon()
+    )]
+    Other,
+}
+
+/// The membership on the disk, and what of it is used.
+pub struct MembershipFile {
+    dir: StateDir,
+    key: Arc<SigningKey>,
+    used: Mutex<Membership>,
+}
+
+impl MembershipFile {
+    /// The file of a machine that was opened.
+    pub fn new(machine: &Machine, key: Arc<SigningKey>) -> MembershipFile {
+        let dir = StateDir::at(machine.state(), spool::Disk::new());
+        MembershipFile { dir, key, used: Mutex::new(machine.membership.clone()) }
+    }
+
+    /// Sessions are opened with a certificate that has ended at this time.
+    pub fn certificate_has_ended(&self, now: Timestamp) -> bool {
+        let used = self.used();
+        let ends = net::identity::valid_until(&used.cert_pem);
+        used.tls_termination == TlsTermination::ControlPlane && ends.is_some_and(|ends| ends < now)
+    }
+
+    fn used(&self) -> MutexGuard<'_, Membership> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// What it says now, when that is something else than is used. From a thread that may wait for the disk.
+    ///
+    /// # Errors
+    /// [`RenewError`] says why it is not taken up.
+    pub fn renewed(&self) -> Result<Option<SessionCredentials>, RenewError> {
+        let Some(found) = self.dir.membership()? else { return Ok(None) };
+        let mut used = self.used();
+        let same = found.cert_pem == used.cert_pem && found.ca_pem == used.ca_pem;
+        if same && found.servers == used.servers {
+            return Ok(None);
+        }
+        if found.node_id != used.node_id || found.tls_termination != used.tls_termination {
+            return Err(RenewError::Other);
+        }
+        let credentials = credentials(&found, &self.key)?;
+        *used = found;
+        Ok(Some(credentials))
+    }
+}
+
+/// What sessions of a member are opened with.
+///
+/// # Errors
+/// When its certificate and this key do not go together.
+pub fn credentials(member: &Membership, key: &Arc<SigningKey>) -> Result<SessionCredentials, TlsError> {
+    let tls = match member.tls_termination {
+        TlsTermination::ControlPlane => tls::client(&member.ca_pem, &member.cert_pem, ClientKey::Node(key))?,
+        TlsTermination::Proxy => tls::client_pinned(tls::digest(&member.ca_pem)?, TlsTermination::Proxy)?,
+    };
+    Ok(SessionCredentials { urls: member.servers.clone(), tls })
+}
