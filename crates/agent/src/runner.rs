@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -544,7 +545,7 @@ impl JobWorker {
 }
 
 fn spec(resource: &BoundResource) -> Result<&Spec, String> {
-    resource.spec.as_ref().map_err(Clone::clone)
+    resource.spec.as_ref().map_err(ToString::to_string)
 }
 
 /// The contents of the held set that binding needs.
