@@ -1,8 +1,10 @@
-//! `muster node`: list, show, remove, run, facts.
+//! `muster node`: list, show, traits, remove, run, facts.
 
 pub mod run;
+pub mod traits;
 pub mod wait;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use catalog::duration;
@@ -31,6 +33,7 @@ Examples:
   muster node list
   muster node list 'web-*.example.com'
   muster node show web-1.example.com
+  muster node traits 'web-**' --out traits      what muster check --traits reads
   muster node facts web-1.example.com
   muster node run 'web-**' --yes      run now, not at the next contact
   muster node run 'web-**' --tags nginx,tls --yes
@@ -53,6 +56,14 @@ enum NodeVerb {
     List {
         /// Only those whose hostname matches
         pattern: Option<String>,
+    },
+    /// Write what nodes observe of themselves into a directory, for `check --traits` and `render --traits`
+    Traits {
+        /// Only those whose hostname matches
+        pattern: Option<String>,
+        /// The directory; a file HOSTNAME.json each
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
     },
     /// Show one node on all axes
     Show {
@@ -109,6 +120,9 @@ impl UserError for NoNode {
 pub async fn run(args: &NodeArgs, screen: Screen) -> Result<Exit, Failure> {
     let operator = args.connect.dial().await?;
     match &args.what {
+        NodeVerb::Traits { pattern, out } => {
+            return traits::keep(&operator, pattern.as_deref(), out, screen).await;
+        }
         NodeVerb::List { pattern } => {
             let nodes = operator.all(&api::NODES, pattern.as_deref()).await?;
             screen.result(&nodes, || list(&nodes, screen))?;
