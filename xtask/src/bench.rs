@@ -15,7 +15,7 @@ const TIMES: usize = 7;
 const FILES: usize = 1000;
 
 /// What `muster bench` measures: with `--quick` each says whether its figures can still be made.
-const CONTROL_PLANE: [&str; 4] = ["floor", "checkin", "publish", "sync"];
+const CONTROL_PLANE: [&str; 5] = ["floor", "checkin", "publish", "status", "sync"];
 
 /// `cargo xtask bench`: the agent's figures; with `--hosts` those of booted hosts; with `--quick` and without
 /// `--hosts` every benchmark there is, small and in debug builds.

@@ -9,6 +9,7 @@ mod floor;
 mod load;
 mod process;
 mod publish;
+mod status;
 mod sync;
 mod table;
 
@@ -34,6 +35,8 @@ pub enum Bench {
     Checkin(Load),
     /// Resolving and publishing 100,000 host entries, and an edit of one
     Publish(PublishArgs),
+    /// Looking at 100,000 nodes with sets of their own, while they check in
+    Status(StatusArgs),
     /// Synchronization: streams, updates, latency, resyncs, a restart
     Sync(sync::SyncArgs),
     /// The floor's server, started by the others
@@ -98,6 +101,19 @@ pub struct PublishArgs {
     /// Host entries with vars of their own [default: 100000, quick: 500]
     #[arg(long)]
     nodes: Option<usize>,
+    #[command(flatten)]
+    scale: Scale,
+}
+
+/// How large a fleet is looked at.
+#[derive(Clone, Debug, Args)]
+pub struct StatusArgs {
+    /// Nodes, each with a set of its own [default: 100000, quick: 500]
+    #[arg(long)]
+    nodes: Option<usize>,
+    /// Seconds for each measurement [default: 20, quick: 2]
+    #[arg(long)]
+    secs: Option<u64>,
     #[command(flatten)]
     scale: Scale,
 }
@@ -172,6 +188,13 @@ pub async fn run(bench: Bench, screen: Screen) -> Result<Exit, Failure> {
             let figures = begin("publish", args.scale);
             let nodes = args.scale.or(args.nodes, 100_000, 500);
             let measured = publish::run(nodes, &figures).await;
+            (figures, measured)
+        }
+        Bench::Status(args) => {
+            let figures = begin("status", args.scale);
+            let nodes = args.scale.or(args.nodes, 100_000, 500);
+            let time = Duration::from_secs(args.scale.or(args.secs, 20, 2).clamp(1, 300));
+            let measured = status::run(nodes, time, &figures).await;
             (figures, measured)
         }
         Bench::Sync(args) => {
