@@ -304,8 +304,12 @@ pub struct NodesView {
 impl Page for NodesView {
     type Item = NodeView;
 
-    fn parts(self) -> (Vec<NodeView>, Option<String>) {
-        (self.nodes, self.next.map(|next| next.to_string()))
+    fn next_page(&self) -> Option<String> {
+        self.next.as_ref().map(ToString::to_string)
+    }
+
+    fn items(self) -> Vec<NodeView> {
+        self.nodes
     }
 }
 

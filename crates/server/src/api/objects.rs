@@ -103,8 +103,12 @@ pub struct ObjectsView {
 impl Page for ObjectsView {
     type Item = ObjectView;
 
-    fn parts(self) -> (Vec<ObjectView>, Option<String>) {
-        (self.objects, self.next)
+    fn next_page(&self) -> Option<String> {
+        self.next.clone()
+    }
+
+    fn items(self) -> Vec<ObjectView> {
+        self.objects
     }
 }
 
@@ -304,7 +308,11 @@ pub struct SyncsView {
 impl Page for SyncsView {
     type Item = SyncView;
 
-    fn parts(self) -> (Vec<SyncView>, Option<String>) {
-        (self.nodes, self.next.map(|next| next.to_string()))
+    fn next_page(&self) -> Option<String> {
+        self.next.as_ref().map(ToString::to_string)
+    }
+
+    fn items(self) -> Vec<SyncView> {
+        self.nodes
     }
 }
