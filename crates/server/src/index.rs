@@ -47,8 +47,19 @@ pub(crate) struct NodeEntry {
     /// Up to which change the node was notified that work waits; a long poll is answered at once
     /// for each of them once.
     pub(crate) work_notified: Option<u64>,
+    /// Whether the node is to compare its objects because the control plane started.
+    pub(crate) comparison: StartComparison,
     /// It left the index, and what it fails for is counted no more.
     removed: bool,
+}
+
+/// Whether a node is to compare its objects because the control plane started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StartComparison {
+    /// It is in the data from before the start, which may be a backup's, and did not call since.
+    Due,
+    /// It was asked to, or has nothing to compare, or came after the start.
+    Asked,
 }
 
 impl NodeSlot {
@@ -90,7 +101,14 @@ impl FleetIndex {
     pub(crate) fn fill(&self, records: Vec<NodeRecord>) {
         for record in records {
             match record.public_key.parse::<PublicKey>() {
-                Ok(key) => self.insert(restored(record, key)),
+                Ok(key) => {
+                    let node = restored(record, key);
+                    let id = node.id.clone();
+                    self.insert(node);
+                    if let Some(slot) = self.get(&id) {
+                        slot.lock().comparison = StartComparison::Due;
+                    }
+                }
                 Err(_) => tracing::error!(node = %record.node_id, "a stored node has no valid key"),
             }
         }
@@ -101,7 +119,14 @@ impl FleetIndex {
         self.count_failures(&[], &node.summary.failures);
         let mut tables = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
         tables.by_name.insert(node.hostname.clone(), node.id.clone());
-        let entry = NodeEntry { node, dirty: false, work_head: 0, work_notified: None, removed: false };
+        let entry = NodeEntry {
+            node,
+            dirty: false,
+            work_head: 0,
+            work_notified: None,
+            comparison: StartComparison::Asked,
+            removed: false,
+        };
         let slot = NodeSlot { state: Mutex::new(entry), wake: Notify::new(), admission: OnceLock::new() };
         let id = slot.lock().node.id.clone();
         if let Some(old) = tables.by_id.insert(id, Arc::new(slot)) {
