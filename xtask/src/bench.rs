@@ -14,25 +14,8 @@ const TIMES: usize = 7;
 /// Small files that a run looks at.
 const FILES: usize = 1000;
 
-/// Small sizes for what `muster bench` measures: whether each figure can still be made.
-const QUICK_CONTROL_PLANE: [&[&str]; 3] = [
-    &["bench", "checkin", "--secs", "1", "--nodes", "200", "--idle", "100"],
-    &["bench", "publish", "--nodes", "500"],
-    &[
-        "bench",
-        "sync",
-        "--streams",
-        "50",
-        "--objects",
-        "1000",
-        "--agents",
-        "10",
-        "--seconds",
-        "1",
-        "--idle-seconds",
-        "3",
-    ],
-];
+/// What `muster bench` measures: with `--quick` each says whether its figures can still be made.
+const CONTROL_PLANE: [&str; 5] = ["floor", "checkin", "publish", "sync", "flood"];
 
 /// `cargo xtask bench`: the agent's figures; with `--hosts` those of booted hosts; with `--quick` and without
 /// `--hosts` every benchmark there is, small and in debug builds.
@@ -54,8 +37,8 @@ pub fn measure(root: &Path, args: &[String]) -> Outcome {
 fn quick(root: &Path) -> Outcome {
     println!("debug builds at small sizes: whether each figure can be made, and not what it is");
     let program = dist::programs(root, dist::BuildProfile::Debug)?.join("muster").display().to_string();
-    for command in QUICK_CONTROL_PLANE {
-        run(&program, command)?;
+    for bench in CONTROL_PLANE {
+        run(&program, &["bench", bench, "--quick"])?;
     }
     agent(root, dist::BuildProfile::Debug)?;
     hosts(root, &["--quick".to_owned()])

@@ -216,7 +216,12 @@ impl Runner {
     /// When a content of the set cannot be read.
     pub fn desired(&self, adoption: &Adoption, traits: &Value) -> Result<Desired, RunnerError> {
         let held = HeldSet::read(adoption, self.worker.storage.durable())?;
-        let from = Inputs { modules: &held.modules, params: &held.params, hostname: &self.hostname, traits };
+        let from = Inputs {
+            modules: &held.modules,
+            params: &held.params,
+            hostname: Some(&self.hostname),
+            traits: Some(traits),
+        };
         let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
         // What a set reads is in its expressions: it is the same each time.
         if uses.as_ref().is_none_or(|(root, _)| *root != adoption.root) {
@@ -530,7 +535,7 @@ impl JobWorker {
 }
 
 fn spec(resource: &BoundResource) -> Result<&Spec, String> {
-    resource.spec.as_ref().map_err(Clone::clone)
+    resource.spec.as_ref().map_err(ToString::to_string)
 }
 
 /// The contents of the held set that binding needs.

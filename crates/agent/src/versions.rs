@@ -21,6 +21,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use catalog::types::Spec;
 use converge::Desired;
+use converge::bind::BindError;
 use converge::versions::{
     FileHistory, FilePrivacy, FoundFile, LIMITS, PassedOver, PassedOverReason, may_keep, over_limits,
 };
@@ -140,8 +141,9 @@ impl VersionStore {
         }
         let kept = self.histories(None).into_iter().filter(|(_, history)| !history.versions.is_empty());
         for (path, history) in kept {
-            let writes =
-                |spec: &Result<Spec, String>| spec.as_ref().is_ok_and(|spec| kinds.writes_file(spec, &path));
+            let writes = |spec: &Result<Spec, BindError>| {
+                spec.as_ref().is_ok_and(|spec| kinds.writes_file(spec, &path))
+            };
             if let Some(resource) = sensitive.iter().find(|resource| writes(&resource.spec)) {
                 let files = u64::try_from(history.versions.len()).unwrap_or(u64::MAX);
                 let cause = VersionCause { by: resource.id.as_str(), sensitive: true };

@@ -284,8 +284,8 @@ impl FoundResource<'_> {
             problem: match (&resource.when, &resource.spec) {
                 (When::Never(_), _) => None,
                 (_, Err(_)) if resource.sensitive => Some("its attributes cannot be bound".to_owned()),
-                (_, Err(why)) => Some(why.clone()),
-                (_, Ok(_)) => module.error.clone(),
+                (_, Err(why)) => Some(why.to_string()),
+                (_, Ok(_)) => module.error.as_ref().map(ToString::to_string),
             },
             depends_on: modules.chain(ids(&resource.depends_on)).collect(),
             after: ids(&resource.after),
@@ -308,7 +308,7 @@ fn condition(when: &When) -> Option<String> {
         When::Always => None,
         When::Never(source) => Some(format!("{source} (false here)")),
         When::Ask(condition) => Some(format!("{} (asked in each run)", condition.source())),
-        When::Failed(why) => Some(why.clone()),
+        When::Failed(why) => Some(format!("when: {why}")),
     }
 }
 

@@ -11,7 +11,7 @@ use tokio::task::JoinSet;
 use crate::fleet::{self, BenchNode};
 use crate::load::{self, Caller, Measured};
 use crate::process::{ANY_PORT, Server};
-use crate::table::{Row, print};
+use crate::table::{Figures, Row, Unit};
 use crate::{BenchError, Load, floor, wait_for};
 
 /// An unchanged check-in may cost this much of the floor's CPU.
@@ -29,13 +29,12 @@ const DIALS: usize = 32;
 /// How long memory is given to settle.
 const SETTLE: Duration = Duration::from_secs(3);
 
-pub(super) async fn floor_alone(load: &Load) -> Result<(), BenchError> {
+pub(super) async fn floor_alone(load: &Load, figures: &Figures) -> Result<(), BenchError> {
     let dir = tempfile::tempdir()?;
     let nodes = fleet::fill(dir.path(), 1, 1).await?;
     let (kept, cold) = floor_figures(dir.path(), &nodes[0], load).await?;
-    print("floor, kept connections", &speed(&kept));
-    print("floor, a full mTLS handshake each", &speed(&cold));
-    Ok(())
+    figures.table("floor, kept", "floor, kept connections", speed(&kept))?;
+    figures.table("floor, handshake", "floor, a full mTLS handshake each", speed(&cold))
 }
 
 /// All callers of the floor use one key: it knows no nodes.
@@ -53,10 +52,10 @@ async fn floor_figures(
     Ok((kept, cold))
 }
 
-pub(super) async fn run(load: &Load) -> Result<(), BenchError> {
+pub(super) async fn run(load: &Load, figures: &Figures) -> Result<(), BenchError> {
     let dir = tempfile::tempdir()?;
-    let near = load.idle.max(load.connections).min(load.nodes);
-    let nodes = fleet::fill(dir.path(), load.nodes, near).await?;
+    let near = load.idle().max(load.connections).min(load.nodes());
+    let nodes = fleet::fill(dir.path(), load.nodes(), near).await?;
     let (floor_kept, floor_cold) = floor_figures(dir.path(), &nodes[0], load).await?;
     let empty = empty_memory().await?;
     let server = Server::control_plane(dir.path(), ANY_PORT)?;
@@ -65,21 +64,20 @@ pub(super) async fn run(load: &Load) -> Result<(), BenchError> {
     let far = nodes.len().saturating_sub(load.connections).max(near);
     let callers = if far < nodes.len() { &nodes[far..] } else { &nodes[..load.connections] };
     let cold = load::measure(&server, &url, callers, load.time(), false).await?;
-    print("floor, kept connections", &speed(&floor_kept));
-    print("check-in, kept connections", &speed(&kept));
-    print("floor, a full mTLS handshake each", &speed(&floor_cold));
-    print("check-in, a full mTLS handshake each", &speed(&cold));
+    figures.table("floor, kept", "floor, kept connections", speed(&floor_kept))?;
+    figures.table("check-in, kept", "check-in, kept connections", speed(&kept))?;
+    figures.table("floor, handshake", "floor, a full mTLS handshake each", speed(&floor_cold))?;
+    figures.table("check-in, handshake", "check-in, a full mTLS handshake each", speed(&cold))?;
     let ratio = |a: &Measured, b: &Measured| a.cpu.as_secs_f64() / b.cpu.as_secs_f64();
     drop(server);
     let mut rows = vec![
-        Row::at_most("CPU to the floor's, kept", ratio(&kept, &floor_kept), CPU_RATIO, "times"),
-        Row::at_most("CPU to the floor's, handshake", ratio(&cold, &floor_cold), CPU_RATIO, "times"),
-        Row::at_most("bytes, kept", kept.bytes, KEPT_BYTES, "bytes"),
-        Row::at_most("bytes, handshake", cold.bytes, COLD_BYTES, "bytes"),
+        Row::at_most("CPU to the floor's, kept", ratio(&kept, &floor_kept), CPU_RATIO, Unit::Times),
+        Row::at_most("CPU to the floor's, handshake", ratio(&cold, &floor_cold), CPU_RATIO, Unit::Times),
+        Row::at_most("bytes, kept", kept.bytes, KEPT_BYTES, Unit::Bytes),
+        Row::at_most("bytes, handshake", cold.bytes, COLD_BYTES, Unit::Bytes),
     ];
     rows.extend(memory(dir.path(), &nodes, load, empty).await?);
-    print("against the limits", &rows);
-    Ok(())
+    figures.table("check-in", "against the limits", rows)
 }
 
 pub(super) fn url_of(dir: &Path) -> Result<ServerUrl, BenchError> {
@@ -107,7 +105,7 @@ async fn memory(dir: &Path, nodes: &[BenchNode], load: &Load, empty: u64) -> Res
     }
     tokio::time::sleep(SETTLE).await;
     let absent = server.memory()?;
-    let idle = load.idle.min(nodes.len());
+    let idle = load.idle().min(nodes.len());
     let held = open_keeping(&nodes[..idle], &url).await?;
     tokio::time::sleep(SETTLE).await;
     let connected = server.memory()?;
@@ -115,16 +113,14 @@ async fn memory(dir: &Path, nodes: &[BenchNode], load: &Load, empty: u64) -> Res
     let each = |bytes: u64, count: usize| bytes as f64 / 1024.0 / count.max(1) as f64;
     let absent_each = each(absent.saturating_sub(empty), nodes.len());
     let idle_each = each(connected.saturating_sub(absent), alive);
+    let mib = |bytes: u64| bytes as f64 / 1048576.0;
     Ok(vec![
-        Row::plain("control plane without nodes", format!("{:.1} MiB", empty as f64 / 1048576.0)),
-        Row::plain("with all nodes, before any called", format!("{:.1} MiB", started as f64 / 1048576.0)),
-        Row::at_most(
-            format!("memory a node, {} enrolled, none connected", nodes.len()),
-            absent_each,
-            ABSENT_KIB,
-            "KiB",
-        ),
-        Row::at_most(format!("memory a connection, {alive} idle at once"), idle_each, IDLE_KIB, "KiB"),
+        Row::plain("nodes enrolled", nodes.len() as f64, Unit::Count),
+        Row::plain("connections idle at once", alive as f64, Unit::Count),
+        Row::plain("control plane without nodes", mib(empty), Unit::Mib),
+        Row::plain("with all nodes, before any called", mib(started), Unit::Mib),
+        Row::at_most("memory a node, none connected", absent_each, ABSENT_KIB, Unit::KibOfMemory),
+        Row::at_most("memory a connection, idle", idle_each, IDLE_KIB, Unit::KibOfMemory),
     ])
 }
 
@@ -146,12 +142,12 @@ async fn open_keeping(nodes: &[BenchNode], url: &ServerUrl) -> Result<Vec<Client
 }
 
 fn speed(measured: &Measured) -> Vec<Row> {
-    let micros = |time: Duration| format!("{:.1} us", time.as_secs_f64() * 1e6);
+    let micros = |time: Duration| time.as_secs_f64() * 1e6;
     vec![
-        Row::plain("check-ins a second", format!("{:.0}", measured.rate)),
-        Row::plain("p50", micros(measured.p50)),
-        Row::plain("p99", micros(measured.p99)),
-        Row::plain("server CPU each", micros(measured.cpu)),
-        Row::plain("bytes each", format!("{:.0}", measured.bytes)),
+        Row::plain("check-ins a second", measured.rate, Unit::PerSecond),
+        Row::plain("p50", micros(measured.p50), Unit::Micros),
+        Row::plain("p99", micros(measured.p99), Unit::Micros),
+        Row::plain("server CPU each", micros(measured.cpu), Unit::Micros),
+        Row::plain("bytes each", measured.bytes, Unit::Bytes),
     ]
 }

@@ -5,6 +5,7 @@
 
 mod checkin;
 mod fleet;
+mod flood;
 mod floor;
 mod load;
 mod process;
@@ -21,6 +22,9 @@ use tokio::task::JoinSet;
 
 use cli::exit::Exit;
 use cli::failure::{Failure, UserError};
+use cli::screen::{Screen, aside, plural};
+
+use table::Figures;
 
 /// What can be measured.
 #[derive(Debug, Subcommand)]
@@ -33,6 +37,11 @@ pub enum Bench {
     Publish(PublishArgs),
     /// Synchronization: streams, updates, latency, resyncs, a restart
     Sync(sync::SyncArgs),
+    /// Check-ins of nodes while strangers flood the node port, on loopback
+    Flood(flood::FloodArgs),
+    /// One process of the flood, started by the other
+    #[command(hide = true)]
+    FloodSource(flood::FloodSourceArgs),
     /// The floor's server, started by the others
     #[command(hide = true)]
     FloorServer {
@@ -44,32 +53,59 @@ pub enum Bench {
 /// How much load.
 #[derive(Clone, Debug, Args)]
 pub struct Load {
-    /// Seconds for each measurement
-    #[arg(long, default_value_t = 5)]
-    secs: u64,
+    /// Seconds for each measurement [default: 5, quick: 1]
+    #[arg(long)]
+    secs: Option<u64>,
     /// Connections that call at once
     #[arg(long, default_value_t = 16)]
     connections: usize,
-    /// Nodes enrolled
-    #[arg(long, default_value_t = 20_000)]
-    nodes: usize,
-    /// Connections held open and idle
-    #[arg(long, default_value_t = 9_000)]
-    idle: usize,
+    /// Nodes enrolled [default: 20000, quick: 200]
+    #[arg(long)]
+    nodes: Option<usize>,
+    /// Connections held open and idle [default: 9000, quick: 100]
+    #[arg(long)]
+    idle: Option<usize>,
+    #[command(flatten)]
+    scale: Scale,
 }
 
 impl Load {
     fn time(&self) -> Duration {
-        Duration::from_secs(self.secs.clamp(1, 60))
+        Duration::from_secs(self.scale.or(self.secs, 5, 1).clamp(1, 60))
+    }
+
+    fn nodes(&self) -> usize {
+        self.scale.or(self.nodes, 20_000, 200).max(self.connections)
+    }
+
+    fn idle(&self) -> usize {
+        self.scale.or(self.idle, 9_000, 100)
+    }
+}
+
+/// At which sizes it is measured.
+#[derive(Clone, Copy, Debug, Args)]
+struct Scale {
+    /// Small sizes and seconds, with limits that hold there in a debug build too: whether it can be measured
+    #[arg(long)]
+    quick: bool,
+}
+
+impl Scale {
+    /// What was asked for, or else the size at this scale.
+    fn or<T>(self, asked: Option<T>, full: T, quick: T) -> T {
+        asked.unwrap_or(if self.quick { quick } else { full })
     }
 }
 
 /// How large a fleet repo.
 #[derive(Clone, Debug, Args)]
 pub struct PublishArgs {
-    /// Host entries with vars of their own
-    #[arg(long, default_value_t = 100_000)]
-    nodes: usize,
+    /// Host entries with vars of their own [default: 100000, quick: 500]
+    #[arg(long)]
+    nodes: Option<usize>,
+    #[command(flatten)]
+    scale: Scale,
 }
 
 /// Why a measurement could not be made.
@@ -95,24 +131,83 @@ where
     Ok(ended)
 }
 
+/// An operation of a benchmark that failed: which, and on what.
 #[derive(Debug, thiserror::Error)]
-#[error("the measurement could not be made: {0}")]
-struct BenchFailed(BenchError);
+#[error("{operation}")]
+struct OperationFailed {
+    operation: String,
+    source: BenchError,
+}
+
+/// Names the operation, with its file, that an error is about.
+trait During<T> {
+    fn during(self, operation: impl FnOnce() -> String) -> Result<T, BenchError>;
+}
+
+impl<T, E: Into<BenchError>> During<T> for Result<T, E> {
+    fn during(self, operation: impl FnOnce() -> String) -> Result<T, BenchError> {
+        self.map_err(|error| OperationFailed { operation: operation(), source: error.into() }.into())
+    }
+}
+
+#[derive(Debug, thiserror::Error)]
+#[error("the measurement could not be made")]
+struct BenchFailed(#[source] BenchError);
 
 impl UserError for BenchFailed {}
 
 /// Measures and prints.
 ///
 /// # Errors
-/// When something needed could not be started or failed under load.
-pub async fn run(bench: Bench) -> Result<Exit, Failure> {
-    let measured = match bench {
-        Bench::Floor(load) => checkin::floor_alone(&load).await,
-        Bench::Checkin(load) => checkin::run(&load).await,
-        Bench::Publish(args) => publish::run(args.nodes).await,
-        Bench::Sync(args) => sync::run(&args).await,
-        Bench::FloorServer { dir } => floor::serve(&dir).await,
+/// When something needed could not be started or failed under load. A limit that was passed is
+/// no error: the table says so, and the exit is [`Exit::Error`].
+pub async fn run(bench: Bench, screen: Screen) -> Result<Exit, Failure> {
+    let begin = |name, scale: Scale| Figures::new(name, scale.quick, screen);
+    let (figures, measured) = match bench {
+        Bench::Floor(load) => {
+            let figures = begin("floor", load.scale);
+            let measured = checkin::floor_alone(&load, &figures).await;
+            (figures, measured)
+        }
+        Bench::Checkin(load) => {
+            let figures = begin("checkin", load.scale);
+            let measured = checkin::run(&load, &figures).await;
+            (figures, measured)
+        }
+        Bench::Publish(args) => {
+            let figures = begin("publish", args.scale);
+            let nodes = args.scale.or(args.nodes, 100_000, 500);
+            let measured = publish::run(nodes, &figures).await;
+            (figures, measured)
+        }
+        Bench::Sync(args) => {
+            let figures = begin("sync", args.scale);
+            let measured = sync::run(&args, &figures).await;
+            (figures, measured)
+        }
+        Bench::Flood(args) => {
+            let figures = begin("flood", args.scale);
+            let measured = flood::run(&args, &figures).await;
+            (figures, measured)
+        }
+        Bench::FloodSource(args) => {
+            flood::source(&args).await.map_err(BenchFailed)?;
+            return Ok(Exit::Ok);
+        }
+        Bench::FloorServer { dir } => {
+            floor::serve(&dir).await.map_err(BenchFailed)?;
+            return Ok(Exit::Ok);
+        }
     };
     measured.map_err(BenchFailed)?;
-    Ok(Exit::Ok)
+    if figures.is_quick() {
+        aside("small sizes: whether each figure can be made, and not what it is");
+    }
+    match figures.missed() {
+        0 => Ok(Exit::Ok),
+        missed => {
+            aside(&format!("{} passed", plural(missed, "limit")));
+            Ok(Exit::Error)
+        }
+    }
 }

@@ -5,10 +5,13 @@ use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
 
-use crate::BenchError;
+use crate::{BenchError, During};
 
 /// An address on loopback with a port that is free.
 pub(super) const ANY_PORT: &str = "127.0.0.1:0";
+
+/// The program that measures: still there when its file was replaced by a newer build meanwhile.
+const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// A child process, ended when dropped.
 pub(super) struct Server {
@@ -20,14 +23,18 @@ pub(super) struct Server {
 impl Server {
     /// Starts this program with other arguments and waits for its first line.
     pub(super) fn start(args: &[&str], log: Stdio) -> Result<Server, BenchError> {
-        let program = std::env::current_exe()?;
-        let mut command = Command::new(program);
+        let mut command = Command::new(THIS_PROGRAM);
         command.args(args).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(log);
-        let mut child = command.spawn()?;
+        let started = || format!("cannot start {THIS_PROGRAM} {}", args.join(" "));
+        let mut child = command.spawn().during(started)?;
         let out = child.stdout.take().ok_or("no output")?;
         let mut first_line = String::new();
         let mut reader = BufReader::new(out);
-        reader.read_line(&mut first_line)?;
+        reader.read_line(&mut first_line).during(started)?;
+        if first_line.is_empty() {
+            let ended = child.wait().during(started)?;
+            return Err(format!("{}: it ended before it served: {ended}", started()).into());
+        }
         // Keep the pipe empty for as long as the server lives.
         std::thread::spawn(move || reader.lines().map_while(Result::ok).for_each(drop));
         Ok(Server { child, first_line: first_line.trim().to_owned() })
@@ -37,7 +44,10 @@ impl Server {
     /// that it writes.
     pub(super) fn control_plane(dir: &Path, listen: &str) -> Result<Server, BenchError> {
         // It says much under load; that belongs to what is measured, not onto the screen.
-        let log = std::fs::OpenOptions::new().create(true).append(true).open(dir.join("log"))?;
+        let path = dir.join("log");
+        let log = std::fs::create_dir_all(dir)
+            .and_then(|()| std::fs::OpenOptions::new().create(true).append(true).open(&path))
+            .during(|| format!("cannot write the control plane's log to {}", path.display()))?;
         let mut args = vec!["server", "--data", dir.to_str().ok_or("no UTF-8")?, "--listen", listen];
         args.extend(["--operator-listen", ANY_PORT, "--name", "127.0.0.1"]);
         Server::start(&args, log.into())
@@ -56,7 +66,8 @@ impl Server {
 
 /// A figure of a process's memory in bytes.
 pub(super) fn memory_of(process: &str, figure: &str) -> Result<u64, BenchError> {
-    let status = std::fs::read_to_string(format!("/proc/{process}/status"))?;
+    let path = format!("/proc/{process}/status");
+    let status = std::fs::read_to_string(&path).during(|| format!("cannot read {path}"))?;
     let rest = status.lines().find_map(|line| line.strip_prefix(figure)).ok_or("no such figure")?;
     let kib: u64 = rest.split_whitespace().next().ok_or("no number")?.parse()?;
     Ok(kib * 1024)
@@ -65,7 +76,8 @@ pub(super) fn memory_of(process: &str, figure: &str) -> Result<u64, BenchError> 
 /// CPU time that a process used so far, user and system.
 pub(super) fn cpu_of(process: u32) -> Result<Duration, BenchError> {
     let mut nanos = 0u64;
-    for task in std::fs::read_dir(format!("/proc/{process}/task"))? {
+    let path = format!("/proc/{process}/task");
+    for task in std::fs::read_dir(&path).during(|| format!("cannot read {path}"))? {
         // A thread may have ended meanwhile.
         let text = std::fs::read_to_string(task?.path().join("schedstat")).unwrap_or_default();
         nanos += text.split(' ').next().and_then(|n| n.parse::<u64>().ok()).unwrap_or(0);

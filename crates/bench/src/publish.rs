@@ -7,9 +7,9 @@ use std::time::{Duration, Instant};
 
 use server::Credentials;
 
-use crate::BenchError;
 use crate::process::{ANY_PORT, Server, memory_of};
-use crate::table::{Row, print};
+use crate::table::{Figures, Row, Unit};
+use crate::{BenchError, During};
 use cli::credentials;
 use cli::folder::RepoFolder;
 use cli::publish::{Published, Publisher};
@@ -23,46 +23,53 @@ const EDIT_MS: f64 = 100.0;
 /// Entries in one file.
 const SHARD: usize = 1000;
 
-pub(super) async fn run(count: usize) -> Result<(), BenchError> {
+pub(super) async fn run(count: usize, figures: &Figures) -> Result<(), BenchError> {
     let dir = tempfile::tempdir()?;
     let (data, repo) = (dir.path().join("data"), dir.path().join("repo"));
-    write_repo(&repo, count)?;
-    // The control plane's log lies in it.
-    std::fs::create_dir_all(&data)?;
+    write_repo(&repo, count).during(|| format!("cannot write a fleet repo into {}", repo.display()))?;
     let server = Server::control_plane(&data, ANY_PORT)?;
     let operator = data.join("operator.json");
-    let credentials: Credentials = server::posture::read_json(&operator)?;
+    let credentials: Credentials = server::posture::read_json(&operator)
+        .during(|| format!("cannot read the operator's credentials from {}", operator.display()))?;
     let key = credentials::release_key(None, &operator)?;
-    let mut publisher = Publisher::connect(credentials, key).await?;
+    let mut publisher =
+        Publisher::connect(credentials, key).await.during(|| "cannot reach the control plane".to_owned())?;
     let mut folder = RepoFolder::open(&repo)?;
-    let (full, full_time) = publish(&mut publisher, &mut folder, None).await?;
+    let (full, full_time) = publish(&mut publisher, &mut folder, None)
+        .await
+        .during(|| format!("cannot publish {}", repo.display()))?;
     let peak = memory_of("self", "VmHWM:")? as f64 / 1048576.0;
     let edited = PathBuf::from(format!("nodes/{:04}.yaml", count / SHARD / 2));
-    edit(&repo.join(&edited))?;
-    let (one, one_time) = publish(&mut publisher, &mut folder, Some(&edited)).await?;
+    edit(&repo.join(&edited)).during(|| format!("cannot edit {}", repo.join(&edited).display()))?;
+    let (one, one_time) = publish(&mut publisher, &mut folder, Some(&edited))
+        .await
+        .during(|| format!("cannot publish an edit of {}", edited.display()))?;
     let again = bytes_of_nothing(&mut publisher, &mut folder, &edited).await?;
-    print(
+    figures.table(
+        "publish, whole",
         &format!("publish of {count} host entries with vars of their own, upload included"),
-        &[
-            Row::at_most("time", full_time.as_secs_f64(), FULL_SECS, "s"),
-            Row::at_most("peak memory of the publisher", peak, FULL_MIB, "MiB"),
-            Row::plain("entries", full.nodes.to_string()),
-            Row::plain("sent", mib(full.bytes)),
-            Row::plain("chunks and contents", format!("{} and {}", full.chunks, full.contents)),
-            Row::plain("control plane's memory afterwards", mib(server.memory()?)),
+        vec![
+            Row::at_most("time", full_time.as_secs_f64(), FULL_SECS, Unit::Secs),
+            Row::at_most("peak memory of the publisher", peak, FULL_MIB, Unit::Mib),
+            Row::plain("entries", full.nodes as f64, Unit::Count),
+            Row::plain("sent", full.bytes as f64, Unit::Bytes),
+            Row::plain("chunks", full.chunks as f64, Unit::Count),
+            Row::plain("contents", full.contents as f64, Unit::Count),
+            Row::plain("control plane's memory afterwards", mib(server.memory()?), Unit::Mib),
         ],
-    );
-    print(
+    )?;
+    figures.table(
+        "publish, edit",
         "publish of an edit of one of them, in the resident publisher",
-        &[
-            Row::at_most("time", one_time.as_secs_f64() * 1e3, EDIT_MS, "ms"),
-            Row::plain("nodes that change", one.changed.nodes.to_string()),
-            Row::plain("sent", format!("{} bytes", one.bytes)),
-            Row::plain("chunks and contents", format!("{} and {}", one.chunks, one.contents)),
-            Row::plain("sent for an edit that changes nothing", format!("{again} bytes")),
+        vec![
+            Row::at_most("time", one_time.as_secs_f64() * 1e3, EDIT_MS, Unit::Millis),
+            Row::plain("nodes that change", one.changed.nodes as f64, Unit::Count),
+            Row::plain("sent", one.bytes as f64, Unit::Bytes),
+            Row::plain("chunks", one.chunks as f64, Unit::Count),
+            Row::plain("contents", one.contents as f64, Unit::Count),
+            Row::plain("sent for an edit that changes nothing", again as f64, Unit::Bytes),
         ],
-    );
-    Ok(())
+    )
 }
 
 async fn publish(
@@ -124,6 +131,6 @@ fn edit(path: &Path) -> Result<(), BenchError> {
     Ok(())
 }
 
-fn mib(bytes: u64) -> String {
-    format!("{:.1} MiB", bytes as f64 / 1048576.0)
+fn mib(bytes: u64) -> f64 {
+    bytes as f64 / 1048576.0
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use lang::value::MAX_INT;
-use lang::{InterpolatedText, Scope, Value};
+use lang::{EvalError, InterpolatedText, Scope, Unobserved, Value};
 use model::collect::CollectInserting;
 
 use crate::duration;
@@ -17,9 +17,40 @@ use crate::module::{Merge, Module, ParamDecl, ParamType, Params};
 /// Why a secret cannot be had in this version.
 pub const NO_SECRETS: &str = "secrets cannot be used yet: this version has no secret provider";
 
-/// The vars of each module of a node, by param name; a module whose vars are wrong
-/// carries the reason.
-pub type Resolved = BTreeMap<String, Result<BTreeMap<String, Value>, String>>;
+/// The params of each module of a node.
+pub type Resolved = BTreeMap<String, ResolvedParams>;
+
+/// A module's params.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct ResolvedParams {
+    /// Values by param name.
+    pub values: BTreeMap<String, Value>,
+    /// Params that depend on a trait that nobody has observed yet, with that trait.
+    pub unobserved: Unobserved,
+    /// Params that have no value as they should.
+    pub wrong: Vec<ParamError>,
+}
+
+/// Why a param has no value.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{name}: {why}")]
+pub struct ParamError {
+    /// Its full name: module, dot, param.
+    pub name: String,
+    /// What is wrong, and what would be right.
+    pub why: String,
+}
+
+/// Whether a conditional layer holds on a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum LayerState {
+    /// Its condition is true.
+    Holds,
+    /// It is false, or wrong.
+    Left,
+    /// It depends on this observed trait, which nobody has observed yet.
+    Unobserved(String),
+}
 
 /// The last step of the precedence ladder, on the node: default < `vars` < each conditional
 /// layer that `holds` < `host_vars`, then evaluated over `scope` and read by type.
@@ -29,17 +60,12 @@ pub type Resolved = BTreeMap<String, Result<BTreeMap<String, Value>, String>>;
 pub fn resolve(
     modules: &BTreeMap<String, Arc<Module>>,
     params: &Params,
-    holds: &[bool],
+    holds: &[LayerState],
     scope: &dyn Scope,
 ) -> Resolved {
-    let layers: Vec<&BTreeMap<String, Value>> = params
-        .conditional
-        .iter()
-        .enumerate()
-        .filter(|(i, _)| holds.get(*i).copied().unwrap_or(false))
-        .map(|(_, layer)| &layer.vars)
-        .chain(std::iter::once(&params.host_vars))
-        .collect();
+    let host = (&LayerState::Holds, &params.host_vars);
+    let conditional = holds.iter().zip(&params.conditional).map(|(state, layer)| (state, &layer.vars));
+    let layers: Vec<_> = conditional.chain([host]).collect();
     modules
         .iter()
         .map(|(name, module)| (name.clone(), one(module, params, &layers, scope)))
@@ -49,26 +75,47 @@ pub fn resolve(
 fn one(
     module: &Module,
     params: &Params,
-    layers: &[&BTreeMap<String, Value>],
+    layers: &[(&LayerState, &BTreeMap<String, Value>)],
     scope: &dyn Scope,
-) -> Result<BTreeMap<String, Value>, String> {
-    let mut out = BTreeMap::new();
+) -> ResolvedParams {
+    let mut out = ResolvedParams::default();
     for (name, decl) in &module.params {
         let full = format!("{}.{name}", module.name);
         let mut value = params.vars.get(&full).or(decl.default.as_ref()).cloned();
-        for later in layers.iter().filter_map(|layer| layer.get(&full)) {
-            value = Some(merge(decl, value.as_ref(), later));
-        }
-        let Some(value) = value else {
-            if decl.required {
-                return Err(format!("{full} is required and nothing sets it"));
+        let mut unobserved = None;
+        for (state, layer) in layers {
+            let Some(later) = layer.get(&full) else { continue };
+            match state {
+                LayerState::Holds => {
+                    value = Some(merge(decl, value.as_ref(), later));
+                    // What replaces it makes it known again.
+                    unobserved = unobserved.filter(|_| decl.merge != Merge::Replace);
+                }
+                LayerState::Left => {}
+                LayerState::Unobserved(observed) => unobserved = Some(observed.clone()),
             }
-            continue;
+        }
+        let value = match (unobserved, value) {
+            (Some(observed), _) => Err(EvalError::Unobserved(observed)),
+            (None, Some(value)) => evaluate(&value, scope),
+            (None, None) => {
+                if decl.required {
+                    out.wrong
+                        .push(ParamError { name: full, why: "it is required and nothing sets it".into() });
+                }
+                continue;
+            }
         };
-        let value = evaluate(&value, scope).and_then(|value| read(decl, &value));
-        out.insert(name.clone(), value.map_err(|why| format!("{full}: {why}"))?);
+        match value {
+            Ok(value) => match read(decl, &value) {
+                Ok(value) => drop(out.values.insert(name.clone(), value)),
+                Err(why) => out.wrong.push(ParamError { name: full, why }),
+            },
+            Err(EvalError::Unobserved(observed)) => drop(out.unobserved.insert(name.clone(), observed)),
+            Err(error) => out.wrong.push(ParamError { name: full, why: error.to_string() }),
+        }
     }
-    Ok(out)
+    out
 }
 
 /// Puts a layer's value on what earlier layers gave. The first value of a param that
@@ -120,23 +167,38 @@ pub fn is_dynamic(value: &Value) -> bool {
 /// Evaluates every `${{ }}` in a value.
 ///
 /// # Errors
-/// The first expression's message.
-pub fn evaluate(value: &Value, scope: &dyn Scope) -> Result<Value, String> {
+/// The first mistake; where there is none, the first trait that is not observed.
+pub fn evaluate(value: &Value, scope: &dyn Scope) -> Result<Value, EvalError> {
     match value {
-        Value::Str(text) if !InterpolatedText::is_literal(text) => {
-            let text = InterpolatedText::parse(text).map_err(|error| error.to_string())?;
-            text.eval(scope).map_err(|error| error.to_string())
-        }
+        Value::Str(text) if !InterpolatedText::is_literal(text) => InterpolatedText::parse(text)?.eval(scope),
         Value::List(items) => {
-            items.iter().map(|item| evaluate(item, scope)).collect::<Result<_, _>>().map(Value::List)
+            let mut out = Vec::with_capacity(items.len());
+            let each = items.iter().map(|item| evaluate(item, scope).map(|value| out.push(value)));
+            all(each)?;
+            Ok(Value::List(out))
         }
-        Value::Map(map) => map
-            .iter()
-            .map(|(key, value)| Ok((key.clone(), evaluate(value, scope)?)))
-            .try_collect_inserting::<_, String, _>()
-            .map(Value::Map),
+        Value::Map(map) => {
+            let mut out = Vec::with_capacity(map.len());
+            let each = map
+                .iter()
+                .map(|(key, item)| evaluate(item, scope).map(|value| out.push((key.clone(), value))));
+            all(each)?;
+            Ok(Value::Map(out.into_iter().collect_inserting()))
+        }
         Value::Bool(_) | Value::Int(_) | Value::Str(_) => Ok(value.clone()),
     }
+}
+
+/// The first mistake of several evaluations: what is not observed hides none.
+fn all(each: impl Iterator<Item = Result<(), EvalError>>) -> Result<(), EvalError> {
+    let mut unobserved = Ok(());
+    for one in each {
+        match one {
+            Err(error @ EvalError::Unobserved(_)) => unobserved = unobserved.and(Err(error)),
+            other => other?,
+        }
+    }
+    unobserved
 }
 
 /// Reads a value by the param's type. Reading what was read changes nothing.

@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use catalog::module::{Merge, Module, ParamDecl, ParamType, Params};
-use catalog::params::{layer, merge, plain_int, read, resolve};
+use catalog::params::{LayerState, layer, merge, plain_int, read, resolve};
 use lang::{Names, Value};
 
 fn decl(kind: ParamType) -> ParamDecl {
@@ -132,19 +132,22 @@ fn the_last_steps_of_the_ladder_are_taken_on_the_node() {
     params.vars.insert("web.names".into(), list(&["d", "v"]));
     params.host_vars.insert("web.names".into(), list(&["h"]));
     let missing = resolve(&modules, &params, &[], &scope);
-    assert_eq!(missing["web"], Err("web.key is required and nothing sets it".into()));
+    let told: Vec<String> = missing["web"].wrong.iter().map(ToString::to_string).collect();
+    assert_eq!(told, ["web.key: it is required and nothing sets it"]);
 
     params.vars.insert("web.key".into(), text("k"));
-    let none = resolve(&modules, &params, &[], &scope)["web"].clone().unwrap();
+    let none = resolve(&modules, &params, &[], &scope)["web"].values.clone();
     assert_eq!(none["port"], 80.into());
     assert_eq!(none["names"], list(&["d", "v", "h"]));
     assert_eq!(none["greeting"], text("hello web-1"));
-    let first = resolve(&modules, &params, &[true, false], &scope)["web"].clone().unwrap();
+    let first =
+        resolve(&modules, &params, &[LayerState::Holds, LayerState::Left], &scope)["web"].values.clone();
     assert_eq!((&first["port"], &first["names"]), (&81.into(), &list(&["d", "v", "c", "h"])));
     params.host_vars.insert("web.port".into(), 90.into());
-    let both = resolve(&modules, &params, &[true, true], &scope)["web"].clone().unwrap();
+    let both =
+        resolve(&modules, &params, &[LayerState::Holds, LayerState::Holds], &scope)["web"].values.clone();
     assert_eq!(both["port"], 90.into());
     params.host_vars.insert("web.port".into(), text("${{ node.hostname }}"));
-    let wrong = resolve(&modules, &params, &[], &scope)["web"].clone().unwrap_err();
+    let wrong = resolve(&modules, &params, &[], &scope)["web"].wrong[0].to_string();
     assert!(wrong.starts_with("web.port: `web-1` is not a whole number"), "{wrong}");
 }

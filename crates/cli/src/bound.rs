@@ -36,7 +36,12 @@ impl NodeSet {
 
     /// Binds the set as the node does.
     pub fn bind(&self, hostname: &str, traits: &Value) -> Desired {
-        bind(&Inputs { modules: &self.modules, params: &self.params, hostname, traits })
+        bind(&Inputs {
+            modules: &self.modules,
+            params: &self.params,
+            hostname: Some(hostname),
+            traits: Some(traits),
+        })
     }
 }
 
@@ -52,7 +57,7 @@ pub fn fields(resource: &BoundResource, blobs: BlobLookup<'_>) -> Fields {
     match &resource.spec {
         // Not wanted here, so there is nothing to bind.
         Err(_) if matches!(resource.when, When::Never(_)) => {}
-        Err(why) => put(&mut fields, "error", why),
+        Err(why) => put(&mut fields, "error", why.to_string()),
         Ok(spec) => of_spec(&mut fields, spec, blobs),
     }
     some(&mut fields, "when", when(&resource.when));
@@ -75,7 +80,7 @@ pub fn fields(resource: &BoundResource, blobs: BlobLookup<'_>) -> Fields {
 /// A module's own part as named texts.
 pub fn module_fields(module: &BoundModule) -> Fields {
     let mut fields = Fields::new();
-    some(&mut fields, "error", module.error.clone());
+    some(&mut fields, "error", module.error.as_ref().map(ToString::to_string));
     listed(&mut fields, "depends_on", &module.depends_on, ", ");
     some(&mut fields, "when", when(&module.when));
     some(&mut fields, "verify", module.verify.as_ref().map(command));
@@ -290,7 +295,7 @@ fn when(when: &When) -> Option<String> {
         When::Always => None,
         When::Never(source) => Some(format!("{source}  (false here)")),
         When::Ask(condition) => Some(format!("{}  (asked on the node)", condition.source())),
-        When::Failed(why) => Some(format!("cannot be evaluated: {why}")),
+        When::Failed(why) => Some(format!("cannot be evaluated: when: {why}")),
     }
 }
 

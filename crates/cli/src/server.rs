@@ -6,6 +6,7 @@ use std::path::{Path, PathBuf};
 use clap::{Args, Subcommand};
 use model::replication::{Bounds, LinkSettings};
 use net::notify::ServiceState;
+use net::proxy_protocol::{Balancers, IpNet};
 use serde::Serialize;
 use server::api::{self, LogLevel};
 use server::posture::FoundError;
@@ -60,6 +61,10 @@ pub struct ServerArgs {
     /// Connections of nodes at once, and as many of proxies
     #[arg(long, value_name = "COUNT", default_value_t = CONNECTIONS)]
     connections: usize,
+    /// Load balancers before the node port that pass TLS on unread: connections from these addresses
+    /// must begin with a PROXY header of version 2, and count as those of the address in it [default: none]
+    #[arg(long, value_name = "CIDR", value_parser = network)]
+    proxy_protocol_from: Vec<IpNet>,
     /// Where scrapers get metrics and health in plain HTTP, without credentials [default: nowhere;
     /// the operator port has them, for a client certificate]
     #[arg(long, value_name = "ADDRESS")]
@@ -108,6 +113,12 @@ fn reachable(text: &str) -> Result<String, String> {
         true => Ok(name),
         false => Err("it is no host name and no address; write it without a scheme or a port".to_owned()),
     }
+}
+
+/// A network, or an address alone.
+fn network(text: &str) -> Result<IpNet, String> {
+    let alone = text.parse::<IpAddr>().map(IpNet::from);
+    alone.or_else(|_| text.parse()).map_err(|_| "it is no address and no network, as 10.0.0.0/24".to_owned())
 }
 
 /// A number within bounds.
@@ -208,6 +219,7 @@ pub async fn run(args: ServerArgs, screen: Screen) -> Result<Exit, Failure> {
         proxy_address: args.proxy_listen,
         names,
         connections: args.connections,
+        balancers: Balancers::new(args.proxy_protocol_from.clone()),
         metrics_address: args.metrics,
         log: Some(LogControl::new(crate::logs::set)),
         links: args.links(),

@@ -79,8 +79,12 @@ pub fn sync_text(states: &BTreeMap<SyncState, usize>, screen: Screen) -> String 
 
 /// What the fleet's state means for scripts.
 pub fn exit(view: &StatusView) -> Exit {
-    let failed = [Overall::Failed, Overall::Degraded, Overall::Diverged];
-    if failed.iter().any(|state| view.states.contains_key(state)) { Exit::SomeFailed } else { Exit::Ok }
+    if view.states.keys().copied().any(is_failed) { Exit::SomeFailed } else { Exit::Ok }
+}
+
+/// Whether a node's word says that its host is not as declared, or that nobody knows.
+pub fn is_failed(state: Overall) -> bool {
+    matches!(state, Overall::Stalled | Overall::Failed | Overall::Degraded | Overall::Diverged)
 }
 
 /// The fleet's state for people.
@@ -172,9 +176,12 @@ fn who(cause: &CauseView) -> String {
 /// How a node's word is marked.
 pub fn mark(state: Overall) -> Mark {
     match state {
-        Overall::Failed | Overall::Degraded | Overall::Paused | Overall::Diverged | Overall::Offline => {
-            Mark::Bad
-        }
+        Overall::Stalled
+        | Overall::Failed
+        | Overall::Degraded
+        | Overall::Paused
+        | Overall::Diverged
+        | Overall::Offline => Mark::Bad,
         Overall::Relapsed
         | Overall::Unreachable
         | Overall::Stale

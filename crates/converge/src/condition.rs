@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use lang::scope::Names;
-use lang::{EvalError, Expr, Probe, Value};
+use lang::{EvalError, Expr, Probe, Unobserved, Value};
 
 /// What a `when:` came to at bind time.
 #[derive(Clone, Debug, Default)]
@@ -16,7 +16,7 @@ pub enum When {
     /// Only a node-side predicate can say (`file_exists`, `changed`).
     Ask(Condition),
     /// It cannot be evaluated; the reason.
-    Failed(String),
+    Failed(EvalError),
 }
 
 /// An expression with the names it sees, evaluated in the run. Cheap to clone.
@@ -30,6 +30,8 @@ pub struct Condition {
 #[derive(Debug)]
 pub(crate) struct ModuleScope {
     pub(crate) params: Arc<Value>,
+    /// Params that are not known yet.
+    pub(crate) unobserved: Arc<Unobserved>,
     pub(crate) shared: Arc<SharedScope>,
     /// In a resource with `foreach`.
     pub(crate) item: Option<LoopItem>,
@@ -47,8 +49,11 @@ pub(crate) struct LoopItem {
 #[derive(Debug)]
 pub(crate) struct SharedScope {
     pub(crate) vars: Value,
-    pub(crate) traits: Value,
+    /// `None` before anybody observed them.
+    pub(crate) traits: Option<Value>,
     pub(crate) node: Value,
+    /// Names among them that are not known yet.
+    pub(crate) unobserved: Unobserved,
 }
 
 impl When {
@@ -59,13 +64,13 @@ impl When {
         };
         let expr = match Expr::parse(source) {
             Ok(expr) => expr,
-            Err(error) => return When::Failed(format!("when: {error}")),
+            Err(error) => return When::Failed(error.into()),
         };
         match expr.eval_bool(&scope.names()) {
             Ok(true) => When::Always,
             Ok(false) => When::Never(source.to_owned()),
             Err(EvalError::Needs(_)) => When::Ask(Condition { expr, scope: Arc::clone(scope) }),
-            Err(error) => When::Failed(format!("when: {error}")),
+            Err(error) => When::Failed(error),
         }
     }
 }
@@ -95,35 +100,34 @@ impl Condition {
 }
 
 impl ModuleScope {
-    /// The names as a template sees them.
-    pub(crate) fn roots(&self) -> Vec<(&'static str, &Value)> {
-        let own = std::iter::once(("params", &*self.params)).chain(self.shared.roots());
-        let item = self.item.iter().flat_map(|it| [("item", &it.item), ("key", &it.key)]);
-        own.chain(item).collect()
-    }
-
     /// The same names with those of a loop's item.
     pub(crate) fn with_item(&self, item: LoopItem) -> ModuleScope {
-        ModuleScope { params: Arc::clone(&self.params), shared: Arc::clone(&self.shared), item: Some(item) }
+        ModuleScope {
+            params: Arc::clone(&self.params),
+            unobserved: Arc::clone(&self.unobserved),
+            shared: Arc::clone(&self.shared),
+            item: Some(item),
+        }
     }
 
-    /// The names as an expression sees them, without answers of the host.
+    /// The names as expressions and templates see them, without answers of the host.
     pub(crate) fn names(&self) -> Names<'_> {
-        names(self.roots())
+        let names = self.shared.names().with_ref("params", &self.params).with_unobserved(&self.unobserved);
+        match &self.item {
+            Some(LoopItem { key, item }) => names.with_ref("item", item).with_ref("key", key),
+            None => names,
+        }
     }
 }
 
 impl SharedScope {
-    fn roots(&self) -> [(&'static str, &Value); 3] {
-        [("vars", &self.vars), ("traits", &self.traits), ("node", &self.node)]
-    }
-
     /// As [`ModuleScope::names`].
     pub(crate) fn names(&self) -> Names<'_> {
-        names(self.roots())
+        let names = Names::new().with_ref("vars", &self.vars).with_ref("node", &self.node);
+        let names = names.with_unobserved(&self.unobserved);
+        match &self.traits {
+            Some(traits) => names.with_ref("traits", traits),
+            None => names,
+        }
     }
-}
-
-fn names<'a>(roots: impl IntoIterator<Item = (&'static str, &'a Value)>) -> Names<'a> {
-    roots.into_iter().fold(Names::new(), |names, (name, value)| names.with_ref(name, value))
 }

@@ -22,8 +22,10 @@ fn ids(set: &Set) -> Vec<String> {
 
 fn error(set: &Set) -> String {
     let desired = set.bind();
-    let errors: Vec<String> =
-        desired.resources().filter_map(|resource| resource.spec.as_ref().err().cloned()).collect();
+    let errors: Vec<String> = desired
+        .resources()
+        .filter_map(|resource| resource.spec.as_ref().err().map(ToString::to_string))
+        .collect();
     errors.join("\n")
 }
 

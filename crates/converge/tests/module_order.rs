@@ -96,7 +96,7 @@ fn a_cycle_of_resources_names_its_members() {
         {"type": "file", "name": "/b", "before": ["/a"], "attributes": {"content": "x"}},
     ]}]));
     assert_eq!(
-        set.bind().modules[0].error.as_deref(),
+        set.bind().modules[0].error.as_ref().map(ToString::to_string).as_deref(),
         Some("resources wait for each other: m/file:/a -> m/file:/b -> m/file:/a")
     );
 }
@@ -189,7 +189,7 @@ fn params_vars_traits_and_node_reach_attributes_and_templates() {
     assert_eq!(content(0), "listen 8080; # web-1 eu\ndeb 7\n");
     assert_eq!(content(1), "w 14 {{ kept }}");
     assert_eq!(
-        nginx.resources[2].spec.as_ref().unwrap_err(),
+        nginx.resources[2].spec.as_ref().unwrap_err().to_string(),
         "content: `params.prot` is not defined; did you mean `params.port`?"
     );
     assert!(matches!(nginx.resources[3].when, When::Never(_)));

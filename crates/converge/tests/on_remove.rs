@@ -169,7 +169,7 @@ fn a_module_that_cannot_be_bound_loses_nothing() {
         module.params = serde_json::from_value(json!({"x": {"type": "int", "required": true}})).unwrap();
     });
     let report = apply(&mut host, &whole);
-    assert_eq!(lines(&report), ["m failed: m.x is required and nothing sets it"]);
+    assert_eq!(lines(&report), ["m failed: m.x: it is required and nothing sets it"]);
     assert_eq!(host.file("/a"), Some("managed"));
     assert_eq!(host.disk.ledger.entries.len(), 1);
 

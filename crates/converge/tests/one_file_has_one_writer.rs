@@ -9,7 +9,8 @@ use crate::common::set;
 fn errors(resources: Value) -> Vec<String> {
     let set = set(json!([{"name": "m", "resources": resources}]));
     let desired = set.bind();
-    let errors = desired.resources().filter_map(|resource| resource.spec.as_ref().err().cloned());
+    let errors =
+        desired.resources().filter_map(|resource| resource.spec.as_ref().err().map(ToString::to_string));
     errors.filter(|error| error.contains("declares")).collect()
 }
 

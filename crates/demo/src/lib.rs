@@ -108,6 +108,7 @@ async fn start(dirs: &DemoDir) -> Result<RunningServer, ServerStartError> {
         operator_address: loopback,
         names: vec!["127.0.0.1".to_owned()],
         connections: CONNECTIONS,
+        balancers: Default::default(),
         metrics_address: None,
         proxy_address: None,
         log: None,

@@ -83,21 +83,30 @@ impl InterpolatedText {
     /// than [`MAX_RESULT`] bytes. Offsets in errors are those of the whole text.
     pub fn eval(&self, scope: &dyn Scope) -> Result<Value, EvalError> {
         if let [TextSegment::Expr { expr, offset }] = self.parts.as_slice() {
-            return expr.eval(scope).map_err(|error| moved(error, *offset));
+            return expr.eval(scope).map_err(|error| error.shifted(*offset));
         }
         let mut out = String::new();
+        // What is not observed hides no mistake that comes after it.
+        let mut unobserved = None;
         for part in &self.parts {
             match part {
                 TextSegment::Literal(text) => out.push_str(text),
                 TextSegment::Expr { expr, offset } => {
-                    let value = expr.eval(scope).map_err(|error| moved(error, *offset))?;
+                    let value = match expr.eval(scope) {
+                        Ok(value) => value,
+                        Err(error @ EvalError::Unobserved(_)) => {
+                            unobserved.get_or_insert(error);
+                            continue;
+                        }
+                        Err(error) => return Err(error.shifted(*offset)),
+                    };
                     let failed =
                         |message| EvalError::Failed { message, offset: *offset, len: expr.source().len() };
                     append(&mut out, &value).map_err(failed)?;
                 }
             }
         }
-        Ok(Value::Str(out))
+        unobserved.map_or(Ok(Value::Str(out)), Err)
     }
 }
 
@@ -136,12 +145,5 @@ fn too_large(text: &str) -> ParseError {
         offset: 0,
         len: text.len().min(1),
         help: Some("use a template or a file of the module".into()),
-    }
-}
-
-fn moved(error: EvalError, by: usize) -> EvalError {
-    match error {
-        EvalError::Failed { message, offset, len } => EvalError::Failed { message, offset: offset + by, len },
-        EvalError::Needs(probe) => EvalError::Needs(probe),
     }
 }

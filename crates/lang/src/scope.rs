@@ -21,7 +21,18 @@ pub trait Scope {
     fn roots(&self) -> Vec<&str> {
         Vec::new()
     }
+
+    /// The observed trait that the value at a dotted path depends on, where nobody has observed it yet. Asked
+    /// for paths that lead to nothing, and answered off the node alone: it ends the evaluation with
+    /// [`crate::EvalError::Unobserved`] instead of taking what is not known for what is not there.
+    fn unobserved(&self, path: &str) -> Option<&str> {
+        let _ = path;
+        None
+    }
 }
+
+/// What is not observed yet: dotted paths, each with the observed trait that it depends on.
+pub type Unobserved = BTreeMap<String, String>;
 
 /// A node-side predicate (CFG-3): a question that no value answers.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -80,6 +91,7 @@ impl fmt::Display for Probe {
 pub struct Names<'a> {
     roots: BTreeMap<String, Cow<'a, Value>>,
     answers: BTreeMap<Probe, bool>,
+    unobserved: Vec<&'a Unobserved>,
 }
 
 impl<'a> Names<'a> {
@@ -102,6 +114,13 @@ impl<'a> Names<'a> {
         self
     }
 
+    /// With paths that nobody has observed yet.
+    #[must_use]
+    pub fn with_unobserved(mut self, unobserved: &'a Unobserved) -> Names<'a> {
+        self.unobserved.push(unobserved);
+        self
+    }
+
     /// With an answer to a probe.
     #[must_use]
     pub fn answer(mut self, probe: Probe, answer: bool) -> Names<'a> {
@@ -121,5 +140,9 @@ impl Scope for Names<'_> {
 
     fn roots(&self) -> Vec<&str> {
         self.roots.keys().map(String::as_str).collect()
+    }
+
+    fn unobserved(&self, path: &str) -> Option<&str> {
+        self.unobserved.iter().find_map(|known| known.get(path)).map(String::as_str)
     }
 }

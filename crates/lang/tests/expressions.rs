@@ -344,7 +344,7 @@ fn text_with_expressions() {
             InterpolatedText::parse(text).map_err(|error| format!("{} @{}", error.message, error.offset))?;
         parsed.eval(&names()).map_err(|error| match error {
             EvalError::Failed { message, offset, .. } => format!("{message} @{offset}"),
-            needs @ EvalError::Needs(_) => needs.to_string(),
+            other @ (EvalError::Needs(_) | EvalError::Unobserved(_)) => other.to_string(),
         })
     };
     // A lone expression keeps its type.

@@ -98,7 +98,7 @@ proptest! {
     fn nothing_makes_the_readers_panic(source in "[a-c0-9 .|()\\[\\]{}%#\"'~+*/=<>!,:$-]{0,40}") {
         let _ = lang::Expr::parse(&source).map(|expr| expr.eval(&lang::Names::new()));
         let _ = lang::InterpolatedText::parse(&format!("${{{{{source}}}}}")).map(|text| text.eval(&lang::Names::new()));
-        let _ = lang::Template::parse("t", &source).map(|template| template.render(&[]));
+        let _ = lang::Template::parse("t", &source).map(|template| template.render(&lang::Names::new()));
         let _ = Pattern::parse(&source);
     }
 }

@@ -22,7 +22,7 @@ fn params() -> Value {
 
 fn render(source: &str) -> Result<String, String> {
     let template = Template::parse("t.j2", source).map_err(|error| error.to_string())?;
-    template.render(&[("params", &params())]).map_err(|error| error.to_string())
+    template.render(&lang::Names::new().with("params", params())).map_err(|error| error.to_string())
 }
 
 #[test]

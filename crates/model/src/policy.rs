@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::replication::{LinkSettings, TransportPolicy};
@@ -38,6 +39,31 @@ pub struct Policy {
     /// When a host reboots on which that is required; never by itself without it (CNV-12).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reboot: Option<RebootPolicy>,
+}
+
+/// How often the nodes of a channel run: what a control plane needs to know of a [`Policy`] to tell that a run is
+/// overdue (CNV-3).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RunTimes {
+    /// Seconds between full runs.
+    pub converge_secs: u32,
+    /// The share by which a run is moved either way, in percent.
+    pub jitter_percent: u8,
+}
+
+impl Default for RunTimes {
+    fn default() -> RunTimes {
+        RunTimes::of(&Policy::default())
+    }
+}
+
+impl RunTimes {
+    /// Those of a channel's settings.
+    pub fn of(policy: &Policy) -> RunTimes {
+        let converge_secs = u32::try_from(policy.converge_secs).unwrap_or(u32::MAX);
+        RunTimes { converge_secs, jitter_percent: policy.jitter_percent }
+    }
 }
 
 /// When hosts of a channel reboot.

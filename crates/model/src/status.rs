@@ -1,4 +1,4 @@
-//! Status: four axes, projected to one word for people (CNV-3).
+//! Status: axes, projected to one word for people (CNV-3).
 
 use std::fmt;
 use std::time::Duration;
@@ -6,6 +6,7 @@ use std::time::Duration;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::policy::RunTimes;
 use crate::{RunCounts, RunReport, Timestamp};
 
 /// Corrective runs in a row that make a node `relapsed`.
@@ -69,6 +70,19 @@ pub enum ReleaseState {
     Stale,
 }
 
+/// Whether the last run that was due was made, on the release that is held: what green rests on (CNV-3).
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "lowercase")]
+pub enum RunEvidence {
+    /// It was, or none is due: nothing is held.
+    #[default]
+    Current,
+    /// The first run on what is held is not reported yet, and not overdue.
+    Awaited,
+    /// It was not: none was heard of in time, or the node says that it cannot make one.
+    Missing,
+}
+
 /// Whether the node makes its host as declared.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -91,6 +105,9 @@ pub struct Status {
     pub contact: Contact,
     /// Whether it holds what it is pointed to.
     pub release: ReleaseState,
+    /// Whether the last run that was due was made; an earlier control plane does not say so.
+    #[serde(default)]
+    pub evidence: RunEvidence,
     /// Whether it makes its host as declared; an earlier control plane does not say so.
     #[serde(default)]
     pub enforcement: Enforcement,
@@ -103,6 +120,7 @@ pub struct Status {
 #[serde(rename_all = "kebab-case")]
 #[allow(missing_docs, reason = "each is explained at the axis that it comes from")]
 pub enum Overall {
+    Stalled,
     Failed,
     Degraded,
     Paused,
@@ -124,6 +142,7 @@ impl Status {
         match self {
             Status { contact: Contact::Offline, .. } => Overall::Offline,
             Status { contact: Contact::Unreachable, .. } => Overall::Unreachable,
+            Status { evidence: RunEvidence::Missing, .. } => Overall::Stalled,
             Status { result: RunResult::Failed, .. } => Overall::Failed,
             Status { result: RunResult::Degraded, .. } => Overall::Degraded,
             Status { enforcement: Enforcement::Paused, .. } => Overall::Paused,
@@ -133,6 +152,7 @@ impl Status {
             Status { release: ReleaseState::Stale, .. } => Overall::Stale,
             Status { release: ReleaseState::Behind, .. } => Overall::Changing,
             Status { result: RunResult::None, .. } => Overall::New,
+            Status { evidence: RunEvidence::Awaited, .. } => Overall::Changing,
             Status { would_change: 1.., .. } => Overall::WouldChange,
             Status { .. } => Overall::Converged,
         }
@@ -142,6 +162,7 @@ impl Status {
 impl fmt::Display for Overall {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
+            Overall::Stalled => "stalled",
             Overall::Failed => "failed",
             Overall::Degraded => "degraded",
             Overall::Paused => "paused",
@@ -183,13 +204,34 @@ pub fn drift_of(streak: u32) -> Drift {
     }
 }
 
-/// Whether contact is kept: measured against the interval that was promised, with slack.
+/// Whether contact is kept: measured against the interval that was promised, with slack (LIF-1). Tasks,
+/// synchronization and status all go by this.
 pub fn contact_of(last_seen: Timestamp, promised: Duration, now: Timestamp) -> Contact {
-    let silence = now.since(last_seen).saturating_sub(crate::time::SLACK);
-    let missed = silence.as_secs() / promised.as_secs().max(1);
-    match u32::try_from(missed).unwrap_or(u32::MAX) {
-        OFFLINE_AFTER.. => Contact::Offline,
-        UNREACHABLE_AFTER.. => Contact::Unreachable,
-        _ => Contact::Online,
+    if now >= missed_at(last_seen, promised, OFFLINE_AFTER) {
+        Contact::Offline
+    } else if now >= missed_at(last_seen, promised, UNREACHABLE_AFTER) {
+        Contact::Unreachable
+    } else {
+        Contact::Online
     }
+}
+
+/// From when [`contact_of`] says something else than now, if nothing is heard; `None` once it says `offline`.
+pub fn contact_until(last_seen: Timestamp, promised: Duration, now: Timestamp) -> Option<Timestamp> {
+    let thresholds = [UNREACHABLE_AFTER, OFFLINE_AFTER].map(|missed| missed_at(last_seen, promised, missed));
+    thresholds.into_iter().find(|at| now < *at)
+}
+
+/// When so many promised contacts are missed.
+fn missed_at(last_seen: Timestamp, promised: Duration, missed: u32) -> Timestamp {
+    last_seen.plus(promised.max(Duration::from_secs(1)).saturating_mul(missed)).plus(crate::time::SLACK)
+}
+
+/// By when a run must be heard of after one that was heard of at `heard`: within the interval of runs and that of
+/// contacts, each with its jitter, and the slack (CNV-3).
+pub fn run_overdue_at(heard: Timestamp, times: RunTimes, promised: Duration) -> Timestamp {
+    let interval = Duration::from_secs(times.converge_secs.into());
+    let both = interval.saturating_add(promised);
+    let jitter = (both / 100).saturating_mul(times.jitter_percent.min(100).into());
+    heard.plus(both).plus(jitter).plus(crate::time::SLACK)
 }

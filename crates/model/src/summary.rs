@@ -4,7 +4,7 @@
 use crate::report::{MAX_NOTED_FAILURES, Pause};
 use crate::status::streak_after;
 use crate::tags::{MAX_RUN_TAGS, MAX_TAG};
-use crate::{Action, FailureNote, RunCounts, RunReport, Timestamp};
+use crate::{Action, Digest, FailureNote, RunCounts, RunReport, Timestamp};
 
 /// The longest [`RunsSummary::would_change`], in bytes.
 pub const MAX_WOULD_CHANGE: usize = 240;
@@ -14,6 +14,8 @@ pub const MAX_WOULD_CHANGE: usize = 240;
 pub struct RunsSummary {
     /// Totals; `None` before the first full run.
     pub counts: Option<RunCounts>,
+    /// The root of the set that the last full run was over; an earlier version did not keep it.
+    pub root: Option<Digest>,
     /// Corrective runs in a row (CNV-3).
     pub streak: u32,
     /// What failed; at most [`MAX_NOTED_FAILURES`].
@@ -38,6 +40,7 @@ impl RunsSummary {
         }
         RunsSummary {
             counts: Some(report.counts),
+            root: Some(report.root),
             streak: streak_after(self.streak, report),
             failures: failure_notes(report),
             would_change: first_that_would_change(report),

@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use model::status::{
-    Contact, Drift, Enforcement, ReleaseState, RunResult, Status, contact_of, drift_of, result_of,
-    streak_after,
+    Contact, Drift, Enforcement, ReleaseState, RunEvidence, RunResult, Status, contact_of, drift_of,
+    result_of, streak_after,
 };
 use model::{Digest, RunCounts, RunReport, Timestamp};
 
@@ -27,13 +27,16 @@ fn the_word_that_matters_most() {
         (S::Failed, D::Diverged, C::Unreachable, R::Behind, 0, "unreachable"),
         (S::Failed, D::Diverged, C::Offline, R::Stale, 0, "offline"),
     ] {
-        let enforcement = Enforcement::On;
-        let status = Status { result, drift, contact, release, enforcement, would_change };
+        let (evidence, enforcement) = (RunEvidence::Current, Enforcement::On);
+        let status = Status { result, drift, contact, release, evidence, enforcement, would_change };
         assert_eq!(status.overall().to_string(), overall, "{status:?}");
         // A pause is no excuse for silence or failures, and explains all else.
         let paused = Status { enforcement: Enforcement::Paused, ..status }.overall().to_string();
         let stronger = ["offline", "unreachable", "failed", "degraded"].contains(&overall);
         assert_eq!(paused, if stronger { overall } else { "paused" });
+        // What the last run came to is out of date without one that was due.
+        let missing = Status { evidence: RunEvidence::Missing, ..status }.overall().to_string();
+        assert_eq!(missing, if contact == C::Online { "stalled" } else { overall });
     }
 }
 

@@ -73,7 +73,7 @@ async fn run(verb: Verb, screen: Screen) -> Result<Exit, Failure> {
         Verb::Backup(args) => backup::run(&args, screen),
         Verb::Restore(args) => backup::restore::run(&args, screen),
         Verb::Demo(args) => demo::run(args, screen).await,
-        Verb::Bench(bench) => bench::run(bench).await,
+        Verb::Bench(bench) => bench::run(bench, screen).await,
         Verb::Help(args) => help::run(&args, screen),
     }
 }

@@ -122,6 +122,7 @@ async fn failed_nodes_make_status_end_with_three() {
         (Overall::Converged, Exit::Ok),
         (Overall::Offline, Exit::Ok),
         (Overall::Failed, Exit::SomeFailed),
+        (Overall::Stalled, Exit::SomeFailed),
         (Overall::Degraded, Exit::SomeFailed),
         (Overall::Diverged, Exit::SomeFailed),
     ] {

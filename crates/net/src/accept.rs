@@ -4,12 +4,11 @@
 //! WebSocket, from a proxy for its nodes' requests; handlers see by [`Connection::http1`] what they may
 //! answer. What happens to a connection once (its end, an upgrade) is a bit of one [`Signal`].
 
-use std::collections::HashMap;
 use std::convert::Infallible;
 use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -18,30 +17,37 @@ use hyper::body::{Body, Incoming};
 use hyper::server::conn::http1::UpgradeableConnection;
 use hyper::service::{HttpService, service_fn};
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
-use model::NodeId;
 use rustls::ServerConfig;
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore, watch};
+use tokio::sync::{Semaphore, watch};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
+use crate::gate::{self, AdmissionGate, ConnectionSlot, GateAnswer};
 use crate::identity::{self, CertifiedPeer, PeerRole};
+use crate::peers::{PeerPermit, Peers};
+use crate::proxy_protocol::{self, Balancers, HEADER_WITHIN, HEADERS_AT_ONCE};
 use crate::signal::Signal;
 
-/// Bounds of one listener.
-#[derive(Clone, Copy, Debug)]
+/// Bounds of one listener, and whom it believes about addresses.
+#[derive(Clone, Debug)]
 pub struct AcceptLimits {
-    /// Connections at once; more wait in the kernel's queue.
+    /// Connections at once. When there are as many, those that have not authenticated give way, and
+    /// half of the places are kept for addresses of which somebody did ([`crate::admission`]); when all
+    /// authenticated, more wait in the kernel's queue.
     pub connections: usize,
     /// Requests at once on one connection.
     pub streams: u32,
     /// Connections at once of one node.
     pub per_peer: usize,
-    /// How long a TLS handshake may take.
+    /// How long the first message of a TLS handshake may take, and then the rest, counted from when it
+    /// is its turn.
     pub handshake: Duration,
+    /// How long a connection may wait for the turn of its handshake.
+    pub turn: Duration,
     /// How long the head of a request over HTTP/1.1 may take, counted from the answer before it.
     pub head: Duration,
-    /// TLS handshakes at once; more wait. When a whole fleet comes back, those that are
+    /// TLS handshakes at once; more wait, and address prefixes take turns. When a whole fleet comes back, those that are
     /// connected already are not to wait for all who knock.
     pub handshakes: usize,
     /// How long a connection may live; then it is closed between requests, so that
@@ -56,6 +62,8 @@ pub struct AcceptLimits {
     /// long poll fits. A peer that never ends them, or never says a word of HTTP/2 in the
     /// first place, would otherwise hold its slot for ever.
     pub ending: Duration,
+    /// Load balancers that pass TLS on unread and must say, in a PROXY header of version 2, for whom.
+    pub balancers: Balancers,
 }
 
 impl AcceptLimits {
@@ -72,12 +80,14 @@ impl Default for AcceptLimits {
             streams: 8,
             per_peer: 8,
             handshake: Duration::from_secs(10),
+            turn: Duration::from_secs(30),
             head: Duration::from_secs(10),
             handshakes: 64,
             age: Duration::from_secs(3600),
             anonymous_age: Duration::from_secs(60),
             keepalive: Duration::from_secs(120),
             ending: Duration::from_secs(120),
+            balancers: Balancers::default(),
         }
     }
 }
@@ -95,6 +105,9 @@ const CONNECTION_WINDOW: u32 = 512 * 1024;
 const SEND_BUFFER: usize = 64 * 1024;
 /// How long one handshake may keep its slot among those that are under way at once.
 const INSIDE: Duration = Duration::from_millis(250);
+/// Connections that are accepted in one go, before other tasks get their turn: under a flood all who wait in
+/// the kernel's queue are to be judged, before it overflows and the kernel turns away whoever comes.
+const ACCEPTED_IN_ONE_GO: usize = 1024;
 /// How long to wait after accepting failed (no file left, say).
 const ACCEPT_PAUSE: Duration = Duration::from_millis(100);
 
@@ -181,8 +194,23 @@ impl Connection {
 
 /// Serves connections until `shutdown` becomes true, then lets requests under way end.
 ///
+/// Runs outside of the runtime's budget for one task, within a bound of its own.
 /// `handle` must not panic; a connection's failure ends that connection alone.
 pub async fn serve<H, F, B>(
+    listener: TcpListener,
+    tls: watch::Receiver<Arc<ServerConfig>>,
+    limits: AcceptLimits,
+    shutdown: watch::Receiver<bool>,
+    handle: H,
+) where
+    H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
+{
+    tokio::task::unconstrained(accept_all(listener, tls, limits, shutdown, handle)).await;
+}
+
+async fn accept_all<H, F, B>(
     listener: TcpListener,
     tls: watch::Receiver<Arc<ServerConfig>>,
     limits: AcceptLimits,
@@ -193,41 +221,104 @@ pub async fn serve<H, F, B>(
     F: Future<Output = Response<B>> + Send + 'static,
     B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
 {
-    let limits = Arc::new(limits);
-    let slots = Arc::new(Semaphore::new(limits.connections));
-    let door = Arc::new(Semaphore::new(limits.handshakes));
-    let peers = Arc::new(Peers::default());
+    let port = Arc::new(Port {
+        gate: AdmissionGate::new(limits.connections, limits.handshakes),
+        peers: Arc::default(),
+        headers: Arc::new(Semaphore::new(HEADERS_AT_ONCE)),
+        limits,
+    });
+    let mut in_one_go = 0;
     loop {
-        let (slot, accepted) = tokio::select! {
-            accepted = accept(&listener, slots.clone()) => match accepted {
-                Some(accepted) => accepted,
-                None => return,
-            },
-            () = stopped(&mut shutdown) => return drain(&slots, &limits).await,
+        in_one_go += 1;
+        if in_one_go % ACCEPTED_IN_ONE_GO == 0 {
+            tokio::task::yield_now().await;
+        }
+        let accepted = tokio::select! {
+            accepted = listener.accept() => accepted,
+            () = stopped(&mut shutdown) => return drain(&port.gate).await,
         };
-        match accepted {
-            Ok((stream, address)) => {
-                let acceptor = TlsAcceptor::from(tls.borrow().clone());
-                let (shutdown, peers, door, limits) =
-                    (shutdown.clone(), peers.clone(), door.clone(), limits.clone());
-                let one = Box::new(One { stream, address, limits, slot, peers, door, shutdown });
-                tokio::spawn(one.run(acceptor, handle.clone()));
-            }
+        let (stream, address) = match accepted {
+            Ok(accepted) => accepted,
             Err(error) => {
                 tracing::warn!(%error, "a connection could not be accepted");
                 tokio::time::sleep(ACCEPT_PAUSE).await;
+                continue;
             }
+        };
+        let acceptor = TlsAcceptor::from(tls.borrow().clone());
+        let (port, shutdown, handle) = (port.clone(), shutdown.clone(), handle.clone());
+        if port.limits.balancers.contains(address.ip()) {
+            tokio::spawn(Box::pin(balanced(port, stream, address, shutdown, acceptor, handle)));
+            continue;
+        }
+        let Some(slot) = place(&port.gate, address, shutdown.clone()).await else { continue };
+        let one = Box::new(One { stream, address, port, slot, shutdown });
+        tokio::spawn(one.run(acceptor, handle));
+    }
+}
+
+/// What the connections of a listener share.
+struct Port {
+    limits: AcceptLimits,
+    gate: Arc<AdmissionGate>,
+    peers: Arc<Peers>,
+    /// Of connections of balancers whose header is not here yet.
+    headers: Arc<Semaphore>,
+}
+
+/// A place for a connection; `None` when it is to be closed. While all places are taken by those who
+/// authenticated, one is waited for, and so are they who wait in the kernel's queue.
+async fn place(
+    gate: &Arc<AdmissionGate>,
+    address: SocketAddr,
+    mut shutdown: watch::Receiver<bool>,
+) -> Option<ConnectionSlot> {
+    loop {
+        match gate.connect(address.ip()) {
+            GateAnswer::Enter(slot) => return Some(slot),
+            GateAnswer::Refuse => return None,
+            GateAnswer::Full => tokio::select! {
+                () = gate.freed() => {}
+                () = stopped(&mut shutdown) => return None,
+            },
         }
     }
 }
 
-/// Waits for room, then for a connection; giving up in the middle loses neither.
-async fn accept(
-    listener: &TcpListener,
-    slots: Arc<Semaphore>,
-) -> Option<(OwnedSemaphorePermit, io::Result<(TcpStream, SocketAddr)>)> {
-    let slot = slots.acquire_owned().await.ok()?;
-    Some((slot, listener.accept().await))
+/// A connection of a balancer: who calls is in its header.
+async fn balanced<H, F, B>(
+    port: Arc<Port>,
+    mut stream: TcpStream,
+    balancer: SocketAddr,
+    shutdown: watch::Receiver<bool>,
+    acceptor: TlsAcceptor,
+    handle: H,
+) where
+    H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
+    F: Future<Output = Response<B>> + Send + 'static,
+    B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
+{
+    let Ok(waiting) = port.headers.clone().try_acquire_owned() else {
+        tracing::warn!(%balancer, "too many connections of balancers without their header; one is closed");
+        return;
+    };
+    let address = match tokio::time::timeout(HEADER_WITHIN, proxy_protocol::read(&mut stream)).await {
+        Ok(Ok(address)) => address.unwrap_or(balancer),
+        Ok(Err(error)) => {
+            let error = model::text::chain(&error);
+            tracing::warn!(%balancer, %error, "a balancer's connection is closed");
+            return;
+        }
+        Err(_) => {
+            tracing::warn!(%balancer, "a balancer sent no PROXY header in time");
+            return;
+        }
+    };
+    drop(waiting);
+    // Where there is no room it is closed: a task that waits would be one more thing without a bound.
+    if let GateAnswer::Enter(slot) = port.gate.connect(address.ip()) {
+        Box::new(One { stream, address, port, slot, shutdown }).run(acceptor, handle).await;
+    }
 }
 
 /// Waits until a shutdown is asked for; also when nobody is left to ask.
@@ -236,60 +327,17 @@ pub async fn stopped(shutdown: &mut watch::Receiver<bool>) {
 }
 
 /// Waits until the connections have ended, within the bound of a drain.
-async fn drain(slots: &Semaphore, limits: &AcceptLimits) {
+async fn drain(gate: &AdmissionGate) {
     const DRAIN: Duration = Duration::from_secs(5);
-    let all = u32::try_from(limits.connections).unwrap_or(u32::MAX);
-    let _ = tokio::time::timeout(DRAIN, slots.acquire_many(all)).await;
+    let _ = tokio::time::timeout(DRAIN, gate.empty()).await;
 }
 
 struct One {
     stream: TcpStream,
     address: SocketAddr,
-    limits: Arc<AcceptLimits>,
-    slot: OwnedSemaphorePermit,
-    peers: Arc<Peers>,
-    door: Arc<Semaphore>,
+    port: Arc<Port>,
+    slot: ConnectionSlot,
     shutdown: watch::Receiver<bool>,
-}
-
-/// How many permits each node holds, so that one cannot take all there are: of connections here,
-/// of requests where many nodes share a connection.
-#[derive(Default)]
-pub struct Peers(Mutex<HashMap<NodeId, usize>>);
-
-impl Peers {
-    /// A permit for a node, until it is dropped; `None` when the node has as many
-    /// as it may. Who is no node is not counted.
-    pub fn enter(self: Arc<Peers>, node: Option<&NodeId>, limit: usize) -> Option<PeerPermit> {
-        let Some(node) = node.cloned() else { return Some(PeerPermit { peers: self, node: None }) };
-        let mut counts = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let count = counts.entry(node.clone()).or_default();
-        if *count >= limit {
-            return None;
-        }
-        *count += 1;
-        drop(counts);
-        Some(PeerPermit { peers: self, node: Some(node) })
-    }
-}
-
-/// A permit that a node holds.
-pub struct PeerPermit {
-    peers: Arc<Peers>,
-    node: Option<NodeId>,
-}
-
-impl Drop for PeerPermit {
-    fn drop(&mut self) {
-        let Some(node) = &self.node else { return };
-        let mut counts = self.peers.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(count) = counts.get_mut(node) {
-            *count -= 1;
-            if *count == 0 {
-                counts.remove(node);
-            }
-        }
-    }
 }
 
 impl One {
@@ -301,42 +349,49 @@ impl One {
         F: Future<Output = Response<B>> + Send + 'static,
         B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
     {
-        if let Some(met) = Box::pin(self.meet(acceptor)).await {
-            met.serve(handle).await;
+        let Some(met) = Box::pin(self.meet(acceptor)).await else { return };
+        let Some(pending) = met.slot.pending() else { return met.serve(handle).await };
+        let address = met.connection.address;
+        // Nobody is known to be at the other end: it gives way as it did before its handshake.
+        tokio::select! {
+            () = Box::pin(met.serve(handle)) => {}
+            () = gate::gives_way(&pending) => {
+                tracing::debug!(%address, "a connection without a certificate gave way to another");
+            }
         }
     }
 
     /// The handshake, and who it is; `None` when there will be no connection.
     async fn meet(self: Box<One>, acceptor: TlsAcceptor) -> Option<Box<Met>> {
-        let One { stream, address, limits, slot, peers, door, shutdown } = *self;
+        let One { stream, address, port, mut slot, shutdown } = *self;
         let _ = stream.set_nodelay(true);
-        let mut stop = shutdown.clone();
+        let (mut stop, pending) = (shutdown.clone(), slot.pending()?);
         let greeted = tokio::select! {
-            greeted = tokio::time::timeout(limits.handshake, greet(stream, acceptor, door)) => greeted,
+            greeted = greet(stream, acceptor, &port.limits, &slot) => greeted,
+            () = gate::gives_way(&pending) => Err(io::Error::other("it gave way to another connection")),
             // Who has said nothing yet holds no stop up.
             () = stopped(&mut stop) => return None,
         };
         let tls = match greeted {
-            Ok(Ok(tls)) => Box::new(tls),
-            Ok(Err(error)) => {
+            Ok(tls) => Box::new(tls),
+            Err(error) => {
                 tracing::debug!(%address, %error, "a TLS handshake failed");
-                return None;
-            }
-            Err(_) => {
-                tracing::debug!(%address, "a TLS handshake took too long");
                 return None;
             }
         };
         let connection = connection(&tls, address)?;
+        if connection.peer.is_some() && !slot.authenticated() {
+            return None;
+        }
         let node = match connection.peer.as_deref().map(|peer| &peer.role) {
             Some(PeerRole::Node { id, .. }) => Some(id),
             Some(PeerRole::Operator(_) | PeerRole::Proxy(_)) | None => None,
         };
-        let Some(permit) = peers.enter(node, limits.per_peer) else {
+        let Some(permit) = port.peers.clone().enter(node, port.limits.per_peer) else {
             tracing::warn!(%address, "a node has too many connections; this one is closed");
             return None;
         };
-        Some(Box::new(Met { tls, connection, limits, shutdown, _permit: permit, _slot: slot }))
+        Some(Box::new(Met { tls, connection, port, shutdown, _permit: permit, slot }))
     }
 }
 
@@ -344,10 +399,10 @@ impl One {
 struct Met {
     tls: Box<TlsStream<TcpStream>>,
     connection: Connection,
-    limits: Arc<AcceptLimits>,
+    port: Arc<Port>,
     shutdown: watch::Receiver<bool>,
     _permit: PeerPermit,
-    _slot: OwnedSemaphorePermit,
+    slot: ConnectionSlot,
 }
 
 impl Met {
@@ -357,7 +412,7 @@ impl Met {
         F: Future<Output = Response<B>> + Send + 'static,
         B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
     {
-        let (limits, steps) = (&self.limits, &self.connection.steps);
+        let (limits, steps) = (&self.port.limits, &self.connection.steps);
         let age = if self.connection.peer.is_some() { limits.age } else { limits.anonymous_age };
         let wanted = std::pin::pin!(wanted(steps, age, &mut self.shutdown));
         // Boxed, as a connection has room for the longest of what it waits for.
@@ -403,24 +458,31 @@ where
     })
 }
 
-/// A TLS handshake. Who says nothing waits outside the door, and who stops in the middle does
-/// not keep others out for long.
+/// A TLS handshake. Who says nothing waits outside, and who stops in the middle does not keep others out
+/// for long. What it takes until it is its turn does not count against it.
 async fn greet(
     stream: TcpStream,
     acceptor: TlsAcceptor,
-    door: Arc<Semaphore>,
+    limits: &AcceptLimits,
+    slot: &ConnectionSlot,
 ) -> io::Result<TlsStream<TcpStream>> {
-    let hello = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream).await?;
-    // Nobody closes the door.
-    let inside = door.acquire().await;
-    let mut handshake = std::pin::pin!(hello.into_stream(acceptor.config().clone()));
-    match tokio::time::timeout(INSIDE, handshake.as_mut()).await {
-        Ok(done) => done,
-        Err(_) => {
-            drop(inside);
-            handshake.await
+    let late = |what: &'static str| move |_| io::Error::new(io::ErrorKind::TimedOut, what);
+    let hello = LazyConfigAcceptor::new(rustls::server::Acceptor::default(), stream);
+    let hello = tokio::time::timeout(limits.handshake, hello).await;
+    let hello = hello.map_err(late("its first message did not come in time"))??;
+    let inside = tokio::time::timeout(limits.turn, slot.handshake()).await;
+    let inside = inside.map_err(late("its turn did not come in time"))?;
+    let handshake = async {
+        let mut handshake = std::pin::pin!(hello.into_stream(acceptor.config().clone()));
+        match tokio::time::timeout(INSIDE, handshake.as_mut()).await {
+            Ok(done) => done,
+            Err(_) => {
+                drop(inside);
+                handshake.await
+            }
         }
-    }
+    };
+    tokio::time::timeout(limits.handshake, handshake).await.map_err(late("it took too long"))?
 }
 
 /// What handlers know of a connection.

@@ -6,11 +6,15 @@
 //! There is no session resumption: every connection verifies the certificate anew.
 
 pub mod accept;
+pub mod admission;
 pub mod client;
 pub mod download;
+mod gate;
 pub mod identity;
 pub mod issue;
 pub mod notify;
+pub mod peers;
+pub mod proxy_protocol;
 pub mod signal;
 pub mod stream;
 pub mod tls;

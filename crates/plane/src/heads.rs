@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use lang::pattern::{Pattern, first_match};
 use model::exchange::Signed;
+use model::policy::RunTimes;
 use model::selection::{Selection, SelectionEntry};
 use model::{Channel, Digest, Hostname, Timestamp};
 use trust::Header;
@@ -24,6 +25,8 @@ pub struct Head {
     pub signed_at: Timestamp,
     /// Seconds between contacts that its nodes are asked for.
     pub contact_secs: u64,
+    /// How often its nodes run.
+    pub runs: RunTimes,
     /// Which set each node gets.
     pub selection: Arc<Selection>,
     /// The selection's patterns, read.

@@ -1,7 +1,7 @@
 //! The control plane's step: what a node is pointed to, what it is answered, how it fares.
 //!
 //! Pure. [`heads`] holds the releases that channels point to; [`node`] holds what is known
-//! of one node (an entry of the FleetIndex) and answers its check-in; [`replay`] refuses
+//! of one node (an entry of the FleetIndex) and answers its check-in, [`status`] says how it fares; [`replay`] refuses
 //! requests seen before; [`budget`] bounds what one node may send; [`work`] holds tasks,
 //! queries and workflows. The shell loads them from the store, calls them under a lock, and
 //! makes durable what they say before it answers.
@@ -14,6 +14,7 @@ pub mod heads;
 pub mod node;
 pub mod replay;
 pub mod seen;
+pub mod status;
 pub mod work;
 
 pub use budget::ByteBudget;

@@ -7,8 +7,8 @@ use std::time::Duration;
 use model::contention;
 use model::exchange::{Answer, CheckIn, HeldRelease, Offer, RunNote, Signed, TraitReport};
 use model::log::{Cursor, Fact, FactBody};
+use model::policy::RunTimes;
 use model::selection::SelectionEntry;
-use model::status::{self, Enforcement, ReleaseState, RunResult, Status};
 use model::tags::TaggedRun;
 use model::{Contention, Digest, Hostname, Incarnation, NodeId, RunsSummary, Timestamp};
 use trust::PublicKey;
@@ -55,6 +55,12 @@ pub struct NodeState {
     pub held: Option<HeldRelease>,
     /// Its newest run, by its own word.
     pub run: Option<RunNote>,
+    /// When a run was last heard of that is newer than the one before, by the clock here: the node's may be wrong.
+    pub run_heard: Option<Timestamp>,
+    /// When it was first heard that it holds the set that it holds.
+    pub held_heard: Option<Timestamp>,
+    /// How often it runs, by the release that it holds; `None` until it was seen to hold what it is pointed to.
+    pub runs: Option<RunTimes>,
     /// How far its log is durable here.
     pub cursor: Option<Cursor>,
     /// What its reported runs came to.
@@ -73,7 +79,7 @@ pub struct NodeState {
     pub refusal: Option<Box<ReportedRefusal>>,
     /// What something else on its host changes again and again, since the agent began (CNV-7).
     pub contended: Option<Box<[Contention]>>,
-    pointed: Option<(u64, Option<Pointed>)>,
+    pub(crate) pointed: Option<(u64, Option<Pointed>)>,
 }
 
 /// A refusal of the release that the node is pointed to, as the node reported it.
@@ -135,6 +141,9 @@ impl NodeState {
             promised: Duration::from_secs(DEFAULT_CONTACT_SECS),
             held: None,
             run: None,
+            run_heard: None,
+            held_heard: None,
+            runs: None,
             cursor: None,
             summary: RunsSummary::default(),
             traits: None,
@@ -160,9 +169,13 @@ impl NodeState {
         if let Some(traits) = &traits {
             self.traits = Some(traits.digest);
         }
-        self.held = request.held;
-        self.run = request.run;
+        self.hear_of(request.held, request.run, now);
         let pointed = self.pointed(heads);
+        if let Some((head, entry)) = &pointed
+            && self.holds(entry)
+        {
+            self.runs = Some(head.runs);
+        }
         let contact_secs = pointed.as_ref().map_or(UNASSIGNED_CONTACT_SECS, |(head, _)| head.contact_secs);
         self.promised = Duration::from_secs(contact_secs);
         let full = request.full || self.run_request.is_some();
@@ -193,6 +206,20 @@ impl NodeState {
         };
         let facts = request.facts;
         Step { answer, wanted, facts, traits, run_confirmed, tagged_run_confirmed, first_use, unchanged }
+    }
+
+    /// Takes what a check-in says of what the node holds and of its newest run. A run counts as heard of when it
+    /// is newer than the one before: an agent that begins repeats an older one.
+    fn hear_of(&mut self, held: Option<HeldRelease>, run: Option<RunNote>, now: Timestamp) {
+        if held.as_ref().map(|held| held.root) != self.held.as_ref().map(|held| held.root) {
+            self.held_heard = Some(now);
+        }
+        self.run_heard = match (&self.run, &run) {
+            (_, None) => None,
+            (Some(known), Some(new)) if new.at <= known.at => self.run_heard,
+            (_, Some(_)) => Some(now),
+        };
+        (self.held, self.run) = (held, run);
     }
 
     /// Takes the `seen` document of a check-in, before the rest of it; says whether it is to be
@@ -283,45 +310,5 @@ impl NodeState {
     /// Keeps what the node says is changed again and again.
     pub fn keep_contended(&mut self, resources: &[Contention]) {
         self.contended = (!resources.is_empty()).then(|| contention::kept(resources).into());
-    }
-
-    /// How the node fares.
-    pub fn status(&mut self, heads: &Heads, now: Timestamp) -> Status {
-        let result = match &self.summary.counts {
-            None => RunResult::None,
-            Some(counts) => status::result_of(counts),
-        };
-        let contact = self
-            .last_seen
-            .map_or(status::Contact::Online, |seen| status::contact_of(seen, self.promised, now));
-        Status {
-            result,
-            // What is put right again and again between two runs stays no better than what runs correct.
-            drift: match self.contended {
-                Some(_) => status::Drift::Diverged,
-                None => status::drift_of(self.summary.streak),
-            },
-            contact,
-            release: self.release_state(heads, now),
-            enforcement: match self.summary.paused {
-                Some(_) => Enforcement::Paused,
-                None => Enforcement::On,
-            },
-            would_change: self.summary.counts.map_or(0, |counts| counts.would_change),
-        }
-    }
-
-    fn release_state(&mut self, heads: &Heads, now: Timestamp) -> ReleaseState {
-        let Some((head, entry)) = self.pointed(heads) else {
-            return ReleaseState::Unassigned;
-        };
-        let held = self.held.as_ref();
-        if held.is_some_and(|held| held.root == entry.root) {
-            return ReleaseState::Current;
-        }
-        if now > head.signed_at.plus(head.header.freshness()) {
-            return ReleaseState::Stale;
-        }
-        ReleaseState::Behind
     }
 }

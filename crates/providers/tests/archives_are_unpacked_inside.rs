@@ -415,8 +415,12 @@ fn a_mount_inside_the_directory_is_known_to_be_looked_at() {
     let modules = BTreeMap::from([("m".to_owned(), Arc::new(module))]);
     let params = Params { modules: vec!["m".to_owned()], ..Params::default() };
     let traits = Value::Map(BTreeMap::new());
-    let desired =
-        bind_set(&Inputs { modules: &modules, params: &params, hostname: "web-1", traits: &traits });
+    let desired = bind_set(&Inputs {
+        modules: &modules,
+        params: &params,
+        hostname: Some("web-1"),
+        traits: Some(&traits),
+    });
     let resource = desired.resources().next().unwrap().clone();
     let check = JobWork::Check { resource, plan: false, notified: BTreeSet::new() };
     for (point, looks) in [("/opt/tool/data", true), ("/opt/tool", true), ("/opt/tools", false)] {

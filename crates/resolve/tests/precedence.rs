@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::common::{codes, fleet_with, params, right, with};
+use catalog::params::LayerState;
 use lang::{Names, Value};
 use resolve::Tree;
 
@@ -20,8 +21,9 @@ fn on_the_node(tree: &Tree, holds: bool) -> Value {
         .iter()
         .map(|(name, shared)| (name.clone(), Arc::new(shared.module.clone())));
     let modules: BTreeMap<_, _> = modules.filter(|(name, _)| params.modules.contains(name)).collect();
-    let holds = vec![holds; params.conditional.len()];
-    catalog::params::resolve(&modules, &params, &holds, &Names::new())["app"].clone().unwrap()["x"].clone()
+    let state = if holds { LayerState::Holds } else { LayerState::Left };
+    let holds = vec![state; params.conditional.len()];
+    catalog::params::resolve(&modules, &params, &holds, &Names::new())["app"].values["x"].clone()
 }
 
 /// The steps of the ladder, each as the files that add it to those before.

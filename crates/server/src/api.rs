@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::chunk::TreeChunk;
 use model::exchange::{HeldRelease, Signed, TraitReport};
+use model::policy::RunTimes;
 use model::status::{Overall, Status};
 use model::tags::TaggedRun;
 use model::{
@@ -366,6 +367,9 @@ pub struct Commit {
 pub struct ReleaseSummary {
     /// Seconds between contacts, by channel.
     pub contact_secs: BTreeMap<Channel, u64>,
+    /// How often nodes run, by channel; an earlier publisher does not say it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub runs: BTreeMap<Channel, RunTimes>,
     /// Exact entries.
     pub nodes: usize,
     /// Patterns.

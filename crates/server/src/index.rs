@@ -268,6 +268,9 @@ fn restored(record: NodeRecord, key: PublicKey) -> NodeState {
     }
     node.held = record.held;
     node.run = record.run;
+    // When they were heard of is not kept: the run by the node's clock, if that is not ahead; the set at the latest.
+    node.run_heard = node.run.as_ref().map(|run| run.at).min(node.last_seen);
+    node.held_heard = node.last_seen.filter(|_| node.held.is_some());
     node.cursor = record.cursor;
     node.traits = record.traits;
     node.seen = record.seen.as_ref().and_then(KeptSeen::restored).map(Box::new);

@@ -23,6 +23,7 @@ mod log;
 mod metrics;
 mod node_port;
 mod objects;
+mod open_files;
 mod operator_port;
 pub mod posture;
 mod releases;

@@ -64,16 +64,18 @@ async fn read_heads(plane: &ControlPlane, mut selections: ReadSelections) -> Res
         };
         selections.insert(header.selection, (selection.clone(), patterns.clone()));
         let release = plane.store.release(head.seq).await.map_err(store_problem)?;
-        let contact_secs = release
+        let summary = release
             .and_then(|release| serde_json::from_value::<ReleaseSummary>(release.summary).ok())
-            .and_then(|summary| summary.contact_secs.get(&head.channel).copied())
-            .unwrap_or(DEFAULT_CONTACT_SECS);
+            .unwrap_or_default();
+        let contact_secs = summary.contact_secs.get(&head.channel).copied().unwrap_or(DEFAULT_CONTACT_SECS);
+        let runs = summary.runs.get(&head.channel).copied().unwrap_or_default();
         let head = Head {
             digest: signed::digest(&head.header),
             signed_at: beacon.as_ref().map_or(header.created, |beacon| beacon.at.max(header.created)),
             signed: Arc::new(head.header),
             beacon: head.beacon.map(Arc::new),
             contact_secs,
+            runs,
             selection,
             patterns,
             header,

@@ -9,10 +9,11 @@ use std::time::Duration;
 
 use net::ServerUrl;
 use net::accept::{self, AcceptLimits, stopped};
+use net::proxy_protocol::Balancers;
 use net::tls::{self, ClientAuth, TlsError};
 use rustls::ServerConfig;
 use store::{FleetMeta, Store, StoreError};
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpSocket};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
@@ -24,10 +25,12 @@ use crate::posture::{self, DATABASE, FoundError, Founded, Posture};
 use crate::state::{ControlPlane, now};
 use crate::streams::StreamConfig;
 use crate::work::{self, Orchestrator};
-use crate::{node_port, operator_port, releases, streams, upkeep};
+use crate::{node_port, open_files, operator_port, releases, streams, upkeep};
 
 /// Connections of operators at once.
 const OPERATOR_CONNECTIONS: usize = 256;
+/// Connections that may wait in the kernel's queue until they are accepted; the system may allow fewer.
+const BACKLOG: u32 = 4096;
 /// How long what still uses the database may take to end when the control plane stops.
 const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 
@@ -51,8 +54,10 @@ pub struct Config {
     pub operator_address: SocketAddr,
     /// Names and addresses that others reach this control plane by.
     pub names: Vec<String>,
-    /// Connections of nodes at once, and as many of proxies.
+    /// Connections of nodes at once, and as many of proxies; fewer where the system allows fewer open files.
     pub connections: usize,
+    /// Load balancers before the node port, which say in a PROXY header for whom they call.
+    pub balancers: Balancers,
     /// Where scrapers without a certificate get metrics and health, in plain HTTP; absent:
     /// nowhere, and the operator port has them.
     pub metrics_address: Option<SocketAddr>,
@@ -151,10 +156,10 @@ impl RunningServer {
 /// [`ServerStartError`] says what is in the way.
 pub async fn start(config: Config) -> Result<RunningServer, ServerStartError> {
     // First: a start that cannot listen founds no fleet.
-    let (nodes, node_port) = listen(config.node_address).await?;
-    let (operators, operator_port) = listen(config.operator_address).await?;
-    let proxies = listen_if(config.proxy_address).await?;
-    let scrapers = listen_if(config.metrics_address).await?;
+    let (nodes, node_port) = listen(config.node_address)?;
+    let (operators, operator_port) = listen(config.operator_address)?;
+    let proxies = listen_if(config.proxy_address)?;
+    let scrapers = listen_if(config.metrics_address)?;
     let founded = posture::open(&config.dir, config.fleet.as_ref(), now())?;
     let (store, closed) = open_store(&config, &founded).await?;
     let node_urls: Vec<ServerUrl> = config.names.iter().filter_map(|name| url(name, node_port)).collect();
@@ -174,9 +179,10 @@ pub async fn start(config: Config) -> Result<RunningServer, ServerStartError> {
     let tls = server_tls(&plane, &operator_ca)?.map(watch::Sender::new);
     let [node_tls, proxy_tls, operator_tls] = tls.each_ref().map(watch::Sender::subscribe);
     let stop = watch::Sender::new(false);
-    let limits = AcceptLimits { connections: config.connections, ..AcceptLimits::default() };
-    let few = AcceptLimits { connections: OPERATOR_CONNECTIONS, ..limits };
-    let many = AcceptLimits::of_proxies(config.connections);
+    let connections = connections(config.connections, 1 + proxies.iter().len());
+    let limits = AcceptLimits { connections, balancers: config.balancers, ..AcceptLimits::default() };
+    let few = AcceptLimits { connections: OPERATOR_CONNECTIONS, ..AcceptLimits::default() };
+    let many = AcceptLimits::of_proxies(connections);
     let (for_nodes, for_operators, for_proxies) = (plane.clone(), plane.clone(), plane.clone());
     let mut tasks = vec![
         tokio::spawn(accept::serve(nodes, node_tls, limits, stop.subscribe(), move |request| {
@@ -214,6 +220,21 @@ pub async fn start(config: Config) -> Result<RunningServer, ServerStartError> {
         tasks,
         closed,
     })
+}
+
+/// How many connections a listener may have. The limit of open files is raised first.
+fn connections(wanted: usize, listeners: usize) -> usize {
+    let limit = open_files::raise_limit();
+    let connections = open_files::connections_within(wanted, listeners, limit);
+    if connections < wanted {
+        tracing::warn!(
+            wanted,
+            connections,
+            ?limit,
+            "the limit of open files allows fewer connections than wanted; raise LimitNOFILE of the service"
+        );
+    }
+    connections
 }
 
 /// Where a client of this machine reaches a listener: its address, or loopback when it
@@ -286,16 +307,23 @@ async fn plane(
     Ok(plane)
 }
 
-async fn listen(address: SocketAddr) -> Result<(TcpListener, u16), ServerStartError> {
+fn bind(address: SocketAddr) -> io::Result<TcpListener> {
+    let socket = if address.is_ipv4() { TcpSocket::new_v4()? } else { TcpSocket::new_v6()? };
+    socket.set_reuseaddr(true)?;
+    socket.bind(address)?;
+    socket.listen(BACKLOG)
+}
+
+fn listen(address: SocketAddr) -> Result<(TcpListener, u16), ServerStartError> {
     let failed = |source| ServerStartError::Listen { address, source };
-    let listener = TcpListener::bind(address).await.map_err(failed)?;
+    let listener = bind(address).map_err(failed)?;
     let port = listener.local_addr().map_err(failed)?.port();
     Ok((listener, port))
 }
 
-async fn listen_if(address: Option<SocketAddr>) -> Result<Option<(TcpListener, u16)>, ServerStartError> {
+fn listen_if(address: Option<SocketAddr>) -> Result<Option<(TcpListener, u16)>, ServerStartError> {
     match address {
-        Some(address) => Ok(Some(listen(address).await?)),
+        Some(address) => Ok(Some(listen(address)?)),
         None => Ok(None),
     }
 }

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use model::Timestamp;
-use net::accept::Peers;
 use net::issue::Ca;
+use net::peers::Peers;
 use plane::Heads;
 use store::Store;
 use tokio::sync::{Notify, Semaphore, watch};

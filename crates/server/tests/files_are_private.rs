@@ -20,6 +20,7 @@ fn config(dir: &Path) -> server::Config {
         operator_address: any,
         names: vec!["localhost".to_owned()],
         connections: 16,
+        balancers: Default::default(),
         metrics_address: None,
         proxy_address: None,
         log: None,

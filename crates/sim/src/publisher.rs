@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::policy::RunTimes;
 use model::selection::PatternEntry;
 use model::trie::Trie;
 use model::{
@@ -111,6 +112,7 @@ impl Publisher {
                 beacon: None,
                 signed_at: now,
                 contact_secs: CONTACT_SECS,
+                runs: RunTimes::default(),
                 selection: selection.clone(),
                 patterns: patterns.clone(),
                 header,

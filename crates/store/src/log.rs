@@ -3,7 +3,7 @@
 use model::contention;
 use model::log::{Fact, FactBody};
 use model::work::{ActionEvent, ActionFact};
-use model::{Contention, FailureNote, Pause, RunCounts, RunsSummary, Timestamp};
+use model::{Contention, Digest, FailureNote, Pause, RunCounts, RunsSummary, Timestamp};
 use serde::{Deserialize, Serialize};
 
 /// What is derived from a node's facts.
@@ -34,16 +34,18 @@ pub(crate) struct StoredRuns {
     unknown_tags: Box<[String]>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     would_change: Option<Box<str>>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    root: Option<Digest>,
 }
 
 impl Derived {
     /// What is kept, and the streak.
     pub(crate) fn restored(kept: Option<StoredRuns>, streak: u32) -> Derived {
-        let StoredRuns { fact, since, counts, paused, failures, contended, unknown_tags, would_change } =
+        let StoredRuns { fact, since, counts, paused, failures, contended, unknown_tags, would_change, root } =
             kept.unwrap_or_default();
         let full_run = (fact > 0).then_some(fact);
         let (counts, since) = (full_run.map(|_| counts), full_run.map(|_| since));
-        let runs = RunsSummary { counts, streak, failures, would_change, since, paused, unknown_tags };
+        let runs = RunsSummary { counts, root, streak, failures, would_change, since, paused, unknown_tags };
         Derived { runs, full_run, contended }
     }
 
@@ -53,10 +55,21 @@ impl Derived {
             return None;
         }
         let Derived { runs, full_run, contended } = self;
-        let RunsSummary { counts, streak: _, failures, would_change, since, paused, unknown_tags } = runs;
+        let RunsSummary { counts, root, streak: _, failures, would_change, since, paused, unknown_tags } =
+            runs;
         let (fact, since, counts) =
             (full_run.unwrap_or_default(), since.unwrap_or_default(), counts.unwrap_or_default());
-        Some(StoredRuns { fact, since, counts, paused, failures, contended, unknown_tags, would_change })
+        Some(StoredRuns {
+            fact,
+            since,
+            counts,
+            paused,
+            failures,
+            contended,
+            unknown_tags,
+            would_change,
+            root,
+        })
     }
 
     /// After these facts too.

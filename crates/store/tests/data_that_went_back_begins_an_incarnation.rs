@@ -50,7 +50,7 @@ async fn a_database_that_went_back_begins_another_incarnation() {
     close(store).await;
 
     // A backup, made while the database is open, and restored.
-    let store = Store::open(&path).unwrap();
+    let _store = Store::open(&path).unwrap();
     let backup = directory.path().join("backup.db");
     store::backup::copy(&path, &backup).unwrap();
     assert!(matches!(store::backup::hold(&path), Err(StoreError::InUse)));

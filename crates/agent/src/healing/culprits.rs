@@ -236,8 +236,12 @@ mod tests {
         let modules = BTreeMap::from([("m".to_owned(), Arc::new(module))]);
         let params = Params { modules: modules.keys().cloned().collect(), ..Params::default() };
         let traits = Value::Map(Default::default());
-        let desired =
-            bind(&Inputs { modules: &modules, params: &params, hostname: "web-1", traits: &traits });
+        let desired = bind(&Inputs {
+            modules: &modules,
+            params: &params,
+            hostname: Some("web-1"),
+            traits: Some(&traits),
+        });
         let layout = HostLayout { home: &|_| None, link_folders: Vec::new(), unpacked: &|_| Vec::new() };
         WatchPlan::of(&desired, &layout)
     }

@@ -9,11 +9,11 @@ use serde_json::Value;
 use server::api::objects::{APPLY, Apply, ApplyOutcome, Mapping};
 use tokio::task::JoinSet;
 
-use super::SyncArgs;
+use super::SyncLoad;
 use super::link::{Peer, peers};
 use super::stage::{Stage, content, micros_each, until};
 use super::updates::{SIZE, Updater, costs};
-use crate::table::{Row, print};
+use crate::table::{Row, Unit};
 use crate::{BenchError, wait_for};
 use cli::operator::Operator;
 
@@ -28,11 +28,11 @@ const POSTED: usize = 100;
 /// Requests of operators at once.
 pub(super) const POSTS: usize = 4;
 
-pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
-    let mut stage = Stage::fill(2 * args.agents, &[Mode::Autonomous, Mode::Managed]).await?;
+pub(super) async fn run(load: &SyncLoad<'_>) -> Result<(), BenchError> {
+    let mut stage = Stage::fill(2 * load.agents, &[Mode::Autonomous, Mode::Managed]).await?;
     let url = stage.start()?;
-    up(&stage, &url, args).await?;
-    down(&stage, &url, args).await
+    up(&stage, &url, load).await?;
+    down(&stage, &url, load).await
 }
 
 /// All nodes of a mode, by number.
@@ -44,9 +44,9 @@ fn bytes(peers: &[Peer]) -> u64 {
     peers.iter().map(|(linked, _)| linked.bytes()).sum()
 }
 
-async fn up(stage: &Stage, url: &ServerUrl, args: &SyncArgs) -> Result<(), BenchError> {
+async fn up(stage: &Stage, url: &ServerUrl, load: &SyncLoad<'_>) -> Result<(), BenchError> {
     let peers = peers(stage, url, of_mode(stage, Mode::Autonomous)).await?;
-    let end = Instant::now() + WARM_UP + args.time();
+    let end = Instant::now() + WARM_UP + load.time;
     let mut running = JoinSet::new();
     for (_, handler) in &peers {
         running.spawn(Updater::new(handler.clone(), WINDOW)?.run(end));
@@ -59,33 +59,33 @@ async fn up(stage: &Stage, url: &ServerUrl, args: &SyncArgs) -> Result<(), Bench
     let (cpu, sent) = (stage.cpu()?.since(cpu), bytes(&peers) - sent);
     let each = micros_each(cpu.server, count);
     let mut rows = vec![
-        Row::at_most("server CPU an update", each, CPU_MICROS, "us"),
-        Row::plain("updates acknowledged a second", format!("{:.0}", count as f64 / elapsed.as_secs_f64())),
+        Row::at_most("server CPU an update", each, CPU_MICROS, Unit::Micros),
+        Row::plain("updates acknowledged a second", count as f64 / elapsed.as_secs_f64(), Unit::PerSecond),
     ];
     rows.extend(costs(cpu, sent, count).split_off(1));
-    print(&format!("updates of 1 KiB up from {} agents", peers.len()), &rows);
+    let title = format!("updates of 1 KiB up from {} agents", peers.len());
+    load.figures.table("agents, up", &title, rows)?;
     for (linked, _) in peers {
         linked.stop().await?;
     }
     Ok(())
 }
 
-async fn down(stage: &Stage, url: &ServerUrl, args: &SyncArgs) -> Result<(), BenchError> {
+async fn down(stage: &Stage, url: &ServerUrl, load: &SyncLoad<'_>) -> Result<(), BenchError> {
     let peers = peers(stage, url, of_mode(stage, Mode::Managed)).await?;
     let hostname = |number: usize| stage.nodes[number].hostname.to_string();
     let nodes: Vec<String> = of_mode(stage, Mode::Managed).map(hostname).collect();
     let applied = || peers.iter().map(|(_, handler)| handler.counters().applied).sum::<u64>();
     let (cpu, sent, since) = (stage.cpu()?, bytes(&peers), Instant::now());
     let next = move |turn: usize| (nodes[turn % nodes.len()].clone(), 0..POSTED);
-    let count = post(stage, args.time(), None, next).await?;
+    let count = post(stage, load.time, None, next).await?;
     until("all that was posted is applied", || applied() >= count).await?;
     let (cpu, sent, elapsed) = (stage.cpu()?.since(cpu), bytes(&peers) - sent, since.elapsed());
-    let rate = format!("{:.0}", count as f64 / elapsed.as_secs_f64());
-    let mut rows = vec![Row::plain("updates applied a second", rate)];
+    let rate = count as f64 / elapsed.as_secs_f64();
+    let mut rows = vec![Row::plain("updates applied a second", rate, Unit::PerSecond)];
     rows.extend(costs(cpu, sent, count));
     let what = format!("updates of 1 KiB down to {} agents, {POSTED} posted at once", peers.len());
-    print(&what, &rows);
-    Ok(())
+    load.figures.table("agents, down", &what, rows)
 }
 
 /// Has operators post for a while, each after a pause if there is one: in each turn some objects of

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 use model::replication::Mode;
 use net::ServerUrl;
 
-use super::SyncArgs;
+use super::SyncLoad;
 use super::link::{DIALS, Peer, peers};
 use super::stage::{Stage, until};
 use crate::BenchError;
-use crate::table::{Row, print};
+use crate::table::{Row, Unit};
 
 /// Memory of one stream at the control plane, in KiB.
 const MEMORY_KIB: f64 = 40.0;
@@ -29,27 +29,27 @@ async fn open(stage: &Stage, url: &ServerUrl, nodes: Range<usize>) -> Result<Vec
     Ok(held)
 }
 
-pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
-    let mut stage = Stage::fill(args.streams, &[Mode::Managed, Mode::Autonomous]).await?;
+pub(super) async fn run(load: &SyncLoad<'_>) -> Result<(), BenchError> {
+    let mut stage = Stage::fill(load.streams, &[Mode::Managed, Mode::Autonomous]).await?;
     let url = stage.start()?;
     tokio::time::sleep(SETTLE).await;
     let fresh = stage.server()?.memory()?;
     // Every node once, few at a time: what is kept of a node that was there once is not its
     // stream's.
-    for first in (0..args.streams).step_by(DIALS) {
-        for (linked, _) in open(&stage, &url, first..args.streams.min(first + DIALS)).await? {
+    for first in (0..load.streams).step_by(DIALS) {
+        for (linked, _) in open(&stage, &url, first..load.streams.min(first + DIALS)).await? {
             linked.stop().await?;
         }
     }
     tokio::time::sleep(SETTLE).await;
     let before = stage.server()?.memory()?;
     let (began, dialing) = (Instant::now(), stage.cpu()?);
-    let held = open(&stage, &url, 0..args.streams).await?;
+    let held = open(&stage, &url, 0..load.streams).await?;
     let dialing = stage.cpu()?.since(dialing);
     let opened = began.elapsed();
     tokio::time::sleep(SETTLE).await;
     let (cpu, since) = (stage.cpu()?, Instant::now());
-    tokio::time::sleep(Duration::from_secs(args.idle_seconds)).await;
+    tokio::time::sleep(load.idle).await;
     let spent = stage.cpu()?.since(cpu);
     let elapsed = since.elapsed();
     let memory = stage.server()?.memory()?;
@@ -57,17 +57,17 @@ pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
     let kib = |now: u64, then: u64| now.saturating_sub(then) as f64 / 1024.0 / alive.max(1) as f64;
     let percent = |time: Duration| time.as_secs_f64() * 100.0 / elapsed.as_secs_f64();
     let opened_cpu = dialing.server.as_secs_f64() * 1e3 / alive.max(1) as f64;
-    print(
+    load.figures.table(
+        "idle streams",
         &format!("{alive} idle streams for {} s", elapsed.as_secs()),
-        &[
-            Row::at_least("streams", alive as f64, args.streams as f64, ""),
-            Row::at_most("memory a stream", kib(memory, before), MEMORY_KIB, "KiB"),
-            Row::plain("a node that was there once", format!("{:.1} KiB", kib(before, fresh))),
-            Row::at_most("CPU of all, of a core", percent(spent.server), CPU_PERCENT, "%"),
-            Row::plain("CPU of this side, of a core", format!("{:.2} %", percent(spent.here))),
-            Row::plain("opened within", format!("{:.1} s", opened.as_secs_f64())),
-            Row::plain("server CPU to open one", format!("{opened_cpu:.2} ms")),
+        vec![
+            Row::at_least("streams", alive as f64, load.streams as f64, Unit::Count),
+            Row::at_most("memory a stream", kib(memory, before), MEMORY_KIB, Unit::KibOfMemory),
+            Row::plain("a node that was there once", kib(before, fresh), Unit::KibOfMemory),
+            Row::at_most("CPU of all, of a core", percent(spent.server), CPU_PERCENT, Unit::Percent),
+            Row::plain("CPU of this side, of a core", percent(spent.here), Unit::Percent),
+            Row::plain("opened within", opened.as_secs_f64(), Unit::Secs),
+            Row::plain("server CPU to open one", opened_cpu, Unit::Millis),
         ],
-    );
-    Ok(())
+    )
 }

@@ -6,14 +6,14 @@ use std::time::{Duration, Instant};
 
 use model::replication::Mode;
 
-use super::SyncArgs;
+use super::SyncLoad;
 use super::crowd::{POSTS, post};
 use super::durable::DurableHandler;
 use super::link::{incarnation, link};
 use super::stage::{Stage, quantile, until};
 use super::updates::{self, Updater};
 use crate::BenchError;
-use crate::table::{Row, print};
+use crate::table::{Row, Unit};
 
 /// All but one in a hundred took at most so long, in milliseconds.
 const P99_MS: f64 = 50.0;
@@ -27,34 +27,34 @@ const POSTED: usize = 50;
 const KEYS: usize = 2_000;
 
 pub(super) async fn run(
-    args: &SyncArgs,
+    load: &SyncLoad<'_>,
     up_rate: Option<f64>,
     down_rate: Option<f64>,
 ) -> Result<(), BenchError> {
     let up_rate = match up_rate {
         Some(rate) => rate,
-        None => updates::up(args).await?,
+        None => updates::up(load).await?,
     };
-    up(args, up_rate / 2.0).await?;
+    up(load, up_rate / 2.0).await?;
     let down_rate = match down_rate {
         Some(rate) => rate,
-        None => updates::down(args).await?,
+        None => updates::down(load).await?,
     };
-    down(args, down_rate / 2.0).await
+    down(load, down_rate / 2.0).await
 }
 
 fn rows(mut took: Vec<f64>, rate: f64) -> Vec<Row> {
     took.sort_by(f64::total_cmp);
     vec![
-        Row::at_most("p99", quantile(&took, 0.99), P99_MS, "ms"),
-        Row::plain("p50", format!("{:.2} ms", quantile(&took, 0.5))),
-        Row::plain("longest", format!("{:.1} ms", took.last().copied().unwrap_or_default())),
-        Row::plain("updates a second", format!("{rate:.0}")),
+        Row::at_most("p99", quantile(&took, 0.99), P99_MS, Unit::Millis),
+        Row::plain("p50", quantile(&took, 0.5), Unit::Millis),
+        Row::plain("longest", took.last().copied().unwrap_or_default(), Unit::Millis),
+        Row::plain("updates a second", rate, Unit::PerSecond),
     ]
 }
 
 /// From a change at a node until the node knows that it is durable at the control plane.
-async fn up(args: &SyncArgs, rate: f64) -> Result<(), BenchError> {
+async fn up(load: &SyncLoad<'_>, rate: f64) -> Result<(), BenchError> {
     let mut stage = Stage::fill(1, &[Mode::Autonomous]).await?;
     let (handler, linked) = updates::autonomous(&mut stage).await?;
     let mut updater = Updater::new(handler.clone(), 4096)?;
@@ -62,7 +62,7 @@ async fn up(args: &SyncArgs, rate: f64) -> Result<(), BenchError> {
     beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Burst);
     let (began, each) = (Instant::now(), rate * BEAT.as_secs_f64());
     let (mut beats, mut took, mut waiting) = (0.0, Vec::new(), VecDeque::new());
-    while began.elapsed() < WARM_UP + args.time() {
+    while began.elapsed() < WARM_UP + load.time {
         tokio::select! {
             _ = beat.tick() => {
                 beats += 1.0;
@@ -87,13 +87,14 @@ async fn up(args: &SyncArgs, rate: f64) -> Result<(), BenchError> {
         took.extend(std::iter::repeat_n(millis, usize::try_from(count)?));
     }
     let rate = updater.made as f64 / began.elapsed().as_secs_f64();
-    print("a change at the node to its acknowledgement, at half load", &rows(took, rate));
+    let title = "a change at the node to its acknowledgement, at half load";
+    load.figures.table("latency, up", title, rows(took, rate))?;
     linked.stop().await?;
     Ok(())
 }
 
 /// From an operator's change until it is durable at the node.
-async fn down(args: &SyncArgs, rate: f64) -> Result<(), BenchError> {
+async fn down(load: &SyncLoad<'_>, rate: f64) -> Result<(), BenchError> {
     let mut stage = Stage::fill(1, &[Mode::Managed]).await?;
     let (url, dir) = (stage.start()?, tempfile::tempdir()?);
     let handler = Arc::new(DurableHandler::open(dir.path(), &incarnation(0)?)?);
@@ -103,11 +104,11 @@ async fn down(args: &SyncArgs, rate: f64) -> Result<(), BenchError> {
     let most = posted(&stage, Duration::from_secs(3), None).await?;
     let rate = rate.min(most / 2.0);
     handler.anew();
-    let reached = posted(&stage, WARM_UP + args.time(), Some(rate)).await?;
+    let reached = posted(&stage, WARM_UP + load.time, Some(rate)).await?;
     tokio::time::sleep(Duration::from_secs(1)).await;
     let mut rows = rows(handler.latencies(), reached);
-    rows.push(Row::plain("updates a second that operators could post", format!("{most:.0}")));
-    print("an operator's change to the node's disk, at half load", &rows);
+    rows.push(Row::plain("updates a second that operators could post", most, Unit::PerSecond));
+    load.figures.table("latency, down", "an operator's change to the node's disk, at half load", rows)?;
     linked.stop().await?;
     Ok(())
 }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
 
 use model::replication::Mode;
 use model::{Incarnation, Kind};
@@ -9,9 +10,10 @@ use net::ServerUrl;
 use net::Signal;
 use net::client::Client;
 use streams::open::StreamDialer;
-use streams::task::{Ended, LinkHandle, commands, run_link};
-use streams::{LinkCommand, LinkHandler};
+use streams::task::{Ended, LinkHandle, commands, link_time, run_link};
+use streams::{LinkCommand, LinkHandler, TransportError};
 use sync::Role;
+use sync::backoff::{LinkEnd, ReconnectPolicy};
 use sync::link::LinkConfig;
 use test_support::memory::MemoryLinkHandler;
 use tokio::task::{JoinHandle, JoinSet};
@@ -73,6 +75,23 @@ pub(super) async fn link<S: LinkHandler>(
     Ok(Linked { commands, ended, client })
 }
 
+/// Waits as an agent does whose stream was refused with a time to come back; any other error is one.
+async fn come_back(reconnect: &mut ReconnectPolicy, error: BenchError) -> Result<(), BenchError> {
+    let again = retry_after(&*error).ok_or(error)?;
+    let now = link_time();
+    reconnect.ended(now, LinkEnd::Refused, Some(again));
+    tokio::time::sleep(reconnect.not_before().since(now)).await;
+    Ok(())
+}
+
+/// How long the control plane said to stay away.
+pub(super) fn retry_after(error: &(dyn std::error::Error + 'static)) -> Option<Duration> {
+    match error.downcast_ref::<TransportError>() {
+        Some(TransportError::Problem(problem)) => problem.retry_after_secs.map(Duration::from_secs),
+        _ => None,
+    }
+}
+
 /// A link, and the sets at its end here.
 pub(super) type Peer = (Linked, Arc<MemoryLinkHandler>);
 
@@ -87,7 +106,15 @@ pub(super) async fn peers(
         let (node, url, mode) = (stage.nodes[number].clone(), url.clone(), stage.mode(number));
         tasks.spawn(async move {
             let handler = Arc::new(MemoryLinkHandler::new(incarnation(number)?));
-            Ok::<_, BenchError>((link(&node, &url, mode, &handler, handler.head()).await?, handler))
+            let mut reconnect = ReconnectPolicy::new(number as u64);
+            let opened = loop {
+                match link(&node, &url, mode, &handler, handler.head()).await {
+                    Ok(opened) => break opened,
+                    // The control plane admits so many a second: who is refused comes back, as an agent does.
+                    Err(error) => come_back(&mut reconnect, error).await?,
+                }
+            };
+            Ok::<_, BenchError>((opened, handler))
         });
         peers.extend(wait_for(&mut tasks, DIALS - 1).await?);
     }

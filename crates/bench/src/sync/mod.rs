@@ -17,29 +17,44 @@ use std::time::Duration;
 
 use clap::{Args, ValueEnum};
 
-use crate::BenchError;
+use crate::table::Figures;
+use crate::{BenchError, Scale};
 
 /// How much load.
 #[derive(Clone, Debug, Args)]
 pub struct SyncArgs {
-    /// Streams held at once, idle and over a restart
-    #[arg(long, default_value_t = 9_000)]
-    streams: usize,
-    /// Objects of a large set
-    #[arg(long, default_value_t = 100_000)]
-    objects: usize,
-    /// Agents that update at once
-    #[arg(long, default_value_t = 500)]
-    agents: usize,
-    /// Seconds for each measurement under load
-    #[arg(long, default_value_t = 10)]
-    seconds: u64,
-    /// Seconds for which streams are watched idling: two rounds of pings
-    #[arg(long, default_value_t = 65)]
-    idle_seconds: u64,
+    /// Streams held at once, idle and over a restart [default: 9000, quick: 50]
+    #[arg(long)]
+    streams: Option<usize>,
+    /// Objects of a large set [default: 100000, quick: 1000]
+    #[arg(long)]
+    objects: Option<usize>,
+    /// Agents that update at once [default: 500, quick: 10]
+    #[arg(long)]
+    agents: Option<usize>,
+    /// Seconds for each measurement under load [default: 10, quick: 1]
+    #[arg(long)]
+    seconds: Option<u64>,
+    /// Seconds for which streams are watched idling: two rounds of pings [default: 65, quick: 3]
+    #[arg(long)]
+    idle_seconds: Option<u64>,
     /// Only these measurements
     #[arg(long, value_enum, value_delimiter = ',')]
     only: Vec<Measurement>,
+    #[command(flatten)]
+    pub(super) scale: Scale,
+}
+
+/// How much load, and where the figures go.
+struct SyncLoad<'a> {
+    streams: usize,
+    objects: usize,
+    agents: usize,
+    /// Of each measurement under load.
+    time: Duration,
+    /// For which streams are watched idling.
+    idle: Duration,
+    figures: &'a Figures,
 }
 
 /// One measurement.
@@ -62,8 +77,16 @@ enum Measurement {
 }
 
 impl SyncArgs {
-    fn time(&self) -> Duration {
-        Duration::from_secs(self.seconds.clamp(1, 300))
+    fn load<'a>(&self, figures: &'a Figures) -> SyncLoad<'a> {
+        let scale = self.scale;
+        SyncLoad {
+            streams: scale.or(self.streams, 9_000, 50),
+            objects: scale.or(self.objects, 100_000, 1_000),
+            agents: scale.or(self.agents, 500, 10),
+            time: Duration::from_secs(scale.or(self.seconds, 10, 1).clamp(1, 300)),
+            idle: Duration::from_secs(scale.or(self.idle_seconds, 65, 3)),
+            figures,
+        }
     }
 
     fn wants(&self, part: Measurement) -> bool {
@@ -72,28 +95,29 @@ impl SyncArgs {
 }
 
 /// Measures all parts that are wanted.
-pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
+pub(super) async fn run(args: &SyncArgs, figures: &Figures) -> Result<(), BenchError> {
+    let load = &args.load(figures);
     let (mut up, mut down) = (None, None);
     if args.wants(Measurement::Idle) {
-        idle::run(args).await?;
+        idle::run(load).await?;
     }
     if args.wants(Measurement::Up) {
-        up = Some(updates::up(args).await?);
+        up = Some(updates::up(load).await?);
     }
     if args.wants(Measurement::Down) {
-        down = Some(updates::down(args).await?);
+        down = Some(updates::down(load).await?);
     }
     if args.wants(Measurement::Crowd) {
-        crowd::run(args).await?;
+        crowd::run(load).await?;
     }
     if args.wants(Measurement::Latency) {
-        latency::run(args, up, down).await?;
+        latency::run(load, up, down).await?;
     }
     if args.wants(Measurement::Resync) {
-        resync::run(args).await?;
+        resync::run(load).await?;
     }
     if args.wants(Measurement::Restart) {
-        restart::run(args).await?;
+        restart::run(load).await?;
     }
     Ok(())
 }

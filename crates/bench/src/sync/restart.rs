@@ -6,20 +6,19 @@ use std::time::{Duration, Instant};
 
 use model::replication::Mode;
 use net::ServerUrl;
-use streams::TransportError;
 use streams::task::{Ended, EndedBy, link_time};
 use sync::backoff::{LinkEnd, ReconnectPolicy};
 use sync::frame::CloseReason;
 use sync::link::Note;
 use test_support::memory::MemoryLinkHandler;
 
-use super::SyncArgs;
-use super::link::{incarnation, link};
+use super::SyncLoad;
+use super::link::{incarnation, link, retry_after};
 use super::stage::{Stage, content, key, quantile, uid, until};
 use super::updates::SIZE;
 use crate::fleet::{BenchNode, now};
 use crate::load::Caller;
-use crate::table::{Row, print};
+use crate::table::{Row, Unit};
 use crate::{BenchError, lock};
 
 /// All streams are back and in sync within so many seconds.
@@ -81,10 +80,10 @@ fn take(times: &Mutex<Vec<f64>>) -> Vec<f64> {
     times
 }
 
-pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
+pub(super) async fn run(load: &SyncLoad<'_>) -> Result<(), BenchError> {
     let modes = [Mode::Managed, Mode::Autonomous];
-    let mut stage = Stage::fill(args.streams + POLLERS, &modes).await?;
-    stage.put((0..args.streams).step_by(2), OBJECTS, SIZE, 1).await?;
+    let mut stage = Stage::fill(load.streams + POLLERS, &modes).await?;
+    stage.put((0..load.streams).step_by(2), OBJECTS, SIZE, 1).await?;
     let url = stage.start()?;
     let shared = Arc::new(Shared {
         url: url.clone(),
@@ -97,7 +96,7 @@ pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
         failed: AtomicUsize::new(0),
     });
     let mut handlers = Vec::new();
-    for number in 0..args.streams {
+    for number in 0..load.streams {
         let (mode, handler) = (stage.mode(number), Arc::new(MemoryLinkHandler::new(incarnation(number)?)));
         if mode == Mode::Autonomous {
             change(&handler, 1)?;
@@ -105,12 +104,12 @@ pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
         }
         let node =
             Streaming { number, node: stage.nodes[number].clone(), mode, handler, shared: shared.clone() };
-        let wait = SPREAD.mul_f64(number as f64 / args.streams.max(1) as f64);
+        let wait = SPREAD.mul_f64(number as f64 / load.streams.max(1) as f64);
         tokio::spawn(node.run(wait));
     }
-    let back = || shared.in_sync.load(Ordering::Relaxed) >= args.streams;
+    let back = || shared.in_sync.load(Ordering::Relaxed) >= load.streams;
     let first = until("all streams are in sync", back).await?;
-    for node in &stage.nodes[args.streams..] {
+    for node in &stage.nodes[load.streams..] {
         tokio::spawn(poll(Caller::new(node.clone(), &url)?, shared.clone()));
     }
     tokio::time::sleep(CALM).await;
@@ -133,26 +132,27 @@ pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
     let cpu = stage.cpu()?;
     let (storm, hellos) = (take(&shared.polls), take(&shared.hellos));
     shared.stop.store(true, Ordering::Relaxed);
-    let streams = args.streams.max(1) as f64;
-    print(
-        &format!("the control plane starts anew under {} streams", args.streams),
-        &[
-            Row::at_most("all back and in sync", all_back.as_secs_f64(), BACK_SECS, "s"),
-            Row::at_most("dial, handshake and hello, p99", quantile(&hellos, 0.99), HELLO_SECS, "s"),
-            Row::at_most("p99 of pollers meanwhile", quantile(&storm, 0.99), POLL_SECS, "s"),
-            Row::plain("longest", format!("{:.2} s", storm.last().copied().unwrap_or_default())),
-            Row::plain("check-ins meanwhile", storm.len().to_string()),
-            Row::plain("p99 of pollers before", format!("{:.4} s", quantile(&calm, 0.99))),
-            Row::plain("listening again after", format!("{:.2} s", listening.as_secs_f64())),
+    let streams = load.streams.max(1) as f64;
+    load.figures.table(
+        "restart",
+        &format!("the control plane starts anew under {} streams", load.streams),
+        vec![
+            Row::at_most("all back and in sync", all_back.as_secs_f64(), BACK_SECS, Unit::Secs),
+            Row::at_most("dial, handshake and hello, p99", quantile(&hellos, 0.99), HELLO_SECS, Unit::Secs),
+            Row::at_most("p99 of pollers meanwhile", quantile(&storm, 0.99), POLL_SECS, Unit::Secs),
+            Row::plain("longest", storm.last().copied().unwrap_or_default(), Unit::Secs),
+            Row::plain("check-ins meanwhile", storm.len() as f64, Unit::Count),
+            Row::plain("p99 of pollers before", quantile(&calm, 0.99), Unit::Secs),
+            Row::plain("listening again after", listening.as_secs_f64(), Unit::Secs),
             Row::plain(
                 "stream requests refused or failed",
-                shared.failed.load(Ordering::Relaxed).to_string(),
+                shared.failed.load(Ordering::Relaxed) as f64,
+                Unit::Count,
             ),
-            Row::plain("server CPU a stream", format!("{:.2} ms", cpu.server.as_secs_f64() * 1e3 / streams)),
-            Row::plain("all in sync at first after", format!("{:.1} s", first.as_secs_f64())),
+            Row::plain("server CPU a stream", cpu.server.as_secs_f64() * 1e3 / streams, Unit::Millis),
+            Row::plain("all in sync at first after", first.as_secs_f64(), Unit::Secs),
         ],
-    );
-    Ok(())
+    )
 }
 
 fn change(handler: &MemoryLinkHandler, version: u64) -> Result<(), BenchError> {
@@ -237,14 +237,6 @@ impl Streaming {
     /// How often the other side's set was found equal here.
     fn equal(&self) -> usize {
         self.handler.notes().iter().filter(|note| **note == Note::InSync).count()
-    }
-}
-
-/// How long the control plane said to stay away.
-fn retry_after(error: &(dyn std::error::Error + 'static)) -> Option<Duration> {
-    match error.downcast_ref::<TransportError>() {
-        Some(TransportError::Problem(problem)) => problem.retry_after_secs.map(Duration::from_secs),
-        _ => None,
     }
 }
 

@@ -11,11 +11,11 @@ use sync::link::Note;
 use sync::replica::Replica;
 use test_support::memory::MemoryLinkHandler;
 
-use super::SyncArgs;
+use super::SyncLoad;
 use super::link::{incarnation, link};
 use super::stage::{Stage, key, uid, until};
 use crate::BenchError;
-use crate::table::{Row, print};
+use crate::table::{Row, Unit};
 
 /// Objects that differ.
 const DIFFERENT: usize = 10;
@@ -28,9 +28,9 @@ const RATE: f64 = 50_000.0;
 /// Bytes of an object.
 const SIZE: usize = 256;
 
-pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
+pub(super) async fn run(load: &SyncLoad<'_>) -> Result<(), BenchError> {
     let mut stage = Stage::fill(1, &[Mode::Managed]).await?;
-    stage.put([0], args.objects, SIZE, 1).await?;
+    stage.put([0], load.objects, SIZE, 1).await?;
     let url = stage.start()?;
     let handler = Arc::new(MemoryLinkHandler::new(incarnation(0)?));
     let began = Instant::now();
@@ -38,28 +38,29 @@ pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
     let opened = stage.cpu()?;
     until("the first objects came", || handler.counters().applied > 0).await?;
     let (first, at) = (handler.counters().applied, Instant::now());
-    let all = args.objects as u64;
+    let all = load.objects as u64;
     until("all objects came", || handler.counters().applied >= all).await?;
     let rate = (all - first) as f64 / at.elapsed().as_secs_f64();
     until("the sets are equal", || handler.counters().checkpoints_equal > 0).await?;
     let (whole, cpu) = (began.elapsed(), stage.cpu()?.since(opened));
-    let each = |time: std::time::Duration| format!("{:.1} us", time.as_secs_f64() * 1e6 / all as f64);
-    print(
+    let each = |time: std::time::Duration| time.as_secs_f64() * 1e6 / all as f64;
+    load.figures.table(
+        "missing objects",
         &format!("{all} missing objects of {SIZE} bytes"),
-        &[
-            Row::at_least("objects a second", rate, RATE, ""),
-            Row::plain("from dialling to equal sets", format!("{:.2} s", whole.as_secs_f64())),
-            Row::plain("server CPU each", each(cpu.server)),
-            Row::plain("CPU of this side each", each(cpu.here)),
-            Row::plain("bytes each", format!("{:.0}", linked.bytes() as f64 / all as f64)),
+        vec![
+            Row::at_least("objects a second", rate, RATE, Unit::PerSecond),
+            Row::plain("from dialling to equal sets", whole.as_secs_f64(), Unit::Secs),
+            Row::plain("server CPU each", each(cpu.server), Unit::Micros),
+            Row::plain("CPU of this side each", each(cpu.here), Unit::Micros),
+            Row::plain("bytes each", linked.bytes() as f64 / all as f64, Unit::Bytes),
         ],
-    );
+    )?;
     // The first walk finds both sets settled; so does the second, which is measured.
     let mut rows = Vec::new();
     for round in 0..2 {
-        rows = differing(&stage, args, &handler, &linked, round).await?;
+        rows = differing(&stage, load, &handler, &linked, round).await?;
     }
-    print(&format!("{all} objects, {DIFFERENT} different"), &rows);
+    load.figures.table("resync", &format!("{all} objects, {DIFFERENT} different"), rows)?;
     linked.stop().await?;
     Ok(())
 }
@@ -67,13 +68,13 @@ pub(super) async fn run(args: &SyncArgs) -> Result<(), BenchError> {
 /// Makes objects here other than they are at the source, and compares.
 async fn differing(
     stage: &Stage,
-    args: &SyncArgs,
+    load: &SyncLoad<'_>,
     handler: &Arc<MemoryLinkHandler>,
     linked: &super::link::Linked,
     round: usize,
 ) -> Result<Vec<Row>, BenchError> {
     let keys = (0..DIFFERENT).map(|number| {
-        let number = (number * args.objects / DIFFERENT + 17 * (round + 1)) % args.objects;
+        let number = (number * load.objects / DIFFERENT + 17 * (round + 1)) % load.objects;
         Ok((key(number)?, uid(number)))
     });
     let keys = keys.collect::<Result<Vec<_>, BenchError>>()?;
@@ -103,11 +104,11 @@ async fn differing(
     };
     let millis = |time: std::time::Duration| time.as_secs_f64() * 1e3;
     Ok(vec![
-        Row::at_most("bytes on the wire, both ways", bytes as f64 / 1024.0, WIRE_KIB, "KiB"),
-        Row::at_most("CPU of both sides", millis(cpu.server + cpu.here), WORK_MS, "ms"),
-        Row::plain("of that the control plane's", format!("{:.1} ms", millis(cpu.server))),
-        Row::plain("time", format!("{:.1} ms", millis(took))),
-        Row::plain("objects fetched", fetched.to_string()),
-        Row::plain("frames", frames.to_string()),
+        Row::at_most("bytes on the wire, both ways", bytes as f64 / 1024.0, WIRE_KIB, Unit::Kib),
+        Row::at_most("CPU of both sides", millis(cpu.server + cpu.here), WORK_MS, Unit::Millis),
+        Row::plain("of that the control plane's", millis(cpu.server), Unit::Millis),
+        Row::plain("time", millis(took), Unit::Millis),
+        Row::plain("objects fetched", fetched as f64, Unit::Count),
+        Row::plain("frames", frames as f64, Unit::Count),
     ])
 }

@@ -8,13 +8,13 @@ use model::ObjectKey;
 use model::replication::Mode;
 use test_support::memory::MemoryLinkHandler;
 
-use super::SyncArgs;
+use super::SyncLoad;
 use super::durable::DurableHandler;
 use super::link::{Linked, incarnation, link};
 use super::stage::{Cpu, Stage, content, key, micros_each, uid, until};
 use crate::BenchError;
 use crate::fleet::now;
-use crate::table::{Row, print};
+use crate::table::{Row, Unit};
 
 /// Updates a second, applied and acknowledged.
 const RATE: f64 = 20_000.0;
@@ -90,12 +90,12 @@ pub(super) async fn autonomous(stage: &mut Stage) -> Result<(Arc<MemoryLinkHandl
 }
 
 /// Updates that come up; gives how many a second.
-pub(super) async fn up(args: &SyncArgs) -> Result<f64, BenchError> {
+pub(super) async fn up(load: &SyncLoad<'_>) -> Result<f64, BenchError> {
     let mut stage = Stage::fill(1, &[Mode::Autonomous]).await?;
     let (handler, linked) = autonomous(&mut stage).await?;
     let began = Instant::now();
     let updater = Updater::new(handler.clone(), WINDOW)?;
-    let running = tokio::spawn(updater.run(began + WARM_UP + args.time()));
+    let running = tokio::spawn(updater.run(began + WARM_UP + load.time));
     tokio::time::sleep(WARM_UP).await;
     let (cpu, acked, bytes, since) = (stage.cpu()?, handler.acked(), linked.bytes(), Instant::now());
     let updater = running.await??;
@@ -104,47 +104,49 @@ pub(super) async fn up(args: &SyncArgs) -> Result<f64, BenchError> {
     until("all updates are acknowledged", || handler.acked() >= updater.made).await?;
     let counters = handler.counters();
     let rate = count as f64 / elapsed.as_secs_f64();
-    let mut rows = vec![Row::at_least("updates acknowledged a second", rate, RATE, "")];
+    let mut rows = vec![Row::at_least("updates acknowledged a second", rate, RATE, Unit::PerSecond)];
     rows.extend(costs(cpu, bytes, count));
-    rows.push(Row::plain("replaced before they were sent", counters.coalesced.to_string()));
-    print("updates of 1 KiB up from one agent, durable at the control plane", &rows);
+    rows.push(Row::plain("replaced before they were sent", counters.coalesced as f64, Unit::Count));
+    let title = "updates of 1 KiB up from one agent, durable at the control plane";
+    load.figures.table("updates, up", title, rows)?;
     linked.stop().await?;
     Ok(rate)
 }
 
 /// What each update cost.
 pub(super) fn costs(cpu: Cpu, bytes: u64, count: u64) -> Vec<Row> {
-    let micros = |time| format!("{:.1} us", micros_each(time, count));
+    let micros = |time| micros_each(time, count);
     vec![
-        Row::plain("server CPU each", micros(cpu.server)),
-        Row::plain("CPU of this side each", micros(cpu.here)),
-        Row::plain("bytes each, both ways", format!("{:.0}", bytes as f64 / count.max(1) as f64)),
+        Row::plain("server CPU each", micros(cpu.server), Unit::Micros),
+        Row::plain("CPU of this side each", micros(cpu.here), Unit::Micros),
+        Row::plain("bytes each, both ways", bytes as f64 / count.max(1) as f64, Unit::Bytes),
     ]
 }
 
 /// Updates that go down; gives how many a second.
 ///
 /// The feed holds all of them when the link opens, so that it never waits for more.
-pub(super) async fn down(args: &SyncArgs) -> Result<f64, BenchError> {
+pub(super) async fn down(load: &SyncLoad<'_>) -> Result<f64, BenchError> {
     let mut stage = Stage::fill(1, &[Mode::Managed]).await?;
     let dir = tempfile::tempdir()?;
     let handler = Arc::new(DurableHandler::open(dir.path(), &incarnation(0)?)?);
     let mut rate = 0.0;
     for (version, title) in [(1, "objects created"), (2, "updates")] {
-        stage.put([0], args.objects, SIZE, version).await?;
+        stage.put([0], load.objects, SIZE, version).await?;
         let url = stage.start()?;
         handler.anew();
         let linked = link(&stage.nodes[0], &url, Mode::Managed, &handler, handler.head()).await?;
-        let all = args.objects as u64;
+        let all = load.objects as u64;
         until("the first of them are applied", || handler.applied() > 0).await?;
         let (cpu, bytes, before) = (stage.cpu()?, linked.bytes(), handler.applied());
         until("all are applied", || handler.applied() >= all).await?;
         let (cpu, bytes, count) = (stage.cpu()?.since(cpu), linked.bytes() - bytes, all - before);
         rate = handler.rate();
         until("the set is equal", || handler.in_sync() > 0).await?;
-        let mut rows = vec![Row::at_least("applied a second", rate, RATE, "")];
+        let mut rows = vec![Row::at_least("applied a second", rate, RATE, Unit::PerSecond)];
         rows.extend(costs(cpu, bytes, count));
-        print(&format!("{title} of 1 KiB down to one agent, durable there"), &rows);
+        let table = if version == 1 { "created, down" } else { "updates, down" };
+        load.figures.table(table, &format!("{title} of 1 KiB down to one agent, durable there"), rows)?;
         linked.stop().await?;
         stage.kill();
     }

@@ -4,7 +4,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use model::status::Overall;
 use model::{Hostname, NodeId, RunReport};
 use serde::Serialize;
 use server::api::{self, History, NodeView};
@@ -148,7 +147,7 @@ async fn look_at(
         };
         unreported += usize::from(report.is_none() && position < MAX_LOOKED_AT);
         let failed = match request.tags.is_empty() {
-            true => matches!(node.state, Overall::Failed | Overall::Degraded | Overall::Diverged),
+            true => crate::status::is_failed(node.state),
             false => report.as_ref().is_some_and(|report| report.counts.failed > 0),
         };
         let unknown = report.map(|report| report.unknown_tags).unwrap_or_default();

@@ -378,6 +378,7 @@ impl Publisher {
         let fleet = built.fleet();
         let summary = ReleaseSummary {
             contact_secs: built.contact_secs(),
+            runs: built.run_times(),
             nodes: fleet.exact.size(),
             patterns: fleet.patterns.len(),
             modules: fleet.modules.len(),

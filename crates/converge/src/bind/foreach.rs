@@ -13,8 +13,8 @@ use catalog::module::{DeclaredResource, MAX_LOOP_ITEMS};
 use catalog::params::evaluate;
 use lang::Value;
 
-use super::BoundResource;
 use super::resource::Binder;
+use super::{BindError, BindMistake, BindPart, BoundResource};
 use crate::When;
 use crate::condition::{LoopItem, ModuleScope};
 
@@ -76,14 +76,15 @@ impl Binder<'_> {
         declared: &DeclaredResource,
         over: &Value,
         scope: &ModuleScope,
-    ) -> Result<Vec<Arc<BoundResource>>, String> {
-        let items = items(evaluate(over, &scope.names())?)?;
-        self.budget.items(items.len())?;
+    ) -> Result<Vec<Arc<BoundResource>>, BindError> {
+        let over = evaluate(over, &scope.names()).map_err(|error| BindError::of(BindPart::Foreach, error))?;
+        let items = items(over).map_err(of_loop)?;
+        self.budget.items(items.len()).map_err(of_loop)?;
         let mut bound = Vec::with_capacity(items.len());
         for item in items {
             let made = self.made;
             let resource = self.bind(declared, &Arc::new(scope.with_item(item)));
-            self.budget.bytes(resource.name.len() + self.made - made)?;
+            self.budget.bytes(resource.name.len() + self.made - made).map_err(of_loop)?;
             bound.push(Arc::new(resource));
         }
         Ok(bound)
@@ -91,7 +92,7 @@ impl Binder<'_> {
 
     /// What stands for a loop whose items are not known. Where `when` is false without them it
     /// is not wanted, and no failure.
-    fn unlooped(&mut self, declared: &DeclaredResource, error: String) -> BoundResource {
+    fn unlooped(&mut self, declared: &DeclaredResource, error: BindError) -> BoundResource {
         let scope = Arc::clone(self.scope);
         let when = match When::decide(declared.when.as_deref(), &scope) {
             // The reason may be the missing item.
@@ -99,9 +100,15 @@ impl Binder<'_> {
             decided => decided,
         };
         let mut resource = self.bind(declared, &scope);
-        (resource.when, resource.spec) = (when, Err(format!("foreach: {error}")));
+        (resource.when, resource.spec) = (when, Err(error));
         resource
     }
+}
+
+/// A mistake of `foreach:`.
+fn of_loop(message: String) -> BindError {
+    let mistake = BindMistake { part: BindPart::Foreach, message, place: None };
+    BindError { mistakes: vec![mistake], ..BindError::default() }
 }
 
 /// The items of a list or a map, with their keys.

@@ -10,7 +10,7 @@ use catalog::types::{PathClaim, Spec};
 use lang::nearest;
 use model::collect::CollectInserting;
 
-use super::{BoundModule, BoundResource, MAX_LOOP_PAIRS};
+use super::{BindError, BoundModule, BoundResource, MAX_LOOP_PAIRS};
 use crate::{ResourceId, When};
 
 /// The declarations of a module, each with the slots that it stands for: one, or with
@@ -87,7 +87,7 @@ pub(super) fn resolve(modules: &mut [BoundModule], declared: &[DeclaredSlots<'_>
             add(Edge::Notify, &links.subscribes, false);
             if let Some(error) = wrong {
                 for slot in slots.clone() {
-                    resource(&mut modules[m], slot).spec = Err(error.clone());
+                    resource(&mut modules[m], slot).spec = Err(BindError::whole(error.clone()));
                 }
             }
         }
@@ -244,13 +244,13 @@ fn refuse_twice(modules: &mut [BoundModule]) {
         for slot in 0..slots(module) {
             let resource = resource(module, slot);
             let Some(first) = seen.insert(resource.id.clone(), resource.item.clone()) else { continue };
-            resource.spec = Err(match (first, &resource.item) {
+            resource.spec = Err(BindError::whole(match (first, &resource.item) {
                 (Some(first), Some(second)) => format!(
                     "items {first} and {second} of `foreach` are both {}; each needs a name of its own",
                     resource.id
                 ),
                 _ => format!("{} is declared twice in its module", resource.id),
-            });
+            }));
         }
     }
 }
@@ -269,7 +269,7 @@ fn refuse_claimed(modules: &mut [BoundModule]) {
         }
     }
     for ((module, slot), refused) in refused {
-        self::resource(&mut modules[module], slot).spec = Err(refused);
+        self::resource(&mut modules[module], slot).spec = Err(BindError::whole(refused));
     }
 }
 

@@ -7,6 +7,7 @@
 mod foreach;
 mod links;
 mod order;
+mod problem;
 mod reads;
 mod resource;
 
@@ -15,18 +16,20 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use catalog::module::{CommandLine, Module, OnRemove, Params};
-use catalog::params::Resolved;
+use catalog::params::{LayerState, ParamError, Resolved, ResolvedParams};
 use catalog::schema::{self, Manages};
 use catalog::types::{Ensure, Spec, StateSpec, Together};
-use lang::{Expr, Value};
+use lang::{EvalError, Expr, Unobserved, Value};
 use model::collect::CollectInserting;
 use model::window::TimeWindow;
 
+use foreach::LoopBudget;
 use links::DeclaredSlots;
 
 pub use foreach::{MAX_LOOP_BYTES, MAX_LOOP_PAIRS, MAX_NODE_ITEMS};
 pub(crate) use order::parents;
-pub use reads::TraitUses;
+pub use problem::{BindError, BindMistake, BindPart, TextPlace, UnobservedPart};
+pub use reads::{NameUses, TraitUses};
 
 use crate::condition::{ModuleScope, SharedScope};
 use crate::{ResourceId, ResourceSubject, When};
@@ -38,10 +41,11 @@ pub struct Inputs<'a> {
     pub modules: &'a BTreeMap<String, Arc<Module>>,
     /// The node's params.
     pub params: &'a Params,
-    /// The node's name.
-    pub hostname: &'a str,
-    /// What the node observes of itself; a map.
-    pub traits: &'a Value,
+    /// The node's name; `None` where all nodes of a pattern are meant.
+    pub hostname: Option<&'a str>,
+    /// What the node observes of itself; a map. `None` before anybody observed it: what depends on a trait
+    /// is told as [`BindError::unobserved`] then.
+    pub traits: Option<&'a Value>,
 }
 
 /// What a node should be, in the order in which it is made so. Cheap to clone.
@@ -77,7 +81,7 @@ pub struct BoundModule {
     /// Run after the writes; failure restores them.
     pub verify: Option<CommandLine>,
     /// Why the module as a whole cannot run.
-    pub error: Option<String>,
+    pub error: Option<BindError>,
     /// Some resource's name is not known, so the ledger does not show which one left.
     pub(crate) unnamed: bool,
 }
@@ -92,7 +96,7 @@ pub struct BoundResource {
     /// Its name: the path of a file.
     pub name: String,
     /// What it means, or why it cannot be bound.
-    pub spec: Result<Spec, String>,
+    pub spec: Result<Spec, BindError>,
     /// Whether it is wanted here.
     pub when: When,
     /// Their failure skips this one.
@@ -136,7 +140,7 @@ pub struct ResourceGuard {
 }
 
 /// Which answer of a guard holds its resource back.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum GuardKind {
     /// `only_if`: failure does.
     OnlyIf,
@@ -260,26 +264,19 @@ impl Desired {
 /// Binds a node's set: conditional layers, vars, `foreach:`, `when:`, names, attributes,
 /// templates, references, order (CFG-2, CFG-7).
 pub fn bind(inputs: &Inputs<'_>) -> Desired {
-    let shared = shared_names(inputs);
-    let (holds, broken) = conditional_layers(inputs.params, &shared);
-    let resolved = catalog::params::resolve(inputs.modules, inputs.params, &holds, &shared.names());
-    let shared = Arc::new(SharedScope { vars: nested(&resolved), ..shared });
+    let names = NodeNames::of(inputs);
     let mut modules: Vec<BoundModule> = Vec::new();
     let mut declared: Vec<DeclaredSlots<'_>> = Vec::new();
-    let mut budget = foreach::LoopBudget::default();
+    let mut budget = LoopBudget::default();
     let mut seen = BTreeSet::new();
     for name in inputs.params.modules.iter().filter(|name| seen.insert(*name)) {
         let Some(module) = inputs.modules.get(name) else {
-            let error = Some("the set names this module and does not hold it".to_owned());
+            let error = Some(BindError::whole("the set names this module and does not hold it"));
             modules.push(BoundModule { name: name.clone(), error, unnamed: true, ..Default::default() });
             declared.push(DeclaredSlots::default());
             continue;
         };
-        let vars = match broken.get(name) {
-            Some(reason) => Err(reason.clone()),
-            None => resolved.get(name).cloned().unwrap_or_else(|| Ok(BTreeMap::new())),
-        };
-        let (bound, slots) = bind_module(module, vars, &shared, inputs.params.observe, &mut budget);
+        let (bound, slots) = names.bind(module, inputs.params.observe, &mut budget);
         modules.push(bound);
         declared.push(slots);
     }
@@ -298,18 +295,117 @@ pub fn bind(inputs: &Inputs<'_>) -> Desired {
     }
 }
 
+/// The names that a node's modules see, to bind them one by one: what is judged before it is signed is
+/// bound by the same code as on the node.
+#[derive(Debug)]
+pub struct NodeNames {
+    shared: Arc<SharedScope>,
+    resolved: Resolved,
+    broken: BTreeMap<String, BindError>,
+}
+
+impl NodeNames {
+    /// Conditional layers and vars of all modules.
+    pub fn of(inputs: &Inputs<'_>) -> NodeNames {
+        let shared = shared_names(inputs);
+        let (holds, broken) = conditional_layers(inputs.params, &shared);
+        let resolved = catalog::params::resolve(inputs.modules, inputs.params, &holds, &shared.names());
+        let mut unobserved = shared.unobserved;
+        for (module, params) in &resolved {
+            let below = params.unobserved.iter();
+            unobserved
+                .extend(below.map(|(param, observed)| (format!("vars.{module}.{param}"), observed.clone())));
+        }
+        let shared = SharedScope { vars: nested(&resolved), unobserved, ..shared };
+        NodeNames { shared: Arc::new(shared), resolved, broken }
+    }
+
+    /// A module as it is before its references lead anywhere.
+    pub fn bind_alone(&self, module: &Module) -> BoundModule {
+        self.bind(module, false, &mut LoopBudget::default()).0
+    }
+
+    /// What a module finds at a path (`vars.web.port`, `node.labels.region`); where that is not observed, what
+    /// it depends on.
+    pub fn value(&self, module: &str, path: &[String]) -> Option<Result<Value, String>> {
+        let (root, below) = path.split_first()?;
+        if let Some(observed) = self.shared.unobserved.get(&path.join(".")) {
+            return Some(Err(observed.clone()));
+        }
+        let found = match root.as_str() {
+            "vars" => at(&self.shared.vars, below),
+            "node" => at(&self.shared.node, below),
+            "traits" => at(self.shared.traits.as_ref()?, below),
+            "params" => {
+                let (param, below) = below.split_first()?;
+                let params = self.resolved.get(module)?;
+                if let Some(observed) = params.unobserved.get(param) {
+                    return Some(Err(observed.clone()));
+                }
+                at(params.values.get(param)?, below)
+            }
+            _ => None,
+        };
+        found.cloned().map(Ok)
+    }
+
+    /// The module's params, evaluated and read by type.
+    pub fn params(&self, module: &str) -> Option<&ResolvedParams> {
+        self.resolved.get(module)
+    }
+
+    fn bind<'m>(
+        &self,
+        module: &'m Module,
+        observe: bool,
+        budget: &mut LoopBudget,
+    ) -> (BoundModule, DeclaredSlots<'m>) {
+        let params = self.resolved.get(&module.name).cloned().unwrap_or_default();
+        let error = match self.broken.get(&module.name) {
+            Some(error) => Some(error.clone()),
+            None if params.wrong.is_empty() => None,
+            None => {
+                let mut error = BindError::default();
+                for ParamError { name, why } in &params.wrong {
+                    let (part, message) = (BindPart::Param(name.clone()), why.clone());
+                    error.mistakes.push(BindMistake { part, message, place: None });
+                }
+                Some(error)
+            }
+        };
+        let vars = error.map_or(Ok(params), Err);
+        bind_module(module, vars, &self.shared, observe, budget)
+    }
+}
+
+/// The value at a path below another one.
+fn at<'v>(value: &'v Value, path: &[String]) -> Option<&'v Value> {
+    path.iter().try_fold(value, |value, name| match value {
+        Value::Map(map) => map.get(name),
+        Value::Bool(_) | Value::Int(_) | Value::Str(_) | Value::List(_) => None,
+    })
+}
+
 /// The names that do not depend on a module. `vars` are still those of the release.
 fn shared_names(inputs: &Inputs<'_>) -> SharedScope {
     let declared = &inputs.params.node;
     let texts = |list: &[String]| Value::List(list.iter().map(|text| Value::from(text.as_str())).collect());
     let labels = declared.labels.iter().map(|(key, value)| (key.clone(), Value::from(value.as_str())));
     let mut node = BTreeMap::from([
-        ("hostname".to_owned(), Value::from(inputs.hostname)),
         ("channel".to_owned(), Value::from(declared.channel.as_str())),
         ("roles".to_owned(), texts(&declared.roles)),
         ("labels".to_owned(), Value::Map(labels.collect_inserting())),
     ]);
-    let optional = [("environment", &declared.environment), ("owner", &declared.owner)];
+    let mut unobserved = Unobserved::new();
+    let hostname = inputs.hostname.map(str::to_owned);
+    if hostname.is_none() {
+        unobserved.insert("node.hostname".to_owned(), "node.hostname".to_owned());
+    }
+    if inputs.traits.is_none() {
+        unobserved.insert("traits".to_owned(), "traits".to_owned());
+    }
+    let optional =
+        [("hostname", &hostname), ("environment", &declared.environment), ("owner", &declared.owner)];
     for (name, value) in optional {
         if let Some(value) = value {
             node.insert(name.to_owned(), Value::from(value.as_str()));
@@ -326,23 +422,31 @@ fn shared_names(inputs: &Inputs<'_>) -> SharedScope {
     }
     let vars =
         Value::Map(vars.into_iter().map(|(module, params)| (module, Value::Map(params))).collect_inserting());
-    SharedScope { vars, traits: inputs.traits.clone(), node: Value::Map(node) }
+    SharedScope { vars, traits: inputs.traits.cloned(), node: Value::Map(node), unobserved }
 }
 
 /// Which conditional layers hold; and, by module, why one that sets its vars cannot be decided.
-fn conditional_layers(params: &Params, scope: &SharedScope) -> (Vec<bool>, BTreeMap<String, String>) {
+fn conditional_layers(
+    params: &Params,
+    scope: &SharedScope,
+) -> (Vec<LayerState>, BTreeMap<String, BindError>) {
     let mut broken = BTreeMap::new();
     let mut holds = Vec::new();
     for layer in &params.conditional {
-        let held = Expr::parse(&layer.when)
-            .map_err(|error| error.to_string())
-            .and_then(|expr| expr.eval_bool(&scope.names()).map_err(|error| error.to_string()));
-        holds.push(matches!(held, Ok(true)));
-        if let Err(error) = held {
-            for (module, _) in layer.vars.keys().filter_map(|name| name.split_once('.')) {
-                broken.insert(module.to_owned(), format!("conditional vars `{}`: {error}", layer.when));
+        let held =
+            Expr::parse(&layer.when).map_err(EvalError::from).and_then(|expr| expr.eval_bool(&scope.names()));
+        holds.push(match &held {
+            Ok(true) => LayerState::Holds,
+            Ok(false) => LayerState::Left,
+            Err(EvalError::Unobserved(observed)) => LayerState::Unobserved(observed.clone()),
+            Err(error) => {
+                for (module, _) in layer.vars.keys().filter_map(|name| name.split_once('.')) {
+                    let error = BindError::whole(format!("conditional vars `{}`: {error}", layer.when));
+                    broken.insert(module.to_owned(), error);
+                }
+                LayerState::Left
             }
-        }
+        });
     }
     (holds, broken)
 }
@@ -350,16 +454,17 @@ fn conditional_layers(params: &Params, scope: &SharedScope) -> (Vec<bool>, BTree
 fn nested(resolved: &Resolved) -> Value {
     let known = resolved
         .iter()
-        .filter_map(|(name, vars)| Some((name.clone(), Value::Map(vars.as_ref().ok()?.clone()))));
+        .filter(|(_, params)| params.wrong.is_empty())
+        .map(|(name, params)| (name.clone(), Value::Map(params.values.clone())));
     Value::Map(known.collect_inserting())
 }
 
 fn bind_module<'m>(
     module: &'m Module,
-    vars: Result<BTreeMap<String, Value>, String>,
+    params: Result<ResolvedParams, BindError>,
     shared: &Arc<SharedScope>,
     observe: bool,
-    budget: &mut foreach::LoopBudget,
+    budget: &mut LoopBudget,
 ) -> (BoundModule, DeclaredSlots<'m>) {
     let mut bound = BoundModule {
         name: module.name.clone(),
@@ -367,14 +472,25 @@ fn bind_module<'m>(
         observe: observe || module.observe,
         ..BoundModule::default()
     };
-    let params = match vars {
-        Ok(vars) => Arc::new(Value::Map(vars)),
+    let params = match params {
+        Ok(params) => params,
         Err(error) => {
             (bound.error, bound.unnamed) = (Some(error), true);
             return (bound, DeclaredSlots::default());
         }
     };
-    let scope = Arc::new(ModuleScope { params, shared: Arc::clone(shared), item: None });
+    let scope = Arc::new(ModuleScope {
+        params: Arc::new(Value::Map(params.values)),
+        unobserved: Arc::new(
+            params
+                .unobserved
+                .into_iter()
+                .map(|(param, observed)| (format!("params.{param}"), observed))
+                .collect_inserting(),
+        ),
+        shared: Arc::clone(shared),
+        item: None,
+    });
     bound.when = When::decide(module.when.as_deref(), &scope);
     let mut binder = resource::Binder::new(module, &scope, bound.observe, budget);
     let mut slots = DeclaredSlots::default();
@@ -392,7 +508,7 @@ fn bind_module<'m>(
     if !matches!(bound.when, When::Never(_)) {
         match module.verify.as_ref().map(|command| resource::command(command, &scope)).transpose() {
             Ok(verify) => bound.verify = verify,
-            Err(error) => bound.error = Some(format!("verify: {error}")),
+            Err(error) => bound.error = Some(BindError::of(BindPart::Verify, error)),
         }
     }
     (bound, slots)

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use catalog::types::Spec;
 use model::collect::CollectInserting;
 
-use super::{BoundModule, BoundResource};
+use super::{BindError, BoundModule, BoundResource};
 use crate::{ResourceId, ResourceSubject, graph};
 
 type BindEdges = BTreeSet<(usize, usize)>;
@@ -19,7 +19,7 @@ const MAX_TRIED: usize = 2_000;
 pub(super) fn order(mut modules: Vec<BoundModule>) -> Vec<BoundModule> {
     for module in &mut modules {
         if let Err(error) = sort_inside(module) {
-            module.error.get_or_insert(error);
+            module.error.get_or_insert(BindError::whole(error));
         }
     }
     cross_module_dependencies(&mut modules);
@@ -28,7 +28,7 @@ pub(super) fn order(mut modules: Vec<BoundModule>) -> Vec<BoundModule> {
     for module in &mut modules {
         if let Some(absent) = module.depends_on.iter().find(|name| !numbers.contains_key(*name)) {
             let error = format!("it depends on module {absent}, which this node does not have");
-            module.error.get_or_insert(error);
+            module.error.get_or_insert(BindError::whole(error));
         }
     }
     let order = loop {
@@ -47,7 +47,7 @@ fn break_cycle(modules: &mut [BoundModule], cycle: &[usize]) {
     let names = graph::describe(cycle.iter().map(|i| modules[*i].name.as_str()));
     for i in cycle {
         let module = &mut modules[*i];
-        module.error = Some(format!("modules wait for each other: {names}"));
+        module.error = Some(BindError::whole(format!("modules wait for each other: {names}")));
         (module.depends_on, module.after) = (Vec::new(), Vec::new());
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use catalog::module::{CommandLine, DeclaredResource, Module};
+use catalog::module::{CommandLine, DeclaredResource, Module, Params};
 use lang::{Expr, InterpolatedText, Template, Value};
 use model::collect::CollectInserting;
 
@@ -11,28 +11,31 @@ use super::Inputs;
 /// The traits that a node's set may read.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TraitUses {
-    /// Paths below `traits`; an empty one stands for all of them, as in `traits[params.group]`.
+    uses: NameUses,
+}
+
+/// The names that expressions may read, found without evaluating them.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct NameUses {
+    /// With its root: `["node", "labels", "region"]`. A short one stands for all below it, as in
+    /// `traits[params.group]`.
     paths: BTreeSet<Vec<String>>,
 }
 
 impl TraitUses {
     /// Finds them. What does not parse reads nothing: it fails wherever it is bound.
     pub fn of(inputs: &Inputs<'_>) -> TraitUses {
-        let mut uses = TraitUses::default();
-        let params = inputs.params;
-        params.vars.values().chain(params.host_vars.values()).for_each(|value| uses.value(value));
-        for layer in &params.conditional {
-            uses.expr(&layer.when);
-            layer.vars.values().for_each(|value| uses.value(value));
-        }
+        let mut uses = NameUses::of_params(inputs.params);
         inputs.modules.values().for_each(|module| uses.module(module));
-        uses
+        TraitUses { uses }
     }
 
     /// Whether anything reads the trait at this path (`["uptime", "seconds"]`), a part of it, or a map
     /// that it is in.
     pub fn reads(&self, path: &[&str]) -> bool {
-        self.paths.iter().any(|used| used.iter().zip(path).all(|(name, part)| name == part))
+        let below = self.uses.paths.iter().filter_map(|used| used.split_first());
+        let mut traits = below.filter(|(root, _)| *root == "traits");
+        traits.any(|(_, used)| used.iter().zip(path).all(|(name, part)| name == part))
     }
 
     /// Those of the traits that are read; groups and traits alone count, not what is inside a trait.
@@ -46,6 +49,31 @@ impl TraitUses {
             (!read.is_empty()).then(|| (group.clone(), Value::Map(read)))
         });
         Value::Map(selected.collect_inserting())
+    }
+}
+
+impl NameUses {
+    /// Those of a node's vars.
+    pub fn of_params(params: &Params) -> NameUses {
+        let mut uses = NameUses::default();
+        params.vars.values().chain(params.host_vars.values()).for_each(|value| uses.value(value));
+        for layer in &params.conditional {
+            uses.expr(&layer.when);
+            layer.vars.values().for_each(|value| uses.value(value));
+        }
+        uses
+    }
+
+    /// Those of a module.
+    pub fn of_module(module: &Module) -> NameUses {
+        let mut uses = NameUses::default();
+        uses.module(module);
+        uses
+    }
+
+    /// Every path, with its root.
+    pub fn paths(&self) -> impl Iterator<Item = &[String]> {
+        self.paths.iter().map(Vec::as_slice)
     }
 
     fn module(&mut self, module: &Module) {
@@ -103,9 +131,7 @@ impl TraitUses {
     }
 
     fn name(&mut self, name: &[String]) {
-        if let Some(("traits", below)) = name.split_first().map(|(root, below)| (root.as_str(), below)) {
-            self.paths.insert(below.to_vec());
-        }
+        self.paths.insert(name.to_vec());
     }
 }
 
@@ -113,8 +139,6 @@ impl TraitUses {
 mod tests {
     use std::collections::BTreeMap;
     use std::sync::Arc;
-
-    use catalog::module::Params;
 
     use super::*;
 
@@ -129,7 +153,8 @@ mod tests {
         .unwrap();
         let modules = BTreeMap::from([("app".to_owned(), Arc::new(module))]);
         let traits = Value::Map(BTreeMap::new());
-        let inputs = Inputs { modules: &modules, params: &params, hostname: "h", traits: &traits };
+        let inputs =
+            Inputs { modules: &modules, params: &params, hostname: Some("h"), traits: Some(&traits) };
         TraitUses::of(&inputs).reads(&["uptime", "seconds"])
     }
 

@@ -12,11 +12,11 @@ use catalog::module::{
 use catalog::params::{evaluate, is_dynamic};
 use catalog::schema::{self, BindContext, FieldKind};
 use catalog::types::{CustomSpec, Script, Spec};
-use lang::{InterpolatedText, Template, Value};
+use lang::{EvalError, InterpolatedText, RenderError, Template, Value};
 use model::collect::CollectInserting;
 
 use super::foreach::LoopBudget;
-use super::{BoundResource, GuardKind, ResourceGuard, RetryPolicy};
+use super::{BindError, BindMistake, BindPart, BoundResource, GuardKind, ResourceGuard, RetryPolicy};
 use crate::condition::ModuleScope;
 use crate::{ResourceId, When};
 
@@ -25,7 +25,7 @@ pub(super) struct Binder<'a> {
     module: &'a Module,
     pub(super) scope: &'a Arc<ModuleScope>,
     observe: bool,
-    templates: BTreeMap<String, Result<Template, String>>,
+    templates: BTreeMap<String, Result<Template, BindError>>,
     pub(super) budget: &'a mut LoopBudget,
     /// Bytes of attributes and templates that were evaluated so far.
     pub(super) made: usize,
@@ -51,13 +51,15 @@ impl<'a> Binder<'a> {
         let when = When::decide(resource.when.as_deref(), scope);
         let mut guards = Vec::new();
         let bound = match (&name, &when) {
-            (Err(error), _) => Err(format!("name: {error}")),
             // Not wanted here: its attributes need not make sense here.
-            (_, When::Never(_)) => Err("it is not wanted here".into()),
-            (Ok(name), _) => self.spec(resource, name, scope).and_then(|spec| {
-                guards = self::guards(resource, scope)?;
-                Ok(spec)
-            }),
+            (_, When::Never(_)) => Err(BindError::whole("it is not wanted here")),
+            (name, _) => {
+                let name = name.as_deref().map_err(Clone::clone);
+                let mut wrong = BindError::default();
+                let spec = self.spec(resource, name, scope, &mut wrong);
+                guards = self::guards(resource, scope, &mut wrong);
+                wrong.or(()).and(spec.ok_or_else(|| BindError::whole("it cannot be bound")))
+            }
         };
         let (spec, kept) = match bound {
             Ok((spec, kept)) => (Ok(spec), kept),
@@ -95,42 +97,72 @@ impl<'a> Binder<'a> {
         }
     }
 
-    /// The spec, and the attributes that the ledger keeps.
+    /// The spec, and the attributes that the ledger keeps; `None` where something is wrong with it, or not
+    /// known yet.
     fn spec(
         &mut self,
         resource: &DeclaredResource,
-        name: &str,
+        name: Result<&str, EvalError>,
         scope: &ModuleScope,
-    ) -> Result<(Spec, BTreeMap<String, Value>), String> {
-        let attributes = attributes(&resource.attributes, scope)?;
+        wrong: &mut BindError,
+    ) -> Option<(Spec, BTreeMap<String, Value>)> {
+        let name = name.map_err(|error| wrong.add(BindError::of(BindPart::Name, error)));
+        let attributes = attributes(&resource.attributes, scope, wrong);
         if let Cow::Owned(evaluated) = &attributes {
             self.made += evaluated.values().map(size).sum::<usize>();
         }
         let rendered = match attributes.get("template").and_then(Value::as_str) {
-            Some(template) if has_template(&resource.kind) => Some(self.render(template, scope)?),
+            Some(template) if has_template(&resource.kind) && !is_dynamic(&attributes["template"]) => {
+                self.render(template, scope).map_err(|error| wrong.add(error)).ok()
+            }
             _ => None,
         };
+        if !wrong.is_empty() {
+            self.check(resource, &attributes, wrong);
+            return None;
+        }
         let context = BindContext { files: &self.module.files, rendered };
-        let spec = schema::bind(&resource.kind, name, &attributes, &context)?;
+        let bound = schema::bind(&resource.kind, name.ok()?, &attributes, &context);
+        let spec = bound.map_err(|message| wrong.add(BindError::whole(message))).ok()?;
         let kept = kept(&resource.kind, &attributes, &spec);
-        Ok((spec, kept))
+        Some((spec, kept))
     }
 
-    fn render(&mut self, name: &str, scope: &ModuleScope) -> Result<String, String> {
+    /// Where only what is not observed keeps it from being bound, what is known of it is read all the same.
+    fn check(
+        &self,
+        resource: &DeclaredResource,
+        attributes: &BTreeMap<String, Value>,
+        wrong: &mut BindError,
+    ) {
+        let Some(kind) = schema::find(&resource.kind).filter(|_| wrong.mistakes.is_empty()) else { return };
+        for problem in schema::check(kind, &resource.name, attributes, true) {
+            let part = problem.attribute.map_or(BindPart::Whole, BindPart::Attribute);
+            wrong.mistakes.push(BindMistake { part, message: problem.message, place: None });
+        }
+    }
+
+    fn render(&mut self, name: &str, scope: &ModuleScope) -> Result<String, BindError> {
+        let missing = || BindError::whole(format!("templates/{name} is not in the module"));
         if !self.templates.contains_key(name) {
             let parsed = match self.module.templates.get(name) {
-                Some(source) => {
-                    Template::parse(&format!("templates/{name}"), source).map_err(|error| error.to_string())
-                }
-                None => Err(format!("templates/{name} is not in the module")),
+                Some(source) => Template::parse(&format!("templates/{name}"), source)
+                    .map_err(|error| BindError::of_template(name, &error)),
+                None => Err(missing()),
             };
             self.templates.insert(name.to_owned(), parsed);
         }
-        let text = match self.templates.get(name) {
-            Some(Ok(template)) => template.render(&scope.roots()).map_err(|error| error.to_string()),
-            Some(Err(error)) => Err(error.clone()),
-            None => Err(format!("templates/{name} is not in the module")),
-        }?;
+        let template = match self.templates.get(name) {
+            Some(Ok(template)) => template,
+            Some(Err(error)) => return Err(error.clone()),
+            None => return Err(missing()),
+        };
+        let text = template.render(&scope.names()).map_err(|error| match error {
+            RenderError::Failed(error) => BindError::of_template(name, &error),
+            RenderError::Unobserved(observed) => {
+                BindError::of(BindPart::Template(name.to_owned()), EvalError::Unobserved(observed))
+            }
+        })?;
         self.made += text.len();
         Ok(text)
     }
@@ -142,20 +174,28 @@ fn has_template(kind: &str) -> bool {
     template.is_some_and(|attribute| attribute.kind == FieldKind::Template)
 }
 
-/// Evaluates what holds expressions; the common case of none copies nothing.
+/// Evaluates what holds expressions; the common case of none copies nothing. What is wrong, or not known
+/// yet, stands as it is declared.
 fn attributes<'b>(
     declared: &'b BTreeMap<String, Value>,
     scope: &ModuleScope,
-) -> Result<Cow<'b, BTreeMap<String, Value>>, String> {
+    wrong: &mut BindError,
+) -> Cow<'b, BTreeMap<String, Value>> {
     if !declared.values().any(is_dynamic) {
-        return Ok(Cow::Borrowed(declared));
+        return Cow::Borrowed(declared);
     }
     let names = scope.names();
-    let evaluated = declared.iter().map(|(name, value)| match is_dynamic(value) {
-        true => Ok((name.clone(), evaluate(value, &names).map_err(|error| format!("{name}: {error}"))?)),
-        false => Ok((name.clone(), value.clone())),
+    let evaluated = declared.iter().map(|(name, value)| {
+        let evaluated = match is_dynamic(value) {
+            true => evaluate(value, &names).unwrap_or_else(|error| {
+                wrong.add(BindError::of(BindPart::Attribute(name.clone()), error));
+                value.clone()
+            }),
+            false => value.clone(),
+        };
+        (name.clone(), evaluated)
     });
-    evaluated.try_collect_inserting::<_, String, _>().map(Cow::Owned)
+    Cow::Owned(evaluated.collect_inserting())
 }
 
 /// Roughly the bytes that a value takes.
@@ -170,15 +210,17 @@ fn size(value: &Value) -> usize {
     }
 }
 
-fn guards(resource: &DeclaredResource, scope: &ModuleScope) -> Result<Vec<ResourceGuard>, String> {
+fn guards(resource: &DeclaredResource, scope: &ModuleScope, wrong: &mut BindError) -> Vec<ResourceGuard> {
     let declared = [(GuardKind::OnlyIf, &resource.only_if), (GuardKind::NotIf, &resource.not_if)];
     let given = declared.into_iter().filter_map(|(kind, guard)| Some((kind, guard.as_ref()?)));
-    given
-        .map(|(kind, guard)| {
-            let command = command(guard, scope).map_err(|error| format!("{}: {error}", kind.key()))?;
-            Ok(ResourceGuard { kind, command })
-        })
-        .collect()
+    let bound = given.filter_map(|(kind, guard)| match command(guard, scope) {
+        Ok(command) => Some(ResourceGuard { kind, command }),
+        Err(error) => {
+            wrong.add(BindError::of(BindPart::Guard(kind), error));
+            None
+        }
+    });
+    bound.collect()
 }
 
 fn retry(resource: &DeclaredResource) -> RetryPolicy {
@@ -212,7 +254,7 @@ fn kept(kind: &str, attributes: &BTreeMap<String, Value>, spec: &Spec) -> BTreeM
 }
 
 /// Evaluates the `${{ }}` of a command.
-pub(super) fn command(command: &CommandLine, scope: &ModuleScope) -> Result<CommandLine, String> {
+pub(super) fn command(command: &CommandLine, scope: &ModuleScope) -> Result<CommandLine, EvalError> {
     match command {
         CommandLine::Shell(text) => evaluated_text(text, scope).map(CommandLine::Shell),
         CommandLine::Argv(argv) => {
@@ -221,12 +263,16 @@ pub(super) fn command(command: &CommandLine, scope: &ModuleScope) -> Result<Comm
     }
 }
 
-fn evaluated_text(text: &str, scope: &ModuleScope) -> Result<String, String> {
+fn evaluated_text(text: &str, scope: &ModuleScope) -> Result<String, EvalError> {
     if InterpolatedText::is_literal(text) {
         return Ok(text.to_owned());
     }
     match evaluate(&Value::from(text), &scope.names())? {
         value @ (Value::Str(_) | Value::Int(_) | Value::Bool(_)) => Ok(value.to_string()),
-        other => Err(format!("a text is needed, and this is a {}", other.type_name())),
+        other => Err(EvalError::Failed {
+            message: format!("a text is needed, and this is a {}", other.type_name()),
+            offset: 0,
+            len: text.len(),
+        }),
     }
 }

@@ -36,7 +36,7 @@ impl Run {
         let condition = match when {
             When::Always => return Ok(Ok(true)),
             When::Never(_) => return Ok(Ok(false)),
-            When::Failed(reason) => return Ok(Err(reason.clone())),
+            When::Failed(error) => return Ok(Err(format!("when: {error}"))),
             When::Ask(condition) => condition,
         };
         match condition.eval(&|probe| self.known(m, resource, probe)) {

@@ -202,7 +202,7 @@ impl Run {
             return None;
         }
         if let Some(error) = &module.error {
-            self.fail_module(m, error.clone());
+            self.fail_module(m, error.to_string());
             return None;
         }
         if let Some((name, root)) = self.failed_module(&module.depends_on) {

@@ -76,7 +76,7 @@ impl Run {
             Ok(wanted) => wanted,
             Err(probe) => return Some(JobWork::Probe(probe)),
         };
-        let bound = resource.spec.as_ref().map(|_| true).map_err(Clone::clone);
+        let bound = resource.spec.as_ref().map(|_| true).map_err(ToString::to_string);
         match wanted.and_then(|wanted| if wanted { bound } else { Ok(false) }) {
             Ok(true) => {
                 let progress = &mut self.modules[m];

@@ -444,8 +444,8 @@ impl Set {
         let inputs = Inputs {
             modules: &self.modules,
             params: &self.params,
-            hostname: "web-1",
-            traits: &self.traits.0,
+            hostname: Some("web-1"),
+            traits: Some(&self.traits.0),
         };
         bind(&inputs)
     }

@@ -53,6 +53,27 @@ pub enum EvalError {
     /// A node-side predicate has to be answered first; then evaluate again.
     #[error("`{0}` is known only on the node, in `when:`")]
     Needs(Probe),
+    /// It depends on this observed trait, and nobody has observed it yet.
+    #[error("it depends on `{0}`, which only the node observes")]
+    Unobserved(String),
+}
+
+impl EvalError {
+    /// The same of a longer text, in which the source begins at an offset.
+    pub(crate) fn shifted(self, by: usize) -> EvalError {
+        match self {
+            EvalError::Failed { message, offset, len } => {
+                EvalError::Failed { message, offset: offset + by, len }
+            }
+            other @ (EvalError::Needs(_) | EvalError::Unobserved(_)) => other,
+        }
+    }
+}
+
+impl From<ParseError> for EvalError {
+    fn from(error: ParseError) -> EvalError {
+        EvalError::Failed { message: error.message, offset: error.offset, len: error.len }
+    }
 }
 
 /// A window that an expression asks for with `in_window`.

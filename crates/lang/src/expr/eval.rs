@@ -83,7 +83,7 @@ impl<'a, 'b> Eval<'a, 'b> {
         self.budget.step(1).map_err(|message| failed(node, message))?;
         match &node.kind {
             ExprKind::Literal(value) => Ok(Val::Plain(Cow::Borrowed(value))),
-            ExprKind::Name(name) => Ok(self.root(node, name)),
+            ExprKind::Name(name) => self.root(node, name),
             ExprKind::Attr(target, name) => self.attribute(node, target, name),
             ExprKind::Index(target, index) => self.index(node, target, index),
             ExprKind::List(items) => {
@@ -122,16 +122,25 @@ impl<'a, 'b> Eval<'a, 'b> {
         }
     }
 
-    fn root(&mut self, node: &ExprNode, name: &str) -> Val<'a> {
+    fn root(&mut self, node: &ExprNode, name: &str) -> Result<Val<'a>, EvalError> {
         let scope = self.scope;
-        match scope.root(name) {
-            Some(value) => Val::Plain(Cow::Borrowed(value)),
-            None => undefined(node, &format!("`{name}`"), hint(name, scope.roots())),
+        if let Some(value) = scope.root(name) {
+            return Ok(Val::Plain(Cow::Borrowed(value)));
+        }
+        match scope.unobserved(name) {
+            Some(observed) => Err(EvalError::Unobserved(observed.to_owned())),
+            None => Ok(undefined(node, &format!("`{name}`"), hint(name, scope.roots()))),
         }
     }
 
+    /// The observed trait that a part of a value depends on, where the part is missing for that.
+    fn unobserved(&self, target: &ExprNode, name: &str) -> Option<EvalError> {
+        let path = names::path(target)?.join(".") + "." + name;
+        self.scope.unobserved(&path).map(|observed| EvalError::Unobserved(observed.to_owned()))
+    }
+
     fn attribute(&mut self, node: &ExprNode, target: &'a ExprNode, name: &str) -> Result<Val<'a>, EvalError> {
-        let value = match self.eval(target)? {
+        let value = match self.eval(target).map_err(|error| below(error, target, name))? {
             Val::Plain(value) => value,
             Val::Undefined(error) => return Ok(Val::Undefined(error)),
             version @ Val::Version(_) => return Err(no_parts(node, target, version.type_name())),
@@ -141,10 +150,13 @@ impl<'a, 'b> Eval<'a, 'b> {
             Cow::Owned(Value::Map(mut map)) => map.remove(name).map(Cow::Owned).ok_or(Cow::Owned(map)),
             other => return Err(no_parts(node, target, other.type_name())),
         };
-        Ok(match found {
-            Ok(value) => Val::Plain(value),
-            Err(map) => undefined(node, &format!("`{}`", described(node)), part_hint(target, name, &map)),
-        })
+        match found {
+            Ok(value) => Ok(Val::Plain(value)),
+            Err(map) => match self.unobserved(target, name) {
+                Some(error) => Err(error),
+                None => Ok(undefined(node, &format!("`{}`", described(node)), part_hint(target, name, &map))),
+            },
+        }
     }
 
     fn index(
@@ -279,6 +291,18 @@ fn weight(value: &Value) -> usize {
             Value::List(items) => items.iter().map(weight).sum(),
             Value::Map(map) => map.iter().map(|(key, value)| key.len() + weight(value)).sum(),
         }
+}
+
+/// Names the trait itself where a part of what is not observed is meant: `traits.os.family`.
+fn below(error: EvalError, target: &ExprNode, name: &str) -> EvalError {
+    match error {
+        EvalError::Unobserved(observed)
+            if names::path(target).is_some_and(|path| path.join(".") == observed) =>
+        {
+            EvalError::Unobserved(format!("{observed}.{name}"))
+        }
+        error => error,
+    }
 }
 
 fn position_in(items: &[Value], position: i64) -> Option<usize> {

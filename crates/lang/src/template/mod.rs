@@ -20,7 +20,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use crate::Value;
+use crate::Scope;
 use crate::expr::{ExprNode, NameUse, ParseError};
 
 /// The longest template, in bytes.
@@ -64,6 +64,17 @@ pub struct TemplateError {
     pub help: Option<String>,
 }
 
+/// A rendering that gave no text.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum RenderError {
+    /// The template is wrong for these values.
+    #[error(transparent)]
+    Failed(#[from] TemplateError),
+    /// It is right as far as it can be rendered, and depends on this observed trait.
+    #[error("it depends on `{0}`, which only the node observes")]
+    Unobserved(String),
+}
+
 /// A dotted name that a template uses and does not set itself.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TemplateName {
@@ -104,11 +115,18 @@ impl Template {
         })
     }
 
-    /// Renders with these root names, within [`MAX_FUEL`], [`MAX_BYTES`] and [`MAX_OUTPUT`].
-    pub fn render(&self, roots: &[(&str, &Value)]) -> Result<String, TemplateError> {
+    /// Renders with these names, within [`MAX_FUEL`], [`MAX_BYTES`] and [`MAX_OUTPUT`]. What nobody has
+    /// observed yet is passed over, each branch that it chooses between rendered once, so that it hides no
+    /// mistake.
+    ///
+    /// # Errors
+    /// The first mistake; else the first trait that is not observed.
+    pub fn render(&self, scope: &dyn Scope) -> Result<String, RenderError> {
         let inner = &*self.inner;
-        render::render(&inner.body, inner.source.len(), roots)
-            .map_err(|mistake| at(mistake, &inner.name, &inner.source))
+        render::render(&inner.body, inner.source.len(), scope).map_err(|error| match error {
+            render::Stop::Mistake(mistake) => at(mistake, &inner.name, &inner.source).into(),
+            render::Stop::Unobserved(observed) => RenderError::Unobserved(observed),
+        })
     }
 
     /// The dotted names used, those that the template sets itself excepted.

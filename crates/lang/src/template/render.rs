@@ -10,42 +10,61 @@ use crate::{Probe, Scope, Value};
 /// The name of the loop's own values.
 pub(super) const LOOP: &str = "loop";
 
-pub(super) fn render(
-    body: &[TemplateItem],
-    size: usize,
-    roots: &[(&str, &Value)],
-) -> Result<String, ParseError> {
+/// Why a rendering ends early.
+pub(super) enum Stop {
+    Mistake(ParseError),
+    /// A part depends on an observed trait that nobody has observed yet.
+    Unobserved(String),
+}
+
+impl From<ParseError> for Stop {
+    fn from(mistake: ParseError) -> Stop {
+        Stop::Mistake(mistake)
+    }
+}
+
+pub(super) fn render(body: &[TemplateItem], size: usize, scope: &dyn Scope) -> Result<String, Stop> {
     let mut renderer = Renderer {
-        frames: Frames { roots, locals: Vec::new(), mark: 0 },
+        frames: Frames { scope, locals: Vec::new(), mark: 0 },
         budget: EvalBudget::new(MAX_FUEL, MAX_BYTES),
         out: String::with_capacity(size.min(MAX_OUTPUT)),
         at: 0,
+        unobserved: None,
     };
     renderer.items(body)?;
-    Ok(renderer.out)
+    renderer.unobserved.map_or(Ok(renderer.out), |observed| Err(Stop::Unobserved(observed)))
 }
 
-/// What the template itself named, over the roots.
+/// What a name of the template itself stands for, or the trait that it depends on.
+type Local = Result<Value, String>;
+
+/// What the template itself named, over the names from outside.
 struct Frames<'a> {
-    roots: &'a [(&'a str, &'a Value)],
-    locals: Vec<(String, Value)>,
+    scope: &'a dyn Scope,
+    locals: Vec<(String, Local)>,
     /// Where the locals of the innermost loop begin.
     mark: usize,
 }
 
 impl Frames<'_> {
-    fn set(&mut self, name: &str, value: Value) {
+    fn set(&mut self, name: &str, value: Local) {
         match self.locals[self.mark..].iter_mut().find(|(known, _)| known == name) {
             Some((_, known)) => *known = value,
             None => self.locals.push((name.to_owned(), value)),
         }
     }
+
+    fn local(&self, name: &str) -> Option<&Local> {
+        self.locals.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value)
+    }
 }
 
 impl Scope for Frames<'_> {
     fn root(&self, name: &str) -> Option<&Value> {
-        let local = self.locals.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value);
-        local.or_else(|| self.roots.iter().find(|(known, _)| *known == name).map(|(_, value)| *value))
+        match self.local(name) {
+            Some(local) => local.as_ref().ok(),
+            None => self.scope.root(name),
+        }
     }
 
     fn probe(&self, _: &Probe) -> Option<bool> {
@@ -54,7 +73,14 @@ impl Scope for Frames<'_> {
 
     fn roots(&self) -> Vec<&str> {
         let locals = self.locals.iter().map(|(name, _)| name.as_str());
-        locals.chain(self.roots.iter().map(|(name, _)| *name)).collect()
+        locals.chain(self.scope.roots()).collect()
+    }
+
+    fn unobserved(&self, path: &str) -> Option<&str> {
+        match self.local(path.split('.').next().unwrap_or_default()) {
+            Some(local) => local.as_ref().err().map(String::as_str),
+            None => self.scope.unobserved(path),
+        }
     }
 }
 
@@ -64,6 +90,8 @@ struct Renderer<'a> {
     out: String,
     /// The last expression's position, for a limit that is met between expressions.
     at: usize,
+    /// The first observed trait that was missing.
+    unobserved: Option<String>,
 }
 
 impl Renderer<'_> {
@@ -73,9 +101,10 @@ impl Renderer<'_> {
             match item {
                 TemplateItem::Text(text) => self.out.push_str(text),
                 TemplateItem::Print(piece) => {
-                    let value = self.value(piece)?;
-                    append(&mut self.out, &value)
-                        .map_err(|message| ParseError::new(message, piece.offset, piece.len))?;
+                    if let Ok(value) = self.value(piece)? {
+                        append(&mut self.out, &value)
+                            .map_err(|message| ParseError::new(message, piece.offset, piece.len))?;
+                    }
                 }
                 TemplateItem::Set { name, value } => {
                     let value = self.value(value)?;
@@ -96,26 +125,52 @@ impl Renderer<'_> {
         branches: &[(ExprNode, Vec<TemplateItem>)],
         otherwise: &[TemplateItem],
     ) -> Result<(), ParseError> {
-        for (condition, body) in branches {
-            if self.truth(condition)? {
-                return self.items(body);
+        for (at, (condition, body)) in branches.iter().enumerate() {
+            match self.truth(condition)? {
+                Ok(true) => return self.items(body),
+                Ok(false) => {}
+                Err(observed) => {
+                    let rest = branches[at..].iter().map(|(_, body)| body.as_slice());
+                    return self.every(rest.chain([otherwise]), &observed);
+                }
             }
         }
         self.items(otherwise)
     }
 
-    fn repeat(&mut self, each: &Loop) -> Result<(), ParseError> {
-        let rounds = self.rounds(each)?;
-        if rounds.is_empty() {
-            return self.items(&each.otherwise);
+    /// Renders each of several bodies of which nobody knows which one counts. What one of them names is
+    /// not known after it.
+    fn every<'t>(
+        &mut self,
+        bodies: impl Iterator<Item = &'t [TemplateItem]>,
+        observed: &str,
+    ) -> Result<(), ParseError> {
+        let before = self.frames.locals.clone();
+        let mut named = Vec::new();
+        for body in bodies {
+            self.items(body)?;
+            let locals = std::mem::replace(&mut self.frames.locals, before.clone());
+            named.extend(locals.into_iter().filter(|local| !before.contains(local)).map(|(name, _)| name));
         }
+        named.iter().for_each(|name| self.frames.set(name, Err(observed.to_owned())));
+        Ok(())
+    }
+
+    fn repeat(&mut self, each: &Loop) -> Result<(), ParseError> {
+        let rounds = match self.rounds(each)? {
+            Ok(rounds) if rounds.is_empty() => return self.items(&each.otherwise),
+            Ok(rounds) => rounds.into_iter().map(|values| values.into_iter().map(Ok).collect()).collect(),
+            // One round over what is not known.
+            Err(observed) => vec![vec![Err(observed); each.targets.len()]],
+        };
         let length = rounds.len();
         let outer = std::mem::replace(&mut self.frames.mark, self.frames.locals.len());
         for (index, values) in rounds.into_iter().enumerate() {
+            let values: Vec<Local> = values;
             for (name, value) in each.targets.iter().zip(values) {
                 self.frames.set(name, value);
             }
-            self.frames.set(LOOP, loop_value(index, length));
+            self.frames.set(LOOP, Ok(loop_value(index, length)));
             self.items(&each.body)?;
             self.frames.locals.truncate(self.frames.mark);
         }
@@ -123,36 +178,62 @@ impl Renderer<'_> {
         Ok(())
     }
 
-    /// The values of the targets, round by round, those that `if` refuses left out.
-    fn rounds(&mut self, each: &Loop) -> Result<Vec<Vec<Value>>, ParseError> {
-        let over = self.value(&each.over)?;
+    /// The values of the targets, round by round, those that `if` refuses left out; or the trait that they
+    /// depend on.
+    fn rounds(&mut self, each: &Loop) -> Result<Result<Vec<Vec<Value>>, String>, ParseError> {
+        let over = match self.value(&each.over)? {
+            Ok(over) => over,
+            Err(observed) => return Ok(Err(observed)),
+        };
         let all = unpack(over, each.targets.len()).map_err(|message| self.here(message))?;
         let Some(only_if) = &each.only_if else {
-            return Ok(all);
+            return Ok(Ok(all));
         };
         let outer = std::mem::replace(&mut self.frames.mark, self.frames.locals.len());
         let mut chosen = Vec::new();
         for values in all {
             for (name, value) in each.targets.iter().zip(&values) {
-                self.frames.set(name, value.clone());
+                self.frames.set(name, Ok(value.clone()));
             }
-            if self.truth(only_if)? {
+            // Whether a round counts may not be known: it is looked at then.
+            if self.truth(only_if)?.unwrap_or(true) {
                 chosen.push(values);
             }
             self.frames.locals.truncate(self.frames.mark);
         }
         self.frames.mark = outer;
-        Ok(chosen)
+        Ok(Ok(chosen))
     }
 
-    fn value(&mut self, piece: &ExprNode) -> Result<Value, ParseError> {
+    fn value(&mut self, piece: &ExprNode) -> Result<Local, ParseError> {
         self.at = piece.offset;
-        Eval::new(&self.frames, &mut self.budget).value(piece).map_err(|error| moved(error, piece))
+        let value = Eval::new(&self.frames, &mut self.budget).value(piece);
+        self.known(value, piece)
     }
 
-    fn truth(&mut self, piece: &ExprNode) -> Result<bool, ParseError> {
+    fn truth(&mut self, piece: &ExprNode) -> Result<Result<bool, String>, ParseError> {
         self.at = piece.offset;
-        Eval::new(&self.frames, &mut self.budget).truth(piece).map_err(|error| moved(error, piece))
+        let truth = Eval::new(&self.frames, &mut self.budget).truth(piece);
+        self.known(truth, piece)
+    }
+
+    /// Takes note of what is not observed.
+    fn known<T>(
+        &mut self,
+        evaluated: Result<T, EvalError>,
+        piece: &ExprNode,
+    ) -> Result<Result<T, String>, ParseError> {
+        match evaluated {
+            Ok(value) => Ok(Ok(value)),
+            Err(EvalError::Unobserved(observed)) => {
+                self.unobserved.get_or_insert_with(|| observed.clone());
+                Ok(Err(observed))
+            }
+            Err(EvalError::Failed { message, offset, len }) => Err(ParseError::new(message, offset, len)),
+            Err(needs @ EvalError::Needs(_)) => {
+                Err(ParseError::new(needs.to_string(), piece.offset, piece.len))
+            }
+        }
     }
 
     fn here(&self, message: String) -> ParseError {
@@ -190,11 +271,4 @@ fn loop_value(index: usize, length: usize) -> Value {
         ("length", int(length)),
     ];
     Value::Map(BTreeMap::from(entries.map(|(name, value)| (name.to_owned(), value))))
-}
-
-fn moved(error: EvalError, piece: &ExprNode) -> ParseError {
-    match error {
-        EvalError::Failed { message, offset, len } => ParseError::new(message, offset, len),
-        needs @ EvalError::Needs(_) => ParseError::new(needs.to_string(), piece.offset, piece.len),
-    }
 }

@@ -4,6 +4,7 @@
 use std::sync::Arc;
 
 use model::exchange::{CheckIn, HeldRelease};
+use model::policy::RunTimes;
 use model::selection::PatternEntry;
 use model::trie::Trie;
 use model::{Channel, Digest, Hostname, Selection, SelectionEntry, Timestamp};
@@ -65,6 +66,7 @@ pub fn head(seq: u64, channel_name: &str, selection: &Selection) -> Arc<Head> {
         beacon: None,
         signed_at: header.created,
         contact_secs: CONTACT_SECS,
+        runs: RunTimes::default(),
         patterns: Arc::new(Patterns::read(selection).unwrap()),
         selection: Arc::new(selection.clone()),
         header,

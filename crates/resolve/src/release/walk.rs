@@ -6,7 +6,7 @@ use std::sync::Arc;
 use catalog::module::{DeclaredResource, Module};
 use lang::Expr;
 use model::chunk::{self, TreeChunk};
-use model::policy::Policy;
+use model::policy::{Policy, RunTimes};
 use model::set::ObjectSet;
 use model::trie::{Leaf, Top, Trie};
 use model::{Channel, Digest, Kind, SectionKey, Selection};
@@ -106,6 +106,12 @@ impl Built {
     pub fn contact_secs(&self) -> BTreeMap<Channel, u64> {
         let policies = self.shared.policies.values();
         policies.map(|policy| (policy.channel.clone(), policy.policy.contact_secs)).collect()
+    }
+
+    /// How often nodes run, by channel.
+    pub fn run_times(&self) -> BTreeMap<Channel, RunTimes> {
+        let policies = self.shared.policies.values();
+        policies.map(|policy| (policy.channel.clone(), RunTimes::of(&policy.policy))).collect()
     }
 
     /// Seconds for which a header is fresh, by channel.

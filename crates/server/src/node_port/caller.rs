@@ -14,8 +14,9 @@ use std::time::Duration;
 
 use http::request::Parts;
 use model::NodeId;
-use net::accept::{Connection, PeerPermit};
+use net::accept::Connection;
 use net::identity::PeerRole;
+use net::peers::PeerPermit;
 use wire::signature::{self, ParsedSignature, SignatureError, SignedBody};
 use wire::{Code, Problem};
 

@@ -92,11 +92,15 @@ fn cause(node: &NodeState, state: Overall, heads: &Heads) -> Option<String> {
             ),
         }),
         Overall::New => Some("enrolled, no run reported yet".to_owned()),
+        Overall::Stalled => Some(stalled(node)),
         Overall::Stale => {
             Some("the release it is pointed to is past its freshness by the control plane's clock".to_owned())
         }
         Overall::Changing => match &node.refusal {
             Some(refusal) => Some(refusal.message.to_string()),
+            None if node.holds_pointed(heads) => {
+                Some("its first run on the release that it holds is not reported yet".to_owned())
+            }
             None => Some("has not adopted the newest release yet".to_owned()),
         },
         Overall::Paused => node.summary.paused.as_deref().map(paused),
@@ -110,6 +114,12 @@ fn cause(node: &NodeState, state: Overall, heads: &Heads) -> Option<String> {
         }
         Overall::WouldChange => Some(node.summary.would_change.as_deref().unwrap_or(SEE_RUN).to_owned()),
     }
+}
+
+/// Why no run that was due is known to have been made.
+fn stalled(node: &NodeState) -> String {
+    let since = node.no_run_since().map(|since| format!(" since {since}")).unwrap_or_default();
+    format!("no successful run{since}: none was reported in time")
 }
 
 /// Why a host is paused; since when is a column of its own.
@@ -131,6 +141,7 @@ fn since(node: &mut NodeState, state: Overall, heads: &Heads) -> Option<Timestam
     match state {
         Overall::Offline | Overall::Unreachable => node.last_seen.or(Some(node.enrolled_at)),
         Overall::New => Some(node.enrolled_at),
+        Overall::Stalled => node.no_run_since(),
         Overall::Changing => node.pointed(heads).map(|(head, _)| head.header.created),
         Overall::Paused => node.summary.paused.as_ref().map(|pause| pause.since),
         Overall::Diverged => node.contended.iter().flatten().map(|one| one.since).min(),
@@ -156,6 +167,7 @@ fn next_step(node: &NodeState, state: Overall) -> String {
         Overall::Offline | Overall::Unreachable => {
             format!("on {node}: systemctl status muster-agent")
         }
+        Overall::Stalled => format!("on {node}: muster-agent status"),
         Overall::Unassigned => "add an entry to nodes.yaml, then `muster publish`".to_owned(),
         Overall::Paused => format!("on {node}: muster-agent resume"),
         Overall::Stale => "`muster publish`, or `muster publish --beacon`".to_owned(),
@@ -240,7 +252,7 @@ fn why_not_green(
     }
     let Some(cause) = cause(node, state, heads) else { return Vec::new() };
     let key = match state {
-        Overall::Offline | Overall::Unreachable => CauseKey::Silence(state),
+        Overall::Offline | Overall::Unreachable | Overall::Stalled => CauseKey::Silence(state),
         _ => CauseKey::Words(state, cause.clone()),
     };
     vec![(key, cause, None)]

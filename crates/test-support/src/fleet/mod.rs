@@ -262,6 +262,7 @@ pub fn config(dir: &Path, node_port: u16, operator_port: u16) -> Config {
         operator_address: ([127, 0, 0, 1], operator_port).into(),
         names: vec!["127.0.0.1".to_owned()],
         connections: 256,
+        balancers: Default::default(),
         metrics_address: None,
         proxy_address: Some(([127, 0, 0, 1], 0).into()),
         log: None,

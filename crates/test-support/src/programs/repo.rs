@@ -31,6 +31,7 @@ impl Control {
             operator_address: loopback,
             names: vec!["127.0.0.1".to_owned()],
             connections: 100,
+            balancers: Default::default(),
             metrics_address: None,
             proxy_address: None,
             log: None,

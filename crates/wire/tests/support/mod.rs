@@ -257,8 +257,8 @@ fn check_ins() -> impl Strategy<Value = Frame> {
                 run_confirmed,
                 tagged_run_confirmed: run_confirmed,
                 seen: run_confirmed.map(signed),
-                header: None,
-                acked: None,
+                header: run_confirmed.map(signed),
+                acked: run_confirmed,
             }))
         },
     )

@@ -1,0 +1,117 @@
+//! How a node fares, by what was heard of it: [`NodeState::status`] (CNV-3).
+//!
+//! Green rests on evidence: the last run that was due was made on the set that is held. That it was made is known by
+//! the note of it in check-ins and by its report; each counts from when it was heard of, by the clock here. Until
+//! when a status holds though nothing more is heard says [`NodeState::status_until`], so that totals over many nodes
+//! are kept as they change.
+
+use model::Timestamp;
+use model::selection::SelectionEntry;
+use model::status::{self, Contact, Drift, Enforcement, ReleaseState, RunEvidence, RunResult, Status};
+
+use crate::heads::Heads;
+use crate::node::{NodeState, Pointed};
+
+impl NodeState {
+    /// How the node fares.
+    pub fn status(&mut self, heads: &Heads, now: Timestamp) -> Status {
+        let pointed = self.pointed(heads);
+        self.status_of(pointed.as_ref(), now)
+    }
+
+    /// From when [`NodeState::status`] may differ from now though nothing is heard and `heads` stay the same; `None`
+    /// when it stays for ever. Always after `now`.
+    pub fn status_until(&self, heads: &Heads, now: Timestamp) -> Option<Timestamp> {
+        let pointed = self.pointed_now(heads);
+        let contact = self.last_seen.and_then(|seen| status::contact_until(seen, self.promised, now));
+        let release = self.stale_at(pointed.as_ref());
+        let run = self.run_overdue_at(pointed.as_ref());
+        [contact, release, run].into_iter().flatten().filter(|at| *at > now).min()
+    }
+
+    fn status_of(&self, pointed: Option<&Pointed>, now: Timestamp) -> Status {
+        let contact = |seen| status::contact_of(seen, self.promised, now);
+        Status {
+            result: self.summary.counts.map_or(RunResult::None, |counts| status::result_of(&counts)),
+            // What is put right again and again between two runs stays no better than what runs correct.
+            drift: match self.contended {
+                Some(_) => Drift::Diverged,
+                None => status::drift_of(self.summary.streak),
+            },
+            contact: self.last_seen.map_or(Contact::Online, contact),
+            release: self.release_state(pointed, now),
+            evidence: self.evidence(pointed, now),
+            enforcement: match self.summary.paused {
+                Some(_) => Enforcement::Paused,
+                None => Enforcement::On,
+            },
+            would_change: self.summary.counts.map_or(0, |counts| counts.would_change),
+        }
+    }
+
+    /// Since when there was no run that was due and ended on what is held, where that is known: the last that was
+    /// heard of, or the adoption after it.
+    pub fn no_run_since(&self) -> Option<Timestamp> {
+        match self.last_run_is_of_held() {
+            true => self.run_heard.or(self.held_heard),
+            false => self.held_heard.max(self.run_heard),
+        }
+    }
+
+    fn evidence(&self, pointed: Option<&Pointed>, now: Timestamp) -> RunEvidence {
+        if self.run_overdue_at(pointed).is_some_and(|at| now >= at) {
+            RunEvidence::Missing
+        } else if self.held.is_none() || self.last_run_is_of_held() {
+            RunEvidence::Current
+        } else {
+            RunEvidence::Awaited
+        }
+    }
+
+    /// By when a run must be heard of; `None` while nothing is held.
+    fn run_overdue_at(&self, pointed: Option<&Pointed>) -> Option<Timestamp> {
+        self.held.as_ref()?;
+        let of_head = pointed.filter(|(_, entry)| self.holds(entry)).map(|(head, _)| head.runs);
+        let times = of_head.or(self.runs).unwrap_or_default();
+        Some(status::run_overdue_at(self.no_run_since()?, times, self.promised))
+    }
+
+    /// The last full run that was reported was over the set that is held. A set is reported with its first run,
+    /// whatever that comes to.
+    fn last_run_is_of_held(&self) -> bool {
+        let Some(held) = &self.held else { return false };
+        self.summary.counts.is_some() && self.summary.root.is_none_or(|root| root == held.root)
+    }
+
+    /// Whether it holds what it is pointed to.
+    pub fn holds_pointed(&self, heads: &Heads) -> bool {
+        self.pointed_now(heads).is_some_and(|(_, entry)| self.holds(&entry))
+    }
+
+    pub(crate) fn holds(&self, entry: &SelectionEntry) -> bool {
+        self.held.as_ref().is_some_and(|held| held.root == entry.root)
+    }
+
+    /// When what it is pointed to, and does not hold, is past its freshness.
+    fn stale_at(&self, pointed: Option<&Pointed>) -> Option<Timestamp> {
+        let (head, _) = pointed.filter(|(_, entry)| !self.holds(entry))?;
+        Some(Timestamp(head.signed_at.plus(head.header.freshness()).0.saturating_add(1)))
+    }
+
+    fn release_state(&self, pointed: Option<&Pointed>, now: Timestamp) -> ReleaseState {
+        match (pointed, self.stale_at(pointed)) {
+            (None, _) => ReleaseState::Unassigned,
+            (Some(_), None) => ReleaseState::Current,
+            (Some(_), Some(at)) if now >= at => ReleaseState::Stale,
+            (Some(_), Some(_)) => ReleaseState::Behind,
+        }
+    }
+
+    /// As [`NodeState::pointed`], and remembers nothing.
+    fn pointed_now(&self, heads: &Heads) -> Option<Pointed> {
+        match &self.pointed {
+            Some((version, pointed)) if *version == heads.version => pointed.clone(),
+            _ => heads.pointed(&self.hostname),
+        }
+    }
+}
