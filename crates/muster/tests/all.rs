@@ -19,6 +19,7 @@ mod objects_survive_outages;
 mod pages_name_commands_that_exist;
 mod publish_uploads_only_the_change;
 mod reference_is_current;
+mod releases_are_rolled_back;
 mod runs_by_tag_are_requested;
 mod task_arguments_are_exact;
 mod tasks_run_once_for_real;
