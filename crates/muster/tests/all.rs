@@ -2,6 +2,7 @@
 //! `cargo xtask tidy` finds a file that is missing here. One file: `cargo test -p muster --test all FILE::`.
 
 mod a_failed_start_founds_no_fleet;
+mod a_fleet_survives_a_restore;
 mod a_restored_control_plane_recovers;
 mod a_stock_python_client_works;
 mod cli_errors;

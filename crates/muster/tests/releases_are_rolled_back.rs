@@ -36,7 +36,10 @@ fn what_an_earlier_release_held_is_published_again() {
     assert_eq!(seq(&server), 2, "nothing was published");
 
     let done = server.json(&["release", "rollback", "1", "--yes"]);
-    assert_eq!((&done["seq"], &done["contentOf"], &done["changes"]["change"]), (&3.into(), &1.into(), &1.into()));
+    assert_eq!(
+        (&done["seq"], &done["contentOf"], &done["changes"]["change"]),
+        (&3.into(), &1.into(), &1.into())
+    );
     host.until_read("/etc/hello", "one web-1\n");
     server.until_state("web-1", "converged");
     let kept = server.json(&["release", "show", "3"]);
