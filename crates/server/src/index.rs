@@ -67,6 +67,8 @@ pub(crate) struct NodeEntry {
     counted: Option<Box<CountedNode>>,
     /// What is declared of it, as the index has it.
     declared: Option<Box<DeclaredNode>>,
+    /// Whether the node is to compare its objects because the control plane started.
+    pub(crate) comparison: StartComparison,
     /// It left the index, and what it fails for is counted no more.
     removed: bool,
 }
@@ -77,6 +79,15 @@ impl NodeEntry {
         let state = self.node.status(heads, now).overall();
         self.counted.as_ref().is_none_or(|counted| counted.state != state)
     }
+}
+
+/// Whether a node is to compare its objects because the control plane started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StartComparison {
+    /// It is in the data from before the start, which may be a backup's, and did not call since.
+    Due,
+    /// It was asked to, or has nothing to compare, or came after the start.
+    Asked,
 }
 
 impl NodeSlot {
@@ -133,7 +144,14 @@ impl FleetIndex {
     pub(crate) fn fill(&self, records: Vec<NodeRecord>) {
         for record in records {
             match record.public_key.parse::<PublicKey>() {
-                Ok(key) => self.insert(restored(record, key)),
+                Ok(key) => {
+                    let node = restored(record, key);
+                    let id = node.id.clone();
+                    self.insert(node);
+                    if let Some(slot) = self.get(&id) {
+                        slot.lock().comparison = StartComparison::Due;
+                    }
+                }
                 Err(_) => tracing::error!(node = %record.node_id, "a stored node has no valid key"),
             }
         }
@@ -153,6 +171,7 @@ impl FleetIndex {
             unsettled: false,
             counted: None,
             declared: None,
+            comparison: StartComparison::Asked,
             removed: false,
         };
         let slot = NodeSlot { state: Mutex::new(entry), wake: Notify::new(), admission: OnceLock::new() };

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use model::Incarnation;
 use model::exchange::{Acked, Answer, CheckIn, MAX_TRAIT_BYTES, MAX_TRAIT_VALUES, Report, TraitReport};
 use model::log::{Cursor, Fact, MAX_FACT_BYTES, MAX_FACTS};
+use model::replication::Mode;
 use model::status::{Contact, contact_of};
 use plane::Step;
 use store::StoreError;
@@ -13,6 +14,7 @@ use wire::{Code, Problem};
 
 use super::CallingNode;
 use crate::answer::store_problem;
+use crate::index::StartComparison;
 use crate::releases;
 use crate::state::{ControlPlane, now, run_to_completion};
 
@@ -52,6 +54,7 @@ pub(crate) async fn check_in(
     let traits = request.traits.take();
     let quiet = request.clone();
     let request = CheckIn { facts, traits, ..request };
+    compare_once(plane, caller).await?;
     let TakenStep { mut step, stream_newly_requested } = take_step(plane, caller, request);
     let acked = match persist(plane, caller, incarnation.clone(), &mut step).await? {
         None => lost_cursor(plane, caller, incarnation, quiet.acked).await?,
@@ -107,6 +110,20 @@ async fn keep_header(plane: &Arc<ControlPlane>, request: &mut CheckIn) {
         // The rest of the check-in counts all the same.
         tracing::warn!(%problem, "the header of the release that a node holds is not kept");
     }
+}
+
+/// Has a node that synchronizes compare once after each start of the control plane, whose data may have gone back
+/// to what it was before (SCL-4).
+async fn compare_once(plane: &ControlPlane, caller: &CallingNode) -> Result<(), Problem> {
+    if caller.slot.lock().comparison == StartComparison::Asked {
+        return Ok(());
+    }
+    let Some(root) = caller.slot.pointed_root(&plane.heads()) else { return Ok(()) };
+    if plane.grants.mode(&root).await.map_err(store_problem)? != Mode::Off {
+        plane.hub.sync_index().update(&caller.id, |summary| summary.called(plane.boot()));
+    }
+    caller.slot.lock().comparison = StartComparison::Asked;
+    Ok(())
 }
 
 /// A step of a node's state.
