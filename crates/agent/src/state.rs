@@ -332,6 +332,11 @@ impl Durable {
         self.contents.retain(&keep).map_err(spool("remove contents that nothing needs"))
     }
 
+    /// Whether a content that a release needs is gone, or was found damaged.
+    pub fn lacks_content(&self, adoption: &Adoption) -> bool {
+        matches!(self.needed(adoption), Err(StateError::Missing(_)))
+    }
+
     fn needed(&self, adoption: &Adoption) -> Result<BTreeSet<Digest>, StateError> {
         let mut needed = BTreeSet::new();
         needed.extend(adoption.objects.values().map(|stub| stub.digest));

@@ -355,6 +355,7 @@ pub(super) async fn state(plane: &ControlPlane, caller: &CallingNode) -> Result<
             incarnation,
             facts: Vec::new(),
             run: None,
+            unmade_run: None,
             traits: None,
             full: true,
             run_confirmed: None,

@@ -119,6 +119,9 @@ fn cause(node: &NodeState, state: Overall, heads: &Heads) -> Option<String> {
 /// Why no run that was due is known to have been made.
 fn stalled(node: &NodeState) -> String {
     let since = node.no_run_since().map(|since| format!(" since {since}")).unwrap_or_default();
+    if let Some(unmade) = &node.unmade {
+        return format!("no successful run{since}: {}", model::text::printable(&unmade.reason));
+    }
     format!("no successful run{since}: none was reported in time")
 }
 
