@@ -1,6 +1,6 @@
 //! `symlink`: a symbolic link.
 
-use super::{Ensure, FILE_TIMEOUT_SECS, FORCE, STATE, Spec, no_rules};
+use super::{Ensure, FILE_TIMEOUT_SECS, FORCE, InTheWay, STATE, Spec, no_rules};
 use crate::module::OnRemove::{Delete, Keep, Restore};
 use crate::schema::{Attribute, FieldKind, Manages, ResourceAttributes, ResourceType, Short};
 
@@ -34,8 +34,8 @@ pub struct SymlinkSpec {
     pub ensure: Ensure,
     /// What it points to, as text.
     pub target: String,
-    /// A directory in its place is removed.
-    pub force: bool,
+    /// What becomes of something of another kind in its place.
+    pub in_the_way: InTheWay,
 }
 
 fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
@@ -43,6 +43,6 @@ fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
         path: given.name(),
         ensure: given.ensure(),
         target: given.text_or_empty("target"),
-        force: given.bool("force"),
+        in_the_way: InTheWay::declared(given),
     }))
 }

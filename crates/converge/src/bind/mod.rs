@@ -14,7 +14,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::module::{CommandLine, Module, OnRemove, Params};
+use catalog::module::{CommandLine, ConditionalVars, DeclaredResource, Module, OnRemove, Params};
 use catalog::params::Resolved;
 use catalog::schema::{self, Manages};
 use catalog::types::{Ensure, Spec, StateSpec, Together};
@@ -124,6 +124,21 @@ pub struct BoundResource {
     pub(crate) item: Option<String>,
     /// What the ledger keeps of its attributes, so that it can be removed without its declaration.
     pub(crate) kept: BTreeMap<String, Value>,
+    /// The declaration that it comes from; [`bind_with_sources`] keeps it, [`bind`] does not.
+    pub source: Option<Box<BoundSource>>,
+}
+
+/// The declaration of a bound resource, for those who show it.
+#[derive(Clone, Debug)]
+pub struct BoundSource {
+    /// The declaration as written, expressions included.
+    pub declared: DeclaredResource,
+    /// Its position in the module: resources from 0, handlers after them.
+    pub slot: usize,
+    /// Its attributes, evaluated; those that cannot be evaluated are not here.
+    pub attributes: BTreeMap<String, Value>,
+    /// `key` and `item` in its expressions, where it has `foreach`.
+    pub item: Option<(Value, Value)>,
 }
 
 /// A command that says whether a resource is wanted on this host now.
@@ -260,6 +275,34 @@ impl Desired {
 /// Binds a node's set: conditional layers, vars, `foreach:`, `when:`, names, attributes,
 /// templates, references, order (CFG-2, CFG-7).
 pub fn bind(inputs: &Inputs<'_>) -> Desired {
+    bind_keeping(inputs, Sources::Drop)
+}
+
+/// As [`bind`]; each resource also has the declaration that it comes from.
+pub fn bind_with_sources(inputs: &Inputs<'_>) -> Desired {
+    bind_keeping(inputs, Sources::Keep)
+}
+
+/// Whether bound resources keep their declarations, which takes memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sources {
+    Keep,
+    Drop,
+}
+
+/// Whether each layer of `conditional_vars` holds, or why that cannot be said; in their order.
+pub fn conditions(inputs: &Inputs<'_>) -> Vec<Result<bool, String>> {
+    layer_conditions(inputs.params, &shared_names(inputs))
+}
+
+/// The vars of each module as its resources see them, evaluated (CFG-2).
+pub fn vars(inputs: &Inputs<'_>) -> Resolved {
+    let shared = shared_names(inputs);
+    let (holds, _) = conditional_layers(inputs.params, &shared);
+    catalog::params::resolve(inputs.modules, inputs.params, &holds, &shared.names())
+}
+
+fn bind_keeping(inputs: &Inputs<'_>, sources: Sources) -> Desired {
     let shared = shared_names(inputs);
     let (holds, broken) = conditional_layers(inputs.params, &shared);
     let resolved = catalog::params::resolve(inputs.modules, inputs.params, &holds, &shared.names());
@@ -279,7 +322,7 @@ pub fn bind(inputs: &Inputs<'_>) -> Desired {
             Some(reason) => Err(reason.clone()),
             None => resolved.get(name).cloned().unwrap_or_else(|| Ok(BTreeMap::new())),
         };
-        let (bound, slots) = bind_module(module, vars, &shared, inputs.params.observe, &mut budget);
+        let (bound, slots) = bind_module(module, vars, &shared, inputs.params.observe, &mut budget, sources);
         modules.push(bound);
         declared.push(slots);
     }
@@ -333,10 +376,7 @@ fn shared_names(inputs: &Inputs<'_>) -> SharedScope {
 fn conditional_layers(params: &Params, scope: &SharedScope) -> (Vec<bool>, BTreeMap<String, String>) {
     let mut broken = BTreeMap::new();
     let mut holds = Vec::new();
-    for layer in &params.conditional {
-        let held = Expr::parse(&layer.when)
-            .map_err(|error| error.to_string())
-            .and_then(|expr| expr.eval_bool(&scope.names()).map_err(|error| error.to_string()));
+    for (layer, held) in params.conditional.iter().zip(layer_conditions(params, scope)) {
         holds.push(matches!(held, Ok(true)));
         if let Err(error) = held {
             for (module, _) in layer.vars.keys().filter_map(|name| name.split_once('.')) {
@@ -345,6 +385,14 @@ fn conditional_layers(params: &Params, scope: &SharedScope) -> (Vec<bool>, BTree
         }
     }
     (holds, broken)
+}
+
+fn layer_conditions(params: &Params, scope: &SharedScope) -> Vec<Result<bool, String>> {
+    let held = |layer: &ConditionalVars| {
+        let expr = Expr::parse(&layer.when).map_err(|error| error.to_string())?;
+        expr.eval_bool(&scope.names()).map_err(|error| error.to_string())
+    };
+    params.conditional.iter().map(held).collect()
 }
 
 fn nested(resolved: &Resolved) -> Value {
@@ -360,6 +408,7 @@ fn bind_module<'m>(
     shared: &Arc<SharedScope>,
     observe: bool,
     budget: &mut foreach::LoopBudget,
+    sources: Sources,
 ) -> (BoundModule, DeclaredSlots<'m>) {
     let mut bound = BoundModule {
         name: module.name.clone(),
@@ -376,16 +425,18 @@ fn bind_module<'m>(
     };
     let scope = Arc::new(ModuleScope { params, shared: Arc::clone(shared), item: None });
     bound.when = When::decide(module.when.as_deref(), &scope);
-    let mut binder = resource::Binder::new(module, &scope, bound.observe, budget);
+    let mut binder = resource::Binder::new(module, &scope, bound.observe, budget, sources);
     let mut slots = DeclaredSlots::default();
     for resource in &module.resources {
         slots.push(resource, &mut bound.resources, binder.expand(resource));
+        binder.slot += 1;
     }
     slots.begin_handlers();
     for handler in &module.handlers {
         let expanded = binder.expand(handler);
         let handlers = expanded.into_iter().map(|handler| apart_from(&bound.resources, handler)).collect();
         slots.push(handler, &mut bound.handlers, handlers);
+        binder.slot += 1;
     }
     bound.unnamed = binder.unnamed;
     // Where the module is not wanted its verify is not either, and may not even evaluate.
