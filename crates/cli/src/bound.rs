@@ -4,14 +4,17 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use catalog::module::{CommandLine, Module, OnRemove, Params};
+use catalog::schema::{self, FieldKind};
 use catalog::types::{EditedFile, Ensure, FileContent, Ownership, Script, Spec, WantedPackage};
-use converge::bind::Inputs;
+use converge::bind::{Inputs, bind_with_sources};
 use converge::kinds::content_field;
-use converge::{BoundModule, BoundResource, Desired, When, bind};
+use converge::{BoundModule, BoundResource, Desired, When};
 use lang::Value;
 use model::delta::MAX_FIELD;
 use model::{Digest, Fields};
 use resolve::Specialized;
+
+use crate::screen::name_of;
 
 /// The modules and params of a node's set.
 #[derive(Clone, Debug)]
@@ -34,9 +37,9 @@ impl NodeSet {
         NodeSet { modules: named.collect(), params }
     }
 
-    /// Binds the set as the node does.
+    /// Binds the set as the node does; each resource has its declaration, so that all of it can be shown.
     pub fn bind(&self, hostname: &str, traits: &Value) -> Desired {
-        bind(&Inputs {
+        bind_with_sources(&Inputs {
             modules: &self.modules,
             params: &self.params,
             hostname: Some(hostname),
@@ -75,8 +78,50 @@ pub fn fields(resource: &BoundResource, blobs: BlobLookup<'_>) -> Fields {
     flag(&mut fields, "observe", resource.observe);
     flag(&mut fields, "sensitive", resource.sensitive);
     flag(&mut fields, "ignore_failure", resource.ignore_failure);
+    if !matches!(resource.when, When::Never(_)) {
+        add_declared(&mut fields, resource);
+    }
     fields
 }
+
+/// Adds what is declared and not shown so far, whatever the type: nothing that is written stays unseen.
+pub fn add_declared(fields: &mut Fields, resource: &BoundResource) {
+    let Some(source) = &resource.source else { return };
+    let declared = &source.declared;
+    listed(fields, "before", &declared.before, ", ");
+    listed(fields, "subscribes", &declared.subscribes, ", ");
+    some(fields, "timeout", declared.timeout.map(|seconds| format!("{seconds} s")));
+    some(fields, "on_remove", declared.on_remove.map(name_of));
+    let Some(kind) = schema::find(&resource.kind) else { return };
+    for attribute in kind.attributes.iter().filter(|attribute| !SHOWN_OTHERWISE.contains(&attribute.kind)) {
+        let Some(value) = source.attributes.get(attribute.name) else { continue };
+        let text = value_text(value);
+        if fields.contains_key(attribute.name) || text == attribute.default {
+            continue;
+        }
+        let text = match SECRET_ATTRIBUTES.contains(&attribute.name) {
+            true => content_field(None, &Digest::of(text.as_bytes()), text.len() as u64),
+            false => text,
+        };
+        put(fields, attribute.name, text);
+    }
+}
+
+/// A list of plain values reads as one line.
+fn value_text(value: &Value) -> String {
+    let plain = |item: &Value| !matches!(item, Value::List(_) | Value::Map(_));
+    match value {
+        Value::List(items) if items.iter().all(plain) => {
+            items.iter().map(Value::to_string).collect::<Vec<_>>().join(", ")
+        }
+        value => value.to_string(),
+    }
+}
+
+/// What these name is shown by what it holds.
+const SHOWN_OTHERWISE: [FieldKind; 2] = [FieldKind::Template, FieldKind::Source];
+/// Attributes that may hold secrets: that they change is shown, not what they are.
+const SECRET_ATTRIBUTES: [&str; 3] = ["headers", "password", "stdin"];
 
 /// A module's own part as named texts.
 pub fn module_fields(module: &BoundModule) -> Fields {
@@ -136,6 +181,10 @@ pub fn hide(fields: &mut Fields) {
                 | "depends_on"
                 | "retries"
                 | "tags"
+                | "before"
+                | "subscribes"
+                | "timeout"
+                | "on_remove"
         ) {
             HIDDEN.clone_into(text);
         }
@@ -167,13 +216,11 @@ fn of_spec(fields: &mut Fields, spec: &Spec, blobs: BlobLookup<'_>) {
             ownership(fields, &file.ownership);
             some(fields, "validate", file.validate.as_ref().map(command));
             flag(fields, "backup", file.backup);
-            flag(fields, "force", file.force);
         }
         Spec::Directory(directory) => {
             state(fields, directory.ensure);
             ownership(fields, &directory.ownership);
             flag(fields, "recurse", directory.recurse);
-            flag(fields, "force", directory.force);
         }
         Spec::Tree(tree) => {
             ownership(fields, &tree.ownership);
@@ -194,7 +241,6 @@ fn of_spec(fields: &mut Fields, spec: &Spec, blobs: BlobLookup<'_>) {
         Spec::Symlink(link) => {
             state(fields, link.ensure);
             put(fields, "target", &link.target);
-            flag(fields, "force", link.force);
         }
         Spec::Line(line) => {
             state(fields, line.ensure);

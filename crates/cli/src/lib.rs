@@ -13,6 +13,7 @@ pub mod connect;
 pub mod credentials;
 pub mod diff;
 pub mod exit;
+pub mod explain;
 pub mod failure;
 pub mod folder;
 mod listing;

@@ -142,7 +142,8 @@ pub async fn run(args: &RenderArgs, screen: Screen) -> Result<Exit, Failure> {
     Ok(exit)
 }
 
-fn unassigned(fleet: &Specialized, node: &str) -> RenderError {
+/// The failure of a verb that names a node which no entry matches.
+pub(crate) fn unassigned(fleet: &Specialized, node: &str) -> RenderError {
     let near = lang::nearest(node, fleet.exact.keys().map(|name| &**name)).map(str::to_owned);
     RenderError::Unassigned { node: node.to_owned(), near }
 }

@@ -20,7 +20,7 @@ pub mod run;
 pub mod versions;
 pub mod watch;
 
-pub use bind::{BoundModule, BoundResource, Desired, bind};
+pub use bind::{BoundModule, BoundResource, BoundSource, Desired, bind};
 pub use catalog::types::ResourceSubject;
 pub use condition::{Condition, When};
 pub use id::ResourceId;

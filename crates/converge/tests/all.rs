@@ -12,6 +12,7 @@ mod notifications;
 mod observe_touches_nothing;
 mod on_remove;
 mod one_file_has_one_writer;
+mod own_things_change_their_kind;
 mod partial_runs_leave_the_rest;
 mod parts_keep_the_rest;
 mod pending_survives_a_crash;

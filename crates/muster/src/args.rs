@@ -5,15 +5,15 @@ use clap::{Parser, Subcommand};
 use cli::logs::{FORMAT_ENV, LogFormat};
 use cli::workflow;
 use cli::{
-    backup, check, diff, node, object, proxy, publish, query, release, render, run, server, status, task,
-    token,
+    backup, check, diff, explain, node, object, proxy, publish, query, release, render, run, server, status,
+    task, token,
 };
 use demo::DemoArgs;
 
 use crate::help;
 
 const AFTER: &str = "\
-Daily verbs: check, render, diff, publish, status, query. Stored things: node, object, task,
+Daily verbs: check, render, explain, diff, publish, status, query. Stored things: node, object, task,
 workflow, run, release, token, proxy.
 System: server, backup, restore, demo, bench. On the hosts: muster-agent.
 
@@ -61,6 +61,8 @@ pub enum Verb {
     Check(check::CheckArgs),
     /// Show what one node gets, bound as the node binds it
     Render(render::RenderArgs),
+    /// Show which layer of the fleet repo set a value of a node, where, and who won
+    Explain(explain::ExplainArgs),
     /// Show what a publish would change, on every node
     Diff(diff::DiffArgs),
     /// Sign what a fleet repo declares and point the fleet to it

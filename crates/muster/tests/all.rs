@@ -9,6 +9,7 @@ mod cli_errors;
 mod diff_groups;
 mod end_to_end;
 mod exit_codes;
+mod explain_names_who_won;
 mod help_explains_every_code;
 mod hosts_with_p256_keys_join;
 mod logs_are_json_when_asked;

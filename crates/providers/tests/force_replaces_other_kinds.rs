@@ -10,7 +10,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use catalog::schema::{BindContext, bind};
-use catalog::types::Spec;
+use catalog::types::{DirectorySpec, FileSpec, InTheWay, Spec};
 use common::{Lab, lab};
 use converge::run::Undo;
 use lang::Value;
@@ -155,4 +155,27 @@ fn directories_of_the_system_and_of_muster_stay() {
         let why = lab.failed_check(&spec);
         assert!(why.contains("is a directory of the system"), "{why}");
     }
+}
+
+/// CNV-10: what Muster made itself goes without `force`, a directory only while it is empty.
+#[test]
+fn an_own_thing_of_another_kind_makes_way() {
+    let lab = lab();
+    let own = |spec: Spec| match spec {
+        Spec::File(file) => Spec::File(FileSpec { in_the_way: InTheWay::OwnIsReplaced, ..file }),
+        Spec::Directory(directory) => {
+            Spec::Directory(DirectorySpec { in_the_way: InTheWay::OwnIsReplaced, ..directory })
+        }
+        spec => spec,
+    };
+    let directory = own(spec("directory", "/srv/x", json!({})));
+    let file = own(spec("file", "/srv/x", json!({"content": "new"})));
+    lab.write("/srv/x", b"bytes");
+    assert!(lab.apply(&directory).unwrap().changed);
+    assert!(lab.path("/srv/x").is_dir());
+    lab.write("/srv/x/inside", b"bytes");
+    assert!(lab.failed_check(&file).contains("is a directory"));
+    fs::remove_file(lab.path("/srv/x/inside")).unwrap();
+    assert!(lab.apply(&file).unwrap().changed);
+    assert_eq!(fs::read(lab.path("/srv/x")).unwrap(), b"new");
 }

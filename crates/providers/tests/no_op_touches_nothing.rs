@@ -73,7 +73,7 @@ fn the_second_run_changes_nothing() {
             ensure,
             ownership: ownership(0o750),
             recurse,
-            force: false,
+            in_the_way: catalog::types::InTheWay::Stays,
         })
     };
     lab.write("/old/tree/file", b"");
@@ -91,7 +91,7 @@ fn the_second_run_changes_nothing() {
             path: "/dir/link".to_owned(),
             ensure: Ensure::Present,
             target: "nowhere".to_owned(),
-            force: false,
+            in_the_way: catalog::types::InTheWay::Stays,
         }),
         line(Ensure::Present, "Port 22", Some("^Port")),
         line(Ensure::Present, "Port 22", None),
@@ -131,13 +131,13 @@ fn a_check_never_writes() {
             ensure: Ensure::Absent,
             ownership: Ownership::default(),
             recurse: true,
-            force: false,
+            in_the_way: catalog::types::InTheWay::Stays,
         }),
         Spec::Symlink(SymlinkSpec {
             path: "/dir/config".to_owned(),
             ensure: Ensure::Present,
             target: "x".to_owned(),
-            force: false,
+            in_the_way: catalog::types::InTheWay::Stays,
         }),
     ];
     for spec in specs {

@@ -96,7 +96,7 @@ fn directories_links_and_commands() {
         ensure: Ensure::Present,
         ownership: Ownership { mode: Some(0o750), ..Ownership::default() },
         recurse: false,
-        force: false,
+        in_the_way: catalog::types::InTheWay::Stays,
     };
     assert_eq!(told(&lab, &Spec::Directory(spec.clone())), "+ it\n    mode: 0750\n");
     lab.write("/d/file", b"");
@@ -107,8 +107,12 @@ fn directories_links_and_commands() {
     let checked = lab.check(&Spec::Directory(spec.clone()));
     assert_eq!(checked.note.as_deref(), Some("cannot be undone: what is inside is removed for good"));
     assert_eq!(told(&lab, &Spec::Directory(spec)), "- it\n");
-    let mut link =
-        SymlinkSpec { path: "/l".to_owned(), ensure: Ensure::Present, target: "a".to_owned(), force: false };
+    let mut link = SymlinkSpec {
+        path: "/l".to_owned(),
+        ensure: Ensure::Present,
+        target: "a".to_owned(),
+        in_the_way: catalog::types::InTheWay::Stays,
+    };
     assert_eq!(told(&lab, &Spec::Symlink(link.clone())), "+ it\n    target: a\n");
     link.target = "b".to_owned();
     assert_eq!(told(&lab, &Spec::Symlink(link)), "~ it\n    target: a -> b\n");

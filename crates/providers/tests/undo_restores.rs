@@ -64,7 +64,7 @@ fn files_links_and_directories_come_back() {
             path: path.to_owned(),
             ensure: Ensure::Present,
             target: target.to_owned(),
-            force: false,
+            in_the_way: catalog::types::InTheWay::Stays,
         })
     };
     let directory = |path: &str, ensure| {
@@ -74,7 +74,7 @@ fn files_links_and_directories_come_back() {
             ensure,
             ownership,
             recurse: false,
-            force: false,
+            in_the_way: catalog::types::InTheWay::Stays,
         })
     };
     let undos = [

@@ -8,6 +8,7 @@ mod check;
 mod classify;
 pub mod codes;
 mod decl;
+pub mod explain;
 mod exprs;
 mod idle;
 mod judge;

@@ -77,11 +77,11 @@ impl Changed {
 /// state that was right.
 #[derive(Default)]
 pub struct Resolver {
-    files: Files,
-    modules: Arc<Modules>,
+    pub(crate) files: Files,
+    pub(crate) modules: Arc<Modules>,
     labels: BTreeMap<String, usize>,
     dirty: Dirty,
-    good: Option<Good>,
+    pub(crate) good: Option<Good>,
 }
 
 /// Checks a whole tree (CFG-1).

@@ -9,6 +9,7 @@ mod diagnostics;
 mod documented_fleets_are_right;
 mod each_node_gets_its_own_grants;
 mod example_fleet;
+mod explanations_name_every_layer;
 mod idle_groups_are_named;
 mod idle_patterns_are_named;
 mod incremental_equals_full;

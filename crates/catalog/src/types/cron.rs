@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use lang::Value;
 
-use super::{Ensure, FILE_TIMEOUT_SECS, FileContent, FileSpec, Ownership, STATE, Spec};
+use super::{Ensure, FILE_TIMEOUT_SECS, FileContent, FileSpec, InTheWay, Ownership, STATE, Spec};
 use crate::module::CommandLine;
 use crate::module::OnRemove::{Delete, Keep, Restore};
 use crate::schema::{
@@ -171,7 +171,7 @@ fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
         ownership,
         validate: None,
         backup: false,
-        force: false,
+        in_the_way: InTheWay::Stays,
     }))
 }
 

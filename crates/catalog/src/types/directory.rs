@@ -7,7 +7,8 @@ use model::Fields;
 use model::collect::CollectInserting;
 
 use super::{
-    Ensure, FILE_TIMEOUT_SECS, FORCE, GROUP, MODE, OWNER, Ownership, ResourceSubject, STATE, Spec, StateSpec,
+    Ensure, FILE_TIMEOUT_SECS, FORCE, GROUP, InTheWay, MODE, OWNER, Ownership, ResourceSubject, STATE, Spec,
+    StateSpec,
 };
 use crate::module::FileRef;
 use crate::module::OnRemove::{Delete, Keep, Restore};
@@ -74,8 +75,8 @@ pub struct DirectorySpec {
     pub ownership: Ownership,
     /// `state: absent` removes what is inside too.
     pub recurse: bool,
-    /// A file or a link in its place is removed.
-    pub force: bool,
+    /// What becomes of something of another kind in its place.
+    pub in_the_way: InTheWay,
 }
 
 /// `directory` with `source`.
@@ -133,8 +134,8 @@ fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
 fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
     let (path, ensure, ownership) = (given.name(), given.ensure(), given.ownership());
     let Some(source) = given.text("source") else {
-        let (recurse, force) = (given.bool("recurse"), given.bool("force"));
-        return Ok(Spec::Directory(DirectorySpec { path, ensure, ownership, recurse, force }));
+        let (recurse, in_the_way) = (given.bool("recurse"), InTheWay::declared(given));
+        return Ok(Spec::Directory(DirectorySpec { path, ensure, ownership, recurse, in_the_way }));
     };
     let files: BTreeMap<String, FileRef> = given
         .module_folder(&format!("files/{source}"))

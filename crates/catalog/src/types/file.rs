@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use lang::Value;
 
-use super::{Ensure, FILE_TIMEOUT_SECS, FORCE, FileContent, GROUP, MODE, OWNER, Ownership, STATE, Spec};
+use super::{
+    Ensure, FILE_TIMEOUT_SECS, FORCE, FileContent, GROUP, InTheWay, MODE, OWNER, Ownership, STATE, Spec,
+};
 use crate::module::CommandLine;
 use crate::module::OnRemove::{Delete, Keep, Restore};
 use crate::schema::{
@@ -75,8 +77,8 @@ pub struct FileSpec {
     pub validate: Option<CommandLine>,
     /// Keep the previous bytes beside the file as `NAME.muster-backup`.
     pub backup: bool,
-    /// A directory in its place is removed.
-    pub force: bool,
+    /// What becomes of something of another kind in its place.
+    pub in_the_way: InTheWay,
 }
 
 fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
@@ -102,6 +104,6 @@ fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
         ownership: given.ownership(),
         validate: given.command("validate"),
         backup: given.bool("backup"),
-        force: given.bool("force"),
+        in_the_way: InTheWay::declared(given),
     }))
 }

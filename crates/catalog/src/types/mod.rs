@@ -69,7 +69,7 @@ pub use unit::{
 };
 pub use user::{PasswordDays, PasswordHash, UserSpec, date_of_days, days_of_date};
 
-use crate::schema::{Attribute, AttributeProblem, FieldKind, ResourceType};
+use crate::schema::{Attribute, AttributeProblem, FieldKind, ResourceAttributes, ResourceType};
 
 /// Every resource type of this version, in the order of the reference.
 pub static TYPES: &[&ResourceType] = &[
@@ -335,6 +335,35 @@ const OWNER: Attribute =
     Attribute::new("owner", FieldKind::Account, "", "owning user; without it, left as it is");
 const GROUP: Attribute =
     Attribute::new("group", FieldKind::Account, "", "owning group; without it, left as it is");
+/// What becomes of a thing of another kind that stands in the place of a file, a link or a directory.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum InTheWay {
+    /// It stays, and the resource fails.
+    #[default]
+    Stays,
+    /// It is replaced unless it is a directory with something in it: Muster made it, and another type is
+    /// declared there now.
+    OwnIsReplaced,
+    /// It is replaced: `force: true`.
+    Replaced,
+}
+
+impl InTheWay {
+    fn declared(given: &ResourceAttributes<'_>) -> InTheWay {
+        if given.bool("force") { InTheWay::Replaced } else { InTheWay::Stays }
+    }
+
+    /// Whether a file or a link may be replaced.
+    pub fn replaces(self) -> bool {
+        self != InTheWay::Stays
+    }
+
+    /// Whether a directory may be replaced.
+    pub fn replaces_directory(self, empty: bool) -> bool {
+        self == InTheWay::Replaced || (empty && self == InTheWay::OwnIsReplaced)
+    }
+}
+
 const FORCE: Attribute = Attribute::new(
     "force",
     FieldKind::Bool,

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use lang::Value;
 
-use super::{Ensure, FILE_TIMEOUT_SECS, FORCE, STATE, Spec};
+use super::{Ensure, FILE_TIMEOUT_SECS, FORCE, InTheWay, STATE, Spec};
 use crate::module::OnRemove::{Delete, Keep, Restore};
 use crate::schema::{
     Attribute, AttributeProblem, FieldKind, Manages, ProblemKind, ResourceAttributes, ResourceType, Short,
@@ -41,8 +41,8 @@ pub struct SymlinkSpec {
     pub ensure: Ensure,
     /// What it points to, as text.
     pub target: String,
-    /// A directory in its place is removed.
-    pub force: bool,
+    /// What becomes of something of another kind in its place.
+    pub in_the_way: InTheWay,
 }
 
 /// A link to nothing at all cannot be made.
@@ -62,6 +62,6 @@ fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {
         path: given.name(),
         ensure: given.ensure(),
         target: given.text_or_empty("target"),
-        force: given.bool("force"),
+        in_the_way: InTheWay::declared(given),
     }))
 }

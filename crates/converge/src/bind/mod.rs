@@ -15,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::module::{CommandLine, Module, OnRemove, Params};
+use catalog::module::{CommandLine, ConditionalVars, DeclaredResource, Module, OnRemove, Params};
 use catalog::params::{LayerState, ParamError, Resolved, ResolvedParams};
 use catalog::schema::{self, Manages};
 use catalog::types::{Ensure, Spec, StateSpec, Together};
@@ -131,6 +131,21 @@ pub struct BoundResource {
     pub(crate) item: Option<String>,
     /// What the ledger keeps of its attributes, so that it can be removed without its declaration.
     pub(crate) kept: BTreeMap<String, Value>,
+    /// The declaration that it comes from; [`bind_with_sources`] keeps it, [`bind`] does not.
+    pub source: Option<Box<BoundSource>>,
+}
+
+/// The declaration of a bound resource, for those who show it.
+#[derive(Clone, Debug)]
+pub struct BoundSource {
+    /// The declaration as written, expressions included.
+    pub declared: DeclaredResource,
+    /// Its position in the module: resources from 0, handlers after them.
+    pub slot: usize,
+    /// Its attributes, evaluated; those that cannot be evaluated are not here.
+    pub attributes: BTreeMap<String, Value>,
+    /// `key` and `item` in its expressions, where it has `foreach`.
+    pub item: Option<(Value, Value)>,
 }
 
 /// A command that says whether a resource is wanted on this host now.
@@ -267,6 +282,29 @@ impl Desired {
 /// Binds a node's set: conditional layers, vars, `foreach:`, `when:`, names, attributes,
 /// templates, references, order (CFG-2, CFG-7).
 pub fn bind(inputs: &Inputs<'_>) -> Desired {
+    bind_keeping(inputs, Sources::Drop)
+}
+
+/// As [`bind`]; each resource also has the declaration that it comes from.
+pub fn bind_with_sources(inputs: &Inputs<'_>) -> Desired {
+    bind_keeping(inputs, Sources::Keep)
+}
+
+/// Whether bound resources keep their declarations, which takes memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Sources {
+    Keep,
+    Drop,
+}
+
+/// Whether each layer of `conditional_vars` holds, or why that cannot be said; in their order.
+pub fn conditions(inputs: &Inputs<'_>) -> Vec<Result<bool, String>> {
+    let shared = shared_names(inputs);
+    let held = |layer: &ConditionalVars| layer_holds(layer, &shared).map_err(|error| error.to_string());
+    inputs.params.conditional.iter().map(held).collect()
+}
+
+fn bind_keeping(inputs: &Inputs<'_>, sources: Sources) -> Desired {
     let names = NodeNames::of(inputs);
     let mut modules: Vec<BoundModule> = Vec::new();
     let mut declared: Vec<DeclaredSlots<'_>> = Vec::new();
@@ -279,7 +317,7 @@ pub fn bind(inputs: &Inputs<'_>) -> Desired {
             declared.push(DeclaredSlots::default());
             continue;
         };
-        let (bound, slots) = names.bind(module, inputs.params.observe, &mut budget);
+        let (bound, slots) = names.bind(module, inputs.params.observe, &mut budget, sources);
         modules.push(bound);
         declared.push(slots);
     }
@@ -335,7 +373,7 @@ impl NodeNames {
 
     /// A module as it is before its references lead anywhere.
     pub fn bind_alone(&self, module: &Module) -> BoundAlone {
-        let (module, slots) = self.bind(module, false, &mut LoopBudget::default());
+        let (module, slots) = self.bind(module, false, &mut LoopBudget::default(), Sources::Drop);
         BoundAlone { module, declared: slots.declarations() }
     }
 
@@ -370,6 +408,7 @@ impl NodeNames {
         module: &'m Module,
         observe: bool,
         budget: &mut LoopBudget,
+        sources: Sources,
     ) -> (BoundModule, DeclaredSlots<'m>) {
         let params = self.resolved.get(&module.name).cloned().unwrap_or_default();
         let error = match self.broken.get(&module.name) {
@@ -385,7 +424,7 @@ impl NodeNames {
             }
         };
         let vars = error.map_or(Ok(params), Err);
-        bind_module(module, vars, &self.shared, observe, budget)
+        bind_module(module, vars, &self.shared, observe, budget, sources)
     }
 }
 
@@ -450,12 +489,10 @@ fn conditional_layers(
     let mut broken = BTreeMap::new();
     let mut holds = Vec::new();
     for layer in &params.conditional {
-        let held =
-            Expr::parse(&layer.when).map_err(EvalError::from).and_then(|expr| expr.eval_bool(&scope.names()));
-        holds.push(match &held {
+        holds.push(match layer_holds(layer, scope) {
             Ok(true) => LayerState::Holds,
             Ok(false) => LayerState::Left,
-            Err(EvalError::Unobserved(observed)) => LayerState::Unobserved(observed.clone()),
+            Err(EvalError::Unobserved(observed)) => LayerState::Unobserved(observed),
             Err(error) => {
                 for (module, _) in layer.vars.keys().filter_map(|name| name.split_once('.')) {
                     let error = BindError::whole(format!("conditional vars `{}`: {error}", layer.when));
@@ -466,6 +503,18 @@ fn conditional_layers(
         });
     }
     (holds, broken)
+}
+
+fn layer_holds(layer: &ConditionalVars, scope: &SharedScope) -> Result<bool, EvalError> {
+    Expr::parse(&layer.when).map_err(EvalError::from)?.eval_bool(&scope.names())
+}
+
+fn layer_conditions(params: &Params, scope: &SharedScope) -> Vec<Result<bool, String>> {
+    let held = |layer: &ConditionalVars| {
+        let expr = Expr::parse(&layer.when).map_err(|error| error.to_string())?;
+        expr.eval_bool(&scope.names()).map_err(|error| error.to_string())
+    };
+    params.conditional.iter().map(held).collect()
 }
 
 fn nested(resolved: &Resolved) -> Value {
@@ -482,6 +531,7 @@ fn bind_module<'m>(
     shared: &Arc<SharedScope>,
     observe: bool,
     budget: &mut LoopBudget,
+    sources: Sources,
 ) -> (BoundModule, DeclaredSlots<'m>) {
     let mut bound = BoundModule {
         name: module.name.clone(),
@@ -509,16 +559,18 @@ fn bind_module<'m>(
         item: None,
     });
     bound.when = When::decide(module.when.as_deref(), &scope);
-    let mut binder = resource::Binder::new(module, &scope, bound.observe, budget);
+    let mut binder = resource::Binder::new(module, &scope, bound.observe, budget, sources);
     let mut slots = DeclaredSlots::default();
     for resource in &module.resources {
         slots.push(resource, &mut bound.resources, binder.expand(resource));
+        binder.slot += 1;
     }
     slots.begin_handlers();
     for handler in &module.handlers {
         let expanded = binder.expand(handler);
         let handlers = expanded.into_iter().map(|handler| apart_from(&bound.resources, handler)).collect();
         slots.push(handler, &mut bound.handlers, handlers);
+        binder.slot += 1;
     }
     bound.unnamed = binder.unnamed;
     // Where the module is not wanted its verify is not either, and may not even evaluate.

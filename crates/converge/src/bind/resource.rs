@@ -17,7 +17,10 @@ use lang::{EvalError, InterpolatedText, RenderError, Template, Value};
 use model::collect::CollectInserting;
 
 use super::foreach::LoopBudget;
-use super::{BindError, BindMistake, BindPart, BoundResource, GuardKind, ResourceGuard, RetryPolicy};
+use super::{
+    BindError, BindMistake, BindPart, BoundResource, BoundSource, GuardKind, ResourceGuard, RetryPolicy,
+    Sources,
+};
 use crate::condition::ModuleScope;
 use crate::{ResourceId, When};
 
@@ -32,6 +35,9 @@ pub(super) struct Binder<'a> {
     pub(super) made: usize,
     /// Some resource's name could not be evaluated.
     pub(super) unnamed: bool,
+    /// The position of the declaration that is bound.
+    pub(super) slot: usize,
+    sources: Sources,
 }
 
 impl<'a> Binder<'a> {
@@ -40,8 +46,10 @@ impl<'a> Binder<'a> {
         scope: &'a Arc<ModuleScope>,
         observe: bool,
         budget: &'a mut LoopBudget,
+        sources: Sources,
     ) -> Binder<'a> {
-        Binder { module, scope, observe, templates: BTreeMap::new(), budget, made: 0, unnamed: false }
+        let templates = BTreeMap::new();
+        Binder { module, scope, observe, templates, budget, made: 0, unnamed: false, slot: 0, sources }
     }
 
     /// Binds a resource, or one item of it, with these names.
@@ -95,6 +103,7 @@ impl<'a> Binder<'a> {
             tags: resource.tags.iter().cloned().collect(),
             item,
             kept,
+            source: (self.sources == Sources::Keep).then(|| Box::new(source(resource, self.slot, scope))),
         }
     }
 
@@ -170,6 +179,15 @@ impl<'a> Binder<'a> {
         self.made += text.len();
         Ok(text)
     }
+}
+
+/// The declaration with what its attributes come to.
+fn source(declared: &DeclaredResource, slot: usize, scope: &ModuleScope) -> BoundSource {
+    let names = scope.names();
+    let evaluated = |(name, value): (&String, &Value)| Some((name.clone(), evaluate(value, &names).ok()?));
+    let attributes = declared.attributes.iter().filter_map(evaluated).collect_inserting();
+    let item = scope.item.as_ref().map(|item| (item.key.clone(), item.item.clone()));
+    BoundSource { declared: declared.clone(), slot, attributes, item }
 }
 
 /// A resource of this type may have its content from a template.

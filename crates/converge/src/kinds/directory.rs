@@ -50,7 +50,9 @@ pub fn assess(
             }
             Ok(Some(Edit::Remove { from: edit.from }))
         }
-        (Ensure::Present, PathState::File { .. } | PathState::Symlink { .. }) if spec.force => {
+        (Ensure::Present, PathState::File { .. } | PathState::Symlink { .. })
+            if spec.in_the_way.replaces() =>
+        {
             refuse_system_directory(&spec.path)?;
             edit.field("type", Some(prior.what().to_owned()), Some("directory".to_owned()));
             if let PathState::Symlink { target } = prior {

@@ -79,7 +79,9 @@ pub fn assess(
             Ok(edit.change())
         }
         PathState::Symlink { target } => symlink(spec, target, wanted, bytes, names).map(Some),
-        PathState::Directory { .. } if spec.force && spec.ensure == Ensure::Present => {
+        PathState::Directory { empty, .. }
+            if spec.in_the_way.replaces_directory(*empty) && spec.ensure == Ensure::Present =>
+        {
             refuse_system_directory(&spec.path)?;
             let mut edit = FieldDifference::default();
             edit.replaced_directory(prior, "file");

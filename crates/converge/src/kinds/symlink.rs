@@ -36,7 +36,9 @@ pub fn assess(
             edit.field("target", None, wanted());
             Ok(edit.change())
         }
-        (Ensure::Present, PathState::Directory { .. }) if spec.force => {
+        (Ensure::Present, PathState::Directory { empty, .. })
+            if spec.in_the_way.replaces_directory(*empty) =>
+        {
             refuse_system_directory(&spec.path)?;
             edit.replaced_directory(prior, "symlink");
             edit.field("target", None, wanted());

@@ -9,6 +9,7 @@ use model::{RunReport, Timestamp};
 use super::condition::is_of_host;
 use super::module::{ModulePhase, ModuleProgress};
 use super::removal::Removal;
+use super::replace::replaces_own;
 use super::report::ItemCollector;
 use super::together::Transaction;
 use super::{FinishedRun, Job, JobId, JobOutcome, JobWork, Pending, Record, RunMode, RunOptions, RunScope};
@@ -45,7 +46,7 @@ pub struct Run {
     running: usize,
     jobs: BTreeMap<JobId, JobTarget>,
     next_job: u64,
-    removal: Removal,
+    pub(super) removal: Removal,
     finished: bool,
 }
 
@@ -113,6 +114,7 @@ impl Run {
             desired,
         };
         run.report.counts.modules = u32::try_from(run.desired.modules.len()).unwrap_or(u32::MAX);
+        run.let_own_be_replaced();
         if mode == RunMode::Apply {
             run.drop_debts_of_the_gone();
             run.follow_moved();
@@ -290,7 +292,10 @@ impl Run {
             {
                 let resource = self.resource(m, slot);
                 (entry.on_remove, entry.sensitive) = (resource.on_remove, resource.sensitive);
-                entry.kind = resource.kind.clone();
+                // What stands there is of the old type until the new one has taken its place.
+                if !replaces_own(&entry, resource) {
+                    entry.kind = resource.kind.clone();
+                }
                 self.ledger.entries.insert(new.clone(), entry.clone());
                 self.put.insert(new, entry);
             }

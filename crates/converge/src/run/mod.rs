@@ -17,6 +17,7 @@ mod module;
 mod pending;
 mod remember;
 mod removal;
+mod replace;
 mod report;
 mod retry;
 mod scope;

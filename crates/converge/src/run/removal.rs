@@ -57,6 +57,11 @@ impl Removal {
         self.over
     }
 
+    /// As [`Removal::moved`], to be looked at.
+    pub(super) fn moving(&self) -> &[(ResourceId, ResourceId)] {
+        &self.moved
+    }
+
     /// Resources whose path another resource manages now: old id, new id.
     pub(super) fn moved(&mut self) -> Vec<(ResourceId, ResourceId)> {
         std::mem::take(&mut self.moved)

@@ -205,6 +205,7 @@ impl Run {
             }
             self.report.counts.ok += 1;
             if !observe {
+                self.follow_kind(&resource);
                 self.follow_declaration(&resource, &checked.prior);
             }
             self.heard(&resource, observe);
@@ -291,6 +292,7 @@ impl Run {
                 let edit = applied.edit.or(edit);
                 self.report.add((m, slot), item(&resource, Action::Changed, edit.as_ref(), None, ms));
                 self.modules[m].changed.push(slot);
+                self.follow_kind(&resource);
                 self.heard(&resource, false);
                 self.next(m, slot, SlotState::Fine);
             }

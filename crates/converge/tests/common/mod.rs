@@ -299,6 +299,7 @@ impl Host {
             spec => {
                 let (path, wanted) = wanted(spec);
                 let prior = self.prior(&path);
+                refuse_other_kinds(spec, &prior)?;
                 match self.nodes.get(&path) == wanted.as_ref() {
                     true => Checked::in_sync(Prior::Path(prior)),
                     false => Checked::differs(
@@ -377,6 +378,21 @@ impl Host {
         }
         Ok(())
     }
+}
+
+/// A host leaves what is of another kind alone, unless it may be replaced.
+fn refuse_other_kinds(spec: &Spec, prior: &PathState) -> Result<(), String> {
+    let replaced = match (spec, prior) {
+        (Spec::Directory(spec), PathState::File { .. } | PathState::Symlink { .. }) => {
+            spec.in_the_way.replaces()
+        }
+        (Spec::File(spec), PathState::Directory { empty, .. }) => spec.in_the_way.replaces_directory(*empty),
+        (Spec::Symlink(spec), PathState::Directory { empty, .. }) => {
+            spec.in_the_way.replaces_directory(*empty)
+        }
+        _ => true,
+    };
+    if replaced { Ok(()) } else { Err("something of another kind is in the way".to_owned()) }
 }
 
 fn wanted(spec: &Spec) -> (String, Option<Node>) {

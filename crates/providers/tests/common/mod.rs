@@ -9,7 +9,9 @@ use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use catalog::types::{CustomSpec, Ensure, ExecSpec, FileContent, FileSpec, Ownership, Script, Spec};
+use catalog::types::{
+    CustomSpec, Ensure, ExecSpec, FileContent, FileSpec, InTheWay, Ownership, Script, Spec,
+};
 use converge::JobDone;
 use converge::kinds::{Applied, Checked};
 use host::{Host, HostOptions};
@@ -140,7 +142,7 @@ pub fn file(path: &str, content: &str) -> FileSpec {
         ownership: Ownership::default(),
         validate: None,
         backup: false,
-        force: false,
+        in_the_way: InTheWay::Stays,
     }
 }
 
