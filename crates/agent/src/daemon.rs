@@ -32,7 +32,7 @@ use model::log::{Cursor, FactBody};
 use model::policy::Policy;
 use model::{Digest, Hostname, Timestamp};
 use net::notify::ServiceState;
-use node::{Adoption, Node, NodeEffect, NodeInput, ObservedTraits, RunOrder};
+use node::{Adoption, Node, NodeEffect, NodeInput, ObservedTraits, RunFailure, RunOrder};
 use providers::traits::Collectors;
 use tokio::time::Instant;
 
@@ -368,6 +368,7 @@ impl Daemon {
             }
         }
         self.watch.show(self.node.contentions(), self.node.scans());
+        self.local.show_unmade(self.node.unmade_run());
         self.show_reboot();
     }
 
@@ -482,6 +483,7 @@ impl Daemon {
         let watch = self.watch.clone();
         let spawned = std::thread::Builder::new().name("muster run".to_owned()).spawn(move || {
             runner::lower_priority();
+            let mut content_missing = false;
             // A panic ends this run, not the keeping of the host.
             let run = catch_unwind(AssertUnwindSafe(|| -> Result<CompletedRun, RunnerError> {
                 let bound = runner.bind(&traits)?;
@@ -489,6 +491,8 @@ impl Daemon {
                     watch.follow(bound.desired());
                 }
                 let run = runner.run_bound(&order, &bound, RunMode::Apply)?;
+                content_missing =
+                    run.report.counts.failed > 0 && runner.durable().lacks_content(bound.adoption());
                 if order.scope == RunScope::All && run.report.counts.changed > 0 {
                     // A home that was made, what was unpacked: only now is it known what to watch there.
                     watch.follow(bound.desired());
@@ -497,19 +501,25 @@ impl Daemon {
             }));
             let run = match run {
                 Ok(Ok(run)) => Ok(run),
-                Ok(Err(error)) => Err(chain(&error)),
-                Err(_) => Err("the agent panicked; see its log".to_owned()),
+                Ok(Err(error)) => Err(error.failure()),
+                Err(_) => Err(RunFailure::other("the agent panicked; see its log")),
             };
             let input = match &run {
                 Ok(run) => NodeInput::Ran(Box::new(run.report.clone())),
-                Err(why) => NodeInput::RunFailed(why.clone()),
+                Err(failure) => NodeInput::RunFailed(failure.clone()),
             };
             match run {
                 Ok(run) if healing => heal::show(run, &local, &log),
                 Err(_) if healing => {}
-                run => local.run_ended(run.map(|run| heal::logged(run, &local, &log))),
+                run => {
+                    let run = run.map_err(|failure| failure.reason);
+                    local.run_ended(run.map(|run| heal::logged(run, &local, &log)));
+                }
             }
             handle.send_blocking(DaemonEvent::Input(input));
+            if content_missing {
+                handle.send_blocking(DaemonEvent::Input(NodeInput::ContentMissing));
+            }
         });
         if let Err(error) = spawned {
             let handle = self.handle.clone();
@@ -517,7 +527,7 @@ impl Daemon {
             if !healing {
                 self.local.run_ended(Err(why.clone()));
             }
-            let failed = NodeInput::RunFailed(why);
+            let failed = NodeInput::RunFailed(RunFailure::other(why));
             tokio::spawn(async move { handle.send(DaemonEvent::Input(failed)).await });
         }
     }

@@ -64,14 +64,27 @@ pub async fn all(
     let mut blobs = BTreeSet::new();
     for digest in contents {
         one(storage, session, digest).await?;
-        let named = move |durable: &Durable| durable.content(&digest).map(|bytes| blobs_named(&bytes));
-        let named = storage.run(named).await;
+        let named = match storage.run(named_by(digest)).await {
+            // It was damaged, and is set aside now that it was read.
+            Err(StateError::Missing(_)) => {
+                one(storage, session, digest).await?;
+                storage.run(named_by(digest)).await
+            }
+            read => read,
+        };
         blobs.extend(named.map_err(|source| FetchError::Keep { digest, source })?);
     }
     for digest in blobs {
         one(storage, session, digest).await?;
     }
     Ok(())
+}
+
+/// Reads which blobs a content names.
+fn named_by(
+    digest: Digest,
+) -> impl FnOnce(&Durable) -> Result<BTreeSet<Digest>, StateError> + Send + 'static {
+    move |durable| durable.content(&digest).map(|bytes| blobs_named(&bytes))
 }
 
 async fn one(storage: &Storage, session: &NodeSession, digest: Digest) -> Result<(), FetchError> {

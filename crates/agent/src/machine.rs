@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use host::{Cancel, Host, OpenHostError};
 use net::tls::TlsError;
-use node::{Identity, Restored};
+use node::{HeldSettings, Identity, Restored};
 use providers::Kinds;
 use trust::SigningKey;
 
@@ -147,13 +147,18 @@ impl Machine {
         let failed = |source| OpenMachineError::State { path: self.state.clone(), source };
         let durable = &self.durable;
         let adoption = durable.adoption().map_err(failed)?;
-        let settings = match &adoption {
-            Some(adoption) => durable.settings(adoption).map_err(failed)?,
-            None => Default::default(),
+        // One that is damaged is no reason not to start: it is fetched again.
+        let settings = adoption.as_ref().map(|adoption| durable.settings(adoption));
+        let content_missing = matches!(settings, Some(Err(StateError::Missing(_))));
+        let settings = match settings {
+            Some(Ok(settings)) => settings,
+            Some(Err(StateError::Missing(_))) | None => HeldSettings::default(),
+            Some(Err(error)) => return Err(failed(error)),
         };
         let restored = Restored {
             adoption,
             settings,
+            content_missing,
             last_run: durable.last_run().map_err(failed)?,
             facts_pending: durable.facts_waiting() > 0,
             pause: durable.pause().map_err(failed)?,

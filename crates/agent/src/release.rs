@@ -49,7 +49,12 @@ impl ActiveRelease {
         let mut terms = ReleaseTerms::default();
         let mut delegations = Delegations::default();
         if let Some(adoption) = durable.adoption()? {
-            terms.policy = durable.settings(&adoption)?.policy;
+            terms.policy = match durable.settings(&adoption) {
+                Ok(settings) => settings.policy,
+                // It is fetched again; until then the defaults count.
+                Err(StateError::Missing(_)) => Policy::default(),
+                Err(error) => return Err(error),
+            };
             delegations = terms.read(durable, &adoption);
         }
         let delegations = Arc::new(DelegationGate::new(delegations));

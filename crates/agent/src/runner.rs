@@ -25,8 +25,8 @@ use converge::{
 use host::Host;
 use lang::{Probe, Value};
 use model::object::MAX_BLOB;
-use model::{Digest, Kind, RunReport};
-use node::{Adoption, ReadTraits, RunOrder};
+use model::{Digest, Kind, RunReport, UnmadeRunCause};
+use node::{Adoption, ReadTraits, RunFailure, RunOrder};
 use providers::{Kinds, Notification, PROBE_TIMEOUT, TouchedFiles};
 
 use crate::changes::ChangeLog;
@@ -56,6 +56,20 @@ pub enum RunnerError {
     /// A run by a tag that means nothing here.
     #[error(transparent)]
     Scope(#[from] UnknownTag),
+}
+
+impl RunnerError {
+    /// The failure as the node's step takes it.
+    pub fn failure(&self) -> RunFailure {
+        let cause = match self {
+            RunnerError::NothingHeld => UnmadeRunCause::ReleaseLost,
+            RunnerError::State(StateError::Missing(_)) => UnmadeRunCause::MissingContent,
+            RunnerError::State(StateError::Malformed { .. }) => UnmadeRunCause::Other,
+            RunnerError::State(_) => UnmadeRunCause::State,
+            RunnerError::ReadSet(_) | RunnerError::Scope(_) => UnmadeRunCause::Other,
+        };
+        RunFailure { cause, reason: crate::render::chain(self) }
+    }
 }
 
 /// How many bytes the contents may grow by before they are collected again: what runs keep of files

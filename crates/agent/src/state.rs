@@ -332,6 +332,11 @@ impl Durable {
         self.contents.retain(&keep).map_err(spool("remove contents that nothing needs"))
     }
 
+    /// Whether a content that a release needs is gone, or was found damaged.
+    pub fn lacks_content(&self, adoption: &Adoption) -> bool {
+        matches!(self.needed(adoption), Err(StateError::Missing(_)))
+    }
+
     fn needed(&self, adoption: &Adoption) -> Result<BTreeSet<Digest>, StateError> {
         let mut needed = BTreeSet::new();
         needed.extend(adoption.objects.values().map(|stub| stub.digest));
@@ -435,10 +440,10 @@ impl Durable {
     /// Facts up to a cursor are durable at the control plane; says whether more wait.
     ///
     /// `acked_before`: how far facts were acknowledged when those were sent that the cursor
-    /// answers. A cursor behind that is of a control plane restored from an old backup: it would
-    /// wait for ever for facts that are gone here. What is left begins anew, in another
-    /// incarnation of the log. A cursor that is behind only what was acknowledged meanwhile
-    /// was overtaken by a later one, and says nothing.
+    /// answers. A cursor behind that is of a control plane restored from an old backup: the facts after it
+    /// are sent again (SCL-4), where one of them is gone here, in another incarnation of the log. A
+    /// cursor that is behind only what was acknowledged meanwhile was overtaken by a later one, and
+    /// says nothing.
     ///
     /// # Errors
     /// When that cannot be recorded; they are sent again then.
@@ -447,7 +452,12 @@ impl Durable {
         if *log.incarnation() != cursor.incarnation {
             return Ok(log.last() > log.acked());
         }
-        if cursor.seq < acked_before || cursor.seq > log.last() {
+        if cursor.seq < acked_before && cursor.seq < log.acked() {
+            log.resend_after(cursor.seq, &fresh_incarnation()?).map_err(spool("send facts again"))?;
+            tracing::warn!(after = cursor.seq, "the control plane's data went back: facts are sent again");
+            return Ok(log.last() > log.acked());
+        }
+        if cursor.seq > log.last() {
             log.begin_anew(&fresh_incarnation()?).map_err(spool("begin the log anew"))?;
             locked(&self.repairs)
                 .push("the control plane's cursor and the log disagreed; the log begins anew".to_owned());

@@ -296,6 +296,10 @@ impl StatusText<'_> {
                 writeln!(f, "CONTENDED      {}", contention.text(self.now))?;
             }
         }
+        if let Some(unmade) = &daemon.unmade_run {
+            let since = when(unmade.since, self.now);
+            writeln!(f, "NO RUN         can be made since {since}: {}", unmade.reason)?;
+        }
         match daemon.running_since {
             Some(since) => writeln!(f, "run            under way since {}", when(since, self.now)),
             None => Ok(()),

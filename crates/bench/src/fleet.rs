@@ -6,6 +6,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use model::exchange::HeldRelease;
 use model::object::ObjectKey;
 use model::replication::{Mismatch, Mode, SyncPolicy};
 use model::selection::SelectionEntry;
@@ -33,7 +34,7 @@ pub(super) struct BenchNode {
     pub(super) hostname: Hostname,
     pub(super) key: Arc<SigningKey>,
     pub(super) tls: Arc<ClientConfig>,
-    pub(super) held: model::exchange::HeldRelease,
+    pub(super) held: HeldRelease,
 }
 
 /// What time it is.
@@ -54,6 +55,37 @@ pub(super) async fn fill_synced(
     near: usize,
     modes: &[Mode],
 ) -> Result<Vec<BenchNode>, BenchError> {
+    let sets = modes.iter().map(|mode| objects_of(*mode)).collect::<Result<_, _>>()?;
+    Ok(fill_with(dir, FleetPlan { count, near, certified: count, sets }).await?.nodes)
+}
+
+/// The objects of a set with their contents.
+pub(super) type SetObjects = Vec<(ObjectKey, Vec<u8>)>;
+
+/// Which fleet to make.
+pub(super) struct FleetPlan {
+    /// Nodes.
+    pub(super) count: usize,
+    /// So many of them, the first, are in the channel that calls often.
+    pub(super) near: usize,
+    /// So many of them, the first, have certificates to call with.
+    pub(super) certified: usize,
+    /// The sets that they get, one after the other.
+    pub(super) sets: Vec<SetObjects>,
+}
+
+/// A fleet that was made.
+pub(super) struct FilledFleet {
+    /// The nodes that can call.
+    pub(super) nodes: Vec<BenchNode>,
+    /// All nodes, and what the release gives them.
+    pub(super) all: Vec<(NodeId, HeldRelease)>,
+    pub(super) store: Arc<Store>,
+}
+
+/// Fills a directory with a fleet.
+pub(super) async fn fill_with(dir: &Path, plan: FleetPlan) -> Result<FilledFleet, BenchError> {
+    let FleetPlan { count, near, certified, sets } = plan;
     let founded = posture::open(dir, None, now())?;
     let store = Store::open(dir.join("muster.db"))?;
     store.found_fleet(FleetMeta { fleet: founded.trust.fleet.clone(), created: now() }).await?;
@@ -64,8 +96,6 @@ pub(super) async fn fill_synced(
         let key = SigningKey::from_seed(&posture::random()?);
         let hostname = hostname(number)?;
         let id = key.public().node_id();
-        let csr = CertificateRequest::read(&net::issue::node_request(&key, &hostname)?)?;
-        let cert = founded.node_ca.issue_node(&csr, &id, &hostname, posture::random()?, now())?;
         let node = NewNode {
             node_id: id.clone(),
             hostname: hostname.clone(),
@@ -77,7 +107,7 @@ pub(super) async fn fill_synced(
         };
         let token = TokenUse { nonce: format!("bench-{number}"), expires_at: now() };
         enrollments.push((node, token));
-        keys.push((id, hostname, key, cert));
+        keys.push((id, hostname, key));
     }
     // Side by side, so that the store may commit them in groups.
     let store = Arc::new(store);
@@ -90,15 +120,18 @@ pub(super) async fn fill_synced(
         wait_for(&mut tasks, 0).await?;
     }
     let release_key = founded.release_key.as_ref().ok_or("no release key")?;
-    let held = release(&store, &founded.trust.fleet, release_key, (count, near, modes)).await?;
-    let mut nodes = Vec::with_capacity(count);
-    for (number, (id, hostname, key, cert)) in keys.into_iter().enumerate() {
+    let held = release(&store, &founded.trust.fleet, release_key, (count, near, &sets)).await?;
+    let held = |number: usize| held[usize::from(number >= near)][number % sets.len()].clone();
+    let all = keys.iter().enumerate().map(|(number, (id, ..))| (id.clone(), held(number))).collect();
+    let mut nodes = Vec::with_capacity(certified);
+    for (number, (id, hostname, key)) in keys.into_iter().enumerate().take(certified) {
+        let csr = CertificateRequest::read(&net::issue::node_request(&key, &hostname)?)?;
+        let cert = founded.node_ca.issue_node(&csr, &id, &hostname, posture::random()?, now())?;
         let tls = net::tls::client(&ca_pem, &cert, net::tls::ClientKey::Node(&key))?;
-        let held = held[usize::from(number >= near)][number % modes.len()].clone();
         let fleet = founded.trust.fleet.clone();
-        nodes.push(BenchNode { fleet, id, hostname, key: Arc::new(key), tls, held });
+        nodes.push(BenchNode { fleet, id, hostname, key: Arc::new(key), tls, held: held(number) });
     }
-    Ok(nodes)
+    Ok(FilledFleet { nodes, all, store })
 }
 
 fn hostname(number: usize) -> Result<Hostname, BenchError> {
@@ -109,7 +142,7 @@ fn hostname(number: usize) -> Result<Hostname, BenchError> {
 pub(super) const ITEM: &str = "Item";
 
 /// What a node of a mode has: its parameters, and the leave to synchronize.
-fn objects_of(mode: Mode) -> Result<Vec<(ObjectKey, Vec<u8>)>, BenchError> {
+pub(super) fn objects_of(mode: Mode) -> Result<SetObjects, BenchError> {
     let mut objects = vec![(ObjectKey::of(Kind::PARAMS, "node"), br#"{"node":{"channel":"near"}}"#.to_vec())];
     if mode != Mode::Off {
         let policy = SyncPolicy {
@@ -131,13 +164,12 @@ async fn release(
     store: &Store,
     fleet: &model::FleetId,
     key: &SigningKey,
-    (count, near, modes): (usize, usize, &[Mode]),
-) -> Result<Vec<Vec<model::exchange::HeldRelease>>, BenchError> {
+    (count, near, objects): (usize, usize, &[SetObjects]),
+) -> Result<Vec<Vec<HeldRelease>>, BenchError> {
     let (mut sets, mut contents) = (Vec::new(), BTreeMap::new());
-    for mode in modes {
-        let objects = objects_of(*mode)?;
+    for objects in objects {
         sets.push(ObjectSet::of(objects.iter().map(|(key, content)| (key.clone(), Stub::of(content)))));
-        contents.extend(objects.into_iter().map(|(_, content)| (content, ())));
+        contents.extend(objects.iter().map(|(_, content)| (content.clone(), ())));
     }
     let mut leaves = Vec::with_capacity(count);
     for number in 0..count {
@@ -146,7 +178,10 @@ async fn release(
         leaves.push(Selection::leaf(&hostname(number)?, &SelectionEntry { channel, root }));
     }
     let selection = Selection::new(model::trie::Trie::build(leaves), Vec::new());
-    store.put_contents(contents.into_keys().map(Into::into).collect(), now()).await?;
+    let contents: Vec<bytes::Bytes> = contents.into_keys().map(Into::into).collect();
+    for part in contents.chunks(10_000) {
+        store.put_contents(part.to_vec(), now()).await?;
+    }
     // Sections of one object are in the chunk of their set.
     let mut chunks: Vec<chunk::TreeChunk> = sets.iter().map(chunk::of_set).collect();
     collect(selection.exact(), &mut chunks);
@@ -172,12 +207,8 @@ async fn release(
         };
         let signed = signed::sign(&header, &[key])?;
         let header = signed::digest(&signed);
-        let of_set = |set: &ObjectSet| model::exchange::HeldRelease {
-            channel: channel.clone(),
-            seq: 1,
-            header,
-            root: set.root(),
-        };
+        let of_set =
+            |set: &ObjectSet| HeldRelease { channel: channel.clone(), seq: 1, header, root: set.root() };
         held.push(sets.iter().map(of_set).collect::<Vec<_>>());
         headers.insert(channel, signed);
     }

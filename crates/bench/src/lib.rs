@@ -10,6 +10,7 @@ mod floor;
 mod load;
 mod process;
 mod publish;
+mod status;
 mod sync;
 mod table;
 
@@ -35,6 +36,8 @@ pub enum Bench {
     Checkin(Load),
     /// Resolving and publishing 100,000 host entries, and an edit of one
     Publish(PublishArgs),
+    /// Looking at 100,000 nodes with sets of their own, while they check in
+    Status(StatusArgs),
     /// Synchronization: streams, updates, latency, resyncs, a restart
     Sync(sync::SyncArgs),
     /// Check-ins of nodes while strangers flood the node port, on loopback
@@ -111,6 +114,19 @@ pub struct PublishArgs {
     scale: Scale,
 }
 
+/// How large a fleet is looked at.
+#[derive(Clone, Debug, Args)]
+pub struct StatusArgs {
+    /// Nodes, each with a set of its own [default: 100000, quick: 500]
+    #[arg(long)]
+    nodes: Option<usize>,
+    /// Seconds for each measurement [default: 20, quick: 2]
+    #[arg(long)]
+    secs: Option<u64>,
+    #[command(flatten)]
+    scale: Scale,
+}
+
 /// Why a measurement could not be made.
 pub type BenchError = Box<dyn std::error::Error + Send + Sync>;
 
@@ -181,6 +197,13 @@ pub async fn run(bench: Bench, screen: Screen) -> Result<Exit, Failure> {
             let figures = begin("publish", args.scale);
             let nodes = args.scale.or(args.nodes, 100_000, 500);
             let measured = publish::run(nodes, &figures).await;
+            (figures, measured)
+        }
+        Bench::Status(args) => {
+            let figures = begin("status", args.scale);
+            let nodes = args.scale.or(args.nodes, 100_000, 500);
+            let time = Duration::from_secs(args.scale.or(args.secs, 20, 2).clamp(1, 300));
+            let measured = status::run(nodes, time, &figures).await;
             (figures, measured)
         }
         Bench::Sync(args) => {

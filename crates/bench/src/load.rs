@@ -72,6 +72,7 @@ impl Caller {
             seen: Some(seen.sign(&node.key)?),
             header: None,
             acked: Some(0),
+            unmade_run: None,
         };
         let first = Some(body::encode(&message)?.into());
         // What the control plane has does not travel again: a kept check-in is this one.

@@ -11,7 +11,7 @@ use crate::{BenchError, During};
 pub(super) const ANY_PORT: &str = "127.0.0.1:0";
 
 /// The program that measures: still there when its file was replaced by a newer build meanwhile.
-const THIS_PROGRAM: &str = "/proc/self/exe";
+pub(super) const THIS_PROGRAM: &str = "/proc/self/exe";
 
 /// A child process, ended when dropped.
 pub(super) struct Server {
@@ -56,6 +56,11 @@ impl Server {
     /// CPU time used so far, user and system.
     pub(super) fn cpu(&self) -> Result<Duration, BenchError> {
         cpu_of(self.child.id())
+    }
+
+    /// The most resident memory so far, in bytes.
+    pub(super) fn peak(&self) -> Result<u64, BenchError> {
+        memory_of(&self.child.id().to_string(), "VmHWM:")
     }
 
     /// Resident memory in bytes.

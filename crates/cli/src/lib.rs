@@ -15,6 +15,7 @@ pub mod diff;
 pub mod exit;
 pub mod failure;
 pub mod folder;
+mod listing;
 pub mod logs;
 pub mod next_step;
 pub mod node;

@@ -1,8 +1,10 @@
-//! `muster node`: list, show, remove, run, facts.
+//! `muster node`: list, show, traits, remove, run, facts.
 
 pub mod run;
+pub mod traits;
 pub mod wait;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use catalog::duration;
@@ -18,6 +20,7 @@ use crate::clock::{ago, now, short};
 use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
+use crate::listing::Listing;
 use crate::object::{self, known};
 use crate::run::{counts, outcome};
 use crate::screen::Screen;
@@ -31,6 +34,7 @@ Examples:
   muster node list
   muster node list 'web-*.example.com'
   muster node show web-1.example.com
+  muster node traits 'web-**' --out traits      what muster check --traits reads
   muster node facts web-1.example.com
   muster node run 'web-**' --yes      run now, not at the next contact
   muster node run 'web-**' --tags nginx,tls --yes
@@ -53,6 +57,14 @@ enum NodeVerb {
     List {
         /// Only those whose hostname matches
         pattern: Option<String>,
+    },
+    /// Write what nodes observe of themselves into a directory, for `check --traits` and `render --traits`
+    Traits {
+        /// Only those whose hostname matches
+        pattern: Option<String>,
+        /// The directory; a file HOSTNAME.json each
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
     },
     /// Show one node on all axes
     Show {
@@ -91,6 +103,9 @@ enum NodeVerb {
     },
 }
 
+/// What is listed of a node.
+const COLUMNS: [&str; 6] = ["NODE", "STATE", "CHANNEL", "RELEASE", "SEEN", "CAUSE"];
+
 /// Nothing matches.
 #[derive(Debug, thiserror::Error)]
 #[error("no enrolled node matches {0:?}")]
@@ -109,9 +124,16 @@ impl UserError for NoNode {
 pub async fn run(args: &NodeArgs, screen: Screen) -> Result<Exit, Failure> {
     let operator = args.connect.dial().await?;
     match &args.what {
+        NodeVerb::Traits { pattern, out } => {
+            return traits::keep(&operator, pattern.as_deref(), out, screen).await;
+        }
         NodeVerb::List { pattern } => {
-            let nodes = operator.all(&api::NODES, pattern.as_deref()).await?;
-            screen.result(&nodes, || list(&nodes, screen))?;
+            let mut listing = Listing::new(screen, &COLUMNS);
+            let mut pages = operator.pages(&api::NODES, pattern.as_deref());
+            while let Some(page) = pages.next().await? {
+                listing.page(&page.nodes, |node| row(node, screen))?;
+            }
+            listing.end()?;
         }
         NodeVerb::Show { node } => {
             let node = operator.call(&api::NODE, node.as_str()).await?;
@@ -149,18 +171,19 @@ pub async fn run(args: &NodeArgs, screen: Screen) -> Result<Exit, Failure> {
 
 /// Nodes as a table.
 pub fn list(nodes: &[NodeView], screen: Screen) -> String {
-    let now = now();
-    let row = |node: &NodeView| {
-        [
-            node.hostname.to_string(),
-            screen.mark(mark(node.state), &node.state.to_string()),
-            node.channel.as_ref().map(ToString::to_string).unwrap_or_default(),
-            release(node),
-            node.last_seen.map_or_else(|| "never".to_owned(), |seen| format!("{} ago", ago(seen, now))),
-            node.cause.clone().unwrap_or_default(),
-        ]
-    };
-    table(&["NODE", "STATE", "CHANNEL", "RELEASE", "SEEN", "CAUSE"], nodes.iter().map(row))
+    table(&COLUMNS, nodes.iter().map(|node| row(node, screen)))
+}
+
+/// A node as a row under [`COLUMNS`].
+fn row(node: &NodeView, screen: Screen) -> [String; COLUMNS.len()] {
+    [
+        node.hostname.to_string(),
+        screen.mark(mark(node.state), &node.state.to_string()),
+        node.channel.as_ref().map(ToString::to_string).unwrap_or_default(),
+        release(node),
+        node.last_seen.map_or_else(|| "never".to_owned(), |seen| format!("{} ago", ago(seen, now()))),
+        node.cause.clone().unwrap_or_default(),
+    ]
 }
 
 /// The release held, and the one pointed to when that is another.

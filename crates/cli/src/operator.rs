@@ -171,16 +171,20 @@ impl Operator {
         Q: Serialize,
         A: DeserializeOwned + Page,
     {
-        let (request, mut all) = (request.into(), Vec::new());
-        let mut from = None;
-        loop {
-            let (items, next) = self.page(operation, &request, from.as_deref()).await?.parts();
-            all.extend(items);
-            match next {
-                Some(_) => from = next,
-                None => return Ok(all),
-            }
+        let (mut pages, mut all) = (self.pages(operation, request), Vec::new());
+        while let Some(page) = pages.next().await? {
+            all.extend(page.items());
         }
+        Ok(all)
+    }
+
+    /// A listing, one page after the other.
+    pub fn pages<'a, Q, A>(
+        &'a self,
+        operation: &'a Operation<Q, A>,
+        request: impl Into<Q>,
+    ) -> Pages<'a, Q, A> {
+        Pages { operator: self, operation, request: request.into(), from: Some(None) }
     }
 
     /// A content.
@@ -266,4 +270,26 @@ impl Operator {
 fn unmade<E: std::error::Error + Send + Sync + 'static>(path: &str) -> impl FnOnce(E) -> OperatorCallError {
     let path = path.to_owned();
     move |error| OperatorCallError::Request { path, source: Box::new(error) }
+}
+
+/// The pages of a listing under way.
+pub struct Pages<'a, Q, A> {
+    operator: &'a Operator,
+    operation: &'a Operation<Q, A>,
+    request: Q,
+    /// Where the next page begins, the first one at the beginning; `None` behind the last.
+    from: Option<Option<String>>,
+}
+
+impl<Q: Serialize, A: DeserializeOwned + Page> Pages<'_, Q, A> {
+    /// The next page; `None` behind the last.
+    ///
+    /// # Errors
+    /// When the control plane does not answer, or refuses.
+    pub async fn next(&mut self) -> Called<Option<A>> {
+        let Some(from) = self.from.take() else { return Ok(None) };
+        let page: A = self.operator.page(self.operation, &self.request, from.as_deref()).await?;
+        self.from = page.next_page().map(Some);
+        Ok(Some(page))
+    }
 }

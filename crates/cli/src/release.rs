@@ -1,4 +1,6 @@
-//! `muster release`: what was published.
+//! `muster release`: what was published, and the way back to it.
+
+mod rollback;
 
 use clap::{Args, Subcommand};
 use serde::Serialize;
@@ -10,14 +12,16 @@ use crate::clock::{ago, now, short};
 use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
-use crate::screen::Screen;
+use crate::operator::Operator;
+use crate::screen::{Screen, plural};
 use crate::table::table;
 
 const AFTER: &str = "\
 Examples:
   muster release list
   muster release show          the newest
-  muster release show 41";
+  muster release show 41
+  muster release rollback 41   show what would change, ask, and publish what release 41 held";
 
 /// Arguments of `muster release`.
 #[derive(Args, Debug)]
@@ -42,6 +46,8 @@ enum ReleaseVerb {
         /// Its number; else the newest
         seq: Option<u64>,
     },
+    /// Publish what an earlier release held, as a new release
+    Rollback(rollback::RollbackArgs),
 }
 
 /// There is no such release.
@@ -67,30 +73,38 @@ impl UserError for ReleaseListError {
 /// # Errors
 /// When the control plane cannot be asked, or there is no such release.
 pub async fn run(args: &ReleaseArgs, screen: Screen) -> Result<Exit, Failure> {
+    if let ReleaseVerb::Rollback(rollback) = &args.what {
+        return rollback::run(rollback, &args.connect, screen).await;
+    }
     let operator = args.connect.dial().await?;
     match &args.what {
+        // Done above.
+        ReleaseVerb::Rollback(_) => {}
         ReleaseVerb::List { limit } => {
             let request = History { limit: usize::from(*limit).into(), ..History::default() };
             let releases = operator.call(&api::RELEASES, request).await?;
             screen.result(&releases, || list(&releases))?;
         }
         ReleaseVerb::Show { seq } => {
-            let before = seq.map(|seq| seq.saturating_add(1));
-            let request = History { node: None, before, limit: 1.into() };
-            let found = operator.call(&api::RELEASES, request).await?.into_iter().next();
-            let release = match (found, seq) {
-                (Some(release), Some(seq)) if release.seq != *seq => {
-                    return Err(ReleaseListError::NotKept(*seq).into());
-                }
-                (Some(release), _) => release,
-                (None, Some(seq)) => return Err(ReleaseListError::NotKept(*seq).into()),
-                (None, None) => return Err(ReleaseListError::None.into()),
-            };
+            let release = find(&operator, *seq).await?;
             let view = ReleaseView { headers: headers(&release), release };
             screen.result(&view, || show(&view))?;
         }
     }
     Ok(Exit::Ok)
+}
+
+/// A release by its number, or the newest.
+async fn find(operator: &Operator, seq: Option<u64>) -> Result<Release, Failure> {
+    let before = seq.map(|seq| seq.saturating_add(1));
+    let request = History { node: None, before, limit: 1.into() };
+    let found = operator.call(&api::RELEASES, request).await?.into_iter().next();
+    match (found, seq) {
+        (Some(release), Some(seq)) if release.seq != seq => Err(ReleaseListError::NotKept(seq).into()),
+        (Some(release), _) => Ok(release),
+        (None, Some(seq)) => Err(ReleaseListError::NotKept(seq).into()),
+        (None, None) => Err(ReleaseListError::None.into()),
+    }
 }
 
 /// A release with its headers read; their signatures were verified when it was committed,
@@ -137,13 +151,13 @@ fn show(view: &ReleaseView) -> String {
     let label =
         if release.ref_label.is_empty() { String::new() } else { format!("  ref {}", release.ref_label) };
     let mut out = format!(
-        "release {}{label}\nmade {}, published by {}\n{} exact nodes, {} patterns, {} modules\nselection {}\n\n",
+        "release {}{label}\nmade {}, published by {}\n{}, {}, {}\nselection {}\n\n",
         release.seq,
         release.created,
         summary.by.as_deref().unwrap_or("unknown"),
-        summary.nodes,
-        summary.patterns,
-        summary.modules,
+        plural(summary.nodes, "named node"),
+        plural(summary.patterns, "pattern"),
+        plural(summary.modules, "module"),
         release.selection,
     );
     let row = |header: &Header| {

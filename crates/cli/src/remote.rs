@@ -64,12 +64,7 @@ pub async fn changed(
     let section = Selection::section();
     let known = ObjectSet::of_sections([(section.clone(), new.clone())]);
     let mut descent = Descent::new([(section, old.exact)], known, MAX_OBJECTS)?;
-    while descent.need().is_some() {
-        let needs: Vec<Digest> = descent.needs().take(MAX_FETCH).collect();
-        for chunk in fetch(operator, &needs).await?.into_values() {
-            descent.supply(chunk)?;
-        }
-    }
+    read(operator, &mut descent).await?;
     let found = descent.finish()?;
     let differing = found.differing.iter().map(|(_, leaf)| {
         let new = new.get(&leaf.name).and_then(|leaf| Selection::entry_of(leaf));
@@ -80,6 +75,28 @@ pub async fn changed(
         .iter()
         .map(|(_, leaf)| (leaf.name.clone(), ExactChange { old: None, new: Selection::entry_of(leaf) }));
     Ok(differing.chain(added).collect())
+}
+
+/// A published selection, whole, without its sets.
+///
+/// # Errors
+/// When it cannot be read.
+pub async fn selection(operator: &Operator, top: &OldTop) -> Result<Selection, RemoteError> {
+    let mut descent = Descent::new([(Selection::section(), top.exact)], ObjectSet::new(), MAX_OBJECTS)?;
+    read(operator, &mut descent).await?;
+    let leaves = descent.finish()?.differing.into_iter().map(|(_, leaf)| leaf);
+    Ok(Selection::new(Trie::build(leaves), top.patterns.clone()))
+}
+
+/// Reads what a descent needs.
+async fn read(operator: &Operator, descent: &mut Descent) -> Result<(), RemoteError> {
+    while descent.need().is_some() {
+        let needs: Vec<Digest> = descent.needs().take(MAX_FETCH).collect();
+        for chunk in fetch(operator, &needs).await?.into_values() {
+            descent.supply(chunk)?;
+        }
+    }
+    Ok(())
 }
 
 /// Chunks by digest, each verified: all that are asked for, at most [`MAX_FETCH`].

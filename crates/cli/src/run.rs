@@ -7,7 +7,7 @@ use model::delta::render_edit;
 use model::exchange::TraitReport;
 use model::report::PartialRun;
 use model::{Action, NodeId, ResourceReport, RunCounts, RunReport};
-use server::api::{self, History, NodeView};
+use server::api::{self, History};
 use store::RunRecord;
 
 use crate::clock::{ago, now};
@@ -15,6 +15,7 @@ use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
 use crate::object::known;
+use crate::operator::{Operator, OperatorCallError};
 use crate::screen::{Mark, Screen, plural, tally};
 use crate::table::table;
 
@@ -81,7 +82,7 @@ pub async fn run(args: &RunArgs, screen: Screen) -> Result<Exit, Failure> {
             let limit = usize::from(*limit).into();
             let request = History { node: node.clone(), before: None, limit };
             let runs = operator.call(&api::RUNS, request).await?;
-            let names = names(operator.all(&api::NODES, None).await?);
+            let names = names(&operator, &runs).await?;
             screen.result(&runs, || list(&runs, &names, screen))?;
         }
         RunVerb::Show { node, fact } => {
@@ -102,8 +103,20 @@ pub async fn run(args: &RunArgs, screen: Screen) -> Result<Exit, Failure> {
     Ok(Exit::Ok)
 }
 
-fn names(nodes: Vec<NodeView>) -> BTreeMap<NodeId, String> {
-    nodes.into_iter().map(|node| (node.id, node.hostname.to_string())).collect()
+/// The hostnames of the nodes of these runs, as far as they are enrolled.
+async fn names(
+    operator: &Operator,
+    runs: &[RunRecord],
+) -> Result<BTreeMap<NodeId, String>, OperatorCallError> {
+    let mut names = BTreeMap::new();
+    for run in runs {
+        if !names.contains_key(&run.node)
+            && let Some(node) = known(operator.call(&api::NODE, run.node.as_str()).await)?
+        {
+            names.insert(node.id, node.hostname.to_string());
+        }
+    }
+    Ok(names)
 }
 
 /// A run's totals in words; what is zero is left out.

@@ -2,19 +2,43 @@
 
 /// Lays rows out under their headings. Cells may hold terminal marks, which take no room.
 pub fn table<R: AsRef<[String]>>(headings: &[&str], rows: impl IntoIterator<Item = R>) -> String {
-    let rows: Vec<R> = rows.into_iter().collect();
-    let mut widths: Vec<usize> = headings.iter().map(|heading| heading.chars().count()).collect();
-    for row in &rows {
-        for (width, cell) in widths.iter_mut().zip(row.as_ref()) {
-            *width = (*width).max(shown(cell));
+    Columns::default().lines(headings, rows)
+}
+
+/// How wide the columns are of a table that is laid out piece by piece.
+#[derive(Clone, Debug, Default)]
+pub struct Columns {
+    widths: Vec<usize>,
+}
+
+impl Columns {
+    /// Lays a piece out; a column is as wide as its widest cell until now.
+    pub fn lines<R: AsRef<[String]>>(
+        &mut self,
+        headings: &[&str],
+        rows: impl IntoIterator<Item = R>,
+    ) -> String {
+        let rows: Vec<R> = rows.into_iter().collect();
+        headings.iter().enumerate().for_each(|(at, heading)| self.widen(at, heading.chars().count()));
+        for row in &rows {
+            row.as_ref().iter().enumerate().for_each(|(at, cell)| self.widen(at, shown(cell)));
         }
+        let mut out = String::new();
+        if !headings.is_empty() {
+            line(&mut out, &self.widths, headings.iter().copied());
+        }
+        for row in &rows {
+            line(&mut out, &self.widths, row.as_ref().iter().map(String::as_str));
+        }
+        out
     }
-    let mut out = String::new();
-    line(&mut out, &widths, headings.iter().copied());
-    for row in &rows {
-        line(&mut out, &widths, row.as_ref().iter().map(String::as_str));
+
+    fn widen(&mut self, at: usize, width: usize) {
+        if self.widths.len() <= at {
+            self.widths.resize(at + 1, 0);
+        }
+        self.widths[at] = self.widths[at].max(width);
     }
-    out
 }
 
 fn line<'c>(out: &mut String, widths: &[usize], cells: impl Iterator<Item = &'c str>) {
@@ -45,7 +69,7 @@ fn shown(cell: &str) -> usize {
 
 #[cfg(test)]
 mod tests {
-    use super::table;
+    use super::{Columns, table};
 
     #[test]
     fn columns_line_up_whatever_the_marks() {
@@ -62,5 +86,14 @@ mod tests {
     fn a_row_is_one_line() {
         let rows = vec![["web-1".to_owned(), "no\nweb-2\tok".to_owned()]];
         assert_eq!(table(&["NODE", "WHY"], &rows), "NODE   WHY\nweb-1  no web-2 ok\n");
+    }
+
+    #[test]
+    fn a_later_piece_is_under_the_first() {
+        let mut columns = Columns::default();
+        let row = |first: &str| [first.to_owned(), "x".to_owned()];
+        let none: [&str; 0] = [];
+        assert_eq!(columns.lines(&["NODE", "WHY"], [row("web-10")]), "NODE    WHY\nweb-10  x\n");
+        assert_eq!(columns.lines(&none, [row("a"), row("web-1000")]), "a         x\nweb-1000  x\n");
     }
 }

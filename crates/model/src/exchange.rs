@@ -9,7 +9,7 @@ use crate::id::Channel;
 use crate::log::{Cursor, Fact};
 use crate::selection::{Proof, SelectionEntry};
 use crate::tags::TaggedRun;
-use crate::{Digest, Incarnation, SetDelta, Timestamp};
+use crate::{Digest, Incarnation, SetDelta, Timestamp, UnmadeRun};
 
 /// Carries out requests for runs by tag: [`Answer::tagged_run`].
 pub const TAGGED_RUNS: &str = "tagged-runs";
@@ -32,6 +32,9 @@ pub struct CheckIn {
     /// The newest run, also when it had nothing new.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run: Option<RunNote>,
+    /// Why no run can be made; absent while runs are made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unmade_run: Option<UnmadeRun>,
     /// Observed traits, when they changed since the control plane last took them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traits: Option<TraitReport>,

@@ -41,6 +41,7 @@ pub use object::{Kind, ObjectKey, SectionKey, Stub};
 pub use path::{PathOwnership, PathState};
 pub use report::{
     Action, FailureCause, FailureCode, FailureKey, FailureNote, Pause, ResourceReport, RunCounts, RunReport,
+    UnmadeRun, UnmadeRunCause,
 };
 pub use selection::{Proof, Selection, SelectionEntry};
 pub use set::{ObjectSet, SetDelta};

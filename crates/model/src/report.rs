@@ -73,6 +73,44 @@ impl Pause {
     }
 }
 
+/// The longest [`UnmadeRun::reason`], in bytes.
+pub const MAX_UNMADE_REASON: usize = 500;
+
+/// Why no run can be made on a node, while that is so (CNV-3).
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UnmadeRun {
+    /// When the first that could not be made was due.
+    pub since: Timestamp,
+    /// The sort of cause.
+    pub cause: UnmadeRunCause,
+    /// Why, in words, with what to do about it where the node knows: at most [`MAX_UNMADE_REASON`] bytes.
+    pub reason: String,
+}
+
+/// The sort of cause for which a run could not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum UnmadeRunCause {
+    /// A content of the release that is held is damaged or gone. It is fetched again.
+    MissingContent,
+    /// The record of the release that is held is damaged or gone. It is written again.
+    ReleaseLost,
+    /// The state directory cannot be used.
+    State,
+    /// Something else, or a cause that a newer agent knows.
+    #[serde(other)]
+    Other,
+}
+
+impl UnmadeRun {
+    /// With a reason within its bound.
+    pub fn new(since: Timestamp, cause: UnmadeRunCause, reason: &str) -> UnmadeRun {
+        let reason = reason[..reason.floor_char_boundary(MAX_UNMADE_REASON)].to_owned();
+        UnmadeRun { since, cause, reason }
+    }
+}
+
 /// Which resources a partial run was about.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

@@ -2,6 +2,7 @@
 //! `cargo xtask tidy` finds a file that is missing here. One file: `cargo test -p muster --test all FILE::`.
 
 mod a_failed_start_founds_no_fleet;
+mod a_fleet_survives_a_restore;
 mod a_restored_control_plane_recovers;
 mod a_stock_python_client_works;
 mod cli_errors;
@@ -19,6 +20,7 @@ mod objects_survive_outages;
 mod pages_name_commands_that_exist;
 mod publish_uploads_only_the_change;
 mod reference_is_current;
+mod releases_are_rolled_back;
 mod runs_by_tag_are_requested;
 mod task_arguments_are_exact;
 mod tasks_run_once_for_real;

@@ -7,7 +7,7 @@ use converge::{Desired, ResourceId, RunScope};
 use model::exchange::{Answer, CheckIn, TraitReport};
 use model::log::{Cursor, FactBody};
 use model::policy::Policy;
-use model::{Digest, Hostname, Incarnation, Pause, RunReport, Timestamp};
+use model::{Digest, Hostname, Incarnation, Pause, RunReport, Timestamp, UnmadeRunCause};
 use trust::TrustDocument;
 
 use crate::healing::SuspectedDrift;
@@ -47,6 +47,8 @@ pub struct Restored {
     pub last_run: Option<LastRun>,
     /// Facts wait to be delivered.
     pub facts_pending: bool,
+    /// A content of it is damaged or gone.
+    pub content_missing: bool,
     /// Somebody paused the host.
     pub pause: Option<Pause>,
     /// The last reboot that was ordered.
@@ -74,8 +76,10 @@ pub enum NodeInput {
     AdoptFailed(String),
     /// A run ended.
     Ran(Box<RunReport>),
-    /// A run could not be made; for people.
-    RunFailed(String),
+    /// A run could not be made.
+    RunFailed(RunFailure),
+    /// Contents of the release that is held turned out to be damaged or gone.
+    ContentMissing,
     /// The host could not be told to reboot; for people.
     RebootFailed(String),
     /// Someone at the host asks to check in and converge now.
@@ -95,6 +99,22 @@ pub enum NodeInput {
     /// The control plane's clock, as its answer had it. A host's clock that is behind it locks the
     /// node out of nothing (IDN-11).
     ServerTime(Timestamp),
+}
+
+/// Why a run could not be made.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunFailure {
+    /// The sort of cause.
+    pub cause: UnmadeRunCause,
+    /// Why, for people.
+    pub reason: String,
+}
+
+impl RunFailure {
+    /// One that the agent can do nothing about.
+    pub fn other(reason: impl Into<String>) -> RunFailure {
+        RunFailure { cause: UnmadeRunCause::Other, reason: reason.into() }
+    }
 }
 
 /// Traits as they were collected.

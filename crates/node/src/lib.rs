@@ -22,7 +22,9 @@ pub mod witness;
 pub mod work;
 
 pub use healing::{Healing, SuspectedDrift};
-pub use io::{HeldSettings, Identity, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored, RunOrder};
+pub use io::{
+    HeldSettings, Identity, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored, RunFailure, RunOrder,
+};
 pub use reboot::{RebootMark, RebootOutlook, RebootPlan};
 pub use repeat_backoff::RepeatBackoff;
 pub use state::{Adoption, LastRun};

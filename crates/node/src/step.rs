@@ -14,7 +14,7 @@ use converge::ResourceId;
 use model::collect::CollectInserting;
 use model::exchange::{Answer, CheckIn, Offer, RunNote, TraitReport};
 use model::log::FactBody;
-use model::{Contention, Digest, ObjectKey, ObjectSet, Pause, Timestamp};
+use model::{Contention, Digest, ObjectKey, ObjectSet, Pause, Timestamp, UnmadeRun};
 use trust::Floor;
 use trust::adopt::{self, Adopted, Judge, Refusal};
 use trust::clock::TrustTime;
@@ -107,10 +107,14 @@ pub struct Node {
     failures: u32,
     /// Offers in a row that were good and could not be fetched or kept.
     stuck: u32,
-    /// What was offered did not fit what is held: ask for the whole set.
+    /// What was offered did not fit what is held, or some of it is gone: ask for the whole set.
     want_full: bool,
     /// The control plane asks for the header that is held.
     want_header: bool,
+    /// Something of the release that is held is gone: a run follows once it is there again.
+    repairing: bool,
+    /// Why no run can be made.
+    unmade: Option<UnmadeRun>,
     /// How the control plane's clock differed from the host's at its last answer since the start.
     clock_difference: Option<ClockDifference>,
     confirmed_at: Option<Timestamp>,
@@ -153,8 +157,10 @@ impl Node {
             next_run: now,
             failures: 0,
             stuck: 0,
-            want_full: false,
             want_header: false,
+            want_full: restored.content_missing,
+            repairing: restored.content_missing,
+            unmade: None,
             clock_difference: None,
             warned_offline: false,
             refused: None,
@@ -235,7 +241,8 @@ impl Node {
             }
             NodeInput::Ran(report) => self.on_ran(&report, now, &mut effects),
             NodeInput::RebootFailed(why) => self.on_reboot_failed(&why, now, &mut effects),
-            NodeInput::RunFailed(why) => self.on_run_failed(&why, now, &mut effects),
+            NodeInput::RunFailed(failure) => self.on_run_failed(&failure, now, &mut effects),
+            NodeInput::ContentMissing => self.on_content_missing(now),
         }
         self.report_contentions(now, &mut effects);
         self.start_what_is_due(now, &mut effects);
@@ -349,6 +356,7 @@ impl Node {
             incarnation: self.identity.incarnation.clone(),
             facts: Vec::new(),
             run: self.last_run.as_ref().map(|run| RunNote { at: run.at, outcome: run.outcome }),
+            unmade_run: self.unmade.clone(),
             traits,
             full: self.want_full || self.is_stale(now),
             run_confirmed: None,
@@ -527,7 +535,9 @@ impl Node {
         let same = self.adoption.as_ref().is_some_and(|held| held.root == adoption.root);
         let body = FactBody::Adopted { seq: adoption.seq, header: adoption.digest, root: adoption.root };
         self.adoption = Some(*adoption);
-        if same {
+        if std::mem::take(&mut self.repairing) && same {
+            self.run_due = true;
+        } else if same {
             // Only the pointer moved (DLT-2): the next check-in says so, no row is needed.
             self.run_after_answer(now);
         } else {

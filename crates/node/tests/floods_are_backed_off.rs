@@ -169,7 +169,7 @@ fn runs_that_cannot_be_made_are_tried_ever_later() {
             }
             waits.push(bench.now.since(began));
             began = bench.now;
-            bench.give(NodeInput::RunFailed("no memory".to_owned()));
+            bench.give(NodeInput::RunFailed(node::RunFailure::other("no memory")));
             // More of the same is no reason to hurry.
             effects = bench.give(suspected(&["a", "b"]));
             continue;

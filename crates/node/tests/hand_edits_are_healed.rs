@@ -218,7 +218,7 @@ fn what_a_run_writes_itself_is_looked_at_once_more_and_no_sooner_than_others() {
 fn a_run_that_could_not_be_made_leaves_the_damage_to_the_next() {
     let mut bench = holding();
     until_looked_at(&mut bench, "a");
-    bench.give(NodeInput::RunFailed("no memory".to_owned()));
+    bench.give(NodeInput::RunFailed(node::RunFailure::other("no memory")));
     let effects = bench.pass(FAILED_WAIT);
     assert_eq!(scope(&effects), Some(ids(&["a"])));
 }
@@ -358,7 +358,7 @@ proptest! {
                             RunScope::Resources(looked) => looked,
                             _ => BTreeSet::new(),
                         });
-                        bench.give(NodeInput::RunFailed("no memory".to_owned()))
+                        bench.give(NodeInput::RunFailed(node::RunFailure::other("no memory")))
                     }
                 },
                 Happening::Nudge => bench.give(NodeInput::Nudge),

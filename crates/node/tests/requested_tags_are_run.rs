@@ -189,7 +189,7 @@ fn what_somebody_at_the_host_asks_for_is_a_run_of_its_own() {
 fn one_that_could_not_be_made_waits_for_the_next_answer() {
     let mut bench = bench();
     is_of_tags(&bench.exchange(requesting(5, &["web"])), &["web"]);
-    let effects = bench.give(NodeInput::RunFailed("no memory".to_owned()));
+    let effects = bench.give(NodeInput::RunFailed(node::RunFailure::other("no memory")));
     assert_eq!(run_of(&effects), None, "it is not tried again by itself");
     assert_eq!(bench.check_in().tagged_run_confirmed, None);
     is_of_tags(&bench.give(NodeInput::Answered(Box::new(requesting(5, &["web"])))), &["web"]);
@@ -202,7 +202,7 @@ fn one_that_could_not_be_made_holds_no_healing_up() {
     let mut bench = bench();
     for _ in 0..5 {
         is_of_tags(&bench.exchange(requesting(5, &["web"])), &["web"]);
-        bench.give(NodeInput::RunFailed("no memory".to_owned()));
+        bench.give(NodeInput::RunFailed(node::RunFailure::other("no memory")));
     }
     let drift = SuspectedDrift { resources: ids(&["a"]), ..SuspectedDrift::default() };
     bench.give(NodeInput::SuspectedDrift(drift));

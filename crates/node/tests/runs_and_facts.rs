@@ -117,7 +117,7 @@ fn a_run_by_tag_that_could_not_be_made_delays_no_run() {
     let due = bench.node.next_deadline();
     bench.now = bench.now.plus(Duration::from_secs(1));
     assert!(begin_by_tag(&mut bench));
-    let effects = bench.give(NodeInput::RunFailed("no memory".to_owned()));
+    let effects = bench.give(NodeInput::RunFailed(node::RunFailure::other("no memory")));
     assert_eq!(run_of(&effects), None, "it is not tried again by itself");
     assert_eq!(bench.node.next_deadline(), due);
 }
@@ -268,7 +268,7 @@ fn a_run_request_is_confirmed_only_by_a_run_that_began_after_it() {
 fn a_run_that_could_not_be_made_confirms_no_request() {
     let mut bench = bench();
     bench.exchange(Answer { run_request: Some(5), ..answer() });
-    let effects = bench.give(NodeInput::RunFailed("no memory".to_owned()));
+    let effects = bench.give(NodeInput::RunFailed(node::RunFailure::other("no memory")));
     assert_eq!(common::warnings(&effects), ["the run could not be made: no memory"]);
     assert_eq!(bench.check_in().run_confirmed, None);
     bench.give(NodeInput::Answered(Box::new(Answer { run_request: Some(5), ..answer() })));

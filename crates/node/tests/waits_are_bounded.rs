@@ -235,7 +235,7 @@ proptest! {
                 Do::Adopted => NodeInput::Adopted(HeldSettings::default()),
                 Do::Traits(n) => observed(&common::traits(&n.to_string())),
                 Do::Ran(changed) => NodeInput::Ran(Box::new(common::report(changed.into(), 1))),
-                Do::RunFailed => NodeInput::RunFailed(String::new()),
+                Do::RunFailed => NodeInput::RunFailed(node::RunFailure::other("")),
                 Do::Nudge => NodeInput::Nudge,
             };
             bench.give(input);

@@ -10,7 +10,7 @@ use model::log::{Cursor, Fact, FactBody};
 use model::policy::RunTimes;
 use model::selection::SelectionEntry;
 use model::tags::TaggedRun;
-use model::{Contention, Digest, Hostname, Incarnation, NodeId, RunsSummary, Timestamp};
+use model::{Contention, Digest, Hostname, Incarnation, NodeId, RunsSummary, Timestamp, UnmadeRun};
 use trust::PublicKey;
 use trust::seen::SeenError;
 
@@ -57,6 +57,8 @@ pub struct NodeState {
     pub run: Option<RunNote>,
     /// When a run was last heard of that is newer than the one before, by the clock here: the node's may be wrong.
     pub run_heard: Option<Timestamp>,
+    /// Why it can make no run, by its own word.
+    pub unmade: Option<Box<UnmadeRun>>,
     /// When it was first heard that it holds the set that it holds.
     pub held_heard: Option<Timestamp>,
     /// How often it runs, by the release that it holds; `None` until it was seen to hold what it is pointed to.
@@ -160,6 +162,7 @@ impl NodeState {
             held: None,
             run: None,
             run_heard: None,
+            unmade: None,
             held_heard: None,
             runs: None,
             cursor: None,
@@ -189,6 +192,9 @@ impl NodeState {
             self.traits = Some(traits.digest);
         }
         self.hear_of(request.held, request.run, now);
+        self.unmade = request
+            .unmade_run
+            .map(|unmade| Box::new(UnmadeRun::new(unmade.since, unmade.cause, &unmade.reason)));
         let pointed = self.pointed(heads);
         if let Some((head, entry)) = &pointed
             && self.holds(entry)

@@ -59,7 +59,7 @@ impl NodeState {
     }
 
     fn evidence(&self, pointed: Option<&Pointed>, now: Timestamp) -> RunEvidence {
-        if self.run_overdue_at(pointed).is_some_and(|at| now >= at) {
+        if self.unmade.is_some() || self.run_overdue_at(pointed).is_some_and(|at| now >= at) {
             RunEvidence::Missing
         } else if self.held.is_none() || self.last_run_is_of_held() {
             RunEvidence::Current

@@ -8,12 +8,14 @@ use lang::{Diagnostics, Value};
 
 use crate::check::context::Context;
 use crate::check::modules::{Modules, module_path};
-use crate::judge::{Judge, Unevaluated};
+use crate::classify;
+use crate::judge::{Judge, JudgedNode, Unevaluated};
 use crate::parse::{self, Files, Parsed};
 use crate::pass::{Dirty, Good, Next, NodePass};
 use crate::sink::Sink;
-use crate::specialize::Specialized;
+use crate::specialize::{Specialized, Whom};
 use crate::tree::{self, FileKind, MAX_FILES, RepoFile, Tree};
+use crate::yaml::At;
 
 /// A fleet repo that is right in every part.
 #[derive(Clone, Debug)]
@@ -142,6 +144,37 @@ impl Resolver {
             return Err(sink.finish());
         }
         Ok(self.commit(context, next))
+    }
+
+    /// Judges nodes of the last good fleet with what they observe, by hostname; gives what could not be
+    /// evaluated all the same. Nodes that no entry matches have nothing to judge.
+    ///
+    /// # Errors
+    /// Every mistake that shows.
+    pub fn observed(&self, traits: &BTreeMap<String, Value>) -> Result<BTreeSet<Unevaluated>, Diagnostics> {
+        let mut sink = Sink::default();
+        let (Some(good), Some(mut judge)) = (&self.good, self.judge(&sink, Some(traits))) else {
+            return Ok(BTreeSet::new());
+        };
+        for hostname in traits.keys() {
+            let spec = good.fleet.specialized.node(hostname);
+            // Whoever wrote the bytes, they are this resolver's.
+            let Some(params) = spec.and_then(|spec| spec.read_params().ok()) else { continue };
+            let loc = good.index.find(hostname);
+            let item = loc.and_then(|loc| {
+                let entry = classify::entries(self.files.get(&*loc.file)).get(loc.entry)?;
+                Some((&*loc.file, entry.matches.get(loc.item)?.at))
+            });
+            let node = JudgedNode {
+                hostname: Some(hostname),
+                whom: Whom::Node(hostname),
+                blame: item.unwrap_or(("nodes.yaml", At { line: 1, column: 1, len: 1 })),
+                params: &params,
+            };
+            judge.node(&node, &|_, _| None);
+        }
+        let unevaluated = judge.finish(&mut sink);
+        if sink.is_empty() { Ok(unevaluated) } else { Err(sink.finish()) }
     }
 
     /// A judge of what nodes get, where what they get is known: mistakes in modules leave those out, and

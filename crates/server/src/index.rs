@@ -6,6 +6,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use model::log::{Cursor, Fact};
+use model::replication::Mode;
 use model::{Digest, FailureKey, FailureNote, Hostname, NodeId, Timestamp};
 use plane::{Heads, KeptSeen, NodeState};
 use store::{NodeRecord, Touch};
@@ -13,6 +14,7 @@ use tokio::sync::Notify;
 use trust::PublicKey;
 use wire::{Code, Problem};
 
+use crate::declared::{DeclaredIndex, DeclaredNode, SetFacts};
 use crate::streams::StreamAdmission;
 use crate::totals::{CountedNode, FleetTotals};
 
@@ -29,6 +31,8 @@ pub(crate) struct FleetIndex {
     unsettled: Mutex<Vec<Arc<NodeSlot>>>,
     /// The heads by which all nodes were counted.
     settled_by: AtomicU64,
+    /// Nodes by what is declared of them. Taken as `totals` is.
+    declared: DeclaredIndex,
     /// One brings the totals up to date at a time.
     pub(crate) settling: tokio::sync::Mutex<()>,
 }
@@ -61,6 +65,10 @@ pub(crate) struct NodeEntry {
     pub(crate) unsettled: bool,
     /// Its share in the totals.
     counted: Option<Box<CountedNode>>,
+    /// What is declared of it, as the index has it.
+    declared: Option<Box<DeclaredNode>>,
+    /// Whether the node is to compare its objects because the control plane started.
+    pub(crate) comparison: StartComparison,
     /// It left the index, and what it fails for is counted no more.
     removed: bool,
 }
@@ -71,6 +79,15 @@ impl NodeEntry {
         let state = self.node.status(heads, now).overall();
         self.counted.as_ref().is_none_or(|counted| counted.state != state)
     }
+}
+
+/// Whether a node is to compare its objects because the control plane started.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum StartComparison {
+    /// It is in the data from before the start, which may be a backup's, and did not call since.
+    Due,
+    /// It was asked to, or has nothing to compare, or came after the start.
+    Asked,
 }
 
 impl NodeSlot {
@@ -105,6 +122,16 @@ impl NodeSlot {
         self.lock().counted.as_ref().map(|counted| counted.sync)
     }
 
+    /// The mode of the set of this root, where it is what the index has of the node.
+    pub(crate) fn declared_mode(&self, root: &Digest) -> Option<Mode> {
+        self.lock().declared.as_ref().filter(|declared| declared.root == *root).map(|declared| declared.mode)
+    }
+
+    /// It has something declared of it, or is pointed to nothing that could.
+    pub(crate) fn is_declared(&self) -> bool {
+        self.lock().declared.is_some()
+    }
+
     /// The entry. A panic elsewhere while it was held cannot have left it half changed:
     /// every change is one assignment of the step's.
     pub(crate) fn lock(&self) -> MutexGuard<'_, NodeEntry> {
@@ -117,7 +144,14 @@ impl FleetIndex {
     pub(crate) fn fill(&self, records: Vec<NodeRecord>) {
         for record in records {
             match record.public_key.parse::<PublicKey>() {
-                Ok(key) => self.insert(restored(record, key)),
+                Ok(key) => {
+                    let node = restored(record, key);
+                    let id = node.id.clone();
+                    self.insert(node);
+                    if let Some(slot) = self.get(&id) {
+                        slot.lock().comparison = StartComparison::Due;
+                    }
+                }
                 Err(_) => tracing::error!(node = %record.node_id, "a stored node has no valid key"),
             }
         }
@@ -136,6 +170,8 @@ impl FleetIndex {
             work_notified: None,
             unsettled: false,
             counted: None,
+            declared: None,
+            comparison: StartComparison::Asked,
             removed: false,
         };
         let slot = NodeSlot { state: Mutex::new(entry), wake: Notify::new(), admission: OnceLock::new() };
@@ -171,11 +207,35 @@ impl FleetIndex {
         let mut entry = slot.lock();
         if !std::mem::replace(&mut entry.removed, true) {
             self.count_failures(&entry.node.summary.failures, &[]);
+            let declared = entry.declared.take();
+            self.declared.remove(&entry.node.hostname, declared.as_deref());
             if let Some(counted) = entry.counted.take() {
                 let (id, name) = (&entry.node.id, &entry.node.hostname);
                 self.locked_totals().replace(id, name, Some(&counted), None);
             }
         }
+    }
+
+    /// What the set of a root declares of a node; `None` when it is pointed to none that is known.
+    pub(crate) fn declare(&self, slot: &NodeSlot, facts: Option<(Digest, SetFacts)>) {
+        let mut entry = slot.lock();
+        if entry.removed {
+            return;
+        }
+        let before = entry.declared.take();
+        let name = &entry.node.hostname;
+        match facts {
+            None => self.declared.remove(name, before.as_deref()),
+            Some((root, facts)) => {
+                let declared = self.declared.replace(name, before.as_deref(), root, facts);
+                entry.declared = Some(Box::new(declared));
+            }
+        }
+    }
+
+    /// Nodes by what is declared of them, as the last [`crate::settle::settle`] left them.
+    pub(crate) fn declared(&self) -> &DeclaredIndex {
+        &self.declared
     }
 
     fn locked_totals(&self) -> MutexGuard<'_, FleetTotals> {
@@ -302,6 +362,13 @@ impl FleetIndex {
     /// How many nodes there are.
     pub(crate) fn len(&self) -> usize {
         self.nodes.read().unwrap_or_else(PoisonError::into_inner).by_id.len()
+    }
+
+    /// Nodes by their hostnames; those that are not there are left out.
+    pub(crate) fn of_names(&self, names: &[Hostname]) -> Vec<Arc<NodeSlot>> {
+        let tables = self.nodes.read().unwrap_or_else(PoisonError::into_inner);
+        let slot = |name: &Hostname| tables.by_id.get(tables.by_name.get(name)?).cloned();
+        names.iter().filter_map(slot).collect()
     }
 
     /// So many nodes in the order of their hostnames, from a hostname on.

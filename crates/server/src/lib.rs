@@ -13,6 +13,7 @@
 
 mod answer;
 pub mod api;
+mod declared;
 mod enroll;
 mod fleet_name;
 mod grants;

@@ -216,7 +216,12 @@ pub fn open(dir: &Path, fleet: Option<&FleetName>, now: Timestamp) -> Result<Fou
         return Err(FoundError::KeysMissing { dir: dir.to_owned() });
     }
     if new {
-        found(dir, &fleet.cloned().unwrap_or_default(), now)?;
+        let names = || FLEET_FILES.iter().map(|file| file.name);
+        let made: Vec<&str> = names().filter(|name| !dir.join(name).exists()).collect();
+        found(dir, &fleet.cloned().unwrap_or_default(), now).inspect_err(|_| {
+            // Half a fleet is none: what was made goes, and what was there stays.
+            made.iter().for_each(|name| drop(fs::remove_file(dir.join(name))));
+        })?;
     }
     let trust: TrustDocument = read_json(&dir.join(TRUST))?;
     if let Some(asked) = fleet.filter(|name| !name.is_of(&trust.fleet)) {

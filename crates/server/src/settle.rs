@@ -42,14 +42,7 @@ pub(crate) async fn settle(plane: &Arc<ControlPlane>) {
 async fn judge(plane: &ControlPlane, heads: &Heads, slot: &Arc<NodeSlot>) {
     // What changes from here on is judged anew.
     slot.lock().unsettled = false;
-    let mode = match slot.pointed_root(heads) {
-        None => Mode::Off,
-        Some(root) => plane.grants.mode(&root).await.unwrap_or_else(|error| {
-            tracing::warn!(error = %chain(&error), "what a release grants cannot be read");
-            plane.index.mark(slot);
-            Mode::Off
-        }),
-    };
+    let mode = declare(plane, heads, slot).await;
     let (id, reach) = (slot.id(), crate::work::reach(plane, &slot.id()));
     let around = ConditionContext { mode, reach, instance: plane.boot(), started: plane.started };
     let sync = plane.hub.sync_index().read(&id, |summary| summary.condition(around).cause.state());
@@ -65,4 +58,31 @@ async fn judge(plane: &ControlPlane, heads: &Heads, slot: &Arc<NodeSlot>) {
         }
         CountedNode { state, sync, causes: causes.into(), until: node.status_until(heads, now) }
     });
+}
+
+/// Keeps what is declared of a node as the release that it is pointed to has it; gives its mode.
+async fn declare(plane: &ControlPlane, heads: &Heads, slot: &Arc<NodeSlot>) -> Mode {
+    let Some(root) = slot.pointed_root(heads) else {
+        plane.index.declare(slot, None);
+        return Mode::Off;
+    };
+    if let Some(known) = slot.declared_mode(&root) {
+        return known;
+    }
+    match plane.grants.facts(&root).await {
+        Ok(Some(facts)) => {
+            let mode = facts.mode;
+            plane.index.declare(slot, Some((root, facts)));
+            mode
+        }
+        Ok(None) => {
+            plane.index.declare(slot, None);
+            Mode::Off
+        }
+        Err(error) => {
+            tracing::warn!(error = %chain(&error), "what a release declares cannot be read");
+            plane.index.mark(slot);
+            Mode::Off
+        }
+    }
 }

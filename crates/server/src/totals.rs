@@ -186,3 +186,66 @@ fn take<K: Ord>(counts: &mut BTreeMap<K, usize>, key: &K) {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    fn node(state: Overall, causes: &[(&str, i64)], until: Option<i64>) -> CountedNode {
+        let of = |(text, since): &(&str, i64)| {
+            (Arc::new(CauseKey::Words(state, (*text).to_owned())), Some(Timestamp(*since)))
+        };
+        let causes = causes.iter().map(of).collect();
+        CountedNode { state, sync: SyncState::Off, causes, until: until.map(Timestamp) }
+    }
+
+    fn named(number: usize) -> (NodeId, Hostname) {
+        let key = trust::SigningKey::from_seed(&[number as u8; 32]).public();
+        (key.node_id(), format!("web-{number}").parse().unwrap())
+    }
+
+    #[test]
+    fn a_cause_is_as_its_nodes_are() {
+        let mut totals = FleetTotals::default();
+        let all: Vec<_> = (1..4).map(named).collect();
+        let bad = node(Overall::Failed, &[("disk", 7), ("net", 9)], None);
+        let worse = node(Overall::Failed, &[("disk", 5)], None);
+        let good = node(Overall::Converged, &[], None);
+        totals.replace(&all[0].0, &all[0].1, None, Some(&bad));
+        totals.replace(&all[1].0, &all[1].1, None, Some(&worse));
+        totals.replace(&all[2].0, &all[2].1, None, Some(&good));
+        assert_eq!(totals.states(), &BTreeMap::from([(Overall::Failed, 2), (Overall::Converged, 1)]));
+        let seen = |totals: &FleetTotals| {
+            let lines = totals.top_causes(5, 1);
+            lines.iter().map(|top| (top.count, top.since.unwrap().0, top.nodes.clone())).collect::<Vec<_>>()
+        };
+        assert_eq!(
+            seen(&totals),
+            [(2, 5, vec![all[0].1.clone()]), (1, 9, vec![all[0].1.clone()])],
+            "the most frequent first, since the first of them"
+        );
+        totals.replace(&all[1].0, &all[1].1, Some(&worse), Some(&good));
+        assert_eq!(seen(&totals)[0].1, 7);
+        totals.replace(&all[0].0, &all[0].1, Some(&bad), None);
+        assert_eq!((seen(&totals), totals.states()[&Overall::Converged]), (vec![], 2));
+        assert!(totals.causes.is_empty() && totals.ranked.is_empty());
+    }
+
+    #[test]
+    fn a_node_is_due_when_its_time_came_and_once() {
+        let mut totals = FleetTotals::default();
+        let (id, name) = named(1);
+        let (first, second) =
+            (node(Overall::Converged, &[], Some(10)), node(Overall::Converged, &[], Some(20)));
+        totals.replace(&id, &name, None, Some(&first));
+        assert!(!totals.has_due(Timestamp(9)) && totals.has_due(Timestamp(10)));
+        assert_eq!(totals.take_due(Timestamp(10)), Some(id.clone()));
+        assert_eq!(totals.take_due(Timestamp(99)), None);
+        totals.replace(&id, &name, Some(&first), Some(&second));
+        assert_eq!(totals.take_due(Timestamp(19)), None);
+        totals.replace(&id, &name, Some(&second), None);
+        assert!(!totals.has_due(Timestamp(99)));
+    }
+}

@@ -198,3 +198,66 @@ async fn a_rejection_of_what_was_never_sent_is_not_shown() {
     let after = view(&mut operator).await.condition;
     assert_eq!(after.state, SyncState::InSync, "{after:?}");
 }
+
+/// SCL-4: a backup from before a node's first comparison, or its first object.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_the_data_never_compared_compares_after_a_start() {
+    let (mut fleet, _, mut node) = fleet(Mode::Managed).await;
+    node.survives().await;
+    fleet.stop().await;
+    let backup = fleet.backup();
+    fleet.start_again().await;
+    node.url = fleet.url();
+    apply(&mut fleet.operator().await, "later", "one").await;
+    let handler = handler("n1");
+    compared(&fleet, &node, &handler).await;
+    assert_eq!(handler.their_count(), 1);
+    fleet.stop().await;
+    fleet.restore(&backup);
+    fleet.start_again().await;
+    node.url = fleet.url();
+    assert!(node.check_in(&quiet()).await.unwrap().stream_requested, "a comparison is wanted");
+    compared(&fleet, &node, &handler).await;
+    assert_eq!(handler.their_count(), 0, "the node holds what the control plane knows");
+    assert!(!node.check_in(&quiet()).await.unwrap().stream_requested, "it was compared");
+}
+
+/// A node that synchronizes nothing is asked for no link, whatever it did before.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_node_that_synchronizes_nothing_is_left_alone() {
+    let (mut fleet, mut operator, mut node) = fleet(Mode::Managed).await;
+    apply(&mut operator, "a", "one").await;
+    compared(&fleet, &node, &handler("n1")).await;
+    publish_mode(&fleet, &["edge-1"], Mode::Off, 2).await;
+    restarted(&mut fleet, &mut node).await;
+    assert!(node.check_in(&quiet()).await.unwrap().stream_requested, "whether it is off, a link shows");
+    let off = linked(&node, Mode::Off, "off", &handler("n1")).await;
+    let operator = tokio::sync::Mutex::new(fleet.operator().await);
+    until("the link is met", async || {
+        let shown = view(&mut *operator.lock().await).await;
+        // It is met once the node said what it does not take.
+        (shown.condition.reason == "objects-rejected" && shown.link.is_some()).then_some(())
+    })
+    .await;
+    off.stop().await;
+    assert!(!node.check_in(&quiet()).await.unwrap().stream_requested);
+}
+
+/// What a node acknowledged to an instance before is not known to be there: the data may be a backup's.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_object_is_delivered_by_this_instance_s_word() {
+    let (mut fleet, mut operator, mut node) = fleet(Mode::Managed).await;
+    apply(&mut operator, "a", "one").await;
+    let handler = handler("n1");
+    compared(&fleet, &node, &handler).await;
+    let delivered = async |fleet: &Fleet| {
+        let page: server::api::objects::ObjectsView =
+            fleet.operator().await.get("/v1/objects").await.unwrap();
+        page.objects[0].delivered
+    };
+    assert_eq!(delivered(&fleet).await, Some(true));
+    restarted(&mut fleet, &mut node).await;
+    assert_eq!(delivered(&fleet).await, None, "nobody knows yet");
+    compared(&fleet, &node, &handler).await;
+    assert_eq!(delivered(&fleet).await, Some(true));
+}

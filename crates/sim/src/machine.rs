@@ -142,6 +142,7 @@ impl Machine {
         let files = self.disk.files();
         let adoption = files.adoption.clone();
         let restored = Restored {
+            content_missing: false,
             settings: if adoption.is_some() { settings() } else { HeldSettings::default() },
             adoption,
             last_run: files.last_run.clone(),

@@ -217,7 +217,7 @@ impl World {
             }
             Own::Returns(call, response) => machine.returned(call, response, now, &self.publisher),
             Own::RunEnds(_) if !self.calm && self.chance.one_in(30) => {
-                machine.take(NodeInput::RunFailed("no memory".to_owned()), now, &self.publisher)
+                machine.take(NodeInput::RunFailed(node::RunFailure::other("no memory")), now, &self.publisher)
             }
             Own::RunEnds(order) => {
                 let report = machine.run_ends(&order, now);

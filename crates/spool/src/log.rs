@@ -1,14 +1,15 @@
-//! [`FactLog`]: the node's facts, kept until they are acknowledged; an index over a segmented
-//! log.
+//! [`FactLog`]: the node's facts, kept until they are acknowledged, and the last of them for longer; an
+//! index over a segmented log.
 //!
 //! ```text
 //! position   1 2 3 4 5 6 7 8        rises for ever, is in each record
-//!            acked---^ ^-- pending
+//!      oldest--^ ^-acked ^-- pending
 //! number     position - offset      what the control plane sees, in one incarnation
 //! ```
 //!
 //! Each commit carries incarnation, offset and how far facts were acknowledged. Beginning anew
-//! is a commit with another incarnation and offset.
+//! is a commit with another incarnation and offset. So is sending again, with an earlier acknowledgement:
+//! of what was acknowledged a segment is kept, as the receiver may have lost it (SCL-4).
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -73,6 +74,8 @@ pub struct FactLog {
     lasts: BTreeMap<u64, u64>,
     /// The position of the newest fact.
     head: u64,
+    /// That of the oldest fact that is still here.
+    oldest: u64,
     staged: RecordBatch,
     /// Facts in it.
     staged_count: u64,
@@ -99,12 +102,13 @@ impl FactLog {
     /// # Errors
     /// [`SpoolError::TooNew`], and those of the disk.
     pub fn open(disk: &Disk, directory: &Path, fresh: &Incarnation, limits: LogLimits) -> Result<OpenedLog> {
-        let (mut lasts, mut head) = (BTreeMap::new(), 0);
+        let (mut lasts, mut head, mut oldest) = (BTreeMap::new(), 0, None);
         let segment = limits.segment_bytes;
         let segmented::RecoveredLog { log, damaged } =
             SegmentedLog::open(disk, directory, "facts", segment, &mut |location, payload| {
                 let Some((position, _)) = split(payload) else { return false };
                 head = position.max(head);
+                oldest.get_or_insert(position);
                 lasts.insert(location.segment, head);
                 true
             })?;
@@ -113,7 +117,8 @@ impl FactLog {
         let state = state.unwrap_or_else(|| LogState { incarnation: fresh.clone(), offset: 0, acked: 0 });
         let head = head.max(state.acked);
         let (staged, staged_count) = (RecordBatch::default(), 0);
-        let mut log = FactLog { log, limits, state, lasts, head, staged, staged_count };
+        let oldest = oldest.unwrap_or(head + 1);
+        let mut log = FactLog { log, limits, state, lasts, head, oldest, staged, staged_count };
         let mut repairs = Vec::new();
         if !damaged.is_empty() {
             repairs = log.repair(fresh, &damaged)?;
@@ -181,7 +186,7 @@ impl FactLog {
         let limit = self.limits.max_bytes.saturating_sub(reserve);
         let pushed = facts.map(|fact| push(&mut self.staged, self.state.offset + fact.seq, &fact));
         let pushed = pushed.collect::<Result<()>>().and_then(|()| {
-            let bytes = self.log.bytes() + self.staged.bytes.len() as u64 + COMMIT_BYTES;
+            let bytes = self.pending_bytes() + self.staged.bytes.len() as u64 + COMMIT_BYTES;
             if bytes > limit { Err(SpoolError::LogFull { limit }) } else { Ok(()) }
         });
         if let Err(error) = pushed {
@@ -250,18 +255,53 @@ impl FactLog {
         self.append_staged(LogState { incarnation: fresh.clone(), offset: acked, acked })
     }
 
-    /// Makes what was staged and a state durable; segments without pending facts go.
-    fn append_staged(&mut self, state: LogState) -> Result<()> {
-        let (batch, count) = (std::mem::take(&mut self.staged), std::mem::take(&mut self.staged_count));
+    /// The receiver has facts up to `seq` alone, though it acknowledged more: those after it are pending again.
+    /// Where one of them is gone, those that are left begin a new incarnation (SCL-4).
+    ///
+    /// # Errors
+    /// When the disk refuses; the log is then as before.
+    pub fn resend_after(&mut self, seq: u64, fresh: &Incarnation) -> Result<()> {
+        let (acked, oldest) = (self.state.offset + seq, self.oldest.max(self.state.offset + 1));
+        if acked >= self.state.acked {
+            return Ok(());
+        }
+        if acked + 1 >= oldest {
+            return self.append_staged(LogState { acked, ..self.state.clone() });
+        }
+        if *fresh == self.state.incarnation {
+            return Err(SpoolError::SameIncarnation);
+        }
+        let before = oldest - 1;
+        self.append_staged(LogState { incarnation: fresh.clone(), offset: before, acked: before })
+    }
+
+    /// The first segment that is needed in a state: of pending facts, or the newest.
+    fn first_needed(&self, state: &LogState) -> u64 {
         let pending = self.lasts.iter().find(|(_, last)| **last > state.acked);
         let newest = self.log.segments().last_key_value().map_or(self.log.first(), |(number, _)| *number);
-        let first = pending.map_or(newest, |(number, _)| *number);
+        pending.map_or(newest, |(number, _)| *number)
+    }
+
+    /// The bytes of the segments that are needed.
+    fn pending_bytes(&self) -> u64 {
+        let needed = self.log.segments().range(self.first_needed(&self.state)..);
+        needed.map(|(_, segment)| segment.bytes).sum()
+    }
+
+    /// Makes what was staged and a state durable; segments without pending facts go, but for the newest.
+    fn append_staged(&mut self, state: LogState) -> Result<()> {
+        let (batch, count) = (std::mem::take(&mut self.staged), std::mem::take(&mut self.staged_count));
+        let needed = self.first_needed(&state);
+        let first = self.lasts.range(..needed).next_back().map_or(needed, |(number, _)| *number);
         let (segment, _) = self.log.append(&[&batch.bytes], state.clone(), first)?;
         if count > 0 {
             self.head += count;
             self.lasts.insert(segment, self.head);
         }
-        self.lasts = self.lasts.split_off(&first);
+        let kept = self.lasts.split_off(&first);
+        if let Some((_, last)) = std::mem::replace(&mut self.lasts, kept).last_key_value() {
+            self.oldest = last + 1;
+        }
         self.state = state;
         Ok(())
     }
@@ -278,6 +318,7 @@ impl FactLog {
         let first = self.log.rotate();
         let parts = [batch.bytes.as_slice()];
         let (_, aside) = self.log.append_without(damaged, &parts, state.clone(), first)?;
+        self.oldest = self.head + 1;
         (self.state, self.head) = (state, self.head + count);
         self.lasts = BTreeMap::from([(first, self.head)]);
         Ok(segmented::repairs("facts", self.log.directory(), &aside))

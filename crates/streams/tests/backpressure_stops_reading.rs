@@ -151,6 +151,7 @@ fn check_in() -> Frame {
         incarnation: "a".parse().unwrap(),
         facts: Vec::new(),
         run: None,
+        unmade_run: None,
         traits: None,
         full: false,
         run_confirmed: None,

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
-use catalog::module::{Declared, Params};
+use catalog::module::{Declared, Module, Params};
 use model::object::ObjectKey;
 use model::policy::Policy;
 use model::replication::{Mode, ObjectOperation, SyncPolicy, TransportPolicy};
@@ -31,6 +31,10 @@ pub struct Says {
     pub delegation: Option<Delegation>,
     /// Its leave to synchronize is one of a later version.
     pub unreadable: bool,
+    /// What the host is to be.
+    pub modules: Vec<Module>,
+    /// Contents that they name.
+    pub blobs: Vec<Vec<u8>>,
 }
 
 /// Objects of kind `Item`, in this mode and folder, over this transport; seconds for everything.
@@ -44,7 +48,14 @@ pub fn says(mode: Mode, folder: Option<&str>, transport: TransportPolicy) -> Say
         operations: Vec::new(),
     };
     let policy = Policy { contact_secs: 1, jitter_percent: 0, transport, ..Policy::default() };
-    Says { sync: (mode != Mode::Off).then_some(sync), policy, delegation: None, unreadable: false }
+    Says {
+        sync: (mode != Mode::Off).then_some(sync),
+        policy,
+        delegation: None,
+        unreadable: false,
+        modules: Vec::new(),
+        blobs: Vec::new(),
+    }
 }
 
 impl Says {
@@ -65,6 +76,7 @@ impl Says {
     fn objects(&self) -> Objects {
         let params = Params {
             node: Declared { channel: "stable".to_owned(), ..Declared::default() },
+            modules: self.modules.iter().map(|module| module.name.clone()).collect(),
             ..Params::default()
         };
         let bytes = |value: &Value| model::canonical::to_bytes(value).unwrap();
@@ -79,6 +91,8 @@ impl Says {
             let sync = self.sync.iter();
             objects.extend(sync.map(|it| of(Kind::SYNC, "sync", serde_json::to_value(it).unwrap())));
         }
+        let modules = self.modules.iter();
+        objects.extend(modules.map(|it| of(Kind::MODULE, &it.name, serde_json::to_value(it).unwrap())));
         let delegations = self.delegation.iter();
         objects.extend(delegations.map(|it| of(Kind::DELEGATION, "d", serde_json::to_value(it).unwrap())));
         objects
@@ -132,6 +146,7 @@ impl Pair {
         self.seq += 1;
         let mut plan = Plan::new(&self.fleet.enroll_info().fleet, self.seq).node(NODE, &says.objects());
         plan.contact_secs = says.policy.contact_secs;
+        plan.blobs.clone_from(&says.blobs);
         self.operator.publish(&make(&plan, &self.fleet.release_key())).await.unwrap();
     }
 

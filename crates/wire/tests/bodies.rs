@@ -116,6 +116,7 @@ fn check_in() -> CheckIn {
         incarnation: "i1".parse().unwrap(),
         facts: vec![Fact { seq: 1, at: Timestamp(0), body: FactBody::Repaired { message: "x".to_owned() } }],
         run: None,
+        unmade_run: None,
         traits: None,
         full: false,
         run_confirmed: None,

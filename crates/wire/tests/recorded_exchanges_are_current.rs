@@ -141,6 +141,7 @@ fn stream() -> Vec<Said> {
                 incarnation: "i1".parse().unwrap(),
                 facts: vec![],
                 run: None,
+                unmade_run: None,
                 traits: None,
                 full: false,
                 run_confirmed: None,

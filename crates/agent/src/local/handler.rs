@@ -123,6 +123,7 @@ impl LocalHandler {
             contact: shown.contact,
             facts_waiting: self.storage.facts_waiting(),
             running_since: shown.running_since,
+            unmade_run: shown.unmade_run,
             watch: Some(self.watch.view()),
             reboot: shown.reboot,
         });

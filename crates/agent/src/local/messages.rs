@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::time::SLACK;
-use model::{Hostname, Pause, RunReport, Timestamp};
+use model::{Hostname, Pause, RunReport, Timestamp, UnmadeRun};
 use node::RebootOutlook;
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +31,9 @@ pub struct DaemonView {
     /// A run is under way since.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub running_since: Option<Timestamp>,
+    /// Why no run can be made; absent while runs are made.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unmade_run: Option<UnmadeRun>,
     /// What is watched, and what fights.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub watch: Option<WatchView>,

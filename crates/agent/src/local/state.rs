@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use model::{Pause, RunReport, Timestamp};
+use model::{Pause, RunReport, Timestamp, UnmadeRun};
 use node::RebootOutlook;
 use tokio::sync::watch;
 
@@ -31,6 +31,8 @@ pub struct LocalState {
     pub begun: u64,
     /// When the one under way began.
     pub running_since: Option<Timestamp>,
+    /// Why no run can be made.
+    pub unmade_run: Option<UnmadeRun>,
     /// How a reboot stands that is required.
     pub reboot: Option<RebootOutlook>,
     ended: VecDeque<(u64, Result<Packed<RunReport>, String>)>,
@@ -85,6 +87,7 @@ impl SharedLocalState {
             last_run: LastRunView::read(&directory).and_then(|view| Packed::new(&view).ok()),
             begun: 0,
             running_since: None,
+            unmade_run: None,
             reboot: None,
             ended: VecDeque::new(),
         };
@@ -99,6 +102,17 @@ impl SharedLocalState {
     /// Changes what is shown.
     pub fn set(&self, change: impl FnOnce(&mut LocalState)) {
         self.state.send_modify(change);
+    }
+
+    /// Shows why no run can be made, or that runs are made.
+    pub fn show_unmade(&self, unmade: Option<&UnmadeRun>) {
+        self.state.send_if_modified(|state| {
+            let differs = state.unmade_run.as_ref() != unmade;
+            if differs {
+                state.unmade_run = unmade.cloned();
+            }
+            differs
+        });
     }
 
     /// A run begins.

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use lang::Pattern;
 use lang::pattern::first_match;
+use model::Selection;
 use model::selection::{PatternEntry, SelectionEntry};
-use resolve::release::Built;
 
 use crate::operator::Operator;
 use crate::remote::{self, ExactChange, OldTop, RemoteError};
@@ -82,17 +82,17 @@ impl<'a> Rules<'a> {
 pub async fn population(
     operator: &Operator,
     old: Option<&OldTop>,
-    built: &Built,
+    new: &Selection,
     enrolled: BTreeSet<String>,
     selector: Option<&Pattern>,
 ) -> Result<Population, RemoteError> {
     let nothing = OldTop { exact: model::Digest::ZERO, patterns: Vec::new() };
     let old = old.unwrap_or(&nothing);
-    let exact = remote::changed(operator, old, built.selection().exact()).await?;
+    let exact = remote::changed(operator, old, new.exact()).await?;
     let wanted = |name: &str| selector.is_none_or(|selector| selector.matches(name));
-    let (was, is) = (Rules::read(&old.patterns), Rules::read(built.selection().patterns()));
+    let (was, is) = (Rules::read(&old.patterns), Rules::read(new.patterns()));
     let mut nodes: BTreeMap<(Arc<str>, Vec<String>), NodeChange> = BTreeMap::new();
-    let mut count = built.fleet().exact.keys().filter(|name| wanted(name)).count();
+    let mut count = new.exact().leaves().filter(|leaf| wanted(&leaf.name)).count();
     for (name, change) in exact.iter().filter(|(name, _)| wanted(name)) {
         let new = change.new.clone().or_else(|| is.find(name).map(|pattern| pattern.entry.clone()));
         let old = change.old.clone().or_else(|| was.find(name).map(|pattern| pattern.entry.clone()));
@@ -102,7 +102,7 @@ pub async fn population(
         add(&mut nodes, NodeChange { name, except: Vec::new(), is_pattern: false, enrolled, old, new });
     }
     let mut used: BTreeSet<PatternKey<'_>> = BTreeSet::new();
-    let named = |name: &str| built.fleet().exact.contains_key(name) || exact.contains_key(name);
+    let named = |name: &str| new.exact().get(name).is_some() || exact.contains_key(name);
     for name in enrolled.iter().filter(|name| !named(name)) {
         let (old, new) = (was.find(name), is.find(name));
         used.extend(old.into_iter().chain(new).map(key));
@@ -115,7 +115,7 @@ pub async fn population(
         add(&mut nodes, NodeChange { name, except: Vec::new(), is_pattern: false, enrolled: true, old, new });
     }
     let unused = |pattern: &&PatternEntry| !used.contains(&key(pattern)) && wanted(&pattern.pattern);
-    for ((name, except), change) in pattern_changes(&old.patterns, built.selection().patterns(), unused) {
+    for ((name, except), change) in pattern_changes(&old.patterns, new.patterns(), unused) {
         let ExactChange { old, new } = change;
         let (name, except) = (name.into(), except.to_vec());
         add(&mut nodes, NodeChange { name, except, is_pattern: true, enrolled: false, old, new });

@@ -4,12 +4,10 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use model::delta::render;
-use resolve::release::Built;
 use serde::Serialize;
-use trust::feature::FEATURES;
 
 use super::compare::{NodeChange, Population};
-use super::one::{GroupError, NodeDifference, PublishedReader};
+use super::one::{GroupError, NewRelease, NodeDifference, PublishedReader};
 use crate::operator::Operator;
 
 /// Hostnames that a group names.
@@ -99,11 +97,11 @@ struct Alike {
 /// When a published set cannot be read.
 pub async fn group(
     operator: &Operator,
-    built: &Built,
+    new: NewRelease<'_>,
     from: Option<u64>,
     population: Population,
 ) -> Result<Compared, GroupError> {
-    let mut reader = PublishedReader::new(operator, built);
+    let mut reader = PublishedReader::new(operator, &new);
     reader.load(&population.changed).await?;
     let groups = if population.changed.len() <= MAX_BOUND {
         by_resources(&mut reader, &population.changed).await?
@@ -115,7 +113,7 @@ pub async fn group(
     let patterns = population.changed.len() - change;
     let observing = groups.iter().filter(|group| group.first.observe && !group.pattern);
     let observe = observing.map(|group| group.count).sum();
-    let (same, requires) = (nodes.saturating_sub(change), built.requires(FEATURES));
+    let (same, requires) = (nodes.saturating_sub(change), new.requires());
     Ok(Compared { from, nodes, same, change, observe, patterns, requires, groups })
 }
 

@@ -12,6 +12,7 @@ use std::path::PathBuf;
 use clap::Args;
 use lang::Pattern;
 use lang::pattern::PatternError;
+use model::Digest;
 use resolve::release::Builder;
 use resolve::{Changed, Fleet};
 use server::api;
@@ -28,8 +29,9 @@ use crate::screen::Screen;
 pub use compare::{NodeChange, Population};
 pub use group::{Compared, DiffGroup};
 pub use line::Line;
+pub(crate) use one::NewRelease;
 pub use one::{GroupError, NodeDifference};
-pub(crate) use text::required;
+pub(crate) use text::{required, text_from};
 
 const AFTER: &str = "\
 Nodes to which the same happens are one group; the first of them shows it, resource by
@@ -117,10 +119,36 @@ pub async fn against_published(
     };
     let enrolled = operator.all(&api::NODES, None).await?;
     let enrolled = enrolled.into_iter().map(|node| node.hostname.to_string()).collect();
-    let population = compare::population(operator, old.as_ref(), &built, enrolled, selector).await;
+    let population = compare::population(operator, old.as_ref(), built.selection(), enrolled, selector).await;
     let population = population.map_err(DiffError::Remote)?;
     if population.nodes == 0 && selector.is_some() {
         return Err(DiffError::NoNode.into());
     }
-    Ok(group::group(operator, &built, head.seq, population).await.map_err(DiffError::Group)?)
+    Ok(group::group(operator, NewRelease::Built(&built), head.seq, population)
+        .await
+        .map_err(DiffError::Group)?)
+}
+
+/// Compares a published release with the one that is pointed to now, as if it were published again.
+///
+/// # Errors
+/// When one of them cannot be read.
+pub(crate) async fn of_published(
+    operator: &Operator,
+    head: &api::HeadView,
+    new: &Digest,
+    requires: Vec<String>,
+) -> Result<Compared, Failure> {
+    let new = remote::top(operator, new).await.map_err(DiffError::Remote)?;
+    let new = remote::selection(operator, &new).await.map_err(DiffError::Remote)?;
+    let old = match &head.selection {
+        Some(root) => Some(remote::top(operator, root).await.map_err(DiffError::Remote)?),
+        None => None,
+    };
+    let enrolled = operator.all(&api::NODES, None).await?;
+    let enrolled = enrolled.into_iter().map(|node| node.hostname.to_string()).collect();
+    let population = compare::population(operator, old.as_ref(), &new, enrolled, None).await;
+    let population = population.map_err(DiffError::Remote)?;
+    let new = NewRelease::Published { requires };
+    Ok(group::group(operator, new, head.seq, population).await.map_err(DiffError::Group)?)
 }

@@ -16,6 +16,7 @@ use model::{Digest, Fields, Kind, ObjectSet};
 use resolve::release::{Built, ReleaseError};
 use resolve::{NodeSpec, PatternSpec};
 use serde::Serialize;
+use trust::feature::FEATURES;
 
 use super::compare::NodeChange;
 use super::granted::{self, Granted};
@@ -68,10 +69,31 @@ struct NodeSide {
     granted: Granted,
 }
 
+/// The release that is compared with the one that is pointed to.
+pub(crate) enum NewRelease<'a> {
+    /// Of a fleet repo.
+    Built(&'a Built),
+    /// One that was published before.
+    Published {
+        /// Features that agents must have to take it.
+        requires: Vec<String>,
+    },
+}
+
+impl NewRelease<'_> {
+    pub(super) fn requires(&self) -> Vec<String> {
+        match self {
+            NewRelease::Built(built) => built.requires(FEATURES),
+            NewRelease::Published { requires } => requires.clone(),
+        }
+    }
+}
+
 /// Reads what is published as far as it is needed, and what the new release gives.
 pub(super) struct PublishedReader<'a> {
     operator: &'a Operator,
-    built: &'a Built,
+    /// The new release, where it is of a fleet repo.
+    built: Option<&'a Built>,
     sets: OldSets,
     contents: BTreeMap<Digest, Bytes>,
     old_modules: BTreeMap<Digest, Arc<Module>>,
@@ -79,21 +101,26 @@ pub(super) struct PublishedReader<'a> {
 }
 
 impl<'a> PublishedReader<'a> {
-    pub(super) fn new(operator: &'a Operator, built: &'a Built) -> PublishedReader<'a> {
+    pub(super) fn new(operator: &'a Operator, new: &NewRelease<'a>) -> PublishedReader<'a> {
+        let built = match new {
+            NewRelease::Built(built) => Some(*built),
+            NewRelease::Published { .. } => None,
+        };
         PublishedReader {
             operator,
             built,
             sets: OldSets::default(),
             contents: BTreeMap::new(),
             old_modules: BTreeMap::new(),
-            new_modules: bound::modules(built.fleet()),
+            new_modules: built.map(|built| bound::modules(built.fleet())).unwrap_or_default(),
         }
     }
 
     /// Reads the published sets of these nodes, with their params and what is granted to them.
     pub(super) async fn load(&mut self, changes: &[NodeChange]) -> Result<(), GroupError> {
-        let roots: BTreeSet<Digest> =
-            changes.iter().filter_map(|change| Some(change.old.as_ref()?.root)).collect();
+        let new = |change: &NodeChange| change.new.clone().filter(|_| self.built.is_none());
+        let entries = changes.iter().flat_map(|change| change.old.clone().into_iter().chain(new(change)));
+        let roots: BTreeSet<Digest> = entries.map(|entry| entry.root).collect();
         let roots: Vec<Digest> = roots.into_iter().collect();
         self.sets.load(self.operator, &roots).await?;
         let mut wanted = BTreeSet::new();
@@ -131,12 +158,16 @@ impl<'a> PublishedReader<'a> {
             Some(side) => Some(self.old_set(side).await?),
             None => None,
         };
-        let new = new.map(|side| NodeSet::of(&self.new_modules, side.params));
+        let new = match new {
+            Some(side) if self.built.is_none() => Some(self.old_set(side).await?),
+            new => new.map(|side| NodeSet::of(&self.new_modules, side.params)),
+        };
         let bind = |set: Option<NodeSet>, traits: &Value| {
             set.map(|set| set.bind(&change.name, traits)).unwrap_or_default()
         };
         let (old, new) = (bind(old, &traits), bind(new, &traits));
         self.load_files(&old).await?;
+        self.load_files(&new).await?;
         let resources = self.resources(&old, &new);
         Ok(NodeDifference {
             observe: observes(&old, &new, &resources),
@@ -181,24 +212,12 @@ impl<'a> PublishedReader<'a> {
     }
 
     fn new_side(&self, change: &NodeChange) -> Result<Option<NodeSide>, GroupError> {
-        let Some(spec) = self.spec(change) else { return Ok(None) };
+        let Some(built) = self.built else { return self.old(change.new.as_ref()) };
+        let Some(spec) = spec(built, change) else { return Ok(None) };
         let params = spec.read_params().map_err(GroupError::Content)?;
-        let policy = self.built.policy(&spec)?;
+        let policy = built.policy(&spec)?;
         let granted = Granted::of(policy, &spec.grants).map_err(GroupError::Content)?;
-        Ok(Some(NodeSide { set: self.built.set(&spec)?, params, granted }))
-    }
-
-    /// What the new release gives a node or a pattern.
-    fn spec(&self, change: &NodeChange) -> Option<Arc<NodeSpec>> {
-        change.new.as_ref()?;
-        let fleet = self.built.fleet();
-        if !change.is_pattern {
-            return fleet.node(&change.name).cloned();
-        }
-        let excepts = |spec: &PatternSpec| spec.except.iter().map(Pattern::as_str).eq(change.except.iter());
-        let mut patterns = fleet.patterns.iter();
-        let of_pattern = patterns.find(|spec| spec.pattern.as_str() == &*change.name && excepts(spec));
-        of_pattern.map(|spec| spec.spec.clone())
+        Ok(Some(NodeSide { set: built.set(&spec)?, params, granted }))
     }
 
     /// The modules and params of a published set.
@@ -228,14 +247,15 @@ impl<'a> PublishedReader<'a> {
             },
             _ => None,
         };
-        let known = &self.built.fleet().blobs;
-        let wanted = desired.resources().filter_map(small).filter(|digest| !known.contains_key(digest));
+        let known =
+            |digest: &Digest| self.built.is_some_and(|built| built.fleet().blobs.contains_key(digest));
+        let wanted = desired.resources().filter_map(small).filter(|digest| !known(digest));
         self.fetch(wanted.collect()).await
     }
 
     fn resources(&self, old: &Desired, new: &Desired) -> Delta<Line, Fields> {
         let blobs = |digest: &Digest| {
-            let own = self.built.fleet().blobs.get(digest).cloned();
+            let own = self.built.and_then(|built| built.fleet().blobs.get(digest).cloned());
             own.or_else(|| self.contents.get(digest).map(|content| content.to_vec().into()))
         };
         let delta = Delta::between(&all_fields(old, &blobs), &all_fields(new, &blobs));
@@ -255,6 +275,19 @@ impl<'a> PublishedReader<'a> {
         });
         Delta { edits: edits.collect() }
     }
+}
+
+/// What the new release gives a node or a pattern.
+fn spec(built: &Built, change: &NodeChange) -> Option<Arc<NodeSpec>> {
+    change.new.as_ref()?;
+    let fleet = built.fleet();
+    if !change.is_pattern {
+        return fleet.node(&change.name).cloned();
+    }
+    let excepts = |spec: &PatternSpec| spec.except.iter().map(Pattern::as_str).eq(change.except.iter());
+    let mut patterns = fleet.patterns.iter();
+    let of_pattern = patterns.find(|spec| spec.pattern.as_str() == &*change.name && excepts(spec));
+    of_pattern.map(|spec| spec.spec.clone())
 }
 
 fn objects<'s>(set: &'s ObjectSet, kind: &'s str) -> impl Iterator<Item = (String, Digest)> + 's {

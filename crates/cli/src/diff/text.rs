@@ -10,10 +10,15 @@ const INDENT: &str = "        ";
 
 /// Prints a comparison: totals, then group by group, the biggest first.
 pub fn text(compared: &Compared, screen: Screen) -> String {
+    text_from(compared, "this repo", screen)
+}
+
+/// The same, where the new release is called so.
+pub(crate) fn text_from(compared: &Compared, new: &str, screen: Screen) -> String {
     let Compared { from, nodes, same, change, observe, patterns, requires, groups } = compared;
     let from = from.map_or_else(|| "nothing".to_owned(), |seq| format!("r{seq}"));
     if compared.is_same() {
-        return format!("{from} -> this repo   {nodes} nodes: all the same\n");
+        return format!("{from} -> {new}   {nodes} nodes: all the same\n");
     }
     let observing = if *observe > 0 { format!(" ({observe} only observe)") } else { String::new() };
     let unused = match patterns {
@@ -22,7 +27,7 @@ pub fn text(compared: &Compared, screen: Screen) -> String {
         count => format!("; {count} patterns without enrolled nodes change"),
     };
     let mut out =
-        format!("{from} -> this repo   {nodes} nodes: {same} same, {change} change{observing}{unused}\n");
+        format!("{from} -> {new}   {nodes} nodes: {same} same, {change} change{observing}{unused}\n");
     out.push_str(&required(requires));
     for group in groups {
         out.push('\n');

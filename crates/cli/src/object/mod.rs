@@ -13,11 +13,13 @@ use std::path::PathBuf;
 
 use clap::{Args, Subcommand, ValueEnum};
 use model::replication::ObjectOperation;
+use model::text::printable;
 use server::api::objects::{Mapping, OBJECTS, ObjectsQuery};
 
 use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::listing::Listing;
 use crate::screen::Screen;
 use crate::whom;
 
@@ -28,6 +30,7 @@ pub use name::{NameError, ObjectRef, get};
 use operation::OperationArgs;
 pub use read::{Mistake, ReadError, ReadManifest, Source, read};
 pub(crate) use read::{notation, of_file};
+use show::{COLUMNS, row};
 pub use show::{list, none, show};
 pub(crate) use status::known;
 pub use status::{counted, is_wrong, mark, one, table_of};
@@ -195,15 +198,21 @@ pub async fn run(args: &ObjectArgs, screen: Screen) -> Result<Exit, Failure> {
             let (selector, kind, namespace) = (selector.clone(), kind.clone(), namespace.clone());
             let asked = ObjectsQuery { selector, kind, namespace, ..ObjectsQuery::default() };
             let operator = connect.dial().await?;
-            let objects = operator.all(&OBJECTS, asked.clone()).await?;
+            let mut pages = operator.pages(&OBJECTS, asked.clone());
+            let (mut listing, mut found) = (Listing::new(screen, &COLUMNS), false);
+            while let Some(page) = pages.next().await? {
+                found |= !page.objects.is_empty();
+                listing.page(&page.objects, |view| row(view, screen))?;
+            }
             // That nobody is meant is another thing than that nobody has any.
-            if let (Some(selector), true) = (&asked.selector, objects.is_empty()) {
+            if let (Some(selector), false) = (&asked.selector, found) {
                 whom::select(&operator, selector).await?;
             }
-            Ok(screen.result(&objects, || match objects.is_empty() {
-                true => none(&asked),
-                false => list(&objects, screen),
-            })?)
+            match found || screen.is_json() {
+                true => listing.end()?,
+                false => screen.text(&printable(&none(&asked)))?,
+            }
+            Ok(Exit::Ok)
         }
         ObjectVerb::Get { node, object } => {
             let view = name::find(&connect.dial().await?, node, object).await?;

@@ -10,21 +10,25 @@ use crate::next_step::muster;
 use crate::screen::{Mark, Screen, name_of};
 use crate::table::table;
 
+/// What is listed of an object.
+pub const COLUMNS: [&str; 7] = ["NODE", "WAY", "KIND", "NAMESPACE", "NAME", "AGE", "DELIVERED"];
+
 /// Objects as a table.
 pub fn list(objects: &[ObjectView], screen: Screen) -> String {
-    let now = now();
-    let row = |view: &ObjectView| {
-        [
-            view.node.to_string(),
-            name_of(view.way),
-            view.kind.clone(),
-            if view.namespace.is_empty() { "-".to_owned() } else { view.namespace.clone() },
-            view.name.clone(),
-            ago(view.at, now),
-            delivered(view, screen),
-        ]
-    };
-    table(&["NODE", "WAY", "KIND", "NAMESPACE", "NAME", "AGE", "DELIVERED"], objects.iter().map(row))
+    table(&COLUMNS, objects.iter().map(|view| row(view, screen)))
+}
+
+/// An object as a row under [`COLUMNS`].
+pub fn row(view: &ObjectView, screen: Screen) -> [String; COLUMNS.len()] {
+    [
+        view.node.to_string(),
+        name_of(view.way),
+        view.kind.clone(),
+        if view.namespace.is_empty() { "-".to_owned() } else { view.namespace.clone() },
+        view.name.clone(),
+        ago(view.at, now()),
+        delivered(view, screen),
+    ]
 }
 
 /// There is none, and what to look at.

@@ -5,12 +5,13 @@ use std::collections::BTreeMap;
 use model::condition::{Attention, SyncState};
 use model::replication::TransportKind;
 use model::text::shell_word;
-use server::api::objects::{ConditionView, RESYNC, ResyncNodes, Resynced, SYNC, SyncView};
+use server::api::objects::{ConditionView, RESYNC, ResyncNodes, Resynced, SYNC, SyncView, SyncsView};
 
 use crate::clock::{ago, now};
 use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
+use crate::listing::Listing;
 use crate::next_step::{muster, with_credentials};
 use crate::operator::OperatorCallError;
 use crate::screen::{Mark, Screen, name_of};
@@ -76,25 +77,29 @@ pub fn one(view: &SyncView, screen: Screen) -> Vec<(&'static str, String)> {
     rows
 }
 
+/// What is listed of how a node's synchronization stands.
+const COLUMNS: [&str; 9] = ["NODE", "MODE", "STATE", "SINCE", "LINK", "DOWN", "UP", "CAUSE", "NEXT"];
+
 /// How synchronization stands, as a table.
 pub fn table_of(views: &[SyncView], screen: Screen) -> String {
-    let now = now();
-    let row = |view: &SyncView| {
-        let condition = &view.condition;
-        let green = condition.state == SyncState::InSync;
-        [
-            view.node.to_string(),
-            name_of(view.mode),
-            screen.mark(mark(condition), &state(view)),
-            condition.since.map(|since| ago(since, now)).unwrap_or_default(),
-            view.link.map_or("-", TransportKind::as_str).to_owned(),
-            view.down.to_string(),
-            view.up.to_string(),
-            if green { String::new() } else { condition.message.clone() },
-            with_credentials(condition.next_step.as_deref().unwrap_or_default()).into_owned(),
-        ]
-    };
-    table(&["NODE", "MODE", "STATE", "SINCE", "LINK", "DOWN", "UP", "CAUSE", "NEXT"], views.iter().map(row))
+    table(&COLUMNS, views.iter().map(|view| row(view, screen)))
+}
+
+/// A node as a row under [`COLUMNS`].
+fn row(view: &SyncView, screen: Screen) -> [String; COLUMNS.len()] {
+    let condition = &view.condition;
+    let green = condition.state == SyncState::InSync;
+    [
+        view.node.to_string(),
+        name_of(view.mode),
+        screen.mark(mark(condition), &state(view)),
+        condition.since.map(|since| ago(since, now())).unwrap_or_default(),
+        view.link.map_or("-", TransportKind::as_str).to_owned(),
+        view.down.to_string(),
+        view.up.to_string(),
+        if green { String::new() } else { condition.message.clone() },
+        with_credentials(condition.next_step.as_deref().unwrap_or_default()).into_owned(),
+    ]
 }
 
 /// Shows how synchronization fares.
@@ -105,27 +110,45 @@ pub(super) async fn status(
     screen: Screen,
 ) -> Result<Exit, Failure> {
     selector.map(whom::check).transpose()?;
-    let mut views = connect.dial().await?.all(&SYNC, selector).await?;
-    if let (Some(selector), true) = (selector, views.is_empty()) {
+    let operator = connect.dial().await?;
+    let mut pages = operator.pages(&SYNC, selector);
+    let mut listing = Listing::new(screen, &COLUMNS);
+    let (mut exit, mut count, mut is_first) = (Exit::Ok, 0, true);
+    while let Some(mut page) = pages.next().await? {
+        count += page.nodes.len();
+        if is_first && !screen.is_json() {
+            screen.text(&head(&page, screen))?;
+        }
+        is_first = false;
+        if page.nodes.iter().any(is_wrong) {
+            exit = Exit::SomeFailed;
+        }
+        if wrong {
+            page.nodes.retain(|view| !matches!(mark(&view.condition), Mark::Good | Mark::Dim));
+        }
+        if !page.nodes.is_empty() {
+            listing.page(&page.nodes, |view| row(view, screen))?;
+        }
+    }
+    if let (Some(selector), 0) = (selector, count) {
         return Err(WhomError::Nobody(selector.to_owned()).into());
     }
-    let mut states = BTreeMap::new();
-    for view in &views {
-        *states.entry(view.condition.state).or_insert(0) += 1;
+    if screen.is_json() {
+        listing.end()?;
     }
-    let all = views.len();
-    let exit = if views.iter().any(is_wrong) { Exit::SomeFailed } else { Exit::Ok };
-    if wrong {
-        views.retain(|view| !matches!(mark(&view.condition), Mark::Good | Mark::Dim));
-    }
-    screen.result(&views, || {
-        let head = match counted(&states, screen) {
-            Some(notes) => format!("{}: {notes}\n", nodes(all)),
-            None => "no node\n".to_owned(),
-        };
-        if views.is_empty() { head } else { format!("{head}\n{}", table_of(&views, screen)) }
-    })?;
     Ok(exit)
+}
+
+/// How many nodes there are, and how many in each state; of a selector that is looked for page by page what
+/// the first page found.
+fn head(page: &SyncsView, screen: Screen) -> String {
+    let all: usize = page.states.values().sum();
+    let sign = if page.at_least { ">= " } else { "" };
+    match counted(&page.states, screen) {
+        Some(notes) => format!("{sign}{}: {notes}\n\n", nodes(all)),
+        None if page.nodes.is_empty() && page.next.is_none() => "no node\n".to_owned(),
+        None => String::new(),
+    }
 }
 
 /// Has everything compared anew.

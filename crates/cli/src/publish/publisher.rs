@@ -13,6 +13,7 @@ use serde::Serialize;
 use server::Credentials;
 use server::api::operation::Empty;
 use server::api::{self, Beacons, Commit, HeadView, ReleaseSummary};
+use store::Release;
 use tokio::task::JoinError;
 use trust::feature::FEATURES;
 use trust::signed::VerifyError;
@@ -58,6 +59,14 @@ pub enum PublishError {
         /// Why.
         #[source]
         source: VerifyError,
+    },
+    /// A header of an earlier release is of another one.
+    #[error("the control plane's header of release {seq} for channel {channel} is of another release")]
+    OtherHeader {
+        /// The channel.
+        channel: Channel,
+        /// The release.
+        seq: u64,
     },
     /// A document cannot be signed.
     #[error("the release cannot be signed")]
@@ -259,7 +268,9 @@ impl Publisher {
             let began = Instant::now();
             let Uploaded { chunks, contents } = upload(&self.operator, built).await?;
             let uploaded = began.elapsed();
-            published.seq = self.commit(built, label).await?;
+            published.seq = self
+                .commit(built.root()?, |publisher, seq| publisher.signed(built, seq, label.clone()))
+                .await?;
             tracing::debug!(?uploaded, committed = ?began.elapsed() - uploaded, "a release is published");
             published.unchanged = false;
             (published.chunks, published.contents) = (chunks, contents);
@@ -330,18 +341,22 @@ impl Publisher {
     /// Points the fleet to a release that was uploaded. A number that somebody else took meanwhile is
     /// replaced by the next one only where their release holds what this publisher compared with, or the
     /// same as its own.
-    async fn commit(&mut self, built: &Built, label: Option<String>) -> Result<u64, PublishError> {
-        let harmless = [self.head.selection, Some(built.root()?)];
+    async fn commit(
+        &mut self,
+        root: Digest,
+        signed: impl Fn(&Publisher, u64) -> Result<Commit, PublishError>,
+    ) -> Result<u64, PublishError> {
+        let harmless = [self.head.selection, Some(root)];
         for _ in 0..COMMIT_ATTEMPTS {
             let seq = self.next_seq();
-            let commit = self.signed(built, seq, label.clone())?;
+            let commit = signed(self, seq)?;
             if let Some(header) = commit.headers.values().next() {
                 self.last.keep(seq, header);
             }
             match self.operator.call(&api::COMMIT, commit.clone()).await {
                 Ok(seq) => {
                     self.head.seq = Some(seq);
-                    self.head.selection = Some(built.root()?);
+                    self.head.selection = Some(root);
                     self.head.headers.extend(commit.headers);
                     (self.head.node_header, self.head.went_back) = (None, None);
                     return Ok(seq);
@@ -361,6 +376,69 @@ impl Publisher {
             }
         }
         Err(PublishError::Renumbered)
+    }
+
+    /// What the fleet is pointed to.
+    pub(crate) fn head(&self) -> &HeadView {
+        &self.head
+    }
+
+    /// Where it asks.
+    pub(crate) fn operator(&self) -> &Operator {
+        &self.operator
+    }
+
+    /// Whether the newest release is what this content would be, and nodes take it.
+    pub(crate) fn points_to(&self, selection: &Digest) -> bool {
+        self.head.selection == Some(*selection) && !self.is_overtaken()
+    }
+
+    /// The headers of an earlier release, verified: all of its number and of one selection.
+    ///
+    /// # Errors
+    /// When one is not believed.
+    pub(crate) fn headers_of(&self, release: &Release) -> Result<Vec<Header>, PublishError> {
+        let verified = release.headers.iter().map(|(channel, document)| {
+            let header: Header = signed::verify(document, &self.head.trust.release)
+                .map_err(|source| PublishError::Header { channel: channel.clone(), source })?;
+            let same = header.seq == release.seq && header.selection == release.selection;
+            match same && header.channel == *channel && header.fleet == self.head.trust.fleet {
+                true => Ok(header),
+                false => Err(PublishError::OtherHeader { channel: channel.clone(), seq: release.seq }),
+            }
+        });
+        verified.collect()
+    }
+
+    /// Points the fleet to what an earlier release held, under a number of its own.
+    ///
+    /// # Errors
+    /// As [`Publisher::publish`].
+    pub(crate) async fn republish(
+        &mut self,
+        release: &Release,
+        label: Option<String>,
+    ) -> Result<u64, PublishError> {
+        self.redial().await?;
+        let headers = self.headers_of(release)?;
+        let summary: ReleaseSummary = serde_json::from_value(release.summary.clone()).unwrap_or_default();
+        let signed = move |publisher: &Publisher, seq| {
+            let mut commit = Commit {
+                headers: BTreeMap::new(),
+                expected_head: publisher.head.seq,
+                summary: ReleaseSummary { by: None, ..summary.clone() },
+            };
+            for old in &headers {
+                let (label, created) = (label.clone(), crate::clock::now());
+                let header = Header { seq, label, created, fallbacks: Vec::new(), ..old.clone() };
+                let document = signed::sign(&header, &[&publisher.key]).map_err(PublishError::Sign)?;
+                commit.headers.insert(old.channel.clone(), document);
+            }
+            Ok(commit)
+        };
+        let seq = self.commit(release.selection, signed).await?;
+        self.published = None;
+        Ok(seq)
     }
 
     fn signed(&self, built: &Built, seq: u64, label: Option<String>) -> Result<Commit, PublishError> {

@@ -41,7 +41,7 @@ on; a node that was asked once is not asked again by the same task.
 
 Examples:
   muster task run web-1.example.com -- /usr/bin/systemctl restart nginx
-  muster task run 'edge-**' --action renew ca=new --batch 10% --canary 2 --max-failures 1%
+  muster task run 'edge-**' --action renew ca=new --batch 10% --canaries 2 --max-failures 1%
   muster task run '*' --wait 1h --yes -- /usr/bin/uptime
   muster task list
   muster task show t-20                  which nodes came to what, and what to do

@@ -2,6 +2,7 @@
 //!
 //! ```text
 //! due, or somebody asks -> Run(order) -> Ran(report), RunFailed
+//!   RunFailed: said in check-ins until a full run is made; what is gone of the release is fetched or written again
 //!   full     sets when the next one is due, is compared with it, carries requests of operators out
 //!   by tags  ends, and leaves all of that alone, but for the request that it carries out
 //!   healing  leaves all of it alone (`heal`)
@@ -14,11 +15,11 @@ use std::collections::BTreeSet;
 
 use converge::RunScope;
 use model::log::FactBody;
-use model::{Digest, RunReport, Timestamp};
+use model::{Digest, RunReport, Timestamp, UnmadeRun, UnmadeRunCause};
 
 use super::requests::RequestNumbers;
-use super::{Node, inputs_digest};
-use crate::io::{NodeEffect, RunOrder};
+use super::{Node, ReleaseChange, inputs_digest};
+use crate::io::{NodeEffect, RunFailure, RunOrder};
 use crate::state::LastRun;
 
 /// A run under way.
@@ -125,6 +126,9 @@ impl Node {
         // Its report says all that there is to say.
         let _ = self.healing.ended(report, now, interval);
         self.confirm(requests, now);
+        if self.unmade.take().is_some() {
+            self.say_soon(now);
+        }
         let incarnation = &self.identity.incarnation;
         let written = LastRun::after(self.last_run.as_ref(), inputs, report, incarnation, now);
         self.last_run = Some(written.last.clone());
@@ -153,7 +157,17 @@ impl Node {
         }
     }
 
-    pub(super) fn on_run_failed(&mut self, why: &str, now: Timestamp, effects: &mut Vec<NodeEffect>) {
+    /// Why no run can be made; `None` while runs are made.
+    pub fn unmade_run(&self) -> Option<&UnmadeRun> {
+        self.unmade.as_ref()
+    }
+
+    pub(super) fn on_run_failed(
+        &mut self,
+        failure: &RunFailure,
+        now: Timestamp,
+        effects: &mut Vec<NodeEffect>,
+    ) {
         let ended = self.running.take();
         if let Some(ended) = &ended {
             self.requests.failed(ended.requests());
@@ -162,11 +176,50 @@ impl Node {
         if matches!(ended, None | Some(RunUnderWay::Full { .. })) {
             self.next_run = now.plus(self.interval());
         }
-        // One by tag checks no suspect, so its failure says nothing of the next check.
+        // One by tag checks no suspect and has no tag in common with what is due: its failure says nothing of both.
         if !matches!(ended, Some(RunUnderWay::ByTags(_))) {
             let interval = self.interval();
             self.healing.failed(now, interval);
+            self.note_unmade(failure, now);
         }
-        effects.push(NodeEffect::Warn(format!("the run could not be made: {why}")));
+        effects.push(NodeEffect::Warn(format!("the run could not be made: {}", failure.reason)));
+        match failure.cause {
+            UnmadeRunCause::MissingContent => self.on_content_missing(now),
+            UnmadeRunCause::ReleaseLost => self.record_release_again(effects),
+            UnmadeRunCause::State | UnmadeRunCause::Other => {}
+        }
+    }
+
+    /// The next check-in, soon, says why no run can be made, and each one after it while that is so.
+    fn note_unmade(&mut self, failure: &RunFailure, now: Timestamp) {
+        let since = self.unmade.as_ref().map_or(now, |unmade| unmade.since);
+        let unmade = UnmadeRun::new(since, failure.cause, &failure.reason);
+        if self.unmade.as_ref() != Some(&unmade) {
+            self.unmade = Some(unmade);
+            self.say_soon(now);
+        }
+    }
+
+    fn say_soon(&mut self, now: Timestamp) {
+        self.contact_pending = true;
+        if self.failures == 0 {
+            self.deliver_soon(now);
+        }
+    }
+
+    /// Asks for the whole set: what is damaged or gone of its contents is fetched then, and the rest stays.
+    pub(super) fn on_content_missing(&mut self, now: Timestamp) {
+        self.want_full = true;
+        self.repairing = true;
+        self.say_soon(now);
+    }
+
+    /// What is held is known here, and its record is gone.
+    fn record_release_again(&mut self, effects: &mut Vec<NodeEffect>) {
+        if let (ReleaseChange::None, Some(held)) = (&self.change, &self.adoption) {
+            self.repairing = true;
+            self.change = ReleaseChange::Adopting(Box::new(held.clone()));
+            effects.push(NodeEffect::Adopt(Box::new(held.clone())));
+        }
     }
 }

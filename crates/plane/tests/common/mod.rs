@@ -95,6 +95,7 @@ pub fn holding(held: Option<HeldRelease>) -> CheckIn {
         incarnation: "i1".parse().unwrap(),
         facts: vec![],
         run: None,
+        unmade_run: None,
         traits: None,
         full: false,
         run_confirmed: None,

@@ -103,8 +103,12 @@ pub struct ObjectsView {
 impl Page for ObjectsView {
     type Item = ObjectView;
 
-    fn parts(self) -> (Vec<ObjectView>, Option<String>) {
-        (self.objects, self.next)
+    fn next_page(&self) -> Option<String> {
+        self.next.clone()
+    }
+
+    fn items(self) -> Vec<ObjectView> {
+        self.objects
     }
 }
 
@@ -293,6 +297,9 @@ pub struct SyncsView {
     /// How many nodes are in each state, of all that were asked for; on the first page alone.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub states: BTreeMap<SyncState, usize>,
+    /// There are at least so many: not all nodes that may be meant were looked at.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub at_least: bool,
     /// The hostname to ask on from, when there are more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Hostname>,
@@ -301,7 +308,11 @@ pub struct SyncsView {
 impl Page for SyncsView {
     type Item = SyncView;
 
-    fn parts(self) -> (Vec<SyncView>, Option<String>) {
-        (self.nodes, self.next.map(|next| next.to_string()))
+    fn next_page(&self) -> Option<String> {
+        self.next.as_ref().map(ToString::to_string)
+    }
+
+    fn items(self) -> Vec<SyncView> {
+        self.nodes
     }
 }

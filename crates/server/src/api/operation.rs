@@ -179,8 +179,11 @@ pub trait Page {
     /// What is listed.
     type Item;
 
-    /// The items, and where the next page begins if there is one.
-    fn parts(self) -> (Vec<Self::Item>, Option<String>);
+    /// Where the next page begins, if there is one.
+    fn next_page(&self) -> Option<String>;
+
+    /// The items.
+    fn items(self) -> Vec<Self::Item>;
 }
 
 #[cfg(test)]

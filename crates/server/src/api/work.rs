@@ -229,8 +229,12 @@ pub struct TaskNodesView {
 impl Page for TaskNodesView {
     type Item = TaskNodeView;
 
-    fn parts(self) -> (Vec<TaskNodeView>, Option<String>) {
-        (self.nodes, self.next.map(|next| next.to_string()))
+    fn next_page(&self) -> Option<String> {
+        self.next.as_ref().map(ToString::to_string)
+    }
+
+    fn items(self) -> Vec<TaskNodeView> {
+        self.nodes
     }
 }
 

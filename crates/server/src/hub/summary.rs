@@ -73,6 +73,9 @@ pub(crate) struct SyncSummary {
     /// A comparison is wanted: the last one was with another instance of the control plane, or
     /// was broken off.
     unconfirmed: bool,
+    /// `acked` is from before this instance of the control plane, and may be a backup's: a node may lack since
+    /// what it acknowledged then.
+    acked_before: bool,
     /// The store does not have `acked` and `concluded` as they are.
     pub(super) unsaved: bool,
 }
@@ -83,6 +86,7 @@ impl SyncSummary {
         let mut summary = SyncSummary {
             actions: actions.len() as u64,
             head: head.feed,
+            acked_before: head.acked.is_some(),
             acked: head.acked,
             down: head.feed_objects,
             up: head.replica_objects,
@@ -137,9 +141,16 @@ impl SyncSummary {
             || concluded.is_some_and(|it| matches!(it.cause, SyncCause::OutOfSync { .. }))
     }
 
-    /// The node has our change of this revision.
-    pub(crate) fn has(&self, revision: u64) -> bool {
-        self.acked_revision().is_some_and(|acked| acked >= revision)
+    /// Whether the node has our change of this revision; `None` while only an instance before this one knows.
+    pub(crate) fn has(&self, revision: u64) -> Option<bool> {
+        let has = self.acked_revision().is_some_and(|acked| acked >= revision);
+        (!has || !self.acked_before).then_some(has)
+    }
+
+    /// The node called and synchronizes: it is to compare, unless it did with this instance.
+    pub(crate) fn called(&mut self, instance: &str) {
+        let compared = self.concluded.as_ref().and_then(|it| it.cause.evidence());
+        self.unconfirmed |= compared.is_none_or(|evidence| evidence.instance != instance);
     }
 
     /// Two agents come under one identity (IDN-10).
@@ -244,6 +255,7 @@ impl SyncSummary {
             SyncCause::OutOfSync { .. } => {}
             _ => return,
         }
+        self.acked_before = false;
         self.conclude(cause.clone(), now);
     }
 
@@ -292,6 +304,8 @@ impl SyncSummary {
             return;
         }
         link.hears(link_time());
+        // Nothing is compared on it, and no other one is to be asked for.
+        self.unconfirmed &= link.synchronizes();
         if self.is_linked_by(link) {
             self.send_wants(link);
         }

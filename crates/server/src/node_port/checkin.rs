@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 use model::Incarnation;
 use model::exchange::{Acked, Answer, CheckIn, MAX_TRAIT_BYTES, MAX_TRAIT_VALUES, Report, TraitReport};
 use model::log::{Cursor, Fact, MAX_FACT_BYTES, MAX_FACTS};
+use model::replication::Mode;
 use model::status::{Contact, contact_of};
 use plane::Step;
 use store::StoreError;
@@ -13,6 +14,7 @@ use wire::{Code, Problem};
 
 use super::CallingNode;
 use crate::answer::store_problem;
+use crate::index::StartComparison;
 use crate::releases;
 use crate::state::{ControlPlane, now, run_to_completion};
 
@@ -52,6 +54,7 @@ pub(crate) async fn check_in(
     let traits = request.traits.take();
     let quiet = request.clone();
     let request = CheckIn { facts, traits, ..request };
+    compare_once(plane, caller).await?;
     let TakenStep { mut step, stream_newly_requested } = take_step(plane, caller, request);
     let acked = match persist(plane, caller, incarnation.clone(), &mut step).await? {
         None => lost_cursor(plane, caller, incarnation, quiet.acked).await?,
@@ -109,6 +112,20 @@ async fn keep_header(plane: &Arc<ControlPlane>, request: &mut CheckIn) {
     }
 }
 
+/// Has a node that synchronizes compare once after each start of the control plane, whose data may have gone back
+/// to what it was before (SCL-4).
+async fn compare_once(plane: &ControlPlane, caller: &CallingNode) -> Result<(), Problem> {
+    if caller.slot.lock().comparison == StartComparison::Asked {
+        return Ok(());
+    }
+    let Some(root) = caller.slot.pointed_root(&plane.heads()) else { return Ok(()) };
+    if plane.grants.mode(&root).await.map_err(store_problem)? != Mode::Off {
+        plane.hub.sync_index().update(&caller.id, |summary| summary.called(plane.boot()));
+    }
+    caller.slot.lock().comparison = StartComparison::Asked;
+    Ok(())
+}
+
 /// A step of a node's state.
 struct TakenStep {
     step: Step,
@@ -123,8 +140,12 @@ fn take_step(plane: &ControlPlane, caller: &CallingNode, request: CheckIn) -> Ta
         entry.dirty = true;
         let late = |seen| contact_of(seen, entry.node.promised, now()) != Contact::Online;
         let was_late = entry.node.last_seen.is_none_or(late);
+        let says_more = entry.node.last_seen.is_none()
+            || entry.node.held != request.held
+            || entry.node.run != request.run
+            || entry.node.refusal.is_some();
         let step = entry.node.check_in(request, &heads, now());
-        if entry.counts_otherwise(&heads, now()) {
+        if says_more || entry.counts_otherwise(&heads, now()) {
             plane.index.mark_entry(&caller.slot, &mut entry);
         }
         let notified = entry.work_notified == Some(entry.work_head);
@@ -334,6 +355,7 @@ pub(super) async fn state(plane: &ControlPlane, caller: &CallingNode) -> Result<
             incarnation,
             facts: Vec::new(),
             run: None,
+            unmade_run: None,
             traits: None,
             full: true,
             run_confirmed: None,

@@ -134,7 +134,7 @@ fn delivery(summary: &SyncSummary, side: Side, key: &ObjectKey, rev: u64) -> (Op
         return (None, None);
     }
     let refused = summary.rejected.get(key).map(ToString::to_string);
-    (Some(summary.has(rev) && refused.is_none()), refused)
+    (if refused.is_some() { Some(false) } else { summary.has(rev) }, refused)
 }
 
 /// One object with its manifest, and what the node says of it.

@@ -13,7 +13,8 @@ use crate::index::NodeSlot;
 use crate::operator_port::OperatorCall;
 use crate::settle::settle;
 use crate::state::ControlPlane;
-use crate::work::{reach, select};
+use crate::work::reach;
+use crate::work::select::{self, MeantPage};
 
 /// The most nodes that one order names.
 const MAX_NODES: usize = 100_000;
@@ -28,21 +29,27 @@ pub(crate) async fn list(call: OperatorCall, asked: Matching) -> Result<SyncsVie
     let mut page = SyncsView::default();
     let slots = match &asked.selector {
         Some(text) => {
-            let most = if is_first { usize::MAX } else { limit + 1 };
-            let meant = select::meant_from(plane, &select::read(text)?, &from, most).await?;
-            for state in meant.iter().filter(|_| is_first).filter_map(|slot| slot.counted_sync()) {
-                *page.states.entry(state).or_default() += 1;
+            let most = if is_first { usize::MAX } else { limit };
+            let MeantPage { slots, next } =
+                select::meant_from(plane, &select::read(text)?, &from, most).await?;
+            if is_first {
+                for state in slots.iter().filter_map(|slot| slot.counted_sync()) {
+                    *page.states.entry(state).or_default() += 1;
+                }
+                page.at_least = next.is_some();
             }
-            meant
+            page.next = slots.get(limit).map(|slot| slot.names().1).or(next);
+            slots
         }
         None => {
             if is_first {
                 page.states = plane.index.totals(|totals| totals.sync().clone());
             }
-            plane.index.page(&from, limit + 1)
+            let slots = plane.index.page(&from, limit + 1);
+            page.next = slots.get(limit).map(|slot| slot.names().1);
+            slots
         }
     };
-    page.next = slots.get(limit).map(|slot| slot.names().1);
     for slot in slots.iter().take(limit) {
         let (_, around) = around(plane, slot).await?;
         page.nodes.push(view(plane, slot, around));
@@ -57,7 +64,10 @@ async fn around<'p>(
 ) -> Result<(NodeId, ConditionContext<'p>), Problem> {
     let mode = match slot.pointed_root(&plane.heads()) {
         None => Mode::Off,
-        Some(root) => plane.grants.mode(&root).await.map_err(store_problem)?,
+        Some(root) => match slot.declared_mode(&root) {
+            Some(known) => known,
+            None => plane.grants.mode(&root).await.map_err(store_problem)?,
+        },
     };
     let id = slot.id();
     let (instance, started, reach) = (plane.boot(), plane.started, reach(plane, &id));

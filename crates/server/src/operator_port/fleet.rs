@@ -1,6 +1,5 @@
 //! Nodes, their status and runs.
 
-use lang::pattern::Pattern;
 use model::exchange::TraitReport;
 use model::status::Overall;
 use model::{Contention, FailureCode, FailureNote, Pause, Timestamp};
@@ -18,6 +17,7 @@ use crate::api::{
 use crate::settle::settle;
 use crate::state::{ControlPlane, now};
 use crate::totals::{CauseKey, TopCause};
+use crate::work::select::{self, MeantPage};
 
 /// The cause where no more is known of it.
 const SEE_RUN: &str = "see its last run";
@@ -119,6 +119,9 @@ fn cause(node: &NodeState, state: Overall, heads: &Heads) -> Option<String> {
 /// Why no run that was due is known to have been made.
 fn stalled(node: &NodeState) -> String {
     let since = node.no_run_since().map(|since| format!(" since {since}")).unwrap_or_default();
+    if let Some(unmade) = &node.unmade {
+        return format!("no successful run{since}: {}", model::text::printable(&unmade.reason));
+    }
     format!("no successful run{since}: none was reported in time")
 }
 
@@ -177,26 +180,20 @@ fn next_step(node: &NodeState, state: Overall) -> String {
     }
 }
 
-pub(super) fn nodes(plane: &ControlPlane, request: Matching) -> Result<NodesView, Problem> {
-    let read = |text: String| {
-        let bad = |error| format!("the pattern {text:?} cannot be read: {error}");
-        Pattern::parse(&text).map_err(|error| Problem::new(Code::BadSelector, bad(error)))
+pub(super) async fn nodes(call: OperatorCall, request: Matching) -> Result<NodesView, Problem> {
+    let (plane, limit, from) = (&call.plane, request.limit.get(), request.from.unwrap_or_default());
+    let page = match &request.selector {
+        Some(text) => select::meant_from(plane, &select::read(text)?, &from, limit).await?,
+        None => {
+            let mut slots = plane.index.page(&from, limit + 1);
+            let next = slots.get(limit).map(|slot| slot.names().1);
+            slots.truncate(limit);
+            MeantPage { slots, next }
+        }
     };
-    let pattern = request.selector.map(read).transpose()?;
     let (heads, now) = (plane.heads(), now());
-    let mut page = Vec::new();
-    for slot in plane.index.page(&request.from.unwrap_or_default(), usize::MAX) {
-        let mut entry = slot.lock();
-        let name = entry.node.hostname.clone();
-        if pattern.as_ref().is_some_and(|pattern| !pattern.matches(name.as_str())) {
-            continue;
-        }
-        if page.len() == request.limit.get() {
-            return Ok(NodesView { nodes: page, next: Some(name) });
-        }
-        page.push(view(&mut entry.node, &heads, now));
-    }
-    Ok(NodesView { nodes: page, next: None })
+    let nodes = page.slots.iter().map(|slot| view(&mut slot.lock().node, &heads, now)).collect();
+    Ok(NodesView { nodes, next: page.next })
 }
 
 /// A line of the status as far as one node makes it.
@@ -275,8 +272,14 @@ fn cause_view(plane: &ControlPlane, heads: &Heads, top: TopCause) -> Option<Caus
         let state = entry.node.status(heads, now()).overall();
         causes_of(&mut entry.node, state, heads).into_iter().find(|cause| cause.key == *top.key)
     };
-    let NodeCause { cause, code, next, .. } = top.nodes.iter().find_map(words)?;
-    let TopCause { count, state, since, nodes, .. } = top;
+    let found = top.nodes.iter().find_map(words).map(|found| (found.cause, found.code, found.next));
+    let TopCause { key, count, state, since, nodes } = top;
+    let (cause, code, next) = match (found, &*key) {
+        (Some(found), _) => found,
+        // It changed since it was counted.
+        (None, CauseKey::Words(_, text)) => (text.clone(), None, String::new()),
+        (None, _) => return None,
+    };
     Some(CauseView { state, cause, code, since, count, nodes, next })
 }
 

@@ -74,7 +74,7 @@ struct OperatorRoute {
 static ROUTES: LazyLock<Vec<OperatorRoute>> = LazyLock::new(|| {
     vec![
         route(&api::STATUS, |call, _| fleet::status(call)),
-        route(&api::NODES, |call, asked| ready(fleet::nodes(&call.plane, asked))),
+        route(&api::NODES, fleet::nodes),
         route(&api::NODE, |call, asked| ready(fleet::node_view(&call.plane, &asked.node))),
         route(&api::ENTRY, |call, asked| ready(Ok(fleet::entry(&call.plane, &asked)))),
         route(&api::REMOVE_NODE, fleet::remove),

@@ -371,6 +371,7 @@ pub fn quiet() -> CheckIn {
         incarnation: "i1".parse().unwrap(),
         facts: Vec::new(),
         run: None,
+        unmade_run: None,
         traits: None,
         full: false,
         run_confirmed: None,

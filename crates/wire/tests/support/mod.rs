@@ -252,6 +252,7 @@ fn check_ins() -> impl Strategy<Value = Frame> {
                 incarnation,
                 facts,
                 run: None,
+                unmade_run: None,
                 traits: None,
                 full,
                 run_confirmed,

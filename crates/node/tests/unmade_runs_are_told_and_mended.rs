@@ -1,0 +1,111 @@
+//! CNV-3, LIF-10: a run that cannot be made is told in each check-in until one is made, and what is gone of the
+//! release is fetched or written again without anybody's help.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{Bench, FRESH, Release, START, adoption_of, offering, report, run_of};
+use model::exchange::CheckIn;
+use model::{Digest, UnmadeRunCause};
+use node::{HeldSettings, NodeEffect, NodeInput, Restored, RunFailure};
+
+fn failed(cause: UnmadeRunCause, reason: &str) -> NodeInput {
+    NodeInput::RunFailed(RunFailure { cause, reason: reason.to_owned() })
+}
+
+/// The next full run is due, and cannot be made.
+fn fails(bench: &mut Bench, input: NodeInput) -> Vec<NodeEffect> {
+    assert!(run_of(&bench.give(NodeInput::RunNow(Default::default()))).is_some());
+    bench.give(input)
+}
+
+fn says(check_in: &CheckIn) -> Option<(UnmadeRunCause, &str)> {
+    check_in.unmade_run.as_ref().map(|unmade| (unmade.cause, unmade.reason.as_str()))
+}
+
+fn fetched(effects: &[NodeEffect]) -> Vec<Digest> {
+    let contents = effects.iter().filter_map(|effect| match effect {
+        NodeEffect::Fetch { contents, .. } => Some(contents.iter().copied()),
+        _ => None,
+    });
+    contents.flatten().collect()
+}
+
+#[test]
+fn missing_content_is_fetched_and_a_run_follows() {
+    let release = Release::new(1, START, &["one"]);
+    let mut bench = Bench::holding(&release);
+    bench.exchange(common::answer());
+    let at = bench.now;
+    fails(&mut bench, failed(UnmadeRunCause::MissingContent, "content is missing"));
+    let check_in = bench.check_in();
+    assert!(bench.now.since(at) <= Duration::from_secs(2), "it waits: {:?}", bench.now.since(at));
+    assert_eq!(says(&check_in), Some((UnmadeRunCause::MissingContent, "content is missing")));
+    assert_eq!(check_in.unmade_run.unwrap().since, at);
+    assert!(check_in.full, "the whole set is asked for");
+    let effects = bench.give(NodeInput::Answered(Box::new(offering(release.offer(None)))));
+    assert_eq!(fetched(&effects), [Digest::of(b"one")]);
+    assert!(adoption_of(&bench.give(NodeInput::Fetched)).is_some());
+    let effects = bench.give(NodeInput::Adopted(HeldSettings::default()));
+    assert!(run_of(&effects).is_some(), "a run follows at once");
+    bench.give(NodeInput::Ran(Box::new(report(0, 1))));
+    let check_in = bench.check_in();
+    assert_eq!((says(&check_in), check_in.full), (None, false), "it is over");
+}
+
+/// As long as it is so, each check-in says it, with the same beginning.
+#[test]
+fn it_is_said_until_a_run_is_made() {
+    let mut bench = Bench::holding(&Release::new(1, START, &["one"]));
+    bench.exchange(common::answer());
+    let since = bench.now;
+    let mut effects = fails(&mut bench, failed(UnmadeRunCause::State, "the disk is gone"));
+    let (mut said, mut tried) = (0, 0);
+    while tried < 3 {
+        if run_of(&effects).is_some() {
+            tried += 1;
+            effects = bench.give(failed(UnmadeRunCause::State, "the disk is gone"));
+        } else if let Some(check_in) = common::sent(&effects) {
+            said += 1;
+            let unmade = check_in.unmade_run.clone().expect("it is said");
+            assert_eq!((unmade.since, unmade.cause), (since, UnmadeRunCause::State));
+            effects = bench.give(NodeInput::Answered(Box::new(common::answer())));
+        } else if effects.contains(&NodeEffect::CollectTraits) {
+            effects = bench.give(common::observed(&common::traits("debian")));
+        } else {
+            let wait = bench.wait().expect("something is due");
+            effects = bench.pass(wait);
+        }
+    }
+    assert!(said >= 3, "{said}");
+}
+
+#[test]
+fn a_record_that_is_gone_is_written_again() {
+    let release = Release::new(1, START, &["one"]);
+    let mut bench = Bench::holding(&release);
+    let held = bench.node.adoption().unwrap().clone();
+    let effects = fails(&mut bench, failed(UnmadeRunCause::ReleaseLost, "nothing is held"));
+    assert_eq!(adoption_of(&effects), Some(&held));
+    assert!(run_of(&bench.give(NodeInput::Adopted(HeldSettings::default()))).is_some());
+}
+
+/// A run of one tag that nothing has says nothing of the runs that are due.
+#[test]
+fn a_mistyped_tag_is_no_reason() {
+    let mut bench = Bench::holding(&Release::new(1, START, &["one"]));
+    assert!(run_of(&bench.give(NodeInput::RunNow(["typo".to_owned()].into()))).is_some());
+    bench.give(NodeInput::RunFailed(RunFailure::other("no resource is tagged typo")));
+    assert_eq!(bench.node.unmade_run(), None);
+}
+
+#[test]
+fn an_agent_that_begins_with_damaged_contents_asks_for_them() {
+    let release = Release::new(1, START, &["one"]);
+    let adoption = Bench::holding(&release).node.adoption().unwrap().clone();
+    let restored = Restored { adoption: Some(adoption), content_missing: true, ..Restored::default() };
+    let mut bench = Bench::restored_at(restored, START.plus(FRESH / 2));
+    assert!(bench.check_in().full);
+}
