@@ -18,6 +18,7 @@ mod doctor_names_what_is_wrong;
 mod duplicate_agents_are_refused;
 mod durable_formats_are_kept;
 mod earlier_state_is_set_aside;
+mod facts_have_a_bound;
 mod failed_tries_own_nothing;
 mod hand_edits_are_put_right;
 mod killed_at_every_point;
