@@ -17,11 +17,13 @@ use model::{Descent, Digest, Kind, ObjectSet, Stub};
 use serde::Deserialize;
 use store::{Store, StoreError};
 
+use crate::cache::{ByteCache, HeldBytes};
 use crate::declared::{self, SetFacts};
-use crate::sets::BoundedCache;
 
-/// The modes kept: two releases of the largest fleet.
-const MODES: usize = 200_000;
+/// What is kept of each sort, in bytes: modes of two releases of the largest fleet.
+const KEPT_BYTES: u64 = 24 * 1024 * 1024;
+/// What a text takes besides its bytes.
+const TEXT_BYTES: u64 = 24;
 /// The largest content read of one of these objects, in bytes.
 const MAX_GRANT: u64 = 256 * MAX_INLINE;
 
@@ -34,23 +36,52 @@ pub(crate) struct SetGrants {
     pub(crate) delegations: Arc<[Delegation]>,
 }
 
+impl HeldBytes for Arc<SetGrants> {
+    fn held_bytes(&self) -> u64 {
+        // Policies and delegations are shared among sets, and counted where they are kept.
+        size_of::<SetGrants>() as u64
+    }
+}
+
+impl HeldBytes for Mode {
+    fn held_bytes(&self) -> u64 {
+        size_of::<Mode>() as u64
+    }
+}
+
+impl HeldBytes for Arc<SyncPolicy> {
+    fn held_bytes(&self) -> u64 {
+        let kinds: u64 = self.kinds.iter().map(|kind| kind.len() as u64 + TEXT_BYTES).sum();
+        size_of::<SyncPolicy>() as u64 + kinds
+    }
+}
+
+impl HeldBytes for Arc<[Delegation]> {
+    fn held_bytes(&self) -> u64 {
+        // As text it is about as large as it is held.
+        let text =
+            |delegation: &Delegation| serde_json::to_vec(delegation).map_or(0, |text| text.len() as u64);
+        self.iter().map(|delegation| size_of::<Delegation>() as u64 + text(delegation)).sum()
+    }
+}
+
 /// Grants by root of the set.
 pub(crate) struct GrantIndex {
     store: Arc<Store>,
-    by_root: BoundedCache<Arc<SetGrants>>,
+    by_root: ByteCache<Arc<SetGrants>>,
     /// Who is the source of truth, by root: asked of every node of the fleet at once.
-    modes: BoundedCache<Mode>,
+    modes: ByteCache<Mode>,
     /// By digest of the object.
-    policies: BoundedCache<Arc<SyncPolicy>>,
+    policies: ByteCache<Arc<SyncPolicy>>,
     /// By root of the section.
-    delegations: BoundedCache<Arc<[Delegation]>>,
+    delegations: ByteCache<Arc<[Delegation]>>,
 }
 
 impl GrantIndex {
     pub(crate) fn new(store: Arc<Store>) -> GrantIndex {
-        let (by_root, policies, delegations) =
-            (BoundedCache::new(), BoundedCache::new(), BoundedCache::new());
-        GrantIndex { store, by_root, modes: BoundedCache::keeping(MODES), policies, delegations }
+        let (by_root, modes) = (ByteCache::new(KEPT_BYTES), ByteCache::new(KEPT_BYTES));
+        let (policies, delegations) = (ByteCache::new(KEPT_BYTES), ByteCache::new(KEPT_BYTES));
+        GrantIndex { store, by_root, modes, policies, delegations }
     }
 
     /// What a set grants; `None` when the set is not known here.

@@ -13,6 +13,7 @@
 
 mod answer;
 pub mod api;
+mod cache;
 mod declared;
 mod enroll;
 mod fleet_name;

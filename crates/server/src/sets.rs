@@ -1,73 +1,72 @@
 //! Sets and what they entitle to, read from the store and kept within bounds.
 
-use std::collections::{BTreeMap, BTreeSet, VecDeque};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::collections::BTreeSet;
+use std::sync::Arc;
 
 use model::exchange::SetOffer;
 use model::object::{MAX_INLINE, blobs_named};
 use model::{Digest, Kind, ObjectSet};
 use plane::{SetBase, SetWanted};
 use store::{Store, StoreError};
+use tokio::sync::OnceCell;
 
-/// The most sets and the most blob lists kept.
-const KEPT: usize = 1024;
+use crate::cache::{ByteCache, HeldBytes};
+
+/// The sets kept, in bytes.
+const SETS_BYTES: u64 = 128 * 1024 * 1024;
+/// What an object of a set takes in memory, with its content's place among what the set entitles to.
+const OBJECT_BYTES: u64 = 384;
+/// The lists of blobs kept, in bytes.
+const BLOBS_BYTES: u64 = 16 * 1024 * 1024;
+/// What a blob takes in such a list.
+const BLOB_BYTES: u64 = 48;
 /// The most bytes of contents that one answer carries; the rest is fetched.
 const MAX_INLINE_TOTAL: u64 = 256 * 1024;
 
-/// A bounded cache: the oldest entry leaves.
-pub(crate) struct BoundedCache<V> {
-    most: usize,
-    entries: Mutex<(BTreeMap<Digest, V>, VecDeque<Digest>)>,
+/// A set, and what it entitles to once that was asked for.
+struct KnownSet {
+    set: Arc<ObjectSet>,
+    /// Every content that it names, as an object's or as a blob of one, in order.
+    entitled: OnceCell<Box<[Digest]>>,
 }
 
-impl<V: Clone> BoundedCache<V> {
-    pub(crate) fn new() -> BoundedCache<V> {
-        BoundedCache::keeping(KEPT)
+impl HeldBytes for Arc<KnownSet> {
+    fn held_bytes(&self) -> u64 {
+        self.set.len() as u64 * OBJECT_BYTES
     }
+}
 
-    /// With another bound than the usual one.
-    pub(crate) fn keeping(most: usize) -> BoundedCache<V> {
-        BoundedCache { most, entries: Mutex::new((BTreeMap::new(), VecDeque::new())) }
-    }
-
-    pub(crate) fn get(&self, key: &Digest) -> Option<V> {
-        self.entries.lock().unwrap_or_else(PoisonError::into_inner).0.get(key).cloned()
-    }
-
-    pub(crate) fn put(&self, key: Digest, value: V) {
-        let mut entries = self.entries.lock().unwrap_or_else(PoisonError::into_inner);
-        let (map, order) = &mut *entries;
-        if map.insert(key, value).is_none() {
-            order.push_back(key);
-        }
-        while map.len() > self.most {
-            let Some(oldest) = order.pop_front() else { break };
-            map.remove(&oldest);
-        }
+impl HeldBytes for Arc<BTreeSet<Digest>> {
+    fn held_bytes(&self) -> u64 {
+        self.len() as u64 * BLOB_BYTES
     }
 }
 
 /// Sets by root, and the blobs that an object's content names.
 pub(crate) struct ReleaseSets {
     store: Arc<Store>,
-    sets: BoundedCache<Arc<ObjectSet>>,
-    blobs: BoundedCache<Arc<BTreeSet<Digest>>>,
+    sets: ByteCache<Arc<KnownSet>>,
+    blobs: ByteCache<Arc<BTreeSet<Digest>>>,
 }
 
 impl ReleaseSets {
     pub(crate) fn new(store: Arc<Store>) -> ReleaseSets {
-        ReleaseSets { store, sets: BoundedCache::new(), blobs: BoundedCache::new() }
+        ReleaseSets { store, sets: ByteCache::new(SETS_BYTES), blobs: ByteCache::new(BLOBS_BYTES) }
     }
 
     /// A set by root; `None` when it is not known here.
     pub(crate) async fn get(&self, root: &Digest) -> Result<Option<Arc<ObjectSet>>, StoreError> {
+        Ok(self.known(root).await?.map(|known| known.set.clone()))
+    }
+
+    async fn known(&self, root: &Digest) -> Result<Option<Arc<KnownSet>>, StoreError> {
         if let Some(known) = self.sets.get(root) {
             return Ok(Some(known));
         }
         let Some(set) = self.store.set(root).await? else { return Ok(None) };
-        let set = Arc::new(set);
-        self.sets.put(*root, set.clone());
-        Ok(Some(set))
+        let known = Arc::new(KnownSet { set: Arc::new(set), entitled: OnceCell::new() });
+        self.sets.put(*root, known.clone());
+        Ok(Some(known))
     }
 
     /// The difference that leads to the wanted set, with the small contents (DLT-3). From a
@@ -101,21 +100,26 @@ impl ReleaseSets {
         Ok(Some(SetOffer { base: base_root.filter(|_| base.is_some()), delta, contents }))
     }
 
-    /// Whether a set names a content: as an object's, or as a blob of one (IDN-5).
+    /// Whether a set names a content: as an object's, or as a blob of one (IDN-5). The set is looked through
+    /// once, and not for each content.
     pub(crate) async fn entitles(&self, root: &Digest, content: &Digest) -> Result<bool, StoreError> {
-        let Some(set) = self.get(root).await? else { return Ok(false) };
-        if set.objects().any(|(_, stub)| stub.digest == *content) {
-            return Ok(true);
-        }
+        let Some(known) = self.known(root).await? else { return Ok(false) };
+        let entitled = known.entitled.get_or_try_init(|| self.named_by(&known.set)).await?;
+        Ok(entitled.binary_search(content).is_ok())
+    }
+
+    /// Every content that a set names, in order.
+    async fn named_by(&self, set: &ObjectSet) -> Result<Box<[Digest]>, StoreError> {
+        let mut named = Vec::with_capacity(set.len());
         for (key, stub) in set.objects() {
-            if key.section.kind.as_str() != Kind::MODULE {
-                continue;
-            }
-            if self.blobs_of(&stub.digest).await?.contains(content) {
-                return Ok(true);
+            named.push(stub.digest);
+            if key.section.kind.as_str() == Kind::MODULE {
+                named.extend(self.blobs_of(&stub.digest).await?.iter().copied());
             }
         }
-        Ok(false)
+        named.sort_unstable();
+        named.dedup();
+        Ok(named.into())
     }
 
     async fn blobs_of(&self, object: &Digest) -> Result<Arc<BTreeSet<Digest>>, StoreError> {

@@ -30,6 +30,7 @@ mod requests_are_signed;
 mod routes;
 mod run_requests_reach_open_links;
 mod runs_are_requested_by_tag;
+mod selectors_are_answered_page_by_page;
 mod stop_is_prompt;
 mod store_unavailable;
 mod stream_admission_is_bounded;
