@@ -157,7 +157,12 @@ impl Machine {
         };
         let node = Node::new(identity, restored, seed, self.clock(now));
         self.process = Some(Process { node, offset: 0, nonce: 0, under_way: BTreeMap::new() });
-        let body = FactBody::Started { version: "0.1.0".to_owned(), boot_id: self.incarnation.to_string() };
+        let body = FactBody::Started {
+            version: "0.1.0".to_owned(),
+            boot_id: self.incarnation.to_string(),
+            invocation: None,
+            cut_off_run: None,
+        };
         if self.append(body, now) == Err(WriteError::PowerLost) {
             return self.die();
         }

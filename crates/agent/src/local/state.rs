@@ -31,6 +31,8 @@ pub struct LocalState {
     pub begun: u64,
     /// When the one under way began.
     pub running_since: Option<Timestamp>,
+    /// When a run began that was cut off, until another one ended.
+    pub cut_off: Option<Timestamp>,
     /// How a reboot stands that is required.
     pub reboot: Option<RebootOutlook>,
     ended: VecDeque<(u64, Result<Packed<RunReport>, String>)>,
@@ -85,6 +87,7 @@ impl SharedLocalState {
             last_run: LastRunView::read(&directory).and_then(|view| Packed::new(&view).ok()),
             begun: 0,
             running_since: None,
+            cut_off: None,
             reboot: None,
             ended: VecDeque::new(),
         };
@@ -122,6 +125,9 @@ impl SharedLocalState {
         };
         self.set(|state| {
             state.running_since = None;
+            if view.is_some() {
+                state.cut_off = None;
+            }
             state.last_run = view.or(state.last_run.take());
             state.ended.push_back((state.begun, outcome));
             while state.ended.len() > REPORTS {
