@@ -8,6 +8,7 @@ pub mod bench;
 pub mod booted;
 pub mod codegen;
 pub mod dist;
+pub mod figures;
 pub mod names;
 pub mod previous;
 pub mod promises;

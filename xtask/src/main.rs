@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use xtask::dist::DistOptions;
-use xtask::{Outcome, bench, booted, codegen, dist, promises, root, run, tidy};
+use xtask::{Outcome, bench, booted, codegen, dist, figures, promises, root, run, tidy};
 
 const USAGE: &str = "cargo xtask COMMAND
 
@@ -20,6 +20,9 @@ const USAGE: &str = "cargo xtask COMMAND
               control plane's); with --hosts on booted hosts, beside other tools (mixed, first,
               repair choose parts; --quick for small sizes and debug builds); with --quick
               alone every benchmark, small
+  figures     docs/benchmarks.md from its template and the records in docs/figures; with --check
+              whether it is; `figures measure [NAME...]` runs benchmarks at full size and
+              writes a record of each (on an idle machine)
   dist        the binaries as they are shipped, in target/dist: muster built for speed, the
               agent for size; and their Debian packages (--debug packages the debug builds,
               in target/dist/debug; --version VERSION names another version)
@@ -47,6 +50,7 @@ fn command(args: &[String]) -> Outcome {
         Some("codegen") => codegen::write(&root()),
         Some("demo") => demo(),
         Some("bench") => bench::measure(&root(), &args[1..]),
+        Some("figures") => figures::command(&root(), &args[1..]),
         Some("dist") => dist::make(&root(), &DistOptions::parse(&args[1..])?),
         Some("ci") => ci(),
         _ => Err(USAGE.to_owned()),

@@ -14,8 +14,8 @@ pub const LAYERS: &[&str] = &[
     "lang",
     "trust",
     "catalog",
-    "resolve",
     "converge",
+    "resolve",
     "sync",
     "node",
     "plane",
@@ -31,6 +31,7 @@ pub const LAYERS: &[&str] = &[
     "agent",
     "cli",
     "test-support",
+    "figures",
     "bench",
     "demo",
     "muster",
@@ -40,7 +41,7 @@ pub const LAYERS: &[&str] = &[
 ];
 /// Crates that hold decisions.
 pub const CORES: &[&str] =
-    &["model", "lang", "trust", "catalog", "resolve", "converge", "sync", "node", "plane"];
+    &["model", "lang", "trust", "catalog", "converge", "resolve", "sync", "node", "plane"];
 /// What no core crate may reach, through whatever it uses.
 const FORBIDDEN_IN_CORES: &[&str] =
     &["tokio", "mio", "socket2", "hyper", "rustls", "rusqlite", "rustix", "tempfile", "rand", "chrono"];

@@ -1,5 +1,5 @@
 //! A resident agent's run that changes nothing, beside a bare stat-read-hash loop over the
-//! same files in the same process. `cargo xtask bench` runs it:
+//! same files in the same process, as figures in JSON. `cargo xtask bench` runs it:
 //! `noop_run STATE ROOT FILES`.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
@@ -12,6 +12,7 @@ use agent::machine::Machine;
 use agent::runner::Runner;
 use agent::storage::Storage;
 use converge::{RunMode, RunScope};
+use figures::{Figure, Unit};
 use node::RunOrder;
 use sha2::{Digest as _, Sha256};
 
@@ -51,12 +52,15 @@ fn main() {
     let files: Vec<PathBuf> =
         (0..count).map(|number| root.join(format!("etc/bench/file-{number:04}.conf"))).collect();
     let bare = median(|| files.iter().for_each(|path| look(path)));
-    let ratio = agent.as_secs_f64() / bare.as_secs_f64();
-    let kept = if ratio <= 3.0 { "kept" } else { "MISSED" };
-    println!("bare stat-read-hash loop, {count} files: {:.2} ms", bare.as_secs_f64() * 1e3);
-    println!("resident run that changes nothing: {:.2} ms", agent.as_secs_f64() * 1e3);
-    println!("run to bare loop: {ratio:.2} times  at most 3 times: {kept}");
-    println!("resident memory: {:.1} MiB  at most 15 MiB", resident_mib());
+    let (ratio, millis) =
+        (agent.as_secs_f64() / bare.as_secs_f64(), |time: Duration| time.as_secs_f64() * 1e3);
+    let rows = [
+        Figure::plain("bare open-stat-read-hash loop", millis(bare), Unit::Millis),
+        Figure::plain("resident run", millis(agent), Unit::Millis),
+        Figure::at_most("resident run to the bare loop", ratio, 3.0, Unit::Times),
+        Figure::at_most("resident memory of that process", resident_mib(), 15.0, Unit::Mib),
+    ];
+    println!("{}", serde_json::to_string(&rows).unwrap());
 }
 
 fn look(path: &Path) {

@@ -402,6 +402,14 @@ impl Daemon {
             }
             NodeEffect::SavePause(pause) => self.save_pause(pause),
             NodeEffect::Reboot(mark) => self.reboot(mark),
+            NodeEffect::SaveReboot(mark) => {
+                let storage = self.storage.clone();
+                tokio::spawn(async move {
+                    if let Err(error) = storage.run(move |durable| durable.save_reboot(&mark)).await {
+                        tracing::warn!(error = %chain(&error), "the last reboot could not be recorded");
+                    }
+                });
+            }
             NodeEffect::WatchCulprits(resources) => self.watch.find_culprits(resources),
             NodeEffect::Warn(text) => tracing::warn!("{}", model::text::one_line(&text)),
         }
@@ -562,7 +570,12 @@ impl Daemon {
 pub fn trait_report(traits: &Value) -> TraitReport {
     let stable = model::canonical::to_bytes(&providers::traits::stable(traits));
     let digest = stable.map_or(Digest::ZERO, |bytes| Digest::of(&bytes));
-    TraitReport::whole(digest, serde_json::to_value(traits).unwrap_or_default())
+    let mut report = TraitReport::whole(digest, serde_json::to_value(traits).unwrap_or_default());
+    let left_out = report.leave_out_what_is_too_large();
+    if !left_out.is_empty() {
+        tracing::warn!(groups = ?left_out, "traits are larger than they may travel; groups are left out");
+    }
+    report
 }
 
 async fn sleep_to(at: Option<Instant>) {

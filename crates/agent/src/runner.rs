@@ -8,6 +8,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::Path;
 use std::sync::mpsc::{Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -216,11 +217,14 @@ impl Runner {
     /// When a content of the set cannot be read.
     pub fn desired(&self, adoption: &Adoption, traits: &Value) -> Result<Desired, RunnerError> {
         let held = HeldSet::read(adoption, self.worker.storage.durable())?;
+        // Wherever it is: no resource may take it away.
+        let state = own_state(self.worker.kinds.host(), self.durable().path());
         let from = Inputs {
             modules: &held.modules,
             params: &held.params,
             hostname: Some(&self.hostname),
             traits: Some(traits),
+            own_paths: state.as_slice(),
         };
         let mut uses = self.uses.lock().unwrap_or_else(PoisonError::into_inner);
         // What a set reads is in its expressions: it is the same each time.
@@ -312,6 +316,12 @@ impl Runner {
             }
         }
     }
+}
+
+/// The state directory as a path of the host that is managed; `None` where it is not on it.
+fn own_state(host: &Host, state: &Path) -> Option<String> {
+    let below = state.strip_prefix(host.root()).ok().filter(|below| *below != Path::new(""))?;
+    Some(format!("/{}", below.display()))
 }
 
 /// What the host shows of itself now, collected anew: for what is asked beside the daemon's runs.

@@ -387,7 +387,17 @@ impl Durable {
         at: Timestamp,
     ) -> Result<Vec<Result<(), StateError>>, StateError> {
         let mut log = locked(&self.log);
-        let staged = bodies.into_iter().map(|body| log.stage(vec![body], at));
+        let staged = bodies.into_iter().map(|body| {
+            let (kind, of_action) = (body.kind(), matches!(body, FactBody::Action(_)));
+            match log.stage(vec![body], at) {
+                // What cannot be told must not be tried for ever; of an action nothing else may be told.
+                Err(SpoolError::TooLarge { .. }) if !of_action => {
+                    let message = format!("a fact ({kind}) of more than {MAX_FACT_BYTES} bytes was left out");
+                    log.stage(vec![FactBody::Repaired { message }], at)
+                }
+                staged => staged,
+            }
+        });
         let staged = staged.map(|staged| staged.map(drop).map_err(spool("append to the log"))).collect();
         log.commit().map(|()| staged).map_err(spool("append to the log"))
     }

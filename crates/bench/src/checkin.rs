@@ -12,7 +12,7 @@ use crate::fleet::{self, BenchNode};
 use crate::load::{self, Caller, Measured};
 use crate::process::{ANY_PORT, Server};
 use crate::table::{Figures, Row, Unit};
-use crate::{BenchError, Load, floor, wait_for};
+use crate::{BenchError, CONNECTIONS, Load, floor, wait_for};
 
 /// An unchanged check-in may cost this much of the floor's CPU.
 const CPU_RATIO: f64 = 1.5;
@@ -37,15 +37,29 @@ pub(super) async fn floor_alone(load: &Load, figures: &Figures) -> Result<(), Be
     figures.table("floor, handshake", "floor, a full mTLS handshake each", speed(&cold))
 }
 
-/// All callers of the floor use one key: it knows no nodes.
+/// Server CPU of a check-in on a kept connection of the floor, beside which other costs are judged.
+pub(super) async fn floor_cpu(time: Duration) -> Result<Duration, BenchError> {
+    let dir = tempfile::tempdir()?;
+    let nodes = fleet::fill(dir.path(), 1, 1).await?;
+    let (server, url) = start_floor(dir.path(), &nodes[0])?;
+    let nodes = vec![nodes[0].clone(); CONNECTIONS];
+    Ok(load::measure(&server, &url, &nodes, time, true).await?.cpu)
+}
+
+/// Starts the floor; all of its callers use one key, as it knows no nodes.
+fn start_floor(dir: &Path, node: &BenchNode) -> Result<(Server, ServerUrl), BenchError> {
+    std::fs::write(dir.join(floor::KEY_FILE), node.key.public().to_string())?;
+    let server = Server::start(&["bench", "floor-server", &dir.to_string_lossy()], Stdio::inherit())?;
+    let url: ServerUrl = server.first_line.parse()?;
+    Ok((server, url))
+}
+
 async fn floor_figures(
     dir: &Path,
     node: &BenchNode,
     load: &Load,
 ) -> Result<(Measured, Measured), BenchError> {
-    std::fs::write(dir.join(floor::KEY_FILE), node.key.public().to_string())?;
-    let server = Server::start(&["bench", "floor-server", &dir.to_string_lossy()], Stdio::inherit())?;
-    let url: ServerUrl = server.first_line.parse()?;
+    let (server, url) = start_floor(dir, node)?;
     let nodes = vec![node.clone(); load.connections];
     let kept = load::measure(&server, &url, &nodes, load.time(), true).await?;
     let cold = load::measure(&server, &url, &nodes, load.time(), false).await?;

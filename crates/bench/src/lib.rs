@@ -50,6 +50,9 @@ pub enum Bench {
     },
 }
 
+/// Connections that call at once.
+const CONNECTIONS: usize = 16;
+
 /// How much load.
 #[derive(Clone, Debug, Args)]
 pub struct Load {
@@ -57,7 +60,7 @@ pub struct Load {
     #[arg(long)]
     secs: Option<u64>,
     /// Connections that call at once
-    #[arg(long, default_value_t = 16)]
+    #[arg(long, default_value_t = CONNECTIONS)]
     connections: usize,
     /// Nodes enrolled [default: 20000, quick: 200]
     #[arg(long)]

@@ -12,6 +12,7 @@ pub mod channel;
 pub mod delegation;
 pub mod duration;
 pub mod module;
+pub mod own_paths;
 pub mod params;
 pub mod schema;
 pub mod state_directories;

@@ -21,7 +21,7 @@ pub const NO_SECRETS: &str = "secrets cannot be used yet: this version has no se
 pub type Resolved = BTreeMap<String, ResolvedParams>;
 
 /// A module's params.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct ResolvedParams {
     /// Values by param name.
     pub values: BTreeMap<String, Value>,
@@ -32,7 +32,7 @@ pub struct ResolvedParams {
 }
 
 /// Why a param has no value.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord, thiserror::Error)]
 #[error("{name}: {why}")]
 pub struct ParamError {
     /// Its full name: module, dot, param.

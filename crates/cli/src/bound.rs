@@ -41,6 +41,7 @@ impl NodeSet {
             params: &self.params,
             hostname: Some(hostname),
             traits: Some(traits),
+            own_paths: &[],
         })
     }
 }

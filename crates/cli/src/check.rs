@@ -1,25 +1,35 @@
 //! `muster check`: every mistake of a fleet repo at once.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use clap::Args;
-use lang::Diagnostics;
-use resolve::{Fleet, IdleGroup, IdlePattern, Tree};
+use lang::{Diagnostics, SourceSpan, Value};
+use resolve::{Fleet, IdleGroup, IdlePattern, Resolver, Unevaluated};
 use serde::Serialize;
 
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::folder::{FolderError, RepoFolder};
+use crate::observed;
 use crate::publish::PublishError;
 use crate::screen::{Screen, plural};
 
+/// The most expressions that need a trait that are shown.
+const MAX_SHOWN: usize = 20;
+
 const AFTER: &str = "\
-Works offline. Ends with 1 when there are mistakes. A group that no node is in, and a pattern of
-sync or delegations that matches no declared node, is no mistake, and is named as a warning.
+Works offline. What every named node gets is bound as the node binds it, as far as that needs no
+observed trait; the expressions that need one are listed. With --traits a node is judged by the traits
+of DIR/HOSTNAME.json too: what `muster node traits --out DIR` wrote, or a map of groups as
+`muster render --traits` reads it. Ends with 1 when there are mistakes. A group that no node is in, and
+a pattern of sync or delegations that matches no declared node, is no mistake, and is named as a warning.
 
 Examples:
   muster check
   muster check fleet
+  muster check fleet --traits traits
   muster help E012          what a code means";
 
 /// Arguments of `muster check`.
@@ -29,6 +39,9 @@ pub struct CheckArgs {
     /// The fleet repo
     #[arg(value_name = "DIR", default_value = ".")]
     dir: PathBuf,
+    /// Judge nodes by the recorded traits of this directory too
+    #[arg(long, value_name = "DIR")]
+    traits: Option<PathBuf>,
 }
 
 /// What is in a fleet repo that is right in every part.
@@ -42,6 +55,19 @@ struct Counted<'a> {
     diagnostics: [(); 0],
     /// What is no mistake, and may be a slip of the pen.
     warnings: Vec<String>,
+    /// Nodes that were judged by recorded traits.
+    observed: usize,
+    /// Expressions that need a trait that only nodes observe.
+    unevaluated: Vec<NeedsTrait<'a>>,
+}
+
+/// An expression that needs a trait that only nodes observe.
+#[derive(Serialize)]
+struct NeedsTrait<'a> {
+    #[serde(flatten)]
+    span: &'a SourceSpan,
+    part: &'a str,
+    needs: &'a str,
 }
 
 #[derive(Serialize)]
@@ -51,10 +77,25 @@ struct Mistakes<'a> {
 
 /// A fleet repo as it was read: what it means, or what is wrong with it.
 pub struct CheckedRepo {
-    /// The files.
-    pub tree: Tree,
-    /// What they mean.
-    pub fleet: Result<Fleet, Diagnostics>,
+    /// What read it.
+    resolver: Resolver,
+    /// What it means.
+    pub fleet: Result<Arc<Fleet>, Diagnostics>,
+}
+
+impl CheckedRepo {
+    /// Reports mistakes as every verb does that needs the repo to be right.
+    pub(crate) fn broken(&self, diagnostics: &Diagnostics) -> PublishError {
+        PublishError::broken(diagnostics, &self.resolver.tree())
+    }
+
+    /// Judges nodes by what they observe, by hostname.
+    ///
+    /// # Errors
+    /// Every mistake that shows.
+    pub fn observed(&self, traits: &BTreeMap<String, Value>) -> Result<BTreeSet<Unevaluated>, Diagnostics> {
+        self.resolver.observed(traits)
+    }
 }
 
 /// Reads and checks a folder.
@@ -62,19 +103,21 @@ pub struct CheckedRepo {
 /// # Errors
 /// When it cannot be read; mistakes are no error here.
 pub fn read(folder: &mut RepoFolder) -> Result<CheckedRepo, FolderError> {
-    let files = folder.scan()?.into_iter().filter_map(|(path, bytes)| Some((path, bytes?)));
-    let tree = Tree { files: files.collect() };
-    let fleet = resolve::check(&tree);
-    Ok(CheckedRepo { tree, fleet })
+    let mut resolver = Resolver::new();
+    let fleet = resolver.update(folder.scan()?).map(|(fleet, _)| fleet);
+    Ok(CheckedRepo { resolver, fleet })
 }
 
 /// Reads a fleet repo that has to be right; its mistakes are reported.
 ///
 /// # Errors
 /// When it cannot be read, or has mistakes.
-pub fn fleet(dir: &Path) -> Result<Fleet, Failure> {
+pub fn fleet(dir: &Path) -> Result<Arc<Fleet>, Failure> {
     let checked = read(&mut RepoFolder::open(dir)?)?;
-    Ok(checked.fleet.map_err(|diagnostics| PublishError::broken(&diagnostics, &checked.tree))?)
+    match &checked.fleet {
+        Ok(fleet) => Ok(Arc::clone(fleet)),
+        Err(diagnostics) => Err(checked.broken(diagnostics).into()),
+    }
 }
 
 /// Does the verb.
@@ -83,43 +126,84 @@ pub fn fleet(dir: &Path) -> Result<Fleet, Failure> {
 /// When the folder cannot be read.
 pub fn run(args: &CheckArgs, screen: Screen) -> Result<Exit, Failure> {
     let checked = read(&mut RepoFolder::open(&args.dir)?)?;
-    match &checked.fleet {
-        Ok(fleet) => {
-            let specialized = fleet.specialize();
-            let counted = Counted {
-                name: fleet.name(),
-                nodes: specialized.exact.size(),
-                patterns: specialized.patterns.len(),
-                modules: specialized.modules.len(),
-                channels: specialized.channels.len(),
-                diagnostics: [],
-                warnings: fleet
-                    .idle_groups()
-                    .iter()
-                    .map(IdleGroup::to_string)
-                    .chain(fleet.idle_patterns().iter().map(IdlePattern::to_string))
-                    .collect(),
-            };
-            Ok(screen.result(&counted, || {
-                let Counted { name, nodes, patterns, modules, channels, .. } = &counted;
-                let counts = [
-                    plural(*nodes, "named node"),
-                    plural(*patterns, "pattern"),
-                    plural(*modules, "module"),
-                    plural(*channels, "channel"),
-                ];
-                let warnings: String =
-                    counted.warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
-                format!("{warnings}fleet {name} is right: {}\n", counts.join(", "))
-            })?)
-        }
+    let traits = args.traits.as_deref().map(observed::of_directory).transpose()?;
+    let right = checked.fleet.as_ref().map_err(Clone::clone).and_then(|fleet| {
+        let observed = traits.as_ref().map(|traits| checked.observed(traits)).transpose()?;
+        Ok((fleet, observed))
+    });
+    match &right {
+        Ok((fleet, observed)) => right_in_every_part(fleet, traits.as_ref(), observed.as_ref(), screen),
         Err(diagnostics) => {
             screen.result(&Mistakes { diagnostics }, || {
-                let text = resolve::render(diagnostics, &checked.tree);
+                let text = resolve::render(diagnostics, &checked.resolver.tree());
                 let end = plural(diagnostics.len(), "mistake");
                 format!("{text}\n{end}; `muster help CODE` explains a code\n")
             })?;
             Ok(Exit::Error)
         }
     }
+}
+
+fn right_in_every_part(
+    fleet: &Fleet,
+    traits: Option<&BTreeMap<String, Value>>,
+    observed: Option<&BTreeSet<Unevaluated>>,
+    screen: Screen,
+) -> Result<Exit, Failure> {
+    let specialized = fleet.specialize();
+    let names = || traits.into_iter().flat_map(BTreeMap::keys);
+    let is_node = |name: &&String| specialized.node(name).is_some();
+    let strangers = names().filter(|name| !is_node(name));
+    let strangers = strangers.map(|name| format!("the traits of {name} are of no node of this fleet"));
+    let mut warnings: Vec<String> = fleet.idle_groups().iter().map(IdleGroup::to_string).collect();
+    warnings.extend(fleet.idle_patterns().iter().map(IdlePattern::to_string));
+    warnings.extend(strangers);
+    let counted = Counted {
+        name: fleet.name(),
+        nodes: specialized.exact.size(),
+        patterns: specialized.patterns.len(),
+        modules: specialized.modules.len(),
+        channels: specialized.channels.len(),
+        diagnostics: [],
+        warnings,
+        observed: names().filter(is_node).count(),
+        unevaluated: observed.unwrap_or(fleet.unevaluated()).iter().map(needs).collect(),
+    };
+    Ok(screen.result(&counted, || text(&counted, traits.is_some()))?)
+}
+
+fn needs(unevaluated: &Unevaluated) -> NeedsTrait<'_> {
+    let Unevaluated { span, part, observed } = unevaluated;
+    NeedsTrait { span, part: part.trim_end_matches([':', ' ']), needs: observed }
+}
+
+fn text(counted: &Counted<'_>, by_traits: bool) -> String {
+    let Counted { name, nodes, patterns, modules, channels, .. } = counted;
+    let counts = [
+        plural(*nodes, "named node"),
+        plural(*patterns, "pattern"),
+        plural(*modules, "module"),
+        plural(*channels, "channel"),
+    ];
+    let mut out: String = counted.warnings.iter().map(|warning| format!("warning: {warning}\n")).collect();
+    out.push_str(&format!("fleet {name} is right: {}\n", counts.join(", ")));
+    if by_traits {
+        out.push_str(&format!("{} judged by recorded traits\n", plural(counted.observed, "node")));
+    }
+    let unevaluated = &counted.unevaluated;
+    if unevaluated.is_empty() {
+        return out;
+    }
+    let count = plural(unevaluated.len(), "expression");
+    out.push_str(&format!("not evaluated here, for want of a trait that only nodes observe: {count}\n"));
+    for NeedsTrait { span: SourceSpan { file, line, column, .. }, part, needs } in
+        unevaluated.iter().take(MAX_SHOWN)
+    {
+        let part = if part.is_empty() { String::new() } else { format!("{part}: ") };
+        out.push_str(&format!("  {file}:{line}:{column}  {part}{needs}\n"));
+    }
+    if unevaluated.len() > MAX_SHOWN {
+        out.push_str(&format!("  and {} more (--json has all)\n", unevaluated.len() - MAX_SHOWN));
+    }
+    out
 }

@@ -1,14 +1,15 @@
-//! `muster node`: list, show, remove, run, facts.
+//! `muster node`: list, show, traits, remove, run, facts.
 
 pub mod run;
+pub mod traits;
 pub mod wait;
 
+use std::path::PathBuf;
 use std::time::Duration;
 
 use catalog::duration;
 use clap::{Args, Subcommand};
 use model::log::FactBody;
-use model::text::printable;
 use model::time::when;
 use model::{Contention, Timestamp};
 use serde::Serialize;
@@ -33,6 +34,7 @@ Examples:
   muster node list
   muster node list 'web-*.example.com'
   muster node show web-1.example.com
+  muster node traits 'web-**' --out traits      what muster check --traits reads
   muster node facts web-1.example.com
   muster node run 'web-**' --yes      run now, not at the next contact
   muster node run 'web-**' --tags nginx,tls --yes
@@ -55,6 +57,14 @@ enum NodeVerb {
     List {
         /// Only those whose hostname matches
         pattern: Option<String>,
+    },
+    /// Write what nodes observe of themselves into a directory, for `check --traits` and `render --traits`
+    Traits {
+        /// Only those whose hostname matches
+        pattern: Option<String>,
+        /// The directory; a file HOSTNAME.json each
+        #[arg(long, value_name = "DIR")]
+        out: PathBuf,
     },
     /// Show one node on all axes
     Show {
@@ -111,6 +121,9 @@ impl UserError for NoNode {
 pub async fn run(args: &NodeArgs, screen: Screen) -> Result<Exit, Failure> {
     let operator = args.connect.dial().await?;
     match &args.what {
+        NodeVerb::Traits { pattern, out } => {
+            return traits::keep(&operator, pattern.as_deref(), out, screen).await;
+        }
         NodeVerb::List { pattern } => {
             let nodes = operator.all(&api::NODES, pattern.as_deref()).await?;
             screen.result(&nodes, || list(&nodes, screen))?;
@@ -235,13 +248,13 @@ fn show(whole: &NodeReport, screen: Screen) -> String {
     if let Some(totals) = &node.counts {
         rows.push(("came to", counts(totals)));
     }
-    let contended = node.contended.iter().map(|one| ("contended", printable(&one.text(now)).into_owned()));
+    let contended = node.contended.iter().map(|one| ("contended", one.text(now)));
     rows.extend(contended);
     if let Some(reason) = &whole.reboot_required {
-        rows.push(("reboot", format!("required by {}", printable(reason))));
+        rows.push(("reboot", format!("required by {reason}")));
     }
     if !node.unknown_tags.is_empty() {
-        let tags = printable(&node.unknown_tags.join(" or ")).into_owned();
+        let tags = node.unknown_tags.join(" or ");
         rows.push(("tags", format!("a run was requested, and no resource is tagged {tags}")));
     }
     if node.run_request.is_some() {
@@ -251,7 +264,9 @@ fn show(whole: &NodeReport, screen: Screen) -> String {
         rows.push(("run", run::waiting(tagged, whole.agent_too_old)));
     }
     rows.extend(whole.sync.iter().flat_map(|sync| object::one(sync, screen)));
-    rows.iter().map(|(name, value)| format!("{name:<9} {value}\n")).collect()
+    // What a node says keeps to its field.
+    let field = |value: &str| value.trim_end().replace('\n', "\n          ");
+    rows.iter().map(|(name, value)| format!("{name:<9} {}\n", field(value))).collect()
 }
 
 /// When a certificate ends, and whether that is a matter.
@@ -284,14 +299,14 @@ fn facts_text(facts: &[FactRecord]) -> String {
                 format!("somebody at the host put version {version} of {path} back")
             }
             FactBody::Rebooting { reason, window } => {
-                format!("required by {}; window {}", printable(reason), printable(window))
+                format!("required by {reason}; window {window}")
             }
-            FactBody::NotRebooted { reason } => printable(reason).into_owned(),
+            FactBody::NotRebooted { reason } => reason.clone(),
             FactBody::Action(action) => format!("{}: {}", action.id, action.event),
             FactBody::Contended { resources, .. } if resources.is_empty() => "nothing any more".to_owned(),
             FactBody::Contended { resources, more } => {
                 let named: Vec<String> = resources.iter().map(Contention::summary).collect();
-                let named = printable(&named.join(", ")).into_owned();
+                let named = named.join(", ");
                 if *more > 0 { format!("{named} and {more} more") } else { named }
             }
             FactBody::Unknown => "a sort of fact that a newer agent knows".to_owned(),

@@ -15,6 +15,8 @@ use crate::operator::Operator;
 
 /// What the built-in sample stands for.
 pub const SAMPLE: &str = "the built-in sample (debian 12, 2 processors, 2048 MiB)";
+/// What the names of files end with that hold a node's traits.
+const EXTENSION: &str = ".json";
 /// How long recorded traits are waited for before the sample serves.
 const PATIENCE: Duration = Duration::from_secs(5);
 
@@ -69,6 +71,28 @@ pub fn of_file(path: &Path) -> Result<Observed, TraitsError> {
     });
     let traits = groups.map_err(|source| TraitsError::Parse { path: path.to_owned(), source })?;
     Ok(Observed { traits, source: path.display().to_string() })
+}
+
+/// Reads the traits of many nodes: every `HOSTNAME.json` of a directory, as [`of_file`] reads it.
+///
+/// # Errors
+/// When the directory or one of the files cannot be read, or holds something else.
+pub fn of_directory(path: &Path) -> Result<BTreeMap<String, Value>, TraitsError> {
+    let unreadable = |source| TraitsError::Read { path: path.to_owned(), source };
+    let mut traits = BTreeMap::new();
+    for entry in fs::read_dir(path).map_err(unreadable)? {
+        let file = entry.map_err(unreadable)?.path();
+        let hostname = file.file_name().and_then(|name| name.to_str()?.strip_suffix(EXTENSION));
+        if let Some(hostname) = hostname.map(str::to_owned) {
+            traits.insert(hostname, of_file(&file)?.traits);
+        }
+    }
+    Ok(traits)
+}
+
+/// The file of a directory that holds a node's traits.
+pub fn file_in(directory: &Path, hostname: &str) -> PathBuf {
+    directory.join(format!("{hostname}{EXTENSION}"))
 }
 
 /// What the node itself recorded; `None` when it recorded nothing, or nobody answers.

@@ -10,7 +10,7 @@ use crate::clock::{ago, now, short};
 use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
-use crate::screen::Screen;
+use crate::screen::{Screen, plural};
 use crate::table::table;
 
 const AFTER: &str = "\
@@ -137,13 +137,13 @@ fn show(view: &ReleaseView) -> String {
     let label =
         if release.ref_label.is_empty() { String::new() } else { format!("  ref {}", release.ref_label) };
     let mut out = format!(
-        "release {}{label}\nmade {}, published by {}\n{} exact nodes, {} patterns, {} modules\nselection {}\n\n",
+        "release {}{label}\nmade {}, published by {}\n{}, {}, {}\nselection {}\n\n",
         release.seq,
         release.created,
         summary.by.as_deref().unwrap_or("unknown"),
-        summary.nodes,
-        summary.patterns,
-        summary.modules,
+        plural(summary.nodes, "named node"),
+        plural(summary.patterns, "pattern"),
+        plural(summary.modules, "module"),
         release.selection,
     );
     let row = |header: &Header| {

@@ -20,6 +20,7 @@ use crate::connect::Connect;
 use crate::credentials;
 use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
+use crate::folder::RepoFolder;
 use crate::observed::{self, Observed};
 use crate::operator::Operator;
 use crate::screen::{Mark, Screen};
@@ -117,7 +118,8 @@ struct RenderedResource {
 /// # Errors
 /// When the repo has mistakes, or no entry matches the node.
 pub async fn run(args: &RenderArgs, screen: Screen) -> Result<Exit, Failure> {
-    let fleet = check::fleet(&args.repo)?;
+    let checked = check::read(&mut RepoFolder::open(&args.repo)?)?;
+    let fleet = checked.fleet.as_ref().map_err(|diagnostics| checked.broken(diagnostics))?;
     let fleet = fleet.specialize();
     let spec = fleet.node(&args.node).ok_or_else(|| unassigned(fleet, &args.node))?;
     let unreadable = |source| RenderError::Params(args.node.clone(), source);
@@ -127,13 +129,17 @@ pub async fn run(args: &RenderArgs, screen: Screen) -> Result<Exit, Failure> {
         Some(path) => observed::of_file(path)?,
         None => recorded(&args.connect, &args.node).await.unwrap_or_else(|| observed::sample(&args.node)),
     };
+    // Judged by what it observes, what it gets may be wrong where nothing was before.
+    let judged = checked.observed(&BTreeMap::from([(args.node.clone(), observed.traits.clone())]));
     let desired = set.bind(&args.node, &observed.traits);
     let rendered = Rendered {
         sync: spec.grants.read_sync().map_err(unreadable)?,
         delegations: spec.grants.read_delegations().map_err(unreadable)?,
         ..rendered(&args.node, &set, &desired, &observed, fleet)
     };
-    Ok(screen.result(&rendered, || text(&rendered, screen))?)
+    let exit = screen.result(&rendered, || text(&rendered, screen))?;
+    judged.map_err(|diagnostics| checked.broken(&diagnostics))?;
+    Ok(exit)
 }
 
 fn unassigned(fleet: &Specialized, node: &str) -> RenderError {

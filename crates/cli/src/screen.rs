@@ -2,7 +2,7 @@
 
 use std::io::{self, BufRead, IsTerminal, Write};
 
-use model::text::printable;
+use model::text::{printable, printable_json};
 use serde::Serialize;
 
 use crate::exit::Exit;
@@ -97,11 +97,15 @@ impl Screen {
         format!("\u{1b}[{code}m{text}\u{1b}[0m")
     }
 
-    /// Writes text as it is.
+    /// Writes text. Causes, outputs and traits come from nodes: what is no text in it is left out.
     ///
     /// # Errors
     /// When standard output cannot be written; a reader that went away is no error.
     pub fn text(&self, text: &str) -> Result<(), ScreenError> {
+        self.write(&printable(text))
+    }
+
+    fn write(&self, text: &str) -> Result<(), ScreenError> {
         let mut out = io::stdout().lock();
         match out.write_all(text.as_bytes()).and_then(|()| out.flush()) {
             Err(error) if error.kind() != io::ErrorKind::BrokenPipe => Err(ScreenError::Write(error)),
@@ -118,12 +122,13 @@ impl Screen {
         value: &T,
         text: impl FnOnce() -> String,
     ) -> Result<Exit, ScreenError> {
-        // Causes, outputs and traits come from nodes; they may not speak to the terminal.
-        let shown = match self.json {
-            true => serde_json::to_string_pretty(value).map_err(ScreenError::Encode)? + "\n",
-            false => printable(&text()).into_owned(),
-        };
-        self.text(&shown)?;
+        match self.json {
+            true => {
+                let json = serde_json::to_string_pretty(value).map_err(ScreenError::Encode)? + "\n";
+                self.write(&printable_json(&json))?;
+            }
+            false => self.text(&text())?,
+        }
         Ok(Exit::Ok)
     }
 

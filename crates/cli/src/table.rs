@@ -20,7 +20,8 @@ pub fn table<R: AsRef<[String]>>(headings: &[&str], rows: impl IntoIterator<Item
 fn line<'c>(out: &mut String, widths: &[usize], cells: impl Iterator<Item = &'c str>) {
     let mut text = String::new();
     for (width, cell) in widths.iter().zip(cells) {
-        text.push_str(cell);
+        // A row is one line, whatever a node says.
+        text.push_str(&cell.replace(['\n', '\t'], " "));
         text.extend(std::iter::repeat_n(' ', width.saturating_sub(shown(cell)) + 2));
     }
     out.push_str(text.trim_end());
@@ -55,5 +56,11 @@ mod tests {
         let plain =
             table(&["NODE", "STATE", "WHY"], &rows).replace("\u{1b}[32m", "").replace("\u{1b}[0m", "");
         assert_eq!(plain, "NODE   STATE   WHY\nweb-1  ok      x\na      failed\n");
+    }
+
+    #[test]
+    fn a_row_is_one_line() {
+        let rows = vec![["web-1".to_owned(), "no\nweb-2\tok".to_owned()]];
+        assert_eq!(table(&["NODE", "WHY"], &rows), "NODE   WHY\nweb-1  no web-2 ok\n");
     }
 }

@@ -5,6 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
+use std::io::Write as _;
 use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 use std::time::Duration;
@@ -109,4 +110,23 @@ async fn a_watch_names_what_was_edited() {
     write(dir.path(), "hosts/a.yaml", "vars: {} # edited\n");
     let seen = tokio::time::timeout(Duration::from_secs(10), watch.next()).await.unwrap().unwrap();
     assert_eq!(seen, FolderChange::Files(BTreeSet::from(["hosts/a.yaml".to_owned()])));
+    // One that goes takes its files with it.
+    fs::remove_dir_all(dir.path().join("hosts")).unwrap();
+    let seen = tokio::time::timeout(Duration::from_secs(10), watch.next()).await.unwrap().unwrap();
+    assert_eq!(seen, FolderChange::Everything);
+}
+
+#[tokio::test]
+async fn a_file_that_is_being_written_is_not_named_before_it_is_whole() {
+    let dir = repo();
+    let mut watch = Watch::start(dir.path()).unwrap();
+    let mut begun = fs::File::create(dir.path().join("begun.yaml")).unwrap();
+    begun.write_all(b"vars:").unwrap();
+    write(dir.path(), "fleet.yaml", "format: 1 # edited\n");
+    let seen = tokio::time::timeout(Duration::from_secs(10), watch.next()).await.unwrap().unwrap();
+    assert_eq!(seen, FolderChange::Files(BTreeSet::from(["fleet.yaml".to_owned()])));
+    begun.write_all(b" {}\n").unwrap();
+    drop(begun);
+    let seen = tokio::time::timeout(Duration::from_secs(10), watch.next()).await.unwrap().unwrap();
+    assert_eq!(seen, FolderChange::Files(BTreeSet::from(["begun.yaml".to_owned()])));
 }

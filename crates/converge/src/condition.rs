@@ -54,6 +54,8 @@ pub(crate) struct SharedScope {
     pub(crate) node: Value,
     /// Names among them that are not known yet.
     pub(crate) unobserved: Unobserved,
+    /// Paths that no resource may write, beside those that are so everywhere.
+    pub(crate) own_paths: Box<[String]>,
 }
 
 impl When {

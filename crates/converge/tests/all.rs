@@ -7,6 +7,7 @@ mod failures_are_tried_again;
 mod guards_hold_a_resource_back;
 mod loops_make_one_resource_per_item;
 mod module_order;
+mod muster_keeps_its_own;
 mod notifications;
 mod observe_touches_nothing;
 mod on_remove;

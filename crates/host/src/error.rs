@@ -161,6 +161,13 @@ pub enum PathProblem {
     Io(io::Error),
 }
 
+impl PathProblem {
+    /// Somebody else could have put the file there to get it, or to keep it.
+    pub fn is_not_to_give(&self) -> bool {
+        matches!(self, PathProblem::NotToGive { .. })
+    }
+}
+
 impl From<Errno> for PathProblem {
     fn from(errno: Errno) -> PathProblem {
         match errno {

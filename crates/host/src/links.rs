@@ -1,14 +1,17 @@
 //! Making directories and symbolic links, complete before they are visible.
 
+use std::ffi::OsStr;
+
 use model::PathOwnership;
 use rustix::fs::{
-    FileType, Mode, OFlags, RenameFlags, fstat, mkdirat, openat, renameat, renameat_with, symlinkat,
+    Dir, DirEntry, FileType, Mode, OFlags, RenameFlags, fstat, mkdirat, openat, renameat, renameat_with,
+    symlinkat,
 };
 use rustix::io::Errno;
 
 use crate::find::{stat_at, what};
 use crate::path::{DIRECTORY, DirEntryRef};
-use crate::write::{discard, sync_directory, temporary_name};
+use crate::write::{discard, make_temporary, sync_directory};
 use crate::{Host, HostError, HostOperation, PathProblem};
 
 impl Host {
@@ -26,9 +29,8 @@ impl Host {
             if let Some(stat) = stat_at(entry)? {
                 return Err(PathProblem::NotRegular(what(FileType::from_raw_mode(stat.st_mode))));
             }
-            let temporary = temporary_name(&entry.name);
-            discard(&entry.dir, &temporary);
-            mkdirat(&entry.dir, &temporary, Mode::RWXU)?;
+            let make = |name: &OsStr| mkdirat(&entry.dir, name, Mode::RWXU);
+            let (temporary, ()) = make_temporary(&entry.dir, &entry.name, make)?;
             let made = self.finish_directory(entry, &temporary, ownership, default_mode);
             if made.is_err() {
                 discard(&entry.dir, &temporary);
@@ -51,9 +53,8 @@ impl Host {
             if target.is_empty() || target.contains('\0') {
                 return Err(PathProblem::BadPath("the target is empty or holds a NUL byte"));
             }
-            let temporary = temporary_name(&entry.name);
-            discard(&entry.dir, &temporary);
-            symlinkat(target, &entry.dir, &temporary)?;
+            let make = |name: &OsStr| symlinkat(target, &entry.dir, name);
+            let (temporary, ()) = make_temporary(&entry.dir, &entry.name, make)?;
             if let Err(errno) = renameat(&entry.dir, &temporary, &entry.dir, &entry.name) {
                 discard(&entry.dir, &temporary);
                 return Err(errno.into());
@@ -80,13 +81,18 @@ impl Host {
     fn finish_directory(
         &self,
         entry: &DirEntryRef,
-        temporary: &std::ffi::OsStr,
+        temporary: &OsStr,
         ownership: &PathOwnership,
         default_mode: u32,
     ) -> Result<(), PathProblem> {
         let fd = openat(&entry.dir, temporary, DIRECTORY | OFlags::NOFOLLOW, Mode::empty())?;
         let wanted = ownership.or(PathOwnership { mode: Some(default_mode), ..PathOwnership::default() });
-        self.own(&fd, &fstat(&fd)?, &wanted)?;
+        let stat = fstat(&fd)?;
+        // Who may rename here may have put another directory in the place of the one just made.
+        if stat.st_uid != self.euid() || Dir::read_from(&fd)?.any(|entry| !is_itself(entry)) {
+            return Err(PathProblem::NotEmpty);
+        }
+        self.own(&fd, &stat, &wanted)?;
         // Without the flag an empty directory made meanwhile would be replaced.
         match renameat_with(&entry.dir, temporary, &entry.dir, &entry.name, RenameFlags::NOREPLACE) {
             Err(Errno::INVAL | Errno::NOSYS) => renameat(&entry.dir, temporary, &entry.dir, &entry.name)?,
@@ -94,4 +100,9 @@ impl Host {
         }
         sync_directory(&entry.dir)
     }
+}
+
+/// An entry of a directory that stands for the directory itself, or the one above it.
+fn is_itself(entry: Result<DirEntry, Errno>) -> bool {
+    entry.is_ok_and(|entry| matches!(entry.file_name().to_bytes(), b"." | b".."))
 }

@@ -23,7 +23,7 @@ impl Host {
     ///
     /// # Errors
     /// When there is no file or directory, it has other names where others may have
-    /// made them, or the agent may not.
+    /// made them, it is a file of somebody else's there that is to get another owner, or the agent may not.
     pub fn set_ownership(&self, path: &str, ownership: &PathOwnership) -> Result<(), HostError> {
         self.at(HostOperation::SetOwnership, path, |entry| {
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
@@ -36,8 +36,15 @@ impl Host {
                 FileType::Directory => {}
                 FileType::RegularFile => {
                     // A second name may be one that someone else keeps for a file they want given away.
-                    if stat.st_nlink > 1 && others_choose(self, &fstat(&entry.dir)?) {
+                    let others_choose = others_choose(self, &fstat(&entry.dir)?);
+                    if stat.st_nlink > 1 && others_choose {
                         return Err(PathProblem::HardLinks);
+                    }
+                    // Whose it was may have it open still, and write it when it is somebody else's.
+                    let is_foreign = stat.st_uid != 0 && stat.st_uid != self.euid();
+                    let gets_owner = ownership.uid.is_some_and(|uid| uid != stat.st_uid);
+                    if is_foreign && gets_owner && others_choose {
+                        return Err(PathProblem::NotToGive { uid: stat.st_uid, mode: mode_of(&stat) });
                     }
                 }
                 other => return Err(PathProblem::NotRegular(crate::find::what(other))),

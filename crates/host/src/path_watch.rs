@@ -98,7 +98,9 @@ pub enum PathWatchError {
 pub enum PathEvent {
     /// What is at an entry was changed.
     Changed(WatchId, String),
-    /// An entry came, went, or is another one.
+    /// An entry was made. A file's content may not be written yet: a change follows once it is.
+    Created(WatchId, String),
+    /// An entry went, was moved in, or is another one.
     Replaced(WatchId, String),
     /// The directory itself was moved or deleted; what is at its path may be another one.
     DirectoryRemoved(WatchId),
@@ -190,11 +192,11 @@ impl PathWatch {
             };
             // What is not UTF-8 is managed by nobody, and yet of interest where everything is.
             let name = name.to_string_lossy().into_owned();
-            let replaced =
-                ReadFlags::CREATE | ReadFlags::DELETE | ReadFlags::MOVED_FROM | ReadFlags::MOVED_TO;
-            hear(match happened.intersects(replaced) {
-                true => PathEvent::Replaced(watch, name),
-                false => PathEvent::Changed(watch, name),
+            let replaced = ReadFlags::DELETE | ReadFlags::MOVED_FROM | ReadFlags::MOVED_TO;
+            hear(match happened {
+                _ if happened.contains(ReadFlags::CREATE) => PathEvent::Created(watch, name),
+                _ if happened.intersects(replaced) => PathEvent::Replaced(watch, name),
+                _ => PathEvent::Changed(watch, name),
             });
         }
     }

@@ -2,6 +2,7 @@
 
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
+use std::hash::{BuildHasher, RandomState};
 use std::io::{self, Read, Write as _};
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -18,8 +19,11 @@ use crate::path::DirEntryRef;
 use crate::{Host, HostError, HostOperation, MAX_FILE, PathProblem};
 
 /// What a name gets while it is being made. One run writes at a time, so a name that is
-/// there already was left by a run that died, and goes.
+/// there already was left by a run that died, and goes. Where somebody else put it there and it does not go,
+/// names that nobody can guess are tried.
 const TEMPORARY: &str = ".muster-new";
+/// How many such names are tried.
+const GUESSLESS_NAMES: usize = 4;
 /// What the name of the previous version gets.
 const BACKUP: &str = ".muster-backup";
 /// Names longer than this, in bytes, are shortened to a digest before a suffix is added.
@@ -152,16 +156,9 @@ struct Temporary<'a> {
 
 impl<'a> Temporary<'a> {
     fn file(dir: &'a OwnedFd, name: &OsStr) -> Result<Temporary<'a>, PathProblem> {
-        let name = temporary_name(name);
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let create = || openat(dir, &name, flags, Mode::RUSR | Mode::WUSR);
-        let fd = match create() {
-            Err(Errno::EXIST) => {
-                discard(dir, &name);
-                create()?
-            }
-            other => other?,
-        };
+        let create = |name: &OsStr| openat(dir, name, flags, Mode::RUSR | Mode::WUSR);
+        let (name, fd) = make_temporary(dir, name, create)?;
         Ok(Temporary { dir, name, file: File::from(fd), published: false })
     }
 
@@ -178,6 +175,28 @@ impl Drop for Temporary<'_> {
             discard(self.dir, &self.name);
         }
     }
+}
+
+/// Makes something under a temporary name of `name`; gives that name too.
+pub(crate) fn make_temporary<T>(
+    dir: &OwnedFd,
+    name: &OsStr,
+    make: impl Fn(&OsStr) -> Result<T, Errno>,
+) -> Result<(OsString, T), PathProblem> {
+    let usual = temporary_name(name);
+    discard(dir, &usual);
+    let mut tried = usual.clone();
+    for _ in 0..GUESSLESS_NAMES {
+        match make(&tried) {
+            Err(Errno::EXIST) => {}
+            made => return Ok((tried, made?)),
+        }
+        // Keyed anew, and unpredictably, each time.
+        let random = RandomState::new().hash_one(&usual);
+        tried = usual.clone();
+        tried.push(format!("-{random:016x}"));
+    }
+    Ok((tried.clone(), make(&tried)?))
 }
 
 /// The name under which `name` is made ready.

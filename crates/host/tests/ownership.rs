@@ -117,6 +117,55 @@ fn a_program_s_set_id_bits_go_with_its_owner() {
     assert_eq!(mode(), 0o755);
 }
 
+/// Whose a file was may have it open, and write it when it is root's.
+#[test]
+fn a_file_of_somebody_else_s_is_not_given_where_they_choose_what_is_there() {
+    if !rustix::process::geteuid().is_root() {
+        eprintln!("skipped: only root can give files away");
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let host = host(dir.path());
+    let to_root = PathOwnership { uid: Some(0), ..PathOwnership::default() };
+    write(&host, "/file", PathOwnership { mode: Some(0o644), uid: Some(1234), gid: Some(1234) });
+    let mut theirs = fs::OpenOptions::new().append(true).open(dir.path().join("file")).unwrap();
+    let owner = || fs::metadata(dir.path().join("file")).unwrap().uid();
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o1777)).unwrap();
+    let refused = host.set_ownership("/file", &to_root).unwrap_err();
+    assert!(matches!(refused.source, host::PathProblem::NotToGive { uid: 1234, .. }), "{refused:?}");
+    assert_eq!(owner(), 1234);
+    // What stays theirs may be changed, and a write makes another file.
+    host.set_ownership("/file", &PathOwnership { mode: Some(0o600), ..PathOwnership::default() }).unwrap();
+    write(&host, "/file", to_root);
+    std::io::Write::write_all(&mut theirs, b"theirs").unwrap();
+    assert_eq!((owner(), fs::read(dir.path().join("file")).unwrap()), (0, b"x".to_vec()));
+    // Where nobody else chooses, it is simply given.
+    fs::set_permissions(dir.path(), fs::Permissions::from_mode(0o755)).unwrap();
+    host.set_ownership("/file", &PathOwnership { uid: Some(1234), ..PathOwnership::default() }).unwrap();
+    host.set_ownership("/file", &to_root).unwrap();
+    assert_eq!(owner(), 0);
+}
+
+/// In a directory for all, as /tmp, somebody else's file stays under the name that a file gets while it is made.
+#[test]
+fn names_that_somebody_else_took_are_no_obstacle() {
+    let dir = tempfile::tempdir().unwrap();
+    let host = host(dir.path());
+    for taken in [".file.muster-new", ".dir.muster-new", ".link.muster-new"] {
+        // As nothing that is there goes in such a directory: not even root removes one that is not empty.
+        fs::create_dir_all(dir.path().join(taken).join("full")).unwrap();
+    }
+    write(&host, "/file", PathOwnership::default());
+    host.make_directory("/dir", &PathOwnership::default(), 0o755).unwrap();
+    host.make_symlink("/link", "/target").unwrap();
+    let mut names: Vec<_> = fs::read_dir(dir.path())
+        .unwrap()
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    assert_eq!(names, [".dir.muster-new", ".file.muster-new", ".link.muster-new", "dir", "file", "link"]);
+}
+
 #[test]
 fn without_privilege_under_a_root_owners_are_left() {
     if rustix::process::geteuid().is_root() {

@@ -78,6 +78,15 @@ impl Pattern {
         Ok(Pattern { source: source.to_owned(), form })
     }
 
+    /// What every name that is meant begins with, as far as it stands there; empty for a regular expression.
+    pub fn prefix(&self) -> &str {
+        match &self.form {
+            Form::Exact => &self.source,
+            Form::Glob(_) => self.source.split(['*', '?']).next().unwrap_or_default(),
+            Form::Regex(_) => "",
+        }
+    }
+
     /// Whether `name` is meant. A name longer than [`MAX_NAME`] never is.
     pub fn matches(&self, name: &str) -> bool {
         if name.len() > MAX_NAME {

@@ -51,6 +51,27 @@ enum Narrow {
     Where(Expr),
 }
 
+/// A part of a selector that what is declared of a node decides.
+#[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub enum DeclaredTerm {
+    /// It is in this group.
+    Group(String),
+    /// It has this label with this value.
+    Label {
+        /// The label's name.
+        name: String,
+        /// Its value as text.
+        value: String,
+    },
+}
+
+impl DeclaredTerm {
+    /// A label with its value.
+    pub fn label(name: &str, value: &str) -> DeclaredTerm {
+        DeclaredTerm::Label { name: name.to_owned(), value: value.to_owned() }
+    }
+}
+
 /// What is known of one node.
 #[derive(Clone, Copy, Debug)]
 pub struct Subject<'a> {
@@ -217,6 +238,45 @@ impl Selector {
                     expr.names().iter().any(|name| declared(&name.path))
                 }
             })
+    }
+
+    /// Groups and labels that it names outside expressions, each as often as it stands there.
+    pub fn declared_terms(&self) -> Vec<DeclaredTerm> {
+        let labels = self.narrow.iter().filter_map(|narrow| match narrow {
+            Narrow::Label { name, value, .. } => Some(DeclaredTerm::label(name, value)),
+            Narrow::Where(_) => None,
+        });
+        self.groups().map(|group| DeclaredTerm::Group(group.to_owned())).chain(labels).collect()
+    }
+
+    /// An expression of it asks for labels.
+    pub fn evaluates_labels(&self) -> bool {
+        let declared = |path: &[String]| path.first().is_some_and(|root| root == "labels");
+        self.narrow.iter().any(|narrow| match narrow {
+            Narrow::Where(expr) => expr.names().iter().any(|name| declared(&name.path)),
+            Narrow::Label { .. } => false,
+        })
+    }
+
+    /// Every node that it means has one of these declared; `None` when nothing of the kind is known.
+    pub fn only_among(&self) -> Option<Vec<DeclaredTerm>> {
+        let label = self.narrow.iter().find_map(|narrow| match narrow {
+            Narrow::Label { name, value, not: false } => Some(DeclaredTerm::label(name, value)),
+            Narrow::Label { .. } | Narrow::Where(_) => None,
+        });
+        let group = |term: &Term| match term {
+            Term::Group(group) => Some(DeclaredTerm::Group(group.clone())),
+            Term::Every | Term::Name(_) => None,
+        };
+        label.map(|label| vec![label]).or_else(|| self.add.iter().map(group).collect())
+    }
+
+    /// What the hostname of every node that it means begins with; empty where that is not known.
+    pub fn prefix(&self) -> &str {
+        match self.add.as_slice() {
+            [Term::Name(pattern)] if !pattern.is_exact() => pattern.prefix(),
+            _ => "",
+        }
     }
 
     /// The groups that it names, each as often as it stands there.

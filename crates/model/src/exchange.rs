@@ -93,7 +93,30 @@ pub struct TraitReport {
     pub removed: Vec<String>,
 }
 
+/// The most bytes of traits, as JSON: what fits into a request beside all the facts that it may have.
+pub const MAX_TRAIT_BYTES: usize = 384 * 1024;
+/// The most values in traits: read, the smallest takes sixteen times its bytes.
+pub const MAX_TRAIT_VALUES: usize = 32 * 1024;
+
 impl TraitReport {
+    /// Whether the traits are within [`MAX_TRAIT_BYTES`] and [`MAX_TRAIT_VALUES`].
+    pub fn is_within_bounds(&self) -> bool {
+        size_of(&self.values).is_within_bounds()
+    }
+
+    /// Leaves out groups, the largest first, until the traits are within their bounds; names them.
+    pub fn leave_out_what_is_too_large(&mut self) -> Vec<String> {
+        let mut left_out = Vec::new();
+        while !self.is_within_bounds() {
+            let Some(groups) = self.values.as_object_mut() else { break };
+            let largest = groups.iter().max_by_key(|(_, group)| size_of(group));
+            let Some(largest) = largest.map(|(name, _)| name.clone()) else { break };
+            groups.remove(&largest);
+            left_out.push(largest);
+        }
+        left_out
+    }
+
     /// A report of all traits.
     pub fn whole(digest: Digest, values: serde_json::Value) -> TraitReport {
         TraitReport { digest, base: None, values, removed: Vec::new() }
@@ -129,6 +152,36 @@ impl TraitReport {
         let serde_json::Value::Object(changed) = self.values else { return None };
         groups.extend(changed);
         Some(TraitReport::whole(self.digest, values))
+    }
+}
+
+/// How much traits are.
+#[derive(Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord)]
+struct TraitSize {
+    bytes: usize,
+    values: usize,
+}
+
+impl TraitSize {
+    fn is_within_bounds(self) -> bool {
+        self.bytes <= MAX_TRAIT_BYTES && self.values <= MAX_TRAIT_VALUES
+    }
+}
+
+/// Bytes without what escapes add, and values.
+fn size_of(value: &serde_json::Value) -> TraitSize {
+    use serde_json::Value;
+    let inner = |sizes: &mut dyn Iterator<Item = (usize, &Value)>| {
+        sizes.fold(TraitSize { bytes: 2, values: 1 }, |sum, (name, value)| {
+            let size = size_of(value);
+            TraitSize { bytes: sum.bytes + name + size.bytes + 1, values: sum.values + size.values }
+        })
+    };
+    match value {
+        Value::Array(values) => inner(&mut values.iter().map(|value| (0, value))),
+        Value::Object(values) => inner(&mut values.iter().map(|(name, value)| (name.len() + 3, value))),
+        Value::String(text) => TraitSize { bytes: text.len() + 2, values: 1 },
+        Value::Null | Value::Bool(_) | Value::Number(_) => TraitSize { bytes: 5, values: 1 },
     }
 }
 

@@ -12,7 +12,7 @@ use crate::{Contention, Digest, Incarnation, RunReport, Timestamp};
 
 /// The most facts in one request.
 pub const MAX_FACTS: usize = 200;
-/// The most bytes of facts, as JSON, in one request.
+/// The most bytes of facts, as JSON, in one request; one fact may have as many.
 pub const MAX_FACT_BYTES: usize = 512 * 1024;
 
 /// One fact of a node's log.
@@ -124,6 +124,28 @@ impl FactBody {
             FactBody::Contended { .. } => "contended",
             FactBody::Unknown => "unknown",
         }
+    }
+}
+
+impl Fact {
+    /// Whether it is within [`MAX_FACT_BYTES`], as JSON.
+    pub fn is_within_bounds(&self) -> bool {
+        let mut counted = ByteCount(0);
+        serde_json::to_writer(&mut counted, self).is_ok() && counted.0 <= MAX_FACT_BYTES
+    }
+}
+
+/// Counts what is written.
+struct ByteCount(usize);
+
+impl std::io::Write for ByteCount {
+    fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+        self.0 += bytes.len();
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> std::io::Result<()> {
+        Ok(())
     }
 }
 

@@ -19,22 +19,25 @@ pub fn chain(error: &dyn Error) -> String {
     text
 }
 
+/// How we mark text on a terminal: nothing, bold, dim, red, green, yellow. Other ways hide it or make it blink.
+const MARKS: [&str; 6] = ["0", "1", "2", "31", "32", "33"];
+
 /// A text without control characters, which could move a terminal's cursor, rewrite what it
-/// shows or answer for its user. Newlines and tabs stay, and so do colours (`ESC [ digits m`),
-/// which can do none of that.
+/// shows or answer for its user, and without those that change the direction of what follows. Newlines and
+/// tabs stay, and so do marks (`ESC [ digits m`) that we make, which can do none of that.
 pub fn printable(text: &str) -> Cow<'_, str> {
-    if !text.chars().any(is_control) {
+    if !text.chars().any(is_unsafe) {
         return Cow::Borrowed(text);
     }
     let (mut out, mut rest) = (String::with_capacity(text.len()), text);
     while let Some(c) = rest.chars().next() {
-        let colour = colour_at(rest);
-        if colour > 0 {
-            out.push_str(&rest[..colour]);
-            rest = &rest[colour..];
+        let mark = mark_at(rest);
+        if mark > 0 {
+            out.push_str(&rest[..mark]);
+            rest = &rest[mark..];
             continue;
         }
-        if !is_control(c) {
+        if !is_unsafe(c) {
             out.push(c);
         }
         rest = &rest[c.len_utf8()..];
@@ -42,11 +45,29 @@ pub fn printable(text: &str) -> Cow<'_, str> {
     Cow::Owned(out)
 }
 
+/// JSON with what [`printable`] leaves out written as escapes, so that it means the same and a terminal takes it
+/// for text. In JSON that is well formed such characters stand in strings alone.
+pub fn printable_json(json: &str) -> Cow<'_, str> {
+    if !json.chars().any(is_unsafe) {
+        return Cow::Borrowed(json);
+    }
+    let mut out = String::with_capacity(json.len() + 16);
+    for c in json.chars() {
+        match is_unsafe(c) {
+            // All of them are within 16 bits.
+            true => out.push_str(&format!("\\u{:04x}", u32::from(c))),
+            false => out.push(c),
+        }
+    }
+    Cow::Owned(out)
+}
+
 /// A text of one field, on its one line: a `?` for every control character, newlines, tabs and colours
 /// included. What somebody else at a host names can so not look like a line or a field of ours.
 pub fn one_line(text: &str) -> Cow<'_, str> {
-    match text.chars().any(char::is_control) {
-        true => Cow::Owned(text.replace(char::is_control, "?")),
+    let is_no_text = |c: char| c.is_control() || is_unsafe(c);
+    match text.chars().any(is_no_text) {
+        true => Cow::Owned(text.replace(is_no_text, "?")),
         false => Cow::Borrowed(text),
     }
 }
@@ -60,15 +81,20 @@ pub fn shell_word(text: &str) -> Cow<'_, str> {
     }
 }
 
-fn is_control(c: char) -> bool {
-    c.is_control() && c != '\n' && c != '\t'
+/// Control characters but for newlines and tabs, what marks or turns the direction of text, and the separators
+/// that some take for the end of a line.
+fn is_unsafe(c: char) -> bool {
+    let is_control = c.is_control() && c != '\n' && c != '\t';
+    let turns =
+        matches!(c, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}');
+    is_control || turns || matches!(c, '\u{2028}' | '\u{2029}')
 }
 
-/// The length of the colour sequence that a text begins with; 0 when it begins with none.
-fn colour_at(text: &str) -> usize {
+/// The length of the mark that a text begins with; 0 when it begins with none.
+fn mark_at(text: &str) -> usize {
     let Some(rest) = text.strip_prefix("\u{1b}[") else { return 0 };
-    let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
-    if digits <= 3 && rest[digits..].starts_with('m') { digits + 3 } else { 0 }
+    let Some((code, _)) = rest.split_once('m') else { return 0 };
+    if MARKS.contains(&code) { code.len() + 3 } else { 0 }
 }
 
 #[cfg(test)]

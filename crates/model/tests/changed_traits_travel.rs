@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used)]
 
 use model::Digest;
-use model::exchange::TraitReport;
+use model::exchange::{MAX_TRAIT_BYTES, MAX_TRAIT_VALUES, TraitReport};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -36,4 +36,20 @@ fn what_differs_from_another_report_is_refused() {
     assert_eq!(three.since(&two).over(Some(one)), None);
     let broken = TraitReport { values: json!([]), ..three.since(&two) };
     assert_eq!(broken.over(Some(two)), None);
+}
+
+/// SCL-3: an agent leaves out what is too much, and tells the rest.
+#[test]
+fn the_largest_groups_are_left_out_of_what_is_too_large() {
+    let fill = |bytes: usize| json!({ "text": "x".repeat(bytes) });
+    let mut fits = report(&json!({ "os": fill(100), "external": fill(MAX_TRAIT_BYTES - 200) }));
+    assert!(fits.is_within_bounds());
+    assert!(fits.leave_out_what_is_too_large().is_empty());
+    let mut large = report(&json!({ "os": fill(100), "external": fill(MAX_TRAIT_BYTES), "net": fill(200) }));
+    assert!(!large.is_within_bounds());
+    assert_eq!(large.leave_out_what_is_too_large(), ["external"]);
+    assert_eq!(large.values, json!({ "os": fill(100), "net": fill(200) }));
+    let mut many = report(&json!({ "os": fill(1), "external": { "a": vec![json!([]); MAX_TRAIT_VALUES] } }));
+    assert_eq!(many.leave_out_what_is_too_large(), ["external"]);
+    assert!(many.is_within_bounds());
 }

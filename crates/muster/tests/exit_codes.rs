@@ -139,3 +139,61 @@ async fn a_mistyped_command_is_an_error_and_no_difference() {
     assert_eq!(code(&muster(dir.path(), &["--version"]).await), 0);
     assert_eq!(code(&muster(dir.path(), &["help", "publish"]).await), 0);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_fails_on_a_node_fails_every_verb_before_it_is_signed() {
+    let control = Control::start().await;
+    let (repo, operator) = (repo(), control.operator_file().display().to_string());
+    let run = async |arguments: &[&str]| {
+        let mut all = arguments.to_vec();
+        all.extend(["--operator", &operator]);
+        muster(repo.path(), &all).await
+    };
+    let module = |content: &str| {
+        let text = format!(
+            "params:\n  mp: {{a: 1}}\n  l: [a]\nresources:\n  - file: /etc/a\n    content: {content}\n"
+        );
+        [("modules/app/module.yaml", text)]
+    };
+    let contents = [
+        "${{ params.mp.typo }}",
+        "x ${{ params.l }}",
+        "${{ params.mp.a + \"b\" }}",
+        "${{ 1 // 0 }}",
+        "${{ node.labels.nosuch }}",
+    ];
+    for content in contents {
+        write(repo.path(), &module(content));
+        let checked = muster(repo.path(), &["check"]).await;
+        assert_eq!(code(&checked), 1, "{content}: {}", out(&checked));
+        let told = out(&checked).lines().next().unwrap_or_default().to_owned();
+        assert!(told.starts_with("modules/app/module.yaml:6:"), "{told}");
+        for verb in
+            [&["render", "web-1.test"][..], &["publish", "--dry-run"], &["publish", "--yes"], &["diff"]]
+        {
+            let output = run(verb).await;
+            assert_eq!(code(&output), 1, "{verb:?}, {content}: {}", out(&output));
+            assert!(err(&output).contains(&told), "{verb:?}, {content}: {}", err(&output));
+        }
+    }
+    // What only a node observes is named, and judged by what it recorded.
+    write(repo.path(), &module("${{ traits.external.site.rack }}"));
+    let checked = muster(repo.path(), &["check"]).await;
+    assert_eq!(code(&checked), 0, "{}", out(&checked));
+    assert!(out(&checked).contains("  modules/app/module.yaml:6:14  content: traits.external.site.rack\n"));
+    write(repo.path(), &[("traits/web-1.test.json", "{\"os\": {\"family\": \"debian\"}}".to_owned())]);
+    let checked = muster(repo.path(), &["check", "--traits", "traits"]).await;
+    assert_eq!(code(&checked), 1, "{}", out(&checked));
+    assert!(out(&checked).contains("E066") && out(&checked).contains("for web-1.test"), "{}", out(&checked));
+    let rendered = run(&["render", "web-1.test", "--traits", "traits/web-1.test.json"]).await;
+    assert_eq!(code(&rendered), 1, "{}", out(&rendered));
+    assert!(err(&rendered).contains("E066"), "{}", err(&rendered));
+    let known = "{\"external\": {\"site\": {\"rack\": \"r1\"}}}";
+    write(repo.path(), &[("traits/web-1.test.json", known.to_owned())]);
+    let checked = muster(repo.path(), &["check", "--traits", "traits"]).await;
+    assert_eq!(code(&checked), 0, "{}", out(&checked));
+    assert!(out(&checked).contains("1 node judged by recorded traits\n"), "{}", out(&checked));
+    // Nobody enrolled, so nobody recorded anything; the directory is made.
+    let kept = run(&["node", "traits", "--out", &repo.path().join("kept").display().to_string()]).await;
+    assert_eq!((code(&kept), repo.path().join("kept").is_dir()), (0, true), "{}", err(&kept));
+}

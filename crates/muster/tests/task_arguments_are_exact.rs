@@ -45,7 +45,7 @@ fn a_named_action_has_arguments_by_name() {
         "renew",
         "ca=new",
         "text=a=b",
-        "--canary",
+        "--canaries",
         "2",
         "--max-failures",
         "1",

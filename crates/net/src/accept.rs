@@ -9,6 +9,7 @@ use std::io;
 use std::net::SocketAddr;
 use std::pin::Pin;
 use std::sync::Arc;
+use std::sync::atomic::AtomicUsize;
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -23,6 +24,7 @@ use tokio::sync::{Semaphore, watch};
 use tokio_rustls::server::TlsStream;
 use tokio_rustls::{LazyConfigAcceptor, TlsAcceptor};
 
+use crate::answer::{self, AnswerBody, AnswerLimits, UnreadAnswers};
 use crate::gate::{self, AdmissionGate, ConnectionSlot, GateAnswer};
 use crate::identity::{self, CertifiedPeer, PeerRole};
 use crate::peers::{PeerPermit, Peers};
@@ -62,6 +64,11 @@ pub struct AcceptLimits {
     /// long poll fits. A peer that never ends them, or never says a word of HTTP/2 in the
     /// first place, would otherwise hold its slot for ever.
     pub ending: Duration,
+    /// How long the smallest answer may take to be taken in, and a second more for each 8 KiB. A
+    /// connection whose peer takes longer is closed.
+    pub answer: Duration,
+    /// Bytes of answers that may wait on one connection; one alone may have more. With more it is closed.
+    pub unread: usize,
     /// Load balancers that pass TLS on unread and must say, in a PROXY header of version 2, for whom.
     pub balancers: Balancers,
 }
@@ -69,7 +76,13 @@ pub struct AcceptLimits {
 impl AcceptLimits {
     /// Bounds of a listener for proxies: many nodes share a connection, and it idles between them.
     pub fn of_proxies(connections: usize) -> AcceptLimits {
-        AcceptLimits { connections, streams: 128, head: Duration::from_secs(120), ..AcceptLimits::default() }
+        AcceptLimits {
+            connections,
+            streams: 128,
+            head: Duration::from_secs(120),
+            unread: 64 * 1024 * 1024,
+            ..AcceptLimits::default()
+        }
     }
 }
 
@@ -87,6 +100,8 @@ impl Default for AcceptLimits {
             anonymous_age: Duration::from_secs(60),
             keepalive: Duration::from_secs(120),
             ending: Duration::from_secs(120),
+            answer: Duration::from_secs(60),
+            unread: 8 * 1024 * 1024,
             balancers: Balancers::default(),
         }
     }
@@ -141,19 +156,33 @@ enum ConnectionStep {
 
 /// What became of a connection.
 #[derive(Debug, Default)]
-struct ConnectionSteps(Signal);
+struct ConnectionSteps {
+    steps: Signal,
+    /// Bytes of answers that are on their way.
+    unread: AtomicUsize,
+}
+
+impl UnreadAnswers for ConnectionSteps {
+    fn unread(&self) -> &AtomicUsize {
+        &self.unread
+    }
+
+    fn overdue(&self) {
+        self.set(ConnectionStep::Asked);
+    }
+}
 
 impl ConnectionSteps {
     fn set(&self, step: ConnectionStep) {
-        self.0.raise(step as u64);
+        self.steps.raise(step as u64);
     }
 
     fn has(&self, step: ConnectionStep) -> bool {
-        self.0.get() & step as u64 != 0
+        self.steps.get() & step as u64 != 0
     }
 
     async fn wait(&self, step: ConnectionStep) {
-        self.0.until(|steps| steps & step as u64 != 0).await;
+        self.steps.until(|steps| steps & step as u64 != 0).await;
     }
 }
 
@@ -205,7 +234,7 @@ pub async fn serve<H, F, B>(
 ) where
     H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
-    B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
+    B: Body<Data = Bytes, Error = Infallible> + Send + Unpin + 'static,
 {
     tokio::task::unconstrained(accept_all(listener, tls, limits, shutdown, handle)).await;
 }
@@ -219,7 +248,7 @@ async fn accept_all<H, F, B>(
 ) where
     H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
-    B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
+    B: Body<Data = Bytes, Error = Infallible> + Send + Unpin + 'static,
 {
     let port = Arc::new(Port {
         gate: AdmissionGate::new(limits.connections, limits.handshakes),
@@ -296,7 +325,7 @@ async fn balanced<H, F, B>(
 ) where
     H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
     F: Future<Output = Response<B>> + Send + 'static,
-    B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
+    B: Body<Data = Bytes, Error = Infallible> + Send + Unpin + 'static,
 {
     let Ok(waiting) = port.headers.clone().try_acquire_owned() else {
         tracing::warn!(%balancer, "too many connections of balancers without their header; one is closed");
@@ -347,7 +376,7 @@ impl One {
     where
         H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = Response<B>> + Send + 'static,
-        B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
+        B: Body<Data = Bytes, Error = Infallible> + Send + Unpin + 'static,
     {
         let Some(met) = Box::pin(self.meet(acceptor)).await else { return };
         let Some(pending) = met.slot.pending() else { return met.serve(handle).await };
@@ -410,14 +439,15 @@ impl Met {
     where
         H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = Response<B>> + Send + 'static,
-        B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
+        B: Body<Data = Bytes, Error = Infallible> + Send + Unpin + 'static,
     {
         let (limits, steps) = (&self.port.limits, &self.connection.steps);
         let age = if self.connection.peer.is_some() { limits.age } else { limits.anonymous_age };
         let wanted = std::pin::pin!(wanted(steps, age, &mut self.shutdown));
         // Boxed, as a connection has room for the longest of what it waits for.
+        let answers = AnswerLimits { within: limits.answer, unread: limits.unread };
         let ended = if self.connection.http1 {
-            let service = service(self.connection.clone(), handle);
+            let service = service(self.connection.clone(), answers, handle);
             let http = http1_builder(limits).serve_connection(TokioIo::new(self.tls), service);
             let http = Box::pin(of_http1(http.with_upgrades(), steps.clone()));
             let ended = Box::pin(run_to_completion(http, wanted, limits.ending, |_| {})).await;
@@ -425,7 +455,7 @@ impl Met {
             ended
         } else {
             let http = {
-                let service = service(self.connection.clone(), handle);
+                let service = service(self.connection.clone(), answers, handle);
                 Box::pin(builder(limits).serve_connection(TokioIo::new(self.tls), service))
             };
             run_to_completion(http, wanted, limits.ending, |http| http.graceful_shutdown()).await
@@ -442,19 +472,21 @@ impl Met {
 /// Answers the requests of a connection.
 fn service<H, F, B>(
     connection: Connection,
+    limits: AnswerLimits,
     handle: H,
-) -> impl HttpService<Incoming, ResBody = B, Error = Infallible, Future: Send>
+) -> impl HttpService<Incoming, ResBody = AnswerBody<B>, Error = Infallible, Future: Send>
 where
     H: Fn(Request<Incoming>) -> F,
     F: Future<Output = Response<B>> + Send + 'static,
-    B: Body,
+    B: Body<Data = Bytes, Error = Infallible> + Unpin + 'static,
 {
     service_fn(move |mut request: Request<Incoming>| {
         request.extensions_mut().insert(connection.clone());
         // In a box of its own: the task of a stream lives on with its body, when what made the
         // answer is long over.
         let answer = Box::pin(handle(request));
-        async move { Ok::<_, Infallible>(answer.await) }
+        let steps = connection.steps.clone();
+        async move { Ok::<_, Infallible>(answer.await.map(|body| answer::send(body, steps, limits))) }
     })
 }
 

@@ -7,6 +7,7 @@
 
 pub mod accept;
 pub mod admission;
+mod answer;
 pub mod client;
 pub mod download;
 mod gate;

@@ -26,13 +26,13 @@ use tokio_rustls::client::TlsStream;
 /// An answer that ends with the word `closing` once the connection is to end.
 async fn until_closing(
     request: Request<Incoming>,
-) -> Response<StreamBody<impl futures_util::Stream<Item = Result<Frame<Bytes>, Infallible>>>> {
+) -> Response<StreamBody<impl futures_util::Stream<Item = Result<Frame<Bytes>, Infallible>> + Unpin>> {
     let connection = request.extensions().get::<Connection>().unwrap().clone();
     let closing = futures_util::stream::once(async move {
         connection.closing().await;
         Ok(Frame::data(Bytes::from_static(b"closing")))
     });
-    Response::new(StreamBody::new(closing))
+    Response::new(StreamBody::new(Box::pin(closing)))
 }
 
 /// Connects, and reads on until the server has said what it has to say after the handshake.

@@ -77,7 +77,7 @@ async fn a_sender_waits_while_nobody_reads() {
             drop(held);
             Ok(Frame::data(Bytes::new()))
         });
-        Response::new(StreamBody::new(pieces))
+        Response::new(StreamBody::new(Box::pin(pieces)))
     })
     .await;
     let mut client = Client::dial(&server.url, server.node(1)).await.unwrap();

@@ -23,15 +23,25 @@ impl Default for ByteBudget {
 impl ByteBudget {
     /// Takes bytes out; `false`, and nothing is taken, when there are not as many.
     pub fn take(&mut self, bytes: u64, now: Timestamp) -> bool {
-        let filled = now.since(self.at).as_secs().saturating_mul(RATE);
-        if filled > 0 {
-            self.left = self.left.saturating_add(filled).min(BURST);
-            self.at = now;
-        }
+        self.fill(now);
         if bytes > self.left {
             return false;
         }
         self.left -= bytes;
         true
+    }
+
+    /// The bytes that there are.
+    pub fn left(&mut self, now: Timestamp) -> u64 {
+        self.fill(now);
+        self.left
+    }
+
+    fn fill(&mut self, now: Timestamp) {
+        let filled = now.since(self.at).as_secs().saturating_mul(RATE);
+        if filled > 0 {
+            self.left = self.left.saturating_add(filled).min(BURST);
+            self.at = now;
+        }
     }
 }

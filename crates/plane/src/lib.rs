@@ -19,6 +19,6 @@ pub mod work;
 
 pub use budget::ByteBudget;
 pub use heads::{Head, Heads, NodeHeader};
-pub use node::{NodeState, ReportedRefusal, SetWanted, Step};
+pub use node::{NodeState, ReportedRefusal, SetBase, SetWanted, Step};
 pub use replay::Window;
 pub use seen::KeptSeen;

@@ -84,8 +84,14 @@ pub struct NodeState {
     pub refusal: Option<Box<ReportedRefusal>>,
     /// What something else on its host changes again and again, since the agent began (CNV-7).
     pub contended: Option<Box<[Contention]>>,
+    /// The roots that it was pointed to last, since the control plane's start; the newest first.
+    given: [Option<Digest>; GIVEN],
     pub(crate) pointed: Option<(u64, Option<Pointed>)>,
 }
+
+/// How many of the roots that a node was pointed to are remembered. One that holds an older one gets its set named
+/// in full.
+const GIVEN: usize = 3;
 
 /// A refusal of the release that the node is pointed to, as the node reported it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -122,11 +128,23 @@ pub struct Step {
     pub unchanged: bool,
 }
 
+/// What the difference to a set starts from.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SetBase {
+    /// Nothing: every object is named, and small contents come along.
+    Nothing,
+    /// The root that the node holds, and that it was pointed to.
+    Given(Digest),
+    /// The node holds something else, perhaps by its own word alone. A difference from that would say what is in
+    /// another node's set: every object is named instead, and the node fetches what it lacks (DLT-3).
+    Unknown,
+}
+
 /// A set that has to travel.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SetWanted {
-    /// The root that the node holds, to start the difference from.
-    pub base: Option<Digest>,
+    /// What the difference starts from.
+    pub base: SetBase,
     /// The root that it is to get.
     pub target: Digest,
 }
@@ -160,6 +178,7 @@ impl NodeState {
             work_waits: false,
             refusal: None,
             contended: None,
+            given: [None; GIVEN],
             pointed: None,
         }
     }
@@ -187,7 +206,10 @@ impl NodeState {
         self.promised = Duration::from_secs(contact_secs);
         let full = request.full || self.run_request.is_some();
         let (offer, wanted) = match &pointed {
-            Some((head, entry)) => self.offer(head, entry, full),
+            Some((head, entry)) => {
+                self.give(entry.root);
+                self.offer(head, entry, full)
+            }
             None => (None, None),
         };
         if pointed.is_some() && offer.is_none() {
@@ -277,9 +299,21 @@ impl NodeState {
             proof,
             set: None,
         };
-        let base = if full { None } else { held.map(|held| held.root) };
+        let base = match held {
+            Some(held) if !full && self.given.contains(&Some(held.root)) => SetBase::Given(held.root),
+            Some(_) if !full => SetBase::Unknown,
+            _ => SetBase::Nothing,
+        };
         let wanted = (full || !same_root).then_some(SetWanted { base, target: entry.root });
         (Some(offer), wanted)
+    }
+
+    /// Remembers a root that the node is pointed to.
+    fn give(&mut self, root: Digest) {
+        if self.given[0] != Some(root) {
+            self.given.rotate_right(1);
+            self.given[0] = Some(root);
+        }
     }
 
     fn confirm_run(&mut self, confirmed: Option<u64>) -> Option<u64> {

@@ -12,7 +12,7 @@ use model::exchange::{CheckIn, TraitReport};
 use model::log::{Cursor, Fact, FactBody};
 use model::tags::TaggedRun;
 use plane::node::UNASSIGNED_CONTACT_SECS;
-use plane::{Heads, NodeState, SetWanted};
+use plane::{Heads, NodeState, SetBase, SetWanted};
 use trust::seen::Seen;
 
 fn web(content: &str) -> Selection {
@@ -30,25 +30,54 @@ fn level_by_level() {
     let (old, same, new) =
         (head(1, "main", &web("a")), head(2, "main", &web("a")), head(3, "main", &web("b")));
     let full = |request: CheckIn| CheckIn { full: true, ..request };
-    let target =
-        |base: Option<&str>, target: &str| Some(SetWanted { base: base.map(root), target: root(target) });
+    let target = |base: SetBase, target: &str| Some(SetWanted { base, target: root(target) });
     for (what, head, request, want) in [
         ("the release held", &same, holding(Some(held(&same, "a"))), (false, None)),
         ("a new release, the same root", &same, holding(Some(held(&old, "a"))), (true, None)),
-        ("another root", &new, holding(Some(held(&same, "a"))), (true, target(Some("a"), "b"))),
-        ("a root nobody knows", &new, holding(Some(held(&same, "?"))), (true, target(Some("?"), "b"))),
+        (
+            "another root",
+            &new,
+            holding(Some(held(&same, "a"))),
+            (true, target(SetBase::Given(root("a")), "b")),
+        ),
+        ("a root nobody knows", &new, holding(Some(held(&same, "?"))), (true, target(SetBase::Unknown, "b"))),
         (
             "the right release, the wrong root",
             &same,
             holding(Some(held(&same, "?"))),
-            (true, target(Some("?"), "a")),
+            (true, target(SetBase::Unknown, "a")),
         ),
-        ("nothing held", &new, holding(None), (true, target(None, "b"))),
-        ("all of it, please", &same, full(holding(Some(held(&same, "a")))), (true, target(None, "a"))),
+        ("nothing held", &new, holding(None), (true, target(SetBase::Nothing, "b"))),
+        (
+            "all of it, please",
+            &same,
+            full(holding(Some(held(&same, "a")))),
+            (true, target(SetBase::Nothing, "a")),
+        ),
     ] {
-        let answer = answered(&mut node("web-1"), request, &heads(1, vec![head.clone()]));
+        let mut node = node("web-1");
+        answered(&mut node, holding(None), &heads(1, vec![old.clone()]));
+        let answer = answered(&mut node, request, &heads(2, vec![head.clone()]));
         assert_eq!(answer, want, "{what}");
     }
+}
+
+/// IDN-5: a difference says what is in the set that it starts from.
+#[test]
+fn a_difference_starts_from_what_the_node_was_given_alone() {
+    let mut node = node("web-1");
+    let mut base = |number: u64, claimed: &str| {
+        let pointed = head(number, "main", &web(&format!("set {number}")));
+        let claim = held(&head(0, "main", &web(claimed)), claimed);
+        answered(&mut node, holding(Some(claim)), &heads(number, vec![pointed])).1.map(|wanted| wanted.base)
+    };
+    let given = |number: u64| Some(SetBase::Given(root(&format!("set {number}"))));
+    // That of another node may be known here, and is not known to this one.
+    assert_eq!(base(1, "another node's"), Some(SetBase::Unknown));
+    assert_eq!(base(2, "set 1"), given(1));
+    assert_eq!(base(3, "set 2"), given(2));
+    assert_eq!(base(4, "set 2"), given(2), "one that did not take the last");
+    assert_eq!(base(5, "set 2"), Some(SetBase::Unknown), "what is remembered has a bound");
 }
 
 #[test]
@@ -93,7 +122,7 @@ fn a_run_request_overrides_and_is_cleared_when_confirmed() {
             (Some(9), None, false),
             "{confirmed:?}"
         );
-        assert_eq!(step.wanted, Some(SetWanted { base: None, target: root("a") }));
+        assert_eq!(step.wanted, Some(SetWanted { base: SetBase::Nothing, target: root("a") }));
     }
     let step = node.check_in(CheckIn { run_confirmed: Some(9), ..holds.clone() }, &fleet, CREATED);
     assert_eq!((step.answer.run_request, step.run_confirmed, step.unchanged), (None, Some(9), true));

@@ -47,7 +47,13 @@ impl PathProvider for FileSpec {
         } else if file::writes(self, &decided.prior) {
             kinds.in_place_of(&self.path, &decided.prior, || write(kinds, self, &decided.wanted, timeout))
         } else {
-            kinds.host.set_ownership(&self.path, &decided.wanted).map_err(fault)
+            match kinds.host.set_ownership(&self.path, &decided.wanted) {
+                // What is not to be given as it lies there is written anew, where it is known what it holds.
+                Err(error) if self.content.is_some() && error.source.is_not_to_give() => {
+                    write(kinds, self, &decided.wanted, timeout)
+                }
+                done => done.map_err(fault),
+            }
         }
     }
 }

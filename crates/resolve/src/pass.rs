@@ -8,10 +8,11 @@ use lang::Pattern;
 use crate::check::context::Context;
 use crate::classify::{self, Index, Loc, MAX_PATTERNS, entries};
 use crate::decl::nodes::HostFile;
+use crate::judge::{Judge, Unevaluated};
 use crate::parse::{FileDecl, Files, Parsed};
 use crate::resolver::Fleet;
 use crate::sink::Sink;
-use crate::specialize::{self, ByName, Holding, Memo, NodeSpec, PatternShare, PatternSpec, ReadEntry};
+use crate::specialize::{self, ByName, Holding, Memo, NodeSpec, PatternShare, PatternSpec, ReadEntry, Whom};
 use crate::tree::{self, FileKind};
 use crate::yaml::At;
 
@@ -41,6 +42,8 @@ pub(crate) struct Next {
     pub(crate) patterns: Arc<Vec<PatternSpec>>,
     /// The hostnames that were looked at; `None` for all.
     pub(crate) touched: Option<BTreeSet<Arc<str>>>,
+    /// What could not be evaluated of the nodes that were looked at.
+    pub(crate) unevaluated: BTreeSet<Unevaluated>,
 }
 
 /// One pass over all nodes, or over those that a change touches.
@@ -49,24 +52,36 @@ pub(crate) struct NodePass<'p> {
     context: &'p Context,
     shared: &'p Arc<Context>,
     sink: &'p mut Sink,
-    memo: Memo,
+    memo: Memo<'p>,
     /// Entries that several nodes come from, read once.
     read: BTreeMap<(Arc<str>, usize), Arc<ReadEntry<'p>>>,
     parts: Parts,
 }
 
 impl<'p> NodePass<'p> {
-    pub(crate) fn new(files: &'p Files, context: &'p Arc<Context>, sink: &'p mut Sink) -> NodePass<'p> {
-        let (memo, read, parts) = (Memo::default(), BTreeMap::new(), Parts::default());
+    /// A pass that judges what each node gets, if there is a judge.
+    pub(crate) fn new(
+        files: &'p Files,
+        context: &'p Arc<Context>,
+        judge: Option<Judge<'p>>,
+        sink: &'p mut Sink,
+    ) -> NodePass<'p> {
+        let memo = Memo::judged_by(judge);
+        let (read, parts) = (BTreeMap::new(), Parts::default());
         NodePass { files, context, shared: context, sink, memo, read, parts }
     }
 
     pub(crate) fn run(mut self, good: Option<&Good>, dirty: &Dirty) -> Next {
         let rules = classify::rules(self.files, self.sink);
-        match good.filter(|good| Arc::ptr_eq(&good.context, self.shared) && *good.index.rules == rules) {
-            Some(good) => self.part(good, dirty, Arc::new(rules)),
-            None => self.whole(rules),
+        let mut next =
+            match good.filter(|good| Arc::ptr_eq(&good.context, self.shared) && *good.index.rules == rules) {
+                Some(good) => self.part(good, dirty, Arc::new(rules)),
+                None => self.whole(rules),
+            };
+        if let Some(judge) = self.memo.judge {
+            next.unevaluated = judge.finish(self.sink);
         }
+        next
     }
 
     fn whole(&mut self, rules: Vec<classify::Rule>) -> Next {
@@ -86,7 +101,15 @@ impl<'p> NodePass<'p> {
             self.host_file(path, &index, &mut hosts, &mut exact);
         }
         let patterns = Arc::new(patterns.into_values().flatten().collect());
-        Next { index, parts: self.parts.clone(), hosts, exact, patterns, touched: None }
+        Next {
+            index,
+            parts: self.parts.clone(),
+            hosts,
+            exact,
+            patterns,
+            touched: None,
+            unevaluated: BTreeSet::new(),
+        }
     }
 
     /// The nodes of every rule as grants distinguish them.
@@ -159,12 +182,13 @@ impl<'p> NodePass<'p> {
         for name in &touched {
             self.touched_host(name, &index, &mut hosts, &mut exact);
         }
-        Next { index, parts: self.parts.clone(), hosts, exact, patterns, touched: Some(touched) }
+        let unevaluated = BTreeSet::new();
+        Next { index, parts: self.parts.clone(), hosts, exact, patterns, touched: Some(touched), unevaluated }
     }
 
     /// A host whose file or entry changed.
     fn touched_host(&mut self, name: &Arc<str>, index: &Index, hosts: &mut Hosts, specs: &mut Specs) {
-        let path = format!("hosts/{name}.yaml");
+        let path = host_path(name);
         let had = hosts.remove_mut(name);
         if self.files.contains_key(&path) {
             self.host_file_at(&path, index, hosts, specs);
@@ -196,13 +220,15 @@ impl<'p> NodePass<'p> {
             for (item, found) in decl.matches.iter().enumerate() {
                 let loc = Loc { file: file.clone(), entry: number, item };
                 let name = found.pattern.as_str();
-                let whom =
-                    if found.pattern.is_exact() { name.to_owned() } else { format!("the nodes of `{name}`") };
-                if found.pattern.is_exact() && index.exact.get(name) != Some(&loc) {
+                let whom = if found.pattern.is_exact() { Whom::Node(name) } else { Whom::Pattern(name) };
+                let elsewhere =
+                    || index.exact.get(name) != Some(&loc) || self.files.contains_key(&host_path(name));
+                // Its host file counts too, and comes later.
+                if found.pattern.is_exact() && elsewhere() {
                     continue;
                 }
                 let spec =
-                    specialize::node(self.context, &mut self.memo, &entry, None, &whom, found.at, self.sink);
+                    specialize::node(self.context, &mut self.memo, &entry, None, whom, found.at, self.sink);
                 let Some(spec) = spec else { continue };
                 if found.pattern.is_exact() {
                     exact.insert_mut(name.into(), self.granted(&spec, name));
@@ -280,7 +306,8 @@ impl<'p> NodePass<'p> {
         let at = entry.decl.matches.get(loc.item).map(|item| item.at).unwrap_or_default();
         let host =
             host.map(|(path, host)| specialize::read_host(self.context, &path.into(), host, self.sink));
-        let spec = specialize::node(self.context, &mut self.memo, &entry, host.as_ref(), name, at, self.sink);
+        let whom = Whom::Node(name);
+        let spec = specialize::node(self.context, &mut self.memo, &entry, host.as_ref(), whom, at, self.sink);
         match spec {
             Some(spec) => {
                 exact.insert_mut(name.clone(), self.granted(&spec, name));
@@ -302,4 +329,9 @@ impl<'p> NodePass<'p> {
         self.read.insert(key, read.clone());
         Some(read)
     }
+}
+
+/// The path of a node's host file.
+fn host_path(name: &str) -> String {
+    format!("hosts/{name}.yaml")
 }

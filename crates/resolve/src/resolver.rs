@@ -4,15 +4,18 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use lang::Diagnostics;
+use lang::{Diagnostics, Value};
 
 use crate::check::context::Context;
-use crate::check::modules::Modules;
+use crate::check::modules::{Modules, module_path};
+use crate::classify;
+use crate::judge::{Judge, JudgedNode, Unevaluated};
 use crate::parse::{self, Files, Parsed};
 use crate::pass::{Dirty, Good, Next, NodePass};
 use crate::sink::Sink;
-use crate::specialize::Specialized;
+use crate::specialize::{Specialized, Whom};
 use crate::tree::{self, FileKind, MAX_FILES, RepoFile, Tree};
+use crate::yaml::At;
 
 /// A fleet repo that is right in every part.
 #[derive(Clone, Debug)]
@@ -20,6 +23,7 @@ pub struct Fleet {
     name: String,
     specialized: Specialized,
     context: Arc<Context>,
+    unevaluated: BTreeSet<Unevaluated>,
 }
 
 impl Fleet {
@@ -31,6 +35,12 @@ impl Fleet {
     /// What each node gets.
     pub fn specialize(&self) -> &Specialized {
         &self.specialized
+    }
+
+    /// The expressions that could not be evaluated, as they depend on traits that only nodes observe. Sorted,
+    /// each once, however many nodes it is for.
+    pub fn unevaluated(&self) -> &BTreeSet<Unevaluated> {
+        &self.unevaluated
     }
 
     /// What entries refer to.
@@ -122,11 +132,58 @@ impl Resolver {
             self.modules = Arc::new(Modules::build(&self.files, &mut sink));
         }
         let context = self.context(&mut sink);
-        let next = NodePass::new(&self.files, &context, &mut sink).run(self.good.as_ref(), &self.dirty);
+        let judge = self.judge(&sink, None);
+        // A module is in the set of a node or not by what it holds now.
+        let same = |good: &&Good| {
+            let modules = &good.fleet.specialized.modules;
+            Arc::ptr_eq(modules, &self.modules.shared) || *modules == self.modules.shared
+        };
+        let good = self.good.as_ref().filter(same);
+        let next = NodePass::new(&self.files, &context, judge, &mut sink).run(good, &self.dirty);
         if !sink.is_empty() {
             return Err(sink.finish());
         }
         Ok(self.commit(context, next))
+    }
+
+    /// Judges nodes of the last good fleet with what they observe, by hostname; gives what could not be
+    /// evaluated all the same. Nodes that no entry matches have nothing to judge.
+    ///
+    /// # Errors
+    /// Every mistake that shows.
+    pub fn observed(&self, traits: &BTreeMap<String, Value>) -> Result<BTreeSet<Unevaluated>, Diagnostics> {
+        let mut sink = Sink::default();
+        let (Some(good), Some(mut judge)) = (&self.good, self.judge(&sink, Some(traits))) else {
+            return Ok(BTreeSet::new());
+        };
+        for hostname in traits.keys() {
+            let spec = good.fleet.specialized.node(hostname);
+            // Whoever wrote the bytes, they are this resolver's.
+            let Some(params) = spec.and_then(|spec| spec.read_params().ok()) else { continue };
+            let loc = good.index.find(hostname);
+            let item = loc.and_then(|loc| {
+                let entry = classify::entries(self.files.get(&*loc.file)).get(loc.entry)?;
+                Some((&*loc.file, entry.matches.get(loc.item)?.at))
+            });
+            let node = JudgedNode {
+                hostname: Some(hostname),
+                whom: Whom::Node(hostname),
+                blame: item.unwrap_or(("nodes.yaml", At { line: 1, column: 1, len: 1 })),
+                params: &params,
+            };
+            judge.node(&node, &|_, _| None);
+        }
+        let unevaluated = judge.finish(&mut sink);
+        if sink.is_empty() { Ok(unevaluated) } else { Err(sink.finish()) }
+    }
+
+    /// A judge of what nodes get, where what they get is known: mistakes in modules leave those out, and
+    /// mistakes elsewhere everything.
+    fn judge<'j>(&'j self, sink: &Sink, traits: Option<&'j BTreeMap<String, Value>>) -> Option<Judge<'j>> {
+        let mistaken = sink.mistaken()?;
+        let modules: Option<BTreeSet<String>> =
+            mistaken.iter().map(|path| module_path(path).map(str::to_owned)).collect();
+        Some(Judge::new(&self.modules, &self.files, modules?, traits))
     }
 
     /// Reads what changed; says whether a module did, now or since the last good state.
@@ -194,6 +251,7 @@ impl Resolver {
             modules: self.modules.shared.clone(),
             blobs: self.modules.blobs.clone(),
         };
+        let partial = next.touched.is_some();
         let changed = match &self.good {
             Some(good) => changed(&good.fleet.specialized, &specialized, next.touched),
             None => Changed {
@@ -203,8 +261,12 @@ impl Resolver {
                 channels: true,
             },
         };
-        let fleet =
-            Arc::new(Fleet { name: context.fleet.name.clone(), specialized, context: context.clone() });
+        let mut unevaluated = next.unevaluated;
+        if let (Some(good), true) = (&self.good, partial) {
+            unevaluated.extend(good.fleet.unevaluated.iter().cloned());
+        }
+        let name = context.fleet.name.clone();
+        let fleet = Arc::new(Fleet { name, specialized, context: context.clone(), unevaluated });
         let Next { index, parts, hosts, .. } = next;
         self.good = Some(Good { fleet: fleet.clone(), context, index, parts, hosts });
         self.dirty.clear();

@@ -1,6 +1,6 @@
 //! Collecting mistakes: bounded, ordered, each with its position.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use lang::{Diagnostic, Diagnostics, Label, SourceSpan};
@@ -137,6 +137,12 @@ impl Sink {
     pub(crate) fn general(&mut self, code: &'static str, message: impl Into<String>, help: &str) {
         let help = Some(help.to_owned());
         self.general.push(Diagnostic { code, message: message.into(), span: None, help, labels: Vec::new() });
+    }
+
+    /// The files that have mistakes; `None` where no file is to blame for one.
+    pub(crate) fn mistaken(&self) -> Option<BTreeSet<Arc<str>>> {
+        let found = self.files.values().chain(&self.read).filter(|found| !found.is_empty());
+        self.general.is_empty().then(|| found.map(|found| found.file.clone()).collect())
     }
 
     /// Takes in what reading a file found.

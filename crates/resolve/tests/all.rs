@@ -4,6 +4,7 @@
 mod broken_tree_is_refused;
 mod classification;
 mod common;
+mod declared_is_judged;
 mod diagnostics;
 mod documented_fleets_are_right;
 mod each_node_gets_its_own_grants;

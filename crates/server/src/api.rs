@@ -26,7 +26,8 @@ use operation::{Empty, Limit, Operation, Page};
 
 /// How the fleet does.
 pub static STATUS: Operation<Empty, StatusView> = Operation::get("/v1/status");
-/// Nodes by hostname, page by page; `match` is a pattern of hostnames.
+/// Nodes by hostname, page by page; `match` is a selector. A page may be short of its limit, or empty, and
+/// still name a next one.
 pub static NODES: Operation<Matching, NodesView> = Operation::get("/v1/nodes");
 /// One node.
 pub static NODE: Operation<NodeName, NodeView> = Operation::get("/v1/nodes/{node}");

@@ -91,6 +91,7 @@ fn remember(plane: &ControlPlane, node: NodeState) {
             entry.node.enrolled_at = node.enrolled_at;
             entry.node.certificate_ends = node.certificate_ends;
             entry.node.certificate_used = false;
+            plane.index.mark_entry(&slot, &mut entry);
         }
         None => plane.index.insert(node),
     }

@@ -17,6 +17,7 @@ use model::{Descent, Digest, Kind, ObjectSet, Stub};
 use serde::Deserialize;
 use store::{Store, StoreError};
 
+use crate::declared::{self, SetFacts};
 use crate::sets::BoundedCache;
 
 /// The modes kept: two releases of the largest fleet.
@@ -83,6 +84,24 @@ impl GrantIndex {
         let Some(granted) = self.of(root).await? else { return Ok(Mode::Off) };
         self.modes.put(*root, granted.sync.mode);
         Ok(granted.sync.mode)
+    }
+
+    /// What a set says of its node; `None` when it is not known here.
+    pub(crate) async fn facts(&self, root: &Digest) -> Result<Option<SetFacts>, StoreError> {
+        let Some(sections) = self.sections(root).await? else { return Ok(None) };
+        let leaf = |kind: &str| {
+            let section = sections.iter().find(|section| section.kind == kind);
+            section.and_then(|section| section.leaf.as_ref())
+        };
+        let mode = match leaf(Kind::SYNC) {
+            Some(leaf) => self.policy(&leaf.stub).await?.mode,
+            None => Mode::Off,
+        };
+        let declared = match leaf(Kind::PARAMS) {
+            Some(leaf) => self.json::<NodeParams>(&leaf.stub).await?.map(NodeParams::declared),
+            None => None,
+        };
+        Ok(Some(SetFacts { mode, terms: declared.as_ref().map(declared::terms).unwrap_or_default() }))
     }
 
     /// What a set declares of its node, as selectors read it: `labels`, and `groups` where the

@@ -2,17 +2,21 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use model::log::{Cursor, Fact};
-use model::{Digest, FailureKey, FailureNote, Hostname, NodeId};
+use model::replication::Mode;
+use model::{Digest, FailureKey, FailureNote, Hostname, NodeId, Timestamp};
 use plane::{Heads, KeptSeen, NodeState};
 use store::{NodeRecord, Touch};
 use tokio::sync::Notify;
 use trust::PublicKey;
 use wire::{Code, Problem};
 
+use crate::declared::{DeclaredIndex, DeclaredNode, SetFacts};
 use crate::streams::StreamAdmission;
+use crate::totals::{CountedNode, FleetTotals};
 
 /// All active nodes by id and by hostname.
 #[derive(Default)]
@@ -21,6 +25,16 @@ pub(crate) struct FleetIndex {
     /// On how many nodes something fails for a cause. Taken while a node's entry is locked, and never
     /// the other way round.
     failing: Mutex<BTreeMap<FailureKey, u32>>,
+    /// The fleet in numbers. Taken while a node's entry is locked, and never the other way round.
+    totals: Mutex<FleetTotals>,
+    /// Nodes that changed since they were counted, each once. Taken as `totals` is.
+    unsettled: Mutex<Vec<Arc<NodeSlot>>>,
+    /// The heads by which all nodes were counted.
+    settled_by: AtomicU64,
+    /// Nodes by what is declared of them. Taken as `totals` is.
+    declared: DeclaredIndex,
+    /// One brings the totals up to date at a time.
+    pub(crate) settling: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
@@ -47,8 +61,22 @@ pub(crate) struct NodeEntry {
     /// Up to which change the node was notified that work waits; a long poll is answered at once
     /// for each of them once.
     pub(crate) work_notified: Option<u64>,
+    /// It waits to be counted anew.
+    pub(crate) unsettled: bool,
+    /// Its share in the totals.
+    counted: Option<Box<CountedNode>>,
+    /// What is declared of it, as the index has it.
+    declared: Option<Box<DeclaredNode>>,
     /// It left the index, and what it fails for is counted no more.
     removed: bool,
+}
+
+impl NodeEntry {
+    /// It counts as something else than it is by these heads at this time.
+    pub(crate) fn counts_otherwise(&mut self, heads: &Heads, now: Timestamp) -> bool {
+        let state = self.node.status(heads, now).overall();
+        self.counted.as_ref().is_none_or(|counted| counted.state != state)
+    }
 }
 
 impl NodeSlot {
@@ -78,6 +106,21 @@ impl NodeSlot {
         self.admission.get_or_init(Arc::default)
     }
 
+    /// How its synchronization stood when it was counted last; `None` before.
+    pub(crate) fn counted_sync(&self) -> Option<model::condition::SyncState> {
+        self.lock().counted.as_ref().map(|counted| counted.sync)
+    }
+
+    /// The mode of the set of this root, where it is what the index has of the node.
+    pub(crate) fn declared_mode(&self, root: &Digest) -> Option<Mode> {
+        self.lock().declared.as_ref().filter(|declared| declared.root == *root).map(|declared| declared.mode)
+    }
+
+    /// It has something declared of it, or is pointed to nothing that could.
+    pub(crate) fn is_declared(&self) -> bool {
+        self.lock().declared.is_some()
+    }
+
     /// The entry. A panic elsewhere while it was held cannot have left it half changed:
     /// every change is one assignment of the step's.
     pub(crate) fn lock(&self) -> MutexGuard<'_, NodeEntry> {
@@ -101,12 +144,23 @@ impl FleetIndex {
         self.count_failures(&[], &node.summary.failures);
         let mut tables = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
         tables.by_name.insert(node.hostname.clone(), node.id.clone());
-        let entry = NodeEntry { node, dirty: false, work_head: 0, work_notified: None, removed: false };
+        let id = node.id.clone();
+        let entry = NodeEntry {
+            node,
+            dirty: false,
+            work_head: 0,
+            work_notified: None,
+            unsettled: false,
+            counted: None,
+            declared: None,
+            removed: false,
+        };
         let slot = NodeSlot { state: Mutex::new(entry), wake: Notify::new(), admission: OnceLock::new() };
-        let id = slot.lock().node.id.clone();
-        if let Some(old) = tables.by_id.insert(id, Arc::new(slot)) {
-            self.forget_failures(&old);
+        let slot = Arc::new(slot);
+        if let Some(old) = tables.by_id.insert(id, slot.clone()) {
+            self.forget(&old);
         }
+        self.mark(&slot);
     }
 
     /// Takes a node out.
@@ -114,25 +168,119 @@ impl FleetIndex {
         let mut tables = self.nodes.write().unwrap_or_else(PoisonError::into_inner);
         if let Some(slot) = tables.by_id.remove(id) {
             tables.by_name.remove(&slot.names().1);
-            self.forget_failures(&slot);
+            self.forget(&slot);
         }
     }
 
     /// Facts of a node were made durable.
-    pub(crate) fn accepted(&self, slot: &NodeSlot, cursor: Cursor, new: &[Fact]) {
+    pub(crate) fn accepted(&self, slot: &Arc<NodeSlot>, cursor: Cursor, new: &[Fact]) {
         let mut entry = slot.lock();
         let before = entry.node.summary.failures.clone();
         entry.node.accepted(cursor, new);
         if !entry.removed {
             self.count_failures(&before, &entry.node.summary.failures);
+            self.mark_entry(slot, &mut entry);
         }
     }
 
-    fn forget_failures(&self, slot: &NodeSlot) {
+    /// It leaves the index: what counts of it is taken out.
+    fn forget(&self, slot: &NodeSlot) {
         let mut entry = slot.lock();
         if !std::mem::replace(&mut entry.removed, true) {
             self.count_failures(&entry.node.summary.failures, &[]);
+            let declared = entry.declared.take();
+            self.declared.remove(&entry.node.hostname, declared.as_deref());
+            if let Some(counted) = entry.counted.take() {
+                let (id, name) = (&entry.node.id, &entry.node.hostname);
+                self.locked_totals().replace(id, name, Some(&counted), None);
+            }
         }
+    }
+
+    /// What the set of a root declares of a node; `None` when it is pointed to none that is known.
+    pub(crate) fn declare(&self, slot: &NodeSlot, facts: Option<(Digest, SetFacts)>) {
+        let mut entry = slot.lock();
+        if entry.removed {
+            return;
+        }
+        let before = entry.declared.take();
+        let name = &entry.node.hostname;
+        match facts {
+            None => self.declared.remove(name, before.as_deref()),
+            Some((root, facts)) => {
+                let declared = self.declared.replace(name, before.as_deref(), root, facts);
+                entry.declared = Some(Box::new(declared));
+            }
+        }
+    }
+
+    /// Nodes by what is declared of them, as the last [`crate::settle::settle`] left them.
+    pub(crate) fn declared(&self) -> &DeclaredIndex {
+        &self.declared
+    }
+
+    fn locked_totals(&self) -> MutexGuard<'_, FleetTotals> {
+        self.totals.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Looks at the fleet in numbers, briefly; as the last [`crate::settle::settle`] left them.
+    pub(crate) fn totals<T>(&self, look: impl FnOnce(&FleetTotals) -> T) -> T {
+        look(&self.locked_totals())
+    }
+
+    /// A node may count otherwise than it does.
+    pub(crate) fn mark(&self, slot: &Arc<NodeSlot>) {
+        self.mark_entry(slot, &mut slot.lock());
+    }
+
+    /// The same, where its entry is locked.
+    pub(crate) fn mark_entry(&self, slot: &Arc<NodeSlot>, entry: &mut NodeEntry) {
+        if !entry.removed && !std::mem::replace(&mut entry.unsettled, true) {
+            self.unsettled.lock().unwrap_or_else(PoisonError::into_inner).push(slot.clone());
+        }
+    }
+
+    /// Every node counts as it is by these heads at this time.
+    pub(crate) fn is_settled(&self, heads: u64, now: Timestamp) -> bool {
+        self.settled_by.load(Ordering::Acquire) == heads
+            && self.unsettled.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+            && !self.locked_totals().has_due(now)
+    }
+
+    /// The nodes that are to be judged, so that each counts as it is by these heads at this time. Whoever
+    /// takes them holds `settling`, and judges each.
+    pub(crate) fn take_unsettled(&self, heads: u64, now: Timestamp) -> Vec<Arc<NodeSlot>> {
+        let changed = std::mem::take(&mut *self.unsettled.lock().unwrap_or_else(PoisonError::into_inner));
+        if self.settled_by.swap(heads, Ordering::AcqRel) != heads {
+            return self.page("", usize::MAX);
+        }
+        let mut due = Vec::new();
+        while let Some(id) = self.next_due(now) {
+            due.extend(self.get(&id));
+        }
+        due.extend(changed);
+        due
+    }
+
+    fn next_due(&self, now: Timestamp) -> Option<NodeId> {
+        self.locked_totals().take_due(now)
+    }
+
+    /// Counts a node as it is judged now.
+    pub(crate) fn count(
+        &self,
+        slot: &NodeSlot,
+        judged: impl FnOnce(&mut NodeState, &FleetTotals) -> CountedNode,
+    ) {
+        let mut entry = slot.lock();
+        if entry.removed {
+            return;
+        }
+        let mut totals = self.locked_totals();
+        let now = judged(&mut entry.node, &totals);
+        let before = entry.counted.replace(Box::new(now));
+        let (id, name) = (&entry.node.id, &entry.node.hostname);
+        totals.replace(id, name, before.as_deref(), entry.counted.as_deref());
     }
 
     /// A node of the index fails for other causes than before.
@@ -195,6 +343,13 @@ impl FleetIndex {
     /// How many nodes there are.
     pub(crate) fn len(&self) -> usize {
         self.nodes.read().unwrap_or_else(PoisonError::into_inner).by_id.len()
+    }
+
+    /// Nodes by their hostnames; those that are not there are left out.
+    pub(crate) fn of_names(&self, names: &[Hostname]) -> Vec<Arc<NodeSlot>> {
+        let tables = self.nodes.read().unwrap_or_else(PoisonError::into_inner);
+        let slot = |name: &Hostname| tables.by_id.get(tables.by_name.get(name)?).cloned();
+        names.iter().filter_map(slot).collect()
     }
 
     /// So many nodes in the order of their hostnames, from a hostname on.

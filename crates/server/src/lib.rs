@@ -13,6 +13,7 @@
 
 mod answer;
 pub mod api;
+mod declared;
 mod enroll;
 mod fleet_name;
 mod grants;
@@ -29,8 +30,10 @@ pub mod posture;
 mod releases;
 mod run;
 mod sets;
+mod settle;
 mod state;
 mod streams;
+mod totals;
 mod upkeep;
 mod work;
 

@@ -210,7 +210,9 @@ async fn exchange(
     let body = read(&parts, body, limit, WITHIN).await?;
     signed.holds(&body)?;
     let (caller, packed) = (&signed.caller, body.len());
-    let body = unpacked(&parts, body, limit)?;
+    let room = caller.share_left();
+    let body = unpacked(&parts, body, limit.min(packed.saturating_add(room)))
+        .map_err(|problem| if room < limit { CallingNode::beyond_its_share() } else { problem })?;
     caller.charge(body.len().saturating_sub(packed))?;
     let gzip = accepts_gzip(&parts);
     match matched.route.path {

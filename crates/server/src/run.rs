@@ -31,6 +31,8 @@ use crate::{node_port, open_files, operator_port, releases, streams, upkeep};
 const OPERATOR_CONNECTIONS: usize = 256;
 /// Connections that may wait in the kernel's queue until they are accepted; the system may allow fewer.
 const BACKLOG: u32 = 4096;
+/// Bytes of answers that may wait on an operator's connection: some of the largest.
+const OPERATOR_UNREAD: usize = 64 * 1024 * 1024;
 /// How long what still uses the database may take to end when the control plane stops.
 const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 
@@ -181,7 +183,11 @@ pub async fn start(config: Config) -> Result<RunningServer, ServerStartError> {
     let stop = watch::Sender::new(false);
     let connections = connections(config.connections, 1 + proxies.iter().len());
     let limits = AcceptLimits { connections, balancers: config.balancers, ..AcceptLimits::default() };
-    let few = AcceptLimits { connections: OPERATOR_CONNECTIONS, ..AcceptLimits::default() };
+    let few = AcceptLimits {
+        connections: OPERATOR_CONNECTIONS,
+        unread: OPERATOR_UNREAD,
+        ..AcceptLimits::default()
+    };
     let many = AcceptLimits::of_proxies(connections);
     let (for_nodes, for_operators, for_proxies) = (plane.clone(), plane.clone(), plane.clone());
     let mut tasks = vec![

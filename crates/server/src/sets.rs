@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use model::exchange::SetOffer;
 use model::object::{MAX_INLINE, blobs_named};
 use model::{Digest, Kind, ObjectSet};
-use plane::SetWanted;
+use plane::{SetBase, SetWanted};
 use store::{Store, StoreError};
 
 /// The most sets and the most blob lists kept.
@@ -74,16 +74,21 @@ impl ReleaseSets {
     /// set not known here, every object is named and the node fetches what it lacks.
     pub(crate) async fn offer(&self, wanted: SetWanted) -> Result<Option<SetOffer>, StoreError> {
         let Some(target) = self.get(&wanted.target).await? else { return Ok(None) };
-        let base = match wanted.base {
+        let base_root = match wanted.base {
+            SetBase::Given(root) => Some(root),
+            SetBase::Nothing | SetBase::Unknown => None,
+        };
+        let base = match base_root {
             Some(root) => self.get(&root).await?,
             None => None,
         };
+        let holds_something_else = base.is_none() && wanted.base != SetBase::Nothing;
         let empty = ObjectSet::new();
         let delta = base.as_deref().unwrap_or(&empty).delta_to(&target);
         let mut contents = Vec::new();
         let mut room = MAX_INLINE_TOTAL;
         for stub in delta.edits.values().filter_map(model::Edit::to) {
-            if stub.size > MAX_INLINE || stub.size > room || (base.is_none() && wanted.base.is_some()) {
+            if stub.size > MAX_INLINE || stub.size > room || holds_something_else {
                 continue;
             }
             if let Some(content) = self.store.content(&stub.digest, None).await?
@@ -93,7 +98,7 @@ impl ReleaseSets {
                 contents.push(text);
             }
         }
-        Ok(Some(SetOffer { base: base.is_some().then_some(wanted.base).flatten(), delta, contents }))
+        Ok(Some(SetOffer { base: base_root.filter(|_| base.is_some()), delta, contents }))
     }
 
     /// Whether a set names a content: as an object's, or as a blob of one (IDN-5).

@@ -8,6 +8,7 @@ use store::Retention;
 use tokio::sync::watch;
 
 use crate::answer::chain;
+use crate::settle::settle;
 use crate::state::{ControlPlane, now};
 
 /// How often contacts are persisted (CNV-4).
@@ -16,6 +17,8 @@ const FLUSH_EVERY: Duration = Duration::from_secs(10);
 const BEACONS_EVERY: Duration = Duration::from_secs(30);
 /// How often history beyond its bounds is taken away.
 const PRUNE_EVERY: Duration = Duration::from_secs(3600);
+/// How often the totals of the fleet are brought up to date though nobody asks.
+const SETTLE_EVERY: Duration = Duration::from_secs(5);
 /// The most contacts persisted in one batch.
 const BATCH: usize = 1000;
 
@@ -25,9 +28,13 @@ pub(crate) async fn run(plane: Arc<ControlPlane>, mut shutdown: watch::Receiver<
     let mut beacons = tokio::time::interval(BEACONS_EVERY);
     let mut prune = tokio::time::interval(PRUNE_EVERY);
     prune.reset();
+    let mut settle_every = tokio::time::interval(SETTLE_EVERY);
+    let mut heads = plane.heads.subscribe();
     loop {
         tokio::select! {
             _ = flush_every.tick() => flush(&plane).await,
+            _ = settle_every.tick() => settle(&plane).await,
+            Ok(()) = heads.changed() => settle(&plane).await,
             _ = beacons.tick() => renew(&plane).await,
             _ = prune.tick() => match plane.store.prune(now(), Retention::default()).await {
                 Ok(pruned) => tracing::debug!(?pruned, "pruned"),

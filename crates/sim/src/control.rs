@@ -8,7 +8,7 @@ use model::log::{Cursor, Fact, contiguous};
 use model::tags::TaggedRun;
 use model::time::SLACK;
 use model::{Digest, Hostname, Incarnation, NodeId, ObjectSet, Timestamp};
-use plane::{NodeState, SetWanted, Step};
+use plane::{NodeState, SetBase, SetWanted, Step};
 use trust::PublicKey;
 
 use crate::publisher::Publisher;
@@ -225,7 +225,10 @@ impl ControlPlane {
     /// The difference to the wanted set, with a few of its contents.
     pub(crate) fn set_offer(&self, wanted: SetWanted, publisher: &Publisher) -> SetOffer {
         let target = &publisher.sets[&wanted.target];
-        let base = wanted.base.filter(|root| !self.forgotten.contains(root));
+        let base = match wanted.base {
+            SetBase::Given(root) => Some(root).filter(|root| !self.forgotten.contains(root)),
+            SetBase::Nothing | SetBase::Unknown => None,
+        };
         let base = base.and_then(|root| Some((root, publisher.sets.get(&root)?)));
         let empty = ObjectSet::new();
         let delta = base.map_or(&empty, |(_, set)| set).delta_to(target);

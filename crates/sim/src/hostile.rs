@@ -2,7 +2,7 @@
 
 use model::exchange::Offer;
 use model::{Edit, Hostname, Stub};
-use plane::{Head, SetWanted};
+use plane::{Head, SetBase, SetWanted};
 use trust::SigningKey;
 use trust::adopt::takes;
 use trust::signed::sign;
@@ -72,7 +72,7 @@ fn honest(control: &ControlPlane, publisher: &Publisher, head: &Head, hostname: 
     let entry = entry_in(head, hostname)?;
     let first = head.selection.first(hostname.as_str(), &takes);
     let proof = head.selection.prove(hostname.as_str(), first).ok()?;
-    let set = control.set_offer(SetWanted { base: None, target: entry.root }, publisher);
+    let set = control.set_offer(SetWanted { base: SetBase::Nothing, target: entry.root }, publisher);
     let (header, beacon) = ((*head.signed).clone(), head.beacon.as_deref().cloned());
     Some(Offer { header, beacon, entry, proof, set: Some(set) })
 }

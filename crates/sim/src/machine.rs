@@ -238,7 +238,10 @@ impl Machine {
                 return Ok(waits.then_some(NodeInput::FactsWait));
             }
             // No simulated host is paused, and no channel has a window for reboots.
-            NodeEffect::SavePause(_) | NodeEffect::Reboot(_) | NodeEffect::WatchCulprits(_) => {}
+            NodeEffect::SavePause(_)
+            | NodeEffect::Reboot(_)
+            | NodeEffect::SaveReboot(_)
+            | NodeEffect::WatchCulprits(_) => {}
             NodeEffect::SaveRun(last) => self.disk.write(|files| files.last_run = Some(last))?,
             NodeEffect::Warn(text) => self.notes.push(text),
         }

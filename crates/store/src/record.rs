@@ -303,6 +303,11 @@ impl<'de> Deserialize<'de> for FactRecord {
     }
 }
 
+/// What is kept of a node's facts, in bytes: 100 runs of 80 KiB, and as much again.
+pub const NODE_FACT_BYTES: u64 = 16 * 1024 * 1024;
+/// What is kept of all nodes' facts, in bytes.
+pub const FACT_BYTES: u64 = 64 * 1024 * 1024 * 1024;
+
 /// How much history is kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Retention {
@@ -312,6 +317,10 @@ pub struct Retention {
     pub facts_per_node: usize,
     /// Newest facts of actions of each node.
     pub action_facts_per_node: usize,
+    /// The newest facts of each node, in bytes. Twice that is never exceeded in between.
+    pub fact_bytes_per_node: u64,
+    /// Facts of all nodes, in bytes: nodes that have the most give way first.
+    pub fact_bytes: u64,
     /// Newest tasks and workflows that are finished.
     pub finished_tasks: usize,
     /// Newest releases; those that a channel points to are kept besides.
@@ -330,6 +339,8 @@ impl Default for Retention {
             runs_per_node: 100,
             facts_per_node: 500,
             action_facts_per_node: 500,
+            fact_bytes_per_node: NODE_FACT_BYTES,
+            fact_bytes: FACT_BYTES,
             finished_tasks: 1000,
             releases: 50,
             grace: Duration::from_secs(DAY),

@@ -37,7 +37,7 @@ impl TlsServer {
     where
         H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = Response<B>> + Send + 'static,
-        B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
+        B: Body<Data = Bytes, Error = Infallible> + Send + Unpin + 'static,
     {
         TlsServer::named(&["127.0.0.1"], limits, http1, handle).await
     }
@@ -47,7 +47,7 @@ impl TlsServer {
     where
         H: Fn(Request<Incoming>) -> F + Clone + Send + Sync + 'static,
         F: Future<Output = Response<B>> + Send + 'static,
-        B: Body<Data = Bytes, Error = Infallible> + Send + 'static,
+        B: Body<Data = Bytes, Error = Infallible> + Send + Unpin + 'static,
     {
         let at = now();
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();

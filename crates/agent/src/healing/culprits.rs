@@ -241,6 +241,7 @@ mod tests {
             params: &params,
             hostname: Some("web-1"),
             traits: Some(&traits),
+            own_paths: &[],
         });
         let layout = HostLayout { home: &|_| None, link_folders: Vec::new(), unpacked: &|_| Vec::new() };
         WatchPlan::of(&desired, &layout)

@@ -368,7 +368,9 @@ impl PathWatcher {
         let drained = watch.drain(|event| match event {
             PathEvent::Overflow => overflow = true,
             PathEvent::Changed(id, name) => drop(events.insert((id, Some(name), false))),
-            PathEvent::Replaced(id, name) => drop(events.insert((id, Some(name), true))),
+            PathEvent::Created(id, name) | PathEvent::Replaced(id, name) => {
+                events.insert((id, Some(name), true));
+            }
             PathEvent::DirectoryRemoved(id) => drop(events.insert((id, None, true))),
         });
         if overflow || drained.is_err() {

@@ -10,10 +10,11 @@ use std::os::fd::{AsFd, AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use rustix::fs::{
-    AtFlags, FileType, Gid, Mode, RawMode, Stat, Uid, fchmod, fchown, fstat, fsync, mkdirat, openat, statat,
-    unlinkat,
+    AtFlags, Dir, DirEntry, FileType, Gid, Mode, RawMode, Stat, Uid, fchmod, fchown, fstat, fsync, mkdirat,
+    openat, statat, unlinkat,
 };
 use rustix::io::Errno;
+use rustix::process::geteuid;
 use spool::atomic::WholeFile;
 use spool::{Disk, SpoolError};
 
@@ -109,16 +110,28 @@ pub(crate) fn make_folder(path: &Path) -> Result<bool, BackendError> {
 
 /// Makes a directory in another one, durably.
 fn make_directory(dir: &OwnedFd, name: &OsStr, owner: Option<&Stat>) -> Result<OwnedFd, Errno> {
-    match mkdirat(dir, name, Mode::from_raw_mode(DIRECTORY_MODE)) {
+    let is_made = match mkdirat(dir, name, Mode::from_raw_mode(DIRECTORY_MODE)) {
+        Ok(()) => true,
         // Somebody else was faster; if that is a link it is not followed.
-        Ok(()) | Err(Errno::EXIST) => {}
+        Err(Errno::EXIST) => false,
         Err(errno) => return Err(errno),
-    }
+    };
     let made = openat(dir, name, DIRECTORY, Mode::empty())?;
-    owner.map_or(Ok(()), |owner| own(&made, owner))?;
-    fchmod(&made, Mode::from_raw_mode(DIRECTORY_MODE))?;
+    // Whoever owns the folder may have moved another directory to its name meanwhile: that stays as it is.
+    if is_made && is_new(&made)? {
+        owner.map_or(Ok(()), |owner| own(&made, owner))?;
+        fchmod(&made, Mode::from_raw_mode(DIRECTORY_MODE))?;
+    }
     sync(dir)?;
     Ok(made)
+}
+
+/// Whether a directory can be the one that was just made: the agent's, with nothing in it.
+fn is_new(dir: &OwnedFd) -> Result<bool, Errno> {
+    let is_entry = |entry: Result<DirEntry, Errno>| {
+        entry.map_or(true, |entry| !matches!(entry.file_name().to_bytes(), b"." | b".."))
+    };
+    Ok(fstat(dir)?.st_uid == geteuid().as_raw() && !Dir::read_from(dir)?.any(is_entry))
 }
 
 /// Gives a file to an owner, where the agent may.
@@ -149,5 +162,26 @@ fn failure(what: &str, path: &Path, errno: Errno) -> BackendError {
         }
         Errno::NOSPC | Errno::DQUOT => BackendError::temporary("no-space", message),
         _ => BackendError::temporary("not-writable", message),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    #[test]
+    fn a_directory_that_holds_something_was_not_just_made() {
+        let dir = tempfile::tempdir().unwrap();
+        let open = rustix::fs::open(dir.path(), DIRECTORY, Mode::empty()).unwrap();
+        assert!(is_new(&open).unwrap());
+        std::fs::write(dir.path().join("a"), "a").unwrap();
+        assert!(!is_new(&open).unwrap());
+        if geteuid().is_root() {
+            std::fs::remove_file(dir.path().join("a")).unwrap();
+            std::os::unix::fs::chown(dir.path(), Some(1234), None).unwrap();
+            assert!(!is_new(&open).unwrap(), "it is somebody else's");
+        }
     }
 }

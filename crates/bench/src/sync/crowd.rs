@@ -14,11 +14,15 @@ use super::link::{Peer, peers};
 use super::stage::{Stage, content, micros_each, until};
 use super::updates::{SIZE, Updater, costs};
 use crate::table::{Row, Unit};
-use crate::{BenchError, wait_for};
+use crate::{BenchError, checkin, wait_for};
 use cli::operator::Operator;
 
 /// Server CPU for an update, in microseconds.
 const CPU_MICROS: f64 = 15.0;
+/// The same in times of the CPU of a check-in's floor.
+const UP_TO_FLOOR: f64 = 0.18;
+/// Server CPU for an object that is posted, in times of the CPU of a check-in's floor.
+const DOWN_TO_FLOOR: f64 = 0.35;
 /// Updates of one agent that may be unacknowledged.
 const WINDOW: u64 = 128;
 /// How long it goes on before it is measured.
@@ -29,10 +33,12 @@ const POSTED: usize = 100;
 pub(super) const POSTS: usize = 4;
 
 pub(super) async fn run(load: &SyncLoad<'_>) -> Result<(), BenchError> {
+    // In the same run, as the machine's speed moves from day to day.
+    let floor = checkin::floor_cpu(load.time).await?;
     let mut stage = Stage::fill(2 * load.agents, &[Mode::Autonomous, Mode::Managed]).await?;
     let url = stage.start()?;
-    up(&stage, &url, load).await?;
-    down(&stage, &url, load).await
+    up(&stage, &url, load, floor).await?;
+    down(&stage, &url, load, floor).await
 }
 
 /// All nodes of a mode, by number.
@@ -44,7 +50,7 @@ fn bytes(peers: &[Peer]) -> u64 {
     peers.iter().map(|(linked, _)| linked.bytes()).sum()
 }
 
-async fn up(stage: &Stage, url: &ServerUrl, load: &SyncLoad<'_>) -> Result<(), BenchError> {
+async fn up(stage: &Stage, url: &ServerUrl, load: &SyncLoad<'_>, floor: Duration) -> Result<(), BenchError> {
     let peers = peers(stage, url, of_mode(stage, Mode::Autonomous)).await?;
     let end = Instant::now() + WARM_UP + load.time;
     let mut running = JoinSet::new();
@@ -60,6 +66,7 @@ async fn up(stage: &Stage, url: &ServerUrl, load: &SyncLoad<'_>) -> Result<(), B
     let each = micros_each(cpu.server, count);
     let mut rows = vec![
         Row::at_most("server CPU an update", each, CPU_MICROS, Unit::Micros),
+        Row::at_most("to a check-in's floor", each / micros_each(floor, 1), UP_TO_FLOOR, Unit::Times),
         Row::plain("updates acknowledged a second", count as f64 / elapsed.as_secs_f64(), Unit::PerSecond),
     ];
     rows.extend(costs(cpu, sent, count).split_off(1));
@@ -71,7 +78,12 @@ async fn up(stage: &Stage, url: &ServerUrl, load: &SyncLoad<'_>) -> Result<(), B
     Ok(())
 }
 
-async fn down(stage: &Stage, url: &ServerUrl, load: &SyncLoad<'_>) -> Result<(), BenchError> {
+async fn down(
+    stage: &Stage,
+    url: &ServerUrl,
+    load: &SyncLoad<'_>,
+    floor: Duration,
+) -> Result<(), BenchError> {
     let peers = peers(stage, url, of_mode(stage, Mode::Managed)).await?;
     let hostname = |number: usize| stage.nodes[number].hostname.to_string();
     let nodes: Vec<String> = of_mode(stage, Mode::Managed).map(hostname).collect();
@@ -84,6 +96,8 @@ async fn down(stage: &Stage, url: &ServerUrl, load: &SyncLoad<'_>) -> Result<(),
     let rate = count as f64 / elapsed.as_secs_f64();
     let mut rows = vec![Row::plain("updates applied a second", rate, Unit::PerSecond)];
     rows.extend(costs(cpu, sent, count));
+    let to_floor = micros_each(cpu.server, count) / micros_each(floor, 1);
+    rows.push(Row::at_most("to a check-in's floor", to_floor, DOWN_TO_FLOOR, Unit::Times));
     let what = format!("updates of 1 KiB down to {} agents, {POSTED} posted at once", peers.len());
     load.figures.table("agents, down", &what, rows)
 }

@@ -59,7 +59,7 @@ pub(super) async fn run(load: &SyncLoad<'_>) -> Result<(), BenchError> {
     let opened_cpu = dialing.server.as_secs_f64() * 1e3 / alive.max(1) as f64;
     load.figures.table(
         "idle streams",
-        &format!("{alive} idle streams for {} s", elapsed.as_secs()),
+        &format!("{} idle streams for {} s", load.streams, load.idle.as_secs()),
         vec![
             Row::at_least("streams", alive as f64, load.streams as f64, Unit::Count),
             Row::at_most("memory a stream", kib(memory, before), MEMORY_KIB, Unit::KibOfMemory),

@@ -39,6 +39,11 @@ pub enum ProblemKind {
     Unguarded,
 }
 
+/// The attribute whose command looks at the new file.
+const VALIDATE: &str = "validate";
+/// What stands for the path of the new file in it.
+const PLACEHOLDER: &str = "%s";
+
 /// Everything wrong with a resource's attributes as declared. A value that holds `${{ }}`
 /// is taken on trust: it is read when it is bound. `handler` lifts the need for a guard.
 pub fn check(
@@ -47,7 +52,27 @@ pub fn check(
     attributes: &BTreeMap<String, Value>,
     handler: bool,
 ) -> Vec<AttributeProblem> {
-    problems(kind, name, attributes, handler, params::is_dynamic)
+    let mut found = problems(kind, name, attributes, handler, params::is_dynamic);
+    found.extend(blind_validation(attributes));
+    found
+}
+
+/// A command that is to accept a file before it becomes visible, and is not told where it is. Nodes take it,
+/// as releases have held it.
+fn blind_validation(attributes: &BTreeMap<String, Value>) -> Option<AttributeProblem> {
+    let command = attributes.get(VALIDATE)?;
+    let (Value::Str(_) | Value::List(_)) = command else { return None };
+    if params::is_dynamic(command) || command.to_string().contains(PLACEHOLDER) {
+        return None;
+    }
+    Some(AttributeProblem {
+        attribute: Some(VALIDATE.to_owned()),
+        kind: ProblemKind::Value,
+        message: format!("without {PLACEHOLDER} the command looks at another file than the new one"),
+        help: Some(format!(
+            "write {PLACEHOLDER} where the command takes the file, as in [visudo, -cf, \"{PLACEHOLDER}\"]"
+        )),
+    })
 }
 
 pub(super) fn problems(

@@ -8,6 +8,7 @@ use super::{
     FSTAB, FileClaim, HOSTNAME, HOSTS, PathRole, RepositoryPaths, ResourcePath, Spec, cron, sudo, sysctl,
     unit,
 };
+use crate::own_paths::normalized;
 use crate::schema::{is_absent, literal};
 
 /// What a resource claims of a file.
@@ -24,6 +25,17 @@ pub enum PathClaim {
     },
 }
 
+impl PathClaim {
+    /// Of the path in its one form, so that no two ways to write it make two files.
+    fn normalized(self) -> PathClaim {
+        let tidy = |path: String| normalized(&path).into_owned();
+        match self {
+            PathClaim::Whole(path) => PathClaim::Whole(tidy(path)),
+            PathClaim::Part { path, what } => PathClaim::Part { path: tidy(path), what },
+        }
+    }
+}
+
 /// What a declaration claims, as far as it is known before it is bound. There is no `name` where that holds
 /// an expression.
 pub fn declared_claims(
@@ -38,7 +50,7 @@ pub fn declared_claims(
     let given = |names: &[&str]| names.iter().any(|name| attributes.contains_key(*name));
     let part = |path: &str, what| vec![PathClaim::Part { path: path.to_owned(), what }];
     let edits = |what| literal(attributes, "path").map(|path| part(path, what)).unwrap_or_default();
-    match kind {
+    let claims = match kind {
         // A file of which nothing is said but its owner may have parts that others write.
         "file" if !given(&["content", "source", "template"]) && !is_absent(attributes) => Vec::new(),
         "file" | "download" | "archive" | "directory" | "symlink" => named(&|name| vec![name.to_owned()]),
@@ -65,7 +77,8 @@ pub fn declared_claims(
         "sysctl" if given(&["path"]) => edits("a parameter"),
         "sysctl" => part(sysctl::FILE, "a parameter"),
         _ => Vec::new(),
-    }
+    };
+    claims.into_iter().map(PathClaim::normalized).collect()
 }
 
 impl Spec {
@@ -83,7 +96,7 @@ impl Spec {
             | PathRole::Watched
             | PathRole::Probed => None,
         };
-        self.paths(&|_| None).filter_map(claim).collect()
+        self.paths(&|_| None).filter_map(claim).map(PathClaim::normalized).collect()
     }
 }
 

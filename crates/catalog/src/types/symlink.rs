@@ -1,8 +1,15 @@
 //! `symlink`: a symbolic link.
 
-use super::{Ensure, FILE_TIMEOUT_SECS, FORCE, STATE, Spec, no_rules};
+use std::collections::BTreeMap;
+
+use lang::Value;
+
+use super::{Ensure, FILE_TIMEOUT_SECS, FORCE, STATE, Spec};
 use crate::module::OnRemove::{Delete, Keep, Restore};
-use crate::schema::{Attribute, FieldKind, Manages, ResourceAttributes, ResourceType, Short};
+use crate::schema::{
+    Attribute, AttributeProblem, FieldKind, Manages, ProblemKind, ResourceAttributes, ResourceType, Short,
+    literal,
+};
 
 /// The declaration.
 pub(super) static TYPE: ResourceType = ResourceType {
@@ -21,7 +28,7 @@ pub(super) static TYPE: ResourceType = ResourceType {
     example: "- symlink: /etc/localtime\n  target: /usr/share/zoneinfo/Europe/Paris\n",
     manages: Manages::Path,
     removal: &[],
-    rules: no_rules,
+    rules,
     bind,
 };
 
@@ -36,6 +43,18 @@ pub struct SymlinkSpec {
     pub target: String,
     /// A directory in its place is removed.
     pub force: bool,
+}
+
+/// A link to nothing at all cannot be made.
+fn rules(attributes: &BTreeMap<String, Value>) -> Vec<AttributeProblem> {
+    let empty = literal(attributes, "target").is_some_and(str::is_empty);
+    let problem = || AttributeProblem {
+        attribute: Some("target".to_owned()),
+        kind: ProblemKind::Value,
+        message: "a link points to something, and this text is empty".to_owned(),
+        help: Some("write a path; it need not exist".to_owned()),
+    };
+    empty.then(problem).into_iter().collect()
 }
 
 fn bind(given: &ResourceAttributes<'_>) -> Result<Spec, String> {

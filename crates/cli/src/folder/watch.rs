@@ -1,15 +1,14 @@
 //! [`Watch`]: which files of a folder changed, as the kernel reports.
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::fs;
+use std::fs::{self, OpenOptions};
 use std::io;
-use std::mem::MaybeUninit;
-use std::os::fd::OwnedFd;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use rustix::fs::inotify::{self, CreateFlags, ReadFlags, Reader, WatchFlags};
-use rustix::io::Errno;
+use host::{DirectoryEvents, PathEvent, PathWatch, PathWatchError, WatchId};
+use rustix::fs::OFlags;
 
 use super::{MAX_DEPTH, is_read};
 use crate::failure::UserError;
@@ -19,23 +18,30 @@ use crate::failure::UserError;
 const TICK: Duration = Duration::from_millis(20);
 /// The longest that an edit is waited for to settle.
 const SETTLE_ROUNDS: usize = 50;
-/// Room for events read at once.
-const EVENTS: usize = 64 * 1024;
 
 /// Why a folder cannot be watched.
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
     /// The kernel gives no watch.
     #[error("the folder cannot be watched")]
-    Start(#[source] io::Error),
-    /// A folder below it cannot be watched.
+    Start(#[source] PathWatchError),
+    /// A folder cannot be opened or listed.
+    #[error("{} cannot be opened to be watched", path.display())]
+    Open {
+        /// The folder.
+        path: PathBuf,
+        /// Why.
+        #[source]
+        source: io::Error,
+    },
+    /// The kernel does not watch a folder.
     #[error("{} cannot be watched", path.display())]
     Add {
         /// The folder.
         path: PathBuf,
         /// Why.
         #[source]
-        source: io::Error,
+        source: PathWatchError,
     },
     /// Events cannot be read.
     #[error("changes of the folder cannot be read")]
@@ -56,8 +62,8 @@ pub enum FolderChange {
 /// Watches a folder and all folders in it.
 pub struct Watch {
     root: PathBuf,
-    events: OwnedFd,
-    folders: BTreeMap<i32, String>,
+    events: PathWatch,
+    folders: BTreeMap<WatchId, String>,
 }
 
 impl Watch {
@@ -66,29 +72,25 @@ impl Watch {
     /// # Errors
     /// When the kernel refuses.
     pub fn start(root: &Path) -> Result<Watch, WatchError> {
-        let fd = inotify::init(CreateFlags::NONBLOCK | CreateFlags::CLOEXEC);
-        let fd = fd.map_err(|errno| WatchError::Start(errno.into()))?;
-        let mut watch = Watch { root: root.to_owned(), events: fd, folders: BTreeMap::new() };
+        let events = PathWatch::open().map_err(WatchError::Start)?;
+        let mut watch = Watch { root: root.to_owned(), events, folders: BTreeMap::new() };
         watch.add("", 0)?;
         Ok(watch)
     }
 
     fn add(&mut self, relative: &str, depth: usize) -> Result<(), WatchError> {
         let path = self.root.join(relative);
-        let failed = |source| WatchError::Add { path: path.clone(), source };
-        let flags = WatchFlags::ATTRIB
-            | WatchFlags::CLOSE_WRITE
-            | WatchFlags::CREATE
-            | WatchFlags::DELETE
-            | WatchFlags::MOVE
-            | WatchFlags::ONLYDIR
-            | WatchFlags::DONT_FOLLOW;
-        match inotify::add_watch(&self.events, &path, flags) {
-            Ok(number) => drop(self.folders.insert(number, relative.to_owned())),
+        let failed = |source| WatchError::Open { path: path.clone(), source };
+        let flags = (OFlags::DIRECTORY | OFlags::NOFOLLOW).bits();
+        let folder = match OpenOptions::new().read(true).custom_flags(flags.cast_signed()).open(&path) {
+            Ok(folder) => folder,
             // It went while it was looked at; its going is an event of its parent.
-            Err(Errno::NOENT | Errno::NOTDIR) if depth > 0 => return Ok(()),
-            Err(errno) => return Err(failed(errno.into())),
-        }
+            Err(error) if depth > 0 && is_no_folder(&error) => return Ok(()),
+            Err(error) => return Err(failed(error)),
+        };
+        let watched = self.events.add(&folder, DirectoryEvents::Closed);
+        let watched = watched.map_err(|source| WatchError::Add { path: path.clone(), source })?;
+        self.folders.insert(watched, relative.to_owned());
         if depth >= MAX_DEPTH {
             return Ok(());
         }
@@ -96,8 +98,7 @@ impl Watch {
             let name = entry.file_name();
             let Some(name) = name.to_str().filter(|name| !name.starts_with('.')) else { continue };
             if entry.file_type().is_ok_and(|kind| kind.is_dir()) {
-                let below = if relative.is_empty() { name.to_owned() } else { format!("{relative}/{name}") };
-                self.add(&below, depth + 1)?;
+                self.add(&below(relative, name), depth + 1)?;
             }
         }
         Ok(())
@@ -127,37 +128,51 @@ impl Watch {
 
     /// Reads the events that wait; says whether there were any.
     fn drain(&self, seen: &mut FolderChange) -> Result<bool, WatchError> {
-        let mut buffer = [MaybeUninit::uninit(); EVENTS];
-        let mut reader = Reader::new(&self.events, &mut buffer);
         let mut any = false;
-        loop {
-            let event = match reader.next() {
-                Ok(event) => event,
-                Err(Errno::AGAIN) => return Ok(any),
-                Err(Errno::INTR) => continue,
-                Err(errno) => return Err(WatchError::Read(errno.into())),
-            };
+        let drained = self.events.drain(|event| {
             any = true;
-            let name = event.file_name().and_then(|name| name.to_str().ok()).unwrap_or_default();
-            if name.starts_with('.') || event.events().contains(ReadFlags::IGNORED) {
-                continue;
-            }
-            // A new file is of interest once it is written.
-            if event.events() == ReadFlags::CREATE {
-                continue;
-            }
-            let folder = self.folders.get(&event.wd());
-            let whole = event.events().intersects(ReadFlags::ISDIR | ReadFlags::QUEUE_OVERFLOW);
-            match (folder, seen as &mut FolderChange) {
-                (Some(folder), FolderChange::Files(files)) if !whole => {
-                    let path = if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") };
-                    if is_read(&path) {
-                        files.insert(path);
-                    }
-                }
-                (_, FolderChange::Everything) => {}
-                (_, seen) => *seen = FolderChange::Everything,
-            }
+            self.take(event, seen);
+        });
+        drained.map_err(WatchError::Read)?;
+        Ok(any)
+    }
+
+    fn take(&self, event: PathEvent, seen: &mut FolderChange) {
+        let is_new = matches!(event, PathEvent::Created(..));
+        let (watch, name) = match event {
+            PathEvent::Overflow => return *seen = FolderChange::Everything,
+            // The event of its parent tells it.
+            PathEvent::DirectoryRemoved(_) => return,
+            PathEvent::Created(watch, name)
+            | PathEvent::Replaced(watch, name)
+            | PathEvent::Changed(watch, name) => (watch, name),
+        };
+        if name.starts_with('.') {
+            return;
+        }
+        let path = self.folders.get(&watch).map(|folder| below(folder, &name));
+        let Some(path) = path.filter(|path| !self.is_folder(path)) else {
+            return *seen = FolderChange::Everything;
+        };
+        // A new file is of interest once it is written.
+        if let (false, true, FolderChange::Files(files)) = (is_new, is_read(&path), seen) {
+            files.insert(path);
         }
     }
+
+    /// It is a folder, or was one that is watched.
+    fn is_folder(&self, path: &str) -> bool {
+        let was = self.folders.values().any(|folder| folder == path);
+        was || fs::symlink_metadata(self.root.join(path)).is_ok_and(|found| found.is_dir())
+    }
+}
+
+/// Nothing is there, or something that is no folder.
+fn is_no_folder(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory)
+        || error.raw_os_error() == Some(rustix::io::Errno::LOOP.raw_os_error())
+}
+
+fn below(folder: &str, name: &str) -> String {
+    if folder.is_empty() { name.to_owned() } else { format!("{folder}/{name}") }
 }

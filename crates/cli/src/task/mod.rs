@@ -2,6 +2,7 @@
 
 mod answers;
 mod answers_text;
+mod asking;
 mod caller;
 mod follow;
 mod order;
@@ -23,6 +24,7 @@ use crate::screen::Screen;
 
 pub use answers::{Answers, SameAnswer, answers, within};
 pub use answers_text::{answers_of, text as answers_text};
+pub(crate) use asking::follow_answers;
 pub(crate) use caller::{Caller, changes_after, wait_between_requests};
 pub use follow::Interrupted;
 pub(crate) use follow::follow;
@@ -41,7 +43,7 @@ on; a node that was asked once is not asked again by the same task.
 
 Examples:
   muster task run web-1.example.com -- /usr/bin/systemctl restart nginx
-  muster task run 'edge-**' --action renew ca=new --batch 10% --canary 2 --max-failures 1%
+  muster task run 'edge-**' --action renew ca=new --batch 10% --canaries 2 --max-failures 1%
   muster task run '*' --wait 1h --yes -- /usr/bin/uptime
   muster task list
   muster task show t-20                  which nodes came to what, and what to do
@@ -159,7 +161,7 @@ async fn output(connect: &Connect, id: &str, node: Option<&str>, screen: Screen)
         let mut lines = if node.is_some() { Lines::bare() } else { Lines::of(&name) };
         let mut text: String = output.iter().map(|piece| lines.take(piece, screen)).collect();
         text.push_str(&lines.rest(screen));
-        screen.text(&model::text::printable(&text))?;
+        screen.text(&text)?;
     }
     if screen.is_json() {
         screen.result(&all, String::new)?;

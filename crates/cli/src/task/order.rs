@@ -45,8 +45,8 @@ pub struct TaskRunArgs {
     #[arg(long, value_name = "N|N%")]
     pub max_failures: Option<Share>,
     /// So many nodes must succeed before the others begin
-    #[arg(long, value_name = "N", default_value_t = 0)]
-    pub canary: u32,
+    #[arg(long, alias = "canary", value_name = "N", default_value_t = 0)]
+    pub canaries: u32,
     /// The longest time on one node
     #[arg(long, value_name = "TIME", default_value = TIMEOUT, value_parser = duration::parse)]
     pub timeout: u32,
@@ -109,7 +109,7 @@ pub fn new_task(args: &TaskRunArgs, selected: &Selected) -> Result<NewTask, NewT
     let task = NewTask {
         batch: args.batch,
         max_failures: args.max_failures,
-        canaries: args.canary,
+        canaries: args.canaries,
         wait_secs: u64::from(args.wait),
         expected: Some(selected.count),
         ..NewTask::new(&args.selector, work(args)?, u64::from(args.timeout))

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::NodeId;
-use model::text::printable;
 use model::work::OutputStream;
 use plane::work::NodeStage;
 use serde::Serialize;
@@ -151,7 +150,7 @@ impl Outputs {
                 self.kept.entry(hostname).or_default().extend(pieces);
             } else if !text.is_empty() {
                 ticker.clear();
-                screen.text(&printable(&text))?;
+                screen.text(&text)?;
             }
         }
         Ok(())

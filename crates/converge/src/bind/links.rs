@@ -38,6 +38,12 @@ impl<'m> DeclaredSlots<'m> {
         list.extend(bound);
     }
 
+    /// For each slot, the number of its declaration.
+    pub(super) fn declarations(&self) -> Vec<usize> {
+        let numbered = self.declared.iter().enumerate();
+        numbered.flat_map(|(number, (_, slots))| slots.clone().map(move |_| number)).collect()
+    }
+
     /// What follows are handlers.
     pub(super) fn begin_handlers(&mut self) {
         self.resources = self.declared.len();

@@ -46,6 +46,9 @@ pub struct Inputs<'a> {
     /// What the node observes of itself; a map. `None` before anybody observed it: what depends on a trait
     /// is told as [`BindError::unobserved`] then.
     pub traits: Option<&'a Value>,
+    /// Paths of the host that are Muster's own, beside those of an installation with all defaults
+    /// ([`catalog::own_paths`]).
+    pub own_paths: &'a [String],
 }
 
 /// What a node should be, in the order in which it is made so. Cheap to clone.
@@ -295,6 +298,16 @@ pub fn bind(inputs: &Inputs<'_>) -> Desired {
     }
 }
 
+/// A module, bound without the others of its node.
+#[derive(Clone, Debug)]
+pub struct BoundAlone {
+    /// The module.
+    pub module: BoundModule,
+    /// For each of its resources, then of its handlers, the number of the declaration that it comes of:
+    /// resources are counted first, then handlers.
+    pub declared: Vec<usize>,
+}
+
 /// The names that a node's modules see, to bind them one by one: what is judged before it is signed is
 /// bound by the same code as on the node.
 #[derive(Debug)]
@@ -321,13 +334,14 @@ impl NodeNames {
     }
 
     /// A module as it is before its references lead anywhere.
-    pub fn bind_alone(&self, module: &Module) -> BoundModule {
-        self.bind(module, false, &mut LoopBudget::default()).0
+    pub fn bind_alone(&self, module: &Module) -> BoundAlone {
+        let (module, slots) = self.bind(module, false, &mut LoopBudget::default());
+        BoundAlone { module, declared: slots.declarations() }
     }
 
-    /// What a module finds at a path (`vars.web.port`, `node.labels.region`); where that is not observed, what
-    /// it depends on.
-    pub fn value(&self, module: &str, path: &[String]) -> Option<Result<Value, String>> {
+    /// What modules find at a path (`vars.web.port`, `node.labels.region`); where that is not observed, what
+    /// it depends on. Params are each module's own.
+    pub fn value(&self, path: &[String]) -> Option<Result<Value, String>> {
         let (root, below) = path.split_first()?;
         if let Some(observed) = self.shared.unobserved.get(&path.join(".")) {
             return Some(Err(observed.clone()));
@@ -336,17 +350,14 @@ impl NodeNames {
             "vars" => at(&self.shared.vars, below),
             "node" => at(&self.shared.node, below),
             "traits" => at(self.shared.traits.as_ref()?, below),
-            "params" => {
-                let (param, below) = below.split_first()?;
-                let params = self.resolved.get(module)?;
-                if let Some(observed) = params.unobserved.get(param) {
-                    return Some(Err(observed.clone()));
-                }
-                at(params.values.get(param)?, below)
-            }
             _ => None,
         };
         found.cloned().map(Ok)
+    }
+
+    /// Why the conditional vars of a module cannot be decided.
+    pub fn broken(&self, module: &str) -> Option<&BindError> {
+        self.broken.get(module)
     }
 
     /// The module's params, evaluated and read by type.
@@ -422,7 +433,13 @@ fn shared_names(inputs: &Inputs<'_>) -> SharedScope {
     }
     let vars =
         Value::Map(vars.into_iter().map(|(module, params)| (module, Value::Map(params))).collect_inserting());
-    SharedScope { vars, traits: inputs.traits.cloned(), node: Value::Map(node), unobserved }
+    SharedScope {
+        vars,
+        traits: inputs.traits.cloned(),
+        node: Value::Map(node),
+        unobserved,
+        own_paths: inputs.own_paths.into(),
+    }
 }
 
 /// Which conditional layers hold; and, by module, why one that sets its vars cannot be decided.

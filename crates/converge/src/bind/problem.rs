@@ -87,7 +87,7 @@ impl BindError {
     }
 
     /// What came of evaluating a part.
-    pub(crate) fn of(part: BindPart, error: EvalError) -> BindError {
+    pub fn of(part: BindPart, error: EvalError) -> BindError {
         let mut found = BindError::default();
         match error {
             EvalError::Unobserved(observed) => found.unobserved.push(UnobservedPart { part, observed }),

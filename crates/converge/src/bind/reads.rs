@@ -153,8 +153,13 @@ mod tests {
         .unwrap();
         let modules = BTreeMap::from([("app".to_owned(), Arc::new(module))]);
         let traits = Value::Map(BTreeMap::new());
-        let inputs =
-            Inputs { modules: &modules, params: &params, hostname: Some("h"), traits: Some(&traits) };
+        let inputs = Inputs {
+            modules: &modules,
+            params: &params,
+            hostname: Some("h"),
+            traits: Some(&traits),
+            own_paths: &[],
+        };
         TraitUses::of(&inputs).reads(&["uptime", "seconds"])
     }
 

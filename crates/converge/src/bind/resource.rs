@@ -9,6 +9,7 @@ use catalog::module::{
     CommandLine, DEFAULT_RETRY_DELAY_SECS, DeclaredResource, MAX_RETRIES, MAX_RETRY_DELAY_SECS, Module,
     OnRemove,
 };
+use catalog::own_paths;
 use catalog::params::{evaluate, is_dynamic};
 use catalog::schema::{self, BindContext, FieldKind};
 use catalog::types::{CustomSpec, Script, Spec};
@@ -124,6 +125,9 @@ impl<'a> Binder<'a> {
         let context = BindContext { files: &self.module.files, rendered };
         let bound = schema::bind(&resource.kind, name.ok()?, &attributes, &context);
         let spec = bound.map_err(|message| wrong.add(BindError::whole(message))).ok()?;
+        if let Some(refusal) = own_paths::refusal(&spec, &scope.shared.own_paths) {
+            wrong.add(BindError::whole(refusal));
+        }
         let kept = kept(&resource.kind, &attributes, &spec);
         Some((spec, kept))
     }

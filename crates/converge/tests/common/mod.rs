@@ -446,6 +446,7 @@ impl Set {
             params: &self.params,
             hostname: Some("web-1"),
             traits: Some(&self.traits.0),
+            own_paths: &[],
         };
         bind(&inputs)
     }

@@ -5,10 +5,10 @@ use std::fs;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use figures::{Figure, Unit};
 use test_support::booted::{BootedFleet, BootedHost};
 use test_support::programs::write;
 
-use crate::figures::row;
 use crate::{PACKAGE, Sizes};
 
 /// Ticks of `/proc/PID/stat` in a second, on every Linux.
@@ -40,14 +40,16 @@ const IDLE_MIB: f64 = 15.0;
 const PEAK_MIB: f64 = 30.0;
 
 /// What the daemon of a converged host uses after another run that finds everything right.
-pub fn measure(host: &BootedHost, sizes: Sizes) {
+pub fn measure(host: &BootedHost, sizes: Sizes) -> Vec<Figure> {
     let daemon = Daemon::of(host);
     host.ok(["muster-agent", "apply"]);
     let share = daemon.idle_share(Duration::from_secs(sizes.idle_secs));
     let (now, most) = daemon.memory();
-    row("processor of the idle daemon", share * 100.0, 0.1, "% of a core");
-    row("resident memory of the idle daemon", now, IDLE_MIB, "MiB");
-    row("resident memory at the peak", most, PEAK_MIB, "MiB");
+    vec![
+        Figure::at_most("idle daemon, of a core", share * 100.0, 0.1, Unit::Percent),
+        Figure::at_most("resident memory, idle", now, IDLE_MIB, Unit::Mib),
+        Figure::at_most("resident memory at the peak", most, PEAK_MIB, Unit::Mib),
+    ]
 }
 
 /// The process of the agent's unit.

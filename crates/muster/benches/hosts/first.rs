@@ -1,11 +1,12 @@
 //! EXE-1: a first run of many packages, beside apt that installs the same ones on a host like it.
 
+use figures::{Figure, Unit};
 use serde_json::json;
 use test_support::booted::{BootedHost, TestPackage, Testbed};
 
-use crate::figures::{millis, quantile, row, timed};
 use crate::held::HeldAgent;
-use crate::{Sizes, agent_program};
+use crate::timing::{millis, quantile, timed};
+use crate::{Sizes, agent_program, report};
 
 /// Files of each package, so that unpacking is work.
 const FILES: usize = 20;
@@ -29,9 +30,12 @@ pub fn measure(testbed: &Testbed, sizes: Sizes) {
         ours.push(timed(agent.command(&["apply", "--once"])));
     }
     let (apt, ours) = (quantile(&mut apt, 0.5), quantile(&mut ours, 0.5));
-    let what = format!("a first run of {} packages to apt itself", names.len());
-    println!("apt {:.0} ms, the agent {:.0} ms", millis(apt), millis(ours));
-    row(&what, ours.as_secs_f64() / apt.as_secs_f64(), 1.2, "times");
+    let rows = vec![
+        Figure::plain("apt", millis(apt), Unit::Millis),
+        Figure::plain("the agent", millis(ours), Unit::Millis),
+        Figure::at_most("the agent to apt", ours.as_secs_f64() / apt.as_secs_f64(), 1.2, Unit::Times),
+    ];
+    report::table("hosts, first", &format!("a first run of {} packages", names.len()), rows, sizes.scale);
 }
 
 fn package(name: &str) -> TestPackage {

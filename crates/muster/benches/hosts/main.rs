@@ -12,7 +12,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout, clippy::print_stderr)]
 
 mod daemon;
-mod figures;
 mod first;
 #[allow(dead_code, reason = "the tests use the rest of it")]
 #[path = "../../tests/booted/held.rs"]
@@ -20,6 +19,8 @@ mod held;
 mod mixed;
 mod peers;
 mod repair;
+mod report;
+mod timing;
 
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -32,9 +33,20 @@ const PROGRAM: &str = "MUSTER_BENCH_AGENT";
 /// The variable that names the package of it.
 const PACKAGE: &str = "MUSTER_BENCH_PACKAGE";
 
+/// At which sizes it is measured.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Scale {
+    /// Those of the figures that are kept.
+    Full,
+    /// Small ones, with limits that hold there: whether each figure can be made.
+    Quick,
+}
+
 /// How large what is measured is.
 #[derive(Clone, Copy, Debug)]
 pub struct Sizes {
+    /// Of which scale these are.
+    pub scale: Scale,
     /// Of a mixed host.
     pub files: usize,
     /// Packages of a mixed host, and of a first run.
@@ -54,6 +66,7 @@ pub struct Sizes {
 }
 
 const FULL: Sizes = Sizes {
+    scale: Scale::Full,
     files: 200,
     packages: 100,
     units: 50,
@@ -63,8 +76,17 @@ const FULL: Sizes = Sizes {
     times: 5,
     idle_secs: 120,
 };
-const QUICK: Sizes =
-    Sizes { files: 20, packages: 10, units: 5, users: 2, watched: 200, edits: 20, times: 1, idle_secs: 10 };
+const QUICK: Sizes = Sizes {
+    scale: Scale::Quick,
+    files: 20,
+    packages: 10,
+    units: 5,
+    users: 2,
+    watched: 200,
+    edits: 20,
+    times: 1,
+    idle_secs: 10,
+};
 
 /// The agent that is measured.
 fn agent_program() -> PathBuf {

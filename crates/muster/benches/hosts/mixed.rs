@@ -1,12 +1,15 @@
 //! CNV-1, CNV-12, SCL-1: what the daemon of a mixed host uses, and a run that finds the host right beside the
 //! peers that can do it.
 
+use std::time::Duration;
+
+use figures::{Figure, Unit};
 use model::RunReport;
 use serde_json::json;
 use test_support::booted::{BootedFleet, BootedHost, Testbed};
 
-use crate::figures::{millis, plain, quantile, row, timed};
-use crate::{Sizes, daemon, peers};
+use crate::timing::{millis, quantile, timed};
+use crate::{Sizes, daemon, peers, report};
 
 /// What a mixed host has.
 pub struct MixedHost {
@@ -55,27 +58,31 @@ pub fn measure(testbed: &Testbed, sizes: Sizes) {
     let mut fleet = BootedFleet::start(testbed);
     let host = testbed.boot("mixed-1");
     let mixed = MixedHost::of(&host, sizes);
-    println!(
-        "a mixed host: {} files, {} packages, {} units, {} users",
+    let title = format!(
+        "a mixed host of {} files, {} packages, {} units, {} users",
         mixed.files.len(),
         mixed.packages.len(),
         mixed.units.len(),
         mixed.users.len()
     );
     daemon::converge(&mut fleet, &host, &mixed.module());
-    daemon::measure(&host, sizes);
+    let mut rows = daemon::measure(&host, sizes);
     host.ok(["systemctl", "stop", "muster-agent"]);
     let apply = ["muster-agent", "--json", "apply", "--once"];
     let report: RunReport = serde_json::from_str(&host.ok(apply)).unwrap();
     assert_eq!((report.counts.changed, report.counts.failed), (0, 0), "{:#?}", report.items);
     let mut ours: Vec<_> = (0..sizes.times.max(3)).map(|_| timed(host.command(apply))).collect();
     let ours = quantile(&mut ours, 0.5);
-    plain("muster-agent apply --once, a no-op from cold", millis(ours), "ms");
+    rows.push(Figure::plain("apply --once, a no-op from cold", millis(ours), Unit::Millis));
     let peers = peers::measure(&host, &mixed, sizes.times);
-    match peers.into_iter().min() {
-        Some(best) => {
-            row("the no-op to the best of the peers", ours.as_secs_f64() / best.as_secs_f64(), 0.1, "times")
-        }
+    let ratio = |peer: Duration| ours.as_secs_f64() / peer.as_secs_f64();
+    for peer in &peers {
+        rows.push(Figure::plain(peer.name, millis(peer.median), Unit::Millis));
+        rows.push(Figure::plain(format!("the no-op to {}", peer.name), ratio(peer.median), Unit::Times));
+    }
+    match peers.iter().map(|peer| peer.median).min() {
+        Some(best) => rows.push(Figure::at_most("the no-op to the best peer", ratio(best), 0.1, Unit::Times)),
         None => println!("no peer could be installed: nothing to compare with in this run"),
     }
+    report::table("hosts, mixed", &title, rows, sizes.scale);
 }

@@ -9,8 +9,8 @@ use std::time::Duration;
 
 use test_support::booted::BootedHost;
 
-use crate::figures::{millis, plain, quantile, timed};
 use crate::mixed::MixedHost;
+use crate::timing::{quantile, timed};
 
 /// One of them.
 struct Peer {
@@ -39,8 +39,16 @@ const PEERS: &[Peer] = &[
     },
 ];
 
-/// The medians of no-op runs of those that could be installed.
-pub fn measure(host: &BootedHost, mixed: &MixedHost, times: usize) -> Vec<Duration> {
+/// How long a peer's run takes that changes nothing.
+pub struct PeerRun {
+    /// Of the peer.
+    pub name: &'static str,
+    /// Of several runs.
+    pub median: Duration,
+}
+
+/// Those that could be installed.
+pub fn measure(host: &BootedHost, mixed: &MixedHost, times: usize) -> Vec<PeerRun> {
     let mut medians = Vec::new();
     for peer in PEERS {
         if let Err(why) = install(host, peer.packages) {
@@ -57,7 +65,7 @@ pub fn measure(host: &BootedHost, mixed: &MixedHost, times: usize) -> Vec<Durati
     medians
 }
 
-fn timed_peer(host: &BootedHost, name: &str, run: &str, times: usize) -> Option<Duration> {
+fn timed_peer(host: &BootedHost, name: &'static str, run: &str, times: usize) -> Option<PeerRun> {
     // The first runs bring caches and what this tool sees otherwise into order.
     for _ in 0..2 {
         let output = host.run(["sh", "-c", run]);
@@ -70,9 +78,7 @@ fn timed_peer(host: &BootedHost, name: &str, run: &str, times: usize) -> Option<
         }
     }
     let mut all: Vec<Duration> = (0..times).map(|_| timed(host.command(["sh", "-c", run]))).collect();
-    let median = quantile(&mut all, 0.5);
-    plain(&format!("{name}, the same host"), millis(median), "ms");
-    Some(median)
+    Some(PeerRun { name, median: quantile(&mut all, 0.5) })
 }
 
 /// Installs Debian packages that the outer machine downloads for the host.

@@ -5,11 +5,13 @@ use std::fmt::Write as _;
 use std::fs;
 use std::time::{Duration, Instant};
 
+use figures::{Figure, Unit};
 use test_support::booted::{BootedFleet, BootedHost, MINUTE, Testbed};
 
 use crate::Sizes;
 use crate::daemon;
-use crate::figures::{millis, plain, quantile, row};
+use crate::report;
+use crate::timing::{millis, quantile};
 
 /// An edit that is not repaired within this is a failure, not a figure.
 const LONGEST: Duration = Duration::from_secs(60);
@@ -20,12 +22,13 @@ pub fn measure(testbed: &Testbed, sizes: Sizes) {
     let mut fleet = BootedFleet::start(testbed);
     let host = testbed.boot("many-1");
     daemon::converge(&mut fleet, &host, &module(sizes.watched));
-    println!("{} managed files", sizes.watched);
-    edits(&host, sizes);
-    daemon::measure(&host, sizes);
+    let mut rows = edits(&host, sizes);
+    rows.extend(daemon::measure(&host, sizes));
     host.wait_until("it is still up", MINUTE, || {
         host.ok(["systemctl", "is-active", "muster-agent"]) == "active\n"
     });
+    let title = format!("a host of {} managed files, {} edits by hand", sizes.watched, sizes.edits);
+    report::table("hosts, repair", &title, rows, sizes.scale);
 }
 
 fn module(files: usize) -> String {
@@ -44,7 +47,7 @@ fn right(number: usize) -> String {
     format!("setting = {number}")
 }
 
-fn edits(host: &BootedHost, sizes: Sizes) {
+fn edits(host: &BootedHost, sizes: Sizes) -> Vec<Figure> {
     let mut times = Vec::new();
     for edit in 0..sizes.edits {
         // Spread over all of them, each once.
@@ -58,6 +61,10 @@ fn edits(host: &BootedHost, sizes: Sizes) {
         }
         times.push(begun.elapsed());
     }
-    plain("an edit by hand to its repair, p50", millis(quantile(&mut times, 0.5)), "ms");
-    row("an edit by hand to its repair, p99", millis(quantile(&mut times, 0.99)), 2_000.0, "ms");
+    let p50 = millis(quantile(&mut times, 0.5));
+    let p99 = millis(quantile(&mut times, 0.99));
+    vec![
+        Figure::plain("an edit by hand to its repair, p50", p50, Unit::Millis),
+        Figure::at_most("an edit by hand to its repair, p99", p99, 2_000.0, Unit::Millis),
+    ]
 }

@@ -29,6 +29,8 @@ pub(crate) struct RoleInfo {
     pub(crate) file: Arc<str>,
     pub(crate) modules: Vec<Arc<str>>,
     pub(crate) vars: Layer,
+    /// Its file has mistakes, so nobody knows what its nodes have.
+    pub(crate) broken: bool,
 }
 
 /// A group with its vars read by type.
@@ -217,8 +219,9 @@ fn read_roles(files: &Files, context: &mut Context, sink: &mut Sink) {
             .filter(|module| context.known_module(path, module, sink))
             .map(|m| m.value.as_str().into());
         let modules = modules.collect();
+        let broken = !file.found.is_empty();
         let vars = layer(context, path, &role.vars, sink);
-        context.roles.insert(name.to_owned(), RoleInfo { file: path.as_str().into(), modules, vars });
+        context.roles.insert(name.to_owned(), RoleInfo { file: path.as_str().into(), modules, vars, broken });
     }
 }
 

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use catalog::own_paths::normalized;
 use catalog::params::is_dynamic;
 use catalog::schema::{self, Manages, Short};
 use catalog::types::{PathClaim, declared_claims};
@@ -30,7 +31,7 @@ fn identity(placed: &Placed) -> Option<String> {
     if resource.name.is_empty() || is_dynamic(&Value::Str(resource.name.clone())) {
         return None;
     }
-    Some(if is_path(placed) { format!("path {}", resource.name) } else { resource.label() })
+    Some(if is_path(placed) { format!("path {}", normalized(&resource.name)) } else { resource.label() })
 }
 
 /// What it claims of files, as far as its name is known.
@@ -247,5 +248,5 @@ fn clash(first: PlacedIn<'_>, second: PlacedIn<'_>, message: String, help: &str)
 fn alike(a: &Placed, b: &Placed) -> bool {
     let (a, b) = (&a.resource, &b.resource);
     let own_files = ["source", "template"].iter().any(|key| a.attributes.contains_key(*key));
-    a.kind == b.kind && a.attributes == b.attributes && a.when == b.when && !own_files
+    a.kind == b.kind && a.name == b.name && a.attributes == b.attributes && a.when == b.when && !own_files
 }

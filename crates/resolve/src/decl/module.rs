@@ -29,8 +29,10 @@ pub(crate) struct ModuleDecl {
     pub(crate) interface: Interface,
     pub(crate) depends_on: Vec<Spanned<String>>,
     pub(crate) when: Option<String>,
+    pub(crate) when_at: At,
     pub(crate) observe: bool,
     pub(crate) verify: Option<CommandLine>,
+    pub(crate) verify_at: At,
     pub(crate) resources: Vec<Placed>,
     pub(crate) handlers: Vec<Placed>,
     /// The file has a mistake, so what is missing here may be there.
@@ -61,12 +63,16 @@ pub(crate) fn read(reading: &mut Reading<'_>, root: &YamlNode) -> ModuleDecl {
     keys.read("description", |node| reading.text(node, "description"));
     module.depends_on = keys.read("depends_on", |node| reading.one_or_more(node, "depends_on"));
     let when = keys.get("when");
+    module.when_at = when.map(|node| node.at).unwrap_or_default();
     let params = keys.read("params", |node| params::read(reading, node));
     let when = when.and_then(|node| exprs::condition(reading, node, ExprSite::Module, Some(&params)));
     module.when = when.map(|expr| expr.source().to_owned());
     module.resources = keys.read("resources", |node| resources(reading, node, &params, false));
     module.handlers = keys.read("handlers", |node| resources(reading, node, &params, true));
-    module.verify = keys.read("verify", |node| verify(reading, node, &params));
+    module.verify = keys.read("verify", |node| {
+        module.verify_at = node.at;
+        verify(reading, node, &params)
+    });
     module.observe = keys.read("observe", |node| reading.bool(node, "observe")).unwrap_or(false);
     keys.end(reading);
     let depends_on = module.depends_on.iter().map(|item| item.value.clone()).collect();

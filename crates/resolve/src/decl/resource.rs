@@ -28,6 +28,7 @@ pub(crate) struct Placed {
     pub(crate) resource: DeclaredResource,
     pub(crate) at: At,
     pub(crate) id_at: At,
+    /// Of every key that is given, and of the name.
     pub(crate) attributes: BTreeMap<String, At>,
     /// Every reference, with the key of [`REFERENCES`] that it stands under.
     pub(crate) references: Vec<(&'static str, Spanned<String>)>,
@@ -74,10 +75,10 @@ pub(crate) fn read(
         short_value(reading, kind, entry, &mut placed);
     }
     for (key, value) in entries.iter().filter(|(key, _)| short.is_none_or(|(short, _)| short.at != key.at)) {
+        placed.attributes.insert(key.value.clone(), value.at);
         let known = common(reading, key, value, &mut placed, params, sites)
             || repeated(reading, key, value, &mut placed.resource, params, sites);
         if !known {
-            placed.attributes.insert(key.value.clone(), value.at);
             attribute(reading, kind, key, value, &mut placed, params, sites);
         }
     }

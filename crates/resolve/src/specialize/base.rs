@@ -11,6 +11,7 @@ use super::entry::lay;
 use super::grants::{GrantCache, Grants, Holding};
 use crate::check::context::{Context, RoleInfo};
 use crate::check::typed::Typed;
+use crate::judge::Judge;
 use crate::sink::Sink;
 use crate::yaml::{At, Spanned};
 
@@ -60,18 +61,28 @@ struct BaseKey {
 
 /// What has been worked out already in one pass over many nodes.
 #[derive(Default)]
-pub(crate) struct Memo {
+pub(crate) struct Memo<'j> {
+    /// Judges what the nodes get, where there is enough to judge it.
+    pub(crate) judge: Option<Judge<'j>>,
     sets: BTreeMap<ModuleSelection, Option<Arc<ModuleSet>>>,
     bases: BTreeMap<BaseKey, Arc<Base>>,
     groups: BTreeMap<Vec<Option<String>>, Arc<[usize]>>,
     channels: BTreeMap<String, Arc<str>>,
+    lists: BTreeSet<Arc<[Arc<str>]>>,
     grants: GrantCache,
 }
 
 /// Beyond this many different kinds of nodes, what they share is worked out anew.
 const MAX_MEMO: usize = 20_000;
 
-impl Memo {
+impl<'j> Memo<'j> {
+    /// A memo of a pass in which what nodes get is judged.
+    pub(crate) fn judged_by(judge: Option<Judge<'j>>) -> Memo<'j> {
+        Memo { judge, ..Memo::default() }
+    }
+}
+
+impl Memo<'_> {
     /// One copy of a channel's name.
     pub(crate) fn channel(&mut self, name: &str) -> Arc<str> {
         if let Some(known) = self.channels.get(name) {
@@ -80,6 +91,17 @@ impl Memo {
         let shared: Arc<str> = name.into();
         self.channels.insert(name.to_owned(), shared.clone());
         shared
+    }
+
+    /// One copy of a list of modules.
+    pub(crate) fn list(&mut self, names: Arc<[Arc<str>]>) -> Arc<[Arc<str>]> {
+        if let Some(known) = self.lists.get(&names) {
+            return known.clone();
+        }
+        if self.lists.len() < MAX_MEMO {
+            self.lists.insert(names.clone());
+        }
+        names
     }
 
     /// The grants of nodes for which the same holds.
@@ -310,25 +332,43 @@ fn make_base(context: &Context, modules: Arc<ModuleSet>, key: &BaseKey, sink: &m
     }
 }
 
-/// Two roles of one node that set the same var differently.
+/// Two roles of one node that set the same var differently, or the same key of a map that merges.
 fn conflicts(context: &Context, roles: &[(&str, &RoleInfo)], sink: &mut Sink) {
-    let mut set: BTreeMap<&str, (&str, &RoleInfo, &Typed)> = BTreeMap::new();
+    let mut set: BTreeMap<&str, Vec<(&str, &RoleInfo, &Typed)>> = BTreeMap::new();
     for (name, role) in roles {
         for var in &role.vars {
-            let replaces = context.param(&var.name).is_some_and(|decl| decl.merge == Merge::Replace);
-            let Some((first, info, other)) = set.get(&*var.name).filter(|_| replaces) else {
-                set.insert(&var.name, (name, role, var));
-                continue;
-            };
-            if other.value != var.value {
-                let message =
-                    format!("role `{name}` sets `{}` and role `{first}` sets it differently", var.name);
+            let merge = context.param(&var.name).map(|decl| decl.merge);
+            let earlier = set.entry(&*var.name).or_default();
+            let differing = earlier.iter().find_map(|(first, info, other)| {
+                let key = match merge {
+                    Some(Merge::Replace) => (other.value != var.value).then(String::new),
+                    Some(Merge::Deep) => differing_key(&other.value, &var.value),
+                    Some(Merge::Append | Merge::Unique) | None => None,
+                };
+                Some((first, info, other, key?))
+            });
+            if let Some((first, info, other, key)) = differing {
+                let what = match key.as_str() {
+                    "" => format!("`{}`", var.name),
+                    key => format!("the key `{key}` of `{}`", var.name),
+                };
+                let message = format!("role `{name}` sets {what} and role `{first}` sets it differently");
                 sink.error(&role.file, "E046", var.at, message)
                     .help("set it in one role, or in the node entry")
                     .label_in(&info.file, other.at, format!("role `{first}` here"));
             }
+            earlier.push((name, role, var));
         }
     }
+}
+
+/// The first key at which two maps have different values that do not merge.
+fn differing_key(a: &Value, b: &Value) -> Option<String> {
+    let (Value::Map(a), Value::Map(b)) = (a, b) else { return None };
+    b.iter().find_map(|(key, later)| match (a.get(key)?, later) {
+        (first @ Value::Map(_), Value::Map(_)) => Some(format!("{key}.{}", differing_key(first, later)?)),
+        (first, later) => (first != later).then(|| key.clone()),
+    })
 }
 
 /// The names of a list.

@@ -92,7 +92,7 @@ pub(crate) fn read_host<'e>(
     ReadHost { file: file.clone(), decl, vars, sound }
 }
 
-/// Checks the names; false when a role or a module does not exist.
+/// Checks the names; false when a role or a module does not exist, or a role cannot be read.
 fn facts(context: &Context, file: &str, facts: &Facts, sink: &mut Sink) -> bool {
     if let Some(environment) = &facts.environment {
         context.known_environment(file, environment, sink);
@@ -103,6 +103,8 @@ fn facts(context: &Context, file: &str, facts: &Facts, sink: &mut Sink) -> bool 
     let mut sound = true;
     for role in facts.roles.iter().flatten() {
         sound &= context.known_role(file, role, sink);
+        // What its nodes have is told of once it can be read.
+        sound &= !context.roles.get(&role.value).is_some_and(|role| role.broken);
     }
     for module in &facts.modules {
         sound &= context.known_module(file, module, sink);

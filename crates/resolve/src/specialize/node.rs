@@ -1,6 +1,7 @@
 //! One node: what its entry and its host file add to what it shares with others.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt;
 use std::sync::Arc;
 
 use catalog::module::{ConditionalVars, Declared, Params};
@@ -14,6 +15,7 @@ use super::grants::Holding;
 use crate::check::context::Context;
 use crate::check::typed::Layer;
 use crate::decl::nodes::Facts;
+use crate::judge::JudgedNode;
 use crate::sink::Sink;
 use crate::yaml::{At, Spanned};
 
@@ -21,10 +23,10 @@ use crate::yaml::{At, Spanned};
 /// the node or the pattern. `None` when something is wrong (reported).
 pub(crate) fn node(
     context: &Context,
-    memo: &mut Memo,
+    memo: &mut Memo<'_>,
     entry: &ReadEntry<'_>,
     host: Option<&ReadHost<'_>>,
-    whom: &str,
+    whom: Whom<'_>,
     at: At,
     sink: &mut Sink,
 ) -> Option<NodeSpec> {
@@ -50,15 +52,15 @@ pub(crate) fn node(
         lay(context, &chosen.vars, has, &mut vars);
     }
     let host_vars = host.map(|host| host_layer(&base, host, sink)).unwrap_or_default();
-    let conditional = conditional(&base, entry, sink);
-    required(context, &base, &vars, &host_vars, whom, blame, sink);
+    let (conditional, sound) = conditional(&base, entry, sink);
+    let sound = required(context, &base, &vars, &host_vars, whom, blame, sink) && sound;
     let observe = context.fleet.observe
         || context.fleet.channels.get(&declared.channel).is_some_and(|channel| channel.observe)
         || base.observe
         || entry.decl.facts.observe
         || host.is_some_and(|host| host.decl.facts.observe);
     let channel = memo.channel(&declared.channel);
-    let params = Params {
+    let mut params = Params {
         node: Declared { groups: base.groups.clone(), ..declared },
         modules: base.modules.names.iter().map(|name| name.to_string()).collect(),
         vars: vars.into_iter().map(|(name, value)| (name.to_string(), value)).collect(),
@@ -67,16 +69,112 @@ pub(crate) fn node(
         observe,
         windows: base.windows.clone(),
     };
+    let layers = Layers { context, entry, host, chosen };
+    // What is missing already would only be told once more.
+    let unwanted = if sound { judge(memo, &params, &layers, whom, blame) } else { BTreeSet::new() };
+    let modules = without(memo, context, &base, &unwanted, &mut params);
     let grants = memo.grants(context, Holding::default(), sink);
     match canonical::to_bytes(&params) {
-        Ok(bytes) => {
-            Some(NodeSpec { channel, modules: base.modules.names.clone(), params: bytes.into(), grants })
-        }
+        Ok(bytes) => Some(NodeSpec { channel, modules, params: bytes.into(), grants }),
         Err(error) => {
             sink.error(blame.0, "E048", blame.1, format!("the vars of {whom} cannot travel: {error}"));
             None
         }
     }
+}
+
+/// Whom an entry is specialized for.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Whom<'n> {
+    /// The node of this name.
+    Node(&'n str),
+    /// All nodes of this pattern that no other entry takes.
+    Pattern(&'n str),
+}
+
+impl fmt::Display for Whom<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Whom::Node(name) => f.write_str(name),
+            Whom::Pattern(pattern) => write!(f, "the nodes of `{pattern}`"),
+        }
+    }
+}
+
+/// The layers of a node's vars.
+struct Layers<'l> {
+    context: &'l Context,
+    entry: &'l ReadEntry<'l>,
+    host: Option<&'l ReadHost<'l>>,
+    chosen: Option<&'l ReadOverride<'l>>,
+}
+
+impl Layers<'_> {
+    /// Where the layer that wins sets a var; `None` where it is the module's default.
+    fn place(&self, var: &str, params: &Params) -> Option<(Arc<str>, At)> {
+        let (context, entry) = (self.context, self.entry);
+        let found =
+            |layer: &Layer| layer.iter().rev().find(|typed| &*typed.name == var).map(|typed| typed.at);
+        let of_entry = |layer: &Layer| found(layer).map(|at| (entry.file.clone(), at));
+        let own = self.host.and_then(|host| Some((host.file.clone(), found(&host.vars)?)));
+        let own = own.or_else(|| entry.conditional.iter().rev().find_map(|one| of_entry(&one.vars)));
+        let own = own.or_else(|| of_entry(&self.chosen?.vars)).or_else(|| of_entry(&entry.vars));
+        own.or_else(|| {
+            let roles = params.node.roles.iter().rev().filter_map(|role| context.roles.get(role));
+            roles.map(|role| Some((role.file.clone(), found(&role.vars)?))).find_map(|place| place)
+        })
+        .or_else(|| Some(("fleet.yaml".into(), found(&context.vars)?)))
+    }
+}
+
+/// Judges what the node gets; gives the modules that it does not want, whatever it observes.
+fn judge(
+    memo: &mut Memo<'_>,
+    params: &Params,
+    layers: &Layers<'_>,
+    whom: Whom<'_>,
+    blame: (&str, At),
+) -> BTreeSet<String> {
+    let Some(judge) = &mut memo.judge else { return BTreeSet::new() };
+    let hostname = match whom {
+        Whom::Node(name) => Some(name),
+        Whom::Pattern(_) => None,
+    };
+    let node = JudgedNode { hostname, whom, blame, params };
+    judge.node(&node, &|var, params| layers.place(var, params))
+}
+
+/// The modules of a node without those that it does not want. One that another module of the node refers to
+/// stays: the node passes it over.
+fn without(
+    memo: &mut Memo<'_>,
+    context: &Context,
+    base: &Base,
+    unwanted: &BTreeSet<String>,
+    params: &mut Params,
+) -> Arc<[Arc<str>]> {
+    if unwanted.is_empty() {
+        return base.modules.names.clone();
+    }
+    // Each comes after what it depends on: from the last on, who needs a module is known before it.
+    let mut kept: Vec<Arc<str>> = Vec::new();
+    for name in base.modules.names.iter().rev() {
+        let needs = |module: &Arc<str>| {
+            let info = context.modules.get(&**module);
+            info.is_some_and(|info| info.depends_on.contains(name))
+                || context.reaches.iter().any(|reach| reach.from == **module && reach.to == **name)
+        };
+        if !unwanted.contains(&**name) || kept.iter().any(needs) {
+            kept.push(name.clone());
+        }
+    }
+    kept.reverse();
+    let stays = |name: &str| kept.iter().any(|kept| **kept == *name);
+    let of_kept = |var: &String, _: &mut Value| var.split_once('.').is_some_and(|(module, _)| stays(module));
+    params.modules.retain(|name| stays(name));
+    params.vars.retain(of_kept);
+    params.host_vars.retain(of_kept);
+    memo.list(kept.into())
 }
 
 /// What is declared, host file first, then entry, then the fleet's defaults.
@@ -134,17 +232,18 @@ fn host_layer(base: &Base, host: &ReadHost<'_>, sink: &mut Sink) -> BTreeMap<Str
     vars
 }
 
-fn conditional(base: &Base, entry: &ReadEntry<'_>, sink: &mut Sink) -> Vec<ConditionalVars> {
-    let mut found = Vec::new();
+/// The conditional layers; and whether the node has all modules that their conditions need.
+fn conditional(base: &Base, entry: &ReadEntry<'_>, sink: &mut Sink) -> (Vec<ConditionalVars>, bool) {
+    let (mut found, mut sound) = (Vec::new(), true);
     for one in &entry.conditional {
         let vars = of_modules(base, &one.vars);
         if vars.is_empty() {
             continue;
         }
-        missing_modules(base, entry, one, sink);
+        sound &= !missing_modules(base, entry, one, sink);
         found.push(ConditionalVars { when: one.decl.when.source().trim().to_owned(), vars });
     }
-    found
+    (found, sound)
 }
 
 fn of_modules(base: &Base, layer: &Layer) -> BTreeMap<String, Value> {
@@ -152,23 +251,29 @@ fn of_modules(base: &Base, layer: &Layer) -> BTreeMap<String, Value> {
     own.map(|var| (var.name.to_string(), var.value.clone())).collect()
 }
 
-fn missing_modules(base: &Base, entry: &ReadEntry<'_>, one: &ReadConditional<'_>, sink: &mut Sink) {
+/// Reports modules that a condition needs and the nodes do not have; says whether there are any.
+fn missing_modules(base: &Base, entry: &ReadEntry<'_>, one: &ReadConditional<'_>, sink: &mut Sink) -> bool {
+    let mut missing = false;
     for module in one.needs.iter().filter(|module| !base.modules.has(module)) {
         let message = format!("the condition needs vars of `{module}`, which these nodes do not have");
         sink.error(&entry.file, "E045", one.decl.at, message)
             .help(format!("write `vars.{module}... | default(...)`, or give them the module"));
+        missing = true;
     }
+    missing
 }
 
+/// Reports params that something must set and nothing does; says whether there are none.
 fn required(
     context: &Context,
     base: &Base,
     vars: &BTreeMap<Arc<str>, Value>,
     host_vars: &BTreeMap<String, Value>,
-    whom: &str,
+    whom: Whom<'_>,
     blame: (&str, At),
     sink: &mut Sink,
-) {
+) -> bool {
+    let mut sound = true;
     for name in base.modules.required.iter().filter(|name| !vars.contains_key(&***name)) {
         if host_vars.contains_key(&**name) {
             continue;
@@ -181,5 +286,7 @@ fn required(
         };
         sink.error(blame.0, "E047", blame.1, format!("`{name}` is required and nothing sets it for {whom}"))
             .help(help);
+        sound = false;
     }
+    sound
 }

@@ -293,6 +293,9 @@ pub struct SyncsView {
     /// How many nodes are in each state, of all that were asked for; on the first page alone.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub states: BTreeMap<SyncState, usize>,
+    /// There are at least so many: not all nodes that may be meant were looked at.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub at_least: bool,
     /// The hostname to ask on from, when there are more.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub next: Option<Hostname>,

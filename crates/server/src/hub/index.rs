@@ -81,6 +81,7 @@ impl SyncIndex {
         let unannounced = waits && (!entry.node.work_waits || entry.work_notified != Some(revision));
         entry.node.work_waits = waits;
         entry.work_head = revision;
+        self.index.mark_entry(&slot, &mut entry);
         drop(entry);
         if unannounced {
             slot.wake.notify_waiters();
@@ -139,6 +140,7 @@ impl SyncIndex {
         let lacks = feed.count_after_without(from, &Kind::new(Kind::ACTION));
         if let Some(summary) = self.nodes().get_mut(id) {
             summary.lacks(lacks);
+            self.show(id, summary);
         }
     }
 

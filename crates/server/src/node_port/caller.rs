@@ -62,8 +62,17 @@ impl CallingNode {
     pub(crate) fn charge(&self, bytes: usize) -> Result<(), Problem> {
         match self.slot.lock().node.budget.take(bytes as u64, now()) {
             true => Ok(()),
-            false => Err(Problem::new(Code::Busy, "the node sends more than its share")),
+            false => Err(CallingNode::beyond_its_share()),
         }
+    }
+
+    /// What is left of the node's share, in bytes.
+    pub(super) fn share_left(&self) -> usize {
+        usize::try_from(self.slot.lock().node.budget.left(now())).unwrap_or(usize::MAX)
+    }
+
+    pub(super) fn beyond_its_share() -> Problem {
+        Problem::new(Code::Busy, "the node sends more than its share")
     }
 
     /// A path that names a node names the caller (IDN-5).

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use model::Incarnation;
-use model::exchange::{Acked, Answer, CheckIn, Report, TraitReport};
-use model::log::{Cursor, Fact, MAX_FACTS};
+use model::exchange::{Acked, Answer, CheckIn, MAX_TRAIT_BYTES, MAX_TRAIT_VALUES, Report, TraitReport};
+use model::log::{Cursor, Fact, MAX_FACT_BYTES, MAX_FACTS};
 use model::status::{Contact, contact_of};
 use plane::Step;
 use store::StoreError;
@@ -40,20 +40,25 @@ pub(crate) async fn check_in(
     if !plane.index.get(&caller.id).is_some_and(|slot| Arc::ptr_eq(&slot, &caller.slot)) {
         return Err(Code::UnknownNode.into());
     }
-    check_facts(request.facts.len())?;
+    check_facts(&request.facts)?;
+    check_traits(request.traits.as_ref())?;
     let begun = Instant::now();
     keep_seen(plane, caller, &mut request).await?;
     keep_header(plane, &mut request).await;
     let incarnation = request.incarnation.clone();
     let mut heads = plane.heads.subscribe();
-    let TakenStep { mut step, stream_newly_requested } = take_step(plane, caller, request.clone());
+    // What is asked again is small: facts and traits are not held for as long as an answer waits.
+    let facts = std::mem::take(&mut request.facts);
+    let traits = request.traits.take();
+    let quiet = request.clone();
+    let request = CheckIn { facts, traits, ..request };
+    let TakenStep { mut step, stream_newly_requested } = take_step(plane, caller, request);
     let acked = match persist(plane, caller, incarnation.clone(), &mut step).await? {
-        None => lost_cursor(plane, caller, incarnation, request.acked).await?,
+        None => lost_cursor(plane, caller, incarnation, quiet.acked).await?,
         acked => acked,
     };
     plane.metrics.checked_in(begun.elapsed());
     if step.unchanged && !stream_newly_requested && wait > Duration::ZERO {
-        let quiet = CheckIn { facts: Vec::new(), traits: None, ..request };
         step = long_poll(plane, caller, quiet, wait, &mut heads).await;
     }
     step.answer.acked = acked;
@@ -118,7 +123,14 @@ fn take_step(plane: &ControlPlane, caller: &CallingNode, request: CheckIn) -> Ta
         entry.dirty = true;
         let late = |seen| contact_of(seen, entry.node.promised, now()) != Contact::Online;
         let was_late = entry.node.last_seen.is_none_or(late);
+        let says_more = entry.node.last_seen.is_none()
+            || entry.node.held != request.held
+            || entry.node.run != request.run
+            || entry.node.refusal.is_some();
         let step = entry.node.check_in(request, &heads, now());
+        if says_more || entry.counts_otherwise(&heads, now()) {
+            plane.index.mark_entry(&caller.slot, &mut entry);
+        }
         let notified = entry.work_notified == Some(entry.work_head);
         let stream_newly_requested = step.answer.stream_requested && !notified;
         if stream_newly_requested {
@@ -228,7 +240,8 @@ async fn lost_cursor(
     Ok((cursor.seq < acked).then_some(cursor))
 }
 
-/// Keeps traits whole. Those that differ from what is not kept are asked for anew, whole.
+/// Keeps traits whole. Those that differ from what is not kept, or that came to be too large by differences,
+/// are asked for anew, whole.
 async fn keep_traits(
     plane: &Arc<ControlPlane>,
     caller: &CallingNode,
@@ -238,7 +251,7 @@ async fn keep_traits(
         Some(_) => plane.store.traits(&caller.id).await?,
         None => None,
     };
-    match traits.over(kept) {
+    match traits.over(kept).filter(TraitReport::is_within_bounds) {
         Some(whole) => plane.store.put_traits(&caller.id, whole, now()).await,
         None => {
             caller.slot.lock().node.traits = None;
@@ -281,7 +294,7 @@ pub(super) async fn report(
     caller: &CallingNode,
     report: Report,
 ) -> Result<Acked, Problem> {
-    check_facts(report.facts.len())?;
+    check_facts(&report.facts)?;
     let (plane, caller) = (plane.clone(), caller.clone());
     run_to_completion(async move {
         let acked = accept_facts(&plane, &caller, &report.incarnation, report.facts).await?;
@@ -290,11 +303,26 @@ pub(super) async fn report(
     .await
 }
 
-pub(super) fn check_facts(count: usize) -> Result<(), Problem> {
-    if count > MAX_FACTS {
+fn check_facts(facts: &[Fact]) -> Result<(), Problem> {
+    if facts.len() > MAX_FACTS {
         return Err(Problem::new(Code::BodyTooLarge, format!("at most {MAX_FACTS} facts a request")));
     }
-    Ok(())
+    match facts.iter().find(|fact| !fact.is_within_bounds()) {
+        Some(fact) => {
+            let (seq, kind) = (fact.seq, fact.body.kind());
+            let detail = format!("fact {seq} ({kind}) is larger than {MAX_FACT_BYTES} bytes");
+            Err(Problem::new(Code::FactTooLarge, detail))
+        }
+        None => Ok(()),
+    }
+}
+
+fn check_traits(traits: Option<&TraitReport>) -> Result<(), Problem> {
+    if traits.is_none_or(TraitReport::is_within_bounds) {
+        return Ok(());
+    }
+    let detail = format!("traits are at most {MAX_TRAIT_BYTES} bytes and {MAX_TRAIT_VALUES} values");
+    Err(Problem::new(Code::TraitsTooLarge, detail))
 }
 
 /// What the node is pointed to, named in full: the check-in's answer to one that holds nothing.

@@ -11,36 +11,48 @@ use crate::api::objects::{ConditionView, ResyncNodes, Resynced, SyncView, SyncsV
 use crate::hub::{ConditionContext, Wants};
 use crate::index::NodeSlot;
 use crate::operator_port::OperatorCall;
+use crate::settle::settle;
 use crate::state::ControlPlane;
-use crate::work::{reach, select};
+use crate::work::reach;
+use crate::work::select::{self, MeantPage};
 
 /// The most nodes that one order names.
 const MAX_NODES: usize = 100_000;
 
-/// One page, in the order of hostnames. The first page counts the states of all nodes that are
-/// asked for and costs as many looks; a later one costs what it shows, and with a selector the
-/// nodes that it passes over.
+/// One page, in the order of hostnames. The states of all nodes are kept; with a selector the first page
+/// counts those of the nodes that it means.
 pub(crate) async fn list(call: OperatorCall, asked: Matching) -> Result<SyncsView, Problem> {
-    let (plane, limit, index) = (&call.plane, asked.limit.get(), call.plane.hub.sync_index());
+    let (plane, limit) = (&call.plane, asked.limit.get());
     let from = asked.from.unwrap_or_default();
     let is_first = from.is_empty();
-    let most = if is_first { usize::MAX } else { limit + 1 };
-    let slots = match &asked.selector {
-        Some(text) => select::meant_from(plane, &select::read(text)?, &from, most).await?,
-        None => plane.index.page(&from, most),
-    };
+    settle(plane).await;
     let mut page = SyncsView::default();
-    for slot in slots {
-        let (id, around) = around(plane, &slot).await?;
-        if is_first {
-            let state = index.read(&id, |summary| summary.condition(around).cause.state());
-            *page.states.entry(state).or_default() += 1;
+    let slots = match &asked.selector {
+        Some(text) => {
+            let most = if is_first { usize::MAX } else { limit };
+            let MeantPage { slots, next } =
+                select::meant_from(plane, &select::read(text)?, &from, most).await?;
+            if is_first {
+                for state in slots.iter().filter_map(|slot| slot.counted_sync()) {
+                    *page.states.entry(state).or_default() += 1;
+                }
+                page.at_least = next.is_some();
+            }
+            page.next = slots.get(limit).map(|slot| slot.names().1).or(next);
+            slots
         }
-        if page.nodes.len() < limit {
-            page.nodes.push(view(plane, &slot, around));
-        } else {
-            page.next.get_or_insert_with(|| slot.names().1);
+        None => {
+            if is_first {
+                page.states = plane.index.totals(|totals| totals.sync().clone());
+            }
+            let slots = plane.index.page(&from, limit + 1);
+            page.next = slots.get(limit).map(|slot| slot.names().1);
+            slots
         }
+    };
+    for slot in slots.iter().take(limit) {
+        let (_, around) = around(plane, slot).await?;
+        page.nodes.push(view(plane, slot, around));
     }
     Ok(page)
 }
@@ -52,7 +64,10 @@ async fn around<'p>(
 ) -> Result<(NodeId, ConditionContext<'p>), Problem> {
     let mode = match slot.pointed_root(&plane.heads()) {
         None => Mode::Off,
-        Some(root) => plane.grants.mode(&root).await.map_err(store_problem)?,
+        Some(root) => match slot.declared_mode(&root) {
+            Some(known) => known,
+            None => plane.grants.mode(&root).await.map_err(store_problem)?,
+        },
     };
     let id = slot.id();
     let (instance, started, reach) = (plane.boot(), plane.started, reach(plane, &id));

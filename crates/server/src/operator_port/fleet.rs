@@ -1,11 +1,8 @@
 //! Nodes, their status and runs.
 
-use std::collections::BTreeMap;
-
-use lang::pattern::Pattern;
 use model::exchange::TraitReport;
 use model::status::Overall;
-use model::{Contention, FailureCode, FailureKey, FailureNote, Pause, Timestamp};
+use model::{Contention, FailureCode, FailureNote, Pause, Timestamp};
 use plane::{Heads, NodeState};
 use store::{FactRecord, RunFilter, RunRecord};
 use wire::{Code, Problem};
@@ -17,7 +14,10 @@ use crate::api::{
     CauseView, ChannelView, EntryName, EntryView, History, MAX_CAUSES, Matching, NodeName, NodeView,
     NodesView, RunName, StatusView,
 };
+use crate::settle::settle;
 use crate::state::{ControlPlane, now};
+use crate::totals::{CauseKey, TopCause};
+use crate::work::select::{self, MeantPage};
 
 /// The cause where no more is known of it.
 const SEE_RUN: &str = "see its last run";
@@ -156,55 +156,33 @@ fn since(node: &mut NodeState, state: Overall, heads: &Heads) -> Option<Timestam
     }
 }
 
-pub(super) fn nodes(plane: &ControlPlane, request: Matching) -> Result<NodesView, Problem> {
-    let read = |text: String| {
-        let bad = |error| format!("the pattern {text:?} cannot be read: {error}");
-        Pattern::parse(&text).map_err(|error| Problem::new(Code::BadSelector, bad(error)))
+pub(super) async fn nodes(call: OperatorCall, request: Matching) -> Result<NodesView, Problem> {
+    let (plane, limit, from) = (&call.plane, request.limit.get(), request.from.unwrap_or_default());
+    let page = match &request.selector {
+        Some(text) => select::meant_from(plane, &select::read(text)?, &from, limit).await?,
+        None => {
+            let mut slots = plane.index.page(&from, limit + 1);
+            let next = slots.get(limit).map(|slot| slot.names().1);
+            slots.truncate(limit);
+            MeantPage { slots, next }
+        }
     };
-    let pattern = request.selector.map(read).transpose()?;
     let (heads, now) = (plane.heads(), now());
-    let mut page = Vec::new();
-    for slot in plane.index.page(&request.from.unwrap_or_default(), usize::MAX) {
-        let mut entry = slot.lock();
-        let name = entry.node.hostname.clone();
-        if pattern.as_ref().is_some_and(|pattern| !pattern.matches(name.as_str())) {
-            continue;
-        }
-        if page.len() == request.limit.get() {
-            return Ok(NodesView { nodes: page, next: Some(name) });
-        }
-        page.push(view(&mut entry.node, &heads, now));
-    }
-    Ok(NodesView { nodes: page, next: None })
-}
-
-/// What nodes of one line of the status have in common.
-#[derive(PartialEq, Eq, PartialOrd, Ord)]
-enum CauseKey {
-    /// The same failure, on a node where nothing else worked as on one where all else did.
-    Failure(FailureKey),
-    /// Silence differs by the second; its cause is the same.
-    Silence(Overall),
-    /// Silence of those whose certificates have ended.
-    CertificateEnded,
-    /// Certificates that end soon.
-    CertificateEndsSoon,
-    /// Tags that a run was requested for in vain.
-    UnknownTags(Vec<String>),
-    Words(Overall, String),
+    let nodes = page.slots.iter().map(|slot| view(&mut slot.lock().node, &heads, now)).collect();
+    Ok(NodesView { nodes, next: page.next })
 }
 
 /// A line of the status as far as one node makes it.
-struct NodeCause {
-    key: CauseKey,
+pub(crate) struct NodeCause {
+    pub(crate) key: CauseKey,
     cause: String,
     code: Option<FailureCode>,
-    since: Option<Timestamp>,
+    pub(crate) since: Option<Timestamp>,
     next: String,
 }
 
 /// What there is to say of a node: why it is not green, and what was requested of it in vain.
-fn causes_of(node: &mut NodeState, state: Overall, heads: &Heads) -> Vec<NodeCause> {
+pub(crate) fn causes_of(node: &mut NodeState, state: Overall, heads: &Heads) -> Vec<NodeCause> {
     let (since, next) = (since(node, state, heads), next_step(node, state, now()));
     let of_state = |(key, cause, code)| NodeCause { key, cause, code, since, next: next.clone() };
     let mut causes: Vec<NodeCause> = why_not_green(node, state, heads).into_iter().map(of_state).collect();
@@ -250,49 +228,44 @@ fn why_not_green(
     vec![(key, cause, None)]
 }
 
-pub(super) fn status(plane: &ControlPlane) -> StatusView {
-    let (heads, now) = (plane.heads(), now());
-    let all = plane.index.page("", usize::MAX);
-    let mut states: BTreeMap<Overall, usize> = BTreeMap::new();
-    let mut causes: BTreeMap<CauseKey, CauseView> = BTreeMap::new();
-    for slot in &all {
-        let mut entry = slot.lock();
-        let state = entry.node.status(&heads, now).overall();
-        *states.entry(state).or_default() += 1;
-        for NodeCause { key, cause, code, since, next } in causes_of(&mut entry.node, state, &heads) {
-            let view = causes.entry(key).or_insert_with(|| CauseView {
-                state,
-                cause,
-                code,
-                since,
-                count: 0,
-                nodes: Vec::new(),
-                next,
-            });
-            view.count += 1;
-            view.state = view.state.min(state);
-            view.since = view.since.into_iter().chain(since).min();
-            if view.nodes.len() < NAMED {
-                view.nodes.push(entry.node.hostname.clone());
-            }
-        }
-    }
-    let mut causes: Vec<CauseView> = causes.into_values().collect();
-    causes.sort_by_key(|cause| std::cmp::Reverse(cause.count));
-    causes.truncate(MAX_CAUSES);
-    StatusView {
+pub(super) async fn status(call: OperatorCall) -> Result<StatusView, Problem> {
+    let plane = &call.plane;
+    settle(plane).await;
+    let heads = plane.heads();
+    let (states, top) =
+        plane.index.totals(|totals| (totals.states().clone(), totals.top_causes(MAX_CAUSES, NAMED)));
+    Ok(StatusView {
         fleet: plane.trust.fleet.clone(),
         posture: plane.posture,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         seq: heads.seq(),
         channels: heads.channels.values().map(|head| channel_view(head)).collect(),
-        nodes: all.len(),
+        nodes: states.values().sum(),
         states,
-        causes,
+        causes: top.into_iter().filter_map(|top| cause_view(plane, &heads, top)).collect(),
         overtaken_by: heads.overtaken_by().map(|held| held.seq),
         not_ready: plane.not_ready(),
         store: plane.store.health(),
-    }
+    })
+}
+
+/// A line of the status, in the words of the first of its nodes that still has this cause.
+fn cause_view(plane: &ControlPlane, heads: &Heads, top: TopCause) -> Option<CauseView> {
+    let words = |name: &model::Hostname| {
+        let slot = plane.index.find(name.as_str())?;
+        let mut entry = slot.lock();
+        let state = entry.node.status(heads, now()).overall();
+        causes_of(&mut entry.node, state, heads).into_iter().find(|cause| cause.key == *top.key)
+    };
+    let found = top.nodes.iter().find_map(words).map(|found| (found.cause, found.code, found.next));
+    let TopCause { key, count, state, since, nodes } = top;
+    let (cause, code, next) = match (found, &*key) {
+        (Some(found), _) => found,
+        // It changed since it was counted.
+        (None, CauseKey::Words(_, text)) => (text.clone(), None, String::new()),
+        (None, _) => return None,
+    };
+    Some(CauseView { state, cause, code, since, count, nodes, next })
 }
 
 fn channel_view(head: &plane::Head) -> ChannelView {

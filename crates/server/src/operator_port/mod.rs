@@ -9,8 +9,8 @@
 //! [`ROUTES`] joins each [`Operation`] of [`crate::api`] to its handler; contents, which are no
 //! JSON, and what scrapers read stand beside it.
 
-mod fleet;
-mod next_step;
+pub(crate) mod fleet;
+pub(crate) mod next_step;
 mod publish;
 mod requests;
 mod work;
@@ -74,8 +74,8 @@ struct OperatorRoute {
 
 static ROUTES: LazyLock<Vec<OperatorRoute>> = LazyLock::new(|| {
     vec![
-        route(&api::STATUS, |call, _| ready(Ok(fleet::status(&call.plane)))),
-        route(&api::NODES, |call, asked| ready(fleet::nodes(&call.plane, asked))),
+        route(&api::STATUS, |call, _| fleet::status(call)),
+        route(&api::NODES, fleet::nodes),
         route(&api::NODE, |call, asked| ready(fleet::node_view(&call.plane, &asked.node))),
         route(&api::ENTRY, |call, asked| ready(Ok(fleet::entry(&call.plane, &asked)))),
         route(&api::REMOVE_NODE, fleet::remove),

@@ -44,7 +44,6 @@ impl CertificateLife {
     }
 }
 
-#[allow(dead_code, reason = "for totals that are kept, which judge a node again when its status may differ")]
 /// From when [`CertificateLife`] of a node is another one.
 pub(crate) fn certificate_until(node: &NodeState, now: Timestamp) -> Option<Timestamp> {
     let ends = node.certificate_ends?;

@@ -215,12 +215,16 @@ impl Orchestrator {
 
     /// Takes in what a node's log says of actions; the facts are durable.
     pub(crate) async fn facts(&self, plane: &ControlPlane, node: &NodeId, facts: &[Fact]) {
+        let mut foreign = 0;
         for fact in facts {
             let FactBody::Action(action) = &fact.body else { continue };
             match parse_action_id(&action.id) {
                 Some((task, of)) if of == *node => self.fact(plane, task, node, action).await,
-                _ => tracing::warn!(%node, "a node speaks of an action that is not its own; ignored"),
+                _ => foreign += 1,
             }
+        }
+        if foreign > 0 {
+            tracing::warn!(%node, foreign, "a node speaks of actions that are not its own; ignored");
         }
     }
 

@@ -1,13 +1,13 @@
 //! Whom a selector means, and of whom it is plain that nothing allows the work.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use catalog::delegation::NotDelegated;
 use lang::Value;
 use lang::selector::{Selector, SelectorMatch, Subject};
-use model::NodeId;
 use model::work::{ActionRefusal, RefusalCode, Work};
+use model::{Hostname, NodeId};
 use plane::work::{NodeStage, Reach, Task};
 use store::StoreError;
 use wire::{Code, Problem};
@@ -18,6 +18,7 @@ use crate::api::work::{Select, Selected};
 use crate::grants::SetGrants;
 use crate::index::NodeSlot;
 use crate::operator_port::OperatorCall;
+use crate::settle::settle;
 use crate::state::ControlPlane;
 
 /// How many hostnames an answer names.
@@ -28,34 +29,84 @@ pub(crate) fn read(text: &str) -> Result<Selector, Problem> {
     Selector::parse(text).map_err(|error| Problem::new(Code::BadSelector, crate::answer::chain(&error)))
 }
 
-/// The nodes that a selector means, in the order of their hostnames.
-pub(crate) async fn meant(plane: &ControlPlane, selector: &Selector) -> Result<Vec<Arc<NodeSlot>>, Problem> {
-    meant_from(plane, selector, "", usize::MAX).await
+/// The most nodes that one page of a selection looks at.
+pub(crate) const MAX_LOOKED_AT: usize = 20_000;
+/// The most nodes in one page of a selection by what nodes observe.
+pub(crate) const MAX_OBSERVED: usize = 200;
+/// After so long a page ends with what it has: others wait for their turn.
+const PAGE_WITHIN: Duration = Duration::from_millis(100);
+/// Nodes looked at in one go.
+const GO: usize = 256;
+
+/// A page of the nodes that a selector means, in the order of their hostnames.
+#[derive(Default)]
+pub(crate) struct MeantPage {
+    pub(crate) slots: Vec<Arc<NodeSlot>>,
+    /// The hostname to look on from, when there may be more.
+    pub(crate) next: Option<Hostname>,
 }
 
-/// So many of the nodes that a selector means, in the order of their hostnames, from a hostname
-/// on. Cost: the nodes up to the last of them. Traits and what is declared are read for those
-/// nodes alone that it depends on, one at a time.
+/// The nodes that a selector means, in the order of their hostnames.
+pub(crate) async fn meant(
+    plane: &Arc<ControlPlane>,
+    selector: &Selector,
+) -> Result<Vec<Arc<NodeSlot>>, Problem> {
+    let mut meant = Vec::new();
+    let mut page = meant_from(plane, selector, "", usize::MAX).await?;
+    loop {
+        meant.append(&mut page.slots);
+        let Some(next) = page.next else { return Ok(meant) };
+        page = meant_from(plane, selector, next.as_str(), usize::MAX).await?;
+    }
+}
+
+/// So many of the nodes that a selector means, from a hostname on: at most [`MAX_OBSERVED`] where it asks for
+/// traits, from [`MAX_LOOKED_AT`] nodes. A label, a group or the beginning of a hostname that all of them have
+/// bounds the nodes that are looked at; only what an expression asks for is read from the store.
 pub(crate) async fn meant_from(
-    plane: &ControlPlane,
+    plane: &Arc<ControlPlane>,
     selector: &Selector,
     from: &str,
     limit: usize,
-) -> Result<Vec<Arc<NodeSlot>>, Problem> {
-    if let (Some(name), true) = (selector.exact(), from.is_empty()) {
-        return Ok(plane.index.find(name).into_iter().collect());
+) -> Result<MeantPage, Problem> {
+    if let Some(name) = selector.exact() {
+        let is_later = |slot: &Arc<NodeSlot>| slot.names().1.as_str() >= from;
+        let slots = plane.index.find(name).filter(is_later).into_iter().collect();
+        return Ok(MeantPage { slots, next: None });
     }
-    groups_exist(plane, selector).await?;
-    let mut meant = Vec::new();
-    for slot in plane.index.page(from, usize::MAX) {
-        if meant.len() == limit {
-            break;
+    settle(plane).await;
+    groups_exist(plane, selector)?;
+    let limit = if selector.uses_traits() { limit.min(MAX_OBSERVED) } else { limit };
+    let (begun, among, prefix) = (Instant::now(), selector.only_among(), selector.prefix());
+    let mut from = from.max(prefix).to_owned();
+    let (mut page, mut looked_at) = (MeantPage::default(), 0);
+    loop {
+        let go = match &among {
+            Some(terms) => plane.index.of_names(&plane.index.declared().page(terms, &from, GO)),
+            None => plane.index.page(&from, GO),
+        };
+        let is_last = go.len() < GO;
+        for slot in go {
+            let (_, name) = slot.names();
+            if !name.as_str().starts_with(prefix) {
+                return Ok(page);
+            }
+            let over = looked_at > 0 && begun.elapsed() > PAGE_WITHIN;
+            if page.slots.len() == limit || looked_at == MAX_LOOKED_AT || over {
+                page.next = Some(name);
+                return Ok(page);
+            }
+            looked_at += 1;
+            // What comes right behind this name.
+            from = format!("{name}\0");
+            if is_meant(plane, selector, &slot).await? {
+                page.slots.push(slot);
+            }
         }
-        if is_meant(plane, selector, &slot).await? {
-            meant.push(slot);
+        if is_last {
+            return Ok(page);
         }
     }
-    Ok(meant)
 }
 
 async fn is_meant(plane: &ControlPlane, selector: &Selector, slot: &NodeSlot) -> Result<bool, Problem> {
@@ -66,45 +117,33 @@ async fn is_meant(plane: &ControlPlane, selector: &Selector, slot: &NodeSlot) ->
         SelectorMatch::No => return Ok(false),
         SelectorMatch::Unknown(_) => {}
     }
-    let traits = if selector.uses_traits() {
-        plane.store.traits(&id).await.map_err(store_problem)?.and_then(|traits| {
-            // Traits are values without null and floats; others say nothing.
-            serde_json::from_value::<Value>(traits.values).ok()
-        })
-    } else {
+    let declared = if !selector.uses_declared() || !slot.is_declared() {
         None
+    } else if selector.evaluates_labels() {
+        match slot.pointed_root(&plane.heads()) {
+            Some(root) => plane.grants.declared(&root).await.map_err(store_problem)?,
+            None => None,
+        }
+    } else {
+        Some(plane.index.declared().declared(&hostname, &selector.declared_terms()))
     };
-    let declared = match (selector.uses_declared(), slot.pointed_root(&plane.heads())) {
-        (true, Some(root)) => plane.grants.declared(&root).await.map_err(store_problem)?,
-        _ => None,
-    };
-    let subject = Subject { traits: traits.as_ref(), declared: declared.as_ref(), ..bare };
-    Ok(selector.judge(&subject) == SelectorMatch::Yes)
+    let subject = Subject { declared: declared.as_ref(), ..bare };
+    // Traits are the dearest to have, and hardly ever wanted of a node that is not meant without them.
+    if !selector.uses_traits() || selector.judge(&subject) == SelectorMatch::No {
+        return Ok(selector.judge(&subject) == SelectorMatch::Yes);
+    }
+    let traits = plane.store.traits(&id).await.map_err(store_problem)?.and_then(|traits| {
+        // Traits are values without null and floats; others say nothing.
+        serde_json::from_value::<Value>(traits.values).ok()
+    });
+    Ok(selector.judge(&Subject { traits: traits.as_ref(), ..subject }) == SelectorMatch::Yes)
 }
 
-/// Refuses a group that no node is in: it is a slip of the pen, or not yet published. Cost: one
-/// look at what each different set declares, until every group was found.
-async fn groups_exist(plane: &ControlPlane, selector: &Selector) -> Result<(), Problem> {
-    let mut wanted: BTreeSet<&str> = selector.groups().collect();
-    let (mut known, mut seen) = (BTreeSet::new(), BTreeSet::new());
-    if wanted.is_empty() {
-        return Ok(());
-    }
-    for slot in plane.index.page("", usize::MAX) {
-        let Some(root) = slot.pointed_root(&plane.heads()).filter(|root| seen.insert(*root)) else {
-            continue;
-        };
-        let Some(declared) = plane.grants.declared(&root).await.map_err(store_problem)? else { continue };
-        let Some(Value::List(groups)) = declared.path("groups") else { continue };
-        for group in groups.iter().filter_map(Value::as_str) {
-            wanted.remove(group);
-            known.insert(group.to_owned());
-        }
-        if wanted.is_empty() {
-            return Ok(());
-        }
-    }
-    let unknown = wanted.into_iter().next().unwrap_or_default();
+/// Refuses a group that no node is in: it is a slip of the pen, or not yet published.
+fn groups_exist(plane: &ControlPlane, selector: &Selector) -> Result<(), Problem> {
+    let declared = plane.index.declared();
+    let Some(unknown) = selector.groups().find(|group| !declared.has_group(group)) else { return Ok(()) };
+    let known = declared.groups();
     let detail = match lang::nearest(unknown, known.iter().map(String::as_str)) {
         Some(near) => format!("no node is in a group {unknown:?}; did you mean @{near}?"),
         None if known.is_empty() => {

@@ -6,11 +6,12 @@ use rusqlite::{Connection, Row, params};
 
 use super::cell::{Json, Text, int, uint};
 use super::nodes::active;
+use super::prune;
 use super::query::{self, change, listed, upper};
 use crate::MAX_LISTED;
 use crate::error::Result;
 use crate::log::{self, Derived};
-use crate::record::{Accepted, FactRecord, RunFilter, RunRecord};
+use crate::record::{Accepted, FactRecord, NODE_FACT_BYTES, RunFilter, RunRecord};
 
 pub(super) fn append(
     db: &Connection,
@@ -34,6 +35,7 @@ pub(super) fn append(
     insert(db, node, log, &new, now)?;
     change(db, "move a cursor", "UPDATE log SET cursor = ?2 WHERE no = ?1", params![log, int(seq)])?;
     keep_derived(db, node, log, derived(db, node)?.after(&new))?;
+    count_bytes(db, node, log, after)?;
     let cursor = Cursor { incarnation: incarnation.clone(), seq };
     Ok(Accepted { cursor, new })
 }
@@ -60,6 +62,20 @@ fn insert(db: &Connection, node: i64, log: i64, facts: &[Fact], now: Timestamp) 
         let (id, ended) = (action.map(|action| &action.id), action.is_some_and(log::is_end));
         let row = params![node, log, int(fact.seq), fact.at.0, now.0, sort, body, id, ended];
         change(db, "append a fact", sql, row)?;
+    }
+    Ok(())
+}
+
+/// Counts the bytes of what follows a number in a log. A node that has far more than is kept of it does not wait
+/// until the next pruning.
+fn count_bytes(db: &Connection, node: i64, log: i64, after: u64) -> Result<()> {
+    const COUNT: &str = "UPDATE contact SET fact_bytes = fact_bytes
+        + (SELECT coalesce(sum(octet_length(body)), 0) FROM fact WHERE log = ?2 AND seq > ?3)
+        WHERE node = ?1 RETURNING fact_bytes";
+    let count = params![node, log, int(after)];
+    let bytes = query::one(db, "count a node's facts", COUNT, count, |row| row.get(0))?;
+    if uint(bytes.unwrap_or(0)) > 2 * NODE_FACT_BYTES {
+        prune::by_bytes(db, node, NODE_FACT_BYTES)?;
     }
     Ok(())
 }

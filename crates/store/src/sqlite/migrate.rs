@@ -14,6 +14,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("0003_condition", include_str!("migrations/0003_condition.sql")),
     ("0004_tagged_run", include_str!("migrations/0004_tagged_run.sql")),
     ("0006_life", include_str!("migrations/0006_life.sql")),
+    ("0008_bytes", include_str!("migrations/0008_bytes.sql")),
     ("0009_certificates", include_str!("migrations/0009_certificates.sql")),
 ];
 

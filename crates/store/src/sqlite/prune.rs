@@ -4,7 +4,7 @@ use model::{Digest, Timestamp};
 use rusqlite::{Connection, params};
 
 use super::Store;
-use super::cell::int;
+use super::cell::{int, uint};
 use super::chunks::Table;
 use super::query::{self, change};
 use super::writer::Session;
@@ -111,7 +111,53 @@ async fn facts(store: &Store, retention: &Retention) -> Result<u64> {
         let gone = store.write(0, move |session| facts_of(&session.db, &batch, keep)).await?;
         total += gone;
     }
+    Ok(total + facts_by_bytes(store, retention).await?)
+}
+
+/// Takes facts of the nodes that have more bytes of them than are kept.
+async fn facts_by_bytes(store: &Store, retention: &Retention) -> Result<u64> {
+    const SQL: &str = "SELECT node, fact_bytes FROM contact WHERE fact_bytes > 0";
+    let pair = |row: &rusqlite::Row<'_>| Ok((row.get::<_, i64>(0)?, uint(row.get(1)?)));
+    let nodes = store.read(move |db| query::all(db, "read how many bytes facts are", SQL, [], pair)).await?;
+    let all = share_of_each(nodes.iter().map(|(_, bytes)| *bytes).collect(), retention.fact_bytes);
+    let each = retention.fact_bytes_per_node.min(all);
+    let mut total = 0;
+    for (node, _) in nodes.into_iter().filter(|(_, bytes)| *bytes > each) {
+        total += store.write(0, move |session| by_bytes(&session.db, node, each)).await?;
+    }
     Ok(total)
+}
+
+/// The most that each may have so that all together have no more than `total`: who has the most gives way first.
+fn share_of_each(mut sizes: Vec<u64>, total: u64) -> u64 {
+    sizes.sort_unstable();
+    let (mut left, mut sharing) = (total, sizes.len() as u64);
+    for size in sizes {
+        let share = left / sharing;
+        if size > share {
+            return share;
+        }
+        left -= size;
+        sharing -= 1;
+    }
+    u64::MAX
+}
+
+/// Takes the oldest facts of a node that has more bytes of them than are kept, whatever sort they are, and counts
+/// what is left.
+pub(super) fn by_bytes(db: &Connection, node: i64, keep: u64) -> Result<u64> {
+    const FACTS: &str = "DELETE FROM fact WHERE node = ?1 AND id <= (SELECT max(id) FROM
+        (SELECT id, sum(octet_length(body)) OVER (ORDER BY id DESC) AS bytes FROM fact WHERE node = ?1)
+        WHERE bytes > ?2)";
+    let gone = change(db, "prune facts by bytes", FACTS, params![node, int(keep)])?;
+    count(db, node)?;
+    Ok(gone as u64)
+}
+
+fn count(db: &Connection, node: i64) -> Result<()> {
+    const COUNT: &str = "UPDATE contact SET fact_bytes =
+        (SELECT coalesce(sum(octet_length(body)), 0) FROM fact WHERE node = ?1) WHERE node = ?1";
+    change(db, "count a node's facts", COUNT, [node]).map(|_| ())
 }
 
 /// How many facts of each sort are kept.
@@ -136,6 +182,7 @@ fn facts_of(db: &Connection, nodes: &[i64], keep: Keep) -> Result<u64> {
             gone += change(db, "prune facts", FACTS, params![node, sort as i64, keep])? as u64;
         }
         change(db, "prune logs", LOGS, params![node, LOGS_PER_NODE])?;
+        count(db, *node)?;
     }
     Ok(gone)
 }
@@ -171,4 +218,24 @@ async fn take(store: &Store, sweep: u64, table: Table, digests: &[Digest]) -> Re
         }
     }
     Ok(total)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn who_has_the_most_gives_way_first() {
+        for (sizes, total, each) in [
+            (&[][..], 10, u64::MAX),
+            (&[3, 4], 10, u64::MAX),
+            (&[5, 5], 10, u64::MAX),
+            (&[1, 2, 100], 10, 7),
+            (&[8, 8, 8], 12, 4),
+            (&[1, 8, 8], 11, 5),
+            (&[7], 0, 0),
+        ] {
+            assert_eq!(share_of_each(sizes.to_vec(), total), each, "{sizes:?} of {total}");
+        }
+    }
 }

@@ -1,7 +1,7 @@
 //! Facts.
 
 use super::fixture::{DAY, at, enrolled, incarnation, run, started};
-use model::log::FactBody;
+use model::log::{Fact, FactBody};
 use model::report::PartialRun;
 use model::tags::TaggedRun;
 use model::{Action, ResourceReport, RunsSummary};
@@ -145,4 +145,45 @@ pub(super) async fn history_is_pruned(store: &Store) {
     assert_eq!(store.node(&one).await.unwrap().unwrap().runs.streak, 10);
     assert_eq!(store.prune(at(3), retention).await.unwrap().nonces, 0);
     assert_eq!(store.prune(at(10 * DAY), retention).await.unwrap().nonces, 2);
+}
+
+/// A fact of so many bytes, and a few.
+fn large(seq: u64, bytes: usize) -> Fact {
+    Fact { seq, at: at(1), body: FactBody::Repaired { message: "x".repeat(bytes) } }
+}
+
+async fn seqs(store: &Store, node: &model::NodeId) -> Vec<u64> {
+    store.facts(node, None, 1000).await.unwrap().iter().map(|fact| fact.fact.seq).collect()
+}
+
+pub(super) async fn history_is_pruned_by_bytes(store: &Store) {
+    let (one, two) = (enrolled(store, 1).await, enrolled(store, 2).await);
+    let facts = |count: u64, bytes| (1..=count).map(|seq| large(seq, bytes)).collect::<Vec<_>>();
+    store.append_facts(&one, &incarnation("a"), facts(10, 1000), at(1)).await.unwrap();
+    store.append_facts(&two, &incarnation("b"), facts(3, 1000), at(1)).await.unwrap();
+    let each = Retention { fact_bytes_per_node: 5500, ..Retention::default() };
+    assert_eq!(store.prune(at(2), each).await.unwrap().facts, 5);
+    assert_eq!(seqs(store, &one).await, [10, 9, 8, 7, 6]);
+    assert_eq!(store.prune(at(2), each).await.unwrap().facts, 0, "what was taken is counted");
+    // All together: who has the most gives way.
+    let all = Retention { fact_bytes: 5000, ..Retention::default() };
+    store.prune(at(3), all).await.unwrap();
+    assert_eq!((seqs(store, &one).await.len(), seqs(store, &two).await.len()), (2, 2));
+}
+
+pub(super) async fn a_node_never_has_far_more_than_is_kept(store: &Store) {
+    let one = enrolled(store, 1).await;
+    let many = 2 * store::NODE_FACT_BYTES / (400 * 1024) + 2;
+    for seq in 1..=many {
+        store.append_facts(&one, &incarnation("a"), vec![large(seq, 400 * 1024)], at(1)).await.unwrap();
+    }
+    let left = seqs(store, &one).await;
+    assert!(
+        left.len() as u64 * 400 * 1024 <= store::NODE_FACT_BYTES + 2 * 400 * 1024,
+        "{} are left",
+        left.len()
+    );
+    assert_eq!(left[0], many, "the newest stay");
+    let again = store.append_facts(&one, &incarnation("a"), vec![large(1, 10)], at(1)).await.unwrap();
+    assert_eq!((again.cursor.seq, again.new.len()), (many, 0), "what was accepted stays accepted");
 }

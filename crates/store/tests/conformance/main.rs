@@ -43,6 +43,8 @@ async fn all(make: impl Fn() -> Box<Store>) {
     facts::runs_are_kept_as_they_are_known(&make()).await;
     facts::lists_are_newest_first_and_paged(&make()).await;
     facts::history_is_pruned(&make()).await;
+    facts::history_is_pruned_by_bytes(&make()).await;
+    facts::a_node_never_has_far_more_than_is_kept(&make()).await;
     sync::sets_are_kept(&make()).await;
     sync::a_side_is_forgotten_whole(&make()).await;
     sync::an_unsound_write_changes_nothing(&make()).await;

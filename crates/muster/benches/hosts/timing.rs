@@ -1,18 +1,7 @@
-//! Figures: how they are taken and how they are printed.
+//! Times: how they are taken.
 
 use std::process::Command;
 use std::time::{Duration, Instant};
-
-/// Prints a figure beside the most that it may be.
-pub fn row(what: &str, figure: f64, most: f64, unit: &str) {
-    let kept = if figure <= most { "kept" } else { "MISSED" };
-    println!("{what}: {figure:.3} {unit}  at most {most} {unit}: {kept}");
-}
-
-/// Prints a figure that has no limit.
-pub fn plain(what: &str, figure: f64, unit: &str) {
-    println!("{what}: {figure:.2} {unit}");
-}
 
 /// Milliseconds of a time.
 pub fn millis(time: Duration) -> f64 {

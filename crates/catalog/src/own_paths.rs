@@ -1,0 +1,96 @@
+//! [`refusal`]: what of a host is Muster's own, so that no resource may write, own or remove it.
+//!
+//! An agent that removed its own state would have to join anew, and could not say why.
+
+use std::borrow::Cow;
+
+use crate::state_directories::{AGENT_STATE, SERVER_STATE};
+use crate::types::{BelowDirectory, Ensure, PathRole, RunState, Spec, UNIT_FOLDER};
+
+/// Where sockets of running agents and control planes are.
+pub const RUNTIME: &str = "/run/muster";
+/// Where the machine's administrator says what Muster does not find out.
+pub const CONFIGURATION: &str = "/etc/muster";
+/// Below [`CONFIGURATION`], and an administrator's, whom a module may stand for.
+const TRAITS: &str = "/etc/muster/traits.d";
+/// The units of the packages.
+const UNITS: [&str; 3] = ["muster-agent.service", "muster-agent.path", "muster.service"];
+/// Where systemd finds units of packages.
+const PACKAGED_UNITS: [&str; 2] = ["/usr/lib/systemd/system", "/lib/systemd/system"];
+
+/// A path with one way to write it: without doubled slashes, `.` parts, and a slash at the end.
+pub fn normalized(path: &str) -> Cow<'_, str> {
+    let tidy = path.len() > 1 && !path.ends_with('/') && !path.contains("//") && !path.contains("/.");
+    if tidy {
+        return Cow::Borrowed(path);
+    }
+    let parts: Vec<&str> = path.split('/').filter(|part| !part.is_empty() && *part != ".").collect();
+    Cow::Owned(format!("/{}", parts.join("/")))
+}
+
+/// Why a resource is refused: it would write, own or remove what is Muster's own. `more` are directories and
+/// files beside those of an installation with all defaults, which are refused wherever Muster is.
+pub fn refusal(spec: &Spec, more: &[String]) -> Option<String> {
+    if let Spec::Unit(unit) = spec
+        && UNITS.contains(&unit.unit.as_str())
+        && (unit.ensure == Ensure::Absent
+            || unit.run == Some(RunState::Stopped)
+            || unit.enabled == Some(false)
+            || unit.masked == Some(true))
+    {
+        return Some(format!("{} is Muster's own; no resource stops or disables it", unit.unit));
+    }
+    let absent = spec.managed().is_some_and(|(_, ensure)| ensure == Ensure::Absent);
+    let recurses = matches!(spec, Spec::Directory(directory) if directory.recurse) && absent;
+    spec.paths(&|_| None).find_map(|found| {
+        let takes_all = match found.role {
+            PathRole::Written { .. } | PathRole::Directory(BelowDirectory::LeftAlone) => false,
+            PathRole::Directory(BelowDirectory::Managed) => recurses,
+            PathRole::Contents => matches!(spec, Spec::Tree(_)),
+            PathRole::Watched | PathRole::Probed => return None,
+        };
+        let path = normalized(&found.path);
+        let own = own(&path, takes_all, more)?;
+        Some(format!("{path} {}is Muster's own; no resource writes or removes it", own.words(&path)))
+    })
+}
+
+/// Muster's own, in relation to a path.
+enum Own {
+    /// The path, or it is below this one.
+    At(String),
+    /// It is below the path.
+    Below(String),
+}
+
+impl Own {
+    fn words(&self, path: &str) -> String {
+        match self {
+            Own::At(own) if own == path => String::new(),
+            Own::At(own) => format!("is below {own}, which "),
+            Own::Below(own) => format!("holds {own}, which "),
+        }
+    }
+}
+
+fn own(path: &str, takes_all: bool, more: &[String]) -> Option<Own> {
+    if within(path, TRAITS) {
+        return None;
+    }
+    let fixed = [AGENT_STATE, SERVER_STATE, RUNTIME, CONFIGURATION].map(str::to_owned);
+    let units = [UNIT_FOLDER].into_iter().chain(PACKAGED_UNITS);
+    let units = units.flat_map(|folder| UNITS.map(|unit| format!("{folder}/{unit}")));
+    let more = more.iter().map(|path| normalized(path).into_owned());
+    let mut all = fixed.into_iter().chain(units).chain(more);
+    all.find_map(|own| match () {
+        () if within(path, &own) => Some(Own::At(own)),
+        () if takes_all && within(&own, path) => Some(Own::Below(own)),
+        () => None,
+    })
+}
+
+/// Whether a path is another one, or below it.
+fn within(path: &str, top: &str) -> bool {
+    let rest = if top == "/" { Some(path) } else { path.strip_prefix(top) };
+    rest.is_some_and(|rest| rest.is_empty() || rest.starts_with('/'))
+}
