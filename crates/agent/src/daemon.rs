@@ -42,12 +42,14 @@ use crate::events::{self, DaemonEvent, DaemonHandle, DaemonInbox, LocalReply};
 use crate::exchange::CheckInClient;
 use crate::fetch;
 use crate::healing::HostWatch;
+use crate::invocation;
 use crate::local::messages::PauseView;
 use crate::local::state::SharedLocalState;
 use crate::machine::Machine;
 use crate::membership::MembershipFile;
 use crate::release::ActiveRelease;
 use crate::render::chain;
+use crate::run_mark::RunMark;
 use crate::runner::{self, CompletedRun, Runner, RunnerError};
 use crate::session::NodeSession;
 use crate::state::StateError;
@@ -323,7 +325,16 @@ impl Daemon {
     fn append_started(&mut self) {
         let boot_id = std::fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
         let (version, boot_id) = (env!("CARGO_PKG_VERSION").to_owned(), boot_id.trim().to_owned());
-        self.append(FactBody::Started { version, boot_id });
+        let state = self.storage.durable().path();
+        let cut_off = RunMark::read(state);
+        if let Some(mark) = cut_off {
+            tracing::warn!(since = %mark.started, "the last run was cut off: the agent was killed, or the host went down");
+            RunMark { reported: true, ..mark }.write(state);
+            self.local.set(|local| local.cut_off = Some(mark.started));
+        }
+        let cut_off_run = cut_off.filter(|mark| !mark.reported).map(|mark| mark.started);
+        let invocation = Some(invocation::of_this_host());
+        self.append(FactBody::Started { version, boot_id, invocation, cut_off_run });
         self.append_repairs();
     }
 
@@ -392,6 +403,14 @@ impl Daemon {
             }
             NodeEffect::SavePause(pause) => self.save_pause(pause),
             NodeEffect::Reboot(mark) => self.reboot(mark),
+            NodeEffect::SaveReboot(mark) => {
+                let storage = self.storage.clone();
+                tokio::spawn(async move {
+                    if let Err(error) = storage.run(move |durable| durable.save_reboot(&mark)).await {
+                        tracing::warn!(error = %chain(&error), "the last reboot could not be recorded");
+                    }
+                });
+            }
             NodeEffect::WatchCulprits(resources) => self.watch.find_culprits(resources),
             NodeEffect::Warn(text) => tracing::warn!("{}", model::text::one_line(&text)),
         }
@@ -475,6 +494,7 @@ impl Daemon {
         }
         self.running = true;
         let healing = matches!(order.scope, RunScope::Resources(_));
+        let state = (!healing).then(|| self.storage.durable().path().to_owned());
         if !healing {
             self.local.run_begins(now());
         }
@@ -484,6 +504,9 @@ impl Daemon {
         let spawned = std::thread::Builder::new().name("muster run".to_owned()).spawn(move || {
             runner::lower_priority();
             let mut content_missing = false;
+            if let Some(state) = &state {
+                RunMark::begin(state, now());
+            }
             // A panic ends this run, not the keeping of the host.
             let run = catch_unwind(AssertUnwindSafe(|| -> Result<CompletedRun, RunnerError> {
                 let bound = runner.bind(&traits)?;
@@ -499,6 +522,9 @@ impl Daemon {
                 }
                 Ok(run)
             }));
+            if let Some(state) = &state {
+                RunMark::end(state);
+            }
             let run = match run {
                 Ok(Ok(run)) => Ok(run),
                 Ok(Err(error)) => Err(error.failure()),

@@ -4,6 +4,7 @@
 use std::path::PathBuf;
 use std::sync::OnceLock;
 
+use model::invocation::AgentInvocation;
 use model::text::shell_word;
 
 use crate::machine::MachineOptions;
@@ -43,6 +44,13 @@ pub fn restart_daemon() -> String {
         "" if service::is_installed() => "systemctl restart muster-agent".to_owned(),
         _ => format!("end it, then {}", command("daemon")),
     }
+}
+
+/// How this agent is called, as operators hear of it.
+pub fn of_this_host() -> AgentInvocation {
+    let of_the_unit = options().is_empty() && service::is_installed();
+    let service = of_the_unit.then(|| service::SERVICE.to_owned());
+    AgentInvocation { command: format!("muster-agent{}", options()), service }
 }
 
 fn options() -> &'static str {

@@ -6,7 +6,7 @@
 //!     session <- dialing contact                         requests and streams; how contacts went
 //!       events                                           the way to the daemon
 //!         sync <- work                                   objects; actions
-//!           fetch exchange runner <- watch deadlines outcomes      contents; check-ins; runs, by resource
+//!           fetch exchange run_mark runner <- watch deadlines outcomes      contents; check-ins; runs, by resource
 //!             status why doctor bundle files             what people ask of one host
 //!             local                                      the Unix socket: both ends
 //!               daemon <- verbs                          the node's step, and what people type
@@ -45,6 +45,7 @@ pub mod outcomes;
 mod packed;
 pub mod release;
 pub mod render;
+pub mod run_mark;
 pub mod runner;
 pub mod service;
 pub mod session;

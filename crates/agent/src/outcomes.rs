@@ -71,6 +71,9 @@ pub struct LastRunView {
     /// The host was paused: it only observed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub paused: Option<Pause>,
+    /// When the last full run began that changed the host as declared, and in which nothing failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub succeeded: Option<Timestamp>,
     /// Totals.
     pub counts: RunCounts,
     /// Every resource, in the run's order.
@@ -121,7 +124,11 @@ impl LastRunView {
             });
             resources.truncate(MAX_RESOURCES);
         }
+        let is_success = report.counts.failed == 0 && report.paused.is_none();
+        let succeeded =
+            if is_success { Some(report.started) } else { before.and_then(|last| last.succeeded) };
         LastRunView {
+            succeeded,
             started: report.started,
             duration_ms: report.duration_ms,
             seq: report.seq,

@@ -17,6 +17,7 @@ use crate::invocation::{command, start_daemon};
 use crate::local::messages::{ContactView, DaemonView, join_again};
 use crate::outcomes::{LastRunView, ResourceOutcome};
 use crate::render::{self, when, word};
+use crate::run_mark::RunMark;
 use crate::state::{PAUSE_FILE, StateDir, StateError};
 use crate::sync::{self, view::SyncStatus};
 
@@ -50,6 +51,9 @@ pub struct AgentStatusView {
     /// Every resource of the last run.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub last_run: Option<LastRunView>,
+    /// When a run began that was cut off, until another one ended.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) cut_off_run: Option<Timestamp>,
     /// Synchronization and work, as the daemon wrote last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sync: Option<SyncStatus>,
@@ -97,6 +101,7 @@ pub fn read(state: &Path) -> Result<AgentStatusView, StateError> {
         contact: ContactView::read(state),
         paused,
         last_run: LastRunView::read(state),
+        cut_off_run: RunMark::read(state).map(|mark| mark.started),
         release,
         last_changed_run: last.as_ref().map(|last| last.at),
         last_counts: last.map(|last| last.counts),
@@ -316,6 +321,19 @@ impl StatusText<'_> {
                 let at = when(last.started, self.now);
                 writeln!(f, "last run       {at}, took {} ms{how}", last.duration_ms)?;
             }
+        }
+        if let Some(at) = view.cut_off_run {
+            let at = when(at, self.now);
+            writeln!(
+                f,
+                "CUT OFF        the run that began {at}: the agent was killed, or the host went down"
+            )?;
+        }
+        let succeeded = view.last_run.as_ref().and_then(|last| last.succeeded);
+        if let (Some(at), Some(last)) = (succeeded, &view.last_run)
+            && at != last.started
+        {
+            writeln!(f, "last success   {}", when(at, self.now))?;
         }
         if let Some(at) = view.last_changed_run {
             writeln!(f, "runs alike     since {at}")?;

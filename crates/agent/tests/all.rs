@@ -36,6 +36,7 @@ mod restarts_when_nothing_runs;
 mod rooted_hosts_confine_commands;
 mod runs_by_tag_are_partial;
 mod runs_keep_what_a_change_needs;
+mod runs_that_are_cut_off_are_told;
 mod session_signs_with_the_server_s_time;
 mod shutdown_delivers_pending_facts;
 mod status_names_contact_and_certificate;

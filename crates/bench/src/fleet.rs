@@ -101,6 +101,7 @@ pub(super) async fn fill_with(dir: &Path, plan: FleetPlan) -> Result<FilledFleet
             hostname: hostname.clone(),
             public_key: key.public().to_string(),
             cert_not_before: now(),
+            cert_not_after: Some(now().plus(net::issue::NODE_LIFE)),
             cert_serial: format!("{number:032x}"),
             key_confirmed: true,
             declared: serde_json::json!({}),

@@ -9,8 +9,9 @@ use std::time::Duration;
 
 use catalog::duration;
 use clap::{Args, Subcommand};
-use model::Contention;
 use model::log::FactBody;
+use model::time::when;
+use model::{Contention, Timestamp};
 use serde::Serialize;
 use server::api::objects::{SYNC, SyncView};
 use server::api::{self, History, NodeView};
@@ -23,7 +24,7 @@ use crate::failure::{Failure, UserError};
 use crate::listing::Listing;
 use crate::object::{self, known};
 use crate::run::{counts, outcome};
-use crate::screen::Screen;
+use crate::screen::{Mark, Screen};
 use crate::status::mark;
 use crate::table::table;
 
@@ -247,6 +248,9 @@ fn show(whole: &NodeReport, screen: Screen) -> String {
         rows.push(("set", root.short()));
     }
     rows.push(("seen", format!("{seen}; to call within {promised}")));
+    if let Some(ends) = node.certificate_ends {
+        rows.push(("cert ends", certificate(ends, now, screen)));
+    }
     if let Some(run) = node.last_run {
         rows.push(("last run", format!("{} ago", ago(run, now))));
     }
@@ -274,6 +278,20 @@ fn show(whole: &NodeReport, screen: Screen) -> String {
     rows.iter().map(|(name, value)| format!("{name:<9} {}\n", field(value))).collect()
 }
 
+/// When a certificate ends, and whether that is a matter.
+fn certificate(ends: Timestamp, now: Timestamp, screen: Screen) -> String {
+    /// One that ends sooner is worth a word: nothing renews it (IDN-2).
+    const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
+    let text = when(ends, now);
+    match ends.since(now) {
+        left if left.is_zero() => screen.mark(Mark::Bad, &format!("{text}: it cannot call; join again")),
+        left if left <= SOON => {
+            screen.mark(Mark::Warn, &format!("{text}: nothing renews it; join again before"))
+        }
+        _ => text,
+    }
+}
+
 fn facts_text(facts: &[FactRecord]) -> String {
     let now = now();
     let row = |record: &FactRecord| {
@@ -281,6 +299,9 @@ fn facts_text(facts: &[FactRecord]) -> String {
             FactBody::Run(report) => outcome(report),
             FactBody::Adopted { seq, root, .. } => format!("release {seq}, set {}", root.short()),
             FactBody::Refused { code, message } => format!("{code}: {message}"),
+            FactBody::Started { version, cut_off_run: Some(since), .. } => {
+                format!("agent {version}; the run that began at {since} was cut off")
+            }
             FactBody::Started { version, .. } => format!("agent {version}"),
             FactBody::Repaired { message } => message.clone(),
             FactBody::FileRestored { path, version } => {

@@ -8,12 +8,16 @@ use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::screen::Screen;
-use crate::task::{Caller, NewTaskError, Outputs, answers, answers_text, follow};
+use crate::task::{Caller, NewTaskError, answers, answers_text, follow_answers};
 use crate::whom;
 
 const AFTER: &str = "\
 A SELECTOR names nodes: `muster help selectors`. A node answers only what its release
 delegates. Equal answers are shown once, the most frequent first; --json gives every one.
+
+Answers are shown as they come, with who has not answered. It ends when all have answered, or
+when those left are unreachable (`muster help unreachable`), unless --wait says to wait for them.
+One interruption ends it, with the answers so far.
 
 Ends with 0 when all answered, 3 when some did not, 5 when every node refused.
 
@@ -88,11 +92,11 @@ pub async fn run(args: &QueryArgs, screen: Screen) -> Result<Exit, Failure> {
     task.spec("q", "").check(selected.count).map_err(NewTaskError::Spec)?;
     let begun = operator.call(&BEGIN_TASK, task).await?;
     let mut caller = Caller::new(&args.connect, operator);
-    let report = follow(&mut caller, begun, Outputs::none(), true, screen).await?;
     let path = match &args.what {
         Question::Traits { path } => path.as_deref(),
         _ => None,
     };
+    let report = follow_answers(&mut caller, begun, path, screen).await?;
     let answers = answers(&report.task.id, &report.nodes, path);
     screen.result(&answers, || answers_text(&answers, screen))?;
     Ok(report.exit())

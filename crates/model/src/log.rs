@@ -2,6 +2,7 @@
 
 mod read;
 
+use crate::invocation::AgentInvocation;
 use crate::sort::SortCompactly;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -55,6 +56,12 @@ pub enum FactBody {
         version: String,
         /// The kernel's boot id.
         boot_id: String,
+        /// How the agent is called on its host; an earlier agent does not say so.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        invocation: Option<AgentInvocation>,
+        /// When a run began that did not end before: the agent was killed, or the host went down.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        cut_off_run: Option<Timestamp>,
     },
     /// Something on the node was found broken and was put right or set aside.
     Repaired {

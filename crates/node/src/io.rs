@@ -165,6 +165,8 @@ pub enum NodeEffect {
     SavePause(Option<Pause>),
     /// Remember this, append [`RebootMark::fact`], then reboot the host; or [`NodeInput::RebootFailed`].
     Reboot(RebootMark),
+    /// Make the mark of the last reboot durable as it is now.
+    SaveReboot(RebootMark),
     /// Find out who changes these resources, and nobody else; then [`NodeInput::SuspectedDrift`].
     WatchCulprits(BTreeSet<ResourceId>),
     /// Say so in the journal.

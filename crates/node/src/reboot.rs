@@ -201,6 +201,15 @@ impl Reboots {
         is_new
     }
 
+    /// The mark, to be made durable anew, where the host came up with the kernel that it was rebooted for: who
+    /// boots another one by hand later does not make that one passed over.
+    pub(crate) fn came_up(&mut self, traits: &TraitReport) -> Option<RebootMark> {
+        let running = traits.values.get("kernel").and_then(|kernel| kernel.get("release")?.as_str());
+        let last = self.last.as_mut().filter(|last| last.boot != self.boot)?;
+        last.kernel.take_if(|kernel| Some(kernel.as_str()) == running)?;
+        Some(last.clone())
+    }
+
     fn observe_boot(&mut self, traits: &TraitReport, now: Timestamp) {
         let Some(uptime) = traits.values.get("uptime") else { return };
         if let Some(seconds) = uptime.get("seconds").and_then(|value| value.as_u64()) {

@@ -299,6 +299,7 @@ impl Node {
         if self.reboots.observed(&observed.report, now) {
             self.tell_reboot(effects);
         }
+        effects.extend(self.reboots.came_up(&observed.report).map(NodeEffect::SaveReboot));
         let before = self.traits.is_some().then(|| self.traits_that_count());
         let as_before = self.traits.as_ref().is_some_and(|known| known.digest == observed.report.digest);
         let reads_as_before =

@@ -231,6 +231,28 @@ fn a_mark_of_a_clock_that_was_ahead_counts_for_the_window_of_the_boot() {
     }
 }
 
+/// A host that came up with the kernel, and that somebody booted another one on by hand, is asked anew.
+#[test]
+fn a_kernel_that_the_host_came_up_with_once_asks_again() {
+    let policy = policy("00:00", "00:00");
+    let up = Duration::from_secs(60);
+    let rebooted =
+        RebootMark { boot: "b1".to_owned(), kernel: Some("6.2".to_owned()), ..mark(at(12).minus(HOUR)) };
+    let mut bench = host(policy.clone(), at(12), Some(rebooted));
+    let mut came_up = required_since_boot(&[], "", "b2", up);
+    came_up.values["kernel"]["reboot_required"] = false.into();
+    came_up.values["kernel"]["release"] = "6.2".into();
+    let saved = show(&mut bench, &came_up).into_iter().find_map(|effect| match effect {
+        NodeEffect::SaveReboot(mark) => Some(mark),
+        _ => None,
+    });
+    let saved = saved.expect("what the next start of the agent is to know");
+    assert_eq!(saved.kernel, None);
+    let mut bench = host(policy, at(12 + 48), Some(saved));
+    let mark = reboot_of(&show(&mut bench, &required_since_boot(&[], "6.2", "b3", up)));
+    assert_eq!(mark.and_then(|mark| mark.kernel).as_deref(), Some("6.2"));
+}
+
 /// A boot loader that does not take the newer kernel would have the host rebooted in each window.
 #[test]
 fn a_kernel_that_the_host_did_not_come_up_with_asks_once() {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use model::contention;
 use model::exchange::{Answer, CheckIn, HeldRelease, Offer, RunNote, Signed, TraitReport};
+use model::invocation::AgentInvocation;
 use model::log::{Cursor, Fact, FactBody};
 use model::policy::RunTimes;
 use model::selection::SelectionEntry;
@@ -41,6 +42,10 @@ pub struct NodeState {
     pub key: PublicKey,
     /// When it enrolled last.
     pub enrolled_at: Timestamp,
+    /// When its certificate ends; `None` where no session is opened with it, as a proxy ends TLS.
+    pub certificate_ends: Option<Timestamp>,
+    /// How its agent is called on its host, as it said at its start.
+    pub invocation: Option<Box<AgentInvocation>>,
     /// Its certificate was used, so that its token is spent for good (ENR-7).
     pub certificate_used: bool,
     /// Refuses replays.
@@ -154,6 +159,8 @@ impl NodeState {
             hostname,
             key,
             enrolled_at,
+            certificate_ends: None,
+            invocation: None,
             certificate_used: false,
             window: Window::default(),
             budget: ByteBudget::default(),
@@ -336,7 +343,10 @@ impl NodeState {
                 }
                 FactBody::Contended { resources, .. } => self.keep_contended(resources),
                 // What it does not say again is over.
-                FactBody::Started { .. } => self.contended = None,
+                FactBody::Started { invocation, .. } => {
+                    self.contended = None;
+                    self.keep_invocation(invocation.clone());
+                }
                 FactBody::Repaired { .. }
                 | FactBody::FileRestored { .. }
                 | FactBody::Rebooting { .. }
@@ -345,6 +355,16 @@ impl NodeState {
                 | FactBody::Unknown => {}
             }
         }
+    }
+
+    /// Keeps how the node says that its agent is called.
+    pub fn keep_invocation(&mut self, invocation: Option<AgentInvocation>) {
+        self.invocation = invocation.filter(AgentInvocation::is_plain).map(Box::new);
+    }
+
+    /// How its agent is called on its host, as far as is known.
+    pub fn agent(&self) -> AgentInvocation {
+        self.invocation.as_deref().cloned().unwrap_or_default()
     }
 
     /// Keeps what the node says is changed again and again.

@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use model::chunk::TreeChunk;
 use model::exchange::{HeldRelease, Signed, TraitReport};
+use model::invocation::AgentInvocation;
 use model::policy::RunTimes;
 use model::status::{Overall, Status};
 use model::tags::TaggedRun;
@@ -259,6 +260,10 @@ pub struct NodeView {
     pub pointed_seq: Option<u64>,
     /// The root that it is pointed to.
     pub pointed_root: Option<Digest>,
+    /// When its certificate ends; absent where no session is opened with it.
+    pub certificate_ends: Option<Timestamp>,
+    /// How its agent is called on its host; absent before one said so.
+    pub invocation: Option<AgentInvocation>,
     /// What it holds.
     pub held: Option<HeldRelease>,
     /// When it was last heard of.

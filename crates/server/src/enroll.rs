@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::request::Parts;
 use hyper::body::Incoming;
 use model::Hostname;
-use net::issue::CertificateRequest;
+use net::issue::{CertificateRequest, NODE_LIFE};
 use plane::NodeState;
 use store::{EnrollError, NewNode, TokenUse};
 use trust::token;
@@ -56,11 +56,14 @@ pub(crate) async fn enroll(
         .node_ca
         .issue_node(&csr, &id, &hostname, serial, now)
         .map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
+    let sessions = claims.tls_termination.is_control_plane();
+    let cert_not_after = sessions.then(|| now.plus(NODE_LIFE));
     let node = NewNode {
         node_id: id.clone(),
         hostname: hostname.clone(),
         public_key: key.to_string(),
         cert_not_before: now,
+        cert_not_after,
         cert_serial: data_encoding::HEXLOWER.encode(&serial),
         key_confirmed: claims.expected_pubkey_fingerprint.is_some(),
         declared: serde_json::json!({}),
@@ -68,7 +71,9 @@ pub(crate) async fn enroll(
     let token = TokenUse { nonce: claims.nonce, expires_at: claims.expires_at };
     plane.store.enroll(node, token, now).await.map_err(enroll_problem)?;
     tracing::info!(node = %id, %hostname, "a node enrolled");
-    remember(plane, NodeState::new(id.clone(), hostname, key, now));
+    let mut state = NodeState::new(id.clone(), hostname, key, now);
+    state.certificate_ends = cert_not_after;
+    remember(plane, state);
     let answer = EnrollAnswer {
         node_id: id,
         cert_pem,
@@ -84,6 +89,7 @@ fn remember(plane: &ControlPlane, node: NodeState) {
         Some(slot) => {
             let mut entry = slot.lock();
             entry.node.enrolled_at = node.enrolled_at;
+            entry.node.certificate_ends = node.certificate_ends;
             entry.node.certificate_used = false;
             plane.index.mark_entry(&slot, &mut entry);
         }

@@ -411,6 +411,8 @@ pub(crate) fn beginning(text: &str, bytes: usize) -> &str {
 fn restored(record: NodeRecord, key: PublicKey) -> NodeState {
     let mut node = NodeState::new(record.node_id, record.hostname, key, record.cert_not_before);
     node.certificate_used = record.cert_used;
+    node.certificate_ends = record.cert_not_after;
+    node.keep_invocation(record.invocation);
     node.last_seen = record.last_seen;
     if record.promised_secs > 0 {
         node.promised = std::time::Duration::from_secs(record.promised_secs);

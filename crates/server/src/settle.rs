@@ -9,6 +9,7 @@ use crate::answer::chain;
 use crate::hub::ConditionContext;
 use crate::index::NodeSlot;
 use crate::operator_port::fleet;
+use crate::operator_port::next_step::certificate_until;
 use crate::state::{ControlPlane, now, run_to_completion};
 use crate::totals::CountedNode;
 
@@ -56,7 +57,8 @@ async fn judge(plane: &ControlPlane, heads: &Heads, slot: &Arc<NodeSlot>) {
                 causes.push((key, cause.since));
             }
         }
-        CountedNode { state, sync, causes: causes.into(), until: node.status_until(heads, now) }
+        let until = [node.status_until(heads, now), certificate_until(node, now)];
+        CountedNode { state, sync, causes: causes.into(), until: until.into_iter().flatten().min() }
     });
 }
 

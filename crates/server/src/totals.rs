@@ -24,6 +24,10 @@ pub(crate) enum CauseKey {
     Failure(FailureKey),
     /// Silence differs by the second; its cause is the same.
     Silence(Overall),
+    /// Silence of those whose certificates have ended.
+    CertificateEnded,
+    /// Certificates that end soon.
+    CertificateEndsSoon,
     /// Tags that a run was requested for in vain.
     UnknownTags(Vec<String>),
     /// What is said of it.

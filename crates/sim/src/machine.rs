@@ -158,7 +158,12 @@ impl Machine {
         };
         let node = Node::new(identity, restored, seed, self.clock(now));
         self.process = Some(Process { node, offset: 0, nonce: 0, under_way: BTreeMap::new() });
-        let body = FactBody::Started { version: "0.1.0".to_owned(), boot_id: self.incarnation.to_string() };
+        let body = FactBody::Started {
+            version: "0.1.0".to_owned(),
+            boot_id: self.incarnation.to_string(),
+            invocation: None,
+            cut_off_run: None,
+        };
         if self.append(body, now) == Err(WriteError::PowerLost) {
             return self.die();
         }
@@ -234,7 +239,10 @@ impl Machine {
                 return Ok(waits.then_some(NodeInput::FactsWait));
             }
             // No simulated host is paused, and no channel has a window for reboots.
-            NodeEffect::SavePause(_) | NodeEffect::Reboot(_) | NodeEffect::WatchCulprits(_) => {}
+            NodeEffect::SavePause(_)
+            | NodeEffect::Reboot(_)
+            | NodeEffect::SaveReboot(_)
+            | NodeEffect::WatchCulprits(_) => {}
             NodeEffect::SaveRun(last) => self.disk.write(|files| files.last_run = Some(last))?,
             NodeEffect::Warn(text) => self.notes.push(text),
         }

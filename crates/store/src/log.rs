@@ -1,6 +1,7 @@
 //! The decision of which facts are accepted, the same for every backend.
 
 use model::contention;
+use model::invocation::AgentInvocation;
 use model::log::{Fact, FactBody};
 use model::work::{ActionEvent, ActionFact};
 use model::{Contention, Digest, FailureNote, Pause, RunCounts, RunsSummary, Timestamp};
@@ -12,6 +13,7 @@ pub(crate) struct Derived {
     pub(crate) runs: RunsSummary,
     pub(crate) full_run: Option<u64>,
     pub(crate) contended: Vec<Contention>,
+    pub(crate) invocation: Option<AgentInvocation>,
 }
 
 /// [`Derived`] as it is kept, but for the streak. The version before reads it too: it knows no node that has no
@@ -36,17 +38,29 @@ pub(crate) struct StoredRuns {
     would_change: Option<Box<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     root: Option<Digest>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    invocation: Option<AgentInvocation>,
 }
 
 impl Derived {
     /// What is kept, and the streak.
     pub(crate) fn restored(kept: Option<StoredRuns>, streak: u32) -> Derived {
-        let StoredRuns { fact, since, counts, paused, failures, contended, unknown_tags, would_change, root } =
-            kept.unwrap_or_default();
+        let StoredRuns {
+            fact,
+            since,
+            counts,
+            paused,
+            failures,
+            contended,
+            unknown_tags,
+            would_change,
+            root,
+            invocation,
+        } = kept.unwrap_or_default();
         let full_run = (fact > 0).then_some(fact);
         let (counts, since) = (full_run.map(|_| counts), full_run.map(|_| since));
         let runs = RunsSummary { counts, root, streak, failures, would_change, since, paused, unknown_tags };
-        Derived { runs, full_run, contended }
+        Derived { runs, full_run, contended, invocation }
     }
 
     /// What is to be kept besides the streak; `None` when there is nothing.
@@ -54,7 +68,7 @@ impl Derived {
         if self == Derived::default() {
             return None;
         }
-        let Derived { runs, full_run, contended } = self;
+        let Derived { runs, full_run, contended, invocation } = self;
         let RunsSummary { counts, root, streak: _, failures, would_change, since, paused, unknown_tags } =
             runs;
         let (fact, since, counts) =
@@ -69,6 +83,7 @@ impl Derived {
             unknown_tags,
             would_change,
             root,
+            invocation,
         })
     }
 
@@ -82,7 +97,10 @@ impl Derived {
                 }
                 FactBody::Contended { resources, .. } => self.contended = contention::kept(resources),
                 // What an agent that begins does not say again is over.
-                FactBody::Started { .. } => self.contended.clear(),
+                FactBody::Started { invocation, .. } => {
+                    self.contended.clear();
+                    self.invocation.clone_from(invocation);
+                }
                 _ => {}
             }
         }

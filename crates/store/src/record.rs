@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use model::exchange::{HeldRelease, RunNote, Signed};
+use model::invocation::AgentInvocation;
 use model::log::{Cursor, Fact, FactBody};
 use model::tags::TaggedRun;
 use model::{
@@ -94,6 +95,8 @@ pub struct NewNode {
     pub public_key: String,
     /// From when its certificate is valid.
     pub cert_not_before: Timestamp,
+    /// When it ends; `None` where no session is opened with it, as a proxy ends TLS.
+    pub cert_not_after: Option<Timestamp>,
     /// Its certificate's serial number, in hex.
     pub cert_serial: String,
     /// The token named the key (ENR-9).
@@ -136,6 +139,8 @@ pub struct NodeRecord {
     pub removed: Option<Timestamp>,
     /// From when its certificate is valid.
     pub cert_not_before: Timestamp,
+    /// When it ends; `None` where no session is opened with it, as a proxy ends TLS.
+    pub cert_not_after: Option<Timestamp>,
     /// Its certificate's serial number, in hex.
     pub cert_serial: String,
     /// The certificate was used, so its token cannot be tried again (ENR-7).
@@ -158,6 +163,8 @@ pub struct NodeRecord {
     pub full_run: Option<u64>,
     /// What something else changes again and again on the host, as its newest fact about that says.
     pub contended: Vec<Contention>,
+    /// How its agent is called on its host, as it said at its start.
+    pub invocation: Option<AgentInvocation>,
     /// How far the log of its newest incarnation is accepted.
     pub cursor: Option<Cursor>,
     /// The digest of its traits.

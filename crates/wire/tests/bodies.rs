@@ -181,7 +181,12 @@ fn facts() -> impl Strategy<Value = Fact> {
             root
         }),
         (".{0,9}", ".{0,20}").prop_map(|(code, message)| FactBody::Refused { code, message }),
-        (".{0,9}", ".{0,20}").prop_map(|(version, boot_id)| FactBody::Started { version, boot_id }),
+        (".{0,9}", ".{0,20}").prop_map(|(version, boot_id)| FactBody::Started {
+            version,
+            boot_id,
+            invocation: None,
+            cut_off_run: None,
+        }),
         ".{0,20}".prop_map(|message| FactBody::Repaired { message }),
         (".{0,9}", ".{0,20}").prop_map(|(reason, window)| FactBody::Rebooting { reason, window }),
         ".{0,20}".prop_map(|reason| FactBody::NotRebooted { reason }),

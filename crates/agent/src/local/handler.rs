@@ -127,7 +127,7 @@ impl LocalHandler {
             watch: Some(self.watch.view()),
             reboot: shown.reboot,
         });
-        (view.last_run, view.paused) = (last_run, shown.pause);
+        (view.last_run, view.paused, view.cut_off_run) = (last_run, shown.pause, shown.cut_off);
         match access {
             LocalAccess::Act => json(&view),
             // What was read from the host and written to it is for those who may read it there.

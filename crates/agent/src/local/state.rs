@@ -33,6 +33,8 @@ pub struct LocalState {
     pub running_since: Option<Timestamp>,
     /// Why no run can be made.
     pub unmade_run: Option<UnmadeRun>,
+    /// When a run began that was cut off, until another one ended.
+    pub cut_off: Option<Timestamp>,
     /// How a reboot stands that is required.
     pub reboot: Option<RebootOutlook>,
     ended: VecDeque<(u64, Result<Packed<RunReport>, String>)>,
@@ -88,6 +90,7 @@ impl SharedLocalState {
             begun: 0,
             running_since: None,
             unmade_run: None,
+            cut_off: None,
             reboot: None,
             ended: VecDeque::new(),
         };
@@ -136,6 +139,9 @@ impl SharedLocalState {
         };
         self.set(|state| {
             state.running_since = None;
+            if view.is_some() {
+                state.cut_off = None;
+            }
             state.last_run = view.or(state.last_run.take());
             state.ended.push_back((state.begun, outcome));
             while state.ended.len() > REPORTS {

@@ -18,6 +18,7 @@ use crate::local::messages::{FileRestoreRequest, PauseRequest, PauseView, RunLim
 use crate::machine::{Machine, MachineOptions};
 use crate::outcomes::LastRunView;
 use crate::render::{self, report};
+use crate::run_mark::RunMark;
 use crate::runner::{Runner, lower_priority, observed, scope_of};
 use crate::state::{StateDir, StateError};
 use crate::status::{HostHealth, ShownResources};
@@ -139,7 +140,14 @@ pub fn run_once(machine: &Machine, mode: RunMode, scope: RunScope) -> Result<Run
     let last = durable.last_run()?;
     let intended = last.as_ref().is_none_or(|last| last.inputs != inputs);
     let order = RunOrder { seq, root, intended, pause: None, scope, requested_tags: Default::default() };
-    let run = runner.run_bound(&order, &bound, mode)?;
+    if mode == RunMode::Apply {
+        RunMark::begin(durable.path(), now());
+    }
+    let run = runner.run_bound(&order, &bound, mode);
+    if mode == RunMode::Apply {
+        RunMark::end(durable.path());
+    }
+    let run = run?;
     if mode == RunMode::Apply && run.report.partial.is_some() {
         if LastRun::partial_is_fact(&run.report) {
             if let Some(last) = last {

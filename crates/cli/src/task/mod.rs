@@ -2,6 +2,7 @@
 
 mod answers;
 mod answers_text;
+mod asking;
 mod caller;
 mod follow;
 mod order;
@@ -23,6 +24,7 @@ use crate::screen::Screen;
 
 pub use answers::{Answers, SameAnswer, answers, within};
 pub use answers_text::{answers_of, text as answers_text};
+pub(crate) use asking::follow_answers;
 pub(crate) use caller::{Caller, changes_after, wait_between_requests};
 pub use follow::Interrupted;
 pub(crate) use follow::follow;

@@ -9,7 +9,8 @@ use serde::{Deserialize, Deserializer};
 use serde_json::value::RawValue;
 
 use super::FactBody;
-use crate::{Contention, Digest};
+use crate::invocation::AgentInvocation;
+use crate::{Contention, Digest, Timestamp};
 
 #[derive(Deserialize)]
 struct Tag<'t> {
@@ -35,6 +36,10 @@ enum SmallFact {
     Started {
         version: String,
         boot_id: String,
+        #[serde(default)]
+        invocation: Option<AgentInvocation>,
+        #[serde(default)]
+        cut_off_run: Option<Timestamp>,
     },
     Repaired {
         message: String,
@@ -82,7 +87,7 @@ mod tests {
 
     use super::*;
     use crate::work::{ActionEvent, ActionFact};
-    use crate::{RunCounts, RunReport, Timestamp};
+    use crate::{RunCounts, RunReport};
 
     fn report() -> RunReport {
         let item = serde_json::json!({"resource": "app/file:/etc/app", "action": "failed", "reason": "why"});
@@ -111,7 +116,12 @@ mod tests {
             FactBody::Run(report()),
             FactBody::Adopted { seq: 7, header: Digest::of(b"header"), root: Digest::of(b"root") },
             FactBody::Refused { code: "not-fresh".to_owned(), message: "too old".to_owned() },
-            FactBody::Started { version: "1.0".to_owned(), boot_id: "boot".to_owned() },
+            FactBody::Started {
+                version: "1.0".to_owned(),
+                boot_id: "boot".to_owned(),
+                invocation: Some(AgentInvocation::default()),
+                cut_off_run: Some(Timestamp(7)),
+            },
             FactBody::Repaired { message: "a \"quoted\" word".to_owned() },
             FactBody::FileRestored { path: "/etc/motd".to_owned(), version: 3 },
             FactBody::Rebooting { reason: "libc6".to_owned(), window: "nights".to_owned() },

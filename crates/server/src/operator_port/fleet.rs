@@ -5,10 +5,10 @@ use model::status::Overall;
 use model::{Contention, FailureCode, FailureNote, Pause, Timestamp};
 use plane::{Heads, NodeState};
 use store::{FactRecord, RunFilter, RunRecord};
-use trust::adopt::{OLDER_CODE, REQUIRES_CODE, TWO_HEADERS_CODE};
 use wire::{Code, Problem};
 
 use super::OperatorCall;
+use super::next_step::{CertificateLife, join_again, next_step};
 use crate::answer::store_problem;
 use crate::api::{
     CauseView, ChannelView, EntryName, EntryView, History, MAX_CAUSES, Matching, NodeName, NodeView,
@@ -58,6 +58,8 @@ fn view(node: &mut NodeState, heads: &Heads, now: Timestamp) -> NodeView {
         pointed_seq: pointed.as_ref().map(|(head, _)| head.header.seq),
         pointed_root: pointed.as_ref().map(|(_, entry)| entry.root),
         held: node.held.clone(),
+        certificate_ends: node.certificate_ends,
+        invocation: node.invocation.as_deref().cloned(),
         last_seen: node.last_seen,
         promised_secs: node.promised.as_secs(),
         last_run: node.run.as_ref().map(|run| run.at),
@@ -80,7 +82,10 @@ fn cause(node: &NodeState, state: Overall, heads: &Heads) -> Option<String> {
     let silent = || node.last_seen.map(|seen| format!("last heard of at {seen}"));
     match state {
         Overall::Converged => None,
-        Overall::Offline | Overall::Unreachable => silent(),
+        Overall::Offline | Overall::Unreachable => match CertificateLife::of(node, now()) {
+            ended @ CertificateLife::Ended(_) => ended.cause(),
+            _ => silent(),
+        },
         _ if node.last_seen.is_none() => Some("joined, and has not called yet".to_owned()),
         Overall::Unassigned if heads.channels.is_empty() => Some("nothing is published yet".to_owned()),
         Overall::Unassigned => Some(match &node.held {
@@ -154,32 +159,6 @@ fn since(node: &mut NodeState, state: Overall, heads: &Heads) -> Option<Timestam
     }
 }
 
-fn next_step(node: &NodeState, state: Overall) -> String {
-    let refusal = node.refusal.as_ref().map(|refusal| &*refusal.code);
-    let contends = node.contended.is_some();
-    let node = &node.hostname;
-    match state {
-        Overall::Changing if refusal == Some(REQUIRES_CODE) => {
-            format!("install a newer muster-agent on {node}")
-        }
-        // What the node holds is numbered higher: the control plane's data went back.
-        Overall::Changing if matches!(refusal, Some(OLDER_CODE | TWO_HEADERS_CODE)) => {
-            "`muster publish`; it makes a release above those that nodes hold".to_owned()
-        }
-        Overall::Converged => String::new(),
-        Overall::Offline | Overall::Unreachable => {
-            format!("on {node}: systemctl status muster-agent")
-        }
-        Overall::Stalled => format!("on {node}: muster-agent status"),
-        Overall::Unassigned => "add an entry to nodes.yaml, then `muster publish`".to_owned(),
-        Overall::Paused => format!("on {node}: muster-agent resume"),
-        Overall::Stale => "`muster publish`, or `muster publish --beacon`".to_owned(),
-        Overall::New | Overall::Changing => format!("muster node show {node}"),
-        Overall::Diverged if contends => format!("muster node show {node}; on it: muster-agent doctor"),
-        _ => format!("muster run show {node}"),
-    }
-}
-
 pub(super) async fn nodes(call: OperatorCall, request: Matching) -> Result<NodesView, Problem> {
     let (plane, limit, from) = (&call.plane, request.limit.get(), request.from.unwrap_or_default());
     let page = match &request.selector {
@@ -207,9 +186,14 @@ pub(crate) struct NodeCause {
 
 /// What there is to say of a node: why it is not green, and what was requested of it in vain.
 pub(crate) fn causes_of(node: &mut NodeState, state: Overall, heads: &Heads) -> Vec<NodeCause> {
-    let (since, next) = (since(node, state, heads), next_step(node, state));
+    let (since, next) = (since(node, state, heads), next_step(node, state, now()));
     let of_state = |(key, cause, code)| NodeCause { key, cause, code, since, next: next.clone() };
     let mut causes: Vec<NodeCause> = why_not_green(node, state, heads).into_iter().map(of_state).collect();
+    let life = CertificateLife::of(node, now());
+    if let (CertificateLife::EndsSoon(_), Some(cause)) = (life, life.cause()) {
+        let next = join_again(node);
+        causes.push(NodeCause { key: CauseKey::CertificateEndsSoon, cause, code: None, since: None, next });
+    }
     let unknown = &node.summary.unknown_tags;
     if !unknown.is_empty() {
         causes.push(NodeCause {
@@ -237,7 +221,11 @@ fn why_not_green(
     }
     let Some(cause) = cause(node, state, heads) else { return Vec::new() };
     let key = match state {
-        Overall::Offline | Overall::Unreachable | Overall::Stalled => CauseKey::Silence(state),
+        Overall::Stalled => CauseKey::Silence(state),
+        Overall::Offline | Overall::Unreachable => match CertificateLife::of(node, now()) {
+            CertificateLife::Ended(_) => CauseKey::CertificateEnded,
+            _ => CauseKey::Silence(state),
+        },
         _ => CauseKey::Words(state, cause.clone()),
     };
     vec![(key, cause, None)]

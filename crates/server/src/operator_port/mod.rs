@@ -10,6 +10,7 @@
 //! JSON, and what scrapers read stand beside it.
 
 pub(crate) mod fleet;
+pub(crate) mod next_step;
 mod publish;
 mod requests;
 mod work;

@@ -15,6 +15,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("0004_tagged_run", include_str!("migrations/0004_tagged_run.sql")),
     ("0006_life", include_str!("migrations/0006_life.sql")),
     ("0008_bytes", include_str!("migrations/0008_bytes.sql")),
+    ("0009_certificates", include_str!("migrations/0009_certificates.sql")),
 ];
 
 /// Checksum of the first migration of the version before durable formats had numbers.

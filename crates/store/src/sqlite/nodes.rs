@@ -64,23 +64,25 @@ fn record(
     now: Timestamp,
 ) -> Result<()> {
     const NEW: &str = "INSERT INTO node (id, hostname, public_key, enrolled, cert_not_before, cert_serial,
-            cert_used, key_confirmed, declared, nonce)
-        VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8, ?9)
+            cert_used, key_confirmed, declared, nonce, cert_not_after)
+        VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8, ?9, ?10)
         ON CONFLICT (id) DO UPDATE SET hostname = ?2, enrolled = ?4, removed = NULL, cert_not_before = ?5,
-            cert_serial = ?6, cert_used = 0, key_confirmed = ?7, declared = ?8, nonce = ?9";
+            cert_serial = ?6, cert_used = 0, key_confirmed = ?7, declared = ?8, nonce = ?9,
+            cert_not_after = ?10";
     const AGAIN: &str = "UPDATE node SET cert_not_before = ?2, cert_serial = ?3, cert_used = 0,
-            key_confirmed = max(key_confirmed, ?4), declared = ?5, nonce = ?6
+            key_confirmed = max(key_confirmed, ?4), declared = ?5, nonce = ?6, cert_not_after = ?7
         WHERE id = ?1";
     let (id, hostname) = (node.node_id.as_str(), node.hostname.as_str());
     let (from, serial) = (node.cert_not_before.0, &node.cert_serial);
+    let until = node.cert_not_after.map(|at| at.0);
     let (confirmed, declared) = (node.key_confirmed, Json(&node.declared));
     match enrolled {
         Enrolled::Again => {
-            change(db, "record a node", AGAIN, params![id, from, serial, confirmed, declared, nonce])?;
+            change(db, "record a node", AGAIN, params![id, from, serial, confirmed, declared, nonce, until])?;
         }
         Enrolled::New => {
             let key = &node.public_key;
-            let row = params![id, hostname, key, now.0, from, serial, confirmed, declared, nonce];
+            let row = params![id, hostname, key, now.0, from, serial, confirmed, declared, nonce, until];
             change(db, "record a node", NEW, row)?;
             if known {
                 // Its history stays, but what it said of itself in its former incarnation is over.
@@ -120,7 +122,8 @@ macro_rules! select_nodes {
             "SELECT node.id, hostname, public_key, enrolled, removed, cert_not_before, cert_serial, cert_used,
                 key_confirmed, declared, last_seen, promised_secs, held_channel, held_seq, held_header,
                 held_root, run_at, run_outcome, last_run, streak, log.incarnation, log.cursor,
-                traits.digest, push.number, seen.document, tagged_run.number, tagged_run.tags
+                traits.digest, push.number, seen.document, tagged_run.number, tagged_run.tags,
+                cert_not_after
             FROM node LEFT JOIN contact ON contact.node = node.no LEFT JOIN log ON log.no = contact.log
                 LEFT JOIN traits ON traits.node = node.no LEFT JOIN push ON push.node = node.no
                 LEFT JOIN seen ON seen.node = node.no LEFT JOIN tagged_run ON tagged_run.node = node.no ",
@@ -142,7 +145,7 @@ pub(super) fn one(db: &Connection, node: &NodeId) -> Result<Option<NodeRecord>> 
 fn node_record(row: &Row<'_>) -> rusqlite::Result<NodeRecord> {
     let kept = row.get::<_, Option<Json<_>>>(18)?.map(|kept| kept.0);
     let streak = row.get::<_, Option<u32>>(19)?.unwrap_or(0);
-    let Derived { runs, full_run, contended } = Derived::restored(kept, streak);
+    let Derived { runs, full_run, contended, invocation } = Derived::restored(kept, streak);
     Ok(NodeRecord {
         node_id: row.get::<_, Text<_>>(0)?.0,
         hostname: row.get::<_, Text<_>>(1)?.0,
@@ -150,6 +153,7 @@ fn node_record(row: &Row<'_>) -> rusqlite::Result<NodeRecord> {
         enrolled: Timestamp(row.get(3)?),
         removed: row.get::<_, Option<i64>>(4)?.map(Timestamp),
         cert_not_before: Timestamp(row.get(5)?),
+        cert_not_after: row.get::<_, Option<i64>>(27)?.map(Timestamp),
         cert_serial: row.get(6)?,
         cert_used: row.get(7)?,
         key_confirmed: row.get(8)?,
@@ -161,6 +165,7 @@ fn node_record(row: &Row<'_>) -> rusqlite::Result<NodeRecord> {
         runs,
         full_run,
         contended,
+        invocation,
         cursor: cursor(row)?,
         traits: row.get::<_, Option<Bytes32>>(22)?.map(|digest| model::Digest(digest.0)),
         run_request: row.get::<_, Option<i64>>(23)?.map(uint),

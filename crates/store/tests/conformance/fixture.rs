@@ -31,6 +31,7 @@ pub fn new_node(n: u32) -> NewNode {
         hostname: format!("host-{n}").parse().unwrap(),
         public_key: format!("ed25519:{n}"),
         cert_not_before: at(0),
+        cert_not_after: Some(at(30 * DAY)),
         cert_serial: format!("{n:04x}"),
         key_confirmed: true,
         declared: serde_json::json!({ "labels": { "n": n } }),
@@ -57,7 +58,12 @@ pub fn incarnation(name: &str) -> Incarnation {
 
 /// The fact of a number that is no run.
 pub fn started(seq: u64) -> Fact {
-    let body = FactBody::Started { version: format!("0.{seq}"), boot_id: "b".into() };
+    let body = FactBody::Started {
+        version: format!("0.{seq}"),
+        boot_id: "b".into(),
+        invocation: None,
+        cut_off_run: None,
+    };
     Fact { seq, at: at(100), body }
 }
 

@@ -84,7 +84,7 @@ CREATE TABLE node (
     key_confirmed INTEGER NOT NULL,
     declared TEXT NOT NULL,
     nonce TEXT NOT NULL
-) STRICT;
+, cert_not_after INTEGER) STRICT;
 CREATE TABLE node_header (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     seq INTEGER NOT NULL,
@@ -196,3 +196,4 @@ INSERT INTO migration VALUES (2, '0003_condition', '38067f8dded53f5bd2ce86c2ee01
 INSERT INTO migration VALUES (3, '0004_tagged_run', 'b7ed6baf675622499f838ef017a502d21a4e4c92c6cbbbac43fc5e1cc9ac958f');
 INSERT INTO migration VALUES (4, '0006_life', '043bcbee8e103c6286e84334d22de1e2b04d9969697d5bed966432618090e5b4');
 INSERT INTO migration VALUES (5, '0008_bytes', '6282f9c56297a9e9d753f5971b7082c0f36374bebdadce7fd81f4b40727025c0');
+INSERT INTO migration VALUES (6, '0009_certificates', 'a50f5ed62375d9bf85e29698d6bfad62589d9b8b4e293eca56a246e0785c66b9');

@@ -1,0 +1,4 @@
+-- When the node's certificate ends; NULL where no session is opened with it, as a proxy ends TLS. Those of
+-- before are of 30 days.
+ALTER TABLE node ADD COLUMN cert_not_after INTEGER;
+UPDATE node SET cert_not_after = cert_not_before + 2592000000;
