@@ -15,8 +15,9 @@ const TIMES: usize = 7;
 const FILES: usize = 1000;
 
 /// Small sizes for what `muster bench` measures: whether each figure can still be made.
-const QUICK_CONTROL_PLANE: [&[&str]; 3] = [
+const QUICK_CONTROL_PLANE: [&[&str]; 4] = [
     &["bench", "checkin", "--secs", "1", "--nodes", "200", "--idle", "100"],
+    &["bench", "check", "--quick"],
     &["bench", "publish", "--nodes", "500"],
     &[
         "bench",

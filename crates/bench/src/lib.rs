@@ -3,6 +3,7 @@
 //! Every figure is a ratio to a limit or to a peer measured in the same run. Servers are
 //! processes of their own, so that their CPU and memory can be read from the kernel.
 
+mod check;
 mod checkin;
 mod fleet;
 mod floor;
@@ -29,6 +30,8 @@ pub enum Bench {
     Floor(Load),
     /// A real control plane with real keys, beside the floor, in one run
     Checkin(Load),
+    /// Judging 100,000 named nodes before anything is signed
+    Check(CheckArgs),
     /// Resolving and publishing 100,000 host entries, and an edit of one
     Publish(PublishArgs),
     /// Synchronization: streams, updates, latency, resyncs, a restart
@@ -62,6 +65,17 @@ impl Load {
     fn time(&self) -> Duration {
         Duration::from_secs(self.secs.clamp(1, 60))
     }
+}
+
+/// How many nodes to judge.
+#[derive(Clone, Debug, Args)]
+pub struct CheckArgs {
+    /// Named nodes
+    #[arg(long, default_value_t = 100_000)]
+    nodes: usize,
+    /// A small fleet, whether it can be measured at all
+    #[arg(long)]
+    quick: bool,
 }
 
 /// How large a fleet repo.
@@ -109,6 +123,7 @@ pub async fn run(bench: Bench) -> Result<Exit, Failure> {
     let measured = match bench {
         Bench::Floor(load) => checkin::floor_alone(&load).await,
         Bench::Checkin(load) => checkin::run(&load).await,
+        Bench::Check(args) => check::run(&args),
         Bench::Publish(args) => publish::run(args.nodes).await,
         Bench::Sync(args) => sync::run(&args).await,
         Bench::FloorServer { dir } => floor::serve(&dir).await,
