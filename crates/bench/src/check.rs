@@ -32,7 +32,8 @@ pub(super) fn run(args: &CheckArgs) -> Result<(), BenchError> {
     let checked = check::read(&mut folder)?;
     let whole = began.elapsed().as_secs_f64();
     let fleet = checked.fleet.as_ref().map_err(|_| "the fleet of this benchmark has mistakes")?;
-    let nodes: Vec<String> = fleet.specialize().exact.keys().take(OBSERVED).map(ToString::to_string).collect();
+    let nodes: Vec<String> =
+        fleet.specialize().exact.keys().take(OBSERVED).map(ToString::to_string).collect();
     let traits: BTreeMap<_, _> =
         nodes.iter().map(|name| (name.clone(), observed::sample(name).traits)).collect();
     let began = Instant::now();
@@ -59,7 +60,10 @@ fn write_repo(repo: &Path, count: usize) -> Result<(), BenchError> {
         }
         Ok(std::fs::write(path, text)?)
     };
-    write("fleet.yaml", "format: 1\nname: bench\nchannels:\n  stable: {contact: 5m, freshness: 24h}\ndefaults: {channel: stable}\n")?;
+    write(
+        "fleet.yaml",
+        "format: 1\nname: bench\nchannels:\n  stable: {contact: 5m, freshness: 24h}\ndefaults: {channel: stable}\n",
+    )?;
     write("roles/web.yaml", "modules: [base, users, web, own, tuned]\nvars: {web.workers: 4}\n")?;
     let shared: String = (0..20)
         .map(|i| format!("  - file: /etc/base/{i}.conf\n    content: \"{i} ${{{{ params.level }}}}\\n\"\n    mode: \"0644\"\n"))

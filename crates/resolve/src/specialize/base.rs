@@ -8,9 +8,9 @@ use lang::{EvalError, Names, Value};
 use model::window::DeclaredWindow;
 
 use super::entry::lay;
+use super::grants::{GrantCache, Grants, Holding};
 use super::node::Whom;
 use super::{ByName, NodeSpec};
-use super::grants::{GrantCache, Grants, Holding};
 use crate::check::context::{Context, RoleInfo};
 use crate::check::typed::Typed;
 use crate::judge::Judge;
