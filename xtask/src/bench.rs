@@ -45,6 +45,7 @@ pub const FLOOR: Benchmark = Benchmark { name: "floor", measured_by: MeasuredBy:
 /// All whose figures are kept.
 pub const BENCHMARKS: &[Benchmark] = &[
     Benchmark { name: "checkin", measured_by: MeasuredBy::Muster },
+    Benchmark { name: "check", measured_by: MeasuredBy::Muster },
     Benchmark { name: "publish", measured_by: MeasuredBy::Muster },
     Benchmark { name: "sync", measured_by: MeasuredBy::Muster },
     Benchmark { name: "status", measured_by: MeasuredBy::Muster },

@@ -3,6 +3,7 @@
 //! Every figure is a ratio to a limit or to a peer measured in the same run. Servers are
 //! processes of their own, so that their CPU and memory can be read from the kernel.
 
+mod check;
 mod checkin;
 mod fleet;
 mod flood;
@@ -34,6 +35,8 @@ pub enum Bench {
     Floor(Load),
     /// A real control plane with real keys, beside the floor, in one run
     Checkin(Load),
+    /// Judging 100,000 named nodes before anything is signed
+    Check(CheckArgs),
     /// Resolving and publishing 100,000 host entries, and an edit of one
     Publish(PublishArgs),
     /// Looking at 100,000 nodes with sets of their own, while they check in
@@ -102,6 +105,16 @@ impl Scale {
     fn or<T>(self, asked: Option<T>, full: T, quick: T) -> T {
         asked.unwrap_or(if self.quick { quick } else { full })
     }
+}
+
+/// How many nodes to judge.
+#[derive(Clone, Debug, Args)]
+pub struct CheckArgs {
+    /// Named nodes [default: 100000, quick: 1000]
+    #[arg(long)]
+    nodes: Option<usize>,
+    #[command(flatten)]
+    scale: Scale,
 }
 
 /// How large a fleet repo.
@@ -191,6 +204,11 @@ pub async fn run(bench: Bench, screen: Screen) -> Result<Exit, Failure> {
         Bench::Checkin(load) => {
             let figures = begin("checkin", load.scale);
             let measured = checkin::run(&load, &figures).await;
+            (figures, measured)
+        }
+        Bench::Check(args) => {
+            let figures = begin("check", args.scale);
+            let measured = check::run(args.scale.or(args.nodes, 100_000, 1_000), &figures);
             (figures, measured)
         }
         Bench::Publish(args) => {

@@ -151,7 +151,7 @@ async fn what_fails_on_a_node_fails_every_verb_before_it_is_signed() {
     };
     let module = |content: &str| {
         let text = format!(
-            "params:\n  mp: {{a: 1}}\n  l: [a]\nresources:\n  - file: /etc/a\n    content: {content}\n"
+            "params:\n  id: x\n  mp: {{a: 1}}\n  l: [a]\nresources:\n  - file: /etc/a\n    content: {content}\n"
         );
         [("modules/app/module.yaml", text)]
     };
@@ -167,7 +167,7 @@ async fn what_fails_on_a_node_fails_every_verb_before_it_is_signed() {
         let checked = muster(repo.path(), &["check"]).await;
         assert_eq!(code(&checked), 1, "{content}: {}", out(&checked));
         let told = out(&checked).lines().next().unwrap_or_default().to_owned();
-        assert!(told.starts_with("modules/app/module.yaml:6:"), "{told}");
+        assert!(told.starts_with("modules/app/module.yaml:7:"), "{told}");
         for verb in
             [&["render", "web-1.test"][..], &["publish", "--dry-run"], &["publish", "--yes"], &["diff"]]
         {
@@ -180,7 +180,7 @@ async fn what_fails_on_a_node_fails_every_verb_before_it_is_signed() {
     write(repo.path(), &module("${{ traits.external.site.rack }}"));
     let checked = muster(repo.path(), &["check"]).await;
     assert_eq!(code(&checked), 0, "{}", out(&checked));
-    assert!(out(&checked).contains("  modules/app/module.yaml:6:14  content: traits.external.site.rack\n"));
+    assert!(out(&checked).contains("  modules/app/module.yaml:7:14  content: traits.external.site.rack\n"));
     write(repo.path(), &[("traits/web-1.test.json", "{\"os\": {\"family\": \"debian\"}}".to_owned())]);
     let checked = muster(repo.path(), &["check", "--traits", "traits"]).await;
     assert_eq!(code(&checked), 1, "{}", out(&checked));

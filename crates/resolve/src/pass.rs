@@ -71,7 +71,7 @@ impl<'p> NodePass<'p> {
         NodePass { files, context, shared: context, sink, memo, read, parts }
     }
 
-    pub(crate) fn run(mut self, good: Option<&Good>, dirty: &Dirty) -> Next {
+    pub(crate) fn run(mut self, good: Option<&'p Good>, dirty: &Dirty) -> Next {
         let rules = classify::rules(self.files, self.sink);
         let mut next =
             match good.filter(|good| Arc::ptr_eq(&good.context, self.shared) && *good.index.rules == rules) {
@@ -135,7 +135,7 @@ impl<'p> NodePass<'p> {
     }
 
     /// Only what the dirty files touch; patterns and context are those of the good state.
-    fn part(&mut self, good: &Good, dirty: &Dirty, rules: Arc<Vec<classify::Rule>>) -> Next {
+    fn part(&mut self, good: &'p Good, dirty: &Dirty, rules: Arc<Vec<classify::Rule>>) -> Next {
         let nodes: Vec<&str> =
             dirty.keys().map(String::as_str).filter(|path| tree::kind(path) == FileKind::Nodes).collect();
         let mut touched: BTreeSet<Arc<str>> = BTreeSet::new();
@@ -143,6 +143,7 @@ impl<'p> NodePass<'p> {
         let (mut exact, mut hosts) = (good.fleet.specialize().exact.clone(), good.hosts.clone());
         let mut patterns = good.fleet.specialize().patterns.clone();
         index.rules = rules;
+        self.memo.before = Some(&good.fleet.specialize().exact);
         self.parts = good.parts.clone();
         for path in &nodes {
             let (old, new) = (dirty.get(*path).and_then(Option::as_ref), self.files.get(*path));

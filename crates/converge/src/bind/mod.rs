@@ -34,6 +34,9 @@ pub use reads::{NameUses, TraitUses};
 use crate::condition::{ModuleScope, SharedScope};
 use crate::{ResourceId, ResourceSubject, When};
 
+/// The name of the node's name in expressions; not known where all nodes of a pattern are meant.
+pub const HOSTNAME: &str = "node.hostname";
+
 /// What is bound.
 #[derive(Clone, Copy, Debug)]
 pub struct Inputs<'a> {
@@ -449,7 +452,7 @@ fn shared_names(inputs: &Inputs<'_>) -> SharedScope {
     let mut unobserved = Unobserved::new();
     let hostname = inputs.hostname.map(str::to_owned);
     if hostname.is_none() {
-        unobserved.insert("node.hostname".to_owned(), "node.hostname".to_owned());
+        unobserved.insert(HOSTNAME.to_owned(), HOSTNAME.to_owned());
     }
     if inputs.traits.is_none() {
         unobserved.insert("traits".to_owned(), "traits".to_owned());

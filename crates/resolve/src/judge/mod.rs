@@ -31,9 +31,9 @@ use place::Place;
 use verdict::{Verdict, VerdictKey};
 
 /// The most verdicts that are kept for other nodes.
-const MAX_VERDICTS: usize = 50_000;
+const MAX_VERDICTS: usize = 10_000;
 /// The most bytes, roughly, that the resources of kept verdicts take.
-const MAX_VERDICT_BYTES: usize = 256 * 1024 * 1024;
+const MAX_VERDICT_BYTES: usize = 64 * 1024 * 1024;
 /// The most places of expressions that could not be evaluated that are told.
 const MAX_UNEVALUATED: usize = 10_000;
 

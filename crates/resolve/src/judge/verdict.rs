@@ -6,7 +6,7 @@ use catalog::module::Module;
 use catalog::params::{ResolvedParams, is_dynamic};
 use catalog::types::{FileContent, FileSpec, Spec};
 use converge::When;
-use converge::bind::{BindError, BindMistake, BindPart, BoundAlone, NodeNames};
+use converge::bind::{BindError, BindMistake, BindPart, BoundAlone, HOSTNAME, NodeNames};
 use converge::{BoundModule, BoundResource};
 use lang::Value;
 
@@ -153,7 +153,9 @@ impl Verdict {
     }
 
     fn unobserved(&mut self, written: &Written<'_>, placed: Option<&Placed>, error: &BindError) {
-        self.unevaluated.extend(error.unobserved.iter().map(|unobserved| Unevaluated {
+        // What only wants the node's name is judged for every named node.
+        let traits = error.unobserved.iter().filter(|unobserved| unobserved.observed != HOSTNAME);
+        self.unevaluated.extend(traits.map(|unobserved| Unevaluated {
             span: span_of(&written.part(placed, &unobserved.part)),
             part: unobserved.part.to_string(),
             observed: unobserved.observed.clone(),

@@ -9,6 +9,8 @@ use model::window::DeclaredWindow;
 
 use super::entry::lay;
 use super::grants::{GrantCache, Grants, Holding};
+use super::node::Whom;
+use super::{ByName, NodeSpec};
 use crate::check::context::{Context, RoleInfo};
 use crate::check::typed::Typed;
 use crate::judge::Judge;
@@ -64,6 +66,8 @@ struct BaseKey {
 pub(crate) struct Memo<'j> {
     /// Judges what the nodes get, where there is enough to judge it.
     pub(crate) judge: Option<Judge<'j>>,
+    /// What nodes got before, where nothing that they refer to changed.
+    pub(crate) before: Option<&'j ByName<Arc<NodeSpec>>>,
     sets: BTreeMap<ModuleSelection, Option<Arc<ModuleSet>>>,
     bases: BTreeMap<BaseKey, Arc<Base>>,
     groups: BTreeMap<Vec<Option<String>>, Arc<[usize]>>,
@@ -79,6 +83,13 @@ impl<'j> Memo<'j> {
     /// A memo of a pass in which what nodes get is judged.
     pub(crate) fn judged_by(judge: Option<Judge<'j>>) -> Memo<'j> {
         Memo { judge, ..Memo::default() }
+    }
+
+    /// A node was right before with the same params, and had all of its modules.
+    pub(crate) fn was(&self, whom: Whom<'_>, params: &[u8]) -> bool {
+        let Whom::Node(name) = whom else { return false };
+        let before = self.before.and_then(|before| before.get(name));
+        before.is_some_and(|before| *before.params == *params)
     }
 }
 

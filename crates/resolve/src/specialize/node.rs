@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use catalog::module::{ConditionalVars, Declared, Params};
 use lang::Value;
-use model::canonical;
+use model::canonical::{self, CanonicalError};
 
 use super::NodeSpec;
 use super::base::{Base, Memo, ModuleSelection, names};
@@ -69,18 +69,24 @@ pub(crate) fn node(
         observe,
         windows: base.windows.clone(),
     };
-    let layers = Layers { context, entry, host, chosen };
-    // What is missing already would only be told once more.
-    let unwanted = if sound { judge(memo, &params, &layers, whom, blame) } else { BTreeSet::new() };
-    let modules = without(memo, context, &base, &unwanted, &mut params);
+    let unknown = |error: CanonicalError, sink: &mut Sink| {
+        sink.error(blame.0, "E048", blame.1, format!("the vars of {whom} cannot travel: {error}"));
+    };
+    let bytes = canonical::to_bytes(&params).map_err(|error| unknown(error, sink)).ok()?;
+    // What is missing already would only be told once more, and what is as it was is as right as it was.
+    let unwanted = if !sound || memo.was(whom, &bytes) {
+        BTreeSet::new()
+    } else {
+        judge(memo, &params, &Layers { context, entry, host, chosen }, whom, blame)
+    };
     let grants = memo.grants(context, Holding::default(), sink);
-    match canonical::to_bytes(&params) {
-        Ok(bytes) => Some(NodeSpec { channel, modules, params: bytes.into(), grants }),
-        Err(error) => {
-            sink.error(blame.0, "E048", blame.1, format!("the vars of {whom} cannot travel: {error}"));
-            None
-        }
+    if unwanted.is_empty() {
+        let modules = base.modules.names.clone();
+        return Some(NodeSpec { channel, modules, params: bytes.into(), grants });
     }
+    let modules = without(memo, context, &base, &unwanted, &mut params);
+    let bytes = canonical::to_bytes(&params).map_err(|error| unknown(error, sink)).ok()?;
+    Some(NodeSpec { channel, modules, params: bytes.into(), grants })
 }
 
 /// Whom an entry is specialized for.
@@ -153,9 +159,6 @@ fn without(
     unwanted: &BTreeSet<String>,
     params: &mut Params,
 ) -> Arc<[Arc<str>]> {
-    if unwanted.is_empty() {
-        return base.modules.names.clone();
-    }
     // Each comes after what it depends on: from the last on, who needs a module is known before it.
     let mut kept: Vec<Arc<str>> = Vec::new();
     for name in base.modules.names.iter().rev() {
