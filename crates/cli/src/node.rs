@@ -19,7 +19,7 @@ use crate::clock::{ago, now, short};
 use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
-use crate::listing::Listing;
+use crate::listing::PagedTable;
 use crate::object::{self, known};
 use crate::run::{counts, outcome};
 use crate::screen::Screen;
@@ -32,6 +32,7 @@ A PATTERN is a hostname, a glob (* stops at a dot, ** does not) or a /regular ex
 Examples:
   muster node list
   muster node list 'web-*.example.com'
+  muster node list 'rack=r1'
   muster node show web-1.example.com
   muster node facts web-1.example.com
   muster node run 'web-**' --yes      run now, not at the next contact
@@ -115,7 +116,7 @@ pub async fn run(args: &NodeArgs, screen: Screen) -> Result<Exit, Failure> {
     let operator = args.connect.dial().await?;
     match &args.what {
         NodeVerb::List { pattern } => {
-            let mut listing = Listing::new(screen, &COLUMNS);
+            let mut listing = PagedTable::new(screen, &COLUMNS);
             let mut pages = operator.pages(&api::NODES, pattern.as_deref());
             while let Some(page) = pages.next().await? {
                 listing.page(&page.nodes, |node| row(node, screen))?;

@@ -61,7 +61,10 @@ async fn what_is_declared_is_found_by_an_index() {
     assert_eq!(pages(&mut operator, "@web,!rack%3Dr1", 9).await, [["web-2"]]);
     assert_eq!(pages(&mut operator, "@web,db-*", 9).await.concat().len(), 4);
     assert_eq!(pages(&mut operator, "web-*,rack%3Dr1", 9).await, [["web-1", "web-3"]]);
-    assert_eq!(pages(&mut operator, "where:labels.rack == \"r2\"".replace(' ', "+").as_str(), 9).await, [["web-2"]]);
+    assert_eq!(
+        pages(&mut operator, "where:labels.rack == \"r2\"".replace(' ', "+").as_str(), 9).await,
+        [["web-2"]]
+    );
     // The node that a page names as the next goes, and another comes before it.
     let page: NodesView = operator.get("/v1/nodes?match=rack%3Dr1&limit=2").await.unwrap();
     assert_eq!(page.next.unwrap().as_str(), "web-3");
@@ -74,7 +77,11 @@ async fn what_is_declared_is_found_by_an_index() {
     operator.publish(&make(&second, &key)).await.unwrap();
     let rest: NodesView = operator.get("/v1/nodes?match=rack%3Dr1&limit=2&from=web-3").await.unwrap();
     assert_eq!((names(&rest), rest.next.is_none()), (vec!["web-4"], true));
-    assert_eq!(pages(&mut operator, "rack%3Dr1", 9).await, [["web-1", "web-4"]], "as the newest release says");
+    assert_eq!(
+        pages(&mut operator, "rack%3Dr1", 9).await,
+        [["web-1", "web-4"]],
+        "as the newest release says"
+    );
     assert_eq!(pages(&mut operator, "rack%3Dr2", 9).await, [Vec::<String>::new()]);
 }
 
