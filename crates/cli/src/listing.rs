@@ -1,4 +1,4 @@
-//! [`Listing`]: a table, or an array in JSON, that is written page by page as it comes, so that what it takes
+//! [`PagedTable`]: a table, or an array in JSON, that is written page by page as it comes, so that what it takes
 //! does not grow with what is listed.
 
 use serde::Serialize;
@@ -9,7 +9,7 @@ use crate::screen::{Screen, ScreenError};
 use crate::table::Columns;
 
 /// A listing under way.
-pub struct Listing<'h> {
+pub struct PagedTable<'h> {
     screen: Screen,
     headings: &'h [&'h str],
     columns: Columns,
@@ -17,10 +17,10 @@ pub struct Listing<'h> {
     count: usize,
 }
 
-impl<'h> Listing<'h> {
+impl<'h> PagedTable<'h> {
     /// Nothing is written before the first item.
-    pub fn new(screen: Screen, headings: &'h [&'h str]) -> Listing<'h> {
-        Listing { screen, headings, columns: Columns::default(), count: 0 }
+    pub fn new(screen: Screen, headings: &'h [&'h str]) -> PagedTable<'h> {
+        PagedTable { screen, headings, columns: Columns::default(), count: 0 }
     }
 
     /// Writes a page. Columns are as wide as the widest cell so far.
@@ -53,7 +53,7 @@ impl<'h> Listing<'h> {
     /// Ends it: an empty one is its headings, or an empty array.
     ///
     /// # Errors
-    /// As [`Listing::page`].
+    /// As [`PagedTable::page`].
     pub fn end(mut self) -> Result<(), ScreenError> {
         match (self.screen.is_json(), self.count) {
             (true, 0) => self.screen.text("[]\n"),

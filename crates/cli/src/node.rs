@@ -21,7 +21,7 @@ use crate::clock::{ago, now, short};
 use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
-use crate::listing::Listing;
+use crate::listing::PagedTable;
 use crate::object::{self, known};
 use crate::run::{counts, outcome};
 use crate::screen::{Mark, Screen};
@@ -34,6 +34,7 @@ A PATTERN is a hostname, a glob (* stops at a dot, ** does not) or a /regular ex
 Examples:
   muster node list
   muster node list 'web-*.example.com'
+  muster node list 'rack=r1'
   muster node show web-1.example.com
   muster node traits 'web-**' --out traits      what muster check --traits reads
   muster node facts web-1.example.com
@@ -129,7 +130,7 @@ pub async fn run(args: &NodeArgs, screen: Screen) -> Result<Exit, Failure> {
             return traits::keep(&operator, pattern.as_deref(), out, screen).await;
         }
         NodeVerb::List { pattern } => {
-            let mut listing = Listing::new(screen, &COLUMNS);
+            let mut listing = PagedTable::new(screen, &COLUMNS);
             let mut pages = operator.pages(&api::NODES, pattern.as_deref());
             while let Some(page) = pages.next().await? {
                 listing.page(&page.nodes, |node| row(node, screen))?;

@@ -1,4 +1,4 @@
-//! [`DeclaredIndex`]: which nodes are in a group, or have a label with a value, by what releases declare of
+//! [`LabelIndex`]: which nodes are in a group, or have a label with a value, by what releases declare of
 //! them. So a selector finds its nodes without a look at any other, and without the store.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -30,7 +30,7 @@ pub(crate) struct DeclaredNode {
 
 /// Nodes by what is declared of them, each in the order of hostnames.
 #[derive(Default)]
-pub(crate) struct DeclaredIndex {
+pub(crate) struct LabelIndex {
     nodes: RwLock<BTreeMap<Arc<DeclaredTerm>, BTreeSet<Hostname>>>,
 }
 
@@ -48,7 +48,7 @@ pub(crate) fn terms(declared: &Value) -> Vec<DeclaredTerm> {
     terms
 }
 
-impl DeclaredIndex {
+impl LabelIndex {
     fn read(&self) -> RwLockReadGuard<'_, BTreeMap<Arc<DeclaredTerm>, BTreeSet<Hostname>>> {
         self.nodes.read().unwrap_or_else(PoisonError::into_inner)
     }

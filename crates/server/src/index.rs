@@ -14,7 +14,7 @@ use tokio::sync::Notify;
 use trust::PublicKey;
 use wire::{Code, Problem};
 
-use crate::declared::{DeclaredIndex, DeclaredNode, SetFacts};
+use crate::declared::{DeclaredNode, LabelIndex, SetFacts};
 use crate::streams::StreamAdmission;
 use crate::totals::{CountedNode, FleetTotals};
 
@@ -32,7 +32,7 @@ pub(crate) struct FleetIndex {
     /// The heads by which all nodes were counted.
     settled_by: AtomicU64,
     /// Nodes by what is declared of them. Taken as `totals` is.
-    declared: DeclaredIndex,
+    declared: LabelIndex,
     /// One brings the totals up to date at a time.
     pub(crate) settling: tokio::sync::Mutex<()>,
 }
@@ -234,7 +234,7 @@ impl FleetIndex {
     }
 
     /// Nodes by what is declared of them, as the last [`crate::settle::settle`] left them.
-    pub(crate) fn declared(&self) -> &DeclaredIndex {
+    pub(crate) fn declared(&self) -> &LabelIndex {
         &self.declared
     }
 

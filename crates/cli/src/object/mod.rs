@@ -19,7 +19,7 @@ use server::api::objects::{Mapping, OBJECTS, ObjectsQuery};
 use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::listing::Listing;
+use crate::listing::PagedTable;
 use crate::screen::Screen;
 use crate::whom;
 
@@ -199,7 +199,7 @@ pub async fn run(args: &ObjectArgs, screen: Screen) -> Result<Exit, Failure> {
             let asked = ObjectsQuery { selector, kind, namespace, ..ObjectsQuery::default() };
             let operator = connect.dial().await?;
             let mut pages = operator.pages(&OBJECTS, asked.clone());
-            let (mut listing, mut found) = (Listing::new(screen, &COLUMNS), false);
+            let (mut listing, mut found) = (PagedTable::new(screen, &COLUMNS), false);
             while let Some(page) = pages.next().await? {
                 found |= !page.objects.is_empty();
                 listing.page(&page.objects, |view| row(view, screen))?;

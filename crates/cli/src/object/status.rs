@@ -11,7 +11,7 @@ use crate::clock::{ago, now};
 use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::listing::Listing;
+use crate::listing::PagedTable;
 use crate::next_step::{muster, with_credentials};
 use crate::operator::OperatorCallError;
 use crate::screen::{Mark, Screen, name_of};
@@ -112,7 +112,7 @@ pub(super) async fn status(
     selector.map(whom::check).transpose()?;
     let operator = connect.dial().await?;
     let mut pages = operator.pages(&SYNC, selector);
-    let mut listing = Listing::new(screen, &COLUMNS);
+    let mut listing = PagedTable::new(screen, &COLUMNS);
     let (mut exit, mut count, mut is_first) = (Exit::Ok, 0, true);
     while let Some(mut page) = pages.next().await? {
         count += page.nodes.len();
