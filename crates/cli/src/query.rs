@@ -16,7 +16,7 @@ A SELECTOR names nodes: `muster help selectors`. A node answers only what its re
 delegates. Equal answers are shown once, the most frequent first; --json gives every one.
 
 Answers are shown as they come, with who has not answered. It ends when all have answered, or
-when those left are unreachable (`muster help unreachable`), unless --wait says to wait for them.
+when those left missed three contacts, unless --wait says to wait for them.
 One interruption ends it, with the answers so far.
 
 Ends with 0 when all answered, 3 when some did not, 5 when every node refused.
