@@ -59,3 +59,22 @@ fn an_account_made_a_moment_ago_is_known() {
     assert!(lab.apply(&owned("app")).unwrap().changed);
     assert_eq!(std::os::unix::fs::MetadataExt::uid(&fs::metadata(lab.path("/f")).unwrap()), 4242);
 }
+
+/// Whose a file was may have it open: it is written anew, with what it should hold, and not given away.
+#[test]
+fn a_file_of_somebody_else_s_is_made_anew_where_they_choose_what_is_there() {
+    if !is_root() {
+        eprintln!("skipped: only root can give files away");
+        return;
+    }
+    let lab = lab();
+    lab.write("/f", b"x");
+    std::os::unix::fs::chown(lab.path("/f"), Some(4242), Some(4242)).unwrap();
+    fs::set_permissions(lab.path("/"), std::os::unix::fs::PermissionsExt::from_mode(0o1777)).unwrap();
+    let mut theirs = fs::OpenOptions::new().append(true).open(lab.path("/f")).unwrap();
+    assert!(lab.apply(&owned("root")).unwrap().changed);
+    std::io::Write::write_all(&mut theirs, b"theirs").unwrap();
+    assert_eq!(std::os::unix::fs::MetadataExt::uid(&fs::metadata(lab.path("/f")).unwrap()), 0);
+    assert_eq!(fs::read(lab.path("/f")).unwrap(), b"x");
+    assert_eq!(lab.check(&owned("root")).edit, None);
+}
