@@ -99,7 +99,8 @@ struct NoNode(String);
 
 impl UserError for NoNode {
     fn hint(&self) -> Option<String> {
-        Some("`muster node list` shows all; `*` stops at a dot (`**` does not); quote a pattern".to_owned())
+        Some("`muster node list` shows all; `*` alone is every node, in a pattern it stops at a dot (`**` does not); \
+             quote a pattern".to_owned())
     }
 }
 
@@ -112,6 +113,9 @@ pub async fn run(args: &NodeArgs, screen: Screen) -> Result<Exit, Failure> {
     match &args.what {
         NodeVerb::List { pattern } => {
             let nodes = operator.all(&api::NODES, pattern.as_deref()).await?;
+            if let Some(pattern) = pattern.as_ref().filter(|_| nodes.is_empty()) {
+                return Err(NoNode(pattern.clone()).into());
+            }
             screen.result(&nodes, || list(&nodes, screen))?;
         }
         NodeVerb::Show { node } => {

@@ -13,6 +13,7 @@ pub mod descent;
 pub mod digest;
 pub mod exchange;
 pub mod id;
+pub mod lines;
 pub mod log;
 pub mod object;
 pub mod path;

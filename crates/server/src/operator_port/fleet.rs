@@ -162,11 +162,13 @@ fn next_step(node: &NodeState, state: Overall) -> String {
 }
 
 pub(super) fn nodes(plane: &ControlPlane, request: Matching) -> Result<NodesView, Problem> {
+    // `*` is every node here as in selectors, and no pattern that stops at a dot.
+    let selector = request.selector.filter(|text| !lang::selector::is_every(text));
     let read = |text: String| {
         let bad = |error| format!("the pattern {text:?} cannot be read: {error}");
         Pattern::parse(&text).map_err(|error| Problem::new(Code::BadSelector, bad(error)))
     };
-    let pattern = request.selector.map(read).transpose()?;
+    let pattern = selector.map(read).transpose()?;
     let (heads, now) = (plane.heads(), now());
     let mut page = Vec::new();
     for slot in plane.index.page(&request.from.unwrap_or_default(), usize::MAX) {
