@@ -9,7 +9,7 @@ use converge::versions::{
     self, AfterRestore, FileHistory, FilePrivacy, KeptVersion, LIMITS, PassedOver, PassedOverReason,
 };
 use lang::Value;
-use model::delta::diff_lines;
+use model::lines::diff_lines;
 use model::{PathOwnership, PathState, Pause, Timestamp};
 use providers::{Kinds, TouchedFile};
 use serde::{Deserialize, Serialize};

@@ -19,7 +19,7 @@ fn an_empty_file_of_another_stays_when_its_part_leaves() {
         DeclaredResource { on_remove: Some(OnRemove::Delete), ..resource("ini", "level", &attributes) };
     let host = LocalHost::new(vec![Module { resources: vec![part], ..module("base") }]);
     let (code, said) = printed(&host.agent(&["apply", "--once"]));
-    assert!(code != Some(0) && said.contains("its directory does not exist"), "{said}");
+    assert!(code != Some(0) && said.contains("the directory that it is in does not exist"), "{said}");
     std::fs::create_dir_all(host.root().join("srv/app")).unwrap();
     host.write("srv/app/conf", "");
     adopt(&host.state(), 2, vec![module("base")]);

@@ -173,7 +173,7 @@ fn a_hostile_file_does_not_touch_its_neighbours() {
 
 #[test]
 fn aliases_and_the_core_schema() {
-    let text = "kind: App\nmetadata: {name: a, namespace: ''}\nbase: &b {x: 1, y: [~, True, 0x1F, 0o17, -3, 1.50, .5]}\nspec: *b\nt: 2024-01-02\nu: 12:30\nv: 'no'\n";
+    let text = "kind: App\nmetadata: {name: a, namespace: ''}\nbase: &b {x: 1, y: [~, True, 0x1F, 0o17, -3, 1.5, 0.5]}\nspec: *b\nt: 2024-01-02\nu: 12:30\nv: 'no'\n";
     let manifests = read(text.as_bytes(), Format::Yaml).unwrap();
     let value = r#"{"x":1,"y":[null,true,31,15,-3,1.5,0.5]}"#;
     let expected = format!(
@@ -249,4 +249,42 @@ proptest! {
             let _ = manifest::read_status(text.as_bytes());
         }
     }
+}
+
+/// A version is text: `1.10` is not 1.1.
+#[test]
+fn a_number_that_would_be_written_otherwise_is_refused() {
+    for (text, becomes) in [("1.10", "1.1"), ("1.0", "1"), (".5", "0.5"), ("1e3", "1000"), ("-2.50", "-2.5")]
+    {
+        let manifest = format!("kind: App\nmetadata: {{name: a}}\nspec:\n  ver: {text}\n");
+        let found = manifest::read(manifest.as_bytes(), Format::Yaml).unwrap_err();
+        assert_eq!(found.line, Some(4), "{text}");
+        let wanted = format!("`{text}` would become {becomes}; quote it");
+        assert!(found.problem.to_string().starts_with(&wanted), "{}", found.problem);
+        let quoted = manifest.replace(text, &format!("\"{text}\""));
+        let spec = manifest::read(quoted.as_bytes(), Format::Yaml).unwrap().remove(0).spec;
+        assert!(std::str::from_utf8(&spec).unwrap().contains(&format!("\"{text}\"")), "{spec:?}");
+    }
+    for text in ["1.1", "0.5", "-2.5", "7", "1.25"] {
+        let manifest = format!("kind: App\nmetadata: {{name: a}}\nspec: {{ver: {text}}}\n");
+        assert!(manifest::read(manifest.as_bytes(), Format::Yaml).is_ok(), "{text}");
+    }
+}
+
+#[test]
+fn every_mistake_of_a_text_is_told_at_once() {
+    let text = "kind: App\nmetadata: {name: a}\nspec:\n  ver: 1.10\n  on: yes\n  x: 1\n  x: 2\n  mode: 0644\n---\n\
+                kind: App\nmetadata: {name: b}\nspec: {ver: 2.0}\n";
+    let found = manifest::mistakes(text.as_bytes(), Format::Yaml);
+    let lines: Vec<Option<u32>> = found.iter().map(|one| one.line).collect();
+    assert_eq!(lines, [4, 5, 7, 8, 12].map(Some), "{found:?}");
+    let second = "kind: App\n---\nmetadata: {name: b}\n---\nkind: App\nmetadata: {name: c}\n";
+    let found = manifest::mistakes(second.as_bytes(), Format::Yaml);
+    let codes: Vec<&str> = found.iter().map(|one| one.problem.code()).collect();
+    assert_eq!(codes, ["no-name", "no-kind"]);
+    // However many there are, what is told is bounded.
+    let many: String = (0..1000).map(|n| format!("  k{n}: 1.10\n")).collect();
+    let many = format!("kind: App\nmetadata: {{name: a}}\nspec:\n{many}");
+    assert_eq!(manifest::mistakes(many.as_bytes(), Format::Yaml).len(), 50);
+    assert!(manifest::mistakes(b"kind: App\nmetadata: {name: a}\n", Format::Yaml).is_empty());
 }

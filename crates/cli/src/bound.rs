@@ -299,8 +299,7 @@ fn of_spec(fields: &mut Fields, spec: &Spec, blobs: BlobLookup<'_>) {
     if let Spec::Package(package) = spec {
         // Beside these `installed` would say nothing, or the contrary.
         match package.wanted {
-            WantedPackage::Absent => drop(fields.remove("status")),
-            WantedPackage::Latest => put(fields, "status", "latest"),
+            WantedPackage::Absent | WantedPackage::Latest => drop(fields.remove("status")),
             WantedPackage::Any | WantedPackage::Version { .. } => {}
         }
     }

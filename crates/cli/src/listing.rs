@@ -32,6 +32,9 @@ impl<'h> PagedTable<'h> {
         items: &[T],
         row: impl Fn(&T) -> R,
     ) -> Result<(), ScreenError> {
+        if items.is_empty() {
+            return Ok(());
+        }
         let mut out = String::new();
         if self.screen.is_json() {
             for item in items {
@@ -48,6 +51,11 @@ impl<'h> PagedTable<'h> {
             self.count += items.len();
         }
         self.screen.text(&out)
+    }
+
+    /// There was no item so far.
+    pub fn is_empty(&self) -> bool {
+        self.count == 0
     }
 
     /// Ends it: an empty one is its headings, or an empty array.

@@ -115,7 +115,8 @@ struct NoNode(String);
 
 impl UserError for NoNode {
     fn hint(&self) -> Option<String> {
-        Some("`muster node list` shows all; `*` stops at a dot (`**` does not); quote a pattern".to_owned())
+        Some("`muster node list` shows all; `*` alone is every node, in a pattern it stops at a dot (`**` does not); \
+             quote a pattern".to_owned())
     }
 }
 
@@ -134,6 +135,9 @@ pub async fn run(args: &NodeArgs, screen: Screen) -> Result<Exit, Failure> {
             let mut pages = operator.pages(&api::NODES, pattern.as_deref());
             while let Some(page) = pages.next().await? {
                 listing.page(&page.nodes, |node| row(node, screen))?;
+            }
+            if let Some(pattern) = pattern.as_ref().filter(|_| listing.is_empty()) {
+                return Err(NoNode(pattern.clone()).into());
             }
             listing.end()?;
         }

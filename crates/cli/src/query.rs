@@ -1,12 +1,13 @@
 //! `muster query`: what nodes know of themselves now, with equal answers shown once.
 
+use catalog::traits::TRAITS;
 use clap::{Args, Subcommand};
 use model::work::Work;
 use server::api::work::{BEGIN_TASK, NewTask};
 
 use crate::connect::Connect;
 use crate::exit::Exit;
-use crate::failure::Failure;
+use crate::failure::{Failure, UserError};
 use crate::screen::Screen;
 use crate::task::{Caller, NewTaskError, answers, answers_text, follow_answers};
 use crate::whom;
@@ -19,7 +20,8 @@ Answers are shown as they come, with who has not answered. It ends when all have
 when those left missed three contacts, unless --wait says to wait for them.
 One interruption ends it, with the answers so far.
 
-Ends with 0 when all answered, 3 when some did not, 5 when every node refused.
+Ends with 0 when all answered, 3 when some did not or lack the trait, 1 when none has it, 5 when every
+node refused.
 
 Examples:
   muster query 'edge-**' traits os.version
@@ -65,6 +67,23 @@ enum Question {
     Disks,
 }
 
+/// No node that answered has the trait: an absent answer is not an empty one.
+#[derive(Debug, thiserror::Error)]
+#[error("no node that answered has the trait {0}")]
+struct NoSuchTrait(String);
+
+impl UserError for NoSuchTrait {
+    fn hint(&self) -> Option<String> {
+        let known: Vec<String> =
+            TRAITS.iter().map(|known| format!("{}.{}", known.group, known.name)).collect();
+        let near = lang::nearest(&self.0, known.iter().map(String::as_str));
+        Some(match near {
+            Some(near) => format!("did you mean {near}?"),
+            None => "`muster query SELECTOR traits` shows all that they have".to_owned(),
+        })
+    }
+}
+
 impl Question {
     fn work(&self) -> Work {
         let (what, path) = match self {
@@ -99,5 +118,11 @@ pub async fn run(args: &QueryArgs, screen: Screen) -> Result<Exit, Failure> {
     let report = follow_answers(&mut caller, begun, path, screen).await?;
     let answers = answers(&report.task.id, &report.nodes, path);
     screen.result(&answers, || answers_text(&answers, screen))?;
-    Ok(report.exit())
+    if let Some(path) = path.filter(|_| answers.answers.is_empty() && !answers.absent.is_empty()) {
+        return Err(NoSuchTrait(path.to_owned()).into());
+    }
+    Ok(match report.exit() {
+        Exit::Ok if !answers.absent.is_empty() => Exit::SomeFailed,
+        exit => exit,
+    })
 }

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use clap::{Args, Subcommand};
 use model::delta::render_edit;
 use model::exchange::TraitReport;
-use model::report::PartialRun;
+use model::report::{MAX_ITEMS, PartialRun};
 use model::{Action, NodeId, ResourceReport, RunCounts, RunReport};
 use server::api::{self, History};
 use store::RunRecord;
@@ -136,7 +136,10 @@ pub fn outcome(report: &RunReport) -> String {
     let about = match &report.partial {
         None => String::new(),
         Some(PartialRun::Tags(tags)) => format!(" (only {})", tags.join(", ")),
-        Some(PartialRun::Resources(count)) => format!(" (only {})", plural(*count as usize, "resource")),
+        // A handler that they notify counts beside them.
+        Some(PartialRun::Resources(count)) => {
+            format!(" (only {} and what they notify)", plural(*count as usize, "resource"))
+        }
     };
     let unknown = match report.unknown_tags.is_empty() {
         true => String::new(),
@@ -211,12 +214,13 @@ pub fn show(run: &RunRecord, node: &str, traits: Option<&TraitReport>, screen: S
     let report = &run.report;
     let traits = traits.map(|traits| format!("traits  {}\n", machine(traits))).unwrap_or_default();
     let mut out = format!(
-        "{node}  run of {} (fact {})  release {}  set {}\n{}; {}; took {} ms\n{traits}\n",
+        "{node}  run of {} (fact {})  release {}  set {}\n{}{}; {}; took {} ms\n{traits}\n",
         report.started,
         run.seq,
         report.seq,
         report.root.short(),
         outcome(report),
+        beside_totals(report),
         why(report).1,
         report.duration_ms,
     );
@@ -228,13 +232,22 @@ pub fn show(run: &RunRecord, node: &str, traits: Option<&TraitReport>, screen: S
     for item in &report.items {
         resource(&mut out, item, screen);
     }
-    let shown = u32::try_from(report.items.len()).unwrap_or(u32::MAX);
-    let all =
-        report.counts.changed + report.counts.failed + report.counts.skipped + report.counts.would_change;
-    if all > shown {
-        out.push_str(&format!("... and {} more\n", all - shown));
+    let listed = report.items.iter().filter(|item| item.action != Action::Ignored).count();
+    let RunCounts { changed, failed, skipped, would_change, .. } = report.counts;
+    let all = [changed, failed, skipped, would_change].into_iter().map(|count| count as usize).sum::<usize>();
+    if all > listed {
+        out.push_str(&format!(
+            "... and {} more that are not listed: a report names {MAX_ITEMS}\n",
+            all - listed
+        ));
     }
     out
+}
+
+/// What is listed and not among the totals, so that list and totals agree.
+fn beside_totals(report: &RunReport) -> String {
+    let ignored = report.items.iter().filter(|item| item.action == Action::Ignored).count();
+    if ignored == 0 { String::new() } else { format!(", {ignored} failed and ignored") }
 }
 
 fn resource(out: &mut String, item: &ResourceReport, screen: Screen) {

@@ -2,10 +2,11 @@
 
 use lang::Selector;
 use lang::selector::SelectorError;
+use server::api;
 use server::api::work::{SELECT, Select, Selected};
 
 use crate::failure::{Failure, UserError};
-use crate::operator::Operator;
+use crate::operator::{Operator, OperatorCallError};
 use crate::screen::{Screen, ScreenError, plural};
 
 /// The most names that are shown of a group of nodes.
@@ -64,6 +65,17 @@ pub async fn select(operator: &Operator, selector: &str) -> Result<Selected, Fai
         return Err(WhomError::Nobody(selector.to_owned()).into());
     }
     Ok(selected)
+}
+
+/// Makes sure that a node which the command line names is there: an unknown one ends every verb with 1.
+///
+/// # Errors
+/// When there is no such node, or the control plane cannot be asked.
+pub async fn known_node(operator: &Operator, node: Option<&str>) -> Result<(), OperatorCallError> {
+    if let Some(node) = node {
+        operator.call(&api::NODE, node).await?;
+    }
+    Ok(())
 }
 
 /// Asks for a yes where more than one node is meant.

@@ -42,11 +42,11 @@ fn equal_traits_stand_on_one_line() {
         answered("web-5", json!({"up": 2})),
     ];
     let want = "\
-5 nodes: 3 answers
-         ANSWER     NODES
-     2x  12         web-1.test, web-3.test
-     1x  11         web-2.test
-     1x  (nothing)  web-5.test
+5 nodes: 2 answers
+         ANSWER  NODES
+     2x  12      web-1.test, web-3.test
+     1x  11      web-2.test
+     1x  has nothing of that name  web-5.test
      1x  offline, so it was not asked  web-4.test
          next: --wait 1h waits for nodes that are offline
 ";
@@ -101,4 +101,20 @@ fn a_path_goes_through_maps_and_lists() {
     assert_eq!(within(&value, "network.addresses.1"), Some(&json!("192.0.2.2")));
     assert_eq!(within(&value, "network.nothing"), None);
     assert_eq!(within(&value, "network.addresses.9"), None);
+}
+
+/// A17: what is not there is no empty answer.
+#[test]
+fn nodes_that_have_no_such_trait_are_named() {
+    let has = |version: &str| json!({"traits": {"os": {"version": version}}});
+    let lacks = || json!({"traits": {"os": {}}});
+    let nodes = [answered("web-1", has("12")), answered("web-2", lacks()), answered("web-3", lacks())];
+    let found = answers("t-1", &nodes, Some("os.version"));
+    assert_eq!(found.absent, ["web-2.test", "web-3.test"]);
+    assert_eq!(found.answers.len(), 1);
+    let text = told(&nodes, Some("os.version"));
+    assert!(text.contains("2x  has nothing of that name  web-2.test, web-3.test"), "{text}");
+    assert!(!text.contains("(nothing)"), "{text}");
+    let null = answers("t-1", &[answered("web-1", json!({"a": null}))], Some("a"));
+    assert!(null.absent.is_empty() && null.answers.len() == 1, "an empty answer is an answer");
 }

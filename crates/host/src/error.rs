@@ -82,7 +82,7 @@ pub enum PathProblem {
     #[error("too many symlinks on the way, probably a loop; remove one of them")]
     SymlinkLoop,
     /// The directory that it should be in is missing.
-    #[error("its directory does not exist; declare a `directory` for it")]
+    #[error("the directory that it is in does not exist; declare a `directory` for it")]
     NoParent,
     /// Something on the way is no directory.
     #[error("a part of its path is not a directory")]

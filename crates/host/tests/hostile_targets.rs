@@ -134,7 +134,7 @@ fn a_missing_directory_and_a_file_on_the_way_say_so() {
     let host = host(dir.path());
     assert!(
         refusal(&host, "/no/such/file")
-            .ends_with("its directory does not exist; declare a `directory` for it")
+            .ends_with("the directory that it is in does not exist; declare a `directory` for it")
     );
     assert!(refusal(&host, "/file/below").ends_with("a part of its path is not a directory"));
     assert_eq!(host.look("/no/such/file").unwrap(), PathState::Missing);

@@ -137,6 +137,11 @@ pub enum SelectorError {
     NotWhere,
 }
 
+/// Whether a text is `*`: every node, wherever nodes are named. In a longer pattern `*` stops at a dot.
+pub fn is_every(text: &str) -> bool {
+    text.trim() == "*"
+}
+
 impl Selector {
     /// Reads a selector.
     ///
@@ -200,7 +205,7 @@ impl Selector {
         }
         let term = match bare.strip_prefix('@') {
             Some(group) => Term::Group(name(group, "group")?),
-            None if bare == "*" => Term::Every,
+            None if is_every(bare) => Term::Every,
             None => {
                 let wrong = |source| SelectorError::Name { term: term.to_owned(), source };
                 Term::Name(Pattern::parse(bare).map_err(wrong)?)

@@ -10,6 +10,8 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::lines::diff_lines;
+
 /// Named attributes of a thing as text; what a renderer shows.
 pub type Fields = BTreeMap<String, String>;
 
@@ -161,15 +163,4 @@ fn render_field(out: &mut String, name: &str, from: Option<&String>, to: Option<
     if lines.len() > MAX_LINES {
         out.push_str(&format!("      ... {} more lines\n", lines.len() - MAX_LINES));
     }
-}
-
-/// The lines that differ, with their sign: what stands between the common head and the
-/// common tail. Enough to show an edit, linear in the size of the texts.
-pub fn diff_lines(from: &str, to: &str) -> Vec<String> {
-    let (old, new): (Vec<&str>, Vec<&str>) = (from.lines().collect(), to.lines().collect());
-    let head = old.iter().zip(&new).take_while(|(a, b)| a == b).count();
-    let tail = old[head..].iter().rev().zip(new[head..].iter().rev()).take_while(|(a, b)| a == b).count();
-    let removed = old[head..old.len() - tail].iter().map(|line| format!("-{line}"));
-    let added = new[head..new.len() - tail].iter().map(|line| format!("+{line}"));
-    removed.chain(added).collect()
 }

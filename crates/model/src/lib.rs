@@ -14,6 +14,7 @@ pub mod digest;
 pub mod exchange;
 pub mod id;
 pub mod invocation;
+pub mod lines;
 pub mod log;
 pub mod object;
 pub mod path;

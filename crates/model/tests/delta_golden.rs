@@ -1,7 +1,8 @@
 //! CNV-2, CFG-6: what people read of a difference, to the letter.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use model::delta::{diff_lines, render};
+use model::delta::render;
+use model::lines::diff_lines;
 use model::{Delta, Edit, Fields};
 
 fn fields(pairs: &[(&str, &str)]) -> Fields {
@@ -78,6 +79,9 @@ fn lines_that_differ() {
         ("a\na\na", "a\na", vec!["-a"]),
         ("a", "", vec!["-a"]),
         ("", "a\nb", vec!["+a", "+b"]),
+        // Two distant edits leave what is between them alone (D6).
+        ("a\nb\nc\nd\ne", "a\nB\nc\nD\ne", vec!["-b", "+B", "-d", "+D"]),
+        ("a\nb\nc\nd", "b\nc\nx\nd\ne", vec!["-a", "+x", "+e"]),
     ] {
         assert_eq!(diff_lines(from, to), want, "{from:?} to {to:?}");
     }
@@ -89,4 +93,12 @@ fn an_edit_on_the_wire() {
     let state = fields(&[("mode", "0644")]);
     assert_eq!(edit(&Edit::Add { to: state.clone() }), r#"{"op":"add","to":{"mode":"0644"}}"#);
     assert_eq!(edit(&Edit::Remove { from: state }), r#"{"op":"remove","from":{"mode":"0644"}}"#);
+}
+
+/// What is too large to be compared line by line is shown whole, and soon.
+#[test]
+fn huge_texts_are_compared_by_head_and_tail() {
+    let text = |letter: char| -> String { (0..50_000).map(|n| format!("{letter}{n}\n")).collect() };
+    let lines = diff_lines(&format!("head\n{}tail\n", text('a')), &format!("head\n{}tail\n", text('b')));
+    assert_eq!((lines.len(), lines[0].as_str(), lines[99_999].as_str()), (100_000, "-a0", "+b49999"));
 }

@@ -268,7 +268,7 @@ resources:
     assert_eq!(code(&output), 0);
     let text = out(&output);
     assert!(text.contains("package:telnetd\n    purge: true\n    state: absent\n  "), "{text}");
-    assert!(text.contains("package:tzdata\n    status: latest\n"), "{text}");
+    assert!(text.contains("package:tzdata\n    state: latest\n"), "{text}");
     for field in [
         "path: /etc/a.ini",
         "section: Journal",
@@ -338,4 +338,85 @@ async fn the_program_prints_groups_and_ends_with_two() {
         "{text}"
     );
     assert!(text.contains("(bound with the built-in sample"), "{text}");
+}
+
+/// The lines of what differs in the resources of the only group.
+async fn resources(before: &[(&str, String)], after: &[(&str, String)]) -> String {
+    let control = Control::start().await;
+    publish(&mut control.publisher().await, changes(before)).await;
+    let compared = compare(&control, after, None).await;
+    assert_eq!(compared.groups.len(), 1, "{:?}", compared.groups);
+    render(&compared.groups[0].first.resources)
+}
+
+fn fleet_of(modules: &[(&'static str, &str)]) -> Vec<(&'static str, String)> {
+    let names: Vec<&str> = modules.iter().map(|(path, _)| path.split('/').nth(1).unwrap()).collect();
+    let nodes = format!("nodes:\n  - match: [web-1.test]\n    modules: [{}]\n", names.join(", "));
+    let mut files = vec![("fleet.yaml", fleet_yaml()), ("nodes.yaml", nodes)];
+    files.extend(modules.iter().map(|(path, text)| (*path, (*text).to_owned())));
+    files
+}
+
+const A_FILE: &str = "resources:\n  - file: /etc/del\n    content: x\n    on_remove: delete\n";
+
+/// A8: what the node keeps is not shown as removed.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_resource_in_another_module_and_a_renamed_module_are_moves() {
+    let before =
+        fleet_of(&[("modules/a/module.yaml", A_FILE), ("modules/b/module.yaml", "description: b\n")]);
+    let moved = fleet_of(&[("modules/a/module.yaml", "description: a\n"), ("modules/b/module.yaml", A_FILE)]);
+    assert_eq!(resources(&before, &moved).await, "~ b/file:/etc/del  was a/file:/etc/del\n");
+    let whole = format!("when: traits.cpu.count > 1\n{A_FILE}");
+    let before = fleet_of(&[("modules/a/module.yaml", &whole)]);
+    let renamed = fleet_of(&[("modules/b/module.yaml", &whole.replace("content: x", "content: y"))]);
+    let text = resources(&before, &renamed).await;
+    assert_eq!(text, "~ b/file:/etc/del  was a/file:/etc/del\n    content: x -> y\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_entry_with_another_name_for_the_same_line_is_a_move() {
+    let module = |name: &str| {
+        format!(
+            "resources:\n  - line: one\n    name: {name}\n    path: /etc/f\n  - line: two\n    path: /etc/f\n"
+        )
+    };
+    let (before, after) = (module("first"), module("other"));
+    let before = fleet_of(&[("modules/a/module.yaml", &before)]);
+    let after = fleet_of(&[("modules/a/module.yaml", &after)]);
+    assert_eq!(resources(&before, &after).await, "~ a/line:other  was a/line:first\n");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_file_that_becomes_a_directory_is_one_change() {
+    let before = fleet_of(&[("modules/a/module.yaml", A_FILE)]);
+    let after =
+        fleet_of(&[("modules/a/module.yaml", "resources:\n  - directory: /etc/del\n    mode: \"0750\"\n")]);
+    let text = resources(&before, &after).await;
+    assert!(text.starts_with("~ a/directory:/etc/del  takes the place of a/file:/etc/del\n"), "{text}");
+    assert!(text.contains("mode: 0750") && !text.contains("DELETE"), "{text}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_end_of_observing_says_that_removals_were_held_back() {
+    let files = |observe: &str| {
+        let mut files = fleet_of(&[("modules/a/module.yaml", A_FILE)]);
+        files[1].1.push_str(observe);
+        files
+    };
+    let control = Control::start().await;
+    publish(&mut control.publisher().await, changes(&files("    observe: true\n"))).await;
+    let compared = compare(&control, &files(""), None).await;
+    assert!(compared.groups[0].first.observe_ends);
+}
+
+/// A13: `*` is every node.
+#[tokio::test(flavor = "multi_thread")]
+async fn a_star_alone_is_every_node() {
+    let control = Control::start().await;
+    publish(&mut control.publisher().await, changes(&repo())).await;
+    write(control.dir.path(), &repo());
+    let operator = control.operator_file().display().to_string();
+    let output = muster(control.dir.path(), &["diff", "*", "--operator", &operator]).await;
+    assert_eq!(code(&output), 0, "{}", out(&output));
+    assert!(out(&output).contains("5 nodes: all the same"), "{}", out(&output));
 }

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
-use test_support::programs::repo::{Control, code, err, muster, out, write};
+use test_support::programs::repo::{Control, code, err, fleet_yaml, muster, out, write};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn where_nobody_is_enrolled() {
@@ -33,6 +33,8 @@ async fn where_nobody_is_enrolled() {
         ("query * disks", &[]),
         ("object list * --kind App", &[]),
         ("object resync * --yes", &[]),
+        ("node list *", &[]),
+        ("node run * --yes", &[]),
     ] {
         let output = run(line, command).await;
         assert_eq!(code(&output), 1, "{line}: {}", err(&output));
@@ -63,5 +65,52 @@ async fn an_object_of_no_node_is_refused_with_a_reason() {
         assert_eq!(code(&output), 5, "{verb}: {}{}", out(&output), err(&output));
         assert!(out(&output).contains("web-1.test  App/web-1.test/a"), "{verb}: {}", out(&output));
         assert!(out(&output).contains("1 refused"), "{verb}: {}", out(&output));
+    }
+}
+
+/// A13: a node that nobody enrolled ends every verb with 1, however it is named.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unknown_node_ends_every_verb_with_the_same_code() {
+    let control = Control::start().await;
+    let operator = control.operator_file().display().to_string();
+    let manifest = "kind: App\nmetadata: {name: a}\n".to_owned();
+    write(control.dir.path(), &[(".m/a.yaml", manifest), ("fleet.yaml", fleet_yaml())]);
+    for line in [
+        "node show nobody.test",
+        "node list nobody.test",
+        "node run nobody.test",
+        "node facts nobody.test",
+        "node remove nobody.test --yes",
+        "run list --node nobody.test",
+        "run show nobody.test",
+        "diff nobody.test",
+        "render nobody.test",
+        "explain nobody.test",
+        "query nobody.test disks",
+        "task run nobody.test -- /bin/true",
+        "object list nobody.test",
+        "object status nobody.test",
+        "object get nobody.test App/a",
+        "object resync nobody.test",
+        "object apply --node nobody.test -f .m/a.yaml",
+        "object diff --node nobody.test -f .m/a.yaml",
+        "object delete nobody.test App/a",
+    ] {
+        let (verb, rest) = line.split_once(" -- ").unwrap_or((line, ""));
+        let mut args: Vec<&str> = verb.split(" ").collect();
+        // It works offline.
+        if !verb.starts_with("explain") {
+            args.extend(["--operator", &operator]);
+        }
+        if !rest.is_empty() {
+            args.extend(["--", rest]);
+        }
+        let output = muster(control.dir.path(), &args).await;
+        assert_eq!(code(&output), 1, "{line}: {}{}", out(&output), err(&output));
+        assert!(
+            err(&output).contains("nobody.test") || err(&output).contains("no node"),
+            "{line}: {}",
+            err(&output)
+        );
     }
 }

@@ -279,7 +279,7 @@ impl Reconciler {
         self.context.durable.keep_mode(mode)?;
         // They come again; what was begun is remembered by its mark.
         actions.iter().for_each(|(id, _)| self.context.actions.removed(id));
-        tracing::info!(mode = catalog::sync::mode_word(mode), "synchronization begins anew in another mode");
+        tracing::info!(mode = catalog::sync::mode_word(mode), "synchronization begins in this mode");
         Ok(())
     }
 

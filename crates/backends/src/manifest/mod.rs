@@ -118,6 +118,31 @@ pub fn read(bytes: &[u8], format: Format) -> Result<Vec<Manifest>, ReadManifestE
     Ok(manifests)
 }
 
+/// Everything that is wrong with a text, in its order; nothing when [`read`] takes it. Mistakes of
+/// notation are told before it is asked what the documents say.
+pub fn mistakes(bytes: &[u8], format: Format) -> Vec<ReadManifestError> {
+    let text = std::str::from_utf8(bytes).ok().filter(|_| bytes.len() <= MAX_FILE);
+    let (Format::Yaml, Some(text)) = (format, text) else {
+        return read(bytes, format).err().into_iter().collect();
+    };
+    let read = yaml::read_all(text.strip_prefix('\u{feff}').unwrap_or(text));
+    if !read.mistakes.is_empty() {
+        return read.mistakes;
+    }
+    let (mut seen, mut found) = (BTreeSet::new(), Vec::new());
+    for document in read.documents {
+        match manifest(document) {
+            Ok(manifest) if seen.insert(manifest.key.clone()) => {}
+            Ok(manifest) => {
+                let problem = ManifestProblem::DuplicateObject(manifest.key.to_string());
+                found.push(problem.at(manifest.line as usize));
+            }
+            Err(error) => found.push(error),
+        }
+    }
+    found
+}
+
 /// The values of a text's documents, which need not be manifests; empty ones are left out.
 ///
 /// # Errors

@@ -10,25 +10,57 @@ use super::document::{FieldLines, ManifestDocument};
 use super::error::{ManifestProblem, ReadManifestError};
 use super::{MAX_DEPTH, MAX_DOCUMENTS, MAX_NODES, MAX_TEXT, number};
 
-/// Reads all documents, but empty ones; and the lines, from 1, on which documents begin, the first
-/// with the text.
-pub(super) fn read(source: &str) -> Result<(Vec<ManifestDocument>, Vec<usize>), ReadManifestError> {
-    documents(source).map_err(|mut error| {
-        // The parser counts the end of the text as a line of its own.
-        let lines = u32::try_from(source.lines().count().max(1)).unwrap_or(u32::MAX);
-        error.line = error.line.map(|line| line.min(lines));
-        error
-    })
+/// The most mistakes of one text that are told.
+const MAX_MISTAKES: usize = 50;
+
+/// What a text holds, and what is wrong in it: one mistake does not hide the next.
+#[derive(Default)]
+pub(super) struct YamlText {
+    /// All documents but empty ones.
+    pub(super) documents: Vec<ManifestDocument>,
+    /// The lines, from 1, on which documents begin, the first with the text.
+    pub(super) begins: Vec<usize>,
+    /// At most [`MAX_MISTAKES`], in the order of the text. Nothing of the documents counts where there are any.
+    pub(super) mistakes: Vec<ReadManifestError>,
 }
 
-fn documents(source: &str) -> Result<(Vec<ManifestDocument>, Vec<usize>), ReadManifestError> {
+/// Reads all documents.
+///
+/// # Errors
+/// With the first thing that is wrong.
+pub(super) fn read(source: &str) -> Result<(Vec<ManifestDocument>, Vec<usize>), ReadManifestError> {
+    let YamlText { documents, begins, mistakes } = read_all(source);
+    mistakes.into_iter().next().map_or(Ok((documents, begins)), Err)
+}
+
+/// Reads all documents, with everything that is wrong up to what cannot be read past.
+pub(super) fn read_all(source: &str) -> YamlText {
+    let mut text = YamlText::default();
+    let end = documents(source, &mut text);
+    text.mistakes.extend(end.err());
+    // The parser counts the end of the text as a line of its own.
+    let lines = u32::try_from(source.lines().count().max(1)).unwrap_or(u32::MAX);
+    for mistake in &mut text.mistakes {
+        mistake.line = mistake.line.map(|line| line.min(lines));
+    }
+    text
+}
+
+fn documents(source: &str, text: &mut YamlText) -> Result<(), ReadManifestError> {
     let mut reader = YamlReader {
         parser: Parser::new_from_str(source),
         anchors: BTreeMap::new(),
         spent: Cost::default(),
         lines: FieldLines::default(),
+        mistakes: Vec::new(),
     };
-    let (mut documents, mut begins) = (Vec::new(), Vec::new());
+    let read = read_documents(&mut reader, text);
+    text.mistakes = reader.mistakes;
+    read
+}
+
+fn read_documents(reader: &mut YamlReader<'_>, text: &mut YamlText) -> Result<(), ReadManifestError> {
+    let YamlText { documents, begins, .. } = text;
     let mut line = 1;
     loop {
         let (event, span) = reader.next()?;
@@ -53,7 +85,7 @@ fn documents(source: &str) -> Result<(Vec<ManifestDocument>, Vec<usize>), ReadMa
             }
         }
     }
-    Ok((documents, begins))
+    Ok(())
 }
 
 /// How much a value weighs: aliases repeat it.
@@ -83,9 +115,20 @@ struct YamlReader<'s> {
     anchors: BTreeMap<usize, YamlValue>,
     spent: Cost,
     lines: FieldLines,
+    /// What can be read past.
+    mistakes: Vec<ReadManifestError>,
 }
 
 impl<'s> YamlReader<'s> {
+    /// Notes a mistake and goes on; with too many of them the text ends here.
+    fn note(&mut self, mistake: ReadManifestError) -> Result<(), ReadManifestError> {
+        if self.mistakes.len() + 1 >= MAX_MISTAKES {
+            return Err(mistake);
+        }
+        self.mistakes.push(mistake);
+        Ok(())
+    }
+
     fn next(&mut self) -> Result<(Event<'s>, Span), ReadManifestError> {
         match self.parser.next_event() {
             Some(event) => event.map_err(|error| syntax(&error)),
@@ -133,7 +176,17 @@ impl<'s> YamlReader<'s> {
                 let cost = Cost { values: 1, text: text.len() };
                 self.spend(cost, line)?;
                 let plain = style == ScalarStyle::Plain;
-                let value = if plain { plain_scalar(&text, line)? } else { Value::String(text.into_owned()) };
+                let value = match plain {
+                    true => match plain_scalar(&text, line) {
+                        Ok(value) => value,
+                        Err(mistake) => {
+                            self.note(mistake)?;
+                            // It counts no more; a text lets what is around it be judged.
+                            Value::String(text.into_owned())
+                        }
+                    },
+                    false => Value::String(text.into_owned()),
+                };
                 YamlValue { value, cost, height: 0 }
             }
             Event::SequenceStart(..) => self.list(line, depth)?,
@@ -206,7 +259,7 @@ impl<'s> YamlReader<'s> {
             self.spend(key_cost, at)?;
             cost.text += key_cost.text;
             if map.contains_key(&key) {
-                return Err(ManifestProblem::Duplicate(key).at(at));
+                self.note(ManifestProblem::Duplicate(key.clone()).at(at))?;
             }
             let below = match path {
                 FieldPath::Root => FieldPath::Top(&key),
@@ -305,6 +358,18 @@ fn integer(text: &str) -> Result<Number, ManifestProblem> {
 }
 
 fn float(text: &str) -> Result<Number, ManifestProblem> {
+    let number = read_float(text)?;
+    // A number has one notation in JSON; what is written otherwise may be a version.
+    let written = super::canonical(&Value::Number(number.clone())).unwrap_or_default();
+    if written != text.as_bytes() {
+        let written = String::from_utf8_lossy(&written);
+        let why = format!("`{text}` would become {written}; quote it if it is a version, or write {written}");
+        return Err(ManifestProblem::NotPlain(why));
+    }
+    Ok(number)
+}
+
+fn read_float(text: &str) -> Result<Number, ManifestProblem> {
     let parsed = text.parse::<f64>().ok().filter(|_| !text.contains(['n', 'N']));
     let number = parsed.and_then(Number::from_f64);
     let number = number.ok_or_else(|| {

@@ -369,7 +369,8 @@ const FORCE: Attribute = Attribute::new(
     FieldKind::Bool,
     "false",
     "replace what stands in its place and is of another kind: a directory goes with all that is in it; \
-     never a device or a socket, nor a directory of the system such as `/etc` or `/usr/lib`",
+     never a device or a socket, nor a directory of the system such as `/etc` or `/usr/lib`. What Muster \
+     itself made there for another type goes without it, a directory while it is empty",
 );
 /// Seconds that a command may take where `timeout:` says nothing.
 const COMMAND_TIMEOUT_SECS: u32 = 600;

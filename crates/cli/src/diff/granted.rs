@@ -91,5 +91,5 @@ fn noted(
     delta: Delta<String, Fields>,
     note: impl Fn(&Edit<Fields>) -> Option<&'static str>,
 ) -> impl Iterator<Item = (Line, Edit<Fields>)> {
-    delta.edits.into_iter().map(move |(id, edit)| (Line { id, note: note(&edit) }, edit))
+    delta.edits.into_iter().map(move |(id, edit)| (Line { id, note: note(&edit).map(str::to_owned) }, edit))
 }

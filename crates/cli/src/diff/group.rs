@@ -126,7 +126,8 @@ async fn by_resources(
     for change in changed {
         let one = reader.bound(change).await?;
         let own = if one.resources.is_empty() { render(&one.params) } else { render(&one.resources) };
-        let difference = render(&one.granted) + &own;
+        let ends = if one.observe_ends { "observe ends\n" } else { "" };
+        let difference = format!("{}{own}{ends}", render(&one.granted));
         let group =
             groups.entry(alike(change, one.observe, difference)).or_insert_with(|| begun(change, one));
         join(group, change);

@@ -4,6 +4,7 @@ mod compare;
 mod granted;
 mod group;
 mod line;
+mod moves;
 mod one;
 mod text;
 
@@ -79,8 +80,9 @@ pub enum DiffError {
 
 impl UserError for DiffError {
     fn hint(&self) -> Option<String> {
-        matches!(self, DiffError::NoNode)
-            .then(|| "`*` stops at a dot, `**` does not; `muster node list` shows the names".to_owned())
+        matches!(self, DiffError::NoNode).then(|| {
+            "`*` in a pattern stops at a dot, `**` does not; `muster node list` shows the names".to_owned()
+        })
     }
 }
 
@@ -90,6 +92,8 @@ impl UserError for DiffError {
 /// When the repo has mistakes, or the control plane cannot be asked.
 pub async fn run(args: &DiffArgs, screen: Screen) -> Result<Exit, Failure> {
     let selector = match &args.nodes {
+        // Every node, as in all verbs.
+        Some(text) if lang::selector::is_every(text) => None,
         Some(text) => Some(Pattern::parse(text).map_err(|error| DiffError::Pattern(text.clone(), error))?),
         None => None,
     };

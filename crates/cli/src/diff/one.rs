@@ -20,7 +20,8 @@ use trust::feature::FEATURES;
 
 use super::compare::NodeChange;
 use super::granted::{self, Granted};
-use super::line::Line;
+use super::line::{Line, MODULE};
+use super::moves;
 use crate::bound::{self, NodeSet};
 use crate::observed::{self, Observed};
 use crate::operator::{Operator, OperatorCallError};
@@ -48,9 +49,13 @@ pub enum GroupError {
 
 /// What differs for one node.
 #[derive(Clone, Debug, Serialize)]
+#[serde(rename_all = "camelCase")]
 pub struct NodeDifference {
     /// Nothing of it is done: it is only observed.
     pub observe: bool,
+    /// It observed only and does so no more: what was held back is done, removals too.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub observe_ends: bool,
     /// Where its traits are from.
     pub traits: String,
     /// What differs in its channel's settings, in what is synchronized, and in what the control
@@ -171,6 +176,7 @@ impl<'a> PublishedReader<'a> {
         let resources = self.resources(&old, &new);
         Ok(NodeDifference {
             observe: observes(&old, &new, &resources),
+            observe_ends: old.observe && !new.observe && !new.modules.is_empty(),
             traits: source,
             granted,
             resources,
@@ -258,7 +264,8 @@ impl<'a> PublishedReader<'a> {
             let own = self.built.and_then(|built| built.fleet().blobs.get(digest).cloned());
             own.or_else(|| self.contents.get(digest).map(|content| content.to_vec().into()))
         };
-        let delta = Delta::between(&all_fields(old, &blobs), &all_fields(new, &blobs));
+        let mut delta = Delta::between(&all_fields(old, &blobs), &all_fields(new, &blobs));
+        let mut moves = moves::join(&mut delta, old, new);
         let sensitive: BTreeSet<&str> = old
             .resources()
             .chain(new.resources())
@@ -271,7 +278,8 @@ impl<'a> PublishedReader<'a> {
             let edit = if sensitive.contains(id.as_str()) { hidden(&edit) } else { edit };
             let going = matches!(edit, Edit::Remove { .. });
             let how = removals.get(&ResourceId::from(id.as_str())).filter(|_| going);
-            (Line { id, note: how.map(|how| bound::removal(*how)) }, edit)
+            let note = moves.remove(&id).or_else(|| how.map(|how| bound::removal(*how).to_owned()));
+            (Line { id, note }, edit)
         });
         Delta { edits: edits.collect() }
     }
@@ -308,7 +316,7 @@ fn all_fields(desired: &Desired, blobs: bound::BlobLookup<'_>) -> BTreeMap<Strin
     let modules = desired
         .modules
         .iter()
-        .map(|module| (format!("module {}", module.name), bound::module_fields(module)));
+        .map(|module| (format!("{MODULE}{}", module.name), bound::module_fields(module)));
     resources.chain(modules.filter(|(_, fields)| !fields.is_empty())).collect()
 }
 

@@ -71,6 +71,12 @@ fn one(group: &DiffGroup, screen: Screen) -> String {
             if group.first.granted.is_empty() { "only observes" } else { "only observes its resources" };
         notes.push(what.to_owned());
     }
+    if group.first.observe_ends {
+        notes.push(
+            "observes no more: what was held back is done, removals too (`muster run show NODE` names them)"
+                .to_owned(),
+        );
+    }
     let notes = if notes.is_empty() { String::new() } else { format!("  ({})", notes.join("; ")) };
     let mut out = format!("{:>6}  {}{notes}\n", group.count, screen.mark(Mark::Bold, &who));
     if group.assigned == Assigned::Lost {

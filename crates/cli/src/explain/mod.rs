@@ -107,12 +107,12 @@ struct Explained {
     /// Where the traits are from that conditions are decided with.
     traits: String,
     #[serde(flatten)]
-    subject: Subject,
+    subject: ExplainedSubject,
 }
 
 #[derive(Serialize)]
 #[serde(rename_all = "camelCase")]
-enum Subject {
+enum ExplainedSubject {
     Classified(Box<ClassifiedNode>),
     Value(ValueExplanation),
     Resource(Box<ExplainedResource>),
@@ -167,7 +167,7 @@ pub fn run(args: &ExplainArgs, screen: Screen) -> Result<Exit, Failure> {
     let blobs = |digest: &Digest| fleet.specialize().blobs.get(digest).cloned();
     let mut node = NodeInQuestion::new(&args.node, explainer, &modules, observed, &blobs);
     let subject = match &args.value {
-        None => Subject::Classified(Box::new(node.classified())),
+        None => ExplainedSubject::Classified(Box::new(node.classified())),
         Some(asked) => node.subject(asked)?,
     };
     let explained = Explained { node: args.node.clone(), traits: node.observed.source.clone(), subject };
@@ -229,17 +229,21 @@ impl<'r> NodeInQuestion<'r> {
     }
 
     /// What a text names.
-    fn subject(&mut self, asked: &str) -> Result<Subject, ExplainError> {
+    fn subject(&mut self, asked: &str) -> Result<ExplainedSubject, ExplainError> {
         if let Some(var) = self.var(asked) {
-            return Ok(Subject::Value(var));
+            return Ok(ExplainedSubject::Value(var));
         }
         let declared = self.explainer.node().declared;
         if let Some(explained) = declared.iter().find(|value| value.name == asked) {
             let value = explained.winner().map(|winner| winner.value.clone());
-            return Ok(Subject::Value(ValueExplanation { explained: explained.clone(), value, error: None }));
+            return Ok(ExplainedSubject::Value(ValueExplanation {
+                explained: explained.clone(),
+                value,
+                error: None,
+            }));
         }
         match self.resource(asked)? {
-            Some(resource) => Ok(Subject::Resource(Box::new(resource))),
+            Some(resource) => Ok(ExplainedSubject::Resource(Box::new(resource))),
             None => {
                 let names = self.explainer.var_names();
                 let declared = declared.iter().map(|value| value.name.as_str());

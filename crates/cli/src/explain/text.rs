@@ -4,7 +4,7 @@ use lang::Value;
 use resolve::explain::{ExplainedLayer, LayerOutcome};
 
 use super::resource::{ConditionAnswer, ExplainedResource, UsedName};
-use super::{ClassifiedNode, Explained, Subject, ValueExplanation};
+use super::{ClassifiedNode, Explained, ExplainedSubject, ValueExplanation};
 use crate::screen::{Mark, Screen};
 use crate::table::table;
 
@@ -14,9 +14,9 @@ const MAX_CELL: usize = 60;
 pub(super) fn text(explained: &Explained, screen: Screen) -> String {
     let node = screen.mark(Mark::Bold, &explained.node);
     let body = match &explained.subject {
-        Subject::Classified(classified) => self::classified(classified, screen),
-        Subject::Value(value) => self::value(value, screen),
-        Subject::Resource(resource) => self::resource(resource, screen),
+        ExplainedSubject::Classified(classified) => self::classified(classified, screen),
+        ExplainedSubject::Value(value) => self::value(value, screen),
+        ExplainedSubject::Resource(resource) => self::resource(resource, screen),
     };
     format!("{node}\n{body}\nconditions decided with: {}\n", explained.traits)
 }

@@ -12,6 +12,7 @@ use crate::failure::Failure;
 use crate::operator::{Operator, OperatorCallError};
 use crate::publish::batches;
 use crate::screen::{Mark, Screen, aside, tally};
+use crate::whom::known_node;
 
 /// The most manifests in one request; well below what is taken, so that an interruption
 /// leaves little undone that was said.
@@ -37,6 +38,7 @@ pub(super) async fn apply(
 ) -> Result<Exit, Failure> {
     let given = read(source)?;
     let operator = connect.dial().await?;
+    known_node(&operator, source.node).await?;
     let (mut results, ended) = send(&operator, &given, source, dry_run).await;
     results.iter_mut().for_each(|done| (done.before, done.after) = (None, None));
     if let Err(error) = ended {
@@ -62,6 +64,7 @@ pub(super) fn report_results(
 pub(super) async fn diff(connect: &Connect, source: &Source<'_>, screen: Screen) -> Result<Exit, Failure> {
     let given = read(source)?;
     let operator = connect.dial().await?;
+    known_node(&operator, source.node).await?;
     let (results, ended) = send(&operator, &given, source, true).await;
     ended?;
     screen.result(&ResultsView { dry_run: true, results: &results }, || diff_text(&results, screen))?;

@@ -14,7 +14,7 @@ use crate::connect::Connect;
 use crate::exit::Exit;
 use crate::failure::Failure;
 use crate::screen::{Screen, aside};
-use crate::whom::some_of;
+use crate::whom::{known_node, some_of};
 
 /// Arguments of `muster object delete`.
 #[derive(Args, Debug)]
@@ -47,6 +47,7 @@ pub(super) async fn delete(connect: &Connect, args: &DeleteArgs, screen: Screen)
     let source = Source { files, node, mapping: args.mapping.into() };
     let given = if files.is_empty() { Vec::new() } else { read(&source)? };
     let operator = connect.dial().await?;
+    known_node(&operator, node).await?;
     let mut wanted: Vec<ObjectName> = given.into_iter().map(|given| given.name).collect();
     for object in objects {
         wanted.push(resolve(&operator, node.unwrap_or_default(), object).await?);

@@ -280,7 +280,7 @@ impl ManifestReading<'_> {
     }
 }
 
-/// The first mistake of each document of a text that has any, read one by one: a line `---`
+/// The mistakes of each document of a text that has any, read one by one: a line `---`
 /// always ends a document. Each keeps its lines.
 fn of_documents(text: &[u8]) -> Vec<ReadManifestError> {
     let mut found = Vec::new();
@@ -288,7 +288,7 @@ fn of_documents(text: &[u8]) -> Vec<ReadManifestError> {
     let mut one = |begin: usize, end: usize, lines_before: usize| {
         let mut padded = vec![b'\n'; lines_before];
         padded.extend_from_slice(&text[begin..end]);
-        found.extend(manifest::read(&padded, Format::Yaml).err());
+        found.extend(manifest::mistakes(&padded, Format::Yaml));
     };
     let mut at = 0;
     for line in text.split_inclusive(|byte| *byte == b'\n') {

@@ -17,6 +17,9 @@ pub struct Answers {
     pub asked: usize,
     /// The answers, the most frequent first.
     pub answers: Vec<SameAnswer>,
+    /// Nodes that answered and have nothing under the path asked for, by name.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub absent: Vec<String>,
     /// Nodes without an answer, by why.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub without: Vec<OutcomeGroup>,
@@ -25,7 +28,7 @@ pub struct Answers {
 /// Nodes with one answer.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SameAnswer {
-    /// The answer; null where a node has nothing under the path asked for.
+    /// The answer.
     pub answer: Value,
     /// The nodes.
     pub nodes: Vec<String>,
@@ -34,7 +37,7 @@ pub struct SameAnswer {
 /// Puts the answers of a task's nodes together; of each only what is under a path.
 pub fn answers(task: &str, nodes: &[TaskNodeView], path: Option<&str>) -> Answers {
     let mut same: BTreeMap<String, SameAnswer> = BTreeMap::new();
-    let mut without = Vec::new();
+    let (mut absent, mut without) = (Vec::new(), Vec::new());
     for node in nodes {
         let (NodeStage::Ended, Some(ActionOutcome::Answered { result })) = (node.stage, &node.outcome) else {
             without.push(node.clone());
@@ -42,15 +45,20 @@ pub fn answers(task: &str, nodes: &[TaskNodeView], path: Option<&str>) -> Answer
         };
         // Traits stand beside the collectors that failed.
         let traits = result.get("traits").unwrap_or(result);
-        let answer = path.map_or(Some(result), |path| within(traits, path)).cloned().unwrap_or_default();
+        let name = node.hostname.as_ref().map_or_else(|| node.node.to_string(), ToString::to_string);
+        let Some(answer) = path.map_or(Some(result), |path| within(traits, path)).cloned() else {
+            absent.push(name);
+            continue;
+        };
         // Maps are in the order of their keys, so equal values have equal texts.
         let here = same.entry(answer.to_string()).or_insert_with(|| SameAnswer { answer, nodes: Vec::new() });
-        here.nodes.push(node.hostname.as_ref().map_or_else(|| node.node.to_string(), ToString::to_string));
+        here.nodes.push(name);
     }
     let mut answers: Vec<SameAnswer> = same.into_values().collect();
     answers.iter_mut().for_each(|same| same.nodes.sort());
     answers.sort_by_key(|same| std::cmp::Reverse(same.nodes.len()));
-    Answers { asked: nodes.len(), answers, without: groups(task, &without) }
+    absent.sort();
+    Answers { asked: nodes.len(), answers, absent, without: groups(task, &without) }
 }
 
 /// What is under a path of names between dots; a number is an index of a list.

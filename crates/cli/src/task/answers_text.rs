@@ -16,7 +16,7 @@ const MAX_INLINE: usize = 100;
 
 /// Answers: how many there are, then one by one with their nodes.
 pub fn text(answers: &Answers, screen: Screen) -> String {
-    let Answers { asked, answers, without } = answers;
+    let Answers { asked, answers, absent, without } = answers;
     let different = match answers.len() {
         0 => "no answer".to_owned(),
         1 => "1 answer".to_owned(),
@@ -41,6 +41,11 @@ pub fn text(answers: &Answers, screen: Screen) -> String {
                 out.push('\n');
             }
         }
+    }
+    if !absent.is_empty() {
+        let who = some_of(absent, absent.len());
+        let text = screen.mark(Mark::Warn, "has nothing of that name");
+        out.push_str(&format!("{:>6}x  {text}  {who}\n", absent.len()));
     }
     for group in without {
         let who = some_of(&group.nodes, group.count);

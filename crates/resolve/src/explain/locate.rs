@@ -41,20 +41,20 @@ impl fmt::Display for RepoSource {
 
 /// A step into a YAML document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Step<'k> {
+pub(super) enum YamlStep<'k> {
     Key(&'k str),
     Item(usize),
 }
 
-impl<'k> From<&'k str> for Step<'k> {
-    fn from(key: &'k str) -> Step<'k> {
-        Step::Key(key)
+impl<'k> From<&'k str> for YamlStep<'k> {
+    fn from(key: &'k str) -> YamlStep<'k> {
+        YamlStep::Key(key)
     }
 }
 
-impl From<usize> for Step<'_> {
+impl From<usize> for YamlStep<'_> {
     fn from(item: usize) -> Self {
-        Step::Item(item)
+        YamlStep::Item(item)
     }
 }
 
@@ -70,16 +70,18 @@ impl<'r> Locator<'r> {
     }
 
     /// Where a part stands: its key, or the item; as near as it can be found.
-    pub(super) fn find(&mut self, file: &str, path: &[Step<'_>]) -> RepoSource {
+    pub(super) fn find(&mut self, file: &str, path: &[YamlStep<'_>]) -> RepoSource {
         let Some(mut node) = self.root(file) else { return RepoSource::file(file) };
         let mut at = None;
         for step in path {
             let next = match (step, &node.kind) {
-                (Step::Key(name), YamlKind::Map(entries)) => {
+                (YamlStep::Key(name), YamlKind::Map(entries)) => {
                     let found = entries.iter().find(|(key, _)| key.value == *name);
                     found.map(|(key, value)| (key.at, value))
                 }
-                (Step::Item(number), YamlKind::List(items)) => items.get(*number).map(|item| (item.at, item)),
+                (YamlStep::Item(number), YamlKind::List(items)) => {
+                    items.get(*number).map(|item| (item.at, item))
+                }
                 _ => None,
             };
             let Some((position, inner)) = next else { break };
@@ -89,14 +91,14 @@ impl<'r> Locator<'r> {
     }
 
     /// Where each key of a map stands.
-    pub(super) fn keys(&mut self, file: &str, path: &[Step<'_>]) -> BTreeMap<String, RepoSource> {
+    pub(super) fn keys(&mut self, file: &str, path: &[YamlStep<'_>]) -> BTreeMap<String, RepoSource> {
         let mut node = self.root(file);
         for step in path {
             node = match (step, node.map(|node| &node.kind)) {
-                (Step::Key(name), Some(YamlKind::Map(entries))) => {
+                (YamlStep::Key(name), Some(YamlKind::Map(entries))) => {
                     entries.iter().find(|(key, _)| key.value == *name).map(|(_, value)| value)
                 }
-                (Step::Item(number), Some(YamlKind::List(items))) => items.get(*number),
+                (YamlStep::Item(number), Some(YamlKind::List(items))) => items.get(*number),
                 _ => None,
             };
         }

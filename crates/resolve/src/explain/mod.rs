@@ -177,7 +177,7 @@ impl Explainer<'_> {
     }
 
     /// The path of a part of the node's entry in its file.
-    fn in_entry<'k>(&self, rest: &[locate::Step<'k>]) -> Vec<locate::Step<'k>> {
+    fn in_entry<'k>(&self, rest: &[locate::YamlStep<'k>]) -> Vec<locate::YamlStep<'k>> {
         let entry = ["nodes".into(), self.loc.entry.into()];
         entry.into_iter().chain(rest.iter().copied()).collect()
     }
