@@ -9,6 +9,7 @@ pub mod accept;
 pub mod admission;
 mod answer;
 pub mod client;
+mod connection;
 pub mod download;
 mod gate;
 pub mod identity;
