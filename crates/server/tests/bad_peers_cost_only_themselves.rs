@@ -85,7 +85,7 @@ fn event(seq: u64, name: &str, uid: &str, content: &'static [u8], digest: Digest
 #[tokio::test(flavor = "multi_thread")]
 async fn an_acknowledgement_of_what_was_never_sent_ends_the_link() {
     let (_fleet, node) = fleet(Mode::Managed).await;
-    let ack = Frame::Ack(Ack { seq: 1_000_000, cursor: None, refused: 0 });
+    let ack = Frame::Ack(Ack { seq: 1_000_000, cursor: None, refused: 0, compared: false });
     let heard = say(&node, vec![Frame::Hello(Box::new(hello(Mode::Managed, "l1"))), ack], went_away).await;
     assert!(code(&heard).contains("ack"), "{heard:?}");
     node.survives().await;

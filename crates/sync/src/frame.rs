@@ -84,11 +84,15 @@ pub struct Capabilities {
     pub gzip: bool,
     /// `checkin`: check-ins on the link.
     pub checkin: bool,
+    /// `compared`: acknowledgements say whether the last checkpoint was found equal. Without it, whoever
+    /// acknowledged everything after a checkpoint is taken to have found it so.
+    pub compared: bool,
 }
 
 impl Capabilities {
     /// Everything that this build can do.
-    pub const ALL: Capabilities = Capabilities { trie_resync: true, gzip: true, checkin: true };
+    pub const ALL: Capabilities =
+        Capabilities { trie_resync: true, gzip: true, checkin: true, compared: true };
 
     /// What both sides can do.
     pub fn and(self, other: Capabilities) -> Capabilities {
@@ -96,6 +100,7 @@ impl Capabilities {
             trie_resync: self.trie_resync && other.trie_resync,
             gzip: self.gzip && other.gzip,
             checkin: self.checkin && other.checkin,
+            compared: self.compared && other.compared,
         }
     }
 }
@@ -104,13 +109,23 @@ impl Capabilities {
 impl From<Vec<String>> for Capabilities {
     fn from(names: Vec<String>) -> Capabilities {
         let has = |name: &str| names.iter().any(|one| one == name);
-        Capabilities { trie_resync: has("trie-resync"), gzip: has("gzip"), checkin: has("checkin") }
+        Capabilities {
+            trie_resync: has("trie-resync"),
+            gzip: has("gzip"),
+            checkin: has("checkin"),
+            compared: has("compared"),
+        }
     }
 }
 
 impl From<Capabilities> for Vec<String> {
     fn from(has: Capabilities) -> Vec<String> {
-        let all = [("trie-resync", has.trie_resync), ("gzip", has.gzip), ("checkin", has.checkin)];
+        let all = [
+            ("trie-resync", has.trie_resync),
+            ("gzip", has.gzip),
+            ("checkin", has.checkin),
+            ("compared", has.compared),
+        ];
         all.into_iter().filter(|(_, has)| *has).map(|(name, _)| name.to_owned()).collect()
     }
 }
@@ -222,6 +237,9 @@ pub struct Ack {
     /// gone at the source and kept until an operator confirms their removal.
     #[serde(default, skip_serializing_if = "is_default", deserialize_with = "bounded")]
     pub refused: u64,
+    /// The root of the last checkpoint was found equal, and nothing came after it.
+    #[serde(default, skip_serializing_if = "is_default")]
+    pub compared: bool,
 }
 
 /// An event that will never be applied, or, with the code [`crate::refusal::FAILS`], is not for now.

@@ -98,7 +98,7 @@ fn content_is_compared_not_only_names() {
 
 #[test]
 fn acknowledgements_do_not_wait_behind_data() {
-    let ack = Frame::Ack(Ack { seq: 1, cursor: None, refused: 0 });
+    let ack = Frame::Ack(Ack { seq: 1, cursor: None, refused: 0, compared: false });
     assert!(may_overtake(&ack));
     let ping = |order| Frame::Ping(Ping { order, ..Ping::default() });
     assert!(may_overtake(&ping(PingOrder::Any)));
@@ -361,7 +361,10 @@ fn who_never_acknowledges_is_left_and_who_acknowledges_the_unsent_too() {
 
     let mut pair = filled(1);
     pair.connect();
-    pair.give(PRINCIPAL, Input::Frame(Frame::Ack(Ack { seq: 99, cursor: None, refused: 0 })));
+    pair.give(
+        PRINCIPAL,
+        Input::Frame(Frame::Ack(Ack { seq: 99, cursor: None, refused: 0, compared: false })),
+    );
     assert_eq!(pair.sides[PRINCIPAL].closed.map(|(code, _)| code), Some("ack-of-unsent"));
 }
 

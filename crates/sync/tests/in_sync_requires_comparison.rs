@@ -303,3 +303,22 @@ fn another_version_is_fetched_anew_as_often_as_any() {
     assert!(pair.is_equal(PRINCIPAL));
     assert!(!pair.sides[AGENT].frames.iter().any(|frame| matches!(frame, Frame::Refused(_))));
 }
+
+/// SCL-4: a source that went back to a backup, and whose feed has as many changes since as the replica took in
+/// the meantime: the cursors are equal, the sets are not.
+#[test]
+fn an_acknowledgement_of_a_checkpoint_that_differs_is_no_comparison() {
+    let mut pair = filled(3);
+    pair.connect();
+    let of_feed = |pair: &Pair| pair.link(PRINCIPAL).feed_condition(&pair.sides[PRINCIPAL].feed);
+    assert_eq!(of_feed(&pair), SetCondition::InSync);
+    let mut backup = filled(2);
+    backup.put(PRINCIPAL, &key(APP, "another"), "other", "x");
+    pair.sides[PRINCIPAL].feed = backup.sides[PRINCIPAL].feed.clone();
+    pair.sides[PRINCIPAL].contents = backup.sides[PRINCIPAL].contents.clone();
+    // No resync can begin yet.
+    pair.sides.iter_mut().for_each(|side| side.busy = true);
+    pair.reconnect();
+    assert_eq!(pair.link(AGENT).counters().checkpoints_different, 1);
+    assert_eq!(of_feed(&pair), SetCondition::Comparing, "the agent acknowledged, and found another root");
+}

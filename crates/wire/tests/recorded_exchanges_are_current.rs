@@ -100,12 +100,12 @@ fn stream() -> Vec<Said> {
         (
             Role::Agent,
             "All three are durable.",
-            Frame::Ack(Ack { seq: 3, cursor: Some(cursor("i1", 9)), refused: 1 }),
+            Frame::Ack(Ack { seq: 3, cursor: Some(cursor("i1", 9)), refused: 1, compared: false }),
         ),
         (
             Role::Agent,
             "Or two of three, in the middle of a pass.",
-            Frame::Ack(Ack { seq: 2, cursor: Some(in_pass()), refused: 0 }),
+            Frame::Ack(Ack { seq: 2, cursor: Some(in_pass()), refused: 0, compared: true }),
         ),
         (
             Role::Agent,
@@ -121,7 +121,7 @@ fn stream() -> Vec<Said> {
         (
             Role::Principal,
             "It is durable.",
-            Frame::Ack(Ack { seq: 1, cursor: Some(cursor("a1", 4)), refused: 0 }),
+            Frame::Ack(Ack { seq: 1, cursor: Some(cursor("a1", 4)), refused: 0, compared: true }),
         ),
         (
             Role::Principal,

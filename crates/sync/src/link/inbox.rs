@@ -383,6 +383,7 @@ impl Link {
             seq: self.inbox.settled_seq(),
             cursor: cx.replica.cursor().cloned(),
             refused: cx.replica.refused().saturating_add(self.resync.lacking()),
+            compared: self.inbox.verified,
         }));
     }
 

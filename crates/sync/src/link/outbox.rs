@@ -445,7 +445,10 @@ impl Link {
             return;
         }
         self.out.refused_there = Some(ack.refused);
-        self.out.compared |= self.out.checkpoint_sent.is_some() && ack.seq == self.out.seq;
+        // One that was under way when the checkpoint went out says nothing of it, and neither does one of
+        // a root that differs: only an older peer does not tell them apart.
+        let tells = !self.both.compared || ack.compared;
+        self.out.compared |= tells && self.out.checkpoint_sent.is_some() && ack.seq == self.out.seq;
         self.out.waits_since = cx.now;
         self.server.is_heard(cx.now);
         while self.out.window.front().is_some_and(|(first, _)| *first <= ack.seq) {

@@ -158,10 +158,11 @@ fn events() -> impl Strategy<Value = Frame> {
 fn hellos() -> impl Strategy<Value = Frame> {
     let modes = prop_oneof![Just(Mode::Off), Just(Mode::Managed), Just(Mode::Autonomous)];
     let roles = prop_oneof![Just(Role::Principal), Just(Role::Agent)];
-    let capabilities = any::<[bool; 3]>().prop_map(|[trie_resync, gzip, checkin]| Capabilities {
+    let capabilities = any::<[bool; 4]>().prop_map(|[trie_resync, gzip, checkin, compared]| Capabilities {
         trie_resync,
         gzip,
         checkin,
+        compared,
     });
     let have = (cursors(), digests()).prop_map(|(cursor, root)| Have { cursor, root });
     (
@@ -303,7 +304,7 @@ pub fn frames() -> impl Strategy<Value = Frame> {
         6 => events(),
         1 => hellos(),
         1 => (numbers(), option::of(cursors()), numbers())
-            .prop_map(|(seq, cursor, refused)| Frame::Ack(Ack { seq, cursor, refused })),
+            .prop_map(|(seq, cursor, refused)| Frame::Ack(Ack { seq, cursor, refused, compared: refused == 0 })),
         1 => (numbers(), keys(), "[a-z_]{1,20}", ".{0,40}").prop_map(|(rev, key, code, message)| {
             Frame::Refused(Box::new(Refused { rev, key, code, message }))
         }),
