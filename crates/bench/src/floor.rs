@@ -77,6 +77,7 @@ async fn answer(fleet: &FleetId, key: &PublicKey, request: Request<Incoming>) ->
         stream_requested: false,
         want_traits: false,
         want_seen: false,
+        want_run: false,
         unassigned: false,
         same_cause: Default::default(),
         server_time: None,

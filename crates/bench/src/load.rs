@@ -61,6 +61,7 @@ impl Caller {
             at: now(),
         };
         let mut message = CheckIn {
+            unmade_run: None,
             held: Some(node.held.clone()),
             incarnation,
             facts: Vec::new(),

@@ -156,6 +156,10 @@ pub struct Answer {
     /// The control plane lacks this node's newest `seen` document.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub want_seen: bool,
+    /// The control plane lacks the report of the node's last run on what it holds: it was removed and joined again,
+    /// or the control plane was restored. The next full run is reported, whatever it comes to.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub want_run: bool,
     /// No entry of what is published matches the node. What it holds stays in force.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unassigned: bool,

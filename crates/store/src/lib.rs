@@ -23,8 +23,8 @@ mod tasks;
 pub use error::{EnrollError, PutError, ReleaseCommitError, Result, StoreError};
 pub use objects::{ObjectFilter, ObjectPosition, ObjectRecord, SyncHead, SyncProgress};
 pub use record::{
-    Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, NewNode, NodeRecord, Pruned, Release,
-    Retention, RunFilter, RunRecord, TokenUse, Touch,
+    Accepted, ChannelHead, Enrolled, FactRecord, FleetMeta, Health, KeptRefusal, NewNode, NodeRecord, Pruned,
+    Release, Retention, RunFilter, RunRecord, TokenUse, Touch,
 };
 pub use sqlite::Store;
 pub use tasks::{

@@ -6,12 +6,15 @@ use model::work::{ActionEvent, ActionFact};
 use model::{Contention, Digest, FailureNote, Pause, RunCounts, RunsSummary, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::record::KeptRefusal;
+
 /// What is derived from a node's facts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Derived {
     pub(crate) runs: RunsSummary,
     pub(crate) full_run: Option<u64>,
     pub(crate) contended: Vec<Contention>,
+    pub(crate) refusal: Option<KeptRefusal>,
 }
 
 /// [`Derived`] as it is kept, but for the streak. The version before reads it too: it knows no node that has no
@@ -36,17 +39,29 @@ pub(crate) struct StoredRuns {
     would_change: Option<Box<str>>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     root: Option<Digest>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    refusal: Option<KeptRefusal>,
 }
 
 impl Derived {
     /// What is kept, and the streak.
     pub(crate) fn restored(kept: Option<StoredRuns>, streak: u32) -> Derived {
-        let StoredRuns { fact, since, counts, paused, failures, contended, unknown_tags, would_change, root } =
-            kept.unwrap_or_default();
+        let StoredRuns {
+            fact,
+            since,
+            counts,
+            paused,
+            failures,
+            contended,
+            unknown_tags,
+            would_change,
+            root,
+            refusal,
+        } = kept.unwrap_or_default();
         let full_run = (fact > 0).then_some(fact);
         let (counts, since) = (full_run.map(|_| counts), full_run.map(|_| since));
         let runs = RunsSummary { counts, root, streak, failures, would_change, since, paused, unknown_tags };
-        Derived { runs, full_run, contended }
+        Derived { runs, full_run, contended, refusal }
     }
 
     /// What is to be kept besides the streak; `None` when there is nothing.
@@ -54,7 +69,7 @@ impl Derived {
         if self == Derived::default() {
             return None;
         }
-        let Derived { runs, full_run, contended } = self;
+        let Derived { runs, full_run, contended, refusal } = self;
         let RunsSummary { counts, root, streak: _, failures, would_change, since, paused, unknown_tags } =
             runs;
         let (fact, since, counts) =
@@ -69,6 +84,7 @@ impl Derived {
             unknown_tags,
             would_change,
             root,
+            refusal,
         })
     }
 
@@ -80,6 +96,8 @@ impl Derived {
                     self.runs = self.runs.after(report);
                     self.full_run = if report.partial.is_some() { self.full_run } else { Some(fact.seq) };
                 }
+                FactBody::Refused { code, message } => self.refusal = Some(KeptRefusal::of(code, message)),
+                FactBody::Adopted { .. } => self.refusal = None,
                 FactBody::Contended { resources, .. } => self.contended = contention::kept(resources),
                 // What an agent that begins does not say again is over.
                 FactBody::Started { .. } => self.contended.clear(),

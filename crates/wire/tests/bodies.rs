@@ -219,6 +219,7 @@ fn answers() -> impl Strategy<Value = Answer> {
     (any::<u64>(), option::of(acked), requests, any::<bool>(), any::<bool>()).prop_map(
         |(next_checkin_secs, acked, (run_request, tagged_run), stream_requested, want_traits)| Answer {
             want_seen: !want_traits,
+            want_run: false,
             unassigned: false,
             same_cause: Default::default(),
             server_time: want_traits.then_some(model::Timestamp::from_secs(1_800_000_000)),

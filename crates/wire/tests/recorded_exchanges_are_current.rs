@@ -161,6 +161,7 @@ fn stream() -> Vec<Said> {
                 stream_requested: false,
                 want_traits: false,
                 want_seen: false,
+                want_run: false,
                 unassigned: false,
                 same_cause: Default::default(),
                 server_time: Some("2026-11-24T08:00:00Z".parse().unwrap()),

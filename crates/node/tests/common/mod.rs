@@ -86,6 +86,7 @@ pub fn answer() -> Answer {
         stream_requested: false,
         want_traits: false,
         want_seen: false,
+        want_run: false,
         unassigned: false,
         same_cause: Default::default(),
         server_time: None,

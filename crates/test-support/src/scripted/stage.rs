@@ -103,6 +103,7 @@ impl Play {
             stream_requested: self.stream_requested,
             want_traits: false,
             want_seen: false,
+            want_run: false,
             unassigned: false,
             same_cause: Default::default(),
             server_time: None,

@@ -285,6 +285,7 @@ fn answers() -> impl Strategy<Value = Frame> {
                 stream_requested,
                 want_traits,
                 want_seen: !want_traits,
+                want_run: false,
                 unassigned: false,
                 same_cause: Default::default(),
                 server_time: None,
