@@ -36,6 +36,7 @@ fn main() {
     let runner = Runner::new(machine.kinds.clone(), storage, "host.test".to_owned());
     let traits = providers::traits::collect(machine.kinds.host(), "bench", now()).traits;
     let order = RunOrder {
+        unfinished: Vec::new(),
         seq: 1,
         root: adoption.root,
         intended: true,

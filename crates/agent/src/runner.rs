@@ -195,7 +195,8 @@ impl Runner {
         let (finished, outcomes) = self.carry_out(run);
         drop(recording);
         let (paused, unknown_tags) = (order.pause.clone(), order.unknown_tags(desired));
-        let report = RunReport { paused, unknown_tags, ..finished.report };
+        let intended = order.intends(&finished.report);
+        let report = RunReport { intended, paused, unknown_tags, ..finished.report };
         let resources = outcomes.resources(desired, &report, mode);
         Ok(CompletedRun { report, resources })
     }

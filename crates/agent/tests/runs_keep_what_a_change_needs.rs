@@ -96,7 +96,8 @@ impl Host {
         let held = self.durable.adoption().unwrap().unwrap();
         let (seq, root, scope) = (held.seq, held.root, RunScope::All);
         let requested_tags = Default::default();
-        let order = RunOrder { seq, root, intended: true, pause: None, scope, requested_tags };
+        let order =
+            RunOrder { seq, root, intended: true, unfinished: vec![], pause: None, scope, requested_tags };
         let runner = self.runner.clone();
         let run = move || runner.run(&order, &Value::Map(Default::default()), mode);
         spawn_blocking(run).await.unwrap().unwrap();

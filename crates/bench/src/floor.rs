@@ -78,6 +78,7 @@ async fn answer(fleet: &FleetId, key: &PublicKey, request: Request<Incoming>) ->
         want_traits: false,
         want_seen: false,
         want_header: false,
+        want_run: false,
         unassigned: false,
         same_cause: Default::default(),
         server_time: None,

@@ -61,6 +61,7 @@ impl Caller {
             at: now(),
         };
         let mut message = CheckIn {
+            unmade_run: None,
             held: Some(node.held.clone()),
             incarnation,
             facts: Vec::new(),
@@ -72,7 +73,6 @@ impl Caller {
             seen: Some(seen.sign(&node.key)?),
             header: None,
             acked: Some(0),
-            unmade_run: None,
         };
         let first = Some(body::encode(&message)?.into());
         // What the control plane has does not travel again: a kept check-in is this one.

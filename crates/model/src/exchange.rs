@@ -219,6 +219,10 @@ pub struct Answer {
     /// The node holds a release that the control plane does not know: it wants the signed header of it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub want_header: bool,
+    /// The control plane lacks the report of the node's last run on what it holds: it was removed and joined again,
+    /// or the control plane was restored. The next full run is reported, whatever it comes to.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub want_run: bool,
     /// No entry of what is published matches the node. What it holds stays in force.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unassigned: bool,

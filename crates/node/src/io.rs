@@ -7,7 +7,7 @@ use converge::{Desired, ResourceId, RunScope};
 use model::exchange::{Answer, CheckIn, TraitReport};
 use model::log::{Cursor, FactBody};
 use model::policy::Policy;
-use model::{Digest, Hostname, Incarnation, Pause, RunReport, Timestamp, UnmadeRunCause};
+use model::{Action, Digest, Hostname, Incarnation, Pause, RunReport, Timestamp, UnmadeRunCause};
 use trust::TrustDocument;
 
 use crate::healing::SuspectedDrift;
@@ -182,6 +182,8 @@ pub struct RunOrder {
     pub root: Digest,
     /// What is bound differs from what the last run bound, so changes are intended.
     pub intended: bool,
+    /// Resources that the last run left otherwise than declared because something failed.
+    pub unfinished: Vec<String>,
     /// The host is paused: the run only observes, and its report says why.
     pub pause: Option<Pause>,
     /// Which resources it is about.
@@ -192,6 +194,16 @@ pub struct RunOrder {
 }
 
 impl RunOrder {
+    /// Whether what a run changed was intended: the host was not as declared before anybody touched it, as the
+    /// release is new to it, or the run before failed at just this (CNV-3).
+    pub fn intends(&self, report: &RunReport) -> bool {
+        let changes = |action| matches!(action, Action::Changed | Action::Deleted);
+        let mut changed = report.items.iter().filter(|item| changes(item.action)).peekable();
+        let finishes =
+            changed.peek().is_some() && changed.all(|item| self.unfinished.contains(&item.resource));
+        self.intended || finishes
+    }
+
     /// Refuses a tag of the scope that no resource has, unless an operator requested it.
     ///
     /// # Errors

@@ -4,7 +4,9 @@ use std::collections::BTreeMap;
 
 use model::canonical;
 use model::exchange::{HeldRelease, Signed};
-use model::{Channel, Digest, Incarnation, ObjectKey, ObjectSet, RunCounts, RunReport, Stub, Timestamp};
+use model::{
+    Action, Channel, Digest, Incarnation, ObjectKey, ObjectSet, RunCounts, RunReport, Stub, Timestamp,
+};
 use serde::{Deserialize, Serialize};
 use trust::Floor;
 
@@ -54,6 +56,10 @@ pub struct LastRun {
     /// Its totals.
     #[serde(default)]
     pub counts: RunCounts,
+    /// Resources that it left otherwise than declared because something failed: to put them right later is no
+    /// correction of drift. As many as a report names.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub unfinished: Vec<String>,
     /// The incarnation of the log that holds its report, or that of a run alike: in another incarnation
     /// nothing was reported yet.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -89,7 +95,7 @@ impl LastRun {
         let inputs = if report.paused.is_some() { bound } else { inputs };
         let same_inputs = before.is_some_and(|last| last.inputs == inputs);
         let (counts, incarnation) = (report.counts, Some(incarnation.clone()));
-        let last = LastRun { inputs, outcome, at: now, counts, incarnation };
+        let last = LastRun { inputs, outcome, at: now, counts, unfinished: unfinished(report), incarnation };
         let says_more = report.counts.changed > 0 || !report.unknown_tags.is_empty();
         EndedRun { last, fact: !reported || says_more, save: !reported || !same_inputs }
     }
@@ -104,6 +110,16 @@ impl LastRun {
     pub fn partial_is_fact(report: &RunReport) -> bool {
         report.counts.changed > 0 || report.counts.failed > 0 || !report.unknown_tags.is_empty()
     }
+}
+
+fn unfinished(report: &RunReport) -> Vec<String> {
+    if report.counts.failed == 0 {
+        return Vec::new();
+    }
+    let unfinished =
+        |action| matches!(action, Action::Failed | Action::Ignored | Action::Skipped | Action::Restored);
+    let items = report.items.iter().filter(|item| unfinished(item.action));
+    items.map(|item| item.resource.clone()).collect()
 }
 
 /// The digest of what a run came to, times left out: two runs with one digest say the same.

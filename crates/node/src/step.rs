@@ -407,6 +407,9 @@ impl Node {
         if let Some(cursor) = answer.acked {
             effects.push(NodeEffect::Ack(cursor));
         }
+        if answer.want_run {
+            self.report_anew(effects);
+        }
         let sent = self.traits_sent.take();
         self.traits_acked = if answer.want_traits { None } else { sent.or(self.traits_acked.take()) };
         // By the policy, which is signed: a control plane cannot send its nodes away for long.
@@ -552,6 +555,15 @@ impl Node {
     fn report_next_run(&mut self, effects: &mut Vec<NodeEffect>) {
         if let Some(last) = self.last_run.take() {
             effects.push(NodeEffect::SaveRun(self.last_run.insert(last.unreported()).clone()));
+        }
+    }
+
+    /// The control plane knows nothing of what was reported before.
+    fn report_anew(&mut self, effects: &mut Vec<NodeEffect>) {
+        if self.last_run.as_ref().is_some_and(|last| last.incarnation.is_some()) {
+            self.report_next_run(effects);
+            self.reported_contentions = ReportedContentions::default();
+            self.refused = None;
         }
     }
 

@@ -10,7 +10,7 @@ use common::{Bench, Release, START, answer, facts, observed, report, run_of};
 use model::exchange::{Answer, TraitReport};
 use model::log::{Cursor, FactBody};
 use model::report::PartialRun;
-use model::{RunCounts, RunReport};
+use model::{Action, RunCounts, RunReport};
 use node::{NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored};
 
 fn bench() -> Bench {
@@ -330,4 +330,33 @@ fn the_cursor_reaches_the_log() {
     let cursor = Cursor { incarnation: "i1".parse().unwrap(), seq: 7 };
     let effects = bench.exchange(Answer { acked: Some(cursor.clone()), ..answer() });
     assert!(effects.contains(&NodeEffect::Ack(cursor)));
+}
+
+/// A node that was removed and joined again under a running agent, or whose control plane was restored.
+#[test]
+fn a_control_plane_that_lacks_the_report_gets_the_next_one() {
+    let mut bench = bench();
+    run(&mut bench, &report(0, 1));
+    assert_eq!(facts(&run(&mut bench, &report(0, 1))), [] as [&FactBody; 0], "it says nothing new");
+    let effects = bench.exchange(Answer { want_run: true, ..answer() });
+    assert!(effects.iter().any(|effect| matches!(effect, NodeEffect::SaveRun(_))), "a restart loses it");
+    bench.give(NodeInput::RunNow(Default::default()));
+    let effects = bench.give(NodeInput::Ran(Box::new(report(0, 1))));
+    assert!(matches!(facts(&effects)[..], [FactBody::Run(_)]));
+}
+
+/// What is put right once its failure is over is no drift; what is found changed meanwhile is.
+#[test]
+fn what_a_failed_run_left_is_finished() {
+    let mut bench = bench();
+    let named = |name: &str, action| RunReport { partial: None, ..common::healed(&[(name, action)]) };
+    bench.check_in();
+    bench.give(NodeInput::RunNow(Default::default()));
+    bench.give(NodeInput::Ran(Box::new(named("a", Action::Failed))));
+    let order = run_of(&bench.give(NodeInput::RunNow(Default::default()))).cloned();
+    let order = order.expect("a run");
+    assert!(!order.intended);
+    assert!(order.intends(&named("a", Action::Changed)));
+    assert!(!order.intends(&named("b", Action::Changed)));
+    assert!(!order.intends(&named("a", Action::Ok)));
 }

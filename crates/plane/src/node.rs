@@ -224,6 +224,8 @@ impl NodeState {
             self.refusal = None;
         }
         let requested = self.run_request.is_some() || self.tagged_run.is_some();
+        let reports_run = request.facts.iter().any(|fact| matches!(fact.body, FactBody::Run(_)));
+        let want_run = self.run.is_some() && self.awaits_run() && !reports_run;
         let unchanged = offer.is_none() && !requested && request.facts.is_empty();
         let answer = Answer {
             next_checkin_secs: contact_secs,
@@ -235,6 +237,7 @@ impl NodeState {
             want_traits: self.traits.is_none(),
             want_seen: self.wants_seen(&request.incarnation),
             want_header: self.held.as_ref().is_some_and(|held| heads.lacks(held.seq, &held.header)),
+            want_run,
             unassigned: pointed.is_none(),
             same_cause: BTreeMap::new(),
             server_time: None,
@@ -337,10 +340,7 @@ impl NodeState {
             match &fact.body {
                 FactBody::Run(report) => self.summary = self.summary.after(report),
                 FactBody::Adopted { .. } => self.refusal = None,
-                FactBody::Refused { code, message } => {
-                    let (code, message) = (clip(code).into(), clip(message).into());
-                    self.refusal = Some(Box::new(ReportedRefusal { code, message }));
-                }
+                FactBody::Refused { code, message } => self.keep_refusal(code, message),
                 FactBody::Contended { resources, .. } => self.keep_contended(resources),
                 // What it does not say again is over.
                 FactBody::Started { invocation, .. } => {
@@ -365,6 +365,12 @@ impl NodeState {
     /// How its agent is called on its host, as far as is known.
     pub fn agent(&self) -> AgentInvocation {
         self.invocation.as_deref().cloned().unwrap_or_default()
+    }
+
+    /// Keeps what the node says of what it refused.
+    pub fn keep_refusal(&mut self, code: &str, message: &str) {
+        let (code, message) = (clip(code).into(), clip(message).into());
+        self.refusal = Some(Box::new(ReportedRefusal { code, message }));
     }
 
     /// Keeps what the node says is changed again and again.

@@ -61,10 +61,10 @@ impl NodeState {
     fn evidence(&self, pointed: Option<&Pointed>, now: Timestamp) -> RunEvidence {
         if self.unmade.is_some() || self.run_overdue_at(pointed).is_some_and(|at| now >= at) {
             RunEvidence::Missing
-        } else if self.held.is_none() || self.last_run_is_of_held() {
-            RunEvidence::Current
-        } else {
+        } else if self.awaits_run() {
             RunEvidence::Awaited
+        } else {
+            RunEvidence::Current
         }
     }
 
@@ -74,6 +74,11 @@ impl NodeState {
         let of_head = pointed.filter(|(_, entry)| self.holds(entry)).map(|(head, _)| head.runs);
         let times = of_head.or(self.runs).unwrap_or_default();
         Some(status::run_overdue_at(self.no_run_since()?, times, self.promised))
+    }
+
+    /// It holds a set, and no run over that was reported.
+    pub(crate) fn awaits_run(&self) -> bool {
+        self.held.is_some() && !self.last_run_is_of_held()
     }
 
     /// The last full run that was reported was over the set that is held. A set is reported with its first run,

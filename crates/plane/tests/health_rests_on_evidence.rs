@@ -123,6 +123,24 @@ fn a_run_that_is_said_again_is_no_news() {
     assert_eq!(word(&mut node, &heads, at(680)), Overall::Converged);
 }
 
+/// CNV-2: a node that was removed and joins again under a running agent says again what it said before.
+#[test]
+fn a_report_that_is_not_here_is_asked_for() {
+    let heads = published("set");
+    let mut node = node("web-1");
+    let asks = |node: &mut NodeState, content, ran: Option<u64>, now| {
+        let head = &heads.channels[&channel("stable")];
+        let mut check_in = holding(Some(held(head, content)));
+        check_in.run = ran.map(|ran| RunNote { at: at(ran), outcome: Digest::of(b"outcome") });
+        node.check_in(check_in, &heads, at(now)).answer.want_run
+    };
+    assert!(!asks(&mut node, "set", None, 0), "it has not run yet");
+    assert!(asks(&mut node, "set", Some(100), 100));
+    reports(&mut node, "set", WELL);
+    assert!(!asks(&mut node, "set", Some(200), 200));
+    assert!(asks(&mut node, "other", Some(200), 300), "that report was of another set");
+}
+
 /// What is heard of a node.
 #[derive(Clone, Debug)]
 enum Heard {

@@ -429,5 +429,8 @@ fn restored(record: NodeRecord, key: PublicKey) -> NodeState {
     node.tagged_run = record.tagged_run.map(Box::new);
     node.summary = record.runs;
     node.keep_contended(&record.contended);
+    if let Some(refusal) = record.refusal {
+        node.keep_refusal(&refusal.code, &refusal.message);
+    }
     node
 }

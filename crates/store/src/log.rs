@@ -7,6 +7,8 @@ use model::work::{ActionEvent, ActionFact};
 use model::{Contention, Digest, FailureNote, Pause, RunCounts, RunsSummary, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::record::KeptRefusal;
+
 /// What is derived from a node's facts.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Derived {
@@ -14,6 +16,7 @@ pub(crate) struct Derived {
     pub(crate) full_run: Option<u64>,
     pub(crate) contended: Vec<Contention>,
     pub(crate) invocation: Option<AgentInvocation>,
+    pub(crate) refusal: Option<KeptRefusal>,
 }
 
 /// [`Derived`] as it is kept, but for the streak. The version before reads it too: it knows no node that has no
@@ -40,6 +43,8 @@ pub(crate) struct StoredRuns {
     root: Option<Digest>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     invocation: Option<AgentInvocation>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    refusal: Option<KeptRefusal>,
 }
 
 impl Derived {
@@ -56,11 +61,12 @@ impl Derived {
             would_change,
             root,
             invocation,
+            refusal,
         } = kept.unwrap_or_default();
         let full_run = (fact > 0).then_some(fact);
         let (counts, since) = (full_run.map(|_| counts), full_run.map(|_| since));
         let runs = RunsSummary { counts, root, streak, failures, would_change, since, paused, unknown_tags };
-        Derived { runs, full_run, contended, invocation }
+        Derived { runs, full_run, contended, invocation, refusal }
     }
 
     /// What is to be kept besides the streak; `None` when there is nothing.
@@ -68,7 +74,7 @@ impl Derived {
         if self == Derived::default() {
             return None;
         }
-        let Derived { runs, full_run, contended, invocation } = self;
+        let Derived { runs, full_run, contended, invocation, refusal } = self;
         let RunsSummary { counts, root, streak: _, failures, would_change, since, paused, unknown_tags } =
             runs;
         let (fact, since, counts) =
@@ -84,6 +90,7 @@ impl Derived {
             would_change,
             root,
             invocation,
+            refusal,
         })
     }
 
@@ -95,6 +102,8 @@ impl Derived {
                     self.runs = self.runs.after(report);
                     self.full_run = if report.partial.is_some() { self.full_run } else { Some(fact.seq) };
                 }
+                FactBody::Refused { code, message } => self.refusal = Some(KeptRefusal::of(code, message)),
+                FactBody::Adopted { .. } => self.refusal = None,
                 FactBody::Contended { resources, .. } => self.contended = contention::kept(resources),
                 // What an agent that begins does not say again is over.
                 FactBody::Started { invocation, .. } => {

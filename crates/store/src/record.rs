@@ -124,6 +124,26 @@ pub enum Enrolled {
     Again,
 }
 
+/// The longest code, and the longest message, kept of a refusal, in bytes.
+pub const MAX_KEPT_REFUSAL: usize = 240;
+
+/// A refusal of a release, as it is kept beside a node's runs.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct KeptRefusal {
+    /// Its stable code: at most [`MAX_KEPT_REFUSAL`] bytes, as is the message.
+    pub code: String,
+    /// What was wrong, for people.
+    pub message: String,
+}
+
+impl KeptRefusal {
+    /// What is kept of what a node says.
+    pub fn of(code: &str, message: &str) -> KeptRefusal {
+        let clip = |text: &str| text[..text.floor_char_boundary(MAX_KEPT_REFUSAL)].to_owned();
+        KeptRefusal { code: clip(code), message: clip(message) }
+    }
+}
+
 /// All that is kept of a node, its log and traits excepted.
 #[derive(Clone, Debug, PartialEq)]
 pub struct NodeRecord {
@@ -165,6 +185,8 @@ pub struct NodeRecord {
     pub contended: Vec<Contention>,
     /// How its agent is called on its host, as it said at its start.
     pub invocation: Option<AgentInvocation>,
+    /// What it refused since it adopted a release.
+    pub refusal: Option<KeptRefusal>,
     /// How far the log of its newest incarnation is accepted.
     pub cursor: Option<Cursor>,
     /// The digest of its traits.

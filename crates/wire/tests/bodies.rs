@@ -227,6 +227,7 @@ fn answers() -> impl Strategy<Value = Answer> {
         |(next_checkin_secs, acked, (run_request, tagged_run), stream_requested, want_traits)| Answer {
             want_seen: !want_traits,
             want_header: false,
+            want_run: false,
             unassigned: false,
             same_cause: Default::default(),
             server_time: want_traits.then_some(model::Timestamp::from_secs(1_800_000_000)),

@@ -164,6 +164,7 @@ fn stream() -> Vec<Said> {
                 want_traits: false,
                 want_seen: false,
                 want_header: false,
+                want_run: false,
                 unassigned: false,
                 same_cause: Default::default(),
                 server_time: Some("2026-11-24T08:00:00Z".parse().unwrap()),

@@ -152,6 +152,7 @@ impl LocalHandler {
         let adoption = self.held()?;
         let traits = crate::runner::observed(&self.host);
         let order = RunOrder {
+            unfinished: Vec::new(),
             seq: adoption.seq,
             root: adoption.root,
             intended: false,

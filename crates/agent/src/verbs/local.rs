@@ -139,7 +139,15 @@ pub fn run_once(machine: &Machine, mode: RunMode, scope: RunScope) -> Result<Run
     let inputs = node::step::inputs_digest(&root, &read);
     let last = durable.last_run()?;
     let intended = last.as_ref().is_none_or(|last| last.inputs != inputs);
-    let order = RunOrder { seq, root, intended, pause: None, scope, requested_tags: Default::default() };
+    let order = RunOrder {
+        seq,
+        root,
+        intended,
+        unfinished: last.as_ref().map(|last| last.unfinished.clone()).unwrap_or_default(),
+        pause: None,
+        scope,
+        requested_tags: Default::default(),
+    };
     if mode == RunMode::Apply {
         RunMark::begin(durable.path(), now());
     }

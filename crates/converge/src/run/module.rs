@@ -396,7 +396,7 @@ impl Run {
                 },
                 None => (Action::Failed, "a command's effect cannot be put back".to_owned()),
             };
-            self.report.add((m, slot), item(&resource, action, None, Some(reason), 0));
+            self.report.replace_change((m, slot), item(&resource, action, None, Some(reason), 0));
         }
     }
 }

@@ -28,6 +28,21 @@ impl ItemCollector {
         self.items.push((position, item));
     }
 
+    /// A change did not last: what became of it stands, and counts, in its place.
+    pub(super) fn replace_change(&mut self, position: ItemPosition, item: ResourceReport) {
+        let changed = |(at, item): &&mut (ItemPosition, ResourceReport)| {
+            *at == position && item.action == Action::Changed
+        };
+        match self.items.iter_mut().find(changed) {
+            Some((_, change)) => {
+                self.counts.recount(Some(Action::Changed), Some(item.action));
+                let edit = change.edit.take();
+                *change = ResourceReport { edit, duration_ms: change.duration_ms, ..item };
+            }
+            None => self.add(position, item),
+        }
+    }
+
     /// The items in order of modules and resources, at most [`MAX_ITEMS`]: when there are
     /// more, failures stay.
     pub(super) fn finish(self) -> (RunCounts, Vec<ResourceReport>) {

@@ -92,7 +92,9 @@ impl Node {
     ) {
         let Some(adoption) = &self.adoption else { return };
         let (seq, root, pause) = (adoption.seq, adoption.root, self.pause.clone());
-        effects.push(NodeEffect::Run(RunOrder { seq, root, intended, pause, scope, requested_tags }));
+        let unfinished = self.last_run.as_ref().map(|last| last.unfinished.clone()).unwrap_or_default();
+        let order = RunOrder { seq, root, intended, unfinished, pause, scope, requested_tags };
+        effects.push(NodeEffect::Run(order));
     }
 
     pub(super) fn run_after_answer(&mut self, now: Timestamp) {

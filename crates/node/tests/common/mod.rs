@@ -87,6 +87,7 @@ pub fn answer() -> Answer {
         want_traits: false,
         want_seen: false,
         want_header: false,
+        want_run: false,
         unassigned: false,
         same_cause: Default::default(),
         server_time: None,

@@ -145,7 +145,7 @@ pub(super) fn one(db: &Connection, node: &NodeId) -> Result<Option<NodeRecord>> 
 fn node_record(row: &Row<'_>) -> rusqlite::Result<NodeRecord> {
     let kept = row.get::<_, Option<Json<_>>>(18)?.map(|kept| kept.0);
     let streak = row.get::<_, Option<u32>>(19)?.unwrap_or(0);
-    let Derived { runs, full_run, contended, invocation } = Derived::restored(kept, streak);
+    let Derived { runs, full_run, contended, invocation, refusal } = Derived::restored(kept, streak);
     Ok(NodeRecord {
         node_id: row.get::<_, Text<_>>(0)?.0,
         hostname: row.get::<_, Text<_>>(1)?.0,
@@ -166,6 +166,7 @@ fn node_record(row: &Row<'_>) -> rusqlite::Result<NodeRecord> {
         full_run,
         contended,
         invocation,
+        refusal,
         cursor: cursor(row)?,
         traits: row.get::<_, Option<Bytes32>>(22)?.map(|digest| model::Digest(digest.0)),
         run_request: row.get::<_, Option<i64>>(23)?.map(uint),

@@ -104,6 +104,7 @@ impl Play {
             want_traits: false,
             want_seen: false,
             want_header: false,
+            want_run: false,
             unassigned: false,
             same_cause: Default::default(),
             server_time: None,

@@ -289,6 +289,7 @@ fn answers() -> impl Strategy<Value = Frame> {
                 want_traits,
                 want_seen: !want_traits,
                 want_header: false,
+                want_run: false,
                 unassigned: false,
                 same_cause: Default::default(),
                 server_time: None,
