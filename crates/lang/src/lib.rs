@@ -28,5 +28,5 @@ pub use nearest::nearest;
 pub use pattern::Pattern;
 pub use scope::{Names, Probe, Scope, Unobserved};
 pub use selector::Selector;
-pub use template::{RenderError, Template, TemplateError};
+pub use template::{Template, TemplateError, TemplateRenderError};
 pub use value::Value;

@@ -8,11 +8,13 @@ use lang::Pattern;
 use crate::check::context::Context;
 use crate::classify::{self, Index, Loc, MAX_PATTERNS, entries};
 use crate::decl::nodes::HostFile;
-use crate::judge::{Judge, Unevaluated};
+use crate::judge::{FleetJudge, Unevaluated};
 use crate::parse::{FileDecl, Files, Parsed};
 use crate::resolver::Fleet;
 use crate::sink::Sink;
-use crate::specialize::{self, ByName, Holding, Memo, NodeSpec, PatternShare, PatternSpec, ReadEntry, Whom};
+use crate::specialize::{
+    self, ByName, Holding, Memo, NodeSpec, PatternShare, PatternSpec, ReadEntry, SpecializedFor,
+};
 use crate::tree::{self, FileKind};
 use crate::yaml::At;
 
@@ -63,7 +65,7 @@ impl<'p> NodePass<'p> {
     pub(crate) fn new(
         files: &'p Files,
         context: &'p Arc<Context>,
-        judge: Option<Judge<'p>>,
+        judge: Option<FleetJudge<'p>>,
         sink: &'p mut Sink,
     ) -> NodePass<'p> {
         let memo = Memo::judged_by(judge);
@@ -221,7 +223,11 @@ impl<'p> NodePass<'p> {
             for (item, found) in decl.matches.iter().enumerate() {
                 let loc = Loc { file: file.clone(), entry: number, item };
                 let name = found.pattern.as_str();
-                let whom = if found.pattern.is_exact() { Whom::Node(name) } else { Whom::Pattern(name) };
+                let whom = if found.pattern.is_exact() {
+                    SpecializedFor::Node(name)
+                } else {
+                    SpecializedFor::Pattern(name)
+                };
                 let elsewhere =
                     || index.exact.get(name) != Some(&loc) || self.files.contains_key(&host_path(name));
                 // Its host file counts too, and comes later.
@@ -307,7 +313,7 @@ impl<'p> NodePass<'p> {
         let at = entry.decl.matches.get(loc.item).map(|item| item.at).unwrap_or_default();
         let host =
             host.map(|(path, host)| specialize::read_host(self.context, &path.into(), host, self.sink));
-        let whom = Whom::Node(name);
+        let whom = SpecializedFor::Node(name);
         let spec = specialize::node(self.context, &mut self.memo, &entry, host.as_ref(), whom, at, self.sink);
         match spec {
             Some(spec) => {

@@ -9,11 +9,11 @@ use lang::{Diagnostics, Value};
 use crate::check::context::Context;
 use crate::check::modules::{Modules, module_path};
 use crate::classify;
-use crate::judge::{Judge, JudgedNode, Unevaluated};
+use crate::judge::{FleetJudge, JudgedNode, Unevaluated};
 use crate::parse::{self, Files, Parsed};
 use crate::pass::{Dirty, Good, Next, NodePass};
 use crate::sink::Sink;
-use crate::specialize::{Specialized, Whom};
+use crate::specialize::{Specialized, SpecializedFor};
 use crate::tree::{self, FileKind, MAX_FILES, RepoFile, Tree};
 use crate::yaml::At;
 
@@ -167,7 +167,7 @@ impl Resolver {
             });
             let node = JudgedNode {
                 hostname: Some(hostname),
-                whom: Whom::Node(hostname),
+                whom: SpecializedFor::Node(hostname),
                 blame: item.unwrap_or(("nodes.yaml", At { line: 1, column: 1, len: 1 })),
                 params: &params,
             };
@@ -179,11 +179,15 @@ impl Resolver {
 
     /// A judge of what nodes get, where what they get is known: mistakes in modules leave those out, and
     /// mistakes elsewhere everything.
-    fn judge<'j>(&'j self, sink: &Sink, traits: Option<&'j BTreeMap<String, Value>>) -> Option<Judge<'j>> {
+    fn judge<'j>(
+        &'j self,
+        sink: &Sink,
+        traits: Option<&'j BTreeMap<String, Value>>,
+    ) -> Option<FleetJudge<'j>> {
         let mistaken = sink.mistaken()?;
         let modules: Option<BTreeSet<String>> =
             mistaken.iter().map(|path| module_path(path).map(str::to_owned)).collect();
-        Some(Judge::new(&self.modules, &self.files, modules?, traits))
+        Some(FleetJudge::new(&self.modules, &self.files, modules?, traits))
     }
 
     /// Reads what changed; says whether a module did, now or since the last good state.

@@ -13,7 +13,7 @@ use catalog::own_paths;
 use catalog::params::{evaluate, is_dynamic};
 use catalog::schema::{self, BindContext, FieldKind};
 use catalog::types::{CustomSpec, Script, Spec};
-use lang::{EvalError, InterpolatedText, RenderError, Template, Value};
+use lang::{EvalError, InterpolatedText, Template, TemplateRenderError, Value};
 use model::collect::CollectInserting;
 
 use super::foreach::LoopBudget;
@@ -171,8 +171,8 @@ impl<'a> Binder<'a> {
             None => return Err(missing()),
         };
         let text = template.render(&scope.names()).map_err(|error| match error {
-            RenderError::Failed(error) => BindError::of_template(name, &error),
-            RenderError::Unobserved(observed) => {
+            TemplateRenderError::Failed(error) => BindError::of_template(name, &error),
+            TemplateRenderError::Unobserved(observed) => {
                 BindError::of(BindPart::Template(name.to_owned()), EvalError::Unobserved(observed))
             }
         })?;

@@ -66,7 +66,7 @@ pub struct TemplateError {
 
 /// A rendering that gave no text.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum RenderError {
+pub enum TemplateRenderError {
     /// The template is wrong for these values.
     #[error(transparent)]
     Failed(#[from] TemplateError),
@@ -121,11 +121,11 @@ impl Template {
     ///
     /// # Errors
     /// The first mistake; else the first trait that is not observed.
-    pub fn render(&self, scope: &dyn Scope) -> Result<String, RenderError> {
+    pub fn render(&self, scope: &dyn Scope) -> Result<String, TemplateRenderError> {
         let inner = &*self.inner;
         render::render(&inner.body, inner.source.len(), scope).map_err(|error| match error {
-            render::Stop::Mistake(mistake) => at(mistake, &inner.name, &inner.source).into(),
-            render::Stop::Unobserved(observed) => RenderError::Unobserved(observed),
+            render::RenderStop::Mistake(mistake) => at(mistake, &inner.name, &inner.source).into(),
+            render::RenderStop::Unobserved(observed) => TemplateRenderError::Unobserved(observed),
         })
     }
 

@@ -11,19 +11,19 @@ use crate::{Probe, Scope, Value};
 pub(super) const LOOP: &str = "loop";
 
 /// Why a rendering ends early.
-pub(super) enum Stop {
+pub(super) enum RenderStop {
     Mistake(ParseError),
     /// A part depends on an observed trait that nobody has observed yet.
     Unobserved(String),
 }
 
-impl From<ParseError> for Stop {
-    fn from(mistake: ParseError) -> Stop {
-        Stop::Mistake(mistake)
+impl From<ParseError> for RenderStop {
+    fn from(mistake: ParseError) -> RenderStop {
+        RenderStop::Mistake(mistake)
     }
 }
 
-pub(super) fn render(body: &[TemplateItem], size: usize, scope: &dyn Scope) -> Result<String, Stop> {
+pub(super) fn render(body: &[TemplateItem], size: usize, scope: &dyn Scope) -> Result<String, RenderStop> {
     let mut renderer = Renderer {
         frames: Frames { scope, locals: Vec::new(), mark: 0 },
         budget: EvalBudget::new(MAX_FUEL, MAX_BYTES),
@@ -32,29 +32,29 @@ pub(super) fn render(body: &[TemplateItem], size: usize, scope: &dyn Scope) -> R
         unobserved: None,
     };
     renderer.items(body)?;
-    renderer.unobserved.map_or(Ok(renderer.out), |observed| Err(Stop::Unobserved(observed)))
+    renderer.unobserved.map_or(Ok(renderer.out), |observed| Err(RenderStop::Unobserved(observed)))
 }
 
 /// What a name of the template itself stands for, or the trait that it depends on.
-type Local = Result<Value, String>;
+type TemplateLocal = Result<Value, String>;
 
 /// What the template itself named, over the names from outside.
 struct Frames<'a> {
     scope: &'a dyn Scope,
-    locals: Vec<(String, Local)>,
+    locals: Vec<(String, TemplateLocal)>,
     /// Where the locals of the innermost loop begin.
     mark: usize,
 }
 
 impl Frames<'_> {
-    fn set(&mut self, name: &str, value: Local) {
+    fn set(&mut self, name: &str, value: TemplateLocal) {
         match self.locals[self.mark..].iter_mut().find(|(known, _)| known == name) {
             Some((_, known)) => *known = value,
             None => self.locals.push((name.to_owned(), value)),
         }
     }
 
-    fn local(&self, name: &str) -> Option<&Local> {
+    fn local(&self, name: &str) -> Option<&TemplateLocal> {
         self.locals.iter().rev().find(|(known, _)| known == name).map(|(_, value)| value)
     }
 }
@@ -166,7 +166,7 @@ impl Renderer<'_> {
         let length = rounds.len();
         let outer = std::mem::replace(&mut self.frames.mark, self.frames.locals.len());
         for (index, values) in rounds.into_iter().enumerate() {
-            let values: Vec<Local> = values;
+            let values: Vec<TemplateLocal> = values;
             for (name, value) in each.targets.iter().zip(values) {
                 self.frames.set(name, value);
             }
@@ -205,7 +205,7 @@ impl Renderer<'_> {
         Ok(Ok(chosen))
     }
 
-    fn value(&mut self, piece: &ExprNode) -> Result<Local, ParseError> {
+    fn value(&mut self, piece: &ExprNode) -> Result<TemplateLocal, ParseError> {
         self.at = piece.offset;
         let value = Eval::new(&self.frames, &mut self.budget).value(piece);
         self.known(value, piece)

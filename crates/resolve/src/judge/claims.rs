@@ -7,11 +7,11 @@ use std::sync::Arc;
 use catalog::types::PathClaim;
 use converge::When;
 
-use super::place::Place;
-use super::verdict::{Judged, Verdict};
+use super::place::DeclaredPosition;
+use super::verdict::{Judged, ModuleJudgement};
 
 /// Each with the place of the second of the two.
-pub(super) fn clashes(verdicts: &[Arc<Verdict>]) -> Vec<(Place, String)> {
+pub(super) fn clashes(verdicts: &[Arc<ModuleJudgement>]) -> Vec<(DeclaredPosition, String)> {
     let wanted = |judged: &&Judged| matches!(judged.resource.when, When::Always);
     let all: Vec<&Judged> =
         verdicts.iter().flat_map(|verdict| verdict.resources.iter()).filter(wanted).collect();

@@ -1,4 +1,4 @@
-//! [`Judge`]: what each node gets, bound as the node binds it, before anything is signed (CFG-2, CFG-6).
+//! [`FleetJudge`]: what each node gets, bound as the node binds it, before anything is signed (CFG-2, CFG-6).
 //!
 //! ```text
 //! modules + params of a node -> converge::NodeNames -> for each module what it reads
@@ -25,10 +25,10 @@ use lang::{SourceSpan, Value};
 use crate::check::modules::Modules;
 use crate::parse::Files;
 use crate::sink::{Sink, span};
-use crate::specialize::Whom;
+use crate::specialize::SpecializedFor;
 use crate::yaml::At;
-use place::Place;
-use verdict::{Verdict, VerdictKey};
+use place::DeclaredPosition;
+use verdict::{JudgementKey, ModuleJudgement};
 
 /// The most verdicts that are kept for other nodes.
 const MAX_VERDICTS: usize = 10_000;
@@ -60,7 +60,7 @@ pub(crate) struct JudgedNode<'n> {
     /// Its name; `None` for a pattern.
     pub(crate) hostname: Option<&'n str>,
     /// How messages call it.
-    pub(crate) whom: Whom<'n>,
+    pub(crate) whom: SpecializedFor<'n>,
     /// The entry or the host file that is to blame for its vars.
     pub(crate) blame: (&'n str, At),
     pub(crate) params: &'n Params,
@@ -70,14 +70,14 @@ pub(crate) struct JudgedNode<'n> {
 pub(crate) type VarPlaces<'v> = &'v dyn Fn(&str, &Params) -> Option<(Arc<str>, At)>;
 
 /// What is wrong at one place, for however many nodes.
-struct Found {
+struct SharedMistake {
     code: &'static str,
     first: String,
     nodes: usize,
 }
 
 /// Judges nodes one after the other.
-pub(crate) struct Judge<'j> {
+pub(crate) struct FleetJudge<'j> {
     modules: &'j Modules,
     files: &'j Files,
     /// Modules of which not all can be known, as their files have mistakes.
@@ -87,23 +87,23 @@ pub(crate) struct Judge<'j> {
     uses: BTreeMap<&'j str, Arc<[Vec<String>]>>,
     /// The modules of a list of names.
     lists: BTreeMap<Vec<String>, Arc<BTreeMap<String, Arc<Module>>>>,
-    verdicts: BTreeMap<VerdictKey, Arc<Verdict>>,
+    verdicts: BTreeMap<JudgementKey, Arc<ModuleJudgement>>,
     bytes: usize,
     /// Verdicts that stood together already, by their addresses.
     together: BTreeSet<Vec<usize>>,
-    found: BTreeMap<(Place, String), Found>,
+    found: BTreeMap<(DeclaredPosition, String), SharedMistake>,
     unevaluated: BTreeSet<Unevaluated>,
 }
 
-impl<'j> Judge<'j> {
+impl<'j> FleetJudge<'j> {
     /// A judge of modules, by their files. With `traits` by hostname, a node is judged by those.
     pub(crate) fn new(
         modules: &'j Modules,
         files: &'j Files,
         suspect: BTreeSet<String>,
         traits: Option<&'j BTreeMap<String, Value>>,
-    ) -> Judge<'j> {
-        Judge {
+    ) -> FleetJudge<'j> {
+        FleetJudge {
             modules,
             files,
             suspect,
@@ -146,11 +146,21 @@ impl<'j> Judge<'j> {
                 self.tell(told.place.clone(), told.code, told.message.clone(), node.whom);
             }
             for message in &verdict.of_node {
-                self.tell(Place::new(node.blame.0, node.blame.1), "E066", message.clone(), node.whom);
+                self.tell(
+                    DeclaredPosition::new(node.blame.0, node.blame.1),
+                    "E066",
+                    message.clone(),
+                    node.whom,
+                );
             }
             for (param, why) in &verdict.params {
                 let place = places(param, node.params).unwrap_or((node.blame.0.into(), node.blame.1));
-                self.tell(Place::new(&place.0, place.1), "E066", format!("{param}: {why}"), node.whom);
+                self.tell(
+                    DeclaredPosition::new(&place.0, place.1),
+                    "E066",
+                    format!("{param}: {why}"),
+                    node.whom,
+                );
             }
             if self.unevaluated.len() < MAX_UNEVALUATED {
                 self.unevaluated.extend(verdict.unevaluated.iter().cloned());
@@ -163,7 +173,7 @@ impl<'j> Judge<'j> {
 
     /// Reports what was found, and gives what could not be evaluated.
     pub(crate) fn finish(self, sink: &mut Sink) -> BTreeSet<Unevaluated> {
-        for ((place, message), Found { code, first, nodes }) in self.found {
+        for ((place, message), SharedMistake { code, first, nodes }) in self.found {
             let whom = match nodes {
                 1 => format!("for {first}"),
                 2 => format!("for {first} and one more node"),
@@ -174,14 +184,20 @@ impl<'j> Judge<'j> {
         self.unevaluated
     }
 
-    fn tell(&mut self, place: Place, code: &'static str, message: String, whom: Whom<'_>) {
+    fn tell(
+        &mut self,
+        place: DeclaredPosition,
+        code: &'static str,
+        message: String,
+        whom: SpecializedFor<'_>,
+    ) {
         let found = self.found.entry((place, message));
-        let found = found.or_insert_with(|| Found { code, first: whom.to_string(), nodes: 0 });
+        let found = found.or_insert_with(|| SharedMistake { code, first: whom.to_string(), nodes: 0 });
         found.nodes += 1;
     }
 
     /// Files that two resources of a node write.
-    fn claims(&mut self, verdicts: &[Arc<Verdict>], whom: Whom<'_>) {
+    fn claims(&mut self, verdicts: &[Arc<ModuleJudgement>], whom: SpecializedFor<'_>) {
         let together: Vec<usize> = verdicts.iter().map(|verdict| Arc::as_ptr(verdict) as usize).collect();
         let all_kept = verdicts.iter().all(|verdict| verdict.kept);
         if all_kept && self.together.contains(&together) {
@@ -231,19 +247,19 @@ impl<'j> Judge<'j> {
         list
     }
 
-    fn verdict(&mut self, module: &Arc<Module>, names: &NodeNames) -> Arc<Verdict> {
+    fn verdict(&mut self, module: &Arc<Module>, names: &NodeNames) -> Arc<ModuleJudgement> {
         let uses = self.uses.get(module.name.as_str()).cloned().unwrap_or_default();
         let reads_its_name = uses.iter().any(|path| path.iter().map(String::as_str).eq(["node", "hostname"]));
-        let key = VerdictKey::of(module, names, &uses);
+        let key = JudgementKey::of(module, names, &uses);
         if let Some(known) = self.verdicts.get(&key) {
             return Arc::clone(known);
         }
-        let verdict = Verdict::of(module, names, self.modules, self.files);
+        let verdict = ModuleJudgement::of(module, names, self.modules, self.files);
         // One of a kind is not kept: no other node reads the same.
         let kept = !reads_its_name
             && self.verdicts.len() < MAX_VERDICTS
             && self.bytes + verdict.bytes < MAX_VERDICT_BYTES;
-        let verdict = Arc::new(Verdict { kept, ..verdict });
+        let verdict = Arc::new(ModuleJudgement { kept, ..verdict });
         if kept {
             self.bytes += verdict.bytes;
             self.verdicts.insert(key, Arc::clone(&verdict));
@@ -253,6 +269,6 @@ impl<'j> Judge<'j> {
 }
 
 /// The span of a place.
-fn span_of(place: &Place) -> SourceSpan {
+fn span_of(place: &DeclaredPosition) -> SourceSpan {
     span(&place.file, place.at())
 }

@@ -15,16 +15,16 @@ use crate::yaml::At;
 
 /// A position in a file of the fleet repo.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Place {
+pub(super) struct DeclaredPosition {
     pub(super) file: Arc<str>,
     pub(super) line: u32,
     pub(super) column: u32,
     pub(super) len: u32,
 }
 
-impl Place {
-    pub(super) fn new(file: &str, at: At) -> Place {
-        Place { file: file.into(), line: at.line, column: at.column, len: at.len }
+impl DeclaredPosition {
+    pub(super) fn new(file: &str, at: At) -> DeclaredPosition {
+        DeclaredPosition { file: file.into(), line: at.line, column: at.column, len: at.len }
     }
 
     pub(super) fn at(&self) -> At {
@@ -33,20 +33,20 @@ impl Place {
 }
 
 /// A module with its text.
-pub(super) struct Written<'d> {
+pub(super) struct ModuleSource<'d> {
     pub(super) name: &'d str,
     pub(super) decl: &'d ModuleDecl,
     pub(super) source: &'d str,
 }
 
-impl Written<'_> {
+impl ModuleSource<'_> {
     /// The place of a mistake in a resource or handler, or in the module itself.
-    pub(super) fn place(&self, placed: Option<&Placed>, mistake: &BindMistake) -> Place {
+    pub(super) fn place(&self, placed: Option<&Placed>, mistake: &BindMistake) -> DeclaredPosition {
         let file = module_file(self.name);
         if let (BindPart::Template(name), Some(TextPlace::Line { line, column, len })) =
             (&mistake.part, mistake.place)
         {
-            return Place {
+            return DeclaredPosition {
                 file: format!("modules/{}/templates/{name}", self.name).into(),
                 line,
                 column,
@@ -63,11 +63,11 @@ impl Written<'_> {
             }
             _ => at,
         };
-        Place::new(&file, at)
+        DeclaredPosition::new(&file, at)
     }
 
     /// The place of a part, and its text.
-    pub(super) fn part(&self, placed: Option<&Placed>, part: &BindPart) -> Place {
+    pub(super) fn part(&self, placed: Option<&Placed>, part: &BindPart) -> DeclaredPosition {
         let mistake = BindMistake { part: part.clone(), message: String::new(), place: None };
         self.place(placed, &mistake)
     }

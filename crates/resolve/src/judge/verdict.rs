@@ -1,4 +1,4 @@
-//! [`Verdict`]: what binding one module came to, where the names that it reads have these values.
+//! [`ModuleJudgement`]: what binding one module came to, where the names that it reads have these values.
 
 use std::sync::Arc;
 
@@ -10,7 +10,7 @@ use converge::bind::{BindError, BindMistake, BindPart, BoundAlone, HOSTNAME, Nod
 use converge::{BoundModule, BoundResource};
 use lang::Value;
 
-use super::place::{Place, Written};
+use super::place::{DeclaredPosition, ModuleSource};
 use super::{Unevaluated, span_of};
 use crate::check::modules::{Modules, module_file};
 use crate::decl::resource::Placed;
@@ -21,16 +21,16 @@ const RESOURCE_BYTES: usize = 2048;
 
 /// Everything that binding a module depends on.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct VerdictKey {
+pub(super) struct JudgementKey {
     module: String,
     params: Option<ResolvedParams>,
     broken: Option<String>,
     read: Vec<Option<Result<Value, String>>>,
 }
 
-impl VerdictKey {
-    pub(super) fn of(module: &Module, names: &NodeNames, uses: &[Vec<String>]) -> VerdictKey {
-        VerdictKey {
+impl JudgementKey {
+    pub(super) fn of(module: &Module, names: &NodeNames, uses: &[Vec<String>]) -> JudgementKey {
+        JudgementKey {
             module: module.name.clone(),
             params: names.params(&module.name).cloned(),
             broken: names.broken(&module.name).map(ToString::to_string),
@@ -41,8 +41,8 @@ impl VerdictKey {
 
 /// A mistake, where it stands.
 #[derive(Clone, Debug)]
-pub(super) struct Told {
-    pub(super) place: Place,
+pub(super) struct JudgedMistake {
+    pub(super) place: DeclaredPosition,
     pub(super) code: &'static str,
     pub(super) message: String,
 }
@@ -51,17 +51,17 @@ pub(super) struct Told {
 #[derive(Clone, Debug)]
 pub(super) struct Judged {
     pub(super) resource: Arc<BoundResource>,
-    pub(super) place: Place,
+    pub(super) place: DeclaredPosition,
     /// Its name or one of its attributes is evaluated, so that what it claims is known here first.
     pub(super) evaluated: bool,
 }
 
 /// What binding one module came to.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Verdict {
+pub(super) struct ModuleJudgement {
     /// Its `when:` is not false.
     pub(super) wanted: bool,
-    pub(super) told: Vec<Told>,
+    pub(super) told: Vec<JudgedMistake>,
     /// Its params that have no value, and why.
     pub(super) params: Vec<(String, String)>,
     /// What is wrong with the node's conditional vars.
@@ -74,17 +74,24 @@ pub(super) struct Verdict {
     pub(super) kept: bool,
 }
 
-impl Verdict {
-    pub(super) fn of(module: &Module, names: &NodeNames, modules: &Modules, files: &Files) -> Verdict {
-        let Some((name, decl)) = modules.decls.get_key_value(&module.name) else { return Verdict::default() };
+impl ModuleJudgement {
+    pub(super) fn of(
+        module: &Module,
+        names: &NodeNames,
+        modules: &Modules,
+        files: &Files,
+    ) -> ModuleJudgement {
+        let Some((name, decl)) = modules.decls.get_key_value(&module.name) else {
+            return ModuleJudgement::default();
+        };
         let source = files.get(&module_file(name)).map(|file| &*file.file.bytes).unwrap_or_default();
         let source = std::str::from_utf8(source).unwrap_or_default();
-        let written = Written { name, decl, source: source.strip_prefix('\u{feff}').unwrap_or(source) };
+        let written = ModuleSource { name, decl, source: source.strip_prefix('\u{feff}').unwrap_or(source) };
         let BoundAlone { module: bound, declared } = names.bind_alone(module);
-        let mut verdict = Verdict { wanted: true, ..Verdict::default() };
+        let mut verdict = ModuleJudgement { wanted: true, ..ModuleJudgement::default() };
         verdict.module(&written, &bound, names);
         if matches!(bound.when, When::Never(_)) {
-            return Verdict { wanted: false, ..Verdict::default() };
+            return ModuleJudgement { wanted: false, ..ModuleJudgement::default() };
         }
         let placed: Vec<&Placed> = decl.resources.iter().chain(&decl.handlers).collect();
         let resources = bound.resources.iter().chain(&bound.handlers).zip(declared);
@@ -97,7 +104,7 @@ impl Verdict {
     }
 
     /// The module's own parts.
-    fn module(&mut self, written: &Written<'_>, bound: &BoundModule, names: &NodeNames) {
+    fn module(&mut self, written: &ModuleSource<'_>, bound: &BoundModule, names: &NodeNames) {
         self.when(written, None, &bound.when);
         let Some(error) = &bound.error else { return };
         if let Some(broken) = names.broken(&bound.name) {
@@ -113,7 +120,7 @@ impl Verdict {
         self.unobserved(written, None, error);
     }
 
-    fn resource(&mut self, written: &Written<'_>, placed: &Placed, resource: &Arc<BoundResource>) {
+    fn resource(&mut self, written: &ModuleSource<'_>, placed: &Placed, resource: &Arc<BoundResource>) {
         if matches!(resource.when, When::Never(_)) {
             return;
         }
@@ -132,13 +139,13 @@ impl Verdict {
                     declared.foreach.is_some() || declared.attributes.values().chain([&name]).any(is_dynamic);
                 let size = written_bytes(spec);
                 self.bytes += RESOURCE_BYTES + size;
-                let place = Place::new(&module_file(written.name), placed.at);
+                let place = DeclaredPosition::new(&module_file(written.name), placed.at);
                 self.resources.push(Judged { resource: Arc::clone(resource), place, evaluated });
             }
         }
     }
 
-    fn when(&mut self, written: &Written<'_>, placed: Option<&Placed>, when: &When) {
+    fn when(&mut self, written: &ModuleSource<'_>, placed: Option<&Placed>, when: &When) {
         if let When::Failed(error) = when {
             let error = BindError::of(BindPart::When, error.clone());
             for mistake in &error.mistakes {
@@ -148,11 +155,11 @@ impl Verdict {
         }
     }
 
-    fn mistake(&mut self, place: Place, message: String) {
-        self.told.push(Told { place, code: "E066", message });
+    fn mistake(&mut self, place: DeclaredPosition, message: String) {
+        self.told.push(JudgedMistake { place, code: "E066", message });
     }
 
-    fn unobserved(&mut self, written: &Written<'_>, placed: Option<&Placed>, error: &BindError) {
+    fn unobserved(&mut self, written: &ModuleSource<'_>, placed: Option<&Placed>, error: &BindError) {
         // What only wants the node's name is judged for every named node.
         let traits = error.unobserved.iter().filter(|unobserved| unobserved.observed != HOSTNAME);
         self.unevaluated.extend(traits.map(|unobserved| Unevaluated {

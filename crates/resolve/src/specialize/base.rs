@@ -9,11 +9,11 @@ use model::window::DeclaredWindow;
 
 use super::entry::lay;
 use super::grants::{GrantCache, Grants, Holding};
-use super::node::Whom;
+use super::node::SpecializedFor;
 use super::{ByName, NodeSpec};
 use crate::check::context::{Context, RoleInfo};
 use crate::check::typed::Typed;
-use crate::judge::Judge;
+use crate::judge::FleetJudge;
 use crate::sink::Sink;
 use crate::yaml::{At, Spanned};
 
@@ -65,7 +65,7 @@ struct BaseKey {
 #[derive(Default)]
 pub(crate) struct Memo<'j> {
     /// Judges what the nodes get, where there is enough to judge it.
-    pub(crate) judge: Option<Judge<'j>>,
+    pub(crate) judge: Option<FleetJudge<'j>>,
     /// What nodes got before, where nothing that they refer to changed.
     pub(crate) before: Option<&'j ByName<Arc<NodeSpec>>>,
     sets: BTreeMap<ModuleSelection, Option<Arc<ModuleSet>>>,
@@ -81,13 +81,13 @@ const MAX_MEMO: usize = 20_000;
 
 impl<'j> Memo<'j> {
     /// A memo of a pass in which what nodes get is judged.
-    pub(crate) fn judged_by(judge: Option<Judge<'j>>) -> Memo<'j> {
+    pub(crate) fn judged_by(judge: Option<FleetJudge<'j>>) -> Memo<'j> {
         Memo { judge, ..Memo::default() }
     }
 
     /// A node was right before with the same params, and had all of its modules.
-    pub(crate) fn was(&self, whom: Whom<'_>, params: &[u8]) -> bool {
-        let Whom::Node(name) = whom else { return false };
+    pub(crate) fn was(&self, whom: SpecializedFor<'_>, params: &[u8]) -> bool {
+        let SpecializedFor::Node(name) = whom else { return false };
         let before = self.before.and_then(|before| before.get(name));
         before.is_some_and(|before| *before.params == *params)
     }

@@ -20,7 +20,7 @@ pub(crate) use base::{Memo, groups_of};
 pub(crate) use entry::{ReadEntry, read_entry, read_host};
 pub(crate) use grants::Holding;
 pub use grants::{Grant, Grants};
-pub(crate) use node::{Whom, node};
+pub(crate) use node::{SpecializedFor, node};
 pub(crate) use split::{PatternShare, TooMany, meeting, split};
 
 use crate::check::modules::SharedModule;

@@ -26,7 +26,7 @@ pub(crate) fn node(
     memo: &mut Memo<'_>,
     entry: &ReadEntry<'_>,
     host: Option<&ReadHost<'_>>,
-    whom: Whom<'_>,
+    whom: SpecializedFor<'_>,
     at: At,
     sink: &mut Sink,
 ) -> Option<NodeSpec> {
@@ -89,20 +89,20 @@ pub(crate) fn node(
     Some(NodeSpec { channel, modules, params: bytes.into(), grants })
 }
 
-/// Whom an entry is specialized for.
+/// SpecializedFor an entry is specialized for.
 #[derive(Clone, Copy, Debug)]
-pub(crate) enum Whom<'n> {
+pub(crate) enum SpecializedFor<'n> {
     /// The node of this name.
     Node(&'n str),
     /// All nodes of this pattern that no other entry takes.
     Pattern(&'n str),
 }
 
-impl fmt::Display for Whom<'_> {
+impl fmt::Display for SpecializedFor<'_> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Whom::Node(name) => f.write_str(name),
-            Whom::Pattern(pattern) => write!(f, "the nodes of `{pattern}`"),
+            SpecializedFor::Node(name) => f.write_str(name),
+            SpecializedFor::Pattern(pattern) => write!(f, "the nodes of `{pattern}`"),
         }
     }
 }
@@ -138,13 +138,13 @@ fn judge(
     memo: &mut Memo<'_>,
     params: &Params,
     layers: &Layers<'_>,
-    whom: Whom<'_>,
+    whom: SpecializedFor<'_>,
     blame: (&str, At),
 ) -> BTreeSet<String> {
     let Some(judge) = &mut memo.judge else { return BTreeSet::new() };
     let hostname = match whom {
-        Whom::Node(name) => Some(name),
-        Whom::Pattern(_) => None,
+        SpecializedFor::Node(name) => Some(name),
+        SpecializedFor::Pattern(_) => None,
     };
     let node = JudgedNode { hostname, whom, blame, params };
     judge.node(&node, &|var, params| layers.place(var, params))
@@ -272,7 +272,7 @@ fn required(
     base: &Base,
     vars: &BTreeMap<Arc<str>, Value>,
     host_vars: &BTreeMap<String, Value>,
-    whom: Whom<'_>,
+    whom: SpecializedFor<'_>,
     blame: (&str, At),
     sink: &mut Sink,
 ) -> bool {
