@@ -1,4 +1,4 @@
-//! [`Manifest`] and the archive that it begins: a tar file, so that every host can look into it.
+//! [`BackupManifest`] and the archive that it begins: a tar file, so that every host can look into it.
 //!
 //! ```text
 //! muster-backup.json   format, fleet, when, and of each file its size, mode and digest
@@ -29,7 +29,7 @@ const PIECE: usize = 256 * 1024;
 
 /// What a backup says of itself.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Manifest {
+pub(super) struct BackupManifest {
     pub(super) format: u32,
     /// The version of the program that wrote it.
     pub(super) version: String,
@@ -107,7 +107,7 @@ pub(super) fn copy(
 }
 
 /// Writes an archive of a manifest and the files that it names, from these paths.
-pub(super) fn write(manifest: &Manifest, paths: &[PathBuf], out: impl Write) -> io::Result<()> {
+pub(super) fn write(manifest: &BackupManifest, paths: &[PathBuf], out: impl Write) -> io::Result<()> {
     let mut archive = Builder::new(out);
     let header = |size, mode| {
         let mut header = Header::new_gnu();
@@ -130,7 +130,7 @@ pub(super) fn write(manifest: &Manifest, paths: &[PathBuf], out: impl Write) -> 
 ///
 /// # Errors
 /// [`ReadBackupError`]; what was written so far is not to be used.
-pub(super) fn unpack(from: impl Read, dir: &Path) -> Result<Manifest, ReadBackupError> {
+pub(super) fn unpack(from: impl Read, dir: &Path) -> Result<BackupManifest, ReadBackupError> {
     let mut archive = Archive::new(from);
     let mut entries = archive.entries().map_err(ReadBackupError::Read)?;
     let manifest = {
@@ -177,14 +177,14 @@ pub(super) fn unpack(from: impl Read, dir: &Path) -> Result<Manifest, ReadBackup
 }
 
 /// Reads a manifest. Its format is looked at before the rest.
-fn manifest(text: &str) -> Result<Manifest, ReadBackupError> {
+fn manifest(text: &str) -> Result<BackupManifest, ReadBackupError> {
     let value: serde_json::Value = serde_json::from_str(text).map_err(|_| ReadBackupError::NoBackup)?;
     match value.get("format").and_then(serde_json::Value::as_u64) {
         Some(format) if format > u64::from(FORMAT) => return Err(ReadBackupError::Newer { format }),
         Some(_) => {}
         None => return Err(ReadBackupError::NoBackup),
     }
-    let manifest: Manifest = serde_json::from_value(value).map_err(|_| ReadBackupError::NoBackup)?;
+    let manifest: BackupManifest = serde_json::from_value(value).map_err(|_| ReadBackupError::NoBackup)?;
     // A name is a file's in one directory, and nothing else.
     let plain = |file: &ManifestFile| !file.name.contains('/') && file.name != "." && file.name != "..";
     if manifest.files.iter().all(plain) { Ok(manifest) } else { Err(ReadBackupError::NoBackup) }

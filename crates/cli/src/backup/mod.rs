@@ -15,7 +15,7 @@ use store::StoreError;
 use tempfile::NamedTempFile;
 use trust::TrustDocument;
 
-use self::archive::{FORMAT, Manifest, ManifestFile};
+use self::archive::{BackupManifest, FORMAT, ManifestFile};
 use crate::clock::{bytes, now};
 use crate::credentials::data_dir;
 use crate::exit::Exit;
@@ -175,7 +175,7 @@ fn collect(
     scratch: &Path,
     fleet: &FleetId,
     made: Timestamp,
-) -> Result<(Manifest, NamedTempFile, Vec<PathBuf>), BackupError> {
+) -> Result<(BackupManifest, NamedTempFile, Vec<PathBuf>), BackupError> {
     let failed = |source| BackupError::Write { path: scratch.to_owned(), source };
     let database = data.join(DATABASE);
     let copy = NamedTempFile::new_in(scratch).map_err(failed)?;
@@ -190,7 +190,7 @@ fn collect(
             (false, FilePresence::MayLieElsewhere) => {}
         }
     }
-    let mut manifest = Manifest {
+    let mut manifest = BackupManifest {
         format: FORMAT,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         fleet: fleet.clone(),

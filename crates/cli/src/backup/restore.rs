@@ -21,7 +21,7 @@ use store::StoreError;
 use store::backup::DatabaseSummary;
 use trust::TrustDocument;
 
-use super::archive::{self, Manifest, ReadBackupError};
+use super::archive::{self, BackupManifest, ReadBackupError};
 use crate::clock::{bytes, now};
 use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
@@ -214,7 +214,7 @@ fn fleet_of(dir: &Path) -> Result<Option<FleetId>, RestoreError> {
 }
 
 /// Unpacks a backup and judges all of it.
-fn unpack(file: &Path, dir: &Path) -> Result<(Manifest, DatabaseSummary), RestoreError> {
+fn unpack(file: &Path, dir: &Path) -> Result<(BackupManifest, DatabaseSummary), RestoreError> {
     let from: Box<dyn Read> = match file == Path::new("-") {
         true => Box::new(io::stdin().lock()),
         false => {
@@ -251,7 +251,7 @@ fn unpack(file: &Path, dir: &Path) -> Result<(Manifest, DatabaseSummary), Restor
 
 /// Moves what is there aside and the backup's files into its place. A control plane refuses the directory in
 /// between; another restore goes on from there.
-fn put_in_place(manifest: &Manifest, from: &Path, dir: &Path) -> Result<Option<PathBuf>, RestoreError> {
+fn put_in_place(manifest: &BackupManifest, from: &Path, dir: &Path) -> Result<Option<PathBuf>, RestoreError> {
     let marker = dir.join(RESTORING);
     File::create(&marker).and_then(|file| file.sync_all()).map_err(disk("write", &marker))?;
     sync(dir)?;
@@ -295,7 +295,7 @@ fn fresh_incarnation() -> Result<Incarnation, RestoreError> {
 }
 
 fn view(
-    manifest: Manifest,
+    manifest: BackupManifest,
     database: DatabaseSummary,
     data: Option<PathBuf>,
     replaced: Option<PathBuf>,

@@ -15,6 +15,9 @@ use super::{incarnation, query};
 use crate::error::{Result, StoreError};
 use crate::record::{DatabaseIncarnation, IncarnationCause};
 
+/// The most problems that an integrity check names.
+const MAX_PROBLEMS: usize = 100;
+
 /// What a database holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
@@ -88,7 +91,7 @@ pub fn inspect(path: &Path) -> Result<DatabaseSummary> {
         objects: count("SELECT count(*) FROM object WHERE body IS NOT NULL")?,
         open_tasks: count("SELECT count(*) FROM task WHERE finished IS NULL")?,
         facts: count("SELECT count(*) FROM fact")?,
-        problems: super::integrity(&db)?,
+        problems: integrity(&db)?,
     })
 }
 
@@ -105,4 +108,15 @@ fn connect(path: &Path) -> Result<Connection> {
     let connection = Connection::open_with_flags(path, flags).or_fail("open the database")?;
     connection.busy_timeout(PATIENCE).or_fail("prepare a connection")?;
     Ok(connection)
+}
+
+/// What is not sound of the stored bytes, in words.
+pub(super) fn integrity(db: &Connection) -> Result<Vec<String>> {
+    let read = || -> rusqlite::Result<Vec<String>> {
+        let mut statement = db.prepare(&format!("PRAGMA quick_check({MAX_PROBLEMS})"))?;
+        statement.query_map([], |row| row.get(0))?.collect()
+    };
+    let mut problems = read().or_fail("check the store")?;
+    problems.retain(|problem| problem != "ok");
+    Ok(problems)
 }

@@ -32,7 +32,7 @@ use model::{Channel, Digest, FleetId, Incarnation, NodeId, ObjectKey, ObjectSet,
 use rusqlite::{Connection, params};
 use tokio::sync::watch;
 
-use self::cell::{OrFail, Text, uint};
+use self::cell::{Text, uint};
 use self::chunks::Table;
 use self::readers::Readers;
 use self::writer::{Cause, Session, Writer};
@@ -52,8 +52,6 @@ const READERS: usize = 3;
 const TOUCHES_IN_BATCH: usize = 2_000;
 /// Digests asked for in one transaction.
 const ASKED_IN_BATCH: usize = 10_000;
-/// The most problems that an integrity check names.
-const MAX_PROBLEMS: usize = 100;
 
 /// The control plane's durable state, in a SQLite file. Dropping it runs what waits and closes the
 /// file.
@@ -579,7 +577,7 @@ impl Store {
 
     /// Checks that the stored bytes are sound; returns what is not, in words.
     pub async fn integrity(&self) -> Result<Vec<String>> {
-        self.read(integrity).await
+        self.read(backup::integrity).await
     }
 
     /// How the store does; never waits.
@@ -595,14 +593,4 @@ fn fleet(db: &Connection) -> Result<Option<FleetMeta>> {
         let fleet = row.get::<_, Text<FleetId>>(0)?.0;
         Ok(FleetMeta { fleet, created: Timestamp(row.get(1)?) })
     })
-}
-
-fn integrity(db: &Connection) -> Result<Vec<String>> {
-    let read = || -> rusqlite::Result<Vec<String>> {
-        let mut statement = db.prepare(&format!("PRAGMA quick_check({MAX_PROBLEMS})"))?;
-        statement.query_map([], |row| row.get(0))?.collect()
-    };
-    let mut problems = read().or_fail("check the store")?;
-    problems.retain(|problem| problem != "ok");
-    Ok(problems)
 }
