@@ -32,6 +32,9 @@ impl<'h> PagedTable<'h> {
         items: &[T],
         row: impl Fn(&T) -> R,
     ) -> Result<(), ScreenError> {
+        if items.is_empty() {
+            return Ok(());
+        }
         let mut out = String::new();
         if self.screen.is_json() {
             for item in items {
