@@ -18,6 +18,9 @@ mod reboot;
 mod run_log;
 mod signals;
 mod stop;
+mod traits;
+
+pub use traits::trait_report;
 
 use std::collections::{BTreeSet, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -27,7 +30,7 @@ use std::time::Duration;
 use converge::{RunMode, RunScope};
 use host::Cancel;
 use lang::Value;
-use model::exchange::{CheckIn, TraitReport};
+use model::exchange::CheckIn;
 use model::log::{Cursor, FactBody};
 use model::policy::Policy;
 use model::{Digest, Hostname, Timestamp};
@@ -574,18 +577,6 @@ impl Daemon {
             handle.send(event).await;
         });
     }
-}
-
-/// Traits as they travel: all of them, named by the digest of those that stay.
-pub fn trait_report(traits: &Value) -> TraitReport {
-    let stable = model::canonical::to_bytes(&providers::traits::stable(traits));
-    let digest = stable.map_or(Digest::ZERO, |bytes| Digest::of(&bytes));
-    let mut report = TraitReport::whole(digest, serde_json::to_value(traits).unwrap_or_default());
-    let left_out = report.leave_out_what_is_too_large();
-    if !left_out.is_empty() {
-        tracing::warn!(groups = ?left_out, "traits are larger than they may travel; groups are left out");
-    }
-    report
 }
 
 async fn sleep_to(at: Option<Instant>) {

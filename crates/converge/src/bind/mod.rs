@@ -10,12 +10,13 @@ mod order;
 mod problem;
 mod reads;
 mod resource;
+mod source;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 use std::time::Duration;
 
-use catalog::module::{CommandLine, ConditionalVars, DeclaredResource, Module, OnRemove, Params};
+use catalog::module::{CommandLine, ConditionalVars, Module, OnRemove, Params};
 use catalog::params::{LayerState, ParamError, Resolved, ResolvedParams};
 use catalog::schema::{self, Manages};
 use catalog::types::{Ensure, Spec, StateSpec, Together};
@@ -30,6 +31,8 @@ pub use foreach::{MAX_LOOP_BYTES, MAX_LOOP_PAIRS, MAX_NODE_ITEMS};
 pub(crate) use order::parents;
 pub use problem::{BindError, BindMistake, BindPart, TextPlace, UnobservedPart};
 pub use reads::{NameUses, TraitUses};
+pub use source::BoundSource;
+use source::Sources;
 
 use crate::condition::{ModuleScope, SharedScope};
 use crate::{ResourceId, ResourceSubject, When};
@@ -136,19 +139,6 @@ pub struct BoundResource {
     pub(crate) kept: BTreeMap<String, Value>,
     /// The declaration that it comes from; [`bind_with_sources`] keeps it, [`bind`] does not.
     pub source: Option<Box<BoundSource>>,
-}
-
-/// The declaration of a bound resource, for those who show it.
-#[derive(Clone, Debug)]
-pub struct BoundSource {
-    /// The declaration as written, expressions included.
-    pub declared: DeclaredResource,
-    /// Its position in the module: resources from 0, handlers after them.
-    pub slot: usize,
-    /// Its attributes, evaluated; those that cannot be evaluated are not here.
-    pub attributes: BTreeMap<String, Value>,
-    /// `key` and `item` in its expressions, where it has `foreach`.
-    pub item: Option<(Value, Value)>,
 }
 
 /// A command that says whether a resource is wanted on this host now.
@@ -291,13 +281,6 @@ pub fn bind(inputs: &Inputs<'_>) -> Desired {
 /// As [`bind`]; each resource also has the declaration that it comes from.
 pub fn bind_with_sources(inputs: &Inputs<'_>) -> Desired {
     bind_keeping(inputs, Sources::Keep)
-}
-
-/// Whether bound resources keep their declarations, which takes memory.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Sources {
-    Keep,
-    Drop,
 }
 
 /// Whether each layer of `conditional_vars` holds, or why that cannot be said; in their order.
@@ -510,14 +493,6 @@ fn conditional_layers(
 
 fn layer_holds(layer: &ConditionalVars, scope: &SharedScope) -> Result<bool, EvalError> {
     Expr::parse(&layer.when).map_err(EvalError::from)?.eval_bool(&scope.names())
-}
-
-fn layer_conditions(params: &Params, scope: &SharedScope) -> Vec<Result<bool, String>> {
-    let held = |layer: &ConditionalVars| {
-        let expr = Expr::parse(&layer.when).map_err(|error| error.to_string())?;
-        expr.eval_bool(&scope.names()).map_err(|error| error.to_string())
-    };
-    params.conditional.iter().map(held).collect()
 }
 
 fn nested(resolved: &Resolved) -> Value {

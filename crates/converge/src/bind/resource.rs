@@ -17,10 +17,8 @@ use lang::{EvalError, InterpolatedText, Template, TemplateRenderError, Value};
 use model::collect::CollectInserting;
 
 use super::foreach::LoopBudget;
-use super::{
-    BindError, BindMistake, BindPart, BoundResource, BoundSource, GuardKind, ResourceGuard, RetryPolicy,
-    Sources,
-};
+use super::source::{Sources, source};
+use super::{BindError, BindMistake, BindPart, BoundResource, GuardKind, ResourceGuard, RetryPolicy};
 use crate::condition::ModuleScope;
 use crate::{ResourceId, When};
 
@@ -179,15 +177,6 @@ impl<'a> Binder<'a> {
         self.made += text.len();
         Ok(text)
     }
-}
-
-/// The declaration with what its attributes come to.
-fn source(declared: &DeclaredResource, slot: usize, scope: &ModuleScope) -> BoundSource {
-    let names = scope.names();
-    let evaluated = |(name, value): (&String, &Value)| Some((name.clone(), evaluate(value, &names).ok()?));
-    let attributes = declared.attributes.iter().filter_map(evaluated).collect_inserting();
-    let item = scope.item.as_ref().map(|item| (item.key.clone(), item.item.clone()));
-    BoundSource { declared: declared.clone(), slot, attributes, item }
 }
 
 /// A resource of this type may have its content from a template.
