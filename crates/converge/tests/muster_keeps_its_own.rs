@@ -1,7 +1,6 @@
 //! IDN-1: no resource writes, owns or removes what is Muster's own: its state wherever it is, its
 //! sockets, its configuration, its units.
 #![allow(clippy::unwrap_used)]
-#![allow(clippy::unwrap_used)]
 
 use converge::bind::{Inputs, bind};
 use serde_json::{Value, json};
