@@ -2,7 +2,8 @@
 //!
 //! It keeps everything in one SQLite file. Another database has the same methods, and passes the
 //! same `tests/conformance`. Invariants: nothing is acknowledged that is not durable; a fact is
-//! accepted once by `(node, incarnation, seq)`; whoever has a chunk has everything below it.
+//! accepted once by `(node, incarnation, seq)`; whoever has a chunk has everything below it. A database that
+//! went back to what it was before begins another incarnation. [`backup`] copies one that is in use.
 
 #[cfg(test)]
 extern crate self as store;

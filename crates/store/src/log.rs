@@ -108,7 +108,7 @@ impl Derived {
                 // What an agent that begins does not say again is over.
                 FactBody::Started { invocation, .. } => {
                     self.contended.clear();
-                    self.invocation.clone_from(invocation);
+                    self.invocation = invocation.clone().filter(AgentInvocation::is_plain);
                 }
                 _ => {}
             }

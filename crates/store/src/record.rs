@@ -55,7 +55,7 @@ impl IncarnationCause {
     }
 }
 
-/// One unbroken life of the database: from its founding, or from where it is known to have gone back to
+/// One unbroken numbering of the database: from its founding, or from where it is known to have gone back to
 /// what it was before, to the next time (SCL-4).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]

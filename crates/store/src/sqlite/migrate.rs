@@ -13,7 +13,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("0002_sync", include_str!("migrations/0002_sync.sql")),
     ("0003_condition", include_str!("migrations/0003_condition.sql")),
     ("0004_tagged_run", include_str!("migrations/0004_tagged_run.sql")),
-    ("0005_life", include_str!("migrations/0005_life.sql")),
+    ("0005_incarnation", include_str!("migrations/0005_incarnation.sql")),
     ("0006_bytes", include_str!("migrations/0006_bytes.sql")),
     ("0007_certificates", include_str!("migrations/0007_certificates.sql")),
 ];

@@ -1,7 +1,7 @@
 -- Rows of tables that migrations made after format-1.sql was written.
 -- 0004_tagged_run
 INSERT INTO tagged_run VALUES (1, 8, '["db","web"]', 1800000002000);
--- 0005_life
+-- 0005_incarnation
 INSERT INTO incarnation VALUES (1, 's1', 'founded', 1800000002000, '1-2', 1);
 INSERT INTO incarnation VALUES (2, 's2', 'overtaken', 1800000002000, '1-2', NULL);
 INSERT INTO node_header VALUES (1, 2, '{"payload":"header","signatures":[{"key":"k","sig":"s"}]}');

@@ -1,4 +1,4 @@
--- An unbroken life of the database: from its founding, or from where it is known to have gone back, to the
+-- What the database was without going back: from its founding, or from where it is known to have, to the
 -- next time. `cause`: founded, restored, copied, overtaken. `file` tells the database's file from a copy of
 -- it; NULL until the first start on it. `published`: the first release that was committed in it.
 CREATE TABLE incarnation (
