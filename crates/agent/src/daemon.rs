@@ -318,7 +318,8 @@ impl Daemon {
             return;
         }
         let Some(last) = self.last_check_in.clone() else { return self.take(NodeInput::FactsWait) };
-        let message = CheckIn { held: self.node.adoption().map(Adoption::held), ..last };
+        let (held, unmade_run) = (self.node.adoption().map(Adoption::held), self.node.unmade_run().cloned());
+        let message = CheckIn { held, unmade_run, ..last };
         self.flushing = true;
         let exchange = self.exchange.clone();
         let newest = self.node.newest_header();
@@ -456,7 +457,7 @@ impl Daemon {
 
     fn check_in(&mut self, message: CheckIn) {
         self.last_check_in =
-            Some(CheckIn { traits: None, full: false, run_confirmed: None, ..message.clone() });
+            Some(CheckIn { traits: None, full: false, run_confirmed: None, header: None, ..message.clone() });
         self.check_ins += 1;
         self.checking_in = true;
         let exchange = self.exchange.clone();

@@ -5,11 +5,13 @@
 //! membership.json  fleet, servers, certificate, trust
 //! adoption.json    the release held, with its header and the node's floor
 //! last-run.json    what the last run came to
+//! run.json         the run that is under way, or was cut off
+//! contact.json     the last contact with the control plane
 //! pending.json     notifications and verifies still owed
 //! pause.json       why and since when the host is paused; null when it is not
 //! reboot.json      the last reboot that was ordered
 //! ledger/          what was made or changed, with the state before
-//! log/             facts not yet acknowledged
+//! log/             facts not yet acknowledged, and the last of those that were
 //! content/         contents and blobs of the held set, and previous bytes, by digest
 //! objects/         synchronized objects: the own feed, the replica, its cursor
 //! synchronized.json  the mode that they are of

@@ -118,7 +118,7 @@ async fn the_control_plane_shows_it_with_its_reason() {
     })
     .await;
     assert!(cause.cause.contains("disk swap") && cause.since.is_some(), "{cause:?}");
-    assert!(cause.next.contains("muster-agent resume"), "{cause:?}");
+    assert!(cause.next.contains("muster-agent") && cause.next.ends_with(" resume"), "{cause:?}");
     let resumed = tokio::task::block_in_place(|| pair.agent(&["resume"]));
     assert!(resumed.status.success(), "{resumed:?}");
     until("the control plane hears of its end", async || {

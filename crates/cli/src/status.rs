@@ -23,8 +23,8 @@ use crate::table::table;
 use crate::whom::nodes;
 
 const AFTER: &str = "\
-Ends with 3 when nodes failed, are degraded or keep drifting; with 4 when the control plane
-does not answer.
+Ends with 3 when nodes failed, are degraded or stalled, or keep drifting; with 4 when the control
+plane does not answer.
 
 Examples:
   muster status

@@ -110,8 +110,8 @@ impl Drill {
         let mut enrolled = JoinSet::new();
         let (names, mut members) = (Drill::names().collect::<Vec<_>>(), BTreeMap::new());
         for some in names.chunks(20) {
-            for name in some.to_vec() {
-                let fleet = fleet.clone();
+            for name in some {
+                let (fleet, name) = (fleet.clone(), name.clone());
                 enrolled.spawn(async move { (name.clone(), fleet.node(&name).await) });
             }
             while let Some(joined) = enrolled.join_next().await {

@@ -4,6 +4,9 @@
 //! One provider (aws-lc-rs), passed explicitly everywhere. TLS configurations travel in
 //! watch channels, so that a new certificate or root takes effect without a restart.
 //! There is no session resumption: every connection verifies the certificate anew.
+//!
+//! [`admission`] says who is let in when there is not room for all; `gate` holds it for one listener.
+//! `answer` bounds answers that are not taken in.
 
 pub mod accept;
 pub mod admission;

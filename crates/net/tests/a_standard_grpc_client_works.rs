@@ -158,7 +158,7 @@ async fn version_and_ping() {
     let mut version = VersionClient::new(channel.clone());
     let spoken = soon(version.version(VersionRequest { lowest: 1, highest: 7 })).await.unwrap().into_inner();
     assert_eq!((spoken.version.as_str(), spoken.lowest, spoken.highest), ("1.2.3", 2, 2));
-    assert_eq!(spoken.capabilities, ["trie-resync", "gzip", "checkin"]);
+    assert_eq!(spoken.capabilities, ["trie-resync", "gzip", "checkin", "compared"]);
     let refused = soon(version.version(VersionRequest { lowest: 3, highest: 7 })).await.unwrap_err();
     assert_eq!(refused.code(), tonic::Code::InvalidArgument);
     assert!(refused.message().ends_with("50 % too new"), "{}", refused.message());

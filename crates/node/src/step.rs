@@ -113,6 +113,8 @@ pub struct Node {
     want_header: bool,
     /// Something of the release that is held is gone: a run follows once it is there again.
     repairing: bool,
+    /// Its record was written again since the last run that was made.
+    recorded_again: bool,
     /// Why no run can be made.
     unmade: Option<UnmadeRun>,
     /// How the control plane's clock differed from the host's at its last answer since the start.
@@ -160,6 +162,7 @@ impl Node {
             want_header: false,
             want_full: restored.content_missing,
             repairing: restored.content_missing,
+            recorded_again: false,
             unmade: None,
             clock_difference: None,
             warned_offline: false,
@@ -233,6 +236,8 @@ impl Node {
             NodeInput::Adopted(settings) => self.on_adopted(settings, now, &mut effects),
             NodeInput::AdoptFailed(why) => {
                 effects.push(NodeEffect::Warn(format!("the release could not be kept: {why}")));
+                // Its record cannot be written without its contents.
+                self.want_full |= self.repairing;
                 self.on_stuck(now);
             }
             NodeInput::NotAppended => self.report_next_run(&mut effects),
@@ -417,7 +422,8 @@ impl Node {
         let asked = Duration::from_secs(answer.next_checkin_secs).clamp(MIN_CONTACT, most);
         self.next_contact = now.plus(self.spread.jitter(asked, self.settings.policy.jitter_percent));
         // Soon, but not again and again for a control plane that does not take it.
-        let asks_first = answer.want_header && !std::mem::replace(&mut self.want_header, answer.want_header);
+        let asked_before = std::mem::replace(&mut self.want_header, answer.want_header);
+        let asks_first = answer.want_header && !asked_before;
         if self.contact_pending || asks_first {
             self.deliver_soon(now);
         }

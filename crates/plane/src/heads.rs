@@ -26,7 +26,7 @@ pub struct Head {
     /// Seconds between contacts that its nodes are asked for.
     pub contact_secs: u64,
     /// How often its nodes run.
-    pub runs: RunTimes,
+    pub runs: Option<RunTimes>,
     /// Which set each node gets.
     pub selection: Arc<Selection>,
     /// The selection's patterns, read.

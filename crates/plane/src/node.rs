@@ -206,7 +206,7 @@ impl NodeState {
         if let Some((head, entry)) = &pointed
             && self.holds(entry)
         {
-            self.runs = Some(head.runs);
+            self.runs = head.runs;
         }
         let contact_secs = pointed.as_ref().map_or(UNASSIGNED_CONTACT_SECS, |(head, _)| head.contact_secs);
         self.promised = Duration::from_secs(contact_secs);

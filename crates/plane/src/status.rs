@@ -71,8 +71,9 @@ impl NodeState {
     /// By when a run must be heard of; `None` while nothing is held.
     fn run_overdue_at(&self, pointed: Option<&Pointed>) -> Option<Timestamp> {
         self.held.as_ref()?;
-        let of_head = pointed.filter(|(_, entry)| self.holds(entry)).map(|(head, _)| head.runs);
-        let times = of_head.or(self.runs).unwrap_or_default();
+        let of_head = pointed.filter(|(_, entry)| self.holds(entry)).and_then(|(head, _)| head.runs);
+        // Without them no run is overdue: a publisher of before did not say how often nodes run.
+        let times = of_head.or(self.runs)?;
         Some(status::run_overdue_at(self.no_run_since()?, times, self.promised))
     }
 

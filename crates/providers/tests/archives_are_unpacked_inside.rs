@@ -390,12 +390,11 @@ fn what_tar_writes_is_read() {
 fn a_run_that_died_in_the_middle_is_taken_up() {
     let lab = opt();
     let spec = archive(&lab, &tool(), json!({"strip": 1}));
-    // The directory that the archive needs is in the way: what was begun is remembered.
-    fs::create_dir_all(lab.path("/opt/tool")).unwrap();
-    fs::create_dir_all(lab.path("/opt/tool/bin/.run.muster-new/full")).unwrap();
+    // A directory is where a file of the archive belongs: what was begun is remembered.
+    fs::create_dir_all(lab.path("/opt/tool/bin/run/full")).unwrap();
     assert!(lab.apply(&spec).is_err());
     let absent = bound(&BTreeMap::new(), json!({"state": "absent"}), json!({}));
-    fs::remove_dir_all(lab.path("/opt/tool/bin/.run.muster-new")).unwrap();
+    fs::remove_dir_all(lab.path("/opt/tool/bin/run")).unwrap();
     assert!(lab.check(&spec).edit.is_some());
     assert!(lab.apply(&spec).unwrap().changed);
     assert!(lab.check(&spec).edit.is_none());

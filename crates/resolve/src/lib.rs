@@ -1,7 +1,8 @@
-//! Fleet repo text to what each node gets: check, specialize.
+//! Fleet repo text to what each node gets: check, judge, specialize, explain.
 //!
 //! [`check`] reads a [`Tree`] and finds every mistake at once; [`Fleet::specialize`] is
-//! what each node gets of it. [`Resolver`] does the same change by change. Pure: whoever
+//! what each node gets of it. [`Resolver`] does the same change by change, and judges what each node gets
+//! before it is signed. [`explain`] names the layers of one node's values. Pure: whoever
 //! reads the folder hands the bytes over. No observed trait is read here.
 
 mod check;

@@ -127,7 +127,7 @@ impl NodeSlot {
         self.lock().declared.as_ref().filter(|declared| declared.root == *root).map(|declared| declared.mode)
     }
 
-    /// It has something declared of it, or is pointed to nothing that could.
+    /// The index has what is declared of it, as the last [`crate::settle::settle`] left it.
     pub(crate) fn is_declared(&self) -> bool {
         self.lock().declared.is_some()
     }

@@ -68,7 +68,7 @@ async fn read_heads(plane: &ControlPlane, mut selections: ReadSelections) -> Res
             .and_then(|release| serde_json::from_value::<ReleaseSummary>(release.summary).ok())
             .unwrap_or_default();
         let contact_secs = summary.contact_secs.get(&head.channel).copied().unwrap_or(DEFAULT_CONTACT_SECS);
-        let runs = summary.runs.get(&head.channel).copied().unwrap_or_default();
+        let runs = summary.runs.get(&head.channel).copied();
         let head = Head {
             digest: signed::digest(&head.header),
             signed_at: beacon.as_ref().map_or(header.created, |beacon| beacon.at.max(header.created)),
@@ -89,8 +89,14 @@ async fn read_heads(plane: &ControlPlane, mut selections: ReadSelections) -> Res
 /// The header of nodes that is kept, verified.
 async fn node_header(plane: &ControlPlane) -> Result<Option<NodeHeader>, Problem> {
     let Some(signed) = plane.store.node_header().await.map_err(store_problem)? else { return Ok(None) };
-    let header: Header = verified(plane, &signed)?;
-    Ok(Some(NodeHeader { seq: header.seq, signed: Arc::new(signed) }))
+    match verified::<Header>(plane, &signed) {
+        Ok(header) => Ok(Some(NodeHeader { seq: header.seq, signed: Arc::new(signed) })),
+        // The key that signed it may be retired by now. It is advice, and holds nothing up.
+        Err(problem) => {
+            tracing::warn!(%problem, "the header of a release that nodes held is not believed any more");
+            Ok(None)
+        }
+    }
 }
 
 /// Keeps the header of a release that a node holds and that no release here has: another publish goes on above

@@ -19,7 +19,9 @@ const YIELD_AFTER: usize = 64;
 /// Brings the totals up to date. Cost: the nodes that changed since the last time, or whose time came; after
 /// a publish all nodes, once.
 pub(crate) async fn settle(plane: &Arc<ControlPlane>) {
-    if plane.index.is_settled(plane.heads().version, now()) {
+    // While others judge, what they took is not counted yet.
+    let is_idle = plane.index.settling.try_lock().is_ok();
+    if is_idle && plane.index.is_settled(plane.heads().version, now()) {
         return;
     }
     let plane = plane.clone();

@@ -112,7 +112,7 @@ impl Publisher {
                 beacon: None,
                 signed_at: now,
                 contact_secs: CONTACT_SECS,
-                runs: RunTimes::default(),
+                runs: Some(RunTimes::default()),
                 selection: selection.clone(),
                 patterns: patterns.clone(),
                 header,

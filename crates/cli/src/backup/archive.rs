@@ -16,7 +16,10 @@ use std::path::{Path, PathBuf};
 use model::digest::Hasher;
 use model::{Digest, FleetId, Timestamp};
 use serde::{Deserialize, Serialize};
+use server::posture::{DATABASE, FLEET_FILES};
 use tar::{Archive, Builder, EntryType, Header};
+
+use super::DATABASE_MODE;
 
 /// The format that this version writes, and the newest that it reads.
 pub(super) const FORMAT: u32 = 1;
@@ -185,7 +188,10 @@ fn manifest(text: &str) -> Result<BackupManifest, ReadBackupError> {
         None => return Err(ReadBackupError::NoBackup),
     }
     let manifest: BackupManifest = serde_json::from_value(value).map_err(|_| ReadBackupError::NoBackup)?;
-    // A name is a file's in one directory, and nothing else.
-    let plain = |file: &ManifestFile| !file.name.contains('/') && file.name != "." && file.name != "..";
-    if manifest.files.iter().all(plain) { Ok(manifest) } else { Err(ReadBackupError::NoBackup) }
+    // Only what a fleet has, and with no other mode: a file of another name could take the place of anything.
+    let is_known = |file: &ManifestFile| {
+        let mode = FLEET_FILES.iter().find(|known| known.name == file.name).map(|known| known.mode);
+        mode.or((file.name == DATABASE).then_some(DATABASE_MODE)) == Some(file.mode)
+    };
+    if manifest.files.iter().all(is_known) { Ok(manifest) } else { Err(ReadBackupError::NoBackup) }
 }

@@ -22,6 +22,9 @@ use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
 use crate::screen::{Screen, aside};
 
+/// The mode of the database's file.
+const DATABASE_MODE: u32 = 0o600;
+
 const AFTER: &str = "\
 The file holds the database and the keys beside it: who has it can run this fleet's control plane.
 It is not encrypted; only its owner can read it. Run this on the control plane's host, as root or as
@@ -181,7 +184,7 @@ fn collect(
     let copy = NamedTempFile::new_in(scratch).map_err(failed)?;
     let copied = store::backup::copy(&database, copy.path());
     copied.map_err(|source| BackupError::Database { path: database, source })?;
-    let mut found = vec![(DATABASE, 0o600, copy.path().to_owned())];
+    let mut found = vec![(DATABASE, DATABASE_MODE, copy.path().to_owned())];
     for file in FLEET_FILES {
         let path = data.join(file.name);
         match (path.exists(), file.presence) {

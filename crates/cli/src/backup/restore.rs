@@ -268,6 +268,13 @@ fn put_in_place(manifest: &BackupManifest, from: &Path, dir: &Path) -> Result<Op
     // A service's directory is its user's, whoever restores it.
     let owner = fs::metadata(dir).map_err(disk("look at", dir))?;
     let mine = rustix::process::geteuid().as_raw();
+    if owner.uid() != mine {
+        // The lock that this restore holds was made by whoever restores.
+        let made = [dir.join(format!("{DATABASE}.lock")), aside.clone()];
+        for path in made.iter().filter(|path| path.exists()) {
+            chown(path, Some(owner.uid()), Some(owner.gid())).map_err(disk("give away", path))?;
+        }
+    }
     for file in &manifest.files {
         let (new, path) = (from.join(&file.name), dir.join(&file.name));
         if owner.uid() != mine {

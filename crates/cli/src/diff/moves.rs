@@ -8,8 +8,16 @@ use converge::{BoundResource, Desired};
 use model::Fields;
 use model::delta::{Delta, Edit};
 
-/// A line's id, and what to say of where it was before.
-pub(super) type Moves = BTreeMap<String, String>;
+/// By a line's id, where it was before.
+pub(super) type Moves = BTreeMap<String, Moved>;
+
+/// Where something was before.
+pub(super) struct Moved {
+    /// Its id there.
+    pub(super) from: String,
+    /// What to say of that.
+    pub(super) note: String,
+}
 
 /// Makes one change of each removal and addition that are about one thing. Gives a note for each.
 pub(super) fn join(delta: &mut Delta<String, Fields>, old: &Desired, new: &Desired) -> Moves {
@@ -75,5 +83,5 @@ fn put(delta: &mut Delta<String, Fields>, moves: &mut Moves, from: &str, to: Str
         return;
     };
     delta.edits.insert(to.clone(), Edit::Change { from: was, to: is });
-    moves.insert(to, note);
+    moves.insert(to, Moved { from: from.to_owned(), note });
 }

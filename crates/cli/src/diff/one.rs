@@ -275,10 +275,14 @@ impl<'a> PublishedReader<'a> {
         let removals: BTreeMap<&ResourceId, OnRemove> =
             old.resources().map(|resource| (&resource.id, resource.on_remove)).collect();
         let edits = delta.edits.into_iter().map(|(id, edit)| {
-            let edit = if sensitive.contains(id.as_str()) { hidden(&edit) } else { edit };
+            let moved = moves.remove(&id);
+            let was = moved.as_ref().map(|moved| moved.from.as_str());
+            let hides = [Some(id.as_str()), was].into_iter().flatten().any(|id| sensitive.contains(id));
+            let edit = if hides { hidden(&edit) } else { edit };
             let going = matches!(edit, Edit::Remove { .. });
             let how = removals.get(&ResourceId::from(id.as_str())).filter(|_| going);
-            let note = moves.remove(&id).or_else(|| how.map(|how| bound::removal(*how).to_owned()));
+            let note =
+                moved.map(|moved| moved.note).or_else(|| how.map(|how| bound::removal(*how).to_owned()));
             (Line { id, note }, edit)
         });
         Delta { edits: edits.collect() }

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use catalog::module::{DeclaredResource, Module, ParamType};
+use converge::bind::NameUses;
 use lang::Value;
 
 use super::uses;
@@ -23,19 +24,23 @@ impl SecretVars {
                 found.extend(used(module, resource));
             }
         }
-        let mut values: BTreeMap<&str, Vec<&Value>> = BTreeMap::new();
+        let mut values: BTreeMap<String, Vec<&Value>> = BTreeMap::new();
+        for module in set.modules.values() {
+            for (param, decl) in &module.params {
+                values.entry(format!("{}.{param}", module.name)).or_default().extend(&decl.default);
+            }
+        }
         let layers = set.params.conditional.iter().map(|layer| &layer.vars);
         for layer in [&set.params.vars, &set.params.host_vars].into_iter().chain(layers) {
             for (name, value) in layer {
-                values.entry(name).or_default().push(value);
+                values.entry(name.clone()).or_default().push(value);
             }
         }
         // What a hidden var is made of is hidden as well.
         let mut todo: Vec<String> = found.iter().cloned().collect();
         while let Some(name) = todo.pop() {
             let module = name.split('.').next().unwrap_or_default();
-            let names =
-                values.get(name.as_str()).into_iter().flatten().flat_map(|value| uses::of_value(value));
+            let names = values.get(&name).into_iter().flatten().flat_map(|value| uses::of_value(value));
             let inner: Vec<String> = names.filter_map(|path| uses::var(module, &path)).collect();
             todo.extend(inner.into_iter().filter(|inner| found.insert(inner.clone())));
         }
@@ -47,13 +52,8 @@ impl SecretVars {
     }
 }
 
+/// All that its declaration reads, its guards and conditions too.
 fn used(module: &Module, resource: &DeclaredResource) -> BTreeSet<String> {
-    let name = Value::from(resource.name.as_str());
-    let mut names: uses::NamesUsed = resource.attributes.values().flat_map(uses::of_value).collect();
-    names.extend(uses::of_value(&name));
-    names.extend(resource.foreach.iter().flat_map(uses::of_value));
-    if let Some(template) = resource.attributes.get("template").and_then(Value::as_str) {
-        names.extend(uses::of_template(module, template));
-    }
-    names.iter().filter_map(|path| uses::var(&module.name, path)).collect()
+    let read = NameUses::of_resource(module, resource);
+    read.paths().filter_map(|path| uses::var(&module.name, path)).collect()
 }

@@ -93,8 +93,9 @@ impl LastSigned {
         });
         let own = self.seq;
         let highest = newest.max(held.unwrap_or(0)).max(own.unwrap_or(0));
-        // What lies beside the database went back with it, unless it says more than the database does.
-        let remembers = own.is_some_and(|own| !self.beside_database || own > newest);
+        // What lies beside the database went back with it, unless it says more than the database does. Where the
+        // database has a higher number, somebody else signs too, and what that one signed last is not known here.
+        let remembers = own.is_some_and(|own| own > newest || own == newest && !self.beside_database);
         if head.went_back.is_some() && !remembers {
             return NextNumber {
                 seq: highest + SKIPPED + 1,

@@ -71,6 +71,17 @@ impl NameUses {
         uses
     }
 
+    /// Those of a resource of a module, with those of its template.
+    pub fn of_resource(module: &Module, resource: &DeclaredResource) -> NameUses {
+        let mut uses = NameUses::default();
+        uses.resource(resource);
+        let template = resource.attributes.get("template").and_then(Value::as_str);
+        if let Some(source) = template.and_then(|name| module.templates.get(name)) {
+            uses.template(source);
+        }
+        uses
+    }
+
     /// Every path, with its root.
     pub fn paths(&self) -> impl Iterator<Item = &[String]> {
         self.paths.iter().map(Vec::as_slice)
@@ -81,10 +92,12 @@ impl NameUses {
         module.params.values().filter_map(|decl| decl.default.as_ref()).for_each(|value| self.value(value));
         module.resources.iter().chain(&module.handlers).for_each(|resource| self.resource(resource));
         module.verify.iter().for_each(|verify| self.command(verify));
-        for source in module.templates.values() {
-            if let Ok(template) = Template::parse("", source) {
-                template.uses().iter().for_each(|name| self.name(&name.path));
-            }
+        module.templates.values().for_each(|source| self.template(source));
+    }
+
+    fn template(&mut self, source: &str) {
+        if let Ok(template) = Template::parse("", source) {
+            template.uses().iter().for_each(|name| self.name(&name.path));
         }
     }
 

@@ -106,6 +106,7 @@ impl Node {
     }
 
     pub(super) fn on_ran(&mut self, report: &RunReport, now: Timestamp, effects: &mut Vec<NodeEffect>) {
+        self.recorded_again = false;
         if report.partial.is_some() {
             // It is not the run that was due: the next one is not compared with it.
             let partial = |running: &mut RunUnderWay| !matches!(running, RunUnderWay::Full { .. });
@@ -218,6 +219,11 @@ impl Node {
 
     /// What is held is known here, and its record is gone.
     fn record_release_again(&mut self, effects: &mut Vec<NodeEffect>) {
+        // One that does not stay is not written over and over: the next run that is due tries again.
+        if std::mem::replace(&mut self.recorded_again, true) {
+            self.recorded_again = false;
+            return;
+        }
         if let (ReleaseChange::None, Some(held)) = (&self.change, &self.adoption) {
             self.repairing = true;
             self.change = ReleaseChange::Adopting(Box::new(held.clone()));

@@ -66,7 +66,7 @@ pub fn head(seq: u64, channel_name: &str, selection: &Selection) -> Arc<Head> {
         beacon: None,
         signed_at: header.created,
         contact_secs: CONTACT_SECS,
-        runs: RunTimes::default(),
+        runs: Some(RunTimes::default()),
         patterns: Arc::new(Patterns::read(selection).unwrap()),
         selection: Arc::new(selection.clone()),
         header,

@@ -4,12 +4,15 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use model::Incarnation;
-use model::exchange::{Acked, Answer, CheckIn, MAX_TRAIT_BYTES, MAX_TRAIT_VALUES, Report, TraitReport};
+use model::exchange::{
+    Acked, Answer, CheckIn, HeldRelease, MAX_TRAIT_BYTES, MAX_TRAIT_VALUES, Report, TraitReport,
+};
 use model::log::{Cursor, Fact, MAX_FACT_BYTES, MAX_FACTS};
 use model::replication::Mode;
 use model::status::{Contact, contact_of};
 use plane::Step;
 use store::StoreError;
+use trust::signed;
 use wire::{Code, Problem};
 
 use super::CallingNode;
@@ -104,6 +107,12 @@ async fn keep_seen(
 /// Keeps the header of the release that a node holds, if it was asked for and is believed.
 async fn keep_header(plane: &Arc<ControlPlane>, request: &mut CheckIn) {
     let Some(header) = request.header.take() else { return };
+    // One that nobody asked for costs nothing more.
+    let digest = signed::digest(&header);
+    let is_held = |held: &&HeldRelease| held.header == digest;
+    if !request.held.as_ref().filter(is_held).is_some_and(|held| plane.heads().lacks(held.seq, &digest)) {
+        return;
+    }
     let keeper = plane.clone();
     let kept = run_to_completion(async move { releases::keep_node_header(&keeper, header).await }).await;
     if let Err(problem) = kept {

@@ -81,11 +81,21 @@ pub(crate) async fn meant_from(
     let mut from = from.max(prefix).to_owned();
     let (mut page, mut looked_at) = (MeantPage::default(), 0);
     loop {
-        let go = match &among {
-            Some(terms) => plane.index.of_names(&plane.index.declared().page(terms, &from, GO)),
-            None => plane.index.page(&from, GO),
+        let (go, is_last) = match &among {
+            Some(terms) => {
+                let names = plane.index.declared().page(terms, &from, GO);
+                // Nodes that left since are not there; those behind them are.
+                let behind = names.last().map(|name| format!("{name}\0"));
+                let go = plane.index.of_names(&names);
+                from = behind.filter(|_| go.is_empty()).unwrap_or(from);
+                (go, names.len() < GO)
+            }
+            None => {
+                let go = plane.index.page(&from, GO);
+                let is_last = go.len() < GO;
+                (go, is_last)
+            }
         };
-        let is_last = go.len() < GO;
         for slot in go {
             let (_, name) = slot.names();
             if !name.as_str().starts_with(prefix) {
