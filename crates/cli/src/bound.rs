@@ -121,7 +121,7 @@ fn value_text(value: &Value) -> String {
 /// What these name is shown by what it holds.
 const SHOWN_OTHERWISE: [FieldKind; 2] = [FieldKind::Template, FieldKind::Source];
 /// Attributes that may hold secrets: that they change is shown, not what they are.
-const SECRET_ATTRIBUTES: [&str; 3] = ["headers", "password", "stdin"];
+const SECRET_ATTRIBUTES: [&str; 4] = ["headers", "password", "responses", "stdin"];
 
 /// A module's own part as named texts.
 pub fn module_fields(module: &BoundModule) -> Fields {
