@@ -556,23 +556,6 @@ impl Node {
         }
     }
 
-    /// The next full run is reported whatever it comes to: the report of the last one is not in the log, or
-    /// that of a partial run said something else since, which only a full one takes back (CNV-3).
-    fn report_next_run(&mut self, effects: &mut Vec<NodeEffect>) {
-        if let Some(last) = self.last_run.take() {
-            effects.push(NodeEffect::SaveRun(self.last_run.insert(last.unreported()).clone()));
-        }
-    }
-
-    /// The control plane knows nothing of what was reported before.
-    fn report_anew(&mut self, effects: &mut Vec<NodeEffect>) {
-        if self.last_run.as_ref().is_some_and(|last| last.incarnation.is_some()) {
-            self.report_next_run(effects);
-            self.reported_contentions = ReportedContentions::default();
-            self.refused = None;
-        }
-    }
-
     fn append(&mut self, body: FactBody, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         effects.push(NodeEffect::Append(body));
         self.contact_pending = true;

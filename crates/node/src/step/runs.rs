@@ -20,6 +20,7 @@ use model::{Digest, RunReport, Timestamp, UnmadeRun, UnmadeRunCause};
 use super::requests::RequestNumbers;
 use super::{Node, ReleaseChange, inputs_digest};
 use crate::io::{NodeEffect, RunFailure, RunOrder};
+use crate::reported_contentions::ReportedContentions;
 use crate::state::LastRun;
 
 /// A run under way.
@@ -215,6 +216,23 @@ impl Node {
         self.want_full = true;
         self.repairing = true;
         self.say_soon(now);
+    }
+
+    /// The next full run is reported whatever it comes to: the report of the last one is not in the log, or
+    /// that of a partial run said something else since, which only a full one takes back (CNV-3).
+    pub(super) fn report_next_run(&mut self, effects: &mut Vec<NodeEffect>) {
+        if let Some(last) = self.last_run.take() {
+            effects.push(NodeEffect::SaveRun(self.last_run.insert(last.unreported()).clone()));
+        }
+    }
+
+    /// The control plane knows nothing of what was reported before.
+    pub(super) fn report_anew(&mut self, effects: &mut Vec<NodeEffect>) {
+        if self.last_run.as_ref().is_some_and(|last| last.incarnation.is_some()) {
+            self.report_next_run(effects);
+            self.reported_contentions = ReportedContentions::default();
+            self.refused = None;
+        }
     }
 
     /// What is held is known here, and its record is gone.
