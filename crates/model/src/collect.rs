@@ -1,7 +1,7 @@
 //! [`CollectInserting`]: ordered collections that are filled one by one.
 //!
 //! `BTreeMap::from_iter` and `BTreeSet::from_iter` sort a list first. That compiles a stable sort for each
-//! type of key and value, several kilobytes each, and the agent has 9 MiB for everything. For the few
+//! type of key and value, several kilobytes each, and the agent is to stay small. For the few
 //! entries of a declaration, inserting them one by one is as fast.
 
 use std::collections::{BTreeMap, BTreeSet};

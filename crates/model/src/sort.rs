@@ -1,7 +1,7 @@
 //! [`SortCompactly`]: slices that are sorted by one piece of machine code, whatever their items are.
 //!
 //! `sort` and `sort_unstable` of the standard library are compiled anew for each type of item, several kilobytes
-//! each, and the agent has 9 MiB for everything. Here the places of the items are sorted, in one way, and each
+//! each, and the agent is to stay small. Here the places of the items are sorted, in one way, and each
 //! type has only the few instructions that compare two of its items and move them.
 
 use std::cmp::Ordering;
