@@ -58,7 +58,14 @@ impl Server {
         cpu_of(self.child.id())
     }
 
-    /// The most resident memory so far, in bytes.
+    /// Its peak is measured from here on.
+    pub(super) fn forget_peak(&self) -> Result<(), BenchError> {
+        let path = format!("/proc/{}/clear_refs", self.child.id());
+        // proc(5): 5 sets the peak back to what is resident now.
+        std::fs::write(&path, "5").during(|| format!("cannot write {path}"))
+    }
+
+    /// The most resident memory since its start, or since the peak was forgotten, in bytes.
     pub(super) fn peak(&self) -> Result<u64, BenchError> {
         memory_of(&self.child.id().to_string(), "VmHWM:")
     }

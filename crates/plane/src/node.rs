@@ -86,8 +86,8 @@ pub struct NodeState {
     pub refusal: Option<Box<ReportedRefusal>>,
     /// What something else on its host changes again and again, since the agent began (CNV-7).
     pub contended: Option<Box<[Contention]>>,
-    /// The roots that it was pointed to last, since the control plane's start; the newest first.
-    given: [Option<Digest>; GIVEN],
+    /// The roots that it was pointed to last, since the control plane's start, at most [`GIVEN`]; the newest first.
+    given: Box<[Digest]>,
     pub(crate) pointed: Option<(u64, Option<Pointed>)>,
 }
 
@@ -181,7 +181,7 @@ impl NodeState {
             work_waits: false,
             refusal: None,
             contended: None,
-            given: [None; GIVEN],
+            given: Box::default(),
             pointed: None,
         }
     }
@@ -214,6 +214,9 @@ impl NodeState {
         let (offer, wanted) = match &pointed {
             Some((head, entry)) => {
                 self.give(entry.root);
+                if let Some(held) = self.held.as_mut().filter(|held| held.channel == entry.channel) {
+                    held.channel = entry.channel.clone();
+                }
                 self.offer(head, entry, full)
             }
             None => (None, None),
@@ -268,8 +271,27 @@ impl NodeState {
     pub fn take_seen(&mut self, document: &Signed) -> Result<bool, SeenError> {
         let kept = KeptSeen::after(self.seen.as_deref(), document, &self.key)?;
         let new = kept.is_some();
-        self.seen = kept.map(Box::new).or(self.seen.take());
+        self.keep_seen(kept);
         Ok(new)
+    }
+
+    /// Remembers a `seen` document that was verified, if there is one.
+    pub fn keep_seen(&mut self, seen: Option<KeptSeen>) {
+        let Some(mut kept) = seen else { return };
+        if kept.seen.node == self.id {
+            kept.seen.node = self.id.clone();
+        }
+        self.seen = Some(Box::new(kept));
+        self.share_incarnation();
+    }
+
+    /// One copy of a text for each place where an entry has it: there are as many entries as nodes.
+    fn share_incarnation(&mut self) {
+        if let (Some(seen), Some(cursor)) = (&self.seen, &mut self.cursor)
+            && seen.seen.log_head.incarnation == cursor.incarnation
+        {
+            cursor.incarnation = seen.seen.log_head.incarnation.clone();
+        }
     }
 
     /// A node that holds a release says more than its newest `seen` document does.
@@ -309,7 +331,7 @@ impl NodeState {
             set: None,
         };
         let base = match held {
-            Some(held) if !full && self.given.contains(&Some(held.root)) => SetBase::Given(held.root),
+            Some(held) if !full && self.given.contains(&held.root) => SetBase::Given(held.root),
             Some(_) if !full => SetBase::Unknown,
             _ => SetBase::Nothing,
         };
@@ -319,9 +341,8 @@ impl NodeState {
 
     /// Remembers a root that the node is pointed to.
     fn give(&mut self, root: Digest) {
-        if self.given[0] != Some(root) {
-            self.given.rotate_right(1);
-            self.given[0] = Some(root);
+        if self.given.first() != Some(&root) {
+            self.given = std::iter::once(root).chain(self.given.iter().copied()).take(GIVEN).collect();
         }
     }
 
@@ -336,6 +357,7 @@ impl NodeState {
     /// Facts of the node were made durable: `new` are those not seen before.
     pub fn accepted(&mut self, cursor: Cursor, new: &[Fact]) {
         self.cursor = Some(cursor);
+        self.share_incarnation();
         for fact in new {
             match &fact.body {
                 FactBody::Run(report) => self.summary = self.summary.after(report),

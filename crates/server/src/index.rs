@@ -424,7 +424,7 @@ fn restored(record: NodeRecord, key: PublicKey) -> NodeState {
     node.held_heard = node.last_seen.filter(|_| node.held.is_some());
     node.cursor = record.cursor;
     node.traits = record.traits;
-    node.seen = record.seen.as_ref().and_then(KeptSeen::restored).map(Box::new);
+    node.keep_seen(record.seen.as_ref().and_then(KeptSeen::restored));
     node.run_request = record.run_request;
     node.tagged_run = record.tagged_run.map(Box::new);
     node.summary = record.runs;
