@@ -28,13 +28,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use converge::{RunMode, RunScope};
-use host::Cancel;
+use host::{Cancel, SpawnCompactly};
 use lang::Value;
 use model::exchange::CheckIn;
 use model::log::{Cursor, FactBody};
 use model::policy::Policy;
 use model::{Digest, Hostname, Timestamp};
 use net::notify::ServiceState;
+use net::tasks;
 use node::{Adoption, Node, NodeEffect, NodeInput, ObservedTraits, RunFailure, RunOrder};
 use providers::traits::Collectors;
 use tokio::time::Instant;
@@ -162,7 +163,7 @@ impl Daemon {
             delegations: release.delegations().clone(),
             operations: operations.clone(),
         })?;
-        tokio::spawn(work.clone().observe(release.terms()));
+        tasks::spawn(work.clone().observe(release.terms()));
         let context = SyncContext {
             durable,
             sets,
@@ -323,7 +324,7 @@ impl Daemon {
         self.flushing = true;
         let exchange = self.exchange.clone();
         let newest = self.node.newest_header();
-        tokio::spawn(async move { exchange.flush(message, newest).await });
+        tasks::spawn(async move { exchange.flush(message, newest).await });
     }
 
     fn append_started(&mut self) {
@@ -346,7 +347,7 @@ impl Daemon {
     /// goes behind all others.
     fn rest_after_run(&mut self) {
         self.append_repairs();
-        drop(tokio::task::spawn_blocking(host::release_free_memory));
+        drop(tasks::spawn_blocking(host::release_free_memory));
     }
 
     fn append_repairs(&mut self) {
@@ -399,7 +400,7 @@ impl Daemon {
             NodeEffect::Ack(cursor) => self.ack(cursor, self.acked_before, false),
             NodeEffect::SaveRun(last) => {
                 let storage = self.storage.clone();
-                tokio::spawn(async move {
+                tasks::spawn(async move {
                     if let Err(error) = storage.run(move |durable| durable.save_last_run(&last)).await {
                         tracing::warn!(error = %chain(&error), "the last run could not be recorded");
                     }
@@ -409,7 +410,7 @@ impl Daemon {
             NodeEffect::Reboot(mark) => self.reboot(mark),
             NodeEffect::SaveReboot(mark) => {
                 let storage = self.storage.clone();
-                tokio::spawn(async move {
+                tasks::spawn(async move {
                     if let Err(error) = storage.run(move |durable| durable.save_reboot(&mark)).await {
                         tracing::warn!(error = %chain(&error), "the last reboot could not be recorded");
                     }
@@ -422,7 +423,7 @@ impl Daemon {
 
     fn ack(&self, cursor: Cursor, acked_before: u64, delivery: bool) {
         let (storage, handle) = (self.storage.clone(), self.handle.clone());
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let more = storage.ack(cursor, acked_before).await.unwrap_or_else(|error| {
                 tracing::warn!(error = %chain(&error), "the log could not be trimmed");
                 false
@@ -434,7 +435,7 @@ impl Daemon {
     /// The channel says how long traits count. A collector that is busy now holds up nobody.
     fn collectors_follow(&self, policy: &Policy) {
         let (collectors, ttls) = (self.collectors.clone(), policy.trait_ttl_secs.clone());
-        tokio::task::spawn_blocking(move || {
+        tasks::spawn_blocking(move || {
             collectors.lock().unwrap_or_else(PoisonError::into_inner).set_ttls(&ttls);
         });
     }
@@ -442,7 +443,7 @@ impl Daemon {
     fn collect_traits(&self) {
         let (collectors, host, runner) = (self.collectors.clone(), self.host.clone(), self.runner.clone());
         let (handle, observed) = (self.handle.clone(), self.observed.clone());
-        tokio::task::spawn_blocking(move || {
+        tasks::spawn_blocking(move || {
             let mut collectors = collectors.lock().unwrap_or_else(PoisonError::into_inner);
             let collected = collectors.collect(&host, now());
             for (name, why) in &collected.failures {
@@ -462,12 +463,12 @@ impl Daemon {
         self.checking_in = true;
         let exchange = self.exchange.clone();
         let newest = self.node.newest_header();
-        tokio::spawn(async move { exchange.check_in(message, newest).await });
+        tasks::spawn(async move { exchange.check_in(message, newest).await });
     }
 
     fn fetch(&self, contents: BTreeSet<Digest>, inline: Vec<String>) {
         let (session, storage, handle) = (self.session.clone(), self.storage.clone(), self.handle.clone());
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let input = match fetch::all(&storage, &session, contents, inline).await {
                 Ok(()) => NodeInput::Fetched,
                 Err(error) => NodeInput::FetchFailed(chain(&error)),
@@ -478,7 +479,7 @@ impl Daemon {
 
     fn adopt(&self, adoption: Adoption) {
         let (storage, release, handle) = (self.storage.clone(), self.release.clone(), self.handle.clone());
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let (seq, root) = (adoption.seq, adoption.root);
             let adopted = storage.run(move |durable| release.adopt(durable, &adoption)).await;
             let input = match adopted {
@@ -505,7 +506,7 @@ impl Daemon {
         let (runner, handle, traits) = (self.runner.clone(), self.handle.clone(), self.traits.clone());
         let (local, log) = (self.local.clone(), self.run_log.clone());
         let watch = self.watch.clone();
-        let spawned = std::thread::Builder::new().name("muster run".to_owned()).spawn(move || {
+        let spawned = std::thread::Builder::new().name("muster run".to_owned()).spawn_compactly(move || {
             runner::lower_priority();
             let mut content_missing = false;
             if let Some(state) = &state {
@@ -558,7 +559,7 @@ impl Daemon {
                 self.local.run_ended(Err(why.clone()));
             }
             let failed = NodeInput::RunFailed(RunFailure::other(why));
-            tokio::spawn(async move { handle.send(DaemonEvent::Input(failed)).await });
+            tasks::spawn(async move { handle.send(DaemonEvent::Input(failed)).await });
         }
     }
 
@@ -566,7 +567,7 @@ impl Daemon {
     fn append(&mut self, body: FactBody) {
         self.appending += 1;
         let (storage, handle, check_ins) = (self.storage.clone(), self.handle.clone(), self.check_ins);
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let appended: Result<(), StateError> = storage.append(body).await;
             let event = match appended {
                 Ok(()) => DaemonEvent::Appended { check_ins },

@@ -15,6 +15,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use model::exchange::{Answer, CheckIn, Signed};
 use model::log::Cursor;
 use model::{Digest, Timestamp};
+use net::tasks;
 use node::{NodeInput, Witness};
 use tokio::sync::Semaphore;
 use trust::seen::Seen;
@@ -108,7 +109,7 @@ impl CheckInClient {
     /// Takes up what `join` wrote since; whether that is something.
     async fn take_up_renewed(&self) -> bool {
         let member = self.member.clone();
-        match tokio::task::spawn_blocking(move || member.renewed()).await {
+        match tasks::spawn_blocking(move || member.renewed()).await {
             Ok(Ok(Some(credentials))) => {
                 tracing::info!("a new certificate is taken up");
                 self.session.renew(credentials);

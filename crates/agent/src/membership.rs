@@ -50,7 +50,7 @@ impl MembershipFile {
     /// Sessions are opened with a certificate that has ended at this time.
     pub fn certificate_has_ended(&self, now: Timestamp) -> bool {
         let used = self.used();
-        let ends = net::identity::valid_until(&used.cert_pem);
+        let ends = net::identity::valid_until(used.cert_pem.as_bytes());
         used.tls_termination == TlsTermination::ControlPlane && ends.is_some_and(|ends| ends < now)
     }
 

@@ -22,7 +22,7 @@ use converge::{
     BoundResource, Desired, FinishedRun, Job, JobDone, JobFailure, JobId, JobOutcome, JobWork, Prior, Record,
     ResourceId, Run, RunMode, RunOptions, RunScope, TogetherMember, Undo,
 };
-use host::Host;
+use host::{Host, SpawnCompactly};
 use lang::{Probe, Value};
 use model::object::MAX_BLOB;
 use model::{Digest, Kind, RunReport, UnmadeRunCause};
@@ -439,7 +439,7 @@ impl JobWorker {
         let worker = self.clone();
         let (id, subject, began) = (job.id, JobSubject::of(&job), Instant::now());
         let (failed, same) = (results.clone(), subject.clone());
-        let spawned = std::thread::Builder::new().name(format!("muster {id}")).spawn(move || {
+        let spawned = std::thread::Builder::new().name(format!("muster {id}")).spawn_compactly(move || {
             // A panic must end this job alone; the run waits for an outcome.
             let outcome = catch_unwind(AssertUnwindSafe(|| worker.perform(job)))
                 .unwrap_or_else(|_| Err("the agent panicked at it; see its log".into()));

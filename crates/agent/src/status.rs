@@ -96,7 +96,7 @@ pub fn read(state: &Path) -> Result<AgentStatusView, StateError> {
         node_id: membership.node_id,
         servers: membership.servers,
         tls_termination: membership.tls_termination,
-        certificate_ends: net::identity::valid_until(&membership.cert_pem),
+        certificate_ends: net::identity::valid_until(membership.cert_pem.as_bytes()),
         daemon: None,
         contact: ContactView::read(state),
         paused,

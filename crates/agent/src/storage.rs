@@ -20,6 +20,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 use converge::Record;
+use host::SpawnCompactly;
 use model::log::{Cursor, FactBody};
 use tokio::sync::{mpsc, oneshot};
 
@@ -88,7 +89,7 @@ impl Storage {
             queue: StorageQueue::default(),
         };
         let builder = std::thread::Builder::new().name("muster storage".to_owned());
-        let thread = builder.spawn(move || worker.run()).map_err(StateError::Thread)?;
+        let thread = builder.spawn_compactly(move || worker.run()).map_err(StateError::Thread)?;
         Ok(Storage(Arc::new(StorageShared {
             durable,
             facts,
@@ -175,9 +176,16 @@ impl Storage {
 
     async fn ask<T>(&self, command: impl FnOnce(StorageReply<T>) -> StorageCommand) -> Result<T, StateError> {
         let (answer, answered) = oneshot::channel();
-        let commands = self.0.commands.as_ref().ok_or(StateError::StorageEnded)?;
-        commands.send(command(answer)).await.map_err(|_| StateError::StorageEnded)?;
+        self.send(command(answer)).await?;
         answered.await.map_err(|_| StateError::StorageEnded)?
+    }
+
+    async fn send(&self, command: StorageCommand) -> Result<(), StateError> {
+        self.commands()?.send(command).await.map_err(|_| StateError::StorageEnded)
+    }
+
+    fn commands(&self) -> Result<&mpsc::Sender<StorageCommand>, StateError> {
+        self.0.commands.as_ref().ok_or(StateError::StorageEnded)
     }
 
     fn ask_blocking<T>(
@@ -185,8 +193,7 @@ impl Storage {
         command: impl FnOnce(StorageReply<T>) -> StorageCommand,
     ) -> Result<T, StateError> {
         let (answer, answered) = oneshot::channel();
-        let commands = self.0.commands.as_ref().ok_or(StateError::StorageEnded)?;
-        commands.blocking_send(command(answer)).map_err(|_| StateError::StorageEnded)?;
+        self.commands()?.blocking_send(command(answer)).map_err(|_| StateError::StorageEnded)?;
         answered.blocking_recv().map_err(|_| StateError::StorageEnded)?
     }
 }

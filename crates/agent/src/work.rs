@@ -14,12 +14,13 @@ use std::time::{Duration, Instant};
 use backends::OperationRequest;
 use bytes::Bytes;
 use catalog::delegation;
-use host::{Command, CommandEvent, End, Host, Program, RunError, StreamingCommand};
+use host::{Command, CommandEvent, End, Host, Program, RunError, SpawnCompactly, StreamingCommand};
 use model::collect::CollectInserting;
 use model::log::FactBody;
 use model::replication::ObjectOperation;
 use model::work::{ActionEvent, ActionFact, ActionOutcome, ActionRefusal, Delegation, RefusalCode, Work};
 use model::{ObjectKey, Timestamp};
+use net::tasks;
 use node::work::{
     ActionMark, ActionStage, RestoredWork, WorkEffect, WorkInput, WorkMachine, WorkPermit, WorkTime, order_of,
 };
@@ -167,8 +168,7 @@ impl WorkHandle {
     /// nothing runs any more.
     pub async fn drain(&self) {
         let sender = self.events.clone();
-        let _ =
-            tokio::task::spawn_blocking(move || sender.0.send(WorkEvent::Input(WorkInput::Stopping))).await;
+        let _ = tasks::spawn_blocking(move || sender.0.send(WorkEvent::Input(WorkInput::Stopping))).await;
         let mut drained = self.drained.clone();
         // Closed when the thread is gone: then nothing runs either.
         let _ = drained.wait_for(|drained| *drained).await;
@@ -198,7 +198,7 @@ pub fn start(setup: WorkSetup) -> Result<WorkHandle, StartWorkError> {
     let (running, inputs) = (BTreeMap::new(), VecDeque::new());
     let mut worker = WorkThread { running, inputs, work, marks, setup, held, own, events, drained };
     let builder = std::thread::Builder::new().name("muster work".to_owned()).stack_size(STACK);
-    builder.spawn(move || {
+    builder.spawn_compactly(move || {
         watched(&view, "work", "actions are not carried out", move || worker.run(first, &inbox));
     })?;
     Ok(handle)
@@ -479,7 +479,10 @@ impl WorkThread {
             let _ = events.send(WorkEvent::Ended { id, outcome });
         };
         let builder = std::thread::Builder::new().name("muster query".to_owned());
-        builder.spawn(answer).map(drop).map_err(|error| format!("no thread could be started: {error}"))
+        builder
+            .spawn_compactly(answer)
+            .map(drop)
+            .map_err(|error| format!("no thread could be started: {error}"))
     }
 
     fn operation(&self, id: &str, operation: ObjectOperation, key: ObjectKey) -> Result<(), String> {

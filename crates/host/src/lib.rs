@@ -39,6 +39,7 @@ mod stamp;
 mod streaming;
 mod system;
 mod systemd;
+mod threads;
 mod usage;
 mod write;
 mod writers;
@@ -69,6 +70,7 @@ pub use system::Kernel;
 pub use systemd::{
     JobEnd, Systemd, SystemdSession, UnitDetails, UnitEvent, UnitProperties, UnitVerb, UnitWatch, monotonic,
 };
+pub use threads::SpawnCompactly;
 pub use usage::Usage;
 pub use write::{FileWrite, Validate};
 pub use writers::{SeenWriter, WriterWatch, WriterWatchError, WritingProcess};

@@ -4,6 +4,7 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, ExitStatus};
+use std::thread::Builder;
 use std::time::{Duration, Instant};
 
 use model::work::OutputStream;
@@ -14,7 +15,7 @@ use rustix::process::{
     waitid,
 };
 
-use crate::{Cancel, Command, End};
+use crate::{Cancel, Command, End, SpawnCompactly};
 
 /// How long a process group has between being asked to end and being killed.
 const TERM_GRACE: Duration = Duration::from_secs(2);
@@ -225,7 +226,7 @@ impl RunningCommand {
         };
         if self.exited.is_none() {
             // It does not even die (it hangs in the kernel): someone must collect it once it does.
-            std::thread::spawn(move || child.wait());
+            collect_later(child);
             return Ok(None);
         }
         let killed = matches!(self.ending, GroupEnd::Killed(..));
@@ -280,12 +281,18 @@ fn group_runs(group: Pid) -> bool {
     })
 }
 
+/// Waits for a child on a thread of its own, so that it does not stay as a zombie.
+fn collect_later(mut child: Child) {
+    // Without a thread it stays one until this process ends.
+    let _ = Builder::new().spawn_compactly(move || drop(child.wait()));
+}
+
 impl Drop for RunningCommand {
     /// Reached with a child only when talking to it failed: nothing may run on unseen.
     fn drop(&mut self) {
-        if let Some(mut child) = self.child.take() {
+        if let Some(child) = self.child.take() {
             self.signal(Signal::KILL);
-            std::thread::spawn(move || child.wait());
+            collect_later(child);
         }
     }
 }

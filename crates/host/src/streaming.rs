@@ -4,7 +4,7 @@
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
-use crate::{Cancel, Command, End, Host, RunError};
+use crate::{Cancel, Command, End, Host, RunError, SpawnCompactly};
 use model::work::OutputStream;
 
 /// The stack of the thread that stays with a command, in bytes.
@@ -68,7 +68,7 @@ impl Host {
             listener(CommandEvent::Ended(ended));
         };
         let builder = std::thread::Builder::new().name("command".to_owned()).stack_size(STACK);
-        let thread = builder.spawn(stay).map_err(|source| RunError::Attend { program, source })?;
+        let thread = builder.spawn_compactly(stay).map_err(|source| RunError::Attend { program, source })?;
         Ok(StreamingCommand { cancel, thread })
     }
 }

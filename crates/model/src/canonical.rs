@@ -58,7 +58,7 @@ pub fn parse_canonical<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Canonical
     if canonical != bytes {
         return Err(CanonicalError::NotCanonical);
     }
-    serde_json::from_value(value).map_err(|error| CanonicalError::NotAllowed(error.to_string()))
+    serde_json::from_slice(bytes).map_err(|error| CanonicalError::NotAllowed(error.to_string()))
 }
 
 fn check(bytes: &[u8]) -> Result<(), CanonicalError> {

@@ -10,6 +10,7 @@ use std::fmt;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
+use crate::collect::CollectInserting;
 use crate::lines::diff_lines;
 
 /// Named attributes of a thing as text; what a renderer shows.
@@ -134,7 +135,7 @@ pub fn render_edit(out: &mut String, key: &str, edit: &Edit<Fields>) {
     if matches!(edit, Edit::Remove { .. }) {
         return;
     }
-    let names: std::collections::BTreeSet<&String> = from.keys().chain(to.keys()).collect();
+    let names: std::collections::BTreeSet<&String> = from.keys().chain(to.keys()).collect_inserting();
     for name in names {
         render_field(out, name, from.get(name), to.get(name));
     }

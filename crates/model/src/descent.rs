@@ -30,6 +30,7 @@ use std::sync::Arc;
 
 use crate::Digest;
 use crate::chunk::{ChunkError, SectionChunk, TreeChunk, section_roots};
+use crate::collect::CollectInserting;
 use crate::object::{ObjectKey, SectionKey};
 use crate::set::{MAX_SECTIONS, ObjectSet, leaf};
 use crate::trie::{BUCKET, Leaf, Trie, TrieNode, bucket_hash, nibble_at};
@@ -148,7 +149,7 @@ impl Descent {
         known: ObjectSet,
         most: usize,
     ) -> Result<Descent, DescentError> {
-        let roots: BTreeMap<SectionKey, Digest> = roots.into_iter().collect();
+        let roots: BTreeMap<SectionKey, Digest> = roots.into_iter().collect_inserting();
         let mut descent =
             Descent { roots, known, most, frontier: Frontier::default(), found: Found::default() };
         for (section, hash) in descent.roots.clone() {

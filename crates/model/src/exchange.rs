@@ -137,10 +137,12 @@ impl TraitReport {
             return self.clone();
         };
         let changed = now.iter().filter(|(name, group)| before.get(*name) != Some(*group));
+        let mut values = serde_json::Map::new();
+        values.extend(changed.map(|(name, group)| (name.clone(), group.clone())));
         TraitReport {
             digest: self.digest,
             base: Some(base.digest),
-            values: changed.map(|(name, group)| (name.clone(), group.clone())).collect(),
+            values: values.into(),
             removed: before.keys().filter(|name| !now.contains_key(*name)).cloned().collect(),
         }
     }

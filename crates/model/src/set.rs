@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use crate::Digest;
+use crate::collect::CollectInserting;
 use crate::delta::{Delta, Edit};
 use crate::digest::Hasher;
 use crate::object::{ObjectKey, SectionKey, Stub, leaf_hash};
@@ -42,13 +43,13 @@ impl ObjectSet {
             let leaf = leaf(&key.section, key.name, stub);
             by_section.entry(key.section).or_default().push(leaf);
         }
-        let sections = by_section.into_iter().map(|(key, leaves)| (key, Trie::build(leaves))).collect();
-        ObjectSet { sections }
+        let sections = by_section.into_iter().map(|(key, leaves)| (key, Trie::build(leaves)));
+        ObjectSet { sections: sections.collect_inserting() }
     }
 
     /// A set of these sections; empty ones are left out.
     pub fn of_sections(sections: impl IntoIterator<Item = (SectionKey, Trie)>) -> ObjectSet {
-        ObjectSet { sections: sections.into_iter().filter(|(_, trie)| !trie.is_empty()).collect() }
+        ObjectSet { sections: sections.into_iter().filter(|(_, trie)| !trie.is_empty()).collect_inserting() }
     }
 
     /// The root: `H(0x02, sorted sections)`.
@@ -142,7 +143,7 @@ impl ObjectSet {
     pub fn delta_to(&self, new: &ObjectSet) -> SetDelta {
         let mut delta = SetDelta::default();
         let keys: std::collections::BTreeSet<&SectionKey> =
-            self.sections.keys().chain(new.sections.keys()).collect();
+            self.sections.keys().chain(new.sections.keys()).collect_inserting();
         let none = Trie::default();
         for section in keys {
             let old = self.sections.get(section).unwrap_or(&none);

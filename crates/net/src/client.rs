@@ -14,7 +14,7 @@ use http::{HeaderValue, Request, Response, StatusCode, response};
 use http_body_util::{BodyExt, Full, LengthLimitError, Limited};
 use hyper::body::Incoming;
 use hyper::client::conn::http2::SendRequest;
-use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
+use hyper_util::rt::{TokioIo, TokioTimer};
 use rustls::ClientConfig;
 use rustls_pki_types::ServerName;
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
@@ -22,6 +22,7 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
 use crate::stream::{Receiver, SentBody, Stream};
+use crate::tasks::{self, ConnectionExecutor};
 use crate::url::ServerUrl;
 use crate::websocket::{SocketBounds, WebSocket};
 
@@ -115,7 +116,7 @@ impl Client {
 
     async fn connect(url: &ServerUrl, tls: Arc<ClientConfig>) -> Result<Client, ClientError> {
         let TlsSession { io, traffic } = TlsSession::open(url, tls).await?;
-        let (send, connection) = hyper::client::conn::http2::Builder::new(TokioExecutor::new())
+        let (send, connection) = hyper::client::conn::http2::Builder::new(ConnectionExecutor)
             .timer(TokioTimer::new())
             .keep_alive_interval(KEEPALIVE)
             .keep_alive_timeout(KEEPALIVE)
@@ -125,7 +126,7 @@ impl Client {
             .handshake(io)
             .await
             .map_err(|source| ClientError::Exchange { url: url.clone(), source })?;
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             if let Err(error) = connection.await {
                 tracing::debug!(%error, "the connection to the control plane ended");
             }
@@ -240,7 +241,7 @@ impl Http1 {
             let (send, connection) = hyper::client::conn::http1::handshake(io)
                 .await
                 .map_err(|source| ClientError::Exchange { url: url.clone(), source })?;
-            tokio::spawn(async move {
+            tasks::spawn(async move {
                 if let Err(error) = connection.with_upgrades().await {
                     tracing::debug!(%error, "the connection to the control plane ended");
                 }

@@ -257,7 +257,7 @@ impl Download {
                     .await
                     .map_err(|error| self.no_dial(&error))?;
                 // It ends with the body, or with the runtime.
-                tokio::spawn(connection);
+                crate::tasks::spawn(async move { drop(connection.await) });
                 send.send_request(request).await.map_err(|error| self.no_dial(&error))
             };
             match tokio::time::timeout(self.left().min(DIAL_TIMEOUT + MAX_SILENCE), dialled).await {

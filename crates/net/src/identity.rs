@@ -4,6 +4,7 @@ use model::{Hostname, NodeId, Timestamp};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use trust::{KeyAlgorithm, PublicKey};
+use x509_parser::nom::Parser;
 use x509_parser::oid_registry::{OID_EC_P256, OID_KEY_TYPE_EC_PUBLIC_KEY, OID_SIG_ED25519};
 use x509_parser::prelude::*;
 
@@ -71,10 +72,11 @@ pub fn read(der: &[u8]) -> Result<CertifiedPeer, ReadIdentityError> {
     Ok(CertifiedPeer { role, not_before })
 }
 
-/// When the first certificate of a PEM text ends; `None` when there is none.
-pub fn valid_until(pem: &str) -> Option<Timestamp> {
-    let der = CertificateDer::from_pem_slice(pem.as_bytes()).ok()?;
-    let (_, certificate) = X509Certificate::from_der(&der).ok()?;
+/// When the first certificate of a PEM text ends; `None` when there is none. Its extensions are not read.
+pub fn valid_until(pem: &[u8]) -> Option<Timestamp> {
+    let der = CertificateDer::from_pem_slice(pem).ok()?;
+    let mut parser = X509CertificateParser::new().with_deep_parse_extensions(false);
+    let (_, certificate) = parser.parse(&der).ok()?;
     Some(Timestamp::from_secs(certificate.validity().not_after.timestamp()))
 }
 

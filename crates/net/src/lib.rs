@@ -22,6 +22,7 @@ pub mod peers;
 pub mod proxy_protocol;
 pub mod signal;
 pub mod stream;
+pub mod tasks;
 pub mod tls;
 pub mod url;
 pub mod websocket;

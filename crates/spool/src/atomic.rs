@@ -156,28 +156,12 @@ impl<T: Serialize + DeserializeOwned> StateFile<T> {
     /// [`SpoolError::Unnumbered`] when one did from before formats had numbers; the file is left
     /// as it is (LIF-4). Those of the disk.
     pub fn load(&self) -> Result<Loaded<T>> {
-        let bytes = match read_file(&self.path, MAX_SLOT) {
-            Ok(None) => return Ok(Loaded { value: None, set_aside: None }),
-            Ok(Some(bytes)) => bytes,
-            // Far from anything that was ever written here.
-            Err(SpoolError::TooLarge { .. }) => Vec::new(),
-            Err(error) => return Err(error),
-        };
-        if let Some((format, readable_from, json)) = open_envelope(&bytes) {
-            let value = serde_json::from_slice(json).ok();
-            if readable_from > FORMAT || (format > FORMAT && value.is_none()) {
-                let needed = if readable_from > FORMAT { readable_from } else { format };
-                return Err(SpoolError::TooNew { path: self.path.clone(), format, needed });
-            }
-            if value.is_some() {
-                return Ok(Loaded { value, set_aside: None });
-            }
-        }
-        if is_unnumbered(&bytes) {
-            return Err(SpoolError::Unnumbered { path: self.path.clone() });
-        }
-        let aside = set_aside(&self.disk, &self.path)?;
-        Ok(Loaded { value: None, set_aside: Some(aside) })
+        let mut value = None;
+        let set_aside = load_json(&self.disk, &self.path, &mut |json| {
+            value = serde_json::from_slice(json).ok();
+            value.is_some()
+        })?;
+        Ok(Loaded { value, set_aside })
     }
 
     /// Replaces the value; durable when it returns.
@@ -187,14 +171,7 @@ impl<T: Serialize + DeserializeOwned> StateFile<T> {
     pub fn store(&self, value: &T) -> Result<()> {
         let json = serde_json::to_vec(value)
             .map_err(|source| SpoolError::Encode { what: "a state file", source })?;
-        let head = format!("{STATE_WORD} {FORMAT} {READABLE_FROM} ");
-        let digest = Digest::of_parts([head.as_bytes(), &json]);
-        let mut bytes = format!("{head}{digest}\n").into_bytes();
-        bytes.extend_from_slice(&json);
-        if bytes.len() as u64 > MAX_SLOT {
-            return Err(SpoolError::TooLarge { what: "a state file", limit: MAX_SLOT });
-        }
-        write_file(&self.disk, &self.path, &bytes, self.mode)
+        store_json(&self.disk, &self.path, &json, self.mode)
     }
 
     /// Removes the value; durable when it returns.
@@ -210,6 +187,44 @@ impl<T: Serialize + DeserializeOwned> StateFile<T> {
     pub fn path(&self) -> &Path {
         &self.path
     }
+}
+
+/// Gives the JSON of a state file to `take`, which says whether it could read it; returns where a damaged file
+/// was put. What has no type is not in [`StateFile`], so that it is compiled once.
+fn load_json(disk: &Disk, path: &Path, take: &mut dyn FnMut(&[u8]) -> bool) -> Result<Option<PathBuf>> {
+    let bytes = match read_file(path, MAX_SLOT) {
+        Ok(None) => return Ok(None),
+        Ok(Some(bytes)) => bytes,
+        // Far from anything that was ever written here.
+        Err(SpoolError::TooLarge { .. }) => Vec::new(),
+        Err(error) => return Err(error),
+    };
+    if let Some((format, readable_from, json)) = open_envelope(&bytes) {
+        let is_read = readable_from <= FORMAT && take(json);
+        if readable_from > FORMAT || (format > FORMAT && !is_read) {
+            let needed = if readable_from > FORMAT { readable_from } else { format };
+            return Err(SpoolError::TooNew { path: path.to_owned(), format, needed });
+        }
+        if is_read {
+            return Ok(None);
+        }
+    }
+    if is_unnumbered(&bytes) {
+        return Err(SpoolError::Unnumbered { path: path.to_owned() });
+    }
+    set_aside(disk, path).map(Some)
+}
+
+/// Replaces the JSON of a state file.
+fn store_json(disk: &Disk, path: &Path, json: &[u8], mode: u32) -> Result<()> {
+    let head = format!("{STATE_WORD} {FORMAT} {READABLE_FROM} ");
+    let digest = Digest::of_parts([head.as_bytes(), json]);
+    let mut bytes = format!("{head}{digest}\n").into_bytes();
+    bytes.extend_from_slice(json);
+    if bytes.len() as u64 > MAX_SLOT {
+        return Err(SpoolError::TooLarge { what: "a state file", limit: MAX_SLOT });
+    }
+    write_file(disk, path, &bytes, mode)
 }
 
 /// Format, readable-from and JSON of a state file; `None` when it is not what was written.

@@ -20,6 +20,7 @@ use std::sync::Arc;
 use crate::cursor::{FeedCursor, Position};
 use crate::totals::{Room, SetIndex, Totals};
 use model::set::MAX_SECTIONS;
+use model::sort::SortCompactly;
 use model::{Digest, Incarnation, Kind, ObjectKey, ObjectSet, Stub};
 
 /// The most tombstones that a feed keeps; who is behind an older one resyncs by content.
@@ -158,7 +159,7 @@ impl Feed {
     pub fn restore(saved: SavedFeed) -> Feed {
         let mut feed = Feed::new(saved.incarnation);
         let mut changes = saved.changes;
-        changes.sort_by_key(|change| change.rev);
+        changes.sort_compactly_by_key(|change| change.rev);
         for change in changes {
             feed.insert(change);
         }
@@ -307,7 +308,7 @@ impl Feed {
             state: state.clone(),
         };
         let mut changes: Vec<Change> = self.by_key.iter().map(change).collect();
-        changes.sort_by_key(|change| change.rev);
+        changes.sort_compactly_by_key(|change| change.rev);
         changes
     }
 

@@ -152,7 +152,7 @@ fn membership(state: &Path) -> String {
             "nodeId": membership.node_id, "hostname": membership.hostname, "servers": membership.servers,
             "tlsTermination": membership.tls_termination, "key": membership.key, "root": membership.root,
             "allowExec": membership.allow_exec, "trust": membership.trust,
-            "certificateEnds": net::identity::valid_until(&membership.cert_pem),
+            "certificateEnds": net::identity::valid_until(membership.cert_pem.as_bytes()),
         })),
     }
 }
@@ -225,8 +225,10 @@ fn journal() -> String {
     output("journalctl", &arguments).unwrap_or_else(|| "no journalctl answers".to_owned())
 }
 
+/// Indented, by way of the one type of value that is written so anyway: a type's own code for it would be large.
 fn json(value: &impl Serialize) -> String {
-    serde_json::to_string_pretty(value).unwrap_or_else(|error| error.to_string())
+    let value = serde_json::to_vec(value).and_then(|json| serde_json::from_slice::<serde_json::Value>(&json));
+    value.map_or_else(|error| error.to_string(), |value| format!("{value:#}"))
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use model::exchange::Answer;
+use net::tasks;
 use node::NodeInput;
 
 use super::Daemon;
@@ -75,7 +76,7 @@ impl Daemon {
         }
         self.contact_kept = Some(now);
         let (storage, contact) = (self.storage.clone(), self.local.shown().contact);
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let kept = storage.run(move |durable| Ok(contact.write(durable.path()))).await;
             if let Ok(Err(error)) = kept {
                 tracing::warn!(%error, "the last contact cannot be kept for `muster-agent status`");

@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use model::{Pause, Timestamp};
+use net::tasks;
 use node::NodeInput;
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -41,7 +42,7 @@ impl Daemon {
             watch: self.watch.clone(),
             turn: Arc::new(Semaphore::new(1)),
         };
-        Some(tokio::spawn(socket.serve(Arc::new(handler), own)))
+        Some(tasks::spawn(socket.serve(Arc::new(handler), own)))
     }
 
     /// Does what somebody at the host asks for.
@@ -98,7 +99,7 @@ impl Daemon {
         }
         let replies = std::mem::take(&mut self.pause_replies);
         let storage = self.storage.clone();
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let saving = pause.clone();
             let saved = storage.run(move |durable| durable.save_pause(&saving)).await;
             let saved = saved.map_err(|error| {

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use host::{Command, End, Program};
+use net::tasks;
 use node::{NodeInput, RebootMark};
 
 use super::Daemon;
@@ -19,7 +20,7 @@ const SYSTEMD: &str = "/run/systemd/system";
 impl Daemon {
     pub(super) fn reboot(&self, mark: RebootMark) {
         let (storage, handle, host) = (self.storage.clone(), self.handle.clone(), self.host.clone());
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let fact = mark.fact();
             let saved = storage.run(move |durable| durable.save_reboot(&mark)).await;
             let rebooted = match saved {
@@ -28,7 +29,7 @@ impl Daemon {
                         // The host is kept without a log (LIF-10).
                         tracing::error!(error = %chain(&error), "a fact could not be recorded");
                     }
-                    let told = tokio::task::spawn_blocking(move || tell_to_reboot(&host)).await;
+                    let told = tasks::spawn_blocking(move || tell_to_reboot(&host)).await;
                     told.unwrap_or_else(|error| Err(chain(&error)))
                 }
                 Err(error) => Err(chain(&error)),

@@ -4,6 +4,7 @@
 use std::time::Duration;
 
 use net::notify::ServiceState;
+use net::tasks;
 use node::NodeInput;
 use tokio::task::JoinHandle;
 
@@ -25,7 +26,7 @@ impl Daemon {
         net::notify::service_manager(ServiceState::Stopping);
         self.stopping = true;
         let work = self.work.clone();
-        let mut work = tokio::spawn(async move { work.drain().await });
+        let mut work = tasks::spawn(async move { work.drain().await });
         if !self.ended_within(DRAIN, &mut work, inbox).await {
             tracing::warn!("work is still under way; its commands are ended");
             self.cancel.cancel();

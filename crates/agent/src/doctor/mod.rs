@@ -189,7 +189,7 @@ fn certificate(membership: &Membership) -> Option<Finding> {
         return None;
     }
     let (now, again) = (now(), join_again(&membership.hostname));
-    let Some(ends) = net::identity::valid_until(&membership.cert_pem) else {
+    let Some(ends) = net::identity::valid_until(membership.cert_pem.as_bytes()) else {
         return Some(Finding::fail("certificate", "the node's certificate cannot be read", again));
     };
     let evidence = format!("ends {}", when(ends, now));

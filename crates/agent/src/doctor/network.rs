@@ -7,6 +7,7 @@ use std::sync::mpsc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use host::SpawnCompactly;
 use http::{Method, Request};
 use http_body_util::Full;
 use model::text::chain;
@@ -112,7 +113,7 @@ fn resolve(url: &ServerUrl) -> Result<(Vec<SocketAddr>, Finding), Finding> {
     let authority = url.authority();
     let (answer, answered) = mpsc::channel();
     // The C library may hang for long.
-    let asked = std::thread::Builder::new().name("muster resolve".to_owned()).spawn(move || {
+    let asked = std::thread::Builder::new().name("muster resolve".to_owned()).spawn_compactly(move || {
         let _ = answer.send(authority.to_socket_addrs().map(Iterator::collect::<Vec<_>>));
     });
     let next = "look at /etc/resolv.conf and /etc/hosts: getent hosts NAME must find it";

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use converge::kinds::mount::KernelMount;
 use converge::{DirectoryInterest, ResourceId, WatchPlan};
-use host::{DirectoryEvents, PathEvent, PathWatch, PathWatchError, WatchId};
+use host::{DirectoryEvents, PathEvent, PathWatch, PathWatchError, SpawnCompactly, WatchId};
 use model::Timestamp;
 use model::collect::CollectInserting;
 use node::RepeatBackoff;
@@ -57,7 +57,10 @@ pub(super) fn start(shared: Arc<WatchShared>) -> io::Result<()> {
         culprits: CulpritWatches::new(shared.clone()),
         shared,
     };
-    std::thread::Builder::new().name("watch paths".to_owned()).spawn(move || watcher.run()).map(drop)
+    std::thread::Builder::new()
+        .name("watch paths".to_owned())
+        .spawn_compactly(move || watcher.run())
+        .map(drop)
 }
 
 struct PathWatcher {

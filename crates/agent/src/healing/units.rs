@@ -6,7 +6,7 @@ use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use converge::WatchPlan;
-use host::{BusError, UnitEvent, UnitWatch};
+use host::{BusError, SpawnCompactly, UnitEvent, UnitWatch};
 
 use super::{WatchShared, lock};
 use crate::render::chain;
@@ -20,7 +20,10 @@ const LISTEN: Duration = Duration::from_secs(30);
 
 pub(super) fn start(shared: Arc<WatchShared>) -> io::Result<()> {
     let listener = UnitListener { shared, plan: Arc::default(), names: BTreeMap::new() };
-    std::thread::Builder::new().name("watch units".to_owned()).spawn(move || listener.run()).map(drop)
+    std::thread::Builder::new()
+        .name("watch units".to_owned())
+        .spawn_compactly(move || listener.run())
+        .map(drop)
 }
 
 struct UnitListener {

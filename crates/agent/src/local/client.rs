@@ -8,6 +8,7 @@ use bytes::Bytes;
 use http::{Method, Request};
 use http_body_util::{BodyExt, Full, Limited};
 use hyper_util::rt::TokioIo;
+use net::tasks;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -205,7 +206,7 @@ impl LocalClient {
             let stream = tokio::net::UnixStream::from_std(stream).map_err(|error| self.broke(error))?;
             let handshake = hyper::client::conn::http1::handshake(TokioIo::new(stream)).await;
             let (mut sender, connection) = handshake.map_err(|error| self.broke(error))?;
-            tokio::spawn(connection);
+            tasks::spawn(async move { drop(connection.await) });
             let response = sender.send_request(request).await.map_err(|error| self.broke(error))?;
             let (parts, body) = response.into_parts();
             let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(|error| self.broke(error))?;

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use converge::RunMode;
 use model::log::FactBody;
+use net::tasks;
 use node::{Adoption, RunOrder};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
@@ -243,7 +244,7 @@ impl LocalHandler {
         work: impl FnOnce(&LocalHandler) -> LocalAnswer + Send + 'static,
     ) -> LocalAnswer {
         let handler = self.clone();
-        let worked = tokio::task::spawn_blocking(move || work(&handler)).await;
+        let worked = tasks::spawn_blocking(move || work(&handler)).await;
         worked.unwrap_or_else(|_| Err(failed("the agent panicked at it; see its log".to_owned())))
     }
 }

@@ -16,6 +16,7 @@ use http_body_util::{BodyExt, Full, Limited};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use net::tasks;
 use tokio::net::{UnixListener, UnixStream};
 use tokio::sync::Semaphore;
 
@@ -126,7 +127,7 @@ impl LocalSocket {
                 continue;
             };
             let handler = handler.clone();
-            tokio::spawn(async move {
+            tasks::spawn(async move {
                 converse(stream, access, handler).await;
                 drop(permit);
             });

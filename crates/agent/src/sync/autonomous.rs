@@ -59,8 +59,8 @@ impl Reconciler {
     /// mass that nobody confirmed. True when all went well.
     pub(super) fn reconcile_autonomous(&mut self, listing: &Listing) -> bool {
         let kinds = &self.kinds;
-        let fed: BTreeMap<ObjectKey, Stub> =
-            self.context.sets.stubs(Side::Feed, |key| kinds.contains(&key.section.kind));
+        let fed = self.context.sets.stubs(Side::Feed, |key| kinds.contains(&key.section.kind));
+        let fed: BTreeMap<ObjectKey, Stub> = fed.into_iter().collect_inserting();
         let confirmed = self.is_approved();
         self.opened.seen |= !listing.objects.is_empty();
         let max_delete_percent = self.policy.max_delete_percent;

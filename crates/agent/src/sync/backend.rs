@@ -4,7 +4,7 @@ use std::path::Path;
 
 use backends::{Backend, Embedded, Folder};
 use model::replication::Mode;
-use model::{Kind, ObjectKey, Stub};
+use model::{Kind, ObjectKey};
 use sync::{Side, object};
 
 use super::reconciler::{OpenedBackend, Reconciler};
@@ -46,7 +46,7 @@ impl Reconciler {
         };
         if self.policy.mode == Mode::Autonomous {
             let own = |key: &ObjectKey| !object::is_status(&key.section.kind);
-            let known: Vec<(ObjectKey, Stub)> = self.context.sets.stubs(Side::Feed, own);
+            let known = self.context.sets.stubs(Side::Feed, own);
             known.iter().for_each(|(key, stub)| backend.assign_uid(key, &stub.uid));
         }
         let mailbox = self.context.operations.mailbox();

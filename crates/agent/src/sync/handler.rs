@@ -8,6 +8,7 @@ use model::condition::Evidence;
 use model::exchange::Answer;
 use model::replication::TransportKind;
 use model::{ObjectKey, Timestamp};
+use net::tasks;
 use streams::{LinkHandler, LoadError};
 use sync::FeedCursor;
 use sync::frame::Refused;
@@ -84,7 +85,7 @@ impl LinkHandler for AgentLinkHandler {
     async fn load(&self, wants: Vec<(ObjectKey, u64)>) -> Result<Vec<Option<Content>>, LoadError> {
         let keys: Vec<ObjectKey> = wants.into_iter().map(|(key, _)| key).collect();
         let sets = self.context.sets.clone();
-        let read = tokio::task::spawn_blocking(move || sets.contents(Side::Feed, &keys)).await;
+        let read = tasks::spawn_blocking(move || sets.contents(Side::Feed, &keys)).await;
         let read = read.map(|read| {
             read.inspect_err(|error| tracing::warn!(error = %chain(error), "contents cannot be read"))
         });

@@ -16,6 +16,7 @@ use std::collections::BTreeMap;
 use backends::reconcile::{self, Correction, LastApplied};
 use backends::{ApplyRequest, Backend, BackendError, Deleted, ErrorClass, Expect, FoundObject, Listing};
 use bytes::Bytes;
+use model::collect::CollectInserting;
 use model::condition::node_status_key;
 use model::{Kind, ObjectKey, Stub};
 use sync::Side;
@@ -124,8 +125,8 @@ impl Reconciler {
     /// whether all went well.
     pub(super) fn reconcile_managed(&mut self, listing: &Listing) -> bool {
         let OpenedBackend { backend: Some(backend), applied, .. } = &self.opened else { return true };
-        let wanted: BTreeMap<ObjectKey, Stub> =
-            self.context.sets.stubs(Side::Replica, |key| key.section.kind.as_str() != Kind::ACTION);
+        let wanted = self.context.sets.stubs(Side::Replica, |key| key.section.kind.as_str() != Kind::ACTION);
+        let wanted: BTreeMap<ObjectKey, Stub> = wanted.into_iter().collect_inserting();
         let same = |found: &FoundObject| {
             let wanted = self.content(&found.key).ok().flatten();
             wanted.is_some_and(|wanted| backend.equivalent(&wanted, &found.spec))
@@ -214,7 +215,7 @@ impl Reconciler {
     pub(super) fn gone(&self, is_gone: impl Fn(&ObjectKey) -> bool) -> Vec<OwnChange> {
         let node_status = node_status_key();
         let is_gone = |key: &ObjectKey| *key != node_status && is_gone(key);
-        let gone: Vec<(ObjectKey, Stub)> = self.context.sets.stubs(Side::Feed, is_gone);
+        let gone = self.context.sets.stubs(Side::Feed, is_gone);
         gone.into_iter().map(|(key, _)| OwnChange::Remove(key)).collect()
     }
 }

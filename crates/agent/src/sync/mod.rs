@@ -32,6 +32,7 @@ pub mod view;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use net::tasks;
 use tokio::sync::watch;
 use trust::token::TlsTermination;
 
@@ -93,8 +94,8 @@ impl Synchronization {
         let reconciler = ObjectReconciler::start(&context, policy)?;
         let instance = fresh_incarnation()?.to_string();
         let links = Links::start(context.clone(), reconciler.clone(), terms.clone(), dialer, instance, seed);
-        tokio::spawn(observe(terms, reconciler, context.clone()));
-        tokio::spawn(write_view(context.clone()));
+        tasks::spawn(observe(terms, reconciler, context.clone()));
+        tasks::spawn(write_view(context.clone()));
         Ok(Synchronization { context, links })
     }
 
@@ -141,7 +142,7 @@ async fn write_view(context: Arc<SyncContext>) {
         let shown = context.view.shown();
         if written.as_ref() != Some(&shown) {
             let writing = context.clone();
-            let _ = tokio::task::spawn_blocking(move || writing.write_view()).await;
+            let _ = tasks::spawn_blocking(move || writing.write_view()).await;
             written = Some(shown);
         }
         tokio::time::sleep(view::EVERY).await;

@@ -19,6 +19,7 @@ use std::time::{Duration, Instant};
 use backends::reconcile::LastApplied;
 use backends::{Backend, ListingProblem};
 use bytes::Bytes;
+use host::SpawnCompactly;
 use model::collect::CollectInserting;
 use model::condition::NodeProblem;
 use model::replication::{Mode, SyncPolicy};
@@ -146,7 +147,7 @@ impl ObjectReconciler {
         handle.held(policy);
         let view = context.view.clone();
         let builder = std::thread::Builder::new().name("muster objects".to_owned()).stack_size(STACK);
-        let thread = builder.spawn(move || {
+        let thread = builder.spawn_compactly(move || {
             watched(&view, "objects", "objects are not synchronized", move || worker.run(&mailbox));
         });
         thread.map_err(StateError::Thread)?;

@@ -87,11 +87,7 @@ impl AgentSets {
     }
 
     /// The objects of a side that are wanted by their key.
-    pub fn stubs<C: FromIterator<(ObjectKey, Stub)>>(
-        &self,
-        side: Side,
-        wanted: impl Fn(&ObjectKey) -> bool,
-    ) -> C {
+    pub fn stubs(&self, side: Side, wanted: impl Fn(&ObjectKey) -> bool) -> Vec<(ObjectKey, Stub)> {
         let passed = |(key, stub): (&ObjectKey, &Stub)| wanted(key).then(|| (key.clone(), stub.clone()));
         self.with(|feed, replica| match side {
             Side::Feed => feed.objects().filter_map(passed).collect(),
@@ -206,7 +202,7 @@ impl AgentSets {
         side: Side,
         wanted: impl Fn(&ObjectKey) -> bool,
     ) -> Result<Vec<(ObjectKey, Stub, Bytes)>, StateError> {
-        let stubs: Vec<(ObjectKey, Stub)> = self.stubs(side, wanted);
+        let stubs = self.stubs(side, wanted);
         let keys: Vec<ObjectKey> = stubs.iter().map(|(key, _)| key.clone()).collect();
         let objects = stubs.into_iter().zip(self.contents(side, &keys)?);
         Ok(objects.filter_map(|((key, stub), content)| Some((key, stub, content?.bytes))).collect())

@@ -30,6 +30,7 @@ use model::Timestamp;
 use model::exchange::{Answer, CheckIn};
 use model::policy::Policy;
 use model::replication::{Mode, TransportKind};
+use net::tasks;
 use streams::sse::SseReader;
 use streams::task::{self, Ended, EndedBy, LinkCommand, LinkHandle, LinkTransport, link_time};
 use streams::{TransportError, run_link};
@@ -132,7 +133,7 @@ impl Links {
             count: 0,
         };
         let run = restarted(view, stopped, AFTER_PANIC, manager, |manager| Box::pin(manager.run()));
-        Links { signals, stop, open, task: tokio::spawn(run).abort_handle() }
+        Links { signals, stop, open, task: tasks::spawn(run).abort_handle() }
     }
 
     /// Work waits at the control plane, which wants a stream for it.

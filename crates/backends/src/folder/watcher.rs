@@ -4,7 +4,7 @@ use std::os::fd::OwnedFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 
-use host::{DirectoryEvents, PathWatch};
+use host::{DirectoryEvents, PathWatch, SpawnCompactly};
 use rustix::event::{EventfdFlags, PollFd, PollFlags, Timespec, eventfd, poll};
 use rustix::fs::statfs;
 use rustix::io::Errno;
@@ -77,7 +77,7 @@ pub(super) fn start(
     lock(state).watch = Some((changed, Box::new(watch)));
     let watcher = Watcher { state: state.clone(), clock: clock.clone(), stop: stop.clone(), notes, blind };
     let builder = std::thread::Builder::new().name("objects-folder".to_owned());
-    builder.spawn(move || watcher.run()).map_err(|error| failed("thread", &error))?;
+    builder.spawn_compactly(move || watcher.run()).map_err(|error| failed("thread", &error))?;
     Ok(Stop(stop))
 }
 

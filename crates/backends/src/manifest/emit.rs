@@ -47,7 +47,7 @@ pub fn render(spec: &[u8], extras: &Extras, format: Format) -> Result<String, Ma
     }
     let value = Value::Object(map);
     let mut text = match format {
-        Format::Json => serde_json::to_string_pretty(&value).map_err(not_json)?,
+        Format::Json => format!("{value:#}"),
         Format::Yaml => {
             let mut text = String::new();
             write(&mut text, &value, 0, true);

@@ -3,6 +3,9 @@
 use std::borrow::Cow;
 use std::collections::BTreeSet;
 
+use model::collect::CollectInserting;
+use model::sort::SortCompactly;
+
 use super::ops::within;
 use super::val::Val;
 use super::version::Version;
@@ -190,12 +193,12 @@ fn length(value: &Value) -> Result<Value, String> {
 }
 
 fn sort(items: &[Value]) -> Result<Value, String> {
-    let kinds: BTreeSet<&str> = items.iter().map(Value::type_name).collect();
+    let kinds: BTreeSet<&str> = items.iter().map(Value::type_name).collect_inserting();
     if kinds.len() > 1 || kinds.iter().any(|kind| !matches!(*kind, "int" | "string")) {
         return Err("`sort` takes a list of ints or a list of strings".into());
     }
     let mut sorted = items.to_vec();
-    sorted.sort();
+    sorted.sort_compactly();
     Ok(Value::List(sorted))
 }
 

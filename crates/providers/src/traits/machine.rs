@@ -7,6 +7,7 @@ use converge::kernel::{InstalledKernel, kernel_after_reboot};
 use host::{Host, Kernel};
 use lang::Value;
 use model::PathState;
+use model::collect::CollectInserting;
 
 use super::TraitGroup;
 use super::observe::{etc, group, int, required, system, text};
@@ -62,7 +63,8 @@ pub(super) fn kernel(host: &Host) -> Result<TraitGroup, String> {
     cmdline.truncate(cmdline.floor_char_boundary(MAX_CMDLINE));
     let marked = REBOOT_REQUIRED.iter().any(|path| host.exists(path).unwrap_or(false));
     let asking = if marked { etc(host, REBOOT_PACKAGES)?.unwrap_or_default() } else { String::new() };
-    let asking: BTreeSet<&str> = asking.lines().map(str::trim).filter(|name| !name.is_empty()).collect();
+    let asking: BTreeSet<&str> =
+        asking.lines().map(str::trim).filter(|name| !name.is_empty()).collect_inserting();
     let asking = asking.into_iter().take(MAX_REBOOT_PACKAGES).map(text).collect();
     // A container runs on its host's kernel, and a root directory on that of the machine.
     let own = !host.rooted() && container(host)?.is_none();

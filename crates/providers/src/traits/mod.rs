@@ -17,7 +17,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{self, RecvTimeoutError, Sender};
 use std::time::{Duration, Instant};
 
-use host::Host;
+use host::{Host, SpawnCompactly};
 use lang::Value;
 use model::Timestamp;
 use model::collect::CollectInserting;
@@ -238,7 +238,7 @@ impl CachedCollector {
         std::thread::Builder::new()
             .name(format!("traits-{}", self.collector.name))
             .stack_size(STACK)
-            .spawn(move || {
+            .spawn_compactly(move || {
                 let result = observe(&host);
                 drop(idle);
                 // Nobody listens any more once the time is over.

@@ -7,7 +7,6 @@ use lang::Value;
 use model::Timestamp;
 use model::sort::SortCompactly;
 use model::text::chain;
-use x509_parser::pem::Pem;
 
 use super::TraitGroup;
 use super::observe::{etc, group, int, names_in, text};
@@ -129,15 +128,16 @@ pub(super) fn listeners(host: &Host) -> Result<TraitGroup, String> {
 
 /// `certificates`: those of servers in the usual places, and the one that ends first.
 pub(super) fn certificates(host: &Host) -> Result<TraitGroup, String> {
-    let mut found: Vec<(i64, String)> = Vec::new();
+    let mut found: Vec<(Timestamp, String)> = Vec::new();
     for path in certificate_paths(host)?.into_iter().take(MAX_CERTIFICATES) {
         // A directory, a device, a file that is too large: no certificate.
         let Ok(Some(bytes)) = host.read_followed(&path, MAX_CERTIFICATE) else { continue };
-        found.extend(end_of_first(&bytes).map(|end| (end, path)));
+        // The first one in a file is the server's own.
+        found.extend(net::identity::valid_until(&bytes).map(|end| (end, path)));
     }
     found.sort_compactly();
     let (end, path) = match found.first() {
-        Some((end, path)) => (Timestamp::from_secs(*end).to_string(), path.as_str()),
+        Some((end, path)) => (end.to_string(), path.as_str()),
         None => (String::new(), ""),
     };
     Ok(group([("count", int(found.len() as u64)), ("first_end", text(&end)), ("first_path", text(path))]))
@@ -155,13 +155,6 @@ fn certificate_paths(host: &Host) -> Result<Vec<String>, String> {
         }
     }
     Ok(paths)
-}
-
-/// When the first certificate of a PEM file ends, in seconds since 1970: it is the server's own.
-fn end_of_first(bytes: &[u8]) -> Option<i64> {
-    let first =
-        Pem::iter_from_buffer(bytes).find_map(|pem| pem.ok().filter(|pem| pem.label == "CERTIFICATE"))?;
-    Some(first.parse_x509().ok()?.validity().not_after.timestamp())
 }
 
 #[cfg(test)]

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use model::ObjectKey;
 use model::object::SectionKey;
+use model::sort::SortCompactly;
 use sync::Side;
 
 use crate::segmented::Location;
@@ -126,7 +127,7 @@ impl ObjectIndex {
                 }
             }
         }
-        alive.sort_by_key(|(_, _, entry)| (entry.at.segment, entry.at.offset));
+        alive.sort_compactly_by_key(|(_, _, entry)| (entry.at.segment, entry.at.offset));
         alive
     }
 }

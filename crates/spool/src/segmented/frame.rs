@@ -24,11 +24,23 @@ pub(crate) fn push(
     what: &'static str,
     fill: impl FnOnce(&mut Vec<u8>) -> serde_json::Result<()>,
 ) -> Result<u32> {
+    let at = begin(out, kind);
+    let filled = fill(out);
+    finish(out, at, what, filled)
+}
+
+/// Appends a header that [`finish`] completes; returns where it is.
+fn begin(out: &mut Vec<u8>, kind: u8) -> usize {
     let at = out.len();
     out.extend_from_slice(&MARK);
     out.push(kind);
     out.extend_from_slice(&[0; HEADER - MARK.len() - 1]);
-    let filled = fill(out).map_err(|source| SpoolError::Encode { what, source });
+    at
+}
+
+/// Completes the header of the record whose payload was appended since [`begin`].
+fn finish(out: &mut Vec<u8>, at: usize, what: &'static str, filled: serde_json::Result<()>) -> Result<u32> {
+    let filled = filled.map_err(|source| SpoolError::Encode { what, source });
     let length = out.len() - at - HEADER;
     let too_large = SpoolError::TooLarge { what, limit: MAX_RECORD as u64 };
     if let Err(error) = filled.and(if length > MAX_RECORD { Err(too_large) } else { Ok(()) }) {

@@ -25,6 +25,7 @@ use std::collections::VecDeque;
 use std::time::Duration;
 
 use crate::cursor::{FeedCursor, KindOrder, PassPosition, Position};
+use model::sort::SortCompactly;
 use model::{Kind, ObjectKey, Timestamp};
 
 use super::{Cx, Link};
@@ -70,7 +71,7 @@ struct PassStage {
 impl Pass {
     fn begin(feed: &Feed, from: u64, to: u64, declared: &[Kind]) -> Pass {
         let mut puts: Vec<(u32, &Kind)> = feed.kinds().map(|kind| (put_rank(kind, declared), kind)).collect();
-        puts.sort();
+        puts.sort_compactly();
         let mut stages: Vec<PassStage> = Vec::new();
         for (rank, kind) in puts {
             match stages.last_mut().filter(|stage| stage.rank == rank) {
