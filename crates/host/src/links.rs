@@ -106,3 +106,49 @@ impl Host {
 fn is_itself(entry: Result<DirEntry, Errno>) -> bool {
     entry.is_ok_and(|entry| matches!(entry.file_name().to_bytes(), b"." | b".."))
 }
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+    use super::*;
+    use crate::HostOptions;
+
+    /// Whoever may rename in a directory swaps one that is being made there before it is opened.
+    #[test]
+    fn a_directory_that_was_swapped_is_not_taken_for_the_one_that_was_made() {
+        let root = tempfile::tempdir().unwrap();
+        let host = Host::open(root.path(), HostOptions::default()).unwrap();
+        let finish = |swap: &dyn Fn(&std::path::Path)| {
+            host.at(HostOperation::MakeDirectory, "/made", |entry| {
+                let make = |name: &OsStr| mkdirat(&entry.dir, name, Mode::RWXU);
+                let (temporary, ()) = make_temporary(&entry.dir, &entry.name, make)?;
+                swap(&root.path().join(&temporary));
+                host.finish_directory(entry, &temporary, &PathOwnership::default(), 0o755)
+            })
+        };
+        let theirs = root.path().join("theirs");
+        std::fs::create_dir(&theirs).unwrap();
+        std::fs::write(theirs.join("secret"), "secret").unwrap();
+        std::fs::set_permissions(&theirs, std::fs::Permissions::from_mode(0o700)).unwrap();
+        let swapped = std::cell::RefCell::new(theirs.clone());
+        finish(&|temporary| {
+            std::fs::remove_dir(temporary).unwrap();
+            std::fs::rename(&theirs, temporary).unwrap();
+            *swapped.borrow_mut() = temporary.to_owned();
+        })
+        .unwrap_err();
+        assert!(!root.path().join("made").exists());
+        assert_eq!(std::fs::metadata(&*swapped.borrow()).unwrap().mode() & 0o7777, 0o700);
+        finish(&|temporary| {
+            std::fs::remove_dir(temporary).unwrap();
+            std::os::unix::fs::symlink(&*swapped.borrow(), temporary).unwrap();
+        })
+        .unwrap_err();
+        assert_eq!(std::fs::metadata(&*swapped.borrow()).unwrap().mode() & 0o7777, 0o700);
+        finish(&|_| {}).unwrap();
+        assert_eq!(std::fs::metadata(root.path().join("made")).unwrap().mode() & 0o7777, 0o755);
+    }
+}

@@ -3,6 +3,7 @@
 
 mod a_failed_start_founds_no_fleet;
 mod a_fleet_survives_a_restore;
+mod a_removed_node_joins_again;
 mod a_restored_control_plane_recovers;
 mod a_stock_python_client_works;
 mod cli_errors;
@@ -20,6 +21,7 @@ mod objects_are_applied_one_by_one;
 mod objects_survive_outages;
 mod pages_name_commands_that_exist;
 mod publish_uploads_only_the_change;
+mod real_agents_meet_a_restored_control_plane;
 mod reference_is_current;
 mod releases_are_rolled_back;
 mod runs_by_tag_are_requested;

@@ -93,6 +93,7 @@ impl BlobStore {
     pub fn put(&self, source: &mut dyn Read, expected: Option<Digest>, max: u64) -> Result<Digest> {
         let put = self.puts.fetch_add(1, Ordering::Relaxed);
         let path = self.partial.join(format!("put-{put}"));
+        self.make_partial()?;
         let stored = self.put_at(&path, source, expected, max);
         if stored.is_err() {
             // If it stays, the next opening removes it.
@@ -144,6 +145,7 @@ impl BlobStore {
     /// When the disk refuses.
     pub fn partial(&self, digest: &Digest) -> Result<Partial> {
         let path = self.partial.join(digest.to_string());
+        self.make_partial()?;
         let file = self.disk.open_append(&path, MODE)?;
         let offset = file.metadata().map_err(|error| failed(DiskOp::Read, &path, error))?.len();
         Ok(Partial { disk: self.disk.clone(), path, file, offset })
@@ -250,6 +252,11 @@ impl BlobStore {
         self.total.fetch_add(length, Ordering::Relaxed);
         self.forget(before);
         self.disk.sync_parent(&target)
+    }
+
+    /// Makes the directory of what is on its way, where it is gone.
+    fn make_partial(&self) -> Result<()> {
+        if self.partial.is_dir() { Ok(()) } else { self.disk.make_dir(&self.partial) }
     }
 
     fn forget(&self, bytes: u64) {

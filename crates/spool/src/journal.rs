@@ -140,6 +140,7 @@ where
         {
             return Err(SpoolError::TooLarge { what: "a journal", limit: MAX_JOURNAL });
         }
+        self.write_again_what_is_gone()?;
         self.log.append(&[&batch.bytes], (), self.log.first())?;
         self.written += changes.len();
         for (key, value) in changes {
@@ -152,6 +153,19 @@ where
             tracing::warn!(path = %self.log.directory().display(), %error, "a journal was not compacted");
         }
         Ok(())
+    }
+
+    /// Writes all entries anew where segments that hold them were removed from under this process.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub fn write_again_what_is_gone(&mut self) -> Result<()> {
+        if self.log.is_in_place() {
+            return Ok(());
+        }
+        tracing::warn!(path = %self.log.directory().display(), "a journal is gone from the disk: it is written anew");
+        self.log.make_directory()?;
+        self.compact(&[]).map(drop)
     }
 
     /// Appends all entries, so that earlier segments go and damaged ones are set aside; returns

@@ -2,7 +2,7 @@
 
 use std::fs::{File, OpenOptions, TryLockError};
 use std::io::{Read, Seek, SeekFrom, Write};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 use crate::DiskOp;
@@ -41,6 +41,22 @@ impl StateLock {
     }
 }
 
+impl StateLock {
+    /// Whether the directory still has this lock's file: not after it was emptied, removed or replaced.
+    ///
+    /// # Errors
+    /// When that cannot be looked at.
+    pub fn is_in_place(&self, directory: &Path) -> Result<bool> {
+        let path = directory.join(NAME);
+        let held = self.file.metadata().map_err(|error| failed(DiskOp::Read, &path, error))?;
+        match std::fs::metadata(&path) {
+            Ok(found) => Ok((found.dev(), found.ino()) == (held.dev(), held.ino())),
+            Err(error) if error.kind() == std::io::ErrorKind::NotFound => Ok(false),
+            Err(error) => Err(failed(DiskOp::Read, &path, error)),
+        }
+    }
+}
+
 impl Drop for StateLock {
     fn drop(&mut self) {
         // A child that was forked and is not its own program yet has the file too: closing it here
@@ -76,5 +92,25 @@ mod tests {
         assert!(error.to_string().contains(&std::process::id().to_string()));
         drop(first);
         StateLock::acquire(directory.path()).unwrap();
+    }
+
+    #[test]
+    fn a_directory_that_was_emptied_or_replaced_has_another_lock() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("state");
+        std::fs::create_dir(&path).unwrap();
+        let lock = StateLock::acquire(&path).unwrap();
+        assert!(lock.is_in_place(&path).unwrap());
+        let aside = directory.path().join("aside");
+        std::fs::rename(&path, &aside).unwrap();
+        assert!(!lock.is_in_place(&path).unwrap(), "it is gone");
+        std::fs::create_dir(&path).unwrap();
+        let _other = StateLock::acquire(&path).unwrap();
+        assert!(!lock.is_in_place(&path).unwrap(), "it is another one");
+        std::fs::remove_dir_all(&path).unwrap();
+        std::fs::rename(&aside, &path).unwrap();
+        assert!(lock.is_in_place(&path).unwrap());
+        std::fs::remove_file(path.join(NAME)).unwrap();
+        assert!(!lock.is_in_place(&path).unwrap(), "it was emptied");
     }
 }

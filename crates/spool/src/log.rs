@@ -14,6 +14,7 @@
 use std::collections::BTreeMap;
 use std::path::Path;
 
+use model::collect::CollectInserting;
 use model::log::{Fact, FactBody, MAX_FACT_BYTES};
 use model::work::{ActionEvent, ActionFact, ActionOutcome};
 use model::{Incarnation, Timestamp};
@@ -121,7 +122,7 @@ impl FactLog {
         let mut log = FactLog { log, limits, state, lasts, head, oldest, staged, staged_count };
         let mut repairs = Vec::new();
         if !damaged.is_empty() {
-            repairs = log.repair(fresh, &damaged)?;
+            repairs = log.rewrite(fresh, &[], &damaged)?;
         } else if is_new {
             log.append_staged(log.state.clone())?;
         }
@@ -275,6 +276,18 @@ impl FactLog {
         self.append_staged(LogState { incarnation: fresh.clone(), offset: before, acked: before })
     }
 
+    /// Segments with pending facts are gone, or are not what was written there: the facts of `remembered`, and those
+    /// that can be read, begin a new incarnation. Says what was lost, in words.
+    ///
+    /// # Errors
+    /// When the disk refuses; the log is then as before.
+    pub fn mend(&mut self, fresh: &Incarnation, remembered: &[Fact]) -> Result<Vec<String>> {
+        if *fresh == self.state.incarnation {
+            return Err(SpoolError::SameIncarnation);
+        }
+        self.rewrite(fresh, remembered, &[])
+    }
+
     /// The first segment that is needed in a state: of pending facts, or the newest.
     fn first_needed(&self, state: &LogState) -> u64 {
         let pending = self.lasts.iter().find(|(_, last)| **last > state.acked);
@@ -292,6 +305,7 @@ impl FactLog {
     fn append_staged(&mut self, state: LogState) -> Result<()> {
         let (batch, count) = (std::mem::take(&mut self.staged), std::mem::take(&mut self.staged_count));
         let needed = self.first_needed(&state);
+        self.log.make_directory()?;
         let first = self.lasts.range(..needed).next_back().map_or(needed, |(number, _)| *number);
         let (segment, _) = self.log.append(&[&batch.bytes], state.clone(), first)?;
         if count > 0 {
@@ -306,18 +320,38 @@ impl FactLog {
         Ok(())
     }
 
-    /// Writes what is sound anew, in a new incarnation, and sets the damaged segments aside.
-    fn repair(&mut self, fresh: &Incarnation, damaged: &[u64]) -> Result<Vec<String>> {
+    /// Writes what is sound anew, and what is remembered, in a new incarnation; sets the damaged segments aside,
+    /// and those that turn out to be.
+    fn rewrite(&mut self, fresh: &Incarnation, remembered: &[Fact], damaged: &[u64]) -> Result<Vec<String>> {
+        let (acked, offset) = (self.state.acked, self.state.offset);
+        let waits = remembered.iter().filter(|fact| offset + fact.seq > acked);
+        let mut facts: BTreeMap<u64, Fact> =
+            waits.map(|fact| (offset + fact.seq, fact.clone())).collect_inserting();
+        let mut damaged = damaged.to_vec();
+        for number in self.lasts.iter().filter(|(_, last)| **last > acked).map(|(number, _)| *number) {
+            let read = self.log.entries(number, &mut |payload| {
+                if let Some((position, json)) = split(payload).filter(|(position, _)| *position > acked) {
+                    facts.insert(position, decode(position - offset, json));
+                }
+                Ok(true)
+            });
+            match read {
+                Ok(_) => {}
+                Err(SpoolError::Damaged { .. }) => damaged.push(number),
+                Err(error) => return Err(error),
+            }
+        }
         let mut batch = RecordBatch::default();
         let mut count = 0;
-        self.each_pending(&mut |_, json| {
+        for fact in facts.into_values() {
             count += 1;
-            push(&mut batch, self.head + count, &decode(count, json)).map(|()| true)
-        })?;
+            push(&mut batch, self.head + count, &Fact { seq: count, ..fact })?;
+        }
         let state = LogState { incarnation: fresh.clone(), offset: self.head, acked: self.head };
         let first = self.log.rotate();
         let parts = [batch.bytes.as_slice()];
-        let (_, aside) = self.log.append_without(damaged, &parts, state.clone(), first)?;
+        self.log.make_directory()?;
+        let (_, aside) = self.log.append_without(&damaged, &parts, state.clone(), first)?;
         self.oldest = self.head + 1;
         (self.state, self.head) = (state, self.head + count);
         self.lasts = BTreeMap::from([(first, self.head)]);

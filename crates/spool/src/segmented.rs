@@ -21,7 +21,7 @@ mod recovery;
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
 use model::collect::CollectInserting;
@@ -150,6 +150,23 @@ impl<S: Serialize> SegmentedLog<S> {
         &self.directory
     }
 
+    /// Whether the segments that count are still there, as long as they were written.
+    pub(crate) fn is_in_place(&self) -> bool {
+        let is_whole = |segment: &Segment| {
+            segment.path.metadata().is_ok_and(|found| found.is_file() && found.len() >= segment.bytes)
+        };
+        self.segments.values().all(is_whole)
+    }
+
+    /// Makes the directory where it alone is gone.
+    ///
+    /// # Errors
+    /// Those of the disk.
+    pub(crate) fn make_directory(&self) -> Result<()> {
+        let is_alone = self.directory.parent().is_some_and(Path::is_dir);
+        if is_alone && !self.directory.is_dir() { self.disk.make_dir(&self.directory) } else { Ok(()) }
+    }
+
     /// Ends the last segment; returns the number of the one that the next batch begins.
     pub(crate) fn rotate(&mut self) -> u64 {
         self.active = None;
@@ -163,6 +180,8 @@ impl<S: Serialize> SegmentedLog<S> {
     /// Those of the disk. The log is then as before; after a crash the batch may be there
     /// whole.
     pub(crate) fn append(&mut self, parts: &[&[u8]], state: S, first: u64) -> Result<(u64, u64)> {
+        // What is written to a file that was removed is kept nowhere.
+        self.active.take_if(|file| file.metadata().is_ok_and(|found| found.nlink() == 0));
         let full = self.segments.last_key_value().is_none_or(|(_, last)| last.bytes >= self.segment_bytes);
         let fresh = full || self.active.is_none();
         let mut bytes = Vec::with_capacity(parts.iter().map(|part| part.len()).sum::<usize>() + 1024);
@@ -283,10 +302,13 @@ impl<S: Serialize> SegmentedLog<S> {
     /// it never did.
     ///
     /// # Errors
-    /// Those of the disk and of `take`.
+    /// [`SpoolError::Damaged`] when some of the segment is gone, those of the disk, and of `take`.
     pub(crate) fn entries(&self, number: u64, take: &mut dyn FnMut(&[u8]) -> Result<bool>) -> Result<bool> {
         let Some(segment) = self.segments.get(&number) else { return Ok(true) };
         let bytes = read_up_to(&segment.path, segment.bytes)?.unwrap_or_default();
+        if (bytes.len() as u64) < segment.bytes {
+            return Err(SpoolError::Damaged { path: segment.path.clone() });
+        }
         for (kind, payload) in frame::scan(&bytes, MAGIC.len()).records {
             if kind == KIND_ENTRY && !take(&bytes[payload])? {
                 return Ok(false);

@@ -116,6 +116,11 @@ fn make_directory(dir: &OwnedFd, name: &OsStr, owner: Option<&Stat>) -> Result<O
         Err(Errno::EXIST) => false,
         Err(errno) => return Err(errno),
     };
+    open_made(dir, name, is_made, owner)
+}
+
+/// Opens a directory and, where it is the one that was just made, gives it its owner and mode.
+fn open_made(dir: &OwnedFd, name: &OsStr, is_made: bool, owner: Option<&Stat>) -> Result<OwnedFd, Errno> {
     let made = openat(dir, name, DIRECTORY, Mode::empty())?;
     // Whoever owns the folder may have moved another directory to its name meanwhile: that stays as it is.
     if is_made && is_new(&made)? {
@@ -170,6 +175,42 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
+
+    /// Whoever owns the folder swaps a directory between its making and its opening.
+    #[test]
+    fn a_directory_that_was_swapped_stays_as_it_is() {
+        use std::os::unix::fs::{MetadataExt, PermissionsExt};
+
+        let dir = tempfile::tempdir().unwrap();
+        let open = rustix::fs::open(dir.path(), DIRECTORY, Mode::empty()).unwrap();
+        let at = |name: &str| dir.path().join(name);
+        let mode = |name: &str| std::fs::metadata(at(name)).unwrap().mode() & 0o7777;
+        let mut folder = fstat(&open).unwrap();
+        (folder.st_uid, folder.st_gid) = (1234, 1234);
+        let make = |name: &str| mkdirat(&open, name, Mode::from_raw_mode(DIRECTORY_MODE)).unwrap();
+        // What it would do to the one that was made.
+        make("made");
+        std::fs::set_permissions(at("made"), std::fs::Permissions::from_mode(0o700)).unwrap();
+        open_made(&open, OsStr::new("made"), true, Some(&folder)).unwrap();
+        assert_eq!(mode("made"), DIRECTORY_MODE);
+        // Another one, with something in it, lies at its name by then.
+        std::fs::create_dir(at("theirs")).unwrap();
+        std::fs::write(at("theirs/secret"), "secret").unwrap();
+        std::fs::set_permissions(at("theirs"), std::fs::Permissions::from_mode(0o700)).unwrap();
+        let owner = std::fs::metadata(at("theirs")).unwrap().uid();
+        make("new");
+        std::fs::remove_dir(at("new")).unwrap();
+        std::fs::rename(at("theirs"), at("new")).unwrap();
+        open_made(&open, OsStr::new("new"), true, Some(&folder)).unwrap();
+        assert_eq!((mode("new"), std::fs::metadata(at("new")).unwrap().uid()), (0o700, owner));
+        // A link is not followed.
+        make("linked");
+        std::fs::remove_dir(at("linked")).unwrap();
+        std::os::unix::fs::symlink(at("new"), at("linked")).unwrap();
+        let errno = open_made(&open, OsStr::new("linked"), true, Some(&folder)).unwrap_err();
+        assert!(matches!(errno, Errno::LOOP | Errno::NOTDIR), "{errno}");
+        assert_eq!(mode("new"), 0o700);
+    }
 
     #[test]
     fn a_directory_that_holds_something_was_not_just_made() {
