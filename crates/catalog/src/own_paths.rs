@@ -9,6 +9,8 @@ use crate::types::{BelowDirectory, Ensure, PathRole, RunState, Spec, UNIT_FOLDER
 
 /// Where sockets of running agents and control planes are.
 pub const RUNTIME: &str = "/run/muster";
+/// The same by the name that hosts had for it before; it leads there.
+const RUNTIME_BEFORE: &str = "/var/run/muster";
 /// Where the machine's administrator says what Muster does not find out.
 pub const CONFIGURATION: &str = "/etc/muster";
 /// Below [`CONFIGURATION`], and an administrator's, whom a module may stand for.
@@ -77,7 +79,7 @@ fn own(path: &str, takes_all: bool, more: &[String]) -> Option<Own> {
     if within(path, TRAITS) {
         return None;
     }
-    let fixed = [AGENT_STATE, SERVER_STATE, RUNTIME, CONFIGURATION].map(str::to_owned);
+    let fixed = [AGENT_STATE, SERVER_STATE, RUNTIME, RUNTIME_BEFORE, CONFIGURATION].map(str::to_owned);
     let units = [UNIT_FOLDER].into_iter().chain(PACKAGED_UNITS);
     let units = units.flat_map(|folder| UNITS.map(|unit| format!("{folder}/{unit}")));
     let more = more.iter().map(|path| normalized(path).into_owned());

@@ -99,7 +99,7 @@ pub fn add_declared(fields: &mut Fields, resource: &BoundResource) {
         if fields.contains_key(attribute.name) || text == attribute.default {
             continue;
         }
-        let text = match SECRET_ATTRIBUTES.contains(&attribute.name) {
+        let text = match attribute.may_be_secret {
             true => content_field(None, &Digest::of(text.as_bytes()), text.len() as u64),
             false => text,
         };
@@ -120,8 +120,6 @@ fn value_text(value: &Value) -> String {
 
 /// What these name is shown by what it holds.
 const SHOWN_OTHERWISE: [FieldKind; 2] = [FieldKind::Template, FieldKind::Source];
-/// Attributes that may hold secrets: that they change is shown, not what they are.
-const SECRET_ATTRIBUTES: [&str; 4] = ["headers", "password", "responses", "stdin"];
 
 /// A module's own part as named texts.
 pub fn module_fields(module: &BoundModule) -> Fields {

@@ -124,6 +124,33 @@ fn every_key_that_all_resources_have_is_shown() {
 }
 
 #[test]
+fn no_type_shows_what_may_be_a_secret() {
+    let mut secret = BTreeSet::new();
+    for kind in TYPES {
+        for attribute in kind.attributes.iter().filter(|attribute| attribute.may_be_secret) {
+            secret.insert(format!("{}.{}", kind.name, attribute.name));
+            let value = match attribute.kind {
+                FieldKind::Texts => Value::Map(BTreeMap::from([("k".into(), Value::from("hunter2"))])),
+                FieldKind::List => Value::List(vec![Value::from("hunter2")]),
+                _ => Value::from("hunter2"),
+            };
+            let fields = shown(&declared(kind, BTreeMap::from([(attribute.name.to_owned(), value)])));
+            let told = |(name, text): (&String, &String)| name != "error" && text.contains("hunter2");
+            assert!(!fields.iter().any(told), "{}.{}: {fields:?}", kind.name, attribute.name);
+        }
+    }
+    let all = [
+        "archive.headers",
+        "download.headers",
+        "exec.stdin",
+        "package.responses",
+        "shell.stdin",
+        "user.password",
+    ];
+    assert_eq!(secret, all.map(str::to_owned).into());
+}
+
+#[test]
 fn what_may_be_a_secret_is_shown_by_its_digest() {
     let headers = Value::Map(BTreeMap::from([("authorization".into(), Value::from("hunter2"))]));
     let stdin = BTreeMap::from([("stdin".to_owned(), Value::from("hunter2"))]);

@@ -48,6 +48,9 @@ fn its_state_is_written_and_removed_by_nobody() {
         json!({"type": "symlink", "name": "/run/muster/agent.sock", "attributes": {"target": "/x"}}),
         own,
     );
+    for path in ["/var/run/muster/agent.sock", "/data/agent/agent.sock"] {
+        refused(json!({"type": "symlink", "name": path, "attributes": {"target": "/x"}}), own);
+    }
     let file = json!({"type": "file", "name": "/etc/systemd/system/muster-agent.service", "attributes": {"content": "x"}});
     refused(file, own);
 }

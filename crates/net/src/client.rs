@@ -21,6 +21,7 @@ use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 use tokio::net::TcpStream;
 use tokio_rustls::TlsConnector;
 
+use crate::session::SessionStream;
 use crate::stream::{Receiver, SentBody, Stream};
 use crate::tasks::{self, ConnectionExecutor};
 use crate::url::ServerUrl;
@@ -288,7 +289,7 @@ impl Http1 {
 
 /// A TLS session and its meter.
 struct TlsSession {
-    io: TokioIo<tokio_rustls::client::TlsStream<Metered>>,
+    io: TokioIo<SessionStream<Metered>>,
     traffic: Arc<Traffic>,
 }
 
@@ -304,7 +305,7 @@ impl TlsSession {
         let metered = Metered { stream, traffic: traffic.clone() };
         let failed = |source| ClientError::Handshake { url: url.clone(), source };
         let tls = TlsConnector::from(tls).connect(name, metered).await.map_err(failed)?;
-        Ok(TlsSession { io: TokioIo::new(tls), traffic })
+        Ok(TlsSession { io: TokioIo::new(SessionStream(tls)), traffic })
     }
 }
 

@@ -20,6 +20,7 @@ pub mod issue;
 pub mod notify;
 pub mod peers;
 pub mod proxy_protocol;
+mod session;
 pub mod signal;
 pub mod stream;
 pub mod tasks;

@@ -12,7 +12,7 @@ use net::accept::{AcceptLimits, serve};
 use net::issue::Ca;
 use net::tls::{self, ClientAuth};
 use rustls_pki_types::ServerName;
-use tokio::io::AsyncReadExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio_rustls::client::TlsStream;
@@ -71,6 +71,30 @@ fn today() -> Timestamp {
 
 fn request() -> Request<Empty<Bytes>> {
     Request::get("https://localhost/").body(Empty::new()).unwrap()
+}
+
+/// OPS-1: people read what happened, and no address of a library's manual.
+#[tokio::test]
+async fn one_that_is_gone_in_mid_session_is_told_in_words() {
+    let now = today();
+    let (ca, _) = Ca::generate("test", now).unwrap();
+    let own = ca.issue_server(&["localhost".to_owned()], [7; 16], now).unwrap();
+    let config = tls::server(&own.cert_pem, &own.key_pem, ca.cert_pem(), ca.cert_pem(), ClientAuth::Optional);
+    let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let url = format!("https://localhost:{}", listener.local_addr().unwrap().port()).parse().unwrap();
+    tokio::spawn(async move {
+        let (stream, _) = listener.accept().await.unwrap();
+        let mut session = tokio_rustls::TlsAcceptor::from(config.unwrap()).accept(stream).await.unwrap();
+        session.get_mut().0.shutdown().await.unwrap();
+        std::future::pending::<()>().await;
+    });
+    let client = tls::client_pinned(ca.digest(), Default::default()).unwrap();
+    let mut client = net::client::Client::dial(&url, client).await.unwrap();
+    let request = Request::get("https://localhost/").body(Full::default()).unwrap();
+    let error = client.call(request, 1024, PATIENCE).await.unwrap_err();
+    let told = model::text::chain(&error);
+    assert!(!told.contains("https://docs"), "{told}");
+    assert!(told.contains("without ending the TLS session"), "{told}");
 }
 
 #[tokio::test]

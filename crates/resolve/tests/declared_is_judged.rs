@@ -110,6 +110,36 @@ fn what_is_wrong_in_a_var_is_told_where_it_is_set() {
 }
 
 #[test]
+fn what_is_wrong_in_a_var_that_many_nodes_share_is_told_where_it_is_set() {
+    let wrong = "app.port: ${{ node.hostname }}\n";
+    let layers = [
+        (
+            "environments.yaml",
+            format!("environments:\n  prod:\n    vars:\n      {wrong}"),
+            "environments.yaml:4:7",
+        ),
+        ("environments/prod.yaml", format!("vars:\n  {wrong}"), "environments/prod.yaml:2:3"),
+        (
+            "groups.yaml",
+            format!("groups:\n  - where: labels.rack == \"r1\"\n    vars:\n      {wrong}"),
+            "groups.yaml:4:7",
+        ),
+    ];
+    let nodes =
+        "nodes:\n  - match: [a.t]\n    modules: [app]\n    environment: prod\n    labels: {rack: r1}\n";
+    for (file, text, position) in layers {
+        let mut files = vec![("nodes.yaml", nodes), (file, text.as_str())];
+        if file == "groups.yaml" {
+            files.push(("environments.yaml", "environments: {prod: {}}\n"));
+        }
+        let base = fleet("  port: {type: port, default: 80}\n", "  - file: /etc/a\n    content: a\n");
+        let told = told(&with(base, files));
+        let wanted = format!("{position}  E066  app.port: `a.t` is not a whole number");
+        assert!(told.starts_with(&wanted), "{file}: {told}");
+    }
+}
+
+#[test]
 fn what_needs_an_observed_trait_is_told_and_is_no_mistake() {
     let params = "  cpus: {type: int, default: \"${{ traits.cpu.count }}\"}\n  mp: {a: 1}\n";
     let resources = "  - file: /etc/a\n    content: x ${{ params.cpus + 1 }} ${{ traits.os.family }}\n    mode: \"0644\"\n  - file: /etc/b\n    when: traits.os.family == \"debian\"\n    content: b\n";

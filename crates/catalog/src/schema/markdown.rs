@@ -89,7 +89,7 @@ fn resource_type(out: &mut String, kind: &ResourceType) -> std::fmt::Result {
     writeln!(out, "Default `timeout`: {}.", duration::show(kind.timeout_secs))?;
     writeln!(out, "{}", if kind.handler { "It may be a handler." } else { "It cannot be a handler." })?;
     writeln!(out, "\n| attribute | holds | default | meaning |\n|---|---|---|---|")?;
-    for Attribute { name, kind, need, default, summary } in kind.attributes {
+    for Attribute { name, kind, need, default, summary, .. } in kind.attributes {
         let default = match (need, *default) {
             (Need::Always | Need::UnlessAbsent, _) => "required".to_owned(),
             (Need::Optional, "") => String::new(),

@@ -109,6 +109,8 @@ pub struct Attribute {
     pub default: &'static str,
     /// What it does, in one sentence.
     pub summary: &'static str,
+    /// Its value may be a secret: what shows resources shows that it changes, and not what it is.
+    pub may_be_secret: bool,
 }
 
 /// What an attribute's value is.
@@ -205,17 +207,22 @@ impl Attribute {
         default: &'static str,
         summary: &'static str,
     ) -> Attribute {
-        Attribute { name, kind, need: Need::Optional, default, summary }
+        Attribute { name, kind, need: Need::Optional, default, summary, may_be_secret: false }
     }
 
     /// An attribute that must be given unless the resource is `state: absent`.
     pub(crate) const fn required(name: &'static str, kind: FieldKind, summary: &'static str) -> Attribute {
-        Attribute { name, kind, need: Need::UnlessAbsent, default: "", summary }
+        Attribute { need: Need::UnlessAbsent, ..Attribute::new(name, kind, "", summary) }
     }
 
     /// An attribute that must be given whatever `state:` says.
     pub(crate) const fn always(name: &'static str, kind: FieldKind, summary: &'static str) -> Attribute {
-        Attribute { name, kind, need: Need::Always, default: "", summary }
+        Attribute { need: Need::Always, ..Attribute::new(name, kind, "", summary) }
+    }
+
+    /// Its value may be a secret.
+    pub(crate) const fn secret(self) -> Attribute {
+        Attribute { may_be_secret: true, ..self }
     }
 }
 

@@ -19,7 +19,8 @@ pub(super) const HEADERS: Attribute = Attribute::new(
     FieldKind::Texts,
     "",
     "headers of the request, sent to the host of `url` alone; they are shown nowhere",
-);
+)
+.secret();
 /// Whom a request believes.
 pub(super) const CA: Attribute = Attribute::new(
     "ca_file",

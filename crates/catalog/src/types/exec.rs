@@ -48,7 +48,8 @@ const fn attributes(command: Attribute) -> [Attribute; 11] {
             FieldKind::Text,
             "",
             "what the command reads from its standard input; it is shown nowhere, and guards do not get it",
-        ),
+        )
+        .secret(),
         Attribute::new(
             "user",
             FieldKind::Account,

@@ -71,7 +71,8 @@ pub(super) static TYPE: ResourceType = ResourceType {
             FieldKind::List,
             "",
             "answers to its questions (debconf), each as `QUESTION TYPE VALUE`; they are shown nowhere",
-        ),
+        )
+        .secret(),
         Attribute::new(
             "start_services",
             FieldKind::Bool,

@@ -76,7 +76,8 @@ pub(super) static TYPE: ResourceType = ResourceType {
             FieldKind::Line,
             "",
             "a crypt hash, as `mkpasswd` makes it, or `*` for none; shown as a digest only",
-        ),
+        )
+        .secret(),
         Attribute::new(
             "update_password",
             FieldKind::Word(&["always", "on_create"]),

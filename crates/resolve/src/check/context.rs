@@ -33,6 +33,15 @@ pub(crate) struct RoleInfo {
     pub(crate) broken: bool,
 }
 
+/// An environment with its vars read by type.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct EnvironmentInfo {
+    /// The file that declares it.
+    pub(crate) file: Arc<str>,
+    pub(crate) at: At,
+    pub(crate) vars: Layer,
+}
+
 /// A group with its vars read by type.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct GroupInfo {
@@ -62,7 +71,7 @@ pub(crate) struct Context {
     pub(crate) fleet_broken: bool,
     pub(crate) modules: BTreeMap<String, ModuleInfo>,
     pub(crate) roles: BTreeMap<String, RoleInfo>,
-    pub(crate) environments: BTreeMap<String, (At, Layer)>,
+    pub(crate) environments: BTreeMap<String, EnvironmentInfo>,
     /// `environments.yaml` has mistakes.
     pub(crate) environments_broken: bool,
     pub(crate) groups: Vec<GroupInfo>,
@@ -181,7 +190,6 @@ fn read_fleet(files: &Files, context: &mut Context, sink: &mut Sink) {
 }
 
 fn read_environments(files: &Files, context: &mut Context, sink: &mut Sink) {
-    let mut declared: BTreeMap<String, (String, At)> = BTreeMap::new();
     for (path, file) in files {
         let found: Vec<(String, &Environment, At)> = match &file.content {
             FileDecl::Environments(all) => {
@@ -195,15 +203,14 @@ fn read_environments(files: &Files, context: &mut Context, sink: &mut Sink) {
         };
         context.environments_broken |= file.found.hides();
         for (name, environment, at) in found {
-            if let Some((first, first_at)) = declared.get(&name) {
+            if let Some(EnvironmentInfo { file: first, at: first_at, .. }) = context.environments.get(&name) {
                 sink.error(path, "E008", at, format!("environment `{name}` is declared twice"))
                     .help("keep one of the two")
                     .label_in(first, *first_at, "first here");
                 continue;
             }
-            declared.insert(name.clone(), (path.clone(), at));
             let vars = layer(context, path, &environment.vars, sink);
-            context.environments.insert(name, (at, vars));
+            context.environments.insert(name, EnvironmentInfo { file: path.as_str().into(), at, vars });
         }
     }
 }

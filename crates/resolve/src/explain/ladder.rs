@@ -9,10 +9,8 @@ use super::locate::RepoSource;
 use crate::check::modules::module_file;
 use crate::check::typed::Layer;
 use crate::decl::nodes::Facts;
-use crate::parse::FileDecl;
 use crate::sink::Sink;
 use crate::specialize::{ReadEntry, read_entry, read_host};
-use crate::tree::{self, FileKind};
 use crate::yaml::Spanned;
 
 impl Explainer<'_> {
@@ -52,10 +50,10 @@ impl Explainer<'_> {
             }
         }
         if let Some(environment) = &self.params.node.environment
-            && let Some((_, vars)) = context.environments.get(environment)
+            && let Some(info) = context.environments.get(environment)
         {
             let kind = LayerKind::Environment(environment.clone());
-            add(layers, vars, name, &self.environment_file(environment), kind);
+            add(layers, &info.vars, name, &info.file, kind);
         }
         for group in self.group_numbers().into_iter().filter_map(|number| context.groups.get(number)) {
             let called = group.decl.name.as_ref().map_or(group.decl.condition.source(), |name| &name.value);
@@ -91,15 +89,6 @@ impl Explainer<'_> {
             let when = one.decl.when.source().trim().to_owned();
             add(layers, &one.vars, name, &entry.file, LayerKind::Conditional { when, number });
         }
-    }
-
-    fn environment_file(&self, name: &str) -> String {
-        let declares = |(path, file): &(&String, &std::sync::Arc<crate::parse::Parsed>)| match &file.content {
-            FileDecl::Environments(all) => all.contains_key(name),
-            FileDecl::Environment(_) => tree::kind(path) == FileKind::Environment(name),
-            _ => false,
-        };
-        self.files.iter().find(declares).map(|(path, _)| path.clone()).unwrap_or_default()
     }
 
     /// Channel, environment, owner, roles and labels.

@@ -12,7 +12,7 @@ use super::grants::{GrantCache, Grants, Holding};
 use super::node::SpecializedFor;
 use super::{ByName, NodeSpec};
 use crate::check::context::{Context, RoleInfo};
-use crate::check::typed::Typed;
+use crate::check::typed::{Layer, Typed};
 use crate::judge::FleetJudge;
 use crate::sink::Sink;
 use crate::yaml::{At, Spanned};
@@ -42,8 +42,28 @@ pub(crate) struct Base {
     pub(crate) observe: bool,
     /// Names of the groups that have one.
     pub(crate) groups: BTreeSet<String>,
+    /// All groups that it is in, by their numbers in the context.
+    pub(crate) group_numbers: Arc<[usize]>,
     /// The windows that expressions of the modules ask for.
     pub(crate) windows: BTreeMap<String, DeclaredWindow>,
+}
+
+/// The layers of vars that many nodes share, each over those before it, with the files that set them: the fleet's,
+/// those of roles, of the environment and of groups.
+pub(crate) fn shared_layers<'c>(
+    context: &'c Context,
+    roles: &[String],
+    environment: Option<&str>,
+    groups: &[usize],
+) -> Vec<(&'c str, &'c Layer)> {
+    let mut layers = vec![("fleet.yaml", &context.vars)];
+    let roles = roles.iter().filter_map(|name| context.roles.get(name));
+    layers.extend(roles.map(|role| (&*role.file, &role.vars)));
+    let environment = environment.and_then(|name| context.environments.get(name));
+    layers.extend(environment.map(|environment| (&*environment.file, &environment.vars)));
+    let groups = groups.iter().filter_map(|number| context.groups.get(*number));
+    layers.extend(groups.map(|group| (&*context.groups_file, &group.vars)));
+    layers
 }
 
 /// Which modules a node gets: by roles, by name, without the excluded ones.
@@ -312,7 +332,6 @@ fn module_set(
 fn make_base(context: &Context, modules: Arc<ModuleSet>, key: &BaseKey, sink: &mut Sink) -> Base {
     let mut vars = BTreeMap::new();
     let has = |module: &str| modules.has(module);
-    lay(context, &context.vars, has, &mut vars);
     let roles: Vec<(&str, &RoleInfo)> = key
         .wanted
         .roles
@@ -320,16 +339,11 @@ fn make_base(context: &Context, modules: Arc<ModuleSet>, key: &BaseKey, sink: &m
         .filter_map(|name| context.roles.get(name).map(|role| (name.as_str(), role)))
         .collect();
     conflicts(context, &roles, sink);
-    for (_, role) in &roles {
-        lay(context, &role.vars, has, &mut vars);
-    }
-    if let Some((_, layer)) = key.environment.as_ref().and_then(|name| context.environments.get(name)) {
+    let layers = shared_layers(context, &key.wanted.roles, key.environment.as_deref(), &key.groups);
+    for (_, layer) in layers {
         lay(context, layer, has, &mut vars);
     }
     let groups: Vec<_> = key.groups.iter().filter_map(|index| context.groups.get(*index)).collect();
-    for group in &groups {
-        lay(context, &group.vars, has, &mut vars);
-    }
     let named = groups.iter().filter_map(|group| Some(group.decl.name.as_ref()?.value.clone()));
     let asked = modules.names.iter().filter_map(|name| context.modules.get(&**name));
     let asked = asked.flat_map(|module| &module.windows);
@@ -338,6 +352,7 @@ fn make_base(context: &Context, modules: Arc<ModuleSet>, key: &BaseKey, sink: &m
         vars,
         observe: groups.iter().any(|group| group.decl.observe),
         groups: named.collect(),
+        group_numbers: Arc::clone(&key.groups),
         windows: windows.collect(),
         modules,
     }

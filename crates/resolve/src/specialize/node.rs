@@ -9,7 +9,7 @@ use lang::Value;
 use model::canonical::{self, CanonicalError};
 
 use super::NodeSpec;
-use super::base::{Base, Memo, ModuleSelection, names};
+use super::base::{Base, Memo, ModuleSelection, names, shared_layers};
 use super::entry::{ReadConditional, ReadEntry, ReadHost, ReadOverride, lay, report_useless};
 use super::grants::Holding;
 use crate::check::context::Context;
@@ -77,7 +77,7 @@ pub(crate) fn node(
     let unwanted = if !sound || memo.was(whom, &bytes) {
         BTreeSet::new()
     } else {
-        judge(memo, &params, &Layers { context, entry, host, chosen }, whom, blame)
+        judge(memo, &params, &Layers { context, base: &base, entry, host, chosen }, whom, blame)
     };
     let grants = memo.grants(context, Holding::default(), sink);
     if unwanted.is_empty() {
@@ -110,6 +110,7 @@ impl fmt::Display for SpecializedFor<'_> {
 /// The layers of a node's vars.
 struct Layers<'l> {
     context: &'l Context,
+    base: &'l Base,
     entry: &'l ReadEntry<'l>,
     host: Option<&'l ReadHost<'l>>,
     chosen: Option<&'l ReadOverride<'l>>,
@@ -118,7 +119,7 @@ struct Layers<'l> {
 impl Layers<'_> {
     /// Where the layer that wins sets a var; `None` where it is the module's default.
     fn place(&self, var: &str, params: &Params) -> Option<(Arc<str>, At)> {
-        let (context, entry) = (self.context, self.entry);
+        let entry = self.entry;
         let found =
             |layer: &Layer| layer.iter().rev().find(|typed| &*typed.name == var).map(|typed| typed.at);
         let of_entry = |layer: &Layer| found(layer).map(|at| (entry.file.clone(), at));
@@ -126,10 +127,10 @@ impl Layers<'_> {
         let own = own.or_else(|| entry.conditional.iter().rev().find_map(|one| of_entry(&one.vars)));
         let own = own.or_else(|| of_entry(&self.chosen?.vars)).or_else(|| of_entry(&entry.vars));
         own.or_else(|| {
-            let roles = params.node.roles.iter().rev().filter_map(|role| context.roles.get(role));
-            roles.map(|role| Some((role.file.clone(), found(&role.vars)?))).find_map(|place| place)
+            let (node, groups) = (&params.node, &self.base.group_numbers);
+            let shared = shared_layers(self.context, &node.roles, node.environment.as_deref(), groups);
+            shared.into_iter().rev().find_map(|(file, layer)| Some((file.into(), found(layer)?)))
         })
-        .or_else(|| Some(("fleet.yaml".into(), found(&context.vars)?)))
     }
 }
 
