@@ -171,6 +171,7 @@ impl Daemon {
             root: host.root().canonicalize().unwrap_or_else(|_| host.root().to_owned()),
             actions: Arc::new(work.clone()),
             operations,
+            delegations: release.delegations().clone(),
             tls_termination: membership.tls_termination,
             daemon: handle.clone(),
         };
@@ -320,7 +321,7 @@ impl Daemon {
         }
         let Some(last) = self.last_check_in.clone() else { return self.take(NodeInput::FactsWait) };
         let (held, unmade_run) = (self.node.adoption().map(Adoption::held), self.node.unmade_run().cloned());
-        let message = CheckIn { held, unmade_run, ..last };
+        let message = CheckIn { held, unmade_run, freshness: self.node.freshness(), ..last };
         self.flushing = true;
         let exchange = self.exchange.clone();
         let newest = self.node.newest_header();
@@ -403,6 +404,17 @@ impl Daemon {
                 tasks::spawn(async move {
                     if let Err(error) = storage.run(move |durable| durable.save_last_run(&last)).await {
                         tracing::warn!(error = %chain(&error), "the last run could not be recorded");
+                    }
+                });
+            }
+            NodeEffect::SaveFreshness(freshness) => {
+                let (storage, release, work) =
+                    (self.storage.clone(), self.release.clone(), self.work.clone());
+                tokio::spawn(async move {
+                    let saved = storage.run(move |durable| release.set_freshness(durable, &freshness)).await;
+                    work.release_changed();
+                    if let Err(error) = saved {
+                        tracing::warn!(error = %chain(&error), "how fresh the release held is could not be recorded");
                     }
                 });
             }

@@ -13,9 +13,13 @@
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use model::Timestamp;
 use model::replication::SyncPolicy;
 use model::work::Delegation;
+use model::{Digest, Timestamp};
+use node::FreshnessRecord;
+use trust::clock::TrustTime;
+
+use crate::clock::{BUILT, now};
 
 /// What the release that is held lets the control plane ask for.
 #[derive(Clone, Debug, Default)]
@@ -30,6 +34,19 @@ pub struct Delegations {
     pub sync: Option<Arc<SyncPolicy>>,
     /// The newest signature that was verified.
     pub newest: Timestamp,
+    /// The digest of the release's header.
+    pub header: Option<Digest>,
+    /// Until when anything may be asked for, by the time that trust goes by (ROL-4).
+    pub fresh_until: Timestamp,
+}
+
+impl Delegations {
+    /// Whether changes of the control plane may be taken now. The control plane's clock has no part in it: it
+    /// could only end it sooner.
+    pub fn is_fresh(&self) -> bool {
+        let time = TrustTime { clock: now(), built: BUILT, newest_signature: self.newest };
+        time.now() <= self.fresh_until
+    }
 }
 
 /// What is delegated, for all that judge by it.
@@ -47,6 +64,18 @@ impl DelegationGate {
     pub fn held(&self) -> MutexGuard<'_, Delegations> {
         // After a panic in an adoption nothing is delegated.
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// How fresh what is held is counts from now on, unless another release is held by now; says whether one is
+    /// held for which it counts.
+    pub fn set_freshness(&self, freshness: &FreshnessRecord) -> bool {
+        let mut held = self.held();
+        if held.header != Some(freshness.header) {
+            return false;
+        }
+        held.number += 1;
+        (held.newest, held.fresh_until) = (freshness.newest_signature, freshness.fresh_until());
+        true
     }
 
     /// Adopts a release by `durable`; `says` gives what it delegates, its number left out. What was

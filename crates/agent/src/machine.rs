@@ -155,8 +155,10 @@ impl Machine {
             Some(Err(StateError::Missing(_))) | None => HeldSettings::default(),
             Some(Err(error)) => return Err(failed(error)),
         };
+        let freshness = adoption.as_ref().map(|held| durable.freshness(held)).transpose().map_err(failed)?;
         let restored = Restored {
             adoption,
+            freshness,
             settings,
             content_missing,
             last_run: durable.last_run().map_err(failed)?,

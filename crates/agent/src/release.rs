@@ -14,7 +14,7 @@ use std::sync::Arc;
 
 use model::policy::Policy;
 use model::replication::SyncPolicy;
-use node::{Adoption, HeldSettings};
+use node::{Adoption, FreshnessRecord, HeldSettings};
 use tokio::sync::watch;
 
 use crate::delegated::{DelegationGate, Delegations};
@@ -55,7 +55,7 @@ impl ActiveRelease {
                 Err(StateError::Missing(_)) => Policy::default(),
                 Err(error) => return Err(error),
             };
-            delegations = terms.read(durable, &adoption);
+            delegations = terms.read(durable, &adoption)?;
         }
         let delegations = Arc::new(DelegationGate::new(delegations));
         Ok(ActiveRelease { terms: watch::Sender::new(terms), delegations })
@@ -71,6 +71,17 @@ impl ActiveRelease {
         &self.delegations
     }
 
+    /// How fresh what is held is counts from now on, and is made durable. Waits for the disk.
+    ///
+    /// # Errors
+    /// When it cannot be made durable; it counts all the same.
+    pub fn set_freshness(&self, durable: &Durable, freshness: &FreshnessRecord) -> Result<(), StateError> {
+        if !self.delegations.set_freshness(freshness) {
+            return Ok(());
+        }
+        durable.save_freshness(freshness)
+    }
+
     /// Adopts a release: from then on its terms count, and none of the one before. Waits for the
     /// disk.
     ///
@@ -78,8 +89,9 @@ impl ActiveRelease {
     /// When it cannot be made durable; the one before counts still.
     pub fn adopt(&self, durable: &Durable, adoption: &Adoption) -> Result<HeldSettings, StateError> {
         let mut terms = ReleaseTerms::default();
-        let settings =
-            self.delegations.adopt(|| durable.adopt(adoption), || terms.read(durable, adoption))?;
+        // Said before: a release without it must not count.
+        let says = terms.read(durable, adoption)?;
+        let settings = self.delegations.adopt(|| durable.adopt(adoption), || says)?;
         terms.policy = settings.policy.clone();
         self.terms.send_replace(terms);
         Ok(settings)
@@ -88,7 +100,8 @@ impl ActiveRelease {
 
 impl ReleaseTerms {
     /// Reads all but the channel's settings; gives what the control plane may ask for.
-    fn read(&mut self, durable: &Durable, adoption: &Adoption) -> Delegations {
+    fn read(&mut self, durable: &Durable, adoption: &Adoption) -> Result<Delegations, StateError> {
+        let freshness = durable.freshness(adoption)?;
         match durable.sync_policy(adoption) {
             Ok(sync) => self.sync = sync,
             Err(error) => self.sync_problem = Some(unread(&error, "nothing is synchronized")),
@@ -97,13 +110,15 @@ impl ReleaseTerms {
             self.delegations_problem = Some(unread(&error, "nothing is delegated"));
             Vec::new()
         });
-        Delegations {
+        Ok(Delegations {
             number: 0,
             seq: adoption.seq,
             delegations: delegations.into(),
             sync: self.sync.clone().map(Arc::new),
-            newest: adoption.floor.newest_signature,
-        }
+            newest: freshness.newest_signature,
+            header: Some(freshness.header),
+            fresh_until: freshness.fresh_until(),
+        })
     }
 }
 

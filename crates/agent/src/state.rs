@@ -4,6 +4,7 @@
 //! identity.key     the machine's key, unless it is the SSH host key (0600)
 //! membership.json  fleet, servers, certificate, trust
 //! adoption.json    the release held, with its header and the node's floor
+//! freshness.json   how fresh that is, where that changed since
 //! last-run.json    what the last run came to
 //! run.json         the run that is under way, or was cut off
 //! contact.json     the last contact with the control plane
@@ -38,7 +39,7 @@ use converge::Pending;
 use model::log::{Cursor, Fact, FactBody, MAX_FACT_BYTES, MAX_FACTS};
 use model::object::MAX_BLOB;
 use model::{Digest, Incarnation, Kind, Pause, Timestamp};
-use node::{Adoption, HeldSettings, LastRun, RebootMark};
+use node::{Adoption, FreshnessRecord, HeldSettings, LastRun, RebootMark};
 use spool::blobs::Partial;
 use spool::{BlobStore, Disk, FactLog, SpoolError, StateFile, StateLock};
 
@@ -48,6 +49,8 @@ use crate::identity::{self, Membership};
 use crate::versions::VersionStore;
 
 const MODE: u32 = 0o600;
+/// The file that says how fresh what is held is.
+pub(crate) const FRESHNESS_FILE: &str = "freshness.json";
 /// The file that says whether the host is paused.
 pub(crate) const PAUSE_FILE: &str = "pause.json";
 
@@ -239,6 +242,7 @@ impl StateDir {
         let durable = Durable {
             versions,
             adoption: StateFile::new(disk, self.path.join("adoption.json"), MODE),
+            freshness: StateFile::new(disk, self.path.join(FRESHNESS_FILE), MODE),
             last_run: StateFile::new(disk, self.path.join("last-run.json"), MODE),
             pending: StateFile::new(disk, self.path.join("pending.json"), MODE),
             pause: StateFile::new(disk, self.path.join(PAUSE_FILE), MODE),
@@ -270,6 +274,7 @@ pub(crate) fn fresh_incarnation() -> Result<Incarnation, StateError> {
 /// The state directory, opened.
 pub struct Durable {
     adoption: StateFile<Adoption>,
+    freshness: StateFile<FreshnessRecord>,
     last_run: StateFile<LastRun>,
     pending: StateFile<Pending>,
     pause: StateFile<Option<Pause>>,
@@ -349,6 +354,23 @@ impl Durable {
             Some(missing) => Err(StateError::Missing(*missing)),
             None => Ok(needed),
         }
+    }
+
+    /// How fresh a release is that is held: as kept, unless that is of another one.
+    ///
+    /// # Errors
+    /// When it cannot be read.
+    pub fn freshness(&self, adoption: &Adoption) -> Result<FreshnessRecord, StateError> {
+        let kept = self.load(&self.freshness, "read how fresh the release held is")?;
+        Ok(FreshnessRecord::restored(adoption, kept.as_ref()))
+    }
+
+    /// Records how fresh the release held is.
+    ///
+    /// # Errors
+    /// When it cannot be written.
+    pub fn save_freshness(&self, freshness: &FreshnessRecord) -> Result<(), StateError> {
+        self.freshness.store(freshness).map_err(spool("record how fresh the release held is"))
     }
 
     /// The last run.

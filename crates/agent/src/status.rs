@@ -6,8 +6,9 @@ use std::path::Path;
 use std::time::Duration;
 
 use model::delta::render_edit;
+use model::exchange::HeldFreshness;
 use model::{Pause, ResourceReport, Timestamp};
-use node::{Adoption, LastRun};
+use node::{Adoption, FreshnessRecord, LastRun};
 use serde::{Deserialize, Serialize};
 use spool::{Disk, StateFile};
 use trust::token::TlsTermination;
@@ -18,7 +19,7 @@ use crate::local::messages::{ContactView, DaemonView, join_again};
 use crate::outcomes::{LastRunView, ResourceOutcome};
 use crate::render::{self, when, word};
 use crate::run_mark::RunMark;
-use crate::state::{PAUSE_FILE, StateDir, StateError};
+use crate::state::{FRESHNESS_FILE, PAUSE_FILE, StateDir, StateError};
 use crate::sync::{self, view::SyncStatus};
 
 /// A node's state as the node itself sees it.
@@ -67,6 +68,9 @@ struct HeldReleaseView {
     root: model::Digest,
     objects: usize,
     adopted_at: Timestamp,
+    /// How fresh it is.
+    #[serde(flatten)]
+    freshness: HeldFreshness,
 }
 
 /// Reads the state directory.
@@ -80,7 +84,10 @@ pub fn read(state: &Path) -> Result<AgentStatusView, StateError> {
     let failed = |source| StateError::Spool { what: "read the state", source };
     let adoption: StateFile<Adoption> = StateFile::new(&disk, state.join("adoption.json"), 0o600);
     let last_run: StateFile<LastRun> = StateFile::new(&disk, state.join("last-run.json"), 0o600);
+    let kept: StateFile<FreshnessRecord> = StateFile::new(&disk, state.join(FRESHNESS_FILE), 0o600);
+    let kept = kept.load().map_err(failed)?.value;
     let release = adoption.load().map_err(failed)?.value.map(|adoption| HeldReleaseView {
+        freshness: FreshnessRecord::restored(&adoption, kept.as_ref()).view(),
         seq: adoption.seq,
         channel: adoption.channel,
         root: adoption.root,
@@ -234,6 +241,7 @@ impl fmt::Display for StatusText<'_> {
                     release.objects
                 )?;
                 writeln!(f, "adopted        {}", when(release.adopted_at, self.now))?;
+                self.show_freshness(release.freshness, f)?;
             }
         }
         if let Some(unassigned) = unassigned {
@@ -249,6 +257,24 @@ impl fmt::Display for StatusText<'_> {
 }
 
 impl StatusText<'_> {
+    fn show_freshness(&self, freshness: HeldFreshness, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let HeldFreshness { signed_at, not_fresh_since, stale_since } = freshness;
+        if let Some(since) = not_fresh_since {
+            let (since, signed) = (when(since, self.now), when(signed_at, self.now));
+            writeln!(f, "NOT FRESH      since {since}: no release and no beacon was signed since {signed}")?;
+            writeln!(
+                f,
+                "               no actions and no object changes are taken from the control plane; what is held is kept"
+            )?;
+            writeln!(f, "               next: where the release key is, muster beacon or muster publish")?;
+        }
+        if let Some(since) = stale_since {
+            let since = when(since, self.now);
+            writeln!(f, "STALE          since {since}: nothing confirmed what is held for bundle_max_age")?;
+        }
+        Ok(())
+    }
+
     fn show_certificate(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Behind a proxy no session is opened with it.
         let of_sessions = self.view.tls_termination == TlsTermination::ControlPlane;

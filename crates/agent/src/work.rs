@@ -22,7 +22,8 @@ use model::work::{ActionEvent, ActionFact, ActionOutcome, ActionRefusal, Delegat
 use model::{ObjectKey, Timestamp};
 use net::tasks;
 use node::work::{
-    ActionMark, ActionStage, RestoredWork, WorkEffect, WorkInput, WorkMachine, WorkPermit, WorkTime, order_of,
+    ActionMark, ActionStage, RestoredWork, WorkEffect, WorkInput, WorkMachine, WorkPermit, WorkTime,
+    check_fresh, order_of,
 };
 use providers::query::{self, Ask};
 use spool::Journal;
@@ -157,7 +158,7 @@ impl WorkHandle {
         }
     }
 
-    /// Another release is held: what waits is judged anew.
+    /// Another release is held, or it is fresh or not by now: what waits is judged anew.
     pub fn release_changed(&self) {
         // With the first input that is judged by another release, what waits is too; while much
         // waits there, such inputs come anyway.
@@ -192,7 +193,7 @@ pub fn start(setup: WorkSetup) -> Result<WorkHandle, StartWorkError> {
     let held = setup.delegations.held().clone();
     let at = at(&setup.signer, held.newest);
     let (marks, restored) = restored(&setup, held.seq, at)?;
-    let (work, first) = WorkMachine::new(restored, at, &|asked| allows(&held, asked));
+    let (work, first) = WorkMachine::new(restored, at, &|asked| allows(&held, at, asked));
     let own = own(setup.storage.durable(), &setup.host);
     let view = setup.view.clone();
     let (running, inputs) = (BTreeMap::new(), VecDeque::new());
@@ -236,7 +237,14 @@ fn at(signer: &Signer, newest: Timestamp) -> WorkTime {
     WorkTime { now, trusted: trusted.now() }
 }
 
-fn allows(held: &Delegations, asked: &Work) -> Result<WorkPermit<ActionJob>, ActionRefusal> {
+fn allows(held: &Delegations, at: WorkTime, asked: &Work) -> Result<WorkPermit<ActionJob>, ActionRefusal> {
+    let permit = permits(held, asked)?;
+    check_fresh(held.fresh_until, at)?;
+    Ok(permit)
+}
+
+/// What the release held allows, however fresh it is.
+fn permits(held: &Delegations, asked: &Work) -> Result<WorkPermit<ActionJob>, ActionRefusal> {
     let by = match held.seq {
         0 => "this node holds no release".to_owned(),
         seq => format!("this node holds release {seq}"),
@@ -342,7 +350,7 @@ impl WorkThread {
             // Nothing is delegated while an adoption that failed halfway is not made good.
             self.held = held.clone();
             let at = at(&self.setup.signer, held.newest);
-            let effects = self.work.handle(input, at, &|asked| allows(&held, asked));
+            let effects = self.work.handle(input, at, &|asked| allows(&held, at, asked));
             let executes = |effect: &WorkEffect<_>| matches!(effect, WorkEffect::Execute { .. });
             let (executed, others) = effects.into_iter().partition(executes);
             self.perform(executed);

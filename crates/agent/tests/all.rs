@@ -27,6 +27,7 @@ mod malicious_control_plane;
 mod managed_folder_follows_the_control_plane;
 mod no_accepted_event_is_lost;
 mod no_answer_to_a_post_is_lost;
+mod not_fresh_takes_nothing;
 mod objects_and_work_come_over_each_transport;
 mod only_root_acts_over_the_socket;
 mod operations_reach_autonomous_objects;

@@ -22,7 +22,7 @@ use wire::{Code, Problem};
 
 fn trust() -> TrustDocument {
     let (release, root) = (Slots::of(key(2).public()), Slots::of(key(3).public()));
-    TrustDocument { fleet: "test-1".parse().unwrap(), version: 1, release, root }
+    TrustDocument { fleet: "test-1".parse().unwrap(), version: 1, beacon: None, release, root }
 }
 
 /// A token for web-1 that promises this CA and these servers.

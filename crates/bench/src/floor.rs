@@ -72,6 +72,7 @@ async fn answer(fleet: &FleetId, key: &PublicKey, request: Request<Incoming>) ->
         next_checkin_secs: 30,
         acked: None,
         offer: None,
+        beacon: None,
         run_request: None,
         tagged_run: None,
         stream_requested: false,

@@ -62,6 +62,7 @@ impl Caller {
         };
         let mut message = CheckIn {
             unmade_run: None,
+            freshness: None,
             held: Some(node.held.clone()),
             incarnation,
             facts: Vec::new(),

@@ -16,14 +16,14 @@ pub struct ChannelSettings {
     pub contact_secs: u32,
     /// How far a check-in may be off its time, in percent of `contact_secs`; at most [`MAX_JITTER`].
     pub jitter_percent: u32,
-    /// Seconds for which a signed header or beacon is fresh enough to be adopted.
+    /// Seconds for which a signed header or beacon is fresh enough to be adopted, and to take actions and objects by.
     pub freshness_secs: u32,
     /// Seconds between runs.
     pub converge_secs: u32,
     /// Only report what would change.
     #[serde(default)]
     pub observe: bool,
-    /// Seconds after which the agent asks for a full answer and calls itself stale.
+    /// Seconds without a full answer or a newer beacon after which the agent calls itself stale.
     pub bundle_max_age_secs: u32,
     /// Seconds without contact after which the agent warns in the journal (CNV-5).
     pub offline_grace_secs: u32,
@@ -44,6 +44,9 @@ pub struct ChannelSettings {
     pub reboot: Option<RebootPolicy>,
 }
 
+/// How long a signature is fresh where a channel does not say so: two weeks, so that nodes of a fleet that publishes
+/// each week go on taking actions.
+pub const DEFAULT_FRESHNESS_SECS: u32 = 14 * 24 * 3600;
 /// The shortest and the longest time for which traits count, in seconds.
 pub const TRAIT_TTL_SECS: std::ops::RangeInclusive<u32> = 10..=30 * 24 * 3600;
 /// The most jitter, in percent.
@@ -52,7 +55,7 @@ pub const MAX_JITTER: u32 = 50;
 pub const MIN_CONTACT_SECS: u32 = 1;
 
 impl ChannelSettings {
-    /// The defaults of a channel that declares only how long a release stays fresh.
+    /// The defaults of a channel in which a signature is fresh for so long.
     pub fn with_freshness(freshness_secs: u32) -> ChannelSettings {
         ChannelSettings {
             contact_secs: 300,

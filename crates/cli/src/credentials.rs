@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use server::posture::{self, ENROLL, FoundError, OPERATOR, RELEASE_KEY, ROOT_KEY};
+use server::posture::{self, BEACON_KEY, ENROLL, FoundError, OPERATOR, RELEASE_KEY, ROOT_KEY};
 use server::{Credentials, EnrollInfo};
 use trust::SigningKey;
 
@@ -91,6 +91,17 @@ pub fn release_key(named: Option<&Path>, operator: &Path) -> Result<ReleaseKey, 
         Some(key) => Ok(ReleaseKey { key, path }),
         None => Err(CredentialsError::Missing { what: "is no release key", path, hint }),
     }
+}
+
+/// Finds and reads the key that signs beacons: the one named, else the fleet's beacon key or release key beside the
+/// credentials.
+///
+/// # Errors
+/// When there is none, or it cannot be read.
+pub fn beacon_key(named: Option<&Path>, operator: &Path) -> Result<SigningKey, CredentialsError> {
+    let own = operator.with_file_name(BEACON_KEY);
+    let path = named.or(Some(own.as_path()).filter(|own| own.exists()));
+    release_key(path, operator).map(|found| found.key)
 }
 
 /// Where the two files lie that minting a token needs.

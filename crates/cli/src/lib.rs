@@ -6,6 +6,7 @@
 //! programs too: [`publish::Publisher`], [`operator::Operator`], [`credentials`].
 
 pub mod backup;
+pub mod beacon;
 pub mod bound;
 pub mod check;
 pub mod clock;

@@ -17,8 +17,10 @@ use crate::credentials::OPERATOR_ENV;
 /// How a command begins.
 const PROGRAM: &str = "muster ";
 /// The verbs that ask a control plane.
-pub const ASKING_VERBS: [&str; 11] =
-    ["diff", "node", "object", "publish", "query", "release", "render", "run", "status", "task", "workflow"];
+pub const ASKING_VERBS: [&str; 12] = [
+    "beacon", "diff", "node", "object", "publish", "query", "release", "render", "run", "status", "task",
+    "workflow",
+];
 
 /// The name of the option that names the credentials.
 const OPTION_NAME: &str = "--operator";
@@ -112,8 +114,8 @@ mod tests {
             ("add it,\n`muster publish`", "add it,\n`muster publish --operator f`"),
             ("say \"`muster status`\"", "say \"`muster status --operator f`\""),
             (
-                "`muster publish`, or `muster publish --beacon`",
-                "`muster publish --operator f`, or `muster publish --operator f --beacon`",
+                "`muster publish`, or `muster beacon --every 1d`",
+                "`muster publish --operator f`, or `muster beacon --operator f --every 1d`",
             ),
             // It has the option, wherever and whatever it is.
             ("muster run --operator f show x", "muster run --operator f show x"),

@@ -9,6 +9,7 @@ use std::time::Duration;
 
 use catalog::duration;
 use clap::{Args, Subcommand};
+use model::exchange::HeldFreshness;
 use model::log::FactBody;
 use model::time::when;
 use model::{Contention, Timestamp};
@@ -253,6 +254,10 @@ fn show(whole: &NodeReport, screen: Screen) -> String {
         rows.push(("set", root.short()));
     }
     rows.push(("seen", format!("{seen}; to call within {promised}")));
+    if let Some(HeldFreshness { signed_at, not_fresh_since, stale_since }) = node.freshness {
+        let seq = node.held.as_ref().map_or(0, |held| held.seq);
+        rows.push(("fresh", freshness(seq, signed_at, not_fresh_since, stale_since)));
+    }
     if let Some(ends) = node.certificate_ends {
         rows.push(("cert ends", certificate(ends, now, screen)));
     }
@@ -297,6 +302,20 @@ fn certificate(ends: Timestamp, now: Timestamp, screen: Screen) -> String {
     }
 }
 
+/// How fresh what a node holds is, as it says.
+fn freshness(
+    seq: u64,
+    signed_at: Timestamp,
+    not_fresh_since: Option<Timestamp>,
+    stale_since: Option<Timestamp>,
+) -> String {
+    let not_fresh = not_fresh_since.map(|since| format!("not fresh since {since}: no actions, no objects"));
+    let stale = stale_since.map(|since| format!("stale since {since}: nothing confirmed it"));
+    let states: Vec<String> = not_fresh.into_iter().chain(stale).collect();
+    let states = if states.is_empty() { "fresh again".to_owned() } else { states.join("; ") };
+    format!("release {seq}, last signed for at {signed_at}: {states}")
+}
+
 fn facts_text(facts: &[FactRecord]) -> String {
     let now = now();
     let row = |record: &FactRecord| {
@@ -304,6 +323,9 @@ fn facts_text(facts: &[FactRecord]) -> String {
             FactBody::Run(report) => outcome(report),
             FactBody::Adopted { seq, root, .. } => format!("release {seq}, set {}", root.short()),
             FactBody::Refused { code, message } => format!("{code}: {message}"),
+            FactBody::Freshness { seq, signed_at, not_fresh_since, stale_since } => {
+                freshness(*seq, *signed_at, *not_fresh_since, *stale_since)
+            }
             FactBody::Started { version, cut_off_run: Some(since), .. } => {
                 format!("agent {version}; the run that began at {since} was cut off")
             }

@@ -3,6 +3,7 @@
 use std::collections::BTreeMap;
 
 use clap::Args;
+use model::Timestamp;
 use model::condition::SyncState;
 use model::status::Overall;
 use serde::Serialize;
@@ -120,11 +121,30 @@ pub fn text(view: &StatusView, screen: Screen) -> String {
     }
     out.push('\n');
     out.push_str(&channels(view));
+    out.push_str(&signatures_due(view, now(), screen));
     if !view.causes.is_empty() {
         out.push('\n');
         out.push_str(&causes(view, screen));
     }
     out
+}
+
+/// Channels whose last signature is three quarters through its freshness, or past it.
+fn signatures_due(view: &StatusView, now: Timestamp, screen: Screen) -> String {
+    let due = |channel: &&ChannelView| channel.warns_at.is_some_and(|at| now > at);
+    let line = |channel: &ChannelView| {
+        let (name, signed, until) = (&channel.channel, channel.signed_at, channel.fresh_until);
+        let (stop, mark) = match now > until {
+            true => ("nodes take no actions since", Mark::Bad),
+            false => ("nodes stop taking actions at", Mark::Warn),
+        };
+        let (publish, beacon) = (muster("publish --repo DIR"), muster("beacon"));
+        let text = format!(
+            "channel {name}: no signature since {signed}, {stop} {until}; run `{publish}` or `{beacon}`\n"
+        );
+        screen.mark(mark, &text)
+    };
+    view.channels.iter().filter(due).map(line).collect()
 }
 
 fn channels(view: &StatusView) -> String {
@@ -184,7 +204,7 @@ pub fn mark(state: Overall) -> Mark {
         | Overall::Offline => Mark::Bad,
         Overall::Relapsed
         | Overall::Unreachable
-        | Overall::Stale
+        | Overall::NotFresh
         | Overall::Changing
         | Overall::WouldChange => Mark::Warn,
         Overall::Converged => Mark::Good,

@@ -35,6 +35,9 @@ pub struct CheckIn {
     /// Why no run can be made; absent while runs are made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unmade_run: Option<UnmadeRun>,
+    /// How fresh what it holds is; absent before the first release, and from an earlier agent.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub freshness: Option<HeldFreshness>,
     /// Observed traits, when they changed since the control plane last took them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traits: Option<TraitReport>,
@@ -70,6 +73,28 @@ pub struct HeldRelease {
     pub header: Digest,
     /// The root of the set that the node holds.
     pub root: Digest,
+}
+
+/// How fresh what a node holds is, by its own word.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct HeldFreshness {
+    /// When the newest header or beacon was signed that the node verified for the release that it holds.
+    pub signed_at: Timestamp,
+    /// It is not fresh since then: that signature is past the header's freshness, and the node takes neither
+    /// actions nor objects from the control plane.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_fresh_since: Option<Timestamp>,
+    /// It is stale since then: for the channel's `bundle_max_age` no full answer and no newer beacon came.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stale_since: Option<Timestamp>,
+}
+
+impl HeldFreshness {
+    /// Whether it is not fresh or is stale.
+    pub fn is_notable(&self) -> bool {
+        self.not_fresh_since.is_some() || self.stale_since.is_some()
+    }
 }
 
 /// A run in short: an unchanged run is no fact, only this.
@@ -202,6 +227,9 @@ pub struct Answer {
     /// The release that the node is pointed to, when it is not the one held (DLT-1).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub offer: Option<Offer>,
+    /// A newer proof of freshness than the node says that it has, for the release that it holds.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beacon: Option<Signed>,
     /// A run request: run now and confirm with this number (DLT-5).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_request: Option<u64>,

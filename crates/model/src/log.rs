@@ -49,6 +49,20 @@ pub enum FactBody {
         /// What was wrong, for people.
         message: String,
     },
+    /// What the node holds is no longer fresh or is stale, or is so no more.
+    #[serde(rename_all = "camelCase")]
+    Freshness {
+        /// The number of the release held.
+        seq: u64,
+        /// When the newest header or beacon was signed that the node verified for it.
+        signed_at: Timestamp,
+        /// It is not fresh since then: neither actions nor objects are taken from the control plane.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        not_fresh_since: Option<Timestamp>,
+        /// It is stale since then: nothing confirmed it for the channel's `bundle_max_age`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        stale_since: Option<Timestamp>,
+    },
     /// The agent started.
     #[serde(rename_all = "camelCase")]
     Started {
@@ -115,6 +129,7 @@ impl FactBody {
             FactBody::Run(_) => "run",
             FactBody::Adopted { .. } => "adopted",
             FactBody::Refused { .. } => "refused",
+            FactBody::Freshness { .. } => "freshness",
             FactBody::Started { .. } => "started",
             FactBody::Repaired { .. } => "repaired",
             FactBody::FileRestored { .. } => "fileRestored",

@@ -19,7 +19,7 @@ pub struct Policy {
     pub jitter_percent: u8,
     /// Seconds between full runs on the held set.
     pub converge_secs: u64,
-    /// Seconds after which the agent asks for a full answer and calls its set stale.
+    /// Seconds without a full answer or a newer beacon after which the agent calls its set stale.
     pub bundle_max_age_secs: u64,
     /// Seconds without contact after which the agent warns in the journal.
     pub offline_grace_secs: u64,

@@ -66,8 +66,10 @@ pub enum ReleaseState {
     Current,
     /// It holds an older one.
     Behind,
-    /// It holds one, and what it was offered since is past its freshness.
-    Stale,
+    /// What it holds, or was to hold instead, is past its freshness: no release and no beacon was signed since. An
+    /// earlier control plane calls it `stale`.
+    #[serde(rename = "not-fresh", alias = "stale")]
+    NotFresh,
 }
 
 /// Whether the last run that was due was made, on the release that is held: what green rests on (CNV-3).
@@ -128,7 +130,8 @@ pub enum Overall {
     Relapsed,
     Offline,
     Unreachable,
-    Stale,
+    #[serde(alias = "stale")]
+    NotFresh,
     Changing,
     WouldChange,
     Converged,
@@ -149,7 +152,7 @@ impl Status {
             Status { drift: Drift::Diverged, .. } => Overall::Diverged,
             Status { drift: Drift::Relapsed, .. } => Overall::Relapsed,
             Status { release: ReleaseState::Unassigned, .. } => Overall::Unassigned,
-            Status { release: ReleaseState::Stale, .. } => Overall::Stale,
+            Status { release: ReleaseState::NotFresh, .. } => Overall::NotFresh,
             Status { release: ReleaseState::Behind, .. } => Overall::Changing,
             Status { result: RunResult::None, .. } => Overall::New,
             Status { evidence: RunEvidence::Awaited, .. } => Overall::Changing,
@@ -170,7 +173,7 @@ impl fmt::Display for Overall {
             Overall::Relapsed => "relapsed",
             Overall::Offline => "offline",
             Overall::Unreachable => "unreachable",
-            Overall::Stale => "stale",
+            Overall::NotFresh => "not fresh",
             Overall::Changing => "changing",
             Overall::WouldChange => "would change",
             Overall::Converged => "converged",

@@ -177,6 +177,8 @@ pub enum RefusalCode {
     KindNotSynchronized,
     /// The object is not there.
     ObjectAbsent,
+    /// Nothing was signed for the release held within its freshness: the node takes no actions.
+    NotFresh,
 }
 
 /// A refused action.

@@ -18,14 +18,14 @@ fn the_word_that_matters_most() {
         (S::None, D::Converged, C::Online, R::Current, 0, "new"),
         (S::Ok, D::Converged, C::Online, R::Behind, 2, "changing"),
         (S::None, D::Converged, C::Online, R::Behind, 0, "changing"),
-        (S::Ok, D::Converged, C::Online, R::Stale, 0, "stale"),
+        (S::Ok, D::Converged, C::Online, R::NotFresh, 0, "not fresh"),
         (S::Ok, D::Converged, C::Online, R::Unassigned, 0, "unassigned"),
         (S::Ok, D::Relapsed, C::Online, R::Behind, 0, "relapsed"),
-        (S::Ok, D::Diverged, C::Online, R::Stale, 0, "diverged"),
+        (S::Ok, D::Diverged, C::Online, R::NotFresh, 0, "diverged"),
         (S::Degraded, D::Diverged, C::Online, R::Current, 1, "degraded"),
         (S::Failed, D::Diverged, C::Online, R::Behind, 0, "failed"),
         (S::Failed, D::Diverged, C::Unreachable, R::Behind, 0, "unreachable"),
-        (S::Failed, D::Diverged, C::Offline, R::Stale, 0, "offline"),
+        (S::Failed, D::Diverged, C::Offline, R::NotFresh, 0, "offline"),
     ] {
         let (evidence, enforcement) = (RunEvidence::Current, Enforcement::On);
         let status = Status { result, drift, contact, release, evidence, enforcement, would_change };

@@ -5,8 +5,8 @@ use clap::{Parser, Subcommand};
 use cli::logs::{FORMAT_ENV, LogFormat};
 use cli::workflow;
 use cli::{
-    backup, check, diff, explain, node, object, proxy, publish, query, release, render, run, server, status,
-    task, token,
+    backup, beacon, check, diff, explain, node, object, proxy, publish, query, release, render, run, server,
+    status, task, token,
 };
 use demo::DemoArgs;
 
@@ -67,6 +67,8 @@ pub enum Verb {
     Diff(diff::DiffArgs),
     /// Sign what a fleet repo declares and point the fleet to it
     Publish(publish::PublishArgs),
+    /// Sign that what is published still counts, so that nodes go on taking actions
+    Beacon(beacon::BeaconArgs),
     /// Show how the fleet does: what is not green, why, since when, what next
     Status(status::StatusArgs),
     /// List, show, remove or run nodes

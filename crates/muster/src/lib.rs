@@ -20,8 +20,8 @@ use cli::failure::{Failure, UserError};
 use cli::screen::{Screen, aside};
 use cli::workflow;
 use cli::{
-    backup, check, diff, explain, logs, node, object, proxy, publish, query, release, render, server, status,
-    task, token,
+    backup, beacon, check, diff, explain, logs, node, object, proxy, publish, query, release, render, server,
+    status, task, token,
 };
 use tokio::runtime::Runtime;
 use tracing::level_filters::LevelFilter;
@@ -60,6 +60,7 @@ async fn run(verb: Verb, screen: Screen) -> Result<Exit, Failure> {
         Verb::Explain(args) => explain::run(&args, screen),
         Verb::Diff(args) => diff::run(&args, screen).await,
         Verb::Publish(args) => publish::run(&args, screen).await,
+        Verb::Beacon(args) => beacon::run(&args, screen).await,
         Verb::Status(args) => status::run(&args, screen).await,
         Verb::Node(args) => node::run(&args, screen).await,
         Verb::Run(args) => cli::run::run(&args, screen).await,

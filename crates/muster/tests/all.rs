@@ -6,6 +6,7 @@ mod a_fleet_survives_a_restore;
 mod a_removed_node_joins_again;
 mod a_restored_control_plane_recovers;
 mod a_stock_python_client_works;
+mod beacons_keep_nodes_acting;
 mod cli_errors;
 mod diff_groups;
 mod end_to_end;

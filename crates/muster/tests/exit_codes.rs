@@ -50,7 +50,8 @@ async fn the_way_of_a_change() {
     assert_eq!((&json["seq"], &json["ref"]), (&1.into(), &"first".into()));
     assert_eq!(code(&run(&["release", "show", "7"]).await), 1);
     assert_eq!(code(&run(&["node", "show", "web-1.test"]).await), 1, "nobody enrolled it");
-    assert_eq!(code(&run(&["publish", "--beacon"]).await), 0);
+    assert_eq!(code(&run(&["beacon"]).await), 0);
+    assert_eq!(code(&run(&["beacon", "--channel", "nowhere"]).await), 1);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -9,8 +9,8 @@ use model::selection::ProofError;
 use model::{Digest, Timestamp};
 use muster::help::{CODES, CONDITIONS, REFUSALS, explain};
 use test_support::programs::repo::{code, err, muster, out};
-use trust::Refusal;
 use trust::signed::VerifyError;
+use trust::{BeaconRefusal, Refusal};
 use wire::Code;
 
 /// One of each; the match fails to compile when a new sort is added.
@@ -18,7 +18,9 @@ fn refusals() -> Vec<Refusal> {
     let all = vec![
         Refusal::Header(VerifyError::Unsigned),
         Refusal::Header(VerifyError::Untrusted),
-        Refusal::Beacon(String::new()),
+        Refusal::Beacon(BeaconRefusal::Signature(VerifyError::Unsigned)),
+        Refusal::Beacon(BeaconRefusal::Malformed(VerifyError::TooLarge)),
+        Refusal::Beacon(BeaconRefusal::Older { at: Timestamp(0), known: Timestamp(1) }),
         Refusal::Requires { seq: 1, missing: String::new() },
         Refusal::OtherFleet { theirs: "a".parse().unwrap(), ours: "b".parse().unwrap() },
         Refusal::OtherChannel { header: "a".parse().unwrap(), entry: "b".parse().unwrap() },

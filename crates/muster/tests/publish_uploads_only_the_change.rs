@@ -134,35 +134,6 @@ async fn a_release_of_the_same_content_published_meanwhile_is_followed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
-async fn a_beacon_is_signed_for_what_is_published() {
-    let control = Control::start().await;
-    let ids: BTreeMap<String, String> = [("a.test".to_owned(), "1".to_owned())].into();
-    publish(&mut control.publisher().await, changes(&repo(&ids, "hello"))).await;
-    let before = control
-        .operator()
-        .await
-        .call(&server::api::STATUS, server::api::operation::Empty {})
-        .await
-        .unwrap()
-        .channels[0]
-        .signed_at;
-    let at = before.plus(std::time::Duration::from_millis(5));
-    let beacons = control.publisher().await.beacon(at).await.unwrap();
-    assert_eq!((beacons.len(), beacons[0].seq), (1, 1));
-    assert_eq!(
-        control
-            .operator()
-            .await
-            .call(&server::api::STATUS, server::api::operation::Empty {})
-            .await
-            .unwrap()
-            .channels[0]
-            .signed_at,
-        at
-    );
-}
-
-#[tokio::test(flavor = "multi_thread")]
 async fn a_key_that_nobody_believes_is_refused_before_anything_is_sent() {
     let control = Control::start().await;
     let key = trust::SigningKey::from_seed(&[7; 32]);

@@ -10,6 +10,7 @@ use model::policy::Policy;
 use model::{Action, Digest, Hostname, Incarnation, Pause, RunReport, Timestamp, UnmadeRunCause};
 use trust::TrustDocument;
 
+use crate::freshness::FreshnessRecord;
 use crate::healing::SuspectedDrift;
 use crate::reboot::RebootMark;
 use crate::state::{Adoption, LastRun};
@@ -43,6 +44,8 @@ pub struct Restored {
     pub adoption: Option<Adoption>,
     /// What it settles.
     pub settings: HeldSettings,
+    /// How fresh it was; `None` where nothing was kept since it was adopted.
+    pub freshness: Option<FreshnessRecord>,
     /// The last run.
     pub last_run: Option<LastRun>,
     /// Facts wait to be delivered.
@@ -161,6 +164,9 @@ pub enum NodeEffect {
     Ack(Cursor),
     /// Remember the last run.
     SaveRun(LastRun),
+    /// Have this count for what the control plane asks for, unless another release is held by now, and make it
+    /// durable.
+    SaveFreshness(FreshnessRecord),
     /// Remember that the host is paused, or that it is not.
     SavePause(Option<Pause>),
     /// Remember this, append [`RebootMark::fact`], then reboot the host; or [`NodeInput::RebootFailed`].

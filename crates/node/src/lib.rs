@@ -11,6 +11,7 @@
 pub mod backoff;
 mod clock_difference;
 mod correction_backoff;
+pub mod freshness;
 pub mod healing;
 pub mod io;
 pub mod reboot;
@@ -21,6 +22,7 @@ pub mod step;
 pub mod witness;
 pub mod work;
 
+pub use freshness::FreshnessRecord;
 pub use healing::{Healing, SuspectedDrift};
 pub use io::{
     HeldSettings, Identity, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored, RunFailure, RunOrder,

@@ -8,7 +8,7 @@ use model::{
     Action, Channel, Digest, Incarnation, ObjectKey, ObjectSet, RunCounts, RunReport, Stub, Timestamp,
 };
 use serde::{Deserialize, Serialize};
-use trust::Floor;
+use trust::{Floor, Freshness};
 
 /// A release as adopted: written whole, before anything of it takes effect.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -28,6 +28,9 @@ pub struct Adoption {
     pub objects: BTreeMap<ObjectKey, Stub>,
     /// What the node must never go back behind.
     pub floor: Floor,
+    /// How fresh it was then; an earlier agent did not keep that.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub freshness: Option<Freshness>,
     /// When it was adopted.
     pub adopted_at: Timestamp,
 }

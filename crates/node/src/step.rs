@@ -1,5 +1,6 @@
 //! [`Node`]: inputs to effects.
 
+mod freshness;
 mod heal;
 mod pause;
 mod reboot;
@@ -17,17 +18,18 @@ use model::log::FactBody;
 use model::{Contention, Digest, ObjectKey, ObjectSet, Pause, Timestamp, UnmadeRun};
 use trust::Floor;
 use trust::adopt::{self, Adopted, Judge, Refusal};
-use trust::clock::TrustTime;
 use trust::feature::FEATURES;
 
 use crate::backoff::Spread;
 use crate::clock_difference::ClockDifference;
+use crate::freshness::FreshnessRecord;
 use crate::healing::Healing;
 use crate::io::{HeldSettings, Identity, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored};
 use crate::reboot::Reboots;
 use crate::reported_contentions::ReportedContentions;
 use crate::state::{Adoption, LastRun};
 
+use freshness::RefusedBeacon;
 use requests::{RequestNumbers, RunRequests};
 use runs::RunUnderWay;
 
@@ -70,6 +72,8 @@ struct FetchingRelease {
 pub struct Node {
     identity: Identity,
     adoption: Option<Adoption>,
+    /// How fresh it is.
+    freshness: Option<FreshnessRecord>,
     settings: HeldSettings,
     last_run: Option<LastRun>,
     spread: Spread,
@@ -119,7 +123,13 @@ pub struct Node {
     unmade: Option<UnmadeRun>,
     /// How the control plane's clock differed from the host's at its last answer since the start.
     clock_difference: Option<ClockDifference>,
-    confirmed_at: Option<Timestamp>,
+    /// When the control plane answered last, or what is held was adopted.
+    answered_at: Option<Timestamp>,
+    /// How much later than it may a full answer is asked for.
+    confirm_spread: Duration,
+    /// When one was asked for that did not come yet, or confirmed nothing.
+    confirmation_asked: Option<Timestamp>,
+    refused_beacon: Option<RefusedBeacon>,
     warned_offline: bool,
     refused: Option<(Digest, &'static str)>,
     requests: RunRequests,
@@ -129,7 +139,15 @@ impl Node {
     /// A node as restored, at the start of the agent.
     pub fn new(identity: Identity, restored: Restored, seed: u64, now: Timestamp) -> Node {
         Node {
-            confirmed_at: restored.adoption.as_ref().map(|adoption| adoption.adopted_at),
+            answered_at: restored.adoption.as_ref().map(|adoption| adoption.adopted_at),
+            freshness: restored.adoption.as_ref().map(|adoption| {
+                let held = FreshnessRecord::restored(adoption, restored.freshness.as_ref());
+                // The clock may have been set back since.
+                FreshnessRecord { confirmed_at: held.confirmed_at.min(now), ..held }
+            }),
+            confirm_spread: Duration::ZERO,
+            confirmation_asked: None,
+            refused_beacon: None,
             reboots: Reboots::new(&identity.hostname, restored.last_reboot, now),
             identity,
             adoption: restored.adoption,
@@ -182,12 +200,6 @@ impl Node {
         floor.header.map(|header| (header, floor.seq))
     }
 
-    /// The set held is past the channel's `bundle_max_age` without word from the control
-    /// plane. It is converged on all the same.
-    pub fn is_stale(&self, now: Timestamp) -> bool {
-        self.confirmed_at.is_some_and(|at| now.since(at).as_secs() > self.settings.policy.bundle_max_age_secs)
-    }
-
     /// When something is due next, and what. `None` while an effect is under way.
     pub fn next_deadline(&self) -> Option<(Timestamp, &'static str)> {
         let contact =
@@ -197,7 +209,8 @@ impl Node {
         let can_run = begins && self.adoption.is_some() && self.traits.is_some();
         let run = can_run.then_some((self.next_run, "the next run on the held set"));
         let pause = self.pause.as_ref().and_then(|pause| pause.until).map(|at| (at, "the end of the pause"));
-        let others = self.healing_deadline().into_iter().chain(self.reboot_deadline());
+        let freshness = self.freshness_deadline();
+        let others = self.healing_deadline().into_iter().chain(self.reboot_deadline()).chain(freshness);
         contact.into_iter().chain(run).chain(pause).chain(others).min()
     }
 
@@ -249,6 +262,7 @@ impl Node {
             NodeInput::RunFailed(failure) => self.on_run_failed(&failure, now, &mut effects),
             NodeInput::ContentMissing => self.on_content_missing(now),
         }
+        self.judge_freshness(now, &mut effects);
         self.report_contentions(now, &mut effects);
         self.start_what_is_due(now, &mut effects);
         effects
@@ -266,7 +280,11 @@ impl Node {
             self.reported_contentions.set_back(back);
             self.reboots.set_back(back);
             self.clock_difference = self.clock_difference.map(|difference| difference.set_back(back));
-            self.confirmed_at = self.confirmed_at.map(|at| at.minus(back));
+            self.answered_at = self.answered_at.map(|at| at.minus(back));
+            self.confirmation_asked = self.confirmation_asked.map(|at| at.minus(back));
+            if let Some(held) = &mut self.freshness {
+                held.confirmed_at = held.confirmed_at.minus(back);
+            }
             if let Some(until) = self.pause.as_mut().and_then(|pause| pause.until.as_mut()) {
                 *until = until.minus(back);
             }
@@ -357,14 +375,17 @@ impl Node {
         // The shell adds all facts that wait to this one.
         self.contact_pending = false;
         self.asked_from = self.adoption.as_ref().map(|adoption| adoption.digest);
+        let confirms = self.wants_confirmation(now);
+        self.confirmation_asked = if confirms { Some(now) } else { self.confirmation_asked };
         let mut check_in = CheckIn {
             held: self.adoption.as_ref().map(Adoption::held),
             incarnation: self.identity.incarnation.clone(),
             facts: Vec::new(),
             run: self.last_run.as_ref().map(|run| RunNote { at: run.at, outcome: run.outcome }),
             unmade_run: self.unmade.clone(),
+            freshness: self.freshness(),
             traits,
-            full: self.want_full || self.is_stale(now),
+            full: self.want_full || confirms,
             run_confirmed: None,
             tagged_run_confirmed: None,
             // The shell adds it, as it knows where the log ends.
@@ -379,10 +400,11 @@ impl Node {
 
     fn on_unreachable(&mut self, why: &str, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         self.failures = self.failures.saturating_add(1);
+        self.confirmation_asked = None;
         self.talk = ContactState::Idle;
         self.next_contact = now.plus(self.spread.backoff(self.failures, self.settings.policy.contact()));
         let grace = self.settings.policy.offline_grace_secs;
-        let silent = self.confirmed_at.is_some_and(|at| now.since(at).as_secs() > grace);
+        let silent = self.answered_at.is_some_and(|at| now.since(at).as_secs() > grace);
         if silent && !self.warned_offline {
             self.warned_offline = true;
             effects.push(NodeEffect::Warn(format!(
@@ -405,7 +427,7 @@ impl Node {
         }
         self.failures = 0;
         self.warned_offline = false;
-        self.confirmed_at = Some(now);
+        self.answered_at = Some(now);
         self.talk = ContactState::Idle;
         let under_way = self.running.as_ref().map_or(RequestNumbers::default(), RunUnderWay::requests);
         self.requests.answered(&mut answer, under_way);
@@ -427,6 +449,9 @@ impl Node {
         if self.contact_pending || asks_first {
             self.deliver_soon(now);
         }
+        if let Some(beacon) = &answer.beacon {
+            self.on_beacon(beacon, now, effects);
+        }
         match answer.offer {
             Some(offer) => self.on_offer(offer, now, effects),
             None => {
@@ -446,17 +471,14 @@ impl Node {
             // Another release was adopted since the node asked: this is no difference from it.
             return self.deliver_soon(now);
         }
-        let none = Floor::default();
-        let floor = self.adoption.as_ref().map_or(&none, |adoption| &adoption.floor);
-        let time = TrustTime {
-            clock: now.plus(self.clock_difference.unwrap_or_default().ahead),
-            built: self.identity.built,
-            newest_signature: floor.newest_signature,
-        };
+        let mut floor = self.adoption.as_ref().map_or_else(Floor::default, |held| held.floor.clone());
+        let time = self.trust_time(now);
+        // A beacon that came later raised it.
+        floor.newest_signature = floor.newest_signature.max(time.newest_signature);
         let judge = Judge {
             trust: &self.identity.trust,
             hostname: &self.identity.hostname,
-            floor,
+            floor: &floor,
             time,
             matches: &adopt::takes,
             features: FEATURES,
@@ -528,6 +550,7 @@ impl Node {
             root: pending.adopted.root,
             objects: objects.collect_inserting::<std::collections::BTreeMap<ObjectKey, _>>(),
             floor: pending.adopted.floor,
+            freshness: Some(pending.adopted.freshness),
             adopted_at: now,
         };
         self.change = ReleaseChange::Adopting(Box::new(adoption.clone()));
@@ -545,6 +568,7 @@ impl Node {
         let same = self.adoption.as_ref().is_some_and(|held| held.root == adoption.root);
         let body = FactBody::Adopted { seq: adoption.seq, header: adoption.digest, root: adoption.root };
         self.adoption = Some(*adoption);
+        self.freshness_follows(now, effects);
         if std::mem::take(&mut self.repairing) && same {
             self.run_due = true;
         } else if same {

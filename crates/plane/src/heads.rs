@@ -8,7 +8,7 @@ use model::exchange::Signed;
 use model::policy::RunTimes;
 use model::selection::{Selection, SelectionEntry};
 use model::{Channel, Digest, Hostname, Timestamp};
-use trust::Header;
+use trust::{Freshness, Header};
 
 /// The release that one channel points to.
 #[derive(Clone, Debug)]
@@ -31,6 +31,13 @@ pub struct Head {
     pub selection: Arc<Selection>,
     /// The selection's patterns, read.
     pub patterns: Arc<Patterns>,
+}
+
+impl Head {
+    /// How fresh it is.
+    pub fn freshness(&self) -> Freshness {
+        Freshness { signed_at: self.signed_at, window_secs: self.header.freshness_secs }
+    }
 }
 
 /// A selection's patterns, read once for many nodes.

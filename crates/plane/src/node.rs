@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use model::contention;
-use model::exchange::{Answer, CheckIn, HeldRelease, Offer, RunNote, Signed, TraitReport};
+use model::exchange::{Answer, CheckIn, HeldFreshness, HeldRelease, Offer, RunNote, Signed, TraitReport};
 use model::invocation::AgentInvocation;
 use model::log::{Cursor, Fact, FactBody};
 use model::policy::RunTimes;
@@ -64,6 +64,8 @@ pub struct NodeState {
     pub run_heard: Option<Timestamp>,
     /// Why it can make no run, by its own word.
     pub unmade: Option<Box<UnmadeRun>>,
+    /// That what it holds is not fresh or is stale, by its own word; `None` while it is neither.
+    pub freshness: Option<Box<HeldFreshness>>,
     /// When it was first heard that it holds the set that it holds.
     pub held_heard: Option<Timestamp>,
     /// How often it runs, by the release that it holds; `None` until it was seen to hold what it is pointed to.
@@ -170,6 +172,7 @@ impl NodeState {
             run: None,
             run_heard: None,
             unmade: None,
+            freshness: None,
             held_heard: None,
             runs: None,
             cursor: None,
@@ -202,6 +205,7 @@ impl NodeState {
         self.unmade = request
             .unmade_run
             .map(|unmade| Box::new(UnmadeRun::new(unmade.since, unmade.cause, &unmade.reason)));
+        self.freshness = request.freshness.filter(HeldFreshness::is_notable).map(Box::new);
         let pointed = self.pointed(heads);
         if let Some((head, entry)) = &pointed
             && self.holds(entry)
@@ -226,14 +230,19 @@ impl NodeState {
             // would have said so.
             self.refusal = None;
         }
+        let beacon = match (&pointed, &offer, request.freshness) {
+            (Some((head, _)), None, Some(held)) => self.newer_beacon(head, held),
+            _ => None,
+        };
         let requested = self.run_request.is_some() || self.tagged_run.is_some();
         let reports_run = request.facts.iter().any(|fact| matches!(fact.body, FactBody::Run(_)));
         let want_run = self.run.is_some() && self.awaits_run() && !reports_run;
-        let unchanged = offer.is_none() && !requested && request.facts.is_empty();
+        let unchanged = offer.is_none() && beacon.is_none() && !requested && request.facts.is_empty();
         let answer = Answer {
             next_checkin_secs: contact_secs,
             acked: None,
             offer,
+            beacon,
             run_request: self.run_request,
             tagged_run: self.tagged_run.as_deref().cloned(),
             stream_requested: self.work_waits,
@@ -339,6 +348,13 @@ impl NodeState {
         (Some(offer), wanted)
     }
 
+    /// The beacon for what the node holds, where it says that it has none as new.
+    fn newer_beacon(&self, head: &Head, held: HeldFreshness) -> Option<Signed> {
+        let holds_it = self.held.as_ref().is_some_and(|held| held.header == head.digest);
+        let newer = holds_it && head.signed_at > held.signed_at;
+        head.beacon.as_deref().filter(|_| newer).cloned()
+    }
+
     /// Remembers a root that the node is pointed to.
     fn give(&mut self, root: Digest) {
         if self.given.first() != Some(&root) {
@@ -373,6 +389,7 @@ impl NodeState {
                 | FactBody::FileRestored { .. }
                 | FactBody::Rebooting { .. }
                 | FactBody::NotRebooted { .. }
+                | FactBody::Freshness { .. }
                 | FactBody::Action(_)
                 | FactBody::Unknown => {}
             }

@@ -24,7 +24,7 @@ impl NodeState {
     pub fn status_until(&self, heads: &Heads, now: Timestamp) -> Option<Timestamp> {
         let pointed = self.pointed_now(heads);
         let contact = self.last_seen.and_then(|seen| status::contact_until(seen, self.promised, now));
-        let release = self.stale_at(pointed.as_ref());
+        let release = self.not_fresh_at(pointed.as_ref());
         let run = self.run_overdue_at(pointed.as_ref());
         [contact, release, run].into_iter().flatten().filter(|at| *at > now).min()
     }
@@ -99,16 +99,18 @@ impl NodeState {
     }
 
     /// When what it is pointed to, and does not hold, is past its freshness.
-    fn stale_at(&self, pointed: Option<&Pointed>) -> Option<Timestamp> {
+    fn not_fresh_at(&self, pointed: Option<&Pointed>) -> Option<Timestamp> {
         let (head, _) = pointed.filter(|(_, entry)| !self.holds(entry))?;
         Some(Timestamp(head.signed_at.plus(head.header.freshness()).0.saturating_add(1)))
     }
 
     fn release_state(&self, pointed: Option<&Pointed>, now: Timestamp) -> ReleaseState {
-        match (pointed, self.stale_at(pointed)) {
+        let says_so = self.freshness.as_ref().is_some_and(|held| held.not_fresh_since.is_some());
+        match (pointed, self.not_fresh_at(pointed)) {
             (None, _) => ReleaseState::Unassigned,
+            (Some(_), None) if says_so => ReleaseState::NotFresh,
             (Some(_), None) => ReleaseState::Current,
-            (Some(_), Some(at)) if now >= at => ReleaseState::Stale,
+            (Some(_), Some(at)) if now >= at => ReleaseState::NotFresh,
             (Some(_), Some(_)) => ReleaseState::Behind,
         }
     }

@@ -6,6 +6,7 @@ mod common;
 use std::time::Duration;
 
 use common::{CREATED, FRESH_SECS, entry, head, heads, held, holding, name, node, pattern, selection};
+use model::exchange::{CheckIn, HeldFreshness};
 use model::status::ReleaseState;
 use model::{Selection, SelectionEntry, Timestamp};
 use plane::Heads;
@@ -100,13 +101,21 @@ fn how_a_node_stands_to_its_release() {
         ("the one", "a", Some(held(&new, "new")), CREATED, ReleaseState::Current),
         ("an older one with the same set", "a", Some(held(&old, "new")), late, ReleaseState::Current),
         ("an older one", "a", Some(held(&old, "old")), CREATED, ReleaseState::Behind),
-        ("an older one, and the offer is stale", "a", Some(held(&old, "old")), late, ReleaseState::Stale),
+        ("an older one, and the offer is stale", "a", Some(held(&old, "old")), late, ReleaseState::NotFresh),
         ("no entry", "b", None, CREATED, ReleaseState::Unassigned),
     ] {
         let mut node = node(hostname);
         node.check_in(holding(holds), &fleet, now);
         assert_eq!(node.status(&fleet, now).release, want, "{what}");
     }
+    // What it says itself of what it holds, whatever the control plane knows.
+    let mut node_says = node("a");
+    let since = Some(CREATED);
+    let freshness = Some(HeldFreshness { signed_at: CREATED, not_fresh_since: since, stale_since: since });
+    node_says.check_in(CheckIn { freshness, ..holding(Some(held(&new, "new"))) }, &fleet, CREATED);
+    assert_eq!(node_says.status(&fleet, CREATED).release, ReleaseState::NotFresh);
+    node_says.check_in(holding(Some(held(&new, "new"))), &fleet, CREATED);
+    assert_eq!(node_says.status(&fleet, CREATED).release, ReleaseState::Current);
     let mut never = node("a");
     assert_eq!(never.status(&fleet, Timestamp(0)).overall().to_string(), "changing");
 }

@@ -7,7 +7,7 @@ pub mod work;
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::chunk::TreeChunk;
-use model::exchange::{HeldRelease, Signed, TraitReport};
+use model::exchange::{HeldFreshness, HeldRelease, Signed, TraitReport};
 use model::invocation::AgentInvocation;
 use model::policy::RunTimes;
 use model::status::{Overall, Status};
@@ -212,8 +212,11 @@ pub struct ChannelView {
     pub label: Option<String>,
     /// When header or beacon was last signed.
     pub signed_at: Timestamp,
-    /// Until when it may be adopted.
+    /// Until when it may be adopted, and nodes take actions and objects by it.
     pub fresh_until: Timestamp,
+    /// From when on another signature is due; an earlier control plane does not say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub warns_at: Option<Timestamp>,
     /// Seconds between contacts.
     pub contact_secs: u64,
 }
@@ -266,6 +269,9 @@ pub struct NodeView {
     pub invocation: Option<AgentInvocation>,
     /// What it holds.
     pub held: Option<HeldRelease>,
+    /// That this is not fresh or is stale, by the node's own word; absent while it is neither.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub freshness: Option<HeldFreshness>,
     /// When it was last heard of.
     pub last_seen: Option<Timestamp>,
     /// Seconds within which it is to call again, by the last answer.

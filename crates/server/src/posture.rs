@@ -25,9 +25,9 @@ use crate::fleet_name::FleetName;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Posture {
-    /// The release key, the root key or both lie beside the control plane.
+    /// The release key, the root key or the beacon key lies beside the control plane.
     Lab,
-    /// Both are elsewhere.
+    /// All are elsewhere.
     Sealed,
 }
 
@@ -137,6 +137,8 @@ pub struct Founded {
     pub operator_ca: Ca,
     /// The release key, in lab posture.
     pub release_key: Option<SigningKey>,
+    /// The key that signs beacons and nothing else, in lab posture of a fleet that has one.
+    pub beacon_key: Option<SigningKey>,
     /// Lab or sealed.
     pub posture: Posture,
     /// The directory was empty.
@@ -165,7 +167,7 @@ pub enum FilePresence {
 
 /// Every file that founding a fleet makes beside the database. What a publisher remembers of its last release
 /// is not among them: it would go back with the rest.
-pub const FLEET_FILES: [FleetFile; 9] = {
+pub const FLEET_FILES: [FleetFile; 10] = {
     use FilePresence::{Always, MayLieElsewhere};
     const fn file(name: &'static str, mode: u32, presence: FilePresence) -> FleetFile {
         FleetFile { name, mode, presence }
@@ -177,6 +179,7 @@ pub const FLEET_FILES: [FleetFile; 9] = {
         file("operator-ca.pem", 0o644, Always),
         file(ROOT_KEY, 0o600, MayLieElsewhere),
         file(RELEASE_KEY, 0o600, MayLieElsewhere),
+        file(BEACON_KEY, 0o600, MayLieElsewhere),
         file(OPERATOR, 0o600, MayLieElsewhere),
         file(ENROLL, 0o644, MayLieElsewhere),
         file(TRUST, 0o644, Always),
@@ -192,6 +195,8 @@ pub const TRUST: &str = "trust.json";
 pub const ROOT_KEY: &str = "root.key";
 /// The key that signs releases.
 pub const RELEASE_KEY: &str = "release.key";
+/// The key that signs beacons and nothing else. A fleet has one if the file is there when it is founded.
+pub const BEACON_KEY: &str = "beacon.key";
 const NODE_CA: &str = "node-ca";
 const OPERATOR_CA: &str = "operator-ca";
 /// The operator's credentials.
@@ -229,12 +234,17 @@ pub fn open(dir: &Path, fleet: Option<&FleetName>, now: Timestamp) -> Result<Fou
         return Err(FoundError::OtherName { dir, founded: trust.fleet, asked });
     }
     let release_key = read_key(&dir.join(RELEASE_KEY))?;
-    let lab = release_key.is_some() || dir.join(ROOT_KEY).exists();
+    // Another key that lies there signs nothing.
+    let is_beacon_key =
+        |key: &SigningKey| trust.beacon.iter().flat_map(Slots::keys).any(|known| *known == key.public());
+    let beacon_key = read_key(&dir.join(BEACON_KEY))?.filter(is_beacon_key);
+    let lab = release_key.is_some() || beacon_key.is_some() || dir.join(ROOT_KEY).exists();
     Ok(Founded {
         trust,
         node_ca: read_ca(dir, NODE_CA)?,
         operator_ca: read_ca(dir, OPERATOR_CA)?,
         release_key,
+        beacon_key,
         posture: if lab { Posture::Lab } else { Posture::Sealed },
         new,
     })
@@ -292,8 +302,9 @@ fn found(dir: &Path, fleet: &FleetName, now: Timestamp) -> Result<(), FoundError
     write(ROOT_KEY.to_owned(), root.to_file().as_bytes(), 0o600)?;
     write(RELEASE_KEY.to_owned(), release.to_file().as_bytes(), 0o600)?;
     let (release, root) = (Slots::of(release.public()), Slots::of(root.public()));
+    let beacon = read_key(&dir.join(BEACON_KEY))?.map(|key| Slots::of(key.public()));
     // Last: its presence says that everything before it is there.
-    write_json(&dir.join(TRUST), &TrustDocument { fleet, version: 1, release, root }, 0o644)
+    write_json(&dir.join(TRUST), &TrustDocument { fleet, version: 1, release, beacon, root }, 0o644)
 }
 
 fn read_ca(dir: &Path, name: &str) -> Result<Ca, FoundError> {

@@ -10,9 +10,10 @@ use plane::heads::Patterns;
 use plane::node::DEFAULT_CONTACT_SECS;
 use plane::{Head, Heads, NodeHeader};
 use store::{Release, ReleaseCommitError};
+use trust::beacon::{self, BeaconSubject};
 use trust::feature::{self, FEATURES};
 use trust::signed::{self, Document};
-use trust::{Beacon, Header, SigningKey};
+use trust::{Beacon, BeaconRefusal, Header, SigningKey};
 use wire::{Code, Problem};
 
 use crate::answer::store_problem;
@@ -53,7 +54,7 @@ async fn read_heads(plane: &ControlPlane, mut selections: ReadSelections) -> Res
     for head in stored {
         let header: Header = verified(plane, &head.header)?;
         let beacon = match &head.beacon {
-            Some(beacon) => Some(verified::<Beacon>(plane, beacon)?),
+            Some(document) => believed(plane, document),
             None => None,
         };
         let in_use = known.channels.values().find(|h| h.header.selection == header.selection);
@@ -73,7 +74,7 @@ async fn read_heads(plane: &ControlPlane, mut selections: ReadSelections) -> Res
             digest: signed::digest(&head.header),
             signed_at: beacon.as_ref().map_or(header.created, |beacon| beacon.at.max(header.created)),
             signed: Arc::new(head.header),
-            beacon: head.beacon.map(Arc::new),
+            beacon: head.beacon.filter(|_| beacon.is_some()).map(Arc::new),
             contact_secs,
             runs,
             selection,
@@ -84,6 +85,12 @@ async fn read_heads(plane: &ControlPlane, mut selections: ReadSelections) -> Res
     }
     let node_header = node_header(plane).await?;
     Ok(Heads { version: known.version + 1, channels, node_header })
+}
+
+/// A beacon that is stored. The key that signed it may be retired by now: the release is as fresh as its header then.
+fn believed(plane: &ControlPlane, document: &Signed) -> Option<Beacon> {
+    let opened = beacon::open(document, &plane.trust);
+    opened.inspect_err(|refusal| tracing::warn!(%refusal, "a stored beacon is not believed any more")).ok()
 }
 
 /// The header of nodes that is kept, verified.
@@ -216,46 +223,61 @@ fn commit_problem(error: ReleaseCommitError) -> Problem {
     }
 }
 
-/// Keeps beacons and lets the heads carry them.
+/// Keeps beacons and lets the heads carry them. One that is refused keeps none of the others out that came before it,
+/// and lowers nothing; one that is known already is kept as it is.
 pub(crate) async fn add_beacons(plane: &ControlPlane, beacons: Vec<Signed>) -> Result<(), Problem> {
-    for document in beacons {
-        let beacon: Beacon = verified(plane, &document)?;
-        let now = now();
-        if beacon.at > now.plus(SLACK) {
-            // Every node would refuse it, and the release with it.
-            return Err(Problem::new(Code::ReleaseRefused, in_the_future("a beacon", beacon.at, now)));
-        }
-        let heads = plane.heads();
-        let head = heads.channels.get(&beacon.channel);
-        if head.is_none_or(|head| head.header.seq != beacon.seq || head.digest != beacon.header) {
-            let detail = format!("channel {} does not point to release {}", beacon.channel, beacon.seq);
-            return Err(Problem::new(Code::HeadMoved, detail));
-        }
-        if head.is_some_and(|head| beacon.at <= head.signed_at) {
-            continue;
-        }
-        let (seq, at) = (beacon.seq, beacon.at);
-        plane.store.add_beacon(&beacon.channel, seq, document, at).await.map_err(store_problem)?;
-    }
-    load(plane).await
+    let added = store_beacons(plane, beacons).await;
+    load(plane).await.and(added)
 }
 
-/// Signs beacons for heads whose freshness is a third spent. Only where the release key
-/// lies beside the control plane (lab posture); elsewhere `muster publish --beacon` does it.
+async fn store_beacons(plane: &ControlPlane, beacons: Vec<Signed>) -> Result<(), Problem> {
+    for document in beacons {
+        let beacon = beacon::open(&document, &plane.trust).map_err(beacon_problem)?;
+        let heads = plane.heads();
+        let Some(head) = heads.channels.get(&beacon.channel) else {
+            let detail = format!("nothing is published in channel {}", beacon.channel);
+            return Err(Problem::new(Code::BeaconOtherChannel, detail));
+        };
+        let subject =
+            BeaconSubject { channel: &head.header.channel, seq: head.header.seq, header: &head.digest };
+        // Every node would refuse one from the future, and the release with it.
+        beacon::check(&beacon, subject, now()).map_err(beacon_problem)?;
+        if beacon::is_newer(&beacon, head.signed_at).map_err(beacon_problem)? {
+            let (seq, at) = (beacon.seq, beacon.at);
+            plane.store.add_beacon(&beacon.channel, seq, document, at).await.map_err(store_problem)?;
+        }
+    }
+    Ok(())
+}
+
+fn beacon_problem(refusal: BeaconRefusal) -> Problem {
+    let code = match refusal {
+        BeaconRefusal::Signature(_) => Code::BeaconSignature,
+        BeaconRefusal::Malformed(_) => Code::BeaconMalformed,
+        BeaconRefusal::OtherFleet { .. } => Code::BeaconOtherFleet,
+        BeaconRefusal::OtherChannel { .. } => Code::BeaconOtherChannel,
+        BeaconRefusal::OtherRelease { .. } => Code::BeaconOtherRelease,
+        BeaconRefusal::Future { .. } => Code::BeaconFuture,
+        BeaconRefusal::Older { .. } => Code::BeaconOlder,
+    };
+    Problem::new(code, format!("the beacon is refused: {refusal}"))
+}
+
+/// Signs beacons for heads of whose freshness a quarter is spent. Only where a key for it lies beside the control
+/// plane (lab posture); elsewhere `muster beacon` does it.
 pub(crate) async fn renew_beacons(plane: &ControlPlane, key: &SigningKey) -> Result<(), Problem> {
     let at = now();
     let mut due = Vec::new();
-    for head in plane.heads().channels.values() {
-        if at.since(head.signed_at) > head.header.freshness() / 3 {
-            let beacon = Beacon {
-                fleet: head.header.fleet.clone(),
-                channel: head.header.channel.clone(),
-                seq: head.header.seq,
-                header: head.digest,
-                at,
-            };
-            due.push(signed::sign(&beacon, &[key]).map_err(|_| Code::Internal)?);
-        }
+    for head in plane.heads().channels.values().filter(|head| at > head.freshness().renews_at()) {
+        let beacon = Beacon {
+            fleet: head.header.fleet.clone(),
+            channel: head.header.channel.clone(),
+            seq: head.header.seq,
+            header: head.digest,
+            at,
+        };
+        due.push(signed::sign(&beacon, &[key]).map_err(|_| Code::Internal)?);
+        tracing::info!(channel = %beacon.channel, seq = beacon.seq, "signing a beacon: the release still counts");
     }
     if due.is_empty() { Ok(()) } else { add_beacons(plane, due).await }
 }

@@ -46,7 +46,7 @@ pub(crate) struct ControlPlane {
     pub(crate) node_ca: Ca,
     /// The host names and addresses in its own certificate, by which nobody else is certified.
     pub(crate) names: Vec<String>,
-    pub(crate) release_key: Option<SigningKey>,
+    pub(crate) beacon_key: Option<SigningKey>,
     pub(crate) posture: Posture,
     pub(crate) started: Timestamp,
     pub(crate) enrollments: Semaphore,
@@ -93,7 +93,7 @@ impl ControlPlane {
             trust: founded.trust,
             node_ca: founded.node_ca,
             names,
-            release_key: founded.release_key,
+            beacon_key: founded.beacon_key.or(founded.release_key),
             posture: founded.posture,
             started: now(),
             enrollments: Semaphore::new(ENROLLMENTS),

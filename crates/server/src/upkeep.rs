@@ -66,7 +66,7 @@ async fn renew(plane: &ControlPlane) {
         tracing::error!(%problem, "the signed artifacts cannot be loaded; check-ins are refused");
         return;
     }
-    if let Some(key) = &plane.release_key
+    if let Some(key) = &plane.beacon_key
         && let Err(problem) = crate::releases::renew_beacons(plane, key).await
     {
         tracing::warn!(%problem, "beacons could not be renewed");

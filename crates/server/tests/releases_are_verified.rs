@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use model::chunk::TreeChunk;
-use model::exchange::Signed;
+use model::exchange::{CheckIn, HeldFreshness, HeldRelease, Signed};
 use model::{Channel, Digest};
 use server::api::{Beacons, Commit, TreeChunks, pack_contents};
 use test_support::fleet::release::{CHANNEL, Made, Plan, make, module, params};
@@ -220,22 +220,68 @@ async fn a_beacon_is_verified_too() {
         operator.post("/v1/beacons", &Beacons { beacons: vec![beacon] }).await
     };
     let good = beacon(&fleet, &first, now());
-    refuses(post(Signed { signatures: Vec::new(), ..good.clone() }).await, Code::ReleaseRefused);
-    refuses(post(first.header.clone()).await, Code::ReleaseRefused);
-    // One of the future would make every node refuse the release.
-    let early = beacon(&fleet, &first, now().plus(Duration::from_secs(120)));
-    let problem = refuses(post(early).await, Code::ReleaseRefused);
-    let detail = problem.detail.unwrap();
-    assert!(detail.contains("in the future: the clock of who signed it is"), "{detail}");
+    let changed = |change: &dyn Fn(Beacon) -> Beacon| {
+        let beacon: Beacon = serde_json::from_str(&good.payload).unwrap();
+        signed::sign(&change(beacon), &[&fleet.release_key()]).unwrap()
+    };
     let other = make(&second(&fleet), &fleet.release_key());
-    refuses(post(beacon(&fleet, &other, now())).await, Code::HeadMoved);
-    assert!(node.check_in(&quiet()).await.unwrap().offer.unwrap().beacon.is_none());
+    let of_rival = changed(&|beacon| Beacon { fleet: "rival-1".parse().unwrap(), ..beacon });
+    let of_lab = changed(&|beacon| Beacon { channel: "lab".parse().unwrap(), ..beacon });
+    let by_root =
+        signed::sign(&serde_json::from_str::<Beacon>(&good.payload).unwrap(), &[&fleet.root_key()]).unwrap();
+    let large = Signed { payload: "x".repeat(signed::MAX_DOCUMENT + 1), ..good.clone() };
+    for (what, beacon, code) in [
+        ("unsigned", Signed { signatures: Vec::new(), ..good.clone() }, Code::BeaconSignature),
+        ("a header", first.header.clone(), Code::BeaconSignature),
+        ("of another key", by_root, Code::BeaconSignature),
+        ("too large", large, Code::BeaconMalformed),
+        // One of the future would make every node refuse the release.
+        ("early", beacon(&fleet, &first, now().plus(Duration::from_secs(120))), Code::BeaconFuture),
+        ("of another release", beacon(&fleet, &other, now()), Code::BeaconOtherRelease),
+        ("of another fleet", of_rival, Code::BeaconOtherFleet),
+        ("of a channel that is nowhere", of_lab, Code::BeaconOtherChannel),
+    ] {
+        let problem = refuses(post(beacon).await, code);
+        assert!(problem.detail.is_some_and(|detail| detail.len() > 20), "{what}");
+        assert!(node.check_in(&quiet()).await.unwrap().offer.unwrap().beacon.is_none(), "{what}");
+    }
     assert_eq!(post(good.clone()).await.unwrap(), 1);
     let told = node.check_in(&quiet()).await.unwrap();
     assert_eq!(told.offer.unwrap().beacon, Some(good.clone()));
+    assert_eq!(post(good.clone()).await.unwrap(), 1, "the answer to the first was lost");
     // An older one does not take its place.
-    post(beacon(&fleet, &first, now().minus(Duration::from_secs(600)))).await.unwrap();
+    refuses(post(beacon(&fleet, &first, now().minus(Duration::from_secs(600)))).await, Code::BeaconOlder);
     let told = node.check_in(&quiet()).await.unwrap();
     assert_eq!(told.offer.unwrap().beacon, Some(good));
     is_as_before(&fleet, &node, &first).await;
+}
+
+/// A node that holds the release gets a beacon alone, until it says that it has it.
+#[tokio::test]
+async fn a_newer_beacon_is_sent_until_the_node_has_it() {
+    let (fleet, node, first) = fleet_at_release_1().await;
+    let offer = node.check_in(&quiet()).await.unwrap().offer.unwrap();
+    let header: Header = serde_json::from_str(&first.header.payload).unwrap();
+    let held = HeldRelease {
+        channel: header.channel,
+        seq: header.seq,
+        header: signed::digest(&first.header),
+        root: offer.entry.root,
+    };
+    let says = |signed_at| {
+        let freshness = Some(HeldFreshness { signed_at, not_fresh_since: None, stale_since: None });
+        CheckIn { held: Some(held.clone()), freshness, ..quiet() }
+    };
+    let told = node.check_in(&says(header.created)).await.unwrap();
+    assert_eq!((told.offer, told.beacon), (None, None));
+    let at = now();
+    let good = beacon(&fleet, &first, at);
+    let sent = Beacons { beacons: vec![good.clone()] };
+    assert_eq!(fleet.operator().await.post::<_, usize>("/v1/beacons", &sent).await.unwrap(), 1);
+    let told = node.check_in(&says(header.created)).await.unwrap();
+    assert_eq!((told.offer, told.beacon), (None, Some(good)));
+    let told = node.check_in(&says(at)).await.unwrap();
+    assert_eq!((told.offer, told.beacon), (None, None), "it has that one");
+    let told = node.check_in(&CheckIn { held: Some(held), ..quiet() }).await.unwrap();
+    assert_eq!(told.beacon, None, "an agent of before does not know what it is");
 }

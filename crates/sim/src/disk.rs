@@ -4,12 +4,13 @@ use std::collections::BTreeMap;
 
 use model::log::{Fact, FactBody};
 use model::{Digest, Incarnation, Timestamp};
-use node::{Adoption, LastRun};
+use node::{Adoption, FreshnessRecord, LastRun};
 
 /// What is on the disk.
 #[derive(Clone, Debug)]
 pub(crate) struct Files {
     pub(crate) adoption: Option<Adoption>,
+    pub(crate) freshness: Option<FreshnessRecord>,
     pub(crate) last_run: Option<LastRun>,
     pub(crate) contents: BTreeMap<Digest, String>,
     pub(crate) log: Log,
@@ -62,8 +63,13 @@ pub(crate) struct Disk {
 
 impl Disk {
     pub(crate) fn new(incarnation: Incarnation) -> Disk {
-        let files =
-            Files { adoption: None, last_run: None, contents: BTreeMap::new(), log: Log::new(incarnation) };
+        let files = Files {
+            adoption: None,
+            freshness: None,
+            last_run: None,
+            contents: BTreeMap::new(),
+            log: Log::new(incarnation),
+        };
         Disk { files, fuse: None, full: false }
     }
 

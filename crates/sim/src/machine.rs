@@ -145,6 +145,7 @@ impl Machine {
             content_missing: false,
             settings: if adoption.is_some() { settings() } else { HeldSettings::default() },
             adoption,
+            freshness: files.freshness.clone(),
             last_run: files.last_run.clone(),
             facts_pending: !files.log.facts.is_empty(),
             pause: None,
@@ -243,6 +244,7 @@ impl Machine {
             | NodeEffect::Reboot(_)
             | NodeEffect::SaveReboot(_)
             | NodeEffect::WatchCulprits(_) => {}
+            NodeEffect::SaveFreshness(held) => self.disk.write(|files| files.freshness = Some(held))?,
             NodeEffect::SaveRun(last) => self.disk.write(|files| files.last_run = Some(last))?,
             NodeEffect::Warn(text) => self.notes.push(text),
         }

@@ -23,6 +23,7 @@ use agent::sync::view::SharedStatus;
 use agent::work::{self, WorkSetup};
 use async_trait::async_trait;
 use bytes::Bytes;
+use model::Timestamp;
 use model::policy::Policy;
 use model::replication::{Mode, SyncPolicy, TransportKind, TransportPolicy};
 use model::work::Delegation;
@@ -113,7 +114,8 @@ impl Node {
         let view = Arc::new(SharedStatus::default());
         let (daemon, inbox) = events::channel();
         let (delegations, sync) = (delegations.into(), Some(Arc::new(policy.clone())));
-        let held = Delegations { delegations, sync, ..Delegations::default() };
+        let fresh_until = Timestamp(i64::MAX);
+        let held = Delegations { delegations, sync, fresh_until, ..Delegations::default() };
         let operations = OperationQueue::default();
         let delegations = Arc::new(DelegationGate::new(held));
         let storage = Storage::start(durable.clone()).unwrap();
@@ -135,6 +137,7 @@ impl Node {
             root,
             actions: Arc::new(work.clone()),
             operations,
+            delegations: delegations.clone(),
             tls_termination: Default::default(),
             daemon,
         });

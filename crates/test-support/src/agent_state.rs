@@ -15,7 +15,7 @@ use model::work::Delegation;
 use model::{Digest, Kind, ObjectSet, Stub, Timestamp};
 use node::Adoption;
 use trust::token::KeySource;
-use trust::{Floor, SigningKey, Slots, TrustDocument};
+use trust::{Floor, Freshness, SigningKey, Slots, TrustDocument};
 
 /// Where the host is, for every verb.
 pub fn machine_options(state: &Path, root: &Path, allow_exec: bool) -> MachineOptions {
@@ -28,6 +28,7 @@ pub fn join(state: &Path, root: &Path, allow_exec: bool) {
     let trust = TrustDocument {
         fleet: "test-fleet".parse().unwrap(),
         version: 1,
+        beacon: None,
         release: Slots::of(key),
         root: Slots::of(key),
     };
@@ -80,6 +81,7 @@ pub fn release(seq: u64, modules: Vec<Module>, delegation: Option<&Delegation>) 
     let objects: BTreeMap<ObjectKey, Stub> =
         contents.iter().map(|(key, bytes)| (key.clone(), Stub::of(bytes))).collect();
     let set = ObjectSet::of(objects.clone());
+    let signed_at = Timestamp::from_secs(1_795_219_200);
     let adoption = Adoption {
         header: Signed { payload: "{}".to_owned(), signatures: Vec::new() },
         digest: Digest::of(&seq.to_be_bytes()),
@@ -88,7 +90,8 @@ pub fn release(seq: u64, modules: Vec<Module>, delegation: Option<&Delegation>) 
         root: set.root(),
         objects,
         floor: Floor { seq, ..Floor::default() },
-        adopted_at: Timestamp::from_secs(1_795_219_200),
+        freshness: Some(Freshness { signed_at, window_secs: 20 * 365 * 24 * 3600 }),
+        adopted_at: signed_at,
     };
     (adoption, contents.into_iter().map(|(_, bytes)| bytes).collect())
 }

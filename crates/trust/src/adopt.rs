@@ -1,15 +1,17 @@
 //! Whether a node may adopt what it is pointed to (ROL-4).
 
-use model::exchange::{Offer, Signed};
+use model::exchange::Offer;
 use model::selection::Matches;
 use model::time::SLACK;
 use model::{Channel, Digest, FleetId, Hostname, Timestamp};
 use serde::{Deserialize, Serialize};
 
+use crate::beacon::{self, BeaconRefusal, BeaconSubject};
 use crate::clock::TrustTime;
 use crate::document::TrustDocument;
 use crate::feature::{self, Feature, MAX_REQUIRES};
-use crate::release::{Beacon, Fallback, Header};
+use crate::freshness::Freshness;
+use crate::release::{Fallback, Header};
 use crate::signed::{self, VerifyError};
 
 /// What a node remembers of releases so that it cannot be led back. Persisted with every
@@ -28,6 +30,9 @@ pub struct Floor {
     /// The newest time in any signature verified so far (IDN-11).
     #[serde(default)]
     pub newest_signature: Timestamp,
+    /// The freshness that that header states, in seconds; a floor of an earlier agent does not say so.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub freshness_secs: Option<u64>,
 }
 
 /// Who is asked to adopt, and by what it judges.
@@ -56,6 +61,8 @@ pub struct Adopted {
     pub digest: Digest,
     /// The root of the node's set in it.
     pub root: Digest,
+    /// How long the control plane may speak by it.
+    pub freshness: Freshness,
     /// The floor to persist together with the adoption.
     pub floor: Floor,
 }
@@ -73,9 +80,9 @@ pub enum Refusal {
     /// The header's signature does not hold.
     #[error("the release header is refused: {0}")]
     Header(VerifyError),
-    /// The beacon's signature does not hold, or it speaks of another release.
+    /// The beacon is not believed, or is not for this release.
     #[error("the beacon is refused: {0}")]
-    Beacon(String),
+    Beacon(#[from] BeaconRefusal),
     /// The release needs what this build does not have.
     #[error("release {seq} requires {missing}, which this agent does not have; install a newer muster-agent")]
     Requires {
@@ -170,7 +177,7 @@ impl Refusal {
         match self {
             Refusal::Header(VerifyError::Unsigned) => "release-unsigned",
             Refusal::Header(_) => "release-signature",
-            Refusal::Beacon(_) => "beacon-signature",
+            Refusal::Beacon(refusal) => refusal.code(),
             Refusal::Requires { .. } => REQUIRES_CODE,
             Refusal::OtherFleet { .. } => "release-other-fleet",
             Refusal::OtherChannel { .. } => "release-other-channel",
@@ -186,7 +193,12 @@ impl Refusal {
 
     /// Whether it is for the node's time, so that a wrong clock may be the cause.
     pub fn is_of_time(&self) -> bool {
-        matches!(self, Refusal::Stale { .. } | Refusal::FutureDated { .. })
+        matches!(
+            self,
+            Refusal::Stale { .. }
+                | Refusal::FutureDated { .. }
+                | Refusal::Beacon(BeaconRefusal::Future { .. })
+        )
     }
 }
 
@@ -200,35 +212,25 @@ pub fn judge(offer: &Offer, by: Judge<'_>) -> Result<Adopted, Refusal> {
     check_requires(&header, by.features)?;
     let digest = signed::digest(&offer.header);
     let beacon = match &offer.beacon {
-        Some(beacon) => Some(verify_beacon(beacon, &header, &digest, by.trust)?),
+        Some(document) => {
+            let subject = BeaconSubject { channel: &header.channel, seq: header.seq, header: &digest };
+            let beacon = beacon::open(document, by.trust)?;
+            beacon::check(&beacon, subject, by.time.now())?;
+            Some(beacon)
+        }
         None => None,
     };
     check_identity(&header, offer, by)?;
     let fallback = by.floor.fallbacks.iter().any(|named| named.seq == header.seq && named.header == digest);
     check_number(&header, &digest, fallback, by.floor)?;
-    check_dates(&header, beacon.as_ref(), fallback, by.time)?;
+    let freshness = match fallback {
+        true => Freshness::of_fallback(&header, beacon.as_ref(), by.floor),
+        false => Freshness::of(&header, beacon.as_ref()),
+    };
+    check_dates(&header, freshness, fallback, by.time)?;
     offer.proof.verify(&header.selection, by.hostname, &offer.entry, by.matches)?;
-    let floor = raise(by.floor, &header, digest, beacon.as_ref());
-    Ok(Adopted { digest, root: offer.entry.root, floor, header })
-}
-
-/// Verifies a beacon for a header that is already held.
-///
-/// # Errors
-/// When the signature does not hold or it speaks of another release.
-pub fn verify_beacon(
-    beacon: &Signed,
-    header: &Header,
-    digest: &Digest,
-    trust: &TrustDocument,
-) -> Result<Beacon, Refusal> {
-    let beacon: Beacon =
-        signed::verify(beacon, &trust.release).map_err(|error| Refusal::Beacon(error.to_string()))?;
-    let same = beacon.fleet == header.fleet
-        && beacon.channel == header.channel
-        && beacon.seq == header.seq
-        && beacon.header == *digest;
-    if same { Ok(beacon) } else { Err(Refusal::Beacon("it speaks of another release".to_owned())) }
+    let floor = raise(by.floor, &header, digest, freshness.signed_at);
+    Ok(Adopted { digest, root: offer.entry.root, freshness, floor, header })
 }
 
 fn check_requires(header: &Header, features: &[Feature]) -> Result<(), Refusal> {
@@ -266,31 +268,30 @@ fn check_number(header: &Header, digest: &Digest, fallback: bool, floor: &Floor)
 
 fn check_dates(
     header: &Header,
-    beacon: Option<&Beacon>,
+    freshness: Freshness,
     fallback: bool,
     time: TrustTime,
 ) -> Result<(), Refusal> {
-    let signed = beacon.map_or(header.created, |beacon| beacon.at.max(header.created));
     let now = time.now();
-    if signed > now.plus(SLACK) {
-        return Err(Refusal::FutureDated { seq: header.seq, created: signed, now });
+    if header.created > now.plus(SLACK) {
+        return Err(Refusal::FutureDated { seq: header.seq, created: header.created, now });
     }
     // A fallback is old by its nature; the header that names it vouches for it.
-    if !fallback && now > signed.plus(header.freshness()).plus(SLACK) {
-        let freshness_secs = header.freshness_secs;
+    if !fallback && freshness.is_over(now) {
+        let (signed, freshness_secs) = (freshness.signed_at, header.freshness_secs);
         return Err(Refusal::Stale { seq: header.seq, signed, freshness_secs, now });
     }
     Ok(())
 }
 
-fn raise(floor: &Floor, header: &Header, digest: Digest, beacon: Option<&Beacon>) -> Floor {
-    let signed = beacon.map_or(header.created, |beacon| beacon.at.max(header.created));
+fn raise(floor: &Floor, header: &Header, digest: Digest, signed: Timestamp) -> Floor {
     let newest_signature = floor.newest_signature.max(signed);
     if header.seq < floor.seq {
         return Floor { newest_signature, ..floor.clone() };
     }
     let fallbacks = header.fallbacks.iter().take(crate::release::MAX_FALLBACKS).cloned().collect();
-    Floor { seq: header.seq, header: Some(digest), fallbacks, newest_signature }
+    let freshness_secs = Some(header.freshness_secs);
+    Floor { seq: header.seq, header: Some(digest), fallbacks, newest_signature, freshness_secs }
 }
 
 /// Whether a pattern, its exceptions aside, takes a hostname. One that this version cannot

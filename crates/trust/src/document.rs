@@ -46,6 +46,9 @@ pub struct TrustDocument {
     pub version: u64,
     /// Who signs releases and beacons.
     pub release: Slots,
+    /// Who signs beacons, and nothing else; without it only the release key does.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub beacon: Option<Slots>,
     /// Who signs tokens.
     pub root: Slots,
 }

@@ -5,9 +5,11 @@
 //! else looks at an offer. Time is an argument: [`clock`] says what time trust goes by.
 
 pub mod adopt;
+pub mod beacon;
 pub mod clock;
 pub mod document;
 pub mod feature;
+pub mod freshness;
 pub mod key;
 pub mod release;
 pub mod seen;
@@ -15,6 +17,8 @@ pub mod signed;
 pub mod token;
 
 pub use adopt::{Adopted, Floor, Refusal};
+pub use beacon::BeaconRefusal;
 pub use document::{Slots, TrustDocument};
+pub use freshness::Freshness;
 pub use key::{KeyAlgorithm, PublicKey, SigningKey};
 pub use release::{Beacon, Header};

@@ -145,9 +145,9 @@ fn freshness_is_the_header_s_or_a_later_beacon_s() {
         ("a fresh beacon", fresh_at(late), late, "adopted"),
         ("a stale beacon", fresh_at(CREATED.plus(FRESH)), late, "release-stale"),
         ("a beacon older than the header", fresh_at(CREATED.minus(FRESH)), CREATED, "adopted"),
-        ("a beacon of another release", of_other, late, "beacon-signature"),
+        ("a beacon of another release", of_other, late, "beacon-other-release"),
         ("a beacon of another key", by_other, late, "beacon-signature"),
-        ("a future beacon", fresh_at(late.plus(FRESH)), late, "release-future"),
+        ("a future beacon", fresh_at(late.plus(FRESH)), late, "beacon-future"),
     ] {
         let offer = Offer { beacon, ..offer(&header(5), "web-1") };
         assert_eq!(code(judged(&offer, "web-1", &Floor::default(), at(now))), want, "{what}");

@@ -29,13 +29,22 @@ use super::reconciler::{OpenedBackend, Reconciler, SOON};
 use super::sets::OwnChange;
 use crate::render::chain;
 
+/// Why a change of the control plane waits.
+const HELD_BACK: &str =
+    "the release that the node holds is not fresh: changes wait for a newer release or beacon";
+
 impl Reconciler {
-    /// One item of a batch.
-    pub(super) fn item(&mut self, item: &ApplyItem) -> ItemOutcome {
-        let key = &item.key;
-        if key.section.kind.as_str() == Kind::ACTION {
+    /// One item of a batch, which is held back while what the node holds is not fresh: the link tries it again.
+    /// An action is taken, so that it ends with a refusal.
+    pub(super) fn item_if(&mut self, fresh: bool, item: &ApplyItem) -> ItemOutcome {
+        if item.key.section.kind.as_str() == Kind::ACTION {
             return ItemOutcome::Done;
         }
+        if fresh { self.item(item) } else { ItemOutcome::Temporary(HELD_BACK.to_owned()) }
+    }
+
+    fn item(&mut self, item: &ApplyItem) -> ItemOutcome {
+        let key = &item.key;
         let done = match &item.change {
             Op::Put { stub, content, .. } => self.put(key, stub, content),
             Op::Delete { uid } => self.delete(key, uid, item.rev),

@@ -36,6 +36,7 @@ use net::tasks;
 use tokio::sync::watch;
 use trust::token::TlsTermination;
 
+use crate::delegated::DelegationGate;
 use crate::dialing::TransportDialer;
 use crate::events::DaemonHandle;
 use crate::release::ReleaseTerms;
@@ -60,6 +61,8 @@ pub struct SyncContext {
     pub actions: Arc<dyn ActionSink>,
     /// Where operations on objects come from.
     pub operations: OperationQueue,
+    /// Until when changes of the control plane are taken.
+    pub delegations: Arc<DelegationGate>,
     /// Who ends the TLS sessions of links.
     pub tls_termination: TlsTermination,
     /// The way to the daemon.

@@ -289,7 +289,8 @@ impl Reconciler {
         if self.rules.borrow().number != of {
             return Err(NotDurable("the release says otherwise by now".to_owned()));
         }
-        let outcomes: Vec<ItemOutcome> = batch.items.iter().map(|item| self.item(item)).collect();
+        let fresh = self.context.delegations.held().is_fresh();
+        let outcomes: Vec<ItemOutcome> = batch.items.iter().map(|item| self.item_if(fresh, item)).collect();
         if let Err(error) = self.context.sets.write(batch.write(&outcomes)) {
             let why = chain(&error);
             // What was put into the backend just now is wanted, and not known to be.

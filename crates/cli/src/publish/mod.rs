@@ -12,7 +12,7 @@ use resolve::release::Built;
 use tokio::signal::unix::{SignalKind, signal};
 use trust::feature::FEATURES;
 
-use crate::clock::{bytes, now};
+use crate::clock::bytes;
 use crate::connect::Connect;
 use crate::credentials::{self, RELEASE_KEY_ENV};
 use crate::diff::required;
@@ -37,8 +37,7 @@ Examples:
   muster publish --repo fleet
   muster publish --repo fleet --ref \"$(git -C fleet rev-parse --short HEAD)\" --yes
   muster publish --repo fleet --dry-run     say what would change (muster diff shows it)
-  muster publish --repo fleet --watch       stay, and publish every edit
-  muster publish --beacon                   sign that the published release still counts";
+  muster publish --repo fleet --watch       stay, and publish every edit";
 
 /// Arguments of `muster publish`.
 #[derive(Args, Clone, Debug)]
@@ -55,9 +54,6 @@ pub struct PublishArgs {
     /// The key that signs releases [default: release.key beside the credentials]
     #[arg(long, value_name = "FILE", env = RELEASE_KEY_ENV)]
     key: Option<PathBuf>,
-    /// Publish nothing; sign that the published release still counts
-    #[arg(long, conflicts_with_all = ["watch", "dry_run", "label"])]
-    beacon: bool,
     /// Stay, and publish every edit of the repo
     #[arg(long, conflicts_with = "dry_run")]
     watch: bool,
@@ -77,9 +73,6 @@ pub async fn run(args: &PublishArgs, screen: Screen) -> Result<Exit, Failure> {
     let (path, operator) = args.connect.credentials()?;
     let key = credentials::release_key(args.key.as_deref(), &path)?;
     let mut publisher = Publisher::connect(operator, key).await?;
-    if args.beacon {
-        return beacon(&mut publisher, screen).await;
-    }
     let mut folder = RepoFolder::open(&args.repo)?;
     // Before the first look: nothing that changes in between is missed.
     let watch = if args.watch { Some(Watch::start(folder.root())?) } else { None };
@@ -92,16 +85,6 @@ pub async fn run(args: &PublishArgs, screen: Screen) -> Result<Exit, Failure> {
             resident(&mut publisher, &mut folder, watch, args, screen).await
         }
     }
-}
-
-async fn beacon(publisher: &mut Publisher, screen: Screen) -> Result<Exit, Failure> {
-    let beacons = publisher.beacon(now()).await?;
-    Ok(screen.result(&beacons, || {
-        let line = |beacon: &trust::Beacon| {
-            format!("channel {}: release {} still counts\n", beacon.channel, beacon.seq)
-        };
-        beacons.iter().map(line).collect()
-    })?)
 }
 
 /// Publishes what these changes make.

@@ -147,7 +147,7 @@ mod tests {
         let id = "d1".parse().unwrap();
         let incarnation = DatabaseIncarnation::begun(id, IncarnationCause::Restored, Timestamp(1));
         HeadView {
-            trust: TrustDocument { fleet, version: 1, release: slots.clone(), root: slots },
+            trust: TrustDocument { fleet, version: 1, beacon: None, release: slots.clone(), root: slots },
             seq,
             selection: None,
             headers: Default::default(),

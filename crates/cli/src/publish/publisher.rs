@@ -6,18 +6,18 @@ use std::time::Instant;
 
 use lang::Diagnostics;
 use model::trie::{Leaf, Trie};
-use model::{Channel, Digest, Selection, Timestamp};
+use model::{Channel, Digest, Selection};
 use resolve::release::{self, Builder, Built, ReleaseError, Stamp};
 use resolve::{Resolver, Tree};
 use serde::Serialize;
 use server::Credentials;
 use server::api::operation::Empty;
-use server::api::{self, Beacons, Commit, HeadView, ReleaseSummary};
+use server::api::{self, Commit, HeadView, ReleaseSummary};
 use store::Release;
 use tokio::task::JoinError;
 use trust::feature::FEATURES;
 use trust::signed::VerifyError;
-use trust::{Beacon, Header, SigningKey, signed};
+use trust::{Header, SigningKey, signed};
 use wire::Code;
 
 use super::number::LastSigned;
@@ -278,23 +278,6 @@ impl Publisher {
         }
         self.published = Some(built.selection().clone());
         Ok(published)
-    }
-
-    /// Signs a proof of freshness for every channel's header.
-    ///
-    /// # Errors
-    /// When a header is not believed, or the control plane refuses.
-    pub async fn beacon(&mut self, now: Timestamp) -> Result<Vec<Beacon>, PublishError> {
-        let mut beacons = Vec::new();
-        for (channel, header) in self.headers()? {
-            let digest = self.head.headers.get(&channel).map(signed::digest).unwrap_or(Digest::ZERO);
-            beacons.push(Beacon { fleet: header.fleet, channel, seq: header.seq, header: digest, at: now });
-        }
-        let signed: Result<Vec<_>, _> =
-            beacons.iter().map(|beacon| signed::sign(beacon, &[&self.key])).collect();
-        let signed = Beacons { beacons: signed.map_err(PublishError::Sign)? };
-        self.operator.call(&api::ADD_BEACONS, signed).await?;
-        Ok(beacons)
     }
 
     /// A resident publisher outlives its connection.

@@ -118,6 +118,7 @@ fn allowed_where(code: RefusalCode) -> &'static str {
         RefusalCode::OperationNotAllowed | RefusalCode::KindNotSynchronized => {
             "what may be asked of objects is in `sync` of the fleet repo"
         }
+        RefusalCode::NotFresh => "`muster beacon` or `muster publish` signs anew; then ask again",
         RefusalCode::ObjectAbsent => "`muster object list` shows what the node has",
     }
 }

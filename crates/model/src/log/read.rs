@@ -33,6 +33,15 @@ enum SmallFact {
         message: String,
     },
     #[serde(rename_all = "camelCase")]
+    Freshness {
+        seq: u64,
+        signed_at: Timestamp,
+        #[serde(default)]
+        not_fresh_since: Option<Timestamp>,
+        #[serde(default)]
+        stale_since: Option<Timestamp>,
+    },
+    #[serde(rename_all = "camelCase")]
     Started {
         version: String,
         boot_id: String,
@@ -116,6 +125,12 @@ mod tests {
             FactBody::Run(report()),
             FactBody::Adopted { seq: 7, header: Digest::of(b"header"), root: Digest::of(b"root") },
             FactBody::Refused { code: "not-fresh".to_owned(), message: "too old".to_owned() },
+            FactBody::Freshness {
+                seq: 7,
+                signed_at: Timestamp(1),
+                not_fresh_since: Some(Timestamp(2)),
+                stale_since: None,
+            },
             FactBody::Started {
                 version: "1.0".to_owned(),
                 boot_id: "boot".to_owned(),
@@ -135,6 +150,7 @@ mod tests {
                 FactBody::Run(_)
                 | FactBody::Adopted { .. }
                 | FactBody::Refused { .. }
+                | FactBody::Freshness { .. }
                 | FactBody::Started { .. }
                 | FactBody::Repaired { .. }
                 | FactBody::FileRestored { .. }

@@ -32,6 +32,7 @@
 //! What must be durable: each mark, by id ([`WorkEffect::Begin`], [`WorkEffect::End`],
 //! [`WorkEffect::Remember`] write one, [`WorkEffect::Forget`] takes one away), and the fact log.
 
+mod freshness;
 mod io;
 mod machine;
 mod order;
@@ -39,6 +40,7 @@ mod output;
 mod refusal_limiter;
 mod waiting;
 
+pub use freshness::check_fresh;
 pub use io::{ActionMark, ActionStage, RestoredWork, WorkEffect, WorkInput, WorkPermit, WorkTime};
 pub use machine::{Allows, WorkMachine};
 pub use order::{MAX_ORDER, OrderError, order_of};

@@ -81,6 +81,7 @@ pub fn answer() -> Answer {
         next_checkin_secs: 300,
         acked: None,
         offer: None,
+        beacon: None,
         run_request: None,
         tagged_run: None,
         stream_requested: false,
@@ -159,6 +160,10 @@ pub struct Bench {
     pub node: Node,
     pub now: Timestamp,
     pub traits: TraitReport,
+    /// What was to be kept and told of freshness, all of it.
+    pub freshness: Vec<NodeEffect>,
+    /// Runs begun.
+    pub runs: u32,
     collecting: bool,
 }
 
@@ -176,6 +181,7 @@ impl Bench {
         let trust = TrustDocument {
             fleet: "acme-1".parse().unwrap(),
             version: 1,
+            beacon: None,
             release: Slots::of(release_key().public()),
             root: Slots::of(SigningKey::from_seed(&[2; 32]).public()),
         };
@@ -185,6 +191,8 @@ impl Bench {
             node: Node::new(identity, restored, 7, now),
             now,
             traits: traits("debian"),
+            freshness: Vec::new(),
+            runs: 0,
             collecting: false,
         }
     }
@@ -200,6 +208,11 @@ impl Bench {
     pub fn give(&mut self, input: NodeInput) -> Vec<NodeEffect> {
         let got_traits = matches!(input, NodeInput::Traits(_));
         let effects = self.node.handle(input, self.now);
+        let of_freshness = |effect: &&NodeEffect| {
+            matches!(effect, NodeEffect::SaveFreshness(_) | NodeEffect::Append(FactBody::Freshness { .. }))
+        };
+        self.freshness.extend(effects.iter().filter(of_freshness).cloned());
+        self.runs += u32::from(run_of(&effects).is_some());
         self.collecting = effects.contains(&NodeEffect::CollectTraits) || (self.collecting && !got_traits);
         effects
     }

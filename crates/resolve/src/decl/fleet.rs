@@ -3,7 +3,9 @@
 
 use std::collections::BTreeMap;
 
-use catalog::channel::{ChannelSettings, MAX_JITTER, MIN_CONTACT_SECS, TRAIT_TTL_SECS};
+use catalog::channel::{
+    ChannelSettings, DEFAULT_FRESHNESS_SECS, MAX_JITTER, MIN_CONTACT_SECS, TRAIT_TTL_SECS,
+};
 use model::policy::RebootPolicy;
 use model::replication::{Bounds, LinkSettings, TransportPolicy};
 use model::window::DeclaredWindow;
@@ -58,7 +60,7 @@ pub(crate) fn read(reading: &mut Reading<'_>, root: &YamlNode) -> FleetDecl {
         windows.hidden = !matches!(&node.kind, YamlKind::Map(all) if all.len() == fleet.windows.len());
     }
     windows.declared = fleet.windows.clone();
-    let help = "add `channels: {stable: {freshness: 24h}}`";
+    let help = "add `channels: {stable: {freshness: 14d}}`";
     if let Some(node) = keys.needed(reading, "channels", within, help) {
         fleet.channels = channels(reading, node, &windows);
         // One that has no name or that stands twice may still be meant elsewhere.
@@ -102,23 +104,18 @@ fn channels(
     let mut channels = BTreeMap::new();
     let entries = reading.map(node, "channels");
     if entries.is_empty() && matches!(node.kind, YamlKind::Map(_)) {
-        reading.missing_key(node.at, "channels", "one channel", "add `stable: {freshness: 24h}`");
+        reading.missing_key(node.at, "channels", "one channel", "add `stable: {freshness: 14d}`");
     }
     for (key, value) in entries {
         if reading.name(&key.value, key.at, "a channel") {
-            channels.insert(key.value.clone(), channel(reading, key, value, windows));
+            channels.insert(key.value.clone(), channel(reading, value, windows));
         }
     }
     channels
 }
 
-fn channel(
-    reading: &mut Reading<'_>,
-    name: &Spanned<String>,
-    node: &YamlNode,
-    windows: &DeclaredWindows,
-) -> ChannelSettings {
-    let mut channel = ChannelSettings::with_freshness(0);
+fn channel(reading: &mut Reading<'_>, node: &YamlNode, windows: &DeclaredWindows) -> ChannelSettings {
+    let mut channel = ChannelSettings::with_freshness(DEFAULT_FRESHNESS_SECS);
     let mut keys = reading.keys(node, "a channel", "a channel");
     channel.link = keys.read("link", |node| link(reading, node));
     channel.trait_ttl_secs = keys.read("traits", |node| trait_ttls(reading, node));
@@ -127,11 +124,7 @@ fn channel(
     keys.set("jitter", &mut channel.jitter_percent, |node| {
         percent(reading, node, "jitter", MAX_JITTER, "20%")
     });
-    let help = "say how long a release may be adopted after its last signature, such as `freshness: 24h`";
-    let within = (name.at, &*format!("channel {}", name.value));
-    if let Some(node) = keys.needed(reading, "freshness", within, help) {
-        channel.freshness_secs = interval(reading, node, "freshness").unwrap_or(1);
-    }
+    keys.set("freshness", &mut channel.freshness_secs, |node| interval(reading, node, "freshness"));
     keys.set("converge", &mut channel.converge_secs, |node| interval(reading, node, "converge"));
     keys.set("observe", &mut channel.observe, |node| reading.bool(node, "observe"));
     let age = &mut channel.bundle_max_age_secs;

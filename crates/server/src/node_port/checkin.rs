@@ -152,6 +152,7 @@ fn take_step(plane: &ControlPlane, caller: &CallingNode, request: CheckIn) -> Ta
         let says_more = entry.node.last_seen.is_none()
             || entry.node.held != request.held
             || entry.node.run != request.run
+            || entry.node.freshness.as_deref() != request.freshness.as_ref().filter(|held| held.is_notable())
             || entry.node.refusal.is_some();
         let step = entry.node.check_in(request, &heads, now());
         if says_more || entry.counts_otherwise(&heads, now()) {
@@ -365,6 +366,7 @@ pub(super) async fn state(plane: &ControlPlane, caller: &CallingNode) -> Result<
             facts: Vec::new(),
             run: None,
             unmade_run: None,
+            freshness: None,
             traits: None,
             full: true,
             run_confirmed: None,

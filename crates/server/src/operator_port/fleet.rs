@@ -60,6 +60,7 @@ fn view(node: &mut NodeState, heads: &Heads, now: Timestamp) -> NodeView {
         held: node.held.clone(),
         certificate_ends: node.certificate_ends,
         invocation: node.invocation.as_deref().cloned(),
+        freshness: node.freshness.as_deref().copied(),
         last_seen: node.last_seen,
         promised_secs: node.promised.as_secs(),
         last_run: node.run.as_ref().map(|run| run.at),
@@ -98,9 +99,9 @@ fn cause(node: &NodeState, state: Overall, heads: &Heads) -> Option<String> {
         }),
         Overall::New => Some("enrolled, no run reported yet".to_owned()),
         Overall::Stalled => Some(stalled(node)),
-        Overall::Stale => {
+        Overall::NotFresh => not_fresh(node).or_else(|| {
             Some("the release it is pointed to is past its freshness by the control plane's clock".to_owned())
-        }
+        }),
         Overall::Changing => match &node.refusal {
             Some(refusal) => Some(refusal.message.to_string()),
             None if node.holds_pointed(heads) => {
@@ -130,6 +131,13 @@ fn stalled(node: &NodeState) -> String {
     format!("no successful run{since}: none was reported in time")
 }
 
+/// That a node says of itself that what it holds is not fresh, and what that means.
+fn not_fresh(node: &NodeState) -> Option<String> {
+    let held = node.freshness.as_ref().filter(|held| held.not_fresh_since.is_some())?;
+    let signed = held.signed_at;
+    Some(format!("no release or beacon was signed since {signed}: it takes neither actions nor objects"))
+}
+
 /// Why a host is paused; since when is a column of its own.
 fn paused(pause: &Pause) -> String {
     let until = pause.until.map(|until| format!(", until {until}")).unwrap_or_default();
@@ -155,7 +163,8 @@ fn since(node: &mut NodeState, state: Overall, heads: &Heads) -> Option<Timestam
         Overall::Diverged => node.contended.iter().flatten().map(|one| one.since).min(),
         Overall::Failed | Overall::Degraded | Overall::WouldChange | Overall::Converged => node.summary.since,
         // Of a streak of corrections only its length is kept.
-        Overall::Relapsed | Overall::Stale | Overall::Unassigned => None,
+        Overall::NotFresh => node.freshness.as_ref().and_then(|held| held.not_fresh_since),
+        Overall::Relapsed | Overall::Unassigned => None,
     }
 }
 
@@ -193,6 +202,12 @@ pub(crate) fn causes_of(node: &mut NodeState, state: Overall, heads: &Heads) -> 
     if let (CertificateLife::EndsSoon(_), Some(cause)) = (life, life.cause()) {
         let next = join_again(node);
         causes.push(NodeCause { key: CauseKey::CertificateEndsSoon, cause, code: None, since: None, next });
+    }
+    if let Some(cause) = not_fresh(node).filter(|_| state != Overall::NotFresh) {
+        let (key, next) =
+            (CauseKey::Words(Overall::NotFresh, cause.clone()), next_step(node, Overall::NotFresh, now()));
+        let since = node.freshness.as_ref().and_then(|held| held.not_fresh_since);
+        causes.push(NodeCause { key, cause, code: None, since, next });
     }
     let unknown = &node.summary.unknown_tags;
     if !unknown.is_empty() {
@@ -278,6 +293,7 @@ fn channel_view(head: &plane::Head) -> ChannelView {
         label: head.header.label.clone(),
         signed_at: head.signed_at,
         fresh_until: head.signed_at.plus(head.header.freshness()),
+        warns_at: Some(head.freshness().warns_at()),
         contact_secs: head.contact_secs,
     }
 }

@@ -76,7 +76,7 @@ pub(crate) fn next_step(node: &NodeState, state: Overall, now: Timestamp) -> Str
         Overall::Stalled => format!("on {name}: {}", agent.verb("status")),
         Overall::Unassigned => "add an entry to nodes.yaml, then `muster publish`".to_owned(),
         Overall::Paused => format!("on {name}: {}", agent.verb("resume")),
-        Overall::Stale => "`muster publish`, or `muster publish --beacon`".to_owned(),
+        Overall::NotFresh => "`muster publish`, or `muster beacon`".to_owned(),
         Overall::New | Overall::Changing => format!("muster node show {name}"),
         Overall::Diverged if contends => {
             format!("muster node show {name}; on it: {}", agent.verb("doctor"))

@@ -22,7 +22,14 @@ pub struct Control {
 
 impl Control {
     pub async fn start() -> Control {
+        Control::start_with(&[]).await
+    }
+
+    /// The same, with these files in its directory as it is founded.
+    pub async fn start_with(files: &[(&str, String)]) -> Control {
         let dir = tempfile::tempdir().unwrap();
+        std::fs::create_dir(dir.path().join("data")).unwrap();
+        write(&dir.path().join("data"), files);
         let loopback = "127.0.0.1:0".parse().unwrap();
         let config = Config {
             dir: dir.path().join("data"),

@@ -98,6 +98,7 @@ impl Play {
             offer: self.offer.clone().filter(|offer| {
                 self.held.as_ref().is_none_or(|held| held.header != signed::digest(&offer.header))
             }),
+            beacon: None,
             run_request: None,
             tagged_run: None,
             stream_requested: self.stream_requested,
@@ -211,7 +212,13 @@ pub fn join(control: &ScriptedControl, state: &Path, root: &Path) {
         tls_termination: Default::default(),
         ca_pem: control.ca().cert_pem().to_owned(),
         cert_pem: control.certificate(&own, &hostname),
-        trust: TrustDocument { fleet: "test-1".parse().unwrap(), version: 1, release, root: root_key },
+        trust: TrustDocument {
+            fleet: "test-1".parse().unwrap(),
+            version: 1,
+            beacon: None,
+            release,
+            root: root_key,
+        },
         hostname,
         key: KeySource::Own,
         root: Some(root.to_owned()),

@@ -1,0 +1,126 @@
+//! [`FreshnessRecord`]: how fresh what is held is, and when something confirmed it last (ROL-4, CNV-4, IDN-11).
+//!
+//! ```text
+//! header adopted, newer beacon --> fresh ---- window and slack pass ----> not fresh
+//!                                    ^---- a newer signature, nothing else ----/
+//! full answer, newer beacon -----> confirmed ---- bundle_max_age passes ----> stale
+//! ```
+//!
+//! Invariants: only a signature that is newer than all before makes fresh again: no clock that is set back, no
+//! restart and no answer without one. What is held is converged on whatever this says.
+
+use model::exchange::HeldFreshness;
+use model::log::FactBody;
+use model::{Digest, Timestamp};
+use serde::{Deserialize, Serialize};
+use trust::{Freshness, Header};
+
+use crate::state::Adoption;
+
+/// How fresh the release is that a node holds. Durable, and written when it changes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct FreshnessRecord {
+    /// The digest of the header that it is about.
+    pub header: Digest,
+    /// The newest signature for that release.
+    pub freshness: Freshness,
+    /// The newest time in any signature verified so far (IDN-11).
+    pub newest_signature: Timestamp,
+    /// Since when it is not fresh.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub not_fresh_since: Option<Timestamp>,
+    /// When a full answer or a newer beacon came last, by the host's clock.
+    pub confirmed_at: Timestamp,
+    /// Since when it is stale.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub stale_since: Option<Timestamp>,
+}
+
+impl FreshnessRecord {
+    /// That of a release just adopted.
+    pub fn of(adoption: &Adoption) -> FreshnessRecord {
+        // An earlier agent kept only the header; it was verified before it was kept.
+        let of_header = || serde_json::from_str::<Header>(&adoption.header.payload).ok();
+        let freshness = adoption.freshness.or_else(|| of_header().map(|header| Freshness::of(&header, None)));
+        FreshnessRecord {
+            header: adoption.digest,
+            freshness: freshness.unwrap_or_default(),
+            newest_signature: adoption.floor.newest_signature,
+            not_fresh_since: None,
+            confirmed_at: adoption.adopted_at,
+            stale_since: None,
+        }
+    }
+
+    /// That of the release held, at the start: as it was kept, unless that is another release's.
+    pub fn restored(adoption: &Adoption, kept: Option<&FreshnessRecord>) -> FreshnessRecord {
+        let of_adoption = FreshnessRecord::of(adoption);
+        match kept {
+            Some(kept) => kept.after_adoption(of_adoption),
+            None => of_adoption,
+        }
+    }
+
+    /// That of a release that is adopted while this one counts.
+    pub fn adopts(&self, adoption: &Adoption) -> FreshnessRecord {
+        FreshnessRecord { stale_since: None, ..self.after_adoption(FreshnessRecord::of(adoption)) }
+    }
+
+    fn after_adoption(&self, adopted: FreshnessRecord) -> FreshnessRecord {
+        let same = self.header == adopted.header;
+        let freshness = match same && self.freshness.signed_at > adopted.freshness.signed_at {
+            true => Freshness { signed_at: self.freshness.signed_at, ..adopted.freshness },
+            false => adopted.freshness,
+        };
+        let is_newer = freshness.signed_at > self.newest_signature;
+        FreshnessRecord {
+            freshness,
+            newest_signature: self.newest_signature.max(adopted.newest_signature),
+            not_fresh_since: self.not_fresh_since.filter(|_| !is_newer),
+            confirmed_at: self.confirmed_at.max(adopted.confirmed_at),
+            stale_since: self.stale_since.filter(|_| same),
+            ..adopted
+        }
+    }
+
+    /// A newer beacon was verified.
+    pub fn signed(&mut self, at: Timestamp, now: Timestamp) {
+        if at > self.newest_signature {
+            self.not_fresh_since = None;
+        }
+        self.freshness.signed_at = self.freshness.signed_at.max(at);
+        self.newest_signature = self.newest_signature.max(at);
+        (self.confirmed_at, self.stale_since) = (now, None);
+    }
+
+    /// Until when the control plane may ask for something, by the time that trust goes by; no time at all once it
+    /// was past that.
+    pub fn fresh_until(&self) -> Timestamp {
+        self.not_fresh_since.map_or(self.freshness.ends_at(), |_| Timestamp(i64::MIN))
+    }
+
+    /// Takes notice of the time that trust goes by; says whether it is not fresh from now on.
+    pub fn judge(&mut self, trusted: Timestamp) -> bool {
+        let ends = self.not_fresh_since.is_none() && self.freshness.is_over(trusted);
+        if ends {
+            self.not_fresh_since = Some(self.freshness.ends_at());
+        }
+        ends
+    }
+
+    /// What check-ins and `muster-agent status` say.
+    pub fn view(&self) -> HeldFreshness {
+        HeldFreshness {
+            signed_at: self.freshness.signed_at,
+            not_fresh_since: self.not_fresh_since,
+            stale_since: self.stale_since,
+        }
+    }
+
+    /// The fact that it changed.
+    pub fn fact(&self, seq: u64) -> FactBody {
+        let HeldFreshness { signed_at, not_fresh_since, stale_since } = self.view();
+        FactBody::Freshness { seq, signed_at, not_fresh_since, stale_since }
+    }
+}
