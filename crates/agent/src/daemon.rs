@@ -319,7 +319,7 @@ impl Daemon {
         }
         let Some(last) = self.last_check_in.clone() else { return self.take(NodeInput::FactsWait) };
         let (held, unmade_run) = (self.node.adoption().map(Adoption::held), self.node.unmade_run().cloned());
-        let message = CheckIn { held, unmade_run, ..last };
+        let message = CheckIn { held, unmade_run, running_since: self.node.running_since(), ..last };
         self.flushing = true;
         let exchange = self.exchange.clone();
         let newest = self.node.newest_header();

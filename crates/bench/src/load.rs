@@ -62,6 +62,7 @@ impl Caller {
         };
         let mut message = CheckIn {
             unmade_run: None,
+            running_since: None,
             held: Some(node.held.clone()),
             incarnation,
             facts: Vec::new(),

@@ -35,6 +35,9 @@ pub struct CheckIn {
     /// Why no run can be made; absent while runs are made.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub unmade_run: Option<UnmadeRun>,
+    /// Since when a run of all that is held has been under way; absent while none is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running_since: Option<Timestamp>,
     /// Observed traits, when they changed since the control plane last took them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traits: Option<TraitReport>,

@@ -152,6 +152,7 @@ fn check_in() -> Frame {
         facts: Vec::new(),
         run: None,
         unmade_run: None,
+        running_since: None,
         traits: None,
         full: false,
         run_confirmed: None,

@@ -117,6 +117,7 @@ fn check_in() -> CheckIn {
         facts: vec![Fact { seq: 1, at: Timestamp(0), body: FactBody::Repaired { message: "x".to_owned() } }],
         run: None,
         unmade_run: None,
+        running_since: None,
         traits: None,
         full: false,
         run_confirmed: None,

@@ -142,6 +142,7 @@ fn stream() -> Vec<Said> {
                 facts: vec![],
                 run: None,
                 unmade_run: None,
+                running_since: None,
                 traits: None,
                 full: false,
                 run_confirmed: None,

@@ -96,6 +96,7 @@ pub fn holding(held: Option<HeldRelease>) -> CheckIn {
         facts: vec![],
         run: None,
         unmade_run: None,
+        running_since: None,
         traits: None,
         full: false,
         run_confirmed: None,

@@ -372,6 +372,7 @@ pub fn quiet() -> CheckIn {
         facts: Vec::new(),
         run: None,
         unmade_run: None,
+        running_since: None,
         traits: None,
         full: false,
         run_confirmed: None,

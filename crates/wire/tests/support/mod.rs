@@ -254,6 +254,7 @@ fn check_ins() -> impl Strategy<Value = Frame> {
                 facts,
                 run: None,
                 unmade_run: None,
+                running_since: None,
                 traits: None,
                 full,
                 run_confirmed,
