@@ -321,7 +321,8 @@ impl Daemon {
         }
         let Some(last) = self.last_check_in.clone() else { return self.take(NodeInput::FactsWait) };
         let (held, unmade_run) = (self.node.adoption().map(Adoption::held), self.node.unmade_run().cloned());
-        let message = CheckIn { held, unmade_run, freshness: self.node.freshness(), ..last };
+        let (freshness, running_since) = (self.node.freshness(), self.node.running_since());
+        let message = CheckIn { held, unmade_run, freshness, running_since, ..last };
         self.flushing = true;
         let exchange = self.exchange.clone();
         let newest = self.node.newest_header();

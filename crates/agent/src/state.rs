@@ -36,7 +36,7 @@ use std::sync::{Mutex, MutexGuard, PoisonError};
 
 use catalog::module::{Module, ModuleBlobs};
 use converge::Pending;
-use model::log::{Cursor, Fact, FactBody, MAX_FACT_BYTES, MAX_FACTS};
+use model::log::{Cursor, Fact, FactBody, MAX_FACT_BYTES, MAX_FACTS, MAX_REQUEST_FACT_BYTES};
 use model::object::MAX_BLOB;
 use model::{Digest, Incarnation, Kind, Pause, Timestamp};
 use node::{Adoption, FreshnessRecord, HeldSettings, LastRun, RebootMark};
@@ -456,7 +456,7 @@ impl Durable {
     /// When they cannot be read.
     pub fn first_facts(&self) -> Result<FactsWaiting, StateError> {
         let log = locked(&self.log);
-        let facts = log.pending(MAX_FACTS, MAX_FACT_BYTES).map_err(spool("read the log"))?;
+        let facts = log.pending(MAX_FACTS, MAX_REQUEST_FACT_BYTES).map_err(spool("read the log"))?;
         let (incarnation, acked, last) = (log.incarnation().clone(), log.acked(), log.last());
         Ok(FactsWaiting { incarnation, acked, last, facts })
     }

@@ -3,10 +3,10 @@
 
 use std::fmt;
 use std::path::Path;
-use std::time::Duration;
 
 use model::delta::render_edit;
 use model::exchange::HeldFreshness;
+use model::status::CertificateLife;
 use model::{Pause, ResourceReport, Timestamp};
 use node::{Adoption, FreshnessRecord, LastRun};
 use serde::{Deserialize, Serialize};
@@ -132,9 +132,6 @@ pub enum HostHealth {
     /// Nothing of that.
     AsDeclared,
 }
-
-/// A certificate that ends sooner is worth a word: nothing renews it (IDN-2).
-pub(crate) const CERTIFICATE_ENDS_SOON: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Which resources of the last run are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -279,13 +276,13 @@ impl StatusText<'_> {
         // Behind a proxy no session is opened with it.
         let of_sessions = self.view.tls_termination == TlsTermination::ControlPlane;
         let Some(ends) = self.view.certificate_ends.filter(|_| of_sessions) else { return Ok(()) };
-        let (at, left) = (when(ends, self.now), ends.since(self.now));
-        if left > CERTIFICATE_ENDS_SOON {
-            return writeln!(f, "certificate    ends {at}");
-        }
-        match left.is_zero() {
-            true => writeln!(f, "CERTIFICATE    EXPIRED {at}: the control plane refuses this host")?,
-            false => writeln!(f, "CERTIFICATE    ends {at}, and nothing renews it")?,
+        let at = when(ends, self.now);
+        match CertificateLife::of(Some(ends), self.now) {
+            CertificateLife::Fine => return writeln!(f, "certificate    ends {at}"),
+            CertificateLife::EndsSoon(_) => writeln!(f, "CERTIFICATE    ends {at}, and nothing renews it")?,
+            CertificateLife::Ended(_) => {
+                writeln!(f, "CERTIFICATE    EXPIRED {at}: the control plane refuses this host")?;
+            }
         }
         writeln!(f, "               next: {}", join_again(&self.view.hostname))
     }

@@ -63,6 +63,7 @@ impl Caller {
         let mut message = CheckIn {
             unmade_run: None,
             freshness: None,
+            running_since: None,
             held: Some(node.held.clone()),
             incarnation,
             facts: Vec::new(),

@@ -11,6 +11,7 @@ use catalog::duration;
 use clap::{Args, Subcommand};
 use model::exchange::HeldFreshness;
 use model::log::FactBody;
+use model::status::CertificateLife;
 use model::time::when;
 use model::{Contention, Timestamp};
 use serde::Serialize;
@@ -263,6 +264,11 @@ fn show(whole: &NodeReport, screen: Screen) -> String {
     }
     if let Some(run) = node.last_run {
         rows.push(("last run", format!("{} ago", ago(run, now))));
+        let successful = node.successful_run.map_or_else(|| "none known".to_owned(), |run| when(run, now));
+        rows.push(("last good", successful));
+    }
+    if let Some(since) = node.running_since {
+        rows.push(("running", format!("since {}", when(since, now))));
     }
     if let Some(totals) = &node.counts {
         rows.push(("came to", counts(totals)));
@@ -271,6 +277,10 @@ fn show(whole: &NodeReport, screen: Screen) -> String {
     rows.extend(contended);
     if let Some(reason) = &whole.reboot_required {
         rows.push(("reboot", format!("required by {reason}")));
+    }
+    if node.traits_too_large {
+        let text = "larger than they may be, and not taken: selectors read those from before";
+        rows.push(("traits", screen.mark(Mark::Warn, text)));
     }
     if !node.unknown_tags.is_empty() {
         let tags = node.unknown_tags.join(" or ");
@@ -290,15 +300,13 @@ fn show(whole: &NodeReport, screen: Screen) -> String {
 
 /// When a certificate ends, and whether that is a matter.
 fn certificate(ends: Timestamp, now: Timestamp, screen: Screen) -> String {
-    /// One that ends sooner is worth a word: nothing renews it (IDN-2).
-    const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
     let text = when(ends, now);
-    match ends.since(now) {
-        left if left.is_zero() => screen.mark(Mark::Bad, &format!("{text}: it cannot call; join again")),
-        left if left <= SOON => {
+    match CertificateLife::of(Some(ends), now) {
+        CertificateLife::Ended(_) => screen.mark(Mark::Bad, &format!("{text}: it cannot call; join again")),
+        CertificateLife::EndsSoon(_) => {
             screen.mark(Mark::Warn, &format!("{text}: nothing renews it; join again before"))
         }
-        _ => text,
+        CertificateLife::Fine => text,
     }
 }
 

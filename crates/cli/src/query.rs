@@ -39,7 +39,7 @@ pub struct QueryArgs {
     selector: String,
     #[command(subcommand)]
     what: Question,
-    /// How long nodes that are offline are waited for
+    /// How long nodes that cannot be reached are waited for
     #[arg(long, global = true, value_name = "TIME", default_value = "0s", value_parser = catalog::duration::parse)]
     wait: u32,
     /// The longest time on one node

@@ -91,11 +91,13 @@ pub fn confirm(screen: Screen, selected: &Selected, what: &str, yes: bool) -> Re
 
 /// The nodes in words: how many, the first of them, and what is to be known of them.
 pub fn phrase(selected: &Selected) -> String {
-    let Selected { count, first, offline, .. } = selected;
+    let Selected { count, first, unreachable, offline, .. } = selected;
     let mut notes = vec![some_of(first, *count)];
     notes.retain(|names| !names.is_empty());
-    if *offline > 0 {
-        notes.push(format!("{offline} offline"));
+    for (count, how) in [(unreachable, "unreachable"), (offline, "offline")] {
+        if *count > 0 {
+            notes.push(format!("{count} {how}"));
+        }
     }
     let notes = if notes.is_empty() { String::new() } else { format!(" ({})", notes.join("; ")) };
     format!("{}{notes}", nodes(*count))
@@ -128,10 +130,12 @@ mod tests {
             count: 812,
             first: vec!["web-1.test".parse().unwrap(), "web-2.test".parse().unwrap()],
             online: 0,
-            promotable: 809,
+            promotable: 807,
+            unreachable: 2,
             offline: 3,
         };
-        assert_eq!(phrase(&selected), "812 nodes (web-1.test, web-2.test +810; 3 offline)");
+        let phrase = phrase(&selected);
+        assert_eq!(phrase, "812 nodes (web-1.test, web-2.test +810; 2 unreachable; 3 offline)");
     }
 
     #[test]

@@ -48,7 +48,7 @@ fn equal_traits_stand_on_one_line() {
      1x  11      web-2.test
      1x  has nothing of that name  web-5.test
      1x  offline, so it was not asked  web-4.test
-         next: --wait 1h waits for nodes that are offline
+         next: --wait 1h waits for nodes that cannot be reached
 ";
     let text = told(&nodes, Some("os.version"));
     assert_eq!(

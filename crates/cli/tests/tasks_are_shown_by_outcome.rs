@@ -83,7 +83,7 @@ task t-1 is done, 9 nodes: 2 succeeded, 4 failed, 1 unknown, 1 silent, 1 offline
      1x  asked, and never heard of again  web-9.test
          next: it may have been done: muster node show web-9.test
      1x  offline, so it was not asked  web-8.test
-         next: --wait 1h waits for nodes that are offline
+         next: --wait 1h waits for nodes that cannot be reached
      1x  unknown: the agent died while it ran  web-7.test
          next: it may have been done, or still run: look at web-7.test, then run it again if it is to
 ";

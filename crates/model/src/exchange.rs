@@ -38,6 +38,9 @@ pub struct CheckIn {
     /// How fresh what it holds is; absent before the first release, and from an earlier agent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub freshness: Option<HeldFreshness>,
+    /// Since when a run of all that is held has been under way; absent while none is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub running_since: Option<Timestamp>,
     /// Observed traits, when they changed since the control plane last took them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub traits: Option<TraitReport>,

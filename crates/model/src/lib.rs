@@ -21,6 +21,7 @@ pub mod path;
 pub mod policy;
 pub mod replication;
 pub mod report;
+pub mod runs_heard;
 mod schema;
 pub mod selection;
 pub mod set;
@@ -45,6 +46,7 @@ pub use report::{
     Action, FailureCause, FailureCode, FailureKey, FailureNote, Pause, ResourceReport, RunCounts, RunReport,
     UnmadeRun, UnmadeRunCause,
 };
+pub use runs_heard::{OngoingRun, RunsHeard, SuccessfulRun};
 pub use selection::{Proof, Selection, SelectionEntry};
 pub use set::{ObjectSet, SetDelta};
 pub use summary::RunsSummary;

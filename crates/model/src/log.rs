@@ -12,8 +12,10 @@ use crate::{Contention, Digest, Incarnation, RunReport, Timestamp};
 
 /// The most facts in one request.
 pub const MAX_FACTS: usize = 200;
-/// The most bytes of facts, as JSON, in one request; one fact may have as many.
+/// The most bytes of one fact, as JSON.
 pub const MAX_FACT_BYTES: usize = 512 * 1024;
+/// The most bytes of facts that an agent puts into one request: one of the largest fits.
+pub const MAX_REQUEST_FACT_BYTES: usize = MAX_FACT_BYTES;
 
 /// One fact of a node's log.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::delta::{Edit, Fields};
-use crate::{Digest, Timestamp};
+use crate::{Digest, Timestamp, canonical};
 
 /// The most resources that a report names; the counts always cover all of them.
 pub const MAX_ITEMS: usize = 500;
@@ -51,6 +51,28 @@ pub struct RunReport {
     /// Every resource that was not simply right, at most [`MAX_ITEMS`].
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub items: Vec<ResourceReport>,
+}
+
+impl RunReport {
+    /// The digest of what the run came to, times left out: two runs with one digest say the same.
+    pub fn outcome(&self) -> Digest {
+        let mut timeless = self.clone();
+        timeless.started = Timestamp::default();
+        timeless.duration_ms = 0;
+        timeless.intended = false;
+        timeless.seq = 0;
+        // They are what was asked, not what the host is like.
+        timeless.unknown_tags.clear();
+        for item in &mut timeless.items {
+            item.duration_ms = 0;
+            if item.cause.is_some() {
+                // Process ids and output differ from run to run, and the cause is the same.
+                item.reason = None;
+            }
+        }
+        // A report always has a canonical form; if one ever had none it would count as changed.
+        canonical::to_bytes(&timeless).map_or(Digest::ZERO, |bytes| Digest::of(&bytes))
+    }
 }
 
 /// Somebody on the host paused it: until the pause ends, runs only observe.

@@ -18,6 +18,9 @@ pub const UNREACHABLE_AFTER: u32 = 3;
 /// Promised contacts missed that make a node `offline`.
 pub const OFFLINE_AFTER: u32 = 10;
 
+/// A run that has been under way for longer is taken for one that does not end (CNV-3).
+pub const LONGEST_RUN: Duration = Duration::from_secs(3600);
+
 /// What the last run came to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
@@ -79,9 +82,10 @@ pub enum RunEvidence {
     /// It was, or none is due: nothing is held.
     #[default]
     Current,
-    /// The first run on what is held is not reported yet, and not overdue.
+    /// The first run on what is held is not reported yet and not overdue, or the run that is due is under way.
     Awaited,
-    /// It was not: none was heard of in time, or the node says that it cannot make one.
+    /// It was not: none was heard of in time, one has been under way for longer than [`LONGEST_RUN`], or the node
+    /// says that it cannot make one.
     Missing,
 }
 
@@ -180,6 +184,37 @@ impl fmt::Display for Overall {
             Overall::Unassigned => "unassigned",
             Overall::New => "new",
         })
+    }
+}
+
+/// A certificate that ends sooner is worth a word: nothing renews it (IDN-2).
+const CERTIFICATE_ENDS_SOON: Duration = Duration::from_secs(7 * 24 * 3600);
+
+/// How much longer a node's certificate opens sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum CertificateLife {
+    /// Long enough, or no session is opened with it.
+    Fine,
+    /// It ends within seven days.
+    EndsSoon(Timestamp),
+    /// It has ended.
+    Ended(Timestamp),
+}
+
+impl CertificateLife {
+    /// Of a certificate that ends then; `None` where no session is opened with it.
+    pub fn of(ends: Option<Timestamp>, now: Timestamp) -> CertificateLife {
+        match ends {
+            Some(ends) if ends <= now => CertificateLife::Ended(ends),
+            Some(ends) if ends.minus(CERTIFICATE_ENDS_SOON) <= now => CertificateLife::EndsSoon(ends),
+            _ => CertificateLife::Fine,
+        }
+    }
+
+    /// From when it is another one though nothing changes; `None` when it stays for ever.
+    pub fn until(ends: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
+        let ends = ends?;
+        [ends.minus(CERTIFICATE_ENDS_SOON), ends].into_iter().find(|at| *at > now)
     }
 }
 

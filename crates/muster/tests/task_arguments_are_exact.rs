@@ -23,7 +23,7 @@ fn parsed(arguments: &[&str]) -> Result<TaskRunArgs, clap::Error> {
 }
 
 fn selected(count: usize) -> Selected {
-    Selected { count, first: vec![], online: 0, promotable: count, offline: 0 }
+    Selected { count, first: vec![], online: 0, promotable: count, unreachable: 0, offline: 0 }
 }
 
 #[test]

@@ -29,6 +29,7 @@ use crate::connection::{ConnectionStep, ConnectionSteps};
 use crate::gate::{self, AdmissionGate, ConnectionSlot, GateAnswer};
 use crate::identity::{self, CertifiedPeer, PeerRole};
 use crate::peers::{PeerPermit, Peers};
+use crate::prefix_journal::PrefixJournal;
 use crate::proxy_protocol::{self, Balancers, HEADER_WITHIN, HEADERS_AT_ONCE};
 
 /// Bounds of one listener, and whom it believes about addresses.
@@ -71,6 +72,8 @@ pub struct AcceptLimits {
     pub unread: usize,
     /// Load balancers that pass TLS on unread and must say, in a PROXY header of version 2, for whom.
     pub balancers: Balancers,
+    /// Prefixes of which somebody authenticated before this listener began, and those of which somebody does.
+    pub journal: PrefixJournal,
 }
 
 impl AcceptLimits {
@@ -103,6 +106,7 @@ impl Default for AcceptLimits {
             answer: Duration::from_secs(60),
             unread: 8 * 1024 * 1024,
             balancers: Balancers::default(),
+            journal: PrefixJournal::default(),
         }
     }
 }
@@ -156,7 +160,7 @@ async fn accept_all<H, F, B>(
     B: Body<Data = Bytes, Error = Infallible> + Send + Unpin + 'static,
 {
     let port = Arc::new(Port {
-        gate: AdmissionGate::new(limits.connections, limits.handshakes),
+        gate: AdmissionGate::new(limits.connections, limits.handshakes, limits.journal.clone()),
         peers: Arc::default(),
         headers: Arc::new(Semaphore::new(HEADERS_AT_ONCE)),
         limits,

@@ -7,7 +7,9 @@
 //! the oldest of the prefix that holds the most.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
-use std::net::IpAddr;
+use std::fmt;
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr};
+use std::str::FromStr;
 use std::time::{Duration, Instant};
 
 /// How long a prefix counts as known after somebody of it authenticated.
@@ -40,6 +42,36 @@ impl AddressPrefix {
     }
 }
 
+impl fmt::Display for AddressPrefix {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            AddressPrefix::V4([a, b, c]) => write!(f, "{}/24", Ipv4Addr::new(*a, *b, *c, 0)),
+            AddressPrefix::V6(bytes) => {
+                let mut address = [0; 16];
+                address[..bytes.len()].copy_from_slice(bytes);
+                write!(f, "{}/56", Ipv6Addr::from(address))
+            }
+        }
+    }
+}
+
+/// A text that names no prefix of those that share.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("it is no /24 of IPv4 and no /56 of IPv6")]
+pub struct ParsePrefixError;
+
+impl FromStr for AddressPrefix {
+    type Err = ParsePrefixError;
+
+    fn from_str(text: &str) -> Result<AddressPrefix, ParsePrefixError> {
+        let address =
+            text.strip_suffix("/24").or_else(|| text.strip_suffix("/56")).ok_or(ParsePrefixError)?;
+        let prefix = AddressPrefix::of(address.parse().map_err(|_| ParsePrefixError)?);
+        // No other form than that which we write.
+        (prefix.to_string() == text).then_some(prefix).ok_or(ParsePrefixError)
+    }
+}
+
 /// Whether somebody of a prefix authenticated within [`KNOWN_FOR`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum PrefixHistory {
@@ -58,7 +90,8 @@ pub struct ConnectionId(u64);
 pub struct AdmittedConnection {
     /// Which.
     pub id: ConnectionId,
-    prefix: AddressPrefix,
+    /// Where it comes from.
+    pub prefix: AddressPrefix,
     history: PrefixHistory,
 }
 
@@ -198,6 +231,11 @@ impl Admission {
         }
     }
 
+    /// Somebody of a prefix authenticated then, before this listener began.
+    pub fn restore(&mut self, prefix: AddressPrefix, at: Instant) {
+        self.history.add(prefix, at);
+    }
+
     /// Connections let in and not yet left.
     pub fn open(&self) -> usize {
         self.open
@@ -225,12 +263,12 @@ impl Admission {
             &mut self.known.pending
         };
         let largest = yielding.order.last_key_value().map(|((_, largest), ())| *largest);
-        let Some((largest, shed)) = largest.and_then(|largest| Some((largest, yielding.oldest(largest)?)))
+        let Some((largest, evicted)) = largest.and_then(|largest| Some((largest, yielding.oldest(largest)?)))
         else {
             return ConnectAnswer::Refuse;
         };
-        yielding.remove(largest, shed, by_size);
-        ConnectAnswer::Replace(self.admitted(prefix, history), shed)
+        yielding.remove(largest, evicted, by_size);
+        ConnectAnswer::Replace(self.admitted(prefix, history), evicted)
     }
 
     fn admitted(&mut self, prefix: AddressPrefix, history: PrefixHistory) -> AdmittedConnection {

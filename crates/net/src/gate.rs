@@ -12,21 +12,22 @@ use tokio::sync::Notify;
 
 use crate::Signal;
 use crate::admission::{AddressPrefix, Admission, AdmittedConnection, ConnectAnswer, ConnectionId};
+use crate::prefix_journal::PrefixJournal;
 
 /// The connection's handshake may begin.
 const ENTER: u64 = 1;
 /// The connection has to give its place away.
 const GIVE_WAY: u64 = 2;
-/// How often at most it is told that connections had to give way.
-const TOLD_EVERY: Duration = Duration::from_secs(60);
+/// How often at most it is warned that connections had to give way.
+const WARN_EVERY: Duration = Duration::from_secs(60);
 
 struct GateState {
     admission: Admission,
     /// Of the connections that have not authenticated.
     signals: HashMap<ConnectionId, Arc<Signal>>,
-    /// Connections that gave way or were refused, since it was told.
-    shed: u64,
-    told: Option<Instant>,
+    /// Connections that gave way or were refused, since it was warned.
+    evicted: u64,
+    warned: Option<Instant>,
 }
 
 /// Who is let in at one listener.
@@ -34,6 +35,7 @@ pub(crate) struct AdmissionGate {
     state: Mutex<GateState>,
     /// A place came free.
     freed: Notify,
+    journal: PrefixJournal,
 }
 
 /// What becomes of a connection that comes.
@@ -47,14 +49,17 @@ pub(crate) enum GateAnswer {
 }
 
 impl AdmissionGate {
-    pub(crate) fn new(connections: usize, handshakes: usize) -> Arc<AdmissionGate> {
-        let state = GateState {
-            admission: Admission::new(connections, handshakes),
-            signals: HashMap::new(),
-            shed: 0,
-            told: None,
-        };
-        Arc::new(AdmissionGate { state: Mutex::new(state), freed: Notify::new() })
+    pub(crate) fn new(connections: usize, handshakes: usize, journal: PrefixJournal) -> Arc<AdmissionGate> {
+        let mut admission = Admission::new(connections, handshakes);
+        let now = Instant::now();
+        for (prefix, ago) in journal.known() {
+            // A clock that does not go back so far knows nothing of that time.
+            if let Some(at) = now.checked_sub(ago) {
+                admission.restore(prefix, at);
+            }
+        }
+        let state = GateState { admission, signals: HashMap::new(), evicted: 0, warned: None };
+        Arc::new(AdmissionGate { state: Mutex::new(state), freed: Notify::new(), journal })
     }
 
     fn lock(&self) -> MutexGuard<'_, GateState> {
@@ -67,15 +72,15 @@ impl AdmissionGate {
         let mut state = self.lock();
         let connection = match state.admission.connect(AddressPrefix::of(address), now) {
             ConnectAnswer::Admit(connection) => connection,
-            ConnectAnswer::Replace(connection, shed) => {
-                if let Some(signal) = state.signals.remove(&shed) {
+            ConnectAnswer::Replace(connection, evicted) => {
+                if let Some(signal) = state.signals.remove(&evicted) {
                     signal.raise(GIVE_WAY);
                 }
-                state.count_shed(now);
+                state.count_evicted(now);
                 connection
             }
             ConnectAnswer::Refuse => {
-                state.count_shed(now);
+                state.count_evicted(now);
                 return GateAnswer::Refuse;
             }
             ConnectAnswer::Full => return GateAnswer::Full,
@@ -100,12 +105,15 @@ impl AdmissionGate {
 }
 
 impl GateState {
-    fn count_shed(&mut self, now: Instant) {
-        self.shed += 1;
-        if self.told.is_none_or(|told| now.saturating_duration_since(told) >= TOLD_EVERY) {
-            let shed = std::mem::take(&mut self.shed);
-            tracing::warn!(connections = shed, "there is not room for all who connect; some had to give way");
-            self.told = Some(now);
+    fn count_evicted(&mut self, now: Instant) {
+        self.evicted += 1;
+        if self.warned.is_none_or(|warned| now.saturating_duration_since(warned) >= WARN_EVERY) {
+            let evicted = std::mem::take(&mut self.evicted);
+            tracing::warn!(
+                connections = evicted,
+                "there is not room for all who connect; some had to give way"
+            );
+            self.warned = Some(now);
         }
     }
 
@@ -134,8 +142,10 @@ impl ConnectionSlot {
 
     /// A verified certificate came over the connection. `false` when it had to give way before.
     pub(crate) fn authenticated(&mut self) -> bool {
+        let now = Instant::now();
+        self.gate.journal.note(self.connection.prefix, now);
         let mut state = self.gate.lock();
-        let kept = state.admission.authenticated(&self.connection, Instant::now());
+        let kept = state.admission.authenticated(&self.connection, now);
         if kept {
             state.signals.remove(&self.connection.id);
             self.pending = None;

@@ -19,6 +19,7 @@ pub mod identity;
 pub mod issue;
 pub mod notify;
 pub mod peers;
+pub mod prefix_journal;
 pub mod proxy_protocol;
 mod session;
 pub mod signal;

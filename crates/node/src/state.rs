@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 
-use model::canonical;
 use model::exchange::{HeldRelease, Signed};
 use model::{
     Action, Channel, Digest, Incarnation, ObjectKey, ObjectSet, RunCounts, RunReport, Stub, Timestamp,
@@ -90,7 +89,7 @@ impl LastRun {
         incarnation: &Incarnation,
         now: Timestamp,
     ) -> EndedRun {
-        let outcome = outcome_digest(report);
+        let outcome = report.outcome();
         let reported = before
             .is_some_and(|last| last.outcome == outcome && last.incarnation.as_ref() == Some(incarnation));
         // A run that only observed for a pause makes nothing so: what it bound is still to be intended.
@@ -123,24 +122,4 @@ fn unfinished(report: &RunReport) -> Vec<String> {
         |action| matches!(action, Action::Failed | Action::Ignored | Action::Skipped | Action::Restored);
     let items = report.items.iter().filter(|item| unfinished(item.action));
     items.map(|item| item.resource.clone()).collect()
-}
-
-/// The digest of what a run came to, times left out: two runs with one digest say the same.
-fn outcome_digest(report: &RunReport) -> Digest {
-    let mut timeless = report.clone();
-    timeless.started = Timestamp::default();
-    timeless.duration_ms = 0;
-    timeless.intended = false;
-    timeless.seq = 0;
-    // They are what was asked, not what the host is like.
-    timeless.unknown_tags.clear();
-    for item in &mut timeless.items {
-        item.duration_ms = 0;
-        if item.cause.is_some() {
-            // Process ids and output differ from run to run, and the cause is the same.
-            item.reason = None;
-        }
-    }
-    // A report always has a canonical form; if one ever had none it would count as changed.
-    canonical::to_bytes(&timeless).map_or(Digest::ZERO, |bytes| Digest::of(&bytes))
 }

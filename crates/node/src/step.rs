@@ -303,7 +303,7 @@ impl Node {
         if self.run_due || now >= self.next_run {
             // What somebody asked for is a part of it.
             self.tags_due.clear();
-            self.start_run(effects);
+            self.start_run(now, effects);
         } else if !self.tags_due.is_empty() || self.tagged_request_is_due() {
             self.start_run_by_tag(effects);
         } else if !self.reboot_what_is_due(now, effects) {
@@ -384,6 +384,7 @@ impl Node {
             run: self.last_run.as_ref().map(|run| RunNote { at: run.at, outcome: run.outcome }),
             unmade_run: self.unmade.clone(),
             freshness: self.freshness(),
+            running_since: self.running_since(),
             traits,
             full: self.want_full || confirms,
             run_confirmed: None,

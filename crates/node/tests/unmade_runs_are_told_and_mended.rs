@@ -55,6 +55,26 @@ fn missing_content_is_fetched_and_a_run_follows() {
     assert_eq!((says(&check_in), check_in.full), (None, false), "it is over");
 }
 
+/// CNV-3: a run that takes long is no run that was not made.
+#[test]
+fn a_run_under_way_is_said_until_it_ends() {
+    let mut bench = Bench::holding(&Release::new(1, START, &["one"]));
+    assert_eq!(bench.check_in().running_since, None);
+    bench.give(NodeInput::Answered(Box::new(common::answer())));
+    let began = bench.now;
+    assert!(run_of(&bench.give(NodeInput::RunNow(Default::default()))).is_some());
+    for _ in 0..3 {
+        assert_eq!(bench.check_in().running_since, Some(began));
+        bench.give(NodeInput::Answered(Box::new(common::answer())));
+    }
+    bench.give(NodeInput::Ran(Box::new(report(0, 1))));
+    assert_eq!(bench.check_in().running_since, None);
+    // A run by tag is not the run that is due.
+    let mut bench = Bench::holding(&Release::new(1, START, &["one"]));
+    assert!(run_of(&bench.give(NodeInput::RunNow(["web".to_owned()].into()))).is_some());
+    assert_eq!(bench.check_in().running_since, None);
+}
+
 /// As long as it is so, each check-in says it, with the same beginning.
 #[test]
 fn it_is_said_until_a_run_is_made() {

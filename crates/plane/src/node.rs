@@ -8,10 +8,9 @@ use model::contention;
 use model::exchange::{Answer, CheckIn, HeldFreshness, HeldRelease, Offer, RunNote, Signed, TraitReport};
 use model::invocation::AgentInvocation;
 use model::log::{Cursor, Fact, FactBody};
-use model::policy::RunTimes;
 use model::selection::SelectionEntry;
 use model::tags::TaggedRun;
-use model::{Contention, Digest, Hostname, Incarnation, NodeId, RunsSummary, Timestamp, UnmadeRun};
+use model::{Contention, Digest, Hostname, Incarnation, NodeId, RunsHeard, RunsSummary, Timestamp};
 use trust::PublicKey;
 use trust::seen::SeenError;
 
@@ -60,22 +59,19 @@ pub struct NodeState {
     pub held: Option<HeldRelease>,
     /// Its newest run, by its own word.
     pub run: Option<RunNote>,
-    /// When a run was last heard of that is newer than the one before, by the clock here: the node's may be wrong.
-    pub run_heard: Option<Timestamp>,
-    /// Why it can make no run, by its own word.
-    pub unmade: Option<Box<UnmadeRun>>,
+    /// What was heard of its runs in check-ins.
+    pub runs: RunsHeard,
     /// That what it holds is not fresh or is stale, by its own word; `None` while it is neither.
     pub freshness: Option<Box<HeldFreshness>>,
-    /// When it was first heard that it holds the set that it holds.
-    pub held_heard: Option<Timestamp>,
-    /// How often it runs, by the release that it holds; `None` until it was seen to hold what it is pointed to.
-    pub runs: Option<RunTimes>,
     /// How far its log is durable here.
     pub cursor: Option<Cursor>,
     /// What its reported runs came to.
     pub summary: RunsSummary,
     /// The digest of its traits as stored.
     pub traits: Option<Digest>,
+    /// The digest of traits that it sent and that are too large to be taken, while it has these: an agent of before
+    /// does not know the bounds.
+    pub untaken_traits: Option<Digest>,
     /// The newest `seen` document that it sent.
     pub seen: Option<Box<KeptSeen>>,
     /// Converge now, with this number (DLT-5).
@@ -88,14 +84,15 @@ pub struct NodeState {
     pub refusal: Option<Box<ReportedRefusal>>,
     /// What something else on its host changes again and again, since the agent began (CNV-7).
     pub contended: Option<Box<[Contention]>>,
-    /// The roots that it was pointed to last, since the control plane's start, at most [`GIVEN`]; the newest first.
-    given: Box<[Digest]>,
+    /// The roots that it was pointed to last, since the control plane's start, at most [`MAX_OFFERED`]; the newest
+    /// first.
+    offered: Box<[Digest]>,
     pub(crate) pointed: Option<(u64, Option<Pointed>)>,
 }
 
 /// How many of the roots that a node was pointed to are remembered. One that holds an older one gets its set named
 /// in full.
-const GIVEN: usize = 3;
+const MAX_OFFERED: usize = 3;
 
 /// A refusal of the release that the node is pointed to, as the node reported it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -138,7 +135,7 @@ pub enum SetBase {
     /// Nothing: every object is named, and small contents come along.
     Nothing,
     /// The root that the node holds, and that it was pointed to.
-    Given(Digest),
+    Offered(Digest),
     /// The node holds something else, perhaps by its own word alone. A difference from that would say what is in
     /// another node's set: every object is named instead, and the node fetches what it lacks (DLT-3).
     Unknown,
@@ -170,54 +167,49 @@ impl NodeState {
             promised: Duration::from_secs(DEFAULT_CONTACT_SECS),
             held: None,
             run: None,
-            run_heard: None,
-            unmade: None,
+            runs: RunsHeard::default(),
             freshness: None,
-            held_heard: None,
-            runs: None,
             cursor: None,
             summary: RunsSummary::default(),
             traits: None,
+            untaken_traits: None,
             seen: None,
             run_request: None,
             tagged_run: None,
             work_waits: false,
             refusal: None,
             contended: None,
-            given: Box::default(),
+            offered: Box::default(),
             pointed: None,
         }
     }
 
     /// Answers a check-in (DLT-1 to DLT-5). Whether a proof can be made is the release's
     /// affair; one that cannot be proven was refused when it was published.
-    pub fn check_in(&mut self, request: CheckIn, heads: &Heads, now: Timestamp) -> Step {
+    pub fn check_in(&mut self, mut request: CheckIn, heads: &Heads, now: Timestamp) -> Step {
         self.last_seen = Some(now);
         let first_use = !std::mem::replace(&mut self.certificate_used, true);
         let run_confirmed = self.confirm_run(request.run_confirmed);
         let confirmed = request.tagged_run_confirmed;
         let tagged_run_confirmed = self.tagged_run.take_if(|run| confirmed == Some(run.number));
-        let traits = request.traits.filter(|traits| self.traits != Some(traits.digest));
-        if let Some(traits) = &traits {
-            self.traits = Some(traits.digest);
-        }
-        self.hear_of(request.held, request.run, now);
-        self.unmade = request
-            .unmade_run
-            .map(|unmade| Box::new(UnmadeRun::new(unmade.since, unmade.cause, &unmade.reason)));
+        let traits = self.take_traits(request.traits.take());
+        let root = |held: &Option<HeldRelease>| held.as_ref().map(|held| held.root);
+        let is_another_set = root(&request.held) != root(&self.held);
+        self.runs.check_in(&request, self.run.as_ref(), is_another_set, now);
         self.freshness = request.freshness.filter(HeldFreshness::is_notable).map(Box::new);
+        (self.held, self.run) = (request.held, request.run);
         let pointed = self.pointed(heads);
         if let Some((head, entry)) = &pointed
             && self.holds(entry)
         {
-            self.runs = head.runs;
+            self.runs.times = head.runs;
         }
         let contact_secs = pointed.as_ref().map_or(UNASSIGNED_CONTACT_SECS, |(head, _)| head.contact_secs);
         self.promised = Duration::from_secs(contact_secs);
         let full = request.full || self.run_request.is_some();
         let (offer, wanted) = match &pointed {
             Some((head, entry)) => {
-                self.give(entry.root);
+                self.note_offered(entry.root);
                 if let Some(held) = self.held.as_mut().filter(|held| held.channel == entry.channel) {
                     held.channel = entry.channel.clone();
                 }
@@ -246,7 +238,7 @@ impl NodeState {
             run_request: self.run_request,
             tagged_run: self.tagged_run.as_deref().cloned(),
             stream_requested: self.work_waits,
-            want_traits: self.traits.is_none(),
+            want_traits: self.traits.is_none() && self.untaken_traits.is_none(),
             want_seen: self.wants_seen(&request.incarnation),
             want_header: self.held.as_ref().is_some_and(|held| heads.lacks(held.seq, &held.header)),
             want_run,
@@ -258,18 +250,19 @@ impl NodeState {
         Step { answer, wanted, facts, traits, run_confirmed, tagged_run_confirmed, first_use, unchanged }
     }
 
-    /// Takes what a check-in says of what the node holds and of its newest run. A run counts as heard of when it
-    /// is newer than the one before: an agent that begins repeats an older one.
-    fn hear_of(&mut self, held: Option<HeldRelease>, run: Option<RunNote>, now: Timestamp) {
-        if held.as_ref().map(|held| held.root) != self.held.as_ref().map(|held| held.root) {
-            self.held_heard = Some(now);
+    /// The traits that are to be stored. Those that are too large are not, and are not asked for again; the rest of the
+    /// check-in counts (TRT-2).
+    fn take_traits(&mut self, traits: Option<TraitReport>) -> Option<TraitReport> {
+        let traits = traits?;
+        if !traits.is_within_bounds() {
+            self.untaken_traits = Some(traits.digest);
+            return None;
         }
-        self.run_heard = match (&self.run, &run) {
-            (_, None) => None,
-            (Some(known), Some(new)) if new.at <= known.at => self.run_heard,
-            (_, Some(_)) => Some(now),
-        };
-        (self.held, self.run) = (held, run);
+        // What differs from traits that were not taken is asked for whole.
+        self.untaken_traits = None;
+        let new = self.traits != Some(traits.digest);
+        self.traits = Some(traits.digest);
+        Some(traits).filter(|_| new)
     }
 
     /// Takes the `seen` document of a check-in, before the rest of it; says whether it is to be
@@ -340,7 +333,7 @@ impl NodeState {
             set: None,
         };
         let base = match held {
-            Some(held) if !full && self.given.contains(&held.root) => SetBase::Given(held.root),
+            Some(held) if !full && self.offered.contains(&held.root) => SetBase::Offered(held.root),
             Some(_) if !full => SetBase::Unknown,
             _ => SetBase::Nothing,
         };
@@ -356,9 +349,9 @@ impl NodeState {
     }
 
     /// Remembers a root that the node is pointed to.
-    fn give(&mut self, root: Digest) {
-        if self.given.first() != Some(&root) {
-            self.given = std::iter::once(root).chain(self.given.iter().copied()).take(GIVEN).collect();
+    fn note_offered(&mut self, root: Digest) {
+        if self.offered.first() != Some(&root) {
+            self.offered = std::iter::once(root).chain(self.offered.iter().copied()).take(MAX_OFFERED).collect();
         }
     }
 
@@ -376,7 +369,10 @@ impl NodeState {
         self.share_incarnation();
         for fact in new {
             match &fact.body {
-                FactBody::Run(report) => self.summary = self.summary.after(report),
+                FactBody::Run(report) => {
+                    self.summary = self.summary.after(report);
+                    self.runs.report(report, fact.at, self.run.as_ref());
+                }
                 FactBody::Adopted { .. } => self.refusal = None,
                 FactBody::Refused { code, message } => self.keep_refusal(code, message),
                 FactBody::Contended { resources, .. } => self.keep_contended(resources),

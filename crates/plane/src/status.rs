@@ -7,7 +7,9 @@
 
 use model::Timestamp;
 use model::selection::SelectionEntry;
-use model::status::{self, Contact, Drift, Enforcement, ReleaseState, RunEvidence, RunResult, Status};
+use model::status::{
+    self, Contact, Drift, Enforcement, LONGEST_RUN, ReleaseState, RunEvidence, RunResult, Status,
+};
 
 use crate::heads::Heads;
 use crate::node::{NodeState, Pointed};
@@ -25,8 +27,8 @@ impl NodeState {
         let pointed = self.pointed_now(heads);
         let contact = self.last_seen.and_then(|seen| status::contact_until(seen, self.promised, now));
         let release = self.not_fresh_at(pointed.as_ref());
-        let run = self.run_overdue_at(pointed.as_ref());
-        [contact, release, run].into_iter().flatten().filter(|at| *at > now).min()
+        let run = [self.run_overdue_at(pointed.as_ref()), self.run_ends_by()];
+        [contact, release].into_iter().chain(run).flatten().filter(|at| *at > now).min()
     }
 
     fn status_of(&self, pointed: Option<&Pointed>, now: Timestamp) -> Status {
@@ -53,27 +55,34 @@ impl NodeState {
     /// heard of, or the adoption after it.
     pub fn no_run_since(&self) -> Option<Timestamp> {
         match self.last_run_is_of_held() {
-            true => self.run_heard.or(self.held_heard),
-            false => self.held_heard.max(self.run_heard),
+            true => self.runs.run.or(self.runs.held),
+            false => self.runs.held.max(self.runs.run),
         }
     }
 
     fn evidence(&self, pointed: Option<&Pointed>, now: Timestamp) -> RunEvidence {
-        if self.unmade.is_some() || self.run_overdue_at(pointed).is_some_and(|at| now >= at) {
+        let is_overdue = self.run_overdue_at(pointed).is_some_and(|at| now >= at);
+        let may_still_end = self.run_ends_by().is_some_and(|at| now < at);
+        if self.runs.unmade.is_some() || is_overdue && !may_still_end {
             RunEvidence::Missing
-        } else if self.awaits_run() {
+        } else if is_overdue || self.awaits_run() {
             RunEvidence::Awaited
         } else {
             RunEvidence::Current
         }
     }
 
+    /// By when the run that is under way must have ended.
+    fn run_ends_by(&self) -> Option<Timestamp> {
+        self.runs.under_way.map(|run| run.heard.plus(LONGEST_RUN))
+    }
+
     /// By when a run must be heard of; `None` while nothing is held.
     fn run_overdue_at(&self, pointed: Option<&Pointed>) -> Option<Timestamp> {
         self.held.as_ref()?;
         let of_head = pointed.filter(|(_, entry)| self.holds(entry)).and_then(|(head, _)| head.runs);
-        // Without them no run is overdue: a publisher of before did not say how often nodes run.
-        let times = of_head.or(self.runs)?;
+        // A publisher of before did not say how often nodes run: those that said nothing of it run as often as this.
+        let times = of_head.or(self.runs.times).unwrap_or_default();
         Some(status::run_overdue_at(self.no_run_since()?, times, self.promised))
     }
 

@@ -38,7 +38,7 @@ fn level_by_level() {
             "another root",
             &new,
             holding(Some(held(&same, "a"))),
-            (true, target(SetBase::Given(root("a")), "b")),
+            (true, target(SetBase::Offered(root("a")), "b")),
         ),
         ("a root nobody knows", &new, holding(Some(held(&same, "?"))), (true, target(SetBase::Unknown, "b"))),
         (
@@ -71,7 +71,7 @@ fn a_difference_starts_from_what_the_node_was_given_alone() {
         let claim = held(&head(0, "main", &web(claimed)), claimed);
         answered(&mut node, holding(Some(claim)), &heads(number, vec![pointed])).1.map(|wanted| wanted.base)
     };
-    let given = |number: u64| Some(SetBase::Given(root(&format!("set {number}"))));
+    let given = |number: u64| Some(SetBase::Offered(root(&format!("set {number}"))));
     // That of another node may be known here, and is not known to this one.
     assert_eq!(base(1, "another node's"), Some(SetBase::Unknown));
     assert_eq!(base(2, "set 1"), given(1));

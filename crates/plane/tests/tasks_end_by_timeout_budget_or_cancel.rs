@@ -84,6 +84,26 @@ fn offline_is_an_answer_at_once() {
     assert!(matches!(effects[2], TaskEffect::Drop { .. }));
 }
 
+/// LIF-1: a node is not asked from its third missed contact on, and the task says the word that status says.
+#[test]
+fn who_is_not_asked_is_unreachable_or_offline() {
+    let away = |n: &NodeId| if *n == node(0) { Reach::Unreachable } else { Reach::Offline };
+    let (task, _) = begun(spec(), 2, &away);
+    assert_eq!(stages(&task, 2), [NodeStage::Unreachable, NodeStage::Offline]);
+    let progress = TaskProgress { total: 2, unreachable: 1, offline: 1, ..TaskProgress::default() };
+    assert_eq!((task.summary().state, task.summary().progress), (TaskState::Done, progress));
+    // Those that are waited for are as they are then.
+    let (mut task, _) = begun(TaskSpec { wait_secs: 10, ..spec() }, 3, &away);
+    assert_eq!(stages(&task, 3), [NodeStage::Deferred; 3]);
+    let later = |n: &NodeId| match n {
+        n if *n == node(0) => Reach::Offline,
+        n if *n == node(1) => Reach::Unreachable,
+        _ => Reach::Removed,
+    };
+    task.handle(TaskInput::Tick, Timestamp(10_000), &later);
+    assert_eq!(stages(&task, 3), [NodeStage::Offline, NodeStage::Unreachable, NodeStage::Removed]);
+}
+
 #[test]
 fn who_is_waited_for_is_asked_when_it_calls_and_holds_nobody_up() {
     let spec = TaskSpec { wait_secs: 3600, batch: Share::Count(1), ..spec() };

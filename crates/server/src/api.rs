@@ -278,6 +278,10 @@ pub struct NodeView {
     pub promised_secs: u64,
     /// When its newest run ended.
     pub last_run: Option<Timestamp>,
+    /// When the last full run ended in which nothing failed; absent where none is known.
+    pub successful_run: Option<Timestamp>,
+    /// Since when a full run has been under way.
+    pub running_since: Option<Timestamp>,
     /// What its last reported run came to.
     pub counts: Option<RunCounts>,
     /// What is the matter.
@@ -297,6 +301,9 @@ pub struct NodeView {
     /// What something else on its host changes again and again, the newest first.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub contended: Vec<Contention>,
+    /// Its traits are larger than they may be, and are not taken: selectors read those from before.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub traits_too_large: bool,
     /// Tags that a run was requested for, which no resource of the node has, by the newest run that says so.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown_tags: Vec<String>,

@@ -49,6 +49,15 @@ impl<V: HeldBytes + Clone> ByteCache<V> {
         self.cache.get(key)
     }
 
+    /// What is kept, or what is read now; who asks for the same meanwhile waits for it.
+    pub(crate) async fn get_or_read<E>(
+        &self,
+        key: &Digest,
+        read: impl Future<Output = Result<V, E>>,
+    ) -> Result<V, E> {
+        self.cache.get_or_insert_async(key, read).await
+    }
+
     pub(crate) fn put(&self, key: Digest, value: V) {
         self.cache.insert(key, value);
     }

@@ -90,19 +90,11 @@ impl GrantIndex {
             return Ok(Some(known));
         }
         let Some(sections) = self.sections(root).await? else { return Ok(None) };
-        let mut granted = SetGrants::default();
-        for section in &sections {
-            match section.kind.as_str() {
-                Kind::SYNC => {
-                    if let Some(leaf) = &section.leaf {
-                        granted.sync = self.policy(&leaf.stub).await?;
-                    }
-                }
-                Kind::DELEGATION => granted.delegations = self.delegated(section).await?,
-                _ => {}
-            }
-        }
-        let granted = Arc::new(granted);
+        let delegations = match sections.iter().find(|section| section.kind == Kind::DELEGATION) {
+            Some(section) => self.delegated(section).await?,
+            None => Arc::default(),
+        };
+        let granted = Arc::new(SetGrants { sync: self.sync_policy(&sections).await?, delegations });
         self.by_root.put(*root, granted.clone());
         Ok(Some(granted))
     }
@@ -112,36 +104,40 @@ impl GrantIndex {
         if let Some(known) = self.modes.get(root) {
             return Ok(known);
         }
-        let Some(granted) = self.of(root).await? else { return Ok(Mode::Off) };
-        self.modes.put(*root, granted.sync.mode);
-        Ok(granted.sync.mode)
+        let Some(sections) = self.sections(root).await? else { return Ok(Mode::Off) };
+        let mode = self.sync_policy(&sections).await?.mode;
+        self.modes.put(*root, mode);
+        Ok(mode)
     }
 
     /// What a set says of its node; `None` when it is not known here.
     pub(crate) async fn facts(&self, root: &Digest) -> Result<Option<SetFacts>, StoreError> {
         let Some(sections) = self.sections(root).await? else { return Ok(None) };
-        let leaf = |kind: &str| {
-            let section = sections.iter().find(|section| section.kind == kind);
-            section.and_then(|section| section.leaf.as_ref())
-        };
-        let mode = match leaf(Kind::SYNC) {
-            Some(leaf) => self.policy(&leaf.stub).await?.mode,
-            None => Mode::Off,
-        };
-        let declared = match leaf(Kind::PARAMS) {
-            Some(leaf) => self.json::<NodeParams>(&leaf.stub).await?.map(NodeParams::declared),
-            None => None,
-        };
+        let mode = self.sync_policy(&sections).await?.mode;
+        self.modes.put(*root, mode);
+        let declared = self.params(&sections).await?;
         Ok(Some(SetFacts { mode, terms: declared.as_ref().map(declared::terms).unwrap_or_default() }))
     }
 
     /// What a set declares of its node, as selectors read it: `labels`, and `groups` where the
     /// release has them; `None` when the set is not known here.
     pub(crate) async fn declared(&self, root: &Digest) -> Result<Option<Value>, StoreError> {
-        let Some(sections) = self.sections(root).await? else { return Ok(None) };
-        let params = sections.iter().find(|section| section.kind == Kind::PARAMS);
-        let Some(leaf) = params.and_then(|section| section.leaf.as_ref()) else { return Ok(None) };
-        Ok(self.json::<NodeParams>(&leaf.stub).await?.map(NodeParams::declared))
+        match self.sections(root).await? {
+            Some(sections) => self.params(&sections).await,
+            None => Ok(None),
+        }
+    }
+
+    async fn params(&self, sections: &[SectionChunk]) -> Result<Option<Value>, StoreError> {
+        let Some(stub) = only_object(sections, Kind::PARAMS) else { return Ok(None) };
+        Ok(self.json::<NodeParams>(stub).await?.map(NodeParams::declared))
+    }
+
+    async fn sync_policy(&self, sections: &[SectionChunk]) -> Result<Arc<SyncPolicy>, StoreError> {
+        match only_object(sections, Kind::SYNC) {
+            Some(stub) => self.policy(stub).await,
+            None => Ok(Arc::default()),
+        }
     }
 
     async fn sections(&self, root: &Digest) -> Result<Option<Vec<SectionChunk>>, StoreError> {
@@ -203,6 +199,12 @@ impl GrantIndex {
         let content = self.store.content(&stub.digest, None).await?;
         Ok(content.and_then(|bytes| serde_json::from_slice(&bytes).ok()))
     }
+}
+
+/// The object of a kind of which a set has one.
+fn only_object<'a>(sections: &'a [SectionChunk], kind: &str) -> Option<&'a Stub> {
+    let section = sections.iter().find(|section| section.kind == kind)?;
+    section.leaf.as_ref().map(|leaf| &leaf.stub)
 }
 
 /// The part of a node's params that selectors read something of.

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use model::log::{Cursor, Fact};
 use model::replication::Mode;
-use model::{Digest, FailureKey, FailureNote, Hostname, NodeId, Timestamp};
+use model::{Digest, FailureKey, FailureNote, Hostname, NodeId, RunsHeard, Timestamp};
 use plane::{Heads, KeptSeen, NodeState};
 use store::{NodeRecord, Touch};
 use tokio::sync::Notify;
@@ -28,13 +28,15 @@ pub(crate) struct FleetIndex {
     /// The fleet in numbers. Taken while a node's entry is locked, and never the other way round.
     totals: Mutex<FleetTotals>,
     /// Nodes that changed since they were counted, each once. Taken as `totals` is.
-    unsettled: Mutex<Vec<Arc<NodeSlot>>>,
+    queue: Mutex<Vec<Arc<NodeSlot>>>,
+    /// Nodes whose contact waits to be persisted, each once. Taken as `totals` is.
+    touched: Mutex<Vec<Arc<NodeSlot>>>,
     /// The heads by which all nodes were counted.
-    settled_by: AtomicU64,
+    refreshed_by: AtomicU64,
     /// Nodes by what is declared of them. Taken as `totals` is.
     declared: LabelIndex,
     /// One brings the totals up to date at a time.
-    pub(crate) settling: tokio::sync::Mutex<()>,
+    pub(crate) refreshing: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
@@ -55,14 +57,14 @@ pub(crate) struct NodeSlot {
 /// A node's state, and whether its contact waits to be persisted.
 pub(crate) struct NodeEntry {
     pub(crate) node: NodeState,
-    pub(crate) dirty: bool,
+    dirty: bool,
     /// The last change of what goes down to the node.
     pub(crate) work_head: u64,
     /// Up to which change the node was notified that work waits; a long poll is answered at once
     /// for each of them once.
     pub(crate) work_notified: Option<u64>,
     /// It waits to be counted anew.
-    pub(crate) unsettled: bool,
+    pub(crate) queued: bool,
     /// Its share in the totals.
     counted: Option<Box<CountedNode>>,
     /// What is declared of it, as the index has it.
@@ -127,7 +129,7 @@ impl NodeSlot {
         self.lock().declared.as_ref().filter(|declared| declared.root == *root).map(|declared| declared.mode)
     }
 
-    /// The index has what is declared of it, as the last [`crate::settle::settle`] left it.
+    /// The index has what is declared of it, as the last [`crate::refresh::refresh`] left it.
     pub(crate) fn is_declared(&self) -> bool {
         self.lock().declared.is_some()
     }
@@ -168,7 +170,7 @@ impl FleetIndex {
             dirty: false,
             work_head: 0,
             work_notified: None,
-            unsettled: false,
+            queued: false,
             counted: None,
             declared: None,
             comparison: StartComparison::Asked,
@@ -197,6 +199,7 @@ impl FleetIndex {
         let before = entry.node.summary.failures.clone();
         entry.node.accepted(cursor, new);
         if !entry.removed {
+            self.touch(slot, &mut entry);
             self.count_failures(&before, &entry.node.summary.failures);
             self.mark_entry(slot, &mut entry);
         }
@@ -233,7 +236,7 @@ impl FleetIndex {
         }
     }
 
-    /// Nodes by what is declared of them, as the last [`crate::settle::settle`] left them.
+    /// Nodes by what is declared of them, as the last [`crate::refresh::refresh`] left them.
     pub(crate) fn declared(&self) -> &LabelIndex {
         &self.declared
     }
@@ -242,7 +245,7 @@ impl FleetIndex {
         self.totals.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Looks at the fleet in numbers, briefly; as the last [`crate::settle::settle`] left them.
+    /// Looks at the fleet in numbers, briefly; as the last [`crate::refresh::refresh`] left them.
     pub(crate) fn totals<T>(&self, look: impl FnOnce(&FleetTotals) -> T) -> T {
         look(&self.locked_totals())
     }
@@ -254,23 +257,23 @@ impl FleetIndex {
 
     /// The same, where its entry is locked.
     pub(crate) fn mark_entry(&self, slot: &Arc<NodeSlot>, entry: &mut NodeEntry) {
-        if !entry.removed && !std::mem::replace(&mut entry.unsettled, true) {
-            self.unsettled.lock().unwrap_or_else(PoisonError::into_inner).push(slot.clone());
+        if !entry.removed && !std::mem::replace(&mut entry.queued, true) {
+            self.queue.lock().unwrap_or_else(PoisonError::into_inner).push(slot.clone());
         }
     }
 
     /// Every node counts as it is by these heads at this time.
-    pub(crate) fn is_settled(&self, heads: u64, now: Timestamp) -> bool {
-        self.settled_by.load(Ordering::Acquire) == heads
-            && self.unsettled.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    pub(crate) fn is_refreshed(&self, heads: u64, now: Timestamp) -> bool {
+        self.refreshed_by.load(Ordering::Acquire) == heads
+            && self.queue.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
             && !self.locked_totals().has_due(now)
     }
 
     /// The nodes that are to be judged, so that each counts as it is by these heads at this time. Whoever
-    /// takes them holds `settling`, and judges each.
-    pub(crate) fn take_unsettled(&self, heads: u64, now: Timestamp) -> Vec<Arc<NodeSlot>> {
-        let changed = std::mem::take(&mut *self.unsettled.lock().unwrap_or_else(PoisonError::into_inner));
-        if self.settled_by.swap(heads, Ordering::AcqRel) != heads {
+    /// takes them holds `refreshing`, and judges each.
+    pub(crate) fn take_queued(&self, heads: u64, now: Timestamp) -> Vec<Arc<NodeSlot>> {
+        let changed = std::mem::take(&mut *self.queue.lock().unwrap_or_else(PoisonError::into_inner));
+        if self.refreshed_by.swap(heads, Ordering::AcqRel) != heads {
             return self.page("", usize::MAX);
         }
         let mut due = Vec::new();
@@ -378,18 +381,27 @@ impl FleetIndex {
         later.filter_map(|(_, id)| tables.by_id.get(id).cloned()).take(limit).collect()
     }
 
+    /// A node called, or something that is kept with its contact changed.
+    pub(crate) fn touch(&self, slot: &Arc<NodeSlot>, entry: &mut NodeEntry) {
+        if !std::mem::replace(&mut entry.dirty, true) {
+            self.touched.lock().unwrap_or_else(PoisonError::into_inner).push(slot.clone());
+        }
+    }
+
     /// Contacts that were not yet persisted; they count as persisted from now on.
     pub(crate) fn take_touches(&self) -> Vec<Touch> {
-        let mut touches = Vec::new();
-        for slot in self.page("", usize::MAX) {
+        let touched = std::mem::take(&mut *self.touched.lock().unwrap_or_else(PoisonError::into_inner));
+        let mut touches = Vec::with_capacity(touched.len());
+        for slot in touched {
             let mut entry = slot.lock();
-            if let (true, Some(last_seen)) = (entry.dirty, entry.node.last_seen) {
-                entry.dirty = false;
+            entry.dirty = false;
+            if let (false, Some(last_seen)) = (entry.removed, entry.node.last_seen) {
                 touches.push(Touch {
                     node: entry.node.id.clone(),
                     last_seen,
                     held: entry.node.held.clone(),
                     run: entry.node.run.clone(),
+                    runs_heard: entry.node.runs.clone(),
                     promised_secs: entry.node.promised.as_secs(),
                 });
             }
@@ -419,9 +431,12 @@ fn restored(record: NodeRecord, key: PublicKey) -> NodeState {
     }
     node.held = record.held;
     node.run = record.run;
-    // When they were heard of is not kept: the run by the node's clock, if that is not ahead; the set at the latest.
-    node.run_heard = node.run.as_ref().map(|run| run.at).min(node.last_seen);
-    node.held_heard = node.last_seen.filter(|_| node.held.is_some());
+    // An earlier version did not keep it: the run by the node's clock, if that is not ahead; the set at the latest.
+    node.runs = record.runs_heard.unwrap_or_else(|| RunsHeard {
+        run: node.run.as_ref().map(|run| run.at).min(node.last_seen),
+        held: node.last_seen.filter(|_| node.held.is_some()),
+        ..RunsHeard::default()
+    });
     node.cursor = record.cursor;
     node.traits = record.traits;
     node.keep_seen(record.seen.as_ref().and_then(KeptSeen::restored));

@@ -6,17 +6,18 @@
 //! Two sets of every node that synchronizes are in [`hub`]; what operators change in them
 //! comes through [`objects`] and [`work`], which carries out what [`plane::work`] decides.
 //!
-//! [`settle`] judges the nodes that changed, and keeps [`totals`] of the fleet and what releases declare of
+//! [`refresh`] judges the nodes that changed, and keeps [`totals`] of the fleet and what releases declare of
 //! each node ([`declared`]); so who asks how the fleet does looks at no node that is not shown.
 //!
 //! Tasks: one accept loop a port, one per connection; [`upkeep`] flushes contacts, renews
-//! what is renewed by itself, settles the totals and prunes; one actor for each open task of operators, and one
+//! what is renewed by itself, refreshes the totals and prunes; one actor for each open task of operators, and one
 //! for all workflows. Shared state is [`state::ControlPlane`]; heads
 //! travel in a watch channel, so that a publish wakes those who wait.
 
 mod answer;
 pub mod api;
 mod cache;
+mod causes;
 mod declared;
 mod enroll;
 mod fleet_name;
@@ -31,10 +32,10 @@ mod objects;
 mod open_files;
 mod operator_port;
 pub mod posture;
+mod refresh;
 mod releases;
 mod run;
 mod sets;
-mod settle;
 mod state;
 mod streams;
 mod totals;

@@ -9,6 +9,8 @@ use std::time::Duration;
 
 use net::ServerUrl;
 use net::accept::{self, AcceptLimits, stopped};
+use net::admission::AddressPrefix;
+use net::prefix_journal::PrefixJournal;
 use net::proxy_protocol::Balancers;
 use net::tls::{self, ClientAuth, TlsError};
 use rustls::ServerConfig;
@@ -176,13 +178,19 @@ pub async fn start(config: Config) -> Result<RunningServer, ServerStartError> {
     let (fleet, posture, new) = (founded.trust.fleet.clone(), founded.posture, founded.new);
     let operator_ca = founded.operator_ca.cert_pem().to_owned();
     let names = own_names(config.names, operator_host);
+    let journal = known_prefixes(&store).await?;
     let plane = plane(store, founded, names, config.log, config.links).await?;
     let metrics_address = scrapers.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
     let tls = server_tls(&plane, &operator_ca)?.map(watch::Sender::new);
     let [node_tls, proxy_tls, operator_tls] = tls.each_ref().map(watch::Sender::subscribe);
     let stop = watch::Sender::new(false);
     let connections = connections(config.connections, 1 + proxies.iter().len());
-    let limits = AcceptLimits { connections, balancers: config.balancers, ..AcceptLimits::default() };
+    let limits = AcceptLimits {
+        connections,
+        balancers: config.balancers,
+        journal: journal.clone(),
+        ..AcceptLimits::default()
+    };
     let few = AcceptLimits {
         connections: OPERATOR_CONNECTIONS,
         unread: OPERATOR_UNREAD,
@@ -197,7 +205,7 @@ pub async fn start(config: Config) -> Result<RunningServer, ServerStartError> {
         tokio::spawn(accept::serve(operators, operator_tls, few, stop.subscribe(), move |request| {
             operator_port::handle(for_operators.clone(), request)
         })),
-        tokio::spawn(upkeep::run(plane.clone(), stop.subscribe())),
+        tokio::spawn(upkeep::run(plane.clone(), journal, stop.subscribe())),
         tokio::spawn(Orchestrator::run(plane.clone(), stop.subscribe())),
         tokio::spawn(streams::announce(plane.clone(), stop.subscribe())),
         tokio::spawn(reissue(plane.clone(), operator_ca, tls, stop.subscribe())),
@@ -289,6 +297,16 @@ async fn open_store(config: &Config, founded: &Founded) -> Result<(Arc<Store>, C
     }
     let closed = Box::pin(store.closed());
     Ok((Arc::new(store), closed))
+}
+
+/// The address prefixes of which nodes authenticated before this start.
+async fn known_prefixes(store: &Store) -> Result<PrefixJournal, ServerStartError> {
+    let unread = |source| ServerStartError::Database { path: DATABASE.into(), source };
+    let (kept, now) = (store.prefixes().await.map_err(unread)?, now());
+    let known = kept.into_iter().filter_map(|known| {
+        Some((known.prefix.parse::<AddressPrefix>().ok()?, now.since(known.authenticated)))
+    });
+    Ok(PrefixJournal::restored(known))
 }
 
 async fn plane(

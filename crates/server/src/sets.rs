@@ -3,19 +3,23 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+use model::descent::MAX_OBJECTS;
 use model::exchange::SetOffer;
 use model::object::{MAX_INLINE, blobs_named};
 use model::{Digest, Kind, ObjectSet};
 use plane::{SetBase, SetWanted};
 use store::{Store, StoreError};
-use tokio::sync::OnceCell;
 
 use crate::cache::{ByteCache, HeldBytes};
 
 /// The sets kept, in bytes.
 const SETS_BYTES: u64 = 128 * 1024 * 1024;
-/// What an object of a set takes in memory, with its content's place among what the set entitles to.
-const OBJECT_BYTES: u64 = 384;
+/// What an object of a set takes in memory.
+const OBJECT_BYTES: u64 = 352;
+/// What sets entitle to, in bytes: the largest set by itself, with a blob for each of its objects.
+const ENTITLED_BYTES: u64 = 2 * (MAX_OBJECTS * size_of::<Digest>()) as u64 + ENTITLED_ROOM;
+/// What keeping that costs besides.
+const ENTITLED_ROOM: u64 = 64 * 1024;
 /// The lists of blobs kept, in bytes.
 const BLOBS_BYTES: u64 = 16 * 1024 * 1024;
 /// What a blob takes in such a list.
@@ -23,16 +27,15 @@ const BLOB_BYTES: u64 = 48;
 /// The most bytes of contents that one answer carries; the rest is fetched.
 const MAX_INLINE_TOTAL: u64 = 256 * 1024;
 
-/// A set, and what it entitles to once that was asked for.
-struct KnownSet {
-    set: Arc<ObjectSet>,
-    /// Every content that it names, as an object's or as a blob of one, in order.
-    entitled: OnceCell<Box<[Digest]>>,
+impl HeldBytes for Arc<ObjectSet> {
+    fn held_bytes(&self) -> u64 {
+        self.len() as u64 * OBJECT_BYTES
+    }
 }
 
-impl HeldBytes for Arc<KnownSet> {
+impl HeldBytes for Arc<[Digest]> {
     fn held_bytes(&self) -> u64 {
-        self.set.len() as u64 * OBJECT_BYTES
+        size_of_val(&**self) as u64
     }
 }
 
@@ -42,31 +45,42 @@ impl HeldBytes for Arc<BTreeSet<Digest>> {
     }
 }
 
+/// Why it is not known what a set entitles to.
+enum NotEntitled {
+    UnknownSet,
+    Store(StoreError),
+}
+
 /// Sets by root, and the blobs that an object's content names.
 pub(crate) struct ReleaseSets {
     store: Arc<Store>,
-    sets: ByteCache<Arc<KnownSet>>,
+    sets: ByteCache<Arc<ObjectSet>>,
+    /// By root: every content that a set names, as an object's or as a blob of one, in order. A set that is too large
+    /// to be kept has its list here all the same.
+    entitled: ByteCache<Arc<[Digest]>>,
     blobs: ByteCache<Arc<BTreeSet<Digest>>>,
 }
 
 impl ReleaseSets {
     pub(crate) fn new(store: Arc<Store>) -> ReleaseSets {
-        ReleaseSets { store, sets: ByteCache::new(SETS_BYTES), blobs: ByteCache::new(BLOBS_BYTES) }
+        ReleaseSets::within(store, SETS_BYTES)
+    }
+
+    /// With so many bytes of sets.
+    fn within(store: Arc<Store>, sets_bytes: u64) -> ReleaseSets {
+        let (sets, blobs) = (ByteCache::new(sets_bytes), ByteCache::new(BLOBS_BYTES));
+        ReleaseSets { store, sets, entitled: ByteCache::new(ENTITLED_BYTES), blobs }
     }
 
     /// A set by root; `None` when it is not known here.
     pub(crate) async fn get(&self, root: &Digest) -> Result<Option<Arc<ObjectSet>>, StoreError> {
-        Ok(self.known(root).await?.map(|known| known.set.clone()))
-    }
-
-    async fn known(&self, root: &Digest) -> Result<Option<Arc<KnownSet>>, StoreError> {
         if let Some(known) = self.sets.get(root) {
             return Ok(Some(known));
         }
         let Some(set) = self.store.set(root).await? else { return Ok(None) };
-        let known = Arc::new(KnownSet { set: Arc::new(set), entitled: OnceCell::new() });
-        self.sets.put(*root, known.clone());
-        Ok(Some(known))
+        let set = Arc::new(set);
+        self.sets.put(*root, set.clone());
+        Ok(Some(set))
     }
 
     /// The difference that leads to the wanted set, with the small contents (DLT-3). From a
@@ -74,7 +88,7 @@ impl ReleaseSets {
     pub(crate) async fn offer(&self, wanted: SetWanted) -> Result<Option<SetOffer>, StoreError> {
         let Some(target) = self.get(&wanted.target).await? else { return Ok(None) };
         let base_root = match wanted.base {
-            SetBase::Given(root) => Some(root),
+            SetBase::Offered(root) => Some(root),
             SetBase::Nothing | SetBase::Unknown => None,
         };
         let base = match base_root {
@@ -101,15 +115,23 @@ impl ReleaseSets {
     }
 
     /// Whether a set names a content: as an object's, or as a blob of one (IDN-5). The set is looked through
-    /// once, and not for each content.
+    /// once, and not for each content; who asks meanwhile waits for that.
     pub(crate) async fn entitles(&self, root: &Digest, content: &Digest) -> Result<bool, StoreError> {
-        let Some(known) = self.known(root).await? else { return Ok(false) };
-        let entitled = known.entitled.get_or_try_init(|| self.named_by(&known.set)).await?;
-        Ok(entitled.binary_search(content).is_ok())
+        let read = async {
+            match self.get(root).await.map_err(NotEntitled::Store)? {
+                Some(set) => self.named_by(&set).await.map_err(NotEntitled::Store),
+                None => Err(NotEntitled::UnknownSet),
+            }
+        };
+        match self.entitled.get_or_read(root, read).await {
+            Ok(entitled) => Ok(entitled.binary_search(content).is_ok()),
+            Err(NotEntitled::UnknownSet) => Ok(false),
+            Err(NotEntitled::Store(error)) => Err(error),
+        }
     }
 
     /// Every content that a set names, in order.
-    async fn named_by(&self, set: &ObjectSet) -> Result<Box<[Digest]>, StoreError> {
+    async fn named_by(&self, set: &ObjectSet) -> Result<Arc<[Digest]>, StoreError> {
         let mut named = Vec::with_capacity(set.len());
         for (key, stub) in set.objects() {
             named.push(stub.digest);
@@ -130,5 +152,35 @@ impl ReleaseSets {
         let blobs = Arc::new(blobs_named(&content));
         self.blobs.put(*object, blobs.clone());
         Ok(blobs)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use bytes::Bytes;
+    use model::{ObjectKey, Stub, chunk};
+
+    use super::*;
+    use crate::state::now;
+
+    /// IDN-5, SCL-1: what a set entitles to is known though the set is too large to be kept, and a root that is not
+    /// known yet entitles once it is.
+    #[tokio::test(flavor = "multi_thread")]
+    async fn a_set_that_is_too_large_to_be_kept_is_looked_through_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Arc::new(Store::open(dir.path().join("muster.db")).unwrap());
+        let content = Bytes::from_static(b"{}");
+        let digest = Digest::of(&content);
+        let set = ObjectSet::of([(ObjectKey::of(Kind::PARAMS, "node"), Stub::of(&content))]);
+        let (root, sets) = (set.root(), ReleaseSets::within(store.clone(), 1));
+        assert!(!sets.entitles(&root, &digest).await.unwrap());
+        store.put_contents(vec![content], now()).await.unwrap();
+        store.put_chunks(vec![chunk::of_set(&set)], now()).await.unwrap();
+        assert!(sets.entitles(&root, &digest).await.unwrap());
+        assert!(sets.sets.get(&root).is_none(), "it is not kept");
+        assert_eq!(sets.entitled.get(&root).as_deref(), Some(&[digest][..]));
+        assert!(!sets.entitles(&root, &Digest::of(b"another")).await.unwrap());
     }
 }

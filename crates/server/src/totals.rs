@@ -3,7 +3,7 @@
 //! ```text
 //! check-in, facts, links, enrollment --FleetIndex::mark--> a node waits to be judged
 //! heads changed, CountedNode::until is past ------------/
-//!   settle: judged anew, its share before taken out, its share now put in --> status, listings
+//!   refresh: judged anew, its share before taken out, its share now put in --> status, listings
 //! ```
 //!
 //! Invariant: a node's share in the totals is its [`CountedNode`], and changes only together with it. What it
@@ -24,10 +24,14 @@ pub(crate) enum CauseKey {
     Failure(FailureKey),
     /// Silence differs by the second; its cause is the same.
     Silence(Overall),
+    /// A run that is due is under way; since when differs by the node.
+    RunUnderWay(Overall),
     /// Silence of those whose certificates have ended.
     CertificateEnded,
     /// Certificates that end soon.
     CertificateEndsSoon,
+    /// Traits that are too large to be taken.
+    TraitsTooLarge,
     /// Tags that a run was requested for in vain.
     UnknownTags(Vec<String>),
     /// What is said of it.

@@ -1,14 +1,16 @@
 //! What the control plane does by itself: flush contacts, renew beacons, prune.
 
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use net::accept::stopped;
-use store::Retention;
+use net::admission::{KNOWN_FOR, MAX_KNOWN};
+use net::prefix_journal::PrefixJournal;
+use store::{KnownPrefix, Retention};
 use tokio::sync::watch;
 
 use crate::answer::chain;
-use crate::settle::settle;
+use crate::refresh::refresh;
 use crate::state::{ControlPlane, now};
 
 /// How often contacts are persisted (CNV-4).
@@ -18,34 +20,38 @@ const BEACONS_EVERY: Duration = Duration::from_secs(30);
 /// How often history beyond its bounds is taken away.
 const PRUNE_EVERY: Duration = Duration::from_secs(3600);
 /// How often the totals of the fleet are brought up to date though nobody asks.
-const SETTLE_EVERY: Duration = Duration::from_secs(5);
+const REFRESH_EVERY: Duration = Duration::from_secs(5);
 /// The most contacts persisted in one batch.
 const BATCH: usize = 1000;
 
 /// Runs until `shutdown` becomes true; then persists what waits.
-pub(crate) async fn run(plane: Arc<ControlPlane>, mut shutdown: watch::Receiver<bool>) {
+pub(crate) async fn run(
+    plane: Arc<ControlPlane>,
+    journal: PrefixJournal,
+    mut shutdown: watch::Receiver<bool>,
+) {
     let mut flush_every = tokio::time::interval(FLUSH_EVERY);
     let mut beacons = tokio::time::interval(BEACONS_EVERY);
     let mut prune = tokio::time::interval(PRUNE_EVERY);
     prune.reset();
-    let mut settle_every = tokio::time::interval(SETTLE_EVERY);
+    let mut refresh_every = tokio::time::interval(REFRESH_EVERY);
     let mut heads = plane.heads.subscribe();
     loop {
         tokio::select! {
-            _ = flush_every.tick() => flush(&plane).await,
-            _ = settle_every.tick() => settle(&plane).await,
-            Ok(()) = heads.changed() => settle(&plane).await,
+            _ = flush_every.tick() => flush(&plane, &journal).await,
+            _ = refresh_every.tick() => refresh(&plane).await,
+            Ok(()) = heads.changed() => refresh(&plane).await,
             _ = beacons.tick() => renew(&plane).await,
             _ = prune.tick() => match plane.store.prune(now(), Retention::default()).await {
                 Ok(pruned) => tracing::debug!(?pruned, "pruned"),
                 Err(error) => tracing::warn!(error = %chain(&error), "cannot prune"),
             },
-            () = stopped(&mut shutdown) => return flush(&plane).await,
+            () = stopped(&mut shutdown) => return flush(&plane, &journal).await,
         }
     }
 }
 
-async fn flush(plane: &ControlPlane) {
+async fn flush(plane: &ControlPlane, journal: &PrefixJournal) {
     if let Err(error) = plane.hub.flush().await {
         // The node says it again with its next link.
         tracing::warn!(error = %chain(&error), "how far nodes are could not be persisted");
@@ -56,6 +62,22 @@ async fn flush(plane: &ControlPlane) {
             // A contact lost here costs nothing: the next one says it again.
             tracing::warn!(error = %chain(&error), "contacts could not be persisted");
         }
+    }
+    keep_prefixes(plane, journal).await;
+}
+
+async fn keep_prefixes(plane: &ControlPlane, journal: &PrefixJournal) {
+    let (authenticated, now) = (journal.take(Instant::now()), now());
+    if authenticated.is_empty() {
+        return;
+    }
+    let known = authenticated
+        .into_iter()
+        .map(|(prefix, ago)| KnownPrefix { prefix: prefix.to_string(), authenticated: now.minus(ago) });
+    let kept = plane.store.keep_prefixes(known.collect(), now.minus(KNOWN_FOR), MAX_KNOWN).await;
+    if let Err(error) = kept {
+        // Whoever of them authenticates in an hour is kept then.
+        tracing::warn!(error = %chain(&error), "address prefixes could not be persisted");
     }
 }
 

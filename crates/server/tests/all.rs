@@ -13,6 +13,7 @@ mod durable_formats_are_kept;
 mod enrollment;
 mod files_are_private;
 mod full_nodes_accept_work;
+mod health_outlives_a_restart;
 mod links_carry_both_ways;
 mod links_hear_their_end;
 mod mapping_finds_the_node;

@@ -8,9 +8,10 @@ use model::object::ObjectKey;
 use model::{Digest, Kind};
 use serde_json::json;
 use server::api::NodesView;
-use server::api::objects::SyncsView;
+use server::api::objects::{ObjectsView, SyncsView};
 use store::{NewNode, Store, TokenUse};
 use test_support::fleet::release::{Plan, make};
+use test_support::fleet::synced::{managed, manifest, one_managed, publish};
 use test_support::fleet::{Fleet, Operator, new_key, now, refuses};
 use wire::Code;
 
@@ -80,6 +81,76 @@ async fn what_is_declared_is_found_by_an_index() {
         "as the newest release says"
     );
     assert_eq!(pages(&mut operator, "rack%3Dr2", 9).await, [Vec::<String>::new()]);
+}
+
+/// Objects of the nodes that a selector means come in the order of hostnames, and a page looks at no node beyond its
+/// own: one that comes before its cursor changes nothing.
+#[tokio::test(flavor = "multi_thread")]
+async fn objects_of_a_selector_go_by_hostname() {
+    let fleet = Fleet::start().await;
+    for name in ["web-1", "web-2", "web-3"] {
+        fleet.node(name).await;
+    }
+    let mut operator = fleet.operator().await;
+    let all: Vec<_> = ["db-1", "web-1", "web-2", "web-3"].map(|name| (name, managed())).into();
+    publish(&fleet, &mut operator, &all).await;
+    for node in ["web-3", "web-1", "web-2"] {
+        operator.apply(vec![manifest(node, "a", 1), manifest(node, "b", 2)]).await;
+    }
+    let page = async |operator: &mut Operator, limit: usize, from: &str| {
+        let path = format!("/v1/objects?match=web-*&limit={limit}&from={}", from.replace('/', "%2F"));
+        let ObjectsView { objects, next } = operator.get(&path).await.unwrap();
+        let named = objects.into_iter().map(|object| format!("{}/{}", object.node, object.name));
+        (named.collect::<Vec<_>>(), next)
+    };
+    let (first, next) = page(&mut operator, 3, "").await;
+    assert_eq!(first, ["web-1/a", "web-1/b", "web-2/a"]);
+    let next = next.unwrap();
+    assert!(next.starts_with("@web-2/down/"), "{next}");
+    // Another one comes before the cursor, and the one that it names goes.
+    fleet.node("db-1").await;
+    operator.delete::<serde_json::Value>("/v1/nodes/web-2").await.unwrap();
+    // What is left of the node that went is nothing of the next one.
+    for next in [&*next, "@web-2/up/Zone/z/z"] {
+        assert_eq!(
+            page(&mut operator, 9, next).await,
+            (vec!["web-3/a".to_owned(), "web-3/b".to_owned()], None)
+        );
+    }
+}
+
+/// A cursor that no page named is refused by its name, whatever it would be as text.
+#[tokio::test]
+async fn a_cursor_that_no_page_named_is_refused() {
+    let (_fleet, mut operator, _node) = one_managed().await;
+    operator.apply(vec![manifest("web-1", "a", 1)]).await;
+    let id = operator.node("web-1").await.id;
+    let object = "down%2FApplication%2Fweb-1%2Fa";
+    let mut paths: Vec<String> = ["nodes", "sync"]
+        .into_iter()
+        .flat_map(|listing| [("~", listing), ("web-1%00", listing), ("a%20b", listing)])
+        .flat_map(|(from, listing)| {
+            [format!("/v1/{listing}?from={from}"), format!("/v1/{listing}?match=web-*&from={from}")]
+        })
+        .collect();
+    for from in
+        ["web-1", "@web-1", "@", &format!("@web-1%2F{object}"), &format!("{id}%2Fsideways%2FA%2Fb%2Fc")]
+    {
+        paths.push(format!("/v1/objects?from={from}"));
+    }
+    // One of a listing of all says nothing of one with a selector.
+    paths.push(format!("/v1/objects?match=web-*&from={id}%2F{object}"));
+    for path in paths {
+        let refused = refuses(operator.get::<serde_json::Value>(&path).await, Code::BadQuery);
+        assert!(refused.detail.unwrap().contains("`from`"), "{path}");
+    }
+    for path in [
+        format!("/v1/objects?from={id}%2F{object}"),
+        format!("/v1/objects?match=web-*&from=@web-1%2F{object}"),
+    ] {
+        let page: ObjectsView = operator.get(&path).await.unwrap();
+        assert!(page.objects.is_empty() && page.next.is_none(), "{path}");
+    }
 }
 
 #[tokio::test(flavor = "multi_thread")]

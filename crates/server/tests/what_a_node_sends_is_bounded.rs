@@ -12,7 +12,7 @@ use model::Digest;
 use model::exchange::{Acked, CheckIn, MAX_TRAIT_BYTES, MAX_TRAIT_VALUES, Report, TraitReport};
 use model::log::{Fact, FactBody, MAX_FACT_BYTES};
 use serde_json::{Value, json};
-use test_support::fleet::{Fleet, Member, config, now, number, problem, quiet, refuses};
+use test_support::fleet::{Fleet, Member, config, now, number, problem, quiet};
 use wire::{Code, route};
 
 const MIB: usize = 1024 * 1024;
@@ -75,14 +75,24 @@ async fn traits_have_bounds_that_are_named() {
     let fleet = Fleet::start().await;
     let node = fleet.node("web-1").await;
     let many = vec![json!([]); MAX_TRAIT_VALUES];
+    let mut operator = fleet.operator().await;
+    // An agent of before knows no bounds: its traits are not taken, and all else that it says counts.
     for large in [json!({ "a": { "a": "x".repeat(MAX_TRAIT_BYTES) } }), json!({ "a": { "a": many } })] {
-        refuses(node.check_in(&traits(large)).await, Code::TraitsTooLarge);
-        node.survives().await;
+        let all = CheckIn { facts: vec![said(1, 10)], ..traits(large) };
+        let answer = node.check_in(&all).await.unwrap();
+        assert_eq!(answer.acked.map(|acked| acked.seq), Some(1));
+        assert!(!answer.want_traits, "they would be the same again");
+        let kept: Option<TraitReport> = operator.get("/v1/nodes/web-1/traits").await.unwrap();
+        assert_eq!(kept, None);
+        assert!(operator.node("web-1").await.traits_too_large);
+        let status = operator.status().await;
+        assert!(status.causes.iter().any(|line| line.cause.starts_with("its traits are more than 384 KiB")));
     }
     let part = |name: &str| json!({ name: { "a": "x".repeat(MAX_TRAIT_BYTES / 2) } });
     let first = traits(part("a"));
     let base = first.traits.as_ref().unwrap().digest;
     assert!(!node.check_in(&first).await.unwrap().want_traits);
+    assert!(!operator.node("web-1").await.traits_too_large, "these are taken");
     // Differences that add up to too much are asked for whole.
     let mut more = traits(part("b"));
     more.traits.as_mut().unwrap().base = Some(base);

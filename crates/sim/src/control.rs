@@ -226,7 +226,7 @@ impl ControlPlane {
     pub(crate) fn set_offer(&self, wanted: SetWanted, publisher: &Publisher) -> SetOffer {
         let target = &publisher.sets[&wanted.target];
         let base = match wanted.base {
-            SetBase::Given(root) => Some(root).filter(|root| !self.forgotten.contains(root)),
+            SetBase::Offered(root) => Some(root).filter(|root| !self.forgotten.contains(root)),
             SetBase::Nothing | SetBase::Unknown => None,
         };
         let base = base.and_then(|root| Some((root, publisher.sets.get(&root)?)));

@@ -9,89 +9,79 @@ use serde::{Deserialize, Serialize};
 
 use crate::record::KeptRefusal;
 
-/// What is derived from a node's facts.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+/// What is derived from a node's facts. It is kept in this form, but for the streak, which has a column of its own.
+/// The version before reads it too: it knows no node that has no full run.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Derived {
+    #[serde(flatten, with = "StoredSummary")]
     pub(crate) runs: RunsSummary,
+    /// The number of the newest full run; 0 is that of none.
+    #[serde(rename = "fact", with = "or_default")]
     pub(crate) full_run: Option<u64>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub(crate) contended: Vec<Contention>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) invocation: Option<AgentInvocation>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) refusal: Option<KeptRefusal>,
 }
 
-/// [`Derived`] as it is kept, but for the streak. The version before reads it too: it knows no node that has no
-/// full run.
-#[derive(Default, Serialize, Deserialize)]
-pub(crate) struct StoredRuns {
-    /// The number of the newest full run; 0 is that of none.
-    fact: u64,
-    /// Since when the outcome has been what it is. In earlier versions it is the beginning of that run.
-    #[serde(rename = "started")]
-    since: Timestamp,
-    counts: RunCounts,
+/// [`RunsSummary`] as it is kept.
+#[derive(Serialize, Deserialize)]
+#[serde(remote = "RunsSummary")]
+struct StoredSummary {
+    #[serde(with = "or_default")]
+    counts: Option<RunCounts>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    root: Option<Digest>,
+    #[serde(skip)]
+    streak: u32,
+    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
+    failures: Box<[FailureNote]>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    would_change: Option<Box<str>>,
+    /// In earlier versions it is the beginning of that run.
+    #[serde(rename = "started", with = "or_default")]
+    since: Option<Timestamp>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     paused: Option<Box<Pause>>,
     #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
-    failures: Box<[FailureNote]>,
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    contended: Vec<Contention>,
-    #[serde(default, skip_serializing_if = "<[_]>::is_empty")]
     unknown_tags: Box<[String]>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    would_change: Option<Box<str>>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    root: Option<Digest>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    invocation: Option<AgentInvocation>,
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    refusal: Option<KeptRefusal>,
+}
+
+/// A value that is kept as its default where there is none.
+mod or_default {
+    use serde::{Deserialize, Deserializer, Serialize, Serializer};
+
+    pub(super) fn serialize<T: Copy + Default + Serialize, S: Serializer>(
+        value: &Option<T>,
+        serializer: S,
+    ) -> Result<S::Ok, S::Error> {
+        value.unwrap_or_default().serialize(serializer)
+    }
+
+    pub(super) fn deserialize<'de, T: Deserialize<'de>, D: Deserializer<'de>>(
+        deserializer: D,
+    ) -> Result<Option<T>, D::Error> {
+        T::deserialize(deserializer).map(Some)
+    }
 }
 
 impl Derived {
     /// What is kept, and the streak.
-    pub(crate) fn restored(kept: Option<StoredRuns>, streak: u32) -> Derived {
-        let StoredRuns {
-            fact,
-            since,
-            counts,
-            paused,
-            failures,
-            contended,
-            unknown_tags,
-            would_change,
-            root,
-            invocation,
-            refusal,
-        } = kept.unwrap_or_default();
-        let full_run = (fact > 0).then_some(fact);
-        let (counts, since) = (full_run.map(|_| counts), full_run.map(|_| since));
-        let runs = RunsSummary { counts, root, streak, failures, would_change, since, paused, unknown_tags };
-        Derived { runs, full_run, contended, invocation, refusal }
+    pub(crate) fn restored(kept: Option<Derived>, streak: u32) -> Derived {
+        let mut derived = kept.unwrap_or_default();
+        derived.runs.streak = streak;
+        derived.full_run = derived.full_run.filter(|fact| *fact > 0);
+        if derived.full_run.is_none() {
+            (derived.runs.counts, derived.runs.since) = (None, None);
+        }
+        derived
     }
 
     /// What is to be kept besides the streak; `None` when there is nothing.
-    pub(crate) fn stored(self) -> Option<StoredRuns> {
-        if self == Derived::default() {
-            return None;
-        }
-        let Derived { runs, full_run, contended, invocation, refusal } = self;
-        let RunsSummary { counts, root, streak: _, failures, would_change, since, paused, unknown_tags } =
-            runs;
-        let (fact, since, counts) =
-            (full_run.unwrap_or_default(), since.unwrap_or_default(), counts.unwrap_or_default());
-        Some(StoredRuns {
-            fact,
-            since,
-            counts,
-            paused,
-            failures,
-            contended,
-            unknown_tags,
-            would_change,
-            root,
-            invocation,
-            refusal,
-        })
+    pub(crate) fn stored(self) -> Option<Derived> {
+        (self != Derived::default()).then_some(self)
     }
 
     /// After these facts too.

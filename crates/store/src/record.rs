@@ -8,7 +8,8 @@ use model::invocation::AgentInvocation;
 use model::log::{Cursor, Fact, FactBody};
 use model::tags::TaggedRun;
 use model::{
-    Channel, Contention, Digest, FleetId, Hostname, Incarnation, NodeId, RunReport, RunsSummary, Timestamp,
+    Channel, Contention, Digest, FleetId, Hostname, Incarnation, NodeId, RunReport, RunsHeard, RunsSummary,
+    Timestamp,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -177,6 +178,8 @@ pub struct NodeRecord {
     pub held: Option<HeldRelease>,
     /// Its newest run in short.
     pub run: Option<RunNote>,
+    /// What was heard of its runs by then; an earlier version did not keep it.
+    pub runs_heard: Option<RunsHeard>,
     /// What its runs that were facts came to.
     pub runs: RunsSummary,
     /// The number, in the log that has it, of its newest full run that was a fact.
@@ -210,8 +213,19 @@ pub struct Touch {
     pub held: Option<HeldRelease>,
     /// Its newest run; `None` leaves what is stored.
     pub run: Option<RunNote>,
+    /// What was heard of its runs.
+    pub runs_heard: RunsHeard,
     /// Seconds within which it is to call again, by the last answer.
     pub promised_secs: u64,
+}
+
+/// An address prefix of which somebody authenticated.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct KnownPrefix {
+    /// The prefix, as text.
+    pub prefix: String,
+    /// When, the last time.
+    pub authenticated: Timestamp,
 }
 
 /// What became of facts that were offered.

@@ -20,7 +20,9 @@ use model::tags::TaggedRun;
 use model::work::{ActionEvent, ActionFact, ActionOutcome, OutputStream};
 use model::{Contention, Culprit, Digest, NodeId, ObjectKey, Stub};
 use rusqlite::Connection;
-use store::{FleetMeta, ObjectFilter, Store, SyncProgress, TaskKind, TaskNode, TaskRecord, Touch};
+use store::{
+    FleetMeta, KnownPrefix, ObjectFilter, Store, SyncProgress, TaskKind, TaskNode, TaskRecord, Touch,
+};
 use sync::feed::ObjectState;
 use sync::{Change, Content, FeedCursor, Side, Write};
 
@@ -90,6 +92,8 @@ async fn fill(store: &Store) {
     store.put_task(task).await.unwrap();
     let target = TaskNode { node: one, action: "a-1".into(), state: r#"{"ended":true}"#.into() };
     store.put_task_nodes("t-1", vec![target]).await.unwrap();
+    let prefix = KnownPrefix { prefix: "10.0.0.0/24".into(), authenticated: at(5) };
+    store.keep_prefixes(vec![prefix], at(0), 9).await.unwrap();
 }
 
 async fn contact(store: &Store, node: &NodeId) {
@@ -101,7 +105,14 @@ async fn contact(store: &Store, node: &NodeId) {
     };
     let run = RunNote { at: at(9), outcome: Digest::of(b"outcome") };
     let (held, run) = (Some(held), Some(run));
-    let touch = Touch { node: node.clone(), last_seen: at(10), held, run, promised_secs: 60 };
+    let touch = Touch {
+        node: node.clone(),
+        last_seen: at(10),
+        held,
+        run,
+        promised_secs: 60,
+        runs_heard: Default::default(),
+    };
     store.touch(vec![touch]).await.unwrap();
     let values = serde_json::json!({ "os": { "name": "a" } });
     store.put_traits(node, TraitReport::whole(Digest::of(b"a"), values), at(1)).await.unwrap();
@@ -183,6 +194,7 @@ async fn read(store: &Store) -> String {
     }
     show("incarnation", &store.incarnation().await.unwrap());
     show("header of nodes", &store.node_header().await.unwrap());
+    show("address prefixes", &store.prefixes().await.unwrap());
     show("content of a release", &store.content(&Digest::of(b"module 1"), None).await.unwrap());
     out
 }

@@ -153,6 +153,7 @@ fn check_in() -> Frame {
         run: None,
         unmade_run: None,
         freshness: None,
+        running_since: None,
         traits: None,
         full: false,
         run_confirmed: None,

@@ -54,8 +54,6 @@ codes! {
         "Each route has its bound, which the detail names; it holds for the body as sent and as unpacked. The agent splits its facts by itself."
     FactTooLarge "fact-too-large" 413 "A fact is larger than one may be"
         "The detail says which, and the bound. An agent of this version makes none; upgrade the agent."
-    TraitsTooLarge "traits-too-large" 413 "The node's traits are larger than they may be"
-        "The detail says the bounds. Make what is in /etc/muster/traits.d on the node less; an agent of this version leaves out the largest group by itself and logs which."
     MediaType "media-type" 415 "The content type is not the one of this route"
         "Send `Content-Type: application/json`; the gRPC routes take `application/grpc`."
     Unsigned "unsigned" 401 "The request is not signed"

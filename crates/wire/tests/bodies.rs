@@ -118,6 +118,7 @@ fn check_in() -> CheckIn {
         run: None,
         unmade_run: None,
         freshness: None,
+        running_since: None,
         traits: None,
         full: false,
         run_confirmed: None,

@@ -143,6 +143,7 @@ fn stream() -> Vec<Said> {
                 run: None,
                 unmade_run: None,
                 freshness: None,
+                running_since: None,
                 traits: None,
                 full: false,
                 run_confirmed: None,

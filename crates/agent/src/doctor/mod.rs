@@ -15,6 +15,7 @@ mod network;
 
 use std::fmt;
 
+use model::status::CertificateLife;
 use serde::{Deserialize, Serialize};
 use trust::token::TlsTermination;
 
@@ -26,7 +27,7 @@ use crate::local::messages::join_again;
 use crate::machine::MachineOptions;
 use crate::render::{chain, when};
 use crate::state::{StateDir, StateError};
-use crate::status::{AgentStatusView, CERTIFICATE_ENDS_SOON, UNASSIGNED_NEXT};
+use crate::status::{AgentStatusView, UNASSIGNED_NEXT};
 
 /// How well something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -193,9 +194,9 @@ fn certificate(membership: &Membership) -> Option<Finding> {
         return Some(Finding::fail("certificate", "the node's certificate cannot be read", again));
     };
     let evidence = format!("ends {}", when(ends, now));
-    Some(match ends.since(now) {
-        left if left.is_zero() => Finding::fail("certificate", evidence, again),
-        left if left <= CERTIFICATE_ENDS_SOON => Finding::warn("certificate", evidence, again),
-        _ => Finding::ok("certificate", evidence),
+    Some(match CertificateLife::of(Some(ends), now) {
+        CertificateLife::Ended(_) => Finding::fail("certificate", evidence, again),
+        CertificateLife::EndsSoon(_) => Finding::warn("certificate", evidence, again),
+        CertificateLife::Fine => Finding::ok("certificate", evidence),
     })
 }

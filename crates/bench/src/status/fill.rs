@@ -7,7 +7,7 @@ use model::exchange::{RunNote, TraitReport};
 use model::log::{Fact, FactBody};
 use model::object::ObjectKey;
 use model::replication::Mode;
-use model::{Action, Digest, Incarnation, Kind, ResourceReport, RunCounts, RunReport};
+use model::{Action, Digest, Incarnation, Kind, ResourceReport, RunCounts, RunReport, RunsHeard};
 use serde_json::json;
 use store::Touch;
 use tokio::task::JoinSet;
@@ -41,6 +41,7 @@ pub(super) async fn fill(dir: &Path, count: usize, callers: usize) -> Result<Vec
         },
         held: Some(held.clone()),
         run: Some(RunNote { at: now(), outcome: held.root }),
+        runs_heard: RunsHeard { run: Some(now()), held: Some(now()), ..RunsHeard::default() },
         promised_secs: 300,
     });
     store.touch(touches.collect()).await?;

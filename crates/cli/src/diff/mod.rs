@@ -8,6 +8,7 @@ mod moves;
 mod one;
 mod text;
 
+use std::collections::BTreeSet;
 use std::path::PathBuf;
 
 use clap::Args;
@@ -121,8 +122,7 @@ pub async fn against_published(
         Some(root) => Some(remote::top(operator, root).await.map_err(DiffError::Remote)?),
         None => None,
     };
-    let enrolled = operator.all(&api::NODES, None).await?;
-    let enrolled = enrolled.into_iter().map(|node| node.hostname.to_string()).collect();
+    let enrolled = enrolled(operator, selector).await?;
     let population = compare::population(operator, old.as_ref(), built.selection(), enrolled, selector).await;
     let population = population.map_err(DiffError::Remote)?;
     if population.nodes == 0 && selector.is_some() {
@@ -131,6 +131,17 @@ pub async fn against_published(
     Ok(group::group(operator, NewRelease::Built(&built), head.seq, population)
         .await
         .map_err(DiffError::Group)?)
+}
+
+/// The hostnames of the enrolled nodes that are meant. Of what else is known of a node nothing is held: a fleet is
+/// larger than a page of it.
+async fn enrolled(operator: &Operator, selector: Option<&Pattern>) -> Result<BTreeSet<String>, Failure> {
+    let (mut pages, mut hostnames) =
+        (operator.pages(&api::NODES, selector.map(Pattern::as_str)), BTreeSet::new());
+    while let Some(page) = pages.next().await? {
+        hostnames.extend(page.nodes.into_iter().map(|node| node.hostname.to_string()));
+    }
+    Ok(hostnames)
 }
 
 /// Compares a published release with the one that is pointed to now, as if it were published again.
@@ -149,8 +160,7 @@ pub(crate) async fn of_published(
         Some(root) => Some(remote::top(operator, root).await.map_err(DiffError::Remote)?),
         None => None,
     };
-    let enrolled = operator.all(&api::NODES, None).await?;
-    let enrolled = enrolled.into_iter().map(|node| node.hostname.to_string()).collect();
+    let enrolled = enrolled(operator, None).await?;
     let population = compare::population(operator, old.as_ref(), &new, enrolled, None).await;
     let population = population.map_err(DiffError::Remote)?;
     let new = NewRelease::Published { requires };

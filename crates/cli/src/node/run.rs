@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 use std::fmt::Write;
 use std::time::Duration;
 
-use model::Hostname;
 use model::collect::CollectInserting;
 use model::exchange::{TAGGED_RUNS, TraitReport};
 use model::tags::{MAX_RUN_TAGS, TaggedRun};
+use model::{Hostname, NodeId};
 use serde::Serialize;
 use server::api::{self, NodeView, RunRequest, TaggedRunRequest};
 
@@ -52,7 +52,7 @@ pub(super) async fn request(
     yes: bool,
     screen: Screen,
 ) -> Result<Exit, Failure> {
-    let nodes = operator.all(&api::NODES, Some(pattern)).await?;
+    let nodes = meant(operator, pattern).await?;
     if nodes.is_empty() {
         return Err(NoNode(pattern.to_owned()).into());
     }
@@ -64,7 +64,7 @@ pub(super) async fn request(
         RunRequestView { nodes: 0, tags, too_old: Vec::new(), too_many_tags: Vec::new(), awaited: None };
     let mut number = u64::MAX;
     for batch in nodes.chunks(MAX_REQUESTED) {
-        let nodes = batch.iter().map(|node| node.id.to_string()).collect();
+        let nodes = batch.iter().map(|(id, _)| id.to_string()).collect();
         if view.tags.is_empty() {
             let requested = operator.call(&api::REQUEST_RUN, RunRequest { nodes }).await?;
             view.nodes += requested.nodes;
@@ -79,11 +79,10 @@ pub(super) async fn request(
         }
     }
     if let Some(limit) = limit.filter(|_| view.nodes > 0) {
-        let is_asked = |node: &NodeView| {
-            !view.too_old.contains(&node.hostname) && !view.too_many_tags.contains(&node.hostname)
+        let is_asked = |(_, hostname): &(NodeId, Hostname)| {
+            !view.too_old.contains(hostname) && !view.too_many_tags.contains(hostname)
         };
-        let asked = nodes.into_iter().filter(is_asked);
-        let nodes = asked.map(|node| node.id).collect_inserting();
+        let nodes = nodes.into_iter().filter(is_asked).map(|(id, _)| id).collect_inserting();
         let request = AwaitedRequest { pattern, nodes, tags: &view.tags, number };
         view.awaited = Some(wait::wait(operator, request, limit, screen).await?);
     }
@@ -91,6 +90,16 @@ pub(super) async fn request(
     let asked_all = view.too_old.is_empty() && view.too_many_tags.is_empty();
     let succeeded = asked_all && view.awaited.as_ref().is_none_or(AwaitedRuns::succeeded);
     Ok(if succeeded { Exit::Ok } else { Exit::SomeFailed })
+}
+
+/// The nodes that a pattern means. Of what else is known of a node nothing is held: a fleet is larger than a page of
+/// it.
+async fn meant(operator: &Operator, pattern: &str) -> Result<Vec<(NodeId, Hostname)>, Failure> {
+    let (mut pages, mut nodes) = (operator.pages(&api::NODES, Some(pattern)), Vec::new());
+    while let Some(page) = pages.next().await? {
+        nodes.extend(page.nodes.into_iter().map(|node| (node.id, node.hostname)));
+    }
+    Ok(nodes)
 }
 
 impl RunRequestView {

@@ -4,14 +4,16 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write;
 use std::time::{Duration, Instant};
 
-use model::{Hostname, NodeId, RunReport};
+use model::status::Overall;
+use model::{Hostname, NodeId, RunCounts, RunReport};
 use serde::Serialize;
-use server::api::{self, History, NodeView};
+use server::api::{self, History};
 
 use crate::clock::short;
 use crate::failure::Failure;
 use crate::next_step::muster;
 use crate::operator::Operator;
+use crate::run::counts;
 use crate::screen::Screen;
 use crate::task::ticker::Ticker;
 
@@ -43,6 +45,9 @@ pub struct AwaitedRuns {
     pub wait_secs: u64,
     /// How many nodes carried the request out.
     pub confirmed: usize,
+    /// What runs by tag came to, all nodes that reported theirs together.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub counts: Option<RunCounts>,
     /// Those of them on which something failed.
     pub failed: Vec<Hostname>,
     /// Nodes that did not confirm it in time.
@@ -60,7 +65,8 @@ impl AwaitedRuns {
 
     /// For people.
     pub fn text(&self) -> String {
-        let mut out = format!("{} node(s) ran\n", self.confirmed);
+        let counts = self.counts.as_ref().map(|totals| format!(": {}", counts(totals))).unwrap_or_default();
+        let mut out = format!("{} node(s) ran{counts}\n", self.confirmed);
         for (tag, count) in &self.unknown_tags {
             // Writing to a String cannot fail.
             let _ = writeln!(out, "no resource is tagged {tag} on {count} of them");
@@ -101,25 +107,20 @@ pub(super) async fn wait(
     let (began, mut ticker) = (Instant::now(), Ticker::new(screen));
     let mut confirmed_since = None;
     loop {
-        let nodes = operator.all(&api::NODES, Some(request.pattern)).await?;
-        let nodes: Vec<NodeView> =
-            nodes.into_iter().filter(|node| request.nodes.contains(&node.id)).collect();
-        let waiting = |node: &&NodeView| match request.tags.is_empty() {
-            true => node.run_request.is_some(),
-            false => node.tagged_run.is_some(),
-        };
-        let left = nodes.iter().filter(waiting).count();
+        let asked = Instant::now();
+        let (unconfirmed, confirmed) = confirmations(operator, &request).await?;
+        let left = unconfirmed.len();
         if left > 0 && began.elapsed() < limit {
-            ticker.show(&format!("{left} of {} nodes did not run yet", nodes.len()));
-            tokio::time::sleep(PACE.min(limit.saturating_sub(began.elapsed()))).await;
+            ticker.show(&format!("{left} of {} nodes did not run yet", left + confirmed.len()));
+            // Whoever waits for a large fleet asks no more often than that is answered.
+            let pause = PACE.max(asked.elapsed());
+            tokio::time::sleep(pause.min(limit.saturating_sub(began.elapsed()))).await;
             continue;
         }
-        let (unconfirmed, confirmed): (Vec<NodeView>, Vec<NodeView>) =
-            nodes.into_iter().partition(|node| waiting(&node));
         let mut runs = AwaitedRuns {
             wait_secs: limit.as_secs(),
             confirmed: confirmed.len(),
-            unconfirmed: unconfirmed.into_iter().map(|node| node.hostname).collect(),
+            unconfirmed,
             ..AwaitedRuns::default()
         };
         let unreported = look_at(operator, &request, confirmed, &mut runs).await?;
@@ -131,12 +132,42 @@ pub(super) async fn wait(
     }
 }
 
+/// A node that confirmed a request.
+struct ConfirmedNode {
+    id: NodeId,
+    hostname: Hostname,
+    state: Overall,
+}
+
+/// Who has not confirmed a request, and who has.
+async fn confirmations(
+    operator: &Operator,
+    request: &AwaitedRequest<'_>,
+) -> Result<(Vec<Hostname>, Vec<ConfirmedNode>), Failure> {
+    let (mut unconfirmed, mut confirmed) = (Vec::new(), Vec::new());
+    let mut pages = operator.pages(&api::NODES, Some(request.pattern));
+    while let Some(page) = pages.next().await? {
+        for node in page.nodes.into_iter().filter(|node| request.nodes.contains(&node.id)) {
+            let waits = match request.tags.is_empty() {
+                true => node.run_request.is_some(),
+                false => node.tagged_run.is_some(),
+            };
+            let api::NodeView { id, hostname, state, .. } = node;
+            match waits {
+                true => unconfirmed.push(hostname),
+                false => confirmed.push(ConfirmedNode { id, hostname, state }),
+            }
+        }
+    }
+    Ok((unconfirmed, confirmed))
+}
+
 /// What the runs came to: a full run by the node's state, one by tag by its report. How many of those that are
 /// looked at are not reported, yet or at all.
 async fn look_at(
     operator: &Operator,
     request: &AwaitedRequest<'_>,
-    confirmed: Vec<NodeView>,
+    confirmed: Vec<ConfirmedNode>,
     runs: &mut AwaitedRuns,
 ) -> Result<usize, Failure> {
     let mut unreported = 0;
@@ -150,6 +181,9 @@ async fn look_at(
             true => crate::status::is_failed(node.state),
             false => report.as_ref().is_some_and(|report| report.counts.failed > 0),
         };
+        if let Some(report) = report.as_ref().filter(|_| !request.tags.is_empty()) {
+            add(runs.counts.get_or_insert_default(), &report.counts);
+        }
         let unknown = report.map(|report| report.unknown_tags).unwrap_or_default();
         for tag in unknown.into_iter().filter(|tag| request.tags.contains(tag)) {
             *runs.unknown_tags.entry(tag).or_default() += 1;
@@ -161,10 +195,25 @@ async fn look_at(
     Ok(unreported)
 }
 
+/// Adds the totals of one more node.
+fn add(sum: &mut RunCounts, node: &RunCounts) {
+    let RunCounts { modules, ok, changed, failed, skipped, would_change } = sum;
+    for (sum, more) in [
+        (modules, node.modules),
+        (ok, node.ok),
+        (changed, node.changed),
+        (failed, node.failed),
+        (skipped, node.skipped),
+        (would_change, node.would_change),
+    ] {
+        *sum = sum.saturating_add(more);
+    }
+}
+
 /// The newest run of a node that was received since a request.
 async fn reported_since(
     operator: &Operator,
-    node: &NodeView,
+    node: &ConfirmedNode,
     request: u64,
 ) -> Result<Option<RunReport>, Failure> {
     let newest = History { node: Some(node.id.to_string()), before: None, limit: 1.into() };

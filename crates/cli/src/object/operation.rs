@@ -26,7 +26,7 @@ pub(super) struct OperationArgs {
     node: String,
     /// KIND/NAME or KIND/NAMESPACE/NAME
     object: ObjectRef,
-    /// How long the node is waited for when it is offline
+    /// How long the node is waited for when it cannot be reached
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = catalog::duration::parse)]
     wait: u32,
     /// Ask for it, and do not follow it

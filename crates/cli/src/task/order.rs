@@ -50,7 +50,7 @@ pub struct TaskRunArgs {
     /// The longest time on one node
     #[arg(long, value_name = "TIME", default_value = TIMEOUT, value_parser = duration::parse)]
     pub timeout: u32,
-    /// How long nodes that are offline are waited for
+    /// How long nodes that cannot be reached are waited for
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = duration::parse)]
     pub wait: u32,
     /// Show output as it comes, however many nodes there are

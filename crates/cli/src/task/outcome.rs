@@ -55,21 +55,23 @@ pub fn groups(task: &str, nodes: &[TaskNodeView]) -> Vec<OutcomeGroup> {
     groups
 }
 
+/// What is to be done about a node that cannot be reached.
+const WAIT: &str = "--wait 1h waits for nodes that cannot be reached";
+
 /// What a node came to, how much it matters, and what to do.
 pub(super) fn words(task: &str, node: &str, view: &TaskNodeView) -> (String, Mark, Option<String>) {
     let in_words = |text: &str, mark, next: Option<&str>| (text.to_owned(), mark, next.map(str::to_owned));
     match (view.stage, &view.outcome) {
         (NodeStage::Waiting, _) => in_words("not asked yet", Mark::Dim, None),
-        (NodeStage::Deferred, _) => {
-            ("offline, and waited for".to_owned(), Mark::Warn, Some(muster(&format!("node show {node}"))))
-        }
+        (NodeStage::Deferred, _) => (
+            "not reachable, and waited for".to_owned(),
+            Mark::Warn,
+            Some(muster(&format!("node show {node}"))),
+        ),
         (NodeStage::Issued, _) => in_words("asked, not begun", Mark::Dim, None),
         (NodeStage::Running, _) => in_words("running", Mark::Dim, None),
-        (NodeStage::Offline, _) => in_words(
-            "offline, so it was not asked",
-            Mark::Warn,
-            Some("--wait 1h waits for nodes that are offline"),
-        ),
+        (NodeStage::Unreachable, _) => in_words("unreachable, so it was not asked", Mark::Warn, Some(WAIT)),
+        (NodeStage::Offline, _) => in_words("offline, so it was not asked", Mark::Warn, Some(WAIT)),
         (NodeStage::Withdrawn, _) => in_words("called off before it began", Mark::Warn, None),
         (NodeStage::Silent, _) => (
             "asked, and never heard of again".to_owned(),
@@ -131,13 +133,14 @@ pub fn line(summary: &TaskSummary) -> String {
         (progress.failed, "failed"),
         (progress.unknown, "unknown"),
         (progress.silent, "silent"),
+        (progress.unreachable, "unreachable"),
         (progress.offline, "offline"),
         (progress.cancelled, "cancelled"),
         (progress.withdrawn, "called off"),
         (progress.removed, "removed"),
         (progress.running, "running"),
         (progress.issued, "asked"),
-        (progress.deferred, "offline and waited for"),
+        (progress.deferred, "not reachable and waited for"),
         (progress.waiting, "waiting"),
     ]);
     let why = summary.why.as_ref().map(|why| format!(" ({why})")).unwrap_or_default();

@@ -28,6 +28,8 @@ use crate::state::LastRun;
 pub(super) enum RunUnderWay {
     /// Of all that is held.
     Full {
+        /// When it began.
+        began: Timestamp,
         inputs: Digest,
         /// The requests that it carries out: one that came after it began needs a run of its own.
         requests: RequestNumbers,
@@ -48,7 +50,7 @@ impl RunUnderWay {
 }
 
 impl Node {
-    pub(super) fn start_run(&mut self, effects: &mut Vec<NodeEffect>) {
+    pub(super) fn start_run(&mut self, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         let Some((inputs, intended)) = self.inputs_of_run() else { return };
         self.run_due = false;
         // A run that only observes carries no request out: that waits for the end of the pause.
@@ -57,7 +59,7 @@ impl Node {
             Some(_) => Default::default(),
         };
         self.healing.full_run_begins();
-        self.running = Some(RunUnderWay::Full { inputs, requests });
+        self.running = Some(RunUnderWay::Full { began: now, inputs, requests });
         let tags = tagged.map(|run| run.tags).unwrap_or_default();
         self.order_run(RunScope::All, tags, intended, effects);
     }
@@ -111,18 +113,21 @@ impl Node {
         if report.partial.is_some() {
             // It is not the run that was due: the next one is not compared with it.
             let partial = |running: &mut RunUnderWay| !matches!(running, RunUnderWay::Full { .. });
-            match self.running.take_if(partial) {
+            let requests = match self.running.take_if(partial) {
                 Some(RunUnderWay::Healing) => return self.on_healed(report, now, effects),
-                Some(ended) => self.confirm(ended.requests(), now),
-                None => {}
-            }
+                ended => ended.map(|ended| ended.requests()).unwrap_or_default(),
+            };
             if LastRun::partial_is_fact(report) {
                 self.append_partial(report, now, effects);
+            } else if requests != RequestNumbers::default() {
+                // Who requested it reads what it came to; it says nothing that a full run would have to take back.
+                self.append(FactBody::Run(report.clone()), now, effects);
             }
+            self.confirm(requests, now);
             return;
         }
         let (inputs, requests) = match self.running.take() {
-            Some(RunUnderWay::Full { inputs, requests }) => (inputs, requests),
+            Some(RunUnderWay::Full { inputs, requests, .. }) => (inputs, requests),
             other => return self.running = other,
         };
         self.next_run = now.plus(self.spread.jitter(self.interval(), self.settings.policy.jitter_percent));
@@ -158,6 +163,14 @@ impl Node {
     fn confirm(&mut self, requests: RequestNumbers, now: Timestamp) {
         if self.requests.carried_out(requests) {
             self.hurry(now);
+        }
+    }
+
+    /// Since when a full run has been under way.
+    pub fn running_since(&self) -> Option<Timestamp> {
+        match self.running {
+            Some(RunUnderWay::Full { began, .. }) => Some(began),
+            _ => None,
         }
     }
 

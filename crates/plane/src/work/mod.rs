@@ -7,8 +7,8 @@
 //!
 //! a target:  Waiting --room in the batch--> Issued --began--> Running --its end--> Ended
 //!             |   ^                            |                 |
-//!             |   +-- Deferred (offline)       +-- past its time +--> Silent
-//!             +--> Offline, Withdrawn, Removed: never asked
+//!             |   +-- Deferred (no contact)    +-- past its time +--> Silent
+//!             +--> Unreachable, Offline, Withdrawn, Removed: never asked
 //! ```
 //!
 //! Pure: [`Task::handle`] and [`Workflow::handle`] turn inputs into effects; the shell
@@ -23,7 +23,7 @@
 //! - *Nothing is asked twice.* An action's id is a function of task and node, and a node
 //!   that was asked once is not asked again by this task. To run something again is a new
 //!   task, an operator's own word.
-//! - Every target comes to an end: of itself, or as offline, withdrawn or silent, which
+//! - Every target comes to an end: of itself, or as unreachable, offline, withdrawn or silent, which
 //!   frees its slot of the batch. What a node says later than that is still taken in.
 //! - What the Action object of a node has to be is a function of the task's state
 //!   ([`Task::order_for`]), so after a crash at any moment [`Task::resume`] puts right what
@@ -63,7 +63,7 @@ pub const MAX_TASK_ID: usize = 64;
 pub const MAX_WORK: usize = 32 * 1024;
 /// The longest text that a node says of an outcome that is kept in a target's state.
 pub const MAX_MESSAGE: usize = 1024;
-/// The longest that offline nodes are waited for, and that a soak takes, in seconds.
+/// The longest that nodes that cannot be reached are waited for, and that a soak takes, in seconds.
 pub const MAX_WAIT_SECS: u64 = 7 * 24 * 3600;
 /// The time that a node has to begin, beyond the wait until its next contact, in seconds.
 pub const BEGIN_SECS: u64 = 300;

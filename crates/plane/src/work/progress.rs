@@ -54,7 +54,7 @@ pub struct TaskProgress {
     pub total: usize,
     /// Not asked yet.
     pub waiting: usize,
-    /// Offline, and waited for.
+    /// Unreachable or offline, and waited for.
     pub deferred: usize,
     /// Asked, not begun by their word.
     pub issued: usize,
@@ -68,7 +68,9 @@ pub struct TaskProgress {
     pub unknown: usize,
     /// Ended by an operator while it ran.
     pub cancelled: usize,
-    /// Could not be reached, and was not asked.
+    /// Not asked, because they were unreachable.
+    pub unreachable: usize,
+    /// Not asked, because they were offline.
     pub offline: usize,
     /// Called off before it began.
     pub withdrawn: usize,
@@ -105,6 +107,7 @@ impl TaskProgress {
             (NodeStage::Ended, Some(ActionOutcome::Unknown)) => &mut self.unknown,
             (NodeStage::Ended, _) if work.failed() => &mut self.failed,
             (NodeStage::Ended, _) => &mut self.cancelled,
+            (NodeStage::Unreachable, _) => &mut self.unreachable,
             (NodeStage::Offline, _) => &mut self.offline,
             (NodeStage::Withdrawn, _) => &mut self.withdrawn,
             (NodeStage::Silent, _) => &mut self.silent,

@@ -130,7 +130,7 @@ pub struct TaskSpec {
     pub canaries: u32,
     /// The longest time on one node, in seconds.
     pub timeout_secs: u64,
-    /// How long nodes that are offline are waited for, in seconds from the beginning; with
+    /// How long nodes that cannot be reached are waited for, in seconds from the beginning; with
     /// 0 they are answered at once.
     #[serde(default)]
     pub wait_secs: u64,

@@ -1,5 +1,8 @@
 //! One node of a task.
 
+use std::time::Duration;
+
+use model::status::{Contact, contact_of};
 use model::work::ActionOutcome;
 use model::{NodeId, Timestamp};
 use schemars::JsonSchema;
@@ -17,10 +20,26 @@ pub enum Reach {
         /// Within so many seconds.
         within_secs: u64,
     },
-    /// It is late against what it was promised.
+    /// It missed three contacts that it was promised (LIF-1).
+    Unreachable,
+    /// It missed ten.
     Offline,
     /// It is no node of the fleet (any more).
     Removed,
+}
+
+impl Reach {
+    /// By its contact, where it has no stream; `last_seen` is `None` for a node that never called.
+    pub fn by_contact(last_seen: Option<Timestamp>, promised: Duration, now: Timestamp) -> Reach {
+        let Some(seen) = last_seen else { return Reach::Offline };
+        match contact_of(seen, promised, now) {
+            Contact::Online => {
+                Reach::Promotable { within_secs: promised.saturating_sub(now.since(seen)).as_secs() }
+            }
+            Contact::Unreachable => Reach::Unreachable,
+            Contact::Offline => Reach::Offline,
+        }
+    }
 }
 
 /// How a target stands.
@@ -30,7 +49,7 @@ pub enum NodeStage {
     /// It was not asked yet.
     #[default]
     Waiting,
-    /// It was not asked yet: it is offline, and is waited for.
+    /// It was not asked yet: it is unreachable or offline, and is waited for.
     Deferred,
     /// It was asked, and did not say that it began.
     Issued,
@@ -38,7 +57,9 @@ pub enum NodeStage {
     Running,
     /// Its terminal fact is here.
     Ended,
-    /// It was not asked, because it could not be reached.
+    /// It was not asked, because it was unreachable.
+    Unreachable,
+    /// It was not asked, because it was offline.
     Offline,
     /// It was called off before it began.
     Withdrawn,

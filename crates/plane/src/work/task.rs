@@ -97,7 +97,7 @@ pub struct Task {
     nodes: BTreeMap<NodeId, NodeWork>,
     /// What was not asked yet, in order.
     waiting: BTreeSet<(u32, NodeId)>,
-    /// What is offline and waited for.
+    /// What cannot be reached and is waited for.
     deferred: BTreeSet<NodeId>,
     /// What is in flight, by when it counts as silent.
     deadlines: BTreeSet<(Timestamp, NodeId)>,
@@ -191,7 +191,7 @@ impl Task {
                 if self.document.summary.state == TaskState::Planned {
                     (self.document.summary.state, self.document.begun) = (TaskState::Running, Some(now));
                     self.decided = Some(Box::new(self.document()));
-                    self.answer_offline(now, reach);
+                    self.answer_unreachable(now, reach);
                 }
             }
             TaskInput::Started(node) => self.started(&node, now),
@@ -314,25 +314,27 @@ impl Task {
         }
     }
 
-    /// Offline targets are answered at once, unless they are waited for.
-    fn answer_offline(&mut self, now: Timestamp, reach: Reaches<'_>) {
+    /// Targets that cannot be reached are answered at once, unless they are waited for.
+    fn answer_unreachable(&mut self, now: Timestamp, reach: Reaches<'_>) {
         let waiting: Vec<NodeId> = self.waiting.iter().map(|(_, node)| node.clone()).collect();
         for node in waiting {
             match reach(&node) {
                 Reach::Online | Reach::Promotable { .. } => {}
-                Reach::Offline => self.unreachable(&node, now),
+                Reach::Unreachable => self.not_asked(&node, NodeStage::Unreachable, now),
+                Reach::Offline => self.not_asked(&node, NodeStage::Offline, now),
                 Reach::Removed => self.change(&node, |work| work.enter(NodeStage::Removed, now)),
             }
         }
     }
 
-    fn unreachable(&mut self, node: &NodeId, now: Timestamp) {
+    /// A target cannot be reached; it ends so, unless it is waited for.
+    fn not_asked(&mut self, node: &NodeId, end: NodeStage, now: Timestamp) {
         let waited = self.waited_until().is_some_and(|until| now < until);
-        let stage = if waited { NodeStage::Deferred } else { NodeStage::Offline };
+        let stage = if waited { NodeStage::Deferred } else { end };
         self.change(node, |work| work.enter(stage, now));
     }
 
-    /// Until when offline nodes are waited for.
+    /// Until when nodes that cannot be reached are waited for.
     fn waited_until(&self) -> Option<Timestamp> {
         let wait = Duration::from_secs(self.document.spec.wait_secs.min(MAX_WAIT_SECS));
         self.document.begun.map(|begun| begun.plus(wait))
@@ -357,7 +359,13 @@ impl Task {
         self.mark_silent(now, effects);
         if self.waited_until().is_some_and(|until| now >= until) {
             for node in self.deferred.clone() {
-                self.change(&node, |work| work.enter(NodeStage::Offline, now));
+                let end = match reach(&node) {
+                    Reach::Unreachable => NodeStage::Unreachable,
+                    Reach::Removed => NodeStage::Removed,
+                    // One that called just now was not asked either.
+                    Reach::Offline | Reach::Online | Reach::Promotable { .. } => NodeStage::Offline,
+                };
+                self.change(&node, |work| work.enter(end, now));
             }
         }
         if self.document.summary.state == TaskState::Running
@@ -410,8 +418,12 @@ impl Task {
             let within_secs = match reach(&node) {
                 Reach::Online => 0,
                 Reach::Promotable { within_secs } => within_secs.min(MAX_WAIT_SECS),
+                Reach::Unreachable => {
+                    self.not_asked(&node, NodeStage::Unreachable, now);
+                    continue;
+                }
                 Reach::Offline => {
-                    self.unreachable(&node, now);
+                    self.not_asked(&node, NodeStage::Offline, now);
                     continue;
                 }
                 Reach::Removed => {

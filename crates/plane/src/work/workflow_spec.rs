@@ -13,7 +13,7 @@
 //!     max_failures: 2                     # before the rest is called off; none by default
 //!     canaries: 3                         # that must succeed first
 //!     timeout: 5m                         # on one node; 5m by default
-//!     wait: 2h                            # for nodes that are offline; not by default
+//!     wait: 2h                            # for nodes that cannot be reached; not by default
 //!     gate:                               # before the next step, all of it
 //!       success_percent: 95               # 100 by default
 //!       soak: 30m
@@ -80,7 +80,7 @@ pub struct StepSpec {
     /// The longest time on one node.
     #[serde(default = "timeout", with = "as_text")]
     pub timeout: u32,
-    /// How long nodes that are offline are waited for.
+    /// How long nodes that cannot be reached are waited for.
     #[serde(default, with = "as_text")]
     pub wait: u32,
     /// What must be true before the next step.

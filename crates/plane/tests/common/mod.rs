@@ -97,6 +97,7 @@ pub fn holding(held: Option<HeldRelease>) -> CheckIn {
         run: None,
         unmade_run: None,
         freshness: None,
+        running_since: None,
         traits: None,
         full: false,
         run_confirmed: None,

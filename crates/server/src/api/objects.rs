@@ -281,7 +281,7 @@ pub struct SyncView {
     pub link: Option<TransportKind>,
     /// Since when it has that link.
     pub linked_since: Option<Timestamp>,
-    /// `online`, `promotable`, `offline` (SYN-10).
+    /// `online`, `promotable`, `unreachable`, `offline` (SYN-10, LIF-1).
     pub reach: String,
     /// Objects that go down.
     pub down: u64,

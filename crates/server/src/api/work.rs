@@ -111,11 +111,14 @@ pub struct Selected {
     pub count: usize,
     /// The first few of them.
     pub first: Vec<Hostname>,
-    /// How many of them have a stream, can be reached at their next contact, or are offline.
+    /// How many of them have a stream.
     pub online: usize,
     /// Will open a stream at their next contact.
     pub promotable: usize,
-    /// Are late.
+    /// Missed three contacts that they were promised; an earlier control plane counts them as offline.
+    #[serde(default)]
+    pub unreachable: usize,
+    /// Missed ten.
     pub offline: usize,
 }
 
@@ -137,7 +140,7 @@ pub struct NewTask {
     pub canaries: u32,
     /// The longest time on one node, in seconds.
     pub timeout_secs: u64,
-    /// How long nodes that are offline are waited for, in seconds.
+    /// How long nodes that are unreachable or offline are waited for, in seconds.
     #[serde(default)]
     pub wait_secs: u64,
     /// How many nodes the operator confirmed; another number is refused.
@@ -145,7 +148,7 @@ pub struct NewTask {
 }
 
 impl NewTask {
-    /// Work for all that a selector means, at once and without waiting for who is offline.
+    /// Work for all that a selector means, at once and without waiting for who cannot be reached.
     pub fn new(selector: &str, work: Work, timeout_secs: u64) -> NewTask {
         let selector = selector.to_owned();
         let (batch, max_failures, canaries, wait_secs, expected) = (None, None, 0, 0, None);

@@ -10,37 +10,18 @@
 //! removed node's link do not bring it back. Locks are taken in the order index, slot. Nobody
 //! walks a set, reads a store or clones all summaries while the lock is held.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use model::replication::TransportKind;
 use model::{Kind, NodeId};
 use store::{SyncHead, SyncProgress};
 use sync::Feed;
 
 use super::link::{LinkReport, NodeLink};
 use super::summary::SyncSummary;
+use super::totals::{FleetSyncTotals, SyncShare, SyncTotals};
 use crate::index::FleetIndex;
 use crate::state::now;
-
-/// The fleet as it stands with synchronization, in numbers.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct FleetSyncTotals {
-    /// Links by transport.
-    pub(crate) links: BTreeMap<TransportKind, u64>,
-    /// Nodes whose objects are behind.
-    pub(crate) nodes_behind: u64,
-    /// Changes that wait for their nodes, actions included.
-    pub(crate) behind: u64,
-    /// Of the node that is furthest behind.
-    pub(crate) most_behind: u64,
-    /// Nodes whose sets differ, and stay so without help.
-    pub(crate) out_of_sync: u64,
-    /// Objects that go down.
-    pub(crate) down: u64,
-    /// Objects that came up.
-    pub(crate) up: u64,
-}
 
 /// The node is in the fleet no more.
 #[derive(Clone, Copy, Debug)]
@@ -49,7 +30,50 @@ pub(crate) struct NodeRemoved;
 /// All nodes that have sets, links or wishes.
 pub(crate) struct SyncIndex {
     index: Arc<FleetIndex>,
-    nodes: Mutex<BTreeMap<NodeId, SyncSummary>>,
+    nodes: Mutex<Summaries>,
+}
+
+/// All summaries, and what is derived of them.
+#[derive(Default)]
+struct Summaries {
+    by_node: BTreeMap<NodeId, CountedSummary>,
+    totals: SyncTotals,
+    /// Nodes whose summaries the store does not have as they are.
+    unsaved: BTreeSet<NodeId>,
+}
+
+/// A summary, and its share in the totals.
+#[derive(Default)]
+struct CountedSummary {
+    summary: SyncSummary,
+    share: SyncShare,
+}
+
+impl Summaries {
+    fn get(&self, id: &NodeId) -> Option<&SyncSummary> {
+        self.by_node.get(id).map(|counted| &counted.summary)
+    }
+
+    fn get_mut(&mut self, id: &NodeId) -> Option<&mut SyncSummary> {
+        self.by_node.get_mut(id).map(|counted| &mut counted.summary)
+    }
+
+    /// A summary may have changed: it counts as it is.
+    fn recount(&mut self, id: &NodeId) {
+        let Some(counted) = self.by_node.get_mut(id) else { return };
+        let now = SyncShare::of(&counted.summary);
+        self.totals.replace(std::mem::replace(&mut counted.share, now), now);
+        if counted.summary.unsaved {
+            self.unsaved.insert(id.clone());
+        }
+    }
+
+    fn remove(&mut self, id: &NodeId) -> Option<SyncSummary> {
+        let CountedSummary { summary, share } = self.by_node.remove(id)?;
+        self.totals.replace(share, SyncShare::default());
+        self.unsaved.remove(id);
+        Some(summary)
+    }
 }
 
 impl SyncIndex {
@@ -57,7 +81,7 @@ impl SyncIndex {
         SyncIndex { index, nodes: Mutex::default() }
     }
 
-    fn nodes(&self) -> MutexGuard<'_, BTreeMap<NodeId, SyncSummary>> {
+    fn nodes(&self) -> MutexGuard<'_, Summaries> {
         self.nodes.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -68,14 +92,15 @@ impl SyncIndex {
         for (node, head) in heads {
             let actions = actions.remove(&node).unwrap_or_default();
             let summary = SyncSummary::restored(head, &actions);
-            self.show(&node, &summary);
-            nodes.insert(node, summary);
+            nodes.by_node.insert(node.clone(), CountedSummary { summary, share: SyncShare::default() });
+            self.changed(&mut nodes, &node);
         }
     }
 
-    /// Puts into the node's entry whether a link is wanted.
-    fn show(&self, id: &NodeId, summary: &SyncSummary) {
-        let Some(slot) = self.index.get(id) else { return };
+    /// A summary may have changed: counts it, and puts into the node's entry whether a link is wanted.
+    fn changed(&self, nodes: &mut Summaries, id: &NodeId) {
+        nodes.recount(id);
+        let (Some(slot), Some(summary)) = (self.index.get(id), nodes.get(id)) else { return };
         let (waits, revision) = (summary.wants_link(), summary.revision());
         let mut entry = slot.lock();
         let unannounced = waits && (!entry.node.work_waits || entry.work_notified != Some(revision));
@@ -94,9 +119,8 @@ impl SyncIndex {
         if self.index.get(id).is_none() {
             return change(&mut SyncSummary::default());
         }
-        let summary = nodes.entry(id.clone()).or_default();
-        let done = change(summary);
-        self.show(id, summary);
+        let done = change(&mut nodes.by_node.entry(id.clone()).or_default().summary);
+        self.changed(&mut nodes, id);
         done
     }
 
@@ -113,22 +137,9 @@ impl SyncIndex {
         self.nodes().get(id)?.link.clone()
     }
 
-    /// Everything in numbers. Cost: the nodes that synchronize.
+    /// Everything in numbers, as they are kept.
     pub(crate) fn totals(&self) -> FleetSyncTotals {
-        let mut totals = FleetSyncTotals::default();
-        for summary in self.nodes().values() {
-            let behind = summary.behind();
-            totals.nodes_behind += u64::from(summary.objects_behind() > 0);
-            totals.behind += behind;
-            totals.most_behind = totals.most_behind.max(behind);
-            totals.out_of_sync += u64::from(summary.is_out_of_sync());
-            totals.down += summary.objects_down();
-            totals.up += summary.up;
-            if let Some(link) = &summary.link {
-                *totals.links.entry(link.transport).or_default() += 1;
-            }
-        }
-        totals
+        self.nodes().totals.view()
     }
 
     /// The feed is loaded: now it is known how many changes of objects the node lacks.
@@ -138,9 +149,10 @@ impl SyncIndex {
         // A feed may be long: other nodes do not wait for it.
         let from = acked.map_or(0, |acked| acked.revision);
         let lacks = feed.count_after_without(from, &Kind::new(Kind::ACTION));
-        if let Some(summary) = self.nodes().get_mut(id) {
+        let mut nodes = self.nodes();
+        if let Some(summary) = nodes.get_mut(id) {
             summary.lacks(lacks);
-            self.show(id, summary);
+            self.changed(&mut nodes, id);
         }
     }
 
@@ -160,7 +172,7 @@ impl SyncIndex {
         let mut nodes = self.nodes();
         // Whoever removes a node takes it out of the fleet's index first, then out of here.
         self.index.get(&link.node).ok_or(NodeRemoved)?;
-        let summary = nodes.entry(link.node.clone()).or_default();
+        let summary = &mut nodes.by_node.entry(link.node.clone()).or_default().summary;
         if summary.link.as_ref().is_some_and(|stream| stream.goes_up_by(link)) {
             return Ok(None);
         }
@@ -168,7 +180,7 @@ impl SyncIndex {
         if let Some(before) = &before {
             before.end("replaced", "the node opened another link");
         }
-        self.show(&link.node, summary);
+        self.changed(&mut nodes, &link.node);
         Ok(before)
     }
 
@@ -178,12 +190,12 @@ impl SyncIndex {
         // A node that was removed meanwhile does not come back by this.
         let Some(summary) = nodes.get_mut(&link.node) else { return };
         summary.link_closed(link, now());
-        self.show(&link.node, summary);
+        self.changed(&mut nodes, &link.node);
     }
 
     /// All links that are open.
     pub(crate) fn links(&self) -> Vec<Arc<NodeLink>> {
-        self.nodes().values().filter_map(|summary| summary.link.clone()).collect()
+        self.nodes().by_node.values().filter_map(|counted| counted.summary.link.clone()).collect()
     }
 
     /// The node is removed.
@@ -193,7 +205,9 @@ impl SyncIndex {
 
     /// How far nodes acknowledged and what comparisons came to since the last time.
     pub(super) fn take_unsaved(&self) -> Vec<SyncProgress> {
-        self.nodes().iter_mut().filter_map(|(id, summary)| summary.take_unsaved(id)).collect()
+        let nodes = &mut *self.nodes();
+        let unsaved = std::mem::take(&mut nodes.unsaved);
+        unsaved.iter().filter_map(|id| nodes.get_mut(id)?.take_unsaved(id)).collect()
     }
 
     /// These outcomes could not be persisted: they are taken again.
@@ -202,6 +216,7 @@ impl SyncIndex {
         for progress in lost {
             if let Some(summary) = nodes.get_mut(&progress.node) {
                 summary.unsaved = true;
+                nodes.unsaved.insert(progress.node.clone());
             }
         }
     }

@@ -17,6 +17,7 @@ pub(crate) mod link;
 pub(crate) mod node;
 mod recent;
 mod summary;
+mod totals;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -27,10 +28,11 @@ use model::{Incarnation, Kind, NodeId};
 use store::{ObjectFilter, ObjectRecord, Store, StoreError};
 use sync::Side;
 
-pub(crate) use index::{FleetSyncTotals, SyncIndex};
+pub(crate) use index::SyncIndex;
 pub(crate) use link::{LinkReport, NodeLink, Wants};
 pub(crate) use node::{EditOutcome, FeedEdit, NodeSync, Uid};
 pub(crate) use summary::{ConditionContext, SyncSummary};
+pub(crate) use totals::FleetSyncTotals;
 
 use crate::index::FleetIndex;
 use crate::posture;

@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use model::Incarnation;
-use model::exchange::{
-    Acked, Answer, CheckIn, HeldRelease, MAX_TRAIT_BYTES, MAX_TRAIT_VALUES, Report, TraitReport,
-};
+use model::exchange::{Acked, Answer, CheckIn, HeldRelease, Report, TraitReport};
 use model::log::{Cursor, Fact, MAX_FACT_BYTES, MAX_FACTS};
 use model::replication::Mode;
 use model::status::{Contact, contact_of};
@@ -46,7 +44,6 @@ pub(crate) async fn check_in(
         return Err(Code::UnknownNode.into());
     }
     check_facts(&request.facts)?;
-    check_traits(request.traits.as_ref())?;
     let begun = Instant::now();
     keep_seen(plane, caller, &mut request).await?;
     keep_header(plane, &mut request).await;
@@ -146,15 +143,19 @@ fn take_step(plane: &ControlPlane, caller: &CallingNode, request: CheckIn) -> Ta
     let heads = plane.heads();
     let (taken, was_late) = {
         let mut entry = caller.slot.lock();
-        entry.dirty = true;
+        plane.index.touch(&caller.slot, &mut entry);
         let late = |seen| contact_of(seen, entry.node.promised, now()) != Contact::Online;
         let was_late = entry.node.last_seen.is_none_or(late);
         let says_more = entry.node.last_seen.is_none()
             || entry.node.held != request.held
             || entry.node.run != request.run
             || entry.node.freshness.as_deref() != request.freshness.as_ref().filter(|held| held.is_notable())
+            || entry.node.runs.unmade.as_deref() != request.unmade_run.as_ref()
+            || entry.node.runs.under_way.map(|run| run.since) != request.running_since
             || entry.node.refusal.is_some();
+        let untaken = entry.node.untaken_traits.is_some();
         let step = entry.node.check_in(request, &heads, now());
+        let says_more = says_more || untaken != entry.node.untaken_traits.is_some();
         if says_more || entry.counts_otherwise(&heads, now()) {
             plane.index.mark_entry(&caller.slot, &mut entry);
         }
@@ -344,14 +345,6 @@ fn check_facts(facts: &[Fact]) -> Result<(), Problem> {
     }
 }
 
-fn check_traits(traits: Option<&TraitReport>) -> Result<(), Problem> {
-    if traits.is_none_or(TraitReport::is_within_bounds) {
-        return Ok(());
-    }
-    let detail = format!("traits are at most {MAX_TRAIT_BYTES} bytes and {MAX_TRAIT_VALUES} values");
-    Err(Problem::new(Code::TraitsTooLarge, detail))
-}
-
 /// What the node is pointed to, named in full: the check-in's answer to one that holds nothing.
 pub(super) async fn state(plane: &ControlPlane, caller: &CallingNode) -> Result<Answer, Problem> {
     ready(plane)?;
@@ -367,6 +360,7 @@ pub(super) async fn state(plane: &ControlPlane, caller: &CallingNode) -> Result<
             run: None,
             unmade_run: None,
             freshness: None,
+            running_since: None,
             traits: None,
             full: true,
             run_confirmed: None,

@@ -1,10 +1,11 @@
 //! Listing objects, and one of them with its manifest and status.
 
-use std::collections::BTreeSet;
-use std::ops::Bound;
+use std::fmt;
+use std::sync::Arc;
 
+use lang::selector::Selector;
 use model::condition::Direction;
-use model::{Kind, NodeId, ObjectKey};
+use model::{Hostname, Kind, ObjectKey};
 use store::{ObjectFilter, ObjectPosition, ObjectRecord};
 use sync::{Content, Side};
 use wire::{Code, Problem};
@@ -15,7 +16,7 @@ use crate::api::objects::{NO_NAMESPACE, ObjectName, ObjectView, ObjectsQuery, Ob
 use crate::hub::SyncSummary;
 use crate::operator_port::OperatorCall;
 use crate::state::ControlPlane;
-use crate::work::select;
+use crate::work::select::{self, MeantPage};
 
 /// The set that travels this way.
 fn side_of(way: Direction) -> Side {
@@ -27,11 +28,26 @@ fn way_of(side: Side) -> Direction {
     if side == Side::Feed { Direction::Down } else { Direction::Up }
 }
 
+/// Where a page of objects begins.
+enum ListCursor {
+    /// After an object, in the order of the store: of a listing without a selector.
+    Object(ObjectPosition),
+    /// With a node, or after one of its objects, in the order of hostnames: of a listing with a selector.
+    Node { hostname: Hostname, after: Option<ObjectInNode> },
+}
+
+/// An object of a node.
+struct ObjectInNode {
+    side: Side,
+    key: ObjectKey,
+}
+
 /// One page of objects. Actions and statuses are listed when their kind is asked for alone:
 /// they are shown where they belong, with tasks and with their objects.
 pub(crate) async fn list(call: OperatorCall, request: ObjectsQuery) -> Result<ObjectsView, Problem> {
     let plane = &call.plane;
-    let mut after = request.from.as_deref().map(parse_position).transpose()?;
+    let from = request.from.as_deref().filter(|from| !from.is_empty());
+    let from = from.map(ListCursor::parse).transpose()?;
     let all_kinds = request.kind.is_none();
     let filter = ObjectFilter {
         node: None,
@@ -40,40 +56,27 @@ pub(crate) async fn list(call: OperatorCall, request: ObjectsQuery) -> Result<Ob
         namespace: request.namespace.map(|text| if text == NO_NAMESPACE { String::new() } else { text }),
         name: request.name,
     };
-    let meant = match &request.selector {
-        Some(text) => {
-            let meant = select::meant(plane, &select::read(text)?).await?;
-            Some(select::ids(&meant, None)?.into_iter().collect::<BTreeSet<NodeId>>())
-        }
-        None => None,
-    };
     let mut page = ObjectsPage { plane, objects: Vec::new(), limit: request.limit.get(), all_kinds };
-    match meant {
-        None => page.fill(&filter, &mut after).await?,
-        Some(meant) => {
-            let index = plane.hub.sync_index();
-            let first = after.as_ref().map_or(Bound::Unbounded, |after| Bound::Included(after.node.clone()));
-            for id in meant.range((first, Bound::Unbounded)) {
-                if !index.read(id, SyncSummary::has_objects) {
-                    continue;
-                }
-                let of_node = ObjectFilter { node: Some(id.clone()), ..filter.clone() };
-                after = after.filter(|after| after.node == *id);
-                page.fill(&of_node, &mut after).await?;
-                if page.is_full() {
-                    break;
-                }
-            }
+    let next = match (&request.selector, from) {
+        (None, None) => page.of_all(&filter, None).await?,
+        (None, Some(ListCursor::Object(after))) => page.of_all(&filter, Some(after)).await?,
+        (Some(text), None) => page.of_meant(&select::read(text)?, &filter, None).await?,
+        (Some(text), Some(ListCursor::Node { hostname, after })) => {
+            page.of_meant(&select::read(text)?, &filter, Some((hostname, after))).await?
         }
-    }
-    let full = page.is_full();
-    let next = after.filter(|_| full).map(|position| show_position(&position));
-    Ok(ObjectsView { objects: page.objects, next })
+        (None, Some(ListCursor::Node { .. })) | (Some(_), Some(ListCursor::Object(_))) => {
+            return Err(no_cursor());
+        }
+    };
+    Ok(ObjectsView { objects: page.objects, next: next.map(|next| next.to_string()) })
 }
+
+/// Nodes that one page with a selector looks at, whether they have objects or not.
+const MEANT_NODES: usize = 1000;
 
 /// A page while it is filled.
 struct ObjectsPage<'a> {
-    plane: &'a ControlPlane,
+    plane: &'a Arc<ControlPlane>,
     objects: Vec<ObjectView>,
     limit: usize,
     all_kinds: bool,
@@ -82,6 +85,49 @@ struct ObjectsPage<'a> {
 impl ObjectsPage<'_> {
     fn is_full(&self) -> bool {
         self.objects.len() >= self.limit
+    }
+
+    /// Fills it with objects of all nodes, in the order of the store; says where the next page begins.
+    async fn of_all(
+        &mut self,
+        filter: &ObjectFilter,
+        mut after: Option<ObjectPosition>,
+    ) -> Result<Option<ListCursor>, Problem> {
+        self.fill(filter, &mut after).await?;
+        let full = self.is_full();
+        Ok(after.filter(|_| full).map(ListCursor::Object))
+    }
+
+    /// Fills it with objects of the nodes that a selector means, in the order of their hostnames; says where the next
+    /// page begins. It looks at no more nodes than a page of them has.
+    async fn of_meant(
+        &mut self,
+        selector: &Selector,
+        filter: &ObjectFilter,
+        from: Option<(Hostname, Option<ObjectInNode>)>,
+    ) -> Result<Option<ListCursor>, Problem> {
+        let (first, rest) = from.unzip();
+        let mut rest = rest.flatten();
+        let first_name = first.as_ref().map_or("", Hostname::as_str);
+        let MeantPage { slots, next } =
+            select::meant_from(self.plane, selector, first_name, MEANT_NODES).await?;
+        let index = self.plane.hub.sync_index();
+        for slot in slots {
+            let (id, hostname) = slot.names();
+            // What is left of the node where the page before ended; it may have been removed since.
+            let rest = rest.take().filter(|_| first.as_ref() == Some(&hostname));
+            if !index.read(&id, SyncSummary::has_objects) {
+                continue;
+            }
+            let mut after =
+                rest.map(|ObjectInNode { side, key }| ObjectPosition { node: id.clone(), side, key });
+            self.fill(&ObjectFilter { node: Some(id), ..filter.clone() }, &mut after).await?;
+            if self.is_full() {
+                let after = after.map(|ObjectPosition { side, key, .. }| ObjectInNode { side, key });
+                return Ok(Some(ListCursor::Node { hostname, after }));
+            }
+        }
+        Ok(next.map(|hostname| ListCursor::Node { hostname, after: None }))
     }
 
     /// Fills it with objects after a position, which becomes that of the last one looked at.
@@ -166,22 +212,56 @@ pub(crate) async fn one(call: OperatorCall, mut name: ObjectName) -> Result<Obje
     Ok(ObjectView { manifest: value(manifest), status: value(status), ..view })
 }
 
-/// `node/side/Kind/namespace/name`.
-fn show_position(position: &ObjectPosition) -> String {
-    let side = if position.side == Side::Feed { "down" } else { "up" };
-    format!("{}/{side}/{}", position.node, position.key)
+/// Marks a cursor that begins with a hostname: node ids do not have it.
+const HOSTNAME_MARK: char = '@';
+
+/// `id/side/Kind/namespace/name`, `@hostname` or `@hostname/side/Kind/namespace/name`.
+impl fmt::Display for ListCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let side_name = |side: &Side| if *side == Side::Feed { "down" } else { "up" };
+        match self {
+            ListCursor::Object(ObjectPosition { node, side, key }) => {
+                write!(f, "{node}/{}/{key}", side_name(side))
+            }
+            ListCursor::Node { hostname, after } => {
+                write!(f, "{HOSTNAME_MARK}{hostname}")?;
+                match after {
+                    Some(ObjectInNode { side, key }) => write!(f, "/{}/{key}", side_name(side)),
+                    None => Ok(()),
+                }
+            }
+        }
+    }
 }
 
-fn parse_position(text: &str) -> Result<ObjectPosition, Problem> {
-    let read = || {
-        let mut parts = text.splitn(3, '/');
-        let node = parts.next()?.parse().ok()?;
-        let side = match parts.next()? {
-            "down" => Side::Feed,
-            "up" => Side::Replica,
-            _ => return None,
+impl ListCursor {
+    fn parse(text: &str) -> Result<ListCursor, Problem> {
+        let read = || {
+            let (node, object) = text.split_once('/').map_or((text, None), |(node, rest)| (node, Some(rest)));
+            let object = match object {
+                None => None,
+                Some(object) => {
+                    let (side, key) = object.split_once('/')?;
+                    let side = match side {
+                        "down" => Side::Feed,
+                        "up" => Side::Replica,
+                        _ => return None,
+                    };
+                    Some(ObjectInNode { side, key: key.parse().ok()? })
+                }
+            };
+            match node.strip_prefix(HOSTNAME_MARK) {
+                Some(hostname) => Some(ListCursor::Node { hostname: hostname.parse().ok()?, after: object }),
+                None => {
+                    let ObjectInNode { side, key } = object?;
+                    Some(ListCursor::Object(ObjectPosition { node: node.parse().ok()?, side, key }))
+                }
+            }
         };
-        Some(ObjectPosition { node, side, key: parts.next()?.parse().ok()? })
-    };
-    read().ok_or_else(|| Problem::new(Code::BadBody, "`from` is not what an earlier page said"))
+        read().ok_or_else(no_cursor)
+    }
+}
+
+fn no_cursor() -> Problem {
+    Problem::new(Code::BadQuery, "`from` is not what a page before named as the next in this listing")
 }

@@ -11,7 +11,7 @@ use crate::api::objects::{ConditionView, ResyncNodes, Resynced, SyncView, SyncsV
 use crate::hub::{ConditionContext, Wants};
 use crate::index::NodeSlot;
 use crate::operator_port::OperatorCall;
-use crate::settle::settle;
+use crate::refresh::refresh;
 use crate::state::ControlPlane;
 use crate::work::reach;
 use crate::work::select::{self, MeantPage};
@@ -23,9 +23,9 @@ const MAX_NODES: usize = 100_000;
 /// counts those of the nodes that it means.
 pub(crate) async fn list(call: OperatorCall, asked: Matching) -> Result<SyncsView, Problem> {
     let (plane, limit) = (&call.plane, asked.limit.get());
-    let from = asked.from.unwrap_or_default();
+    let from = select::page_start(asked.from)?;
     let is_first = from.is_empty();
-    settle(plane).await;
+    refresh(plane).await;
     let mut page = SyncsView::default();
     let slots = match &asked.selector {
         Some(text) => {
@@ -79,6 +79,7 @@ fn view(plane: &ControlPlane, slot: &NodeSlot, around: ConditionContext<'_>) -> 
     let reach = match around.reach {
         Reach::Online => "online",
         Reach::Promotable { .. } => "promotable",
+        Reach::Unreachable => "unreachable",
         Reach::Offline | Reach::Removed => "offline",
     };
     plane.hub.sync_index().read(&id, |summary| SyncView {

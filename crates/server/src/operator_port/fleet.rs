@@ -1,26 +1,23 @@
 //! Nodes, their status and runs.
 
+use model::Timestamp;
 use model::exchange::TraitReport;
-use model::status::Overall;
-use model::{Contention, FailureCode, FailureNote, Pause, Timestamp};
 use plane::{Heads, NodeState};
 use store::{FactRecord, RunFilter, RunRecord};
 use wire::{Code, Problem};
 
 use super::OperatorCall;
-use super::next_step::{CertificateLife, join_again, next_step};
 use crate::answer::store_problem;
 use crate::api::{
     CauseView, ChannelView, EntryName, EntryView, History, MAX_CAUSES, Matching, NodeName, NodeView,
     NodesView, RunName, StatusView,
 };
-use crate::settle::settle;
+use crate::causes::{cause, causes_of, is_of_failures, since};
+use crate::refresh::refresh;
 use crate::state::{ControlPlane, now};
 use crate::totals::{CauseKey, TopCause};
 use crate::work::select::{self, MeantPage};
 
-/// The cause where no more is known of it.
-const SEE_RUN: &str = "see its last run";
 /// Hostnames named for one cause.
 const NAMED: usize = 5;
 
@@ -42,11 +39,6 @@ pub(super) fn entry(plane: &ControlPlane, asked: &EntryName) -> EntryView {
     EntryView { fleet: plane.trust.fleet.clone(), seq: heads.seq(), channel }
 }
 
-/// Its cause is a failure of its last run.
-fn is_of_failures(state: Overall) -> bool {
-    matches!(state, Overall::Failed | Overall::Degraded)
-}
-
 fn view(node: &mut NodeState, heads: &Heads, now: Timestamp) -> NodeView {
     let status = node.status(heads, now);
     let pointed = node.pointed(heads);
@@ -64,6 +56,8 @@ fn view(node: &mut NodeState, heads: &Heads, now: Timestamp) -> NodeView {
         last_seen: node.last_seen,
         promised_secs: node.promised.as_secs(),
         last_run: node.run.as_ref().map(|run| run.at),
+        successful_run: node.runs.successful.map(|run| run.at),
+        running_since: node.runs.under_way.map(|run| run.since),
         counts: node.summary.counts,
         cause: cause(node, status.overall(), heads),
         same_cause: None,
@@ -73,103 +67,14 @@ fn view(node: &mut NodeState, heads: &Heads, now: Timestamp) -> NodeView {
         run_request: node.run_request,
         tagged_run: node.tagged_run.as_deref().cloned(),
         contended: node.contended.iter().flatten().cloned().collect(),
+        traits_too_large: node.untaken_traits.is_some(),
         unknown_tags: node.summary.unknown_tags.to_vec(),
         status,
     }
 }
 
-/// Why a node is not green.
-fn cause(node: &NodeState, state: Overall, heads: &Heads) -> Option<String> {
-    let silent = || node.last_seen.map(|seen| format!("last heard of at {seen}"));
-    match state {
-        Overall::Converged => None,
-        Overall::Offline | Overall::Unreachable => match CertificateLife::of(node, now()) {
-            ended @ CertificateLife::Ended(_) => ended.cause(),
-            _ => silent(),
-        },
-        _ if node.last_seen.is_none() => Some("joined, and has not called yet".to_owned()),
-        Overall::Unassigned if heads.channels.is_empty() => Some("nothing is published yet".to_owned()),
-        Overall::Unassigned => Some(match &node.held {
-            None => "no entry of the fleet repo matches this hostname".to_owned(),
-            Some(held) => format!(
-                "no entry of the fleet repo matches this hostname any more; it keeps converging on release {}, \
-                 which it holds",
-                held.seq
-            ),
-        }),
-        Overall::New => Some("enrolled, no run reported yet".to_owned()),
-        Overall::Stalled => Some(stalled(node)),
-        Overall::NotFresh => not_fresh(node).or_else(|| {
-            Some("the release it is pointed to is past its freshness by the control plane's clock".to_owned())
-        }),
-        Overall::Changing => match &node.refusal {
-            Some(refusal) => Some(refusal.message.to_string()),
-            None if node.holds_pointed(heads) => {
-                Some("its first run on the release that it holds is not reported yet".to_owned())
-            }
-            None => Some("has not adopted the newest release yet".to_owned()),
-        },
-        Overall::Paused => node.summary.paused.as_deref().map(paused),
-        Overall::Diverged if node.contended.is_some() => node.contended.as_deref().map(contended),
-        Overall::Diverged | Overall::Relapsed => Some(format!(
-            "{} corrective runs in a row: something else changes this host",
-            node.summary.streak
-        )),
-        Overall::Failed | Overall::Degraded => {
-            node.summary.failures.first().map(FailureNote::line).or_else(|| Some(SEE_RUN.to_owned()))
-        }
-        Overall::WouldChange => Some(node.summary.would_change.as_deref().unwrap_or(SEE_RUN).to_owned()),
-    }
-}
-
-/// Why no run that was due is known to have been made.
-fn stalled(node: &NodeState) -> String {
-    let since = node.no_run_since().map(|since| format!(" since {since}")).unwrap_or_default();
-    if let Some(unmade) = &node.unmade {
-        return format!("no successful run{since}: {}", model::text::printable(&unmade.reason));
-    }
-    format!("no successful run{since}: none was reported in time")
-}
-
-/// That a node says of itself that what it holds is not fresh, and what that means.
-fn not_fresh(node: &NodeState) -> Option<String> {
-    let held = node.freshness.as_ref().filter(|held| held.not_fresh_since.is_some())?;
-    let signed = held.signed_at;
-    Some(format!("no release or beacon was signed since {signed}: it takes neither actions nor objects"))
-}
-
-/// Why a host is paused; since when is a column of its own.
-fn paused(pause: &Pause) -> String {
-    let until = pause.until.map(|until| format!(", until {until}")).unwrap_or_default();
-    format!("paused on its host{until}: {}", model::text::printable(&pause.reason))
-}
-
-/// What is changed again and again, and by whom: the newest of them.
-fn contended(contended: &[Contention]) -> String {
-    let text = contended.first().map(|newest| model::text::printable(&newest.summary()).into_owned());
-    let more = contended.len().saturating_sub(1);
-    let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
-    format!("{}{more}", text.unwrap_or_default())
-}
-
-/// Since when a node is in a state, by what tells of that state; `None` where nothing does.
-fn since(node: &mut NodeState, state: Overall, heads: &Heads) -> Option<Timestamp> {
-    match state {
-        Overall::Offline | Overall::Unreachable => node.last_seen.or(Some(node.enrolled_at)),
-        Overall::New => Some(node.enrolled_at),
-        Overall::Stalled => node.no_run_since(),
-        Overall::Changing => node.pointed(heads).map(|(head, _)| head.header.created),
-        Overall::Paused => node.summary.paused.as_ref().map(|pause| pause.since),
-        Overall::Diverged => node.contended.iter().flatten().map(|one| one.since).min(),
-        Overall::Failed | Overall::Degraded | Overall::WouldChange | Overall::Converged => node.summary.since,
-        // Of a streak of corrections only its length is kept.
-        Overall::NotFresh => node.freshness.as_ref().and_then(|held| held.not_fresh_since),
-        Overall::Relapsed | Overall::Unassigned => None,
-    }
-}
-
 pub(super) async fn nodes(call: OperatorCall, request: Matching) -> Result<NodesView, Problem> {
-    let (plane, limit, from) = (&call.plane, request.limit.get(), request.from.unwrap_or_default());
+    let (plane, limit, from) = (&call.plane, request.limit.get(), select::page_start(request.from)?);
     let page = match &request.selector {
         Some(text) => select::meant_from(plane, &select::read(text)?, &from, limit).await?,
         None => {
@@ -184,71 +89,9 @@ pub(super) async fn nodes(call: OperatorCall, request: Matching) -> Result<Nodes
     Ok(NodesView { nodes, next: page.next })
 }
 
-/// A line of the status as far as one node makes it.
-pub(crate) struct NodeCause {
-    pub(crate) key: CauseKey,
-    cause: String,
-    code: Option<FailureCode>,
-    pub(crate) since: Option<Timestamp>,
-    next: String,
-}
-
-/// What there is to say of a node: why it is not green, and what was requested of it in vain.
-pub(crate) fn causes_of(node: &mut NodeState, state: Overall, heads: &Heads) -> Vec<NodeCause> {
-    let (since, next) = (since(node, state, heads), next_step(node, state, now()));
-    let of_state = |(key, cause, code)| NodeCause { key, cause, code, since, next: next.clone() };
-    let mut causes: Vec<NodeCause> = why_not_green(node, state, heads).into_iter().map(of_state).collect();
-    let life = CertificateLife::of(node, now());
-    if let (CertificateLife::EndsSoon(_), Some(cause)) = (life, life.cause()) {
-        let next = join_again(node);
-        causes.push(NodeCause { key: CauseKey::CertificateEndsSoon, cause, code: None, since: None, next });
-    }
-    if let Some(cause) = not_fresh(node).filter(|_| state != Overall::NotFresh) {
-        let (key, next) =
-            (CauseKey::Words(Overall::NotFresh, cause.clone()), next_step(node, Overall::NotFresh, now()));
-        let since = node.freshness.as_ref().and_then(|held| held.not_fresh_since);
-        causes.push(NodeCause { key, cause, code: None, since, next });
-    }
-    let unknown = &node.summary.unknown_tags;
-    if !unknown.is_empty() {
-        causes.push(NodeCause {
-            key: CauseKey::UnknownTags(unknown.to_vec()),
-            cause: format!("a run was requested, and no resource is tagged {}", unknown.join(" or ")),
-            code: None,
-            since: None,
-            next: format!("muster node show {}; request it anew, of tags that it has", node.hostname),
-        });
-    }
-    causes
-}
-
-/// Why a node is not green: one cause, or each of its failures that is kept.
-fn why_not_green(
-    node: &NodeState,
-    state: Overall,
-    heads: &Heads,
-) -> Vec<(CauseKey, String, Option<FailureCode>)> {
-    if is_of_failures(state) && !node.summary.failures.is_empty() {
-        let of = |note: &FailureNote| {
-            (CauseKey::Failure(note.key()), note.line(), note.cause.as_ref().map(|cause| cause.code))
-        };
-        return node.summary.failures.iter().map(of).collect();
-    }
-    let Some(cause) = cause(node, state, heads) else { return Vec::new() };
-    let key = match state {
-        Overall::Stalled => CauseKey::Silence(state),
-        Overall::Offline | Overall::Unreachable => match CertificateLife::of(node, now()) {
-            CertificateLife::Ended(_) => CauseKey::CertificateEnded,
-            _ => CauseKey::Silence(state),
-        },
-        _ => CauseKey::Words(state, cause.clone()),
-    };
-    vec![(key, cause, None)]
-}
-
 pub(super) async fn status(call: OperatorCall) -> Result<StatusView, Problem> {
     let plane = &call.plane;
-    settle(plane).await;
+    refresh(plane).await;
     let heads = plane.heads();
     let (states, top) =
         plane.index.totals(|totals| (totals.states().clone(), totals.top_causes(MAX_CAUSES, NAMED)));
@@ -329,32 +172,4 @@ pub(super) async fn remove(call: OperatorCall, request: NodeName) -> Result<Node
     plane.work.removed(&view.id);
     tracing::info!(node = %view.id, hostname = %view.hostname, "a node was removed");
     Ok(view)
-}
-
-#[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use trust::SigningKey;
-
-    use super::*;
-
-    /// CNV-3: each state counts from what tells of it, whatever the last run came to and when.
-    #[test]
-    fn since_when_is_told_by_the_state() {
-        let key = SigningKey::from_seed(&[1; 32]).public();
-        let mut node = NodeState::new(key.node_id(), "web-1".parse().unwrap(), key, Timestamp(1));
-        let heads = Heads::default();
-        let told = |node: &mut NodeState| {
-            use Overall::{Degraded, Diverged, New, Offline, Paused, Relapsed, Unreachable};
-            [New, Offline, Unreachable, Degraded, Paused, Diverged, Relapsed]
-                .map(|state| since(node, state, &heads).map(|at| at.0))
-        };
-        assert_eq!(told(&mut node), [Some(1), Some(1), Some(1), None, None, None, None]);
-        node.last_seen = Some(Timestamp(5));
-        node.summary.since = Some(Timestamp(2));
-        node.summary.paused =
-            Some(Box::new(Pause { reason: "r".to_owned(), since: Timestamp(3), until: None }));
-        assert_eq!(told(&mut node), [Some(1), Some(5), Some(5), Some(2), Some(3), None, None]);
-    }
 }

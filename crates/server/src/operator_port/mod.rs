@@ -9,8 +9,7 @@
 //! [`ROUTES`] joins each [`Operation`] of [`crate::api`] to its handler; contents, which are no
 //! JSON, and what scrapers read stand beside it.
 
-pub(crate) mod fleet;
-pub(crate) mod next_step;
+mod fleet;
 mod publish;
 mod requests;
 mod work;

@@ -135,7 +135,7 @@ impl Actor {
             match reach(&self.plane, node) {
                 Reach::Online | Reach::Promotable { .. } => inputs.push(TaskInput::Online(node.clone())),
                 Reach::Removed => inputs.push(TaskInput::Removed(node.clone())),
-                Reach::Offline => {}
+                Reach::Unreachable | Reach::Offline => {}
             }
         }
         inputs

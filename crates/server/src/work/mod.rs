@@ -288,14 +288,7 @@ pub(crate) fn reach(plane: &ControlPlane, node: &NodeId) -> Reach {
         let entry = slot.lock();
         (entry.node.last_seen, entry.node.promised)
     };
-    let Some(seen) = seen else { return Reach::Offline };
-    match model::status::contact_of(seen, promised, now()) {
-        model::status::Contact::Online => {
-            let within = promised.saturating_sub(now().since(seen));
-            Reach::Promotable { within_secs: within.as_secs() }
-        }
-        _ => Reach::Offline,
-    }
+    Reach::by_contact(seen, promised, now())
 }
 
 /// The key of an action's object in what goes down.

@@ -16,9 +16,9 @@ use super::reach;
 use crate::answer::store_problem;
 use crate::api::work::{Select, Selected};
 use crate::grants::SetGrants;
-use crate::index::NodeSlot;
+use crate::index::{NodeSlot, clip};
 use crate::operator_port::OperatorCall;
-use crate::settle::settle;
+use crate::refresh::refresh;
 use crate::state::ControlPlane;
 
 /// How many hostnames an answer names.
@@ -27,6 +27,21 @@ const FIRST: usize = 10;
 /// Reads a selector.
 pub(crate) fn read(text: &str) -> Result<Selector, Problem> {
     Selector::parse(text).map_err(|error| Problem::new(Code::BadSelector, crate::answer::chain(&error)))
+}
+
+/// Where a page of a listing by hostname begins: from the first on, or from what the page before named.
+///
+/// # Errors
+/// [`Code::BadQuery`] for what no page can have named.
+pub(crate) fn page_start(from: Option<String>) -> Result<String, Problem> {
+    let Some(text) = from.filter(|text| !text.is_empty()) else { return Ok(String::new()) };
+    match text.parse::<Hostname>() {
+        Ok(name) => Ok(name.to_string()),
+        Err(_) => {
+            let detail = format!("`from` is {:?}, and no page before named that as the next", clip(&text));
+            Err(Problem::new(Code::BadQuery, detail))
+        }
+    }
 }
 
 /// The most nodes that one page of a selection looks at.
@@ -74,7 +89,7 @@ pub(crate) async fn meant_from(
         let slots = plane.index.find(name).filter(is_later).into_iter().collect();
         return Ok(MeantPage { slots, next: None });
     }
-    settle(plane).await;
+    refresh(plane).await;
     groups_exist(plane, selector)?;
     let limit = if selector.uses_traits() { limit.min(MAX_OBSERVED) } else { limit };
     let (begun, among, prefix) = (Instant::now(), selector.only_among(), selector.prefix());
@@ -171,13 +186,20 @@ fn groups_exist(plane: &ControlPlane, selector: &Selector) -> Result<(), Problem
 pub(crate) async fn count(call: OperatorCall, request: Select) -> Result<Selected, Problem> {
     let plane = &call.plane;
     let nodes = meant(plane, &read(&request.selector)?).await?;
-    let mut selected =
-        Selected { count: nodes.len(), first: Vec::new(), online: 0, promotable: 0, offline: 0 };
+    let mut selected = Selected {
+        count: nodes.len(),
+        first: Vec::new(),
+        online: 0,
+        promotable: 0,
+        unreachable: 0,
+        offline: 0,
+    };
     for slot in nodes {
         let (id, hostname) = slot.names();
         match reach(plane, &id) {
             Reach::Online => selected.online += 1,
             Reach::Promotable { .. } => selected.promotable += 1,
+            Reach::Unreachable => selected.unreachable += 1,
             Reach::Offline | Reach::Removed => selected.offline += 1,
         }
         if selected.first.len() < FIRST {

@@ -100,7 +100,7 @@ pub fn inspect(path: &Path) -> Result<DatabaseSummary> {
 /// # Errors
 /// Those of the disk.
 pub fn restored(path: &Path, id: &Incarnation, now: Timestamp) -> Result<()> {
-    incarnation::begin(&connect(path)?, id, IncarnationCause::Restored, None, now)
+    incarnation::begin(&connect(path)?, id, IncarnationCause::Restored, None, now).map(drop)
 }
 
 fn connect(path: &Path) -> Result<Connection> {

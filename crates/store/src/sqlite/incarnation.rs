@@ -17,30 +17,34 @@ pub(super) fn open(
     file: &str,
     now: Timestamp,
 ) -> Result<DatabaseIncarnation> {
-    let sql = "SELECT file FROM incarnation ORDER BY number DESC LIMIT 1";
-    let known =
-        query::one(db, "read the incarnation's file", sql, [], |row| row.get::<_, Option<String>>(0))?;
-    match known {
-        None => begin(db, id, IncarnationCause::Founded, Some(file), now)?,
-        Some(Some(known)) if known != file => begin(db, id, IncarnationCause::Copied, Some(file), now)?,
-        Some(Some(_)) => {}
-        Some(None) => {
+    const FILE: &str = "SELECT file FROM incarnation ORDER BY number DESC LIMIT 1";
+    let file_of = |row: &Row<'_>| row.get::<_, Option<String>>(0);
+    let known = query::one(db, "read the incarnation's file", FILE, [], file_of)?;
+    let Some(newest) = newest(db)?.zip(known) else {
+        return begin(db, id, IncarnationCause::Founded, Some(file), now);
+    };
+    match newest {
+        (_, Some(known)) if known != file => begin(db, id, IncarnationCause::Copied, Some(file), now),
+        (newest, Some(_)) => Ok(newest),
+        (newest, None) => {
             let sql = "UPDATE incarnation SET file = ?1 WHERE number = (SELECT max(number) FROM incarnation)";
             change(db, "keep the incarnation's file", sql, [file])?;
+            Ok(newest)
         }
     }
-    Ok(newest(db)?.unwrap_or_else(|| DatabaseIncarnation::begun(id.clone(), IncarnationCause::Founded, now)))
 }
 
+/// Begins an incarnation.
 pub(super) fn begin(
     db: &Connection,
     id: &Incarnation,
     cause: IncarnationCause,
     file: Option<&str>,
     now: Timestamp,
-) -> Result<()> {
+) -> Result<DatabaseIncarnation> {
     let sql = "INSERT INTO incarnation (id, cause, began, file) VALUES (?1, ?2, ?3, ?4)";
-    change(db, "begin an incarnation", sql, params![id.as_str(), cause.as_str(), now.0, file]).map(drop)
+    change(db, "begin an incarnation", sql, params![id.as_str(), cause.as_str(), now.0, file])?;
+    Ok(DatabaseIncarnation::begun(id.clone(), cause, now))
 }
 
 pub(super) fn newest(db: &Connection) -> Result<Option<DatabaseIncarnation>> {

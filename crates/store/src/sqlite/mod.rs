@@ -11,6 +11,7 @@ mod migrate;
 mod nodes;
 mod objects;
 mod open;
+mod prefixes;
 mod prune;
 mod query;
 mod readers;

@@ -123,7 +123,7 @@ macro_rules! select_nodes {
                 key_confirmed, declared, last_seen, promised_secs, held_channel, held_seq, held_header,
                 held_root, run_at, run_outcome, last_run, streak, log.incarnation, log.cursor,
                 traits.digest, push.number, seen.document, tagged_run.number, tagged_run.tags,
-                cert_not_after
+                cert_not_after, contact.runs_heard
             FROM node LEFT JOIN contact ON contact.node = node.no LEFT JOIN log ON log.no = contact.log
                 LEFT JOIN traits ON traits.node = node.no LEFT JOIN push ON push.node = node.no
                 LEFT JOIN seen ON seen.node = node.no LEFT JOIN tagged_run ON tagged_run.node = node.no ",
@@ -162,6 +162,7 @@ fn node_record(row: &Row<'_>) -> rusqlite::Result<NodeRecord> {
         promised_secs: uint(row.get::<_, Option<i64>>(11)?.unwrap_or(0)),
         held: held(row)?,
         run: run_note(row)?,
+        runs_heard: row.get::<_, Option<Json<_>>>(28)?.map(|heard| heard.0),
         runs,
         full_run,
         contended,
@@ -202,12 +203,12 @@ fn cursor(row: &Row<'_>) -> rusqlite::Result<Option<Cursor>> {
 
 pub(super) fn touch(db: &Connection, touch: &Touch) -> Result<()> {
     const TOUCH: &str = "INSERT INTO contact (node, last_seen, promised_secs, held_channel, held_seq,
-            held_header, held_root, run_at, run_outcome)
-        SELECT no, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9 FROM node WHERE id = ?1 AND removed IS NULL
+            held_header, held_root, run_at, run_outcome, runs_heard)
+        SELECT no, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10 FROM node WHERE id = ?1 AND removed IS NULL
         ON CONFLICT (node) DO UPDATE SET last_seen = ?2, promised_secs = ?3,
             held_channel = coalesce(?4, held_channel), held_seq = coalesce(?5, held_seq),
             held_header = coalesce(?6, held_header), held_root = coalesce(?7, held_root),
-            run_at = coalesce(?8, run_at), run_outcome = coalesce(?9, run_outcome)
+            run_at = coalesce(?8, run_at), run_outcome = coalesce(?9, run_outcome), runs_heard = ?10
         WHERE contact.last_seen IS NULL OR contact.last_seen <= ?2";
     let (held, run) = (touch.held.as_ref(), touch.run.as_ref());
     let row = params![
@@ -220,6 +221,7 @@ pub(super) fn touch(db: &Connection, touch: &Touch) -> Result<()> {
         held.map(|held| dig(&held.root)),
         run.map(|run| run.at.0),
         run.map(|run| dig(&run.outcome)),
+        Json(&touch.runs_heard),
     ];
     change(db, "note a contact", TOUCH, row).map(|_| ())
 }

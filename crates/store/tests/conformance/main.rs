@@ -36,6 +36,8 @@ async fn all(make: impl Fn() -> Box<Store>) {
     nodes::a_node_may_enroll_again_with_a_new_token(&make()).await;
     nodes::removed_nodes_keep_their_history(&make()).await;
     nodes::contacts_are_kept(&make()).await;
+    nodes::what_was_heard_of_runs_is_kept(&make()).await;
+    nodes::prefixes_are_kept_within_a_bound(&make()).await;
     nodes::traits_and_run_requests_are_kept(&make()).await;
     nodes::requests_by_tag_are_kept(&make()).await;
     facts::facts_are_accepted_once(&make()).await;

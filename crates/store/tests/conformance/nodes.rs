@@ -1,12 +1,13 @@
 //! Nodes.
 
 use model::exchange::{HeldRelease, RunNote, TraitReport};
+use model::policy::RunTimes;
 use model::tags::TaggedRun;
-use model::{Digest, NodeId};
+use model::{Digest, NodeId, OngoingRun, RunsHeard, SuccessfulRun, UnmadeRun, UnmadeRunCause};
 
 use super::fixture::{DAY, at, enrolled, incarnation, new_node, started, token};
 use store::{EnrollError, Store, StoreError};
-use store::{Enrolled, Retention, Touch};
+use store::{Enrolled, KnownPrefix, Retention, Touch};
 
 /// ENR-2.
 pub(super) async fn a_token_is_burned_with_the_node(store: &Store) {
@@ -137,8 +138,14 @@ pub(super) async fn contacts_are_kept(store: &Store) {
         root: Digest::of(b"root"),
     };
     let run = RunNote { at: at(9), outcome: Digest::of(b"outcome") };
-    let touch =
-        |secs, held, run| Touch { node: node.clone(), last_seen: at(secs), held, run, promised_secs: 60 };
+    let touch = |secs, held, run| Touch {
+        node: node.clone(),
+        last_seen: at(secs),
+        held,
+        run,
+        promised_secs: 60,
+        runs_heard: Default::default(),
+    };
     let stranger = Touch { node: new_node(9).node_id, ..touch(10, None, None) };
     let first = touch(10, Some(held.clone()), Some(run.clone()));
     store.touch(vec![stranger, first]).await.unwrap();
@@ -153,6 +160,48 @@ pub(super) async fn contacts_are_kept(store: &Store) {
     let newer = HeldRelease { seq: 5, ..held };
     store.touch(vec![touch(30, Some(newer.clone()), None)]).await.unwrap();
     assert_eq!(store.node(&node).await.unwrap().unwrap().held, Some(newer));
+}
+
+/// CNV-3.
+pub(super) async fn what_was_heard_of_runs_is_kept(store: &Store) {
+    let node = enrolled(store, 1).await;
+    assert_eq!(store.node(&node).await.unwrap().unwrap().runs_heard, None);
+    let all = RunsHeard {
+        run: Some(at(1)),
+        held: Some(at(2)),
+        times: Some(RunTimes::default()),
+        under_way: Some(OngoingRun { since: at(3), heard: at(4) }),
+        unmade: Some(Box::new(UnmadeRun::new(at(5), UnmadeRunCause::State, "the disk is gone"))),
+        successful: Some(SuccessfulRun { at: at(6), outcome: Digest::of(b"outcome") }),
+    };
+    // What is over is over.
+    for (secs, runs_heard) in [(10, all), (20, RunsHeard::default())] {
+        let touch = Touch {
+            node: node.clone(),
+            last_seen: at(secs),
+            held: None,
+            run: None,
+            promised_secs: 60,
+            runs_heard: runs_heard.clone(),
+        };
+        store.touch(vec![touch]).await.unwrap();
+        assert_eq!(store.node(&node).await.unwrap().unwrap().runs_heard, Some(runs_heard));
+    }
+}
+
+/// SCL-3.
+pub(super) async fn prefixes_are_kept_within_a_bound(store: &Store) {
+    let known = |prefix: &str, secs| KnownPrefix { prefix: prefix.to_owned(), authenticated: at(secs) };
+    let keep = async |known: &[KnownPrefix], forget| {
+        store.keep_prefixes(known.to_vec(), at(forget), 2).await.unwrap();
+        store.prefixes().await.unwrap()
+    };
+    let (a, b, c) = (known("a", 10), known("b", 20), known("c", 30));
+    assert_eq!(keep(&[a.clone(), b.clone()], 0).await, [b.clone(), a]);
+    assert_eq!(keep(std::slice::from_ref(&c), 0).await, [c.clone(), b], "the oldest of too many goes");
+    let newer = known("b", 40);
+    assert_eq!(keep(&[newer.clone(), known("b", 35)], 0).await, [newer.clone(), c]);
+    assert_eq!(keep(&[], 31).await, [newer], "as does what was before");
 }
 
 /// DLT-5.

@@ -18,7 +18,7 @@ CREATE TABLE contact (
     streak INTEGER NOT NULL DEFAULT 0,
     last_run TEXT,
     log INTEGER REFERENCES log ON DELETE SET NULL
-, fact_bytes INTEGER NOT NULL DEFAULT 0) STRICT;
+, fact_bytes INTEGER NOT NULL DEFAULT 0, runs_heard TEXT) STRICT;
 CREATE TABLE content (
     no INTEGER PRIMARY KEY,
     digest BLOB NOT NULL UNIQUE,
@@ -61,6 +61,10 @@ CREATE TABLE incarnation (
     began INTEGER NOT NULL,
     file TEXT,
     published INTEGER
+) STRICT;
+CREATE TABLE known_prefix (
+    prefix TEXT PRIMARY KEY,
+    authenticated INTEGER NOT NULL
 ) STRICT;
 CREATE TABLE log (
     no INTEGER PRIMARY KEY,
@@ -197,3 +201,4 @@ INSERT INTO migration VALUES (3, '0004_tagged_run', 'b7ed6baf675622499f838ef017a
 INSERT INTO migration VALUES (4, '0005_incarnation', 'a11595b6ce6286fb3583739edf22932c2d0ba7957a97852bbf112a66d763e147');
 INSERT INTO migration VALUES (5, '0006_bytes', '6282f9c56297a9e9d753f5971b7082c0f36374bebdadce7fd81f4b40727025c0');
 INSERT INTO migration VALUES (6, '0007_certificates', '57d88e91813b6eaa4eb3f0a7193dd641f3f7808df823a8f80f3c7684445efda5');
+INSERT INTO migration VALUES (7, '0008_health', '4b49cba8d3bb974c94dffe1120572b34cda2568a3d139a53281483acc72ddde8');

@@ -373,6 +373,7 @@ pub fn quiet() -> CheckIn {
         run: None,
         unmade_run: None,
         freshness: None,
+        running_since: None,
         traits: None,
         full: false,
         run_confirmed: None,

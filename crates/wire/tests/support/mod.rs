@@ -255,6 +255,7 @@ fn check_ins() -> impl Strategy<Value = Frame> {
                 run: None,
                 unmade_run: None,
                 freshness: None,
+                running_since: None,
                 traits: None,
                 full,
                 run_confirmed,

@@ -31,7 +31,7 @@ pub(crate) struct ConditionContext<'a> {
 
 impl ConditionContext<'_> {
     fn is_late(&self) -> bool {
-        matches!(self.reach, Reach::Offline | Reach::Removed)
+        matches!(self.reach, Reach::Unreachable | Reach::Offline | Reach::Removed)
     }
 }
 
@@ -106,7 +106,7 @@ impl SyncSummary {
         let delivery = match around.reach {
             Reach::Online => Delivery::UnderWay,
             Reach::Promotable { .. } => Delivery::NextContact,
-            Reach::Offline | Reach::Removed => Delivery::NodeLate,
+            Reach::Unreachable | Reach::Offline | Reach::Removed => Delivery::NodeLate,
         };
         (down > 0 || up > 0).then_some(SyncCause::Behind { down, up, delivery })
     }

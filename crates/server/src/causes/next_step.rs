@@ -1,54 +1,9 @@
-//! What operators do next about a node, and what is said of its certificate (IDN-2).
+//! What operators do next about a node.
 
-use std::time::Duration;
-
-use model::status::Overall;
+use model::status::{CertificateLife, Overall};
 use model::{Hostname, Timestamp};
 use plane::NodeState;
 use trust::adopt::{OLDER_CODE, REQUIRES_CODE, TWO_HEADERS_CODE};
-
-/// A certificate that ends sooner is worth a word: nothing renews it.
-const ENDS_SOON: Duration = Duration::from_secs(7 * 24 * 3600);
-
-/// How much longer a node's certificate opens sessions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CertificateLife {
-    /// Long enough, or no session is opened with it.
-    Fine,
-    /// It ends within [`ENDS_SOON`].
-    EndsSoon(Timestamp),
-    /// It has ended.
-    Ended(Timestamp),
-}
-
-impl CertificateLife {
-    pub(crate) fn of(node: &NodeState, now: Timestamp) -> CertificateLife {
-        match node.certificate_ends {
-            Some(ends) if ends <= now => CertificateLife::Ended(ends),
-            Some(ends) if ends.minus(ENDS_SOON) <= now => CertificateLife::EndsSoon(ends),
-            _ => CertificateLife::Fine,
-        }
-    }
-
-    /// What is the matter with it.
-    pub(crate) fn cause(self) -> Option<String> {
-        match self {
-            CertificateLife::Fine => None,
-            CertificateLife::EndsSoon(ends) => {
-                Some(format!("its certificate ends at {ends}, and nothing renews it"))
-            }
-            CertificateLife::Ended(ends) => {
-                Some(format!("its certificate ended at {ends}, so it cannot call"))
-            }
-        }
-    }
-}
-
-/// From when [`CertificateLife`] of a node is another one.
-pub(crate) fn certificate_until(node: &NodeState, now: Timestamp) -> Option<Timestamp> {
-    let ends = node.certificate_ends?;
-    [ends.minus(ENDS_SOON), ends].into_iter().find(|at| *at > now)
-}
 
 /// How a node gets a new certificate.
 pub(crate) fn join_again(node: &NodeState) -> String {
@@ -69,7 +24,7 @@ pub(crate) fn next_step(node: &NodeState, state: Overall, now: Timestamp) -> Str
             "`muster publish`; it makes a release above those that nodes hold".to_owned()
         }
         Overall::Converged => String::new(),
-        Overall::Offline | Overall::Unreachable => match CertificateLife::of(node, now) {
+        Overall::Offline | Overall::Unreachable => match CertificateLife::of(node.certificate_ends, now) {
             CertificateLife::Ended(_) => join_again(node),
             _ => format!("on {name}: {}", agent.inspect()),
         },
@@ -94,27 +49,11 @@ mod tests {
 
     use super::*;
 
-    const DAY: Duration = Duration::from_secs(24 * 3600);
-
     fn node(ends: Option<Timestamp>) -> NodeState {
         let key = SigningKey::from_seed(&[1; 32]).public();
         let mut node = NodeState::new(key.node_id(), "web-1".parse().unwrap(), key, Timestamp(0));
         node.certificate_ends = ends;
         node
-    }
-
-    /// A week before it ends and when it has ended; never where no session is opened with it.
-    #[test]
-    fn a_certificate_is_told_a_week_before_it_ends() {
-        let ends = Timestamp(0).plus(30 * DAY);
-        let at = |day: u32| CertificateLife::of(&node(Some(ends)), Timestamp(0).plus(day * DAY));
-        assert_eq!([at(0), at(22)], [CertificateLife::Fine; 2]);
-        assert_eq!([at(23), at(29)], [CertificateLife::EndsSoon(ends); 2]);
-        assert_eq!([at(30), at(31)], [CertificateLife::Ended(ends); 2]);
-        assert_eq!(CertificateLife::of(&node(None), ends), CertificateLife::Fine);
-        let until = |day: u32| certificate_until(&node(Some(ends)), Timestamp(0).plus(day * DAY));
-        assert_eq!(until(0), Some(Timestamp(0).plus(23 * DAY)));
-        assert_eq!([until(23), until(30)], [Some(ends), None]);
     }
 
     /// What is to be done about a silent node exists on that host.

@@ -1,15 +1,15 @@
-//! [`settle`]: judges the nodes that changed, or whose time came, and keeps the totals of the fleet so.
+//! [`refresh`]: judges the nodes that changed, or whose time came, and keeps the totals of the fleet so.
 
 use std::sync::Arc;
 
 use model::replication::Mode;
+use model::status::CertificateLife;
 use plane::Heads;
 
 use crate::answer::chain;
+use crate::causes::causes_of;
 use crate::hub::ConditionContext;
 use crate::index::NodeSlot;
-use crate::operator_port::fleet;
-use crate::operator_port::next_step::certificate_until;
 use crate::state::{ControlPlane, now, run_to_completion};
 use crate::totals::CountedNode;
 
@@ -18,18 +18,18 @@ const YIELD_AFTER: usize = 64;
 
 /// Brings the totals up to date. Cost: the nodes that changed since the last time, or whose time came; after
 /// a publish all nodes, once.
-pub(crate) async fn settle(plane: &Arc<ControlPlane>) {
+pub(crate) async fn refresh(plane: &Arc<ControlPlane>) {
     // While others judge, what they took is not counted yet.
-    let is_idle = plane.index.settling.try_lock().is_ok();
-    if is_idle && plane.index.is_settled(plane.heads().version, now()) {
+    let is_idle = plane.index.refreshing.try_lock().is_ok();
+    if is_idle && plane.index.is_refreshed(plane.heads().version, now()) {
         return;
     }
     let plane = plane.clone();
     // Whole, also when who asked hangs up: a node that was taken is judged.
-    let settled = run_to_completion(async move {
-        let _one = plane.index.settling.lock().await;
+    let refreshed = run_to_completion(async move {
+        let _one = plane.index.refreshing.lock().await;
         let heads = plane.heads();
-        for (at, slot) in plane.index.take_unsettled(heads.version, now()).into_iter().enumerate() {
+        for (at, slot) in plane.index.take_queued(heads.version, now()).into_iter().enumerate() {
             judge(&plane, &heads, &slot).await;
             if at % YIELD_AFTER == YIELD_AFTER - 1 {
                 tokio::task::yield_now().await;
@@ -37,14 +37,14 @@ pub(crate) async fn settle(plane: &Arc<ControlPlane>) {
         }
         Ok::<_, crate::state::GivenUp>(())
     });
-    if let Err(error) = settled.await {
+    if let Err(error) = refreshed.await {
         tracing::warn!(%error, "the totals of the fleet are behind");
     }
 }
 
 async fn judge(plane: &ControlPlane, heads: &Heads, slot: &Arc<NodeSlot>) {
     // What changes from here on is judged anew.
-    slot.lock().unsettled = false;
+    slot.lock().queued = false;
     let mode = declare(plane, heads, slot).await;
     let (id, reach) = (slot.id(), crate::work::reach(plane, &slot.id()));
     let around = ConditionContext { mode, reach, instance: plane.boot(), started: plane.started };
@@ -53,13 +53,13 @@ async fn judge(plane: &ControlPlane, heads: &Heads, slot: &Arc<NodeSlot>) {
         let now = now();
         let state = node.status(heads, now).overall();
         let mut causes: Vec<_> = Vec::new();
-        for cause in fleet::causes_of(node, state, heads) {
+        for cause in causes_of(node, state, heads) {
             let key = totals.interned(cause.key);
             if !causes.iter().any(|(known, _)| *known == key) {
                 causes.push((key, cause.since));
             }
         }
-        let until = [node.status_until(heads, now), certificate_until(node, now)];
+        let until = [node.status_until(heads, now), CertificateLife::until(node.certificate_ends, now)];
         CountedNode { state, sync, causes: causes.into(), until: until.into_iter().flatten().min() }
     });
 }

@@ -1,0 +1,37 @@
+//! LIF-1, SYN-10: tasks, status and synchronization go by one rule: three contacts that were promised and missed are
+//! `unreachable`, ten `offline`.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use std::time::Duration;
+
+use common::{CREATED, heads, holding, node};
+use model::Timestamp;
+use model::status::Contact;
+use plane::work::Reach;
+
+/// What a node without a channel is promised, and the slack, in seconds.
+const PROMISED: u64 = plane::node::UNASSIGNED_CONTACT_SECS;
+const SLACK: u64 = model::time::SLACK.as_secs();
+
+#[test]
+fn missed_contacts_mean_the_same_for_tasks_and_status() {
+    let heads = heads(1, vec![]);
+    let mut node = node("web-1");
+    node.check_in(holding(None), &heads, CREATED);
+    let (three, ten) = (3 * PROMISED + SLACK, 10 * PROMISED + SLACK);
+    for (secs, contact, reach) in [
+        (0, Contact::Online, Reach::Promotable { within_secs: PROMISED }),
+        (2, Contact::Online, Reach::Promotable { within_secs: PROMISED - 2 }),
+        (three - 1, Contact::Online, Reach::Promotable { within_secs: 0 }),
+        (three, Contact::Unreachable, Reach::Unreachable),
+        (ten - 1, Contact::Unreachable, Reach::Unreachable),
+        (ten, Contact::Offline, Reach::Offline),
+    ] {
+        let now = CREATED.plus(Duration::from_secs(secs));
+        assert_eq!(node.status(&heads, now).contact, contact, "{secs}");
+        assert_eq!(Reach::by_contact(node.last_seen, node.promised, now), reach, "{secs}");
+    }
+    assert_eq!(Reach::by_contact(None, node.promised, Timestamp(0)), Reach::Offline, "it never called");
+}

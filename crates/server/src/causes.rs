@@ -1,0 +1,235 @@
+//! [`causes_of`]: why a node is as it is, since when, and what to do next; what the status counts and operators read.
+
+pub(crate) mod next_step;
+
+use model::exchange::{MAX_TRAIT_BYTES, MAX_TRAIT_VALUES};
+use model::status::{CertificateLife, Overall};
+use model::{Contention, FailureCode, FailureNote, Pause, Timestamp};
+use plane::{Heads, NodeState};
+
+use crate::state::now;
+use crate::totals::CauseKey;
+use next_step::{join_again, next_step};
+
+/// The cause where no more is known of it.
+const SEE_RUN: &str = "see its last run";
+
+/// A line of the status as far as one node makes it.
+pub(crate) struct NodeCause {
+    pub(crate) key: CauseKey,
+    pub(crate) cause: String,
+    pub(crate) code: Option<FailureCode>,
+    pub(crate) since: Option<Timestamp>,
+    pub(crate) next: String,
+}
+
+/// What there is to say of a node: why it is not green, and what was requested of it in vain.
+pub(crate) fn causes_of(node: &mut NodeState, state: Overall, heads: &Heads) -> Vec<NodeCause> {
+    let (since, next) = (since(node, state, heads), next_step(node, state, now()));
+    let of_state = |(key, cause, code)| NodeCause { key, cause, code, since, next: next.clone() };
+    let mut causes: Vec<NodeCause> = why_not_green(node, state, heads).into_iter().map(of_state).collect();
+    if let CertificateLife::EndsSoon(ends) = CertificateLife::of(node.certificate_ends, now()) {
+        let cause = format!("its certificate ends at {ends}, and nothing renews it");
+        let next = join_again(node);
+        causes.push(NodeCause { key: CauseKey::CertificateEndsSoon, cause, code: None, since: None, next });
+    }
+    if let Some(cause) = not_fresh(node).filter(|_| state != Overall::NotFresh) {
+        let (key, next) =
+            (CauseKey::Words(Overall::NotFresh, cause.clone()), next_step(node, Overall::NotFresh, now()));
+        let since = node.freshness.as_ref().and_then(|held| held.not_fresh_since);
+        causes.push(NodeCause { key, cause, code: None, since, next });
+    }
+    if node.untaken_traits.is_some() {
+        causes.push(NodeCause {
+            key: CauseKey::TraitsTooLarge,
+            cause: format!(
+                "its traits are more than {} KiB or {MAX_TRAIT_VALUES} values, and are not taken: selectors read those \
+                 from before",
+                MAX_TRAIT_BYTES / 1024
+            ),
+            code: None,
+            since: None,
+            next: format!("install a newer muster-agent on {}, which leaves out what is too large", node.hostname),
+        });
+    }
+    let unknown = &node.summary.unknown_tags;
+    if !unknown.is_empty() {
+        causes.push(NodeCause {
+            key: CauseKey::UnknownTags(unknown.to_vec()),
+            cause: format!("a run was requested, and no resource is tagged {}", unknown.join(" or ")),
+            code: None,
+            since: None,
+            next: format!("muster node show {}; request it anew, of tags that it has", node.hostname),
+        });
+    }
+    causes
+}
+
+/// Why a node is not green: one cause, or each of its failures that is kept.
+fn why_not_green(
+    node: &NodeState,
+    state: Overall,
+    heads: &Heads,
+) -> Vec<(CauseKey, String, Option<FailureCode>)> {
+    if is_of_failures(state) && !node.summary.failures.is_empty() {
+        let of = |note: &FailureNote| {
+            (CauseKey::Failure(note.key()), note.line(), note.cause.as_ref().map(|cause| cause.code))
+        };
+        return node.summary.failures.iter().map(of).collect();
+    }
+    let Some(cause) = cause(node, state, heads) else { return Vec::new() };
+    let key = match state {
+        _ if run_under_way(node, state, heads).is_some() => CauseKey::RunUnderWay(state),
+        Overall::Stalled => CauseKey::Silence(state),
+        Overall::Offline | Overall::Unreachable => match CertificateLife::of(node.certificate_ends, now()) {
+            CertificateLife::Ended(_) => CauseKey::CertificateEnded,
+            _ => CauseKey::Silence(state),
+        },
+        _ => CauseKey::Words(state, cause.clone()),
+    };
+    vec![(key, cause, None)]
+}
+
+/// Its cause is a failure of its last run.
+pub(crate) fn is_of_failures(state: Overall) -> bool {
+    matches!(state, Overall::Failed | Overall::Degraded)
+}
+
+/// Why a node is not green.
+pub(crate) fn cause(node: &NodeState, state: Overall, heads: &Heads) -> Option<String> {
+    let silent = || node.last_seen.map(|seen| format!("last heard of at {seen}"));
+    match state {
+        Overall::Converged => None,
+        Overall::Offline | Overall::Unreachable => match CertificateLife::of(node.certificate_ends, now()) {
+            CertificateLife::Ended(ends) => Some(certificate_ended(ends)),
+            _ => silent(),
+        },
+        _ if node.last_seen.is_none() => Some("joined, and has not called yet".to_owned()),
+        Overall::Unassigned if heads.channels.is_empty() => Some("nothing is published yet".to_owned()),
+        Overall::Unassigned => Some(match &node.held {
+            None => "no entry of the fleet repo matches this hostname".to_owned(),
+            Some(held) => format!(
+                "no entry of the fleet repo matches this hostname any more; it keeps converging on release {}, \
+                 which it holds",
+                held.seq
+            ),
+        }),
+        Overall::New => Some("enrolled, no run reported yet".to_owned()),
+        Overall::Stalled => Some(stalled(node, heads)),
+        Overall::NotFresh => not_fresh(node).or_else(|| {
+            Some("the release it is pointed to is past its freshness by the control plane's clock".to_owned())
+        }),
+        Overall::Changing => match &node.refusal {
+            Some(refusal) => Some(refusal.message.to_string()),
+            None if node.holds_pointed(heads) => {
+                let under_way = run_under_way(node, state, heads);
+                Some(under_way.unwrap_or_else(|| {
+                    "its first run on the release that it holds is not reported yet".to_owned()
+                }))
+            }
+            None => Some("has not adopted the newest release yet".to_owned()),
+        },
+        Overall::Paused => node.summary.paused.as_deref().map(paused),
+        Overall::Diverged if node.contended.is_some() => node.contended.as_deref().map(contended),
+        Overall::Diverged | Overall::Relapsed => Some(format!(
+            "{} corrective runs in a row: something else changes this host",
+            node.summary.streak
+        )),
+        Overall::Failed | Overall::Degraded => {
+            node.summary.failures.first().map(FailureNote::line).or_else(|| Some(SEE_RUN.to_owned()))
+        }
+        Overall::WouldChange => Some(node.summary.would_change.as_deref().unwrap_or(SEE_RUN).to_owned()),
+    }
+}
+
+fn certificate_ended(ends: Timestamp) -> String {
+    format!("its certificate ended at {ends}, so it cannot call")
+}
+
+/// Why no run that was due is known to have been made.
+fn stalled(node: &NodeState, heads: &Heads) -> String {
+    let since = node.no_run_since().map(|since| format!(" since {since}")).unwrap_or_default();
+    let why = match &node.runs.unmade {
+        Some(unmade) => model::text::printable(&unmade.reason).into_owned(),
+        None => run_under_way(node, Overall::Stalled, heads)
+            .unwrap_or_else(|| "none was reported in time".to_owned()),
+    };
+    format!("no successful run{since}: {why}")
+}
+
+/// That a node says of itself that what it holds is not fresh, and what that means.
+fn not_fresh(node: &NodeState) -> Option<String> {
+    let held = node.freshness.as_ref().filter(|held| held.not_fresh_since.is_some())?;
+    let signed = held.signed_at;
+    Some(format!("no release or beacon was signed since {signed}: it takes neither actions nor objects"))
+}
+
+/// Says since when a run has been under way, by the node's clock as its journal has it, where that is why the node
+/// is in this state.
+fn run_under_way(node: &NodeState, state: Overall, heads: &Heads) -> Option<String> {
+    let is_why = match state {
+        Overall::Stalled => node.runs.unmade.is_none(),
+        Overall::Changing => node.refusal.is_none() && node.holds_pointed(heads),
+        _ => false,
+    };
+    let run = node.runs.under_way.filter(|_| is_why)?;
+    Some(format!("a run has been under way since {}", run.since))
+}
+
+/// Why a host is paused; since when is a column of its own.
+fn paused(pause: &Pause) -> String {
+    let until = pause.until.map(|until| format!(", until {until}")).unwrap_or_default();
+    format!("paused on its host{until}: {}", model::text::printable(&pause.reason))
+}
+
+/// What is changed again and again, and by whom: the newest of them.
+fn contended(contended: &[Contention]) -> String {
+    let text = contended.first().map(|newest| model::text::printable(&newest.summary()).into_owned());
+    let more = contended.len().saturating_sub(1);
+    let more = if more > 0 { format!(" (and {more} more)") } else { String::new() };
+    format!("{}{more}", text.unwrap_or_default())
+}
+
+/// Since when a node is in a state, by what tells of that state; `None` where nothing does.
+pub(crate) fn since(node: &mut NodeState, state: Overall, heads: &Heads) -> Option<Timestamp> {
+    match state {
+        Overall::Offline | Overall::Unreachable => node.last_seen.or(Some(node.enrolled_at)),
+        Overall::New => Some(node.enrolled_at),
+        Overall::Stalled => node.no_run_since(),
+        Overall::Changing => node.pointed(heads).map(|(head, _)| head.header.created),
+        Overall::Paused => node.summary.paused.as_ref().map(|pause| pause.since),
+        Overall::Diverged => node.contended.iter().flatten().map(|one| one.since).min(),
+        Overall::Failed | Overall::Degraded | Overall::WouldChange | Overall::Converged => node.summary.since,
+        // Of a streak of corrections only its length is kept.
+        Overall::NotFresh => node.freshness.as_ref().and_then(|held| held.not_fresh_since),
+        Overall::Relapsed | Overall::Unassigned => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use trust::SigningKey;
+
+    use super::*;
+
+    /// CNV-3: each state counts from what tells of it, whatever the last run came to and when.
+    #[test]
+    fn since_when_is_told_by_the_state() {
+        let key = SigningKey::from_seed(&[1; 32]).public();
+        let mut node = NodeState::new(key.node_id(), "web-1".parse().unwrap(), key, Timestamp(1));
+        let heads = Heads::default();
+        let told = |node: &mut NodeState| {
+            use Overall::{Degraded, Diverged, New, Offline, Paused, Relapsed, Unreachable};
+            [New, Offline, Unreachable, Degraded, Paused, Diverged, Relapsed]
+                .map(|state| since(node, state, &heads).map(|at| at.0))
+        };
+        assert_eq!(told(&mut node), [Some(1), Some(1), Some(1), None, None, None, None]);
+        node.last_seen = Some(Timestamp(5));
+        node.summary.since = Some(Timestamp(2));
+        node.summary.paused =
+            Some(Box::new(Pause { reason: "r".to_owned(), since: Timestamp(3), until: None }));
+        assert_eq!(told(&mut node), [Some(1), Some(5), Some(5), Some(2), Some(3), None, None]);
+    }
+}
