@@ -253,7 +253,10 @@ impl StatusText<'_> {
         // Behind a proxy no session is opened with it.
         let of_sessions = self.view.tls_termination == TlsTermination::ControlPlane;
         let Some(ends) = self.view.certificate_ends.filter(|_| of_sessions) else { return Ok(()) };
-        let (at, left) = (when(ends, self.now), ends.since(self.now));
+        // The control plane judges it, by its own clock: that of a host that is ahead ends no certificate.
+        let ahead = self.view.contact().and_then(|contact| contact.clock_ahead_ms).unwrap_or_default();
+        let left = ends.since(Timestamp(self.now.0.saturating_add(ahead)));
+        let at = when(ends, self.now);
         if left > CERTIFICATE_ENDS_SOON {
             return writeln!(f, "certificate    ends {at}");
         }
