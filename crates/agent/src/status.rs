@@ -270,6 +270,9 @@ impl StatusText<'_> {
     fn show_contact(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(contact) = self.view.contact() else { return Ok(()) };
         let answered = contact.answered.map_or("never".to_owned(), |at| when(at, self.now));
+        if let Some(left_out) = &contact.left_out {
+            writeln!(f, "LEFT OUT       {left_out}")?;
+        }
         let Some(problem) = &contact.problem else {
             return writeln!(f, "last contact   {answered}");
         };
