@@ -6,18 +6,15 @@
 use std::path::Path;
 
 use net::client::ClientError;
-use spool::Disk;
-use spool::atomic::WholeFile;
+use spool::SpoolError;
 use wire::Code;
 
 use crate::local::messages::{ContactProblem, ContactView};
 use crate::render::chain;
 use crate::session::CallError;
+use crate::volatile_file::VolatileFile;
 
-/// The file in the state directory.
-const FILE: &str = "contact.json";
-/// The longest file that is read, in bytes.
-const MAX_FILE: u64 = 64 * 1024;
+const FILE: VolatileFile<ContactView> = VolatileFile::new("contact.json", 64 * 1024);
 
 /// A check-in without an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -55,21 +52,17 @@ impl ContactFailure {
 }
 
 impl ContactView {
-    /// Writes the file. A reader sees the old or the new one whole.
+    /// Writes the file.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn write(&self, state: &Path) -> std::io::Result<()> {
-        let json = serde_json::to_vec(&self.without_what_an_answer_says())?;
-        let path = state.join(FILE);
-        let file = WholeFile { durable: false, ..WholeFile::new(&path, 0o600) };
-        file.write(&Disk::new(), &json).map_err(std::io::Error::other)
+    pub fn write(&self, state: &Path) -> Result<(), SpoolError> {
+        FILE.write(state, &self.without_what_an_answer_says())
     }
 
     /// What the last daemon wrote; `None` when none did, or the file is damaged.
     pub fn read(state: &Path) -> Option<ContactView> {
-        let bytes = spool::atomic::read_file(&state.join(FILE), MAX_FILE).ok()??;
-        serde_json::from_slice(&bytes).ok()
+        FILE.read(state)
     }
 
     /// What holds no longer than until the next answer is not kept.

@@ -14,21 +14,22 @@
 mod contact;
 mod heal;
 pub(crate) mod local;
+mod lost_state;
 mod reboot;
+mod run;
 mod run_log;
 mod signals;
 mod stop;
 mod traits;
 
+pub use lost_state::start_anew;
 pub use traits::trait_report;
 
 use std::collections::{BTreeSet, VecDeque};
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use converge::{RunMode, RunScope};
-use host::{Cancel, SpawnCompactly};
+use host::Cancel;
 use lang::Value;
 use model::exchange::CheckIn;
 use model::log::{Cursor, FactBody};
@@ -36,7 +37,7 @@ use model::policy::Policy;
 use model::{Digest, Hostname, Timestamp};
 use net::notify::ServiceState;
 use net::tasks;
-use node::{Adoption, Node, NodeEffect, NodeInput, ObservedTraits, RunFailure, RunOrder};
+use node::{Adoption, Node, NodeEffect, NodeInput, ObservedTraits};
 use providers::traits::Collectors;
 use tokio::time::Instant;
 
@@ -54,9 +55,10 @@ use crate::membership::MembershipFile;
 use crate::release::ActiveRelease;
 use crate::render::chain;
 use crate::run_mark::RunMark;
-use crate::runner::{self, CompletedRun, Runner, RunnerError};
+use crate::runner::Runner;
 use crate::session::NodeSession;
-use crate::state::StateError;
+use crate::state::{LostState, StateError};
+use crate::state_guard::StateGuard;
 use crate::storage::Storage;
 use crate::sync::operations::OperationQueue;
 use crate::sync::sets::AgentSets;
@@ -74,14 +76,23 @@ const FLUSH: Duration = Duration::from_millis(200);
 ///
 /// # Errors
 /// When the agent cannot start; afterwards it goes on whatever happens.
-pub fn run(machine: Machine) -> Result<(), Box<dyn std::error::Error>> {
+pub fn run(machine: Machine) -> Result<DaemonEnd, Box<dyn std::error::Error>> {
     let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build()?;
-    runtime.block_on(async {
+    let end = runtime.block_on(async {
         let signals = DaemonSignals::hear()?;
         let (mut daemon, inbox) = Daemon::start(machine)?;
-        daemon.serve(inbox, signals).await;
-        Ok(())
-    })
+        Ok::<_, Box<dyn std::error::Error>>(daemon.serve(inbox, signals).await)
+    })?;
+    Ok(end)
+}
+
+/// How the daemon ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DaemonEnd {
+    /// It was told to.
+    Stopped,
+    /// Its state directory was lost, and holds again what the daemon had in memory.
+    StartsAnew,
 }
 
 struct Daemon {
@@ -122,6 +133,10 @@ struct Daemon {
     run_log: Arc<Mutex<RunLog>>,
     /// They are answered when the pause that follows is durable.
     pause_replies: Vec<(LocalReply<PauseView>, PauseView)>,
+    /// Whether its state can be kept.
+    guard: StateGuard,
+    /// The state directory was lost while it ran.
+    lost_state: Option<LostState>,
     /// It ends once nothing runs.
     restarting: bool,
     /// No new work is started.
@@ -135,7 +150,7 @@ impl Daemon {
     fn start(machine: Machine) -> Result<(Daemon, DaemonInbox), Box<dyn std::error::Error>> {
         let key = machine.key()?;
         let session = Arc::new(machine.session(&key)?);
-        let member = MembershipFile::new(&machine, key);
+        let member = Arc::new(MembershipFile::new(&machine, key));
         let (identity, restored, seed) = machine.start_of_node()?;
         let mut collectors = Collectors::new(env!("CARGO_PKG_VERSION"));
         collectors.set_ttls(&restored.settings.policy.trait_ttl_secs);
@@ -177,6 +192,7 @@ impl Daemon {
         };
         let dialer = TransportDialer::new(session.clone(), membership.hostname.clone());
         let sync = Arc::new(Synchronization::start(context, release.terms(), dialer, seed)?);
+        let guard = StateGuard::new(storage.durable().clone(), member.clone());
         let exchange =
             CheckInClient::new(session.clone(), member, sync.clone(), storage.clone(), handle.clone());
         let watch = HostWatch::start(kinds, handle.clone())?;
@@ -208,6 +224,8 @@ impl Daemon {
             local,
             run_log: Arc::default(),
             pause_replies: Vec::new(),
+            guard,
+            lost_state: None,
             restarting: false,
             stopping: false,
             view,
@@ -216,11 +234,12 @@ impl Daemon {
         Ok((daemon, inbox))
     }
 
-    async fn serve(&mut self, mut inbox: DaemonInbox, mut signals: DaemonSignals) {
+    async fn serve(&mut self, mut inbox: DaemonInbox, mut signals: DaemonSignals) -> DaemonEnd {
         let socket = self.open_socket();
         net::notify::service_manager(ServiceState::Ready);
         self.append_started();
         self.take(NodeInput::Tick);
+        let mut end = DaemonEnd::StartsAnew;
         while !(self.restarting && self.is_idle()) {
             let deadline = self.node.next_deadline().map(|(at, _)| at);
             let flush = self.flush_at;
@@ -229,7 +248,10 @@ impl Daemon {
                 () = sleep_until(deadline) => self.take(NodeInput::Tick),
                 () = sleep_to(flush) => self.flush(),
                 request = signals.next() => match request {
-                    SignalRequest::Stop => break,
+                    SignalRequest::Stop => {
+                        end = DaemonEnd::Stopped;
+                        break;
+                    }
                     SignalRequest::RestartWhenIdle => self.restart_when_idle(),
                     SignalRequest::Nudge => self.take(NodeInput::Nudge),
                 },
@@ -241,6 +263,13 @@ impl Daemon {
         self.drain(&mut inbox).await;
         // A plan for somebody at the host must not keep the process.
         self.cancel.cancel();
+        let starts_anew = self.put_back_state().await;
+        tokio::select! {
+            biased;
+            // Who stopped it meanwhile means this process, whatever it would go on as.
+            SignalRequest::Stop = signals.next() => DaemonEnd::Stopped,
+            () = std::future::ready(()) => if starts_anew { end } else { DaemonEnd::Stopped },
+        }
     }
 
     /// A package that replaces the agent asks for this when the agent itself runs the package manager:
@@ -296,6 +325,8 @@ impl Daemon {
                 self.take(NodeInput::NotAppended);
             }
             DaemonEvent::Acknowledged { delivery, more } => self.acknowledged(delivery, more),
+            DaemonEvent::StateLost(lost) => self.state_lost(lost),
+            DaemonEvent::LeftOut(what) => self.local.set(|state| state.contact.left_out = Some(what)),
         }
     }
 
@@ -336,7 +367,9 @@ impl Daemon {
         let cut_off = RunMark::read(state);
         if let Some(mark) = cut_off {
             tracing::warn!(since = %mark.started, "the last run was cut off: the agent was killed, or the host went down");
-            RunMark { reported: true, ..mark }.write(state);
+            if let Err(error) = (RunMark { reported: true, ..mark }).write(state) {
+                tracing::debug!(error = %chain(&error), "that is told once more after the next start");
+            }
             self.local.set(|local| local.cut_off = Some(mark.started));
         }
         let cut_off_run = cut_off.filter(|mark| !mark.reported).map(|mark| mark.started);
@@ -411,7 +444,7 @@ impl Daemon {
             NodeEffect::SaveFreshness(freshness) => {
                 let (storage, release, work) =
                     (self.storage.clone(), self.release.clone(), self.work.clone());
-                tokio::spawn(async move {
+                tasks::spawn(async move {
                     let saved = storage.run(move |durable| release.set_freshness(durable, &freshness)).await;
                     work.release_changed();
                     if let Err(error) = saved {
@@ -456,7 +489,14 @@ impl Daemon {
     fn collect_traits(&self) {
         let (collectors, host, runner) = (self.collectors.clone(), self.host.clone(), self.runner.clone());
         let (handle, observed) = (self.handle.clone(), self.observed.clone());
+        let guard = self.guard.clone();
         tasks::spawn_blocking(move || {
+            match guard.check() {
+                Ok(None) => {}
+                Ok(Some(lost)) => handle.send_blocking(DaemonEvent::StateLost(lost)),
+                // The next run says so on both sides.
+                Err(error) => tracing::debug!(error = %chain(&error), "the state directory cannot be used"),
+            }
             let mut collectors = collectors.lock().unwrap_or_else(PoisonError::into_inner);
             let collected = collectors.collect(&host, now());
             for (name, why) in &collected.failures {
@@ -504,76 +544,6 @@ impl Daemon {
             };
             handle.send(DaemonEvent::Input(input)).await;
         });
-    }
-
-    fn start_run(&mut self, order: RunOrder) {
-        if self.stopping {
-            return;
-        }
-        self.running = true;
-        let healing = matches!(order.scope, RunScope::Resources(_));
-        let state = (!healing).then(|| self.storage.durable().path().to_owned());
-        if !healing {
-            self.local.run_begins(now());
-        }
-        let (runner, handle, traits) = (self.runner.clone(), self.handle.clone(), self.traits.clone());
-        let (local, log) = (self.local.clone(), self.run_log.clone());
-        let watch = self.watch.clone();
-        let spawned = std::thread::Builder::new().name("muster run".to_owned()).spawn_compactly(move || {
-            runner::lower_priority();
-            let mut content_missing = false;
-            if let Some(state) = &state {
-                RunMark::begin(state, now());
-            }
-            // A panic ends this run, not the keeping of the host.
-            let run = catch_unwind(AssertUnwindSafe(|| -> Result<CompletedRun, RunnerError> {
-                let bound = runner.bind(&traits)?;
-                if order.scope == RunScope::All {
-                    watch.follow(bound.desired());
-                }
-                let run = runner.run_bound(&order, &bound, RunMode::Apply)?;
-                content_missing =
-                    run.report.counts.failed > 0 && runner.durable().lacks_content(bound.adoption());
-                if order.scope == RunScope::All && run.report.counts.changed > 0 {
-                    // A home that was made, what was unpacked: only now is it known what to watch there.
-                    watch.follow(bound.desired());
-                }
-                Ok(run)
-            }));
-            if let Some(state) = &state {
-                RunMark::end(state);
-            }
-            let run = match run {
-                Ok(Ok(run)) => Ok(run),
-                Ok(Err(error)) => Err(error.failure()),
-                Err(_) => Err(RunFailure::other("the agent panicked; see its log")),
-            };
-            let input = match &run {
-                Ok(run) => NodeInput::Ran(Box::new(run.report.clone())),
-                Err(failure) => NodeInput::RunFailed(failure.clone()),
-            };
-            match run {
-                Ok(run) if healing => heal::show(run, &local, &log),
-                Err(_) if healing => {}
-                run => {
-                    let run = run.map_err(|failure| failure.reason);
-                    local.run_ended(run.map(|run| heal::logged(run, &local, &log)));
-                }
-            }
-            handle.send_blocking(DaemonEvent::Input(input));
-            if content_missing {
-                handle.send_blocking(DaemonEvent::Input(NodeInput::ContentMissing));
-            }
-        });
-        if let Err(error) = spawned {
-            let handle = self.handle.clone();
-            let why = format!("no thread could be started: {error}");
-            if !healing {
-                self.local.run_ended(Err(why.clone()));
-            }
-            let failed = NodeInput::RunFailed(RunFailure::other(why));
-            tasks::spawn(async move { handle.send(DaemonEvent::Input(failed)).await });
-        }
     }
 
     /// Appends a fact. Enforcement goes on without a log (LIF-10).

@@ -22,6 +22,7 @@ use tokio::sync::{Notify, mpsc, oneshot};
 use crate::contact::ContactFailure;
 use crate::local::LocalProblem;
 use crate::local::messages::{PauseView, RunTicket};
+use crate::state::LostState;
 
 /// The most events that wait for the daemon. Each is the end of one thing under way: a check-in,
 /// a run, a fetch, a write.
@@ -41,6 +42,8 @@ pub enum DaemonEvent {
     },
     /// A check-in got no answer.
     NotAnswered(ContactFailure),
+    /// The control plane refused something as too large, and it is left out of check-ins; for people.
+    LeftOut(String),
     /// Somebody at the host asks for something.
     Local(LocalCommand),
     /// Facts wait to be delivered.
@@ -65,6 +68,8 @@ pub enum DaemonEvent {
     },
     /// A fact of the daemon could not be made durable.
     NotAppended,
+    /// The state directory was lost under the daemon. The node's identity lies there again.
+    StateLost(LostState),
     /// What the control plane acknowledged is recorded, or could not be.
     Acknowledged {
         /// Of a delivery over a stream, not of a check-in.

@@ -16,10 +16,10 @@ use model::exchange::{Answer, CheckIn, Signed};
 use model::log::Cursor;
 use model::{Digest, Timestamp};
 use net::tasks;
-use node::{NodeInput, Witness};
+use node::{LeftOut, NodeInput, TooLarge, Witness};
 use tokio::sync::Semaphore;
 use trust::seen::Seen;
-use wire::route;
+use wire::{Code, Problem, route};
 
 use crate::contact::ContactFailure;
 use crate::events::{DaemonEvent, DaemonHandle};
@@ -28,6 +28,9 @@ use crate::render::chain;
 use crate::session::{CallError, NodeSession};
 use crate::storage::Storage;
 use crate::sync::Synchronization;
+
+/// How often one check-in is made smaller: by then a single fact is left of as many as it may carry, and is left out.
+const MAX_SHORTER: usize = 16;
 
 /// The way of check-ins.
 pub struct CheckInClient {
@@ -40,19 +43,22 @@ pub struct CheckInClient {
     stream: Semaphore,
     /// Locked for moments only.
     witness: Mutex<Witness>,
+    /// Locked for moments only.
+    left_out: Mutex<LeftOut>,
 }
 
 impl CheckInClient {
     /// Check-ins over the stream of `sync` when there is one, else by this session.
     pub fn new(
         session: Arc<NodeSession>,
-        member: MembershipFile,
+        member: Arc<MembershipFile>,
         sync: Arc<Synchronization>,
         storage: Storage,
         daemon: DaemonHandle,
     ) -> CheckInClient {
         let (stream, witness) = (Semaphore::new(1), Mutex::default());
-        CheckInClient { session, member: Arc::new(member), sync, storage, daemon, stream, witness }
+        let left_out = Mutex::default();
+        CheckInClient { session, member, sync, storage, daemon, stream, witness, left_out }
     }
 
     /// Puts the facts that wait into a check-in, and the `seen` document if it says something new;
@@ -67,6 +73,7 @@ impl CheckInClient {
         message.incarnation = waiting.incarnation;
         message.facts = waiting.facts;
         message.acked = Some(waiting.acked);
+        self.left_out().take_from(message);
         waiting.acked
     }
 
@@ -86,6 +93,42 @@ impl CheckInClient {
         self.witness.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    fn left_out(&self) -> MutexGuard<'_, LeftOut> {
+        self.left_out.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Makes a check-in smaller that was refused as too large; whether it is another one now.
+    async fn make_smaller(&self, message: &mut CheckIn, problem: &Problem) -> bool {
+        let what = match &problem.code {
+            code if code == Code::FactTooLarge.as_str() => TooLarge::Fact,
+            code if code == Code::TraitsTooLarge.as_str() => TooLarge::Traits,
+            code if code == Code::BodyTooLarge.as_str() => TooLarge::CheckIn,
+            _ => return false,
+        };
+        let omission = {
+            let mut left_out = self.left_out();
+            let omission = left_out.refused(message, what);
+            left_out.take_from(message);
+            omission
+        };
+        let Some(omission) = omission else { return false };
+        let text = format!("{omission}: the control plane refuses it as too large ({problem})");
+        tracing::warn!("{}", model::text::one_line(&text));
+        self.daemon.send(DaemonEvent::LeftOut(text)).await;
+        true
+    }
+
+    /// Checks in by a request; made smaller as long as the control plane refuses it as too large.
+    async fn by_request(&self, message: &mut CheckIn) -> Result<Answer, CallError> {
+        for _ in 0..MAX_SHORTER {
+            match self.session.post(route::CHECKIN, message).await {
+                Err(CallError::Refused(problem)) if self.make_smaller(message, &problem).await => {}
+                answer => return answer,
+            }
+        }
+        self.session.post(route::CHECKIN, message).await
+    }
+
     /// Checks in over the stream; `None`: there is none that is free, or no answer came.
     async fn over_stream(&self, message: &CheckIn) -> Option<Answer> {
         let _turn = self.stream.try_acquire().ok()?;
@@ -101,6 +144,7 @@ impl CheckInClient {
     /// plane's clock, where the answer tells it.
     async fn answered(&self, message: &CheckIn, answer: &Answer, server_time: Option<Timestamp>) {
         self.witness().answered(message.seen.as_ref(), answer.want_seen);
+        self.left_out().taken(answer.acked.as_ref().map_or(0, |acked| acked.seq));
         if let Some(time) = server_time {
             self.daemon.send(DaemonEvent::Input(NodeInput::ServerTime(time))).await;
         }
@@ -129,9 +173,9 @@ impl CheckInClient {
         if let Some(answer) = self.over_stream(&message).await {
             return self.daemon.send(DaemonEvent::Answered { answer: Box::new(answer), acked_before }).await;
         }
-        let mut answer: Result<Answer, CallError> = self.session.post(route::CHECKIN, &message).await;
+        let mut answer = self.by_request(&mut message).await;
         if answer.is_err() && self.take_up_renewed().await {
-            answer = self.session.post(route::CHECKIN, &message).await;
+            answer = self.by_request(&mut message).await;
         }
         let event = match answer {
             Ok(answer) => {

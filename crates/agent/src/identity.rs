@@ -80,6 +80,12 @@ pub enum KeyError {
         /// Its mode.
         mode: u32,
     },
+    /// It is not the key that the agent works with.
+    #[error("{} holds another key than the one that this agent works with", path.display())]
+    Other {
+        /// The file.
+        path: PathBuf,
+    },
     /// The operating system gives no randomness.
     #[error("no randomness for a new key")]
     Random(#[source] getrandom::Error),
@@ -109,6 +115,22 @@ fn own_key(path: &Path) -> Result<SigningKey, KeyError> {
     let file = WholeFile { existing: Existing::Keep, ..WholeFile::new(path, 0o600) };
     file.write(&Disk::new(), key.to_file().as_bytes())?;
     Ok(key)
+}
+
+/// Writes the agent's own key back where it is gone or damaged. Another key is never written over.
+///
+/// # Errors
+/// [`KeyError::Other`], and when the file cannot be read or written.
+pub fn put_back(key: &SigningKey, state: &Path) -> Result<(), KeyError> {
+    let path = state.join(KEY_FILE);
+    let existing = match read(&path)?.map(|text| SigningKey::from_file(&text)) {
+        Some(Ok(found)) if found.public() == key.public() => return Ok(()),
+        Some(Ok(_)) => return Err(KeyError::Other { path }),
+        Some(Err(_)) => Existing::Replace,
+        None => Existing::Keep,
+    };
+    let file = WholeFile { existing, ..WholeFile::new(&path, 0o600) };
+    Ok(file.write(&Disk::new(), key.to_file().as_bytes())?)
 }
 
 fn ssh_key(path: &Path) -> Result<SigningKey, KeyError> {

@@ -3,14 +3,15 @@
 //! `join` in the same fleet gives a member a new certificate, and maybe other addresses of the control plane. A
 //! daemon takes both up when a check-in fails, before it says so.
 
+use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use model::Timestamp;
+use model::{NodeId, Timestamp};
 use net::tls::{self, ClientKey, TlsError};
 use trust::SigningKey;
-use trust::token::TlsTermination;
+use trust::token::{KeySource, TlsTermination};
 
-use crate::identity::Membership;
+use crate::identity::{self, KeyError, Membership};
 use crate::invocation::restart_daemon;
 use crate::machine::Machine;
 use crate::session::SessionCredentials;
@@ -33,6 +34,32 @@ pub enum RenewError {
     Other,
 }
 
+/// Why the identity on the disk is not the one that is used, and is left as it is.
+#[derive(Debug, thiserror::Error)]
+pub enum PutBackIdentityError {
+    /// The membership cannot be read or written.
+    #[error("the membership cannot be kept")]
+    State(#[from] StateError),
+    /// The key cannot be read or written.
+    #[error("the key cannot be kept")]
+    Key(#[from] KeyError),
+    /// The directory is another node's.
+    #[error(
+        "{} holds the membership of node {found}, and this agent is node {used}: put this node's directory back, or \
+         restart the agent to go on as the other node: {}",
+        path.display(),
+        restart_daemon()
+    )]
+    OtherNode {
+        /// The state directory.
+        path: PathBuf,
+        /// Whose it is.
+        found: NodeId,
+        /// As which node the agent works.
+        used: NodeId,
+    },
+}
+
 /// The membership on the disk, and what of it is used.
 pub struct MembershipFile {
     dir: StateDir,
@@ -52,6 +79,26 @@ impl MembershipFile {
         let used = self.used();
         let ends = net::identity::valid_until(used.cert_pem.as_bytes());
         used.tls_termination == TlsTermination::ControlPlane && ends.is_some_and(|ends| ends < now)
+    }
+
+    /// Writes membership and key back where they are gone or damaged. Those of another node stay (IDN-1).
+    ///
+    /// # Errors
+    /// [`PutBackIdentityError`] says whose identity lies there, or what the disk refuses.
+    pub fn put_back(&self) -> Result<(), PutBackIdentityError> {
+        let used = self.used();
+        match self.dir.membership()? {
+            Some(found) if found.node_id == used.node_id => {}
+            Some(found) => {
+                let (path, used) = (self.dir.path().to_owned(), used.node_id.clone());
+                return Err(PutBackIdentityError::OtherNode { path, found: found.node_id, used });
+            }
+            None => self.dir.save_membership(&used)?,
+        }
+        if used.key == KeySource::Own {
+            identity::put_back(&self.key, self.dir.path())?;
+        }
+        Ok(())
     }
 
     fn used(&self) -> MutexGuard<'_, Membership> {

@@ -18,19 +18,17 @@ use converge::ResourceId;
 use model::collect::CollectInserting;
 use model::{Action, Digest, Pause, ResourceReport, RunCounts, RunReport, Timestamp};
 use serde::{Deserialize, Serialize};
-use spool::Disk;
-use spool::atomic::WholeFile;
+use spool::SpoolError;
 
-/// The file in the state directory.
-pub const FILE: &str = "last-outcomes.json";
+use crate::volatile_file::VolatileFile;
+
+const FILE: VolatileFile<LastRunView> = VolatileFile::new("last-outcomes.json", 16 * 1024 * 1024);
 /// The most resources that are kept.
 pub const MAX_RESOURCES: usize = 20_000;
 /// The most bytes of edits that are kept; the reasons stay.
 pub const MAX_DETAIL: usize = 256 * 1024;
 /// A resource that took longer is one of the slow ones.
 pub const SLOW_MS: u64 = 1000;
-/// The longest file that is read, in bytes.
-const MAX_FILE: u64 = 16 * 1024 * 1024;
 
 /// One resource of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -198,21 +196,17 @@ impl LastRunView {
         })
     }
 
-    /// Writes the file. A reader sees the old or the new one whole; it need not outlive a crash.
+    /// Writes the file.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn write(&self, state: &Path) -> std::io::Result<()> {
-        let json = serde_json::to_vec(self)?;
-        let path = state.join(FILE);
-        let file = WholeFile { durable: false, ..WholeFile::new(&path, 0o600) };
-        file.write(&Disk::new(), &json).map_err(std::io::Error::other)
+    pub fn write(&self, state: &Path) -> Result<(), SpoolError> {
+        FILE.write(state, self)
     }
 
     /// What the last run wrote; `None` when none did.
     pub fn read(state: &Path) -> Option<LastRunView> {
-        let bytes = spool::atomic::read_file(&state.join(FILE), MAX_FILE).ok()??;
-        serde_json::from_slice(&bytes).ok()
+        FILE.read(state)
     }
 }
 

@@ -7,13 +7,11 @@ use std::path::Path;
 
 use model::Timestamp;
 use serde::{Deserialize, Serialize};
-use spool::Disk;
-use spool::atomic::WholeFile;
+use spool::SpoolError;
 
-/// The file in the state directory.
-const FILE: &str = "run.json";
-/// The longest file that is read, in bytes.
-const MAX_FILE: u64 = 4096;
+use crate::volatile_file::VolatileFile;
+
+const FILE: VolatileFile<RunMark> = VolatileFile::new("run.json", 4096);
 
 /// A run that began and has not ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -27,34 +25,32 @@ pub struct RunMark {
 }
 
 impl RunMark {
-    /// Marks a run that begins. Without a mark it is made all the same.
-    pub fn begin(state: &Path, started: Timestamp) {
-        RunMark { started, reported: false }.write(state);
+    /// Marks a run that begins.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn begin(state: &Path, started: Timestamp) -> Result<(), SpoolError> {
+        RunMark { started, reported: false }.write(state)
     }
 
     /// The run ended.
     pub fn end(state: &Path) {
         // What stays is taken for a run that was cut off.
-        if let Err(error) = std::fs::remove_file(state.join(FILE)) {
+        if let Err(error) = FILE.remove(state) {
             tracing::debug!(%error, "the mark of a run stays");
         }
     }
 
     /// The run that was cut off, or that is under way.
     pub fn read(state: &Path) -> Option<RunMark> {
-        let bytes = spool::atomic::read_file(&state.join(FILE), MAX_FILE).ok()??;
-        serde_json::from_slice(&bytes).ok()
+        FILE.read(state)
     }
 
-    /// Writes it.
-    pub fn write(self, state: &Path) {
-        let path = state.join(FILE);
-        let file = WholeFile { durable: false, ..WholeFile::new(&path, 0o600) };
-        let written = serde_json::to_vec(&self)
-            .map_err(std::io::Error::other)
-            .and_then(|json| file.write(&Disk::new(), &json).map_err(std::io::Error::other));
-        if let Err(error) = written {
-            tracing::debug!(%error, "a run cannot be marked");
-        }
+    /// Writes the mark.
+    ///
+    /// # Errors
+    /// When the disk refuses.
+    pub fn write(self, state: &Path) -> Result<(), SpoolError> {
+        FILE.write(state, &self)
     }
 }

@@ -24,6 +24,7 @@
 
 mod blobs;
 mod ledger;
+mod lost;
 mod reboot;
 mod settings;
 mod synchronized;
@@ -44,6 +45,7 @@ use spool::blobs::Partial;
 use spool::{BlobStore, Disk, FactLog, SpoolError, StateFile, StateLock};
 
 use self::ledger::LedgerJournal;
+pub use self::lost::{LostState, RememberedState};
 use self::unpacked::UnpackedArchives;
 use crate::identity::{self, Membership};
 use crate::versions::VersionStore;
@@ -144,6 +146,14 @@ impl FactsWaiting {
         self.last.saturating_sub(self.acked)
     }
 
+    /// Facts up to a cursor need not be sent again, though that cannot be written down.
+    pub(crate) fn forget(&mut self, acked: &Cursor) {
+        if acked.incarnation == self.incarnation && (self.acked..=self.last).contains(&acked.seq) {
+            self.acked = acked.seq;
+            self.facts.retain(|fact| fact.seq > acked.seq);
+        }
+    }
+
     /// A fact after those that are here is one of the next check-in's.
     pub(crate) fn has_room(&self) -> bool {
         self.facts.last().map_or(self.acked, |fact| fact.seq) == self.last
@@ -180,6 +190,11 @@ impl StateDir {
     /// The directory, with durable operations through this disk.
     pub fn at(path: &Path, disk: Disk) -> StateDir {
         StateDir { path: path.to_owned(), disk }
+    }
+
+    /// Its path.
+    pub fn path(&self) -> &Path {
+        &self.path
     }
 
     /// What joining recorded; `None` before.
@@ -229,6 +244,11 @@ impl StateDir {
     /// When another process has it, or something cannot be read.
     pub fn open(&self) -> Result<Durable, StateError> {
         let lock = StateLock::acquire(&self.path).map_err(spool("take the state directory"))?;
+        self.open_locked(Some(lock))
+    }
+
+    /// Opens everything; `lock` is absent where this process has the directory already.
+    fn open_locked(&self, lock: Option<StateLock>) -> Result<Durable, StateError> {
         let disk = &self.disk;
         let mut repairs = Vec::new();
         let ledger = LedgerJournal::open(disk, self.path.join("ledger"), |repair| repairs.push(repair))?;
@@ -256,7 +276,7 @@ impl StateDir {
             repairs: Mutex::new(repairs),
             disk: disk.clone(),
             path: self.path.clone(),
-            _lock: lock,
+            lock,
         };
         Ok(durable)
     }
@@ -291,7 +311,7 @@ pub struct Durable {
     repairs: Mutex<Vec<String>>,
     disk: Disk,
     path: PathBuf,
-    _lock: StateLock,
+    lock: Option<StateLock>,
 }
 
 impl Durable {
@@ -459,6 +479,25 @@ impl Durable {
         let facts = log.pending(MAX_FACTS, MAX_REQUEST_FACT_BYTES).map_err(spool("read the log"))?;
         let (incarnation, acked, last) = (log.incarnation().clone(), log.acked(), log.last());
         Ok(FactsWaiting { incarnation, acked, last, facts })
+    }
+
+    /// As [`Durable::first_facts`]. Where facts are gone from the disk, those that are `remembered` and those that can
+    /// be read are written down in a new incarnation first.
+    ///
+    /// # Errors
+    /// As [`Durable::first_facts`].
+    pub fn first_facts_mended(&self, remembered: &FactsWaiting) -> Result<FactsWaiting, StateError> {
+        let found = self.first_facts();
+        if !matches!(&found, Err(StateError::Spool { source: SpoolError::Damaged { .. }, .. })) {
+            return found;
+        }
+        let mut log = locked(&self.log);
+        let same = remembered.incarnation == *log.incarnation();
+        let facts = if same { remembered.facts.as_slice() } else { &[] };
+        let repairs = log.mend(&fresh_incarnation()?, facts).map_err(spool("write the log anew"))?;
+        drop(log);
+        repairs.into_iter().for_each(|repair| self.repaired(repair));
+        self.first_facts()
     }
 
     /// Facts up to a cursor are durable at the control plane; says whether more wait.

@@ -276,8 +276,10 @@ impl StatusText<'_> {
         // Behind a proxy no session is opened with it.
         let of_sessions = self.view.tls_termination == TlsTermination::ControlPlane;
         let Some(ends) = self.view.certificate_ends.filter(|_| of_sessions) else { return Ok(()) };
+        // The control plane judges it, by its own clock: that of a host that is ahead ends no certificate.
+        let ahead = self.view.contact().and_then(|contact| contact.clock_ahead_ms).unwrap_or_default();
         let at = when(ends, self.now);
-        match CertificateLife::of(Some(ends), self.now) {
+        match CertificateLife::of(Some(ends), Timestamp(self.now.0.saturating_add(ahead))) {
             CertificateLife::Fine => return writeln!(f, "certificate    ends {at}"),
             CertificateLife::EndsSoon(_) => writeln!(f, "CERTIFICATE    ends {at}, and nothing renews it")?,
             CertificateLife::Ended(_) => {
@@ -290,6 +292,9 @@ impl StatusText<'_> {
     fn show_contact(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(contact) = self.view.contact() else { return Ok(()) };
         let answered = contact.answered.map_or("never".to_owned(), |at| when(at, self.now));
+        if let Some(left_out) = &contact.left_out {
+            writeln!(f, "LEFT OUT       {left_out}")?;
+        }
         let Some(problem) = &contact.problem else {
             return writeln!(f, "last contact   {answered}");
         };

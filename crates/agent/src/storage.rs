@@ -146,6 +146,9 @@ impl Storage {
         let facts = self.0.facts.clone();
         let ack = move |durable: &Durable| {
             let acked = durable.ack(&cursor, acked_before);
+            if acked.is_err() {
+                locked(&facts).forget(&cursor);
+            }
             refresh(durable, &facts);
             acked
         };
@@ -204,7 +207,8 @@ fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 fn refresh(durable: &Durable, facts: &Mutex<FactsWaiting>) {
-    match durable.first_facts() {
+    let remembered = locked(facts).clone();
+    match durable.first_facts_mended(&remembered) {
         Ok(waiting) => *locked(facts) = waiting,
         Err(error) => tracing::warn!(error = %chain(&error), "the log cannot be read"),
     }

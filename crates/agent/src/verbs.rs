@@ -12,6 +12,7 @@ use model::collect::CollectInserting;
 use serde::Serialize;
 use trust::token::KeySource;
 
+use crate::daemon::DaemonEnd;
 use crate::files::{FileVersionError, OVERWRITE_UNKEPT};
 use crate::invocation::{command, start_daemon};
 use crate::join::{self, JoinError, JoinRequest};
@@ -330,8 +331,11 @@ fn carry_out(cli: Cli) -> Result<ExitCode, VerbFailure> {
             joined(&options, token, token_file, hostname, cli.json)
         }
         AgentVerb::Daemon => {
-            daemon::run(Machine::open(&options).map_err(|error| second_daemon(&options, error))?)?;
-            Ok(ExitCode::SUCCESS)
+            let machine = Machine::open(&options).map_err(|error| second_daemon(&options, error))?;
+            match daemon::run(machine)? {
+                DaemonEnd::Stopped => Ok(ExitCode::SUCCESS),
+                DaemonEnd::StartsAnew => Err(daemon::start_anew().into()),
+            }
         }
         AgentVerb::Apply { once, limit } => local::apply(&options, once, &limit.limit(), cli.json),
         AgentVerb::Plan { limit } => local::plan(&options, &limit.limit(), cli.json),

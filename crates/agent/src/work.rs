@@ -377,6 +377,9 @@ impl WorkThread {
                     }
                 }
                 WorkEffect::Drained => {
+                    if let Err(error) = self.marks.write_again_what_is_gone() {
+                        tracing::error!(error = %chain(&error), "the marks of actions are gone from the disk");
+                    }
                     self.drained.send_replace(true);
                 }
             }

@@ -8,14 +8,16 @@ use std::time::Duration;
 
 use agent::identity;
 use agent::state::StateDir;
+use agent::status::{AgentStatusView, ShownResources};
 use model::replication::{Mode, TransportPolicy};
 use net::issue::{CertificateRequest, NODE_LIFE, node_request};
-use serde_json::Value;
+use serde_json::{Value, json};
 use test_support::agent_local::printed;
 use test_support::agent_pair::{NODE, Pair, says};
 use test_support::fleet;
 use test_support::wait::until;
-use trust::token::KeySource;
+use trust::SigningKey;
+use trust::token::{KeySource, TlsTermination};
 
 async fn pair() -> Pair {
     Pair::new(&says(Mode::Off, None, TransportPolicy::Auto)).await
@@ -134,4 +136,26 @@ async fn a_certificate_that_ends_within_a_week_is_named() {
     let (code, text) = status(&pair, &parts).await;
     assert!(text.contains(&format!("next: where the fleet's keys are: muster token mint {NODE}")), "{text}");
     assert_eq!(code, Some(0), "it is no failure yet: {text}");
+}
+
+/// The control plane judges a certificate by its own clock: on a host whose clock is a month ahead none has ended.
+#[test]
+fn a_clock_that_is_ahead_ends_no_certificate() {
+    const DAY_MS: i64 = 24 * 3600 * 1000;
+    let text = |clock_ahead_ms: i64| {
+        let view: AgentStatusView = serde_json::from_value(json!({
+            "fleet": "test-fleet",
+            "hostname": NODE,
+            "nodeId": SigningKey::from_seed(&[7; 32]).public().node_id(),
+            "servers": [],
+            "tlsTermination": TlsTermination::ControlPlane,
+            "certificateEnds": fleet::now().minus(Duration::from_secs(24 * 3600)),
+            "contact": {"clockAheadMs": clock_ahead_ms},
+        }))
+        .unwrap();
+        view.text(ShownResources::Notable)
+    };
+    assert!(text(0).contains("CERTIFICATE    EXPIRED"), "{}", text(0));
+    assert!(text(-31 * DAY_MS).contains("certificate    ends"), "{}", text(-31 * DAY_MS));
+    assert!(text(-3 * DAY_MS).contains("CERTIFICATE    ends"), "it ends in two days: {}", text(-3 * DAY_MS));
 }

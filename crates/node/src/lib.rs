@@ -14,6 +14,7 @@ mod correction_backoff;
 pub mod freshness;
 pub mod healing;
 pub mod io;
+mod left_out;
 pub mod reboot;
 pub mod repeat_backoff;
 pub mod reported_contentions;
@@ -27,6 +28,7 @@ pub use healing::{Healing, SuspectedDrift};
 pub use io::{
     HeldSettings, Identity, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored, RunFailure, RunOrder,
 };
+pub use left_out::{LeftOut, Omission, TooLarge};
 pub use reboot::{RebootMark, RebootOutlook, RebootPlan};
 pub use repeat_backoff::RepeatBackoff;
 pub use state::{Adoption, LastRun};

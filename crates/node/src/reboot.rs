@@ -181,6 +181,11 @@ impl Reboots {
         }
     }
 
+    /// The last reboot that was ordered.
+    pub(crate) fn last(&self) -> Option<&RebootMark> {
+        self.last.as_ref()
+    }
+
     /// Takes up what the host shows; whether it is news that a reboot is required.
     pub(crate) fn observed(&mut self, traits: &TraitReport, now: Timestamp) -> bool {
         self.observe_boot(traits, now);

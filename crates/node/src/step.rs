@@ -194,6 +194,11 @@ impl Node {
         self.adoption.as_ref()
     }
 
+    /// The last run.
+    pub fn last_run(&self) -> Option<&LastRun> {
+        self.last_run.as_ref()
+    }
+
     /// The highest release accepted, by digest and number: what the node's `seen` document says.
     pub fn newest_header(&self) -> Option<(Digest, u64)> {
         let floor = &self.adoption.as_ref()?.floor;

@@ -1,5 +1,7 @@
 //! A real control plane in this process, and a real agent as a process of its own beside it.
 
+use std::os::unix::fs::PermissionsExt as _;
+use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Output, Stdio};
 
@@ -105,6 +107,10 @@ pub struct Pair {
     pub operator: Operator,
     pub dir: PathBuf,
     seq: u64,
+    /// What is put before the agent's program, so that it runs somewhere else.
+    prefix: Vec<String>,
+    /// As which user it runs.
+    user: Option<u32>,
     proxy: Option<Forwarder>,
     _temp: tempfile::TempDir,
 }
@@ -126,7 +132,8 @@ impl Pair {
             TlsTermination::ControlPlane => None,
             TlsTermination::Proxy => Some(Forwarder::start(&fleet).await),
         };
-        let mut pair = Pair { fleet, operator, dir, seq: 0, proxy, _temp: temp };
+        let mut pair =
+            Pair { fleet, operator, dir, seq: 0, prefix: Vec::new(), user: None, proxy, _temp: temp };
         pair.publish(says).await;
         let token = match &pair.proxy {
             None => pair.fleet.token(NODE),
@@ -150,6 +157,24 @@ impl Pair {
         self.operator.publish(&make(&plan, &self.fleet.release_key())).await.unwrap();
     }
 
+    /// From now on the agent runs in a mount namespace of its own, which ends with it.
+    pub fn isolate_mounts(&mut self) {
+        self.prefix = ["unshare", "--mount"].map(str::to_owned).to_vec();
+    }
+
+    /// From now on the agent runs as a user whom permissions bind, not as root.
+    pub fn give_up_root(&mut self) {
+        const NOBODY: u32 = 65534;
+        if !rustix::process::geteuid().is_root() {
+            return;
+        }
+        let open = std::fs::Permissions::from_mode(0o755);
+        std::fs::set_permissions(&self.dir, open).unwrap();
+        let given = Command::new("chown").args(["-R", &format!("{NOBODY}:{NOBODY}")]).arg(&self.dir).status();
+        assert!(given.unwrap().success());
+        self.user = Some(NOBODY);
+    }
+
     pub fn root(&self) -> PathBuf {
         self.dir.join("root")
     }
@@ -163,7 +188,17 @@ impl Pair {
     }
 
     fn command_at(&self, state: &Path, arguments: &[&str]) -> Command {
-        let mut command = Command::new(program("muster-agent"));
+        let mut command = match self.prefix.split_first() {
+            None => Command::new(program("muster-agent")),
+            Some((first, rest)) => {
+                let mut command = Command::new(first);
+                command.args(rest).arg(program("muster-agent"));
+                command
+            }
+        };
+        if let Some(user) = self.user {
+            command.uid(user).gid(user);
+        }
         command.arg("--state").arg(state).arg("--root").arg(self.root()).arg("--allow-exec");
         command.args(arguments).stdin(Stdio::null());
         command
@@ -269,6 +304,10 @@ impl Daemon {
     pub fn kill(mut self) {
         self.child.kill().unwrap();
         self.child.wait().unwrap();
+    }
+
+    pub fn pid(&self) -> u32 {
+        self.child.id()
     }
 
     pub fn tell_to_end(&self) {

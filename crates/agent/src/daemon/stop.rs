@@ -23,7 +23,10 @@ impl Daemon {
     /// their facts are then in the log. What can be delivered is, then the link ends (SYN-14).
     pub(super) async fn drain(&mut self, inbox: &mut DaemonInbox) {
         tracing::info!("stopping");
-        net::notify::service_manager(ServiceState::Stopping);
+        // A service manager that hears so ends the process in the end.
+        if self.lost_state.is_none() {
+            net::notify::service_manager(ServiceState::Stopping);
+        }
         self.stopping = true;
         let work = self.work.clone();
         let mut work = tasks::spawn(async move { work.drain().await });
@@ -77,6 +80,8 @@ impl Daemon {
             | DaemonEvent::Input(_)
             | DaemonEvent::FactsWait
             | DaemonEvent::Contact
+            | DaemonEvent::StateLost(_)
+            | DaemonEvent::LeftOut(_)
             | DaemonEvent::SuspectedDrift => {}
         }
     }

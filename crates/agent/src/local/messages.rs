@@ -101,6 +101,9 @@ pub struct ContactView {
     /// said.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub same_cause: BTreeMap<String, u32>,
+    /// What the control plane refuses as too large and is left out of check-ins since.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub left_out: Option<String>,
     /// By the last answer no entry of what is published matches this host. What it holds stays in force.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub unassigned: bool,

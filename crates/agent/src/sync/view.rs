@@ -11,21 +11,16 @@ use model::Timestamp;
 use model::condition::{SyncCause, SyncCondition};
 use model::replication::{Mode, TransportPolicy};
 use serde::{Deserialize, Serialize};
-use spool::Disk;
-use spool::atomic::WholeFile;
+use spool::SpoolError;
 use sync::link::LinkCounters;
 use tokio::sync::watch;
 
 use crate::clock::now;
+use crate::volatile_file::VolatileFile;
 
-/// The file in the state directory.
-const FILE: &str = "status.json";
-/// Its mode; the state directory is for root alone.
-const MODE: u32 = 0o644;
+const FILE: VolatileFile<SyncStatus> = VolatileFile::new("status.json", 4 * 1024 * 1024).readable();
 /// It is written no more often than this.
 pub const EVERY: Duration = Duration::from_secs(3);
-/// The longest file that is read, in bytes.
-const MAX_FILE: u64 = 4 * 1024 * 1024;
 /// The most problems that are shown.
 const MAX_PROBLEMS: usize = 100;
 
@@ -216,15 +211,12 @@ impl SharedStatus {
         self.0.subscribe()
     }
 
-    /// Writes the file. A reader sees the old or the new one whole; it need not outlive a crash.
+    /// Writes the file.
     ///
     /// # Errors
     /// When it cannot be written.
-    pub fn write(&self, state: &Path) -> std::io::Result<()> {
-        let json = serde_json::to_vec(&SyncStatus { at: now(), ..self.shown() })?;
-        let path = state.join(FILE);
-        let file = WholeFile { durable: false, ..WholeFile::new(&path, MODE) };
-        file.write(&Disk::new(), &json).map_err(std::io::Error::other)
+    pub fn write(&self, state: &Path) -> Result<(), SpoolError> {
+        FILE.write(state, &SyncStatus { at: now(), ..self.shown() })
     }
 }
 
@@ -240,8 +232,7 @@ pub fn watched(view: &SharedStatus, subject: &str, lost: &str, work: impl FnOnce
 
 /// What the daemon wrote last; `None` when it never ran.
 pub fn read(state: &Path) -> Option<SyncStatus> {
-    let bytes = spool::atomic::read_file(&state.join(FILE), MAX_FILE).ok()??;
-    serde_json::from_slice(&bytes).ok()
+    FILE.read(state)
 }
 
 #[cfg(test)]

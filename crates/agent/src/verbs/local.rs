@@ -149,7 +149,8 @@ pub fn run_once(machine: &Machine, mode: RunMode, scope: RunScope) -> Result<Run
         requested_tags: Default::default(),
     };
     if mode == RunMode::Apply {
-        RunMark::begin(durable.path(), now());
+        // Without a mark it is made all the same.
+        let _ = RunMark::begin(durable.path(), now());
     }
     let run = runner.run_bound(&order, &bound, mode);
     if mode == RunMode::Apply {

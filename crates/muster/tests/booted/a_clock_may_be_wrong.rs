@@ -1,6 +1,7 @@
 //! IDN-11: a host whose clock stands at 1970 joins and converges as any other; one whose clock runs
 //! ahead, in 2040, adopts nothing, says so, and goes on keeping what it holds. A clock that jumps under a
-//! running agent, forth and back, does no more than that: what was refused is adopted once it is right.
+//! running agent, forth and back, does no more than that: what was refused is adopted once it is right. One a month
+//! ahead, past the end of the node's certificate, is named on both sides and costs the host nothing (IDN-2).
 //!
 //! Hosts share the kernel's clock with the outer machine, so the agent alone is given another one, by
 //! libfaketime: Debian builds of the agent are linked to the C library, which it replaces there.
@@ -148,4 +149,48 @@ fn one_that_jumps_leaves_a_running_agent_as_it_was() {
     fleet.until_converged(&web);
     assert_eq!(pid(), began, "it is the same process all the time");
     assert_eq!(fleet.server.json(&["status"])["nodes"], 1);
+}
+
+#[test]
+fn one_31_days_ahead_is_told_on_both_sides() {
+    let Some(testbed) = Testbed::open() else { return };
+    let mut fleet = BootedFleet::start(&testbed);
+    let web = testbed.boot("web-1");
+    fleet.module("hello", HELLO);
+    fleet.publish();
+    install_clock(&web);
+    install_jumping_clock(&web);
+    fleet.join(&web);
+    fleet.until_converged(&web);
+
+    jump(&web, "+750h");
+    fleet.module("hello", &HELLO.replace("hello\\n", "good day\\n"));
+    fleet.publish();
+    web.wait_until("the host says so", MINUTE, || {
+        let shown = web.run(["muster-agent", "status"]);
+        let shown = String::from_utf8_lossy(&shown.stdout).into_owned();
+        // The control plane takes the certificate: it has not ended there.
+        shown.contains("CLOCK          31 days ahead of") && !shown.contains("EXPIRED")
+    });
+    web.wait_until("the journal says so", MINUTE, || {
+        let journal = web.journal();
+        journal.contains("31 days ahead of the control plane's; requests are signed with the offset")
+            && journal.contains("release 2 was last signed for")
+    });
+    web.wait_until("the control plane says so", MINUTE, || {
+        let node = fleet.server.node("web-1").to_string();
+        node.contains("release 2 was last signed for") && node.contains("31 days ahead of")
+    });
+    web.write("/etc/hello", "by hand\n", 0o644);
+    web.wait_until("it keeps what it holds", MINUTE, || web.read("/etc/hello").as_deref() == Some("hello\n"));
+    assert_eq!(fleet.server.node("web-1")["held"]["seq"], 1, "it adopts nothing");
+
+    jump(&web, "+0");
+    fleet.until_converged(&web);
+    assert_eq!(web.read("/etc/hello").as_deref(), Some("good day\n"));
+    web.wait_until("nothing is left of it", MINUTE, || {
+        let shown = web.run(["muster-agent", "status"]);
+        shown.status.success() && !String::from_utf8_lossy(&shown.stdout).contains("CLOCK")
+    });
+    assert_eq!(fleet.server.json(&["status"])["nodes"], 1, "it did not join again");
 }

@@ -5,7 +5,7 @@ use model::log::FactBody;
 
 use super::{Node, ReleaseChange};
 use crate::io::NodeEffect;
-use crate::reboot::{MAX_REBOOT_CLOCK_DIFFERENCE, RebootHold, RebootOutlook};
+use crate::reboot::{MAX_REBOOT_CLOCK_DIFFERENCE, RebootHold, RebootMark, RebootOutlook};
 
 impl Node {
     /// How a reboot stands that something on the host requires.
@@ -15,6 +15,11 @@ impl Node {
             self.reboot_hold(self.seen_at),
             self.seen_at,
         )
+    }
+
+    /// The last reboot that was ordered.
+    pub fn last_reboot(&self) -> Option<&RebootMark> {
+        self.reboots.last()
     }
 
     /// What keeps the host up whatever its window.

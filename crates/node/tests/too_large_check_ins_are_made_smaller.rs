@@ -1,0 +1,103 @@
+//! WIR-6: what the control plane refuses as too large is left out, the rest goes on, and nothing is sent twice as it
+//! was refused.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use model::exchange::{CheckIn, TraitReport};
+use model::log::{Fact, FactBody};
+use model::{Digest, Timestamp};
+use node::{LeftOut, Omission, TooLarge};
+use serde_json::json;
+
+fn fact(seq: u64, bytes: usize) -> Fact {
+    let body = FactBody::Refused { code: "x".to_owned(), message: "x".repeat(bytes) };
+    Fact { seq, at: Timestamp::from_secs(1), body }
+}
+
+fn check_in(facts: Vec<Fact>) -> CheckIn {
+    let traits = TraitReport::whole(Digest::of(b"traits"), json!({"a": 1}));
+    CheckIn {
+        held: None,
+        incarnation: "i1".parse().unwrap(),
+        facts,
+        run: None,
+        unmade_run: None,
+        traits: Some(traits),
+        full: false,
+        run_confirmed: None,
+        tagged_run_confirmed: None,
+        seen: None,
+        header: None,
+        acked: None,
+    }
+}
+
+/// What is sent, with what was refused left out.
+fn sent(left_out: &LeftOut, whole: &CheckIn) -> CheckIn {
+    let mut message = whole.clone();
+    left_out.take_from(&mut message);
+    message
+}
+
+#[test]
+fn the_largest_fact_keeps_its_number_and_says_that_it_is_left_out() {
+    let mut left_out = LeftOut::default();
+    let whole = check_in(vec![fact(1, 10), fact(2, 500), fact(3, 20)]);
+    assert_eq!(sent(&left_out, &whole), whole);
+    let omission = left_out.refused(&whole, TooLarge::Fact);
+    assert_eq!(omission, Some(Omission::Fact { seq: 2, kind: "refused" }));
+    let less = sent(&left_out, &whole);
+    assert_eq!(
+        (&less.facts[0], &less.facts[2], &less.traits),
+        (&whole.facts[0], &whole.facts[2], &whole.traits)
+    );
+    assert_eq!(less.facts[1].seq, 2);
+    assert!(
+        matches!(&less.facts[1].body, FactBody::Repaired { message } if message.contains("(refused) was left out"))
+    );
+    // Each further refusal leaves another one out, until there is none.
+    assert!(matches!(left_out.refused(&less, TooLarge::Fact), Some(Omission::Fact { seq: 3, .. })));
+    assert!(matches!(left_out.refused(&less, TooLarge::Fact), Some(Omission::Fact { seq: 1, .. })));
+    assert_eq!(left_out.refused(&less, TooLarge::Fact), None);
+    // Another incarnation of the log has other facts under these numbers.
+    let other = CheckIn { incarnation: "i2".parse().unwrap(), ..whole };
+    assert_eq!(sent(&left_out, &other), other);
+}
+
+#[test]
+fn traits_are_left_out_until_they_change() {
+    let mut left_out = LeftOut::default();
+    let whole = check_in(vec![fact(1, 10)]);
+    assert_eq!(left_out.refused(&whole, TooLarge::Traits), Some(Omission::Traits));
+    assert_eq!(sent(&left_out, &whole), CheckIn { traits: None, ..whole.clone() });
+    assert_eq!(left_out.refused(&sent(&left_out, &whole), TooLarge::Traits), None);
+    let mut changed = whole;
+    changed.traits = Some(TraitReport::whole(Digest::of(b"others"), json!({"a": 2})));
+    assert_eq!(sent(&left_out, &changed), changed);
+    let without = CheckIn { traits: None, ..changed };
+    assert_eq!(sent(&left_out, &without), without);
+}
+
+#[test]
+fn a_check_in_is_halved_until_it_is_taken() {
+    let mut left_out = LeftOut::default();
+    let whole = check_in((1..=8).map(|seq| fact(seq, 10)).collect());
+    let mut sizes = Vec::new();
+    let mut seen = Vec::new();
+    let mut message = whole.clone();
+    while left_out.refused(&message, TooLarge::CheckIn).is_some() {
+        message = sent(&left_out, &whole);
+        assert!(!seen.contains(&message), "the same is sent again: {message:?}");
+        seen.push(message.clone());
+        sizes.push(message.facts.len());
+        assert!(sizes.len() < 20);
+    }
+    assert_eq!(sizes, [4, 2, 1, 1, 1], "then the traits, then the fact itself are left out");
+    assert!(message.traits.is_none() && matches!(message.facts[0].body, FactBody::Repaired { .. }));
+    for most in [2, 4, 8] {
+        left_out.taken(0);
+        assert_eq!(sent(&left_out, &whole).facts.len(), most);
+    }
+    left_out.taken(1);
+    assert_eq!(sent(&left_out, &whole).facts, whole.facts, "fact 1 was acknowledged");
+}
