@@ -282,6 +282,12 @@ fn every_mistake_of_a_text_is_told_at_once() {
     let found = manifest::mistakes(second.as_bytes(), Format::Yaml);
     let codes: Vec<&str> = found.iter().map(|one| one.problem.code()).collect();
     assert_eq!(codes, ["no-name", "no-kind"]);
+    let third = "metadata: {namespace: 1, uid: [u]}\nspec: {}\n---\nspec: {}\n";
+    let found = manifest::mistakes(third.as_bytes(), Format::Yaml);
+    let codes: Vec<(Option<u32>, &str)> = found.iter().map(|one| (one.line, one.problem.code())).collect();
+    let (name, kind, text) = ("no-name", "no-kind", "not-a-text");
+    let all = [(1, text), (1, text), (1, kind), (1, name), (3, kind), (3, name)];
+    assert_eq!(codes, all.map(|(line, code)| (Some(line), code)));
     // However many there are, what is told is bounded.
     let many: String = (0..1000).map(|n| format!("  k{n}: 1.10\n")).collect();
     let many = format!("kind: App\nmetadata: {{name: a}}\nspec:\n{many}");

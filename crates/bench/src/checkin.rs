@@ -26,8 +26,6 @@ const ABSENT_KIB: f64 = 4.0;
 const IDLE_KIB: f64 = 40.0;
 /// Handshakes at once while connections are opened.
 const DIALS: usize = 32;
-/// How long memory is given to settle.
-const SETTLE: Duration = Duration::from_secs(3);
 
 pub(super) async fn floor_alone(load: &Load, figures: &Figures) -> Result<(), BenchError> {
     let dir = tempfile::tempdir()?;
@@ -71,7 +69,7 @@ pub(super) async fn run(load: &Load, figures: &Figures) -> Result<(), BenchError
     let near = load.idle().max(load.connections).min(load.nodes());
     let nodes = fleet::fill(dir.path(), load.nodes(), near).await?;
     let (floor_kept, floor_cold) = floor_figures(dir.path(), &nodes[0], load).await?;
-    let empty = empty_memory().await?;
+    let empty = empty_memory(load.scale.steady()).await?;
     let server = Server::control_plane(dir.path(), ANY_PORT)?;
     let url = url_of(dir.path())?;
     let kept = load::measure(&server, &url, &nodes[..load.connections], load.time(), true).await?;
@@ -100,29 +98,26 @@ pub(super) fn url_of(dir: &Path) -> Result<ServerUrl, BenchError> {
 }
 
 /// What a control plane without nodes takes.
-async fn empty_memory() -> Result<u64, BenchError> {
+async fn empty_memory(steady: Duration) -> Result<u64, BenchError> {
     let dir = tempfile::tempdir()?;
     let server = Server::control_plane(dir.path(), ANY_PORT)?;
-    tokio::time::sleep(SETTLE).await;
-    server.memory()
+    server.settled_memory(steady).await
 }
 
 async fn memory(dir: &Path, nodes: &[BenchNode], load: &Load, empty: u64) -> Result<Vec<Row>, BenchError> {
     let server = Server::control_plane(dir, ANY_PORT)?;
     let url = url_of(dir)?;
-    tokio::time::sleep(SETTLE).await;
-    let started = server.memory()?;
+    let steady = load.scale.steady();
+    let started = server.settled_memory(steady).await?;
     // Every node calls once and is gone.
     // As a fleet calls: few at a time.
     for group in nodes.chunks(DIALS) {
         drop(open_keeping(group, &url).await?);
     }
-    tokio::time::sleep(SETTLE).await;
-    let absent = server.memory()?;
+    let absent = server.settled_memory(steady).await?;
     let idle = load.idle().min(nodes.len());
     let held = open_keeping(&nodes[..idle], &url).await?;
-    tokio::time::sleep(SETTLE).await;
-    let connected = server.memory()?;
+    let connected = server.settled_memory(steady).await?;
     let alive = held.iter().filter(|client| !client.is_closed()).count();
     let each = |bytes: u64, count: usize| bytes as f64 / 1024.0 / count.max(1) as f64;
     let absent_each = each(absent.saturating_sub(empty), nodes.len());

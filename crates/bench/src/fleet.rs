@@ -232,3 +232,10 @@ fn collect(trie: &model::trie::Trie, out: &mut Vec<chunk::TreeChunk>) {
     }
     out.extend(chunk::of_trie(&Selection::section(), trie));
 }
+
+/// A control plane in this process, over a directory that was filled.
+#[cfg(test)]
+pub(super) async fn served(dir: &Path) -> Result<server::RunningServer, BenchError> {
+    let config = server::Config { fleet: None, ..test_support::fleet::config(dir, 0, 0) };
+    Ok(server::start(config).await?)
+}

@@ -62,7 +62,7 @@ const CONNECTIONS: usize = 16;
 /// How much load.
 #[derive(Clone, Debug, Args)]
 pub struct Load {
-    /// Seconds for each measurement [default: 5, quick: 1]
+    /// Seconds for each measurement [default: 5, quick: 0.5]
     #[arg(long)]
     secs: Option<u64>,
     /// Connections that call at once
@@ -80,7 +80,7 @@ pub struct Load {
 
 impl Load {
     fn time(&self) -> Duration {
-        Duration::from_secs(self.scale.or(self.secs, 5, 1).clamp(1, 60))
+        self.scale.time(self.secs, 5, 60)
     }
 
     fn nodes(&self) -> usize {
@@ -104,6 +104,17 @@ impl Scale {
     /// What was asked for, or else the size at this scale.
     fn or<T>(self, asked: Option<T>, full: T, quick: T) -> T {
         asked.unwrap_or(if self.quick { quick } else { full })
+    }
+
+    /// For how long something is measured, in seconds as asked for or at full scale.
+    fn time(self, asked: Option<u64>, full: u64, most: u64) -> Duration {
+        let asked = asked.map(|asked| Duration::from_secs(asked.clamp(1, most)));
+        self.or(asked, Duration::from_secs(full), Duration::from_millis(500))
+    }
+
+    /// For how long memory has to stand still.
+    fn steady(self) -> Duration {
+        self.or(None, Duration::from_secs(2), Duration::from_millis(250))
     }
 }
 

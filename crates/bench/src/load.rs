@@ -7,8 +7,9 @@ use bytes::Bytes;
 use http::{Request, header};
 use http_body_util::Full;
 use model::Incarnation;
-use model::exchange::CheckIn;
-use model::log::Cursor;
+use model::exchange::{CheckIn, RunNote, TraitReport};
+use model::log::{Cursor, Fact, FactBody};
+use model::{Digest, RunCounts, RunReport};
 use net::ServerUrl;
 use net::client::Client;
 use tokio::task::JoinSet;
@@ -44,7 +45,7 @@ pub(super) struct Measured {
 pub(super) struct Caller {
     node: BenchNode,
     url: ServerUrl,
-    /// The first check-in, which carries the `seen` document.
+    /// The first check-in, which carries traits, the report of a run and the `seen` document.
     first: Option<Bytes>,
     body: Bytes,
     nonce: u64,
@@ -57,18 +58,19 @@ impl Caller {
             node: node.id.clone(),
             header: node.held.header,
             seq: node.held.seq,
-            log_head: Cursor { incarnation: incarnation.clone(), seq: 0 },
+            log_head: Cursor { incarnation: incarnation.clone(), seq: 1 },
             at: now(),
         };
+        let run = run_of(&node);
         let mut message = CheckIn {
             unmade_run: None,
             freshness: None,
             running_since: None,
             held: Some(node.held.clone()),
             incarnation,
-            facts: Vec::new(),
-            run: Some(model::exchange::RunNote { at: now(), outcome: node.held.root }),
-            traits: None,
+            run: Some(RunNote { at: run.started, outcome: node.held.root }),
+            facts: vec![Fact { seq: 1, at: now(), body: FactBody::Run(run) }],
+            traits: Some(traits()),
             full: false,
             run_confirmed: None,
             tagged_run_confirmed: None,
@@ -78,7 +80,8 @@ impl Caller {
         };
         let first = Some(body::encode(&message)?.into());
         // What the control plane has does not travel again: a kept check-in is this one.
-        message.seen = None;
+        (message.seen, message.traits, message.facts) = (None, None, Vec::new());
+        message.acked = Some(1);
         let body = body::encode(&message)?.into();
         Ok(Caller { node, url: url.clone(), first, body, nonce: 0 })
     }
@@ -88,9 +91,14 @@ impl Caller {
     }
 
     pub(super) async fn check_in(&mut self, client: &mut Client) -> Result<(), BenchError> {
+        self.call(client).await.map(drop)
+    }
+
+    /// Checks in; gives the body of the answer.
+    async fn call(&mut self, client: &mut Client) -> Result<Bytes, BenchError> {
         let now = now();
         self.nonce = (self.nonce + 1).max(u64::try_from(now.0)? * 1000);
-        let body = self.first.take().unwrap_or_else(|| self.body.clone());
+        let body = self.first.as_ref().unwrap_or(&self.body).clone();
         let target = SignedTarget {
             method: "POST",
             path: route::CHECKIN,
@@ -115,7 +123,30 @@ impl Caller {
             let text = String::from_utf8_lossy(response.body()).into_owned();
             return Err(format!("a check-in was refused: {text}").into());
         }
-        Ok(())
+        self.first = None;
+        Ok(response.into_body())
+    }
+}
+
+/// A few traits.
+fn traits() -> TraitReport {
+    let values = serde_json::json!({"os": {"id": "debian", "release": "12"}});
+    TraitReport::whole(Digest::of(values.to_string().as_bytes()), values)
+}
+
+/// The node's run over what it holds: all was right.
+fn run_of(node: &BenchNode) -> RunReport {
+    RunReport {
+        started: now(),
+        duration_ms: 1_000,
+        seq: node.held.seq,
+        root: node.held.root,
+        intended: true,
+        paused: None,
+        partial: None,
+        unknown_tags: Vec::new(),
+        counts: RunCounts { ok: 40, ..RunCounts::default() },
+        items: Vec::new(),
     }
 }
 
@@ -177,4 +208,29 @@ pub(super) async fn measure(
 
 fn total(client: &Client) -> u64 {
     client.traffic.up.load(Ordering::Relaxed) + client.traffic.down.load(Ordering::Relaxed)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+
+    use model::exchange::Answer;
+
+    use super::*;
+    use crate::{checkin, fleet};
+
+    #[tokio::test]
+    async fn an_unchanged_check_in_is_asked_for_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let node = fleet::fill(dir.path(), 1, 1).await.unwrap().remove(0);
+        let server = fleet::served(dir.path()).await.unwrap();
+        let mut caller = Caller::new(node, &checkin::url_of(dir.path()).unwrap()).unwrap();
+        let mut client = caller.dial().await.unwrap();
+        caller.check_in(&mut client).await.unwrap();
+        let answer: Answer = serde_json::from_slice(&caller.call(&mut client).await.unwrap()).unwrap();
+        let asked = [answer.want_run, answer.want_seen, answer.want_traits, answer.want_header];
+        assert_eq!(asked, [false; 4], "{answer:?}");
+        assert!(answer.offer.is_none() && answer.run_request.is_none());
+        server.stop().await;
+    }
 }

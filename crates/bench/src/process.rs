@@ -3,7 +3,7 @@
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use crate::{BenchError, During};
 
@@ -12,6 +12,13 @@ pub(super) const ANY_PORT: &str = "127.0.0.1:0";
 
 /// The program that measures: still there when its file was replaced by a newer build meanwhile.
 pub(super) const THIS_PROGRAM: &str = "/proc/self/exe";
+
+/// How often memory is read while it settles.
+const LOOK: Duration = Duration::from_millis(50);
+/// Memory that moved by no more than this stands still.
+const STILL: u64 = 128 * 1024;
+/// What does not settle within this is taken as it is.
+const SETTLES_WITHIN: Duration = Duration::from_secs(10);
 
 /// A child process, ended when dropped.
 pub(super) struct Server {
@@ -68,6 +75,20 @@ impl Server {
     /// The most resident memory since its start, or since the peak was forgotten, in bytes.
     pub(super) fn peak(&self) -> Result<u64, BenchError> {
         memory_of(&self.child.id().to_string(), "VmHWM:")
+    }
+
+    /// Resident memory in bytes, once it stood still for so long.
+    pub(super) async fn settled_memory(&self, steady: Duration) -> Result<u64, BenchError> {
+        let began = Instant::now();
+        let (mut memory, mut since) = (self.memory()?, began);
+        while since.elapsed() < steady && began.elapsed() < SETTLES_WITHIN {
+            tokio::time::sleep(LOOK).await;
+            let now = self.memory()?;
+            if now.abs_diff(memory) > STILL {
+                (memory, since) = (now, Instant::now());
+            }
+        }
+        self.memory()
     }
 
     /// Resident memory in bytes.

@@ -1,20 +1,20 @@
 //! The traits to bind with: recorded ones, a file's, or a sample.
 
 use std::collections::BTreeMap;
+use std::fmt;
 use std::fs;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use lang::Value;
+use serde::{Serialize, Serializer};
 use serde_json::json;
 use server::api;
 
 use crate::failure::UserError;
 use crate::operator::Operator;
 
-/// What the built-in sample stands for.
-pub const SAMPLE: &str = "the built-in sample (debian 12, 2 processors, 2048 MiB)";
 /// What the names of files end with that hold a node's traits.
 const EXTENSION: &str = ".json";
 /// How long recorded traits are waited for before the sample serves.
@@ -25,8 +25,36 @@ const PATIENCE: Duration = Duration::from_secs(5);
 pub struct Observed {
     /// A map of groups.
     pub traits: Value,
-    /// For people.
-    pub source: String,
+    /// Where they are from.
+    pub source: TraitSource,
+}
+
+/// Where traits are from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum TraitSource {
+    /// The node of this name recorded them.
+    Recorded(String),
+    /// A file.
+    File(PathBuf),
+    /// The built-in sample.
+    Sample,
+}
+
+impl fmt::Display for TraitSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            TraitSource::Recorded(hostname) => write!(f, "what {hostname} recorded"),
+            TraitSource::File(path) => path.display().fmt(f),
+            TraitSource::Sample => f.write_str("the built-in sample (debian 12, 2 processors, 2048 MiB)"),
+        }
+    }
+}
+
+/// As people read it.
+impl Serialize for TraitSource {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
 }
 
 /// Why traits cannot be had.
@@ -70,7 +98,7 @@ pub fn of_file(path: &Path) -> Result<Observed, TraitsError> {
         serde_json::from_value(recorded.unwrap_or(json!(map)))
     });
     let traits = groups.map_err(|source| TraitsError::Parse { path: path.to_owned(), source })?;
-    Ok(Observed { traits, source: path.display().to_string() })
+    Ok(Observed { traits, source: TraitSource::File(path.to_owned()) })
 }
 
 /// Reads the traits of many nodes: every `HOSTNAME.json` of a directory, as [`of_file`] reads it.
@@ -107,7 +135,7 @@ pub async fn recorded(operator: &Operator, hostname: &str) -> Option<Observed> {
         Err(_) => return None,
     };
     let traits = serde_json::from_value(report.values).ok()?;
-    Some(Observed { traits, source: format!("what {hostname} recorded") })
+    Some(Observed { traits, source: TraitSource::Recorded(hostname.to_owned()) })
 }
 
 /// A machine that does not exist, for binding where nothing is recorded. Holds every trait.
@@ -140,7 +168,7 @@ pub fn sample(hostname: &str) -> Observed {
     });
     // Literals without null and floats are a value.
     let traits = serde_json::from_value(values).unwrap_or(Value::Map(BTreeMap::new()));
-    Observed { traits, source: SAMPLE.to_owned() }
+    Observed { traits, source: TraitSource::Sample }
 }
 
 #[cfg(test)]

@@ -21,7 +21,7 @@ use crate::credentials;
 use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
 use crate::folder::RepoFolder;
-use crate::observed::{self, Observed};
+use crate::observed::{self, Observed, TraitSource};
 use crate::operator::Operator;
 use crate::screen::{Mark, Screen};
 
@@ -93,7 +93,7 @@ struct Rendered {
     sync: Option<SyncPolicy>,
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     delegations: BTreeMap<Arc<str>, Delegation>,
-    traits: String,
+    traits: TraitSource,
     modules: Vec<RenderedModule>,
 }
 

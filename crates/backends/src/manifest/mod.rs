@@ -106,16 +106,8 @@ impl Manifest {
 /// # Errors
 /// With the first thing that is wrong; nothing of the text counts then.
 pub fn read(bytes: &[u8], format: Format) -> Result<Vec<Manifest>, ReadManifestError> {
-    let mut seen = BTreeSet::new();
-    let mut manifests = Vec::new();
-    for document in documents(bytes, format)? {
-        let manifest = manifest(document)?;
-        if !seen.insert(manifest.key.clone()) {
-            return Err(ManifestProblem::DuplicateObject(manifest.key.to_string()).at(manifest.line as usize));
-        }
-        manifests.push(manifest);
-    }
-    Ok(manifests)
+    let (manifests, mistakes) = read_documents(documents(bytes, format)?);
+    mistakes.into_iter().next().map_or(Ok(manifests), Err)
 }
 
 /// Everything that is wrong with a text, in its order; nothing when [`read`] takes it. Mistakes of
@@ -129,18 +121,23 @@ pub fn mistakes(bytes: &[u8], format: Format) -> Vec<ReadManifestError> {
     if !read.mistakes.is_empty() {
         return read.mistakes;
     }
-    let (mut seen, mut found) = (BTreeSet::new(), Vec::new());
-    for document in read.documents {
+    read_documents(read.documents).1
+}
+
+/// The manifests of documents, and everything that is wrong with the others.
+fn read_documents(documents: Vec<ManifestDocument>) -> (Vec<Manifest>, Vec<ReadManifestError>) {
+    let (mut seen, mut manifests, mut mistakes) = (BTreeSet::new(), Vec::new(), Vec::new());
+    for document in documents {
         match manifest(document) {
-            Ok(manifest) if seen.insert(manifest.key.clone()) => {}
+            Ok(manifest) if seen.insert(manifest.key.clone()) => manifests.push(manifest),
             Ok(manifest) => {
                 let problem = ManifestProblem::DuplicateObject(manifest.key.to_string());
-                found.push(problem.at(manifest.line as usize));
+                mistakes.push(problem.at(manifest.line as usize));
             }
-            Err(error) => found.push(error),
+            Err(found) => mistakes.extend(found),
         }
     }
-    found
+    (manifests, mistakes)
 }
 
 /// The values of a text's documents, which need not be manifests; empty ones are left out.
@@ -174,7 +171,11 @@ fn documents(bytes: &[u8], format: Format) -> Result<Vec<ManifestDocument>, Read
 /// With the first thing that is wrong.
 pub fn of_value(value: Value) -> Result<Manifest, ReadManifestError> {
     json::check(&value)?;
-    manifest(ManifestDocument { value, line: 1, lines: FieldLines::default(), position: 0 })
+    let document = ManifestDocument { value, line: 1, lines: FieldLines::default(), position: 0 };
+    let (manifests, mistakes) = read_documents(vec![document]);
+    // Of one document there is one manifest or a mistake.
+    let mistake = || mistakes.into_iter().next().unwrap_or(ManifestProblem::NotMap.anywhere());
+    manifests.into_iter().next().ok_or_else(mistake)
 }
 
 /// The version of an object as a folder and the embedded store count versions: a digest of
@@ -241,25 +242,45 @@ pub fn read_status(bytes: &[u8]) -> Result<Bytes, ReadManifestError> {
     canonical(&value).map_err(ManifestProblem::anywhere)
 }
 
-fn manifest(document: ManifestDocument) -> Result<Manifest, ReadManifestError> {
+/// Reads a document as a manifest.
+///
+/// # Errors
+/// With all that is wrong with what names the object, or else the first thing that is wrong with the rest.
+fn manifest(document: ManifestDocument) -> Result<Manifest, Vec<ReadManifestError>> {
     let ManifestDocument { value, line, lines, position } = document;
     let at = |problem: ManifestProblem, field: &str| problem.at(lines.of(field).unwrap_or(line));
-    let Value::Object(mut map) = value else { return Err(ManifestProblem::NotMap.at(line)) };
-    let kind = text(&map, "kind").map_err(|_| at(ManifestProblem::NotAText("kind"), "kind"))?;
-    let Some(kind) = kind else { return Err(ManifestProblem::NoKind.at(line)) };
-    let Some(Value::Object(mut metadata)) = map.remove("metadata") else {
-        return Err(at(ManifestProblem::NoName, "metadata"));
+    let Value::Object(mut map) = value else { return Err(vec![ManifestProblem::NotMap.at(line)]) };
+    let mut metadata = match map.remove("metadata") {
+        Some(Value::Object(metadata)) => metadata,
+        _ => Map::new(),
     };
-    let of_metadata = |name: &'static str, shown: &'static str| {
-        text(&metadata, name).map_err(|_| at(ManifestProblem::NotAText(shown), shown))
+    let mut mistakes = Vec::new();
+    let mut text = |map: &Map<String, Value>, field: &str, shown: &'static str| match map.get(field) {
+        None | Some(Value::Null) => None,
+        Some(Value::String(text)) => Some(text.clone()),
+        Some(_) => {
+            mistakes.push(at(ManifestProblem::NotAText(shown), shown));
+            Some(String::new())
+        }
     };
-    let name =
-        of_metadata("name", "metadata.name")?.ok_or_else(|| at(ManifestProblem::NoName, "metadata"))?;
-    let namespace = of_metadata("namespace", "metadata.namespace")?.unwrap_or_default();
-    let uid = of_metadata("uid", "metadata.uid")?.filter(|uid| !uid.is_empty());
+    let kind = text(&map, "kind", "kind");
+    let name = text(&metadata, "name", "metadata.name");
+    let namespace = text(&metadata, "namespace", "metadata.namespace").unwrap_or_default();
+    let uid = text(&metadata, "uid", "metadata.uid").filter(|uid| !uid.is_empty());
+    if kind.is_none() {
+        mistakes.push(ManifestProblem::NoKind.at(line));
+    }
+    if name.is_none() {
+        mistakes.push(at(ManifestProblem::NoName, "metadata"));
+    }
+    let (Some(kind), Some(name), true) = (kind, name, mistakes.is_empty()) else {
+        mistakes.sort_by_key(|mistake| mistake.line);
+        return Err(mistakes);
+    };
+    let one = |mistake: ReadManifestError| vec![mistake];
     let key = names::key(&kind, &namespace, &name).map_err(|problem| {
         let field = if let ManifestProblem::BadName { field, .. } = &problem { *field } else { "kind" };
-        at(problem, field)
+        one(at(problem, field))
     })?;
     if namespace.is_empty() {
         metadata.remove("namespace");
@@ -273,19 +294,10 @@ fn manifest(document: ManifestDocument) -> Result<Manifest, ReadManifestError> {
     map.insert("metadata".to_owned(), Value::Object(metadata));
     let status = map.remove("status").filter(|status| !status.is_null());
     let status =
-        status.map(|status| canonical(&status)).transpose().map_err(|problem| at(problem, "status"))?;
-    let spec = canonical(&Value::Object(map)).map_err(|problem| problem.at(line))?;
+        status.map(|status| canonical(&status)).transpose().map_err(|problem| one(at(problem, "status")))?;
+    let spec = canonical(&Value::Object(map)).map_err(|problem| one(problem.at(line)))?;
     let line = u32::try_from(line).unwrap_or(u32::MAX);
     Ok(Manifest { key, uid, source_uid, spec, status, finalizers, line, position })
-}
-
-/// A field that is text or not there.
-fn text(map: &Map<String, Value>, field: &str) -> Result<Option<String>, ()> {
-    match map.get(field) {
-        None | Some(Value::Null) => Ok(None),
-        Some(Value::String(text)) => Ok(Some(text.clone())),
-        Some(_) => Err(()),
-    }
 }
 
 /// Takes the mark out; annotations that are empty then were there for it alone.

@@ -1,6 +1,5 @@
 //! Updates of many agents at once: what each costs the control plane.
 
-use std::cell::Cell;
 use std::ops::Range;
 use std::time::{Duration, Instant};
 
@@ -12,7 +11,7 @@ use tokio::task::JoinSet;
 
 use super::SyncLoad;
 use super::link::{Peer, peers};
-use super::stage::{Stage, content, micros_each, until};
+use super::stage::{Stage, content, micros_each, settled};
 use super::updates::{SIZE, Updater, costs};
 use crate::table::{Row, Unit};
 use crate::{BenchError, checkin, wait_for};
@@ -26,12 +25,8 @@ const UP_TO_FLOOR: f64 = 0.18;
 const DOWN_TO_FLOOR: f64 = 0.35;
 /// Updates of one agent that may be unacknowledged.
 const WINDOW: u64 = 128;
-/// How long it goes on before it is measured.
-const WARM_UP: Duration = Duration::from_secs(5);
 /// Objects in one request of an operator, all of one node.
 const POSTED: usize = 100;
-/// When nothing was applied for so long, nothing more is under way.
-const QUIET: Duration = Duration::from_secs(2);
 /// Requests of operators at once.
 pub(super) const POSTS: usize = 4;
 
@@ -55,12 +50,12 @@ fn bytes(peers: &[Peer]) -> u64 {
 
 async fn up(stage: &Stage, url: &ServerUrl, load: &SyncLoad<'_>, floor: Duration) -> Result<(), BenchError> {
     let peers = peers(stage, url, of_mode(stage, Mode::Autonomous)).await?;
-    let end = Instant::now() + WARM_UP + load.time;
+    let end = Instant::now() + load.warm_up + load.time;
     let mut running = JoinSet::new();
     for (_, handler) in &peers {
         running.spawn(Updater::new(handler.clone(), WINDOW)?.run(end));
     }
-    tokio::time::sleep(WARM_UP).await;
+    tokio::time::sleep(load.warm_up).await;
     let acked = || peers.iter().map(|(_, handler)| handler.acked()).sum::<u64>();
     let (cpu, before, sent, since) = (stage.cpu()?, acked(), bytes(&peers), Instant::now());
     wait_for(&mut running, 0).await?;
@@ -93,18 +88,9 @@ async fn down(
     let applied = || peers.iter().map(|(_, handler)| handler.counters().applied).sum::<u64>();
     let (cpu, sent, since) = (stage.cpu()?, bytes(&peers), Instant::now());
     let next = move |turn: usize| (nodes[turn % nodes.len()].clone(), 0..POSTED);
-    let count = post(stage, load.time, None, next).await?;
-    let (posted, progress) = (count, Cell::new((0, Instant::now())));
+    let posted = post(stage, load.time, None, next).await?;
     // An object that is posted again before it was sent travels once.
-    let is_over = || {
-        let applied = applied();
-        if applied > progress.get().0 {
-            progress.set((applied, Instant::now()));
-        }
-        applied >= posted || progress.get().1.elapsed() > QUIET
-    };
-    until("all that was posted is applied", is_over).await?;
-    let (count, last) = progress.get();
+    let (count, last) = settled("all that was posted is applied", posted, load.quiet, applied).await?;
     let (cpu, sent, elapsed) = (stage.cpu()?.since(cpu), bytes(&peers) - sent, last - since);
     let rate = count as f64 / elapsed.as_secs_f64();
     let mut rows = vec![Row::plain("updates applied a second", rate, Unit::PerSecond)];

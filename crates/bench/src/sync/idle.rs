@@ -16,8 +16,6 @@ use crate::table::{Row, Unit};
 const MEMORY_KIB: f64 = 40.0;
 /// CPU of all of them, in percent of a core.
 const CPU_PERCENT: f64 = 1.0;
-/// How long memory is given to settle.
-const SETTLE: Duration = Duration::from_secs(5);
 
 /// Opens the streams of some nodes, and waits until their sets are equal.
 async fn open(stage: &Stage, url: &ServerUrl, nodes: Range<usize>) -> Result<Vec<Peer>, BenchError> {
@@ -32,8 +30,7 @@ async fn open(stage: &Stage, url: &ServerUrl, nodes: Range<usize>) -> Result<Vec
 pub(super) async fn run(load: &SyncLoad<'_>) -> Result<(), BenchError> {
     let mut stage = Stage::fill(load.streams, &[Mode::Managed, Mode::Autonomous]).await?;
     let url = stage.start()?;
-    tokio::time::sleep(SETTLE).await;
-    let fresh = stage.server()?.memory()?;
+    let fresh = stage.server()?.settled_memory(load.steady).await?;
     // Every node once, few at a time: what is kept of a node that was there once is not its
     // stream's.
     for first in (0..load.streams).step_by(DIALS) {
@@ -41,13 +38,12 @@ pub(super) async fn run(load: &SyncLoad<'_>) -> Result<(), BenchError> {
             linked.stop().await?;
         }
     }
-    tokio::time::sleep(SETTLE).await;
-    let before = stage.server()?.memory()?;
+    let before = stage.server()?.settled_memory(load.steady).await?;
     let (began, dialing) = (Instant::now(), stage.cpu()?);
     let held = open(&stage, &url, 0..load.streams).await?;
     let dialing = stage.cpu()?.since(dialing);
     let opened = began.elapsed();
-    tokio::time::sleep(SETTLE).await;
+    stage.server()?.settled_memory(load.steady).await?;
     let (cpu, since) = (stage.cpu()?, Instant::now());
     tokio::time::sleep(load.idle).await;
     let spent = stage.cpu()?.since(cpu);

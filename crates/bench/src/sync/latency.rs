@@ -10,7 +10,7 @@ use super::SyncLoad;
 use super::crowd::{POSTS, post};
 use super::durable::DurableHandler;
 use super::link::{incarnation, link};
-use super::stage::{Stage, quantile, until};
+use super::stage::{Stage, quantile, settled, until};
 use super::updates::{self, Updater};
 use crate::BenchError;
 use crate::table::{Row, Unit};
@@ -19,8 +19,8 @@ use crate::table::{Row, Unit};
 const P99_MS: f64 = 50.0;
 /// Changes come in groups this far apart.
 const BEAT: Duration = Duration::from_millis(5);
-/// How long it goes on before it is measured.
-const WARM_UP: Duration = Duration::from_secs(2);
+/// How long operators post as fast as they can, at most.
+const FASTEST_FOR: Duration = Duration::from_secs(3);
 /// Objects in one request of an operator.
 const POSTED: usize = 50;
 /// Objects that each operator changes, one group after the other.
@@ -62,7 +62,7 @@ async fn up(load: &SyncLoad<'_>, rate: f64) -> Result<(), BenchError> {
     beat.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Burst);
     let (began, each) = (Instant::now(), rate * BEAT.as_secs_f64());
     let (mut beats, mut took, mut waiting) = (0.0, Vec::new(), VecDeque::new());
-    while began.elapsed() < WARM_UP + load.time {
+    while began.elapsed() < load.warm_up + load.time {
         tokio::select! {
             _ = beat.tick() => {
                 beats += 1.0;
@@ -73,7 +73,7 @@ async fn up(load: &SyncLoad<'_>, rate: f64) -> Result<(), BenchError> {
             _ = seen.changed() => {
                 let acked = handler.acked();
                 while let Some((_, count, since)) = waiting.pop_front_if(|(last, ..)| *last <= acked) {
-                    if began.elapsed() >= WARM_UP {
+                    if began.elapsed() >= load.warm_up {
                         let millis = since.elapsed().as_secs_f64() * 1e3;
                         took.extend(std::iter::repeat_n(millis, usize::try_from(count)?));
                     }
@@ -101,11 +101,12 @@ async fn down(load: &SyncLoad<'_>, rate: f64) -> Result<(), BenchError> {
     let linked = link(&stage.nodes[0], &url, Mode::Managed, &handler, handler.head()).await?;
     until("the empty set is equal", || handler.in_sync() > 0).await?;
     // What operators can post is a limit of its own.
-    let most = posted(&stage, Duration::from_secs(3), None).await?;
+    let (count, most) = posted(&stage, load.time.min(FASTEST_FOR), None).await?;
+    settled("all that was posted is applied", count, load.quiet, || handler.applied()).await?;
     let rate = rate.min(most / 2.0);
     handler.anew();
-    let reached = posted(&stage, WARM_UP + load.time, Some(rate)).await?;
-    tokio::time::sleep(Duration::from_secs(1)).await;
+    let (count, reached) = posted(&stage, load.warm_up + load.time, Some(rate)).await?;
+    settled("all that was posted is applied", count, load.quiet, || handler.applied()).await?;
     let mut rows = rows(handler.latencies(), reached);
     rows.push(Row::plain("updates a second that operators could post", most, Unit::PerSecond));
     load.figures.table("latency, down", "an operator's change to the node's disk, at half load", rows)?;
@@ -113,8 +114,8 @@ async fn down(load: &SyncLoad<'_>, rate: f64) -> Result<(), BenchError> {
     Ok(())
 }
 
-/// Posts for a while, at a rate if there is one; returns the rate that came about.
-async fn posted(stage: &Stage, time: Duration, rate: Option<f64>) -> Result<f64, BenchError> {
+/// Posts for a while, at a rate if there is one; returns how many were posted, and the rate that came about.
+async fn posted(stage: &Stage, time: Duration, rate: Option<f64>) -> Result<(u64, f64), BenchError> {
     let (node, began) = (stage.nodes[0].hostname.to_string(), Instant::now());
     let pause = rate.map(|rate| Duration::from_secs_f64((POSTS * POSTED) as f64 / rate));
     let next = move |turn: usize| {
@@ -122,5 +123,5 @@ async fn posted(stage: &Stage, time: Duration, rate: Option<f64>) -> Result<f64,
         (node.clone(), from..from + POSTED)
     };
     let count = post(stage, time, pause, next).await?;
-    Ok(count as f64 / began.elapsed().as_secs_f64())
+    Ok((count, count as f64 / began.elapsed().as_secs_f64()))
 }

@@ -92,6 +92,25 @@ pub(super) fn retry_after(error: &(dyn std::error::Error + 'static)) -> Option<D
     }
 }
 
+/// Opens a link as an agent does: the control plane admits so many a second, and who is refused comes back. Gives
+/// how often it was refused. Waits are spread by the seed.
+async fn admitted(
+    node: &BenchNode,
+    url: &ServerUrl,
+    mode: Mode,
+    handler: &Arc<MemoryLinkHandler>,
+    seed: u64,
+) -> Result<(Linked, usize), BenchError> {
+    let (mut reconnect, mut refused) = (ReconnectPolicy::new(seed), 0);
+    loop {
+        match link(node, url, mode, handler, handler.head()).await {
+            Ok(opened) => return Ok((opened, refused)),
+            Err(error) => come_back(&mut reconnect, error).await?,
+        }
+        refused += 1;
+    }
+}
+
 /// A link, and the sets at its end here.
 pub(super) type Peer = (Linked, Arc<MemoryLinkHandler>);
 
@@ -106,18 +125,42 @@ pub(super) async fn peers(
         let (node, url, mode) = (stage.nodes[number].clone(), url.clone(), stage.mode(number));
         tasks.spawn(async move {
             let handler = Arc::new(MemoryLinkHandler::new(incarnation(number)?));
-            let mut reconnect = ReconnectPolicy::new(number as u64);
-            let opened = loop {
-                match link(&node, &url, mode, &handler, handler.head()).await {
-                    Ok(opened) => break opened,
-                    // The control plane admits so many a second: who is refused comes back, as an agent does.
-                    Err(error) => come_back(&mut reconnect, error).await?,
-                }
-            };
+            let (opened, _) = admitted(&node, &url, mode, &handler, number as u64).await?;
             Ok::<_, BenchError>((opened, handler))
         });
         peers.extend(wait_for(&mut tasks, DIALS - 1).await?);
     }
     peers.extend(wait_for(&mut tasks, 0).await?);
     Ok(peers)
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used, clippy::expect_used)]
+
+    use super::*;
+    use crate::{checkin, fleet};
+
+    /// As many links of one node as the control plane lets it open at once after a rest.
+    const AT_ONCE: usize = 30;
+
+    /// SYN-13: a control plane that says `busy` is opened a link to again, after the time that it named.
+    #[tokio::test]
+    async fn a_node_that_is_told_busy_comes_back() {
+        let stage = Stage::fill(1, &[Mode::Managed]).await.unwrap();
+        let server = fleet::served(stage.path()).await.unwrap();
+        let url = checkin::url_of(stage.path()).unwrap();
+        let handler = Arc::new(MemoryLinkHandler::new(incarnation(0).unwrap()));
+        let mut refused = 0;
+        for _ in 0..2 * AT_ONCE {
+            let (linked, times) = admitted(&stage.nodes[0], &url, Mode::Managed, &handler, 0).await.unwrap();
+            linked.stop().await.unwrap();
+            refused = times;
+            if refused > 0 {
+                break;
+            }
+        }
+        assert!(refused > 0, "the control plane refused none of {} links", 2 * AT_ONCE);
+        server.stop().await;
+    }
 }

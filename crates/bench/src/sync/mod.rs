@@ -32,10 +32,10 @@ pub struct SyncArgs {
     /// Agents that update at once [default: 500, quick: 10]
     #[arg(long)]
     agents: Option<usize>,
-    /// Seconds for each measurement under load [default: 10, quick: 1]
+    /// Seconds for each measurement under load [default: 10, quick: 0.5]
     #[arg(long)]
     seconds: Option<u64>,
-    /// Seconds for which streams are watched idling: two rounds of pings [default: 65, quick: 3]
+    /// Seconds for which streams are watched idling: two rounds of pings [default: 65, quick: 1]
     #[arg(long)]
     idle_seconds: Option<u64>,
     /// Only these measurements
@@ -54,6 +54,16 @@ struct SyncLoad<'a> {
     time: Duration,
     /// For which streams are watched idling.
     idle: Duration,
+    /// For which memory has to stand still.
+    steady: Duration,
+    /// For which load goes on before it is measured.
+    warm_up: Duration,
+    /// When nothing was applied for so long, nothing more is under way.
+    quiet: Duration,
+    /// Over which the first requests of many streams are spread.
+    spread: Duration,
+    /// For which pollers are measured undisturbed.
+    calm: Duration,
     figures: &'a Figures,
 }
 
@@ -79,12 +89,19 @@ enum Measurement {
 impl SyncArgs {
     fn load<'a>(&self, figures: &'a Figures) -> SyncLoad<'a> {
         let scale = self.scale;
+        let seconds = Duration::from_secs;
+        let pause = |full, quick| scale.or(None, seconds(full), Duration::from_millis(quick));
         SyncLoad {
             streams: scale.or(self.streams, 9_000, 50),
             objects: scale.or(self.objects, 100_000, 1_000),
             agents: scale.or(self.agents, 500, 10),
-            time: Duration::from_secs(scale.or(self.seconds, 10, 1).clamp(1, 300)),
-            idle: Duration::from_secs(scale.or(self.idle_seconds, 65, 3)),
+            time: scale.time(self.seconds, 10, 300),
+            idle: seconds(scale.or(self.idle_seconds, 65, 1)),
+            steady: scale.steady(),
+            warm_up: pause(5, 200),
+            quiet: pause(2, 500),
+            spread: pause(20, 500),
+            calm: pause(10, 500),
             figures,
         }
     }

@@ -35,10 +35,6 @@ const POLLERS: usize = 60;
 const POLL_EVERY: Duration = Duration::from_millis(200);
 /// How long a poller waits after a failure.
 const POLL_AGAIN: Duration = Duration::from_millis(50);
-/// Streams opened at first are spread over this.
-const SPREAD: Duration = Duration::from_secs(20);
-/// How long pollers are measured undisturbed.
-const CALM: Duration = Duration::from_secs(10);
 
 /// What all nodes share.
 struct Shared {
@@ -104,7 +100,7 @@ pub(super) async fn run(load: &SyncLoad<'_>) -> Result<(), BenchError> {
         }
         let node =
             Streaming { number, node: stage.nodes[number].clone(), mode, handler, shared: shared.clone() };
-        let wait = SPREAD.mul_f64(number as f64 / load.streams.max(1) as f64);
+        let wait = load.spread.mul_f64(number as f64 / load.streams.max(1) as f64);
         tokio::spawn(node.run(wait));
     }
     let back = || shared.in_sync.load(Ordering::Relaxed) >= load.streams;
@@ -112,7 +108,7 @@ pub(super) async fn run(load: &SyncLoad<'_>) -> Result<(), BenchError> {
     for node in &stage.nodes[load.streams..] {
         tokio::spawn(poll(Caller::new(node.clone(), &url)?, shared.clone()));
     }
-    tokio::time::sleep(CALM).await;
+    tokio::time::sleep(load.calm).await;
     let calm = take(&shared.polls);
     // Killed; while it is gone, half of the nodes change.
     shared.set_up(None);

@@ -1,5 +1,6 @@
 //! A control plane over a filled directory, and what its feeds hold before it starts.
 
+use std::cell::Cell;
 use std::collections::HashMap;
 use std::path::Path;
 use std::sync::Arc;
@@ -191,6 +192,25 @@ pub(super) async fn until(what: &str, is_so: impl Fn() -> bool) -> Result<Durati
         tokio::time::sleep(LOOK).await;
     }
     Ok(began.elapsed())
+}
+
+/// Waits until so many are counted, or the count stands still for so long; gives the count, and when it rose last.
+pub(super) async fn settled(
+    what: &str,
+    all: u64,
+    quiet: Duration,
+    count: impl Fn() -> u64,
+) -> Result<(u64, Instant), BenchError> {
+    let progress = Cell::new((count(), Instant::now()));
+    let is_over = || {
+        let counted = count();
+        if counted > progress.get().0 {
+            progress.set((counted, Instant::now()));
+        }
+        counted >= all || progress.get().1.elapsed() > quiet
+    };
+    until(what, is_over).await?;
+    Ok(progress.get())
 }
 
 /// The value that all but so large a share are below.

@@ -24,8 +24,6 @@ pub(super) const SIZE: usize = 1024;
 const WINDOW: u64 = 4096;
 /// All versions have as many digits as this one.
 const VERSIONS: u64 = 1_000_000_000_000_000;
-/// How long it goes on before it is measured.
-const WARM_UP: Duration = Duration::from_secs(2);
 
 /// A node whose objects change without end.
 pub(super) struct Updater {
@@ -95,8 +93,8 @@ pub(super) async fn up(load: &SyncLoad<'_>) -> Result<f64, BenchError> {
     let (handler, linked) = autonomous(&mut stage).await?;
     let began = Instant::now();
     let updater = Updater::new(handler.clone(), WINDOW)?;
-    let running = tokio::spawn(updater.run(began + WARM_UP + load.time));
-    tokio::time::sleep(WARM_UP).await;
+    let running = tokio::spawn(updater.run(began + load.warm_up + load.time));
+    tokio::time::sleep(load.warm_up).await;
     let (cpu, acked, bytes, since) = (stage.cpu()?, handler.acked(), linked.bytes(), Instant::now());
     let updater = running.await??;
     let (count, elapsed) = (handler.acked() - acked, since.elapsed());

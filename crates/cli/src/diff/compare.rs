@@ -56,10 +56,10 @@ pub struct Population {
 }
 
 /// Patterns read once.
-struct Rules<'a>(Vec<(&'a PatternEntry, Pattern, Vec<Pattern>)>);
+pub(crate) struct Rules<'a>(Vec<(&'a PatternEntry, Pattern, Vec<Pattern>)>);
 
 impl<'a> Rules<'a> {
-    fn read(patterns: &'a [PatternEntry]) -> Rules<'a> {
+    pub(crate) fn read(patterns: &'a [PatternEntry]) -> Rules<'a> {
         // The control plane refuses a release with a pattern that cannot be read.
         let read = |entry: &'a PatternEntry| {
             let except = entry.except.iter().filter_map(|text| Pattern::parse(text).ok()).collect();
@@ -68,7 +68,8 @@ impl<'a> Rules<'a> {
         Rules(patterns.iter().filter_map(read).collect())
     }
 
-    fn find(&self, name: &str) -> Option<&'a PatternEntry> {
+    /// The first that takes a hostname.
+    pub(crate) fn find(&self, name: &str) -> Option<&'a PatternEntry> {
         let rules = self.0.iter().map(|(_, pattern, except)| (pattern, except.as_slice()));
         Some(self.0[first_match(rules, name)?].0)
     }

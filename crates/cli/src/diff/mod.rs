@@ -28,6 +28,7 @@ use crate::operator::Operator;
 use crate::remote::{self, RemoteError};
 use crate::screen::Screen;
 
+pub(crate) use compare::Rules;
 pub use compare::{NodeChange, Population};
 pub use group::{Compared, DiffGroup};
 pub use line::Line;

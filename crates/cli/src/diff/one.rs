@@ -23,7 +23,7 @@ use super::granted::{self, Granted};
 use super::line::{Line, MODULE};
 use super::moves;
 use crate::bound::{self, NodeSet};
-use crate::observed::{self, Observed};
+use crate::observed::{self, Observed, TraitSource};
 use crate::operator::{Operator, OperatorCallError};
 use crate::remote::{OldSets, RemoteError};
 
@@ -57,7 +57,7 @@ pub struct NodeDifference {
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub observe_ends: bool,
     /// Where its traits are from.
-    pub traits: String,
+    pub traits: TraitSource,
     /// What differs in its channel's settings, in what is synchronized, and in what the control
     /// plane may ask for (SYN-5, OPS-2).
     pub granted: Delta<Line, Fields>,

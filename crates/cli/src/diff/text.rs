@@ -3,6 +3,7 @@
 use model::delta::render;
 
 use super::group::{Assigned, Compared, DiffGroup, MAX_SHOWN};
+use crate::observed::TraitSource;
 use crate::screen::{Mark, Screen};
 
 /// Before the lines of a group.
@@ -89,7 +90,7 @@ fn one(group: &DiffGroup, screen: Screen) -> String {
         out.push_str("        no resource of it differs; what is declared does:\n");
         out.push_str(&screen.difference(&render(&group.first.params), INDENT));
     }
-    if !group.first.traits.starts_with("what ") {
+    if !matches!(group.first.traits, TraitSource::Recorded(_)) {
         out.push_str(&format!("        (bound with {})\n", group.first.traits));
     }
     out

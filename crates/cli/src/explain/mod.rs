@@ -23,7 +23,7 @@ use crate::bound;
 use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
 use crate::folder::RepoFolder;
-use crate::observed::{self, Observed};
+use crate::observed::{self, Observed, TraitSource};
 use crate::publish::PublishError;
 use crate::render;
 use crate::screen::Screen;
@@ -105,7 +105,7 @@ impl UserError for ExplainError {
 struct Explained {
     node: String,
     /// Where the traits are from that conditions are decided with.
-    traits: String,
+    traits: TraitSource,
     #[serde(flatten)]
     subject: ExplainedSubject,
 }

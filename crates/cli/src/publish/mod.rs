@@ -1,5 +1,6 @@
 //! `muster publish`: sign what a fleet repo declares, and point the fleet to it.
 
+mod left_out;
 mod number;
 mod publisher;
 mod upload;
@@ -22,6 +23,7 @@ use crate::folder::{FileChanges, FolderChange, RepoFolder, Watch};
 use crate::screen::{Screen, aside, plural};
 use crate::server::ServerError;
 
+pub use left_out::LeftOut;
 pub use publisher::{PublishError, Published, Publisher, ReleaseComparison};
 pub(crate) use upload::batches;
 
@@ -31,7 +33,8 @@ const RETRY: Duration = Duration::from_secs(5);
 
 const AFTER: &str = "\
 The release is built and signed here; the control plane verifies it, keeps it and points to
-it. Only what it lacks is sent. A repo with mistakes publishes nothing.
+it. Only what it lacks is sent. A repo with mistakes publishes nothing. The question names the
+nodes that have an entry now and get none.
 
 Examples:
   muster publish --repo fleet
@@ -125,9 +128,11 @@ fn would(publisher: &Publisher, changed: &ReleaseComparison, built: &Built) -> S
         return format!("release {} already holds this", publisher.seq().unwrap_or(0));
     }
     let required = required(&built.requires(FEATURES));
-    let required = if required.is_empty() { required } else { format!("; {}", required.trim_end()) };
+    let left_out = changed.left_out.phrase();
+    let notes = [required.trim_end(), &left_out].into_iter().filter(|note| !note.is_empty());
+    let notes: String = notes.map(|note| format!("; {note}")).collect();
     format!(
-        "{from}: {}{required}",
+        "{from}: {}{notes}",
         changes_of(changed, built.fleet().exact.size(), built.fleet().patterns.len())
     )
 }
@@ -144,8 +149,12 @@ fn text(published: &Published, took: u128) -> String {
     if published.unchanged {
         return format!("release {} already holds this; nothing was published\n", published.seq);
     }
+    let mut left_out = published.changed.left_out.phrase();
+    if !left_out.is_empty() {
+        left_out.push('\n');
+    }
     format!(
-        "published release {}: {}\nsent {} chunks and {} contents in {}, {took} ms\n",
+        "published release {}: {}\n{left_out}sent {} chunks and {} contents in {}, {took} ms\n",
         published.seq,
         changes_of(&published.changed, published.nodes, published.patterns),
         published.chunks,

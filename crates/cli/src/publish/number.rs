@@ -10,6 +10,7 @@
 //! Invariant: no number is signed twice for two releases, also after the control plane was restored from a
 //! backup (SCL-4): nodes would find two different headers of one number.
 
+use std::io::{ErrorKind, Read};
 use std::path::{Path, PathBuf};
 
 use model::FleetId;
@@ -21,6 +22,8 @@ use trust::{Header, SigningKey, Slots, signed};
 
 /// So many numbers are passed over where nobody knows which were given.
 const SKIPPED: u64 = 1_000_000;
+/// The longest header that is read, in bytes. One with all of its fallbacks has a few KiB.
+const MAX_HEADER: u64 = 64 * 1024;
 /// What is added to the name of the key's file.
 const SUFFIX: &str = "last";
 
@@ -57,8 +60,18 @@ impl LastSigned {
     }
 
     fn read(&self) -> Option<u64> {
-        let text = std::fs::read_to_string(&self.path).ok()?;
-        let seq = serde_json::from_str::<Signed>(&text).ok().and_then(|kept| self.number_of(&kept));
+        let mut text = Vec::new();
+        // A text that was cut is no header.
+        let file = std::fs::File::open(&self.path);
+        match file.and_then(|file| file.take(MAX_HEADER).read_to_end(&mut text)) {
+            Err(error) if error.kind() == ErrorKind::NotFound => return None,
+            Err(error) => {
+                tracing::warn!(file = %self.path.display(), %error, "the last header that was signed cannot be read");
+                return None;
+            }
+            Ok(_) => {}
+        }
+        let seq = serde_json::from_slice::<Signed>(&text).ok().and_then(|kept| self.number_of(&kept));
         if seq.is_none() {
             tracing::warn!(file = %self.path.display(), "this is no header of this fleet signed with this key");
         }
@@ -185,6 +198,8 @@ mod tests {
             serde_json::to_string(&header(90, "other-1", &key())).unwrap(),
             serde_json::to_string(&header(90, "acme-1", &SigningKey::from_seed(&[2; 32]))).unwrap(),
             "{".to_owned(),
+            // Of a text without end the beginning is read.
+            " ".repeat(1 << 20) + &serde_json::to_string(&header(90, "acme-1", &key())).unwrap(),
         ] {
             std::fs::write(dir.path().join("release.key.last"), text).unwrap();
             assert_eq!(number(head(Some(20), None, false)), (21, false));

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use lang::Diagnostics;
+use model::selection::PatternEntry;
 use model::trie::{Leaf, Trie};
 use model::{Channel, Digest, Selection};
 use resolve::release::{self, Builder, Built, ReleaseError, Stamp};
@@ -20,6 +21,7 @@ use trust::signed::VerifyError;
 use trust::{Header, SigningKey, signed};
 use wire::Code;
 
+use super::left_out::{LeftOut, left_out};
 use super::number::LastSigned;
 use super::upload::{Uploaded, upload};
 use crate::credentials::ReleaseKey;
@@ -122,6 +124,9 @@ pub struct ReleaseComparison {
     pub nodes: usize,
     /// Patterns that came, went or get something else.
     pub patterns: usize,
+    /// Nodes that have an entry and get none.
+    #[serde(skip_serializing_if = "LeftOut::is_empty")]
+    pub left_out: LeftOut,
     /// Nothing that nodes see differs.
     pub same: bool,
 }
@@ -219,26 +224,29 @@ impl Publisher {
     pub async fn compare(&mut self, built: &Built) -> Result<ReleaseComparison, PublishError> {
         let new = built.selection();
         let Some(root) = self.head.selection else {
-            return Ok(ReleaseComparison {
-                nodes: new.exact().len(),
-                patterns: new.patterns().len(),
-                same: false,
-            });
+            let (nodes, patterns) = (new.exact().len(), new.patterns().len());
+            return Ok(ReleaseComparison { nodes, patterns, ..ReleaseComparison::default() });
         };
         if root == built.root()? && !self.is_overtaken() {
             return Ok(ReleaseComparison { same: true, ..ReleaseComparison::default() });
         }
-        if let Some(old) = &self.published {
-            let mut nodes = 0;
-            Trie::diff(old.exact(), new.exact(), &mut |_: Option<&Arc<Leaf>>, _: Option<&Arc<Leaf>>| {
-                nodes += 1
+        let (mut nodes, mut went) = (0, Vec::new());
+        let patterns = if let Some(old) = &self.published {
+            Trie::diff(old.exact(), new.exact(), &mut |was: Option<&Arc<Leaf>>, is: Option<&Arc<Leaf>>| {
+                nodes += 1;
+                went.extend(was.filter(|_| is.is_none()).map(|leaf| leaf.name.clone()));
             });
-            return Ok(ReleaseComparison { nodes, patterns: patterns(old, new), same: false });
-        }
-        let old = remote::top(&self.operator, &root).await?;
-        let nodes = remote::changed(&self.operator, &old, new.exact()).await?.len();
-        let old = Selection::new(Trie::default(), old.patterns);
-        Ok(ReleaseComparison { nodes, patterns: patterns(&old, new), same: false })
+            old.patterns().to_vec()
+        } else {
+            let old = remote::top(&self.operator, &root).await?;
+            let changed = remote::changed(&self.operator, &old, new.exact()).await?;
+            nodes = changed.len();
+            went.extend(changed.into_iter().filter(|(_, change)| change.new.is_none()).map(|(name, _)| name));
+            old.patterns
+        };
+        let left_out = left_out(&self.operator, went, &patterns, new).await?;
+        let patterns = changed_patterns(&patterns, new.patterns());
+        Ok(ReleaseComparison { nodes, patterns, left_out, same: false })
     }
 
     /// Sends what the control plane lacks of a release, signs it and points the fleet to it.
@@ -450,8 +458,7 @@ impl Publisher {
 }
 
 /// How many patterns came, went or get something else.
-fn patterns(old: &Selection, new: &Selection) -> usize {
-    let (old, new) = (old.patterns(), new.patterns());
+fn changed_patterns(old: &[PatternEntry], new: &[PatternEntry]) -> usize {
     let kept = new.iter().filter(|pattern| old.contains(pattern)).count();
     old.len().max(new.len()) - kept
 }
