@@ -101,7 +101,6 @@ impl CheckInClient {
     async fn make_smaller(&self, message: &mut CheckIn, problem: &Problem) -> bool {
         let what = match &problem.code {
             code if code == Code::FactTooLarge.as_str() => TooLarge::Fact,
-            code if code == Code::TraitsTooLarge.as_str() => TooLarge::Traits,
             code if code == Code::BodyTooLarge.as_str() => TooLarge::CheckIn,
             _ => return false,
         };

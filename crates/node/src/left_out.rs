@@ -17,8 +17,6 @@ pub enum TooLarge {
     CheckIn,
     /// A fact: the largest one.
     Fact,
-    /// The traits.
-    Traits,
 }
 
 /// What a refusal leads to, for people.
@@ -87,7 +85,6 @@ impl LeftOut {
     /// The control plane refused a check-in; what is left out because of it. `None`: there is nothing that could be.
     pub fn refused(&mut self, message: &CheckIn, what: TooLarge) -> Option<Omission> {
         match what {
-            TooLarge::Traits => self.leave_out_traits(message),
             TooLarge::Fact => self.leave_out_fact(message),
             TooLarge::CheckIn if message.facts.len() > 1 => {
                 self.most_facts = message.facts.len() / 2;
