@@ -39,6 +39,34 @@ fn a_prefix_is_a_site() {
     assert_ne!(of("2001:db8:1:1100::1"), of("2001:db8:1:1200::1"));
 }
 
+/// As it is kept over a restart; another form names none.
+#[test]
+fn a_prefix_has_one_text() {
+    for (address, text) in [("192.0.2.77", "192.0.2.0/24"), ("2001:db8:1:11ff::2", "2001:db8:1:1100::/56")] {
+        let prefix = AddressPrefix::of(address.parse().unwrap());
+        assert_eq!((prefix.to_string().as_str(), text.parse()), (text, Ok(prefix)));
+    }
+    for other in
+        ["192.0.2.1/24", "192.0.2.0", "192.0.2.0/56", "2001:db8::/24", "::ffff:192.0.2.0/24", "/24", ""]
+    {
+        assert!(other.parse::<AddressPrefix>().is_err(), "{other}");
+    }
+}
+
+/// A prefix that was known before a restart keeps its room, for the rest of its day.
+#[test]
+fn what_was_known_before_a_restart_is_known() {
+    let now = Instant::now();
+    for (ago, known) in [(KNOWN_FOR / 2, true), (KNOWN_FOR + Duration::from_secs(1), false)] {
+        let mut admission = Admission::new(2, 1);
+        admission.restore(prefix(1), now.checked_sub(ago).unwrap());
+        let stranger = admit(&mut admission, 9, now);
+        let answer = admission.connect(prefix(1), now);
+        let takes_its_place = matches!(answer, ConnectAnswer::Replace(_, evicted) if evicted == stranger.id);
+        assert_eq!((matches!(answer, ConnectAnswer::Admit(_)), takes_its_place), (known, !known), "{ago:?}");
+    }
+}
+
 #[test]
 fn a_fleet_behind_one_nat_has_all_the_room_that_nobody_else_wants() {
     let (mut admission, now) = (Admission::new(10, 4), Instant::now());

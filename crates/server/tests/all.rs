@@ -14,6 +14,7 @@ mod enrollment;
 mod files_are_private;
 mod full_nodes_accept_work;
 mod health_outlives_a_restart;
+mod known_prefixes_outlive_a_restart;
 mod links_carry_both_ways;
 mod links_hear_their_end;
 mod mapping_finds_the_node;
