@@ -22,6 +22,8 @@ fn check_in(facts: Vec<Fact>) -> CheckIn {
         facts,
         run: None,
         unmade_run: None,
+        freshness: None,
+        running_since: None,
         traits: Some(traits),
         full: false,
         run_confirmed: None,
