@@ -11,13 +11,13 @@
 //! gate; adoptions come one after the other: a release that is older by its number counts too, when it
 //! is a fallback.
 
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use model::replication::SyncPolicy;
 use model::work::Delegation;
 use model::{Digest, Timestamp};
 use node::FreshnessRecord;
-use trust::clock::TrustTime;
 
 use crate::clock::{BUILT, now};
 
@@ -40,30 +40,32 @@ pub struct Delegations {
     pub fresh_until: Timestamp,
 }
 
-impl Delegations {
-    /// Whether changes of the control plane may be taken now. The control plane's clock has no part in it: it
-    /// could only end it sooner.
-    pub fn is_fresh(&self) -> bool {
-        let time = TrustTime { clock: now(), built: BUILT, newest_signature: self.newest };
-        time.now() <= self.fresh_until
-    }
-}
-
 /// What is delegated, for all that judge by it.
 #[derive(Debug, Default)]
-pub struct DelegationGate(Mutex<Delegations>);
+pub struct DelegationGate {
+    delegations: Mutex<Delegations>,
+    /// [`Delegations::fresh_until`], for those who must not wait while a release is adopted.
+    fresh_until: AtomicI64,
+}
 
 impl DelegationGate {
     /// What is held at the start.
     pub fn new(held: Delegations) -> DelegationGate {
-        DelegationGate(Mutex::new(held))
+        let fresh_until = AtomicI64::new(held.fresh_until.0);
+        DelegationGate { delegations: Mutex::new(held), fresh_until }
+    }
+
+    /// Whether changes of the control plane may be taken now. Waits for nobody. The control plane's clock has no part
+    /// in it: it could only end it sooner, which the node's step notices.
+    pub fn is_fresh(&self) -> bool {
+        now().max(BUILT).0 <= self.fresh_until.load(Ordering::Acquire)
     }
 
     /// What is held, for as long as the answer is kept: for moments, and not over a wait for the disk or
     /// for another thread.
     pub fn held(&self) -> MutexGuard<'_, Delegations> {
         // After a panic in an adoption nothing is delegated.
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.delegations.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// How fresh what is held is counts from now on, unless another release is held by now; says whether one is
@@ -75,6 +77,7 @@ impl DelegationGate {
         }
         held.number += 1;
         (held.newest, held.fresh_until) = (freshness.newest_signature, freshness.fresh_until());
+        self.fresh_until.store(held.fresh_until.0, Ordering::Release);
         true
     }
 
@@ -95,6 +98,7 @@ impl DelegationGate {
                 // Also when it cannot be said what.
                 held.number += 1;
                 *held = Delegations { number: held.number, ..says() };
+                self.fresh_until.store(held.fresh_until.0, Ordering::Release);
                 Ok(adopted)
             }
             Err(error) => {
@@ -124,11 +128,11 @@ mod tests {
         let gate = DelegationGate::new(one());
         let adopted: Result<(), ()> = gate.adopt(
             || {
-                assert!(gate.0.try_lock().is_err(), "judged by the release before");
+                assert!(gate.delegations.try_lock().is_err(), "judged by the release before");
                 Ok(())
             },
             || {
-                assert!(gate.0.try_lock().is_err(), "judged before the new one counts");
+                assert!(gate.delegations.try_lock().is_err(), "judged before the new one counts");
                 Delegations { newest: Timestamp(2), ..Delegations::default() }
             },
         );

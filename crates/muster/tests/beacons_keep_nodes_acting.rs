@@ -84,7 +84,7 @@ async fn the_verb_says_how_long_it_counts_and_what_is_wrong() {
     };
     let signed = run(&[]).await;
     assert_eq!(code(&signed), 0, "{}", err(&signed));
-    assert!(out(&signed).starts_with("channel stable: release 1 still counts, for 24h"), "{}", out(&signed));
+    assert!(out(&signed).starts_with("channel stable: release 1 still counts, for 24 h"), "{}", out(&signed));
     let nowhere = run(&["--channel", "lab"]).await;
     assert_eq!(code(&nowhere), 1);
     assert!(err(&nowhere).contains("nothing is published in channel lab"), "{}", err(&nowhere));

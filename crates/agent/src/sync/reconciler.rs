@@ -289,7 +289,7 @@ impl Reconciler {
         if self.rules.borrow().number != of {
             return Err(NotDurable("the release says otherwise by now".to_owned()));
         }
-        let fresh = self.context.delegations.held().is_fresh();
+        let fresh = self.context.delegations.is_fresh();
         let outcomes: Vec<ItemOutcome> = batch.items.iter().map(|item| self.item_if(fresh, item)).collect();
         if let Err(error) = self.context.sets.write(batch.write(&outcomes)) {
             let why = chain(&error);
