@@ -17,8 +17,10 @@ use crate::credentials::OPERATOR_ENV;
 /// How a command begins.
 const PROGRAM: &str = "muster ";
 /// The verbs that ask a control plane.
-pub const ASKING_VERBS: [&str; 11] =
-    ["diff", "node", "object", "publish", "query", "release", "render", "run", "status", "task", "workflow"];
+pub const ASKING_VERBS: [&str; 12] = [
+    "diff", "key", "node", "object", "publish", "query", "release", "render", "run", "status", "task",
+    "workflow",
+];
 
 /// The name of the option that names the credentials.
 const OPTION_NAME: &str = "--operator";

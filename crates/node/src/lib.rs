@@ -27,6 +27,6 @@ pub use io::{
 };
 pub use reboot::{RebootMark, RebootOutlook, RebootPlan};
 pub use repeat_backoff::RepeatBackoff;
-pub use state::{Adoption, LastRun};
+pub use state::{Adoption, LastRun, TrustRecord};
 pub use step::Node;
 pub use witness::Witness;

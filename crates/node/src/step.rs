@@ -5,6 +5,7 @@ mod pause;
 mod reboot;
 mod requests;
 mod runs;
+mod trusted;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -30,6 +31,7 @@ use crate::state::{Adoption, LastRun};
 
 use requests::{RequestNumbers, RunRequests};
 use runs::RunUnderWay;
+use trusted::HeldChain;
 
 /// The shortest wait that a control plane may ask for between contacts.
 pub const MIN_CONTACT: Duration = Duration::from_secs(1);
@@ -69,6 +71,7 @@ struct FetchingRelease {
 #[derive(Debug)]
 pub struct Node {
     identity: Identity,
+    chain: HeldChain,
     adoption: Option<Adoption>,
     settings: HeldSettings,
     last_run: Option<LastRun>,
@@ -131,6 +134,7 @@ impl Node {
         Node {
             confirmed_at: restored.adoption.as_ref().map(|adoption| adoption.adopted_at),
             reboots: Reboots::new(&identity.hostname, restored.last_reboot, now),
+            chain: HeldChain::restored(&identity.trust, restored.trust),
             identity,
             adoption: restored.adoption,
             settings: restored.settings,
@@ -240,6 +244,9 @@ impl Node {
                 self.want_full |= self.repairing;
                 self.on_stuck(now);
             }
+            NodeInput::TrustSaved => self.on_trust_saved(now),
+            NodeInput::TrustNotSaved(why) => self.on_trust_not_saved(&why, &mut effects),
+            NodeInput::TrustPinned(document) => self.on_trust_pinned(&document, now),
             NodeInput::NotAppended => self.report_next_run(&mut effects),
             NodeInput::ServerTime(server_time) => {
                 self.clock_difference = Some(ClockDifference::between(server_time, now));
@@ -372,6 +379,7 @@ impl Node {
             header: self.adoption.as_ref().filter(|_| self.want_header).map(|held| held.header.clone()),
             // The shell knows it.
             acked: None,
+            trust: self.chain.told(),
         };
         self.requests.confirm(&mut check_in);
         check_in
@@ -427,7 +435,10 @@ impl Node {
         if self.contact_pending || asks_first {
             self.deliver_soon(now);
         }
+        self.on_links(&answer.trust_links, now, effects);
         match answer.offer {
+            // The newer trust document may judge it otherwise.
+            Some(_) if self.chain.is_changing() => self.run_after_answer(now),
             Some(offer) => self.on_offer(offer, now, effects),
             None => {
                 self.stuck = 0;
@@ -454,7 +465,7 @@ impl Node {
             newest_signature: floor.newest_signature,
         };
         let judge = Judge {
-            trust: &self.identity.trust,
+            trust: self.chain.document(),
             hostname: &self.identity.hostname,
             floor,
             time,

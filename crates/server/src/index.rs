@@ -61,6 +61,8 @@ pub(crate) struct NodeEntry {
     /// Up to which change the node was notified that work waits; a long poll is answered at once
     /// for each of them once.
     pub(crate) work_notified: Option<u64>,
+    /// The version of the newest trust document that it was sent.
+    pub(crate) trust_sent: u64,
     /// It waits to be counted anew.
     pub(crate) unsettled: bool,
     /// Its share in the totals.
@@ -168,6 +170,7 @@ impl FleetIndex {
             dirty: false,
             work_head: 0,
             work_notified: None,
+            trust_sent: 0,
             unsettled: false,
             counted: None,
             declared: None,

@@ -38,6 +38,7 @@ mod settle;
 mod state;
 mod streams;
 mod totals;
+pub mod trust_chain;
 mod upkeep;
 mod work;
 

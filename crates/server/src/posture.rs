@@ -20,6 +20,7 @@ use trust::key::ParseKeyError;
 use trust::{SigningKey, Slots, TrustDocument};
 
 use crate::fleet_name::FleetName;
+use crate::trust_chain::ChainDocuments;
 
 /// Where the keys that sign intent lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -131,6 +132,8 @@ pub enum FoundError {
 pub struct Founded {
     /// Whom the fleet's nodes believe.
     pub trust: TrustDocument,
+    /// How that came to be, from the first version on.
+    pub chain: ChainDocuments,
     /// Issues nodes' and the control plane's certificates.
     pub node_ca: Ca,
     /// Issues operators' certificates.
@@ -161,12 +164,14 @@ pub enum FilePresence {
     Always,
     /// Keys that sign intent and what clients are given may lie elsewhere.
     MayLieElsewhere,
+    /// Once keys were rotated.
+    Rotated,
 }
 
 /// Every file that founding a fleet makes beside the database. What a publisher remembers of its last release
 /// is not among them: it would go back with the rest.
-pub const FLEET_FILES: [FleetFile; 9] = {
-    use FilePresence::{Always, MayLieElsewhere};
+pub const FLEET_FILES: [FleetFile; 10] = {
+    use FilePresence::{Always, MayLieElsewhere, Rotated};
     const fn file(name: &'static str, mode: u32, presence: FilePresence) -> FleetFile {
         FleetFile { name, mode, presence }
     }
@@ -179,6 +184,7 @@ pub const FLEET_FILES: [FleetFile; 9] = {
         file(RELEASE_KEY, 0o600, MayLieElsewhere),
         file(OPERATOR, 0o600, MayLieElsewhere),
         file(ENROLL, 0o644, MayLieElsewhere),
+        file(TRUST_LINKS, 0o644, Rotated),
         file(TRUST, 0o644, Always),
     ]
 };
@@ -186,8 +192,10 @@ pub const FLEET_FILES: [FleetFile; 9] = {
 pub const DATABASE: &str = "muster.db";
 /// It is there while a restore puts files into the directory.
 pub const RESTORING: &str = "restore-unfinished";
-/// Whom the fleet's nodes believe.
+/// Whom the fleet's nodes believed first.
 pub const TRUST: &str = "trust.json";
+/// The signed versions of that after the first.
+pub const TRUST_LINKS: &str = "trust-links.json";
 /// The key that signs tokens.
 pub const ROOT_KEY: &str = "root.key";
 /// The key that signs releases.
@@ -223,7 +231,8 @@ pub fn open(dir: &Path, fleet: Option<&FleetName>, now: Timestamp) -> Result<Fou
             made.iter().for_each(|name| drop(fs::remove_file(dir.join(name))));
         })?;
     }
-    let trust: TrustDocument = read_json(&dir.join(TRUST))?;
+    let chain = ChainDocuments::read(dir)?;
+    let trust = chain.newest().document.clone();
     if let Some(asked) = fleet.filter(|name| !name.is_of(&trust.fleet)) {
         let (dir, asked) = (dir.to_owned(), asked.clone());
         return Err(FoundError::OtherName { dir, founded: trust.fleet, asked });
@@ -232,6 +241,7 @@ pub fn open(dir: &Path, fleet: Option<&FleetName>, now: Timestamp) -> Result<Fou
     let lab = release_key.is_some() || dir.join(ROOT_KEY).exists();
     Ok(Founded {
         trust,
+        chain,
         node_ca: read_ca(dir, NODE_CA)?,
         operator_ca: read_ca(dir, OPERATOR_CA)?,
         release_key,
@@ -262,15 +272,11 @@ pub fn write_client_files(
         Credentials { url: operator_url.clone(), ca_pem, cert_pem, key_pem: key_pem.to_string() }
     };
     write_json(&path, &credentials, 0o600)?;
-    let digest = founded
-        .trust
-        .digest()
-        .map_err(|error| FoundError::Malformed { path: dir.join(TRUST), what: error.to_string() })?;
     let info = EnrollInfo {
         fleet: founded.trust.fleet.clone(),
         servers: node_urls.to_vec(),
         ca: founded.node_ca.digest(),
-        trust: digest,
+        trust: founded.chain.newest().digest,
     };
     write_json(&dir.join(ENROLL), &info, 0o644)
 }
@@ -293,7 +299,7 @@ fn found(dir: &Path, fleet: &FleetName, now: Timestamp) -> Result<(), FoundError
     write(RELEASE_KEY.to_owned(), release.to_file().as_bytes(), 0o600)?;
     let (release, root) = (Slots::of(release.public()), Slots::of(root.public()));
     // Last: its presence says that everything before it is there.
-    write_json(&dir.join(TRUST), &TrustDocument { fleet, version: 1, release, root }, 0o644)
+    write_json(&dir.join(TRUST), &TrustDocument::first(fleet, release, root), 0o644)
 }
 
 fn read_ca(dir: &Path, name: &str) -> Result<Ca, FoundError> {
@@ -338,7 +344,7 @@ fn read(path: &Path) -> Result<String, FoundError> {
     fs::read_to_string(path).map_err(|source| FoundError::Read { path: path.to_owned(), source })
 }
 
-fn write_json<T: Serialize>(path: &Path, value: &T, mode: u32) -> Result<(), FoundError> {
+pub(crate) fn write_json<T: Serialize>(path: &Path, value: &T, mode: u32) -> Result<(), FoundError> {
     let mut bytes = zeroize::Zeroizing::new(
         serde_json::to_vec_pretty(value)
             .map_err(|error| FoundError::Malformed { path: path.to_owned(), what: error.to_string() })?,

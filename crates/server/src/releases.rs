@@ -11,7 +11,7 @@ use plane::node::DEFAULT_CONTACT_SECS;
 use plane::{Head, Heads, NodeHeader};
 use store::{Release, ReleaseCommitError};
 use trust::feature::{self, FEATURES};
-use trust::signed::{self, Document};
+use trust::signed::{self, Document, VerifyError};
 use trust::{Beacon, Header, SigningKey};
 use wire::{Code, Problem};
 
@@ -51,11 +51,9 @@ async fn read_heads(plane: &ControlPlane, mut selections: ReadSelections) -> Res
     let mut channels = BTreeMap::new();
     let known = plane.heads();
     for head in stored {
-        let header: Header = verified(plane, &head.header)?;
-        let beacon = match &head.beacon {
-            Some(beacon) => Some(verified::<Beacon>(plane, beacon)?),
-            None => None,
-        };
+        let header: Header = committed(plane, &head.header)?;
+        // One that is believed no more is worse than none: nodes would refuse the release with it.
+        let beacon = head.beacon.and_then(|beacon| Some((verified::<Beacon>(plane, &beacon).ok()?, beacon)));
         let in_use = known.channels.values().find(|h| h.header.selection == header.selection);
         let (selection, patterns) = match (selections.get(&header.selection), in_use) {
             (Some(read), _) => read.clone(),
@@ -71,9 +69,9 @@ async fn read_heads(plane: &ControlPlane, mut selections: ReadSelections) -> Res
         let runs = summary.runs.get(&head.channel).copied();
         let head = Head {
             digest: signed::digest(&head.header),
-            signed_at: beacon.as_ref().map_or(header.created, |beacon| beacon.at.max(header.created)),
+            signed_at: beacon.as_ref().map_or(header.created, |(beacon, _)| beacon.at.max(header.created)),
             signed: Arc::new(head.header),
-            beacon: head.beacon.map(Arc::new),
+            beacon: beacon.map(|(_, signed)| Arc::new(signed)),
             contact_secs,
             runs,
             selection,
@@ -133,8 +131,20 @@ async fn selection(plane: &ControlPlane, root: &Digest) -> Result<(Arc<Selection
 }
 
 fn verified<D: Document>(plane: &ControlPlane, document: &Signed) -> Result<D, Problem> {
-    signed::verify(document, &plane.trust.release)
-        .map_err(|error| Problem::new(Code::ReleaseRefused, format!("the {} is refused: {error}", D::TYPE)))
+    signed::verify(document, &plane.trust.documents().newest().document.release).map_err(refused::<D>)
+}
+
+/// A document that was verified when it was committed: by keys that may have been retired since.
+fn committed<D: Document>(plane: &ControlPlane, document: &Signed) -> Result<D, Problem> {
+    let documents = plane.trust.documents();
+    if let Err(error) = signed::verify::<D>(document, &documents.newest().document.release) {
+        tracing::warn!(%error, "what the fleet is pointed to is signed with a key that was retired; publish anew");
+    }
+    documents.verify_committed(document).map_err(refused::<D>)
+}
+
+fn refused<D: Document>(error: VerifyError) -> Problem {
+    Problem::new(Code::ReleaseRefused, format!("the {} is refused: {error}", D::TYPE))
 }
 
 /// Commits a release and points the channels to it, also when the publisher hangs up in the

@@ -19,6 +19,8 @@ const BEACONS_EVERY: Duration = Duration::from_secs(30);
 const PRUNE_EVERY: Duration = Duration::from_secs(3600);
 /// How often the totals of the fleet are brought up to date though nobody asks.
 const SETTLE_EVERY: Duration = Duration::from_secs(5);
+/// How often it is looked whether the file of trust documents changed.
+const TRUST_EVERY: Duration = Duration::from_secs(2);
 /// The most contacts persisted in one batch.
 const BATCH: usize = 1000;
 
@@ -29,12 +31,14 @@ pub(crate) async fn run(plane: Arc<ControlPlane>, mut shutdown: watch::Receiver<
     let mut prune = tokio::time::interval(PRUNE_EVERY);
     prune.reset();
     let mut settle_every = tokio::time::interval(SETTLE_EVERY);
+    let mut trust = tokio::time::interval(TRUST_EVERY);
     let mut heads = plane.heads.subscribe();
     loop {
         tokio::select! {
             _ = flush_every.tick() => flush(&plane).await,
             _ = settle_every.tick() => settle(&plane).await,
             Ok(()) = heads.changed() => settle(&plane).await,
+            _ = trust.tick() => read_trust(&plane).await,
             _ = beacons.tick() => renew(&plane).await,
             _ = prune.tick() => match plane.store.prune(now(), Retention::default()).await {
                 Ok(pruned) => tracing::debug!(?pruned, "pruned"),
@@ -59,6 +63,21 @@ async fn flush(plane: &ControlPlane) {
     }
 }
 
+/// Takes up trust documents that somebody put into the directory.
+async fn read_trust(plane: &ControlPlane) {
+    match plane.trust.read_again().await {
+        Ok(false) => {}
+        Ok(true) => {
+            if let Err(problem) = crate::releases::load(plane).await {
+                tracing::error!(%problem, "the signed artifacts cannot be loaded; check-ins are refused");
+            }
+        }
+        Err(error) => {
+            tracing::error!(error = %chain(&error), "the trust documents cannot be read; those before count on");
+        }
+    }
+}
+
 async fn renew(plane: &ControlPlane) {
     if plane.not_ready().is_some()
         && let Err(problem) = crate::releases::load(plane).await
@@ -66,10 +85,15 @@ async fn renew(plane: &ControlPlane) {
         tracing::error!(%problem, "the signed artifacts cannot be loaded; check-ins are refused");
         return;
     }
-    if let Some(key) = &plane.release_key
-        && let Err(problem) = crate::releases::renew_beacons(plane, key).await
-    {
-        tracing::warn!(%problem, "beacons could not be renewed");
+    // As it is now: keys are rotated while the control plane runs.
+    match plane.trust.release_key() {
+        Ok(Some(key)) => {
+            if let Err(problem) = crate::releases::renew_beacons(plane, &key).await {
+                tracing::warn!(%problem, "beacons could not be renewed");
+            }
+        }
+        Ok(None) => {}
+        Err(error) => tracing::warn!(error = %chain(&error), "the release key cannot be read"),
     }
     // Say once in a while that the store does not write, also when nobody calls.
     let health = plane.store.health();

@@ -242,6 +242,7 @@ impl Machine {
             NodeEffect::SavePause(_)
             | NodeEffect::Reboot(_)
             | NodeEffect::SaveReboot(_)
+            | NodeEffect::SaveTrust(_)
             | NodeEffect::WatchCulprits(_) => {}
             NodeEffect::SaveRun(last) => self.disk.write(|files| files.last_run = Some(last))?,
             NodeEffect::Warn(text) => self.notes.push(text),

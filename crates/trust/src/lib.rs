@@ -5,6 +5,7 @@
 //! else looks at an offer. Time is an argument: [`clock`] says what time trust goes by.
 
 pub mod adopt;
+pub mod chain;
 pub mod clock;
 pub mod document;
 pub mod feature;
@@ -15,6 +16,7 @@ pub mod signed;
 pub mod token;
 
 pub use adopt::{Adopted, Floor, Refusal};
+pub use chain::{ChainError, ChainHead};
 pub use document::{Slots, TrustDocument};
 pub use key::{KeyAlgorithm, PublicKey, SigningKey};
 pub use release::{Beacon, Header};

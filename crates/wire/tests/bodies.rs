@@ -124,6 +124,7 @@ fn check_in() -> CheckIn {
         seen: None,
         header: None,
         acked: None,
+        trust: None,
     }
 }
 

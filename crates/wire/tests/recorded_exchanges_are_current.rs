@@ -149,6 +149,7 @@ fn stream() -> Vec<Said> {
                 seen: None,
                 header: None,
                 acked: None,
+                trust: None,
             })),
         ),
         (

@@ -1,6 +1,6 @@
 //! `muster publish`: sign what a fleet repo declares, and point the fleet to it.
 
-mod number;
+pub(crate) mod number;
 mod publisher;
 mod upload;
 

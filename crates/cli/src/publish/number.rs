@@ -22,7 +22,7 @@ use trust::{Header, SigningKey, Slots, signed};
 /// So many numbers are passed over where nobody knows which were given.
 const SKIPPED: u64 = 1_000_000;
 /// What is added to the name of the key's file.
-const SUFFIX: &str = "last";
+pub(crate) const SUFFIX: &str = "last";
 
 /// The last header that was signed with a key, in a file beside the key.
 pub(super) struct LastSigned {
@@ -147,7 +147,7 @@ mod tests {
         let id = "d1".parse().unwrap();
         let incarnation = DatabaseIncarnation::begun(id, IncarnationCause::Restored, Timestamp(1));
         HeadView {
-            trust: TrustDocument { fleet, version: 1, release: slots.clone(), root: slots },
+            trust: TrustDocument::first(fleet, slots.clone(), slots),
             seq,
             selection: None,
             headers: Default::default(),

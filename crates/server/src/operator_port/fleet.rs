@@ -8,7 +8,7 @@ use store::{FactRecord, RunFilter, RunRecord};
 use wire::{Code, Problem};
 
 use super::OperatorCall;
-use super::next_step::{CertificateLife, join_again, next_step};
+use super::next_step::{CertificateLife, join_again, next_step, refused_trust};
 use crate::answer::store_problem;
 use crate::api::{
     CauseView, ChannelView, EntryName, EntryView, History, MAX_CAUSES, Matching, NodeName, NodeView,
@@ -58,6 +58,8 @@ fn view(node: &mut NodeState, heads: &Heads, now: Timestamp) -> NodeView {
         pointed_seq: pointed.as_ref().map(|(head, _)| head.header.seq),
         pointed_root: pointed.as_ref().map(|(_, entry)| entry.root),
         held: node.held.clone(),
+        trust_version: Some(node.trust_version).filter(|version| *version > 0),
+        refused_trust: node.refused_trust.as_deref().map(str::to_owned),
         certificate_ends: node.certificate_ends,
         invocation: node.invocation.as_deref().cloned(),
         last_seen: node.last_seen,
@@ -193,6 +195,16 @@ pub(crate) fn causes_of(node: &mut NodeState, state: Overall, heads: &Heads) -> 
     if let (CertificateLife::EndsSoon(_), Some(cause)) = (life, life.cause()) {
         let next = join_again(node);
         causes.push(NodeCause { key: CauseKey::CertificateEndsSoon, cause, code: None, since: None, next });
+    }
+    if let Some(code) = &node.refused_trust {
+        let (cause, next) = refused_trust(node, code);
+        causes.push(NodeCause {
+            key: CauseKey::RefusedTrust(code.to_string()),
+            cause,
+            code: None,
+            since: None,
+            next,
+        });
     }
     let unknown = &node.summary.unknown_tags;
     if !unknown.is_empty() {

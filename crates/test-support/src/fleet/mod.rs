@@ -379,6 +379,7 @@ pub fn quiet() -> CheckIn {
         seen: None,
         header: None,
         acked: None,
+        trust: None,
     }
 }
 
