@@ -45,4 +45,5 @@ mod support_bundles_hold_no_secrets;
 mod the_ledger_is_read_for_each_run;
 mod the_server_is_verified_first;
 mod transports_fall_back;
+mod trust_documents_are_kept;
 mod versions_of_files_are_kept;

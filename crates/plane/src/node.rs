@@ -111,7 +111,9 @@ pub struct ReportedRefusal {
 /// The version of the trust document that a node holds, and the code of why it follows none after it.
 fn trust_of(request: &CheckIn) -> (u64, Option<Box<str>>) {
     let Some(held) = &request.trust else { return (1, None) };
-    (held.version, held.refused.as_deref().map(|code| clip(code).into()))
+    // A code is lower-case words with `-` between; it is shown to operators.
+    let code = |text: &str| clip(text).chars().filter(|c| c.is_ascii_lowercase() || *c == '-').collect();
+    (held.version, held.refused.as_deref().map(code))
 }
 
 fn clip(text: &str) -> &str {

@@ -239,6 +239,7 @@ fn answers() -> impl Strategy<Value = Answer> {
             tagged_run,
             stream_requested,
             want_traits,
+            trust_links: Vec::new(),
         },
     )
 }

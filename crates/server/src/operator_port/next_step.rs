@@ -66,8 +66,7 @@ pub(crate) fn refused_trust(node: &NodeState, code: &str) -> (String, String) {
             format!("put trust-links.json of a newer backup back; or {}", join_again(node)),
         );
     }
-    let why = model::text::printable(code);
-    (format!("it holds trust document {version}, and does not follow newer ones ({why})"), join_again(node))
+    (format!("it holds trust document {version}, and does not follow newer ones ({code})"), join_again(node))
 }
 
 pub(crate) fn next_step(node: &NodeState, state: Overall, now: Timestamp) -> String {
