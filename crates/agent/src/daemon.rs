@@ -21,6 +21,7 @@ mod run_log;
 mod signals;
 mod stop;
 mod traits;
+mod trusted;
 
 pub use lost_state::start_anew;
 pub use traits::trait_report;
@@ -421,6 +422,7 @@ impl Daemon {
         self.watch.show(self.node.contentions(), self.node.scans());
         self.local.show_unmade(self.node.unmade_run());
         self.show_reboot();
+        self.local.show_refused_trust(self.node.refused_trust());
     }
 
     /// Carries an effect out; what it comes to is an event.
@@ -462,6 +464,7 @@ impl Daemon {
                     }
                 });
             }
+            NodeEffect::SaveTrust(record) => self.save_trust(*record),
             NodeEffect::WatchCulprits(resources) => self.watch.find_culprits(resources),
             NodeEffect::Warn(text) => tracing::warn!("{}", model::text::one_line(&text)),
         }

@@ -166,13 +166,35 @@ impl CheckInClient {
         }
     }
 
+    /// Takes up the trust document of the token with which the host was joined anew.
+    async fn take_up_pinned(&self) {
+        let member = self.member.clone();
+        match tokio::task::spawn_blocking(move || member.pinned_anew()).await {
+            Ok(Ok(Some(document))) => {
+                tracing::info!(version = document.version, "the trust document of a new token is taken up");
+                self.daemon.send(DaemonEvent::Input(NodeInput::TrustPinned(Box::new(document)))).await;
+            }
+            Ok(Ok(None)) | Err(_) => {}
+            Ok(Err(error)) => {
+                tracing::warn!(error = %chain(&error), "what `join` wrote is not taken up");
+            }
+        }
+    }
+
     /// Checks in for the node, and reports the outcome to the daemon.
     pub async fn check_in(&self, mut message: CheckIn, newest: Option<(Digest, u64)>) {
         let acked_before = self.load(&mut message, newest);
+        if message.trust.as_ref().is_some_and(|held| held.refused.is_some()) {
+            // A token is what such a node waits for.
+            self.take_up_pinned().await;
+        }
         if let Some(answer) = self.over_stream(&message).await {
             return self.daemon.send(DaemonEvent::Answered { answer: Box::new(answer), acked_before }).await;
         }
         let mut answer = self.by_request(&mut message).await;
+        if answer.is_err() {
+            self.take_up_pinned().await;
+        }
         if answer.is_err() && self.take_up_renewed().await {
             answer = self.by_request(&mut message).await;
         }

@@ -165,6 +165,7 @@ impl Machine {
             facts_pending: durable.facts_waiting() > 0,
             pause: durable.pause().map_err(failed)?,
             last_reboot: durable.last_reboot().map_err(failed)?,
+            trust: durable.trust().map_err(failed)?,
         };
         let identity = Identity {
             hostname: self.membership.hostname.clone(),

@@ -6,10 +6,10 @@
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use model::{NodeId, Timestamp};
+use model::{Digest, NodeId, Timestamp};
 use net::tls::{self, ClientKey, TlsError};
-use trust::SigningKey;
 use trust::token::{KeySource, TlsTermination};
+use trust::{SigningKey, TrustDocument};
 
 use crate::identity::{self, KeyError, Membership};
 use crate::invocation::restart_daemon;
@@ -65,13 +65,16 @@ pub struct MembershipFile {
     dir: StateDir,
     key: Arc<SigningKey>,
     used: Mutex<Membership>,
+    /// The digest of the trust document that the node begins its chain at.
+    pinned: Mutex<Option<Digest>>,
 }
 
 impl MembershipFile {
     /// The file of a machine that was opened.
     pub fn new(machine: &Machine, key: Arc<SigningKey>) -> MembershipFile {
         let dir = StateDir::at(machine.state(), spool::Disk::new());
-        MembershipFile { dir, key, used: Mutex::new(machine.membership.clone()) }
+        let pinned = Mutex::new(machine.membership.trust.digest().ok());
+        MembershipFile { dir, key, used: Mutex::new(machine.membership.clone()), pinned }
     }
 
     /// Sessions are opened with a certificate that has ended at this time.
@@ -103,6 +106,22 @@ impl MembershipFile {
 
     fn used(&self) -> MutexGuard<'_, Membership> {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The trust document that a token named since, when that is another one (IDN-8). From a thread that may wait
+    /// for the disk.
+    ///
+    /// # Errors
+    /// When the membership cannot be read, or is of another node.
+    pub fn pinned_anew(&self) -> Result<Option<TrustDocument>, RenewError> {
+        let Some(found) = self.dir.membership()? else { return Ok(None) };
+        if found.node_id != self.used().node_id {
+            return Err(RenewError::Other);
+        }
+        let digest = found.trust.digest().ok();
+        let mut pinned = self.pinned.lock().unwrap_or_else(PoisonError::into_inner);
+        let differs = std::mem::replace(&mut *pinned, digest) != digest;
+        Ok(differs.then_some(found.trust))
     }
 
     /// What it says now, when that is something else than is used. From a thread that may wait for the disk.

@@ -11,6 +11,7 @@
 //! pending.json     notifications and verifies still owed
 //! pause.json       why and since when the host is paused; null when it is not
 //! reboot.json      the last reboot that was ordered
+//! trust.json       the newest trust document, once one was taken up after joining
 //! ledger/          what was made or changed, with the state before
 //! log/             facts not yet acknowledged, and the last of those that were
 //! content/         contents and blobs of the held set, and previous bytes, by digest
@@ -28,6 +29,7 @@ mod lost;
 mod reboot;
 mod settings;
 mod synchronized;
+mod trusted;
 mod unpacked;
 
 use std::collections::BTreeSet;
@@ -40,7 +42,7 @@ use converge::Pending;
 use model::log::{Cursor, Fact, FactBody, MAX_FACT_BYTES, MAX_FACTS, MAX_REQUEST_FACT_BYTES};
 use model::object::MAX_BLOB;
 use model::{Digest, Incarnation, Kind, Pause, Timestamp};
-use node::{Adoption, FreshnessRecord, HeldSettings, LastRun, RebootMark};
+use node::{Adoption, FreshnessRecord, HeldSettings, LastRun, RebootMark, TrustRecord};
 use spool::blobs::Partial;
 use spool::{BlobStore, Disk, FactLog, SpoolError, StateFile, StateLock};
 
@@ -55,6 +57,8 @@ const MODE: u32 = 0o600;
 pub(crate) const FRESHNESS_FILE: &str = "freshness.json";
 /// The file that says whether the host is paused.
 pub(crate) const PAUSE_FILE: &str = "pause.json";
+/// The file with the newest trust document.
+pub(crate) const TRUST_FILE: &str = "trust.json";
 
 /// Why the state directory cannot be used.
 #[derive(Debug, thiserror::Error)]
@@ -267,6 +271,7 @@ impl StateDir {
             pending: StateFile::new(disk, self.path.join("pending.json"), MODE),
             pause: StateFile::new(disk, self.path.join(PAUSE_FILE), MODE),
             last_reboot: StateFile::new(disk, self.path.join("reboot.json"), MODE),
+            trust: StateFile::new(disk, self.path.join(TRUST_FILE), MODE),
             written: Mutex::new(0),
             ledger: Mutex::new(ledger),
             log: Mutex::new(log.log),
@@ -299,6 +304,7 @@ pub struct Durable {
     pending: StateFile<Pending>,
     pause: StateFile<Option<Pause>>,
     last_reboot: StateFile<RebootMark>,
+    trust: StateFile<TrustRecord>,
     /// The generation of the pending record written last in this run.
     written: Mutex<u64>,
     ledger: Mutex<LedgerJournal>,

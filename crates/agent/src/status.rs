@@ -8,7 +8,7 @@ use model::delta::render_edit;
 use model::exchange::HeldFreshness;
 use model::status::CertificateLife;
 use model::{Pause, ResourceReport, Timestamp};
-use node::{Adoption, FreshnessRecord, LastRun};
+use node::{Adoption, FreshnessRecord, LastRun, Node, TrustRecord};
 use serde::{Deserialize, Serialize};
 use spool::{Disk, StateFile};
 use trust::token::TlsTermination;
@@ -19,7 +19,7 @@ use crate::local::messages::{ContactView, DaemonView, join_again};
 use crate::outcomes::{LastRunView, ResourceOutcome};
 use crate::render::{self, when, word};
 use crate::run_mark::RunMark;
-use crate::state::{FRESHNESS_FILE, PAUSE_FILE, StateDir, StateError};
+use crate::state::{FRESHNESS_FILE, PAUSE_FILE, StateDir, StateError, TRUST_FILE};
 use crate::sync::{self, view::SyncStatus};
 
 /// A node's state as the node itself sees it.
@@ -34,6 +34,9 @@ pub struct AgentStatusView {
     /// When the node's certificate ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     certificate_ends: Option<Timestamp>,
+    /// The version of the trust document that is held.
+    #[serde(default)]
+    trust_version: u64,
     /// What the daemon says of itself; absent when none runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub daemon: Option<DaemonView>,
@@ -97,6 +100,8 @@ pub fn read(state: &Path) -> Result<AgentStatusView, StateError> {
     let last = last_run.load().map_err(failed)?.value;
     let pause: StateFile<Option<Pause>> = StateFile::new(&disk, state.join(PAUSE_FILE), 0o600);
     let paused = pause.load().map_err(failed)?.value.flatten().filter(|pause| !pause.is_over(now()));
+    let trust: StateFile<TrustRecord> = StateFile::new(&disk, state.join(TRUST_FILE), 0o600);
+    let trust_version = Node::trusted(&membership.trust, trust.load().map_err(failed)?.value).version;
     Ok(AgentStatusView {
         fleet: membership.trust.fleet,
         hostname: membership.hostname,
@@ -104,6 +109,7 @@ pub fn read(state: &Path) -> Result<AgentStatusView, StateError> {
         servers: membership.servers,
         tls_termination: membership.tls_termination,
         certificate_ends: net::identity::valid_until(membership.cert_pem.as_bytes()),
+        trust_version,
         daemon: None,
         contact: ContactView::read(state),
         paused,
@@ -225,6 +231,7 @@ impl fmt::Display for StatusText<'_> {
             writeln!(f, "TLS            ends at a proxy: signed requests, polls and server-sent events")?;
         }
         self.show_certificate(f)?;
+        self.show_trust(f)?;
         let unassigned = view.unassigned();
         match &view.release {
             // A control plane that answered would have sent the release that has an entry for this host.
@@ -270,6 +277,26 @@ impl StatusText<'_> {
             writeln!(f, "STALE          since {since}: nothing confirmed what is held for bundle_max_age")?;
         }
         Ok(())
+    }
+
+    fn show_trust(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let (view, version) = (self.view, self.view.trust_version);
+        match view.daemon.as_ref().and_then(|daemon| daemon.refused_trust.as_ref()) {
+            // Of the first there is nothing to say.
+            None if version <= 1 => Ok(()),
+            None => writeln!(f, "trust          document {version}"),
+            Some(why) => {
+                writeln!(
+                    f,
+                    "TRUST          document {version} is held, and newer ones are not followed: {why}"
+                )?;
+                writeln!(
+                    f,
+                    "               what is held stays in force; next: {}",
+                    join_again(&view.hostname)
+                )
+            }
+        }
     }
 
     fn show_certificate(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -48,4 +48,5 @@ mod the_ledger_is_read_for_each_run;
 mod the_server_is_verified_first;
 mod too_large_check_ins_are_made_smaller;
 mod transports_fall_back;
+mod trust_documents_are_kept;
 mod versions_of_files_are_kept;

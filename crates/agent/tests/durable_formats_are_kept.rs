@@ -45,13 +45,7 @@ fn kept() -> Kept {
     let file = json!({"type": "file", "digest": digest, "size": 13, "mode": 0o644, "uid": 0, "gid": 0});
     let id = ResourceId::new("base", "file", "/etc/motd");
     let slots = Slots::of(key().public());
-    let trust = TrustDocument {
-        fleet: "f-1".parse().unwrap(),
-        version: 1,
-        beacon: None,
-        release: slots.clone(),
-        root: slots,
-    };
+    let trust = TrustDocument::first("f-1".parse().unwrap(), slots.clone(), slots);
     Kept {
         membership: Membership {
             node_id: key().public().node_id(),

@@ -22,7 +22,7 @@ use wire::{Code, Problem};
 
 fn trust() -> TrustDocument {
     let (release, root) = (Slots::of(key(2).public()), Slots::of(key(3).public()));
-    TrustDocument { fleet: "test-1".parse().unwrap(), version: 1, beacon: None, release, root }
+    TrustDocument::first("test-1".parse().unwrap(), release, root)
 }
 
 /// A token for web-1 that promises this CA and these servers.
@@ -279,7 +279,7 @@ async fn a_promised_answer_joins_also_after_a_lost_reply_and_over_another_url() 
     assert!(!sent.contains(&private), "the private half never leaves the node");
     // A token of another fleet does not take over a host that joined.
     let mut claims = token::peek(&token).unwrap();
-    claims.trust = Digest::of(b"another fleet's");
+    claims.fleet = "other-1".parse().unwrap();
     std::fs::write(host.dir.path().join("token"), token::mint(&claims, &key(3)).unwrap()).unwrap();
     let error = host.join().await.unwrap_err();
     assert!(matches!(error, JoinError::Joined { .. }), "{error:?}");

@@ -83,6 +83,7 @@ async fn answer(fleet: &FleetId, key: &PublicKey, request: Request<Incoming>) ->
         unassigned: false,
         same_cause: Default::default(),
         server_time: None,
+        trust_links: Vec::new(),
     };
     *response.body_mut() = Full::new(serde_json::to_vec(&answer).unwrap_or_default().into());
     response

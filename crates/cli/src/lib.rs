@@ -17,6 +17,7 @@ pub mod exit;
 pub mod explain;
 pub mod failure;
 pub mod folder;
+pub mod key;
 mod listing;
 pub mod logs;
 pub mod next_step;

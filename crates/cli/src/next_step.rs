@@ -17,8 +17,8 @@ use crate::credentials::OPERATOR_ENV;
 /// How a command begins.
 const PROGRAM: &str = "muster ";
 /// The verbs that ask a control plane.
-pub const ASKING_VERBS: [&str; 12] = [
-    "beacon", "diff", "node", "object", "publish", "query", "release", "render", "run", "status", "task",
+pub const ASKING_VERBS: [&str; 13] = [
+    "beacon", "diff", "key", "node", "object", "publish", "query", "release", "render", "run", "status", "task",
     "workflow",
 ];
 

@@ -262,6 +262,14 @@ fn show(whole: &NodeReport, screen: Screen) -> String {
     if let Some(ends) = node.certificate_ends {
         rows.push(("cert ends", certificate(ends, now, screen)));
     }
+    match (node.trust_version, &node.refused_trust) {
+        (Some(version), Some(code)) => {
+            rows.push(("trust", format!("document {version}, and follows no newer one: {code}")));
+        }
+        // Of the first there is nothing to say.
+        (Some(version), None) if version > 1 => rows.push(("trust", format!("document {version}"))),
+        (Some(_) | None, _) => {}
+    }
     if let Some(run) = node.last_run {
         rows.push(("last run", format!("{} ago", ago(run, now))));
         let successful = node.successful_run.map_or_else(|| "none known".to_owned(), |run| when(run, now));

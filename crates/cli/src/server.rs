@@ -292,7 +292,7 @@ fn banner(started: &Started, guessed: bool) -> String {
 fn made() -> String {
     let files = [
         ("node-ca.pem, operator-ca.pem", "certificate authorities, with their keys"),
-        ("root.key", "signs tokens"),
+        ("root.key", "signs tokens and trust documents"),
         ("release.key", "signs releases"),
         ("trust.json", "whom the nodes believe"),
         ("operator.json", "your credentials (0600)"),

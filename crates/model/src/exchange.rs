@@ -63,6 +63,21 @@ pub struct CheckIn {
     /// restored from a backup, and answers with what it knows (SCL-4).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acked: Option<u64>,
+    /// The trust document that the node holds; absent for the first version, of which there is only one (IDN-8).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trust: Option<HeldTrust>,
+}
+
+/// A trust document as held by a node.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+pub struct HeldTrust {
+    /// Its version.
+    pub version: u64,
+    /// Its digest.
+    pub digest: Digest,
+    /// The code of why the node does not follow the links that it was given.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused: Option<String>,
 }
 
 /// A release as held by a node.
@@ -267,6 +282,10 @@ pub struct Answer {
     /// the request was signed with a time that was judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_time: Option<Timestamp>,
+    /// Newer versions of the trust document, in order from the one after [`CheckIn::trust`]; the node asks for more
+    /// at once. While it takes them up, the offer beside them waits for the next answer (IDN-8).
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub trust_links: Vec<Signed>,
 }
 
 /// A signed document as it travels: the exact bytes and the signatures over them.

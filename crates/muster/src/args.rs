@@ -5,7 +5,7 @@ use clap::{Parser, Subcommand};
 use cli::logs::{FORMAT_ENV, LogFormat};
 use cli::workflow;
 use cli::{
-    backup, beacon, check, diff, explain, node, object, proxy, publish, query, release, render, run, server,
+    backup, beacon, check, diff, explain, key, node, object, proxy, publish, query, release, render, run, server,
     status, task, token,
 };
 use demo::DemoArgs;
@@ -14,7 +14,7 @@ use crate::help;
 
 const AFTER: &str = "\
 Daily verbs: check, render, explain, diff, publish, status, query. Stored things: node, object, task,
-workflow, run, release, token, proxy.
+workflow, run, release, token, key, proxy.
 System: server, backup, restore, demo, bench. On the hosts: muster-agent.
 
 Exit codes: 0 done or nothing differs, 1 error, 2 differences, 3 some nodes failed,
@@ -87,6 +87,8 @@ pub enum Verb {
     Release(release::ReleaseArgs),
     /// Mint the token with which a host joins
     Token(token::TokenArgs),
+    /// Show, make, rotate or retire the keys that nodes believe
+    Key(key::KeyArgs),
     /// Issue the certificate of a proxy that ends TLS for nodes
     Proxy(proxy::ProxyArgs),
     /// Run the control plane

@@ -52,6 +52,8 @@ pub struct Explanation {
 
 /// What a node says when it refuses what it is pointed to.
 pub const REFUSALS: &str = "a node's refusal of what it is pointed to; nothing changes on it";
+/// What a node says when it does not follow a newer trust document.
+pub const TRUST_REFUSALS: &str = "a node's refusal of a newer trust document; what it holds stays in force";
 /// How synchronization of a node stands: the reasons of [`model::condition::SyncCause`].
 pub const CONDITIONS: &str = "how synchronization of a node stands";
 

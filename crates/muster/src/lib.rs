@@ -20,7 +20,7 @@ use cli::failure::{Failure, UserError};
 use cli::screen::{Screen, aside};
 use cli::workflow;
 use cli::{
-    backup, beacon, check, diff, explain, logs, node, object, proxy, publish, query, release, render, server,
+    backup, beacon, check, diff, explain, key, logs, node, object, proxy, publish, query, release, render, server,
     status, task, token,
 };
 use tokio::runtime::Runtime;
@@ -71,6 +71,7 @@ async fn run(verb: Verb, screen: Screen) -> Result<Exit, Failure> {
         Verb::Release(args) => release::run(&args, screen).await,
         Verb::Token(args) => token::run(&args, screen).await,
         Verb::Proxy(args) => proxy::run(&args, screen).await,
+        Verb::Key(args) => key::run(&args, screen).await,
         Verb::Server(args) => server::run(args, screen).await,
         Verb::Backup(args) => backup::run(&args, screen),
         Verb::Restore(args) => backup::restore::run(&args, screen),

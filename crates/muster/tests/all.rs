@@ -31,5 +31,6 @@ mod task_arguments_are_exact;
 mod tasks_run_once_for_real;
 mod the_tutorial_works;
 mod tokens_are_minted_offline;
+mod trust_roots_rotate;
 mod verbs_ask_a_control_plane;
 mod work_follows_a_publish;

@@ -7,10 +7,10 @@ use backends::manifest::ManifestProblem;
 use model::condition::SyncCause;
 use model::selection::ProofError;
 use model::{Digest, Timestamp};
-use muster::help::{CODES, CONDITIONS, REFUSALS, explain};
+use muster::help::{CODES, CONDITIONS, REFUSALS, TRUST_REFUSALS, explain};
 use test_support::programs::repo::{code, err, muster, out};
 use trust::signed::VerifyError;
-use trust::{BeaconRefusal, Refusal};
+use trust::{BeaconRefusal, ChainError, Refusal};
 use wire::Code;
 
 /// One of each; the match fails to compile when a new sort is added.
@@ -67,6 +67,36 @@ fn every_code_is_explained() {
     for known in resolve::codes::CODES.iter() {
         assert_eq!(explain(known.code).unwrap().title, known.title);
     }
+}
+
+/// IDN-8: why a newer trust document is not followed; the match fails to compile when a new sort is added.
+#[test]
+fn every_refusal_of_a_trust_document_is_explained() {
+    let fleet = || "a".parse().unwrap();
+    let all = [
+        ChainError::Forged { held: 1 },
+        ChainError::Rejected { held: 1, limit: Timestamp(0) },
+        ChainError::Gap { held: 1, link: 3 },
+        ChainError::Older { held: 1, link: 1 },
+        ChainError::Forked { held: 1, link: 2 },
+        ChainError::OtherFleet { theirs: fleet(), ours: fleet() },
+        ChainError::TooLong,
+        ChainError::Malformed { held: 1, why: String::new() },
+    ];
+    for error in &all {
+        match error {
+            ChainError::Forged { .. } | ChainError::Rejected { .. } | ChainError::Gap { .. } => {}
+            ChainError::Older { .. } | ChainError::Forked { .. } | ChainError::OtherFleet { .. } => {}
+            ChainError::TooLong | ChainError::Malformed { .. } => {}
+        }
+        let found = explain(error.code()).unwrap_or_else(|| panic!("{} is not explained", error.code()));
+        assert!(found.text.len() > 20, "{found:?}");
+    }
+    let mut said: Vec<&str> = all.iter().map(ChainError::code).collect();
+    let mut known = codes(TRUST_REFUSALS);
+    said.sort_unstable();
+    known.sort_unstable();
+    assert_eq!(known, said);
 }
 
 /// What is wrong with a manifest: one of each; the match fails to compile when a new sort is added.

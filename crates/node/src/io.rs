@@ -13,7 +13,7 @@ use trust::TrustDocument;
 use crate::freshness::FreshnessRecord;
 use crate::healing::SuspectedDrift;
 use crate::reboot::RebootMark;
-use crate::state::{Adoption, LastRun};
+use crate::state::{Adoption, LastRun, TrustRecord};
 
 /// Who the node is; does not change while the agent runs.
 #[derive(Clone, Debug)]
@@ -22,7 +22,7 @@ pub struct Identity {
     pub hostname: Hostname,
     /// The incarnation of its log.
     pub incarnation: Incarnation,
-    /// Whom it believes.
+    /// Whom it believed when it joined.
     pub trust: TrustDocument,
     /// When this program was built (IDN-11).
     pub built: Timestamp,
@@ -56,6 +56,8 @@ pub struct Restored {
     pub pause: Option<Pause>,
     /// The last reboot that was ordered.
     pub last_reboot: Option<RebootMark>,
+    /// The newest trust document, if one was taken up since the node joined.
+    pub trust: Option<TrustRecord>,
 }
 
 /// What happened.
@@ -83,6 +85,12 @@ pub enum NodeInput {
     RunFailed(RunFailure),
     /// Contents of the release that is held turned out to be damaged or gone.
     ContentMissing,
+    /// The newer trust document is durable.
+    TrustSaved,
+    /// The newer trust document could not be made durable; for people.
+    TrustNotSaved(String),
+    /// Somebody joined the host anew, and its token names this trust document.
+    TrustPinned(Box<TrustDocument>),
     /// The host could not be told to reboot; for people.
     RebootFailed(String),
     /// Someone at the host asks to check in and converge now.
@@ -173,6 +181,8 @@ pub enum NodeEffect {
     Reboot(RebootMark),
     /// Make the mark of the last reboot durable as it is now.
     SaveReboot(RebootMark),
+    /// Make the newest trust document durable, then [`NodeInput::TrustSaved`] or [`NodeInput::TrustNotSaved`].
+    SaveTrust(Box<TrustRecord>),
     /// Find out who changes these resources, and nobody else; then [`NodeInput::SuspectedDrift`].
     WatchCulprits(BTreeSet<ResourceId>),
     /// Say so in the journal.

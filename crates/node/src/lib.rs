@@ -31,6 +31,6 @@ pub use io::{
 pub use left_out::{LeftOut, Omission, TooLarge};
 pub use reboot::{RebootMark, RebootOutlook, RebootPlan};
 pub use repeat_backoff::RepeatBackoff;
-pub use state::{Adoption, LastRun};
+pub use state::{Adoption, LastRun, TrustRecord};
 pub use step::Node;
 pub use witness::Witness;

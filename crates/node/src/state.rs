@@ -46,6 +46,17 @@ impl Adoption {
     }
 }
 
+/// The newest trust document that a node took up, by the link to it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+pub struct TrustRecord {
+    /// The digest of the document that the token named. A record of another one counts no more: the host was
+    /// joined anew since.
+    pub pinned: Digest,
+    /// The signed document.
+    pub link: Signed,
+}
+
 /// The last run, so that a start in between does not turn intended change into drift.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LastRun {

@@ -6,6 +6,7 @@ mod pause;
 mod reboot;
 mod requests;
 mod runs;
+mod trusted;
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -32,6 +33,7 @@ use crate::state::{Adoption, LastRun};
 use freshness::RefusedBeacon;
 use requests::{RequestNumbers, RunRequests};
 use runs::RunUnderWay;
+use trusted::HeldChain;
 
 /// The shortest wait that a control plane may ask for between contacts.
 pub const MIN_CONTACT: Duration = Duration::from_secs(1);
@@ -71,6 +73,7 @@ struct FetchingRelease {
 #[derive(Debug)]
 pub struct Node {
     identity: Identity,
+    chain: HeldChain,
     adoption: Option<Adoption>,
     /// How fresh it is.
     freshness: Option<FreshnessRecord>,
@@ -149,6 +152,7 @@ impl Node {
             confirmation_asked: None,
             refused_beacon: None,
             reboots: Reboots::new(&identity.hostname, restored.last_reboot, now),
+            chain: HeldChain::restored(&identity.trust, restored.trust),
             identity,
             adoption: restored.adoption,
             settings: restored.settings,
@@ -258,6 +262,9 @@ impl Node {
                 self.want_full |= self.repairing;
                 self.on_stuck(now);
             }
+            NodeInput::TrustSaved => self.on_trust_saved(now),
+            NodeInput::TrustNotSaved(why) => self.on_trust_not_saved(&why, &mut effects),
+            NodeInput::TrustPinned(document) => self.on_trust_pinned(&document, now),
             NodeInput::NotAppended => self.report_next_run(&mut effects),
             NodeInput::ServerTime(server_time) => {
                 self.clock_difference = Some(ClockDifference::between(server_time, now));
@@ -399,6 +406,7 @@ impl Node {
             header: self.adoption.as_ref().filter(|_| self.want_header).map(|held| held.header.clone()),
             // The shell knows it.
             acked: None,
+            trust: self.chain.told(),
         };
         self.requests.confirm(&mut check_in);
         check_in
@@ -455,10 +463,13 @@ impl Node {
         if self.contact_pending || asks_first {
             self.deliver_soon(now);
         }
+        self.on_links(&answer.trust_links, now, effects);
         if let Some(beacon) = &answer.beacon {
             self.on_beacon(beacon, now, effects);
         }
         match answer.offer {
+            // The newer trust document may judge it otherwise.
+            Some(_) if self.chain.is_changing() => self.run_after_answer(now),
             Some(offer) => self.on_offer(offer, now, effects),
             None => {
                 self.stuck = 0;
@@ -482,7 +493,7 @@ impl Node {
         // A beacon that came later raised it.
         floor.newest_signature = floor.newest_signature.max(time.newest_signature);
         let judge = Judge {
-            trust: &self.identity.trust,
+            trust: self.chain.document(),
             hostname: &self.identity.hostname,
             floor: &floor,
             time,

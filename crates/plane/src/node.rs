@@ -57,6 +57,10 @@ pub struct NodeState {
     pub promised: Duration,
     /// What it holds, by its own word.
     pub held: Option<HeldRelease>,
+    /// The version of the trust document that it holds, by its own word; 0 before one was heard.
+    pub trust_version: u64,
+    /// The code of why it does not follow newer ones (IDN-8).
+    pub refused_trust: Option<Box<str>>,
     /// Its newest run, by its own word.
     pub run: Option<RunNote>,
     /// What was heard of its runs in check-ins.
@@ -101,6 +105,14 @@ pub struct ReportedRefusal {
     pub code: Box<str>,
     /// What was wrong, for people.
     pub message: Box<str>,
+}
+
+/// The version of the trust document that a node holds, and the code of why it follows none after it.
+fn trust_of(request: &CheckIn) -> (u64, Option<Box<str>>) {
+    let Some(held) = &request.trust else { return (1, None) };
+    // A code is lower-case words with `-` between; it is shown to operators.
+    let code = |text: &str| clip(text).chars().filter(|c| c.is_ascii_lowercase() || *c == '-').collect();
+    (held.version, held.refused.as_deref().map(code))
 }
 
 fn clip(text: &str) -> &str {
@@ -166,6 +178,8 @@ impl NodeState {
             last_seen: None,
             promised: Duration::from_secs(DEFAULT_CONTACT_SECS),
             held: None,
+            trust_version: 0,
+            refused_trust: None,
             run: None,
             runs: RunsHeard::default(),
             freshness: None,
@@ -188,6 +202,7 @@ impl NodeState {
     /// affair; one that cannot be proven was refused when it was published.
     pub fn check_in(&mut self, mut request: CheckIn, heads: &Heads, now: Timestamp) -> Step {
         self.last_seen = Some(now);
+        (self.trust_version, self.refused_trust) = trust_of(&request);
         let first_use = !std::mem::replace(&mut self.certificate_used, true);
         let run_confirmed = self.confirm_run(request.run_confirmed);
         let confirmed = request.tagged_run_confirmed;
@@ -245,9 +260,16 @@ impl NodeState {
             unassigned: pointed.is_none(),
             same_cause: BTreeMap::new(),
             server_time: None,
+            trust_links: Vec::new(),
         };
         let facts = request.facts;
         Step { answer, wanted, facts, traits, run_confirmed, tagged_run_confirmed, first_use, unchanged }
+    }
+
+    /// Whether a check-in says something else of the node's trust document than the one before it.
+    pub fn trust_differs(&self, request: &CheckIn) -> bool {
+        let (version, refused) = trust_of(request);
+        version != self.trust_version || refused != self.refused_trust
     }
 
     /// The traits that are to be stored. Those that are too large are not, and are not asked for again; the rest of the

@@ -22,6 +22,7 @@ use trust::TrustDocument;
 use trust::seen::Seen;
 
 use crate::posture::Posture;
+use crate::trust_chain::VersionOrigin;
 use operation::{Empty, Limit, Operation, Page};
 
 /// How the fleet does.
@@ -59,6 +60,10 @@ pub static PUT_CHUNKS: Operation<TreeChunks, usize> = Operation::transfer("/v1/c
 pub static COMMIT: Operation<Commit, u64> = Operation::transfer("/v1/releases");
 /// Stores beacons; answers how many there were.
 pub static ADD_BEACONS: Operation<Beacons, usize> = Operation::post("/v1/beacons");
+/// Whom the fleet's nodes believe, and who of them knows so.
+pub static TRUST: Operation<Empty, TrustView> = Operation::get("/v1/trust");
+/// Adds the next version of the trust document; answers its number.
+pub static ADD_TRUST: Operation<AddTrust, u64> = Operation::post("/v1/trust");
 /// Requests that nodes run now.
 pub static REQUEST_RUN: Operation<RunRequest, RunRequested> = Operation::post("/v1/run-requests");
 /// Requests that nodes run what has a tag: by a route of its own, as who does not know tags would request a full
@@ -272,6 +277,10 @@ pub struct NodeView {
     /// That this is not fresh or is stale, by the node's own word; absent while it is neither.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub freshness: Option<HeldFreshness>,
+    /// The version of the trust document that it holds; absent before it was heard of since the start.
+    pub trust_version: Option<u64>,
+    /// The code of why it follows no newer trust document.
+    pub refused_trust: Option<String>,
     /// When it was last heard of.
     pub last_seen: Option<Timestamp>,
     /// Seconds within which it is to call again, by the last answer.
@@ -350,6 +359,44 @@ pub struct HeadView {
     /// The incarnation of the database, when the data went back to what it was before and nothing was published
     /// since: higher numbers may have been given.
     pub went_back: Option<DatabaseIncarnation>,
+}
+
+/// The chain of trust documents (IDN-8).
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct TrustView {
+    /// From the first to the newest.
+    pub versions: Vec<TrustVersionView>,
+    /// How many nodes hold each version, of those that were heard of since the control plane's start.
+    pub holding: Vec<TrustHolders>,
+    /// How many nodes were not.
+    pub unheard: usize,
+}
+
+/// A version of the trust document.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct TrustVersionView {
+    /// The document.
+    pub document: TrustDocument,
+    /// Its digest.
+    pub digest: Digest,
+    /// How the chain came to it.
+    pub origin: VersionOrigin,
+}
+
+/// Nodes that hold a version of the trust document.
+#[derive(Clone, Copy, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct TrustHolders {
+    /// The version.
+    pub version: u64,
+    /// How many.
+    pub nodes: usize,
+}
+
+/// The next version of the trust document, signed.
+#[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
+pub struct AddTrust {
+    /// Signed by a root key of the version before.
+    pub link: Signed,
 }
 
 /// Digests that are asked for or answered.

@@ -9,7 +9,7 @@ use plane::{Heads, NodeState};
 
 use crate::state::now;
 use crate::totals::CauseKey;
-use next_step::{join_again, next_step};
+use next_step::{join_again, next_step, refused_trust};
 
 /// The cause where no more is known of it.
 const SEE_RUN: &str = "see its last run";
@@ -38,6 +38,11 @@ pub(crate) fn causes_of(node: &mut NodeState, state: Overall, heads: &Heads) -> 
             (CauseKey::Words(Overall::NotFresh, cause.clone()), next_step(node, Overall::NotFresh, now()));
         let since = node.freshness.as_ref().and_then(|held| held.not_fresh_since);
         causes.push(NodeCause { key, cause, code: None, since, next });
+    }
+    if let Some(code) = &node.refused_trust {
+        let (cause, next) = refused_trust(node, code);
+        let key = CauseKey::RefusedTrust(code.to_string());
+        causes.push(NodeCause { key, cause, code: None, since: None, next });
     }
     if node.untaken_traits.is_some() {
         causes.push(NodeCause {

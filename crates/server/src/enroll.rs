@@ -40,7 +40,9 @@ pub(crate) async fn enroll(
     let csr = CertificateRequest::read(&request.csr_pem).map_err(|error| bad_csr(&error))?;
     let key = *csr.key();
     let now = now();
-    let claims = token::verify(&request.token, &plane.trust.root, &request.hostname, &key, now)?;
+    let documents = plane.trust.documents();
+    let newest = &documents.newest().document;
+    let claims = token::verify(&request.token, &newest.root, &request.hostname, &key, now)?;
     if claims.fleet != plane.trust.fleet {
         return Err(Problem::new(Code::TokenForged, "the token is of another fleet"));
     }
@@ -48,6 +50,8 @@ pub(crate) async fn enroll(
     if listener == PortListener::Proxies && claims.expected_pubkey_fingerprint.is_none() {
         return Err(Code::TokenUnbound.into());
     }
+    // The one that the token vouches for; the node's first check-ins lead it on from there (IDN-8).
+    let trust = documents.named(&claims.trust).unwrap_or(newest).clone();
     let hostname: Hostname = claims.hostname;
     let id = key.node_id();
     let serial: [u8; 16] = random().map_err(|_| Code::Internal)?;
@@ -74,12 +78,7 @@ pub(crate) async fn enroll(
     let mut state = NodeState::new(id.clone(), hostname, key, now);
     state.certificate_ends = cert_not_after;
     remember(plane, state);
-    let answer = EnrollAnswer {
-        node_id: id,
-        cert_pem,
-        ca_pem: plane.node_ca.cert_pem().to_owned(),
-        trust: plane.trust.clone(),
-    };
+    let answer = EnrollAnswer { node_id: id, cert_pem, ca_pem: plane.node_ca.cert_pem().to_owned(), trust };
     json(&answer, false)
 }
 

@@ -63,6 +63,8 @@ pub(crate) struct NodeEntry {
     /// Up to which change the node was notified that work waits; a long poll is answered at once
     /// for each of them once.
     pub(crate) work_notified: Option<u64>,
+    /// The version of the newest trust document that it was sent.
+    pub(crate) trust_sent: u64,
     /// It waits to be counted anew.
     pub(crate) queued: bool,
     /// Its share in the totals.
@@ -171,6 +173,7 @@ impl FleetIndex {
             work_head: 0,
             work_notified: None,
             queued: false,
+            trust_sent: 0,
             counted: None,
             declared: None,
             comparison: StartComparison::Asked,

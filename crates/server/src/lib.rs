@@ -39,6 +39,7 @@ mod sets;
 mod state;
 mod streams;
 mod totals;
+pub mod trust_chain;
 mod upkeep;
 mod work;
 

@@ -20,6 +20,7 @@ use trust::key::ParseKeyError;
 use trust::{SigningKey, Slots, TrustDocument};
 
 use crate::fleet_name::FleetName;
+use crate::trust_chain::ChainDocuments;
 
 /// Where the keys that sign intent lie.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -131,14 +132,14 @@ pub enum FoundError {
 pub struct Founded {
     /// Whom the fleet's nodes believe.
     pub trust: TrustDocument,
+    /// How that came to be, from the first version on.
+    pub chain: ChainDocuments,
     /// Issues nodes' and the control plane's certificates.
     pub node_ca: Ca,
     /// Issues operators' certificates.
     pub operator_ca: Ca,
     /// The release key, in lab posture.
     pub release_key: Option<SigningKey>,
-    /// The key that signs beacons and nothing else, in lab posture of a fleet that has one.
-    pub beacon_key: Option<SigningKey>,
     /// Lab or sealed.
     pub posture: Posture,
     /// The directory was empty.
@@ -163,12 +164,14 @@ pub enum FilePresence {
     Always,
     /// Keys that sign intent and what clients are given may lie elsewhere.
     MayLieElsewhere,
+    /// Once keys were rotated.
+    Rotated,
 }
 
 /// Every file that founding a fleet makes beside the database. What a publisher remembers of its last release
 /// is not among them: it would go back with the rest.
-pub const FLEET_FILES: [FleetFile; 10] = {
-    use FilePresence::{Always, MayLieElsewhere};
+pub const FLEET_FILES: [FleetFile; 11] = {
+    use FilePresence::{Always, MayLieElsewhere, Rotated};
     const fn file(name: &'static str, mode: u32, presence: FilePresence) -> FleetFile {
         FleetFile { name, mode, presence }
     }
@@ -182,6 +185,7 @@ pub const FLEET_FILES: [FleetFile; 10] = {
         file(BEACON_KEY, 0o600, MayLieElsewhere),
         file(OPERATOR, 0o600, MayLieElsewhere),
         file(ENROLL, 0o644, MayLieElsewhere),
+        file(TRUST_LINKS, 0o644, Rotated),
         file(TRUST, 0o644, Always),
     ]
 };
@@ -189,8 +193,10 @@ pub const FLEET_FILES: [FleetFile; 10] = {
 pub const DATABASE: &str = "muster.db";
 /// It is there while a restore puts files into the directory.
 pub const RESTORING: &str = "restore-unfinished";
-/// Whom the fleet's nodes believe.
+/// Whom the fleet's nodes believed first.
 pub const TRUST: &str = "trust.json";
+/// The signed versions of that after the first.
+pub const TRUST_LINKS: &str = "trust-links.json";
 /// The key that signs tokens.
 pub const ROOT_KEY: &str = "root.key";
 /// The key that signs releases.
@@ -228,26 +234,34 @@ pub fn open(dir: &Path, fleet: Option<&FleetName>, now: Timestamp) -> Result<Fou
             made.iter().for_each(|name| drop(fs::remove_file(dir.join(name))));
         })?;
     }
-    let trust: TrustDocument = read_json(&dir.join(TRUST))?;
+    let chain = ChainDocuments::read(dir)?;
+    let trust = chain.newest().document.clone();
     if let Some(asked) = fleet.filter(|name| !name.is_of(&trust.fleet)) {
         let (dir, asked) = (dir.to_owned(), asked.clone());
         return Err(FoundError::OtherName { dir, founded: trust.fleet, asked });
     }
     let release_key = read_key(&dir.join(RELEASE_KEY))?;
-    // Another key that lies there signs nothing.
-    let is_beacon_key =
-        |key: &SigningKey| trust.beacon.iter().flat_map(Slots::keys).any(|known| *known == key.public());
-    let beacon_key = read_key(&dir.join(BEACON_KEY))?.filter(is_beacon_key);
-    let lab = release_key.is_some() || beacon_key.is_some() || dir.join(ROOT_KEY).exists();
+    let lab = release_key.is_some() || beacon_key(dir, &trust)?.is_some() || dir.join(ROOT_KEY).exists();
     Ok(Founded {
         trust,
+        chain,
         node_ca: read_ca(dir, NODE_CA)?,
         operator_ca: read_ca(dir, OPERATOR_CA)?,
         release_key,
-        beacon_key,
         posture: if lab { Posture::Lab } else { Posture::Sealed },
         new,
     })
+}
+
+/// The key in a directory that signs beacons and nothing else, if nodes believe it.
+///
+/// # Errors
+/// [`FoundError`] names the file.
+pub fn beacon_key(dir: &Path, trust: &TrustDocument) -> Result<Option<SigningKey>, FoundError> {
+    // Another key that lies there signs nothing.
+    let is_believed =
+        |key: &SigningKey| trust.beacon.iter().flat_map(Slots::keys).any(|known| *known == key.public());
+    Ok(read_key(&dir.join(BEACON_KEY))?.filter(is_believed))
 }
 
 /// Writes what clients are given: `operator.json` (once; its URL is kept up to date) and
@@ -272,15 +286,11 @@ pub fn write_client_files(
         Credentials { url: operator_url.clone(), ca_pem, cert_pem, key_pem: key_pem.to_string() }
     };
     write_json(&path, &credentials, 0o600)?;
-    let digest = founded
-        .trust
-        .digest()
-        .map_err(|error| FoundError::Malformed { path: dir.join(TRUST), what: error.to_string() })?;
     let info = EnrollInfo {
         fleet: founded.trust.fleet.clone(),
         servers: node_urls.to_vec(),
         ca: founded.node_ca.digest(),
-        trust: digest,
+        trust: founded.chain.newest().digest,
     };
     write_json(&dir.join(ENROLL), &info, 0o644)
 }
@@ -304,7 +314,8 @@ fn found(dir: &Path, fleet: &FleetName, now: Timestamp) -> Result<(), FoundError
     let (release, root) = (Slots::of(release.public()), Slots::of(root.public()));
     let beacon = read_key(&dir.join(BEACON_KEY))?.map(|key| Slots::of(key.public()));
     // Last: its presence says that everything before it is there.
-    write_json(&dir.join(TRUST), &TrustDocument { fleet, version: 1, release, beacon, root }, 0o644)
+    let first = TrustDocument { beacon, ..TrustDocument::first(fleet, release, root) };
+    write_json(&dir.join(TRUST), &first, 0o644)
 }
 
 fn read_ca(dir: &Path, name: &str) -> Result<Ca, FoundError> {
@@ -349,7 +360,7 @@ fn read(path: &Path) -> Result<String, FoundError> {
     fs::read_to_string(path).map_err(|source| FoundError::Read { path: path.to_owned(), source })
 }
 
-fn write_json<T: Serialize>(path: &Path, value: &T, mode: u32) -> Result<(), FoundError> {
+pub(crate) fn write_json<T: Serialize>(path: &Path, value: &T, mode: u32) -> Result<(), FoundError> {
     let mut bytes = zeroize::Zeroizing::new(
         serde_json::to_vec_pretty(value)
             .map_err(|error| FoundError::Malformed { path: path.to_owned(), what: error.to_string() })?,

@@ -60,7 +60,13 @@ async fn judge(plane: &ControlPlane, heads: &Heads, slot: &Arc<NodeSlot>) {
             }
         }
         let until = [node.status_until(heads, now), CertificateLife::until(node.certificate_ends, now)];
-        CountedNode { state, sync, causes: causes.into(), until: until.into_iter().flatten().min() }
+        CountedNode {
+            state,
+            sync,
+            trust: node.trust_version,
+            causes: causes.into(),
+            until: until.into_iter().flatten().min(),
+        }
     });
 }
 

@@ -12,7 +12,7 @@ use plane::{Head, Heads, NodeHeader};
 use store::{Release, ReleaseCommitError};
 use trust::beacon::{self, BeaconSubject};
 use trust::feature::{self, FEATURES};
-use trust::signed::{self, Document};
+use trust::signed::{self, Document, VerifyError};
 use trust::{Beacon, BeaconRefusal, Header, SigningKey};
 use wire::{Code, Problem};
 
@@ -52,7 +52,7 @@ async fn read_heads(plane: &ControlPlane, mut selections: ReadSelections) -> Res
     let mut channels = BTreeMap::new();
     let known = plane.heads();
     for head in stored {
-        let header: Header = verified(plane, &head.header)?;
+        let header: Header = committed(plane, &head.header)?;
         let beacon = match &head.beacon {
             Some(document) => believed(plane, document),
             None => None,
@@ -89,7 +89,7 @@ async fn read_heads(plane: &ControlPlane, mut selections: ReadSelections) -> Res
 
 /// A beacon that is stored. The key that signed it may be retired by now: the release is as fresh as its header then.
 fn believed(plane: &ControlPlane, document: &Signed) -> Option<Beacon> {
-    let opened = beacon::open(document, &plane.trust);
+    let opened = beacon::open(document, &plane.trust.documents().newest().document);
     opened.inspect_err(|refusal| tracing::warn!(%refusal, "a stored beacon is not believed any more")).ok()
 }
 
@@ -140,8 +140,20 @@ async fn selection(plane: &ControlPlane, root: &Digest) -> Result<(Arc<Selection
 }
 
 fn verified<D: Document>(plane: &ControlPlane, document: &Signed) -> Result<D, Problem> {
-    signed::verify(document, &plane.trust.release)
-        .map_err(|error| Problem::new(Code::ReleaseRefused, format!("the {} is refused: {error}", D::TYPE)))
+    signed::verify(document, &plane.trust.documents().newest().document.release).map_err(refused::<D>)
+}
+
+/// A document that was verified when it was committed: by keys that may have been retired since.
+fn committed<D: Document>(plane: &ControlPlane, document: &Signed) -> Result<D, Problem> {
+    let documents = plane.trust.documents();
+    if let Err(error) = signed::verify::<D>(document, &documents.newest().document.release) {
+        tracing::warn!(%error, "what the fleet is pointed to is signed with a key that was retired; publish anew");
+    }
+    documents.verify_committed(document).map_err(refused::<D>)
+}
+
+fn refused<D: Document>(error: VerifyError) -> Problem {
+    Problem::new(Code::ReleaseRefused, format!("the {} is refused: {error}", D::TYPE))
 }
 
 /// Commits a release and points the channels to it, also when the publisher hangs up in the
@@ -232,7 +244,7 @@ pub(crate) async fn add_beacons(plane: &ControlPlane, beacons: Vec<Signed>) -> R
 
 async fn store_beacons(plane: &ControlPlane, beacons: Vec<Signed>) -> Result<(), Problem> {
     for document in beacons {
-        let beacon = beacon::open(&document, &plane.trust).map_err(beacon_problem)?;
+        let beacon = beacon::open(&document, &plane.trust.documents().newest().document).map_err(beacon_problem)?;
         let heads = plane.heads();
         let Some(head) = heads.channels.get(&beacon.channel) else {
             let detail = format!("nothing is published in channel {}", beacon.channel);

@@ -2,7 +2,7 @@
 
 use std::io;
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
@@ -179,7 +179,7 @@ pub async fn start(config: Config) -> Result<RunningServer, ServerStartError> {
     let operator_ca = founded.operator_ca.cert_pem().to_owned();
     let names = own_names(config.names, operator_host);
     let journal = known_prefixes(&store).await?;
-    let plane = plane(store, founded, names, config.log, config.links).await?;
+    let plane = plane(store, &config.dir, founded, names, config.log, config.links).await?;
     let metrics_address = scrapers.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
     let tls = server_tls(&plane, &operator_ca)?.map(watch::Sender::new);
     let [node_tls, proxy_tls, operator_tls] = tls.each_ref().map(watch::Sender::subscribe);
@@ -311,6 +311,7 @@ async fn known_prefixes(store: &Store) -> Result<PrefixJournal, ServerStartError
 
 async fn plane(
     store: Arc<Store>,
+    dir: &Path,
     founded: Founded,
     names: Vec<String>,
     log: Option<LogControl>,
@@ -318,7 +319,7 @@ async fn plane(
 ) -> Result<Arc<ControlPlane>, ServerStartError> {
     let boot = data_encoding::HEXLOWER.encode(&posture::random::<4>()?);
     let records = store.nodes().await;
-    let plane = ControlPlane::new(store, founded, names, log, boot, links);
+    let plane = ControlPlane::new(store, dir, founded, names, log, boot, links);
     let unread = |source| ServerStartError::Database { path: DATABASE.into(), source };
     plane.index.fill(records.map_err(unread)?);
     plane.hub.fill().await.map_err(unread)?;

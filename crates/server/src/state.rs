@@ -1,5 +1,6 @@
 //! [`ControlPlane`]: what every handler shares.
 
+use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -10,7 +11,6 @@ use net::peers::Peers;
 use plane::Heads;
 use store::Store;
 use tokio::sync::{Notify, Semaphore, watch};
-use trust::{SigningKey, TrustDocument};
 use wire::{Code, Problem};
 
 use crate::grants::GrantIndex;
@@ -21,6 +21,7 @@ use crate::metrics::Metrics;
 use crate::posture::{Founded, Posture};
 use crate::sets::ReleaseSets;
 use crate::streams::{FleetAdmission, StreamConfig};
+use crate::trust_chain::TrustChain;
 use crate::work::Orchestrator;
 
 /// Enrollments at once; more are refused as busy.
@@ -42,11 +43,10 @@ pub(crate) struct ControlPlane {
     /// Changes the level of logs, where that can be done.
     pub(crate) log: Option<LogControl>,
     pub(crate) heads: watch::Sender<Arc<Heads>>,
-    pub(crate) trust: TrustDocument,
+    pub(crate) trust: TrustChain,
     pub(crate) node_ca: Ca,
     /// The host names and addresses in its own certificate, by which nobody else is certified.
     pub(crate) names: Vec<String>,
-    pub(crate) beacon_key: Option<SigningKey>,
     pub(crate) posture: Posture,
     pub(crate) started: Timestamp,
     pub(crate) enrollments: Semaphore,
@@ -73,6 +73,7 @@ impl ControlPlane {
     /// `boot` distinguishes this start's request ids from those of others.
     pub(crate) fn new(
         store: Arc<Store>,
+        dir: &Path,
         founded: Founded,
         names: Vec<String>,
         log: Option<LogControl>,
@@ -90,10 +91,9 @@ impl ControlPlane {
             store,
             index,
             heads: watch::Sender::new(Arc::new(Heads::default())),
-            trust: founded.trust,
+            trust: TrustChain::new(dir, founded.chain),
             node_ca: founded.node_ca,
             names,
-            beacon_key: founded.beacon_key.or(founded.release_key),
             posture: founded.posture,
             started: now(),
             enrollments: Semaphore::new(ENROLLMENTS),

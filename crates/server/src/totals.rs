@@ -34,6 +34,8 @@ pub(crate) enum CauseKey {
     TraitsTooLarge,
     /// Tags that a run was requested for in vain.
     UnknownTags(Vec<String>),
+    /// Newer trust documents that are not followed, by the code of why.
+    RefusedTrust(String),
     /// What is said of it.
     Words(Overall, String),
 }
@@ -45,6 +47,8 @@ pub(crate) struct CountedNode {
     pub(crate) state: Overall,
     /// How its synchronization stands.
     pub(crate) sync: SyncState,
+    /// The version of the trust document that it holds; 0 where that was not heard.
+    pub(crate) trust: u64,
     /// Why it is not green, each cause once, and since when.
     pub(crate) causes: Box<[(Arc<CauseKey>, Option<Timestamp>)]>,
     /// From when it may be another one though nothing was heard.
@@ -77,6 +81,7 @@ pub(crate) struct TopCause {
 pub(crate) struct FleetTotals {
     states: BTreeMap<Overall, usize>,
     sync: BTreeMap<SyncState, usize>,
+    trust: BTreeMap<u64, usize>,
     causes: BTreeMap<Arc<CauseKey>, CauseTotal>,
     ranked: BTreeSet<(Reverse<usize>, Arc<CauseKey>)>,
     due: BTreeSet<(Timestamp, NodeId)>,
@@ -91,6 +96,11 @@ impl FleetTotals {
     /// How many nodes of each state of synchronization.
     pub(crate) fn sync(&self) -> &BTreeMap<SyncState, usize> {
         &self.sync
+    }
+
+    /// How many nodes hold each version of the trust document; 0 are those that were not heard of.
+    pub(crate) fn trust(&self) -> &BTreeMap<u64, usize> {
+        &self.trust
     }
 
     /// The causes that most nodes share, with so many hostnames of each.
@@ -141,10 +151,12 @@ impl FleetTotals {
         if let Some(node) = before {
             take(&mut self.states, &node.state);
             take(&mut self.sync, &node.sync);
+            take(&mut self.trust, &node.trust);
         }
         if let Some(node) = now {
             *self.states.entry(node.state).or_default() += 1;
             *self.sync.entry(node.sync).or_default() += 1;
+            *self.trust.entry(node.trust).or_default() += 1;
         }
         let same_causes = match (before, now) {
             (Some(before), Some(now)) => before.state == now.state && before.causes == now.causes,
@@ -206,7 +218,7 @@ mod tests {
             (Arc::new(CauseKey::Words(state, (*text).to_owned())), Some(Timestamp(*since)))
         };
         let causes = causes.iter().map(of).collect();
-        CountedNode { state, sync: SyncState::Off, causes, until: until.map(Timestamp) }
+        CountedNode { state, sync: SyncState::Off, trust: 1, causes, until: until.map(Timestamp) }
     }
 
     fn named(number: usize) -> (NodeId, Hostname) {

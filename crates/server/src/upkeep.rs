@@ -21,6 +21,8 @@ const BEACONS_EVERY: Duration = Duration::from_secs(30);
 const PRUNE_EVERY: Duration = Duration::from_secs(3600);
 /// How often the totals of the fleet are brought up to date though nobody asks.
 const REFRESH_EVERY: Duration = Duration::from_secs(5);
+/// How often it is looked whether the file of trust documents changed.
+const TRUST_EVERY: Duration = Duration::from_secs(2);
 /// The most contacts persisted in one batch.
 const BATCH: usize = 1000;
 
@@ -35,12 +37,14 @@ pub(crate) async fn run(
     let mut prune = tokio::time::interval(PRUNE_EVERY);
     prune.reset();
     let mut refresh_every = tokio::time::interval(REFRESH_EVERY);
+    let mut trust_every = tokio::time::interval(TRUST_EVERY);
     let mut heads = plane.heads.subscribe();
     loop {
         tokio::select! {
             _ = flush_every.tick() => flush(&plane, &journal).await,
             _ = refresh_every.tick() => refresh(&plane).await,
             Ok(()) = heads.changed() => refresh(&plane).await,
+            _ = trust_every.tick() => read_trust(&plane).await,
             _ = beacons.tick() => renew(&plane).await,
             _ = prune.tick() => match plane.store.prune(now(), Retention::default()).await {
                 Ok(pruned) => tracing::debug!(?pruned, "pruned"),
@@ -81,6 +85,21 @@ async fn keep_prefixes(plane: &ControlPlane, journal: &PrefixJournal) {
     }
 }
 
+/// Takes up trust documents that somebody put into the directory.
+async fn read_trust(plane: &ControlPlane) {
+    match plane.trust.read_again().await {
+        Ok(false) => {}
+        Ok(true) => {
+            if let Err(problem) = crate::releases::load(plane).await {
+                tracing::error!(%problem, "the signed artifacts cannot be loaded; check-ins are refused");
+            }
+        }
+        Err(error) => {
+            tracing::error!(error = %chain(&error), "the trust documents cannot be read; those before count on");
+        }
+    }
+}
+
 async fn renew(plane: &ControlPlane) {
     if plane.not_ready().is_some()
         && let Err(problem) = crate::releases::load(plane).await
@@ -88,10 +107,15 @@ async fn renew(plane: &ControlPlane) {
         tracing::error!(%problem, "the signed artifacts cannot be loaded; check-ins are refused");
         return;
     }
-    if let Some(key) = &plane.beacon_key
-        && let Err(problem) = crate::releases::renew_beacons(plane, key).await
-    {
-        tracing::warn!(%problem, "beacons could not be renewed");
+    // As it is now: keys are rotated while the control plane runs.
+    match plane.trust.beacon_key() {
+        Ok(Some(key)) => {
+            if let Err(problem) = crate::releases::renew_beacons(plane, &key).await {
+                tracing::warn!(%problem, "beacons could not be renewed");
+            }
+        }
+        Ok(None) => {}
+        Err(error) => tracing::warn!(error = %chain(&error), "the key that signs beacons cannot be read"),
     }
     // Say once in a while that the store does not write, also when nobody calls.
     let health = plane.store.health();

@@ -243,6 +243,7 @@ impl Machine {
             NodeEffect::SavePause(_)
             | NodeEffect::Reboot(_)
             | NodeEffect::SaveReboot(_)
+            | NodeEffect::SaveTrust(_)
             | NodeEffect::WatchCulprits(_) => {}
             NodeEffect::SaveFreshness(held) => self.disk.write(|files| files.freshness = Some(held))?,
             NodeEffect::SaveRun(last) => self.disk.write(|files| files.last_run = Some(last))?,

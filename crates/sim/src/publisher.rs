@@ -46,13 +46,7 @@ impl Publisher {
     pub(crate) fn new(names: &[Hostname], chance: &mut Chance) -> Publisher {
         let key = SigningKey::from_seed(&[1; 32]);
         let (fleet, root) = ("sim-1".parse().unwrap(), SigningKey::from_seed(&[2; 32]).public());
-        let trust = TrustDocument {
-            fleet,
-            version: 1,
-            beacon: None,
-            release: Slots::of(key.public()),
-            root: Slots::of(root),
-        };
+        let trust = TrustDocument::first(fleet, Slots::of(key.public()), Slots::of(root));
         let named = names.iter().map(Hostname::as_str).filter(|name| !name.starts_with("edge-"));
         let hosts = named.chain(["edge-*"]).map(|name| (name.to_owned(), (0, [0; MODULES]))).collect();
         let mut publisher = Publisher {

@@ -161,6 +161,7 @@ fn check_in() -> Frame {
         seen: None,
         header: None,
         acked: None,
+        trust: None,
     }))
 }
 

@@ -25,13 +25,7 @@ pub fn machine_options(state: &Path, root: &Path, allow_exec: bool) -> MachineOp
 /// Records a membership of a fleet that is nowhere.
 pub fn join(state: &Path, root: &Path, allow_exec: bool) {
     let key = SigningKey::from_seed(&[7; 32]).public();
-    let trust = TrustDocument {
-        fleet: "test-fleet".parse().unwrap(),
-        version: 1,
-        beacon: None,
-        release: Slots::of(key),
-        root: Slots::of(key),
-    };
+    let trust = TrustDocument::first("test-fleet".parse().unwrap(), Slots::of(key), Slots::of(key));
     let membership = Membership {
         node_id: key.node_id(),
         hostname: "host.test".parse().unwrap(),

@@ -74,6 +74,9 @@ pub const OLDER_CODE: &str = "release-older";
 /// The code of a release whose number another one bears that the node accepted ([`Refusal::TwoHeaders`]).
 pub const TWO_HEADERS_CODE: &str = "release-two-headers";
 
+/// The code of a release that no release key signed which the node believes ([`Refusal::Header`]).
+pub const SIGNATURE_CODE: &str = "release-signature";
+
 /// Why an offer is refused. Nothing changes on the node then, but the refusal is a fact.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 pub enum Refusal {
@@ -176,7 +179,7 @@ impl Refusal {
     pub fn code(&self) -> &'static str {
         match self {
             Refusal::Header(VerifyError::Unsigned) => "release-unsigned",
-            Refusal::Header(_) => "release-signature",
+            Refusal::Header(_) => SIGNATURE_CODE,
             Refusal::Beacon(refusal) => refusal.code(),
             Refusal::Requires { .. } => REQUIRES_CODE,
             Refusal::OtherFleet { .. } => "release-other-fleet",

@@ -6,6 +6,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::key::PublicKey;
+use crate::signed::Document;
 
 /// The keys that may sign one sort of thing (IDN-8).
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
@@ -49,11 +50,30 @@ pub struct TrustDocument {
     /// Who signs beacons, and nothing else; without it only the release key does.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub beacon: Option<Slots>,
-    /// Who signs tokens.
+    /// Who signs tokens, and the next version of this document.
     pub root: Slots,
+    /// The digest of the version before it, so that the chain has one line; absent in the first one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub previous: Option<Digest>,
+    /// When it was signed; absent in the first one, which nobody signs: tokens name its digest.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub created: Option<Timestamp>,
+}
+
+impl Document for TrustDocument {
+    const TYPE: &'static str = "trust-document";
+
+    fn signed_at(&self) -> Timestamp {
+        self.created.unwrap_or_default()
+    }
 }
 
 impl TrustDocument {
+    /// The document that a fleet is founded with.
+    pub fn first(fleet: FleetId, release: Slots, root: Slots) -> TrustDocument {
+        TrustDocument { fleet, version: 1, release, beacon: None, root, previous: None, created: None }
+    }
+
     /// The digest of the canonical bytes.
     ///
     /// # Errors

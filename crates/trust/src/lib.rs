@@ -6,6 +6,7 @@
 
 pub mod adopt;
 pub mod beacon;
+pub mod chain;
 pub mod clock;
 pub mod document;
 pub mod feature;
@@ -18,6 +19,7 @@ pub mod token;
 
 pub use adopt::{Adopted, Floor, Refusal};
 pub use beacon::BeaconRefusal;
+pub use chain::{ChainError, ChainHead};
 pub use document::{Slots, TrustDocument};
 pub use freshness::Freshness;
 pub use key::{KeyAlgorithm, PublicKey, SigningKey};

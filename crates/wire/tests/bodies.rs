@@ -126,6 +126,7 @@ fn check_in() -> CheckIn {
         seen: None,
         header: None,
         acked: None,
+        trust: None,
     }
 }
 
@@ -241,6 +242,7 @@ fn answers() -> impl Strategy<Value = Answer> {
             tagged_run,
             stream_requested,
             want_traits,
+            trust_links: Vec::new(),
         },
     )
 }

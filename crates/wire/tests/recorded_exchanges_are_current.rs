@@ -151,6 +151,7 @@ fn stream() -> Vec<Said> {
                 seen: None,
                 header: None,
                 acked: None,
+                trust: None,
             })),
         ),
         (
@@ -171,6 +172,7 @@ fn stream() -> Vec<Said> {
                 unassigned: false,
                 same_cause: Default::default(),
                 server_time: Some("2026-11-24T08:00:00Z".parse().unwrap()),
+                trust_links: Vec::new(),
             })),
         ),
         (Role::Principal, "Something changed: check in now.", Frame::StateUpdated),

@@ -127,6 +127,7 @@ impl LocalHandler {
             unmade_run: shown.unmade_run,
             watch: Some(self.watch.view()),
             reboot: shown.reboot,
+            refused_trust: shown.refused_trust,
         });
         (view.last_run, view.paused, view.cut_off_run) = (last_run, shown.pause, shown.cut_off);
         match access {

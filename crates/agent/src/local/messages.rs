@@ -40,6 +40,9 @@ pub struct DaemonView {
     /// How a reboot stands that something on the host requires.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reboot: Option<RebootOutlook>,
+    /// Why newer trust documents are not followed; absent while they are.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub refused_trust: Option<String>,
 }
 
 /// Why the control plane gave no answer, as far as another step follows from it.

@@ -8,6 +8,7 @@ use std::time::Duration;
 use model::{Pause, RunReport, Timestamp, UnmadeRun};
 use node::RebootOutlook;
 use tokio::sync::watch;
+use trust::ChainError;
 
 use super::messages::{ContactView, RunProgress};
 use crate::outcomes::{self, LastRunView};
@@ -37,6 +38,8 @@ pub struct LocalState {
     pub cut_off: Option<Timestamp>,
     /// How a reboot stands that is required.
     pub reboot: Option<RebootOutlook>,
+    /// Why newer trust documents are not followed.
+    pub refused_trust: Option<String>,
     ended: VecDeque<(u64, Result<Packed<RunReport>, String>)>,
 }
 
@@ -92,6 +95,7 @@ impl SharedLocalState {
             unmade_run: None,
             cut_off: None,
             reboot: None,
+            refused_trust: None,
             ended: VecDeque::new(),
         };
         SharedLocalState { state: Arc::new(watch::Sender::new(state)), directory: Arc::new(directory) }
@@ -114,6 +118,16 @@ impl SharedLocalState {
             if differs {
                 state.unmade_run = unmade.cloned();
             }
+            differs
+        });
+    }
+
+    /// Shows why newer trust documents are not followed, or that they are.
+    pub fn show_refused_trust(&self, refused: Option<&ChainError>) {
+        let refused = refused.map(ToString::to_string);
+        self.state.send_if_modified(|state| {
+            let differs = state.refused_trust != refused;
+            state.refused_trust = refused;
             differs
         });
     }

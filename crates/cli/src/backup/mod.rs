@@ -190,7 +190,7 @@ fn collect(
         match (path.exists(), file.presence) {
             (true, _) => found.push((file.name, file.mode, path)),
             (false, FilePresence::Always) => return Err(BackupError::Missing(path)),
-            (false, FilePresence::MayLieElsewhere) => {}
+            (false, FilePresence::MayLieElsewhere | FilePresence::Rotated) => {}
         }
     }
     let mut manifest = BackupManifest {

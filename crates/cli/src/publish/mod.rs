@@ -1,7 +1,7 @@
 //! `muster publish`: sign what a fleet repo declares, and point the fleet to it.
 
 mod left_out;
-mod number;
+pub(crate) mod number;
 mod publisher;
 mod upload;
 

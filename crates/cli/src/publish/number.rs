@@ -25,7 +25,7 @@ const SKIPPED: u64 = 1_000_000;
 /// The longest header that is read, in bytes. One with all of its fallbacks has a few KiB.
 const MAX_HEADER: u64 = 64 * 1024;
 /// What is added to the name of the key's file.
-const SUFFIX: &str = "last";
+pub(crate) const SUFFIX: &str = "last";
 
 /// The last header that was signed with a key, in a file beside the key.
 pub(super) struct LastSigned {
@@ -160,7 +160,7 @@ mod tests {
         let id = "d1".parse().unwrap();
         let incarnation = DatabaseIncarnation::begun(id, IncarnationCause::Restored, Timestamp(1));
         HeadView {
-            trust: TrustDocument { fleet, version: 1, beacon: None, release: slots.clone(), root: slots },
+            trust: TrustDocument::first(fleet, slots.clone(), slots),
             seq,
             selection: None,
             headers: Default::default(),

@@ -18,7 +18,7 @@ use store::Release;
 use tokio::task::JoinError;
 use trust::feature::FEATURES;
 use trust::signed::VerifyError;
-use trust::{Header, SigningKey, signed};
+use trust::{Header, SigningKey, Slots, signed};
 use wire::Code;
 
 use super::left_out::{LeftOut, left_out};
@@ -103,7 +103,11 @@ impl UserError for PublishError {
                 Some("`muster help CODE` explains a code; `muster check DIR` shows them again".to_owned())
             }
             PublishError::OtherKey(_) => {
-                Some("sign with this fleet's release key: --key FILE or MUSTER_RELEASE_KEY".to_owned())
+                Some(
+                    "`muster key show` names the release keys that count; sign with one of them: --key FILE or \
+                     MUSTER_RELEASE_KEY"
+                        .to_owned(),
+                )
             }
             PublishError::Overtaken(_) => Some(
                 "nothing was published: take that change into the fleet repo (`muster diff --repo DIR` shows it), \
@@ -111,6 +115,11 @@ impl UserError for PublishError {
                     .to_owned(),
             ),
             PublishError::Renumbered => Some("publish again".to_owned()),
+            PublishError::Header { .. } => Some(
+                "its key may have been retired (`muster key show`); `muster publish --repo DIR` signs what the repo \
+                 declares anew"
+                    .to_owned(),
+            ),
             _ => None,
         }
     }
@@ -177,7 +186,15 @@ impl Publisher {
         let ReleaseKey { key, path } = key;
         let operator = Operator::dial(&credentials).await?;
         let head = operator.call(&api::HEAD, Empty {}).await?;
-        if !head.trust.release.keys().any(|known| *known == key.public()) {
+        let slots = &head.trust.release;
+        if slots.previous == Some(key.public()) {
+            aside(&format!(
+                "warning: release key {} is the previous one, and counts only until it is retired; the current one \
+                 is {}\nnext: sign with that: --key FILE or MUSTER_RELEASE_KEY",
+                key.public().id(),
+                slots.current.id()
+            ));
+        } else if slots.current != key.public() {
             return Err(PublishError::OtherKey(key.public().id()));
         }
         let last = LastSigned::beside(&path, &key, &head.trust.fleet);
@@ -298,8 +315,12 @@ impl Publisher {
 
     /// The headers that are pointed to now, verified.
     fn headers(&self) -> Result<BTreeMap<Channel, Header>, PublishError> {
+        self.headers_by(&self.head.trust.release)
+    }
+
+    fn headers_by(&self, slots: &Slots) -> Result<BTreeMap<Channel, Header>, PublishError> {
         let verified = self.head.headers.iter().map(|(channel, document)| {
-            let header = signed::verify(document, &self.head.trust.release);
+            let header = signed::verify(document, slots);
             let header =
                 header.map_err(|source| PublishError::Header { channel: channel.clone(), source })?;
             Ok((channel.clone(), header))
@@ -313,7 +334,10 @@ impl Publisher {
         if self.is_overtaken() || self.head.selection != Some(built.root()?) {
             return Ok(false);
         }
-        let mut headers = self.headers()?;
+        // With the current key what another one signed is signed anew, so that the other can be retired.
+        let slots = &self.head.trust.release;
+        let previous = slots.previous.filter(|previous| *previous == self.key.public());
+        let Ok(mut headers) = self.headers_by(&Slots { previous, ..slots.clone() }) else { return Ok(false) };
         headers.retain(|_, header| Some(header.seq) == self.head.seq);
         let freshness: BTreeMap<Channel, u64> =
             headers.iter().map(|(channel, header)| (channel.clone(), header.freshness_secs)).collect();

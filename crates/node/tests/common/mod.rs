@@ -92,6 +92,7 @@ pub fn answer() -> Answer {
         unassigned: false,
         same_cause: Default::default(),
         server_time: None,
+        trust_links: Vec::new(),
     }
 }
 
@@ -155,6 +156,12 @@ pub fn healed(found: &[(&str, Action)]) -> RunReport {
     RunReport { counts, items, partial, ..report(0, 0) }
 }
 
+/// The trust document that the node joined with.
+pub fn trust() -> TrustDocument {
+    let root = Slots::of(SigningKey::from_seed(&[2; 32]).public());
+    TrustDocument::first("acme-1".parse().unwrap(), Slots::of(release_key().public()), root)
+}
+
 /// The node, and the time.
 pub struct Bench {
     pub node: Node,
@@ -178,13 +185,7 @@ impl Bench {
 
     /// The agent starts at this time.
     pub fn restored_at(restored: Restored, now: Timestamp) -> Bench {
-        let trust = TrustDocument {
-            fleet: "acme-1".parse().unwrap(),
-            version: 1,
-            beacon: None,
-            release: Slots::of(release_key().public()),
-            root: Slots::of(SigningKey::from_seed(&[2; 32]).public()),
-        };
+        let trust = trust();
         let (hostname, incarnation) = (HOST.parse().unwrap(), "i1".parse().unwrap());
         let identity = Identity { hostname, incarnation, trust, built: Timestamp(0) };
         Bench {

@@ -105,6 +105,7 @@ pub fn holding(held: Option<HeldRelease>) -> CheckIn {
         seen: None,
         header: None,
         acked: None,
+        trust: None,
     }
 }
 

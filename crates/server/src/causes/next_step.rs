@@ -3,12 +3,25 @@
 use model::status::{CertificateLife, Overall};
 use model::{Hostname, Timestamp};
 use plane::NodeState;
-use trust::adopt::{OLDER_CODE, REQUIRES_CODE, TWO_HEADERS_CODE};
+use trust::adopt::{OLDER_CODE, REQUIRES_CODE, SIGNATURE_CODE, TWO_HEADERS_CODE};
+use trust::chain::OLDER_TRUST_CODE;
 
 /// How a node gets a new certificate.
 pub(crate) fn join_again(node: &NodeState) -> String {
     let (name, join) = (&node.hostname, node.agent().verb("join --token-file FILE"));
     format!("`muster token mint {name}`; then on {name}: `{join}`")
+}
+
+/// Why a node does not follow newer trust documents, by the code that it says, and what is to be done (IDN-8).
+pub(crate) fn refused_trust(node: &NodeState, code: &str) -> (String, String) {
+    let version = node.trust_version;
+    if code == OLDER_TRUST_CODE {
+        return (
+            format!("it holds trust document {version}, which this control plane's data does not have"),
+            format!("put trust-links.json of a newer backup back; or {}", join_again(node)),
+        );
+    }
+    (format!("it holds trust document {version}, and does not follow newer ones ({code})"), join_again(node))
 }
 
 pub(crate) fn next_step(node: &NodeState, state: Overall, now: Timestamp) -> String {
@@ -22,6 +35,11 @@ pub(crate) fn next_step(node: &NodeState, state: Overall, now: Timestamp) -> Str
         // What the node holds is numbered higher: the control plane's data went back.
         Overall::Changing if matches!(refusal, Some(OLDER_CODE | TWO_HEADERS_CODE)) => {
             "`muster publish`; it makes a release above those that nodes hold".to_owned()
+        }
+        Overall::Changing if node.refused_trust.is_some() => join_again(node),
+        // Its key was retired, and the node knows that.
+        Overall::Changing if refusal == Some(SIGNATURE_CODE) => {
+            "`muster publish`, with a release key that the fleet believes".to_owned()
         }
         Overall::Converged => String::new(),
         Overall::Offline | Overall::Unreachable => match CertificateLife::of(node.certificate_ends, now) {

@@ -4,7 +4,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use model::Incarnation;
-use model::exchange::{Acked, Answer, CheckIn, HeldRelease, Report, TraitReport};
+use model::exchange::{Acked, Answer, CheckIn, HeldRelease, HeldTrust, Report, Signed, TraitReport};
 use model::log::{Cursor, Fact, MAX_FACT_BYTES, MAX_FACTS};
 use model::replication::Mode;
 use model::status::{Contact, contact_of};
@@ -61,9 +61,12 @@ pub(crate) async fn check_in(
         acked => acked,
     };
     plane.metrics.checked_in(begun.elapsed());
-    if step.unchanged && !stream_newly_requested && wait > Duration::ZERO {
+    let held_trust = quiet.trust.clone();
+    let lacks_trust = lacks_trust(plane, caller, held_trust.as_ref());
+    if step.unchanged && !stream_newly_requested && !lacks_trust && wait > Duration::ZERO {
         step = long_poll(plane, caller, quiet, wait, &mut heads).await;
     }
+    step.answer.trust_links = trust_links(plane, caller, held_trust.as_ref());
     step.answer.acked = acked;
     step.answer.same_cause = plane.index.others_failing(&caller.slot.lock().node.summary.failures);
     complete(plane, &mut step).await?;
@@ -152,6 +155,7 @@ fn take_step(plane: &ControlPlane, caller: &CallingNode, request: CheckIn) -> Ta
             || entry.node.freshness.as_deref() != request.freshness.as_ref().filter(|held| held.is_notable())
             || entry.node.runs.unmade.as_deref() != request.unmade_run.as_ref()
             || entry.node.runs.under_way.map(|run| run.since) != request.running_since
+            || entry.node.trust_differs(&request)
             || entry.node.refusal.is_some();
         let untaken = entry.node.untaken_traits.is_some();
         let step = entry.node.check_in(request, &heads, now());
@@ -172,6 +176,24 @@ fn take_step(plane: &ControlPlane, caller: &CallingNode, request: CheckIn) -> Ta
     taken
 }
 
+/// There are trust documents newer than the one that the node holds, and than those that it was sent before: one
+/// that does not follow them need not be told at once again and again.
+fn lacks_trust(plane: &ControlPlane, caller: &CallingNode, held: Option<&HeldTrust>) -> bool {
+    let documents = plane.trust.documents();
+    let lacking = documents.links_after(held);
+    !lacking.links.is_empty() && lacking.last > caller.slot.lock().trust_sent
+}
+
+/// The newer trust documents that the answer carries.
+fn trust_links(plane: &ControlPlane, caller: &CallingNode, held: Option<&HeldTrust>) -> Vec<Signed> {
+    let documents = plane.trust.documents();
+    let lacking = documents.links_after(held);
+    if !lacking.links.is_empty() {
+        caller.slot.lock().trust_sent = lacking.last;
+    }
+    lacking.links.to_vec()
+}
+
 /// Waits until there is something to say, or the wait is over.
 async fn long_poll(
     plane: &ControlPlane,
@@ -185,7 +207,7 @@ async fn long_poll(
     loop {
         let woken = caller.slot.wake.notified();
         let TakenStep { step, stream_newly_requested } = take_step(plane, caller, request.clone());
-        if !step.unchanged || stream_newly_requested {
+        if !step.unchanged || stream_newly_requested || lacks_trust(plane, caller, request.trust.as_ref()) {
             return step;
         }
         tokio::select! {
@@ -368,6 +390,7 @@ pub(super) async fn state(plane: &ControlPlane, caller: &CallingNode) -> Result<
             seen: None,
             header: None,
             acked: None,
+            trust: None,
         };
         node.check_in(empty, &heads, now())
     };

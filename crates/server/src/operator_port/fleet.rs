@@ -50,6 +50,8 @@ fn view(node: &mut NodeState, heads: &Heads, now: Timestamp) -> NodeView {
         pointed_seq: pointed.as_ref().map(|(head, _)| head.header.seq),
         pointed_root: pointed.as_ref().map(|(_, entry)| entry.root),
         held: node.held.clone(),
+        trust_version: Some(node.trust_version).filter(|version| *version > 0),
+        refused_trust: node.refused_trust.as_deref().map(str::to_owned),
         certificate_ends: node.certificate_ends,
         invocation: node.invocation.as_deref().cloned(),
         freshness: node.freshness.as_deref().copied(),

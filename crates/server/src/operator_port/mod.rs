@@ -12,6 +12,7 @@
 mod fleet;
 mod publish;
 mod requests;
+mod trust;
 mod work;
 
 use std::future::ready;
@@ -82,6 +83,8 @@ static ROUTES: LazyLock<Vec<OperatorRoute>> = LazyLock::new(|| {
         route(&api::FACTS, fleet::facts),
         route(&api::RUNS, fleet::runs),
         route(&api::RUN, fleet::run),
+        route(&api::TRUST, trust::view),
+        route(&api::ADD_TRUST, trust::add),
         route(&api::REQUEST_RUN, requests::request_run),
         route(&api::REQUEST_TAGGED_RUN, requests::request_tagged_run),
         route(&api::HEAD, publish::head),

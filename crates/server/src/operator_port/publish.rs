@@ -82,7 +82,7 @@ pub(super) async fn head(call: OperatorCall, _: Empty) -> Result<HeadView, Probl
     let heads = plane.heads();
     let newest = heads.channels.values().max_by_key(|head| head.header.seq);
     Ok(HeadView {
-        trust: plane.trust.clone(),
+        trust: plane.trust.documents().newest().document.clone(),
         seq: newest.map(|head| head.header.seq),
         selection: newest.map(|head| head.header.selection),
         headers: releases::headers(&heads),

@@ -381,6 +381,7 @@ pub fn quiet() -> CheckIn {
         seen: None,
         header: None,
         acked: None,
+        trust: None,
     }
 }
 

@@ -109,6 +109,7 @@ impl Play {
             unassigned: false,
             same_cause: Default::default(),
             server_time: None,
+            trust_links: Vec::new(),
         })
     }
 }
@@ -212,13 +213,7 @@ pub fn join(control: &ScriptedControl, state: &Path, root: &Path) {
         tls_termination: Default::default(),
         ca_pem: control.ca().cert_pem().to_owned(),
         cert_pem: control.certificate(&own, &hostname),
-        trust: TrustDocument {
-            fleet: "test-1".parse().unwrap(),
-            version: 1,
-            beacon: None,
-            release,
-            root: root_key,
-        },
+        trust: TrustDocument::first("test-1".parse().unwrap(), release, root_key),
         hostname,
         key: KeySource::Own,
         root: Some(root.to_owned()),

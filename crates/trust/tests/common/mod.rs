@@ -30,7 +30,7 @@ pub fn release_key() -> SigningKey {
 
 pub fn trust() -> TrustDocument {
     let (release, root) = (Slots::of(release_key().public()), Slots::of(key(2).public()));
-    TrustDocument { fleet: "acme-1".parse().unwrap(), version: 1, beacon: None, release, root }
+    TrustDocument::first("acme-1".parse().unwrap(), release, root)
 }
 
 pub fn name(text: &str) -> Hostname {

@@ -263,6 +263,7 @@ fn check_ins() -> impl Strategy<Value = Frame> {
                 seen: run_confirmed.map(signed),
                 header: run_confirmed.map(signed),
                 acked: run_confirmed,
+                trust: None,
             }))
         },
     )
@@ -296,6 +297,7 @@ fn answers() -> impl Strategy<Value = Frame> {
                 unassigned: false,
                 same_cause: Default::default(),
                 server_time: None,
+                trust_links: Vec::new(),
             }))
         })
 }

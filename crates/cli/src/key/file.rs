@@ -1,0 +1,105 @@
+//! Key files: made, read, and put in place of the one before.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use server::posture::{self, RELEASE_KEY, ROOT_KEY};
+use spool::Disk;
+use spool::atomic::{Existing, WholeFile};
+use trust::chain::SlotName;
+use trust::{KeyAlgorithm, PublicKey, SigningKey, TrustDocument};
+
+use super::FleetKeyError;
+use crate::publish::number::SUFFIX as LAST;
+
+/// What is added to the name of a key that does not count yet.
+const NEXT: &str = "next";
+/// What is added to the name of the key before.
+const PREVIOUS: &str = "previous";
+
+/// Makes a key in a file that is not there yet.
+pub(super) fn make(path: &Path, algorithm: KeyAlgorithm) -> Result<PublicKey, FleetKeyError> {
+    if path.exists() {
+        return Err(FleetKeyError::Exists(path.to_owned()));
+    }
+    let key = loop {
+        let secret = zeroize::Zeroizing::new(posture::random().map_err(FleetKeyError::Random)?);
+        // All but a few of the numbers are a scalar of the curve.
+        if let Ok(key) = SigningKey::from_secret(algorithm, &secret) {
+            break key;
+        }
+    };
+    let file = WholeFile { existing: Existing::Keep, ..WholeFile::new(path, 0o600) };
+    let written = file.write(&Disk::new(), key.to_file().as_bytes());
+    written.map_err(|source| FleetKeyError::Write { path: path.to_owned(), source })?;
+    Ok(key.public())
+}
+
+/// The public half of the key in a file, which may hold that alone.
+pub(super) fn public(path: &Path) -> Result<PublicKey, FleetKeyError> {
+    let text = fs::read_to_string(path).map(zeroize::Zeroizing::new);
+    let text = text.map_err(|source| FleetKeyError::Read { path: path.to_owned(), source })?;
+    let private = SigningKey::from_file(&text).map(|key| key.public());
+    private.or_else(|_| text.trim().parse()).map_err(|_| FleetKeyError::NotAKey(path.to_owned()))
+}
+
+/// Reads a key file; `None` when there is none.
+pub(super) fn read(path: &Path) -> Result<Option<SigningKey>, FleetKeyError> {
+    posture::read_key(path).map_err(FleetKeyError::Key)
+}
+
+/// Where the key of a slot lies in a control plane's directory, in lab posture.
+pub(super) struct LabKey {
+    path: PathBuf,
+    slot: SlotName,
+}
+
+impl LabKey {
+    pub(super) fn of(dir: &Path, slot: SlotName) -> LabKey {
+        let name = match slot {
+            SlotName::Release => RELEASE_KEY,
+            SlotName::Root => ROOT_KEY,
+        };
+        LabKey { path: dir.join(name), slot }
+    }
+
+    fn beside(&self, suffix: &str) -> PathBuf {
+        let mut name = self.path.clone().into_os_string();
+        name.push(".");
+        name.push(suffix);
+        name.into()
+    }
+
+    /// Makes the key that is to count next, or finds the one that an earlier attempt made.
+    pub(super) fn stage(&self, document: &TrustDocument) -> Result<SigningKey, FleetKeyError> {
+        let lies_here = read(&self.path)?.is_some_and(|key| key.public() == self.slot.of(document).current);
+        if lies_here { self.stage_anew(document) } else { Err(FleetKeyError::NoNewKey(self.slot.as_str())) }
+    }
+
+    /// As [`LabKey::stage`], also where the key before is lost.
+    pub(super) fn stage_anew(&self, document: &TrustDocument) -> Result<SigningKey, FleetKeyError> {
+        let next = self.beside(NEXT);
+        if !next.exists() {
+            make(&next, self.slot.of(document).current.algorithm())?;
+        }
+        read(&next)?.ok_or(FleetKeyError::NotAKey(next))
+    }
+
+    /// Puts the staged key in the place of the one before, which stays beside it, once it is what counts.
+    pub(super) fn put_in_place(&self, document: &TrustDocument) -> Result<(), FleetKeyError> {
+        let next = self.beside(NEXT);
+        let counts = read(&next)?.is_some_and(|key| key.public() == self.slot.of(document).current);
+        if !counts {
+            return Ok(());
+        }
+        if self.path.exists() {
+            fs::rename(&self.path, self.beside(PREVIOUS)).map_err(FleetKeyError::InPlace)?;
+        }
+        // The last header that it signed, which is none of the new key's.
+        let last = self.beside(LAST);
+        if last.exists() {
+            fs::rename(&last, self.beside(&format!("{PREVIOUS}.{LAST}"))).map_err(FleetKeyError::InPlace)?;
+        }
+        fs::rename(&next, &self.path).map_err(FleetKeyError::InPlace)
+    }
+}

@@ -1,0 +1,249 @@
+//! `muster key`: keys of a fleet, and the chain of trust documents that says which of them count (IDN-8).
+
+mod file;
+mod rotate;
+mod show;
+
+use std::path::PathBuf;
+
+use clap::{Args, Subcommand, ValueEnum};
+use model::canonical::CanonicalError;
+use model::{Channel, Timestamp};
+use serde::Serialize;
+use server::posture::FoundError;
+use spool::SpoolError;
+use trust::KeyAlgorithm;
+use trust::chain::{ChainError, NextVersionError, SlotName};
+
+use crate::connect::Connect;
+use crate::exit::Exit;
+use crate::failure::{Failure, UserError};
+use crate::screen::Screen;
+
+const NEW_AFTER: &str = "\
+Writes the private half to PATH (0600) and prints the public one. A file that is there stays.
+
+Examples:
+  muster key new /media/key/release-2.key
+  muster key new root-2.key --algorithm ecdsa-p256";
+
+const ROTATE_AFTER: &str = "\
+Makes the next version of the trust document, signs it with a root key, and publishes it; nodes
+take it up at their next contact, the control plane and enrollment at once. The key before stays
+believed as the previous one until `muster key retire`, or is dropped at once with --drop-previous.
+In lab posture the new key is made in the control plane's directory, and the one before it is kept
+beside it as NAME.previous. --new-chain is for a root key that is lost or stolen: nodes do not
+follow that without a new token each.
+
+Examples:
+  muster key rotate release
+  muster key rotate release --to /media/key/release-2.key --root-key /media/key/root.key
+  muster key rotate release --drop-previous --reject-before 2027-03-01T00:00:00Z
+  muster key rotate root
+  muster key rotate root --new-chain";
+
+const RETIRE_AFTER: &str = "\
+Makes a version of the trust document without the previous key. For the release key that is
+refused while a channel's release is signed with it: publish first.
+
+Examples:
+  muster key retire release
+  muster key retire root --root-key /media/key/root.key";
+
+/// Arguments of `muster key`.
+#[derive(Args, Debug)]
+pub struct KeyArgs {
+    #[command(flatten)]
+    connect: Connect,
+    #[command(subcommand)]
+    what: KeyVerb,
+}
+
+#[derive(Debug, Subcommand)]
+enum KeyVerb {
+    /// Show which keys count, which counted, and which nodes know so
+    Show,
+    /// Make a key
+    #[command(after_help = NEW_AFTER)]
+    New(NewArgs),
+    /// Have nodes believe another key
+    #[command(after_help = ROTATE_AFTER)]
+    Rotate(RotateArgs),
+    /// Have nodes believe the previous key no more
+    #[command(after_help = RETIRE_AFTER)]
+    Retire(RetireArgs),
+}
+
+#[derive(Args, Debug)]
+struct NewArgs {
+    /// The file to make
+    path: PathBuf,
+    /// What the key signs with
+    #[arg(long, value_enum, default_value = "ed25519")]
+    algorithm: AlgorithmName,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum AlgorithmName {
+    Ed25519,
+    EcdsaP256,
+}
+
+impl From<AlgorithmName> for KeyAlgorithm {
+    fn from(name: AlgorithmName) -> KeyAlgorithm {
+        match name {
+            AlgorithmName::Ed25519 => KeyAlgorithm::Ed25519,
+            AlgorithmName::EcdsaP256 => KeyAlgorithm::EcdsaP256,
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum SlotArg {
+    /// The key that signs releases and beacons
+    Release,
+    /// The key that signs tokens and trust documents
+    Root,
+}
+
+impl From<SlotArg> for SlotName {
+    fn from(name: SlotArg) -> SlotName {
+        match name {
+            SlotArg::Release => SlotName::Release,
+            SlotArg::Root => SlotName::Root,
+        }
+    }
+}
+
+#[derive(Args, Debug)]
+struct RotateArgs {
+    /// Which key
+    slot: SlotArg,
+    /// The new key: a key file, or a file with its public half as `muster key new` prints it [default:
+    /// made in the control plane's directory, where the key before lies there]
+    #[arg(long, value_name = "FILE")]
+    to: Option<PathBuf>,
+    /// The root key that signs the next version [default: root.key beside the operator's credentials]
+    #[arg(long, value_name = "FILE", conflicts_with = "new_chain")]
+    root_key: Option<PathBuf>,
+    /// What was signed before this time counts no more, whichever key signed it
+    #[arg(long, value_name = "TIME")]
+    reject_before: Option<Timestamp>,
+    /// The key before counts no more at once
+    #[arg(long)]
+    drop_previous: bool,
+    /// The root key is lost or stolen: the new one signs for itself, in the control plane's directory, and
+    /// every node needs a new token
+    #[arg(long)]
+    new_chain: bool,
+    /// Do not ask
+    #[arg(long)]
+    yes: bool,
+}
+
+#[derive(Args, Debug)]
+struct RetireArgs {
+    /// Which key
+    slot: SlotArg,
+    /// The root key that signs the next version [default: root.key beside the operator's credentials]
+    #[arg(long, value_name = "FILE")]
+    root_key: Option<PathBuf>,
+}
+
+/// Why a key was not made, or nothing was changed about those that count.
+#[derive(Debug, thiserror::Error)]
+enum FleetKeyError {
+    #[error("there is a file at {} already", .0.display())]
+    Exists(PathBuf),
+    #[error("cannot write the key {}", path.display())]
+    Write { path: PathBuf, source: SpoolError },
+    #[error("cannot read {}", path.display())]
+    Read { path: PathBuf, source: std::io::Error },
+    #[error("{} is no key file and holds no public key", .0.display())]
+    NotAKey(PathBuf),
+    #[error("the key cannot be used")]
+    Key(#[source] FoundError),
+    #[error("no key can be made")]
+    Random(#[source] FoundError),
+    #[error("there is no root key at {}", .0.display())]
+    NoRoot(PathBuf),
+    #[error("key {key} is no root key of trust document {version}")]
+    NotRoot { key: String, version: u64 },
+    #[error("no new {0} key is named, and the one that counts does not lie in the control plane's directory")]
+    NoNewKey(&'static str),
+    #[error("{} holds only the public half of a key", .0.display())]
+    OnlyPublic(PathBuf),
+    #[error("the next version of the trust document cannot be made")]
+    Next(#[source] NextVersionError),
+    #[error("the next version of the trust document cannot be signed")]
+    Sign(#[source] CanonicalError),
+    #[error("channel {channel} points to a release that is signed with the key to retire")]
+    StillUsed { channel: Channel },
+    #[error("--new-chain is only for the root key")]
+    OnlyRoot,
+    #[error("{} is no control plane's directory", .0.display())]
+    NoDirectory(PathBuf),
+    #[error("the trust documents of the control plane's directory cannot be used")]
+    Directory(#[source] FoundError),
+    #[error("the chain does not lead on so")]
+    Chain(#[source] ChainError),
+    #[error("the trust document is in the directory, and the control plane did not take it up")]
+    NotTakenUp,
+    #[error("the trust document is published, and the key files could not be put in place")]
+    InPlace(#[source] std::io::Error),
+}
+
+impl UserError for FleetKeyError {
+    fn hint(&self) -> Option<String> {
+        Some(match self {
+            FleetKeyError::Exists(_) => "name another file: a key is never written over".to_owned(),
+            FleetKeyError::NoRoot(_) => "name the file that holds it: --root-key FILE".to_owned(),
+            FleetKeyError::NotRoot { .. } => {
+                "nothing was changed; `muster key show` names the root keys that count".to_owned()
+            }
+            FleetKeyError::NoNewKey(_) => {
+                "make one: `muster key new FILE`; then name it: --to FILE".to_owned()
+            }
+            FleetKeyError::OnlyPublic(_) => "the new root key signs for itself: name its key file".to_owned(),
+            FleetKeyError::NotAKey(_) => "make a key: `muster key new FILE`".to_owned(),
+            FleetKeyError::Next(NextVersionError::SameKey(_) | NextVersionError::OtherUse { .. }) => {
+                "nothing was changed; make another key: `muster key new FILE`".to_owned()
+            }
+            FleetKeyError::StillUsed { .. } => {
+                "nothing was changed; `muster publish` with the new key, then retire the one before"
+                    .to_owned()
+            }
+            FleetKeyError::NoDirectory(_) => {
+                "run this on the control plane's host, with --operator DIR/operator.json".to_owned()
+            }
+            FleetKeyError::NotTakenUp => "see its log; it takes the file up when it starts, too".to_owned(),
+            FleetKeyError::InPlace(_) => "the same command again puts them in place".to_owned(),
+            _ => return None,
+        })
+    }
+}
+
+#[derive(Serialize)]
+struct NewKeyView {
+    file: PathBuf,
+    public: String,
+    id: String,
+}
+
+/// Does the verb.
+///
+/// # Errors
+/// When a key cannot be used or made, or the control plane refuses.
+pub async fn run(args: &KeyArgs, screen: Screen) -> Result<Exit, Failure> {
+    match &args.what {
+        KeyVerb::Show => show::run(&args.connect, screen).await,
+        KeyVerb::New(new) => {
+            let key = file::make(&new.path, new.algorithm.into())?;
+            let view = NewKeyView { file: new.path.clone(), public: key.to_string(), id: key.id() };
+            Ok(screen.result(&view, || format!("{}\n", view.public))?)
+        }
+        KeyVerb::Rotate(rotate) if rotate.new_chain => rotate::new_chain(rotate, &args.connect, screen).await,
+        KeyVerb::Rotate(rotate) => rotate::rotate(rotate, &args.connect, screen).await,
+        KeyVerb::Retire(retire) => rotate::retire(retire, &args.connect, screen).await,
+    }
+}

@@ -1,0 +1,259 @@
+//! `muster key rotate` and `retire`: the next version of the trust document.
+//!
+//! ```text
+//! new key staged as NAME.next -> version signed, published -> NAME kept as NAME.previous, NAME.next in its place
+//! ```
+//!
+//! What is cut off in between changes nothing before the version is published; after it, the next call puts the
+//! key files in rotator.
+
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use serde::Serialize;
+use server::api::operation::Empty;
+use server::api::{self, AddTrust, TrustView};
+use server::posture::TRUST;
+use server::trust_chain::ChainDocuments;
+use trust::chain::{self, ChainHead, SlotChange, SlotName};
+use trust::{Header, PublicKey, SigningKey, Slots, TrustDocument, signed};
+
+use super::file::{self, LabKey};
+use super::show::uptake;
+use super::{FleetKeyError, RetireArgs, RotateArgs};
+use crate::clock::now;
+use crate::connect::Connect;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::next_step::muster;
+use crate::operator::Operator;
+use crate::screen::{Screen, plural};
+
+/// How long the control plane may take to read its directory again.
+const TAKEN_UP_WITHIN: Duration = Duration::from_secs(20);
+/// How often it is asked meanwhile.
+const ASK_EVERY: Duration = Duration::from_millis(200);
+
+#[derive(Serialize)]
+#[serde(rename_all = "camelCase")]
+struct RotatedView {
+    version: u64,
+    slot: &'static str,
+    current: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    previous: Option<String>,
+    trust: TrustView,
+    next: Vec<String>,
+}
+
+/// The control plane, and its directory where that is here.
+struct KeyRotator {
+    operator: Operator,
+    dir: std::path::PathBuf,
+}
+
+impl KeyRotator {
+    async fn of(connect: &Connect) -> Result<KeyRotator, Failure> {
+        let (path, credentials) = connect.credentials()?;
+        let operator = Operator::dial(&credentials).await?;
+        Ok(KeyRotator { operator, dir: path.parent().unwrap_or(Path::new(".")).to_owned() })
+    }
+
+    async fn trust(&self) -> Result<TrustView, Failure> {
+        Ok(self.operator.call(&api::TRUST, Empty {}).await?)
+    }
+
+    /// The newest version. Key files of a rotation that was cut off are put in rotator.
+    async fn newest(&self) -> Result<ChainHead, Failure> {
+        let view = self.trust().await?;
+        let newest = view.versions.into_iter().next_back();
+        let newest = newest.ok_or(FleetKeyError::NoDirectory(self.dir.clone()))?;
+        let head = ChainHead { document: newest.document, digest: newest.digest };
+        self.put_in_place(&head.document)?;
+        Ok(head)
+    }
+
+    fn put_in_place(&self, document: &TrustDocument) -> Result<(), FleetKeyError> {
+        for slot in [SlotName::Release, SlotName::Root] {
+            LabKey::of(&self.dir, slot).put_in_place(document)?;
+        }
+        Ok(())
+    }
+
+    /// The root key that may sign what follows a version.
+    fn root_key(&self, named: Option<&Path>, head: &ChainHead) -> Result<SigningKey, FleetKeyError> {
+        let path = named.map_or_else(|| self.dir.join(server::posture::ROOT_KEY), Path::to_owned);
+        let key = file::read(&path)?.ok_or(FleetKeyError::NoRoot(path))?;
+        match head.document.root.keys().any(|known| *known == key.public()) {
+            true => Ok(key),
+            false => Err(FleetKeyError::NotRoot { key: key.public().id(), version: head.document.version }),
+        }
+    }
+
+    async fn publish(
+        &self,
+        next: &TrustDocument,
+        root: &SigningKey,
+        slot: SlotName,
+        then: Vec<String>,
+        screen: Screen,
+    ) -> Result<Exit, Failure> {
+        let link = chain::sign(next, root).map_err(FleetKeyError::Sign)?;
+        self.operator.call(&api::ADD_TRUST, AddTrust { link }).await?;
+        self.put_in_place(next)?;
+        self.tell(next, slot, then, screen).await
+    }
+
+    async fn tell(
+        &self,
+        next: &TrustDocument,
+        slot: SlotName,
+        then: Vec<String>,
+        screen: Screen,
+    ) -> Result<Exit, Failure> {
+        let slots = slot.of(next);
+        let view = RotatedView {
+            version: next.version,
+            slot: slot.as_str(),
+            current: slots.current.to_string(),
+            previous: slots.previous.map(|key| key.to_string()),
+            trust: self.trust().await?,
+            next: then,
+        };
+        Ok(screen.result(&view, || text(&view, slots))?)
+    }
+}
+
+fn text(view: &RotatedView, slots: &Slots) -> String {
+    let previous = slots.previous.map_or_else(
+        || "no other counts".to_owned(),
+        |key| format!("previous {}, which still counts", key.id()),
+    );
+    let mut out = format!(
+        "trust document {}: {} key {} ({}); {previous}\n",
+        view.version,
+        view.slot,
+        slots.current.id(),
+        slots.current.algorithm()
+    );
+    if let Some(limit) = slots.reject_before {
+        out.push_str(&format!("what {} keys signed before {limit} counts no more\n", view.slot));
+    }
+    out.push_str(&format!("{}; they take it up at their next contact\n", uptake(&view.trust)));
+    for next in &view.next {
+        out.push_str(&format!("next: {next}\n"));
+    }
+    out
+}
+
+pub(super) async fn rotate(args: &RotateArgs, connect: &Connect, screen: Screen) -> Result<Exit, Failure> {
+    let (rotator, slot) = (KeyRotator::of(connect).await?, SlotName::from(args.slot));
+    let head = rotator.newest().await?;
+    let root = rotator.root_key(args.root_key.as_deref(), &head)?;
+    let key = match &args.to {
+        Some(path) => file::public(path)?,
+        None => LabKey::of(&rotator.dir, slot).stage(&head.document)?.public(),
+    };
+    let change = if args.drop_previous { SlotChange::Replace(key) } else { SlotChange::Rotate(key) };
+    let next =
+        chain::next_version(&head, slot, change, args.reject_before, now()).map_err(FleetKeyError::Next)?;
+    let then = after_rotation(slot, args, &next);
+    rotator.publish(&next, &root, slot, then, screen).await
+}
+
+fn after_rotation(slot: SlotName, args: &RotateArgs, next: &TrustDocument) -> Vec<String> {
+    let named = |option: &str| match &args.to {
+        Some(path) => format!(" {option} {}", model::text::shell_word(&path.display().to_string())),
+        None => String::new(),
+    };
+    let mut then = match slot {
+        SlotName::Release => {
+            vec![format!("{}{}, which signs with the new key", muster("publish"), named("--key"))]
+        }
+        SlotName::Root => vec![format!(
+            "mint tokens with the new key: muster token mint HOSTNAME{}",
+            if args.to.is_some() { named("--root-key") + " --enroll enroll.json" } else { String::new() }
+        )],
+    };
+    if !args.drop_previous {
+        then.push(format!(
+            "once {} says that every node holds document {}: {}",
+            muster("key show"),
+            next.version,
+            muster(&format!("key retire {}", slot.as_str()))
+        ));
+    }
+    then
+}
+
+pub(super) async fn retire(args: &RetireArgs, connect: &Connect, screen: Screen) -> Result<Exit, Failure> {
+    let (rotator, slot) = (KeyRotator::of(connect).await?, SlotName::from(args.slot));
+    let head = rotator.newest().await?;
+    let root = rotator.root_key(args.root_key.as_deref(), &head)?;
+    let next =
+        chain::next_version(&head, slot, SlotChange::Retire, None, now()).map_err(FleetKeyError::Next)?;
+    if slot == SlotName::Release {
+        let published = rotator.operator.call(&api::HEAD, Empty {}).await?;
+        let still = |(channel, header): (&model::Channel, &model::exchange::Signed)| {
+            signed::verify::<Header>(header, &next.release).is_err().then(|| channel.clone())
+        };
+        if let Some(channel) = published.headers.iter().find_map(still) {
+            return Err(FleetKeyError::StillUsed { channel }.into());
+        }
+    }
+    rotator.publish(&next, &root, slot, Vec::new(), screen).await
+}
+
+pub(super) async fn new_chain(args: &RotateArgs, connect: &Connect, screen: Screen) -> Result<Exit, Failure> {
+    if SlotName::from(args.slot) != SlotName::Root {
+        return Err(FleetKeyError::OnlyRoot.into());
+    }
+    let rotator = KeyRotator::of(connect).await?;
+    if !rotator.dir.join(TRUST).exists() {
+        return Err(FleetKeyError::NoDirectory(rotator.dir).into());
+    }
+    let head = rotator.newest().await?;
+    let key = match &args.to {
+        Some(path) if file::public(path).is_ok() && file::read(path).is_err() => {
+            return Err(FleetKeyError::OnlyPublic(path.clone()).into());
+        }
+        Some(path) => file::read(path)?.ok_or_else(|| FleetKeyError::NotAKey(path.clone()))?,
+        None => LabKey::of(&rotator.dir, SlotName::Root).stage_anew(&head.document)?,
+    };
+    let change = SlotChange::Replace(key.public());
+    let next = chain::next_version(&head, SlotName::Root, change, args.reject_before, now());
+    let next = next.map_err(FleetKeyError::Next)?;
+    let nodes: usize = {
+        let view = rotator.trust().await?;
+        view.holding.iter().map(|held| held.nodes).sum::<usize>() + view.unheard
+    };
+    let what = format!("{} will take no release up until each is given a new token", plural(nodes, "node"));
+    screen.confirm(&what, args.yes)?;
+    let link = chain::sign(&next, &key).map_err(FleetKeyError::Sign)?;
+    let documents = ChainDocuments::read(&rotator.dir).map_err(FleetKeyError::Directory)?;
+    documents
+        .with_link(link)
+        .map_err(FleetKeyError::Chain)?
+        .write(&rotator.dir)
+        .map_err(FleetKeyError::Directory)?;
+    wait(&rotator, &key.public()).await?;
+    rotator.put_in_place(&next)?;
+    let then = vec![
+        "for each node: muster token mint HOSTNAME; then on it: muster-agent join --token-file FILE"
+            .to_owned(),
+    ];
+    rotator.tell(&next, SlotName::Root, then, screen).await
+}
+
+/// Until the control plane says that this root key counts.
+async fn wait(rotator: &KeyRotator, root: &PublicKey) -> Result<(), Failure> {
+    let began = Instant::now();
+    while began.elapsed() < TAKEN_UP_WITHIN {
+        let view = rotator.trust().await?;
+        if view.versions.last().is_some_and(|newest| newest.document.root.current == *root) {
+            return Ok(());
+        }
+        tokio::time::sleep(ASK_EVERY).await;
+    }
+    Err(FleetKeyError::NotTakenUp.into())
+}

@@ -1,0 +1,65 @@
+//! `muster key show`: the chain of trust documents.
+
+use server::api::operation::Empty;
+use server::api::{self, TrustView};
+use server::trust_chain::VersionOrigin;
+use trust::Slots;
+
+use crate::connect::Connect;
+use crate::exit::Exit;
+use crate::failure::Failure;
+use crate::screen::{Screen, plural};
+use crate::table::table;
+
+pub(super) async fn run(connect: &Connect, screen: Screen) -> Result<Exit, Failure> {
+    let view = connect.dial().await?.call(&api::TRUST, Empty {}).await?;
+    Ok(screen.result(&view, || text(&view))?)
+}
+
+fn text(view: &TrustView) -> String {
+    let rows = view.versions.iter().map(|version| {
+        let document = &version.document;
+        let how = match version.origin {
+            VersionOrigin::Founded => "founded",
+            VersionOrigin::Followed => "by the root before",
+            VersionOrigin::BegunAnew => "anew: needs tokens",
+        };
+        let signed = document.created.map_or_else(|| "-".to_owned(), |at| at.to_string());
+        [document.version.to_string(), signed, how.to_owned(), keys(&document.release), keys(&document.root)]
+    });
+    let mut out = table(&["VERSION", "SIGNED", "HOW", "RELEASE", "ROOT"], rows);
+    if let Some(newest) = view.versions.last() {
+        for (name, slots) in [("release", &newest.document.release), ("root", &newest.document.root)] {
+            out.push_str(&format!("{name:<8} {}\n", slots.current));
+        }
+    }
+    out.push_str(&uptake(view));
+    out.push('\n');
+    out
+}
+
+/// The keys of a slot in short.
+fn keys(slots: &Slots) -> String {
+    let mut text = slots.current.id();
+    if let Some(previous) = &slots.previous {
+        text.push_str(&format!(", previous {}", previous.id()));
+    }
+    if let Some(limit) = slots.reject_before {
+        text.push_str(&format!(", rejects before {limit}"));
+    }
+    text
+}
+
+/// Which versions nodes hold.
+pub(super) fn uptake(view: &TrustView) -> String {
+    let mut parts: Vec<String> = view
+        .holding
+        .iter()
+        .rev()
+        .map(|held| format!("{} on document {}", plural(held.nodes, "node"), held.version))
+        .collect();
+    if view.unheard > 0 {
+        parts.push(format!("{} not heard of since the control plane's start", plural(view.unheard, "node")));
+    }
+    if parts.is_empty() { "no nodes".to_owned() } else { parts.join(", ") }
+}

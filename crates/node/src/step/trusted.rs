@@ -1,0 +1,108 @@
+//! Whom the node believes, and how that changes: link by link, durable before it counts (IDN-8).
+
+use model::exchange::{HeldTrust, Signed};
+use model::log::FactBody;
+use model::{Digest, Timestamp};
+use trust::chain::{self, ChainError, ChainHead};
+use trust::document::TrustDocument;
+
+use super::Node;
+use crate::io::NodeEffect;
+use crate::state::TrustRecord;
+
+/// The trust document that the node holds, and the newer one on its way.
+#[derive(Debug)]
+pub(super) struct HeldChain {
+    /// The digest of the document that the token named.
+    pinned: Digest,
+    head: ChainHead,
+    /// It is being made durable.
+    saving: Option<ChainHead>,
+    /// What was held when the last check-in was made: links lead on from there.
+    asked_from: Option<Digest>,
+    /// Why the links of the last answer that had some were not followed.
+    refused: Option<ChainError>,
+}
+
+impl HeldChain {
+    pub(super) fn restored(pinned: &TrustDocument, record: Option<TrustRecord>) -> HeldChain {
+        let first = ChainHead::of(pinned.clone());
+        let record = record.filter(|record| record.pinned == first.digest);
+        let newest = record.and_then(|record| ChainHead::read(&record.link).ok());
+        let pinned = first.digest;
+        let head = newest.unwrap_or(first);
+        HeldChain { pinned, head, saving: None, asked_from: None, refused: None }
+    }
+
+    pub(super) fn document(&self) -> &TrustDocument {
+        &self.head.document
+    }
+
+    pub(super) fn is_changing(&self) -> bool {
+        self.saving.is_some()
+    }
+
+    /// What the check-in that is made now says.
+    pub(super) fn told(&mut self) -> Option<HeldTrust> {
+        self.asked_from = Some(self.head.digest);
+        let refused = self.refused.as_ref().map(|error| error.code().to_owned());
+        let says_more = self.head.document.version > 1 || refused.is_some();
+        says_more.then(|| HeldTrust { refused, ..self.head.held() })
+    }
+}
+
+impl Node {
+    /// Whom a host believes that joined with one document and recorded another since.
+    pub fn trusted(pinned: &TrustDocument, record: Option<TrustRecord>) -> TrustDocument {
+        HeldChain::restored(pinned, record).head.document
+    }
+
+    /// Whom the node believes.
+    pub fn trust(&self) -> &TrustDocument {
+        self.chain.document()
+    }
+
+    /// Why the node does not follow the newer trust documents that it was given.
+    pub fn refused_trust(&self) -> Option<&ChainError> {
+        self.chain.refused.as_ref()
+    }
+
+    pub(super) fn on_links(&mut self, links: &[Signed], now: Timestamp, effects: &mut Vec<NodeEffect>) {
+        if self.chain.is_changing() || self.chain.asked_from != Some(self.chain.head.digest) {
+            return;
+        }
+        let walk = chain::walk(&self.chain.head, links);
+        let known = std::mem::replace(&mut self.chain.refused, walk.stopped.clone());
+        if let Some(error) = walk.stopped.filter(|error| known.as_ref() != Some(error)) {
+            let (code, message) = (error.code().to_owned(), error.to_string());
+            effects.push(NodeEffect::Warn(format!("a newer trust document is refused: {message}")));
+            self.append(FactBody::Refused { code, message }, now, effects);
+        }
+        if let Some(link) = walk.followed.checked_sub(1).and_then(|last| links.get(last)) {
+            self.chain.saving = Some(walk.head);
+            let record = TrustRecord { pinned: self.chain.pinned, link: link.clone() };
+            effects.push(NodeEffect::SaveTrust(Box::new(record)));
+        }
+    }
+
+    /// There may be more links, and the offer waits.
+    pub(super) fn on_trust_saved(&mut self, now: Timestamp) {
+        if let Some(head) = self.chain.saving.take() {
+            self.chain.head = head;
+            self.refused = None;
+            self.hurry(now);
+        }
+    }
+
+    /// The next answer has the links again.
+    pub(super) fn on_trust_not_saved(&mut self, why: &str, effects: &mut Vec<NodeEffect>) {
+        self.chain.saving = None;
+        effects.push(NodeEffect::Warn(format!("the newer trust document could not be kept: {why}")));
+    }
+
+    pub(super) fn on_trust_pinned(&mut self, document: &TrustDocument, now: Timestamp) {
+        self.chain = HeldChain::restored(document, None);
+        self.refused = None;
+        self.hurry(now);
+    }
+}

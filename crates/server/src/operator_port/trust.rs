@@ -1,0 +1,67 @@
+//! The chain of trust documents (IDN-8): shown, and led on.
+
+use model::time::SLACK;
+use trust::chain::ChainError;
+use trust::{TrustDocument, signed};
+use wire::{Code, Problem};
+
+use super::OperatorCall;
+use crate::answer::chain;
+use crate::api::operation::Empty;
+use crate::api::{AddTrust, TrustHolders, TrustVersionView, TrustView};
+use crate::releases;
+use crate::refresh::refresh;
+use crate::state::{now, run_to_completion};
+use crate::trust_chain::AddLinkError;
+
+pub(super) async fn view(call: OperatorCall, _: Empty) -> Result<TrustView, Problem> {
+    refresh(&call.plane).await;
+    let documents = call.plane.trust.documents();
+    let versions = documents.versions.iter().map(|version| TrustVersionView {
+        document: version.head.document.clone(),
+        digest: version.head.digest,
+        origin: version.origin,
+    });
+    let counts = call.plane.index.totals(|totals| totals.trust().clone());
+    let heard = counts.iter().filter(|(version, _)| **version > 0);
+    Ok(TrustView {
+        versions: versions.collect(),
+        holding: heard.map(|(version, nodes)| TrustHolders { version: *version, nodes: *nodes }).collect(),
+        unheard: counts.get(&0).copied().unwrap_or(0),
+    })
+}
+
+/// Whole, also when who asked hangs up: a version that is stored is one that nodes are given.
+pub(super) async fn add(call: OperatorCall, sent: AddTrust) -> Result<u64, Problem> {
+    run_to_completion(async move {
+        let OperatorCall { plane, by } = call;
+        let root = plane.trust.documents().newest().document.root.clone();
+        if let Ok(next) = signed::verify::<TrustDocument>(&sent.link, &root)
+            && let (Some(at), now) = (next.created, now())
+            && at > now.plus(SLACK)
+        {
+            let detail = format!(
+                "the trust document is dated {at}, in the future: the clock of who signed it is {} the control \
+                 plane's ({now})",
+                at.beside(now)
+            );
+            return Err(Problem::new(Code::TrustRefused, detail));
+        }
+        let version = plane.trust.add(sent.link).await.map_err(problem)?;
+        tracing::info!(version, by, "a trust document was added");
+        releases::load(&plane).await?;
+        Ok(version)
+    })
+    .await
+}
+
+fn problem(error: AddLinkError) -> Problem {
+    match &error {
+        // Somebody else added one after the one that this follows.
+        AddLinkError::Chain(ChainError::Older { .. } | ChainError::Forked { .. }) => {
+            Problem::new(Code::TrustMoved, error.to_string())
+        }
+        AddLinkError::Chain(error) => Problem::new(Code::TrustRefused, error.to_string()),
+        AddLinkError::Write(_) => Problem::new(Code::StoreUnavailable, chain(&error)),
+    }
+}

@@ -1,0 +1,281 @@
+//! [`TrustChain`]: the fleet's trust documents, from the first to the newest (IDN-8).
+//!
+//! ```text
+//! trust.json         the first version; tokens named its digest
+//! trust-links.json   the signed versions after it, in order; absent before the first rotation
+//! ```
+//!
+//! A link comes through the operator port, and then the chain must lead to it; or by the file, which is read again
+//! when it changed. What is in the file has the authority of the directory, so that it may begin the chain anew with
+//! a root key that the one before did not sign: nodes follow that only by a token.
+//!
+//! Invariant: a link is durable in the file before it counts. A file that cannot be used changes nothing while the
+//! control plane runs, and it does not start with one.
+
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, PoisonError, RwLock};
+use std::time::SystemTime;
+
+use model::exchange::{HeldTrust, Signed};
+use model::{Digest, FleetId};
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+use trust::chain::{ChainError, ChainHead, MAX_LINKS};
+use trust::signed::{self, Document, VerifyError};
+use trust::{SigningKey, TrustDocument};
+
+use crate::posture::{self, EnrollInfo, FoundError};
+
+/// The signed versions after the first.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct TrustLinks {
+    /// In order, from version 2.
+    pub links: Vec<Signed>,
+}
+
+/// How the chain came to a version.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum VersionOrigin {
+    /// The fleet was founded with it.
+    Founded,
+    /// A root key of the version before signed it.
+    Followed,
+    /// Its own root key alone signed it: nodes come to it by a token.
+    BegunAnew,
+}
+
+/// A version of the trust document.
+#[derive(Clone, Debug)]
+pub(crate) struct ChainVersion {
+    pub(crate) head: ChainHead,
+    pub(crate) origin: VersionOrigin,
+}
+
+/// Links that a node lacks.
+pub(crate) struct LinksAfter<'a> {
+    /// In order, at most [`MAX_LINKS`].
+    pub(crate) links: &'a [Signed],
+    /// The version that they lead to.
+    pub(crate) last: u64,
+}
+
+/// All versions; never empty.
+#[derive(Clone, Debug)]
+pub struct ChainDocuments {
+    pub(crate) versions: Vec<ChainVersion>,
+    links: TrustLinks,
+}
+
+impl ChainDocuments {
+    /// Reads both files of a directory.
+    ///
+    /// # Errors
+    /// [`FoundError`] names the file. The chain must lead from each version to the next.
+    pub fn read(dir: &Path) -> Result<ChainDocuments, FoundError> {
+        let first: TrustDocument = posture::read_json(&dir.join(posture::TRUST))?;
+        let path = dir.join(posture::TRUST_LINKS);
+        let links: TrustLinks =
+            if path.exists() { posture::read_json(&path)? } else { TrustLinks::default() };
+        ChainDocuments::of(first, links)
+            .map_err(|error| FoundError::Malformed { path, what: error.to_string() })
+    }
+
+    fn of(first: TrustDocument, links: TrustLinks) -> Result<ChainDocuments, ChainError> {
+        let mut newest = ChainHead::of(first);
+        let mut versions = vec![ChainVersion { head: newest.clone(), origin: VersionOrigin::Founded }];
+        for link in &links.links {
+            let (head, origin) = match newest.follow(link) {
+                Ok(head) => (head, VersionOrigin::Followed),
+                Err(ChainError::Forged { .. }) => (newest.begin_anew(link)?, VersionOrigin::BegunAnew),
+                Err(error) => return Err(error),
+            };
+            newest = head.clone();
+            versions.push(ChainVersion { head, origin });
+        }
+        Ok(ChainDocuments { versions, links })
+    }
+
+    /// The chain with one more link: the next version, or one that begins it anew.
+    ///
+    /// # Errors
+    /// When it does not follow the newest version.
+    pub fn with_link(&self, link: Signed) -> Result<ChainDocuments, ChainError> {
+        let mut links = self.links.clone();
+        links.links.push(link);
+        ChainDocuments::of(self.versions[0].head.document.clone(), links)
+    }
+
+    /// Makes the links durable in a directory.
+    ///
+    /// # Errors
+    /// When they cannot be written; those before are there still.
+    pub fn write(&self, dir: &Path) -> Result<(), FoundError> {
+        posture::write_json(&dir.join(posture::TRUST_LINKS), &self.links, 0o644)
+    }
+
+    /// The newest version.
+    pub fn newest(&self) -> &ChainHead {
+        // There is always one.
+        &self.versions[self.versions.len() - 1].head
+    }
+
+    /// The version with this digest.
+    pub(crate) fn named(&self, digest: &Digest) -> Option<&TrustDocument> {
+        self.versions
+            .iter()
+            .map(|version| &version.head)
+            .find(|head| head.digest == *digest)
+            .map(|h| &h.document)
+    }
+
+    /// The links that lead on from what a node says that it holds; nothing says the first version.
+    pub(crate) fn links_after(&self, held: Option<&HeldTrust>) -> LinksAfter<'_> {
+        let all = &self.links.links;
+        let known = match held {
+            None => Some(0),
+            Some(held) => self.versions.iter().position(|version| version.head.digest == held.digest),
+        };
+        let from = match (known, held) {
+            (Some(position), _) => position,
+            // It holds one that is not in this chain, or that this chain has not come to: by any link it finds out.
+            (None, Some(held)) => {
+                let position = usize::try_from(held.version).unwrap_or(usize::MAX).saturating_sub(1);
+                position.min(all.len().saturating_sub(1))
+            }
+            (None, None) => 0,
+        };
+        let to = all.len().min(from.saturating_add(MAX_LINKS));
+        LinksAfter {
+            links: all.get(from..to).unwrap_or_default(),
+            last: self.versions[to].head.document.version,
+        }
+    }
+
+    /// Verifies a document by the release keys of the newest version, or else of one before it: a release that
+    /// was committed stays the one that is pointed to when its key is retired.
+    pub(crate) fn verify_committed<D: Document>(&self, document: &Signed) -> Result<D, VerifyError> {
+        let mut by = self.versions.iter().rev().map(|version| &version.head.document.release);
+        let newest = by.next().map_or(Err(VerifyError::Untrusted), |slots| signed::verify(document, slots));
+        newest.or_else(|error| by.find_map(|slots| signed::verify(document, slots).ok()).ok_or(error))
+    }
+}
+
+/// What of the file tells that it changed.
+type LinksStamp = Option<(u64, Option<SystemTime>)>;
+
+/// Which file was looked at.
+#[derive(Default)]
+struct LinksFileSeen {
+    /// The one that counts; nothing before one was read while the control plane runs.
+    read: Option<LinksStamp>,
+    /// The one that could not be used.
+    unusable: Option<LinksStamp>,
+}
+
+/// The chain of a control plane that runs.
+pub(crate) struct TrustChain {
+    /// The fleet, which no version changes.
+    pub(crate) fleet: FleetId,
+    dir: PathBuf,
+    documents: RwLock<Arc<ChainDocuments>>,
+    /// One adds or reads again at a time.
+    changing: tokio::sync::Mutex<LinksFileSeen>,
+}
+
+/// Why a link was not added.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum AddLinkError {
+    #[error(transparent)]
+    Chain(#[from] ChainError),
+    #[error("the trust document cannot be kept")]
+    Write(#[from] FoundError),
+}
+
+impl TrustChain {
+    pub(crate) fn new(dir: &Path, documents: ChainDocuments) -> TrustChain {
+        TrustChain {
+            fleet: documents.newest().document.fleet.clone(),
+            dir: dir.to_owned(),
+            documents: RwLock::new(Arc::new(documents)),
+            // Looked at once more: it may have changed since it was read.
+            changing: tokio::sync::Mutex::default(),
+        }
+    }
+
+    pub(crate) fn documents(&self) -> Arc<ChainDocuments> {
+        self.documents.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    /// The key that signs beacons, where one lies beside the control plane, as it is now: the beacon key, or else the
+    /// release key.
+    pub(crate) fn beacon_key(&self) -> Result<Option<SigningKey>, FoundError> {
+        match posture::beacon_key(&self.dir, &self.documents().newest().document)? {
+            Some(key) => Ok(Some(key)),
+            None => posture::read_key(&self.dir.join(posture::RELEASE_KEY)),
+        }
+    }
+
+    /// Adds the link to the version after the newest.
+    pub(crate) async fn add(&self, link: Signed) -> Result<u64, AddLinkError> {
+        let mut seen = self.changing.lock().await;
+        // Nothing of the file is lost that is not read yet.
+        self.read_changed(&mut seen)?;
+        let known = self.documents();
+        known.newest().follow(&link)?;
+        let documents = known.with_link(link)?;
+        documents.write(&self.dir)?;
+        seen.read = Some(self.stamp());
+        let version = documents.newest().document.version;
+        self.take_up(documents);
+        Ok(version)
+    }
+
+    /// Reads the file again if it changed; says whether the chain is another one. One that cannot be used is an
+    /// error once.
+    pub(crate) async fn read_again(&self) -> Result<bool, FoundError> {
+        let mut seen = self.changing.lock().await;
+        if seen.unusable == Some(self.stamp()) {
+            return Ok(false);
+        }
+        self.read_changed(&mut seen)
+    }
+
+    fn read_changed(&self, seen: &mut LinksFileSeen) -> Result<bool, FoundError> {
+        let now = Some(self.stamp());
+        if seen.read == now {
+            return Ok(false);
+        }
+        let documents = ChainDocuments::read(&self.dir).inspect_err(|_| seen.unusable = now)?;
+        *seen = LinksFileSeen { read: now, unusable: None };
+        let differs = documents.newest() != self.documents().newest();
+        if differs {
+            self.take_up(documents);
+        }
+        Ok(differs)
+    }
+
+    fn stamp(&self) -> LinksStamp {
+        let found = std::fs::metadata(self.dir.join(posture::TRUST_LINKS)).ok()?;
+        Some((found.len(), found.modified().ok()))
+    }
+
+    fn take_up(&self, documents: ChainDocuments) {
+        let newest = documents.newest().clone();
+        *self.documents.write().unwrap_or_else(PoisonError::into_inner) = Arc::new(documents);
+        // Tokens that are minted from here on name it. Those before are good as well.
+        if let Err(error) = self.name_in_tokens(newest.digest) {
+            tracing::warn!(error = %crate::answer::chain(&error), "tokens go on naming the version before");
+        }
+        tracing::info!(version = newest.document.version, "a newer trust document counts");
+    }
+
+    fn name_in_tokens(&self, digest: Digest) -> Result<(), FoundError> {
+        let path = self.dir.join(posture::ENROLL);
+        if !path.exists() {
+            return Ok(());
+        }
+        let info: EnrollInfo = posture::read_json(&path)?;
+        posture::write_json(&path, &EnrollInfo { trust: digest, ..info }, 0o644)
+    }
+}

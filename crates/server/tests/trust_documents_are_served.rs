@@ -1,0 +1,144 @@
+//! IDN-8: the control plane takes a link only if it leads on from the newest trust document, keeps it before it counts,
+//! and hands nodes the links that they lack, a bounded number an answer, however many they slept through.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use std::time::Duration;
+
+use model::exchange::{Answer, CheckIn, HeldTrust, Signed};
+use server::api::{AddTrust, RunRequested, StatusView, TrustView};
+use test_support::fleet::{Fleet, new_key, now, quiet, refuses};
+use trust::chain::{self, ChainHead, MAX_LINKS, SlotChange, SlotName};
+use trust::{PublicKey, SigningKey};
+use wire::{Code, Problem, route};
+
+async fn view(fleet: &Fleet) -> TrustView {
+    fleet.operator().await.get("/v1/trust").await.unwrap()
+}
+
+async fn newest(fleet: &Fleet) -> ChainHead {
+    let newest = view(fleet).await.versions.pop().unwrap();
+    ChainHead { document: newest.document, digest: newest.digest }
+}
+
+fn rotation(head: &ChainHead, slot: SlotName, to: PublicKey, root: &SigningKey) -> Signed {
+    let next = chain::next_version(head, slot, SlotChange::Rotate(to), None, now()).unwrap();
+    chain::sign(&next, root).unwrap()
+}
+
+async fn add(fleet: &Fleet, link: Signed) -> Result<u64, Problem> {
+    fleet.operator().await.post("/v1/trust", &AddTrust { link }).await
+}
+
+async fn rotate(fleet: &Fleet) {
+    let link = rotation(&newest(fleet).await, SlotName::Release, new_key().public(), &fleet.root_key());
+    add(fleet, link).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_link_must_lead_on() {
+    let mut fleet = Fleet::start().await;
+    let (head, root) = (newest(&fleet).await, fleet.root_key());
+    let link = |to: &SigningKey| rotation(&head, SlotName::Release, to.public(), &root);
+    let forged = rotation(&head, SlotName::Release, new_key().public(), &new_key());
+    refuses(add(&fleet, forged).await, Code::TrustRefused);
+    let mut later = chain::next_version(
+        &head,
+        SlotName::Release,
+        SlotChange::Rotate(new_key().public()),
+        None,
+        now().plus(Duration::from_secs(3600)),
+    )
+    .unwrap();
+    refuses(add(&fleet, chain::sign(&later, &root).unwrap()).await, Code::TrustRefused);
+    later.version = 7;
+    later.created = Some(now());
+    refuses(add(&fleet, chain::sign(&later, &root).unwrap()).await, Code::TrustRefused);
+    assert_eq!(view(&fleet).await.versions.len(), 1, "nothing of these counts");
+    assert!(!fleet.dir.path().join("trust-links.json").exists());
+    // Two operators at once: one of them starts anew.
+    let (first, second) = (link(&new_key()), link(&new_key()));
+    assert_eq!(add(&fleet, first.clone()).await.unwrap(), 2);
+    refuses(add(&fleet, second).await, Code::TrustMoved);
+    refuses(add(&fleet, first).await, Code::TrustMoved);
+    // Tokens that are minted from here on name it.
+    let newest = newest(&fleet).await;
+    assert_eq!(fleet.enroll_info().trust, newest.digest);
+    // It is there after a start.
+    fleet.stop().await;
+    fleet.start_again().await;
+    assert_eq!(view(&fleet).await.versions.len(), 2);
+}
+
+#[tokio::test]
+async fn a_sleeper_is_given_what_it_lacks_piece_by_piece() {
+    let fleet = Fleet::start().await;
+    let node = fleet.node("web-1").await;
+    let mut held = newest(&fleet).await;
+    for _ in 0..MAX_LINKS + 3 {
+        rotate(&fleet).await;
+    }
+    let last = newest(&fleet).await;
+    let mut told: Option<HeldTrust> = None;
+    for pieces in [MAX_LINKS, 3, 0] {
+        let answer: Answer = node.check_in(&CheckIn { trust: told.clone(), ..quiet() }).await.unwrap();
+        assert_eq!(answer.trust_links.len(), pieces);
+        let walk = chain::walk(&held, &answer.trust_links);
+        assert_eq!(walk.stopped, None);
+        held = walk.head;
+        told = Some(held.held());
+    }
+    assert_eq!(held, last);
+    // Who holds which is counted, and shown of one node.
+    let holding = view(&fleet).await.holding;
+    assert_eq!((holding.len(), holding[0].version, holding[0].nodes), (1, last.document.version, 1));
+    let shown = fleet.operator().await.node("web-1").await;
+    assert_eq!((shown.trust_version, shown.refused_trust), (Some(last.document.version), None));
+    // A long poll is answered when there is a newer one, and not again for a node that does not follow it.
+    let asks = CheckIn { trust: told, ..quiet() };
+    let waits = format!("{}?wait=60", route::CHECKIN);
+    let poll = node.post::<_, Answer>(&waits, &asks);
+    let (answer, ()) = tokio::join!(poll, rotate(&fleet));
+    assert_eq!(answer.unwrap().trust_links.len(), 1);
+    let request = async {
+        let mut operator = fleet.operator().await;
+        let request = serde_json::json!({"nodes": ["web-1"]});
+        operator.post::<_, RunRequested>("/v1/run-requests", &request).await.unwrap()
+    };
+    let (answer, _) = tokio::join!(node.post::<_, Answer>(&waits, &asks), request);
+    assert!(answer.unwrap().run_request.is_some(), "it waited, as the node was told of the link before");
+}
+
+#[tokio::test]
+async fn one_that_does_not_follow_is_told_apart() {
+    let fleet = Fleet::start().await;
+    let node = fleet.node("web-1").await;
+    rotate(&fleet).await;
+    let says = |version: u64, refused: Option<&str>| {
+        let digest = model::Digest::of(b"of another chain");
+        let refused = refused.map(str::to_owned);
+        CheckIn { trust: Some(HeldTrust { version, digest, refused }), ..quiet() }
+    };
+    // Whether it is of another chain or ahead of this one, it is given a link, and finds out.
+    for version in [1, 2, 7] {
+        let answer = node.check_in(&says(version, None)).await.unwrap();
+        assert_eq!(answer.trust_links.len(), 1, "{version}");
+    }
+    for (code, cause, next) in [
+        ("trust-forged", "does not follow newer ones (trust-forged)", "`muster token mint web-1`"),
+        (
+            "trust-older",
+            "which this control plane's data does not have",
+            "put trust-links.json of a newer backup",
+        ),
+        ("\u{1b}[31mlong", "(", "`muster token mint web-1`"),
+    ] {
+        node.check_in(&says(7, Some(code))).await.unwrap();
+        let status: StatusView = fleet.operator().await.status().await;
+        let line = status.causes.iter().find(|line| line.cause.contains("trust document 7")).unwrap();
+        assert!(line.cause.contains(cause) && line.next.contains(next), "{line:?}");
+        assert!(!line.cause.contains('\u{1b}'), "{line:?}");
+    }
+    node.check_in(&quiet()).await.unwrap();
+    let status: StatusView = fleet.operator().await.status().await;
+    assert!(!status.causes.iter().any(|line| line.cause.contains("trust document")), "{status:?}");
+}

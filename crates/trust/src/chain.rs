@@ -1,0 +1,351 @@
+//! The chain of trust documents (IDN-8): each version signed by a root key of the one before it.
+//!
+//! ```text
+//! version 1        version 2            version 3
+//! (a token's  <--- previous = digest <--- previous = digest
+//!  digest)         signed by a root      signed by a root
+//!                  key of version 1      key of version 2
+//! ```
+//!
+//! A holder of any version follows the links after it, however they are cut into answers. What it holds changes
+//! only by a link that leads on from there: a link that is forged, missing, repeated or out of order ends the walk,
+//! and what was followed before it counts.
+
+use model::canonical::{self, CanonicalError};
+use model::exchange::{HeldTrust, Signed};
+use model::{Digest, FleetId, Timestamp};
+
+use crate::document::{Slots, TrustDocument};
+use crate::key::{PublicKey, SigningKey};
+use crate::signed::{self, VerifyError};
+
+/// The most links in one answer.
+pub const MAX_LINKS: usize = 16;
+/// The highest version, and so the most links in all.
+pub const MAX_VERSION: u64 = 1000;
+
+/// A trust document that somebody holds: the end of the chain as far as they know it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChainHead {
+    /// The document.
+    pub document: TrustDocument,
+    /// The digest of its bytes as they were signed: they may hold fields that this version does not know.
+    pub digest: Digest,
+}
+
+/// Why a link is not followed.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum ChainError {
+    /// No root key of the version that is held signed it.
+    #[error("what follows trust document {held} is not signed by a root key of it")]
+    Forged {
+        /// The version held.
+        held: u64,
+    },
+    /// It was signed before the time from which signatures of the root keys count.
+    #[error("what follows trust document {held} was signed before {limit}, from when on its root keys count")]
+    Rejected {
+        /// The version held.
+        held: u64,
+        /// From when signatures count.
+        limit: Timestamp,
+    },
+    /// Versions between the one held and this one are missing.
+    #[error("trust document {link} was offered after {held}; those between are missing")]
+    Gap {
+        /// The version held.
+        held: u64,
+        /// The version of the link.
+        link: u64,
+    },
+    /// It is no newer than the version held: the chain goes back or in a loop.
+    #[error("trust document {link} was offered after {held}, which is not older")]
+    Older {
+        /// The version held.
+        held: u64,
+        /// The version of the link.
+        link: u64,
+    },
+    /// It follows another document of the same version than the one held.
+    #[error("trust document {link} follows another version {held} than the one held here")]
+    Forked {
+        /// The version held.
+        held: u64,
+        /// The version of the link.
+        link: u64,
+    },
+    /// It is of another fleet.
+    #[error("the trust document offered is of fleet {theirs}, not of {ours}")]
+    OtherFleet {
+        /// The link's fleet.
+        theirs: FleetId,
+        /// The fleet of the document held.
+        ours: FleetId,
+    },
+    /// There are more links, or versions, than there may be.
+    #[error("more than {MAX_LINKS} links were offered at once, or more than {MAX_VERSION} in all")]
+    TooLong,
+    /// Signed, and not what a trust document must be.
+    #[error("what follows trust document {held} is malformed: {why}")]
+    Malformed {
+        /// The version held.
+        held: u64,
+        /// What is wrong.
+        why: String,
+    },
+}
+
+impl ChainError {
+    /// The stable code that facts and check-ins carry.
+    pub fn code(&self) -> &'static str {
+        match self {
+            ChainError::Forged { .. } => "trust-forged",
+            ChainError::Rejected { .. } => "trust-rejected",
+            ChainError::Gap { .. } => "trust-gap",
+            ChainError::Older { .. } => OLDER_TRUST_CODE,
+            ChainError::Forked { .. } => "trust-forked",
+            ChainError::OtherFleet { .. } => "trust-other-fleet",
+            ChainError::TooLong => "trust-too-long",
+            ChainError::Malformed { .. } => "trust-malformed",
+        }
+    }
+}
+
+/// The code of [`ChainError::Older`]: of an honest control plane, the data went back.
+pub const OLDER_TRUST_CODE: &str = "trust-older";
+
+/// How far links led.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ChainProgress {
+    /// The newest document reached.
+    pub head: ChainHead,
+    /// How many links were followed, from the first.
+    pub followed: usize,
+    /// Why not all of them.
+    pub stopped: Option<ChainError>,
+}
+
+impl ChainHead {
+    /// The head of who holds a document that a token's digest vouches for.
+    pub fn of(document: TrustDocument) -> ChainHead {
+        // A document that was read has a canonical form; no link would follow this digest if one had none.
+        let digest = document.digest().unwrap_or(Digest::ZERO);
+        ChainHead { document, digest }
+    }
+
+    /// The head that a link leads to which was followed before: it is read, not verified.
+    ///
+    /// # Errors
+    /// When it holds no trust document.
+    pub fn read(link: &Signed) -> Result<ChainHead, CanonicalError> {
+        let document = canonical::parse_canonical(link.payload.as_bytes())?;
+        Ok(ChainHead { document, digest: signed::digest(link) })
+    }
+
+    /// Where a link leads from here.
+    ///
+    /// # Errors
+    /// [`ChainError`] says why it leads nowhere.
+    pub fn follow(&self, link: &Signed) -> Result<ChainHead, ChainError> {
+        let document = self.verified(link, &self.document.root)?;
+        self.check_place(&document)?;
+        Ok(ChainHead { document, digest: signed::digest(link) })
+    }
+
+    /// As [`ChainHead::follow`], for a link that its own root key signed, as the one before it was lost or stolen.
+    /// Who holds the version before it must not believe it: only who has other cause to, as a control plane has
+    /// of its own directory, and a node of a token.
+    ///
+    /// # Errors
+    /// As [`ChainHead::follow`].
+    pub fn begin_anew(&self, link: &Signed) -> Result<ChainHead, ChainError> {
+        let next = ChainHead::read(link).map_err(|error| self.malformed(&error))?;
+        let document = self.verified(link, &next.document.root)?;
+        self.check_place(&document)?;
+        Ok(next)
+    }
+
+    fn verified(&self, link: &Signed, root: &Slots) -> Result<TrustDocument, ChainError> {
+        let held = self.document.version;
+        signed::verify(link, root).map_err(|error| match error {
+            VerifyError::Unsigned | VerifyError::Untrusted => ChainError::Forged { held },
+            VerifyError::RejectedBefore(limit) => ChainError::Rejected { held, limit },
+            VerifyError::TooLarge | VerifyError::Malformed(_) => self.malformed(&error),
+        })
+    }
+
+    fn malformed(&self, why: &dyn std::fmt::Display) -> ChainError {
+        ChainError::Malformed { held: self.document.version, why: why.to_string() }
+    }
+
+    fn check_place(&self, next: &TrustDocument) -> Result<(), ChainError> {
+        let (held, link) = (self.document.version, next.version);
+        if next.fleet != self.document.fleet {
+            let (theirs, ours) = (next.fleet.clone(), self.document.fleet.clone());
+            return Err(ChainError::OtherFleet { theirs, ours });
+        }
+        if link <= held {
+            return Err(ChainError::Older { held, link });
+        }
+        if link > MAX_VERSION {
+            return Err(ChainError::TooLong);
+        }
+        if link > held + 1 {
+            return Err(ChainError::Gap { held, link });
+        }
+        if next.previous != Some(self.digest) {
+            return Err(ChainError::Forked { held, link });
+        }
+        if next.created.is_none() {
+            return Err(self.malformed(&"it does not say when it was signed"));
+        }
+        let twice = |slots: &Slots| slots.previous == Some(slots.current);
+        match twice(&next.release) || twice(&next.root) {
+            true => Err(self.malformed(&"one key is in both slots")),
+            false => Ok(()),
+        }
+    }
+
+    /// What a check-in says of it.
+    pub fn held(&self) -> HeldTrust {
+        HeldTrust { version: self.document.version, digest: self.digest, refused: None }
+    }
+}
+
+/// Follows links from what is held as far as they lead.
+pub fn walk(held: &ChainHead, links: &[Signed]) -> ChainProgress {
+    let mut walk = ChainProgress { head: held.clone(), followed: 0, stopped: None };
+    if links.len() > MAX_LINKS {
+        walk.stopped = Some(ChainError::TooLong);
+        return walk;
+    }
+    for link in links {
+        match walk.head.follow(link) {
+            Ok(next) => (walk.head, walk.followed) = (next, walk.followed + 1),
+            Err(error) => {
+                walk.stopped = Some(error);
+                break;
+            }
+        }
+    }
+    walk
+}
+
+/// Whose slots change.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotName {
+    /// The keys that sign releases and beacons.
+    Release,
+    /// The keys that sign tokens and trust documents.
+    Root,
+}
+
+impl SlotName {
+    /// Its name.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            SlotName::Release => "release",
+            SlotName::Root => "root",
+        }
+    }
+
+    /// The slots of this name.
+    pub fn of(self, document: &TrustDocument) -> &Slots {
+        match self {
+            SlotName::Release => &document.release,
+            SlotName::Root => &document.root,
+        }
+    }
+}
+
+/// What the next version changes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SlotChange {
+    /// Another key is the current one, and the one before it stays believed.
+    Rotate(PublicKey),
+    /// Another key is the current one, and no other is believed.
+    Replace(PublicKey),
+    /// The previous key is believed no more.
+    Retire,
+}
+
+/// Why there is no such next version.
+#[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
+pub enum NextVersionError {
+    /// The key is the current one already.
+    #[error("key {0} is the current one already")]
+    SameKey(String),
+    /// The key stands in the slots of another name.
+    #[error("key {key} is the fleet's {of} key; one key has one use")]
+    OtherUse {
+        /// The key's id.
+        key: String,
+        /// What it is for.
+        of: &'static str,
+    },
+    /// There is no previous key.
+    #[error("there is no previous {0} key")]
+    NoPrevious(&'static str),
+    /// Documents would be rejected that are not signed yet.
+    #[error("what is signed before {0} cannot be rejected yet: that is in the future")]
+    RejectsFuture(Timestamp),
+    /// The chain is as long as it may be.
+    #[error("the chain has {MAX_VERSION} versions, and may have no more")]
+    TooLong,
+}
+
+/// The version after a document, not yet signed. What was rejected before stays so.
+///
+/// # Errors
+/// [`NextVersionError`] says why there is none.
+pub fn next_version(
+    head: &ChainHead,
+    slot: SlotName,
+    change: SlotChange,
+    reject_before: Option<Timestamp>,
+    now: Timestamp,
+) -> Result<TrustDocument, NextVersionError> {
+    let before = &head.document;
+    if before.version >= MAX_VERSION {
+        return Err(NextVersionError::TooLong);
+    }
+    if let Some(limit) = reject_before.filter(|limit| *limit > now) {
+        return Err(NextVersionError::RejectsFuture(limit));
+    }
+    let old = slot.of(before);
+    let (current, previous) = match change {
+        SlotChange::Rotate(key) => (key, Some(old.current)),
+        SlotChange::Replace(key) => (key, None),
+        SlotChange::Retire if old.previous.is_none() => {
+            return Err(NextVersionError::NoPrevious(slot.as_str()));
+        }
+        SlotChange::Retire => (old.current, None),
+    };
+    if current == old.current && change != SlotChange::Retire {
+        return Err(NextVersionError::SameKey(current.id()));
+    }
+    let other = if slot == SlotName::Release { SlotName::Root } else { SlotName::Release };
+    if other.of(before).keys().any(|known| *known == current) {
+        return Err(NextVersionError::OtherUse { key: current.id(), of: other.as_str() });
+    }
+    let slots = Slots { current, previous, reject_before: old.reject_before.max(reject_before) };
+    let mut next = TrustDocument {
+        version: before.version + 1,
+        previous: Some(head.digest),
+        created: Some(now),
+        ..before.clone()
+    };
+    match slot {
+        SlotName::Release => next.release = slots,
+        SlotName::Root => next.root = slots,
+    }
+    Ok(next)
+}
+
+/// Signs a version as the link to it.
+///
+/// # Errors
+/// Never for a valid document.
+pub fn sign(next: &TrustDocument, root: &SigningKey) -> Result<Signed, CanonicalError> {
+    signed::sign(next, &[root])
+}
