@@ -150,6 +150,7 @@ impl Machine {
             facts_pending: !files.log.facts.is_empty(),
             pause: None,
             last_reboot: None,
+            trust: None,
         };
         let identity = Identity {
             hostname: self.hostname.clone(),

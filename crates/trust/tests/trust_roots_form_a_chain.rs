@@ -174,7 +174,7 @@ fn each_refusal_has_a_code() {
         assert_eq!((walk.head, walk.followed), (held.clone(), 0), "{code}");
     }
     let good = signed_by(&next, root);
-    assert_eq!(walk(&held, &[good.clone()]).stopped, None);
+    assert_eq!(walk(&held, std::slice::from_ref(&good)).stopped, None);
     let many = vec![good.clone(); MAX_LINKS + 1];
     assert_eq!(walk(&held, &many).stopped, Some(ChainError::TooLong));
     assert_eq!(walk(&held, &many).followed, 0);
