@@ -88,6 +88,7 @@ struct Daemon {
     storage: Storage,
     release: Arc<ActiveRelease>,
     session: Arc<NodeSession>,
+    member: Arc<MembershipFile>,
     hostname: Hostname,
     runner: Arc<Runner>,
     collectors: Arc<Mutex<Collectors>>,
@@ -134,7 +135,7 @@ impl Daemon {
     fn start(machine: Machine) -> Result<(Daemon, DaemonInbox), Box<dyn std::error::Error>> {
         let key = machine.key()?;
         let session = Arc::new(machine.session(&key)?);
-        let member = MembershipFile::new(&machine, key);
+        let member = Arc::new(MembershipFile::new(&machine, key));
         let (identity, restored, seed) = machine.start_of_node()?;
         let mut collectors = Collectors::new(env!("CARGO_PKG_VERSION"));
         collectors.set_ttls(&restored.settings.policy.trait_ttl_secs);
@@ -175,14 +176,20 @@ impl Daemon {
         };
         let dialer = TransportDialer::new(session.clone(), membership.hostname.clone());
         let sync = Arc::new(Synchronization::start(context, release.terms(), dialer, seed)?);
-        let exchange =
-            CheckInClient::new(session.clone(), member, sync.clone(), storage.clone(), handle.clone());
+        let exchange = CheckInClient::new(
+            session.clone(),
+            member.clone(),
+            sync.clone(),
+            storage.clone(),
+            handle.clone(),
+        );
         let watch = HostWatch::start(kinds, handle.clone())?;
         let daemon = Daemon {
             node,
             storage,
             release,
             session,
+            member,
             hostname: membership.hostname.clone(),
             runner: Arc::new(runner),
             collectors: Arc::new(Mutex::new(collectors)),
@@ -384,6 +391,7 @@ impl Daemon {
         }
         self.watch.show(self.node.contentions(), self.node.scans());
         self.local.show_unmade(self.node.unmade_run());
+        self.local.show_renewal_failure(self.node.renewal_failure());
         self.show_reboot();
     }
 
@@ -415,6 +423,7 @@ impl Daemon {
                     }
                 });
             }
+            NodeEffect::Renew(proof) => self.renew(proof),
             NodeEffect::WatchCulprits(resources) => self.watch.find_culprits(resources),
             NodeEffect::Warn(text) => tracing::warn!("{}", model::text::one_line(&text)),
         }

@@ -22,7 +22,7 @@ use wire::route;
 
 use crate::contact::ContactFailure;
 use crate::events::{DaemonEvent, DaemonHandle};
-use crate::membership::MembershipFile;
+use crate::membership::{MembershipFile, TakenUp};
 use crate::render::chain;
 use crate::session::{CallError, NodeSession};
 use crate::storage::Storage;
@@ -45,13 +45,13 @@ impl CheckInClient {
     /// Check-ins over the stream of `sync` when there is one, else by this session.
     pub fn new(
         session: Arc<NodeSession>,
-        member: MembershipFile,
+        member: Arc<MembershipFile>,
         sync: Arc<Synchronization>,
         storage: Storage,
         daemon: DaemonHandle,
     ) -> CheckInClient {
         let (stream, witness) = (Semaphore::new(1), Mutex::default());
-        CheckInClient { session, member: Arc::new(member), sync, storage, daemon, stream, witness }
+        CheckInClient { session, member, sync, storage, daemon, stream, witness }
     }
 
     /// Puts the facts that wait into a check-in, and the `seen` document if it says something new;
@@ -108,10 +108,13 @@ impl CheckInClient {
     /// Takes up what `join` wrote since; whether that is something.
     async fn take_up_renewed(&self) -> bool {
         let member = self.member.clone();
-        match tokio::task::spawn_blocking(move || member.renewed()).await {
-            Ok(Ok(Some(credentials))) => {
+        match tokio::task::spawn_blocking(move || member.written()).await {
+            Ok(Ok(Some(TakenUp { credentials, validity }))) => {
                 tracing::info!("a new certificate is taken up");
                 self.session.renew(credentials);
+                if let Some(validity) = validity {
+                    self.daemon.send(DaemonEvent::Input(NodeInput::Renewed(validity))).await;
+                }
                 true
             }
             Ok(Ok(None)) | Err(_) => false,

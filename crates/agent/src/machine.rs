@@ -163,6 +163,7 @@ impl Machine {
             facts_pending: durable.facts_waiting() > 0,
             pause: durable.pause().map_err(failed)?,
             last_reboot: durable.last_reboot().map_err(failed)?,
+            certificate: membership::validity(&self.membership),
         };
         let identity = Identity {
             hostname: self.membership.hostname.clone(),

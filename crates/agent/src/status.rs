@@ -3,10 +3,9 @@
 
 use std::fmt;
 use std::path::Path;
-use std::time::Duration;
 
 use model::delta::render_edit;
-use model::{Pause, ResourceReport, Timestamp};
+use model::{CertificateState, Pause, ResourceReport, Timestamp};
 use node::{Adoption, LastRun};
 use serde::{Deserialize, Serialize};
 use spool::{Disk, StateFile};
@@ -15,6 +14,7 @@ use trust::token::TlsTermination;
 use crate::clock::now;
 use crate::invocation::{command, start_daemon};
 use crate::local::messages::{ContactView, DaemonView, join_again};
+use crate::membership::validity;
 use crate::outcomes::{LastRunView, ResourceOutcome};
 use crate::render::{self, when, word};
 use crate::run_mark::RunMark;
@@ -33,6 +33,9 @@ pub struct AgentStatusView {
     /// When the node's certificate ends.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     certificate_ends: Option<Timestamp>,
+    /// How it stands, and when the node asks for the next one; absent where no session is opened with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    certificate: Option<CertificateView>,
     /// What the daemon says of itself; absent when none runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub daemon: Option<DaemonView>,
@@ -57,6 +60,13 @@ pub struct AgentStatusView {
     /// Synchronization and work, as the daemon wrote last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sync: Option<SyncStatus>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CertificateView {
+    state: CertificateState,
+    renew_at: Timestamp,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -90,13 +100,18 @@ pub fn read(state: &Path) -> Result<AgentStatusView, StateError> {
     let last = last_run.load().map_err(failed)?.value;
     let pause: StateFile<Option<Pause>> = StateFile::new(&disk, state.join(PAUSE_FILE), 0o600);
     let paused = pause.load().map_err(failed)?.value.flatten().filter(|pause| !pause.is_over(now()));
+    let certificate = validity(&membership).map(|validity| CertificateView {
+        state: validity.state(now()),
+        renew_at: validity.renew_at(membership.hostname.as_str()),
+    });
     Ok(AgentStatusView {
         fleet: membership.trust.fleet,
         hostname: membership.hostname,
         node_id: membership.node_id,
         servers: membership.servers,
         tls_termination: membership.tls_termination,
-        certificate_ends: net::identity::valid_until(&membership.cert_pem),
+        certificate_ends: net::identity::validity(&membership.cert_pem).map(|validity| validity.until),
+        certificate,
         daemon: None,
         contact: ContactView::read(state),
         paused,
@@ -125,9 +140,6 @@ pub enum HostHealth {
     /// Nothing of that.
     AsDeclared,
 }
-
-/// A certificate that ends sooner is worth a word: nothing renews it (IDN-2).
-pub(crate) const CERTIFICATE_ENDS_SOON: Duration = Duration::from_secs(7 * 24 * 3600);
 
 /// Which resources of the last run are shown.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -251,17 +263,41 @@ impl fmt::Display for StatusText<'_> {
 impl StatusText<'_> {
     fn show_certificate(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Behind a proxy no session is opened with it.
-        let of_sessions = self.view.tls_termination == TlsTermination::ControlPlane;
-        let Some(ends) = self.view.certificate_ends.filter(|_| of_sessions) else { return Ok(()) };
-        let (at, left) = (when(ends, self.now), ends.since(self.now));
-        if left > CERTIFICATE_ENDS_SOON {
-            return writeln!(f, "certificate    ends {at}");
+        let Some((certificate, ends)) = self.view.certificate.zip(self.view.certificate_ends) else {
+            return Ok(());
+        };
+        let at = when(ends, self.now);
+        let failure = self.view.contact().and_then(|contact| contact.renewal_failure.as_deref());
+        match certificate.state {
+            CertificateState::Ended => {
+                writeln!(
+                    f,
+                    "CERTIFICATE    EXPIRED {at}; a daemon that runs asks for another one by this host's key"
+                )?;
+            }
+            CertificateState::RenewalLate => {
+                writeln!(f, "CERTIFICATE    ends {at}, and its renewal is late")?
+            }
+            CertificateState::Valid if failure.is_some() => {
+                writeln!(f, "CERTIFICATE    ends {at}, and its renewal fails")?;
+            }
+            CertificateState::Valid => {
+                return writeln!(
+                    f,
+                    "certificate    ends {at}, to be renewed {}",
+                    when(certificate.renew_at, self.now)
+                );
+            }
         }
-        match left.is_zero() {
-            true => writeln!(f, "CERTIFICATE    EXPIRED {at}: the control plane refuses this host")?,
-            false => writeln!(f, "CERTIFICATE    ends {at}, and nothing renews it")?,
+        if let Some(failure) = failure {
+            writeln!(f, "               it is tried again; last: {failure}")?;
         }
-        writeln!(f, "               next: {}", join_again(&self.view.hostname))
+        match certificate.state {
+            CertificateState::Ended => {
+                writeln!(f, "               next: {}", join_again(&self.view.hostname))
+            }
+            _ => writeln!(f, "               next: {}", command("doctor")),
+        }
     }
 
     fn show_contact(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -73,6 +73,7 @@ impl Caller {
             seen: Some(seen.sign(&node.key)?),
             header: None,
             acked: Some(0),
+            renewal_failure: None,
         };
         let first = Some(body::encode(&message)?.into());
         // What the control plane has does not travel again: a kept check-in is this one.

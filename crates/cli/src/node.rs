@@ -11,7 +11,7 @@ use catalog::duration;
 use clap::{Args, Subcommand};
 use model::log::FactBody;
 use model::time::when;
-use model::{Contention, Timestamp};
+use model::{CertificateState, Contention, Timestamp};
 use serde::Serialize;
 use server::api::objects::{SYNC, SyncView};
 use server::api::{self, History, NodeView};
@@ -254,7 +254,7 @@ fn show(whole: &NodeReport, screen: Screen) -> String {
     }
     rows.push(("seen", format!("{seen}; to call within {promised}")));
     if let Some(ends) = node.certificate_ends {
-        rows.push(("cert ends", certificate(ends, now, screen)));
+        rows.push(("cert ends", certificate(ends, node, now, screen)));
     }
     if let Some(run) = node.last_run {
         rows.push(("last run", format!("{} ago", ago(run, now))));
@@ -284,16 +284,20 @@ fn show(whole: &NodeReport, screen: Screen) -> String {
 }
 
 /// When a certificate ends, and whether that is a matter.
-fn certificate(ends: Timestamp, now: Timestamp, screen: Screen) -> String {
-    /// One that ends sooner is worth a word: nothing renews it (IDN-2).
-    const SOON: Duration = Duration::from_secs(7 * 24 * 3600);
-    let text = when(ends, now);
-    match ends.since(now) {
-        left if left.is_zero() => screen.mark(Mark::Bad, &format!("{text}: it cannot call; join again")),
-        left if left <= SOON => {
-            screen.mark(Mark::Warn, &format!("{text}: nothing renews it; join again before"))
+fn certificate(ends: Timestamp, node: &NodeView, now: Timestamp, screen: Screen) -> String {
+    let (text, failure) = (when(ends, now), node.renewal_failure.as_deref());
+    let failed = failure.map(|why| format!("; it says: {why}")).unwrap_or_default();
+    match node.certificate_state {
+        Some(CertificateState::Ended) => {
+            screen.mark(Mark::Bad, &format!("{text}: it cannot call; join again{failed}"))
         }
-        _ => text,
+        Some(CertificateState::RenewalLate) => {
+            screen.mark(Mark::Warn, &format!("{text}: its renewal is late{failed}"))
+        }
+        Some(CertificateState::Valid) | None => match failure {
+            Some(why) => screen.mark(Mark::Warn, &format!("{text}: its renewal fails: {why}")),
+            None => text,
+        },
     }
 }
 

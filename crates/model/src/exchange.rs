@@ -57,6 +57,9 @@ pub struct CheckIn {
     /// restored from a backup, and answers with what it knows (SCL-4).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub acked: Option<u64>,
+    /// Why the node's certificate could not be renewed; absent unless that is due and failed (IDN-2).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renewal_failure: Option<String>,
 }
 
 /// A release as held by a node.
@@ -234,6 +237,9 @@ pub struct Answer {
     /// the request was signed with a time that was judged.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub server_time: Option<Timestamp>,
+    /// The control plane wants the node to renew its certificate now, however long it counts (IDN-2).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub renew_certificate: bool,
 }
 
 /// A signed document as it travels: the exact bytes and the signatures over them.

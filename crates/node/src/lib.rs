@@ -14,6 +14,7 @@ mod correction_backoff;
 pub mod healing;
 pub mod io;
 pub mod reboot;
+mod renewal;
 pub mod repeat_backoff;
 pub mod reported_contentions;
 pub mod state;
@@ -26,6 +27,7 @@ pub use io::{
     HeldSettings, Identity, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored, RunFailure, RunOrder,
 };
 pub use reboot::{RebootMark, RebootOutlook, RebootPlan};
+pub use renewal::RenewalProof;
 pub use repeat_backoff::RepeatBackoff;
 pub use state::{Adoption, LastRun};
 pub use step::Node;

@@ -3,6 +3,7 @@
 mod heal;
 mod pause;
 mod reboot;
+mod renewal;
 mod requests;
 mod runs;
 
@@ -25,6 +26,7 @@ use crate::clock_difference::ClockDifference;
 use crate::healing::Healing;
 use crate::io::{HeldSettings, Identity, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored};
 use crate::reboot::Reboots;
+use crate::renewal::Renewal;
 use crate::reported_contentions::ReportedContentions;
 use crate::state::{Adoption, LastRun};
 
@@ -84,6 +86,7 @@ pub struct Node {
     pause: Option<Pause>,
     healing: Healing,
     reboots: Reboots,
+    renewal: Renewal,
     /// What something else changes again and again.
     contended: Vec<Contention>,
     /// The same as it was reported last.
@@ -131,6 +134,7 @@ impl Node {
         Node {
             confirmed_at: restored.adoption.as_ref().map(|adoption| adoption.adopted_at),
             reboots: Reboots::new(&identity.hostname, restored.last_reboot, now),
+            renewal: Renewal::new(restored.certificate),
             identity,
             adoption: restored.adoption,
             settings: restored.settings,
@@ -198,6 +202,7 @@ impl Node {
         let run = can_run.then_some((self.next_run, "the next run on the held set"));
         let pause = self.pause.as_ref().and_then(|pause| pause.until).map(|at| (at, "the end of the pause"));
         let others = self.healing_deadline().into_iter().chain(self.reboot_deadline());
+        let others = others.chain(self.renewal_deadline());
         contact.into_iter().chain(run).chain(pause).chain(others).min()
     }
 
@@ -248,6 +253,9 @@ impl Node {
             NodeInput::RebootFailed(why) => self.on_reboot_failed(&why, now, &mut effects),
             NodeInput::RunFailed(failure) => self.on_run_failed(&failure, now, &mut effects),
             NodeInput::ContentMissing => self.on_content_missing(now),
+            NodeInput::Renewed(validity) => self.on_renewed(validity, now),
+            NodeInput::RenewalFailed(why) => self.on_renewal_failed(why, now, &mut effects),
+            NodeInput::CertificateEnded => self.renewal.refused_as_ended(),
         }
         self.report_contentions(now, &mut effects);
         self.start_what_is_due(now, &mut effects);
@@ -265,6 +273,7 @@ impl Node {
             self.healing.set_back(back);
             self.reported_contentions.set_back(back);
             self.reboots.set_back(back);
+            self.renewal.set_back(back);
             self.clock_difference = self.clock_difference.map(|difference| difference.set_back(back));
             self.confirmed_at = self.confirmed_at.map(|at| at.minus(back));
             if let Some(until) = self.pause.as_mut().and_then(|pause| pause.until.as_mut()) {
@@ -274,6 +283,7 @@ impl Node {
     }
 
     fn start_what_is_due(&mut self, now: Timestamp, effects: &mut Vec<NodeEffect>) {
+        self.renew_what_is_due(now, effects);
         if matches!(self.talk, ContactState::Idle) && now >= self.next_contact {
             self.talk = ContactState::Traits;
             effects.push(NodeEffect::CollectTraits);
@@ -372,6 +382,7 @@ impl Node {
             header: self.adoption.as_ref().filter(|_| self.want_header).map(|held| held.header.clone()),
             // The shell knows it.
             acked: None,
+            renewal_failure: self.renewal.failure().map(str::to_owned),
         };
         self.requests.confirm(&mut check_in);
         check_in
@@ -379,6 +390,7 @@ impl Node {
 
     fn on_unreachable(&mut self, why: &str, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         self.failures = self.failures.saturating_add(1);
+        self.renewal.unreachable();
         self.talk = ContactState::Idle;
         self.next_contact = now.plus(self.spread.backoff(self.failures, self.settings.policy.contact()));
         let grace = self.settings.policy.offline_grace_secs;
@@ -404,6 +416,7 @@ impl Node {
             return;
         }
         self.failures = 0;
+        self.renewal.answered(answer.renew_certificate);
         self.warned_offline = false;
         self.confirmed_at = Some(now);
         self.talk = ContactState::Idle;

@@ -19,7 +19,9 @@ use crate::index::FleetIndex;
 use crate::log::LogControl;
 use crate::metrics::Metrics;
 use crate::posture::{Founded, Posture};
+use crate::renew::NodeCertificates;
 use crate::sets::ReleaseSets;
+use crate::settings::CertificateSettings;
 use crate::streams::{FleetAdmission, StreamConfig};
 use crate::work::Orchestrator;
 
@@ -43,7 +45,8 @@ pub(crate) struct ControlPlane {
     pub(crate) log: Option<LogControl>,
     pub(crate) heads: watch::Sender<Arc<Heads>>,
     pub(crate) trust: TrustDocument,
-    pub(crate) node_ca: Ca,
+    pub(crate) node_ca: Arc<Ca>,
+    pub(crate) certificates: NodeCertificates,
     /// The host names and addresses in its own certificate, by which nobody else is certified.
     pub(crate) names: Vec<String>,
     pub(crate) release_key: Option<SigningKey>,
@@ -78,8 +81,11 @@ impl ControlPlane {
         log: Option<LogControl>,
         boot: String,
         links: StreamConfig,
+        certificates: CertificateSettings,
     ) -> ControlPlane {
         let index = Arc::new(FleetIndex::default());
+        let node_ca = Arc::new(founded.node_ca);
+        let recovery = certificates.recovery_in(founded.posture);
         ControlPlane {
             sets: ReleaseSets::new(store.clone()),
             grants: GrantIndex::new(store.clone()),
@@ -91,7 +97,8 @@ impl ControlPlane {
             index,
             heads: watch::Sender::new(Arc::new(Heads::default())),
             trust: founded.trust,
-            node_ca: founded.node_ca,
+            certificates: NodeCertificates::new(node_ca.clone(), certificates, recovery),
+            node_ca,
             names,
             release_key: founded.release_key,
             posture: founded.posture,

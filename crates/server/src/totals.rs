@@ -26,8 +26,8 @@ pub(crate) enum CauseKey {
     Silence(Overall),
     /// Silence of those whose certificates have ended.
     CertificateEnded,
-    /// Certificates that end soon.
-    CertificateEndsSoon,
+    /// Certificates whose renewal is late or fails.
+    RenewalLate,
     /// Tags that a run was requested for in vain.
     UnknownTags(Vec<String>),
     /// What is said of it.

@@ -153,7 +153,10 @@ async fn an_expired_certificate_makes_no_session() {
 fn certificate(fleet: &Fleet, node: &Member, at: model::Timestamp) -> String {
     let request = net::issue::node_request(&node.key, &node.hostname).unwrap();
     let request = CertificateRequest::read(&request).unwrap();
-    fleet.node_ca().issue_node(&request, &node.id, &node.hostname, [7; 16], at).unwrap()
+    fleet
+        .node_ca()
+        .issue_node(&request, &node.id, &node.hostname, [7; 16], net::issue::node_validity(at))
+        .unwrap()
 }
 
 #[tokio::test]

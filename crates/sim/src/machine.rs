@@ -149,6 +149,7 @@ impl Machine {
             facts_pending: !files.log.facts.is_empty(),
             pause: None,
             last_reboot: None,
+            certificate: None,
         };
         let identity = Identity {
             hostname: self.hostname.clone(),
@@ -238,8 +239,9 @@ impl Machine {
                 let waits = !self.disk.files().log.facts.is_empty();
                 return Ok(waits.then_some(NodeInput::FactsWait));
             }
-            // No simulated host is paused, and no channel has a window for reboots.
+            // No simulated host is paused, no channel has a window for reboots, and proxies end TLS.
             NodeEffect::SavePause(_)
+            | NodeEffect::Renew(_)
             | NodeEffect::Reboot(_)
             | NodeEffect::SaveReboot(_)
             | NodeEffect::WatchCulprits(_) => {}

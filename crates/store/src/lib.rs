@@ -25,8 +25,8 @@ pub use error::{EnrollError, PutError, ReleaseCommitError, Result, StoreError};
 pub use objects::{ObjectFilter, ObjectPosition, ObjectRecord, SyncHead, SyncProgress};
 pub use record::{
     Accepted, ChannelHead, DatabaseIncarnation, Enrolled, FACT_BYTES, FactRecord, FleetMeta, Health,
-    IncarnationCause, KeptRefusal, NODE_FACT_BYTES, NewNode, NodeRecord, Pruned, Release, Retention,
-    RunFilter, RunRecord, TokenUse, Touch,
+    IncarnationCause, KeptRefusal, NODE_FACT_BYTES, NewNode, NodeRecord, Pruned, Release, RenewedCertificate,
+    Retention, RunFilter, RunRecord, TokenUse, Touch,
 };
 pub use sqlite::{Store, backup};
 pub use tasks::{

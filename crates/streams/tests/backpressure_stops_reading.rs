@@ -159,6 +159,7 @@ fn check_in() -> Frame {
         seen: None,
         header: None,
         acked: None,
+        renewal_failure: None,
     }))
 }
 

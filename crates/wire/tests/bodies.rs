@@ -124,6 +124,7 @@ fn check_in() -> CheckIn {
         seen: None,
         header: None,
         acked: None,
+        renewal_failure: None,
     }
 }
 
@@ -231,6 +232,7 @@ fn answers() -> impl Strategy<Value = Answer> {
             unassigned: false,
             same_cause: Default::default(),
             server_time: want_traits.then_some(model::Timestamp::from_secs(1_800_000_000)),
+            renew_certificate: want_traits,
             next_checkin_secs,
             acked,
             offer: None,

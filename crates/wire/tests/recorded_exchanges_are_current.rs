@@ -149,6 +149,7 @@ fn stream() -> Vec<Said> {
                 seen: None,
                 header: None,
                 acked: None,
+                renewal_failure: None,
             })),
         ),
         (
@@ -168,6 +169,7 @@ fn stream() -> Vec<Said> {
                 unassigned: false,
                 same_cause: Default::default(),
                 server_time: Some("2026-11-24T08:00:00Z".parse().unwrap()),
+                renew_certificate: false,
             })),
         ),
         (Role::Principal, "Something changed: check in now.", Frame::StateUpdated),

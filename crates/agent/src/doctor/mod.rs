@@ -15,6 +15,7 @@ mod network;
 
 use std::fmt;
 
+use model::CertificateState;
 use serde::{Deserialize, Serialize};
 use trust::token::TlsTermination;
 
@@ -26,7 +27,7 @@ use crate::local::messages::join_again;
 use crate::machine::MachineOptions;
 use crate::render::{chain, when};
 use crate::state::{StateDir, StateError};
-use crate::status::{AgentStatusView, CERTIFICATE_ENDS_SOON, UNASSIGNED_NEXT};
+use crate::status::{AgentStatusView, UNASSIGNED_NEXT};
 
 /// How well something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -189,13 +190,14 @@ fn certificate(membership: &Membership) -> Option<Finding> {
         return None;
     }
     let (now, again) = (now(), join_again(&membership.hostname));
-    let Some(ends) = net::identity::valid_until(&membership.cert_pem) else {
+    let Some(validity) = net::identity::validity(&membership.cert_pem) else {
         return Some(Finding::fail("certificate", "the node's certificate cannot be read", again));
     };
-    let evidence = format!("ends {}", when(ends, now));
-    Some(match ends.since(now) {
-        left if left.is_zero() => Finding::fail("certificate", evidence, again),
-        left if left <= CERTIFICATE_ENDS_SOON => Finding::warn("certificate", evidence, again),
-        _ => Finding::ok("certificate", evidence),
+    let evidence = format!("ends {}", when(validity.until, now));
+    let late = format!("{evidence}, and its renewal is late");
+    Some(match validity.state(now) {
+        CertificateState::Ended => Finding::fail("certificate", evidence, again),
+        CertificateState::RenewalLate => Finding::warn("certificate", late, command("status")),
+        CertificateState::Valid => Finding::ok("certificate", evidence),
     })
 }

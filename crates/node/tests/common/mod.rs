@@ -91,6 +91,7 @@ pub fn answer() -> Answer {
         unassigned: false,
         same_cause: Default::default(),
         server_time: None,
+        renew_certificate: false,
     }
 }
 

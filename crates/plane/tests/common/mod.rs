@@ -103,6 +103,7 @@ pub fn holding(held: Option<HeldRelease>) -> CheckIn {
         seen: None,
         header: None,
         acked: None,
+        renewal_failure: None,
     }
 }
 

@@ -153,7 +153,10 @@ fn take_step(plane: &ControlPlane, caller: &CallingNode, request: CheckIn) -> Ta
             || entry.node.held != request.held
             || entry.node.run != request.run
             || entry.node.refusal.is_some();
-        let step = entry.node.check_in(request, &heads, now());
+        let told = entry.node.renewal_failure.clone();
+        let mut step = entry.node.check_in(request, &heads, now());
+        step.answer.renew_certificate = plane.certificates.wants_renewal(entry.node.certificate, now());
+        let says_more = says_more || entry.node.renewal_failure != told;
         if says_more || entry.counts_otherwise(&heads, now()) {
             plane.index.mark_entry(&caller.slot, &mut entry);
         }
@@ -372,6 +375,7 @@ pub(super) async fn state(plane: &ControlPlane, caller: &CallingNode) -> Result<
             seen: None,
             header: None,
             acked: None,
+            renewal_failure: None,
         };
         node.check_in(empty, &heads, now())
     };

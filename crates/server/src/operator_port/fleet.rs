@@ -8,7 +8,7 @@ use store::{FactRecord, RunFilter, RunRecord};
 use wire::{Code, Problem};
 
 use super::OperatorCall;
-use super::next_step::{CertificateLife, join_again, next_step};
+use super::next_step::{CertificateProblem, next_step};
 use crate::answer::store_problem;
 use crate::api::{
     CauseView, ChannelView, EntryName, EntryView, History, MAX_CAUSES, Matching, NodeName, NodeView,
@@ -58,7 +58,9 @@ fn view(node: &mut NodeState, heads: &Heads, now: Timestamp) -> NodeView {
         pointed_seq: pointed.as_ref().map(|(head, _)| head.header.seq),
         pointed_root: pointed.as_ref().map(|(_, entry)| entry.root),
         held: node.held.clone(),
-        certificate_ends: node.certificate_ends,
+        certificate_ends: node.certificate.map(|certificate| certificate.until),
+        certificate_state: node.certificate.map(|certificate| certificate.state(now)),
+        renewal_failure: node.renewal_failure.as_deref().map(str::to_owned),
         invocation: node.invocation.as_deref().cloned(),
         last_seen: node.last_seen,
         promised_secs: node.promised.as_secs(),
@@ -82,8 +84,8 @@ fn cause(node: &NodeState, state: Overall, heads: &Heads) -> Option<String> {
     let silent = || node.last_seen.map(|seen| format!("last heard of at {seen}"));
     match state {
         Overall::Converged => None,
-        Overall::Offline | Overall::Unreachable => match CertificateLife::of(node, now()) {
-            ended @ CertificateLife::Ended(_) => ended.cause(),
+        Overall::Offline | Overall::Unreachable => match CertificateProblem::of(node, now()) {
+            Some(CertificateProblem::Ended(cause)) => Some(cause),
             _ => silent(),
         },
         _ if node.last_seen.is_none() => Some("joined, and has not called yet".to_owned()),
@@ -189,10 +191,9 @@ pub(crate) fn causes_of(node: &mut NodeState, state: Overall, heads: &Heads) -> 
     let (since, next) = (since(node, state, heads), next_step(node, state, now()));
     let of_state = |(key, cause, code)| NodeCause { key, cause, code, since, next: next.clone() };
     let mut causes: Vec<NodeCause> = why_not_green(node, state, heads).into_iter().map(of_state).collect();
-    let life = CertificateLife::of(node, now());
-    if let (CertificateLife::EndsSoon(_), Some(cause)) = (life, life.cause()) {
-        let next = join_again(node);
-        causes.push(NodeCause { key: CauseKey::CertificateEndsSoon, cause, code: None, since: None, next });
+    if let Some(CertificateProblem::NotRenewed(cause)) = CertificateProblem::of(node, now()) {
+        let next = format!("on {}: {}", node.hostname, node.agent().verb("status"));
+        causes.push(NodeCause { key: CauseKey::RenewalLate, cause, code: None, since: None, next });
     }
     let unknown = &node.summary.unknown_tags;
     if !unknown.is_empty() {
@@ -222,8 +223,8 @@ fn why_not_green(
     let Some(cause) = cause(node, state, heads) else { return Vec::new() };
     let key = match state {
         Overall::Stalled => CauseKey::Silence(state),
-        Overall::Offline | Overall::Unreachable => match CertificateLife::of(node, now()) {
-            CertificateLife::Ended(_) => CauseKey::CertificateEnded,
+        Overall::Offline | Overall::Unreachable => match CertificateProblem::of(node, now()) {
+            Some(CertificateProblem::Ended(_)) => CauseKey::CertificateEnded,
             _ => CauseKey::Silence(state),
         },
         _ => CauseKey::Words(state, cause.clone()),

@@ -1,53 +1,45 @@
-//! What operators do next about a node, and what is said of its certificate (IDN-2).
-
-use std::time::Duration;
+//! What operators do next about a node, and what is the matter with its certificate (IDN-2).
 
 use model::status::Overall;
-use model::{Hostname, Timestamp};
+use model::{CertificateState, Hostname, Timestamp};
 use plane::NodeState;
 use trust::adopt::{OLDER_CODE, REQUIRES_CODE, TWO_HEADERS_CODE};
 
-/// A certificate that ends sooner is worth a word: nothing renews it.
-const ENDS_SOON: Duration = Duration::from_secs(7 * 24 * 3600);
-
-/// How much longer a node's certificate opens sessions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum CertificateLife {
-    /// Long enough, or no session is opened with it.
-    Fine,
-    /// It ends within [`ENDS_SOON`].
-    EndsSoon(Timestamp),
+/// What is the matter with a node's certificate, if anything is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CertificateProblem {
+    /// Its renewal is late, or fails.
+    NotRenewed(String),
     /// It has ended.
-    Ended(Timestamp),
+    Ended(String),
 }
 
-impl CertificateLife {
-    pub(crate) fn of(node: &NodeState, now: Timestamp) -> CertificateLife {
-        match node.certificate_ends {
-            Some(ends) if ends <= now => CertificateLife::Ended(ends),
-            Some(ends) if ends.minus(ENDS_SOON) <= now => CertificateLife::EndsSoon(ends),
-            _ => CertificateLife::Fine,
-        }
-    }
-
-    /// What is the matter with it.
-    pub(crate) fn cause(self) -> Option<String> {
-        match self {
-            CertificateLife::Fine => None,
-            CertificateLife::EndsSoon(ends) => {
-                Some(format!("its certificate ends at {ends}, and nothing renews it"))
+impl CertificateProblem {
+    pub(crate) fn of(node: &NodeState, now: Timestamp) -> Option<CertificateProblem> {
+        let certificate = node.certificate?;
+        let ends = certificate.until;
+        let failure = node.renewal_failure.as_deref();
+        let failed = failure.map(|why| format!("; it says: {why}")).unwrap_or_default();
+        match certificate.state(now) {
+            CertificateState::Ended => {
+                let words = format!("its certificate ended at {ends}, so it cannot call{failed}");
+                Some(CertificateProblem::Ended(words))
             }
-            CertificateLife::Ended(ends) => {
-                Some(format!("its certificate ended at {ends}, so it cannot call"))
+            CertificateState::RenewalLate => {
+                let words = format!("its certificate ends at {ends}, and its renewal is late{failed}");
+                Some(CertificateProblem::NotRenewed(words))
             }
+            CertificateState::Valid => failure.map(|why| {
+                let words = format!("its certificate ends at {ends}, and its renewal fails: {why}");
+                CertificateProblem::NotRenewed(words)
+            }),
         }
     }
 }
 
-/// From when [`CertificateLife`] of a node is another one.
+/// From when [`CertificateProblem`] of a node is another one though nothing was heard.
 pub(crate) fn certificate_until(node: &NodeState, now: Timestamp) -> Option<Timestamp> {
-    let ends = node.certificate_ends?;
-    [ends.minus(ENDS_SOON), ends].into_iter().find(|at| *at > now)
+    node.certificate?.state_until(now)
 }
 
 /// How a node gets a new certificate.
@@ -69,8 +61,8 @@ pub(crate) fn next_step(node: &NodeState, state: Overall, now: Timestamp) -> Str
             "`muster publish`; it makes a release above those that nodes hold".to_owned()
         }
         Overall::Converged => String::new(),
-        Overall::Offline | Overall::Unreachable => match CertificateLife::of(node, now) {
-            CertificateLife::Ended(_) => join_again(node),
+        Overall::Offline | Overall::Unreachable => match CertificateProblem::of(node, now) {
+            Some(CertificateProblem::Ended(_)) => join_again(node),
             _ => format!("on {name}: {}", agent.inspect()),
         },
         Overall::Stalled => format!("on {name}: {}", agent.verb("status")),
@@ -89,6 +81,9 @@ pub(crate) fn next_step(node: &NodeState, state: Overall, now: Timestamp) -> Str
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::time::Duration;
+
+    use model::CertificateValidity;
     use model::invocation::AgentInvocation;
     use trust::SigningKey;
 
@@ -96,25 +91,36 @@ mod tests {
 
     const DAY: Duration = Duration::from_secs(24 * 3600);
 
-    fn node(ends: Option<Timestamp>) -> NodeState {
+    fn node(certificate: Option<CertificateValidity>) -> NodeState {
         let key = SigningKey::from_seed(&[1; 32]).public();
         let mut node = NodeState::new(key.node_id(), "web-1".parse().unwrap(), key, Timestamp(0));
-        node.certificate_ends = ends;
+        node.certificate = certificate;
         node
     }
 
-    /// A week before it ends and when it has ended; never where no session is opened with it.
+    /// From three quarters of its validity on, when a renewal fails, and when it has ended; never where no
+    /// session is opened with it.
     #[test]
-    fn a_certificate_is_told_a_week_before_it_ends() {
-        let ends = Timestamp(0).plus(30 * DAY);
-        let at = |day: u32| CertificateLife::of(&node(Some(ends)), Timestamp(0).plus(day * DAY));
-        assert_eq!([at(0), at(22)], [CertificateLife::Fine; 2]);
-        assert_eq!([at(23), at(29)], [CertificateLife::EndsSoon(ends); 2]);
-        assert_eq!([at(30), at(31)], [CertificateLife::Ended(ends); 2]);
-        assert_eq!(CertificateLife::of(&node(None), ends), CertificateLife::Fine);
-        let until = |day: u32| certificate_until(&node(Some(ends)), Timestamp(0).plus(day * DAY));
-        assert_eq!(until(0), Some(Timestamp(0).plus(23 * DAY)));
-        assert_eq!([until(23), until(30)], [Some(ends), None]);
+    fn a_renewal_that_is_late_or_fails_is_told() {
+        let days = CertificateValidity::starting(Timestamp(0), 40 * DAY);
+        let at = |day: u32, failure: Option<&str>| {
+            let mut node = node(Some(days));
+            node.renewal_failure = failure.map(Into::into);
+            CertificateProblem::of(&node, Timestamp(0).plus(day * DAY))
+        };
+        let words = |problem: Option<CertificateProblem>| match problem {
+            Some(CertificateProblem::NotRenewed(words)) => words,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!([at(0, None), at(29, None)], [None, None]);
+        assert!(words(at(30, None)).ends_with("and its renewal is late"));
+        assert!(words(at(39, Some("the disk is full"))).ends_with("is late; it says: the disk is full"));
+        assert!(words(at(20, Some("busy"))).ends_with("its renewal fails: busy"));
+        assert!(matches!(at(40, None), Some(CertificateProblem::Ended(_))));
+        assert_eq!(CertificateProblem::of(&node(None), Timestamp(0).plus(99 * DAY)), None);
+        let until = |day: u32| certificate_until(&node(Some(days)), Timestamp(0).plus(day * DAY));
+        let day = |day: u32| Some(Timestamp(0).plus(day * DAY));
+        assert_eq!([until(0), until(30), until(40)], [day(30), day(40), None]);
     }
 
     /// What is to be done about a silent node exists on that host.
@@ -125,7 +131,8 @@ mod tests {
             service: service.map(str::to_owned),
         };
         let next = |invocation: Option<AgentInvocation>, ends: i64, state: Overall| {
-            let mut node = node(Some(Timestamp(ends)));
+            let until = Timestamp(ends);
+            let mut node = node(Some(CertificateValidity { from: Timestamp(0), until }));
             node.keep_invocation(invocation);
             next_step(&node, state, Timestamp(10))
         };

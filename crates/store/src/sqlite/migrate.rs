@@ -16,6 +16,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("0005_incarnation", include_str!("migrations/0005_incarnation.sql")),
     ("0006_bytes", include_str!("migrations/0006_bytes.sql")),
     ("0007_certificates", include_str!("migrations/0007_certificates.sql")),
+    ("0009_renewal", include_str!("migrations/0009_renewal.sql")),
 ];
 
 /// Checksum of the first migration of the version before durable formats had numbers.

@@ -108,6 +108,7 @@ impl Play {
             unassigned: false,
             same_cause: Default::default(),
             server_time: None,
+            renew_certificate: false,
         })
     }
 }

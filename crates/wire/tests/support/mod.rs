@@ -293,6 +293,7 @@ fn answers() -> impl Strategy<Value = Frame> {
                 unassigned: false,
                 same_cause: Default::default(),
                 server_time: None,
+                renew_certificate: false,
             }))
         })
 }
