@@ -60,7 +60,7 @@ async fn a_stream_stays_open_over_renewals_of_both_sides() {
     let first = ends(&pair);
     // Until the certificate that the stream was opened with has ended, with two others after it.
     until("it was renewed, and the first has ended", async || {
-        (fleet::now() > first && ends(&pair) > first.plus(short / 4)).then_some(())
+        (fleet::now() > first && ends(&pair) > first.plus(short)).then_some(())
     })
     .await;
     pair.apply(vec![item("two", "b")]).await;

@@ -139,5 +139,5 @@ async fn a_renewal_that_is_late_is_named() {
     let (_, text) = printed(&pair.agent(&["status"]));
     assert!(text.contains("CERTIFICATE    ends 2") && text.contains("and its renewal is late"), "{text}");
     let (_, doctor) = printed(&pair.agent(&["doctor"]));
-    assert!(doctor.contains("WARN  certificate") && doctor.contains("its renewal is late"), "{doctor}");
+    assert!(doctor.contains("warn  certificate") && doctor.contains("its renewal is late"), "{doctor}");
 }

@@ -1,4 +1,4 @@
-//! The load: nodes that check in, over kept connections or a new one each time.
+//! The load: nodes that check in, over kept connections or a new one each time, and that renew certificates.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -13,6 +13,7 @@ use net::ServerUrl;
 use net::client::Client;
 use tokio::task::JoinSet;
 use trust::seen::Seen;
+use wire::enroll::RenewRequest;
 use wire::headers::{
     AGENT_VERSION_HEADER, CONTENT_DIGEST, PROTOCOL, PROTOCOL_HEADER, SIGNATURE, SIGNATURE_INPUT,
 };
@@ -87,19 +88,24 @@ impl Caller {
     }
 
     pub(super) async fn check_in(&mut self, client: &mut Client) -> Result<(), BenchError> {
+        let body = self.first.take().unwrap_or_else(|| self.body.clone());
+        self.post(client, route::CHECKIN, body).await
+    }
+
+    /// Asks for another certificate of the same key.
+    pub(super) async fn renew(&mut self, client: &mut Client) -> Result<(), BenchError> {
+        let csr_pem = net::issue::node_request(&self.node.key, &self.node.hostname)?;
+        let body = body::encode(&RenewRequest { csr_pem })?;
+        self.post(client, route::RENEW, body.into()).await
+    }
+
+    async fn post(&mut self, client: &mut Client, path: &'static str, body: Bytes) -> Result<(), BenchError> {
         let now = now();
         self.nonce = (self.nonce + 1).max(u64::try_from(now.0)? * 1000);
-        let body = self.first.take().unwrap_or_else(|| self.body.clone());
-        let target = SignedTarget {
-            method: "POST",
-            path: route::CHECKIN,
-            query: "",
-            body: &body,
-            last_event_id: None,
-        };
+        let target = SignedTarget { method: "POST", path, query: "", body: &body, last_event_id: None };
         let signed =
             signature::sign(target, &self.node.fleet, &self.node.id, &self.node.key, now, self.nonce);
-        let mut request = Request::post(format!("https://{}{}", self.url.authority(), route::CHECKIN))
+        let mut request = Request::post(format!("https://{}{path}", self.url.authority()))
             .header(PROTOCOL_HEADER, PROTOCOL)
             .header(AGENT_VERSION_HEADER, env!("CARGO_PKG_VERSION"))
             .header(header::ACCEPT_ENCODING, body::GZIP)
@@ -112,7 +118,7 @@ impl Caller {
         let response = client.call(request, body::MAX_ANSWER, TIMEOUT).await?;
         if response.status() != http::StatusCode::OK {
             let text = String::from_utf8_lossy(response.body()).into_owned();
-            return Err(format!("a check-in was refused: {text}").into());
+            return Err(format!("{path} was refused: {text}").into());
         }
         Ok(())
     }

@@ -288,9 +288,8 @@ fn certificate(ends: Timestamp, node: &NodeView, now: Timestamp, screen: Screen)
     let (text, failure) = (when(ends, now), node.renewal_failure.as_deref());
     let failed = failure.map(|why| format!("; it says: {why}")).unwrap_or_default();
     match node.certificate_state {
-        Some(CertificateState::Ended) => {
-            screen.mark(Mark::Bad, &format!("{text}: it cannot call; join again{failed}"))
-        }
+        Some(CertificateState::Ended) => screen
+            .mark(Mark::Bad, &format!("{text}: it has to recover it by its key, or to join again{failed}")),
         Some(CertificateState::RenewalLate) => {
             screen.mark(Mark::Warn, &format!("{text}: its renewal is late{failed}"))
         }

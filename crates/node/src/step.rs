@@ -1,5 +1,6 @@
 //! [`Node`]: inputs to effects.
 
+mod delivery;
 mod heal;
 mod pause;
 mod reboot;
@@ -39,8 +40,6 @@ pub const MIN_CONTACT: Duration = Duration::from_secs(1);
 pub const MAX_CONTACT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// What a control plane may always ask for; beyond it, four times the policy's interval.
 pub const LONG_CONTACT: Duration = Duration::from_secs(3600);
-/// How soon after new facts the node calls to deliver them, at the most.
-const DELIVER_WITHIN: Duration = Duration::from_secs(2);
 
 /// Where the node stands with its contacts.
 #[derive(Debug)]
@@ -567,27 +566,6 @@ impl Node {
             self.run_due = true;
             self.append(body, now, effects);
         }
-    }
-
-    fn append(&mut self, body: FactBody, now: Timestamp, effects: &mut Vec<NodeEffect>) {
-        effects.push(NodeEffect::Append(body));
-        self.contact_pending = true;
-        if self.failures == 0 {
-            self.deliver_soon(now);
-        }
-    }
-
-    fn deliver_soon(&mut self, now: Timestamp) {
-        let soon = now.plus(self.spread.up_to(DELIVER_WITHIN.min(self.settings.policy.contact())));
-        self.next_contact = self.next_contact.min(soon);
-    }
-
-    /// The next contact is due now; but a control plane that gives cause for this every time
-    /// (another request, an acknowledgement of nothing) does not make the node spin.
-    fn hurry(&mut self, now: Timestamp) {
-        let soonest = self.hurried.map_or(now, |at| now.max(at.plus(MIN_CONTACT)));
-        self.hurried = Some(soonest);
-        self.next_contact = self.next_contact.min(soonest);
     }
 
     fn interval(&self) -> Duration {

@@ -199,7 +199,11 @@ async fn exchange(
     matched: &Matched,
 ) -> Result<PortReply, Problem> {
     let (parts, body) = request.into_parts();
-    let limit = if matched.route.path == route::EVENTS { wire::batch::MAX_REQUEST } else { MAX_NODE_BODY };
+    let limit = match matched.route.path {
+        route::EVENTS => wire::batch::MAX_REQUEST,
+        route::RENEW | route::RECOVER => renew::MAX_BODY,
+        _ => MAX_NODE_BODY,
+    };
     let signed = match SignedRequest::verify(plane, &connection, &parts, matched) {
         Ok(signed) => signed,
         Err(problem) => {

@@ -26,6 +26,8 @@ use crate::posture::{FoundError, random};
 use crate::settings::CertificateSettings;
 use crate::state::{ControlPlane, now, run_to_completion};
 
+/// The longest request, in bytes.
+pub(crate) const MAX_BODY: usize = 32 * 1024;
 /// Renewals that wait for the signer or the store; more are refused as busy, and check-ins go on.
 const RENEWALS: usize = 256;
 

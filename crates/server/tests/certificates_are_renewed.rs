@@ -153,7 +153,7 @@ async fn a_key_alone_recovers_a_certificate_once_a_signature() {
         let answer: Renewed = decoded(&call(&mut anonymous, signed).await);
         match want {
             None => drop(answer.unwrap()),
-            Some(code) => refuses(answer, code),
+            Some(code) => drop(refuses(answer, code)),
         }
     }
     let late = now().minus(Duration::from_secs(120));
@@ -194,7 +194,7 @@ async fn the_policy_says_who_may_recover() {
         node.url = fleet.url();
         let answer = recover(&fleet, &node, &good).await;
         match code {
-            Some(code) => refuses(answer, code),
+            Some(code) => drop(refuses(answer, code)),
             None => drop(answer.unwrap()),
         }
     }

@@ -22,7 +22,9 @@ impl CertificateProblem {
         let failed = failure.map(|why| format!("; it says: {why}")).unwrap_or_default();
         match certificate.state(now) {
             CertificateState::Ended => {
-                let words = format!("its certificate ended at {ends}, so it cannot call{failed}");
+                let words = format!(
+                    "its certificate ended at {ends}: it has to recover it by its key, or to join again{failed}"
+                );
                 Some(CertificateProblem::Ended(words))
             }
             CertificateState::RenewalLate => {

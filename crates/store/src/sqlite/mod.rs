@@ -41,7 +41,7 @@ use crate::error::{EnrollError, PutError, ReleaseCommitError, Result};
 use crate::objects::{ObjectFilter, ObjectPosition, ObjectRecord, SyncHead, SyncProgress};
 use crate::record::{
     Accepted, ChannelHead, DatabaseIncarnation, Enrolled, FactRecord, FleetMeta, Health, NewNode, NodeRecord,
-    Pruned, Release, RenewedCertificate, Retention, RunFilter, RunRecord, TokenUse, Touch,
+    Pruned, Release, Retention, RunFilter, RunRecord, TokenUse, Touch,
 };
 use crate::tasks::{self as bounds, TaskNode, TaskRecord};
 use crate::{MAX_ASKED, MAX_CHANGES_IN_WRITE, MAX_CONTENTS_ASKED, MAX_WRITE_BYTES};
@@ -195,15 +195,6 @@ impl Store {
     pub async fn certificate_used(&self, node: &NodeId) -> Result<()> {
         let node = node.clone();
         self.write(0, move |session| nodes::certificate_used(&session.db, &node)).await
-    }
-
-    /// Records the certificate that an active node gets in place of the one before (IDN-2).
-    ///
-    /// # Errors
-    /// [`StoreError::UnknownNode`] when no active node has the id.
-    pub async fn renew_certificate(&self, node: &NodeId, certificate: RenewedCertificate) -> Result<()> {
-        let node = node.clone();
-        self.write(0, move |session| nodes::renew(&session.db, &node, &certificate)).await
     }
 
     /// An operator confirmed the node's key (ENR-9); `false` when no active node has the id.

@@ -6,6 +6,7 @@ use model::tags::TaggedRun;
 use model::{NodeId, Timestamp};
 use rusqlite::{Connection, Row, params};
 
+use super::Store;
 use super::cell::{Bytes32, Json, Text, dig, int, uint};
 use super::query::{self, change};
 use crate::enrollment::{self, Before, Known};
@@ -103,7 +104,18 @@ pub(super) fn certificate_used(db: &Connection, node: &NodeId) -> Result<()> {
     change(db, "note the use of a certificate", sql, [node.as_str()]).map(|_| ())
 }
 
-pub(super) fn renew(db: &Connection, node: &NodeId, certificate: &RenewedCertificate) -> Result<()> {
+impl Store {
+    /// Records the certificate that an active node gets in place of the one before (IDN-2).
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownNode`] when no active node has the id.
+    pub async fn renew_certificate(&self, node: &NodeId, certificate: RenewedCertificate) -> Result<()> {
+        let node = node.clone();
+        self.write(0, move |session| renew(&session.db, &node, &certificate)).await
+    }
+}
+
+fn renew(db: &Connection, node: &NodeId, certificate: &RenewedCertificate) -> Result<()> {
     let sql = "UPDATE node SET cert_renewed = ?2, cert_not_after = ?3, cert_serial = ?4, cert_used = 1
         WHERE id = ?1 AND removed IS NULL";
     let RenewedCertificate { validity, serial } = certificate;

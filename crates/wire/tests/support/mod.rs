@@ -261,6 +261,7 @@ fn check_ins() -> impl Strategy<Value = Frame> {
                 seen: run_confirmed.map(signed),
                 header: run_confirmed.map(signed),
                 acked: run_confirmed,
+                renewal_failure: None,
             }))
         },
     )
