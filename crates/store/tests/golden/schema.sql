@@ -84,7 +84,7 @@ CREATE TABLE node (
     key_confirmed INTEGER NOT NULL,
     declared TEXT NOT NULL,
     nonce TEXT NOT NULL
-, cert_not_after INTEGER) STRICT;
+, cert_not_after INTEGER, cert_renewed INTEGER) STRICT;
 CREATE TABLE node_header (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     seq INTEGER NOT NULL,
@@ -197,3 +197,4 @@ INSERT INTO migration VALUES (3, '0004_tagged_run', 'b7ed6baf675622499f838ef017a
 INSERT INTO migration VALUES (4, '0005_incarnation', 'a11595b6ce6286fb3583739edf22932c2d0ba7957a97852bbf112a66d763e147');
 INSERT INTO migration VALUES (5, '0006_bytes', '6282f9c56297a9e9d753f5971b7082c0f36374bebdadce7fd81f4b40727025c0');
 INSERT INTO migration VALUES (6, '0007_certificates', '57d88e91813b6eaa4eb3f0a7193dd641f3f7808df823a8f80f3c7684445efda5');
+INSERT INTO migration VALUES (7, '0009_renewal', 'ee977a78b079b33032d0b43dd42cfe478233318d294c18bac318be82493583c0');
