@@ -415,14 +415,7 @@ impl Daemon {
             }
             NodeEffect::SavePause(pause) => self.save_pause(pause),
             NodeEffect::Reboot(mark) => self.reboot(mark),
-            NodeEffect::SaveReboot(mark) => {
-                let storage = self.storage.clone();
-                tokio::spawn(async move {
-                    if let Err(error) = storage.run(move |durable| durable.save_reboot(&mark)).await {
-                        tracing::warn!(error = %chain(&error), "the last reboot could not be recorded");
-                    }
-                });
-            }
+            NodeEffect::SaveReboot(mark) => self.save_reboot(mark),
             NodeEffect::Renew(proof) => self.renew(proof),
             NodeEffect::WatchCulprits(resources) => self.watch.find_culprits(resources),
             NodeEffect::Warn(text) => tracing::warn!("{}", model::text::one_line(&text)),
