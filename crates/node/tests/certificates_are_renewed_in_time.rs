@@ -187,6 +187,8 @@ fn behind_a_proxy_nothing_is_renewed() {
 }
 
 proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
     /// However contacts, requests and the clock go: one request at a time, none before its time, and a bounded
     /// number of them.
     #[test]

@@ -12,6 +12,7 @@ use model::replication::Mode;
 use net::issue::{NODE_LIFE, node_request};
 use server::{CertificateRecovery, CertificateSettings};
 use test_support::fleet::link::{handler, linked, publish_mode};
+use test_support::fleet::proxy::Forwarder;
 use test_support::fleet::{Fleet, Member, call, decoded, new_key, now, number, quiet, refuses};
 use test_support::wait::until;
 use trust::{KeyAlgorithm, SigningKey};
@@ -198,6 +199,19 @@ async fn the_policy_says_who_may_recover() {
             None => drop(answer.unwrap()),
         }
     }
+}
+
+/// Where a proxy ends TLS a certificate opens nothing, so none is renewed.
+#[tokio::test]
+async fn behind_a_proxy_there_is_nothing_to_renew() {
+    let fleet = Fleet::start().await;
+    let proxy = Forwarder::start(&fleet).await;
+    let node = proxy.node(&fleet, "web-1").await;
+    for path in [route::RENEW, route::RECOVER] {
+        let renewed: Renewed = node.post(path, &request(&node.key, "web-1")).await;
+        refuses(renewed, Code::BehindProxy);
+    }
+    refuses(recover(&fleet, &node, &request(&node.key, "web-1")).await, Code::BehindProxy);
 }
 
 /// A control plane whose certificates count less from now on has those renewed that count longer.
