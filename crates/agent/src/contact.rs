@@ -67,7 +67,7 @@ impl ContactView {
 
     /// What holds no longer than until the next answer is not kept.
     fn without_what_an_answer_says(&self) -> ContactView {
-        let ContactView { answered, failed, problem, reason, .. } = self.clone();
-        ContactView { answered, failed, problem, reason, ..ContactView::default() }
+        let ContactView { answered, failed, problem, reason, renewal_failure, .. } = self.clone();
+        ContactView { answered, failed, problem, reason, renewal_failure, ..ContactView::default() }
     }
 }

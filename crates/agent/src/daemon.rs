@@ -101,6 +101,7 @@ struct Daemon {
     storage: Storage,
     release: Arc<ActiveRelease>,
     session: Arc<NodeSession>,
+    member: Arc<MembershipFile>,
     hostname: Hostname,
     runner: Arc<Runner>,
     collectors: Arc<Mutex<Collectors>>,
@@ -194,14 +195,20 @@ impl Daemon {
         let dialer = TransportDialer::new(session.clone(), membership.hostname.clone());
         let sync = Arc::new(Synchronization::start(context, release.terms(), dialer, seed)?);
         let guard = StateGuard::new(storage.durable().clone(), member.clone());
-        let exchange =
-            CheckInClient::new(session.clone(), member, sync.clone(), storage.clone(), handle.clone());
+        let exchange = CheckInClient::new(
+            session.clone(),
+            member.clone(),
+            sync.clone(),
+            storage.clone(),
+            handle.clone(),
+        );
         let watch = HostWatch::start(kinds, handle.clone())?;
         let daemon = Daemon {
             node,
             storage,
             release,
             session,
+            member,
             hostname: membership.hostname.clone(),
             runner: Arc::new(runner),
             collectors: Arc::new(Mutex::new(collectors)),
@@ -421,6 +428,7 @@ impl Daemon {
         }
         self.watch.show(self.node.contentions(), self.node.scans());
         self.local.show_unmade(self.node.unmade_run());
+        self.local.show_renewal_failure(self.node.renewal_failure());
         self.show_reboot();
         self.local.show_refused_trust(self.node.refused_trust());
     }
@@ -456,15 +464,9 @@ impl Daemon {
             }
             NodeEffect::SavePause(pause) => self.save_pause(pause),
             NodeEffect::Reboot(mark) => self.reboot(mark),
-            NodeEffect::SaveReboot(mark) => {
-                let storage = self.storage.clone();
-                tasks::spawn(async move {
-                    if let Err(error) = storage.run(move |durable| durable.save_reboot(&mark)).await {
-                        tracing::warn!(error = %chain(&error), "the last reboot could not be recorded");
-                    }
-                });
-            }
+            NodeEffect::SaveReboot(mark) => self.save_reboot(mark),
             NodeEffect::SaveTrust(record) => self.save_trust(*record),
+            NodeEffect::Renew(proof) => self.renew(proof),
             NodeEffect::WatchCulprits(resources) => self.watch.find_culprits(resources),
             NodeEffect::Warn(text) => tracing::warn!("{}", model::text::one_line(&text)),
         }

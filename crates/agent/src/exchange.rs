@@ -23,7 +23,7 @@ use wire::{Code, Problem, route};
 
 use crate::contact::ContactFailure;
 use crate::events::{DaemonEvent, DaemonHandle};
-use crate::membership::MembershipFile;
+use crate::membership::{MembershipFile, TakenUp};
 use crate::render::chain;
 use crate::session::{CallError, NodeSession};
 use crate::storage::Storage;
@@ -152,10 +152,13 @@ impl CheckInClient {
     /// Takes up what `join` wrote since; whether that is something.
     async fn take_up_renewed(&self) -> bool {
         let member = self.member.clone();
-        match tasks::spawn_blocking(move || member.renewed()).await {
-            Ok(Ok(Some(credentials))) => {
+        match tasks::spawn_blocking(move || member.written()).await {
+            Ok(Ok(Some(TakenUp { credentials, validity }))) => {
                 tracing::info!("a new certificate is taken up");
                 self.session.renew(credentials);
+                if let Some(validity) = validity {
+                    self.daemon.send(DaemonEvent::Input(NodeInput::Renewed(validity))).await;
+                }
                 true
             }
             Ok(Ok(None)) | Err(_) => false,

@@ -10,7 +10,6 @@ use http::{Request, header};
 use http_body_util::Full;
 use net::ServerUrl;
 use net::client::{Client, ClientError};
-use net::identity::PeerRole;
 use trust::PublicKey;
 use trust::token::{self, Claims, TokenError};
 use wire::Problem;
@@ -20,6 +19,7 @@ use wire::headers::{AGENT_VERSION_HEADER, PROTOCOL, PROTOCOL_HEADER};
 use wire::route;
 
 use crate::identity::{self, KeyError, Membership};
+use crate::membership::is_of_key;
 use crate::session::{refusal, unpack};
 use crate::state::{StateDir, StateError};
 
@@ -182,10 +182,8 @@ fn check(claims: &Claims, answer: &EnrollAnswer, key: &PublicKey) -> Result<(), 
     if net::tls::digest(&answer.ca_pem).ok() != Some(claims.ca) {
         return Err(JoinError::NotAsPromised("another CA"));
     }
-    let certificate = net::tls::certificates(&answer.cert_pem).ok().and_then(|all| all.into_iter().next());
-    match certificate.and_then(|der| net::identity::read(&der).ok()).map(|peer| peer.role) {
-        Some(PeerRole::Node { key: certified, .. }) if *certified == *key => {}
-        _ => return Err(JoinError::NotAsPromised("a certificate that is not this key's")),
+    match is_of_key(&answer.cert_pem, key) {
+        true => Ok(()),
+        false => Err(JoinError::NotAsPromised("a certificate that is not this key's")),
     }
-    Ok(())
 }

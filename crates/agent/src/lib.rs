@@ -3,7 +3,7 @@
 //! ```text
 //! clock invocation render identity service local::messages          no state of their own
 //!   versions <- state <- storage <- release              what is durable; who writes; what is held
-//!     session <- dialing contact                         requests and streams; how contacts went
+//!     session <- dialing contact renewal                 requests and streams; how contacts went
 //!       events                                           the way to the daemon
 //!         sync <- work                                   objects; actions
 //!           fetch exchange run_mark runner <- watch deadlines outcomes      contents; check-ins; runs, by resource
@@ -45,6 +45,7 @@ pub mod outcomes;
 mod packed;
 pub mod release;
 pub mod render;
+mod renewal;
 pub mod run_mark;
 pub mod runner;
 pub mod service;

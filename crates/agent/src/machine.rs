@@ -166,6 +166,7 @@ impl Machine {
             pause: durable.pause().map_err(failed)?,
             last_reboot: durable.last_reboot().map_err(failed)?,
             trust: durable.trust().map_err(failed)?,
+            certificate: membership::validity(&self.membership),
         };
         let identity = Identity {
             hostname: self.membership.hostname.clone(),

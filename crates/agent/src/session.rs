@@ -289,8 +289,10 @@ impl NodeSession {
     /// that they have.
     pub fn renew(&self, credentials: SessionCredentials) {
         let mut shared = self.shared();
-        (shared.client, shared.at) = (None, 0);
-        shared.credentials = credentials;
+        if shared.credentials.urls != credentials.urls {
+            shared.at = 0;
+        }
+        (shared.client, shared.credentials) = (None, credentials);
     }
 
     fn shared(&self) -> MutexGuard<'_, SharedConnection> {
@@ -301,6 +303,11 @@ impl NodeSession {
     pub fn beside(&self) -> NodeSession {
         let shared = self.shared();
         NodeSession::sharing(shared.credentials.clone(), shared.at, self.signer.clone())
+    }
+
+    /// Another session of the same node, opened with other credentials.
+    pub fn with(&self, credentials: SessionCredentials) -> NodeSession {
+        NodeSession::sharing(credentials, 0, self.signer.clone())
     }
 
     /// What signs for the node.

@@ -6,8 +6,7 @@ use std::path::Path;
 
 use model::delta::render_edit;
 use model::exchange::HeldFreshness;
-use model::status::CertificateLife;
-use model::{Pause, ResourceReport, Timestamp};
+use model::{CertificateState, CertificateValidity, Pause, ResourceReport, Timestamp};
 use node::{Adoption, FreshnessRecord, LastRun, Node, TrustRecord};
 use serde::{Deserialize, Serialize};
 use spool::{Disk, StateFile};
@@ -16,6 +15,7 @@ use trust::token::TlsTermination;
 use crate::clock::now;
 use crate::invocation::{command, start_daemon};
 use crate::local::messages::{ContactView, DaemonView, join_again};
+use crate::membership::validity;
 use crate::outcomes::{LastRunView, ResourceOutcome};
 use crate::render::{self, when, word};
 use crate::run_mark::RunMark;
@@ -37,6 +37,9 @@ pub struct AgentStatusView {
     /// The version of the trust document that is held.
     #[serde(default)]
     trust_version: u64,
+    /// Since when it counts, and when the node asks for the next one; absent where no session is opened with it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    certificate: Option<CertificateView>,
     /// What the daemon says of itself; absent when none runs.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub daemon: Option<DaemonView>,
@@ -61,6 +64,13 @@ pub struct AgentStatusView {
     /// Synchronization and work, as the daemon wrote last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sync: Option<SyncStatus>,
+}
+
+#[derive(Clone, Copy, Debug, Serialize, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct CertificateView {
+    from: Timestamp,
+    renew_at: Timestamp,
 }
 
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -102,13 +112,18 @@ pub fn read(state: &Path) -> Result<AgentStatusView, StateError> {
     let paused = pause.load().map_err(failed)?.value.flatten().filter(|pause| !pause.is_over(now()));
     let trust: StateFile<TrustRecord> = StateFile::new(&disk, state.join(TRUST_FILE), 0o600);
     let trust_version = Node::trusted(&membership.trust, trust.load().map_err(failed)?.value).version;
+    let certificate = validity(&membership).map(|validity| CertificateView {
+        from: validity.from,
+        renew_at: validity.renew_at(membership.hostname.as_str()),
+    });
     Ok(AgentStatusView {
         fleet: membership.trust.fleet,
         hostname: membership.hostname,
         node_id: membership.node_id,
         servers: membership.servers,
         tls_termination: membership.tls_termination,
-        certificate_ends: net::identity::valid_until(membership.cert_pem.as_bytes()),
+        certificate_ends: net::identity::validity(membership.cert_pem.as_bytes()).map(|validity| validity.until),
+        certificate,
         trust_version,
         daemon: None,
         contact: ContactView::read(state),
@@ -301,19 +316,44 @@ impl StatusText<'_> {
 
     fn show_certificate(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         // Behind a proxy no session is opened with it.
-        let of_sessions = self.view.tls_termination == TlsTermination::ControlPlane;
-        let Some(ends) = self.view.certificate_ends.filter(|_| of_sessions) else { return Ok(()) };
+        let Some((certificate, ends)) = self.view.certificate.zip(self.view.certificate_ends) else {
+            return Ok(());
+        };
         // The control plane judges it, by its own clock: that of a host that is ahead ends no certificate.
         let ahead = self.view.contact().and_then(|contact| contact.clock_ahead_ms).unwrap_or_default();
-        let at = when(ends, self.now);
-        match CertificateLife::of(Some(ends), Timestamp(self.now.0.saturating_add(ahead))) {
-            CertificateLife::Fine => return writeln!(f, "certificate    ends {at}"),
-            CertificateLife::EndsSoon(_) => writeln!(f, "CERTIFICATE    ends {at}, and nothing renews it")?,
-            CertificateLife::Ended(_) => {
-                writeln!(f, "CERTIFICATE    EXPIRED {at}: the control plane refuses this host")?;
+        let validity = CertificateValidity { from: certificate.from, until: ends };
+        let (at, state) = (when(ends, self.now), validity.state(Timestamp(self.now.0.saturating_add(ahead))));
+        let failure = self.view.contact().and_then(|contact| contact.renewal_failure.as_deref());
+        match state {
+            CertificateState::Ended => {
+                writeln!(
+                    f,
+                    "CERTIFICATE    EXPIRED {at}; a daemon that runs asks for another one by this host's key"
+                )?;
+            }
+            CertificateState::RenewalLate => {
+                writeln!(f, "CERTIFICATE    ends {at}, and its renewal is late")?
+            }
+            CertificateState::Valid if failure.is_some() => {
+                writeln!(f, "CERTIFICATE    ends {at}, and its renewal fails")?;
+            }
+            CertificateState::Valid => {
+                return writeln!(
+                    f,
+                    "certificate    ends {at}, to be renewed {}",
+                    when(certificate.renew_at, self.now)
+                );
             }
         }
-        writeln!(f, "               next: {}", join_again(&self.view.hostname))
+        if let Some(failure) = failure {
+            writeln!(f, "               it is tried again; last: {failure}")?;
+        }
+        match state {
+            CertificateState::Ended => {
+                writeln!(f, "               next: {}", join_again(&self.view.hostname))
+            }
+            _ => writeln!(f, "               next: {}", command("doctor")),
+        }
     }
 
     fn show_contact(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {

@@ -14,6 +14,7 @@ mod a_status_is_of_its_object_s_uid;
 mod actions_run_at_most_once;
 mod agents_work_behind_a_proxy;
 mod an_autonomous_folder_goes_up;
+mod certificates_renew_by_themselves;
 mod damaged_state_heals_or_is_told;
 mod doctor_names_what_is_wrong;
 mod duplicate_agents_are_refused;

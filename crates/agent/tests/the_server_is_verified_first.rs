@@ -70,7 +70,9 @@ impl Enrolls {
             enrolls.asked.lock().unwrap().push(request);
             let ca = enrolls.ca.lock().unwrap();
             let (ca, id) = (ca.as_ref().unwrap(), csr.key().node_id());
-            let cert_pem = ca.issue_node(&csr, &id, &"web-1".parse().unwrap(), [1; 16], now()).unwrap();
+            let cert_pem = ca
+                .issue_node(&csr, &id, &"web-1".parse().unwrap(), [1; 16], net::issue::node_validity(now()))
+                .unwrap();
             twist(EnrollAnswer { node_id: id, cert_pem, ca_pem: ca.cert_pem().to_owned(), trust: trust() })
         })
         .await;
@@ -160,7 +162,11 @@ async fn an_answer_that_the_token_did_not_promise_is_not_believed() {
         let hostname = "web-1".parse().unwrap();
         let csr = CertificateRequest::read(&net::issue::node_request(&other, &hostname).unwrap()).unwrap();
         let id = csr.key().node_id();
-        Ca::generate("x", now()).unwrap().0.issue_node(&csr, &id, &hostname, [1; 16], now()).unwrap()
+        Ca::generate("x", now())
+            .unwrap()
+            .0
+            .issue_node(&csr, &id, &hostname, [1; 16], net::issue::node_validity(now()))
+            .unwrap()
     };
     let other_key = certificate_of(key(68));
     let ca_pem = Arc::new(Mutex::new(String::new()));

@@ -127,7 +127,13 @@ pub(super) async fn fill_with(dir: &Path, plan: FleetPlan) -> Result<FilledFleet
     let mut nodes = Vec::with_capacity(certified);
     for (number, (id, hostname, key)) in keys.into_iter().enumerate().take(certified) {
         let csr = CertificateRequest::read(&net::issue::node_request(&key, &hostname)?)?;
-        let cert = founded.node_ca.issue_node(&csr, &id, &hostname, posture::random()?, now())?;
+        let cert = founded.node_ca.issue_node(
+            &csr,
+            &id,
+            &hostname,
+            posture::random()?,
+            net::issue::node_validity(now()),
+        )?;
         let tls = net::tls::client(&ca_pem, &cert, net::tls::ClientKey::Node(&key))?;
         let fleet = founded.trust.fleet.clone();
         nodes.push(BenchNode { fleet, id, hostname, key: Arc::new(key), tls, held: held(number) });

@@ -31,7 +31,7 @@ pub(super) async fn serve(dir: &Path) -> Result<(), BenchError> {
     let founded = posture::open(dir, None, now())?;
     let key: PublicKey = std::fs::read_to_string(dir.join(KEY_FILE))?.trim().parse()?;
     let names = vec!["127.0.0.1".to_owned()];
-    let own = founded.node_ca.issue_server(&names, posture::random()?, now())?;
+    let own = founded.node_ca.issue_server(&names, posture::random()?, net::issue::own_validity(now()))?;
     let ca = founded.node_ca.cert_pem();
     let optional = net::tls::ClientAuth::Optional;
     let tls = TlsAcceptor::from(net::tls::server(&own.cert_pem, &own.key_pem, ca, ca, optional)?);
@@ -84,6 +84,7 @@ async fn answer(fleet: &FleetId, key: &PublicKey, request: Request<Incoming>) ->
         same_cause: Default::default(),
         server_time: None,
         trust_links: Vec::new(),
+        renew_certificate: false,
     };
     *response.body_mut() = Full::new(serde_json::to_vec(&answer).unwrap_or_default().into());
     response

@@ -11,6 +11,7 @@ mod floor;
 mod load;
 mod process;
 mod publish;
+mod renewals;
 mod status;
 mod sync;
 mod table;
@@ -35,6 +36,8 @@ pub enum Bench {
     Floor(Load),
     /// A real control plane with real keys, beside the floor, in one run
     Checkin(Load),
+    /// Certificates renewed as 100,000 nodes do within ten minutes, while others check in
+    Renewals(Load),
     /// Judging 100,000 named nodes before anything is signed
     Check(CheckArgs),
     /// Resolving and publishing 100,000 host entries, and an edit of one
@@ -215,6 +218,11 @@ pub async fn run(bench: Bench, screen: Screen) -> Result<Exit, Failure> {
         Bench::Checkin(load) => {
             let figures = begin("checkin", load.scale);
             let measured = checkin::run(&load, &figures).await;
+            (figures, measured)
+        }
+        Bench::Renewals(load) => {
+            let figures = begin("renewals", load.scale);
+            let measured = renewals::run(&load, &figures).await;
             (figures, measured)
         }
         Bench::Check(args) => {

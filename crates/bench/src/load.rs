@@ -1,4 +1,4 @@
-//! The load: nodes that check in, over kept connections or a new one each time.
+//! The load: nodes that check in, over kept connections or a new one each time, and that renew certificates.
 
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -14,6 +14,7 @@ use net::ServerUrl;
 use net::client::Client;
 use tokio::task::JoinSet;
 use trust::seen::Seen;
+use wire::enroll::RenewRequest;
 use wire::headers::{
     AGENT_VERSION_HEADER, CONTENT_DIGEST, PROTOCOL, PROTOCOL_HEADER, SIGNATURE, SIGNATURE_INPUT,
 };
@@ -78,6 +79,7 @@ impl Caller {
             header: None,
             acked: Some(0),
             trust: None,
+            renewal_failure: None,
         };
         let first = Some(body::encode(&message)?.into());
         // What the control plane has does not travel again: a kept check-in is this one.
@@ -92,24 +94,30 @@ impl Caller {
     }
 
     pub(super) async fn check_in(&mut self, client: &mut Client) -> Result<(), BenchError> {
-        self.call(client).await.map(drop)
+        let body = self.first.as_ref().unwrap_or(&self.body).clone();
+        self.post(client, route::CHECKIN, body).await.map(drop)
     }
 
-    /// Checks in; gives the body of the answer.
-    async fn call(&mut self, client: &mut Client) -> Result<Bytes, BenchError> {
+    /// Asks for another certificate of the same key.
+    pub(super) async fn renew(&mut self, client: &mut Client) -> Result<(), BenchError> {
+        let csr_pem = net::issue::node_request(&self.node.key, &self.node.hostname)?;
+        let body = body::encode(&RenewRequest { csr_pem })?;
+        self.post(client, route::RENEW, body.into()).await.map(drop)
+    }
+
+    /// Sends a signed request; gives the body of the answer.
+    async fn post(
+        &mut self,
+        client: &mut Client,
+        path: &'static str,
+        body: Bytes,
+    ) -> Result<Bytes, BenchError> {
         let now = now();
         self.nonce = (self.nonce + 1).max(u64::try_from(now.0)? * 1000);
-        let body = self.first.as_ref().unwrap_or(&self.body).clone();
-        let target = SignedTarget {
-            method: "POST",
-            path: route::CHECKIN,
-            query: "",
-            body: &body,
-            last_event_id: None,
-        };
+        let target = SignedTarget { method: "POST", path, query: "", body: &body, last_event_id: None };
         let signed =
             signature::sign(target, &self.node.fleet, &self.node.id, &self.node.key, now, self.nonce);
-        let mut request = Request::post(format!("https://{}{}", self.url.authority(), route::CHECKIN))
+        let mut request = Request::post(format!("https://{}{path}", self.url.authority()))
             .header(PROTOCOL_HEADER, PROTOCOL)
             .header(AGENT_VERSION_HEADER, env!("CARGO_PKG_VERSION"))
             .header(header::ACCEPT_ENCODING, body::GZIP)
@@ -122,7 +130,7 @@ impl Caller {
         let response = client.call(request, body::MAX_ANSWER, TIMEOUT).await?;
         if response.status() != http::StatusCode::OK {
             let text = String::from_utf8_lossy(response.body()).into_owned();
-            return Err(format!("a check-in was refused: {text}").into());
+            return Err(format!("{path} was refused: {text}").into());
         }
         self.first = None;
         Ok(response.into_body())
@@ -228,7 +236,9 @@ mod tests {
         let mut caller = Caller::new(node, &checkin::url_of(dir.path()).unwrap()).unwrap();
         let mut client = caller.dial().await.unwrap();
         caller.check_in(&mut client).await.unwrap();
-        let answer: Answer = serde_json::from_slice(&caller.call(&mut client).await.unwrap()).unwrap();
+        let unchanged = caller.body.clone();
+        let answer = caller.post(&mut client, route::CHECKIN, unchanged).await.unwrap();
+        let answer: Answer = serde_json::from_slice(&answer).unwrap();
         let asked = [answer.want_run, answer.want_seen, answer.want_traits, answer.want_header];
         assert_eq!(asked, [false; 4], "{answer:?}");
         assert!(answer.offer.is_none() && answer.run_request.is_none());

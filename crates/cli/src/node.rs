@@ -11,9 +11,8 @@ use catalog::duration;
 use clap::{Args, Subcommand};
 use model::exchange::HeldFreshness;
 use model::log::FactBody;
-use model::status::CertificateLife;
 use model::time::when;
-use model::{Contention, Timestamp};
+use model::{CertificateState, Contention, Timestamp};
 use serde::Serialize;
 use server::api::objects::{SYNC, SyncView};
 use server::api::{self, History, NodeView};
@@ -260,7 +259,7 @@ fn show(whole: &NodeReport, screen: Screen) -> String {
         rows.push(("fresh", freshness(seq, signed_at, not_fresh_since, stale_since)));
     }
     if let Some(ends) = node.certificate_ends {
-        rows.push(("cert ends", certificate(ends, now, screen)));
+        rows.push(("cert ends", certificate(ends, node, now, screen)));
     }
     match (node.trust_version, &node.refused_trust) {
         (Some(version), Some(code)) => {
@@ -307,14 +306,19 @@ fn show(whole: &NodeReport, screen: Screen) -> String {
 }
 
 /// When a certificate ends, and whether that is a matter.
-fn certificate(ends: Timestamp, now: Timestamp, screen: Screen) -> String {
-    let text = when(ends, now);
-    match CertificateLife::of(Some(ends), now) {
-        CertificateLife::Ended(_) => screen.mark(Mark::Bad, &format!("{text}: it cannot call; join again")),
-        CertificateLife::EndsSoon(_) => {
-            screen.mark(Mark::Warn, &format!("{text}: nothing renews it; join again before"))
+fn certificate(ends: Timestamp, node: &NodeView, now: Timestamp, screen: Screen) -> String {
+    let (text, failure) = (when(ends, now), node.renewal_failure.as_deref());
+    let failed = failure.map(|why| format!("; it says: {why}")).unwrap_or_default();
+    match node.certificate_state {
+        Some(CertificateState::Ended) => screen
+            .mark(Mark::Bad, &format!("{text}: it has to recover it by its key, or to join again{failed}")),
+        Some(CertificateState::RenewalLate) => {
+            screen.mark(Mark::Warn, &format!("{text}: its renewal is late{failed}"))
         }
-        CertificateLife::Fine => text,
+        Some(CertificateState::Valid) | None => match failure {
+            Some(why) => screen.mark(Mark::Warn, &format!("{text}: its renewal fails: {why}")),
+            None => text,
+        },
     }
 }
 

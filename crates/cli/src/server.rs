@@ -2,15 +2,21 @@
 
 use std::net::{IpAddr, SocketAddr};
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
+use catalog::duration;
 use clap::{Args, Subcommand};
 use model::replication::{Bounds, LinkSettings};
+use model::time::short;
 use net::notify::ServiceState;
 use net::proxy_protocol::{Balancers, IpNet};
 use serde::Serialize;
 use server::api::{self, LogLevel};
 use server::posture::FoundError;
-use server::{Config, FleetName, LogControl, Posture, RunningServer, ServerStartError, StreamConfig};
+use server::{
+    CertificateRecovery, CertificateSettings, Config, FleetName, LogControl, Posture, RunningServer,
+    ServerStartError, StreamConfig,
+};
 use store::StoreError;
 use tokio::signal::unix::{SignalKind, signal};
 
@@ -89,6 +95,13 @@ pub struct ServerArgs {
     #[arg(long, value_name = "COUNT", default_value_t = StreamConfig::RESYNCS.default,
         value_parser = within(StreamConfig::RESYNCS))]
     resyncs: u32,
+    /// How long nodes' certificates count; nodes renew them by themselves from half of that on
+    #[arg(long, value_name = "TIME", default_value = "30d", value_parser = certificate_validity)]
+    certificate_validity: Duration,
+    /// How long after its end a node gets another certificate for its key alone, as `90d`, or `off`: it has to
+    /// join again [default: 90d in lab posture, else off]
+    #[arg(long, value_name = "TIME", value_parser = recovery)]
+    certificate_recovery: Option<CertificateRecovery>,
     /// A command for a control plane that runs, instead of running one.
     #[command(subcommand)]
     tell: Option<Tell>,
@@ -121,12 +134,39 @@ fn network(text: &str) -> Result<IpNet, String> {
     alone.or_else(|_| text.parse()).map_err(|_| "it is no address and no network, as 10.0.0.0/24".to_owned())
 }
 
+/// How long a certificate may count.
+fn certificate_validity(text: &str) -> Result<Duration, String> {
+    let validity = Duration::from_secs(duration::parse(text)?.into());
+    let (min, max) = (CertificateSettings::MIN_NODE_VALIDITY, CertificateSettings::MAX_NODE_VALIDITY);
+    match (min..=max).contains(&validity) {
+        true => Ok(validity),
+        false => Err(format!("a certificate counts from {} to {}", short(min), short(max))),
+    }
+}
+
+/// How long after the end of a certificate a key is enough.
+fn recovery(text: &str) -> Result<CertificateRecovery, String> {
+    match text {
+        "off" => Ok(CertificateRecovery::Off),
+        time => Ok(CertificateRecovery::Within(Duration::from_secs(duration::parse(time)?.into()))),
+    }
+}
+
 /// A number within bounds.
 fn within(bounds: Bounds) -> clap::builder::RangedI64ValueParser<u32> {
     clap::value_parser!(u32).range(i64::from(bounds.min)..=i64::from(bounds.max))
 }
 
 impl ServerArgs {
+    /// How the control plane certifies.
+    fn certificates(&self) -> CertificateSettings {
+        CertificateSettings {
+            node_validity: self.certificate_validity,
+            recovery: self.certificate_recovery,
+            ..CertificateSettings::default()
+        }
+    }
+
     /// What the control plane's ends of links go by.
     fn links(&self) -> StreamConfig {
         let settings = LinkSettings {
@@ -223,6 +263,7 @@ pub async fn run(args: ServerArgs, screen: Screen) -> Result<Exit, Failure> {
         metrics_address: args.metrics,
         log: Some(LogControl::new(crate::logs::set)),
         links: args.links(),
+        certificates: args.certificates(),
     };
     let running = server::start(config).await.map_err(ServerError::Start)?;
     let started = Started {

@@ -113,6 +113,7 @@ async fn start(dirs: &DemoDir) -> Result<RunningServer, ServerStartError> {
         proxy_address: None,
         log: None,
         links: Default::default(),
+        certificates: Default::default(),
     })
     .await
 }

@@ -66,6 +66,9 @@ pub struct CheckIn {
     /// The trust document that the node holds; absent for the first version, of which there is only one (IDN-8).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trust: Option<HeldTrust>,
+    /// Why the node's certificate could not be renewed; absent unless that is due and failed (IDN-2).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renewal_failure: Option<String>,
 }
 
 /// A trust document as held by a node.
@@ -286,6 +289,9 @@ pub struct Answer {
     /// at once. While it takes them up, the offer beside them waits for the next answer (IDN-8).
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub trust_links: Vec<Signed>,
+    /// The control plane wants the node to renew its certificate now, however long it counts (IDN-2).
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub renew_certificate: bool,
 }
 
 /// A signed document as it travels: the exact bytes and the signatures over them.

@@ -4,6 +4,7 @@
 //! its objects alone; nothing here reads a clock, a file or a source of randomness.
 
 pub mod canonical;
+pub mod certificate;
 pub mod chunk;
 pub mod collect;
 pub mod condition;
@@ -35,6 +36,7 @@ pub mod trie;
 pub mod window;
 pub mod work;
 
+pub use certificate::{CertificateState, CertificateValidity};
 pub use contention::{Contention, Culprit, CulpritFinding, UnknownCulprit};
 pub use delta::{Delta, Edit, Fields};
 pub use descent::{Descent, DescentError};

@@ -187,37 +187,6 @@ impl fmt::Display for Overall {
     }
 }
 
-/// A certificate that ends sooner is worth a word: nothing renews it (IDN-2).
-const CERTIFICATE_ENDS_SOON: Duration = Duration::from_secs(7 * 24 * 3600);
-
-/// How much longer a node's certificate opens sessions.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum CertificateLife {
-    /// Long enough, or no session is opened with it.
-    Fine,
-    /// It ends within seven days.
-    EndsSoon(Timestamp),
-    /// It has ended.
-    Ended(Timestamp),
-}
-
-impl CertificateLife {
-    /// Of a certificate that ends then; `None` where no session is opened with it.
-    pub fn of(ends: Option<Timestamp>, now: Timestamp) -> CertificateLife {
-        match ends {
-            Some(ends) if ends <= now => CertificateLife::Ended(ends),
-            Some(ends) if ends.minus(CERTIFICATE_ENDS_SOON) <= now => CertificateLife::EndsSoon(ends),
-            _ => CertificateLife::Fine,
-        }
-    }
-
-    /// From when it is another one though nothing changes; `None` when it stays for ever.
-    pub fn until(ends: Option<Timestamp>, now: Timestamp) -> Option<Timestamp> {
-        let ends = ends?;
-        [ends.minus(CERTIFICATE_ENDS_SOON), ends].into_iter().find(|at| *at > now)
-    }
-}
-
 /// What a run came to, from its totals.
 pub fn result_of(counts: &RunCounts) -> RunResult {
     // Not a sum: these are a node's own word, and may be as large as they like.

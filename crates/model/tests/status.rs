@@ -4,7 +4,7 @@
 use std::time::Duration;
 
 use model::status::{
-    CertificateLife, Contact, Drift, Enforcement, ReleaseState, RunEvidence, RunResult, Status, contact_of,
+    Contact, Drift, Enforcement, ReleaseState, RunEvidence, RunResult, Status, contact_of,
     drift_of, result_of, streak_after,
 };
 use model::{Digest, RunCounts, RunReport, Timestamp};
@@ -130,21 +130,4 @@ fn late_is_against_the_contact_promised() {
     }
     assert_eq!(contact_of(seen, minute, seen.minus(minute)), Contact::Online, "seen later than now");
     assert_eq!(contact_of(Timestamp(i64::MIN), minute, Timestamp(i64::MAX)), Contact::Offline);
-}
-
-/// IDN-2: a week before it ends and when it has ended; never where no session is opened with it.
-#[test]
-fn a_certificate_is_named_a_week_before_it_ends() {
-    const DAY: Duration = Duration::from_secs(24 * 3600);
-    let day = |day: u32| Timestamp(0).plus(day * DAY);
-    let ends = day(30);
-    let at = |number: u32| CertificateLife::of(Some(ends), day(number));
-    assert_eq!([at(0), at(22)], [CertificateLife::Fine; 2]);
-    assert_eq!([at(23), at(29)], [CertificateLife::EndsSoon(ends); 2]);
-    assert_eq!([at(30), at(31)], [CertificateLife::Ended(ends); 2]);
-    assert_eq!(CertificateLife::of(None, ends), CertificateLife::Fine);
-    let until = |number: u32| CertificateLife::until(Some(ends), day(number));
-    assert_eq!(until(0), Some(day(23)));
-    assert_eq!([until(23), until(30)], [Some(ends), None]);
-    assert_eq!(CertificateLife::until(None, ends), None);
 }

@@ -1,6 +1,6 @@
 //! Whose certificate it is.
 
-use model::{Hostname, NodeId, Timestamp};
+use model::{CertificateValidity, Hostname, NodeId, Timestamp};
 use rustls_pki_types::CertificateDer;
 use rustls_pki_types::pem::PemObject;
 use trust::{KeyAlgorithm, PublicKey};
@@ -72,12 +72,15 @@ pub fn read(der: &[u8]) -> Result<CertifiedPeer, ReadIdentityError> {
     Ok(CertifiedPeer { role, not_before })
 }
 
-/// When the first certificate of a PEM text ends; `None` when there is none. Its extensions are not read.
-pub fn valid_until(pem: &[u8]) -> Option<Timestamp> {
+/// From when until when the first certificate of a PEM text counts; `None` when there is none. Its extensions are not
+/// read.
+pub fn validity(pem: &[u8]) -> Option<CertificateValidity> {
     let der = CertificateDer::from_pem_slice(pem).ok()?;
     let mut parser = X509CertificateParser::new().with_deep_parse_extensions(false);
     let (_, certificate) = parser.parse(&der).ok()?;
-    Some(Timestamp::from_secs(certificate.validity().not_after.timestamp()))
+    let Validity { not_before, not_after } = certificate.validity();
+    let [from, until] = [not_before, not_after].map(|at| Timestamp::from_secs(at.timestamp()));
+    Some(CertificateValidity { from, until })
 }
 
 fn role(certificate: &X509Certificate<'_>) -> Option<PeerRole> {

@@ -2,9 +2,9 @@
 
 use std::time::Duration;
 
-use model::{Digest, Hostname, NodeId, Timestamp};
+use model::{CertificateValidity, Digest, Hostname, NodeId, Timestamp};
 use rcgen::{
-    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType,
+    BasicConstraints, CertificateParams, CertificateSigningRequestParams, DistinguishedName, DnType, DnValue,
     ExtendedKeyUsagePurpose, IsCa, Issuer, KeyPair, KeyUsagePurpose, PKCS_ECDSA_P256_SHA256, PKCS_ED25519,
     PublicKeyData, SanType, SerialNumber, SignatureAlgorithm,
 };
@@ -15,7 +15,7 @@ use zeroize::Zeroizing;
 
 use crate::identity;
 
-/// How long a node's certificate counts (IDN-2).
+/// How long a node's certificate counts, unless the control plane is set otherwise (IDN-2).
 pub const NODE_LIFE: Duration = Duration::from_secs(30 * 24 * 3600);
 /// How long the control plane's and operators' own certificates count.
 pub const OWN_LIFE: Duration = Duration::from_secs(365 * 24 * 3600);
@@ -23,8 +23,20 @@ pub const OWN_LIFE: Duration = Duration::from_secs(365 * 24 * 3600);
 pub const PROXY_LIFE: Duration = Duration::from_secs(90 * 24 * 3600);
 /// How long a CA certificate counts.
 pub const CA_LIFE: Duration = Duration::from_secs(10 * 365 * 24 * 3600);
-/// Certificates begin this much in the past, for clocks that are behind.
+/// Certificates begin this much in the past, for clocks that are behind; short ones begin less so.
 const BACKDATE: Duration = Duration::from_secs(3600);
+/// The part of its validity that a certificate begins in the past, at the most.
+const BACKDATED_PART: u32 = 24;
+
+/// The validity of a node's certificate that is made at this time, unless the control plane is set otherwise.
+pub fn node_validity(now: Timestamp) -> CertificateValidity {
+    CertificateValidity::starting(now, NODE_LIFE)
+}
+
+/// The validity of a certificate of the control plane's or an operator's own that is made at this time.
+pub fn own_validity(now: Timestamp) -> CertificateValidity {
+    CertificateValidity::starting(now, OWN_LIFE)
+}
 
 /// Why a certificate could not be made.
 #[derive(Debug, thiserror::Error)]
@@ -90,6 +102,15 @@ impl CertificateRequest {
     pub fn key(&self) -> &PublicKey {
         &self.key
     }
+
+    /// The common name that it asks for, which no certificate is made for by that.
+    pub fn common_name(&self) -> Option<&str> {
+        match self.csr.params.distinguished_name.get(&DnType::CommonName)? {
+            DnValue::Utf8String(name) => Some(name),
+            DnValue::PrintableString(name) => Some(name.as_str()),
+            _ => None,
+        }
+    }
 }
 
 /// Makes a node's certificate request.
@@ -134,7 +155,7 @@ impl Ca {
         params.distinguished_name = common_name(name);
         params.is_ca = IsCa::Ca(BasicConstraints::Constrained(0));
         params.key_usages = vec![KeyUsagePurpose::KeyCertSign, KeyUsagePurpose::CrlSign];
-        validity(&mut params, now, CA_LIFE)?;
+        date(&mut params, CertificateValidity::starting(now, CA_LIFE))?;
         let cert = params.self_signed(&key).map_err(IssueError::Sign)?;
         let key_pem = Zeroizing::new(key.serialize_pem());
         let certified = Certified { cert_pem: cert.pem(), key_pem };
@@ -176,11 +197,11 @@ impl Ca {
         id: &NodeId,
         hostname: &Hostname,
         serial: [u8; 16],
-        now: Timestamp,
+        validity: CertificateValidity,
     ) -> Result<String, IssueError> {
         // The name is sanity data, never authorization (IDN-2): what is believed is URI and key.
         let names = vec![hostname.to_string()];
-        let mut params = leaf(hostname.as_str(), names, serial, now, NODE_LIFE)?;
+        let mut params = leaf(hostname.as_str(), names, serial, validity)?;
         identify(&mut params, &identity::node_uri(id))?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         self.sign(params, request)
@@ -199,7 +220,7 @@ impl Ca {
         serial: [u8; 16],
         now: Timestamp,
     ) -> Result<String, IssueError> {
-        let mut params = leaf(name, names.to_vec(), serial, now, PROXY_LIFE)?;
+        let mut params = leaf(name, names.to_vec(), serial, CertificateValidity::starting(now, PROXY_LIFE))?;
         identify(&mut params, &identity::proxy_uri(name))?;
         params.extended_key_usages =
             vec![ExtendedKeyUsagePurpose::ServerAuth, ExtendedKeyUsagePurpose::ClientAuth];
@@ -216,7 +237,7 @@ impl Ca {
         serial: [u8; 16],
         now: Timestamp,
     ) -> Result<Certified, IssueError> {
-        let mut params = leaf(name, Vec::new(), serial, now, OWN_LIFE)?;
+        let mut params = leaf(name, Vec::new(), serial, own_validity(now))?;
         identify(&mut params, &identity::operator_uri(name))?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
         self.sign_new(params, &PKCS_ED25519)
@@ -233,9 +254,9 @@ impl Ca {
         &self,
         names: &[String],
         serial: [u8; 16],
-        now: Timestamp,
+        validity: CertificateValidity,
     ) -> Result<Certified, IssueError> {
-        let mut params = leaf("muster control plane", names.to_vec(), serial, now, OWN_LIFE)?;
+        let mut params = leaf("muster control plane", names.to_vec(), serial, validity)?;
         params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ServerAuth];
         self.sign_new(params, &PKCS_ECDSA_P256_SHA256)
     }
@@ -261,14 +282,13 @@ fn leaf(
     name: &str,
     names: Vec<String>,
     serial: [u8; 16],
-    now: Timestamp,
-    lifetime: Duration,
+    validity: CertificateValidity,
 ) -> Result<CertificateParams, IssueError> {
     let mut params = CertificateParams::new(names).map_err(IssueError::Name)?;
     params.distinguished_name = common_name(name);
     params.serial_number = Some(SerialNumber::from_slice(&positive(serial)));
     params.key_usages = vec![KeyUsagePurpose::DigitalSignature];
-    validity(&mut params, now, lifetime)?;
+    date(&mut params, validity)?;
     Ok(params)
 }
 
@@ -284,9 +304,10 @@ fn positive(mut serial: [u8; 16]) -> [u8; 16] {
     serial
 }
 
-fn validity(params: &mut CertificateParams, now: Timestamp, lifetime: Duration) -> Result<(), IssueError> {
-    params.not_before = at(now.minus(BACKDATE))?;
-    params.not_after = at(now.plus(lifetime))?;
+fn date(params: &mut CertificateParams, validity: CertificateValidity) -> Result<(), IssueError> {
+    let backdate = BACKDATE.min(validity.span() / BACKDATED_PART);
+    params.not_before = at(validity.from.minus(backdate))?;
+    params.not_after = at(validity.until)?;
     Ok(())
 }
 

@@ -2,13 +2,16 @@
 
 use std::sync::Arc;
 
+use model::time::SLACK;
 use model::{Digest, Timestamp};
 use rustls::client::WebPkiServerVerifier;
 use rustls::client::danger::{HandshakeSignatureValid, ServerCertVerified, ServerCertVerifier};
 use rustls::crypto::CryptoProvider;
+use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, RootCertStore, ServerConfig, SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig,
+    SignatureScheme,
 };
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
@@ -115,7 +118,7 @@ pub fn server(
     let mut config = ServerConfig::builder_with_provider(provider())
         .with_protocol_versions(&[&rustls::version::TLS13])
         .map_err(TlsError::Configure)?
-        .with_client_cert_verifier(verifier)
+        .with_client_cert_verifier(Arc::new(ClientVerifier(verifier)))
         .with_single_cert(chain, private_key(key_pem)?)
         .map_err(TlsError::Configure)?;
     config.alpn_protocols = vec![H2.to_vec()];
@@ -220,14 +223,79 @@ impl KnownCa {
     }
 }
 
-/// Verifies at the time of this host's clock, or at the one from which the certificate is valid when
+/// Verifies with [`SLACK`] at both ends of the validity (IDN-7).
+fn with_slack<T>(
+    now: UnixTime,
+    verify: impl Fn(UnixTime) -> Result<T, rustls::Error>,
+) -> Result<T, rustls::Error> {
+    use CertificateError::{ExpiredContext, NotValidYetContext};
+    let verified = verify(now);
+    let end = match &verified {
+        Err(rustls::Error::InvalidCertificate(ExpiredContext { not_after, .. })) => *not_after,
+        Err(rustls::Error::InvalidCertificate(NotValidYetContext { not_before, .. })) => *not_before,
+        _ => return verified,
+    };
+    let is_near = end.as_secs().abs_diff(now.as_secs()) <= SLACK.as_secs();
+    if is_near { verify(end) } else { verified }
+}
+
+/// Verifies clients' certificates as usual, with [`SLACK`].
+#[derive(Debug)]
+struct ClientVerifier(Arc<dyn ClientCertVerifier>);
+
+impl ClientCertVerifier for ClientVerifier {
+    fn offer_client_auth(&self) -> bool {
+        self.0.offer_client_auth()
+    }
+
+    fn client_auth_mandatory(&self) -> bool {
+        self.0.client_auth_mandatory()
+    }
+
+    fn root_hint_subjects(&self) -> &[DistinguishedName] {
+        self.0.root_hint_subjects()
+    }
+
+    fn verify_client_cert(
+        &self,
+        end_entity: &CertificateDer<'_>,
+        intermediates: &[CertificateDer<'_>],
+        now: UnixTime,
+    ) -> Result<ClientCertVerified, rustls::Error> {
+        with_slack(now, |now| self.0.verify_client_cert(end_entity, intermediates, now))
+    }
+
+    fn verify_tls12_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls12_signature(message, cert, dss)
+    }
+
+    fn verify_tls13_signature(
+        &self,
+        message: &[u8],
+        cert: &CertificateDer<'_>,
+        dss: &DigitallySignedStruct,
+    ) -> Result<HandshakeSignatureValid, rustls::Error> {
+        self.0.verify_tls13_signature(message, cert, dss)
+    }
+
+    fn supported_verify_schemes(&self) -> Vec<SignatureScheme> {
+        self.0.supported_verify_schemes()
+    }
+}
+
+/// Verifies at the time of this host's clock, with [`SLACK`], or at the one from which the certificate is valid when
 /// that is later: it is signed by the CA, so the clock is slow, and a slow clock locks no node out
 /// (IDN-11). A clock that runs ahead is named, as every certificate has expired by it.
 fn verify_at(
     now: UnixTime,
     verify: impl Fn(UnixTime) -> Result<ServerCertVerified, rustls::Error>,
 ) -> Result<ServerCertVerified, rustls::Error> {
-    match verify(now) {
+    match with_slack(now, &verify) {
         Err(rustls::Error::InvalidCertificate(CertificateError::NotValidYetContext {
             not_before, ..
         })) => verify(not_before),

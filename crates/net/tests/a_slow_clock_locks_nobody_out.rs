@@ -21,7 +21,7 @@ fn now() -> Timestamp {
 /// What a client that pins a CA says of a server whose certificate was issued at this time.
 async fn handshake(issued: Timestamp, pinned: impl Fn(&Ca) -> Digest) -> Result<(), String> {
     let (ca, _) = Ca::generate("test", issued).unwrap();
-    let own = ca.issue_server(&["127.0.0.1".to_owned()], [1; 16], issued).unwrap();
+    let own = ca.issue_server(&["127.0.0.1".to_owned()], [1; 16], net::issue::own_validity(issued)).unwrap();
     let server = tls::server(&own.cert_pem, &own.key_pem, ca.cert_pem(), ca.cert_pem(), ClientAuth::Optional);
     let client = tls::client_pinned(pinned(&ca), TlsTermination::ControlPlane).unwrap();
     let (near, far) = tokio::io::duplex(65_536);

@@ -34,7 +34,7 @@ impl Server {
     async fn start() -> Server {
         let now = today();
         let (ca, _) = Ca::generate("test", now).unwrap();
-        let own = ca.issue_server(&["localhost".to_owned()], [7; 16], now).unwrap();
+        let own = ca.issue_server(&["localhost".to_owned()], [7; 16], net::issue::own_validity(now)).unwrap();
         let config =
             tls::server(&own.cert_pem, &own.key_pem, ca.cert_pem(), ca.cert_pem(), ClientAuth::Optional);
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();

@@ -27,7 +27,7 @@ struct Server {
 async fn start() -> Server {
     let now = today();
     let (ca, _) = Ca::generate("test", now).unwrap();
-    let own = ca.issue_server(&["127.0.0.1".to_owned()], [7; 16], now).unwrap();
+    let own = ca.issue_server(&["127.0.0.1".to_owned()], [7; 16], net::issue::own_validity(now)).unwrap();
     let (ca_pem, auth) = (ca.cert_pem().to_owned(), ClientAuth::Optional);
     let config = tls::server(&own.cert_pem, &own.key_pem, &ca_pem, &ca_pem, auth).unwrap();
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
@@ -54,7 +54,10 @@ async fn connect(server: &Server, node: u8) -> Option<Client> {
     let (key, hostname) = (SigningKey::from_seed(&[node; 32]), "web-1".parse::<Hostname>().unwrap());
     let request = CertificateRequest::read(&node_request(&key, &hostname).unwrap()).unwrap();
     let id = key.public().node_id();
-    let cert = server.ca.issue_node(&request, &id, &hostname, [node; 16], today()).unwrap();
+    let cert = server
+        .ca
+        .issue_node(&request, &id, &hostname, [node; 16], net::issue::node_validity(today()))
+        .unwrap();
     let tls = tls::client(server.ca.cert_pem(), &cert, ClientKey::Node(&key)).unwrap();
     let mut client = Client::dial(&server.url, tls).await.ok()?;
     let ask = Request::get(format!("{}/", server.url)).body(Full::default()).unwrap();

@@ -20,7 +20,7 @@ fn der(pem: &str) -> Vec<u8> {
 fn the_server_has_an_ecdsa_key_under_an_ed25519_ca() {
     let now = Timestamp::from_secs(1_795_248_000);
     let (ca, files) = Ca::generate("test", now).unwrap();
-    let own = ca.issue_server(&["localhost".to_owned()], [7; 16], now).unwrap();
+    let own = ca.issue_server(&["localhost".to_owned()], [7; 16], net::issue::own_validity(now)).unwrap();
     let (leaf, root) = (der(&own.cert_pem), der(&files.cert_pem));
     let (_, leaf) = X509Certificate::from_der(&leaf).unwrap();
     let algorithm = &leaf.public_key().algorithm;

@@ -25,6 +25,11 @@ impl ClockDifference {
         }
     }
 
+    /// What the control plane's clock says when the host's says this.
+    pub(crate) fn at_server(&self, host: Timestamp) -> Timestamp {
+        host.plus(self.ahead).minus(self.behind)
+    }
+
     pub(crate) fn most(&self) -> Duration {
         self.ahead.max(self.behind)
     }

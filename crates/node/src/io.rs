@@ -7,12 +7,15 @@ use converge::{Desired, ResourceId, RunScope};
 use model::exchange::{Answer, CheckIn, TraitReport};
 use model::log::{Cursor, FactBody};
 use model::policy::Policy;
-use model::{Action, Digest, Hostname, Incarnation, Pause, RunReport, Timestamp, UnmadeRunCause};
+use model::{
+    Action, CertificateValidity, Digest, Hostname, Incarnation, Pause, RunReport, Timestamp, UnmadeRunCause,
+};
 use trust::TrustDocument;
 
 use crate::freshness::FreshnessRecord;
 use crate::healing::SuspectedDrift;
 use crate::reboot::RebootMark;
+use crate::renewal::RenewalProof;
 use crate::state::{Adoption, LastRun, TrustRecord};
 
 /// Who the node is; does not change while the agent runs.
@@ -58,6 +61,8 @@ pub struct Restored {
     pub last_reboot: Option<RebootMark>,
     /// The newest trust document, if one was taken up since the node joined.
     pub trust: Option<TrustRecord>,
+    /// The certificate that sessions are opened with; `None` where a proxy ends TLS.
+    pub certificate: Option<CertificateValidity>,
 }
 
 /// What happened.
@@ -110,6 +115,12 @@ pub enum NodeInput {
     /// The control plane's clock, as its answer had it. A host's clock that is behind it locks the
     /// node out of nothing (IDN-11).
     ServerTime(Timestamp),
+    /// The node has another certificate, durably, and sessions are opened with it from now on.
+    Renewed(CertificateValidity),
+    /// A request for another certificate failed; for people.
+    RenewalFailed(String),
+    /// The control plane refuses the node's certificate as one that has ended.
+    CertificateEnded,
 }
 
 /// Why a run could not be made.
@@ -185,6 +196,8 @@ pub enum NodeEffect {
     SaveTrust(Box<TrustRecord>),
     /// Find out who changes these resources, and nobody else; then [`NodeInput::SuspectedDrift`].
     WatchCulprits(BTreeSet<ResourceId>),
+    /// Ask for another certificate, then [`NodeInput::Renewed`] or [`NodeInput::RenewalFailed`].
+    Renew(RenewalProof),
     /// Say so in the journal.
     Warn(String),
 }

@@ -16,6 +16,7 @@ pub mod healing;
 pub mod io;
 mod left_out;
 pub mod reboot;
+mod renewal;
 pub mod repeat_backoff;
 pub mod reported_contentions;
 pub mod state;
@@ -30,6 +31,7 @@ pub use io::{
 };
 pub use left_out::{LeftOut, Omission, TooLarge};
 pub use reboot::{RebootMark, RebootOutlook, RebootPlan};
+pub use renewal::RenewalProof;
 pub use repeat_backoff::RepeatBackoff;
 pub use state::{Adoption, LastRun, TrustRecord};
 pub use step::Node;

@@ -1,9 +1,11 @@
 //! [`Node`]: inputs to effects.
 
+mod delivery;
 mod freshness;
 mod heal;
 mod pause;
 mod reboot;
+mod renewal;
 mod requests;
 mod runs;
 mod trusted;
@@ -27,6 +29,7 @@ use crate::freshness::FreshnessRecord;
 use crate::healing::Healing;
 use crate::io::{HeldSettings, Identity, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored};
 use crate::reboot::Reboots;
+use crate::renewal::Renewal;
 use crate::reported_contentions::ReportedContentions;
 use crate::state::{Adoption, LastRun};
 
@@ -41,8 +44,6 @@ pub const MIN_CONTACT: Duration = Duration::from_secs(1);
 pub const MAX_CONTACT: Duration = Duration::from_secs(7 * 24 * 3600);
 /// What a control plane may always ask for; beyond it, four times the policy's interval.
 pub const LONG_CONTACT: Duration = Duration::from_secs(3600);
-/// How soon after new facts the node calls to deliver them, at the most.
-const DELIVER_WITHIN: Duration = Duration::from_secs(2);
 
 /// Where the node stands with its contacts.
 #[derive(Debug)]
@@ -91,6 +92,7 @@ pub struct Node {
     pause: Option<Pause>,
     healing: Healing,
     reboots: Reboots,
+    renewal: Renewal,
     /// What something else changes again and again.
     contended: Vec<Contention>,
     /// The same as it was reported last.
@@ -153,6 +155,7 @@ impl Node {
             refused_beacon: None,
             reboots: Reboots::new(&identity.hostname, restored.last_reboot, now),
             chain: HeldChain::restored(&identity.trust, restored.trust),
+            renewal: Renewal::new(restored.certificate),
             identity,
             adoption: restored.adoption,
             settings: restored.settings,
@@ -218,8 +221,8 @@ impl Node {
         let can_run = begins && self.adoption.is_some() && self.traits.is_some();
         let run = can_run.then_some((self.next_run, "the next run on the held set"));
         let pause = self.pause.as_ref().and_then(|pause| pause.until).map(|at| (at, "the end of the pause"));
-        let freshness = self.freshness_deadline();
-        let others = self.healing_deadline().into_iter().chain(self.reboot_deadline()).chain(freshness);
+        let others = self.healing_deadline().into_iter().chain(self.reboot_deadline());
+        let others = others.chain(self.freshness_deadline()).chain(self.renewal_deadline());
         contact.into_iter().chain(run).chain(pause).chain(others).min()
     }
 
@@ -273,6 +276,9 @@ impl Node {
             NodeInput::RebootFailed(why) => self.on_reboot_failed(&why, now, &mut effects),
             NodeInput::RunFailed(failure) => self.on_run_failed(&failure, now, &mut effects),
             NodeInput::ContentMissing => self.on_content_missing(now),
+            NodeInput::Renewed(validity) => self.on_renewed(validity, now),
+            NodeInput::RenewalFailed(why) => self.on_renewal_failed(why, now, &mut effects),
+            NodeInput::CertificateEnded => self.renewal.refused_as_ended(),
         }
         self.judge_freshness(now, &mut effects);
         self.report_contentions(now, &mut effects);
@@ -291,6 +297,7 @@ impl Node {
             self.healing.set_back(back);
             self.reported_contentions.set_back(back);
             self.reboots.set_back(back);
+            self.renewal.set_back(back);
             self.clock_difference = self.clock_difference.map(|difference| difference.set_back(back));
             self.answered_at = self.answered_at.map(|at| at.minus(back));
             self.confirmation_asked = self.confirmation_asked.map(|at| at.minus(back));
@@ -304,6 +311,7 @@ impl Node {
     }
 
     fn start_what_is_due(&mut self, now: Timestamp, effects: &mut Vec<NodeEffect>) {
+        self.renew_what_is_due(now, effects);
         if matches!(self.talk, ContactState::Idle) && now >= self.next_contact {
             self.talk = ContactState::Traits;
             effects.push(NodeEffect::CollectTraits);
@@ -407,6 +415,7 @@ impl Node {
             // The shell knows it.
             acked: None,
             trust: self.chain.told(),
+            renewal_failure: self.renewal.failure().map(str::to_owned),
         };
         self.requests.confirm(&mut check_in);
         check_in
@@ -415,6 +424,7 @@ impl Node {
     fn on_unreachable(&mut self, why: &str, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         self.failures = self.failures.saturating_add(1);
         self.confirmation_asked = None;
+        self.renewal.unreachable();
         self.talk = ContactState::Idle;
         self.next_contact = now.plus(self.spread.backoff(self.failures, self.settings.policy.contact()));
         let grace = self.settings.policy.offline_grace_secs;
@@ -440,6 +450,7 @@ impl Node {
             return;
         }
         self.failures = 0;
+        self.renewal.answered(answer.renew_certificate);
         self.warned_offline = false;
         self.answered_at = Some(now);
         self.talk = ContactState::Idle;
@@ -595,27 +606,6 @@ impl Node {
             self.run_due = true;
             self.append(body, now, effects);
         }
-    }
-
-    fn append(&mut self, body: FactBody, now: Timestamp, effects: &mut Vec<NodeEffect>) {
-        effects.push(NodeEffect::Append(body));
-        self.contact_pending = true;
-        if self.failures == 0 {
-            self.deliver_soon(now);
-        }
-    }
-
-    fn deliver_soon(&mut self, now: Timestamp) {
-        let soon = now.plus(self.spread.up_to(DELIVER_WITHIN.min(self.settings.policy.contact())));
-        self.next_contact = self.next_contact.min(soon);
-    }
-
-    /// The next contact is due now; but a control plane that gives cause for this every time
-    /// (another request, an acknowledgement of nothing) does not make the node spin.
-    fn hurry(&mut self, now: Timestamp) {
-        let soonest = self.hurried.map_or(now, |at| now.max(at.plus(MIN_CONTACT)));
-        self.hurried = Some(soonest);
-        self.next_contact = self.next_contact.min(soonest);
     }
 
     fn interval(&self) -> Duration {

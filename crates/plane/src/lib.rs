@@ -12,6 +12,7 @@
 pub mod budget;
 pub mod heads;
 pub mod node;
+pub mod renewal;
 pub mod replay;
 pub mod seen;
 pub mod status;

@@ -10,12 +10,15 @@ use model::invocation::AgentInvocation;
 use model::log::{Cursor, Fact, FactBody};
 use model::selection::SelectionEntry;
 use model::tags::TaggedRun;
-use model::{Contention, Digest, Hostname, Incarnation, NodeId, RunsHeard, RunsSummary, Timestamp};
+use model::{
+    CertificateValidity, Contention, Digest, Hostname, Incarnation, NodeId, RunsHeard, RunsSummary, Timestamp,
+};
 use trust::PublicKey;
 use trust::seen::SeenError;
 
 use crate::budget::ByteBudget;
 use crate::heads::{Head, Heads};
+use crate::renewal::RenewalAllowance;
 use crate::replay::Window;
 use crate::seen::KeptSeen;
 
@@ -41,8 +44,12 @@ pub struct NodeState {
     pub key: PublicKey,
     /// When it enrolled last.
     pub enrolled_at: Timestamp,
-    /// When its certificate ends; `None` where no session is opened with it, as a proxy ends TLS.
-    pub certificate_ends: Option<Timestamp>,
+    /// Its certificate; `None` where no session is opened with it, as a proxy ends TLS.
+    pub certificate: Option<CertificateValidity>,
+    /// Why it could not renew that, by its own word.
+    pub renewal_failure: Option<Box<str>>,
+    /// How many certificates it may get.
+    pub renewals: RenewalAllowance,
     /// How its agent is called on its host, as it said at its start.
     pub invocation: Option<Box<AgentInvocation>>,
     /// Its certificate was used, so that its token is spent for good (ENR-7).
@@ -170,7 +177,9 @@ impl NodeState {
             hostname,
             key,
             enrolled_at,
-            certificate_ends: None,
+            certificate: None,
+            renewal_failure: None,
+            renewals: RenewalAllowance::default(),
             invocation: None,
             certificate_used: false,
             window: Window::default(),
@@ -213,6 +222,7 @@ impl NodeState {
         self.runs.check_in(&request, self.run.as_ref(), is_another_set, now);
         self.freshness = request.freshness.filter(HeldFreshness::is_notable).map(Box::new);
         (self.held, self.run) = (request.held, request.run);
+        self.renewal_failure = request.renewal_failure.map(|why| clip(&why).into());
         let pointed = self.pointed(heads);
         if let Some((head, entry)) = &pointed
             && self.holds(entry)
@@ -261,6 +271,7 @@ impl NodeState {
             same_cause: BTreeMap::new(),
             server_time: None,
             trust_links: Vec::new(),
+            renew_certificate: false,
         };
         let facts = request.facts;
         Step { answer, wanted, facts, traits, run_confirmed, tagged_run_confirmed, first_use, unchanged }
@@ -383,6 +394,11 @@ impl NodeState {
             self.run_request = None;
         }
         done
+    }
+
+    /// The node has another certificate, by renewing the one before. Its token is spent by that.
+    pub fn certified(&mut self, validity: CertificateValidity) {
+        (self.certificate, self.certificate_used, self.renewal_failure) = (Some(validity), true, None);
     }
 
     /// Facts of the node were made durable: `new` are those not seen before.

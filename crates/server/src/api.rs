@@ -13,7 +13,8 @@ use model::policy::RunTimes;
 use model::status::{Overall, Status};
 use model::tags::TaggedRun;
 use model::{
-    Channel, Contention, Digest, FailureCode, FleetId, Hostname, Incarnation, NodeId, RunCounts, Timestamp,
+    CertificateState, Channel, Contention, Digest, FailureCode, FleetId, Hostname, Incarnation, NodeId,
+    RunCounts, Timestamp,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -270,6 +271,10 @@ pub struct NodeView {
     pub pointed_root: Option<Digest>,
     /// When its certificate ends; absent where no session is opened with it.
     pub certificate_ends: Option<Timestamp>,
+    /// How that certificate stands.
+    pub certificate_state: Option<CertificateState>,
+    /// Why the node could not renew it, by its own word.
+    pub renewal_failure: Option<String>,
     /// How its agent is called on its host; absent before one said so.
     pub invocation: Option<AgentInvocation>,
     /// What it holds.

@@ -3,13 +3,13 @@
 pub(crate) mod next_step;
 
 use model::exchange::{MAX_TRAIT_BYTES, MAX_TRAIT_VALUES};
-use model::status::{CertificateLife, Overall};
+use model::status::Overall;
 use model::{Contention, FailureCode, FailureNote, Pause, Timestamp};
 use plane::{Heads, NodeState};
 
 use crate::state::now;
 use crate::totals::CauseKey;
-use next_step::{join_again, next_step, refused_trust};
+use next_step::{CertificateProblem, next_step, refused_trust};
 
 /// The cause where no more is known of it.
 const SEE_RUN: &str = "see its last run";
@@ -28,10 +28,9 @@ pub(crate) fn causes_of(node: &mut NodeState, state: Overall, heads: &Heads) -> 
     let (since, next) = (since(node, state, heads), next_step(node, state, now()));
     let of_state = |(key, cause, code)| NodeCause { key, cause, code, since, next: next.clone() };
     let mut causes: Vec<NodeCause> = why_not_green(node, state, heads).into_iter().map(of_state).collect();
-    if let CertificateLife::EndsSoon(ends) = CertificateLife::of(node.certificate_ends, now()) {
-        let cause = format!("its certificate ends at {ends}, and nothing renews it");
-        let next = join_again(node);
-        causes.push(NodeCause { key: CauseKey::CertificateEndsSoon, cause, code: None, since: None, next });
+    if let Some(CertificateProblem::NotRenewed(cause)) = CertificateProblem::of(node, now()) {
+        let next = format!("on {}: {}", node.hostname, node.agent().verb("status"));
+        causes.push(NodeCause { key: CauseKey::RenewalLate, cause, code: None, since: None, next });
     }
     if let Some(cause) = not_fresh(node).filter(|_| state != Overall::NotFresh) {
         let (key, next) =
@@ -86,8 +85,8 @@ fn why_not_green(
     let key = match state {
         _ if run_under_way(node, state, heads).is_some() => CauseKey::RunUnderWay(state),
         Overall::Stalled => CauseKey::Silence(state),
-        Overall::Offline | Overall::Unreachable => match CertificateLife::of(node.certificate_ends, now()) {
-            CertificateLife::Ended(_) => CauseKey::CertificateEnded,
+        Overall::Offline | Overall::Unreachable => match CertificateProblem::of(node, now()) {
+            Some(CertificateProblem::Ended(_)) => CauseKey::CertificateEnded,
             _ => CauseKey::Silence(state),
         },
         _ => CauseKey::Words(state, cause.clone()),
@@ -105,8 +104,8 @@ pub(crate) fn cause(node: &NodeState, state: Overall, heads: &Heads) -> Option<S
     let silent = || node.last_seen.map(|seen| format!("last heard of at {seen}"));
     match state {
         Overall::Converged => None,
-        Overall::Offline | Overall::Unreachable => match CertificateLife::of(node.certificate_ends, now()) {
-            CertificateLife::Ended(ends) => Some(certificate_ended(ends)),
+        Overall::Offline | Overall::Unreachable => match CertificateProblem::of(node, now()) {
+            Some(CertificateProblem::Ended(cause)) => Some(cause),
             _ => silent(),
         },
         _ if node.last_seen.is_none() => Some("joined, and has not called yet".to_owned()),
@@ -145,10 +144,6 @@ pub(crate) fn cause(node: &NodeState, state: Overall, heads: &Heads) -> Option<S
         }
         Overall::WouldChange => Some(node.summary.would_change.as_deref().unwrap_or(SEE_RUN).to_owned()),
     }
-}
-
-fn certificate_ended(ends: Timestamp) -> String {
-    format!("its certificate ended at {ends}, so it cannot call")
 }
 
 /// Why no run that was due is known to have been made.

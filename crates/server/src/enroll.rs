@@ -5,7 +5,7 @@ use std::time::Duration;
 use http::request::Parts;
 use hyper::body::Incoming;
 use model::Hostname;
-use net::issue::{CertificateRequest, NODE_LIFE};
+use net::issue::CertificateRequest;
 use plane::NodeState;
 use store::{EnrollError, NewNode, TokenUse};
 use trust::token;
@@ -15,7 +15,7 @@ use wire::{Code, Problem, body};
 use crate::answer::{PortReply, json, store_problem};
 use crate::intake::{read, unpacked};
 use crate::node_port::PortListener;
-use crate::posture::random;
+use crate::renew::IssuedCertificate;
 use crate::state::{ControlPlane, now};
 
 /// The longest enrollment body, in bytes.
@@ -54,21 +54,17 @@ pub(crate) async fn enroll(
     let trust = documents.named(&claims.trust).unwrap_or(newest).clone();
     let hostname: Hostname = claims.hostname;
     let id = key.node_id();
-    let serial: [u8; 16] = random().map_err(|_| Code::Internal)?;
     // The certificate first: should it fail, the token is not burned.
-    let cert_pem = plane
-        .node_ca
-        .issue_node(&csr, &id, &hostname, serial, now)
-        .map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
-    let sessions = claims.tls_termination.is_control_plane();
-    let cert_not_after = sessions.then(|| now.plus(NODE_LIFE));
+    let issued = plane.certificates.issue(csr, &id, &hostname, now).await?;
+    let IssuedCertificate { cert_pem, validity, serial } = issued;
+    let certificate = claims.tls_termination.is_control_plane().then_some(validity);
     let node = NewNode {
         node_id: id.clone(),
         hostname: hostname.clone(),
         public_key: key.to_string(),
         cert_not_before: now,
-        cert_not_after,
-        cert_serial: data_encoding::HEXLOWER.encode(&serial),
+        cert_not_after: certificate.map(|validity| validity.until),
+        cert_serial: serial,
         key_confirmed: claims.expected_pubkey_fingerprint.is_some(),
         declared: serde_json::json!({}),
     };
@@ -76,7 +72,7 @@ pub(crate) async fn enroll(
     plane.store.enroll(node, token, now).await.map_err(enroll_problem)?;
     tracing::info!(node = %id, %hostname, "a node enrolled");
     let mut state = NodeState::new(id.clone(), hostname, key, now);
-    state.certificate_ends = cert_not_after;
+    state.certificate = certificate;
     remember(plane, state);
     let answer = EnrollAnswer { node_id: id, cert_pem, ca_pem: plane.node_ca.cert_pem().to_owned(), trust };
     json(&answer, false)
@@ -88,7 +84,8 @@ fn remember(plane: &ControlPlane, node: NodeState) {
         Some(slot) => {
             let mut entry = slot.lock();
             entry.node.enrolled_at = node.enrolled_at;
-            entry.node.certificate_ends = node.certificate_ends;
+            entry.node.certificate = node.certificate;
+            entry.node.renewal_failure = None;
             entry.node.certificate_used = false;
             plane.index.mark_entry(&slot, &mut entry);
         }

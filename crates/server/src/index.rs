@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use model::log::{Cursor, Fact};
 use model::replication::Mode;
-use model::{Digest, FailureKey, FailureNote, Hostname, NodeId, RunsHeard, Timestamp};
+use model::{CertificateValidity, Digest, FailureKey, FailureNote, Hostname, NodeId, RunsHeard, Timestamp};
 use plane::{Heads, KeptSeen, NodeState};
 use store::{NodeRecord, Touch};
 use tokio::sync::Notify;
@@ -426,7 +426,8 @@ pub(crate) fn beginning(text: &str, bytes: usize) -> &str {
 fn restored(record: NodeRecord, key: PublicKey) -> NodeState {
     let mut node = NodeState::new(record.node_id, record.hostname, key, record.cert_not_before);
     node.certificate_used = record.cert_used;
-    node.certificate_ends = record.cert_not_after;
+    let from = record.cert_renewed.unwrap_or(record.cert_not_before);
+    node.certificate = record.cert_not_after.map(|until| CertificateValidity { from, until });
     node.keep_invocation(record.invocation);
     node.last_seen = record.last_seen;
     if record.promised_secs > 0 {

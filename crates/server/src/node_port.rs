@@ -23,7 +23,7 @@ use crate::answer::{PortReply, json, refuse};
 use crate::api::operation::segments;
 use crate::intake::{WITHIN, accepts_gzip, discard, read, unpacked};
 use crate::state::ControlPlane;
-use crate::streams;
+use crate::{renew, streams};
 
 pub(crate) use caller::CallingNode;
 use caller::SignedRequest;
@@ -138,7 +138,7 @@ async fn answer(
             }
         }
         Access::Stream => open(plane, connection, request, &matched).await,
-        Access::Node => exchange(plane, listener, connection, request, &matched).await,
+        Access::Node | Access::Key => exchange(plane, listener, connection, request, &matched).await,
     }
 }
 
@@ -199,7 +199,11 @@ async fn exchange(
     matched: &Matched,
 ) -> Result<PortReply, Problem> {
     let (parts, body) = request.into_parts();
-    let limit = if matched.route.path == route::EVENTS { wire::batch::MAX_REQUEST } else { MAX_NODE_BODY };
+    let limit = match matched.route.path {
+        route::EVENTS => wire::batch::MAX_REQUEST,
+        route::RENEW | route::RECOVER => renew::MAX_BODY,
+        _ => MAX_NODE_BODY,
+    };
     let signed = match SignedRequest::verify(plane, &connection, &parts, matched) {
         Ok(signed) => signed,
         Err(problem) => {
@@ -224,6 +228,9 @@ async fn exchange(
             }
             json(&reply.answer, gzip)
         }
+        route::RENEW | route::RECOVER if connection.is_proxy() => Err(Code::BehindProxy.into()),
+        route::RENEW => json(&renew::renew(plane, caller, body::decode(&body)?).await?, gzip),
+        route::RECOVER => json(&renew::recover(plane, caller, body::decode(&body)?).await?, gzip),
         route::REPORT => json(&checkin::report(plane, caller, body::decode(&body)?).await?, gzip),
         route::STATE => json(&checkin::state(plane, caller).await?, gzip),
         route::BLOB => blob::blob(plane, caller, matched, &parts).await,

@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use model::replication::Mode;
-use model::status::CertificateLife;
 use plane::Heads;
 
 use crate::answer::chain;
 use crate::causes::causes_of;
+use crate::causes::next_step::certificate_until;
 use crate::hub::ConditionContext;
 use crate::index::NodeSlot;
 use crate::state::{ControlPlane, now, run_to_completion};
@@ -59,7 +59,7 @@ async fn judge(plane: &ControlPlane, heads: &Heads, slot: &Arc<NodeSlot>) {
                 causes.push((key, cause.since));
             }
         }
-        let until = [node.status_until(heads, now), CertificateLife::until(node.certificate_ends, now)];
+        let until = [node.status_until(heads, now), certificate_until(node, now)];
         CountedNode {
             state,
             sync,

@@ -7,6 +7,7 @@ use std::pin::Pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::CertificateValidity;
 use net::ServerUrl;
 use net::accept::{self, AcceptLimits, stopped};
 use net::admission::AddressPrefix;
@@ -24,6 +25,7 @@ use crate::log::LogControl;
 use crate::metrics::listener;
 use crate::node_port::PortListener;
 use crate::posture::{self, DATABASE, FoundError, Founded, Posture};
+use crate::settings::CertificateSettings;
 use crate::state::{ControlPlane, now};
 use crate::streams::StreamConfig;
 use crate::work::{self, Orchestrator};
@@ -38,9 +40,8 @@ const OPERATOR_UNREAD: usize = 64 * 1024 * 1024;
 /// How long what still uses the database may take to end when the control plane stops.
 const CLOSED_WITHIN: Duration = Duration::from_secs(5);
 
-/// The control plane's own certificate is made anew this often while it runs, and at
-/// every start.
-const REISSUE_EVERY: Duration = Duration::from_secs(30 * 24 * 3600);
+/// How often it is looked whether the control plane's own certificate is due to be made anew, at the most.
+const REISSUE_LOOK: Duration = Duration::from_secs(60);
 
 /// How a control plane is started.
 #[derive(Clone, Debug)]
@@ -69,6 +70,8 @@ pub struct Config {
     pub log: Option<LogControl>,
     /// What the control plane's ends of links go by (SYN-3).
     pub links: StreamConfig,
+    /// How long certificates count.
+    pub certificates: CertificateSettings,
 }
 
 /// Why a control plane could not start.
@@ -179,9 +182,11 @@ pub async fn start(config: Config) -> Result<RunningServer, ServerStartError> {
     let operator_ca = founded.operator_ca.cert_pem().to_owned();
     let names = own_names(config.names, operator_host);
     let journal = known_prefixes(&store).await?;
-    let plane = plane(store, &config.dir, founded, names, config.log, config.links).await?;
+    let plane =
+        plane(store, &config.dir, founded, names, config.log, config.links, config.certificates).await?;
     let metrics_address = scrapers.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
-    let tls = server_tls(&plane, &operator_ca)?.map(watch::Sender::new);
+    let own = own_validity(&plane);
+    let tls = server_tls(&plane, &operator_ca, own)?.map(watch::Sender::new);
     let [node_tls, proxy_tls, operator_tls] = tls.each_ref().map(watch::Sender::subscribe);
     let stop = watch::Sender::new(false);
     let connections = connections(config.connections, 1 + proxies.iter().len());
@@ -208,7 +213,7 @@ pub async fn start(config: Config) -> Result<RunningServer, ServerStartError> {
         tokio::spawn(upkeep::run(plane.clone(), journal, stop.subscribe())),
         tokio::spawn(Orchestrator::run(plane.clone(), stop.subscribe())),
         tokio::spawn(streams::announce(plane.clone(), stop.subscribe())),
-        tokio::spawn(reissue(plane.clone(), operator_ca, tls, stop.subscribe())),
+        tokio::spawn(reissue(plane.clone(), operator_ca, own, tls, stop.subscribe())),
     ];
     if let Some((listener, _)) = proxies {
         tasks.push(tokio::spawn(accept::serve(
@@ -316,10 +321,11 @@ async fn plane(
     names: Vec<String>,
     log: Option<LogControl>,
     links: StreamConfig,
+    certificates: CertificateSettings,
 ) -> Result<Arc<ControlPlane>, ServerStartError> {
     let boot = data_encoding::HEXLOWER.encode(&posture::random::<4>()?);
     let records = store.nodes().await;
-    let plane = ControlPlane::new(store, dir, founded, names, log, boot, links);
+    let plane = ControlPlane::new(store, dir, founded, names, log, boot, links, certificates);
     let unread = |source| ServerStartError::Database { path: DATABASE.into(), source };
     plane.index.fill(records.map_err(unread)?);
     plane.hub.fill().await.map_err(unread)?;
@@ -360,11 +366,19 @@ fn url(name: &str, port: u16) -> Option<ServerUrl> {
 
 type Tls = Arc<ServerConfig>;
 
+fn own_validity(plane: &ControlPlane) -> CertificateValidity {
+    CertificateValidity::starting(now(), plane.certificates.settings.own_validity)
+}
+
 /// Makes the control plane's certificate and from it the configurations of the ports: for nodes, for
 /// proxies, for operators.
-fn server_tls(plane: &ControlPlane, operator_ca: &str) -> Result<[Tls; 3], ServerStartError> {
+fn server_tls(
+    plane: &ControlPlane,
+    operator_ca: &str,
+    validity: CertificateValidity,
+) -> Result<[Tls; 3], ServerStartError> {
     let serial = posture::random()?;
-    let issued = plane.node_ca.issue_server(&plane.names, serial, now());
+    let issued = plane.node_ca.issue_server(&plane.names, serial, validity);
     let own =
         issued.map_err(|source| ServerStartError::Certificate { names: plane.names.clone(), source })?;
     let ca = plane.node_ca.cert_pem();
@@ -376,22 +390,33 @@ fn server_tls(plane: &ControlPlane, operator_ca: &str) -> Result<[Tls; 3], Serve
     Ok([nodes, proxies, config(operator_ca, ClientAuth::Required)?])
 }
 
-/// Makes the certificate anew while the control plane runs; new connections get it.
+/// Makes the certificate anew at half of its validity while the control plane runs; new connections get it, and
+/// those that are open go on. By the clock, which goes on while the machine sleeps; one that was set back is made
+/// anew too.
 async fn reissue(
     plane: Arc<ControlPlane>,
     operator_ca: String,
+    mut own: CertificateValidity,
     tls: [watch::Sender<Tls>; 3],
     mut shutdown: watch::Receiver<bool>,
 ) {
     loop {
         tokio::select! {
-            () = tokio::time::sleep(REISSUE_EVERY) => {}
+            () = tokio::time::sleep(REISSUE_LOOK.min(own.span() / 16)) => {}
             () = stopped(&mut shutdown) => return,
         }
-        match server_tls(&plane, &operator_ca) {
-            Ok(renewed) => tls.iter().zip(renewed).for_each(|(tls, renewed)| {
-                tls.send_replace(renewed);
-            }),
+        if (own.from..own.half()).contains(&now()) {
+            continue;
+        }
+        let next = own_validity(&plane);
+        match server_tls(&plane, &operator_ca, next) {
+            Ok(renewed) => {
+                own = next;
+                tls.iter().zip(renewed).for_each(|(tls, renewed)| {
+                    tls.send_replace(renewed);
+                });
+                tracing::info!(until = %own.until, "the control plane's certificate was made anew");
+            }
             Err(error) => {
                 tracing::error!(error = %crate::answer::chain(&error), "the certificate could not be renewed");
             }

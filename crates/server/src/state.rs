@@ -19,7 +19,9 @@ use crate::index::FleetIndex;
 use crate::log::LogControl;
 use crate::metrics::Metrics;
 use crate::posture::{Founded, Posture};
+use crate::renew::NodeCertificates;
 use crate::sets::ReleaseSets;
+use crate::settings::CertificateSettings;
 use crate::streams::{FleetAdmission, StreamConfig};
 use crate::trust_chain::TrustChain;
 use crate::work::Orchestrator;
@@ -44,7 +46,8 @@ pub(crate) struct ControlPlane {
     pub(crate) log: Option<LogControl>,
     pub(crate) heads: watch::Sender<Arc<Heads>>,
     pub(crate) trust: TrustChain,
-    pub(crate) node_ca: Ca,
+    pub(crate) node_ca: Arc<Ca>,
+    pub(crate) certificates: NodeCertificates,
     /// The host names and addresses in its own certificate, by which nobody else is certified.
     pub(crate) names: Vec<String>,
     pub(crate) posture: Posture,
@@ -79,8 +82,11 @@ impl ControlPlane {
         log: Option<LogControl>,
         boot: String,
         links: StreamConfig,
+        certificates: CertificateSettings,
     ) -> ControlPlane {
         let index = Arc::new(FleetIndex::default());
+        let node_ca = Arc::new(founded.node_ca);
+        let recovery = certificates.recovery_in(founded.posture);
         ControlPlane {
             sets: ReleaseSets::new(store.clone()),
             grants: GrantIndex::new(store.clone()),
@@ -92,7 +98,8 @@ impl ControlPlane {
             index,
             heads: watch::Sender::new(Arc::new(Heads::default())),
             trust: TrustChain::new(dir, founded.chain),
-            node_ca: founded.node_ca,
+            certificates: NodeCertificates::new(node_ca.clone(), certificates, recovery),
+            node_ca,
             names,
             posture: founded.posture,
             started: now(),

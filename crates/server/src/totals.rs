@@ -28,10 +28,10 @@ pub(crate) enum CauseKey {
     RunUnderWay(Overall),
     /// Silence of those whose certificates have ended.
     CertificateEnded,
-    /// Certificates that end soon.
-    CertificateEndsSoon,
     /// Traits that are too large to be taken.
     TraitsTooLarge,
+    /// Certificates whose renewal is late or fails.
+    RenewalLate,
     /// Tags that a run was requested for in vain.
     UnknownTags(Vec<String>),
     /// Newer trust documents that are not followed, by the code of why.

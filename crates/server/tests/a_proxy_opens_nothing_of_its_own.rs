@@ -91,7 +91,7 @@ async fn what_is_not_signed_is_refused_on_every_route() {
         *request.method_mut() = route.method.parse().unwrap();
         let want = match route.path {
             route::STREAM => Code::Unsigned,
-            _ if route.access == Access::Node => Code::Unsigned,
+            _ if matches!(route.access, Access::Node | Access::Key) => Code::Unsigned,
             _ => Code::BehindProxy,
         };
         refused(&call(&mut client, request).await, want);

@@ -6,6 +6,7 @@ mod actions_are_not_behind;
 mod answers_tell_the_time;
 mod autonomous_mirror_is_read_only;
 mod bad_peers_cost_only_themselves;
+mod certificates_are_renewed;
 mod certificates_are_told;
 mod data_that_went_back_is_overtaken;
 mod delta_on_the_wire;

@@ -25,6 +25,7 @@ fn config(dir: &Path) -> server::Config {
         proxy_address: None,
         log: None,
         links: Default::default(),
+        certificates: Default::default(),
     }
 }
 

@@ -151,6 +151,7 @@ impl Machine {
             pause: None,
             last_reboot: None,
             trust: None,
+            certificate: None,
         };
         let identity = Identity {
             hostname: self.hostname.clone(),
@@ -240,8 +241,9 @@ impl Machine {
                 let waits = !self.disk.files().log.facts.is_empty();
                 return Ok(waits.then_some(NodeInput::FactsWait));
             }
-            // No simulated host is paused, and no channel has a window for reboots.
+            // No simulated host is paused, no channel has a window for reboots, and proxies end TLS.
             NodeEffect::SavePause(_)
+            | NodeEffect::Renew(_)
             | NodeEffect::Reboot(_)
             | NodeEffect::SaveReboot(_)
             | NodeEffect::SaveTrust(_)

@@ -8,8 +8,8 @@ use model::invocation::AgentInvocation;
 use model::log::{Cursor, Fact, FactBody};
 use model::tags::TaggedRun;
 use model::{
-    Channel, Contention, Digest, FleetId, Hostname, Incarnation, NodeId, RunReport, RunsHeard, RunsSummary,
-    Timestamp,
+    CertificateValidity, Channel, Contention, Digest, FleetId, Hostname, Incarnation, NodeId, RunReport, RunsHeard,
+    RunsSummary, Timestamp,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -116,6 +116,15 @@ pub struct TokenUse {
     pub expires_at: Timestamp,
 }
 
+/// A certificate that a node got in place of the one before.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RenewedCertificate {
+    /// From when until when it counts.
+    pub validity: CertificateValidity,
+    /// Its serial number, in hex.
+    pub serial: String,
+}
+
 /// How an enrollment ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Enrolled {
@@ -158,9 +167,11 @@ pub struct NodeRecord {
     pub enrolled: Timestamp,
     /// When it was removed; absent while it is active.
     pub removed: Option<Timestamp>,
-    /// From when its certificate is valid.
+    /// From when the certificate is valid that it enrolled with last.
     pub cert_not_before: Timestamp,
-    /// When it ends; `None` where no session is opened with it, as a proxy ends TLS.
+    /// From when the one is valid that it has instead, if that was renewed since.
+    pub cert_renewed: Option<Timestamp>,
+    /// When its certificate ends; `None` where no session is opened with it, as a proxy ends TLS.
     pub cert_not_after: Option<Timestamp>,
     /// Its certificate's serial number, in hex.
     pub cert_serial: String,

@@ -162,6 +162,7 @@ fn check_in() -> Frame {
         header: None,
         acked: None,
         trust: None,
+        renewal_failure: None,
     }))
 }
 

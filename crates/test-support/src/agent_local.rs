@@ -134,7 +134,8 @@ pub fn certify(state: &Path, root: &Path) {
     let (ca, _) = Ca::generate("test", now).unwrap();
     let request = CertificateRequest::read(&node_request(&key, &membership.hostname).unwrap()).unwrap();
     let id = key.public().node_id();
-    membership.cert_pem = ca.issue_node(&request, &id, &membership.hostname, [1; 16], now).unwrap();
+    membership.cert_pem =
+        ca.issue_node(&request, &id, &membership.hostname, [1; 16], net::issue::node_validity(now)).unwrap();
     membership.ca_pem = ca.cert_pem().to_owned();
     membership.node_id = id;
     dir.save_membership(&membership).unwrap();

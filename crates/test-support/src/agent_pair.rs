@@ -12,6 +12,7 @@ use model::replication::{Mode, ObjectOperation, SyncPolicy, TransportPolicy};
 use model::work::Delegation;
 use model::{Digest, Kind};
 use serde_json::{Value, json};
+use server::CertificateSettings;
 use server::api::objects::{Apply, Mapping, ObjectResults, ObjectView, ObjectsView};
 use server::api::work::{OutputView, TaskView};
 use trust::token::TlsTermination;
@@ -121,9 +122,17 @@ impl Pair {
         Pair::reaching(says, TlsTermination::ControlPlane).await
     }
 
+    /// The same, whose control plane certifies in this way.
+    pub async fn certified(says: &Says, certificates: CertificateSettings) -> Pair {
+        Pair::of(Fleet::certifying(certificates).await, says, TlsTermination::ControlPlane).await
+    }
+
     /// The same, whose host reaches the control plane so.
     pub async fn reaching(says: &Says, through: TlsTermination) -> Pair {
-        let fleet = Fleet::start().await;
+        Pair::of(Fleet::start().await, says, through).await
+    }
+
+    async fn of(fleet: Fleet, says: &Says, through: TlsTermination) -> Pair {
         let operator = fleet.operator().await;
         let temp = tempfile::tempdir().unwrap();
         let dir = temp.path().canonicalize().unwrap();

@@ -52,7 +52,7 @@ impl TlsServer {
         let at = now();
         let names: Vec<String> = names.iter().map(|name| (*name).to_owned()).collect();
         let (ca, _) = Ca::generate("test", at).unwrap();
-        let own = ca.issue_server(&names, [7; 16], at).unwrap();
+        let own = ca.issue_server(&names, [7; 16], net::issue::own_validity(at)).unwrap();
         let (ca_pem, auth) = (ca.cert_pem().to_owned(), ClientAuth::Optional);
         let mut config = tls::server(&own.cert_pem, &own.key_pem, &ca_pem, &ca_pem, auth).unwrap();
         if http1 {
@@ -72,7 +72,10 @@ impl TlsServer {
         let (key, hostname) = (SigningKey::from_seed(&[node; 32]), "web-1".parse::<Hostname>().unwrap());
         let request = CertificateRequest::read(&node_request(&key, &hostname).unwrap()).unwrap();
         let id = key.public().node_id();
-        let cert = self.ca.issue_node(&request, &id, &hostname, [node; 16], now()).unwrap();
+        let cert = self
+            .ca
+            .issue_node(&request, &id, &hostname, [node; 16], net::issue::node_validity(now()))
+            .unwrap();
         tls::client(self.ca.cert_pem(), &cert, ClientKey::Node(&key)).unwrap()
     }
 }

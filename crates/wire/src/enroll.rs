@@ -1,4 +1,4 @@
-//! Enrollment messages (ENR-2).
+//! Enrollment messages (ENR-2), and those of renewal (IDN-2).
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -28,4 +28,22 @@ pub struct EnrollAnswer {
     pub ca_pem: String,
     /// Whom to believe; the token names its digest.
     pub trust: TrustDocument,
+}
+
+/// `POST /v1/agent/renew`, and `POST /v1/agent/recover`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RenewRequest {
+    /// The certificate request in PEM: of the node's key and hostname.
+    pub csr_pem: String,
+}
+
+/// The answer to [`RenewRequest`].
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct RenewAnswer {
+    /// The node's certificate in PEM.
+    pub cert_pem: String,
+    /// The CA certificates in PEM; while a fleet changes its CA, the old one and the new one.
+    pub ca_pem: String,
 }

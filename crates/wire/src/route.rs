@@ -14,6 +14,8 @@ pub enum Access {
     Standard,
     /// A node with its certificate and a signed request.
     Node,
+    /// A node by a signed request alone, whose certificate has ended.
+    Key,
     /// A node with its certificate, whose TLS session binds all that flows on the stream
     /// (IDN-4). Server-sent events, which are the answer to one request, want it signed.
     Stream,
@@ -42,6 +44,10 @@ pub const REPORT: &str = "/v1/agent/report";
 pub const BLOB: &str = "/v1/blobs/{digest}";
 /// Enrollment.
 pub const ENROLL: &str = "/v1/enroll";
+/// The next certificate, by the one that counts.
+pub const RENEW: &str = "/v1/agent/renew";
+/// The next certificate, by the node's key alone.
+pub const RECOVER: &str = "/v1/agent/recover";
 /// What the node is pointed to, named in full.
 pub const STATE: &str = "/v1/agent/state";
 /// Frames both ways in one request and its answer: a poll.
@@ -92,6 +98,14 @@ pub const ROUTES: &[Route] = &[
     },
     Route { method: "GET", path: BLOB, by_node: None, access: Access::Node, moves: "content down" },
     Route { method: "POST", path: ENROLL, by_node: None, access: Access::Open, moves: "identity" },
+    Route {
+        method: "POST",
+        path: RENEW,
+        by_node: Some("/v1/nodes/{node_id}/renew"),
+        access: Access::Node,
+        moves: "identity",
+    },
+    Route { method: "POST", path: RECOVER, by_node: None, access: Access::Key, moves: "identity" },
     Route {
         method: "POST",
         path: EVENTS,

@@ -127,6 +127,7 @@ fn check_in() -> CheckIn {
         header: None,
         acked: None,
         trust: None,
+        renewal_failure: None,
     }
 }
 
@@ -234,6 +235,7 @@ fn answers() -> impl Strategy<Value = Answer> {
             unassigned: false,
             same_cause: Default::default(),
             server_time: want_traits.then_some(model::Timestamp::from_secs(1_800_000_000)),
+            renew_certificate: want_traits,
             next_checkin_secs,
             acked,
             offer: None,

@@ -152,6 +152,7 @@ fn stream() -> Vec<Said> {
                 header: None,
                 acked: None,
                 trust: None,
+                renewal_failure: None,
             })),
         ),
         (
@@ -173,6 +174,7 @@ fn stream() -> Vec<Said> {
                 same_cause: Default::default(),
                 server_time: Some("2026-11-24T08:00:00Z".parse().unwrap()),
                 trust_links: Vec::new(),
+                renew_certificate: false,
             })),
         ),
         (Role::Principal, "Something changed: check in now.", Frame::StateUpdated),

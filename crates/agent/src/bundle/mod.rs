@@ -152,7 +152,7 @@ fn membership(state: &Path) -> String {
             "nodeId": membership.node_id, "hostname": membership.hostname, "servers": membership.servers,
             "tlsTermination": membership.tls_termination, "key": membership.key, "root": membership.root,
             "allowExec": membership.allow_exec, "trust": membership.trust,
-            "certificateEnds": net::identity::valid_until(membership.cert_pem.as_bytes()),
+            "certificateEnds": net::identity::validity(membership.cert_pem.as_bytes()).map(|validity| validity.until),
         })),
     }
 }

@@ -4,11 +4,14 @@ use std::time::Duration;
 
 use model::exchange::Answer;
 use net::tasks;
-use node::NodeInput;
+use node::{NodeInput, RenewalProof};
 
 use super::Daemon;
 use crate::clock::now;
 use crate::contact::ContactFailure;
+use crate::events::DaemonEvent;
+use crate::local::messages::ContactProblem;
+use crate::renewal;
 use crate::status::UNASSIGNED_NEXT;
 
 /// A contact that came to the same as the one before is written no more often than this.
@@ -65,7 +68,19 @@ impl Daemon {
             state.contact.reason = Some(problem);
         });
         self.keep_contact(is_new);
+        if problem == ContactProblem::CertificateExpired {
+            self.take(NodeInput::CertificateEnded);
+        }
         self.take(NodeInput::Unreachable(text));
+    }
+
+    /// Asks for another certificate.
+    pub(super) fn renew(&self, proof: RenewalProof) {
+        let (session, member, handle) = (self.session.clone(), self.member.clone(), self.handle.clone());
+        tokio::spawn(async move {
+            let renewed = renewal::renew(&session, &member, proof).await;
+            handle.send(DaemonEvent::Input(renewed)).await;
+        });
     }
 
     /// Writes down how contacts went, at once when that changed.

@@ -40,6 +40,16 @@ impl Daemon {
         });
     }
 
+    /// Remembers how the last reboot stands.
+    pub(super) fn save_reboot(&self, mark: RebootMark) {
+        let storage = self.storage.clone();
+        tokio::spawn(async move {
+            if let Err(error) = storage.run(move |durable| durable.save_reboot(&mark)).await {
+                tracing::warn!(error = %chain(&error), "the last reboot could not be recorded");
+            }
+        });
+    }
+
     /// Shows on the socket how a reboot stands.
     pub(super) fn show_reboot(&self) {
         let reboot = self.node.reboot();

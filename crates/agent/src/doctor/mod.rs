@@ -15,7 +15,7 @@ mod network;
 
 use std::fmt;
 
-use model::status::CertificateLife;
+use model::CertificateState;
 use serde::{Deserialize, Serialize};
 use trust::token::TlsTermination;
 
@@ -190,13 +190,14 @@ fn certificate(membership: &Membership) -> Option<Finding> {
         return None;
     }
     let (now, again) = (now(), join_again(&membership.hostname));
-    let Some(ends) = net::identity::valid_until(membership.cert_pem.as_bytes()) else {
+    let Some(validity) = net::identity::validity(membership.cert_pem.as_bytes()) else {
         return Some(Finding::fail("certificate", "the node's certificate cannot be read", again));
     };
-    let evidence = format!("ends {}", when(ends, now));
-    Some(match CertificateLife::of(Some(ends), now) {
-        CertificateLife::Ended(_) => Finding::fail("certificate", evidence, again),
-        CertificateLife::EndsSoon(_) => Finding::warn("certificate", evidence, again),
-        CertificateLife::Fine => Finding::ok("certificate", evidence),
+    let evidence = format!("ends {}", when(validity.until, now));
+    let late = format!("{evidence}, and its renewal is late");
+    Some(match validity.state(now) {
+        CertificateState::Ended => Finding::fail("certificate", evidence, again),
+        CertificateState::RenewalLate => Finding::warn("certificate", late, command("status")),
+        CertificateState::Valid => Finding::ok("certificate", evidence),
     })
 }

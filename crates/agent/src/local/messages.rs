@@ -97,6 +97,9 @@ pub struct ContactView {
     /// Of what sort that is.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub reason: Option<ContactProblem>,
+    /// Why the node's certificate could not be renewed; absent unless that is due and failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub renewal_failure: Option<String>,
     /// What the control plane's clock is ahead of the host's, in milliseconds, as far as it said so.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub clock_ahead_ms: Option<i64>,

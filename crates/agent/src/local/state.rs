@@ -132,6 +132,17 @@ impl SharedLocalState {
         });
     }
 
+    /// Shows why the certificate cannot be renewed, or that it can be.
+    pub fn show_renewal_failure(&self, failure: Option<&str>) {
+        self.state.send_if_modified(|state| {
+            let differs = state.contact.renewal_failure.as_deref() != failure;
+            if differs {
+                state.contact.renewal_failure = failure.map(str::to_owned);
+            }
+            differs
+        });
+    }
+
     /// A run begins.
     pub fn run_begins(&self, at: Timestamp) {
         self.set(|state| {

@@ -93,6 +93,7 @@ pub fn answer() -> Answer {
         same_cause: Default::default(),
         server_time: None,
         trust_links: Vec::new(),
+        renew_certificate: false,
     }
 }
 

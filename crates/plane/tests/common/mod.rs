@@ -106,6 +106,7 @@ pub fn holding(held: Option<HeldRelease>) -> CheckIn {
         header: None,
         acked: None,
         trust: None,
+        renewal_failure: None,
     }
 }
 

@@ -133,7 +133,7 @@ pub(super) fn certificates(host: &Host) -> Result<TraitGroup, String> {
         // A directory, a device, a file that is too large: no certificate.
         let Ok(Some(bytes)) = host.read_followed(&path, MAX_CERTIFICATE) else { continue };
         // The first one in a file is the server's own.
-        found.extend(net::identity::valid_until(&bytes).map(|end| (end, path)));
+        found.extend(net::identity::validity(&bytes).map(|validity| (validity.until, path)));
     }
     found.sort_compactly();
     let (end, path) = match found.first() {

@@ -1,10 +1,49 @@
-//! What operators do next about a node.
+//! What operators do next about a node, and what is the matter with its certificate (IDN-2).
 
-use model::status::{CertificateLife, Overall};
-use model::{Hostname, Timestamp};
+use model::status::Overall;
+use model::{CertificateState, Hostname, Timestamp};
 use plane::NodeState;
 use trust::adopt::{OLDER_CODE, REQUIRES_CODE, SIGNATURE_CODE, TWO_HEADERS_CODE};
 use trust::chain::OLDER_TRUST_CODE;
+
+/// What is the matter with a node's certificate, if anything is.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum CertificateProblem {
+    /// Its renewal is late, or fails.
+    NotRenewed(String),
+    /// It has ended.
+    Ended(String),
+}
+
+impl CertificateProblem {
+    pub(crate) fn of(node: &NodeState, now: Timestamp) -> Option<CertificateProblem> {
+        let certificate = node.certificate?;
+        let ends = certificate.until;
+        let failure = node.renewal_failure.as_deref();
+        let failed = failure.map(|why| format!("; it says: {why}")).unwrap_or_default();
+        match certificate.state(now) {
+            CertificateState::Ended => {
+                let words = format!(
+                    "its certificate ended at {ends}: it has to recover it by its key, or to join again{failed}"
+                );
+                Some(CertificateProblem::Ended(words))
+            }
+            CertificateState::RenewalLate => {
+                let words = format!("its certificate ends at {ends}, and its renewal is late{failed}");
+                Some(CertificateProblem::NotRenewed(words))
+            }
+            CertificateState::Valid => failure.map(|why| {
+                let words = format!("its certificate ends at {ends}, and its renewal fails: {why}");
+                CertificateProblem::NotRenewed(words)
+            }),
+        }
+    }
+}
+
+/// From when [`CertificateProblem`] of a node is another one though nothing was heard.
+pub(crate) fn certificate_until(node: &NodeState, now: Timestamp) -> Option<Timestamp> {
+    node.certificate?.state_until(now)
+}
 
 /// How a node gets a new certificate.
 pub(crate) fn join_again(node: &NodeState) -> String {
@@ -42,8 +81,8 @@ pub(crate) fn next_step(node: &NodeState, state: Overall, now: Timestamp) -> Str
             "`muster publish`, with a release key that the fleet believes".to_owned()
         }
         Overall::Converged => String::new(),
-        Overall::Offline | Overall::Unreachable => match CertificateLife::of(node.certificate_ends, now) {
-            CertificateLife::Ended(_) => join_again(node),
+        Overall::Offline | Overall::Unreachable => match CertificateProblem::of(node, now) {
+            Some(CertificateProblem::Ended(_)) => join_again(node),
             _ => format!("on {name}: {}", agent.inspect()),
         },
         Overall::Stalled => format!("on {name}: {}", agent.verb("status")),
@@ -62,16 +101,46 @@ pub(crate) fn next_step(node: &NodeState, state: Overall, now: Timestamp) -> Str
 mod tests {
     #![allow(clippy::unwrap_used)]
 
+    use std::time::Duration;
+
+    use model::CertificateValidity;
     use model::invocation::AgentInvocation;
     use trust::SigningKey;
 
     use super::*;
 
-    fn node(ends: Option<Timestamp>) -> NodeState {
+    const DAY: Duration = Duration::from_secs(24 * 3600);
+
+    fn node(certificate: Option<CertificateValidity>) -> NodeState {
         let key = SigningKey::from_seed(&[1; 32]).public();
         let mut node = NodeState::new(key.node_id(), "web-1".parse().unwrap(), key, Timestamp(0));
-        node.certificate_ends = ends;
+        node.certificate = certificate;
         node
+    }
+
+    /// From three quarters of its validity on, when a renewal fails, and when it has ended; never where no
+    /// session is opened with it.
+    #[test]
+    fn a_renewal_that_is_late_or_fails_is_told() {
+        let days = CertificateValidity::starting(Timestamp(0), 40 * DAY);
+        let at = |day: u32, failure: Option<&str>| {
+            let mut node = node(Some(days));
+            node.renewal_failure = failure.map(Into::into);
+            CertificateProblem::of(&node, Timestamp(0).plus(day * DAY))
+        };
+        let words = |problem: Option<CertificateProblem>| match problem {
+            Some(CertificateProblem::NotRenewed(words)) => words,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!([at(0, None), at(29, None)], [None, None]);
+        assert!(words(at(30, None)).ends_with("and its renewal is late"));
+        assert!(words(at(39, Some("the disk is full"))).ends_with("is late; it says: the disk is full"));
+        assert!(words(at(20, Some("busy"))).ends_with("its renewal fails: busy"));
+        assert!(matches!(at(40, None), Some(CertificateProblem::Ended(_))));
+        assert_eq!(CertificateProblem::of(&node(None), Timestamp(0).plus(99 * DAY)), None);
+        let until = |day: u32| certificate_until(&node(Some(days)), Timestamp(0).plus(day * DAY));
+        let day = |day: u32| Some(Timestamp(0).plus(day * DAY));
+        assert_eq!([until(0), until(30), until(40)], [day(30), day(40), None]);
     }
 
     /// What is to be done about a silent node exists on that host.
@@ -82,7 +151,8 @@ mod tests {
             service: service.map(str::to_owned),
         };
         let next = |invocation: Option<AgentInvocation>, ends: i64, state: Overall| {
-            let mut node = node(Some(Timestamp(ends)));
+            let until = Timestamp(ends);
+            let mut node = node(Some(CertificateValidity { from: Timestamp(0), until }));
             node.keep_invocation(invocation);
             next_step(&node, state, Timestamp(10))
         };

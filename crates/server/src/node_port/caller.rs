@@ -4,6 +4,7 @@
 //! connection of a node   its certificate's key --> CallingNode (by_session): streams, calls
 //!                          + signature ----------> SignedRequest: requests
 //! connection of a proxy  signature alone --------> SignedRequest
+//! certificate has ended  signature alone --------> SignedRequest, to recover one
 //! ```
 //!
 //! Invariants: a signed request is verified, with the key that is stored now, before its body is read;
@@ -17,6 +18,7 @@ use model::NodeId;
 use net::accept::Connection;
 use net::identity::PeerRole;
 use net::peers::PeerPermit;
+use wire::route::Access;
 use wire::signature::{self, ParsedSignature, SignatureError, SignedBody};
 use wire::{Code, Problem};
 
@@ -117,14 +119,16 @@ pub(super) struct SignedRequest<'a> {
 impl<'a> SignedRequest<'a> {
     /// Verifies the head of a request: signature, time, replay, and that the node asks for itself
     /// (IDN-4, IDN-5). The key id names the node; where the connection is the node's own, its
-    /// certificate does, and the key id must agree.
+    /// certificate does, and the key id must agree. A node whose certificate has ended has none to show
+    /// ([`Access::Key`]).
     pub(super) fn verify(
         plane: &ControlPlane,
         connection: &Connection,
         head: &'a Parts,
         matched: &Matched,
     ) -> Result<SignedRequest<'a>, Problem> {
-        let by_session = match connection.is_proxy() {
+        let by_key = connection.is_proxy() || matched.route.access == Access::Key;
+        let by_session = match by_key {
             true => None,
             false => Some(CallingNode::by_session(plane, connection)?),
         };
@@ -139,7 +143,7 @@ impl<'a> SignedRequest<'a> {
         let body = signed
             .verify(&head.method, &head.uri, &plane.trust.fleet, &key, now())
             .map_err(signature_problem)?;
-        let counted = connection.is_proxy().then_some(&caller.id);
+        let counted = by_key.then_some(&caller.id);
         let permit = plane.proxied.clone().enter(counted, PROXIED_AT_ONCE);
         let permit =
             permit.ok_or_else(|| Problem::new(Code::Busy, "the node has too many requests at once"))?;

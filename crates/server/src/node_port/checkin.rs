@@ -158,8 +158,12 @@ fn take_step(plane: &ControlPlane, caller: &CallingNode, request: CheckIn) -> Ta
             || entry.node.trust_differs(&request)
             || entry.node.refusal.is_some();
         let untaken = entry.node.untaken_traits.is_some();
-        let step = entry.node.check_in(request, &heads, now());
-        let says_more = says_more || untaken != entry.node.untaken_traits.is_some();
+        let failure = entry.node.renewal_failure.clone();
+        let mut step = entry.node.check_in(request, &heads, now());
+        step.answer.renew_certificate = plane.certificates.wants_renewal(entry.node.certificate, now());
+        let says_more = says_more
+            || untaken != entry.node.untaken_traits.is_some()
+            || entry.node.renewal_failure != failure;
         if says_more || entry.counts_otherwise(&heads, now()) {
             plane.index.mark_entry(&caller.slot, &mut entry);
         }
@@ -391,6 +395,7 @@ pub(super) async fn state(plane: &ControlPlane, caller: &CallingNode) -> Result<
             header: None,
             acked: None,
             trust: None,
+            renewal_failure: None,
         };
         node.check_in(empty, &heads, now())
     };

@@ -6,12 +6,13 @@ use model::tags::TaggedRun;
 use model::{NodeId, Timestamp};
 use rusqlite::{Connection, Row, params};
 
+use super::Store;
 use super::cell::{Bytes32, Json, Text, dig, int, uint};
 use super::query::{self, change};
 use crate::enrollment::{self, Before, Known};
 use crate::error::{EnrollError, Result, StoreError};
 use crate::log::Derived;
-use crate::record::{Enrolled, NewNode, NodeRecord, TokenUse, Touch};
+use crate::record::{Enrolled, NewNode, NodeRecord, RenewedCertificate, TokenUse, Touch};
 
 /// The number of an active node.
 pub(super) fn active(db: &Connection, node: &NodeId) -> Result<i64> {
@@ -68,9 +69,10 @@ fn record(
         VALUES (?1, ?2, ?3, ?4, ?5, ?6, 0, ?7, ?8, ?9, ?10)
         ON CONFLICT (id) DO UPDATE SET hostname = ?2, enrolled = ?4, removed = NULL, cert_not_before = ?5,
             cert_serial = ?6, cert_used = 0, key_confirmed = ?7, declared = ?8, nonce = ?9,
-            cert_not_after = ?10";
+            cert_not_after = ?10, cert_renewed = NULL";
     const AGAIN: &str = "UPDATE node SET cert_not_before = ?2, cert_serial = ?3, cert_used = 0,
-            key_confirmed = max(key_confirmed, ?4), declared = ?5, nonce = ?6, cert_not_after = ?7
+            key_confirmed = max(key_confirmed, ?4), declared = ?5, nonce = ?6, cert_not_after = ?7,
+            cert_renewed = NULL
         WHERE id = ?1";
     let (id, hostname) = (node.node_id.as_str(), node.hostname.as_str());
     let (from, serial) = (node.cert_not_before.0, &node.cert_serial);
@@ -102,6 +104,28 @@ pub(super) fn certificate_used(db: &Connection, node: &NodeId) -> Result<()> {
     change(db, "note the use of a certificate", sql, [node.as_str()]).map(|_| ())
 }
 
+impl Store {
+    /// Records the certificate that an active node gets in place of the one before (IDN-2).
+    ///
+    /// # Errors
+    /// [`StoreError::UnknownNode`] when no active node has the id.
+    pub async fn renew_certificate(&self, node: &NodeId, certificate: RenewedCertificate) -> Result<()> {
+        let node = node.clone();
+        self.write(0, move |session| renew(&session.db, &node, &certificate)).await
+    }
+}
+
+fn renew(db: &Connection, node: &NodeId, certificate: &RenewedCertificate) -> Result<()> {
+    let sql = "UPDATE node SET cert_renewed = ?2, cert_not_after = ?3, cert_serial = ?4, cert_used = 1
+        WHERE id = ?1 AND removed IS NULL";
+    let RenewedCertificate { validity, serial } = certificate;
+    let row = params![node.as_str(), validity.from.0, validity.until.0, serial];
+    match change(db, "record a renewed certificate", sql, row)? {
+        0 => Err(StoreError::UnknownNode(node.clone())),
+        _ => Ok(()),
+    }
+}
+
 pub(super) fn confirm_key(db: &Connection, node: &NodeId) -> Result<bool> {
     let sql = "UPDATE node SET key_confirmed = 1 WHERE id = ?1 AND removed IS NULL";
     Ok(change(db, "confirm a key", sql, [node.as_str()])? > 0)
@@ -123,7 +147,7 @@ macro_rules! select_nodes {
                 key_confirmed, declared, last_seen, promised_secs, held_channel, held_seq, held_header,
                 held_root, run_at, run_outcome, last_run, streak, log.incarnation, log.cursor,
                 traits.digest, push.number, seen.document, tagged_run.number, tagged_run.tags,
-                cert_not_after, contact.runs_heard
+                cert_not_after, contact.runs_heard, cert_renewed
             FROM node LEFT JOIN contact ON contact.node = node.no LEFT JOIN log ON log.no = contact.log
                 LEFT JOIN traits ON traits.node = node.no LEFT JOIN push ON push.node = node.no
                 LEFT JOIN seen ON seen.node = node.no LEFT JOIN tagged_run ON tagged_run.node = node.no ",
@@ -154,6 +178,7 @@ fn node_record(row: &Row<'_>) -> rusqlite::Result<NodeRecord> {
         removed: row.get::<_, Option<i64>>(4)?.map(Timestamp),
         cert_not_before: Timestamp(row.get(5)?),
         cert_not_after: row.get::<_, Option<i64>>(27)?.map(Timestamp),
+        cert_renewed: row.get::<_, Option<i64>>(29)?.map(Timestamp),
         cert_serial: row.get(6)?,
         cert_used: row.get(7)?,
         key_confirmed: row.get(8)?,

@@ -88,7 +88,7 @@ CREATE TABLE node (
     key_confirmed INTEGER NOT NULL,
     declared TEXT NOT NULL,
     nonce TEXT NOT NULL
-, cert_not_after INTEGER) STRICT;
+, cert_not_after INTEGER, cert_renewed INTEGER) STRICT;
 CREATE TABLE node_header (
     one INTEGER PRIMARY KEY CHECK (one = 1),
     seq INTEGER NOT NULL,

@@ -24,7 +24,7 @@ use net::tls::ClientKey;
 use rustls::ClientConfig;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use server::{Config, Credentials, EnrollInfo, RunningServer, posture};
+use server::{CertificateSettings, Config, Credentials, EnrollInfo, RunningServer, posture};
 use tempfile::TempDir;
 use trust::seen::Seen;
 use trust::token::{Claims, KeySource, TlsTermination};
@@ -62,8 +62,14 @@ pub struct Fleet {
 impl Fleet {
     /// Starts a control plane in an empty directory.
     pub async fn start() -> Fleet {
+        Fleet::certifying(CertificateSettings::default()).await
+    }
+
+    /// The same, which certifies in this way.
+    pub async fn certifying(certificates: CertificateSettings) -> Fleet {
         let dir = tempfile::tempdir().unwrap();
-        let running = server::start(config(dir.path(), 0, 0)).await.unwrap();
+        let config = Config { certificates, ..config(dir.path(), 0, 0) };
+        let running = server::start(config).await.unwrap();
         Fleet { dir, running: Some(running) }
     }
 
@@ -79,7 +85,13 @@ impl Fleet {
 
     /// Starts it again on the same directory, at new addresses.
     pub async fn start_again(&mut self) {
-        self.running = Some(server::start(config(self.dir.path(), 0, 0)).await.unwrap());
+        self.start_again_certifying(CertificateSettings::default()).await;
+    }
+
+    /// The same, and it certifies in this way from now on.
+    pub async fn start_again_certifying(&mut self, certificates: CertificateSettings) {
+        let config = Config { certificates, ..config(self.dir.path(), 0, 0) };
+        self.running = Some(server::start(config).await.unwrap());
     }
 
     /// A copy of the directory of a fleet that is stopped.
@@ -267,6 +279,7 @@ pub fn config(dir: &Path, node_port: u16, operator_port: u16) -> Config {
         proxy_address: Some(([127, 0, 0, 1], 0).into()),
         log: None,
         links: Default::default(),
+        certificates: Default::default(),
     }
 }
 
@@ -382,6 +395,7 @@ pub fn quiet() -> CheckIn {
         header: None,
         acked: None,
         trust: None,
+        renewal_failure: None,
     }
 }
 

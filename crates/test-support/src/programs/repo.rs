@@ -43,6 +43,7 @@ impl Control {
             proxy_address: None,
             log: None,
             links: Default::default(),
+            certificates: Default::default(),
         };
         let running = server::start(config).await.unwrap();
         let (_, credentials) = credentials::operator(Some(&dir.path().join("data/operator.json"))).unwrap();

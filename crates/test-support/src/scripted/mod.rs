@@ -66,7 +66,15 @@ impl ScriptedControl {
     pub fn certificate(&self, key: &SigningKey, hostname: &Hostname) -> String {
         let csr = net::issue::node_request(key, hostname).unwrap();
         let id = key.public().node_id();
-        self.ca().issue_node(&CertificateRequest::read(&csr).unwrap(), &id, hostname, [9; 16], now()).unwrap()
+        self.ca()
+            .issue_node(
+                &CertificateRequest::read(&csr).unwrap(),
+                &id,
+                hostname,
+                [9; 16],
+                net::issue::node_validity(now()),
+            )
+            .unwrap()
     }
 }
 

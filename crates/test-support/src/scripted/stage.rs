@@ -110,6 +110,7 @@ impl Play {
             same_cause: Default::default(),
             server_time: None,
             trust_links: Vec::new(),
+            renew_certificate: false,
         })
     }
 }

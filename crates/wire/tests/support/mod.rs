@@ -264,6 +264,7 @@ fn check_ins() -> impl Strategy<Value = Frame> {
                 header: run_confirmed.map(signed),
                 acked: run_confirmed,
                 trust: None,
+                renewal_failure: None,
             }))
         },
     )
@@ -298,6 +299,7 @@ fn answers() -> impl Strategy<Value = Frame> {
                 same_cause: Default::default(),
                 server_time: None,
                 trust_links: Vec::new(),
+                renew_certificate: false,
             }))
         })
 }

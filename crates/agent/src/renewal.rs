@@ -1,0 +1,58 @@
+//! Renewing the node's certificate: the request, the disk, the sessions (IDN-2). [`node::Node`] says when.
+
+use std::sync::Arc;
+
+use net::issue::IssueError;
+use net::tls::TlsError;
+use node::{NodeInput, RenewalProof};
+use wire::enroll::{RenewAnswer, RenewRequest};
+use wire::route;
+
+use crate::membership::{MembershipFile, TakeUpError, TakenUp};
+use crate::render::chain;
+use crate::session::{CallError, NodeSession};
+
+/// Why a certificate was not renewed. The one before stays in use.
+#[derive(Debug, thiserror::Error)]
+enum RenewalError {
+    #[error("the certificate request cannot be made")]
+    Request(#[from] IssueError),
+    #[error("no session can be opened without a certificate")]
+    Tls(#[from] TlsError),
+    #[error(transparent)]
+    Call(#[from] CallError),
+    #[error("the new certificate cannot be used")]
+    TakeUp(#[from] TakeUpError),
+    #[error("the thread that writes was given up")]
+    GivenUp(#[from] tokio::task::JoinError),
+}
+
+/// Renews the certificate; what came of it. New sessions are opened with the new one, which is durable by then;
+/// streams that are open go on.
+pub async fn renew(session: &NodeSession, member: &Arc<MembershipFile>, proof: RenewalProof) -> NodeInput {
+    match request(session, member, proof).await {
+        Ok(TakenUp { credentials, validity: Some(validity) }) => {
+            session.renew(credentials);
+            tracing::info!(until = %validity.until, "the certificate was renewed");
+            NodeInput::Renewed(validity)
+        }
+        Ok(TakenUp { validity: None, .. }) => NodeInput::RenewalFailed("it cannot be read".to_owned()),
+        Err(error) => NodeInput::RenewalFailed(chain(&error)),
+    }
+}
+
+async fn request(
+    session: &NodeSession,
+    member: &Arc<MembershipFile>,
+    proof: RenewalProof,
+) -> Result<TakenUp, RenewalError> {
+    let message = RenewRequest { csr_pem: member.request()? };
+    let answer: RenewAnswer = match proof {
+        RenewalProof::Certificate => session.post(route::RENEW, &message).await?,
+        RenewalProof::Key => {
+            session.with(member.without_certificate()?).post(route::RECOVER, &message).await?
+        }
+    };
+    let member = member.clone();
+    Ok(tokio::task::spawn_blocking(move || member.keep(answer)).await??)
+}

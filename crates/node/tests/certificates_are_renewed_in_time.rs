@@ -1,0 +1,238 @@
+//! IDN-2, IDN-7, IDN-11: a node asks for its next certificate from half of validity on, at a time of its own; with
+//! the control plane's word for it at once; after a sleep at the first contact; after failures ever later, within a
+//! bound; and by its key alone only when the certificate has ended and a contact failed.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod common;
+
+use std::time::Duration;
+
+use common::*;
+use model::exchange::Answer;
+use model::{CertificateValidity, Timestamp};
+use node::{NodeEffect, NodeInput, RenewalProof, Restored};
+use proptest::prelude::*;
+
+const DAY: Duration = Duration::from_secs(86_400);
+
+fn days(from: Timestamp, days: u32) -> CertificateValidity {
+    CertificateValidity { from, until: from.plus(DAY * days) }
+}
+
+fn certified(validity: CertificateValidity) -> Bench {
+    Bench::restored(Restored { certificate: Some(validity), ..Restored::default() })
+}
+
+fn proof(effects: &[NodeEffect]) -> Option<RenewalProof> {
+    effects.iter().find_map(|effect| match effect {
+        NodeEffect::Renew(proof) => Some(*proof),
+        _ => None,
+    })
+}
+
+/// Lets time pass, every contact answered, until a certificate is asked for.
+fn until_asked(bench: &mut Bench, answer: impl Fn() -> Answer) -> RenewalProof {
+    for _ in 0..50_000 {
+        let (at, _) = bench.node.next_deadline().expect("something is due");
+        bench.now = bench.now.max(at);
+        let mut effects = bench.give(NodeInput::Tick);
+        if effects.contains(&NodeEffect::CollectTraits) {
+            effects.extend(bench.give(observed(&traits("debian"))));
+            effects.extend(bench.give(NodeInput::Answered(Box::new(answer()))));
+        }
+        if let Some(proof) = proof(&effects) {
+            return proof;
+        }
+    }
+    panic!("no certificate is asked for");
+}
+
+#[test]
+fn at_half_of_validity_at_the_node_s_own_time() {
+    let validity = days(START, 30);
+    let mut bench = certified(validity);
+    let answer = || Answer { next_checkin_secs: 3600, ..answer() };
+    assert_eq!(until_asked(&mut bench, answer), RenewalProof::Certificate);
+    let due = validity.renew_at(HOST);
+    assert_eq!(bench.now, due, "not only at the next check-in");
+    assert!(due >= START.plus(DAY * 15) && due <= START.plus(DAY * 18), "{due}");
+    // One at a time.
+    assert_eq!(proof(&bench.pass(DAY)), None);
+    let next = days(bench.now, 30);
+    bench.give(NodeInput::Renewed(next));
+    assert_eq!(until_asked(&mut bench, answer), RenewalProof::Certificate);
+    assert_eq!(bench.now, next.renew_at(HOST));
+}
+
+#[test]
+fn at_the_first_contact_after_a_sleep_and_not_before() {
+    // It slept for 20 days, and wakes up without a network.
+    let mut bench = Bench::restored_at(
+        Restored { certificate: Some(days(START, 30)), ..Restored::default() },
+        START.plus(DAY * 20),
+    );
+    for _ in 0..20 {
+        bench.check_in();
+        assert_eq!(proof(&bench.give(NodeInput::Unreachable("no route".into()))), None);
+        assert_eq!(proof(&bench.pass(Duration::from_secs(1))), None);
+    }
+    assert_eq!(proof(&bench.exchange(answer())), Some(RenewalProof::Certificate));
+}
+
+#[test]
+fn when_the_control_plane_wants_it_but_not_again_and_again() {
+    let mut bench = certified(days(START, 30));
+    let wants = || Answer { renew_certificate: true, ..answer() };
+    assert_eq!(proof(&bench.exchange(wants())), Some(RenewalProof::Certificate));
+    let renewed = bench.now;
+    bench.give(NodeInput::Renewed(days(renewed, 30)));
+    assert_eq!(until_asked(&mut bench, wants), RenewalProof::Certificate);
+    let again = bench.now.since(renewed);
+    assert!(again >= node::backoff::LONGEST, "a control plane that wants it in each answer: {again:?}");
+}
+
+#[test]
+fn failures_are_tried_again_ever_later_told_once_and_carried_up() {
+    let mut bench = certified(days(START, 30));
+    until_asked(&mut bench, answer);
+    let mut told = 0;
+    let mut last = Duration::ZERO;
+    for failure in 0..40 {
+        let before = bench.now;
+        let effects = bench.give(NodeInput::RenewalFailed("the store is busy".into()));
+        told += warnings(&effects).len();
+        assert_eq!(bench.node.renewal_failure(), Some("the store is busy"));
+        until_asked(&mut bench, answer);
+        let wait = bench.now.since(before);
+        assert!(wait <= node::backoff::LONGEST, "failure {failure}: {wait:?}");
+        last = wait;
+    }
+    assert_eq!(told, 1, "the same reason is told once");
+    assert!(last >= node::backoff::LONGEST / 2, "{last:?}");
+    bench.give(NodeInput::RenewalFailed("the store is busy".into()));
+    assert_eq!(bench.check_in().renewal_failure.as_deref(), Some("the store is busy"));
+    bench.give(NodeInput::Answered(Box::new(answer())));
+    bench.give(NodeInput::Renewed(days(bench.now, 30)));
+    assert_eq!(bench.check_in().renewal_failure, None);
+}
+
+/// IDN-7, IDN-11: what has ended is known by the time of trust, and only a contact that fails for it leads to the
+/// key; contacts come first, as a clock may be wrong.
+#[test]
+fn by_its_key_alone_once_the_certificate_has_ended_and_a_contact_failed() {
+    let ended = days(START.minus(DAY * 31), 30);
+    let mut bench = certified(ended);
+    bench.check_in();
+    let effects = bench.give(NodeInput::Unreachable("certificate expired".into()));
+    assert_eq!(proof(&effects), Some(RenewalProof::Key));
+    assert!(warnings(&effects)[0].contains("by the node's key"), "{effects:?}");
+    bench.give(NodeInput::RenewalFailed("refused".into()));
+    let before = bench.now;
+    let (at, why) = bench.node.next_deadline().unwrap();
+    assert!(at > before, "{why} at {at}");
+    let mut next = None;
+    for _ in 0..10 {
+        let (at, _) = bench.node.next_deadline().unwrap();
+        bench.now = bench.now.max(at);
+        let effects = bench.give(NodeInput::Tick);
+        next = next.or(proof(&effects));
+        if effects.contains(&NodeEffect::CollectTraits) {
+            bench.give(observed(&traits("debian")));
+            bench.give(NodeInput::Unreachable("certificate expired".into()));
+        }
+    }
+    assert_eq!(next, Some(RenewalProof::Key), "it is tried again");
+    bench.give(NodeInput::Renewed(days(bench.now, 30)));
+    let (at, _) = bench.node.next_deadline().unwrap();
+    assert!(at.since(bench.now) <= Duration::from_secs(2), "the contact is made again at once");
+
+    // Within the slack it still opens sessions.
+    let mut bench = certified(CertificateValidity {
+        from: START.minus(DAY),
+        until: START.minus(Duration::from_secs(55)),
+    });
+    bench.check_in();
+    assert_eq!(proof(&bench.give(NodeInput::Unreachable("no route".into()))), None);
+
+    // A host whose clock is slow is told by the control plane.
+    let mut bench = certified(days(START, 30));
+    bench.check_in();
+    bench.give(NodeInput::CertificateEnded);
+    let effects = bench.give(NodeInput::Unreachable("certificate expired".into()));
+    assert_eq!(proof(&effects), Some(RenewalProof::Key));
+}
+
+/// By the control plane's clock, as far as it is known: a host whose clock is a year ahead renews no more often.
+#[test]
+fn a_clock_that_is_wrong_renews_no_sooner() {
+    let year = DAY * 365;
+    let mut bench = Bench::restored_at(
+        Restored { certificate: Some(days(START, 30)), ..Restored::default() },
+        START.plus(year),
+    );
+    bench.check_in();
+    bench.give(NodeInput::ServerTime(START));
+    assert_eq!(proof(&bench.give(NodeInput::Answered(Box::new(answer())))), None);
+    until_asked(&mut bench, answer);
+    assert_eq!(bench.now, days(START, 30).renew_at(HOST).plus(year));
+}
+
+#[test]
+fn behind_a_proxy_nothing_is_renewed() {
+    let mut bench = Bench::new();
+    assert_eq!(proof(&bench.exchange(Answer { renew_certificate: true, ..answer() })), None);
+    bench.check_in();
+    bench.give(NodeInput::CertificateEnded);
+    assert_eq!(proof(&bench.give(NodeInput::Unreachable("no route".into()))), None);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 200, failure_persistence: None, ..ProptestConfig::default() })]
+
+    /// However contacts, requests and the clock go: one request at a time, none before its time, and a bounded
+    /// number of them.
+    #[test]
+    fn requests_are_bounded_whatever_happens(
+        steps in proptest::collection::vec((0_u8..6, 0_u64..20_000), 1..200),
+        minutes in 10_u64..60_000,
+    ) {
+        let span = Duration::from_secs(minutes * 60);
+        let mut validity = CertificateValidity { from: START, until: START.plus(span) };
+        let mut bench = certified(validity);
+        let (mut under_way, mut asked, mut wanted) = (false, 0_u64, false);
+        for (step, secs) in steps {
+            let input = match step {
+                0 => NodeInput::Tick,
+                1 => NodeInput::Unreachable("no route".into()),
+                2 | 3 => {
+                    wanted |= step == 3;
+                    NodeInput::Answered(Box::new(Answer { renew_certificate: step == 3, ..answer() }))
+                }
+                4 if under_way => NodeInput::RenewalFailed("no".into()),
+                5 if under_way => {
+                    validity = CertificateValidity { from: bench.now, until: bench.now.plus(span) };
+                    wanted = false;
+                    NodeInput::Renewed(validity)
+                }
+                _ => NodeInput::Tick,
+            };
+            under_way &= step < 4;
+            bench.now = bench.now.plus(Duration::from_secs(secs));
+            let mut effects = bench.give(input);
+            if effects.contains(&NodeEffect::CollectTraits) {
+                effects.extend(bench.give(observed(&traits("debian"))));
+            }
+            if let Some(proof) = proof(&effects) {
+                prop_assert!(!under_way, "one at a time");
+                match proof {
+                    RenewalProof::Certificate => prop_assert!(wanted || bench.now >= validity.half()),
+                    RenewalProof::Key => prop_assert!(bench.now > validity.until),
+                }
+                under_way = true;
+                asked += 1;
+            }
+        }
+        let wait = (span / 32).clamp(node::backoff::FIRST, node::backoff::LONGEST) / 2;
+        prop_assert!(u128::from(asked) <= 20 + bench.now.since(START).as_millis() / wait.as_millis());
+    }
+}
