@@ -3,17 +3,30 @@
 use std::time::Duration;
 
 use model::exchange::Answer;
-use node::NodeInput;
+use node::{FreshnessRecord, NodeInput};
 
 use super::Daemon;
 use crate::clock::now;
 use crate::contact::ContactFailure;
+use crate::render::chain;
 use crate::status::UNASSIGNED_NEXT;
 
 /// A contact that came to the same as the one before is written no more often than this.
 const KEPT_EVERY: Duration = Duration::from_secs(60);
 
 impl Daemon {
+    /// How fresh what is held is counts from now on, for what waits too.
+    pub(super) fn save_freshness(&self, freshness: FreshnessRecord) {
+        let (storage, release, work) = (self.storage.clone(), self.release.clone(), self.work.clone());
+        tokio::spawn(async move {
+            let saved = storage.run(move |durable| release.set_freshness(durable, &freshness)).await;
+            work.release_changed();
+            if let Err(error) = saved {
+                tracing::warn!(error = %chain(&error), "how fresh the release held is could not be recorded");
+            }
+        });
+    }
+
     pub(super) fn note_answered(&mut self, answer: &Answer) {
         let (at, same_cause) = (now(), &answer.same_cause);
         let before = self.local.shown().contact;
