@@ -451,17 +451,7 @@ impl Daemon {
                     }
                 });
             }
-            NodeEffect::SaveFreshness(freshness) => {
-                let (storage, release, work) =
-                    (self.storage.clone(), self.release.clone(), self.work.clone());
-                tasks::spawn(async move {
-                    let saved = storage.run(move |durable| release.set_freshness(durable, &freshness)).await;
-                    work.release_changed();
-                    if let Err(error) = saved {
-                        tracing::warn!(error = %chain(&error), "how fresh the release held is could not be recorded");
-                    }
-                });
-            }
+            NodeEffect::SaveFreshness(freshness) => self.save_freshness(freshness),
             NodeEffect::SavePause(pause) => self.save_pause(pause),
             NodeEffect::Reboot(mark) => self.reboot(mark),
             NodeEffect::SaveReboot(mark) => self.save_reboot(mark),

@@ -122,7 +122,8 @@ pub fn read(state: &Path) -> Result<AgentStatusView, StateError> {
         node_id: membership.node_id,
         servers: membership.servers,
         tls_termination: membership.tls_termination,
-        certificate_ends: net::identity::validity(membership.cert_pem.as_bytes()).map(|validity| validity.until),
+        certificate_ends: net::identity::validity(membership.cert_pem.as_bytes())
+            .map(|validity| validity.until),
         certificate,
         trust_version,
         daemon: None,

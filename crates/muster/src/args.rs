@@ -5,8 +5,8 @@ use clap::{Parser, Subcommand};
 use cli::logs::{FORMAT_ENV, LogFormat};
 use cli::workflow;
 use cli::{
-    backup, beacon, check, diff, explain, key, node, object, proxy, publish, query, release, render, run, server,
-    status, task, token,
+    backup, beacon, check, diff, explain, key, node, object, proxy, publish, query, release, render, run,
+    server, status, task, token,
 };
 use demo::DemoArgs;
 

@@ -20,8 +20,8 @@ use cli::failure::{Failure, UserError};
 use cli::screen::{Screen, aside};
 use cli::workflow;
 use cli::{
-    backup, beacon, check, diff, explain, key, logs, node, object, proxy, publish, query, release, render, server,
-    status, task, token,
+    backup, beacon, check, diff, explain, key, logs, node, object, proxy, publish, query, release, render,
+    server, status, task, token,
 };
 use tokio::runtime::Runtime;
 use tracing::level_filters::LevelFilter;

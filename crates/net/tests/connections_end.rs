@@ -78,7 +78,7 @@ fn request() -> Request<Empty<Bytes>> {
 async fn one_that_is_gone_in_mid_session_is_told_in_words() {
     let now = today();
     let (ca, _) = Ca::generate("test", now).unwrap();
-    let own = ca.issue_server(&["localhost".to_owned()], [7; 16], now).unwrap();
+    let own = ca.issue_server(&["localhost".to_owned()], [7; 16], net::issue::own_validity(now)).unwrap();
     let config = tls::server(&own.cert_pem, &own.key_pem, ca.cert_pem(), ca.cert_pem(), ClientAuth::Optional);
     let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
     let url = format!("https://localhost:{}", listener.local_addr().unwrap().port()).parse().unwrap();

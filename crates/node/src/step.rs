@@ -33,7 +33,7 @@ use crate::renewal::Renewal;
 use crate::reported_contentions::ReportedContentions;
 use crate::state::{Adoption, LastRun};
 
-use freshness::RefusedBeacon;
+use freshness::Confirmation;
 use requests::{RequestNumbers, RunRequests};
 use runs::RunUnderWay;
 use trusted::HeldChain;
@@ -130,11 +130,7 @@ pub struct Node {
     clock_difference: Option<ClockDifference>,
     /// When the control plane answered last, or what is held was adopted.
     answered_at: Option<Timestamp>,
-    /// How much later than it may a full answer is asked for.
-    confirm_spread: Duration,
-    /// When one was asked for that did not come yet, or confirmed nothing.
-    confirmation_asked: Option<Timestamp>,
-    refused_beacon: Option<RefusedBeacon>,
+    confirmation: Confirmation,
     warned_offline: bool,
     refused: Option<(Digest, &'static str)>,
     requests: RunRequests,
@@ -145,14 +141,8 @@ impl Node {
     pub fn new(identity: Identity, restored: Restored, seed: u64, now: Timestamp) -> Node {
         Node {
             answered_at: restored.adoption.as_ref().map(|adoption| adoption.adopted_at),
-            freshness: restored.adoption.as_ref().map(|adoption| {
-                let held = FreshnessRecord::restored(adoption, restored.freshness.as_ref());
-                // The clock may have been set back since.
-                FreshnessRecord { confirmed_at: held.confirmed_at.min(now), ..held }
-            }),
-            confirm_spread: Duration::ZERO,
-            confirmation_asked: None,
-            refused_beacon: None,
+            freshness: freshness::restored(&restored, now),
+            confirmation: Confirmation::default(),
             reboots: Reboots::new(&identity.hostname, restored.last_reboot, now),
             chain: HeldChain::restored(&identity.trust, restored.trust),
             renewal: Renewal::new(restored.certificate),
@@ -300,10 +290,7 @@ impl Node {
             self.renewal.set_back(back);
             self.clock_difference = self.clock_difference.map(|difference| difference.set_back(back));
             self.answered_at = self.answered_at.map(|at| at.minus(back));
-            self.confirmation_asked = self.confirmation_asked.map(|at| at.minus(back));
-            if let Some(held) = &mut self.freshness {
-                held.confirmed_at = held.confirmed_at.minus(back);
-            }
+            self.set_freshness_back(back);
             if let Some(until) = self.pause.as_mut().and_then(|pause| pause.until.as_mut()) {
                 *until = until.minus(back);
             }
@@ -395,8 +382,7 @@ impl Node {
         // The shell adds all facts that wait to this one.
         self.contact_pending = false;
         self.asked_from = self.adoption.as_ref().map(|adoption| adoption.digest);
-        let confirms = self.wants_confirmation(now);
-        self.confirmation_asked = if confirms { Some(now) } else { self.confirmation_asked };
+        let confirms = self.asks_for_confirmation(now);
         let mut check_in = CheckIn {
             held: self.adoption.as_ref().map(Adoption::held),
             incarnation: self.identity.incarnation.clone(),
@@ -423,7 +409,7 @@ impl Node {
 
     fn on_unreachable(&mut self, why: &str, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         self.failures = self.failures.saturating_add(1);
-        self.confirmation_asked = None;
+        self.confirmation.asked = None;
         self.renewal.unreachable();
         self.talk = ContactState::Idle;
         self.next_contact = now.plus(self.spread.backoff(self.failures, self.settings.policy.contact()));

@@ -24,6 +24,8 @@ fn check_in(facts: Vec<Fact>) -> CheckIn {
         unmade_run: None,
         freshness: None,
         running_since: None,
+        trust: None,
+        renewal_failure: None,
         traits: Some(traits),
         full: false,
         run_confirmed: None,

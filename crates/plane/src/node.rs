@@ -384,7 +384,8 @@ impl NodeState {
     /// Remembers a root that the node is pointed to.
     fn note_offered(&mut self, root: Digest) {
         if self.offered.first() != Some(&root) {
-            self.offered = std::iter::once(root).chain(self.offered.iter().copied()).take(MAX_OFFERED).collect();
+            self.offered =
+                std::iter::once(root).chain(self.offered.iter().copied()).take(MAX_OFFERED).collect();
         }
     }
 

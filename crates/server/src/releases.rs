@@ -244,7 +244,8 @@ pub(crate) async fn add_beacons(plane: &ControlPlane, beacons: Vec<Signed>) -> R
 
 async fn store_beacons(plane: &ControlPlane, beacons: Vec<Signed>) -> Result<(), Problem> {
     for document in beacons {
-        let beacon = beacon::open(&document, &plane.trust.documents().newest().document).map_err(beacon_problem)?;
+        let beacon =
+            beacon::open(&document, &plane.trust.documents().newest().document).map_err(beacon_problem)?;
         let heads = plane.heads();
         let Some(head) = heads.channels.get(&beacon.channel) else {
             let detail = format!("nothing is published in channel {}", beacon.channel);

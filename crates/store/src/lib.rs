@@ -26,8 +26,7 @@ pub use objects::{ObjectFilter, ObjectPosition, ObjectRecord, SyncHead, SyncProg
 pub use record::{
     Accepted, ChannelHead, DatabaseIncarnation, Enrolled, FACT_BYTES, FactRecord, FleetMeta, Health,
     IncarnationCause, KeptRefusal, KnownPrefix, NODE_FACT_BYTES, NewNode, NodeRecord, Pruned, Release,
-    RenewedCertificate,
-    Retention, RunFilter, RunRecord, TokenUse, Touch,
+    RenewedCertificate, Retention, RunFilter, RunRecord, TokenUse, Touch,
 };
 pub use sqlite::{Store, backup};
 pub use tasks::{

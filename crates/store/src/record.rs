@@ -8,8 +8,8 @@ use model::invocation::AgentInvocation;
 use model::log::{Cursor, Fact, FactBody};
 use model::tags::TaggedRun;
 use model::{
-    CertificateValidity, Channel, Contention, Digest, FleetId, Hostname, Incarnation, NodeId, RunReport, RunsHeard,
-    RunsSummary, Timestamp,
+    CertificateValidity, Channel, Contention, Digest, FleetId, Hostname, Incarnation, NodeId, RunReport,
+    RunsHeard, RunsSummary, Timestamp,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use model::exchange::Answer;
 use net::tasks;
-use node::{NodeInput, RenewalProof};
+use node::{FreshnessRecord, NodeInput, RenewalProof};
 
 use super::Daemon;
 use crate::clock::now;
 use crate::contact::ContactFailure;
 use crate::events::DaemonEvent;
 use crate::local::messages::ContactProblem;
+use crate::render::chain;
 use crate::renewal;
 use crate::status::UNASSIGNED_NEXT;
 
@@ -18,6 +19,18 @@ use crate::status::UNASSIGNED_NEXT;
 const KEPT_EVERY: Duration = Duration::from_secs(60);
 
 impl Daemon {
+    /// How fresh what is held is counts from now on, for what waits too.
+    pub(super) fn save_freshness(&self, freshness: FreshnessRecord) {
+        let (storage, release, work) = (self.storage.clone(), self.release.clone(), self.work.clone());
+        tasks::spawn(async move {
+            let saved = storage.run(move |durable| release.set_freshness(durable, &freshness)).await;
+            work.release_changed();
+            if let Err(error) = saved {
+                tracing::warn!(error = %chain(&error), "how fresh the release held is could not be recorded");
+            }
+        });
+    }
+
     pub(super) fn note_answered(&mut self, answer: &Answer) {
         let (at, same_cause) = (now(), &answer.same_cause);
         let before = self.local.shown().contact;
@@ -77,7 +90,7 @@ impl Daemon {
     /// Asks for another certificate.
     pub(super) fn renew(&self, proof: RenewalProof) {
         let (session, member, handle) = (self.session.clone(), self.member.clone(), self.handle.clone());
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             let renewed = renewal::renew(&session, &member, proof).await;
             handle.send(DaemonEvent::Input(renewed)).await;
         });

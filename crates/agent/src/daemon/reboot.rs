@@ -43,7 +43,7 @@ impl Daemon {
     /// Remembers how the last reboot stands.
     pub(super) fn save_reboot(&self, mark: RebootMark) {
         let storage = self.storage.clone();
-        tokio::spawn(async move {
+        tasks::spawn(async move {
             if let Err(error) = storage.run(move |durable| durable.save_reboot(&mark)).await {
                 tracing::warn!(error = %chain(&error), "the last reboot could not be recorded");
             }

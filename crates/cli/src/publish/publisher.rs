@@ -313,11 +313,7 @@ impl Publisher {
         Ok(())
     }
 
-    /// The headers that are pointed to now, verified.
-    fn headers(&self) -> Result<BTreeMap<Channel, Header>, PublishError> {
-        self.headers_by(&self.head.trust.release)
-    }
-
+    /// The headers that are pointed to now, verified by these keys.
     fn headers_by(&self, slots: &Slots) -> Result<BTreeMap<Channel, Header>, PublishError> {
         let verified = self.head.headers.iter().map(|(channel, document)| {
             let header = signed::verify(document, slots);

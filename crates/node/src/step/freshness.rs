@@ -9,7 +9,7 @@ use trust::clock::TrustTime;
 
 use super::Node;
 use crate::freshness::FreshnessRecord;
-use crate::io::NodeEffect;
+use crate::io::{NodeEffect, Restored};
 
 /// The least step of time.
 const MILLI: Duration = Duration::from_millis(1);
@@ -38,14 +38,24 @@ impl Node {
         Duration::from_secs(self.settings.policy.bundle_max_age_secs)
     }
 
-    /// Whether a full answer is asked for, so that what is held is confirmed before it is stale; spread, as a
+    /// Whether a full answer is asked for now, so that what is held is confirmed before it is stale; spread, as a
     /// publish confirms all nodes at once.
-    pub(super) fn wants_confirmation(&self, now: Timestamp) -> bool {
-        let asks_after = self.max_age() / 4 * 3 + self.confirm_spread.min(self.max_age() / 8);
+    pub(super) fn asks_for_confirmation(&mut self, now: Timestamp) -> bool {
+        let asks_after = self.max_age() / 4 * 3 + self.confirmation.spread.min(self.max_age() / 8);
         let is_due = |held: &FreshnessRecord| now.since(held.confirmed_at) > asks_after;
         // An answer that did not confirm it will not soon do so: a whole set in each answer would be for nothing.
-        let asked = self.confirmation_asked.is_some_and(|at| now.since(at) < self.max_age() / 16);
-        self.freshness.as_ref().is_some_and(is_due) && !asked
+        let asked = self.confirmation.asked.is_some_and(|at| now.since(at) < self.max_age() / 16);
+        let asks = self.freshness.as_ref().is_some_and(is_due) && !asked;
+        self.confirmation.asked = if asks { Some(now) } else { self.confirmation.asked };
+        asks
+    }
+
+    /// The host's clock was set back.
+    pub(super) fn set_freshness_back(&mut self, back: Duration) {
+        self.confirmation.asked = self.confirmation.asked.map(|at| at.minus(back));
+        if let Some(held) = &mut self.freshness {
+            held.confirmed_at = held.confirmed_at.minus(back);
+        }
     }
 
     /// The time that trust goes by now.
@@ -136,8 +146,8 @@ impl Node {
 
     /// Something confirmed what is held: a full answer is due later.
     fn confirmed(&mut self) {
-        self.confirmation_asked = None;
-        self.confirm_spread = self.spread.up_to(self.max_age() / 8);
+        self.confirmation.asked = None;
+        self.confirmation.spread = self.spread.up_to(self.max_age() / 8);
     }
 
     /// A beacon came for the release that is held. One that is refused changes nothing, and is a fact once.
@@ -145,7 +155,7 @@ impl Node {
         match self.verify_beacon(document, now) {
             Ok(None) => {}
             Ok(Some(at)) => {
-                self.refused_beacon = None;
+                self.confirmation.refused = None;
                 self.confirmed();
                 let Some(held) = &mut self.freshness else { return };
                 let was_news = held.view().is_notable();
@@ -157,7 +167,7 @@ impl Node {
             }
             Err(refusal) => {
                 let what = (trust::signed::digest(document), refusal.code());
-                if self.refused_beacon.replace(what) != Some(what) {
+                if self.confirmation.refused.replace(what) != Some(what) {
                     self.append_refusal(
                         refusal.code(),
                         format!("the beacon is refused: {refusal}"),
@@ -184,5 +194,20 @@ impl Node {
     }
 }
 
-/// A beacon that was refused last: its digest, and why.
-pub(super) type RefusedBeacon = (Digest, &'static str);
+/// What is known of the confirmation of what is held.
+#[derive(Debug, Default)]
+pub(super) struct Confirmation {
+    /// How much later than it may a full answer is asked for.
+    spread: Duration,
+    /// When one was asked for that did not come yet, or confirmed nothing.
+    pub(super) asked: Option<Timestamp>,
+    /// The beacon that was refused last: its digest, and why.
+    refused: Option<(Digest, &'static str)>,
+}
+
+/// The freshness of what is held, at the start.
+pub(super) fn restored(restored: &Restored, now: Timestamp) -> Option<FreshnessRecord> {
+    let held = FreshnessRecord::restored(restored.adoption.as_ref()?, restored.freshness.as_ref());
+    // The clock may have been set back since.
+    Some(FreshnessRecord { confirmed_at: held.confirmed_at.min(now), ..held })
+}

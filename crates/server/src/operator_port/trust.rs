@@ -9,8 +9,8 @@ use super::OperatorCall;
 use crate::answer::chain;
 use crate::api::operation::Empty;
 use crate::api::{AddTrust, TrustHolders, TrustVersionView, TrustView};
-use crate::releases;
 use crate::refresh::refresh;
+use crate::releases;
 use crate::state::{now, run_to_completion};
 use crate::trust_chain::AddLinkError;
 
