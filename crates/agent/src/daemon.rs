@@ -361,7 +361,9 @@ impl Daemon {
         let Some(last) = self.last_check_in.clone() else { return self.take(NodeInput::FactsWait) };
         let (held, unmade_run) = (self.node.adoption().map(Adoption::held), self.node.unmade_run().cloned());
         let (freshness, running_since) = (self.node.freshness(), self.node.running_since());
-        let message = CheckIn { held, unmade_run, freshness, running_since, ..last };
+        let (trust, renewal_failure) =
+            (self.node.held_trust(), self.node.renewal_failure().map(str::to_owned));
+        let message = CheckIn { held, unmade_run, freshness, running_since, trust, renewal_failure, ..last };
         self.flushing = true;
         let exchange = self.exchange.clone();
         let newest = self.node.newest_header();

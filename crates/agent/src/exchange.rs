@@ -16,7 +16,7 @@ use model::exchange::{Answer, CheckIn, Signed};
 use model::log::Cursor;
 use model::{Digest, Timestamp};
 use net::tasks;
-use node::{LeftOut, NodeInput, TooLarge, Witness};
+use node::{CheckInOmissions, NodeInput, TooLarge, Witness};
 use tokio::sync::Semaphore;
 use trust::seen::Seen;
 use wire::{Code, Problem, route};
@@ -44,7 +44,7 @@ pub struct CheckInClient {
     /// Locked for moments only.
     witness: Mutex<Witness>,
     /// Locked for moments only.
-    left_out: Mutex<LeftOut>,
+    left_out: Mutex<CheckInOmissions>,
 }
 
 impl CheckInClient {
@@ -93,7 +93,7 @@ impl CheckInClient {
         self.witness.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn left_out(&self) -> MutexGuard<'_, LeftOut> {
+    fn left_out(&self) -> MutexGuard<'_, CheckInOmissions> {
         self.left_out.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -227,7 +227,10 @@ impl CheckInClient {
                 let contact = answer.offer.is_some()
                     || answer.run_request.is_some()
                     || answer.tagged_run.is_some()
-                    || answer.want_traits;
+                    || answer.want_traits
+                    || answer.beacon.is_some()
+                    || !answer.trust_links.is_empty()
+                    || answer.renew_certificate;
                 DaemonEvent::Flushed { acked: answer.acked, acked_before, contact }
             }
             // The node's own check-in carries them.

@@ -130,15 +130,17 @@ impl MembershipFile {
         if !is_of_key(&answer.cert_pem, &self.key.public()) {
             return Err(TakeUpError::NotAsAsked("a certificate that is not this key's"));
         }
-        // A fleet that changes its CA names the old one beside the new one for a while.
-        let known = tls::certificates(&used.ca_pem)?;
-        if !tls::certificates(&answer.ca_pem)?.iter().any(|ca| known.contains(ca)) {
+        // Whom the node takes for its control plane is said by tokens alone: a renewal names no other CA.
+        if tls::certificates(&answer.ca_pem)? != tls::certificates(&used.ca_pem)? {
             return Err(TakeUpError::NotAsAsked("another CA"));
+        }
+        if !tls::is_of_ca(&answer.cert_pem, &used.ca_pem)? {
+            return Err(TakeUpError::NotAsAsked("a certificate of another CA"));
         }
         // What `join` may have written meanwhile stays but for the certificate.
         let member = self.dir.membership()?.filter(|found| found.node_id == used.node_id);
         let member = member.unwrap_or_else(|| used.clone());
-        let member = Membership { cert_pem: answer.cert_pem, ca_pem: answer.ca_pem, ..member };
+        let member = Membership { cert_pem: answer.cert_pem, ..member };
         let taken_up = taken_up(&member, &self.key)?;
         self.dir.save_membership(&member)?;
         *used = member;

@@ -54,5 +54,5 @@ async fn request(
         }
     };
     let member = member.clone();
-    Ok(tokio::task::spawn_blocking(move || member.keep(answer)).await??)
+    Ok(net::tasks::spawn_blocking(move || member.keep(answer)).await??)
 }

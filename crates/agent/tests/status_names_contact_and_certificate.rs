@@ -156,6 +156,7 @@ fn a_clock_that_is_ahead_ends_no_certificate() {
             "servers": [],
             "tlsTermination": TlsTermination::ControlPlane,
             "certificateEnds": fleet::now().minus(Duration::from_secs(24 * 3600)),
+            "certificate": {"from": fleet::now().minus(Duration::from_secs(31 * 24 * 3600)), "renewAt": fleet::now()},
             "contact": {"clockAheadMs": clock_ahead_ms},
         }))
         .unwrap();

@@ -95,7 +95,9 @@ impl Caller {
 
     pub(super) async fn check_in(&mut self, client: &mut Client) -> Result<(), BenchError> {
         let body = self.first.as_ref().unwrap_or(&self.body).clone();
-        self.post(client, route::CHECKIN, body).await.map(drop)
+        self.post(client, route::CHECKIN, body).await?;
+        self.first = None;
+        Ok(())
     }
 
     /// Asks for another certificate of the same key.
@@ -132,7 +134,6 @@ impl Caller {
             let text = String::from_utf8_lossy(response.body()).into_owned();
             return Err(format!("{path} was refused: {text}").into());
         }
-        self.first = None;
         Ok(response.into_body())
     }
 }

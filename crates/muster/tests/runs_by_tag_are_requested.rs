@@ -67,7 +67,10 @@ fn what_is_tagged_runs_and_what_nothing_has_is_named() {
 
     // What is waited for says what it came to.
     let waited = server.muster(&["node", "run", "web-1", "--tags", "counted", "--wait", "30s"]);
-    assert_eq!((waited.status.code(), text(&waited.stdout)), (Some(0), "1 node(s) ran\n".to_owned()));
+    assert_eq!(
+        (waited.status.code(), text(&waited.stdout)),
+        (Some(0), "1 node(s) ran: 1 changed\n".to_owned())
+    );
     ran(&host, 3, 1);
     let waited = server.muster(&["node", "run", "web-1", "--tags", "typpo", "--wait", "30s"]);
     assert_eq!(waited.status.code(), Some(3), "{waited:?}");

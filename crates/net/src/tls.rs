@@ -130,6 +130,21 @@ pub fn server(
     Ok(Arc::new(config))
 }
 
+/// Whether a client's certificate was issued by this CA, judged by the time from which it counts.
+///
+/// # Errors
+/// When one of them cannot be read.
+pub fn is_of_ca(cert_pem: &str, ca_pem: &str) -> Result<bool, TlsError> {
+    let chain = certificates(cert_pem)?;
+    let validity = crate::identity::validity(cert_pem.as_bytes());
+    let (Some((holder, between)), Some(validity)) = (chain.split_first(), validity) else { return Ok(false) };
+    let verifier = WebPkiClientVerifier::builder_with_provider(roots(ca_pem)?, provider());
+    let verifier = verifier.build().map_err(TlsError::Verifier)?;
+    // A certificate begins to count a little before it is issued, and its CA may be as young.
+    let at = UnixTime::since_unix_epoch(validity.from.plus(SLACK).since(Timestamp(0)));
+    Ok(verifier.verify_client_cert(holder, between, at).is_ok())
+}
+
 /// The same configuration, offering HTTP/1.1 after HTTP/2: for a port that takes WebSockets.
 pub fn with_http1(config: &ServerConfig) -> Arc<ServerConfig> {
     let mut config = config.clone();

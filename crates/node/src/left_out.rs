@@ -1,4 +1,4 @@
-//! [`LeftOut`]: what a control plane refuses as too large is left out of check-ins, and the rest goes on (WIR-6).
+//! [`CheckInOmissions`]: what a control plane refuses as too large is left out of check-ins, and the rest goes on (WIR-6).
 //!
 //! A fact keeps its number and says instead what was left out, so that those after it are not held up. Nothing is
 //! sent twice as it was refused: each refusal leaves something more out, or says that nothing more can be.
@@ -50,7 +50,7 @@ impl fmt::Display for Omission {
 
 /// What is left out of check-ins. It begins empty at each start of the agent: a newer control plane may take more.
 #[derive(Debug)]
-pub struct LeftOut {
+pub struct CheckInOmissions {
     most_facts: usize,
     /// Facts of this incarnation that are too large.
     incarnation: Option<Incarnation>,
@@ -59,13 +59,13 @@ pub struct LeftOut {
     traits: Option<Digest>,
 }
 
-impl Default for LeftOut {
-    fn default() -> LeftOut {
-        LeftOut { most_facts: MAX_FACTS, incarnation: None, facts: BTreeSet::new(), traits: None }
+impl Default for CheckInOmissions {
+    fn default() -> CheckInOmissions {
+        CheckInOmissions { most_facts: MAX_FACTS, incarnation: None, facts: BTreeSet::new(), traits: None }
     }
 }
 
-impl LeftOut {
+impl CheckInOmissions {
     /// Takes out of a check-in what is too large.
     pub fn take_from(&self, message: &mut CheckIn) {
         message.facts.truncate(self.most_facts);

@@ -29,7 +29,7 @@ pub use healing::{Healing, SuspectedDrift};
 pub use io::{
     HeldSettings, Identity, NodeEffect, NodeInput, ObservedTraits, ReadTraits, Restored, RunFailure, RunOrder,
 };
-pub use left_out::{LeftOut, Omission, TooLarge};
+pub use left_out::{CheckInOmissions, Omission, TooLarge};
 pub use reboot::{RebootMark, RebootOutlook, RebootPlan};
 pub use renewal::RenewalProof;
 pub use repeat_backoff::RepeatBackoff;

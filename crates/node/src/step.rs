@@ -400,7 +400,7 @@ impl Node {
             header: self.adoption.as_ref().filter(|_| self.want_header).map(|held| held.header.clone()),
             // The shell knows it.
             acked: None,
-            trust: self.chain.told(),
+            trust: self.chain.asks(),
             renewal_failure: self.renewal.failure().map(str::to_owned),
         };
         self.requests.confirm(&mut check_in);
@@ -461,7 +461,8 @@ impl Node {
             self.deliver_soon(now);
         }
         self.on_links(&answer.trust_links, now, effects);
-        if let Some(beacon) = &answer.beacon {
+        // As the offer: the newer trust document may judge it otherwise. It comes again.
+        if let Some(beacon) = answer.beacon.as_ref().filter(|_| !self.chain.is_changing()) {
             self.on_beacon(beacon, now, effects);
         }
         match answer.offer {

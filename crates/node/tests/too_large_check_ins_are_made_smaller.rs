@@ -6,7 +6,7 @@
 use model::exchange::{CheckIn, TraitReport};
 use model::log::{Fact, FactBody};
 use model::{Digest, Timestamp};
-use node::{LeftOut, Omission, TooLarge};
+use node::{CheckInOmissions, Omission, TooLarge};
 use serde_json::json;
 
 fn fact(seq: u64, bytes: usize) -> Fact {
@@ -37,7 +37,7 @@ fn check_in(facts: Vec<Fact>) -> CheckIn {
 }
 
 /// What is sent, with what was refused left out.
-fn sent(left_out: &LeftOut, whole: &CheckIn) -> CheckIn {
+fn sent(left_out: &CheckInOmissions, whole: &CheckIn) -> CheckIn {
     let mut message = whole.clone();
     left_out.take_from(&mut message);
     message
@@ -45,7 +45,7 @@ fn sent(left_out: &LeftOut, whole: &CheckIn) -> CheckIn {
 
 #[test]
 fn the_largest_fact_keeps_its_number_and_says_that_it_is_left_out() {
-    let mut left_out = LeftOut::default();
+    let mut left_out = CheckInOmissions::default();
     let whole = check_in(vec![fact(1, 10), fact(2, 500), fact(3, 20)]);
     assert_eq!(sent(&left_out, &whole), whole);
     let omission = left_out.refused(&whole, TooLarge::Fact);
@@ -70,7 +70,7 @@ fn the_largest_fact_keeps_its_number_and_says_that_it_is_left_out() {
 
 #[test]
 fn traits_are_left_out_until_they_change() {
-    let mut left_out = LeftOut::default();
+    let mut left_out = CheckInOmissions::default();
     let whole = check_in(vec![fact(1, 10)]);
     assert_eq!(left_out.refused(&whole, TooLarge::CheckIn), Some(Omission::Traits));
     assert_eq!(sent(&left_out, &whole), CheckIn { traits: None, ..whole.clone() });
@@ -83,7 +83,7 @@ fn traits_are_left_out_until_they_change() {
 
 #[test]
 fn a_check_in_is_halved_until_it_is_taken() {
-    let mut left_out = LeftOut::default();
+    let mut left_out = CheckInOmissions::default();
     let whole = check_in((1..=8).map(|seq| fact(seq, 10)).collect());
     let mut sizes = Vec::new();
     let mut seen = Vec::new();

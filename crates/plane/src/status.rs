@@ -118,6 +118,8 @@ impl NodeState {
         match (pointed, self.not_fresh_at(pointed)) {
             (None, _) => ReleaseState::Unassigned,
             (Some(_), None) if says_so => ReleaseState::NotFresh,
+            // The same set under a header that it refuses: it takes nothing more from this control plane.
+            (Some(_), None) if self.refusal.is_some() => ReleaseState::Behind,
             (Some(_), None) => ReleaseState::Current,
             (Some(_), Some(at)) if now >= at => ReleaseState::NotFresh,
             (Some(_), Some(_)) => ReleaseState::Behind,

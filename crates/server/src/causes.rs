@@ -9,7 +9,7 @@ use plane::{Heads, NodeState};
 
 use crate::state::now;
 use crate::totals::CauseKey;
-use next_step::{CertificateProblem, next_step, refused_trust};
+use next_step::{CertificateProblem, join_again, next_step, refused_trust};
 
 /// The cause where no more is known of it.
 const SEE_RUN: &str = "see its last run";
@@ -31,6 +31,13 @@ pub(crate) fn causes_of(node: &mut NodeState, state: Overall, heads: &Heads) -> 
     if let Some(CertificateProblem::NotRenewed(cause)) = CertificateProblem::of(node, now()) {
         let next = format!("on {}: {}", node.hostname, node.agent().verb("status"));
         causes.push(NodeCause { key: CauseKey::RenewalLate, cause, code: None, since: None, next });
+    }
+    // Of a silent node it is the cause.
+    let is_silent = matches!(state, Overall::Offline | Overall::Unreachable);
+    if let Some(CertificateProblem::Ended(cause)) = CertificateProblem::of(node, now()).filter(|_| !is_silent)
+    {
+        let next = join_again(node);
+        causes.push(NodeCause { key: CauseKey::CertificateEnded, cause, code: None, since: None, next });
     }
     if let Some(cause) = not_fresh(node).filter(|_| state != Overall::NotFresh) {
         let (key, next) =

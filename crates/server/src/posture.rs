@@ -241,7 +241,8 @@ pub fn open(dir: &Path, fleet: Option<&FleetName>, now: Timestamp) -> Result<Fou
         return Err(FoundError::OtherName { dir, founded: trust.fleet, asked });
     }
     let release_key = read_key(&dir.join(RELEASE_KEY))?;
-    let lab = release_key.is_some() || beacon_key(dir, &trust)?.is_some() || dir.join(ROOT_KEY).exists();
+    // A key that signs freshness alone can make nobody do anything.
+    let lab = release_key.is_some() || dir.join(ROOT_KEY).exists();
     Ok(Founded {
         trust,
         chain,

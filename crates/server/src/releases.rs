@@ -32,6 +32,8 @@ pub(crate) async fn load(plane: &ControlPlane) -> Result<(), Problem> {
 type ReadSelections = BTreeMap<Digest, (Arc<Selection>, Arc<Patterns>)>;
 
 async fn load_with(plane: &ControlPlane, read: ReadSelections) -> Result<(), Problem> {
+    // Else a slower one would point the fleet back.
+    let _one = plane.loading.lock().await;
     let loaded = read_heads(plane, read).await;
     let mut not_ready = plane.not_ready.lock().unwrap_or_else(PoisonError::into_inner);
     match loaded {
@@ -238,11 +240,16 @@ fn commit_problem(error: ReleaseCommitError) -> Problem {
 /// Keeps beacons and lets the heads carry them. One that is refused keeps none of the others out that came before it,
 /// and lowers nothing; one that is known already is kept as it is.
 pub(crate) async fn add_beacons(plane: &ControlPlane, beacons: Vec<Signed>) -> Result<(), Problem> {
-    let added = store_beacons(plane, beacons).await;
-    load(plane).await.and(added)
+    let _one = plane.publishing.lock().await;
+    let mut stored = false;
+    let added = store_beacons(plane, beacons, &mut stored).await;
+    if stored {
+        load(plane).await?;
+    }
+    added
 }
 
-async fn store_beacons(plane: &ControlPlane, beacons: Vec<Signed>) -> Result<(), Problem> {
+async fn store_beacons(plane: &ControlPlane, beacons: Vec<Signed>, stored: &mut bool) -> Result<(), Problem> {
     for document in beacons {
         let beacon =
             beacon::open(&document, &plane.trust.documents().newest().document).map_err(beacon_problem)?;
@@ -258,6 +265,7 @@ async fn store_beacons(plane: &ControlPlane, beacons: Vec<Signed>) -> Result<(),
         if beacon::is_newer(&beacon, head.signed_at).map_err(beacon_problem)? {
             let (seq, at) = (beacon.seq, beacon.at);
             plane.store.add_beacon(&beacon.channel, seq, document, at).await.map_err(store_problem)?;
+            *stored = true;
         }
     }
     Ok(())
@@ -281,7 +289,13 @@ fn beacon_problem(refusal: BeaconRefusal) -> Problem {
 pub(crate) async fn renew_beacons(plane: &ControlPlane, key: &SigningKey) -> Result<(), Problem> {
     let at = now();
     let mut due = Vec::new();
-    for head in plane.heads().channels.values().filter(|head| at > head.freshness().renews_at()) {
+    let documents = plane.trust.documents();
+    let release = &documents.newest().document.release;
+    // A release of a key that counts no more is not vouched for.
+    let counts = |head: &Head| signed::verify::<Header>(&head.signed, release).is_ok();
+    let heads = plane.heads();
+    let due_now = heads.channels.values().filter(|head| at > head.freshness().renews_at() && counts(head));
+    for head in due_now {
         let beacon = Beacon {
             fleet: head.header.fleet.clone(),
             channel: head.header.channel.clone(),

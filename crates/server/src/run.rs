@@ -26,7 +26,7 @@ use crate::metrics::listener;
 use crate::node_port::PortListener;
 use crate::posture::{self, DATABASE, FoundError, Founded, Posture};
 use crate::settings::CertificateSettings;
-use crate::state::{ControlPlane, now};
+use crate::state::{ControlPlane, PlaneSettings, now};
 use crate::streams::StreamConfig;
 use crate::work::{self, Orchestrator};
 use crate::{node_port, open_files, operator_port, releases, streams, upkeep};
@@ -182,8 +182,9 @@ pub async fn start(config: Config) -> Result<RunningServer, ServerStartError> {
     let operator_ca = founded.operator_ca.cert_pem().to_owned();
     let names = own_names(config.names, operator_host);
     let journal = known_prefixes(&store).await?;
-    let plane =
-        plane(store, &config.dir, founded, names, config.log, config.links, config.certificates).await?;
+    let settings =
+        PlaneSettings { names, log: config.log, links: config.links, certificates: config.certificates };
+    let plane = plane(store, &config.dir, founded, settings).await?;
     let metrics_address = scrapers.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
     let own = own_validity(&plane);
     let tls = server_tls(&plane, &operator_ca, own)?.map(watch::Sender::new);
@@ -318,14 +319,11 @@ async fn plane(
     store: Arc<Store>,
     dir: &Path,
     founded: Founded,
-    names: Vec<String>,
-    log: Option<LogControl>,
-    links: StreamConfig,
-    certificates: CertificateSettings,
+    settings: PlaneSettings,
 ) -> Result<Arc<ControlPlane>, ServerStartError> {
     let boot = data_encoding::HEXLOWER.encode(&posture::random::<4>()?);
     let records = store.nodes().await;
-    let plane = ControlPlane::new(store, dir, founded, names, log, boot, links, certificates);
+    let plane = ControlPlane::new(store, dir, founded, boot, settings);
     let unread = |source| ServerStartError::Database { path: DATABASE.into(), source };
     plane.index.fill(records.map_err(unread)?);
     plane.hub.fill().await.map_err(unread)?;

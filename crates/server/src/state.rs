@@ -64,6 +64,8 @@ pub(crate) struct ControlPlane {
     pub(crate) requesting_runs: tokio::sync::Mutex<()>,
     /// One publish at a time.
     pub(crate) publishing: tokio::sync::Mutex<()>,
+    /// The heads are read and replaced by one at a time.
+    pub(crate) loading: tokio::sync::Mutex<()>,
     /// What the last attempt to read the heads said, while it fails.
     pub(crate) not_ready: Mutex<Option<String>>,
     requests: AtomicU64,
@@ -72,18 +74,25 @@ pub(crate) struct ControlPlane {
     pub(crate) admission: FleetAdmission,
 }
 
+/// What the control plane is told at its start.
+pub(crate) struct PlaneSettings {
+    /// The host names and addresses in its own certificate.
+    pub(crate) names: Vec<String>,
+    pub(crate) log: Option<LogControl>,
+    pub(crate) links: StreamConfig,
+    pub(crate) certificates: CertificateSettings,
+}
+
 impl ControlPlane {
     /// `boot` distinguishes this start's request ids from those of others.
     pub(crate) fn new(
         store: Arc<Store>,
         dir: &Path,
         founded: Founded,
-        names: Vec<String>,
-        log: Option<LogControl>,
         boot: String,
-        links: StreamConfig,
-        certificates: CertificateSettings,
+        settings: PlaneSettings,
     ) -> ControlPlane {
+        let PlaneSettings { names, log, links, certificates } = settings;
         let index = Arc::new(FleetIndex::default());
         let node_ca = Arc::new(founded.node_ca);
         let recovery = certificates.recovery_in(founded.posture);
@@ -110,6 +119,7 @@ impl ControlPlane {
             run_requested: Notify::new(),
             requesting_runs: tokio::sync::Mutex::new(()),
             publishing: tokio::sync::Mutex::new(()),
+            loading: tokio::sync::Mutex::new(()),
             not_ready: Mutex::new(None),
             requests: AtomicU64::new(0),
             boot,

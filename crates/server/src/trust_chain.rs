@@ -210,9 +210,14 @@ impl TrustChain {
     /// The key that signs beacons, where one lies beside the control plane, as it is now: the beacon key, or else the
     /// release key.
     pub(crate) fn beacon_key(&self) -> Result<Option<SigningKey>, FoundError> {
-        match posture::beacon_key(&self.dir, &self.documents().newest().document)? {
+        let documents = self.documents();
+        let newest = &documents.newest().document;
+        match posture::beacon_key(&self.dir, newest)? {
             Some(key) => Ok(Some(key)),
-            None => posture::read_key(&self.dir.join(posture::RELEASE_KEY)),
+            None => {
+                let key = posture::read_key(&self.dir.join(posture::RELEASE_KEY))?;
+                Ok(key.filter(|key| newest.release.keys().any(|known| *known == key.public())))
+            }
         }
     }
 

@@ -199,11 +199,15 @@ impl ChainHead {
         if next.created.is_none() {
             return Err(self.malformed(&"it does not say when it was signed"));
         }
-        let twice = |slots: &Slots| slots.previous == Some(slots.current);
-        match twice(&next.release) || twice(&next.root) {
-            true => Err(self.malformed(&"one key is in both slots")),
-            false => Ok(()),
+        let slots = SlotName::ALL.into_iter().filter_map(|name| name.of(next));
+        let mut seen: Vec<&PublicKey> = Vec::new();
+        for key in slots.flat_map(Slots::keys) {
+            if seen.contains(&key) {
+                return Err(self.malformed(&"one key is in two slots"));
+            }
+            seen.push(key);
         }
+        Ok(())
     }
 
     /// What a check-in says of it.
@@ -236,24 +240,31 @@ pub fn walk(held: &ChainHead, links: &[Signed]) -> ChainProgress {
 pub enum SlotName {
     /// The keys that sign releases and beacons.
     Release,
+    /// The keys that sign beacons and nothing else; a fleet need have none.
+    Beacon,
     /// The keys that sign tokens and trust documents.
     Root,
 }
 
 impl SlotName {
+    /// All names.
+    pub const ALL: [SlotName; 3] = [SlotName::Release, SlotName::Beacon, SlotName::Root];
+
     /// Its name.
     pub fn as_str(self) -> &'static str {
         match self {
             SlotName::Release => "release",
+            SlotName::Beacon => "beacon",
             SlotName::Root => "root",
         }
     }
 
-    /// The slots of this name.
-    pub fn of(self, document: &TrustDocument) -> &Slots {
+    /// The slots of this name; `None` where the fleet has no such key.
+    pub fn of(self, document: &TrustDocument) -> Option<&Slots> {
         match self {
-            SlotName::Release => &document.release,
-            SlotName::Root => &document.root,
+            SlotName::Release => Some(&document.release),
+            SlotName::Beacon => document.beacon.as_ref(),
+            SlotName::Root => Some(&document.root),
         }
     }
 }
@@ -313,22 +324,22 @@ pub fn next_version(
         return Err(NextVersionError::RejectsFuture(limit));
     }
     let old = slot.of(before);
-    let (current, previous) = match change {
-        SlotChange::Rotate(key) => (key, Some(old.current)),
-        SlotChange::Replace(key) => (key, None),
-        SlotChange::Retire if old.previous.is_none() => {
-            return Err(NextVersionError::NoPrevious(slot.as_str()));
-        }
-        SlotChange::Retire => (old.current, None),
+    let (current, previous) = match (change, old) {
+        (SlotChange::Rotate(key), old) => (key, old.map(|old| old.current)),
+        (SlotChange::Replace(key), _) => (key, None),
+        (SlotChange::Retire, Some(Slots { current, previous: Some(_), .. })) => (*current, None),
+        (SlotChange::Retire, _) => return Err(NextVersionError::NoPrevious(slot.as_str())),
     };
-    if current == old.current && change != SlotChange::Retire {
+    if change != SlotChange::Retire && old.is_some_and(|old| old.current == current) {
         return Err(NextVersionError::SameKey(current.id()));
     }
-    let other = if slot == SlotName::Release { SlotName::Root } else { SlotName::Release };
-    if other.of(before).keys().any(|known| *known == current) {
+    let has_it =
+        |name: &SlotName| name.of(before).is_some_and(|slots| slots.keys().any(|key| *key == current));
+    if let Some(other) = SlotName::ALL.into_iter().filter(|name| *name != slot).find(has_it) {
         return Err(NextVersionError::OtherUse { key: current.id(), of: other.as_str() });
     }
-    let slots = Slots { current, previous, reject_before: old.reject_before.max(reject_before) };
+    let rejected = old.and_then(|old| old.reject_before);
+    let slots = Slots { current, previous, reject_before: rejected.max(reject_before) };
     let mut next = TrustDocument {
         version: before.version + 1,
         previous: Some(head.digest),
@@ -337,6 +348,7 @@ pub fn next_version(
     };
     match slot {
         SlotName::Release => next.release = slots,
+        SlotName::Beacon => next.beacon = Some(slots),
         SlotName::Root => next.root = slots,
     }
     Ok(next)

@@ -197,7 +197,7 @@ fn certificate(membership: &Membership) -> Option<Finding> {
     let late = format!("{evidence}, and its renewal is late");
     Some(match validity.state(now) {
         CertificateState::Ended => Finding::fail("certificate", evidence, again),
-        CertificateState::RenewalLate => Finding::warn("certificate", late, command("status")),
+        CertificateState::RenewalLate => Finding::warn("certificate", late, again),
         CertificateState::Valid => Finding::ok("certificate", evidence),
     })
 }

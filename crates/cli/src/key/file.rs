@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use server::posture::{self, RELEASE_KEY, ROOT_KEY};
+use server::posture::{self, BEACON_KEY, RELEASE_KEY, ROOT_KEY};
 use spool::Disk;
 use spool::atomic::{Existing, WholeFile};
 use trust::chain::SlotName;
@@ -58,6 +58,7 @@ impl LabKey {
     pub(super) fn of(dir: &Path, slot: SlotName) -> LabKey {
         let name = match slot {
             SlotName::Release => RELEASE_KEY,
+            SlotName::Beacon => BEACON_KEY,
             SlotName::Root => ROOT_KEY,
         };
         LabKey { path: dir.join(name), slot }
@@ -72,7 +73,11 @@ impl LabKey {
 
     /// Makes the key that is to count next, or finds the one that an earlier attempt made.
     pub(super) fn stage(&self, document: &TrustDocument) -> Result<SigningKey, FleetKeyError> {
-        let lies_here = read(&self.path)?.is_some_and(|key| key.public() == self.slot.of(document).current);
+        let lies_here = match self.slot.of(document) {
+            Some(slots) => read(&self.path)?.is_some_and(|key| key.public() == slots.current),
+            // The fleet's first beacon key.
+            None => true,
+        };
         if lies_here { self.stage_anew(document) } else { Err(FleetKeyError::NoNewKey(self.slot.as_str())) }
     }
 
@@ -80,7 +85,8 @@ impl LabKey {
     pub(super) fn stage_anew(&self, document: &TrustDocument) -> Result<SigningKey, FleetKeyError> {
         let next = self.beside(NEXT);
         if !next.exists() {
-            make(&next, self.slot.of(document).current.algorithm())?;
+            let slots = self.slot.of(document).unwrap_or(&document.release);
+            make(&next, slots.current.algorithm())?;
         }
         read(&next)?.ok_or(FleetKeyError::NotAKey(next))
     }
@@ -88,7 +94,8 @@ impl LabKey {
     /// Puts the staged key in the place of the one before, which stays beside it, once it is what counts.
     pub(super) fn put_in_place(&self, document: &TrustDocument) -> Result<(), FleetKeyError> {
         let next = self.beside(NEXT);
-        let counts = read(&next)?.is_some_and(|key| key.public() == self.slot.of(document).current);
+        let current = self.slot.of(document).map(|slots| slots.current);
+        let counts = read(&next)?.is_some_and(|key| Some(key.public()) == current);
         if !counts {
             return Ok(());
         }

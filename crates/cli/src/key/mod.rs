@@ -102,6 +102,8 @@ impl From<AlgorithmName> for KeyAlgorithm {
 enum SlotArg {
     /// The key that signs releases and beacons
     Release,
+    /// The key that signs beacons and nothing else; a fleet without one gets it
+    Beacon,
     /// The key that signs tokens and trust documents
     Root,
 }
@@ -110,6 +112,7 @@ impl From<SlotArg> for SlotName {
     fn from(name: SlotArg) -> SlotName {
         match name {
             SlotArg::Release => SlotName::Release,
+            SlotArg::Beacon => SlotName::Beacon,
             SlotArg::Root => SlotName::Root,
         }
     }
@@ -177,7 +180,7 @@ enum FleetKeyError {
     Next(#[source] NextVersionError),
     #[error("the next version of the trust document cannot be signed")]
     Sign(#[source] CanonicalError),
-    #[error("channel {channel} points to a release that is signed with the key to retire")]
+    #[error("channel {channel} points to a release whose key would count no more")]
     StillUsed { channel: Channel },
     #[error("--new-chain is only for the root key")]
     OnlyRoot,
@@ -210,8 +213,7 @@ impl UserError for FleetKeyError {
                 "nothing was changed; make another key: `muster key new FILE`".to_owned()
             }
             FleetKeyError::StillUsed { .. } => {
-                "nothing was changed; `muster publish` with the new key, then retire the one before"
-                    .to_owned()
+                "nothing was changed; `muster publish` with the current key first".to_owned()
             }
             FleetKeyError::NoDirectory(_) => {
                 "run this on the control plane's host, with --operator DIR/operator.json".to_owned()

@@ -74,7 +74,7 @@ impl KeyRotator {
     }
 
     fn put_in_place(&self, document: &TrustDocument) -> Result<(), FleetKeyError> {
-        for slot in [SlotName::Release, SlotName::Root] {
+        for slot in SlotName::ALL {
             LabKey::of(&self.dir, slot).put_in_place(document)?;
         }
         Ok(())
@@ -87,6 +87,18 @@ impl KeyRotator {
         match head.document.root.keys().any(|known| *known == key.public()) {
             true => Ok(key),
             false => Err(FleetKeyError::NotRoot { key: key.public().id(), version: head.document.version }),
+        }
+    }
+
+    /// What a channel points to must be believed by the next version too: nodes that join then take nothing else.
+    async fn refuse_if_used(&self, next: &TrustDocument) -> Result<(), Failure> {
+        let published = self.operator.call(&api::HEAD, Empty {}).await?;
+        let still = |(channel, header): (&model::Channel, &model::exchange::Signed)| {
+            signed::verify::<Header>(header, &next.release).is_err().then(|| channel.clone())
+        };
+        match published.headers.iter().find_map(still) {
+            Some(channel) => Err(FleetKeyError::StillUsed { channel }.into()),
+            None => Ok(()),
         }
     }
 
@@ -111,7 +123,7 @@ impl KeyRotator {
         then: Vec<String>,
         screen: Screen,
     ) -> Result<Exit, Failure> {
-        let slots = slot.of(next);
+        let slots = slot.of(next).unwrap_or(&next.release);
         let view = RotatedView {
             version: next.version,
             slot: slot.as_str(),
@@ -157,6 +169,9 @@ pub(super) async fn rotate(args: &RotateArgs, connect: &Connect, screen: Screen)
     let change = if args.drop_previous { SlotChange::Replace(key) } else { SlotChange::Rotate(key) };
     let next =
         chain::next_version(&head, slot, change, args.reject_before, now()).map_err(FleetKeyError::Next)?;
+    if slot == SlotName::Release && !args.drop_previous {
+        rotator.refuse_if_used(&next).await?;
+    }
     let then = after_rotation(slot, args, &next);
     rotator.publish(&next, &root, slot, then, screen).await
 }
@@ -170,6 +185,7 @@ fn after_rotation(slot: SlotName, args: &RotateArgs, next: &TrustDocument) -> Ve
         SlotName::Release => {
             vec![format!("{}{}, which signs with the new key", muster("publish"), named("--key"))]
         }
+        SlotName::Beacon => vec![format!("{}{}", muster("beacon"), named("--key"))],
         SlotName::Root => vec![format!(
             "mint tokens with the new key: muster token mint HOSTNAME{}",
             if args.to.is_some() { named("--root-key") + " --enroll enroll.json" } else { String::new() }
@@ -193,13 +209,7 @@ pub(super) async fn retire(args: &RetireArgs, connect: &Connect, screen: Screen)
     let next =
         chain::next_version(&head, slot, SlotChange::Retire, None, now()).map_err(FleetKeyError::Next)?;
     if slot == SlotName::Release {
-        let published = rotator.operator.call(&api::HEAD, Empty {}).await?;
-        let still = |(channel, header): (&model::Channel, &model::exchange::Signed)| {
-            signed::verify::<Header>(header, &next.release).is_err().then(|| channel.clone())
-        };
-        if let Some(channel) = published.headers.iter().find_map(still) {
-            return Err(FleetKeyError::StillUsed { channel }.into());
-        }
+        rotator.refuse_if_used(&next).await?;
     }
     rotator.publish(&next, &root, slot, Vec::new(), screen).await
 }

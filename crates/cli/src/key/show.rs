@@ -4,6 +4,7 @@ use server::api::operation::Empty;
 use server::api::{self, TrustView};
 use server::trust_chain::VersionOrigin;
 use trust::Slots;
+use trust::chain::SlotName;
 
 use crate::connect::Connect;
 use crate::exit::Exit;
@@ -25,12 +26,15 @@ fn text(view: &TrustView) -> String {
             VersionOrigin::BegunAnew => "anew: needs tokens",
         };
         let signed = document.created.map_or_else(|| "-".to_owned(), |at| at.to_string());
-        [document.version.to_string(), signed, how.to_owned(), keys(&document.release), keys(&document.root)]
+        let [release, beacon, root] =
+            SlotName::ALL.map(|name| name.of(document).map_or_else(|| "-".to_owned(), keys));
+        [document.version.to_string(), signed, how.to_owned(), release, beacon, root]
     });
-    let mut out = table(&["VERSION", "SIGNED", "HOW", "RELEASE", "ROOT"], rows);
+    let mut out = table(&["VERSION", "SIGNED", "HOW", "RELEASE", "BEACON", "ROOT"], rows);
     if let Some(newest) = view.versions.last() {
-        for (name, slots) in [("release", &newest.document.release), ("root", &newest.document.root)] {
-            out.push_str(&format!("{name:<8} {}\n", slots.current));
+        for (name, slots) in SlotName::ALL.iter().filter_map(|name| Some((name, name.of(&newest.document)?)))
+        {
+            out.push_str(&format!("{:<8} {}\n", name.as_str(), slots.current));
         }
     }
     out.push_str(&uptake(view));

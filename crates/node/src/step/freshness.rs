@@ -181,7 +181,7 @@ impl Node {
 
     fn verify_beacon(&self, document: &Signed, now: Timestamp) -> BeaconNews {
         let (Some(held), Some(record)) = (&self.adoption, &self.freshness) else { return Ok(None) };
-        let beacon = beacon::open(document, &self.identity.trust)?;
+        let beacon = beacon::open(document, self.chain.document())?;
         let subject = BeaconSubject { channel: &held.channel, seq: held.seq, header: &held.digest };
         beacon::check(&beacon, subject, self.trust_time(now).now())?;
         let newer = beacon::is_newer(&beacon, record.freshness.signed_at)?;

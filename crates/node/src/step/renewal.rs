@@ -16,10 +16,8 @@ impl Node {
     /// The time by which a certificate is judged: the control plane's where it is known; a slow clock locks no node
     /// out (IDN-11).
     fn certificate_time(&self, now: Timestamp) -> Timestamp {
-        let newest_signature = self.adoption.as_ref().map(|held| held.floor.newest_signature);
         let clock = self.clock_difference.map_or(now, |difference| difference.at_server(now));
-        let (built, newest_signature) = (self.identity.built, newest_signature.unwrap_or_default());
-        TrustTime { clock, built, newest_signature }.now()
+        TrustTime { clock, ..self.trust_time(now) }.now()
     }
 
     fn renewal_due(&self, now: Timestamp) -> Option<(Timestamp, RenewalProof)> {

@@ -42,9 +42,13 @@ impl HeldChain {
         self.saving.is_some()
     }
 
-    /// What the check-in that is made now says.
-    pub(super) fn told(&mut self) -> Option<HeldTrust> {
+    /// What the check-in that is made now says: links lead on from there.
+    pub(super) fn asks(&mut self) -> Option<HeldTrust> {
         self.asked_from = Some(self.head.digest);
+        self.held()
+    }
+
+    fn held(&self) -> Option<HeldTrust> {
         let refused = self.refused.as_ref().map(|error| error.code().to_owned());
         let says_more = self.head.document.version > 1 || refused.is_some();
         says_more.then(|| HeldTrust { refused, ..self.head.held() })
@@ -55,6 +59,11 @@ impl Node {
     /// Whom a host believes that joined with one document and recorded another since.
     pub fn trusted(pinned: &TrustDocument, record: Option<TrustRecord>) -> TrustDocument {
         HeldChain::restored(pinned, record).head.document
+    }
+
+    /// What check-ins say of the trust document that is held.
+    pub fn held_trust(&self) -> Option<HeldTrust> {
+        self.chain.held()
     }
 
     /// Whom the node believes.
@@ -69,6 +78,10 @@ impl Node {
 
     pub(super) fn on_links(&mut self, links: &[Signed], now: Timestamp, effects: &mut Vec<NodeEffect>) {
         if self.chain.is_changing() || self.chain.asked_from != Some(self.chain.head.digest) {
+            return;
+        }
+        // An answer without links says nothing of those that were refused.
+        if links.is_empty() {
             return;
         }
         let walk = chain::walk(&self.chain.head, links);
