@@ -6,6 +6,7 @@ mod heal;
 mod pause;
 mod reboot;
 mod renewal;
+mod repair;
 mod requests;
 mod runs;
 mod trusted;
@@ -61,6 +62,10 @@ enum ReleaseChange {
     None,
     Fetching(Box<FetchingRelease>),
     Adopting(Box<Adoption>),
+    /// Contents of what is held come again.
+    FetchingHeld(Box<Adoption>),
+    /// What is held is written again, as it was adopted.
+    WritingHeld(Box<Adoption>),
 }
 
 #[derive(Debug)]
@@ -498,16 +503,17 @@ impl Node {
             features: FEATURES,
         };
         let judged = adopt::judge(&offer, judge)
-            .and_then(|adopted| Ok((self.put_together(&offer, &adopted)?, adopted)));
+            .and_then(|adopted| Ok((self.put_together(&offer, adopted.root)?, adopted)));
         match judged {
             Ok((set, adopted)) => self.fetch(FetchingRelease { offer, adopted, set }, effects),
+            Err(refusal) if self.repairs(&offer) => self.fetch_held(&offer, &refusal, now, effects),
             Err(refusal) => self.refuse(&offer, &refusal, now, effects),
         }
     }
 
     /// The set offered, from the set held and the difference; its root must be the one that
     /// the release gives to this node.
-    fn put_together(&self, offer: &Offer, adopted: &Adopted) -> Result<ObjectSet, Refusal> {
+    fn put_together(&self, offer: &Offer, root: Digest) -> Result<ObjectSet, Refusal> {
         let held = self.adoption.as_ref().map(Adoption::set).unwrap_or_default();
         let set = match &offer.set {
             None => held,
@@ -520,8 +526,8 @@ impl Node {
                 base.apply(&difference.delta).map_err(|error| Refusal::Malformed(error.to_string()))?
             }
         };
-        if set.root() != adopted.root {
-            return Err(Refusal::OtherRoot { got: set.root(), want: adopted.root });
+        if set.root() != root {
+            return Err(Refusal::OtherRoot { got: set.root(), want: root });
         }
         Ok(set)
     }
@@ -530,17 +536,28 @@ impl Node {
         self.stuck = 0;
         // What does not fit what is held is asked for whole: it may be the held that is odd.
         self.want_full = matches!(refusal, Refusal::Malformed(_) | Refusal::OtherRoot { .. });
+        self.tell_refusal(offer, refusal, now, effects);
+        self.run_after_answer(now);
+    }
+
+    fn tell_refusal(
+        &mut self,
+        offer: &Offer,
+        refusal: &Refusal,
+        now: Timestamp,
+        effects: &mut Vec<NodeEffect>,
+    ) {
         let what = (trust::signed::digest(&offer.header), refusal.code());
         // The same refusal at every contact is one fact, not a growing log.
-        if self.refused != Some(what) {
-            self.refused = Some(what);
-            let difference = self.clock_difference.filter(|_| refusal.is_of_time());
-            let clocks = difference.map(|difference| difference.text()).unwrap_or_default();
-            let (code, message) = (refusal.code().to_owned(), format!("{refusal}{clocks}"));
-            effects.push(NodeEffect::Warn(format!("refused what the control plane points to: {message}")));
-            self.append(FactBody::Refused { code, message }, now, effects);
+        if self.refused == Some(what) {
+            return;
         }
-        self.run_after_answer(now);
+        self.refused = Some(what);
+        let difference = self.clock_difference.filter(|_| refusal.is_of_time());
+        let clocks = difference.map(|difference| difference.text()).unwrap_or_default();
+        let (code, message) = (refusal.code().to_owned(), format!("{refusal}{clocks}"));
+        effects.push(NodeEffect::Warn(format!("refused what the control plane points to: {message}")));
+        self.append(FactBody::Refused { code, message }, now, effects);
     }
 
     fn fetch(&mut self, pending: FetchingRelease, effects: &mut Vec<NodeEffect>) {
@@ -553,6 +570,7 @@ impl Node {
     fn on_fetched(&mut self, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         let pending = match std::mem::take(&mut self.change) {
             ReleaseChange::Fetching(pending) => pending,
+            ReleaseChange::FetchingHeld(held) => return self.write_held(*held, effects),
             other => return self.change = other,
         };
         let objects = pending.set.objects().map(|(key, stub)| (key, stub.clone()));
@@ -574,6 +592,7 @@ impl Node {
     fn on_adopted(&mut self, settings: HeldSettings, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         let adoption = match std::mem::take(&mut self.change) {
             ReleaseChange::Adopting(adoption) => adoption,
+            ReleaseChange::WritingHeld(held) => return self.on_held_written(*held, settings),
             other => return self.change = other,
         };
         self.settings = settings;
