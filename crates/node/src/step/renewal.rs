@@ -19,7 +19,7 @@ impl Node {
         let newest_signature = self.adoption.as_ref().map(|held| held.floor.newest_signature);
         let clock = self.clock_difference.map_or(now, |difference| difference.at_server(now));
         let (built, newest_signature) = (self.identity.built, newest_signature.unwrap_or_default());
-        TrustTime { clock, built, newest_signature }.now()
+        TrustTime { clock, control_plane: clock, built, newest_signature }.now()
     }
 
     fn renewal_due(&self, now: Timestamp) -> Option<(Timestamp, RenewalProof)> {
