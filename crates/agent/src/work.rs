@@ -233,7 +233,8 @@ fn restored(
 fn at(signer: &Signer, newest: Timestamp) -> WorkTime {
     let now = now();
     let clock = now.max(signer.server_time());
-    let trusted = trust::clock::TrustTime { clock, built: BUILT, newest_signature: newest };
+    let trusted =
+        trust::clock::TrustTime { clock, control_plane: clock, built: BUILT, newest_signature: newest };
     WorkTime { now, trusted: trusted.now() }
 }
 

@@ -154,7 +154,7 @@ fn the_planned_rotations_of_the_runbooks() {
     fleet.rotate(&["release"]);
     assert_eq!(std::fs::read_to_string(fleet.data("release.key.previous")).unwrap(), old);
     fleet.until_all_hold(2, 1);
-    refused(&fleet.key(&["retire", "release"]), "is signed with the key to retire", "muster publish");
+    refused(&fleet.key(&["retire", "release"]), "whose key would count no more", "muster publish");
     // A publisher that still has the key before is warned, and its release counts.
     let before = fleet.data("release.key.previous");
     let repo = fleet.repo.to_str().unwrap();

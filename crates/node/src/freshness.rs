@@ -25,7 +25,7 @@ pub struct FreshnessRecord {
     pub header: Digest,
     /// The newest signature for that release.
     pub freshness: Freshness,
-    /// The newest time in any signature verified so far (IDN-11).
+    /// The newest time in any signature verified so far, as far as it is remembered (IDN-11).
     pub newest_signature: Timestamp,
     /// Since when it is not fresh.
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -73,7 +73,9 @@ impl FreshnessRecord {
             true => Freshness { signed_at: self.freshness.signed_at, ..adopted.freshness },
             false => adopted.freshness,
         };
-        let is_newer = freshness.signed_at > self.newest_signature;
+        // A beacon that was dated too far ahead must not keep the next release from being fresh.
+        let known = if same { self.newest_known() } else { self.newest_signature };
+        let is_newer = freshness.signed_at > known;
         FreshnessRecord {
             freshness,
             newest_signature: self.newest_signature.max(adopted.newest_signature),
@@ -84,14 +86,19 @@ impl FreshnessRecord {
         }
     }
 
-    /// A newer beacon was verified.
-    pub fn signed(&mut self, at: Timestamp, now: Timestamp) {
-        if at > self.newest_signature {
+    /// A newer beacon was verified, of which this much is remembered as the newest signature.
+    pub fn signed(&mut self, at: Timestamp, newest_signature: Timestamp, now: Timestamp) {
+        if at > self.newest_known() {
             self.not_fresh_since = None;
         }
         self.freshness.signed_at = self.freshness.signed_at.max(at);
-        self.newest_signature = self.newest_signature.max(at);
+        self.newest_signature = self.newest_signature.max(newest_signature);
         (self.confirmed_at, self.stale_since) = (now, None);
+    }
+
+    /// What a signature of this release must be newer than to make fresh again. A beacon may be dated past what is remembered of it.
+    fn newest_known(&self) -> Timestamp {
+        self.newest_signature.max(self.freshness.signed_at)
     }
 
     /// Until when the control plane may ask for something, by the time that trust goes by; no time at all once it

@@ -3,9 +3,11 @@
 mod delivery;
 mod freshness;
 mod heal;
+mod offer;
 mod pause;
 mod reboot;
 mod renewal;
+mod repair;
 mod requests;
 mod runs;
 mod trusted;
@@ -15,13 +17,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use converge::ResourceId;
-use model::collect::CollectInserting;
 use model::exchange::{Answer, CheckIn, Offer, RunNote, TraitReport};
 use model::log::FactBody;
-use model::{Contention, Digest, ObjectKey, ObjectSet, Pause, Timestamp, UnmadeRun};
-use trust::Floor;
-use trust::adopt::{self, Adopted, Judge, Refusal};
-use trust::feature::FEATURES;
+use model::{Contention, Digest, ObjectSet, Pause, Timestamp, UnmadeRun};
+use trust::adopt::Adopted;
 
 use crate::backoff::Spread;
 use crate::clock_difference::ClockDifference;
@@ -61,6 +60,10 @@ enum ReleaseChange {
     None,
     Fetching(Box<FetchingRelease>),
     Adopting(Box<Adoption>),
+    /// Contents of what is held come again.
+    FetchingHeld(Box<Adoption>),
+    /// What is held is written again, as it was adopted.
+    WritingHeld(Box<Adoption>),
 }
 
 #[derive(Debug)]
@@ -477,104 +480,10 @@ impl Node {
         }
     }
 
-    fn on_offer(&mut self, offer: Offer, now: Timestamp, effects: &mut Vec<NodeEffect>) {
-        if !matches!(self.change, ReleaseChange::None) {
-            // One release at a time; its end leads to the next check-in.
-            return self.run_after_answer(now);
-        }
-        if self.adoption.as_ref().map(|adoption| adoption.digest) != self.asked_from {
-            // Another release was adopted since the node asked: this is no difference from it.
-            return self.deliver_soon(now);
-        }
-        let mut floor = self.adoption.as_ref().map_or_else(Floor::default, |held| held.floor.clone());
-        let time = self.trust_time(now);
-        // A beacon that came later raised it.
-        floor.newest_signature = floor.newest_signature.max(time.newest_signature);
-        let judge = Judge {
-            trust: self.chain.document(),
-            hostname: &self.identity.hostname,
-            floor: &floor,
-            time,
-            matches: &adopt::takes,
-            features: FEATURES,
-        };
-        let judged = adopt::judge(&offer, judge)
-            .and_then(|adopted| Ok((self.put_together(&offer, &adopted)?, adopted)));
-        match judged {
-            Ok((set, adopted)) => self.fetch(FetchingRelease { offer, adopted, set }, effects),
-            Err(refusal) => self.refuse(&offer, &refusal, now, effects),
-        }
-    }
-
-    /// The set offered, from the set held and the difference; its root must be the one that
-    /// the release gives to this node.
-    fn put_together(&self, offer: &Offer, adopted: &Adopted) -> Result<ObjectSet, Refusal> {
-        let held = self.adoption.as_ref().map(Adoption::set).unwrap_or_default();
-        let set = match &offer.set {
-            None => held,
-            Some(difference) => {
-                let base = match difference.base {
-                    None => ObjectSet::new(),
-                    Some(base) if base == held.root() => held,
-                    Some(_) => return Err(Refusal::Malformed("it starts from a set not held here".into())),
-                };
-                base.apply(&difference.delta).map_err(|error| Refusal::Malformed(error.to_string()))?
-            }
-        };
-        if set.root() != adopted.root {
-            return Err(Refusal::OtherRoot { got: set.root(), want: adopted.root });
-        }
-        Ok(set)
-    }
-
-    fn refuse(&mut self, offer: &Offer, refusal: &Refusal, now: Timestamp, effects: &mut Vec<NodeEffect>) {
-        self.stuck = 0;
-        // What does not fit what is held is asked for whole: it may be the held that is odd.
-        self.want_full = matches!(refusal, Refusal::Malformed(_) | Refusal::OtherRoot { .. });
-        let what = (trust::signed::digest(&offer.header), refusal.code());
-        // The same refusal at every contact is one fact, not a growing log.
-        if self.refused != Some(what) {
-            self.refused = Some(what);
-            let difference = self.clock_difference.filter(|_| refusal.is_of_time());
-            let clocks = difference.map(|difference| difference.text()).unwrap_or_default();
-            let (code, message) = (refusal.code().to_owned(), format!("{refusal}{clocks}"));
-            effects.push(NodeEffect::Warn(format!("refused what the control plane points to: {message}")));
-            self.append(FactBody::Refused { code, message }, now, effects);
-        }
-        self.run_after_answer(now);
-    }
-
-    fn fetch(&mut self, pending: FetchingRelease, effects: &mut Vec<NodeEffect>) {
-        let contents = pending.set.objects().map(|(_, stub)| stub.digest).collect_inserting();
-        let inline = pending.offer.set.as_ref().map(|set| set.contents.clone()).unwrap_or_default();
-        self.change = ReleaseChange::Fetching(Box::new(pending));
-        effects.push(NodeEffect::Fetch { contents, inline });
-    }
-
-    fn on_fetched(&mut self, now: Timestamp, effects: &mut Vec<NodeEffect>) {
-        let pending = match std::mem::take(&mut self.change) {
-            ReleaseChange::Fetching(pending) => pending,
-            other => return self.change = other,
-        };
-        let objects = pending.set.objects().map(|(key, stub)| (key, stub.clone()));
-        let adoption = Adoption {
-            header: pending.offer.header,
-            digest: pending.adopted.digest,
-            channel: pending.adopted.header.channel,
-            seq: pending.adopted.header.seq,
-            root: pending.adopted.root,
-            objects: objects.collect_inserting::<std::collections::BTreeMap<ObjectKey, _>>(),
-            floor: pending.adopted.floor,
-            freshness: Some(pending.adopted.freshness),
-            adopted_at: now,
-        };
-        self.change = ReleaseChange::Adopting(Box::new(adoption.clone()));
-        effects.push(NodeEffect::Adopt(Box::new(adoption)));
-    }
-
     fn on_adopted(&mut self, settings: HeldSettings, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         let adoption = match std::mem::take(&mut self.change) {
             ReleaseChange::Adopting(adoption) => adoption,
+            ReleaseChange::WritingHeld(held) => return self.on_held_written(*held, settings),
             other => return self.change = other,
         };
         self.settings = settings;

@@ -293,6 +293,71 @@ fn bad_beacons_are_named_once_and_change_nothing() {
     }
 }
 
+/// IDN-11: a control plane whose clock is far ahead, or who signs beacons there, blocks no update once the clock is
+/// right, however many it signed.
+#[test]
+fn beacons_of_a_clock_that_is_ahead_block_no_update() {
+    let release = Release::new(1, START, &["a"]);
+    let mut bench = Bench::holding(&release);
+    for round in 1..=400 {
+        let theirs = bench.now.plus(FRESH * round);
+        bench.check_in();
+        bench.give(NodeInput::ServerTime(theirs));
+        let effects =
+            bench.give(NodeInput::Answered(Box::new(with_beacon(signed(&beacon_at(&release, theirs))))));
+        let refused = facts(&effects)
+            .into_iter()
+            .any(|fact| matches!(fact, FactBody::Refused { code, .. } if code == "beacon-future"));
+        assert_eq!(refused, round > 365, "{round}");
+        if run_of(&effects).is_some() {
+            bench.give(NodeInput::Ran(Box::new(report(0, 1))));
+        }
+    }
+    let kept = saved(&bench.freshness).unwrap().clone();
+    assert!(kept.newest_signature <= bench.now, "{} of {}", kept.newest_signature, bench.now);
+    // Its clock is put right; a restart remembers no more of it.
+    let adoption = bench.node.adoption().cloned();
+    let restored = Restored { adoption, freshness: Some(kept), ..Restored::default() };
+    let mut bench = Bench::restored_at(restored, bench.now);
+    bench.check_in();
+    bench.give(NodeInput::ServerTime(bench.now));
+    let next = Release::new(2, bench.now, &["b"]);
+    bench.give(NodeInput::Answered(Box::new(offering(next.offer(Some(&release.set))))));
+    bench.give(NodeInput::Fetched);
+    bench.give(NodeInput::Adopted(HeldSettings::default()));
+    assert_eq!(bench.node.adoption().unwrap().seq, 2);
+    assert!(is_fresh(&bench));
+}
+
+/// IDN-11: a host whose clock stands takes beacons by the control plane's clock, and the same one again makes nothing
+/// fresh.
+#[test]
+fn a_slow_host_takes_beacons_by_the_control_plane_s_clock() {
+    let release = Release::new(1, START, &["a"]);
+    let mut bench = Bench::holding(&release);
+    let at = START.plus(FRESH * 200);
+    let tell = |bench: &mut Bench, theirs: Timestamp, answer: Answer| {
+        bench.check_in();
+        bench.give(NodeInput::ServerTime(theirs));
+        let effects = bench.give(NodeInput::Answered(Box::new(answer)));
+        if run_of(&effects).is_some() {
+            bench.give(NodeInput::Ran(Box::new(report(0, 1))));
+        }
+    };
+    tell(&mut bench, at, answer());
+    assert!(!is_fresh(&bench));
+    tell(&mut bench, at, with_beacon(signed(&beacon_at(&release, at))));
+    assert!(is_fresh(&bench));
+    tell(&mut bench, at.plus(FRESH * 2), answer());
+    assert!(!is_fresh(&bench));
+    let mut again = release.offer(Some(&release.set));
+    again.beacon = Some(signed(&beacon_at(&release, at)));
+    tell(&mut bench, at, offering(again));
+    bench.give(NodeInput::Fetched);
+    bench.give(NodeInput::Adopted(HeldSettings::default()));
+    assert!(!is_fresh(&bench), "the same signature");
+}
+
 /// CNV-4: past bundle_max_age without a full answer or a newer beacon what is held is stale, and that is told.
 #[test]
 fn a_plain_answer_confirms_nothing() {

@@ -1,13 +1,14 @@
 //! CNV-3, LIF-10: a run that cannot be made is told in each check-in until one is made, and what is gone of the
-//! release is fetched or written again without anybody's help.
+//! release is fetched or written again without anybody's help, whatever became of its freshness and its key (ROL-4).
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
 
 use std::time::Duration;
 
-use common::{Bench, FRESH, Release, START, adoption_of, offering, report, run_of};
+use common::{Bench, FRESH, Release, START, adoption_of, facts, offering, report, run_of};
 use model::exchange::CheckIn;
+use model::log::FactBody;
 use model::{Digest, UnmadeRunCause};
 use node::{HeldSettings, NodeEffect, NodeInput, Restored, RunFailure};
 
@@ -128,4 +129,69 @@ fn an_agent_that_begins_with_damaged_contents_asks_for_them() {
     let restored = Restored { adoption: Some(adoption), content_missing: true, ..Restored::default() };
     let mut bench = Bench::restored_at(restored, START.plus(FRESH / 2));
     assert!(bench.check_in().full);
+}
+
+/// ROL-4: what is held is mended when it is not fresh any more, when no key that is believed signed it and when a
+/// release that is refused gives the same set; none of that makes anything newer.
+#[test]
+fn neither_time_nor_a_retired_key_keeps_a_content_away() {
+    let release = Release::new(1, START, &["one"]);
+    let same_set = Release::new(2, START, &["one"]);
+    let (late, retired) = (FRESH * 9, Duration::from_secs(3600));
+    let mut by_another = release.offer(None);
+    by_another.header.signatures =
+        trust::signed::sign(&release.header, &[&trust::SigningKey::from_seed(&[9; 32])]).unwrap().signatures;
+    for (what, after, offer, refused) in [
+        ("not fresh", late, release.offer(None), None),
+        ("its key is believed no more", retired, by_another, None),
+        ("a refused one with the same set", late, same_set.offer(None), Some("release-stale")),
+    ] {
+        let mut bench = Bench::holding(&release);
+        bench.now = START.plus(after);
+        bench.exchange(common::answer());
+        bench.give(NodeInput::Ran(Box::new(report(0, 1))));
+        let (held, fresh) = (bench.node.adoption().unwrap().clone(), bench.node.freshness());
+        bench.freshness.clear();
+        fails(&mut bench, failed(UnmadeRunCause::MissingContent, "content is missing"));
+        for round in 0..3 {
+            assert!(bench.check_in().full, "{what}");
+            let effects = bench.give(NodeInput::Answered(Box::new(offering(offer.clone()))));
+            assert_eq!(fetched(&effects), [Digest::of(b"one")], "{what}");
+            let told = facts(&effects).into_iter().filter_map(|fact| match fact {
+                FactBody::Refused { code, .. } => Some(code.as_str()),
+                _ => None,
+            });
+            assert_eq!(told.collect::<Vec<_>>(), Vec::from_iter(refused.filter(|_| round == 0)), "{what}");
+            if round < 2 {
+                bench.give(NodeInput::FetchFailed("cut off".to_owned()));
+            }
+        }
+        assert_eq!(adoption_of(&bench.give(NodeInput::Fetched)), Some(&held), "{what}: as it was adopted");
+        let effects = bench.give(NodeInput::Adopted(HeldSettings::default()));
+        assert!(run_of(&effects).is_some(), "{what}: a run follows at once");
+        assert_eq!((bench.node.adoption(), bench.node.freshness()), (Some(&held), fresh), "{what}");
+        assert_eq!(bench.freshness, [], "{what}: nothing of freshness is told or kept");
+        bench.give(NodeInput::Ran(Box::new(report(0, 1))));
+        assert!(!bench.check_in().full, "{what}: it is over");
+    }
+}
+
+/// A refused release that gives another set mends nothing.
+#[test]
+fn a_refused_release_gives_only_what_is_held() {
+    let mut bench = Bench::holding(&Release::new(1, START, &["one"]));
+    let stale = Release::new(2, START.minus(FRESH * 2), &["one", "two"]);
+    bench.exchange(common::answer());
+    fails(&mut bench, failed(UnmadeRunCause::MissingContent, "content is missing"));
+    let effects = bench.exchange(offering(stale.offer(None)));
+    assert_eq!(fetched(&effects), []);
+    assert!(matches!(facts(&effects)[..], [FactBody::Refused { code, .. }] if code == "release-stale"));
+    let strange = Release::new(1, START.minus(FRESH * 2), &["two"]);
+    // It says that it is the set that is held, and is not.
+    fails(&mut bench, failed(UnmadeRunCause::MissingContent, "content is missing"));
+    let mut lies = strange.offer(None);
+    lies.entry.root = bench.node.adoption().unwrap().root;
+    let effects = bench.exchange(offering(lies));
+    assert_eq!(fetched(&effects), []);
+    assert_eq!(bench.node.adoption().unwrap().seq, 1);
 }

@@ -97,6 +97,11 @@ pub struct NodeHeader {
 }
 
 impl Heads {
+    /// The newest time in any signature of what the fleet is pointed to.
+    pub fn newest_signature(&self) -> Option<Timestamp> {
+        self.channels.values().map(|head| head.signed_at).max()
+    }
+
     /// The head and the entry for a hostname: of the newest release that has one.
     ///
     /// Each channel's head carries the whole fleet's selection; a node follows the channel

@@ -285,17 +285,23 @@ fn beacon_problem(refusal: BeaconRefusal) -> Problem {
 }
 
 /// Signs beacons for heads of whose freshness a quarter is spent. Only where a key for it lies beside the control
-/// plane (lab posture); elsewhere `muster beacon` does it.
+/// plane (lab posture); elsewhere `muster beacon` does it. None is signed for a time that the newest signature makes
+/// unlikely: a clock that is ahead must not date the fleet (IDN-11).
 pub(crate) async fn renew_beacons(plane: &ControlPlane, key: &SigningKey) -> Result<(), Problem> {
     let at = now();
-    let mut due = Vec::new();
+    let (mut due, mut refused) = (Vec::new(), Ok(()));
     let documents = plane.trust.documents();
     let release = &documents.newest().document.release;
     // A release of a key that counts no more is not vouched for.
     let counts = |head: &Head| signed::verify::<Header>(&head.signed, release).is_ok();
     let heads = plane.heads();
+    let newest = heads.newest_signature().unwrap_or_default();
     let due_now = heads.channels.values().filter(|head| at > head.freshness().renews_at() && counts(head));
     for head in due_now {
+        if let Err(problem) = is_likely(&head.header, newest, at) {
+            refused = Err(problem);
+            continue;
+        }
         let beacon = Beacon {
             fleet: head.header.fleet.clone(),
             channel: head.header.channel.clone(),
@@ -306,10 +312,62 @@ pub(crate) async fn renew_beacons(plane: &ControlPlane, key: &SigningKey) -> Res
         due.push(signed::sign(&beacon, &[key]).map_err(|_| Code::Internal)?);
         tracing::info!(channel = %beacon.channel, seq = beacon.seq, "signing a beacon: the release still counts");
     }
-    if due.is_empty() { Ok(()) } else { add_beacons(plane, due).await }
+    if !due.is_empty() {
+        add_beacons(plane, due).await?;
+    }
+    refused
+}
+
+/// Whether the clock may be right that says this: it is at most one freshness past the newest signature that is known.
+fn is_likely(header: &Header, newest: Timestamp, at: Timestamp) -> Result<(), Problem> {
+    if at <= newest.plus(header.freshness()).plus(SLACK) {
+        return Ok(());
+    }
+    let (channel, seq) = (&header.channel, header.seq);
+    let detail = format!(
+        "no beacon is signed for release {seq} in channel {channel}: by this clock it is {at}, which is past the \
+         freshness of the newest signature, of {newest}; set the clock if it is wrong, else publish, or sign one with \
+         `muster beacon`"
+    );
+    Err(Problem::new(Code::BeaconFuture, detail))
 }
 
 /// The signed headers by channel.
 pub(crate) fn headers(heads: &Heads) -> BTreeMap<Channel, Signed> {
     heads.channels.iter().map(|(channel, head)| (channel.clone(), (*head.signed).clone())).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use std::time::Duration;
+
+    use super::*;
+
+    /// IDN-11: a control plane whose clock is far ahead signs no beacon there, and says so.
+    #[test]
+    fn no_beacon_is_signed_far_past_the_newest_signature() {
+        let (newest, fresh) = (Timestamp::from_secs(1_800_000_000), Duration::from_secs(86_400));
+        let header = Header {
+            fleet: "acme-1".parse().unwrap(),
+            channel: "main".parse().unwrap(),
+            seq: 7,
+            label: None,
+            created: newest,
+            selection: Digest::ZERO,
+            freshness_secs: fresh.as_secs(),
+            fallbacks: vec![],
+            requires: vec![],
+        };
+        let edge = newest.plus(fresh).plus(SLACK);
+        is_likely(&header, newest, edge).unwrap();
+        let problem = is_likely(&header, newest, edge.plus(Duration::from_millis(1))).unwrap_err();
+        assert_eq!(problem.code, Code::BeaconFuture.as_str());
+        assert!(
+            problem.to_string().contains("no beacon is signed for release 7 in channel main"),
+            "{problem}"
+        );
+        is_likely(&header, edge, edge.plus(fresh)).unwrap();
+    }
 }

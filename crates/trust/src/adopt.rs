@@ -218,7 +218,8 @@ pub fn judge(offer: &Offer, by: Judge<'_>) -> Result<Adopted, Refusal> {
         Some(document) => {
             let subject = BeaconSubject { channel: &header.channel, seq: header.seq, header: &digest };
             let beacon = beacon::open(document, by.trust)?;
-            beacon::check(&beacon, subject, by.time.now())?;
+            let time = by.time.now().min(by.time.after_header(header.created).for_beacons());
+            beacon::check(&beacon, subject, time)?;
             Some(beacon)
         }
         None => None,
@@ -232,7 +233,8 @@ pub fn judge(offer: &Offer, by: Judge<'_>) -> Result<Adopted, Refusal> {
     };
     check_dates(&header, freshness, fallback, by.time)?;
     offer.proof.verify(&header.selection, by.hostname, &offer.entry, by.matches)?;
-    let floor = raise(by.floor, &header, digest, freshness.signed_at);
+    let newest_signature = by.time.after_header(header.created).remembered(freshness.signed_at);
+    let floor = raise(by.floor, &header, digest, newest_signature);
     Ok(Adopted { digest, root: offer.entry.root, freshness, floor, header })
 }
 
@@ -287,8 +289,8 @@ fn check_dates(
     Ok(())
 }
 
-fn raise(floor: &Floor, header: &Header, digest: Digest, signed: Timestamp) -> Floor {
-    let newest_signature = floor.newest_signature.max(signed);
+fn raise(floor: &Floor, header: &Header, digest: Digest, newest: Timestamp) -> Floor {
+    let newest_signature = floor.newest_signature.max(newest);
     if header.seq < floor.seq {
         return Floor { newest_signature, ..floor.clone() };
     }

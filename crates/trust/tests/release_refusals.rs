@@ -12,7 +12,7 @@ use model::exchange::Offer;
 use model::time::SLACK;
 use model::{Digest, Timestamp};
 use trust::adopt::{Judge, judge};
-use trust::clock::TrustTime;
+use trust::clock::{self, TrustTime};
 use trust::feature::Feature;
 use trust::signed::{digest, sign};
 use trust::{Adopted, Floor, Header, Refusal};
@@ -176,10 +176,10 @@ fn a_future_date_is_refused_beyond_the_slack() {
 fn a_slow_clock_locks_no_node_out() {
     let clock = Timestamp::from_secs(0);
     let newer = Header { created: CREATED.plus(FRESH * 30), ..header(6) };
-    let built = |built: Timestamp| TrustTime { clock, built, newest_signature: Timestamp(0) };
+    let built = |built: Timestamp| TrustTime { clock, built, ..TrustTime::default() };
     let floor = floor_of(&header(5));
-    let remembers = TrustTime { clock, built: clock, newest_signature: floor.newest_signature };
-    let told = TrustTime { clock: newer.created, ..remembers };
+    let remembers = TrustTime { newest_signature: floor.newest_signature, ..TrustTime::default() };
+    let told = TrustTime { control_plane: newer.created, ..remembers };
     for (what, header, time, want) in [
         ("by the time it was built", header(5), built(CREATED), "adopted"),
         ("by the newest signature", header(5), remembers, "adopted"),
@@ -194,8 +194,52 @@ fn a_slow_clock_locks_no_node_out() {
 #[test]
 fn a_slow_clock_makes_nothing_fresh() {
     let floor = Floor { newest_signature: CREATED.plus(FRESH * 9), ..floor_of(&header(5)) };
-    let time = TrustTime { clock: CREATED, built: Timestamp(0), newest_signature: floor.newest_signature };
+    let time = TrustTime { newest_signature: floor.newest_signature, ..at(CREATED) };
     assert_eq!(code(judged(&offer(&header(6), "web-1"), "web-1", &floor, time)), "release-stale");
+}
+
+/// A control plane and who holds a beacon key move a node's time by nothing that stays, and date no beacon for good.
+#[test]
+fn only_the_host_and_the_release_key_move_the_time_that_is_remembered() {
+    let year = clock::MAX_BEACON_AHEAD;
+    let told = |clock: Timestamp, control_plane: Timestamp| TrustTime { clock, control_plane, ..at(clock) };
+    let slow = Timestamp::from_secs(0);
+    for (what, host, beacon_at, control_plane, want) in [
+        (
+            "both are right",
+            CREATED.plus(FRESH),
+            CREATED.plus(FRESH),
+            CREATED.plus(FRESH),
+            Ok(CREATED.plus(FRESH)),
+        ),
+        ("a slow host", slow, CREATED.plus(FRESH * 300), CREATED.plus(FRESH * 300), Ok(CREATED)),
+        ("as far as it goes", CREATED, CREATED.plus(year), CREATED.plus(year), Ok(CREATED)),
+        (
+            "for good",
+            CREATED,
+            CREATED.plus(FRESH * 26_000),
+            CREATED.plus(FRESH * 26_000),
+            Err("beacon-future"),
+        ),
+        (
+            "for good, to a slow host",
+            slow,
+            CREATED.plus(year * 2),
+            CREATED.plus(year * 2),
+            Err("beacon-future"),
+        ),
+        ("past the control plane's own", slow, CREATED.plus(FRESH), CREATED, Err("beacon-future")),
+    ] {
+        let mut offer = offer(&header(5), "web-1");
+        offer.beacon = Some(sign(&beacon(&header(5), beacon_at), &[&release_key()]).unwrap());
+        let adopted = judged(&offer, "web-1", &Floor::default(), told(host, control_plane));
+        let newest = adopted.map(|adopted| adopted.floor.newest_signature).map_err(|refusal| refusal.code());
+        assert_eq!(newest, want, "{what}");
+    }
+    // What the release key dates is believed by the control plane's clock, and remembered.
+    let newer = Header { created: CREATED.plus(FRESH * 30), ..header(6) };
+    let verdict = judged(&offer(&newer, "web-1"), "web-1", &Floor::default(), told(slow, newer.created));
+    assert_eq!(verdict.unwrap().floor.newest_signature, newer.created);
 }
 
 #[test]

@@ -61,7 +61,8 @@ impl Node {
     /// The time that trust goes by now.
     pub(super) fn trust_time(&self, now: Timestamp) -> TrustTime {
         TrustTime {
-            clock: now.plus(self.clock_difference.unwrap_or_default().ahead),
+            clock: now,
+            control_plane: now.plus(self.clock_difference.unwrap_or_default().ahead),
             built: self.identity.built,
             newest_signature: self
                 .freshness
@@ -157,9 +158,10 @@ impl Node {
             Ok(Some(at)) => {
                 self.confirmation.refused = None;
                 self.confirmed();
+                let newest_signature = self.trust_time(now).remembered(at);
                 let Some(held) = &mut self.freshness else { return };
                 let was_news = held.view().is_notable();
-                held.signed(at, now);
+                held.signed(at, newest_signature, now);
                 match was_news {
                     true => self.freshness_changed(now, effects),
                     false => self.save_freshness(effects),
@@ -183,7 +185,7 @@ impl Node {
         let (Some(held), Some(record)) = (&self.adoption, &self.freshness) else { return Ok(None) };
         let beacon = beacon::open(document, self.chain.document())?;
         let subject = BeaconSubject { channel: &held.channel, seq: held.seq, header: &held.digest };
-        beacon::check(&beacon, subject, self.trust_time(now).now())?;
+        beacon::check(&beacon, subject, self.trust_time(now).for_beacons())?;
         let newer = beacon::is_newer(&beacon, record.freshness.signed_at)?;
         Ok(newer.then_some(beacon.at))
     }

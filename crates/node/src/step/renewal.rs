@@ -17,7 +17,7 @@ impl Node {
     /// out (IDN-11).
     fn certificate_time(&self, now: Timestamp) -> Timestamp {
         let clock = self.clock_difference.map_or(now, |difference| difference.at_server(now));
-        TrustTime { clock, ..self.trust_time(now) }.now()
+        TrustTime { clock, control_plane: clock, ..self.trust_time(now) }.now()
     }
 
     fn renewal_due(&self, now: Timestamp) -> Option<(Timestamp, RenewalProof)> {

@@ -18,7 +18,7 @@ use model::log::FactBody;
 use model::{Digest, RunReport, Timestamp, UnmadeRun, UnmadeRunCause};
 
 use super::requests::RequestNumbers;
-use super::{Node, ReleaseChange, inputs_digest};
+use super::{Node, inputs_digest};
 use crate::io::{NodeEffect, RunFailure, RunOrder};
 use crate::reported_contentions::ReportedContentions;
 use crate::state::LastRun;
@@ -217,18 +217,11 @@ impl Node {
         }
     }
 
-    fn say_soon(&mut self, now: Timestamp) {
+    pub(super) fn say_soon(&mut self, now: Timestamp) {
         self.contact_pending = true;
         if self.failures == 0 {
             self.deliver_soon(now);
         }
-    }
-
-    /// Asks for the whole set: what is damaged or gone of its contents is fetched then, and the rest stays.
-    pub(super) fn on_content_missing(&mut self, now: Timestamp) {
-        self.want_full = true;
-        self.repairing = true;
-        self.say_soon(now);
     }
 
     /// The next full run is reported whatever it comes to: the report of the last one is not in the log, or
@@ -245,20 +238,6 @@ impl Node {
             self.report_next_run(effects);
             self.reported_contentions = ReportedContentions::default();
             self.refused = None;
-        }
-    }
-
-    /// What is held is known here, and its record is gone.
-    fn record_release_again(&mut self, effects: &mut Vec<NodeEffect>) {
-        // One that does not stay is not written over and over: the next run that is due tries again.
-        if std::mem::replace(&mut self.recorded_again, true) {
-            self.recorded_again = false;
-            return;
-        }
-        if let (ReleaseChange::None, Some(held)) = (&self.change, &self.adoption) {
-            self.repairing = true;
-            self.change = ReleaseChange::Adopting(Box::new(held.clone()));
-            effects.push(NodeEffect::Adopt(Box::new(held.clone())));
         }
     }
 }
