@@ -87,6 +87,37 @@ fn the_newest_document_judges_once_it_is_durable() {
     assert!(adoption_of(&bench.give(NodeInput::Fetched)).is_some());
 }
 
+/// C5, IDN-8: beacons are judged by the document that is held: the new key's count, and those of the dropped key no more.
+#[test]
+fn beacons_are_of_the_keys_that_are_held() {
+    let (links, _, new_key) = rotations(1);
+    let held = Release::new(1, START, &["a"]);
+    let mut bench = Bench::holding(&held);
+    let mut beacon = |bench: &Bench, by: &SigningKey| {
+        let header = signed::digest(&signed::sign(&held.header, &[&release_key()]).unwrap());
+        let (fleet, channel) = (held.header.fleet.clone(), held.header.channel.clone());
+        let beacon = trust::Beacon { fleet, channel, seq: held.header.seq, header, at: bench.now };
+        signed::sign(&beacon, &[by]).unwrap()
+    };
+    // Beside links it waits for the document that they lead to.
+    bench.check_in();
+    let beside = Answer { beacon: Some(beacon(&bench, &new_key)), ..with_links(&links) };
+    let effects = bench.give(NodeInput::Answered(Box::new(beside)));
+    assert!(facts(&effects).is_empty(), "{effects:?}");
+    bench.give(NodeInput::TrustSaved);
+    bench.check_in();
+    let by_new = Answer { beacon: Some(beacon(&bench, &new_key)), ..answer() };
+    let effects = bench.give(NodeInput::Answered(Box::new(by_new)));
+    assert!(facts(&effects).is_empty(), "{effects:?}");
+    assert!(effects.iter().any(|effect| matches!(effect, NodeEffect::SaveFreshness(_))), "{effects:?}");
+    bench.pass(Duration::from_secs(60));
+    bench.check_in();
+    let by_old = Answer { beacon: Some(beacon(&bench, &release_key())), ..answer() };
+    let effects = bench.give(NodeInput::Answered(Box::new(by_old)));
+    let [FactBody::Refused { code, .. }] = facts(&effects)[..] else { panic!("{effects:?}") };
+    assert_eq!(code, "beacon-signature");
+}
+
 #[test]
 fn what_cannot_be_kept_is_not_used_and_asked_for_again() {
     let (links, heads, _) = rotations(1);

@@ -164,6 +164,18 @@ fn a_report_that_is_not_here_is_asked_for() {
     assert!(asks(&mut node, "other", Some(200), 300), "that report was of another set");
 }
 
+/// A node that refuses the header of the set that it holds takes nothing more from this control plane: that is not green.
+#[test]
+fn a_refused_header_of_the_same_set_is_not_converged() {
+    let heads = published("set");
+    let mut node = node("web-1");
+    calls(&mut node, &heads, Some("set"), Some(0), 0);
+    reports(&mut node, "set", WELL);
+    assert_eq!(word(&mut node, &heads, at(10)), Overall::Converged);
+    node.keep_refusal("release-signature", "no trusted key signed it");
+    assert_eq!(word(&mut node, &heads, at(10)), Overall::Changing);
+}
+
 /// A run that takes longer than the interval, contact and a minute is under way, and not missing: the word is not green,
 /// as the run that is due has not ended.
 #[test]

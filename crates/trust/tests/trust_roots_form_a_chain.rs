@@ -249,6 +249,35 @@ fn mistakes_of_operators_make_no_version() {
     ));
 }
 
+/// The beacon key rotates as the others do; a fleet without one gets it so, and one key has one use.
+#[test]
+fn a_beacon_key_comes_changes_and_is_no_other_key() {
+    let mut chain = Chain::new();
+    let next = |head: &ChainHead, slot, change| next_version(head, slot, change, None, CREATED);
+    assert_eq!(chain.newest().document.beacon, None);
+    let none = next(chain.newest(), SlotName::Beacon, SlotChange::Retire).unwrap_err();
+    assert!(matches!(none, NextVersionError::NoPrevious("beacon")), "{none}");
+    chain.rotate(SlotName::Beacon, false);
+    let first = chain.newest().document.beacon.clone().unwrap();
+    assert_eq!(first.previous, None);
+    chain.rotate(SlotName::Beacon, false);
+    let second = chain.newest().document.beacon.clone().unwrap();
+    assert_eq!(second.previous, Some(first.current));
+    chain.rotate(SlotName::Beacon, true);
+    assert_eq!(chain.newest().document.beacon.as_ref().unwrap().previous, None, "a stolen one is dropped");
+    let beacon = chain.newest().document.beacon.as_ref().unwrap().current;
+    for slot in [SlotName::Release, SlotName::Root] {
+        let other = next(chain.newest(), slot, SlotChange::Rotate(beacon)).unwrap_err();
+        assert!(matches!(other, NextVersionError::OtherUse { of: "beacon", .. }), "{other}");
+    }
+    // Whoever signs such a version by other means finds nobody who follows it.
+    let held = chain.newest().clone();
+    let mut both = next(&held, SlotName::Release, SlotChange::Rotate(key(90).public())).unwrap();
+    both.release.previous = Some(beacon);
+    let stopped = held.follow(&chain::sign(&both, &chain.root).unwrap()).unwrap_err();
+    assert!(matches!(stopped, ChainError::Malformed { .. }), "{stopped:?}");
+}
+
 /// Fields that a reader does not know belong to the bytes that were signed: its digest is that of the bytes.
 #[test]
 fn fields_of_later_versions_break_no_chain() {
