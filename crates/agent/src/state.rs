@@ -238,7 +238,7 @@ impl StateDir {
         self.membership_slot().store(membership).map_err(spool("record the membership"))
     }
 
-    fn membership_slot(&self) -> StateFile<Membership> {
+    pub(crate) fn membership_slot(&self) -> StateFile<Membership> {
         StateFile::new(&self.disk, self.path.join("membership.json"), MODE)
     }
 

@@ -24,6 +24,7 @@ mod earlier_state_is_set_aside;
 mod facts_have_a_bound;
 mod failed_tries_own_nothing;
 mod hand_edits_are_put_right;
+mod joining_anew_moves_a_running_daemon;
 mod killed_at_every_point;
 mod local_verbs_speak_with_the_daemon;
 mod malicious_control_plane;
