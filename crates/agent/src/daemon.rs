@@ -53,6 +53,7 @@ use crate::local::messages::PauseView;
 use crate::local::state::SharedLocalState;
 use crate::machine::Machine;
 use crate::membership::MembershipFile;
+use crate::rejoin::RejoinFollower;
 use crate::release::ActiveRelease;
 use crate::render::chain;
 use crate::run_mark::RunMark;
@@ -110,6 +111,7 @@ struct Daemon {
     handle: DaemonHandle,
     sync: Arc<Synchronization>,
     work: WorkHandle,
+    rejoin: RejoinFollower,
     exchange: Arc<CheckInClient>,
     /// The last check-in, facts and traits apart.
     last_check_in: Option<CheckIn>,
@@ -195,9 +197,11 @@ impl Daemon {
         let dialer = TransportDialer::new(session.clone(), membership.hostname.clone());
         let sync = Arc::new(Synchronization::start(context, release.terms(), dialer, seed)?);
         let guard = StateGuard::new(storage.durable().clone(), member.clone());
+        let rejoin = RejoinFollower::new(session.clone(), member.clone(), sync.clone(), handle.clone());
         let exchange = CheckInClient::new(
             session.clone(),
             member.clone(),
+            rejoin.clone(),
             sync.clone(),
             storage.clone(),
             handle.clone(),
@@ -217,6 +221,7 @@ impl Daemon {
             handle,
             sync,
             work,
+            rejoin,
             exchange: Arc::new(exchange),
             last_check_in: None,
             contact_kept: None,

@@ -1,7 +1,8 @@
 //! [`CheckInClient`]: check-ins, over the open stream or by a request of their own.
 //!
 //! ```text
-//! node's check-in  --> stream, when it is open and free ----+--> DaemonEvent::Answered
+//! node's check-in  --> what `join` wrote is taken up first;
+//!                  --> stream, when it is open and free ----+--> DaemonEvent::Answered
 //!                  \-> else a request of its own -----------+
 //! delivery of facts -> stream, when it is open and free -------> DaemonEvent::Flushed
 //! ```
@@ -15,7 +16,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use model::exchange::{Answer, CheckIn, Signed};
 use model::log::Cursor;
 use model::{Digest, Timestamp};
-use net::tasks;
 use node::{CheckInOmissions, NodeInput, TooLarge, Witness};
 use tokio::sync::Semaphore;
 use trust::seen::Seen;
@@ -23,8 +23,8 @@ use wire::{Code, Problem, route};
 
 use crate::contact::ContactFailure;
 use crate::events::{DaemonEvent, DaemonHandle};
-use crate::membership::{MembershipFile, TakenUp};
-use crate::render::chain;
+use crate::membership::MembershipFile;
+use crate::rejoin::{RejoinFollower, SessionPlace};
 use crate::session::{CallError, NodeSession};
 use crate::storage::Storage;
 use crate::sync::Synchronization;
@@ -36,6 +36,7 @@ const MAX_SHORTER: usize = 16;
 pub struct CheckInClient {
     session: Arc<NodeSession>,
     member: Arc<MembershipFile>,
+    rejoin: RejoinFollower,
     sync: Arc<Synchronization>,
     storage: Storage,
     daemon: DaemonHandle,
@@ -52,13 +53,14 @@ impl CheckInClient {
     pub fn new(
         session: Arc<NodeSession>,
         member: Arc<MembershipFile>,
+        rejoin: RejoinFollower,
         sync: Arc<Synchronization>,
         storage: Storage,
         daemon: DaemonHandle,
     ) -> CheckInClient {
         let (stream, witness) = (Semaphore::new(1), Mutex::default());
         let left_out = Mutex::default();
-        CheckInClient { session, member, sync, storage, daemon, stream, witness, left_out }
+        CheckInClient { session, member, rejoin, sync, storage, daemon, stream, witness, left_out }
     }
 
     /// Puts the facts that wait into a check-in, and the `seen` document if it says something new;
@@ -149,58 +151,17 @@ impl CheckInClient {
         }
     }
 
-    /// Takes up what `join` wrote since; whether that is something.
-    async fn take_up_renewed(&self) -> bool {
-        let member = self.member.clone();
-        match tasks::spawn_blocking(move || member.written()).await {
-            Ok(Ok(Some(TakenUp { credentials, validity }))) => {
-                tracing::info!("a new certificate is taken up");
-                self.session.renew(credentials);
-                if let Some(validity) = validity {
-                    self.daemon.send(DaemonEvent::Input(NodeInput::Renewed(validity))).await;
-                }
-                true
-            }
-            Ok(Ok(None)) | Err(_) => false,
-            Ok(Err(error)) => {
-                tracing::warn!(error = %chain(&error), "what `join` wrote is not taken up");
-                false
-            }
-        }
-    }
-
-    /// Takes up the trust document of the token with which the host was joined anew.
-    async fn take_up_pinned(&self) {
-        let member = self.member.clone();
-        match tokio::task::spawn_blocking(move || member.pinned_anew()).await {
-            Ok(Ok(Some(document))) => {
-                tracing::info!(version = document.version, "the trust document of a new token is taken up");
-                self.daemon.send(DaemonEvent::Input(NodeInput::TrustPinned(Box::new(document)))).await;
-            }
-            Ok(Ok(None)) | Err(_) => {}
-            Ok(Err(error)) => {
-                tracing::warn!(error = %chain(&error), "what `join` wrote is not taken up");
-            }
-        }
-    }
-
     /// Checks in for the node, and reports the outcome to the daemon.
     pub async fn check_in(&self, mut message: CheckIn, newest: Option<(Digest, u64)>) {
         let acked_before = self.load(&mut message, newest);
-        if message.trust.as_ref().is_some_and(|held| held.refused.is_some()) {
-            // A token is what such a node waits for.
-            self.take_up_pinned().await;
-        }
-        if let Some(answer) = self.over_stream(&message).await {
+        let place = self.rejoin.look().await;
+        // A link that is open leads to the control plane before.
+        if place == SessionPlace::Same
+            && let Some(answer) = self.over_stream(&message).await
+        {
             return self.daemon.send(DaemonEvent::Answered { answer: Box::new(answer), acked_before }).await;
         }
-        let mut answer = self.by_request(&mut message).await;
-        if answer.is_err() {
-            self.take_up_pinned().await;
-        }
-        if answer.is_err() && self.take_up_renewed().await {
-            answer = self.by_request(&mut message).await;
-        }
+        let answer = self.by_request(&mut message).await;
         let event = match answer {
             Ok(answer) => {
                 self.sync.links.reached();

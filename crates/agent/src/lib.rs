@@ -43,6 +43,7 @@ pub mod machine;
 pub mod membership;
 pub mod outcomes;
 mod packed;
+mod rejoin;
 pub mod release;
 pub mod render;
 mod renewal;

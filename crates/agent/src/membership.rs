@@ -1,13 +1,14 @@
 //! [`MembershipFile`]: what `join` and renewals write, while the daemon runs (ENR-7, IDN-2).
 //!
-//! `join` in the same fleet gives a member a new certificate, and maybe other addresses of the control plane. A
-//! daemon takes both up when a check-in fails, before it says so. A certificate that was renewed is durable before
-//! a session is opened with it.
+//! `join` in the same fleet gives a member a new certificate, and maybe other addresses of the control plane or a newer
+//! trust document. A daemon takes them up before its next check-in, whether the control plane before answers or not. A
+//! certificate that was renewed is durable before a session is opened with it.
 
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use model::{CertificateValidity, Digest, NodeId, Timestamp};
+use model::{CertificateValidity, NodeId, Timestamp};
 use net::identity::PeerRole;
 use net::issue::IssueError;
 use net::tls::{self, ClientKey, TlsError};
@@ -36,6 +37,9 @@ pub enum TakeUpError {
         restart_daemon()
     )]
     Other,
+    /// `join` wrote other control planes, another CA or another trust document than are used: they are taken up first.
+    #[error("this host was joined anew meanwhile: what that wrote is taken up first")]
+    JoinedAnew,
     /// The control plane's answer is not what was asked for.
     #[error("the control plane's answer is not what was asked for: {0}")]
     NotAsAsked(&'static str),
@@ -47,6 +51,24 @@ pub struct TakenUp {
     pub credentials: SessionCredentials,
     /// The certificate; `None` where a proxy ends TLS.
     pub validity: Option<CertificateValidity>,
+}
+
+/// What `join` wrote that the node did not use yet, and uses from now on.
+pub struct MembershipChange {
+    /// What sessions are opened with, where that changed.
+    pub session: Option<TakenUp>,
+    /// The control planes or their CA are others: what is open leads to the ones before.
+    pub moved: bool,
+    /// The trust document of the token, where it is another one (IDN-8).
+    pub pinned: Option<TrustDocument>,
+}
+
+/// Tells two versions of the file apart: each is renamed into its place.
+#[derive(Clone, Copy, PartialEq, Eq)]
+struct MembershipStamp {
+    inode: u64,
+    length: u64,
+    modified: (i64, i64),
 }
 
 /// Why the identity on the disk is not the one that is used, and is left as it is.
@@ -80,8 +102,8 @@ pub struct MembershipFile {
     dir: StateDir,
     key: Arc<SigningKey>,
     used: Mutex<Membership>,
-    /// The digest of the trust document that the node begins its chain at.
-    pinned: Mutex<Option<Digest>>,
+    /// Of the file that was looked at last.
+    looked_at: Mutex<Option<MembershipStamp>>,
 }
 
 impl MembershipFile {
@@ -93,8 +115,7 @@ impl MembershipFile {
     /// The file in a state directory, of which this is used.
     pub fn of(state: &Path, used: Membership, key: Arc<SigningKey>) -> MembershipFile {
         let dir = StateDir::at(state, spool::Disk::new());
-        let pinned = Mutex::new(used.trust.digest().ok());
-        MembershipFile { dir, key, used: Mutex::new(used), pinned }
+        MembershipFile { dir, key, used: Mutex::new(used), looked_at: Mutex::default() }
     }
 
     /// Sessions are opened with a certificate that has ended at this time.
@@ -124,7 +145,8 @@ impl MembershipFile {
     /// disk.
     ///
     /// # Errors
-    /// When it is not this node's, or cannot be written: the one before stays.
+    /// When it is not this node's, or cannot be written: the one before stays. [`TakeUpError::JoinedAnew`]: what `join`
+    /// wrote meanwhile stays too, and is to be taken up first.
     pub fn keep(&self, answer: RenewAnswer) -> Result<TakenUp, TakeUpError> {
         let mut used = self.used();
         if !is_of_key(&answer.cert_pem, &self.key.public()) {
@@ -137,10 +159,14 @@ impl MembershipFile {
         if !tls::is_of_ca(&answer.cert_pem, &used.ca_pem)? {
             return Err(TakeUpError::NotAsAsked("a certificate of another CA"));
         }
-        // What `join` may have written meanwhile stays but for the certificate.
-        let member = self.dir.membership()?.filter(|found| found.node_id == used.node_id);
-        let member = member.unwrap_or_else(|| used.clone());
-        let member = Membership { cert_pem: answer.cert_pem, ..member };
+        match self.dir.membership()? {
+            Some(found) if found.node_id != used.node_id => return Err(TakeUpError::Other),
+            Some(found) if has_moved(&found, &used) || found.trust != used.trust => {
+                return Err(TakeUpError::JoinedAnew);
+            }
+            _ => {}
+        }
+        let member = Membership { cert_pem: answer.cert_pem, ..used.clone() };
         let taken_up = taken_up(&member, &self.key)?;
         self.dir.save_membership(&member)?;
         *used = member;
@@ -171,40 +197,44 @@ impl MembershipFile {
         self.used.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// The trust document that a token named since, when that is another one (IDN-8). From a thread that may wait
-    /// for the disk.
+    /// What it says now, when that is something else than is used; nothing is read while the file is the one that was
+    /// looked at before. From a thread that may wait for the disk.
     ///
     /// # Errors
-    /// When the membership cannot be read, or is of another node.
-    pub fn pinned_anew(&self) -> Result<Option<TrustDocument>, TakeUpError> {
-        let Some(found) = self.dir.membership()? else { return Ok(None) };
-        if found.node_id != self.used().node_id {
-            return Err(TakeUpError::Other);
-        }
-        let digest = found.trust.digest().ok();
-        let mut pinned = self.pinned.lock().unwrap_or_else(PoisonError::into_inner);
-        let differs = std::mem::replace(&mut *pinned, digest) != digest;
-        Ok(differs.then_some(found.trust))
-    }
-
-    /// What it says now, when that is something else than is used. From a thread that may wait for the disk.
-    ///
-    /// # Errors
-    /// [`TakeUpError`] says why it is not taken up.
-    pub fn written(&self) -> Result<Option<TakenUp>, TakeUpError> {
-        let Some(found) = self.dir.membership()? else { return Ok(None) };
-        let mut used = self.used();
-        let same = found.cert_pem == used.cert_pem && found.ca_pem == used.ca_pem;
-        if same && found.servers == used.servers {
+    /// [`TakeUpError`] says why it is not taken up; once for each version of the file that can be read.
+    pub fn written(&self) -> Result<Option<MembershipChange>, TakeUpError> {
+        let mut looked_at = self.looked_at.lock().unwrap_or_else(PoisonError::into_inner);
+        // One that is gone or cannot be reached is the state guard's.
+        let Some(stamp) = self.stamp().filter(|stamp| looked_at.as_ref() != Some(stamp)) else {
             return Ok(None);
-        }
+        };
+        let Some(found) = self.dir.membership()? else { return Ok(None) };
+        *looked_at = Some(stamp);
+        let mut used = self.used();
         if found.node_id != used.node_id || found.tls_termination != used.tls_termination {
             return Err(TakeUpError::Other);
         }
-        let taken_up = taken_up(&found, &self.key)?;
+        let moved = has_moved(&found, &used);
+        let session = match moved || found.cert_pem != used.cert_pem {
+            true => Some(taken_up(&found, &self.key)?),
+            false => None,
+        };
+        let pinned = (found.trust != used.trust).then(|| found.trust.clone());
         *used = found;
-        Ok(Some(taken_up))
+        let changed = session.is_some() || pinned.is_some();
+        Ok(changed.then_some(MembershipChange { session, moved, pinned }))
     }
+
+    fn stamp(&self) -> Option<MembershipStamp> {
+        let found = std::fs::metadata(self.dir.membership_slot().path()).ok()?;
+        let modified = (found.mtime(), found.mtime_nsec());
+        Some(MembershipStamp { inode: found.ino(), length: found.len(), modified })
+    }
+}
+
+/// Sessions are opened elsewhere, or with another that certifies them.
+fn has_moved(found: &Membership, used: &Membership) -> bool {
+    found.servers != used.servers || found.ca_pem != used.ca_pem
 }
 
 fn taken_up(member: &Membership, key: &Arc<SigningKey>) -> Result<TakenUp, TlsError> {

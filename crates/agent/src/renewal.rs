@@ -9,6 +9,7 @@ use wire::enroll::{RenewAnswer, RenewRequest};
 use wire::route;
 
 use crate::membership::{MembershipFile, TakeUpError, TakenUp};
+use crate::rejoin::RejoinFollower;
 use crate::render::chain;
 use crate::session::{CallError, NodeSession};
 
@@ -28,9 +29,20 @@ enum RenewalError {
 }
 
 /// Renews the certificate; what came of it. New sessions are opened with the new one, which is durable by then;
-/// streams that are open go on.
-pub async fn renew(session: &NodeSession, member: &Arc<MembershipFile>, proof: RenewalProof) -> NodeInput {
-    match request(session, member, proof).await {
+/// streams that are open go on. Where the host was joined anew meanwhile, that is taken up, and the certificate is asked
+/// for there.
+pub async fn renew(
+    session: &NodeSession,
+    member: &Arc<MembershipFile>,
+    rejoin: &RejoinFollower,
+    proof: RenewalProof,
+) -> NodeInput {
+    let mut renewed = request(session, member, proof).await;
+    if matches!(renewed, Err(RenewalError::TakeUp(TakeUpError::JoinedAnew))) {
+        rejoin.follow().await;
+        renewed = request(session, member, proof).await;
+    }
+    match renewed {
         Ok(TakenUp { credentials, validity: Some(validity) }) => {
             session.renew(credentials);
             tracing::info!(until = %validity.until, "the certificate was renewed");

@@ -67,6 +67,23 @@ impl FreshnessRecord {
         FreshnessRecord { stale_since: None, ..self.after_adoption(FreshnessRecord::of(adoption)) }
     }
 
+    /// What two records of one release say together, as of memory and of a copy on the disk: nothing goes back.
+    pub fn with(self, other: FreshnessRecord) -> FreshnessRecord {
+        let (later, earlier) = match other.newest_signature > self.newest_signature {
+            true => (other, self),
+            false => (self, other),
+        };
+        // A newer signature made it fresh again.
+        let same = earlier.newest_signature == later.newest_signature;
+        let signed_at = later.freshness.signed_at.max(earlier.freshness.signed_at);
+        FreshnessRecord {
+            freshness: Freshness { signed_at, ..later.freshness },
+            not_fresh_since: later.not_fresh_since.or(earlier.not_fresh_since.filter(|_| same)),
+            confirmed_at: later.confirmed_at.max(earlier.confirmed_at),
+            ..later
+        }
+    }
+
     fn after_adoption(&self, adopted: FreshnessRecord) -> FreshnessRecord {
         let same = self.header == adopted.header;
         let freshness = match same && self.freshness.signed_at > adopted.freshness.signed_at {

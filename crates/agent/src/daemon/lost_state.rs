@@ -26,6 +26,8 @@ impl Daemon {
         let Some(lost) = self.lost_state.take() else { return false };
         let held = RememberedState {
             adoption: self.node.adoption().cloned(),
+            freshness: self.node.freshness_record().cloned(),
+            trust: self.node.trust_record().cloned(),
             last_run: self.node.last_run().cloned(),
             pause: self.node.pause().cloned(),
             last_reboot: self.node.last_reboot().cloned(),

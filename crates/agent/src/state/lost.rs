@@ -7,7 +7,7 @@ use std::fmt;
 
 use model::log::FactBody;
 use model::{Incarnation, Pause};
-use node::{Adoption, LastRun, RebootMark};
+use node::{Adoption, FreshnessRecord, LastRun, Node, RebootMark, TrustRecord};
 use spool::{FactLog, SpoolError, StateLock};
 
 use super::{Durable, FactsWaiting, StateDir, StateError, fresh_incarnation, locked, spool};
@@ -40,6 +40,10 @@ impl fmt::Display for LostState {
 pub struct RememberedState {
     /// The release held.
     pub adoption: Option<Adoption>,
+    /// How fresh that is.
+    pub freshness: Option<FreshnessRecord>,
+    /// Whom the node believes, where that is not what the token named.
+    pub trust: Option<TrustRecord>,
     /// The last run.
     pub last_run: Option<LastRun>,
     /// Why the host is paused.
@@ -80,7 +84,7 @@ impl Durable {
     }
 
     /// Writes what the agent holds in memory to the directory that lies there now, for the next start. A release that
-    /// was adopted there after the one in memory stays.
+    /// was adopted there after the one in memory stays, and so do a later trust document and freshness.
     ///
     /// # Errors
     /// When another process has the directory, or the disk refuses.
@@ -89,12 +93,16 @@ impl Durable {
             true => None,
             false => Some(StateLock::acquire(&self.path).map_err(spool("take the state directory"))?),
         };
-        let there = StateDir::at(&self.path, self.disk.clone()).open_locked(lock)?;
+        let dir = StateDir::at(&self.path, self.disk.clone());
+        let there = dir.open_locked(lock)?;
+        // First: what follows is judged by it.
+        there.put_back_trust(&dir, held.trust.as_ref())?;
         if let Some(adoption) = &held.adoption
             && there.adoption()?.is_none_or(|found| found.floor.seq < adoption.floor.seq)
         {
             there.adoption.store(adoption).map_err(spool("record the release"))?;
         }
+        there.put_back_freshness(held.freshness.as_ref())?;
         there.save_pause(&held.pause)?;
         if let Some(last) = &held.last_run {
             there.save_last_run(last)?;
@@ -107,6 +115,25 @@ impl Durable {
         let facts = if gone > 0 { format!("; {gone} facts are lost") } else { String::new() };
         let message = format!("{lost}; the agent wrote back what it held in memory{facts}");
         there.append_all(vec![FactBody::Repaired { message }], now()).map(drop)
+    }
+
+    /// Keys that were dropped are not believed again (IDN-8).
+    fn put_back_trust(&self, dir: &StateDir, held: Option<&TrustRecord>) -> Result<(), StateError> {
+        let (Some(held), Some(member)) = (held, dir.membership()?) else { return Ok(()) };
+        let found = Node::trusted(&member.trust, self.trust()?).version;
+        // A record that begins at another document than the membership does not count.
+        match Node::trusted(&member.trust, Some(held.clone())).version > found {
+            true => self.save_trust(held),
+            false => Ok(()),
+        }
+    }
+
+    /// The newest time in any signature never goes back (IDN-11).
+    fn put_back_freshness(&self, held: Option<&FreshnessRecord>) -> Result<(), StateError> {
+        let (Some(held), Some(adoption)) = (held, self.adoption()?) else { return Ok(()) };
+        let found = self.freshness(&adoption)?;
+        let held = FreshnessRecord::restored(&adoption, Some(held));
+        self.save_freshness(&found.with(held))
     }
 }
 

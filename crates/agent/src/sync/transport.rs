@@ -91,6 +91,7 @@ struct LinkSignals {
 pub struct Links {
     signals: Arc<LinkSignals>,
     stop: watch::Sender<bool>,
+    moved: watch::Sender<()>,
     open: watch::Receiver<Option<CurrentLink>>,
     task: AbortHandle,
 }
@@ -109,6 +110,7 @@ impl Links {
         let signals = Arc::<LinkSignals>::default();
         let (stop, stopped) = watch::channel(false);
         let (current, open) = watch::channel(None);
+        let (moved, moves) = watch::channel(());
         let view = context.view.clone();
         let policy = terms.borrow_and_update().policy.clone();
         view.set(|view| view.transport = policy.transport);
@@ -124,6 +126,7 @@ impl Links {
             instance,
             signals: signals.clone(),
             stopped: stopped.clone(),
+            moves,
             current,
             reconnect: ReconnectPolicy::new(seed),
             lost: link_time(),
@@ -133,7 +136,7 @@ impl Links {
             count: 0,
         };
         let run = restarted(view, stopped, AFTER_PANIC, manager, |manager| Box::pin(manager.run()));
-        Links { signals, stop, open, task: tasks::spawn(run).abort_handle() }
+        Links { signals, stop, moved, open, task: tasks::spawn(run).abort_handle() }
     }
 
     /// Work waits at the control plane, which wants a stream for it.
@@ -144,6 +147,12 @@ impl Links {
     /// The control plane answered a call.
     pub fn reached(&self) {
         self.signals.reached.notify_one();
+    }
+
+    /// Sessions lead elsewhere from now on: a link that was opened before ends in order, and the next one is opened
+    /// there.
+    pub fn moved(&self) {
+        self.moved.send_replace(());
     }
 
     /// Whether check-ins can go over an open stream.
@@ -218,6 +227,8 @@ struct LinkManager {
     instance: String,
     signals: Arc<LinkSignals>,
     stopped: watch::Receiver<bool>,
+    /// Seen as of when the last link was opened.
+    moves: watch::Receiver<()>,
     current: watch::Sender<Option<CurrentLink>>,
     transports: TransportSelector,
     reconnect: ReconnectPolicy,
@@ -253,6 +264,7 @@ enum Closing {
     No,
     Idle,
     Rules,
+    Moved,
     Stop,
 }
 
@@ -343,7 +355,7 @@ impl LinkManager {
             self.transports.worked(transport_kind);
             self.requested &= !quiet && closing != Closing::Idle;
         }
-        if closing == Closing::Rules {
+        if matches!(closing, Closing::Rules | Closing::Moved) {
             self.requested |= self.rules.borrow().policy.mode != Mode::Off;
         }
         // What exchanges could not send yet is still to be sent.
@@ -384,6 +396,7 @@ impl LinkManager {
 
     async fn open(&mut self, transport_kind: TransportKind) -> Result<OpenedTransport, TransportError> {
         self.count += 1;
+        self.moves.mark_unchanged();
         let name = format!("{}-{}", self.instance, self.count);
         // Over a stream of two ways the control plane asks anew for what was left.
         if matches!(transport_kind, TransportKind::Grpc | TransportKind::Websocket) {
@@ -441,7 +454,7 @@ impl LinkManager {
         LinkOutcome { ended, quiet: handler.state().quiet.is_some(), closing }
     }
 
-    /// Waits for a reason of this side to end a link: a stop, another release, or that nothing moves and
+    /// Waits for a reason of this side to end a link: a stop, another release, another control plane, or that nothing moves and
     /// no action runs.
     async fn closes(
         &mut self,
@@ -449,12 +462,13 @@ impl LinkManager {
         rules: u64,
         quiet: impl Fn() -> Option<Instant>,
     ) -> Closing {
-        let mut stopped = self.stopped.clone();
+        let (mut stopped, mut moves) = (self.stopped.clone(), self.moves.clone());
         // Another transport than the channel now names is left at once.
         while self.policy.transport.allows(transport_kind) && self.rules.borrow().number == rules {
             tokio::select! {
                 () = self.observe() => {}
                 () = net::accept::stopped(&mut stopped) => return Closing::Stop,
+                Ok(()) = moves.changed() => return Closing::Moved,
                 () = sleep(LOOK), if !self.policy.transport.keeps_open() => {
                     let busy = self.context.view.shown().actions_running > 0;
                     if !busy && quiet().is_some_and(|since| since.elapsed() >= IDLE_CLOSE) {
@@ -512,7 +526,8 @@ mod tests {
             let _held = stopped;
             std::future::pending::<()>().await;
         });
-        let links = Links { signals: Arc::default(), stop, open, task: hangs.abort_handle() };
+        let moved = watch::channel(()).0;
+        let links = Links { signals: Arc::default(), stop, moved, open, task: hangs.abort_handle() };
         links.stop().await;
         let ended = timeout(STOP_WITHIN, hangs).await.unwrap();
         assert!(ended.unwrap_err().is_cancelled());

@@ -23,6 +23,11 @@ impl Node {
         self.freshness.as_ref().map(FreshnessRecord::view)
     }
 
+    /// What is kept of how fresh what is held is; `None` while nothing is.
+    pub fn freshness_record(&self) -> Option<&FreshnessRecord> {
+        self.freshness.as_ref()
+    }
+
     /// The set held is past the channel's `bundle_max_age` without a full answer or a newer beacon. It is converged
     /// on all the same.
     pub fn is_stale(&self, now: Timestamp) -> bool {

@@ -16,22 +16,31 @@ pub(super) struct HeldChain {
     /// The digest of the document that the token named.
     pinned: Digest,
     head: ChainHead,
+    /// What is kept of the head; `None` while it is the one that the token named.
+    record: Option<TrustRecord>,
     /// It is being made durable.
-    saving: Option<ChainHead>,
+    saving: Option<NextHead>,
     /// What was held when the last check-in was made: links lead on from there.
     asked_from: Option<Digest>,
     /// Why the links of the last answer that had some were not followed.
     refused: Option<ChainError>,
 }
 
+/// A newer document on its way.
+#[derive(Debug)]
+struct NextHead {
+    head: ChainHead,
+    record: TrustRecord,
+}
+
 impl HeldChain {
     pub(super) fn restored(pinned: &TrustDocument, record: Option<TrustRecord>) -> HeldChain {
         let first = ChainHead::of(pinned.clone());
         let record = record.filter(|record| record.pinned == first.digest);
-        let newest = record.and_then(|record| ChainHead::read(&record.link).ok());
+        let newest = record.and_then(|record| Some((ChainHead::read(&record.link).ok()?, record)));
         let pinned = first.digest;
-        let head = newest.unwrap_or(first);
-        HeldChain { pinned, head, saving: None, asked_from: None, refused: None }
+        let (head, record) = newest.map_or((first, None), |(head, record)| (head, Some(record)));
+        HeldChain { pinned, head, record, saving: None, asked_from: None, refused: None }
     }
 
     pub(super) fn document(&self) -> &TrustDocument {
@@ -71,6 +80,11 @@ impl Node {
         self.chain.document()
     }
 
+    /// What is kept of whom the node believes; `None` while it is what the token named.
+    pub fn trust_record(&self) -> Option<&TrustRecord> {
+        self.chain.record.as_ref()
+    }
+
     /// Why the node does not follow the newer trust documents that it was given.
     pub fn refused_trust(&self) -> Option<&ChainError> {
         self.chain.refused.as_ref()
@@ -92,16 +106,16 @@ impl Node {
             self.append(FactBody::Refused { code, message }, now, effects);
         }
         if let Some(link) = walk.followed.checked_sub(1).and_then(|last| links.get(last)) {
-            self.chain.saving = Some(walk.head);
             let record = TrustRecord { pinned: self.chain.pinned, link: link.clone() };
+            self.chain.saving = Some(NextHead { head: walk.head, record: record.clone() });
             effects.push(NodeEffect::SaveTrust(Box::new(record)));
         }
     }
 
     /// There may be more links, and the offer waits.
     pub(super) fn on_trust_saved(&mut self, now: Timestamp) {
-        if let Some(head) = self.chain.saving.take() {
-            self.chain.head = head;
+        if let Some(NextHead { head, record }) = self.chain.saving.take() {
+            (self.chain.head, self.chain.record) = (head, Some(record));
             self.refused = None;
             self.hurry(now);
         }
