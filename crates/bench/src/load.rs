@@ -89,6 +89,11 @@ impl Caller {
         Ok(Caller { node, url: url.clone(), first, body, nonce: 0 })
     }
 
+    /// The control plane has what it sends first.
+    pub(super) fn has_reported(&mut self) {
+        self.first = None;
+    }
+
     pub(super) async fn dial(&self) -> Result<Client, BenchError> {
         Ok(Client::dial(&self.url, self.node.tls.clone()).await?)
     }

@@ -6,7 +6,9 @@ mod common;
 
 use std::time::Duration;
 
-use common::{Bench, Release, START, adoption_of, answer, facts, offering, run_of, trust, warnings};
+use common::{
+    Bench, Release, START, adoption_of, answer, facts, offering, release_key, run_of, trust, warnings,
+};
 use model::exchange::{Answer, Signed};
 use model::log::FactBody;
 use node::{Node, NodeEffect, NodeInput, Restored, TrustRecord};
@@ -93,7 +95,7 @@ fn beacons_are_of_the_keys_that_are_held() {
     let (links, _, new_key) = rotations(1);
     let held = Release::new(1, START, &["a"]);
     let mut bench = Bench::holding(&held);
-    let mut beacon = |bench: &Bench, by: &SigningKey| {
+    let beacon = |bench: &Bench, by: &SigningKey| {
         let header = signed::digest(&signed::sign(&held.header, &[&release_key()]).unwrap());
         let (fleet, channel) = (held.header.fleet.clone(), held.header.channel.clone());
         let beacon = trust::Beacon { fleet, channel, seq: held.header.seq, header, at: bench.now };
