@@ -90,11 +90,13 @@ impl KeyRotator {
         }
     }
 
-    /// What a channel points to must be believed by the next version too: nodes that join then take nothing else.
-    async fn refuse_if_used(&self, next: &TrustDocument) -> Result<(), Failure> {
+    /// What a channel points to, and nodes believe now, must be believed by the next version too: nodes that join then
+    /// take nothing else.
+    async fn refuse_if_used(&self, now: &TrustDocument, next: &TrustDocument) -> Result<(), Failure> {
         let published = self.operator.call(&api::HEAD, Empty {}).await?;
         let still = |(channel, header): (&model::Channel, &model::exchange::Signed)| {
-            signed::verify::<Header>(header, &next.release).is_err().then(|| channel.clone())
+            let counts = |by: &TrustDocument| signed::verify::<Header>(header, &by.release).is_ok();
+            (counts(now) && !counts(next)).then(|| channel.clone())
         };
         match published.headers.iter().find_map(still) {
             Some(channel) => Err(FleetKeyError::StillUsed { channel }.into()),
@@ -170,7 +172,7 @@ pub(super) async fn rotate(args: &RotateArgs, connect: &Connect, screen: Screen)
     let next =
         chain::next_version(&head, slot, change, args.reject_before, now()).map_err(FleetKeyError::Next)?;
     if slot == SlotName::Release && !args.drop_previous {
-        rotator.refuse_if_used(&next).await?;
+        rotator.refuse_if_used(&head.document, &next).await?;
     }
     let then = after_rotation(slot, args, &next);
     rotator.publish(&next, &root, slot, then, screen).await
@@ -209,7 +211,7 @@ pub(super) async fn retire(args: &RetireArgs, connect: &Connect, screen: Screen)
     let next =
         chain::next_version(&head, slot, SlotChange::Retire, None, now()).map_err(FleetKeyError::Next)?;
     if slot == SlotName::Release {
-        rotator.refuse_if_used(&next).await?;
+        rotator.refuse_if_used(&head.document, &next).await?;
     }
     rotator.publish(&next, &root, slot, Vec::new(), screen).await
 }
