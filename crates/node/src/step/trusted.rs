@@ -94,10 +94,6 @@ impl Node {
         if self.chain.is_changing() || self.chain.asked_from != Some(self.chain.head.digest) {
             return;
         }
-        // An answer without links says nothing of those that were refused.
-        if links.is_empty() {
-            return;
-        }
         let walk = chain::walk(&self.chain.head, links);
         let known = std::mem::replace(&mut self.chain.refused, walk.stopped.clone());
         if let Some(error) = walk.stopped.filter(|error| known.as_ref() != Some(error)) {
