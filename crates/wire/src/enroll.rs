@@ -44,6 +44,6 @@ pub struct RenewRequest {
 pub struct RenewAnswer {
     /// The node's certificate in PEM.
     pub cert_pem: String,
-    /// The CA certificates in PEM; while a fleet changes its CA, the old one and the new one.
+    /// The CA certificate in PEM: the one that the node knows.
     pub ca_pem: String,
 }
