@@ -46,7 +46,7 @@ use crate::clock::now;
 use crate::dialing::TransportDialer;
 use crate::events::{self, DaemonEvent, DaemonHandle, DaemonInbox, LocalReply};
 use crate::exchange::CheckInClient;
-use crate::fetch;
+use crate::fetch::{self, FetchError};
 use crate::healing::HostWatch;
 use crate::invocation;
 use crate::local::messages::PauseView;
@@ -368,7 +368,9 @@ impl Daemon {
         let (freshness, running_since) = (self.node.freshness(), self.node.running_since());
         let (trust, renewal_failure) =
             (self.node.held_trust(), self.node.renewal_failure().map(str::to_owned));
-        let message = CheckIn { held, unmade_run, freshness, running_since, trust, renewal_failure, ..last };
+        let unadopted = self.node.unadopted().cloned();
+        let message =
+            CheckIn { held, unmade_run, freshness, running_since, trust, renewal_failure, unadopted, ..last };
         self.flushing = true;
         let exchange = self.exchange.clone();
         let newest = self.node.newest_header();
@@ -435,6 +437,7 @@ impl Daemon {
         }
         self.watch.show(self.node.contentions(), self.node.scans());
         self.local.show_unmade(self.node.unmade_run());
+        self.local.show_unadopted(self.node.unadopted());
         self.local.show_renewal_failure(self.node.renewal_failure());
         self.show_reboot();
         self.local.show_refused_trust(self.node.refused_trust());
@@ -526,6 +529,8 @@ impl Daemon {
         tasks::spawn(async move {
             let input = match fetch::all(&storage, &session, contents, inline).await {
                 Ok(()) => NodeInput::Fetched,
+                // The disk is in the way, and not the network.
+                Err(error @ FetchError::Keep { .. }) => NodeInput::AdoptFailed(chain(&error)),
                 Err(error) => NodeInput::FetchFailed(chain(&error)),
             };
             handle.send(DaemonEvent::Input(input)).await;

@@ -33,6 +33,16 @@ pub struct MachineOptions {
 }
 
 impl MachineOptions {
+    /// With absolute paths, by the directory that this process was called in: what is kept of them, and what people
+    /// are told to type, means the same from anywhere.
+    ///
+    /// # Errors
+    /// When that directory is gone, or a path is empty.
+    pub fn absolute(self) -> std::io::Result<MachineOptions> {
+        let absolute = |path: Option<PathBuf>| path.map(std::path::absolute).transpose();
+        Ok(MachineOptions { state: absolute(self.state)?, root: absolute(self.root)?, ..self })
+    }
+
     /// The root as named; `/` when none is.
     pub fn root_dir(&self) -> PathBuf {
         self.root.clone().unwrap_or_else(|| PathBuf::from("/"))

@@ -7,7 +7,13 @@ use agent::verbs::{self, Cli};
 use clap::Parser;
 use tracing::level_filters::LevelFilter;
 
+/// What process lists call this process, however its file was named: an agent that starts itself anew is the file
+/// `/proc/self/exe`.
+const NAME: &std::ffi::CStr = c"muster-agent";
+
 fn main() -> ExitCode {
+    // Without it the agent works as well.
+    let _ = rustix::thread::set_name(NAME);
     let asked = std::env::var("MUSTER_LOG").ok().and_then(|level| level.parse().ok());
     let level = asked.unwrap_or(LevelFilter::INFO);
     let logs = tracing_subscriber::fmt().with_max_level(level).with_writer(std::io::stderr);

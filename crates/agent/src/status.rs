@@ -350,6 +350,11 @@ impl StatusText<'_> {
             writeln!(f, "               it is tried again; last: {failure}")?;
         }
         match state {
+            // A daemon asks for another one by the host's key first.
+            CertificateState::Ended if self.view.daemon.is_none() => {
+                let (start, join) = (start_daemon(), join_again(&self.view.hostname));
+                writeln!(f, "               next: {start}; where that is refused: {join}")
+            }
             CertificateState::Ended => {
                 writeln!(f, "               next: {}", join_again(&self.view.hostname))
             }
@@ -400,6 +405,11 @@ impl StatusText<'_> {
         if let Some(unmade) = &daemon.unmade_run {
             let since = when(unmade.since, self.now);
             writeln!(f, "NO RUN         can be made since {since}: {}", unmade.reason)?;
+        }
+        if let Some(unadopted) = &daemon.unadopted {
+            let since = when(unadopted.since, self.now);
+            writeln!(f, "NOT ADOPTED    since {since}: {}", unadopted.text())?;
+            writeln!(f, "               what is held stays in force; next: {doctor}")?;
         }
         match daemon.running_since {
             Some(since) => writeln!(f, "run            under way since {}", when(since, self.now)),

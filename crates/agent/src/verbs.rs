@@ -324,7 +324,7 @@ pub fn main(cli: Cli) -> ExitCode {
 }
 
 fn carry_out(cli: Cli) -> Result<ExitCode, VerbFailure> {
-    let options = cli.options;
+    let options = cli.options.absolute()?;
     invocation::remember(&options);
     match cli.verb {
         AgentVerb::Join { token, token_file, hostname } => {

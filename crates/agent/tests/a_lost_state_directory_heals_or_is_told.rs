@@ -139,6 +139,10 @@ async fn emptied_it_is_written_back() {
     empty(&state);
     scene.repair_is_told("was emptied or replaced while the agent ran").await;
     assert!(scene.log().contains("the state directory was emptied or replaced"), "{}", scene.log());
+    // As the same process, it began anew from `/proc/self/exe`.
+    let name =
+        std::fs::read_to_string(format!("/proc/{}/comm", scene.daemon.as_ref().unwrap().pid())).unwrap();
+    assert_eq!(name, "muster-agent\n");
     scene.is_whole("it was emptied", HELLO).await;
 
     std::fs::remove_dir_all(&state).unwrap();

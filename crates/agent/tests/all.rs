@@ -3,6 +3,7 @@
 
 mod a_check_in_follows_each_stream;
 mod a_corrected_post_is_made_again_at_once;
+mod a_full_disk_is_told;
 mod a_hung_file_system_holds_nothing_up;
 mod a_lost_folder_is_not_in_sync;
 mod a_lost_state_directory_believes_no_dropped_key;

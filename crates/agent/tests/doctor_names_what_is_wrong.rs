@@ -54,6 +54,31 @@ fn a_host_that_has_not_joined_is_told_to() {
     assert!(!dir.path().join("none").exists(), "a look makes nothing");
 }
 
+/// Paths are of the directory that it was called in; commands to type next are good anywhere.
+#[test]
+fn paths_may_be_relative() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::create_dir_all(dir.path().join("host/var/lib/muster")).unwrap();
+    std::fs::create_dir(dir.path().join("state")).unwrap();
+    let called = |arguments: &[&str]| {
+        let mut command = std::process::Command::new(test_support::children::program("muster-agent"));
+        let output = command.args(arguments).arg("doctor").current_dir(dir.path()).output().unwrap();
+        printed(&output).1
+    };
+    for (arguments, state, options) in [
+        (&["--root", "host"][..], "host/var/lib/muster", "--root {}/host"),
+        (&["--root", "./host"], "host/var/lib/muster", "--root {}/host"),
+        (&["--state", "state"], "state", "--state {}/state"),
+    ] {
+        let text = called(arguments);
+        let at = dir.path().join(state).display().to_string();
+        let disk = text.lines().find(|line| line.contains("MiB free")).unwrap_or_else(|| panic!("{text}"));
+        assert!(disk.ends_with(&format!(" at {at}")), "{text}");
+        let join = format!("muster-agent {} join", options.replace("{}", &dir.path().display().to_string()));
+        assert!(text.contains(&join), "{text}");
+    }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_healthy_host_has_no_failures() {
     let pair = Pair::new(&says(Mode::Off, None, TransportPolicy::Auto)).await;

@@ -80,6 +80,7 @@ impl Caller {
             acked: Some(0),
             trust: None,
             renewal_failure: None,
+            unadopted: None,
         };
         let first = Some(body::encode(&message)?.into());
         // What the control plane has does not travel again: a kept check-in is this one.

@@ -10,14 +10,15 @@ use server::api::operation::Empty;
 use server::api::{self, Beacons};
 use tokio::signal::unix::{SignalKind, signal};
 use trust::freshness::Freshness;
-use trust::signed::{self, VerifyError};
-use trust::{Beacon, Header, SigningKey, Slots};
+use trust::signed;
+use trust::{Beacon, SigningKey, Slots};
 
 use crate::clock::{now, short};
 use crate::connect::Connect;
 use crate::credentials::{self, RELEASE_KEY_ENV};
 use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
+use crate::header::{self, HeaderError};
 use crate::operator::{Operator, OperatorCallError};
 use crate::screen::{Screen, aside};
 use crate::server::ServerError;
@@ -70,14 +71,8 @@ pub enum BeaconError {
     #[error("the fleet's nodes believe no beacon of the key {0}")]
     OtherKey(String),
     /// A header of the control plane is signed by nobody known.
-    #[error("the control plane's header for channel {channel} is not believed")]
-    Header {
-        /// The channel.
-        channel: Channel,
-        /// Why.
-        #[source]
-        source: VerifyError,
-    },
+    #[error(transparent)]
+    Header(#[from] HeaderError),
     /// Nothing is published in the channel, or in any.
     #[error("nothing is published{}", .0.as_ref().map(|channel| format!(" in channel {channel}")).unwrap_or_default())]
     NothingPublished(Option<Channel>),
@@ -103,7 +98,7 @@ impl UserError for BeaconError {
                     .to_owned(),
             ),
             BeaconError::NothingPublished(_) => Some("`muster status` shows the channels".to_owned()),
-            BeaconError::Header { .. } | BeaconError::Sign(_) => None,
+            BeaconError::Header(_) | BeaconError::Sign(_) => None,
         }
     }
 }
@@ -182,8 +177,7 @@ impl BeaconSigner {
         let mut signed = Vec::new();
         for channel in head.headers.keys().filter(meant) {
             let document = &head.headers[channel];
-            let header: Header = signed::verify(document, &head.trust.release)
-                .map_err(|source| BeaconError::Header { channel: channel.clone(), source })?;
+            let header = header::verify(channel, document, &head.trust.release)?;
             let (digest, seq) = (signed::digest(document), header.seq);
             let beacon =
                 Beacon { fleet: header.fleet.clone(), channel: channel.clone(), seq, header: digest, at };

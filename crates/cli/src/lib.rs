@@ -17,6 +17,7 @@ pub mod exit;
 pub mod explain;
 pub mod failure;
 pub mod folder;
+pub mod header;
 pub mod key;
 mod listing;
 pub mod logs;

@@ -11,6 +11,7 @@ use catalog::duration;
 use clap::{Args, Subcommand};
 use model::exchange::HeldFreshness;
 use model::log::FactBody;
+use model::status::Drift;
 use model::time::when;
 use model::{CertificateState, Contention, Timestamp};
 use serde::Serialize;
@@ -236,16 +237,16 @@ fn show(whole: &NodeReport, screen: Screen) -> String {
         let since = node.since.map(|since| format!(" (since {})", ago(since, now))).unwrap_or_default();
         rows.push(("cause", format!("{cause}{since}")));
         if let Some(others) = node.same_cause {
-            rows.push((
-                "",
-                format!("same cause on {others} {}", if others == 1 { "other" } else { "others" }),
-            ));
+            rows.push(("", same_cause(others)));
         }
     }
     let status = &node.status;
     let axes = format!(
-        "result {:?}, drift {:?}, contact {:?}, release {:?}",
-        status.result, status.drift, status.contact, status.release
+        "result {:?}, drift {}, contact {:?}, release {:?}",
+        status.result,
+        drift(status.drift, node.successful_run),
+        status.contact,
+        status.release
     );
     rows.push(("axes", axes.to_lowercase()));
     rows.push(("channel", node.channel.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string)));
@@ -303,6 +304,18 @@ fn show(whole: &NodeReport, screen: Screen) -> String {
     // What a node says keeps to its field.
     let field = |value: &str| value.trim_end().replace('\n', "\n          ");
     rows.iter().map(|(name, value)| format!("{name:<9} {}\n", field(value))).collect()
+}
+
+/// Whether the host stays as declared. One that never was cannot drift from it.
+fn drift(drift: Drift, successful_run: Option<Timestamp>) -> String {
+    match drift {
+        Drift::Converged if successful_run.is_none() => "unknown".to_owned(),
+        drift => format!("{drift:?}"),
+    }
+}
+
+fn same_cause(others: u32) -> String {
+    format!("same cause on {others} other {}", if others == 1 { "node" } else { "nodes" })
 }
 
 /// When a certificate ends, and whether that is a matter.
@@ -371,4 +384,23 @@ fn facts_text(facts: &[FactRecord]) -> String {
         [number, format!("{} ago", ago(record.fact.at, now)), record.fact.body.kind().to_owned(), what]
     };
     table(&["FACT", "WHEN", "KIND", "WHAT"], facts.iter().map(row))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// CNV-3: no green that is not green.
+    #[test]
+    fn a_host_that_never_was_right_has_not_stayed_right() {
+        assert_eq!(drift(Drift::Converged, None), "unknown");
+        assert_eq!(drift(Drift::Converged, Some(Timestamp(1))), "Converged");
+        assert_eq!(drift(Drift::Diverged, None), "Diverged");
+    }
+
+    #[test]
+    fn others_with_the_same_cause_are_nodes() {
+        assert_eq!(same_cause(1), "same cause on 1 other node");
+        assert_eq!(same_cause(2), "same cause on 2 other nodes");
+    }
 }

@@ -10,7 +10,7 @@ use serde::Serialize;
 use server::Posture;
 use server::api::objects::SYNC;
 use server::api::operation::Empty;
-use server::api::{self, CauseView, ChannelView, Matching, StatusView};
+use server::api::{self, CauseView, ChannelView, Matching, StatusView, TrustHolders};
 
 use crate::clock::{ago, now, short};
 use crate::connect::Connect;
@@ -115,6 +115,9 @@ pub fn text(view: &StatusView, screen: Screen) -> String {
         );
         out.push_str(&screen.mark(Mark::Bad, &line));
     }
+    if let Some(holders) = &view.trust_overtaken {
+        out.push_str(&screen.mark(Mark::Bad, &format!("{}\n", trust_overtaken(*holders))));
+    }
     if !view.store.writable {
         let why = view.store.last_error.as_deref().unwrap_or("unknown");
         out.push_str(&screen.mark(Mark::Bad, &format!("the database cannot be written: {why}\n")));
@@ -127,6 +130,17 @@ pub fn text(view: &StatusView, screen: Screen) -> String {
         out.push_str(&causes(view, screen));
     }
     out
+}
+
+/// That the control plane's trust documents went back, and what to do.
+pub(crate) fn trust_overtaken(holders: TrustHolders) -> String {
+    let TrustHolders { version, nodes } = holders;
+    format!(
+        "{} trust document {version}, which is not in the control plane's data: it went back to what it was before, \
+         and they follow no rotation of its keys; put trust-links.json of a newer backup, or of the directory that a \
+         restore moved aside, into the control plane's directory",
+        if nodes == 1 { "1 node holds".to_owned() } else { format!("{nodes} nodes hold") }
+    )
 }
 
 /// Channels whose last signature is three quarters through its freshness, or past it.

@@ -9,6 +9,7 @@ use crate::id::Channel;
 use crate::log::{Cursor, Fact};
 use crate::selection::{Proof, SelectionEntry};
 use crate::tags::TaggedRun;
+use crate::unadopted::UnadoptedRelease;
 use crate::{Digest, Incarnation, SetDelta, Timestamp, UnmadeRun};
 
 /// Carries out requests for runs by tag: [`Answer::tagged_run`].
@@ -69,6 +70,9 @@ pub struct CheckIn {
     /// Why the node's certificate could not be renewed; absent unless that is due and failed (IDN-2).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub renewal_failure: Option<String>,
+    /// Why the release that was offered is not adopted; absent unless fetching or keeping it failed (LIF-10).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unadopted: Option<UnadoptedRelease>,
 }
 
 /// A trust document as held by a node.

@@ -42,6 +42,14 @@ impl AgentInvocation {
         format!("{} {verb}", self.command)
     }
 
+    /// What starts an agent that does not run.
+    pub fn start(&self) -> String {
+        match &self.service {
+            Some(service) => format!("systemctl start {}", service.trim_end_matches(".service")),
+            None => self.verb("daemon"),
+        }
+    }
+
     /// What looks at an agent that is silent.
     pub fn inspect(&self) -> String {
         match &self.service {

@@ -33,6 +33,7 @@ pub mod tags;
 pub mod text;
 pub mod time;
 pub mod trie;
+pub mod unadopted;
 pub mod window;
 pub mod work;
 

@@ -1,6 +1,7 @@
 //! Status: axes, projected to one word for people (CNV-3).
 
 use std::fmt;
+use std::ops::RangeInclusive;
 use std::time::Duration;
 
 use schemars::JsonSchema;
@@ -211,6 +212,10 @@ pub fn drift_of(streak: u32) -> Drift {
     }
 }
 
+/// A contact that is late by less is not missed: by another contact, within these bounds. More would let a node with
+/// a short contact be silent for many of them.
+const CONTACT_SLACK: RangeInclusive<Duration> = Duration::from_secs(10)..=crate::time::SLACK;
+
 /// Whether contact is kept: measured against the interval that was promised, with slack (LIF-1). Tasks,
 /// synchronization and status all go by this.
 pub fn contact_of(last_seen: Timestamp, promised: Duration, now: Timestamp) -> Contact {
@@ -231,7 +236,8 @@ pub fn contact_until(last_seen: Timestamp, promised: Duration, now: Timestamp) -
 
 /// When so many promised contacts are missed.
 fn missed_at(last_seen: Timestamp, promised: Duration, missed: u32) -> Timestamp {
-    last_seen.plus(promised.max(Duration::from_secs(1)).saturating_mul(missed)).plus(crate::time::SLACK)
+    let slack = promised.clamp(*CONTACT_SLACK.start(), *CONTACT_SLACK.end());
+    last_seen.plus(promised.max(Duration::from_secs(1)).saturating_mul(missed)).plus(slack)
 }
 
 /// By when a run must be heard of after one that was heard of at `heard`: within the interval of runs and that of

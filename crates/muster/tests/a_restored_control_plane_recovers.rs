@@ -136,24 +136,26 @@ fn what_cannot_be_restored_is_refused_and_changes_nothing() {
     fleet.publish("one");
     let backup = fleet.backup("fleet.backup");
     let whole = std::fs::read(&backup).unwrap();
-    let new = fleet.temp.path().join("new");
+    let new = fleet.temp.path().join("new/deep");
     let try_with = |bytes: &[u8]| {
         let file = fleet.temp.path().join("tried.backup");
         std::fs::write(&file, bytes).unwrap();
         let file = file.to_str().unwrap();
         let verified = fleet.restore(&["--verify", file]);
         let restored = fleet.restore(&[file, "--data", new.to_str().unwrap()]);
-        let left: Vec<_> = std::fs::read_dir(&new).unwrap().map(|entry| entry.unwrap().file_name()).collect();
-        assert_eq!(left, ["muster.db.lock"], "nothing is left");
+        assert!(!new.parent().unwrap().exists(), "nothing is left");
         assert_eq!((verified.status.code(), restored.status.code()), (Some(1), Some(1)));
         text(&verified.stderr) + &text(&restored.stderr)
     };
-    for length in [600, 5_000, whole.len() / 2, whole.len() - 3_000] {
+    for length in [0, 10, 100, 511, 512, 600, 5_000, whole.len() / 2, whole.len() - 3_000] {
         let said = try_with(&whole[..length]);
         assert!(said.contains("it is cut off") && said.contains("use an earlier backup"), "{length}: {said}");
     }
-    assert!(try_with(b"").contains("it is no backup of muster"));
     assert!(try_with(&[b'x'; 10_000]).contains("it is no backup of muster"));
+    assert!(try_with(&[b'x'; 10]).contains("it is no backup of muster"));
+    let mut damaged = whole.clone();
+    damaged[150] ^= 1;
+    assert!(try_with(&damaged).contains("it is damaged: muster-backup.json is not what was backed up"));
     let mut damaged = whole.clone();
     damaged[whole.len() / 2] ^= 1;
     assert!(try_with(&damaged).contains("it is damaged: muster.db is not what was backed up"));

@@ -14,6 +14,7 @@ mod exit_codes;
 mod explain_names_who_won;
 mod help_explains_every_code;
 mod hosts_with_p256_keys_join;
+mod keys_of_before_are_told;
 mod logs_are_json_when_asked;
 mod network_namespaces;
 mod next_steps_act_on_the_same_host;

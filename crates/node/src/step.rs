@@ -19,6 +19,7 @@ use std::time::Duration;
 use converge::ResourceId;
 use model::exchange::{Answer, CheckIn, Offer, RunNote, TraitReport};
 use model::log::FactBody;
+use model::unadopted::{UnadoptedCause, UnadoptedRelease};
 use model::{Contention, Digest, ObjectSet, Pause, Timestamp, UnmadeRun};
 use trust::adopt::Adopted;
 
@@ -129,6 +130,8 @@ pub struct Node {
     recorded_again: bool,
     /// Why no run can be made.
     unmade: Option<UnmadeRun>,
+    /// Why the release that was offered is not held.
+    unadopted: Option<UnadoptedRelease>,
     /// How the control plane's clock differed from the host's at its last answer since the start.
     clock_difference: Option<ClockDifference>,
     /// When the control plane answered last, or what is held was adopted.
@@ -182,6 +185,7 @@ impl Node {
             repairing: restored.content_missing,
             recorded_again: false,
             unmade: None,
+            unadopted: None,
             clock_difference: None,
             warned_offline: false,
             refused: None,
@@ -249,14 +253,14 @@ impl Node {
             NodeInput::Fetched => self.on_fetched(now, &mut effects),
             NodeInput::FetchFailed(why) => {
                 effects.push(NodeEffect::Warn(format!("the release could not be fetched: {why}")));
-                self.on_stuck(now);
+                self.on_stuck(UnadoptedCause::Fetch, &why, now);
             }
             NodeInput::Adopted(settings) => self.on_adopted(settings, now, &mut effects),
             NodeInput::AdoptFailed(why) => {
                 effects.push(NodeEffect::Warn(format!("the release could not be kept: {why}")));
                 // Its record cannot be written without its contents.
                 self.want_full |= self.repairing;
-                self.on_stuck(now);
+                self.on_stuck(UnadoptedCause::Keep, &why, now);
             }
             NodeInput::TrustSaved => self.on_trust_saved(now),
             NodeInput::TrustNotSaved(why) => self.on_trust_not_saved(&why, &mut effects),
@@ -405,6 +409,7 @@ impl Node {
             acked: None,
             trust: self.chain.asks(),
             renewal_failure: self.renewal.failure().map(str::to_owned),
+            unadopted: self.unadopted.clone(),
         };
         self.requests.confirm(&mut check_in);
         check_in
@@ -428,10 +433,21 @@ impl Node {
 
     /// Contact is kept, but what was offered could not be fetched or kept: it is tried again
     /// ever later, however well the contacts in between go.
-    fn on_stuck(&mut self, now: Timestamp) {
+    fn on_stuck(&mut self, cause: UnadoptedCause, why: &str, now: Timestamp) {
         self.change = ReleaseChange::None;
+        let since = self.unadopted.as_ref().map_or(now, |unadopted| unadopted.since);
+        self.unadopted = Some(UnadoptedRelease::new(since, cause, why));
         self.stuck = self.stuck.saturating_add(1);
         self.next_contact = now.plus(self.spread.backoff(self.stuck, self.settings.policy.contact()));
+    }
+
+    fn not_stuck(&mut self) {
+        (self.stuck, self.unadopted) = (0, None);
+    }
+
+    /// Why the release that was offered is not adopted; `None` while nothing is in its way (LIF-10).
+    pub fn unadopted(&self) -> Option<&UnadoptedRelease> {
+        self.unadopted.as_ref()
     }
 
     fn on_answer(&mut self, mut answer: Answer, now: Timestamp, effects: &mut Vec<NodeEffect>) {
@@ -473,7 +489,7 @@ impl Node {
             Some(_) if self.chain.is_changing() => self.run_after_answer(now),
             Some(offer) => self.on_offer(offer, now, effects),
             None => {
-                self.stuck = 0;
+                self.not_stuck();
                 // A no-change answer still leads to a full run on the held set (CNV-1).
                 self.run_after_answer(now);
             }
@@ -488,7 +504,8 @@ impl Node {
         };
         self.settings = settings;
         self.refused = None;
-        (self.stuck, self.want_full) = (0, false);
+        self.want_full = false;
+        self.not_stuck();
         let same = self.adoption.as_ref().is_some_and(|held| held.root == adoption.root);
         let body = FactBody::Adopted { seq: adoption.seq, header: adoption.digest, root: adoption.root };
         self.adoption = Some(*adoption);

@@ -8,6 +8,7 @@ use std::time::Duration;
 use common::{Bench, FRESH, Release, START, adoption_of, answer, facts, offering, run_of, warnings};
 use model::exchange::Answer;
 use model::log::FactBody;
+use model::unadopted::UnadoptedCause;
 use model::{Digest, Edit, ObjectSet, Stub};
 use node::{HeldSettings, NodeEffect, NodeInput, Restored};
 
@@ -58,6 +59,28 @@ fn a_failure_on_the_way_leaves_what_was_held() {
     // And it is tried again.
     bench.adopt(&next);
     assert_eq!(bench.node.adoption().unwrap().seq, 2);
+}
+
+/// LIF-10: until the release is adopted, or another answer has none.
+#[test]
+fn why_a_release_is_not_adopted_is_told() {
+    let (held, next) = (Release::new(1, START, &["a"]), Release::new(2, START, &["b"]));
+    let mut bench = Bench::holding(&held);
+    let told = |bench: &mut Bench| bench.check_in().unadopted.map(|it| (it.cause, it.reason));
+    assert_eq!(told(&mut bench), None);
+    bench.give(NodeInput::Answered(Box::new(offering(next.offer(Some(&held.set))))));
+    bench.give(NodeInput::FetchFailed("cut off".to_owned()));
+    assert_eq!(told(&mut bench), Some((UnadoptedCause::Fetch, "cut off".to_owned())));
+    bench.give(NodeInput::Answered(Box::new(offering(next.offer(Some(&held.set))))));
+    bench.give(NodeInput::Fetched);
+    let since = bench.node.unadopted().unwrap().since;
+    bench.give(NodeInput::AdoptFailed("disk full".to_owned()));
+    assert_eq!(bench.node.unadopted().unwrap().since, since, "it counts from the first failure");
+    assert_eq!(told(&mut bench), Some((UnadoptedCause::Keep, "disk full".to_owned())));
+    bench.give(NodeInput::Answered(Box::new(offering(next.offer(Some(&held.set))))));
+    bench.give(NodeInput::Fetched);
+    bench.give(NodeInput::Adopted(HeldSettings::default()));
+    assert_eq!(told(&mut bench), None);
 }
 
 /// LIF-10: a content that takes long to come stops neither check-ins nor runs, and what is offered

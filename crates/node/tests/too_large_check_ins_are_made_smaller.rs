@@ -26,6 +26,7 @@ fn check_in(facts: Vec<Fact>) -> CheckIn {
         running_since: None,
         trust: None,
         renewal_failure: None,
+        unadopted: None,
         traits: Some(traits),
         full: false,
         run_confirmed: None,

@@ -10,6 +10,7 @@ use model::invocation::AgentInvocation;
 use model::log::{Cursor, Fact, FactBody};
 use model::selection::SelectionEntry;
 use model::tags::TaggedRun;
+use model::unadopted::UnadoptedRelease;
 use model::{
     CertificateValidity, Contention, Digest, Hostname, Incarnation, NodeId, RunsHeard, RunsSummary, Timestamp,
 };
@@ -48,6 +49,8 @@ pub struct NodeState {
     pub certificate: Option<CertificateValidity>,
     /// Why it could not renew that, by its own word.
     pub renewal_failure: Option<Box<str>>,
+    /// Why it does not adopt what it is pointed to, by its own word.
+    pub unadopted: Option<Box<UnadoptedRelease>>,
     /// How many certificates it may get.
     pub renewals: RenewalAllowance,
     /// How its agent is called on its host, as it said at its start.
@@ -122,6 +125,11 @@ fn trust_of(request: &CheckIn) -> (u64, Option<Box<str>>) {
     (held.version, held.refused.as_deref().map(code))
 }
 
+/// A node says as much as it likes.
+fn bounded(unadopted: &UnadoptedRelease) -> Box<UnadoptedRelease> {
+    Box::new(UnadoptedRelease::new(unadopted.since, unadopted.cause, &unadopted.reason))
+}
+
 fn clip(text: &str) -> &str {
     &text[..text.floor_char_boundary(MAX_REFUSAL_TEXT)]
 }
@@ -179,6 +187,7 @@ impl NodeState {
             enrolled_at,
             certificate: None,
             renewal_failure: None,
+            unadopted: None,
             renewals: RenewalAllowance::default(),
             invocation: None,
             certificate_used: false,
@@ -223,6 +232,7 @@ impl NodeState {
         self.freshness = request.freshness.filter(HeldFreshness::is_notable).map(Box::new);
         (self.held, self.run) = (request.held, request.run);
         self.renewal_failure = request.renewal_failure.map(|why| clip(&why).into());
+        self.unadopted = request.unadopted.as_ref().map(bounded);
         let pointed = self.pointed(heads);
         if let Some((head, entry)) = &pointed
             && self.holds(entry)
@@ -281,6 +291,11 @@ impl NodeState {
     pub fn trust_differs(&self, request: &CheckIn) -> bool {
         let (version, refused) = trust_of(request);
         version != self.trust_version || refused != self.refused_trust
+    }
+
+    /// Whether a check-in says something else than the one before of why a release is not adopted.
+    pub fn unadopted_differs(&self, request: &CheckIn) -> bool {
+        self.unadopted != request.unadopted.as_ref().map(bounded)
     }
 
     /// The traits that are to be stored. Those that are too large are not, and are not asked for again; the rest of the

@@ -59,6 +59,16 @@ pub enum RecoveryError {
 }
 
 impl CertificateRecovery {
+    /// From when a certificate of this validity is not recovered any more; `None` where none is.
+    pub fn ends_for(self, certificate: CertificateValidity) -> Option<Timestamp> {
+        match self {
+            CertificateRecovery::Off => None,
+            CertificateRecovery::Within(within) => {
+                Some(Timestamp(certificate.until.plus(within).0.saturating_add(1)))
+            }
+        }
+    }
+
     /// Judges a node that proved its key. A certificate that has not ended is no hindrance: the node's clock may
     /// be wrong, or its copy lost.
     ///

@@ -8,12 +8,14 @@ use std::time::Duration;
 
 use common::{CREATED, heads, holding, node};
 use model::Timestamp;
-use model::status::Contact;
+use model::status::{Contact, contact_of};
 use plane::work::Reach;
 
-/// What a node without a channel is promised, and the slack, in seconds.
+/// What a node without a channel is promised, in seconds.
 const PROMISED: u64 = plane::node::UNASSIGNED_CONTACT_SECS;
-const SLACK: u64 = model::time::SLACK.as_secs();
+/// By how much a contact may be late, for that and for one of an hour, in seconds.
+const SLACK: u64 = 10;
+const LONGEST_SLACK: u64 = model::time::SLACK.as_secs();
 
 #[test]
 fn missed_contacts_mean_the_same_for_tasks_and_status() {
@@ -34,4 +36,22 @@ fn missed_contacts_mean_the_same_for_tasks_and_status() {
         assert_eq!(Reach::by_contact(node.last_seen, node.promised, now), reach, "{secs}");
     }
     assert_eq!(Reach::by_contact(None, node.promised, Timestamp(0)), Reach::Offline, "it never called");
+}
+
+/// A short contact is not one that may be late for many others: the slack is another contact, at least ten seconds and
+/// at most a minute.
+#[test]
+fn the_slack_goes_by_the_contact() {
+    for (promised, slack) in
+        [(1, SLACK), (3, SLACK), (10, 10), (30, 30), (60, LONGEST_SLACK), (3600, LONGEST_SLACK)]
+    {
+        let at = |secs| {
+            let now = CREATED.plus(Duration::from_secs(secs));
+            contact_of(CREATED, Duration::from_secs(promised), now)
+        };
+        let (three, ten) = (3 * promised + slack, 10 * promised + slack);
+        let seen = [at(three - 1), at(three), at(ten - 1), at(ten)];
+        let want = [Contact::Online, Contact::Unreachable, Contact::Unreachable, Contact::Offline];
+        assert_eq!(seen, want, "{promised}");
+    }
 }

@@ -203,6 +203,10 @@ pub struct StatusView {
     pub not_ready: Option<String>,
     /// How the database does.
     pub store: store::Health,
+    /// Nodes that hold a newer trust document than this control plane, and the newest of theirs: its data went back
+    /// to what it was before, and they follow none of its later ones (IDN-8).
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trust_overtaken: Option<TrustHolders>,
 }
 
 /// A channel.
@@ -364,6 +368,9 @@ pub struct HeadView {
     /// The incarnation of the database, when the data went back to what it was before and nothing was published
     /// since: higher numbers may have been given.
     pub went_back: Option<DatabaseIncarnation>,
+    /// As [`StatusView::trust_overtaken`].
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trust_overtaken: Option<TrustHolders>,
 }
 
 /// The chain of trust documents (IDN-8).

@@ -5,6 +5,7 @@ pub(crate) mod next_step;
 use model::exchange::{MAX_TRAIT_BYTES, MAX_TRAIT_VALUES};
 use model::status::Overall;
 use model::{Contention, FailureCode, FailureNote, Pause, Timestamp};
+use plane::renewal::CertificateRecovery;
 use plane::{Heads, NodeState};
 
 use crate::state::now;
@@ -24,24 +25,39 @@ pub(crate) struct NodeCause {
 }
 
 /// What there is to say of a node: why it is not green, and what was requested of it in vain.
-pub(crate) fn causes_of(node: &mut NodeState, state: Overall, heads: &Heads) -> Vec<NodeCause> {
-    let (since, next) = (since(node, state, heads), next_step(node, state, now()));
+pub(crate) fn causes_of(
+    node: &mut NodeState,
+    state: Overall,
+    heads: &Heads,
+    recovery: CertificateRecovery,
+) -> Vec<NodeCause> {
+    let (since, next) = (since(node, state, heads), next_step(node, state, recovery, now()));
     let of_state = |(key, cause, code)| NodeCause { key, cause, code, since, next: next.clone() };
-    let mut causes: Vec<NodeCause> = why_not_green(node, state, heads).into_iter().map(of_state).collect();
-    if let Some(CertificateProblem::NotRenewed(cause)) = CertificateProblem::of(node, now()) {
+    let mut causes: Vec<NodeCause> =
+        why_not_green(node, state, heads, recovery).into_iter().map(of_state).collect();
+    if let Some(CertificateProblem::NotRenewed(cause)) = CertificateProblem::of(node, recovery, now()) {
         let next = format!("on {}: {}", node.hostname, node.agent().verb("status"));
         causes.push(NodeCause { key: CauseKey::RenewalLate, cause, code: None, since: None, next });
     }
     // Of a silent node it is the cause.
     let is_silent = matches!(state, Overall::Offline | Overall::Unreachable);
-    if let Some(CertificateProblem::Ended(cause)) = CertificateProblem::of(node, now()).filter(|_| !is_silent)
-    {
-        let next = join_again(node);
-        causes.push(NodeCause { key: CauseKey::CertificateEnded, cause, code: None, since: None, next });
+    let certificate = CertificateProblem::of(node, recovery, now()).filter(|_| !is_silent);
+    let ended = match certificate {
+        Some(CertificateProblem::Ended(cause)) => Some((CauseKey::CertificateEnded, cause, join_again(node))),
+        Some(CertificateProblem::Recoverable(cause)) => {
+            let next = format!("on {}: {}", node.hostname, node.agent().verb("status"));
+            Some((CauseKey::CertificateRecoverable, cause, next))
+        }
+        Some(CertificateProblem::NotRenewed(_)) | None => None,
+    };
+    if let Some((key, cause, next)) = ended {
+        causes.push(NodeCause { key, cause, code: None, since: None, next });
     }
     if let Some(cause) = not_fresh(node).filter(|_| state != Overall::NotFresh) {
-        let (key, next) =
-            (CauseKey::Words(Overall::NotFresh, cause.clone()), next_step(node, Overall::NotFresh, now()));
+        let (key, next) = (
+            CauseKey::Words(Overall::NotFresh, cause.clone()),
+            next_step(node, Overall::NotFresh, recovery, now()),
+        );
         let since = node.freshness.as_ref().and_then(|held| held.not_fresh_since);
         causes.push(NodeCause { key, cause, code: None, since, next });
     }
@@ -81,6 +97,7 @@ fn why_not_green(
     node: &NodeState,
     state: Overall,
     heads: &Heads,
+    recovery: CertificateRecovery,
 ) -> Vec<(CauseKey, String, Option<FailureCode>)> {
     if is_of_failures(state) && !node.summary.failures.is_empty() {
         let of = |note: &FailureNote| {
@@ -88,12 +105,14 @@ fn why_not_green(
         };
         return node.summary.failures.iter().map(of).collect();
     }
-    let Some(cause) = cause(node, state, heads) else { return Vec::new() };
+    let Some(cause) = cause(node, state, heads, recovery) else { return Vec::new() };
     let key = match state {
         _ if run_under_way(node, state, heads).is_some() => CauseKey::RunUnderWay(state),
         Overall::Stalled => CauseKey::Silence(state),
-        Overall::Offline | Overall::Unreachable => match CertificateProblem::of(node, now()) {
+        Overall::Changing if let Some(unadopted) = &node.unadopted => CauseKey::Unadopted(unadopted.cause),
+        Overall::Offline | Overall::Unreachable => match CertificateProblem::of(node, recovery, now()) {
             Some(CertificateProblem::Ended(_)) => CauseKey::CertificateEnded,
+            Some(CertificateProblem::Recoverable(_)) => CauseKey::CertificateRecoverable,
             _ => CauseKey::Silence(state),
         },
         _ => CauseKey::Words(state, cause.clone()),
@@ -107,12 +126,17 @@ pub(crate) fn is_of_failures(state: Overall) -> bool {
 }
 
 /// Why a node is not green.
-pub(crate) fn cause(node: &NodeState, state: Overall, heads: &Heads) -> Option<String> {
+pub(crate) fn cause(
+    node: &NodeState,
+    state: Overall,
+    heads: &Heads,
+    recovery: CertificateRecovery,
+) -> Option<String> {
     let silent = || node.last_seen.map(|seen| format!("last heard of at {seen}"));
     match state {
         Overall::Converged => None,
-        Overall::Offline | Overall::Unreachable => match CertificateProblem::of(node, now()) {
-            Some(CertificateProblem::Ended(cause)) => Some(cause),
+        Overall::Offline | Overall::Unreachable => match CertificateProblem::of(node, recovery, now()) {
+            Some(CertificateProblem::Ended(cause) | CertificateProblem::Recoverable(cause)) => Some(cause),
             _ => silent(),
         },
         _ if node.last_seen.is_none() => Some("joined, and has not called yet".to_owned()),
@@ -132,6 +156,10 @@ pub(crate) fn cause(node: &NodeState, state: Overall, heads: &Heads) -> Option<S
         }),
         Overall::Changing => match &node.refusal {
             Some(refusal) => Some(refusal.message.to_string()),
+            None if node.unadopted.is_some() => node
+                .unadopted
+                .as_ref()
+                .map(|unadopted| model::text::printable(&unadopted.text()).into_owned()),
             None if node.holds_pointed(heads) => {
                 let under_way = run_under_way(node, state, heads);
                 Some(under_way.unwrap_or_else(|| {

@@ -49,17 +49,18 @@ async fn judge(plane: &ControlPlane, heads: &Heads, slot: &Arc<NodeSlot>) {
     let (id, reach) = (slot.id(), crate::work::reach(plane, &slot.id()));
     let around = ConditionContext { mode, reach, instance: plane.boot(), started: plane.started };
     let sync = plane.hub.sync_index().read(&id, |summary| summary.condition(around).cause.state());
+    let recovery = plane.certificates.recovery;
     plane.index.count(slot, |node, totals| {
         let now = now();
         let state = node.status(heads, now).overall();
         let mut causes: Vec<_> = Vec::new();
-        for cause in causes_of(node, state, heads) {
+        for cause in causes_of(node, state, heads, recovery) {
             let key = totals.interned(cause.key);
             if !causes.iter().any(|(known, _)| *known == key) {
                 causes.push((key, cause.since));
             }
         }
-        let until = [node.status_until(heads, now), certificate_until(node, now)];
+        let until = [node.status_until(heads, now), certificate_until(node, recovery, now)];
         CountedNode {
             state,
             sync,

@@ -36,7 +36,7 @@ pub(crate) struct NodeCertificates {
     ca: Arc<Ca>,
     pub(crate) settings: CertificateSettings,
     /// How a recovery is judged.
-    recovery: CertificateRecovery,
+    pub(crate) recovery: CertificateRecovery,
     /// Certificates signed at once: half of the processors at the most, the others answer.
     signers: Semaphore,
     renewals: Semaphore,
@@ -138,7 +138,7 @@ async fn certify(
         Ok::<_, Problem>(())
     })
     .await?;
-    Ok(RenewAnswer { cert_pem, ca_pem: plane.node_ca.cert_pem().to_owned() })
+    Ok(RenewAnswer { cert_pem })
 }
 
 /// Judges a request: the node's own key and name, and within its allowance. Gives the name.

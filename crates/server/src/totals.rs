@@ -15,6 +15,7 @@ use std::sync::Arc;
 
 use model::condition::SyncState;
 use model::status::Overall;
+use model::unadopted::UnadoptedCause;
 use model::{FailureKey, Hostname, NodeId, Timestamp};
 
 /// What nodes of one line of the status have in common.
@@ -28,6 +29,10 @@ pub(crate) enum CauseKey {
     RunUnderWay(Overall),
     /// Silence of those whose certificates have ended.
     CertificateEnded,
+    /// Certificates that have ended, of nodes that get another one by themselves once they run.
+    CertificateRecoverable,
+    /// A release that is not adopted, by what fails: paths and digests differ by the node.
+    Unadopted(UnadoptedCause),
     /// Traits that are too large to be taken.
     TraitsTooLarge,
     /// Certificates whose renewal is late or fails.
@@ -101,6 +106,13 @@ impl FleetTotals {
     /// How many nodes hold each version of the trust document; 0 are those that were not heard of.
     pub(crate) fn trust(&self) -> &BTreeMap<u64, usize> {
         &self.trust
+    }
+
+    /// The nodes that hold a trust document after that version, and the newest that they hold.
+    pub(crate) fn trust_after(&self, version: u64) -> Option<(u64, usize)> {
+        let newest = self.trust.last_key_value().filter(|(held, _)| **held > version)?;
+        let nodes = self.trust.iter().filter(|(held, _)| **held > version).map(|(_, nodes)| nodes);
+        Some((*newest.0, nodes.sum()))
     }
 
     /// The causes that most nodes share, with so many hostnames of each.

@@ -45,6 +45,7 @@ mod tasks_survive_a_restart;
 mod tls_is_1_3_mutual;
 mod totals_are_kept;
 mod trust_documents_are_served;
+mod unadopted_releases_are_named;
 mod unreadable_contents_end_the_link;
 mod waiting_work_requests_a_stream;
 mod what_a_node_sends_is_bounded;

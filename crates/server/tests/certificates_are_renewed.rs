@@ -36,9 +36,9 @@ async fn recover(fleet: &Fleet, node: &Member, request: &RenewRequest) -> Renewe
 }
 
 /// The same node, calling with another certificate.
-fn with(mut node: Member, answer: &RenewAnswer) -> Member {
+fn with(fleet: &Fleet, mut node: Member, answer: &RenewAnswer) -> Member {
     let key = net::tls::ClientKey::Node(&node.key);
-    node.tls = net::tls::client(&answer.ca_pem, &answer.cert_pem, key).unwrap();
+    node.tls = net::tls::client(fleet.node_ca().cert_pem(), &answer.cert_pem, key).unwrap();
     node
 }
 
@@ -61,9 +61,9 @@ async fn the_same_key_gets_another_certificate_again_and_again() {
     old.survives().await;
     let id = old.id.clone();
     let before = fleet.operator().await.node("web-1").await;
-    let node = with(old, &first);
+    let node = with(&fleet, old, &first);
     node.survives().await;
-    let mut node = with(node, &second);
+    let mut node = with(&fleet, node, &second);
     node.survives().await;
     // What was answered is recorded, and the token is spent.
     fleet.stop().await;
@@ -164,7 +164,7 @@ async fn a_key_alone_recovers_a_certificate_once_a_signature() {
     let stranger = Member { key: new_key(), ..fleet.node("web-2").await };
     let stranger = Member { id: node.id.clone(), ..stranger };
     refuses(recover(&fleet, &stranger, &good).await, Code::BadSignature);
-    with(node, &answer).survives().await;
+    with(&fleet, node, &answer).survives().await;
 }
 
 #[tokio::test]

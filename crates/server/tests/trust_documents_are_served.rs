@@ -137,8 +137,12 @@ async fn one_that_does_not_follow_is_told_apart() {
         let line = status.causes.iter().find(|line| line.cause.contains("trust document 7")).unwrap();
         assert!(line.cause.contains(cause) && line.next.contains(next), "{line:?}");
         assert!(!line.cause.contains('\u{1b}'), "{line:?}");
+        // The control plane's own data went back, whatever the node says of it.
+        let overtaken = status.trust_overtaken.map(|holders| (holders.version, holders.nodes));
+        assert_eq!(overtaken, Some((7, 1)));
     }
     node.check_in(&quiet()).await.unwrap();
     let status: StatusView = fleet.operator().await.status().await;
     assert!(!status.causes.iter().any(|line| line.cause.contains("trust document")), "{status:?}");
+    assert!(status.trust_overtaken.is_none(), "{status:?}");
 }

@@ -163,6 +163,7 @@ fn check_in() -> Frame {
         acked: None,
         trust: None,
         renewal_failure: None,
+        unadopted: None,
     }))
 }
 

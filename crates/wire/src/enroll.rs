@@ -44,6 +44,4 @@ pub struct RenewRequest {
 pub struct RenewAnswer {
     /// The node's certificate in PEM.
     pub cert_pem: String,
-    /// The CA certificate in PEM: the one that the node knows.
-    pub ca_pem: String,
 }

@@ -128,6 +128,7 @@ fn check_in() -> CheckIn {
         acked: None,
         trust: None,
         renewal_failure: None,
+        unadopted: None,
     }
 }
 

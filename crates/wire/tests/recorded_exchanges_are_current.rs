@@ -153,6 +153,7 @@ fn stream() -> Vec<Said> {
                 acked: None,
                 trust: None,
                 renewal_failure: None,
+                unadopted: None,
             })),
         ),
         (

@@ -128,6 +128,7 @@ impl LocalHandler {
             watch: Some(self.watch.view()),
             reboot: shown.reboot,
             refused_trust: shown.refused_trust,
+            unadopted: shown.unadopted,
         });
         (view.last_run, view.paused, view.cut_off_run) = (last_run, shown.pause, shown.cut_off);
         match access {

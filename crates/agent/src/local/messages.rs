@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use model::time::SLACK;
+use model::unadopted::UnadoptedRelease;
 use model::{Hostname, Pause, RunReport, Timestamp, UnmadeRun};
 use node::RebootOutlook;
 use serde::{Deserialize, Serialize};
@@ -43,6 +44,9 @@ pub struct DaemonView {
     /// Why newer trust documents are not followed; absent while they are.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub refused_trust: Option<String>,
+    /// Why the release that the control plane points to is not adopted; absent unless fetching or keeping it failed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unadopted: Option<UnadoptedRelease>,
 }
 
 /// Why the control plane gave no answer, as far as another step follows from it.

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
+use model::unadopted::UnadoptedRelease;
 use model::{Pause, RunReport, Timestamp, UnmadeRun};
 use node::RebootOutlook;
 use tokio::sync::watch;
@@ -34,6 +35,8 @@ pub struct LocalState {
     pub running_since: Option<Timestamp>,
     /// Why no run can be made.
     pub unmade_run: Option<UnmadeRun>,
+    /// Why the release that was offered is not adopted.
+    pub unadopted: Option<UnadoptedRelease>,
     /// When a run began that was cut off, until another one ended.
     pub cut_off: Option<Timestamp>,
     /// How a reboot stands that is required.
@@ -93,6 +96,7 @@ impl SharedLocalState {
             begun: 0,
             running_since: None,
             unmade_run: None,
+            unadopted: None,
             cut_off: None,
             reboot: None,
             refused_trust: None,
@@ -117,6 +121,17 @@ impl SharedLocalState {
             let differs = state.unmade_run.as_ref() != unmade;
             if differs {
                 state.unmade_run = unmade.cloned();
+            }
+            differs
+        });
+    }
+
+    /// Shows why the release that was offered is not adopted, or that nothing is in its way.
+    pub fn show_unadopted(&self, unadopted: Option<&UnadoptedRelease>) {
+        self.state.send_if_modified(|state| {
+            let differs = state.unadopted.as_ref() != unadopted;
+            if differs {
+                state.unadopted = unadopted.cloned();
             }
             differs
         });

@@ -131,8 +131,8 @@ impl LinkHandler for AgentLinkHandler {
             Note::Applied { oldest, .. } => {
                 let late = u64::try_from(now().0.saturating_sub(*oldest)).unwrap_or(0);
                 self.context.view.set(|view| {
-                    view.counts.latency_ms = late;
-                    view.counts.latency_max_ms = view.counts.latency_max_ms.max(late);
+                    view.counts.latency_ms = Some(late);
+                    view.counts.latency_max_ms = view.counts.latency_max_ms.max(Some(late));
                 });
             }
             Note::RefusedThere(Refused { key, code, message, .. }) => {

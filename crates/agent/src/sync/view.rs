@@ -153,10 +153,12 @@ pub struct SyncCounts {
     pub coalesced: u64,
     /// Own changes that are not acknowledged.
     pub depth: u64,
-    /// From the source's acceptance to here, the newest, in milliseconds.
-    pub latency_ms: u64,
+    /// From the source's acceptance to here, the newest, in milliseconds; absent before the first was measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_ms: Option<u64>,
     /// The longest such time.
-    pub latency_max_ms: u64,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub latency_max_ms: Option<u64>,
     /// Local edits put back.
     pub reverted: u64,
     /// Local deletes made good.
@@ -250,5 +252,16 @@ mod tests {
         run(true);
         let problems = view.shown().problems;
         assert!(problems["thread work"].contains("actions are not carried out"), "{problems:?}");
+    }
+
+    /// What was not measured is no number, of now or of 1970.
+    #[test]
+    fn a_latency_is_absent_before_it_is_measured() {
+        let shown = |counts: &SyncCounts| serde_json::to_value(counts).unwrap_or_default();
+        let mut counts = SyncCounts::default();
+        let names = ["latencyMs", "latencyMaxMs"];
+        assert_eq!(names.map(|name| shown(&counts).get(name).cloned()), [None, None]);
+        (counts.latency_ms, counts.latency_max_ms) = (Some(0), Some(7));
+        assert_eq!(names.map(|name| shown(&counts).get(name).cloned()), [Some(0.into()), Some(7.into())]);
     }
 }

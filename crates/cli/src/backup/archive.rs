@@ -27,6 +27,8 @@ pub(super) const FORMAT: u32 = 1;
 const MANIFEST: &str = "muster-backup.json";
 /// The longest manifest, in bytes.
 const MAX_MANIFEST: u64 = 64 * 1024;
+/// The bytes of a header in a tar file.
+const TAR_HEADER: u64 = 512;
 /// Bytes that are copied at once.
 const PIECE: usize = 256 * 1024;
 
@@ -134,13 +136,15 @@ pub(super) fn write(manifest: &BackupManifest, paths: &[PathBuf], out: impl Writ
 /// # Errors
 /// [`ReadBackupError`]; what was written so far is not to be used.
 pub(super) fn unpack(from: impl Read, dir: &Path) -> Result<BackupManifest, ReadBackupError> {
-    let mut archive = Archive::new(from);
+    let mut from = from;
+    let beginning = beginning(&mut from).map_err(ReadBackupError::Read)?;
+    let mut archive = Archive::new(beginning.as_slice().chain(from));
     let mut entries = archive.entries().map_err(ReadBackupError::Read)?;
     let manifest = {
-        let Some(Ok(mut first)) = entries.next() else { return Err(ReadBackupError::NoBackup) };
-        if !first.path().is_ok_and(|path| path == Path::new(MANIFEST)) {
-            return Err(ReadBackupError::NoBackup);
-        }
+        let mut first = match entries.next() {
+            Some(Ok(first)) if first.path().is_ok_and(|path| path == Path::new(MANIFEST)) => first,
+            _ => return Err(no_manifest(&beginning)),
+        };
         let mut text = String::new();
         let (size, read) = (first.size(), first.by_ref().take(MAX_MANIFEST).read_to_string(&mut text));
         if size <= MAX_MANIFEST && (read.is_err() || (text.len() as u64) < size) {
@@ -179,9 +183,28 @@ pub(super) fn unpack(from: impl Read, dir: &Path) -> Result<BackupManifest, Read
     Ok(manifest)
 }
 
+/// The first header of an archive, as far as it is there.
+fn beginning(from: &mut impl Read) -> io::Result<Vec<u8>> {
+    let mut beginning = Vec::new();
+    from.take(TAR_HEADER).read_to_end(&mut beginning)?;
+    Ok(beginning)
+}
+
+/// What a file is whose first header is not that of a manifest: a part of a backup, a damaged one, or none.
+fn no_manifest(beginning: &[u8]) -> ReadBackupError {
+    let name = &beginning[..beginning.len().min(MANIFEST.len())];
+    let (file, is_whole) = (MANIFEST.to_owned(), beginning.len() as u64 == TAR_HEADER);
+    match MANIFEST.as_bytes().starts_with(name) {
+        true if is_whole => ReadBackupError::Damaged { file },
+        true => ReadBackupError::CutOff { missing: file },
+        false => ReadBackupError::NoBackup,
+    }
+}
+
 /// Reads a manifest. Its format is looked at before the rest.
 fn manifest(text: &str) -> Result<BackupManifest, ReadBackupError> {
-    let value: serde_json::Value = serde_json::from_str(text).map_err(|_| ReadBackupError::NoBackup)?;
+    let damaged = |_| ReadBackupError::Damaged { file: MANIFEST.to_owned() };
+    let value: serde_json::Value = serde_json::from_str(text).map_err(damaged)?;
     match value.get("format").and_then(serde_json::Value::as_u64) {
         Some(format) if format > u64::from(FORMAT) => return Err(ReadBackupError::Newer { format }),
         Some(_) => {}

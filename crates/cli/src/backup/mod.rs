@@ -1,6 +1,7 @@
 //! `muster backup`: a control plane's directory in one file, while the control plane runs (OPS-6).
 
 mod archive;
+mod left_behind;
 pub mod restore;
 
 use std::fs::File;

@@ -22,6 +22,7 @@ use store::backup::DatabaseSummary;
 use trust::TrustDocument;
 
 use super::archive::{self, BackupManifest, ReadBackupError};
+use super::left_behind::LeftBehind;
 use crate::clock::{bytes, now};
 use crate::exit::Exit;
 use crate::failure::{Failure, UserError};
@@ -155,6 +156,9 @@ struct RestoreView {
     /// Where the files are that were there before.
     #[serde(skip_serializing_if = "Option::is_none")]
     replaced: Option<PathBuf>,
+    /// What is newer there than in the backup.
+    #[serde(skip_serializing_if = "LeftBehind::is_nothing")]
+    left_behind: LeftBehind,
 }
 
 /// Does the verb.
@@ -177,8 +181,25 @@ fn verify(file: &Path) -> Result<RestoreView, RestoreError> {
 }
 
 fn restore(file: &Path, dir: &Path, replace: bool) -> Result<RestoreView, RestoreError> {
+    let absent: Vec<&Path> = dir.ancestors().take_while(|path| !is_there(path)).collect();
     let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
     made.map_err(disk("make", dir))?;
+    restore_into(file, dir, replace).inspect_err(|_| {
+        if !absent.is_empty() {
+            // Nobody else has the lock of a directory that was made here.
+            let _ = fs::remove_file(dir.join(format!("{DATABASE}.lock")));
+        }
+        // Only what is empty goes.
+        absent.iter().for_each(|path| drop(fs::remove_dir(path)));
+    })
+}
+
+/// The last of the ancestors of a relative path is empty, and stands for the directory that the process is in.
+fn is_there(path: &Path) -> bool {
+    path.as_os_str().is_empty() || path.exists()
+}
+
+fn restore_into(file: &Path, dir: &Path, replace: bool) -> Result<RestoreView, RestoreError> {
     let _held = store::backup::hold(&dir.join(DATABASE)).map_err(|source| match source {
         StoreError::InUse => RestoreError::InUse(dir.to_owned()),
         source => RestoreError::Lock { dir: dir.to_owned(), source },
@@ -197,7 +218,8 @@ fn restore(file: &Path, dir: &Path, replace: bool) -> Result<RestoreView, Restor
     store::backup::restored(&unpacked.path().join(DATABASE), &fresh_incarnation()?, now())
         .map_err(RestoreError::Database)?;
     let replaced = put_in_place(&manifest, unpacked.path(), dir)?;
-    Ok(view(manifest, database, Some(dir.to_owned()), replaced))
+    let left_behind = replaced.as_deref().map(|aside| LeftBehind::of(aside, dir)).unwrap_or_default();
+    Ok(RestoreView { left_behind, ..view(manifest, database, Some(dir.to_owned()), replaced) })
 }
 
 /// The fleet that a directory holds; `None` when it holds none, or what a restore left that was cut off.
@@ -316,6 +338,7 @@ fn view(
         database,
         data,
         replaced,
+        left_behind: LeftBehind::default(),
     }
 }
 
@@ -336,6 +359,9 @@ fn text(view: &RestoreView) -> String {
     );
     if let Some(replaced) = &view.replaced {
         out.push_str(&format!("what was there before is in {}\n", replaced.display()));
+        if let Some(data) = &view.data {
+            out.push_str(&view.left_behind.text(replaced, data));
+        }
     }
     if let Some(data) = &view.data {
         out.push_str(&format!(

@@ -24,6 +24,7 @@ use crate::screen::{Screen, aside, plural};
 use crate::server::ServerError;
 
 pub use left_out::LeftOut;
+pub(crate) use publisher::EarlierHeaders;
 pub use publisher::{PublishError, Published, Publisher, ReleaseComparison};
 pub(crate) use upload::batches;
 
@@ -105,6 +106,9 @@ async fn once(
             format!("{}\nnothing is published (--dry-run)\n", would(publisher, &changed, &prepared))
         })?;
         return Ok(if changed.same { Exit::Ok } else { Exit::Differences });
+    }
+    if let Some(warning) = publisher.trust_warning() {
+        aside(&warning);
     }
     if !changed.same {
         screen.confirm(&would(publisher, &changed, &prepared), args.yes)?;

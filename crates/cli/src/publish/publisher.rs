@@ -7,7 +7,7 @@ use std::time::Instant;
 use lang::Diagnostics;
 use model::selection::PatternEntry;
 use model::trie::{Leaf, Trie};
-use model::{Channel, Digest, Selection};
+use model::{Channel, Digest, Selection, Timestamp};
 use resolve::release::{self, Builder, Built, ReleaseError, Stamp};
 use resolve::{Resolver, Tree};
 use serde::Serialize;
@@ -28,9 +28,11 @@ use crate::credentials::ReleaseKey;
 use crate::exit::Exit;
 use crate::failure::UserError;
 use crate::folder::FileChanges;
+use crate::header::{self, HeaderError, RetiredHeader};
 use crate::operator::{Operator, OperatorCallError};
 use crate::remote::{self, RemoteError};
 use crate::screen::{aside, plural};
+use crate::status::trust_overtaken;
 
 /// How often a release is numbered anew because another one was published meanwhile.
 const COMMIT_ATTEMPTS: usize = 5;
@@ -54,13 +56,24 @@ pub enum PublishError {
     #[error("the fleet's nodes do not believe the release key {0}")]
     OtherKey(String),
     /// A header of the control plane is signed by nobody known.
-    #[error("the control plane's header for channel {channel} is not believed")]
-    Header {
-        /// The channel.
-        channel: Channel,
-        /// Why.
-        #[source]
-        source: VerifyError,
+    #[error(transparent)]
+    Header(#[from] HeaderError),
+    /// A header of an earlier release was signed by a key whose signatures of then are rejected.
+    #[error(
+        "release {seq} was signed at a time from which this fleet rejects signatures: before {limit} a release key \
+         may have been stolen"
+    )]
+    Rejected {
+        /// The release.
+        seq: u64,
+        /// From when on signatures count.
+        limit: Timestamp,
+    },
+    /// A header of an earlier release was signed by no key that the fleet ever believed.
+    #[error("release {seq} was signed by no release key that this fleet's trust documents name")]
+    NeverBelieved {
+        /// The release.
+        seq: u64,
     },
     /// A header of an earlier release is of another one.
     #[error("the control plane's header of release {seq} for channel {channel} is of another release")]
@@ -115,9 +128,14 @@ impl UserError for PublishError {
                     .to_owned(),
             ),
             PublishError::Renumbered => Some("publish again".to_owned()),
-            PublishError::Header { .. } => Some(
+            PublishError::Header(_) => Some(
                 "its key may have been retired (`muster key show`); `muster publish --repo DIR` signs what the repo \
                  declares anew"
+                    .to_owned(),
+            ),
+            PublishError::Rejected { .. } | PublishError::NeverBelieved { .. } => Some(
+                "`muster key show` names the keys; set the fleet repo back to what that release was made of, then \
+                 `muster publish --repo DIR`"
                     .to_owned(),
             ),
             _ => None,
@@ -162,6 +180,14 @@ pub struct Published {
     pub contents: usize,
     /// Bytes sent, TLS included.
     pub bytes: u64,
+}
+
+/// The headers of an earlier release.
+#[derive(Debug, Default)]
+pub(crate) struct EarlierHeaders {
+    pub(crate) headers: Vec<Header>,
+    /// That a retired key signed one of them, in words.
+    pub(crate) retired: Option<String>,
 }
 
 /// Publishes, and keeps what it learned, so that the next change costs what it touches.
@@ -316,9 +342,7 @@ impl Publisher {
     /// The headers that are pointed to now, verified by these keys.
     fn headers_by(&self, slots: &Slots) -> Result<BTreeMap<Channel, Header>, PublishError> {
         let verified = self.head.headers.iter().map(|(channel, document)| {
-            let header = signed::verify(document, slots);
-            let header =
-                header.map_err(|source| PublishError::Header { channel: channel.clone(), source })?;
+            let header = header::verify(channel, document, slots)?;
             Ok((channel.clone(), header))
         });
         verified.collect()
@@ -404,21 +428,53 @@ impl Publisher {
         self.head.selection == Some(*selection) && !self.is_overtaken()
     }
 
-    /// The headers of an earlier release, verified: all of its number and of one selection.
+    /// The headers of an earlier release, verified: all of its number and of one selection. One that a retired key
+    /// signed counts as well: what it points to is signed anew.
     ///
     /// # Errors
-    /// When one is not believed.
-    pub(crate) fn headers_of(&self, release: &Release) -> Result<Vec<Header>, PublishError> {
-        let verified = release.headers.iter().map(|(channel, document)| {
-            let header: Header = signed::verify(document, &self.head.trust.release)
-                .map_err(|source| PublishError::Header { channel: channel.clone(), source })?;
-            let same = header.seq == release.seq && header.selection == release.selection;
-            match same && header.channel == *channel && header.fleet == self.head.trust.fleet {
-                true => Ok(header),
-                false => Err(PublishError::OtherHeader { channel: channel.clone(), seq: release.seq }),
+    /// When one is not believed, or the chain of trust documents cannot be asked for.
+    pub(crate) async fn headers_of(&self, release: &Release) -> Result<EarlierHeaders, PublishError> {
+        let (seq, mut chain) = (release.seq, None);
+        let mut found = EarlierHeaders::default();
+        for (channel, document) in &release.headers {
+            let header = match header::verify(channel, document, &self.head.trust.release) {
+                Ok(header) => header,
+                Err(HeaderError { source: VerifyError::RejectedBefore(limit), .. }) => {
+                    return Err(PublishError::Rejected { seq, limit });
+                }
+                Err(HeaderError { source: VerifyError::Untrusted, .. }) => {
+                    if chain.is_none() {
+                        chain = Some(self.operator.call(&api::TRUST, Empty {}).await?);
+                    }
+                    let Some(chain) = &chain else { continue };
+                    let retired = header::verify_retired(channel, document, chain);
+                    let retired = retired.map_err(|error| match error.source {
+                        VerifyError::Untrusted => PublishError::NeverBelieved { seq },
+                        VerifyError::RejectedBefore(limit) => PublishError::Rejected { seq, limit },
+                        _ => PublishError::Header(error),
+                    })?;
+                    let RetiredHeader { header, key, version } = retired;
+                    found.retired = Some(format!(
+                        "release {seq} was signed by release key {key}, which is retired: trust document {version} was \
+                         the last to name it; its content is signed anew with the key of today"
+                    ));
+                    header
+                }
+                Err(error) => return Err(error.into()),
+            };
+            let same = header.seq == seq && header.selection == release.selection;
+            if !same || header.channel != *channel || header.fleet != self.head.trust.fleet {
+                return Err(PublishError::OtherHeader { channel: channel.clone(), seq });
             }
-        });
-        verified.collect()
+            found.headers.push(header);
+        }
+        Ok(found)
+    }
+
+    /// What the operator is to be told of the trust documents of the control plane, where they went back.
+    pub(crate) fn trust_warning(&self) -> Option<String> {
+        let holders = self.head.trust_overtaken?;
+        Some(format!("warning: {}", trust_overtaken(holders)))
     }
 
     /// Points the fleet to what an earlier release held, under a number of its own.
@@ -431,7 +487,7 @@ impl Publisher {
         label: Option<String>,
     ) -> Result<u64, PublishError> {
         self.redial().await?;
-        let headers = self.headers_of(release)?;
+        let headers = self.headers_of(release).await?.headers;
         let summary: ReleaseSummary = serde_json::from_value(release.summary.clone()).unwrap_or_default();
         let signed = move |publisher: &Publisher, seq| {
             let mut commit = Commit {

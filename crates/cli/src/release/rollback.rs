@@ -12,7 +12,7 @@ use crate::credentials::{self, RELEASE_KEY_ENV};
 use crate::diff::{self, Compared};
 use crate::exit::Exit;
 use crate::failure::Failure;
-use crate::publish::Publisher;
+use crate::publish::{EarlierHeaders, Publisher};
 use crate::screen::{Screen, aside};
 
 /// Arguments of `muster release rollback`.
@@ -58,7 +58,10 @@ pub(super) async fn run(args: &RollbackArgs, connect: &Connect, screen: Screen) 
     let mut publisher = Publisher::connect(operator, key).await?;
     let (wanted, now) = (args.seq, publisher.seq().unwrap_or(0));
     let release = find(publisher.operator(), Some(wanted)).await?;
-    let headers = publisher.headers_of(&release)?;
+    let EarlierHeaders { headers, retired } = publisher.headers_of(&release).await?;
+    if let Some(retired) = retired {
+        aside(&retired);
+    }
     if publisher.points_to(&release.selection) {
         let view = RollbackView { seq: now, content_of: wanted, unchanged: true, changes: None };
         return Ok(screen.result(&view, || {
@@ -78,6 +81,9 @@ pub(super) async fn run(args: &RollbackArgs, connect: &Connect, screen: Screen) 
     }
     let what = format!("release {now} -> {}, with what release {wanted} held", publisher.next_seq());
     screen.confirm(&what, args.yes)?;
+    if let Some(warning) = publisher.trust_warning() {
+        aside(&warning);
+    }
     if let Some(gap) = publisher.gap() {
         aside(&gap);
     }

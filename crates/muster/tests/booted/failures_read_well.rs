@@ -78,7 +78,7 @@ fn one_cause_on_three_hosts_is_one_line() {
     let again = String::from_utf8_lossy(&output.stdout).into_owned();
     assert_eq!(lines_of(&again, "web/package:shop").len(), 1, "{again}");
     let node = fleet.server.ok(&["node", "show", "edge-2"]);
-    assert!(node.contains("same cause on 2 others"), "{node}");
+    assert!(node.contains("same cause on 2 other nodes"), "{node}");
 
     // One run in full, not one over single resources: what each said, as what it is.
     let runs = fleet.server.json(&["run", "list", "--node", "edge-3"]);

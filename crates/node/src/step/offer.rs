@@ -71,7 +71,7 @@ impl Node {
         now: Timestamp,
         effects: &mut Vec<NodeEffect>,
     ) {
-        self.stuck = 0;
+        self.not_stuck();
         // What does not fit what is held is asked for whole: it may be the held that is odd.
         self.want_full = matches!(refusal, Refusal::Malformed(_) | Refusal::OtherRoot { .. });
         self.tell_refusal(offer, refusal, now, effects);

@@ -107,6 +107,7 @@ pub fn holding(held: Option<HeldRelease>) -> CheckIn {
         acked: None,
         trust: None,
         renewal_failure: None,
+        unadopted: None,
     }
 }
 

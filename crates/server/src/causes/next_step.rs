@@ -3,6 +3,7 @@
 use model::status::Overall;
 use model::{CertificateState, Hostname, Timestamp};
 use plane::NodeState;
+use plane::renewal::CertificateRecovery;
 use trust::adopt::{OLDER_CODE, REQUIRES_CODE, SIGNATURE_CODE, TWO_HEADERS_CODE};
 use trust::chain::OLDER_TRUST_CODE;
 
@@ -11,21 +12,31 @@ use trust::chain::OLDER_TRUST_CODE;
 pub(crate) enum CertificateProblem {
     /// Its renewal is late, or fails.
     NotRenewed(String),
-    /// It has ended.
+    /// It has ended, and its agent gets another one for its key.
+    Recoverable(String),
+    /// It has ended, and the node has to join again.
     Ended(String),
 }
 
 impl CertificateProblem {
-    pub(crate) fn of(node: &NodeState, now: Timestamp) -> Option<CertificateProblem> {
+    pub(crate) fn of(
+        node: &NodeState,
+        recovery: CertificateRecovery,
+        now: Timestamp,
+    ) -> Option<CertificateProblem> {
         let certificate = node.certificate?;
         let ends = certificate.until;
         let failure = node.renewal_failure.as_deref();
         let failed = failure.map(|why| format!("; it says: {why}")).unwrap_or_default();
         match certificate.state(now) {
-            CertificateState::Ended => {
+            CertificateState::Ended if recovery.judge(certificate, now).is_ok() => {
                 let words = format!(
-                    "its certificate ended at {ends}: it has to recover it by its key, or to join again{failed}"
+                    "its certificate ended at {ends}: its agent gets another one for its key once it runs{failed}"
                 );
+                Some(CertificateProblem::Recoverable(words))
+            }
+            CertificateState::Ended => {
+                let words = format!("its certificate ended at {ends}: it has to join again{failed}");
                 Some(CertificateProblem::Ended(words))
             }
             CertificateState::RenewalLate => {
@@ -41,8 +52,14 @@ impl CertificateProblem {
 }
 
 /// From when [`CertificateProblem`] of a node is another one though nothing was heard.
-pub(crate) fn certificate_until(node: &NodeState, now: Timestamp) -> Option<Timestamp> {
-    node.certificate?.state_until(now)
+pub(crate) fn certificate_until(
+    node: &NodeState,
+    recovery: CertificateRecovery,
+    now: Timestamp,
+) -> Option<Timestamp> {
+    let certificate = node.certificate?;
+    let recovery_ends = recovery.ends_for(certificate).filter(|at| *at > now);
+    certificate.state_until(now).or(recovery_ends)
 }
 
 /// How a node gets a new certificate.
@@ -63,7 +80,12 @@ pub(crate) fn refused_trust(node: &NodeState, code: &str) -> (String, String) {
     (format!("it holds trust document {version}, and does not follow newer ones ({code})"), join_again(node))
 }
 
-pub(crate) fn next_step(node: &NodeState, state: Overall, now: Timestamp) -> String {
+pub(crate) fn next_step(
+    node: &NodeState,
+    state: Overall,
+    recovery: CertificateRecovery,
+    now: Timestamp,
+) -> String {
     let refusal = node.refusal.as_ref().map(|refusal| &*refusal.code);
     let contends = node.contended.is_some();
     let (name, agent): (&Hostname, _) = (&node.hostname, node.agent());
@@ -81,8 +103,10 @@ pub(crate) fn next_step(node: &NodeState, state: Overall, now: Timestamp) -> Str
             "`muster publish`, with a release key that the fleet believes".to_owned()
         }
         Overall::Converged => String::new(),
-        Overall::Offline | Overall::Unreachable => match CertificateProblem::of(node, now) {
+        Overall::Changing if node.unadopted.is_some() => format!("on {name}: {}", agent.verb("doctor")),
+        Overall::Offline | Overall::Unreachable => match CertificateProblem::of(node, recovery, now) {
             Some(CertificateProblem::Ended(_)) => join_again(node),
+            Some(CertificateProblem::Recoverable(_)) => format!("on {name}: {}", agent.start()),
             _ => format!("on {name}: {}", agent.inspect()),
         },
         Overall::Stalled => format!("on {name}: {}", agent.verb("status")),
@@ -126,7 +150,7 @@ mod tests {
         let at = |day: u32, failure: Option<&str>| {
             let mut node = node(Some(days));
             node.renewal_failure = failure.map(Into::into);
-            CertificateProblem::of(&node, Timestamp(0).plus(day * DAY))
+            CertificateProblem::of(&node, CertificateRecovery::Off, Timestamp(0).plus(day * DAY))
         };
         let words = |problem: Option<CertificateProblem>| match problem {
             Some(CertificateProblem::NotRenewed(words)) => words,
@@ -137,8 +161,9 @@ mod tests {
         assert!(words(at(39, Some("the disk is full"))).ends_with("is late; it says: the disk is full"));
         assert!(words(at(20, Some("busy"))).ends_with("its renewal fails: busy"));
         assert!(matches!(at(40, None), Some(CertificateProblem::Ended(_))));
-        assert_eq!(CertificateProblem::of(&node(None), Timestamp(0).plus(99 * DAY)), None);
-        let until = |day: u32| certificate_until(&node(Some(days)), Timestamp(0).plus(day * DAY));
+        let off = CertificateRecovery::Off;
+        assert_eq!(CertificateProblem::of(&node(None), off, Timestamp(0).plus(99 * DAY)), None);
+        let until = |day: u32| certificate_until(&node(Some(days)), off, Timestamp(0).plus(day * DAY));
         let day = |day: u32| Some(Timestamp(0).plus(day * DAY));
         assert_eq!([until(0), until(30), until(40)], [day(30), day(40), None]);
     }
@@ -151,10 +176,11 @@ mod tests {
             service: service.map(str::to_owned),
         };
         let next = |invocation: Option<AgentInvocation>, ends: i64, state: Overall| {
+            let off = CertificateRecovery::Off;
             let until = Timestamp(ends);
             let mut node = node(Some(CertificateValidity { from: Timestamp(0), until }));
             node.keep_invocation(invocation);
-            next_step(&node, state, Timestamp(10))
+            next_step(&node, state, off, Timestamp(10))
         };
         let service = of("muster-agent", Some("muster-agent.service"));
         let rooted = of("muster-agent --state /s --root /r", None);
@@ -178,5 +204,36 @@ mod tests {
         ] {
             assert_eq!(next(invocation, ends, state), want);
         }
+    }
+
+    /// IDN-2: a silent node whose certificate has ended gets another one by itself once its agent runs, as far as the
+    /// policy says; only else is it to join again.
+    #[test]
+    fn an_agent_is_started_where_that_is_enough() {
+        let certificate = CertificateValidity::starting(Timestamp(0), 40 * DAY);
+        let within = CertificateRecovery::Within(30 * DAY);
+        let join = "`muster token mint web-1`; then on web-1: `muster-agent join --token-file FILE`";
+        let mut node = node(Some(certificate));
+        for (service, recovery, day, want) in [
+            (Some("muster-agent.service"), within, 41, "on web-1: systemctl start muster-agent"),
+            (None, within, 70, "on web-1: muster-agent daemon"),
+            (None, within, 71, join),
+            (None, CertificateRecovery::Off, 41, join),
+        ] {
+            let service = service.map(str::to_owned);
+            node.keep_invocation(Some(AgentInvocation { service, ..AgentInvocation::default() }));
+            let now = Timestamp(0).plus(day * DAY);
+            assert_eq!(next_step(&node, Overall::Offline, recovery, now), want, "{recovery:?} on day {day}");
+            let is_recoverable = matches!(
+                CertificateProblem::of(&node, recovery, now),
+                Some(CertificateProblem::Recoverable(_))
+            );
+            assert_eq!(is_recoverable, want != join);
+        }
+        // What is said then is another thing from then on.
+        let until = certificate_until(&node, within, Timestamp(0).plus(41 * DAY));
+        let end = Timestamp(0).plus(70 * DAY);
+        assert!(until.is_some_and(|at| at > end && at.since(end) < DAY), "{until:?}");
+        assert_eq!(certificate_until(&node, within, Timestamp(0).plus(71 * DAY)), None);
     }
 }

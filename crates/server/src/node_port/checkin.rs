@@ -156,6 +156,7 @@ fn take_step(plane: &ControlPlane, caller: &CallingNode, request: CheckIn) -> Ta
             || entry.node.runs.unmade.as_deref() != request.unmade_run.as_ref()
             || entry.node.runs.under_way.map(|run| run.since) != request.running_since
             || entry.node.trust_differs(&request)
+            || entry.node.unadopted_differs(&request)
             || entry.node.refusal.is_some();
         let untaken = entry.node.untaken_traits.is_some();
         let failure = entry.node.renewal_failure.clone();
@@ -214,6 +215,9 @@ async fn long_poll(
         if !step.unchanged || stream_newly_requested || lacks_trust(plane, caller, request.trust.as_ref()) {
             return step;
         }
+        // It is here meanwhile, and calls again after that.
+        let contact = Duration::from_secs(step.answer.next_checkin_secs);
+        caller.slot.lock().node.promised = contact + wait.min(MAX_WAIT);
         tokio::select! {
             _ = heads.changed() => {}
             () = woken => {}
@@ -396,6 +400,7 @@ pub(super) async fn state(plane: &ControlPlane, caller: &CallingNode) -> Result<
             acked: None,
             trust: None,
             renewal_failure: None,
+            unadopted: None,
         };
         node.check_in(empty, &heads, now())
     };

@@ -2,6 +2,7 @@
 
 use model::Timestamp;
 use model::exchange::TraitReport;
+use plane::renewal::CertificateRecovery;
 use plane::{Heads, NodeState};
 use store::{FactRecord, RunFilter, RunRecord};
 use wire::{Code, Problem};
@@ -10,7 +11,7 @@ use super::OperatorCall;
 use crate::answer::store_problem;
 use crate::api::{
     CauseView, ChannelView, EntryName, EntryView, History, MAX_CAUSES, Matching, NodeName, NodeView,
-    NodesView, RunName, StatusView,
+    NodesView, RunName, StatusView, TrustHolders,
 };
 use crate::causes::{cause, causes_of, is_of_failures, since};
 use crate::refresh::refresh;
@@ -25,7 +26,7 @@ pub(super) fn node_view(plane: &ControlPlane, name: &str) -> Result<NodeView, Pr
     let slot = plane.index.named(name)?;
     let heads = plane.heads();
     let mut entry = slot.lock();
-    let view = view(&mut entry.node, &heads, now());
+    let view = view(&mut entry.node, &heads, plane.certificates.recovery, now());
     let failure = entry.node.summary.failures.first().filter(|_| is_of_failures(view.state));
     let others = failure.and_then(|failure| {
         plane.index.others_failing(std::slice::from_ref(failure)).remove(&failure.resource)
@@ -39,7 +40,7 @@ pub(super) fn entry(plane: &ControlPlane, asked: &EntryName) -> EntryView {
     EntryView { fleet: plane.trust.fleet.clone(), seq: heads.seq(), channel }
 }
 
-fn view(node: &mut NodeState, heads: &Heads, now: Timestamp) -> NodeView {
+fn view(node: &mut NodeState, heads: &Heads, recovery: CertificateRecovery, now: Timestamp) -> NodeView {
     let status = node.status(heads, now);
     let pointed = node.pointed(heads);
     NodeView {
@@ -63,7 +64,7 @@ fn view(node: &mut NodeState, heads: &Heads, now: Timestamp) -> NodeView {
         successful_run: node.runs.successful.map(|run| run.at),
         running_since: node.runs.under_way.map(|run| run.since),
         counts: node.summary.counts,
-        cause: cause(node, status.overall(), heads),
+        cause: cause(node, status.overall(), heads, recovery),
         same_cause: None,
         since: since(node, status.overall(), heads),
         fingerprint: node.key.fingerprint(),
@@ -88,8 +89,8 @@ pub(super) async fn nodes(call: OperatorCall, request: Matching) -> Result<Nodes
             MeantPage { slots, next }
         }
     };
-    let (heads, now) = (plane.heads(), now());
-    let nodes = page.slots.iter().map(|slot| view(&mut slot.lock().node, &heads, now)).collect();
+    let (heads, recovery, now) = (plane.heads(), plane.certificates.recovery, now());
+    let nodes = page.slots.iter().map(|slot| view(&mut slot.lock().node, &heads, recovery, now)).collect();
     Ok(NodesView { nodes, next: page.next })
 }
 
@@ -111,7 +112,15 @@ pub(super) async fn status(call: OperatorCall) -> Result<StatusView, Problem> {
         overtaken_by: heads.overtaken_by().map(|held| held.seq),
         not_ready: plane.not_ready(),
         store: plane.store.health(),
+        trust_overtaken: trust_overtaken(plane),
     })
+}
+
+/// The nodes that hold a trust document which is not here.
+pub(super) fn trust_overtaken(plane: &ControlPlane) -> Option<TrustHolders> {
+    let newest = plane.trust.documents().newest().document.version;
+    let (version, nodes) = plane.index.totals(|totals| totals.trust_after(newest))?;
+    Some(TrustHolders { version, nodes })
 }
 
 /// A line of the status, in the words of the first of its nodes that still has this cause.
@@ -120,7 +129,8 @@ fn cause_view(plane: &ControlPlane, heads: &Heads, top: TopCause) -> Option<Caus
         let slot = plane.index.find(name.as_str())?;
         let mut entry = slot.lock();
         let state = entry.node.status(heads, now()).overall();
-        causes_of(&mut entry.node, state, heads).into_iter().find(|cause| cause.key == *top.key)
+        let causes = causes_of(&mut entry.node, state, heads, plane.certificates.recovery);
+        causes.into_iter().find(|cause| cause.key == *top.key)
     };
     let found = top.nodes.iter().find_map(words).map(|found| (found.cause, found.code, found.next));
     let TopCause { key, count, state, since, nodes } = top;

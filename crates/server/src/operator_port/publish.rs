@@ -6,6 +6,7 @@ use store::Release;
 use wire::{Code, Problem};
 
 use super::OperatorCall;
+use super::fleet::trust_overtaken;
 use crate::answer::{PortReply, json, reply, store_problem};
 use crate::api::operation::Empty;
 use crate::api::{Beacons, ChunkName, Digests, HeadView, History, MAX_FETCH, TreeChunks, unpack_contents};
@@ -88,5 +89,6 @@ pub(super) async fn head(call: OperatorCall, _: Empty) -> Result<HeadView, Probl
         headers: releases::headers(&heads),
         node_header: heads.overtaken_by().map(|held| (*held.signed).clone()),
         went_back: incarnation.filter(|it| it.went_back().is_some()),
+        trust_overtaken: trust_overtaken(plane),
     })
 }

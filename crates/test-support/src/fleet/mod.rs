@@ -396,6 +396,7 @@ pub fn quiet() -> CheckIn {
         acked: None,
         trust: None,
         renewal_failure: None,
+        unadopted: None,
     }
 }
 

@@ -265,6 +265,7 @@ fn check_ins() -> impl Strategy<Value = Frame> {
                 acked: run_confirmed,
                 trust: None,
                 renewal_failure: None,
+                unadopted: None,
             }))
         },
     )

@@ -1,0 +1,52 @@
+//! [`UnadoptedRelease`]: why a node does not hold the release that it was offered (LIF-10, CNV-3).
+
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
+use crate::Timestamp;
+
+/// The longest [`UnadoptedRelease::reason`], in bytes.
+pub const MAX_UNADOPTED_REASON: usize = 500;
+
+/// Why the release that was offered cannot be fetched or kept, while that is so.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "camelCase")]
+pub struct UnadoptedRelease {
+    /// When it first failed.
+    pub since: Timestamp,
+    /// What failed.
+    pub cause: UnadoptedCause,
+    /// Why, in words: at most [`MAX_UNADOPTED_REASON`] bytes.
+    pub reason: String,
+}
+
+/// What of an adoption failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum UnadoptedCause {
+    /// A content of it could not be fetched.
+    Fetch,
+    /// It could not be written to the node's disk.
+    Keep,
+    /// Something else, or a cause that a newer agent knows.
+    #[serde(other)]
+    Other,
+}
+
+impl UnadoptedRelease {
+    /// With a reason within its bound.
+    pub fn new(since: Timestamp, cause: UnadoptedCause, reason: &str) -> UnadoptedRelease {
+        let reason = reason[..reason.floor_char_boundary(MAX_UNADOPTED_REASON)].to_owned();
+        UnadoptedRelease { since, cause, reason }
+    }
+
+    /// In words, without since when.
+    pub fn text(&self) -> String {
+        let what = match self.cause {
+            UnadoptedCause::Fetch => "could not be fetched",
+            UnadoptedCause::Keep => "could not be written to its disk",
+            UnadoptedCause::Other => "could not be adopted",
+        };
+        format!("the release it is pointed to {what}: {}", self.reason)
+    }
+}
