@@ -179,6 +179,9 @@ pub enum RefusalCode {
     ObjectAbsent,
     /// Nothing was signed for the release held within its freshness: the node takes no actions.
     NotFresh,
+    /// A reason that a newer version knows; the message says it.
+    #[serde(other)]
+    Unknown,
 }
 
 /// A refused action.

@@ -24,6 +24,7 @@ use tokio_rustls::TlsConnector;
 use crate::session::SessionStream;
 use crate::stream::{Receiver, SentBody, Stream};
 use crate::tasks::{self, ConnectionExecutor};
+use crate::tls::EndedServerCertificate;
 use crate::url::ServerUrl;
 use crate::websocket::{SocketBounds, WebSocket};
 
@@ -60,6 +61,15 @@ pub enum ClientError {
         /// Why.
         #[source]
         source: io::Error,
+    },
+    /// By this host's clock the server's certificate has ended.
+    #[error("no TLS session with {url}")]
+    ServerCertificateEnded {
+        /// Where to.
+        url: ServerUrl,
+        /// Which clock says so.
+        #[source]
+        source: EndedServerCertificate,
     },
     /// It took too long.
     #[error("{url} did not answer within {} s", .after.as_secs())]
@@ -303,7 +313,10 @@ impl TlsSession {
         let _ = stream.set_nodelay(true);
         let traffic = Arc::new(Traffic::default());
         let metered = Metered { stream, traffic: traffic.clone() };
-        let failed = |source| ClientError::Handshake { url: url.clone(), source };
+        let failed = |source| match EndedServerCertificate::of(&source) {
+            Some(source) => ClientError::ServerCertificateEnded { url: url.clone(), source },
+            None => ClientError::Handshake { url: url.clone(), source },
+        };
         let tls = TlsConnector::from(tls).connect(name, metered).await.map_err(failed)?;
         Ok(TlsSession { io: TokioIo::new(SessionStream(tls)), traffic })
     }

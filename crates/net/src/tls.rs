@@ -1,5 +1,6 @@
 //! TLS configurations: TLS 1.3 alone, one provider, HTTP/2 by default (IDN-3).
 
+use std::io;
 use std::sync::Arc;
 
 use model::time::SLACK;
@@ -10,8 +11,8 @@ use rustls::crypto::CryptoProvider;
 use rustls::server::danger::{ClientCertVerified, ClientCertVerifier};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{
-    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, RootCertStore, ServerConfig,
-    SignatureScheme,
+    CertificateError, ClientConfig, DigitallySignedStruct, DistinguishedName, OtherError, RootCertStore,
+    ServerConfig, SignatureScheme,
 };
 use rustls_pki_types::pem::PemObject;
 use rustls_pki_types::{CertificateDer, PrivateKeyDer, PrivatePkcs8KeyDer, ServerName, UnixTime};
@@ -303,9 +304,33 @@ impl ClientCertVerifier for ClientVerifier {
     }
 }
 
+/// The server's certificate has ended by this host's clock, which may be what is wrong (IDN-11).
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error(
+    "the server's certificate expired at {end}, and this host's clock says {clock}, {} that: is the clock right?",
+    clock.beside(*end)
+)]
+pub struct EndedServerCertificate {
+    /// When it ended.
+    pub end: Timestamp,
+    /// What the clock says.
+    pub clock: Timestamp,
+}
+
+impl EndedServerCertificate {
+    /// Whether a handshake failed for this.
+    pub(crate) fn of(error: &io::Error) -> Option<EndedServerCertificate> {
+        match error.get_ref()?.downcast_ref()? {
+            rustls::Error::Other(OtherError(why)) => why.downcast_ref().copied(),
+            _ => None,
+        }
+    }
+}
+
 /// Verifies at the time of this host's clock, with [`SLACK`], or at the one from which the certificate is valid when
 /// that is later: it is signed by the CA, so the clock is slow, and a slow clock locks no node out
-/// (IDN-11). A clock that runs ahead is named, as every certificate has expired by it.
+/// (IDN-11). A clock that runs ahead is named, as every certificate has expired by it. Nothing corrects such a clock
+/// here: whoever holds a key of the control plane, also one of an ended certificate, says what time it is.
 fn verify_at(
     now: UnixTime,
     verify: impl Fn(UnixTime) -> Result<ServerCertVerified, rustls::Error>,
@@ -318,12 +343,8 @@ fn verify_at(
             let at = |time: UnixTime| {
                 i64::try_from(time.as_secs()).map_or(Timestamp(i64::MAX), Timestamp::from_secs)
             };
-            let (clock, end) = (at(now), at(not_after));
-            let beside = clock.beside(end);
-            Err(refused(&format!(
-                "the server's certificate expired at {end}, and this host's clock says {clock}, {beside} that: is the \
-                 clock right?"
-            )))
+            let ended = EndedServerCertificate { end: at(not_after), clock: at(now) };
+            Err(rustls::Error::Other(OtherError(Arc::new(ended))))
         }
         verified => verified,
     }

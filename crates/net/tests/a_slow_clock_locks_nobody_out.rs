@@ -2,11 +2,14 @@
 //! one whose clock runs ahead is told of its clock; neither believes another CA.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use model::{Digest, Timestamp};
+use net::client::{Client, ClientError};
 use net::issue::Ca;
 use net::tls::{self, ClientAuth};
+use rustls::{ClientConfig, ServerConfig};
 use rustls_pki_types::ServerName;
 use test_support::wait::soon;
 use tokio_rustls::{TlsAcceptor, TlsConnector};
@@ -18,19 +21,24 @@ fn now() -> Timestamp {
     Timestamp::from_secs(SystemTime::now().duration_since(UNIX_EPOCH).unwrap().as_secs().try_into().unwrap())
 }
 
-/// What a client that pins a CA says of a server whose certificate was issued at this time.
-async fn handshake(issued: Timestamp, pinned: impl Fn(&Ca) -> Digest) -> Result<(), String> {
+/// The configurations of a server whose certificate was issued at this time, and of a client that pins a CA.
+fn configurations(
+    issued: Timestamp,
+    pinned: impl Fn(&Ca) -> Digest,
+) -> (Arc<ServerConfig>, Arc<ClientConfig>) {
     let (ca, _) = Ca::generate("test", issued).unwrap();
     let own = ca.issue_server(&["127.0.0.1".to_owned()], [1; 16], net::issue::own_validity(issued)).unwrap();
     let server = tls::server(&own.cert_pem, &own.key_pem, ca.cert_pem(), ca.cert_pem(), ClientAuth::Optional);
-    let client = tls::client_pinned(pinned(&ca), TlsTermination::ControlPlane).unwrap();
+    (server.unwrap(), tls::client_pinned(pinned(&ca), TlsTermination::ControlPlane).unwrap())
+}
+
+/// What a client that pins a CA says of a server whose certificate was issued at this time.
+async fn handshake(issued: Timestamp, pinned: impl Fn(&Ca) -> Digest) -> Result<(), String> {
+    let (server, client) = configurations(issued, pinned);
     let (near, far) = tokio::io::duplex(65_536);
     let name = ServerName::try_from("127.0.0.1").unwrap();
     let both = async {
-        tokio::join!(
-            TlsConnector::from(client).connect(name, near),
-            TlsAcceptor::from(server.unwrap()).accept(far)
-        )
+        tokio::join!(TlsConnector::from(client).connect(name, near), TlsAcceptor::from(server).accept(far))
     };
     soon(both).await.0.map(drop).map_err(|error| error.to_string())
 }
@@ -45,5 +53,26 @@ async fn and_a_fast_one_is_named() {
     let other = |_: &Ca| Ca::generate("other", now()).unwrap().0.digest();
     for issued in [now(), now().plus(20 * YEAR)] {
         assert!(handshake(issued, other).await.is_err());
+    }
+}
+
+/// What dials says so by a type of its own, and of no other handshake that fails.
+#[tokio::test]
+async fn and_the_client_knows_it_by_its_type() {
+    for (issued, of_other_ca) in [(now().minus(2 * YEAR), false), (now(), true)] {
+        let other = Ca::generate("other", now()).unwrap().0.digest();
+        let pinned = |ca: &Ca| if of_other_ca { other } else { ca.digest() };
+        let (server, client) = configurations(issued, pinned);
+        let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let url = format!("https://{}", listener.local_addr().unwrap()).parse().unwrap();
+        let accept = async { TlsAcceptor::from(server).accept(listener.accept().await.unwrap().0).await };
+        let (dialled, _) = soon(async { tokio::join!(Client::dial(&url, client), accept) }).await;
+        match dialled.unwrap_err() {
+            ClientError::ServerCertificateEnded { source, .. } => {
+                assert!(!of_other_ca && source.end < now() && source.clock >= source.end, "{source}");
+            }
+            ClientError::Handshake { .. } => assert!(of_other_ca),
+            error => panic!("{error:?}"),
+        }
     }
 }

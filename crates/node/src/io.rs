@@ -121,6 +121,9 @@ pub enum NodeInput {
     RenewalFailed(String),
     /// The control plane refuses the node's certificate as one that has ended.
     CertificateEnded,
+    /// The control plane's own certificate has ended by the host's clock, so that clock may be ahead, and says nothing
+    /// of the node's certificate (IDN-11).
+    ServerCertificateEnded,
 }
 
 /// Why a run could not be made.

@@ -2,8 +2,8 @@
 //!
 //! ```text
 //! half of validity and the node's share of a tenth, or the control plane wants it
-//!     and the last contact was answered --------> Renew(Certificate)
-//! it has ended, and the last contact failed ----> Renew(Key)
+//!     and the last contact was answered --------> Renew(Certificate), right after an answer
+//! it has ended, and the last contact failed ----> Renew(Key), unless that was for the clock
 //! failed --> again after a wait that doubles, at most a thirty-second of the validity
 //! ```
 //!
@@ -38,6 +38,17 @@ enum LastContact {
     Failed,
 }
 
+/// Who says whether the certificate has ended, since the last answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EndJudge {
+    /// The time that the node knows.
+    Time,
+    /// The control plane refuses it as ended, whatever the clock says here.
+    ControlPlane,
+    /// Nobody: the clock may be ahead.
+    Nobody,
+}
+
 /// The node's certificate, and the requests for the next one.
 #[derive(Debug)]
 pub(crate) struct Renewal {
@@ -46,8 +57,7 @@ pub(crate) struct Renewal {
     contact: LastContact,
     /// The control plane wants it now.
     wanted: bool,
-    /// The control plane says that the certificate has ended, whatever the clock says here.
-    refused: bool,
+    judge: EndJudge,
     under_way: bool,
     /// Requests in a row that failed.
     failures: u32,
@@ -63,7 +73,7 @@ impl Renewal {
             validity,
             contact: LastContact::NoneYet,
             wanted: false,
-            refused: false,
+            judge: EndJudge::Time,
             under_way: false,
             failures: 0,
             not_before: Timestamp(i64::MIN),
@@ -74,7 +84,7 @@ impl Renewal {
     /// A contact was answered, and the answer says whether the control plane wants a renewal.
     pub(crate) fn answered(&mut self, wanted: bool) {
         self.contact = LastContact::Answered;
-        self.refused = false;
+        self.judge = EndJudge::Time;
         self.wanted = wanted;
     }
 
@@ -85,7 +95,14 @@ impl Renewal {
 
     /// The control plane refuses the certificate as one that has ended.
     pub(crate) fn refused_as_ended(&mut self) {
-        self.refused = true;
+        self.judge = EndJudge::ControlPlane;
+    }
+
+    /// The host's clock may be ahead: the control plane's own certificate has ended by it.
+    pub(crate) fn doubts_the_clock(&mut self) {
+        if self.judge == EndJudge::Time {
+            self.judge = EndJudge::Nobody;
+        }
     }
 
     /// When the next request is due by the host's clock, and by what it proves the node. `time`: what the node
@@ -97,7 +114,11 @@ impl Renewal {
         time: Timestamp,
     ) -> Option<(Timestamp, RenewalProof)> {
         let validity = self.validity.filter(|_| !self.under_way)?;
-        let ended = self.refused || time > validity.until.plus(SLACK);
+        let ended = match self.judge {
+            EndJudge::Time => time > validity.until.plus(SLACK),
+            EndJudge::ControlPlane => true,
+            EndJudge::Nobody => false,
+        };
         let (at, proof) = match self.contact {
             LastContact::Answered if self.wanted => (now, RenewalProof::Certificate),
             LastContact::Answered => {

@@ -276,6 +276,7 @@ impl Node {
             NodeInput::Renewed(validity) => self.on_renewed(validity, now),
             NodeInput::RenewalFailed(why) => self.on_renewal_failed(why, now, &mut effects),
             NodeInput::CertificateEnded => self.renewal.refused_as_ended(),
+            NodeInput::ServerCertificateEnded => self.renewal.doubts_the_clock(),
         }
         self.judge_freshness(now, &mut effects);
         self.report_contentions(now, &mut effects);

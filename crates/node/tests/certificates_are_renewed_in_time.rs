@@ -1,6 +1,7 @@
 //! IDN-2, IDN-7, IDN-11: a node asks for its next certificate from half of validity on, at a time of its own; with
 //! the control plane's word for it at once; after a sleep at the first contact; after failures ever later, within a
-//! bound; and by its key alone only when the certificate has ended and a contact failed.
+//! bound; and by its key alone only when the certificate has ended and a contact failed. A clock that jumps or is ahead
+//! leads to neither.
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
 mod common;
@@ -57,7 +58,9 @@ fn at_half_of_validity_at_the_node_s_own_time() {
     assert_eq!(bench.now, due, "not only at the next check-in");
     assert!(due >= START.plus(DAY * 15) && due <= START.plus(DAY * 18), "{due}");
     // One at a time.
-    assert_eq!(proof(&bench.pass(DAY)), None);
+    bench.check_in();
+    bench.now = bench.now.plus(DAY);
+    assert_eq!(proof(&bench.give(NodeInput::Answered(Box::new(answer())))), None);
     let next = days(bench.now, 30);
     bench.give(NodeInput::Renewed(next));
     assert_eq!(until_asked(&mut bench, answer), RenewalProof::Certificate);
@@ -175,6 +178,50 @@ fn a_clock_that_is_wrong_renews_no_sooner() {
     assert_eq!(proof(&bench.give(NodeInput::Answered(Box::new(answer())))), None);
     until_asked(&mut bench, answer);
     assert_eq!(bench.now, days(START, 30).renew_at(HOST).plus(year));
+}
+
+/// IDN-11: a clock that jumps between two contacts is compared before anything is renewed by it.
+#[test]
+fn a_clock_that_jumps_renews_nothing() {
+    let mut bench = certified(days(START, 30));
+    bench.give(NodeInput::ServerTime(START));
+    assert_eq!(proof(&bench.exchange(answer())), None);
+    let compared = bench.now;
+
+    bench.now = START.plus(DAY * 365 * 14);
+    let effects = bench.give(NodeInput::Tick);
+    assert_eq!(proof(&effects), None);
+    assert!(effects.contains(&NodeEffect::CollectTraits), "a contact goes first: {effects:?}");
+    let at = bench.node.next_deadline().map(|(at, _)| at);
+    assert!(at.is_none_or(|at| at > bench.now), "and is waited for");
+    let mut effects = bench.give(observed(&traits("debian")));
+    effects.extend(bench.give(NodeInput::ServerTime(compared)));
+    effects.extend(bench.give(NodeInput::Answered(Box::new(answer()))));
+    assert_eq!(proof(&effects), None);
+
+    // By the control plane's clock it is asked for in time.
+    assert_eq!(until_asked(&mut bench, answer), RenewalProof::Certificate);
+    let ahead = START.plus(DAY * 365 * 14).since(compared);
+    assert_eq!(bench.now, days(START, 30).renew_at(HOST).plus(ahead));
+}
+
+/// IDN-11: where the control plane's own certificate has ended by the clock, the clock says nothing of the node's.
+#[test]
+fn a_clock_that_ends_the_server_s_certificate_recovers_nothing() {
+    let mut bench = certified(days(START.minus(DAY * 31), 30));
+    for _ in 0..3 {
+        bench.check_in();
+        bench.give(NodeInput::ServerCertificateEnded);
+        let effects = bench.give(NodeInput::Unreachable("is the clock right?".into()));
+        assert_eq!((proof(&effects), warnings(&effects)), (None, vec![]));
+    }
+    // The control plane's word counts more.
+    bench.check_in();
+    assert_eq!(proof(&bench.give(NodeInput::CertificateEnded)), Some(RenewalProof::Key));
+    bench.give(NodeInput::Unreachable("certificate expired".into()));
+    bench.give(NodeInput::RenewalFailed("busy".into()));
+    assert_eq!(proof(&bench.give(NodeInput::ServerCertificateEnded)), None);
+    assert_eq!(proof(&bench.pass(node::backoff::LONGEST)), Some(RenewalProof::Key), "also after that");
 }
 
 #[test]

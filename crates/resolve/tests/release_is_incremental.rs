@@ -18,7 +18,7 @@ enum Edit {
     /// A node gets another value.
     Node(u8, u8),
     /// A node goes.
-    Gone(u8),
+    Removed(u8),
     /// A node goes to another channel.
     Channel(u8),
     /// The pattern's nodes get another value.
@@ -38,7 +38,7 @@ enum Edit {
 fn edit() -> impl Strategy<Value = Edit> {
     prop_oneof![
         4 => (0u8..40, any::<u8>()).prop_map(|(node, value)| Edit::Node(node, value)),
-        2 => (0u8..40).prop_map(Edit::Gone),
+        2 => (0u8..40).prop_map(Edit::Removed),
         1 => (0u8..40).prop_map(Edit::Channel),
         1 => any::<u8>().prop_map(Edit::Pattern),
         1 => any::<u8>().prop_map(Edit::Module),
@@ -64,7 +64,7 @@ impl Repo {
     fn apply(&mut self, edit: &Edit) {
         match edit {
             Edit::Node(node, value) => drop(self.nodes.insert(*node, (*value, false))),
-            Edit::Gone(node) => drop(self.nodes.remove(node)),
+            Edit::Removed(node) => drop(self.nodes.remove(node)),
             Edit::Channel(node) => {
                 if let Some((_, edge)) = self.nodes.get_mut(node) {
                     *edge = !*edge;

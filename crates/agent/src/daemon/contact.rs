@@ -81,8 +81,10 @@ impl Daemon {
             state.contact.reason = Some(problem);
         });
         self.keep_contact(is_new);
-        if problem == ContactProblem::CertificateExpired {
-            self.take(NodeInput::CertificateEnded);
+        match problem {
+            ContactProblem::CertificateExpired => self.take(NodeInput::CertificateEnded),
+            ContactProblem::ClockAhead => self.take(NodeInput::ServerCertificateEnded),
+            ContactProblem::Unreachable | ContactProblem::UnknownNode | ContactProblem::Refused => {}
         }
         self.take(NodeInput::Unreachable(text));
     }

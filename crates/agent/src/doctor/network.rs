@@ -194,6 +194,9 @@ fn speak(url: &ServerUrl, tls: &Arc<ClientConfig>) -> Finding {
                     "is this host's clock right, is the certificate still good, and does nothing on the way \
                      end TLS? (docs/proxy.md)"
                 }
+                ClientError::ServerCertificateEnded { .. } => {
+                    "set this host's clock; if it is right, see why the control plane shows an old certificate"
+                }
                 ClientError::Dial { .. } | ClientError::Timeout { .. } => {
                     "something answers TCP there that does not answer TLS: is the port right?"
                 }

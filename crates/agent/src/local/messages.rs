@@ -55,6 +55,8 @@ pub struct DaemonView {
 pub enum ContactProblem {
     /// No session with it could be had: the network, the name, TLS.
     Unreachable,
+    /// By this host's clock the control plane's certificate has ended: one of the two is wrong.
+    ClockAhead,
     /// The node's certificate has ended, so no session is had with it.
     CertificateExpired,
     /// No node of this certificate is enrolled there: it was removed.
@@ -66,14 +68,16 @@ pub enum ContactProblem {
 impl ContactProblem {
     /// The control plane answered, and does not take this node.
     pub fn is_refusal(self) -> bool {
-        !matches!(self, ContactProblem::Unreachable)
+        !matches!(self, ContactProblem::Unreachable | ContactProblem::ClockAhead)
     }
 
     /// What to do about it at a host of this name.
     pub fn next_step(self, hostname: &Hostname) -> String {
         match self {
             ContactProblem::CertificateExpired | ContactProblem::UnknownNode => join_again(hostname),
-            ContactProblem::Unreachable | ContactProblem::Refused => command("doctor"),
+            ContactProblem::Unreachable | ContactProblem::ClockAhead | ContactProblem::Refused => {
+                command("doctor")
+            }
         }
     }
 }

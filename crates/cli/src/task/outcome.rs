@@ -121,6 +121,7 @@ fn allowed_where(code: RefusalCode) -> &'static str {
             "what may be asked of objects is in `sync` of the fleet repo"
         }
         RefusalCode::NotFresh => "`muster beacon` or `muster publish` signs anew; then ask again",
+        RefusalCode::Unknown => "this program is older than the node, and does not know this refusal",
         RefusalCode::ObjectAbsent => "`muster object list` shows what the node has",
     }
 }

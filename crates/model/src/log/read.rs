@@ -95,7 +95,7 @@ mod tests {
     #![allow(clippy::unwrap_used)]
 
     use super::*;
-    use crate::work::{ActionEvent, ActionFact};
+    use crate::work::{ActionEvent, ActionFact, ActionOutcome, RefusalCode};
     use crate::{RunCounts, RunReport};
 
     fn report() -> RunReport {
@@ -182,5 +182,16 @@ mod tests {
         assert!(read(r#"{"weather":"fine"}"#).is_err());
         assert!(read(r#"{"kind":"refused"}"#).is_err());
         assert!(read(r#""run""#).is_err());
+    }
+
+    /// WIR-1: a refusal for a reason that a newer agent knows is a refusal, and no message that cannot be read.
+    #[test]
+    fn a_refusal_for_a_newer_reason_is_read() {
+        let json = r#"{"kind":"action","id":"a","event":{"event":"ended","durationMs":1,
+            "outcome":{"outcome":"refused","code":"quota-spent","message":"the quota is spent"}}}"#;
+        let FactBody::Action(fact) = serde_json::from_str(json).unwrap() else { panic!("no action") };
+        let message = "the quota is spent".to_owned();
+        let outcome = ActionOutcome::Refused { code: RefusalCode::Unknown, message };
+        assert_eq!(fact.event, ActionEvent::Ended { outcome, duration_ms: 1 });
     }
 }

@@ -1,5 +1,6 @@
 //! Certificates: when the node asks for the next one (IDN-2); [`crate::renewal`] decides.
 
+use model::time::SLACK;
 use model::{CertificateValidity, Timestamp};
 use trust::clock::TrustTime;
 
@@ -25,11 +26,18 @@ impl Node {
     }
 
     pub(super) fn renewal_deadline(&self) -> Option<(Timestamp, &'static str)> {
-        self.renewal_due(self.seen_at).map(|(at, _)| (at, "the next certificate"))
+        // What was due and was not begun waits for the contact that goes first.
+        let due = self.renewal_due(self.seen_at).filter(|(at, _)| *at > self.seen_at);
+        due.map(|(at, _)| (at, "the next certificate"))
     }
 
     pub(super) fn renew_what_is_due(&mut self, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         let Some((_, proof)) = self.renewal_due(now).filter(|(at, _)| *at <= now) else { return };
+        if proof == RenewalProof::Certificate && !self.time_is_compared(now) {
+            // An answer compares the clocks anew.
+            self.next_contact = now;
+            return;
+        }
         if proof == RenewalProof::Key && self.renewal.failure().is_none() {
             effects.push(NodeEffect::Warn(
                 "the certificate has ended: another one is requested by the node's key".to_owned(),
@@ -37,6 +45,12 @@ impl Node {
         }
         self.renewal.begins();
         effects.push(NodeEffect::Renew(proof));
+    }
+
+    /// The clocks were compared just now. A clock that jumped ahead since the last answer would else renew a certificate
+    /// that is good, and so give up the one connection that it has: it verifies no new one (IDN-11).
+    fn time_is_compared(&self, now: Timestamp) -> bool {
+        self.answered_at.is_some_and(|at| now.since(at) <= SLACK)
     }
 
     pub(super) fn on_renewed(&mut self, validity: CertificateValidity, now: Timestamp) {
