@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use model::log::{Cursor, Fact};
 use model::replication::Mode;
-use model::{CertificateValidity, Digest, FailureKey, FailureNote, Hostname, NodeId, RunsHeard, Timestamp};
+use model::{
+    CertificateValidity, Channel, Digest, FailureKey, FailureNote, Hostname, NodeId, RunsHeard, Timestamp,
+};
 use plane::{Heads, KeptSeen, NodeState};
 use store::{NodeRecord, Touch};
 use tokio::sync::Notify;
@@ -58,11 +60,8 @@ pub(crate) struct NodeSlot {
 pub(crate) struct NodeEntry {
     pub(crate) node: NodeState,
     dirty: bool,
-    /// The last change of what goes down to the node.
-    pub(crate) work_head: u64,
-    /// Up to which change the node was notified that work waits; a long poll is answered at once
-    /// for each of them once.
-    pub(crate) work_notified: Option<u64>,
+    /// Of a node that synchronizes, which most of a large fleet do not.
+    work: Option<Box<WorkNotice>>,
     /// The version of the newest trust document that it was sent.
     pub(crate) trust_sent: u64,
     /// It waits to be counted anew.
@@ -77,7 +76,33 @@ pub(crate) struct NodeEntry {
     removed: bool,
 }
 
+/// What goes down to a node.
+#[derive(Default)]
+struct WorkNotice {
+    /// Its last change.
+    head: u64,
+    /// Up to which change the node was notified that work waits; a long poll is answered at once for each of them
+    /// once.
+    notified: Option<u64>,
+}
+
 impl NodeEntry {
+    /// What goes down to the node ends with this revision now, and waits for a link or not; `true` where the node is to
+    /// be notified.
+    pub(crate) fn work_changed(&mut self, waits: bool, revision: u64) -> bool {
+        let before = std::mem::replace(&mut self.node.work_waits, waits);
+        let work = self.work.get_or_insert_default();
+        work.head = revision;
+        waits && (!before || work.notified != Some(revision))
+    }
+
+    /// An answer asks the node for a stream; `true` where it is the first that does so for the last change.
+    pub(crate) fn work_notified(&mut self) -> bool {
+        let work = self.work.get_or_insert_default();
+        let head = Some(work.head);
+        std::mem::replace(&mut work.notified, head) != head
+    }
+
     /// It counts as something else than it is by these heads at this time.
     pub(crate) fn counts_otherwise(&mut self, heads: &Heads, now: Timestamp) -> bool {
         let state = self.node.status(heads, now).overall();
@@ -146,10 +171,12 @@ impl NodeSlot {
 impl FleetIndex {
     /// Fills the index from the store's records.
     pub(crate) fn fill(&self, records: Vec<NodeRecord>) {
+        let mut channels = BTreeSet::new();
         for record in records {
             match record.public_key.parse::<PublicKey>() {
                 Ok(key) => {
-                    let node = restored(record, key);
+                    let mut node = restored(record, key);
+                    node.held.iter_mut().for_each(|held| share(&mut held.channel, &mut channels));
                     let id = node.id.clone();
                     self.insert(node);
                     if let Some(slot) = self.get(&id) {
@@ -170,8 +197,7 @@ impl FleetIndex {
         let entry = NodeEntry {
             node,
             dirty: false,
-            work_head: 0,
-            work_notified: None,
+            work: None,
             queued: false,
             trust_sent: 0,
             counted: None,
@@ -406,6 +432,8 @@ impl FleetIndex {
                     run: entry.node.run.clone(),
                     runs_heard: entry.node.runs.clone(),
                     promised_secs: entry.node.promised.as_secs(),
+                    conditions: entry.node.exceptions().conditions.clone(),
+                    trust_version: entry.node.trust_version,
                 });
             }
         }
@@ -421,6 +449,14 @@ pub(crate) fn clip(text: &str) -> String {
 /// The first so many bytes of a text, to the end of a character.
 pub(crate) fn beginning(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
+}
+
+/// One copy of a channel's name.
+fn share(channel: &mut Channel, known: &mut BTreeSet<Channel>) {
+    match known.get(channel) {
+        Some(known) => *channel = known.clone(),
+        None => drop(known.insert(channel.clone())),
+    }
 }
 
 fn restored(record: NodeRecord, key: PublicKey) -> NodeState {
@@ -444,12 +480,33 @@ fn restored(record: NodeRecord, key: PublicKey) -> NodeState {
     node.cursor = record.cursor;
     node.traits = record.traits;
     node.keep_seen(record.seen.as_ref().and_then(KeptSeen::restored));
-    node.run_request = record.run_request;
-    node.tagged_run = record.tagged_run.map(Box::new);
+    node.trust_version = record.trust_version;
+    node.change_exceptions(|exceptions| {
+        exceptions.conditions = record.conditions;
+        exceptions.run_request = record.run_request;
+        exceptions.tagged_run = record.tagged_run;
+    });
     node.summary = record.runs;
     node.keep_contended(&record.contended);
     if let Some(refusal) = record.refusal {
         node.keep_refusal(&refusal.code, &refusal.message);
     }
     node
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What every known node takes in the index by itself, in bytes, with the two counts of its `Arc`: a size class of
+    /// the allocator, so one byte more costs the next one. What is so of few nodes belongs into
+    /// [`plane::Exceptions`].
+    const SLOT_BYTES: usize = 1024;
+
+    /// SCL-1: a node that is not connected costs no more than what is known of it.
+    #[test]
+    fn a_slot_stays_in_its_size_class() {
+        let slot = size_of::<NodeSlot>() + 2 * size_of::<usize>();
+        assert!(slot <= SLOT_BYTES, "{slot} bytes");
+    }
 }

@@ -19,7 +19,7 @@ impl CertificateProblem {
     pub(crate) fn of(node: &NodeState, now: Timestamp) -> Option<CertificateProblem> {
         let certificate = node.certificate?;
         let ends = certificate.until;
-        let failure = node.renewal_failure.as_deref();
+        let failure = node.exceptions().conditions.renewal_failure.as_deref();
         let failed = failure.map(|why| format!("; it says: {why}")).unwrap_or_default();
         match certificate.state(now) {
             CertificateState::Ended => {
@@ -64,8 +64,8 @@ pub(crate) fn refused_trust(node: &NodeState, code: &str) -> (String, String) {
 }
 
 pub(crate) fn next_step(node: &NodeState, state: Overall, now: Timestamp) -> String {
-    let refusal = node.refusal.as_ref().map(|refusal| &*refusal.code);
-    let contends = node.contended.is_some();
+    let refusal = node.exceptions().refusal.as_ref().map(|refusal| &*refusal.code);
+    let contends = !node.exceptions().contended.is_empty();
     let (name, agent): (&Hostname, _) = (&node.hostname, node.agent());
     match state {
         Overall::Changing if refusal == Some(REQUIRES_CODE) => {
@@ -75,7 +75,7 @@ pub(crate) fn next_step(node: &NodeState, state: Overall, now: Timestamp) -> Str
         Overall::Changing if matches!(refusal, Some(OLDER_CODE | TWO_HEADERS_CODE)) => {
             "`muster publish`; it makes a release above those that nodes hold".to_owned()
         }
-        Overall::Changing if node.refused_trust.is_some() => join_again(node),
+        Overall::Changing if node.exceptions().conditions.refused_trust.is_some() => join_again(node),
         // Its key was retired, and the node knows that.
         Overall::Changing if refusal == Some(SIGNATURE_CODE) => {
             "`muster publish`, with a release key that the fleet believes".to_owned()
@@ -125,7 +125,7 @@ mod tests {
         let days = CertificateValidity::starting(Timestamp(0), 40 * DAY);
         let at = |day: u32, failure: Option<&str>| {
             let mut node = node(Some(days));
-            node.renewal_failure = failure.map(Into::into);
+            node.change_exceptions(|it| it.conditions.renewal_failure = failure.map(Into::into));
             CertificateProblem::of(&node, Timestamp(0).plus(day * DAY))
         };
         let words = |problem: Option<CertificateProblem>| match problem {
