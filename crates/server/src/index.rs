@@ -39,6 +39,10 @@ pub(crate) struct FleetIndex {
     declared: LabelIndex,
     /// One brings the totals up to date at a time.
     pub(crate) refreshing: tokio::sync::Mutex<()>,
+    /// Nodes whose set is another one than the index has declared facts of, each once. Taken as `totals` is.
+    undeclared: Mutex<Vec<Arc<NodeSlot>>>,
+    /// One reads what is declared at a time.
+    pub(crate) declaring: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
@@ -70,6 +74,8 @@ pub(crate) struct NodeEntry {
     counted: Option<Box<CountedNode>>,
     /// What is declared of it, as the index has it.
     declared: Option<Box<DeclaredNode>>,
+    /// It waits until what is declared of it is read.
+    declare_queued: bool,
     /// Whether the node is to compare its objects because the control plane started.
     pub(crate) comparison: StartComparison,
     /// It left the index, and what it fails for is counted no more.
@@ -156,7 +162,7 @@ impl NodeSlot {
         self.lock().declared.as_ref().filter(|declared| declared.root == *root).map(|declared| declared.mode)
     }
 
-    /// The index has what is declared of it, as the last [`crate::refresh::refresh`] left it.
+    /// The index has what is declared of it, as the last [`crate::refresh::refresh_declared`] left it.
     pub(crate) fn is_declared(&self) -> bool {
         self.lock().declared.is_some()
     }
@@ -202,6 +208,7 @@ impl FleetIndex {
             trust_sent: 0,
             counted: None,
             declared: None,
+            declare_queued: false,
             comparison: StartComparison::Asked,
             removed: false,
         };
@@ -248,11 +255,37 @@ impl FleetIndex {
         }
     }
 
-    /// What the set of a root declares of a node; `None` when it is pointed to none that is known.
-    pub(crate) fn declare(&self, slot: &NodeSlot, facts: Option<(Digest, SetFacts)>) {
+    /// The mode of a node that is pointed to the set of this root. Where that is not declared yet the node waits until
+    /// it is, and the mode is that of the set before.
+    pub(crate) fn mode(&self, slot: &Arc<NodeSlot>, root: Option<&Digest>) -> Mode {
+        let mut entry = slot.lock();
+        let known = entry.declared.as_ref().map(|declared| (declared.root, declared.mode));
+        if known.map(|(root, _)| root).as_ref() != root
+            && !entry.removed
+            && !std::mem::replace(&mut entry.declare_queued, true)
+        {
+            self.undeclared.lock().unwrap_or_else(PoisonError::into_inner).push(slot.clone());
+        }
+        known.filter(|_| root.is_some()).map_or(Mode::Off, |(_, mode)| mode)
+    }
+
+    /// What is declared of all nodes is known.
+    pub(crate) fn is_all_declared(&self) -> bool {
+        self.undeclared.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// The nodes of which is to be read what is declared. Whoever takes them holds `declaring`, and reads of each.
+    pub(crate) fn take_undeclared(&self) -> Vec<Arc<NodeSlot>> {
+        let undeclared = std::mem::take(&mut *self.undeclared.lock().unwrap_or_else(PoisonError::into_inner));
+        undeclared.iter().for_each(|slot| slot.lock().declare_queued = false);
+        undeclared
+    }
+
+    /// What the set of a root declares of a node; `None` when it is pointed to none that is known. Gives the mode before.
+    pub(crate) fn declare(&self, slot: &NodeSlot, facts: Option<(Digest, SetFacts)>) -> Mode {
         let mut entry = slot.lock();
         if entry.removed {
-            return;
+            return Mode::Off;
         }
         let before = entry.declared.take();
         let name = &entry.node.hostname;
@@ -263,9 +296,10 @@ impl FleetIndex {
                 entry.declared = Some(Box::new(declared));
             }
         }
+        before.map_or(Mode::Off, |before| before.mode)
     }
 
-    /// Nodes by what is declared of them, as the last [`crate::refresh::refresh`] left them.
+    /// Nodes by what is declared of them, as the last [`crate::refresh::refresh_declared`] left them.
     pub(crate) fn declared(&self) -> &LabelIndex {
         &self.declared
     }

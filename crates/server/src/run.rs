@@ -25,6 +25,7 @@ use crate::log::LogControl;
 use crate::metrics::listener;
 use crate::node_port::PortListener;
 use crate::posture::{self, DATABASE, FoundError, Founded, Posture};
+use crate::refresh::refresh;
 use crate::settings::CertificateSettings;
 use crate::state::{ControlPlane, PlaneSettings, now};
 use crate::streams::StreamConfig;
@@ -333,6 +334,8 @@ async fn plane(
         tracing::error!(%problem, "the signed artifacts cannot be loaded; check-ins are refused");
     }
     let plane = Arc::new(plane);
+    // The first status after a start takes no longer than any other.
+    refresh(&plane).await;
     // Before anybody may call: a fact of an open task finds it.
     work::restore::open(&plane).await.map_err(unread)?;
     Ok(plane)
