@@ -339,7 +339,7 @@ impl Daemon {
             }
             DaemonEvent::Acknowledged { delivery, more } => self.acknowledged(delivery, more),
             DaemonEvent::StateLost(lost) => self.state_lost(lost),
-            DaemonEvent::LeftOut(what) => self.local.set(|state| state.contact.left_out = Some(what)),
+            DaemonEvent::LeftOut(what) => self.local.set(|state| state.contact.left_out = what),
         }
     }
 

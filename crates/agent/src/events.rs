@@ -42,8 +42,9 @@ pub enum DaemonEvent {
     },
     /// A check-in got no answer.
     NotAnswered(ContactFailure),
-    /// The control plane refused something as too large, and it is left out of check-ins; for people.
-    LeftOut(String),
+    /// The control plane refused something as too large, and it is left out of check-ins, for people; `None`: nothing is
+    /// left out any more.
+    LeftOut(Option<String>),
     /// Somebody at the host asks for something.
     Local(LocalCommand),
     /// Facts wait to be delivered.

@@ -75,7 +75,8 @@ impl CheckInClient {
         message.incarnation = waiting.incarnation;
         message.facts = waiting.facts;
         message.acked = Some(waiting.acked);
-        self.left_out().take_from(message);
+        let now = self.session.server_time();
+        self.left_out().take_from(message, now);
         waiting.acked
     }
 
@@ -107,15 +108,15 @@ impl CheckInClient {
             _ => return false,
         };
         let omission = {
-            let mut left_out = self.left_out();
-            let omission = left_out.refused(message, what);
-            left_out.take_from(message);
+            let (mut left_out, now) = (self.left_out(), self.session.server_time());
+            let omission = left_out.refused(message, what, now);
+            left_out.take_from(message, now);
             omission
         };
         let Some(omission) = omission else { return false };
         let text = format!("{omission}: the control plane refuses it as too large ({problem})");
         tracing::warn!("{}", model::text::one_line(&text));
-        self.daemon.send(DaemonEvent::LeftOut(text)).await;
+        self.daemon.send(DaemonEvent::LeftOut(Some(text))).await;
         true
     }
 
@@ -145,7 +146,10 @@ impl CheckInClient {
     /// plane's clock, where the answer tells it.
     async fn answered(&self, message: &CheckIn, answer: &Answer, server_time: Option<Timestamp>) {
         self.witness().answered(message.seen.as_ref(), answer.want_seen);
-        self.left_out().taken(answer.acked.as_ref().map_or(0, |acked| acked.seq));
+        let all_is_taken = self.left_out().taken(answer.acked.as_ref().map_or(0, |acked| acked.seq));
+        if all_is_taken {
+            self.daemon.send(DaemonEvent::LeftOut(None)).await;
+        }
         if let Some(time) = server_time {
             self.daemon.send(DaemonEvent::Input(NodeInput::ServerTime(time))).await;
         }

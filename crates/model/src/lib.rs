@@ -17,6 +17,7 @@ pub mod id;
 pub mod invocation;
 pub mod lines;
 pub mod log;
+pub mod node_conditions;
 pub mod object;
 pub mod path;
 pub mod policy;
@@ -43,6 +44,7 @@ pub use delta::{Delta, Edit, Fields};
 pub use descent::{Descent, DescentError};
 pub use digest::Digest;
 pub use id::{Channel, FleetId, Hostname, Incarnation, NodeId};
+pub use node_conditions::NodeConditions;
 pub use object::{Kind, ObjectKey, SectionKey, Stub};
 pub use path::{PathOwnership, PathState};
 pub use report::{

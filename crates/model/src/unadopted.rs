@@ -40,6 +40,11 @@ impl UnadoptedRelease {
         UnadoptedRelease { since, cause, reason }
     }
 
+    /// The same within its bound, as a node says as much as it likes.
+    pub(crate) fn bounded(&self) -> UnadoptedRelease {
+        UnadoptedRelease::new(self.since, self.cause, &self.reason)
+    }
+
     /// In words, without since when.
     pub fn text(&self) -> String {
         let what = match self.cause {

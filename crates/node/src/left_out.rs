@@ -5,10 +5,15 @@
 
 use std::collections::BTreeSet;
 use std::fmt;
+use std::time::Duration;
 
 use model::exchange::CheckIn;
 use model::log::{Fact, FactBody, MAX_FACTS};
-use model::{Digest, Incarnation};
+use model::{Digest, Incarnation, Timestamp};
+
+/// Traits that were left out go again after so long: who refused them may take them by then, or was a proxy that ends
+/// TLS, whose word anybody on the way can forge.
+const TRAITS_AGAIN: Duration = Duration::from_secs(3600);
 
 /// What of a check-in is larger than the control plane takes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,7 +39,7 @@ pub enum Omission {
         /// Its kind.
         kind: &'static str,
     },
-    /// No traits, until they change.
+    /// No traits, until they change or [`TRAITS_AGAIN`] is over.
     Traits,
 }
 
@@ -43,7 +48,7 @@ impl fmt::Display for Omission {
         match self {
             Omission::FewerFacts { most } => write!(f, "at most {most} facts go at a time"),
             Omission::Fact { seq, kind } => write!(f, "fact {seq} ({kind}) is left out"),
-            Omission::Traits => f.write_str("this host's traits are left out until they change"),
+            Omission::Traits => f.write_str("this host's traits are left out, for an hour at the most"),
         }
     }
 }
@@ -55,19 +60,27 @@ pub struct CheckInOmissions {
     /// Facts of this incarnation that are too large.
     incarnation: Option<Incarnation>,
     facts: BTreeSet<u64>,
-    /// The traits that are too large.
-    traits: Option<Digest>,
+    /// The traits that are too large, and since when they are left out.
+    traits: Option<(Digest, Timestamp)>,
+    /// Something was refused since nothing was left out last.
+    was_refused: bool,
 }
 
 impl Default for CheckInOmissions {
     fn default() -> CheckInOmissions {
-        CheckInOmissions { most_facts: MAX_FACTS, incarnation: None, facts: BTreeSet::new(), traits: None }
+        CheckInOmissions {
+            most_facts: MAX_FACTS,
+            incarnation: None,
+            facts: BTreeSet::new(),
+            traits: None,
+            was_refused: false,
+        }
     }
 }
 
 impl CheckInOmissions {
     /// Takes out of a check-in what is too large.
-    pub fn take_from(&self, message: &mut CheckIn) {
+    pub fn take_from(&mut self, message: &mut CheckIn, now: Timestamp) {
         message.facts.truncate(self.most_facts);
         if self.incarnation.as_ref() == Some(&message.incarnation) {
             for fact in message.facts.iter_mut().filter(|fact| self.facts.contains(&fact.seq)) {
@@ -77,31 +90,41 @@ impl CheckInOmissions {
                 fact.body = FactBody::Repaired { message };
             }
         }
-        if message.traits.as_ref().map(|traits| traits.digest) == self.traits {
+        let Some(traits) = &message.traits else { return };
+        let is_left_out = |(digest, since): &(Digest, Timestamp)| {
+            // A clock that was set back leaves nothing out for longer.
+            *digest == traits.digest && now >= *since && now.since(*since) < TRAITS_AGAIN
+        };
+        self.traits = self.traits.filter(is_left_out);
+        if self.traits.is_some() {
             message.traits = None;
         }
     }
 
     /// The control plane refused a check-in; what is left out because of it. `None`: there is nothing that could be.
-    pub fn refused(&mut self, message: &CheckIn, what: TooLarge) -> Option<Omission> {
+    pub fn refused(&mut self, message: &CheckIn, what: TooLarge, now: Timestamp) -> Option<Omission> {
+        self.was_refused = true;
         match what {
             TooLarge::Fact => self.leave_out_fact(message),
             TooLarge::CheckIn if message.facts.len() > 1 => {
                 self.most_facts = message.facts.len() / 2;
                 Some(Omission::FewerFacts { most: self.most_facts })
             }
-            TooLarge::CheckIn => self.leave_out_traits(message).or_else(|| self.leave_out_fact(message)),
+            TooLarge::CheckIn => self.leave_out_traits(message, now).or_else(|| self.leave_out_fact(message)),
         }
     }
 
-    /// A check-in was taken: the next may carry more facts again. Facts up to here need not be known any more.
-    pub fn taken(&mut self, acked: u64) {
+    /// A check-in was taken: the next may carry more facts again. Facts up to here need not be known any more. Says
+    /// whether something was left out until now, and nothing is any more.
+    pub fn taken(&mut self, acked: u64) -> bool {
         self.most_facts = self.most_facts.saturating_mul(2).min(MAX_FACTS);
         self.facts.retain(|seq| *seq > acked);
+        let leaves_out = self.most_facts < MAX_FACTS || !self.facts.is_empty() || self.traits.is_some();
+        !leaves_out && std::mem::take(&mut self.was_refused)
     }
 
-    fn leave_out_traits(&mut self, message: &CheckIn) -> Option<Omission> {
-        self.traits = Some(message.traits.as_ref()?.digest);
+    fn leave_out_traits(&mut self, message: &CheckIn, now: Timestamp) -> Option<Omission> {
+        self.traits = Some((message.traits.as_ref()?.digest, now));
         Some(Omission::Traits)
     }
 

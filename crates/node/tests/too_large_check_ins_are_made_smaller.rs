@@ -3,11 +3,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+use std::time::Duration;
+
 use model::exchange::{CheckIn, TraitReport};
 use model::log::{Fact, FactBody};
 use model::{Digest, Timestamp};
 use node::{CheckInOmissions, Omission, TooLarge};
 use serde_json::json;
+
+const NOW: Timestamp = Timestamp(1_800_000_000_000);
 
 fn fact(seq: u64, bytes: usize) -> Fact {
     let body = FactBody::Refused { code: "x".to_owned(), message: "x".repeat(bytes) };
@@ -38,9 +42,13 @@ fn check_in(facts: Vec<Fact>) -> CheckIn {
 }
 
 /// What is sent, with what was refused left out.
-fn sent(left_out: &CheckInOmissions, whole: &CheckIn) -> CheckIn {
+fn sent(left_out: &mut CheckInOmissions, whole: &CheckIn) -> CheckIn {
+    sent_at(left_out, whole, NOW)
+}
+
+fn sent_at(left_out: &mut CheckInOmissions, whole: &CheckIn, now: Timestamp) -> CheckIn {
     let mut message = whole.clone();
-    left_out.take_from(&mut message);
+    left_out.take_from(&mut message, now);
     message
 }
 
@@ -48,10 +56,10 @@ fn sent(left_out: &CheckInOmissions, whole: &CheckIn) -> CheckIn {
 fn the_largest_fact_keeps_its_number_and_says_that_it_is_left_out() {
     let mut left_out = CheckInOmissions::default();
     let whole = check_in(vec![fact(1, 10), fact(2, 500), fact(3, 20)]);
-    assert_eq!(sent(&left_out, &whole), whole);
-    let omission = left_out.refused(&whole, TooLarge::Fact);
+    assert_eq!(sent(&mut left_out, &whole), whole);
+    let omission = left_out.refused(&whole, TooLarge::Fact, NOW);
     assert_eq!(omission, Some(Omission::Fact { seq: 2, kind: "refused" }));
-    let less = sent(&left_out, &whole);
+    let less = sent(&mut left_out, &whole);
     assert_eq!(
         (&less.facts[0], &less.facts[2], &less.traits),
         (&whole.facts[0], &whole.facts[2], &whole.traits)
@@ -61,25 +69,25 @@ fn the_largest_fact_keeps_its_number_and_says_that_it_is_left_out() {
         matches!(&less.facts[1].body, FactBody::Repaired { message } if message.contains("(refused) was left out"))
     );
     // Each further refusal leaves another one out, until there is none.
-    assert!(matches!(left_out.refused(&less, TooLarge::Fact), Some(Omission::Fact { seq: 3, .. })));
-    assert!(matches!(left_out.refused(&less, TooLarge::Fact), Some(Omission::Fact { seq: 1, .. })));
-    assert_eq!(left_out.refused(&less, TooLarge::Fact), None);
+    assert!(matches!(left_out.refused(&less, TooLarge::Fact, NOW), Some(Omission::Fact { seq: 3, .. })));
+    assert!(matches!(left_out.refused(&less, TooLarge::Fact, NOW), Some(Omission::Fact { seq: 1, .. })));
+    assert_eq!(left_out.refused(&less, TooLarge::Fact, NOW), None);
     // Another incarnation of the log has other facts under these numbers.
     let other = CheckIn { incarnation: "i2".parse().unwrap(), ..whole };
-    assert_eq!(sent(&left_out, &other), other);
+    assert_eq!(sent(&mut left_out, &other), other);
 }
 
 #[test]
 fn traits_are_left_out_until_they_change() {
     let mut left_out = CheckInOmissions::default();
     let whole = check_in(vec![fact(1, 10)]);
-    assert_eq!(left_out.refused(&whole, TooLarge::CheckIn), Some(Omission::Traits));
-    assert_eq!(sent(&left_out, &whole), CheckIn { traits: None, ..whole.clone() });
+    assert_eq!(left_out.refused(&whole, TooLarge::CheckIn, NOW), Some(Omission::Traits));
+    assert_eq!(sent(&mut left_out, &whole), CheckIn { traits: None, ..whole.clone() });
     let mut changed = whole;
     changed.traits = Some(TraitReport::whole(Digest::of(b"others"), json!({"a": 2})));
-    assert_eq!(sent(&left_out, &changed), changed);
+    assert_eq!(sent(&mut left_out, &changed), changed);
     let without = CheckIn { traits: None, ..changed };
-    assert_eq!(sent(&left_out, &without), without);
+    assert_eq!(sent(&mut left_out, &without), without);
 }
 
 #[test]
@@ -89,8 +97,8 @@ fn a_check_in_is_halved_until_it_is_taken() {
     let mut sizes = Vec::new();
     let mut seen = Vec::new();
     let mut message = whole.clone();
-    while left_out.refused(&message, TooLarge::CheckIn).is_some() {
-        message = sent(&left_out, &whole);
+    while left_out.refused(&message, TooLarge::CheckIn, NOW).is_some() {
+        message = sent(&mut left_out, &whole);
         assert!(!seen.contains(&message), "the same is sent again: {message:?}");
         seen.push(message.clone());
         sizes.push(message.facts.len());
@@ -100,8 +108,31 @@ fn a_check_in_is_halved_until_it_is_taken() {
     assert!(message.traits.is_none() && matches!(message.facts[0].body, FactBody::Repaired { .. }));
     for most in [2, 4, 8] {
         left_out.taken(0);
-        assert_eq!(sent(&left_out, &whole).facts.len(), most);
+        assert_eq!(sent(&mut left_out, &whole).facts.len(), most);
     }
     left_out.taken(1);
-    assert_eq!(sent(&left_out, &whole).facts, whole.facts, "fact 1 was acknowledged");
+    assert_eq!(sent(&mut left_out, &whole).facts, whole.facts, "fact 1 was acknowledged");
+}
+
+/// A proxy that ends TLS can say that anything is too large: traits go again after an hour, and what is left out no more
+/// is told no more.
+#[test]
+fn traits_go_again_after_an_hour_and_nothing_is_told_any_more() {
+    let (mut left_out, whole) = (CheckInOmissions::default(), check_in(vec![]));
+    assert_eq!(left_out.refused(&whole, TooLarge::CheckIn, NOW), Some(Omission::Traits));
+    let later = |secs| NOW.plus(Duration::from_secs(secs));
+    assert_eq!(sent_at(&mut left_out, &whole, later(3599)).traits, None);
+    assert!(!left_out.taken(0), "they are left out still");
+    assert_eq!(sent_at(&mut left_out, &whole, later(3600)), whole);
+    // Refused again, they stay out for as long again.
+    assert_eq!(left_out.refused(&whole, TooLarge::CheckIn, later(3600)), Some(Omission::Traits));
+    assert_eq!(sent_at(&mut left_out, &whole, later(7199)).traits, None);
+    assert_eq!(sent_at(&mut left_out, &whole, NOW), whole, "a clock that was set back leaves nothing out");
+    assert!(left_out.taken(0), "nothing is left out any more");
+    assert!(!left_out.taken(0), "which is told once");
+    // Facts that were taken, and as many as usual, are left out no more.
+    let whole = check_in(vec![fact(1, 10)]);
+    assert!(matches!(left_out.refused(&whole, TooLarge::Fact, NOW), Some(Omission::Fact { .. })));
+    assert!(!left_out.taken(0), "it was not acknowledged");
+    assert!(left_out.taken(1));
 }

@@ -10,6 +10,7 @@
 //! compares a number and a digest.
 
 pub mod budget;
+pub mod exceptions;
 pub mod heads;
 pub mod node;
 pub mod renewal;
@@ -19,6 +20,7 @@ pub mod status;
 pub mod work;
 
 pub use budget::ByteBudget;
+pub use exceptions::Exceptions;
 pub use heads::{Head, Heads, NodeHeader};
 pub use node::{NodeState, ReportedRefusal, SetBase, SetWanted, Step};
 pub use replay::Window;

@@ -10,14 +10,15 @@ use model::invocation::AgentInvocation;
 use model::log::{Cursor, Fact, FactBody};
 use model::selection::SelectionEntry;
 use model::tags::TaggedRun;
-use model::unadopted::UnadoptedRelease;
 use model::{
-    CertificateValidity, Contention, Digest, Hostname, Incarnation, NodeId, RunsHeard, RunsSummary, Timestamp,
+    CertificateValidity, Contention, Digest, Hostname, Incarnation, NodeConditions, NodeId, RunsHeard,
+    RunsSummary, Timestamp,
 };
 use trust::PublicKey;
 use trust::seen::SeenError;
 
 use crate::budget::ByteBudget;
+use crate::exceptions::{Exceptions, KeptExceptions};
 use crate::heads::{Head, Heads};
 use crate::renewal::RenewalAllowance;
 use crate::replay::Window;
@@ -47,10 +48,6 @@ pub struct NodeState {
     pub enrolled_at: Timestamp,
     /// Its certificate; `None` where no session is opened with it, as a proxy ends TLS.
     pub certificate: Option<CertificateValidity>,
-    /// Why it could not renew that, by its own word.
-    pub renewal_failure: Option<Box<str>>,
-    /// Why it does not adopt what it is pointed to, by its own word.
-    pub unadopted: Option<Box<UnadoptedRelease>>,
     /// How many certificates it may get.
     pub renewals: RenewalAllowance,
     /// How its agent is called on its host, as it said at its start.
@@ -69,39 +66,27 @@ pub struct NodeState {
     pub held: Option<HeldRelease>,
     /// The version of the trust document that it holds, by its own word; 0 before one was heard.
     pub trust_version: u64,
-    /// The code of why it does not follow newer ones (IDN-8).
-    pub refused_trust: Option<Box<str>>,
     /// Its newest run, by its own word.
     pub run: Option<RunNote>,
     /// What was heard of its runs in check-ins.
     pub runs: RunsHeard,
-    /// That what it holds is not fresh or is stale, by its own word; `None` while it is neither.
-    pub freshness: Option<Box<HeldFreshness>>,
     /// How far its log is durable here.
     pub cursor: Option<Cursor>,
     /// What its reported runs came to.
     pub summary: RunsSummary,
     /// The digest of its traits as stored.
     pub traits: Option<Digest>,
-    /// The digest of traits that it sent and that are too large to be taken, while it has these: an agent of before
-    /// does not know the bounds.
-    pub untaken_traits: Option<Digest>,
     /// The newest `seen` document that it sent.
     pub seen: Option<Box<KeptSeen>>,
-    /// Converge now, with this number (DLT-5).
-    pub run_request: Option<u64>,
-    /// Run what has one of these tags.
-    pub tagged_run: Option<Box<TaggedRun>>,
     /// Work waits that wants a stream.
     pub work_waits: bool,
-    /// The last refusal that it reported since it adopted something.
-    pub refusal: Option<Box<ReportedRefusal>>,
-    /// What something else on its host changes again and again, since the agent began (CNV-7).
-    pub contended: Option<Box<[Contention]>>,
+    exceptions: KeptExceptions,
     /// The roots that it was pointed to last, since the control plane's start, at most [`MAX_OFFERED`]; the newest
     /// first.
     offered: Box<[Digest]>,
-    pub(crate) pointed: Option<(u64, Option<Pointed>)>,
+    /// The version of the heads by which `pointed_head` was worked out; 0 before it was.
+    pointed_at: u64,
+    pointed_head: Option<(Arc<Head>, Digest)>,
 }
 
 /// How many of the roots that a node was pointed to are remembered. One that holds an older one gets its set named
@@ -117,17 +102,9 @@ pub struct ReportedRefusal {
     pub message: Box<str>,
 }
 
-/// The version of the trust document that a node holds, and the code of why it follows none after it.
-fn trust_of(request: &CheckIn) -> (u64, Option<Box<str>>) {
-    let Some(held) = &request.trust else { return (1, None) };
-    // A code is lower-case words with `-` between; it is shown to operators.
-    let code = |text: &str| clip(text).chars().filter(|c| c.is_ascii_lowercase() || *c == '-').collect();
-    (held.version, held.refused.as_deref().map(code))
-}
-
-/// A node says as much as it likes.
-fn bounded(unadopted: &UnadoptedRelease) -> Box<UnadoptedRelease> {
-    Box::new(UnadoptedRelease::new(unadopted.since, unadopted.cause, &unadopted.reason))
+/// The version of the trust document that a node holds.
+fn trust_version_of(request: &CheckIn) -> u64 {
+    request.trust.as_ref().map_or(1, |held| held.version)
 }
 
 fn clip(text: &str) -> &str {
@@ -149,7 +126,7 @@ pub struct Step {
     /// A request for a run that the node carried out.
     pub run_confirmed: Option<u64>,
     /// A request for a run by tag that the node carried out.
-    pub tagged_run_confirmed: Option<Box<TaggedRun>>,
+    pub tagged_run_confirmed: Option<TaggedRun>,
     /// This is the first request under the node's certificate.
     pub first_use: bool,
     /// Nothing but the time differs; there is nothing to wait for on a long poll either.
@@ -186,8 +163,6 @@ impl NodeState {
             key,
             enrolled_at,
             certificate: None,
-            renewal_failure: None,
-            unadopted: None,
             renewals: RenewalAllowance::default(),
             invocation: None,
             certificate_used: false,
@@ -197,22 +172,17 @@ impl NodeState {
             promised: Duration::from_secs(DEFAULT_CONTACT_SECS),
             held: None,
             trust_version: 0,
-            refused_trust: None,
             run: None,
             runs: RunsHeard::default(),
-            freshness: None,
             cursor: None,
             summary: RunsSummary::default(),
             traits: None,
-            untaken_traits: None,
             seen: None,
-            run_request: None,
-            tagged_run: None,
             work_waits: false,
-            refusal: None,
-            contended: None,
+            exceptions: KeptExceptions::default(),
             offered: Box::default(),
-            pointed: None,
+            pointed_at: 0,
+            pointed_head: None,
         }
     }
 
@@ -220,19 +190,17 @@ impl NodeState {
     /// affair; one that cannot be proven was refused when it was published.
     pub fn check_in(&mut self, mut request: CheckIn, heads: &Heads, now: Timestamp) -> Step {
         self.last_seen = Some(now);
-        (self.trust_version, self.refused_trust) = trust_of(&request);
         let first_use = !std::mem::replace(&mut self.certificate_used, true);
         let run_confirmed = self.confirm_run(request.run_confirmed);
-        let confirmed = request.tagged_run_confirmed;
-        let tagged_run_confirmed = self.tagged_run.take_if(|run| confirmed == Some(run.number));
+        let tagged_run_confirmed = self.confirm_tagged_run(request.tagged_run_confirmed);
         let traits = self.take_traits(request.traits.take());
         let root = |held: &Option<HeldRelease>| held.as_ref().map(|held| held.root);
         let is_another_set = root(&request.held) != root(&self.held);
         self.runs.check_in(&request, self.run.as_ref(), is_another_set, now);
-        self.freshness = request.freshness.filter(HeldFreshness::is_notable).map(Box::new);
+        self.trust_version = trust_version_of(&request);
+        let conditions = NodeConditions::of(&request);
+        self.exceptions.change(|it| it.conditions = conditions);
         (self.held, self.run) = (request.held, request.run);
-        self.renewal_failure = request.renewal_failure.map(|why| clip(&why).into());
-        self.unadopted = request.unadopted.as_ref().map(bounded);
         let pointed = self.pointed(heads);
         if let Some((head, entry)) = &pointed
             && self.holds(entry)
@@ -241,7 +209,7 @@ impl NodeState {
         }
         let contact_secs = pointed.as_ref().map_or(UNASSIGNED_CONTACT_SECS, |(head, _)| head.contact_secs);
         self.promised = Duration::from_secs(contact_secs);
-        let full = request.full || self.run_request.is_some();
+        let full = request.full || self.exceptions().run_request.is_some();
         let (offer, wanted) = match &pointed {
             Some((head, entry)) => {
                 self.note_offered(entry.root);
@@ -255,13 +223,13 @@ impl NodeState {
         if pointed.is_some() && offer.is_none() {
             // It holds what it is pointed to. A move of the pointer alone is no fact that
             // would have said so.
-            self.refusal = None;
+            self.exceptions.change(|it| it.refusal = None);
         }
         let beacon = match (&pointed, &offer, request.freshness) {
             (Some((head, _)), None, Some(held)) => self.newer_beacon(head, held),
             _ => None,
         };
-        let requested = self.run_request.is_some() || self.tagged_run.is_some();
+        let requested = self.awaits_request();
         let reports_run = request.facts.iter().any(|fact| matches!(fact.body, FactBody::Run(_)));
         let want_run = self.run.is_some() && self.awaits_run() && !reports_run;
         let unchanged = offer.is_none() && beacon.is_none() && !requested && request.facts.is_empty();
@@ -270,10 +238,10 @@ impl NodeState {
             acked: None,
             offer,
             beacon,
-            run_request: self.run_request,
-            tagged_run: self.tagged_run.as_deref().cloned(),
+            run_request: self.exceptions().run_request,
+            tagged_run: self.exceptions().tagged_run.clone(),
             stream_requested: self.work_waits,
-            want_traits: self.traits.is_none() && self.untaken_traits.is_none(),
+            want_traits: self.traits.is_none() && self.exceptions().untaken_traits.is_none(),
             want_seen: self.wants_seen(&request.incarnation),
             want_header: self.held.as_ref().is_some_and(|held| heads.lacks(held.seq, &held.header)),
             want_run,
@@ -287,15 +255,27 @@ impl NodeState {
         Step { answer, wanted, facts, traits, run_confirmed, tagged_run_confirmed, first_use, unchanged }
     }
 
-    /// Whether a check-in says something else of the node's trust document than the one before it.
-    pub fn trust_differs(&self, request: &CheckIn) -> bool {
-        let (version, refused) = trust_of(request);
-        version != self.trust_version || refused != self.refused_trust
+    /// What is so of few nodes.
+    pub fn exceptions(&self) -> &Exceptions {
+        self.exceptions.get()
     }
 
-    /// Whether a check-in says something else than the one before of why a release is not adopted.
-    pub fn unadopted_differs(&self, request: &CheckIn) -> bool {
-        self.unadopted != request.unadopted.as_ref().map(bounded)
+    /// Changes what is so of few nodes.
+    pub fn change_exceptions<T>(&mut self, change: impl FnOnce(&mut Exceptions) -> T) -> T {
+        self.exceptions.change(change)
+    }
+
+    /// A run was requested that the node has not confirmed.
+    pub fn awaits_request(&self) -> bool {
+        let exceptions = self.exceptions();
+        exceptions.run_request.is_some() || exceptions.tagged_run.is_some()
+    }
+
+    /// Whether a check-in says something else than the one before it of what is the matter with the node, or of its
+    /// trust document.
+    pub fn conditions_differ(&self, request: &CheckIn) -> bool {
+        trust_version_of(request) != self.trust_version
+            || NodeConditions::of(request) != self.exceptions().conditions
     }
 
     /// The traits that are to be stored. Those that are too large are not, and are not asked for again; the rest of the
@@ -303,11 +283,11 @@ impl NodeState {
     fn take_traits(&mut self, traits: Option<TraitReport>) -> Option<TraitReport> {
         let traits = traits?;
         if !traits.is_within_bounds() {
-            self.untaken_traits = Some(traits.digest);
+            self.exceptions.change(|it| it.untaken_traits = Some(traits.digest));
             return None;
         }
         // What differs from traits that were not taken is asked for whole.
-        self.untaken_traits = None;
+        self.exceptions.change(|it| it.untaken_traits = None);
         let new = self.traits != Some(traits.digest);
         self.traits = Some(traits.digest);
         Some(traits).filter(|_| new)
@@ -352,14 +332,23 @@ impl NodeState {
 
     /// The release and entry that the node is pointed to; worked out once a head.
     pub fn pointed(&mut self, heads: &Heads) -> Option<Pointed> {
-        match &self.pointed {
-            Some((version, pointed)) if *version == heads.version => pointed.clone(),
-            _ => {
-                let pointed = heads.pointed(&self.hostname);
-                self.pointed = Some((heads.version, pointed.clone()));
-                pointed
-            }
+        if self.pointed_at != heads.version {
+            let pointed = heads.pointed(&self.hostname);
+            self.pointed_head = pointed.map(|(head, entry)| (head, entry.root));
+            self.pointed_at = heads.version;
         }
+        self.pointed_as_known()
+    }
+
+    /// As [`NodeState::pointed`], and remembers nothing.
+    pub(crate) fn pointed_now(&self, heads: &Heads) -> Option<Pointed> {
+        if self.pointed_at == heads.version { self.pointed_as_known() } else { heads.pointed(&self.hostname) }
+    }
+
+    fn pointed_as_known(&self) -> Option<Pointed> {
+        let (head, root) = self.pointed_head.as_ref()?;
+        let entry = SelectionEntry { channel: head.header.channel.clone(), root: *root };
+        Some((head.clone(), entry))
     }
 
     fn offer(&self, head: &Head, entry: &SelectionEntry, full: bool) -> (Option<Offer>, Option<SetWanted>) {
@@ -405,16 +394,19 @@ impl NodeState {
     }
 
     fn confirm_run(&mut self, confirmed: Option<u64>) -> Option<u64> {
-        let done = self.run_request.filter(|request| confirmed == Some(*request));
-        if done.is_some() {
-            self.run_request = None;
-        }
-        done
+        confirmed?;
+        self.exceptions.change(|it| it.run_request.take_if(|request| confirmed == Some(*request)))
+    }
+
+    fn confirm_tagged_run(&mut self, confirmed: Option<u64>) -> Option<TaggedRun> {
+        confirmed?;
+        self.exceptions.change(|it| it.tagged_run.take_if(|run| confirmed == Some(run.number)))
     }
 
     /// The node has another certificate, by renewing the one before. Its token is spent by that.
     pub fn certified(&mut self, validity: CertificateValidity) {
-        (self.certificate, self.certificate_used, self.renewal_failure) = (Some(validity), true, None);
+        (self.certificate, self.certificate_used) = (Some(validity), true);
+        self.exceptions.change(|it| it.conditions.renewal_failure = None);
     }
 
     /// Facts of the node were made durable: `new` are those not seen before.
@@ -427,12 +419,12 @@ impl NodeState {
                     self.summary = self.summary.after(report);
                     self.runs.report(report, fact.at, self.run.as_ref());
                 }
-                FactBody::Adopted { .. } => self.refusal = None,
+                FactBody::Adopted { .. } => self.exceptions.change(|it| it.refusal = None),
                 FactBody::Refused { code, message } => self.keep_refusal(code, message),
                 FactBody::Contended { resources, .. } => self.keep_contended(resources),
                 // What it does not say again is over.
                 FactBody::Started { invocation, .. } => {
-                    self.contended = None;
+                    self.exceptions.change(|it| it.contended = Vec::new());
                     self.keep_invocation(invocation.clone());
                 }
                 FactBody::Repaired { .. }
@@ -459,11 +451,11 @@ impl NodeState {
     /// Keeps what the node says of what it refused.
     pub fn keep_refusal(&mut self, code: &str, message: &str) {
         let (code, message) = (clip(code).into(), clip(message).into());
-        self.refusal = Some(Box::new(ReportedRefusal { code, message }));
+        self.exceptions.change(|it| it.refusal = Some(ReportedRefusal { code, message }));
     }
 
     /// Keeps what the node says is changed again and again.
     pub fn keep_contended(&mut self, resources: &[Contention]) {
-        self.contended = (!resources.is_empty()).then(|| contention::kept(resources).into());
+        self.exceptions.change(|it| it.contended = contention::kept(resources));
     }
 }

@@ -36,9 +36,9 @@ impl NodeState {
         Status {
             result: self.summary.counts.map_or(RunResult::None, |counts| status::result_of(&counts)),
             // What is put right again and again between two runs stays no better than what runs correct.
-            drift: match self.contended {
-                Some(_) => Drift::Diverged,
-                None => status::drift_of(self.summary.streak),
+            drift: match self.exceptions().contended.is_empty() {
+                false => Drift::Diverged,
+                true => status::drift_of(self.summary.streak),
             },
             contact: self.last_seen.map_or(Contact::Online, contact),
             release: self.release_state(pointed, now),
@@ -114,23 +114,16 @@ impl NodeState {
     }
 
     fn release_state(&self, pointed: Option<&Pointed>, now: Timestamp) -> ReleaseState {
-        let says_so = self.freshness.as_ref().is_some_and(|held| held.not_fresh_since.is_some());
+        let says_so =
+            self.exceptions().conditions.freshness.is_some_and(|held| held.not_fresh_since.is_some());
         match (pointed, self.not_fresh_at(pointed)) {
             (None, _) => ReleaseState::Unassigned,
             (Some(_), None) if says_so => ReleaseState::NotFresh,
             // The same set under a header that it refuses: it takes nothing more from this control plane.
-            (Some(_), None) if self.refusal.is_some() => ReleaseState::Behind,
+            (Some(_), None) if self.exceptions().refusal.is_some() => ReleaseState::Behind,
             (Some(_), None) => ReleaseState::Current,
             (Some(_), Some(at)) if now >= at => ReleaseState::NotFresh,
             (Some(_), Some(_)) => ReleaseState::Behind,
-        }
-    }
-
-    /// As [`NodeState::pointed`], and remembers nothing.
-    fn pointed_now(&self, heads: &Heads) -> Option<Pointed> {
-        match &self.pointed {
-            Some((version, pointed)) if *version == heads.version => pointed.clone(),
-            _ => heads.pointed(&self.hostname),
         }
     }
 }

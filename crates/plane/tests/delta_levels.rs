@@ -114,7 +114,7 @@ fn a_run_request_overrides_and_is_cleared_when_confirmed() {
     let head = head(2, "main", &web("a"));
     let (fleet, mut node) = (heads(1, vec![head.clone()]), node("web-1"));
     let holds = holding(Some(held(&head, "a")));
-    node.run_request = Some(9);
+    node.change_exceptions(|it| it.run_request = Some(9));
     for confirmed in [None, Some(8)] {
         let step = node.check_in(CheckIn { run_confirmed: confirmed, ..holds.clone() }, &fleet, CREATED);
         assert_eq!(
@@ -138,8 +138,8 @@ fn a_request_by_tag_travels_until_it_is_confirmed_and_by_its_own_number() {
     let (fleet, mut node) = (heads(1, vec![head.clone()]), node("web-1"));
     let holds = holding(Some(held(&head, "a")));
     let run = TaggedRun { number: 9, tags: ["web".to_owned()].into() };
-    node.tagged_run = Some(Box::new(run.clone()));
-    node.run_request = Some(8);
+    node.change_exceptions(|it| it.tagged_run = Some(run.clone()));
+    node.change_exceptions(|it| it.run_request = Some(8));
     for (full, tagged) in [(None, None), (Some(9), Some(8)), (Some(9), None)] {
         let request = CheckIn { run_confirmed: full, tagged_run_confirmed: tagged, ..holds.clone() };
         let step = node.check_in(request, &fleet, CREATED);
@@ -153,7 +153,7 @@ fn a_request_by_tag_travels_until_it_is_confirmed_and_by_its_own_number() {
     let request = CheckIn { tagged_run_confirmed: Some(9), ..holds.clone() };
     let step = node.check_in(request.clone(), &fleet, CREATED);
     assert_eq!((step.answer.tagged_run, step.unchanged), (None, true));
-    assert_eq!(step.tagged_run_confirmed.as_deref(), Some(&run));
+    assert_eq!(step.tagged_run_confirmed.as_ref(), Some(&run));
     assert_eq!(node.check_in(request, &fleet, CREATED).tagged_run_confirmed, None, "it is done once");
 }
 
@@ -210,10 +210,10 @@ fn a_refusal_is_shown_until_it_no_longer_holds() {
     node.accepted(Cursor { incarnation: "i1".parse().unwrap(), seq: 1 }, &[fact]);
     let fleet = heads(1, vec![new.clone()]);
     node.check_in(holding(Some(held(&old, "a"))), &fleet, CREATED);
-    assert_eq!(node.refusal.as_ref().map(|refusal| &*refusal.message), Some("stale"));
+    assert_eq!(node.exceptions().refusal.as_ref().map(|refusal| &*refusal.message), Some("stale"));
     // A move of the pointer alone is no fact; that the node holds it says enough.
     node.check_in(holding(Some(held(&new, "a"))), &fleet, CREATED);
-    assert_eq!(node.refusal, None);
+    assert_eq!(node.exceptions().refusal, None);
 }
 
 #[test]

@@ -58,15 +58,15 @@ pub(crate) fn causes_of(
             CauseKey::Words(Overall::NotFresh, cause.clone()),
             next_step(node, Overall::NotFresh, recovery, now()),
         );
-        let since = node.freshness.as_ref().and_then(|held| held.not_fresh_since);
+        let since = node.exceptions().conditions.freshness.and_then(|held| held.not_fresh_since);
         causes.push(NodeCause { key, cause, code: None, since, next });
     }
-    if let Some(code) = &node.refused_trust {
+    if let Some(code) = &node.exceptions().conditions.refused_trust {
         let (cause, next) = refused_trust(node, code);
         let key = CauseKey::RefusedTrust(code.to_string());
         causes.push(NodeCause { key, cause, code: None, since: None, next });
     }
-    if node.untaken_traits.is_some() {
+    if node.exceptions().untaken_traits.is_some() {
         causes.push(NodeCause {
             key: CauseKey::TraitsTooLarge,
             cause: format!(
@@ -109,7 +109,9 @@ fn why_not_green(
     let key = match state {
         _ if run_under_way(node, state, heads).is_some() => CauseKey::RunUnderWay(state),
         Overall::Stalled => CauseKey::Silence(state),
-        Overall::Changing if let Some(unadopted) = &node.unadopted => CauseKey::Unadopted(unadopted.cause),
+        Overall::Changing if let Some(unadopted) = &node.exceptions().conditions.unadopted => {
+            CauseKey::Unadopted(unadopted.cause)
+        }
         Overall::Offline | Overall::Unreachable => match CertificateProblem::of(node, recovery, now()) {
             Some(CertificateProblem::Ended(_)) => CauseKey::CertificateEnded,
             Some(CertificateProblem::Recoverable(_)) => CauseKey::CertificateRecoverable,
@@ -154,12 +156,11 @@ pub(crate) fn cause(
         Overall::NotFresh => not_fresh(node).or_else(|| {
             Some("the release it is pointed to is past its freshness by the control plane's clock".to_owned())
         }),
-        Overall::Changing => match &node.refusal {
+        Overall::Changing => match &node.exceptions().refusal {
             Some(refusal) => Some(refusal.message.to_string()),
-            None if node.unadopted.is_some() => node
-                .unadopted
-                .as_ref()
-                .map(|unadopted| model::text::printable(&unadopted.text()).into_owned()),
+            None if let Some(unadopted) = &node.exceptions().conditions.unadopted => {
+                Some(model::text::printable(&unadopted.text()).into_owned())
+            }
             None if node.holds_pointed(heads) => {
                 let under_way = run_under_way(node, state, heads);
                 Some(under_way.unwrap_or_else(|| {
@@ -169,7 +170,9 @@ pub(crate) fn cause(
             None => Some("has not adopted the newest release yet".to_owned()),
         },
         Overall::Paused => node.summary.paused.as_deref().map(paused),
-        Overall::Diverged if node.contended.is_some() => node.contended.as_deref().map(contended),
+        Overall::Diverged if !node.exceptions().contended.is_empty() => {
+            Some(contended(&node.exceptions().contended))
+        }
         Overall::Diverged | Overall::Relapsed => Some(format!(
             "{} corrective runs in a row: something else changes this host",
             node.summary.streak
@@ -194,7 +197,7 @@ fn stalled(node: &NodeState, heads: &Heads) -> String {
 
 /// That a node says of itself that what it holds is not fresh, and what that means.
 fn not_fresh(node: &NodeState) -> Option<String> {
-    let held = node.freshness.as_ref().filter(|held| held.not_fresh_since.is_some())?;
+    let held = node.exceptions().conditions.freshness.filter(|held| held.not_fresh_since.is_some())?;
     let signed = held.signed_at;
     Some(format!("no release or beacon was signed since {signed}: it takes neither actions nor objects"))
 }
@@ -204,7 +207,7 @@ fn not_fresh(node: &NodeState) -> Option<String> {
 fn run_under_way(node: &NodeState, state: Overall, heads: &Heads) -> Option<String> {
     let is_why = match state {
         Overall::Stalled => node.runs.unmade.is_none(),
-        Overall::Changing => node.refusal.is_none() && node.holds_pointed(heads),
+        Overall::Changing => node.exceptions().refusal.is_none() && node.holds_pointed(heads),
         _ => false,
     };
     let run = node.runs.under_way.filter(|_| is_why)?;
@@ -233,10 +236,10 @@ pub(crate) fn since(node: &mut NodeState, state: Overall, heads: &Heads) -> Opti
         Overall::Stalled => node.no_run_since(),
         Overall::Changing => node.pointed(heads).map(|(head, _)| head.header.created),
         Overall::Paused => node.summary.paused.as_ref().map(|pause| pause.since),
-        Overall::Diverged => node.contended.iter().flatten().map(|one| one.since).min(),
+        Overall::Diverged => node.exceptions().contended.iter().map(|one| one.since).min(),
         Overall::Failed | Overall::Degraded | Overall::WouldChange | Overall::Converged => node.summary.since,
         // Of a streak of corrections only its length is kept.
-        Overall::NotFresh => node.freshness.as_ref().and_then(|held| held.not_fresh_since),
+        Overall::NotFresh => node.exceptions().conditions.freshness.and_then(|held| held.not_fresh_since),
         Overall::Relapsed | Overall::Unassigned => None,
     }
 }

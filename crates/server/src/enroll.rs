@@ -85,7 +85,7 @@ fn remember(plane: &ControlPlane, node: NodeState) {
             let mut entry = slot.lock();
             entry.node.enrolled_at = node.enrolled_at;
             entry.node.certificate = node.certificate;
-            entry.node.renewal_failure = None;
+            entry.node.change_exceptions(|it| it.conditions.renewal_failure = None);
             entry.node.certificate_used = false;
             plane.index.mark_entry(&slot, &mut entry);
         }

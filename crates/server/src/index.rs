@@ -7,7 +7,9 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use model::log::{Cursor, Fact};
 use model::replication::Mode;
-use model::{CertificateValidity, Digest, FailureKey, FailureNote, Hostname, NodeId, RunsHeard, Timestamp};
+use model::{
+    CertificateValidity, Channel, Digest, FailureKey, FailureNote, Hostname, NodeId, RunsHeard, Timestamp,
+};
 use plane::{Heads, KeptSeen, NodeState};
 use store::{NodeRecord, Touch};
 use tokio::sync::Notify;
@@ -37,6 +39,10 @@ pub(crate) struct FleetIndex {
     declared: LabelIndex,
     /// One brings the totals up to date at a time.
     pub(crate) refreshing: tokio::sync::Mutex<()>,
+    /// Nodes whose set is another one than the index has declared facts of, each once. Taken as `totals` is.
+    undeclared: Mutex<Vec<Arc<NodeSlot>>>,
+    /// One reads what is declared at a time.
+    pub(crate) declaring: tokio::sync::Mutex<()>,
 }
 
 #[derive(Default)]
@@ -58,11 +64,8 @@ pub(crate) struct NodeSlot {
 pub(crate) struct NodeEntry {
     pub(crate) node: NodeState,
     dirty: bool,
-    /// The last change of what goes down to the node.
-    pub(crate) work_head: u64,
-    /// Up to which change the node was notified that work waits; a long poll is answered at once
-    /// for each of them once.
-    pub(crate) work_notified: Option<u64>,
+    /// Of a node that synchronizes, which most of a large fleet do not.
+    work: Option<Box<WorkNotice>>,
     /// The version of the newest trust document that it was sent.
     pub(crate) trust_sent: u64,
     /// It waits to be counted anew.
@@ -71,13 +74,41 @@ pub(crate) struct NodeEntry {
     counted: Option<Box<CountedNode>>,
     /// What is declared of it, as the index has it.
     declared: Option<Box<DeclaredNode>>,
+    /// It waits until what is declared of it is read.
+    declare_queued: bool,
     /// Whether the node is to compare its objects because the control plane started.
     pub(crate) comparison: StartComparison,
     /// It left the index, and what it fails for is counted no more.
     removed: bool,
 }
 
+/// What goes down to a node.
+#[derive(Default)]
+struct WorkNotice {
+    /// Its last change.
+    head: u64,
+    /// Up to which change the node was notified that work waits; a long poll is answered at once for each of them
+    /// once.
+    notified: Option<u64>,
+}
+
 impl NodeEntry {
+    /// What goes down to the node ends with this revision now, and waits for a link or not; `true` where the node is to
+    /// be notified.
+    pub(crate) fn work_changed(&mut self, waits: bool, revision: u64) -> bool {
+        let before = std::mem::replace(&mut self.node.work_waits, waits);
+        let work = self.work.get_or_insert_default();
+        work.head = revision;
+        waits && (!before || work.notified != Some(revision))
+    }
+
+    /// An answer asks the node for a stream; `true` where it is the first that does so for the last change.
+    pub(crate) fn work_notified(&mut self) -> bool {
+        let work = self.work.get_or_insert_default();
+        let head = Some(work.head);
+        std::mem::replace(&mut work.notified, head) != head
+    }
+
     /// It counts as something else than it is by these heads at this time.
     pub(crate) fn counts_otherwise(&mut self, heads: &Heads, now: Timestamp) -> bool {
         let state = self.node.status(heads, now).overall();
@@ -131,7 +162,7 @@ impl NodeSlot {
         self.lock().declared.as_ref().filter(|declared| declared.root == *root).map(|declared| declared.mode)
     }
 
-    /// The index has what is declared of it, as the last [`crate::refresh::refresh`] left it.
+    /// The index has what is declared of it, as the last [`crate::refresh::refresh_declared`] left it.
     pub(crate) fn is_declared(&self) -> bool {
         self.lock().declared.is_some()
     }
@@ -146,10 +177,12 @@ impl NodeSlot {
 impl FleetIndex {
     /// Fills the index from the store's records.
     pub(crate) fn fill(&self, records: Vec<NodeRecord>) {
+        let mut channels = BTreeSet::new();
         for record in records {
             match record.public_key.parse::<PublicKey>() {
                 Ok(key) => {
-                    let node = restored(record, key);
+                    let mut node = restored(record, key);
+                    node.held.iter_mut().for_each(|held| share(&mut held.channel, &mut channels));
                     let id = node.id.clone();
                     self.insert(node);
                     if let Some(slot) = self.get(&id) {
@@ -170,12 +203,12 @@ impl FleetIndex {
         let entry = NodeEntry {
             node,
             dirty: false,
-            work_head: 0,
-            work_notified: None,
+            work: None,
             queued: false,
             trust_sent: 0,
             counted: None,
             declared: None,
+            declare_queued: false,
             comparison: StartComparison::Asked,
             removed: false,
         };
@@ -222,11 +255,37 @@ impl FleetIndex {
         }
     }
 
-    /// What the set of a root declares of a node; `None` when it is pointed to none that is known.
-    pub(crate) fn declare(&self, slot: &NodeSlot, facts: Option<(Digest, SetFacts)>) {
+    /// The mode of a node that is pointed to the set of this root. Where that is not declared yet the node waits until
+    /// it is, and the mode is that of the set before.
+    pub(crate) fn mode(&self, slot: &Arc<NodeSlot>, root: Option<&Digest>) -> Mode {
+        let mut entry = slot.lock();
+        let known = entry.declared.as_ref().map(|declared| (declared.root, declared.mode));
+        if known.map(|(root, _)| root).as_ref() != root
+            && !entry.removed
+            && !std::mem::replace(&mut entry.declare_queued, true)
+        {
+            self.undeclared.lock().unwrap_or_else(PoisonError::into_inner).push(slot.clone());
+        }
+        known.filter(|_| root.is_some()).map_or(Mode::Off, |(_, mode)| mode)
+    }
+
+    /// What is declared of all nodes is known.
+    pub(crate) fn is_all_declared(&self) -> bool {
+        self.undeclared.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
+    }
+
+    /// The nodes of which is to be read what is declared. Whoever takes them holds `declaring`, and reads of each.
+    pub(crate) fn take_undeclared(&self) -> Vec<Arc<NodeSlot>> {
+        let undeclared = std::mem::take(&mut *self.undeclared.lock().unwrap_or_else(PoisonError::into_inner));
+        undeclared.iter().for_each(|slot| slot.lock().declare_queued = false);
+        undeclared
+    }
+
+    /// What the set of a root declares of a node; `None` when it is pointed to none that is known. Gives the mode before.
+    pub(crate) fn declare(&self, slot: &NodeSlot, facts: Option<(Digest, SetFacts)>) -> Mode {
         let mut entry = slot.lock();
         if entry.removed {
-            return;
+            return Mode::Off;
         }
         let before = entry.declared.take();
         let name = &entry.node.hostname;
@@ -237,9 +296,10 @@ impl FleetIndex {
                 entry.declared = Some(Box::new(declared));
             }
         }
+        before.map_or(Mode::Off, |before| before.mode)
     }
 
-    /// Nodes by what is declared of them, as the last [`crate::refresh::refresh`] left them.
+    /// Nodes by what is declared of them, as the last [`crate::refresh::refresh_declared`] left them.
     pub(crate) fn declared(&self) -> &LabelIndex {
         &self.declared
     }
@@ -406,6 +466,8 @@ impl FleetIndex {
                     run: entry.node.run.clone(),
                     runs_heard: entry.node.runs.clone(),
                     promised_secs: entry.node.promised.as_secs(),
+                    conditions: entry.node.exceptions().conditions.clone(),
+                    trust_version: entry.node.trust_version,
                 });
             }
         }
@@ -421,6 +483,14 @@ pub(crate) fn clip(text: &str) -> String {
 /// The first so many bytes of a text, to the end of a character.
 pub(crate) fn beginning(text: &str, bytes: usize) -> &str {
     &text[..text.floor_char_boundary(bytes)]
+}
+
+/// One copy of a channel's name.
+fn share(channel: &mut Channel, known: &mut BTreeSet<Channel>) {
+    match known.get(channel) {
+        Some(known) => *channel = known.clone(),
+        None => drop(known.insert(channel.clone())),
+    }
 }
 
 fn restored(record: NodeRecord, key: PublicKey) -> NodeState {
@@ -444,12 +514,33 @@ fn restored(record: NodeRecord, key: PublicKey) -> NodeState {
     node.cursor = record.cursor;
     node.traits = record.traits;
     node.keep_seen(record.seen.as_ref().and_then(KeptSeen::restored));
-    node.run_request = record.run_request;
-    node.tagged_run = record.tagged_run.map(Box::new);
+    node.trust_version = record.trust_version;
+    node.change_exceptions(|exceptions| {
+        exceptions.conditions = record.conditions;
+        exceptions.run_request = record.run_request;
+        exceptions.tagged_run = record.tagged_run;
+    });
     node.summary = record.runs;
     node.keep_contended(&record.contended);
     if let Some(refusal) = record.refusal {
         node.keep_refusal(&refusal.code, &refusal.message);
     }
     node
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What every known node takes in the index by itself, in bytes, with the two counts of its `Arc`: a size class of
+    /// the allocator, so one byte more costs the next one. What is so of few nodes belongs into
+    /// [`plane::Exceptions`].
+    const SLOT_BYTES: usize = 1024;
+
+    /// SCL-1: a node that is not connected costs no more than what is known of it.
+    #[test]
+    fn a_slot_stays_in_its_size_class() {
+        let slot = size_of::<NodeSlot>() + 2 * size_of::<usize>();
+        assert!(slot <= SLOT_BYTES, "{slot} bytes");
+    }
 }

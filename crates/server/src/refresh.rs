@@ -1,4 +1,5 @@
-//! [`refresh`]: judges the nodes that changed, or whose time came, and keeps the totals of the fleet so.
+//! [`refresh`]: judges the nodes that changed, or whose time came, and keeps the totals of the fleet so. It is done in
+//! memory: what releases declare of nodes is read from the store by [`refresh_declared`], for those who ask for it.
 
 use std::sync::Arc;
 
@@ -17,7 +18,7 @@ use crate::totals::CountedNode;
 const YIELD_AFTER: usize = 64;
 
 /// Brings the totals up to date. Cost: the nodes that changed since the last time, or whose time came; after
-/// a publish all nodes, once.
+/// a publish all nodes, once. Nothing is read from the store.
 pub(crate) async fn refresh(plane: &Arc<ControlPlane>) {
     // While others judge, what they took is not counted yet.
     let is_idle = plane.index.refreshing.try_lock().is_ok();
@@ -30,7 +31,7 @@ pub(crate) async fn refresh(plane: &Arc<ControlPlane>) {
         let _one = plane.index.refreshing.lock().await;
         let heads = plane.heads();
         for (at, slot) in plane.index.take_queued(heads.version, now()).into_iter().enumerate() {
-            judge(&plane, &heads, &slot).await;
+            judge(&plane, &heads, &slot);
             if at % YIELD_AFTER == YIELD_AFTER - 1 {
                 tokio::task::yield_now().await;
             }
@@ -42,10 +43,35 @@ pub(crate) async fn refresh(plane: &Arc<ControlPlane>) {
     }
 }
 
-async fn judge(plane: &ControlPlane, heads: &Heads, slot: &Arc<NodeSlot>) {
+/// As [`refresh`], with what releases declare of nodes: by that selectors find them, and the states of their
+/// synchronization count. Cost: besides a read of the set of each node whose set is another one than before; after
+/// a start of all nodes, once.
+pub(crate) async fn refresh_declared(plane: &Arc<ControlPlane>) {
+    refresh(plane).await;
+    let is_idle = plane.index.declaring.try_lock().is_ok();
+    if is_idle && plane.index.is_all_declared() {
+        return;
+    }
+    let declaring = plane.clone();
+    let declared = run_to_completion(async move {
+        let _one = declaring.index.declaring.lock().await;
+        let heads = declaring.heads();
+        for slot in declaring.index.take_undeclared() {
+            declare(&declaring, &heads, &slot).await;
+        }
+        Ok::<_, crate::state::GivenUp>(())
+    });
+    if let Err(error) = declared.await {
+        tracing::warn!(%error, "what releases declare of nodes is behind");
+    }
+    // Those of them that synchronize count otherwise now.
+    refresh(plane).await;
+}
+
+fn judge(plane: &ControlPlane, heads: &Heads, slot: &Arc<NodeSlot>) {
     // What changes from here on is judged anew.
     slot.lock().queued = false;
-    let mode = declare(plane, heads, slot).await;
+    let mode = plane.index.mode(slot, slot.pointed_root(heads).as_ref());
     let (id, reach) = (slot.id(), crate::work::reach(plane, &slot.id()));
     let around = ConditionContext { mode, reach, instance: plane.boot(), started: plane.started };
     let sync = plane.hub.sync_index().read(&id, |summary| summary.condition(around).cause.state());
@@ -71,29 +97,22 @@ async fn judge(plane: &ControlPlane, heads: &Heads, slot: &Arc<NodeSlot>) {
     });
 }
 
-/// Keeps what is declared of a node as the release that it is pointed to has it; gives its mode.
-async fn declare(plane: &ControlPlane, heads: &Heads, slot: &Arc<NodeSlot>) -> Mode {
-    let Some(root) = slot.pointed_root(heads) else {
-        plane.index.declare(slot, None);
-        return Mode::Off;
+/// Keeps what is declared of a node as the release that it is pointed to has it.
+async fn declare(plane: &ControlPlane, heads: &Heads, slot: &Arc<NodeSlot>) {
+    let facts = match slot.pointed_root(heads) {
+        Some(root) if slot.declared_mode(&root).is_some() => return,
+        Some(root) => match plane.grants.facts(&root).await {
+            Ok(facts) => facts.map(|facts| (root, facts)),
+            Err(error) => {
+                tracing::warn!(error = %chain(&error), "what a release declares cannot be read");
+                return plane.index.mark(slot);
+            }
+        },
+        None => None,
     };
-    if let Some(known) = slot.declared_mode(&root) {
-        return known;
-    }
-    match plane.grants.facts(&root).await {
-        Ok(Some(facts)) => {
-            let mode = facts.mode;
-            plane.index.declare(slot, Some((root, facts)));
-            mode
-        }
-        Ok(None) => {
-            plane.index.declare(slot, None);
-            Mode::Off
-        }
-        Err(error) => {
-            tracing::warn!(error = %chain(&error), "what a release declares cannot be read");
-            plane.index.mark(slot);
-            Mode::Off
-        }
+    let is_off = facts.as_ref().is_none_or(|(_, facts)| facts.mode == Mode::Off);
+    let was_off = plane.index.declare(slot, facts) == Mode::Off;
+    if !(is_off && was_off) {
+        plane.index.mark(slot);
     }
 }

@@ -25,6 +25,7 @@ use crate::log::LogControl;
 use crate::metrics::listener;
 use crate::node_port::PortListener;
 use crate::posture::{self, DATABASE, FoundError, Founded, Posture};
+use crate::refresh::refresh;
 use crate::settings::CertificateSettings;
 use crate::state::{ControlPlane, PlaneSettings, now};
 use crate::streams::StreamConfig;
@@ -39,6 +40,9 @@ const BACKLOG: u32 = 4096;
 const OPERATOR_UNREAD: usize = 64 * 1024 * 1024;
 /// How long what still uses the database may take to end when the control plane stops.
 const CLOSED_WITHIN: Duration = Duration::from_secs(5);
+
+/// Nodes read at once at the start.
+const NODES_READ: usize = 500;
 
 /// How often it is looked whether the control plane's own certificate is due to be made anew, at the most.
 const REISSUE_LOOK: Duration = Duration::from_secs(60);
@@ -322,18 +326,30 @@ async fn plane(
     settings: PlaneSettings,
 ) -> Result<Arc<ControlPlane>, ServerStartError> {
     let boot = data_encoding::HEXLOWER.encode(&posture::random::<4>()?);
-    let records = store.nodes().await;
     let plane = ControlPlane::new(store, dir, founded, boot, settings);
     let unread = |source| ServerStartError::Database { path: DATABASE.into(), source };
-    plane.index.fill(records.map_err(unread)?);
+    read_nodes(&plane).await.map_err(unread)?;
     plane.hub.fill().await.map_err(unread)?;
     if let Err(problem) = releases::load(&plane).await {
         tracing::error!(%problem, "the signed artifacts cannot be loaded; check-ins are refused");
     }
     let plane = Arc::new(plane);
+    // The first status after a start takes no longer than any other.
+    refresh(&plane).await;
     // Before anybody may call: a fact of an open task finds it.
     work::restore::open(&plane).await.map_err(unread)?;
     Ok(plane)
+}
+
+/// Reads all nodes into the index, some at a time: what is read of them and not kept is soon given back.
+async fn read_nodes(plane: &ControlPlane) -> Result<(), StoreError> {
+    let mut after = None;
+    loop {
+        let page = plane.store.nodes(after.as_ref(), NODES_READ).await?;
+        let Some(last) = page.last() else { return Ok(()) };
+        after = Some(last.node_id.clone());
+        plane.index.fill(page);
+    }
 }
 
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {

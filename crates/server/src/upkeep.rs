@@ -10,7 +10,7 @@ use store::{KnownPrefix, Retention};
 use tokio::sync::watch;
 
 use crate::answer::chain;
-use crate::refresh::refresh;
+use crate::refresh::refresh_declared;
 use crate::state::{ControlPlane, now};
 
 /// How often contacts are persisted (CNV-4).
@@ -42,8 +42,8 @@ pub(crate) async fn run(
     loop {
         tokio::select! {
             _ = flush_every.tick() => flush(&plane, &journal).await,
-            _ = refresh_every.tick() => refresh(&plane).await,
-            Ok(()) = heads.changed() => refresh(&plane).await,
+            _ = refresh_every.tick() => refresh_declared(&plane).await,
+            Ok(()) = heads.changed() => refresh_declared(&plane).await,
             _ = trust_every.tick() => read_trust(&plane).await,
             _ = beacons.tick() => renew(&plane).await,
             _ = prune.tick() => match plane.store.prune(now(), Retention::default()).await {

@@ -5,10 +5,10 @@
 
 use std::time::Duration;
 
-use model::exchange::{CheckIn, RunNote};
+use model::exchange::{CheckIn, HeldFreshness, HeldTrust, RunNote};
 use model::log::{Fact, FactBody};
 use model::status::Overall;
-use model::{RunCounts, RunReport, Timestamp, UnmadeRun, UnmadeRunCause};
+use model::{Digest, RunCounts, RunReport, Timestamp, UnmadeRun, UnmadeRunCause};
 use server::api::NodeView;
 use test_support::fleet::release::{Made, Plan, make, params};
 use test_support::fleet::{Fleet, Member, now, quiet};
@@ -89,7 +89,7 @@ async fn a_run_under_way_is_a_cause() {
     let since = now();
     // Its report of another set is here.
     let mut other = report(&made, 0);
-    other.root = model::Digest::of(b"other");
+    other.root = Digest::of(b"other");
     node.check_in(&ran(&made, 1, now(), other)).await.unwrap();
     let call = CheckIn { running_since: Some(since), held: Some(made.held("web-1")), ..quiet() };
     node.check_in(&call).await.unwrap();
@@ -100,4 +100,25 @@ async fn a_run_under_way_is_a_cause() {
     let status = operator.status().await;
     let [line] = status.causes.as_slice() else { panic!("{:?}", status.causes) };
     assert_eq!(Some(&line.cause), view.cause.as_ref());
+}
+
+/// IDN-2, IDN-8, IDN-10: so is what the node says is the matter, with the trust document that it holds.
+#[tokio::test]
+async fn what_the_node_says_is_the_matter_is_kept() {
+    let (fleet, node, made) = one_node().await;
+    let at = now();
+    let freshness = HeldFreshness { signed_at: at, not_fresh_since: Some(at), stale_since: None };
+    let trust = HeldTrust { version: 7, digest: Digest::of(b"7"), refused: Some("older-trust".to_owned()) };
+    let call = CheckIn {
+        freshness: Some(freshness),
+        trust: Some(trust),
+        renewal_failure: Some("the disk is full".to_owned()),
+        ..ran(&made, 1, at, report(&made, 0))
+    };
+    node.check_in(&call).await.unwrap();
+    for view in before_and_after_a_restart(fleet).await {
+        assert_eq!((view.freshness, view.state), (Some(freshness), Overall::NotFresh));
+        assert_eq!((view.trust_version, view.refused_trust.as_deref()), (Some(7), Some("older-trust")));
+        assert_eq!(view.renewal_failure.as_deref(), Some("the disk is full"));
+    }
 }

@@ -208,7 +208,7 @@ pub(crate) fn read_set(root: &Digest, stored: &Connection) -> Result<Option<Obje
         None => Ok(None),
         Some(TreeChunk::Set { sections }) => {
             let descent = Descent::of_set(sections, ObjectSet::new(), MAX_OBJECTS).map_err(malformed)?;
-            descend(root, descent, stored).map(Some)
+            descend(root, descent, stored, |_| {}).map(Some)
         }
         Some(_) => Err(malformed(ChunkError::Malformed("not a set").into())),
     }
@@ -227,7 +227,9 @@ pub(crate) fn read_selection(
             let section = Selection::section();
             let known = ObjectSet::of_sections([(section.clone(), known.exact().clone())]);
             let descent = Descent::new([(section.clone(), exact)], known, MAX_OBJECTS).map_err(malformed)?;
-            let exact = descend(root, descent, stored)?.section(&section);
+            let mut channels = BTreeSet::new();
+            let exact = descend(root, descent, stored, |chunk| share_uids(chunk, &mut channels))?;
+            let exact = exact.section(&section);
             Ok(Some(Selection::new(exact, patterns)))
         }
         Some(_) => Err(malformed(ChunkError::Malformed("not a selection").into())),
@@ -238,11 +240,28 @@ fn malformed(root: Digest) -> impl Fn(DescentError) -> StoreError + Copy {
     move |error| StoreError::Malformed { root, reason: error.to_string() }
 }
 
-/// Takes a descent to its end.
-fn descend(root: &Digest, mut descent: Descent, stored: &Connection) -> Result<ObjectSet> {
+/// One copy of each uid: a selection has as many leaves as nodes, and their uids are channels.
+fn share_uids(chunk: &mut TreeChunk, known: &mut BTreeSet<Arc<str>>) {
+    let TreeChunk::Bucket { leaves, .. } = chunk else { return };
+    for leaf in leaves {
+        match known.get(&leaf.stub.uid) {
+            Some(uid) => leaf.stub.uid = uid.clone(),
+            None => drop(known.insert(leaf.stub.uid.clone())),
+        }
+    }
+}
+
+/// Takes a descent to its end; `with` sees each chunk first.
+fn descend(
+    root: &Digest,
+    mut descent: Descent,
+    stored: &Connection,
+    mut with: impl FnMut(&mut TreeChunk),
+) -> Result<ObjectSet> {
     while let Some(digest) = descent.need() {
-        let chunk = chunks::chunk(stored, &digest)?
+        let mut chunk = chunks::chunk(stored, &digest)?
             .ok_or_else(|| StoreError::Corrupt(format!("chunk {digest} below {root} is missing")))?;
+        with(&mut chunk);
         descent.supply(chunk).map_err(malformed(*root))?;
     }
     descent.into_set().map_err(malformed(*root))

@@ -8,8 +8,8 @@ use model::invocation::AgentInvocation;
 use model::log::{Cursor, Fact, FactBody};
 use model::tags::TaggedRun;
 use model::{
-    CertificateValidity, Channel, Contention, Digest, FleetId, Hostname, Incarnation, NodeId, RunReport,
-    RunsHeard, RunsSummary, Timestamp,
+    CertificateValidity, Channel, Contention, Digest, FleetId, Hostname, Incarnation, NodeConditions, NodeId,
+    RunReport, RunsHeard, RunsSummary, Timestamp,
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Deserializer, Serialize};
@@ -211,6 +211,10 @@ pub struct NodeRecord {
     pub run_request: Option<u64>,
     /// A request for a run by tag that it has not yet confirmed.
     pub tagged_run: Option<TaggedRun>,
+    /// What it said by then is the matter; an earlier version did not keep it.
+    pub conditions: NodeConditions,
+    /// The version of the trust document that it held by then; 0 before one was heard.
+    pub trust_version: u64,
 }
 
 /// One contact, to be persisted with others (CNV-4).
@@ -228,6 +232,10 @@ pub struct Touch {
     pub runs_heard: RunsHeard,
     /// Seconds within which it is to call again, by the last answer.
     pub promised_secs: u64,
+    /// What it says is the matter.
+    pub conditions: NodeConditions,
+    /// The version of the trust document that it holds; 0 where it did not say.
+    pub trust_version: u64,
 }
 
 /// An address prefix of which somebody authenticated.

@@ -112,6 +112,8 @@ async fn contact(store: &Store, node: &NodeId) {
         run,
         promised_secs: 60,
         runs_heard: Default::default(),
+        conditions: Default::default(),
+        trust_version: 0,
     };
     store.touch(vec![touch]).await.unwrap();
     let values = serde_json::json!({ "os": { "name": "a" } });
@@ -171,7 +173,7 @@ async fn read(store: &Store) -> String {
     let (one, two) = (new_node(1).node_id, new_node(2).node_id);
     show("fleet", &store.fleet().await.unwrap());
     show("next epoch", &store.open_epoch(at(20)).await.unwrap());
-    show("nodes", &store.nodes().await.unwrap());
+    show("nodes", &store.nodes(None, 100).await.unwrap());
     show("removed node", &store.node(&two).await.unwrap());
     show("traits", &store.traits(&one).await.unwrap());
     show("facts", &store.facts(&one, None, 10).await.unwrap());
@@ -275,7 +277,7 @@ async fn contentions_are_kept_beside_the_last_run() {
         node = Some(id);
         close(store).await;
         let store = Store::open(&path).unwrap();
-        let contended = store.nodes().await.unwrap()[0].contended.clone();
+        let contended = store.nodes(None, 100).await.unwrap()[0].contended.clone();
         kept.push(contended.iter().map(|one| one.resource.clone()).collect::<Vec<_>>());
         close(store).await;
     }

@@ -7,7 +7,9 @@ use model::exchange::{RunNote, TraitReport};
 use model::log::{Fact, FactBody};
 use model::object::ObjectKey;
 use model::replication::Mode;
-use model::{Action, Digest, Incarnation, Kind, ResourceReport, RunCounts, RunReport, RunsHeard};
+use model::{
+    Action, Digest, Incarnation, Kind, NodeConditions, ResourceReport, RunCounts, RunReport, RunsHeard,
+};
 use serde_json::json;
 use store::Touch;
 use tokio::task::JoinSet;
@@ -43,6 +45,8 @@ pub(super) async fn fill(dir: &Path, count: usize, callers: usize) -> Result<Vec
         run: Some(RunNote { at: now(), outcome: held.root }),
         runs_heard: RunsHeard { run: Some(now()), held: Some(now()), ..RunsHeard::default() },
         promised_secs: 300,
+        conditions: NodeConditions::NONE,
+        trust_version: 1,
     });
     store.touch(touches.collect()).await?;
     let mut tasks = JoinSet::new();

@@ -73,7 +73,8 @@ pub(super) async fn run(count: usize, time: Duration, figures: &Figures) -> Resu
     )?;
     let mut rows = listing(dir.path(), &server)?;
     rows.push(Row::plain("memory of the control plane", server.memory()? as f64 / 1048576.0, Unit::Mib));
-    rows.push(Row::plain("first status after a start", first.as_secs_f64(), Unit::Secs));
+    let first = first.as_secs_f64() * 1e3;
+    rows.push(Row::at_most("the first status after a start", first, QUESTION_MS, Unit::Millis));
     rows.push(Row::plain("filling the fleet", filled.as_secs_f64(), Unit::Secs));
     figures.table("listing", "a listing of all nodes", rows)
 }

@@ -26,7 +26,7 @@ impl CertificateProblem {
     ) -> Option<CertificateProblem> {
         let certificate = node.certificate?;
         let ends = certificate.until;
-        let failure = node.renewal_failure.as_deref();
+        let failure = node.exceptions().conditions.renewal_failure.as_deref();
         let failed = failure.map(|why| format!("; it says: {why}")).unwrap_or_default();
         match certificate.state(now) {
             CertificateState::Ended if recovery.judge(certificate, now).is_ok() => {
@@ -86,8 +86,8 @@ pub(crate) fn next_step(
     recovery: CertificateRecovery,
     now: Timestamp,
 ) -> String {
-    let refusal = node.refusal.as_ref().map(|refusal| &*refusal.code);
-    let contends = node.contended.is_some();
+    let refusal = node.exceptions().refusal.as_ref().map(|refusal| &*refusal.code);
+    let contends = !node.exceptions().contended.is_empty();
     let (name, agent): (&Hostname, _) = (&node.hostname, node.agent());
     match state {
         Overall::Changing if refusal == Some(REQUIRES_CODE) => {
@@ -97,13 +97,15 @@ pub(crate) fn next_step(
         Overall::Changing if matches!(refusal, Some(OLDER_CODE | TWO_HEADERS_CODE)) => {
             "`muster publish`; it makes a release above those that nodes hold".to_owned()
         }
-        Overall::Changing if node.refused_trust.is_some() => join_again(node),
+        Overall::Changing if node.exceptions().conditions.refused_trust.is_some() => join_again(node),
         // Its key was retired, and the node knows that.
         Overall::Changing if refusal == Some(SIGNATURE_CODE) => {
             "`muster publish`, with a release key that the fleet believes".to_owned()
         }
         Overall::Converged => String::new(),
-        Overall::Changing if node.unadopted.is_some() => format!("on {name}: {}", agent.verb("doctor")),
+        Overall::Changing if node.exceptions().conditions.unadopted.is_some() => {
+            format!("on {name}: {}", agent.verb("doctor"))
+        }
         Overall::Offline | Overall::Unreachable => match CertificateProblem::of(node, recovery, now) {
             Some(CertificateProblem::Ended(_)) => join_again(node),
             Some(CertificateProblem::Recoverable(_)) => format!("on {name}: {}", agent.start()),
@@ -149,7 +151,7 @@ mod tests {
         let days = CertificateValidity::starting(Timestamp(0), 40 * DAY);
         let at = |day: u32, failure: Option<&str>| {
             let mut node = node(Some(days));
-            node.renewal_failure = failure.map(Into::into);
+            node.change_exceptions(|it| it.conditions.renewal_failure = failure.map(Into::into));
             CertificateProblem::of(&node, CertificateRecovery::Off, Timestamp(0).plus(day * DAY))
         };
         let words = |problem: Option<CertificateProblem>| match problem {

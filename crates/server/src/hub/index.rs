@@ -103,9 +103,7 @@ impl SyncIndex {
         let (Some(slot), Some(summary)) = (self.index.get(id), nodes.get(id)) else { return };
         let (waits, revision) = (summary.wants_link(), summary.revision());
         let mut entry = slot.lock();
-        let unannounced = waits && (!entry.node.work_waits || entry.work_notified != Some(revision));
-        entry.node.work_waits = waits;
-        entry.work_head = revision;
+        let unannounced = entry.work_changed(waits, revision);
         self.index.mark_entry(&slot, &mut entry);
         drop(entry);
         if unannounced {

@@ -152,27 +152,18 @@ fn take_step(plane: &ControlPlane, caller: &CallingNode, request: CheckIn) -> Ta
         let says_more = entry.node.last_seen.is_none()
             || entry.node.held != request.held
             || entry.node.run != request.run
-            || entry.node.freshness.as_deref() != request.freshness.as_ref().filter(|held| held.is_notable())
             || entry.node.runs.unmade.as_deref() != request.unmade_run.as_ref()
             || entry.node.runs.under_way.map(|run| run.since) != request.running_since
-            || entry.node.trust_differs(&request)
-            || entry.node.unadopted_differs(&request)
-            || entry.node.refusal.is_some();
-        let untaken = entry.node.untaken_traits.is_some();
-        let failure = entry.node.renewal_failure.clone();
+            || entry.node.conditions_differ(&request)
+            || entry.node.exceptions().refusal.is_some();
+        let untaken = entry.node.exceptions().untaken_traits.is_some();
         let mut step = entry.node.check_in(request, &heads, now());
         step.answer.renew_certificate = plane.certificates.wants_renewal(entry.node.certificate, now());
-        let says_more = says_more
-            || untaken != entry.node.untaken_traits.is_some()
-            || entry.node.renewal_failure != failure;
+        let says_more = says_more || untaken != entry.node.exceptions().untaken_traits.is_some();
         if says_more || entry.counts_otherwise(&heads, now()) {
             plane.index.mark_entry(&caller.slot, &mut entry);
         }
-        let notified = entry.work_notified == Some(entry.work_head);
-        let stream_newly_requested = step.answer.stream_requested && !notified;
-        if stream_newly_requested {
-            entry.work_notified = Some(entry.work_head);
-        }
+        let stream_newly_requested = step.answer.stream_requested && entry.work_notified();
         (TakenStep { step, stream_newly_requested }, was_late)
     };
     if was_late {
@@ -252,14 +243,14 @@ async fn persist(
         }
         if let Some(number) = run_confirmed {
             let undo = |_: &StoreError| {
-                caller.slot.lock().node.run_request.get_or_insert(number);
+                caller.slot.lock().node.change_exceptions(|it| _ = it.run_request.get_or_insert(number));
             };
             stored = stored.and(plane.store.confirm_run(&caller.id, number).await.inspect_err(undo));
         }
         if let Some(run) = tagged_run_confirmed {
             let confirmed = plane.store.confirm_tagged_run(&caller.id, run.number).await;
             let undo = |_: &StoreError| {
-                caller.slot.lock().node.tagged_run.get_or_insert(run);
+                caller.slot.lock().node.change_exceptions(|it| _ = it.tagged_run.get_or_insert(run));
             };
             stored = stored.and(confirmed.inspect_err(undo));
         }

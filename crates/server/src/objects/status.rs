@@ -11,7 +11,7 @@ use crate::api::objects::{ConditionView, ResyncNodes, Resynced, SyncView, SyncsV
 use crate::hub::{ConditionContext, Wants};
 use crate::index::NodeSlot;
 use crate::operator_port::OperatorCall;
-use crate::refresh::refresh;
+use crate::refresh::refresh_declared;
 use crate::state::ControlPlane;
 use crate::work::reach;
 use crate::work::select::{self, MeantPage};
@@ -25,7 +25,7 @@ pub(crate) async fn list(call: OperatorCall, asked: Matching) -> Result<SyncsVie
     let (plane, limit) = (&call.plane, asked.limit.get());
     let from = select::page_start(asked.from)?;
     let is_first = from.is_empty();
-    refresh(plane).await;
+    refresh_declared(plane).await;
     let mut page = SyncsView::default();
     let slots = match &asked.selector {
         Some(text) => {

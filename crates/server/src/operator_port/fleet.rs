@@ -43,6 +43,8 @@ pub(super) fn entry(plane: &ControlPlane, asked: &EntryName) -> EntryView {
 fn view(node: &mut NodeState, heads: &Heads, recovery: CertificateRecovery, now: Timestamp) -> NodeView {
     let status = node.status(heads, now);
     let pointed = node.pointed(heads);
+    let exceptions = node.exceptions().clone();
+    let conditions = exceptions.conditions;
     NodeView {
         id: node.id.clone(),
         hostname: node.hostname.clone(),
@@ -52,12 +54,12 @@ fn view(node: &mut NodeState, heads: &Heads, recovery: CertificateRecovery, now:
         pointed_root: pointed.as_ref().map(|(_, entry)| entry.root),
         held: node.held.clone(),
         trust_version: Some(node.trust_version).filter(|version| *version > 0),
-        refused_trust: node.refused_trust.as_deref().map(str::to_owned),
+        refused_trust: conditions.refused_trust.map(String::from),
         certificate_ends: node.certificate.map(|certificate| certificate.until),
         certificate_state: node.certificate.map(|certificate| certificate.state(now)),
-        renewal_failure: node.renewal_failure.as_deref().map(str::to_owned),
+        renewal_failure: conditions.renewal_failure.map(String::from),
         invocation: node.invocation.as_deref().cloned(),
-        freshness: node.freshness.as_deref().copied(),
+        freshness: conditions.freshness,
         last_seen: node.last_seen,
         promised_secs: node.promised.as_secs(),
         last_run: node.run.as_ref().map(|run| run.at),
@@ -69,10 +71,10 @@ fn view(node: &mut NodeState, heads: &Heads, recovery: CertificateRecovery, now:
         since: since(node, status.overall(), heads),
         fingerprint: node.key.fingerprint(),
         seen: node.seen.as_ref().map(|kept| kept.seen.clone()),
-        run_request: node.run_request,
-        tagged_run: node.tagged_run.as_deref().cloned(),
-        contended: node.contended.iter().flatten().cloned().collect(),
-        traits_too_large: node.untaken_traits.is_some(),
+        run_request: exceptions.run_request,
+        tagged_run: exceptions.tagged_run,
+        contended: exceptions.contended,
+        traits_too_large: exceptions.untaken_traits.is_some(),
         unknown_tags: node.summary.unknown_tags.to_vec(),
         status,
     }

@@ -89,7 +89,6 @@ fn notify(plane: &ControlPlane, link: &NodeLink) -> bool {
     let mut entry = slot.lock();
     let pointed = entry.node.pointed(&heads).map(|(head, entry)| (head.header.seq, entry.root));
     let held = entry.node.held.as_ref().map(|held| (held.seq, held.root));
-    let requested = entry.node.run_request.is_some() || entry.node.tagged_run.is_some();
-    let wanted = requested || (pointed.is_some() && pointed != held);
+    let wanted = entry.node.awaits_request() || (pointed.is_some() && pointed != held);
     wanted && link.commands.try_send(LinkCommand::Send(Box::new(Frame::StateUpdated)))
 }

@@ -18,7 +18,7 @@ use crate::api::work::{Select, Selected};
 use crate::grants::SetGrants;
 use crate::index::{NodeSlot, clip};
 use crate::operator_port::OperatorCall;
-use crate::refresh::refresh;
+use crate::refresh::refresh_declared;
 use crate::state::ControlPlane;
 
 /// How many hostnames an answer names.
@@ -89,7 +89,7 @@ pub(crate) async fn meant_from(
         let slots = plane.index.find(name).filter(is_later).into_iter().collect();
         return Ok(MeantPage { slots, next: None });
     }
-    refresh(plane).await;
+    refresh_declared(plane).await;
     groups_exist(plane, selector)?;
     let limit = if selector.uses_traits() { limit.min(MAX_OBSERVED) } else { limit };
     let (begun, among, prefix) = (Instant::now(), selector.only_among(), selector.prefix());

@@ -204,9 +204,10 @@ impl Store {
         self.write(0, move |session| nodes::confirm_key(&session.db, &node)).await
     }
 
-    /// All active nodes, in the order of their ids.
-    pub async fn nodes(&self) -> Result<Vec<NodeRecord>> {
-        self.read(nodes::all).await
+    /// So many active nodes in the order of their ids, from the first one after `after` on.
+    pub async fn nodes(&self, after: Option<&NodeId>, limit: usize) -> Result<Vec<NodeRecord>> {
+        let after = after.cloned();
+        self.read(move |db| nodes::page(db, after.as_ref(), limit)).await
     }
 
     /// One node, active or removed.

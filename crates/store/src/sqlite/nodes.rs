@@ -3,7 +3,7 @@
 use model::exchange::{HeldRelease, RunNote, Signed, TraitReport};
 use model::log::Cursor;
 use model::tags::TaggedRun;
-use model::{NodeId, Timestamp};
+use model::{NodeConditions, NodeId, Timestamp};
 use rusqlite::{Connection, Row, params};
 
 use super::Store;
@@ -147,7 +147,7 @@ macro_rules! select_nodes {
                 key_confirmed, declared, last_seen, promised_secs, held_channel, held_seq, held_header,
                 held_root, run_at, run_outcome, last_run, streak, log.incarnation, log.cursor,
                 traits.digest, push.number, seen.document, tagged_run.number, tagged_run.tags,
-                cert_not_after, contact.runs_heard, cert_renewed
+                cert_not_after, contact.runs_heard, cert_renewed, contact.conditions, contact.trust_version
             FROM node LEFT JOIN contact ON contact.node = node.no LEFT JOIN log ON log.no = contact.log
                 LEFT JOIN traits ON traits.node = node.no LEFT JOIN push ON push.node = node.no
                 LEFT JOIN seen ON seen.node = node.no LEFT JOIN tagged_run ON tagged_run.node = node.no ",
@@ -156,9 +156,10 @@ macro_rules! select_nodes {
     };
 }
 
-pub(super) fn all(db: &Connection) -> Result<Vec<NodeRecord>> {
-    const SQL: &str = select_nodes!("WHERE removed IS NULL ORDER BY node.id");
-    query::all(db, "read the nodes", SQL, [], node_record)
+pub(super) fn page(db: &Connection, after: Option<&NodeId>, limit: usize) -> Result<Vec<NodeRecord>> {
+    const SQL: &str = select_nodes!("WHERE removed IS NULL AND node.id > ?1 ORDER BY node.id LIMIT ?2");
+    let after = after.map_or("", NodeId::as_str);
+    query::all(db, "read the nodes", SQL, params![after, int(limit as u64)], node_record)
 }
 
 pub(super) fn one(db: &Connection, node: &NodeId) -> Result<Option<NodeRecord>> {
@@ -198,6 +199,8 @@ fn node_record(row: &Row<'_>) -> rusqlite::Result<NodeRecord> {
         run_request: row.get::<_, Option<i64>>(23)?.map(uint),
         seen: row.get::<_, Option<Json<_>>>(24)?.map(|document| document.0),
         tagged_run: tagged_run(row)?,
+        conditions: row.get::<_, Option<Json<_>>>(30)?.map(|conditions| conditions.0).unwrap_or_default(),
+        trust_version: uint(row.get::<_, Option<i64>>(31)?.unwrap_or(0)),
     })
 }
 
@@ -228,14 +231,16 @@ fn cursor(row: &Row<'_>) -> rusqlite::Result<Option<Cursor>> {
 
 pub(super) fn touch(db: &Connection, touch: &Touch) -> Result<()> {
     const TOUCH: &str = "INSERT INTO contact (node, last_seen, promised_secs, held_channel, held_seq,
-            held_header, held_root, run_at, run_outcome, runs_heard)
-        SELECT no, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10 FROM node WHERE id = ?1 AND removed IS NULL
+            held_header, held_root, run_at, run_outcome, runs_heard, conditions, trust_version)
+        SELECT no, ?2, ?3, ?4, ?5, ?6, ?7, ?8, ?9, ?10, ?11, ?12 FROM node WHERE id = ?1 AND removed IS NULL
         ON CONFLICT (node) DO UPDATE SET last_seen = ?2, promised_secs = ?3,
             held_channel = coalesce(?4, held_channel), held_seq = coalesce(?5, held_seq),
             held_header = coalesce(?6, held_header), held_root = coalesce(?7, held_root),
-            run_at = coalesce(?8, run_at), run_outcome = coalesce(?9, run_outcome), runs_heard = ?10
+            run_at = coalesce(?8, run_at), run_outcome = coalesce(?9, run_outcome), runs_heard = ?10,
+            conditions = ?11, trust_version = ?12
         WHERE contact.last_seen IS NULL OR contact.last_seen <= ?2";
     let (held, run) = (touch.held.as_ref(), touch.run.as_ref());
+    let is_notable = touch.conditions != NodeConditions::NONE;
     let row = params![
         touch.node.as_str(),
         touch.last_seen.0,
@@ -247,6 +252,8 @@ pub(super) fn touch(db: &Connection, touch: &Touch) -> Result<()> {
         run.map(|run| run.at.0),
         run.map(|run| dig(&run.outcome)),
         Json(&touch.runs_heard),
+        is_notable.then_some(Json(&touch.conditions)),
+        Some(touch.trust_version).filter(|version| *version > 0).map(int),
     ];
     change(db, "note a contact", TOUCH, row).map(|_| ())
 }

@@ -37,6 +37,8 @@ async fn all(make: impl Fn() -> Box<Store>) {
     nodes::removed_nodes_keep_their_history(&make()).await;
     nodes::contacts_are_kept(&make()).await;
     nodes::what_was_heard_of_runs_is_kept(&make()).await;
+    nodes::what_a_node_says_is_the_matter_is_kept(&make()).await;
+    nodes::nodes_are_read_in_pages(&make()).await;
     nodes::prefixes_are_kept_within_a_bound(&make()).await;
     nodes::traits_and_run_requests_are_kept(&make()).await;
     nodes::requests_by_tag_are_kept(&make()).await;

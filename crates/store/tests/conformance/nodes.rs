@@ -1,9 +1,12 @@
 //! Nodes.
 
-use model::exchange::{HeldRelease, RunNote, TraitReport};
+use model::exchange::{HeldFreshness, HeldRelease, RunNote, TraitReport};
 use model::policy::RunTimes;
 use model::tags::TaggedRun;
-use model::{Digest, NodeId, OngoingRun, RunsHeard, SuccessfulRun, UnmadeRun, UnmadeRunCause};
+use model::unadopted::{UnadoptedCause, UnadoptedRelease};
+use model::{
+    Digest, NodeConditions, NodeId, OngoingRun, RunsHeard, SuccessfulRun, UnmadeRun, UnmadeRunCause,
+};
 
 use super::fixture::{DAY, at, enrolled, incarnation, new_node, started, token};
 use store::{EnrollError, Store, StoreError};
@@ -15,7 +18,7 @@ pub(super) async fn a_token_is_burned_with_the_node(store: &Store) {
     assert_eq!(enrolled, Enrolled::New);
     let refused = store.enroll(new_node(2), token("a"), at(1)).await.unwrap_err();
     assert!(matches!(refused, EnrollError::NonceUsed), "{refused:?}");
-    assert_eq!(store.nodes().await.unwrap().len(), 1);
+    assert_eq!(store.nodes(None, 100).await.unwrap().len(), 1);
 
     // An error burns nothing.
     let mut taken = new_node(2);
@@ -98,7 +101,7 @@ pub(super) async fn removed_nodes_keep_their_history(store: &Store) {
     assert!(store.remove_node(&node, at(2)).await.unwrap());
     assert!(!store.remove_node(&node, at(3)).await.unwrap());
     assert!(!store.remove_node(&new_node(9).node_id, at(3)).await.unwrap());
-    assert_eq!(store.nodes().await.unwrap(), []);
+    assert_eq!(store.nodes(None, 100).await.unwrap(), []);
     assert_eq!(store.node(&node).await.unwrap().unwrap().run_request, None);
     assert_eq!(store.node(&node).await.unwrap().unwrap().removed, Some(at(2)));
     assert_eq!(store.facts(&node, None, 10).await.unwrap().len(), 1);
@@ -145,6 +148,8 @@ pub(super) async fn contacts_are_kept(store: &Store) {
         run,
         promised_secs: 60,
         runs_heard: Default::default(),
+        conditions: Default::default(),
+        trust_version: 0,
     };
     let stranger = Touch { node: new_node(9).node_id, ..touch(10, None, None) };
     let first = touch(10, Some(held.clone()), Some(run.clone()));
@@ -156,7 +161,7 @@ pub(super) async fn contacts_are_kept(store: &Store) {
     let record = store.node(&node).await.unwrap().unwrap();
     assert_eq!((record.last_seen, record.promised_secs), (Some(at(20)), 60));
     assert_eq!((record.held.as_ref(), record.run.as_ref()), (Some(&held), Some(&run)));
-    assert_eq!(store.nodes().await.unwrap(), [record]);
+    assert_eq!(store.nodes(None, 100).await.unwrap(), [record]);
     let newer = HeldRelease { seq: 5, ..held };
     store.touch(vec![touch(30, Some(newer.clone()), None)]).await.unwrap();
     assert_eq!(store.node(&node).await.unwrap().unwrap().held, Some(newer));
@@ -183,10 +188,62 @@ pub(super) async fn what_was_heard_of_runs_is_kept(store: &Store) {
             run: None,
             promised_secs: 60,
             runs_heard: runs_heard.clone(),
+            conditions: Default::default(),
+            trust_version: 0,
         };
         store.touch(vec![touch]).await.unwrap();
         assert_eq!(store.node(&node).await.unwrap().unwrap().runs_heard, Some(runs_heard));
     }
+}
+
+/// CNV-3, IDN-8, IDN-2.
+pub(super) async fn what_a_node_says_is_the_matter_is_kept(store: &Store) {
+    let node = enrolled(store, 1).await;
+    let all = NodeConditions {
+        freshness: Some(HeldFreshness {
+            signed_at: at(1),
+            not_fresh_since: Some(at(2)),
+            stale_since: Some(at(3)),
+        }),
+        refused_trust: Some("older-trust".into()),
+        renewal_failure: Some("the disk is full".into()),
+        unadopted: Some(UnadoptedRelease::new(at(4), UnadoptedCause::Keep, "no space")),
+    };
+    // What is over is over.
+    for (secs, conditions, trust_version) in [(10, all, 3), (20, NodeConditions::NONE, 0)] {
+        let touch = Touch {
+            node: node.clone(),
+            last_seen: at(secs),
+            held: None,
+            run: None,
+            promised_secs: 60,
+            runs_heard: RunsHeard::default(),
+            conditions: conditions.clone(),
+            trust_version,
+        };
+        store.touch(vec![touch]).await.unwrap();
+        let record = store.node(&node).await.unwrap().unwrap();
+        assert_eq!((record.conditions, record.trust_version), (conditions, trust_version));
+    }
+}
+
+/// SCL-1: all nodes are read some at a time, each once.
+pub(super) async fn nodes_are_read_in_pages(store: &Store) {
+    let mut all = Vec::new();
+    for number in 1..6 {
+        all.push(enrolled(store, number).await);
+    }
+    all.sort();
+    let mut read: Vec<NodeId> = Vec::new();
+    loop {
+        let page = store.nodes(read.last(), 2).await.unwrap();
+        assert!(page.len() <= 2);
+        if page.is_empty() {
+            break;
+        }
+        read.extend(page.into_iter().map(|record| record.node_id));
+    }
+    assert_eq!(read, all);
 }
 
 /// SCL-3.
@@ -246,7 +303,10 @@ pub(super) async fn requests_by_tag_are_kept(store: &Store) {
         (tagged(&one).await, tagged(&two).await),
         (Some(run(8, &["db", "web"])), Some(run(7, &["web"])))
     );
-    assert_eq!(store.nodes().await.unwrap().iter().filter(|node| node.tagged_run.is_some()).count(), 2);
+    assert_eq!(
+        store.nodes(None, 100).await.unwrap().iter().filter(|node| node.tagged_run.is_some()).count(),
+        2
+    );
     store.confirm_tagged_run(&one, 7).await.unwrap();
     store.confirm_run(&one, 9).await.unwrap();
     store.confirm_tagged_run(&two, 7).await.unwrap();
