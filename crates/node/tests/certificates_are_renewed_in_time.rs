@@ -165,6 +165,17 @@ fn by_its_key_alone_once_the_certificate_has_ended_and_a_contact_failed() {
     assert_eq!(proof(&effects), Some(RenewalProof::Key));
 }
 
+/// A certificate with which a contact was answered has not ended, whatever was said before.
+#[test]
+fn an_answer_takes_back_that_the_certificate_has_ended() {
+    let mut bench = certified(days(START, 30));
+    bench.check_in();
+    bench.give(NodeInput::CertificateEnded);
+    bench.give(NodeInput::Answered(Box::new(answer())));
+    bench.check_in();
+    assert_eq!(proof(&bench.give(NodeInput::Unreachable("no route".into()))), None);
+}
+
 /// By the control plane's clock, as far as it is known: a host whose clock is a year ahead renews no more often.
 #[test]
 fn a_clock_that_is_wrong_renews_no_sooner() {

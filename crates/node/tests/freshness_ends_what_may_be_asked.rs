@@ -413,6 +413,32 @@ fn event() -> impl Strategy<Value = Event> {
     ]
 }
 
+/// What memory and the disk say of one release, and each beacon, only add: no signature and no confirmation goes back.
+#[test]
+fn records_never_go_back() {
+    let record = |newest: i64, signed: i64, not_fresh: Option<i64>, confirmed: i64| FreshnessRecord {
+        header: Digest::ZERO,
+        freshness: trust::Freshness { signed_at: Timestamp(signed), window_secs: 60 },
+        newest_signature: Timestamp(newest),
+        not_fresh_since: not_fresh.map(Timestamp),
+        confirmed_at: Timestamp(confirmed),
+        stale_since: None,
+    };
+    let (ended, newer) = (record(5, 9, Some(7), 30), record(6, 6, None, 20));
+    assert_eq!(ended.clone().with(newer.clone()), record(6, 9, None, 30));
+    assert_eq!(newer.with(ended), record(6, 9, None, 30));
+    let (ended, same) = (record(5, 5, Some(7), 1), record(5, 5, None, 2));
+    assert_eq!(ended.clone().with(same.clone()), record(5, 5, Some(7), 2));
+    assert_eq!(same.with(ended), record(5, 5, Some(7), 2));
+
+    let mut held = record(8, 9, Some(7), 1);
+    held.signed(Timestamp(4), Timestamp(3), Timestamp(40));
+    held.signed(Timestamp(9), Timestamp(3), Timestamp(40));
+    assert_eq!(held, record(8, 9, Some(7), 40), "it is no newer than what is known");
+    held.signed(Timestamp(10), Timestamp(10), Timestamp(41));
+    assert_eq!(held, record(10, 10, None, 41));
+}
+
 proptest! {
     /// Once not fresh, only a signature that is newer than all before ends that; what was verified is never lost.
     #[test]

@@ -76,6 +76,11 @@ fn what_it_is_for() {
             "beacon-other-channel",
         ),
         ("another number", Beacon { seq: 4, ..good(CREATED) }, "beacon-other-release"),
+        (
+            "another header of the number",
+            Beacon { header: digest(&signed(&header(6))), ..good(CREATED) },
+            "beacon-other-release",
+        ),
         ("another header", beacon(&header(6), CREATED), "beacon-other-release"),
     ] {
         let checked = beacon::check(&beacon, of, CREATED);
@@ -101,6 +106,8 @@ fn freshness_goes_by_quarters() {
     assert_eq!((fresh.renews_at(), fresh.warns_at()), (day(1), day(3)));
     assert_eq!(fresh.ends_at(), day(4).plus(SLACK));
     assert!(!fresh.is_over(fresh.ends_at()) && fresh.is_over(fresh.ends_at().plus(Duration::from_millis(1))));
+    let older = beacon(&header(5), CREATED.minus(FRESH));
+    assert_eq!(Freshness::of(&header(5), Some(&older)), fresh, "an older beacon takes nothing away");
     let wild = Freshness { signed_at: CREATED, window_secs: u64::MAX };
     assert!(!wild.is_over(Timestamp(i64::MAX)), "no window wraps around");
 }

@@ -178,6 +178,12 @@ fn each_refusal_has_a_code() {
     let many = vec![good.clone(); MAX_LINKS + 1];
     assert_eq!(walk(&held, &many).stopped, Some(ChainError::TooLong));
     assert_eq!(walk(&held, &many).followed, 0);
+    // As many as there may be are walked, and the last version there may be is followed.
+    assert_eq!(walk(&held, &many[1..]).followed, 1);
+    let mut before_last = held.clone();
+    before_last.document.version = MAX_VERSION - 1;
+    let last = of(|document| document.version = MAX_VERSION);
+    assert_eq!(walk(&before_last, &[last]).stopped, None);
     // A signed document of another sort is none.
     let header = common::signed(&common::header(1));
     assert_eq!(walk(&held, &[header]).stopped.map(|error| error.code()), Some("trust-forged"));
