@@ -203,6 +203,9 @@ pub struct StatusView {
     pub not_ready: Option<String>,
     /// How the database does.
     pub store: store::Health,
+    /// Why the file of trust documents cannot be used; those that were read before count on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trust_unusable: Option<String>,
 }
 
 /// A channel.

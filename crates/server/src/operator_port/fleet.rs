@@ -103,7 +103,7 @@ pub(super) async fn status(call: OperatorCall) -> Result<StatusView, Problem> {
         plane.index.totals(|totals| (totals.states().clone(), totals.top_causes(MAX_CAUSES, NAMED)));
     Ok(StatusView {
         fleet: plane.trust.fleet.clone(),
-        posture: plane.posture,
+        posture: plane.posture(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         seq: heads.seq(),
         channels: heads.channels.values().map(|head| channel_view(head)).collect(),
@@ -113,6 +113,7 @@ pub(super) async fn status(call: OperatorCall) -> Result<StatusView, Problem> {
         overtaken_by: heads.overtaken_by().map(|held| held.seq),
         not_ready: plane.not_ready(),
         store: plane.store.health(),
+        trust_unusable: plane.trust.unusable(),
     })
 }
 
