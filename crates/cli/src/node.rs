@@ -220,13 +220,22 @@ struct NodeReport {
     agent_too_old: bool,
 }
 
+/// What is known of a node, a row each.
+type Rows = Vec<(&'static str, String)>;
+
 fn show(whole: &NodeReport, screen: Screen) -> String {
     let (node, now) = (&whole.node, now());
-    let seen = match node.last_seen {
-        Some(seen) => format!("{} ago", ago(seen, now)),
-        None => "never".to_owned(),
-    };
-    let promised = short(std::time::Duration::from_secs(node.promised_secs));
+    let mut rows = how_it_is(node, now, screen);
+    rows.extend(what_it_holds(node, now, screen));
+    rows.extend(how_it_ran(node, now));
+    rows.extend(what_waits_for_it(whole, screen));
+    rows.extend(whole.sync.iter().flat_map(|sync| object::one(sync, screen)));
+    // What a node says keeps to its field.
+    let field = |value: &str| value.trim_end().replace('\n', "\n          ");
+    rows.iter().map(|(name, value)| format!("{name:<9} {}\n", field(value))).collect()
+}
+
+fn how_it_is(node: &NodeView, now: Timestamp, screen: Screen) -> Rows {
     let mut rows = vec![
         ("node", node.hostname.to_string()),
         ("id", node.id.to_string()),
@@ -249,6 +258,16 @@ fn show(whole: &NodeReport, screen: Screen) -> String {
         status.release
     );
     rows.push(("axes", axes.to_lowercase()));
+    rows
+}
+
+fn what_it_holds(node: &NodeView, now: Timestamp, screen: Screen) -> Rows {
+    let seen = match node.last_seen {
+        Some(seen) => format!("{} ago", ago(seen, now)),
+        None => "never".to_owned(),
+    };
+    let promised = short(std::time::Duration::from_secs(node.promised_secs));
+    let mut rows = Rows::new();
     rows.push(("channel", node.channel.as_ref().map_or_else(|| "none".to_owned(), ToString::to_string)));
     rows.push(("release", release(node)));
     if let Some(root) = node.held.as_ref().map(|held| held.root) {
@@ -270,6 +289,11 @@ fn show(whole: &NodeReport, screen: Screen) -> String {
         (Some(version), None) if version > 1 => rows.push(("trust", format!("document {version}"))),
         (Some(_) | None, _) => {}
     }
+    rows
+}
+
+fn how_it_ran(node: &NodeView, now: Timestamp) -> Rows {
+    let mut rows = Rows::new();
     if let Some(run) = node.last_run {
         rows.push(("last run", format!("{} ago", ago(run, now))));
         let successful = node.successful_run.map_or_else(|| "none known".to_owned(), |run| when(run, now));
@@ -283,6 +307,11 @@ fn show(whole: &NodeReport, screen: Screen) -> String {
     }
     let contended = node.contended.iter().map(|one| ("contended", one.text(now)));
     rows.extend(contended);
+    rows
+}
+
+fn what_waits_for_it(whole: &NodeReport, screen: Screen) -> Rows {
+    let (node, mut rows) = (&whole.node, Rows::new());
     if let Some(reason) = &whole.reboot_required {
         rows.push(("reboot", format!("required by {reason}")));
     }
@@ -300,10 +329,7 @@ fn show(whole: &NodeReport, screen: Screen) -> String {
     if let Some(tagged) = &node.tagged_run {
         rows.push(("run", run::waiting(tagged, whole.agent_too_old)));
     }
-    rows.extend(whole.sync.iter().flat_map(|sync| object::one(sync, screen)));
-    // What a node says keeps to its field.
-    let field = |value: &str| value.trim_end().replace('\n', "\n          ");
-    rows.iter().map(|(name, value)| format!("{name:<9} {}\n", field(value))).collect()
+    rows
 }
 
 /// Whether the host stays as declared. One that never was cannot drift from it.

@@ -107,6 +107,10 @@ pub fn text(view: &StatusView, screen: Screen) -> String {
     if let Some(reason) = &view.not_ready {
         out.push_str(&screen.mark(Mark::Bad, &format!("check-ins are refused: {reason}\n")));
     }
+    if let Some(why) = &view.trust_unusable {
+        let line = format!("the trust documents cannot be used, and those before count on: {why}\n");
+        out.push_str(&screen.mark(Mark::Bad, &line));
+    }
     if let Some(seq) = view.overtaken_by {
         let line = format!(
             "nodes hold release {seq}, which is not in the control plane's data: it went back to what it was \

@@ -207,6 +207,9 @@ pub struct StatusView {
     /// to what it was before, and they follow none of its later ones (IDN-8).
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub trust_overtaken: Option<TrustHolders>,
+    /// Why the file of trust documents cannot be used; those that were read before count on.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trust_unusable: Option<String>,
 }
 
 /// A channel.

@@ -26,10 +26,19 @@ use crate::trust_chain::ChainDocuments;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Posture {
-    /// The release key, the root key or the beacon key lies beside the control plane.
+    /// The release key or the root key lies beside the control plane.
     Lab,
     /// All are elsewhere.
     Sealed,
+}
+
+impl Posture {
+    /// The posture of a control plane over this directory, as it is now: keys are moved away while it runs.
+    pub(crate) fn of(dir: &Path) -> Posture {
+        // A key that signs freshness alone can make nobody do anything.
+        let lab = [RELEASE_KEY, ROOT_KEY].iter().any(|key| dir.join(key).exists());
+        if lab { Posture::Lab } else { Posture::Sealed }
+    }
 }
 
 /// What an operator's client needs. Written 0600; holds a private key.
@@ -241,15 +250,13 @@ pub fn open(dir: &Path, fleet: Option<&FleetName>, now: Timestamp) -> Result<Fou
         return Err(FoundError::OtherName { dir, founded: trust.fleet, asked });
     }
     let release_key = read_key(&dir.join(RELEASE_KEY))?;
-    // A key that signs freshness alone can make nobody do anything.
-    let lab = release_key.is_some() || dir.join(ROOT_KEY).exists();
     Ok(Founded {
         trust,
         chain,
         node_ca: read_ca(dir, NODE_CA)?,
         operator_ca: read_ca(dir, OPERATOR_CA)?,
         release_key,
-        posture: if lab { Posture::Lab } else { Posture::Sealed },
+        posture: Posture::of(dir),
         new,
     })
 }

@@ -75,7 +75,7 @@ fn judge(plane: &ControlPlane, heads: &Heads, slot: &Arc<NodeSlot>) {
     let (id, reach) = (slot.id(), crate::work::reach(plane, &slot.id()));
     let around = ConditionContext { mode, reach, instance: plane.boot(), started: plane.started };
     let sync = plane.hub.sync_index().read(&id, |summary| summary.condition(around).cause.state());
-    let recovery = plane.certificates.recovery;
+    let recovery = plane.certificate_recovery();
     plane.index.count(slot, |node, totals| {
         let now = now();
         let state = node.status(heads, now).overall();

@@ -14,7 +14,7 @@ use std::sync::Arc;
 use model::time::SLACK;
 use model::{CertificateValidity, Hostname, NodeId, Timestamp};
 use net::issue::{Ca, CertificateRequest};
-use plane::renewal::{CertificateRecovery, RecoveryError};
+use plane::renewal::RecoveryError;
 use store::RenewedCertificate;
 use tokio::sync::Semaphore;
 use wire::enroll::{RenewAnswer, RenewRequest};
@@ -35,8 +35,6 @@ const RENEWALS: usize = 256;
 pub(crate) struct NodeCertificates {
     ca: Arc<Ca>,
     pub(crate) settings: CertificateSettings,
-    /// How a recovery is judged.
-    pub(crate) recovery: CertificateRecovery,
     /// Certificates signed at once: half of the processors at the most, the others answer.
     signers: Semaphore,
     renewals: Semaphore,
@@ -51,14 +49,10 @@ pub(crate) struct IssuedCertificate {
 }
 
 impl NodeCertificates {
-    pub(crate) fn new(
-        ca: Arc<Ca>,
-        settings: CertificateSettings,
-        recovery: CertificateRecovery,
-    ) -> NodeCertificates {
+    pub(crate) fn new(ca: Arc<Ca>, settings: CertificateSettings) -> NodeCertificates {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let (signers, renewals) = (Semaphore::new((processors / 2).max(1)), Semaphore::new(RENEWALS));
-        NodeCertificates { ca, settings, recovery, signers, renewals }
+        NodeCertificates { ca, settings, signers, renewals }
     }
 
     /// Whether a certificate is to be renewed now, as it counts longer than one that would be made now: what its
@@ -104,7 +98,8 @@ pub(crate) async fn recover(
 ) -> Result<RenewAnswer, Problem> {
     // One that joined through a proxy opens no sessions of its own.
     let certificate = caller.slot.lock().node.certificate.ok_or(Code::BehindProxy)?;
-    plane.certificates.recovery.judge(certificate, now()).map_err(|error| {
+    let recovery = plane.certificate_recovery();
+    recovery.judge(certificate, now()).map_err(|error| {
         let code = match error {
             RecoveryError::Off => Code::RecoveryOff,
             RecoveryError::Late { .. } => Code::RecoveryLate,

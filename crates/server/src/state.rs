@@ -1,6 +1,6 @@
 //! [`ControlPlane`]: what every handler shares.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
@@ -9,6 +9,7 @@ use model::Timestamp;
 use net::issue::Ca;
 use net::peers::Peers;
 use plane::Heads;
+use plane::renewal::CertificateRecovery;
 use store::Store;
 use tokio::sync::{Notify, Semaphore, watch};
 use wire::{Code, Problem};
@@ -50,7 +51,7 @@ pub(crate) struct ControlPlane {
     pub(crate) certificates: NodeCertificates,
     /// The host names and addresses in its own certificate, by which nobody else is certified.
     pub(crate) names: Vec<String>,
-    pub(crate) posture: Posture,
+    dir: PathBuf,
     pub(crate) started: Timestamp,
     pub(crate) enrollments: Semaphore,
     /// Enrollments through proxies, from the first byte of their bodies on.
@@ -95,7 +96,6 @@ impl ControlPlane {
         let PlaneSettings { names, log, links, certificates } = settings;
         let index = Arc::new(FleetIndex::default());
         let node_ca = Arc::new(founded.node_ca);
-        let recovery = certificates.recovery_in(founded.posture);
         ControlPlane {
             sets: ReleaseSets::new(store.clone()),
             grants: GrantIndex::new(store.clone()),
@@ -107,10 +107,10 @@ impl ControlPlane {
             index,
             heads: watch::Sender::new(Arc::new(Heads::default())),
             trust: TrustChain::new(dir, founded.chain),
-            certificates: NodeCertificates::new(node_ca.clone(), certificates, recovery),
+            certificates: NodeCertificates::new(node_ca.clone(), certificates),
             node_ca,
             names,
-            posture: founded.posture,
+            dir: dir.to_owned(),
             started: now(),
             enrollments: Semaphore::new(ENROLLMENTS),
             proxied_enrollments: Semaphore::new(ENROLLMENTS),
@@ -130,6 +130,16 @@ impl ControlPlane {
     /// The heads as they are now.
     pub(crate) fn heads(&self) -> Arc<Heads> {
         self.heads.borrow().clone()
+    }
+
+    /// Lab or sealed, as it is now.
+    pub(crate) fn posture(&self) -> Posture {
+        Posture::of(&self.dir)
+    }
+
+    /// How a recovery of a certificate is judged in this posture.
+    pub(crate) fn certificate_recovery(&self) -> CertificateRecovery {
+        self.certificates.settings.recovery_in(self.posture())
     }
 
     /// Tells this start from others.

@@ -13,7 +13,7 @@
 //! control plane runs, and it does not start with one.
 
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, PoisonError, RwLock};
+use std::sync::{Arc, Mutex, PoisonError, RwLock};
 use std::time::SystemTime;
 
 use model::exchange::{HeldTrust, Signed};
@@ -173,12 +173,30 @@ struct LinksFileSeen {
     unusable: Option<LinksStamp>,
 }
 
+/// A file of links that is gone while their chain counts: it is no chain without links.
+#[derive(Debug, thiserror::Error)]
+#[error("{} is gone: put it back, from a backup or from where it was moved to", path.display())]
+pub(crate) struct LinksGone {
+    path: PathBuf,
+}
+
+/// Why the file of links cannot be used.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum ReadLinksError {
+    #[error(transparent)]
+    Found(#[from] FoundError),
+    #[error(transparent)]
+    Gone(#[from] LinksGone),
+}
+
 /// The chain of a control plane that runs.
 pub(crate) struct TrustChain {
     /// The fleet, which no version changes.
     pub(crate) fleet: FleetId,
     dir: PathBuf,
     documents: RwLock<Arc<ChainDocuments>>,
+    /// Why the file cannot be used, while it cannot.
+    unusable: Mutex<Option<String>>,
     /// One adds or reads again at a time.
     changing: tokio::sync::Mutex<LinksFileSeen>,
 }
@@ -190,6 +208,8 @@ pub(crate) enum AddLinkError {
     Chain(#[from] ChainError),
     #[error("the trust document cannot be kept")]
     Write(#[from] FoundError),
+    #[error("the trust documents before it cannot be read")]
+    Read(#[from] ReadLinksError),
 }
 
 impl TrustChain {
@@ -198,6 +218,7 @@ impl TrustChain {
             fleet: documents.newest().document.fleet.clone(),
             dir: dir.to_owned(),
             documents: RwLock::new(Arc::new(documents)),
+            unusable: Mutex::default(),
             // Looked at once more: it may have changed since it was read.
             changing: tokio::sync::Mutex::default(),
         }
@@ -237,8 +258,8 @@ impl TrustChain {
     }
 
     /// Reads the file again if it changed; says whether the chain is another one. One that cannot be used is an
-    /// error once.
-    pub(crate) async fn read_again(&self) -> Result<bool, FoundError> {
+    /// error once, and [`TrustChain::unusable`] until it can.
+    pub(crate) async fn read_again(&self) -> Result<bool, ReadLinksError> {
         let mut seen = self.changing.lock().await;
         if seen.unusable == Some(self.stamp()) {
             return Ok(false);
@@ -246,18 +267,36 @@ impl TrustChain {
         self.read_changed(&mut seen)
     }
 
-    fn read_changed(&self, seen: &mut LinksFileSeen) -> Result<bool, FoundError> {
+    /// Why the file cannot be used, while it cannot; the chain before counts on.
+    pub(crate) fn unusable(&self) -> Option<String> {
+        self.unusable.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn read_changed(&self, seen: &mut LinksFileSeen) -> Result<bool, ReadLinksError> {
         let now = Some(self.stamp());
-        if seen.read == now {
+        let read = if seen.read == now { Ok(None) } else { self.read_file().map(Some) };
+        let why = read.as_ref().err().map(|error| crate::answer::chain(error));
+        *self.unusable.lock().unwrap_or_else(PoisonError::into_inner) = why;
+        let Some(documents) = read.inspect_err(|_| seen.unusable = now)? else {
+            seen.unusable = None;
             return Ok(false);
-        }
-        let documents = ChainDocuments::read(&self.dir).inspect_err(|_| seen.unusable = now)?;
+        };
         *seen = LinksFileSeen { read: now, unusable: None };
         let differs = documents.newest() != self.documents().newest();
         if differs {
             self.take_up(documents);
         }
         Ok(differs)
+    }
+
+    fn read_file(&self) -> Result<ChainDocuments, ReadLinksError> {
+        let documents = ChainDocuments::read(&self.dir)?;
+        // What was read before it was gone is still the chain.
+        let path = self.dir.join(posture::TRUST_LINKS);
+        if documents.links.links.is_empty() && !self.documents().links.links.is_empty() && !path.exists() {
+            return Err(LinksGone { path }.into());
+        }
+        Ok(documents)
     }
 
     fn stamp(&self) -> LinksStamp {

@@ -10,6 +10,7 @@ use http::Method;
 use model::CertificateState;
 use model::replication::Mode;
 use net::issue::{NODE_LIFE, node_request};
+use server::posture::Posture;
 use server::{CertificateRecovery, CertificateSettings};
 use test_support::fleet::link::{handler, linked, publish_mode};
 use test_support::fleet::proxy::Forwarder;
@@ -199,6 +200,21 @@ async fn the_policy_says_who_may_recover() {
             None => drop(answer.unwrap()),
         }
     }
+}
+
+/// By default a key is enough in lab posture: that ends when the keys are moved away, and not at the next start.
+#[tokio::test]
+async fn the_default_follows_the_posture() {
+    let fleet = Fleet::start().await;
+    let node = fleet.node("web-1").await;
+    let asked = request(&node.key, "web-1");
+    recover(&fleet, &node, &asked).await.unwrap();
+    assert_eq!(fleet.operator().await.status().await.posture, Posture::Lab);
+    for key in ["release.key", "root.key"] {
+        std::fs::remove_file(fleet.dir.path().join(key)).unwrap();
+    }
+    assert_eq!(fleet.operator().await.status().await.posture, Posture::Sealed);
+    refuses(recover(&fleet, &node, &asked).await, Code::RecoveryOff);
 }
 
 /// Where a proxy ends TLS a certificate opens nothing, so none is renewed.

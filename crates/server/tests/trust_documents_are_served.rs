@@ -7,6 +7,7 @@ use std::time::Duration;
 use model::exchange::{Answer, CheckIn, HeldTrust, Signed};
 use server::api::{AddTrust, RunRequested, StatusView, TrustView};
 use test_support::fleet::{Fleet, new_key, now, quiet, refuses};
+use test_support::wait::until;
 use trust::chain::{self, ChainHead, MAX_LINKS, SlotChange, SlotName};
 use trust::{PublicKey, SigningKey};
 use wire::{Code, Problem, route};
@@ -145,4 +146,22 @@ async fn one_that_does_not_follow_is_told_apart() {
     let status: StatusView = fleet.operator().await.status().await;
     assert!(!status.causes.iter().any(|line| line.cause.contains("trust document")), "{status:?}");
     assert!(status.trust_overtaken.is_none(), "{status:?}");
+}
+
+/// A file that is gone is no chain without links: the one before counts on, and the status says so until it is back.
+#[tokio::test]
+async fn links_that_are_gone_are_told_and_the_chain_counts_on() {
+    let fleet = Fleet::start().await;
+    rotate(&fleet).await;
+    let (path, last) = (fleet.dir.path().join("trust-links.json"), newest(&fleet).await);
+    let links = std::fs::read(&path).unwrap();
+    std::fs::remove_file(&path).unwrap();
+    let why =
+        until("the status says so", async || fleet.operator().await.status().await.trust_unusable).await;
+    assert!(why.contains("trust-links.json is gone: put it back"), "{why}");
+    assert_eq!(newest(&fleet).await, last);
+    std::fs::write(&path, links).unwrap();
+    let is_back = async || fleet.operator().await.status().await.trust_unusable.is_none().then_some(());
+    until("it is over", is_back).await;
+    assert_eq!(newest(&fleet).await, last);
 }

@@ -26,7 +26,7 @@ pub(super) fn node_view(plane: &ControlPlane, name: &str) -> Result<NodeView, Pr
     let slot = plane.index.named(name)?;
     let heads = plane.heads();
     let mut entry = slot.lock();
-    let view = view(&mut entry.node, &heads, plane.certificates.recovery, now());
+    let view = view(&mut entry.node, &heads, plane.certificate_recovery(), now());
     let failure = entry.node.summary.failures.first().filter(|_| is_of_failures(view.state));
     let others = failure.and_then(|failure| {
         plane.index.others_failing(std::slice::from_ref(failure)).remove(&failure.resource)
@@ -91,7 +91,7 @@ pub(super) async fn nodes(call: OperatorCall, request: Matching) -> Result<Nodes
             MeantPage { slots, next }
         }
     };
-    let (heads, recovery, now) = (plane.heads(), plane.certificates.recovery, now());
+    let (heads, recovery, now) = (plane.heads(), plane.certificate_recovery(), now());
     let nodes = page.slots.iter().map(|slot| view(&mut slot.lock().node, &heads, recovery, now)).collect();
     Ok(NodesView { nodes, next: page.next })
 }
@@ -99,22 +99,23 @@ pub(super) async fn nodes(call: OperatorCall, request: Matching) -> Result<Nodes
 pub(super) async fn status(call: OperatorCall) -> Result<StatusView, Problem> {
     let plane = &call.plane;
     refresh(plane).await;
-    let heads = plane.heads();
+    let (heads, recovery) = (plane.heads(), plane.certificate_recovery());
     let (states, top) =
         plane.index.totals(|totals| (totals.states().clone(), totals.top_causes(MAX_CAUSES, NAMED)));
     Ok(StatusView {
         fleet: plane.trust.fleet.clone(),
-        posture: plane.posture,
+        posture: plane.posture(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         seq: heads.seq(),
         channels: heads.channels.values().map(|head| channel_view(head)).collect(),
         nodes: states.values().sum(),
         states,
-        causes: top.into_iter().filter_map(|top| cause_view(plane, &heads, top)).collect(),
+        causes: top.into_iter().filter_map(|top| cause_view(plane, &heads, recovery, top)).collect(),
         overtaken_by: heads.overtaken_by().map(|held| held.seq),
         not_ready: plane.not_ready(),
         store: plane.store.health(),
         trust_overtaken: trust_overtaken(plane),
+        trust_unusable: plane.trust.unusable(),
     })
 }
 
@@ -126,12 +127,17 @@ pub(super) fn trust_overtaken(plane: &ControlPlane) -> Option<TrustHolders> {
 }
 
 /// A line of the status, in the words of the first of its nodes that still has this cause.
-fn cause_view(plane: &ControlPlane, heads: &Heads, top: TopCause) -> Option<CauseView> {
+fn cause_view(
+    plane: &ControlPlane,
+    heads: &Heads,
+    recovery: CertificateRecovery,
+    top: TopCause,
+) -> Option<CauseView> {
     let words = |name: &model::Hostname| {
         let slot = plane.index.find(name.as_str())?;
         let mut entry = slot.lock();
         let state = entry.node.status(heads, now()).overall();
-        let causes = causes_of(&mut entry.node, state, heads, plane.certificates.recovery);
+        let causes = causes_of(&mut entry.node, state, heads, recovery);
         causes.into_iter().find(|cause| cause.key == *top.key)
     };
     let found = top.nodes.iter().find_map(words).map(|found| (found.cause, found.code, found.next));
