@@ -18,8 +18,8 @@ use crate::credentials::OPERATOR_ENV;
 const PROGRAM: &str = "muster ";
 /// The verbs that ask a control plane.
 pub const ASKING_VERBS: [&str; 13] = [
-    "beacon", "diff", "key", "node", "object", "publish", "query", "release", "render", "run", "status",
-    "task", "workflow",
+    "beacon", "diff", "key", "node", "object", "prove", "publish", "query", "release", "render", "run",
+    "status", "task", "workflow",
 ];
 
 /// The name of the option that names the credentials.

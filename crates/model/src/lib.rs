@@ -17,6 +17,7 @@ pub mod id;
 pub mod invocation;
 pub mod lines;
 pub mod log;
+pub mod lookup;
 pub mod object;
 pub mod path;
 pub mod policy;
