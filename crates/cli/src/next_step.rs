@@ -17,7 +17,7 @@ use crate::credentials::OPERATOR_ENV;
 /// How a command begins.
 const PROGRAM: &str = "muster ";
 /// The verbs that ask a control plane.
-pub const ASKING_VERBS: [&str; 13] = [
+pub const ASKING_VERBS: [&str; 14] = [
     "beacon", "diff", "key", "node", "object", "prove", "publish", "query", "release", "render", "run",
     "status", "task", "workflow",
 ];

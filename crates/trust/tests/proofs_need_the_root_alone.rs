@@ -198,15 +198,9 @@ fn a_release_of_a_key_that_was_dropped_is_told_apart() {
 /// The form of what is exported: a program of today reads what one of this format wrote.
 #[test]
 fn the_form_is_kept() {
-    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden/provenance.json");
-    let text = serde_json::to_string_pretty(&provenance()).unwrap() + "\n";
-    if std::env::var_os("MUSTER_BLESS").is_some() {
-        std::fs::create_dir_all(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/golden")).unwrap();
-        std::fs::write(path, &text).unwrap();
-    }
-    let kept = std::fs::read_to_string(path).unwrap();
-    assert_eq!(text, kept);
-    let read: Provenance = serde_json::from_str(&kept).unwrap();
+    let kept = include_str!("golden/provenance.json");
+    assert_eq!(serde_json::to_string_pretty(&provenance()).unwrap() + "\n", kept);
+    let read: Provenance = serde_json::from_str(kept).unwrap();
     assert_eq!(read, provenance());
     verify(&read, &by_document(trust())).1.unwrap();
 }
