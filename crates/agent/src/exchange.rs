@@ -82,7 +82,14 @@ impl CheckInClient {
 
     fn witnessed(&self, header: Digest, seq: u64, log_head: Cursor) -> Option<Signed> {
         let signer = self.session.signer();
-        let seen = Seen { node: signer.node().clone(), header, seq, log_head, at: signer.server_time() };
+        let seen = Seen {
+            node: signer.node().clone(),
+            header,
+            seq,
+            log_head,
+            at: signer.server_time(),
+            acked: None,
+        };
         match self.witness().next(seen, |seen| signer.sign_seen(seen)) {
             Ok(document) => document,
             Err(error) => {

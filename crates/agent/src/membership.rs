@@ -112,6 +112,11 @@ impl MembershipFile {
         MembershipFile::of(machine.state(), machine.membership.clone(), key)
     }
 
+    /// The node's own key.
+    pub(crate) fn key(&self) -> &Arc<SigningKey> {
+        &self.key
+    }
+
     /// The file in a state directory, of which this is used.
     pub fn of(state: &Path, used: Membership, key: Arc<SigningKey>) -> MembershipFile {
         let dir = StateDir::at(state, spool::Disk::new());

@@ -112,6 +112,15 @@ Examples:
   muster-agent why nginx/file:/etc/nginx/nginx.conf
   muster-agent why /etc/motd";
 
+const SEEN_AFTER: &str = "\
+Writes the release that this host was given and where its log ends, signed with its own key. Where
+two hosts hold two stories, their files prove it: on any machine,
+  muster verify --equivocation web-1.json web-2.json --trust trust.json
+The file holds nothing secret.
+
+Example:
+  sudo muster-agent seen --out web-1.json";
+
 const FILE_AFTER: &str = "\
 Before Muster overwrites or removes a file that it manages, or manages a part of, it keeps what
 was there, whoever wrote that: the last 5 versions of at most 4 MiB each, 64 MiB of all files.
@@ -207,6 +216,13 @@ nginx\n  muster-agent plan --json | jq .counts")]
     Why {
         /// `module/type:name`, or as much of its end as only one resource has
         resource: String,
+    },
+    /// Write what this host was given, signed by it, to compare with what others were given
+    #[command(after_help = SEEN_AFTER)]
+    Seen {
+        /// The file [default: standard output]
+        #[arg(long, value_name = "FILE")]
+        out: Option<PathBuf>,
     },
     /// List, compare and put back what files were before Muster changed them
     #[command(after_help = FILE_AFTER)]
@@ -343,6 +359,7 @@ fn carry_out(cli: Cli) -> Result<ExitCode, VerbFailure> {
         AgentVerb::Pause { reason, for_secs } => local::pause(&options, reason, for_secs, cli.json),
         AgentVerb::Resume => local::resume(&options, cli.json),
         AgentVerb::Why { resource } => local::why(&options, &resource, cli.json),
+        AgentVerb::Seen { out } => local::seen(&options, out.as_deref()),
         AgentVerb::File { verb: FileVerb::Versions { path } } => {
             local::file_versions(&options, path.as_deref(), cli.json)
         }

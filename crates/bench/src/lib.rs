@@ -10,6 +10,7 @@ mod flood;
 mod floor;
 mod load;
 mod process;
+mod proof;
 mod publish;
 mod renewals;
 mod status;
@@ -42,6 +43,8 @@ pub enum Bench {
     Check(CheckArgs),
     /// Resolving and publishing 100,000 host entries, and an edit of one
     Publish(PublishArgs),
+    /// Verifying a node's own proof from a release of 100,000 nodes
+    Proof(CheckArgs),
     /// Looking at 100,000 nodes with sets of their own, while they check in
     Status(StatusArgs),
     /// Synchronization: streams, updates, latency, resyncs, a restart
@@ -228,6 +231,12 @@ pub async fn run(bench: Bench, screen: Screen) -> Result<Exit, Failure> {
         Bench::Check(args) => {
             let figures = begin("check", args.scale);
             let measured = check::run(args.scale.or(args.nodes, 100_000, 1_000), &figures);
+            (figures, measured)
+        }
+        Bench::Proof(args) => {
+            let figures = begin("proof", args.scale);
+            let time = args.scale.time(None, 2, 60);
+            let measured = proof::run(args.scale.or(args.nodes, 100_000, 1_000), time, &figures);
             (figures, measured)
         }
         Bench::Publish(args) => {

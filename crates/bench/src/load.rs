@@ -61,6 +61,7 @@ impl Caller {
             seq: node.held.seq,
             log_head: Cursor { incarnation: incarnation.clone(), seq: 1 },
             at: now(),
+            acked: None,
         };
         let run = run_of(&node);
         let mut message = CheckIn {

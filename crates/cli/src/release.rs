@@ -95,7 +95,7 @@ pub async fn run(args: &ReleaseArgs, screen: Screen) -> Result<Exit, Failure> {
 }
 
 /// A release by its number, or the newest.
-async fn find(operator: &Operator, seq: Option<u64>) -> Result<Release, Failure> {
+pub(crate) async fn find(operator: &Operator, seq: Option<u64>) -> Result<Release, Failure> {
     let before = seq.map(|seq| seq.saturating_add(1));
     let request = History { node: None, before, limit: 1.into() };
     let found = operator.call(&api::RELEASES, request).await?.into_iter().next();

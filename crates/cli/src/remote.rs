@@ -100,7 +100,10 @@ async fn read(operator: &Operator, descent: &mut Descent) -> Result<(), RemoteEr
 }
 
 /// Chunks by digest, each verified: all that are asked for, at most [`MAX_FETCH`].
-async fn fetch(operator: &Operator, digests: &[Digest]) -> Result<BTreeMap<Digest, TreeChunk>, RemoteError> {
+pub(crate) async fn fetch(
+    operator: &Operator,
+    digests: &[Digest],
+) -> Result<BTreeMap<Digest, TreeChunk>, RemoteError> {
     let mut found = BTreeMap::new();
     let asked = Digests { chunks: digests.to_vec(), contents: Vec::new() };
     for chunk in operator.call(&api::FETCH, asked).await?.chunks {

@@ -8,6 +8,7 @@
 
 pub mod bind;
 pub mod condition;
+pub mod declared_path;
 pub mod graph;
 pub mod hanging;
 pub mod id;

@@ -18,6 +18,7 @@ pub mod invocation;
 pub mod lines;
 pub mod log;
 pub mod node_conditions;
+pub mod lookup;
 pub mod object;
 pub mod path;
 pub mod policy;

@@ -17,7 +17,7 @@ use crate::canonical::{self, CanonicalError};
 use crate::id::{Channel, Hostname};
 use crate::object::{Kind, SectionKey, Stub};
 use crate::set::leaf;
-use crate::trie::{BUCKET, Leaf, Top, Trie, branch_levels, bucket_hash, nibble_at, pair_hash};
+use crate::trie::{BUCKET, Leaf, Top, Trie, TrieNode, branch_levels, bucket_hash, nibble_at, pair_hash};
 
 /// The most patterns that one release may hold.
 pub const MAX_PATTERNS: usize = 1000;
@@ -121,35 +121,87 @@ impl Selection {
     /// # Errors
     /// Never for valid patterns.
     pub fn prove(&self, hostname: &str, first: Option<usize>) -> Result<Proof, CanonicalError> {
-        let (path, bucket, exact) = descend(&self.exact, hostname);
-        let (path, bucket) = (Hashes(path), Hashes(bucket));
-        if exact {
-            let digest = patterns_digest(&self.patterns)?;
-            return Ok(Proof { path, bucket, patterns: None, patterns_digest: Some(digest) });
-        }
-        let text = |entry: &PatternEntry| [std::slice::from_ref(&entry.pattern), &entry.except].concat();
-        let siblings = first.map_or_else(Vec::new, |first| siblings(&self.patterns, first));
-        let texts = self.patterns.iter().map(text).collect();
-        let patterns = Some(PatternsProof { texts, path: Hashes(siblings) });
-        Ok(Proof { path, bucket, patterns, patterns_digest: None })
+        prove(descend(&self.exact, hostname), &self.patterns, first)
     }
 }
 
-fn descend(exact: &Trie, hostname: &str) -> (Vec<Digest>, Vec<Digest>, bool) {
+/// As [`Selection::prove`], by the stored nodes on the way from the root of the exact entries to the hostname
+/// ([`crate::lookup::nodes_to`]) and the patterns alone.
+///
+/// # Errors
+/// Never for valid patterns.
+pub fn prove_by_nodes(
+    nodes: &[TrieNode],
+    patterns: &[PatternEntry],
+    hostname: &str,
+    first: Option<usize>,
+) -> Result<Proof, CanonicalError> {
     let position = Digest::of(hostname.as_bytes());
-    let (mut at, mut path) = (exact, Vec::new());
+    let mut way = WayToEntry::default();
+    for (depth, node) in nodes.iter().enumerate() {
+        match node {
+            TrieNode::Branch(children) => way.pass(children, nibble_at(&position, depth)),
+            TrieNode::Bucket(leaves) => {
+                let section = Selection::section();
+                let leaves = leaves.iter().map(|one| leaf(&section, one.name.clone(), one.stub.clone()));
+                way.end(leaves.map(|leaf| (leaf.position, leaf.hash)), &position);
+            }
+        }
+    }
+    prove(way, patterns, first)
+}
+
+fn prove(way: WayToEntry, patterns: &[PatternEntry], first: Option<usize>) -> Result<Proof, CanonicalError> {
+    let (path, bucket) = (Hashes(way.path), Hashes(way.bucket));
+    if way.exact {
+        let digest = patterns_digest(patterns)?;
+        return Ok(Proof { path, bucket, patterns: None, patterns_digest: Some(digest) });
+    }
+    let text = |entry: &PatternEntry| [std::slice::from_ref(&entry.pattern), &entry.except].concat();
+    let siblings = first.map_or_else(Vec::new, |first| siblings(patterns, first));
+    let texts = patterns.iter().map(text).collect();
+    let patterns = Some(PatternsProof { texts, path: Hashes(siblings) });
+    Ok(Proof { path, bucket, patterns, patterns_digest: None })
+}
+
+/// What lies beside the way from the root of the exact entries to a hostname.
+#[derive(Default)]
+struct WayToEntry {
+    /// Four siblings for each branch, from the top down.
+    path: Vec<Digest>,
+    /// The bucket, as pairs.
+    bucket: Vec<Digest>,
+    /// The hostname has an entry there.
+    exact: bool,
+}
+
+impl WayToEntry {
+    fn pass(&mut self, children: &[Digest; 16], nibble: usize) {
+        let levels = branch_levels(children);
+        self.path.extend((0..4).map(|level| levels[level][(nibble >> level) ^ 1]));
+    }
+
+    fn end(&mut self, pairs: impl Iterator<Item = (Digest, Digest)>, position: &Digest) {
+        for (name, leaf) in pairs {
+            self.exact |= name == *position;
+            self.bucket.extend([name, leaf]);
+        }
+    }
+}
+
+fn descend(exact: &Trie, hostname: &str) -> WayToEntry {
+    let position = Digest::of(hostname.as_bytes());
+    let (mut at, mut way, mut depth) = (exact, WayToEntry::default(), 0);
     loop {
         match at.top() {
             Top::Bucket(leaves) => {
-                let pairs = leaves.iter().flat_map(|leaf| [leaf.position, leaf.hash]).collect();
-                return (path, pairs, leaves.iter().any(|leaf| leaf.position == position));
+                way.end(leaves.iter().map(|leaf| (leaf.position, leaf.hash)), &position);
+                return way;
             }
             Top::Branch(children) => {
-                let hashes = std::array::from_fn(|i| children[i].hash());
-                let levels = branch_levels(&hashes);
-                let nibble = nibble_at(&position, path.len() / 4);
-                path.extend((0..4).map(|level| levels[level][(nibble >> level) ^ 1]));
-                at = &children[nibble];
+                let nibble = nibble_at(&position, depth);
+                way.pass(&children.each_ref().map(Trie::hash), nibble);
+                (at, depth) = (&children[nibble], depth + 1);
             }
         }
     }

@@ -5,8 +5,8 @@ use clap::{Parser, Subcommand};
 use cli::logs::{FORMAT_ENV, LogFormat};
 use cli::workflow;
 use cli::{
-    backup, beacon, check, diff, explain, key, node, object, proxy, publish, query, release, render, run,
-    server, status, task, token,
+    backup, beacon, check, diff, explain, key, node, object, prove, proxy, publish, query, release, render,
+    run, server, status, task, token, verify,
 };
 use demo::DemoArgs;
 
@@ -14,7 +14,7 @@ use crate::help;
 
 const AFTER: &str = "\
 Daily verbs: check, render, explain, diff, publish, status, query. Stored things: node, object, task,
-workflow, run, release, token, key, proxy.
+workflow, run, release, token, key, proxy, prove, verify.
 System: server, backup, restore, demo, bench. On the hosts: muster-agent.
 
 Exit codes: 0 done or nothing differs, 1 error, 2 differences, 3 some nodes failed,
@@ -89,6 +89,10 @@ pub enum Verb {
     Token(token::TokenArgs),
     /// Show, make, rotate or retire the keys that nodes believe
     Key(key::KeyArgs),
+    /// Show and export what leads from a path of a node to the fleet's root
+    Prove(prove::ProveArgs),
+    /// Check such an export offline; or show that two hosts were told two stories
+    Verify(verify::VerifyArgs),
     /// Issue the certificate of a proxy that ends TLS for nodes
     Proxy(proxy::ProxyArgs),
     /// Run the control plane

@@ -22,6 +22,7 @@ mod next_steps_name_the_credentials;
 mod objects_are_applied_one_by_one;
 mod objects_survive_outages;
 mod pages_name_commands_that_exist;
+mod proofs_are_checked_offline;
 mod publish_names_whom_it_leaves;
 mod publish_uploads_only_the_change;
 mod real_agents_meet_a_restored_control_plane;

@@ -18,7 +18,14 @@ use trust::seen::Seen;
 fn seen(seq: u64, facts: u64, secs: u64) -> Seen {
     let log_head = Cursor { incarnation: "i1".parse().unwrap(), seq: facts };
     let at = START.plus(Duration::from_secs(secs));
-    Seen { node: key().public().node_id(), header: Digest::of(&seq.to_be_bytes()), seq, log_head, at }
+    Seen {
+        node: key().public().node_id(),
+        header: Digest::of(&seq.to_be_bytes()),
+        seq,
+        log_head,
+        at,
+        acked: None,
+    }
 }
 
 fn key() -> SigningKey {

@@ -87,7 +87,8 @@ fn an_unchanged_answer_is_empty() {
     node.traits = Some(Digest::ZERO);
     let held = held(&head, "a");
     let log_head = Cursor { incarnation: "i1".parse().unwrap(), seq: 0 };
-    let seen = Seen { node: node.id.clone(), header: held.header, seq: 2, log_head, at: CREATED };
+    let seen =
+        Seen { node: node.id.clone(), header: held.header, seq: 2, log_head, at: CREATED, acked: None };
     let document = seen.sign(&node_key()).unwrap();
     assert!(node.take_seen(&document).unwrap());
     assert!(!node.take_seen(&document).unwrap(), "the same bytes are neither verified nor stored again");

@@ -396,6 +396,9 @@ pub struct TrustVersionView {
     pub digest: Digest,
     /// How the chain came to it.
     pub origin: VersionOrigin,
+    /// The document as it was signed; absent for the first version, and from an earlier control plane.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub link: Option<Signed>,
 }
 
 /// Nodes that hold a version of the trust document.

@@ -120,6 +120,11 @@ impl ChainDocuments {
         &self.versions[self.versions.len() - 1].head
     }
 
+    /// Each version as it was signed; the first was not.
+    pub(crate) fn signed(&self) -> impl Iterator<Item = Option<&Signed>> {
+        std::iter::once(None).chain(self.links.links.iter().map(Some))
+    }
+
     /// The version with this digest.
     pub(crate) fn named(&self, digest: &Digest) -> Option<&TrustDocument> {
         self.versions

@@ -29,6 +29,10 @@ pub struct Seen {
     pub log_head: Cursor,
     /// When it was signed, by the node's clock.
     pub at: Timestamp,
+    /// How far the control plane acknowledged that log. Only in what a node exports
+    /// ([`SeenRecord`](crate::equivocation::SeenRecord)): check-ins say it themselves.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub acked: Option<u64>,
 }
 
 impl Document for Seen {

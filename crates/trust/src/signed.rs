@@ -86,6 +86,13 @@ pub fn verify<D: Document>(signed: &Signed, slots: &Slots) -> Result<D, VerifyEr
     }
 }
 
+/// Which keys of the slots made good signatures of a document.
+pub fn signers<'a, D: Document>(signed: &Signed, slots: &'a Slots) -> Vec<&'a PublicKey> {
+    let message = message(D::TYPE, signed.payload.as_bytes());
+    let looked_at = || signed.signatures.iter().take(MAX_SIGNATURES);
+    slots.keys().filter(|key| looked_at().any(|sig| made_by(key, sig, &message))).collect()
+}
+
 /// The digest by which a signed document is named: that of its bytes, signatures apart.
 pub fn digest(signed: &Signed) -> Digest {
     Digest::of(signed.payload.as_bytes())

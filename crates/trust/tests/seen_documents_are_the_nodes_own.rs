@@ -13,7 +13,14 @@ use trust::{KeyAlgorithm, SigningKey, signed};
 
 fn seen(key: &SigningKey) -> Seen {
     let log_head = Cursor { incarnation: "i1".parse().unwrap(), seq: 7 };
-    Seen { node: key.public().node_id(), header: Digest::of(b"header"), seq: 5, log_head, at: CREATED }
+    Seen {
+        node: key.public().node_id(),
+        header: Digest::of(b"header"),
+        seq: 5,
+        log_head,
+        at: CREATED,
+        acked: None,
+    }
 }
 
 #[test]

@@ -40,6 +40,7 @@ impl Daemon {
             storage: self.storage.clone(),
             host: self.host.clone(),
             watch: self.watch.clone(),
+            key: self.member.key().clone(),
             turn: Arc::new(Semaphore::new(1)),
         };
         Some(tasks::spawn(socket.serve(Arc::new(handler), own)))

@@ -11,6 +11,7 @@ use hyper_util::rt::TokioIo;
 use net::tasks;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use trust::equivocation::SeenRecord;
 
 use super::messages::{FileRestoreRequest, PauseRequest, PauseView, RunLimit, RunProgress, RunTicket};
 use super::problem::LocalProblem;
@@ -165,6 +166,14 @@ impl LocalClient {
     /// [`LocalClientError`] says what failed.
     pub fn file_restore(&self, request: &FileRestoreRequest) -> Result<RestoredVersion, LocalClientError> {
         self.post(route::FILE_RESTORE, request)
+    }
+
+    /// What the node was given, signed by it.
+    ///
+    /// # Errors
+    /// [`LocalClientError`] says what failed.
+    pub fn seen(&self) -> Result<SeenRecord, LocalClientError> {
+        self.get(route::SEEN)
     }
 
     fn get<T: DeserializeOwned>(&self, path: &str) -> Result<T, LocalClientError> {

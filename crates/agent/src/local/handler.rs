@@ -11,6 +11,7 @@ use node::{Adoption, RunOrder};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use tokio::sync::{Semaphore, oneshot};
+use trust::SigningKey;
 
 use super::messages::{DaemonView, FileRestoreRequest, PauseRequest, RunLimit, RunProgress, RunTicket};
 use super::problem::{LocalProblem, LocalProblemCode};
@@ -23,6 +24,7 @@ use crate::healing::HostWatch;
 use crate::invocation::command;
 use crate::render::chain;
 use crate::runner::{Runner, RunnerError, scope_of};
+use crate::seen_record::seen_record;
 use crate::status::AgentStatusView;
 use crate::storage::Storage;
 use crate::why::{self, WhyError};
@@ -39,6 +41,8 @@ pub(crate) struct LocalHandler {
     pub(crate) storage: Storage,
     pub(crate) host: Arc<host::Host>,
     pub(crate) watch: HostWatch,
+    /// The node's own key.
+    pub(crate) key: Arc<SigningKey>,
     /// One plan or explanation at a time: each binds the set.
     pub(crate) turn: Arc<Semaphore>,
 }
@@ -109,6 +113,7 @@ impl LocalHandler {
                 let request: FileRestoreRequest = read(body)?;
                 self.in_turn(move |handler| handler.file_restore(&request)).await
             }
+            LocalCall::Seen => self.aside(|handler| handler.seen()).await,
         }
     }
 
@@ -136,6 +141,11 @@ impl LocalHandler {
             // What was read from the host and written to it is for those who may read it there.
             LocalAccess::Read => json(&view.without_edits()),
         }
+    }
+
+    fn seen(&self) -> LocalAnswer {
+        let record = seen_record(&self.key, Some(self.held()?), &self.storage.facts(), now());
+        json(&record.map_err(|error| failed(chain(&error)))?)
     }
 
     fn held(&self) -> Result<Adoption, LocalProblem> {

@@ -32,6 +32,8 @@ pub enum LocalCall {
     FileDiff,
     /// Put a version of a file back.
     FileRestore,
+    /// What the node was given, signed by it.
+    Seen,
 }
 
 /// One route.
@@ -66,6 +68,9 @@ pub const FILE_DIFF: &str = "/v1/local/files/diff";
 /// Put a version of a file back.
 pub const FILE_RESTORE: &str = "/v1/local/files/restore";
 
+/// What the node was given, signed by it.
+pub const SEEN: &str = "/v1/local/seen";
+
 /// Every route of the socket.
 pub const LOCAL_ROUTES: &[LocalRoute] = &[
     LocalRoute { method: "GET", path: STATUS, access: LocalAccess::Read, call: LocalCall::Status },
@@ -78,6 +83,7 @@ pub const LOCAL_ROUTES: &[LocalRoute] = &[
     LocalRoute { method: "GET", path: FILES, access: LocalAccess::Act, call: LocalCall::FileVersions },
     LocalRoute { method: "GET", path: FILE_DIFF, access: LocalAccess::Act, call: LocalCall::FileDiff },
     LocalRoute { method: "POST", path: FILE_RESTORE, access: LocalAccess::Act, call: LocalCall::FileRestore },
+    LocalRoute { method: "GET", path: SEEN, access: LocalAccess::Act, call: LocalCall::Seen },
 ];
 
 /// The route of a request.

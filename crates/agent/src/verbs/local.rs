@@ -1,6 +1,6 @@
 //! The verbs that speak with the daemon of this host over its socket, or do without one.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -20,6 +20,7 @@ use crate::outcomes::LastRunView;
 use crate::render::{self, report};
 use crate::run_mark::RunMark;
 use crate::runner::{Runner, lower_priority, observed, scope_of};
+use crate::seen_record::seen_record;
 use crate::state::{StateDir, StateError};
 use crate::status::{HostHealth, ShownResources};
 use crate::storage::Storage;
@@ -249,6 +250,27 @@ pub(super) fn why(options: &MachineOptions, name: &str, json: bool) -> Result<Ex
     show(json, &explained, || explained.to_string())?;
     let failed = explained.outcome.as_ref().is_some_and(|known| known.action == Some(model::Action::Failed));
     Ok(if failed { ExitCode::from(exit::SOME_FAILED) } else { ExitCode::SUCCESS })
+}
+
+pub(super) fn seen(options: &MachineOptions, out: Option<&Path>) -> Result<ExitCode, VerbFailure> {
+    let record = match daemon_of(options)? {
+        Some(daemon) => daemon.seen()?,
+        None => {
+            let machine = Machine::open(options)?;
+            let durable = &machine.durable;
+            seen_record(&*machine.key()?, durable.adoption()?, &durable.first_facts()?, now())?
+        }
+    };
+    let text = serde_json::to_string(&record)? + "\n";
+    match out {
+        None => print(&text),
+        Some(path) => {
+            std::fs::write(path, text)
+                .map_err(|error| format!("cannot write {}: {error}", path.display()))?;
+            print(&format!("written to {}\n", path.display()));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 pub(super) fn file_versions(

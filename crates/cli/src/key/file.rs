@@ -36,7 +36,7 @@ pub(super) fn make(path: &Path, algorithm: KeyAlgorithm) -> Result<PublicKey, Fl
 }
 
 /// The public half of the key in a file, which may hold that alone.
-pub(super) fn public(path: &Path) -> Result<PublicKey, FleetKeyError> {
+pub(crate) fn public(path: &Path) -> Result<PublicKey, FleetKeyError> {
     let text = fs::read_to_string(path).map(zeroize::Zeroizing::new);
     let text = text.map_err(|source| FleetKeyError::Read { path: path.to_owned(), source })?;
     let private = SigningKey::from_file(&text).map(|key| key.public());
@@ -44,7 +44,7 @@ pub(super) fn public(path: &Path) -> Result<PublicKey, FleetKeyError> {
 }
 
 /// Reads a key file; `None` when there is none.
-pub(super) fn read(path: &Path) -> Result<Option<SigningKey>, FleetKeyError> {
+pub(crate) fn read(path: &Path) -> Result<Option<SigningKey>, FleetKeyError> {
     posture::read_key(path).map_err(FleetKeyError::Key)
 }
 

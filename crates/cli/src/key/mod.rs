@@ -1,6 +1,6 @@
 //! `muster key`: keys of a fleet, and the chain of trust documents that says which of them count (IDN-8).
 
-mod file;
+pub(crate) mod file;
 mod rotate;
 mod show;
 
@@ -155,7 +155,7 @@ struct RetireArgs {
 
 /// Why a key was not made, or nothing was changed about those that count.
 #[derive(Debug, thiserror::Error)]
-enum FleetKeyError {
+pub(crate) enum FleetKeyError {
     #[error("there is a file at {} already", .0.display())]
     Exists(PathBuf),
     #[error("cannot write the key {}", path.display())]

@@ -17,10 +17,12 @@ use crate::trust_chain::AddLinkError;
 pub(super) async fn view(call: OperatorCall, _: Empty) -> Result<TrustView, Problem> {
     refresh(&call.plane).await;
     let documents = call.plane.trust.documents();
-    let versions = documents.versions.iter().map(|version| TrustVersionView {
+    let links = documents.signed();
+    let versions = documents.versions.iter().zip(links).map(|(version, link)| TrustVersionView {
         document: version.head.document.clone(),
         digest: version.head.digest,
         origin: version.origin,
+        link: link.cloned(),
     });
     let counts = call.plane.index.totals(|totals| totals.trust().clone());
     let heard = counts.iter().filter(|(version, _)| **version > 0);

@@ -368,7 +368,7 @@ impl Member {
     /// What this node says it has seen when it holds a release and wrote so many facts.
     pub fn seen(&self, held: &HeldRelease, facts: u64) -> Seen {
         let log_head = Cursor { incarnation: "i1".parse().unwrap(), seq: facts };
-        Seen { node: self.id.clone(), header: held.header, seq: held.seq, log_head, at: now() }
+        Seen { node: self.id.clone(), header: held.header, seq: held.seq, log_head, at: now(), acked: None }
     }
 
     /// After an attack the same control plane still answers a good check-in.
