@@ -299,6 +299,13 @@ fn show(whole: &NodeReport, screen: Screen) -> String {
     if let Some(tagged) = &node.tagged_run {
         rows.push(("run", run::waiting(tagged, whole.agent_too_old)));
     }
+    if let Some(entry) = &node.last_change {
+        let at = when(entry.at, now);
+        rows.push((
+            "changed",
+            format!("by {}, {at}: {} (audit entry {})", entry.by, entry.operation, entry.number),
+        ));
+    }
     rows.extend(whole.sync.iter().flat_map(|sync| object::one(sync, screen)));
     // What a node says keeps to its field.
     let field = |value: &str| value.trim_end().replace('\n', "\n          ");

@@ -5,8 +5,8 @@ use clap::{Parser, Subcommand};
 use cli::logs::{FORMAT_ENV, LogFormat};
 use cli::workflow;
 use cli::{
-    backup, beacon, check, diff, explain, key, node, object, proxy, publish, query, release, render, run,
-    server, status, task, token,
+    audit, backup, beacon, check, diff, explain, key, node, object, operators, proxy, publish, query,
+    release, render, run, server, status, task, token,
 };
 use demo::DemoArgs;
 
@@ -89,6 +89,10 @@ pub enum Verb {
     Token(token::TokenArgs),
     /// Show, make, rotate or retire the keys that nodes believe
     Key(key::KeyArgs),
+    /// Add, list or revoke who operates the fleet, each with a role and a scope
+    Operator(operators::OperatorArgs),
+    /// List or verify the log of what operators did
+    Audit(audit::AuditArgs),
     /// Issue the certificate of a proxy that ends TLS for nodes
     Proxy(proxy::ProxyArgs),
     /// Run the control plane

@@ -20,8 +20,8 @@ use cli::failure::{Failure, UserError};
 use cli::screen::{Screen, aside};
 use cli::workflow;
 use cli::{
-    backup, beacon, check, diff, explain, key, logs, node, object, proxy, publish, query, release, render,
-    server, status, task, token,
+    audit, backup, beacon, check, diff, explain, key, logs, node, object, operators, proxy, publish, query,
+    release, render, server, status, task, token,
 };
 use tokio::runtime::Runtime;
 use tracing::level_filters::LevelFilter;
@@ -70,6 +70,8 @@ async fn run(verb: Verb, screen: Screen) -> Result<Exit, Failure> {
         Verb::Workflow(args) => workflow::run(&args, screen).await,
         Verb::Release(args) => release::run(&args, screen).await,
         Verb::Token(args) => token::run(&args, screen).await,
+        Verb::Operator(args) => operators::run(&args, screen).await,
+        Verb::Audit(args) => audit::run(&args, screen).await,
         Verb::Proxy(args) => proxy::run(&args, screen).await,
         Verb::Key(args) => key::run(&args, screen).await,
         Verb::Server(args) => server::run(args, screen).await,

@@ -18,6 +18,7 @@ const MIGRATIONS: &[(&str, &str)] = &[
     ("0007_certificates", include_str!("migrations/0007_certificates.sql")),
     ("0008_health", include_str!("migrations/0008_health.sql")),
     ("0009_renewal", include_str!("migrations/0009_renewal.sql")),
+    ("0014_operators_and_audit", include_str!("migrations/0014_operators_and_audit.sql")),
 ];
 
 /// Checksum of the first migration of the version before durable formats had numbers.
