@@ -230,6 +230,9 @@ pub struct ChannelView {
     pub warns_at: Option<Timestamp>,
     /// Seconds between contacts.
     pub contact_secs: u64,
+    /// Who published that release, as the control plane authenticated him.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }
 
 /// Nodes that share a cause.

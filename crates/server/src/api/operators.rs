@@ -3,8 +3,9 @@
 use model::Timestamp;
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use store::CredentialKind;
+pub use store::OperatorRole;
 use store::audit::{AuditHead, AuditRow};
-use store::{CredentialKind, OperatorRole};
 
 use super::operation::{Empty, Limit, Operation};
 

@@ -242,6 +242,13 @@ impl ObjectsByNode<'_> {
             self.plane.metrics.accepted(changed as u64);
             tracing::info!(by, objects = self.results.len(), changed, "objects were {what}");
         }
+        // Each is refused by itself; that somebody tried is in the audit log.
+        let is_outside = |done: &ObjectResult| {
+            done.why.as_ref().is_some_and(|why| why.starts_with(Code::OutsideScope.as_str()))
+        };
+        if self.results.iter().any(is_outside) {
+            self.call.audit.refused(&self.plane.refusals, Code::OutsideScope.as_str()).await;
+        }
         ObjectResults { results: self.results }
     }
 }

@@ -1,6 +1,7 @@
 //! Nodes, their status and runs.
 
 use std::collections::HashMap;
+use std::collections::hash_map::Entry;
 use std::sync::Arc;
 
 use lang::selector::Selector;
@@ -15,7 +16,7 @@ use super::OperatorCall;
 use crate::answer::store_problem;
 use crate::api::{
     CauseView, ChannelView, EntryName, EntryView, History, MAX_CAUSES, Matching, NodeName, NodeView,
-    NodesView, RunName, StatusView,
+    NodesView, ReleaseSummary, RunName, StatusView,
 };
 use crate::causes::{cause, causes_of, is_of_failures, since};
 use crate::refresh::refresh;
@@ -128,7 +129,7 @@ pub(super) async fn status(call: OperatorCall) -> Result<StatusView, Problem> {
         posture: plane.posture,
         version: env!("CARGO_PKG_VERSION").to_owned(),
         seq: heads.seq(),
-        channels: heads.channels.values().map(|head| channel_view(head)).collect(),
+        channels: channels(plane, &heads).await?,
         nodes: states.values().sum(),
         states,
         causes: top.into_iter().filter_map(|top| cause_view(plane, &heads, top)).collect(),
@@ -167,6 +168,22 @@ fn cause_view(plane: &ControlPlane, heads: &Heads, top: TopCause) -> Option<Caus
     Some(CauseView { state, cause, code, since, count, nodes, next })
 }
 
+/// What each channel points to; a release's author is read once.
+async fn channels(plane: &ControlPlane, heads: &Heads) -> Result<Vec<ChannelView>, Problem> {
+    let (mut views, mut authors) = (Vec::new(), HashMap::new());
+    for head in heads.channels.values() {
+        let seq = head.header.seq;
+        if let Entry::Vacant(author) = authors.entry(seq) {
+            let release = plane.store.release(seq).await.map_err(store_problem)?;
+            let summary =
+                release.and_then(|release| serde_json::from_value::<ReleaseSummary>(release.summary).ok());
+            author.insert(summary.and_then(|summary| summary.by));
+        }
+        views.push(ChannelView { by: authors.get(&seq).cloned().flatten(), ..channel_view(head) });
+    }
+    Ok(views)
+}
+
 fn channel_view(head: &plane::Head) -> ChannelView {
     ChannelView {
         channel: head.header.channel.clone(),
@@ -176,6 +193,7 @@ fn channel_view(head: &plane::Head) -> ChannelView {
         fresh_until: head.signed_at.plus(head.header.freshness()),
         warns_at: Some(head.freshness().warns_at()),
         contact_secs: head.contact_secs,
+        by: None,
     }
 }
 
@@ -185,7 +203,7 @@ pub(super) async fn traits(call: OperatorCall, request: NodeName) -> Result<Opti
 }
 
 pub(super) async fn facts(call: OperatorCall, request: History) -> Result<Vec<FactRecord>, Problem> {
-    let id = call.plane.index.named(&request.node.unwrap_or_default())?.id();
+    let id = call.node(&request.node.unwrap_or_default()).await?.id();
     call.plane.store.facts(&id, request.before, request.limit.get()).await.map_err(store_problem)
 }
 
