@@ -38,8 +38,8 @@ async fn node_view(call: &OperatorCall, name: &str) -> Result<NodeView, Problem>
     let node = slot.names().1.to_string();
     let newest = AuditFilter { node: Some(node), limit: LOOKED_AT, ..AuditFilter::default() };
     let entries = plane.store.audit(newest).await.map_err(store_problem)?;
-    let entries = entries.iter().filter_map(|row| serde_json::from_str::<AuditEntry>(&row.entry).ok());
-    let last_change = entries.filter(|entry| entry.refused.is_none()).next();
+    let mut entries = entries.iter().filter_map(|row| serde_json::from_str::<AuditEntry>(&row.entry).ok());
+    let last_change = entries.find(|entry| entry.refused.is_none());
     let heads = plane.heads();
     let mut entry = slot.lock();
     let view = view(&mut entry.node, &heads, now());

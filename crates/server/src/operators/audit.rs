@@ -24,6 +24,8 @@ pub(crate) struct RequestAudit {
     draft: Mutex<AuditDraft>,
     /// It changes nothing after all.
     unwritten: AtomicBool,
+    /// Whatever is written has the entry in its transaction.
+    with_writes: AtomicBool,
 }
 
 impl RequestAudit {
@@ -38,7 +40,8 @@ impl RequestAudit {
         let (by, request) = (by.to_owned(), request.to_owned());
         let subject = AuditSubject::default();
         let draft = AuditDraft { at, by, request, operation, subject, refused: None, left_out: 0 };
-        RequestAudit { store, draft: Mutex::new(draft), unwritten: AtomicBool::new(false) }
+        let (unwritten, with_writes) = (AtomicBool::new(false), AtomicBool::new(false));
+        RequestAudit { store, draft: Mutex::new(draft), unwritten, with_writes }
     }
 
     fn draft(&self) -> AuditDraft {
@@ -52,6 +55,7 @@ impl RequestAudit {
     /// The store, whose first write makes the entry durable too, in one transaction.
     pub(crate) fn store(&self, subject: AuditSubject) -> Arc<Store> {
         self.about(subject);
+        self.with_writes.store(true, Ordering::Relaxed);
         Arc::new(self.store.recording(self.draft()))
     }
 
@@ -66,12 +70,18 @@ impl RequestAudit {
         self.unwritten.store(true, Ordering::Relaxed);
     }
 
-    /// What was done has its entry.
+    /// What was done has its entry; what turned out to change nothing gets one where that can be written.
     pub(crate) async fn done(&self) -> Result<(), Problem> {
         if self.unwritten.load(Ordering::Relaxed) {
             return Ok(());
         }
-        self.store.append_audit(self.draft()).await.map_err(store_problem)
+        match self.store.append_audit(self.draft()).await {
+            Err(error) if self.with_writes.load(Ordering::Relaxed) => {
+                tracing::warn!(error = %chain(&error), "a request that changed nothing has no entry in the audit log");
+                Ok(())
+            }
+            appended => appended.map_err(store_problem),
+        }
     }
 
     /// It was refused.
