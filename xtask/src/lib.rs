@@ -9,6 +9,7 @@ pub mod booted;
 pub mod codegen;
 pub mod dist;
 pub mod figures;
+pub mod fuzz;
 pub mod names;
 pub mod previous;
 pub mod promises;

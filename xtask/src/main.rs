@@ -3,7 +3,7 @@
 use std::process::ExitCode;
 
 use xtask::dist::DistOptions;
-use xtask::{Outcome, bench, booted, codegen, dist, figures, promises, root, run, tidy};
+use xtask::{Outcome, bench, booted, codegen, dist, figures, fuzz, promises, root, run, tidy};
 
 const USAGE: &str = "cargo xtask COMMAND
 
@@ -26,6 +26,8 @@ const USAGE: &str = "cargo xtask COMMAND
   dist        the binaries as they are shipped, in target/dist: muster built for speed, the
               agent for size; and their Debian packages (--debug packages the debug builds,
               in target/dist/debug; --version VERSION names another version)
+  fuzz        the fuzz targets under libFuzzer, a minute each (--minutes N; further words choose
+              targets); needs nightly Rust and cargo-fuzz. `test` replays their seeds
   ci          all that CI runs, in its order
 ";
 
@@ -52,6 +54,7 @@ fn command(args: &[String]) -> Outcome {
         Some("bench") => bench::measure(&root(), &args[1..]),
         Some("figures") => figures::command(&root(), &args[1..]),
         Some("dist") => dist::make(&root(), &DistOptions::parse(&args[1..])?),
+        Some("fuzz") => fuzz::run(&root(), args.get(1..).unwrap_or_default()),
         Some("ci") => ci(),
         _ => Err(USAGE.to_owned()),
     }

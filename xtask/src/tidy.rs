@@ -31,6 +31,7 @@ pub const LAYERS: &[&str] = &[
     "agent",
     "cli",
     "test-support",
+    "fuzz",
     "figures",
     "bench",
     "demo",

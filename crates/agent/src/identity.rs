@@ -137,14 +137,18 @@ fn ssh_key(path: &Path) -> Result<SigningKey, KeyError> {
     let form = || KeyError::Form { path: path.to_owned() };
     let missing = || io::Error::new(io::ErrorKind::NotFound, "there is none");
     let text = read(path)?.ok_or_else(|| KeyError::Read { path: path.to_owned(), source: missing() })?;
-    let key = ssh_key::PrivateKey::from_openssh(text.as_bytes()).map_err(|_| form())?;
-    match key.key_data() {
-        KeypairData::Ed25519(pair) => Ok(SigningKey::from_seed(&pair.private.to_bytes())),
+    read_ssh_key(text.as_bytes()).ok_or_else(form)
+}
+
+/// Reads an SSH host key: ed25519 or ECDSA on P-256, in OpenSSH's form and without a passphrase.
+pub fn read_ssh_key(text: &[u8]) -> Option<SigningKey> {
+    match ssh_key::PrivateKey::from_openssh(text).ok()?.key_data() {
+        KeypairData::Ed25519(pair) => Some(SigningKey::from_seed(&pair.private.to_bytes())),
         KeypairData::Ecdsa(EcdsaKeypair::NistP256 { private, .. }) => {
-            let secret = private.as_slice().try_into().map_err(|_| form())?;
-            SigningKey::from_secret(KeyAlgorithm::EcdsaP256, secret).map_err(|_| form())
+            let secret = private.as_slice().try_into().ok()?;
+            SigningKey::from_secret(KeyAlgorithm::EcdsaP256, secret).ok()
         }
-        _ => Err(form()),
+        _ => None,
     }
 }
 

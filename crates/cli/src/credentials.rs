@@ -66,7 +66,12 @@ pub fn operator(named: Option<&Path>) -> Result<(PathBuf, Credentials), Credenti
         return Err(CredentialsError::Missing { what: "are no operator's credentials", path, hint });
     }
     warn_if_open(&path);
-    let credentials = posture::read_json(&path).map_err(CredentialsError::Read)?;
+    let credentials: Credentials = posture::read_json(&path).map_err(CredentialsError::Read)?;
+    if credentials.token.is_none() && credentials.key_pem.is_empty() {
+        let hint =
+            "it waits for the key that was made with the request: muster operator login FILE --key NAME.key";
+        return Err(CredentialsError::Missing { what: "is no private key in the credentials", path, hint });
+    }
     Ok((path, credentials))
 }
 

@@ -5,6 +5,7 @@
 //! through [`screen::Screen`], logs and questions to standard error. Three modules serve other
 //! programs too: [`publish::Publisher`], [`operator::Operator`], [`credentials`].
 
+pub mod audit;
 pub mod backup;
 pub mod beacon;
 pub mod bound;
@@ -26,6 +27,7 @@ pub mod node;
 pub mod object;
 pub mod observed;
 pub mod operator;
+pub mod operators;
 pub mod prove;
 pub mod proxy;
 pub mod publish;

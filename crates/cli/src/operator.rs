@@ -11,9 +11,10 @@ use net::client::{Client, ClientError};
 use net::tls::{self, ClientKey, TlsError};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
-use server::Credentials;
 use server::api::operation::{Operation, Page};
 use server::api::{CONTENTS, MAX_JSON, pack_contents};
+use server::{Credentials, OperatorProof};
+use trust::token::TlsTermination;
 use wire::body::{self, BodyError, GZIP, JSON};
 use wire::headers::{PROTOCOL, PROTOCOL_HEADER};
 use wire::percent::encode_component;
@@ -34,6 +35,9 @@ pub enum OperatorCallError {
     /// The credentials cannot be used for TLS.
     #[error("the operator's credentials cannot be used")]
     Credentials(#[source] TlsError),
+    /// The credentials hold a token that is none.
+    #[error("the operator's token cannot be sent")]
+    Token,
     /// It cannot be spoken to.
     #[error("the control plane does not answer")]
     Unreachable(#[source] ClientError),
@@ -85,6 +89,10 @@ impl UserError for OperatorCallError {
             Code::SyncOff,
             Code::NotDelegated,
             Code::UnknownKind,
+            Code::OperatorRequired,
+            Code::OperatorRefused,
+            Code::RoleRequired,
+            Code::OutsideScope,
         ];
         match self {
             OperatorCallError::Unreachable(_) => Exit::Unreachable,
@@ -125,6 +133,8 @@ type Called<T> = Result<T, OperatorCallError>;
 #[derive(Clone, Debug)]
 pub struct Operator {
     client: Client,
+    /// What each request shows, where no certificate does; marked as a secret.
+    token: Option<HeaderValue>,
 }
 
 impl Operator {
@@ -133,11 +143,22 @@ impl Operator {
     /// # Errors
     /// When the credentials cannot be used, or the control plane does not answer.
     pub async fn dial(credentials: &Credentials) -> Called<Operator> {
-        let Credentials { url, ca_pem, cert_pem, key_pem } = credentials;
-        let tls =
-            tls::client(ca_pem, cert_pem, ClientKey::Pem(key_pem)).map_err(OperatorCallError::Credentials)?;
+        let Credentials { url, ca_pem, .. } = credentials;
+        let unusable = OperatorCallError::Credentials;
+        let (tls, token) = match credentials.proof() {
+            OperatorProof::Certificate { cert_pem, key_pem } => {
+                (tls::client(ca_pem, cert_pem, ClientKey::Pem(key_pem)).map_err(unusable)?, None)
+            }
+            OperatorProof::Token(token) => {
+                let header = HeaderValue::try_from(format!("Bearer {token}"));
+                let mut header = header.map_err(|_| OperatorCallError::Token)?;
+                header.set_sensitive(true);
+                let ca = tls::digest(ca_pem).map_err(unusable)?;
+                (tls::client_pinned(ca, TlsTermination::ControlPlane).map_err(unusable)?, Some(header))
+            }
+        };
         let client = Client::dial(url, tls).await.map_err(OperatorCallError::Unreachable)?;
-        Ok(Operator { client })
+        Ok(Operator { client, token })
     }
 
     /// Bytes sent so far.
@@ -240,6 +261,7 @@ impl Operator {
         headers.insert(header::ACCEPT_ENCODING, HeaderValue::from_static(GZIP));
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static(kind));
         headers.extend(coding.map(|coding| (header::CONTENT_ENCODING, coding)));
+        headers.extend(self.token.clone().map(|token| (header::AUTHORIZATION, token)));
         Ok(request)
     }
 

@@ -183,9 +183,10 @@ fn channels(view: &StatusView) -> String {
             format!("{} ago", ago(channel.signed_at, now)),
             fresh,
             short(std::time::Duration::from_secs(channel.contact_secs)),
+            channel.by.clone().unwrap_or_default(),
         ]
     };
-    table(&["CHANNEL", "RELEASE", "REF", "SIGNED", "FRESH", "CONTACT"], view.channels.iter().map(row))
+    table(&["CHANNEL", "RELEASE", "REF", "SIGNED", "FRESH", "CONTACT", "BY"], view.channels.iter().map(row))
 }
 
 fn causes(view: &StatusView, screen: Screen) -> String {

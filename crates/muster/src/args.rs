@@ -5,8 +5,8 @@ use clap::{Parser, Subcommand};
 use cli::logs::{FORMAT_ENV, LogFormat};
 use cli::workflow;
 use cli::{
-    backup, beacon, check, diff, explain, key, node, object, prove, proxy, publish, query, release, render,
-    run, server, status, task, token, verify,
+    audit, backup, beacon, check, diff, explain, key, node, object, operators, prove, proxy, publish, query,
+    release, render, run, server, status, task, token, verify,
 };
 use demo::DemoArgs;
 
@@ -93,6 +93,10 @@ pub enum Verb {
     Prove(prove::ProveArgs),
     /// Check such an export offline; or show that two hosts were told two stories
     Verify(verify::VerifyArgs),
+    /// Add, list or revoke who operates the fleet, each with a role and a scope
+    Operator(operators::OperatorArgs),
+    /// List or verify the log of what operators did
+    Audit(audit::AuditArgs),
     /// Issue the certificate of a proxy that ends TLS for nodes
     Proxy(proxy::ProxyArgs),
     /// Run the control plane

@@ -21,6 +21,7 @@ mod next_steps_act_on_the_same_host;
 mod next_steps_name_the_credentials;
 mod objects_are_applied_one_by_one;
 mod objects_survive_outages;
+mod operators_are_added_and_revoked;
 mod pages_name_commands_that_exist;
 mod proofs_are_checked_offline;
 mod publish_names_whom_it_leaves;

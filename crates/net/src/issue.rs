@@ -243,6 +243,23 @@ impl Ca {
         self.sign_new(params, &PKCS_ED25519)
     }
 
+    /// Issues an operator's certificate for the key of a request, which stays where it was made.
+    ///
+    /// # Errors
+    /// When the library refuses.
+    pub fn issue_operator_for(
+        &self,
+        request: &CertificateRequest,
+        name: &str,
+        serial: [u8; 16],
+        now: Timestamp,
+    ) -> Result<String, IssueError> {
+        let mut params = leaf(name, Vec::new(), serial, own_validity(now))?;
+        identify(&mut params, &identity::operator_uri(name))?;
+        params.extended_key_usages = vec![ExtendedKeyUsagePurpose::ClientAuth];
+        self.sign(params, request)
+    }
+
     /// Issues the control plane's own certificate for these names and addresses, with a new key.
     ///
     /// The key is ecdsa-p256: BoringSSL, which stock gRPC clients link, refuses a server whose

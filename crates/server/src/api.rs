@@ -2,6 +2,7 @@
 
 pub mod objects;
 pub mod operation;
+pub mod operators;
 pub mod work;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -18,6 +19,7 @@ use model::{
 };
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use store::audit::AuditEntry;
 use store::{DatabaseIncarnation, FactRecord, Release, RunRecord};
 use trust::TrustDocument;
 use trust::seen::Seen;
@@ -27,24 +29,26 @@ use crate::trust_chain::VersionOrigin;
 use operation::{Empty, Limit, Operation, Page};
 
 /// How the fleet does.
-pub static STATUS: Operation<Empty, StatusView> = Operation::get("/v1/status");
+pub static STATUS: Operation<Empty, StatusView> = Operation::get("/v1/status").in_scope();
 /// Nodes by hostname, page by page; `match` is a selector. A page may be short of its limit, or empty, and
 /// still name a next one.
-pub static NODES: Operation<Matching, NodesView> = Operation::get("/v1/nodes");
+pub static NODES: Operation<Matching, NodesView> = Operation::get("/v1/nodes").in_scope();
 /// One node.
-pub static NODE: Operation<NodeName, NodeView> = Operation::get("/v1/nodes/{node}");
+pub static NODE: Operation<NodeName, NodeView> = Operation::get("/v1/nodes/{node}").in_scope();
 /// What the newest release gives to a hostname, enrolled or not.
-pub static ENTRY: Operation<EntryName, EntryView> = Operation::get("/v1/entries/{hostname}");
+pub static ENTRY: Operation<EntryName, EntryView> = Operation::get("/v1/entries/{hostname}").in_scope();
 /// Removes a node; it must join anew to come back.
-pub static REMOVE_NODE: Operation<NodeName, NodeView> = Operation::delete("/v1/nodes/{node}");
+pub static REMOVE_NODE: Operation<NodeName, NodeView> = Operation::delete("/v1/nodes/{node}").in_scope();
 /// The traits that a node recorded.
-pub static TRAITS: Operation<NodeName, Option<TraitReport>> = Operation::get("/v1/nodes/{node}/traits");
+pub static TRAITS: Operation<NodeName, Option<TraitReport>> =
+    Operation::get("/v1/nodes/{node}/traits").in_scope();
 /// Facts of a node, the newest first.
-pub static FACTS: Operation<History, Vec<FactRecord>> = Operation::get("/v1/nodes/{node}/facts");
+pub static FACTS: Operation<History, Vec<FactRecord>> = Operation::get("/v1/nodes/{node}/facts").in_scope();
 /// Runs, the newest first.
-pub static RUNS: Operation<History, Vec<RunRecord>> = Operation::get("/v1/runs");
+pub static RUNS: Operation<History, Vec<RunRecord>> = Operation::get("/v1/runs").in_scope();
 /// One run.
-pub static RUN: Operation<RunName, RunRecord> = Operation::get("/v1/runs/{node}/{incarnation}/{seq}");
+pub static RUN: Operation<RunName, RunRecord> =
+    Operation::get("/v1/runs/{node}/{incarnation}/{seq}").in_scope();
 /// What a publish starts from.
 pub static HEAD: Operation<Empty, HeadView> = Operation::get("/v1/head");
 /// Releases, the newest first.
@@ -52,25 +56,26 @@ pub static RELEASES: Operation<History, Vec<Release>> = Operation::get("/v1/rele
 /// One chunk.
 pub static CHUNK: Operation<ChunkName, TreeChunk> = Operation::get("/v1/chunks/{digest}");
 /// Which of these are not stored.
-pub static MISSING: Operation<Digests, Digests> = Operation::transfer("/v1/missing");
+pub static MISSING: Operation<Digests, Digests> = Operation::transfer("/v1/missing").reads();
 /// Up to [`MAX_FETCH`] chunks; those that are not stored are left out.
-pub static FETCH: Operation<Digests, TreeChunks> = Operation::transfer("/v1/fetch");
+pub static FETCH: Operation<Digests, TreeChunks> = Operation::transfer("/v1/fetch").reads();
 /// Stores chunks whose needs are stored; answers how many were new.
-pub static PUT_CHUNKS: Operation<TreeChunks, usize> = Operation::transfer("/v1/chunks");
+pub static PUT_CHUNKS: Operation<TreeChunks, usize> = Operation::transfer("/v1/chunks").stages();
 /// Points the fleet to a release whose chunks are stored; answers its number.
-pub static COMMIT: Operation<Commit, u64> = Operation::transfer("/v1/releases");
+pub static COMMIT: Operation<Commit, u64> = Operation::transfer("/v1/releases").by_operators();
 /// Stores beacons; answers how many there were.
-pub static ADD_BEACONS: Operation<Beacons, usize> = Operation::post("/v1/beacons");
+pub static ADD_BEACONS: Operation<Beacons, usize> = Operation::post("/v1/beacons").by_operators();
 /// Whom the fleet's nodes believe, and who of them knows so.
 pub static TRUST: Operation<Empty, TrustView> = Operation::get("/v1/trust");
 /// Adds the next version of the trust document; answers its number.
 pub static ADD_TRUST: Operation<AddTrust, u64> = Operation::post("/v1/trust");
 /// Requests that nodes run now.
-pub static REQUEST_RUN: Operation<RunRequest, RunRequested> = Operation::post("/v1/run-requests");
+pub static REQUEST_RUN: Operation<RunRequest, RunRequested> =
+    Operation::post("/v1/run-requests").by_operators().in_scope();
 /// Requests that nodes run what has a tag: by a route of its own, as who does not know tags would request a full
 /// run.
 pub static REQUEST_TAGGED_RUN: Operation<TaggedRunRequest, TaggedRunRequested> =
-    Operation::post("/v1/tagged-run-requests");
+    Operation::post("/v1/tagged-run-requests").by_operators().in_scope();
 /// Issues the certificate of a proxy that ends the TLS sessions of nodes (IDN-4).
 pub static ISSUE_PROXY: Operation<IssueProxy, ProxyCertificate> = Operation::post("/v1/proxies");
 /// Changes the level of the control plane's logs.
@@ -232,6 +237,9 @@ pub struct ChannelView {
     pub warns_at: Option<Timestamp>,
     /// Seconds between contacts.
     pub contact_secs: u64,
+    /// Who published that release, as the control plane authenticated him.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub by: Option<String>,
 }
 
 /// Nodes that share a cause.
@@ -328,6 +336,8 @@ pub struct NodeView {
     /// Tags that a run was requested for, which no resource of the node has, by the newest run that says so.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub unknown_tags: Vec<String>,
+    /// What operators had done to it last, by the audit log; only of one node that was asked for by its name.
+    pub last_change: Option<AuditEntry>,
 }
 
 /// One page of nodes.

@@ -157,6 +157,11 @@ impl NodeSlot {
         self.lock().counted.as_ref().map(|counted| counted.sync)
     }
 
+    /// Its share in the totals, as it was counted last.
+    pub(crate) fn counted(&self) -> Option<CountedNode> {
+        self.lock().counted.as_deref().cloned()
+    }
+
     /// The mode of the set of this root, where it is what the index has of the node.
     pub(crate) fn declared_mode(&self, root: &Digest) -> Option<Mode> {
         self.lock().declared.as_ref().filter(|declared| declared.root == *root).map(|declared| declared.mode)

@@ -31,6 +31,7 @@ mod node_port;
 mod objects;
 mod open_files;
 mod operator_port;
+mod operators;
 pub mod posture;
 mod refresh;
 mod releases;
@@ -47,8 +48,9 @@ mod work;
 
 pub use fleet_name::FleetName;
 pub use log::LogControl;
+pub use operator_port::{RouteAccess, route_access};
 pub use plane::renewal::CertificateRecovery;
-pub use posture::{Credentials, EnrollInfo, Founded, Posture};
+pub use posture::{Credentials, EnrollInfo, Founded, OperatorProof, Posture};
 pub use run::{Config, RunningServer, ServerStartError, start};
 pub use settings::{CertificateSettings, LAB_RECOVERY};
 pub use streams::StreamConfig;

@@ -41,7 +41,7 @@ impl Posture {
     }
 }
 
-/// What an operator's client needs. Written 0600; holds a private key.
+/// What an operator's client needs. Written 0600; holds a private key or a token.
 #[derive(Clone, Serialize, Deserialize)]
 #[serde(rename_all = "camelCase")]
 pub struct Credentials {
@@ -49,10 +49,38 @@ pub struct Credentials {
     pub url: ServerUrl,
     /// The CA certificate that the control plane's own certificate is under.
     pub ca_pem: String,
-    /// The operator's certificate.
+    /// The operator's certificate; empty where a token is.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub cert_pem: String,
-    /// Its private key.
+    /// Its private key; empty where a token is, and in what waits for `muster operator login`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub key_pem: String,
+    /// The operator's token, instead of a certificate.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub token: Option<String>,
+}
+
+/// What an operator's client proves itself with.
+pub enum OperatorProof<'a> {
+    /// A certificate and its private key, both PEM.
+    Certificate {
+        /// The certificate.
+        cert_pem: &'a str,
+        /// The key.
+        key_pem: &'a str,
+    },
+    /// A token, sent in each request.
+    Token(&'a str),
+}
+
+impl Credentials {
+    /// What they prove.
+    pub fn proof(&self) -> OperatorProof<'_> {
+        match &self.token {
+            Some(token) => OperatorProof::Token(token),
+            None => OperatorProof::Certificate { cert_pem: &self.cert_pem, key_pem: &self.key_pem },
+        }
+    }
 }
 
 /// What minting a token offline needs besides the root key. Nothing in it is secret.
@@ -291,7 +319,7 @@ pub fn write_client_files(
         let issued = founded.operator_ca.issue_operator("operator", random()?, now);
         let Certified { cert_pem, key_pem } = issued.map_err(authority(dir))?;
         let ca_pem = founded.node_ca.cert_pem().to_owned();
-        Credentials { url: operator_url.clone(), ca_pem, cert_pem, key_pem: key_pem.to_string() }
+        Credentials { url: operator_url.clone(), ca_pem, cert_pem, key_pem: key_pem.to_string(), token: None }
     };
     write_json(&path, &credentials, 0o600)?;
     let info = EnrollInfo {

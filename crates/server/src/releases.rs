@@ -9,7 +9,8 @@ use model::{Channel, Digest, Selection, Timestamp};
 use plane::heads::Patterns;
 use plane::node::DEFAULT_CONTACT_SECS;
 use plane::{Head, Heads, NodeHeader};
-use store::{Release, ReleaseCommitError};
+use store::audit::AuditSubject;
+use store::{Release, ReleaseCommitError, Store};
 use trust::beacon::{self, BeaconSubject};
 use trust::feature::{self, FEATURES};
 use trust::signed::{self, Document, VerifyError};
@@ -161,13 +162,13 @@ fn refused<D: Document>(error: VerifyError) -> Problem {
 /// Commits a release and points the channels to it, also when the publisher hangs up in the
 /// middle: a release that is stored is one that nodes are pointed to.
 pub(crate) async fn commit(call: OperatorCall, sent: Commit) -> Result<u64, Problem> {
-    let OperatorCall { plane, by } = call;
-    run_to_completion(async move { commit_whole(&plane, sent, &by).await }).await
+    run_to_completion(async move { commit_whole(&call, sent).await }).await
 }
 
 /// Every header verified, all of one number and selection, everything below it stored; then
 /// the channels point to it.
-async fn commit_whole(plane: &ControlPlane, commit: Commit, by: &str) -> Result<u64, Problem> {
+async fn commit_whole(call: &OperatorCall, commit: Commit) -> Result<u64, Problem> {
+    let OperatorCall { plane, by, .. } = call;
     let _one = plane.publishing.lock().await;
     let first = check(plane, &commit)?;
     if let Some(held) = plane.heads().node_header.as_ref().filter(|held| held.seq >= first.seq) {
@@ -185,7 +186,11 @@ async fn commit_whole(plane: &ControlPlane, commit: Commit, by: &str) -> Result<
         headers: commit.headers,
         summary: serde_json::to_value(summary).map_err(|_| Code::Internal)?,
     };
-    plane.store.commit_release(release, commit.expected_head).await.map_err(commit_problem)?;
+    let what = format!("release {} to {} channels", first.seq, release.headers.len());
+    call.recording(AuditSubject::of(what))
+        .commit_release(release, commit.expected_head)
+        .await
+        .map_err(commit_problem)?;
     load_with(plane, [(first.selection, read)].into()).await?;
     tracing::info!(seq = first.seq, by, "a release was published");
     Ok(first.seq)
@@ -239,17 +244,26 @@ fn commit_problem(error: ReleaseCommitError) -> Problem {
 
 /// Keeps beacons and lets the heads carry them. One that is refused keeps none of the others out that came before it,
 /// and lowers nothing; one that is known already is kept as it is.
-pub(crate) async fn add_beacons(plane: &ControlPlane, beacons: Vec<Signed>) -> Result<(), Problem> {
+pub(crate) async fn add_beacons(
+    plane: &ControlPlane,
+    store: &Store,
+    beacons: Vec<Signed>,
+) -> Result<(), Problem> {
     let _one = plane.publishing.lock().await;
     let mut stored = false;
-    let added = store_beacons(plane, beacons, &mut stored).await;
+    let added = store_beacons(plane, store, beacons, &mut stored).await;
     if stored {
         load(plane).await?;
     }
     added
 }
 
-async fn store_beacons(plane: &ControlPlane, beacons: Vec<Signed>, stored: &mut bool) -> Result<(), Problem> {
+async fn store_beacons(
+    plane: &ControlPlane,
+    store: &Store,
+    beacons: Vec<Signed>,
+    stored: &mut bool,
+) -> Result<(), Problem> {
     for document in beacons {
         let beacon =
             beacon::open(&document, &plane.trust.documents().newest().document).map_err(beacon_problem)?;
@@ -264,7 +278,7 @@ async fn store_beacons(plane: &ControlPlane, beacons: Vec<Signed>, stored: &mut 
         beacon::check(&beacon, subject, now()).map_err(beacon_problem)?;
         if beacon::is_newer(&beacon, head.signed_at).map_err(beacon_problem)? {
             let (seq, at) = (beacon.seq, beacon.at);
-            plane.store.add_beacon(&beacon.channel, seq, document, at).await.map_err(store_problem)?;
+            store.add_beacon(&beacon.channel, seq, document, at).await.map_err(store_problem)?;
             *stored = true;
         }
     }
@@ -313,7 +327,7 @@ pub(crate) async fn renew_beacons(plane: &ControlPlane, key: &SigningKey) -> Res
         tracing::info!(channel = %beacon.channel, seq = beacon.seq, "signing a beacon: the release still counts");
     }
     if !due.is_empty() {
-        add_beacons(plane, due).await?;
+        add_beacons(plane, &plane.store, due).await?;
     }
     refused
 }

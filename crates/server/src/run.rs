@@ -204,6 +204,8 @@ pub async fn start(config: Config) -> Result<RunningServer, ServerStartError> {
     let few = AcceptLimits {
         connections: OPERATOR_CONNECTIONS,
         unread: OPERATOR_UNREAD,
+        // Who comes with a token shows it in each request.
+        anonymous_age: AcceptLimits::default().age,
         ..AcceptLimits::default()
     };
     let many = AcceptLimits::of_proxies(connections);
@@ -330,6 +332,7 @@ async fn plane(
     let unread = |source| ServerStartError::Database { path: DATABASE.into(), source };
     read_nodes(&plane).await.map_err(unread)?;
     plane.hub.fill().await.map_err(unread)?;
+    plane.operators.load(&plane.store).await.map_err(unread)?;
     if let Err(problem) = releases::load(&plane).await {
         tracing::error!(%problem, "the signed artifacts cannot be loaded; check-ins are refused");
     }
@@ -401,7 +404,8 @@ fn server_tls(
     };
     let nodes = tls::with_http1(config(ca, ClientAuth::Optional)?.as_ref());
     let proxies = tls::with_http1(config(ca, ClientAuth::Required)?.as_ref());
-    Ok([nodes, proxies, config(operator_ca, ClientAuth::Required)?])
+    // Whoever has no certificate needs a token; without either nothing is answered.
+    Ok([nodes, proxies, config(operator_ca, ClientAuth::Optional)?])
 }
 
 /// Makes the certificate anew at half of its validity while the control plane runs; new connections get it, and

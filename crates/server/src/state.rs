@@ -19,6 +19,8 @@ use crate::hub::Hub;
 use crate::index::FleetIndex;
 use crate::log::LogControl;
 use crate::metrics::Metrics;
+use crate::operators::Operators;
+use crate::operators::audit::Refusals;
 use crate::posture::{Founded, Posture};
 use crate::renew::NodeCertificates;
 use crate::sets::ReleaseSets;
@@ -49,6 +51,10 @@ pub(crate) struct ControlPlane {
     pub(crate) trust: TrustChain,
     pub(crate) node_ca: Arc<Ca>,
     pub(crate) certificates: NodeCertificates,
+    /// Who may ask at the operator port.
+    pub(crate) operators: Operators,
+    /// How many refusals are in the audit log lately.
+    pub(crate) refusals: Refusals,
     /// The host names and addresses in its own certificate, by which nobody else is certified.
     pub(crate) names: Vec<String>,
     dir: PathBuf,
@@ -108,6 +114,8 @@ impl ControlPlane {
             heads: watch::Sender::new(Arc::new(Heads::default())),
             trust: TrustChain::new(dir, founded.chain),
             certificates: NodeCertificates::new(node_ca.clone(), certificates),
+            operators: Operators::new(founded.operator_ca),
+            refusals: Refusals::default(),
             node_ca,
             names,
             dir: dir.to_owned(),

@@ -14,6 +14,7 @@ use schemars::{JsonSchema, SchemaGenerator};
 use serde_json::{Map, Value, json};
 use server::api::objects::*;
 use server::api::operation::Operation;
+use server::api::operators::*;
 use server::api::work::*;
 use server::api::*;
 use test_support::fleet::{Fleet, described};
@@ -37,6 +38,7 @@ fn document() -> Value {
         OBJECTS OBJECT APPLY DELETE_OBJECTS SYNC RESYNC
         SELECT TASKS TASK TASK_NODES OUTPUT BEGIN_TASK CANCEL_TASK
         WORKFLOWS WORKFLOW BEGIN_WORKFLOW CONTROL_WORKFLOW
+        WHOAMI OPERATORS ADD_OPERATOR REVOKE_OPERATOR AUDIT
     );
     let mut paths = contents();
     for (path, method, operation) in operations {

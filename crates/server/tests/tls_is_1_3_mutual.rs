@@ -226,9 +226,16 @@ fn one_of(hostname: &model::Hostname, other: &Member) -> Member {
 async fn operators_and_nodes_keep_to_their_ports() {
     let fleet = Fleet::start().await;
     let node = fleet.node("web-1").await;
-    // A node's certificate on the operator port, and none at all.
+    // A node's certificate on the operator port makes no session; none at all makes one, and opens nothing.
     no_session(&fleet.operator_url(), node.tls.clone()).await;
-    no_session(&fleet.operator_url(), client(&fleet, &[&rustls::version::TLS13], &[b"h2"])).await;
+    let none = client(&fleet, &[&rustls::version::TLS13], &[b"h2"]);
+    for access in server::route_access() {
+        // Who is refused is hung up on.
+        let mut nobody = Client::dial(&fleet.operator_url(), none.clone()).await.unwrap();
+        let mut request = plain(&fleet.operator_url(), access.path, b"{}".to_vec());
+        *request.method_mut() = access.method;
+        refused(&call(&mut nobody, request).await, Code::OperatorRequired);
+    }
     // The operator's certificate on the node port: another CA.
     let file = fleet.dir.path().join("operator.json");
     let credentials: server::Credentials = server::posture::read_json(&file).unwrap();

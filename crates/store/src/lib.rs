@@ -8,6 +8,7 @@
 #[cfg(test)]
 extern crate self as store;
 
+pub mod audit;
 mod closure;
 mod enrollment;
 mod error;
@@ -17,12 +18,14 @@ mod error;
 mod fixture;
 mod log;
 mod objects;
+mod operators;
 mod record;
 pub mod sqlite;
 mod tasks;
 
 pub use error::{EnrollError, PutError, ReleaseCommitError, Result, StoreError};
 pub use objects::{ObjectFilter, ObjectPosition, ObjectRecord, SyncHead, SyncProgress};
+pub use operators::{CredentialKind, OperatorCredential, OperatorRecord, OperatorRole};
 pub use record::{
     Accepted, ChannelHead, DatabaseIncarnation, Enrolled, FACT_BYTES, FactRecord, FleetMeta, Health,
     IncarnationCause, KeptRefusal, KnownPrefix, NODE_FACT_BYTES, NewNode, NodeRecord, Pruned, Release,

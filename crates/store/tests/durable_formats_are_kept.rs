@@ -21,7 +21,7 @@ fn dump(path: &Path) -> String {
         rows.collect::<Result<_, _>>().unwrap()
     };
     let schema = rows(
-        "SELECT sql || ';' FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY type DESC, name",
+        "SELECT sql || ';' FROM sqlite_schema WHERE sql IS NOT NULL AND name NOT LIKE 'sqlite_%' ORDER BY type = 'table' DESC, type DESC, name",
     );
     let migrations = rows(
         "SELECT format('INSERT INTO migration VALUES (%d, %Q, %Q);', number, name, checksum)

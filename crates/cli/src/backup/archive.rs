@@ -17,6 +17,7 @@ use model::digest::Hasher;
 use model::{Digest, FleetId, Timestamp};
 use serde::{Deserialize, Serialize};
 use server::posture::{DATABASE, FLEET_FILES};
+use store::audit::AuditHead;
 use tar::{Archive, Builder, EntryType, Header};
 
 use super::DATABASE_MODE;
@@ -40,6 +41,9 @@ pub(super) struct BackupManifest {
     pub(super) version: String,
     pub(super) fleet: FleetId,
     pub(super) made: Timestamp,
+    /// The newest entry of the audit log; absent where an earlier version wrote the backup.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(super) audit: Option<AuditHead>,
     /// In the order in which they follow.
     pub(super) files: Vec<ManifestFile>,
 }

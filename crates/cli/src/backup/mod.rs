@@ -1,6 +1,7 @@
 //! `muster backup`: a control plane's directory in one file, while the control plane runs (OPS-6).
 
 mod archive;
+pub mod audit;
 mod left_behind;
 pub mod restore;
 
@@ -13,6 +14,7 @@ use model::{FleetId, Timestamp};
 use serde::Serialize;
 use server::posture::{self, DATABASE, FLEET_FILES, FilePresence, FoundError, TRUST};
 use store::StoreError;
+use store::audit::AuditHead;
 use tempfile::NamedTempFile;
 use trust::TrustDocument;
 
@@ -109,6 +111,9 @@ struct BackupView {
     fleet: FleetId,
     made: Timestamp,
     bytes: u64,
+    /// The newest entry of the audit log.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    audit: Option<AuditHead>,
     files: Vec<ManifestFile>,
 }
 
@@ -167,9 +172,8 @@ fn to_file(data: &Path, file: &Path, fleet: &FleetId, made: Timestamp) -> Result
         _ => failed(error.error),
     })?;
     File::open(dir).and_then(|dir| dir.sync_all()).map_err(failed)?;
-    let view =
-        BackupView { file: Some(file.to_owned()), fleet: fleet.clone(), made, bytes, files: manifest.files };
-    Ok(view)
+    let BackupManifest { audit, files, .. } = manifest;
+    Ok(BackupView { file: Some(file.to_owned()), fleet: fleet.clone(), made, bytes, audit, files })
 }
 
 /// Copies the database into a file of `scratch`, which goes with what is returned, and says what the backup is
@@ -185,6 +189,8 @@ fn collect(
     let copy = NamedTempFile::new_in(scratch).map_err(failed)?;
     let copied = store::backup::copy(&database, copy.path());
     copied.map_err(|source| BackupError::Database { path: database, source })?;
+    let audit = store::backup::audit_head(copy.path());
+    let audit = audit.map_err(|source| BackupError::Database { path: copy.path().to_owned(), source })?;
     let mut found = vec![(DATABASE, DATABASE_MODE, copy.path().to_owned())];
     for file in FLEET_FILES {
         let path = data.join(file.name);
@@ -199,6 +205,7 @@ fn collect(
         version: env!("CARGO_PKG_VERSION").to_owned(),
         fleet: fleet.clone(),
         made,
+        audit,
         files: Vec::new(),
     };
     let mut paths = Vec::new();

@@ -14,18 +14,21 @@ use super::Matching;
 use super::operation::{Limit, Operation, Page};
 
 /// Objects of all nodes or of those meant, without their manifests, page by page.
-pub static OBJECTS: Operation<ObjectsQuery, ObjectsView> = Operation::get("/v1/objects");
+pub static OBJECTS: Operation<ObjectsQuery, ObjectsView> = Operation::get("/v1/objects").in_scope();
 /// One object with its manifest and status.
 pub static OBJECT: Operation<ObjectName, ObjectView> =
-    Operation::get("/v1/objects/{node}/{kind}/{namespace}/{name}");
+    Operation::get("/v1/objects/{node}/{kind}/{namespace}/{name}").in_scope();
 /// Makes up to [`MAX_APPLY`] objects so.
-pub static APPLY: Operation<Apply, ObjectResults> = Operation::transfer("/v1/objects");
+pub static APPLY: Operation<Apply, ObjectResults> =
+    Operation::transfer("/v1/objects").by_operators().in_scope();
 /// Takes up to [`MAX_APPLY`] objects away.
-pub static DELETE_OBJECTS: Operation<Delete, ObjectResults> = Operation::transfer("/v1/objects-delete");
+pub static DELETE_OBJECTS: Operation<Delete, ObjectResults> =
+    Operation::transfer("/v1/objects-delete").by_operators().in_scope();
 /// How synchronization stands, page by page; `match` is a selector. The first page counts all.
-pub static SYNC: Operation<Matching, SyncsView> = Operation::get("/v1/sync");
+pub static SYNC: Operation<Matching, SyncsView> = Operation::get("/v1/sync").in_scope();
 /// Has nodes compared anew.
-pub static RESYNC: Operation<ResyncNodes, Resynced> = Operation::transfer("/v1/resyncs");
+pub static RESYNC: Operation<ResyncNodes, Resynced> =
+    Operation::transfer("/v1/resyncs").by_operators().in_scope();
 
 /// The most manifests in one [`APPLY`].
 pub const MAX_APPLY: usize = 10_000;

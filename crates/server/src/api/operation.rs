@@ -18,6 +18,7 @@ use schemars::JsonSchema;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use store::OperatorRole;
 use wire::{Code, Problem, body, percent};
 
 use super::MAX_PAGE;
@@ -37,16 +38,71 @@ pub struct Operation<Q, A> {
     pub path: &'static str,
     /// How long a client waits for the answer.
     pub within: Duration,
+    /// The least role of an operator that may ask for it.
+    pub role: OperatorRole,
+    /// For whom it is, of those.
+    pub reach: OperationReach,
+    /// What it does.
+    pub effect: OperationEffect,
     types: PhantomData<fn(Q) -> A>,
 }
 
+/// For whom an operation is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OperationReach {
+    /// Operators of the whole fleet alone.
+    WholeFleet,
+    /// Those of some nodes too: its handler shows and changes nothing of others.
+    NodesInScope,
+}
+
+/// What an operation does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum OperationEffect {
+    /// It changes nothing.
+    Reads,
+    /// It stores what nobody sees before another operation names it; it has no entry in the audit log.
+    Stages,
+    /// It changes something, and has an entry in the audit log.
+    Writes,
+}
+
 impl<Q, A> Operation<Q, A> {
+    /// What is not said of an operation is the narrowest: what is no `GET` writes and is an admin's, and all is for
+    /// operators of the whole fleet.
     const fn new(method: Method, path: &'static str, within: Duration) -> Operation<Q, A> {
-        Operation { method, path, within, types: PhantomData }
+        let (reach, effect) = (OperationReach::WholeFleet, OperationEffect::Writes);
+        Operation { method, path, within, role: OperatorRole::Admin, reach, effect, types: PhantomData }
+    }
+
+    /// It only looks, and any operator may.
+    pub(super) const fn reads(mut self) -> Operation<Q, A> {
+        self.effect = OperationEffect::Reads;
+        self.role = OperatorRole::Viewer;
+        self
+    }
+
+    /// It stores what nobody sees before another operation names it.
+    pub(super) const fn stages(mut self) -> Operation<Q, A> {
+        self.effect = OperationEffect::Stages;
+        self.role = OperatorRole::Operator;
+        self
+    }
+
+    /// An operator may do it who is no admin.
+    pub(super) const fn by_operators(mut self) -> Operation<Q, A> {
+        self.role = OperatorRole::Operator;
+        self
+    }
+
+    /// It is for operators of some nodes too: the handler keeps to those.
+    pub(super) const fn in_scope(mut self) -> Operation<Q, A> {
+        self.reach = OperationReach::NodesInScope;
+        self
     }
 
     pub(super) const fn get(path: &'static str) -> Operation<Q, A> {
-        Operation::new(Method::GET, path, CALL)
+        Operation::new(Method::GET, path, CALL).reads()
     }
 
     pub(super) const fn delete(path: &'static str) -> Operation<Q, A> {

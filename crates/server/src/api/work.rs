@@ -11,28 +11,33 @@ use serde::{Deserialize, Serialize};
 use super::operation::{Limit, Operation, Page};
 
 /// Whom a selector means now.
-pub static SELECT: Operation<Select, Selected> = Operation::post("/v1/selections");
+pub static SELECT: Operation<Select, Selected> = Operation::post("/v1/selections").reads().in_scope();
 /// Tasks, the newest first.
-pub static TASKS: Operation<WorkHistory, Vec<TaskView>> = Operation::get("/v1/tasks");
+pub static TASKS: Operation<WorkHistory, Vec<TaskView>> = Operation::get("/v1/tasks").in_scope();
 /// One task, or what is new of it.
-pub static TASK: Operation<WorkQuery, TaskView> = Operation::get("/v1/tasks/{id}");
+pub static TASK: Operation<WorkQuery, TaskView> = Operation::get("/v1/tasks/{id}").in_scope();
 /// What became of a task on its nodes, page by page.
-pub static TASK_NODES: Operation<TaskNodesQuery, TaskNodesView> = Operation::get("/v1/tasks/{id}/nodes");
+pub static TASK_NODES: Operation<TaskNodesQuery, TaskNodesView> =
+    Operation::get("/v1/tasks/{id}/nodes").in_scope();
 /// What a node printed for a task.
-pub static OUTPUT: Operation<OutputQuery, Vec<OutputView>> = Operation::get("/v1/tasks/{id}/output/{node}");
+pub static OUTPUT: Operation<OutputQuery, Vec<OutputView>> =
+    Operation::get("/v1/tasks/{id}/output/{node}").in_scope();
 /// Begins a task.
-pub static BEGIN_TASK: Operation<NewTask, TaskView> = Operation::transfer("/v1/tasks");
+pub static BEGIN_TASK: Operation<NewTask, TaskView> =
+    Operation::transfer("/v1/tasks").by_operators().in_scope();
 /// Calls a task off.
-pub static CANCEL_TASK: Operation<WorkQuery, TaskView> = Operation::post("/v1/tasks/{id}/cancel");
+pub static CANCEL_TASK: Operation<WorkQuery, TaskView> =
+    Operation::post("/v1/tasks/{id}/cancel").by_operators().in_scope();
 /// Workflows, the newest first.
 pub static WORKFLOWS: Operation<WorkHistory, Vec<WorkflowView>> = Operation::get("/v1/workflows");
 /// One workflow, or what is new of it.
 pub static WORKFLOW: Operation<WorkQuery, WorkflowView> = Operation::get("/v1/workflows/{id}");
 /// Begins a workflow.
-pub static BEGIN_WORKFLOW: Operation<NewWorkflow, WorkflowView> = Operation::transfer("/v1/workflows");
+pub static BEGIN_WORKFLOW: Operation<NewWorkflow, WorkflowView> =
+    Operation::transfer("/v1/workflows").by_operators();
 /// Tells a workflow how to go on.
 pub static CONTROL_WORKFLOW: Operation<ControlWorkflow, WorkflowView> =
-    Operation::post("/v1/workflows/{id}/{turn}");
+    Operation::post("/v1/workflows/{id}/{turn}").by_operators();
 
 /// The longest that a question for news is held, in seconds.
 pub const MAX_LONG_POLL_SECS: u64 = 30;

@@ -183,7 +183,17 @@ impl Hub {
         id: &NodeId,
         edits: Vec<FeedEdit>,
     ) -> Result<Vec<EditOutcome>, HubError> {
-        self.node(id).await?.change(edits).await
+        self.node(id).await?.change(edits, self.store.clone()).await
+    }
+
+    /// The same through this handle of the store, which appends the entry of a request to the audit log.
+    pub(crate) async fn change_recorded(
+        &self,
+        id: &NodeId,
+        edits: Vec<FeedEdit>,
+        store: Arc<Store>,
+    ) -> Result<Vec<EditOutcome>, HubError> {
+        self.node(id).await?.change(edits, store).await
     }
 
     /// A node is removed from the fleet: its link ends, and nothing of it stays.

@@ -161,9 +161,13 @@ impl NodeSync {
         self.sets().plan(edits).1
     }
 
-    /// Changes the feed; durable when it returns. At most [`store::MAX_CHANGES_IN_WRITE`]
-    /// edits of [`store::MAX_WRITE_BYTES`] together.
-    pub(crate) async fn change(self: &Arc<Self>, edits: Vec<FeedEdit>) -> Result<Vec<EditOutcome>, HubError> {
+    /// Changes the feed; durable in this handle of the store when it returns. At most
+    /// [`store::MAX_CHANGES_IN_WRITE`] edits of [`store::MAX_WRITE_BYTES`] together.
+    pub(super) async fn change(
+        self: &Arc<Self>,
+        edits: Vec<FeedEdit>,
+        store: Arc<Store>,
+    ) -> Result<Vec<EditOutcome>, HubError> {
         let this = self.clone();
         run_to_completion(async move {
             let _one = this.changing.lock().await;
@@ -172,7 +176,7 @@ impl NodeSync {
                 return Ok(outcomes);
             }
             let write = Write::of(&this.sets().feed, ours.clone());
-            this.write(write).await?;
+            this.write(&store, write).await?;
             let linked = Arc::strong_count(&this.head) > 1;
             let keys: Vec<ObjectKey> = ours.iter().map(|(change, _)| change.key.clone()).collect();
             let mut sets = this.sets();
@@ -193,11 +197,11 @@ impl NodeSync {
     /// and reports how many objects it has.
     pub(crate) async fn keep(self: &Arc<Self>, write: Write) -> Result<(), HubError> {
         let this = self.clone();
-        run_to_completion(async move { this.write(write).await }).await
+        run_to_completion(async move { this.write(&this.store, write).await }).await
     }
 
-    async fn write(&self, write: Write) -> Result<(), HubError> {
-        let written = self.store.sync_write(&self.id, write, now()).await;
+    async fn write(&self, store: &Store, write: Write) -> Result<(), HubError> {
+        let written = store.sync_write(&self.id, write, now()).await;
         if let Err(StoreError::Unsound(_) | StoreError::Closed | StoreError::UnknownNode(_)) = &written {
             self.abandon();
         }
@@ -218,7 +222,7 @@ impl NodeSync {
                 contents.extend(this.store.sync_contents(&this.id, Side::Feed, keys.to_vec()).await?);
             }
             let ours = changes.into_iter().zip(contents).collect();
-            this.write(Write::of(&Feed::new(incarnation), ours)).await?;
+            this.write(&this.store, Write::of(&Feed::new(incarnation), ours)).await?;
             let mut sets = this.sets();
             sets.feed = anew;
             // Its numbers begin anew.

@@ -1,7 +1,7 @@
 //! Applying and deleting objects: one result for each, and what was accepted is durable before it
 //! is said.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use backends::manifest::{self, Manifest};
@@ -9,6 +9,8 @@ use bytes::Bytes;
 use model::replication::{Mode, SyncPolicy};
 use model::{Hostname, Kind, NodeId, ObjectKey};
 use serde_json::Value;
+use store::Store;
+use store::audit::AuditSubject;
 use sync::{Content, Side};
 use tokio::task::JoinSet;
 use wire::{Code, Problem};
@@ -45,6 +47,7 @@ fn refused(code: Code, detail: impl std::fmt::Display) -> EditRefusal {
 
 /// A request's objects, sorted by their nodes.
 struct ObjectsByNode<'a> {
+    call: &'a OperatorCall,
     plane: &'a Arc<ControlPlane>,
     /// In the order of the request; refused until it is known better.
     results: Vec<ObjectResult>,
@@ -62,7 +65,7 @@ struct TargetNode {
 }
 
 pub(crate) async fn apply(call: OperatorCall, asked: Apply) -> Result<ObjectResults, Problem> {
-    let mut batch = ObjectsByNode::new(&call.plane, asked.manifests.len())?;
+    let mut batch = ObjectsByNode::new(&call, asked.manifests.len())?;
     let trace = trace::context(asked.trace)?;
     for value in asked.manifests {
         let node = asked.node.as_deref().or_else(|| sync::mapping::target(&value, asked.mapping));
@@ -74,7 +77,7 @@ pub(crate) async fn apply(call: OperatorCall, asked: Apply) -> Result<ObjectResu
 }
 
 pub(crate) async fn delete(call: OperatorCall, asked: Delete) -> Result<ObjectResults, Problem> {
-    let mut batch = ObjectsByNode::new(&call.plane, asked.objects.len())?;
+    let mut batch = ObjectsByNode::new(&call, asked.objects.len())?;
     for object in asked.objects {
         let edit = batch.remove(&object).await;
         batch.take(object, edit)?;
@@ -118,11 +121,18 @@ fn read(value: Value) -> Result<Manifest, EditRefusal> {
 }
 
 impl ObjectsByNode<'_> {
-    fn new(plane: &Arc<ControlPlane>, count: usize) -> Result<ObjectsByNode<'_>, Problem> {
+    fn new(call: &OperatorCall, count: usize) -> Result<ObjectsByNode<'_>, Problem> {
+        let plane = &call.plane;
         if count > MAX_APPLY {
             return Err(Problem::new(Code::BodyTooLarge, format!("at most {MAX_APPLY} objects a request")));
         }
-        Ok(ObjectsByNode { plane, results: Vec::new(), edits: BTreeMap::new(), targets: BTreeMap::new() })
+        Ok(ObjectsByNode {
+            call,
+            plane,
+            results: Vec::new(),
+            edits: BTreeMap::new(),
+            targets: BTreeMap::new(),
+        })
     }
 
     /// What makes an object so as its manifest says, on its node.
@@ -157,8 +167,10 @@ impl ObjectsByNode<'_> {
         if let Some(target) = self.targets.get(name) {
             return Ok(target.clone());
         }
-        let unknown = |problem: Problem| refused(Code::NotFound, problem.detail.unwrap_or_default());
-        let slot = self.plane.index.named(name).map_err(unknown)?;
+        let unknown = |problem: Problem| {
+            EditRefusal::Object(format!("{}: {}", problem.code, problem.detail.unwrap_or_default()))
+        };
+        let slot = self.call.node(name).await.map_err(unknown)?;
         let policy = policy(self.plane, &slot).await.map_err(store_problem)?;
         let (id, hostname) = slot.names();
         let target = Arc::new(TargetNode { id, hostname, policy });
@@ -190,15 +202,28 @@ impl ObjectsByNode<'_> {
         Ok(())
     }
 
+    /// What the changes are written through; none where only is said what would be done.
+    fn store(&self, what: &str, dry_run: bool) -> Option<Arc<Store>> {
+        if dry_run {
+            self.call.audit.nothing_is_written();
+            return None;
+        }
+        let nodes = self.targets.values().filter(|target| self.edits.contains_key(&target.id));
+        let nodes: BTreeSet<&Hostname> = nodes.map(|target| &target.hostname).collect();
+        let objects = format!("{} objects {what}", self.results.len());
+        Some(self.call.recording(AuditSubject::nodes(nodes).and(objects)))
+    }
+
     /// Does it, some nodes at a time.
     async fn carry_out(mut self, by: &str, what: &str, dry_run: bool) -> ObjectResults {
+        let store = self.store(what, dry_run);
         let mut running = JoinSet::new();
         let mut edits = std::mem::take(&mut self.edits).into_iter();
         loop {
             while running.len() < AT_ONCE
                 && let Some((id, edits)) = edits.next()
             {
-                running.spawn(carry_out(self.plane.clone(), id, edits, dry_run));
+                running.spawn(carry_out(self.plane.clone(), id, edits, store.clone()));
             }
             match running.join_next().await {
                 None => break,
@@ -216,6 +241,13 @@ impl ObjectsByNode<'_> {
             let changed = self.results.iter().filter(|done| changes.contains(&done.outcome)).count();
             self.plane.metrics.accepted(changed as u64);
             tracing::info!(by, objects = self.results.len(), changed, "objects were {what}");
+        }
+        // Each is refused by itself; that somebody tried is in the audit log.
+        let is_outside = |done: &ObjectResult| {
+            done.why.as_ref().is_some_and(|why| why.starts_with(Code::OutsideScope.as_str()))
+        };
+        if self.results.iter().any(is_outside) {
+            self.call.audit.refused(&self.plane.refusals, Code::OutsideScope.as_str()).await;
         }
         ObjectResults { results: self.results }
     }
@@ -254,10 +286,13 @@ async fn carry_out(
     plane: Arc<ControlPlane>,
     id: NodeId,
     edits: Vec<(usize, FeedEdit)>,
-    dry_run: bool,
+    store: Option<Arc<Store>>,
 ) -> Vec<(usize, CarriedEdit)> {
     let (indexes, edits): (Vec<usize>, Vec<FeedEdit>) = edits.into_iter().unzip();
-    let carried = if dry_run { would(&plane, &id, edits).await } else { change(&plane, &id, edits).await };
+    let carried = match store {
+        None => would(&plane, &id, edits).await,
+        Some(store) => change(&plane, &id, edits, store).await,
+    };
     let carried = carried.map_err(hub_problem).unwrap_or_else(|problem| {
         let refused = (ApplyOutcome::Refused, Some(problem.to_string()));
         indexes.iter().map(|_| (refused.clone(), (None, None))).collect()
@@ -272,8 +307,9 @@ async fn change(
     plane: &ControlPlane,
     id: &NodeId,
     edits: Vec<FeedEdit>,
+    store: Arc<Store>,
 ) -> Result<Vec<CarriedEdit>, HubError> {
-    let outcomes = plane.hub.change(id, edits).await?;
+    let outcomes = plane.hub.change_recorded(id, edits, store).await?;
     Ok(outcomes.into_iter().map(|outcome| (named(outcome), (None, None))).collect())
 }
 

@@ -16,7 +16,7 @@ use crate::api::objects::{NO_NAMESPACE, ObjectName, ObjectView, ObjectsQuery, Ob
 use crate::hub::SyncSummary;
 use crate::operator_port::OperatorCall;
 use crate::state::ControlPlane;
-use crate::work::select::{self, MeantPage};
+use crate::work::select::MeantPage;
 
 /// The set that travels this way.
 fn side_of(way: Direction) -> Side {
@@ -56,13 +56,15 @@ pub(crate) async fn list(call: OperatorCall, request: ObjectsQuery) -> Result<Ob
         namespace: request.namespace.map(|text| if text == NO_NAMESPACE { String::new() } else { text }),
         name: request.name,
     };
-    let mut page = ObjectsPage { plane, objects: Vec::new(), limit: request.limit.get(), all_kinds };
-    let next = match (&request.selector, from) {
+    let selector = call.listed(request.selector.as_deref())?;
+    let mut page =
+        ObjectsPage { call: &call, plane, objects: Vec::new(), limit: request.limit.get(), all_kinds };
+    let next = match (&selector, from) {
         (None, None) => page.of_all(&filter, None).await?,
         (None, Some(ListCursor::Object(after))) => page.of_all(&filter, Some(after)).await?,
-        (Some(text), None) => page.of_meant(&select::read(text)?, &filter, None).await?,
-        (Some(text), Some(ListCursor::Node { hostname, after })) => {
-            page.of_meant(&select::read(text)?, &filter, Some((hostname, after))).await?
+        (Some(selector), None) => page.of_meant(selector, &filter, None).await?,
+        (Some(selector), Some(ListCursor::Node { hostname, after })) => {
+            page.of_meant(selector, &filter, Some((hostname, after))).await?
         }
         (None, Some(ListCursor::Node { .. })) | (Some(_), Some(ListCursor::Object(_))) => {
             return Err(no_cursor());
@@ -76,6 +78,7 @@ const MEANT_NODES: usize = 1000;
 
 /// A page while it is filled.
 struct ObjectsPage<'a> {
+    call: &'a OperatorCall,
     plane: &'a Arc<ControlPlane>,
     objects: Vec<ObjectView>,
     limit: usize,
@@ -109,8 +112,7 @@ impl ObjectsPage<'_> {
         let (first, rest) = from.unzip();
         let mut rest = rest.flatten();
         let first_name = first.as_ref().map_or("", Hostname::as_str);
-        let MeantPage { slots, next } =
-            select::meant_from(self.plane, selector, first_name, MEANT_NODES).await?;
+        let MeantPage { slots, next } = self.call.meant_from(selector, first_name, MEANT_NODES).await?;
         let index = self.plane.hub.sync_index();
         for slot in slots {
             let (id, hostname) = slot.names();
@@ -189,7 +191,7 @@ pub(crate) async fn one(call: OperatorCall, mut name: ObjectName) -> Result<Obje
     if name.namespace == NO_NAMESPACE {
         name.namespace.clear();
     }
-    let id = plane.index.named(&name.node)?.id();
+    let id = call.node(&name.node).await?.id();
     let key = apply::key_of(&name);
     let filter = ObjectFilter {
         node: Some(id.clone()),

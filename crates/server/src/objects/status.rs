@@ -27,11 +27,10 @@ pub(crate) async fn list(call: OperatorCall, asked: Matching) -> Result<SyncsVie
     let is_first = from.is_empty();
     refresh_declared(plane).await;
     let mut page = SyncsView::default();
-    let slots = match &asked.selector {
-        Some(text) => {
+    let slots = match call.listed(asked.selector.as_deref())? {
+        Some(selector) => {
             let most = if is_first { usize::MAX } else { limit };
-            let MeantPage { slots, next } =
-                select::meant_from(plane, &select::read(text)?, &from, most).await?;
+            let MeantPage { slots, next } = call.meant_from(&selector, &from, most).await?;
             if is_first {
                 for state in slots.iter().filter_map(|slot| slot.counted_sync()) {
                     *page.states.entry(state).or_default() += 1;
@@ -96,12 +95,15 @@ fn view(plane: &ControlPlane, slot: &NodeSlot, around: ConditionContext<'_>) -> 
 }
 
 /// Has nodes compared anew: now, or when they connect.
-pub(crate) fn resync(call: &OperatorCall, asked: &ResyncNodes) -> Result<Resynced, Problem> {
-    let OperatorCall { plane, by } = call;
+pub(crate) async fn resync(call: OperatorCall, asked: ResyncNodes) -> Result<Resynced, Problem> {
+    let OperatorCall { plane, by, .. } = &call;
     if asked.nodes.len() > MAX_NODES {
         return Err(Problem::new(Code::BodyTooLarge, format!("at most {MAX_NODES} nodes a request")));
     }
-    let slots = asked.nodes.iter().map(|name| plane.index.named(name)).collect::<Result<Vec<_>, _>>()?;
+    let slots = call.nodes(&asked.nodes).await?;
+    let what = if asked.approve_deletions { "deletions approved" } else { "deletions not approved" };
+    // It is in memory alone: the entry comes before it.
+    call.audit.record(OperatorCall::subject(&slots).and(what)).await?;
     let wants = Wants { resync: true, approve: asked.approve_deletions };
     let now = slots
         .iter()

@@ -1,9 +1,15 @@
 //! Nodes, their status and runs.
 
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::sync::Arc;
+
+use lang::selector::Selector;
 use model::Timestamp;
 use model::exchange::TraitReport;
 use plane::renewal::CertificateRecovery;
 use plane::{Heads, NodeState};
+use store::audit::{AuditEntry, AuditFilter, AuditSubject};
 use store::{FactRecord, RunFilter, RunRecord};
 use wire::{Code, Problem};
 
@@ -11,33 +17,48 @@ use super::OperatorCall;
 use crate::answer::store_problem;
 use crate::api::{
     CauseView, ChannelView, EntryName, EntryView, History, MAX_CAUSES, Matching, NodeName, NodeView,
-    NodesView, RunName, StatusView, TrustHolders,
+    NodesView, ReleaseSummary, RunName, StatusView, TrustHolders,
 };
 use crate::causes::{cause, causes_of, is_of_failures, since};
 use crate::refresh::refresh;
 use crate::state::{ControlPlane, now};
-use crate::totals::{CauseKey, TopCause};
+use crate::totals::{CauseKey, FleetTotals, TopCause};
 use crate::work::select::{self, MeantPage};
 
 /// Hostnames named for one cause.
 const NAMED: usize = 5;
+/// Entries of the audit log in which a node's last change is looked for, refused ones among them.
+const LOOKED_AT: usize = 20;
 
-pub(super) fn node_view(plane: &ControlPlane, name: &str) -> Result<NodeView, Problem> {
-    let slot = plane.index.named(name)?;
+pub(super) async fn node(call: OperatorCall, asked: NodeName) -> Result<NodeView, Problem> {
+    node_view(&call, &asked.node).await
+}
+
+async fn node_view(call: &OperatorCall, name: &str) -> Result<NodeView, Problem> {
+    let (plane, slot) = (&call.plane, call.node(name).await?);
+    let node = slot.names().1.to_string();
+    let newest = AuditFilter { node: Some(node), limit: LOOKED_AT, ..AuditFilter::default() };
+    let entries = plane.store.audit(newest).await.map_err(store_problem)?;
+    let mut entries = entries.iter().filter_map(|row| serde_json::from_str::<AuditEntry>(&row.entry).ok());
+    let last_change = entries.find(|entry| entry.refused.is_none());
     let heads = plane.heads();
     let mut entry = slot.lock();
     let view = view(&mut entry.node, &heads, plane.certificate_recovery(), now());
-    let failure = entry.node.summary.failures.first().filter(|_| is_of_failures(view.state));
+    let failure =
+        entry.node.summary.failures.first().filter(|_| is_of_failures(view.state) && !call.is_scoped());
     let others = failure.and_then(|failure| {
         plane.index.others_failing(std::slice::from_ref(failure)).remove(&failure.resource)
     });
-    Ok(NodeView { same_cause: others, ..view })
+    Ok(NodeView { same_cause: others, last_change, ..view })
 }
 
-pub(super) fn entry(plane: &ControlPlane, asked: &EntryName) -> EntryView {
-    let heads = plane.heads();
+pub(super) async fn entry(call: OperatorCall, asked: EntryName) -> Result<EntryView, Problem> {
+    if call.is_scoped() {
+        call.node(asked.hostname.as_str()).await?;
+    }
+    let (plane, heads) = (&call.plane, call.plane.heads());
     let channel = heads.pointed(&asked.hostname).map(|(_, entry)| entry.channel);
-    EntryView { fleet: plane.trust.fleet.clone(), seq: heads.seq(), channel }
+    Ok(EntryView { fleet: plane.trust.fleet.clone(), seq: heads.seq(), channel })
 }
 
 fn view(node: &mut NodeState, heads: &Heads, recovery: CertificateRecovery, now: Timestamp) -> NodeView {
@@ -76,14 +97,15 @@ fn view(node: &mut NodeState, heads: &Heads, recovery: CertificateRecovery, now:
         contended: exceptions.contended,
         traits_too_large: exceptions.untaken_traits.is_some(),
         unknown_tags: node.summary.unknown_tags.to_vec(),
+        last_change: None,
         status,
     }
 }
 
 pub(super) async fn nodes(call: OperatorCall, request: Matching) -> Result<NodesView, Problem> {
     let (plane, limit, from) = (&call.plane, request.limit.get(), select::page_start(request.from)?);
-    let page = match &request.selector {
-        Some(text) => select::meant_from(plane, &select::read(text)?, &from, limit).await?,
+    let page = match call.listed(request.selector.as_deref())? {
+        Some(selector) => call.meant_from(&selector, &from, limit).await?,
         None => {
             let mut slots = plane.index.page(&from, limit + 1);
             let next = slots.get(limit).map(|slot| slot.names().1);
@@ -100,21 +122,24 @@ pub(super) async fn status(call: OperatorCall) -> Result<StatusView, Problem> {
     let plane = &call.plane;
     refresh(plane).await;
     let (heads, recovery) = (plane.heads(), plane.certificate_recovery());
-    let (states, top) =
-        plane.index.totals(|totals| (totals.states().clone(), totals.top_causes(MAX_CAUSES, NAMED)));
+    let look = |totals: &FleetTotals| (totals.states().clone(), totals.top_causes(MAX_CAUSES, NAMED));
+    let (states, top) = match call.listed(None)? {
+        None => plane.index.totals(look),
+        Some(scope) => look(&totals_of(plane, &scope).await?),
+    };
     Ok(StatusView {
         fleet: plane.trust.fleet.clone(),
         posture: plane.posture(),
         version: env!("CARGO_PKG_VERSION").to_owned(),
         seq: heads.seq(),
-        channels: heads.channels.values().map(|head| channel_view(head)).collect(),
+        channels: channels(plane, &heads).await?,
         nodes: states.values().sum(),
         states,
         causes: top.into_iter().filter_map(|top| cause_view(plane, &heads, recovery, top)).collect(),
         overtaken_by: heads.overtaken_by().map(|held| held.seq),
         not_ready: plane.not_ready(),
         store: plane.store.health(),
-        trust_overtaken: trust_overtaken(plane),
+        trust_overtaken: trust_overtaken(plane).filter(|_| !call.is_scoped()),
         trust_unusable: plane.trust.unusable(),
     })
 }
@@ -124,6 +149,16 @@ pub(super) fn trust_overtaken(plane: &ControlPlane) -> Option<TrustHolders> {
     let newest = plane.trust.documents().newest().document.version;
     let (version, nodes) = plane.index.totals(|totals| totals.trust_after(newest))?;
     Some(TrustHolders { version, nodes })
+}
+
+/// The numbers of the nodes that a selector means.
+async fn totals_of(plane: &Arc<ControlPlane>, scope: &Selector) -> Result<FleetTotals, Problem> {
+    let mut totals = FleetTotals::default();
+    for slot in select::meant(plane, scope).await? {
+        let (id, name) = slot.names();
+        totals.replace(&id, &name, None, slot.counted().as_ref());
+    }
+    Ok(totals)
 }
 
 /// A line of the status, in the words of the first of its nodes that still has this cause.
@@ -151,6 +186,22 @@ fn cause_view(
     Some(CauseView { state, cause, code, since, count, nodes, next })
 }
 
+/// What each channel points to; a release's author is read once.
+async fn channels(plane: &ControlPlane, heads: &Heads) -> Result<Vec<ChannelView>, Problem> {
+    let (mut views, mut authors) = (Vec::new(), HashMap::new());
+    for head in heads.channels.values() {
+        let seq = head.header.seq;
+        if let Entry::Vacant(author) = authors.entry(seq) {
+            let release = plane.store.release(seq).await.map_err(store_problem)?;
+            let summary =
+                release.and_then(|release| serde_json::from_value::<ReleaseSummary>(release.summary).ok());
+            author.insert(summary.and_then(|summary| summary.by));
+        }
+        views.push(ChannelView { by: authors.get(&seq).cloned().flatten(), ..channel_view(head) });
+    }
+    Ok(views)
+}
+
 fn channel_view(head: &plane::Head) -> ChannelView {
     ChannelView {
         channel: head.header.channel.clone(),
@@ -160,38 +211,58 @@ fn channel_view(head: &plane::Head) -> ChannelView {
         fresh_until: head.signed_at.plus(head.header.freshness()),
         warns_at: Some(head.freshness().warns_at()),
         contact_secs: head.contact_secs,
+        by: None,
     }
 }
 
 pub(super) async fn traits(call: OperatorCall, request: NodeName) -> Result<Option<TraitReport>, Problem> {
-    let id = call.plane.index.named(&request.node)?.id();
+    let id = call.node(&request.node).await?.id();
     call.plane.store.traits(&id).await.map_err(store_problem)
 }
 
 pub(super) async fn facts(call: OperatorCall, request: History) -> Result<Vec<FactRecord>, Problem> {
-    let id = call.plane.index.named(&request.node.unwrap_or_default())?.id();
+    let id = call.node(&request.node.unwrap_or_default()).await?.id();
     call.plane.store.facts(&id, request.before, request.limit.get()).await.map_err(store_problem)
 }
 
 pub(super) async fn runs(call: OperatorCall, request: History) -> Result<Vec<RunRecord>, Problem> {
-    let id = |name: String| Ok::<_, Problem>(call.plane.index.named(&name)?.id());
-    let node = request.node.map(id).transpose()?;
-    let filter = RunFilter { node, before: request.before, limit: request.limit.get() };
-    call.plane.store.runs(filter).await.map_err(store_problem)
+    let node = match &request.node {
+        Some(name) => Some(call.node(name).await?.id()),
+        None => None,
+    };
+    let (limit, is_all) = (request.limit.get(), node.is_some() || !call.is_scoped());
+    let mut filter = RunFilter { node, before: request.before, limit };
+    if is_all {
+        return call.plane.store.runs(filter).await.map_err(store_problem);
+    }
+    refresh(&call.plane).await;
+    let (mut found, mut covered) = (Vec::new(), HashMap::new());
+    loop {
+        let page = call.plane.store.runs(filter.clone()).await.map_err(store_problem)?;
+        let Some(last) = page.last() else { return Ok(found) };
+        filter.before = Some(last.id);
+        let is_covered =
+            |run: &RunRecord| *covered.entry(run.node.clone()).or_insert_with(|| call.covers_id(&run.node));
+        found.extend(page.into_iter().filter(is_covered).take(limit - found.len()));
+        if found.len() >= limit {
+            return Ok(found);
+        }
+    }
 }
 
 pub(super) async fn run(call: OperatorCall, request: RunName) -> Result<RunRecord, Problem> {
-    let id = call.plane.index.named(&request.node)?.id();
+    let id = call.node(&request.node).await?.id();
     let run = call.plane.store.run(&id, &request.incarnation, request.seq).await.map_err(store_problem)?;
     run.ok_or_else(|| Code::NotFound.into())
 }
 
 pub(super) async fn remove(call: OperatorCall, request: NodeName) -> Result<NodeView, Problem> {
-    let (plane, view) = (&call.plane, node_view(&call.plane, &request.node)?);
-    plane.store.remove_node(&view.id, now()).await.map_err(store_problem)?;
+    let (plane, view) = (&call.plane, node_view(&call, &request.node).await?);
+    let store = call.recording(AuditSubject::nodes([&view.hostname]).and(view.id.to_string()));
+    store.remove_node(&view.id, now()).await.map_err(store_problem)?;
     plane.index.remove(&view.id);
     plane.hub.remove(&view.id);
     plane.work.removed(&view.id);
-    tracing::info!(node = %view.id, hostname = %view.hostname, "a node was removed");
+    tracing::info!(by = call.by, node = %view.id, hostname = %view.hostname, "a node was removed");
     Ok(view)
 }

@@ -2,14 +2,17 @@
 //! certificates are under another CA.
 //!
 //! ```text
-//!   request -> operator's name -> route by method and path -> read the request's type
-//!           -> handler(OperatorCall, request) -> answer or problem -> JSON
+//!   request -> Caller (crate::operators) -> route by method and path -> its role and reach
+//!           -> read the request's type -> handler(OperatorCall, request), cut when the caller is revoked
+//!           -> entry in the audit log -> answer or problem -> JSON
 //! ```
 //!
 //! [`ROUTES`] joins each [`Operation`] of [`crate::api`] to its handler; contents, which are no
 //! JSON, and what scrapers read stand beside it.
 
+mod call;
 mod fleet;
+mod operators;
 mod publish;
 mod requests;
 mod trust;
@@ -22,39 +25,41 @@ use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use bytes::Bytes;
+use http::request::Parts;
 use http::{Method, Request};
 use hyper::body::Incoming;
 use net::accept::Connection;
-use net::identity::PeerRole;
 use net::issue::{CertificateRequest, IssueError, PROXY_LIFE};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use store::OperatorRole;
+use store::audit::AuditSubject;
 use wire::{Code, Problem};
 
 use crate::answer::{PortReply, json, refuse};
 use crate::api::objects::{APPLY, DELETE_OBJECTS, OBJECT, OBJECTS, RESYNC, SYNC};
-use crate::api::operation::{Operation, segments};
+use crate::api::operation::{Operation, OperationEffect, OperationReach, segments};
+use crate::api::operators::{ADD_OPERATOR, AUDIT, OPERATORS, REVOKE_OPERATOR, WHOAMI};
 use crate::api::work::{
     BEGIN_TASK, BEGIN_WORKFLOW, CANCEL_TASK, CONTROL_WORKFLOW, OUTPUT, SELECT, TASK, TASK_NODES, TASKS,
     WORKFLOW, WORKFLOWS,
 };
 use crate::api::{self, CONTENTS, MAX_CONTENTS, MAX_JSON};
+use crate::index::clip;
 use crate::intake::{WITHIN, accepts_gzip, read, read_any, unpacked};
 use crate::metrics::gather;
 use crate::objects::{apply, list, status};
+use crate::operators::audit::RequestAudit;
+use crate::operators::{Caller, UnknownCaller};
 use crate::posture::random;
 use crate::releases;
 use crate::state::{ControlPlane, now};
 use crate::work::{select, views};
 
+pub(crate) use self::call::OperatorCall;
+
 /// How long a body of contents may take to arrive; the CLI gives up long before.
 const CONTENTS_WITHIN: Duration = Duration::from_secs(600);
-
-/// Who asks, and the control plane that is asked.
-pub(crate) struct OperatorCall {
-    pub(crate) plane: Arc<ControlPlane>,
-    pub(crate) by: String,
-}
 
 /// A request as it came.
 struct IncomingRequest {
@@ -69,6 +74,9 @@ type PendingReply = Pin<Box<dyn Future<Output = Result<PortReply, Problem>> + Se
 struct OperatorRoute {
     method: Method,
     path: &'static str,
+    role: OperatorRole,
+    reach: OperationReach,
+    effect: OperationEffect,
     handle: Box<dyn Fn(OperatorCall, IncomingRequest) -> PendingReply + Send + Sync>,
 }
 
@@ -76,8 +84,8 @@ static ROUTES: LazyLock<Vec<OperatorRoute>> = LazyLock::new(|| {
     vec![
         route(&api::STATUS, |call, _| fleet::status(call)),
         route(&api::NODES, fleet::nodes),
-        route(&api::NODE, |call, asked| ready(fleet::node_view(&call.plane, &asked.node))),
-        route(&api::ENTRY, |call, asked| ready(Ok(fleet::entry(&call.plane, &asked)))),
+        route(&api::NODE, fleet::node),
+        route(&api::ENTRY, fleet::entry),
         route(&api::REMOVE_NODE, fleet::remove),
         route(&api::TRAITS, fleet::traits),
         route(&api::FACTS, fleet::facts),
@@ -95,14 +103,19 @@ static ROUTES: LazyLock<Vec<OperatorRoute>> = LazyLock::new(|| {
         route(&api::PUT_CHUNKS, publish::put_chunks),
         route(&api::COMMIT, releases::commit),
         route(&api::ADD_BEACONS, publish::add_beacons),
-        route(&api::ISSUE_PROXY, |call, asked| ready(issue_proxy(&call, asked))),
-        route(&api::SET_LOG_LEVEL, |call, asked| ready(set_log_level(&call, asked))),
+        route(&api::ISSUE_PROXY, issue_proxy),
+        route(&api::SET_LOG_LEVEL, set_log_level),
+        route(&WHOAMI, |call, _| ready(Ok(operators::whoami(&call)))),
+        route(&OPERATORS, operators::list),
+        route(&ADD_OPERATOR, operators::add),
+        route(&REVOKE_OPERATOR, operators::revoke),
+        route(&AUDIT, operators::audit),
         route(&OBJECTS, list::list),
         route(&OBJECT, list::one),
         route(&APPLY, apply::apply),
         route(&DELETE_OBJECTS, apply::delete),
         route(&SYNC, status::list),
-        route(&RESYNC, |call, asked| ready(status::resync(&call, &asked))),
+        route(&RESYNC, status::resync),
         route(&SELECT, select::count),
         route(&TASKS, views::tasks),
         route(&TASK, views::task),
@@ -137,7 +150,8 @@ where
             Err(problem) => Box::pin(ready(Err(problem))),
         }
     };
-    OperatorRoute { method: operation.method.clone(), path: operation.path, handle: Box::new(handle) }
+    let Operation { path, role, reach, effect, .. } = *operation;
+    OperatorRoute { method: operation.method.clone(), path, role, reach, effect, handle: Box::new(handle) }
 }
 
 pub(crate) async fn handle(plane: Arc<ControlPlane>, request: Request<Incoming>) -> PortReply {
@@ -152,25 +166,35 @@ pub(crate) async fn handle(plane: Arc<ControlPlane>, request: Request<Incoming>)
     }
 }
 
-/// The operator's name, from its certificate.
-fn operator(request: &Request<Incoming>) -> Result<String, Problem> {
-    let peer = request.extensions().get::<Connection>().and_then(|c| c.peer.as_deref());
-    match peer.map(|peer| &peer.role) {
-        Some(PeerRole::Operator(name)) => Ok(name.clone()),
-        _ => Err(Code::CertificateRequired.into()),
-    }
-}
-
 async fn answer(plane: Arc<ControlPlane>, request: Request<Incoming>) -> Result<PortReply, Problem> {
-    let by = operator(&request)?;
     let (parts, body) = request.into_parts();
     let (method, path) = (&parts.method, parts.uri.path());
-    if let (&Method::GET, Some(reply)) = (method, gather::answer(&plane, path)) {
-        return Ok(reply);
+    let caller = match authenticated(&plane, &parts) {
+        Ok(caller) => caller,
+        Err(unknown) => {
+            let audit = audit(&plane, &unknown.name, format!("{method} {}", clip(path)));
+            audit.refused(&plane.refusals, &unknown.problem.code).await;
+            return Err(unknown.problem);
+        }
+    };
+    if *method == Method::GET
+        && let Some(reply) = gather::answer(&plane, path)
+    {
+        // Metrics are of the whole fleet.
+        return if path == "/metrics" {
+            in_reach(&caller, OperationReach::WholeFleet).map(|()| reply)
+        } else {
+            Ok(reply)
+        };
     }
     match (method, path.strip_prefix(CONTENTS)) {
-        (&Method::GET, Some(digest)) => return publish::content(&plane, digest).await,
+        (&Method::GET, Some(digest)) => {
+            in_reach(&caller, OperationReach::WholeFleet)?;
+            return publish::content(&plane, digest).await;
+        }
         (&Method::POST, Some("")) => {
+            in_reach(&caller, OperationReach::WholeFleet)?;
+            has_role(&caller, OperatorRole::Operator)?;
             let bytes = read_any(body, MAX_CONTENTS, CONTENTS_WITHIN).await?;
             return publish::put_contents(&plane, unpacked(&parts, bytes, MAX_CONTENTS)?).await;
         }
@@ -179,17 +203,111 @@ async fn answer(plane: Arc<ControlPlane>, request: Request<Incoming>) -> Result<
     let mut of_method = ROUTES.iter().filter(|route| route.method == *method);
     let matched = of_method.find_map(|route| Some((route, segments(route.path, path)?)));
     let (route, segments) = matched.ok_or(Code::NotFound)?;
-    let (gzip, query) = (accepts_gzip(&parts), parts.uri.query().unwrap_or("").to_owned());
-    let body = match *method {
-        Method::POST => read(&parts, body, MAX_JSON, WITHIN).await?,
-        _ => Bytes::new(),
+    let audit = audit(&plane, &caller.name, format!("{} {}", route.method, route.path));
+    let may = has_role(&caller, route.role).and_then(|()| in_reach(&caller, route.reach));
+    let answered = match may {
+        Ok(()) => {
+            let (gzip, query) = (accepts_gzip(&parts), parts.uri.query().unwrap_or("").to_owned());
+            let body = match *method {
+                Method::POST => read(&parts, body, MAX_JSON, WITHIN).await?,
+                _ => Bytes::new(),
+            };
+            let body = unpacked(&parts, body, MAX_JSON)?;
+            let given = IncomingRequest { segments, query, body, gzip };
+            carried_out(route, &plane, caller, &audit, given).await
+        }
+        Err(problem) => Err(problem),
     };
-    let body = unpacked(&parts, body, MAX_JSON)?;
-    (route.handle)(OperatorCall { plane, by }, IncomingRequest { segments, query, body, gzip }).await
+    match (route.effect, &answered) {
+        (OperationEffect::Writes, Ok(_)) => audit.done().await?,
+        (OperationEffect::Writes, Err(problem)) => audit.refused(&plane.refusals, &problem.code).await,
+        (OperationEffect::Reads | OperationEffect::Stages, _) => {}
+    }
+    answered
+}
+
+/// Who asks. The connection of who is refused ends.
+fn authenticated(plane: &ControlPlane, parts: &Parts) -> Result<Caller, Box<UnknownCaller>> {
+    let connection = parts.extensions.get::<Connection>();
+    let peer = connection.and_then(|connection| connection.peer.as_deref());
+    plane.operators.authenticate(&parts.headers, peer, now()).inspect_err(|_| {
+        connection.into_iter().for_each(Connection::close_after_answer);
+    })
+}
+
+fn audit(plane: &ControlPlane, by: &str, operation: String) -> Arc<RequestAudit> {
+    Arc::new(RequestAudit::new(plane.store.clone(), now(), by, &plane.request_id(), operation))
+}
+
+/// Does it. What only looks is cut when the caller is revoked meanwhile; what changes something was let in, and ends.
+async fn carried_out(
+    route: &OperatorRoute,
+    plane: &Arc<ControlPlane>,
+    caller: Caller,
+    audit: &Arc<RequestAudit>,
+    given: IncomingRequest,
+) -> Result<PortReply, Problem> {
+    let call = OperatorCall {
+        plane: plane.clone(),
+        by: caller.name.clone(),
+        caller: caller.clone(),
+        audit: audit.clone(),
+    };
+    let answer = (route.handle)(call, given);
+    match route.effect {
+        OperationEffect::Writes => answer.await,
+        OperationEffect::Reads | OperationEffect::Stages => tokio::select! {
+            answer = answer => answer,
+            () = plane.operators.revoked(&caller) => {
+                Err(Problem::new(Code::OperatorRefused, "they were revoked meanwhile"))
+            }
+        },
+    }
+}
+
+fn has_role(caller: &Caller, needed: OperatorRole) -> Result<(), Problem> {
+    if caller.role >= needed {
+        return Ok(());
+    }
+    let detail = format!("{} is {}, and this needs {needed}", caller.name, caller.role);
+    Err(Problem::new(Code::RoleRequired, detail))
+}
+
+fn in_reach(caller: &Caller, reach: OperationReach) -> Result<(), Problem> {
+    match reach {
+        OperationReach::WholeFleet if !caller.scope.is_fleet() => {
+            Err(caller.scope.refuses(&caller.name, "this is of the whole fleet"))
+        }
+        OperationReach::WholeFleet | OperationReach::NodesInScope => Ok(()),
+    }
+}
+
+/// A route of the operator port, and who may ask for it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RouteAccess {
+    /// The HTTP method.
+    pub method: Method,
+    /// The path.
+    pub path: &'static str,
+    /// The least role.
+    pub role: OperatorRole,
+    /// For whom, of those.
+    pub reach: OperationReach,
+    /// What it does.
+    pub effect: OperationEffect,
+}
+
+/// Every route of the operator port in JSON, and who may ask for it.
+pub fn route_access() -> Vec<RouteAccess> {
+    let access = |route: &OperatorRoute| {
+        let OperatorRoute { path, role, reach, effect, .. } = *route;
+        RouteAccess { method: route.method.clone(), path, role, reach, effect }
+    };
+    ROUTES.iter().map(access).collect()
 }
 
 /// Issues a proxy's certificate under the CA that nodes believe (IDN-4).
-fn issue_proxy(call: &OperatorCall, asked: api::IssueProxy) -> Result<api::ProxyCertificate, Problem> {
+async fn issue_proxy(call: OperatorCall, asked: api::IssueProxy) -> Result<api::ProxyCertificate, Problem> {
     let api::IssueProxy { names, csr_pem } = asked;
     let is_name = |name: &String| name.parse::<IpAddr>().is_ok() || model::id::is_hostname(name);
     let (Some(name), true) = (names.first(), names.len() <= api::MAX_PROXY_NAMES) else {
@@ -205,6 +323,7 @@ fn issue_proxy(call: &OperatorCall, asked: api::IssueProxy) -> Result<api::Proxy
     let bad_csr = |error: IssueError| Problem::new(Code::BadCsr, error.to_string());
     let csr = CertificateRequest::read(&csr_pem).map_err(bad_csr)?;
     let (serial, now) = (random().map_err(|_| Code::Internal)?, now());
+    call.audit.record(AuditSubject::of(format!("proxy {}", names.join(", ")))).await?;
     let issued = call.plane.node_ca.issue_proxy(&csr, name, &names, serial, now);
     let cert_pem = issued.map_err(|error| Problem::new(Code::Internal, error.to_string()))?;
     tracing::info!(by = call.by, proxy = name, ?names, "a certificate was issued to a proxy");
@@ -218,10 +337,11 @@ fn one_form(name: &str) -> String {
 }
 
 /// Changes what is logged from now on (OPS-4).
-fn set_log_level(call: &OperatorCall, asked: api::LogLevel) -> Result<api::LogLevel, Problem> {
+async fn set_log_level(call: OperatorCall, asked: api::LogLevel) -> Result<api::LogLevel, Problem> {
     let Some(log) = &call.plane.log else {
         return Err(Problem::new(Code::NotFound, "this control plane's logs are another program's"));
     };
+    call.audit.record(AuditSubject::of(format!("level {}", clip(&asked.level)))).await?;
     log.set(&asked.level).map_err(|why| Problem::new(Code::BadBody, why))?;
     tracing::info!(by = call.by, level = asked.level, "the log level was changed");
     Ok(asked)

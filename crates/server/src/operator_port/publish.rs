@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use http::StatusCode;
 use store::Release;
+use store::audit::AuditSubject;
 use wire::{Code, Problem};
 
 use super::OperatorCall;
@@ -59,7 +60,8 @@ pub(super) async fn put_chunks(call: OperatorCall, sent: TreeChunks) -> Result<u
 
 pub(super) async fn add_beacons(call: OperatorCall, sent: Beacons) -> Result<usize, Problem> {
     let count = sent.beacons.len();
-    releases::add_beacons(&call.plane, sent.beacons).await?;
+    let store = call.recording(AuditSubject::of(format!("{count} beacons")));
+    releases::add_beacons(&call.plane, &store, sent.beacons).await?;
     Ok(count)
 }
 

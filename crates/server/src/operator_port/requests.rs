@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use model::exchange::TAGGED_RUNS;
 use model::tags::{MAX_RUN_TAGS, TaggedRun, check_run_tags};
+use store::Store;
 use wire::{Code, Problem};
 
 use super::OperatorCall;
@@ -15,11 +16,12 @@ use crate::state::{ControlPlane, now, run_to_completion};
 
 pub(super) async fn request_run(call: OperatorCall, request: RunRequest) -> Result<RunRequested, Problem> {
     let plane = call.plane.clone();
-    let slots = named(&plane, &request.nodes)?;
+    let slots = call.nodes(&request.nodes).await?;
+    let store = call.recording(OperatorCall::subject(&slots));
     run_to_completion(async move {
         let ids: Vec<_> = slots.iter().map(|slot| slot.id()).collect();
         let number = number_of_now();
-        plane.store.request_run(ids, number, now()).await.map_err(store_problem)?;
+        store.request_run(ids, number, now()).await.map_err(store_problem)?;
         for slot in &slots {
             slot.lock().node.change_exceptions(|it| it.run_request = Some(number));
             slot.wake.notify_waiters();
@@ -36,12 +38,15 @@ pub(super) async fn request_tagged_run(
 ) -> Result<TaggedRunRequested, Problem> {
     check_run_tags(&request.tags).map_err(|error| Problem::new(Code::RunRefused, error.to_string()))?;
     let plane = call.plane.clone();
-    let slots = named(&plane, &request.nodes)?;
-    run_to_completion(async move { store_tagged_run(&plane, slots, request.tags).await }).await
+    let slots = call.nodes(&request.nodes).await?;
+    let tags: Vec<&str> = request.tags.iter().map(String::as_str).collect();
+    let store = call.recording(OperatorCall::subject(&slots).and(format!("tags {}", tags.join(", "))));
+    run_to_completion(async move { store_tagged_run(&plane, &store, slots, request.tags).await }).await
 }
 
 async fn store_tagged_run(
     plane: &ControlPlane,
+    store: &Store,
     slots: Vec<Arc<NodeSlot>>,
     requested: BTreeSet<String>,
 ) -> Result<TaggedRunRequested, Problem> {
@@ -75,7 +80,7 @@ async fn store_tagged_run(
         (slot.id(), TaggedRun { number, tags: tags.clone() })
     };
     let runs = able.iter().map(run).collect();
-    plane.store.request_tagged_runs(runs, now()).await.map_err(store_problem)?;
+    store.request_tagged_runs(runs, now()).await.map_err(store_problem)?;
     let nodes = able.len();
     for (slot, tags) in able {
         let node = &mut slot.lock().node;
@@ -85,10 +90,6 @@ async fn store_tagged_run(
     }
     plane.run_requested.notify_one();
     Ok(TaggedRunRequested { number, nodes, too_old, too_many_tags })
-}
-
-fn named(plane: &ControlPlane, nodes: &[String]) -> Result<Vec<Arc<NodeSlot>>, Problem> {
-    nodes.iter().map(|name| plane.index.named(name)).collect()
 }
 
 /// Milliseconds rise, so a later request replaces an earlier one on the node.

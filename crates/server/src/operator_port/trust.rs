@@ -1,6 +1,7 @@
 //! The chain of trust documents (IDN-8): shown, and led on.
 
 use model::time::SLACK;
+use store::audit::AuditSubject;
 use trust::chain::ChainError;
 use trust::{TrustDocument, signed};
 use wire::{Code, Problem};
@@ -36,7 +37,7 @@ pub(super) async fn view(call: OperatorCall, _: Empty) -> Result<TrustView, Prob
 /// Whole, also when who asked hangs up: a version that is stored is one that nodes are given.
 pub(super) async fn add(call: OperatorCall, sent: AddTrust) -> Result<u64, Problem> {
     run_to_completion(async move {
-        let OperatorCall { plane, by } = call;
+        let OperatorCall { plane, by, audit, .. } = call;
         let root = plane.trust.documents().newest().document.root.clone();
         if let Ok(next) = signed::verify::<TrustDocument>(&sent.link, &root)
             && let (Some(at), now) = (next.created, now())
@@ -49,6 +50,9 @@ pub(super) async fn add(call: OperatorCall, sent: AddTrust) -> Result<u64, Probl
             );
             return Err(Problem::new(Code::TrustRefused, detail));
         }
+        // It is kept in a file: the entry comes before it.
+        let digest = signed::digest(&sent.link);
+        audit.record(AuditSubject::of(format!("trust document {digest}"))).await?;
         let version = plane.trust.add(sent.link).await.map_err(problem)?;
         tracing::info!(version, by, "a trust document was added");
         releases::load(&plane).await?;

@@ -1,6 +1,7 @@
 //! Orders to tasks and workflows.
 
 use plane::work::{Workflow, WorkflowInput, WorkflowPhase, WorkflowSpec};
+use store::audit::AuditSubject;
 use wire::{Code, Problem};
 
 use super::OperatorCall;
@@ -10,19 +11,24 @@ use crate::state::{now, run_to_completion};
 use crate::work::{fresh_id, select, views};
 
 pub(super) async fn begin_task(call: OperatorCall, request: NewTask) -> Result<TaskView, Problem> {
-    let OperatorCall { plane, by } = call;
-    let nodes = select::meant(&plane, &select::read(&request.selector)?).await?;
+    let nodes = select::meant(&call.plane, &select::read(&request.selector)?).await?;
+    call.all_in_scope(&nodes).await?;
     let targets = select::ids(&nodes, request.expected)?;
-    let spec = request.spec(&fresh_id('t')?, &by);
+    let spec = request.spec(&fresh_id('t')?, &call.by);
+    let subject = OperatorCall::subject(&nodes).and(format!("task {} on {}", spec.id, spec.selector));
+    let (store, plane) = (call.recording(subject), call.plane);
     let (id, begun) = (spec.id.clone(), plane.clone());
     // Whole, also when the operator hangs up: a task half written down is begun by nobody.
-    run_to_completion(async move { begun.work.begin(&begun, spec, targets).await }).await?;
+    run_to_completion(async move { begun.work.begin(&begun, &store, spec, targets).await }).await?;
     views::task_now(&plane, &id).await
 }
 
 pub(super) async fn cancel_task(call: OperatorCall, request: WorkQuery) -> Result<TaskView, Problem> {
-    let (OperatorCall { plane, by }, id) = (call, request.id);
-    if views::task_now(&plane, &id).await?.finished.is_none() {
+    let open = views::shown_task(&call, &request.id).await?;
+    let (OperatorCall { plane, by, audit, .. }, id) = (call, request.id);
+    if open.finished.is_none() {
+        // The task's actor writes it down: the entry comes before it.
+        audit.record(AuditSubject::of(format!("task {id}"))).await?;
         plane.work.cancel(&id, &by).await?;
         tracing::info!(by, task = id, "a task was called off");
     }
@@ -33,7 +39,7 @@ pub(super) async fn begin_workflow(
     call: OperatorCall,
     request: NewWorkflow,
 ) -> Result<WorkflowView, Problem> {
-    let OperatorCall { plane, by } = call;
+    let OperatorCall { plane, by, audit, .. } = call;
     let refused = |detail: String| Problem::new(Code::TaskRefused, detail);
     let spec: WorkflowSpec =
         serde_json::from_value(request.spec).map_err(|error| refused(error.to_string()))?;
@@ -50,7 +56,8 @@ pub(super) async fn begin_workflow(
     let id = fresh_id('w')?;
     let workflow = Workflow::new(&id, &by, spec, now()).map_err(|error| refused(chain(&error)))?;
     let begun = plane.clone();
-    run_to_completion(async move { begun.work.workflows.begin(&begun, workflow).await }).await?;
+    let store = audit.store(AuditSubject::of(format!("workflow {id}: {}", workflow.spec.name)));
+    run_to_completion(async move { begun.work.workflows.begin(&begun, &store, workflow).await }).await?;
     views::workflow_now(&plane, &id).await
 }
 
@@ -58,7 +65,7 @@ pub(super) async fn control_workflow(
     call: OperatorCall,
     request: ControlWorkflow,
 ) -> Result<WorkflowView, Problem> {
-    let OperatorCall { plane, by } = call;
+    let OperatorCall { plane, by, audit, .. } = call;
     let ControlWorkflow { id, turn, step, include_unknown } = request;
     // What is none is said before what is over.
     let view = views::workflow_now(&plane, &id).await?;
@@ -80,6 +87,8 @@ pub(super) async fn control_workflow(
         }
         _ => return Err(wrong()),
     };
+    // The workflows' actor writes it down: the entry comes before it.
+    audit.record(AuditSubject::of(format!("workflow {id}: {turn}"))).await?;
     plane.work.workflows.turn(&id, input).await?;
     views::workflow_now(&plane, &id).await
 }

@@ -23,7 +23,7 @@ use plane::work::{
     MAX_OPEN_TASKS, NodeWork, Reach, Task, TaskDocument, TaskInput, TaskSpec, TaskState, action_id,
     parse_action_id,
 };
-use store::{StoreError, TaskKind, TaskNode, TaskRecord};
+use store::{Store, StoreError, TaskKind, TaskNode, TaskRecord};
 use tokio::sync::mpsc::error::TrySendError;
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::JoinSet;
@@ -123,10 +123,11 @@ impl Orchestrator {
         self.workflows.count()
     }
 
-    /// Begins a task: durable, with all of its targets, when it returns.
+    /// Begins a task: durable in this handle of the store, with all of its targets, when it returns.
     pub(crate) async fn begin(
         &self,
         plane: &Arc<ControlPlane>,
+        store: &Store,
         spec: TaskSpec,
         targets: Vec<NodeId>,
     ) -> Result<Arc<OpenTask>, Problem> {
@@ -136,7 +137,7 @@ impl Orchestrator {
         }
         let refused = |error: plane::work::SpecError| Problem::new(Code::TaskRefused, error.to_string());
         let task = Task::new(spec, targets, now()).map_err(refused)?;
-        plane.store.put_task(record(&task.document())?).await.map_err(store_problem)?;
+        store.put_task(record(&task.document())?).await.map_err(store_problem)?;
         let id = task.spec().id.clone();
         let nodes = task.nodes().iter().map(|(node, work)| row(&id, node, work));
         let nodes = nodes.collect::<Result<Vec<TaskNode>, StoreError>>().map_err(store_problem)?;

@@ -185,7 +185,11 @@ fn groups_exist(plane: &ControlPlane, selector: &Selector) -> Result<(), Problem
 /// How many nodes a selector means, and how they can be reached.
 pub(crate) async fn count(call: OperatorCall, request: Select) -> Result<Selected, Problem> {
     let plane = &call.plane;
-    let nodes = meant(plane, &read(&request.selector)?).await?;
+    let mut nodes = meant(plane, &read(&request.selector)?).await?;
+    if call.is_scoped() {
+        refresh(plane).await;
+        nodes.retain(|slot| call.covers(slot));
+    }
     let mut selected = Selected {
         count: nodes.len(),
         first: Vec::new(),

@@ -17,6 +17,7 @@ use crate::api::work::{
     TaskView, WorkHistory, WorkQuery, WorkflowView,
 };
 use crate::operator_port::OperatorCall;
+use crate::refresh::refresh;
 use crate::state::ControlPlane;
 
 /// The most bytes of answers in one page of nodes; a larger page ends early.
@@ -31,15 +32,26 @@ fn wait(request: &WorkQuery) -> Duration {
     Duration::from_secs(request.wait.min(MAX_LONG_POLL_SECS))
 }
 
+/// Whether an operator sees the task of another: one with a scope sees those that he began.
+fn is_shown(call: &OperatorCall, by: &str) -> bool {
+    !call.is_scoped() || call.by == by
+}
+
+/// A task as it stands, where the operator may see it.
+pub(crate) async fn shown_task(call: &OperatorCall, id: &str) -> Result<TaskView, Problem> {
+    let view = task_now(&call.plane, id).await?;
+    if is_shown(call, &view.by) { Ok(view) } else { Err(no_task(id)) }
+}
+
 /// A task, as soon as it differs from what is known, or when the wait is over.
 pub(crate) async fn task(call: OperatorCall, request: WorkQuery) -> Result<TaskView, Problem> {
-    if let Some(open) = call.plane.work.get(&request.id) {
+    if let Some(open) = call.plane.work.get(&request.id).filter(|open| is_shown(&call, &open.spec.by)) {
         let mut views = open.view.subscribe();
         let other = views.wait_for(|view| Some(view.version) != request.after);
         let _ = tokio::time::timeout(wait(&request), other).await;
         return Ok(open.view.borrow().clone());
     }
-    task_now(&call.plane, &request.id).await
+    shown_task(&call, &request.id).await
 }
 
 /// A task as it stands.
@@ -53,7 +65,7 @@ pub(crate) async fn task_now(plane: &ControlPlane, id: &str) -> Result<TaskView,
 }
 
 pub(crate) async fn tasks(call: OperatorCall, request: WorkHistory) -> Result<Vec<TaskView>, Problem> {
-    let records = records(&call.plane, TaskKind::Task, request).await?;
+    let records = records(&call, TaskKind::Task, request).await?;
     let view_of = |record: &TaskRecord| match call.plane.work.get(&record.id) {
         Some(open) => Some(open.view.borrow().clone()),
         None => stored(record),
@@ -62,7 +74,7 @@ pub(crate) async fn tasks(call: OperatorCall, request: WorkHistory) -> Result<Ve
 }
 
 async fn records(
-    plane: &ControlPlane,
+    call: &OperatorCall,
     kind: TaskKind,
     request: WorkHistory,
 ) -> Result<Vec<TaskRecord>, Problem> {
@@ -70,10 +82,11 @@ async fn records(
     let limit = limit.get();
     let mut found = Vec::new();
     loop {
-        let page = plane.store.tasks(limit, before.as_deref()).await.map_err(store_problem)?;
+        let page = call.plane.store.tasks(limit, before.as_deref()).await.map_err(store_problem)?;
         let Some(last) = page.last() else { return Ok(found) };
         before = Some(last.id.clone());
-        found.extend(page.into_iter().filter(|record| record.kind == kind));
+        let shown = |record: &TaskRecord| record.kind == kind && is_shown(call, &record.by);
+        found.extend(page.into_iter().filter(shown));
         if found.len() >= limit {
             found.truncate(limit);
             return Ok(found);
@@ -97,13 +110,19 @@ pub(super) fn view(document: TaskDocument, version: u64) -> TaskView {
 /// One page of a task's nodes, after one.
 pub(crate) async fn nodes(call: OperatorCall, request: TaskNodesQuery) -> Result<TaskNodesView, Problem> {
     let (plane, id, limit) = (&call.plane, &request.id, request.limit.get());
-    if plane.work.get(id).is_none() {
+    if call.is_scoped() {
+        shown_task(&call, id).await?;
+        refresh(plane).await;
+    } else if plane.work.get(id).is_none() {
         plane.store.task(id).await.map_err(store_problem)?.ok_or_else(|| no_task(id))?;
     }
     let page = plane.store.task_nodes(id, request.from.as_ref(), limit).await.map_err(store_problem)?;
     let full = page.len() == limit;
     let (mut nodes, mut bytes) = (Vec::with_capacity(page.len()), 0);
     for row in page {
+        if !call.covers_id(&row.node) {
+            continue;
+        }
         let Ok(mut work) = serde_json::from_str::<NodeWork>(&row.state) else { continue };
         if let Some(ActionOutcome::Answered { .. }) = &work.outcome {
             let (answer, size) = answer(plane, id, &row.node).await?;
@@ -146,6 +165,10 @@ async fn answer(
 /// The output of a task on one node after a piece, as far as it came.
 pub(crate) async fn output(call: OperatorCall, request: OutputQuery) -> Result<Vec<OutputView>, Problem> {
     let OutputQuery { id, node, after } = request;
+    if call.is_scoped() {
+        shown_task(&call, &id).await?;
+        call.node(&node).await?;
+    }
     // A node that was removed goes by its id alone.
     let node = match call.plane.index.named(&node) {
         Ok(slot) => slot.id(),
@@ -208,7 +231,7 @@ pub(crate) async fn workflows(
     request: WorkHistory,
 ) -> Result<Vec<WorkflowView>, Problem> {
     let plane = &call.plane;
-    let records = records(plane, TaskKind::Workflow, request).await?;
+    let records = records(&call, TaskKind::Workflow, request).await?;
     let view_of = |record: &TaskRecord| match plane.work.workflows.get(&record.id) {
         Some(open) => Some(workflow_view(plane, &open.workflow, open.version)),
         None => stored_workflow(plane, record),

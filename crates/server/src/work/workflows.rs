@@ -10,7 +10,7 @@ use plane::work::{
     MAX_OPEN_WORKFLOWS, NodeStage, NodeWork, TaskDocument, TaskProgress, TaskSpec, TaskState, TaskSummary,
     Workflow, WorkflowEffect, WorkflowInput,
 };
-use store::{TaskKind, TaskRecord};
+use store::{Store, TaskKind, TaskRecord};
 use tokio::sync::{mpsc, oneshot, watch};
 use wire::{Code, Problem};
 
@@ -82,8 +82,13 @@ impl Workflows {
         heard.await.map_err(|_| Code::Internal.into())
     }
 
-    /// Begins a workflow; durable when it returns.
-    pub(crate) async fn begin(&self, plane: &ControlPlane, workflow: Workflow) -> Result<(), Problem> {
+    /// Begins a workflow; durable in this handle of the store when it returns.
+    pub(crate) async fn begin(
+        &self,
+        plane: &ControlPlane,
+        store: &Store,
+        workflow: Workflow,
+    ) -> Result<(), Problem> {
         let id = workflow.id.clone();
         {
             let mut open = self.open();
@@ -94,7 +99,7 @@ impl Workflows {
             let version = plane.work.next_version();
             open.insert(id.clone(), OpenWorkflow { workflow: workflow.clone(), version });
         }
-        if let Err(error) = plane.store.put_task(record(&workflow)?).await {
+        if let Err(error) = store.put_task(record(&workflow)?).await {
             self.open().remove(&id);
             return Err(store_problem(error));
         }
@@ -246,7 +251,7 @@ async fn start(
     if targets.is_empty() {
         return Ok(StartedStep::Nobody);
     }
-    plane.work.begin(plane, spec, targets).await?;
+    plane.work.begin(plane, &plane.store, spec, targets).await?;
     Ok(StartedStep::Begun)
 }
 

@@ -11,7 +11,9 @@ use serde::Serialize;
 use super::cell::{OrFail, Text, uint};
 use super::migrate::migrate;
 use super::open::{DatabaseLock, PATIENCE, create, lock};
-use super::{incarnation, query};
+use super::{audit, incarnation, query};
+use crate::MAX_LISTED;
+use crate::audit::{AuditBreak, AuditHead, AuditVerifier};
 use crate::error::{Result, StoreError};
 use crate::record::{DatabaseIncarnation, IncarnationCause};
 
@@ -93,6 +95,39 @@ pub fn inspect(path: &Path) -> Result<DatabaseSummary> {
         facts: count("SELECT count(*) FROM fact")?,
         problems: integrity(&db)?,
     })
+}
+
+/// The newest entry of the audit log of a database that nobody writes; `None` where an earlier version wrote it,
+/// which kept no such log.
+///
+/// # Errors
+/// Those of the disk.
+pub fn audit_head(path: &Path) -> Result<Option<AuditHead>> {
+    const HAS_LOG: &str = "SELECT 1 FROM sqlite_schema WHERE type = 'table' AND name = 'audit'";
+    let db = connect(path)?;
+    let has_log = query::one(&db, "look for the audit log", HAS_LOG, [], |_| Ok(()))?;
+    has_log.map(|()| audit::head(&db)).transpose()
+}
+
+/// Verifies the audit log of a database, also of one that is in use, and that these heads are in it, which were
+/// noted elsewhere. Blocks.
+///
+/// # Errors
+/// Those of the disk; what does not hold is the inner error.
+pub fn verify_audit(path: &Path, noted: Vec<AuditHead>) -> Result<Result<AuditHead, AuditBreak>> {
+    let db = connect(path)?;
+    let mut verifier = AuditVerifier::with_noted(noted);
+    loop {
+        let rows = audit::after(&db, verifier.head().number, MAX_LISTED)?;
+        if rows.is_empty() {
+            return Ok(verifier.end());
+        }
+        for row in rows {
+            if let Err(broken) = verifier.take(&row) {
+                return Ok(Err(broken));
+            }
+        }
+    }
 }
 
 /// Notes in a database that nobody uses that it was restored: another incarnation begins (SCL-4).

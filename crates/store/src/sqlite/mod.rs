@@ -2,6 +2,7 @@
 //!
 //! WAL, `synchronous = FULL`, one writer thread with group commit, a few readers.
 
+mod audit;
 pub mod backup;
 mod cell;
 pub(crate) mod chunks;
@@ -11,6 +12,7 @@ mod migrate;
 mod nodes;
 mod objects;
 mod open;
+mod operators;
 mod prefixes;
 mod prune;
 mod query;
@@ -23,6 +25,7 @@ mod writer;
 
 use std::ops::Range;
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use model::chunk::TreeChunk;
@@ -37,6 +40,7 @@ use self::cell::{Text, uint};
 use self::chunks::Table;
 use self::readers::Readers;
 use self::writer::{Cause, Session, Writer};
+use crate::audit::AuditDraft;
 use crate::closure::{self, limit};
 use crate::error::{EnrollError, PutError, ReleaseCommitError, Result};
 use crate::objects::{ObjectFilter, ObjectPosition, ObjectRecord, SyncHead, SyncProgress};
@@ -61,6 +65,13 @@ const ASKED_IN_BATCH: usize = 10_000;
 /// returns an error, nothing changed ([`crate::StoreError::Closed`] excepted). Any call
 /// may fail with a [`crate::StoreError`].
 pub struct Store {
+    opened: Arc<OpenedDatabase>,
+    /// What the first write of this handle appends to the audit log.
+    draft: Option<Arc<AuditDraft>>,
+}
+
+/// What all handles of one database share.
+struct OpenedDatabase {
     // In the order in which they end: the lock goes after all that writes, then it is told.
     readers: Readers,
     writer: Writer,
@@ -80,12 +91,20 @@ impl Store {
         let opened = open::open(path.as_ref(), READERS)?;
         let writer = Writer::start(opened.writer)?;
         let readers = Readers::start(opened.readers)?;
-        Ok(Store { readers, writer, _lock: opened.lock, file: opened.file, closed: watch::Sender::new(()) })
+        let (file, closed) = (opened.file, watch::Sender::new(()));
+        let opened = OpenedDatabase { readers, writer, _lock: opened.lock, file, closed };
+        Ok(Store { opened: Arc::new(opened), draft: None })
+    }
+
+    /// A handle of the same database whose first write that succeeds appends the entry of a request to the audit log, in
+    /// the same transaction (OPS-5). However many writes there are, the request has one entry.
+    pub fn recording(&self, draft: AuditDraft) -> Store {
+        Store { opened: self.opened.clone(), draft: Some(Arc::new(draft)) }
     }
 
     /// Waits until the store is dropped and its file closed; whoever holds it meanwhile.
     pub fn closed(&self) -> impl Future<Output = ()> + Send + Sync + 'static {
-        let mut open = self.closed.subscribe();
+        let mut open = self.opened.closed.subscribe();
         // Nothing is ever sent: it only ends.
         async move { while open.changed().await.is_ok() {} }
     }
@@ -95,14 +114,20 @@ impl Store {
         bytes: usize,
         work: impl FnOnce(&mut Session) -> Result<T, E> + Send + 'static,
     ) -> Result<T, E> {
-        self.writer.run(bytes, work).await
+        let Some(draft) = self.draft.clone() else { return self.opened.writer.run(bytes, work).await };
+        let recorded = move |session: &mut Session| {
+            let done = work(session)?;
+            audit::append_once(&session.db, &draft)?;
+            Ok(done)
+        };
+        self.opened.writer.run(bytes, recorded).await
     }
 
     async fn read<T: Send + 'static, E: Cause>(
         &self,
         work: impl FnOnce(&Connection) -> Result<T, E> + Send + 'static,
     ) -> Result<T, E> {
-        self.readers.run(work).await
+        self.opened.readers.run(work).await
     }
 
     async fn missing(&self, table: Table, digests: Vec<Digest>, now: Timestamp) -> Result<Vec<Digest>> {
@@ -146,7 +171,7 @@ impl Store {
     /// Takes up the database's incarnation at a start; begins one with the id given where there is none, or
     /// where the file is a copy of the one that was started on before (SCL-4).
     pub async fn open_incarnation(&self, id: &Incarnation, now: Timestamp) -> Result<DatabaseIncarnation> {
-        let (id, file) = (id.clone(), self.file.clone());
+        let (id, file) = (id.clone(), self.opened.file.clone());
         self.write(0, move |session| incarnation::open(&session.db, &id, &file, now)).await
     }
 
@@ -584,8 +609,9 @@ impl Store {
 
     /// How the store does; never waits.
     pub fn health(&self) -> Health {
-        let last_error = self.writer.failure();
-        Health { writable: last_error.is_none(), queue_depth: self.writer.waiting(), last_error }
+        let writer = &self.opened.writer;
+        let last_error = writer.failure();
+        Health { writable: last_error.is_none(), queue_depth: writer.waiting(), last_error }
     }
 }
 

@@ -1,3 +1,17 @@
+CREATE TABLE audit (
+    number INTEGER PRIMARY KEY,
+    digest BLOB NOT NULL,
+    entry TEXT NOT NULL,
+    at INTEGER GENERATED ALWAYS AS (CAST(round(unixepoch(entry ->> '$.at', 'subsec') * 1000) AS INTEGER)) VIRTUAL,
+    author TEXT GENERATED ALWAYS AS (entry ->> '$.by') VIRTUAL,
+    request TEXT GENERATED ALWAYS AS (entry ->> '$.request') VIRTUAL,
+    refused TEXT GENERATED ALWAYS AS (entry ->> '$.refused') VIRTUAL
+) STRICT;
+CREATE TABLE audit_node (
+    hostname TEXT NOT NULL,
+    number INTEGER NOT NULL REFERENCES audit (number),
+    PRIMARY KEY (hostname, number)
+) STRICT, WITHOUT ROWID;
 CREATE TABLE chunk (
     no INTEGER PRIMARY KEY,
     digest BLOB NOT NULL UNIQUE,
@@ -117,6 +131,22 @@ CREATE TABLE object_body (
     no INTEGER PRIMARY KEY,
     bytes BLOB NOT NULL
 ) STRICT;
+CREATE TABLE operator (
+    name TEXT PRIMARY KEY,
+    role TEXT NOT NULL CHECK (role IN ('viewer', 'operator', 'admin')),
+    nodes TEXT,
+    created INTEGER NOT NULL,
+    created_by TEXT NOT NULL,
+    revoked INTEGER,
+    revoked_by TEXT
+) STRICT, WITHOUT ROWID;
+CREATE TABLE operator_credential (
+    id TEXT PRIMARY KEY,
+    operator TEXT NOT NULL REFERENCES operator (name),
+    kind TEXT NOT NULL CHECK (kind IN ('certificate', 'token')),
+    created INTEGER NOT NULL,
+    expires INTEGER NOT NULL
+) STRICT, WITHOUT ROWID;
 CREATE TABLE push (
     node INTEGER PRIMARY KEY REFERENCES node ON DELETE CASCADE,
     number INTEGER NOT NULL,
@@ -185,6 +215,13 @@ CREATE TABLE traits (
     received INTEGER NOT NULL,
     body TEXT NOT NULL
 ) STRICT;
+CREATE TRIGGER audit_is_never_changed BEFORE UPDATE ON audit BEGIN
+    SELECT RAISE(ABORT, 'the audit log is append only');
+END;
+CREATE TRIGGER audit_is_never_shortened BEFORE DELETE ON audit BEGIN
+    SELECT RAISE(ABORT, 'the audit log is append only');
+END;
+CREATE INDEX audit_request ON audit (request);
 CREATE INDEX contact_log ON contact (log);
 CREATE INDEX fact_of_action ON fact (node, action, id, ended) WHERE action IS NOT NULL;
 CREATE INDEX fact_of_node ON fact (node, id, sort);
@@ -193,6 +230,7 @@ CREATE UNIQUE INDEX node_active_hostname ON node (hostname) WHERE removed IS NUL
 CREATE INDEX node_removed ON node (removed) WHERE removed IS NOT NULL;
 CREATE INDEX nonce_expiry ON nonce (expires_at);
 CREATE INDEX object_gone ON object (node, rev) WHERE body IS NULL;
+CREATE INDEX operator_credential_of ON operator_credential (operator);
 CREATE INDEX task_open ON task (no) WHERE finished IS NULL;
 INSERT INTO migration VALUES (0, '0001_first', '102c5265d93973d89d83deaf469e49a64b576fdb0448df8bd98b86f112e455c3');
 INSERT INTO migration VALUES (1, '0002_sync', '3a41b46f483f81e19cf4bab5159e0e260ddfca3bb86580a66be84afa68d7afec');
@@ -203,3 +241,4 @@ INSERT INTO migration VALUES (5, '0006_bytes', '6282f9c56297a9e9d753f5971b7082c0
 INSERT INTO migration VALUES (6, '0007_certificates', '57d88e91813b6eaa4eb3f0a7193dd641f3f7808df823a8f80f3c7684445efda5');
 INSERT INTO migration VALUES (7, '0008_health', '4b49cba8d3bb974c94dffe1120572b34cda2568a3d139a53281483acc72ddde8');
 INSERT INTO migration VALUES (8, '0009_renewal', 'ee977a78b079b33032d0b43dd42cfe478233318d294c18bac318be82493583c0');
+INSERT INTO migration VALUES (9, '0014_operators_and_audit', 'cb6174731513ed4d38f8813cfe3166936d2e2aabc3bf1a7bc5ce4f0d43280ff9');

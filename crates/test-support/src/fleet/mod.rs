@@ -2,6 +2,7 @@
 
 pub mod described;
 pub mod link;
+pub mod operators;
 pub mod proxy;
 pub mod release;
 pub mod synced;
@@ -249,7 +250,7 @@ impl Fleet {
         let Credentials { ca_pem, cert_pem, key_pem, .. } = credentials;
         let tls = net::tls::client(&ca_pem, &cert_pem, ClientKey::Pem(&key_pem)).unwrap();
         let url = self.operator_url();
-        Operator { client: Client::dial(&url, tls).await.unwrap(), url }
+        Operator { client: Client::dial(&url, tls).await.unwrap(), url, token: None }
     }
 }
 
@@ -404,6 +405,8 @@ pub fn quiet() -> CheckIn {
 pub struct Operator {
     client: Client,
     url: ServerUrl,
+    /// What each request shows, where no certificate does.
+    token: Option<String>,
 }
 
 impl Operator {
@@ -436,6 +439,10 @@ impl Operator {
     pub async fn raw(&mut self, method: Method, path: &str, bytes: Vec<u8>) -> Response<Bytes> {
         let mut request = plain(&self.url, path, bytes.clone());
         *request.method_mut() = method.clone();
+        if let Some(token) = &self.token {
+            let bearer = format!("Bearer {token}").parse().unwrap();
+            request.headers_mut().insert(header::AUTHORIZATION, bearer);
+        }
         let response = call(&mut self.client, request).await;
         described::check(&method, path, &bytes, &response);
         response

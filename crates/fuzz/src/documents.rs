@@ -1,0 +1,111 @@
+//! Certificates, keys, tokens, signed documents, what releases consist of.
+
+use agent::identity;
+use model::chunk::TreeChunk;
+use model::selection::Proof;
+use model::{Digest, Hostname, SelectionEntry, Timestamp, canonical};
+use net::identity as certified;
+use net::issue::CertificateRequest;
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use store::audit::{AuditRow, AuditVerifier};
+use trust::signed::{self, Document};
+use trust::{Beacon, Header, SigningKey, Slots, TrustDocument, token};
+use wire::body;
+
+use crate::text;
+
+/// The key that seeds are signed with; nothing else trusts it.
+const SEED: [u8; 32] = [7; 32];
+
+fn slots() -> Slots {
+    Slots::of(SigningKey::from_seed(&SEED).public())
+}
+
+/// A document that is read is written as the same bytes.
+fn canonical<T: DeserializeOwned + Serialize>(data: &[u8]) {
+    if let Ok(read) = canonical::parse_canonical::<T>(data)
+        && let Ok(written) = canonical::to_bytes(&read)
+        && let Ok(again) = canonical::parse_canonical::<T>(&written)
+    {
+        assert_eq!(canonical::to_bytes(&again).ok().as_ref(), Some(&written), "what was read is written so");
+    }
+}
+
+fn verified<D: Document>(data: &[u8]) {
+    if let Ok(document) = body::decode(data) {
+        let _ = signed::digest(&document);
+        let _ = signed::verify::<D>(&document, &slots());
+    }
+}
+
+pub(crate) fn csr(data: &[u8]) {
+    if let Ok(request) = CertificateRequest::read(text(data)) {
+        let _ = (request.common_name().map(str::len), request.key().fingerprint());
+    }
+}
+
+pub(crate) fn certificate(data: &[u8]) {
+    let _ = (certified::validity(data), certified::read(data));
+    if let Ok(certificates) = net::tls::certificates(text(data)) {
+        certificates.iter().for_each(|der| drop(certified::read(der)));
+    }
+}
+
+pub(crate) fn token(data: &[u8]) {
+    let (text, now) = (text(data), Timestamp::from_secs(1_800_000_000));
+    let key = SigningKey::from_seed(&SEED).public();
+    let verified = token::verify(text, &slots(), "web-1", &key, now);
+    // What is believed can be read.
+    assert!(verified.is_err() || token::peek(text).is_ok());
+}
+
+pub(crate) fn header(data: &[u8]) {
+    canonical::<Header>(data);
+    canonical::<Beacon>(data);
+    canonical::<TrustDocument>(data);
+    verified::<Header>(data);
+    verified::<TrustDocument>(data);
+    if let Ok(link) = body::decode(data) {
+        let _ = trust::ChainHead::read(&link);
+    }
+}
+
+pub(crate) fn proof(data: &[u8]) {
+    let Ok(proof) = body::decode::<Proof>(data) else { return };
+    let Ok(hostname) = "web-1".parse::<Hostname>() else { return };
+    let Ok(channel) = "main".parse() else { return };
+    let claimed = SelectionEntry { channel, root: Digest::ZERO };
+    let verified = proof.verify(&Digest::ZERO, &hostname, &claimed, &|_, _, _| true);
+    assert!(verified.is_err(), "nothing has this root");
+}
+
+pub(crate) fn chunk(data: &[u8]) {
+    let Ok(chunk) = body::decode::<TreeChunk>(data) else { return };
+    let (hash, _) = (chunk.hash(), chunk.needs());
+    if let Ok(written) = body::encode(&chunk)
+        && let Ok(again) = body::decode::<TreeChunk>(&written)
+    {
+        assert_eq!(again.hash().ok(), hash.ok(), "a chunk that was written is the same");
+    }
+    let _ = chunk.into_node();
+}
+
+pub(crate) fn key_file(data: &[u8]) {
+    if let Ok(key) = SigningKey::from_file(text(data)) {
+        let again = SigningKey::from_file(&key.to_file());
+        assert!(
+            again.is_ok_and(|again| again.public() == key.public()),
+            "a key that was written is the same"
+        );
+    }
+}
+
+pub(crate) fn ssh_key(data: &[u8]) {
+    let _ = identity::read_ssh_key(data);
+}
+
+pub(crate) fn audit(data: &[u8]) {
+    let row = AuditRow { number: 1, digest: Digest::of(data), entry: text(data).to_owned() };
+    let _ = AuditVerifier::default().take(&row);
+}

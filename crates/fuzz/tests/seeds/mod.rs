@@ -1,0 +1,147 @@
+//! Seeds that are signed or binary: made by the code that writes such documents, with keys that nothing trusts.
+
+use model::chunk::{self, TreeChunk};
+use model::{Digest, Hostname, ObjectSet, Selection, SelectionEntry, Timestamp, Trie, canonical};
+use net::issue::{Ca, CertificateRequest};
+use store::audit::{AuditDraft, AuditHead, AuditSubject};
+use trust::token::{self, Claims, KeySource};
+use trust::{Header, SigningKey, Slots, TrustDocument, signed};
+use wire::body;
+use wire::signature::{self, SignedTarget};
+
+/// Of a target, a file's name and its bytes.
+pub type Seed = (&'static str, &'static str, Vec<u8>);
+
+fn key() -> SigningKey {
+    SigningKey::from_seed(&[7; 32])
+}
+
+fn now() -> Timestamp {
+    Timestamp::from_secs(1_800_000_000)
+}
+
+fn hostname() -> Hostname {
+    "web-1".parse().unwrap()
+}
+
+fn header() -> Header {
+    Header {
+        fleet: "demo-1".parse().unwrap(),
+        channel: "main".parse().unwrap(),
+        seq: 7,
+        label: Some("v7".to_owned()),
+        created: now(),
+        selection: Digest::ZERO,
+        freshness_secs: 1_209_600,
+        fallbacks: vec![],
+        requires: vec![],
+    }
+}
+
+fn trust_document() -> TrustDocument {
+    let slots = Slots::of(key().public());
+    TrustDocument::first("demo-1".parse().unwrap(), slots.clone(), slots)
+}
+
+fn minted() -> String {
+    let claims = Claims {
+        fleet: "demo-1".parse().unwrap(),
+        hostname: hostname(),
+        expected_pubkey_fingerprint: None,
+        key: KeySource::Own,
+        issued_at: now(),
+        expires_at: now().plus(std::time::Duration::from_secs(600)),
+        nonce: "nonce-1".to_owned(),
+        servers: vec!["https://control.example.com:8443".to_owned()],
+        tls_termination: Default::default(),
+        ca: Digest::ZERO,
+        trust: Digest::ZERO,
+    };
+    token::mint(&claims, &key()).unwrap()
+}
+
+fn request() -> String {
+    net::issue::node_request(&key(), &hostname()).unwrap()
+}
+
+fn certificate() -> Vec<u8> {
+    let (ca, _) = Ca::generate("seed", now()).unwrap();
+    let request = CertificateRequest::read(&request()).unwrap();
+    let validity = net::issue::node_validity(now());
+    let id = key().public().node_id();
+    ca.issue_node(&request, &id, &hostname(), [7; 16], validity).unwrap().into_bytes()
+}
+
+fn selection() -> Selection {
+    let entry = SelectionEntry { channel: "main".parse().unwrap(), root: Digest::ZERO };
+    let leaves = (1..40).map(|n| Selection::leaf(&format!("web-{n}").parse().unwrap(), &entry));
+    Selection::new(Trie::build(leaves), vec![])
+}
+
+fn signed_request() -> String {
+    let target = SignedTarget {
+        method: "POST",
+        path: "/v1/agent/checkin",
+        query: "wait=3",
+        body: b"{}",
+        last_event_id: None,
+    };
+    let id = key().public().node_id();
+    let signed = signature::sign(target, &"demo-1".parse().unwrap(), &id, &key(), now(), 7);
+    let digest = signed.content_digest.unwrap();
+    format!(
+        "{}: {}\n{}: {}\n{}: {digest}\n",
+        wire::headers::SIGNATURE_INPUT,
+        signed.input,
+        wire::headers::SIGNATURE,
+        signed.signature,
+        wire::headers::CONTENT_DIGEST
+    )
+}
+
+fn entry() -> Vec<u8> {
+    let draft = AuditDraft {
+        at: now(),
+        by: "alice".to_owned(),
+        request: "ab-1".to_owned(),
+        operation: "POST /v1/tasks".to_owned(),
+        subject: AuditSubject::nodes(["web-1"]).and("task t1"),
+        refused: None,
+        left_out: 0,
+    };
+    AuditHead::default().follow(&draft).unwrap().entry.into_bytes()
+}
+
+pub fn made() -> Vec<Seed> {
+    let signed_header = signed::sign(&header(), &[&key()]).unwrap();
+    let set = chunk::of_set(&ObjectSet::new());
+    vec![
+        ("audit", "entry", entry()),
+        ("certificate", "node.pem", certificate()),
+        ("chunk", "set", body::encode(&set).unwrap()),
+        ("chunk", "selection", body::encode(&chunk::of_selection(&selection())).unwrap()),
+        ("csr", "ed25519.pem", request().into_bytes()),
+        ("header", "header", canonical::to_bytes(&header()).unwrap()),
+        ("header", "signed-header", body::encode(&signed_header).unwrap()),
+        ("header", "trust", canonical::to_bytes(&trust_document()).unwrap()),
+        ("key_file", "ed25519", key().to_file().as_bytes().to_vec()),
+        ("proof", "exact", body::encode(&selection().prove("web-1", None).unwrap()).unwrap()),
+        ("signature", "good", signed_request().into_bytes()),
+        ("token", "good", minted().into_bytes()),
+    ]
+}
+
+pub fn are_taken() {
+    let slots = Slots::of(key().public());
+    token::verify(&minted(), &slots, "web-1", &key().public(), now()).unwrap();
+    signed::verify::<Header>(&signed::sign(&header(), &[&key()]).unwrap(), &slots).unwrap();
+    CertificateRequest::read(&request()).unwrap();
+    for (target, name, bytes) in made() {
+        if target == "chunk" {
+            body::decode::<TreeChunk>(&bytes)
+                .unwrap()
+                .hash()
+                .unwrap_or_else(|error| panic!("{name}: {error}"));
+        }
+    }
+}

@@ -1,0 +1,150 @@
+//! OPS-5: every write has an author and a request id in the audit log, whose chain holds; what was refused is there too,
+//! at a bounded rate; no secret is in it, and none in the database.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+use serde_json::{Value, json};
+use server::api::operators::{AuditPage, IssuedCredential};
+use server::api::work::TaskView;
+use store::OperatorRole;
+use store::audit::{AuditEntry, AuditHead, AuditVerifier};
+use test_support::fleet::synced::{manifest, one_managed};
+use test_support::fleet::{Fleet, Operator, refuses};
+use wire::Code;
+
+/// The whole log from the oldest entry on, verified.
+async fn log(admin: &mut Operator) -> Vec<AuditEntry> {
+    let (mut verifier, mut entries) = (AuditVerifier::default(), Vec::new());
+    loop {
+        let path = format!("/v1/audit?limit=7&after={}", verifier.head().number);
+        let page: AuditPage = admin.get(&path).await.unwrap();
+        if page.entries.is_empty() {
+            assert_eq!(verifier.end().unwrap(), page.head);
+            return entries;
+        }
+        entries.extend(page.entries.iter().map(|row| verifier.take(row).unwrap()));
+    }
+}
+
+/// The entries since an entry.
+async fn since(admin: &mut Operator, number: usize) -> Vec<AuditEntry> {
+    log(admin).await.split_off(number)
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn every_write_has_one_entry_with_author_and_request() {
+    let (fleet, mut admin, _node) = one_managed().await;
+    fleet.node("web-2").await;
+    let published = log(&mut admin).await;
+    assert_eq!(published.len(), 1, "staged chunks have none: {published:?}");
+    assert_eq!(
+        (published[0].by.as_str(), published[0].operation.as_str()),
+        ("operator", "POST /v1/releases")
+    );
+    let mut olga = fleet.operator_with("olga", OperatorRole::Operator, None).await;
+
+    let _: Value = olga.post("/v1/run-requests", &json!({"nodes": ["web-1", "web-2"]})).await.unwrap();
+    let tagged = json!({"nodes": ["web-1"], "tags": ["db"]});
+    let _: Value = olga.post("/v1/tagged-run-requests", &tagged).await.unwrap();
+    olga.apply(vec![manifest("web-1", "shop", 1), manifest("web-1", "cart", 1)]).await;
+    let mut dry = test_support::fleet::synced::apply(vec![manifest("web-1", "shop", 2)]);
+    dry.dry_run = true;
+    let _: Value = olga.post("/v1/objects", &dry).await.unwrap();
+    let task: TaskView = olga.begin("web-1", &["/bin/true"]).await;
+    let _: Value = olga.post(&format!("/v1/tasks/{}/cancel", task.id), &json!({})).await.unwrap();
+    let _: Value = olga.post("/v1/resyncs", &json!({"nodes": ["web-1"]})).await.unwrap();
+    let _: Value = admin.delete("/v1/nodes/web-2").await.unwrap();
+    let _: Value = admin.delete("/v1/operators/olga").await.unwrap();
+
+    let entries = since(&mut admin, 1).await;
+    let told: Vec<(&str, &str)> =
+        entries.iter().map(|entry| (entry.by.as_str(), entry.operation.as_str())).collect();
+    let expected = [
+        ("operator", "POST /v1/operators"),
+        ("olga", "POST /v1/run-requests"),
+        ("olga", "POST /v1/tagged-run-requests"),
+        ("olga", "POST /v1/objects"),
+        ("olga", "POST /v1/tasks"),
+        ("olga", "POST /v1/tasks/{id}/cancel"),
+        ("olga", "POST /v1/resyncs"),
+        ("operator", "DELETE /v1/nodes/{node}"),
+        ("operator", "DELETE /v1/operators/{name}"),
+    ];
+    assert_eq!(told, expected, "one each, and none for what would only be done");
+    assert_eq!((entries[1].nodes.clone(), entries[1].node_count), (vec!["web-1".into(), "web-2".into()], 2));
+    assert!(entries[2].what.as_ref().unwrap().contains("db"));
+    assert!(entries[5].what.as_ref().unwrap().contains(&task.id));
+    assert!(entries.iter().all(|entry| !entry.request.is_empty() && entry.refused.is_none()));
+    let requests: std::collections::BTreeSet<_> = entries.iter().map(|entry| &entry.request).collect();
+    assert_eq!(requests.len(), entries.len(), "each its own request");
+
+    // It is found by author, node and time; what a node's last change was is shown with the node.
+    let of = |page: AuditPage| -> Vec<u64> { page.entries.iter().map(|row| row.number).collect() };
+    assert_eq!(of(admin.get("/v1/audit?author=olga&limit=2").await.unwrap()), [8, 7]);
+    assert_eq!(of(admin.get("/v1/audit?author=olga&before=7&limit=1").await.unwrap()), [6]);
+    assert_eq!(of(admin.get("/v1/audit?node=web-2").await.unwrap()), [9, 3]);
+    let at = entries[8].at.to_string();
+    assert!(of(admin.get(&format!("/v1/audit?since={at}")).await.unwrap()).contains(&10));
+    assert!(of(admin.get("/v1/audit?since=2999-01-01T00:00:00Z").await.unwrap()).is_empty());
+    let change = admin.node("web-1").await.last_change.unwrap();
+    assert_eq!((change.by.as_str(), change.operation.as_str()), ("olga", "POST /v1/resyncs"));
+    assert_eq!(admin.status().await.channels[0].by.as_deref(), Some("operator"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_was_refused_is_there_at_a_bounded_rate() {
+    let fleet = Fleet::start().await;
+    fleet.node("web-1").await;
+    let mut admin = fleet.operator().await;
+    let mut viewer = fleet.operator_with("eve", OperatorRole::Viewer, None).await;
+    let run = json!({"nodes": ["web-1"]});
+    refuses(viewer.post::<_, Value>("/v1/run-requests", &run).await, Code::RoleRequired);
+    refuses(admin.delete::<Value>("/v1/nodes/nobody").await, Code::NotFound);
+    // A question that is refused is no write.
+    refuses(admin.get::<Value>("/v1/nodes/nobody").await, Code::NotFound);
+    let mut nobody = fleet.operator_by_token("x").await;
+    refuses(nobody.get::<Value>("/v1/status").await, Code::OperatorRefused);
+    let told: Vec<_> =
+        since(&mut admin, 1).await.into_iter().map(|entry| (entry.by, entry.refused)).collect();
+    let refused_as = |by: &str, code: Code| (by.to_owned(), Some(code.as_str().to_owned()));
+    assert_eq!(
+        told,
+        [
+            refused_as("eve", Code::RoleRequired),
+            refused_as("operator", Code::NotFound),
+            refused_as("?", Code::OperatorRefused)
+        ]
+    );
+    for _ in 0..100 {
+        refuses(viewer.post::<_, Value>("/v1/run-requests", &run).await, Code::RoleRequired);
+    }
+    let entries = since(&mut admin, 1).await;
+    let of_eve = entries.iter().filter(|entry| entry.by == "eve");
+    // A minute may begin meanwhile, and then another.
+    assert!((20..=60).contains(&of_eve.count()), "{}", entries.len());
+    // Others are heard all the same.
+    let _: Value = admin.post("/v1/run-requests", &run).await.unwrap();
+    assert_eq!(log(&mut admin).await.last().unwrap().by, "operator");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn no_secret_is_in_the_log_or_in_the_database() {
+    let mut fleet = Fleet::start().await;
+    let mut admin = fleet.operator().await;
+    let added = admin.add("ci", OperatorRole::Operator, None).await.unwrap();
+    let IssuedCredential::Token { token } = added.issued else { panic!() };
+    let secret = token.strip_prefix("muster-operator1.").unwrap().to_owned();
+    let mut ci = fleet.operator_by_token(&token).await;
+    ci.status().await;
+    // A token that is wrong may be another fleet's.
+    let mut wrong = fleet.operator_by_token(&format!("{token}x")).await;
+    refuses(wrong.get::<Value>("/v1/status").await, Code::OperatorRefused);
+    drop((admin, ci, wrong));
+    fleet.stop().await;
+    for entry in std::fs::read_dir(fleet.dir.path()).unwrap() {
+        let bytes = std::fs::read(entry.unwrap().path()).unwrap();
+        assert!(!bytes.windows(secret.len()).any(|part| part == secret.as_bytes()));
+    }
+    let head = store::backup::verify_audit(&fleet.dir.path().join("muster.db"), vec![AuditHead::default()]);
+    assert!(head.unwrap().unwrap().number >= 2, "and the log is whole without the control plane");
+}
