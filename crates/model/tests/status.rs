@@ -120,9 +120,15 @@ fn late_is_against_the_contact_promised() {
         (300, 10 * 300 + 59, Contact::Unreachable),
         (300, 10 * 300 + 60, Contact::Offline),
         (86_400, 2 * 86_400, Contact::Online),
-        (30, 3 * 30 + 60, Contact::Unreachable),
-        (0, 60, Contact::Online),
-        (0, 3600, Contact::Offline),
+        // The slack is another contact, within its bounds.
+        (30, 3 * 30 + 29, Contact::Online),
+        (30, 3 * 30 + 30, Contact::Unreachable),
+        (30, 10 * 30 + 30, Contact::Offline),
+        (3, 3 * 3 + 9, Contact::Online),
+        (3, 3 * 3 + 10, Contact::Unreachable),
+        (3, 10 * 3 + 10, Contact::Offline),
+        (0, 9, Contact::Online),
+        (0, 10, Contact::Offline),
     ] {
         let now = seen.plus(Duration::from_secs(silence));
         let contact = contact_of(seen, Duration::from_secs(promised), now);
