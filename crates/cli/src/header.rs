@@ -88,7 +88,7 @@ mod tests {
             slots.reject_before = reject_before.filter(|_| at + 1 == keys.len()).map(Timestamp);
             let first = TrustDocument::first("acme-1".parse().unwrap(), slots, Slots::of(key(99).public()));
             let document = TrustDocument { version: at as u64 + 1, ..first };
-            TrustVersionView { document, digest: Digest::ZERO, origin: VersionOrigin::Followed }
+            TrustVersionView { document, digest: Digest::ZERO, origin: VersionOrigin::Followed, link: None }
         };
         let versions = keys.iter().enumerate().map(document).collect();
         TrustView { versions, holding: Vec::new(), unheard: 0 }

@@ -330,7 +330,7 @@ fn what_waits_for_it(whole: &NodeReport, screen: Screen) -> Rows {
         rows.push(("run", run::waiting(tagged, whole.agent_too_old)));
     }
     if let Some(entry) = &node.last_change {
-        let at = when(entry.at, now);
+        let at = when(entry.at, now());
         let text = format!("by {}, {at}: {} (audit entry {})", entry.by, entry.operation, entry.number);
         rows.push(("changed", text));
     }

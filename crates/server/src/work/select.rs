@@ -187,7 +187,7 @@ pub(crate) async fn count(call: OperatorCall, request: Select) -> Result<Selecte
     let plane = &call.plane;
     let mut nodes = meant(plane, &read(&request.selector)?).await?;
     if call.is_scoped() {
-        refresh(plane).await;
+        refresh_declared(plane).await;
         nodes.retain(|slot| call.covers(slot));
     }
     let mut selected = Selected {
