@@ -19,6 +19,26 @@ fn empty() -> Set {
     module(Vec::new())
 }
 
+/// CFG-2: a path has one way to write it, so that another way to write it neither makes nor removes anything.
+#[test]
+fn a_path_that_is_written_otherwise_is_the_same_path() {
+    let mut host = Host::default();
+    apply(&mut host, &module(vec![file("/etc/motd", "delete")]));
+    host.log.clear();
+    let again = apply(&mut host, &module(vec![file("/etc//./motd/", "delete")]));
+    assert!(host.log.is_empty() && again.counts.changed == 0, "{:?}", lines(&again));
+    assert!(host.disk.ledger.entries.contains_key(&id("m/file:/etc/motd")));
+
+    // A ledger of before has it as it was written then.
+    let entry = host.disk.ledger.entries.remove(&id("m/file:/etc/motd")).unwrap();
+    let entry = converge::LedgerEntry { path: "/etc//motd".into(), ..entry };
+    host.disk.ledger.entries.insert(id("m/file:/etc//motd"), entry);
+    let moved = apply(&mut host, &module(vec![file("/etc/motd", "delete")]));
+    assert_eq!(moved.counts.changed, 0, "{:?}", lines(&moved));
+    assert_eq!(host.file("/etc/motd"), Some("managed"));
+    assert!(host.disk.ledger.entries.keys().eq([&id("m/file:/etc/motd")]));
+}
+
 #[test]
 fn keep_delete_and_restore() {
     let mut host = Host::default();

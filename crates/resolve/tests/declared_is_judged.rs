@@ -166,7 +166,7 @@ fn paths_that_are_evaluated_are_compared_too() {
     let resources =
         "  - file: ${{ params.dir }}/motd\n    content: a\n  - file: /etc//motd\n    content: b\n";
     let text = told(&fleet(params, resources));
-    assert!(text.contains("E084  app/file:/etc//motd writes `/etc/motd`"), "{text}");
+    assert!(text.contains("E084  app/file:/etc/motd writes `/etc/motd`"), "{text}");
 }
 
 #[test]

@@ -10,6 +10,7 @@ mod markdown;
 mod read;
 mod rules;
 
+use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use lang::Value;
@@ -23,6 +24,7 @@ pub use rules::{AttributeProblem, ProblemKind, check};
 pub(crate) use rules::{is_absent, literal, literals};
 
 use crate::module::OnRemove;
+use crate::own_paths::normalized;
 use crate::types::{Spec, TYPES};
 
 /// The longest `timeout:`, in seconds: a day.
@@ -227,6 +229,15 @@ impl Attribute {
 }
 
 impl ResourceType {
+    /// A resource's name as it is known by: of a type that is named after a path, the path with one way to write it.
+    /// `/etc//motd` is `/etc/motd`: two names would be two owners of one file.
+    pub fn canonical_name<'n>(&self, name: &'n str) -> Cow<'n, str> {
+        match self.manages == Manages::Path && self.short == Short::Path && name.starts_with('/') {
+            true => normalized(name),
+            false => Cow::Borrowed(name),
+        }
+    }
+
     /// The attribute of that name.
     pub fn attribute(&self, name: &str) -> Option<&'static Attribute> {
         self.attributes.iter().find(|attribute| attribute.name == name)

@@ -9,6 +9,7 @@ use model::collect::CollectInserting;
 
 use super::FieldKind;
 use crate::module::CommandLine;
+use crate::own_paths::normalized;
 use crate::{duration, params};
 
 /// The longest command argument or text attribute that is no content, in bytes.
@@ -41,7 +42,7 @@ pub(super) fn read(kind: FieldKind, value: &Value) -> Result<Read, String> {
         FieldKind::Path => {
             let text = short_text(value)?;
             params::path(&text)?;
-            Ok(Read::Text(text))
+            Ok(Read::Text(normalized(&text).into_owned()))
         }
         FieldKind::Mode => mode(value).map(Read::Mode),
         FieldKind::Bool => params::bool(value).map(Read::Bool),

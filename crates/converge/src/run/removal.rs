@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 
 use catalog::module::OnRemove;
+use catalog::own_paths::normalized;
 use model::collect::CollectInserting;
 use model::delta::{Edit, Fields};
 use model::sort::SortCompactly;
@@ -42,7 +43,13 @@ impl Removal {
         let mut removal = Removal::default();
         let mut left = Vec::new();
         for (id, entry) in gone.into_iter().filter(|(id, _)| !unnamed(id)) {
-            match managed.get(&entry.subject()) {
+            // An earlier version kept paths as they were written.
+            let path = normalized(&entry.path);
+            let subject = match entry.subject() {
+                ResourceSubject::Path(_) => ResourceSubject::Path(&path),
+                named @ ResourceSubject::Named { .. } => named,
+            };
+            match managed.get(&subject) {
                 Some(new) => removal.moved.push((id.clone(), (*new).clone())),
                 None if *scope == RunScope::All => left.push((&entry.path, id.clone())),
                 None => {}

@@ -331,6 +331,9 @@ fn name(reading: &mut Reading<'_>, kind: &ResourceType, placed: &mut Placed) {
             Short::Path | Short::Name => String::new(),
         };
     }
+    if !is_dynamic(&Value::Str(resource.name.clone())) {
+        resource.name = kind.canonical_name(&resource.name).into_owned();
+    }
     if resource.name.is_empty()
         && matches!(kind.short, Short::Path | Short::Name)
         && !placed.attributes.contains_key("name")
