@@ -20,8 +20,10 @@ use model::tags::TaggedRun;
 use model::work::{ActionEvent, ActionFact, ActionOutcome, OutputStream};
 use model::{Contention, Culprit, Digest, NodeId, ObjectKey, Stub};
 use rusqlite::Connection;
+use store::audit::{AuditDraft, AuditFilter, AuditSubject};
 use store::{
-    FleetMeta, KnownPrefix, ObjectFilter, Store, SyncProgress, TaskKind, TaskNode, TaskRecord, Touch,
+    CredentialKind, FleetMeta, KnownPrefix, ObjectFilter, OperatorCredential, OperatorRecord, OperatorRole,
+    Store, SyncProgress, TaskKind, TaskNode, TaskRecord, Touch,
 };
 use sync::feed::ObjectState;
 use sync::{Change, Content, FeedCursor, Side, Write};
@@ -89,7 +91,25 @@ async fn fill(store: &Store) {
         document: r#"{"n":1}"#.into(),
         finished: Some(at(4)),
     };
-    store.put_task(task).await.unwrap();
+    let subject = AuditSubject::nodes(["web-1"]).and("task t-1");
+    let (came, by, request, operation) = (at(3), "ann".into(), "r-1".into(), "POST /v1/tasks".into());
+    let draft = AuditDraft { at: came, by, request, operation, subject, refused: None, left_out: 0 };
+    store.recording(draft).put_task(task).await.unwrap();
+    let ann = OperatorRecord {
+        name: "ann".into(),
+        role: OperatorRole::Operator,
+        nodes: Some("@eu".into()),
+        created: at(3),
+        created_by: "operator".into(),
+        revoked: None,
+        credentials: vec![OperatorCredential {
+            id: "c1".into(),
+            kind: CredentialKind::Token,
+            created: at(3),
+            expires: at(9),
+        }],
+    };
+    store.put_operator(ann).await.unwrap();
     let target = TaskNode { node: one, action: "a-1".into(), state: r#"{"ended":true}"#.into() };
     store.put_task_nodes("t-1", vec![target]).await.unwrap();
     let prefix = KnownPrefix { prefix: "10.0.0.0/24".into(), authenticated: at(5) };
@@ -197,6 +217,10 @@ async fn read(store: &Store) -> String {
     show("incarnation", &store.incarnation().await.unwrap());
     show("header of nodes", &store.node_header().await.unwrap());
     show("address prefixes", &store.prefixes().await.unwrap());
+    show("operators", &store.operators().await.unwrap());
+    let of_node = AuditFilter { node: Some("web-1".into()), limit: 10, ..AuditFilter::default() };
+    show("audit log", &store.audit(of_node).await.unwrap());
+    show("head of the audit log", &store.audit_head().await.unwrap());
     show("content of a release", &store.content(&Digest::of(b"module 1"), None).await.unwrap());
     out
 }

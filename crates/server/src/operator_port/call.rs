@@ -10,7 +10,7 @@ use store::audit::AuditSubject;
 use wire::Problem;
 
 use crate::index::{NodeSlot, clip};
-use crate::operators::Caller;
+use crate::operators::OperatorCaller;
 use crate::operators::audit::RequestAudit;
 use crate::operators::scope::OperatorScope;
 use crate::refresh::refresh;
@@ -21,7 +21,7 @@ use crate::work::select::{self, MeantPage};
 pub(crate) struct OperatorCall {
     pub(crate) plane: Arc<ControlPlane>,
     pub(crate) by: String,
-    pub(crate) caller: Caller,
+    pub(crate) caller: OperatorCaller,
     pub(crate) audit: Arc<RequestAudit>,
 }
 

@@ -2,7 +2,7 @@
 //! certificates are under another CA.
 //!
 //! ```text
-//!   request -> Caller (crate::operators) -> route by method and path -> its role and reach
+//!   request -> OperatorCaller (crate::operators) -> route by method and path -> its role and reach
 //!           -> read the request's type -> handler(OperatorCall, request), cut when the caller is revoked
 //!           -> entry in the audit log -> answer or problem -> JSON
 //! ```
@@ -50,7 +50,7 @@ use crate::intake::{WITHIN, accepts_gzip, read, read_any, unpacked};
 use crate::metrics::gather;
 use crate::objects::{apply, list, status};
 use crate::operators::audit::RequestAudit;
-use crate::operators::{Caller, UnknownCaller};
+use crate::operators::{OperatorCaller, UnknownCaller};
 use crate::posture::random;
 use crate::releases;
 use crate::state::{ControlPlane, now};
@@ -227,7 +227,7 @@ async fn answer(plane: Arc<ControlPlane>, request: Request<Incoming>) -> Result<
 }
 
 /// Who asks. The connection of who is refused ends.
-fn authenticated(plane: &ControlPlane, parts: &Parts) -> Result<Caller, Box<UnknownCaller>> {
+fn authenticated(plane: &ControlPlane, parts: &Parts) -> Result<OperatorCaller, Box<UnknownCaller>> {
     let connection = parts.extensions.get::<Connection>();
     let peer = connection.and_then(|connection| connection.peer.as_deref());
     plane.operators.authenticate(&parts.headers, peer, now()).inspect_err(|_| {
@@ -243,7 +243,7 @@ fn audit(plane: &ControlPlane, by: &str, operation: String) -> Arc<RequestAudit>
 async fn carried_out(
     route: &OperatorRoute,
     plane: &Arc<ControlPlane>,
-    caller: Caller,
+    caller: OperatorCaller,
     audit: &Arc<RequestAudit>,
     given: IncomingRequest,
 ) -> Result<PortReply, Problem> {
@@ -265,7 +265,7 @@ async fn carried_out(
     }
 }
 
-fn has_role(caller: &Caller, needed: OperatorRole) -> Result<(), Problem> {
+fn has_role(caller: &OperatorCaller, needed: OperatorRole) -> Result<(), Problem> {
     if caller.role >= needed {
         return Ok(());
     }
@@ -273,7 +273,7 @@ fn has_role(caller: &Caller, needed: OperatorRole) -> Result<(), Problem> {
     Err(Problem::new(Code::RoleRequired, detail))
 }
 
-fn in_reach(caller: &Caller, reach: OperationReach) -> Result<(), Problem> {
+fn in_reach(caller: &OperatorCaller, reach: OperationReach) -> Result<(), Problem> {
     match reach {
         OperationReach::WholeFleet if !caller.scope.is_fleet() => {
             Err(caller.scope.refuses(&caller.name, "this is of the whole fleet"))

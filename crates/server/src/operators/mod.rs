@@ -1,7 +1,7 @@
 //! Who operates the fleet (OPS-5): operators with their credentials in memory, as the store has them.
 //!
 //! ```text
-//! request: certificate or token --authenticate--> Caller: name, role, OperatorScope
+//! request: certificate or token --authenticate--> OperatorCaller: name, role, OperatorScope
 //!   OperatorRoute: role and reach --> handler, which keeps to the scope --> RequestAudit: one entry
 //! revoke: store, then the table --> requests under way of who was revoked are cut
 //! ```
@@ -58,7 +58,7 @@ pub(crate) struct KnownOperator {
 
 /// Who asks, authenticated.
 #[derive(Clone)]
-pub(crate) struct Caller {
+pub(crate) struct OperatorCaller {
     pub(crate) name: String,
     pub(crate) role: OperatorRole,
     pub(crate) scope: Arc<OperatorScope>,
@@ -146,7 +146,7 @@ impl Operators {
         headers: &HeaderMap,
         peer: Option<&CertifiedPeer>,
         now: Timestamp,
-    ) -> Result<Caller, Box<UnknownCaller>> {
+    ) -> Result<OperatorCaller, Box<UnknownCaller>> {
         let (shown, credential) = shown(headers, peer)?;
         let refused = |detail: &str| {
             let problem = Problem::new(Code::OperatorRefused, detail);
@@ -159,11 +159,11 @@ impl Operators {
         if shown != NOBODY && shown != name {
             return Err(refused("the certificate names another operator than its credential is of"));
         }
-        Ok(Caller { name, role: known.record.role, scope, credential })
+        Ok(OperatorCaller { name, role: known.record.role, scope, credential })
     }
 
     /// Waits until the caller is none any more: he was revoked, or is another one by now.
-    pub(crate) async fn revoked(&self, caller: &Caller) {
+    pub(crate) async fn revoked(&self, caller: &OperatorCaller) {
         let mut tables = self.table.subscribe();
         let gone = |table: &Arc<OperatorTable>| {
             let holder = table.holder(&caller.credential, Timestamp(i64::MIN));

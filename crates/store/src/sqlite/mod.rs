@@ -48,7 +48,6 @@ use crate::record::{
     Accepted, ChannelHead, DatabaseIncarnation, Enrolled, FactRecord, FleetMeta, Health, NewNode, NodeRecord,
     Pruned, Release, Retention, RunFilter, RunRecord, TokenUse, Touch,
 };
-use crate::tasks::{self as bounds, TaskNode, TaskRecord};
 use crate::{MAX_ASKED, MAX_CHANGES_IN_WRITE, MAX_CONTENTS_ASKED, MAX_WRITE_BYTES};
 
 /// Threads that read.
@@ -397,55 +396,6 @@ impl Store {
         limit: usize,
     ) -> Result<Vec<ObjectRecord>> {
         self.read(move |db| objects::list(db, &filter, after.as_ref(), limit)).await
-    }
-
-    // Tasks and workflows.
-
-    /// Keeps a task: a new one, or a new document and end of one that is known. At most
-    /// [`crate::MAX_OPEN_TASKS`] are open at one time.
-    pub async fn put_task(&self, task: TaskRecord) -> Result<()> {
-        bounds::check_task(&task)?;
-        self.write(task.document.len(), move |session| tasks::put(&session.db, &task)).await
-    }
-
-    /// One task.
-    pub async fn task(&self, id: &str) -> Result<Option<TaskRecord>> {
-        let id = id.to_owned();
-        self.read(move |db| tasks::one(db, &id)).await
-    }
-
-    /// Tasks, newest first, those before the one of an id.
-    pub async fn tasks(&self, limit: usize, before: Option<&str>) -> Result<Vec<TaskRecord>> {
-        let before = before.map(str::to_owned);
-        self.read(move |db| tasks::list(db, limit, before.as_deref())).await
-    }
-
-    /// Tasks that are not finished, oldest first.
-    pub async fn open_tasks(&self) -> Result<Vec<TaskRecord>> {
-        self.read(tasks::open).await
-    }
-
-    /// Keeps targets of a task, new ones and new states of known ones. At most
-    /// [`crate::MAX_TARGETS_IN_PUT`] in one call.
-    ///
-    /// # Errors
-    /// [`crate::StoreError::UnknownTask`].
-    pub async fn put_task_nodes(&self, task: &str, targets: Vec<TaskNode>) -> Result<()> {
-        bounds::check_targets(&targets)?;
-        let task = task.to_owned();
-        let bytes = targets.iter().map(|target| target.state.len()).sum();
-        self.write(bytes, move |session| tasks::put_nodes(&session.db, &task, &targets)).await
-    }
-
-    /// Targets of a task in the order of their nodes' ids, after one.
-    pub async fn task_nodes(
-        &self,
-        task: &str,
-        after: Option<&NodeId>,
-        limit: usize,
-    ) -> Result<Vec<TaskNode>> {
-        let (task, after) = (task.to_owned(), after.cloned());
-        self.read(move |db| tasks::nodes(db, &task, after.as_ref(), limit)).await
     }
 
     // Chunks and contents.

@@ -3,11 +3,61 @@
 use model::{NodeId, Timestamp};
 use rusqlite::{Connection, Row, params};
 
+use super::Store;
 use super::cell::{Text, int};
 use super::query::{self, change, listed};
 use crate::closure;
 use crate::error::{Result, StoreError};
-use crate::tasks::{MAX_OPEN_TASKS, TaskKind, TaskNode, TaskRecord};
+use crate::tasks::{self as bounds, MAX_OPEN_TASKS, TaskKind, TaskNode, TaskRecord};
+
+impl Store {
+    /// Keeps a task: a new one, or a new document and end of one that is known. At most
+    /// [`crate::MAX_OPEN_TASKS`] are open at one time.
+    pub async fn put_task(&self, task: TaskRecord) -> Result<()> {
+        bounds::check_task(&task)?;
+        self.write(task.document.len(), move |session| put(&session.db, &task)).await
+    }
+
+    /// One task.
+    pub async fn task(&self, id: &str) -> Result<Option<TaskRecord>> {
+        let id = id.to_owned();
+        self.read(move |db| one(db, &id)).await
+    }
+
+    /// Tasks, newest first, those before the one of an id.
+    pub async fn tasks(&self, limit: usize, before: Option<&str>) -> Result<Vec<TaskRecord>> {
+        let before = before.map(str::to_owned);
+        self.read(move |db| list(db, limit, before.as_deref())).await
+    }
+
+    /// Tasks that are not finished, oldest first.
+    pub async fn open_tasks(&self) -> Result<Vec<TaskRecord>> {
+        self.read(open).await
+    }
+
+    /// Keeps targets of a task, new ones and new states of known ones. At most
+    /// [`crate::MAX_TARGETS_IN_PUT`] in one call.
+    ///
+    /// # Errors
+    /// [`crate::StoreError::UnknownTask`].
+    pub async fn put_task_nodes(&self, task: &str, targets: Vec<TaskNode>) -> Result<()> {
+        bounds::check_targets(&targets)?;
+        let task = task.to_owned();
+        let bytes = targets.iter().map(|target| target.state.len()).sum();
+        self.write(bytes, move |session| put_nodes(&session.db, &task, &targets)).await
+    }
+
+    /// Targets of a task in the order of their nodes' ids, after one.
+    pub async fn task_nodes(
+        &self,
+        task: &str,
+        after: Option<&NodeId>,
+        limit: usize,
+    ) -> Result<Vec<TaskNode>> {
+        let (task, after) = (task.to_owned(), after.cloned());
+        self.read(move |db| nodes(db, &task, after.as_ref(), limit)).await
+    }
+}
 
 /// The column of a kind.
 fn column(kind: TaskKind) -> &'static str {
@@ -21,7 +71,7 @@ fn number(db: &Connection, id: &str) -> Result<Option<i64>> {
     query::one(db, "find a task", "SELECT no FROM task WHERE id = ?1", [id], |row| row.get(0))
 }
 
-pub(super) fn put(db: &Connection, task: &TaskRecord) -> Result<()> {
+fn put(db: &Connection, task: &TaskRecord) -> Result<()> {
     const NEW: &str = "INSERT INTO task (id, kind, created, by, finished, document)
         VALUES (?1, ?2, ?3, ?4, ?5, ?6)";
     const KNOWN: &str = "UPDATE task SET finished = ?2, document = ?3 WHERE no = ?1";
@@ -46,11 +96,11 @@ macro_rules! select_tasks {
     };
 }
 
-pub(super) fn one(db: &Connection, id: &str) -> Result<Option<TaskRecord>> {
+fn one(db: &Connection, id: &str) -> Result<Option<TaskRecord>> {
     query::one(db, "read a task", select_tasks!("WHERE id = ?1"), [id], record)
 }
 
-pub(super) fn list(db: &Connection, limit: usize, before: Option<&str>) -> Result<Vec<TaskRecord>> {
+fn list(db: &Connection, limit: usize, before: Option<&str>) -> Result<Vec<TaskRecord>> {
     const SQL: &str = select_tasks!("WHERE no < ?1 ORDER BY no DESC LIMIT ?2");
     let before = match before {
         None => i64::MAX,
@@ -60,12 +110,12 @@ pub(super) fn list(db: &Connection, limit: usize, before: Option<&str>) -> Resul
     query::all(db, "read tasks", SQL, params![before, listed(limit)], record)
 }
 
-pub(super) fn open(db: &Connection) -> Result<Vec<TaskRecord>> {
+fn open(db: &Connection) -> Result<Vec<TaskRecord>> {
     const SQL: &str = select_tasks!("WHERE finished IS NULL ORDER BY no");
     query::all(db, "read the open tasks", SQL, [], record)
 }
 
-pub(super) fn put_nodes(db: &Connection, task: &str, targets: &[TaskNode]) -> Result<()> {
+fn put_nodes(db: &Connection, task: &str, targets: &[TaskNode]) -> Result<()> {
     const SQL: &str = "INSERT OR REPLACE INTO task_node (task, node, action, state) VALUES (?1, ?2, ?3, ?4)";
     let no = number(db, task)?.ok_or_else(|| StoreError::UnknownTask(task.into()))?;
     for target in targets {
@@ -75,12 +125,7 @@ pub(super) fn put_nodes(db: &Connection, task: &str, targets: &[TaskNode]) -> Re
     Ok(())
 }
 
-pub(super) fn nodes(
-    db: &Connection,
-    task: &str,
-    after: Option<&NodeId>,
-    limit: usize,
-) -> Result<Vec<TaskNode>> {
+fn nodes(db: &Connection, task: &str, after: Option<&NodeId>, limit: usize) -> Result<Vec<TaskNode>> {
     const SQL: &str = "SELECT node, action, state FROM task_node
         WHERE task = ?1 AND node > ?2 ORDER BY node LIMIT ?3";
     let Some(no) = number(db, task)? else { return Ok(Vec::new()) };

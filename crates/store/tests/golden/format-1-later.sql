@@ -10,3 +10,8 @@ UPDATE contact SET last_run = json_set(last_run, '$.root', '4813494d137e1631bba3
 -- 0008_health
 UPDATE contact SET runs_heard = '{}';
 INSERT INTO known_prefix VALUES ('10.0.0.0/24', 1800000005000);
+-- 0014_operators_and_audit
+INSERT INTO operator VALUES ('ann', 'operator', '@eu', 1800000003000, 'operator', NULL, NULL);
+INSERT INTO operator_credential VALUES ('c1', 'ann', 'token', 1800000003000, 1800000009000);
+INSERT INTO audit VALUES (1, x'652a2e6a681789f80daea09f02bd7381b99a5063700ea20c415b4261260142c0', '{"at":"2027-01-15T08:00:03Z","before":"0000000000000000000000000000000000000000000000000000000000000000","by":"ann","nodeCount":1,"nodes":["web-1"],"number":1,"operation":"POST /v1/tasks","request":"r-1","what":"task t-1"}');
+INSERT INTO audit_node VALUES ('web-1', 1);
