@@ -6,7 +6,7 @@
 use model::Timestamp;
 use model::exchange::CheckIn;
 use model::log::{Fact, FactBody};
-use server::api::FactRecord;
+use store::FactRecord;
 use test_support::fleet::{Fleet, quiet};
 
 fn saying(body: FactBody) -> CheckIn {
