@@ -19,6 +19,7 @@ mod reboot;
 mod run;
 mod run_log;
 mod signals;
+mod start;
 mod stop;
 mod traits;
 mod trusted;
@@ -43,8 +44,7 @@ use providers::traits::Collectors;
 use tokio::time::Instant;
 
 use crate::clock::now;
-use crate::dialing::TransportDialer;
-use crate::events::{self, DaemonEvent, DaemonHandle, DaemonInbox, LocalReply};
+use crate::events::{DaemonEvent, DaemonHandle, DaemonInbox, LocalReply};
 use crate::exchange::CheckInClient;
 use crate::fetch::{self, FetchError};
 use crate::healing::HostWatch;
@@ -62,11 +62,9 @@ use crate::session::NodeSession;
 use crate::state::{LostState, StateError};
 use crate::state_guard::StateGuard;
 use crate::storage::Storage;
-use crate::sync::operations::OperationQueue;
-use crate::sync::sets::AgentSets;
+use crate::sync::Synchronization;
 use crate::sync::view::SharedStatus;
-use crate::sync::{SyncContext, Synchronization};
-use crate::work::{self, WorkHandle, WorkSetup};
+use crate::work::WorkHandle;
 use run_log::RunLog;
 use signals::{DaemonSignals, SignalRequest};
 
@@ -151,102 +149,6 @@ struct Daemon {
 }
 
 impl Daemon {
-    fn start(machine: Machine) -> Result<(Daemon, DaemonInbox), Box<dyn std::error::Error>> {
-        let key = machine.key()?;
-        let session = Arc::new(machine.session(&key)?);
-        let member = Arc::new(MembershipFile::new(&machine, key));
-        let (identity, restored, seed) = machine.start_of_node()?;
-        let mut collectors = Collectors::new(env!("CARGO_PKG_VERSION"));
-        collectors.set_ttls(&restored.settings.policy.trait_ttl_secs);
-        let node = Node::new(identity, restored, seed, now());
-        let (handle, inbox) = events::channel();
-        let state_dir = machine.state().to_owned();
-        let local = SharedLocalState::new(state_dir, node.pause().cloned(), now());
-        let Machine { membership, durable, kinds, cancel, .. } = machine;
-        let host = kinds.host().clone();
-        // Temporary files of a run that died lie only beside managed paths.
-        kinds.sweep(durable.ledger()?.entries.values().map(|entry| entry.path.as_str()));
-        let storage = Storage::start(durable.clone())?;
-        let runner = Runner::new(kinds.clone(), storage.clone(), membership.hostname.to_string());
-        let release = Arc::new(ActiveRelease::open(&durable)?);
-        let sets = Arc::new(AgentSets::open(&durable)?);
-        let view = Arc::new(SharedStatus::default());
-        let operations = OperationQueue::default();
-        let work = work::start(WorkSetup {
-            storage: storage.clone(),
-            sets: sets.clone(),
-            host: host.clone(),
-            signer: session.signer().clone(),
-            view: view.clone(),
-            daemon: handle.clone(),
-            delegations: release.delegations().clone(),
-            operations: operations.clone(),
-        })?;
-        tasks::spawn(work.clone().observe(release.terms()));
-        let context = SyncContext {
-            durable,
-            sets,
-            view: view.clone(),
-            root: host.root().canonicalize().unwrap_or_else(|_| host.root().to_owned()),
-            actions: Arc::new(work.clone()),
-            operations,
-            delegations: release.delegations().clone(),
-            tls_termination: membership.tls_termination,
-            daemon: handle.clone(),
-        };
-        let dialer = TransportDialer::new(session.clone(), membership.hostname.clone());
-        let sync = Arc::new(Synchronization::start(context, release.terms(), dialer, seed)?);
-        let guard = StateGuard::new(storage.durable().clone(), member.clone());
-        let rejoin = RejoinFollower::new(session.clone(), member.clone(), sync.clone(), handle.clone());
-        let exchange = CheckInClient::new(
-            session.clone(),
-            member.clone(),
-            rejoin.clone(),
-            sync.clone(),
-            storage.clone(),
-            handle.clone(),
-        );
-        let watch = HostWatch::start(kinds, handle.clone())?;
-        let daemon = Daemon {
-            node,
-            storage,
-            release,
-            session,
-            member,
-            hostname: membership.hostname.clone(),
-            runner: Arc::new(runner),
-            collectors: Arc::new(Mutex::new(collectors)),
-            host,
-            traits: Value::Map(Default::default()),
-            handle,
-            sync,
-            work,
-            rejoin,
-            exchange: Arc::new(exchange),
-            last_check_in: None,
-            contact_kept: None,
-            check_ins: 0,
-            checking_in: false,
-            acked_before: 0,
-            appending: 0,
-            flush_at: None,
-            flushing: false,
-            observed: Arc::default(),
-            cancel,
-            running: false,
-            local,
-            run_log: Arc::default(),
-            pause_replies: Vec::new(),
-            guard,
-            lost_state: None,
-            restarting: false,
-            stopping: false,
-            view,
-            watch,
-        };
-        Ok((daemon, inbox))
-    }
-
     async fn serve(&mut self, mut inbox: DaemonInbox, mut signals: DaemonSignals) -> DaemonEnd {
         let socket = self.open_socket();
         net::notify::service_manager(ServiceState::Ready);

@@ -162,14 +162,23 @@ impl CheckInClient {
         }
     }
 
+    /// The node does not take traits for acknowledged that went not along; they are tried again by its next check-ins.
+    async fn tell_traits_left_out(&self, had_traits: bool, sent: &CheckIn) {
+        if had_traits && sent.traits.is_none() {
+            self.daemon.send(DaemonEvent::Input(NodeInput::TraitsLeftOut)).await;
+        }
+    }
+
     /// Checks in for the node, and reports the outcome to the daemon.
     pub async fn check_in(&self, mut message: CheckIn, newest: Option<(Digest, u64)>) {
+        let has_traits = message.traits.is_some();
         let acked_before = self.load(&mut message, newest);
         let place = self.rejoin.look().await;
         // A link that is open leads to the control plane before.
         if place == SessionPlace::Same
             && let Some(answer) = self.over_stream(&message).await
         {
+            self.tell_traits_left_out(has_traits, &message).await;
             return self.daemon.send(DaemonEvent::Answered { answer: Box::new(answer), acked_before }).await;
         }
         let answer = self.by_request(&mut message).await;
@@ -178,6 +187,7 @@ impl CheckInClient {
                 self.sync.links.reached();
                 // The time with which the request was signed was judged and accepted.
                 self.answered(&message, &answer, Some(self.session.server_time())).await;
+                self.tell_traits_left_out(has_traits, &message).await;
                 DaemonEvent::Answered { answer: Box::new(answer), acked_before }
             }
             Err(error) => {

@@ -3,6 +3,9 @@
 //! `join` in the same fleet gives a member a new certificate, and maybe other addresses of the control plane or a newer
 //! trust document. A daemon takes them up before its next check-in, whether the control plane before answers or not. A
 //! certificate that was renewed is durable before a session is opened with it.
+//!
+//! Invariant: what is used is read without waiting for the disk. Who reads or writes the file has its turn first, and
+//! replaces what is used afterwards.
 
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -101,8 +104,9 @@ pub enum PutBackIdentityError {
 pub struct MembershipFile {
     dir: StateDir,
     key: Arc<SigningKey>,
-    used: Mutex<Membership>,
-    /// Of the file that was looked at last.
+    /// Locked for moments only, and replaced only by who has the turn at the file.
+    used: Mutex<Arc<Membership>>,
+    /// The turn at the file, held while the disk is waited for; of the file that was looked at last.
     looked_at: Mutex<Option<MembershipStamp>>,
 }
 
@@ -120,7 +124,7 @@ impl MembershipFile {
     /// The file in a state directory, of which this is used.
     pub fn of(state: &Path, used: Membership, key: Arc<SigningKey>) -> MembershipFile {
         let dir = StateDir::at(state, spool::Disk::new());
-        MembershipFile { dir, key, used: Mutex::new(used), looked_at: Mutex::default() }
+        MembershipFile { dir, key, used: Mutex::new(Arc::new(used)), looked_at: Mutex::default() }
     }
 
     /// Sessions are opened with a certificate that has ended at this time.
@@ -146,14 +150,14 @@ impl MembershipFile {
         Ok(SessionCredentials { urls: used.servers.clone(), tls })
     }
 
-    /// Makes a certificate durable that was renewed, in place of the one before. From a thread that may wait for the
-    /// disk.
+    /// Makes a certificate durable that was renewed, in place of the one before. From the storage thread.
     ///
     /// # Errors
     /// When it is not this node's, or cannot be written: the one before stays. [`TakeUpError::JoinedAnew`]: what `join`
     /// wrote meanwhile stays too, and is to be taken up first.
     pub fn keep(&self, answer: RenewAnswer) -> Result<TakenUp, TakeUpError> {
-        let mut used = self.used();
+        let _turn = self.turn();
+        let used = self.used();
         if !is_of_key(&answer.cert_pem, &self.key.public()) {
             return Err(TakeUpError::NotAsAsked("a certificate that is not this key's"));
         }
@@ -168,10 +172,10 @@ impl MembershipFile {
             }
             _ => {}
         }
-        let member = Membership { cert_pem: answer.cert_pem, ..used.clone() };
+        let member = Membership { cert_pem: answer.cert_pem, ..Membership::clone(&used) };
         let taken_up = taken_up(&member, &self.key)?;
         self.dir.save_membership(&member)?;
-        *used = member;
+        self.use_from_now(member);
         Ok(taken_up)
     }
 
@@ -180,6 +184,7 @@ impl MembershipFile {
     /// # Errors
     /// [`PutBackIdentityError`] says whose identity lies there, or what the disk refuses.
     pub fn put_back(&self) -> Result<(), PutBackIdentityError> {
+        let _turn = self.turn();
         let used = self.used();
         match self.dir.membership()? {
             Some(found) if found.node_id == used.node_id => {}
@@ -195,8 +200,16 @@ impl MembershipFile {
         Ok(())
     }
 
-    fn used(&self) -> MutexGuard<'_, Membership> {
-        self.used.lock().unwrap_or_else(PoisonError::into_inner)
+    fn used(&self) -> Arc<Membership> {
+        self.used.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn use_from_now(&self, member: Membership) {
+        *self.used.lock().unwrap_or_else(PoisonError::into_inner) = Arc::new(member);
+    }
+
+    fn turn(&self) -> MutexGuard<'_, Option<MembershipStamp>> {
+        self.looked_at.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// What it says now, when that is something else than is used; nothing is read while the file is the one that was
@@ -205,14 +218,14 @@ impl MembershipFile {
     /// # Errors
     /// [`TakeUpError`] says why it is not taken up; once for each version of the file that can be read.
     pub fn written(&self) -> Result<Option<MembershipChange>, TakeUpError> {
-        let mut looked_at = self.looked_at.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut looked_at = self.turn();
         // One that is gone or cannot be reached is the state guard's.
         let Some(stamp) = self.stamp().filter(|stamp| looked_at.as_ref() != Some(stamp)) else {
             return Ok(None);
         };
         let Some(found) = self.dir.membership()? else { return Ok(None) };
         *looked_at = Some(stamp);
-        let mut used = self.used();
+        let used = self.used();
         if found.node_id != used.node_id || found.tls_termination != used.tls_termination {
             return Err(TakeUpError::Other);
         }
@@ -222,7 +235,7 @@ impl MembershipFile {
             false => None,
         };
         let pinned = (found.trust != used.trust).then(|| found.trust.clone());
-        *used = found;
+        self.use_from_now(found);
         let changed = session.is_some() || pinned.is_some();
         Ok(changed.then_some(MembershipChange { session, moved, pinned }))
     }

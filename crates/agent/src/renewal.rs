@@ -12,6 +12,8 @@ use crate::membership::{MembershipFile, TakeUpError, TakenUp};
 use crate::rejoin::RejoinFollower;
 use crate::render::chain;
 use crate::session::{CallError, NodeSession};
+use crate::state::StateError;
+use crate::storage::Storage;
 
 /// Why a certificate was not renewed. The one before stays in use.
 #[derive(Debug, thiserror::Error)]
@@ -24,8 +26,8 @@ enum RenewalError {
     Call(#[from] CallError),
     #[error("the new certificate cannot be used")]
     TakeUp(#[from] TakeUpError),
-    #[error("the thread that writes was given up")]
-    GivenUp(#[from] tokio::task::JoinError),
+    #[error("the new certificate cannot be kept")]
+    Storage(#[from] StateError),
 }
 
 /// Renews the certificate; what came of it. New sessions are opened with the new one, which is durable by then;
@@ -34,13 +36,14 @@ enum RenewalError {
 pub async fn renew(
     session: &NodeSession,
     member: &Arc<MembershipFile>,
+    storage: &Storage,
     rejoin: &RejoinFollower,
     proof: RenewalProof,
 ) -> NodeInput {
-    let mut renewed = request(session, member, proof).await;
+    let mut renewed = request(session, member, storage, proof).await;
     if matches!(renewed, Err(RenewalError::TakeUp(TakeUpError::JoinedAnew))) {
         rejoin.follow().await;
-        renewed = request(session, member, proof).await;
+        renewed = request(session, member, storage, proof).await;
     }
     match renewed {
         Ok(TakenUp { credentials, validity: Some(validity) }) => {
@@ -56,6 +59,7 @@ pub async fn renew(
 async fn request(
     session: &NodeSession,
     member: &Arc<MembershipFile>,
+    storage: &Storage,
     proof: RenewalProof,
 ) -> Result<TakenUp, RenewalError> {
     let message = RenewRequest { csr_pem: member.request()? };
@@ -66,5 +70,5 @@ async fn request(
         }
     };
     let member = member.clone();
-    Ok(net::tasks::spawn_blocking(move || member.keep(answer)).await??)
+    Ok(storage.run(move |_| Ok(member.keep(answer))).await??)
 }

@@ -141,3 +141,36 @@ async fn an_answer_that_was_not_asked_for_changes_nothing() {
     assert_eq!((after.cert_pem, after.ca_pem), (good, before.ca_pem));
     assert_eq!(after.servers, before.servers);
 }
+
+/// LIF-10: what the daemon's own thread asks of the membership is answered while the disk holds up who reads or writes it.
+#[tokio::test(flavor = "multi_thread")]
+async fn nobody_waits_for_a_disk_that_holds_the_membership_up() {
+    use std::sync::Arc;
+
+    use agent::membership::MembershipFile;
+    use wire::enroll::RenewAnswer;
+
+    let pair = Pair::new(&says(Mode::Off, None, TransportPolicy::Auto)).await;
+    let key = identity::key(KeySource::Own, &pair.state(), &pair.root()).unwrap();
+    let file = Arc::new(MembershipFile::of(&pair.state(), membership(&pair), key.clone()));
+    let csr = CertificateRequest::read(&node_request(&key, &membership(&pair).hostname).unwrap()).unwrap();
+    let (id, validity) = (key.public().node_id(), node_validity(fleet::now()));
+    let cert_pem =
+        pair.fleet.node_ca().issue_node(&csr, &id, &membership(&pair).hostname, [3; 16], validity).unwrap();
+    let path = pair.state().join("membership.json");
+    std::fs::remove_file(&path).unwrap();
+    assert!(std::process::Command::new("mkfifo").arg(&path).status().unwrap().success());
+    let keeper = file.clone();
+    let keeping = tokio::task::spawn_blocking(move || keeper.keep(RenewAnswer { cert_pem }).is_ok());
+    // It opens when somebody reads, who then waits for as long as it is open.
+    let opened = tokio::task::spawn_blocking(move || std::fs::OpenOptions::new().write(true).open(path));
+    let held_up = opened.await.unwrap().unwrap();
+    let (asked, reader) = (file.clone(), fleet::now());
+    let answers = tokio::task::spawn_blocking(move || {
+        (asked.certificate_has_ended(reader), asked.request().is_ok(), asked.without_certificate().is_ok())
+    });
+    let answered = tokio::time::timeout(Duration::from_secs(30), answers).await;
+    drop(held_up);
+    assert_eq!(answered.expect("it waits for the disk").unwrap(), (false, true, true));
+    keeping.await.unwrap();
+}

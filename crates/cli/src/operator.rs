@@ -205,7 +205,17 @@ impl Operator {
         operation: &'a Operation<Q, A>,
         request: impl Into<Q>,
     ) -> Pages<'a, Q, A> {
-        Pages { operator: self, operation, request: request.into(), from: Some(None) }
+        self.pages_from(operation, request, PageStart::default())
+    }
+
+    /// As [`Operator::pages`], from a page on.
+    pub fn pages_from<'a, Q, A>(
+        &'a self,
+        operation: &'a Operation<Q, A>,
+        request: impl Into<Q>,
+        start: PageStart,
+    ) -> Pages<'a, Q, A> {
+        Pages { operator: self, operation, request: request.into(), from: Some(start) }
     }
 
     /// A content.
@@ -294,13 +304,17 @@ fn unmade<E: std::error::Error + Send + Sync + 'static>(path: &str) -> impl FnOn
     move |error| OperatorCallError::Request { path, source: Box::new(error) }
 }
 
+/// Where a page of a listing begins; the first one by default.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct PageStart(Option<String>);
+
 /// The pages of a listing under way.
 pub struct Pages<'a, Q, A> {
     operator: &'a Operator,
     operation: &'a Operation<Q, A>,
     request: Q,
-    /// Where the next page begins, the first one at the beginning; `None` behind the last.
-    from: Option<Option<String>>,
+    /// Where the next page begins; `None` behind the last.
+    from: Option<PageStart>,
 }
 
 impl<Q: Serialize, A: DeserializeOwned + Page> Pages<'_, Q, A> {
@@ -310,8 +324,13 @@ impl<Q: Serialize, A: DeserializeOwned + Page> Pages<'_, Q, A> {
     /// When the control plane does not answer, or refuses.
     pub async fn next(&mut self) -> Called<Option<A>> {
         let Some(from) = self.from.take() else { return Ok(None) };
-        let page: A = self.operator.page(self.operation, &self.request, from.as_deref()).await?;
-        self.from = page.next_page().map(Some);
+        let page: A = self.operator.page(self.operation, &self.request, from.0.as_deref()).await?;
+        self.from = page.next_page().map(|next| PageStart(Some(next)));
         Ok(Some(page))
+    }
+
+    /// Where the next page begins; `None` behind the last.
+    pub fn next_start(&self) -> Option<&PageStart> {
+        self.from.as_ref()
     }
 }

@@ -72,6 +72,9 @@ pub enum NodeInput {
     Tick,
     /// Traits were collected.
     Traits(ObservedTraits),
+    /// The check-in under way goes without its traits, which are too large: its answer does not acknowledge them, and the
+    /// next one carries them again (WIR-6).
+    TraitsLeftOut,
     /// The control plane answered a check-in.
     Answered(Box<Answer>),
     /// A check-in failed; for people.

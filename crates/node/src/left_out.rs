@@ -90,12 +90,12 @@ impl CheckInOmissions {
                 fact.body = FactBody::Repaired { message };
             }
         }
+        // A clock that was set back leaves nothing out for longer. Traits that are as before by now do not go, so that the
+        // time alone ends it.
+        let is_recent = |since: Timestamp| now >= since && now.since(since) < TRAITS_AGAIN;
+        self.traits = self.traits.filter(|(_, since)| is_recent(*since));
         let Some(traits) = &message.traits else { return };
-        let is_left_out = |(digest, since): &(Digest, Timestamp)| {
-            // A clock that was set back leaves nothing out for longer.
-            *digest == traits.digest && now >= *since && now.since(*since) < TRAITS_AGAIN
-        };
-        self.traits = self.traits.filter(is_left_out);
+        self.traits = self.traits.filter(|(digest, _)| *digest == traits.digest);
         if self.traits.is_some() {
             message.traits = None;
         }

@@ -248,6 +248,7 @@ impl Node {
             }
             NodeInput::SuspectedDrift(drift) => self.on_suspected_drift(drift, now),
             NodeInput::Traits(traits) => self.on_traits(traits, now, &mut effects),
+            NodeInput::TraitsLeftOut => self.traits_sent = None,
             NodeInput::Answered(answer) => self.on_answer(*answer, now, &mut effects),
             NodeInput::Unreachable(why) => self.on_unreachable(&why, now, &mut effects),
             NodeInput::Fetched => self.on_fetched(now, &mut effects),

@@ -3,12 +3,15 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)]
 
+mod common;
+
 use std::time::Duration;
 
+use common::{Bench, answer, traits};
 use model::exchange::{CheckIn, TraitReport};
 use model::log::{Fact, FactBody};
 use model::{Digest, Timestamp};
-use node::{CheckInOmissions, Omission, TooLarge};
+use node::{CheckInOmissions, NodeInput, Omission, TooLarge};
 use serde_json::json;
 
 const NOW: Timestamp = Timestamp(1_800_000_000_000);
@@ -135,4 +138,36 @@ fn traits_go_again_after_an_hour_and_nothing_is_told_any_more() {
     assert!(matches!(left_out.refused(&whole, TooLarge::Fact, NOW), Some(Omission::Fact { .. })));
     assert!(!left_out.taken(0), "it was not acknowledged");
     assert!(left_out.taken(1));
+}
+
+/// Whoever left traits out does not take the answer for having said them, though nobody asks for them.
+#[test]
+fn traits_that_were_left_out_are_said_again_unasked() {
+    let mut bench = Bench::new();
+    let said = bench.check_in().traits.unwrap();
+    bench.give(NodeInput::Answered(Box::new(answer())));
+    assert!(bench.check_in().traits.is_none(), "they are as they were said");
+    bench.give(NodeInput::Answered(Box::new(answer())));
+    bench.traits = traits("another");
+    let changed = bench.check_in().traits.unwrap();
+    assert_ne!(changed.digest, said.digest);
+    for _ in 0..3 {
+        bench.give(NodeInput::TraitsLeftOut);
+        bench.give(NodeInput::Answered(Box::new(answer())));
+        assert_eq!(bench.check_in().traits.as_ref(), Some(&changed), "against those that were said");
+    }
+    bench.give(NodeInput::Answered(Box::new(answer())));
+    assert!(bench.check_in().traits.is_none());
+}
+
+/// Traits that became again what was said of them before do not go any more; that they are left out ends all the same.
+#[test]
+fn traits_that_need_not_go_any_more_are_not_left_out_for_ever() {
+    let (mut left_out, whole) = (CheckInOmissions::default(), check_in(vec![]));
+    assert_eq!(left_out.refused(&whole, TooLarge::CheckIn, NOW), Some(Omission::Traits));
+    let without = CheckIn { traits: None, ..whole };
+    sent_at(&mut left_out, &without, NOW.plus(Duration::from_secs(3599)));
+    assert!(!left_out.taken(0));
+    sent_at(&mut left_out, &without, NOW.plus(Duration::from_secs(3600)));
+    assert!(left_out.taken(0));
 }

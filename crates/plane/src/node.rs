@@ -189,70 +189,85 @@ impl NodeState {
     /// Answers a check-in (DLT-1 to DLT-5). Whether a proof can be made is the release's
     /// affair; one that cannot be proven was refused when it was published.
     pub fn check_in(&mut self, mut request: CheckIn, heads: &Heads, now: Timestamp) -> Step {
-        self.last_seen = Some(now);
         let first_use = !std::mem::replace(&mut self.certificate_used, true);
         let run_confirmed = self.confirm_run(request.run_confirmed);
         let tagged_run_confirmed = self.confirm_tagged_run(request.tagged_run_confirmed);
         let traits = self.take_traits(request.traits.take());
-        let root = |held: &Option<HeldRelease>| held.as_ref().map(|held| held.root);
-        let is_another_set = root(&request.held) != root(&self.held);
-        self.runs.check_in(&request, self.run.as_ref(), is_another_set, now);
-        self.trust_version = trust_version_of(&request);
-        let conditions = NodeConditions::of(&request);
-        self.exceptions.change(|it| it.conditions = conditions);
-        (self.held, self.run) = (request.held, request.run);
+        self.take_word(&mut request, now);
         let pointed = self.pointed(heads);
-        if let Some((head, entry)) = &pointed
-            && self.holds(entry)
-        {
-            self.runs.times = head.runs;
-        }
-        let contact_secs = pointed.as_ref().map_or(UNASSIGNED_CONTACT_SECS, |(head, _)| head.contact_secs);
-        self.promised = Duration::from_secs(contact_secs);
-        let full = request.full || self.exceptions().run_request.is_some();
-        let (offer, wanted) = match &pointed {
-            Some((head, entry)) => {
-                self.note_offered(entry.root);
-                if let Some(held) = self.held.as_mut().filter(|held| held.channel == entry.channel) {
-                    held.channel = entry.channel.clone();
-                }
-                self.offer(head, entry, full)
-            }
-            None => (None, None),
-        };
-        if pointed.is_some() && offer.is_none() {
-            // It holds what it is pointed to. A move of the pointer alone is no fact that
-            // would have said so.
-            self.exceptions.change(|it| it.refusal = None);
-        }
+        self.promise_contact(pointed.as_ref());
+        let (offer, wanted) = self.offer_pointed(pointed.as_ref(), request.full);
         let beacon = match (&pointed, &offer, request.freshness) {
             (Some((head, _)), None, Some(held)) => self.newer_beacon(head, held),
             _ => None,
         };
-        let requested = self.awaits_request();
+        let unchanged =
+            offer.is_none() && beacon.is_none() && !self.awaits_request() && request.facts.is_empty();
+        let answer = Answer { offer, beacon, unassigned: pointed.is_none(), ..self.answer(&request, heads) };
+        let facts = request.facts;
+        Step { answer, wanted, facts, traits, run_confirmed, tagged_run_confirmed, first_use, unchanged }
+    }
+
+    /// Takes in what a node says of itself: what it holds and ran, its trust document, and what is the matter with it.
+    fn take_word(&mut self, request: &mut CheckIn, now: Timestamp) {
+        self.last_seen = Some(now);
+        let root = |held: &Option<HeldRelease>| held.as_ref().map(|held| held.root);
+        let is_another_set = root(&request.held) != root(&self.held);
+        self.runs.check_in(request, self.run.as_ref(), is_another_set, now);
+        self.trust_version = trust_version_of(request);
+        let conditions = NodeConditions::of(request);
+        self.exceptions.change(|it| it.conditions = conditions);
+        (self.held, self.run) = (request.held.take(), request.run.take());
+    }
+
+    /// Remembers when the node is to call again and runs, by the release that it is pointed to.
+    fn promise_contact(&mut self, pointed: Option<&Pointed>) {
+        if let Some((head, entry)) = pointed
+            && self.holds(entry)
+        {
+            self.runs.times = head.runs;
+        }
+        let contact_secs = pointed.map_or(UNASSIGNED_CONTACT_SECS, |(head, _)| head.contact_secs);
+        self.promised = Duration::from_secs(contact_secs);
+    }
+
+    /// The offer of what the node is pointed to, unless it holds that; `full`: it asks for all of it anew.
+    fn offer_pointed(&mut self, pointed: Option<&Pointed>, full: bool) -> (Option<Offer>, Option<SetWanted>) {
+        let Some((head, entry)) = pointed else { return (None, None) };
+        self.note_offered(entry.root);
+        if let Some(held) = self.held.as_mut().filter(|held| held.channel == entry.channel) {
+            held.channel = entry.channel.clone();
+        }
+        let (offer, wanted) = self.offer(head, entry, full || self.exceptions().run_request.is_some());
+        if offer.is_none() {
+            // It holds what it is pointed to. A move of the pointer alone is no fact that
+            // would have said so.
+            self.exceptions.change(|it| it.refusal = None);
+        }
+        (offer, wanted)
+    }
+
+    /// What a check-in is answered, but for what the node is pointed to.
+    fn answer(&self, request: &CheckIn, heads: &Heads) -> Answer {
         let reports_run = request.facts.iter().any(|fact| matches!(fact.body, FactBody::Run(_)));
-        let want_run = self.run.is_some() && self.awaits_run() && !reports_run;
-        let unchanged = offer.is_none() && beacon.is_none() && !requested && request.facts.is_empty();
-        let answer = Answer {
-            next_checkin_secs: contact_secs,
+        Answer {
+            next_checkin_secs: self.promised.as_secs(),
             acked: None,
-            offer,
-            beacon,
+            offer: None,
+            beacon: None,
             run_request: self.exceptions().run_request,
             tagged_run: self.exceptions().tagged_run.clone(),
             stream_requested: self.work_waits,
             want_traits: self.traits.is_none() && self.exceptions().untaken_traits.is_none(),
             want_seen: self.wants_seen(&request.incarnation),
             want_header: self.held.as_ref().is_some_and(|held| heads.lacks(held.seq, &held.header)),
-            want_run,
-            unassigned: pointed.is_none(),
+            want_run: self.run.is_some() && self.awaits_run() && !reports_run,
+            unassigned: false,
             same_cause: BTreeMap::new(),
             server_time: None,
             trust_links: Vec::new(),
             renew_certificate: false,
-        };
-        let facts = request.facts;
-        Step { answer, wanted, facts, traits, run_confirmed, tagged_run_confirmed, first_use, unchanged }
+        }
     }
 
     /// What is so of few nodes.

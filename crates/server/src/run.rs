@@ -167,73 +167,28 @@ impl RunningServer {
 /// [`ServerStartError`] says what is in the way.
 pub async fn start(config: Config) -> Result<RunningServer, ServerStartError> {
     // First: a start that cannot listen founds no fleet.
-    let (nodes, node_port) = listen(config.node_address)?;
-    let (operators, operator_port) = listen(config.operator_address)?;
-    let proxies = listen_if(config.proxy_address)?;
-    let scrapers = listen_if(config.metrics_address)?;
+    let listeners = Listeners::bind(&config)?;
     let founded = posture::open(&config.dir, config.fleet.as_ref(), now())?;
     let (store, closed) = open_store(&config, &founded).await?;
-    let node_urls: Vec<ServerUrl> = config.names.iter().filter_map(|name| url(name, node_port)).collect();
-    let operator_host = own_address(config.operator_address);
-    let proxy_url = config.proxy_address.zip(proxies.as_ref());
-    let proxy_url = proxy_url.and_then(|(address, (_, port))| url(&own_address(address), *port));
-    let operator_url = url(&operator_host, operator_port).ok_or(FoundError::Malformed {
-        path: config.dir.clone(),
-        what: "the operator address has no URL".to_owned(),
-    })?;
+    let ServerUrls { nodes: node_urls, operator: operator_url, proxy: proxy_url } =
+        listeners.urls(&config)?;
     posture::write_client_files(&config.dir, &founded, &operator_url, &node_urls, now())?;
     let (fleet, posture, new) = (founded.trust.fleet.clone(), founded.posture, founded.new);
     let operator_ca = founded.operator_ca.cert_pem().to_owned();
-    let names = own_names(config.names, operator_host);
     let journal = known_prefixes(&store).await?;
-    let settings =
-        PlaneSettings { names, log: config.log, links: config.links, certificates: config.certificates };
-    let plane = plane(store, &config.dir, founded, settings).await?;
-    let metrics_address = scrapers.as_ref().and_then(|(listener, _)| listener.local_addr().ok());
-    let own = own_validity(&plane);
-    let tls = server_tls(&plane, &operator_ca, own)?.map(watch::Sender::new);
-    let [node_tls, proxy_tls, operator_tls] = tls.each_ref().map(watch::Sender::subscribe);
+    let limits = PortLimits::of(&config, &listeners, &journal);
+    let dir = config.dir.clone();
+    let plane = plane(store, &dir, founded, settings(config)).await?;
+    let certified = CertifiedPorts::new(&plane, operator_ca)?;
+    let metrics_address = listeners.metrics_address();
     let stop = watch::Sender::new(false);
-    let connections = connections(config.connections, 1 + proxies.iter().len());
-    let limits = AcceptLimits {
-        connections,
-        balancers: config.balancers,
-        journal: journal.clone(),
-        ..AcceptLimits::default()
-    };
-    let few = AcceptLimits {
-        connections: OPERATOR_CONNECTIONS,
-        unread: OPERATOR_UNREAD,
-        // Who comes with a token shows it in each request.
-        anonymous_age: AcceptLimits::default().age,
-        ..AcceptLimits::default()
-    };
-    let many = AcceptLimits::of_proxies(connections);
-    let (for_nodes, for_operators, for_proxies) = (plane.clone(), plane.clone(), plane.clone());
-    let mut tasks = vec![
-        tokio::spawn(accept::serve(nodes, node_tls, limits, stop.subscribe(), move |request| {
-            node_port::handle(for_nodes.clone(), PortListener::Nodes, request)
-        })),
-        tokio::spawn(accept::serve(operators, operator_tls, few, stop.subscribe(), move |request| {
-            operator_port::handle(for_operators.clone(), request)
-        })),
+    let mut tasks = serve(listeners, &plane, limits, &certified, &stop);
+    tasks.extend([
         tokio::spawn(upkeep::run(plane.clone(), journal, stop.subscribe())),
         tokio::spawn(Orchestrator::run(plane.clone(), stop.subscribe())),
         tokio::spawn(streams::announce(plane.clone(), stop.subscribe())),
-        tokio::spawn(reissue(plane.clone(), operator_ca, own, tls, stop.subscribe())),
-    ];
-    if let Some((listener, _)) = proxies {
-        tasks.push(tokio::spawn(accept::serve(
-            listener,
-            proxy_tls,
-            many,
-            stop.subscribe(),
-            move |request| node_port::handle(for_proxies.clone(), PortListener::Proxies, request),
-        )));
-    }
-    if let Some((listener, _)) = scrapers {
-        tasks.push(tokio::spawn(listener::serve(listener, plane, stop.subscribe())));
-    }
+        tokio::spawn(certified.reissue(plane, stop.subscribe())),
+    ]);
     Ok(RunningServer {
         node_urls,
         operator_url,
@@ -246,6 +201,120 @@ pub async fn start(config: Config) -> Result<RunningServer, ServerStartError> {
         tasks,
         closed,
     })
+}
+
+fn settings(config: Config) -> PlaneSettings {
+    let names = own_names(config.names, own_address(config.operator_address));
+    PlaneSettings { names, log: config.log, links: config.links, certificates: config.certificates }
+}
+
+/// Where others reach a control plane.
+struct ServerUrls {
+    nodes: Vec<ServerUrl>,
+    operator: ServerUrl,
+    proxy: Option<ServerUrl>,
+}
+
+/// The ports, each with its number; those are absent that are not configured.
+struct Listeners {
+    nodes: (TcpListener, u16),
+    operators: (TcpListener, u16),
+    proxies: Option<(TcpListener, u16)>,
+    scrapers: Option<(TcpListener, u16)>,
+}
+
+impl Listeners {
+    fn bind(config: &Config) -> Result<Listeners, ServerStartError> {
+        Ok(Listeners {
+            nodes: listen(config.node_address)?,
+            operators: listen(config.operator_address)?,
+            proxies: listen_if(config.proxy_address)?,
+            scrapers: listen_if(config.metrics_address)?,
+        })
+    }
+
+    fn urls(&self, config: &Config) -> Result<ServerUrls, ServerStartError> {
+        let nodes = config.names.iter().filter_map(|name| url(name, self.nodes.1)).collect();
+        let proxy = config.proxy_address.zip(self.proxies.as_ref());
+        let proxy = proxy.and_then(|(address, (_, port))| url(&own_address(address), *port));
+        let operator = url(&own_address(config.operator_address), self.operators.1);
+        let operator = operator.ok_or_else(|| FoundError::Malformed {
+            path: config.dir.clone(),
+            what: "the operator address has no URL".to_owned(),
+        })?;
+        Ok(ServerUrls { nodes, operator, proxy })
+    }
+
+    fn metrics_address(&self) -> Option<SocketAddr> {
+        self.scrapers.as_ref().and_then(|(listener, _)| listener.local_addr().ok())
+    }
+}
+
+/// What connections of each port may take.
+struct PortLimits {
+    nodes: AcceptLimits,
+    operators: AcceptLimits,
+    proxies: AcceptLimits,
+}
+
+impl PortLimits {
+    fn of(config: &Config, listeners: &Listeners, journal: &PrefixJournal) -> PortLimits {
+        let connections = connections(config.connections, 1 + listeners.proxies.iter().len());
+        PortLimits {
+            nodes: AcceptLimits {
+                connections,
+                balancers: config.balancers.clone(),
+                journal: journal.clone(),
+                ..AcceptLimits::default()
+            },
+            operators: AcceptLimits {
+                connections: OPERATOR_CONNECTIONS,
+                unread: OPERATOR_UNREAD,
+                // Who comes with a token shows it in each request.
+                anonymous_age: AcceptLimits::default().age,
+                ..AcceptLimits::default()
+            },
+            proxies: AcceptLimits::of_proxies(connections),
+        }
+    }
+}
+
+/// Serves each port until the control plane stops.
+fn serve(
+    listeners: Listeners,
+    plane: &Arc<ControlPlane>,
+    limits: PortLimits,
+    certified: &CertifiedPorts,
+    stop: &watch::Sender<bool>,
+) -> Vec<JoinHandle<()>> {
+    let [node_tls, proxy_tls, operator_tls] = certified.tls.each_ref().map(watch::Sender::subscribe);
+    let ((nodes, _), (operators, _)) = (listeners.nodes, listeners.operators);
+    let (for_nodes, for_operators, for_proxies) = (plane.clone(), plane.clone(), plane.clone());
+    let mut tasks = vec![
+        tokio::spawn(accept::serve(nodes, node_tls, limits.nodes, stop.subscribe(), move |request| {
+            node_port::handle(for_nodes.clone(), PortListener::Nodes, request)
+        })),
+        tokio::spawn(accept::serve(
+            operators,
+            operator_tls,
+            limits.operators,
+            stop.subscribe(),
+            move |request| operator_port::handle(for_operators.clone(), request),
+        )),
+    ];
+    if let Some((proxies, _)) = listeners.proxies {
+        tasks.push(tokio::spawn(accept::serve(
+            proxies,
+            proxy_tls,
+            limits.proxies,
+            stop.subscribe(),
+            move |request| node_port::handle(for_proxies.clone(), PortListener::Proxies, request),
+        )));
+    }
+    if let Some((scrapers, _)) = listeners.scrapers {
+        tasks.push(tokio::spawn(listener::serve(scrapers, plane.clone(), stop.subscribe())));
+    }
+    tasks
 }
 
 /// How many connections a listener may have. The limit of open files is raised first.
@@ -408,35 +477,45 @@ fn server_tls(
     Ok([nodes, proxies, config(operator_ca, ClientAuth::Optional)?])
 }
 
-/// Makes the certificate anew at half of its validity while the control plane runs; new connections get it, and
-/// those that are open go on. By the clock, which goes on while the machine sleeps; one that was set back is made
-/// anew too.
-async fn reissue(
-    plane: Arc<ControlPlane>,
+/// The control plane's own certificate, as the ports show it.
+struct CertifiedPorts {
     operator_ca: String,
-    mut own: CertificateValidity,
+    own: CertificateValidity,
+    /// For nodes, for proxies, for operators.
     tls: [watch::Sender<Tls>; 3],
-    mut shutdown: watch::Receiver<bool>,
-) {
-    loop {
-        tokio::select! {
-            () = tokio::time::sleep(REISSUE_LOOK.min(own.span() / 16)) => {}
-            () = stopped(&mut shutdown) => return,
-        }
-        if (own.from..own.half()).contains(&now()) {
-            continue;
-        }
-        let next = own_validity(&plane);
-        match server_tls(&plane, &operator_ca, next) {
-            Ok(renewed) => {
-                own = next;
-                tls.iter().zip(renewed).for_each(|(tls, renewed)| {
-                    tls.send_replace(renewed);
-                });
-                tracing::info!(until = %own.until, "the control plane's certificate was made anew");
+}
+
+impl CertifiedPorts {
+    fn new(plane: &ControlPlane, operator_ca: String) -> Result<CertifiedPorts, ServerStartError> {
+        let own = own_validity(plane);
+        let tls = server_tls(plane, &operator_ca, own)?.map(watch::Sender::new);
+        Ok(CertifiedPorts { operator_ca, own, tls })
+    }
+
+    /// Makes the certificate anew at half of its validity while the control plane runs; new connections get it, and
+    /// those that are open go on. By the clock, which goes on while the machine sleeps; one that was set back is made
+    /// anew too.
+    async fn reissue(mut self, plane: Arc<ControlPlane>, mut shutdown: watch::Receiver<bool>) {
+        loop {
+            tokio::select! {
+                () = tokio::time::sleep(REISSUE_LOOK.min(self.own.span() / 16)) => {}
+                () = stopped(&mut shutdown) => return,
             }
-            Err(error) => {
-                tracing::error!(error = %crate::answer::chain(&error), "the certificate could not be renewed");
+            if (self.own.from..self.own.half()).contains(&now()) {
+                continue;
+            }
+            let next = own_validity(&plane);
+            match server_tls(&plane, &self.operator_ca, next) {
+                Ok(renewed) => {
+                    self.own = next;
+                    self.tls.iter().zip(renewed).for_each(|(tls, renewed)| {
+                        tls.send_replace(renewed);
+                    });
+                    tracing::info!(until = %self.own.until, "the control plane's certificate was made anew");
+                }
+                Err(error) => {
+                    tracing::error!(error = %crate::answer::chain(&error), "the certificate could not be renewed");
+                }
             }
         }
     }

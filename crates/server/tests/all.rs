@@ -12,6 +12,7 @@ mod data_that_went_back_is_overtaken;
 mod delta_on_the_wire;
 mod durable_formats_are_kept;
 mod enrollment;
+mod facts_that_were_left_out_are_told;
 mod files_are_private;
 mod full_nodes_accept_work;
 mod health_outlives_a_restart;

@@ -165,3 +165,34 @@ async fn links_that_are_gone_are_told_and_the_chain_counts_on() {
     until("it is over", is_back).await;
     assert_eq!(newest(&fleet).await, last);
 }
+
+/// A control plane that starts without the file knows by what it kept of its nodes that there were newer documents, before
+/// any of them calls.
+#[tokio::test]
+async fn a_start_without_links_is_told_by_what_nodes_held() {
+    let mut fleet = Fleet::start().await;
+    let mut node = fleet.node("web-1").await;
+    rotate(&fleet).await;
+    let held = newest(&fleet).await.held();
+    let says = CheckIn { trust: Some(held), ..quiet() };
+    node.check_in(&says).await.unwrap();
+    let path = fleet.dir.path().join("trust-links.json");
+    let links = std::fs::read(&path).unwrap();
+    let overtaken = async |fleet: &Fleet| {
+        let told = fleet.operator().await.status().await.trust_overtaken;
+        told.map(|holders| (holders.version, holders.nodes))
+    };
+    assert_eq!(overtaken(&fleet).await, None);
+    fleet.stop().await;
+    std::fs::remove_file(&path).unwrap();
+    fleet.start_again().await;
+    assert_eq!(view(&fleet).await.versions.len(), 1, "it has the first document alone");
+    assert_eq!(overtaken(&fleet).await, Some((2, 1)), "by what is in the database");
+    node.url = fleet.url();
+    node.check_in(&says).await.unwrap();
+    assert_eq!(overtaken(&fleet).await, Some((2, 1)), "by what the node says");
+    fleet.stop().await;
+    std::fs::write(&path, links).unwrap();
+    fleet.start_again().await;
+    assert_eq!(overtaken(&fleet).await, None);
+}

@@ -92,9 +92,9 @@ impl Daemon {
     /// Asks for another certificate.
     pub(super) fn renew(&self, proof: RenewalProof) {
         let (session, member, handle) = (self.session.clone(), self.member.clone(), self.handle.clone());
-        let rejoin = self.rejoin.clone();
+        let (rejoin, storage) = (self.rejoin.clone(), self.storage.clone());
         tasks::spawn(async move {
-            let renewed = renewal::renew(&session, &member, &rejoin, proof).await;
+            let renewed = renewal::renew(&session, &member, &storage, &rejoin, proof).await;
             handle.send(DaemonEvent::Input(renewed)).await;
         });
     }

@@ -52,37 +52,18 @@ pub(super) async fn request(
     yes: bool,
     screen: Screen,
 ) -> Result<Exit, Failure> {
-    let nodes = meant(operator, pattern).await?;
-    if nodes.is_empty() {
+    let meant = count(operator, pattern).await?;
+    if meant == 0 {
         return Err(NoNode(pattern.to_owned()).into());
     }
     let tags: BTreeSet<String> = tags.iter().cloned().collect();
-    if nodes.len() > 1 {
-        screen.confirm(&format!("{} nodes will run{} now", nodes.len(), about(&tags)), yes)?;
+    if meant > 1 {
+        screen.confirm(&format!("{meant} nodes will run{} now", about(&tags)), yes)?;
     }
-    let mut view =
-        RunRequestView { nodes: 0, tags, too_old: Vec::new(), too_many_tags: Vec::new(), awaited: None };
-    let mut number = u64::MAX;
-    for batch in nodes.chunks(MAX_REQUESTED) {
-        let nodes = batch.iter().map(|(id, _)| id.to_string()).collect();
-        if view.tags.is_empty() {
-            let requested = operator.call(&api::REQUEST_RUN, RunRequest { nodes }).await?;
-            view.nodes += requested.nodes;
-            number = number.min(requested.number);
-        } else {
-            let request = TaggedRunRequest { nodes, tags: view.tags.clone() };
-            let requested = operator.call(&api::REQUEST_TAGGED_RUN, request).await?;
-            view.nodes += requested.nodes;
-            number = number.min(requested.number);
-            view.too_old.extend(requested.too_old);
-            view.too_many_tags.extend(requested.too_many_tags);
-        }
-    }
-    if let Some(limit) = limit.filter(|_| view.nodes > 0) {
-        let is_asked = |(_, hostname): &(NodeId, Hostname)| {
-            !view.too_old.contains(hostname) && !view.too_many_tags.contains(hostname)
-        };
-        let nodes = nodes.into_iter().filter(is_asked).map(|(id, _)| id).collect_inserting();
+    let mut requester = RunRequester::new(operator, tags, limit.is_some());
+    requester.request_all(pattern).await?;
+    let RunRequester { mut view, number, awaited, .. } = requester;
+    if let (Some(limit), Some(nodes)) = (limit.filter(|_| view.nodes > 0), awaited) {
         let request = AwaitedRequest { pattern, nodes, tags: &view.tags, number };
         view.awaited = Some(wait::wait(operator, request, limit, screen).await?);
     }
@@ -92,14 +73,76 @@ pub(super) async fn request(
     Ok(if succeeded { Exit::Ok } else { Exit::SomeFailed })
 }
 
-/// The nodes that a pattern means. Of what else is known of a node nothing is held: a fleet is larger than a page of
-/// it.
-async fn meant(operator: &Operator, pattern: &str) -> Result<Vec<(NodeId, Hostname)>, Failure> {
-    let (mut pages, mut nodes) = (operator.pages(&api::NODES, Some(pattern)), Vec::new());
+/// How many nodes a pattern means. Nothing of them is held: a fleet is larger than a page of it.
+async fn count(operator: &Operator, pattern: &str) -> Result<usize, Failure> {
+    let (mut pages, mut count) = (operator.pages(&api::NODES, Some(pattern)), 0);
     while let Some(page) = pages.next().await? {
-        nodes.extend(page.nodes.into_iter().map(|node| (node.id, node.hostname)));
+        count += page.nodes.len();
     }
-    Ok(nodes)
+    Ok(count)
+}
+
+/// Requests runs while nodes are listed: holds the names of at most [`MAX_REQUESTED`] of them.
+struct RunRequester<'a> {
+    operator: &'a Operator,
+    view: RunRequestView,
+    /// Of the first request.
+    number: u64,
+    /// The next request.
+    batch: Vec<(NodeId, Hostname)>,
+    /// Who was asked, where that is waited for: ids alone, some 6 MB for 100,000 nodes.
+    awaited: Option<BTreeSet<NodeId>>,
+}
+
+impl<'a> RunRequester<'a> {
+    fn new(operator: &'a Operator, tags: BTreeSet<String>, waits: bool) -> RunRequester<'a> {
+        let (too_old, too_many_tags) = (Vec::new(), Vec::new());
+        let view = RunRequestView { nodes: 0, tags, too_old, too_many_tags, awaited: None };
+        let awaited = waits.then(BTreeSet::new);
+        RunRequester { operator, view, number: u64::MAX, batch: Vec::new(), awaited }
+    }
+
+    async fn request_all(&mut self, pattern: &str) -> Result<(), Failure> {
+        let mut pages = self.operator.pages(&api::NODES, Some(pattern));
+        while let Some(page) = pages.next().await? {
+            for node in page.nodes {
+                self.batch.push((node.id, node.hostname));
+                if self.batch.len() == MAX_REQUESTED {
+                    self.request_batch().await?;
+                }
+            }
+        }
+        if self.batch.is_empty() { Ok(()) } else { self.request_batch().await }
+    }
+
+    async fn request_batch(&mut self) -> Result<(), Failure> {
+        let batch = std::mem::take(&mut self.batch);
+        let nodes = batch.iter().map(|(id, _)| id.to_string()).collect();
+        let not_asked = if self.view.tags.is_empty() {
+            let requested = self.operator.call(&api::REQUEST_RUN, RunRequest { nodes }).await?;
+            self.requested(requested.nodes, requested.number);
+            BTreeSet::new()
+        } else {
+            let request = TaggedRunRequest { nodes, tags: self.view.tags.clone() };
+            let requested = self.operator.call(&api::REQUEST_TAGGED_RUN, request).await?;
+            self.requested(requested.nodes, requested.number);
+            let not_asked = requested.too_old.iter().chain(&requested.too_many_tags).cloned();
+            let not_asked: BTreeSet<Hostname> = not_asked.collect_inserting();
+            self.view.too_old.extend(requested.too_old);
+            self.view.too_many_tags.extend(requested.too_many_tags);
+            not_asked
+        };
+        if let Some(awaited) = &mut self.awaited {
+            let asked = batch.into_iter().filter(|(_, hostname)| !not_asked.contains(hostname));
+            awaited.extend(asked.map(|(id, _)| id));
+        }
+        Ok(())
+    }
+
+    fn requested(&mut self, nodes: usize, number: u64) {
+        self.view.nodes += nodes;
+        self.number = self.number.min(number);
+    }
 }
 
 impl RunRequestView {
