@@ -21,7 +21,7 @@ use server::api::{self, History, NodeView};
 use server::posture::ROOT_KEY;
 use trust::adopt::takes;
 use trust::provenance::{
-    EntryProof, Evidence, FORMAT, NodeHistory, ProofStep, ProvenObject, Provenance, ProvenanceError,
+    EntryProof, FORMAT, NodeHistory, ProofEvidence, ProofStep, ProvenObject, Provenance, ProvenanceError,
     TrustAnchor,
 };
 use trust::{Header, PublicKey, SigningKey, TrustDocument, chain};
@@ -145,7 +145,7 @@ struct ProvenPath<'a> {
     node: &'a str,
     path: &'a str,
     /// From the bytes to the root.
-    evidence: Vec<Evidence>,
+    evidence: Vec<ProofEvidence>,
     /// What the node says, which no signature here covers.
     reported: String,
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -167,7 +167,7 @@ pub async fn run(args: &ProveArgs, screen: Screen) -> Result<Exit, Failure> {
     let mut evidence = Vec::new();
     let verified = provenance.verify(&anchor, &takes, &mut |step| evidence.push(step));
     verified.map_err(ProveError::Step)?;
-    evidence.push(Evidence { step: ProofStep::Resource, shows: declared_text(&declared, &args.path) });
+    evidence.push(ProofEvidence { step: ProofStep::Resource, shows: declared_text(&declared, &args.path) });
     evidence.reverse();
     if let Some(out) = &args.out {
         write(&provenance, out)?;
@@ -429,7 +429,7 @@ fn reported(node: &NodeView, provenance: &Provenance) -> String {
 
 fn text(shown: &ProvenPath<'_>, screen: Screen) -> String {
     let mut out = format!("{} on {}\n", screen.mark(Mark::Bold, shown.path), shown.node);
-    for Evidence { step, shows } in &shown.evidence {
+    for ProofEvidence { step, shows } in &shown.evidence {
         out.push_str(&format!("{:<10} {shows}\n", step.as_str()));
     }
     out.push_str(&format!("{:<10} {}\n", "reported", shown.reported));

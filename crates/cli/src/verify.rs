@@ -17,7 +17,7 @@ use serde::de::DeserializeOwned;
 use trust::adopt::takes;
 use trust::equivocation::{Contradiction, MAX_SEEN, SeenRecord, Testimony, TestimonyError, contradiction};
 use trust::provenance::{
-    AnchoredTrust, Evidence, MAX_PROVENANCE, ProofStep, Provenance, ProvenanceError, TrustAnchor,
+    AnchoredTrust, MAX_PROVENANCE, ProofEvidence, ProofStep, Provenance, ProvenanceError, TrustAnchor,
 };
 use trust::{PublicKey, TrustDocument};
 
@@ -153,7 +153,7 @@ impl UserError for VerifyProofError {
 struct VerifiedProof<'a> {
     node: &'a str,
     path: &'a str,
-    evidence: Vec<Evidence>,
+    evidence: Vec<ProofEvidence>,
 }
 
 /// What two sides say.
@@ -191,7 +191,7 @@ fn verify(
     provenance: &Provenance,
     anchor: &TrustAnchor,
     bytes: Option<&Path>,
-    evidence: &mut Vec<Evidence>,
+    evidence: &mut Vec<ProofEvidence>,
 ) -> Result<(), VerifyProofError> {
     provenance.verify(anchor, &takes, &mut |step| evidence.push(step))?;
     let declared = declared(provenance)?;
@@ -199,7 +199,7 @@ fn verify(
     if provenance.traits.is_some() {
         shows.push_str("; it may depend on traits, which are the node's word");
     }
-    evidence.push(Evidence { step: ProofStep::Resource, shows });
+    evidence.push(ProofEvidence { step: ProofStep::Resource, shows });
     let Some(path) = bytes else { return Ok(()) };
     let want = match declared.bytes {
         DeclaredBytes::Digest(digest) => Some(digest),
@@ -208,14 +208,16 @@ fn verify(
     };
     match (digest_of(path), want) {
         (Err(error), None) if error.kind() == io::ErrorKind::NotFound => {
-            evidence
-                .push(Evidence { step: ProofStep::Bytes, shows: format!("{} is not there", path.display()) });
+            evidence.push(ProofEvidence {
+                step: ProofStep::Bytes,
+                shows: format!("{} is not there", path.display()),
+            });
             Ok(())
         }
         (Err(source), _) => Err(VerifyProofError::Read { path: path.to_owned(), source }),
         (Ok(got), Some(want)) if got == want => {
             let shows = format!("{} holds the bytes sha256:{got}", path.display());
-            evidence.push(Evidence { step: ProofStep::Bytes, shows });
+            evidence.push(ProofEvidence { step: ProofStep::Bytes, shows });
             Ok(())
         }
         (Ok(got), want) => {
@@ -338,7 +340,8 @@ fn digest_of(path: &Path) -> io::Result<Digest> {
 
 fn text(shown: &VerifiedProof<'_>, screen: Screen) -> String {
     let ok = screen.mark(Mark::Good, "ok");
-    let line = |Evidence { step, shows }: &Evidence| format!("{ok}  {:<10} {shows}\n", step.as_str());
+    let line =
+        |ProofEvidence { step, shows }: &ProofEvidence| format!("{ok}  {:<10} {shows}\n", step.as_str());
     let lines: String = shown.evidence.iter().map(line).collect();
     format!("{} on {}\n{lines}", screen.mark(Mark::Bold, shown.path), shown.node)
 }

@@ -1,8 +1,10 @@
 //! ROL-4, CFG-1: a node proves its own entry, and only that, in under 4 KiB.
 #![allow(clippy::unwrap_used, clippy::expect_used, clippy::print_stdout)]
 
-use model::selection::{PatternEntry, Proof, ProofError};
-use model::trie::Trie;
+use model::chunk::{TreeChunk, of_trie};
+use model::lookup::nodes_to;
+use model::selection::{PatternEntry, Proof, ProofError, prove_by_nodes};
+use model::trie::{Top, Trie};
 use model::{Digest, Hostname, Selection, SelectionEntry};
 
 /// Stands in for `lang`'s patterns: a prefix with a star, or a whole name.
@@ -68,6 +70,32 @@ fn every_name_proves_its_entry_and_no_other() {
                 assert_eq!(check(&selection, &proof, hostname, &other).is_ok(), other == *want, "{hostname}");
             }
         }
+    }
+}
+
+/// Who has only the stored pieces on the way makes the same proof.
+#[test]
+fn the_pieces_on_the_way_give_the_same_proof() {
+    fn pieces(trie: &Trie, out: &mut Vec<TreeChunk>) {
+        out.extend(of_trie(&Selection::section(), trie));
+        if let Top::Branch(children) = trie.top() {
+            children.iter().for_each(|child| pieces(child, out));
+        }
+    }
+    for exact in [0, 1, 9, 300] {
+        let selection = selection(exact, vec![pattern("edge-*", &[], 1001), pattern("db-*", &[], 1002)]);
+        let mut stored = Vec::new();
+        pieces(selection.exact(), &mut stored);
+        let stored = |digest: &Digest| stored.iter().find(|one| one.hash().unwrap() == *digest).cloned();
+        for hostname in ["node-0.example", "node-299.example", "edge-1", "db-9", "none"] {
+            let root = selection.exact().hash();
+            let nodes = nodes_to(&root, &Selection::section(), hostname, &stored).unwrap();
+            let first = selection.first(hostname, &takes);
+            let made = prove_by_nodes(&nodes, selection.patterns(), hostname, first).unwrap();
+            assert_eq!(made, proof(&selection, hostname), "{hostname} of {exact}");
+        }
+        let missing = nodes_to(&selection.exact().hash(), &Selection::section(), "edge-1", &|_| None);
+        assert_eq!(missing.is_err(), exact > 0);
     }
 }
 

@@ -140,7 +140,7 @@ impl ProofStep {
 
 /// A step that holds.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Evidence {
+pub struct ProofEvidence {
     /// Which.
     pub step: ProofStep,
     /// What it shows, for people.
@@ -242,14 +242,18 @@ pub struct AnchoredTrust {
     /// Those before it, from the anchor's on.
     before: Vec<TrustDocument>,
     /// How it was come to.
-    evidence: Evidence,
+    evidence: ProofEvidence,
 }
 
 impl AnchoredTrust {
     /// A trust document that is believed as it is.
     pub fn of(document: TrustDocument) -> AnchoredTrust {
         let shows = format!("trust document {} of fleet {} is given", document.version, document.fleet);
-        AnchoredTrust { document, before: Vec::new(), evidence: Evidence { step: ProofStep::Trust, shows } }
+        AnchoredTrust {
+            document,
+            before: Vec::new(),
+            evidence: ProofEvidence { step: ProofStep::Trust, shows },
+        }
     }
 
     /// Where documents lead to from an anchor.
@@ -297,12 +301,12 @@ impl AnchoredTrust {
                 document.version
             )
         };
-        let evidence = Evidence { step: ProofStep::Trust, shows: format!("{how}{led}") };
+        let evidence = ProofEvidence { step: ProofStep::Trust, shows: format!("{how}{led}") };
         Ok(AnchoredTrust { document, before, evidence })
     }
 
     /// How it was come to.
-    pub fn evidence(&self) -> &Evidence {
+    pub fn evidence(&self) -> &ProofEvidence {
         &self.evidence
     }
 
@@ -326,7 +330,7 @@ impl AnchoredTrust {
         Ok(header)
     }
 
-    fn release_evidence(&self, signed: &Signed, header: &Header) -> Evidence {
+    fn release_evidence(&self, signed: &Signed, header: &Header) -> ProofEvidence {
         let keys = signed::signers::<Header>(signed, &self.document.release);
         let keys: Vec<String> = keys.into_iter().map(PublicKey::id).collect();
         let label = header.label.as_ref().map(|label| format!(" ({label})")).unwrap_or_default();
@@ -337,7 +341,7 @@ impl AnchoredTrust {
             header.created,
             keys.join(" and ")
         );
-        Evidence { step: ProofStep::Release, shows }
+        ProofEvidence { step: ProofStep::Release, shows }
     }
 }
 
@@ -376,7 +380,7 @@ impl Provenance {
         &self,
         anchor: &TrustAnchor,
         matches: Matches<'_>,
-        tell: &mut dyn FnMut(Evidence),
+        tell: &mut dyn FnMut(ProofEvidence),
     ) -> Result<Header, ProvenanceError> {
         if self.format != FORMAT {
             return Err(ProvenanceError::Format(self.format.into()));
@@ -391,13 +395,13 @@ impl Provenance {
         self.entry.verify(&self.hostname, &trust, matches)?;
         let root = self.entry.entry.root;
         let shows = format!("its selection {} gives set {} to {}", header.selection, root, self.hostname);
-        tell(Evidence { step: ProofStep::Selection, shows });
+        tell(ProofEvidence { step: ProofStep::Selection, shows });
         self.verify_objects()?;
         let named = self.objects.iter().map(|object| {
             format!("{} (sha256:{})", object.key, Digest::of(object.content.as_bytes()).short())
         });
         let shows = format!("that set holds {}", named.collect::<Vec<_>>().join(", "));
-        tell(Evidence { step: ProofStep::Set, shows });
+        tell(ProofEvidence { step: ProofStep::Set, shows });
         Ok(header)
     }
 
