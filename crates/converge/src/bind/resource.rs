@@ -53,7 +53,8 @@ impl<'a> Binder<'a> {
     /// Binds a resource, or one item of it, with these names.
     pub(super) fn bind(&mut self, resource: &DeclaredResource, scope: &Arc<ModuleScope>) -> BoundResource {
         let kind = schema::find(&resource.kind);
-        let canonical = |name: String| kind.map_or_else(|| name.clone(), |it| it.canonical_name(&name).into_owned());
+        let canonical =
+            |name: String| kind.map_or_else(|| name.clone(), |it| it.canonical_name(&name).into_owned());
         let name = evaluated_text(&resource.name, scope).map(canonical);
         self.unnamed |= name.is_err();
         let when = When::decide(resource.when.as_deref(), scope);
