@@ -76,6 +76,7 @@ fn view(node: &mut NodeState, heads: &Heads, recovery: CertificateRecovery, now:
         contended: exceptions.contended,
         traits_too_large: exceptions.untaken_traits.is_some(),
         unknown_tags: node.summary.unknown_tags.to_vec(),
+        unadopted: conditions.unadopted,
         status,
     }
 }
