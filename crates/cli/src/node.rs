@@ -274,6 +274,10 @@ fn what_it_holds(node: &NodeView, now: Timestamp, screen: Screen) -> Rows {
         rows.push(("set", root.short()));
     }
     rows.push(("seen", format!("{seen}; to call within {promised}")));
+    if let Some(unadopted) = &node.unadopted {
+        let text = format!("{} (since {})", unadopted.text(), when(unadopted.since, now));
+        rows.push(("unadopted", screen.mark(Mark::Warn, &text)));
+    }
     if let Some(HeldFreshness { signed_at, not_fresh_since, stale_since }) = node.freshness {
         let seq = node.held.as_ref().map_or(0, |held| held.seq);
         rows.push(("fresh", freshness(seq, signed_at, not_fresh_since, stale_since)));

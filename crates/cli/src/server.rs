@@ -218,6 +218,11 @@ impl UserError for ServerError {
                 "bring the keys back that lay beside it, or restore a backup: a fleet cannot be founded over it"
                     .to_owned(),
             ),
+            ServerError::Start(ServerStartError::Found(FoundError::LinksMissing { .. })) => Some(
+                "put that file back, from the newest backup or from where it was moved to; only where it is lost for \
+                 good: remove enroll.json, and keys that were retired since count again"
+                    .to_owned(),
+            ),
             ServerError::Start(ServerStartError::Certificate { .. }) => {
                 Some("a --name is a host name or an address, without a port".to_owned())
             }

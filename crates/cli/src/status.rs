@@ -140,10 +140,14 @@ pub fn text(view: &StatusView, screen: Screen) -> String {
 pub(crate) fn trust_overtaken(holders: TrustHolders) -> String {
     let TrustHolders { version, nodes } = holders;
     format!(
-        "{} trust document {version}, which is not in the control plane's data: it went back to what it was before, \
-         and they follow no rotation of its keys; put trust-links.json of a newer backup, or of the directory that a \
+        "{} trust document {version}, which is not in the control plane's data. If so, it went back to what it was \
+         before, and they follow no rotation of its keys: put trust-links.json of a newer backup, or of the directory that a \
          restore moved aside, into the control plane's directory",
-        if nodes == 1 { "1 node holds".to_owned() } else { format!("{nodes} nodes hold") }
+        if nodes == 1 {
+            "1 node says that it holds".to_owned()
+        } else {
+            format!("{nodes} nodes say that they hold")
+        }
     )
 }
 

@@ -4,6 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::exchange::{CheckIn, HeldFreshness};
+use crate::text::beginning;
 use crate::unadopted::UnadoptedRelease;
 
 /// The longest text kept of one of them, in bytes.
@@ -28,10 +29,6 @@ pub struct NodeConditions {
 }
 
 impl NodeConditions {
-    /// Nothing is the matter.
-    pub const NONE: NodeConditions =
-        NodeConditions { freshness: None, refused_trust: None, renewal_failure: None, unadopted: None };
-
     /// What a check-in says. A node says as much as it likes, so texts are cut to 240 bytes.
     pub fn of(request: &CheckIn) -> NodeConditions {
         // A code is lower-case words with `-` between; it is shown to operators.
@@ -46,5 +43,5 @@ impl NodeConditions {
 }
 
 fn clip(text: &str) -> &str {
-    &text[..text.floor_char_boundary(MAX_TEXT)]
+    beginning(text, MAX_TEXT)
 }

@@ -19,6 +19,11 @@ pub fn chain(error: &dyn Error) -> String {
     text
 }
 
+/// The first so many bytes of a text, to the end of a character.
+pub fn beginning(text: &str, bytes: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes)]
+}
+
 /// How we mark text on a terminal: nothing, bold, dim, red, green, yellow. Other ways hide it or make it blink.
 const MARKS: [&str; 6] = ["0", "1", "2", "31", "32", "33"];
 

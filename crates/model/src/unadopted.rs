@@ -4,6 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Timestamp;
+use crate::text::beginning;
 
 /// The longest [`UnadoptedRelease::reason`], in bytes.
 pub const MAX_UNADOPTED_REASON: usize = 500;
@@ -36,7 +37,7 @@ pub enum UnadoptedCause {
 impl UnadoptedRelease {
     /// With a reason within its bound.
     pub fn new(since: Timestamp, cause: UnadoptedCause, reason: &str) -> UnadoptedRelease {
-        let reason = reason[..reason.floor_char_boundary(MAX_UNADOPTED_REASON)].to_owned();
+        let reason = beginning(reason, MAX_UNADOPTED_REASON).to_owned();
         UnadoptedRelease { since, cause, reason }
     }
 

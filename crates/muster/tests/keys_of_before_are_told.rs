@@ -90,7 +90,7 @@ fn a_restore_over_newer_keys_says_so() {
         let status = server.json(&["status"]);
         (status["trustOvertaken"]["version"] == 2 && status["trustOvertaken"]["nodes"] == 1).then_some(())
     });
-    let told = "1 node holds trust document 2, which is not in the control plane's data";
+    let told = "1 node says that it holds trust document 2, which is not in the control plane's data";
     let shown = text(&server.muster(&["status"]).stdout);
     assert!(shown.contains(told) && shown.contains("put trust-links.json"), "{shown}");
     write_repo(&repo, "three");

@@ -1,6 +1,8 @@
 //! [`Exceptions`]: what is so of few nodes at a time. A node of which none of it is so pays one pointer for it: the
 //! memory of a node that is not connected is bounded (SCL-1).
 
+use std::sync::LazyLock;
+
 use model::tags::TaggedRun;
 use model::{Contention, Digest, NodeConditions};
 
@@ -24,14 +26,7 @@ pub struct Exceptions {
     pub contended: Vec<Contention>,
 }
 
-static NONE: Exceptions = Exceptions {
-    conditions: NodeConditions::NONE,
-    untaken_traits: None,
-    run_request: None,
-    tagged_run: None,
-    refusal: None,
-    contended: Vec::new(),
-};
+static NONE: LazyLock<Exceptions> = LazyLock::new(Exceptions::default);
 
 /// [`Exceptions`] that take memory only while something of them is so.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,11 +41,11 @@ impl KeptExceptions {
         let Some(kept) = &mut self.0 else {
             let mut exceptions = Exceptions::default();
             let done = change(&mut exceptions);
-            self.0 = (exceptions != NONE).then(|| Box::new(exceptions));
+            self.0 = (exceptions != *NONE).then(|| Box::new(exceptions));
             return done;
         };
         let done = change(kept);
-        if **kept == NONE {
+        if **kept == *NONE {
             self.0 = None;
         }
         done

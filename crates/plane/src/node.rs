@@ -10,11 +10,13 @@ use model::invocation::AgentInvocation;
 use model::log::{Cursor, Fact, FactBody};
 use model::selection::SelectionEntry;
 use model::tags::TaggedRun;
+use model::text::beginning;
 use model::{
     CertificateValidity, Contention, Digest, Hostname, Incarnation, NodeConditions, NodeId, RunsHeard,
     RunsSummary, Timestamp,
 };
 use trust::PublicKey;
+use trust::chain::MAX_VERSION;
 use trust::seen::SeenError;
 
 use crate::budget::ByteBudget;
@@ -102,13 +104,14 @@ pub struct ReportedRefusal {
     pub message: Box<str>,
 }
 
-/// The version of the trust document that a node holds.
+/// The version of the trust document that a node says that it holds. One that cannot be is as if it said none: a
+/// single node must not have the fleet's data look old.
 fn trust_version_of(request: &CheckIn) -> u64 {
-    request.trust.as_ref().map_or(1, |held| held.version)
-}
-
-fn clip(text: &str) -> &str {
-    &text[..text.floor_char_boundary(MAX_REFUSAL_TEXT)]
+    match &request.trust {
+        None => 1,
+        Some(held) if held.version > MAX_VERSION => 0,
+        Some(held) => held.version,
+    }
 }
 
 /// What to do about a check-in.
@@ -129,6 +132,8 @@ pub struct Step {
     pub tagged_run_confirmed: Option<TaggedRun>,
     /// This is the first request under the node's certificate.
     pub first_use: bool,
+    /// It says something else than the one before of what is the matter with the node, or of its trust document.
+    pub conditions_changed: bool,
     /// Nothing but the time differs; there is nothing to wait for on a long poll either.
     pub unchanged: bool,
 }
@@ -193,7 +198,7 @@ impl NodeState {
         let run_confirmed = self.confirm_run(request.run_confirmed);
         let tagged_run_confirmed = self.confirm_tagged_run(request.tagged_run_confirmed);
         let traits = self.take_traits(request.traits.take());
-        self.take_word(&mut request, now);
+        let conditions_changed = self.take_word(&mut request, now);
         let pointed = self.pointed(heads);
         self.promise_contact(pointed.as_ref());
         let (offer, wanted) = self.offer_pointed(pointed.as_ref(), request.full);
@@ -205,19 +210,29 @@ impl NodeState {
             offer.is_none() && beacon.is_none() && !self.awaits_request() && request.facts.is_empty();
         let answer = Answer { offer, beacon, unassigned: pointed.is_none(), ..self.answer(&request, heads) };
         let facts = request.facts;
-        Step { answer, wanted, facts, traits, run_confirmed, tagged_run_confirmed, first_use, unchanged }
+        Step {
+            answer,
+            wanted,
+            facts,
+            traits,
+            run_confirmed,
+            tagged_run_confirmed,
+            first_use,
+            conditions_changed,
+            unchanged,
+        }
     }
 
     /// Takes in what a node says of itself: what it holds and ran, its trust document, and what is the matter with it.
-    fn take_word(&mut self, request: &mut CheckIn, now: Timestamp) {
+    /// Says whether of the last two it says something else than before.
+    fn take_word(&mut self, request: &mut CheckIn, now: Timestamp) -> bool {
         self.last_seen = Some(now);
         let root = |held: &Option<HeldRelease>| held.as_ref().map(|held| held.root);
         let is_another_set = root(&request.held) != root(&self.held);
         self.runs.check_in(request, self.run.as_ref(), is_another_set, now);
-        self.trust_version = trust_version_of(request);
-        let conditions = NodeConditions::of(request);
-        self.exceptions.change(|it| it.conditions = conditions);
+        let conditions_changed = self.take_conditions(request);
         (self.held, self.run) = (request.held.take(), request.run.take());
+        conditions_changed
     }
 
     /// Remembers when the node is to call again and runs, by the release that it is pointed to.
@@ -286,11 +301,14 @@ impl NodeState {
         exceptions.run_request.is_some() || exceptions.tagged_run.is_some()
     }
 
-    /// Whether a check-in says something else than the one before it of what is the matter with the node, or of its
-    /// trust document.
-    pub fn conditions_differ(&self, request: &CheckIn) -> bool {
-        trust_version_of(request) != self.trust_version
-            || NodeConditions::of(request) != self.exceptions().conditions
+    /// Takes what a check-in says is the matter with the node, and of its trust document; says whether it is something
+    /// else than before.
+    fn take_conditions(&mut self, request: &CheckIn) -> bool {
+        let (version, conditions) = (trust_version_of(request), NodeConditions::of(request));
+        let is_other_version = std::mem::replace(&mut self.trust_version, version) != version;
+        let differ = conditions != self.exceptions().conditions;
+        self.exceptions.change(|it| it.conditions = conditions);
+        is_other_version || differ
     }
 
     /// The traits that are to be stored. Those that are too large are not, and are not asked for again; the rest of the
@@ -465,7 +483,8 @@ impl NodeState {
 
     /// Keeps what the node says of what it refused.
     pub fn keep_refusal(&mut self, code: &str, message: &str) {
-        let (code, message) = (clip(code).into(), clip(message).into());
+        let clip = |text| beginning(text, MAX_REFUSAL_TEXT).into();
+        let (code, message) = (clip(code), clip(message));
         self.exceptions.change(|it| it.refusal = Some(ReportedRefusal { code, message }));
     }
 

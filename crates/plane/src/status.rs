@@ -113,14 +113,20 @@ impl NodeState {
         Some(Timestamp(head.signed_at.plus(head.header.freshness()).0.saturating_add(1)))
     }
 
+    /// It says that it does not take up what it is offered.
+    fn does_not_adopt(&self) -> bool {
+        let exceptions = self.exceptions();
+        exceptions.refusal.is_some() || exceptions.conditions.unadopted.is_some()
+    }
+
     fn release_state(&self, pointed: Option<&Pointed>, now: Timestamp) -> ReleaseState {
         let says_so =
             self.exceptions().conditions.freshness.is_some_and(|held| held.not_fresh_since.is_some());
         match (pointed, self.not_fresh_at(pointed)) {
             (None, _) => ReleaseState::Unassigned,
             (Some(_), None) if says_so => ReleaseState::NotFresh,
-            // The same set under a header that it refuses: it takes nothing more from this control plane.
-            (Some(_), None) if self.exceptions().refusal.is_some() => ReleaseState::Behind,
+            // The same set under a header that it refuses or cannot keep: it holds the release before.
+            (Some(_), None) if self.does_not_adopt() => ReleaseState::Behind,
             (Some(_), None) => ReleaseState::Current,
             (Some(_), Some(at)) if now >= at => ReleaseState::NotFresh,
             (Some(_), Some(_)) => ReleaseState::Behind,

@@ -10,11 +10,12 @@ use std::time::Duration;
 use common::{
     CONTACT_SECS, CREATED, FRESH_SECS, channel, entry, head, heads, held, holding, node, root, selection,
 };
-use model::exchange::RunNote;
+use model::exchange::{CheckIn, RunNote};
 use model::log::{Cursor, Fact, FactBody};
 use model::policy::RunTimes;
 use model::report::PartialRun;
 use model::status::{LONGEST_RUN, Overall, RunEvidence};
+use model::unadopted::{UnadoptedCause, UnadoptedRelease};
 use model::{Contention, Digest, Pause, RunCounts, RunReport, Timestamp, UnmadeRun, UnmadeRunCause};
 use plane::{Heads, NodeState};
 use proptest::prelude::*;
@@ -97,6 +98,26 @@ fn a_node_that_calls_and_does_not_run_is_stalled() {
     assert_eq!(node.no_run_since(), Some(at(0)));
     calls(&mut node, &heads, Some("set"), Some(599), 600);
     assert_eq!(word(&mut node, &heads, at(600)), Overall::Converged);
+}
+
+/// LIF-10: a release over the set that is held is not held before it is adopted, and its node says why it is not.
+#[test]
+fn a_release_over_the_same_set_that_cannot_be_kept_is_not_converged() {
+    let selection = selection(&[("web-1", entry("stable", "set"))], vec![]);
+    let (old, new) = (head(1, "stable", &selection), head(2, "stable", &selection));
+    let heads = heads(2, vec![new.clone()]);
+    let mut node = node("web-1");
+    let mut says = |held_head, unadopted: Option<UnadoptedCause>| {
+        let unadopted = unadopted.map(|cause| UnadoptedRelease::new(at(0), cause, "no space"));
+        let mut check_in = CheckIn { unadopted, ..holding(Some(held(held_head, "set"))) };
+        check_in.run = Some(RunNote { at: at(0), outcome: Digest::of(b"outcome") });
+        node.check_in(check_in, &heads, at(0));
+        reports(&mut node, "set", WELL);
+        word(&mut node, &heads, at(0))
+    };
+    assert_eq!(says(&old, None), Overall::Converged, "the next check-in adopts it");
+    assert_eq!(says(&old, Some(UnadoptedCause::Keep)), Overall::Changing);
+    assert_eq!(says(&new, None), Overall::Converged);
 }
 
 #[test]

@@ -13,6 +13,7 @@ use model::invocation::AgentInvocation;
 use model::policy::RunTimes;
 use model::status::{Overall, Status};
 use model::tags::TaggedRun;
+use model::unadopted::UnadoptedRelease;
 use model::{
     CertificateState, Channel, Contention, Digest, FailureCode, FleetId, Hostname, Incarnation, NodeId,
     RunCounts, Timestamp,
@@ -297,7 +298,7 @@ pub struct NodeView {
     /// That this is not fresh or is stale, by the node's own word; absent while it is neither.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub freshness: Option<HeldFreshness>,
-    /// The version of the trust document that it holds; absent before it was heard of since the start.
+    /// The version of the trust document that it holds, by its own word; absent before it said one.
     pub trust_version: Option<u64>,
     /// The code of why it follows no newer trust document.
     pub refused_trust: Option<String>,
@@ -338,6 +339,9 @@ pub struct NodeView {
     pub unknown_tags: Vec<String>,
     /// What operators had done to it last, by the audit log; only of one node that was asked for by its name.
     pub last_change: Option<AuditEntry>,
+    /// Why it does not hold the release that it was offered, by its own word; absent while nothing is in its way.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub unadopted: Option<UnadoptedRelease>,
 }
 
 /// One page of nodes.
@@ -391,9 +395,9 @@ pub struct HeadView {
 pub struct TrustView {
     /// From the first to the newest.
     pub versions: Vec<TrustVersionView>,
-    /// How many nodes hold each version, of those that were heard of since the control plane's start.
+    /// How many nodes hold each version, as each said last, also before the control plane's start.
     pub holding: Vec<TrustHolders>,
-    /// How many nodes were not.
+    /// How many nodes never said, or said what cannot be.
     pub unheard: usize,
 }
 

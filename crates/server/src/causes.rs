@@ -31,18 +31,22 @@ pub(crate) fn causes_of(
     heads: &Heads,
     recovery: CertificateRecovery,
 ) -> Vec<NodeCause> {
-    let (since, next) = (since(node, state, heads), next_step(node, state, recovery, now()));
+    let certificate = CertificateProblem::of(node, recovery, now());
+    let (since, next) = (state_since(node, state, heads), next_step(node, state, certificate.as_ref()));
     let of_state = |(key, cause, code)| NodeCause { key, cause, code, since, next: next.clone() };
-    let mut causes: Vec<NodeCause> =
-        why_not_green(node, state, heads, recovery).into_iter().map(of_state).collect();
-    if let Some(CertificateProblem::NotRenewed(cause)) = CertificateProblem::of(node, recovery, now()) {
+    // What the node says now comes before what is kept of a release of before.
+    let mut causes: Vec<NodeCause> = unadopted(node).into_iter().collect();
+    if causes.is_empty() || !is_told_by_unadopted(node, state) {
+        causes.extend(why_not_green(node, state, heads, certificate.as_ref()).into_iter().map(of_state));
+    }
+    if let Some(CertificateProblem::NotRenewed(cause)) = &certificate {
+        let cause = cause.clone();
         let next = format!("on {}: {}", node.hostname, node.agent().verb("status"));
         causes.push(NodeCause { key: CauseKey::RenewalLate, cause, code: None, since: None, next });
     }
     // Of a silent node it is the cause.
     let is_silent = matches!(state, Overall::Offline | Overall::Unreachable);
-    let certificate = CertificateProblem::of(node, recovery, now()).filter(|_| !is_silent);
-    let ended = match certificate {
+    let ended = match certificate.filter(|_| !is_silent) {
         Some(CertificateProblem::Ended(cause)) => Some((CauseKey::CertificateEnded, cause, join_again(node))),
         Some(CertificateProblem::Recoverable(cause)) => {
             let next = format!("on {}: {}", node.hostname, node.agent().verb("status"));
@@ -54,10 +58,8 @@ pub(crate) fn causes_of(
         causes.push(NodeCause { key, cause, code: None, since: None, next });
     }
     if let Some(cause) = not_fresh(node).filter(|_| state != Overall::NotFresh) {
-        let (key, next) = (
-            CauseKey::Words(Overall::NotFresh, cause.clone()),
-            next_step(node, Overall::NotFresh, recovery, now()),
-        );
+        let (key, next) =
+            (CauseKey::Words(Overall::NotFresh, cause.clone()), next_step(node, Overall::NotFresh, None));
         let since = node.exceptions().conditions.freshness.and_then(|held| held.not_fresh_since);
         causes.push(NodeCause { key, cause, code: None, since, next });
     }
@@ -97,7 +99,7 @@ fn why_not_green(
     node: &NodeState,
     state: Overall,
     heads: &Heads,
-    recovery: CertificateRecovery,
+    certificate: Option<&CertificateProblem>,
 ) -> Vec<(CauseKey, String, Option<FailureCode>)> {
     if is_of_failures(state) && !node.summary.failures.is_empty() {
         let of = |note: &FailureNote| {
@@ -105,14 +107,11 @@ fn why_not_green(
         };
         return node.summary.failures.iter().map(of).collect();
     }
-    let Some(cause) = cause(node, state, heads, recovery) else { return Vec::new() };
+    let Some(cause) = state_cause(node, state, heads, certificate) else { return Vec::new() };
     let key = match state {
         _ if run_under_way(node, state, heads).is_some() => CauseKey::RunUnderWay(state),
         Overall::Stalled => CauseKey::Silence(state),
-        Overall::Changing if let Some(unadopted) = &node.exceptions().conditions.unadopted => {
-            CauseKey::Unadopted(unadopted.cause)
-        }
-        Overall::Offline | Overall::Unreachable => match CertificateProblem::of(node, recovery, now()) {
+        Overall::Offline | Overall::Unreachable => match certificate {
             Some(CertificateProblem::Ended(_)) => CauseKey::CertificateEnded,
             Some(CertificateProblem::Recoverable(_)) => CauseKey::CertificateRecoverable,
             _ => CauseKey::Silence(state),
@@ -127,18 +126,48 @@ pub(crate) fn is_of_failures(state: Overall) -> bool {
     matches!(state, Overall::Failed | Overall::Degraded)
 }
 
-/// Why a node is not green.
+/// Why the node does not hold the release that it was offered, by its own word; whatever its state.
+fn unadopted(node: &NodeState) -> Option<NodeCause> {
+    let unadopted = node.exceptions().conditions.unadopted.as_ref()?;
+    Some(NodeCause {
+        key: CauseKey::Unadopted(unadopted.cause),
+        cause: model::text::printable(&unadopted.text()).into_owned(),
+        code: None,
+        since: Some(unadopted.since),
+        next: format!("on {}: {}", node.hostname, node.agent().verb("doctor")),
+    })
+}
+
+/// That it does not adopt the release is all that there is to say of its state.
+fn is_told_by_unadopted(node: &NodeState, state: Overall) -> bool {
+    state == Overall::Changing && node.exceptions().refusal.is_none()
+}
+
+/// Why a node is not green, in the words of the first of its [`causes_of`] that is of its state.
 pub(crate) fn cause(
     node: &NodeState,
     state: Overall,
     heads: &Heads,
     recovery: CertificateRecovery,
 ) -> Option<String> {
+    let certificate = CertificateProblem::of(node, recovery, now());
+    let unadopted = unadopted(node).filter(|_| state == Overall::Changing);
+    unadopted.map(|it| it.cause).or_else(|| state_cause(node, state, heads, certificate.as_ref()))
+}
+
+fn state_cause(
+    node: &NodeState,
+    state: Overall,
+    heads: &Heads,
+    certificate: Option<&CertificateProblem>,
+) -> Option<String> {
     let silent = || node.last_seen.map(|seen| format!("last heard of at {seen}"));
     match state {
         Overall::Converged => None,
-        Overall::Offline | Overall::Unreachable => match CertificateProblem::of(node, recovery, now()) {
-            Some(CertificateProblem::Ended(cause) | CertificateProblem::Recoverable(cause)) => Some(cause),
+        Overall::Offline | Overall::Unreachable => match certificate {
+            Some(CertificateProblem::Ended(cause) | CertificateProblem::Recoverable(cause)) => {
+                Some(cause.clone())
+            }
             _ => silent(),
         },
         _ if node.last_seen.is_none() => Some("joined, and has not called yet".to_owned()),
@@ -158,9 +187,6 @@ pub(crate) fn cause(
         }),
         Overall::Changing => match &node.exceptions().refusal {
             Some(refusal) => Some(refusal.message.to_string()),
-            None if let Some(unadopted) = &node.exceptions().conditions.unadopted => {
-                Some(model::text::printable(&unadopted.text()).into_owned())
-            }
             None if node.holds_pointed(heads) => {
                 let under_way = run_under_way(node, state, heads);
                 Some(under_way.unwrap_or_else(|| {
@@ -228,8 +254,13 @@ fn contended(contended: &[Contention]) -> String {
     format!("{}{more}", text.unwrap_or_default())
 }
 
-/// Since when a node is in a state, by what tells of that state; `None` where nothing does.
+/// Since when a node is in a state, by what tells of that state as [`cause`] does; `None` where nothing does.
 pub(crate) fn since(node: &mut NodeState, state: Overall, heads: &Heads) -> Option<Timestamp> {
+    let unadopted = unadopted(node).filter(|_| state == Overall::Changing);
+    unadopted.map_or_else(|| state_since(node, state, heads), |it| it.since)
+}
+
+fn state_since(node: &mut NodeState, state: Overall, heads: &Heads) -> Option<Timestamp> {
     match state {
         Overall::Offline | Overall::Unreachable => node.last_seen.or(Some(node.enrolled_at)),
         Overall::New => Some(node.enrolled_at),

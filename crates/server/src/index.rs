@@ -2,14 +2,15 @@
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::ops::Bound;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, RwLock};
 
 use model::log::{Cursor, Fact};
 use model::replication::Mode;
+pub(crate) use model::text::beginning;
 use model::{
     CertificateValidity, Channel, Digest, FailureKey, FailureNote, Hostname, NodeId, RunsHeard, Timestamp,
 };
+use plane::renewal::CertificateRecovery;
 use plane::{Heads, KeptSeen, NodeState};
 use store::{NodeRecord, Touch};
 use tokio::sync::Notify;
@@ -33,8 +34,8 @@ pub(crate) struct FleetIndex {
     queue: Mutex<Vec<Arc<NodeSlot>>>,
     /// Nodes whose contact waits to be persisted, each once. Taken as `totals` is.
     touched: Mutex<Vec<Arc<NodeSlot>>>,
-    /// The heads by which all nodes were counted.
-    refreshed_by: AtomicU64,
+    /// By what all nodes were counted; `None` before they were.
+    counted_by: Mutex<Option<CountBasis>>,
     /// Nodes by what is declared of them. Taken as `totals` is.
     declared: LabelIndex,
     /// One brings the totals up to date at a time.
@@ -43,6 +44,15 @@ pub(crate) struct FleetIndex {
     undeclared: Mutex<Vec<Arc<NodeSlot>>>,
     /// One reads what is declared at a time.
     pub(crate) declaring: tokio::sync::Mutex<()>,
+}
+
+/// What changes how every node counts.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct CountBasis {
+    /// The version of the heads.
+    pub(crate) heads: u64,
+    /// Who recovers a certificate, which goes by the posture.
+    pub(crate) recovery: CertificateRecovery,
 }
 
 #[derive(Default)]
@@ -103,7 +113,7 @@ impl NodeEntry {
     }
 
     /// An answer asks the node for a stream; `true` where it is the first that does so for the last change.
-    pub(crate) fn work_notified(&mut self) -> bool {
+    pub(crate) fn note_work_notified(&mut self) -> bool {
         let work = self.work.get_or_insert_default();
         let head = Some(work.head);
         std::mem::replace(&mut work.notified, head) != head
@@ -114,6 +124,15 @@ impl NodeEntry {
         let state = self.node.status(heads, now).overall();
         self.counted.as_ref().is_none_or(|counted| counted.state != state)
     }
+}
+
+/// What became of what a set declares of a node.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Declared {
+    /// It is kept, in the place of a set of this mode.
+    After(Mode),
+    /// The node was pointed to another set meanwhile: what was kept before is kept still.
+    Outdated,
 }
 
 /// Whether a node is to compare its objects because the control plane started.
@@ -180,14 +199,14 @@ impl NodeSlot {
 }
 
 impl FleetIndex {
-    /// Fills the index from the store's records.
-    pub(crate) fn fill(&self, records: Vec<NodeRecord>) {
-        let mut channels = BTreeSet::new();
+    /// Fills the index from the store's records. Names of channels are shared by all that were filled with the same
+    /// `channels`.
+    pub(crate) fn fill(&self, records: Vec<NodeRecord>, channels: &mut BTreeSet<Channel>) {
         for record in records {
             match record.public_key.parse::<PublicKey>() {
                 Ok(key) => {
                     let mut node = restored(record, key);
-                    node.held.iter_mut().for_each(|held| share(&mut held.channel, &mut channels));
+                    node.held.iter_mut().for_each(|held| share(&mut held.channel, channels));
                     let id = node.id.clone();
                     self.insert(node);
                     if let Some(slot) = self.get(&id) {
@@ -262,7 +281,7 @@ impl FleetIndex {
 
     /// The mode of a node that is pointed to the set of this root. Where that is not declared yet the node waits until
     /// it is, and the mode is that of the set before.
-    pub(crate) fn mode(&self, slot: &Arc<NodeSlot>, root: Option<&Digest>) -> Mode {
+    pub(crate) fn mode_or_queue(&self, slot: &Arc<NodeSlot>, root: Option<&Digest>) -> Mode {
         let mut entry = slot.lock();
         let known = entry.declared.as_ref().map(|declared| (declared.root, declared.mode));
         if known.map(|(root, _)| root).as_ref() != root
@@ -279,18 +298,28 @@ impl FleetIndex {
         self.undeclared.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
     }
 
-    /// The nodes of which is to be read what is declared. Whoever takes them holds `declaring`, and reads of each.
-    pub(crate) fn take_undeclared(&self) -> Vec<Arc<NodeSlot>> {
-        let undeclared = std::mem::take(&mut *self.undeclared.lock().unwrap_or_else(PoisonError::into_inner));
-        undeclared.iter().for_each(|slot| slot.lock().declare_queued = false);
-        undeclared
+    /// A node of which is to be read what is declared. Whoever takes it holds `declaring`, and reads it.
+    pub(crate) fn take_undeclared(&self) -> Option<Arc<NodeSlot>> {
+        let slot = self.undeclared.lock().unwrap_or_else(PoisonError::into_inner).pop()?;
+        slot.lock().declare_queued = false;
+        Some(slot)
     }
 
-    /// What the set of a root declares of a node; `None` when it is pointed to none that is known. Gives the mode before.
-    pub(crate) fn declare(&self, slot: &NodeSlot, facts: Option<(Digest, SetFacts)>) -> Mode {
+    /// What the set of a root declares of a node; `None` when it is pointed to none that is known. It is kept only if
+    /// that is the root that `pointed` says then: a read takes its time. What was kept is looked at by the same lock
+    /// when heads that are newer are counted.
+    pub(crate) fn declare(
+        &self,
+        slot: &NodeSlot,
+        facts: Option<(Digest, SetFacts)>,
+        pointed: impl FnOnce(&mut NodeState) -> Option<Digest>,
+    ) -> Declared {
         let mut entry = slot.lock();
         if entry.removed {
-            return Mode::Off;
+            return Declared::After(Mode::Off);
+        }
+        if facts.as_ref().is_some_and(|(root, _)| pointed(&mut entry.node) != Some(*root)) {
+            return Declared::Outdated;
         }
         let before = entry.declared.take();
         let name = &entry.node.hostname;
@@ -301,7 +330,7 @@ impl FleetIndex {
                 entry.declared = Some(Box::new(declared));
             }
         }
-        before.map_or(Mode::Off, |before| before.mode)
+        Declared::After(before.map_or(Mode::Off, |before| before.mode))
     }
 
     /// Nodes by what is declared of them, as the last [`crate::refresh::refresh_declared`] left them.
@@ -330,18 +359,19 @@ impl FleetIndex {
         }
     }
 
-    /// Every node counts as it is by these heads at this time.
-    pub(crate) fn is_refreshed(&self, heads: u64, now: Timestamp) -> bool {
-        self.refreshed_by.load(Ordering::Acquire) == heads
+    /// Every node counts as it is by this basis at this time.
+    pub(crate) fn is_refreshed(&self, basis: CountBasis, now: Timestamp) -> bool {
+        *self.counted_by.lock().unwrap_or_else(PoisonError::into_inner) == Some(basis)
             && self.queue.lock().unwrap_or_else(PoisonError::into_inner).is_empty()
             && !self.locked_totals().has_due(now)
     }
 
-    /// The nodes that are to be judged, so that each counts as it is by these heads at this time. Whoever
+    /// The nodes that are to be judged, so that each counts as it is by this basis at this time. Whoever
     /// takes them holds `refreshing`, and judges each.
-    pub(crate) fn take_queued(&self, heads: u64, now: Timestamp) -> Vec<Arc<NodeSlot>> {
+    pub(crate) fn take_queued(&self, basis: CountBasis, now: Timestamp) -> Vec<Arc<NodeSlot>> {
         let changed = std::mem::take(&mut *self.queue.lock().unwrap_or_else(PoisonError::into_inner));
-        if self.refreshed_by.swap(heads, Ordering::AcqRel) != heads {
+        let before = self.counted_by.lock().unwrap_or_else(PoisonError::into_inner).replace(basis);
+        if before != Some(basis) {
             return self.page("", usize::MAX);
         }
         let mut due = Vec::new();
@@ -485,11 +515,6 @@ pub(crate) fn clip(text: &str) -> String {
     beginning(text, 100).to_owned()
 }
 
-/// The first so many bytes of a text, to the end of a character.
-pub(crate) fn beginning(text: &str, bytes: usize) -> &str {
-    &text[..text.floor_char_boundary(bytes)]
-}
-
 /// One copy of a channel's name.
 fn share(channel: &mut Channel, known: &mut BTreeSet<Channel>) {
     match known.get(channel) {
@@ -535,7 +560,45 @@ fn restored(record: NodeRecord, key: PublicKey) -> NodeState {
 
 #[cfg(test)]
 mod tests {
+    #![allow(clippy::unwrap_used)]
+
     use super::*;
+
+    fn inserted(index: &FleetIndex, number: u8) -> Arc<NodeSlot> {
+        let key = trust::SigningKey::from_seed(&[number; 32]).public();
+        let (id, name) = (key.node_id(), format!("web-{number}").parse().unwrap());
+        index.insert(NodeState::new(id.clone(), name, key, Timestamp(0)));
+        index.get(&id).unwrap()
+    }
+
+    /// CNV-4: what was read of a release is not kept when the node is pointed to another one meanwhile.
+    #[test]
+    fn what_a_release_of_before_declares_is_not_kept() {
+        let index = FleetIndex::default();
+        let slot = inserted(&index, 1);
+        let roots = [Digest::of(b"one"), Digest::of(b"two")];
+        let declare = |at: usize, pointed: usize| {
+            index.declare(&slot, Some((roots[at], SetFacts::default())), |_| Some(roots[pointed]))
+        };
+        assert_eq!(declare(1, 1), Declared::After(Mode::Off));
+        assert_eq!(declare(0, 1), Declared::Outdated);
+        assert_eq!([0, 1].map(|at| slot.declared_mode(&roots[at])), [None, Some(Mode::Off)]);
+        assert_eq!(declare(0, 0), Declared::After(Mode::Off));
+    }
+
+    /// Whoever reads what is declared and comes to no end leaves the rest of the nodes where they wait.
+    #[test]
+    fn nodes_wait_until_each_is_read() {
+        let index = FleetIndex::default();
+        let root = Digest::of(b"set");
+        for number in 1..4 {
+            index.mode_or_queue(&inserted(&index, number), Some(&root));
+        }
+        let taken = index.take_undeclared().unwrap();
+        assert!(!taken.lock().declare_queued && !index.is_all_declared());
+        assert_eq!((index.take_undeclared().is_some(), index.take_undeclared().is_some()), (true, true));
+        assert!(index.take_undeclared().is_none() && index.is_all_declared());
+    }
 
     /// What every known node takes in the index by itself, in bytes, with the two counts of its `Arc`: a size class of
     /// the allocator, so one byte more costs the next one. What is so of few nodes belongs into

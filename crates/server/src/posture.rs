@@ -160,6 +160,12 @@ pub enum FoundError {
         /// The directory.
         dir: PathBuf,
     },
+    /// Links of the chain of trust documents are gone.
+    #[error("{} does not lead to the trust document that {ENROLL} names: links of it are gone", path.display())]
+    LinksMissing {
+        /// The file of links.
+        path: PathBuf,
+    },
     /// The operating system gives no randomness.
     #[error("no randomness")]
     Random(#[source] getrandom::Error),

@@ -4,13 +4,14 @@
 use std::sync::Arc;
 
 use model::replication::Mode;
-use plane::Heads;
+use plane::renewal::CertificateRecovery;
+use plane::{Heads, NodeState};
 
 use crate::answer::chain;
 use crate::causes::causes_of;
 use crate::causes::next_step::certificate_until;
 use crate::hub::ConditionContext;
-use crate::index::NodeSlot;
+use crate::index::{CountBasis, Declared, NodeSlot};
 use crate::state::{ControlPlane, now, run_to_completion};
 use crate::totals::CountedNode;
 
@@ -22,7 +23,7 @@ const YIELD_AFTER: usize = 64;
 pub(crate) async fn refresh(plane: &Arc<ControlPlane>) {
     // While others judge, what they took is not counted yet.
     let is_idle = plane.index.refreshing.try_lock().is_ok();
-    if is_idle && plane.index.is_refreshed(plane.heads().version, now()) {
+    if is_idle && plane.index.is_refreshed(basis(plane, &plane.heads()), now()) {
         return;
     }
     let plane = plane.clone();
@@ -30,8 +31,9 @@ pub(crate) async fn refresh(plane: &Arc<ControlPlane>) {
     let refreshed = run_to_completion(async move {
         let _one = plane.index.refreshing.lock().await;
         let heads = plane.heads();
-        for (at, slot) in plane.index.take_queued(heads.version, now()).into_iter().enumerate() {
-            judge(&plane, &heads, &slot);
+        let basis = basis(&plane, &heads);
+        for (at, slot) in plane.index.take_queued(basis, now()).into_iter().enumerate() {
+            judge(&plane, &heads, basis.recovery, &slot);
             if at % YIELD_AFTER == YIELD_AFTER - 1 {
                 tokio::task::yield_now().await;
             }
@@ -41,6 +43,11 @@ pub(crate) async fn refresh(plane: &Arc<ControlPlane>) {
     if let Err(error) = refreshed.await {
         tracing::warn!(%error, "the totals of the fleet are behind");
     }
+}
+
+/// By what nodes count now.
+fn basis(plane: &ControlPlane, heads: &Heads) -> CountBasis {
+    CountBasis { heads: heads.version, recovery: plane.certificate_recovery() }
 }
 
 /// As [`refresh`], with what releases declare of nodes: by that selectors find them, and the states of their
@@ -55,9 +62,8 @@ pub(crate) async fn refresh_declared(plane: &Arc<ControlPlane>) {
     let declaring = plane.clone();
     let declared = run_to_completion(async move {
         let _one = declaring.index.declaring.lock().await;
-        let heads = declaring.heads();
-        for slot in declaring.index.take_undeclared() {
-            declare(&declaring, &heads, &slot).await;
+        while let Some(slot) = declaring.index.take_undeclared() {
+            declare(&declaring, &slot).await;
         }
         Ok::<_, crate::state::GivenUp>(())
     });
@@ -68,14 +74,13 @@ pub(crate) async fn refresh_declared(plane: &Arc<ControlPlane>) {
     refresh(plane).await;
 }
 
-fn judge(plane: &ControlPlane, heads: &Heads, slot: &Arc<NodeSlot>) {
+fn judge(plane: &ControlPlane, heads: &Heads, recovery: CertificateRecovery, slot: &Arc<NodeSlot>) {
     // What changes from here on is judged anew.
     slot.lock().queued = false;
-    let mode = plane.index.mode(slot, slot.pointed_root(heads).as_ref());
+    let mode = plane.index.mode_or_queue(slot, slot.pointed_root(heads).as_ref());
     let (id, reach) = (slot.id(), crate::work::reach(plane, &slot.id()));
     let around = ConditionContext { mode, reach, instance: plane.boot(), started: plane.started };
     let sync = plane.hub.sync_index().read(&id, |summary| summary.condition(around).cause.state());
-    let recovery = plane.certificate_recovery();
     plane.index.count(slot, |node, totals| {
         let now = now();
         let state = node.status(heads, now).overall();
@@ -98,8 +103,8 @@ fn judge(plane: &ControlPlane, heads: &Heads, slot: &Arc<NodeSlot>) {
 }
 
 /// Keeps what is declared of a node as the release that it is pointed to has it.
-async fn declare(plane: &ControlPlane, heads: &Heads, slot: &Arc<NodeSlot>) {
-    let facts = match slot.pointed_root(heads) {
+async fn declare(plane: &ControlPlane, slot: &Arc<NodeSlot>) {
+    let facts = match slot.pointed_root(&plane.heads()) {
         Some(root) if slot.declared_mode(&root).is_some() => return,
         Some(root) => match plane.grants.facts(&root).await {
             Ok(facts) => facts.map(|facts| (root, facts)),
@@ -111,7 +116,9 @@ async fn declare(plane: &ControlPlane, heads: &Heads, slot: &Arc<NodeSlot>) {
         None => None,
     };
     let is_off = facts.as_ref().is_none_or(|(_, facts)| facts.mode == Mode::Off);
-    let was_off = plane.index.declare(slot, facts) == Mode::Off;
+    let pointed = |node: &mut NodeState| node.pointed(&plane.heads()).map(|(_, entry)| entry.root);
+    // As it counts otherwise then, or waits to be read anew.
+    let was_off = plane.index.declare(slot, facts, pointed) == Declared::After(Mode::Off);
     if !(is_off && was_off) {
         plane.index.mark(slot);
     }

@@ -415,12 +415,12 @@ async fn plane(
 
 /// Reads all nodes into the index, some at a time: what is read of them and not kept is soon given back.
 async fn read_nodes(plane: &ControlPlane) -> Result<(), StoreError> {
-    let mut after = None;
+    let (mut after, mut channels) = (None, std::collections::BTreeSet::new());
     loop {
         let page = plane.store.nodes(after.as_ref(), NODES_READ).await?;
         let Some(last) = page.last() else { return Ok(()) };
         after = Some(last.node_id.clone());
-        plane.index.fill(page);
+        plane.index.fill(page, &mut channels);
     }
 }
 

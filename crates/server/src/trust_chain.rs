@@ -71,8 +71,21 @@ impl ChainDocuments {
     /// Reads both files of a directory.
     ///
     /// # Errors
-    /// [`FoundError`] names the file. The chain must lead from each version to the next.
+    /// [`FoundError`] names the file. The chain must lead from each version to the next, and to the one that new tokens
+    /// name: without the links to that, keys that were retired would count again.
     pub fn read(dir: &Path) -> Result<ChainDocuments, FoundError> {
+        let chain = ChainDocuments::read_files(dir)?;
+        let enroll = dir.join(posture::ENROLL);
+        let info: Option<EnrollInfo> =
+            if enroll.exists() { Some(posture::read_json(&enroll)?) } else { None };
+        let is_of_fleet = |info: &EnrollInfo| info.fleet == chain.newest().document.fleet;
+        match info.filter(is_of_fleet).is_none_or(|info| chain.named(&info.trust).is_some()) {
+            true => Ok(chain),
+            false => Err(FoundError::LinksMissing { path: dir.join(posture::TRUST_LINKS) }),
+        }
+    }
+
+    fn read_files(dir: &Path) -> Result<ChainDocuments, FoundError> {
         let first: TrustDocument = posture::read_json(&dir.join(posture::TRUST))?;
         let path = dir.join(posture::TRUST_LINKS);
         let links: TrustLinks =
@@ -178,20 +191,21 @@ struct LinksFileSeen {
     unusable: Option<LinksStamp>,
 }
 
-/// A file of links that is gone while their chain counts: it is no chain without links.
-#[derive(Debug, thiserror::Error)]
-#[error("{} is gone: put it back, from a backup or from where it was moved to", path.display())]
-pub(crate) struct LinksGone {
-    path: PathBuf,
-}
-
 /// Why the file of links cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum ReadLinksError {
     #[error(transparent)]
     Found(#[from] FoundError),
-    #[error(transparent)]
-    Gone(#[from] LinksGone),
+    /// It is no chain without links.
+    #[error("{} is gone: put it back, from a backup or from where it was moved to", path.display())]
+    Gone { path: PathBuf },
+    /// A chain never gets shorter: keys that were retired would count again.
+    #[error(
+        "{} ends at version {version}, and version {newest} counts: put the newer file back, from a backup or from \
+         where it was moved to",
+        path.display()
+    )]
+    Shorter { path: PathBuf, version: u64, newest: u64 },
 }
 
 /// The chain of a control plane that runs.
@@ -295,13 +309,18 @@ impl TrustChain {
     }
 
     fn read_file(&self) -> Result<ChainDocuments, ReadLinksError> {
-        let documents = ChainDocuments::read(&self.dir)?;
-        // What was read before it was gone is still the chain.
+        let (documents, known) = (ChainDocuments::read_files(&self.dir)?, self.documents());
+        let (read, newest) = (documents.newest(), known.newest());
+        let is_shorter = read.digest != newest.digest && known.named(&read.digest).is_some();
         let path = self.dir.join(posture::TRUST_LINKS);
-        if documents.links.links.is_empty() && !self.documents().links.links.is_empty() && !path.exists() {
-            return Err(LinksGone { path }.into());
+        match is_shorter {
+            false => Ok(documents),
+            true if !path.exists() => Err(ReadLinksError::Gone { path }),
+            true => {
+                let (version, newest) = (read.document.version, newest.document.version);
+                Err(ReadLinksError::Shorter { path, version, newest })
+            }
         }
-        Ok(documents)
     }
 
     fn stamp(&self) -> LinksStamp {

@@ -217,6 +217,25 @@ async fn the_default_follows_the_posture() {
     refuses(recover(&fleet, &node, &asked).await, Code::RecoveryOff);
 }
 
+/// CNV-3: what is said of an ended certificate follows the posture, though nothing is heard of the node.
+#[tokio::test]
+async fn the_cause_follows_the_posture() {
+    let node_validity = Duration::from_secs(1);
+    let fleet = Fleet::certifying(CertificateSettings { node_validity, ..Default::default() }).await;
+    let _node = fleet.node("web-1").await;
+    let told = async |words: &str| {
+        let causes = fleet.operator().await.status().await.causes;
+        causes.iter().any(|line| line.cause.contains(words)).then_some(())
+    };
+    until("it ended", async || told("its agent gets another one for its key").await).await;
+    for key in ["release.key", "root.key"] {
+        std::fs::rename(fleet.dir.path().join(key), fleet.dir.path().join(format!("{key}.away"))).unwrap();
+    }
+    assert_eq!(told("it has to join again").await, Some(()));
+    std::fs::rename(fleet.dir.path().join("root.key.away"), fleet.dir.path().join("root.key")).unwrap();
+    assert_eq!(told("its agent gets another one for its key").await, Some(()));
+}
+
 /// Where a proxy ends TLS a certificate opens nothing, so none is renewed.
 #[tokio::test]
 async fn behind_a_proxy_there_is_nothing_to_renew() {

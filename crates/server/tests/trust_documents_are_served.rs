@@ -6,9 +6,9 @@ use std::time::Duration;
 
 use model::exchange::{Answer, CheckIn, HeldTrust, Signed};
 use server::api::{AddTrust, RunRequested, StatusView, TrustView};
-use test_support::fleet::{Fleet, new_key, now, quiet, refuses};
+use test_support::fleet::{Fleet, config, new_key, now, quiet, refuses};
 use test_support::wait::until;
-use trust::chain::{self, ChainHead, MAX_LINKS, SlotChange, SlotName};
+use trust::chain::{self, ChainHead, MAX_LINKS, MAX_VERSION, SlotChange, SlotName};
 use trust::{PublicKey, SigningKey};
 use wire::{Code, Problem, route};
 
@@ -142,6 +142,12 @@ async fn one_that_does_not_follow_is_told_apart() {
         let overtaken = status.trust_overtaken.map(|holders| (holders.version, holders.nodes));
         assert_eq!(overtaken, Some((7, 1)));
     }
+    // A version that cannot be is nobody's.
+    for version in [MAX_VERSION + 1, u64::MAX] {
+        node.check_in(&says(version, None)).await.unwrap();
+        let status = fleet.operator().await.status().await;
+        assert!(status.trust_overtaken.is_none(), "{version}: {status:?}");
+    }
     node.check_in(&quiet()).await.unwrap();
     let status: StatusView = fleet.operator().await.status().await;
     assert!(!status.causes.iter().any(|line| line.cause.contains("trust document")), "{status:?}");
@@ -166,33 +172,49 @@ async fn links_that_are_gone_are_told_and_the_chain_counts_on() {
     assert_eq!(newest(&fleet).await, last);
 }
 
-/// A control plane that starts without the file knows by what it kept of its nodes that there were newer documents, before
-/// any of them calls.
+/// Nor is a file of fewer links a chain that goes on: keys that were retired would count again.
 #[tokio::test]
-async fn a_start_without_links_is_told_by_what_nodes_held() {
-    let mut fleet = Fleet::start().await;
-    let mut node = fleet.node("web-1").await;
-    rotate(&fleet).await;
-    let held = newest(&fleet).await.held();
-    let says = CheckIn { trust: Some(held), ..quiet() };
-    node.check_in(&says).await.unwrap();
+async fn links_that_are_fewer_are_told_and_the_chain_counts_on() {
+    let fleet = Fleet::start().await;
     let path = fleet.dir.path().join("trust-links.json");
-    let links = std::fs::read(&path).unwrap();
-    let overtaken = async |fleet: &Fleet| {
-        let told = fleet.operator().await.status().await.trust_overtaken;
-        told.map(|holders| (holders.version, holders.nodes))
-    };
-    assert_eq!(overtaken(&fleet).await, None);
+    rotate(&fleet).await;
+    let one = std::fs::read(&path).unwrap();
+    rotate(&fleet).await;
+    let (two, last) = (std::fs::read(&path).unwrap(), newest(&fleet).await);
+    for (fewer, version) in [(one, 2), (br#"{"links":[]}"#.to_vec(), 1)] {
+        std::fs::write(&path, fewer).unwrap();
+        let says = format!("ends at version {version}, and version 3 counts: put the newer file back");
+        let is_told = async || {
+            let why = fleet.operator().await.status().await.trust_unusable?;
+            why.contains(&says).then_some(())
+        };
+        until(&says, is_told).await;
+        assert_eq!(newest(&fleet).await, last);
+        assert_eq!(fleet.enroll_info().trust, last.digest);
+    }
+    std::fs::write(&path, two).unwrap();
+    let is_back = async || fleet.operator().await.status().await.trust_unusable.is_none().then_some(());
+    until("it is over", is_back).await;
+}
+
+/// What a restart would forget is remembered beside the links: it does not start without them, and says so.
+#[tokio::test]
+async fn a_start_without_the_links_is_refused() {
+    let mut fleet = Fleet::start().await;
+    let path = fleet.dir.path().join("trust-links.json");
+    rotate(&fleet).await;
+    let (links, last) = (std::fs::read(&path).unwrap(), newest(&fleet).await);
     fleet.stop().await;
-    std::fs::remove_file(&path).unwrap();
-    fleet.start_again().await;
-    assert_eq!(view(&fleet).await.versions.len(), 1, "it has the first document alone");
-    assert_eq!(overtaken(&fleet).await, Some((2, 1)), "by what is in the database");
-    node.url = fleet.url();
-    node.check_in(&says).await.unwrap();
-    assert_eq!(overtaken(&fleet).await, Some((2, 1)), "by what the node says");
-    fleet.stop().await;
+    for without in [None, Some(br#"{"links":[]}"#)] {
+        match without {
+            None => std::fs::remove_file(&path).unwrap(),
+            Some(empty) => std::fs::write(&path, empty).unwrap(),
+        }
+        let Err(error) = server::start(config(fleet.dir.path(), 0, 0)).await else { panic!("it starts") };
+        let said = model::text::chain(&error);
+        assert!(said.contains("trust-links.json") && said.contains("links of it are gone"), "{said}");
+    }
     std::fs::write(&path, links).unwrap();
     fleet.start_again().await;
-    assert_eq!(overtaken(&fleet).await, None);
+    assert_eq!(newest(&fleet).await, last);
 }

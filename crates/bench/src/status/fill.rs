@@ -45,7 +45,7 @@ pub(super) async fn fill(dir: &Path, count: usize, callers: usize) -> Result<Vec
         run: Some(RunNote { at: now(), outcome: held.root }),
         runs_heard: RunsHeard { run: Some(now()), held: Some(now()), ..RunsHeard::default() },
         promised_secs: 300,
-        conditions: NodeConditions::NONE,
+        conditions: NodeConditions::default(),
         trust_version: 1,
     });
     store.touch(touches.collect()).await?;

@@ -73,18 +73,22 @@ pub(crate) fn refused_trust(node: &NodeState, code: &str) -> (String, String) {
     let version = node.trust_version;
     if code == OLDER_TRUST_CODE {
         return (
-            format!("it holds trust document {version}, which this control plane's data does not have"),
+            format!(
+                "it says that it holds trust document {version}, which this control plane's data does not have"
+            ),
             format!("put trust-links.json of a newer backup back; or {}", join_again(node)),
         );
     }
-    (format!("it holds trust document {version}, and does not follow newer ones ({code})"), join_again(node))
+    (
+        format!("it says that it holds trust document {version}, and does not follow newer ones ({code})"),
+        join_again(node),
+    )
 }
 
 pub(crate) fn next_step(
     node: &NodeState,
     state: Overall,
-    recovery: CertificateRecovery,
-    now: Timestamp,
+    certificate: Option<&CertificateProblem>,
 ) -> String {
     let refusal = node.exceptions().refusal.as_ref().map(|refusal| &*refusal.code);
     let contends = !node.exceptions().contended.is_empty();
@@ -103,10 +107,7 @@ pub(crate) fn next_step(
             "`muster publish`, with a release key that the fleet believes".to_owned()
         }
         Overall::Converged => String::new(),
-        Overall::Changing if node.exceptions().conditions.unadopted.is_some() => {
-            format!("on {name}: {}", agent.verb("doctor"))
-        }
-        Overall::Offline | Overall::Unreachable => match CertificateProblem::of(node, recovery, now) {
+        Overall::Offline | Overall::Unreachable => match certificate {
             Some(CertificateProblem::Ended(_)) => join_again(node),
             Some(CertificateProblem::Recoverable(_)) => format!("on {name}: {}", agent.start()),
             _ => format!("on {name}: {}", agent.inspect()),
@@ -182,7 +183,7 @@ mod tests {
             let until = Timestamp(ends);
             let mut node = node(Some(CertificateValidity { from: Timestamp(0), until }));
             node.keep_invocation(invocation);
-            next_step(&node, state, off, Timestamp(10))
+            next_step(&node, state, CertificateProblem::of(&node, off, Timestamp(10)).as_ref())
         };
         let service = of("muster-agent", Some("muster-agent.service"));
         let rooted = of("muster-agent --state /s --root /r", None);
@@ -225,11 +226,10 @@ mod tests {
             let service = service.map(str::to_owned);
             node.keep_invocation(Some(AgentInvocation { service, ..AgentInvocation::default() }));
             let now = Timestamp(0).plus(day * DAY);
-            assert_eq!(next_step(&node, Overall::Offline, recovery, now), want, "{recovery:?} on day {day}");
-            let is_recoverable = matches!(
-                CertificateProblem::of(&node, recovery, now),
-                Some(CertificateProblem::Recoverable(_))
-            );
+            let problem = CertificateProblem::of(&node, recovery, now);
+            let next = next_step(&node, Overall::Offline, problem.as_ref());
+            assert_eq!(next, want, "{recovery:?} on day {day}");
+            let is_recoverable = matches!(problem, Some(CertificateProblem::Recoverable(_)));
             assert_eq!(is_recoverable, want != join);
         }
         // What is said then is another thing from then on.

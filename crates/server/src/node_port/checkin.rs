@@ -154,16 +154,17 @@ fn take_step(plane: &ControlPlane, caller: &CallingNode, request: CheckIn) -> Ta
             || entry.node.run != request.run
             || entry.node.runs.unmade.as_deref() != request.unmade_run.as_ref()
             || entry.node.runs.under_way.map(|run| run.since) != request.running_since
-            || entry.node.conditions_differ(&request)
             || entry.node.exceptions().refusal.is_some();
         let untaken = entry.node.exceptions().untaken_traits.is_some();
         let mut step = entry.node.check_in(request, &heads, now());
         step.answer.renew_certificate = plane.certificates.wants_renewal(entry.node.certificate, now());
-        let says_more = says_more || untaken != entry.node.exceptions().untaken_traits.is_some();
+        let says_more = says_more
+            || step.conditions_changed
+            || untaken != entry.node.exceptions().untaken_traits.is_some();
         if says_more || entry.counts_otherwise(&heads, now()) {
             plane.index.mark_entry(&caller.slot, &mut entry);
         }
-        let stream_newly_requested = step.answer.stream_requested && entry.work_notified();
+        let stream_newly_requested = step.answer.stream_requested && entry.note_work_notified();
         (TakenStep { step, stream_newly_requested }, was_late)
     };
     if was_late {

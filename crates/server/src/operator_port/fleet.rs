@@ -98,6 +98,7 @@ fn view(node: &mut NodeState, heads: &Heads, recovery: CertificateRecovery, now:
         traits_too_large: exceptions.untaken_traits.is_some(),
         unknown_tags: node.summary.unknown_tags.to_vec(),
         last_change: None,
+        unadopted: conditions.unadopted,
         status,
     }
 }

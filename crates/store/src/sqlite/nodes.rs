@@ -240,7 +240,7 @@ pub(super) fn touch(db: &Connection, touch: &Touch) -> Result<()> {
             conditions = ?11, trust_version = ?12
         WHERE contact.last_seen IS NULL OR contact.last_seen <= ?2";
     let (held, run) = (touch.held.as_ref(), touch.run.as_ref());
-    let is_notable = touch.conditions != NodeConditions::NONE;
+    let is_notable = touch.conditions != NodeConditions::default();
     let row = params![
         touch.node.as_str(),
         touch.last_seen.0,

@@ -210,7 +210,7 @@ pub(super) async fn what_a_node_says_is_the_matter_is_kept(store: &Store) {
         unadopted: Some(UnadoptedRelease::new(at(4), UnadoptedCause::Keep, "no space")),
     };
     // What is over is over.
-    for (secs, conditions, trust_version) in [(10, all, 3), (20, NodeConditions::NONE, 0)] {
+    for (secs, conditions, trust_version) in [(10, all, 3), (20, NodeConditions::default(), 0)] {
         let touch = Touch {
             node: node.clone(),
             last_seen: at(secs),
