@@ -128,7 +128,7 @@ impl NodeEntry {
 
 /// What became of what a set declares of a node.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Declared {
+pub(crate) enum DeclareOutcome {
     /// It is kept, in the place of a set of this mode.
     After(Mode),
     /// The node was pointed to another set meanwhile: what was kept before is kept still.
@@ -313,13 +313,13 @@ impl FleetIndex {
         slot: &NodeSlot,
         facts: Option<(Digest, SetFacts)>,
         pointed: impl FnOnce(&mut NodeState) -> Option<Digest>,
-    ) -> Declared {
+    ) -> DeclareOutcome {
         let mut entry = slot.lock();
         if entry.removed {
-            return Declared::After(Mode::Off);
+            return DeclareOutcome::After(Mode::Off);
         }
         if facts.as_ref().is_some_and(|(root, _)| pointed(&mut entry.node) != Some(*root)) {
-            return Declared::Outdated;
+            return DeclareOutcome::Outdated;
         }
         let before = entry.declared.take();
         let name = &entry.node.hostname;
@@ -330,7 +330,7 @@ impl FleetIndex {
                 entry.declared = Some(Box::new(declared));
             }
         }
-        Declared::After(before.map_or(Mode::Off, |before| before.mode))
+        DeclareOutcome::After(before.map_or(Mode::Off, |before| before.mode))
     }
 
     /// Nodes by what is declared of them, as the last [`crate::refresh::refresh_declared`] left them.
@@ -559,56 +559,4 @@ fn restored(record: NodeRecord, key: PublicKey) -> NodeState {
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used)]
-
-    use super::*;
-
-    fn inserted(index: &FleetIndex, number: u8) -> Arc<NodeSlot> {
-        let key = trust::SigningKey::from_seed(&[number; 32]).public();
-        let (id, name) = (key.node_id(), format!("web-{number}").parse().unwrap());
-        index.insert(NodeState::new(id.clone(), name, key, Timestamp(0)));
-        index.get(&id).unwrap()
-    }
-
-    /// CNV-4: what was read of a release is not kept when the node is pointed to another one meanwhile.
-    #[test]
-    fn what_a_release_of_before_declares_is_not_kept() {
-        let index = FleetIndex::default();
-        let slot = inserted(&index, 1);
-        let roots = [Digest::of(b"one"), Digest::of(b"two")];
-        let declare = |at: usize, pointed: usize| {
-            index.declare(&slot, Some((roots[at], SetFacts::default())), |_| Some(roots[pointed]))
-        };
-        assert_eq!(declare(1, 1), Declared::After(Mode::Off));
-        assert_eq!(declare(0, 1), Declared::Outdated);
-        assert_eq!([0, 1].map(|at| slot.declared_mode(&roots[at])), [None, Some(Mode::Off)]);
-        assert_eq!(declare(0, 0), Declared::After(Mode::Off));
-    }
-
-    /// Whoever reads what is declared and comes to no end leaves the rest of the nodes where they wait.
-    #[test]
-    fn nodes_wait_until_each_is_read() {
-        let index = FleetIndex::default();
-        let root = Digest::of(b"set");
-        for number in 1..4 {
-            index.mode_or_queue(&inserted(&index, number), Some(&root));
-        }
-        let taken = index.take_undeclared().unwrap();
-        assert!(!taken.lock().declare_queued && !index.is_all_declared());
-        assert_eq!((index.take_undeclared().is_some(), index.take_undeclared().is_some()), (true, true));
-        assert!(index.take_undeclared().is_none() && index.is_all_declared());
-    }
-
-    /// What every known node takes in the index by itself, in bytes, with the two counts of its `Arc`: a size class of
-    /// the allocator, so one byte more costs the next one. What is so of few nodes belongs into
-    /// [`plane::Exceptions`].
-    const SLOT_BYTES: usize = 1024;
-
-    /// SCL-1: a node that is not connected costs no more than what is known of it.
-    #[test]
-    fn a_slot_stays_in_its_size_class() {
-        let slot = size_of::<NodeSlot>() + 2 * size_of::<usize>();
-        assert!(slot <= SLOT_BYTES, "{slot} bytes");
-    }
-}
+mod tests;

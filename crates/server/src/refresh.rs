@@ -11,7 +11,7 @@ use crate::answer::chain;
 use crate::causes::causes_of;
 use crate::causes::next_step::certificate_until;
 use crate::hub::ConditionContext;
-use crate::index::{CountBasis, Declared, NodeSlot};
+use crate::index::{CountBasis, DeclareOutcome, NodeSlot};
 use crate::state::{ControlPlane, now, run_to_completion};
 use crate::totals::CountedNode;
 
@@ -118,7 +118,7 @@ async fn declare(plane: &ControlPlane, slot: &Arc<NodeSlot>) {
     let is_off = facts.as_ref().is_none_or(|(_, facts)| facts.mode == Mode::Off);
     let pointed = |node: &mut NodeState| node.pointed(&plane.heads()).map(|(_, entry)| entry.root);
     // As it counts otherwise then, or waits to be read anew.
-    let was_off = plane.index.declare(slot, facts, pointed) == Declared::After(Mode::Off);
+    let was_off = plane.index.declare(slot, facts, pointed) == DeclareOutcome::After(Mode::Off);
     if !(is_off && was_off) {
         plane.index.mark(slot);
     }
