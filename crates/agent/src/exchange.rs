@@ -155,14 +155,26 @@ impl CheckInClient {
         }
     }
 
+    /// Tells the node, before an answer, that it says nothing of traits: they were left out of the check-in.
+    async fn tell_traits(&self, says_traits: bool, sent: &CheckIn) {
+        if says_traits && sent.traits.is_none() {
+            self.daemon.send(DaemonEvent::Input(NodeInput::TraitsLeftOut)).await;
+        }
+    }
+
     /// Checks in for the node, and reports the outcome to the daemon.
     pub async fn check_in(&self, mut message: CheckIn, newest: Option<(Digest, u64)>) {
+        let says_traits = message.traits.is_some();
+        if !says_traits {
+            self.left_out().traits_are_said();
+        }
         let acked_before = self.load(&mut message, newest);
         let place = self.rejoin.look().await;
         // A link that is open leads to the control plane before.
         if place == SessionPlace::Same
             && let Some(answer) = self.over_stream(&message).await
         {
+            self.tell_traits(says_traits, &message).await;
             return self.daemon.send(DaemonEvent::Answered { answer: Box::new(answer), acked_before }).await;
         }
         let answer = self.by_request(&mut message).await;
@@ -171,6 +183,7 @@ impl CheckInClient {
                 self.sync.links.reached();
                 // The time with which the request was signed was judged and accepted.
                 self.answered(&message, &answer, Some(self.session.server_time())).await;
+                self.tell_traits(says_traits, &message).await;
                 DaemonEvent::Answered { answer: Box::new(answer), acked_before }
             }
             Err(error) => {

@@ -72,6 +72,9 @@ pub enum NodeInput {
     Tick,
     /// Traits were collected.
     Traits(ObservedTraits),
+    /// The check-in that is about to be answered went without its traits, which the control plane refuses as too
+    /// large: they are not acknowledged by the answer.
+    TraitsLeftOut,
     /// The control plane answered a check-in.
     Answered(Box<Answer>),
     /// A check-in failed; for people.

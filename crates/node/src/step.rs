@@ -248,6 +248,7 @@ impl Node {
             }
             NodeInput::SuspectedDrift(drift) => self.on_suspected_drift(drift, now),
             NodeInput::Traits(traits) => self.on_traits(traits, now, &mut effects),
+            NodeInput::TraitsLeftOut => self.traits_sent = None,
             NodeInput::Answered(answer) => self.on_answer(*answer, now, &mut effects),
             NodeInput::Unreachable(why) => self.on_unreachable(&why, now, &mut effects),
             NodeInput::Fetched => self.on_fetched(now, &mut effects),
@@ -299,6 +300,9 @@ impl Node {
             self.clock_difference = self.clock_difference.map(|difference| difference.set_back(back));
             self.answered_at = self.answered_at.map(|at| at.minus(back));
             self.set_freshness_back(back);
+            if let Some(unadopted) = &mut self.unadopted {
+                unadopted.since = unadopted.since.minus(back);
+            }
             if let Some(until) = self.pause.as_mut().and_then(|pause| pause.until.as_mut()) {
                 *until = until.minus(back);
             }
