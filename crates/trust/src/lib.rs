@@ -13,6 +13,7 @@ pub mod feature;
 pub mod freshness;
 pub mod key;
 pub mod release;
+pub mod retired;
 pub mod seen;
 pub mod signed;
 pub mod token;
