@@ -172,6 +172,9 @@ impl CheckInClient {
     /// Checks in for the node, and reports the outcome to the daemon.
     pub async fn check_in(&self, mut message: CheckIn, newest: Option<(Digest, u64)>) {
         let has_traits = message.traits.is_some();
+        if !has_traits {
+            self.left_out().traits_are_said();
+        }
         let acked_before = self.load(&mut message, newest);
         let place = self.rejoin.look().await;
         // A link that is open leads to the control plane before.

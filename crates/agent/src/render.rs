@@ -114,22 +114,11 @@ fn skipped_by_reason<'a>(out: &mut String, skipped: impl Iterator<Item = &'a Res
     }
 }
 
-/// That others fail for the same cause.
-pub(crate) fn same_cause(others: u32) -> String {
-    format!("same cause on {others} other {}", if others == 1 { "node" } else { "nodes" })
-}
-
 #[cfg(test)]
 mod tests {
     use model::{Digest, RunCounts};
 
     use super::*;
-
-    #[test]
-    fn others_with_the_same_cause_are_nodes() {
-        let text = [1, 2].map(same_cause);
-        assert_eq!(text, ["same cause on 1 other node", "same cause on 2 other nodes"]);
-    }
 
     fn skipping(reasons: &[&str]) -> RunReport {
         let item = |(n, reason): (usize, &&str)| ResourceReport {

@@ -6,6 +6,7 @@ use std::path::Path;
 
 use model::delta::render_edit;
 use model::exchange::HeldFreshness;
+use model::text::{one_line, same_cause};
 use model::{CertificateState, CertificateValidity, Pause, ResourceReport, Timestamp};
 use node::{Adoption, FreshnessRecord, LastRun, Node, TrustRecord};
 use serde::{Deserialize, Serialize};
@@ -304,7 +305,8 @@ impl StatusText<'_> {
             Some(why) => {
                 writeln!(
                     f,
-                    "TRUST          document {version} is held, and newer ones are not followed: {why}"
+                    "TRUST          document {version} is held, and newer ones are not followed: {}",
+                    one_line(why)
                 )?;
                 writeln!(
                     f,
@@ -347,7 +349,7 @@ impl StatusText<'_> {
             }
         }
         if let Some(failure) = failure {
-            writeln!(f, "               it is tried again; last: {failure}")?;
+            writeln!(f, "               it is tried again; last: {}", one_line(failure))?;
         }
         match state {
             // A daemon asks for another one by the host's key first.
@@ -366,14 +368,14 @@ impl StatusText<'_> {
         let Some(contact) = self.view.contact() else { return Ok(()) };
         let answered = contact.answered.map_or("never".to_owned(), |at| when(at, self.now));
         if let Some(left_out) = &contact.left_out {
-            writeln!(f, "LEFT OUT       {left_out}")?;
+            writeln!(f, "LEFT OUT       {}", one_line(left_out))?;
         }
         let Some(problem) = &contact.problem else {
             return writeln!(f, "last contact   {answered}");
         };
         let failed = contact.failed.map(|at| when(at, self.now)).unwrap_or_default();
         let next = contact.reason.map_or_else(|| command("doctor"), |it| it.next_step(&self.view.hostname));
-        writeln!(f, "last contact   {answered}; since then FAILED, last {failed}: {problem}")?;
+        writeln!(f, "last contact   {answered}; since then FAILED, last {failed}: {}", one_line(problem))?;
         writeln!(f, "               next: {next}")
     }
 
@@ -404,11 +406,11 @@ impl StatusText<'_> {
         }
         if let Some(unmade) = &daemon.unmade_run {
             let since = when(unmade.since, self.now);
-            writeln!(f, "NO RUN         can be made since {since}: {}", unmade.reason)?;
+            writeln!(f, "NO RUN         can be made since {since}: {}", one_line(&unmade.reason))?;
         }
         if let Some(unadopted) = &daemon.unadopted {
             let since = when(unadopted.since, self.now);
-            writeln!(f, "NOT ADOPTED    since {since}: {}", unadopted.text())?;
+            writeln!(f, "NOT ADOPTED    since {since}: {}", one_line(&unadopted.text()))?;
             writeln!(f, "               what is held stays in force; next: {doctor}")?;
         }
         match daemon.running_since {
@@ -495,7 +497,7 @@ impl StatusText<'_> {
         }
         let contact = self.view.daemon.as_ref().map(|daemon| &daemon.contact);
         if let Some(others) = contact.and_then(|contact| contact.same_cause.get(&item.resource)) {
-            writeln!(f, "      {}", render::same_cause(*others))?;
+            writeln!(f, "      {}", same_cause(*others))?;
         }
         if let Some(edit) = &item.edit {
             let mut text = String::new();

@@ -9,6 +9,7 @@ use model::collect::CollectInserting;
 use converge::{BoundModule, BoundResource, Desired, LedgerEntry, Prior, ResourceId, When};
 use lang::Value;
 use model::delta::render_edit;
+use model::text::same_cause;
 use model::{Contention, Kind, ObjectKey, PathState, ResourceReport, Timestamp};
 use node::Adoption;
 use serde::{Deserialize, Serialize};
@@ -370,7 +371,7 @@ impl ResourceExplanation {
             writeln!(f, "cause          {}", reason.replace('\n', "\n               "))?;
         }
         if let Some(others) = self.same_cause {
-            writeln!(f, "               {}", render::same_cause(others))?;
+            writeln!(f, "               {}", same_cause(others))?;
         }
         if let Some(edit) = &report.edit {
             let mut text = String::new();

@@ -2,9 +2,10 @@
 
 use model::Channel;
 use model::exchange::Signed;
-use server::api::TrustView;
+use server::api::{TrustVersionView, TrustView};
+use server::trust_chain::VersionOrigin;
 use trust::signed::{self, VerifyError};
-use trust::{Header, Slots};
+use trust::{Header, Slots, TrustDocument};
 
 /// A header of the control plane is not believed.
 #[derive(Debug, thiserror::Error)]
@@ -25,98 +26,43 @@ pub(crate) fn verify(channel: &Channel, header: &Signed, keys: &Slots) -> Result
     signed::verify(header, keys).map_err(|source| HeaderError { channel: channel.clone(), source })
 }
 
-/// A header that a retired key signed.
-#[derive(Debug)]
-pub(crate) struct RetiredHeader {
-    pub(crate) header: Header,
-    /// The key's id.
-    pub(crate) key: String,
-    /// The last trust document that believes the key.
-    pub(crate) version: u64,
-}
-
-/// Verifies the header of a channel by the release keys of earlier trust documents, the newest first: its content is
-/// to be signed anew. What the newest document rejects by its time stays rejected, as its key was perhaps stolen
-/// (IDN-8).
-///
-/// # Errors
-/// As [`verify`], by the newest document.
-pub(crate) fn verify_retired(
-    channel: &Channel,
-    header: &Signed,
-    chain: &TrustView,
-) -> Result<RetiredHeader, HeaderError> {
-    let failed = |source| HeaderError { channel: channel.clone(), source };
-    let newest = chain.versions.last().and_then(|newest| newest.document.release.reject_before);
-    let earlier = chain.versions.iter().rev().map(|version| &version.document);
-    for document in earlier {
-        let Ok(verified) = signed::verify::<Header>(header, &document.release) else { continue };
-        if let Some(limit) = newest.filter(|limit| verified.created < *limit) {
-            return Err(failed(VerifyError::RejectedBefore(limit)));
-        }
-        let key = signer(header, &document.release).unwrap_or_default();
-        return Ok(RetiredHeader { header: verified, key, version: document.version });
-    }
-    Err(failed(VerifyError::Untrusted))
-}
-
-/// The key of these that signed, by the signatures that it is named in.
-fn signer(header: &Signed, keys: &Slots) -> Option<String> {
-    let mut ids = keys.keys().map(trust::PublicKey::id);
-    ids.find(|id| header.signatures.iter().any(|signature| signature.key == *id))
+/// The trust documents of the line that counts, the oldest first: what came before the chain was begun anew is no part
+/// of it.
+pub(crate) fn line_that_counts(chain: &TrustView) -> Vec<&TrustDocument> {
+    let begins = |version: &TrustVersionView| version.origin == VersionOrigin::BegunAnew;
+    let start = chain.versions.iter().rposition(begins).unwrap_or(0);
+    chain.versions.iter().skip(start).map(|version| &version.document).collect()
 }
 
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used)]
 
-    use model::{Digest, Timestamp};
-    use server::api::TrustVersionView;
-    use server::trust_chain::VersionOrigin;
-    use trust::{SigningKey, TrustDocument};
+    use model::Digest;
+    use trust::SigningKey;
 
     use super::*;
 
-    fn key(seed: u8) -> SigningKey {
-        SigningKey::from_seed(&[seed; 32])
-    }
-
-    /// A chain whose versions have these release keys; the newest rejects what was signed before this.
-    fn chain(keys: &[u8], reject_before: Option<i64>) -> TrustView {
-        let document = |(at, seed): (usize, &u8)| {
-            let mut slots = Slots::of(key(*seed).public());
-            slots.reject_before = reject_before.filter(|_| at + 1 == keys.len()).map(Timestamp);
-            let first = TrustDocument::first("acme-1".parse().unwrap(), slots, Slots::of(key(99).public()));
-            let document = TrustDocument { version: at as u64 + 1, ..first };
-            TrustVersionView { document, digest: Digest::ZERO, origin: VersionOrigin::Followed, link: None }
-        };
-        let versions = keys.iter().enumerate().map(document).collect();
-        TrustView { versions, holding: Vec::new(), unheard: 0 }
-    }
-
-    /// ROL-4, IDN-8: by a key of any trust document that there was, and by no other; not where its time is rejected.
+    /// IDN-8: keys of before count no more where the chain was begun anew.
     #[test]
-    fn a_retired_key_is_believed_for_what_it_signed() {
-        let channel: Channel = "stable".parse().unwrap();
-        let header = Header {
-            fleet: "acme-1".parse().unwrap(),
-            channel: channel.clone(),
-            seq: 3,
-            label: None,
-            created: Timestamp(50),
-            freshness_secs: 1,
-            selection: Digest::ZERO,
-            fallbacks: Vec::new(),
-            requires: Vec::new(),
+    fn the_line_begins_where_the_chain_was_begun_anew() {
+        let key = |seed| Slots::of(SigningKey::from_seed(&[seed; 32]).public());
+        let first = TrustDocument::first("acme-1".parse().unwrap(), key(1), key(2));
+        let chain = |origins: &[VersionOrigin]| {
+            let version = |(at, origin): (usize, &VersionOrigin)| {
+                let document = TrustDocument { version: at as u64 + 1, ..first.clone() };
+                TrustVersionView { document, digest: Digest::ZERO, origin: *origin, link: None }
+            };
+            let versions = origins.iter().enumerate().map(version).collect();
+            TrustView { versions, holding: Vec::new(), unheard: 0 }
         };
-        let signed = signed::sign(&header, &[&key(1)]).unwrap();
-        let by = |keys: &[u8], limit| verify_retired(&channel, &signed, &chain(keys, limit));
-        let found = by(&[1, 2, 3], None).unwrap();
-        assert_eq!((found.key, found.version, found.header.seq), (key(1).public().id(), 1, 3));
-        assert_eq!(by(&[1, 1, 2], None).unwrap().version, 2, "the last that believes it");
-        assert!(by(&[1, 2], Some(50)).is_ok());
-        let error = |keys: &[u8], limit| by(keys, limit).unwrap_err().source;
-        assert_eq!(error(&[1, 2], Some(51)), VerifyError::RejectedBefore(Timestamp(51)));
-        assert_eq!(error(&[2, 3], None), VerifyError::Untrusted);
+        let line = |origins: &[VersionOrigin]| -> Vec<u64> {
+            let chain = chain(origins);
+            line_that_counts(&chain).iter().map(|document| document.version).collect()
+        };
+        use VersionOrigin::{BegunAnew, Followed, Founded};
+        assert_eq!(line(&[Founded, Followed]), [1, 2]);
+        assert_eq!(line(&[Founded, BegunAnew, Followed]), [2, 3]);
+        assert_eq!(line(&[Founded, BegunAnew, Followed, BegunAnew]), [4]);
     }
 }

@@ -12,6 +12,7 @@ use clap::{Args, Subcommand};
 use model::exchange::HeldFreshness;
 use model::log::FactBody;
 use model::status::Drift;
+use model::text::same_cause;
 use model::time::when;
 use model::{CertificateState, Contention, Timestamp};
 use serde::Serialize;
@@ -349,10 +350,6 @@ fn drift(drift: Drift, successful_run: Option<Timestamp>) -> String {
     }
 }
 
-fn same_cause(others: u32) -> String {
-    format!("same cause on {others} other {}", if others == 1 { "node" } else { "nodes" })
-}
-
 /// When a certificate ends, and whether that is a matter.
 fn certificate(ends: Timestamp, node: &NodeView, now: Timestamp, screen: Screen) -> String {
     let (text, failure) = (when(ends, now), node.renewal_failure.as_deref());
@@ -431,11 +428,5 @@ mod tests {
         assert_eq!(drift(Drift::Converged, None), "unknown");
         assert_eq!(drift(Drift::Converged, Some(Timestamp(1))), "Converged");
         assert_eq!(drift(Drift::Diverged, None), "Diverged");
-    }
-
-    #[test]
-    fn others_with_the_same_cause_are_nodes() {
-        assert_eq!(same_cause(1), "same cause on 1 other node");
-        assert_eq!(same_cause(2), "same cause on 2 other nodes");
     }
 }

@@ -108,6 +108,10 @@ impl UserError for OperatorCallError {
                  this one wrote, and its operator port itself"
                     .to_owned(),
             ),
+            OperatorCallError::Unreachable(ClientError::ServerCertificateEnded { .. }) => Some(
+                "set this host's clock right; if it is, start the control plane anew, which renews its certificate"
+                    .to_owned(),
+            ),
             OperatorCallError::Unreachable(_) => {
                 Some("is `muster server` running, and can its operator port be reached from here?".to_owned())
             }
@@ -332,5 +336,25 @@ impl<Q: Serialize, A: DeserializeOwned + Page> Pages<'_, Q, A> {
     /// Where the next page begins; `None` behind the last.
     pub fn next_start(&self) -> Option<&PageStart> {
         self.from.as_ref()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use model::Timestamp;
+    use net::tls::EndedServerCertificate;
+
+    use super::*;
+
+    /// IDN-11: the control plane runs and is reached; one of two clocks is wrong.
+    #[test]
+    fn a_certificate_that_has_ended_leads_to_the_clock() {
+        let source = EndedServerCertificate { end: Timestamp(1), clock: Timestamp(2) };
+        let url = "https://127.0.0.1:1".parse().unwrap();
+        let error = OperatorCallError::Unreachable(ClientError::ServerCertificateEnded { url, source });
+        let hint = error.hint().unwrap();
+        assert!(hint.contains("clock") && !hint.contains("muster server"), "{hint}");
     }
 }

@@ -4,7 +4,7 @@
 use serde::{Deserialize, Serialize};
 
 use crate::exchange::{CheckIn, HeldFreshness};
-use crate::text::beginning;
+use crate::text::{beginning, one_line};
 use crate::unadopted::UnadoptedRelease;
 
 /// The longest text kept of one of them, in bytes.
@@ -29,14 +29,14 @@ pub struct NodeConditions {
 }
 
 impl NodeConditions {
-    /// What a check-in says. A node says as much as it likes, so texts are cut to 240 bytes.
+    /// What a check-in says. A node says as much as it likes, so texts are cut to 240 bytes, on one line.
     pub fn of(request: &CheckIn) -> NodeConditions {
         // A code is lower-case words with `-` between; it is shown to operators.
         let code = |text: &str| clip(text).chars().filter(|c| c.is_ascii_lowercase() || *c == '-').collect();
         NodeConditions {
             freshness: request.freshness.filter(HeldFreshness::is_notable),
             refused_trust: request.trust.as_ref().and_then(|held| held.refused.as_deref()).map(code),
-            renewal_failure: request.renewal_failure.as_deref().map(|why| clip(why).into()),
+            renewal_failure: request.renewal_failure.as_deref().map(|why| one_line(clip(why)).into()),
             unadopted: request.unadopted.as_ref().map(UnadoptedRelease::bounded),
         }
     }

@@ -77,6 +77,11 @@ pub fn one_line(text: &str) -> Cow<'_, str> {
     }
 }
 
+/// That others fail for the same cause.
+pub fn same_cause(others: u32) -> String {
+    format!("same cause on {others} other {}", if others == 1 { "node" } else { "nodes" })
+}
+
 /// A text as one word of a shell: as it is where that is plain, else in single quotes.
 pub fn shell_word(text: &str) -> Cow<'_, str> {
     let plain = |c: char| c.is_ascii_alphanumeric() || "/._-+=:@,%".contains(c);

@@ -4,7 +4,7 @@ use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use crate::Timestamp;
-use crate::text::beginning;
+use crate::text::{beginning, one_line};
 
 /// The longest [`UnadoptedRelease::reason`], in bytes.
 pub const MAX_UNADOPTED_REASON: usize = 500;
@@ -13,11 +13,12 @@ pub const MAX_UNADOPTED_REASON: usize = 500;
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct UnadoptedRelease {
-    /// When it first failed.
+    /// Since when no release that was offered could be held, whichever it was and whatever failed: another cause or
+    /// a newer release does not begin it anew.
     pub since: Timestamp,
     /// What failed.
     pub cause: UnadoptedCause,
-    /// Why, in words: at most [`MAX_UNADOPTED_REASON`] bytes.
+    /// Why, in words on one line: at most [`MAX_UNADOPTED_REASON`] bytes.
     pub reason: String,
 }
 
@@ -35,9 +36,10 @@ pub enum UnadoptedCause {
 }
 
 impl UnadoptedRelease {
-    /// With a reason within its bound.
+    /// With a reason within its bound and on one line: it may hold words of the control plane or of a proxy, which
+    /// are not to look like lines of ours.
     pub fn new(since: Timestamp, cause: UnadoptedCause, reason: &str) -> UnadoptedRelease {
-        let reason = beginning(reason, MAX_UNADOPTED_REASON).to_owned();
+        let reason = one_line(beginning(reason, MAX_UNADOPTED_REASON)).into_owned();
         UnadoptedRelease { since, cause, reason }
     }
 

@@ -1,6 +1,8 @@
 //! SEC-3, CNV-2: what a node reports cannot take over an operator's terminal.
 
+use model::Timestamp;
 use model::text::{one_line, printable, printable_json};
+use model::unadopted::{UnadoptedCause, UnadoptedRelease};
 
 #[test]
 fn control_characters_go_and_colours_stay() {
@@ -43,4 +45,18 @@ fn a_field_keeps_to_its_line() {
     }
     assert_eq!(one_line("/opt/x\nok"), "/opt/x?ok");
     assert_eq!(one_line("grün ✓"), "grün ✓");
+}
+
+#[test]
+fn others_with_the_same_cause_are_nodes() {
+    let text = [1, 2].map(model::text::same_cause);
+    assert_eq!(text, ["same cause on 1 other node", "same cause on 2 other nodes"]);
+}
+
+/// SEC-3, LIF-10: what a control plane or a proxy says cannot look like a line of ours.
+#[test]
+fn a_reason_from_elsewhere_is_one_line_without_colours() {
+    let reason = "no\nlast contact   now\t\u{1b}[32mok\u{1b}[0m\u{202e}";
+    let unadopted = UnadoptedRelease::new(Timestamp(0), UnadoptedCause::Fetch, reason);
+    assert_eq!(unadopted.reason, "no?last contact   now??[32mok?[0m?");
 }

@@ -76,3 +76,24 @@ async fn and_the_client_knows_it_by_its_type() {
         }
     }
 }
+
+/// Anybody on the way can show a certificate that has ended, with the fleet's CA after it: only one that this CA signed
+/// says something of the clock.
+#[tokio::test]
+async fn and_by_a_certificate_of_its_ca_alone() {
+    let issued = now().minus(2 * YEAR);
+    let (ca, _) = Ca::generate("test", issued).unwrap();
+    let (forger, _) = Ca::generate("test", issued).unwrap();
+    let own =
+        forger.issue_server(&["127.0.0.1".to_owned()], [1; 16], net::issue::own_validity(issued)).unwrap();
+    let server = tls::server(&own.cert_pem, &own.key_pem, ca.cert_pem(), ca.cert_pem(), ClientAuth::Optional);
+    let client = tls::client_pinned(ca.digest(), TlsTermination::ControlPlane).unwrap();
+    let (near, far) = tokio::io::duplex(65_536);
+    let name = ServerName::try_from("127.0.0.1").unwrap();
+    let both = async {
+        let accept = TlsAcceptor::from(server.unwrap()).accept(far);
+        tokio::join!(TlsConnector::from(client).connect(name, near), accept)
+    };
+    let error = soon(both).await.0.map(drop).unwrap_err().to_string();
+    assert!(!error.contains("clock"), "{error}");
+}

@@ -62,8 +62,8 @@ pub struct CheckInOmissions {
     facts: BTreeSet<u64>,
     /// The traits that are too large, and since when they are left out.
     traits: Option<(Digest, Timestamp)>,
-    /// Something was refused since nothing was left out last.
-    was_refused: bool,
+    /// People were told that something is left out, and not yet that nothing is any more.
+    told: bool,
 }
 
 impl Default for CheckInOmissions {
@@ -73,7 +73,7 @@ impl Default for CheckInOmissions {
             incarnation: None,
             facts: BTreeSet::new(),
             traits: None,
-            was_refused: false,
+            told: false,
         }
     }
 }
@@ -101,9 +101,14 @@ impl CheckInOmissions {
         }
     }
 
+    /// The node has no traits to say: the control plane knows them, and none are left out any more.
+    pub fn traits_are_said(&mut self) {
+        self.traits = None;
+    }
+
     /// The control plane refused a check-in; what is left out because of it. `None`: there is nothing that could be.
     pub fn refused(&mut self, message: &CheckIn, what: TooLarge, now: Timestamp) -> Option<Omission> {
-        self.was_refused = true;
+        self.told = true;
         match what {
             TooLarge::Fact => self.leave_out_fact(message),
             TooLarge::CheckIn if message.facts.len() > 1 => {
@@ -120,7 +125,7 @@ impl CheckInOmissions {
         self.most_facts = self.most_facts.saturating_mul(2).min(MAX_FACTS);
         self.facts.retain(|seq| *seq > acked);
         let leaves_out = self.most_facts < MAX_FACTS || !self.facts.is_empty() || self.traits.is_some();
-        !leaves_out && std::mem::take(&mut self.was_refused)
+        !leaves_out && std::mem::take(&mut self.told)
     }
 
     fn leave_out_traits(&mut self, message: &CheckIn, now: Timestamp) -> Option<Omission> {

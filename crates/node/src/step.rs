@@ -300,6 +300,9 @@ impl Node {
             self.clock_difference = self.clock_difference.map(|difference| difference.set_back(back));
             self.answered_at = self.answered_at.map(|at| at.minus(back));
             self.set_freshness_back(back);
+            if let Some(unadopted) = &mut self.unadopted {
+                unadopted.since = unadopted.since.minus(back);
+            }
             if let Some(until) = self.pause.as_mut().and_then(|pause| pause.until.as_mut()) {
                 *until = until.minus(back);
             }

@@ -171,3 +171,45 @@ fn traits_that_need_not_go_any_more_are_not_left_out_for_ever() {
     sent_at(&mut left_out, &without, NOW.plus(Duration::from_secs(3600)));
     assert!(left_out.taken(0));
 }
+
+/// The control plane holds older traits and asks for none: those that were left out are not taken for said, go again
+/// after the hour, and as a difference from the older ones.
+#[test]
+fn traits_that_were_left_out_are_not_taken_for_said() {
+    let whole = |text: &str| {
+        let values = json!({"os": {"family": "debian"}, "network": {"hostname": text}});
+        TraitReport::whole(Digest::of(text.as_bytes()), values)
+    };
+    let (mut bench, mut left_out) = (common::Bench::new(), CheckInOmissions::default());
+    bench.traits = whole("a");
+    bench.exchange(common::answer());
+    bench.traits = whole("b");
+    let began = bench.now;
+    let first = bench.check_in();
+    assert_eq!(left_out.refused(&first, TooLarge::CheckIn, bench.now), Some(Omission::Traits));
+    let answered = |bench: &mut common::Bench| {
+        bench.give(NodeInput::TraitsLeftOut);
+        bench.give(NodeInput::Answered(Box::new(common::answer())));
+    };
+    answered(&mut bench);
+    let said = (0..100).find_map(|_| {
+        let message = bench.check_in();
+        let went = sent_at(&mut left_out, &message, bench.now);
+        if went.traits.is_none() {
+            answered(&mut bench);
+        }
+        went.traits
+    });
+    let said = said.expect("they go again");
+    assert_eq!((said.base, said.digest), (Some(whole("a").digest), whole("b").digest));
+    assert!(bench.now.since(began) >= Duration::from_secs(3600));
+    bench.give(NodeInput::Answered(Box::new(common::answer())));
+    assert!(left_out.taken(0), "which is told");
+    // Traits that are as they were before they were left out need not be said.
+    bench.traits = whole("c");
+    let other = bench.check_in();
+    assert_eq!(left_out.refused(&other, TooLarge::CheckIn, bench.now), Some(Omission::Traits));
+    assert!(!left_out.taken(0));
+    left_out.traits_are_said();
+    assert!(left_out.taken(0));
+}

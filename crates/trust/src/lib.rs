@@ -15,6 +15,7 @@ pub mod freshness;
 pub mod key;
 pub mod provenance;
 pub mod release;
+pub mod retired;
 pub mod seen;
 pub mod signed;
 pub mod token;

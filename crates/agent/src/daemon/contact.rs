@@ -84,7 +84,10 @@ impl Daemon {
         match problem {
             ContactProblem::CertificateExpired => self.take(NodeInput::CertificateEnded),
             ContactProblem::ClockAhead => self.take(NodeInput::ServerCertificateEnded),
-            ContactProblem::Unreachable | ContactProblem::UnknownNode | ContactProblem::Refused => {}
+            ContactProblem::Unreachable
+            | ContactProblem::UnknownNode
+            | ContactProblem::Refused
+            | ContactProblem::Other => {}
         }
         self.take(NodeInput::Unreachable(text));
     }

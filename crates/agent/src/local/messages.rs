@@ -63,21 +63,25 @@ pub enum ContactProblem {
     UnknownNode,
     /// It refused for another reason.
     Refused,
+    /// A sort that a newer daemon knows.
+    #[serde(other)]
+    Other,
 }
 
 impl ContactProblem {
     /// The control plane answered, and does not take this node.
     pub fn is_refusal(self) -> bool {
-        !matches!(self, ContactProblem::Unreachable | ContactProblem::ClockAhead)
+        !matches!(self, ContactProblem::Unreachable | ContactProblem::ClockAhead | ContactProblem::Other)
     }
 
     /// What to do about it at a host of this name.
     pub fn next_step(self, hostname: &Hostname) -> String {
         match self {
             ContactProblem::CertificateExpired | ContactProblem::UnknownNode => join_again(hostname),
-            ContactProblem::Unreachable | ContactProblem::ClockAhead | ContactProblem::Refused => {
-                command("doctor")
-            }
+            ContactProblem::Unreachable
+            | ContactProblem::ClockAhead
+            | ContactProblem::Refused
+            | ContactProblem::Other => command("doctor"),
         }
     }
 }
@@ -245,5 +249,19 @@ impl PauseRequest {
         }
         let until = self.for_secs.map(|secs| now.plus(std::time::Duration::from_secs(secs)));
         Ok(Pause { reason: reason.to_owned(), since: now, until })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// A program reads what a newer daemon says.
+    #[test]
+    fn a_contact_problem_of_a_newer_daemon_is_another_one() {
+        let read: ContactProblem = serde_json::from_str("\"moon-in-the-way\"").unwrap();
+        assert_eq!((read, read.is_refusal()), (ContactProblem::Other, false));
     }
 }

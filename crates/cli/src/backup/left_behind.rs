@@ -15,9 +15,12 @@ pub(super) struct LeftBehind {
     /// The newest trust document there, and the backup's, where that is older.
     #[serde(skip_serializing_if = "Option::is_none")]
     trust: Option<TrustVersions>,
-    /// Files of keys that the backup lacks, or has others of.
+    /// Files of keys that the backup lacks.
     #[serde(skip_serializing_if = "Vec::is_empty")]
-    keys: Vec<&'static str>,
+    missing_keys: Vec<&'static str>,
+    /// Files of keys of which the backup has others.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    other_keys: Vec<&'static str>,
 }
 
 /// Versions of the trust document.
@@ -37,12 +40,17 @@ impl LeftBehind {
             (Some(aside), Some(restored)) if aside > restored => Some(TrustVersions { aside, restored }),
             _ => None,
         };
-        let differs = |name: &&str| {
+        let (mut missing_keys, mut other_keys) = (Vec::new(), Vec::new());
+        for name in [ROOT_KEY, RELEASE_KEY, BEACON_KEY] {
             let there = fs::read(aside.join(name)).map(zeroize::Zeroizing::new);
             let here = fs::read(restored.join(name)).map(zeroize::Zeroizing::new);
-            there.is_ok_and(|there| here.ok().is_none_or(|here| here != there))
-        };
-        LeftBehind { trust, keys: [ROOT_KEY, RELEASE_KEY, BEACON_KEY].into_iter().filter(differs).collect() }
+            match (there, here) {
+                (Ok(_), Err(_)) => missing_keys.push(name),
+                (Ok(there), Ok(here)) if there != here => other_keys.push(name),
+                _ => {}
+            }
+        }
+        LeftBehind { trust, missing_keys, other_keys }
     }
 
     pub(super) fn is_nothing(&self) -> bool {
@@ -58,11 +66,25 @@ impl LeftBehind {
                  rotation of keys from this one, and may refuse releases of its keys\n"
             ));
         }
-        if !self.keys.is_empty() {
-            out.push_str(&format!("other keys than the backup's are there: {}\n", self.keys.join(", ")));
+        if !self.missing_keys.is_empty() {
+            out.push_str(&format!(
+                "keys that the backup lacks are there: {}\n",
+                self.missing_keys.join(", ")
+            ));
         }
-        let files: Vec<String> = (self.trust.map(|_| TRUST_LINKS).into_iter())
-            .chain(self.keys.iter().copied())
+        if !self.other_keys.is_empty() {
+            out.push_str(&format!(
+                "other keys than the backup's are there: {}\n",
+                self.other_keys.join(", ")
+            ));
+        }
+        // Keys of another time go with the trust document of that time: without a newer one the backup's are as new
+        // as those, or newer.
+        let (links, other_keys) = match self.trust {
+            Some(_) => (Some(TRUST_LINKS), self.other_keys.as_slice()),
+            None => (None, [].as_slice()),
+        };
+        let files: Vec<String> = (links.iter().chain(&self.missing_keys).chain(other_keys))
             .map(|name| shell_word(&aside.join(name).display().to_string()).into_owned())
             .collect();
         if !files.is_empty() {
@@ -97,11 +119,19 @@ mod tests {
             fs::write(dir.join(name), text).unwrap();
         }
         let found = LeftBehind::of(&aside, &restored);
-        assert_eq!(found.keys, [RELEASE_KEY, BEACON_KEY]);
+        assert_eq!((&found.missing_keys[..], &found.other_keys[..]), (&[BEACON_KEY][..], &[RELEASE_KEY][..]));
         let text = found.text(&aside, &restored);
         let dir = temp.path().display();
-        let copy = format!("cp -p {dir}/aside/release.key {dir}/aside/beacon.key {dir}/restored\n");
-        assert!(text.ends_with(&copy), "{text}");
+        assert!(text.contains("other keys than the backup's are there: release.key\n"), "{text}");
+        let copy = format!("cp -p {dir}/aside/beacon.key {dir}/restored\n");
+        assert!(text.ends_with(&copy), "the other key is perhaps an older one: {text}");
+        let newer = LeftBehind { trust: Some(TrustVersions { aside: 3, restored: 2 }), ..found };
+        let text = newer.text(&aside, &restored);
+        let files =
+            ["trust-links.json", "beacon.key", "release.key"].map(|name| format!("{dir}/aside/{name}"));
+        assert!(text.ends_with(&format!("cp -p {} {dir}/restored\n", files.join(" "))), "{text}");
+        let alone = LeftBehind { other_keys: vec![RELEASE_KEY], ..LeftBehind::default() };
+        assert!(!alone.text(&aside, &restored).contains("cp "));
         assert!(LeftBehind::of(&restored, &restored).is_nothing());
     }
 }

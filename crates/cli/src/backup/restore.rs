@@ -184,9 +184,24 @@ fn restore(file: &Path, dir: &Path, replace: bool) -> Result<RestoreView, Restor
     let absent: Vec<&Path> = dir.ancestors().take_while(|path| !is_there(path)).collect();
     let made = DirBuilder::new().recursive(true).mode(0o700).create(dir);
     made.map_err(disk("make", dir))?;
+    restore_alone(file, dir, replace, &absent)
+}
+
+/// Restores under the lock of the directory. Where that fails, what was absent before is removed again.
+fn restore_alone(
+    file: &Path,
+    dir: &Path,
+    replace: bool,
+    absent: &[&Path],
+) -> Result<RestoreView, RestoreError> {
+    let _held = store::backup::hold(&dir.join(DATABASE)).map_err(|source| match source {
+        // Another restore may have found the directory absent, too: its lock is not ours to remove.
+        StoreError::InUse => RestoreError::InUse(dir.to_owned()),
+        source => RestoreError::Lock { dir: dir.to_owned(), source },
+    })?;
     restore_into(file, dir, replace).inspect_err(|_| {
         if !absent.is_empty() {
-            // Nobody else has the lock of a directory that was made here.
+            // While the lock is held: nobody else has it.
             let _ = fs::remove_file(dir.join(format!("{DATABASE}.lock")));
         }
         // Only what is empty goes.
@@ -200,10 +215,6 @@ fn is_there(path: &Path) -> bool {
 }
 
 fn restore_into(file: &Path, dir: &Path, replace: bool) -> Result<RestoreView, RestoreError> {
-    let _held = store::backup::hold(&dir.join(DATABASE)).map_err(|source| match source {
-        StoreError::InUse => RestoreError::InUse(dir.to_owned()),
-        source => RestoreError::Lock { dir: dir.to_owned(), source },
-    })?;
     let there = fleet_of(dir)?;
     if let Some(there) = there.clone().filter(|_| !replace) {
         // Before a long backup is read; of which fleet that is, is not known yet.
@@ -371,4 +382,28 @@ fn text(view: &RestoreView) -> String {
         ));
     }
     out
+}
+
+#[cfg(test)]
+mod tests {
+    #![allow(clippy::unwrap_used)]
+
+    use super::*;
+
+    /// OPS-6: of two restores that both found the directory absent, the one that comes second takes nothing of the first.
+    #[test]
+    fn a_restore_that_comes_second_leaves_the_lock_of_the_first() {
+        let temp = tempfile::tempdir().unwrap();
+        let (dir, file) = (temp.path().join("data"), temp.path().join("none.backup"));
+        fs::create_dir(&dir).unwrap();
+        let lock = dir.join(format!("{DATABASE}.lock"));
+        let first = store::backup::hold(&dir.join(DATABASE)).unwrap();
+        let second = restore_alone(&file, &dir, false, &[&dir]);
+        assert!(matches!(second, Err(RestoreError::InUse(_))));
+        assert!(lock.exists());
+        drop(first);
+        let alone = restore_alone(&file, &dir, false, &[&dir]);
+        assert!(matches!(alone, Err(RestoreError::Open { .. })));
+        assert!(!dir.exists(), "what it made is gone");
+    }
 }

@@ -17,6 +17,7 @@ use server::api::{self, Commit, HeadView, ReleaseSummary};
 use store::Release;
 use tokio::task::JoinError;
 use trust::feature::FEATURES;
+use trust::retired::{RetiredHeader, RetiredHeaderError, verify_retired};
 use trust::signed::VerifyError;
 use trust::{Header, SigningKey, Slots, signed};
 use wire::Code;
@@ -28,7 +29,7 @@ use crate::credentials::ReleaseKey;
 use crate::exit::Exit;
 use crate::failure::UserError;
 use crate::folder::FileChanges;
-use crate::header::{self, HeaderError, RetiredHeader};
+use crate::header::{self, HeaderError};
 use crate::operator::{Operator, OperatorCallError};
 use crate::remote::{self, RemoteError};
 use crate::screen::{aside, plural};
@@ -74,6 +75,15 @@ pub enum PublishError {
     NeverBelieved {
         /// The release.
         seq: u64,
+    },
+    /// A header of an earlier release is dated later than its key was dropped.
+    #[error("release {seq} is not believed")]
+    SignedAfterDropped {
+        /// The release.
+        seq: u64,
+        /// When it was signed, and when the key was dropped.
+        #[source]
+        source: RetiredHeaderError,
     },
     /// A header of an earlier release is of another one.
     #[error("the control plane's header of release {seq} for channel {channel} is of another release")]
@@ -133,7 +143,9 @@ impl UserError for PublishError {
                  declares anew"
                     .to_owned(),
             ),
-            PublishError::Rejected { .. } | PublishError::NeverBelieved { .. } => Some(
+            PublishError::Rejected { .. }
+            | PublishError::NeverBelieved { .. }
+            | PublishError::SignedAfterDropped { .. } => Some(
                 "`muster key show` names the keys; set the fleet repo back to what that release was made of, then \
                  `muster publish --repo DIR`"
                     .to_owned(),
@@ -447,11 +459,13 @@ impl Publisher {
                         chain = Some(self.operator.call(&api::TRUST, Empty {}).await?);
                     }
                     let Some(chain) = &chain else { continue };
-                    let retired = header::verify_retired(channel, document, chain);
-                    let retired = retired.map_err(|error| match error.source {
-                        VerifyError::Untrusted => PublishError::NeverBelieved { seq },
-                        VerifyError::RejectedBefore(limit) => PublishError::Rejected { seq, limit },
-                        _ => PublishError::Header(error),
+                    let retired = verify_retired(document, &header::line_that_counts(chain));
+                    let retired = retired.map_err(|error| match error {
+                        RetiredHeaderError::NeverBelieved => PublishError::NeverBelieved { seq },
+                        RetiredHeaderError::RejectedBefore(limit) => PublishError::Rejected { seq, limit },
+                        RetiredHeaderError::SignedAfterDropped { .. } => {
+                            PublishError::SignedAfterDropped { seq, source: error }
+                        }
                     })?;
                     let RetiredHeader { header, key, version } = retired;
                     found.retired = Some(format!(

@@ -79,14 +79,15 @@ pub(super) async fn run(args: &RollbackArgs, connect: &Connect, screen: Screen) 
     if !screen.is_json() {
         screen.text(&text(&compared, wanted, screen))?;
     }
-    let what = format!("release {now} -> {}, with what release {wanted} held", publisher.next_seq());
-    screen.confirm(&what, args.yes)?;
+    // Before somebody says yes.
     if let Some(warning) = publisher.trust_warning() {
         aside(&warning);
     }
     if let Some(gap) = publisher.gap() {
         aside(&gap);
     }
+    let what = format!("release {now} -> {}, with what release {wanted} held", publisher.next_seq());
+    screen.confirm(&what, args.yes)?;
     let label = args.label.clone().unwrap_or_else(|| format!("rollback-{wanted}"));
     let seq = publisher.republish(&release, Some(label)).await?;
     let view = RollbackView { seq, content_of: wanted, unchanged: false, changes: Some(compared) };
