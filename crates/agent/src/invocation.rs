@@ -46,6 +46,11 @@ pub fn restart_daemon() -> String {
     }
 }
 
+/// How a daemon that does not answer is made to: one that was stopped goes on, any other starts anew.
+pub fn continue_daemon() -> String {
+    format!("where it was stopped: kill -CONT its process; else {}", restart_daemon())
+}
+
 /// How this agent is called, as operators hear of it.
 pub fn of_this_host() -> AgentInvocation {
     let of_the_unit = options().is_empty() && service::is_installed();

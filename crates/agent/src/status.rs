@@ -14,7 +14,7 @@ use spool::{Disk, StateFile};
 use trust::token::TlsTermination;
 
 use crate::clock::now;
-use crate::invocation::{command, start_daemon};
+use crate::invocation::{command, continue_daemon, start_daemon};
 use crate::local::messages::{ContactView, DaemonView, join_again};
 use crate::membership::validity;
 use crate::outcomes::{LastRunView, ResourceOutcome};
@@ -28,7 +28,7 @@ use crate::sync::{self, view::SyncStatus};
 #[serde(rename_all = "camelCase")]
 pub struct AgentStatusView {
     fleet: model::FleetId,
-    hostname: model::Hostname,
+    pub(crate) hostname: model::Hostname,
     node_id: model::NodeId,
     servers: Vec<net::ServerUrl>,
     tls_termination: TlsTermination,
@@ -65,6 +65,26 @@ pub struct AgentStatusView {
     /// Synchronization and work, as the daemon wrote last.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     sync: Option<SyncStatus>,
+    /// Why the daemon says nothing of itself, where it does not.
+    #[serde(default, skip_serializing_if = "DaemonAbsence::is_none_there")]
+    daemon_absence: DaemonAbsence,
+}
+
+/// Why there is no word of a daemon.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+enum DaemonAbsence {
+    /// None runs.
+    #[default]
+    NotRunning,
+    /// It has its socket, and gave no answer in time.
+    Silent,
+}
+
+impl DaemonAbsence {
+    fn is_none_there(&self) -> bool {
+        *self == DaemonAbsence::NotRunning
+    }
 }
 
 #[derive(Clone, Copy, Debug, Serialize, Deserialize)]
@@ -136,15 +156,17 @@ pub fn read(state: &Path) -> Result<AgentStatusView, StateError> {
         last_changed_run: last.as_ref().map(|last| last.at),
         last_counts: last.map(|last| last.counts),
         sync: sync::view::read(state),
+        daemon_absence: DaemonAbsence::NotRunning,
     })
 }
 
 /// How a host does, in one word: the first of these that holds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HostHealth {
-    /// Resources failed in the last run, no run can be made, or something else keeps changing them.
+    /// Resources failed in the last run, no run can be made, the release cannot be fetched or kept, or something else
+    /// keeps changing them.
     Failed,
-    /// No daemon runs, so nothing is kept as declared.
+    /// No daemon runs, or it does not answer, so nothing is kept as declared.
     NotKept,
     /// The control plane refuses the host: it was removed there, or its certificate has ended.
     Refused,
@@ -191,6 +213,11 @@ impl AgentStatusView {
         AgentStatusView { daemon: Some(daemon), contact: None, ..self }
     }
 
+    /// What is on disk, of a host whose daemon gave no answer.
+    pub(crate) fn of_silent_daemon(self) -> AgentStatusView {
+        AgentStatusView { daemon_absence: DaemonAbsence::Silent, ..self }
+    }
+
     /// How contacts with the control plane went, as far as somebody knows.
     fn contact(&self) -> Option<&ContactView> {
         self.daemon.as_ref().map(|daemon| &daemon.contact).or(self.contact.as_ref())
@@ -200,7 +227,11 @@ impl AgentStatusView {
     pub fn health(&self) -> HostHealth {
         let counts = self.last_run.as_ref().map(|last| last.counts).or(self.last_counts).unwrap_or_default();
         let watch = self.daemon.as_ref().and_then(|daemon| daemon.watch.as_ref());
-        if counts.failed > 0 || watch.is_some_and(|watch| !watch.contended.is_empty()) {
+        let hindered = |daemon: &DaemonView| daemon.unmade_run.is_some() || daemon.unadopted.is_some();
+        if counts.failed > 0
+            || watch.is_some_and(|watch| !watch.contended.is_empty())
+            || self.daemon.as_ref().is_some_and(hindered)
+        {
             return HostHealth::Failed;
         }
         let Some(daemon) = &self.daemon else { return HostHealth::NotKept };
@@ -221,6 +252,10 @@ impl AgentStatusView {
 /// What to do where no release names a host.
 pub(crate) const UNASSIGNED_NEXT: &str =
     "where the fleet repo is, add an entry for it to nodes.yaml, then muster publish";
+
+/// What is said of a daemon that gives no answer.
+pub(crate) const SILENT_DAEMON: &str =
+    "the agent does not answer (it may be stopped): shown is what is on disk";
 
 struct StatusText<'a> {
     view: &'a AgentStatusView,
@@ -381,8 +416,16 @@ impl StatusText<'_> {
 
     fn show_daemon(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let Some(daemon) = &self.view.daemon else {
-            let start = start_daemon();
-            writeln!(f, "daemon         does not run: nothing is kept as declared ({start})")?;
+            match self.view.daemon_absence {
+                DaemonAbsence::NotRunning => {
+                    let start = start_daemon();
+                    writeln!(f, "daemon         does not run: nothing is kept as declared ({start})")?;
+                }
+                DaemonAbsence::Silent => {
+                    writeln!(f, "DAEMON         {SILENT_DAEMON}")?;
+                    writeln!(f, "               next: {}", continue_daemon())?;
+                }
+            }
             return self.show_contact(f);
         };
         let (since, doctor) = (when(daemon.since, self.now), command("doctor"));

@@ -78,11 +78,14 @@ Examples:
 
 const STATUS_AFTER: &str = "\
 Of the last run it shows what failed, was changed, would change, was skipped or was slow, each
-with its cause; --all shows every resource. Without a daemon it shows what the last one left.
+with its cause; --all shows every resource. Without a daemon, and where it gives no answer within
+3 s, it shows what is on disk.
 
 Ends with the first of these that holds:
-  3  resources failed, no run can be made, or something else keeps changing them
-  1  no daemon runs, so nothing is kept as declared; or this host has not joined
+  3  resources failed, no run can be made, the release cannot be fetched or kept (NOT ADOPTED),
+     or something else keeps changing them
+  1  no daemon runs, or it does not answer, so nothing is kept as declared; or this host has not
+     joined
   5  the control plane refuses this host: it was removed, or its certificate has ended
   4  the last contact with the control plane failed
   2  something that only observes differs
@@ -530,6 +533,7 @@ fn hint(error: &(dyn std::error::Error + 'static)) -> Option<String> {
         }
         Some(LocalClientError::Denied(_)) => return Some("run it with sudo".to_owned()),
         Some(LocalClientError::Refused(problem)) => return problem.next.clone(),
+        Some(LocalClientError::Silent { .. }) => return Some(invocation::continue_daemon()),
         Some(LocalClientError::Broke { .. }) => {
             return Some(format!("{}; {}", command("doctor"), service::journal()));
         }

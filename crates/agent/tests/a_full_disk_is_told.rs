@@ -54,10 +54,12 @@ async fn the_cause_is_at_both_sides_until_there_is_room() {
     let node = pair.operator.node("web-1").await;
     assert_eq!((node.cause, node.held.unwrap().seq), (Some(line.cause), 1));
     let output = tokio::task::block_in_place(|| pair.agent(&["status"]));
+    assert_eq!(output.status.code(), Some(3), "not as it should be: {output:?}");
     let shown = String::from_utf8(output.stdout).unwrap();
     let told =
         shown.lines().find(|line| line.starts_with("NOT ADOPTED")).unwrap_or_else(|| panic!("{shown}"));
     assert!(told.contains("No space left") && told.contains(&partial), "{told}");
+    assert!(!told.contains("put-"), "a temporary name is no part of the cause: {told}");
 
     sh(format!("umount {partial}"));
     until("the release is adopted once there is room", async || holds("good day\n")).await;

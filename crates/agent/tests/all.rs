@@ -13,6 +13,7 @@ mod a_paused_host_is_not_changed;
 mod a_slow_content_delays_nothing_else;
 mod a_slow_disk_delays_no_check_in;
 mod a_status_is_of_its_object_s_uid;
+mod a_stopped_daemon_holds_no_verb_up;
 mod actions_run_at_most_once;
 mod agents_work_behind_a_proxy;
 mod an_autonomous_folder_goes_up;

@@ -253,15 +253,13 @@ impl Node {
             NodeInput::Unreachable(why) => self.on_unreachable(&why, now, &mut effects),
             NodeInput::Fetched => self.on_fetched(now, &mut effects),
             NodeInput::FetchFailed(why) => {
-                effects.push(NodeEffect::Warn(format!("the release could not be fetched: {why}")));
-                self.on_stuck(UnadoptedCause::Fetch, &why, now);
+                self.on_stuck(UnadoptedCause::Fetch, &why, now, &mut effects);
             }
             NodeInput::Adopted(settings) => self.on_adopted(settings, now, &mut effects),
             NodeInput::AdoptFailed(why) => {
-                effects.push(NodeEffect::Warn(format!("the release could not be kept: {why}")));
                 // Its record cannot be written without its contents.
                 self.want_full |= self.repairing;
-                self.on_stuck(UnadoptedCause::Keep, &why, now);
+                self.on_stuck(UnadoptedCause::Keep, &why, now, &mut effects);
             }
             NodeInput::TrustSaved => self.on_trust_saved(now),
             NodeInput::TrustNotSaved(why) => self.on_trust_not_saved(&why, &mut effects),
@@ -437,11 +435,15 @@ impl Node {
     }
 
     /// Contact is kept, but what was offered could not be fetched or kept: it is tried again
-    /// ever later, however well the contacts in between go.
-    fn on_stuck(&mut self, cause: UnadoptedCause, why: &str, now: Timestamp) {
+    /// ever later, however well the contacts in between go. It is logged once for each cause in turn.
+    fn on_stuck(&mut self, cause: UnadoptedCause, why: &str, now: Timestamp, effects: &mut Vec<NodeEffect>) {
         self.change = ReleaseChange::None;
         let since = self.unadopted.as_ref().map_or(now, |unadopted| unadopted.since);
-        self.unadopted = Some(UnadoptedRelease::new(since, cause, why));
+        let unadopted = UnadoptedRelease::new(since, cause, why);
+        if self.unadopted.as_ref() != Some(&unadopted) {
+            effects.push(NodeEffect::Warn(unadopted.text()));
+        }
+        self.unadopted = Some(unadopted);
         self.stuck = self.stuck.saturating_add(1);
         self.next_contact = now.plus(self.spread.backoff(self.stuck, self.settings.policy.contact()));
     }

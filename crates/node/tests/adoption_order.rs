@@ -49,14 +49,20 @@ fn a_failure_on_the_way_leaves_what_was_held() {
     let before = bench.node.adoption().cloned();
     bench.exchange(offering(next.offer(Some(&held.set))));
     let effects = bench.give(NodeInput::FetchFailed("cut off".to_owned()));
-    assert_eq!(warnings(&effects), ["the release could not be fetched: cut off"]);
+    assert_eq!(warnings(&effects), ["the release it is pointed to could not be fetched: cut off"]);
     assert_eq!(bench.node.adoption(), before.as_ref());
     bench.exchange(offering(next.offer(Some(&held.set))));
     bench.give(NodeInput::Fetched);
     let effects = bench.give(NodeInput::AdoptFailed("disk full".to_owned()));
-    assert_eq!(warnings(&effects), ["the release could not be kept: disk full"]);
+    let kept = ["the release it is pointed to could not be written to its disk: disk full"];
+    assert_eq!(warnings(&effects), kept);
     assert_eq!(bench.node.adoption(), before.as_ref());
-    // And it is tried again.
+    // And it is tried again. What is the same is not said again, and another cause is.
+    for (why, said) in [("disk full", 0), ("read-only", 1), ("read-only", 0)] {
+        bench.exchange(offering(next.offer(Some(&held.set))));
+        bench.give(NodeInput::Fetched);
+        assert_eq!(warnings(&bench.give(NodeInput::AdoptFailed(why.to_owned()))).len(), said, "{why}");
+    }
     bench.adopt(&next);
     assert_eq!(bench.node.adoption().unwrap().seq, 2);
 }

@@ -2,13 +2,14 @@
 //!
 //! Pure. [`heads`] holds the releases that channels point to; [`node`] holds what is known
 //! of one node (an entry of the FleetIndex) and answers its check-in, [`status`] says how it fares; [`replay`] refuses
-//! requests seen before; [`budget`] bounds what one node may send; [`work`] holds tasks,
+//! requests seen before; [`absence`] keeps its own outages from counting as the silence of nodes; [`budget`] bounds what one node may send; [`work`] holds tasks,
 //! queries and workflows. The shell loads them from the store, calls them under a lock, and
 //! makes durable what they say before it answers.
 //!
 //! Invariant: an unchanged check-in (DLT-1) looks nothing up and builds nothing; it
 //! compares a number and a digest.
 
+pub mod absence;
 pub mod budget;
 pub mod exceptions;
 pub mod heads;
@@ -19,6 +20,7 @@ pub mod seen;
 pub mod status;
 pub mod work;
 
+pub use absence::absence_before;
 pub use budget::ByteBudget;
 pub use exceptions::Exceptions;
 pub use heads::{Head, Heads, NodeHeader};

@@ -62,6 +62,8 @@ pub struct NodeState {
     pub budget: ByteBudget,
     /// When it was last heard of.
     pub last_seen: Option<Timestamp>,
+    /// Seconds in which the control plane itself was absent since then.
+    pub(crate) absent_secs: u32,
     /// The wait that it was promised last.
     pub promised: Duration,
     /// What it holds, by its own word.
@@ -174,6 +176,7 @@ impl NodeState {
             window: Window::default(),
             budget: ByteBudget::default(),
             last_seen: None,
+            absent_secs: 0,
             promised: Duration::from_secs(DEFAULT_CONTACT_SECS),
             held: None,
             trust_version: 0,
@@ -226,7 +229,7 @@ impl NodeState {
     /// Takes in what a node says of itself: what it holds and ran, its trust document, and what is the matter with it.
     /// Says whether of the last two it says something else than before.
     fn take_word(&mut self, request: &mut CheckIn, now: Timestamp) -> bool {
-        self.last_seen = Some(now);
+        (self.last_seen, self.absent_secs) = (Some(now), 0);
         let root = |held: &Option<HeldRelease>| held.as_ref().map(|held| held.root);
         let is_another_set = root(&request.held) != root(&self.held);
         self.runs.check_in(request, self.run.as_ref(), is_another_set, now);

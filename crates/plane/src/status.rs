@@ -25,7 +25,7 @@ impl NodeState {
     /// when it stays for ever. Always after `now`.
     pub fn status_until(&self, heads: &Heads, now: Timestamp) -> Option<Timestamp> {
         let pointed = self.pointed_now(heads);
-        let contact = self.last_seen.and_then(|seen| status::contact_until(seen, self.promised, now));
+        let contact = self.silent_since().and_then(|seen| status::contact_until(seen, self.promised, now));
         let release = self.not_fresh_at(pointed.as_ref());
         let run = [self.run_overdue_at(pointed.as_ref()), self.run_ends_by()];
         [contact, release].into_iter().chain(run).flatten().filter(|at| *at > now).min()
@@ -40,7 +40,7 @@ impl NodeState {
                 false => Drift::Diverged,
                 true => status::drift_of(self.summary.streak),
             },
-            contact: self.last_seen.map_or(Contact::Online, contact),
+            contact: self.silent_since().map_or(Contact::Online, contact),
             release: self.release_state(pointed, now),
             evidence: self.evidence(pointed, now),
             enforcement: match self.summary.paused {
@@ -74,7 +74,7 @@ impl NodeState {
 
     /// By when the run that is under way must have ended.
     fn run_ends_by(&self) -> Option<Timestamp> {
-        self.runs.under_way.map(|run| run.heard.plus(LONGEST_RUN))
+        self.runs.under_way.map(|run| run.heard.plus(LONGEST_RUN).plus(self.absence()))
     }
 
     /// By when a run must be heard of; `None` while nothing is held.
@@ -83,7 +83,8 @@ impl NodeState {
         let of_head = pointed.filter(|(_, entry)| self.holds(entry)).and_then(|(head, _)| head.runs);
         // A publisher of before did not say how often nodes run: those that said nothing of it run as often as this.
         let times = of_head.or(self.runs.times).unwrap_or_default();
-        Some(status::run_overdue_at(self.no_run_since()?, times, self.promised))
+        // What it ran while nobody could hear it is told with its next call.
+        Some(status::run_overdue_at(self.no_run_since()?.plus(self.absence()), times, self.promised))
     }
 
     /// It holds a set, and no run over that was reported.

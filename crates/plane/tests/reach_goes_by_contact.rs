@@ -33,7 +33,7 @@ fn missed_contacts_mean_the_same_for_tasks_and_status() {
     ] {
         let now = CREATED.plus(Duration::from_secs(secs));
         assert_eq!(node.status(&heads, now).contact, contact, "{secs}");
-        assert_eq!(Reach::by_contact(node.last_seen, node.promised, now), reach, "{secs}");
+        assert_eq!(Reach::by_contact(node.silent_since(), node.promised, now), reach, "{secs}");
     }
     assert_eq!(Reach::by_contact(None, node.promised, Timestamp(0)), Reach::Offline, "it never called");
 }

@@ -218,6 +218,17 @@ impl FleetIndex {
         }
     }
 
+    /// The control plane was away before `started`: that is no silence of its nodes (LIF-1).
+    pub(crate) fn leave_out_absence(&self, started: Timestamp) {
+        let slots: Vec<Arc<NodeSlot>> = {
+            let tables = self.nodes.read().unwrap_or_else(PoisonError::into_inner);
+            tables.by_id.values().cloned().collect()
+        };
+        let newest = slots.iter().filter_map(|slot| slot.lock().node.last_seen).max();
+        let absence = plane::absence_before(started, newest);
+        slots.iter().for_each(|slot| slot.lock().node.control_plane_was_absent(absence));
+    }
+
     /// Adds a node, or replaces it.
     pub(crate) fn insert(&self, node: NodeState) {
         self.count_failures(&[], &node.summary.failures);

@@ -418,10 +418,12 @@ async fn read_nodes(plane: &ControlPlane) -> Result<(), StoreError> {
     let (mut after, mut channels) = (None, std::collections::BTreeSet::new());
     loop {
         let page = plane.store.nodes(after.as_ref(), NODES_READ).await?;
-        let Some(last) = page.last() else { return Ok(()) };
+        let Some(last) = page.last() else { break };
         after = Some(last.node_id.clone());
         plane.index.fill(page, &mut channels);
     }
+    plane.index.leave_out_absence(plane.started);
+    Ok(())
 }
 
 fn bind(address: SocketAddr) -> io::Result<TcpListener> {

@@ -3,6 +3,7 @@
 
 mod a_proxy_opens_nothing_of_its_own;
 mod actions_are_not_behind;
+mod an_outage_blames_no_node;
 mod answers_tell_the_time;
 mod autonomous_mirror_is_read_only;
 mod bad_peers_cost_only_themselves;

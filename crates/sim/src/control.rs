@@ -96,6 +96,9 @@ impl ControlPlane {
             // The server stores no words of a refusal.
             node.change_exceptions(|it| it.refusal = None);
         }
+        let newest = self.index.values().filter_map(|node| node.last_seen).max();
+        let absence = plane::absence_before(now, newest);
+        self.index.values_mut().for_each(|node| node.control_plane_was_absent(absence));
     }
 
     /// Persists contacts in a batch.

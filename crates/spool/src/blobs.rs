@@ -99,7 +99,7 @@ impl BlobStore {
             // If it stays, the next opening removes it.
             let _ = self.disk.unlink(&path);
         }
-        stored
+        stored.map_err(|error| self.without_temporary_name(error, &path))
     }
 
     /// Opens a blob at its beginning, its bytes verified; `None` when it is not there. One
@@ -257,6 +257,16 @@ impl BlobStore {
     /// Makes the directory of what is on its way, where it is gone.
     fn make_partial(&self) -> Result<()> {
         if self.partial.is_dir() { Ok(()) } else { self.disk.make_dir(&self.partial) }
+    }
+
+    /// Names the directory instead of a file that is another one each time, so that one cause has one text.
+    fn without_temporary_name(&self, error: SpoolError, temporary: &Path) -> SpoolError {
+        match error {
+            SpoolError::Disk { op, path, source } if path == temporary => {
+                SpoolError::Disk { op, path: self.partial.clone(), source }
+            }
+            other => other,
+        }
     }
 
     fn forget(&self, bytes: u64) {

@@ -82,8 +82,24 @@ pub(super) fn state_directory(state: &Path) -> Vec<Finding> {
     findings
 }
 
-/// Space and inodes where the state is.
-pub(super) fn disk(state: &Path) -> Vec<Finding> {
+/// Space and inodes of each file system that the state is on: what is received may be on another one.
+pub(super) fn disks(state: &Path) -> Vec<Finding> {
+    let places = [state.to_owned(), state.join("content"), state.join("content/partial")];
+    let mut seen = Vec::new();
+    let mut findings = Vec::new();
+    for (number, place) in places.iter().enumerate() {
+        let device = fs::metadata(place).map(|there| there.dev()).ok();
+        // The state directory is looked at whatever is the matter with it.
+        if number == 0 || device.is_some_and(|device| !seen.contains(&device)) {
+            findings.extend(disk(place));
+        }
+        seen.extend(device);
+    }
+    findings
+}
+
+/// Space and inodes of the file system at one place.
+fn disk(state: &Path) -> Vec<Finding> {
     let usage = Host::open(Path::new("/"), HostOptions::default())
         .map_err(|error| chain(&error))
         .and_then(|host| host.usage(&state.to_string_lossy()).map_err(|error| chain(&error)));
@@ -105,11 +121,17 @@ pub(super) fn disk(state: &Path) -> Vec<Finding> {
     };
     let inodes = match (usage.inodes, usage.inodes_free) {
         (0, _) => None,
-        (_, 0) => Some(Finding::fail("inodes", "none is free", "remove files: df -i")),
-        (_, free @ 0..LOW_INODES) => {
-            Some(Finding::warn("inodes", format!("{free} are free"), "remove files: df -i"))
-        }
-        (_, free) => Some(Finding::ok("inodes", format!("{free} are free"))),
+        (_, 0) => Some(Finding::fail(
+            "inodes",
+            format!("none is free at {}", state.display()),
+            "remove files: df -i",
+        )),
+        (_, free @ 0..LOW_INODES) => Some(Finding::warn(
+            "inodes",
+            format!("{free} are free at {}", state.display()),
+            "remove files: df -i",
+        )),
+        (_, free) => Some(Finding::ok("inodes", format!("{free} are free at {}", state.display()))),
     };
     std::iter::once(space).chain(inodes).collect()
 }

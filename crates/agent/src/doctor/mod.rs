@@ -21,13 +21,13 @@ use trust::token::TlsTermination;
 
 use crate::clock::{BUILT, now};
 use crate::identity::Membership;
-use crate::invocation::{command, restart_daemon, start_daemon};
+use crate::invocation::{command, continue_daemon, restart_daemon, start_daemon};
 use crate::local::client::{LocalClient, LocalClientError};
-use crate::local::messages::join_again;
+use crate::local::messages::{ContactProblem, join_again};
 use crate::machine::MachineOptions;
 use crate::render::{chain, when};
 use crate::state::{StateDir, StateError};
-use crate::status::{AgentStatusView, UNASSIGNED_NEXT};
+use crate::status::{AgentStatusView, SILENT_DAEMON, UNASSIGNED_NEXT};
 
 /// How well something is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -136,7 +136,7 @@ pub fn diagnose(options: &MachineOptions) -> Diagnosis {
             None
         }
     };
-    findings.extend(host::disk(&state));
+    findings.extend(host::disks(&state));
     let verified = membership.as_ref().and_then(|_| clock::newest_signature(&state));
     findings.push(clock::plausible(now(), BUILT, verified));
     if let Some(unassigned) = daemon.as_ref().ok().and_then(AgentStatusView::unassigned) {
@@ -167,6 +167,9 @@ fn about_daemon(daemon: &Result<AgentStatusView, LocalClientError>, start: &str)
         Err(error @ LocalClientError::Denied(_)) => {
             return Finding::warn("daemon", error.to_string(), "run it with sudo");
         }
+        Err(LocalClientError::Silent { .. }) => {
+            return Finding::fail("daemon", SILENT_DAEMON, continue_daemon());
+        }
         Err(error) => return Finding::fail("daemon", chain(error), restart_daemon()),
     };
     if let Some(pause) = &view.paused {
@@ -175,13 +178,18 @@ fn about_daemon(daemon: &Result<AgentStatusView, LocalClientError>, start: &str)
     }
     let Some(daemon) = &view.daemon else { return Finding::ok("daemon", "runs") };
     let since = when(daemon.since, now());
-    match &daemon.contact.problem {
-        None => Finding::ok("daemon", format!("runs since {since}, pid {}", daemon.pid)),
-        Some(problem) => {
-            let evidence = format!("runs since {since}, and its last check-in failed: {problem}");
-            Finding::fail("daemon", evidence, "see the lines about name, TCP and TLS below")
+    let Some(problem) = &daemon.contact.problem else {
+        return Finding::ok("daemon", format!("runs since {since}, pid {}", daemon.pid));
+    };
+    let evidence = format!("runs since {since}, and its last check-in failed: {problem}");
+    let next = match daemon.contact.reason {
+        // The way to the control plane is in order: it does not take this node.
+        Some(reason @ (ContactProblem::CertificateExpired | ContactProblem::UnknownNode)) => {
+            reason.next_step(&view.hostname)
         }
-    }
+        _ => "see the lines about name, TCP and TLS below".to_owned(),
+    };
+    Finding::fail("daemon", evidence, next)
 }
 
 /// When the node's certificate ends; behind a proxy no session is opened with it.

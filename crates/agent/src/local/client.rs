@@ -25,6 +25,9 @@ use crate::why::ResourceExplanation;
 const MAX_ANSWER: usize = 64 * 1024 * 1024;
 /// How long an answer may take that waits for nothing.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(30);
+/// How long the daemon may take to say how the node stands: after that it is taken for one that is stopped, and who
+/// asks reads what is on disk.
+const STATUS_TIMEOUT: Duration = Duration::from_secs(3);
 /// How long a plan may take: its commands have timeouts of their own.
 const PLAN_TIMEOUT: Duration = Duration::from_secs(15 * 60);
 /// How long one request waits for the end of a run, in seconds.
@@ -39,13 +42,21 @@ pub enum LocalClientError {
     /// This user may not connect.
     #[error("this user may not speak with the agent on {}", .0.display())]
     Denied(PathBuf),
-    /// The connection broke, or no answer came in time.
+    /// The connection broke.
     #[error("the agent on {} {what}", path.display())]
     Broke {
         /// The socket.
         path: PathBuf,
         /// What happened.
         what: String,
+    },
+    /// It is there, and gave no answer in time.
+    #[error("the agent on {} does not answer (it may be stopped): nothing came within {} s", path.display(), timeout.as_secs())]
+    Silent {
+        /// The socket.
+        path: PathBuf,
+        /// How long it was waited for.
+        timeout: Duration,
     },
     /// It refused.
     #[error(transparent)]
@@ -81,9 +92,9 @@ impl LocalClient {
     /// How the node stands.
     ///
     /// # Errors
-    /// [`LocalClientError`] says what failed.
+    /// [`LocalClientError`] says what failed; [`LocalClientError::Silent`] after [`STATUS_TIMEOUT`].
     pub fn status(&self) -> Result<AgentStatusView, LocalClientError> {
-        self.get(route::STATUS)
+        self.call(Method::GET, route::STATUS, Bytes::new(), STATUS_TIMEOUT)
     }
 
     /// What a run would change.
@@ -221,7 +232,7 @@ impl LocalClient {
             let body = Limited::new(body, MAX_ANSWER).collect().await.map_err(|error| self.broke(error))?;
             Ok((parts.status, body.to_bytes()))
         };
-        let late = || self.broke(format!("gave no answer within {} s", timeout.as_secs()));
+        let late = || LocalClientError::Silent { path: self.path.clone(), timeout };
         let (status, bytes) = runtime.block_on(async {
             tokio::time::timeout(timeout, exchange).await.unwrap_or_else(|_| Err(late()))
         })?;

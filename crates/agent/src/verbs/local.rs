@@ -48,8 +48,11 @@ fn daemon_of(options: &MachineOptions) -> Result<Option<LocalClient>, LocalClien
 
 pub(super) fn status(options: &MachineOptions, all: bool, json: bool) -> Result<ExitCode, VerbFailure> {
     let view = match daemon_of(options)? {
-        Some(daemon) => daemon.status()?,
         None => status::read(&options.state_dir())?,
+        Some(daemon) => match daemon.status() {
+            Err(LocalClientError::Silent { .. }) => status::read(&options.state_dir())?.of_silent_daemon(),
+            answered => answered?,
+        },
     };
     let shown = if all { ShownResources::All } else { ShownResources::Notable };
     show(json, &view, || view.text(shown))?;

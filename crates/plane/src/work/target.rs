@@ -29,9 +29,9 @@ pub enum Reach {
 }
 
 impl Reach {
-    /// By its contact, where it has no stream; `last_seen` is `None` for a node that never called.
-    pub fn by_contact(last_seen: Option<Timestamp>, promised: Duration, now: Timestamp) -> Reach {
-        let Some(seen) = last_seen else { return Reach::Offline };
+    /// By its contact, where it has no stream; `silent_since` is [`NodeState::silent_since`](crate::NodeState::silent_since).
+    pub fn by_contact(silent_since: Option<Timestamp>, promised: Duration, now: Timestamp) -> Reach {
+        let Some(seen) = silent_since else { return Reach::Offline };
         match contact_of(seen, promised, now) {
             Contact::Online => {
                 Reach::Promotable { within_secs: promised.saturating_sub(now.since(seen)).as_secs() }

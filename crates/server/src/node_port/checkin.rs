@@ -148,7 +148,7 @@ fn take_step(plane: &ControlPlane, caller: &CallingNode, request: CheckIn) -> Ta
         let mut entry = caller.slot.lock();
         plane.index.touch(&caller.slot, &mut entry);
         let late = |seen| contact_of(seen, entry.node.promised, now()) != Contact::Online;
-        let was_late = entry.node.last_seen.is_none_or(late);
+        let was_late = entry.node.silent_since().is_none_or(late);
         let says_more = entry.node.last_seen.is_none()
             || entry.node.held != request.held
             || entry.node.run != request.run

@@ -287,7 +287,7 @@ pub(crate) fn reach(plane: &ControlPlane, node: &NodeId) -> Reach {
     let Some(slot) = plane.index.get(node) else { return Reach::Removed };
     let (seen, promised) = {
         let entry = slot.lock();
-        (entry.node.last_seen, entry.node.promised)
+        (entry.node.silent_since(), entry.node.promised)
     };
     Reach::by_contact(seen, promised, now())
 }
