@@ -32,7 +32,7 @@ CREATE TABLE contact (
     streak INTEGER NOT NULL DEFAULT 0,
     last_run TEXT,
     log INTEGER REFERENCES log ON DELETE SET NULL
-, fact_bytes INTEGER NOT NULL DEFAULT 0, runs_heard TEXT) STRICT;
+, fact_bytes INTEGER NOT NULL DEFAULT 0, runs_heard TEXT, conditions TEXT, trust_version INTEGER) STRICT;
 CREATE TABLE content (
     no INTEGER PRIMARY KEY,
     digest BLOB NOT NULL UNIQUE,
@@ -241,4 +241,5 @@ INSERT INTO migration VALUES (5, '0006_bytes', '6282f9c56297a9e9d753f5971b7082c0
 INSERT INTO migration VALUES (6, '0007_certificates', '57d88e91813b6eaa4eb3f0a7193dd641f3f7808df823a8f80f3c7684445efda5');
 INSERT INTO migration VALUES (7, '0008_health', '4b49cba8d3bb974c94dffe1120572b34cda2568a3d139a53281483acc72ddde8');
 INSERT INTO migration VALUES (8, '0009_renewal', 'ee977a78b079b33032d0b43dd42cfe478233318d294c18bac318be82493583c0');
-INSERT INTO migration VALUES (9, '0014_operators_and_audit', 'cb6174731513ed4d38f8813cfe3166936d2e2aabc3bf1a7bc5ce4f0d43280ff9');
+INSERT INTO migration VALUES (9, '0010_conditions', 'a5ded7a114a6c6d3e8fccadf8902c8000694c6928325c25552ec22dd29a12fe0');
+INSERT INTO migration VALUES (10, '0011_operators_and_audit', 'cb6174731513ed4d38f8813cfe3166936d2e2aabc3bf1a7bc5ce4f0d43280ff9');
