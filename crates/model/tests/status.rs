@@ -127,8 +127,10 @@ fn late_is_against_the_contact_promised() {
         (3, 3 * 3 + 9, Contact::Online),
         (3, 3 * 3 + 10, Contact::Unreachable),
         (3, 10 * 3 + 10, Contact::Offline),
-        (0, 9, Contact::Online),
-        (0, 10, Contact::Offline),
+        // Nobody promises less than a second.
+        (0, 12, Contact::Online),
+        (0, 13, Contact::Unreachable),
+        (0, 20, Contact::Offline),
     ] {
         let now = seen.plus(Duration::from_secs(silence));
         let contact = contact_of(seen, Duration::from_secs(promised), now);
