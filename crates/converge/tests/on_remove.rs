@@ -25,7 +25,7 @@ fn a_path_that_is_written_otherwise_is_the_same_path() {
     let mut host = Host::default();
     apply(&mut host, &module(vec![file("/etc/motd", "delete")]));
     host.log.clear();
-    let again = apply(&mut host, &module(vec![file("/etc//./motd/", "delete")]));
+    let again = apply(&mut host, &module(vec![file("/etc//motd", "delete")]));
     assert!(host.log.is_empty() && again.counts.changed == 0, "{:?}", lines(&again));
     assert!(host.disk.ledger.entries.contains_key(&id("m/file:/etc/motd")));
 

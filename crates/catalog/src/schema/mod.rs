@@ -25,6 +25,7 @@ pub(crate) use rules::{is_absent, literal, literals};
 
 use crate::module::OnRemove;
 use crate::own_paths::normalized;
+use crate::params;
 use crate::types::{Spec, TYPES};
 
 /// The longest `timeout:`, in seconds: a day.
@@ -230,11 +231,14 @@ impl Attribute {
 
 impl ResourceType {
     /// A resource's name as it is known by: of a type that is named after a path, the path with one way to write it.
-    /// `/etc//motd` is `/etc/motd`: two names would be two owners of one file.
+    /// `/etc//motd` is `/etc/motd`: two names would be two owners of one file. What is no right path stays as it is, to be
+    /// refused.
     pub fn canonical_name<'n>(&self, name: &'n str) -> Cow<'n, str> {
-        match self.manages == Manages::Path && self.short == Short::Path && name.starts_with('/') {
-            true => normalized(name),
-            false => Cow::Borrowed(name),
+        let is_path = self.manages == Manages::Path && self.short == Short::Path;
+        if is_path && name.contains("//") && !name.ends_with('/') && params::path(name).is_ok() {
+            normalized(name)
+        } else {
+            Cow::Borrowed(name)
         }
     }
 
