@@ -26,6 +26,9 @@ async fn a_head_that_is_not_believed_any_more_makes_check_ins_wait() {
     let mut trust: TrustDocument = serde_json::from_slice(&good).unwrap();
     trust.release = Slots::of(new_key().public());
     std::fs::write(&file, serde_json::to_vec(&trust).unwrap()).unwrap();
+    // Which says by which documents nodes are certified: none of those is here any more.
+    let enroll = fleet.dir.path().join("enroll.json");
+    std::fs::remove_file(&enroll).unwrap();
     fleet.start_again().await;
     node.url = fleet.url();
 
@@ -53,6 +56,7 @@ async fn a_head_that_is_not_believed_any_more_makes_check_ins_wait() {
     // Believed again, it is answered again.
     fleet.stop().await;
     std::fs::write(&file, good).unwrap();
+    std::fs::remove_file(&enroll).unwrap();
     fleet.start_again().await;
     node.url = fleet.url();
     let answer = node.check_in(&quiet()).await.unwrap();
