@@ -198,7 +198,7 @@ pub(crate) enum ReadLinksError {
     Found(#[from] FoundError),
     /// It is no chain without links.
     #[error("{} is gone: put it back, from a backup or from where it was moved to", path.display())]
-    Gone { path: PathBuf },
+    Missing { path: PathBuf },
     /// A chain never gets shorter: keys that were retired would count again.
     #[error(
         "{} ends at version {version}, and version {newest} counts: put the newer file back, from a backup or from \
@@ -315,7 +315,7 @@ impl TrustChain {
         let path = self.dir.join(posture::TRUST_LINKS);
         match is_shorter {
             false => Ok(documents),
-            true if !path.exists() => Err(ReadLinksError::Gone { path }),
+            true if !path.exists() => Err(ReadLinksError::Missing { path }),
             true => {
                 let (version, newest) = (read.document.version, newest.document.version);
                 Err(ReadLinksError::Shorter { path, version, newest })
