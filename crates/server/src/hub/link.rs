@@ -6,14 +6,13 @@
 //!
 //! Invariants: the first reason to end counts; nothing is asked of the other side before its hello.
 
-use std::sync::atomic::{AtomicI64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 use std::time::Duration;
 
 use model::condition::SyncCause;
 use model::replication::{Mode, SyncPolicy, TransportKind};
 use model::{NodeId, Timestamp};
-use streams::task::link_time;
 use streams::{LinkCommands, LinkHandle};
 use sync::frame::{GoAway, Interop, Ping};
 use sync::{FeedCursor, Frame};
@@ -21,10 +20,12 @@ use tokio::sync::SetOnce;
 
 pub(crate) use streams::LinkCommand;
 
-/// How long the other side of a link that is probed has to say something.
+/// How long the other side of a link that is probed has to answer.
 const PROBE: Duration = Duration::from_secs(5);
 /// Between two looks whether it did.
 const PROBE_AGAIN: Duration = Duration::from_millis(50);
+/// Pings of probes are numbered from here on, apart from those of resyncs.
+const PROBES_FROM: u64 = 1 << 40;
 
 /// The link that a node has now.
 #[derive(Debug)]
@@ -40,8 +41,12 @@ pub(crate) struct NodeLink {
     /// Takes commands to the link.
     pub(crate) commands: LinkHandle,
     ending: SetOnce<GoAway>,
-    /// When the other side was heard last, in the milliseconds of links; before its hello long ago.
-    heard: AtomicI64,
+    /// The other side said hello.
+    met: AtomicBool,
+    /// The number of the ping of the last probe.
+    probed: AtomicU64,
+    /// The number of the last pong.
+    ponged: AtomicU64,
 }
 
 /// What a link reports of both sets.
@@ -76,7 +81,9 @@ impl NodeLink {
             report: Mutex::new(report),
             commands,
             ending: SetOnce::new(),
-            heard: AtomicI64::new(i64::MIN),
+            met: AtomicBool::new(false),
+            probed: AtomicU64::new(PROBES_FROM),
+            ponged: AtomicU64::new(0),
         };
         (link, taken)
     }
@@ -95,28 +102,35 @@ impl NodeLink {
 
     /// Whether the node said hello: before that no command reaches it.
     pub(super) fn has_met(&self) -> bool {
-        self.heard.load(Ordering::Acquire) > i64::MIN
+        self.met.load(Ordering::Acquire)
     }
 
-    /// Whether an agent is at the other end, as far as a stream of two ways shows.
+    /// Whether an agent is at the other end, as far as a stream of two ways shows: one that answers a ping of
+    /// now. Other frames show nothing, because the host of an agent that was killed sends what it had written
+    /// once its network is back.
     pub(crate) async fn is_alive(&self) -> bool {
         if matches!(self.transport, TransportKind::Poll | TransportKind::Sse) {
             return false;
         }
-        let asked = link_time();
-        let heard = async {
-            while self.heard.load(Ordering::Acquire) < asked.0 {
+        let number = self.probed.fetch_add(1, Ordering::AcqRel) + 1;
+        let answered = async {
+            while self.ponged.load(Ordering::Acquire) < number {
                 tokio::time::sleep(PROBE_AGAIN).await;
             }
         };
-        let ping = Frame::Ping(Ping::default());
+        let ping = Frame::Ping(Ping { number, ..Ping::default() });
         self.commands.try_send(LinkCommand::Send(Box::new(ping)))
-            && tokio::time::timeout(PROBE, heard).await.is_ok()
+            && tokio::time::timeout(PROBE, answered).await.is_ok()
     }
 
-    /// The other side was heard at that time of links.
-    pub(crate) fn hears(&self, at: Timestamp) {
-        self.heard.store(at.0, Ordering::Release);
+    /// The other side said hello.
+    pub(super) fn meets(&self) {
+        self.met.store(true, Ordering::Release);
+    }
+
+    /// The other side answered the ping of that number last.
+    pub(crate) fn hears_pong(&self, number: u64) {
+        self.ponged.store(number, Ordering::Release);
     }
 
     /// The link is to end, however much it has to do. The first reason counts.

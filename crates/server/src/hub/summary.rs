@@ -303,7 +303,7 @@ impl SyncSummary {
         if link.transport == TransportKind::Poll {
             return;
         }
-        link.hears(link_time());
+        link.meets();
         // Nothing is compared on it, and no other one is to be asked for.
         self.unconfirmed &= link.synchronizes();
         if self.is_linked_by(link) {

@@ -222,7 +222,7 @@ impl LinkHandler for PlaneLinkHandler {
         if !link.has_met() {
             return;
         }
-        self.link.hears(link.heard());
+        self.link.hears_pong(link.last_pong());
         let mut progress = self.progress();
         let report = {
             let sets = self.sets.sets();

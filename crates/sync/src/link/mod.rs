@@ -71,6 +71,8 @@ pub struct Link {
     notes: NoteLimits,
     /// When the other side was heard last; before its hello, when the link was opened.
     heard: Timestamp,
+    /// The number of the last pong.
+    last_pong: u64,
     spoke: Timestamp,
     stopping: Option<Timestamp>,
     closing: bool,
@@ -161,6 +163,7 @@ impl Link {
             counters: LinkCounters::default(),
             notes: NoteLimits { refused_here: noted(), refused_there: noted(), resyncs: noted() },
             heard: now,
+            last_pong: 0,
             spoke: now,
             stopping: None,
             closing: false,
@@ -383,6 +386,7 @@ impl Link {
             }
             Frame::Pong(pong) => {
                 self.observe_peer_head(pong.head);
+                self.last_pong = pong.number;
                 self.ponged(pong);
             }
             Frame::GoAway(away) => {
@@ -546,9 +550,10 @@ impl Link {
         self.acked().cloned().or(nothing)
     }
 
-    /// When the other side was heard last, in the time of links.
-    pub fn heard(&self) -> Timestamp {
-        self.heard
+    /// The number of the last pong: the other side was there when it got the ping of that number. What else
+    /// is heard may have lain on the way for as long as a network was down.
+    pub fn last_pong(&self) -> u64 {
+        self.last_pong
     }
 
     /// Whether the other side said hello.
