@@ -66,7 +66,7 @@ pub async fn all(
         one(storage, session, digest).await?;
         let named = match storage.run(named_by(digest)).await {
             // It was damaged, and is set aside now that it was read.
-            Err(StateError::Missing(_)) => {
+            Err(StateError::Lost { .. }) => {
                 one(storage, session, digest).await?;
                 storage.run(named_by(digest)).await
             }

@@ -159,10 +159,10 @@ impl Machine {
         let adoption = durable.adoption().map_err(failed)?;
         // One that is damaged is no reason not to start: it is fetched again.
         let settings = adoption.as_ref().map(|adoption| durable.settings(adoption));
-        let content_missing = matches!(settings, Some(Err(StateError::Missing(_))));
+        let content_missing = matches!(settings, Some(Err(StateError::Lost { .. })));
         let settings = match settings {
             Some(Ok(settings)) => settings,
-            Some(Err(StateError::Missing(_))) | None => HeldSettings::default(),
+            Some(Err(StateError::Lost { .. })) | None => HeldSettings::default(),
             Some(Err(error)) => return Err(failed(error)),
         };
         let freshness = adoption.as_ref().map(|held| durable.freshness(held)).transpose().map_err(failed)?;

@@ -52,7 +52,7 @@ impl ActiveRelease {
             terms.policy = match durable.settings(&adoption) {
                 Ok(settings) => settings.policy,
                 // It is fetched again; until then the defaults count.
-                Err(StateError::Missing(_)) => Policy::default(),
+                Err(StateError::Lost { .. }) => Policy::default(),
                 Err(error) => return Err(error),
             };
             delegations = terms.read(durable, &adoption)?;

@@ -63,7 +63,7 @@ impl RunnerError {
     pub fn failure(&self) -> RunFailure {
         let cause = match self {
             RunnerError::NothingHeld => UnmadeRunCause::ReleaseLost,
-            RunnerError::State(StateError::Missing(_)) => UnmadeRunCause::MissingContent,
+            RunnerError::State(StateError::Lost { .. }) => UnmadeRunCause::MissingContent,
             RunnerError::State(StateError::Malformed { .. }) => UnmadeRunCause::Other,
             RunnerError::State(_) => UnmadeRunCause::State,
             RunnerError::ReadSet(_) | RunnerError::Scope(_) => UnmadeRunCause::Other,

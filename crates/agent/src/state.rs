@@ -34,6 +34,7 @@ mod trusted;
 mod unpacked;
 
 use std::collections::BTreeSet;
+use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -108,8 +109,13 @@ pub enum StateError {
     #[error("this host has not joined a fleet: there is no membership in {}", .0.display())]
     NotJoined(PathBuf),
     /// A content of the held set is not there.
-    #[error("content {} is missing from the state directory", .0.short())]
-    Missing(Digest),
+    #[error("content {} {loss}", digest.short())]
+    Lost {
+        /// The content.
+        digest: Digest,
+        /// What became of it.
+        loss: ContentLoss,
+    },
     /// A content of the held set cannot be read.
     #[error("content {} cannot be read: {why}", digest.short())]
     Malformed {
@@ -130,6 +136,24 @@ pub enum StateError {
     /// What was to be appended with other facts was not.
     #[error("cannot append to the log: {0}")]
     Append(String),
+}
+
+/// What became of a content that is not there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ContentLoss {
+    /// Nothing is known of it.
+    Missing,
+    /// Its bytes were not those of its digest.
+    Damaged,
+}
+
+impl fmt::Display for ContentLoss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            ContentLoss::Missing => "is missing from the state directory",
+            ContentLoss::Damaged => "was damaged on disk, and is set aside in content/corrupt",
+        })
+    }
 }
 
 /// The first facts that wait to be delivered: as many as one check-in carries.
@@ -368,7 +392,7 @@ impl Durable {
 
     /// Whether a content that a release needs is gone, or was found damaged.
     pub fn lacks_content(&self, adoption: &Adoption) -> bool {
-        matches!(self.needed(adoption), Err(StateError::Missing(_)))
+        matches!(self.needed(adoption), Err(StateError::Lost { .. }))
     }
 
     fn needed(&self, adoption: &Adoption) -> Result<BTreeSet<Digest>, StateError> {
@@ -378,7 +402,7 @@ impl Durable {
             needed.extend(self.parsed::<ModuleBlobs>(module)?.blobs);
         }
         match needed.iter().find(|digest| !self.contents.has(digest)) {
-            Some(missing) => Err(StateError::Missing(*missing)),
+            Some(lost) => Err(self.lost_content(lost)),
             None => Ok(needed),
         }
     }
@@ -438,7 +462,19 @@ impl Durable {
     /// When it is not there or cannot be read.
     pub fn content(&self, digest: &Digest) -> Result<Vec<u8>, StateError> {
         let read = self.contents.read(digest, MAX_BLOB).map_err(spool("read a content"))?;
-        read.ok_or(StateError::Missing(*digest))
+        read.ok_or_else(|| self.lost_content(digest))
+    }
+
+    fn lost_content(&self, digest: &Digest) -> StateError {
+        StateError::Lost { digest: *digest, loss: self.loss_of(digest) }
+    }
+
+    /// What became of a content that is not there.
+    fn loss_of(&self, digest: &Digest) -> ContentLoss {
+        match self.contents.was_damaged(digest) {
+            true => ContentLoss::Damaged,
+            false => ContentLoss::Missing,
+        }
     }
 
     /// The contents.

@@ -198,7 +198,7 @@ fn causes(view: &StatusView, screen: Screen) -> String {
     let row = |cause: &CauseView| {
         [
             format!("{}x", cause.count),
-            screen.mark(mark(cause.state), &cause.state.to_string()),
+            screen.mark(mark(cause.state), &states(cause)),
             cause.since.map(|since| ago(since, now)).unwrap_or_default(),
             who(cause),
             cause.cause.clone(),
@@ -206,6 +206,17 @@ fn causes(view: &StatusView, screen: Screen) -> String {
         ]
     };
     table(&["", "STATE", "SINCE", "NODES", "CAUSE", "NEXT"], view.causes.iter().map(row))
+}
+
+/// The state of the nodes of a row; how many are in each where they are not all in one.
+fn states(cause: &CauseView) -> String {
+    match cause.states.len() {
+        0 | 1 => cause.state.to_string(),
+        _ => {
+            let each = cause.states.iter().map(|(state, nodes)| format!("{nodes} {state}"));
+            each.collect::<Vec<_>>().join(", ")
+        }
+    }
 }
 
 fn who(cause: &CauseView) -> String {

@@ -247,8 +247,11 @@ pub struct ChannelView {
 #[derive(Clone, Debug, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "camelCase")]
 pub struct CauseView {
-    /// The state.
+    /// The state that matters most among theirs.
     pub state: Overall,
+    /// How many of them are in each state. Control planes of before do not say it.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub states: BTreeMap<Overall, usize>,
     /// What is the matter, with the first of them.
     pub cause: String,
     /// The sort of failure, where it is a resource's failure of a sort that is told apart.

@@ -73,8 +73,8 @@ pub(crate) struct TopCause {
     pub(crate) key: Arc<CauseKey>,
     /// How many nodes.
     pub(crate) count: usize,
-    /// The state that matters most among theirs.
-    pub(crate) state: Overall,
+    /// How many of them are in each state; that which matters most is the first.
+    pub(crate) states: BTreeMap<Overall, usize>,
     /// Since when, of the first of them.
     pub(crate) since: Option<Timestamp>,
     /// The first few, in the order of hostnames.
@@ -122,7 +122,7 @@ impl FleetTotals {
             Some(TopCause {
                 key: key.clone(),
                 count: *count,
-                state: *total.states.keys().next()?,
+                states: total.states.clone(),
                 since: total.since.keys().next().copied(),
                 nodes: total.nodes.iter().take(named).cloned().collect(),
             })
@@ -243,16 +243,27 @@ mod tests {
         let mut totals = FleetTotals::default();
         let all: Vec<_> = (1..4).map(named).collect();
         let bad = node(Overall::Failed, &[("disk", 7), ("net", 9)], None);
-        let worse = node(Overall::Failed, &[("disk", 5)], None);
+        let worse = CountedNode {
+            state: Overall::Offline,
+            causes: node(Overall::Failed, &[("disk", 5)], None).causes,
+            ..bad.clone()
+        };
         let good = node(Overall::Converged, &[], None);
         totals.replace(&all[0].0, &all[0].1, None, Some(&bad));
         totals.replace(&all[1].0, &all[1].1, None, Some(&worse));
         totals.replace(&all[2].0, &all[2].1, None, Some(&good));
-        assert_eq!(totals.states(), &BTreeMap::from([(Overall::Failed, 2), (Overall::Converged, 1)]));
+        assert_eq!(
+            totals.states(),
+            &BTreeMap::from([(Overall::Failed, 1), (Overall::Offline, 1), (Overall::Converged, 1)])
+        );
         let seen = |totals: &FleetTotals| {
             let lines = totals.top_causes(5, 1);
             lines.iter().map(|top| (top.count, top.since.unwrap().0, top.nodes.clone())).collect::<Vec<_>>()
         };
+        assert_eq!(
+            totals.top_causes(1, 1)[0].states,
+            BTreeMap::from([(Overall::Failed, 1), (Overall::Offline, 1)])
+        );
         assert_eq!(
             seen(&totals),
             [(2, 5, vec![all[0].1.clone()]), (1, 9, vec![all[0].1.clone()])],

@@ -20,7 +20,7 @@ use streams::TransportError;
 use streams::task::LinkTransport;
 use sync::FeedCursor;
 use sync::Frame;
-use sync::frame::{GoAway, Have, Hello, Interop};
+use sync::frame::{GoAway, Have, Hello, Interop, Ping};
 use test_support::fleet::link::{
     Sse, config, grpc, handler, hello, item, linked, post, publish_mode, running,
 };
@@ -86,6 +86,34 @@ async fn a_second_agent_is_refused_over_events_and_posts_too() {
     assert!(answered.frames.iter().any(duplicate), "{answered:?}");
     assert!(!first.ended.is_finished(), "the first one keeps its link");
     first.stop().await;
+}
+
+/// The host of an agent that was killed while its network was down sends what the agent had written, once
+/// the network is back: that is no second agent.
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_killed_agent_had_written_is_no_sign_of_life() {
+    let (fleet, node) = fleet(Mode::Managed).await;
+    let LinkTransport { mut reader, mut writer } = grpc(&node, &mut node.dial().await).await.unwrap();
+    writer.send(vec![said(hello(Mode::Managed, "killed"))]).await.unwrap();
+    has_link(&fleet).await;
+    // The frames arrive while the control plane asks; nobody is there to answer.
+    let written = tokio::spawn(async move {
+        let mut every = tokio::time::interval(Duration::from_millis(20));
+        while writer.send(vec![Frame::Ping(Ping::default())]).await.is_ok() {
+            every.tick().await;
+        }
+    });
+    let unread = tokio::spawn(async move { while let Ok(Some(_)) = reader.next().await {} });
+    let handler = handler("n1");
+    let anew = linked(&node, Mode::Managed, "started-anew", &handler).await;
+    until("the agent that was started anew has the link", async || {
+        (*handler.seen().borrow() != 0).then_some(())
+    })
+    .await;
+    assert!(!anew.ended.is_finished());
+    anew.stop().await;
+    written.await.unwrap();
+    unread.await.unwrap();
 }
 
 #[tokio::test(flavor = "multi_thread")]

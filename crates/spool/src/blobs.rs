@@ -85,6 +85,11 @@ impl BlobStore {
         self.path(digest).is_file()
     }
 
+    /// Whether a copy of a blob was found damaged, and is set aside.
+    pub fn was_damaged(&self, digest: &Digest) -> bool {
+        self.corrupt.join(digest.to_string()).is_file()
+    }
+
     /// Stores what `source` holds, at most `max` bytes; durable when it returns.
     ///
     /// # Errors

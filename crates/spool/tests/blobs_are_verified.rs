@@ -69,6 +69,7 @@ fn damaged_bytes_are_set_aside_and_never_returned() {
         assert!(!blobs.has(&digest), "so it is fetched again");
         let aside = directory.path().join("corrupt").join(digest.to_string());
         assert_eq!(std::fs::read(aside).unwrap(), b"hellO");
+        assert!(blobs.was_damaged(&digest) && !blobs.was_damaged(&Digest::of(b"other")));
         assert_eq!(blobs.total(), 0);
         blobs.put(&mut b"hello".as_slice(), Some(digest), 5).unwrap();
         assert!(blobs.read(&digest, 5).unwrap().is_some());

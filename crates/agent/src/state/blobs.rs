@@ -7,13 +7,16 @@ use model::{Digest, Fields};
 use providers::{Blobs, KeepBytesError};
 use spool::SpoolError;
 
-use super::Durable;
+use super::{ContentLoss, Durable};
 
 impl Blobs for Durable {
     fn open(&self, digest: &Digest) -> io::Result<Box<dyn Read>> {
         match self.contents.open(digest).map_err(io::Error::other)? {
             Some(file) => Ok(Box::new(file)),
-            None => Err(io::ErrorKind::NotFound.into()),
+            None => Err(match self.loss_of(digest) {
+                ContentLoss::Missing => io::ErrorKind::NotFound.into(),
+                ContentLoss::Damaged => io::Error::other(format!("it {}", ContentLoss::Damaged)),
+            }),
         }
     }
 

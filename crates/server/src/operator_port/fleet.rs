@@ -177,14 +177,15 @@ fn cause_view(
         causes.into_iter().find(|cause| cause.key == *top.key)
     };
     let found = top.nodes.iter().find_map(words).map(|found| (found.cause, found.code, found.next));
-    let TopCause { key, count, state, since, nodes } = top;
+    let TopCause { key, count, states, since, nodes } = top;
+    let state = *states.keys().next()?;
     let (cause, code, next) = match (found, &*key) {
         (Some(found), _) => found,
         // It changed since it was counted.
         (None, CauseKey::Words(_, text)) => (text.clone(), None, String::new()),
         (None, _) => return None,
     };
-    Some(CauseView { state, cause, code, since, count, nodes, next })
+    Some(CauseView { state, states, cause, code, since, count, nodes, next })
 }
 
 /// What each channel points to; a release's author is read once.

@@ -14,7 +14,7 @@ use super::migrate::migrate;
 use crate::error::{Result, StoreError};
 
 /// Pages that the writer keeps in memory, in KiB. They are taken only as they are used.
-const WRITER_CACHE_KIB: i64 = 32 * 1024;
+const WRITER_CACHE_KIB: i64 = 16 * 1024;
 /// The same for each reader.
 const READER_CACHE_KIB: i64 = 2 * 1024;
 /// Prepared statements that a connection keeps.
