@@ -11,7 +11,7 @@ use http::StatusCode;
 use http::request::Parts;
 use hyper::body::Incoming;
 use model::Timestamp;
-use model::text::{beginning, printable};
+use model::text::beginning;
 use net::accept::Connection;
 use net::admission::AddressPrefix;
 use net::issue::CertificateRequest;
@@ -109,7 +109,9 @@ fn judged(
     if claims.fleet != plane.trust.fleet {
         return Err(refused(&"the token is of another fleet"));
     }
-    let kept = |text: &str, limit| beginning(&printable(text), limit).to_owned();
+    // What a stranger says is shown on operators' terminals: neither colour nor movement is kept of it.
+    let shown = |c: char| if c.is_control() && c != '\n' { ' ' } else { c };
+    let kept = |text: &str, limit| beginning(&text.chars().map(shown).collect::<String>(), limit).to_owned();
     let join = FailedJoin {
         hostname: claims.hostname,
         fingerprint: key.fingerprint(),
